@@ -10,6 +10,7 @@ import torch
 
 __all__ = [
     "BIAS",
+    "FORMS",
     "GATE",
     "SIZES",
     "WEIGHTS",
@@ -35,19 +36,28 @@ WEIGHTS = "fd.define_tensor(shape=[-1, -1, -1], dtype=DataType.BFloat16, stride_
 """Further matrices, as w lies."""
 
 
-def grouped(*lines: str, dtype: str = "BFloat16", matrix: str = "nk") -> str:
-    """A definition of x [M, K], w [G, K, N] (``nk``: K contiguous in memory) and ends o.
+FORMS = {"rows": (2, 3), "columns": (3, 2), "sums": (2, 2)}
+"""Dimensions of both operands, by what groups are."""
+
+
+def grouped(
+    *lines: str, dtype: str = "BFloat16", matrix: str = "nk", ranks: tuple[int, int] = (2, 3)
+) -> str:
+    """A definition of x, w (``nk``: K contiguous in memory) and ends o.
 
     Args:
         lines: what is computed, as in a text; the bare product without any.
         dtype: of the operands.
-        matrix: how those of w lie in memory.
+        matrix: how matrices of w lie in memory.
+        ranks: dimensions of x and w.
     """
-    order = ", stride_order=[2, 0, 1]" if matrix == "nk" else ""
+    orders = {"nk": {2: ", stride_order=[0, 1]", 3: ", stride_order=[2, 0, 1]"}}
+    order = orders.get(matrix, {}).get(ranks[1], "")
+    x, w = (", ".join(["-1"] * rank) for rank in ranks)
     lines = lines or ("d = fd.ops.grouped_mm(x, w, o)", "fd.add_output(d)")
     body = (
-        f"x = fd.define_tensor(shape=[-1, -1], dtype=DataType.{dtype})",
-        f"w = fd.define_tensor(shape=[-1, -1, -1], dtype=DataType.{dtype}{order})",
+        f"x = fd.define_tensor(shape=[{x}], dtype=DataType.{dtype})",
+        f"w = fd.define_tensor(shape=[{w}], dtype=DataType.{dtype}{order})",
         "o = fd.define_tensor(shape=[-1], dtype=DataType.Int32)",
         *lines,
     )
@@ -79,20 +89,36 @@ Given = tuple[Any, Any, Any]
 
 def given(
     sizes: Sequence[int], n: int, k: int, *, behind: int = 0, matrix: str = "nk",
-    dtype: Any = torch.bfloat16,
+    dtype: Any = torch.bfloat16, ranks: tuple[int, int] = (2, 3),
 ) -> Given:  # fmt: skip
-    """Operands of integers whose products are exact; ``behind`` rows are of no group."""
+    """Operands of integers whose products are exact; ``behind`` is what is of no group.
+
+    Groups of rows: x [sum, k] and w [G, k, n]. Groups of columns: x [G, n, k] and w [k, sum]. Sums
+    over groups: x [n, sum] and w [sum, k]. ``matrix`` says how w lies in memory, last but one and
+    last dimension; what has groups in it and is x lies by groups.
+    """
     torch.manual_seed(sum(sizes) + n + k)
-    x = torch.randint(-2, 3, (sum(sizes) + behind, k)).to(dtype)
-    w = torch.randint(-2, 3, (len(sizes), n, k)).to(dtype).mT
+    whole = sum(sizes) + behind
+    shapes = {
+        (2, 3): ((whole, k), (len(sizes), k, n)),
+        (3, 2): ((len(sizes), n, k), (k, whole)),
+        (2, 2): ((n, whole), (whole, k)),
+    }
+    x, w = (torch.randint(-2, 3, shape).to(dtype) for shape in shapes[ranks])
     ends = torch.tensor(sizes).cumsum(0).to(torch.int32)
-    return x, w.contiguous() if matrix == "kn" else w, ends
+    x = x.mT.contiguous().mT if ranks == (2, 2) else x
+    return x, w if matrix == "kn" else w.mT.contiguous().mT, ends
 
 
 def product(x: Any, w: Any, ends: Any) -> Any:
-    """The product in fp32, of the rows that are of some group."""
-    runs = pairwise([0, *ends.tolist()])
-    return torch.cat([x[a:b].float() @ w[g].float() for g, (a, b) in enumerate(runs)])
+    """The product in fp32, of the rows or columns that are of some group, or of each group."""
+    runs = list(enumerate(pairwise([0, *ends.tolist()])))
+    x, w = x.float(), w.float()
+    if w.dim() == 3:
+        return torch.cat([x[a:b] @ w[g] for g, (a, b) in runs])
+    if x.dim() == 3:
+        return torch.cat([x[g] @ w[:, a:b] for g, (a, b) in runs], 1)
+    return torch.stack([x[:, a:b] @ w[a:b] for _, (a, b) in runs])
 
 
 def gated(x: Any, w: Any, u: Any, ends: Any) -> Any:
@@ -102,7 +128,9 @@ def gated(x: Any, w: Any, u: Any, ends: Any) -> Any:
 
 
 def check_rows(d: Any, x: Any, w: Any, ends: Any) -> None:
-    """All rows of groups are right, and no others are written: they are NaN as before."""
-    wanted = product(x, w, ends).to(x.dtype)
-    assert torch.equal(d[: len(wanted)].cpu(), wanted)
-    assert d[len(wanted) :].isnan().all()
+    """All that groups have is right, and nothing else is written: it is NaN as before."""
+    wanted, d = product(x, w, ends).to(x.dtype), d.cpu()
+    rows, columns = wanted.shape[-2:]
+    assert torch.equal(d[..., :rows, :columns], wanted)
+    assert d[..., rows:, :].isnan().all()
+    assert d[..., columns:].isnan().all()

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from wsched.run.bundles import load_bundle, saved_bundle
     from wsched.run.compiled import CompiledFusion
     from wsched.run.input_error import InputError
+    from wsched.run.wrong_ends import wrong_ends
     from wsched.schedule.matmul.params import (
         BufferingLoopLevel,
         CachePolicies,
@@ -105,6 +106,7 @@ __all__ = [
     "saved_bundle",
     "scaled_mm",
     "uninstall",
+    "wrong_ends",
 ]
 
 _HOME = {
@@ -133,6 +135,7 @@ _HOME = {
     "install": "wsched.doors.dropin",
     "report": "wsched.doors.dropin.report",
     "uninstall": "wsched.doors.dropin",
+    "wrong_ends": "wsched.run.wrong_ends",
     "FusionDefinition": "wsched.doors.dropin.definition",
     "CompiledFusion": "wsched.run.compiled",
     "TileChoice": "wsched.schedule.matmul.tiles",

@@ -23,10 +23,12 @@ class Rows:
     Args:
         limit: rows from here on count as out of bounds.
         index: column of the tensor's rows, counted from the tile's first.
+        limit_cols: likewise columns.
     """
 
     limit: Expr | None = None
     index: Frag | None = None
+    limit_cols: Expr | None = None
 
 
 class Elements:
@@ -34,7 +36,8 @@ class Elements:
 
     Defines ``row`` and ``col`` of the thread's first element, and its address ``at``; of a tensor
     of more than two dimensions also the coordinates in front of them, ``dim0`` and so on. With a
-    ``limit``, ``left`` is how many rows from the thread's first one on count; with an ``index``,
+    ``limit``, ``left`` is how many rows from the thread's first one on count, with ``limit_cols``
+    ``wide`` how many columns; with an ``index``,
     ``row`` and ``at`` are those of the row that it counts from. With ``trans`` the tile's columns
     are rows of the tensor.
     """
@@ -62,9 +65,11 @@ class Elements:
         self.at = e.names.fresh("at")
         text = " + ".join([*first, self.col])
         e.out.line(f"{const}{tensor.dtype.cuda}* {self.at} = {text};")
-        self.left = ""
+        self.left = self.wide = ""
         if rows.limit is not None:
             self.left = self.index("left", rows.limit - _thread_row(kind))
+        if rows.limit_cols is not None:
+            self.wide = self.index("wide", rows.limit_cols - _thread_col(kind))
         # A row of a tensor that has only one is in bounds, and likewise a column.
         down, right = (kind.cols, kind.rows) if trans else (kind.rows, kind.cols)
         self.all_rows = tensor.rows == ONE and ref.row == ZERO and down == 1
@@ -81,6 +86,7 @@ class Elements:
             return self._transposed(block, row, col)
         where, tests = self.in_row(block, row)
         right = self.right(col)
+        tests += self.counted(col)
         if not self.all_cols:
             tests.append(f"{self.col}{right} < {self.e.expr(self.g.cols)}")
         return where + right, " && ".join(tests) or "true"
@@ -90,12 +96,18 @@ class Elements:
         down, right = self.right(col), self.kind.layout.row(0, 0, block, row)
         below = down and f" + ({down.removeprefix(' + ')}) * {self.stride}"
         beside = f" + {right}" * (right > 0)
-        tests = list(self.tests)
+        tests = [*self.tests, *self.counted(col)]
+        if self.left:
+            tests.append(f"{right} < {self.left}")
         if not self.all_rows:
             tests.append(f"{self.row}{down} < {self.e.expr(self.g.rows)}")
         if not self.all_cols:
             tests.append(f"{self.col}{beside} < {self.e.expr(self.g.cols)}")
         return self.at + below + beside, " && ".join(tests) or "true"
+
+    def counted(self, col: int) -> list[str]:
+        """The condition that column ``col`` of group ``r`` lies in front of the limit."""
+        return [f"{self.right(col).removeprefix(' + ') or 0} < {self.wide}"] if self.wide else []
 
     def right(self, col: int) -> str:
         """What leads from the first column to column ``col`` of group ``r``."""
@@ -163,7 +175,7 @@ def _thread_row(kind: FragmentType, start: Expr = ZERO) -> Expr:
     return found
 
 
-def _thread_col(kind: FragmentType, start: Expr) -> Expr:
+def _thread_col(kind: FragmentType, start: Expr = ZERO) -> Expr:
     """Its first column, likewise."""
     if kind.cols == 1:
         return start

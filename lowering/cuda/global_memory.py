@@ -56,11 +56,12 @@ def _load_global(e: Emitter, s: FragLoadGlobal) -> None:
 def _store_global(e: Emitter, s: FragStoreGlobal | FragRedGlobal) -> None:
     tensor = _tensor(e, s.OP, s.value, s.dst)
     with e.out.block(""):
-        rows = Rows(s.limit, s.index)
         if isinstance(s, FragRedGlobal):
             e.functions[f"red_global_{s.op}_f32"] = red_function(s.op)
+            rows = Rows(s.limit, s.index)
             stores = _Stores(e, s.value, s.dst, tensor, rows, f"red_global_{s.op}")
         else:
+            rows = Rows(s.limit, s.index, s.limit_cols)
             stores = _Stores(e, s.value, s.dst, tensor, rows, trans=s.trans)
         for block in range(s.value.type.blocks):
             with e.groups(s.value.type.groups):

@@ -1,4 +1,4 @@
-"""Rules for scalars from global memory, and the functions that load them."""
+"""Rules for scalars in global memory, and the functions that load and store them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from lowering.cuda.expressions import C_TYPES
 from lowering.ground.dtypes import DType
 from lowering.ground.errors import InternalError
 from lowering.ground.expr import ScalarType
-from lowering.kernel.nodes import LdGlobalScalar, Stmt
+from lowering.kernel.nodes import LdGlobalScalar, StGlobalScalar, Stmt
 from lowering.kernel.scalar_memory import LOAD_ORDERS
 
 __all__ = ["RULES", "load_function"]
@@ -54,4 +54,17 @@ def _ld_global_scalar(e: Emitter, s: LdGlobalScalar) -> None:
     e.out.line(f"{result if s.out.name in e.read else ''}{value};")
 
 
-RULES: Mapping[type[Stmt], Rule] = {LdGlobalScalar: _ld_global_scalar}
+_STORE = """\
+__device__ __forceinline__ void st_global_scalar_s32(int* at, int value) {
+  asm volatile("st.global.s32 [%0], %1;" :: "l"(at), "r"(value) : "memory");
+}"""
+
+
+def _st_global_scalar(e: Emitter, s: StGlobalScalar) -> None:
+    e.functions["st_global_scalar_s32"] = _STORE
+    e.out.call("st_global_scalar_s32", e.address(s.dst), e.arg(s.value))
+
+
+RULES: Mapping[type[Stmt], Rule] = {
+    LdGlobalScalar: _ld_global_scalar, StGlobalScalar: _st_global_scalar,
+}  # fmt: skip

@@ -11,6 +11,7 @@ from lowering.ground.errors import InternalError, UnsupportedError
 from lowering.ground.expr import I32_MAX
 from lowering.ground.types import Swizzle
 from lowering.kernel.kernel import TensorMap
+from lowering.kernel.tensors import Ragged
 from lowering.target.ptx import TMA_STRIDE_ALIGN
 
 if TYPE_CHECKING:
@@ -77,16 +78,19 @@ def layout_of(m: TensorMap, tensor: torch.Tensor) -> Layout:
             f"{name}: a base address of {address:#x}", f"multiples of {TMA_STRIDE_ALIGN} bytes"
         )
     found = Layout(address, sizes, strides)
-    return _ragged(found) if m.ragged else found
+    return _ragged(found, m.ragged) if m.ragged else found
 
 
-def _ragged(matrix: Layout) -> Layout:
-    """The layout of a ragged map over a matrix: both outer dimensions step from row to row, and
-    element [rows, 0, 0] is the matrix's first one. What lies in front of it is never stored to, and
-    need not be mapped; a load may fault where the map's own address is not.
+def _ragged(matrix: Layout, by: Ragged) -> Layout:
+    """The layout of a ragged map over a matrix: both outer dimensions step from row to row.
+
+    By ends, element [rows, 0, 0] is the matrix's first one. What lies in front of it is never
+    stored to, and need not be mapped; a load may fault where the map's own address is not. By
+    begins, element [0, 0, 0] is.
     """
     (rows, cols), (row,) = matrix.sizes, matrix.strides
-    return Layout(matrix.address - rows * row, (rows + 1, rows, cols), (row, row))
+    front = rows * row if by is Ragged.END else 0
+    return Layout(matrix.address - front, (rows + 1, rows, cols), (row, row))
 
 
 def _strides(m: TensorMap, sizes: tuple[int, ...], strides: list[int]) -> tuple[int, ...]:

@@ -22,7 +22,7 @@ from lowering.kernel.kernel import (
 )
 from lowering.kernel.lexer import Lexer
 from lowering.kernel.operands import Frag
-from lowering.kernel.tensors import ENTRY, PROMOTIONS
+from lowering.kernel.tensors import ENTRY, PROMOTIONS, Ragged
 
 __all__ = ["DECLARATIONS", "Declarations"]
 
@@ -64,7 +64,9 @@ class Declarations(Lexer):
             count = self.expr()
             self.expect("]")
             self.scope[ENTRY.name] = ENTRY
-        device, ragged = self.accept("device"), self.accept("ragged")
+        device, ragged = self.accept("device"), Ragged.NONE
+        if self.accept("ragged"):
+            ragged = Ragged.BEGIN if self.accept("begin") else Ragged.END
         tensor = name, *self.sizes()
         self.scope = outer
         box = self.shape() if self.accept("box") else ()

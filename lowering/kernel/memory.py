@@ -78,14 +78,15 @@ class FragStoreGlobal(Stmt):
     """``value`` to global memory at ``dst``, by ordinary stores (``st.global``): a tile, or with
     rows or cols of 1 a vector or scalar, of which one lane of the warpgroup stores each element.
 
-    Elements out of bounds are not written, nor are rows of ``value`` from ``limit`` on (TMA cannot
-    end at a row that is known at run time only). With ``index``, a column of s32, row ``r`` goes
-    that many rows behind ``dst`` as ``index`` says at ``r``, nowhere where that is negative. Two
-    columns at a time where the tensor's ``align`` allows it, and then ``dst.col`` is even.
-    ``value`` has the tensor's dtype. No thread of the kernel reads what is stored.
+    Elements out of bounds are not written, nor are rows of ``value`` from ``limit`` on or columns
+    of it from ``limit_cols`` on (TMA cannot end at a place that is known at run time only). With
+    ``index``, a column of s32, row ``r`` goes that many rows behind ``dst`` as ``index`` says at
+    ``r``, nowhere where that is negative. Two columns at a time where the tensor's ``align`` allows
+    it, and then ``dst.col`` is even and all columns count. ``value`` has the tensor's dtype. No
+    thread of the kernel reads what is stored.
 
     With ``trans`` element ``[r, c]`` of ``value`` goes ``c`` rows and ``r`` columns behind ``dst``;
-    one element at a time, of all rows.
+    one element at a time, not by ``index``.
     """
 
     OP: ClassVar[str] = "frag.store_global"
@@ -95,6 +96,7 @@ class FragStoreGlobal(Stmt):
     limit: Expr | None = None
     index: Frag | None = None
     trans: bool = False
+    limit_cols: Expr | None = None
 
 
 @dataclass(frozen=True, slots=True)

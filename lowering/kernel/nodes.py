@@ -83,7 +83,7 @@ from lowering.kernel.reduction import (
     FragStoreReduced,
 )
 from lowering.kernel.ring import Acquire, Commit, Consume, Produce, Release, WaitFull
-from lowering.kernel.scalar_memory import LdGlobalScalar
+from lowering.kernel.scalar_memory import LdGlobalScalar, StGlobalScalar
 from lowering.kernel.shuffle import FragShuffle
 from lowering.kernel.stamp import Stamp
 from lowering.kernel.sync import (
@@ -192,6 +192,7 @@ __all__ = [
     "SetMaxNReg",
     "SmemRef",
     "StAsync",
+    "StGlobalScalar",
     "StMatrix",
     "StShared",
     "StWord",

@@ -1,15 +1,15 @@
-"""Scalars that the device reads from memory: sizes of groups, where a sequence begins, seeds."""
+"""Scalars that one thread or a warp reads from memory, such as sizes of groups, or writes there."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import ClassVar
 
-from lowering.ground.expr import Var
+from lowering.ground.expr import Expr, Var
 from lowering.kernel.operands import GmemRef, Stmt
-from lowering.kernel.traits import Memory, Traits
+from lowering.kernel.traits import Memory, Threads, Traits
 
-__all__ = ["LOAD_ORDERS", "UNIFORM", "LdGlobalScalar"]
+__all__ = ["LOAD_ORDERS", "UNIFORM", "LdGlobalScalar", "StGlobalScalar"]
 
 LOAD_ORDERS = ("weak", "volatile", "relaxed.gpu", "acquire.gpu")
 """PTX's semantics and scope of a load; the first is the default, for what nobody writes meanwhile
@@ -35,3 +35,16 @@ class LdGlobalScalar(Stmt):
     src: GmemRef
     order: str = "weak"
     uniform: str = "warp"
+
+
+@dataclass(frozen=True, slots=True)
+class StGlobalScalar(Stmt):
+    """``st.global``: the element at ``dst`` of a plain tensor of s32, in bounds, is ``value``.
+
+    Several threads may write one element; any of their values is there when the grid has ended.
+    """
+
+    OP: ClassVar[str] = "st.global.scalar"
+    TRAITS: ClassVar[Traits] = Traits(threads=Threads.ONE, writes=Memory.GLOBAL, plain=True)
+    dst: GmemRef
+    value: Expr

@@ -57,7 +57,8 @@ def print_entry(index: Expr | None) -> str:
 def _tensor_map(t: TensorMap) -> str:
     box = f" box {_shape(t.box)}" if t.box else ""
     clipped = " clipped" if t.clipped else ""
-    name = t.name + print_entry(t.count) + " device" * t.device + " ragged" * t.ragged
+    name = t.name + print_entry(t.count) + " device" * t.device
+    name += f" {t.ragged.value}" * bool(t.ragged)
     kind = f"{t.dtype.value}{print_indices(t.sizes)}"
     promoted = "" if t.promotion == PROMOTIONS[-1] else f" promotion {t.promotion}"
     return f"tensormap {name}: {kind}{box}{clipped}{_swizzle(t)}{promoted}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
 from math import prod
 from typing import ClassVar, TypeVar
 
@@ -18,7 +19,9 @@ from lowering.ground.types import Swizzle
 from lowering.kernel.traits import PLACED, Filled
 from lowering.target.ptx import SWIZZLE_ATOM
 
-__all__ = ["ENTRY", "PROMOTIONS", "Declared", "GlobalTensor", "SharedBuffer", "TensorMap"]
+__all__ = [
+    "ENTRY", "PROMOTIONS", "Declared", "GlobalTensor", "Ragged", "SharedBuffer", "TensorMap",
+]  # fmt: skip
 
 PROMOTIONS = (0, 64, 128, 256)
 """Bytes that a tensor map may make the L2 fetch at once (PTX ISA, CUtensorMapL2promotion)."""
@@ -63,6 +66,17 @@ class _InMemory(Declared):
         return self.sizes[-1]
 
 
+class Ragged(Enum):
+    """Which runs of a matrix's rows a tensor map makes matrices of their own; see ``TensorMap``."""
+
+    NONE = ""
+    END = "ragged"
+    BEGIN = "ragged begin"
+
+    def __bool__(self) -> bool:
+        return self is not Ragged.NONE
+
+
 @dataclass(frozen=True, slots=True)
 class TensorMap(_InMemory):
     """A TMA descriptor over a tensor of 1 to 5 dimensions, a ``__grid_constant__`` parameter; or
@@ -79,9 +93,12 @@ class TensorMap(_InMemory):
     lies behind them in shared memory stays as it was, in place of zero.
 
     A ``ragged`` map of ``[rows + 1, rows, cols]`` is of a matrix of ``rows`` rows of which each run
-    is a matrix of its own: ``[end, row, col]`` is element ``[end - rows + row, col]``, so what ends
-    in front of row ``end`` of the tensor ends where the map's rows do, and no box reaches beyond.
-    It is stored through only: its address lies in front of the tensor, where a load may fault.
+    is a matrix of its own. By its ``END``: ``[end, row, col]`` is element ``[end - rows + row,
+    col]``, so what ends in front of row ``end`` of the tensor ends where the map's rows do, and no
+    box reaches beyond. It is stored through only: its address lies in front of the tensor, where a
+    load may fault. By its ``BEGIN``: ``[begin, row, col]`` is element ``[begin + row, col]``, so
+    that rows in front of the run have negative coordinates and are loaded as zeros. Its address is
+    the tensor's; who loads through it asks for no row behind the tensor.
 
     ``promotion`` is how many bytes the L2 fetches from memory at least where a copy misses it: 64,
     128 or 256 aligned ones, 0 for the sectors that it asks for.
@@ -96,7 +113,7 @@ class TensorMap(_InMemory):
     count: Expr | None = None
     device: bool = False
     promotion: int = WIDEST_PROMOTION
-    ragged: bool = False
+    ragged: Ragged = Ragged.NONE
 
     @property
     def behind(self) -> tuple[Expr, ...]:

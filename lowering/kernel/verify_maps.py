@@ -20,11 +20,13 @@ from lowering.kernel.nodes import (
     LoadTile,
     MapRef,
     Stmt,
+    StoreTile,
     TensormapReplaceAddress,
     TensormapReplaceDim,
     TmaLoad,
+    TmaStore,
 )
-from lowering.kernel.tensors import PROMOTIONS, GlobalTensor, TensorMap
+from lowering.kernel.tensors import PROMOTIONS, GlobalTensor, Ragged, TensorMap
 
 __all__ = ["declared_maps", "map_rules"]
 
@@ -44,7 +46,8 @@ def declared_maps(kernel: Kernel) -> Iterator[str]:
         if m.ragged and (m.rank != 3 or m.device or m.count is not None):
             yield f"a ragged map is of one matrix, known at the launch, in three dimensions{where}"
         elif m.ragged and m.sizes[0] != m.sizes[1] + 1:
-            yield f"ends of a ragged map are 0 to {m.sizes[1]}, not below {m.sizes[0]}{where}"
+            what = "begins" if m.ragged is Ragged.BEGIN else "ends"
+            yield f"{what} of a ragged map are 0 to {m.sizes[1]}, not below {m.sizes[0]}{where}"
         if m.promotion not in PROMOTIONS:
             known = ", ".join(map(str, PROMOTIONS))
             yield f"the L2 promotes to {m.promotion} bytes, not to one of {known}{where}"
@@ -65,8 +68,11 @@ def map_rules(kernel: Kernel, stmt: Stmt) -> Iterator[str]:
             yield f"{value.map} is no array of {what}"
         elif value.entry is not None and type_of(value.entry) is not ScalarType.I32:
             yield f"entry {value.entry} is {type_of(value.entry).value}, not i32"
-        if isinstance(stmt, LoadTile | TmaLoad) and isinstance(m, TensorMap) and m.ragged:
-            yield f"{m.name} is ragged, what begins in front of its tensor is not loaded through"
+        ragged = m.ragged if isinstance(m, TensorMap) else Ragged.NONE
+        if isinstance(stmt, LoadTile | TmaLoad) and ragged is Ragged.END:
+            yield f"{value.map} is ragged, what begins in front of its tensor is not loaded through"
+        if isinstance(stmt, StoreTile | TmaStore) and ragged is Ragged.BEGIN:
+            yield f"{value.map} is ragged by begins, what lies behind its tensor is not stored to"
     if isinstance(stmt, FenceTensormapAcquire | TensormapReplaceAddress | TensormapReplaceDim):
         m = _map(kernel, stmt.map.map)
         if m is not None:

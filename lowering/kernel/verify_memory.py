@@ -11,7 +11,7 @@ from lowering.ground.dtypes import DType
 from lowering.ground.expr import Expr, ScalarType, type_of
 from lowering.ground.types import FragmentType
 from lowering.kernel.kernel import GlobalTensor, Kernel
-from lowering.kernel.nodes import Frag, LdGlobalScalar, Stmt
+from lowering.kernel.nodes import Frag, FragStoreGlobal, LdGlobalScalar, StGlobalScalar, Stmt
 from lowering.kernel.scalar_memory import LOAD_ORDERS, UNIFORM
 
 __all__ = ["LOADED", "memory_rules"]
@@ -24,16 +24,37 @@ def memory_rules(kernel: Kernel, stmt: Stmt) -> Iterator[str]:
     """Rules that one statement breaks."""
     if isinstance(stmt, LdGlobalScalar):
         yield from _scalar(kernel, stmt)
+    if isinstance(stmt, StGlobalScalar):
+        yield from _stored(kernel, stmt)
     limit, index = getattr(stmt, "limit", None), getattr(stmt, "index", None)
     tile = getattr(stmt, "value", getattr(stmt, "out", None))
-    if isinstance(limit, Expr) and type_of(limit) is not ScalarType.I32:
-        yield f"limit {limit} is {type_of(limit).value}, rows are counted in i32"
+    for most, what in ((limit, "rows"), (getattr(stmt, "limit_cols", None), "columns")):
+        if isinstance(most, Expr) and type_of(most) is not ScalarType.I32:
+            yield f"limit {most} is {type_of(most).value}, {what} are counted in i32"
+    if isinstance(stmt, FragStoreGlobal):
+        yield from _columns(kernel, stmt)
     if isinstance(index, Frag) and isinstance(tile, Frag):
         wanted = FragmentType(DType.S32, tile.type.rows, 1)
         if index.type != wanted:
             yield f"{index.name} is {index.type}, an index of {tile.type.rows} rows is {wanted}"
-    if getattr(stmt, "trans", False) and (limit is not None or index is not None):
-        yield f"{stmt.OP}, transposed, of rows up to a limit or by index"
+    stored = isinstance(stmt, FragStoreGlobal)
+    if getattr(stmt, "trans", False) and (index is not None or (limit is not None and not stored)):
+        yield f"{stmt.OP}, transposed, of rows {'' if stored else 'up to a limit or '}by index"
+
+
+def _columns(kernel: Kernel, stmt: FragStoreGlobal) -> Iterator[str]:
+    """Pairs of columns have no limit, which may lie between two of them."""
+    g = kernel.find(GlobalTensor, stmt.dst.map)
+    if stmt.limit_cols is not None and g is not None and g.pairs and not stmt.trans:
+        yield f"columns up to a limit of {g.name}, which is stored by pairs of them"
+
+
+def _stored(kernel: Kernel, stmt: StGlobalScalar) -> Iterator[str]:
+    g = kernel.find(GlobalTensor, stmt.dst.map)
+    if g is not None and g.dtype is not DType.S32:
+        yield f"{g.name} holds {g.dtype.value}, scalars are stored of s32"
+    if type_of(stmt.value) is not ScalarType.I32:
+        yield f"{stmt.value} is {type_of(stmt.value).value}, s32 is stored from i32"
 
 
 def _scalar(kernel: Kernel, stmt: LdGlobalScalar) -> Iterator[str]:

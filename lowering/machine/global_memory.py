@@ -90,11 +90,14 @@ def frag_load_global(stmt: FragLoadGlobal, program: Program) -> Run:
 def frag_store_global(stmt: FragStoreGlobal, program: Program) -> Run:
     """``frag.store_global``: each thread stores those of its elements that are in bounds."""
     where = _place(stmt, stmt.dst, stmt.value.type, program)
+    wide = None if stmt.limit_cols is None else program.scalar(stmt.limit_cols)
 
     def run(warp: Warp) -> None:
         array, rows, cols = where(warp)
         data = warp.read(stmt.value)
         inside = _stored(stmt.value.type, warp, array, rows, cols)
+        if wide is not None:
+            inside = inside & (element_index(stmt.value.type, warp.index % 4)[1] < wide(warp.env))
         at = (np.broadcast_to(index, data.shape)[inside] for index in (rows, cols))
         array[tuple(at)] = data[inside]
         warp.cta.cluster.counts["store bytes"] += int(inside.sum()) * array.itemsize
@@ -155,10 +158,10 @@ def _place(
         if col % together:
             what = f"{together} columns at once of {ref.map} from column {col} on"
             raise FaultError(f"{what}, which is no multiple of {together}")
-        own, cols = element_index(type_, warp.index % 4)
-        if trans:
-            return matrix, cols + row, own + col
+        _, cols = element_index(type_, warp.index % 4)
         rows = behind(warp)
+        if trans:
+            return matrix, cols + row, np.where(rows < 0, -1, rows + col)
         return matrix, np.where(rows < 0, -1, rows + row), cols + col
 
     return place

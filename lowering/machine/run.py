@@ -94,6 +94,7 @@ HANDLERS: dict[type[Stmt], Handler] = {
     nodes.TensormapReplaceAddress: descriptors.tensormap_replace_address,
     nodes.TensormapReplaceDim: descriptors.tensormap_replace_dim,
     nodes.LdGlobalScalar: scalar_memory.ld_global_scalar,
+    nodes.StGlobalScalar: scalar_memory.st_global_scalar,
     nodes.Stamp: stamp.stamp,
     nodes.FragLoadGlobal: global_memory.frag_load_global,
     nodes.FragStoreGlobal: global_memory.frag_store_global,

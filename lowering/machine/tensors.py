@@ -11,6 +11,7 @@ import numpy as np
 from lowering.ground.errors import UnsupportedError
 from lowering.ground.types import Swizzle
 from lowering.kernel.kernel import TensorMap
+from lowering.kernel.tensors import Ragged
 from lowering.machine.errors import FaultError
 from lowering.machine.fragment import Array
 from lowering.machine.memory import swizzled
@@ -99,7 +100,7 @@ class MappedArray:
         Raises FaultError for a ragged map: its address may lie in front of mapped memory, which TMA
         takes of maps that it stores through only.
         """
-        if self.map.ragged:
+        if self.map.ragged is Ragged.END:
             raise FaultError(f"a load through {self.map.name}, which begins in front of its tensor")
         box = np.zeros(self.box, self.raw.dtype)
         inside, source = self._clip(at)
@@ -122,7 +123,7 @@ class MappedArray:
             name = self.map.name
             raise FaultError(f"column {at[-1]} of {name} is no multiple of {unit}, 16 bytes")
         if self.map.ragged:
-            return self._clip_ragged(*at)
+            return self._clip_ragged(at)
         box, tensor = [], []
         for first, extent, size in zip(at, self.box, self.raw.shape, strict=True):
             inside, run = _overlap(first, extent, size)
@@ -130,22 +131,23 @@ class MappedArray:
             tensor.append(run)
         return tuple(box), tuple(tensor)
 
-    def _clip_ragged(
-        self, end: int, row: int, col: int
-    ) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
-        """The same of a ragged map, whose rows end in front of row ``end`` of the tensor.
+    def _clip_ragged(self, at: Sequence[int]) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
+        """The same of a ragged map, whose rows end in front of row ``where`` of the tensor, or
+        begin there.
 
-        Raises FaultError for rows in front of the tensor: nothing keeps TMA from them.
+        Raises FaultError for rows in front of the tensor or behind it: nothing keeps TMA from them.
         """
-        (rows, cols), (_, high, wide) = self.raw.shape, self.box
-        inside, run = _overlap(row, high, rows if 0 <= end <= rows else 0)
+        (where, row, col), (rows, cols), (_, high, wide) = at, self.raw.shape, self.box
+        inside, run = _overlap(row, high, rows if 0 <= where <= rows else 0)
         across, columns = _overlap(col, wide, cols)
-        first = run.start + end - rows
+        front = where - rows if self.map.ragged is Ragged.END else where
         if run.start == run.stop:
             return (slice(1), inside, across), (slice(0), columns)
-        if first < 0:
+        if (first := run.start + front) < 0:
             raise FaultError(f"row {first} of {self.map.name} lies in front of it")
-        return (slice(1), inside, across), (slice(first, run.stop + end - rows), columns)
+        if (stop := run.stop + front) > rows:
+            raise FaultError(f"row {stop - 1} of {self.map.name} lies behind it")
+        return (slice(1), inside, across), (slice(first, stop), columns)
 
     def chunks(self, address: int) -> Array:
         """``box_chunks`` of this map's box at a shared address."""

@@ -24,12 +24,14 @@ from lowering.kernel.nodes import (
     Stmt,
 )
 from lowering.kernel.reduction import NEUTRAL
-from lowering.kernel.visit import walk
+from lowering.kernel.visit import used, walk
 from lowering.nest.at_once import PARTS, AtOnce
 from lowering.nest.cluster import constant
 from lowering.nest.computing import Computing
+from lowering.nest.counted import require_parts, require_perfect
 from lowering.nest.counter import Counter
 from lowering.nest.domains import summed
+from lowering.nest.idle import drained, shared_dimension, without_idle
 from lowering.nest.partials import PartialResults
 from lowering.nest.place import Place
 from lowering.nest.refusal import refused
@@ -37,7 +39,7 @@ from lowering.nest.registers import Registers
 from lowering.nest.rules import rule_for
 from lowering.nest.scope import Scopes, indices
 from lowering.nest.steps import steps_of
-from lowering.nest.work_loops import Head, WorkLoops
+from lowering.nest.work_loops import FIRST, Head, WorkLoops
 from wsched.fusion import (
     IterDomain,
     IterType,
@@ -128,9 +130,11 @@ class _Walk:
         self._require_one_wait(body)
         if entry is not None:
             body = (If(self.work.shared.apply(substitute(entry, self.roles)), body),)
+        read = {name for stmt in walk(body) for name in used(stmt)}
+        filled = tuple(FragFill(zero, 0.0) for zero in zeros if zero.name in read)
         return Section(
             self.part.name,
-            (*(FragFill(zero, 0.0) for zero in zeros), *self.scopes.leave(body)),
+            (*filled, *self.scopes.leave(body)),
             self.warpgroups.count,
             self.group,
             self.part.registers,
@@ -145,7 +149,7 @@ class _Walk:
 
     def _require_one_wait(self, body: Body) -> None:
         """What reads a step of a ring stands in one statement list, at whose end it is released."""
-        waits = [s.ring for s in walk(body) if isinstance(s, Consume)]
+        waits = [s.ring for s in walk(without_idle(body)) if isinstance(s, Consume)]
         for ring, relation in dict(self.part.rings.values()).items():
             if relation.readers[1:] and waits.count(ring) > 1:
                 t = self.plan.fusion.tensor(relation.readers[-1])
@@ -239,13 +243,16 @@ class _Walk:
 
         It carries the accumulators that it adds to.
         """
-        self._require_perfect(node, counter)
+        require_perfect(self.graph, node, counter)
         steps = self._steps(node)
         head = self.work.loop(counter, self._turn(counter))
         self.known |= head.known
         self.counted |= {counter.loop.group}
-        self._require_parts(node, counter)
+        require_parts(self.plan, node, counter)
         over_k = all(summed(self.lead, s.domain) for s in counter.serial)
+        ragged = shared_dimension(self.plan, self.lead)
+        if counter.outside and not counter.roles and ragged is not None:
+            return (*steps, self.unless_idle(node, head, ragged, depth))
         if over_k:
             self.again = binary("or", self.again, head.start < head.var)
         event = self._event(counter, head)
@@ -281,28 +288,30 @@ class _Walk:
             return None
         return Event(self.part.event, tile)
 
-    def _require_parts(self, node: Loop, counter: Counter) -> None:
-        """Nothing is reduced from tile to tile."""
-        counted = {self.graph.group(s.domain) for s in counter.serial}
-        for t in leaves(node):
-            if isinstance(self.plan.fusion.definition(t.name), ReductionOp):
-                for d in t.loop:
-                    if d.iter_type is IterType.Reduction and self.graph.group(d) in counted:
-                        what = f"{t.name} reduced over loop {d.label}, which steps through a ring"
-                        raise refused(t, what, "reductions within a tile: rfactor")
+    def unless_idle(self, node: Loop, head: Head, ragged: IterDomain, depth: int) -> For:
+        """A loop over tiles of groups, of which some warpgroups may have nothing.
 
-    def _require_perfect(self, node: Loop, counter: Counter) -> None:
-        """Between loops that are one loop of the kernel nothing is computed."""
-        left = {self.graph.group(s.domain) for s in counter.serial}
-        inner: Node = node
-        while left and isinstance(inner, Loop):
-            left -= {self.graph.group(inner.domain)}
-            if left and len(inner.body) > 1:
-                names = ", ".join(s.domain.label for s in counter.serial)
-                others = ", ".join(t.name for n in inner.body for t in leaves(n))
-                what = f"{others} between the loops {names}"
-                raise refused(node.tensor, what, "nothing between loops that end together")
-            inner = inner.body[0]
+        Nothing is carried in registers: who has nothing of a tile has no sum to go on with.
+        """
+        outer, self.registers = self.registers, self.registers.inner()
+        zeros = [Frag(self.namer.new("zero"), a.kind) for a in self.accumulators]
+        for accumulator, zero in zip(self.accumulators, zeros, strict=True):
+            self.registers.hold(accumulator.tile, zero)
+        self.scopes.enter(head.var, *head.defined)
+        left = self._left(ragged)
+        self.scopes.enter(branch=True)
+        body = self.scopes.leave(self.body(node.body, depth + 1))
+        self.registers = outer
+        work = (*(FragFill(zero, 0.0) for zero in zeros), *body)
+        branch = If(left > 0, work, drained(body, self.namer))
+        return head.loop(self.scopes.leave((branch,)), None)
+
+    def _left(self, d: IterDomain) -> Expr:
+        """How much the group has along a dimension, from this warpgroup's part of the tile on."""
+        pairs = ((x, x.parallel in ROLES) for x in self.lead.loop)
+        own = {self.graph.group(x): self.on_warpgroup(x) if r else ZERO + 0 for x, r in pairs}
+        found = self._found(own | self.known)
+        return d.extent - found[FIRST] - found[self.graph.group(d)]
 
     def unrolled(self, node: Loop, depth: int) -> Body:
         """A loop over parts of what is in registers, whose numbers the compiler has to know."""

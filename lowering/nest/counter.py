@@ -7,7 +7,7 @@ from math import prod
 
 from lowering.ground.errors import UnsupportedError
 from lowering.ground.expr import ONE, Expr
-from wsched.schedule.proof.graph import Group, TransformGraph
+from wsched.schedule.proof.graph import TransformGraph
 from wsched.schedule.proof.relation import LoadLoop, LoadRelation, StepLoop
 
 __all__ = ["Counter", "counters"]
@@ -52,7 +52,7 @@ def counters(relation: LoadRelation, graph: TransformGraph) -> tuple[Counter, ..
     """
     found: list[list[StepLoop]] = [[] for _ in relation.nest]
     for s in relation.digits:
-        above = _above(graph, graph.group(s.domain))
+        above = graph.above(graph.group(s.domain))
         places = [p for p, loop in enumerate(relation.nest) if loop.group in above]
         if len(places) != 1:
             names = " and ".join(relation.nest[p].group.label for p in places) or "nothing"
@@ -69,15 +69,3 @@ def counters(relation: LoadRelation, graph: TransformGraph) -> tuple[Counter, ..
         )
         for loop, digits in zip(relation.nest, found, strict=True)
     )
-
-
-def _above(graph: TransformGraph, group: Group) -> set[Group]:
-    """A group and all that it was made from."""
-    found, pending = set[Group](), [group]
-    while pending:
-        g = pending.pop()
-        if g not in found:
-            found.add(g)
-            step = graph.producer(g)
-            pending += () if step is None else step.inputs
-    return found

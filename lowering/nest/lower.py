@@ -22,6 +22,7 @@ from lowering.nest.load import load_section
 from lowering.nest.loops_from_queue import Entries, LoopsFromQueue
 from lowering.nest.loops_in_turn import LoopsInTurn
 from lowering.nest.loops_of_interval import LoopsOfInterval
+from lowering.nest.loops_of_sums import LoopsOfSums
 from lowering.nest.partials import PartialResults, partial_results
 from lowering.nest.refusal import refused
 from lowering.nest.scope import Namer, Shared
@@ -124,7 +125,10 @@ def _loops(plan: Plan, main: LoadRelation, shared: Shared) -> WorkLoops:
             entries = TilesOfGroups(shared, work, plan.graph, size)
         case _:
             return in_turn
-    return LoopsFromQueue.of(in_turn, plan.operands, entries)
+    queue = LoopsFromQueue.of(in_turn, plan.operands, entries)
+    if plan.fusion.sums_of_groups:
+        return LoopsOfSums.of(queue, plan.operands)
+    return queue
 
 
 def _parameters(fusion: Fusion) -> tuple[Var, ...]:

@@ -19,7 +19,7 @@ from lowering.nest.registers import Registers
 from lowering.nest.scope import Namer, Scopes
 from lowering.nest.tile import Tile
 from lowering.nest.views import thread_views
-from lowering.nest.work_loops import END, FIRST, WorkLoops
+from lowering.nest.work_loops import BEGIN, END, FIRST, WorkLoops
 from wsched.fusion import Fusion, FusionExpr, IterDomain, ParallelType, TensorView
 from wsched.schedule.nest import BOX
 from wsched.schedule.plan import Plan
@@ -164,23 +164,37 @@ class Place:
         self, name: str, dims: tuple[IterDomain, ...], at: list[Expr]
     ) -> tuple[Expr, ...]:
         """The coordinates of a ragged map: where the group ends, and the row of a matrix whose rows
-        all end there. What is read is the row itself; behind the group it is one of another,
-        which nobody stores.
+        all end there; or likewise where it begins. Else the row or column itself; behind the group
+        it is one of another. What is read of that reaches only what nobody stores.
         """
         groups = self.fusion.groups
         names = [str(d.extent) for d in dims]
         threads = name in thread_views(self.fusion)
-        by_rows = groups is not None and names[:2] == [groups.axis, groups.rows] and len(dims) == 3
-        if groups is None or not (threads or by_rows):
+        by_rows = groups is not None and names[:2] == [groups.axis, groups.along] and len(dims) == 3
+        if groups is None or not (by_rows or (threads and not self.fusion.sums_of_groups)):
             what = f"{self.tensor.name} = {self.expr} with dimensions {', '.join(names)} in memory"
             raise self.refuse(what, "rows of groups by rows, of matrices")
-        if name not in {b.tensor for b in self.fusion.inputs}:
-            _, row, col = at
-            return self.found[END], self.found[FIRST] + row, col
-        begin = self.found[END] + self.found[FIRST] - Var(groups.rows)
-        rows = {groups.axis: ZERO, groups.rows: begin + at[names.index(groups.rows)]}
-        found = tuple(rows.get(n, e) for n, e in zip(names, at, strict=True))
-        return found if threads else found[1:]
+        if threads or (name in self._inputs and not self.fusion.sums_of_groups):
+            begin = self.found[END] + self.found[FIRST] - Var(groups.along)
+            known = {groups.axis: ZERO, groups.along: begin + at[names.index(groups.along)]}
+            found = tuple(known.get(n, e) for n, e in zip(names, at, strict=True))
+            return found if threads else found[1:]
+        where = BEGIN if self.fusion.sums_of_groups else END
+        return self.found[where], self.found[FIRST] + at[1], at[2]
+
+    @property
+    def _inputs(self) -> set[str]:
+        return {b.tensor for b in self.fusion.inputs}
+
+    def left(self, d: IterDomain) -> Expr | None:
+        """How many elements the group has from the box's first one on along a dimension; None where
+        groups do not share that out.
+        """
+        groups = self.fusion.groups
+        ragged = groups is not None and self.fusion.ragged(self.tensor.name)
+        if groups is None or not ragged or str(d.extent) != groups.along:
+            return None
+        return Var(groups.along) - self.found[FIRST] - self.index(d)
 
     def new(self, dtype: DType) -> Frag:
         """A new value for the tensor: one row or column where it is repeated."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from lowering.ground.expr import Const
 from lowering.kernel.kernel import Ring, SharedBuffer, TensorMap
+from lowering.kernel.tensors import Ragged
 from lowering.nest.cluster import cluster_dims, constant
 from lowering.nest.domains import repeats
 from lowering.nest.element import element_type
@@ -33,9 +34,11 @@ def _tensor_map(fusion: Fusion, name: str) -> TensorMap:
     count = None if several is None else Const(several)
     if fusion.ragged(name):
         _, rows, cols = (d.extent for d in t.in_memory)
+        if fusion.sums_of_groups:
+            return TensorMap(name, dtype, (rows + 1, rows, cols), ragged=Ragged.BEGIN)
         if name in {b.tensor for b in fusion.inputs}:
             return TensorMap(name, dtype, (rows, cols))
-        return TensorMap(name, dtype, (rows + 1, rows, cols), ragged=True)
+        return TensorMap(name, dtype, (rows + 1, rows, cols), ragged=Ragged.END)
     return TensorMap(name, dtype, tuple(entry_sizes(fusion, name, t.in_memory)), count=count)
 
 

@@ -8,11 +8,13 @@ next one is hidden behind the tiles that are being computed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from lowering.ground.dtypes import DType
 from lowering.ground.expr import (
+    FALSE,
+    ONE,
     ZERO,
     Expr,
     Special,
@@ -23,10 +25,20 @@ from lowering.ground.expr import (
     substitute,
 )
 from lowering.kernel.kernel import GlobalTensor, Ring, Storage
-from lowering.kernel.nodes import Body, Carry, For, GmemRef, HandTile, LdGlobalScalar, Let
+from lowering.kernel.nodes import (
+    Body,
+    Carry,
+    For,
+    GmemRef,
+    HandTile,
+    If,
+    LdGlobalScalar,
+    Let,
+    StGlobalScalar,
+)
 from lowering.nest.loops_from_queue import Word
 from lowering.nest.scope import Shared
-from lowering.nest.work_loops import END, FIRST
+from lowering.nest.work_loops import BEGIN, END, FIRST, STEPS
 from wsched.fusion import Merge
 from wsched.schedule.proof.graph import Group, TransformGraph
 from wsched.schedule.proof.work_of_groups import OfGroups
@@ -35,9 +47,26 @@ __all__ = ["TilesOfGroups"]
 
 
 @dataclass(frozen=True, slots=True)
+class _Found:
+    """What the walk knows of a group.
+
+    Args:
+        group: its number.
+        begin: where it begins.
+        end: where it ends.
+        size: how much it has.
+    """
+
+    group: Var
+    begin: Var
+    end: Var
+    size: Var
+
+
+@dataclass(frozen=True, slots=True)
 class TilesOfGroups:
-    """Entries that say the group, where its rows end and begin, and the tile, by the loops that the
-    tiles of a group were merged from.
+    """Entries that say the group, where it lies, and the tile, by the loops that the tiles of a
+    group were merged from.
 
     Args:
         shared: names that all sections use.
@@ -55,8 +84,10 @@ class TilesOfGroups:
 
     @property
     def words(self) -> tuple[Word, ...]:
-        """The group, the rows, and the tile in each of its loops."""
-        said = (self.work.batch, END, FIRST, *_merged(self.graph, self.work.tiles))
+        """The group, where it lies, its load steps if these differ, and the tile in its loops."""
+        summed = self.work.chunk is not None
+        place = (BEGIN, FIRST, STEPS) if summed else (END, FIRST)
+        said = (self.work.batch, *place, *_merged(self.graph, self.work.tiles))
         return tuple(Word(g, g.label, g.label) for g in said)
 
     @property
@@ -71,8 +102,13 @@ class TilesOfGroups:
 
     @property
     def storage(self) -> tuple[Storage, ...]:
-        """The ends."""
-        return (GlobalTensor(self.work.groups.ends, DType.S32, (self.end,)),)
+        """The ends, and a word that says whether some are none."""
+        ends = GlobalTensor(self.work.groups.ends, DType.S32, (self.end,))
+        return ends, GlobalTensor(self.work.groups.wrong, DType.S32, (ONE,))
+
+    @property
+    def _wrong(self) -> GmemRef:
+        return GmemRef(self.work.groups.wrong, (ZERO,))
 
     def filling(self, queue: Ring) -> Body:
         """What finds tiles.
@@ -85,18 +121,20 @@ class TilesOfGroups:
         names = ("begin", "tiles_before", "mine", "entry")
         begin, before, mine, entry = found = tuple(Var(new(n)) for n in names)
         after = tuple(Var(new(f"{n}_end")) for n in names)
-        group, read, end, rows, tiles, turns = (
-            Var(new(n)) for n in ("group", "end_read", "end", "rows", "tiles_here", "turns")
+        group, read, end, size, tiles, turns = (
+            Var(new(n)) for n in ("group", "end_read", "end", "size", "tiles_here", "turns")
         )
-        last = Var(self.work.groups.rows)
+        last = Var(self.work.groups.along)
         ctas = self.shared.apply(Special("nctaid.x") // self.size)
+        here = _Found(group, begin, end, size)
         body: Body = (
             LdGlobalScalar(read, GmemRef(self.work.groups.ends, (group,))),
             Let(end, minimum(maximum(read, begin), last)),
-            Let(rows, end - begin),
-            Let(tiles, self.work.tiles_of(rows)),
+            If(read.eq(end).eq(FALSE), (StGlobalScalar(self._wrong, ONE),)),
+            Let(size, end - begin),
+            Let(tiles, self.work.tiles_of(size)),
             Let(turns, ceildiv(maximum(before + tiles - mine, 0), ctas)),
-            self._tiles(queue, group, end, rows, turns, (before, mine, entry), ctas),
+            self._tiles(queue, here, turns, (before, mine, entry), ctas),
         )
         starts = (ZERO, ZERO, Special("ctaid.x") // self.size, ZERO)
         carries = tuple(Carry(*c) for c in zip(found, starts, after, strict=True))
@@ -108,21 +146,28 @@ class TilesOfGroups:
         return loop, *ends
 
     def _tiles(
-        self, queue: Ring, group: Var, end: Var, rows: Var, turns: Var,
-        carried: tuple[Var, Var, Var], ctas: Expr,
-    ) -> For:  # fmt: skip
+        self, queue: Ring, here: _Found, turns: Var, carried: tuple[Var, Var, Var], ctas: Expr
+    ) -> For:
         """The loop that hands over the cluster's tiles of a group."""
         turn, tile = (Var(self.shared.namer.new(n)) for n in ("turn", "tile"))
         before, mine, entry = carried
-        words = [group, end, Var(self.work.groups.rows) - rows]
-        env = {Var(self.work.groups.rows): rows}
+        values = {self.work.batch: here.group, **self._place(here)}
+        env = {Var(self.work.groups.along): here.size}
         indices = self.graph.indices({self.work.tiles: tile})
-        words += (substitute(indices[g], env) for g in _merged(self.graph, self.work.tiles))
+        values |= {g: substitute(indices[g], env) for g in _merged(self.graph, self.work.tiles)}
+        words = [values[w.group] for w in self.words]
         named = [Var(self.shared.namer.new("word")) for _ in words]
         lets = (Let(v, e) for v, e in zip(named, words, strict=True))
         handed = _handed(queue, entry + turn, named)
         body = (Let(tile, mine + turn * ctas - before), *lets, *handed)
         return For(turn, ZERO, turns, body)
+
+    def _place(self, here: _Found) -> Mapping[Group, Expr]:
+        """What an entry says of where the group lies."""
+        if self.work.chunk is None:
+            return {END: here.end, FIRST: Var(self.work.groups.along) - here.size}
+        steps = self.work.steps_of(here.size)
+        return {BEGIN: here.begin, FIRST: here.size - steps * self.work.chunk, STEPS: steps}
 
 
 def _handed(queue: Ring, number: Expr, words: Sequence[Expr]) -> Body:

@@ -10,7 +10,6 @@ from lowering.kernel.kernel import GlobalTensor
 from lowering.nest.domains import repeats
 from lowering.nest.element import element_type
 from lowering.nest.entries import entries, entry_sizes
-from lowering.nest.refusal import refused
 from wsched.fusion import (
     BroadcastOp,
     Fusion,
@@ -76,15 +75,14 @@ def global_tensors(
     """
     declared = []
     for name, read in thread_views(fusion).items():
-        if fusion.ragged(name) and name in {b.tensor for b in fusion.outputs}:
-            what = f"{name}, whose rows are in groups, stored by threads"
-            raise refused(fusion.tensor(name), what, "TMA stores of them, which end with the group")
         own = entry_sizes(fusion, name, read.dims)
         dims = zip(read.dims, own, strict=True)
-        once = {groups.axis} if (groups := fusion.groups) and fusion.ragged(name) else set[str]()
+        groups = fusion.groups if fusion.ragged(name) else None
+        once = set[str]() if groups is None else {groups.axis}
         sizes = tuple(Const(1) if repeats(d) or str(d.extent) in once else size for d, size in dims)
         dtype = element_type(read.view.dtype)
         single = sizes[-1] == Const(1) or fusion.reduction(name) is not None
+        single = single or (groups is not None and str(read.dims[-1].extent) == groups.along)
         align = 1 if vector == 1 or single else vector * dtype.bytes
         align = copied.get(name, align)
         declared.append(GlobalTensor(name, dtype, sizes, align, entries(fusion, name)))

@@ -20,13 +20,22 @@ from wsched.fusion import IterDomain
 from wsched.schedule.proof.graph import Group
 from wsched.schedule.proof.relation import LoadRelation
 
-__all__ = ["END", "FIRST", "Head", "LoadNest", "WorkLoops"]
+__all__ = ["BEGIN", "END", "FIRST", "STEPS", "Head", "LoadNest", "WorkLoops"]
 
 END = Group(-1, "end", ONE)
-"""Stands for the row of the caller's tensors at which the group ends."""
+"""Stands for the row or column of the caller's tensors at which the group ends."""
 
 FIRST = Group(-2, "first", ONE)
-"""Stands for the row of the batch's matrix at which the group begins, all of them ending there."""
+"""Stands for the row or column of the batch's matrix at which the group begins, all of them ending
+there; or where it is summed over, for the row of the group at which its first load step begins, not
+behind 0, so that the last one ends with the group.
+"""
+
+BEGIN = Group(-3, "begin", ONE)
+"""Stands for the row of the caller's tensors at which a group begins that is summed over."""
+
+STEPS = Group(-4, "steps", ONE)
+"""Stands for how many load steps such a group has."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import wsched
-from tests.grouped import SIZES, gated, given, grouped, product
+from tests.grouped import FORMS, SIZES, gated, given, grouped, product
 from wsched.front.grouped import Operations
 from wsched.run.input_error import InputError
 
@@ -19,6 +19,18 @@ def gate_and_up(ops: Operations, gate: Any, up: Any) -> Any:
 
 def relu(ops: Operations, d: Any) -> Any:
     return ops.relu(d)
+
+
+@pytest.mark.parametrize("matrix", ["nk", "kn"])
+@pytest.mark.parametrize("form", ["columns", "sums"])
+def test_other_forms(form: str, matrix: str) -> None:
+    """Columns may end anywhere; a group without rows is a sum of nothing."""
+    x, w, ends = given(SIZES["hard"], 40, 56, behind=6, matrix=matrix, ranks=FORMS[form])
+    wanted = product(x, w, ends).bfloat16()
+    for first in (x, x.mT.contiguous().mT):
+        d = wsched.grouped_mm(first, w, ends)
+        assert d.shape == ((6, 40, 56) if form == "sums" else (40, sum(SIZES["hard"]) + 6))
+        assert torch.equal(d[..., : wanted.shape[-1]], wanted)
 
 
 @pytest.mark.parametrize("matrix", ["nk", "kn"])
@@ -81,7 +93,10 @@ X, W, ENDS = given((3, 4), 16, 32)
         ((X, (), ENDS), "w has 0 tensors, whose products no epilogue takes"),
         ((X, (W, W), ENDS), "w has 2 tensors, whose products no epilogue takes"),
         ((X.cfloat(), W, ENDS), "torch.complex64 is no type of a grouped matmul"),
-        ((X, W[0], ENDS), "input 2 has shape [32, 16], the definition has 3 dimensions"),
+        ((X, W[0, 0], ENDS), "x has 2 dimensions and w has 1"),
+        ((W, X.mT, ENDS + 1), "offsets are [4, 8], which do not rise from 0 to at most 7 columns"),
+        ((X.mT, X, ENDS + 1),
+         "offsets are [4, 8], which do not rise from 0 to at most 7 rows of w"),
         ((X, W[:1], ENDS), "B is 2 in dimension 0 of input 1 and 1 in dimension 0 of input 2"),
         ((X[:, :8], W, ENDS), "K is 8 in dimension 1 of input 0 and 32 in dimension 1 of input 2"),
     ],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lowering.ground.errors import UnsupportedError
-from tests.grouped import GATE, WEIGHTS, grouped
+from tests.grouped import FORMS, GATE, WEIGHTS, grouped
 from wsched.front.known import import_fusion
 from wsched.fusion import Groups, fusion_text
 
@@ -15,6 +15,7 @@ MATRIX = "fd.define_tensor(shape=[-1, -1], dtype=DataType.BFloat16)"
 def test_rows_have_the_groups_in_one_dimension_with_m(golden: object) -> None:
     fusion = import_fusion(grouped())
     assert fusion.groups == Groups("T6", "B", "M")
+    assert not fusion.sums_of_groups
     assert [fusion.ragged(name) for name in fusion.names].count(True) == 2
     assert fusion_text(fusion) == golden
 
@@ -36,6 +37,27 @@ def test_an_epilogue(golden: object) -> None:
         ("T0", ("M", "K")), ("T3", ("M", "N")),
     ]  # fmt: skip
     assert fusion_text(fusion) == golden
+
+
+@pytest.mark.parametrize("form", ["columns", "sums"])
+def test_other_forms(form: str, golden: object) -> None:
+    """What is in groups lies by groups, whatever the definition says."""
+    fusion = import_fusion(grouped(ranks=FORMS[form]))
+    assert fusion.groups == Groups("T6", "B", {"columns": "N", "sums": "K"}[form])
+    assert fusion.sums_of_groups == (form == "sums")
+    ragged = [fusion.tensor(n) for n in fusion.operands if fusion.ragged(n)]
+    along = {str(t.in_memory[1].extent) for t in ragged}
+    assert along == {fusion.groups.along}
+    assert fusion_text(fusion) == golden
+
+
+def test_transposed_groups() -> None:
+    """A weight's gradient, of what a layer was given and what comes back: both by tokens."""
+    lines = ("t = fd.ops.permute(y, dims=[1, 0])", "d = fd.ops.grouped_mm(t, w, o)",
+             "fd.add_output(d)")  # fmt: skip
+    text = grouped(*lines, ranks=FORMS["sums"]).replace("    x = ", "    y = ")
+    first, second, _ = import_fusion(text).inputs
+    assert (first.axes, second.axes) == (("K", "M"), ("K", "N"))
 
 
 def test_two_of_the_same_rows() -> None:
@@ -64,9 +86,15 @@ def test_matrices_through_a_transposition() -> None:
 @pytest.mark.parametrize(
     ("lines", "what", "supported"),
     [
-        (("d = fd.ops.grouped_mm(w, x, o)", "fd.add_output(d)"),
-         "fd.ops.grouped_mm of 3 and 2 dimensions",
-         "rows [M, K] by matrices [G, K, N], with the ends of G groups of rows"),
+        (("d = fd.ops.grouped_mm(w, w, o)", "fd.add_output(d)"),
+         "fd.ops.grouped_mm of 3 and 3 dimensions",
+         "[M, K] by [G, K, N], [G, M, K] by [K, N] or [M, K] by [K, N], with the ends of G groups"),
+        (("c = fd.ops.grouped_mm(x, w, o)", "e = fd.ops.grouped_mm(w, x, o)",
+          "d = fd.ops.add(c, e)", "fd.add_output(d)"),
+         "fd.ops.grouped_mm with operands of (2, 3) and (3, 2)", "one form of it"),
+        (("b = fd.define_tensor(shape=[-1, -1], dtype=DataType.Float)",
+          "d = fd.ops.grouped_mm(w, x, o, bias=b)", "fd.add_output(d)"),
+         "fd.ops.grouped_mm of 3 and 2 dimensions with a bias", "a bias of groups of rows"),
         (("p = fd.define_tensor(shape=[-1], dtype=DataType.Int32)",
           "c = fd.ops.grouped_mm(x, w, o)", "e = fd.ops.grouped_mm(x, w, p)",
           "d = fd.ops.add(c, e)", "fd.add_output(d)"),
@@ -81,8 +109,11 @@ def test_matrices_through_a_transposition() -> None:
           "d = fd.ops.grouped_mm(x, w, o, bias=b)", "fd.add_output(d)"),
          "fd.ops.grouped_mm with bias=b", "an input [G, N]"),
         (("y = fd.ops.relu(x)", "d = fd.ops.grouped_mm(y, w, o)", "fd.add_output(d)"),
-         "fd.ops.relu on an operand of fd.ops.grouped_mm", "an input as it is"),
+         "fd.ops.relu on an operand of fd.ops.grouped_mm", "an input, or its transpose"),
         (("y = fd.ops.relu(w)", "d = fd.ops.grouped_mm(x, y, o)", "fd.add_output(d)"),
+         "fd.ops.relu on an operand of fd.ops.grouped_mm", "an input, or its transpose"),
+        (("y = fd.ops.relu(w)", "t = fd.ops.permute(y, dims=[0, 2, 1])",
+          "d = fd.ops.grouped_mm(x, t, o)", "fd.add_output(d)"),
          "fd.ops.relu on an operand of fd.ops.grouped_mm", "an input, or its transpose"),
         (("p = fd.ops.neg(o)", "d = fd.ops.grouped_mm(x, w, p)", "fd.add_output(d)"),
          "fd.ops.grouped_mm with offsets p", "an input"),

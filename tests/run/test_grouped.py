@@ -12,8 +12,9 @@ from hypothesis import given as drawn
 from hypothesis import strategies as st
 
 import wsched
-from lowering.ground.errors import ScheduleError, UnsupportedError
+from lowering.ground.errors import ScheduleError
 from lowering.kernel.nodes import Body, MBarrierWait, Stmt, TmaLoad, TmaStore
+from lowering.kernel.tensors import Ragged
 from lowering.kernel.visit import rewrite, walk
 from lowering.machine import MachineError
 from lowering.machine.scheduler import Adversary
@@ -22,11 +23,15 @@ from tests.lowering.ground.expressions import budget
 from tests.schedules import cooperative, dynamic, exchanged, ping_pong
 from wsched.front.known import import_fusion
 from wsched.run.arguments import bind
-from wsched.run.compiled import CompiledFusion, compile_fusion
+from wsched.run.compiled import CompiledFusion
 from wsched.run.cpu import run_on_cpu
 from wsched.run.results import add_outputs
 from wsched.schedule import Schedule
-from wsched.schedule.matmul.params import MatmulParams, TileRasterizationOrder
+from wsched.schedule.matmul.params import (
+    MatmulParams,
+    SupportedVectorization,
+    TileRasterizationOrder,
+)
 from wsched.schedule.matmul.scheduler import plan_matmul
 from wsched.schedule.proof.work_of_groups import OfGroups
 
@@ -106,8 +111,9 @@ def test_a_tile_writes_rows_of_its_group_only() -> None:
     maps = {m.name: m for m in k.tensor_maps}
     loads = [maps[s.src.map] for s in walk(k.body) if isinstance(s, TmaLoad)]
     stores = [maps[s.dst.map] for s in walk(k.body) if isinstance(s, TmaStore)]
-    assert [(m.rank, m.ragged) for m in loads] == [(2, False), (3, False), (2, False)]
-    assert [(m.rank, m.ragged) for m in stores] == [(3, True)]
+    none = Ragged.NONE
+    assert [(m.rank, m.ragged) for m in loads] == [(2, none), (3, none), (2, none)]
+    assert [(m.rank, m.ragged) for m in stores] == [(3, Ragged.END)]
 
 
 @pytest.mark.slow
@@ -184,8 +190,7 @@ def test_tiles_in_turn_are_refused() -> None:
         plan_matmul(import_fusion(grouped()), SMALL["cooperative"])
     assert e.value.rule == "load-bound"
     assert e.value.why == (
-        "rows of B groups, whose number only the device knows, in tiles that CTAs know when they "
-        "start"
+        "M of B groups, which only the device knows, in tiles that CTAs know when they start"
     )
     assert e.value.legal == (
         "split the tiles of all groups with dynamic=True, the inner part on CTAs",
@@ -211,21 +216,21 @@ def test_groups_inside_of_tiles_are_refused() -> None:
     assert e.value.legal == ("merge B with the tiles of one group, as the outer one",)
 
 
-def test_threads_do_not_store_rows_of_groups() -> None:
-    params = replace(dynamic(SMALL["cooperative"]), use_smem_epilogue=False)
-    with pytest.raises(UnsupportedError) as e:
-        compile_fusion(import_fusion(grouped()), params)
-    assert e.value.what == "T5, whose rows are in groups, stored by threads"
-    assert e.value.supported == "TMA stores of them, which end with the group"
+@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("n", [40, 15])
+def test_threads_store_rows_of_groups(name: str, n: int) -> None:
+    """They end with the group, in a tile's rows and, with operands exchanged, in its columns."""
+    vector = SupportedVectorization(2 if n % 2 == 0 else 1)
+    params = replace(dynamic(SMALL[name]), use_smem_epilogue=False, supported_vec_size=vector)
+    inputs = given(SIZES["hard"], n, 48, behind=5)
+    check(wsched.compile(grouped(), inputs, params=params), inputs)
 
 
-def test_columns_that_tma_cannot_store_are_refused() -> None:
+def test_columns_that_tma_cannot_store_are_stored_by_threads() -> None:
     x, w, ends = given((3, 5), 12, 32)
-    with pytest.raises(UnsupportedError) as e:
-        wsched.compile(grouped(), [x, w, ends])
-    assert e.value.what == "rows in groups whose results are stored by threads (BFloat16)"
-    assert e.value.supported == "results whose rows are multiples of 16 bytes"
-    assert wsched.grouped_mm(x, w, ends).shape == (8, 12)  # by torch
+    made = wsched.compile(grouped(), [x, w, ends])
+    assert not any(isinstance(s, TmaStore) for s in walk(made.kernel.body))
+    check(made, (x, w, ends))
 
 
 def test_gate_and_up() -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from lowering.target.targets import DEFAULT
-from tests.grouped import BIAS, GATE, grouped
+from tests.grouped import BIAS, FORMS, GATE, grouped
 from tests.schedules import SCHEDULES
 from wsched.choose.heuristics import choose_params
 from wsched.choose.problem import H200_SMS, Problem
@@ -13,6 +15,7 @@ from wsched.front.known import import_fusion
 from wsched.fusion import DataType
 from wsched.run.compiled import compile_fusion
 from wsched.run.registers import compile_clean
+from wsched.schedule.matmul.params import SupportedVectorization
 
 LAYERS = {
     "8 experts": (8, 4096, 14336, 4096),
@@ -37,8 +40,28 @@ def test_choice(layer: str, text: str) -> None:
     assert made.resources.clean, made.resources
 
 
+@pytest.mark.parametrize("layer", LAYERS)
+@pytest.mark.parametrize(("form", "shared_out"), [("columns", "NMK"), ("sums", "KMN")])
+def test_choice_of_other_forms(layer: str, form: str, shared_out: str) -> None:
+    """The same sizes, what is shared out first."""
+    fusion = import_fusion(grouped(ranks=FORMS[form]))
+    groups, *sizes = LAYERS[layer]
+    extents = {"B": groups, **dict(zip(shared_out, sizes, strict=True))}
+    params = choose_params(Problem.of(fusion, extents, H200_SMS, ()))
+    made = compile_clean(fusion, params, DEFAULT)
+    assert (params.dynamic, params.use_smem_epilogue) == (True, form == "sums")
+    assert made.resources.clean, made.resources
+
+
 @pytest.mark.parametrize("name", [n for n in SCHEDULES if "dynamic" in n])
-def test_schedules(name: str) -> None:
+@pytest.mark.parametrize("form", FORMS)
+def test_schedules(form: str, name: str) -> None:
     """Every way to deal tiles out at run time, from groups."""
-    made = compile_fusion(import_fusion(grouped()), SCHEDULES[name])
+    params = SCHEDULES[name]
+    if form == "sums" and params.ping_pong:
+        pytest.skip("warpgroups that take turns")
+    if form == "columns":
+        vector = SupportedVectorization(1)
+        params = replace(params, use_smem_epilogue=False, supported_vec_size=vector)
+    made = compile_fusion(import_fusion(grouped(ranks=FORMS[form])), params)
     assert made.resources.clean, made.resources

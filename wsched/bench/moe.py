@@ -1,7 +1,8 @@
 """``wsched bench moe``: the grouped matmuls of layers of experts, beside torch's.
 
 Of each layer gate and up with ``silu(g) * u``, and down, are computed by ``wsched.grouped_mm`` and
-by ``torch._grouped_mm`` with torch's pointwise operations between; up alone shows the bare matmul.
+by ``torch._grouped_mm`` with torch's pointwise operations between; up alone shows the bare matmul,
+and the gradient of up a sum over groups, of rows as they lie in a backward pass.
 The rows are those that a routing of so many tokens gives to experts, from a seed. Ways take turns,
 calls are eager, and timed from a synchronization to the next one.
 """
@@ -67,7 +68,7 @@ class Row:
     Args:
         layer: its model.
         routing: of the tokens.
-        part: ``up``, ``gate and up`` or ``down``.
+        part: ``up``, ``gate and up``, ``down`` or ``gradient of up``.
         rows: of all experts.
         experts: that have rows.
         flops: floating-point operations.
@@ -187,6 +188,8 @@ def _measured(
             WSCHED: lambda: wsched.grouped_mm(x, (gate, up), ends, epilogue=gated)}),
         "down": (h, 1, {TORCH: lambda: theirs(h, down, offs=ends),
                         WSCHED: lambda: wsched.grouped_mm(h, down, ends)}),
+        "gradient of up": (x, 1, {TORCH: lambda: theirs(x.mT, h, offs=ends),
+                                  WSCHED: lambda: wsched.grouped_mm(x.mT, h, ends)}),
     }  # fmt: skip
     found = []
     for part, (rows, products, ways) in parts.items():

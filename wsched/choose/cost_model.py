@@ -97,6 +97,10 @@ meet at fewer operands in the L2. 12 shapes, same run."""
 UNEVEN = 0.5
 """Tiles of a group that its last rows leave empty, on average over sizes."""
 
+IDLE = 0.5
+"""What of the time of a warpgroup is saved that has nothing of such a tile: its share is loaded all
+the same. Estimated."""
+
 MEMORY_SHARP = 5
 """How sharply the larger of two limits wins, the exponent of their norm: what SMs and what memory
 does, whose bytes come to some CTAs later than to others."""
@@ -209,16 +213,22 @@ def cost(problem: Problem, params: MatmulParams) -> Cost:
 
 
 def _clusters(problem: Problem, params: MatmulParams, tiles_m: int, tiles_n: int) -> int:
-    """Clusters of tiles; of groups whose sizes are any, half a one more for each than rows fill."""
+    """Clusters of tiles; of groups of any number of rows or columns, half a one more for each than
+    they fill.
+    """
     tile, cluster = params.output_tile, params.cluster_dims
     across_m, across_n = -(-tiles_m // cluster.m), -(-tiles_n // cluster.n)
-    if not problem.grouped:
+    if problem.grouped not in ("m", "n"):
         return problem.batch * across_m * across_n
-    if params.exchange_operands:
+    if problem.grouped == "n":
         filled, others = problem.n / (tile.n * cluster.n), across_m
     else:
         filled, others = problem.m / (tile.m * cluster.m), across_n
-    return ceil(problem.batch * (filled + UNEVEN)) * others
+    empty = UNEVEN
+    if problem.grouped == "m" and not params.ping_pong:
+        warps = params.tile_sizes.warp_tile.m / tile.m
+        empty -= IDLE * UNEVEN * (1 - warps)
+    return ceil(problem.batch * (filled + empty)) * others
 
 
 def places(sms: int, ctas: int) -> int:

@@ -92,17 +92,14 @@ def thread_loaded(problem: Problem) -> Candidate | None:
 
 
 def _grouped(problem: Problem) -> MatmulParams:
-    """The schedule for groups of rows with the smallest predicted time.
+    """The schedule for groups with the smallest predicted time.
 
     Raises:
-        UnsupportedError: TMA cannot store the results, or shared memory has no room for a tile.
+        UnsupportedError: shared memory has no room for a tile.
     """
-    if (odd := problem.unaligned) is not None or not problem.smem_epilogue:
-        what = f"rows in groups whose results are stored by threads ({odd or problem.results[0]})"
-        raise UnsupportedError(what, "results whose rows are multiples of 16 bytes")
     found = candidates(problem)
     if not found:
-        what = f"rows in groups with {len(problem.matrices)} matrices in the epilogue"
+        what = f"groups with {len(problem.matrices)} matrices in the epilogue"
         raise UnsupportedError(what, "as many as shared memory holds beside a tile")
     return found[0].params
 
@@ -151,6 +148,8 @@ def candidates(problem: Problem) -> tuple[Candidate, ...]:
 def _tried(problem: Problem) -> list[tuple[Tile, ClusterDims]]:
     """Tiles in clusters that are candidates where they are legal."""
     both, tiles = (problem, problem.exchanged), tiles_for(problem)
+    if problem.grouped == "k":  # tiles have any number of steps: warpgroups that take turns do not
+        tiles = tuple(t for t in tiles if not t.ping_pong)
     return [(t, c) for t in tiles for c in CLUSTERS if _spans(both[t.exchanged], t, c)]
 
 
@@ -232,7 +231,7 @@ def _fitting(problem: Problem, tile: Tile) -> MatmulParams | None:
     Where shared memory has no room for the operands beside the epilogue, threads read its matrices
     themselves; where that is not enough, they store the results, too.
     """
-    if tile.exchanged or problem.grouped:
+    if tile.exchanged:
         return _params(problem, tile)
     by_threads = replaced(problem, inputs=None if problem.inputs else problem.inputs)
     ways = (problem, by_threads, replaced(by_threads, smem_epilogue=False))
@@ -254,7 +253,7 @@ def _params(problem: Problem, tile: Tile) -> MatmulParams | None:
         exchange_operands=tile.exchanged,
     )
     if problem.grouped:
-        base = replaced(base, **_dealt(tile))
+        base = replaced(base, **_dealt(problem, tile))
     made = with_tile(
         base, GemmTile(tile.m, tile.n, tile.k), tile.warpgroups, tile.ping_pong, tile.across
     )
@@ -266,14 +265,17 @@ def _params(problem: Problem, tile: Tile) -> MatmulParams | None:
     )  # fmt: skip
 
 
-def _dealt(tile: Tile) -> dict[str, Any]:
+def _dealt(problem: Problem, tile: Tile) -> dict[str, Any]:
     """How tiles of groups are dealt out: those of one strip of a group's matrix after each other,
-    so that it is read while the L2 has it.
+    so that it is read while the L2 has it. Where they are sums over groups, as any others.
     """
+    strategy = {"tiling_strategy": TilingStrategy.DistributeTilesDynamically}
+    if problem.grouped == "k":
+        return strategy
     order = TileRasterizationOrder
-    return {
-        "tiling_strategy": TilingStrategy.DistributeTilesDynamically,
-        "cta_order": order.RowMajor if tile.exchanged else order.ColumnMajor,
+    by_rows = (problem.grouped == "m") is not tile.exchanged
+    return strategy | {
+        "cta_order": order.ColumnMajor if by_rows else order.RowMajor,
         "grid_traversal_factor": (1, 1),
     }
 

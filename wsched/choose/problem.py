@@ -59,6 +59,7 @@ GPUS = {
 ALIGNED = 128
 """Bytes of a line of the L2: rows that begin at multiples of it are as fast as any."""
 
+Sizes = tuple[int, int, int, int]
 FUNCTION, MATRIX = 12, 8
 """What a function of several instructions, and reading an element of a matrix, count for."""
 
@@ -108,8 +109,8 @@ class Problem:
         thread_b: the same of B.
         promotion: of the product (:class:`wsched.fusion.MmaOp`).
         computed: what is computed on an operand.
-        grouped: whether the products are of groups of rows whose sizes only the device knows; then
-            ``m`` is the mean.
+        grouped: which of ``m``, ``n`` and ``k`` groups share out of whose sizes only the device
+            knows; then that is the mean, and ``batch`` is the number of groups. Empty without any.
     """
 
     m: int
@@ -143,7 +144,7 @@ class Problem:
     thread_b: int = 0
     promotion: int = 0
     computed: Computed | None = None
-    grouped: bool = False
+    grouped: str = ""
 
     @classmethod
     def of(
@@ -177,16 +178,18 @@ class Problem:
             UnsupportedError: it has no matrix product, or several that share neither operand.
         """
         product, (left, right) = (made := the_products(fusion))[0], operands_of(made)
-        sizes = _sizes(product, extents, fusion.groups is not None)
+        sizes = _sizes(product, extents, grouped := _grouped(fusion, product))
+        by_columns = grouped == "n"  # which begin anywhere: threads store them one by one
         columns = _entries(fusion, (product.cols,), extents)
         return cls(
             **dict(zip("mnk", sizes, strict=False)) | _aligned(made, sizes, aligned or {}),
             operand=product.operand,
             results=tuple(b.dtype for b in fusion.matrices),
             sms=sms,
-            inputs=inputs,
+            inputs=None if by_columns else inputs,
             work=epilogue_work(fusion),
-            pairs=pairs and not any(n % 2 for n in (sizes[1], *columns)),
+            pairs=pairs and not by_columns and not any(n % 2 for n in (sizes[1], *columns)),
+            smem_epilogue=not by_columns,
             l2_bytes=l2_bytes,
             matrices=tuple(fusion.tensor(b.tensor).dtype for b in _matrices(fusion)),
             m_major=product.m_major,
@@ -202,7 +205,7 @@ class Problem:
             k_entries=_entries(fusion, product.of(Role.K), extents),
             promotion=product.mma.promotion,
             computed=Computed.of(fusion, product),
-            grouped=fusion.groups is not None,
+            grouped=grouped,
             **asdict(Reductions.of(fusion)),
         )
 
@@ -218,9 +221,8 @@ class Problem:
         two dimensions, all are of the outer one.
         """
         product = the_products(fusion)[0]
-        rows = self.m * self.batch if self.grouped else self.m
-        sizes = {product.rows: rows, product.cols: self.n}
-        sizes |= dict.fromkeys(product.of(Role.K), self.k)
+        m, n, k = (getattr(self, x) * (self.batch if x == self.grouped else 1) for x in "mnk")
+        sizes = {product.rows: m, product.cols: n, **dict.fromkeys(product.of(Role.K), k)}
         sizes |= dict(zip(product.outer, (self.batch, *(1 for _ in product.outer)), strict=False))
         found = {str(d.extent): sizes[d] for d in product.dims}
         for names in fusion.lists.values():
@@ -290,6 +292,7 @@ class Problem:
             m_entries=self.n_entries, n_entries=self.m_entries,
             thread_a=self.thread_b, thread_b=self.thread_a,
             computed=self.computed and self.computed.exchanged,
+            grouped={"m": "n", "n": "m"}.get(self.grouped, self.grouped),
         )  # fmt: skip
 
     @property
@@ -300,9 +303,7 @@ class Problem:
         return next(odd, None)
 
 
-def _aligned(
-    made: tuple[Product, ...], sizes: tuple[int, int, int, int], known: Mapping[str, int]
-) -> dict[str, Any]:
+def _aligned(made: tuple[Product, ...], sizes: Sizes, known: Mapping[str, int]) -> dict[str, Any]:
     """The least alignment of the rows of the As and of the Bs, for M, N, K and the batch."""
     left, right = (
         min(known.get(name, row_alignment(apart)) for name, apart in side.items())
@@ -339,14 +340,22 @@ def _apart(
     return left, right
 
 
-def _sizes(
-    product: Product, extents: Mapping[str, int], grouped: bool = False
-) -> tuple[int, int, int, int]:
-    """M, N, K and the batch; of groups that share M the mean of it."""
+def _sizes(product: Product, extents: Mapping[str, int], grouped: str = "") -> Sizes:
+    """M, N, K and the batch; of what groups share out the mean."""
     size = {d: extents[str(d.extent)] for d in product.dims}
     k, batch = (prod(size[d] for d in dims) for dims in (product.of(Role.K), product.outer))
-    rows = size[product.rows]
-    return -(-rows // max(batch, 1)) if grouped else rows, size[product.cols], k, batch
+    found = {"m": size[product.rows], "n": size[product.cols], "k": k}
+    if grouped:
+        found[grouped] = -(-found[grouped] // max(batch, 1))
+    return found["m"], found["n"], found["k"], batch
+
+
+def _grouped(fusion: Fusion, product: Product) -> str:
+    """Which of m, n and k groups share out."""
+    if fusion.groups is None:
+        return ""
+    named = {str(product.rows.extent): "m", str(product.cols.extent): "n"}
+    return named.get(fusion.groups.along, "k")
 
 
 def _entries(

@@ -1,15 +1,28 @@
-"""Matmuls of rows in groups with torch's meaning, without a definition written by hand."""
+"""Matmuls of groups with torch's meaning, without a definition written by hand.
+
+========= ========= ========= ================================================================
+x         w         result    group ``g`` is
+========= ========= ========= ================================================================
+[M, K]    [G, K, N] [M, N]    rows ``offsets[g - 1]`` (0 of the first) to ``offsets[g]`` of
+                              ``x`` and of the result
+[G, M, K] [K, N]    [M, N]    so many columns of ``w`` and of the result
+[M, K]    [K, N]    [G, M, N] so many columns of ``x`` and rows of ``w``, summed over; zeros of
+                              an empty group
+========= ========= ========= ================================================================
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from wsched.front.api import execute
+from wsched.fusion.names import COLS, ROWS, SUMMED
 from wsched.fusion.types import DataType
 from wsched.importer.definition import Definition, Node, Ref, Value, definition_text
-from wsched.importer.ops import GROUPED
+from wsched.importer.ops import FORMS, GROUPED
 from wsched.run.input_error import InputError, no_tensor, wrong_type
 
 if TYPE_CHECKING:
@@ -34,18 +47,18 @@ def grouped_mm(
     inputs: Sequence[torch.Tensor] = (),
     out_dtype: torch.dtype | None = None,
 ) -> torch.Tensor:
-    """Multiply the rows of each group with a matrix of its own, as ``torch._grouped_mm`` does.
+    """Multiply groups, as ``torch._grouped_mm`` does, in its forms: see the module.
 
-    Group ``g`` are the rows ``offsets[g - 1]`` (0 of the first) to ``offsets[g]`` of ``x``, none
-    where these are equal. On a GPU the ends are read there: the host neither waits nor knows them,
-    so that a captured graph serves other ends. Of a result row behind the last end nothing is
-    known. Ends that fall, or lie behind the rows, are refused for tensors on the CPU; on a GPU no
-    memory but that of the result is written then.
+    On a GPU the ends are read there: the host neither waits nor knows them, so that a captured
+    graph serves other ends. They may lie anywhere: torch wants multiples of 16 bytes of columns. Of
+    a row or column of the result behind the last end nothing is known. Ends that fall, or lie
+    behind the matrix, are refused for tensors on the CPU; on a GPU no memory but that of the result
+    is written then, and ``wsched.wrong_ends`` tells.
 
     Args:
-        x: [M, K], bf16 or fp16.
-        w: [G, K, N], of any order of the last two dimensions in memory; or several, whose products
-            the epilogue takes.
+        x: bf16 or fp16, of any order of the last two dimensions in memory. What is in groups is
+            copied where a group is not rows of it there.
+        w: likewise; or several, whose products the epilogue takes.
         offsets: [G] of int32.
         bias: [G, N], added to the rows of the groups in fp32; as many as there are of ``w``.
         epilogue: what to compute of the product, from operations of nvFuser's by name:
@@ -57,7 +70,7 @@ def grouped_mm(
         out_dtype: of the result, by default that of ``x``.
 
     Returns:
-        [M, N].
+        [M, N], or [G, M, N] where groups are summed over.
 
     Raises:
         InputError: the tensors do not fit each other.
@@ -65,17 +78,18 @@ def grouped_mm(
     """
     import torch
 
-    single = isinstance(w, torch.Tensor)
-    matrices = [w] if single else list(w)
+    matrices: list[torch.Tensor] = [w] if isinstance(w, torch.Tensor) else list(w)
     added = [] if bias is None else [bias] if isinstance(bias, torch.Tensor) else list(bias)
     named = [("x", x), ("offsets", offsets), *(("w", t) for t in matrices)]
     for name, tensor in (*named, *(("bias", t) for t in added), *(("inputs", t) for t in inputs)):
         if not isinstance(tensor, torch.Tensor):
             raise no_tensor(name, tensor)
+    ranks = x.dim(), matrices[0].dim() if matrices else 0
     _require(x, matrices, offsets, added, epilogue)
     kinds, more = ([(t.dim(), _named(t.dtype)) for t in given] for given in (added, inputs))
     out = _named(out_dtype or x.dtype)
-    text = _definition(_named(x.dtype), len(matrices), tuple(kinds), tuple(more), epilogue, out)
+    operands = _Operands(_named(x.dtype), ranks, len(matrices))
+    text = _definition(operands, tuple(kinds), tuple(more), epilogue, out)
     return execute(text, [x, offsets.contiguous(), *matrices, *added, *inputs])[0]
 
 
@@ -93,11 +107,20 @@ def _require(
         raise InputError(text, "bias", str(len(bias)), str(len(w)))
     if offsets.dtype != torch.int32:
         raise wrong_type("offsets", offsets.dtype, torch.int32)
+    ranks = x.dim(), w[0].dim()
+    if ranks not in FORMS:
+        text = f"x has {ranks[0]} dimensions and w has {ranks[1]}"
+        raise InputError(text, "w", f"{ranks[0]}, {ranks[1]}", "2 and 3, 3 and 2, or 2 and 2")
     if offsets.device.type == "cpu" and offsets.dim() == 1:
-        ends = [0, *offsets.tolist()]
-        if ends != sorted(ends) or ends[-1] > x.shape[0]:
-            text = f"offsets are {ends[1:]}, which do not rise from 0 to at most {x.shape[0]} rows"
-            raise InputError(text, "offsets", str(ends[1:]), f"0 to {x.shape[0]}, rising")
+        ends, what = [0, *offsets.tolist()], _SHARED_OUT[FORMS[ranks]]
+        most = x.shape[0] if FORMS[ranks] == ROWS else w[0].shape[1 if FORMS[ranks] == COLS else 0]
+        if ends != sorted(ends) or ends[-1] > most:
+            text = f"offsets are {ends[1:]}, which do not rise from 0 to at most {most} {what}"
+            raise InputError(text, "offsets", str(ends[1:]), f"0 to {most}, rising")
+
+
+_SHARED_OUT = {ROWS: "rows", COLS: "columns", SUMMED: "rows of w"}
+"""What groups are, in words."""
 
 
 def _named(dtype: torch.dtype) -> DataType:
@@ -141,10 +164,24 @@ _Kind = tuple[int, DataType]
 """Dimensions and type of a tensor."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Operands:
+    """What is multiplied.
+
+    Args:
+        dtype: of all.
+        ranks: dimensions of x and of each w.
+        count: how many of w there are.
+    """
+
+    dtype: DataType
+    ranks: tuple[int, int]
+    count: int
+
+
 @lru_cache(_DEFINITIONS)
 def _definition(
-    dtype: DataType,
-    count: int,
+    operands: _Operands,
     bias: tuple[_Kind, ...],
     inputs: tuple[_Kind, ...],
     epilogue: Epilogue | None,
@@ -156,8 +193,9 @@ def _definition(
     def tensor(rank: int, dtype: DataType) -> Ref:
         return _written(nodes, "define_tensor", shape=(-1,) * rank, dtype=dtype)
 
-    x, ends = tensor(2, dtype), tensor(1, DataType.Int32)
-    matrices = [tensor(3, dtype) for _ in range(count)]
+    first, second = operands.ranks
+    x, ends = tensor(first, operands.dtype), tensor(1, DataType.Int32)
+    matrices = [tensor(second, operands.dtype) for _ in range(operands.count)]
     added = [tensor(*kind) for kind in bias]
     others = [tensor(*kind) for kind in inputs]
     more: list[dict[str, Value]] = [{"bias": b} for b in added] or [{} for _ in matrices]

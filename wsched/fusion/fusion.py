@@ -83,8 +83,8 @@ class Fusion:
         history: the primitives applied so far; likewise.
         next_id: the first unused :class:`IterDomain` id.
         unknowns: what only the device knows and extents of loops may depend on.
-        groups: what says which rows are which matrix of the batch, where the caller's matrices
-            have them in one dimension.
+        groups: what says which part of a caller's matrix is which matrix of the batch, where it
+            has them in one dimension.
     """
 
     inputs: tuple[TensorBinding, ...]
@@ -195,11 +195,16 @@ class Fusion:
         return tuple(sorted(found, key=lambda b: 0 if b.entry is None else b.entry.index))
 
     def ragged(self, name: str) -> bool:
-        """Whether the caller passes or receives a tensor with the rows of all groups in one."""
+        """Whether the caller passes or receives a tensor with all groups in one dimension."""
         found = self.entries(name)
         if self.groups is None or not found:
             return False
-        return self.groups.rows in found[0].axes and self.groups.axis not in found[0].axes
+        return self.groups.along in found[0].axes and self.groups.axis not in found[0].axes
+
+    @property
+    def sums_of_groups(self) -> bool:
+        """Whether groups share out what products sum over, so that each result has all of it."""
+        return self.groups is not None and self.groups.along not in self.result_axes
 
     def order(self, binding: TensorBinding) -> tuple[str, ...]:
         """The axes of a caller's tensor in the order of memory, the contiguous one last."""

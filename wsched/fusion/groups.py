@@ -1,4 +1,4 @@
-"""Rows in groups: matrices of one tensor, one below the other, whose ends only the device knows."""
+"""Groups: matrices side by side in one tensor, whose ends only the device knows."""
 
 from __future__ import annotations
 
@@ -9,19 +9,25 @@ __all__ = ["Groups"]
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """What says which rows of a caller's matrix are which matrix of a batch of the fusion.
+    """What says which part of a caller's matrix is which matrix of a batch of the fusion.
 
     The fusion is that of a batch of products; a matrix that is passed in groups has the batch and
-    the rows of the fusion's tensor in one dimension. Group ``g`` are the rows from the end of group
-    ``g - 1`` (0 of the first) to the g-th end. Rows behind the last end are of no group. Ends that
-    fall are those in front of them, ends behind the matrix are its number of rows.
+    the dimension ``along`` of the fusion's tensor in one dimension. Group ``g`` is what lies there
+    from the end of group ``g - 1`` (0 of the first) to the g-th end. What is behind the last end is
+    of no group. Ends that fall are those in front of them, ends behind the matrix are its extent.
 
     Args:
         ends: name of the tensor of the ends, one for each group, 32-bit integers.
         axis: name of the extent that counts groups.
-        rows: name of the extent of all rows, which is also the most that a group can have.
+        along: name of the extent of what all groups have, which is also the most that one can
+            have: rows or columns of the result, or what the products sum over.
     """
 
     ends: str
     axis: str
-    rows: str
+    along: str
+
+    @property
+    def wrong(self) -> str:
+        """What a kernel calls the word that it writes where an end falls or lies behind."""
+        return f"{self.ends}_wrong"

@@ -1,42 +1,44 @@
-"""Matmuls of rows in groups: imported as one of matrices, and made a batch of groups behind that.
+"""Matmuls of groups: imported as one of matrices or of batches, with the groups put in behind that.
 
-``fd.ops.grouped_mm`` of [M, K] and [G, K, N] multiplies the rows of each group with a matrix of its
-own, and adds a row of [G, N] to them where there is a bias; what follows it is written for [M, N].
-So the definition is read as that of a matmul, and of the fusion every tensor gets a dimension that
-counts groups: rows have it in memory in one with M (:class:`~wsched.fusion.groups.Groups`), what is
-the same for all rows is the same for all groups.
+``fd.ops.grouped_mm`` multiplies a part of a matrix for each group, which ends where the offsets
+say. Of [M, K] and [G, K, N] a group has rows and a matrix of its own, of [G, M, K] and [K, N]
+columns and a matrix of its own; a row of [G, N] is added to its rows where there is a bias. What
+follows is written for [M, N]: so the definition is read as that of a matmul, and in the fusion each
+tensor gets a dimension that counts groups (:mod:`wsched.importer.lift`). Of [M, K] and [K, N] a
+group has a part of K, and there is a result [M, N] for each: that is read as one of batches. The
+caller's tensors have the groups in one dimension (:class:`~wsched.fusion.groups.Groups`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import TypeVar
 
 from lowering.ground.errors import UnsupportedError
-from lowering.ground.expr import Var
 from wsched.fusion import (
-    BroadcastOp,
     DataType,
     Fusion,
-    FusionExpr,
     Groups,
-    IterDomain,
     IterType,
     MemoryType,
-    ReductionOp,
     TensorBinding,
     TensorView,
-    inputs_of,
 )
-from wsched.fusion.names import BATCH, COLS, ROWS
+from wsched.fusion.names import BATCH, ROWS, SUMMED
 from wsched.importer.definition import Definition, Node, Ref, Value, text_of
+from wsched.importer.lift import Lift, by_groups, fresh
 from wsched.importer.operands import dtype_of, fixed_sizes
-from wsched.importer.ops import GROUPED
+from wsched.importer.ops import FORMS, GROUPED
 
 __all__ = ["build_grouped", "grouped_matmuls"]
 
+T = TypeVar("T")
+
 _CALL = f"fd.ops.{GROUPED}"
-_FORM = "rows [M, K] by matrices [G, K, N], with the ends of G groups of rows"
+_NAMES = ("mat1", "mat2", "offsets")
+
+_FORM = "[M, K] by [G, K, N], [G, M, K] by [K, N] or [M, K] by [K, N], with the ends of G groups"
 
 
 def grouped_matmuls(definition: Definition) -> tuple[Node, ...]:
@@ -46,44 +48,46 @@ def grouped_matmuls(definition: Definition) -> tuple[Node, ...]:
 
 
 def build_grouped(definition: Definition, build: Callable[[Definition], Fusion]) -> Fusion:
-    """The fusion of a definition with grouped matmuls of one first operand.
+    """The fusion of a definition with grouped matmuls that share an operand.
 
     Args:
         definition: what to import.
-        build: imports one whose matmuls are of matrices.
+        build: imports one whose matmuls are of matrices, or of batches of them.
 
     Raises:
-        UnsupportedError: another form of it, other ends for each of several, something that has a
-            value for each row, or what ``build`` refuses.
+        UnsupportedError: another form of it, several forms, other ends for each of several,
+            operands that are computed, or what ``build`` refuses.
     """
     nodes = grouped_matmuls(definition)
-    ends = {_ends(definition, n) for n in nodes}
-    if len(ends) > 1:
-        what = f"{_CALL} with the ends {' and '.join(sorted(ends))}"
-        raise UnsupportedError(what, "the same ends for all")
-    (name,) = ends
-    weights = frozenset(
-        w for n in nodes for w in (*_rewritten(definition, n), *_bias(definition, n))
-    )
-    plain = Definition(tuple(_plain(definition, weights, name)), definition.outputs)
-    node = definition.node(name)
-    assert node is not None
+    ends = _one([_ends(definition, n) for n in nodes], "the ends", "the same ends for all")
+    ranks = _one([_ranks(definition, n) for n in nodes], "operands of", "one form of it")
+    form = _Form(definition, nodes, ranks)
+    plain = Definition(tuple(form.plain(ends)), definition.outputs)
     fusion = build(plain)
-    places = [n.results[0] for n in definition.inputs]
     bound = dict(zip((n.results[0] for n in plain.inputs), fusion.inputs, strict=True))
-    operands = {bound[w].tensor for w in weights if w in bound}
-    sizes = {fixed_sizes(n)[:1] for w in bound if w in weights and (n := definition.node(w))}
-    lifted = _Lift(fusion, operands).fusion()
+    lifted = form.lifted(fusion, {n: b.tensor for n, b in bound.items()})
+    node = definition.node(ends)
+    assert node is not None
+    whole = {w for w in (*form.matrices, *form.biases) if w in bound}
+    sizes = {fixed_sizes(n)[:1] for w in whole if (n := definition.node(w)) is not None}
     tensor = f"T{len(fusion.tensors)}"
-    (dim,) = _fresh(lifted, IterType.Iteration)
+    (dim,) = fresh(lifted, IterType.Iteration)
     view = TensorView(tensor, DataType.Int32, MemoryType.Global, (dim,), (dim,))
     of_ends = TensorBinding(tensor, (BATCH,), _agreed(fixed_sizes(node), sizes), DataType.Int32)
-    inputs = dict(zip(bound, lifted.inputs, strict=True)) | {name: of_ends}
+    inputs = dict(zip(bound, lifted.inputs, strict=True)) | {ends: of_ends}
     return replace(
         lifted.updated((view,), next_id=lifted.next_id + 1),
-        inputs=tuple(inputs[n] for n in places),
-        groups=Groups(tensor, BATCH, ROWS),
+        inputs=tuple(inputs[n.results[0]] for n in definition.inputs),
+        groups=Groups(tensor, BATCH, form.along),
     )
+
+
+def _one(found: list[T], what: str, supported: str) -> T:
+    """What all have."""
+    several = sorted({*found}, key=str)
+    if len(several) > 1:
+        raise UnsupportedError(f"{_CALL} with {what} {' and '.join(map(str, several))}", supported)
+    return several[0]
 
 
 def _agreed(
@@ -118,78 +122,118 @@ def _ends(definition: Definition, node: Node) -> str:
     return name
 
 
-_NAMES = ("mat1", "mat2", "offsets")
+def _ranks(definition: Definition, node: Node) -> tuple[int, int]:
+    """Dimensions of both operands."""
+    first, second = (_rank(definition, node.argument(x, at)) for at, x in enumerate(_NAMES[:2]))
+    if (first, second) not in FORMS:
+        raise UnsupportedError(f"{_CALL} of {first} and {second} dimensions", _FORM)
+    return first, second
 
 
-def _bias(definition: Definition, node: Node) -> tuple[str, ...]:
-    """Name of what is added to the rows of each group, if there is something."""
-    value = node.get("bias")
-    if value is None:
-        return ()
-    made = definition.node(value.name) if isinstance(value, Ref) else None
-    shape = made.get("shape") if made is not None and made.op == "define_tensor" else None
-    if made is None or not isinstance(shape, tuple) or len(shape) != 2:
-        raise UnsupportedError(f"{_CALL} with bias={text_of(value)}", "an input [G, N]")
-    name = made.results[0]
-    if any(name in n.refs and n.op != GROUPED for n in definition.nodes):
-        raise UnsupportedError(f"{name}, a bias of groups, read by something else", _FORM)
-    return (name,)
-
-
-def _rewritten(definition: Definition, node: Node) -> Iterator[str]:
-    """Names on the way of the second operand from its input, which lose the groups."""
-    first, second = (node.argument(name, at) for at, name in enumerate(_NAMES[:2]))
-    for operand, legal in ((first, ("define_tensor",)), (second, ("define_tensor", "permute"))):
-        given = definition.node(operand.name) if isinstance(operand, Ref) else None
-        if given is not None and given.op not in legal:
-            supported = "an input" + (", or its transpose" if legal[1:] else " as it is")
-            raise UnsupportedError(f"fd.ops.{given.op} on an operand of {_CALL}", supported)
-    ranks = [_source_rank(definition, v) for v in (first, second)]
-    if ranks != [2, 3]:
-        raise UnsupportedError(f"{_CALL} of {ranks[0]} and {ranks[1]} dimensions", _FORM)
-    value: Value = second
-    while isinstance(value, Ref):
-        made = definition.node(value.name)
-        if made is None or made.op not in ("define_tensor", "permute"):
-            op = value.name if made is None else f"fd.ops.{made.op}"
-            raise UnsupportedError(f"{op} on an operand of {_CALL}", "an input, or its transpose")
-        readers = [n for n in definition.nodes if value.name in n.refs]
-        if any(n.op not in (GROUPED, "permute") for n in readers):
-            raise UnsupportedError(f"{value.name} as operand of {_CALL} and in the epilogue",
-                                   "one way to read it")  # fmt: skip
-        yield made.results[0]
-        value = made.operands[0] if made.op == "permute" else None
-
-
-def _source_rank(definition: Definition, value: Value) -> int:
+def _rank(definition: Definition, value: Value) -> int:
+    """Dimensions of the input that an operand is, or is the transpose of."""
     node = definition.node(value.name) if isinstance(value, Ref) else None
-    while node is not None and node.op == "permute" and isinstance(node.operands[0], Ref):
-        node = definition.node(node.operands[0].name)
-    shape = node.get("shape") if node is not None else None
-    return len(shape) if isinstance(shape, tuple) else 0
+    while node is not None and node.op == "permute":
+        value = node.operands[0]
+        node = definition.node(value.name) if isinstance(value, Ref) else None
+    shape = node.get("shape") if node is not None and node.op == "define_tensor" else None
+    if not isinstance(shape, tuple):
+        what = text_of(value) if node is None else f"fd.ops.{node.op}"
+        raise UnsupportedError(f"{what} on an operand of {_CALL}", "an input, or its transpose")
+    return len(shape)
 
 
-def _plain(definition: Definition, weights: Collection[str], ends: str) -> Iterator[Node]:
-    """The definition without groups: of matrices, multiplied."""
-    for node in definition.nodes:
-        name = node.results[0]
-        if name == ends:
-            continue
-        if node.op == GROUPED:
-            yield from _matmul(node)
-        elif name in weights and node.op == "permute":
-            if node.argument("dims", 1) != (0, 2, 1):
-                what = f"fd.ops.permute with dims={text_of(node.argument('dims', 1))}"
-                raise UnsupportedError(what, "dims=[0, 2, 1]")
-            yield replace(node, operands=node.operands[:1], kwargs=(("dims", (1, 0)),))
-        elif name in weights:
-            yield replace(node, kwargs=tuple(_matrix(node)))
-        else:
-            yield node
+class _Form:
+    """One form of grouped matmuls.
+
+    Args:
+        definition: where they are.
+        nodes: the matmuls.
+        ranks: dimensions of their operands.
+    """
+
+    def __init__(
+        self, definition: Definition, nodes: tuple[Node, ...], ranks: tuple[int, int]
+    ) -> None:
+        self._definition, self._nodes, self._ranks = definition, nodes, ranks
+        self.along = FORMS[ranks]
+        pairs = [[n.argument(x, at) for at, x in enumerate(_NAMES[:2])] for n in nodes]
+        sides = list(zip(*pairs, strict=True))
+        ways = [[w for v in side for w in self._way(v)] for side in sides]
+        self.shared = frozenset(
+            w for way, r in zip(ways, ranks, strict=True) for w in way if r == 2
+        )
+        self.matrices = frozenset(w for way, r in zip(ways, ranks, strict=True) for w in way
+                                  if r == 3)  # fmt: skip
+        self.biases = frozenset(b for n in nodes for b in self._bias(n))
+
+    def _way(self, value: Value) -> Iterator[str]:
+        """Names from an operand to the input that it is, which change with the groups."""
+        while isinstance(value, Ref) and (made := self._definition.node(value.name)) is not None:
+            yield made.results[0]
+            value = made.operands[0] if made.op == "permute" else None
+
+    def _bias(self, node: Node) -> tuple[str, ...]:
+        """Name of what is added to the rows of each group, if there is something."""
+        value = node.get("bias")
+        if value is None:
+            return ()
+        made = self._definition.node(value.name) if isinstance(value, Ref) else None
+        shape = made.get("shape") if made is not None and made.op == "define_tensor" else None
+        if made is None or not isinstance(shape, tuple) or len(shape) != 2:
+            raise UnsupportedError(f"{_CALL} with bias={text_of(value)}", "an input [G, N]")
+        if self.along != ROWS:
+            raise UnsupportedError(f"{_CALL} of {self._ranks[0]} and {self._ranks[1]} dimensions "
+                                   "with a bias", "a bias of groups of rows")  # fmt: skip
+        name = made.results[0]
+        if any(name in n.refs and n.op != GROUPED for n in self._definition.nodes):
+            raise UnsupportedError(f"{name}, a bias of groups, read by something else", _FORM)
+        return (name,)
+
+    def plain(self, ends: str) -> Iterator[Node]:
+        """The definition without groups: of matrices, multiplied; or of a batch of them, where each
+        group has a result of its own.
+        """
+        batched = self.along == SUMMED
+        changed = {*self.shared} if batched else {*self.matrices, *self.biases}
+        for node in self._definition.nodes:
+            name = node.results[0]
+            if name == ends:
+                continue
+            if node.op == GROUPED:
+                yield from _matmul(node)
+            elif name not in changed:
+                yield node
+            else:
+                self._require_alone(name, changed)
+                yield _with_groups(node) if batched else _without_groups(node)
+
+    def _require_alone(self, name: str, changed: Collection[str]) -> None:
+        readers = [n for n in self._definition.nodes if name in n.refs]
+        if any(n.op != GROUPED and n.results[0] not in changed for n in readers):
+            raise UnsupportedError(f"{name} as operand of {_CALL} and in the epilogue",
+                                   "one way to read it")  # fmt: skip
+
+    def lifted(self, fusion: Fusion, tensors: Mapping[str, str]) -> Fusion:
+        """The fusion of a batch of groups.
+
+        Args:
+            fusion: of the plain definition.
+            tensors: names of its inputs, by those of the definition.
+        """
+        ragged = {tensors[n] for n in self.shared if n in tensors}
+        if self.along == SUMMED:
+            inputs = tuple(
+                replace(b, axes=b.axes[1:], sizes=b.sizes[1:]) if b.tensor in ragged else b
+                for b in fusion.inputs
+            )
+            return by_groups(replace(fusion, inputs=inputs), ragged, self.along)
+        own = {tensors[n] for n in (*self.matrices, *self.biases) if n in tensors}
+        return by_groups(Lift(fusion, own, self.along).fusion(), ragged, self.along)
 
 
 def _matmul(node: Node) -> Iterator[Node]:
-    """The product of the rows of one group; with a bias a linear of the transposed matrix."""
+    """The product of one group; with a bias a linear of the transposed matrix."""
     rows, matrix = (node.argument(x, at) for at, x in enumerate(_NAMES[:2]))
     bias = node.get("bias")
     if bias is None:
@@ -200,88 +244,31 @@ def _matmul(node: Node) -> Iterator[Node]:
     yield replace(node, op="linear", operands=(rows, Ref(turned), bias), kwargs=())
 
 
-def _matrix(node: Node) -> Iterator[tuple[str, Value]]:
+def _without_groups(node: Node) -> Node:
     """What a definition says of one matrix of a tensor of them."""
-    for key, value in node.kwargs:
-        if key == "stride_order" and isinstance(value, tuple):
-            if value[0] != len(value) - 1:
-                what = f"{node.results[0]} with stride_order={text_of(value)}"
-                raise UnsupportedError(what, "groups one behind the other in memory")
-            value = value[1:]
-        elif key in ("shape", "contiguity") and isinstance(value, tuple):
-            value = value[1:]
-        yield key, value
+    if node.op == "permute":
+        if node.argument("dims", 1) != (0, 2, 1):
+            what = f"fd.ops.permute with dims={text_of(node.argument('dims', 1))}"
+            raise UnsupportedError(what, "dims=[0, 2, 1]")
+        return replace(node, operands=node.operands[:1], kwargs=(("dims", (1, 0)),))
+    kwargs: dict[str, Value] = dict(node.kwargs)
+    order = kwargs.get("stride_order")
+    if isinstance(order, tuple) and order[0] != len(order) - 1:
+        what = f"{node.results[0]} with stride_order={text_of(order)}"
+        raise UnsupportedError(what, "groups one behind the other in memory")
+    for key in ("shape", "contiguity", "stride_order"):
+        if isinstance(value := kwargs.get(key), tuple):
+            kwargs[key] = value[1:]
+    return replace(node, kwargs=tuple(kwargs.items()))
 
 
-@dataclass
-class _Lift:
-    """The fusion of one matmul as that of a batch of groups.
-
-    Args:
-        plain: of matrices.
-        weights: inputs of which each group has one of its own.
-    """
-
-    plain: Fusion
-    weights: Collection[str]
-
-    def fusion(self) -> Fusion:
-        """With a dimension in front of those of all tensors but inputs that all groups share."""
-        found = self._kinds()
-        self._require_rows()
-        fresh = _fresh(self.plain, *(found[n] for n in self.plain.names if n in found))
-        made = {t.name: t for t in self.plain.tensors}
-        for name, d in zip((n for n in self.plain.names if n in found), fresh, strict=True):
-            t = made[name]
-            allocation = (d, *t.allocation) if t.allocation else ()
-            made[name] = replace(
-                t, logical=(d, *t.logical), loop=(d, *t.loop), allocation=allocation
-            )
-        inputs = tuple(
-            replace(b, axes=(BATCH, *b.axes), sizes=(None, *b.sizes))
-            if b.tensor in self.weights else b
-            for b in self.plain.inputs
-        )  # fmt: skip
-        exprs = tuple(self._expr(e, found) for e in self.plain.exprs)
-        lifted = self.plain.updated(made.values(), exprs, self.plain.next_id + len(fresh))
-        return replace(lifted, inputs=inputs)
-
-    def _kinds(self) -> Mapping[str, IterType]:
-        """What the new dimension is to each tensor that gets it."""
-        whole, same = IterType.Iteration, IterType.Broadcast
-        found = {
-            b.tensor: whole for b in self.plain.inputs if b.tensor in self.weights or ROWS in b.axes
-        }
-        for e in self.plain.exprs:
-            alike = all(found.get(name, same) is same for name in inputs_of(e))
-            found[e.output] = same if alike else whole
-        return found
-
-    def _expr(self, e: FusionExpr, found: Mapping[str, IterType]) -> FusionExpr:
-        return (
-            replace(e, flags=(e.input not in found, *e.flags)) if isinstance(e, BroadcastOp) else e
-        )
-
-    def _require_rows(self) -> None:
-        """What has rows is a matrix by rows.
-
-        Raises:
-            UnsupportedError: it is not.
-        """
-        for b in (*self.plain.inputs, *self.plain.outputs):
-            t = self.plain.tensor(b.tensor)
-            if self.plain.reduction(b.tensor) is not None:
-                raise UnsupportedError(f"a reduction of {_CALL}", "results [M, N]")
-            names = tuple(str(d.extent) for d in t.in_memory)
-            if ROWS in names and names[0] != ROWS:
-                what = f"{_CALL} beside [{', '.join(names)}] in memory"
-                raise UnsupportedError(what, f"matrices of whole rows, [{ROWS}, {COLS}] say")
-        if any(isinstance(e, ReductionOp) for e in self.plain.exprs):
-            raise UnsupportedError(f"a reduction of {_CALL}", "results [M, N]")
-
-
-def _fresh(fusion: Fusion, *kinds: IterType) -> tuple[IterDomain, ...]:
-    """New dimensions that count groups."""
-    return tuple(
-        IterDomain(fusion.next_id + n, Var(BATCH), BATCH, kind) for n, kind in enumerate(kinds)
-    )
+def _with_groups(node: Node) -> Node:
+    """The same of a batch of matrices, for a definition of one."""
+    if node.op == "permute":
+        return replace(node, operands=node.operands[:1], kwargs=(("dims", (0, 2, 1)),))
+    kwargs: dict[str, Value] = dict(node.kwargs)
+    front: dict[str, Value] = {"shape": -1, "contiguity": None, "stride_order": 2}
+    for key, value in front.items():
+        if isinstance(old := kwargs.get(key), tuple):
+            kwargs[key] = (value, *old)
+    return replace(node, kwargs=tuple(kwargs.items()))

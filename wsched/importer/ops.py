@@ -7,20 +7,28 @@ type of their operands, comparisons take fp32 and make Bool. A number never wide
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Enum
+from types import MappingProxyType
 
 from lowering.kernel.pointwise import OPS
+from wsched.fusion.names import COLS, ROWS, SUMMED
 
 __all__ = [
-    "ALIASES", "COMPOSITE", "GROUPED", "MATMULS", "MISSING", "PRODUCTS", "SCALAR", "STRUCTURE",
-    "Promotion", "arity_of", "ops_text", "promotion",
+    "ALIASES", "COMPOSITE", "FORMS", "GROUPED", "MATMULS", "MISSING", "PRODUCTS", "SCALAR",
+    "STRUCTURE", "Promotion", "arity_of", "ops_text", "promotion",
 ]  # fmt: skip
 
 MATMULS = ("linear", "matmul")
 """What kernels are made around."""
 
 GROUPED = "grouped_mm"
-"""A matmul for each group of rows."""
+"""A matmul for each group."""
+
+FORMS: Mapping[tuple[int, int], str] = MappingProxyType({
+    (2, 3): ROWS, (3, 2): COLS, (2, 2): SUMMED,
+})  # fmt: skip
+"""Dimensions of the operands of a grouped matmul, and the extent that groups share out."""
 
 PRODUCTS = (*MATMULS, GROUPED)
 """All of these."""
@@ -80,7 +88,7 @@ STRUCTURE = {
     "broadcast_in_dim": "likewise",
     "cast": "to BFloat16, Half, Float and Bool",
     "expand": "to the sizes of the matmul",
-    "grouped_mm": "the matmul of groups of rows: [M, K], [G, K, N] and the ends [G]",
+    "grouped_mm": "the matmul of groups, two operands and the ends [G], in three forms",
     "linear": "the matmul; with a bias of [N]",
     "matmul": "the matmul",
     "max": "as sum",

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     import torch
 
 __all__ = [
-    "Arguments", "apart", "bind", "extents_of", "input_matrix", "loaded_inputs",
-    "rows_by_columns", "torch_dtype",
+    "ONE", "Arguments", "apart", "bind", "columns_at_once", "extents_of", "in_memory",
+    "input_matrix", "loaded_inputs", "rows_by_columns", "torch_dtype",
 ]  # fmt: skip
 
 ONE = (
@@ -202,7 +202,7 @@ def epilogue_matrix(
     from torch import contiguous_format
 
     tensor = rows_by_columns(fusion, binding, tensor)
-    if fusion.result_axes[-1] not in binding.axes or _vector(tensor) >= vector:
+    if fusion.result_axes[-1] not in binding.axes or columns_at_once(tensor) >= vector:
         return tensor
     if vector > 1 and tensor.shape[-1] % vector:
         columns = tensor.shape[-1]
@@ -222,7 +222,7 @@ def reads_pairs(fusion: Fusion, inputs: Sequence[Any], loaded: bool) -> bool:
             continue
         if binding.tensor not in by_tma:
             view = rows_by_columns(fusion, binding, tensor)
-            if view.shape[-1] % 2 or _vector(view) == 1:
+            if view.shape[-1] % 2 or columns_at_once(view) == 1:
                 return False
     return True
 
@@ -232,7 +232,7 @@ def apart(fusion: Fusion, inputs: Sequence[Any]) -> int:
     count = 0
     for binding, tensor in zip(fusion.inputs, inputs, strict=True):
         columns = binding.tensor not in fusion.operands and fusion.result_axes[-1] in binding.axes
-        if columns and not _vector(rows_by_columns(fusion, binding, tensor)):
+        if columns and not columns_at_once(rows_by_columns(fusion, binding, tensor)):
             count += 1
     return count
 
@@ -248,7 +248,7 @@ def rows_by_columns(fusion: Fusion, binding: TensorBinding, tensor: torch.Tensor
     return tensor[tuple(slice(None) if axis in axes else None for axis in wanted)]
 
 
-def _vector(tensor: torch.Tensor) -> int:
+def columns_at_once(tensor: torch.Tensor) -> int:
     """Columns of matrices that can be accessed at once: 2, 1, or 0 if they are apart."""
     (*sizes, cols), (*strides, col) = tensor.shape, tensor.stride()
     pair = 2 * tensor.element_size()
@@ -348,51 +348,6 @@ def matrix(
             instead,
         )
     return tensor
-
-
-def stored_matrix(
-    fusion: Fusion, binding: TensorBinding, tensor: torch.Tensor, what: str, vector: int
-) -> torch.Tensor:
-    """A result that threads store themselves, as rows by columns of the kernel.
-
-    Raises:
-        UnsupportedError: its columns are not next to each other, its rows overlap, or pairs of
-            columns cannot be written at once where the kernel does so.
-    """
-    order = in_memory(fusion, binding)
-    if order != list(binding.axes):
-        tensor = tensor.permute([binding.axes.index(name) for name in order])
-    if 0 in tensor.shape:
-        return tensor
-    if fusion.reduction(binding.tensor) is not None:
-        return tensor
-    (*_, rows, cols), row = tensor.shape, tensor.stride(-2)
-    if (found := _vector(tensor)) == 0 or _overlaps(tensor):
-        strides = ", ".join(map(str, tensor.stride()))
-        raise UnsupportedError(
-            f"{what} with strides [{strides}] for {rows} rows of {cols} elements",
-            "rows one after the other, of elements next to each other",
-        )
-    if found < vector:
-        raise UnsupportedError(
-            f"{what} with {cols} columns, {row} elements from row to row and a start "
-            f"{tensor.data_ptr() % (2 * tensor.element_size())} bytes past a multiple of two "
-            "elements, stored two at once,",
-            "multiples of two elements",
-            ONE,
-        )
-    return tensor
-
-
-def _overlaps(tensor: torch.Tensor) -> bool:
-    """Whether dimensions do not lie one outside the other in memory, so that elements may meet."""
-    span = 1
-    for n, step in zip(reversed(tensor.shape), reversed(tensor.stride()), strict=True):
-        if n > 1:
-            if step < span:
-                return True
-            span += step * (n - 1)
-    return False
 
 
 def in_memory(fusion: Fusion, binding: TensorBinding) -> list[str]:

@@ -12,10 +12,11 @@ from wsched.run.arguments import (
     Arguments,
     in_memory,
     matrix,
-    stored_matrix,
     torch_dtype,
 )
 from wsched.run.input_error import InputError
+from wsched.run.stored import stored_matrix
+from wsched.run.wrong_ends import flag_of
 
 if TYPE_CHECKING:
     import torch
@@ -94,7 +95,7 @@ def add_outputs(
     outputs: Sequence[torch.Tensor],
     from_registers: str,
 ) -> None:
-    """Enter the outputs' matrices among the arguments.
+    """Enter the outputs' matrices among the arguments, and what else is written.
 
     Args:
         fusion: scheduled.
@@ -107,6 +108,8 @@ def add_outputs(
     Raises:
         UnsupportedError: the kernel cannot store one of them where it lies.
     """
+    if fusion.groups is not None:
+        arguments.matrices[fusion.groups.wrong] = flag_of(arguments.device)
     by_tma = {t.name for t in kernel.tensor_maps}
     for position, (binding, tensor) in enumerate(zip(fusion.outputs, outputs, strict=True)):
         what = f"output {position}"

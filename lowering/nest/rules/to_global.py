@@ -20,4 +20,6 @@ def to_global(place: Place) -> None:
     else:  # parts of a reduction: a column of them lies along a row
         row, col = (memory.index(d) for d in tile.order[-2:])
         trans = row > col
-    place.emit(FragStoreGlobal(place.element(place.tensor.name, memory), value, trans=trans))
+    *_, rows, cols = (None, *map(place.left, tile.order))
+    at = place.element(place.tensor.name, memory)
+    place.emit(FragStoreGlobal(at, value, rows, trans=trans, limit_cols=cols))

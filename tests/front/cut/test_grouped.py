@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import wsched
-from tests.grouped import WEIGHTS, given, grouped, product
+from tests.grouped import FORMS, WEIGHTS, given, grouped, product
 
 MLP = grouped(
     f"u = {WEIGHTS}", f"v = {WEIGHTS}",
@@ -18,6 +18,13 @@ MLP = grouped(
     "fd.add_output(d)",
 )  # fmt: skip
 """Experts with a gate, as they stand in nvFuser's tests."""
+BACKWARD = grouped(
+    "y = fd.define_tensor(shape=[-1, -1], dtype=DataType.BFloat16)",
+    "s = fd.ops.permute(x, dims=[1, 0])", "t = fd.ops.permute(w, dims=[0, 2, 1])",
+    "dw = fd.ops.grouped_mm(s, y, o)", "dx = fd.ops.grouped_mm(y, t, o)",
+    "fd.add_output(dw)", "fd.add_output(dx)", matrix="kn",
+)  # fmt: skip
+"""Gradients of a layer of experts, from that of its result."""
 GATHERED = grouped(
     "i = fd.define_tensor(shape=[-1], dtype=DataType.Int)",
     "y = fd.ops.index_select(x, i, dim=0)",
@@ -56,18 +63,44 @@ def test_rows_by_index_are_taken_in_front() -> None:
     assert torch.equal(d, product(x[index], w, ends).bfloat16())
 
 
-def test_a_live_definition() -> None:
+def test_a_backward_pass_is_two_kernels() -> None:
+    """Gradients of the weights are sums over groups, those of the rows have groups of rows."""
+    x, w, ends = given((5, 0, 70), 40, 32, matrix="kn")
+    y = torch.randint(-2, 3, (75, 40)).bfloat16()
+    told = str(wsched.explain(BACKWARD, [x, w, ends, y]))
+    assert told.partition("\nmatmuls:")[0].count("wsched: ") == 2
+    dw, dx = wsched.execute(BACKWARD, [x, w, ends, y])
+    assert torch.equal(dw, product(x.mT, y, ends).bfloat16())
+    assert torch.equal(dx, product(y, w.mT, ends).bfloat16())
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_what_is_left_of_other_forms(form: str) -> None:
+    """Sizes of results are known in front of a call, also of a product that is nobody's kernel."""
+    lines = ("e = fd.ops.grouped_mm(x, w, o)", "f = fd.ops.cast(e, dtype=DataType.Float)",
+             "c = fd.ops.cumsum(f, dim=0)", "fd.add_output(c)")  # fmt: skip
+    x, w, ends = given((5, 0, 70), 40, 32, matrix="kn", ranks=FORMS[form])
+    text = grouped(*lines, matrix="kn", ranks=FORMS[form])
+    (d,) = wsched.execute(text, [x, w, ends])
+    assert torch.equal(d, product(x, w, ends).bfloat16().float().cumsum(0))
+    shapes = [torch.empty_like(t, device="meta") for t in (x, w, ends)]
+    assert "wsched: x, w, o -> " in str(wsched.explain(text, shapes, gpu="H200"))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_live_definition(form: str) -> None:
     nvfuser = pytest.importorskip("nvfuser_direct")
     kinds = nvfuser.DataType
     with nvfuser.FusionDefinition() as fd:
         x, w = (
             fd.define_tensor(shape=[-1] * n, contiguity=[True] * n, dtype=kinds.BFloat16)
-            for n in (2, 3)
+            for n in FORMS[form]
         )
         ends = fd.define_tensor(shape=[-1], contiguity=[True], dtype=kinds.Int32)
         product_ = fd.ops.grouped_mm(x, w, ends)
         fd.add_output(fd.ops.cast(fd.ops.relu(product_), dtype=kinds.Float))
-    inputs = given((5, 0, 70), 40, 32, matrix="kn")
+    x, w, ends = given((5, 0, 70), 40, 32, matrix="kn", ranks=FORMS[form])
+    inputs = [x.contiguous(), w, ends]
     assert "_grouped_" in wsched.compile(fd, inputs).kernel.name
     (d,) = wsched.execute(fd, inputs)
     assert torch.equal(d, product(*inputs).bfloat16().float().relu())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from dataclasses import replace
 from typing import Any
 
 import ml_dtypes
@@ -22,6 +23,7 @@ from lowering.ground.dtypes import DType
 from lowering.ground.errors import UnsupportedError
 from lowering.ground.expr import Const
 from lowering.kernel.kernel import Kernel, TensorMap
+from lowering.kernel.tensors import Ragged
 from lowering.kernel.text import parse_kernel
 from lowering.kernel.verify import verify
 from lowering.machine.run import run_kernel
@@ -230,12 +232,17 @@ def test_tensor_that_tma_does_not_take(tensor: Tensor, text: str) -> None:
 
 def test_a_ragged_map_begins_so_many_rows_in_front() -> None:
     """Coordinates (end, rows - n + r, c) come to row end - n + r of the matrix."""
-    m = TensorMap("X", DType.BF16, (Const(101), Const(100), Const(24)), (1, 64, 64), ragged=True)
+    m = TensorMap(
+        "X", DType.BF16, (Const(101), Const(100), Const(24)), (1, 64, 64), ragged=Ragged.END
+    )
     found = layout_of(m, Tensor((100, 24), (32, 1), 1 << 20))  # type: ignore[arg-type]
     assert found == Layout((1 << 20) - 100 * 64, (101, 100, 24), (64, 64))
     end, n, r = 70, 30, 7
     row, between = found.strides
     assert found.address + end * between + (100 - n + r) * row == (1 << 20) + (end - n + r) * 64
+    m = replace(m, ragged=Ragged.BEGIN)
+    by_begins = layout_of(m, Tensor((100, 24), (32, 1), 1 << 20))  # type: ignore[arg-type]
+    assert by_begins == replace(found, address=1 << 20)
     with pytest.raises(UnsupportedError) as e:
         layout_of(m, Tensor((2, 4, 8), (32, 8, 1)))  # type: ignore[arg-type]
     assert str(e.value) == (

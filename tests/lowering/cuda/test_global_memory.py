@@ -195,7 +195,7 @@ def stores(k: Kernel, warp: int, lane: int) -> list[tuple[str, int, list[tuple[i
     body: list[str] = []
     steps = 0
     for line in lines:
-        if match := re.search(r"const int (row|col) = (.*);", line):
+        if match := re.search(r"const int (row|col|left|wide) = (.*);", line):
             env[match[1]] = value(match[2], env)
         elif match := re.search(r"\* at = (.*);", line):
             env["at"] = value(match[1], env)
@@ -245,6 +245,20 @@ def test_stores(dtype: str, align: str) -> None:
         forms = {form for form, _, _, _ in stores(k, warp, lane)}
         assert forms == ({"v2_f32" if dtype == "f32" else "b32"} if align else
                          {"f32" if dtype == "f32" else "b16"})  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "f32"])
+@pytest.mark.parametrize("trans", ["false", "true"])
+def test_stores_up_to_a_limit(dtype: str, trans: str) -> None:
+    """Rows and columns of the fragment count, whichever they are of the tensor."""
+    limited = storing(dtype, "128x32", "", f", limit=70, trans={trans}, limit_cols=21")
+    whole = storing(dtype, "128x32", "", f", trans={trans}")
+    for warp, lane in ((0, 0), (1, 5), (3, 31)):
+        every, counted = stores(whole, warp, lane), stores(limited, warp, lane)
+        for (_, at, places, inside), found in zip(every, counted, strict=True):
+            down, right = divmod(at - 64 * STRIDE - 72, STRIDE)
+            row, col = (right, down) if trans == "true" else (down, right)
+            assert found[1:] == (at, places, inside and row < 70 and col < 21)
 
 
 @pytest.mark.parametrize("dtype", ["bf16", "f32"])

@@ -19,12 +19,18 @@ KERNEL = """
 kernel rows threads 128 cluster 1 grid 1 {
   param M: i32
   global sizes: s32[M]
+  global met: s32[2]
   global starts: s64[M, 2]
   global flags: bool[M]
   global order: s32[M, 1]
   global x: f32[M, M]
   global d: f32[M, 64]
-  on %warp 0 { elect { first: i32 = ld.global.scalar sizes[0], order=volatile } }
+  on %warp 0 {
+    elect {
+      first: i32 = ld.global.scalar sizes[0], order=volatile
+      st.global.scalar met[1], first + 1
+    }
+  }
   n: i32 = ld.global.scalar sizes[%ctaid.x + 1], order=acquire.gpu
   start: i64 = ld.global.scalar starts[n, 1]
   on: pred = ld.global.scalar flags[n], uniform=cta

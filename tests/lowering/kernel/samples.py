@@ -150,6 +150,7 @@ kernel all threads 384 cluster 2 splits 3 dependent grid min(ceildiv(M, 128) * 2
       wider: frag<f32, 64x32, span 4> = frag.shuffle noise
       frag.red_global max, sums[0, 32], by_row, limit=M, index=near
       elect {
+        st.global.scalar sizes[0], count + 1
         tma.store D[0, 32], D_s[0, 0, 0]
         tma.store D[0, 32], D_s[0, 0, 0], cache=evict_first
         tma.store Y[1, 0, 2, M - 4, 32], Y_s[1, 0, 0, 0]

@@ -6,7 +6,8 @@ import pytest
 
 from lowering.ground.expr import Const, Var
 from lowering.kernel.lexer import IRSyntaxError
-from lowering.kernel.text import parse_kernel
+from lowering.kernel.tensors import Ragged
+from lowering.kernel.text import parse_kernel, print_kernel
 from lowering.kernel.verify import verify
 
 KERNEL = """\
@@ -17,6 +18,7 @@ kernel good threads 128 cluster 1 grid 1 {
   tensormap W[3]: bf16[select(entry < 1, M, 64), M] box 64x64 swizzle 128
   tensormap E[M] device: f32[M, M] box 64x32
   tensormap G ragged: bf16[M + 1, M, 64] box 1x64x64 swizzle 128
+  tensormap H ragged begin: bf16[M + 1, M, 64] box 1x64x64 swizzle 128
   global x: f32[M, M]
   global y: bf16[M]
   global z[2]: bf16[M, select(entry < 1, M, 64)] align 4
@@ -29,6 +31,7 @@ kernel good threads 128 cluster 1 grid 1 {
     fence.proxy.tensormap.release
     fence.proxy.tensormap.acquire E[M - 1]
     tma.load S[0, 0, 0], W[M % 3][0, 64]
+    tma.load S[0, 0, 0], H[M, 0 - M, 0]
     tma.store E[M - 1][0, 0], F[0, 0, 0]
   }
   a: frag<bf16, 64x64> = frag.load_global z[M % 2][0, 0]
@@ -39,7 +42,9 @@ kernel good threads 128 cluster 1 grid 1 {
 def test_good() -> None:
     k = parse_kernel(KERNEL)
     assert verify(k) == []
-    one, three, many, ragged = k.tensor_maps
+    assert parse_kernel(print_kernel(k)) == k
+    one, three, many, ragged, begun = k.tensor_maps
+    assert (ragged.ragged, begun.ragged, one.ragged) == (Ragged.END, Ragged.BEGIN, Ragged.NONE)
     assert (one.count, three.count, many.count) == (None, Const(3), Var("M"))
     assert (three.device, many.device) == (False, True)
     assert [(n, str(s[0])) for n, s in three.arguments(2)] == [("W[0]", "M"), ("W[1]", "64")]
@@ -63,6 +68,11 @@ def test_good() -> None:
          "in: tensormap G"),
         ("G ragged: bf16[M + 1,", "G ragged: bf16[M,",
          "ends of a ragged map are 0 to M, not below M, in: tensormap G"),
+        ("H ragged begin: bf16[M + 1,", "H ragged begin: bf16[M,",
+         "begins of a ragged map are 0 to M, not below M, in: tensormap H"),
+        ("tma.load S[0, 0, 0], H[M, 0 - M, 0]", "tma.store H[M, 0, 0], S[0, 0, 0]",
+         "H is ragged by begins, what lies behind its tensor is not stored to, "
+         "in: tma.store H[M, 0, 0], S[0, 0, 0]"),
         ("W[M % 3][0, 64]", "G[M, 0, 0]",
          "G is ragged, what begins in front of its tensor is not loaded through, "
          "in: tma.load S[0, 0, 0], G[M, 0, 0]"),
@@ -106,7 +116,7 @@ def test_broken(before: str, after: str, problem: str) -> None:
     [
         ("bf16[M, M]", "bf16[entry, M]", "line 4: found 'entry', expected a defined scalar"),
         ("W[M % 3][0, 64]", "W[0, 0][0, 64]",
-         "line 19: found '[', expected one entry of an array of tensor maps in front of it"),
+         "line 20: found '[', expected one entry of an array of tensor maps in front of it"),
     ],
 )  # fmt: skip
 def test_no_text(before: str, after: str, message: str) -> None:

@@ -17,9 +17,11 @@ kernel good threads 128 cluster 1 grid 1 {
   global flags: bool[M]
   global order: s32[M, 1]
   global x: f32[M, M]
+  global y: f32[M, M] align 8
   n: i32 = ld.global.scalar sizes[0], order=acquire.gpu
   start: i64 = ld.global.scalar starts[n, 1]
   on: pred = ld.global.scalar flags[n], uniform=cta
+  elect { st.global.scalar sizes[n], n + 1 }
   near: frag<s32, 64x1> = frag.load_global order[n, 0], limit=n
   t: frag<f32, 64x64> = frag.load_global x[0, 0], limit=n, index=near
   frag.store_global x[0, 0], t, limit=n - 1, index=near
@@ -58,13 +60,30 @@ def test_good() -> None:
          "in: on: pred = ld.global.scalar T[n, n]"),
         ("starts[n, 1]", "starts[n]",
          "starts has 2 dimensions, not 1, in: start: i64 = ld.global.scalar starts[n]"),
+        ("st.global.scalar sizes[n], n", "st.global.scalar starts[n, 0], n",
+         "starts holds s64, scalars are stored of s32, "
+         "in: st.global.scalar starts[n, 0], n + 1"),
+        ("sizes[n], n + 1", "sizes[n], W", "W is i64, s32 is stored from i32, "
+         "in: st.global.scalar sizes[n], W"),
         ("limit=n - 1, index", "limit=W, index",
          "limit W is i64, rows are counted in i32, "
          "in: frag.store_global x[0, 0], t, limit=W, index=near"),
         ("frag.store_global x[0, 0], t, limit=n - 1, index=near",
-         "frag.store_global x[0, 0], t, limit=n, trans=true",
-         "frag.store_global, transposed, of rows up to a limit or by index, "
-         "in: frag.store_global x[0, 0], t, limit=n, trans=true"),
+         "frag.store_global x[0, 0], t, index=near, trans=true",
+         "frag.store_global, transposed, of rows by index, "
+         "in: frag.store_global x[0, 0], t, index=near, trans=true"),
+        ("t: frag<f32, 64x64> = frag.load_global x[0, 0], limit=n, index=near",
+         "t: frag<f32, 64x64> = frag.load_global x[0, 0], limit=n, trans=true",
+         "frag.load_global, transposed, of rows up to a limit or by index, "
+         "in: t: frag<f32, 64x64> = frag.load_global x[0, 0], limit=n, trans=true"),
+        ("frag.store_global x[0, 0], t, limit=n - 1, index=near",
+         "frag.store_global x[0, 0], t, limit_cols=W",
+         "limit W is i64, columns are counted in i32, "
+         "in: frag.store_global x[0, 0], t, limit_cols=W"),
+        ("frag.store_global x[0, 0], t, limit=n - 1, index=near",
+         "frag.store_global y[0, 0], t, limit_cols=n",
+         "columns up to a limit of y, which is stored by pairs of them, "
+         "in: frag.store_global y[0, 0], t, limit_cols=n"),
         ("near: frag<s32, 64x1>", "near: frag<s32, 128x1>",
          "near is frag<s32, 128x1>, an index of 64 rows is frag<s32, 64x1>"),
     ],

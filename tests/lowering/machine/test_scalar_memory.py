@@ -116,6 +116,30 @@ def test_rows_of_groups(load: str, store: str, adversary: Any) -> None:
     assert np.array_equal(d, want)
 
 
+@pytest.mark.parametrize("trans", [False, True])
+def test_rows_and_columns_up_to_a_limit(trans: bool) -> None:
+    """Of a tile that is stored as it is, and of one whose rows are columns there."""
+    k = parse_kernel(f"""
+    kernel k threads 128 cluster 1 dependent grid 1 {{
+      param R: i32
+      param C: i32
+      global x: f32[64, 64]
+      global d: f32[64, 64]
+      griddepcontrol.wait
+      t: frag<f32, 64x64> = frag.load_global x[0, 0]
+      frag.store_global d[0, 0], t, limit=R, trans={str(trans).lower()}, limit_cols=C
+    }}
+    """)
+    assert verify(k) == []
+    x = np.arange(64 * 64, dtype=np.float32).reshape(64, 64)
+    for rows, cols in ((0, 9), (13, 31), (64, 64), (99, 1), (-3, 5)):
+        d, wanted = np.full_like(x, np.nan), np.full_like(x, np.nan)
+        run_kernel(k, {"x": x, "d": d}, {"R": rows, "C": cols}, 1)
+        mine = x[: max(rows, 0), :cols]
+        wanted[: mine.shape[0], : mine.shape[1]] = mine
+        assert np.array_equal(d, wanted.T if trans else wanted, equal_nan=True)
+
+
 def test_a_negative_index_is_nowhere() -> None:
     text = """
     kernel k threads 128 cluster 1 grid 1 {
@@ -144,6 +168,12 @@ def test_a_negative_index_is_nowhere() -> None:
          "sizes[4] lies outside sizes[4]"),
         ("n: i32 = ld.global.scalar sizes[0] griddepcontrol.wait",
          "global memory before griddepcontrol.wait: earlier grids may still use it"),
+        ("griddepcontrol.wait elect { st.global.scalar sizes[4], 1 }",
+         "sizes[4] lies outside sizes[4]"),
+        ("elect { st.global.scalar sizes[0], 1 } griddepcontrol.wait",
+         "global memory before griddepcontrol.wait: earlier grids may still use it"),
+        ("griddepcontrol.wait st.global.scalar sizes[0], 1",
+         "sizes is written by 32 threads, not by one"),
         ("griddepcontrol.wait n: i32 = ld.global.scalar sizes[%warp], uniform=cta",
          "sizes[1] is 8, and another warp of the CTA got 7 here"),
     ],
@@ -154,6 +184,18 @@ def test_faults(body: str, why: str) -> None:
     with pytest.raises(MachineError) as e:
         run_kernel(parse_kernel(text), {"sizes": sizes}, {}, 1, adversary="fair")
     assert e.value.what == why
+
+
+def test_a_scalar_is_written() -> None:
+    text = """
+    kernel k threads 32 cluster 1 grid 2 {
+      global d: s32[2]
+      elect { st.global.scalar d[%ctaid.x], %ctaid.x + 5 }
+    }
+    """
+    d = np.zeros(2, np.int32)
+    run_kernel(parse_kernel(text), {"d": d}, {}, 2)
+    assert d.tolist() == [5, 6]
 
 
 def test_types() -> None:

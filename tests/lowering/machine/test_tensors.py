@@ -10,6 +10,7 @@ from lowering.ground.errors import UnsupportedError
 from lowering.ground.expr import Const
 from lowering.ground.types import Swizzle
 from lowering.kernel.kernel import TensorMap
+from lowering.kernel.tensors import Ragged
 from lowering.machine.errors import FaultError
 from lowering.machine.tensors import MappedArray, box_chunks
 
@@ -159,11 +160,11 @@ def test_refusals_of_three_dimensions() -> None:
     )
 
 
-def ragged(array: np.ndarray, rows: int, cols: int) -> MappedArray:
-    """A map whose matrices end where the caller says."""
+def ragged(array: np.ndarray, rows: int, cols: int, by: Ragged = Ragged.END) -> MappedArray:
+    """A map whose matrices end, or begin, where the caller says."""
     high, wide = array.shape
     sizes = (Const(high + 1), Const(high), Const(wide))
-    map_ = TensorMap("a", DType.F16, sizes, (1, rows, cols), ragged=True)
+    map_ = TensorMap("a", DType.F16, sizes, (1, rows, cols), ragged=by)
     return MappedArray(map_, array, array.shape)
 
 
@@ -197,3 +198,21 @@ def test_loads_through_a_ragged_map_are_a_fault() -> None:
     with pytest.raises(FaultError) as e:
         ragged(numbers(), 4, 16).load((6, 0, 0))
     assert str(e.value) == "a load through a, which begins in front of its tensor"
+
+
+@pytest.mark.parametrize(("begin", "end"), [(0, 6), (1, 4), (3, 4), (5, 6)])
+def test_boxes_of_a_ragged_map_begin_with_the_matrix(begin: int, end: int) -> None:
+    """What is in front of a matrix is zeros, though it has rows of the tensor there."""
+    array = numbers()
+    for row in range(-4, end - begin - 3):
+        box = ragged(array, 4, 16, Ragged.BEGIN).load((begin, row, 0))
+        wanted = np.zeros((4, 16), array.dtype)
+        mine = array[begin + max(row, 0) : begin + row + 4]
+        wanted[4 - len(mine) :] = mine
+        assert np.array_equal(box.view(array.dtype).reshape(4, 16), wanted)
+
+
+def test_rows_behind_a_ragged_tensor_are_a_fault() -> None:
+    with pytest.raises(FaultError) as e:
+        ragged(numbers(), 4, 16, Ragged.BEGIN).load((4, 0, 0))
+    assert str(e.value) == "row 7 of a lies behind it"

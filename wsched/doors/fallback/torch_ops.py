@@ -119,16 +119,23 @@ def div(x: Any, y: Any) -> Any:
 
 
 def grouped_mm(mat1: Any, mat2: Any, offsets: Any, bias: Any = None) -> Any:
-    """The rows of each group by its matrix, and a row for each group added; on a CPU one by one."""
+    """The product of each group, and a row for each group of rows added; on a CPU one by one."""
     import torch
 
     begins = [0, *offsets.tolist()] if mat1.device.type == "cpu" or bias is not None else []
     if not begins:
         return torch._grouped_mm(mat1, mat2, offs=offsets)
-    result = mat1.new_zeros(mat1.shape[0], mat2.shape[-1])
+    ranks = mat1.dim(), mat2.dim()
+    groups = [len(begins) - 1] * (ranks == (2, 2))
+    result = mat1.new_zeros(*groups, mat1.shape[-2], mat2.shape[-1])
     for g, (a, b) in enumerate(pairwise(begins)):
-        made = mat1[a:b].float() @ mat2[g].float()
-        result[a:b] = (made if bias is None else made + bias[g].float()).to(result.dtype)
+        left, right, out = {
+            (2, 3): (mat1[a:b], mat2[g], result[a:b]),
+            (3, 2): (mat1[g], mat2[:, a:b], result[:, a:b]),
+            (2, 2): (mat1[:, a:b], mat2[a:b], result[g]),
+        }[ranks]
+        made = left.float() @ right.float()
+        out.copy_(made if bias is None else made + bias[g].float())
     return result
 
 

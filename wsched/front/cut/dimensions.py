@@ -14,7 +14,7 @@ from lowering.ground.expr import Const, Expr
 from wsched.front.cut.dtypes import PROMOTED_ALIKE
 from wsched.front.cut.tensors import Dim, Tensors, numbers_of
 from wsched.importer import Definition, Node
-from wsched.importer.ops import arity_of
+from wsched.importer.ops import FORMS, arity_of
 
 __all__ = ["Dimensions", "regroup"]
 
@@ -279,15 +279,17 @@ class Dimensions:
         return (*batch, *x[-2:-1], *(y[-1:] if len(y) > 1 else ()))
 
     def _grouped(self, node: Node) -> tuple[int, ...] | None:
-        """Rows of groups, and columns of their matrices."""
-        a, b = self._operand(node), self._operand(node, 1)
-        if a is None or b is None or (len(a[1]), len(b[1])) != (2, 3):
+        """Rows and columns, of which groups have some; or groups that each have all of them."""
+        found = [self._operand(node, at) for at in range(3)]
+        if None in found:
             return None
-        (rows, summed), (groups, along, columns) = a[1], b[1]
-        self._one((summed, along))
-        if (ends := self._operand(node, 2)) is not None:
-            self._one((groups, ends[1][0]))
-        return rows, columns
+        a, b, ends = (x[1] for x in found if x is not None)
+        if (len(a), len(b)) not in FORMS:
+            return None
+        self._one((a[-1], b[-2]))
+        for matrices in (a[:-2], b[:-2]):
+            self._one((*matrices, ends[0]))
+        return (*(ends[:1] if len(a) == len(b) else ()), a[-2], b[-1])
 
     def _attention(self, node: Node) -> list[tuple[int, ...] | None]:
         """Result and log-sum-exp: the query's but for the last dimension, which is the value's."""

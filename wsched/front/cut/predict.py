@@ -355,5 +355,7 @@ def _left_us(matmul: Node, moved: int, call: Sizes, cublas: Mapping[str, float])
     result, (left, right) = call.shape(name), map(call.shape, matmul.refs[:2])
     flops = 2 * prod(result) * (left[-1] if left else 1)
     if matmul.op == GROUPED:
-        return grouped_us(right[0], flops, moved)
+        (groups,) = call.shape(matmul.refs[2])
+        shared_out = len(left) == len(right)  # so that each of the results has a part of the sums
+        return grouped_us(groups, flops / groups if shared_out and groups else flops, moved)
     return cublas[name] if name in cublas else roofline_us(flops, moved)

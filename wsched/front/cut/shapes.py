@@ -15,6 +15,7 @@ from lowering.ground.expr import ONE, Const, Expr, ceildiv
 from wsched.front.cut.tensors import Dim, numbers_of
 from wsched.importer import Node
 from wsched.importer.definition import Value
+from wsched.importer.ops import FORMS
 
 __all__ = ["SHAPES", "Dims", "Sizes", "pointwise"]
 
@@ -218,15 +219,17 @@ def _matmul(sizes: Sizes, node: Node) -> Shapes:
 
 
 def _grouped(sizes: Sizes, node: Node) -> Shapes:
-    """Of rows in groups by matrices; of the other forms it is not known."""
+    """A matrix, of which groups are rows or columns; or one for each group that is summed over."""
     a, b = sizes.dims(node.operands[0]), sizes.dims(node.argument("mat2", 1))
     ends = sizes.dims(node.argument("offsets", 2))
-    if not a or not b or (len(a), len(b)) != (2, 3):
+    if not a or not b or (len(a), len(b)) not in FORMS or not ends:
         return [None]
-    sizes.same(a[1].extent, b[1].extent)
-    if ends:
-        sizes.same(b[0].extent, ends[0].extent)
-    return [(Dim(a[0].extent), Dim(b[2].extent))]
+    sizes.same(a[-1].extent, b[-2].extent)
+    for matrices in (a[:-2], b[:-2]):
+        if matrices:
+            sizes.same(matrices[0].extent, ends[0].extent)
+    rows, columns = Dim(a[-2].extent), Dim(b[-1].extent)
+    return [(Dim(ends[0].extent), rows, columns) if len(a) == len(b) else (rows, columns)]
 
 
 def _reduction(sizes: Sizes, node: Node) -> Shapes:

@@ -121,6 +121,17 @@ class TransformGraph:
         """The transform that makes a group, None for a logical dimension."""
         return self._producers.get(g)
 
+    def above(self, group: Group) -> set[Group]:
+        """A group and all that it was made from."""
+        found, pending = set[Group](), [group]
+        while pending:
+            g = pending.pop()
+            if g not in found:
+                found.add(g)
+                step = self.producer(g)
+                pending += () if step is None else step.inputs
+        return found
+
     def padded(self, g: Group) -> Group | None:
         """The group whose two parts ``g`` merges in order, with those behind its end; if any."""
         merge = self.producer(g)

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from lowering.ground.expr import ONE, Const, Expr
-from wsched.fusion import IterDomain, IterType, ParallelType
+from lowering.ground.expr import ONE, Const, Expr, Var
+from wsched.fusion import Groups, IterDomain, IterType, ParallelType
 from wsched.schedule.proof.bounds import Guard, guards_above, guards_below
 from wsched.schedule.proof.bystanders import check_cta_loops, on_other_ctas
 from wsched.schedule.proof.check_interval import check_interval
@@ -24,7 +24,7 @@ from wsched.schedule.proof.sides import CTA_INDEX, Sides
 from wsched.schedule.proof.trim import Trimmed, find_tail
 from wsched.schedule.proof.warpgroups import Warpgroups
 from wsched.schedule.proof.work import FromQueue, InTurn, OfInterval, Tail, Work
-from wsched.schedule.proof.work_of_groups import OfGroups, batch_of_tiles
+from wsched.schedule.proof.work_of_groups import OfGroups, batch_of_tiles, chunk_of_step
 
 __all__ = ["Counted", "Proved", "Share", "find_share"]
 
@@ -171,7 +171,7 @@ class _WholeTiles(Share):
             check_dealt(self.sides, self.dealt, p.nest, p.above, p.entry)
             assert tail is not None
             tiles = self.dealt.inputs[0]
-            return self._of_groups(tail, tiles) or FromQueue(tail, tiles)
+            return self._of_groups(p, tail, tiles) or FromQueue(tail, tiles)
         self._require_no_groups()
         stop = prod((n.stop for n in p.nest), start=ONE) if tail is None else tail.load_stop
         row = self.sides.loads[0].axis_on(ParallelType.BIDy)
@@ -184,13 +184,13 @@ class _WholeTiles(Share):
         if groups is not None:
             raise self.sides.refuse(
                 "load-bound",
-                f"rows of {groups.axis} groups, whose number only the device knows, in tiles that "
-                "CTAs know when they start",
+                f"{groups.along} of {groups.axis} groups, which only the device knows, in tiles "
+                "that CTAs know when they start",
                 ("split the tiles of all groups with dynamic=True, the inner part on CTAs",),
             )
 
-    def _of_groups(self, tail: Tail, tiles: Group) -> OfGroups | None:
-        """Tiles of groups, where rows are in groups: of each group all, and then of the next."""
+    def _of_groups(self, p: Proved, tail: Tail, tiles: Group) -> OfGroups | None:
+        """Tiles of groups, where there are groups: of each group all, and then of the next."""
         groups = self.sides.fusion.groups
         if groups is None:
             return None
@@ -202,7 +202,29 @@ class _WholeTiles(Share):
                 "groups, one group behind the other",
                 (f"merge {groups.axis} with the tiles of one group, as the outer one",),
             )
-        return OfGroups(tail, tiles, *found, groups)
+        chunk = self._chunk(p, groups) if self.sides.fusion.sums_of_groups else None
+        return OfGroups(tail, tiles, *found, groups, chunk)
+
+    def _chunk(self, p: Proved, groups: Groups) -> Expr | None:
+        """What a load step covers of a group that is summed over; None of what is loaded once a
+        tile.
+        """
+        graph = self.sides.graph
+        summed = {g for g in graph.groups if graph.producer(g) is None}
+        summed = {g for g in summed if g.extent == Var(groups.along)}
+        steps = [n.group for n in p.nest[1:] if not summed.isdisjoint(graph.above(n.group))]
+        if not steps:
+            return None
+        found = chunk_of_step(graph, steps[0], groups) if len(steps) == 1 else None
+        if found is None:
+            names = " and ".join(g.label for g in steps) or "nothing"
+            raise self.sides.refuse(
+                "load-bound",
+                f"{groups.axis} groups share out {groups.along}, of which only the device knows "
+                f"how much each has, but the steps of a tile are {names}",
+                (f"split {groups.along} once, and load in the outer loop",),
+            )
+        return found
 
 
 def _items(p: Proved) -> Expr:

@@ -6,6 +6,11 @@ says: to each CTA in growing order, each to one. Those that no group has rows in
 nobody. So the relation between loads and consumers is that of the batch, for any sizes of groups:
 load step ``m`` of a CTA is step ``m % steps`` of its tile number ``m // steps``, whichever tile
 that is.
+
+Where groups share out what products sum over, every group has all tiles, and each of its tiles as
+many load steps as the group has. Both sides take the steps of a tile in the same order, and the
+number of them from the same entry of the queue: step ``m`` is the next one of the same tile, or the
+first of the next, on both. An empty group has one step, whose operands are zeros.
 """
 
 from __future__ import annotations
@@ -13,12 +18,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lowering.ground.errors import InternalError
-from lowering.ground.expr import ONE, Expr, Var, substitute
-from wsched.fusion import Groups, Merge
+from lowering.ground.expr import ONE, Expr, Var, ceildiv, maximum, substitute
+from wsched.fusion import Groups, Merge, Split
 from wsched.schedule.proof.graph import Group, TransformGraph
 from wsched.schedule.proof.work import Slots, Tail
 
-__all__ = ["OfGroups", "batch_of_tiles"]
+__all__ = ["OfGroups", "batch_of_tiles", "chunk_of_step"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +36,8 @@ class OfGroups:
         group: what is dealt out: the tiles of the batch.
         batch: the matrices of the batch, of which ``group`` is made with ``tiles``.
         tiles: the tiles of one matrix.
-        groups: what says how many rows each has.
+        groups: what says how much each has.
+        chunk: how much of that a load step covers, where it is summed over; else None.
     """
 
     tail: Tail
@@ -39,6 +45,7 @@ class OfGroups:
     batch: Group
     tiles: Group
     groups: Groups
+    chunk: Expr | None = None
 
     splits = 1
     at_run_time = True
@@ -48,12 +55,23 @@ class OfGroups:
 
     def tiles_of(self, rows: Expr) -> Expr:
         """How many tiles a group of so many rows has."""
-        return substitute(self.tiles.extent, {Var(self.groups.rows): rows})
+        return substitute(self.tiles.extent, {Var(self.groups.along): rows})
 
     @property
     def most(self) -> Expr:
-        """There are no more tiles than this: those of all rows, and a beginning for each group."""
-        return self.tiles_of(Var(self.groups.rows)) + self.tiles_of(ONE) * self.batch.extent
+        """There are no more tiles than this: those of all rows, and a beginning for each group; or
+        all tiles of each.
+        """
+        begun = self.tiles_of(ONE) * self.batch.extent
+        if self.chunk is not None:
+            return begun
+        return self.tiles_of(Var(self.groups.along)) + begun
+
+    def steps_of(self, size: Expr) -> Expr:
+        """How many load steps a tile of a group of this size has."""
+        if self.chunk is None:
+            return self.tail.steps
+        return maximum(ceildiv(size, self.chunk), 1)
 
     @property
     def load_stop(self) -> Expr:
@@ -105,3 +123,15 @@ def batch_of_tiles(
     batch, inner = step.inputs
     whole = graph.producer(batch) is None and batch.extent == Var(groups.axis)
     return (batch, inner) if whole else None
+
+
+def chunk_of_step(graph: TransformGraph, step: Group, groups: Groups) -> Expr | None:
+    """How much of what groups share out each iteration of ``step`` covers; None where it is not
+    one split of that.
+    """
+    made = graph.producer(step)
+    if made is None or not isinstance(made.transform, Split) or made.outputs[0] != step:
+        return None
+    whole = made.inputs[0]
+    own = graph.producer(whole) is None and whole.extent == Var(groups.along)
+    return made.transform.factor if own else None
