@@ -11,15 +11,27 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 
+from lowering.ground.dtypes import DType
 from lowering.ground.expr import ONE, ZERO, Expr, Special, Var, ceildiv
 from lowering.kernel.kernel import GlobalTensor, Kernel, Storage
-from lowering.kernel.nodes import FragLoadGlobal, FragStoreGlobal, GmemRef, Let, Role, Roles
+from lowering.kernel.nodes import (
+    Frag,
+    FragLoadGlobal,
+    FragPointwise,
+    FragReduce,
+    FragStoreGlobal,
+    GmemRef,
+    Let,
+    Role,
+    Roles,
+)
+from lowering.kernel.reduction import NEUTRAL
 from lowering.sweep.statements import Statements
 from lowering.sweep.tile import Tile
 from lowering.target import ptx
 from lowering.target.target import Target
 from lowering.target.targets import DEFAULT
-from wsched.fusion.sweep import Sweep, Term
+from wsched.fusion.sweep import ROW_REDUCTIONS, Sweep, Term
 
 __all__ = ["Access", "size_of", "sweep_kernel", "tensor_names"]
 
@@ -63,7 +75,7 @@ def sweep_kernel(
     Args:
         sweep: what is computed, of rank 2 or more, the dimensions of every tensor in order.
         name: of the kernel, a C identifier.
-        tile: of a CTA.
+        tile: of a CTA; of :func:`~lowering.sweep.tile.row_tile` where rows are reduced.
         accesses: of each input, then of each result.
         target: the GPU.
     """
@@ -78,8 +90,13 @@ def sweep_kernel(
         ref = _ref(term.name, term, at, access)
         b.emit(FragLoadGlobal(made, ref, trans=access.turned))
         b.held[term.name] = made
+    below = None
+    if tile.row and tile.row < tile.columns:
+        below = b.below(sizes[-1], 1, tile.columns)
     for term in sweep.terms:
-        if term.op != "input":
+        if term.op in ROW_REDUCTIONS:
+            _reduce(b, term, tile, below)
+        elif term.op != "input":
             b.compute(term)
     names = tensor_names(sweep)
     for out, place, access in zip(names[-len(writes) :], sweep.results, writes, strict=True):
@@ -93,6 +110,20 @@ def sweep_kernel(
     return Kernel(
         name, ptx.WARPGROUP, grid, sizes, tuple(storage), (Roles((role,)),), target=target
     )
+
+
+def _reduce(b: Statements, term: Term, tile: Tile, below: Frag | None) -> None:
+    """A reduction over whole rows, which the lanes of a row find together."""
+    value = b.wide(str(term.inputs[0]))
+    op = "sum" if term.op == "mean" else term.op
+    start = b.filled(f"{term.name}_start", NEUTRAL[op], value.type.rows, 1)
+    total = b.new(f"{term.name}_total", DType.F32, value.type.rows, 1)
+    b.emit(FragReduce(total, op, start, value, below))
+    if term.op == "mean":
+        mean = b.new(f"{term.name}_mean", DType.F32, value.type.rows, 1)
+        b.emit(FragPointwise(mean, "div", (total, float(tile.row))))
+        total = mean
+    b.reduced(term, total)
 
 
 def _coordinates(b: Statements, sizes: Sequence[Var], tile: Tile) -> tuple[tuple[Expr, ...], Expr]:

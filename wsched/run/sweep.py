@@ -12,7 +12,7 @@ from lowering.ground.errors import UnsupportedError
 from lowering.ground.expr import I32_MAX, evaluate
 from lowering.kernel.kernel import Kernel
 from lowering.sweep.kernel import Access, sweep_kernel, tensor_names
-from lowering.sweep.tile import Tile, tile_of
+from lowering.sweep.tile import Tile, row_tile, tile_of
 from passes.summary import lower_summary
 from wsched.fusion.sweep import Sweep
 from wsched.program.classes import Key, class_key
@@ -119,7 +119,7 @@ class CompiledSweep:
 
     def kernel(self, walk: Walk) -> Kernel:
         """The final kernel IR for a walk."""
-        tile = tile_of(walk.sizes, any(a.turned for a in walk.accesses))
+        tile = _tile(walk)
         facts = walk.sweep, tile, walk.accesses
         name = f"{self.name}_{_hash(facts)}"
         return lower_summary(sweep_kernel(walk.sweep, name, tile, walk.accesses))
@@ -130,7 +130,7 @@ class CompiledSweep:
         return self._walk(staged(inputs, self._makes(inputs, outputs)), outputs)
 
     def _variant(self, walk: Walk) -> Variant:
-        tile = tile_of(walk.sizes, any(a.turned for a in walk.accesses))
+        tile = _tile(walk)
         key = walk.sweep, tile, walk.accesses
         found = self._variants.get(key)
         if found is None:  # two threads may make one each, which are equal
@@ -228,6 +228,13 @@ class CompiledSweep:
             inner = torch.empty([sizes[d] for d in place.order], dtype=dtype, device=device)
             found.append(inner.permute([place.order.index(d) for d in range(len(place.order))]))
         return found
+
+
+def _tile(walk: Walk) -> Tile:
+    """The tile for a walk; UnsupportedError where rows are too long."""
+    if row := walk.sweep.row(walk.sizes):
+        return row_tile(row)
+    return tile_of(walk.sizes, any(a.turned for a in walk.accesses))
 
 
 def _is_apart(tensor: torch.Tensor) -> bool:

@@ -7,7 +7,7 @@ columns; a tensor that is contiguous along another one has that for its rows, an
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import gcd, prod
 from typing import TYPE_CHECKING
 
@@ -77,7 +77,7 @@ def lies_of(place: Place, tensor: torch.Tensor) -> Lies:
 
 def walk_of(sweep: Sweep, sizes: Sequence[int], lies: Sequence[Lies]) -> Walk | None:
     """The walk; None where no order of dimensions has every tensor contiguous along one of the last
-    two.
+    two, or where rows that are reduced are not the last in memory.
 
     Args:
         sweep: what is computed.
@@ -85,10 +85,15 @@ def walk_of(sweep: Sweep, sizes: Sequence[int], lies: Sequence[Lies]) -> Walk | 
         lies: for each input, then for each result.
     """
     order = [d for d in sweep.results[0].order if sizes[d] > 1]
+    rows_of = [d for d in order if d in sweep.over]
+    if rows_of != order[len(order) - len(rows_of) :] or (sweep.over and not rows_of):
+        return None
     if not order:
         one = sweep.merged(()).folded()
         return _walk(one, (1, 1), ((0, 0),) * len(lies), lies, [False] * len(lies))
-    runs = _runs(order, sizes, lies)
+    runs = _runs(order, sizes, lies, sweep.over)
+    if rows_of and set(runs[-1]) != set(rows_of):
+        return None
     counts = {run: prod(sizes[d] for d in run) for run in runs}
     if len(runs) == 1:
         return _flat(sweep, counts[runs[0]], lies, runs[0])
@@ -106,11 +111,16 @@ def walk_of(sweep: Sweep, sizes: Sequence[int], lies: Sequence[Lies]) -> Walk | 
     return _walk(merged, tuple(counts[r] for r in ordered), strides, lies, turned)
 
 
-def _runs(order: Sequence[int], sizes: Sequence[int], lies: Sequence[Lies]) -> list[Run]:
-    """Dimensions, the outermost in memory first, that run on into each other in every tensor."""
+def _runs(
+    order: Sequence[int], sizes: Sequence[int], lies: Sequence[Lies], over: frozenset[int]
+) -> list[Run]:
+    """Dimensions, the outermost in memory first, that run on into each other in every tensor; those
+    of rows that are reduced, and the others.
+    """
     found: list[Run] = []
     for d in order:
-        if found and all(_runs_on(x.strides, found[-1][-1], d, sizes[d]) for x in lies):
+        alike = bool(found) and (found[-1][-1] in over) == (d in over)
+        if alike and all(_runs_on(x.strides, found[-1][-1], d, sizes[d]) for x in lies):
             found[-1] = (*found[-1], d)
         else:
             found.append((d,))
@@ -136,9 +146,11 @@ def _flat(sweep: Sweep, count: int, lies: Sequence[Lies], run: Run) -> Walk | No
     has = [run[-1] in x.strides for x in lies]
     if any(x.strides[run[-1]] != 1 for x, there in zip(lies, has, strict=True) if there):
         return None
-    columns = count if count % SPAN else SPAN
+    columns = count if count % SPAN or sweep.over else SPAN
     strides = tuple((columns, 1) if there else (0, 0) for there in has)
     both = sweep.merged([run]).folded()
+    if sweep.over:
+        both = replace(both, over=frozenset((1,)))
     return _walk(both, (count // columns, columns), strides, lies, [False] * len(lies))
 
 

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from lowering.ground.errors import ScheduleError, UnsupportedError
+from lowering.sweep.tile import row_tile
 from wsched.choose.copy_cost import (
     APART_HOST_US,
     CALL_HOST_US,
@@ -19,6 +20,7 @@ from wsched.choose.copy_cost import (
     Copy,
     copies_us,
 )
+from wsched.choose.cost_model import LAUNCH_US
 from wsched.choose.heuristics import ranked
 from wsched.choose.nvfuser_cost import (
     NvfuserCost,
@@ -64,6 +66,11 @@ VIEW_HOST_US = 1.0
 
 KEPT_HOST_US = 1.0
 """What it takes to see that a constant has not changed (likewise)."""
+
+
+SOONER_US = LAUNCH_US[False] - LAUNCH_US[True]
+"""How much sooner a kernel begins that is launched dependently, as sweeps are and nvFuser's are not
+(of matmuls, which begin behind others likewise)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,9 +287,12 @@ def _sweep_us(segment: Segment, sweep: Sweep, call: Sizes) -> SegmentsCost:
         sizes = sweep.sizes([getattr(x, "shape", ()) for x in inputs])
     except ValueError as e:
         raise UnsupportedError(str(e), "shapes of one index space") from None
+    if row := sweep.row(sizes):
+        row_tile(row)  # refuses long ones
     host = STEP_HOST_US + VIEW_HOST_US * (len(segment.looks) + len(segment.seen))
     host += NUMBER_HOST_US * sum(not p.dims for p in sweep.inputs) + COPY_HOST_US * len(copied)
-    return SegmentsCost(pointwise_us(sweep.bytes(sizes)) + sum(map(pointwise_us, copied)), host)
+    gpu = pointwise_us(sweep.bytes(sizes)) - SOONER_US
+    return SegmentsCost(gpu + sum(map(pointwise_us, copied)), host)
 
 
 def matmuls_us(segments: Sequence[Segment], call: Sizes) -> dict[str, float]:
