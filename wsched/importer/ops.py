@@ -95,7 +95,8 @@ STRUCTURE = {
 """Operations that are no arithmetic, and what is supported of them."""
 
 SCALAR = (
-    "cast", "add", "sub", "mul", "div", "truediv", "neg", "reciprocal", "lt", "le", "gt", "ge", "where",
+    "cast", "add", "sub", "mul", "div", "truediv", "neg",
+    "reciprocal", "lt", "le", "gt", "ge", "where",
 )  # fmt: skip
 """Operations on constants, folded at import in double precision."""
 

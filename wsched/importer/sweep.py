@@ -44,7 +44,9 @@ def import_sweep(definition: Definition, orders: Sequence[tuple[int, ...]] = ())
     steps.dims = tuple(f"d{n}" for n in range(rank))
     steps.over = steps.rows()
     made = [steps.made(name) for name in definition.outputs]
-    return _Writer(definition, steps).sweep(made, orders or [tuple(range(rank))] * len(made))
+    orders = orders or [tuple(range(rank))] * len(made)
+    steps.check_rows(made, orders)
+    return _Writer(definition, steps).sweep(made, orders)
 
 
 @dataclass
@@ -96,11 +98,19 @@ class _Import(EpilogueImport):
         """
         nodes = [n for n in self.definition.nodes if n.op in _REDUCING]
         found = {frozenset(reduced_dims(n, self.ranks.of(n.operands[0]))) for n in nodes}
-        if len(found) > 1 or any(self.ranks.of(n.operands[0]) != len(self.dims) for n in nodes):
-            raise UnsupportedError(
-                "reductions of rows of several kinds", "over the same dimensions"
-            )
+        several = any(len(over) > 1 for over in found) or len(found) > 1
+        if several or any(self.ranks.of(n.operands[0]) != len(self.dims) for n in nodes):
+            raise UnsupportedError("reductions of several kinds", "over one dimension")
         return frozenset(self.dims[n] for over in found for n in over)
+
+    def check_rows(self, made: Sequence[Step], orders: Sequence[tuple[int, ...]]) -> None:
+        """Refuse results of reductions alone, which are summaries, and rows apart in memory."""
+        if not self.over:
+            return
+        if any(not self.over <= s.spread for s in made):
+            raise UnsupportedError("a result that is a reduction", "results that have whole rows")
+        if any({self.dims[o[-1]]} != self.over for o in orders):
+            raise UnsupportedError("rows that are not the last in memory", "contiguous rows")
 
     def _reduced(self, node: Node, name: str, dims: Dims) -> Making:
         """A value of each row, which whoever reads it spreads over the row."""

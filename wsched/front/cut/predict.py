@@ -207,7 +207,11 @@ class Call(Sizes):
         return Planned(fusion, problem, copied, apart(fusion, inputs))
 
     def swept(self, segment: Segment) -> tuple[list[Any], list[int]]:
-        """The inputs of a sweep as it reads them, and the bytes that copies of some move."""
+        """The inputs of a sweep as it reads them, and the bytes that copies of some move.
+
+        Raises:
+            UnsupportedError: there is no walk over them.
+        """
         looks, copied, inputs = {k.name: k for k in segment.looks}, list[Copy](), list[Any]()
         for at, name in enumerate(segment.reads):
             look = looks.get(name, Look(name, name, ()))
@@ -215,7 +219,9 @@ class Call(Sizes):
             copied += copy
             inputs.append(tensor)
         assert segment.sweep is not None
-        apart = [inputs[at] for at in compiled_sweep(segment.sweep).copied(inputs)]
+        kernel = compiled_sweep(segment.sweep)
+        kernel.walk(inputs)
+        apart = [inputs[at] for at in kernel.copied(inputs)]
         moved = [2 * t.numel() * t.element_size() for t in apart]
         return inputs, [*(c.bytes for c in copied), *moved]
 
