@@ -26,8 +26,9 @@ class Term:
 
     Args:
         name: a C identifier, each only once.
-        op: ``input``, ``cast``, a key of ``lowering.kernel.pointwise.OPS``, or one of
-            :data:`ROW_REDUCTIONS`.
+        op: ``input``, ``cast``, a key of ``lowering.kernel.pointwise.OPS``, one of
+            :data:`ROW_REDUCTIONS`, or ``random``: of two single inputs of Int, seed and offset, the
+            uniform numbers of nvFuser's by the element's place in the index space, row by row.
         dtype: its type. Arithmetic is fp32, and rounded to it.
         inputs: names of terms in front of it, and numbers.
         dims: the dimensions along which it differs.
@@ -76,6 +77,11 @@ class Sweep:
     inputs: tuple[Place, ...]
     results: tuple[Place, ...]
     over: frozenset[int] = frozenset()
+
+    @property
+    def is_random(self) -> bool:
+        """Whether it draws numbers."""
+        return any(t.op == "random" for t in self.terms)
 
     def row(self, sizes: Sequence[int]) -> int:
         """Elements of a row; 0 where nothing is reduced."""

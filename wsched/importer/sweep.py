@@ -78,6 +78,8 @@ class _Import(EpilogueImport):
         node = self.definition.node(name)
         if node is not None and node.op in _REDUCING:
             return (yield from self._reduced(node, name, dims))
+        if node is not None and node.op == "uniform":
+            return (yield from self._random(node, dims))
         if node is None or node.op != "permute":
             return (yield from super().node(key))
         places = node.argument("dims", 1)
@@ -89,6 +91,30 @@ class _Import(EpilogueImport):
         for at, place in enumerate(places):
             inner[int(str(place)) % len(dims)] = dims[at]
         return (yield from self.asked(node.operands[0], tuple(inner)))
+
+    def scalar(self, node: Node) -> Step:
+        """A run-time scalar; a seed or an offset as it is."""
+        if node.get("dtype") is DataType.Int:
+            return self._input(node.results[0], DataType.Int, (), (), weak=True)
+        return super().scalar(node)
+
+    def _random(self, node: Node, dims: Dims) -> Making:
+        """Numbers from 0 to 1 by their places, which are those of the results."""
+        low, high = (self.numbers.of(x) for x in node.operands[:2])
+        if (low, high) != (0.0, 1.0) or dims != self.dims:
+            raise UnsupportedError(
+                f"fd.ops.uniform from {low:g} to {high:g} as [{', '.join(dims)}]",
+                "from 0 to 1, of the results' shape",
+            )
+        state = []
+        for name in ("rng_seed", "rng_offset"):
+            found = yield from self.asked(node.get(name), ())
+            if not isinstance(found, Step) or found.dtype is not DataType.Int:
+                raise UnsupportedError("fd.ops.uniform without seed and offset", "inputs of Int")
+            state.append(found)
+        drawn = Step("random", DataType.Float, tuple(state), frozenset(self.dims))
+        self.steps.append(drawn)
+        return drawn
 
     def rows(self) -> frozenset[str]:
         """The dimensions that reductions are over.
@@ -104,7 +130,10 @@ class _Import(EpilogueImport):
         return frozenset(self.dims[n] for over in found for n in over)
 
     def check_rows(self, made: Sequence[Step], orders: Sequence[tuple[int, ...]]) -> None:
-        """Refuse results of reductions alone, which are summaries, and rows apart in memory."""
+        """Refuse results of reductions alone, which are summaries, and other orders of rows."""
+        drawn = any(s.op == "random" for s in self.steps)
+        if drawn and any(o != tuple(range(len(o))) for o in orders):
+            raise UnsupportedError("random numbers in another order", "results row by row")
         if not self.over:
             return
         if any(not self.over <= s.spread for s in made):

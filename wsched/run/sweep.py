@@ -28,7 +28,7 @@ from wsched.run.walk import Walk, lies_of, walk_of
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["CompiledSweep", "compiled_sweep"]
+__all__ = ["CompiledSweep", "check_rows", "compiled_sweep"]
 
 
 @lru_cache(maxsize=256)
@@ -108,7 +108,7 @@ class CompiledSweep:
             return
         walk = self._walk(staged(inputs, self._makes(inputs, outputs)), outputs)
         if device.type == "cpu":
-            refuse_large(self._variant(walk).kernel, _extents(walk))
+            refuse_large(self._variant(walk).kernel, walk.extents)
         else:
             self._variant(walk).loaded.prepare_device(device.index)
 
@@ -178,7 +178,7 @@ class CompiledSweep:
         if any(0 in t.shape for t in outputs):
             return _nothing
         walk, device = self._walk(read, outputs), device_of(read)
-        variant, extents = self._variant(walk), _extents(walk)
+        variant, extents = self._variant(walk), walk.extents
         names = tensor_names(walk.sweep)
         tensors = dict(zip(names, walk.views((*read, *outputs)), strict=True))
         if device.type == "cpu":
@@ -230,6 +230,16 @@ class CompiledSweep:
         return found
 
 
+def check_rows(sweep: Sweep, sizes: Sequence[int]) -> None:
+    """Refuse rows that are longer than a CTA's tile, if they are reduced.
+
+    Raises:
+        UnsupportedError: so they are.
+    """
+    if row := sweep.row(sizes):
+        row_tile(row)
+
+
 def _tile(walk: Walk) -> Tile:
     """The tile for a walk; UnsupportedError where rows are too long."""
     if row := walk.sweep.row(walk.sizes):
@@ -246,10 +256,6 @@ def _is_apart(tensor: torch.Tensor) -> bool:
 def _is_moved(tensor: torch.Tensor) -> bool:
     """Whether it lies otherwise than row by row."""
     return not tensor.is_contiguous()
-
-
-def _extents(walk: Walk) -> dict[str, int]:
-    return {f"n{d}": size for d, size in enumerate(walk.sizes)}
 
 
 def _hash(facts: object) -> str:

@@ -12,7 +12,7 @@ from math import gcd, prod
 from typing import TYPE_CHECKING
 
 from lowering.kernel.tensors import WIDEST_ACCESS
-from lowering.sweep.kernel import Access
+from lowering.sweep.kernel import Access, place_of, size_of
 from lowering.sweep.tile import SPAN
 from wsched.fusion.sweep import Place, Sweep
 
@@ -49,12 +49,22 @@ class Walk:
         sizes: of them.
         accesses: how each tensor lies, the inputs first.
         strides: of each tensor, along the dimensions of ``sweep``, in elements.
+        places: how far neighbours along these dimensions are apart in the index space as it was.
     """
 
     sweep: Sweep
     sizes: tuple[int, ...]
     accesses: tuple[Access, ...]
     strides: tuple[tuple[int, ...], ...]
+    places: tuple[int, ...] = ()
+
+    @property
+    def extents(self) -> dict[str, int]:
+        """Parameters of its kernel."""
+        found = {str(size_of(d)): size for d, size in enumerate(self.sizes)}
+        if self.sweep.is_random:
+            found |= {str(place_of(d)): step for d, step in enumerate(self.places)}
+        return found
 
     def views(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Each tensor as a kernel takes it."""
@@ -90,7 +100,8 @@ def walk_of(sweep: Sweep, sizes: Sequence[int], lies: Sequence[Lies]) -> Walk | 
         return None
     if not order:
         one = sweep.merged(()).folded()
-        return _walk(one, (1, 1), ((0, 0),) * len(lies), lies, [False] * len(lies))
+        walk = _walk(one, (1, 1), ((0, 0),) * len(lies), lies, [False] * len(lies))
+        return replace(walk, places=(1, 1))
     runs = _runs(order, sizes, lies, sweep.over)
     if rows_of and set(runs[-1]) != set(rows_of):
         return None
@@ -108,7 +119,8 @@ def walk_of(sweep: Sweep, sizes: Sequence[int], lies: Sequence[Lies]) -> Walk | 
     ordered = [*(r for r in others if r != rows), rows, columns]
     merged = sweep.merged(ordered)
     strides = tuple(tuple(x.strides.get(run[-1], 0) for run in ordered) for x in lies)
-    return _walk(merged, tuple(counts[r] for r in ordered), strides, lies, turned)
+    walk = _walk(merged, tuple(counts[r] for r in ordered), strides, lies, turned)
+    return replace(walk, places=tuple(prod(sizes[run[-1] + 1 :]) for run in ordered))
 
 
 def _runs(
@@ -151,7 +163,8 @@ def _flat(sweep: Sweep, count: int, lies: Sequence[Lies], run: Run) -> Walk | No
     both = sweep.merged([run]).folded()
     if sweep.over:
         both = replace(both, over=frozenset((1,)))
-    return _walk(both, (count // columns, columns), strides, lies, [False] * len(lies))
+    walk = _walk(both, (count // columns, columns), strides, lies, [False] * len(lies))
+    return replace(walk, places=(columns, 1))
 
 
 def _walk(

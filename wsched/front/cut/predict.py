@@ -10,7 +10,6 @@ from types import MappingProxyType
 from typing import Any
 
 from lowering.ground.errors import ScheduleError, UnsupportedError
-from lowering.sweep.tile import row_tile
 from wsched.choose.copy_cost import (
     APART_HOST_US,
     CALL_HOST_US,
@@ -49,7 +48,7 @@ from wsched.importer.ops import GROUPED
 from wsched.run.arguments import apart
 from wsched.run.copies import copies
 from wsched.run.layout import laid_out
-from wsched.run.sweep import compiled_sweep
+from wsched.run.sweep import check_rows, compiled_sweep
 from wsched.schedule.entries import with_sums
 
 __all__ = [
@@ -293,8 +292,7 @@ def _sweep_us(segment: Segment, sweep: Sweep, call: Sizes) -> SegmentsCost:
         sizes = sweep.sizes([getattr(x, "shape", ()) for x in inputs])
     except ValueError as e:
         raise UnsupportedError(str(e), "shapes of one index space") from None
-    if row := sweep.row(sizes):
-        row_tile(row)  # refuses long ones
+    check_rows(sweep, sizes)
     host = STEP_HOST_US + VIEW_HOST_US * (len(segment.looks) + len(segment.seen))
     host += NUMBER_HOST_US * sum(not p.dims for p in sweep.inputs) + COPY_HOST_US * len(copied)
     gpu = pointwise_us(sweep.bytes(sizes)) - SOONER_US
