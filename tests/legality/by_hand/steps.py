@@ -44,8 +44,8 @@ def steps_of_tiles_in_threes() -> Fusion:
 
 
 def steps_of_pairs_that_round_up() -> Fusion:
-    """Two warpgroups take turns with the tiles of a share; the loads count pairs of them, and shares
-    in slices, both rounded up.
+    """Two warpgroups take turns with the tiles of a share; the loads count pairs of them, and
+    shares in slices, both rounded up.
     """
     m = matmul()
     m.tile(64, 32, 32)
