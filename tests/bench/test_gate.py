@@ -20,7 +20,7 @@ from wsched.bench.gate import command
 from wsched.bench.gate.problems import PROBLEMS
 from wsched.bench.gate.results import BASELINES, baseline_of, read
 from wsched.bench.gate.verdict import Change, Limits, Verdict, judged
-from wsched.choose.problem import GPUS, Gpu
+from wsched.choose.gpus import GPUS, Gpu
 from wsched.schedule.matmul.params import MatmulParams
 
 FEW = (Drawn(512, 512, 512), Drawn(1000, 1000, 1000, "nt"))

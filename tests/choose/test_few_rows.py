@@ -16,6 +16,7 @@ from tests.choose.test_unaligned import planned
 from wsched.bench.method.statistic import geometric_mean
 from wsched.choose.copy_engine import policies
 from wsched.choose.cost_model import cost
+from wsched.choose.gpus import GPUS
 from wsched.choose.heuristics import candidates, choose_params
 from wsched.choose.memory import (
     APART_BYTES,
@@ -27,7 +28,7 @@ from wsched.choose.memory import (
     repeated_bytes,
     stream_us,
 )
-from wsched.choose.problem import GPUS, Problem, demands
+from wsched.choose.problem import Problem, demands
 from wsched.choose.tiles import exchanged_tiles
 from wsched.fusion import DataType
 from wsched.schedule.matmul.chunks import chunk_columns, chunk_turns

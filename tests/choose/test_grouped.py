@@ -7,8 +7,9 @@ import pytest
 from tests.grouped import FORMS, grouped
 from tests.schedules import cooperative, dynamic, exchanged, ping_pong
 from wsched.choose.cost_model import IDLE, UNEVEN, cost
+from wsched.choose.gpus import H200_SMS
 from wsched.choose.heuristics import candidates
-from wsched.choose.problem import H200_SMS, Problem
+from wsched.choose.problem import Problem
 from wsched.front.known import import_fusion
 from wsched.schedule.matmul.params import TileRasterizationOrder
 

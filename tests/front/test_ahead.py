@@ -11,8 +11,8 @@ import pytest
 import wsched
 from lowering.ground.errors import UnsupportedError
 from tests.schedules import definition
+from wsched.choose.gpus import GPUS, Gpu
 from wsched.choose.heuristics import choose_params
-from wsched.choose.problem import GPUS, Gpu
 from wsched.front import ahead, kernels
 from wsched.front.ahead import kernels_on
 from wsched.front.problems import planned

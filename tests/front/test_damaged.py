@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lowering.ground.errors import UnsupportedError
-from wsched.choose.problem import H200_SMS
+from wsched.choose.gpus import H200_SMS
 from wsched.front.explain import explain_definition
 from wsched.front.sizes import extents_for
 

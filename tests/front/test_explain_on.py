@@ -10,8 +10,8 @@ import pytest
 import wsched
 from lowering.ground.errors import UnsupportedError
 from tests.schedules import definition
+from wsched.choose.gpus import GPUS
 from wsched.choose.heuristics import choose_params
-from wsched.choose.problem import GPUS
 from wsched.front import api
 from wsched.front.problems import planned
 from wsched.run.compiled import compile_fusion

@@ -68,7 +68,7 @@ def run(seed: int, device: str = "cuda", largest: int = LARGEST) -> Outcome:
 
 def _shares(text: str, inputs: list[Any], route: str) -> tuple[int, dict[str, int], int]:
     """Operations of the matmuls: of all, of those lost by reason, of what install takes."""
-    from wsched.choose.problem import GPUS
+    from wsched.choose.gpus import GPUS
     from wsched.front.cut.route import call_of, chosen_cut, cutter_of
     from wsched.front.cut.shares import cut_shares
     from wsched.front.cut.verdict import verdict

@@ -9,8 +9,9 @@ import pytest
 from lowering.target.targets import DEFAULT
 from tests.grouped import BIAS, FORMS, GATE, grouped
 from tests.schedules import SCHEDULES
+from wsched.choose.gpus import H200_SMS
 from wsched.choose.heuristics import choose_params
-from wsched.choose.problem import H200_SMS, Problem
+from wsched.choose.problem import Problem
 from wsched.front.known import import_fusion
 from wsched.fusion import DataType
 from wsched.run.compiled import compile_fusion

@@ -11,7 +11,8 @@ a multicast copy is one request.
 
 from __future__ import annotations
 
-from wsched.choose.problem import GPUS, Problem
+from wsched.choose.gpus import GPUS
+from wsched.choose.problem import Problem
 
 __all__ = ["least_bytes", "moved_us", "repeated_bytes", "result_bytes", "stream_us"]
 

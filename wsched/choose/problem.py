@@ -11,6 +11,7 @@ from lowering.ground.records import replaced
 from lowering.target.ptx import TMA_STRIDE_ALIGN
 from lowering.target.target import Target
 from lowering.target.targets import DEFAULT
+from wsched.choose.gpus import H200, H200_L2_BYTES
 from wsched.fusion import (
     DataType,
     Fusion,
@@ -28,33 +29,7 @@ from wsched.schedule.matmul.demands import Demands
 from wsched.schedule.matmul.params import MatmulParams
 from wsched.schedule.matmul.reductions import Reductions
 
-__all__ = [
-    "ALIGNED", "GPUS", "H200", "H200_L2_BYTES", "H200_SMS", "Gpu", "Problem", "demands",
-    "dense_widths", "epilogue_work", "row_alignment",
-]  # fmt: skip
-
-H200, H200_L2_BYTES, H200_SMS = "NVIDIA H200", 60 * 2**20, 132
-"""Name of the device that is planned for where there is none, the size of its L2, its SMs."""
-
-
-@dataclass(frozen=True, slots=True)
-class Gpu:
-    """A device to plan for: the name that its driver tells, multiprocessors, bytes of L2."""
-
-    name: str
-    sms: int
-    l2_bytes: int
-
-    def __str__(self) -> str:
-        return f"{self.name} with {self.sms} multiprocessors"
-
-
-GPUS = {
-    "H200": Gpu(H200, H200_SMS, H200_L2_BYTES),
-    "H100": Gpu("NVIDIA H100 80GB HBM3", 132, 50 * 2**20),
-    "H100 PCIe": Gpu("NVIDIA H100 PCIe", 114, 50 * 2**20),
-}
-"""Devices that can be planned for without being there, by their short names."""
+__all__ = ["ALIGNED", "Problem", "demands", "dense_widths", "epilogue_work", "row_alignment"]
 
 ALIGNED = 128
 """Bytes of a line of the L2: rows that begin at multiples of it are as fast as any."""
@@ -189,17 +164,12 @@ class Problem:
             inputs=None if by_columns else inputs,
             work=epilogue_work(fusion),
             pairs=pairs and not by_columns and not any(n % 2 for n in (sizes[1], *columns)),
-            smem_epilogue=not by_columns,
-            l2_bytes=l2_bytes,
+            smem_epilogue=not by_columns, l2_bytes=l2_bytes,
             matrices=tuple(fusion.tensor(b.tensor).dtype for b in _matrices(fusion)),
-            m_major=product.m_major,
-            n_major=product.n_major,
-            gpu=gpu,
+            m_major=product.m_major, n_major=product.n_major,
+            gpu=gpu, target=target,
             batch_invariant=batch_invariant,
-            a_count=len(left),
-            b_count=len(right),
-            batch=sizes[3],
-            target=target,
+            a_count=len(left), b_count=len(right), batch=sizes[3],
             m_entries=_entries(fusion, (product.rows,), extents),
             n_entries=columns,
             k_entries=_entries(fusion, product.of(Role.K), extents),
@@ -207,7 +177,7 @@ class Problem:
             computed=Computed.of(fusion, product),
             grouped=grouped,
             **asdict(Reductions.of(fusion)),
-        )
+        )  # fmt: skip
 
     def with_threads(self, fusion: Fusion, widths: Mapping[str, int]) -> Problem:
         """The same with ``thread_a`` and ``thread_b``, by the names of operands; 0 of others."""

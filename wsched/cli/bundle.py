@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from lowering.ground.errors import UnsupportedError, WschedError
-from wsched.choose.problem import GPUS, Gpu
+from wsched.choose.gpus import GPUS, Gpu
 from wsched.cli.options import Sms, asked_extents, found_file, read_definition_file
 from wsched.front.ahead import at_once, kernels_on
 from wsched.front.sizes import Extents

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from lowering.target.targets import DEFAULT, target_of_device
-from wsched.choose.problem import H200_SMS
+from wsched.choose.gpus import H200_SMS
 from wsched.front.drawn import (
     drawn_inputs,
     drawn_values,

@@ -11,8 +11,8 @@ from typing import Annotated
 import typer
 
 from lowering.ground.errors import ScheduleError, UnsupportedError, WschedError
+from wsched.choose.gpus import H200_SMS
 from wsched.choose.presets import PRESETS, ParamsError, read_params
-from wsched.choose.problem import H200_SMS
 from wsched.front.known import import_fusion
 from wsched.front.schedule import Schedule
 from wsched.front.sizes import Extents, extents_for, read_definition

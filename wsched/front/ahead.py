@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lowering.ground.errors import ScheduleError, UnsupportedError
+from wsched.choose.gpus import Gpu
 from wsched.choose.heuristics import choose_params
-from wsched.choose.problem import Gpu, Problem
+from wsched.choose.problem import Problem
 from wsched.front.cut.choose import choose
 from wsched.front.cut.predict import Sizes
 from wsched.front.cut.route import cutter_of

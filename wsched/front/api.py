@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from lowering.ground.errors import UnsupportedError
 from lowering.ground.log import log
-from wsched.choose.problem import GPUS, Gpu
+from wsched.choose.gpus import GPUS, Gpu
 from wsched.front.cut.route import call_of, chosen_cut, cutter_of
 from wsched.front.explain import (
     explain_beside,

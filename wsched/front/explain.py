@@ -8,9 +8,10 @@ from importlib.util import find_spec
 from typing import Any
 
 from lowering.ground.errors import ScheduleError, UnsupportedError
+from wsched.choose.gpus import H200_SMS, Gpu
 from wsched.choose.heuristics import choose_params
 from wsched.choose.nvfuser_cost import NvfuserCost, nvfuser_cost
-from wsched.choose.problem import H200_SMS, Gpu, Problem
+from wsched.choose.problem import Problem
 from wsched.doors.fallback import rebuild, unknown_ops
 from wsched.front.cut.choose import Chosen, choose, translated
 from wsched.front.cut.epilogues import Take

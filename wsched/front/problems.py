@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from lowering.target.targets import DEFAULT, target_of_device
-from wsched.choose.problem import H200, H200_L2_BYTES, Problem
+from wsched.choose.gpus import H200, H200_L2_BYTES
+from wsched.choose.problem import Problem
 from wsched.front.known import import_fusion
 from wsched.fusion import Fusion
 from wsched.run.arguments import extents_of, reads_pairs, tma_inputs

@@ -94,7 +94,7 @@ def _check_gpu(path: Path, bundle: Bundle) -> None:
 
 
 def _words(properties: Any) -> str:
-    """A GPU by torch's properties, as :class:`wsched.choose.problem.Gpu` is written."""
+    """A GPU by torch's properties, as :class:`wsched.choose.gpus.Gpu` is written."""
     return f"{properties.name} with {properties.multi_processor_count} multiprocessors"
 
 

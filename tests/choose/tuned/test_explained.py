@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 import wsched
 from tests.schedules import SCHEDULES, definition
+from wsched.choose.gpus import GPUS, H200
 from wsched.choose.heuristics import candidates, choose_params
-from wsched.choose.problem import GPUS, H200
 from wsched.choose.tuned.entry import Entry
 from wsched.choose.tuned.lookup import VARIABLE, forget
 from wsched.choose.tuned.table import add_entries

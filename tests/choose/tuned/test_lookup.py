@@ -13,8 +13,9 @@ import pytest
 
 from lowering.ground.errors import UnsupportedError
 from tests.choose.tuned.entries import PROBLEM, entry, problem
+from wsched.choose.gpus import GPUS
 from wsched.choose.heuristics import choose_params, modelled
-from wsched.choose.problem import GPUS, Problem
+from wsched.choose.problem import Problem
 from wsched.choose.tuned import lookup as module
 from wsched.choose.tuned.lookup import VARIABLE, forget, lookup, user_table
 from wsched.choose.tuned.table import add_entries

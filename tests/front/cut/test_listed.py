@@ -9,7 +9,7 @@ import pytest
 import wsched
 from lowering.ground.errors import UnsupportedError
 from wsched.bench.models.listed import Listed, listed, read_listed
-from wsched.choose.problem import GPUS
+from wsched.choose.gpus import GPUS
 from wsched.front.cut.epilogues import Kernel, Take
 from wsched.front.cut.route import call_of
 from wsched.front.cut.segments import Cutter

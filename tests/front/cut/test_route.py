@@ -11,7 +11,7 @@ from lowering.ground.errors import UnsupportedError
 from tests.conftest import Golden
 from tests.front.cut.features import FEATURES, Feature, inputs_of, torch
 from tests.front.cut.ranks import RANKS
-from wsched.choose.problem import GPUS
+from wsched.choose.gpus import GPUS
 from wsched.doors.dropin import decide, decision_of
 from wsched.doors.fallback import interpret, rebuild
 from wsched.front import known, routes

@@ -26,7 +26,7 @@ from wsched.bench.method.problem import definition_text
 from wsched.bench.method.shapes_run import INTERRUPTED, run_shapes
 from wsched.bench.method.show import show_table
 from wsched.bench.method.watch import Job
-from wsched.choose.problem import GPUS
+from wsched.choose.gpus import GPUS
 
 __all__ = ["COMMAND", "SLOWER", "UNSURE", "gate"]
 

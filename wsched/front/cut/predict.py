@@ -20,6 +20,7 @@ from wsched.choose.copy_cost import (
     copies_us,
 )
 from wsched.choose.cost_model import LAUNCH_US
+from wsched.choose.gpus import H200_SMS, Gpu
 from wsched.choose.heuristics import ranked
 from wsched.choose.nvfuser_cost import (
     NvfuserCost,
@@ -29,7 +30,7 @@ from wsched.choose.nvfuser_cost import (
     pointwise_us,
     roofline_us,
 )
-from wsched.choose.problem import H200_SMS, Gpu, Problem
+from wsched.choose.problem import Problem
 from wsched.doors.fallback.torch_ops import torch_dtype
 from wsched.front.cut.looks import Look, Move, looked
 from wsched.front.cut.pieces import pieces

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from lowering.ground.errors import UnsupportedError
-from wsched.choose.problem import Gpu
+from wsched.choose.gpus import Gpu
 from wsched.doors.fallback import execute, interpret, or_torch, rebuild, unknown_ops
 from wsched.front.cut.choose import Chosen, choose
 from wsched.front.cut.predict import Call, Planned, Sizes, segment_us
