@@ -71,18 +71,16 @@ class Made:
     @once
     def compiled(self) -> Compiled:
         """The cubin, from the disk cache or NVRTC."""
-        return self._compiled(())
+        name, arch = f"{self.kernel.name}.cu", self.kernel.target.arch
+        return _cache().compile(self.source, name, arch=arch)
 
     @once
     def with_lines(self) -> Compiled:
         """The same code as :attr:`compiled`, with the line of the source that each instruction is
         from.
         """
-        return self._compiled((LINES,))
-
-    def _compiled(self, options: tuple[str, ...]) -> Compiled:
         name, arch = f"{self.kernel.name}.cu", self.kernel.target.arch
-        return _cache().compile(self.source, name, options, arch)
+        return _cache().compile(self.source, name, (LINES,), arch)
 
     @once
     def resources(self) -> Resources:
