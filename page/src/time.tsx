@@ -10,6 +10,7 @@ const COLOURS: Record<string, string> = {
   start: "--t-start",
   load: "--t-start",
   cta: "--t-start",
+  transform: "--t-memory",
   turn: "--t-turn",
   "k loops": "--t-main",
   main_loop: "--t-main",

@@ -7,6 +7,7 @@ import pytest
 
 from lowering.ground.errors import UnsupportedError
 from tests.explore.pages import page
+from tests.grouped import BIAS
 from tests.schedules import SCHEDULES, definition
 from wsched.explore import model
 from wsched.explore.data import Page
@@ -63,6 +64,12 @@ def test_a_problem_that_is_too_large_for_the_machine(monkeypatch: pytest.MonkeyP
     assert shown.films == ()
     assert shown.unfilmed.endswith("Take a smaller problem, or raise the limit: limit_seconds or "
                                    "WSCHED_MACHINE_SECONDS")  # fmt: skip
+
+
+def test_rows_in_groups_have_no_film() -> None:
+    shown = page_of(asked(definition=BIAS, text=BIAS))
+    assert shown.films == () and "random inputs for rows in groups" in shown.unfilmed
+    assert shown.codes[0].lines and shown.nests
 
 
 def test_a_schedule_call_by_call_has_no_parameters() -> None:

@@ -32,7 +32,14 @@ def drawn_inputs(fusion: Fusion, extents: Extents, seed: int) -> list[Any]:
 def drawn_values(
     fusion: Fusion, extents: Extents, seed: int
 ) -> Iterator[tuple[TensorBinding, Any, list[int]]]:
-    """Of each input its values in fp32, in the order of memory, and how to permute them."""
+    """Of each input its values in fp32, in the order of memory, and how to permute them.
+
+    Raises:
+        UnsupportedError: rows in groups, whose ends are no random numbers.
+    """
+    if fusion.groups is not None:
+        what = "random inputs for rows in groups"
+        raise UnsupportedError(what, "definitions without grouped_mm")
     generator, sizes = np.random.default_rng(seed), extents.named(fusion)
     for binding in fusion.inputs:
         order = _stored(fusion, binding)

@@ -11,8 +11,8 @@ from wsched.trace.spans import COLUMNS, Span, epilogue_overlap, tracks
 __all__ = ["plot"]
 
 _COLOURS = {
-    "load": "#7f7f7f", "turn": "#f2c14e", "main_loop": "#2a6f97", "epilogue": "#d1495b",
-    "store_wait": "#edae9f", "drain": "#edae9f",
+    "load": "#7f7f7f", "transform": "#6b8f3a", "turn": "#f2c14e", "main_loop": "#2a6f97",
+    "epilogue": "#d1495b", "store_wait": "#edae9f", "drain": "#edae9f",
 }  # fmt: skip
 
 
