@@ -43,7 +43,13 @@ def run(pytester: pytest.Pytester) -> pytest.Pytester:
     return pytester
 
 
-@pytest.mark.parametrize("workers", [(), ("-n", "1")], ids=["here", "in a worker"])
+@pytest.mark.parametrize(
+    "workers",
+    [
+        pytest.param((), id="here"),
+        pytest.param(("-n", "1"), id="in a worker", marks=pytest.mark.slow),
+    ],
+)
 def test_those_without_a_mark_are_named(
     run: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, workers: tuple[str, ...]
 ) -> None:
