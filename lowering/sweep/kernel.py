@@ -11,17 +11,32 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 
-from lowering.ground.expr import ONE, ZERO, Expr, Special, Var, ceildiv
+from lowering.ground.dtypes import DType
+from lowering.ground.expr import ONE, ZERO, Expr, ScalarType, Special, Var, ceildiv
 from lowering.kernel.kernel import GlobalTensor, Kernel, Storage
-from lowering.kernel.nodes import FragLoadGlobal, FragStoreGlobal, GmemRef, Let, Role, Roles
+from lowering.kernel.nodes import (
+    Frag,
+    FragLoadGlobal,
+    FragPointwise,
+    FragRandom,
+    FragReduce,
+    FragStoreGlobal,
+    GmemRef,
+    LdGlobalScalar,
+    Let,
+    Role,
+    Roles,
+)
+from lowering.kernel.reduction import NEUTRAL
 from lowering.sweep.statements import Statements
 from lowering.sweep.tile import Tile
 from lowering.target import ptx
 from lowering.target.target import Target
 from lowering.target.targets import DEFAULT
-from wsched.fusion.sweep import Sweep, Term
+from wsched.fusion import DataType
+from wsched.fusion.sweep import ROW_REDUCTIONS, Sweep, Term
 
-__all__ = ["Access", "size_of", "sweep_kernel", "tensor_names"]
+__all__ = ["Access", "place_of", "size_of", "sweep_kernel", "tensor_names"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +57,13 @@ def size_of(dim: int) -> Var:
     return Var(f"n{dim}")
 
 
+def place_of(dim: int) -> Var:
+    """The parameter that is how far neighbours along a dimension of the index space are apart in
+    it, row by row: of a sweep that draws numbers.
+    """
+    return Var(f"l{dim}", ScalarType.I64)
+
+
 def tensor_names(sweep: Sweep) -> tuple[str, ...]:
     """What a kernel calls the tensor of each input, then of each result."""
     results = (f"out{at}" for at in range(len(sweep.results)))
@@ -57,13 +79,14 @@ def sweep_kernel(
 ) -> Kernel:
     """The kernel before the passes of ``passes.summary``.
 
-    Parameters are ``n0``, ``n1`` and so on, the sizes of the index space. A tensor has all of its
+    Parameters are ``n0``, ``n1`` and so on, the sizes of the index space, and of one that draws
+    numbers ``l0``, ``l1``. A tensor has all of its
     dimensions, of size 1 where it does not differ; a turned one with the last two exchanged.
 
     Args:
         sweep: what is computed, of rank 2 or more, the dimensions of every tensor in order.
         name: of the kernel, a C identifier.
-        tile: of a CTA.
+        tile: of a CTA; of :func:`~lowering.sweep.tile.row_tile` where rows are reduced.
         accesses: of each input, then of each result.
         target: the GPU.
     """
@@ -73,13 +96,23 @@ def sweep_kernel(
     reads, writes = accesses[: len(sweep.inputs)], accesses[len(sweep.inputs) :]
     for place, access in zip(sweep.inputs, reads, strict=True):
         term = sweep.term(place.term)
+        if term.dtype is DataType.Int:
+            b.emit(LdGlobalScalar(_single(term.name), GmemRef(term.name, (ZERO,) * len(sizes))))
+            continue
         rows, cols = _shape(term, sweep.rank, tile)
         made = b.new(term.name, term.dtype.element.register, rows, cols)
         ref = _ref(term.name, term, at, access)
         b.emit(FragLoadGlobal(made, ref, trans=access.turned))
         b.held[term.name] = made
+    below = None
+    if tile.row and tile.row < tile.columns:
+        below = b.below(sizes[-1], 1, tile.columns)
     for term in sweep.terms:
-        if term.op != "input":
+        if term.op in ROW_REDUCTIONS:
+            _reduce(b, term, tile, below)
+        elif term.op == "random":
+            _draw(b, term, at, tile)
+        elif term.op != "input":
             b.compute(term)
     names = tensor_names(sweep)
     for out, place, access in zip(names[-len(writes) :], sweep.results, writes, strict=True):
@@ -90,9 +123,41 @@ def sweep_kernel(
         for n, p, access in zip(names, sweep.places(), accesses, strict=True)
     ]
     role = Role("compute", 0, ptx.WARPGROUP // 32, tuple(b.body))
+    params = (*sizes, *map(place_of, range(sweep.rank))) if sweep.is_random else sizes
     return Kernel(
-        name, ptx.WARPGROUP, grid, sizes, tuple(storage), (Roles((role,)),), target=target
+        name, ptx.WARPGROUP, grid, params, tuple(storage), (Roles((role,)),), target=target
     )
+
+
+def _single(name: str) -> Var:
+    """The number that an input of a single one is."""
+    return Var(f"{name}_value", ScalarType.I64)
+
+
+def _draw(b: Statements, term: Term, at: Sequence[Expr], tile: Tile) -> None:
+    """Random numbers of the elements of a tile, by their places."""
+    out = b.new(term.name, DType.F32, tile.rows, tile.columns)
+    seed, offset = (_single(str(name)) for name in term.inputs)
+    places = [place_of(d) for d in range(len(at))]
+    first = at[-1]
+    for where, step in zip(at[:-1], places, strict=False):
+        first = first + where * step
+    b.emit(FragRandom(out, seed, offset, first, places[-2]))
+    b.held[term.name] = out
+
+
+def _reduce(b: Statements, term: Term, tile: Tile, below: Frag | None) -> None:
+    """A reduction over whole rows, which the lanes of a row find together."""
+    value = b.wide(str(term.inputs[0]))
+    op = "sum" if term.op == "mean" else term.op
+    start = b.filled(f"{term.name}_start", NEUTRAL[op], value.type.rows, 1)
+    total = b.new(f"{term.name}_total", DType.F32, value.type.rows, 1)
+    b.emit(FragReduce(total, op, start, value, below))
+    if term.op == "mean":
+        mean = b.new(f"{term.name}_mean", DType.F32, value.type.rows, 1)
+        b.emit(FragPointwise(mean, "div", (total, float(tile.row))))
+        total = mean
+    b.reduced(term, total)
 
 
 def _coordinates(b: Statements, sizes: Sequence[Var], tile: Tile) -> tuple[tuple[Expr, ...], Expr]:

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from lowering.ground.dtypes import DType
+from lowering.ground.expr import Expr
 from lowering.ground.layouts import ACCUMULATOR, RegisterLayout
 from lowering.ground.types import FragmentType
-from lowering.kernel.nodes import Frag, FragCast, FragFill, FragPointwise, Stmt
+from lowering.kernel.nodes import Frag, FragBelow, FragCast, FragFill, FragPointwise, Stmt
 from wsched.fusion.types import DataType
 
 __all__ = ["Computed", "Statements"]
@@ -98,6 +99,25 @@ class Statements:
             self._pointwise(value, "where", (only, 1.0, 0.0), rows, cols)
             return
         self._pointwise(value, value.op, args, rows, cols)
+
+    def below(self, limit: Expr, rows: int, cols: int) -> Frag:
+        """Which rows or columns of a tile count."""
+        out = self.new("inside", DType.PRED, rows, cols)
+        self.emit(FragBelow(out, limit))
+        return out
+
+    def wide(self, name: str) -> Frag:
+        """A value as fp32, which reductions take."""
+        found = self.held[name]
+        if found.type.dtype is DType.F32:
+            return found
+        out = self.new(f"{name}_wide", DType.F32, found.type.rows, found.type.cols)
+        self.emit(FragCast(out, found))
+        return out
+
+    def reduced(self, value: Computed, total: Frag) -> None:
+        """Hold what a reduction has come to, as its type."""
+        self.held[value.name] = total if value.dtype is DataType.Float else self._cast(value, total)
 
     def _pointwise(
         self, value: Computed, op: str, args: tuple[Frag | float, ...], rows: int, cols: int

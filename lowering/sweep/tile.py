@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from lowering.ground.errors import UnsupportedError
 from lowering.ground.layouts import RegisterLayout
 
-__all__ = ["SPAN", "Tile", "tile_of"]
+__all__ = ["LONGEST_ROW", "SPAN", "Tile", "row_tile", "tile_of"]
 
 SPAN = 8
 """Neighbouring columns that a thread has: 16 bytes of 16-bit elements, two accesses of fp32."""
@@ -25,11 +26,13 @@ class Tile:
         lanes: that share a row.
         blocks: of the layout's rows.
         groups: of ``lanes`` times :data:`SPAN` columns.
+        row: elements of a row that is reduced, all of which the tile has; 0 where none is.
     """
 
     lanes: int
     blocks: int
     groups: int
+    row: int = 0
 
     @property
     def layout(self) -> RegisterLayout:
@@ -45,6 +48,25 @@ class Tile:
     def columns(self) -> int:
         """Of the tile."""
         return self.groups * self.layout.columns
+
+
+LONGEST_ROW = 1024
+"""Elements of a row that is reduced: 64 in a thread, of which two or three values are live at once
+in a norm and a softmax."""
+
+
+def row_tile(row: int) -> Tile:
+    """The tile for rows that are reduced, whole rows in as few lanes as hold them.
+
+    Raises:
+        UnsupportedError: they are longer than :data:`LONGEST_ROW`.
+    """
+    if row > LONGEST_ROW:
+        raise UnsupportedError(f"a sweep that reduces rows of {row}", f"up to {LONGEST_ROW}")
+    lanes = 1
+    while lanes < 32 and lanes * SPAN < row:
+        lanes *= 2
+    return Tile(lanes, 1, -(-row // (lanes * SPAN)), row)
 
 
 def tile_of(sizes: Sequence[int], turned: bool) -> Tile:

@@ -101,6 +101,18 @@ _BIAS = (
     "b = fd.ops.broadcast(t1, is_broadcast_dim=[True, False]); a = fd.ops.add(t0, b); "
     "s = fd.ops.sin(a); c = fd.ops.cast(s, dtype=DataType.BFloat16); fd.add_output(c)"
 )
+_SOFTMAX = (
+    "f = fd.ops.cast(t0, dtype=DataType.Float); m = fd.ops.max(f, dims=[1], keepdim=True); "
+    "d = fd.ops.sub(f, m); e = fd.ops.exp(d); s = fd.ops.sum(e, dims=[1], keepdim=True); "
+    "o = fd.ops.div(e, s); c = fd.ops.cast(o, dtype=DataType.BFloat16); fd.add_output(c)"
+)
+_NORM = (
+    "a = fd.ops.add(t0, t1); f = fd.ops.cast(a, dtype=DataType.Float); "
+    "s = fd.ops.sum(f, dims=[1], keepdim=True); m = fd.ops.mul(s, 0.0009765625); "
+    "d = fd.ops.sub(f, m); q = fd.ops.mul(d, d); v = fd.ops.sum(q, dims=[1], keepdim=True); "
+    "w = fd.ops.mul(v, 0.0009765625); e = fd.ops.add(w, 1e-5); r = fd.ops.rsqrt(e); "
+    "o = fd.ops.mul(d, r); c = fd.ops.cast(o, dtype=DataType.BFloat16); fd.add_output(c)"
+)
 _WIDE = (8192, 4096)
 
 CASES: Mapping[str, Case] = {
@@ -120,6 +132,8 @@ CASES: Mapping[str, Case] = {
             "fd.add_output(c)",
             "o = fd.ops.stride_order(c, stride_order=[1, 0]); fd.add_output(o)",
         ), ((_WIDE, "BFloat16"),)),
+    "softmax": Case(_SOFTMAX, (((65536, 1024), "BFloat16"),)),
+    "residual and norm": Case(_NORM, (((16384, 1024), "BFloat16"), ((16384, 1024), "BFloat16"))),
     "by columns": Case(_TURN, ((_WIDE, "BFloat16"),), turned=((0, (1, 0)),)),
 }  # fmt: skip
 

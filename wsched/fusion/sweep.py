@@ -1,18 +1,23 @@
-"""What is made of tensors element by element: no product of matrices, no dimension that is reduced.
+"""What is made of tensors element by element and row by row: no product of matrices.
 
 Casts, activations, residuals, biases, masks, copies into another order of memory: all walk once
 over an index space, read each tensor along some of its dimensions in whatever order it lies, and
-write results that have all of them. So there is nothing to schedule but the walk.
+write results that have all of them. So there is nothing to schedule but the walk. A norm or a
+softmax has values of whole rows on the way, which the threads that have a row find together.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 
 from wsched.fusion.types import DataType
 
-__all__ = ["Place", "Sweep", "Term"]
+__all__ = ["ROW_REDUCTIONS", "Place", "Sweep", "Term"]
+
+ROW_REDUCTIONS = ("sum", "max", "min", "mean")
+"""Of fp32, over a row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +26,9 @@ class Term:
 
     Args:
         name: a C identifier, each only once.
-        op: ``input``, ``cast``, or a key of ``lowering.kernel.pointwise.OPS``.
+        op: ``input``, ``cast``, a key of ``lowering.kernel.pointwise.OPS``, one of
+            :data:`ROW_REDUCTIONS`, or ``random``: of two single inputs of Int, seed and offset, the
+            uniform numbers of nvFuser's by the element's place in the index space, row by row.
         dtype: its type. Arithmetic is fp32, and rounded to it.
         inputs: names of terms in front of it, and numbers.
         dims: the dimensions along which it differs.
@@ -62,12 +69,23 @@ class Sweep:
         terms: in an order in which they can be computed.
         inputs: in the order of the caller; a dimension that none of them has is of size 1.
         results: one or more, which differ along all other dimensions.
+        over: the dimensions of rows, which reductions are over; none without them.
     """
 
     rank: int
     terms: tuple[Term, ...]
     inputs: tuple[Place, ...]
     results: tuple[Place, ...]
+    over: frozenset[int] = frozenset()
+
+    @property
+    def is_random(self) -> bool:
+        """Whether it draws numbers."""
+        return any(t.op == "random" for t in self.terms)
+
+    def row(self, sizes: Sequence[int]) -> int:
+        """Elements of a row; 0 where nothing is reduced."""
+        return prod(sizes[d] for d in self.over) if self.over else 0
 
     def term(self, name: str) -> Term:
         """The term of that name."""
@@ -113,7 +131,8 @@ class Sweep:
             return Place(p.term, dims, tuple(range(rank)))
 
         terms = tuple(replace(t, dims=of(t.dims)) for t in self.terms)
-        return Sweep(rank, terms, *(tuple(map(place, x)) for x in (self.inputs, self.results)))
+        reads, writes = (tuple(map(place, x)) for x in (self.inputs, self.results))
+        return Sweep(rank, terms, reads, writes, of(self.over))
 
     def bytes(self, sizes: Sequence[int]) -> int:
         """What is read and written, each tensor once."""

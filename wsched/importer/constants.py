@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import struct
 from collections.abc import Generator
 from dataclasses import dataclass, field
@@ -13,6 +14,9 @@ from wsched.importer.definition import Definition, Node, Ref, Value, text_of
 from wsched.importer.ops import SCALAR
 
 __all__ = ["Numbers", "exact", "number", "same_size"]
+
+
+_COMPARISONS = {"lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge}
 
 
 @dataclass
@@ -84,7 +88,9 @@ def _no_number(value: Value) -> UnsupportedError:
 
 
 def _arity(node: Node) -> int:
-    return 1 if node.op in ("define_scalar", "cast", "neg") else 2
+    if node.op in ("define_scalar", "cast", "neg", "reciprocal"):
+        return 1
+    return 3 if node.op == "where" else 2
 
 
 def _fold(node: Node, operands: list[float]) -> float:
@@ -101,6 +107,12 @@ def _fold(node: Node, operands: list[float]) -> float:
             return x * y
         case (("div" | "truediv"), [x, y]) if y:
             return x / y
+        case "reciprocal", [x] if x:
+            return 1 / x
+        case "where", [condition, x, y]:
+            return x if condition else y
+        case _, [x, y] if node.op in _COMPARISONS:
+            return float(_COMPARISONS[node.op](x, y))
     raise UnsupportedError(f"fd.ops.{node.op} of {operands}", "defined results")
 
 

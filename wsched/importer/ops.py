@@ -94,7 +94,10 @@ STRUCTURE = {
 }
 """Operations that are no arithmetic, and what is supported of them."""
 
-SCALAR = ("cast", "add", "sub", "mul", "div", "truediv", "neg")
+SCALAR = (
+    "cast", "add", "sub", "mul", "div", "truediv", "neg",
+    "reciprocal", "lt", "le", "gt", "ge", "where",
+)  # fmt: skip
 """Operations on constants, folded at import in double precision."""
 
 _REDUCTION = "a reduction or scan over a dimension"

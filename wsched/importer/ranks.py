@@ -15,6 +15,8 @@ __all__ = ["Ranks", "squeezed"]
 
 _AS_IT_IS = ("expand", "cast", "set", "stride_order")
 
+_REDUCING = frozenset((*REDUCED, "welford"))
+
 # Operations that say what they make: the argument that does, and where it stands.
 _SAID = {
     "define_tensor": ("shape", 0),
@@ -57,7 +59,7 @@ class Ranks:
         if node.op in _SAID:
             said = node.argument(*_SAID[node.op])
             return len(said) if isinstance(said, tuple) else 0
-        if node.op in _AS_IT_IS or node.op == "squeeze" or (self.reduced and node.op in REDUCED):
+        if node.op in _AS_IT_IS or node.op == "squeeze" or (self.reduced and node.op in _REDUCING):
             inner = node.operands[0]
             rank = (yield inner.name) if isinstance(inner, Ref) else 0
             return rank - self._gone(node, rank)
@@ -71,7 +73,9 @@ class Ranks:
         """Dimensions that a squeeze or a reduction of as many does not leave."""
         if node.op == "squeeze":
             return len(squeezed(node))
-        if node.op not in REDUCED or node.argument("keepdim", 2) is True:
+        if node.op not in _REDUCING:
+            return 0
+        if node.op in REDUCED and node.argument("keepdim", 2) is True:
             return 0
         return len(reduced_dims(node, rank))
 

@@ -12,11 +12,14 @@ from wsched.fusion.sweep import Place, Sweep, Term
 from wsched.importer.definition import Definition, Node, Ref, text_of
 from wsched.importer.epilogue import EpilogueImport, Key, Making
 from wsched.importer.ranks import Ranks
-from wsched.importer.steps import Dims, Operand, Step
+from wsched.importer.reductions import reduced_dims
+from wsched.importer.steps import REDUCED, Dims, Operand, Step
 
 __all__ = ["import_sweep"]
 
-_STORED = (DataType.BFloat16, DataType.Half, DataType.Float, DataType.Bool)
+_FLOATS = (DataType.BFloat16, DataType.Half, DataType.Float)
+_STORED = (*_FLOATS, DataType.Bool)
+_REDUCING = frozenset((*REDUCED, "welford"))
 
 
 def import_sweep(definition: Definition, orders: Sequence[tuple[int, ...]] = ()) -> Sweep:
@@ -39,19 +42,24 @@ def import_sweep(definition: Definition, orders: Sequence[tuple[int, ...]] = ())
         raise UnsupportedError("results of several ranks", "results of one shape")
     rank = ranks.pop()
     steps.dims = tuple(f"d{n}" for n in range(rank))
+    steps.over = steps.rows()
     made = [steps.made(name) for name in definition.outputs]
-    return _Writer(definition, steps).sweep(made, orders or [tuple(range(rank))] * len(made))
+    orders = orders or [tuple(range(rank))] * len(made)
+    steps.check_rows(made, orders)
+    return _Writer(definition, steps).sweep(made, orders)
 
 
 @dataclass
 class _Import(EpilogueImport):
-    """Steps of a sweep."""
+    """Steps of a sweep; ``over`` are the dimensions of rows that are reduced."""
 
     LOADED: ClassVar[tuple[DataType, ...]] = _STORED
 
+    over: frozenset[str] = frozenset()
+
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.ranks = Ranks(self.definition, 0)
+        self.ranks = Ranks(self.definition, 0, reduced=True)
 
     def made(self, name: str) -> Step:
         """The step of a result."""
@@ -68,6 +76,10 @@ class _Import(EpilogueImport):
         """A permutation, or what an epilogue may have, too."""
         name, dims = key
         node = self.definition.node(name)
+        if node is not None and node.op in _REDUCING:
+            return (yield from self._reduced(node, name, dims))
+        if node is not None and node.op == "uniform":
+            return (yield from self._random(node, dims))
         if node is None or node.op != "permute":
             return (yield from super().node(key))
         places = node.argument("dims", 1)
@@ -79,6 +91,87 @@ class _Import(EpilogueImport):
         for at, place in enumerate(places):
             inner[int(str(place)) % len(dims)] = dims[at]
         return (yield from self.asked(node.operands[0], tuple(inner)))
+
+    def scalar(self, node: Node) -> Step:
+        """A run-time scalar; a seed or an offset as it is."""
+        if node.get("dtype") is DataType.Int:
+            return self._input(node.results[0], DataType.Int, (), (), weak=True)
+        return super().scalar(node)
+
+    def _random(self, node: Node, dims: Dims) -> Making:
+        """Numbers from 0 to 1 by their places, which are those of the results."""
+        low, high = (self.numbers.of(x) for x in node.operands[:2])
+        if (low, high) != (0.0, 1.0) or dims != self.dims:
+            raise UnsupportedError(
+                f"fd.ops.uniform from {low:g} to {high:g} as [{', '.join(dims)}]",
+                "from 0 to 1, of the results' shape",
+            )
+        state = []
+        for name in ("rng_seed", "rng_offset"):
+            found = yield from self.asked(node.get(name), ())
+            if not isinstance(found, Step) or found.dtype is not DataType.Int:
+                raise UnsupportedError("fd.ops.uniform without seed and offset", "inputs of Int")
+            state.append(found)
+        drawn = Step("random", DataType.Float, tuple(state), frozenset(self.dims))
+        self.steps.append(drawn)
+        return drawn
+
+    def rows(self) -> frozenset[str]:
+        """The dimensions that reductions are over.
+
+        Raises:
+            UnsupportedError: these are several sets, or of tensors of another rank.
+        """
+        nodes = [n for n in self.definition.nodes if n.op in _REDUCING]
+        found = {frozenset(reduced_dims(n, self.ranks.of(n.operands[0]))) for n in nodes}
+        several = any(len(over) > 1 for over in found) or len(found) > 1
+        if several or any(self.ranks.of(n.operands[0]) != len(self.dims) for n in nodes):
+            raise UnsupportedError("reductions of several kinds", "over one dimension")
+        return frozenset(self.dims[n] for over in found for n in over)
+
+    def check_rows(self, made: Sequence[Step], orders: Sequence[tuple[int, ...]]) -> None:
+        """Refuse results of reductions alone, which are summaries, and other orders of rows."""
+        drawn = any(s.op == "random" for s in self.steps)
+        if drawn and any(o != tuple(range(len(o))) for o in orders):
+            raise UnsupportedError("random numbers in another order", "results row by row")
+        if not self.over:
+            return
+        if any(not self.over <= s.spread for s in made):
+            raise UnsupportedError("a result that is a reduction", "results that have whole rows")
+        if any({self.dims[o[-1]]} != self.over for o in orders):
+            raise UnsupportedError("rows that are not the last in memory", "contiguous rows")
+
+    def _reduced(self, node: Node, name: str, dims: Dims) -> Making:
+        """A value of each row, which whoever reads it spreads over the row."""
+        kept = tuple(d for d in self.dims if d not in self.over)
+        if dims not in (kept, self.dims):
+            raise UnsupportedError(f"fd.ops.{node.op} as [{', '.join(dims)}]", "rows as they are")
+        source = yield from self.asked(node.operands[0], self.dims)
+        if not isinstance(source, Step) or not self.over & source.spread:
+            raise UnsupportedError(f"fd.ops.{node.op} of what is the same in a row", "of rows")
+        wide = self.cast(source, DataType.Float)
+        assert isinstance(wide, Step)
+        asked = node.argument("dtype", 3) if node.op in REDUCED else None
+        to = asked if isinstance(asked, DataType) else source.dtype
+        if not {source.dtype, to} <= set(_FLOATS):
+            raise UnsupportedError(f"fd.ops.{node.op} of {source.dtype} as {to}", "floats")
+        if node.op in REDUCED:
+            return self._row(REDUCED[node.op], to, wide)
+        if name == node.results[-1]:
+            raise UnsupportedError("the count of fd.ops.welford", "its mean and squares")
+        mean = self._row("mean", DataType.Float, wide)
+        if name == node.results[0]:
+            return mean
+        apart = self.make("sub", DataType.Float, wide, mean)
+        return self._row("sum", DataType.Float, self.make("mul", DataType.Float, apart, apart))
+
+    def _row(self, op: str, dtype: DataType, value: Step) -> Step:
+        """A reduction, the one that there is if it was made before."""
+        key = (op, dtype, value)
+        if key not in self._same:
+            self._same[key] = Step(op, dtype, (value,), value.spread - self.over)
+            self.steps.append(self._same[key])
+        return self._same[key]
 
     def check_shape(self, node: Node, dims: Dims) -> None:
         """An expand goes to the index space, wherever it stands."""
@@ -107,7 +200,7 @@ class _Writer:
             raise UnsupportedError("results that differ along several dimensions", "of one shape")
         has = tuple(n if d in made[0].spread else None for d, n in at.items())
         writes = (Place(self.names[s], has, o) for s, o in zip(made, orders, strict=True))
-        return Sweep(len(at), terms, reads, tuple(writes))
+        return Sweep(len(at), terms, reads, tuple(writes), _numbers(steps.over, at))
 
     def _inputs(self) -> list[Step]:
         found = {s.source: s for s in self.steps.steps if s.op == "input"}

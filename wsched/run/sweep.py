@@ -12,7 +12,7 @@ from lowering.ground.errors import UnsupportedError
 from lowering.ground.expr import I32_MAX, evaluate
 from lowering.kernel.kernel import Kernel
 from lowering.sweep.kernel import Access, sweep_kernel, tensor_names
-from lowering.sweep.tile import Tile, tile_of
+from lowering.sweep.tile import Tile, row_tile, tile_of
 from passes.summary import lower_summary
 from wsched.fusion.sweep import Sweep
 from wsched.program.classes import Key, class_key
@@ -28,7 +28,7 @@ from wsched.run.walk import Walk, lies_of, walk_of
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["CompiledSweep", "compiled_sweep"]
+__all__ = ["CompiledSweep", "check_rows", "compiled_sweep"]
 
 
 @lru_cache(maxsize=256)
@@ -108,7 +108,7 @@ class CompiledSweep:
             return
         walk = self._walk(staged(inputs, self._makes(inputs, outputs)), outputs)
         if device.type == "cpu":
-            refuse_large(self._variant(walk).kernel, _extents(walk))
+            refuse_large(self._variant(walk).kernel, walk.extents)
         else:
             self._variant(walk).loaded.prepare_device(device.index)
 
@@ -119,7 +119,7 @@ class CompiledSweep:
 
     def kernel(self, walk: Walk) -> Kernel:
         """The final kernel IR for a walk."""
-        tile = tile_of(walk.sizes, any(a.turned for a in walk.accesses))
+        tile = _tile(walk)
         facts = walk.sweep, tile, walk.accesses
         name = f"{self.name}_{_hash(facts)}"
         return lower_summary(sweep_kernel(walk.sweep, name, tile, walk.accesses))
@@ -130,7 +130,7 @@ class CompiledSweep:
         return self._walk(staged(inputs, self._makes(inputs, outputs)), outputs)
 
     def _variant(self, walk: Walk) -> Variant:
-        tile = tile_of(walk.sizes, any(a.turned for a in walk.accesses))
+        tile = _tile(walk)
         key = walk.sweep, tile, walk.accesses
         found = self._variants.get(key)
         if found is None:  # two threads may make one each, which are equal
@@ -178,7 +178,7 @@ class CompiledSweep:
         if any(0 in t.shape for t in outputs):
             return _nothing
         walk, device = self._walk(read, outputs), device_of(read)
-        variant, extents = self._variant(walk), _extents(walk)
+        variant, extents = self._variant(walk), walk.extents
         names = tensor_names(walk.sweep)
         tensors = dict(zip(names, walk.views((*read, *outputs)), strict=True))
         if device.type == "cpu":
@@ -230,6 +230,23 @@ class CompiledSweep:
         return found
 
 
+def check_rows(sweep: Sweep, sizes: Sequence[int]) -> None:
+    """Refuse rows that are longer than a CTA's tile, if they are reduced.
+
+    Raises:
+        UnsupportedError: so they are.
+    """
+    if row := sweep.row(sizes):
+        row_tile(row)
+
+
+def _tile(walk: Walk) -> Tile:
+    """The tile for a walk; UnsupportedError where rows are too long."""
+    if row := walk.sweep.row(walk.sizes):
+        return row_tile(row)
+    return tile_of(walk.sizes, any(a.turned for a in walk.accesses))
+
+
 def _is_apart(tensor: torch.Tensor) -> bool:
     """Whether it is contiguous along no dimension."""
     pairs = zip(tensor.shape, tensor.stride(), strict=True)
@@ -239,10 +256,6 @@ def _is_apart(tensor: torch.Tensor) -> bool:
 def _is_moved(tensor: torch.Tensor) -> bool:
     """Whether it lies otherwise than row by row."""
     return not tensor.is_contiguous()
-
-
-def _extents(walk: Walk) -> dict[str, int]:
-    return {f"n{d}": size for d, size in enumerate(walk.sizes)}
 
 
 def _hash(facts: object) -> str:

@@ -7,12 +7,12 @@ columns; a tensor that is contiguous along another one has that for its rows, an
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import gcd, prod
 from typing import TYPE_CHECKING
 
 from lowering.kernel.tensors import WIDEST_ACCESS
-from lowering.sweep.kernel import Access
+from lowering.sweep.kernel import Access, place_of, size_of
 from lowering.sweep.tile import SPAN
 from wsched.fusion.sweep import Place, Sweep
 
@@ -49,12 +49,22 @@ class Walk:
         sizes: of them.
         accesses: how each tensor lies, the inputs first.
         strides: of each tensor, along the dimensions of ``sweep``, in elements.
+        places: how far neighbours along these dimensions are apart in the index space as it was.
     """
 
     sweep: Sweep
     sizes: tuple[int, ...]
     accesses: tuple[Access, ...]
     strides: tuple[tuple[int, ...], ...]
+    places: tuple[int, ...] = ()
+
+    @property
+    def extents(self) -> dict[str, int]:
+        """Parameters of its kernel."""
+        found = {str(size_of(d)): size for d, size in enumerate(self.sizes)}
+        if self.sweep.is_random:
+            found |= {str(place_of(d)): step for d, step in enumerate(self.places)}
+        return found
 
     def views(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Each tensor as a kernel takes it."""
@@ -77,7 +87,7 @@ def lies_of(place: Place, tensor: torch.Tensor) -> Lies:
 
 def walk_of(sweep: Sweep, sizes: Sequence[int], lies: Sequence[Lies]) -> Walk | None:
     """The walk; None where no order of dimensions has every tensor contiguous along one of the last
-    two.
+    two, or where rows that are reduced are not the last in memory.
 
     Args:
         sweep: what is computed.
@@ -85,10 +95,16 @@ def walk_of(sweep: Sweep, sizes: Sequence[int], lies: Sequence[Lies]) -> Walk | 
         lies: for each input, then for each result.
     """
     order = [d for d in sweep.results[0].order if sizes[d] > 1]
+    rows_of = [d for d in order if d in sweep.over]
+    if rows_of != order[len(order) - len(rows_of) :] or (sweep.over and not rows_of):
+        return None
     if not order:
         one = sweep.merged(()).folded()
-        return _walk(one, (1, 1), ((0, 0),) * len(lies), lies, [False] * len(lies))
-    runs = _runs(order, sizes, lies)
+        walk = _walk(one, (1, 1), ((0, 0),) * len(lies), lies, [False] * len(lies))
+        return replace(walk, places=(1, 1))
+    runs = _runs(order, sizes, lies, sweep.over)
+    if rows_of and set(runs[-1]) != set(rows_of):
+        return None
     counts = {run: prod(sizes[d] for d in run) for run in runs}
     if len(runs) == 1:
         return _flat(sweep, counts[runs[0]], lies, runs[0])
@@ -103,14 +119,20 @@ def walk_of(sweep: Sweep, sizes: Sequence[int], lies: Sequence[Lies]) -> Walk | 
     ordered = [*(r for r in others if r != rows), rows, columns]
     merged = sweep.merged(ordered)
     strides = tuple(tuple(x.strides.get(run[-1], 0) for run in ordered) for x in lies)
-    return _walk(merged, tuple(counts[r] for r in ordered), strides, lies, turned)
+    walk = _walk(merged, tuple(counts[r] for r in ordered), strides, lies, turned)
+    return replace(walk, places=tuple(prod(sizes[run[-1] + 1 :]) for run in ordered))
 
 
-def _runs(order: Sequence[int], sizes: Sequence[int], lies: Sequence[Lies]) -> list[Run]:
-    """Dimensions, the outermost in memory first, that run on into each other in every tensor."""
+def _runs(
+    order: Sequence[int], sizes: Sequence[int], lies: Sequence[Lies], over: frozenset[int]
+) -> list[Run]:
+    """Dimensions, the outermost in memory first, that run on into each other in every tensor; those
+    of rows that are reduced, and the others.
+    """
     found: list[Run] = []
     for d in order:
-        if found and all(_runs_on(x.strides, found[-1][-1], d, sizes[d]) for x in lies):
+        alike = bool(found) and (found[-1][-1] in over) == (d in over)
+        if alike and all(_runs_on(x.strides, found[-1][-1], d, sizes[d]) for x in lies):
             found[-1] = (*found[-1], d)
         else:
             found.append((d,))
@@ -136,10 +158,13 @@ def _flat(sweep: Sweep, count: int, lies: Sequence[Lies], run: Run) -> Walk | No
     has = [run[-1] in x.strides for x in lies]
     if any(x.strides[run[-1]] != 1 for x, there in zip(lies, has, strict=True) if there):
         return None
-    columns = count if count % SPAN else SPAN
+    columns = count if count % SPAN or sweep.over else SPAN
     strides = tuple((columns, 1) if there else (0, 0) for there in has)
     both = sweep.merged([run]).folded()
-    return _walk(both, (count // columns, columns), strides, lies, [False] * len(lies))
+    if sweep.over:
+        both = replace(both, over=frozenset((1,)))
+    walk = _walk(both, (count // columns, columns), strides, lies, [False] * len(lies))
+    return replace(walk, places=(columns, 1))
 
 
 def _walk(

@@ -30,6 +30,7 @@ from wsched.front.cut.predict import (
 from wsched.front.cut.segments import Cutter, Segment
 from wsched.front.cut.sizes import OPEN, open_extents
 from wsched.front.cut.summaries import with_summaries
+from wsched.front.cut.swept import with_sweeps
 from wsched.importer import record_text
 
 
@@ -41,7 +42,9 @@ def least(cutter: Cutter, call: Sizes, takes: Any) -> float:
             whole = cutter.cut(cut)
         except UnsupportedError:
             continue
-        for made in (whole, with_summaries(cutter.graph, whole, {})):
+        apart = with_summaries(cutter.graph, whole, {})
+        swept = (with_sweeps(cutter.graph, x, {}, lambda s: True) for x in (whole, apart))
+        for made in (whole, apart, *swept):
             found.append(together([segment_us(s, call) for s in made.segments]).us)
     return min(found)
 

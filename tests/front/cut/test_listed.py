@@ -63,11 +63,7 @@ def test_explained_without_memory_and_what_install_does(name: str) -> None:
     assert found.installed.startswith(left or f"{count} kernel{'s' * (count > 1)} of wsched's")
 
 
-LEFT = {
-    "hf_bert_self_output": "a layer norm, which is nvFuser's either way: 35.8 us, nvFuser 36.2",
-    "th_llama4_router": "topk",
-    "th_parallel_adapter": "uniform",
-}
+LEFT = {"th_llama4_router": "topk"}
 """Calls that ``install`` leaves to nvFuser although the matmul has a kernel, and for what."""
 
 

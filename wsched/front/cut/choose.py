@@ -157,7 +157,7 @@ class _Search:
             graph, constants = self.cutter.graph, self.call.constants
             whole = with_kept(graph, self.cutter.cut(takes), constants)
             apart = with_summaries(graph, whole, self._apart)
-            ways = [with_sweeps(graph, cut, self._swept) for cut in (apart, whole)]
+            ways = [with_sweeps(graph, cut, self._swept, self._runs) for cut in (apart, whole)]
             found = [self._cost(cut) for cut in dict.fromkeys((*ways, apart, whole))]
         except (UnsupportedError, ScheduleError) as e:
             self.refusal = e.with_traceback(None)
@@ -187,6 +187,14 @@ class _Search:
         except UnsupportedError:  # products with factors behind them, which no bare kernel has
             return {}
         return matmuls_us(bare.segments, self.call)
+
+    def _runs(self, segment: Segment) -> bool:
+        """Whether a kernel can be made of a segment in these sizes."""
+        try:
+            self._segment(segment)
+        except (UnsupportedError, ScheduleError):
+            return False
+        return True
 
     def _segment(self, segment: Segment) -> SegmentsCost:
         if segment not in self._prices:

@@ -19,6 +19,7 @@ from wsched.choose.copy_cost import (
     Copy,
     copies_us,
 )
+from wsched.choose.cost_model import LAUNCH_US
 from wsched.choose.heuristics import ranked
 from wsched.choose.nvfuser_cost import (
     NvfuserCost,
@@ -47,7 +48,7 @@ from wsched.importer.ops import GROUPED
 from wsched.run.arguments import apart
 from wsched.run.copies import copies
 from wsched.run.layout import laid_out
-from wsched.run.sweep import compiled_sweep
+from wsched.run.sweep import check_rows, compiled_sweep
 from wsched.schedule.entries import with_sums
 
 __all__ = [
@@ -64,6 +65,11 @@ VIEW_HOST_US = 1.0
 
 KEPT_HOST_US = 1.0
 """What it takes to see that a constant has not changed (likewise)."""
+
+
+SOONER_US = LAUNCH_US[False] - LAUNCH_US[True]
+"""How much sooner a kernel begins that is launched dependently, as sweeps are and nvFuser's are not
+(of matmuls, which begin behind others likewise)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +206,11 @@ class Call(Sizes):
         return Planned(fusion, problem, copied, apart(fusion, inputs))
 
     def swept(self, segment: Segment) -> tuple[list[Any], list[int]]:
-        """The inputs of a sweep as it reads them, and the bytes that copies of some move."""
+        """The inputs of a sweep as it reads them, and the bytes that copies of some move.
+
+        Raises:
+            UnsupportedError: there is no walk over them.
+        """
         looks, copied, inputs = {k.name: k for k in segment.looks}, list[Copy](), list[Any]()
         for at, name in enumerate(segment.reads):
             look = looks.get(name, Look(name, name, ()))
@@ -208,7 +218,9 @@ class Call(Sizes):
             copied += copy
             inputs.append(tensor)
         assert segment.sweep is not None
-        apart = [inputs[at] for at in compiled_sweep(segment.sweep).copied(inputs)]
+        kernel = compiled_sweep(segment.sweep)
+        kernel.walk(inputs)
+        apart = [inputs[at] for at in kernel.copied(inputs)]
         moved = [2 * t.numel() * t.element_size() for t in apart]
         return inputs, [*(c.bytes for c in copied), *moved]
 
@@ -280,9 +292,11 @@ def _sweep_us(segment: Segment, sweep: Sweep, call: Sizes) -> SegmentsCost:
         sizes = sweep.sizes([getattr(x, "shape", ()) for x in inputs])
     except ValueError as e:
         raise UnsupportedError(str(e), "shapes of one index space") from None
+    check_rows(sweep, sizes)
     host = STEP_HOST_US + VIEW_HOST_US * (len(segment.looks) + len(segment.seen))
     host += NUMBER_HOST_US * sum(not p.dims for p in sweep.inputs) + COPY_HOST_US * len(copied)
-    return SegmentsCost(pointwise_us(sweep.bytes(sizes)) + sum(map(pointwise_us, copied)), host)
+    gpu = pointwise_us(sweep.bytes(sizes)) - SOONER_US
+    return SegmentsCost(gpu + sum(map(pointwise_us, copied)), host)
 
 
 def matmuls_us(segments: Sequence[Segment], call: Sizes) -> dict[str, float]:

@@ -8,7 +8,7 @@ memory is how it writes. What has results of several shapes is a sweep for each.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from lowering.ground.errors import UnsupportedError
@@ -29,13 +29,19 @@ __all__ = ["with_sweeps"]
 Shape = tuple[Expr, ...]
 
 
-def with_sweeps(graph: Graph, cut: Cut, known: dict[Segment, tuple[Segment, ...]]) -> Cut:
+def with_sweeps(
+    graph: Graph,
+    cut: Cut,
+    known: dict[Segment, tuple[Segment, ...]],
+    runs: Callable[[Segment], bool],
+) -> Cut:
     """The same cut with each rest, or what of it can be, as sweeps.
 
     Args:
         graph: of the definition that is cut.
         cut: of it.
         known: what rests of other cuts of it have become; those of this one are added.
+        runs: whether a sweep can be run in the sizes at hand.
     """
     found = list[Segment]()
     for segment in cut.segments:
@@ -43,12 +49,12 @@ def with_sweeps(graph: Graph, cut: Cut, known: dict[Segment, tuple[Segment, ...]
             found.append(segment)
             continue
         if segment not in known:
-            known[segment] = tuple(_apart(graph, segment))
+            known[segment] = tuple(_apart(graph, segment, runs))
         found += known[segment]
     return replace(cut, segments=tuple(found))
 
 
-def _apart(graph: Graph, segment: Segment) -> Iterator[Segment]:
+def _apart(graph: Graph, segment: Segment, runs: Callable[[Segment], bool]) -> Iterator[Segment]:
     """A rest as sweeps, results that are views, and what is for others."""
     rest, orders = segment.definition, Orders(segment.definition, infer(segment.definition))
     left, groups = list[str](), dict[object, list[str]]()
@@ -60,8 +66,13 @@ def _apart(graph: Graph, segment: Segment) -> Iterator[Segment]:
     for kind, names in groups.items():
         some = pruned(Definition(rest.nodes, tuple(names)))
         try:
-            yield _views(graph, some) if kind == "views" else _sweep(graph, some, orders)
+            made = _views(graph, some) if kind == "views" else _sweep(graph, some, orders)
         except UnsupportedError:
+            left += names
+            continue
+        if runs(made):
+            yield made
+        else:
             left += names
     if left:
         outputs = tuple(n for n in rest.outputs if n in left)
