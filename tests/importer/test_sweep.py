@@ -68,6 +68,12 @@ def test_a_copy() -> None:
          "results of several ranks"),
         ("dims=[1, 2, 0]", "dims=[1, 0]", "fd.ops.permute to [1, 0]"),
         ("fd.ops.add(p, r)", "fd.ops.add(p, 1.0)", "the input b, which nothing reads,"),
+        ("fd.ops.add(p, r)",
+         "fd.ops.add(p, fd.ops.uniform(0, 2, [1, 1, 1], rng_seed=1, rng_offset=0))",
+         "fd.ops.uniform from 0 to 2 as [d0, d1, d2]"),
+        ("fd.ops.add(p, r)",
+         "fd.ops.add(p, fd.ops.uniform(0, 1, [1, 1, 1], rng_seed=1, rng_offset=0))",
+         "fd.ops.uniform without seed and offset"),
         ("dtype=DataType.BFloat16", "dtype=DataType.Int32", "the input x of type Int32"),
     ],
 )  # fmt: skip

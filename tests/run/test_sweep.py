@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lowering.ground.errors import UnsupportedError
+from lowering.machine.random import philox, uniform
 from wsched.doors.fallback import interpret
 from wsched.importer import Definition, record_text
 from wsched.importer.sweep import import_sweep
@@ -115,6 +118,34 @@ def test_an_order_in_memory() -> None:
     assert first.stride() == (8, 24, 1) and second.is_contiguous()
     for a, b in zip((first, second), interpret(definition, inputs), strict=True):
         assert torch.equal(a, b)
+
+
+RANDOM = """\
+def nvfuser_fusion(fd : FusionDefinition) -> None :
+    x = fd.define_tensor(shape=[-1, -1, -1], contiguity=[True, True, True], dtype=DataType.BFloat16)
+    s = fd.define_scalar(None, dtype=DataType.Int)
+    o = fd.define_scalar(None, dtype=DataType.Int)
+    u = fd.ops.uniform(0, 1, [1, 1, 1], rng_seed=s, rng_offset=o)
+    k = fd.ops.lt(u, 0.75)
+    y = fd.ops.where(k, x, 0.0)
+    fd.add_output(y)
+    fd.add_output(u)
+"""
+
+
+@pytest.mark.parametrize(
+    ("shape", "lies"), [((3, 5, 8), (0, 1, 2)), ((2, 9, 33), (0, 1, 2)), ((2, 40, 24), (0, 2, 1))]
+)
+def test_random_numbers_go_by_their_places(shape: tuple[int, ...], lies: tuple[int, ...]) -> None:
+    """Those of Philox in rows of the results, however the walk goes."""
+    count = math.prod(shape)
+    words = philox(7, 3, np.arange(count) // 4)
+    wanted = uniform(np.take_along_axis(words, np.arange(count)[:, None] % 4, 1)[:, 0])
+    x = laid(list(shape), list(lies), 0, 1, torch.bfloat16)
+    kept, drawn = compiled_sweep(import_sweep(record_text(RANDOM)))(x, 7, 3)
+    numbers = torch.from_numpy(wanted.reshape(shape))
+    assert torch.equal(drawn, numbers)
+    assert torch.equal(kept, torch.where(numbers < 0.75, x, torch.zeros((), dtype=x.dtype)))
 
 
 def test_a_copy_is_one_of_elements_apart() -> None:

@@ -38,7 +38,7 @@ GAMMA, WEIGHT = "t2", "t1"
 
 @pytest.fixture(autouse=True)
 def others_rests(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rests are others', as those that are no sweeps; of small ones a sweep each call is less."""
+    """Rests are others', as those that are no sweeps: of small ones a sweep each time is less."""
     monkeypatch.setattr("wsched.front.cut.choose.with_sweeps", lambda graph, cut, *_: cut)
 
 
