@@ -35,7 +35,7 @@ def two_over_pi(words: int) -> tuple[int, ...]:
 
 def _word(at: int) -> str:
     """C++ of word ``w + at`` of 2 / pi, behind one of zeros, for ``w`` from 0 to 4."""
-    words = (0, *two_over_pi(8))[at : at + 5]
+    words = (0, *two_over_pi(7))[at : at + 5]
     text = f"{words[4]:#x}u"
     for w in reversed(range(4)):
         text = f"w == {w} ? {words[w]:#x}u : {text}"

@@ -10,7 +10,7 @@ import pytest
 
 from lowering.cuda.trigonometry import FUNCTIONS, two_over_pi
 
-WORDS = (0, *two_over_pi(8))
+WORDS = (0, *two_over_pi(7))
 
 
 def test_the_words_are_those_of_two_over_pi() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from functools import cache
-from math import isfinite
+from math import inf, isfinite
 from typing import Any, get_args, get_type_hints
 
 from lowering.ground.errors import WschedError
@@ -12,6 +12,7 @@ from lowering.target.target import Target
 from lowering.target.targets import TARGETS
 from wsched.choose.problem import Problem, demands
 from wsched.fusion import DataType
+from wsched.schedule.matmul.computed import Computed
 from wsched.schedule.matmul.limits import require_legal_for
 from wsched.schedule.matmul.params import MatmulParams
 
@@ -116,7 +117,8 @@ def _word(data: dict[str, Any], name: str) -> str:
 def problem_to_dict(problem: Problem) -> dict[str, Any]:
     """Return a problem as JSON data: types and the target by name; what few have only of these."""
     data = {f.name: _plain(getattr(problem, f.name)) for f in fields(problem)}
-    return {n: v for n, v in data.items() if v or not (n.endswith("_entries") or n == "grouped")}
+    few = ("grouped", "computed")
+    return {n: v for n, v in data.items() if v or not (n.endswith("_entries") or n in few)}
 
 
 def _plain(value: Any) -> Any:
@@ -124,6 +126,8 @@ def _plain(value: Any) -> Any:
         return value.name
     if isinstance(value, Target):
         return value.arch
+    if isinstance(value, Computed):
+        return {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
     return [_plain(x) for x in value] if isinstance(value, tuple) else value
 
 
@@ -164,11 +168,23 @@ def _value(name: str, kind: Any, value: Any) -> Any:
         return value
     if value is None and type(None) in get_args(kind):
         return None
+    if Computed in get_args(kind):
+        return _computed(name, value)
     if not isinstance(value, list):
         raise EntryError(f"{name} is {value!r}, not a list")
     if kind == tuple[int, ...]:
         return tuple(_value(name, int, v) for v in value)
     return tuple(_dtype(name, v) for v in value)
+
+
+def _computed(name: str, value: Any) -> Computed:
+    """What is computed on an operand: a side, a type, instructions for an element."""
+    if not isinstance(value, dict) or value.keys() != {f.name for f in fields(Computed)}:
+        raise EntryError(f"{name} is {value!r}, not a side, a dtype and work")
+    side, work = value["side"], value["work"]
+    if side not in ("a", "b") or type(work) not in (int, float) or not 0 < work < inf:
+        raise EntryError(f"{name} is {value!r}, not a side, a dtype and work")
+    return Computed(side, _dtype(name, value["dtype"]), float(work))
 
 
 def _dtype(name: str, value: Any) -> DataType:

@@ -16,10 +16,15 @@ from wsched.fusion import DataType
 from wsched.importer import Definition, Node, Ref
 from wsched.importer.definition import Value
 
-__all__ = ["kernel_part", "operations_of", "part", "views_of"]
+__all__ = ["kernel_part", "operations_of", "part", "plain_name", "views_of"]
 
 _AS_MADE = "@made"
 """Ends the name of what is put into an order in memory."""
+
+
+def plain_name(name: str) -> str:
+    """The name in the whole definition of what a part has."""
+    return name.removesuffix(_AS_MADE)
 
 
 def part(
@@ -126,7 +131,7 @@ def operations_of(graph: Graph, made: Definition) -> frozenset[int]:
     """The operations that :func:`part` was given, but for those that every segment does for
     itself.
     """
-    names = (r.removesuffix(_AS_MADE) for n in made.nodes for r in n.results)
+    names = (plain_name(r) for n in made.nodes for r in n.results)
     given = {n.results[0] for n in made.inputs}
     found = {graph.home[name] for name in names if name not in given}
     return frozenset(i for i in found if i not in graph.free and not graph.is_given(i))

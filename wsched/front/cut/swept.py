@@ -17,7 +17,7 @@ from wsched.front.cut.graph import Graph
 from wsched.front.cut.infer import infer
 from wsched.front.cut.looks import pruned
 from wsched.front.cut.order import Order, Orders, declared_order
-from wsched.front.cut.part import views_of
+from wsched.front.cut.part import plain_name, views_of
 from wsched.front.cut.segments import Cut, Segment
 from wsched.front.cut.tensors import TensorType
 from wsched.front.cut.views_first import views_first
@@ -111,7 +111,9 @@ def _sweep(graph: Graph, rest: Definition, orders: Orders) -> Segment:
             nodes[at] = Node("set", (name,), (Ref(made),), (), nodes[at].line)
         lies.append(order)
     plain = pruned(Definition(tuple(nodes), rest.outputs))
-    definition, looks = views_first(plain, _types(graph))
+    known = _types(graph)
+    names = [r for n in plain.nodes for r in n.results if plain_name(r) in known]
+    definition, looks = views_first(plain, {r: known[plain_name(r)] for r in names})
     sweep = import_sweep(definition, lies)
     shapes = dict(seen)
     for name, place in zip(rest.outputs, sweep.results, strict=True):
@@ -151,7 +153,7 @@ def _extents(graph: Graph, name: str) -> Shape:
     Raises:
         UnsupportedError: they are not known.
     """
-    found = _types(graph).get(name.removesuffix("@made"))
+    found = _types(graph).get(plain_name(name))
     if found is None or found.extents is None:
         raise UnsupportedError(f"{name} of unknown sizes", "sizes of the inputs'")
     return found.extents
