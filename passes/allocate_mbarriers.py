@@ -54,6 +54,7 @@ from lowering.kernel.nodes import (
     Stmt,
     one_thread,
 )
+from lowering.kernel.ring_ends import teams_of
 from lowering.kernel.visit import Names, consumes
 from passes.options import LoweringOptions
 from passes.ring_barriers import Barriers, Steps
@@ -131,8 +132,9 @@ def _begun(barriers: Barriers, body: Body, warps: frozenset[int], role: Role, na
 def _arrive_first(barriers: Barriers, role: Role, names: Names) -> Stmt:
     """The arrivals of the first team, before any step has been read."""
     first: Stmt = Elect((barriers.each(names, "first", barriers.released, barriers.empty),))
-    if barriers.ring.teams == 1 or role.group is None:
+    teams = teams_of(barriers.ring, role)
+    if role.group is None or teams == 1:
         return first
-    groups = role.warps // 4 // barriers.ring.teams
+    groups = role.warps // 4 // teams
     mine = role.group.eq(0) if groups == 1 else role.group < groups
     return If(mine, (first,))

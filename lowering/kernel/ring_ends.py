@@ -7,7 +7,7 @@ follow how many arrivals a phase of either barrier takes, and which proxies meet
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from lowering.ground.errors import InternalError
@@ -27,9 +27,9 @@ from lowering.kernel.nodes import (
     WaitFull,
 )
 from lowering.kernel.traits import Memory
-from lowering.kernel.visit import bodies, operands, walk
+from lowering.kernel.visit import bodies, defined, operands, used, walk
 
-__all__ = ["Ends", "Fill", "Reader", "announces", "copies", "ends_of", "stores"]
+__all__ = ["Ends", "Fill", "Reader", "announces", "copies", "ends_of", "stores", "teams_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +128,30 @@ def announces(ring: Ring, stmt: Stmt) -> bool:
     return _writes(stmt, ring, Memory.SHARED_ASYNC)
 
 
+def teams_of(ring: Ring, role: Role) -> int:
+    """In how many teams the warpgroups of a role take the ring's steps in turn.
+
+    Those of the ring where the step that is waited for depends on the warpgroup. Where it does not,
+    all warpgroups of the role wait for each step, whoever else takes turns.
+    """
+    if ring.teams == 1 or role.group is None:
+        return 1
+    of_group = _follows(role.group.name, tuple(walk(role.body)))
+    waits = (s for s in walk(role.body) if isinstance(s, WaitFull) and s.ring == ring.name)
+    return ring.teams if any(used(s) & of_group for s in waits) else 1
+
+
+def _follows(name: str, stmts: Sequence[Stmt]) -> set[str]:
+    """The name, and those of all that is computed from it, also by way of what a loop carries."""
+    found, before = {name}, 0
+    while len(found) > before:
+        before = len(found)
+        for stmt in stmts:
+            if used(stmt) & found:
+                found.update(defined(stmt))
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class _Block:
     """Statements in a row, who executes them, and whether a loop in the step does."""
@@ -174,7 +198,7 @@ def _readers(ring: Ring, role: Role) -> Iterator[Reader]:
     for stmt in walk(role.body):
         if any(isinstance(x, SmemRef) and x.buffer in ring.buffers for x in operands(stmt)):
             proxies |= stmt.TRAITS.reads & (Memory.SHARED | Memory.SHARED_ASYNC)
-    teams = ring.teams if role.group is not None else 1
+    teams = teams_of(ring, role)
     found = {
         block.warps
         for block in _blocks(_Block(role.body, frozenset(role.span)), role)

@@ -67,7 +67,8 @@ class Ring(Declared):
     who drains is what the roles do between ``produce`` or ``consume`` and the next: TMA,
     ``cp.async`` or stores on one side, wgmma or loads on the other. Several roles may fill a step
     together, and every role that reads from the ring reads every step, except that the warpgroups
-    of a role with a group index form ``teams`` which take steps in turn (two in ping-pong).
+    of a role form ``teams`` which take steps in turn (two in ping-pong), where the step that they
+    wait for depends on the group index.
 
     ``in_flight`` wgmma groups stay pending when a step's successor starts, so a step is released
     that many steps late and ``stages > in_flight``.

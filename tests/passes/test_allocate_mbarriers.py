@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from lowering.ground.errors import InternalError
@@ -103,8 +105,19 @@ def test_pingpong_steps_have_one_consuming_group() -> None:
     inside = "".join("  " + line + "\n" for line in once.splitlines() if line)
     after = (HEAD + BARRIERS + AFTER).replace(once, f"\n    if wg == 0 {{\n{inside}    }}\n")
     after = after.replace("arrivals 8", "arrivals 4").replace("[ring_init], 8", "[ring_init], 4")
+    before = HEAD + RING.replace("stages 4", "stages 4 teams 2") + in_turns(BEFORE)
+    assert lowered(allocate_mbarriers, before) == full(in_turns(after))
+
+
+def in_turns(text: str) -> str:
+    """The text with steps of which each warpgroup of the reader takes every other one."""
+    return re.sub(r"(wait_full ring, |release ring, |stage\(|parity\()k\b", r"\1k * 2 + wg", text)
+
+
+def test_who_waits_for_each_step_is_in_no_team() -> None:
+    """All its warpgroups arrive, also at first, whoever else takes turns with the ring."""
     before = HEAD + RING.replace("stages 4", "stages 4 teams 2") + BEFORE
-    assert lowered(allocate_mbarriers, before) == full(after)
+    assert lowered(allocate_mbarriers, before) == full(HEAD + BARRIERS + AFTER)
 
 
 def test_threads_fence_what_they_read_before_they_release_it() -> None:
@@ -166,8 +179,9 @@ def test_copies_into_other_buffers_are_left_alone() -> None:
 )  # fmt: skip
 def test_ends_that_make_no_sense(old: str, new: str, why: str) -> None:
     assert old in RING + BEFORE
+    body = in_turns(BEFORE) if "teams" in new else BEFORE
     with pytest.raises(InternalError) as error:
-        lowered(allocate_mbarriers, HEAD + (RING + BEFORE).replace(old, new))
+        lowered(allocate_mbarriers, HEAD + (RING + body).replace(old, new))
     assert error.value.why == why
 
 
@@ -176,7 +190,7 @@ def test_two_circular_buffers_share_init_and_teardown() -> None:
     head += "ring aux(C_s) stages 2 teams 2\n"
     body = BEFORE.replace(
         "  role load",
-        "  role other warps 12 .. 20 as g {\n    wait_full aux, 0\n    release aux, 0\n  }\n"
+        "  role other warps 12 .. 20 as g {\n    wait_full aux, g\n    release aux, g\n  }\n"
         "  role load",
     )
     load = "acquire aux, m tma.load C_s[stage(m, 2), 0, 0], A[m * 64, 0] "

@@ -88,4 +88,23 @@ def in_turns() -> Fusion:
     return m.s.fusion
 
 
-LOADS = (a_by_threads, b_by_two_warpgroups, both_by_threads, in_turns)
+def in_turns_from_the_queue() -> Fusion:
+    """Two pairs of warpgroups take turns with tiles that are dealt out at run time; of the two that
+    load, both take every entry of the queue.
+    """
+    m = loading(_TMA, _SET)
+    m.tile(128, 32, 32)
+    m.deal(dynamic=True)
+    m.split(m.compute, "tile", 2, "tile turn")
+    m.run(m.compute, "turn", P.TIDz)
+    m.share("Mi", 64, "row", P.TIDy)
+    share(m, m.loads[1], "Ni", 16)
+    m.steps("tile k")
+    m.stage(3, 1, WarpSpecialized(P.TIDy, None, 2))
+    m.order(m.compute, "cta tile turn row")
+    m.fragments("row", 16)
+    m.inline("row")
+    return m.s.fusion
+
+
+LOADS = (a_by_threads, b_by_two_warpgroups, both_by_threads, in_turns, in_turns_from_the_queue)

@@ -7,7 +7,7 @@ roles covering each load step exactly once.
 The load loop is taken apart into digits, each a loop of compute: a serial one or a role (see
 ``digits``). That counts every step once; it increases if the serial digits fall from the outermost
 loop to the innermost. Compute loops that are no digit must lie inside one stage, or run on CTAs as
-on the load side (``stage``). Where shares are rounded up, both sides end with what exists
+on the load side (``bystanders``). Where shares are rounded up, both sides end with what exists
 (``bounds``, ``trim``). Warpgroups take turns tile by tile (``roles``).
 
 There is one load loop for the operands, which the mma consumes, and one for each matrix that the
