@@ -18,6 +18,10 @@ _PIECES = 2
 each tensor of 32 bits. With more of them chains of several tensors would begin to spill. Where a
 thread has fewer columns together it has as many more pieces."""
 
+_DEEP = 4
+"""Blocks of rows at most: each row of a thread has an address of its own, so that 16 blocks of
+single elements would take 207 registers for the sum of two tensors, where these take 45."""
+
 
 @dataclass(frozen=True, slots=True)
 class Tile:
@@ -88,7 +92,7 @@ def tile_of(sizes: Sequence[int], turned: bool, span: int = SPAN) -> Tile:
     columns, pieces = sizes[-1], _PIECES * SPAN // span
     lanes = 4 if turned else _lanes(columns, span)
     across = min(pieces, -(-columns // (lanes * span)))
-    down = min(pieces // across, -(-sizes[-2] // RegisterLayout(span, lanes).rows))
+    down = min(pieces // across, _DEEP, -(-sizes[-2] // RegisterLayout(span, lanes).rows))
     return Tile(lanes, _whole(down), _whole(across), span=span)
 
 

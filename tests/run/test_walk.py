@@ -32,8 +32,10 @@ def walked(sizes: tuple[int, ...], *strides: tuple[int, ...], address: int = 256
         ((6, 4, 8), (32, 8, 1), (32, 8, 1), (24, 8), [(16, False), (16, False)]),
         ((3, 5), (5, 1), (5, 1), (15, 1), [(2, False), (2, False)]),
         ((3, 4), (4, 1), (4, 1), (3, 4), [(8, False), (8, False)]),
-        # odd rows that fill a warp
-        ((3, 33), (33, 1), (33, 1), (3, 33), [(2, False), (2, False)]),
+        # odd rows that fill a warp, and as many as fill a CTA
+        ((9, 33), (33, 1), (33, 1), (9, 33), [(2, False), (2, False)]),
+        ((3, 33), (33, 1), (33, 1), (99, 1), [(2, False), (2, False)]),
+        ((4097,), (1,), (1,), (4097, 1), [(2, False), (2, False)]),
         # rows with room between them
         ((6, 4, 8), (64, 16, 1), (32, 8, 1), (24, 8), [(16, False), (16, False)]),
         ((6, 4, 8), (48, 9, 1), (32, 8, 1), (4, 6, 8), [(2, False), (16, False)]),
@@ -77,7 +79,7 @@ def test_nothing_is_contiguous() -> None:
     ("sizes", "address", "span"),
     [
         ((24, 8), 256, 8), ((3, 4), 256, 4), ((3, 5), 256, 1), ((63, 33), 256, 1),
-        ((64, 64), 250, 1), ((64, 64), 248, 4),
+        ((4097, 1), 256, 1), ((64, 64), 250, 1), ((64, 64), 248, 4),
     ],
 )  # fmt: skip
 def test_a_thread_has_what_it_accesses_at_once(
@@ -89,6 +91,7 @@ def test_a_thread_has_what_it_accesses_at_once(
     tile = tile_of(walk.sizes, False, walk.span)
     held = tile.layout.held(tile.rows, tile.columns)
     assert tile.span == span and math.prod(held) <= 32
+    assert tile.blocks <= 4  # each with addresses of its own
     assert tile.lanes * span >= min(walk.sizes[1], 32)
 
 

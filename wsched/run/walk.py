@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from math import gcd, prod
 from typing import TYPE_CHECKING
 
+from lowering.ground.layouts import RegisterLayout
 from lowering.kernel.tensors import WIDEST_ACCESS
 from lowering.sweep.kernel import Access, place_of, size_of
 from lowering.sweep.tile import SPAN
@@ -219,11 +220,13 @@ def _flat(
 
 def _columns(count: int, last: int, lies: Sequence[Lies]) -> int:
     """Columns of a run: what a thread accesses at once, so that neighbours are lanes'. Where that
-    is less than it could be, the last dimension's, if it fills a warp: what is in a row takes no
-    arithmetic to find.
+    is less than it could be, the last dimension's, if it fills a warp and there are rows for all of
+    a CTA: what is in a row takes no arithmetic to find.
     """
     together = gcd(SPAN, count, *(x.address // x.bytes for x in lies))
-    return last if together < SPAN and last >= _WARP else together
+    rows = RegisterLayout(together, _WARP).rows
+    fills = last >= _WARP and count // last >= rows
+    return last if together < SPAN and fills else together
 
 
 def _walk(
