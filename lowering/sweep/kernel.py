@@ -1,8 +1,9 @@
 """The kernel of a sweep: each CTA loads a tile of every tensor, computes, and stores.
 
 Fragments are dealt out in a layout of wide rows: a thread has eight neighbouring columns, which are
-16 bytes of 16-bit elements. All loads stand in front, so that they are on their way together; many
-CTAs to a multiprocessor hide what is left of the memory's latency.
+16 bytes of 16-bit elements, or as many as it can access at once of every matrix. All loads stand in
+front, so that they are on their way together; many CTAs to a multiprocessor hide what is left of
+the memory's latency.
 """
 
 from __future__ import annotations

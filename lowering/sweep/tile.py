@@ -15,7 +15,12 @@ SPAN = 8
 
 _PIECES = 2
 """Pieces of :data:`SPAN` columns and two rows of a thread: 32 elements, 128 bytes on their way for
-each tensor of 32 bits. With more of them chains of several tensors would begin to spill."""
+each tensor of 32 bits. With more of them chains of several tensors would begin to spill. Where a
+thread has fewer columns together it has as many more pieces."""
+
+_DEEP = 4
+"""Blocks of rows at most: each row of a thread has an address of its own, so that 16 blocks of
+single elements would take 207 registers for the sum of two tensors, where these take 45."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,19 +30,21 @@ class Tile:
     Args:
         lanes: that share a row.
         blocks: of the layout's rows.
-        groups: of ``lanes`` times :data:`SPAN` columns.
+        groups: of ``lanes`` times ``span`` columns.
         row: elements of a row that is reduced, all of which the tile has; 0 where none is.
+        span: neighbouring columns of a thread, a power of two up to :data:`SPAN`.
     """
 
     lanes: int
     blocks: int
     groups: int
     row: int = 0
+    span: int = SPAN
 
     @property
     def layout(self) -> RegisterLayout:
         """Of the fragments."""
-        return RegisterLayout(SPAN, self.lanes)
+        return RegisterLayout(self.span, self.lanes)
 
     @property
     def rows(self) -> int:
@@ -55,21 +62,23 @@ LONGEST_ROW = 1024
 in a norm and a softmax."""
 
 
-def row_tile(row: int) -> Tile:
+def row_tile(row: int, span: int = SPAN) -> Tile:
     """The tile for rows that are reduced, whole rows in as few lanes as hold them.
+
+    Args:
+        row: elements of a row.
+        span: as of :func:`tile_of`.
 
     Raises:
         UnsupportedError: they are longer than :data:`LONGEST_ROW`.
     """
     if row > LONGEST_ROW:
         raise UnsupportedError(f"a sweep that reduces rows of {row}", f"up to {LONGEST_ROW}")
-    lanes = 1
-    while lanes < 32 and lanes * SPAN < row:
-        lanes *= 2
-    return Tile(lanes, 1, -(-row // (lanes * SPAN)), row)
+    lanes = _lanes(row, span)
+    return Tile(lanes, 1, -(-row // (lanes * span)), row, span)
 
 
-def tile_of(sizes: Sequence[int], turned: bool) -> Tile:
+def tile_of(sizes: Sequence[int], turned: bool, span: int = SPAN) -> Tile:
     """The tile for an index space.
 
     A warp has as few rows as their length allows, so that it reads whole lines; where tensors lie
@@ -78,10 +87,23 @@ def tile_of(sizes: Sequence[int], turned: bool) -> Tile:
     Args:
         sizes: of the index space, the last two rows and columns.
         turned: whether a tensor is contiguous along rows.
+        span: neighbouring columns that every tensor allows a thread to access at once.
     """
-    columns, lanes = sizes[-1], 4 if turned else 1
-    while not turned and lanes < 32 and lanes * SPAN < columns:
+    columns, pieces = sizes[-1], _PIECES * SPAN // span
+    lanes = 4 if turned else _lanes(columns, span)
+    across = min(pieces, -(-columns // (lanes * span)))
+    down = min(pieces // across, _DEEP, -(-sizes[-2] // RegisterLayout(span, lanes).rows))
+    return Tile(lanes, _whole(down), _whole(across), span=span)
+
+
+def _lanes(columns: int, span: int) -> int:
+    """Lanes that hold a row, at most a warp."""
+    lanes = 1
+    while lanes < 32 and lanes * span < columns:
         lanes *= 2
-    if columns > lanes * SPAN:
-        return Tile(lanes, 1, _PIECES)
-    return Tile(lanes, _PIECES if sizes[-2] > RegisterLayout(SPAN, lanes).rows else 1, 1)
+    return lanes
+
+
+def _whole(count: int) -> int:
+    """The next power of two, so that kernels of like sizes are the same."""
+    return 1 << (count - 1).bit_length()

@@ -6,6 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from lowering.cuda.emit import emit_cuda
+from lowering.cuda.nvrtc import compile_cubin
+from lowering.cuda.resources import read_resources
+from lowering.ground.errors import UnsupportedError
+from wsched.bench import sweeps
 from wsched.bench.sweeps import CASES, main, report
 from wsched.doors.fallback import interpret
 from wsched.importer import record_text
@@ -27,6 +32,16 @@ def test_cases_are_right(name: str) -> None:
         torch.testing.assert_close(a, b, rtol=2**-7, atol=2**-7)
 
 
+@pytest.mark.parametrize("name", CASES)
+def test_machine_code_without_spills(name: str) -> None:
+    """Of the kernel that is measured, the sine's among them."""
+    case = CASES[name]
+    made = compiled_sweep(import_sweep(record_text(case.text)))
+    kernel = made.kernel(made.walk(case.tensors("meta")))
+    found = read_resources(compile_cubin(emit_cuda(kernel), "sweep.cu"), kernel.name)
+    assert found.spill_stores == found.spill_loads == found.stack == 0
+
+
 def test_the_line() -> None:
     found = {
         "case": "gate", "bytes": 4_000_000, "predicted_us": 4.0, "error": 0.0,
@@ -34,7 +49,29 @@ def test_the_line() -> None:
     }  # fmt: skip
     assert report(found) == (
         "gate                   wsched     2.0 (host   4.5)  nvfuser     3.0 (host  20.0) us; "
-        "wsched 2.00 TB/s, 1.50 of nvFuser's time, predicted 4.0, error 0.0e+00"
+        "wsched 2.00 TB/s, 1.50 times as fast as nvFuser, predicted 4.0, error 0.0e+00"
+    )
+
+
+def test_a_case_that_nvfuser_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Is told without a ratio; nvFuser is asked before anything is timed."""
+
+    class Failing:
+        def execute(self, inputs: list[object]) -> list[object]:
+            raise RuntimeError("INTERNAL ASSERT FAILED")
+
+    monkeypatch.setattr(sweeps, "rebuild", lambda definition: Failing())
+    with pytest.raises(UnsupportedError) as error:
+        sweeps.beside(record_text(CASES["gate"].text), [])
+    found = {
+        "case": "gate", "bytes": 4_000_000, "predicted_us": 4.0, "error": 0.0,
+        "us": {"wsched": 2.0}, "host_us": {"wsched": 4.5},
+        "failed": f"nvFuser fails: {error.value}",
+    }  # fmt: skip
+    assert report(found) == (
+        "gate                   wsched     2.0 (host   4.5) us; wsched 2.00 TB/s, nvFuser fails: "
+        "this definition by nvFuser (INTERNAL ASSERT FAILED) is not supported; "
+        "supported: what nvFuser takes, predicted 4.0, error 0.0e+00"
     )
 
 

@@ -10,6 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lowering.cuda.emit import emit_cuda
+from lowering.cuda.nvrtc import compile_cubin
+from lowering.cuda.resources import read_resources
 from lowering.ground.errors import UnsupportedError
 from lowering.machine.random import philox, uniform
 from wsched.doors.fallback import interpret
@@ -146,6 +149,15 @@ def test_random_numbers_go_by_their_places(shape: tuple[int, ...], lies: tuple[i
     numbers = torch.from_numpy(wanted.reshape(shape))
     assert torch.equal(drawn, numbers)
     assert torch.equal(kept, torch.where(numbers < 0.75, x, torch.zeros((), dtype=x.dtype)))
+
+
+@pytest.mark.parametrize("shape", [(8, 1024, 4096), (7, 1023, 4095), (3, 5, 7), (65, 1, 1)])
+def test_dropout_is_machine_code_without_spills(shape: tuple[int, ...]) -> None:
+    sweep = compiled_sweep(import_sweep(record_text(RANDOM)))
+    walk = sweep.walk([torch.empty(shape, dtype=torch.bfloat16, device="meta"), 7, 3])
+    kernel = sweep.kernel(walk)
+    found = read_resources(compile_cubin(emit_cuda(kernel), "sweep.cu"), kernel.name)
+    assert found.spill_stores == found.spill_loads == found.stack == 0
 
 
 def test_a_copy_is_one_of_elements_apart() -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
+from lowering.sweep.tile import tile_of
 from tests.lowering.sweep.sweeps import BF16
 from wsched.fusion.sweep import Place, Sweep, Term
-from wsched.run.walk import Lies, Walk, walk_of
+from wsched.run.walk import Lies, Walk, by_rows, walk_of
 
 
 def copy(rank: int, order: tuple[int, ...]) -> Sweep:
@@ -27,7 +30,12 @@ def walked(sizes: tuple[int, ...], *strides: tuple[int, ...], address: int = 256
     [
         # all of it is one run: as many columns as a thread has
         ((6, 4, 8), (32, 8, 1), (32, 8, 1), (24, 8), [(16, False), (16, False)]),
-        ((3, 5), (5, 1), (5, 1), (1, 15), [(2, False), (2, False)]),
+        ((3, 5), (5, 1), (5, 1), (15, 1), [(2, False), (2, False)]),
+        ((3, 4), (4, 1), (4, 1), (3, 4), [(8, False), (8, False)]),
+        # odd rows that fill a warp, and as many as fill a CTA
+        ((9, 33), (33, 1), (33, 1), (9, 33), [(2, False), (2, False)]),
+        ((3, 33), (33, 1), (33, 1), (99, 1), [(2, False), (2, False)]),
+        ((4097,), (1,), (1,), (4097, 1), [(2, False), (2, False)]),
         # rows with room between them
         ((6, 4, 8), (64, 16, 1), (32, 8, 1), (24, 8), [(16, False), (16, False)]),
         ((6, 4, 8), (48, 9, 1), (32, 8, 1), (4, 6, 8), [(2, False), (16, False)]),
@@ -65,3 +73,53 @@ def test_addresses_count() -> None:
 def test_nothing_is_contiguous() -> None:
     assert walked((6, 8), (16, 2), (8, 1)) is None
     assert walked((8,), (2,), (1,)) is None
+
+
+@pytest.mark.parametrize(
+    ("sizes", "address", "span"),
+    [
+        ((24, 8), 256, 8), ((3, 4), 256, 4), ((3, 5), 256, 1), ((63, 33), 256, 1),
+        ((4097, 1), 256, 1), ((64, 64), 250, 1), ((64, 64), 248, 4),
+    ],
+)  # fmt: skip
+def test_a_thread_has_what_it_accesses_at_once(
+    sizes: tuple[int, ...], address: int, span: int
+) -> None:
+    """So that the accesses of a warp lie side by side."""
+    walk = walked(sizes, (sizes[1], 1), (sizes[1], 1), address=address)
+    assert walk is not None and walk.span == span
+    tile = tile_of(walk.sizes, False, walk.span)
+    held = tile.layout.held(tile.rows, tile.columns)
+    assert tile.span == span and math.prod(held) <= 32
+    assert tile.blocks <= 4  # each with addresses of its own
+    assert tile.lanes * span >= min(walk.sizes[1], 32)
+
+
+def test_a_row_decides_nothing() -> None:
+    """A bias is in the L1, whatever its address; rows of matrices as they lie do decide."""
+    terms = (
+        Term("x", "input", BF16, (), frozenset((0, 1))),
+        Term("r", "input", BF16, (), frozenset((1,))),
+        Term("y", "add", BF16, ("x", "r"), frozenset((0, 1))),
+    )
+    reads = (Place("x", (0, 1)), Place("r", (1,)))
+    sweep = Sweep(2, terms, reads, (Place("y", (0, 1), (0, 1)),))
+    for pitch, span in ((64, 8), (66, 2), (65, 1)):
+        matrix, row = {0: 64, 1: 1}, Lies({1: 1}, 2, 34)
+        walk = walk_of(sweep, (9, 64), [Lies({0: pitch, 1: 1}, 2, 0), row, Lies(matrix, 2, 0)])
+        assert walk is not None and walk.span == span
+
+
+def test_accesses_of_warps() -> None:
+    """Bytes of each tensor, those of an access by 32 lanes, and whether these lie apart."""
+    walk = walked((40, 24), (1, 40), (24, 1))
+    assert walk is not None
+    assert list(walk.accessed()) == [(1920, 64, True), (1920, 512, False)]
+    odd = walked((63, 33), (33, 1), (33, 1))
+    assert odd is not None and list(odd.accessed()) == [(4158, 64, False)] * 2
+
+
+def test_tensors_that_are_not_made_yet() -> None:
+    """Lie row by row, results in their order."""
+    assert by_rows(copy(2, (0, 1)), (6, 8)) == walked((6, 8), (8, 1), (8, 1), address=0)
+    assert by_rows(copy(2, (1, 0)), (9, 7)) == walked((9, 7), (7, 1), (1, 9), address=0)

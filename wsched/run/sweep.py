@@ -243,8 +243,8 @@ def check_rows(sweep: Sweep, sizes: Sequence[int]) -> None:
 def _tile(walk: Walk) -> Tile:
     """The tile for a walk; UnsupportedError where rows are too long."""
     if row := walk.sweep.row(walk.sizes):
-        return row_tile(row)
-    return tile_of(walk.sizes, any(a.turned for a in walk.accesses))
+        return row_tile(row, walk.span)
+    return tile_of(walk.sizes, any(a.turned for a in walk.accesses), walk.span)
 
 
 def _is_apart(tensor: torch.Tensor) -> bool:

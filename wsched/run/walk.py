@@ -6,11 +6,12 @@ columns; a tensor that is contiguous along another one has that for its rows, an
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import gcd, prod
 from typing import TYPE_CHECKING
 
+from lowering.ground.layouts import RegisterLayout
 from lowering.kernel.tensors import WIDEST_ACCESS
 from lowering.sweep.kernel import Access, place_of, size_of
 from lowering.sweep.tile import SPAN
@@ -19,10 +20,13 @@ from wsched.fusion.sweep import Place, Sweep
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Lies", "Walk", "lies_of", "walk_of"]
+__all__ = ["Lies", "Walk", "by_rows", "lies_of", "walk_of"]
 
 Run = tuple[int, ...]
 """Dimensions of an index space that are taken as one."""
+
+_WARP = 32
+"""Lanes, which can have a row's columns side by side."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +70,37 @@ class Walk:
             found |= {str(place_of(d)): step for d, step in enumerate(self.places)}
         return found
 
+    @property
+    def span(self) -> int:
+        """Neighbouring columns that a thread has: all that it can access at once of every matrix,
+        so that a warp's accesses lie side by side however narrow they are.
+        """
+        found = SPAN
+        for _, access, size in self._matrices():
+            if access.align < WIDEST_ACCESS:
+                found = min(found, access.align // size)
+        return found
+
+    def _matrices(self) -> Iterator[tuple[Place, Access, int]]:
+        """What differs along the columns and another dimension and is not turned; bytes of an
+        element.
+        """
+        for place, how in zip(self.sweep.places(), self.accesses, strict=True):
+            *outer, last = place.dims
+            if not how.turned and last is not None and any(d is not None for d in outer):
+                yield place, how, self.sweep.term(place.term).dtype.bytes
+
+    def accessed(self) -> Iterator[tuple[int, int, bool]]:
+        """For each tensor its bytes, those of an access by a warp's 32 lanes, and whether these lie
+        apart.
+        """
+        if 0 in self.sizes:
+            return
+        for place, how in zip(self.sweep.places(), self.accesses, strict=True):
+            size = self.sweep.term(place.term).dtype.bytes
+            wide = size if how.turned else min(max(how.align, size), self.span * size)
+            yield size * prod(place.shape(self.sizes)), _WARP * wide, how.turned
+
     def views(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Each tensor as a kernel takes it."""
         found, places = [], self.sweep.places()
@@ -83,6 +118,22 @@ def lies_of(place: Place, tensor: torch.Tensor) -> Lies:
     pairs = zip(place.dims, tensor.stride(), strict=True)
     strides = {d: step for d, step in pairs if d is not None}
     return Lies(strides, tensor.element_size(), tensor.data_ptr())
+
+
+def by_rows(sweep: Sweep, sizes: Sequence[int]) -> Walk | None:
+    """The walk over tensors that lie row by row, results in their order; None as of
+    :func:`walk_of`.
+    """
+    lies = []
+    for place in sweep.places():
+        step, strides = 1, dict[int, int]()
+        dims = [place.dims[at] for at in place.order or range(len(place.dims))]
+        for d in reversed(dims):
+            if d is not None:
+                strides[d] = step
+                step *= sizes[d]
+        lies.append(Lies(strides, sweep.term(place.term).dtype.bytes, 0))
+    return walk_of(sweep, sizes, lies)
 
 
 def walk_of(sweep: Sweep, sizes: Sequence[int], lies: Sequence[Lies]) -> Walk | None:
@@ -107,7 +158,7 @@ def walk_of(sweep: Sweep, sizes: Sequence[int], lies: Sequence[Lies]) -> Walk | 
         return None
     counts = {run: prod(sizes[d] for d in run) for run in runs}
     if len(runs) == 1:
-        return _flat(sweep, counts[runs[0]], lies, runs[0])
+        return _flat(sweep, counts[runs[0]], sizes, lies, runs[0])
     *others, columns = runs
     last = columns[-1]
     turned = [x.strides.get(last, 1) != 1 for x in lies]
@@ -151,20 +202,31 @@ def _unit(lies: Lies, runs: Sequence[Run]) -> Run | None:
     return next((run for run in runs if lies.strides.get(run[-1]) == 1), None)
 
 
-def _flat(sweep: Sweep, count: int, lies: Sequence[Lies], run: Run) -> Walk | None:
-    """What is one run: rows of as many columns as a thread has, or one row where that leaves a
-    rest.
-    """
+def _flat(
+    sweep: Sweep, count: int, sizes: Sequence[int], lies: Sequence[Lies], run: Run
+) -> Walk | None:
+    """What is one run: rows of as many columns as a thread accesses at once."""
     has = [run[-1] in x.strides for x in lies]
     if any(x.strides[run[-1]] != 1 for x, there in zip(lies, has, strict=True) if there):
         return None
-    columns = count if count % SPAN or sweep.over else SPAN
+    columns = count if sweep.over else _columns(count, sizes[run[-1]], lies)
     strides = tuple((columns, 1) if there else (0, 0) for there in has)
     both = sweep.merged([run]).folded()
     if sweep.over:
         both = replace(both, over=frozenset((1,)))
     walk = _walk(both, (count // columns, columns), strides, lies, [False] * len(lies))
     return replace(walk, places=(columns, 1))
+
+
+def _columns(count: int, last: int, lies: Sequence[Lies]) -> int:
+    """Columns of a run: what a thread accesses at once, so that neighbours are lanes'. Where that
+    is less than it could be, the last dimension's, if it fills a warp and there are rows for all of
+    a CTA: what is in a row takes no arithmetic to find.
+    """
+    together = gcd(SPAN, count, *(x.address // x.bytes for x in lies))
+    rows = RegisterLayout(together, _WARP).rows
+    fills = last >= _WARP and count // last >= rows
+    return last if together < SPAN and fills else together
 
 
 def _walk(

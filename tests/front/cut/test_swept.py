@@ -10,6 +10,7 @@ import wsched
 from tests.front.cut.features import Feature, inputs_of, sizes_of
 from wsched.choose.copy_cost import COPY_HOST_US, STEP_HOST_US
 from wsched.choose.nvfuser_cost import pointwise_us
+from wsched.choose.sweep_cost import accesses_us
 from wsched.doors.fallback import interpret
 from wsched.front.cut.choose import choose
 from wsched.front.cut.predict import SOONER_US, VIEW_HOST_US, segment_us
@@ -111,7 +112,9 @@ def test_nothing_is_left(name: str) -> None:
     made = feature(name)
     inputs = inputs_of(made)
     assert any(s.sweep is not None for s in segments(made))
-    assert {p.runs for p in wsched.explain(made.text, inputs).parts} == {"wsched"}
+    told = wsched.explain(made.text, inputs)
+    # An activation that one kernel computes on its way leaves nothing to cut.
+    assert told.route == "wsched" or {p.runs for p in told.parts} == {"wsched"}
     found, wanted = wsched.execute(made.text, inputs), interpret(record_text(made.text), inputs)
     for a, b in zip(found, wanted, strict=True):
         torch.testing.assert_close(a, b, rtol=2**-7, atol=2**-7)
@@ -158,7 +161,7 @@ def test_what_they_cost() -> None:
     made = feature("halves of a projection")
     (sweep,) = (s for s in segments(made) if s.sweep is not None)
     cost = segment_us(sweep, sizes_of(Cutter(record_text(made.text))))
-    assert cost.gpu_us == pointwise_us(3 * 2 * 24 * 32 * 2) - SOONER_US
+    assert cost.gpu_us == pytest.approx(pointwise_us(3 * 2 * 24 * 32 * 2) - SOONER_US)
     assert cost.host_us == STEP_HOST_US + 2 * VIEW_HOST_US
     cutter = cutter_of(record_text(feature("activation before").text))
     prices = []
@@ -168,6 +171,18 @@ def test_what_they_cost() -> None:
         prices.append(segment_us(own, call))
     assert prices[1].host_us == prices[0].host_us + COPY_HOST_US
     assert prices[1].gpu_us == prices[0].gpu_us + pointwise_us(2 * 2 * 24 * 32 * 2)
+
+
+def test_what_lies_by_columns_costs_its_accesses() -> None:
+    cutter, prices = cutter_of(record_text(feature("activation before").text)), []
+    for x in (torch.empty(2, 24, 32), torch.empty(2, 32, 24).mT):
+        call = call_of(cutter, [x.bfloat16(), inputs()[1]])
+        (own,) = (s for s in swept(cutter, call) if s.sweep is not None)
+        prices.append(segment_us(own, call).gpu_us)
+    moved = 2 * 24 * 32 * 2
+    assert prices[1] - prices[0] == pytest.approx(
+        accesses_us([(moved, 64, True)]) - accesses_us([(moved, 512, False)])
+    )
 
 
 def inputs() -> list[Any]:

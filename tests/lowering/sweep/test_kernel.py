@@ -15,7 +15,7 @@ from lowering.kernel.kernel import Kernel
 from lowering.kernel.text import parse_kernel, print_kernel
 from lowering.machine import run_kernel
 from lowering.sweep.kernel import Access, sweep_kernel, tensor_names
-from lowering.sweep.tile import Tile, tile_of
+from lowering.sweep.tile import SPAN, Tile, tile_of
 from passes.summary import lower_summary
 from tests.lowering.sweep.sweeps import BF16, BOOL, F32, HALF, NUMPY, expected, masked
 from wsched.fusion import DataType
@@ -39,7 +39,9 @@ def made(sweep: Sweep, tile: Tile, how: list[Access]) -> Kernel:
     return lower_summary(sweep_kernel(sweep, "sweep", tile, how))
 
 
-def check(shape: tuple[int, ...], dtype: DataType, align: int, turned: str = "") -> Kernel:
+def check(
+    shape: tuple[int, ...], dtype: DataType, align: int, turned: str = "", span: int = SPAN
+) -> Kernel:
     sweep, rng = masked(len(shape), dtype), np.random.default_rng(0)
     given: dict[str, Any] = {}
     for p in sweep.inputs:
@@ -49,7 +51,7 @@ def check(shape: tuple[int, ...], dtype: DataType, align: int, turned: str = "")
         given[p.term] = drawn.astype(NUMPY[kind])
     outs = [np.zeros(shape, NUMPY[sweep.term(p.term).dtype]) for p in sweep.results]
     outs[0].fill(np.nan)
-    kernel = made(sweep, tile_of(shape, bool(turned)), accesses(sweep, align, turned))
+    kernel = made(sweep, tile_of(shape, bool(turned), span), accesses(sweep, align, turned))
     names = tensor_names(sweep)[-2:]
     tensors = given | dict(zip(names, outs, strict=True))
     if turned:
@@ -100,6 +102,25 @@ def test_machine_code_without_spills(
     if not turned:
         assert (f" ld_global_v4_{word}(" in text) is (align == 16)
     assert (" ld_global_v2_b32(" in text) is (align == 16)  # eight conditions
+
+
+@pytest.mark.parametrize("span", [1, 2, 4])
+@pytest.mark.parametrize("dtype", [BF16, F32])
+@pytest.mark.parametrize("shape", [(300, 1), (9, 33), (2, 70, 257)])
+def test_narrow_pieces(shape: tuple[int, ...], dtype: DataType, span: int) -> None:
+    """A thread of few columns together, which its warp has side by side: bit by bit."""
+    check(shape, dtype, 2, span=span)
+
+
+@pytest.mark.parametrize("dtype", [BF16, F32])
+@pytest.mark.parametrize("span", [1, 2, 4])
+def test_narrow_machine_code_without_spills(span: int, dtype: DataType) -> None:
+    sweep = masked(2, dtype)
+    for shape in ((4096, 1), (64, 4095)):
+        tile = tile_of(shape, False, span)
+        kernel = made(sweep, tile, accesses(sweep, 2 * span if span > 1 else 2))
+        found = read_resources(compile_cubin(emit_cuda(kernel), "sweep.cu"), "sweep")
+        assert found.spill_stores == found.spill_loads == found.stack == 0
 
 
 def test_tiles_fill_warps() -> None:

@@ -16,7 +16,7 @@ from lowering.kernel.kernel import Kernel
 from lowering.kernel.text import parse_kernel, print_kernel
 from lowering.machine import run_kernel
 from lowering.sweep.kernel import Access, sweep_kernel
-from lowering.sweep.tile import LONGEST_ROW, row_tile
+from lowering.sweep.tile import LONGEST_ROW, SPAN, row_tile
 from passes.summary import lower_summary
 from tests.lowering.sweep.sweeps import BF16, F32, NUMPY
 from wsched.fusion import DataType
@@ -66,7 +66,8 @@ def made(sweep: Sweep, row: int) -> Kernel:
     for p in sweep.places():
         size = sweep.term(p.term).dtype.bytes
         accesses.append(Access(16 if row % 8 == 0 else size))
-    return lower_summary(sweep_kernel(sweep, "rows", row_tile(row), accesses))
+    tile = row_tile(row, SPAN if row % 8 == 0 else 1)
+    return lower_summary(sweep_kernel(sweep, "rows", tile, accesses))
 
 
 def run(sweep: Sweep, shape: tuple[int, int]) -> tuple[Any, dict[str, Any]]:
@@ -106,7 +107,7 @@ def test_layer_norm(shape: tuple[int, int]) -> None:
 
 
 @pytest.mark.parametrize("dtype", [BF16, F32])
-@pytest.mark.parametrize("row", [64, 768, LONGEST_ROW])
+@pytest.mark.parametrize("row", [33, 64, 768, LONGEST_ROW - 1, LONGEST_ROW])
 @pytest.mark.parametrize("kind", [softmax, norm])
 def test_machine_code_without_spills(kind: Any, row: int, dtype: DataType) -> None:
     kernel = made(kind(dtype), row)

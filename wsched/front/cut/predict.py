@@ -31,6 +31,7 @@ from wsched.choose.nvfuser_cost import (
     roofline_us,
 )
 from wsched.choose.problem import Problem
+from wsched.choose.sweep_cost import accesses_us
 from wsched.doors.fallback.torch_ops import torch_dtype
 from wsched.front.cut.looks import Look, Move, looked
 from wsched.front.cut.pieces import pieces
@@ -50,6 +51,7 @@ from wsched.run.arguments import apart
 from wsched.run.copies import copies
 from wsched.run.layout import laid_out
 from wsched.run.sweep import check_rows, compiled_sweep
+from wsched.run.walk import Walk, by_rows
 from wsched.schedule.entries import with_sums
 
 __all__ = [
@@ -144,20 +146,18 @@ class Sizes:
         extents = Extents(m, n, k, batch, heads, own)
         return Planned(fusion, extents.problem(fusion, self.sms))
 
-    def swept(self, segment: Segment) -> tuple[list[Any], list[int]]:
-        """The inputs of a sweep, of which only the shapes are known, and the bytes of copies."""
+    def swept(self, segment: Segment, sweep: Sweep) -> tuple[Walk | None, list[int]]:
+        """The walk of a sweep as if everything lay row by row, and the bytes of copies: none."""
         seen = {look.name: look.moves[-1].extents for look in segment.looks}
         found = (
             sizes_of(seen[n], self.sizes) if n in seen else self.shape(n) for n in segment.reads
         )
-        return [Shaped(shape) for shape in found], []
-
-
-@dataclass(frozen=True, slots=True)
-class Shaped:
-    """A tensor of which nothing but its shape is known."""
-
-    shape: tuple[int, ...]
+        try:
+            sizes = sweep.sizes(list(found))
+        except ValueError as e:
+            raise UnsupportedError(str(e), "shapes of one index space") from None
+        check_rows(sweep, sizes)
+        return (None if 0 in sizes else by_rows(sweep, sizes)), []
 
 
 @dataclass(frozen=True)
@@ -206,8 +206,8 @@ class Call(Sizes):
         copied = (*views, *copies(fusion, inputs))
         return Planned(fusion, problem, copied, apart(fusion, inputs))
 
-    def swept(self, segment: Segment) -> tuple[list[Any], list[int]]:
-        """The inputs of a sweep as it reads them, and the bytes that copies of some move.
+    def swept(self, segment: Segment, sweep: Sweep) -> tuple[Walk | None, list[int]]:
+        """The walk over a sweep's tensors, and the bytes that copies of some move.
 
         Raises:
             UnsupportedError: there is no walk over them.
@@ -218,12 +218,12 @@ class Call(Sizes):
             tensor, copy = _seen(self.tensor(look.source), look.moves, self.sizes, f"input {at}")
             copied += copy
             inputs.append(tensor)
-        assert segment.sweep is not None
-        kernel = compiled_sweep(segment.sweep)
-        kernel.walk(inputs)
+        kernel = compiled_sweep(sweep)
+        walk = kernel.walk(inputs)
+        check_rows(walk.sweep, walk.sizes)
         apart = [inputs[at] for at in kernel.copied(inputs)]
         moved = [2 * t.numel() * t.element_size() for t in apart]
-        return inputs, [*(c.bytes for c in copied), *moved]
+        return walk, [*(c.bytes for c in copied), *moved]
 
 
 def _seen(
@@ -287,16 +287,11 @@ def segment_us(
 
 
 def _sweep_us(segment: Segment, sweep: Sweep, call: Sizes) -> SegmentsCost:
-    """A kernel that reads and writes each element once, and what the host looks at and makes."""
-    inputs, copied = call.swept(segment)
-    try:
-        sizes = sweep.sizes([getattr(x, "shape", ()) for x in inputs])
-    except ValueError as e:
-        raise UnsupportedError(str(e), "shapes of one index space") from None
-    check_rows(sweep, sizes)
+    """A kernel that accesses each element once, and what the host looks at and makes."""
+    walk, copied = call.swept(segment, sweep)
     host = STEP_HOST_US + VIEW_HOST_US * (len(segment.looks) + len(segment.seen))
     host += NUMBER_HOST_US * sum(not p.dims for p in sweep.inputs) + COPY_HOST_US * len(copied)
-    gpu = pointwise_us(sweep.bytes(sizes)) - SOONER_US
+    gpu = accesses_us(walk.accessed() if walk is not None else ()) - SOONER_US
     return SegmentsCost(gpu + sum(map(pointwise_us, copied)), host)
 
 
