@@ -36,7 +36,10 @@ def test_sizes_that_no_kernel_takes(file: Path, shape: str, reason: str) -> None
 
 def test_a_definition_of_several_parts_has_its_sizes(file: Path) -> None:
     head, _, tail = definition().partition("    d = ")
-    file.write_text(f"{head}    y = fd.ops.sqrt(x)\n    d = {tail.replace('(x,', '(y,')}")
+    file.write_text(
+        f"{head}    s = fd.ops.sqrt(x)\n    y = fd.ops.cast(s, dtype=DataType.BFloat16)\n"
+        f"    d = {tail.replace('(x,', '(y,')}"
+    )
     result = explained(file, "64x64x64")
     assert result.exit_code == 2
     assert "--shape: a definition of several parts has the sizes that it says" in result.stderr

@@ -14,6 +14,7 @@ from wsched.choose.heuristics import TILES, candidates, modelled
 from wsched.choose.problem import Problem
 from wsched.choose.tuned.entry import Entry, EntryError, problem_from_dict, problem_to_dict
 from wsched.fusion import DataType
+from wsched.schedule.matmul.computed import Computed
 
 BF16, FLOAT = DataType.BFloat16, DataType.Float
 
@@ -24,6 +25,7 @@ BF16, FLOAT = DataType.BFloat16, DataType.Float
         PROBLEM,
         replace(PROBLEM, inputs=None, matrices=(BF16,), work=9, gpu="NVIDIA H100 80GB HBM3"),
         replace(PROBLEM, results=(BF16, FLOAT), inputs=(FLOAT,), n_major=True, pairs=False),
+        replace(PROBLEM, computed=Computed("b", DataType.Float8_e4m3fn, 3.5)),
     ],
 )
 def test_round_trip(problem: Problem) -> None:
@@ -52,6 +54,11 @@ def test_what_a_problem_did_not_have_before_has_its_default() -> None:
         ({"inputs": [3]}, "inputs has 3, which is no type"),
         ({"target": "sm_80"}, "target is 'sm_80', which is no target: sm_90a"),
         ({"groups": 3}, "a problem has no 'groups'"),
+        ({"computed": {"side": "c"}}, "computed is {'side': 'c'}, not a side, a dtype and work"),
+        (
+            {"computed": {"side": "c", "dtype": "Half", "work": 1.0}},
+            "computed is {'side': 'c', 'dtype': 'Half', 'work': 1.0}, not a side, a dtype and work",
+        ),
     ],
 )
 def test_no_problem(change: dict[str, Any], said: str) -> None:
