@@ -12,9 +12,13 @@ _PAIRS = (DType.BF16, DType.F16)
 
 
 def register_type(dtype: DType) -> str:
-    """C++ type of a register of a fragment: packed elements and tf32 are raw bits."""
+    """C++ type of a register of a fragment: packed elements and tf32 are raw bits; of 8 bits two
+    neighbours of a row are one half, and those of the row 8 below the other.
+    """
     if dtype is DType.PRED:
         return "bool"
+    if dtype.register_bits == 8:
+        return "ushort2"
     return "unsigned" if dtype.register_bits < 32 or dtype is DType.TF32 else dtype.cuda
 
 

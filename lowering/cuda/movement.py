@@ -173,15 +173,21 @@ def _vectors(
 
 
 def _pairs(e: Emitter, s: LdShared) -> None:
-    """The neighbours of 8 bits that a thread holds of a row, and of the row 8 below."""
+    """The neighbours of 8 bits that a thread holds of a row, and of the row 8 below.
+
+    A thread begins in the first 8 of 16 bytes of a line, and a line of a swizzled buffer at a
+    multiple of its length: a step flips whole 16 bytes in the address itself, and the other 8 are
+    an offset of the instruction.
+    """
     e.functions["ld_shared_u16x2"] = LOAD_PAIRS
     if s.cta is not None:
         raise InternalError("emit_cuda", f"{s.OP} of {s.out.type} from another CTA")
     lane, span = e.special("lane"), e.buffer(s.src.buffer).box_cols
+    to = "^" if e.buffer(s.src.buffer).swizzle.value else "+"
     with e.out.block(""):
         line, byte = frame(e, s.src, f"({lane} >> 2)", f"({lane} & 3) * 2")
         for rows, step, block in _steps(e, s.src, s.out, s.out.type.layout.columns):
-            at = f"{line}{rows} + ({byte} ^ ({step}))"
+            at = f"(({line} + {byte}) {to} ({step} & ~15)) + ({step} & 8){rows}"
             value = f"ld_shared_u16x2({at}, {at} + {8 * span})"
             e.out.line(f"{e.register(s.out, block, 'r')} = {value};")
 

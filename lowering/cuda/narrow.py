@@ -1,6 +1,7 @@
 """Elements of 8 bits in registers: how they get there, and what they become.
 
-A register has four of them: two neighbours of a row, and those of the row 8 below. Two neighbours
+A register has four of them: two neighbours of a row, and those of the row 8 below. They are loaded
+apart and never packed: ``ushort2`` leaves each half where its load has put it. Two neighbours
 become two elements of 16 bits at once. Each type has one that is had in few instructions; all
 others are made from that by way of fp32. Both ways are exact.
 """
@@ -20,7 +21,7 @@ class Pairs:
 
     Args:
         dtype: the type of 16 bits that they become.
-        source: C++ of ``template <int half> unsigned NAME(unsigned four)``, without its head.
+        source: C++ of ``template <int half> unsigned NAME(ushort2 four)``, without its head.
     """
 
     dtype: DType
@@ -29,20 +30,24 @@ class Pairs:
     def function(self, narrow: DType) -> tuple[str, str]:
         """Name and text of the device function."""
         name = f"cvt_{self.dtype.ptx}x2_{narrow.ptx}x2"
-        head = f"template <int half>\n__device__ __forceinline__ unsigned {name}(unsigned four) {{"
+        head = f"template <int half>\n__device__ __forceinline__ unsigned {name}(ushort2 four) {{"
         return name, f"{head}\n{self.source}}}"
 
 
 _OF_INTEGERS = """\
+  // tid.y is 0, which the compiler does not know: it keeps the sum in a register. Of two constants
+  // of a prmt it would move one there each time.
+  unsigned exponents;
+  asm("{ .reg .u32 zero; mov.u32 zero, %%tid.y; add.u32 %0, zero, 0x43434343; }" : "=r"(exponents));
   // 0x43 in front of a byte: 128 + its lower 7 bits, and 128 or 256 for its highest one.
-  const unsigned w = __byte_perm(four, 0x43434343u, half ? 0x4342 : 0x4140);
+  const unsigned w = __byte_perm(half ? four.y : four.x, exponents, 0x4140);
   const unsigned low = w & 0xff7fff7fu;
   unsigned high = w & 0xff80ff80u, pair;
 """
 
 _OF_FLOATS = """\
   unsigned pair;
-  asm("cvt.rn.f16x2.KINDx2 %0, %1;" : "=r"(pair) : "h"((unsigned short)(four >> 16 * half)));
+  asm("cvt.rn.f16x2.KINDx2 %0, %1;" : "=r"(pair) : "h"(half ? four.y : four.x));
   return pair;
 """
 
@@ -63,10 +68,10 @@ PAIRS = {
 bf16 are 1 apart; ``cvt`` makes fp16 alone of floats (PTX ISA, ``cvt``)."""
 
 LOAD_PAIRS = """\
-__device__ __forceinline__ unsigned ld_shared_u16x2(unsigned upper, unsigned lower) {
-  unsigned short a, b;
-  asm volatile("ld.shared.u16 %0, [%1];" : "=h"(a) : "r"(upper) : "memory");
-  asm volatile("ld.shared.u16 %0, [%1];" : "=h"(b) : "r"(lower) : "memory");
-  return a | (unsigned)b << 16;
+__device__ __forceinline__ ushort2 ld_shared_u16x2(unsigned upper, unsigned lower) {
+  ushort2 four;
+  asm volatile("ld.shared.u16 %0, [%1];" : "=h"(four.x) : "r"(upper) : "memory");
+  asm volatile("ld.shared.u16 %0, [%1];" : "=h"(four.y) : "r"(lower) : "memory");
+  return four;
 }"""
 """Two neighbours of a row, and those of the row 8 below."""

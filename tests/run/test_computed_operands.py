@@ -9,7 +9,10 @@ import pytest
 from lowering.cuda.emit import emit_cuda
 from lowering.cuda.nvrtc import compile_cubin
 from lowering.cuda.resources import read_resources
+from lowering.cuda.sass import disassemble
 from tests.computed import by_rows, cast, drawn, fusion, tile, weights
+from tests.lowering.cuda.opcodes import count_opcodes
+from tests.sass_loops import innermost_loops
 from wsched.front.legal_tiles import legal_tiles
 from wsched.run.compiled import CompiledFusion, compile_fusion
 from wsched.schedule.matmul.params import (
@@ -81,6 +84,23 @@ def test_the_largest_legal_tile(text: str) -> None:
     legal = [c for c in legal_tiles(text) if c.legal and c.tile.k > 32]
     largest = max(legal, key=lambda c: (c.tile.m * c.tile.n, c.tile.k))
     require_clean(compile_fusion(fusion(text), largest.params))
+
+
+@pytest.mark.parametrize(("given", "k", "most"), [
+    ("Int8", 128, 4.0), ("Int8", 64, 4.8), ("Float8_e4m3fn", 128, 4.0), ("Float8_e4m3fn", 64, 4.8),
+])  # fmt: skip
+def test_instructions_of_an_element(given: str, k: int, most: float) -> None:
+    """Of a step, with its barriers: constants stay in registers, neighbours where they were loaded,
+    and an address takes an instruction for each 16 bytes of a row.
+    """
+    f = fusion(cast(given))
+    kernel = compile_fusion(f, tile(f, 128, 16, k, splitk_factor=2).params)
+    sass = disassemble(compile_cubin(emit_cuda(kernel.kernel)).cubin)
+    (loop,) = innermost_loops(sass, "HGMMA")
+    counts = count_opcodes("\n".join(loop))
+    elements = 64 * k // 128
+    assert counts["LDS"] == elements // 2 and counts["HGMMA"] == k // 16
+    assert sum(counts.values()) <= most * elements
 
 
 def test_rows_that_are_computed() -> None:
