@@ -68,7 +68,7 @@ def test_weights_that_are_widened_first(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(door, "run", lambda text, inputs: ran.append((text, inputs)) or
                         run(text, inputs))  # fmt: skip
     monkeypatch.setattr(door, "_first", {})
-    monkeypatch.setattr(door, "pointwise_us", lambda moved: -1e6)
+    monkeypatch.setattr(door, "_widening_us", lambda moved: -1e6)
     assert torch.equal(wsched.linear(x, w, scale, zero, bias), own)
     ((text, inputs),) = ran
     assert "Int8" not in text and [t.dtype for t in inputs] == [

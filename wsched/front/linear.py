@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from lowering.ground.errors import UnsupportedError
 from lowering.ground.records import replaced
 from wsched.choose.heuristics import ranked
-from wsched.choose.nvfuser_cost import pointwise_us
 from wsched.front.known import import_fusion
 from wsched.front.problems import problem_of
 from wsched.front.written import (
@@ -39,6 +38,11 @@ __all__ = ["linear", "linear_call"]
 
 _ROWS = (DataType.BFloat16, DataType.Half)
 _VECTORS = (DataType.Float, *_ROWS)
+
+_WIDENING_US, _WIDENED_BYTES_PER_US = 6.0, 1.1e6
+"""What torch takes to widen elements of 8 bits: its kernel's start, with that of the product behind
+it, and bytes that it reads and writes. 64 MiB of int8 in 182 us, of e4m3 in 207 (``python -m
+wsched.bench.weights``, H200, 2026-11-22)."""
 
 _CLASSES = 1024
 """Classes of inputs for which the way is remembered."""
@@ -145,11 +149,16 @@ def _loses(form: _Form, inputs: list[torch.Tensor]) -> bool:
     fusion = laid_out(import_fusion(_text(form)), inputs)
     problem = problem_of(fusion, inputs)
     moved = problem.n * problem.k * (inputs[1].element_size() + problem.operand.bytes)
-    wide = ranked(replaced(problem, computed=None))[0][0] + pointwise_us(moved)
+    wide = ranked(replaced(problem, computed=None))[0][0] + _widening_us(moved)
     try:
         return ranked(problem)[0][0] > wide
     except UnsupportedError:  # no tile whose operand registers hold
         return True
+
+
+def _widening_us(moved: int) -> float:
+    """Of a kernel of torch's in front that reads and writes so many bytes."""
+    return _WIDENING_US + moved / _WIDENED_BYTES_PER_US
 
 
 def _widened(form: _Form, inputs: list[torch.Tensor]) -> tuple[_Form, list[torch.Tensor]]:

@@ -12,7 +12,7 @@ from wsched.fusion import CastOp, DataType, Fusion, Product, prologue
 
 __all__ = ["Computed", "element_bytes"]
 
-LOAD_WORK, NARROW_WORK, WORK = 1.0, 2.5, 1.0
+LOAD_WORK, NARROW_WORK, WORK = 1.0, 1.75, 1.0
 """Instructions of a thread for an element: to load it, to widen it from 8 bits, and for any other
 operation (counted in machine code)."""
 
