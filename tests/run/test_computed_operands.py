@@ -11,7 +11,8 @@ from lowering.cuda.nvrtc import compile_cubin
 from lowering.cuda.resources import read_resources
 from lowering.cuda.sass import disassemble
 from tests.computed import by_rows, cast, drawn, fusion, tile, weights
-from tests.lowering.cuda.opcodes import count_opcodes, main_loop
+from tests.lowering.cuda.opcodes import count_opcodes
+from tests.sass_loops import innermost_loops
 from wsched.front.legal_tiles import legal_tiles
 from wsched.run.compiled import CompiledFusion, compile_fusion
 from wsched.schedule.matmul.params import (
@@ -94,8 +95,9 @@ def test_instructions_of_an_element(given: str, k: int, most: float) -> None:
     """
     f = fusion(cast(given))
     kernel = compile_fusion(f, tile(f, 128, 16, k, splitk_factor=2).params)
-    loop = main_loop(disassemble(compile_cubin(emit_cuda(kernel.kernel)).cubin))
-    counts = count_opcodes(loop)
+    sass = disassemble(compile_cubin(emit_cuda(kernel.kernel)).cubin)
+    (loop,) = innermost_loops(sass, "HGMMA")
+    counts = count_opcodes("\n".join(loop))
     elements = 64 * k // 128
     assert counts["LDS"] == elements // 2 and counts["HGMMA"] == k // 16
     assert sum(counts.values()) <= most * elements
