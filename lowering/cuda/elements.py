@@ -5,7 +5,7 @@ from __future__ import annotations
 from lowering.ground.dtypes import DType
 from lowering.ground.errors import UnsupportedError
 
-__all__ = ["moved", "pack", "register_type", "value"]
+__all__ = ["WORD_OF", "moved", "pack", "register_type", "value"]
 
 _PAIRS = (DType.BF16, DType.F16)
 """Types of which ``device.cuh`` converts two at once."""
@@ -20,6 +20,13 @@ def register_type(dtype: DType) -> str:
     if dtype.register_bits == 8:
         return "ushort2"
     return "unsigned" if dtype.register_bits < 32 or dtype is DType.TF32 else dtype.cuda
+
+
+WORD_OF = """\
+__device__ __forceinline__ unsigned& word_of(ushort2& four) {
+  return reinterpret_cast<unsigned&>(four);
+}"""
+"""A register of four elements of 8 bits as 32 bits, for what moves whole registers."""
 
 
 def pack(dtype: DType) -> str:

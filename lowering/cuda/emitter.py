@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from lowering.cuda.copies import CopyForm
-from lowering.cuda.elements import register_type
+from lowering.cuda.elements import WORD_OF, register_type
 from lowering.cuda.expressions import SPECIAL_REGISTERS, expression, split_multiple
 from lowering.cuda.fragments import View, plan_fragments
 from lowering.cuda.names import Names, Writer
@@ -281,6 +281,13 @@ class Emitter:
         start = view.start + block * view.block
         text = index if start == ZERO else f"{self.addend(start)} + {index}"
         return f"{self.array(value)}[{text}]"
+
+    def word(self, value: Frag, register: str) -> str:
+        """A register of a value, as an array element, as 32 bits."""
+        if register_type(value.type.dtype) != "ushort2":
+            return register
+        self.functions["word_of"] = WORD_OF
+        return f"word_of({register})"
 
     def element(self, value: Frag, block: int, row: int, col: int) -> tuple[str, int]:
         """Register of an element of group ``r``, and the half of it (see ``View.element``)."""

@@ -99,7 +99,7 @@ def _words(
     e: Emitter, kind: str, given: list[str], taken: list[str], how: tuple[str, str, str, str]
 ) -> None:
     """Exchange whole registers."""
-    if kind == "unsigned":
+    if kind not in _BITS:
         _exchange(e, how, given, taken)
         return
     to_word, back = _BITS[kind]
@@ -129,7 +129,8 @@ def _word(e: Emitter, value: Frag, at: tuple[int, int, int], group: str) -> str:
     group = group if step == 1 or group == "r" else f"({group})"
     index = group if step == 1 else f"{step} * {group}"
     start = view.start + first
-    return f"{e.array(value)}[{index}{'' if start == ZERO else f' + {e.addend(start)}'}]"
+    index += "" if start == ZERO else f" + {e.addend(start)}"
+    return e.word(value, f"{e.array(value)}[{index}]")
 
 
 RULES: Mapping[type[Stmt], Rule] = {FragShuffle: _shuffle}

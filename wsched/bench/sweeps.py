@@ -120,13 +120,13 @@ CASES: Mapping[str, Case] = {
     "residual of 512 rows": Case(_ADD, (((512, 1024), "BFloat16"), ((512, 1024), "BFloat16"))),
     "residual of fp32": Case(_ADD, ((_WIDE, "Float"), (_WIDE, "BFloat16"))),
     "odd rows": Case(_ADD, (((8191, 4095), "BFloat16"), ((8191, 4095), "BFloat16"))),
-    "odd rows, a bias": Case(_BIAS.replace("s = fd.ops.sin(a); ", "").replace("(s,", "(a,"),
+    "odd rows and a bias": Case(_BIAS.replace("s = fd.ops.sin(a); ", "").replace("(s,", "(a,"),
                              (((8191, 4095), "BFloat16"), ((4095,), "Float"))),
     "odd count": Case(_ADD, (((33542147,), "BFloat16"), ((33542147,), "BFloat16"))),
     "gate": Case(_GATE, ((_WIDE, "BFloat16"), (_WIDE, "BFloat16"))),
     "gelu": Case(_GELU, ((_WIDE, "BFloat16"),)),
     "bias and sine": Case(_BIAS, ((_WIDE, "BFloat16"), ((4096,), "Float"))),
-    "mask, two results": Case(
+    "mask and two results": Case(
         _MASK, (((16, 1024, 1024), "BFloat16"), ((16, 1024, 1024), "Bool"))
     ),
     "heads": Case(_HEADS, (((8, 1024, 32, 128), "BFloat16"),)),
