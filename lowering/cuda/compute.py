@@ -8,7 +8,7 @@ from lowering.cuda import elements
 from lowering.cuda.elements import pack
 from lowering.cuda.emitter import Emitter, Rule
 from lowering.cuda.literals import literal
-from lowering.cuda.narrow import PAIRS
+from lowering.cuda.narrow import HALVES_OF, PAIRS
 from lowering.cuda.wgmma import A_REGISTERS, PIN_WORDS, WgmmaForm
 from lowering.ground.dtypes import DType
 from lowering.ground.errors import InternalError
@@ -72,6 +72,9 @@ def _widen(e: Emitter, s: FragCast) -> None:
     for block in range(source.blocks):
         with e.groups(source.groups):
             four = e.register(s.value, block, "r")
+            if not e.is_apart(s.value):
+                e.functions["halves_of"] = HALVES_OF
+                four = f"halves_of({four})"
             for half in (0, 1):
                 _widen_pair(e, s, block, half, f"{name}<{half}>({four})")
 

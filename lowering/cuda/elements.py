@@ -5,28 +5,17 @@ from __future__ import annotations
 from lowering.ground.dtypes import DType
 from lowering.ground.errors import UnsupportedError
 
-__all__ = ["WORD_OF", "moved", "pack", "register_type", "value"]
+__all__ = ["moved", "pack", "register_type", "value"]
 
 _PAIRS = (DType.BF16, DType.F16)
 """Types of which ``device.cuh`` converts two at once."""
 
 
 def register_type(dtype: DType) -> str:
-    """C++ type of a register of a fragment: packed elements and tf32 are raw bits; of 8 bits two
-    neighbours of a row are one half, and those of the row 8 below the other.
-    """
+    """C++ type of a register of a fragment: packed elements and tf32 are raw bits."""
     if dtype is DType.PRED:
         return "bool"
-    if dtype.register_bits == 8:
-        return "ushort2"
     return "unsigned" if dtype.register_bits < 32 or dtype is DType.TF32 else dtype.cuda
-
-
-WORD_OF = """\
-__device__ __forceinline__ unsigned& word_of(ushort2& four) {
-  return reinterpret_cast<unsigned&>(four);
-}"""
-"""A register of four elements of 8 bits as 32 bits, for what moves whole registers."""
 
 
 def pack(dtype: DType) -> str:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from lowering.cuda.copies import CopyForm
-from lowering.cuda.elements import WORD_OF, register_type
+from lowering.cuda.elements import register_type
 from lowering.cuda.expressions import SPECIAL_REGISTERS, expression, split_multiple
 from lowering.cuda.fragments import View, plan_fragments
 from lowering.cuda.names import Names, Writer
@@ -27,6 +27,7 @@ from lowering.kernel.nodes import (
     Body,
     Frag,
     GmemRef,
+    LdShared,
     MapRef,
     MBarrierRef,
     NamedBarrierRef,
@@ -59,6 +60,7 @@ class Emitter:
         wgmmas: forms of wgmma that the body calls.
         reads: which registers wgmmas read, and until when.
         kept: values whose arrays a loop around them has declared.
+        apart: arrays whose registers are halves that :mod:`lowering.cuda.narrow` keeps apart.
         atoms: (operation, order) of the atomics that the body calls.
         copies: forms of TMA copies that the body calls and ``device.cuh`` does not have.
         warps: those that execute the statement at hand.
@@ -78,6 +80,11 @@ class Emitter:
         self.wgmmas: set[WgmmaForm] = set()
         self.reads = operand_reads(kernel.body, self.plan)
         self.kept: set[str] = set()
+        self.apart = {
+            self.plan.views[s.out.name].array
+            for s in walk(kernel.body)
+            if isinstance(s, LdShared) and s.out.type.dtype.register_bits == 8
+        }
         self.atoms: set[tuple[str, str]] = set()
         self.copies: set[CopyForm] = set()
         self.warps = range(kernel.threads // 32)
@@ -265,9 +272,15 @@ class Emitter:
         if out.name in self.kept:
             return self.names.of("fragment", self.plan.arrays[out.name])
         name = self.names.define("fragment", self.plan.arrays[out.name])
-        kind = register_type(out.type.dtype)
+        kind = "ushort2" if self.is_apart(out) else register_type(out.type.dtype)
         self.out.line(f"{kind} {name}[{out.type.registers}];  // {out.type}")
         return name
+
+    def is_apart(self, value: Frag) -> bool:
+        """Whether registers of a value have two halves apart, as ``ld.shared`` of 8 bits leaves
+        them (see :mod:`lowering.cuda.narrow`).
+        """
+        return self.view(value).array in self.apart
 
     def keep(self, out: Frag) -> None:
         """Declare the array of a value in front of the loop that makes it."""
@@ -281,13 +294,6 @@ class Emitter:
         start = view.start + block * view.block
         text = index if start == ZERO else f"{self.addend(start)} + {index}"
         return f"{self.array(value)}[{text}]"
-
-    def word(self, value: Frag, register: str) -> str:
-        """A register of a value, as an array element, as 32 bits."""
-        if register_type(value.type.dtype) != "ushort2":
-            return register
-        self.functions["word_of"] = WORD_OF
-        return f"word_of({register})"
 
     def element(self, value: Frag, block: int, row: int, col: int) -> tuple[str, int]:
         """Register of an element of group ``r``, and the half of it (see ``View.element``)."""

@@ -142,7 +142,7 @@ def _matrices(e: Emitter, name: str, ref: SmemRef, value: Frag) -> None:
         line, byte = frame(e, ref, f"({lane} & 15)", half)
         for rows, step, block in _steps(e, ref, value, (2 if wide else 1) * columns):
             count = 4 if wide else 2
-            registers = [e.word(value, r) for r in _registers(e, value, block, count)]
+            registers = _registers(e, value, block, count)
             e.out.call(f"ptx::{name}_x{count}", f"{line}{rows} + ({byte} ^ ({step}))", *registers)
 
 

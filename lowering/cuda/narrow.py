@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from lowering.ground.dtypes import DType
 
-__all__ = ["LOAD_PAIRS", "PAIRS", "Pairs"]
+__all__ = ["HALVES_OF", "LOAD_PAIRS", "PAIRS", "Pairs"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +66,12 @@ PAIRS = {
 }  # fmt: skip
 """The types that are widened. Integers are at most 256 away from a power of two whose neighbours in
 bf16 are 1 apart; ``cvt`` makes fp16 alone of floats (PTX ISA, ``cvt``)."""
+
+HALVES_OF = """\
+__device__ __forceinline__ ushort2 halves_of(unsigned word) {
+  return make_ushort2(word & 0xffffu, word >> 16);
+}"""
+"""A register of four elements as its halves."""
 
 LOAD_PAIRS = """\
 __device__ __forceinline__ ushort2 ld_shared_u16x2(unsigned upper, unsigned lower) {

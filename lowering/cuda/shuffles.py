@@ -130,7 +130,7 @@ def _word(e: Emitter, value: Frag, at: tuple[int, int, int], group: str) -> str:
     index = group if step == 1 else f"{step} * {group}"
     start = view.start + first
     index += "" if start == ZERO else f" + {e.addend(start)}"
-    return e.word(value, f"{e.array(value)}[{index}]")
+    return f"{e.array(value)}[{index}]"
 
 
 RULES: Mapping[type[Stmt], Rule] = {FragShuffle: _shuffle}

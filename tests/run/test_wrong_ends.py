@@ -29,7 +29,7 @@ def test_who_asks_is_told_once(form: str, ends: tuple[int, ...], wrong: bool) ->
     matrix = "kn" if form == "sums" else "nk"
     x, w, _ = given((4, 4, 4), 16, 32, matrix=matrix, ranks=FORMS[form])
     made = of_rows("cooperative") if form == "rows" else kernel(form, "cooperative")
-    assert not wsched.wrong_ends("cpu")
+    wsched.wrong_ends("cpu")  # what ran before in this process may have met such ends
     run(made, (x, w, torch.tensor(ends, dtype=torch.int32)))
     run(made, (x, w, torch.tensor([4, 8, 12], dtype=torch.int32)))
     assert wsched.wrong_ends("cpu") is wrong

@@ -69,7 +69,6 @@ def registers(values: Array, dtype: str) -> list[list[int]]:
 
 def execute(text: str, given: list[list[int]], count: int) -> list[list[int]]:
     """The registers ``u`` of all lanes, from ``t`` or ``w``."""
-    text = re.sub(r"word_of\(([^()]*)\)", r"\1", text)  # a register, seen as 32 bits
     lanes: list[dict[str, Any]] = [
         {"lane": n, "u": [0] * count, "t": given[n], "w": given[n]} for n in range(32)
     ]
