@@ -15,14 +15,13 @@ from lowering.summary.kernel import summary_kernel
 from lowering.summary.tile import Tile, tile_of
 from passes.summary import lower_summary
 from wsched.fusion.summary import Extent, Summary
-from wsched.program.classes import Key, class_key
 from wsched.program.memory import device_of
 from wsched.program.program import Step, SummaryStep
 from wsched.run.arguments import Arguments, torch_dtype
 from wsched.run.cpu import refuse_large, run_on_cpu
-from wsched.run.host import BoundLaunch, HostPlan, Plans, repeated
 from wsched.run.input_error import InputError, no_tensor, wrong_number, wrong_rank, wrong_type
-from wsched.run.staged import Make, Number, StagedPlan, staged
+from wsched.run.staged import Make, Number
+from wsched.run.unscheduled import Unscheduled
 from wsched.run.variant import Variant
 
 if TYPE_CHECKING:
@@ -42,7 +41,7 @@ def kernels_of(steps: Sequence[Step]) -> dict[str, CompiledSummary]:
     return {s.kernel: compiled_summary(s.summary) for s in steps if isinstance(s, SummaryStep)}
 
 
-class CompiledSummary:
+class CompiledSummary(Unscheduled):
     """A summary of one stage, for tensors of any sizes.
 
     Args:
@@ -53,40 +52,10 @@ class CompiledSummary:
         self.summary = summary
         facts = repr(summary)
         self.name = f"summary_{hashlib.sha256(facts.encode()).hexdigest()[:10]}"
-        self._plans = Plans()
+        super().__init__()
         self._variants: dict[tuple[Tile, int], Variant] = {}
 
-    def __call__(self, *inputs: Any, out: Any = None) -> list[torch.Tensor]:
-        """Run on torch's current stream, or on the machine model if the tensors are on the CPU.
-
-        Args:
-            inputs: for each input of the summary; a tensor of another order of memory is copied.
-            out: tensors to write the results to, instead of new ones.
-
-        Raises:
-            InputError: number, type or rank of the inputs do not fit.
-            UnsupportedError: a device without this kernel's instructions, or a CPU problem too
-                large for the machine.
-        """
-        if out is not None:
-            return self.bind(*inputs, out=out)()
-        return self.call(inputs, class_key(inputs))
-
-    def call(self, inputs: Sequence[Any], key: Key | None) -> list[torch.Tensor]:
-        """A call whose caller knows the :func:`~wsched.program.classes.class_key`."""
-        plan = self._plans.get(key)
-        if plan is not None:
-            return plan(inputs)
-        makes, outputs = self._makes(inputs), self._results(inputs)
-        read = staged(inputs, makes)
-        launch = self._pack(read, outputs)
-        if key is not None and outputs[0].is_cuda:
-            packed = HostPlan(self._pack, read, outputs, launch)
-            self._plans.add(key, StagedPlan(packed, makes) if makes else packed)
-        launch()
-        return outputs
-
-    def _makes(self, inputs: Sequence[Any]) -> dict[int, Make]:
+    def _makes(self, inputs: Sequence[Any], outputs: Sequence[torch.Tensor]) -> dict[int, Make]:
         """What calls on inputs like these make of them, by positions.
 
         Raises:
@@ -100,28 +69,6 @@ class CompiledSummary:
             elif not given.is_contiguous():
                 found[at] = methodcaller("contiguous")
         return found
-
-    def repeated(self) -> Callable[[Sequence[Any]], list[torch.Tensor]]:
-        """A function for calls on inputs of one class, which it looks at in the first call only."""
-        return repeated(self.call, self._plans)
-
-    def bind(self, *inputs: Any, out: Any = None) -> BoundLaunch:
-        """Check and pack a call for these very tensors; calling the result launches it.
-
-        What has another order of memory is copied again by each launch. Arguments and errors as for
-        a call.
-        """
-        makes = self._makes(inputs)
-        outputs = self._results(inputs) if out is None else list(out)
-        launch = self._pack(staged(inputs, makes), outputs)
-        if not makes:
-            return BoundLaunch(launch, inputs, outputs)
-
-        def launch_anew() -> None:
-            read = staged(inputs, makes)
-            self._pack(read, outputs)()
-
-        return BoundLaunch(launch_anew, inputs, outputs)
 
     def admit(self, inputs: Sequence[Any]) -> None:
         """Check that a call would be taken, without running it; on a GPU its kernel is loaded.
@@ -230,6 +177,7 @@ class CompiledSummary:
         """New tensors."""
         import torch
 
+        self._extents(inputs)
         shape, device = inputs[self.summary.tensor].shape, device_of(inputs)
         return [
             torch.empty(

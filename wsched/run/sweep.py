@@ -15,13 +15,12 @@ from lowering.sweep.kernel import Access, sweep_kernel, tensor_names
 from lowering.sweep.tile import Tile, row_tile, tile_of
 from passes.summary import lower_summary
 from wsched.fusion.sweep import Sweep
-from wsched.program.classes import Key, class_key
 from wsched.program.memory import device_of
 from wsched.run.arguments import Arguments, torch_dtype
 from wsched.run.cpu import refuse_large, run_on_cpu
-from wsched.run.host import BoundLaunch, HostPlan, Plans, repeated
 from wsched.run.input_error import InputError, no_tensor, wrong_number, wrong_rank, wrong_type
-from wsched.run.staged import Make, Number, StagedPlan, staged
+from wsched.run.staged import Make, Number, staged
+from wsched.run.unscheduled import Unscheduled
 from wsched.run.variant import Variant
 from wsched.run.walk import Walk, lies_of, walk_of
 
@@ -37,7 +36,7 @@ def compiled_sweep(sweep: Sweep) -> CompiledSweep:
     return CompiledSweep(sweep)
 
 
-class CompiledSweep:
+class CompiledSweep(Unscheduled):
     """A sweep for tensors of any sizes that lie in any way.
 
     Args:
@@ -47,55 +46,8 @@ class CompiledSweep:
     def __init__(self, sweep: Sweep) -> None:
         self.sweep = sweep
         self.name = f"sweep_{_hash(sweep)}"
-        self._plans = Plans()
+        super().__init__()
         self._variants: dict[tuple[Sweep, Tile, tuple[Access, ...]], Variant] = {}
-
-    def __call__(self, *inputs: Any, out: Any = None) -> list[torch.Tensor]:
-        """Run on torch's current stream, or on the machine model if the tensors are on the CPU.
-
-        Args:
-            inputs: for each input of the sweep, a tensor, or a number for one without dimensions.
-            out: tensors to write the results to, in place of new ones.
-
-        Raises:
-            InputError: number, types or shapes of the inputs do not fit.
-            UnsupportedError: a device without this kernel's instructions, a result that lies so
-                that no walk writes it, or a CPU problem too large for the machine.
-        """
-        if out is not None:
-            return self.bind(*inputs, out=out)()
-        return self.call(inputs, class_key(inputs))
-
-    def call(self, inputs: Sequence[Any], key: Key | None) -> list[torch.Tensor]:
-        """A call whose caller knows the :func:`~wsched.program.classes.class_key`."""
-        plan = self._plans.get(key)
-        if plan is not None:
-            return plan(inputs)
-        outputs = self._results(inputs)
-        makes = self._makes(inputs, outputs)
-        read = staged(inputs, makes)
-        launch = self._pack(read, outputs)
-        if key is not None and outputs[0].is_cuda:
-            packed = HostPlan(self._pack, read, outputs, launch)
-            self._plans.add(key, StagedPlan(packed, makes) if makes else packed)
-        launch()
-        return outputs
-
-    def repeated(self) -> Callable[[Sequence[Any]], list[torch.Tensor]]:
-        """A function for calls on inputs of one class, which it looks at in the first call only."""
-        return repeated(self.call, self._plans)
-
-    def bind(self, *inputs: Any, out: Any = None) -> BoundLaunch:
-        """Check and pack a call for these very tensors; calling the result launches it.
-
-        An input that no walk reads is copied again by each launch. Arguments and errors as for a
-        call.
-        """
-        outputs = self._results(inputs) if out is None else list(out)
-        makes = self._makes(inputs, outputs)
-        if not makes:
-            return BoundLaunch(self._pack(inputs, outputs), inputs, outputs)
-        return BoundLaunch(lambda: self._pack(staged(inputs, makes), outputs)(), inputs, outputs)
 
     def admit(self, inputs: Sequence[Any]) -> None:
         """Check that a call would be taken, without running it; on a GPU its kernel is loaded.

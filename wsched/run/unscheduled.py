@@ -1,0 +1,86 @@
+"""What summaries and sweeps do alike when they run: they look at inputs once for each class."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from wsched.program.classes import Key, class_key
+from wsched.run.host import BoundLaunch, HostPlan, Plans, repeated
+from wsched.run.staged import Make, StagedPlan, staged
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["Unscheduled"]
+
+
+class Unscheduled(ABC):
+    """A kernel without a schedule, for tensors of any sizes, on a GPU or on the machine."""
+
+    def __init__(self) -> None:
+        self._plans = Plans()
+
+    def __call__(self, *inputs: Any, out: Any = None) -> list[torch.Tensor]:
+        """Run on torch's current stream, or on the machine model if the tensors are on the CPU.
+
+        Args:
+            inputs: a tensor for each input, or a number for one without dimensions; a tensor that
+                the kernel cannot read as it lies is copied.
+            out: tensors to write the results to, in place of new ones.
+
+        Raises:
+            InputError: number, types or shapes of the inputs do not fit.
+            UnsupportedError: a device without this kernel's instructions, a result that lies so
+                that the kernel cannot write it, or a CPU problem too large for the machine.
+        """
+        if out is not None:
+            return self.bind(*inputs, out=out)()
+        return self.call(inputs, class_key(inputs))
+
+    def call(self, inputs: Sequence[Any], key: Key | None) -> list[torch.Tensor]:
+        """A call whose caller knows the :func:`~wsched.program.classes.class_key`."""
+        plan = self._plans.get(key)
+        if plan is not None:
+            return plan(inputs)
+        outputs = self._results(inputs)
+        makes = self._makes(inputs, outputs)
+        read = staged(inputs, makes)
+        launch = self._pack(read, outputs)
+        if key is not None and outputs[0].is_cuda:
+            packed = HostPlan(self._pack, read, outputs, launch)
+            self._plans.add(key, StagedPlan(packed, makes) if makes else packed)
+        launch()
+        return outputs
+
+    def repeated(self) -> Callable[[Sequence[Any]], list[torch.Tensor]]:
+        """A function for calls on inputs of one class, which it looks at in the first call only."""
+        return repeated(self.call, self._plans)
+
+    def bind(self, *inputs: Any, out: Any = None) -> BoundLaunch:
+        """Check and pack a call for these very tensors; calling the result launches it.
+
+        What the kernel cannot read as it lies is copied again by each launch. Arguments and errors
+        as for a call.
+        """
+        outputs = self._results(inputs) if out is None else list(out)
+        makes = self._makes(inputs, outputs)
+        launch = self._pack(staged(inputs, makes), outputs)
+        if not makes:
+            return BoundLaunch(launch, inputs, outputs)
+        return BoundLaunch(lambda: self._pack(staged(inputs, makes), outputs)(), inputs, outputs)
+
+    @abstractmethod
+    def _results(self, inputs: Sequence[Any]) -> list[torch.Tensor]:
+        """New tensors for the results; raises InputError where the inputs do not fit."""
+
+    @abstractmethod
+    def _makes(self, inputs: Sequence[Any], outputs: Sequence[torch.Tensor]) -> Mapping[int, Make]:
+        """What calls on inputs like these make of them, by positions; raises as ``_results``."""
+
+    @abstractmethod
+    def _pack(
+        self, read: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]
+    ) -> Callable[[], None]:
+        """A function that runs the kernel on inputs as it reads them."""
