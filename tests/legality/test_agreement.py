@@ -13,14 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.legality.__main__ import KINDS
 from tests.legality.agreement import outcome
 from tests.legality.builder import matmul
 from tests.legality.draws import (
     draw,
     draw_apart,
-    draw_by_hand,
     draw_gated,
-    draw_parts,
     draw_rings,
     draw_steps,
     made,
@@ -41,50 +40,11 @@ def test_what_is_accepted_is_legal_and_runs_right(rng: Random) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("option", KINDS)
 @settings(max_examples=DRAWS // 3, deadline=None, derandomize=True)
 @given(rng=st.randoms(use_true_random=True))
-def test_so_are_changes_of_schedules_by_hand(rng: Random) -> None:
-    fusion = draw_by_hand(rng)
-    assert outcome(fusion).fault is None, history_text(fusion)
-
-
-@pytest.mark.slow
-@settings(max_examples=DRAWS // 3, deadline=None, derandomize=True)
-@given(rng=st.randoms(use_true_random=True))
-def test_so_are_changes_of_several_parts(rng: Random) -> None:
-    fusion = draw_parts(rng)
-    assert outcome(fusion).fault is None, history_text(fusion)
-
-
-@pytest.mark.slow
-@settings(max_examples=DRAWS // 3, deadline=None, derandomize=True)
-@given(rng=st.randoms(use_true_random=True))
-def test_so_are_schedules_of_two_products(rng: Random) -> None:
-    fusion = draw_gated(rng)
-    assert outcome(fusion).fault is None, history_text(fusion)
-
-
-@pytest.mark.slow
-@settings(max_examples=DRAWS // 3, deadline=None, derandomize=True)
-@given(rng=st.randoms(use_true_random=True))
-def test_so_are_load_steps_that_are_dealt_out(rng: Random) -> None:
-    fusion = draw_steps(rng)
-    assert outcome(fusion).fault is None, history_text(fusion)
-
-
-@pytest.mark.slow
-@settings(max_examples=DRAWS // 3, deadline=None, derandomize=True)
-@given(rng=st.randoms(use_true_random=True))
-def test_so_are_rings_of_the_epilogue(rng: Random) -> None:
-    fusion = draw_rings(rng)
-    assert outcome(fusion).fault is None, history_text(fusion)
-
-
-@pytest.mark.slow
-@settings(max_examples=DRAWS // 3, deadline=None, derandomize=True)
-@given(rng=st.randoms(use_true_random=True))
-def test_so_are_two_parts_from_nothing(rng: Random) -> None:
-    fusion = draw_apart(rng)
+def test_so_is_what_is_drawn_otherwise(option: str, rng: Random) -> None:
+    fusion = KINDS[option][0](rng)
     assert outcome(fusion).fault is None, history_text(fusion)
 
 
