@@ -72,7 +72,8 @@ class Emitter:
         self.kernel, self.rules = kernel, rules
         self.names, self.out = Names(), Writer(1)
         self.spans: list[tuple[int, int, Stmt | Role]] = []
-        self.read = {name for s in walk(kernel.body) for name in used(s)}
+        statements = tuple(walk(kernel.body))
+        self.read = {name for s in statements for name in used(s)}
         self.plan = plan_fragments(kernel.body)
         self.specials: set[str] = set()
         self.policies: set[str] = set()
@@ -82,7 +83,7 @@ class Emitter:
         self.kept: set[str] = set()
         self.apart = {
             self.plan.views[s.out.name].array
-            for s in walk(kernel.body)
+            for s in statements
             if isinstance(s, LdShared) and s.out.type.dtype.register_bits == 8
         }
         self.atoms: set[tuple[str, str]] = set()
