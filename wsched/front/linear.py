@@ -22,6 +22,7 @@ from wsched.front.written import (
     Call,
     definition,
     run,
+    run_class,
     tensor_line,
     torch_names,
     type_of_torch,
@@ -82,9 +83,12 @@ def linear(
         UnsupportedError: other types than these.
     """
     form, inputs = _form(x, w, scale, zero, bias)
-    if _widens_first(form, inputs):
+    key = class_key(inputs)
+    if _widens_first(form, inputs, key):
         form, inputs = _widened(form, inputs)
-    made = run(_text(form), inputs)
+        made = run(_text(form), inputs)
+    else:
+        made = run_class(_text(form), inputs, key)
     return made if x.dim() == 2 else made.reshape(*x.shape[:-1], w.shape[0])
 
 
@@ -132,9 +136,8 @@ def _form(
     return form, [rows, w, *(v for v in vectors.values() if v is not None)]
 
 
-def _widens_first(form: _Form, inputs: list[torch.Tensor]) -> bool:
+def _widens_first(form: _Form, inputs: list[torch.Tensor], key: Key | None) -> bool:
     """Whether it is predicted to be faster to widen the weights first; found once for a class."""
-    key = class_key(inputs)
     found = None if key is None else _first.get((form, key))
     if found is None:
         found = _loses(form, inputs)

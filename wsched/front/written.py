@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     import torch
 
 __all__ = [
-    "FLOATS", "INTEGERS", "RESULTS", "Call", "definition", "run", "tensor_line", "torch_names",
-    "type_of_torch",
+    "FLOATS", "INTEGERS", "RESULTS", "Call", "definition", "run", "run_class", "tensor_line",
+    "torch_names", "type_of_torch",
 ]  # fmt: skip
 
 Call = tuple[str, list["torch.Tensor"]]
@@ -33,7 +33,11 @@ _kernels: dict[tuple[str, Key], CompiledFusion] = {}
 
 def run(text: str, inputs: Sequence[torch.Tensor]) -> torch.Tensor:
     """The one result of a definition, by its own kernel."""
-    key = class_key(inputs)
+    return run_class(text, inputs, class_key(inputs))
+
+
+def run_class(text: str, inputs: Sequence[torch.Tensor], key: Key | None) -> torch.Tensor:
+    """The same for a caller that knows the :func:`~wsched.program.classes.class_key`."""
     kernel = _kernels.get((text, key)) if key is not None else None
     if kernel is None:
         kernel = compile(text, inputs)
