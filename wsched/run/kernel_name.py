@@ -11,7 +11,7 @@ from wsched.schedule.matmul.params import MatmulParams
 from wsched.schedule.matmul.reductions import over_columns
 from wsched.schedule.options import KernelOptions
 
-__all__ = ["kernel_name", "schedule_name"]
+__all__ = ["digits", "kernel_name", "schedule_name"]
 
 
 _OUTSIDE = frozenset({"batch_invariant", "exchange_operands", "thread_loads", "l2_promotions"})
@@ -52,7 +52,7 @@ def kernel_name(fusion: Fusion, params: MatmulParams) -> str:
     if params.grid_traversal_factor[0] > 1:
         words.append(f"g{params.grid_traversal_factor[0]}")
     facts = {n: v for n, v in params.to_dict().items() if n not in _OUTSIDE}
-    words.append(_digits(json.dumps(facts, sort_keys=True), 6))
+    words.append(digits(json.dumps(facts, sort_keys=True), 6))
     return "_".join(words)
 
 
@@ -63,10 +63,11 @@ def schedule_name(fusion: Fusion, options: KernelOptions) -> str:
     """
     told = {n: v for n, v in options.changed().items() if n not in _OUTSIDE}
     facts = repr((replace(fusion, history=History()), told))
-    return "_".join([*_fusion_words(fusion), "schedule", _digits(facts, 10)])
+    return "_".join([*_fusion_words(fusion), "schedule", digits(facts, 10)])
 
 
-def _digits(facts: str, number: int) -> str:
+def digits(facts: str, number: int) -> str:
+    """So many digits of a hash of a text, for names that say what is in them."""
     return hashlib.sha256(facts.encode()).hexdigest()[:number]
 
 

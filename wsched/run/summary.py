@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from operator import methodcaller
@@ -20,6 +19,7 @@ from wsched.program.program import Step, SummaryStep
 from wsched.run.arguments import Arguments, torch_dtype
 from wsched.run.cpu import refuse_large, run_on_cpu
 from wsched.run.input_error import InputError, no_tensor, wrong_number, wrong_rank, wrong_type
+from wsched.run.kernel_name import digits
 from wsched.run.staged import Make, Number
 from wsched.run.unscheduled import Unscheduled
 from wsched.run.variant import Variant
@@ -50,8 +50,7 @@ class CompiledSummary(Unscheduled):
 
     def __init__(self, summary: Summary) -> None:
         self.summary = summary
-        facts = repr(summary)
-        self.name = f"summary_{hashlib.sha256(facts.encode()).hexdigest()[:10]}"
+        self.name = f"summary_{digits(repr(summary), 10)}"
         super().__init__()
         self._variants: dict[tuple[Tile, int], Variant] = {}
 

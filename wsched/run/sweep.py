@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from operator import methodcaller
@@ -19,6 +18,7 @@ from wsched.program.memory import device_of
 from wsched.run.arguments import Arguments, torch_dtype
 from wsched.run.cpu import refuse_large, run_on_cpu
 from wsched.run.input_error import InputError, no_tensor, wrong_number, wrong_rank, wrong_type
+from wsched.run.kernel_name import digits
 from wsched.run.staged import Make, Number, staged
 from wsched.run.unscheduled import Unscheduled
 from wsched.run.variant import Variant
@@ -45,7 +45,7 @@ class CompiledSweep(Unscheduled):
 
     def __init__(self, sweep: Sweep) -> None:
         self.sweep = sweep
-        self.name = f"sweep_{_hash(sweep)}"
+        self.name = f"sweep_{digits(repr(sweep), 10)}"
         super().__init__()
         self._variants: dict[tuple[Sweep, Tile, tuple[Access, ...]], Variant] = {}
 
@@ -73,7 +73,7 @@ class CompiledSweep(Unscheduled):
         """The final kernel IR for a walk."""
         tile = _tile(walk)
         facts = walk.sweep, tile, walk.accesses
-        name = f"{self.name}_{_hash(facts)}"
+        name = f"{self.name}_{digits(repr(facts), 10)}"
         return lower_summary(sweep_kernel(walk.sweep, name, tile, walk.accesses))
 
     def walk(self, inputs: Sequence[Any]) -> Walk:
@@ -208,10 +208,6 @@ def _is_apart(tensor: torch.Tensor) -> bool:
 def _is_moved(tensor: torch.Tensor) -> bool:
     """Whether it lies otherwise than row by row."""
     return not tensor.is_contiguous()
-
-
-def _hash(facts: object) -> str:
-    return hashlib.sha256(repr(facts).encode()).hexdigest()[:10]
 
 
 def _nothing() -> None:
