@@ -39,6 +39,7 @@ def apart(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 class Properties:
     name: str
     multi_processor_count: int
+    L2_cache_size = 50 << 20
 
 
 def pretend(monkeypatch: pytest.MonkeyPatch, here: Properties, capability: tuple[int, int]) -> None:

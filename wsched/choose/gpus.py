@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 __all__ = ["GPUS", "H200", "H200_L2_BYTES", "H200_SMS", "Gpu"]
 
@@ -17,6 +18,12 @@ class Gpu:
     name: str
     sms: int
     l2_bytes: int
+
+    @staticmethod
+    def of(properties: Any) -> Gpu:
+        """The device that ``torch.cuda.get_device_properties`` describes."""
+        p = properties
+        return Gpu(p.name, p.multi_processor_count, p.L2_cache_size)
 
     def __str__(self) -> str:
         return f"{self.name} with {self.sms} multiprocessors"

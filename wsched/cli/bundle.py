@@ -123,5 +123,4 @@ def _gpu(name: str | None) -> Gpu:
         return GPUS["H200"]
     if not torch.cuda.is_available():
         return GPUS["H200"]
-    here: Any = torch.cuda.get_device_properties(torch.cuda.current_device())
-    return Gpu(here.name, here.multi_processor_count, here.L2_cache_size)
+    return Gpu.of(torch.cuda.get_device_properties(torch.cuda.current_device()))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from lowering.target.targets import DEFAULT, target_of_device
-from wsched.choose.gpus import H200, H200_L2_BYTES
+from wsched.choose.gpus import H200, H200_L2_BYTES, Gpu
 from wsched.choose.problem import Problem
 from wsched.front.known import import_fusion
 from wsched.fusion import Fusion
@@ -44,18 +44,18 @@ def problem_of(
     """What the heuristic plans for; on the inputs' device, unless that is given."""
     extents = extents_of(fusion, inputs)
     device = device or next(t.device for t in inputs if hasattr(t, "device"))
-    sms, l2_bytes, gpu, target = MULTIPROCESSORS, H200_L2_BYTES, H200, DEFAULT
+    gpu, target = Gpu(H200, MULTIPROCESSORS, H200_L2_BYTES), DEFAULT
     if device.type == "cuda":
         import torch
 
-        properties = torch.cuda.get_device_properties(device)
-        sms, l2_bytes = properties.multi_processor_count, properties.L2_cache_size
-        gpu, target = properties.name, target_of_device(torch, device) or DEFAULT
+        gpu = Gpu.of(torch.cuda.get_device_properties(device))
+        target = target_of_device(torch, device) or DEFAULT
     loaded = tma_inputs(fusion, inputs)
     pairs = reads_pairs(fusion, inputs, loaded is not None)
     aligned = operand_rows(fusion, inputs)
     problem = Problem.of(
-        fusion, extents, sms, loaded, pairs, l2_bytes, gpu, batch_invariant, aligned, target
-    )
+        fusion, extents, gpu.sms, loaded, pairs, gpu.l2_bytes, gpu.name,
+        batch_invariant=batch_invariant, aligned=aligned, target=target,
+    )  # fmt: skip
     widths = thread_widths(fusion, inputs)
     return problem.with_threads(fusion, widths) if widths else problem

@@ -19,6 +19,7 @@ from lowering.ground.errors import UnsupportedError
 from lowering.ground.locks import Lock
 from lowering.ground.log import log
 from lowering.target.targets import TARGETS, target_of_device
+from wsched.choose.gpus import Gpu
 from wsched.version import __version__
 
 __all__ = ["VARIABLE", "compiled_text", "disk_cache", "load_bundle", "saved_bundle"]
@@ -83,7 +84,7 @@ def _check_gpu(path: Path, bundle: Bundle) -> None:
             f"the bundle {path}, whose kernels are for {', '.join(bundle.archs)}, on {here.name}",
             " or ".join(served) or "another GPU",
         )
-    found = _words(here)
+    found = str(Gpu.of(here))
     if bundle.gpu != found:
         warnings.warn(
             f"wsched: the bundle {path} was planned for {bundle.gpu}, this is {found}: other "
@@ -91,11 +92,6 @@ def _check_gpu(path: Path, bundle: Bundle) -> None:
             RuntimeWarning,
             stacklevel=3,
         )
-
-
-def _words(properties: Any) -> str:
-    """A GPU by torch's properties, as :class:`wsched.choose.gpus.Gpu` is written."""
-    return f"{properties.name} with {properties.multi_processor_count} multiprocessors"
 
 
 def disk_cache() -> CubinCache:
@@ -176,4 +172,4 @@ def _current_gpu() -> str:
         return "the machine model"
     if not torch.cuda.is_available():
         return "the machine model"
-    return _words(torch.cuda.get_device_properties(torch.cuda.current_device()))
+    return str(Gpu.of(torch.cuda.get_device_properties(torch.cuda.current_device())))
