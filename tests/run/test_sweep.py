@@ -164,9 +164,9 @@ def test_a_copy_is_one_of_elements_apart() -> None:
     """What lies along no dimension is copied, and a price can ask so without memory."""
     x, m, r, s = inputs_of((6, 32))
     sweep = made()
-    assert sweep.copied([x, m, r, s]) == []
-    assert sweep.copied([x[:, ::2], m[:, :16], r[:16], s]) == [0]
-    assert sweep.copied([x.to("meta").T, m.T.to("meta"), r[:6].to("meta"), s]) == []
+    assert sweep.walk_and_copies([x, m, r, s])[1] == []
+    assert sweep.walk_and_copies([x[:, ::2], m[:, :16], r[:16], s])[1] == [0]
+    assert sweep.walk_and_copies([x.to("meta").T, m.T.to("meta"), r[:6].to("meta"), s])[1] == []
 
 
 @pytest.mark.parametrize(

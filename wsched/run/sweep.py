@@ -55,19 +55,13 @@ class CompiledSweep(Unscheduled):
         Raises:
             InputError, UnsupportedError: as a call.
         """
-        outputs, device = self._results(inputs), device_of(inputs)
-        if any(0 in t.shape for t in outputs):
+        walk, device = self.walk(inputs), device_of(inputs)
+        if 0 in walk.sizes:
             return
-        walk = self._walk(staged(inputs, self._makes(inputs, outputs)), outputs)
         if device.type == "cpu":
             refuse_large(self._variant(walk).kernel, walk.extents)
         else:
             self._variant(walk).loaded.prepare_device(device.index)
-
-    def copied(self, inputs: Sequence[Any]) -> list[int]:
-        """Positions of tensors that a call copies, with or without memory; raises as one."""
-        makes = self._makes(inputs, self._results(inputs))
-        return [at for at in makes if hasattr(inputs[at], "untyped_storage")]
 
     def kernel(self, walk: Walk) -> Kernel:
         """The final kernel IR for a walk."""
@@ -78,8 +72,14 @@ class CompiledSweep(Unscheduled):
 
     def walk(self, inputs: Sequence[Any]) -> Walk:
         """How a call on these inputs walks; raises as one."""
+        return self.walk_and_copies(inputs)[0]
+
+    def walk_and_copies(self, inputs: Sequence[Any]) -> tuple[Walk, list[int]]:
+        """The same, and the positions of tensors, with or without memory, that it copies first."""
         outputs = self._results(inputs)
-        return self._walk(staged(inputs, self._makes(inputs, outputs)), outputs)
+        makes = self._makes(inputs, outputs)
+        copied = [at for at in makes if hasattr(inputs[at], "untyped_storage")]
+        return self._walk(staged(inputs, makes), outputs), copied
 
     def _variant(self, walk: Walk) -> Variant:
         tile = _tile(walk)

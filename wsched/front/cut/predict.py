@@ -218,11 +218,9 @@ class Call(Sizes):
             tensor, copy = _seen(self.tensor(look.source), look.moves, self.sizes, f"input {at}")
             copied += copy
             inputs.append(tensor)
-        kernel = compiled_sweep(sweep)
-        walk = kernel.walk(inputs)
+        walk, apart = compiled_sweep(sweep).walk_and_copies(inputs)
         check_rows(walk.sweep, walk.sizes)
-        apart = [inputs[at] for at in kernel.copied(inputs)]
-        moved = [2 * t.numel() * t.element_size() for t in apart]
+        moved = [2 * inputs[at].numel() * inputs[at].element_size() for at in apart]
         return walk, [*(c.bytes for c in copied), *moved]
 
 
