@@ -7,7 +7,8 @@ They are not part of this tree. With a checkout of NVIDIA/Fuser of the version t
 Each file runs in processes of its own, twice, several files at a time; one that crashes or takes
 too long has no outcomes, and is told. What is not known here goes to pytest: ``-n 1`` makes a crash
 the outcome of the test that crashed. ``--without FILE`` keeps the outcomes without wsched in a
-file, and takes them from there where it has them. The exit status is 1 if an outcome differs, 2 if
+file, and takes them from there where it has them. stderr hears of each file as it ends. The exit
+status is 1 if an outcome differs, 2 if
 no test ran.
 """
 
@@ -16,11 +17,13 @@ from __future__ import annotations
 import argparse
 import json
 import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
 
 from tests.gpu.nvfuser_matmul_tests import differences, run
 
@@ -68,7 +71,11 @@ def files(places: Sequence[Path]) -> list[Path]:
 
 
 def compared(
-    paths: Sequence[Path], run_file: Run, known: Mapping[str, Outcomes], jobs: int
+    paths: Sequence[Path],
+    run_file: Run,
+    known: Mapping[str, Outcomes],
+    jobs: int,
+    ended: Callable[[Compared], None] = lambda c: None,
 ) -> list[Compared]:
     """Run files with wsched, and without where that is not known.
 
@@ -77,11 +84,14 @@ def compared(
         run_file: runs one.
         known: outcomes without wsched, by the files' names.
         jobs: files that run at a time.
+        ended: is told of each file when both runs are over.
     """
 
     def one(path: Path) -> Compared:
         without = known.get(path.name) or run_file(path, ())
-        return Compared(path.name, without, run_file(path, PLUGINS))
+        found = Compared(path.name, without, run_file(path, PLUGINS))
+        ended(found)
+        return found
 
     with ThreadPoolExecutor(jobs) as pool:
         return list(pool.map(one, paths))
@@ -115,11 +125,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except subprocess.TimeoutExpired:
             return {}
 
-    found = compared(files(options.places), run_file, known, options.jobs)
+    writing = Lock()
+
+    def ended(c: Compared) -> None:
+        with writing:
+            print(f"ended: {c}", file=sys.stderr, flush=True)
+            if options.without is not None and c.without:
+                known[c.name] = dict(c.without)
+                options.without.write_text(json.dumps(known, indent=1) + "\n")
+
+    found = compared(files(options.places), run_file, dict(known), options.jobs, ended)
     print(report(found))
-    if options.without is not None:
-        kept = {**known, **{c.name: dict(c.without) for c in found if c.without}}
-        options.without.write_text(json.dumps(kept, indent=1) + "\n")
     if not any(c.without for c in found):
         return 2
     return int(any(c.different for c in found))

@@ -64,8 +64,9 @@ def test_a_run(
     kept = tmp_path / "without.json"
     words = ["--path", str(tmp_path), "--jobs", "1", "--without", str(kept)]
     assert main([str(tmp_path / "test_a.py"), str(tmp_path / "test_b.py"), *words]) == 0
-    told = capsys.readouterr().out
+    told, ends = capsys.readouterr()
     assert "test_a.py: 1 tests, 1 passed without wsched; 0 differ with it" in told
+    assert "ended: test_b.py: no outcomes without wsched; 0 with it" in ends
     assert "test_b.py: no outcomes without wsched; 0 with it" in told
     assert json.loads(kept.read_text()) == {"test_a.py": {"test_a::test_one": "passed"}}
     assert main([str(tmp_path / "test_c.py"), *words, "--seconds", "3"]) == 2

@@ -165,3 +165,36 @@ def test_a_class_of_its_own_goes_to_nvfuser_once(also_installed: bool, nvfuser: 
         nvfuser.calls.clear()
         made.execute(inputs, device=None)
         assert nvfuser.calls == [(made, inputs, {"device": None})]
+
+
+class Profiler:
+    """As nvFuser's, which needs a GPU."""
+
+    def __enter__(self) -> Profiler:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+
+def test_calls_under_a_profiler_are_nvfusers(
+    nvfuser: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It counts nvFuser's kernels, and programs ask how many there were."""
+    monkeypatch.setattr(nvf, "PythonProfiler", Profiler)
+    own = Profiler.__enter__, Profiler.__exit__
+    fd, inputs = built(BUILDERS["linear"]), inputs_of("linear")
+    install()
+    (ours,) = fd.execute(inputs)
+    assert not nvfuser.calls
+    with nvf.PythonProfiler() as outer, nvf.PythonProfiler():
+        assert type(outer) is Profiler
+        (theirs,) = fd.execute(inputs)
+    assert len(nvfuser.calls) == 1 and torch.equal(ours, theirs)
+    with pytest.raises(KeyError), nvf.PythonProfiler():
+        raise KeyError
+    fd.execute(inputs)
+    assert len(nvfuser.calls) == 1
+    assert "nvFuser's profiler is on" in str(wsched.report())
+    uninstall()
+    assert own == (Profiler.__enter__, Profiler.__exit__)

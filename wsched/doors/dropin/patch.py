@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import wraps
 from typing import Any
 
 from lowering.ground.locks import Lock
@@ -22,12 +23,14 @@ class _State:
         blocks: of ``enabled`` that have not ended.
         original: nvFuser's function while it is replaced.
         replaced: ours.
+        profiler: nvFuser's ``__enter__`` and ``__exit__`` of its profiler while it is replaced.
     """
 
     wanted = False
     blocks = 0
     original: Any = None
     replaced: Any = None
+    profiler: tuple[Any, Any] | None = None
 
 
 def install(*, constant_parameters: bool = False) -> None:
@@ -95,6 +98,7 @@ def _replace() -> None:
         _State.original = FusionDefinition.__dict__["execute"]
         _State.replaced = in_front_of(_State.original)
         FusionDefinition.execute = _State.replaced
+        _count_profilers()
 
 
 def _restore() -> None:
@@ -104,3 +108,36 @@ def _restore() -> None:
     if unwanted and FusionDefinition.__dict__["execute"] is _State.replaced:
         FusionDefinition.execute = _State.original
         _State.original = _State.replaced = None
+        _count_no_profilers()
+
+
+def _count_profilers() -> None:
+    """Hear of nvFuser's profilers: ``with PythonProfiler() as p`` says how many kernels of its own
+    a definition has, so nothing may be taken within.
+    """
+    from nvfuser_direct import PythonProfiler
+
+    enter, leave = _State.profiler = PythonProfiler.__enter__, PythonProfiler.__exit__
+
+    @wraps(enter)
+    def entered(self: Any) -> Any:
+        found = enter(self)
+        with _lock:
+            Options.profilers += 1
+        return found
+
+    @wraps(leave)
+    def left(self: Any, *error: Any) -> Any:
+        with _lock:
+            Options.profilers = max(Options.profilers - 1, 0)  # uninstalled within: none is on
+        return leave(self, *error)
+
+    PythonProfiler.__enter__, PythonProfiler.__exit__ = entered, left
+
+
+def _count_no_profilers() -> None:
+    from nvfuser_direct import PythonProfiler
+
+    if _State.profiler is not None:
+        PythonProfiler.__enter__, PythonProfiler.__exit__ = _State.profiler
+        _State.profiler, Options.profilers = None, 0
