@@ -11,7 +11,16 @@ from lowering.cuda.emit import emit_cuda
 from lowering.cuda.nvrtc import compile_cubin
 from lowering.cuda.resources import read_resources
 from tests.legality.agreement import outcome
-from tests.legality.by_hand.parts import PARTS, SCHEDULED, operand_shifted, unscheduled
+from tests.legality.by_hand.parts import (
+    PARTS,
+    RING,
+    SCHEDULED,
+    SHIFTED,
+    fragments,
+    of_computed,
+    operand_shifted,
+    unscheduled,
+)
 from tests.legality.by_hand.results import RESULTS, residual_of_whole_tiles
 from tests.legality.by_hand.roles import ROLES
 from tests.legality.by_hand.steps import STEPS
@@ -59,6 +68,26 @@ def test_a_computed_operand_is_stored_in_pieces_of_its_stage() -> None:
     left = tuple(r for r in history if r not in rows)
     said = outcome(made(left, unscheduled(SCHEDULED[operand_shifted])))
     assert (said.fault, said.legal, said.ran) == (None, True, True)
+
+
+def test_levels_of_tiles_that_one_part_makes_and_merges_again() -> None:
+    """What is multiplied counts tiles in fours, what is stored for it does not: the same steps."""
+    m = of_computed(SHIFTED)
+    m.tile(128, 32, 64)
+    m.deal("No Mo")
+    multiplied = (m.loads[1], *m.compute)
+    m.split(multiplied, "tile", 4, "to ti")
+    m.merge(multiplied, "to ti", "tile")
+    m.steps("tile k")
+    m.stage(2, 1)
+    m.order(m.compute, "cta tile")
+    m.fragments("tile", 16)
+    m.inline("tile")
+    fragments(m, m.rings, "cta tile k m64")
+    m.s.circular_buffer(m.rings[-1], 2, 1, RING)
+    said = outcome(m.s.fusion)
+    assert (said.fault, said.why) == (None, "")
+    assert said.legal and said.ran
 
 
 @pytest.mark.parametrize("name", REFUSED)

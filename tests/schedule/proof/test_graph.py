@@ -94,6 +94,17 @@ def test_index_is_decomposed_from_the_whole() -> None:
     assert m not in graph.indices({tile: Var("t")})
 
 
+def test_what_is_padded_has_the_index_of_what_it_was() -> None:
+    """Levels of tiles that one side makes and merges again count as tiles do, without quotients."""
+    s = Schedule(linear())
+    s.split("T4", 0, 4, labels=("to", "ti"))
+    s.merge("T4", 0)
+    graph = TransformGraph(s.fusion)
+    whole, dim = graph.group(s.tensor("T4").loop[0]), graph.group(s.tensor("T4").logical[0])
+    assert graph.indices({whole: Var("t")})[dim] == Var("t")
+    assert graph.indices({dim: Var("t")})[whole] == Var("t")
+
+
 def test_tile_coordinates_follow_from_the_tile() -> None:
     f = schedule_matmul(linear(), COOPERATIVE)
     graph = TransformGraph(f)

@@ -167,15 +167,26 @@ class TransformGraph:
 
         ``bind`` may give an index a name: what it returns stands for the index from there on.
 
-        Transforms are walked both ways. Sums and products (a split's input from its parts, a
-        merge's result from its parts) come before quotients and remainders, so that an index is
-        affine in the known ones wherever one derivation is.
+        Transforms are walked both ways. What is padded has the index of what it was padded from
+        (see :meth:`padded`); sums and products (a split's input from its parts, a merge's result
+        from its parts) come before quotients and remainders. So an index is affine in the known
+        ones wherever one derivation is.
         """
         found, left = dict(known), self.steps
         while True:
             left = tuple(s for s in left if not all(map(found.__contains__, s.groups)))
-            if not (_grow(left, found, _compose, bind) or _grow(left, found, _decompose, bind)):
+            if not any(
+                _grow(left, found, rule, bind) for rule in (self._unpad, _compose, _decompose)
+            ):
                 return found
+
+    def _unpad(self, step: Step, found: Mapping[Group, Expr]) -> dict[Group, Expr]:
+        """The same index of what a split and a merge of its parts pad, and of what they make."""
+        (made, *_), whole = step.outputs, self.padded(step.outputs[0])
+        if whole is None:
+            return {}
+        pair = {made: whole, whole: made}
+        return {other: found[g] for g, other in pair.items() if g in found}
 
     def _find(self, d: int) -> int:
         return self._leader.get(d, d)
