@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lowering.ground.expr import Const
+from lowering.ground.expr import ONE, Const
 from lowering.ground.types import FragmentType
 from lowering.nest.domains import summed
 from lowering.nest.element import element_type
@@ -52,7 +52,13 @@ class Accumulator:
                 raise refused(t, what, _PARTS)
         stepping = {graph.group(s.domain) for s in relation.steps}
         outside = (*CTA_INDEX, *ROLES)
-        inside = [d for d in t.loop if graph.group(d) not in stepping and d.parallel not in outside]
+        inside = [
+            d
+            for p, d in enumerate(t.loop)
+            if graph.group(d) not in stepping
+            and d.parallel not in outside
+            and not (p < t.compute_at and d.extent == ONE)
+        ]
         repeated = frozenset(graph.group(d) for d in inside if d.parallel not in BOX)
         serial = frozenset(graph.group(s.domain) for s in relation.steps if not s.role)
         found = Accumulator(t, serial, tile_of(t, inside), repeated)

@@ -70,6 +70,7 @@ def guards_above(
     """
     names = {g: Var(f"g{g.id}") for g in counted}
     inside = {graph.group(d): ZERO for d in load.loop[load.slice_position :]}
+    inside |= {g: ZERO for g in graph.known(load) if g.extent == ONE}
     known: dict[Group, Expr] = {**inside, **ctas, **names}
     made = {graph.group(t.input): t for t in load.transforms if isinstance(t, Split)}
     padded = {graph.padded(g): g for g in graph.known(load)}

@@ -92,8 +92,8 @@ def _serial(stepping: dict[int, StepLoop], d: IterDomain) -> bool:
 
 
 def determined(graph: TransformGraph, known: Iterable[Group]) -> frozenset[Group]:
-    """All groups whose index follows from those of ``known``."""
-    found = set(known)
+    """All groups whose index follows from those of ``known``; that of one iteration is known."""
+    found = {*known, *(g for g in graph.groups if g.extent == ONE)}
     size = -1
     while size != len(found):
         size = len(found)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lowering.ground.expr import Const, Expr
+from lowering.ground.expr import ONE, ZERO, Const, Expr
 from lowering.ground.poly import poly
 from wsched.fusion import (
     BroadcastOp,
@@ -163,7 +163,7 @@ class TransformGraph:
     def indices(
         self, known: Mapping[Group, Expr], bind: Callable[[Group, Expr], Expr] = lambda _, e: e
     ) -> dict[Group, Expr]:
-        """Index of every group that ``known`` determines.
+        """Index of every group that ``known`` determines; the only one of one iteration is 0.
 
         ``bind`` may give an index a name: what it returns stands for the index from there on.
 
@@ -172,7 +172,8 @@ class TransformGraph:
         from its parts) come before quotients and remainders. So an index is affine in the known
         ones wherever one derivation is.
         """
-        found, left = dict(known), self.steps
+        found = {g: ZERO for g in self.groups if g.extent == ONE} | dict(known)
+        left = self.steps
         while True:
             left = tuple(s for s in left if not all(map(found.__contains__, s.groups)))
             if not any(

@@ -25,7 +25,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from lowering.ground.expr import ONE, ZERO, Const, Expr, Var
-from lowering.ground.poly import poly
+from lowering.ground.poly import Poly, poly
 from lowering.target.target import Target
 from lowering.target.targets import DEFAULT
 from wsched.fusion import Fusion, IterType, ParallelType
@@ -97,9 +97,10 @@ def _proved(
     """The proof with these load loops, outermost first."""
     graph, compute = sides.graph, sides.compute
     counted, cut = load_digits(graph, loops, graph.known(compute))
-    above = share.above(counted)
-    nest = _nest(counted, load_stops(graph, counted, above))
-    digits = compute_digits(graph, [(n.group, poly(n.weight)) for n in nest], compute)
+    stepping = tuple(g for g in counted if g.extent != ONE) or counted[-1:]
+    above = share.above(stepping)
+    nest = _nest(stepping, load_stops(graph, stepping, above))
+    digits = compute_digits(graph, _weighed(counted, nest), compute)
     found = _step_loops(sides, digits)
     check_bystanders(sides, [t.loop for t in found], share.as_loads)
     _check_order(sides, [t.loop for t in found])
@@ -138,6 +139,19 @@ def _nest(counted: Sequence[Group], stops: Sequence[Expr]) -> tuple[LoadLoop, ..
     return tuple(found)
 
 
+def _weighed(counted: Sequence[Group], nest: Sequence[LoadLoop]) -> list[tuple[Group, Poly]]:
+    """Groups with the load steps between two of their indices, also those of one iteration, which
+    are no loops of the nest: compute may merge them with others.
+    """
+    stops = {n.group: n.stop for n in nest}
+    found: list[tuple[Group, Poly]] = []
+    weight = poly(ONE)
+    for group in reversed(counted):
+        found.insert(0, (group, weight))
+        weight = weight * poly(stops.get(group, ONE))
+    return found
+
+
 def _index(digits: Sequence[StepLoop]) -> Expr:
     total: Expr = ZERO
     for s in digits:
@@ -146,11 +160,15 @@ def _index(digits: Sequence[StepLoop]) -> Expr:
 
 
 def _step_loops(sides: Sides, digits: Digits) -> tuple[Trimmed, ...]:
-    """The digits as loops of compute, not bounded yet; each is serial or a role."""
+    """The digits as loops of compute, not bounded yet; each is serial or a role. A loop of one
+    iteration steps nowhere, wherever it stands: it is none of them.
+    """
     compute, loop = sides.compute, sides.load_loop
     loops = {sides.graph.group(d): d for d in compute.loop}
     found = []
     for digit in digits.digits:
+        if digit.group.extent == ONE:
+            continue
         d = loops.get(digit.group)
         if d is None:
             missing = [(digit.group, digit.group.label)]
