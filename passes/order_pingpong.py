@@ -1,8 +1,9 @@
 """Let the warpgroups of a ping-pong kernel take turns on each circular buffer.
 
-Requires: a circular buffer whose steps are each consumed by one of several groups, and a compute
-role with the loop that consumes them: the main loop for the operands, the epilogue for matrices
-that it reads. Loops around it are over tiles, and count turns of the groups in order.
+Requires: a circular buffer whose steps are each consumed by one of several groups, tile by tile or
+because those of a tile deal out its steps, and a compute role with the loop that consumes them: the
+main loop for the operands, the epilogue for matrices that it reads. Loops around it are over tiles,
+and count turns of the groups in order.
 Guarantees: a group enters its main loop only when the other has left its own, so one group's
 epilogue runs under the other's main loop; likewise for epilogues that consume steps. Without that
 a group could wait for a step of the second next phase, whose parity is that of the phase before.
@@ -104,22 +105,22 @@ def order_pingpong(kernel: Kernel, options: LoweringOptions) -> Kernel:
     """
     by_place: dict[Body, list[Ring]] = {}
     for ring in kernel.rings:
-        if ring.teams > 1 and (place := _place(kernel.body, ring)):
+        if ring.takers > 1 and (place := _place(kernel.body, ring)):
             by_place.setdefault(place, []).append(ring)
     for first, *others in by_place.values():
         kernel = _order(kernel, first, frozenset(r.name for r in (first, *others)))
     return kernel
 
 
-def _drained(body: Body, enter: BarSync) -> Body:
+def _drained(body: Body, enter: BarSync, first: Expr) -> Body:
     """``body`` of a loop that ends with a queue: at the first end mark, the turn that the partner
-    has handed over is taken, though nothing is left to do with it.
+    has handed over is taken, though nothing is left to do with it, by the ``first`` who find it.
     """
     out: list[Stmt] = []
     for stmt in body:
         if isinstance(stmt, Break):
             asked = [s for s in out if isinstance(s, NextTile) and s.word == 0]
-            out += (If(s.out.eq(s.tiles), (enter,)) for s in asked)
+            out += (If(s.out.eq(s.tiles).logical_and(first), (enter,)) for s in asked)
         out.append(stmt)
     return tuple(out)
 
@@ -147,11 +148,11 @@ def _order(kernel: Kernel, ring: Ring, rings: frozenset[str]) -> Kernel:
             return r
         if r.group is None:
             raise InternalError("order_pingpong", f"role {r.name} has no group index")
-        groups, rest = divmod(r.warps, 4 * ring.teams)
+        groups, rest = divmod(r.warps, 4 * ring.takers)
         if rest:
-            why = f"role {r.name} of {r.warps // 4} groups is no {ring.teams} teams"
+            why = f"role {r.name} of {r.warps // 4} groups is no {ring.takers} teams"
             raise InternalError("order_pingpong", why)
-        order = NamedBarrierArray(names.new("order"), ring.teams, 2 * groups * ptx.WARPGROUP)
+        order = NamedBarrierArray(names.new("order"), ring.takers, 2 * groups * ptx.WARPGROUP)
         declared.append(order)
         turns = _Turns(ring, rings, order, r.group, groups, _of_groups(r))
         return replace(r, body=turns.role(r.body))
@@ -193,12 +194,17 @@ class _Turns:
 
     @property
     def last(self) -> int:
-        return self.ring.teams - 1
+        return self.ring.takers - 1
 
     @property
     def team(self) -> Expr:
         """Which team the group is in."""
         return self.wg // self.groups
+
+    @property
+    def first(self) -> Expr:
+        """Whether the group's team begins a tile: others behind it deal out its steps with it."""
+        return TRUE if self.ring.dealing == 1 else (self.team % self.ring.dealing).eq(0)
 
     @property
     def next(self) -> Expr:
@@ -268,7 +274,7 @@ class _Turns:
         enter, hand = BarSync(self.bar(self.team)), BarArrive(self.bar(self.next))
         if _ends_with_queue(body):
             new = (*body[:start], enter, *body[start:stop], hand, *body[stop:])
-            return _drained(new, enter)
+            return _drained(new, enter, self.first)
         leave = If(self.follows(loops, entry), (hand,))
         return (*body[:start], enter, *body[start:stop], leave, *body[stop:])
 

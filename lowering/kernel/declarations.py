@@ -140,11 +140,12 @@ class Declarations(Lexer):
         self.expect("stages")
         stages = self.integer()
         teams = self.integer() if self.accept("teams") else 1
+        dealing = self.integer() if self.accept("dealing") else 1
         in_flight = self.integer() if self.accept("in_flight") else 0
         shares = tuple(self.pair() for _ in buffers) if self.accept("shares") else ()
         prefetch = self.integer() if self.accept("prefetch") else 0
         remote = self.accept("remote")
-        return Ring(name, buffers, stages, teams, in_flight, shares, prefetch, remote)
+        return Ring(name, buffers, stages, teams, in_flight, shares, prefetch, remote, dealing)
 
     def trace_buffer(self) -> TraceBuffer:
         """Take a trace buffer."""

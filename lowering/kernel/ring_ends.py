@@ -60,7 +60,7 @@ class Reader:
 
     Args:
         warps: their numbers.
-        teams: of these warps, which take steps in turn.
+        teams: of these warps, which take different steps.
         proxies: through which they read, ``SHARED`` or ``SHARED_ASYNC`` or both.
     """
 
@@ -129,16 +129,17 @@ def announces(ring: Ring, stmt: Stmt) -> bool:
 
 
 def teams_of(ring: Ring, role: Role) -> int:
-    """In how many teams the warpgroups of a role take the ring's steps in turn.
+    """In how many teams the warpgroups of a role take different steps of the ring.
 
-    Those of the ring where the step that is waited for depends on the warpgroup. Where it does not,
-    all warpgroups of the role wait for each step, whoever else takes turns.
+    Those of the ring that take turns, and those that deal out a turn's steps, where the step that
+    is waited for depends on the warpgroup. Where it does not, all warpgroups of the role wait for
+    each step, whoever else takes turns.
     """
-    if ring.teams == 1 or role.group is None:
+    if ring.takers == 1 or role.group is None:
         return 1
     of_group = _follows(role.group.name, tuple(walk(role.body)))
     waits = (s for s in walk(role.body) if isinstance(s, WaitFull) and s.ring == ring.name)
-    return ring.teams if any(used(s) & of_group for s in waits) else 1
+    return ring.takers if any(used(s) & of_group for s in waits) else 1
 
 
 def _follows(name: str, stmts: Sequence[Stmt]) -> set[str]:

@@ -68,7 +68,8 @@ class Ring(Declared):
     ``cp.async`` or stores on one side, wgmma or loads on the other. Several roles may fill a step
     together, and every role that reads from the ring reads every step, except that the warpgroups
     of a role form ``teams`` which take steps in turn (two in ping-pong), where the step that they
-    wait for depends on the group index.
+    wait for depends on the group index. Those of a team take each step together, or deal out theirs
+    in ``dealing`` runs, each of as many warpgroups.
 
     ``in_flight`` wgmma groups stay pending when a step's successor starts, so a step is released
     that many steps late and ``stages > in_flight``.
@@ -89,6 +90,12 @@ class Ring(Declared):
     shares: tuple[tuple[int, int], ...] = ()
     prefetch: int = 0
     remote: bool = False
+    dealing: int = 1
+
+    @property
+    def takers(self) -> int:
+        """How many take different steps: teams, and runs of each."""
+        return self.teams * self.dealing
 
     @property
     def multicast(self) -> bool:

@@ -67,6 +67,7 @@ def _tensor_map(t: TensorMap) -> str:
 def _ring(r: Ring) -> str:
     text = f"ring {r.name}({', '.join(r.buffers)}) stages {r.stages}"
     text += f" teams {r.teams}" if r.teams != 1 else ""
+    text += f" dealing {r.dealing}" if r.dealing != 1 else ""
     text += f" in_flight {r.in_flight}" if r.in_flight else ""
     text += " shares" if r.shares else ""
     text += "".join(f" {count}x{stride}" for count, stride in r.shares)

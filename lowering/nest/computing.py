@@ -60,6 +60,7 @@ def _named(plan: Plan) -> Iterator[Computing]:
                 f"{part.tensors[-1]}, which is computed of nothing that a ring brings",
                 "parts that read what TMA loads into a circular buffer",
             )
+        _require_numbered_alike(plan, at, main)
         reads, fills = plan.into(at), [e for e in plan.rings if e.producer == at]
         rings = {t: (e.name, e.relation) for e in (*reads, *fills) for t in e.relation.loads}
         name = f"{part.name}{taken.count(part.name) or ''}"
@@ -67,6 +68,28 @@ def _named(plan: Plan) -> Iterator[Computing]:
         sums = _accumulators(plan, at, main)
         event = "main_loop" if sums else part.name
         yield Computing(name, part.tensors, main, rings, sums, event, plan.registers(at))
+
+
+def _require_numbered_alike(plan: Plan, at: int, main: LoadRelation) -> None:
+    """Warpgroups are numbered once, those that share a tile beside each other in the order in which
+    they deal out its steps.
+
+    Raises:
+        UnsupportedError: two rings want different numbers.
+    """
+    for e in plan.into(at):
+        mine, given = e.relation.warpgroups, main.warpgroups
+        if mine.dealing > 1 and mine.extents != given.extents:
+            what, (on, _), (there, _) = (
+                " and ".join(e.relation.loads),
+                mine.extents[0],
+                given.extents[0],
+            )
+            raise refused(
+                plan.fusion.tensor(e.relation.compute),
+                f"{what} dealt out to warpgroups that are neighbours on {on}",
+                f"neighbours on {there}: they are numbered as {' and '.join(main.loads)} are read",
+            )
 
 
 def _accumulators(plan: Plan, at: int, main: LoadRelation) -> tuple[Accumulator, ...]:
@@ -133,7 +156,8 @@ def _require_in_turn(plan: Plan) -> None:
         if not r.warp_specialized:
             raise refused(t, f"{what}, with Pipelined loads", "loads by a load warpgroup")
     for ring in plan.rings:
-        teams = {e.relation.warpgroups.teams for e in plan.edges if e.name == ring.name}
+        edges = [e.relation.warpgroups for e in plan.edges if e.name == ring.name]
+        teams = {w.teams * w.dealing for w in edges}
         if len(teams) > 1:
             what = f"{', '.join(ring.relation.loads)} read by parts of {sorted(teams)} turns"
             raise refused(t, what, "as many turns in all parts that read a ring")

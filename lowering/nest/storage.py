@@ -61,6 +61,7 @@ def ring(plan: Plan, edge: Edge) -> Ring:
         edge.name, relation.loads, buffer.stages, relation.warpgroups.teams, in_flight,
         shares if any(count > 1 for count, _ in shares) else (),
         0 if relation.warp_specialized else buffer.prefetch,
+        dealing=relation.warpgroups.dealing,
     )  # fmt: skip
 
 

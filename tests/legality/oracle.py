@@ -157,7 +157,7 @@ def _check(parts: Parts, world: World, stepping: _Stepping) -> None:
     check_sums(parts, world, within)
     for section, at in zip(parts.sections, places, strict=True):
         check_computed(parts, section, world, (*at.ctas, *at.roles), within)
-    if len(parts.sections) > 1:
+    if len(parts.rings) > 1:
         for cta in all_places(ctas):
             steps = {n: len(ring.sequence(cta)) for n, ring in enumerate(found)}
             check_waiting(parts, [runs[n, cta] for n in range(len(places))], steps)

@@ -39,7 +39,7 @@ kernel all threads 384 cluster 2 splits 3 dependent grid min(ceildiv(M, 128) * 2
   named_barrier turn[2] id 1 threads 256
   named_barrier later[1] threads 64
   ring ring(A_s) stages 4 teams 2 in_flight 1 prefetch 2
-  ring ring2(A_s, D_s) stages 2 shares 2x1 1x2
+  ring ring2(A_s, D_s) stages 2 dealing 2 shares 2x1 1x2
   ring queue(tile) stages 2 teams 2 remote
   trace spans[8](main_loop, cta)
   counter arrived[M]

@@ -69,3 +69,10 @@ def test_no_turns_without_teams() -> None:
     _, ring, roles = made("0 .. n", "t * 2 + turn")
     one = Ring(ring.name, ring.buffers, ring.stages)
     assert teams_of(one, roles["compute"]) == 1
+
+
+def test_who_deals_out_the_steps_of_a_turn_takes_other_ones() -> None:
+    k, ring, roles = made("0 .. n", "t * 4 + wg")
+    dealt = Ring(ring.name, ring.buffers, ring.stages, teams=2, dealing=2)
+    assert [teams_of(dealt, roles[name]) for name in ("load", "compute")] == [1, 4]
+    assert ends_of(k, dealt).empty == 4 + 16 // 4

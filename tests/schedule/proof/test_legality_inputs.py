@@ -120,40 +120,25 @@ def test_its_tiles_are_the_operands(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-def in_ring(rows: str = "", *, runs: bool = False) -> Fusion:
-    """A residual in boxes of a tile that two warpgroups share, or in a loop over their ``rows``."""
+def in_runs() -> Fusion:
+    """A residual in boxes of a tile that two warpgroups share, tiles in runs of neighbours."""
     m = builder.matmul(RESIDUAL, ring=True)
     m.tile(128, 32, 32)
-    m.deal(runs=runs)
+    m.deal(runs=True)
     m.share("Mi", 64, "row", builder.P.TIDy)
     m.steps("tile k")
     m.stage()
     m.order(m.compute, "cta tile row")
     m.fragments("row", 16)
-    if rows:
-        m.split(m.rings, "Mi", 64, f"{rows} Mi")
-        m.order(m.rings, f"cta tile {rows}")
-        m.steps(f"tile {rows}", m.rings)
     m.fill(m.rings, 2, 1, builder.ON_TIDY)
     m.inline("row")
     return m.s.fusion
-
-
-def test_who_shares_a_tile_takes_all_its_steps() -> None:
-    with pytest.raises(ScheduleError) as error:
-        make_plan(in_ring("rows"))
-    assert (error.value.rule, error.value.why, error.value.legal) == (
-        "role",
-        "loop row [TIDy] of T12 deals out the steps of a tile, which its 2 warpgroups share: all "
-        "of them take every step",
-        ("load in a step what all iterations of row read",),
-    )
 
 
 def test_tiles_in_runs_are_no_share_of_steps() -> None:
     """One step a tile: the load loop is the inner part of a split of merged tiles, and compute has
     the outer one on the same CTAs.
     """
-    _, aux = load_relations(in_ring(runs=True))
+    _, aux = load_relations(in_runs())
     assert [s.domain.label for s in aux.digits] == ["tile"]
     assert isinstance(aux.work, InTurn)

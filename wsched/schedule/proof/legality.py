@@ -39,6 +39,7 @@ from wsched.schedule.proof.relation import LoadLoop, LoadRelation, StepLoop
 from wsched.schedule.proof.roles import check_turns, find_warpgroups
 from wsched.schedule.proof.share import Counted, Proved, Share, find_share
 from wsched.schedule.proof.sides import CTA_INDEX, ROLES, Sides, find_sides
+from wsched.schedule.proof.tile_steps import check_tile_steps
 from wsched.schedule.proof.trim import Trimmed, trim
 from wsched.schedule.proof.words import labels, words
 
@@ -60,13 +61,16 @@ def load_relations(
     """
     graph = graph or TransformGraph(fusion)
     found: list[LoadRelation] = []
-    mains: dict[int, tuple[Sides, LoadRelation]] = {}
+    into: dict[int, list[tuple[Sides, LoadRelation]]] = {}
     for readers in find_sides(fusion, graph, target):
-        main = mains.get(readers.part)
-        each = [_relation(s, *(main or ())) for s in readers.sides]
-        mains.setdefault(readers.part, (readers.sides[0], each[0]))
+        edges = into.setdefault(readers.part, [])
+        main = edges[0] if edges else ()
+        each = [_relation(s, *main) for s in readers.sides]
+        edges.append((readers.sides[0], each[0]))
         check_readers(readers.sides, each)
         found.append(replace(each[0], readers=tuple(r.compute for r in each)))
+    for edges in into.values():
+        check_tile_steps(edges)
     return tuple(found)
 
 
@@ -110,7 +114,7 @@ def _proved(
     outside = _outside(steps) if tiles is None else tiles.outside
     if main is not None and tiles is not None:
         _check_tiles(sides, main, steps, tiles)
-    warpgroups = find_warpgroups(sides, steps)
+    warpgroups = find_warpgroups(sides, steps, outside)
     check_turns(sides, found, (*above, *below), outside)
     return LoadRelation(
         loads=tuple(t.name for t in sides.ring),
@@ -216,9 +220,7 @@ def _outside(digits: Sequence[StepLoop]) -> int:
 def _check_tiles(
     sides: Sides, main: Sides, digits: Sequence[StepLoop], tiles: LoadRelation
 ) -> None:
-    """An edge into the epilogue runs the tiles that the operands run, and ends with the last; who
-    shares a tile takes all its steps.
-    """
+    """An edge into the epilogue runs the tiles that the operands run, and ends with the last."""
     graph, count = sides.graph, tiles.outside
     if ends(graph, digits[:count]) != ends(graph, tiles.digits[:count]):
         raise sides.refuse(
@@ -227,12 +229,3 @@ def _check_tiles(
             "with the same tile",
             (f"tile {sides.compute.name} as {main.compute.name}",),
         )
-    for s in digits[count:]:
-        if s.role:
-            raise sides.refuse(
-                "role",
-                f"loop {s.domain.label} [{s.domain.parallel}] of {sides.compute.name} deals out "
-                f"the steps of a tile, which its {s.domain.extent} warpgroups share: all of them "
-                "take every step",
-                (f"load in a step what all iterations of {s.domain.label} read",),
-            )

@@ -19,12 +19,13 @@ from wsched.schedule.proof.warpgroups import Warpgroups
 __all__ = ["check_turns", "find_warpgroups"]
 
 
-def find_warpgroups(sides: Sides, digits: Sequence[StepLoop]) -> Warpgroups:
+def find_warpgroups(sides: Sides, digits: Sequence[StepLoop], outside: int) -> Warpgroups:
     """The compute warpgroups, numbered so that those that share a tile are neighbours.
 
     Args:
         sides: of the edge.
         digits: compute's loops that take part in the load index.
+        outside: how many of them choose the tile.
 
     Raises:
         ScheduleError: ``role``, ``registers``.
@@ -32,6 +33,7 @@ def find_warpgroups(sides: Sides, digits: Sequence[StepLoop]) -> Warpgroups:
     loops = [d for axis in ROLES if (d := sides.compute.axis_on(axis)) is not None]
     extents = {d: _constant(sides, d) for d in loops}
     turns = [s.domain.id for s in reversed(digits)]  # the fastest first: who comes next
+    within = [s.domain.id for s in digits[outside:]]
     total = prod(extents.values())
     kind = sides.buffer.type
     dealing = [s.domain.label for s in digits if s.role]
@@ -55,6 +57,7 @@ def find_warpgroups(sides: Sides, digits: Sequence[StepLoop]) -> Warpgroups:
     return Warpgroups(
         tuple((d.parallel, n) for d, n in in_order),
         prod(n for d, n in extents.items() if d.id not in turns),
+        prod(n for d, n in extents.items() if d.id in within),
     )
 
 
@@ -76,7 +79,9 @@ def check_turns(
 
     The barriers that order them let one into its main loop when the one before has left it. So in
     the load index the role comes right above the steps of a tile, and all tiles above the role;
-    and nobody misses a turn but at the end: what ends a role grows with every loop above it.
+    and nobody misses a turn but at the end: what ends a role grows with every loop above it. Those
+    that deal out the steps of a tile (``tile_steps``) do so one after the other, too, each all of
+    its own, and nobody has fewer.
 
     Args:
         sides: of the edge.
@@ -85,24 +90,25 @@ def check_turns(
         outside: how many of them choose the tile.
 
     Raises:
-        Misordered: ``role``, where roles have another place.
+        Misordered: ``role``, where roles have another place, or are not beside each other.
         ScheduleError: ``role``, where one misses a turn.
     """
     digits = [t.loop for t in found]
     at = [p for p, s in enumerate(digits) if s.role]
-    if not at:
-        return
-    if at != list(range(outside - len(at), outside)):
+    turns = sum(p < outside for p in at)
+    if at != list(range(outside - turns, outside - turns + len(at))):
         raise _out_of_turn(digits, at)
     for guard in guards:
-        moving = [bool(t.weight(guard).terms) for t in found[:outside]]
-        if any(moving[p] for p in at) and not all(moving):
+        moving = [bool(t.weight(guard).terms) for t in found]
+        ended = [p for p in at if moving[p]]
+        others = [digits[p].domain.label for p in range(outside) if not moving[p]]
+        if ended and (others or ended[-1] >= outside):
+            roles = ", ".join(digits[p].domain.label for p in at)
+            each = f" for each {others[0]}" if others else ""
             raise sides.refuse(
                 "role",
-                f"{guard.group.label} < {guard.group.extent} ends the turns of "
-                f"{', '.join(digits[p].domain.label for p in at)} early for each "
-                f"{digits[moving.index(False)].domain.label}: the next turn would not be that of "
-                "the next warpgroup",
+                f"{guard.group.label} < {guard.group.extent} ends the turns of {roles} early{each}:"
+                " the next turn would not be that of the next warpgroup",
             )
 
 

@@ -23,10 +23,13 @@ class Warpgroups:
             warpgroups share a tile, as CUDA numbers threads, in front of those that take turns, as
             the load index has these: the one whose turn is next has the next number.
         taking: how many of them take each load step: those that share what it is for.
+        dealing: in how many runs those that share a tile deal out its steps, 1 where all of them
+            take each.
     """
 
     extents: tuple[tuple[ParallelType, int], ...]
     taking: int
+    dealing: int = 1
 
     @property
     def count(self) -> int:
@@ -35,8 +38,8 @@ class Warpgroups:
 
     @property
     def teams(self) -> int:
-        """How many take turns; each takes steps together."""
-        return self.count // self.taking
+        """How many take turns, each a tile."""
+        return self.count // (self.taking * self.dealing)
 
     def index(self, axis: ParallelType, group: Var) -> Expr:
         """Index along an axis of the warpgroup with number ``group``."""

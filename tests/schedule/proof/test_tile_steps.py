@@ -1,0 +1,174 @@
+"""Steps of a tile that its warpgroups deal out: each takes its own rows or columns of a matrix."""
+
+from __future__ import annotations
+
+import pytest
+
+from lowering.cuda.emit import emit_cuda
+from lowering.cuda.nvrtc import compile_cubin
+from lowering.cuda.resources import read_resources
+from lowering.ground.errors import ScheduleError, UnsupportedError
+from tests.epilogues import RESIDUAL, epilogue
+from tests.legality.agreement import outcome
+from tests.legality.builder import ON_TIDY, Matmul, P, matmul
+from tests.legality.machine import compiled
+from wsched.fusion import Fusion, LoadStoreOpType, ParallelType
+from wsched.schedule import make_plan
+
+TWO = epilogue("r: [-1, -1]", "q: [-1, -1]", "s = fd.ops.mul(y, q)", "t = fd.ops.add(s, r)",
+               "d = fd.ops.cast(t, dtype=DataType.BFloat16)")  # fmt: skip
+
+
+def shared(text: str, *, dynamic: bool = False) -> Matmul:
+    """Two warpgroups have half of a tile's rows each; what the epilogue reads is not loaded yet."""
+    m = matmul(text, ring=True)
+    m.tile(128, 32, 32)
+    m.deal(dynamic=dynamic)
+    m.share("Mi", 64, "row", P.TIDy)
+    m.steps("tile k")
+    m.stage()
+    m.order(m.compute, "cta tile row")
+    return m
+
+
+def finished(m: Matmul, chunk: int = 16) -> Fusion:
+    m.fragments("row", chunk)
+    m.inline("row")
+    return m.s.fusion
+
+
+def by_rows(m: Matmul, tv: str, stages: int, chunk: int = 0) -> None:
+    """A step is a warpgroup's rows, of all columns or so many."""
+    m.split((tv,), "Mi", 64, "row Mi")
+    steps = "tile row"
+    if chunk:
+        m.split((tv,), "Ni", chunk, "chunk Ni")
+        steps += " chunk"
+    m.order((tv,), f"cta {steps}")
+    m.steps(steps, (tv,))
+    m.fill((tv,), stages, 0, ON_TIDY)
+
+
+def by_columns(m: Matmul, tv: str, stages: int) -> None:
+    """A step is eight columns of all rows of the tile."""
+    m.split((tv,), "Ni", 8, "chunk Ni")
+    m.order((tv,), "cta tile chunk")
+    m.steps("tile chunk", (tv,))
+    m.fill((tv,), stages, 0, ON_TIDY)
+
+
+@pytest.mark.parametrize(
+    ("stages", "chunk", "dynamic"), [(1, 0, False), (3, 16, False), (1, 16, True)]
+)
+def test_each_takes_its_own_rows(stages: int, chunk: int, dynamic: bool) -> None:
+    """Also with one stage, where who is behind would wait for a phase too early; and where the
+    queue says to both at once that there is no tile.
+    """
+    m = shared(RESIDUAL, dynamic=dynamic)
+    by_rows(m, m.rings[0], stages, chunk)
+    f = finished(m)
+    _, aux = make_plan(f).relations
+    assert (aux.warpgroups.teams, aux.warpgroups.dealing, aux.warpgroups.taking) == (1, 2, 1)
+    said = outcome(f)
+    assert (said.fault, said.why, said.legal) == (None, "", True)
+    assert read_resources(compile_cubin(emit_cuda(compiled(f))), "drawn").clean
+
+
+def in_turns(m: Matmul) -> None:
+    """Two pairs of warpgroups have every other tile."""
+    m.split(m.every, "tile", 2, "tile turn")
+    m.run(m.compute, "turn", P.TIDz)
+
+
+def test_in_turns_each_pair_deals_out_its_tile() -> None:
+    m = matmul(RESIDUAL, ring=True)
+    m.tile(128, 32, 32)
+    m.deal()
+    in_turns(m)
+    m.share("Mi", 64, "row", P.TIDy)
+    m.steps("tile turn k")
+    m.stage()
+    m.order(m.compute, "cta tile turn row")
+    (tv,) = m.rings
+    m.split((tv,), "Mi", 64, "row Mi")
+    m.order((tv,), "cta tile turn row")
+    m.steps("tile turn row", (tv,))
+    m.fill((tv,), 2, 1, ON_TIDY)
+    f = finished(m)
+    _, aux = make_plan(f).relations
+    assert (aux.warpgroups.teams, aux.warpgroups.dealing, aux.warpgroups.taking) == (2, 2, 1)
+    said = outcome(f)
+    assert (said.fault, said.why, said.legal) == (None, "", True)
+
+
+def test_two_rings_that_deal_out_alike() -> None:
+    m = shared(TWO)
+    for tv in m.rings:
+        by_rows(m, tv, 1, 16)
+    said = outcome(finished(m))
+    assert (said.fault, said.why, said.legal) == (None, "", True)
+
+
+def test_one_that_all_take_together_is_waited_for_in_a_circle() -> None:
+    """The second warpgroup's step of one ring is filled behind all of the first one's, which wants
+    a step of the other ring that is filled when the second has released the one before.
+    """
+    m = shared(TWO)
+    first, second = m.rings
+    by_rows(m, first, 1, 8)
+    by_columns(m, second, 1)
+    said = outcome(finished(m, 8))
+    assert said.oracle is not None and "waits for" in str(said.oracle.why)
+    assert (said.refused, said.why) == (
+        "role",
+        "loop row [TIDy] of T16 deals out the steps of a tile, which its warpgroups share, and "
+        "those of T15 otherwise: one that is ahead in the one ring would wait for the other in the "
+        "other one",
+    )
+
+
+def test_what_is_summed_is_read_together() -> None:
+    """The rows of A by way of registers, all slices of K for one warpgroup and then the other's."""
+    m = matmul()
+    a, b = m.loads
+    read = m.s.cache_after(a, LoadStoreOpType.LdMatrix)
+    m.epilogue = (read, *m.epilogue)
+    m.tile(128, 32, 32)
+    m.deal()
+    m.steps("tile k", (b,))
+    m.split((a,), "Mi", 64, "row Mi")
+    m.order((a,), "cta tile row k")
+    m.steps("tile row k", (a,))
+    m.stage()
+    m.share("Mi", 64, "row", P.TIDy)
+    m.order(m.compute, "cta tile row k")
+    with pytest.raises(ScheduleError) as error:
+        make_plan(m.s.fusion)
+    assert (error.value.rule, error.value.why, error.value.legal) == (
+        "role",
+        "loop row [TIDy] of T10 deals out the steps of a tile, which its warpgroups share, and sum "
+        "up together: all of them take every step",
+        ("load in a step what all iterations of loop row [TIDy] read",),
+    )
+
+
+def test_the_order_of_steps_is_that_of_numbers() -> None:
+    """Columns are on the slower axis, so neighbours have different rows of the same ones."""
+    m = matmul(RESIDUAL, ring=True)
+    m.tile(128, 64, 32)
+    m.deal()
+    m.share("Mi", 64, "row", P.TIDy)
+    m.share("Ni", 32, "column", P.TIDz)
+    m.steps("tile k")
+    m.stage()
+    m.order(m.compute, "cta tile row column")
+    by_rows(m, m.rings[0], 2)
+    m.fragments("column", 16)
+    m.inline("column")
+    assert make_plan(m.s.fusion).relations[1].warpgroups.extents[0][0] is ParallelType.TIDz
+    with pytest.raises(UnsupportedError) as error:
+        compiled(m.s.fusion)
+    assert (error.value.what, error.value.supported) == (
+        "T11 dealt out to warpgroups that are neighbours on TIDz",
+        "neighbours on TIDy: they are numbered as T9 and T10 are read",
+    )
