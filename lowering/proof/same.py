@@ -40,6 +40,7 @@ from lowering.proof.rings import Ring, defined
 from lowering.proof.shape import Shape, Shaper, as_team, renamed, text, uses
 from lowering.proof.state import Walked
 from lowering.proof.steps import Steps, congruent
+from lowering.proof.total import taken
 
 __all__ = ["Dealt", "same_steps"]
 
@@ -82,6 +83,42 @@ def same_steps(
         }
         for array in (ring.empty, ring.full)
     )
+    found = _alike(kernel, ring, filling, reading, ways, steps, facts)
+    if found.why and _as_many(kernel, ring, filling, reading, ways, facts):
+        return Dealt({})
+    return found
+
+
+def _as_many(
+    kernel: Kernel,
+    ring: Ring,
+    filling: Mapping[Agent, Shape],
+    reading: Mapping[Agent, Shape],
+    ways: Mapping[Agent, Walked],
+    facts: Facts,
+) -> bool:
+    """Whether all take as many steps, the first ones, by numbers of steps in closed form."""
+    counts = [
+        taken(agent, array, shape, ways[agent], facts)
+        for array, shapes in ((ring.empty, filling), (ring.full, reading))
+        for agent, shape in shapes.items()
+    ]
+    first = counts[0] if counts else None
+    if first is None or (kernel.cluster > 1 and not _uniform(kernel, (first.expr(),))):
+        return False
+    return all(c is not None and facts.equal(c - first) for c in counts)
+
+
+def _alike(
+    kernel: Kernel,
+    ring: Ring,
+    filling: Mapping[Agent, Shape],
+    reading: Mapping[Agent, Shape],
+    ways: Mapping[Agent, Walked],
+    steps: Mapping[Agent, Steps],
+    facts: Facts,
+) -> Dealt:
+    """Whether all have the same shape, or are teams that take the steps of one that has it."""
     whole = set(filling.values())
     if len(whole) != 1 or any(_parted(ways[a], ring.empty) for a in filling):
         return Dealt({}, f"those who fill it do so in {len(whole)} ways")
@@ -106,7 +143,7 @@ def _wait(array: str, stmt: Stmt) -> str | None:
 
 def _parted(way: Walked, array: str) -> bool:
     """Whether an agent leaves steps at an array to others."""
-    return any(a == array for _, a in (*way.skips, *way.begins))
+    return any(a == array for _, a in (*way.skips, *way.begins, *way.idle))
 
 
 def _ended(shape: Shape) -> tuple[Shape, int]:

@@ -20,6 +20,7 @@ from lowering.kernel.queue import LdWord, StWord
 from lowering.kernel.scalar_memory import LdGlobalScalar
 from lowering.kernel.visit import bodies, walk
 from lowering.proof.agent import Agent
+from lowering.proof.odometer import Odometers
 from lowering.proof.rings import Ring
 from lowering.proof.state import Walked
 from lowering.proof.steps import Steps, scalars_of
@@ -54,6 +55,9 @@ class Shaper:
     loops: list[str] = field(default_factory=list)
     names: dict[Var, Expr] = field(default_factory=dict)
     words: dict[Expr, Expr] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.odometers = Odometers.of(self.agent.body, self.steps)
 
     def whole(self) -> Shape:
         """The shape of the program."""
@@ -154,7 +158,7 @@ class Shaper:
 
     def key(self, e: Expr) -> Expr:
         """An expression in terms of what is the same for all agents."""
-        e = substitute(self.steps.resolve(e), self.names)
+        e = substitute(self.odometers.told(self.steps.resolve(e)), self.names)
         return poly(_replaced(e, self.words)).expr() if not _pred(e) else _replaced(e, self.words)
 
 
