@@ -110,9 +110,7 @@ class Odometers:
             self.known[tuple(c.var for c in carried)] = _Digits(head, bases)
             self.known[tuple(c.result for c in carried)] = _Digits(end, bases)
 
-    def moved(
-        self, loop: For, carried: tuple[Scalar, ...]
-    ) -> tuple[tuple[Poly, ...], Poly] | None:
+    def moved(self, loop: For, carried: tuple[Scalar, ...]) -> tuple[tuple[Poly, ...], Poly] | None:
         """The bases of the digits that a loop carries, and what a trip adds to their number."""
         yielded = tuple(c.following for c in carried)
         for inner in _directly(loop.body):
@@ -131,12 +129,17 @@ class Odometers:
         return None
 
     def counts(
-        self, loop: For, carried: tuple[Scalar, ...], after: tuple[Expr, ...], bases: tuple[Poly, ...]
+        self,
+        loop: For,
+        carried: tuple[Scalar, ...],
+        after: tuple[Expr, ...],
+        bases: tuple[Poly, ...],
     ) -> bool:
         """Whether each trip of a loop makes the number one greater, its digits in their ranges."""
         one = poly(ONE)
         stop = poly(self.steps.resolve(loop.stop))
-        runs = self.steps.facts + (poly(loop.var), stop - poly(loop.var) - one)
+        trip = (poly(loop.var), stop - poly(loop.var) - one)
+        runs = self.steps.facts + trip
         if not all(runs.follows(b - one, products=True) for b in bases):
             return False
         before = [poly(c.var) for c in carried]

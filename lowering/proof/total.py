@@ -37,9 +37,8 @@ class _Run:
 def taken(agent: Agent, array: str, shape: Shape, way: Walked, facts: Facts) -> Poly | None:
     """How many steps an agent waits for at an array, from 0 on without a gap; None if not known.
 
-    Args:
-        shape: its program as those waits see it.
-        way: what came of its walk, which says where steps are left out.
+    ``shape`` is its program as those waits see it; ``way``, what came of its walk, says where it
+    leaves steps out.
     """
     runs = _runs(shape, facts)
     late = [steps for (_, a), steps in way.begins.items() if a == array]
@@ -50,7 +49,8 @@ def taken(agent: Agent, array: str, shape: Shape, way: Walked, facts: Facts) -> 
         return None
     if any(a == array for _, a in way.idle) and not runs[-1].partial:
         return None
-    begun = facts + (runs[-1].steps - _ONE,)
+    some = (runs[-1].steps - _ONE,)
+    begun = facts + some
     if not all(begun.equal(steps, products=True) for steps in late):
         return None
     return sum((r.steps for r in runs), _NONE)
