@@ -330,10 +330,18 @@ class Automaton:
                 fill = self.filling(state, ring, ref.stage, f"{stmt.OP} stores")
                 if fill.one and not self.one:
                     self.fail(state, "fill", ring.full, f"{stmt.OP} by threads that did not wait")
+                self.untold(state, ring, fill, stmt)
                 state = state.filling(replace(fill, access=Access(True)))
             else:
                 state = self.read(state.said(self.told(stmt)), stmt, ring, ref)
         return state
+
+    def untold(self, state: State, ring: Ring, fill: Fill, stmt: Stmt) -> None:
+        """Fail if a statement stores into a step that has been told to be there."""
+        cta = getattr(stmt, "cta", None)
+        cta = None if cta is None else substitute(cta, self.values)
+        if any(told == cta for told, _ in fill.told):
+            self.fail(state, "fill", ring.full, f"{stmt.OP} stores behind the arrival for it")
 
     def touched(self, stmt: Stmt) -> Iterator[SmemRef]:
         """The references of a statement into buffers of rings."""

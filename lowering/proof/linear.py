@@ -37,12 +37,14 @@ class Facts:
         known: the polynomials.
         natural: names of variables that are not negative: sizes, and the like.
         defined: what other names stand for.
+        positive: divisors that are positive although their form does not say so.
         memo: questions that have been answered, about the same names.
     """
 
     known: tuple[Poly, ...] = ()
     natural: frozenset[str] = frozenset()
     defined: Mapping[str, Expr] = field(default_factory=dict, compare=False)
+    positive: frozenset[Expr] = frozenset()
     memo: dict[tuple[frozenset[Poly], int, bool], bool] = field(default_factory=dict, compare=False)
 
     def __add__(self, more: Iterable[Poly]) -> Facts:
@@ -59,16 +61,20 @@ class Facts:
         kept += [p for p in other.known if p not in kept and self.follows(p, deep=False)]
         return replace(self, known=tuple(kept))
 
-    def follows(self, goal: Poly, deep: bool = True) -> bool:
-        """Whether ``goal`` is never negative; if not ``deep``, whatever names stand for."""
+    def follows(self, goal: Poly, deep: bool = True, products: bool = False) -> bool:
+        """Whether ``goal`` is never negative; if not ``deep``, whatever names stand for. With
+        ``products`` facts are multiplied by what is not negative, where products are asked about.
+        """
         constant = goal.constant()
         if constant is not None:
             return constant >= 0
-        return self._contradicts(-goal - _ONE, deep=deep)
+        found = self._contradicts(-goal - _ONE, deep=deep)
+        return found or (products and self._contradicts(*self._multiplied(-goal - _ONE)))
 
-    def equal(self, difference: Poly) -> bool:
+    def equal(self, difference: Poly, products: bool = False) -> bool:
         """Whether ``difference`` is always zero."""
-        return not difference.terms or (self.follows(difference) and self.follows(-difference))
+        both = (difference, -difference)
+        return not difference.terms or all(self.follows(d, products=products) for d in both)
 
     @property
     def impossible(self) -> bool:
@@ -100,6 +106,15 @@ class Facts:
         if key not in self.memo:
             self.memo[key] = _infeasible(rows, self, splits, deep)
         return self.memo[key]
+
+    def _multiplied(self, goal: Poly) -> tuple[Poly, ...]:
+        """A goal, and products of it and of facts with the factors of products in them."""
+        rows = [goal, *self.known]
+        meant = [*rows, *_meanings(rows, self, False, True)]
+        factors = {a for r in meant for m, _ in r.terms if len(m) > 1 for a in m}
+        factors = {a for a in factors if natural(a, self)}
+        plain = [r for r in rows if all(len(m) < 2 for m, _ in r.terms)]
+        return (*rows, *(r * poly(a) for r in plain for a in sorted(factors, key=str)))
 
     def _about(self, goals: tuple[Poly, ...]) -> list[Poly]:
         """The facts that share unknowns with the goals, or with facts that do."""
@@ -195,6 +210,9 @@ def _meanings(rows: list[Poly], facts: Facts, deep: bool, far: bool) -> Iterator
             yield fact
             if far:
                 pending |= _atoms(fact)
+    for monomial in {m for r in rows for m, _ in r.terms if len(m) > 1}:
+        if all(natural(a, facts) for a in monomial):
+            yield Poly(((monomial, 1),))
 
 
 def _meaning(atom: Expr, facts: Facts, deep: bool) -> Iterator[Poly]:
@@ -250,6 +268,8 @@ def _positive(e: Expr, facts: Facts) -> bool:
             return value > 0
         case Special(name):
             return name.startswith("n")
+        case _ if e in facts.positive:
+            return True
         case Var(name) if name in facts.defined:
             return _positive(facts.defined[name], facts)
         case Binary("max", a, b):

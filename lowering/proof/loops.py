@@ -164,6 +164,9 @@ class _Loop:
             return
         ring = self.auto.full.get(array) or self.auto.empty.get(array)
         key = self.loop.var.name, array
+        if steps == head.delta:
+            self.auto.walked.idle.add(key)
+            return
         old = self.auto.walked.skips.setdefault(key, steps)
         if old != steps or ring is None or self.auto.agent.group is None:
             why = f"a trip of {self.loop.var.name} leaves out {steps.expr()} steps"

@@ -12,7 +12,7 @@ one arrival is made beforehand, so that of warps that wait in a circle one can g
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from lowering.ground.expr import Binary, Const, Expr, Var
@@ -25,9 +25,10 @@ from lowering.proof.agent import Agent
 from lowering.proof.linear import Facts
 from lowering.proof.obligation import Obligation, Verdict
 from lowering.proof.rings import Ring
-from lowering.proof.shape import Shape, Shaper, text
+from lowering.proof.shape import Shape, Shaper, share_of, text
 from lowering.proof.state import Walked
 from lowering.proof.steps import Steps
+from lowering.proof.words import ends_at
 
 __all__ = ["Meetings"]
 
@@ -89,6 +90,8 @@ class Meetings:
         match meeting:
             case (("loop", Const(0), Expr() as syncs, Const(1), (), (word,)),) if word == SYNC:
                 pass
+            case (("loop", _, _, _, (), (("if", _, (word,), ()), *_)),) if word == SYNC:
+                return self.dealt(meeting, arriving)
             case _:
                 return f"{text(meeting)} is no loop of turns", None
         first, rest = 0, arriving
@@ -111,6 +114,41 @@ class Meetings:
         if not self.facts.follows(poly(trips) + poly(Const(first)) - poly(syncs)):
             return f"{trips} + {first} arrivals for {syncs} turns", None
         return "", first
+
+    def dealt(self, meeting: Shape, arriving: Shape) -> tuple[str, int | None]:
+        """The same, of teams that take the words of a ring in turn, up to one that is its end.
+
+        Let word ``e`` be the end. Team t of T syncs for each of its words up to ``e``, which may be
+        its own; team t - 1 arrives for each of its words in front of ``e``, and, if it is the last
+        team, once before. Word j of the one is word j - 1 of the other: these are equally many.
+        """
+        match meeting:
+            case (("loop", Const(0), stop, Const(1), (), (
+                ("if", Binary("==", Var() as mine, Expr() as end), (a,), ()),
+                ("break", Binary("<=", bound, m)), b,
+            )),) if a == b == SYNC and (bound, m) == (end, mine):  # fmt: skip
+                pass
+            case _:
+                return f"{text(meeting)} is no loop of turns", None
+        first, rest = (1, arriving[1:]) if arriving[0] == ARRIVE else (0, arriving)
+        match rest:
+            case (("loop", Const(0), s, Const(1), (), (
+                ("break", Binary("<=", bound, Var() as theirs)), a
+            )),) if a == ARRIVE and (s, bound) == (stop, end):  # fmt: skip
+                pass
+            case _:
+                return f"{text(rest)} is no loop of arrivals", None
+        share, before = share_of(mine), share_of(theirs)
+        if share is None or before is None:
+            return f"whose words {mine} and {theirs} are is not known", None
+        due = replace(share, team=(share.team - 1) % share.count)
+        if before != due or first != (share.team == 0):
+            return f"{first} arrivals and those for {theirs} are made for {mine}", None
+        for ring in self.rings:
+            if share.buffer in ring.buffers:
+                exact = ends_at(ring, end, self.steps, self.facts, exactly=True)
+                return "" if exact else f"the first end of {ring.name} may not be {end}", first
+        return f"{share.buffer} is of no ring", None
 
 
 def _event(array: str, index: int, stmt: Stmt) -> str | None:

@@ -69,6 +69,15 @@ class Proof:
         found = [asdict(o) | {"verdict": o.verdict.value} for o in self.obligations]
         return {"kernel": self.kernel, "proved": self.proved, "obligations": found}
 
+    @staticmethod
+    def of_dict(plain: dict[str, Any]) -> Proof:
+        """What :meth:`to_dict` made plain, also if JSON was between."""
+        found = (
+            Obligation(**o | {"verdict": Verdict(o["verdict"]), "trace": tuple(o["trace"])})
+            for o in plain["obligations"]
+        )
+        return Proof(plain["kernel"], tuple(found))
+
     def __str__(self) -> str:
         count = sum(o.verdict is Verdict.PROVED for o in self.obligations)
         head = f"{self.kernel}: {count} of {len(self.obligations)} obligations proved"

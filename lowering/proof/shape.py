@@ -9,6 +9,7 @@ warp's name, and is equal to nothing.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -20,18 +21,36 @@ from lowering.kernel.queue import LdWord, StWord
 from lowering.kernel.scalar_memory import LdGlobalScalar
 from lowering.kernel.visit import bodies, walk
 from lowering.proof.agent import Agent
+from lowering.proof.odometer import Odometers
 from lowering.proof.rings import Ring
 from lowering.proof.state import Walked
 from lowering.proof.steps import Steps, scalars_of
 
-__all__ = ["Shape", "Shaper", "as_team", "renamed", "text", "uses"]
+__all__ = ["Shape", "Shaper", "Share", "renamed", "share_of", "text", "uses"]
 
 Shape = tuple[object, ...]
 
 
-def as_team(team: int, count: int) -> str:
-    """How words are called of which team ``team`` of ``count`` loads every ``count``-th."""
-    return f" as {team} of {count}"
+@dataclass(frozen=True, slots=True)
+class Share:
+    """The words of a buffer that a team loads in the trips of a loop: word ``team``, and every
+    ``count``-th one from there.
+    """
+
+    buffer: str
+    team: int
+    count: int
+
+    @property
+    def suffix(self) -> str:
+        """Of the name of such a word."""
+        return f" as {self.team} of {self.count}"
+
+
+def share_of(word: Var) -> Share | None:
+    """Which words of a buffer a word's name stands for, if it is a team's in an outermost loop."""
+    found = re.fullmatch(r"%word (\w+)\[.*\] of %0 as (\d+) of (\d+)", word.name)
+    return None if found is None else Share(found[1], int(found[2]), int(found[3]))
 
 
 @dataclass
@@ -54,6 +73,9 @@ class Shaper:
     loops: list[str] = field(default_factory=list)
     names: dict[Var, Expr] = field(default_factory=dict)
     words: dict[Expr, Expr] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.odometers = Odometers.of(self.agent.body, self.steps)
 
     def whole(self) -> Shape:
         """The shape of the program."""
@@ -85,7 +107,9 @@ class Shaper:
                 if begin is not None or skip is not None:
                     first = 0 if begin is None else begin.constant()
                     left = 0 if skip is None else skip.constant()
-                    return as_team(-1 if first is None else first, -1 if left is None else left + 1)
+                    if first is None or left is None:
+                        return f" of {self.agent}"
+                    return Share(ref.buffer, first, left + 1).suffix
         return ""
 
     def shape(self, body: Body, depth: int) -> Shape:
@@ -154,7 +178,7 @@ class Shaper:
 
     def key(self, e: Expr) -> Expr:
         """An expression in terms of what is the same for all agents."""
-        e = substitute(self.steps.resolve(e), self.names)
+        e = substitute(self.odometers.told(self.steps.resolve(e)), self.names)
         return poly(_replaced(e, self.words)).expr() if not _pred(e) else _replaced(e, self.words)
 
 

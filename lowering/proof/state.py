@@ -153,6 +153,7 @@ class Walked:
         releases: by ring, the arrivals of a step's release.
         first: arrivals on empty barriers before any step: (array, stage, arrival).
         skips: by (loop, array), the steps that a trip leaves to other warps.
+        idle: (loop, array) of which some trips take none of the steps that other trips take.
         begins: by (loop, array), the steps in front of a loop that it leaves to other warps.
         late: empty barriers whose first phases are those of the first releases: what waits for a
             free stage waits a round less, and there are no first arrivals.
@@ -163,6 +164,7 @@ class Walked:
     releases: dict[str, set[frozenset[Told]]] = field(default_factory=dict)
     first: tuple[tuple[str, int, Told], ...] = ()
     skips: dict[tuple[str, str], Poly] = field(default_factory=dict)
+    idle: set[tuple[str, str]] = field(default_factory=set)
     begins: dict[tuple[str, str], Poly] = field(default_factory=dict)
     late: set[str] = field(default_factory=set)
     lengths: dict[tuple[str, str], Poly] = field(default_factory=dict)

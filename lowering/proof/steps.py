@@ -36,7 +36,7 @@ from lowering.kernel.operands import Body, Stmt
 from lowering.kernel.visit import bodies, defined, walk
 from lowering.proof.linear import Facts
 
-__all__ = ["Head", "Steps", "congruent", "put", "scalars_of", "trips"]
+__all__ = ["Head", "Scalar", "Steps", "congruent", "put", "scalars_of", "trips"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +146,7 @@ class Steps:
             return poly(Var(f"{at.name}.moved"))
         return poly(trips(loop, self, self.facts)) * delta
 
-    def tried(self, loop: For, s: int) -> Iterator[tuple[Var, Poly, list[_Scalar], int]]:
+    def tried(self, loop: For, s: int) -> Iterator[tuple[Var, Poly, list[Scalar], int]]:
         """Neighbours among the carried values that are a place in front of the loop."""
         scalars = list(scalars_of(loop))
         width, taken = 1 if s == 1 else 2, -1
@@ -286,7 +286,7 @@ def _moving(p: Poly, at: Var) -> int | None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Scalar:
+class Scalar:
     """An i32 that a loop carries, with what it yields for the next trip."""
 
     var: Var
@@ -295,9 +295,9 @@ class _Scalar:
     following: Expr
 
 
-def scalars_of(loop: For) -> Iterator[_Scalar]:
+def scalars_of(loop: For) -> Iterator[Scalar]:
     """The i32 that a loop carries."""
     for carry, following in zip(loop.carries, loop.yields, strict=True):
         match carry, following:
             case Carry(Var(type=ScalarType.I32) as var, Expr() as init, Var() as result), Expr():
-                yield _Scalar(var, init, result, following)
+                yield Scalar(var, init, result, following)

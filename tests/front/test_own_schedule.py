@@ -211,3 +211,16 @@ def test_traced() -> None:
     x, w = operands(128, 128, 64)
     kernel = wsched.compile(cooperative(definition()), [x, w])
     assert "compute" in kernel.trace(x, w).table()
+
+
+@pytest.mark.parametrize(("proof", "due"), [(None, True), (True, True), (False, False)])
+def test_a_schedule_by_calls_is_proved_before_it_is_launched(
+    proof: bool | None, due: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unless the caller says otherwise, and at once if the caller says so."""
+    proved = []
+    monkeypatch.setattr("wsched.front.kernels.require_proved", lambda k: proved.append(k.name))
+    kernel = wsched.compile(cooperative(definition()), operands(), proof=proof)
+    assert kernel.written is due
+    assert proved == ([kernel.kernel.name] if proof else [])
+    assert not wsched.compile(definition(), operands()).written

@@ -20,6 +20,7 @@ from wsched.run.compiled import CompiledFusion, compile_fusion
 from wsched.run.input_error import InputError, require_sequence
 from wsched.run.kept import Kept
 from wsched.run.layout import laid_out
+from wsched.run.proving import require_proved
 from wsched.run.registers import compile_clean
 from wsched.schedule.matmul.params import MatmulParams
 from wsched.schedule.schedule import Schedule
@@ -47,6 +48,7 @@ def compile(
     *,
     params: MatmulParams | None = None,
     batch_invariant: bool = False,
+    proof: bool | None = None,
 ) -> CompiledFusion:
     """The kernel for a definition and its ``inputs``; arguments as for :func:`wsched.execute`.
 
@@ -54,13 +56,21 @@ def compile(
     and serve every shape and stride: only where the heuristic chooses other parameters for other
     shapes is another one made. On a GPU this compiles the kernel, if the parameters leave its
     registers open: the first pair that does not spill is taken.
+
+    ``proof`` says when what is claimed of the final kernel (``kernel.proof()``) is proved: True,
+    now; False, not at all. By default it is the environment's choice: with ``WSCHED_PROOF=1`` when
+    a kernel is made, with 0 never, and unset before the first launch of a kernel whose schedule
+    somebody wrote. What is refuted is an InternalError, what is not decided a warning.
     """
     require_sequence(inputs)
     if isinstance(definition, Schedule):
-        return compile_schedule(definition, inputs, params, batch_invariant)
-    key = _kernel_key(definition, inputs, params, batch_invariant)
-    found = _kernels.get(key)
-    return _made_once(key) if found is None else found
+        found = compile_schedule(definition, inputs, params, batch_invariant, proof is not False)
+    else:
+        key = _kernel_key(definition, inputs, params, batch_invariant)
+        found = _kernels.get(key) or _made_once(key)
+    if proof:
+        require_proved(found.kernel)
+    return found
 
 
 def _made_once(key: _Key) -> CompiledFusion:

@@ -22,31 +22,34 @@ from wsched.schedule.schedule import Schedule
 
 __all__ = ["compile_schedule", "kernel_of"]
 
-_Key = tuple[Fusion, KernelOptions, Target]
-"""What tells kernels apart: the scheduled fusion without the calls that led there, and the GPU."""
+_Key = tuple[Fusion, KernelOptions, Target, bool]
+"""What tells kernels apart: the scheduled fusion without the calls that led there, the GPU, and
+whether the kernel is due to be proved before it is launched.
+"""
 
 _making = Lock()
 _kernels: Kept[_Key] = Kept()
 
 
-def kernel_of(schedule: Schedule) -> CompiledFusion:
-    """The kernel of exactly this schedule; made once.
+def kernel_of(schedule: Schedule, proof: bool = True) -> CompiledFusion:
+    """The kernel of exactly this schedule; made once. With ``proof`` it is proved before its first
+    launch, unless the environment says otherwise.
 
     Raises:
         ScheduleError: it is illegal, or breaks a limit of the device.
         UnsupportedError: there is no lowering for it.
     """
-    key = replace(schedule.fusion, history=History()), schedule.options, schedule.target
+    key = replace(schedule.fusion, history=History()), schedule.options, schedule.target, proof
     found = _kernels.get(key)
     if found is None:
         with _making:
-            found = _kernels.get(key) or _kernels.add(key, _make(schedule))
+            found = _kernels.get(key) or _kernels.add(key, _make(schedule, proof))
     return found
 
 
-def _make(schedule: Schedule) -> CompiledFusion:
+def _make(schedule: Schedule, proof: bool) -> CompiledFusion:
     name = schedule_name(schedule.fusion, schedule.options)
-    return compile_plan(schedule.plan(), schedule.options, name)
+    return replace(compile_plan(schedule.plan(), schedule.options, name), written=proof)
 
 
 def compile_schedule(
@@ -54,6 +57,7 @@ def compile_schedule(
     inputs: Sequence[Any],
     params: object = None,
     batch_invariant: bool = False,
+    proof: bool = True,
 ) -> CompiledFusion:
     """The same, for a call.
 
@@ -62,6 +66,7 @@ def compile_schedule(
         inputs: tensors in the order of the definition.
         params: refused, if there are any.
         batch_invariant: refuse a schedule whose results' rows depend on each other's number.
+        proof: as there.
 
     Raises:
         InputError: the inputs do not fit the definition, or lie in memory otherwise than the
@@ -83,7 +88,7 @@ def compile_schedule(
                 f"{said[-1].label}; wsched.Schedule(definition, inputs) makes one for these"
             )
             raise InputError(text, argument, found[-1].label, said[-1].label)
-    kernel = kernel_of(schedule)
+    kernel = kernel_of(schedule, proof)
     if batch_invariant and not properties.batch_invariant(kernel.plan):
         raise ScheduleError(
             "batch-invariant",

@@ -12,7 +12,7 @@ from lowering.target.target import Target
 from lowering.target.targets import DEFAULT, require
 from passes.dump import dumper_from_environment
 from passes.pipeline import run_passes
-from wsched.fusion import Fusion, ParallelType
+from wsched.fusion import Fusion
 from wsched.program.bind import bind as bind_program
 from wsched.program.classes import Key, class_key
 from wsched.program.prepare import Kernel, prepare
@@ -28,7 +28,8 @@ from wsched.run.lowering_options import lowering_options
 from wsched.run.made import STAGES, Made, dump_scheduled
 from wsched.run.once import once
 from wsched.run.overlap import require_disjoint
-from wsched.run.recorded import recorded_run
+from wsched.run.proving import prove_before_launch, prove_if_asked
+from wsched.run.recorded import recorded_run, slots_of
 from wsched.run.results import (
     FROM_REGISTERS,
     FROM_REGISTERS_BY_CALLS,
@@ -46,7 +47,6 @@ from wsched.schedule.matmul.scheduler import plan_matmul
 from wsched.schedule.options import KernelOptions
 from wsched.schedule.plan import Plan
 from wsched.schedule.registers import require_registers
-from wsched.trace.records import SLOTS
 
 if TYPE_CHECKING:
     import torch
@@ -89,6 +89,7 @@ def compile_plan(made: Plan, options: KernelOptions, name: str) -> CompiledFusio
     Raises:
         ScheduleError: a limit of the device that the proof does not know, such as shared memory.
         UnsupportedError: there is no lowering for it.
+        InternalError: ``WSCHED_PROOF`` asks for a proof, which refutes the kernel.
     """
     dumper = dumper_from_environment(name, STAGES)
     if dumper is not None:
@@ -97,6 +98,7 @@ def compile_plan(made: Plan, options: KernelOptions, name: str) -> CompiledFusio
     told = lowering_options(made, options)
     tile_level = lower(made, name, options.vector, dict(options.copied_bytes))
     kernel = run_passes(tile_level, told, dumper)
+    prove_if_asked(kernel)
     compiled = CompiledFusion(made, told, tile_level, kernel, options.vector)
     if dumper is not None:
         compiled.dump_code(dumper)
@@ -116,11 +118,14 @@ class CompiledFusion(Made):
         made_from: the parameters that the matmul scheduler made the schedule from, with the
             register pair it has; None of a schedule that was written call by call.
         trials: each register pair that was compiled to choose this one, and what came of it.
+        written: whether somebody wrote the schedule: the kernel is proved before it is launched,
+            unless ``WSCHED_PROOF`` or :func:`wsched.compile` was told otherwise.
     """
 
     vector: int = 2
     made_from: MatmulParams | None = None
     trials: tuple[str, ...] = ()
+    written: bool = False
 
     @property
     def params(self) -> MatmulParams:
@@ -288,7 +293,7 @@ class CompiledFusion(Made):
         """
         options = replace(
             self.options,
-            trace_slots=SLOTS[_loops_over_tiles(self.plan)],
+            trace_slots=slots_of(self.plan),
             programmatic_dependent_launch=False,
         )
         named = replace(self.tile_level, name=f"{self.kernel.name}{TRACED}")
@@ -308,7 +313,7 @@ class CompiledFusion(Made):
         """A function that runs the kernel on these tensors."""
         self._add_outputs(arguments, outputs)
         if 0 in outputs[0].shape:
-            return _nothing
+            return lambda: None  # an empty result
         grid = self._grid_on(arguments.device, arguments.extents)
         if self.simulates(arguments.device):
 
@@ -379,21 +384,16 @@ class CompiledFusion(Made):
 
     @once
     def loaded(self) -> LoadedKernel:
-        """The kernel in the driver's hands."""
+        """The kernel in the driver's hands.
+
+        Raises:
+            InternalError: it has to be proved first, and the proof refutes it.
+        """
         from lowering.cuda.launch import LoadedKernel
 
+        prove_before_launch(self.kernel, self.written)
         return LoadedKernel(self.kernel, self.compiled.cubin, Workspace.of)
 
     def grid(self, extents: dict[str, int], resident: int) -> int:
         """CTAs to launch for a problem on a device that runs ``resident`` of them at a time."""
         return evaluate(self.kernel.grid, extents | {"sms": resident})
-
-
-def _loops_over_tiles(plan: Plan) -> bool:
-    """Whether a CTA has several tiles: a serial loop around the accumulator."""
-    acc = plan.fusion.tensor(plan.operands.compute)
-    return any(d.parallel is ParallelType.Serial for d in acc.loop[: acc.compute_at])
-
-
-def _nothing() -> None:
-    """The launch of an empty result."""

@@ -18,6 +18,7 @@ from wsched.fusion import Fusion, fusion_text
 from wsched.run.bundles import compiled_text, disk_cache
 from wsched.run.input_error import InputError
 from wsched.run.once import once
+from wsched.run.proving import proof_of, prove_if_asked
 from wsched.schedule.loops import loops_text
 from wsched.schedule.plan import Plan
 from wsched.schedule.subdags import subdags_text, to_dot
@@ -87,14 +88,7 @@ class Made:
 
     def proof(self) -> Proof:
         """What is proved of the final kernel, for all sizes; needs no GPU (design/0033)."""
-        return self._proof
-
-    @once
-    def _proof(self) -> Proof:
-        """Found once: a second or two of Python."""
-        from lowering.proof.prove import prove
-
-        return prove(self.kernel)
+        return proof_of(self.kernel)
 
     def dump(self, stage: str) -> str:
         """The text of one stage: one of :meth:`stages`, or the kernel IR after a pass, by name."""
@@ -155,7 +149,12 @@ def dump_scheduled(fusion: Fusion, dumper: Dumper) -> None:
 
 
 def compiled_kernel(kernel: Kernel) -> Compiled:
-    """The cubin of a final kernel, from a bundle, the disk cache or NVRTC."""
+    """The cubin of a final kernel, from a bundle, the disk cache or NVRTC.
+
+    Raises:
+        InternalError: ``WSCHED_PROOF`` asks for a proof, which refutes the kernel.
+    """
     from lowering.cuda.emit import emit_cuda
 
+    prove_if_asked(kernel)
     return compiled_text(emit_cuda(kernel), f"{kernel.name}.cu", kernel.target.arch)

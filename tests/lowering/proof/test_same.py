@@ -1,0 +1,96 @@
+"""Same steps, however they are counted: what is proved of right kernels, and not of wrong ones."""
+
+from __future__ import annotations
+
+import pytest
+
+from lowering.ground.expr import Const, Expr, Var, as_expr, ceildiv, maximum, minimum, select
+from lowering.ground.poly import Poly, poly
+from lowering.kernel.text import parse_kernel, print_kernel
+from lowering.proof.linear import Facts
+from lowering.proof.prove import prove
+from lowering.proof.uneven import Gaps, uneven
+from tests.lowering.proof.test_prove import kernel_of
+
+EDITS = {
+    "a step more is loaded ahead": (
+        "pipelined", "for first in 0 .. min(2, ", "for first in 0 .. min(3, ",
+    ),
+    "one tile too many is loaded": (
+        "pipelined", "if tile2_ahead4 < tiles {", "if tile2_ahead4 <= tiles {",
+    ),
+    "the last tile is not loaded": (
+        "pipelined", "if tile2_ahead4 < tiles {", "if tile2_ahead4 < tiles - 1 {",
+    ),
+    "a digit begins again too late": ("pipelined", "n_k <= next2", "n_k + 1 <= next2"),
+    "a digit is not carried": (
+        "pipelined", "tile2_ahead4 + select(wraps2, 1, 0)", "tile2_ahead4 + select(wraps2, 0, 0)",
+    ),
+    "the first end is nobody's turn": (
+        "dynamic_pingpong", "if dealt == n_tiles {", "if dealt == n_tiles + 1 {",
+    ),
+    "two ends are alike": ("dynamic_pingpong", "0], n_tiles + 1\n", "0], n_tiles\n"),
+    "nobody has the first turn": ("dynamic_pingpong", "bar.arrive order[0]\n", "\n"),
+    "a team begins a tile late": (
+        "stream_k_pingpong", "begin: i32 = max(start, (first + group) * n_k)",
+        "begin: i32 = max(start, (first + group + 1) * n_k)",
+    ),
+    "a team's next tile begins early": (
+        "stream_k_pingpong", "yield sum, end + n_k,", "yield sum, end,",
+    ),
+    "a team's tile is too long": (
+        "stream_k_pingpong", "let end: i32 = min(load_stop, (at + 1) * n_k)",
+        "let end: i32 = min(load_stop, (at + 2) * n_k)",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", EDITS)
+def test_other_steps_are_not_the_same(name: str) -> None:
+    """An edit of the loops that count: a claim that was proved is open."""
+    schedule, before, after = EDITS[name]
+    text = print_kernel(kernel_of(schedule))
+    assert before in text
+    found = prove(parse_kernel(text.replace(before, after)))
+    wanted = {"same steps", "named barriers", "step", "arrivals"}
+    assert {o.name for o in found.open} & wanted, str(found)
+
+
+TILES, STEPS, FIRST = Var("tiles"), Var("n_k"), Var("first")
+TRIP, BEGIN = Var("%0"), Var("%0.0")
+FACTS = Facts(
+    natural=frozenset({"n_k", "from", "stop"}),
+    defined={
+        "per_tile": maximum(STEPS, 1),
+        "first": Var("from") // Var("per_tile"),
+        "tiles": ceildiv(Var("stop"), Var("per_tile")) - FIRST,
+        "load_stop": select(as_expr(0) < STEPS, Var("stop"), Var("from")),
+    },
+) + (poly(Var("stop")) - poly(Var("from")),)
+
+
+def spans(trips: Expr, init: Expr, following: Expr, end: Expr) -> tuple[object, ...]:
+    """A program of spans as waits see it."""
+    inner = ("loop", BEGIN, end, Const(1), (), ("wait",))
+    return (("loop", Const(0), trips, Const(1), ((init, following),), (inner,)),)
+
+
+def end_of(trip: Expr) -> Expr:
+    return minimum(Var("load_stop"), (FIRST + trip + 1) * STEPS)
+
+
+@pytest.mark.parametrize("wrong", ["", "begin", "skip", "late", "end"])
+@pytest.mark.parametrize("team", [0, 1, 2])
+def test_spans_of_a_team(team: int, wrong: str) -> None:
+    """Every third tile of an interval, by any three teams; each number has to be right."""
+    whole = spans(TILES, Var("from"), end_of(TRIP), end_of(TRIP))
+    init = maximum(Var("from"), (FIRST + team + (wrong == "begin")) * STEPS)
+    end = end_of(TRIP * 3 + team + (wrong == "end"))
+    part = spans(ceildiv(maximum(TILES - team, 0), 3), init, end + STEPS * 2, end)
+    late = init - Var("from") + (wrong == "late")
+    gaps = Gaps(poly(late), poly(STEPS * (3 if wrong == "skip" else 2)), 8)
+    assert uneven(whole, part, team, 3, gaps, FACTS) is not bool(wrong)
+    if not wrong:
+        assert not uneven(whole, part, team, 2, gaps, FACTS)
+        assert not uneven(whole, part, (team + 1) % 3, 3, gaps, FACTS)
+        assert not uneven(whole, part, team, 3, Gaps(Poly(()), gaps.skips, 8), FACTS) or team == 0

@@ -1,0 +1,141 @@
+"""When kernels are proved, what is raised, and what is kept of a proof."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lowering.ground.errors import InternalError, WschedError
+from lowering.kernel.kernel import Kernel
+from lowering.proof.obligation import Obligation, Proof, Verdict
+from lowering.proof.prove import prove
+from tests.mutants.edits import mutants
+from tests.schedules import SCHEDULES, definition
+from wsched.front.known import import_fusion
+from wsched.run import proving
+from wsched.run.compiled import CompiledFusion, compile_fusion
+
+FUSION = import_fusion(definition())
+
+
+@pytest.fixture(autouse=True)
+def _fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No proofs in memory or on disk, and no wish in the environment."""
+    monkeypatch.setattr(proving, "_found", type(proving._found)(lambda: 8))
+    monkeypatch.setenv("WSCHED_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.delenv(proving.VARIABLE, raising=False)
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the kernels that are proved anew."""
+    names: list[str] = []
+
+    def counted(kernel: Kernel) -> Proof:
+        names.append(kernel.name)
+        return prove(kernel)
+
+    monkeypatch.setattr("lowering.proof.prove.prove", counted)
+    return names
+
+
+def made(name: str = "coop_2_stages") -> CompiledFusion:
+    return compile_fusion(FUSION, SCHEDULES[name])
+
+
+def broken() -> Kernel:
+    """A kernel whose readers do not wait for the first step that they read."""
+    kernel = made().kernel
+    (found,) = (
+        m.kernel
+        for m in mutants(kernel)
+        if m.kind == "drop" and m.what.startswith("mbarrier.wait ring_full")
+    )
+    return found
+
+
+@pytest.mark.parametrize(
+    ("setting", "written", "proofs"),
+    [("", False, 0), ("", True, 1), ("0", True, 0), ("1", False, 1), ("1", True, 1)],
+)
+def test_who_is_proved_before_a_launch(
+    setting: str, written: bool, proofs: int, asked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel = made().kernel
+    monkeypatch.setenv(proving.VARIABLE, setting)
+    proving.prove_before_launch(kernel, written)
+    assert asked == [kernel.name] * proofs
+
+
+def test_every_kernel_when_it_is_made(asked: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    made()
+    assert asked == []
+    monkeypatch.setenv(proving.VARIABLE, "1")
+    name = made().kernel.name
+    assert asked == [name]
+
+
+def test_another_setting_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(proving.VARIABLE, "yes")
+    with pytest.raises(WschedError) as caught:
+        made()
+    assert str(caught.value) == "WSCHED_PROOF=yes: use 1 for every kernel, 0 for none"
+
+
+def test_a_refuted_kernel_is_not_run() -> None:
+    with pytest.raises(InternalError) as caught:
+        proving.require_proved(broken())
+    text = str(caught.value)
+    assert text.startswith(f"proof: {broken().name} is not right\nThis is a defect of wsched")
+    assert "refuted    read (ring, role compute, group 0, warp 0): wgmma reads a stage" in text
+
+
+def test_an_open_claim_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = made().kernel
+    known = (Obligation("bytes", "ring"), Obligation("arrivals", "x", Verdict.UNPROVED, "why"))
+    monkeypatch.setattr("lowering.proof.prove.prove", lambda k: Proof(k.name, known))
+    with pytest.warns(RuntimeWarning) as caught:
+        proving.require_proved(kernel)
+    assert [str(w.message) for w in caught] == [
+        f"wsched: {kernel.name} runs although these claims about it are not proved: arrivals (x). "
+        "kernel.proof() says why; WSCHED_PROOF=0 proves nothing."
+    ]
+
+
+def test_a_proof_is_kept(asked: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """In memory, then on disk: other processes prove nothing again; a damaged file is no proof."""
+    kernel = made().kernel
+    first = proving.proof_of(kernel)
+    assert first.proved and proving.proof_of(kernel) is first
+    monkeypatch.setattr(proving, "_found", type(proving._found)(lambda: 8))
+    assert proving.proof_of(kernel) == first
+    assert len(asked) == 1
+    (file,) = (tmp_path / "cache").glob("*.proof")
+    file.write_bytes(file.read_bytes()[:-1])
+    monkeypatch.setattr(proving, "_found", type(proving._found)(lambda: 8))
+    assert proving.proof_of(kernel) == first
+    assert len(asked) == 2
+
+
+def test_another_kernel_or_prover_is_another_proof(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = made().kernel
+    keys = {proving._key(kernel), proving._key(broken())}
+    keys.add(proving._key(replace(kernel, target=replace(kernel.target, shared_bytes=1))))
+    monkeypatch.setattr(proving, "_prover", lambda: "another")
+    keys.add(proving._key(kernel))
+    assert len(keys) == 4
+
+
+def test_a_refutation_is_kept_with_its_trace(asked: list[str]) -> None:
+    found = proving.proof_of(broken())
+    again = Proof.of_dict(found.to_dict())
+    assert again == found and any(o.trace for o in again.open)
+
+
+def test_nothing_warns_of_a_proved_kernel() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        proving.require_proved(made().kernel)
