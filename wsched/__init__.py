@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from wsched.front.grouped import grouped_mm
     from wsched.front.legal_tiles import legal_tiles
     from wsched.front.linear import linear
+    from wsched.front.moe import Routing, moe, route
     from wsched.front.scaled import int_mm, scaled_mm
     from wsched.front.schedule import Schedule
     from wsched.fusion.tensor import Pipelined, WarpSpecialized
@@ -76,6 +77,7 @@ __all__ = [
     "ParallelType",
     "Pipelined",
     "Preparation",
+    "Routing",
     "Schedule",
     "ScheduleError",
     "Special",
@@ -101,8 +103,10 @@ __all__ = [
     "legal_tiles",
     "linear",
     "load_bundle",
+    "moe",
     "prepare",
     "report",
+    "route",
     "saved_bundle",
     "scaled_mm",
     "uninstall",
@@ -128,6 +132,9 @@ _HOME = {
     "explain": "wsched.front.api",
     "int_mm": "wsched.front.scaled",
     "linear": "wsched.front.linear",
+    "Routing": "wsched.front.moe",
+    "moe": "wsched.front.moe",
+    "route": "wsched.front.moe",
     "grouped_mm": "wsched.front.grouped",
     "legal_tiles": "wsched.front.legal_tiles",
     "scaled_mm": "wsched.front.scaled",

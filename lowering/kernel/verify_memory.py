@@ -34,7 +34,7 @@ def memory_rules(kernel: Kernel, stmt: Stmt) -> Iterator[str]:
     if isinstance(stmt, FragStoreGlobal):
         yield from _columns(kernel, stmt)
     if isinstance(index, Frag) and isinstance(tile, Frag):
-        wanted = FragmentType(DType.S32, tile.type.rows, 1)
+        wanted = FragmentType(DType.S32, tile.type.rows, 1, layout=tile.type.layout)
         if index.type != wanted:
             yield f"{index.name} is {index.type}, an index of {tile.type.rows} rows is {wanted}"
     stored = isinstance(stmt, FragStoreGlobal)

@@ -35,9 +35,9 @@ from lowering.target import ptx
 from lowering.target.target import Target
 from lowering.target.targets import DEFAULT
 from wsched.fusion import DataType
-from wsched.fusion.sweep import ROW_REDUCTIONS, Sweep, Term
+from wsched.fusion.sweep import ROW_REDUCTIONS, Place, Sweep, Term
 
-__all__ = ["Access", "place_of", "size_of", "sweep_kernel", "tensor_names"]
+__all__ = ["Access", "place_of", "rows_of", "size_of", "sweep_kernel", "tensor_names"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +65,11 @@ def place_of(dim: int) -> Var:
     return Var(f"l{dim}", ScalarType.I64)
 
 
+def rows_of(term: str) -> Var:
+    """The parameter that is how many rows a table has, by the term that is read from it."""
+    return Var(f"{term}_rows")
+
+
 def tensor_names(sweep: Sweep) -> tuple[str, ...]:
     """What a kernel calls the tensor of each input, then of each result."""
     results = (f"out{at}" for at in range(len(sweep.results)))
@@ -80,12 +85,14 @@ def sweep_kernel(
 ) -> Kernel:
     """The kernel before the passes of ``passes.summary``.
 
-    Parameters are ``n0``, ``n1`` and so on, the sizes of the index space, and of one that draws
-    numbers ``l0``, ``l1``. A tensor has all of its
-    dimensions, of size 1 where it does not differ; a turned one with the last two exchanged.
+    Parameters are ``n0``, ``n1`` and so on, the sizes of the index space, of one that draws
+    numbers ``l0``, ``l1``, and the rows of tables, ``v0_rows``. A tensor has all of its
+    dimensions, of size 1 where it does not differ; a turned one with the last two exchanged. An
+    index is of s32, one of 64 bits as every other word.
 
     Args:
-        sweep: what is computed, of rank 2 or more, the dimensions of every tensor in order.
+        sweep: what is computed, of rank 2 or more, the dimensions of every tensor in order; an
+            index is along the last but one.
         name: of the kernel, a C identifier.
         tile: of a CTA; of :func:`~lowering.sweep.tile.row_tile` where rows are reduced.
         accesses: of each input, then of each result.
@@ -95,16 +102,7 @@ def sweep_kernel(
     b = Statements(tile.layout)
     at, grid = _coordinates(b, sizes, tile)
     reads, writes = accesses[: len(sweep.inputs)], accesses[len(sweep.inputs) :]
-    for place, access in zip(sweep.inputs, reads, strict=True):
-        term = sweep.term(place.term)
-        if term.dtype is DataType.Int:
-            b.emit(LdGlobalScalar(_single(term.name), GmemRef(term.name, (ZERO,) * len(sizes))))
-            continue
-        rows, cols = _shape(term, sweep.rank, tile)
-        made = b.new(term.name, term.dtype.element.register, rows, cols)
-        ref = _ref(term.name, term, at, access)
-        b.emit(FragLoadGlobal(made, ref, trans=access.turned))
-        b.held[term.name] = made
+    _load(b, sweep, at, tile, reads)
     below = None
     if tile.row and tile.row < tile.columns:
         below = b.below(sizes[-1], 1, tile.columns)
@@ -113,18 +111,19 @@ def sweep_kernel(
             _reduce(b, term, tile, below)
         elif term.op == "random":
             _draw(b, term, at, tile)
-        elif term.op != "input":
+        elif term.op not in ("input", "index_select"):
             b.compute(term)
     names = tensor_names(sweep)
     for out, place, access in zip(names[-len(writes) :], sweep.results, writes, strict=True):
         ref = _ref(out, sweep.term(place.term), at, access)
         b.emit(FragStoreGlobal(ref, b.held[place.term], trans=access.turned))
     storage: list[Storage] = [
-        _declared(n, sweep.term(p.term), sizes, access)
+        _declared(n, sweep.term(p.term), _sizes_of(p, sizes), access)
         for n, p, access in zip(names, sweep.places(), accesses, strict=True)
     ]
     role = Role("compute", 0, ptx.WARPGROUP // 32, tuple(b.body))
     params = (*sizes, *map(place_of, range(sweep.rank))) if sweep.is_random else sizes
+    params += tuple(rows_of(p.term) for p in sweep.inputs if p.table)
     return Kernel(
         name, ptx.WARPGROUP, grid, params, tuple(storage), (Roles((role,)),), target=target
     )
@@ -133,6 +132,43 @@ def sweep_kernel(
 def _single(name: str) -> Var:
     """The number that an input of a single one is."""
     return Var(f"{name}_value", ScalarType.I64)
+
+
+def _element(term: Term) -> DType:
+    """The type of what is read of a term's elements."""
+    return DType.S32 if term.dtype is DataType.Int and term.dims else term.dtype.element
+
+
+def _sizes_of(place: Place, sizes: Sequence[Var]) -> Sequence[Var]:
+    """The sizes of the index space, with a table's own rows."""
+    return (*sizes[:-2], rows_of(place.term), sizes[-1]) if place.table else sizes
+
+
+def _load(
+    b: Statements, sweep: Sweep, at: Sequence[Expr], tile: Tile, reads: Sequence[Access]
+) -> None:
+    """What a tile needs of the inputs, all of it in front."""
+    for place, access in zip(sweep.inputs, reads, strict=True):
+        term = sweep.term(place.term)
+        if term.dtype is DataType.Int and not term.dims:
+            b.emit(LdGlobalScalar(_single(term.name), GmemRef(term.name, (ZERO,) * len(at))))
+        elif not place.table:
+            rows, cols = _shape(term, sweep.rank, tile)
+            made = b.new(term.name, _element(term).register, rows, cols)
+            ref = _ref(term.name, term, at, access)
+            b.emit(FragLoadGlobal(made, ref, trans=access.turned))
+            b.held[term.name] = made
+    for term in (t for t in sweep.terms if t.op == "index_select"):
+        _look_up(b, term, at, tile)
+
+
+def _look_up(b: Statements, term: Term, at: Sequence[Expr], tile: Tile) -> None:
+    """Rows of a table: zeros where it does not have them."""
+    table, index = map(str, term.inputs)
+    out = b.new(term.name, term.dtype.element.register, tile.rows, tile.columns)
+    where = GmemRef(table, (*at[:-2], ZERO, at[-1]))
+    b.emit(FragLoadGlobal(out, where, index=b.held[index]))
+    b.held[term.name] = out
 
 
 def _draw(b: Statements, term: Term, at: Sequence[Expr], tile: Tile) -> None:
@@ -197,4 +233,4 @@ def _declared(name: str, term: Term, sizes: Sequence[Expr], access: Access) -> G
     has = [size if d in term.dims else ONE for d, size in enumerate(sizes)]
     if access.turned:
         has[-2:] = has[:-3:-1]
-    return GlobalTensor(name, term.dtype.element, tuple(has), access.align)
+    return GlobalTensor(name, _element(term), tuple(has), access.align)

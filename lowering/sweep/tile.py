@@ -18,6 +18,10 @@ _PIECES = 2
 each tensor of 32 bits. With more of them chains of several tensors would begin to spill. Where a
 thread has fewer columns together it has as many more pieces."""
 
+_MATRICES = 4
+"""Matrices that are loaded before a thread has fewer pieces: eight rows by index of fp32 would take
+255 registers with two pieces of each."""
+
 _DEEP = 4
 """Blocks of rows at most: each row of a thread has an address of its own, so that 16 blocks of
 single elements would take 207 registers for the sum of two tensors, where these take 45."""
@@ -78,7 +82,7 @@ def row_tile(row: int, span: int = SPAN) -> Tile:
     return Tile(lanes, 1, -(-row // (lanes * span)), row, span)
 
 
-def tile_of(sizes: Sequence[int], turned: bool, span: int = SPAN) -> Tile:
+def tile_of(sizes: Sequence[int], turned: bool, span: int = SPAN, matrices: int = 1) -> Tile:
     """The tile for an index space.
 
     A warp has as few rows as their length allows, so that it reads whole lines; where tensors lie
@@ -88,8 +92,10 @@ def tile_of(sizes: Sequence[int], turned: bool, span: int = SPAN) -> Tile:
         sizes: of the index space, the last two rows and columns.
         turned: whether a tensor is contiguous along rows.
         span: neighbouring columns that every tensor allows a thread to access at once.
+        matrices: how many are loaded.
     """
     columns, pieces = sizes[-1], _PIECES * SPAN // span
+    pieces = max(pieces // _whole(-(-matrices // _MATRICES)), 1)
     lanes = 4 if turned else _lanes(columns, span)
     across = min(pieces, -(-columns // (lanes * span)))
     down = min(pieces // across, _DEEP, -(-sizes[-2] // RegisterLayout(span, lanes).rows))
@@ -105,5 +111,5 @@ def _lanes(columns: int, span: int) -> int:
 
 
 def _whole(count: int) -> int:
-    """The next power of two, so that kernels of like sizes are the same."""
-    return 1 << (count - 1).bit_length()
+    """The next power of two, so that kernels of like sizes are the same; of 0 one."""
+    return 1 << max(count - 1, 0).bit_length()

@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 import pytest
+import torch
 from typer.testing import CliRunner
 
 from wsched.bench.cli import app
-from wsched.bench.moe import LAYERS, ROUTINGS, Layer, Row, report, rows_of
+from wsched.bench.experts import COMPILED, TORCH, WSCHED, whole_of
+from wsched.bench.method.operands import relative_error
+from wsched.bench.moe import (
+    LAYERS,
+    ROUTINGS,
+    TOLERANCE,
+    Layer,
+    Row,
+    choices_of,
+    report,
+    rows_of,
+)
 
 SMALL = Layer(6, 2, 64, 32)
 
@@ -27,11 +39,29 @@ def test_routings() -> None:
     assert one[:2] == [512 * layer.chosen, 0]
 
 
+@pytest.mark.parametrize("routing", ROUTINGS)
+def test_a_layer_as_a_whole(routing: str) -> None:
+    """Both ways compute the same of the same tokens."""
+    torch.manual_seed(0)
+    shapes = [(6, 32, 64), (6, 32, 64), (6, 64, 32)]
+    weights = [torch.randn(s).mul(s[2] ** -0.5).bfloat16().mT for s in shapes]
+    (layer,) = whole_of(choices_of(routing, SMALL, 20, 1), weights, 0)
+    assert (layer.name, layer.flops) == ("layer", 6 * 40 * 64 * 32)
+    assert set(layer.ways) == {TORCH, COMPILED, WSCHED}
+    assert relative_error(layer.ways[WSCHED](), layer.ways[TORCH]().float()) < TOLERANCE
+
+
+def test_the_ratio_is_to_the_fastest_other_way() -> None:
+    row = Row("m", "one", "layer", 8, 1, 9, {"torch": 3.0, "compile": 2.4, "wsched": 2.0}, 0.0)
+    assert row.ratio == pytest.approx(1.2)
+    assert report(row).endswith("TFLOP/s, 1.500 as fast as torch, 1.200 as fast as compile")
+
+
 def test_a_line() -> None:
     row = Row("m", "one", "up", 8, 1, 2_000_000, {"torch": 3.0, "wsched": 2.0}, 0.5)
     assert report(row) == (
         "m one, 8 rows of 1 experts, up: torch      3.0 us    1  wsched      2.0 us    1 TFLOP/s, "
-        "1.500 as fast  WRONG: off by 5.0e-01"
+        "1.500 as fast as torch  WRONG: off by 5.0e-01"
     )
 
 

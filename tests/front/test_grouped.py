@@ -111,3 +111,33 @@ def test_as_many_biases_as_matrices() -> None:
     with pytest.raises(InputError) as e:
         wsched.grouped_mm(X, W, ENDS, bias=[torch.zeros(2, 16)] * 2, epilogue=relu)
     assert str(e.value) == "bias has 2 tensors, w has 1"
+
+
+def test_rows_by_index() -> None:
+    """The rows of groups are those of x that an index says, of either width."""
+    x, w, ends = given((5, 9, 70), 40, 32)
+    rows = torch.randint(0, 20, (84,))
+    wanted = product(x[:20][rows], w, ends).bfloat16()
+    for index in (rows, rows.int()):
+        assert torch.equal(wsched.grouped_mm(x[:20], w, ends, rows=index), wanted)
+
+
+@pytest.mark.parametrize(
+    ("form", "change", "said"),
+    [
+        ("rows", lambda r: r.float(), "rows is torch.float32"),
+        ("rows", lambda r: r[None], "rows has shape [1, 84]"),
+        ("columns", lambda r: r, "rows of x by index where groups are columns"),
+        ("rows", lambda r: 3, "rows is a int, not a torch.Tensor"),
+        (
+            "rows",
+            lambda r: r[:80],
+            "offsets are [5, 14, 84], which do not rise from 0 to at most 80",
+        ),
+    ],
+)
+def test_rows_by_no_index(form: str, change: Any, said: str) -> None:
+    x, w, ends = given((5, 9, 70), 40, 32, ranks=FORMS[form])
+    with pytest.raises(InputError) as error:
+        wsched.grouped_mm(x, w, ends, rows=change(torch.arange(84)))
+    assert str(error.value).startswith(said), str(error.value)

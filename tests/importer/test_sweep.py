@@ -51,6 +51,65 @@ def test_a_copy() -> None:
     assert found.results == (Place("v0", (0, 1, None), (0, 1, 2)),)
 
 
+INDEXED = """\
+def nvfuser_fusion(fd : FusionDefinition) -> None :
+    x = fd.define_tensor(shape=[-1, -1], dtype=DataType.BFloat16)
+    i = fd.define_tensor(shape=[-1], dtype=DataType.Int)
+    j = fd.define_tensor(shape=[-1], dtype=DataType.Int32)
+    w = fd.ops.cast(x, dtype=DataType.Float)
+    a = fd.ops.index_select(w, i, dim=0)
+    b = fd.ops.index_select(x, j, dim=0)
+    c = fd.ops.index_select(x, i, dim=-2)
+    d = fd.ops.add(a, b)
+    e = fd.ops.add(d, c)
+    fd.add_output(e)
+"""
+
+
+def test_rows_by_index() -> None:
+    """A table is one input however often it is looked up, and the same rows are loaded once; what
+    is selected of what is computed is computed of what is selected.
+    """
+    found = import_sweep(record_text(INDEXED))
+    rows, every = frozenset((0,)), frozenset((0, 1))
+    assert found.terms[:5] == (
+        Term("v0", "input", DataType.BFloat16, (), every),
+        Term("v1", "input", DataType.Int, (), rows),
+        Term("v2", "input", DataType.Int32, (), rows),
+        Term("v3", "index_select", DataType.BFloat16, ("v0", "v1"), every),
+        Term("v4", "cast", DataType.Float, ("v3",), every),
+    )
+    assert [t.op for t in found.terms[5:]] == ["index_select", "cast", "add", "add"]
+    assert found.inputs == (Place("v0", (0, 1), table=True), Place("v1", (0,)), Place("v2", (0,)))
+    assert (found.by_index, found.results) == (0, (Place("v8", (0, 1), (0, 1)),))
+    assert found.sizes([(9, 3), (4,), (4,)]) == (4, 3)
+    assert found.bytes((4, 3)) == 2 * 12 * 2 + 4 * 8 + 4 * 4 + 12 * 4
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("j, dim=0", "j, dim=1", "j along another dimension"),
+        ("w, i, dim=0", "fd.ops.index_select(x, i, dim=0), j, dim=0",
+         "fd.ops.index_select along 0 of [d0@j, d1]"),
+        ("w, i, dim=0", "w, fd.ops.add(i, 1), dim=0", "fd.ops.index_select by"),
+        ("j = fd.define_tensor(shape=[-1]", "j = fd.define_tensor(shape=[-1, -1]",
+         "fd.ops.index_select by j"),
+        ("fd.ops.add(d, c)", "fd.ops.add(d, x)", "x as row and as column"),
+        ("shape=[-1, -1], dtype=DataType.BFloat16", "shape=[1, -1], dtype=DataType.BFloat16",
+         "a table of one row"),
+        ("fd.ops.add(d, c)", "fd.ops.sub(d, fd.ops.sum(d, dims=[0], keepdim=True))",
+         "fd.ops.index_select along 0 of [d0, d1]"),
+    ],
+)  # fmt: skip
+def test_rows_by_what_is_no_index(old: str, new: str, said: str) -> None:
+    text = INDEXED.replace(old, new, 1)
+    assert text != INDEXED
+    with pytest.raises(UnsupportedError) as error:
+        import_sweep(record_text(text))
+    assert error.value.what.startswith(said)
+
+
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [

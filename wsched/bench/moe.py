@@ -3,13 +3,15 @@
 Of each layer gate and up with ``silu(g) * u``, and down, are computed by ``wsched.grouped_mm`` and
 by ``torch._grouped_mm`` with torch's pointwise operations between; up alone shows the bare matmul,
 and the gradient of up a sum over groups, of rows as they lie in a backward pass.
-The rows are those that a routing of so many tokens gives to experts, from a seed. Ways take turns,
-calls are eager, and timed from a synchronization to the next one.
+The rows are those that a routing of so many tokens gives to experts, from a seed. With ``--layer``
+the layer is computed as a whole (:mod:`wsched.bench.experts`), also by ``torch.compile``. Ways take
+turns, calls are eager, and timed from a synchronization to the next one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from random import Random
@@ -19,14 +21,13 @@ import typer
 from rich.console import Console
 
 from lowering.ground.errors import UnsupportedError
+from wsched.bench.experts import TORCH, WSCHED, Part, parts_of, whole_of
 from wsched.bench.gemm.results import check_path, save
 from wsched.bench.method.environment import environment
 from wsched.bench.method.operands import relative_error
 from wsched.bench.mlp import times_of
 
 __all__ = ["LAYERS", "ROUTINGS", "Layer", "Row", "moe", "report", "rows_of"]
-
-TORCH, WSCHED = "torch", "wsched"
 
 TOLERANCE = 1e-2
 """Largest relative Frobenius difference of bf16 results."""
@@ -87,35 +88,41 @@ class Row:
 
     @property
     def ratio(self) -> float:
-        """How much faster wsched is."""
-        return self.us[TORCH] / self.us[WSCHED]
+        """How much faster wsched is than the fastest other way."""
+        return min(us for way, us in self.us.items() if way != WSCHED) / self.us[WSCHED]
 
 
-def rows_of(routing: str, layer: Layer, tokens: int, seed: int) -> list[int]:
-    """Rows of each expert: of so many tokens each is given to ``layer.chosen`` different ones."""
+def choices_of(routing: str, layer: Layer, tokens: int, seed: int) -> list[list[int]]:
+    """The experts of each token: so many different ones, or the first as often."""
     if routing == "one":
-        return [tokens * layer.chosen, *(0 for _ in range(layer.experts - 1))]
+        return [[0] * layer.chosen for _ in range(tokens)]
     draw, places = Random(seed), range(layer.experts)
     weights = [1.0 if routing == "uniform" else 1 / (i + 1) for i in places]
-    found = [0] * layer.experts
+    found = []
     for _ in range(tokens):
         # The largest of u ** (1 / w): so many different ones, with these weights.
         keys = [draw.random() ** (1 / w) for w in weights]
-        for expert in sorted(places, key=keys.__getitem__)[-layer.chosen :]:
-            found[expert] += 1
+        found.append(sorted(places, key=keys.__getitem__)[-layer.chosen :])
     return found
+
+
+def rows_of(routing: str, layer: Layer, tokens: int, seed: int) -> list[int]:
+    """Rows of each expert."""
+    counts = Counter(e for some in choices_of(routing, layer, tokens, seed) for e in some)
+    return [counts[e] for e in range(layer.experts)]
 
 
 def moe(
     layers: str = typer.Option(",".join(LAYERS), help="Of " + ", ".join(LAYERS)),
     routings: str = typer.Option(",".join(ROUTINGS), help="Of " + ", ".join(ROUTINGS)),
     tokens: int = typer.Option(4096, min=1, help="Tokens; each has rows of several experts."),
+    layer: bool = typer.Option(False, "--layer", help="Layers as a whole, and torch.compile."),
     rounds: int = typer.Option(10, min=1, help="Counted rounds."),
     burst_ms: float = typer.Option(10.0, min=0.1, help="Time of a way in a round."),
     seed: int = typer.Option(0, help="Of operands and routing."),
     json_path: Path | None = typer.Option(None, "--json", help="Write what was measured."),
 ) -> None:
-    """Compare grouped matmuls of layers of experts with torch's.
+    """Compare grouped matmuls of layers of experts, or these layers, with torch's.
 
     The exit status is 1 if a result is wrong.
     """
@@ -130,12 +137,15 @@ def moe(
     for name in names:
         weights = _weights(LAYERS[name], seed)
         for routing in kinds:
-            sizes = rows_of(routing, LAYERS[name], tokens, seed)
-            for row in _measured(name, routing, sizes, weights, rounds, burst_ms):
+            chosen = choices_of(routing, LAYERS[name], tokens, seed)
+            of = whole_of(chosen, weights, seed) if layer else parts_of(chosen, weights)
+            for part in of:
+                row = _measured(name, routing, part, chosen, rounds, burst_ms)
                 found.append(row)
                 Console().print(report(row), markup=False, highlight=False, soft_wrap=True)
         if json_path is not None:
-            command = {"tokens": tokens, "rounds": rounds, "burst_ms": burst_ms, "seed": seed}
+            command = {"tokens": tokens, "layer": layer, "rounds": rounds, "burst_ms": burst_ms,
+                       "seed": seed}  # fmt: skip
             gpu = {"name": torch.cuda.get_device_name()}
             data = {"environment": environment(gpu), "command": command}
             save(json_path, data | {"rows": [asdict(r) | {"ratio": r.ratio} for r in found]})
@@ -163,43 +173,18 @@ def _weights(layer: Layer, seed: int) -> list[Any]:
     return made
 
 
-def gated(ops: Any, gate: Any, up: Any) -> Any:
-    """What is computed of gate and up."""
-    return ops.mul(ops.silu(gate), up)
-
-
 def _measured(
-    name: str, routing: str, sizes: Sequence[int], weights: list[Any], rounds: int, burst_ms: float
-) -> list[Row]:
+    name: str, routing: str, part: Part, chosen: list[list[int]], rounds: int, burst_ms: float
+) -> Row:
     import torch
 
-    import wsched
-
-    gate, up, down = weights
-    ends = torch.tensor(sizes, device="cuda").cumsum(0).to(torch.int32)
-    x = torch.randn(sum(sizes), up.shape[1], device="cuda", dtype=torch.bfloat16)
-    silu, theirs = torch.nn.functional.silu, torch._grouped_mm
-    h = silu(theirs(x, gate, offs=ends)) * theirs(x, up, offs=ends)
-    parts: dict[str, tuple[Any, int, dict[str, Callable[[], Any]]]] = {
-        "up": (x, 1, {TORCH: lambda: theirs(x, up, offs=ends),
-                      WSCHED: lambda: wsched.grouped_mm(x, up, ends)}),
-        "gate and up": (x, 2, {
-            TORCH: lambda: silu(theirs(x, gate, offs=ends)) * theirs(x, up, offs=ends),
-            WSCHED: lambda: wsched.grouped_mm(x, (gate, up), ends, epilogue=gated)}),
-        "down": (h, 1, {TORCH: lambda: theirs(h, down, offs=ends),
-                        WSCHED: lambda: wsched.grouped_mm(h, down, ends)}),
-        "gradient of up": (x, 1, {TORCH: lambda: theirs(x.mT, h, offs=ends),
-                                  WSCHED: lambda: wsched.grouped_mm(x.mT, h, ends)}),
-    }  # fmt: skip
-    found = []
-    for part, (rows, products, ways) in parts.items():
-        error = relative_error(ways[WSCHED](), ways[TORCH]().float())
-        us = times_of(ways, torch.cuda.synchronize, rounds, burst_ms * 1e3)
-        flops = 2 * products * len(rows) * up.shape[1] * up.shape[2]
-        times = {way: t for way, (t, _) in us.items()}
-        count = sum(n > 0 for n in sizes)
-        found.append(Row(name, routing, part, len(rows), count, flops, times, error))
-    return found
+    right = part.ways[TORCH]().float()
+    error = max(relative_error(run(), right) for way, run in part.ways.items() if way != TORCH)
+    us = times_of(part.ways, torch.cuda.synchronize, rounds, burst_ms * 1e3)
+    times = {way: t for way, (t, _) in us.items()}
+    experts = {e for some in chosen for e in some}
+    rows = sum(map(len, chosen))
+    return Row(name, routing, part.name, rows, len(experts), part.flops, times, error)
 
 
 def report(row: Row) -> str:
@@ -207,4 +192,6 @@ def report(row: Row) -> str:
     wrong = f"  WRONG: off by {row.error:.1e}" if row.error > TOLERANCE else ""
     rates = "  ".join(f"{w} {us:8.1f} us {row.flops / us / 1e6:4.0f}" for w, us in row.us.items())
     where = f"{row.layer} {row.routing}, {row.rows} rows of {row.experts} experts, {row.part}"
-    return f"{where}: {rates} TFLOP/s, {row.ratio:.3f} as fast{wrong}"
+    others = {way: us / row.us[WSCHED] for way, us in row.us.items() if way != WSCHED}
+    ratios = ", ".join(f"{r:.3f} as fast as {way}" for way, r in others.items())
+    return f"{where}: {rates} TFLOP/s, {ratios}{wrong}"

@@ -13,28 +13,23 @@ x         w         result    group ``g`` is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from wsched.front.api import execute
+from wsched.front.operations import DEFINITIONS, Epilogue, Operations, named, written
 from wsched.fusion.names import COLS, ROWS, SUMMED
 from wsched.fusion.types import DataType
 from wsched.importer.definition import Definition, Node, Ref, Value, definition_text
 from wsched.importer.ops import FORMS, GROUPED
-from wsched.run.input_error import InputError, no_tensor, wrong_type
+from wsched.run.input_error import InputError, no_tensor, wrong_rank, wrong_type
 
 if TYPE_CHECKING:
     import torch
 
 __all__ = ["Operations", "grouped_mm"]
-
-_DEFINITIONS = 256
-"""Texts that are kept; an epilogue that is made anew by each call makes a new one."""
-
-Epilogue = Callable[..., Any]
-"""Takes the operations and a product for each matrix, gives what is computed of them."""
 
 
 def grouped_mm(
@@ -46,6 +41,7 @@ def grouped_mm(
     epilogue: Epilogue | None = None,
     inputs: Sequence[torch.Tensor] = (),
     out_dtype: torch.dtype | None = None,
+    rows: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """Multiply groups, as ``torch._grouped_mm`` does, in its forms: see the module.
 
@@ -68,6 +64,8 @@ def grouped_mm(
         inputs: what the epilogue takes behind the products: [M, N], [N], or [M] that it broadcasts,
             ``lambda ops, d, s: ops.mul(d, ops.broadcast(s, is_broadcast_dim=[False, True]))``.
         out_dtype: of the result, by default that of ``x``.
+        rows: [M] of int64 or int32, of groups of rows: the products are those of ``x[rows]``, which
+            a kernel in front puts together; a row that ``x`` does not have is zeros.
 
     Returns:
         [M, N], or [G, M, N] where groups are summed over.
@@ -80,22 +78,26 @@ def grouped_mm(
 
     matrices: list[torch.Tensor] = [w] if isinstance(w, torch.Tensor) else list(w)
     added = [] if bias is None else [bias] if isinstance(bias, torch.Tensor) else list(bias)
-    named = [("x", x), ("offsets", offsets), *(("w", t) for t in matrices)]
-    for name, tensor in (*named, *(("bias", t) for t in added), *(("inputs", t) for t in inputs)):
+    given = [("x", x), ("offsets", offsets), *(("w", t) for t in matrices)]
+    given += [("rows", rows)] if rows is not None else []
+    for name, tensor in (*given, *(("bias", t) for t in added), *(("inputs", t) for t in inputs)):
         if not isinstance(tensor, torch.Tensor):
             raise no_tensor(name, tensor)
     ranks = x.dim(), matrices[0].dim() if matrices else 0
-    _require(x, matrices, offsets, added, epilogue)
-    kinds, more = ([(t.dim(), _named(t.dtype)) for t in given] for given in (added, inputs))
-    out = _named(out_dtype or x.dtype)
-    operands = _Operands(_named(x.dtype), ranks, len(matrices))
+    _require(x, matrices, offsets, added, epilogue, rows)
+    kinds, more = ([(t.dim(), named(t.dtype)) for t in given] for given in (added, inputs))
+    out = named(out_dtype or x.dtype)
+    index = None if rows is None else named(rows.dtype)
+    operands = _Operands(named(x.dtype), ranks, len(matrices), index)
     text = _definition(operands, tuple(kinds), tuple(more), epilogue, out)
-    return execute(text, [x, offsets.contiguous(), *matrices, *added, *inputs])[0]
+    first = [x] if rows is None else [x, rows]
+    return execute(text, [*first, offsets.contiguous(), *matrices, *added, *inputs])[0]
 
 
 def _require(
-    x: torch.Tensor, w: list[Any], offsets: torch.Tensor, bias: list[Any], epilogue: object
-) -> None:
+    x: torch.Tensor, w: list[Any], offsets: torch.Tensor, bias: list[Any], epilogue: object,
+    rows: torch.Tensor | None,
+) -> None:  # fmt: skip
     """Refuse what a definition cannot say, and ends that are known to be none."""
     import torch
 
@@ -111,53 +113,32 @@ def _require(
     if ranks not in FORMS:
         text = f"x has {ranks[0]} dimensions and w has {ranks[1]}"
         raise InputError(text, "w", f"{ranks[0]}, {ranks[1]}", "2 and 3, 3 and 2, or 2 and 2")
+    if rows is not None:
+        _require_rows(rows, FORMS[ranks])
     if offsets.device.type == "cpu" and offsets.dim() == 1:
         ends, what = [0, *offsets.tolist()], _SHARED_OUT[FORMS[ranks]]
-        most = x.shape[0] if FORMS[ranks] == ROWS else w[0].shape[1 if FORMS[ranks] == COLS else 0]
+        all_rows = len(x if rows is None else rows)
+        most = {ROWS: all_rows, COLS: w[0].shape[1], SUMMED: w[0].shape[0]}[FORMS[ranks]]
         if ends != sorted(ends) or ends[-1] > most:
             text = f"offsets are {ends[1:]}, which do not rise from 0 to at most {most} {what}"
             raise InputError(text, "offsets", str(ends[1:]), f"0 to {most}, rising")
 
 
+def _require_rows(rows: torch.Tensor, form: str) -> None:
+    """Refuse an index that says no rows of groups."""
+    import torch
+
+    if rows.dtype not in (torch.int64, torch.int32):
+        raise wrong_type("rows", rows.dtype, torch.int64)
+    if rows.dim() != 1:
+        raise wrong_rank("rows", tuple(rows.shape), 1)
+    if form != ROWS:
+        text = f"rows of x by index where groups are {_SHARED_OUT[form]}"
+        raise InputError(text, "rows", _SHARED_OUT[form], "groups of rows")
+
+
 _SHARED_OUT = {ROWS: "rows", COLS: "columns", SUMMED: "rows of w"}
 """What groups are, in words."""
-
-
-def _named(dtype: torch.dtype) -> DataType:
-    """The type of a torch type.
-
-    Raises:
-        InputError: wsched has no word for it.
-    """
-    found = (d for d in DataType if d.is_stored and f"torch.{d.element.torch}" == str(dtype))
-    for d in found:
-        return d
-    text = f"{dtype} is no type of a grouped matmul"
-    raise InputError(text, "dtype", str(dtype), "torch.bfloat16, torch.float16")
-
-
-class Operations:
-    """Operations below ``fd.ops`` that an epilogue calls, as they are written down.
-
-    Args:
-        nodes: where to.
-    """
-
-    def __init__(self, nodes: list[Node]) -> None:
-        self._nodes = nodes
-
-    def __getattr__(self, op: str) -> Callable[..., Ref]:
-        def call(*operands: Value, **kwargs: Value) -> Ref:
-            return _written(self._nodes, op, *operands, **kwargs)
-
-        return call
-
-
-def _written(nodes: list[Node], op: str, *operands: Value, **kwargs: Value) -> Ref:
-    """Write a call down; what it gives."""
-    name = f"v{len(nodes)}"
-    nodes.append(Node(op, (name,), operands, tuple(kwargs.items()), len(nodes) + 1))
-    return Ref(name)
 
 
 _Kind = tuple[int, DataType]
@@ -172,14 +153,16 @@ class _Operands:
         dtype: of all.
         ranks: dimensions of x and of each w.
         count: how many of w there are.
+        index: type of what says the rows of x; None of x as it is.
     """
 
     dtype: DataType
     ranks: tuple[int, int]
     count: int
+    index: DataType | None = None
 
 
-@lru_cache(_DEFINITIONS)
+@lru_cache(DEFINITIONS)
 def _definition(
     operands: _Operands,
     bias: tuple[_Kind, ...],
@@ -191,16 +174,19 @@ def _definition(
     nodes: list[Node] = []
 
     def tensor(rank: int, dtype: DataType) -> Ref:
-        return _written(nodes, "define_tensor", shape=(-1,) * rank, dtype=dtype)
+        return written(nodes, "define_tensor", shape=(-1,) * rank, dtype=dtype)
 
     first, second = operands.ranks
-    x, ends = tensor(first, operands.dtype), tensor(1, DataType.Int32)
+    x = tensor(first, operands.dtype)
+    if operands.index is not None:
+        x = written(nodes, "index_select", x, tensor(1, operands.index), dim=0)
+    ends = tensor(1, DataType.Int32)
     matrices = [tensor(second, operands.dtype) for _ in range(operands.count)]
     added = [tensor(*kind) for kind in bias]
     others = [tensor(*kind) for kind in inputs]
     more: list[dict[str, Value]] = [{"bias": b} for b in added] or [{} for _ in matrices]
     pairs = zip(matrices, more, strict=True)
-    products = [_written(nodes, GROUPED, x, m, ends, **b) for m, b in pairs]
+    products = [written(nodes, GROUPED, x, m, ends, **b) for m, b in pairs]
     computed = products[0] if epilogue is None else epilogue(Operations(nodes), *products, *others)
-    result = _written(nodes, "cast", computed, dtype=out)
+    result = written(nodes, "cast", computed, dtype=out)
     return definition_text(Definition(tuple(nodes), (result.name,)))

@@ -28,7 +28,8 @@ class Term:
         name: a C identifier, each only once.
         op: ``input``, ``cast``, a key of ``lowering.kernel.pointwise.OPS``, one of
             :data:`ROW_REDUCTIONS`, or ``random``: of two single inputs of Int, seed and offset, the
-            uniform numbers of nvFuser's by the element's place in the index space, row by row.
+            uniform numbers of nvFuser's by the element's place in the index space, row by row; or
+            ``index_select``: of a table and an index, the table's rows that the index says.
         dtype: its type. Arithmetic is fp32, and rounded to it.
         inputs: names of terms in front of it, and numbers.
         dims: the dimensions along which it differs.
@@ -49,11 +50,14 @@ class Place:
         term: its name.
         dims: for each dimension of the tensor that of the index space which it is, None of size 1.
         order: the tensor's dimensions as they lie in memory, outermost first; of an input any.
+        table: whether it is an input whose rows an index says: it has any number of them in place
+            of ``Sweep.by_index``, and only ``index_select`` reads it.
     """
 
     term: str
     dims: tuple[int | None, ...]
     order: tuple[int, ...] = ()
+    table: bool = False
 
     def shape(self, sizes: Sequence[int]) -> tuple[int, ...]:
         """Sizes, from those of the index space."""
@@ -70,6 +74,8 @@ class Sweep:
         inputs: in the order of the caller; a dimension that none of them has is of size 1.
         results: one or more, which differ along all other dimensions.
         over: the dimensions of rows, which reductions are over; none without them.
+        by_index: the dimension whose places an index looks up in tables; None without any. A place
+            that a table does not have, such as a negative one, reads zeros.
     """
 
     rank: int
@@ -77,6 +83,7 @@ class Sweep:
     inputs: tuple[Place, ...]
     results: tuple[Place, ...]
     over: frozenset[int] = frozenset()
+    by_index: int | None = None
 
     @property
     def is_random(self) -> bool:
@@ -100,6 +107,8 @@ class Sweep:
         found: dict[int, int] = {}
         for place, shape in zip(self.inputs, shapes, strict=True):
             for d, size in zip(place.dims, shape, strict=bool(shape)):
+                if place.table and d == self.by_index:
+                    continue
                 if d is not None and found.setdefault(d, size) != size:
                     raise ValueError(f"{size} and {found[d]} elements along dimension {d}")
         return tuple(found.get(d, 1) for d in range(self.rank))
@@ -128,15 +137,23 @@ class Sweep:
         def place(p: Place) -> Place:
             has = of(d for d in p.dims if d is not None)
             dims = tuple(d if d in has else None for d in range(rank))
-            return Place(p.term, dims, tuple(range(rank)))
+            return replace(p, dims=dims, order=tuple(range(rank)))
 
         terms = tuple(replace(t, dims=of(t.dims)) for t in self.terms)
         reads, writes = (tuple(map(place, x)) for x in (self.inputs, self.results))
-        return Sweep(rank, terms, reads, writes, of(self.over))
+        by_index = next(iter(of(() if self.by_index is None else (self.by_index,))), None)
+        return Sweep(rank, terms, reads, writes, of(self.over), by_index)
 
     def bytes(self, sizes: Sequence[int]) -> int:
-        """What is read and written, each tensor once."""
-        return sum(self._bytes(p, sizes) for p in self.places())
+        """What is read and written, each tensor once, a table as often as it is looked up in."""
+        return sum(self._bytes(p, sizes) * self.reads(p) for p in self.places())
+
+    def reads(self, place: Place) -> int:
+        """How often what has the sizes of the index space is read or written: once, of a table once
+        for each index.
+        """
+        looked = [t for t in self.terms if t.op == "index_select" and place.term in t.inputs]
+        return len(looked) if place.table else 1
 
     def places(self) -> Iterator[Place]:
         """The inputs, then the results."""

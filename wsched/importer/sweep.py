@@ -1,8 +1,12 @@
-"""From a definition of pointwise operations to a sweep."""
+"""From a definition of pointwise operations to a sweep.
+
+Rows that an index selects are selected from inputs: an ``index_select`` of what is computed element
+by element is that of what it is computed from.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -19,7 +23,10 @@ __all__ = ["import_sweep"]
 
 _FLOATS = (DataType.BFloat16, DataType.Half, DataType.Float)
 _STORED = (*_FLOATS, DataType.Bool)
+_INDEX = (DataType.Int, DataType.Int32)
 _REDUCING = frozenset((*REDUCED, "welford"))
+_BY = "@"
+"""Between a dimension of the index space and the index that says which place is read there."""
 
 
 def import_sweep(definition: Definition, orders: Sequence[tuple[int, ...]] = ()) -> Sweep:
@@ -51,11 +58,14 @@ def import_sweep(definition: Definition, orders: Sequence[tuple[int, ...]] = ())
 
 @dataclass
 class _Import(EpilogueImport):
-    """Steps of a sweep; ``over`` are the dimensions of rows that are reduced."""
+    """Steps of a sweep; ``over`` are the dimensions of rows that are reduced, ``by_index`` the one
+    whose places are looked up.
+    """
 
     LOADED: ClassVar[tuple[DataType, ...]] = _STORED
 
     over: frozenset[str] = frozenset()
+    by_index: str = ""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -78,6 +88,8 @@ class _Import(EpilogueImport):
         node = self.definition.node(name)
         if node is not None and node.op in _REDUCING:
             return (yield from self._reduced(node, name, dims))
+        if node is not None and node.op == "index_select":
+            return (yield from self.asked(node.operands[0], self._looked_up(node, dims)))
         if node is not None and node.op == "uniform":
             return (yield from self._random(node, dims))
         if node is None or node.op != "permute":
@@ -97,6 +109,52 @@ class _Import(EpilogueImport):
         if node.get("dtype") is DataType.Int:
             return self._input(node.results[0], DataType.Int, (), (), weak=True)
         return super().scalar(node)
+
+    def input(self, node: Node, dims: Dims) -> Step:
+        """An input, or of one whose rows an index says those rows."""
+        looked = [d for d in dims if _BY in d]
+        if not looked:
+            return super().input(node, dims)
+        place, _, by = looked[0].partition(_BY)
+        if self.by_index not in ("", place) or len(looked) > 1:
+            raise UnsupportedError(f"{by} along another dimension", "indices along one dimension")
+        self.by_index = place
+        table = super().input(node, tuple(place + _BY if d in looked else d for d in dims))
+        if place + _BY not in table.axes:
+            raise UnsupportedError(f"a table of one row, {node.results[0]}", "of any number")
+        kind = _made(self.definition, by).get("dtype")
+        assert isinstance(kind, DataType)
+        index = self._input(by, kind, (place,), (place,), weak=False)
+        key = ("index_select", table, index)
+        if key not in self._same:
+            spread = (table.spread - {place + _BY}) | {place}
+            self._same[key] = Step("index_select", table.dtype, (table, index), spread)
+            self.steps.append(self._same[key])
+        return self._same[key]
+
+    def _looked_up(self, node: Node, dims: Dims) -> Dims:
+        """The dimensions along which what rows are selected of is read.
+
+        Raises:
+            UnsupportedError: the index is no input [n] of Int or Int32.
+        """
+        along, value = node.argument("dim", 2), node.argument("index", 1)
+        index = self.definition.node(value.name) if isinstance(value, Ref) else None
+        shape = index.get("shape") if index is not None and index.op == "define_tensor" else None
+        at = along % len(dims) if isinstance(along, int) else -1
+        if (
+            index is None or not isinstance(shape, tuple) or len(shape) != 1
+            or index.get("dtype") not in _INDEX
+        ):  # fmt: skip
+            raise UnsupportedError(
+                f"fd.ops.index_select by {text_of(value)}", "by an input [n] of Int or Int32"
+            )
+        if at < 0 or len(dims) < 2 or dims[at] not in self.dims or dims[at] in self.over:
+            raise UnsupportedError(
+                f"fd.ops.index_select along {text_of(along)} of [{', '.join(dims)}]",
+                "along one dimension of results of several, which is not reduced",
+            )
+        return (*dims[:at], f"{dims[at]}{_BY}{index.results[0]}", *dims[at + 1 :])
 
     def _random(self, node: Node, dims: Dims) -> Making:
         """Numbers from 0 to 1 by their places, which are those of the results."""
@@ -195,12 +253,19 @@ class _Writer:
             Term(name, s.op, s.dtype, tuple(map(self._operand, s.inputs)), _numbers(s.spread, at))
             for s, name in self.names.items()
         )
-        reads = tuple(Place(self.names[s], tuple(at.get(a) for a in s.axes)) for s in inputs)
+        reads = tuple(
+            Place(
+                self.names[s], tuple(at.get(a.removesuffix(_BY)) for a in s.axes),
+                table=any(a.endswith(_BY) for a in s.axes),
+            )
+            for s in inputs
+        )  # fmt: skip
         if len({s.spread for s in made}) > 1:
             raise UnsupportedError("results that differ along several dimensions", "of one shape")
         has = tuple(n if d in made[0].spread else None for d, n in at.items())
         writes = (Place(self.names[s], has, o) for s, o in zip(made, orders, strict=True))
-        return Sweep(len(at), terms, reads, tuple(writes), _numbers(steps.over, at))
+        over, by_index = _numbers(steps.over, at), at.get(steps.by_index)
+        return Sweep(len(at), terms, reads, tuple(writes), over, by_index)
 
     def _inputs(self) -> list[Step]:
         found = {s.source: s for s in self.steps.steps if s.op == "input"}
@@ -214,5 +279,11 @@ class _Writer:
         return self.names[x] if isinstance(x, Step) else x
 
 
-def _numbers(spread: frozenset[str], at: dict[str, int]) -> frozenset[int]:
-    return frozenset(at[d] for d in spread)
+def _made(definition: Definition, name: str) -> Node:
+    node = definition.node(name)
+    assert node is not None
+    return node
+
+
+def _numbers(spread: Iterable[str], at: dict[str, int]) -> frozenset[int]:
+    return frozenset(at[d.removesuffix(_BY)] for d in spread)

@@ -111,7 +111,8 @@ class CompiledSweep(Unscheduled):
         if 0 in sizes:
             return Walk(self.sweep, sizes, (), ())
         pairs = zip(self.sweep.places(), (*read, *outputs), strict=True)
-        return walk_of(self.sweep, sizes, [lies_of(place, t) for place, t in pairs])
+        lies = [lies_of(place, t, self.sweep.by_index) for place, t in pairs]
+        return walk_of(self.sweep, sizes, lies)
 
     def _walk(self, read: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]) -> Walk:
         walk = self._found(read, outputs)
@@ -196,7 +197,8 @@ def _tile(walk: Walk) -> Tile:
     """The tile for a walk; UnsupportedError where rows are too long."""
     if row := walk.sweep.row(walk.sizes):
         return row_tile(row, walk.span)
-    return tile_of(walk.sizes, any(a.turned for a in walk.accesses), walk.span)
+    turned = any(a.turned for a in walk.accesses)
+    return tile_of(walk.sizes, turned, walk.span, walk.loads)
 
 
 def _is_apart(tensor: torch.Tensor) -> bool:

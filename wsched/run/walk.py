@@ -2,18 +2,20 @@
 
 Dimensions that run on into each other in every tensor are taken as one. The last of them are the
 columns; a tensor that is contiguous along another one has that for its rows, and is read turned.
+Where tables are looked up, the dimension of the index is the rows, by itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 from math import gcd, prod
 from typing import TYPE_CHECKING
 
+from lowering.ground.dtypes import DType
 from lowering.ground.layouts import RegisterLayout
 from lowering.kernel.tensors import WIDEST_ACCESS
-from lowering.sweep.kernel import Access, place_of, size_of
+from lowering.sweep.kernel import Access, place_of, rows_of, size_of
 from lowering.sweep.tile import SPAN
 from wsched.fusion.sweep import Place, Sweep
 
@@ -37,11 +39,13 @@ class Lies:
         strides: in elements, along each dimension of the index space that it has.
         bytes: of an element.
         address: of the first one.
+        rows: of a table.
     """
 
     strides: Mapping[int, int]
     bytes: int
     address: int
+    rows: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +58,7 @@ class Walk:
         accesses: how each tensor lies, the inputs first.
         strides: of each tensor, along the dimensions of ``sweep``, in elements.
         places: how far neighbours along these dimensions are apart in the index space as it was.
+        rows: of each table, by the term that is read from it.
     """
 
     sweep: Sweep
@@ -61,11 +66,13 @@ class Walk:
     accesses: tuple[Access, ...]
     strides: tuple[tuple[int, ...], ...]
     places: tuple[int, ...] = ()
+    rows: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def extents(self) -> dict[str, int]:
         """Parameters of its kernel."""
         found = {str(size_of(d)): size for d, size in enumerate(self.sizes)}
+        found |= {str(rows_of(term)): count for term, count in self.rows.items()}
         if self.sweep.is_random:
             found |= {str(place_of(d)): step for d, step in enumerate(self.places)}
         return found
@@ -81,6 +88,12 @@ class Walk:
                 found = min(found, access.align // size)
         return found
 
+    @property
+    def loads(self) -> int:
+        """Matrices that are loaded, a table as often as it is looked up in."""
+        whole = {self.sweep.rank - 2, self.sweep.rank - 1}
+        return sum(self.sweep.reads(p) for p in self.sweep.inputs if whole <= {*p.dims})
+
     def _matrices(self) -> Iterator[tuple[Place, Access, int]]:
         """What differs along the columns and another dimension and is not turned; bytes of an
         element.
@@ -92,14 +105,22 @@ class Walk:
 
     def accessed(self) -> Iterator[tuple[int, int, bool]]:
         """For each tensor its bytes, those of an access by a warp's 32 lanes, and whether these lie
-        apart.
+        apart; of a table those that memory moves, which are no more than it has.
         """
         if 0 in self.sizes:
             return
         for place, how in zip(self.sweep.places(), self.accesses, strict=True):
             size = self.sweep.term(place.term).dtype.bytes
             wide = size if how.turned else min(max(how.align, size), self.span * size)
-            yield size * prod(place.shape(self.sizes)), _WARP * wide, how.turned
+            yield size * self._elements(place), _WARP * wide, how.turned
+
+    def _elements(self, place: Place) -> int:
+        """Elements that are read or written, each once."""
+        sizes, by_index = list(self.sizes), self.sweep.by_index
+        if place.table and by_index is not None:
+            looked = sizes[by_index] * self.sweep.reads(place)
+            sizes[by_index] = min(self.rows[place.term], looked)
+        return prod(place.shape(sizes))
 
     def views(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Each tensor as a kernel takes it."""
@@ -107,17 +128,53 @@ class Walk:
         for t, place, steps, how in zip(tensors, places, self.strides, self.accesses, strict=True):
             shape = list(place.shape(self.sizes))
             pitches = list(steps)
+            if place.table and self.sweep.by_index is not None:
+                shape[self.sweep.by_index] = self.rows[place.term]
             if how.turned:
                 shape[-2:], pitches[-2:] = shape[:-3:-1], pitches[:-3:-1]
-            found.append(t.as_strided(shape, pitches, t.storage_offset()))
+            if _in_words(place, t.element_size()):
+                found.append(_lower_words(t, shape, pitches))
+            else:
+                found.append(t.as_strided(shape, pitches, t.storage_offset()))
         return found
 
 
-def lies_of(place: Place, tensor: torch.Tensor) -> Lies:
-    """Where a tensor of a sweep lies."""
+_WORDS = 2
+"""Words of an index of 64 bits, the lower one first, which is what is read of it: tables have fewer
+rows than 2**31."""
+
+
+def _in_words(place: Place, size: int) -> bool:
+    """Whether a tensor of elements of so many bytes is an index, of which the lower words are
+    read.
+    """
+    return any(d is not None for d in place.dims) and size == _WORDS * DType.S32.bytes
+
+
+def _lower_words(index: torch.Tensor, shape: list[int], strides: list[int]) -> torch.Tensor:
+    """The lower words of an index of 64 bits, in strides of words."""
+    import torch
+
+    words = torch.empty(0, dtype=torch.int32, device=index.device)
+    first = _WORDS * index.storage_offset()
+    return words.set_(index.untyped_storage(), first, shape, strides)
+
+
+def lies_of(place: Place, tensor: torch.Tensor, by_index: int | None = None) -> Lies:
+    """Where a tensor of a sweep lies.
+
+    Args:
+        place: of the sweep.
+        tensor: that is read or written there.
+        by_index: of the sweep.
+    """
     pairs = zip(place.dims, tensor.stride(), strict=True)
-    strides = {d: step for d, step in pairs if d is not None}
-    return Lies(strides, tensor.element_size(), tensor.data_ptr())
+    size, words = tensor.element_size(), 1
+    if _in_words(place, size):
+        size, words = DType.S32.bytes, _WORDS
+    strides = {d: step * words for d, step in pairs if d is not None}
+    rows = tensor.shape[place.dims.index(by_index)] if place.table else 0
+    return Lies(strides, size, tensor.data_ptr(), rows)
 
 
 def by_rows(sweep: Sweep, sizes: Sequence[int]) -> Walk | None:
@@ -132,29 +189,32 @@ def by_rows(sweep: Sweep, sizes: Sequence[int]) -> Walk | None:
             if d is not None:
                 strides[d] = step
                 step *= sizes[d]
-        lies.append(Lies(strides, sweep.term(place.term).dtype.bytes, 0))
+        rows = sizes[sweep.by_index] if place.table and sweep.by_index is not None else 0
+        lies.append(Lies(strides, sweep.term(place.term).dtype.bytes, 0, rows))
     return walk_of(sweep, sizes, lies)
 
 
 def walk_of(sweep: Sweep, sizes: Sequence[int], lies: Sequence[Lies]) -> Walk | None:
     """The walk; None where no order of dimensions has every tensor contiguous along one of the last
-    two, or where rows that are reduced are not the last in memory.
+    two, where rows that are reduced are not the last in memory, or where an index is along the
+    columns.
 
     Args:
         sweep: what is computed.
         sizes: of the index space, none of them 0.
         lies: for each input, then for each result.
     """
-    order = [d for d in sweep.results[0].order if sizes[d] > 1]
-    rows_of = [d for d in order if d in sweep.over]
-    if rows_of != order[len(order) - len(rows_of) :] or (sweep.over and not rows_of):
+    alone = sweep.by_index
+    order = [d for d in sweep.results[0].order if sizes[d] > 1 or d == alone]
+    reduced = [d for d in order if d in sweep.over]
+    if reduced != order[len(order) - len(reduced) :] or (sweep.over and not reduced):
         return None
     if not order:
         one = sweep.merged(()).folded()
         walk = _walk(one, (1, 1), ((0, 0),) * len(lies), lies, [False] * len(lies))
         return replace(walk, places=(1, 1))
-    runs = _runs(order, sizes, lies, sweep.over)
-    if rows_of and set(runs[-1]) != set(rows_of):
+    runs = _runs(order, sizes, lies, [{*sweep.over}, {alone}])
+    if (reduced and set(runs[-1]) != set(reduced)) or runs[-1] == (alone,):
         return None
     counts = {run: prod(sizes[d] for d in run) for run in runs}
     if len(runs) == 1:
@@ -163,6 +223,10 @@ def walk_of(sweep: Sweep, sizes: Sequence[int], lies: Sequence[Lies]) -> Walk | 
     last = columns[-1]
     turned = [x.strides.get(last, 1) != 1 for x in lies]
     along = {_unit(x, others) for x, turn in zip(lies, turned, strict=True) if turn}
+    if alone is not None:
+        if along - {(alone,)} or _turns_tables(sweep, turned):
+            return None
+        along = {(alone,)}
     if None in along or len(along) > 1:
         return None
     rows = along.pop() if along else max(others, key=counts.__getitem__)
@@ -174,15 +238,21 @@ def walk_of(sweep: Sweep, sizes: Sequence[int], lies: Sequence[Lies]) -> Walk | 
     return replace(walk, places=tuple(prod(sizes[run[-1] + 1 :]) for run in ordered))
 
 
+def _turns_tables(sweep: Sweep, turned: Sequence[bool]) -> bool:
+    """Whether a table would be read turned, which is one element at a time in rows of its own."""
+    return any(p.table and turn for p, turn in zip(sweep.places(), turned, strict=True))
+
+
 def _runs(
-    order: Sequence[int], sizes: Sequence[int], lies: Sequence[Lies], over: frozenset[int]
-) -> list[Run]:
-    """Dimensions, the outermost in memory first, that run on into each other in every tensor; those
-    of rows that are reduced, and the others.
+    order: Sequence[int], sizes: Sequence[int], lies: Sequence[Lies],
+    apart: Sequence[Set[int | None]],
+) -> list[Run]:  # fmt: skip
+    """Dimensions, the outermost in memory first, that run on into each other in every tensor; of
+    some sets ``apart`` each with its like alone: of rows that are reduced, of an index.
     """
     found: list[Run] = []
     for d in order:
-        alike = bool(found) and (found[-1][-1] in over) == (d in over)
+        alike = bool(found) and all((found[-1][-1] in some) == (d in some) for some in apart)
         if alike and all(_runs_on(x.strides, found[-1][-1], d, sizes[d]) for x in lies):
             found[-1] = (*found[-1], d)
         else:
@@ -242,7 +312,9 @@ def _walk(
             accesses.append(Access(x.bytes, turn))
             continue
         pairs = zip(steps[:-1], place.dims, strict=False)
-        apart = (step for step, d in pairs if d is not None and sizes[d] > 1)
+        apart = (step for step, d in pairs if d is not None and (sizes[d] > 1 or place.table))
         align = gcd(WIDEST_ACCESS, x.address, *(x.bytes * n for n in (*apart, sizes[-1])))
         accesses.append(Access(align))
-    return Walk(sweep, sizes, tuple(accesses), strides)
+    places = zip(sweep.places(), lies, strict=True)
+    rows = {place.term: x.rows for place, x in places if place.table}
+    return Walk(sweep, sizes, tuple(accesses), strides, rows=rows)

@@ -28,9 +28,11 @@ BACKWARD = grouped(
 GATHERED = grouped(
     "i = fd.define_tensor(shape=[-1], dtype=DataType.Int)",
     "y = fd.ops.index_select(x, i, dim=0)",
-    "d = fd.ops.grouped_mm(y, w, o)",
-    "fd.add_output(d)",
+    "d = fd.ops.grouped_mm(y, w, o)", "p = fd.define_tensor(shape=[-1], dtype=DataType.Int)",
+    "f = fd.ops.cast(d, dtype=DataType.Float)", "s = fd.ops.index_select(f, p, dim=0)",
+    "r = fd.ops.relu(s)", "fd.add_output(r)",
 )  # fmt: skip
+"""Rows by index in front of a product, and rows of the product."""
 
 
 def mlp() -> tuple[list[Any], Any]:
@@ -54,13 +56,17 @@ def test_experts_are_two_kernels() -> None:
     assert torch.allclose(d.float(), wanted, atol=0.5, rtol=1e-2)
 
 
-def test_rows_by_index_are_taken_in_front() -> None:
+def test_rows_by_index_are_sweeps_of_their_own() -> None:
+    """In front of the product and behind it; nothing is left for others."""
     x, w, ends = given((5, 0, 70), 40, 32)
-    index = torch.randperm(len(x))
-    told = str(wsched.explain(GATHERED, [x, w, ends, index]))
-    assert "wsched: w, o, y -> d: grouped_mm" in told
-    (d,) = wsched.execute(GATHERED, [x, w, ends, index])
-    assert torch.equal(d, product(x[index], w, ends).bfloat16())
+    inputs = [x[:20], w, ends, torch.randint(0, 20, (75,)), torch.randperm(75)[:33]]
+    told = str(wsched.explain(GATHERED, inputs)).partition("\nmatmuls:")[0]
+    assert "1. wsched: x, i -> y: index_select" in told
+    assert "2. wsched: w, o, y -> d: grouped_mm" in told
+    assert "3. wsched: d, p -> r: cast, index_select, relu" in told
+    (r,) = wsched.execute(GATHERED, inputs)
+    d = product(x[:20][inputs[3]], w, ends).bfloat16()
+    assert torch.equal(r, d.float()[inputs[4]].relu())
 
 
 def test_a_backward_pass_is_two_kernels() -> None:

@@ -72,7 +72,20 @@ def best(fd: Any) -> None:
     fd.add_output(fd.ops.relu(x))
 
 
-@pytest.mark.parametrize("build", [*BUILDERS.values(), many, moved, attention, best])
+def selected(fd: Any) -> None:
+    """Rows by an index, twice, and columns."""
+    x, y, rows, columns = matrix(fd), cube(fd), *(vector(fd) for _ in range(2))
+    first, second = (fd.ops.index_select(t, rows, 0) for t in (x, fd.ops.neg(x)))
+    fd.add_output(fd.ops.add(first, fd.ops.neg(second)))
+    fd.add_output(fd.ops.neg(fd.ops.index_select(y, columns, 2)))
+    fd.add_output(fd.ops.relu(x))
+
+
+def vector(fd: Any) -> Any:
+    return fd.define_tensor(shape=[-1], contiguity=True, dtype=nvf.DataType.Int)
+
+
+@pytest.mark.parametrize("build", [*BUILDERS.values(), many, moved, attention, best, selected])
 def test_dimensions_are_one_where_nvfuser_maps_them(build: Callable[[Any], None]) -> None:
     fd = built(build)
     definition = definition_of(fd)

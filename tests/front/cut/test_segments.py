@@ -245,12 +245,12 @@ def test_an_operand_by_columns_alone() -> None:
 
 def test_an_operation_that_nvfuser_may_not_run_apart() -> None:
     def build(fd: Any) -> None:
-        y = fd.ops.linear(matrix(fd), matrix(fd))
-        index = fd.define_tensor(shape=[-1], contiguity=True, dtype=nvf.DataType.Int)
-        fd.add_output(fd.ops.neg(fd.ops.index_select(y, index, 0)))
+        y = fd.ops.relu(fd.ops.linear(matrix(fd), matrix(fd)))
+        index = fd.define_tensor(shape=[-1, -1], contiguity=True, dtype=nvf.DataType.Int)
+        fd.add_output(fd.ops.neg(fd.ops.take_along_axis(y, index, 0)))
 
     assert refusal(build) == (
-        "a result that is computed after fd.ops.index_select is not supported; supported: "
+        "a result that is computed after fd.ops.take_along_axis is not supported; supported: "
         "operations whose results have their operands' dimensions"
     )
 

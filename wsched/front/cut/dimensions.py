@@ -291,6 +291,14 @@ class Dimensions:
             self._one((*matrices, ends[0]))
         return (*(ends[:1] if len(a) == len(b) else ()), a[-2], b[-1])
 
+    def _selected(self, node: Node) -> tuple[int, ...] | None:
+        """The operand's, but for the one along which places are looked up: that is the index's."""
+        source, index, along = self._operand(node), self._operand(node, 1), node.argument("dim", 2)
+        if source is None or index is None or not isinstance(along, int) or len(index[1]) != 1:
+            return None
+        at = along % len(source[1])
+        return (*source[1][:at], *index[1], *source[1][at + 1 :])
+
     def _attention(self, node: Node) -> list[tuple[int, ...] | None]:
         """Result and log-sum-exp: the query's but for the last dimension, which is the value's."""
         found = [self._found.get(name) for name in self._tensors(node)[:3]]
@@ -322,6 +330,7 @@ _ONE: dict[str, Callable[[Dimensions, Node], tuple[int, ...] | None]] = {
     "broadcast_in_dim": Dimensions._broadcast,
     "cat": Dimensions._cat,
     "grouped_mm": Dimensions._grouped,
+    "index_select": Dimensions._selected,
     "linear": Dimensions._product,
     "matmul": Dimensions._product,
     "permute": Dimensions._permute,

@@ -1,0 +1,189 @@
+"""A layer of experts without a definition: rows by index, two grouped matmuls, weighted sums.
+
+The rows of each expert are put side by side by a kernel that reads tokens by index; gate and up are
+one kernel with what is computed of them, down is one, and each token's rows are summed with their
+weights by a kernel that reads them by index: in fp32 and in the order of the token's choices, so
+that a result is the same in each run, whatever other tokens there are. The host waits for nothing,
+so that all of it can be captured in a graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from wsched.front.api import execute
+from wsched.front.operations import DEFINITIONS, Epilogue, Operations, named, written
+from wsched.fusion.types import DataType
+from wsched.importer.definition import Definition, Node, Ref, Value, definition_text
+from wsched.importer.ops import GROUPED
+from wsched.run.input_error import InputError, no_tensor
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["Routing", "gated", "moe", "route"]
+
+_WEIGHTS = (DataType.Float, DataType.BFloat16, DataType.Half)
+
+
+def gated(ops: Operations, gate: Ref, up: Ref) -> Ref:
+    """``silu(gate) * up``."""
+    return ops.mul(ops.silu(gate), up)
+
+
+@dataclass(frozen=True, slots=True)
+class Routing:
+    """Which expert has which rows; made by :func:`route`.
+
+    Args:
+        ends: [E] of int32, where each expert's rows end, one expert behind the other.
+        rows: [T * k], the token of each row; behind the last end those of no expert.
+        places: [T, k], the row of each choice of a token; -1 of no expert.
+    """
+
+    ends: torch.Tensor
+    rows: torch.Tensor
+    places: torch.Tensor
+
+
+def route(ids: torch.Tensor, experts: int) -> Routing:
+    """Sort the choices of tokens by expert; those of one expert by token.
+
+    Args:
+        ids: [T, k] of int64 or int32, experts of each token, such as ``torch.topk`` gives. An id
+            that is none of them, such as -1 of an expert of another GPU, adds nothing to its token.
+        experts: how many there are.
+
+    Raises:
+        InputError: another shape or type, or no expert.
+    """
+    import torch
+
+    if not isinstance(ids, torch.Tensor):
+        raise no_tensor("ids", ids)
+    if ids.dim() != 2 or ids.dtype not in (torch.int64, torch.int32):
+        found = f"{list(ids.shape)} of {ids.dtype}"
+        raise InputError(f"ids are {found}", "ids", found, "[T, k] of torch.int64 or torch.int32")
+    if experts < 1:
+        raise InputError(f"experts is {experts}", "experts", str(experts), "at least one")
+    flat, choices = ids.reshape(-1), max(ids.shape[1], 1)
+    known = (flat >= 0) & (flat < experts)
+    chosen, order = torch.where(known, flat, experts).to(torch.int32).sort(stable=True)
+    count = torch.arange(experts, dtype=torch.int32, device=ids.device)
+    ends = torch.searchsorted(chosen, count, right=True, out_int32=True)
+    places = torch.empty_like(order)
+    places[order] = torch.arange(len(order), device=ids.device)
+    places = torch.where(known, places, -1)
+    return Routing(ends, order // choices, places.view(ids.shape))
+
+
+def moe(
+    x: torch.Tensor,
+    routing: Routing | torch.Tensor,
+    weights: torch.Tensor,
+    up: torch.Tensor | Sequence[torch.Tensor],
+    down: torch.Tensor,
+    *,
+    epilogue: Epilogue = gated,
+) -> torch.Tensor:
+    """A layer of experts: of each token its experts' results, weighted and summed.
+
+    An expert is ``epilogue(x @ gate, x @ up) @ down``; each product, and what is computed of them,
+    is rounded to the type of ``x``, as in torch, the weighted sums once.
+
+    Args:
+        x: [T, K] of bf16 or fp16.
+        routing: of :func:`route`, which several layers may share; or the experts of each token,
+            [T, k], of which it is made by this call.
+        weights: [T, k] of fp32, bf16 or fp16.
+        up: the matrices whose products the epilogue takes, one or several [E, K, N] in any order of
+            the last two dimensions in memory: ``(w13[:, :n].mT, w13[:, n:].mT)`` of one tensor
+            [E, 2 N, K] of both.
+        down: [E, N, K].
+        epilogue: as of :func:`wsched.grouped_mm`; by default ``silu(gate) * up`` of two products.
+
+    Returns:
+        [T, K] of the type of ``x``. On CPU tensors the machine model computes it.
+
+    Raises:
+        InputError: the tensors do not fit each other.
+        UnsupportedError: a type, or an operation of the epilogue, that nobody computes.
+    """
+    import torch
+
+    matrices: list[Any] = [up] if isinstance(up, torch.Tensor) else list(up)
+    given = [("x", x), ("weights", weights), *(("up", t) for t in matrices), ("down", down)]
+    for name, tensor in given:
+        if not isinstance(tensor, torch.Tensor):
+            raise no_tensor(name, tensor)
+    if not isinstance(routing, Routing):
+        routing = route(routing, down.shape[0])
+    _require(x, routing, weights, matrices, down)
+    if not len(x):
+        return torch.empty_like(x)
+    kinds = named(x.dtype), named(weights.dtype), named(routing.rows.dtype)
+    text = _definition(*kinds, len(matrices), weights.shape[1], epilogue)
+    choices = [t for pair in zip(routing.places.unbind(1), weights.unbind(1), strict=True)
+               for t in pair]  # fmt: skip
+    return execute(text, [x, routing.rows, routing.ends, *matrices, down, *choices])[0]
+
+
+def _require(
+    x: torch.Tensor, routing: Routing, weights: torch.Tensor, up: Sequence[Any], down: torch.Tensor
+) -> None:
+    """Refuse what a definition cannot say, or says of no operand by its name."""
+    shape = tuple(routing.places.shape)
+    if not up:
+        raise InputError("up has no tensor", "up", "0", "one or several")
+    for name, tensor, rank in (("x", x, 2), ("down", down, 3), *(("up", t, 3) for t in up)):
+        if tensor.dim() != rank:
+            found = str(list(tensor.shape))
+            raise InputError(f"{name} has shape {found}", name, found, f"{rank} dimensions")
+    if shape[0] != x.shape[0] or not shape[1]:
+        text = f"the routing is of {shape[0]} tokens with {shape[1]} experts, x has {x.shape[0]}"
+        raise InputError(text, "routing", str(list(shape)), f"[{x.shape[0]}, k], k at least 1")
+    if tuple(weights.shape) != shape:
+        found = str(list(weights.shape))
+        raise InputError(f"weights has shape {found}", "weights", found, str(list(shape)))
+    if named(weights.dtype) not in _WEIGHTS:
+        known = ", ".join(f"torch.{d.element.torch}" for d in _WEIGHTS)
+        raise InputError(f"weights of {weights.dtype}", "weights", str(weights.dtype), known)
+    if len(routing.ends) != down.shape[0]:
+        text = f"the routing is of {len(routing.ends)} experts, down has {down.shape[0]}"
+        raise InputError(text, "routing", str(len(routing.ends)), str(down.shape[0]))
+
+
+@lru_cache(DEFINITIONS)
+def _definition(
+    dtype: DataType, weight: DataType, index: DataType, count: int, choices: int, epilogue: Epilogue
+) -> str:
+    """The text of a layer: x, rows, ends, matrices, down, then a place and a weight for each choice
+    of a token.
+    """
+    nodes: list[Node] = []
+
+    def tensor(rank: int, kind: DataType) -> Ref:
+        shape: dict[str, Value] = {"shape": (-1,) * rank, "dtype": kind}
+        return written(nodes, "define_tensor", **shape)
+
+    ops = Operations(nodes)
+    x, rows, ends = tensor(2, dtype), tensor(1, index), tensor(1, DataType.Int32)
+    matrices = [tensor(3, dtype) for _ in range(count)]
+    down = tensor(3, dtype)
+    pairs = [(tensor(1, index), tensor(1, weight)) for _ in range(choices)]
+    taken = ops.index_select(x, rows, dim=0)
+    products = [written(nodes, GROUPED, taken, m, ends) for m in matrices]
+    hidden = ops.cast(epilogue(ops, *products), dtype=dtype)
+    made = written(nodes, GROUPED, hidden, down, ends)
+    total: Ref | None = None
+    for place, scale in pairs:
+        row = ops.cast(ops.index_select(made, place, dim=0), dtype=DataType.Float)
+        wide = ops.cast(scale, dtype=DataType.Float)
+        weighted = ops.mul(row, ops.broadcast(wide, is_broadcast_dim=[False, True]))
+        total = weighted if total is None else ops.add(total, weighted)
+    assert total is not None
+    result = ops.cast(total, dtype=dtype)
+    return definition_text(Definition(tuple(nodes), (result.name,)))
