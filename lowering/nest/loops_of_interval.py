@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import prod
 
 from lowering.ground.errors import InternalError, UnsupportedError
-from lowering.ground.expr import ZERO, Expr, Var, ceildiv, maximum, minimum
+from lowering.ground.expr import ONE, ZERO, Expr, Var, ceildiv, maximum, minimum
+from lowering.ground.poly import same
 from lowering.kernel.kernel import Storage
 from lowering.kernel.nodes import Carry, Let, Section
 from lowering.nest.counter import Counter
@@ -67,13 +69,20 @@ class LoopsOfInterval:
             interval: its work's.
 
         Raises:
-            UnsupportedError: several loops over tiles, or over k.
+            UnsupportedError: several loops over tiles, or over k; or CTAs along z have parts of K.
         """
         if len(counters) != 2 or not all(c.serial for c in counters):
             found = " and ".join(f"{len(c.serial)} over {c.loop.group.label}" for c in counters)
             what = f"{found} in serial loops where load steps are dealt out"
             raise UnsupportedError(what, "some over tiles and some over k slices")
         relation, graph = plan.operands, plan.graph
+        steps = prod((counter.loop.stop for counter in counters), start=ONE)
+        if not same(steps, interval.tiles.steps * interval.inner):
+            what = f"load steps of {relation.label} that are rounded up across tiles and k"
+            raise UnsupportedError(what, "shares of steps rounded up at the end of tiles and of k")
+        if plan.work.splits > 1:
+            what = f"parts of K on {plan.work.splits} CTAs along z where load steps are dealt out"
+            raise UnsupportedError(what, "one or the other")
         loads = plan.fusion.tensor(relation.loads[0]).loop
         on_ctas = {graph.group(d): CTA_INDEX[d.parallel] for d in loads if d.parallel in CTA_INDEX}
         places = graph.indices(on_ctas)
@@ -90,7 +99,8 @@ class LoopsOfInterval:
 
         Groups that take turns skip the next tile, which is a whole one whenever they have another.
         """
-        if counter.loop.group == self.interval.k:
+        tiles, k = self.counters
+        if counter is k:
             return Head(self.m, self.begin, self.end, {})
         start, first, count, inner, stop = map(self.shared.apply, self._bounds)
         var, turns = Var(self.shared.namer.new("tile")), counter.turns
@@ -104,7 +114,7 @@ class LoopsOfInterval:
             rounds = ceildiv(maximum(count - turn, 0), turns)
         begin = Carry(self.begin, opening, Var(self.shared.namer.new("begin_end")))
         return Head(
-            var, ZERO, rounds, {self.interval.tile: self.at}, lets, (self.at, self.end, self.begin),
+            var, ZERO, rounds, {tiles.loop.group: self.at}, lets, (self.at, self.end, self.begin),
             (begin,), (self.end + inner * (turns - 1),),
         )  # fmt: skip
 
@@ -130,16 +140,15 @@ class LoopsOfInterval:
     def loads(self, relation: LoadRelation) -> LoadNest:
         """The same two loops, every tile after the other."""
         start, first, count, inner, stop = map(self.shared.apply, self._bounds)
+        tiles, k = (counter.loop.group for counter in self.counters)
         names = ("tile", "at", "end", "begin", "begin_end", relation.label)
         tile, at, end, begin, after, m = (Var(self.shared.namer.new(name)) for name in names)
         outer = Head(
-            tile, ZERO, count, {self.interval.tile: at},
+            tile, ZERO, count, {tiles: at},
             (Let(at, first + tile), Let(end, minimum(stop, (at + 1) * inner))),
             (at, end, begin), (Carry(begin, start, after),), (end,),
         )  # fmt: skip
-        return LoadNest(
-            (outer, Head(m, begin, end, {self.interval.k: m - at * inner})), m - start, tile
-        )
+        return LoadNest((outer, Head(m, begin, end, {k: m - at * inner})), m - start, tile)
 
     @property
     def storage(self) -> tuple[Storage, ...]:

@@ -116,6 +116,25 @@ def halves_in_turn() -> Fusion:
     return m.s.fusion
 
 
+def steps_in_quarters() -> Fusion:
+    """Load steps are dealt out; each of four warpgroups has a quarter of all tiles of 64 x 64 x 32,
+    in turns with the others: of nine tiles the last one has none, and the third one less turns.
+    """
+    m = matmul()
+    m.tile(64, 64, 32)
+    m.merge(m.every, "Mo No", "tile")
+    m.split(m.every, "tile", 4, "quarter it", outer=True)
+    m.run(m.compute, "quarter", P.TIDy)
+    m.order(m.every, "it quarter k")
+    m.steps("it quarter k")
+    m.split(m.loads, "it·quarter·k", CTAS, "cta step", outer=True)
+    m.run(m.loads, "cta", P.BIDx)
+    m.stage()
+    m.fragments("quarter")
+    m.inline("quarter")
+    return m.s.fusion
+
+
 def _after(change: Callable[[Schedule], None]) -> Fusion:
     s = Schedule(cooperative())
     change(s)
@@ -161,6 +180,10 @@ ILLEGAL: dict[str, tuple[Callable[[], Fusion], str]] = {
     "ping-pong of the halves of a share": (
         halves_in_turn,
         "T4 at CTA (1, 0, 0): the roles do not take turns (M=320 N=64 K=64 on 2 CTAs)",
+    ),
+    "stream-K, the quarters of all tiles in turns": (
+        steps_in_quarters,
+        "T4 at CTA (0, 0, 0): the roles do not take turns",
     ),
     "(d) tiles split by nctaid * 2": (
         lambda: cooperative(CTAS * Const(2)),

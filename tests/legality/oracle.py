@@ -61,7 +61,7 @@ and others two. Where a share is cut into halves, these two are the first half, 
 none.
 """
 
-_GRIDS = (1, 2, 3, 4, 5, 8)
+_GRIDS = (1, 2, 3, 4, 5, 6, 8)
 _MANY = 64
 
 

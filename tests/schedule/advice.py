@@ -59,8 +59,11 @@ def followed(fusion: Fusion, advice: str, unscheduled: Fusion) -> Fusion:
 
 
 def _in_place(calls: Calls, call: PrimitiveCall) -> Calls:
-    """In place of the last call of that primitive on that tensor, or behind all."""
-    same = [n for n, c in enumerate(calls) if (c.op, c.args[0]) == (call.op, call.args[0])]
+    """In place of the last call of that primitive on that tensor, of ``parallelize`` on that loop;
+    or behind all.
+    """
+    of = 2 if call.op == "parallelize" else 1
+    same = [n for n, c in enumerate(calls) if (c.op, c.args[:of]) == (call.op, call.args[:of])]
     if not same:
         return (*calls, call)
     return (*calls[: same[-1]], call, *calls[same[-1] + 1 :])

@@ -96,7 +96,60 @@ def steps_of_neighbours() -> Fusion:
     return m.s.fusion
 
 
+def steps_of_k_in_threes() -> Fusion:
+    """The loads count k in threes, so that some steps of each tile do not exist, and tiles in
+    pairs. What computes has k in halves, two warpgroups in turns.
+    """
+    m = matmul()
+    m.tile(64, 32, 16)
+    m.merge(m.every, "No Mo", "tile")
+    m.split(m.every, "tile", 2, "tile turn")
+    m.run(m.compute, "turn", P.TIDy)
+    m.split(m.loads, "k", 3, "three k")
+    m.steps("tile turn three k")
+    m.split(m.loads, "tile·turn·three·k", CTAS, "cta step", outer=True)
+    m.run(m.loads, "cta", P.BIDx)
+    m.stage(4, 2)
+    m.split((m.acc,), "k", 2, "half k", outer=True)
+    m.order((m.acc,), "tile turn half k")
+    m.fragments("turn", 16)
+    m.inline("turn")
+    return m.s.fusion
+
+
+def steps_in_a_row_of_shares() -> Fusion:
+    """CTAs along y have columns of tiles; those of a column share the steps of its tiles."""
+    m = matmul()
+    m.tile(128, 32, 32)
+    m.run(m.every, "No", P.BIDy)
+    m.order(m.every, "No Mo k")
+    m.steps("Mo k")
+    m.split(m.loads, "Mo·k", CTAS, "cta step", outer=True)
+    m.run(m.loads, "cta", P.BIDx)
+    m.stage(3, 1)
+    m.share("Mi", 64, "row", P.TIDy)
+    m.order(m.compute, "No Mo row")
+    m.fragments("row", 32)
+    m.inline("row")
+    return m.s.fusion
+
+
+def steps_in_three_shares() -> Fusion:
+    """As many CTAs as there are shares, whatever the GPU has."""
+    m = matmul()
+    m.tile(64, 64, 32)
+    m.merge(m.every, "Mo No", "tile")
+    m.steps("tile k")
+    m.split(m.loads, "tile·k", 3, "cta step", outer=True)
+    m.run(m.loads, "cta", P.BIDx)
+    m.stage(3, 2)
+    m.fragments("tile", 32)
+    m.inline("tile")
+    return m.s.fusion
+
+
 STEPS = (
     shares_of_steps, steps_of_tiles_in_threes, steps_of_pairs_that_round_up,
-    steps_in_turns_of_pairs, steps_of_neighbours,
+    steps_in_turns_of_pairs, steps_of_neighbours, steps_of_k_in_threes, steps_in_a_row_of_shares,
+    steps_in_three_shares,
 )  # fmt: skip

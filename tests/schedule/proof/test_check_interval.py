@@ -157,16 +157,61 @@ def k_in_two_levels(s: Schedule) -> None:
     dealt(s)
 
 
+def k_in_two_levels_for_compute(s: Schedule) -> None:
+    s.split("T4", 1, 3, labels=("ko", "ki"))
+    dealt(s)
+
+
+LEGAL: dict[str, Callable[[Schedule], None]] = {
+    "four_shares": four_shares,
+    "parts_beside_shares": parts_beside_shares,
+    "columns_and_k": columns_and_k,
+    "k_in_two_levels": k_in_two_levels,
+    "k_in_two_levels_for_compute": k_in_two_levels_for_compute,
+}
+
+
+@pytest.mark.parametrize("name", LEGAL)
+def test_legal(name: str, golden: object) -> None:
+    """Shares may be cut anywhere, as long as all of them are the steps of all tiles in order."""
+    s = tiled()
+    LEGAL[name](s)
+    assert str(load_relation(done(s))) == golden
+
+
 def blocks_of_tiles(s: Schedule) -> None:
     s.split("T4", 0, 2, inner_split=False, labels=("group", "tile"))
     s.parallelize("T4", 0, ParallelType.TIDy)
     dealt(s)
 
 
+def blocks_in_turns(s: Schedule) -> None:
+    """The quarters of all tiles in turns: some of their turns do not exist."""
+    for tv in ALL:
+        s.split(tv, 0, 4, inner_split=False, labels=("group", "tile"))
+    s.parallelize("T4", 0, ParallelType.TIDy)
+    for tv in ALL:
+        s.reorder(tv, {1: 0})
+    for tv in LOADS:
+        s.merge(tv, 0)
+    dealt(s)
+
+
+def parts_of_loads(s: Schedule) -> None:
+    """What computes runs all parts of K on each of the CTAs that load one."""
+    parts_beside_shares(s)
+    s.parallelize("T4", 1, ParallelType.Serial)
+
+
+def tiles_of_a_slice(s: Schedule) -> None:
+    s.reorder("T4", {1: 0})
+    for tv in LOADS:
+        s.reorder(tv, {1: 0})
+    dealt(s)
+
+
 BOTH_SIDES = ("parallelize the loop over CTAs on both sides, leave it out of the merge",)
-ONE_EACH = ("split by %nctaid.x, inner_split=False",)
 PLACE = "is not the place in the cluster: its CTAs take their shares of the load steps from T6"
-TILES = "ceildiv(M, 128) * ceildiv(N, 256)"
 
 ILLEGAL: dict[str, tuple[int, Callable[[Schedule], None], str, str, tuple[str, ...]]] = {
     "compute_deals_tiles": (
@@ -196,54 +241,49 @@ ILLEGAL: dict[str, tuple[int, Callable[[Schedule], None], str, str, tuple[str, .
         2,
         other_ctas_of_the_cluster,
         "load-cover",
-        f"loop ctaN [BIDy] of T4 {PLACE}",
-        (),
-    ),
-    "four_shares": (
-        1,
-        four_shares,
-        "load-cover",
-        "the load steps of all tiles are dealt out in 4 shares, and not one to each cluster of the "
-        "grid",
-        ONE_EACH,
+        "loop ctaN [BIDy] of T4 is neither in the load index tile·k nor inside a stage: each load "
+        "step would be consumed 2 times",
+        ("parallelize('T4', 0, ParallelType.BIDx)",),
     ),
     "shares_of_four": (
         1,
         shares_of_four,
         "load-cover",
-        f"the load steps of all tiles are dealt out in ceildiv({TILES} * ceildiv(K, 64), 4) "
-        "shares, and not one to each cluster of the grid",
-        ONE_EACH,
+        "the load steps of all tiles are dealt out in ceildiv(ceildiv(M, 128) * ceildiv(N, 256) * "
+        "ceildiv(K, 64), 4) shares: there are none where the sum is empty, but its tiles are "
+        "computed all the same",
+        ("split by %nctaid.x, inner_split=False",),
     ),
-    "parts_beside_shares": (
+    "parts_of_loads": (
         1,
-        parts_beside_shares,
+        parts_of_loads,
         "load-cover",
-        "loop part [BIDz] of T6 is beside cta [BIDx], which the load steps of all tiles are dealt "
-        "out to",
-        (),
+        "loop part [Serial] of T4 is neither in the load index tile·k nor inside a stage: each "
+        "load step would be consumed 2 times",
+        ("parallelize('T4', 1, ParallelType.BIDz)",),
     ),
-    "columns_and_k": (
+    "tiles_of_a_slice": (
         1,
-        columns_and_k,
+        tiles_of_a_slice,
         "load-cover",
-        "the load steps of all tiles are dealt out to CTAs, but those of a tile are columns·k, "
-        "over which T4 does not sum",
+        "the load steps of all tiles are dealt out to CTAs, but they count k, tiles, and not tiles "
+        "and then what T4 sums over",
         ("merge tiles and k",),
-    ),
-    "k_in_two_levels": (
-        1,
-        k_in_two_levels,
-        "load-bound",
-        "k < ceildiv(K, 64) does not end with the last share",
-        (),
     ),
     "blocks_of_tiles": (
         1,
         blocks_of_tiles,
         "role",
-        f"loop group [TIDy] of T4 deals out every ceildiv(K, 64) * ceildiv({TILES}, 2) load steps, "
-        "but where a CTA begins within a tile warpgroups can only take turns tile by tile",
+        "the load index counts k, tile, group from fastest to slowest, but warpgroups take turns "
+        "tile by tile: group has to come between the tiles and the steps of a tile",
+        (),
+    ),
+    "blocks_in_turns": (
+        1,
+        blocks_in_turns,
+        "load-bound",
+        "tiles < ceildiv(M, 128) * ceildiv(N, 256) would cut load steps out of the middle of the "
+        "load loop, not off its end",
         (),
     ),
 }
@@ -261,7 +301,7 @@ def test_illegal(name: str) -> None:
 
 def test_full_text(golden: object) -> None:
     s = tiled()
-    four_shares(s)
+    compute_deals_rows(s)
     with pytest.raises(ScheduleError) as error:
         load_relation(done(s))
     assert str(error.value) == golden

@@ -6,11 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
-from lowering.ground.expr import Expr, Special, evaluate
+from lowering.ground.expr import Const, Expr, Special, evaluate
 from tests.schedule.fusions import LOADS, boxes, cached
 from wsched.fusion import ParallelType
 from wsched.schedule import Schedule, TransformGraph
-from wsched.schedule.proof.interval import Interval, find_interval
+from wsched.schedule.proof.counting import countings
+from wsched.schedule.proof.interval import Interval, find_dealt_loop
 
 CTAS = Special("nctaid.x")
 LOAD = LOADS[0]
@@ -24,7 +25,12 @@ def scheduled(deal: Callable[[Schedule], None]) -> Interval | None:
     deal(s)
     t = s.tensor(LOAD)
     loop = next(d for d in t.loop if d.parallel is ParallelType.Serial)
-    return find_interval(TransformGraph(s.fusion), loop, t.axis_on(ParallelType.BIDx))
+    graph = TransformGraph(s.fusion)
+    found = find_dealt_loop(graph, loop, t.axis_on(ParallelType.BIDx))
+    if found is None:
+        return None
+    (_, tiles), (_, k) = countings(graph, found.merged)
+    return Interval(found, tiles, k)
 
 
 def in_shares(s: Schedule) -> None:
@@ -81,7 +87,7 @@ def test_shares_are_taken_from_the_last_to_the_first() -> None:
     """7 steps on 3 CTAs: 3, 3 and 1, the first one with CTA 2."""
     interval = scheduled(in_shares)
     assert interval is not None
-    assert (interval.size, interval.tile.label, interval.k.label) == (1, "Mo", "k")
+    assert (interval.size, interval.label) == (1, "Mo·k")
     bounds = found(interval, "start", "stop", "first", "count")
     assert bounds(3, 7, 1) == [[6, 7, 6, 1], [3, 6, 3, 3], [0, 3, 0, 3]]
     # 2 tiles of 3 steps on 4 CTAs, 2 each: the second share has the end of a tile and the next.
@@ -102,7 +108,6 @@ def test_shares_of_tiles_that_are_rounded_up() -> None:
         s.merge(LOAD, 1)
 
     interval = scheduled(in_pairs)
-    assert interval is not None and interval.tile.label == "Mo"
     bounds = found(interval, "share", "start", "stop")
     assert bounds(3, 7, 1) == [[3, 6, 7], [3, 3, 6], [3, 0, 3]]
     assert bounds(4, 5, 1) == [[2, 5, 5], [2, 4, 5], [2, 2, 4], [2, 0, 2]]
@@ -117,3 +122,23 @@ def test_a_cluster_has_one_share() -> None:
 def test_tiles_of_an_empty_sum_have_an_owner_and_nothing_to_load() -> None:
     bounds = found(scheduled(in_shares), "start", "stop", "load_stop", "count")
     assert bounds(2, 3, 0) == [[2, 3, 2, 1], [0, 2, 0, 2]]
+
+
+def test_shares_of_steps_that_are_rounded_up() -> None:
+    """A tile of 4 steps is counted as two threes, so 2 tiles on 5 CTAs are shares of 3 places: the
+    last two places of each tile are nothing.
+    """
+
+    def in_threes(s: Schedule) -> None:
+        s.split(LOAD, 1, 3, labels=("three", "k"))
+        s.merge(LOAD, 1)
+        in_shares(s)
+
+    interval = scheduled(in_threes)
+    bounds = found(interval, "share", "start", "stop", "first", "count")
+    assert bounds(5, 2, 4) == [
+        [3, 8, 8, 2, 0], [3, 7, 8, 1, 1], [3, 4, 7, 1, 1], [3, 3, 4, 0, 1], [3, 0, 3, 0, 1]
+    ]  # fmt: skip
+    assert interval is not None
+    shares = [evaluate(interval.share_of(Const(step)), env(0, 5, 2, 4)) for step in range(8)]
+    assert shares == [0, 0, 0, 1, 2, 2, 2, 3]

@@ -9,6 +9,7 @@ import pytest
 
 from lowering.ground.errors import InternalError, ScheduleError
 from lowering.ground.expr import Const, evaluate
+from tests.legality.by_hand.steps import steps_in_a_row_of_shares, steps_of_k_in_threes
 from tests.schedule.fusions import linear
 from tests.schedules import cooperative, dynamic, ping_pong, split_k, stream_k
 from wsched.schedule import (
@@ -19,6 +20,7 @@ from wsched.schedule import (
     Plan,
     Schedule,
     Work,
+    make_plan,
     plan_matmul,
 )
 
@@ -104,6 +106,47 @@ def test_parts_of_an_interval_meet(ctas: int, tiles: int, steps: int) -> None:
             if max(bounds[c][0], begin) < min(bounds[c][1], end)
         }  # fmt: skip
         meet(work, lambda c, tile=tile: Const(tile), runs)
+
+
+@pytest.mark.parametrize("ctas", [1, 2, 3, 4, 7, 12])
+@pytest.mark.parametrize(("tiles", "steps"), [(1, 5), (3, 4), (5, 3), (2, 1), (4, 0)])
+def test_parts_of_an_interval_with_places_meet(ctas: int, tiles: int, steps: int) -> None:
+    """Places that are no steps are nobody's: who has a part of a tile has a step of it."""
+    work = make_plan(steps_of_k_in_threes()).work
+    assert isinstance(work, OfInterval)
+    whole = {
+        (c, 0): env(ctas, m=tiles, n=1, k=0, cta=c) | {"N": 32, "K": 16 * steps}
+        for c in range(ctas)
+    }
+    per_tile = max(steps, 1)
+    bounds = {
+        c: (evaluate(work.interval.start, e), evaluate(work.interval.stop, e))
+        for c, e in whole.items()
+    }
+    taken = sorted(s for start, stop in bounds.values() for s in range(start, stop))
+    assert taken == list(range(tiles * per_tile))
+    most = evaluate(work.most_steps, whole[0, 0])
+    for tile in range(tiles):
+        begin, end = tile * per_tile, (tile + 1) * per_tile
+        runs = {
+            c: e for c, e in whole.items()
+            if max(bounds[c][0], begin) < min(bounds[c][1], end)
+        }  # fmt: skip
+        meet(work, lambda c, tile=tile: Const(tile), runs)
+        assert end <= most
+
+
+def test_each_row_of_shares_has_slots_of_its_own() -> None:
+    work = make_plan(steps_in_a_row_of_shares()).work
+    assert work.slots is not None
+    size = {"M": 128 * 3, "N": 64, "K": 32 * 5}
+    env = [
+        size | {"%nctaid.x": 4, "%ctaid.x": x, "%ctaid.y": y} for y in range(2) for x in range(4)
+    ]
+    assert evaluate(work.slots, env[0]) == 8
+    tile = work.slots_of(Const(1))
+    assert sorted(evaluate(tile.own, e) for e in env) == list(range(8))
+    assert {(e["%ctaid.y"], evaluate(tile.meeting, e)) for e in env} == {(0, 1), (1, 5)}
 
 
 @pytest.mark.parametrize("ctas", [1, 2, 5])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from lowering.ground.expr import ONE
-from wsched.fusion import IterDomain, ParallelType, Split
+from wsched.fusion import IterDomain, ParallelType, PrimitiveCall, Split
 from wsched.schedule.proof.graph import Group, TransformGraph
 from wsched.schedule.proof.relation import StepLoop
 from wsched.schedule.proof.sides import CTA_INDEX, ROLES, Sides
@@ -66,10 +66,15 @@ def check_bystanders(
             continue
         name = f"loop {d.label} [{d.parallel}] of {compute.name}"
         if not all(group in found for found in inside):
+            axis = sides.axis_of(group)
+            call = (
+                None if axis is None else PrimitiveCall("parallelize", (compute.name, place, axis))
+            )
             raise sides.refuse(
                 "load-cover",
                 f"{name} is neither in the load index {sides.load_loop} nor inside a stage: "
                 f"each load step would be consumed {d.extent} times",
+                () if call is None else (str(call),),
             )
         if d.parallel in _SERIAL and place < last and d.extent != ONE:
             step = compute.loop[last]

@@ -3,94 +3,95 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
+from dataclasses import replace
+from itertools import takewhile
 
-from lowering.ground.expr import ONE, Const, Special
-from lowering.ground.poly import poly
+from lowering.ground.expr import Const, Expr, Special
 from wsched.fusion import IterType, ParallelType
+from wsched.schedule.primitives.factor import factor_reasons
+from wsched.schedule.proof.counting import Counting, countings, together
 from wsched.schedule.proof.graph import Group
-from wsched.schedule.proof.interval import Interval
-from wsched.schedule.proof.relation import StepLoop
-from wsched.schedule.proof.sides import CTA_INDEX, Sides
+from wsched.schedule.proof.interval import DealtLoop, Interval
+from wsched.schedule.proof.relation import LoadLoop
+from wsched.schedule.proof.sides import Sides
 from wsched.schedule.proof.splits import dimensions
 
-__all__ = ["check_interval"]
+__all__ = ["check_places", "find_interval"]
 
 
-def check_interval(
-    sides: Sides, interval: Interval, digits: Sequence[StepLoop], tails: Sequence[Group]
-) -> None:
-    """Both sides run the interval: the same tiles, in the same CTAs, by groups in turn.
+def check_places(sides: Sides, dealt: DealtLoop) -> None:
+    """Along x the loads have the share and the place in the cluster, and what computes the place.
+
+    Other loops of the loads beside their steps are those of what computes: the digits of the steps
+    and what is inside a stage are not all of it (``bystanders``).
 
     Args:
         sides: of the edge.
-        interval: of the load loop.
-        digits: compute's loops that take part in the load index.
-        tails: groups that either side splits with a tail.
+        dealt: the load loop, which CTAs along x have a share of.
 
     Raises:
-        ScheduleError: ``load-cover``, ``load-bound`` or ``role``.
+        ScheduleError: ``load-cover``.
     """
-    compute = sides.compute
-    shares = Special("nctaid.x") // interval.size
-    if interval.shares != shares:
-        raise sides.refuse(
-            "load-cover",
-            f"the load steps of all tiles are dealt out in {interval.shares} shares, and not one "
-            "to each cluster of the grid",
-            (f"split by {shares}, inner_split=False",),
-        )
-    _check_places(sides, interval)
-    summed = {sides.graph.group(d) for d in compute.logical if d.iter_type is IterType.Reduction}
-    of_sum = [g for g in tails if dimensions(sides.graph, g) <= summed]
-    _check_tails(sides, interval, of_sum)
-    inner = [s.domain.extent for s in digits if s.domain.iter_type is IterType.Reduction]
-    if poly(prod(inner, start=ONE)) != poly(interval.inner):
-        raise sides.refuse(
-            "load-cover",
-            f"the load steps of all tiles are dealt out to CTAs, but those of a tile are "
-            f"{interval.k.label}, over which {compute.name} does not sum",
-            ("merge tiles and k",),
-        )
-    _check_tails(sides, interval, tails)
-    for s in digits:
-        if s.role and poly(s.coefficient) != poly(interval.inner):
-            raise sides.refuse(
-                "role",
-                f"loop {s.domain.label} [{s.domain.parallel}] of {compute.name} deals out every "
-                f"{s.coefficient} load steps, but where a CTA begins within a tile warpgroups can "
-                "only take turns tile by tile",
-            )
-
-
-def _check_tails(sides: Sides, interval: Interval, tails: Sequence[Group]) -> None:
-    """What is rounded up ends with the tiles: shares have as many steps, also of what is not."""
-    for group in tails:
-        if group != interval.tile:
-            why = f"{group.label} < {group.extent} does not end with the last share"
-            raise sides.refuse("load-bound", why)
-
-
-def _check_places(sides: Sides, interval: Interval) -> None:
-    """Loops on CTAs: the share and the place in the cluster for loads, the place for compute."""
     graph, load, compute = sides.graph, sides.loads[0], sides.compute
     cta = load.axis_on(ParallelType.BIDx)
     assert cta is not None
-    for d in load.loop[: load.slice_position]:
-        if d is not cta and d.parallel is not ParallelType.Serial:
-            raise sides.refuse(
-                "load-cover",
-                f"loop {d.label} [{d.parallel}] of {load.name} is beside {cta.label} [BIDx], which "
-                "the load steps of all tiles are dealt out to",
-            )
+    if factor_reasons(sides.fusion, dealt.shares):
+        shares = Special("nctaid.x") if dealt.size == 1 else Special("nctaid.x") // dealt.size
+        raise sides.refuse(
+            "load-cover",
+            f"the load steps of all tiles are dealt out in {dealt.shares} shares: there are none "
+            "where the sum is empty, but its tiles are computed all the same",
+            (f"split by {shares}, inner_split=False",),
+        )
     place = graph.indices({graph.group(cta): Special("ctaid.x")})
     for d in compute.loop:
-        if d.parallel in CTA_INDEX and (
-            graph.group(d) not in place
-            or (d.parallel, d.extent) != (ParallelType.BIDx, Const(interval.size))
+        if d.parallel is ParallelType.BIDx and (
+            graph.group(d) not in place or d.extent != Const(dealt.size)
         ):
             raise sides.refuse(
                 "load-cover",
                 f"loop {d.label} [{d.parallel}] of {compute.name} is not the place in the cluster: "
                 f"its CTAs take their shares of the load steps from {load.name}",
             )
+
+
+def find_interval(sides: Sides, dealt: DealtLoop, nest: Sequence[LoadLoop]) -> Interval:
+    """The interval of a CTA: a share of what the loads count, of which both sides run what exists.
+
+    Args:
+        sides: of the edge.
+        dealt: the load loop that is dealt out.
+        nest: the same loop as loops of its own.
+
+    Raises:
+        ScheduleError: ``load-cover``, where it does not count tiles, and for each of them steps of
+            its sum.
+    """
+    graph, compute = sides.graph, sides.compute
+    summed = {graph.group(d) for d in compute.logical if d.iter_type is IterType.Reduction}
+
+    def of_tile(groups: Sequence[Group]) -> int:
+        """How many of these loops are steps of a tile: the innermost ones."""
+        return len(list(takewhile(lambda g: dimensions(graph, g) <= summed, reversed(groups))))
+
+    groups = [n.group for n in nest]
+    steps = of_tile(groups)
+    tiles = groups[: len(groups) - steps]
+    if not steps or any(dimensions(graph, g) & summed for g in tiles):
+        raise sides.refuse(
+            "load-cover",
+            f"the load steps of all tiles are dealt out to CTAs, but they count "
+            f"{', '.join(g.label for g in groups)}, and not tiles and then what {compute.name} "
+            "sums over",
+            ("merge tiles and k",),
+        )
+    stops = {n.group: n.stop for n in nest}
+    counted = countings(graph, dealt.merged)
+    loops = [_ending(g, c, stops) for g, c in counted]
+    at = len(loops) - of_tile([g for g, _ in counted])
+    return Interval(dealt, together(loops[:at]), together(loops[at:]))
+
+
+def _ending(g: Group, counting: Counting, stops: dict[Group, Expr]) -> Counting:
+    """How loads count a group, which ends with a loop of the nest."""
+    return replace(counting, steps=stops.get(g, counting.steps))

@@ -12,9 +12,25 @@ from dataclasses import dataclass
 
 from lowering.ground.expr import ZERO, Const, Expr, Special, ceildiv, maximum, minimum, select
 from wsched.fusion import IterDomain, Merge, Split
+from wsched.schedule.proof.counting import Counting
 from wsched.schedule.proof.graph import Group, TransformGraph
 
-__all__ = ["Interval", "find_interval"]
+__all__ = ["DealtLoop", "Interval", "find_dealt_loop"]
+
+
+@dataclass(frozen=True, slots=True)
+class DealtLoop:
+    """A loop that is dealt out to CTAs in shares of neighbouring steps.
+
+    Args:
+        merged: the loop, ``tile·k``.
+        shares: into how many shares.
+        size: CTAs that have a share together, ``ctaid.x = share * size + place``.
+    """
+
+    merged: Group
+    shares: Expr
+    size: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,25 +42,29 @@ class Interval:
     it, so it never waits for a CTA that waits for its place on an SM.
 
     Args:
-        merged: the loop that is dealt out, ``tile * inner + k``.
-        counted: extent of its outer part: the output tiles, or what they were rounded up to.
-        tile: the output tiles.
-        k: its inner part, the load steps of a tile.
-        shares: into how many shares the loop is dealt out.
-        size: CTAs of a cluster.
+        dealt: the loop that is dealt out.
+        tiles: the output tiles, as its outer part counts them.
+        k: the load steps of a tile, as its inner part counts them.
     """
 
-    merged: Group
-    counted: Expr
-    tile: Group
-    k: Group
-    shares: Expr
-    size: int
+    dealt: DealtLoop
+    tiles: Counting
+    k: Counting
+
+    @property
+    def label(self) -> str:
+        """What the loop is called that is dealt out."""
+        return self.dealt.merged.label
+
+    @property
+    def size(self) -> int:
+        """CTAs of a cluster."""
+        return self.dealt.size
 
     @property
     def inner(self) -> Expr:
         """Load steps of a tile."""
-        return self.k.extent
+        return self.k.steps
 
     @property
     def index(self) -> Expr:
@@ -64,22 +84,29 @@ class Interval:
     @property
     def extent(self) -> Expr:
         """Steps of all tiles."""
-        return self.tile.extent * self.per_tile
+        return self.tiles.steps * self.per_tile
+
+    @property
+    def places(self) -> Expr:
+        """The same with the steps that do not exist."""
+        return self._counting.places
 
     @property
     def share(self) -> Expr:
-        """Steps of a share, as the loads count them; the last ones may have fewer."""
-        return ceildiv(self.counted * self.per_tile, self.shares)
+        """Steps of a share, as the loads count them: some of them may not exist."""
+        return ceildiv(self.places, self.dealt.shares)
 
     @property
     def start(self) -> Expr:
         """First step."""
-        return minimum(self.index * self.share, self.extent)
+        return self._counting.before(self.index * self.share)
 
     @property
     def stop(self) -> Expr:
         """The step behind the last."""
-        return minimum(self.start + self.share, self.extent)
+        if self._counting.levels is None:
+            return minimum(self.start + self.share, self.extent)
+        return self._counting.before((self.index + 1) * self.share)
 
     @property
     def load_stop(self) -> Expr:
@@ -96,13 +123,21 @@ class Interval:
         """How many tiles the share touches."""
         return ceildiv(self.stop, self.per_tile) - self.first
 
+    def share_of(self, step: Expr) -> Expr:
+        """The share that has a step of all tiles."""
+        return self._counting.place(step) // self.share
 
-def find_interval(
+    @property
+    def _counting(self) -> Counting:
+        """Steps of all tiles, at least one of each."""
+        return self.tiles.around(self.k.some())
+
+
+def find_dealt_loop(
     graph: TransformGraph, loop: IterDomain, cta: IterDomain | None
-) -> Interval | None:
-    """The interval that a load loop is, if it is the inner part of a split whose outer part runs on
-    CTAs and whose input is the merge of tiles and k. What rounds either of them up makes steps that
-    do not exist, at the end of a share or of all.
+) -> DealtLoop | None:
+    """What a load loop is a share of: the inner part of a split whose outer part runs on CTAs and
+    whose input is a merge. What rounds the share up makes steps that do not exist, at its end.
 
     Args:
         graph: the transform graph.
@@ -120,11 +155,7 @@ def find_interval(
     if not isinstance(merge.transform, Merge) or merge.transform.traversal:
         return None
     size = _ctas_behind(graph, outer, graph.group(cta))
-    if size is None:
-        return None
-    tiles, k = merge.inputs
-    tile = _before_rounding(graph, tiles)
-    return Interval(step.inputs[0], tiles.extent, tile, k, outer.extent, size)
+    return None if size is None else DealtLoop(step.inputs[0], outer.extent, size)
 
 
 def _before_rounding(graph: TransformGraph, g: Group) -> Group:

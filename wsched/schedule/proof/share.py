@@ -15,10 +15,10 @@ from lowering.ground.expr import ONE, Const, Expr, Var
 from wsched.fusion import Groups, IterDomain, IterType, ParallelType
 from wsched.schedule.proof.bounds import Guard, guards_above, guards_below
 from wsched.schedule.proof.bystanders import check_cta_loops, on_other_ctas
-from wsched.schedule.proof.check_interval import check_interval
+from wsched.schedule.proof.check_interval import check_places, find_interval
 from wsched.schedule.proof.dealt import check_dealt, find_dealt
 from wsched.schedule.proof.graph import Group, Step
-from wsched.schedule.proof.interval import Interval, find_interval
+from wsched.schedule.proof.interval import DealtLoop, find_dealt_loop
 from wsched.schedule.proof.relation import LoadLoop, StepLoop
 from wsched.schedule.proof.sides import CTA_INDEX, Sides
 from wsched.schedule.proof.trim import Trimmed, find_tail
@@ -123,9 +123,9 @@ def find_share(sides: Sides) -> Share:
     """
     cta = sides.loads[0].axis_on(ParallelType.BIDx)
     apart = sides.loads[0] in sides.fusion.loads and on_other_ctas(sides)
-    interval = find_interval(sides.graph, sides.load_loops[0], cta) if apart else None
+    steps = find_dealt_loop(sides.graph, sides.load_loops[0], cta) if apart else None
     dealt = find_dealt(sides)
-    if interval is None:
+    if steps is None:
         check_cta_loops(sides)
         return _WholeTiles(sides, dealt)
     if dealt is not None:
@@ -136,7 +136,7 @@ def find_share(sides: Sides) -> Share:
             "the steps of all tiles, which every CTA knows",
             (f"split {tiles} with dynamic=False",),
         )
-    return _PartOfSteps(sides, dealt, interval)
+    return _PartOfSteps(sides, dealt, steps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,9 +155,7 @@ class _WholeTiles(Share):
 
     def as_loads(self, d: IterDomain) -> bool:
         """It is one of theirs."""
-        graph = self.sides.graph
-        loops = {(graph.group(x), x.parallel) for x in self.sides.loads[0].loop}
-        return d.parallel in CTA_INDEX and (graph.group(d), d.parallel) in loops
+        return d.parallel in CTA_INDEX and self.sides.loaded_alike(d)
 
     def below(self, counted: Counted, above: Sequence[Guard]) -> tuple[Guard, ...]:
         """Splits of compute alone end with what they split."""
@@ -174,9 +172,7 @@ class _WholeTiles(Share):
             return self._of_groups(p, tail, tiles) or FromQueue(tail, tiles)
         self._require_no_groups()
         stop = prod((n.stop for n in p.nest), start=ONE) if tail is None else tail.load_stop
-        row = self.sides.loads[0].axis_on(ParallelType.BIDy)
-        rows = ONE if row is None else row.extent
-        return InTurn(stop, tail, _items(p), _parts(self.sides), rows)
+        return InTurn(stop, tail, _items(p), _parts(self.sides), _rows(self.sides))
 
     def _require_no_groups(self) -> None:
         """Which tiles groups have is known at run time only."""
@@ -240,31 +236,41 @@ def _parts(sides: Sides) -> int:
     return part.extent.value if isinstance(part.extent, Const) else 1
 
 
+def _rows(sides: Sides) -> Expr:
+    """CTAs along y, each with tiles of its own."""
+    row = sides.loads[0].axis_on(ParallelType.BIDy)
+    return ONE if row is None else row.extent
+
+
 @dataclass(frozen=True, slots=True)
 class _PartOfSteps(Share):
     """Stream-K: an interval of the steps of all tiles, with bounds of its own."""
 
-    interval: Interval
+    steps: DealtLoop
 
     @property
     def whole(self) -> tuple[Group, ...]:
         """The loop that is dealt out."""
-        return (self.interval.merged,)
+        return (self.steps.merged,)
 
     def above(self, counted: Sequence[Group]) -> tuple[Guard, ...]:
-        """Nothing beside its bounds."""
-        return ()
+        """What ends it for all CTAs, or for those of one place beside each other."""
+        s, merged = self.sides, self.steps.merged
+        ctas = {g: e for g, e in s.on_ctas.items() if merged not in s.graph.above(g)}
+        return guards_above(s.graph, s.loads[0], counted, ctas, s.refuse)
 
     def as_loads(self, d: IterDomain) -> bool:
-        """Loops on CTAs are compared in ``below``."""
-        return d.parallel in CTA_INDEX
+        """Those along x have shares, which ``below`` looks at; others are on the loads' CTAs."""
+        along_x = d.parallel is ParallelType.BIDx
+        return along_x or (d.parallel in CTA_INDEX and self.sides.loaded_alike(d))
 
     def below(self, counted: Counted, above: Sequence[Guard]) -> tuple[Guard, ...]:
-        """Nothing: both sides run the interval."""
-        cut = (*counted.cut, *counted.tails)
-        check_interval(self.sides, self.interval, counted.digits, cut)
-        return ()
+        """Splits of compute alone end with what they split."""
+        check_places(self.sides, self.steps)
+        return guards_below(self.sides.graph, counted.tails, above)
 
     def work(self, proved: Proved) -> Work:
         """The interval."""
-        return OfInterval(self.interval, proved.warpgroups.count)
+        found = find_interval(self.sides, self.steps, proved.nest)
+        parts, rows = _parts(self.sides), _rows(self.sides)
+        return OfInterval(found, proved.warpgroups.count, parts, rows)

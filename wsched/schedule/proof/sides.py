@@ -78,6 +78,11 @@ class Sides:
         """The serial loops of the first load tensor that step through stages: one of a load."""
         return stepping_loops(self.loads[0])
 
+    def loaded_alike(self, d: IterDomain) -> bool:
+        """Whether a loop of what computes is one of the loads' loops, run by the same."""
+        mine = self.graph.group(d), d.parallel
+        return any((self.graph.group(x), x.parallel) == mine for x in self.loads[0].loop)
+
     @property
     def load_loop(self) -> str:
         """What they count together: ``tile·k``."""
@@ -86,13 +91,25 @@ class Sides:
     @property
     def on_ctas(self) -> dict[Group, Expr]:
         """Index of the groups of the loads that run on CTAs, and of those merged into them."""
-        first = self.loads[0]
         found: dict[Group, Expr] = {}
-        pending: list[tuple[Group, Expr]] = [
-            (self.graph.group(d), CTA_INDEX[d.parallel])
-            for d in first.loop[: first.slice_position]
-            if d.parallel in CTA_INDEX
-        ]
+        for d in self._ctas:
+            found |= self._counted(d)
+        return found
+
+    def axis_of(self, group: Group) -> ParallelType | None:
+        """The axis of the grid along which the loads count a group, if there is one."""
+        return next((d.parallel for d in self._ctas if group in self._counted(d)), None)
+
+    @property
+    def _ctas(self) -> tuple[IterDomain, ...]:
+        """The loads' loops on CTAs."""
+        first = self.loads[0]
+        return tuple(d for d in first.loop[: first.slice_position] if d.parallel in CTA_INDEX)
+
+    def _counted(self, d: IterDomain) -> dict[Group, Expr]:
+        """Index of the group of a loop on CTAs, and of those merged into it."""
+        found: dict[Group, Expr] = {}
+        pending: list[tuple[Group, Expr]] = [(self.graph.group(d), CTA_INDEX[d.parallel])]
         while pending:
             g, index = pending.pop()
             found[g] = index

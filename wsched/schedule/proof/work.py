@@ -275,13 +275,16 @@ class OfInterval:
     Args:
         interval: its bounds.
         roles: number of compute warpgroups.
+        splits: CTAs along z that each run an interval of their part of K.
+        rows: CTAs along y, each with an interval of tiles of its own.
     """
 
     interval: Interval
     roles: int
+    splits: int = 1
+    rows: Expr = ONE
 
     tail = None
-    splits = 1
     at_run_time = False
     ends_within_tiles = True
     fetching_warps = 0
@@ -295,10 +298,10 @@ class OfInterval:
     @property
     def most_steps(self) -> Expr:
         """Counted from the first step of all tiles; the bounds of a tile and of the one behind it
-        are looked at.
+        are looked at, and those of a share with the steps that do not exist.
         """
         i = self.interval
-        return i.extent + i.share + i.per_tile * (self.roles + 1)
+        return i.places + i.share + i.per_tile * (self.roles + 1)
 
     @property
     def most_clusters(self) -> Expr | None:
@@ -308,15 +311,16 @@ class OfInterval:
     @property
     def slots(self) -> Expr | None:
         """One a CTA: only the last tile of an interval is completed by another one."""
-        return _CTAS
+        return _CTAS if self.rows == ONE else _CTAS * self.rows
 
     def slots_of(self, tile: Expr) -> Slots:
         """Slots follow the shares; the place in the cluster is counted from its end."""
         i = self.interval
-        own, size = i.place, i.size
+        before = ZERO if self.rows == ONE else _ROW * _CTAS
+        own, size = before + i.place, i.size
         opens = tile * i.per_tile
-        owner = opens // i.share * size + own % size
-        rest = (opens + i.per_tile - 1) // i.share - i.index
+        owner = before + i.share_of(opens) * size + i.place % size
+        rest = i.share_of(opens + i.per_tile - 1) - i.index
         return Slots(own, own + size, size, rest, owner, i.start <= opens)
 
     @property
@@ -338,12 +342,12 @@ class OfInterval:
 
     def counted(self, loop: str) -> str:
         """The merged loop."""
-        return self.interval.merged.label
+        return self.interval.label
 
     def share(self, loop: str) -> tuple[str, ...]:
         """Where the interval begins, and how long it is."""
-        begin = self.interval.index * Var("share")
+        i = self.interval
         return (
-            f"  {loop} is one share of it, from {begin} on",
-            f"  share = {self.interval.share}",
+            f"  {loop} is one share of it, from {i.index * Var('share')} on",
+            f"  share = {i.share}",
         )
