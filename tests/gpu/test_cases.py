@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-import wsched.run.compiled
+import wsched.run.on_device
 from tests.gpu.cases import HEURISTIC, Case, check, difference, draw
 from tests.gpu.random_launches import summary
 from tests.schedules import SCHEDULES
@@ -81,7 +81,7 @@ def test_a_store_behind_a_row_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
         d = arguments.matrices[max(arguments.matrices)]
         d.as_strided((72, 144), d.stride(), d.storage_offset()).zero_()
 
-    monkeypatch.setattr(wsched.run.compiled, "run_on_cpu", run)
+    monkeypatch.setattr(wsched.run.on_device, "run_on_cpu", run)
     assert check(CASE, "cpu") == "wrote behind the end of a row"
 
 

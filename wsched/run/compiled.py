@@ -6,10 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from lowering.ground.expr import evaluate
 from lowering.nest.lower import lower
 from lowering.target.target import Target
-from lowering.target.targets import DEFAULT, require
+from lowering.target.targets import DEFAULT
 from passes.dump import dumper_from_environment
 from passes.pipeline import run_passes
 from wsched.fusion import Fusion
@@ -19,27 +18,21 @@ from wsched.program.prepare import Kernel, prepare
 from wsched.program.program import Program
 from wsched.run.arguments import Arguments, bind, device_of, extents_of
 from wsched.run.copies import copied, in_front, unreadable
-from wsched.run.counts import require_countable
-from wsched.run.cpu import grid_on_cpu, refuse_large, run_on_cpu
+from wsched.run.cpu import refuse_large
 from wsched.run.finish import finishing, with_parts
-from wsched.run.host import BoundLaunch, HostPlan, Plans, repeated
+from wsched.run.host import BoundLaunch, HostPlan, Into, Plans, repeated, repeated_into
 from wsched.run.kernel_name import kernel_name
 from wsched.run.lowering_options import lowering_options
-from wsched.run.made import STAGES, Made, dump_scheduled
+from wsched.run.made import STAGES, dump_scheduled
+from wsched.run.on_device import OnDevice
 from wsched.run.once import once
-from wsched.run.overlap import require_disjoint
-from wsched.run.proving import prove_before_launch, prove_if_asked
+from wsched.run.overlap import Pack, disjoint, require_disjoint
+from wsched.run.proving import prove_if_asked
 from wsched.run.recorded import recorded_run, slots_of
-from wsched.run.results import (
-    FROM_REGISTERS,
-    FROM_REGISTERS_BY_CALLS,
-    add_outputs,
-    results,
-)
+from wsched.run.results import results
 from wsched.run.row_copy import copy_rows
 from wsched.run.staged import StagedPlan, makes_of, staged_packer
 from wsched.run.summary import kernels_of
-from wsched.run.workspace import Workspace
 from wsched.schedule.matmul.kernel_options import kernel_options
 from wsched.schedule.matmul.limits import settled
 from wsched.schedule.matmul.params import MatmulParams
@@ -51,7 +44,6 @@ from wsched.schedule.registers import require_registers
 if TYPE_CHECKING:
     import torch
 
-    from lowering.cuda.launch import LoadedKernel
     from wsched.trace.timeline import Trace
 
 __all__ = ["TRACED", "CompiledFusion", "compile_fusion", "compile_plan"]
@@ -106,26 +98,8 @@ def compile_plan(made: Plan, options: KernelOptions, name: str) -> CompiledFusio
 
 
 @dataclass(frozen=True)
-class CompiledFusion(Made):
-    """One kernel class of a fusion: any M, N, K, strides and grid run on it.
-
-    Attributes:
-        plan: the schedule, proved.
-        options: what the passes were told.
-        tile_level: the kernel before the passes.
-        kernel: the final kernel IR, which is executed, simulated and emitted.
-        vector: columns that threads access at once where they access global memory themselves.
-        made_from: the parameters that the matmul scheduler made the schedule from, with the
-            register pair it has; None of a schedule that was written call by call.
-        trials: each register pair that was compiled to choose this one, and what came of it.
-        written: whether somebody wrote the schedule: the kernel is proved before it is launched,
-            unless ``WSCHED_PROOF`` or :func:`wsched.compile` was told otherwise.
-    """
-
-    vector: int = 2
-    made_from: MatmulParams | None = None
-    trials: tuple[str, ...] = ()
-    written: bool = False
+class CompiledFusion(OnDevice):
+    """One kernel class of a fusion: any M, N, K, strides and grid run on it."""
 
     @property
     def params(self) -> MatmulParams:
@@ -159,13 +133,19 @@ class CompiledFusion(Made):
             return plan(inputs)
         if (front := self._front(inputs)) is not None:
             return self._call_behind(front, inputs, key, out)
-        arguments = self._arguments(inputs)
-        outputs = self._results(arguments, inputs, out)
-        launch = self._pack(arguments, outputs)
+        arguments, outputs, launch = self._packed(inputs, out)
         if key is not None and not self.simulates(arguments.device):
             self._plans.add(key, self._plan(arguments, inputs, outputs, launch))
         launch()
         return outputs
+
+    def _packed(
+        self, inputs: Sequence[Any], out: Any
+    ) -> tuple[Arguments, list[torch.Tensor], Callable[[], None]]:
+        """What a launch for these tensors takes, its results, and itself."""
+        arguments = self._arguments(inputs)
+        outputs = self._results(arguments, inputs, out)
+        return arguments, outputs, self._pack(arguments, outputs)
 
     def _plan(
         self,
@@ -173,17 +153,19 @@ class CompiledFusion(Made):
         inputs: Sequence[Any],
         outputs: Sequence[torch.Tensor],
         launch: Callable[[], None],
+        given: bool = False,
     ) -> HostPlan | StagedPlan:
-        """How calls run on inputs like these, of which ``launch`` is the first one's."""
+        """How calls like ``launch`` run; where they are ``given`` results, they are checked."""
         makes = makes_of(self.fusion, arguments, inputs, self.vector)
-        if not makes:
-            return HostPlan(self._packer, inputs, outputs, launch)
-        pack = staged_packer(
-            self.fusion, arguments, makes, self.vector, self._pack, self.by_threads
-        )
-        first = [arguments.matrices[b.key] for b in self.fusion.inputs]
-        read = [first[at] if at in makes else t for at, t in enumerate(inputs)]
-        return StagedPlan(HostPlan(pack, read, outputs, launch), makes)
+        read = inputs
+        pack: Pack = self._packer
+        if makes:
+            first = [arguments.matrices[b.key] for b in self.fusion.inputs]
+            read = [first[at] if at in makes else t for at, t in enumerate(inputs)]
+            known = self.fusion, arguments, makes, self.vector, self._pack, self.by_threads
+            pack = staged_packer(*known)
+        plan = HostPlan(disjoint(self.fusion, pack) if given else pack, read, outputs, launch)
+        return StagedPlan(plan, makes) if makes else plan
 
     def _call_behind(
         self, front: Program, inputs: Sequence[Any], key: Key | None, out: Any
@@ -201,6 +183,20 @@ class CompiledFusion(Made):
         """A function for calls on inputs of one class, which it looks at in the first call only."""
         return repeated(self.call, self._plans)
 
+    def repeated_into(self) -> Into:
+        """The same with results that are there, which may lie as ``out`` of a call may."""
+        return repeated_into(self._first_into)
+
+    def _first_into(self, inputs: Sequence[Any], outputs: list[torch.Tensor]) -> Into | None:
+        """A call with results that are there; how further ones run, where that is kept."""
+        if self._front(inputs) is not None or self.simulates(device_of(inputs)):
+            self.call(inputs, None, outputs)
+            return None
+        arguments, outputs, launch = self._packed(inputs, outputs)
+        plan = self._plan(arguments, inputs, outputs, launch, given=True)
+        launch()
+        return plan.into
+
     def bind(
         self, *inputs: torch.Tensor, out: torch.Tensor | Sequence[torch.Tensor] | None = None
     ) -> BoundLaunch:
@@ -211,17 +207,11 @@ class CompiledFusion(Made):
         """
         if (front := self._front(inputs)) is not None:
             return self._bind_behind(front, inputs, out)
-        arguments = self._arguments(inputs)
-        outputs = self._results(arguments, inputs, out)
-        launch = self._pack(arguments, outputs)
+        arguments, outputs, launch = self._packed(inputs, out)
         if not makes_of(self.fusion, arguments, inputs, self.vector):
             return BoundLaunch(launch, inputs, outputs)
-        plan = self._plan(arguments, inputs, outputs, launch)
-
-        def launch_anew() -> None:
-            plan.into(inputs, outputs)
-
-        return BoundLaunch(launch_anew, inputs, outputs)
+        into = self._plan(arguments, inputs, outputs, launch).into
+        return BoundLaunch(lambda: into(inputs, outputs), inputs, outputs)
 
     def _bind_behind(self, front: Program, inputs: Sequence[Any], out: Any) -> BoundLaunch:
         extents = extents_of(self.fusion, inputs)
@@ -291,11 +281,8 @@ class CompiledFusion(Made):
 
         It starts when the grid in front has ended: two runs write the same records.
         """
-        options = replace(
-            self.options,
-            trace_slots=slots_of(self.plan),
-            programmatic_dependent_launch=False,
-        )
+        slots = slots_of(self.plan)
+        options = replace(self.options, trace_slots=slots, programmatic_dependent_launch=False)
         named = replace(self.tile_level, name=f"{self.kernel.name}{TRACED}")
         kernel = run_passes(named, options)
         return replace(self, options=options, tile_level=named, kernel=kernel)
@@ -309,29 +296,6 @@ class CompiledFusion(Made):
     ) -> Callable[[], None]:
         return self._pack(self._arguments(inputs), outputs)
 
-    def _pack(self, arguments: Arguments, outputs: Sequence[torch.Tensor]) -> Callable[[], None]:
-        """A function that runs the kernel on these tensors."""
-        self._add_outputs(arguments, outputs)
-        if 0 in outputs[0].shape:
-            return lambda: None  # an empty result
-        grid = self._grid_on(arguments.device, arguments.extents)
-        if self.simulates(arguments.device):
-
-            def simulate() -> None:
-                run_on_cpu(self.kernel, arguments)
-
-            return simulate
-        return self.loaded.prepare(arguments.matrices, arguments.extents, grid)
-
-    def _grid_on(self, device: torch.device, extents: dict[str, int]) -> int:
-        """CTAs along x; refuses sizes that these cannot count."""
-        if self.simulates(device):
-            grid = grid_on_cpu(self.kernel, extents)
-        else:
-            grid = self.grid(extents, self.loaded.resident_ctas(device.index))
-        require_countable(self.plan, extents, grid)
-        return grid
-
     def _results(
         self,
         arguments: Arguments,
@@ -342,10 +306,6 @@ class CompiledFusion(Made):
         if out is not None:
             require_disjoint(self.fusion, inputs, outputs)
         return outputs
-
-    def _add_outputs(self, arguments: Arguments, outputs: Sequence[torch.Tensor]) -> None:
-        hint = FROM_REGISTERS if self.made_from is not None else FROM_REGISTERS_BY_CALLS
-        add_outputs(self.fusion, self.kernel, self.vector, arguments, outputs, hint)
 
     def admit(self, inputs: Sequence[torch.Tensor]) -> None:
         """Check that a call would be taken, without running it or allocating results.
@@ -369,31 +329,3 @@ class CompiledFusion(Made):
         self._grid_on(arguments.device, arguments.extents)
         if self.simulates(arguments.device):
             refuse_large(self.kernel, arguments.extents)
-
-    def simulates(self, device: torch.device) -> bool:
-        """Whether tensors of this device go to the machine model."""
-        return bool(device.type == "cpu")
-
-    def _load(self, device: torch.device) -> None:
-        """Compile the kernel and load it on a GPU, which is checked first, then for its cluster."""
-        import torch
-
-        require(torch, device.index, self.kernel.target)
-        self.loaded.prepare_device(device.index)
-        self.loaded.resident_ctas(device.index)
-
-    @once
-    def loaded(self) -> LoadedKernel:
-        """The kernel in the driver's hands.
-
-        Raises:
-            InternalError: it has to be proved first, and the proof refutes it.
-        """
-        from lowering.cuda.launch import LoadedKernel
-
-        prove_before_launch(self.kernel, self.written)
-        return LoadedKernel(self.kernel, self.compiled.cubin, Workspace.of)
-
-    def grid(self, extents: dict[str, int], resident: int) -> int:
-        """CTAs to launch for a problem on a device that runs ``resident`` of them at a time."""
-        return evaluate(self.kernel.grid, extents | {"sms": resident})

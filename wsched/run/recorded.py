@@ -20,13 +20,6 @@ if TYPE_CHECKING:
 __all__ = ["recorded_run", "slots_of"]
 
 
-def slots_of(plan: Plan) -> int:
-    """Stamps of a warp: more where a serial loop around the accumulator gives a CTA many tiles."""
-    acc = plan.fusion.tensor(plan.operands.compute)
-    tiles = any(d.parallel is ParallelType.Serial for d in acc.loop[: acc.compute_at])
-    return SLOTS[tiles]
-
-
 def recorded_run(kernel: Kernel, arguments: Arguments, loaded: LoadedKernel | None) -> Trace:
     """Run a traced kernel and read its trace buffer.
 
@@ -56,3 +49,11 @@ def recorded_run(kernel: Kernel, arguments: Arguments, loaded: LoadedKernel | No
         for _ in range(2):
             launch()
     return decode(kernel, records.cpu().numpy(), on_machine=loaded is None)
+
+
+def slots_of(plan: Plan) -> int:
+    """Records of a warp of a kernel: more where a CTA has several tiles, a serial loop around the
+    accumulator.
+    """
+    acc = plan.fusion.tensor(plan.operands.compute)
+    return SLOTS[any(d.parallel is ParallelType.Serial for d in acc.loop[: acc.compute_at])]

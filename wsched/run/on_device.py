@@ -1,0 +1,100 @@
+"""A lowered schedule on a device: loaded on a GPU, or executed by the machine model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lowering.ground.expr import evaluate
+from lowering.target.targets import require
+from wsched.run.arguments import Arguments
+from wsched.run.counts import require_countable
+from wsched.run.cpu import grid_on_cpu, run_on_cpu
+from wsched.run.made import Made
+from wsched.run.once import once
+from wsched.run.proving import prove_before_launch
+from wsched.run.results import FROM_REGISTERS, FROM_REGISTERS_BY_CALLS, add_outputs
+from wsched.run.workspace import Workspace
+from wsched.schedule.matmul.params import MatmulParams
+
+if TYPE_CHECKING:
+    import torch
+
+    from lowering.cuda.launch import LoadedKernel
+
+__all__ = ["OnDevice"]
+
+
+@dataclass(frozen=True)
+class OnDevice(Made):
+    """What is made of a schedule, and where it runs.
+
+    Attributes:
+        vector: columns that threads access at once where they access global memory themselves.
+        made_from: the parameters that the matmul scheduler made the schedule from, with the
+            register pair it has; None of a schedule that was written call by call.
+        trials: each register pair that was compiled to choose this one, and what came of it.
+        written: whether somebody wrote the schedule: the kernel is proved before it is launched,
+            unless ``WSCHED_PROOF`` or :func:`wsched.compile` was told otherwise.
+    """
+
+    vector: int = 2
+    made_from: MatmulParams | None = None
+    trials: tuple[str, ...] = ()
+    written: bool = False
+
+    def _pack(self, arguments: Arguments, outputs: Sequence[torch.Tensor]) -> Callable[[], None]:
+        """A function that runs the kernel on these tensors."""
+        self._add_outputs(arguments, outputs)
+        if 0 in outputs[0].shape:
+            return lambda: None  # an empty result
+        grid = self._grid_on(arguments.device, arguments.extents)
+        if self.simulates(arguments.device):
+
+            def simulate() -> None:
+                run_on_cpu(self.kernel, arguments)
+
+            return simulate
+        return self.loaded.prepare(arguments.matrices, arguments.extents, grid)
+
+    def _grid_on(self, device: torch.device, extents: dict[str, int]) -> int:
+        """CTAs along x; refuses sizes that these cannot count."""
+        if self.simulates(device):
+            grid = grid_on_cpu(self.kernel, extents)
+        else:
+            grid = self.grid(extents, self.loaded.resident_ctas(device.index))
+        require_countable(self.plan, extents, grid)
+        return grid
+
+    def _add_outputs(self, arguments: Arguments, outputs: Sequence[torch.Tensor]) -> None:
+        hint = FROM_REGISTERS if self.made_from is not None else FROM_REGISTERS_BY_CALLS
+        add_outputs(self.fusion, self.kernel, self.vector, arguments, outputs, hint)
+
+    def simulates(self, device: torch.device) -> bool:
+        """Whether tensors of this device go to the machine model."""
+        return bool(device.type == "cpu")
+
+    def _load(self, device: torch.device) -> None:
+        """Compile the kernel and load it on a GPU, which is checked first, then for its cluster."""
+        import torch
+
+        require(torch, device.index, self.kernel.target)
+        self.loaded.prepare_device(device.index)
+        self.loaded.resident_ctas(device.index)
+
+    @once
+    def loaded(self) -> LoadedKernel:
+        """The kernel in the driver's hands.
+
+        Raises:
+            InternalError: it has to be proved first, and the proof refutes it.
+        """
+        from lowering.cuda.launch import LoadedKernel
+
+        prove_before_launch(self.kernel, self.written)
+        return LoadedKernel(self.kernel, self.compiled.cubin, Workspace.of)
+
+    def grid(self, extents: dict[str, int], resident: int) -> int:
+        """CTAs to launch for a problem on a device that runs ``resident`` of them at a time."""
+        return evaluate(self.kernel.grid, extents | {"sms": resident})
