@@ -132,7 +132,7 @@ class SharedMemory:
         self.version += 1
 
     def _check(self, chunks: Array) -> None:
-        last = int(chunks.max())
+        last = int(chunks.max(initial=0))
         if last >= self._reserved.size:
             raise self._outside(last * 16)
         self._written[chunks] = True

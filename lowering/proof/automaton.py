@@ -185,6 +185,8 @@ class Automaton:
             raise AssertionError
         if not congruent(at, count, 2 * ring.stages) and not _same(state, at, count):
             why = f"waits for step {at.expr()}, its next one is {count.expr()}"
+            if self.agent.group and bar.array == ring.full and not count.terms:
+                raise UnknownError(f"{ring.name}: {why}; who takes those before is not known")
             self.fail(state, "step", ring.full, why)
         self.progress(state, ring, count)
         state = state.counted(bar.array, count + ONE)

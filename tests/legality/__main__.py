@@ -3,7 +3,8 @@
 Each draw has a seed of its own, ``S:n``; ``--only n`` repeats one. With ``--by-hand`` they are
 changes of the schedules by hand, with ``--parts`` of those with several parts that compute, with
 ``--gated`` of schedules of two products; with ``--steps`` load steps are dealt out to CTAs, with
-``--rings`` the epilogue reads through rings, with ``--apart`` two parts compute. Faults are written
+``--rings`` the epilogue reads through rings, with ``--loads`` threads load, with ``--apart`` two
+parts compute. Faults are written
 to a file as JSON, with the calls that make the schedule, and so are refusals of what is legal, by
 their rules.
 """
@@ -27,6 +28,7 @@ from tests.legality.draws import (
     draw_apart,
     draw_by_hand,
     draw_gated,
+    draw_loads,
     draw_parts,
     draw_rings,
     draw_steps,
@@ -45,6 +47,7 @@ KINDS: dict[str, tuple[Draw, str]] = {
     "--gated": (draw_gated, "change schedules of two products with one operand"),
     "--steps": (draw_steps, "deal out load steps to CTAs"),
     "--rings": (draw_rings, "bring what the epilogue reads through rings"),
+    "--loads": (draw_loads, "load operands, or what the epilogue reads, by threads"),
     "--apart": (draw_apart, "compute an operand, or store results, in a part of its own"),
 }
 """What is drawn in place of schedules of all kinds, by option."""
@@ -102,6 +105,7 @@ def main(argv: list[str]) -> int:
     rules: Counter[str] = Counter()
     cautious: Counter[str] = Counter()
     missing: Counter[str] = Counter()
+    unproved: Counter[str] = Counter()
     found = []
     for n in track(numbers, "schedules"):
         fusion, said = ask(options.seed, n, options.draw)
@@ -112,6 +116,8 @@ def main(argv: list[str]) -> int:
             cautious[f"{said.refused}: {said.why}"[:120]] += 1
         if said.unsupported and said.legal:
             missing[said.why.splitlines()[0][:120]] += 1
+        if said.unproved is not None:
+            unproved.update(said.unproved or ("all of it is proved",))
         if said.fault is not None or said.cautious or options.only is not None:
             found.append(_report(fusion, said, n))
     found.sort(key=lambda r: (r["fault"] is None, len(r["calls"])))
@@ -124,6 +130,7 @@ def main(argv: list[str]) -> int:
     for title, counter in (
         ("", counts), ("refused, by rule", rules),
         ("refused though legal", cautious), ("missing", missing),
+        ("claims about kernels that are not proved", unproved),
     ):  # fmt: skip
         print(title)
         for what, times in counter.most_common(25):

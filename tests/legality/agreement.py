@@ -1,17 +1,31 @@
-"""What the proof, the oracle and the machine say of one schedule, and whether they agree."""
+"""What the proof, the oracle, the machine and the kernel's proof say of one schedule, and whether
+they agree.
+"""
 
 from __future__ import annotations
 
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from lowering.ground.errors import ScheduleError, UnsupportedError
+from lowering.kernel.kernel import Kernel
+from lowering.proof.obligation import Verdict as Proved
+from lowering.proof.prove import prove
 from tests.legality.machine import compiled, problems, run_wrong
 from tests.legality.oracle import Verdict, judge, tile_of
 from tests.legality.walk import NotJudged
 from wsched.fusion import Fusion
 from wsched.schedule.plan import make_plan
 
-__all__ = ["Outcome", "outcome"]
+__all__ = ["SECONDS", "Outcome", "outcome"]
+
+SECONDS = 20
+"""That the proof of a kernel may take, of the clock."""
+
+_BYTES = (2, 4, 8, 16)
+"""That a thread copies at once: by plain loads and stores, or by ``cp.async``."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +37,9 @@ class Outcome:
         refused: the rule that the proof refused it by, None if it was accepted.
         why: the refusal's text, or what is not supported.
         unsupported: whether there is no lowering for it, or no memory of such a shape.
-        wrong: what went wrong on the machine, or in the proof itself.
+        wrong: what went wrong on the machine, or in the proof itself; or what is refuted of a
+            kernel whose runs were right.
+        unproved: the claims about the kernel that are not proved, by name; None without a kernel.
     """
 
     oracle: Verdict | None
@@ -31,6 +47,7 @@ class Outcome:
     why: str = ""
     unsupported: bool = False
     wrong: str | None = None
+    unproved: tuple[str, ...] | None = None
 
     @property
     def legal(self) -> bool:
@@ -61,7 +78,9 @@ class Outcome:
 
 
 def outcome(fusion: Fusion, seed: int = 0) -> Outcome:
-    """Ask all three."""
+    """Ask all of them; ``seed`` says which numbers there are, in which order the machine runs what
+    may run, and how many bytes threads copy at once.
+    """
     try:
         verdict = judge(fusion)
     except NotJudged:
@@ -73,7 +92,7 @@ def outcome(fusion: Fusion, seed: int = 0) -> Outcome:
     except Exception as e:
         return Outcome(verdict, wrong=f"the proof fails: {type(e).__name__}: {e}")
     try:
-        kernel = compiled(made)
+        kernel = compiled(made, copied=_BYTES[seed % len(_BYTES)])
     except (UnsupportedError, ScheduleError) as e:
         return Outcome(verdict, why=str(e), unsupported=True)
     except Exception as e:
@@ -89,4 +108,39 @@ def outcome(fusion: Fusion, seed: int = 0) -> Outcome:
             wrong = f"{type(e).__name__}: {str(e)[:200]} in {problem}"
         if wrong is not None:
             return Outcome(verdict, wrong=wrong)
-    return Outcome(verdict)
+    return _proved(verdict, kernel)
+
+
+def _proved(verdict: Verdict | None, kernel: Kernel) -> Outcome:
+    """What is said of a kernel whose runs were right."""
+    try:
+        with at_most(SECONDS):
+            found = prove(kernel).open
+    except TimeoutError:
+        return Outcome(verdict, unproved=(f"nothing in {SECONDS} s",))
+    except Exception as e:
+        return Outcome(verdict, wrong=f"the kernel's proof fails: {type(e).__name__}: {e}")
+    refuted = [str(o) for o in found if o.verdict is Proved.REFUTED]
+    if refuted:
+        return Outcome(verdict, wrong=f"runs right, but is refuted: {refuted[0]}")
+    return Outcome(verdict, unproved=tuple(dict.fromkeys(o.name for o in found)))
+
+
+@contextmanager
+def at_most(seconds: float) -> Iterator[None]:
+    """Stop what is done within, in the main thread, after so long.
+
+    Raises:
+        TimeoutError: it was stopped.
+    """
+
+    def stop(*_: object) -> None:
+        raise TimeoutError(f"not done in {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

@@ -173,17 +173,27 @@ class Matmul:
         s.inline_at(self.acc, s.axis(self.acc, last) + 1)
 
 
-def matmul(text: str | None = None, *, by_tma: bool = True, ring: bool = False) -> Matmul:
-    """Operands by TMA.
+def matmul(
+    text: str | None = None,
+    *,
+    by_tma: bool = True,
+    ring: bool = False,
+    operands: tuple[LoadStoreOpType, LoadStoreOpType] = (_TMA, _TMA),
+    inputs_by: LoadStoreOpType = _TMA,
+) -> Matmul:
+    """A linear, or another definition, whose tensors are cached.
 
     Args:
         text: the definition; by default a linear of 16 bits.
         by_tma: whether results go through shared memory and from there by TMA, or from registers.
-        ring: whether the epilogue's inputs are loaded by TMA, or read by threads.
+        ring: whether the epilogue's inputs are loaded into shared memory, or read by the threads
+            that compute.
+        operands: how A and B are loaded.
+        inputs_by: how the epilogue's inputs are, with ``ring``.
     """
     s = Schedule(build_fusion(record_text(text or definition())))
-    loads = (s.cache_after(s.a, _TMA), s.cache_after(s.b, _TMA))
-    inputs = tuple(s.cache_after(tv, _TMA if ring else _SET) for tv in s.inputs[2:])
+    loads = tuple(s.cache_after(tv, op) for tv, op in zip((s.a, s.b), operands, strict=True))
+    inputs = tuple(s.cache_after(tv, inputs_by if ring else _SET) for tv in s.inputs[2:])
     for tv in (*loads, *(inputs if ring else ())):
         s.set_memory_type(tv, MemoryType.Shared)
     if ring:

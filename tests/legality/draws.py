@@ -3,8 +3,8 @@
 Two kinds: from nothing, by the choices that a person makes; and *changed*: the calls of a schedule
 with one or two of them dropped, repeated, altered or added, on one tensor, one side or all. What is
 changed is drawn from nothing, built in, or made by hand, or has two products with one A, load steps
-that are dealt out, rings of what the epilogue reads, or two parts that compute. A draw is the calls
-that made it, so that it can be written down and made again.
+that are dealt out, rings of what the epilogue reads, threads that load, or two parts that compute.
+A draw is the calls that made it, so that it can be written down and made again.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from random import Random
 from lowering.ground.errors import ScheduleError, UnsupportedError
 from tests.epilogues import RESIDUAL, epilogue
 from tests.legality.builder import matmul
+from tests.legality.by_hand.loads import LOADS
 from tests.legality.by_hand.parts import PARTS, SCHEDULED
 from tests.legality.by_hand.parts import unscheduled as scheduled_by_parts
 from tests.legality.by_hand.results import RESULTS
@@ -26,6 +27,7 @@ from tests.legality.by_hand.tiles import TILES
 from tests.legality.change import change
 from tests.legality.scratch import Scratch, from_nothing
 from tests.legality.scratch_apart import COMPUTED, two_parts
+from tests.legality.scratch_loads import loads
 from tests.legality.scratch_rings import Rings
 from tests.legality.scratch_steps import Steps
 from tests.schedule.gated import gated, scheduled
@@ -40,13 +42,13 @@ from tests.schedules import (
 )
 from wsched.fusion import Fusion, PrimitiveCall
 from wsched.importer import build_fusion, record_text
-from wsched.schedule.matmul.params import MatmulParams, TileRasterizationOrder
+from wsched.schedule.matmul.params import MatmulParams, ThreadLoads, TileRasterizationOrder
 from wsched.schedule.matmul.scheduler import schedule_matmul
 from wsched.schedule.primitives.replay import replay
 
 __all__ = [
-    "draw", "draw_apart", "draw_by_hand", "draw_gated", "draw_parts", "draw_rings", "draw_steps",
-    "made", "unscheduled",
+    "draw", "draw_apart", "draw_by_hand", "draw_gated", "draw_loads", "draw_parts", "draw_rings",
+    "draw_steps", "made", "unscheduled",
 ]  # fmt: skip
 
 _TRIES = 20
@@ -99,6 +101,17 @@ def draw_rings(rng: Random) -> Fusion:
         return _maybe_changed(rng, _built_in(rng, _params_of_rings, text), unscheduled(text))
     start = from_nothing(lambda: Rings(rng, matmul(text, by_tma=by_tma, ring=True)))
     return _maybe_changed(rng, start, unscheduled(text))
+
+
+def draw_loads(rng: Random) -> Fusion:
+    """The same where threads load operands, or what the epilogue reads."""
+    kind = rng.random()
+    if kind < 0.2:
+        return _maybe_changed(rng, _built_in(rng, _params_of_loads))
+    if kind < 0.35:
+        return _changed(rng, rng.choice(LOADS)())
+    begin, text = loads(rng)
+    return _maybe_changed(rng, from_nothing(begin), unscheduled(text))
 
 
 def draw_apart(rng: Random) -> Fusion:
@@ -192,6 +205,13 @@ def _built_in(
 def _params_of_steps(rng: Random) -> MatmulParams:
     """Of load steps that are dealt out."""
     return stream_k(replace(_params(rng), splitk_factor=1))
+
+
+def _params_of_loads(rng: Random) -> MatmulParams:
+    """With operands that threads load."""
+    a, b = rng.choice(((0, 4), (4, 0), (2, 4)))
+    params = _params_of_steps(rng) if rng.random() < 0.25 else _params(rng)
+    return replace(params, thread_loads=ThreadLoads(a, b, rng.choice((1, 1, 2, 4))))
 
 
 def _params_of_rings(rng: Random) -> MatmulParams:

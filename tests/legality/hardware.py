@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
-from lowering.ground.expr import ONE, Const
+from lowering.ground.expr import ONE, Const, Expr
 from tests.legality.parts import BIDS, TIDS, Illegal, Parts, Shapeless, constant
 from wsched.fusion import (
     CastOp,
@@ -75,6 +75,10 @@ def _rings(parts: Parts) -> None:
             readers = " and ".join(t.name for t, _ in ring.readers)
             raise Illegal(f"what is read by {readers} is not circular-buffered alike")
         kinds |= {b.type for b in buffers if b is not None}
+        threads = [t for t in ring.fills if t.name in parts.fusion.loaded_by_threads]
+        if len({_shares(t) for t in threads}) > 1:
+            names = " and ".join(t.name for t in threads)
+            raise Illegal(f"the warpgroups that load {names} are counted in two ways")
     on = {k.on for k in kinds if isinstance(k, WarpSpecialized)}
     if len(on) > 1:
         raise Illegal("rings are filled by different warps")
@@ -132,6 +136,11 @@ def _warpgroups(t: TensorView) -> int:
     """How many make a tensor side by side."""
     loops = [d for axis in TIDS if (d := t.axis_on(axis)) is not None]
     return prod(d.extent.value for d in loops if isinstance(d.extent, Const))
+
+
+def _shares(t: TensorView) -> tuple[Expr, ...]:
+    """How many warpgroups have a share of a tensor, along each axis."""
+    return tuple(ONE if (d := t.axis_on(axis)) is None else d.extent for axis in TIDS)
 
 
 def _fragment(parts: Parts) -> None:

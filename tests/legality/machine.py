@@ -48,15 +48,23 @@ def problems(tile: tuple[int, int, int]) -> tuple[Problem, ...]:
     )
 
 
-def compiled(scheduled: Plan | Fusion, vector: int = 2) -> Kernel:
-    """The kernel of a schedule; threads access ``vector`` columns at once.
+def compiled(scheduled: Plan | Fusion, vector: int = 2, copied: int | None = None) -> Kernel:
+    """The kernel of a schedule.
+
+    Args:
+        scheduled: the schedule, or what was proved of it.
+        vector: columns that a thread accesses at once.
+        copied: bytes that it copies at once of what threads load into shared memory; None for
+            ``vector`` elements.
 
     Raises:
         ScheduleError: it is illegal.
         UnsupportedError: there is no lowering for it.
     """
     made = make_plan(scheduled) if isinstance(scheduled, Fusion) else scheduled
-    return run_passes(lower(made, "drawn", vector), LoweringOptions(store_buffers=1))
+    of = {made.fusion.source(name).name for name in made.fusion.loaded_by_threads if copied}
+    lowered = lower(made, "drawn", vector, dict.fromkeys(of, copied or 0))
+    return run_passes(lowered, LoweringOptions(store_buffers=1))
 
 
 def run_wrong(

@@ -193,9 +193,12 @@ class Scratch:
             m.merge(m.loads, f"{merged} {x}", f"{merged}·{x}")
             merged = f"{merged}·{x}"
         self._deal(merged)
-        stages = rng.choice((2, 3, 4))
-        least = 1
+        stages = self._stages()
+        least = min(1, stages - 1)
         m.stage(stages, rng.randrange(least, stages), self._loader(turns))
+
+    def _stages(self) -> int:
+        return self.rng.choice((2, 3, 4))
 
     def _deal(self, steps: str) -> None:
         """What becomes of the loop over all load steps of a CTA."""

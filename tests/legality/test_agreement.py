@@ -13,6 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lowering.proof.obligation import Obligation, Proof
+from lowering.proof.obligation import Verdict as Proved
+from tests.legality import agreement
 from tests.legality.__main__ import KINDS
 from tests.legality.agreement import outcome
 from tests.legality.builder import matmul
@@ -20,6 +23,7 @@ from tests.legality.draws import (
     draw,
     draw_apart,
     draw_gated,
+    draw_loads,
     draw_rings,
     draw_steps,
     made,
@@ -49,9 +53,11 @@ def test_so_is_what_is_drawn_otherwise(option: str, rng: Random) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("drawn", "least"), [(draw_steps, 2), (draw_rings, 4), (draw_apart, 4)])
+@pytest.mark.parametrize(
+    ("drawn", "least"), [(draw_steps, 2), (draw_rings, 4), (draw_apart, 4), (draw_loads, 4)]
+)
 def test_some_of_these_run(drawn: Callable[[Random], Fusion], least: int) -> None:
-    """When this was written, 3, 6 and 5 of these 16."""
+    """When this was written, 3, 7, 5 and 7 of these 16."""
     assert sum(outcome(drawn(Random(n))).ran for n in range(16)) >= least
 
 
@@ -98,6 +104,46 @@ def test_trimmed_is_refused_or_right(name: str) -> None:
     said = outcome(TRIMMED[name]())
     assert said.legal
     assert said.fault is None
+
+
+@pytest.mark.parametrize(
+    ("verdict", "fault", "unproved"),
+    [
+        (
+            Proved.REFUTED,
+            "runs right, but is refuted: refuted    arrivals (ring): 3 of 4",
+            None,
+        ),
+        (Proved.UNPROVED, None, ("arrivals",)),
+        (Proved.PROVED, None, ()),
+    ],
+)
+def test_the_kernel_is_judged_as_well(
+    monkeypatch: pytest.MonkeyPatch, verdict: Proved, fault: str | None, unproved: tuple[str] | None
+) -> None:
+    """A claim that is refuted is a fault, whatever the machine saw; one that is open is counted."""
+    claim = Obligation("arrivals", "ring", verdict, "3 of 4")
+    monkeypatch.setattr(agreement, "prove", lambda k: Proof(k.name, (claim, claim)))
+    said = outcome(draw(Random(1)))
+    assert said.legal and said.ran
+    assert (said.fault, said.unproved) == (fault, unproved)
+
+
+def test_a_proof_of_a_kernel_ends_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    def forever(_: object) -> None:
+        while True:
+            pass
+
+    monkeypatch.setattr(agreement, "prove", forever)
+    monkeypatch.setattr(agreement, "SECONDS", 0.05)
+    said = outcome(draw(Random(1)))
+    assert (said.fault, said.unproved) == (None, ("nothing in 0.05 s",))
+
+
+def test_a_proof_that_fails_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(agreement, "prove", lambda k: 1 // 0)
+    said = outcome(draw(Random(1)))
+    assert str(said.fault).startswith("the kernel's proof fails: ZeroDivisionError")
 
 
 def test_nothing_is_loaded_at_k_of_0() -> None:

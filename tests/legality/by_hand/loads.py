@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from tests.legality.builder import Matmul, P
-from tests.schedules import definition
-from wsched.fusion import Fusion, LoadStoreOpType, MemoryType, WarpSpecialized
-from wsched.importer import build_fusion, record_text
-from wsched.schedule import Schedule
+from tests.legality.builder import Matmul, P, matmul
+from wsched.fusion import Fusion, LoadStoreOpType, WarpSpecialized
 
 __all__ = ["LOADS", "loading", "share"]
 
@@ -15,14 +12,7 @@ _TMA, _SET = LoadStoreOpType.CpAsyncBulkTensorTile, LoadStoreOpType.Set
 
 def loading(a: LoadStoreOpType, b: LoadStoreOpType) -> Matmul:
     """A linear whose operands are loaded so, and whose result is stored from registers."""
-    s = Schedule(build_fusion(record_text(definition())))
-    loads = (s.cache_after(s.a, a), s.cache_after(s.b, b))
-    for tv in loads:
-        s.set_memory_type(tv, MemoryType.Shared)
-    out = s.outputs[0]
-    s.cache_before(out, _SET)
-    made = [e.output for e in s.fusion.exprs]
-    return Matmul(s, loads, s.acc, tuple(made[made.index(s.acc) + 1 :]), out)
+    return matmul(by_tma=False, operands=(a, b))
 
 
 def share(m: Matmul, tv: str, label: str, rows: int) -> None:

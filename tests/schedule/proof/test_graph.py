@@ -164,3 +164,30 @@ def test_a_graph_describes_what_it_was_made_from() -> None:
     assert graph.describes(s.fusion)
     s.split("T4", 1, 64)
     assert not graph.describes(s.fusion)
+
+
+def test_digits_of_a_number_that_was_split_in_several_ways() -> None:
+    """By 16, and by 32 and then by 16: the fastest are the same loop, the slowest not, but made of
+    two.
+    """
+    s = Schedule(linear())
+    for tv, sizes in (("T4", (64, 16)), ("T5", (64, 32, 16))):
+        for axis, size in enumerate(sizes):
+            s.split(tv, axis, size)
+    graph = TransformGraph(s.fusion)
+    one = [graph.group(d) for d in s.tensor("T4").loop[:3]]
+    two = [graph.group(d) for d in s.tensor("T5").loop[:4]]
+    assert [one[0], one[2]] == [two[0], two[3]]
+    assert graph.tiled(one[1], two) == ((two[1], 2), (two[2], 1))
+    assert graph.tiled(two[1], one) == graph.tiled(one[1], two[:2]) == ()
+    found = graph.indices({two[1]: Var("a"), two[2]: Var("b")})
+    assert str(found[one[1]]) == "a * 2 + b"
+
+
+def test_a_split_with_a_tail_has_digits_of_its_own() -> None:
+    s = Schedule(linear())
+    for tv, sizes in (("T4", (96, 16)), ("T5", (96, 64, 16))):
+        for axis, size in enumerate(sizes):
+            s.split(tv, axis, size)
+    graph = TransformGraph(s.fusion)
+    assert graph.group(s.tensor("T4").loop[2]) != graph.group(s.tensor("T5").loop[3])

@@ -74,6 +74,28 @@ def test_each_takes_its_own_rows(stages: int, chunk: int, dynamic: bool) -> None
     assert read_resources(compile_cubin(emit_cuda(compiled(f))), "drawn").clean
 
 
+def test_one_tile_for_each_cta() -> None:
+    """The second one's first step is not the first of all, in no loop; columns in chunks of 16 for
+    the loads, in halves of 32 and then of 16 for those who read: the same steps.
+    """
+    m = matmul(RESIDUAL, ring=True)
+    m.tile(64, 64, 32)
+    m.merge(m.every, "Mo No", "tiles")
+    m.run(m.every, "tiles", P.BIDx)
+    m.share("Ni", 32, "column", P.TIDy)
+    m.stage()
+    m.order(m.compute, "tiles column")
+    (tv,) = m.rings
+    m.split((tv,), "Ni", 16, "chunk Ni")
+    m.order((tv,), "tiles chunk")
+    m.fill((tv,), 2, 1, ON_TIDY)
+    m.fragments("column", 16)
+    m.inline("column")
+    said = outcome(m.s.fusion)
+    assert (said.fault, said.why, said.legal) == (None, "", True)
+    assert said.unproved
+
+
 def in_turns(m: Matmul) -> None:
     """Two pairs of warpgroups have every other tile."""
     m.split(m.every, "tile", 2, "tile turn")

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from lowering.ground.expr import ONE
+from lowering.ground.expr import ONE, Const
 from lowering.ground.poly import Poly, poly
 from wsched.fusion import Merge, Split, TensorView
 from wsched.schedule.proof.graph import Group, TransformGraph, divides
@@ -127,7 +127,15 @@ def compute_digits(
             if merged is not None:
                 digits[at : at + 2] = [merged]
                 lost |= {*outer.weights, *inner.weights} - {*merged.weights}
+    digits = [x for d in digits for x in _apart(graph, d, [graph.group(x) for x in compute.loop])]
     return Digits(tuple(digits), tuple(tails), frozenset(g for g in lost if g is not STEP))
+
+
+def _apart(graph: TransformGraph, digit: Digit, loops: Sequence[Group]) -> list[Digit]:
+    """A digit as loops that are together the same digits of a number; itself if there are none."""
+    found = () if digit.group in loops else graph.tiled(digit.group, loops)
+    apart = [(g, {x: w * poly(Const(n)) for x, w in digit.weights.items()}) for g, n in found]
+    return [Digit(g, {**weights, g: _ONE}) for g, weights in apart] or [digit]
 
 
 def _split(graph: TransformGraph, digit: Digit, t: Split) -> tuple[Digit, Digit]:

@@ -9,8 +9,8 @@ the transform that consumes it, and from a transform to the groups that it makes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from lowering.ground.expr import ONE, ZERO, Const, Expr
@@ -81,6 +81,7 @@ class TransformGraph:
         self._of = _made_from(fusion)
         self._leader: dict[int, int] = {}
         self._members: dict[int, list[int]] = {}
+        self._places: dict[int, tuple[int, int, int]] = {}
         domains = dict(_domains(fusion))
         for pair in _logical_pairs(fusion):
             self._union(*pair)
@@ -93,6 +94,7 @@ class TransformGraph:
             leader: Group(leader, domains[leader].label, domains[leader].extent)
             for leader in sorted({self._find(d) for d in domains})
         }
+        self._digits = self._by_number()
         self.steps = tuple(self._steps(transforms))
         self._producers: dict[Group, Step] = {}
         for step in self.steps:
@@ -142,6 +144,21 @@ class TransformGraph:
             return None
         return outer.inputs[0]
 
+    def tiled(self, g: Group, among: Container[Group]) -> tuple[tuple[Group, int], ...]:
+        """The groups that are together the same digits of a number as ``g``, each with what its
+        index counts in that of ``g``: split by 16, as split by 32 and then by 16. None if they are
+        not all ``among`` these.
+        """
+        if g.id not in self._places:
+            return ()
+        whole, stride, size = self._places[g.id]
+        found, end = list[tuple[Group, int]](), stride * size
+        for other, apart, count in self._digits.get(whole, ()):
+            if other in among and apart >= stride and apart * count == end:
+                found.append((other, apart // stride))
+                end = apart
+        return tuple(found) if end == stride else ()
+
     def known(self, t: TensorView) -> frozenset[Group]:
         """The groups of a tensor's dimensions, of its loops and of all between them."""
         made = (d for s in t.transforms for d in s.outputs)
@@ -176,9 +193,8 @@ class TransformGraph:
         left = self.steps
         while True:
             left = tuple(s for s in left if not all(map(found.__contains__, s.groups)))
-            if not any(
-                _grow(left, found, rule, bind) for rule in (self._unpad, _compose, _decompose)
-            ):
+            rules = (self._unpad, self._join, _compose, _decompose)
+            if not any(_grow(left, found, rule, bind) for rule in rules):
                 return found
 
     def _unpad(self, step: Step, found: Mapping[Group, Expr]) -> dict[Group, Expr]:
@@ -188,6 +204,27 @@ class TransformGraph:
             return {}
         pair = {made: whole, whole: made}
         return {other: found[g] for g, other in pair.items() if g in found}
+
+    def _join(self, step: Step, found: Mapping[Group, Expr]) -> dict[Group, Expr]:
+        """The parts of a split whose digits are known from another split of the same number."""
+        made = step.outputs if isinstance(step.transform, Split) else ()
+        joined = {g: self.tiled(g, found.keys() - {g}) for g in made if g not in found}
+        return {
+            g: sum((found[d] * n for d, n in parts[1:]), found[parts[0][0]] * parts[0][1])
+            for g, parts in joined.items()
+            if parts
+        }
+
+    def _by_number(self) -> dict[int, list[tuple[Group, int, int]]]:
+        """The groups that are digits of each number, with their strides and how many they are, the
+        slowest first.
+        """
+        found: dict[int, list[tuple[Group, int, int]]] = {}
+        for d, (whole, stride, size) in self._places.items():
+            found.setdefault(whole, []).append((self._groups[d], stride, size))
+        for digits in found.values():
+            digits.sort(key=lambda x: x[1:], reverse=True)
+        return found
 
     def _find(self, d: int) -> int:
         return self._leader.get(d, d)
@@ -203,22 +240,27 @@ class TransformGraph:
         return True
 
     def _map_equal(self, transforms: list[Transform]) -> bool:
-        """Map the results of equal transforms of mapped domains, and a merge that undoes a split
-        without a tail to its input; whether anything was new.
+        """Map the results of equal transforms of mapped domains, a merge that undoes a split
+        without a tail to its input, and the same digits of a number that was split in several ways
+        (see :class:`_Digits`); whether anything was new.
         """
         first: dict[object, Transform] = {}
         whole: dict[tuple[int, ...], Split] = {}
+        digits = _Digits()
         new = False
         for t in transforms:
             sources = tuple(self._find(d.id) for d in t.inputs)
             if isinstance(t, Split):
                 whole[self._find(t.outer.id), self._find(t.inner.id)] = t
+                for one, same in digits.same(t, self._find):
+                    new |= self._union(one, same)
             elif not t.traversal and (split := whole.get(sources)) and divides(split):
                 new |= self._union(split.input.id, t.output.id)
             how = (t.factor, t.inner_split, t.dynamic) if isinstance(t, Split) else t.traversal
             other = first.setdefault((type(t), sources, how), t)
             for a, b in zip(other.outputs, t.outputs, strict=True):
                 new |= self._union(a.id, b.id)
+        self._places = digits.places
         return new
 
     def _steps(self, transforms: list[Transform]) -> Iterator[Step]:
@@ -230,6 +272,28 @@ class TransformGraph:
             if (inputs, outputs) not in seen and not undone:
                 seen.add((inputs, outputs))
                 yield Step(t, inputs, outputs)
+
+
+@dataclass(slots=True)
+class _Digits:
+    """What splits without a tail make of a number of constant extent, ``whole``: ``size`` digits,
+    ``stride`` apart. Split by 32 and then by 16 is split by 16, as far as they are equal.
+    """
+
+    places: dict[int, tuple[int, int, int]] = field(default_factory=dict)
+    first: dict[tuple[int, int, int], int] = field(default_factory=dict)
+
+    def same(self, t: Split, find: Callable[[int], int]) -> Iterator[tuple[int, int]]:
+        """The pairs of domains that are the same digits, one of each pair a result of ``t``."""
+        match t.input.extent, t.inner.extent:
+            case Const(n), Const(inner) if 1 < inner < n and n % inner == 0 and not t.dynamic:
+                top = find(t.input.id), 1, n
+                whole, stride, _ = self.places.setdefault(top[0], top)
+                made = (t.outer, stride * inner, n // inner), (t.inner, stride, inner)
+                for d, apart, size in made:
+                    place = whole, apart, size
+                    self.places.setdefault(find(d.id), place)
+                    yield d.id, self.first.setdefault(place, d.id)
 
 
 def divides(t: Split) -> bool:
