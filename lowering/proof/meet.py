@@ -139,16 +139,13 @@ class Meetings:
             case _:
                 return f"{text(rest)} is no loop of arrivals", None
         share, before = share_of(mine), share_of(theirs)
-        if share is None or before is None:
+        if share is None or before is None or share.count < 2:
             return f"whose words {mine} and {theirs} are is not known", None
         due = replace(share, team=(share.team - 1) % share.count)
         if before != due or first != (share.team == 0):
             return f"{first} arrivals and those for {theirs} are made for {mine}", None
-        for ring in self.rings:
-            if share.buffer in ring.buffers:
-                exact = ends_at(ring, end, self.steps, self.facts, exactly=True)
-                return "" if exact else f"the first end of {ring.name} may not be {end}", first
-        return f"{share.buffer} is of no ring", None
+        exact = ends_at(share.buffer, end, self.steps, self.facts, exactly=True)
+        return "" if exact else f"the first end of {share.buffer} may not be {end}", first
 
 
 def _event(array: str, index: int, stmt: Stmt) -> str | None:
