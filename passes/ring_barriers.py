@@ -81,8 +81,16 @@ class Barriers:
         """A stage is given back to all who fill it."""
         if self.ctas > 1:
             return (MBarrierArrive(bar, cta=ZERO, order="release.cluster"),)
-        there = (MBarrierArrive(bar, cta=peer, order=RELAXED) for peer in self.peers)
+        order = "release.cluster" if self.loaded_by_threads else RELAXED
+        there = (MBarrierArrive(bar, cta=peer, order=order) for peer in self.peers)
         return (MBarrierArrive(bar), *there)
+
+    @property
+    def loaded_by_threads(self) -> bool:
+        """Whether threads load its stages: what a peer copies there has to come behind that, which
+        a relaxed arrival does not say. Reads of wgmma are over when a stage is given back.
+        """
+        return self.ends.reads(Memory.SHARED)
 
     @staticmethod
     def invalidated(bar: MBarrierRef) -> Body:
@@ -161,7 +169,9 @@ class Steps:
 
     @property
     def _empty_order(self) -> str:
-        return RELAXED if self.of.peers else self._full_order
+        if not self.of.peers:
+            return self._full_order
+        return "acquire.cluster" if self.of.loaded_by_threads else RELAXED
 
     @property
     def _full_order(self) -> str:

@@ -11,7 +11,7 @@ one arrival is made beforehand, so that of warps that wait in a circle one can g
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -21,13 +21,9 @@ from lowering.kernel.kernel import Kernel, NamedBarrierArray
 from lowering.kernel.operands import Stmt
 from lowering.kernel.sync import BarArrive, BarSync
 from lowering.kernel.visit import walk
-from lowering.proof.agent import Agent
-from lowering.proof.linear import Facts
 from lowering.proof.obligation import Obligation, Verdict
-from lowering.proof.rings import Ring
-from lowering.proof.shape import Shape, Shaper, share_of, text
-from lowering.proof.state import Walked
-from lowering.proof.steps import Steps
+from lowering.proof.shape import Shape, share_of, text
+from lowering.proof.views import Views
 from lowering.proof.words import ends_at
 
 __all__ = ["Meetings"]
@@ -37,13 +33,10 @@ SYNC, ARRIVE = "sync", "arrive"
 
 @dataclass(frozen=True, slots=True)
 class Meetings:
-    """The named barriers of a kernel, and the walks of its agents."""
+    """The named barriers of a kernel, and the programs of its agents."""
 
     kernel: Kernel
-    rings: tuple[Ring, ...]
-    ways: Mapping[Agent, Walked]
-    steps: Mapping[Agent, Steps]
-    facts: Facts
+    views: Views
 
     def claims(self) -> Iterator[Obligation]:
         """One for each array of named barriers."""
@@ -60,8 +53,9 @@ class Meetings:
         """What is not proved of a barrier, and, of a turn, the arrivals before the first one."""
         shapes = {
             agent: shape
-            for agent in self.ways
-            if not agent.rank and (shape := self.shape(agent, array.name, index))
+            for agent in self.views.ways
+            if not agent.rank
+            and (shape := self.views.shape(agent, partial(_event, array.name, index)))
         }
         for agent in shapes:
             bars = (s.bar for s in walk(agent.body) if isinstance(s, BarSync | BarArrive))
@@ -77,13 +71,6 @@ class Meetings:
         if not arriving:
             return "", None
         return self.turn(*meeting, *arriving) if meeting else ("nobody waits there", None)
-
-    def shape(self, agent: Agent, array: str, index: int) -> Shape:
-        """An agent's program as one barrier sees it."""
-        known = self.facts.natural | self.facts.defined.keys()
-        event = partial(_event, array, index)
-        way = self.ways[agent]
-        return Shaper(agent, self.steps[agent], event, way, self.rings, known).whole()
 
     def turn(self, meeting: Shape, arriving: Shape) -> tuple[str, int | None]:
         """What is not proved of a turn, and the arrivals before the first one."""
@@ -111,7 +98,7 @@ class Meetings:
                     return f"arrival {at} is made as {Var('%0') + first}", None
             case _:
                 return f"the condition {cond} of an arrival is not that of {syncs} turns", None
-        if not self.facts.follows(poly(trips) + poly(Const(first)) - poly(syncs)):
+        if not self.views.facts.follows(poly(trips) + poly(Const(first)) - poly(syncs)):
             return f"{trips} + {first} arrivals for {syncs} turns", None
         return "", first
 
@@ -139,16 +126,13 @@ class Meetings:
             case _:
                 return f"{text(rest)} is no loop of arrivals", None
         share, before = share_of(mine), share_of(theirs)
-        if share is None or before is None:
+        if share is None or before is None or share.count < 2:
             return f"whose words {mine} and {theirs} are is not known", None
         due = replace(share, team=(share.team - 1) % share.count)
         if before != due or first != (share.team == 0):
             return f"{first} arrivals and those for {theirs} are made for {mine}", None
-        for ring in self.rings:
-            if share.buffer in ring.buffers:
-                exact = ends_at(ring, end, self.steps, self.facts, exactly=True)
-                return "" if exact else f"the first end of {ring.name} may not be {end}", first
-        return f"{share.buffer} is of no ring", None
+        exact = ends_at(share.buffer, end, self.views.steps, self.views.facts, exactly=True)
+        return "" if exact else f"the first end of {share.buffer} may not be {end}", first
 
 
 def _event(array: str, index: int, stmt: Stmt) -> str | None:

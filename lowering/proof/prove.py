@@ -13,6 +13,7 @@ from lowering.kernel.visit import bodies
 from lowering.proof.agent import Agent, agents
 from lowering.proof.automaton import Automaton
 from lowering.proof.counts import arrivals, bytes_of, first_arrivals, initialised
+from lowering.proof.exchange import exchanged, exchanges
 from lowering.proof.lifetime import lifetimes
 from lowering.proof.linear import Facts
 from lowering.proof.loops import follow
@@ -25,6 +26,7 @@ from lowering.proof.staging import alike, staged
 from lowering.proof.state import State, Told, Walked
 from lowering.proof.steps import Steps
 from lowering.proof.storage import budget, disjoint, few_bytes, layouts
+from lowering.proof.views import Views
 
 __all__ = ["prove"]
 
@@ -42,6 +44,7 @@ def prove(kernel: Kernel) -> Proof:
         defined={s.var.name: s.value for s in kernel.body if isinstance(s, Let)},
     )
     ringed = frozenset(b for r in rings for b in r.buffers)
+    handed = exchanged(warps, ringed)
     why = "it is of no ring that is filled behind a wait at one other mbarrier"
     ways = _Ways(warps, rings, facts)
     found = (
@@ -50,9 +53,10 @@ def prove(kernel: Kernel) -> Proof:
         *initialised(kernel, warps),
         *lifetimes(kernel, warps),
         *(o for ring in rings for o in ways.protocol(kernel, ring)),
-        *ways.meetings(kernel),
+        *Meetings(kernel, ways.views).claims(),
         alike(kernel, warps),
-        *staged(kernel, warps, ringed),
+        *exchanges(kernel, ways.views, warps, handed),
+        *staged(kernel, warps, ringed | handed),
         fenced(kernel, warps),
         *waited(kernel, warps),
         layouts(kernel, warps),
@@ -87,9 +91,10 @@ class _Ways:
             except UnknownError as e:
                 yield Obligation("steps of rings", str(agent), Verdict.UNPROVED, str(e))
 
-    def meetings(self, kernel: Kernel) -> Iterator[Obligation]:
-        """What is claimed of named barriers."""
-        return Meetings(kernel, self.rings, self.walked, self.places, self.facts).claims()
+    @property
+    def views(self) -> Views:
+        """The programs of those whose walks came to an end."""
+        return Views(self.rings, self.walked, self.places, self.facts)
 
     def releases(self, rank: int) -> dict[str, frozenset[Told]]:
         """The arrivals that release a step in a CTA, by empty barrier: all that stand anywhere."""

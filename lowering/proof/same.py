@@ -31,7 +31,7 @@ from lowering.proof.state import Walked
 from lowering.proof.steps import Steps
 from lowering.proof.teams import Dealt, dealt
 from lowering.proof.total import taken
-from lowering.proof.words import end_of, ended_for, ends_at
+from lowering.proof.words import end_of, ended_behind, ended_for, ends_at, reads_of
 
 __all__ = ["same_steps"]
 
@@ -101,13 +101,16 @@ def _alike(
     if kernel.cluster > 1 and not _uniform(kernel, shape):
         return Dealt({}, "steps may differ from CTA to CTA")
     ended, teams = ended_for(shape)
+    if behind := ended_behind(shape):
+        reads = reads_of(reading.values(), ring.buffers)
+        ended, teams = (shape, 0) if reads is None else (reads, behind)
     if teams:
-        shape = ended
-        if teams - 1 > ring.stages or not ends_at(ring, end_of(ended), steps, facts):
+        shape, end = ended, end_of(ended)
+        if teams - 1 > ring.stages or end is None or not ends_at(*end, steps, facts):
             return Dealt({}, "what is stored behind the last step may be a step")
     parts = {a: s for a, s in reading.items() if _parted(ways[a], ring.full) or s != shape}
     if not parts:
-        return Dealt({}, f"ends for {teams} teams, and none is there" if teams else "")
+        return Dealt({}, f"ends for {teams} teams, and none is there" if teams > 1 else "")
     return dealt(shape, parts, ways, ring, teams, facts)
 
 

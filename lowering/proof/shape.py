@@ -26,7 +26,7 @@ from lowering.proof.rings import Ring
 from lowering.proof.state import Walked
 from lowering.proof.steps import Steps, scalars_of
 
-__all__ = ["Shape", "Shaper", "Share", "renamed", "share_of", "text", "uses"]
+__all__ = ["Shape", "Shaper", "Share", "named", "renamed", "share_of", "text", "uses"]
 
 Shape = tuple[object, ...]
 
@@ -44,13 +44,15 @@ class Share:
     @property
     def suffix(self) -> str:
         """Of the name of such a word."""
-        return f" as {self.team} of {self.count}"
+        return f" as {self.team} of {self.count}" if self.count > 1 else ""
 
 
 def share_of(word: Var) -> Share | None:
-    """Which words of a buffer a word's name stands for, if it is a team's in an outermost loop."""
-    found = re.fullmatch(r"%word (\w+)\[.*\] of %0 as (\d+) of (\d+)", word.name)
-    return None if found is None else Share(found[1], int(found[2]), int(found[3]))
+    """Which words of a buffer a word's name stands for, if it is one of an outermost loop."""
+    found = re.fullmatch(r"%word (\w+)\[.*\] of %0( as (\d+) of (\d+))?", word.name)
+    if found is None:
+        return None
+    return Share(found[1], *(map(int, found.group(3, 4)) if found[2] else (0, 1)))
 
 
 @dataclass
@@ -83,13 +85,7 @@ class Shaper:
 
     def owned(self, shape: Shape) -> Shape:
         """With names that only this agent knows told from those of others."""
-
-        def names(part: object) -> set[Var]:
-            if isinstance(part, tuple):
-                return {n for p in part for n in names(p)}
-            return set(free_vars(part)) if isinstance(part, Expr) else set()
-
-        own = {v for v in names(shape) if v.name not in self.known and not v.name.startswith("%")}
+        own = {v for v in named(shape) if v.name not in self.known and not v.name.startswith("%")}
         return renamed(shape, {v: Var(f"{v.name} of {self.agent}") for v in own})
 
     def word(self, ref: SmemRef, depth: int, team: str = "") -> Var:
@@ -136,6 +132,8 @@ class Shaper:
                     key = self.key(cond)
                     if isinstance(key, Const):
                         found += inside[not key.value]
+                    elif inside[0] == inside[1]:
+                        found += inside[0]
                     elif any(inside):
                         found.append(("if", key, *inside))
                 case Break(cond):
@@ -188,6 +186,13 @@ def _at(coords: tuple[Expr, ...]) -> str:
 
 def _pred(e: Expr) -> bool:
     return isinstance(e, Binary) and e.op in ("<", "<=", "==", "!=", "and", "or")
+
+
+def named(part: object) -> set[Var]:
+    """The names in a shape."""
+    if isinstance(part, tuple):
+        return {n for p in part for n in named(p)}
+    return set(free_vars(part)) if isinstance(part, Expr) else set()
 
 
 def renamed(shape: Shape, names: Mapping[Var, Expr]) -> Shape:

@@ -20,7 +20,7 @@ from lowering.kernel.visit import walk
 from lowering.proof.agent import Agent
 from lowering.proof.linear import Facts
 from lowering.proof.rings import Ring
-from lowering.proof.shape import Shape, Share, renamed, text, uses
+from lowering.proof.shape import Shape, Share, named, renamed, share_of, text, uses
 from lowering.proof.state import Walked
 from lowering.proof.steps import congruent
 from lowering.proof.uneven import Gaps, uneven
@@ -79,7 +79,9 @@ def dealt(
             return Dealt({}, f"{agent}: {text(mine)} is no team's part of {text(shape)}")
         (found[agent],) = fitting
     count = max(n for _, n in found.values())
-    if teams not in (0, count):
+    shares = (share_of(v) for mine in parts.values() for v in named(mine))
+    worded = any(share is not None and share.buffer in ring.buffers for share in shares)
+    if (teams or worded) and teams != count:
         return Dealt({}, f"ends for {teams} teams of {count}")
     for rank in {a.rank for a in found}:
         there = {found[a] for a in found if a.rank == rank}

@@ -1,0 +1,169 @@
+"""Buffers through which warps hand each other values: all store, meet, all load, meet, and so on.
+
+Of a stage all warps that touch it come to the same stores, loads and meetings, by the same loops
+and conditions, so what stands between two meetings of one stands between the same two of the
+others: stores, or loads, not both. Warpgroups that store meanwhile have rows of their own; within
+one each warp has its own row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+
+from lowering.ground.expr import Const
+from lowering.kernel.kernel import Kernel
+from lowering.kernel.memory import TmaStore
+from lowering.kernel.operands import SmemRef, Stmt
+from lowering.kernel.reduction import WARP_ROWS, FragReduceToShared
+from lowering.kernel.sync import BarSync, ClusterSync, CtaSync
+from lowering.kernel.traits import Memory
+from lowering.kernel.visit import operands, walk
+from lowering.proof.agent import Agent
+from lowering.proof.finite import Finite
+from lowering.proof.obligation import Obligation, RefutedError, UnknownError, Verdict
+from lowering.proof.shape import Shape, text
+from lowering.proof.views import Views
+
+__all__ = ["exchanged", "exchanges"]
+
+NAME = "exchange in shared memory"
+
+Stage = tuple[str, int]
+
+
+def exchanged(agents: tuple[Agent, ...], ringed: frozenset[str]) -> frozenset[str]:
+    """The buffers that threads load and TMA does not store, of those that are no ring's."""
+    found = set[str]()
+    for stmt in (s for a in agents for s in walk(a.body)):
+        refs = {x.buffer for x in operands(stmt) if isinstance(x, SmemRef)}
+        if isinstance(stmt, TmaStore):
+            ringed |= refs
+        elif stmt.TRAITS.reads & Memory.SHARED:
+            found |= refs
+    return frozenset(found) - ringed
+
+
+def exchanges(
+    kernel: Kernel, views: Views, agents: tuple[Agent, ...], buffers: frozenset[str]
+) -> Iterator[Obligation]:
+    """One claim for each of some buffers: whoever loads finds what was stored last."""
+    threads = {b.name: b.threads for b in kernel.named_barriers}
+    for name in sorted(buffers):
+        try:
+            for rank in range(kernel.cluster):
+                mine = [a for a in agents if a.rank == rank]
+                for stage in sorted({s for a in mine for s in _touched(a, name)}):
+                    _exchange(views, mine, (name, stage), threads)
+        except RefutedError as e:
+            yield Obligation(NAME, name, Verdict.REFUTED, e.why)
+        except UnknownError as e:
+            yield Obligation(NAME, name, Verdict.UNPROVED, str(e))
+        else:
+            yield Obligation(NAME, name)
+
+
+def _touched(agent: Agent, buffer: str) -> Iterator[int]:
+    """The stages of a buffer that an agent touches."""
+    for ref in (x for s in walk(agent.body) for x in operands(s)):
+        if isinstance(ref, SmemRef) and ref.buffer == buffer:
+            if not isinstance(ref.stage, Const):
+                raise UnknownError(f"{buffer}[{ref.stage}]: the stage is no number")
+            yield ref.stage.value
+
+
+def _exchange(views: Views, agents: list[Agent], stage: Stage, threads: Mapping[str, int]) -> None:
+    """Fail unless the agents that touch a stage store and load it in turn."""
+    who = [a for a in agents if stage[1] in _touched(a, stage[0])]
+    count = sum(32 * len(a.warps) for a in who)
+    event = partial(_event, stage, frozenset(b for b, n in threads.items() if n == count))
+    if any(a not in views.ways for a in who):
+        raise UnknownError("an agent's steps are not proved")
+    _in_step({views.shape(a, event) for a in who}, stage)
+    rows: dict[int, set[range]] = {}
+    for agent in who:
+        walked = _Turns(event)
+        walked.run(agent.body, {""})
+        rows.setdefault(agent.warps[0] // 4, set()).update(walked.rows)
+    for group, mine in rows.items():
+        for other, theirs in rows.items():
+            if group < other and any(a.start < b.stop and b.start < a.stop
+                                     for a in mine for b in theirs):  # fmt: skip
+                why = f"warpgroups {group} and {other} store to the same rows"
+                raise RefutedError(NAME, stage[0], why)
+
+
+def _in_step(shapes: set[Shape], stage: Stage) -> None:
+    """Fail unless agents come to the same stores, loads and meetings; or, in no loop, to the same
+    meetings with stores or with loads of whomever between two.
+    """
+    if len(shapes) < 2:
+        return
+    apart = [_between(shape) for shape in shapes]
+    if any(len(spans) != len(apart[0]) for spans in apart):
+        raise UnknownError(f"warps come to {stage[0]}[{stage[1]}] in several ways")
+    for together in zip(*apart, strict=True):
+        if len(set().union(*together)) > 1:
+            raise RefutedError(NAME, stage[0], "warps store while others load")
+
+
+def _between(shape: Shape) -> list[set[object]]:
+    """What a program in no loop does between meetings."""
+    spans = [set[object]()]
+    for word in shape:
+        if not isinstance(word, str):
+            raise UnknownError(f"a loop, or a condition, that others have not: {text(word)}")
+        if word == "meet":
+            spans.append(set())
+        else:
+            spans[-1].add(word)
+    return spans
+
+
+def _event(stage: Stage, barriers: frozenset[str], stmt: Stmt) -> str | None:
+    """What a statement is to a stage: ``store``, ``load`` or ``meet``, None if it is nothing."""
+    match stmt:
+        case BarSync(bar=bar):
+            return "meet" if bar.array in barriers else None
+        case CtaSync() | ClusterSync():
+            return "meet"
+    for ref in operands(stmt):
+        if isinstance(ref, SmemRef) and (ref.buffer, ref.stage) == (stage[0], Const(stage[1])):
+            if stmt.TRAITS.writes & Memory.SHARED and stmt.TRAITS.reads & Memory.SHARED:
+                raise UnknownError(f"{stmt.OP} loads and stores")
+            if (stmt.TRAITS.reads | stmt.TRAITS.writes) & Memory.SHARED_ASYNC:
+                raise UnknownError(f"{stmt.OP} by another proxy")
+            return "store" if stmt.TRAITS.writes & Memory.SHARED else "load"
+    return None
+
+
+@dataclass
+class _Turns(Finite[str]):
+    """The state: what has been done since the last meeting; ``rows`` are those stored to."""
+
+    event: partial[str | None]
+    rows: set[range] = field(default_factory=set)
+
+    def plain(self, stmt: Stmt, state: str) -> str:
+        found = self.event(stmt)
+        if found is None:
+            return state
+        if found == "meet":
+            return ""
+        if state not in ("", found):
+            why = f"{stmt.OP}: warps {found} and {state} without a meeting between"
+            raise RefutedError(NAME, "", why)
+        if found == "store":
+            self.stored(stmt)
+        return found
+
+    def stored(self, stmt: Stmt) -> None:
+        """Note the rows of a store; those of others than reductions are not known."""
+        match stmt:
+            case FragReduceToShared(dst=SmemRef(coords=(row, *_))):
+                first = self.value(row)
+                if isinstance(first, Const):
+                    self.rows.add(range(first.value, first.value + WARP_ROWS))
+                    return
+        raise UnknownError(f"{stmt.OP}: the rows that it stores to are not known")
