@@ -59,15 +59,14 @@ def test_a_number_is_wanted(setting: str, monkeypatch: pytest.MonkeyPatch) -> No
     assert str(e.value) == f"WSCHED_KERNELS={setting}: use a number of kernels, 1 or more"
 
 
-def test_cubins_in_memory(tmp_path: Path) -> None:
+def test_cubins_in_memory() -> None:
     asked: list[str] = []
 
     def compiler(source: str, *_: object) -> Compiled:
         asked.append(source)
         return Compiled(bytes(30 << 20), "", (12, 8), 0.0)
 
-    cache = CubinCache(tmp_path / "none", "1", limit=0, compiler=compiler)
-    cache.directory = Path("/dev/null")
+    cache = CubinCache(Path("/dev/null"), "1", limit=0, compiler=compiler)
     with pytest.warns(RuntimeWarning, match="kernels are compiled again"):
         for source in ("a", "b", "a", "c", "a", "b"):
             cache.compile(source, "k.cu")
