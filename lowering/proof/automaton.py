@@ -197,7 +197,7 @@ class Automaton:
             return replace(state, reads=(*state.reads, read))
         before = state.fill(ring.full)
         if before is not None:
-            self.filled(before)
+            self.filled(state, before)
         return state.filling(Fill(ring.full, count, self.one))
 
     def scoped(self, state: State, bar: MBarrierRef, order: str) -> None:
@@ -297,7 +297,8 @@ class Automaton:
                 self.fail(state, "fill", ring.full, "no fence.proxy.async behind the stores")
             if not fill.access.met and not fill.one:
                 self.fail(state, "fill", ring.full, "not all threads of the warp have stored")
-        return state.filling(replace(fill, told=(*fill.told, told)))
+        untold = fill.untold - {told[0]}
+        return state.filling(replace(fill, told=(*fill.told, told), untold=untold))
 
     def filling(self, state: State, ring: Ring, stage: Expr, what: str) -> Fill:
         """The step that is being filled, to which a stage has to belong."""
@@ -332,18 +333,16 @@ class Automaton:
                 fill = self.filling(state, ring, ref.stage, f"{stmt.OP} stores")
                 if fill.one and not self.one:
                     self.fail(state, "fill", ring.full, f"{stmt.OP} by threads that did not wait")
-                self.untold(state, ring, fill, stmt)
-                state = state.filling(replace(fill, access=Access(True)))
+                untold = fill.untold | {self.target(stmt)}
+                state = state.filling(replace(fill, access=Access(True), untold=untold))
             else:
                 state = self.read(state.said(self.told(stmt)), stmt, ring, ref)
         return state
 
-    def untold(self, state: State, ring: Ring, fill: Fill, stmt: Stmt) -> None:
-        """Fail if a statement stores into a step that has been told to be there."""
+    def target(self, stmt: Stmt) -> Expr | None:
+        """The CTA into whose shared memory a statement stores; None is its own."""
         cta = getattr(stmt, "cta", None)
-        cta = None if cta is None else substitute(cta, self.values)
-        if any(told == cta for told, _ in fill.told):
-            self.fail(state, "fill", ring.full, f"{stmt.OP} stores behind the arrival for it")
+        return None if cta is None else substitute(cta, self.values)
 
     def touched(self, stmt: Stmt) -> Iterator[SmemRef]:
         """The references of a statement into buffers of rings."""
@@ -373,11 +372,15 @@ class Automaton:
     def closed(self, state: State) -> State:
         """Where what was begun to be filled is: at the end of a trip, behind a loop."""
         for fill in state.fills:
-            self.filled(fill)
+            self.filled(state, fill)
         return replace(state, fills=())
 
-    def filled(self, fill: Fill) -> None:
-        """A step is filled: note with what."""
+    def filled(self, state: State, fill: Fill) -> None:
+        """A step is filled: note with what. A barrier waits for all arrivals of an agent, so the
+        last one has to come behind its stores.
+        """
+        if fill.untold:
+            self.fail(state, "fill", fill.ring, "stores behind the last arrival for them")
         plain = replace(fill, at=Poly(()), access=Access())
         self.walked.fills.setdefault(fill.ring, set()).add(plain)
 

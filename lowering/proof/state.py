@@ -68,6 +68,7 @@ class Fill:
         at: the step.
         one: whether one thread has waited for it, and may fill it.
         access: stores through the generic proxy.
+        untold: the CTAs into which threads have stored what no arrival has told there since.
         told: arrivals at the full barrier.
         bytes: those that are announced.
         copies: what TMA brings.
@@ -77,6 +78,7 @@ class Fill:
     at: Poly
     one: bool
     access: Access = Access()
+    untold: frozenset[Expr | None] = frozenset()
     told: tuple[Told, ...] = ()
     bytes: Poly | None = None
     copies: tuple[TmaLoad, ...] = ()

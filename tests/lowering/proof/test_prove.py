@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from lowering.kernel.kernel import Kernel
-from lowering.kernel.text import parse_kernel
+from lowering.kernel.text import parse_kernel, print_kernel
 from lowering.proof.obligation import Verdict
 from lowering.proof.prove import prove
 from passes.options import LoweringOptions
 from passes.pipeline import run_passes
+from tests.legality.by_hand.loads import a_by_threads
+from tests.legality.machine import compiled
 from tests.lowering.machine.kernels import matmul_text
 from tests.schedules import QUICK, SCHEDULES, definition
 from tests.tiers import in_tiers
@@ -49,6 +52,19 @@ def test_a_kernel_by_hand() -> None:
     """Loops in steps of the grid, one thread's role, a round less waited for: all proved."""
     found = prove(parse_kernel(matmul_text()))
     assert found.proved, str(found)
+
+
+def test_a_store_behind_its_arrival() -> None:
+    """Threads may store behind the announcement of bytes, which is one arrival of several, and not
+    behind their last.
+    """
+    text = print_kernel(compiled(a_by_threads(), 1))
+    (copy,) = re.findall(r"\n +copy\.tile .*", text)
+    arrival = re.search(r"\n +elect \{\n +mbarrier.arrive ring_full\[stage_k2\]\n +\}", text)
+    assert prove(parse_kernel(text)).proved and arrival is not None
+    late = text[: arrival.end()].replace(copy, "") + copy + text[arrival.end() :]
+    found = [o for o in prove(parse_kernel(late)).open if o.verdict is Verdict.REFUTED]
+    assert [o.why for o in found][:1] == ["stores behind the last arrival for them"]
 
 
 def test_what_is_printed() -> None:
