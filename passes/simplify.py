@@ -72,7 +72,8 @@ def simplify(kernel: Kernel, options: LoweringOptions) -> Kernel:
 def simplify_expr(e: Expr) -> Expr:
     """A shorter expression with the same value for all values of its variables, and its type."""
     if isinstance(e, Binary):
-        a, b = simplify_expr(e.lhs), simplify_expr(e.rhs)
+        a = simplify_expr(e.lhs) if isinstance(e.lhs, Binary | Select) else e.lhs
+        b = simplify_expr(e.rhs) if isinstance(e.rhs, Binary | Select) else e.rhs
         e = e if a is e.lhs and b is e.rhs and not _folds(a, b) else binary(e.op, a, b)
     elif isinstance(e, Select):
         e = select(simplify_expr(e.cond), simplify_expr(e.then), simplify_expr(e.other))
@@ -162,7 +163,7 @@ class _Simplifier:
 
 def _without_unused(body: Body) -> Body:
     """Without what makes values that nothing reads that stays, and without empty branches."""
-    makers: dict[str, set[str]] = {}
+    makers: dict[str, frozenset[str]] = {}
     reads = set[str]()
     for stmt in walk(body):
         gives = _gives(stmt)
@@ -172,16 +173,16 @@ def _without_unused(body: Body) -> Body:
             reads |= used(stmt)
     pending = [*reads]
     while pending:
-        more = makers.pop(pending.pop(), set())
+        more = makers.pop(pending.pop(), frozenset())
         pending += more - reads
         reads |= more
     less, decided = _kept(body, reads)
     return _without_unused(less) if decided else less  # nobody reads what it was decided by
 
 
-def _gives(stmt: Stmt) -> list[str]:
+def _gives(stmt: Stmt) -> frozenset[str]:
     """What a statement makes that does nothing else."""
-    return defined(stmt) if stmt.TRAITS.pure and not bodies(stmt) else []
+    return defined(stmt) if stmt.TRAITS.pure and not bodies(stmt) else frozenset()
 
 
 def _kept(body: Body, reads: set[str]) -> tuple[Body, bool]:

@@ -276,12 +276,14 @@ def type_of(e: Expr) -> ScalarType:
     if isinstance(e, (Const, Var)):
         return e.type
     if isinstance(e, Binary):
-        if e.op in COMPARISONS:
-            return ScalarType.PRED
-        return _wider(type_of(e.lhs), type_of(e.rhs))
+        return _type_of_binary(e.op, e.lhs, e.rhs)
     if isinstance(e, Select):
         return _wider(type_of(e.then), type_of(e.other))
     return ScalarType.I32
+
+
+def _type_of_binary(op: str, a: Expr, b: Expr) -> ScalarType:
+    return ScalarType.PRED if op in COMPARISONS else _wider(type_of(a), type_of(b))
 
 
 def _wider(a: ScalarType, b: ScalarType) -> ScalarType:
@@ -295,15 +297,18 @@ def binary(op: str, a: Expr, b: Expr) -> Expr:
 
     The type stays: what folding would make narrower is left as it is.
     """
-    plain = Binary(op, a, b)
-    if not (isinstance(a, Const) or isinstance(b, Const)):
-        return plain
-    if isinstance(a, Const) and isinstance(b, Const):
-        if op in DIVISIONS and b.value == 0:
-            return plain
-        return Const(OPS[op][0](a.value, b.value), type_of(plain))
-    folded = _neutral(op, a, b)
-    return plain if folded is None or type_of(folded) is not type_of(plain) else folded
+    if isinstance(b, Const):
+        if not isinstance(a, Const):
+            folded = _neutral(op, b, a, right=True)
+        elif op in DIVISIONS and b.value == 0:
+            return Binary(op, a, b)
+        else:
+            return Const(OPS[op][0](a.value, b.value), _type_of_binary(op, a, b))
+    else:
+        folded = _neutral(op, a, b) if isinstance(a, Const) else None
+    if folded is None or type_of(folded) is not _type_of_binary(op, a, b):
+        return Binary(op, a, b)
+    return folded
 
 
 _DROPPED = frozenset({("+", 0), ("^", 0), ("*", 1)})
@@ -311,18 +316,17 @@ _DROPPED_RIGHT = frozenset({*_DROPPED, ("-", 0), ("<<", 0), ("//", 1), ("ceildiv
 """Operations and a side, the other one of which they leave as it is."""
 
 
-def _neutral(op: str, a: Expr, b: Expr) -> Expr | None:
-    """What ``a op b`` is where one side is a constant that decides it or leaves the other alone."""
-    for x, y, dropped in ((a, b, _DROPPED), (b, a, _DROPPED_RIGHT)):
-        if not isinstance(x, Const):
-            continue
-        if (op, x.value) in dropped:
-            return y
-        if (op, x.value) == ("*", 0) or (x is b and (op, x.value) == ("%", 1)):
-            return Const(0, _wider(x.type, type_of(y)))
-        if op in ("and", "or"):
-            decides = bool(x.value) is (op == "or")
-            return (TRUE if x.value else FALSE) if decides else y
+def _neutral(op: str, x: Const, y: Expr, right: bool = False) -> Expr | None:
+    """What ``x op y``, or ``y op x``, is where ``x`` decides it or leaves the other side alone."""
+    if op in ("and", "or"):
+        decides = bool(x.value) is (op == "or")
+        return (TRUE if x.value else FALSE) if decides else y
+    if not 0 <= x.value <= 1:
+        return None
+    if (op, x.value) in (_DROPPED_RIGHT if right else _DROPPED):
+        return y
+    if (op, x.value) == ("*", 0) or (right and (op, x.value) == ("%", 1)):
+        return Const(0, _wider(x.type, type_of(y)))
     return None
 
 
