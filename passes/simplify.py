@@ -72,8 +72,8 @@ def simplify(kernel: Kernel, options: LoweringOptions) -> Kernel:
 def simplify_expr(e: Expr) -> Expr:
     """A shorter expression with the same value for all values of its variables, and its type."""
     if isinstance(e, Binary):
-        a = simplify_expr(e.lhs) if isinstance(e.lhs, Binary | Select) else e.lhs
-        b = simplify_expr(e.rhs) if isinstance(e.rhs, Binary | Select) else e.rhs
+        a = simplify_expr(e.lhs) if children(e.lhs) else e.lhs
+        b = simplify_expr(e.rhs) if children(e.rhs) else e.rhs
         e = e if a is e.lhs and b is e.rhs and not _folds(a, b) else binary(e.op, a, b)
     elif isinstance(e, Select):
         e = select(simplify_expr(e.cond), simplify_expr(e.then), simplify_expr(e.other))
@@ -150,7 +150,7 @@ class _Simplifier:
         """``e`` with what is known, simplified until nothing changes."""
         if known:
             e = substitute(e, known)
-        if not isinstance(e, Binary | Select):
+        if not children(e):
             return e
         found = self.shortest.get(e)
         if found is None:

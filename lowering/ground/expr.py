@@ -62,7 +62,7 @@ class ScalarType(Enum):
 
 @dataclass(frozen=True)
 class Expr:
-    """Base of all scalar expressions.
+    """Base of all scalar expressions; the kinds below are all, none of which has kinds of its own.
 
     Trees are looked up and asked for their variables in every pass; what depends on a tree alone
     is kept with it when it is first asked for.
@@ -216,10 +216,11 @@ SPECIALS = (
 
 def as_expr(value: ExprLike | bool) -> Expr:
     """``value`` as an expression; a Python bool becomes a predicate."""
-    if isinstance(value, Expr):
-        return value
-    if isinstance(value, bool):
-        return TRUE if value else FALSE
+    if type(value) is not int:
+        if isinstance(value, Expr):
+            return value
+        if isinstance(value, bool):
+            return TRUE if value else FALSE
     return _SMALL.get(value) or Const(value)
 
 
@@ -273,11 +274,11 @@ def select(cond: Expr, then: ExprLike, other: ExprLike) -> Expr:
 
 def type_of(e: Expr) -> ScalarType:
     """Scalar type of ``e``: comparisons are predicates, arithmetic widens to i64."""
-    if isinstance(e, (Const, Var)):
+    if type(e) is Const or type(e) is Var:
         return e.type
-    if isinstance(e, Binary):
+    if type(e) is Binary:
         return _type_of_binary(e.op, e.lhs, e.rhs)
-    if isinstance(e, Select):
+    if type(e) is Select:
         return _wider(type_of(e.then), type_of(e.other))
     return ScalarType.I32
 
@@ -297,15 +298,15 @@ def binary(op: str, a: Expr, b: Expr) -> Expr:
 
     The type stays: what folding would make narrower is left as it is.
     """
-    if isinstance(b, Const):
-        if not isinstance(a, Const):
+    if type(b) is Const:
+        if type(a) is not Const:
             folded = _neutral(op, b, a, right=True)
         elif op in DIVISIONS and b.value == 0:
             return Binary(op, a, b)
         else:
             return Const(OPS[op][0](a.value, b.value), _type_of_binary(op, a, b))
     else:
-        folded = _neutral(op, a, b) if isinstance(a, Const) else None
+        folded = _neutral(op, a, b) if type(a) is Const else None
     if folded is None or type_of(folded) is not _type_of_binary(op, a, b):
         return Binary(op, a, b)
     return folded
@@ -332,9 +333,9 @@ def _neutral(op: str, x: Const, y: Expr, right: bool = False) -> Expr | None:
 
 def children(e: Expr) -> tuple[Expr, ...]:
     """Direct operands of ``e``."""
-    if isinstance(e, Binary):
+    if type(e) is Binary:
         return (e.lhs, e.rhs)
-    return (e.cond, e.then, e.other) if isinstance(e, Select) else ()
+    return (e.cond, e.then, e.other) if type(e) is Select else ()
 
 
 _NONE = frozenset[Var]()
@@ -355,13 +356,13 @@ def free_vars(e: Expr) -> frozenset[Var]:
 
 def substitute(e: Expr, env: Mapping[Var, Expr] | Mapping[Special, Expr]) -> Expr:
     """``e`` with variables, or special registers, replaced; what changes is folded again."""
-    if isinstance(e, Var | Special):
+    if type(e) is Var or type(e) is Special:
         table: Mapping[Any, Expr] = env
         return table.get(e, e)
-    if isinstance(e, Binary):
+    if type(e) is Binary:
         a, b = substitute(e.lhs, env), substitute(e.rhs, env)
         return e if a is e.lhs and b is e.rhs else binary(e.op, a, b)
-    if isinstance(e, Select):
+    if type(e) is Select:
         c, a, b = (substitute(x, env) for x in children(e))
         return e if c is e.cond and a is e.then and b is e.other else select(c, a, b)
     return e
