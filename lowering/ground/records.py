@@ -46,12 +46,15 @@ def replaced(record: _Record, **values: Any) -> _Record:
     All fields are given in their order: what a record has thousands of times is a call by names.
 
     Raises:
-        ValueError: there is no field of that name.
+        TypeError: there is no field of that name.
     """
     names, read = _readers(type(record))
     new = [*read(record)]
-    for name, value in values.items():
-        new[names.index(name)] = value
+    try:
+        for name, value in values.items():
+            new[names.index(name)] = value
+    except ValueError:
+        raise TypeError(f"{type(record).__name__} has no field {name}") from None
     return type(record)(*new)
 
 

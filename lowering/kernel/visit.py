@@ -223,7 +223,9 @@ def rename(
 
 def expressions(stmt: Stmt) -> list[Expr]:
     """The expression operands of ``stmt`` itself, bound variables excluded."""
-    return [e for value in operands(stmt) for e in _expressions_in(value)]
+    bound = defined(stmt)
+    found = (e for value in operands(stmt) for e in _expressions_in(value))
+    return [e for e in found if not (isinstance(e, Var) and e.name in bound)]
 
 
 def _expressions_in(value: Any) -> Iterator[Expr]:
