@@ -15,7 +15,7 @@ from enum import Enum
 from typing import Any, ClassVar
 
 from lowering.ground.records import quick
-from lowering.ground.scalar_ops import COMPARISONS, DIVISIONS, OPS
+from lowering.ground.scalar_ops import COMPARISONS, DIVISIONS, NEUTRAL, NEUTRAL_RIGHT, OPS
 
 __all__ = [
     "FALSE",
@@ -298,23 +298,17 @@ def binary(op: str, a: Expr, b: Expr) -> Expr:
 
     The type stays: what folding would make narrower is left as it is.
     """
-    if type(b) is Const:
-        if type(a) is not Const:
-            folded = _neutral(op, b, a, right=True)
-        elif op in DIVISIONS and b.value == 0:
-            return Binary(op, a, b)
-        else:
+    folded = None
+    if type(a) is Const and type(b) is Const:
+        if b.value or op not in DIVISIONS:
             return Const(OPS[op][0](a.value, b.value), _type_of_binary(op, a, b))
-    else:
-        folded = _neutral(op, a, b) if type(a) is Const else None
+    elif type(b) is Const:
+        folded = _neutral(op, b, a, right=True)
+    elif type(a) is Const:
+        folded = _neutral(op, a, b)
     if folded is None or type_of(folded) is not _type_of_binary(op, a, b):
         return Binary(op, a, b)
     return folded
-
-
-_DROPPED = frozenset({("+", 0), ("^", 0), ("*", 1)})
-_DROPPED_RIGHT = frozenset({*_DROPPED, ("-", 0), ("<<", 0), ("//", 1), ("ceildiv", 1)})
-"""Operations and a side, the other one of which they leave as it is."""
 
 
 def _neutral(op: str, x: Const, y: Expr, right: bool = False) -> Expr | None:
@@ -324,7 +318,7 @@ def _neutral(op: str, x: Const, y: Expr, right: bool = False) -> Expr | None:
         return (TRUE if x.value else FALSE) if decides else y
     if not 0 <= x.value <= 1:
         return None
-    if (op, x.value) in (_DROPPED_RIGHT if right else _DROPPED):
+    if (op, x.value) in (NEUTRAL_RIGHT if right else NEUTRAL):
         return y
     if (op, x.value) == ("*", 0) or (right and (op, x.value) == ("%", 1)):
         return Const(0, _wider(x.type, type_of(y)))
