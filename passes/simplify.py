@@ -91,20 +91,26 @@ def _folds(a: Expr, b: Expr) -> bool:
 def _rule(e: Expr) -> Expr:
     """``e`` by the first rule that fits, without a look at its type; its operands are simple."""
     e = plain(e)
-    match e:
-        case Binary("+", Binary("*", Binary("//", x, d), d2), Binary("%", y, d3)) if (
-            x == y and d == d2 == d3
-        ):
+    if not isinstance(e, Binary):
+        return e
+    op, a, b = e.op, e.lhs, e.rhs
+    if op == "+" and (whole := _put_together(a, b)) is not None:
+        return whole
+    if op in ("<", "<=", "=="):
+        gap = (poly(a) - poly(b)).constant()
+        return binary(op, Const(gap), Const(0)) if gap is not None else e
+    if op in ("+", "-") and (children(a) or children(b) or a == b):
+        shorter = poly(e).expr()
+        return shorter if _size(shorter) < _size(e) else e
+    return a if op in ("max", "min") and same(a, b) else e
+
+
+def _put_together(a: Expr, b: Expr) -> Expr | None:
+    """What two addends are the quotient, times the divisor, and the rest of."""
+    match a, b:
+        case Binary("*", Binary("//", x, d), d2), Binary("%", y, d3) if x == y and d == d2 == d3:
             return x
-        case Binary("<" | "<=" | "==" as op, a, b):
-            gap = (poly(a) - poly(b)).constant()
-            return binary(op, Const(gap), Const(0)) if gap is not None else e
-        case Binary("+" | "-", a, b) if a == b or children(a) or children(b):
-            shorter = poly(e).expr()
-            return shorter if _size(shorter) < _size(e) else e
-        case Binary("max", a, b) | Binary("min", a, b) if same(a, b):
-            return a
-    return e
+    return None
 
 
 def _size(e: Expr) -> int:

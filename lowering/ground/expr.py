@@ -68,9 +68,10 @@ class Expr:
     is kept with it when it is first asked for.
     """
 
-    __slots__ = ("_free", "_hash")
+    __slots__ = ("_free", "_hash", "_poly")
     _free: ClassVar[frozenset[Var]]
     _hash: ClassVar[int]
+    _poly: ClassVar[Any]  # see :mod:`lowering.ground.poly`
 
     def __add__(self, other: ExprLike) -> Expr:
         return binary("+", self, as_expr(other))
