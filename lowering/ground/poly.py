@@ -82,10 +82,11 @@ def poly(e: Expr) -> Poly:
     """Normal form of ``e``; of what is no atom it is kept with the tree when it is first found."""
     if isinstance(e, Binary) and e.op in _COMBINED:
         try:
-            return e._poly
+            found: Poly = e._poly
         except AttributeError:
-            object.__setattr__(e, "_poly", _COMBINED[e.op](poly(e.lhs), poly(e.rhs)))
-        return e._poly
+            found = _COMBINED[e.op](poly(e.lhs), poly(e.rhs))
+            object.__setattr__(e, "_poly", found)
+        return found
     if isinstance(e, Const):
         return Poly((((), e.value),) if e.value else ())
     return Poly((((e,), 1),))
