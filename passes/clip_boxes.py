@@ -113,11 +113,11 @@ def _rows_of_k(body: Body) -> set[str]:
 
 def _made_of(body: Body) -> Callable[[str], set[str]]:
     """What fragments a fragment is computed from, over any number of steps and trips."""
-    direct: dict[str, set[str]] = {}
+    direct: dict[str, frozenset[str]] = {}
     for stmt in walk(body):
         if isinstance(stmt, For):
             for carry, value in zip(stmt.carries, stmt.yields, strict=True):
-                found = {x.name for x in (carry.init, value) if isinstance(x, Frag)}
+                found = frozenset(x.name for x in (carry.init, value) if isinstance(x, Frag))
                 for var in (carry.var, carry.result):
                     direct[var.name] = found
         else:
@@ -127,7 +127,7 @@ def _made_of(body: Body) -> Callable[[str], set[str]]:
         found, new = set[str](), {name}
         while new:
             found |= new
-            new = set().union(*(direct.get(n, ()) for n in new)) - found
+            new = set[str]().union(*(direct.get(n, ()) for n in new)) - found
         return found
 
     return closure

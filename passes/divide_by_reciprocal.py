@@ -39,7 +39,7 @@ from lowering.ground.expr import (
 )
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import Body, For, Frag, Let, Stmt
-from lowering.kernel.visit import Names, defined, expressions, map_bodies, map_exprs, walk
+from lowering.kernel.visit import Names, defined_in, expressions, map_bodies, map_exprs, walk
 from passes.options import LoweringOptions
 
 __all__ = ["divide_by_reciprocal"]
@@ -87,7 +87,7 @@ def _loop(loop: For, found: Iterable[Expr], names: Names) -> tuple[Body, For]:
     """What to bind before ``loop``, and the loop without divisions by those of the divisors in it
     that it leaves alone.
     """
-    varying = {n for s in (loop, *walk(loop.body)) for n in defined(s)}
+    varying = defined_in((loop,))
     before: list[Stmt] = []
     divisors: dict[Expr, _Divisor] = {}
     for d in found:
@@ -111,13 +111,11 @@ def _divisors(loop: For) -> Iterator[Expr]:
         yield from _in(e)
 
 
-def _in(e: Expr) -> Iterator[Expr]:
-    for c in children(e):
-        yield from _in(c)
-    match e:
-        case Binary(op, _, Var() | Special() | Binary() | Select() as d) if op in _DIVISIONS:
-            if type_of(e) is ScalarType.I32:
-                yield d
+def _in(e: Expr) -> list[Expr]:
+    found = [d for c in children(e) for d in _in(c)]
+    if isinstance(e, Binary) and e.op in _DIVISIONS and not isinstance(e.rhs, Const):
+        return [*found, e.rhs] if type_of(e) is ScalarType.I32 else found
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,7 @@ from lowering.kernel.nodes import (
     Section,
     Stmt,
 )
-from lowering.kernel.visit import Names, defined, map_bodies, rename, walk
+from lowering.kernel.visit import Names, defined_in, map_bodies, rename, walk
 
 __all__ = ["Counter", "LoadAhead"]
 
@@ -75,7 +75,7 @@ class LoadAhead:
         if poly(produced[0].step) != poly(number) or not load.ring.prefetch:
             why = f"{load.ring.name} has prefetch {load.ring.prefetch}, its nest's trip is "
             raise _unlike(f"{why}{produced[0].step}, not {number}")
-        inside = {name for loop in loops for s in (loop, *walk(loop.body)) for name in defined(s)}
+        inside = defined_in(loops)
         for loop in loops:
             if {v.name for v in free_vars(loop.stop)} & inside:
                 raise _unlike(f"loop {loop.var.name} ends at {loop.stop}, known only inside")

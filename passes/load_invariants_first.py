@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import Body, For, FragLoadGlobal, Stmt
-from lowering.kernel.visit import defined, rewrite, used, walk
+from lowering.kernel.visit import defined_in, rewrite, used
 from passes.options import LoweringOptions
 
 __all__ = ["load_invariants_first"]
@@ -42,7 +42,7 @@ def _hoisted(stmt: Stmt) -> Body | None:
     """What a loop becomes; None if it stays."""
     if not isinstance(stmt, For) or stmt.unroll:
         return None
-    inside = {name for s in (stmt, *walk(stmt.body)) for name in defined(s)}
+    inside = defined_in((stmt,))
     found = [s for s in stmt.body if isinstance(s, FragLoadGlobal) and not used(s) & inside]
     if not found:
         return None

@@ -19,7 +19,7 @@ from lowering.ground.expr import ZERO, substitute
 from lowering.ground.types import FragmentType
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import Body, For, Frag, FragColumns, FragLoadGlobal, Stmt
-from lowering.kernel.visit import Names, defined, map_bodies, used, walk
+from lowering.kernel.visit import Names, defined_in, map_bodies, used
 from passes.chunks import lie_side_by_side, trips_of
 from passes.options import LoweringOptions
 
@@ -72,7 +72,7 @@ def _hoisted(loop: For, names: Names, registers: int) -> tuple[list[FragLoadGlob
     """The loads that can stand in front of a loop, as many as registers hold, and the loop without
     them.
     """
-    inside = {name for s in walk(loop.body) for name in defined(s)}
+    inside = defined_in(loop.body)
     inside |= {c.var.name for c in loop.carries}
     first: list[FragLoadGlobal] = []
     left: list[Stmt] = []
@@ -113,7 +113,7 @@ def _place(body: Sequence[Stmt], load: FragLoadGlobal) -> int:
         return len(body)
     needed = used(load)
     for i in reversed(range(len(body))):
-        if needed & {n for s in walk((body[i],)) for n in defined(s)}:
+        if needed & defined_in((body[i],)):
             break
         if isinstance(body[i], For):
             return i

@@ -31,7 +31,7 @@ from lowering.kernel.nodes import (
     SmemRef,
     Stmt,
 )
-from lowering.kernel.visit import Names, changed, kept, map_bodies, rewrite, used, walk
+from lowering.kernel.visit import Names, changed, kept, map_bodies, rewrite, used_in
 from passes.options import LoweringOptions
 
 __all__ = ["promote_sums"]
@@ -172,14 +172,14 @@ def _added(names: Names, found: _Sum) -> FragUpdate:
 
 def _without_unread(body: Body) -> Body:
     """Without accumulators that loops only carry, and what nobody reads that they begin with."""
-    read = {name for s in walk(body) for name in used(s)}
+    read = used_in(body)
 
     def one(stmt: Stmt) -> Body | None:
         if isinstance(stmt, FragFill):
             return None if stmt.out.name in read else ()
         if not isinstance(stmt, For):
             return None
-        inside = {n for s in walk(stmt.body) for n in used(s)}
+        inside = used_in(stmt.body)
         pairs = zip(stmt.carries, stmt.yields, strict=True)
         left = [
             (c, y) for c, y in pairs

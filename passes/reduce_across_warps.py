@@ -17,7 +17,6 @@ After ``warp_specialize`` (a group index exists), before ``allocate_named_barrie
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
 
 from lowering.ground.dtypes import DType
@@ -41,7 +40,7 @@ from lowering.kernel.nodes import (
     Stmt,
 )
 from lowering.kernel.reduction import WARP_ROWS
-from lowering.kernel.visit import Names, map_bodies, map_roles, used, walk
+from lowering.kernel.visit import Names, map_bodies, map_roles, reads_in, walk
 from lowering.target import ptx
 from passes.chunks import lie_side_by_side, trips_of
 from passes.options import LoweringOptions
@@ -88,7 +87,7 @@ class _Through:
         self._barrier = NamedBarrierArray(self._names.new("rows"), self._groups, ptx.WARPGROUP)
         self._sync = BarSync(NamedBarrierRef(self._barrier.name, self._group))
         self._buffers: list[SharedBuffer] = []
-        self._uses = Counter(name for s in walk(role.body) for name in used(s))
+        self._uses = reads_in(role.body)
 
     def lowered(self) -> Kernel:
         """The kernel with the role's reductions."""

@@ -11,7 +11,6 @@ nothing reads any more.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -20,7 +19,7 @@ from lowering.ground.layouts import ACCUMULATOR
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import Body, For, Frag, FragFill, FragReduce, Stmt
 from lowering.kernel.reduction import NEUTRAL
-from lowering.kernel.visit import Names, map_bodies, used, walk
+from lowering.kernel.visit import Names, map_bodies, reads_in, walk
 from passes.options import LoweringOptions
 
 __all__ = ["reduce_lanes_last"]
@@ -49,8 +48,10 @@ def reduce_lanes_last(kernel: Kernel, options: LoweringOptions) -> Kernel:
         none: frag<f32, 64x1> = frag.fill 0.0
         total: frag<f32, 64x1> = frag.reduce sum, none, total_of_lanes
     """
+    if not any(isinstance(s, FragReduce) for s in walk(kernel.body)):
+        return kernel
     names = Names(kernel)
-    reads = Counter(name for stmt in walk(kernel.body) for name in used(stmt))
+    reads = reads_in(kernel.body)
 
     def body(stmts: Body) -> Body:
         fills = {s.out.name: s for s in stmts if isinstance(s, FragFill)}

@@ -10,12 +10,11 @@ Anywhere before ``simplify``, which drops what is no longer used.
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
 
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import Body, Frag, FragPointwise, Stmt
-from lowering.kernel.visit import Names, map_bodies, used, walk
+from lowering.kernel.visit import Names, map_bodies, reads_in, walk
 from passes.options import LoweringOptions
 
 __all__ = ["reshape_pointwise"]
@@ -35,10 +34,9 @@ def reshape_pointwise(kernel: Kernel, options: LoweringOptions) -> Kernel:
         half: frag<f32, 64x64> = frag.pointwise sigmoid, twice
         y: frag<f32, 64x64> = frag.pointwise mul, half, 2.0
     """
-    stmts = list(walk(kernel.body))
-    if not any(isinstance(s, FragPointwise) and s.op == "tanh" for s in stmts):
+    if not any(isinstance(s, FragPointwise) and s.op == "tanh" for s in walk(kernel.body)):
         return kernel
-    reads = Counter(name for stmt in stmts for name in used(stmt))
+    reads = reads_in(kernel.body)
     names = Names(kernel)
 
     def body(stmts: Body) -> Body:

@@ -72,7 +72,8 @@ def simplify(kernel: Kernel, options: LoweringOptions) -> Kernel:
 def simplify_expr(e: Expr) -> Expr:
     """A shorter expression with the same value for all values of its variables, and its type."""
     if isinstance(e, Binary):
-        a, b = simplify_expr(e.lhs), simplify_expr(e.rhs)
+        a = simplify_expr(e.lhs) if children(e.lhs) else e.lhs
+        b = simplify_expr(e.rhs) if children(e.rhs) else e.rhs
         e = e if a is e.lhs and b is e.rhs and not _folds(a, b) else binary(e.op, a, b)
     elif isinstance(e, Select):
         e = select(simplify_expr(e.cond), simplify_expr(e.then), simplify_expr(e.other))
@@ -90,20 +91,26 @@ def _folds(a: Expr, b: Expr) -> bool:
 def _rule(e: Expr) -> Expr:
     """``e`` by the first rule that fits, without a look at its type; its operands are simple."""
     e = plain(e)
-    match e:
-        case Binary("+", Binary("*", Binary("//", x, d), d2), Binary("%", y, d3)) if (
-            x == y and d == d2 == d3
-        ):
+    if not isinstance(e, Binary):
+        return e
+    op, a, b = e.op, e.lhs, e.rhs
+    if op == "+" and (whole := _put_together(a, b)) is not None:
+        return whole
+    if op in ("<", "<=", "=="):
+        gap = (poly(a) - poly(b)).constant()
+        return binary(op, Const(gap), Const(0)) if gap is not None else e
+    if op in ("+", "-") and (children(a) or children(b) or a == b):
+        shorter = poly(e).expr()
+        return shorter if _size(shorter) < _size(e) else e
+    return a if op in ("max", "min") and same(a, b) else e
+
+
+def _put_together(a: Expr, b: Expr) -> Expr | None:
+    """What two addends are the quotient, times the divisor, and the rest of."""
+    match a, b:
+        case Binary("*", Binary("//", x, d), d2), Binary("%", y, d3) if x == y and d == d2 == d3:
             return x
-        case Binary("<" | "<=" | "==" as op, a, b):
-            gap = (poly(a) - poly(b)).constant()
-            return binary(op, Const(gap), Const(0)) if gap is not None else e
-        case Binary("+" | "-", a, b) if a == b or children(a) or children(b):
-            shorter = poly(e).expr()
-            return shorter if _size(shorter) < _size(e) else e
-        case Binary("max", a, b) | Binary("min", a, b) if same(a, b):
-            return a
-    return e
+    return None
 
 
 def _size(e: Expr) -> int:
@@ -149,7 +156,7 @@ class _Simplifier:
         """``e`` with what is known, simplified until nothing changes."""
         if known:
             e = substitute(e, known)
-        if not isinstance(e, Binary | Select):
+        if not children(e):
             return e
         found = self.shortest.get(e)
         if found is None:
@@ -162,7 +169,7 @@ class _Simplifier:
 
 def _without_unused(body: Body) -> Body:
     """Without what makes values that nothing reads that stays, and without empty branches."""
-    makers: dict[str, set[str]] = {}
+    makers: dict[str, frozenset[str]] = {}
     reads = set[str]()
     for stmt in walk(body):
         gives = _gives(stmt)
@@ -172,16 +179,16 @@ def _without_unused(body: Body) -> Body:
             reads |= used(stmt)
     pending = [*reads]
     while pending:
-        more = makers.pop(pending.pop(), set())
+        more = makers.pop(pending.pop(), frozenset())
         pending += more - reads
         reads |= more
     less, decided = _kept(body, reads)
     return _without_unused(less) if decided else less  # nobody reads what it was decided by
 
 
-def _gives(stmt: Stmt) -> list[str]:
+def _gives(stmt: Stmt) -> frozenset[str]:
     """What a statement makes that does nothing else."""
-    return defined(stmt) if stmt.TRAITS.pure and not bodies(stmt) else []
+    return defined(stmt) if stmt.TRAITS.pure and not bodies(stmt) else frozenset()
 
 
 def _kept(body: Body, reads: set[str]) -> tuple[Body, bool]:

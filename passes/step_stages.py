@@ -14,7 +14,7 @@ After ``allocate_mbarriers``.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from operator import is_
 
@@ -34,7 +34,7 @@ from lowering.ground.expr import (
     substitute,
 )
 from lowering.ground.poly import Poly, poly
-from lowering.ground.records import replaced
+from lowering.ground.records import quick, replaced
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import (
     Body,
@@ -95,7 +95,7 @@ def step_stages(kernel: Kernel, options: LoweringOptions) -> Kernel:
             for stages in _stages(r.body, arrays):
                 stepper = _Stepper(names, r, stages, arrays)
                 body, _ = stepper.body(r.body, ())
-                r = replace(r, body=(*stepper.before, *body))
+                r = replaced(r, body=(*stepper.before, *body))
         return r
 
     return map_roles(kernel, role)
@@ -123,7 +123,12 @@ def _stages(body: Body, arrays: frozenset[str]) -> list[int]:
     return sorted({step[1] for step in found if step and step[2] in arrays})
 
 
-@dataclass(frozen=True)
+_OF_STEPS = ("stage", "parity")
+"""What is asked of a step."""
+
+
+@quick
+@dataclass(frozen=True, slots=True)
 class _Place:
     """Where in the sequence of steps the program is: at step ``at``, whose stage, one of
     ``stages``, and parity are these expressions.
@@ -163,7 +168,7 @@ class _Stepper:
         self.lets = {s.var: s.value for s in walk(self.role.body) if isinstance(s, Let)}
         self.taken(self.role.body)
         stmts = (s for s in _in_loops(self.role.body) if not isinstance(s, Let))
-        self.inside = {name for s in stmts for name in defined(s)}
+        self.inside = {n for s in stmts for n in defined(s)}
 
     def position(self, m: Expr) -> Poly:
         """Normal form of a step, local bindings resolved."""
@@ -239,7 +244,7 @@ class _Stepper:
         )
         carried = zip(inside.changing, begin.values, end.changing, strict=True)
         carries = (*loop.carries, *(Carry(*c) for c in carried))
-        new = replace(
+        new = replaced(
             loop, body=(*body, *more), carries=carries, yields=(*loop.yields, *step.values)
         )
         return (*lets, new), end
@@ -310,28 +315,22 @@ class _Stepper:
     def statement(self, stmt: Stmt, places: _Places) -> Stmt:
         if not places:
             return stmt
-        new = map_exprs(stmt, lambda e: self.replaced(e, places))
+        new = map_exprs(stmt, partial(self.replaced, places=places))
         return map_bodies(new, lambda b: kept(b, [self.statement(s, places) for s in b]))
 
     def replaced(self, e: Expr, places: _Places) -> Expr:
-        which, m = self.found(e)
-        at = None if m is None else self.position(m)
-        if at is not None and (place := _near(places, at)):
-            return self.shifted(place, at)[which]
-        old = children(e)
-        new = [self.replaced(x, places) for x in old]
-        if all(map(is_, old, new)):
-            return e
-        return Binary(e.op, *new) if isinstance(e, Binary) else Select(*new)
-
-    def found(self, e: Expr) -> tuple[int, Expr | None]:
-        """The step of which an expression is the stage (0) or the parity (1), if it is one."""
-        match e:
-            case Binary("stage", m, Const(self.stages)):
-                return 0, m
-            case Binary("parity", m, Const(self.stages)):
-                return 1, m
-        return 0, None
+        if isinstance(e, Binary):
+            if e.op in _OF_STEPS and e.rhs == Const(self.stages):
+                at = self.position(e.lhs)
+                if place := _near(places, at):
+                    return self.shifted(place, at)[_OF_STEPS.index(e.op)]
+            a, b = self.replaced(e.lhs, places), self.replaced(e.rhs, places)
+            return e if a is e.lhs and b is e.rhs else Binary(e.op, a, b)
+        if isinstance(e, Select):
+            old = children(e)
+            new = [self.replaced(x, places) for x in old]
+            return e if all(map(is_, old, new)) else Select(*new)
+        return e
 
     def shifted(self, place: _Place, at: Poly) -> tuple[Expr, Expr]:
         """Stage and parity some steps from ``place``: whole rounds change the parity."""

@@ -73,7 +73,7 @@ class Emitter:
         self.names, self.out = Names(), Writer(1)
         self.spans: list[tuple[int, int, Stmt | Role]] = []
         statements = tuple(walk(kernel.body))
-        self.read = {name for s in statements for name in used(s)}
+        self.read = set[str]().union(*map(used, statements))
         self.plan = plan_fragments(kernel.body)
         self.specials: set[str] = set()
         self.policies: set[str] = set()

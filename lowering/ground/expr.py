@@ -15,7 +15,7 @@ from enum import Enum
 from typing import Any, ClassVar
 
 from lowering.ground.records import quick
-from lowering.ground.scalar_ops import COMPARISONS, DIVISIONS, OPS
+from lowering.ground.scalar_ops import COMPARISONS, DIVISIONS, NEUTRAL, NEUTRAL_RIGHT, OPS
 
 __all__ = [
     "FALSE",
@@ -62,15 +62,16 @@ class ScalarType(Enum):
 
 @dataclass(frozen=True)
 class Expr:
-    """Base of all scalar expressions.
+    """Base of all scalar expressions; the kinds below are all, none of which has kinds of its own.
 
     Trees are looked up and asked for their variables in every pass; what depends on a tree alone
     is kept with it when it is first asked for.
     """
 
-    __slots__ = ("_free", "_hash")
+    __slots__ = ("_free", "_hash", "_poly")
     _free: ClassVar[frozenset[Var]]
     _hash: ClassVar[int]
+    _poly: ClassVar[Any]  # see :mod:`lowering.ground.poly`
 
     def __add__(self, other: ExprLike) -> Expr:
         return binary("+", self, as_expr(other))
@@ -216,10 +217,11 @@ SPECIALS = (
 
 def as_expr(value: ExprLike | bool) -> Expr:
     """``value`` as an expression; a Python bool becomes a predicate."""
-    if isinstance(value, Expr):
-        return value
-    if isinstance(value, bool):
-        return TRUE if value else FALSE
+    if type(value) is not int:
+        if isinstance(value, Expr):
+            return value
+        if isinstance(value, bool):
+            return TRUE if value else FALSE
     return _SMALL.get(value) or Const(value)
 
 
@@ -273,15 +275,17 @@ def select(cond: Expr, then: ExprLike, other: ExprLike) -> Expr:
 
 def type_of(e: Expr) -> ScalarType:
     """Scalar type of ``e``: comparisons are predicates, arithmetic widens to i64."""
-    if isinstance(e, (Const, Var)):
+    if type(e) is Const or type(e) is Var:
         return e.type
-    if isinstance(e, Binary):
-        if e.op in COMPARISONS:
-            return ScalarType.PRED
-        return _wider(type_of(e.lhs), type_of(e.rhs))
-    if isinstance(e, Select):
+    if type(e) is Binary:
+        return _type_of_binary(e.op, e.lhs, e.rhs)
+    if type(e) is Select:
         return _wider(type_of(e.then), type_of(e.other))
     return ScalarType.I32
+
+
+def _type_of_binary(op: str, a: Expr, b: Expr) -> ScalarType:
+    return ScalarType.PRED if op in COMPARISONS else _wider(type_of(a), type_of(b))
 
 
 def _wider(a: ScalarType, b: ScalarType) -> ScalarType:
@@ -295,42 +299,38 @@ def binary(op: str, a: Expr, b: Expr) -> Expr:
 
     The type stays: what folding would make narrower is left as it is.
     """
-    plain = Binary(op, a, b)
-    if not (isinstance(a, Const) or isinstance(b, Const)):
-        return plain
-    if isinstance(a, Const) and isinstance(b, Const):
-        if op in DIVISIONS and b.value == 0:
-            return plain
-        return Const(OPS[op][0](a.value, b.value), type_of(plain))
-    folded = _neutral(op, a, b)
-    return plain if folded is None or type_of(folded) is not type_of(plain) else folded
+    folded = None
+    if type(a) is Const and type(b) is Const:
+        if b.value or op not in DIVISIONS:
+            return Const(OPS[op][0](a.value, b.value), _type_of_binary(op, a, b))
+    elif type(b) is Const:
+        folded = _neutral(op, b, a, right=True)
+    elif type(a) is Const:
+        folded = _neutral(op, a, b)
+    if folded is None or type_of(folded) is not _type_of_binary(op, a, b):
+        return Binary(op, a, b)
+    return folded
 
 
-_DROPPED = frozenset({("+", 0), ("^", 0), ("*", 1)})
-_DROPPED_RIGHT = frozenset({*_DROPPED, ("-", 0), ("<<", 0), ("//", 1), ("ceildiv", 1)})
-"""Operations and a side, the other one of which they leave as it is."""
-
-
-def _neutral(op: str, a: Expr, b: Expr) -> Expr | None:
-    """What ``a op b`` is where one side is a constant that decides it or leaves the other alone."""
-    for x, y, dropped in ((a, b, _DROPPED), (b, a, _DROPPED_RIGHT)):
-        if not isinstance(x, Const):
-            continue
-        if (op, x.value) in dropped:
-            return y
-        if (op, x.value) == ("*", 0) or (x is b and (op, x.value) == ("%", 1)):
-            return Const(0, _wider(x.type, type_of(y)))
-        if op in ("and", "or"):
-            decides = bool(x.value) is (op == "or")
-            return (TRUE if x.value else FALSE) if decides else y
+def _neutral(op: str, x: Const, y: Expr, right: bool = False) -> Expr | None:
+    """What ``x op y``, or ``y op x``, is where ``x`` decides it or leaves the other side alone."""
+    if op in ("and", "or"):
+        decides = bool(x.value) is (op == "or")
+        return (TRUE if x.value else FALSE) if decides else y
+    if not 0 <= x.value <= 1:
+        return None
+    if (op, x.value) in (NEUTRAL_RIGHT if right else NEUTRAL):
+        return y
+    if (op, x.value) == ("*", 0) or (right and (op, x.value) == ("%", 1)):
+        return Const(0, _wider(x.type, type_of(y)))
     return None
 
 
 def children(e: Expr) -> tuple[Expr, ...]:
     """Direct operands of ``e``."""
-    if isinstance(e, Binary):
+    if type(e) is Binary:
         return (e.lhs, e.rhs)
-    return (e.cond, e.then, e.other) if isinstance(e, Select) else ()
+    return (e.cond, e.then, e.other) if type(e) is Select else ()
 
 
 _NONE = frozenset[Var]()
@@ -351,13 +351,13 @@ def free_vars(e: Expr) -> frozenset[Var]:
 
 def substitute(e: Expr, env: Mapping[Var, Expr] | Mapping[Special, Expr]) -> Expr:
     """``e`` with variables, or special registers, replaced; what changes is folded again."""
-    if isinstance(e, Var | Special):
+    if type(e) is Var or type(e) is Special:
         table: Mapping[Any, Expr] = env
         return table.get(e, e)
-    if isinstance(e, Binary):
+    if type(e) is Binary:
         a, b = substitute(e.lhs, env), substitute(e.rhs, env)
         return e if a is e.lhs and b is e.rhs else binary(e.op, a, b)
-    if isinstance(e, Select):
+    if type(e) is Select:
         c, a, b = (substitute(x, env) for x in children(e))
         return e if c is e.cond and a is e.then and b is e.other else select(c, a, b)
     return e

@@ -7,9 +7,10 @@ a minimum, ...), compared as trees. Two expressions with equal polynomials are e
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
+from operator import add, mul, sub
 
 from lowering.ground.expr import Binary, Const, Expr, Var, as_expr, free_vars
 from lowering.ground.records import quick
@@ -78,17 +79,21 @@ class Poly:
 
 
 def poly(e: Expr) -> Poly:
-    """Normal form of ``e``."""
-    match e:
-        case Const(value):
-            return Poly((((), value),) if value else ())
-        case Binary("+", a, b):
-            return poly(a) + poly(b)
-        case Binary("-", a, b):
-            return poly(a) - poly(b)
-        case Binary("*", a, b):
-            return poly(a) * poly(b)
+    """Normal form of ``e``; of what is no atom it is kept with the tree when it is first found."""
+    if isinstance(e, Binary) and e.op in _COMBINED:
+        try:
+            found: Poly = e._poly
+        except AttributeError:
+            found = _COMBINED[e.op](poly(e.lhs), poly(e.rhs))
+            object.__setattr__(e, "_poly", found)
+        return found
+    if isinstance(e, Const):
+        return Poly((((), e.value),) if e.value else ())
     return Poly((((e,), 1),))
+
+
+_COMBINED: dict[str, Callable[[Poly, Poly], Poly]] = {"+": add, "-": sub, "*": mul}
+"""What of polynomials is a polynomial."""
 
 
 def same(a: Expr, b: Expr) -> bool:

@@ -8,7 +8,7 @@ from functools import cache
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
-__all__ = ["quick", "replaced", "values_of"]
+__all__ = ["fields_of", "quick", "replaced", "values_of"]
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -35,9 +35,27 @@ def values_of(record: DataclassInstance) -> dict[str, Any]:
     return dict(zip(names, read(record), strict=True))
 
 
+def fields_of(record: DataclassInstance) -> tuple[Any, ...]:
+    """What stands in the fields of a record, in their order."""
+    return _readers(type(record))[1](record)
+
+
 def replaced(record: _Record, **values: Any) -> _Record:
-    """``dataclasses.replace`` without its look at how each field is declared, most of its time."""
-    return type(record)(**(values_of(record) | values))
+    """``dataclasses.replace`` without its look at how each field is declared, most of its time.
+
+    All fields are given in their order: what a record has thousands of times is a call by names.
+
+    Raises:
+        TypeError: there is no field of that name.
+    """
+    names, read = _readers(type(record))
+    new = [*read(record)]
+    try:
+        for name, value in values.items():
+            new[names.index(name)] = value
+    except ValueError:
+        raise TypeError(f"{type(record).__name__} has no field {name}") from None
+    return type(record)(*new)
 
 
 def quick(cls: _Kind) -> _Kind:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-__all__ = ["COMPARISONS", "DIVISIONS", "OPS"]
+__all__ = ["COMPARISONS", "DIVISIONS", "NEUTRAL", "NEUTRAL_RIGHT", "OPS"]
 
 # op -> (meaning on Python integers, binding strength of the infix form; 0 prints as a call)
 OPS: dict[str, tuple[Callable[[int, int], int], int]] = {
@@ -36,3 +36,7 @@ DIVISIONS = frozenset({"//", "%", "ceildiv", "stage", "parity"})
 
 COMPARISONS = frozenset({"==", "!=", "<", "<=", "and", "or"})
 """Operations whose result is a predicate."""
+
+NEUTRAL = frozenset({("+", 0), ("^", 0), ("*", 1)})
+NEUTRAL_RIGHT = frozenset({*NEUTRAL, ("-", 0), ("<<", 0), ("//", 1), ("ceildiv", 1)})
+"""Operations with a number on one side, or on the right, that leaves the other as it is."""

@@ -25,7 +25,7 @@ from lowering.kernel.nodes import (
     SmemRef,
     Stmt,
 )
-from lowering.kernel.visit import Names, defined, operands, used, walk
+from lowering.kernel.visit import Names, defined_in, operands, used, walk
 
 __all__ = ["Chain", "chain_of"]
 
@@ -83,7 +83,7 @@ def chain_of(body: Body, value: Frag) -> Chain | None:
         value: read by others than the chain; of that the caller knows.
     """
     by_name = {s.out.name: s for s in body if isinstance(s, _Computed)}
-    others = {name for s in walk(body) for name in defined(s)}
+    others = defined_in(body)
     wanted, found = [value], set()
     while wanted:
         frag = wanted.pop()

@@ -121,10 +121,19 @@ class PartialRef:
     index: Expr
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Stmt:
-    """Base of all statements; every kind says its ``OP``, the word of its text, and its traits."""
+    """Base of all statements; every kind says its ``OP``, the word of its text, and its traits.
 
+    What a statement itself reads and defines, and which others are inside it, is asked in every
+    pass, most of which leave most statements as they are: it is kept with the statement when it is
+    first asked for (``visit``).
+    """
+
+    __slots__ = ("_defined", "_inside", "_used")
+    _defined: ClassVar[frozenset[str]]
+    _inside: ClassVar[tuple[Stmt, ...]]
+    _used: ClassVar[frozenset[str]]
     OP: ClassVar[str] = ""
     TRAITS: ClassVar[Traits] = Traits()
 

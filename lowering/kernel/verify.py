@@ -200,7 +200,7 @@ class _Verifier:
             return_later = {n for y in stmt.yields for n in _operand_names(y)}
             if stmt.event is not None and not stmt.of_one_tile:
                 return_later.add(stmt.var.name)
-        for name in sorted(used(stmt) - set(scope) - return_later):
+        for name in sorted(used(stmt).difference(scope, return_later)):
             yield f"{name} is used before it is defined"
         for field, value in values_of(stmt).items():
             names = self.storage.get(type(value))
@@ -209,7 +209,8 @@ class _Verifier:
                 yield from self.stored(where, names)
             if field != "out":
                 for frag in value if isinstance(value, tuple) else (value,):
-                    yield from self.fragment(stmt, field, frag, scope)
+                    if isinstance(frag, Frag) and not isinstance(stmt, For):
+                        yield from self.fragment(stmt, field, frag, scope)
         if isinstance(stmt, Stamp):
             yield from self.stamp(stmt)
         ring = getattr(stmt, "ring", None)
@@ -217,10 +218,8 @@ class _Verifier:
             yield f"no ring named {ring}"
 
     def fragment(
-        self, stmt: Stmt, field: str, value: object, scope: dict[str, object]
+        self, stmt: Stmt, field: str, value: Frag, scope: dict[str, object]
     ) -> Iterator[str]:
-        if not isinstance(value, Frag) or isinstance(stmt, For):
-            return
         if scope.get(value.name, value.type) != value.type:
             yield f"{value.name} is {scope[value.name]}, used as {value.type}"
         if value.type.in_flight and field not in stmt.TRAITS.flying:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lowering.ground.expr import Const, ScalarType, type_of
-from lowering.ground.records import values_of
+from lowering.ground.records import fields_of
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import (
     FenceTensormapAcquire,
@@ -55,7 +55,7 @@ def declared_maps(kernel: Kernel) -> Iterator[str]:
 
 def map_rules(kernel: Kernel, stmt: Stmt) -> Iterator[str]:
     """Rules that one statement breaks."""
-    for value in values_of(stmt).values():
+    for value in fields_of(stmt):
         if not isinstance(value, GmemRef | MapRef):
             continue
         m: TensorMap | GlobalTensor | None = _map(kernel, value.map)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from math import prod
 
 from lowering.ground.expr import ScalarType, type_of
-from lowering.ground.records import values_of
+from lowering.ground.records import fields_of
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import Frag, GmemRef, LoadTile, SmemRef, Stmt, TmaLoad, TmaStore
 from lowering.kernel.tensors import GlobalTensor, SharedBuffer, TensorMap
@@ -33,7 +33,7 @@ def declared_shapes(kernel: Kernel) -> Iterator[str]:
 
 def reference_rules(kernel: Kernel, stmt: Stmt) -> Iterator[str]:
     """Rules that the references of one statement break."""
-    values = [*values_of(stmt).values()]
+    values = fields_of(stmt)
     rows = max((v.type.rows for v in values if isinstance(v, Frag)), default=0)
     wrong = False
     for ref in values:

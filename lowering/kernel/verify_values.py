@@ -117,8 +117,8 @@ def value_rules(kernel: Kernel, stmt: Stmt) -> Iterator[str]:
             yield from _atom(stmt)
         case TmaLoad(cache=cache) | TmaStore(cache=cache) if cache not in CACHE_POLICIES:
             yield f"no cache policy named {cache}"
-    for value in (v for name, v in values_of(stmt).items() if name != "below"):
-        if isinstance(value, Frag) and value.type.dtype is DType.PRED:
+    for name, value in values_of(stmt).items():
+        if isinstance(value, Frag) and value.type.dtype is DType.PRED and name != "below":
             yield f"{value.name} is a predicate, which only frag.pointwise takes and gives"
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from enum import Enum
 from functools import cache, cached_property
+from itertools import chain
 from operator import is_
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -22,16 +24,20 @@ __all__ = [
     "changed",
     "consumes",
     "defined",
+    "defined_in",
     "expressions",
+    "inside",
     "kept",
     "map_bodies",
     "map_exprs",
     "map_roles",
     "operands",
+    "reads_in",
     "rename",
     "rewrite",
     "take_name",
     "used",
+    "used_in",
     "walk",
 ]
 
@@ -81,15 +87,26 @@ def map_roles(kernel: Kernel, f: Callable[[Role], Role]) -> Kernel:
     return replace(kernel, body=tuple(visit(s) for s in kernel.body))
 
 
-def walk(body: Body) -> Iterator[Stmt]:
+def walk(stmts: Iterable[Stmt]) -> Iterator[Stmt]:
     """Every statement, parents first, in program order."""
-    pending = [*reversed(body)]
-    while pending:
-        stmt = pending.pop()
+    for stmt in stmts:
         yield stmt
         if type(stmt) in _NESTED:
-            for inner in reversed(bodies(stmt)):
-                pending += reversed(inner)
+            yield from inside(stmt)
+
+
+def inside(stmt: Stmt) -> tuple[Stmt, ...]:
+    """Every statement inside of ``stmt``, parents first, in program order."""
+    try:
+        return stmt._inside
+    except AttributeError:
+        found: list[Stmt] = []
+        for s in chain.from_iterable(bodies(stmt)):
+            found.append(s)
+            if type(s) in _NESTED:
+                found += inside(s)
+        object.__setattr__(stmt, "_inside", tuple(found))
+    return stmt._inside
 
 
 def rewrite(body: Body, f: Callable[[Stmt], Body | None]) -> Body:
@@ -206,15 +223,22 @@ def rename(
 
 def expressions(stmt: Stmt) -> list[Expr]:
     """The expression operands of ``stmt`` itself, bound variables excluded."""
-    bound = set(defined(stmt))
-    found: list[Expr] = []
-
-    def note(e: Expr) -> Expr:
-        found.append(e)
-        return e
-
-    map_exprs(stmt, note)
+    bound = defined(stmt)
+    found = (e for value in operands(stmt) for e in _expressions_in(value))
     return [e for e in found if not (isinstance(e, Var) and e.name in bound)]
+
+
+def _expressions_in(value: Any) -> Iterator[Expr]:
+    """The expressions directly in an operand."""
+    how = _how(type(value))
+    if how is _How.EXPR:
+        yield value
+    elif how is _How.TUPLE:
+        for v in value:
+            yield from _expressions_in(v)
+    elif how is _How.FIELDS:
+        for name in _fields(type(value)):
+            yield from _expressions_in(getattr(value, name))
 
 
 def consumes(body: Body, ring: str) -> bool:
@@ -222,16 +246,19 @@ def consumes(body: Body, ring: str) -> bool:
     return any(isinstance(s, WaitFull) and s.ring == ring for s in walk(body))
 
 
-def defined(stmt: Stmt) -> list[str]:
+def defined(stmt: Stmt) -> frozenset[str]:
     """Names that ``stmt`` itself binds, inside or after it."""
-    names: list[str] = []
-    for field in _binding(type(stmt)):
-        value = getattr(stmt, field)
-        if isinstance(value, (Frag, Var)):
-            names.append(value.name)
-        elif value is not None:
-            names += _bound(value)
-    return names
+    try:
+        return stmt._defined
+    except AttributeError:
+        names = [n for field in _binding(type(stmt)) for n in _bound(getattr(stmt, field))]
+        object.__setattr__(stmt, "_defined", frozenset(names))
+    return stmt._defined
+
+
+def defined_in(stmts: Iterable[Stmt]) -> set[str]:
+    """Names that statements bind, of those inside them too."""
+    return set[str]().union(*map(defined, walk(stmts)))
 
 
 def _binding_of(cls: type[Stmt]) -> tuple[str, ...]:
@@ -274,12 +301,26 @@ def operands(stmt: Stmt) -> Iterator[Any]:
             yield from value
 
 
-def used(stmt: Stmt) -> set[str]:
+def used(stmt: Stmt) -> frozenset[str]:
     """Names of scalars and fragments that ``stmt`` itself reads (not its statement lists)."""
-    names: set[str] = set()
-    for value in operands(stmt):
-        _note(value, names)
-    return names
+    try:
+        return stmt._used
+    except AttributeError:
+        names: set[str] = set()
+        for value in operands(stmt):
+            _note(value, names)
+        object.__setattr__(stmt, "_used", frozenset(names))
+    return stmt._used
+
+
+def used_in(stmts: Iterable[Stmt]) -> set[str]:
+    """Names that statements read, with those inside them."""
+    return set[str]().union(*map(used, walk(stmts)))
+
+
+def reads_in(stmts: Iterable[Stmt]) -> Counter[str]:
+    """How many statements read each name, with those inside them."""
+    return Counter(chain.from_iterable(map(used, walk(stmts))))
 
 
 def _note(value: Any, names: set[str]) -> None:
@@ -316,8 +357,7 @@ class Names:
     def _taken(self) -> set[str]:
         """Found when a name is asked for first: in most kernels many a pass needs none."""
         kernel = self._kernel
-        taken = {n for s in walk(kernel.body) for n in defined(s)}
-        taken |= {x.name for x in (*kernel.params, *kernel.storage)}
+        taken = defined_in(kernel.body) | {x.name for x in (*kernel.params, *kernel.storage)}
         return taken | {s for g in kernel.globals for e in g.entries for s in e.strides}
 
     def new(self, base: str) -> str:

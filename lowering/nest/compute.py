@@ -24,7 +24,7 @@ from lowering.kernel.nodes import (
     Stmt,
 )
 from lowering.kernel.reduction import NEUTRAL
-from lowering.kernel.visit import used, walk
+from lowering.kernel.visit import used_in, walk
 from lowering.nest.at_once import PARTS, AtOnce
 from lowering.nest.cluster import constant
 from lowering.nest.computing import Computing
@@ -130,7 +130,7 @@ class _Walk:
         self._require_one_wait(body)
         if entry is not None:
             body = (If(self.work.shared.apply(substitute(entry, self.roles)), body),)
-        read = {name for stmt in walk(body) for name in used(stmt)}
+        read = used_in(body)
         filled = tuple(FragFill(zero, 0.0) for zero in zeros if zero.name in read)
         return Section(
             self.part.name,

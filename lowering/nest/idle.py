@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from lowering.ground.expr import ONE, Var
 from lowering.kernel.nodes import Body, Consume, For, Frag, If, Let, Stmt
-from lowering.kernel.visit import rename, rewrite, used, walk
+from lowering.kernel.visit import rename, rewrite, used_in, walk
 from lowering.nest.scope import Namer
 from wsched.fusion import IterDomain, TensorView
 from wsched.schedule.plan import Plan
@@ -77,7 +77,7 @@ def _steps(body: Body) -> Body:
         new = _step(stmt, read)
         if new is not None:
             kept.append(new)
-            read |= {name for s in walk((new,)) for name in used(s)}
+            read |= used_in((new,))
     return tuple(kept[::-1])
 
 

@@ -18,7 +18,7 @@ from lowering.ground.expr import (
     type_of,
 )
 from lowering.kernel.nodes import Body, Let
-from lowering.kernel.visit import take_name, used, walk
+from lowering.kernel.visit import take_name, used, used_in
 from wsched.schedule.proof.graph import Group, TransformGraph
 
 __all__ = ["Namer", "Scopes", "Shared", "indices"]
@@ -41,7 +41,7 @@ def _needed(lets: list[Let], body: Body) -> list[Let]:
     """Those of ``lets`` that a body reads, or another of them that it reads."""
     if not lets:
         return []
-    read = {name for stmt in walk(body) for name in used(stmt)}
+    read = used_in(body)
     chosen = []
     for let in reversed(lets):
         if let.var.name in read:

@@ -165,14 +165,17 @@ def _in_order(t: TensorView, d: IterDomain) -> list[IterDomain]:
     """
     order = [d.id]
     for s in t.transforms:
-        inputs = [x.id for x in s.inputs]
+        if isinstance(s, Split):
+            if s.input.id in order:
+                at = order.index(s.input.id)
+                order[at : at + 1] = [s.outer.id, s.inner.id]
+            continue
+        inputs = [s.outer.id, s.inner.id]
         places = [order.index(x) for x in inputs if x in order]
         if not places:
             continue
         at = min(places)
-        if isinstance(s, Split):
-            order[at : at + 1] = [s.outer.id, s.inner.id]
-        elif not s.traversal and order[at : at + 2] == inputs:
+        if not s.traversal and order[at : at + 2] == inputs:
             order[at : at + 2] = [s.output.id]
         else:
             order = order[max(places) + 1 :]

@@ -7,7 +7,7 @@ from dataclasses import replace
 from tests.schedule.fusions import COOPERATIVE, PING_PONG, linear
 from wsched.fusion import Fusion
 from wsched.schedule import schedule_matmul
-from wsched.schedule.nest import Leaf, Loop, Node, leaves, nest
+from wsched.schedule.nest import Leaf, Loop, Node, leaves, nest, waits
 from wsched.schedule.parts import find_parts
 from wsched.schedule.proof.graph import TransformGraph
 
@@ -35,6 +35,17 @@ def test_compute() -> None:
 def test_loads_that_fill_a_stage_share_its_loops() -> None:
     fusion = schedule_matmul(linear(), PING_PONG)
     assert shape(tree(fusion, load=True)) == [("cta", [("tile·group·k", ["T6", "T7"])])]
+
+
+def test_the_tree_of_a_schedule_is_found_once() -> None:
+    """Of a graph and the fusion that it is asked about; another one has another tree."""
+    fusion = schedule_matmul(linear(), COOPERATIVE)
+    graph, names = TransformGraph(fusion), find_parts(fusion)[1].tensors
+    found = nest(fusion, graph, names)
+    assert nest(fusion, graph, names) is found
+    apart = fusion.updated([replace(fusion.tensor("T8"), compute_at=0)])
+    assert graph.describes(apart) and nest(apart, graph, names) == tree(apart) != found
+    assert nest(fusion, graph, names) == found and not waits(fusion, graph, names)
 
 
 def test_what_is_not_inlined_has_loops_of_its_own() -> None:

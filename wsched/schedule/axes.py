@@ -75,6 +75,8 @@ def require(call: PrimitiveCall, name: str, value: Any, kind: type | tuple[type,
     Raises:
         ScheduleError: rule ``argument``; every member is legal of an enum, else the types.
     """
+    if type(value) is kind:
+        return
     kinds = kind if isinstance(kind, tuple) else (kind,)
     if isinstance(value, kinds) and not (isinstance(value, bool) and bool not in kinds):
         return

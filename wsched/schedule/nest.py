@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import pairwise
+from weakref import WeakKeyDictionary
 
 from wsched.fusion import BOX, Fusion, IterDomain, TensorView
 from wsched.schedule.proof.bystanders import determined
@@ -77,7 +78,7 @@ def nest(fusion: Fusion, graph: TransformGraph, names: Iterable[str]) -> tuple[N
         graph: its transform graph.
         names: the tensors of one part.
     """
-    return _Builder(fusion, graph, _scheduled(fusion, frozenset(names))).tree()
+    return _built(fusion, graph, frozenset(names))[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +107,24 @@ def waits(fusion: Fusion, graph: TransformGraph, names: Iterable[str]) -> tuple[
         graph: its transform graph.
         names: the tensors of one part.
     """
-    builder = _Builder(fusion, graph, _scheduled(fusion, frozenset(names)))
-    builder.tree()
-    return builder.circle
+    return _built(fusion, graph, frozenset(names))[1]
+
+
+_Built = tuple[tuple[Node, ...], tuple[Wait, ...]]
+_known: WeakKeyDictionary[TransformGraph, dict[frozenset[str], tuple[Fusion, _Built]]]
+_known = WeakKeyDictionary()
+"""Of a graph that is still of use the last trees of its parts: what is proved is lowered then."""
+
+
+def _built(fusion: Fusion, graph: TransformGraph, names: frozenset[str]) -> _Built:
+    """The tree of a part, and the circle in it."""
+    trees = _known.setdefault(graph, {})
+    of, found = trees.get(names, (None, None))
+    if found is None or of is not fusion:
+        builder = _Builder(fusion, graph, _scheduled(fusion, names))
+        found = builder.tree(), builder.circle
+        trees[names] = fusion, found
+    return found
 
 
 def stepping(

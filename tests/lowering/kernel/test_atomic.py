@@ -28,7 +28,7 @@ def test_well_formed() -> None:
 
 def test_the_result_is_a_scalar_of_its_own() -> None:
     atom = Atom(Var("old"), "add", CounterRef("next", Var("n")), Const(1))
-    assert defined(atom) == ["old"]
+    assert defined(atom) == {"old"}
     assert used(atom) == {"n"}
     assert Names(parse_kernel(KERNEL.format(""))).new("next") == "next2"
 

@@ -49,7 +49,7 @@ def test_names() -> None:
     out, n = Var("x"), Var("n")
     load = LdWord(out, SmemRef("tile", n, (ZERO,)))
     for stmt, found in ((NextTile(out, "queue", ZERO, n), [ZERO, n]), (load, [n, ZERO])):
-        assert (defined(stmt), used(stmt), expressions(stmt)) == (["x"], {"n"}, found)
+        assert (defined(stmt), used(stmt), expressions(stmt)) == ({"x"}, {"n"}, found)
     assert used(Break(n <= Const(1))) == {"n"}
     names = Names(parse_kernel(KERNEL.format("")))
     assert (names.new("tile"), names.new("queue")) == ("tile2", "queue2")

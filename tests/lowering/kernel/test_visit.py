@@ -9,7 +9,9 @@ import pytest
 from lowering.ground.dtypes import DType
 from lowering.ground.expr import ONE, Const, Expr, Special, Var
 from lowering.ground.types import FragmentType
+from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import (
+    Body,
     BulkCommit,
     CtaSync,
     Elect,
@@ -28,13 +30,17 @@ from lowering.kernel.visit import (
     Names,
     bodies,
     defined,
+    defined_in,
     expressions,
+    inside,
     map_bodies,
     map_exprs,
     map_roles,
+    reads_in,
     rename,
     rewrite,
     used,
+    used_in,
     walk,
 )
 from tests.lowering.kernel.samples import ALL_NODES, NODE_KINDS, WELL_FORMED
@@ -146,16 +152,43 @@ def test_what_a_statement_reads_and_binds() -> None:
     kernel = parse_kernel(ALL_NODES)
     found = {s.var.name: s for s in walk(kernel.body) if isinstance(s, For)}
     assert used(found["t"]) == {"g", "M", "n", "s", "wide"}
-    assert defined(found["t"]) == ["t", "s", "s_end", "wide", "wide_end"]
+    assert defined(found["t"]) == {"t", "s", "s_end", "wide", "wide_end"}
     assert [str(e) for e in expressions(found["t"])] == [
         "g", "M - -1", "1", "0", "n", "s + 1", "g * 2",
     ]  # fmt: skip
     cast = next(s for s in walk(kernel.body) if isinstance(s, FragCast))
-    assert (used(cast), defined(cast)) == ({"part"}, ["half"])
+    assert (used(cast), defined(cast)) == ({"part"}, {"half"})
     section = STATEMENTS[Section]
     roles = STATEMENTS[Roles]
-    assert (used(roles), defined(roles)) == (set(), ["wg"])
-    assert defined(replace(section, group=Var("g"))) == ["g"]
+    assert (used(roles), defined(roles)) == (set(), {"wg"})
+    assert defined(replace(section, group=Var("g"))) == {"g"}
+
+
+def naive(body: Body) -> list[Stmt]:
+    return [s for stmt in body for s in (stmt, *(x for b in bodies(stmt) for x in naive(b)))]
+
+
+def test_what_is_kept_with_a_statement_is_its_own() -> None:
+    """It is found once, and anew of a statement that others stand in or that reads others."""
+    loop = next(s for s in walk(KERNEL.body) if isinstance(s, For) and s.carries)
+    assert inside(loop) is inside(loop) == tuple(naive(loop.body))
+    assert used(loop) is used(loop) and defined(loop) is defined(loop)
+    new = replace(loop, var=Var("other"), stop=Var("end"), body=INNER)
+    assert inside(new) == INNER != inside(loop)
+    assert used(new) == used(loop) - {"M"} | {"end"}
+    assert defined(new) == defined(loop) - {"t"} | {"other"}
+    fresh = replace(new)
+    assert (new, hash(new), repr(new)) == (fresh, hash(fresh), repr(fresh))
+
+
+@pytest.mark.parametrize("kernel", [KERNEL, parse_kernel(WELL_FORMED)], ids=["nodes", "whole"])
+def test_names_of_all_statements(kernel: Kernel) -> None:
+    statements = naive(kernel.body)
+    assert list(walk(kernel.body)) == statements
+    reads = [name for s in statements for name in used(s)]
+    assert reads_in(kernel.body) == {name: reads.count(name) for name in reads}
+    assert used_in(kernel.body) == set(reads)
+    assert defined_in(kernel.body) == {name for s in statements for name in defined(s)}
 
 
 def test_map_roles() -> None:

@@ -81,6 +81,8 @@ def factor_reasons(fusion: Fusion, factor: Expr, ctas: int | None = None) -> Rea
         ctas: least number of CTAs along x; None where the cluster is not known yet, so that
             ``%nctaid.x // 2`` may be the number of clusters.
     """
+    if isinstance(factor, Const) and factor.type is ScalarType.I32 and 0 < factor.value <= LARGEST:
+        return []
     parts = dict.fromkeys(parts_of(factor))
     known = _extents(fusion) if any(isinstance(e, Var) for e in parts) else {}
     foreign = [r for e in parts if (r := _foreign(e, known))]

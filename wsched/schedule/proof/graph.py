@@ -229,39 +229,49 @@ class TransformGraph:
     def _find(self, d: int) -> int:
         return self._leader.get(d, d)
 
-    def _union(self, a: int, b: int) -> bool:
-        """Make one class of two; its members know their leader, the smallest of them."""
-        first, second = sorted((self._find(a), self._find(b)))
+    def _union(self, a: int, b: int) -> int | None:
+        """Make one class of two; its members know their leader, the smallest of them.
+
+        The leader that is none any more, None where they were one class.
+        """
+        first, second = self._leader.get(a, a), self._leader.get(b, b)
         if first == second:
-            return False
+            return None
+        if first > second:
+            first, second = second, first
         moved = self._members.pop(second, [second])
         self._leader.update(dict.fromkeys(moved, first))
         self._members.setdefault(first, [first]).extend(moved)
-        return True
+        return second
 
     def _map_equal(self, transforms: list[Transform]) -> bool:
         """Map the results of equal transforms of mapped domains, a merge that undoes a split
         without a tail to its input, and the same digits of a number that was split in several ways
-        (see :class:`_Digits`); whether anything was new.
+        (see :class:`_Digits`); whether transforms that were looked at have other sources now.
         """
         first: dict[object, Transform] = {}
         whole: dict[tuple[int, ...], Split] = {}
         digits = _Digits()
-        new = False
+        asked, gone = set[int](), set[int | None]()
         for t in transforms:
-            sources = tuple(self._find(d.id) for d in t.inputs)
-            if isinstance(t, Split):
-                whole[self._find(t.outer.id), self._find(t.inner.id)] = t
-                for one, same in digits.same(t, self._find):
-                    new |= self._union(one, same)
-            elif not t.traversal and (split := whole.get(sources)) and divides(split):
-                new |= self._union(split.input.id, t.output.id)
+            sources = tuple([self._find(d.id) for d in t.inputs])
+            asked.update(sources)
+            undone = whole.get(sources) if isinstance(t, Merge) and not t.traversal else None
+            if undone is not None and divides(undone):
+                gone.add(self._union(undone.input.id, t.outputs[0].id))
             how = (t.factor, t.inner_split, t.dynamic) if isinstance(t, Split) else t.traversal
             other = first.setdefault((type(t), sources, how), t)
-            for a, b in zip(other.outputs, t.outputs, strict=True):
-                new |= self._union(a.id, b.id)
+            if other is not t:
+                gone.update(
+                    self._union(a.id, b.id) for a, b in zip(other.outputs, t.outputs, strict=True)
+                )
+            if isinstance(t, Split):
+                parts = self._find(t.outer.id), self._find(t.inner.id)
+                whole[parts] = t
+                asked.update(parts)
+                gone.update(self._union(a, b) for a, b in digits.same(t, self._find))
         self._places = digits.places
-        return new
+        return not asked.isdisjoint(gone)
 
     def _steps(self, transforms: list[Transform]) -> Iterator[Step]:
         seen = set()
