@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
-from lowering.ground.expr import Const
+from lowering.ground.expr import Const, Var
 from lowering.kernel.kernel import Kernel
-from lowering.kernel.memory import TmaStore
+from lowering.kernel.memory import StShared, TmaStore
 from lowering.kernel.operands import SmemRef, Stmt
 from lowering.kernel.reduction import WARP_ROWS, FragReduceToShared
 from lowering.kernel.sync import BarSync, ClusterSync, CtaSync
@@ -162,8 +162,12 @@ class _Turns(Finite[str]):
         """Note the rows of a store; those of others than reductions are not known."""
         match stmt:
             case FragReduceToShared(dst=SmemRef(coords=(row, *_))):
-                first = self.value(row)
-                if isinstance(first, Const):
-                    self.rows.add(range(first.value, first.value + WARP_ROWS))
-                    return
+                first, count = self.value(row), WARP_ROWS
+            case StShared(dst=SmemRef(coords=(row, *_)), value=value, cta=None):
+                first, count = self.value(row), value.type.rows
+            case _:
+                first, count = Var("row"), 0
+        if isinstance(first, Const):
+            self.rows.add(range(first.value, first.value + count))
+            return
         raise UnknownError(f"{stmt.OP}: the rows that it stores to are not known")

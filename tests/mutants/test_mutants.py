@@ -45,3 +45,13 @@ def test_a_dropped_wait_dies_on_the_machine_too() -> None:
     )
     assert dies(replace(compiled, kernel=dropped.kernel))
     assert not dies(compiled)
+
+
+def test_a_word_behind_the_arrival_for_it() -> None:
+    """Who is told of a word before it is stored may load the one before."""
+    compiled = kernel(SCHEDULES["dynamic"])
+    late = [
+        m for m in mutants(compiled.kernel) if m.kind == "move" and m.what.startswith("st.word")
+    ]
+    found = judged(compiled, late, machine=False)
+    assert late and [j.fate for j in found] == [Fate.PROOF] * len(late)

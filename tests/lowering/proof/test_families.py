@@ -1,0 +1,130 @@
+"""Final kernels of families that have no schedules of their own in the tests: all are proved."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from lowering.kernel.kernel import Kernel
+from lowering.kernel.text import parse_kernel, print_kernel
+from lowering.proof.obligation import Verdict
+from lowering.proof.prove import prove
+from lowering.summary.kernel import summary_kernel
+from lowering.summary.tile import Tile
+from lowering.sweep.kernel import sweep_kernel
+from lowering.sweep.tile import tile_of
+from passes.summary import lower_summary
+from tests.computed import cast, fusion, tile
+from tests.grouped import BIAS, FORMS, GATE, grouped
+from tests.lowering.summary.summaries import rms
+from tests.lowering.sweep.sweeps import BF16, masked
+from tests.lowering.sweep.test_kernel import accesses
+from tests.reductions import ALL, definition
+from tests.schedules import SCHEDULES, for_result
+from wsched.front.known import import_fusion
+from wsched.run.compiled import compile_fusion
+from wsched.run.row_kernel import TYPES, row_kernel
+from wsched.schedule.matmul.params import ClusterDims, SupportedVectorization
+from wsched.schedule.matmul.reductions import Reductions
+
+
+def check(kernel: Kernel) -> None:
+    found = prove(kernel)
+    assert found.proved, "\n".join(map(str, found.open))
+
+
+def reduced(name: str, **more: Any) -> Kernel:
+    """A matmul with sums and maxima of rows and columns beside the result."""
+    fusion_ = import_fusion(definition(ALL[:3]))
+    params = replace(SCHEDULES[name], **more)
+    params = for_result(params, "bf16", reductions=Reductions.of(fusion_))
+    return compile_fusion(fusion_, params).kernel
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", ["dynamic", "dynamic_pingpong", "dynamic_cluster_2x2"])
+def test_grouped(form: str, name: str) -> None:
+    """Words that nested loops store, their ends behind them."""
+    params = SCHEDULES[name]
+    if form == "sums" and params.ping_pong:
+        params = SCHEDULES["exchanged_dynamic"]
+    if form == "columns":
+        vector = SupportedVectorization(1)
+        params = replace(params, use_smem_epilogue=False, supported_vec_size=vector)
+    check(compile_fusion(import_fusion(grouped(ranks=FORMS[form])), params).kernel)
+
+
+@pytest.mark.parametrize("text", [GATE, BIAS], ids=["gate", "epilogue"])
+def test_grouped_with_more(text: str) -> None:
+    """Warpgroups of whose rows none is there take their steps all the same."""
+    name = "dynamic_cluster_2x2" if text == GATE else "dynamic"
+    params = for_result(SCHEDULES[name], "bf16", inputs=("bf16", "bf16"))
+    check(compile_fusion(import_fusion(text), params).kernel)
+
+
+@pytest.mark.parametrize("dims", [(1, 1), (2, 1), (1, 2), (2, 2)])
+def test_computed_operands(dims: tuple[int, int]) -> None:
+    """Stages that threads load are given back to peers by a release, not relaxed."""
+    f = fusion(cast("Int8"))
+    kernel = compile_fusion(f, tile(f, 128, 48, 64, 2, cluster_dims=ClusterDims(*dims)).params)
+    check(kernel.kernel)
+    text = print_kernel(kernel.kernel)
+    relaxed = text.replace("order=release.cluster", "order=relaxed.cluster")
+    assert (relaxed == text) == (dims[1] == 1)
+    if relaxed != text:
+        refuted = [o for o in prove(parse_kernel(relaxed)).open if o.verdict is Verdict.REFUTED]
+        assert {o.why for o in refuted} >= {
+            "relaxed.cluster at CTA 1 of what threads have stored or loaded"
+        }
+
+
+@pytest.mark.parametrize("name", ["coop_128x256", "pingpong_128x128", "pipelined"])
+def test_reductions(name: str) -> None:
+    """Rows of warps meet in shared memory."""
+    check(reduced(name))
+
+
+@pytest.mark.parametrize("n", [0, 1])
+def test_a_meeting_is_missing(n: int) -> None:
+    """The one before the stores, the one before the loads: without either warps race."""
+    text = print_kernel(reduced("coop_128x256", use_smem_epilogue=False))
+    parts = text.split("bar.sync rows[group]\n")
+    assert len(parts) == 3
+    kept = parts[0] + ("", "bar.sync rows[group]\n")[n] + parts[1]
+    kept += ("bar.sync rows[group]\n", "")[n] + parts[2]
+    found = [o for o in prove(parse_kernel(kept)).open if o.name == "exchange in shared memory"]
+    assert {o.why.partition(": ")[2] for o in found} == {
+        "warps load and store without a meeting between"
+        if n
+        else "warps store and load without a meeting between"
+    }
+
+
+def summary(reduced_over: tuple[int, ...], tile_: Tile) -> Kernel:
+    return lower_summary(summary_kernel(rms(2, reduced_over), "summary", tile_, 2))
+
+
+OVER = {(0,): (Tile(4, 128, 32), "group * 4, "), (1,): (Tile(4, 64, 128), "(group - 1) * 64, ")}
+
+
+@pytest.mark.parametrize("over", OVER)
+def test_summaries(over: tuple[int, ...]) -> None:
+    """Warps of several warpgroups hand one another their sums; not over those of another."""
+    tile_, rows = OVER[over]
+    kernel = summary(over, tile_)
+    check(kernel)
+    text = print_kernel(kernel)
+    assert rows in text
+    found = prove(parse_kernel(text.replace(rows, "group * 2, "))).open
+    assert [o.why for o in found if "store to the same rows" in o.why], found
+
+
+def test_sweeps_and_copies() -> None:
+    """Kernels without rings."""
+    shape = (512, 200)
+    sweep = masked(len(shape), BF16)
+    check(lower_summary(sweep_kernel(sweep, "sweep", tile_of(shape, False), accesses(sweep, 8))))
+    for dtype in TYPES:
+        check(row_kernel(dtype))
