@@ -1,7 +1,8 @@
 """Hand tiles out at run time: an atomic takes the next one, a queue takes it to all who need it.
 
-Requires: roles; one ``fetch.tiles`` by one thread of each CTA, or ``hand.tile`` by one that finds
-out itself which tile is next; ``next.tile`` by whole warps; the queue is a ring of words.
+Requires: roles; one ``fetch.tiles`` by one thread of each CTA, or ``take.ticket`` and ``hand.tile``
+by one that finds out itself which tile a ticket is; ``next.tile`` by whole warps; the queue is a
+ring of words.
 Guarantees: for what is fetched a counter in global memory that says how many tiles have been asked
 for, and is 0 again when the grid ends; the queue's entries are steps of its ring, which
 ``allocate_mbarriers`` lowers like any other's.
@@ -9,7 +10,9 @@ for, and is 0 again when the grid ends; the queue's entries are steps of its rin
 *Who takes a tile.* One thread of the first CTA of each cluster, with ``atom.inc``. ``T`` tiles and
 ``C`` clusters make exactly ``T + C`` requests, because each cluster stops at the first answer that
 is no tile, so that ``inc`` with limit ``T + C - 1`` comes back to 0 with the last request. Nothing
-has to be reset, before the grid or behind it. Relaxed, because the answer is all that is told.
+has to be reset, before the grid or behind it. Relaxed, because the answer is all that is told. Who
+finds out on the way how many tiles there are (``end.tickets``) adds, and sets the counter to 0 if
+its last ticket is the last of all, ``T + C - 1``: nobody takes another.
 
 *When.* As soon as a stage of the queue is empty: behind the tile that is being computed and one
 that is claimed, the next one is asked for. A tile's time covers the latency of the atomic.
@@ -35,6 +38,7 @@ from lowering.kernel.nodes import (
     Break,
     Commit,
     CounterRef,
+    EndTickets,
     FetchTiles,
     For,
     HandTile,
@@ -46,6 +50,7 @@ from lowering.kernel.nodes import (
     SmemRef,
     Stmt,
     StWord,
+    TakeTicket,
     WaitFull,
 )
 from lowering.kernel.visit import Names, rewrite, walk
@@ -85,14 +90,16 @@ def queue_tiles(kernel: Kernel, options: LoweringOptions) -> Kernel:
             }
           }
 
-    What a thread hands over itself needs no counter: ``hand.tile`` stores a word of an entry,
-    between the ``acquire`` in front of the first and the ``commit`` behind the last.
+    ``take.ticket`` is an ``acquire`` and an ``atom add``, ``hand.tile`` stores a word of an entry,
+    behind the ``acquire`` in front of the first, if that is not the ticket's, and with a ``commit``
+    behind the last, and ``end.tickets`` is ``if ticket == tiles + %nctaid.x - 1`` and an ``atom
+    exch`` of 0. Who hands over without a ticket needs no counter.
     """
-    fetched = {s.ring for s in walk(kernel.body) if isinstance(s, FetchTiles)}
+    counted = {s.ring for s in walk(kernel.body) if isinstance(s, FetchTiles | TakeTicket)}
     handed = {s.ring for s in walk(kernel.body) if isinstance(s, HandTile)}
     for ring in kernel.rings:
-        if ring.name in fetched | handed:
-            kernel = _Queue.of(kernel, ring).placed(kernel, ring.name in fetched)
+        if ring.name in counted | handed:
+            kernel = _Queue.of(kernel, ring).placed(kernel, ring.name in counted)
     return kernel
 
 
@@ -111,11 +118,11 @@ class _Queue:
         ctas = kernel.cluster if ring.remote else 1
         return _Queue(ring, names, ctas, CounterArray(names.new("next"), ONE))
 
-    def placed(self, kernel: Kernel, fetched: bool) -> Kernel:
-        """The kernel with the queue's statements as steps of the ring, and with the counter that
-        tiles are ``fetched`` with.
+    def placed(self, kernel: Kernel, counted: bool) -> Kernel:
+        """The kernel with the queue's statements as steps of the ring, and with the counter, if
+        tiles are ``counted``.
         """
-        declared = kernel.declare(self.counter) if fetched else kernel
+        declared = kernel.declare(self.counter) if counted else kernel
         return replace(declared, body=rewrite(kernel.body, self.lowered))
 
     def lowered(self, stmt: Stmt) -> Body | None:
@@ -124,18 +131,33 @@ class _Queue:
             case FetchTiles(name, tiles) if name == self.ring.name:
                 loop = self.fetch(tiles)
                 return (loop if self.ctas == 1 else If(Special("cluster.ctarank").eq(0), (loop,)),)
-            case HandTile(name, number, value, word) if name == self.ring.name:
-                store = StWord(self.word(number, word), value)
-                return self.around(word, Acquire(name, number), store, Commit(name, number))
+            case HandTile(name, number, value, word, claimed) if name == self.ring.name:
+                waits = () if word or claimed else (Acquire(name, number),)
+                return *waits, *self.push(number, value, word)
+            case TakeTicket(out, name, number) if name == self.ring.name:
+                return Acquire(name, number), Atom(out, "add", self.at, ONE)
+            case EndTickets(name, ticket, tiles) if name == self.ring.name:
+                reset = Atom(Var(self.names.new("ticket")), "exch", self.at, ZERO)
+                return (If(ticket.eq(tiles + self.clusters - 1), (reset,)),)
             case NextTile(out, name, number, _, word) if name == self.ring.name:
-                load = LdWord(out, self.word(number, word))
-                return self.around(word, WaitFull(name, number), load, Release(name, number))
+                first = () if word else (WaitFull(name, number),)
+                last = (Release(name, number),) if self.ends(word) else ()
+                return *first, LdWord(out, self.word(number, word)), *last
         return None
 
-    def around(self, word: int, first: Stmt, stmt: Stmt, last: Stmt) -> Body:
-        """An access to a word, in the step that its entry is."""
-        begins, ends = word == 0, word == len(self.ring.buffers) - 1
-        return (*((first,) if begins else ()), stmt, *((last,) if ends else ()))
+    @property
+    def at(self) -> CounterRef:
+        """How many tiles have been asked for."""
+        return CounterRef(self.counter.name, ZERO)
+
+    @property
+    def clusters(self) -> Expr:
+        """How many clusters ask."""
+        return Special("nctaid.x") // self.ctas if self.ctas > 1 else Special("nctaid.x")
+
+    def ends(self, word: int) -> bool:
+        """Whether it is the last word of an entry."""
+        return word == len(self.ring.buffers) - 1
 
     def word(self, number: Expr, word: int = 0) -> SmemRef:
         """A word of an entry: each has a buffer."""
@@ -144,11 +166,9 @@ class _Queue:
     def fetch(self, tiles: Expr) -> For:
         """The loop of the thread that takes tiles."""
         number, ticket, taken = (Var(self.names.new(n)) for n in ("entry", "ticket", "taken"))
-        clusters = Special("nctaid.x") // self.ctas if self.ctas > 1 else Special("nctaid.x")
-        at = CounterRef(self.counter.name, ZERO)
         body: Body = (
             Acquire(self.ring.name, number),
-            Atom(ticket, "inc", at, tiles + clusters - 1),
+            Atom(ticket, "inc", self.at, tiles + self.clusters - 1),
             Let(taken, minimum(ticket, tiles)),
             *self.push(number, taken),
         )
@@ -161,11 +181,12 @@ class _Queue:
         # A cluster that takes all tiles has one more entry, the end.
         return For(number, ZERO, tiles + 1, (*body, Break(tiles <= taken)))
 
-    def push(self, number: Expr, value: Expr) -> Body:
-        """An entry for every CTA of the cluster, behind each its arrival."""
-        if self.ctas == 1:
-            return StWord(self.word(number), value), Commit(self.ring.name, number)
-        rank = Var(self.names.new("rank"))
-        store = StWord(self.word(number), value, cta=rank)
-        told = Commit(self.ring.name, number, cta=rank)
-        return (For(rank, ZERO, ZERO + self.ctas, (store, told), unroll=True),)
+    def push(self, number: Expr, value: Expr, word: int = 0) -> Body:
+        """A word of an entry for every CTA of the cluster, behind the last its arrival."""
+        alone = self.ctas == 1
+        rank = None if alone else Var(self.names.new("rank"))
+        store = StWord(self.word(number, word), value, cta=rank)
+        told = (Commit(self.ring.name, number, cta=rank),) if self.ends(word) else ()
+        if rank is None:
+            return store, *told
+        return (For(rank, ZERO, ZERO + self.ctas, (store, *told), unroll=True),)

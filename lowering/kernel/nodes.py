@@ -71,7 +71,15 @@ from lowering.kernel.operands import (
     Stmt,
 )
 from lowering.kernel.partial import Await, FragAddPartial, FragStorePartial, Publish
-from lowering.kernel.queue import FetchTiles, HandTile, LdWord, NextTile, StWord
+from lowering.kernel.queue import (
+    EndTickets,
+    FetchTiles,
+    HandTile,
+    LdWord,
+    NextTile,
+    StWord,
+    TakeTicket,
+)
 from lowering.kernel.random import FragRandom
 from lowering.kernel.reduction import (
     FragBelow,
@@ -132,6 +140,7 @@ __all__ = [
     "CpAsyncArrive",
     "CtaSync",
     "Elect",
+    "EndTickets",
     "Event",
     "FenceMBarrierInit",
     "FenceProxyAsync",
@@ -199,6 +208,7 @@ __all__ = [
     "Stamp",
     "Stmt",
     "StoreTile",
+    "TakeTicket",
     "TensormapReplaceAddress",
     "TensormapReplaceDim",
     "TmaLoad",

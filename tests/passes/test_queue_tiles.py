@@ -2,8 +2,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from lowering.kernel.kernel import MBarrierArray
-from lowering.kernel.nodes import Atom, FetchTiles, MBarrierArrive, MBarrierWait, NextTile
+from lowering.kernel.nodes import (
+    Atom,
+    Elect,
+    FetchTiles,
+    MBarrierArrive,
+    MBarrierWait,
+    NextTile,
+)
 from lowering.kernel.text import print_kernel
 from lowering.kernel.verify import verify
 from lowering.kernel.visit import walk
@@ -124,3 +133,36 @@ def test_entries_that_a_thread_hands_over(golden: object) -> None:
     counts.
     """
     assert lowered(queue_tiles, HANDED) == golden
+
+
+TICKETS = HANDED.replace("stages 2", "stages 2 remote").replace(
+    """      for i in 0 .. n + 1 {
+        elect {
+          hand.tile queue, i, i
+          hand.tile queue, i, i * 2, word=1
+        }
+      }
+""",
+    """      elect {
+        for i in 0 .. n + 1 {
+          ticket: i32 = take.ticket queue, i
+          hand.tile queue, i, ticket, claimed=true
+          hand.tile queue, i, ticket * 2, word=1, claimed=true
+          if n <= ticket { end.tickets queue, ticket, n }
+          break n <= ticket
+        }
+      }
+""",
+)
+
+
+@pytest.mark.parametrize("cluster", [1, 2])
+def test_tickets(cluster: int, golden: object) -> None:
+    """A ticket waits for its entry, once; who has the last of all sets the counter to zero. In a
+    cluster each word is stored, and the last one told, to every CTA.
+    """
+    before = replace(kernel(TICKETS), cluster=cluster)
+    new = queue_tiles(before, LoweringOptions())
+    assert verify(new) == []
+    (load,) = (s for s in walk(new.body) if isinstance(s, Elect))
+    assert print_kernel(replace(new, body=(load,))) == golden

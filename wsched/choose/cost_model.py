@@ -196,7 +196,7 @@ def cost(problem: Problem, params: MatmulParams) -> Cost:
     repeated = repeated_bytes(problem, -(-tiles_n // cluster.n), -(-tiles_m // cluster.m))
     dependent = params.programmatic_dependent_launch
     stream = stream_us(problem, shares, at_once, dependent, repeated)
-    energy = energy_of(problem, _memory_bytes(problem, params, tiles_m))
+    energy = energy_of(problem, _memory_bytes(problem, params, tiles_m, tiles_n))
     fed = joined(alone, stream)
     combine = combine_us(tile.m * tile.n, work.parts)  # memory and tensor cores idle meanwhile
     return Cost(
@@ -348,14 +348,20 @@ def _promoted(problem: Problem, params: MatmulParams) -> float:
     return adds / 2 + PROMOTED * (params.warpgroups > 2)
 
 
-def _memory_bytes(problem: Problem, params: MatmulParams, tiles_m: int) -> int:
-    """Bytes from memory: B again for each group of tile rows, unless the L2 keeps it."""
+def _memory_bytes(problem: Problem, params: MatmulParams, tiles_m: int, tiles_n: int) -> int:
+    """Bytes from memory: B again for each group of tile rows, unless the L2 keeps it; of groups of
+    rows, whose tiles of a strip of B follow each other, A for each such strip.
+    """
     size_a, size_b = problem.element_bytes
+    a = problem.a_count * problem.m * problem.k * size_a
     b = problem.b_count * problem.n * problem.k * size_b
-    group = params.grid_traversal_factor[0] * params.cluster_dims.m
-    passes = 1 if b < 0.8 * problem.l2_bytes else -(-tiles_m // group)
-    each = problem.a_count * problem.m * problem.k * size_a + b * max(passes, 1)
-    return problem.batch * each + result_bytes(problem)
+    traversed = params.grid_traversal_factor[0] * params.cluster_dims.m
+    strips = -(-tiles_n // params.cluster_dims.n), -(-tiles_m // traversed)
+    by_columns = problem.grouped == "m"
+    again, once, passes = (a, b, strips[0]) if by_columns else (b, a, strips[1])
+    if again < 0.8 * problem.l2_bytes:
+        passes = 1
+    return problem.batch * (once + again * max(passes, 1)) + result_bytes(problem)
 
 
 def energy_of(problem: Problem, moved: float) -> float:
