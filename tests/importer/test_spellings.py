@@ -197,19 +197,6 @@ def test_an_output_with_an_order() -> None:
     assert named == definition
 
 
-@pytest.mark.parametrize("call", ["T1, T0", "T1, alias_input=T0", "output=T1, alias_input=T0"])
-def test_an_output_that_is_written_into_an_input(call: str) -> None:
-    definition = body(f"T0 = {X}", "T1 = fd.ops.relu(T0)", f"fd.add_output({call})")
-    assert definition.outputs == ()
-    assert definition.marks == (Node("add_output", (), (Ref("T1"), Ref("T0")), (), 4),)
-    with pytest.raises(UnsupportedError) as error:
-        definition.check_complete()
-    assert str(error.value) == (
-        "line 4: the output T1, which is written into T0, is not supported; supported: outputs "
-        "with memory of their own"
-    )
-
-
 # --- Python around the calls ---------------------------------------------------------------------
 
 

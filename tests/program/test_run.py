@@ -87,10 +87,13 @@ def test_memory_goes_after_its_last_use() -> None:
         return [given[0] * given[1]]
 
     class Residual:
-        def __call__(self, *given: Any, out: Any = None) -> Any:
-            gc.collect()
-            assert seen[0]() is None
-            return kernels()["residual"](*given, out=out)
+        def repeated_into(self) -> Any:
+            def run(given: Sequence[Any], out: Any) -> Any:
+                gc.collect()
+                assert seen[0]() is None
+                return kernels()["residual"](*given, out=out)
+
+            return run
 
     given: Any = {**kernels(), "residual": Residual()}
     prepare(whole().program, given, {**FUNCTIONS, "scale": scale}, inputs())(inputs())

@@ -80,9 +80,9 @@ def explain_cut(
         reads = tuple(n.results[0] for n in part.definition.inputs)
         ops = tuple(n.op for n in part.definition.nodes if not n.op.startswith("define_"))
         writes, views = part.definition.outputs, tuple(map(str, part.looks))
-        facts.append(
-            PartFacts(part.runs, reads, writes, ops, kernel, copied, views, part.kept, part.sweep)
-        )
+        into = tuple((n, at) for n, at in cutter.definition.into.items() if n in writes)
+        said = kernel, copied, views, part.kept, part.sweep, into
+        facts.append(PartFacts(part.runs, reads, writes, ops, *said))
     return Explanation(
         CUT,
         device,

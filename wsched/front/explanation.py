@@ -100,6 +100,7 @@ class PartFacts:
         views: which of its inputs are views, and of what.
         kept: whether it runs once for each state of the constants that it reads.
         sweep: name of the kernel of wsched's that it is without a matmul, and its predicted time.
+        into: of what it makes that is written into inputs: what, and which input.
     """
 
     runs: str
@@ -111,11 +112,14 @@ class PartFacts:
     views: tuple[str, ...] = ()
     kept: bool = False
     sweep: str = ""
+    into: tuple[tuple[str, str], ...] = ()
 
     def __str__(self) -> str:
         counts = Counter(self.operations)
         ops = ", ".join(op if n == 1 else f"{n} {op}" for op, n in counts.items())
-        text = f"{self.runs}: {', '.join(self.reads)} -> {', '.join(self.writes)}: {ops}"
+        into = dict(self.into)
+        writes = (f"{n} (into {into[n]})" if n in into else n for n in self.writes)
+        text = f"{self.runs}: {', '.join(self.reads)} -> {', '.join(writes)}: {ops}"
         if self.kernel is not None:
             us = self.kernel.predicted_us
             time = "" if us is None else f", predicted {us:.1f} us"

@@ -26,11 +26,12 @@ Asked = Callable[[str], "tuple[Definition, Callable[[Sequence[Any], Sequence[Any
 
 
 def require_differentiable(definition: Definition) -> None:
-    """Refuse a definition that torch cannot evaluate.
+    """Refuse a definition that torch cannot evaluate, or that writes into its inputs.
 
     Raises:
-        UnsupportedError: which operation it does not have.
+        UnsupportedError: which operation it does not have, or what is written.
     """
+    definition.check_pure("what torch differentiates")
     if unknown := unknown_ops(definition):
         raise UnsupportedError(
             f"gradients of fd.ops.{unknown[0]}", "those of operations that torch has"

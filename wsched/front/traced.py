@@ -121,6 +121,8 @@ def _name(
         constants: as there.
     """
     definition = text if text else _object_at(live)
+    operations = definition.definition if isinstance(definition, Schedule) else definition
+    recorded(operations).check_pure("torch.compile and for gradients")
     params = _object_at(given) if given else None
     if params is not None and not _is_whole(params):
         raise UnsupportedError(

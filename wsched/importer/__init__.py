@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from wsched.importer.build import build_fusion
-from wsched.importer.definition import Definition, Node, Open, Ref
+from wsched.importer.definition import Definition, Node, Open, Ref, Written
 from wsched.importer.missing import MissingOp, missing_ops
 from wsched.importer.nvfuser import (
     UnfinishedError,
@@ -22,6 +22,7 @@ __all__ = [
     "Ref",
     "UnfinishedError",
     "Version",
+    "Written",
     "build_fusion",
     "definition_of",
     "is_live",

@@ -66,6 +66,7 @@ def build_fusion(definition: Definition, by_calls: bool = False) -> Fusion:
         UnsupportedError: an operation, type, rank, layout or use that is not supported.
     """
     definition.check_complete()
+    definition.check_pure("a kernel")
     definition = without_scaled(definition)
     if grouped_matmuls(definition):
         return build_grouped(definition, _bare)

@@ -11,7 +11,7 @@ from math import isfinite
 from lowering.ground.errors import UnsupportedError
 from wsched.fusion.types import DataType
 
-__all__ = ["Definition", "Node", "Open", "Ref", "Value", "definition_text", "text_of"]
+__all__ = ["Definition", "Node", "Open", "Ref", "Value", "Written", "definition_text", "text_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,26 +96,57 @@ class Node:
         return self.get(name, self.operands[position] if len(self.operands) > position else None)
 
 
+@dataclass(frozen=True, slots=True)
+class Written:
+    """An output that is written into the memory of an input: ``add_output(output, into)``.
+
+    Args:
+        output: its name, one of the definition's outputs.
+        into: name of the input.
+        returned: whether the caller is given it as well, because there is an ``add_output`` of it
+            alone.
+        line: of the text.
+    """
+
+    output: str
+    into: str
+    returned: bool
+    line: int
+
+
 @dataclass(frozen=True)
 class Definition:
     """Operations in topological order, and the names of the outputs.
 
     Args:
         nodes: the operations.
-        outputs: names, in the order of ``add_output``.
+        outputs: names, in the order of ``add_output``; what is only written into an input is one.
         marks: what a text says beside them, nodes without results: that a tensor is sharded or
-            scheduled (``set_device_mesh``, ``split``, ...; a tensor and the text of the call), or
-            that an output is written into an input (``add_output``; both).
+            scheduled (``set_device_mesh``, ``split``, ...; a tensor and the text of the call).
+        written: the outputs that are written into inputs. Operations read what an input held
+            before, wherever they stand.
     """
 
     nodes: tuple[Node, ...]
     outputs: tuple[str, ...]
     marks: tuple[Node, ...] = ()
+    written: tuple[Written, ...] = ()
 
     @cached_property
     def inputs(self) -> tuple[Node, ...]:
         """What the caller passes: tensors and run-time scalars, in order."""
         return tuple(n for n in self.nodes if n.is_input)
+
+    @property
+    def returned(self) -> tuple[str, ...]:
+        """The outputs that the caller is given."""
+        hidden = {w.output for w in self.written if not w.returned}
+        return tuple(name for name in self.outputs if name not in hidden)
+
+    @property
+    def into(self) -> dict[str, str]:
+        """The input that an output is written into, by its name."""
+        return {w.output: w.into for w in self.written}
 
     def node(self, name: str) -> Node | None:
         """The operation that defines ``name``."""
@@ -143,7 +174,7 @@ class Definition:
 
         Raises:
             UnsupportedError: a value is left open, a tensor is sharded or scheduled, or an output
-                is written into an input.
+                is written into what is no input, or one that another output is written into.
         """
         for node in self.nodes:
             for value in node.arguments:
@@ -154,14 +185,32 @@ class Definition:
                             "definitions whose sizes, types and numbers are in the text",
                         )
         for mark in self.marks:
-            tensor, other = mark.operands
-            if mark.op == "add_output":
-                raise UnsupportedError(
-                    f"line {mark.line}: the output {tensor}, which is written into {other},",
-                    "outputs with memory of their own",
-                )
             raise UnsupportedError(
-                f"line {mark.line}: `{other}`", "tensors that nobody has sharded or scheduled"
+                f"line {mark.line}: `{mark.operands[1]}`",
+                "tensors that nobody has sharded or scheduled",
+            )
+        tensors = {n.results[0] for n in self.inputs if n.op == "define_tensor"}
+        for at, w in enumerate(self.written):
+            if w.into not in tensors or w.into in [v.into for v in self.written[:at]]:
+                raise UnsupportedError(
+                    f"line {w.line}: the output {w.output}, which is written into {w.into},",
+                    "outputs with memory of their own, or with that of an input each",
+                )
+
+    def check_pure(self, what: str) -> None:
+        """Refuse outputs that are written into inputs.
+
+        Args:
+            what: would have to write them.
+
+        Raises:
+            UnsupportedError: there is one.
+        """
+        for w in self.written:
+            raise UnsupportedError(
+                f"line {w.line}: the output {w.output}, which is written into {w.into}, by {what}",
+                "outputs with memory of their own",
+                "wsched.execute and wsched.install write it where its operations allow",
             )
 
 
@@ -196,7 +245,12 @@ def definition_text(definition: Definition) -> str:
         arguments += [f"{k}={_source(v, names)}" for k, v in n.kwargs]
         results = ", ".join(names[r] for r in n.results)
         lines.append(f"    {results} = fd.{inner}{n.op}({', '.join(arguments)})")
-    lines += [f"    fd.add_output({names[name]})" for name in definition.outputs]
+    into, returned = definition.into, definition.returned
+    for name in definition.outputs:
+        if name in into:
+            lines.append(f"    fd.add_output({names[name]}, {names[into[name]]})")
+        if name in returned:
+            lines.append(f"    fd.add_output({names[name]})")
     return "\n".join([*lines, ""])
 
 

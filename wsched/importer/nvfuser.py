@@ -72,8 +72,7 @@ def definition_of(fd: Any) -> Definition:
     Raises:
         UnsupportedError: ``fd`` is no FusionDefinition of ``nvfuser_direct``, or its text has a
             construct that the recorder does not know, or a scalar cannot be restored; or
-            somebody has sharded or scheduled a tensor, which the text does not show, or an output
-            is written into an input.
+            somebody has sharded or scheduled a tensor, which the text does not show.
         UnfinishedError: the ``with`` block of ``fd`` has not begun or not ended, or it has no
             output.
         InternalError: text and IR contradict each other.
@@ -96,7 +95,7 @@ def definition_of(fd: Any) -> Definition:
         if inputs is not None and (node.results[0].startswith("tv") or node.op in SCALAR):
             repaired |= _repair(node, inputs, constants)
     nodes = tuple(repaired.get(n.results[0], n) for n in definition.nodes)
-    return Definition(nodes, definition.outputs)
+    return replace(definition, nodes=nodes)
 
 
 def refuse_unfinished(fd: Any) -> None:

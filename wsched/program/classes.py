@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-__all__ = ["Key", "class_key"]
+__all__ = ["ALIGNMENT", "Key", "class_key"]
 
 Key = tuple[Any, ...]
 

@@ -27,10 +27,14 @@ from wsched.program.verify import verify
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Copy", "Function", "Kernel", "Prepared", "prepare", "torch_copy"]
+__all__ = ["Copy", "Function", "Into", "Kernel", "Prepared", "prepare", "torch_copy"]
 
 Function = Callable[[Sequence[Any]], "Sequence[torch.Tensor]"]
 """Takes the values of what a step reads and returns those of what it writes."""
+
+
+Into = Callable[[Sequence[Any], "list[torch.Tensor]"], "list[torch.Tensor]"]
+"""Takes what a kernel reads, and tensors to write its results to, which it returns."""
 
 
 class Kernel(Protocol):
@@ -41,6 +45,9 @@ class Kernel(Protocol):
 
     def repeated(self) -> Function:
         """A function for calls on inputs that differ in nothing but addresses and contents."""
+
+    def repeated_into(self) -> Into:
+        """The same with results that are there, which differ in no more."""
 
     def bind(self, *inputs: Any, out: Any = None) -> Callable[[], object]:
         """Pack a call for these very tensors, which the result holds; calling it launches."""
@@ -212,13 +219,21 @@ def _kernel(
     read = _picker([places[b] for b in step.reads])
     if any(b.at is not None for b in step.writes):
         memory = [_target(b, places, make) for b in step.writes]
+        into: Into = kernel.repeated_into()
+        if open_:
+            into = _anew(kernel)
         return lambda values: values.extend(
-            kernel(*read(values), out=[target(values) for target in memory])
+            into(read(values), [target(values) for target in memory])
         )
     if open_:
         return _by_class(kernel, read, _picker(open_))
     run = kernel.repeated()
     return lambda values: values.extend(run(read(values)))
+
+
+def _anew(kernel: Kernel) -> Into:
+    """A kernel that looks at what it is given in every call."""
+    return lambda inputs, outputs: kernel(*inputs, out=outputs)
 
 
 def _by_class(kernel: Kernel, read: Picker, looked_at: Picker) -> Action:

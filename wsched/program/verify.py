@@ -154,6 +154,8 @@ class _Verifier:
                 raise self._refuse("in-place", wrote, f"{buffer} lies at {base}: it is no copy")
         elif isinstance(step, KernelStep) and base in step.reads:
             self._check_elementwise(buffer, base, step)
+        elif isinstance(step, SweepStep) and base in step.reads:
+            self._check_swept(buffer, base, step)
         self.taken[base] = buffer
 
     def _check_elementwise(self, buffer: Buffer, base: Buffer, step: KernelStep) -> None:
@@ -170,6 +172,15 @@ class _Verifier:
                     "of it after others have been written",
                     (f"a buffer of its own for {buffer}",),
                 )
+
+    def _check_swept(self, buffer: Buffer, base: Buffer, step: SweepStep) -> None:
+        """Likewise a sweep."""
+        dims = step.sweep.results[step.writes.index(buffer)].dims
+        for read, place in zip(step.reads, step.sweep.inputs, strict=True):
+            if read == base and place.dims != dims:
+                why = f"{buffer} lies at {base}, elements of which the sweep reads for several"
+                legal = (f"a buffer of its own for {buffer}",)
+                raise self._refuse("in-place", str(step), why, legal)
 
     def _check_kernel(self, step: KernelStep) -> None:
         """What a kernel is given fits the plan."""

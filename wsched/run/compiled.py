@@ -12,7 +12,7 @@ from lowering.target.target import Target
 from lowering.target.targets import DEFAULT, require
 from passes.dump import dumper_from_environment
 from passes.pipeline import run_passes
-from wsched.fusion import Fusion, ParallelType
+from wsched.fusion import Fusion
 from wsched.program.bind import bind as bind_program
 from wsched.program.classes import Key, class_key
 from wsched.program.prepare import Kernel, prepare
@@ -22,19 +22,14 @@ from wsched.run.copies import copied, in_front, unreadable
 from wsched.run.counts import require_countable
 from wsched.run.cpu import grid_on_cpu, refuse_large, run_on_cpu
 from wsched.run.finish import finishing, with_parts
-from wsched.run.host import BoundLaunch, HostPlan, Plans, repeated
+from wsched.run.host import BoundLaunch, HostPlan, Into, Plans, repeated, repeated_into
 from wsched.run.kernel_name import kernel_name
 from wsched.run.lowering_options import lowering_options
 from wsched.run.made import STAGES, Made, dump_scheduled
 from wsched.run.once import once
-from wsched.run.overlap import require_disjoint
-from wsched.run.recorded import recorded_run
-from wsched.run.results import (
-    FROM_REGISTERS,
-    FROM_REGISTERS_BY_CALLS,
-    add_outputs,
-    results,
-)
+from wsched.run.overlap import Pack, disjoint, require_disjoint
+from wsched.run.recorded import recorded_run, slots_of
+from wsched.run.results import FROM_REGISTERS, FROM_REGISTERS_BY_CALLS, add_outputs, results
 from wsched.run.row_copy import copy_rows
 from wsched.run.staged import StagedPlan, makes_of, staged_packer
 from wsched.run.summary import kernels_of
@@ -46,7 +41,6 @@ from wsched.schedule.matmul.scheduler import plan_matmul
 from wsched.schedule.options import KernelOptions
 from wsched.schedule.plan import Plan
 from wsched.schedule.registers import require_registers
-from wsched.trace.records import SLOTS
 
 if TYPE_CHECKING:
     import torch
@@ -154,13 +148,19 @@ class CompiledFusion(Made):
             return plan(inputs)
         if (front := self._front(inputs)) is not None:
             return self._call_behind(front, inputs, key, out)
-        arguments = self._arguments(inputs)
-        outputs = self._results(arguments, inputs, out)
-        launch = self._pack(arguments, outputs)
+        arguments, outputs, launch = self._packed(inputs, out)
         if key is not None and not self.simulates(arguments.device):
             self._plans.add(key, self._plan(arguments, inputs, outputs, launch))
         launch()
         return outputs
+
+    def _packed(
+        self, inputs: Sequence[Any], out: Any
+    ) -> tuple[Arguments, list[torch.Tensor], Callable[[], None]]:
+        """What a launch for these tensors takes, its results, and itself."""
+        arguments = self._arguments(inputs)
+        outputs = self._results(arguments, inputs, out)
+        return arguments, outputs, self._pack(arguments, outputs)
 
     def _plan(
         self,
@@ -168,17 +168,19 @@ class CompiledFusion(Made):
         inputs: Sequence[Any],
         outputs: Sequence[torch.Tensor],
         launch: Callable[[], None],
+        given: bool = False,
     ) -> HostPlan | StagedPlan:
-        """How calls run on inputs like these, of which ``launch`` is the first one's."""
+        """How calls like ``launch`` run; where they are ``given`` results, they are checked."""
         makes = makes_of(self.fusion, arguments, inputs, self.vector)
-        if not makes:
-            return HostPlan(self._packer, inputs, outputs, launch)
-        pack = staged_packer(
-            self.fusion, arguments, makes, self.vector, self._pack, self.by_threads
-        )
-        first = [arguments.matrices[b.key] for b in self.fusion.inputs]
-        read = [first[at] if at in makes else t for at, t in enumerate(inputs)]
-        return StagedPlan(HostPlan(pack, read, outputs, launch), makes)
+        read = inputs
+        pack: Pack = self._packer
+        if makes:
+            first = [arguments.matrices[b.key] for b in self.fusion.inputs]
+            read = [first[at] if at in makes else t for at, t in enumerate(inputs)]
+            known = self.fusion, arguments, makes, self.vector, self._pack, self.by_threads
+            pack = staged_packer(*known)
+        plan = HostPlan(disjoint(self.fusion, pack) if given else pack, read, outputs, launch)
+        return StagedPlan(plan, makes) if makes else plan
 
     def _call_behind(
         self, front: Program, inputs: Sequence[Any], key: Key | None, out: Any
@@ -196,6 +198,20 @@ class CompiledFusion(Made):
         """A function for calls on inputs of one class, which it looks at in the first call only."""
         return repeated(self.call, self._plans)
 
+    def repeated_into(self) -> Into:
+        """The same with results that are there, which may lie as ``out`` of a call may."""
+        return repeated_into(self._first_into)
+
+    def _first_into(self, inputs: Sequence[Any], outputs: list[torch.Tensor]) -> Into | None:
+        """A call with results that are there; how further ones run, where that is kept."""
+        if self._front(inputs) is not None or self.simulates(device_of(inputs)):
+            self.call(inputs, None, outputs)
+            return None
+        arguments, outputs, launch = self._packed(inputs, outputs)
+        plan = self._plan(arguments, inputs, outputs, launch, given=True)
+        launch()
+        return plan.into
+
     def bind(
         self, *inputs: torch.Tensor, out: torch.Tensor | Sequence[torch.Tensor] | None = None
     ) -> BoundLaunch:
@@ -206,17 +222,11 @@ class CompiledFusion(Made):
         """
         if (front := self._front(inputs)) is not None:
             return self._bind_behind(front, inputs, out)
-        arguments = self._arguments(inputs)
-        outputs = self._results(arguments, inputs, out)
-        launch = self._pack(arguments, outputs)
+        arguments, outputs, launch = self._packed(inputs, out)
         if not makes_of(self.fusion, arguments, inputs, self.vector):
             return BoundLaunch(launch, inputs, outputs)
-        plan = self._plan(arguments, inputs, outputs, launch)
-
-        def launch_anew() -> None:
-            plan.into(inputs, outputs)
-
-        return BoundLaunch(launch_anew, inputs, outputs)
+        into = self._plan(arguments, inputs, outputs, launch).into
+        return BoundLaunch(lambda: into(inputs, outputs), inputs, outputs)
 
     def _bind_behind(self, front: Program, inputs: Sequence[Any], out: Any) -> BoundLaunch:
         extents = extents_of(self.fusion, inputs)
@@ -286,11 +296,8 @@ class CompiledFusion(Made):
 
         It starts when the grid in front has ended: two runs write the same records.
         """
-        options = replace(
-            self.options,
-            trace_slots=SLOTS[_loops_over_tiles(self.plan)],
-            programmatic_dependent_launch=False,
-        )
+        slots = slots_of(self.plan)
+        options = replace(self.options, trace_slots=slots, programmatic_dependent_launch=False)
         named = replace(self.tile_level, name=f"{self.kernel.name}{TRACED}")
         kernel = run_passes(named, options)
         return replace(self, options=options, tile_level=named, kernel=kernel)
@@ -387,12 +394,6 @@ class CompiledFusion(Made):
     def grid(self, extents: dict[str, int], resident: int) -> int:
         """CTAs to launch for a problem on a device that runs ``resident`` of them at a time."""
         return evaluate(self.kernel.grid, extents | {"sms": resident})
-
-
-def _loops_over_tiles(plan: Plan) -> bool:
-    """Whether a CTA has several tiles: a serial loop around the accumulator."""
-    acc = plan.fusion.tensor(plan.operands.compute)
-    return any(d.parallel is ParallelType.Serial for d in acc.loop[: acc.compute_at])
 
 
 def _nothing() -> None:

@@ -17,7 +17,7 @@ from wsched.program.memory import allocator
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["BoundLaunch", "HostPlan", "Plans", "bounded", "repeated"]
+__all__ = ["BoundLaunch", "HostPlan", "Into", "Plans", "bounded", "repeated", "repeated_into"]
 
 _LAUNCHES = 256
 """Sets of addresses for which a plan keeps a launch, about 1.5 KB each."""
@@ -41,7 +41,7 @@ class BoundLaunch:
 
     def __init__(
         self,
-        launch: Callable[[], None],
+        launch: Callable[[], object],
         inputs: Sequence[torch.Tensor],
         outputs: Sequence[torch.Tensor],
     ) -> None:
@@ -137,6 +137,28 @@ def repeated(call: Callable[[Sequence[Any], Key | None], list[torch.Tensor]], pl
         results = call(inputs, key)
         plan = plans.get(key)
         return results
+
+    return run
+
+
+Into = Callable[[Sequence[Any], "list[torch.Tensor]"], "list[torch.Tensor]"]
+"""The same with results that are there, which are returned."""
+
+
+def repeated_into(call: Callable[[Sequence[Any], list[torch.Tensor]], Into | None]) -> Into:
+    """Calls on inputs and results of one class each; nobody looks which from the second one on.
+
+    Args:
+        call: runs the kernel, and returns how further such calls run, None where it keeps nothing.
+    """
+    into: Into | None = None
+
+    def run(inputs: Sequence[Any], outputs: list[torch.Tensor]) -> list[torch.Tensor]:
+        nonlocal into
+        if into is not None:
+            return into(inputs, outputs)
+        into = call(inputs, outputs)
+        return outputs
 
     return run
 

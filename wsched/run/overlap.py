@@ -7,7 +7,7 @@ addresses: each is read in front of the store that replaces it, by the same warp
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
@@ -19,10 +19,24 @@ from wsched.run.input_error import InputError
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["require_disjoint"]
+__all__ = ["Pack", "disjoint", "require_disjoint"]
 
 _WORK = 10_000
 """How long numpy may look for a shared element, in its own units; beyond that there is one."""
+
+
+Pack = Callable[[Sequence[Any], Sequence["torch.Tensor"]], Callable[[], None]]
+"""Packs a launch for inputs and results."""
+
+
+def disjoint(fusion: Fusion, pack: Pack) -> Pack:
+    """The same, once the results are where they may be; raises as :func:`require_disjoint`."""
+
+    def packed(inputs: Sequence[Any], outputs: Sequence[torch.Tensor]) -> Callable[[], None]:
+        require_disjoint(fusion, inputs, outputs)
+        return pack(inputs, outputs)
+
+    return packed
 
 
 def require_disjoint(

@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING
 
 from lowering.ground.expr import evaluate
 from lowering.kernel.kernel import Kernel
+from wsched.fusion import ParallelType
 from wsched.run.arguments import Arguments
 from wsched.run.cpu import grid_on_cpu, run_on_cpu
-from wsched.trace.records import decode
+from wsched.schedule.plan import Plan
+from wsched.trace.records import SLOTS, decode
 from wsched.trace.timeline import Trace
 
 if TYPE_CHECKING:
     from lowering.cuda.launch import LoadedKernel
 
-__all__ = ["recorded_run"]
+__all__ = ["recorded_run", "slots_of"]
 
 
 def recorded_run(kernel: Kernel, arguments: Arguments, loaded: LoadedKernel | None) -> Trace:
@@ -47,3 +49,11 @@ def recorded_run(kernel: Kernel, arguments: Arguments, loaded: LoadedKernel | No
         for _ in range(2):
             launch()
     return decode(kernel, records.cpu().numpy(), on_machine=loaded is None)
+
+
+def slots_of(plan: Plan) -> int:
+    """Records of a warp of a kernel: more where a CTA has several tiles, a serial loop around the
+    accumulator.
+    """
+    acc = plan.fusion.tensor(plan.operands.compute)
+    return SLOTS[any(d.parallel is ParallelType.Serial for d in acc.loop[: acc.compute_at])]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from wsched.program.classes import Key, class_key
-from wsched.run.host import BoundLaunch, HostPlan, Plans, repeated
+from wsched.run.host import BoundLaunch, HostPlan, Into, Plans, repeated, repeated_into
 from wsched.run.staged import Make, StagedPlan, staged
 
 if TYPE_CHECKING:
@@ -45,18 +45,38 @@ class Unscheduled(ABC):
         if plan is not None:
             return plan(inputs)
         outputs = self._results(inputs)
+        plan = self._run(inputs, outputs)
+        if key is not None and plan is not None:
+            self._plans.add(key, plan)
+        return outputs
+
+    def _run(
+        self, inputs: Sequence[Any], outputs: list[torch.Tensor]
+    ) -> HostPlan | StagedPlan | None:
+        """Run with results that are there; how calls like this one go on a GPU."""
         makes = self._makes(inputs, outputs)
         read = staged(inputs, makes)
         launch = self._pack(read, outputs)
-        if key is not None and outputs[0].is_cuda:
-            packed = HostPlan(self._pack, read, outputs, launch)
-            self._plans.add(key, StagedPlan(packed, makes) if makes else packed)
         launch()
-        return outputs
+        if not outputs[0].is_cuda:
+            return None
+        packed = HostPlan(self._pack, read, outputs, launch)
+        return StagedPlan(packed, makes) if makes else packed
 
     def repeated(self) -> Callable[[Sequence[Any]], list[torch.Tensor]]:
         """A function for calls on inputs of one class, which it looks at in the first call only."""
         return repeated(self.call, self._plans)
+
+    def repeated_into(self) -> Into:
+        """The same with results that are there. One may lie where an input lies that is read
+        element by element, with the result's own elements at the same addresses.
+        """
+
+        def first(inputs: Sequence[Any], outputs: list[torch.Tensor]) -> Into | None:
+            plan = self._run(inputs, outputs)
+            return None if plan is None else plan.into
+
+        return repeated_into(first)
 
     def bind(self, *inputs: Any, out: Any = None) -> BoundLaunch:
         """Check and pack a call for these very tensors; calling the result launches it.

@@ -37,13 +37,25 @@ def interpret(definition: Definition, inputs: Sequence[Any]) -> list[torch.Tenso
     import torch
 
     tensors = [t for t in inputs if isinstance(t, torch.Tensor)]
-    return [_fresh(value, tensors) for value in evaluated(definition, inputs)]
+    made = [_fresh(value, tensors) for value in evaluated(definition, inputs)]
+    results = dict(zip(definition.outputs, made, strict=True))
+    given = dict(zip((n.results[0] for n in definition.inputs), inputs, strict=True))
+    for w in definition.written:
+        made, target = results[w.output], given[w.into]
+        if (made.dtype, made.shape) != (target.dtype, target.shape):
+            kinds = [f"{t.dtype} {list(t.shape)}" for t in (made, target)]
+            what = f"line {w.line}: {w.output} of {kinds[0]}, written into {w.into} of {kinds[1]},"
+            raise UnsupportedError(what, "outputs of the input's type and shape")
+    for name, into in definition.into.items():
+        results[name] = given[into].copy_(results[name])
+    return [results[name] for name in definition.returned]
 
 
 def evaluated(
     definition: Definition, inputs: Sequence[Any], *, gradients: bool = False
 ) -> list[torch.Tensor]:
-    """The same, but results may be inputs or views of them; of torch's fake tensors also.
+    """All outputs, which may be inputs or views of them; of torch's fake tensors also. Nothing is
+    written into inputs.
 
     With ``gradients`` torch records what it takes to differentiate them.
     """

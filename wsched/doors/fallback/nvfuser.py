@@ -69,9 +69,13 @@ def _define(nvfuser: Any, fd: Any, definition: Definition) -> None:
         several = isinstance(result, list | tuple) and len(node.results) > 1
         results = result if several else [result]
         values |= dict(zip(node.results, results, strict=False))
+    into, returned = definition.into, definition.returned
     for name in definition.outputs:
         try:
-            fd.add_output(values[name])
+            if name in into:
+                fd.add_output(values[name], values[into[name]])
+            if name in returned:
+                fd.add_output(values[name])
         except (RuntimeError, TypeError) as e:
             what = f"the output {name} by nvFuser ({_first_line(e)})"
             raise UnsupportedError(what, "what nvFuser takes") from e

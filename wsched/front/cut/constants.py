@@ -17,13 +17,14 @@ def with_kept(graph: Graph, cut: Cut, constants: frozenset[str]) -> Cut:
     """The same cut with segments of their own for what depends on constants alone.
 
     What a caller is given is made anew, because he may write into it. So are matmuls and random
-    numbers.
+    numbers; and an input that is written into is no constant.
 
     Args:
         graph: of the definition that is cut.
         cut: without summaries.
         constants: names of inputs.
     """
+    constants -= set(graph.definition.into.values())
     if not constants:
         return cut
     rests = {s: operations_of(graph, s.definition) for s in cut.segments if not s.matmul}

@@ -295,6 +295,11 @@ class Graph:
         outputs = self.definition.outputs
         if len(set(outputs)) < len(outputs):
             raise UnsupportedError("an output that is given twice", "different outputs")
+        for w in self.definition.written:
+            kinds = [self.types[n].dtype if n in self.types else None for n in (w.output, w.into)]
+            if kinds[0] is not kinds[1]:
+                what = f"line {w.line}: {w.output} of {kinds[0]}, written into {w.into}"
+                raise UnsupportedError(f"{what} of {kinds[1]},", "outputs of the input's type")
         for i in sorted(self.live):
             if self.is_given(i):
                 self._check_input(i)

@@ -39,6 +39,9 @@ def infer(definition: Definition) -> Tensors:
     walk = _Inference()
     for node in definition.nodes:
         walk.visit(node)
+    for output, into in definition.into.items():
+        for a, b in zip(walk.dims(Ref(output)) or (), walk.dims(Ref(into)) or (), strict=False):
+            walk.same(a.extent, b.extent)
     return walk.settled()
 
 

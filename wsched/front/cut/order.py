@@ -4,7 +4,8 @@ A result that only looks at another tensor is a view of it (nvFuser's
 ``MarkAliasesPreparePass``). The order of any other is taken from the input with most dimensions
 that it depends on (``AllocationDomainPass``): from the fastest of that input's dimensions on, those
 that the result has, as long as it has them, are its fastest; the others keep their order before
-them. Where several inputs have most and differ, it is row by row.
+them. Where several inputs have most and differ, it is row by row. What is written into an input
+lies as that does.
 """
 
 from __future__ import annotations
@@ -71,14 +72,18 @@ class Orders:
     tensors: Tensors
     dimensions: Dimensions = field(init=False)
     _nodes: dict[str, Node] = field(init=False)
+    _into: dict[str, str] = field(init=False)
     _views: dict[str, _Layout | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.dimensions = Dimensions(self.definition, self.tensors)
         self._nodes = {name: n for n in self.definition.nodes for name in n.results}
+        self._into = self.definition.into
 
     def is_settled(self, name: str) -> bool:
         """Whether nvFuser looks for no order: of views, what ATen makes, what has one said."""
+        if name in self._into:
+            return False
         return self._nodes[name].op in _SETTLED or self._view(name) is not None
 
     def is_view(self, name: str) -> bool:
@@ -103,6 +108,10 @@ class Orders:
 
     def of(self, name: str) -> Order | None:
         """The order of a result that is not settled; None where its dimensions cannot be told."""
+        if name in self._into:
+            dims = self.dimensions.dims(name)
+            rows = None if dims is None else tuple(range(len(dims)))
+            return declared_order(self._nodes[self._into[name]]) or rows
         target = self.dimensions.of(name)
         if target is None:
             return None
@@ -202,7 +211,7 @@ class Orders:
             return view
         node = self._nodes[name]
         order = declared_order(node) if node.op in ("define_tensor", "stride_order") else None
-        if name in self.definition.outputs and node.op not in _SETTLED:
+        if name in self.definition.outputs and not self.is_settled(name):
             order = self.of(name)
         dense = [True] * len(dims)
         contiguity = node.get("contiguity") if node.op == "define_tensor" else None

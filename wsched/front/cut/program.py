@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 from wsched.front import kernels
 from wsched.front.cut.graph import is_elementwise
+from wsched.front.cut.in_place import written_in_place
 from wsched.front.cut.leading import with_views_in_front
 from wsched.front.cut.looks import Look, looking
+from wsched.front.cut.order import declared_order
 from wsched.front.cut.segments import Segment
 from wsched.front.cut.summaries import behind_parts, is_finish
 from wsched.front.cut.tensors import Tensors, TensorType
 from wsched.fusion.sweep import Sweep
-from wsched.importer import Definition
+from wsched.importer import Definition, Written
 from wsched.importer.summary import import_summary
-from wsched.program.classes import Key
+from wsched.program.classes import ALIGNMENT, Key
 from wsched.program.keep import Keep
 from wsched.program.memory import device_of, extents_of, new_tensor
 from wsched.program.prepare import Function, Kernel, prepare
@@ -76,7 +78,7 @@ def make(
         InputError: the inputs do not fit the definition.
     """
     names = tuple(n.results[0] for n in definition.inputs)
-    if len(segments) == 1 and segments[0].is_plain(names):
+    if len(segments) == 1 and segments[0].is_plain(names) and not definition.written:
         # Its results are the definition's, in its order.
         kernel = kernels.compile(segments[0].definition, inputs)
         kernel.admit(inputs)
@@ -95,7 +97,7 @@ def make(
             made.summary(segment, {*definition.outputs, *(n for s in others for n in s.inputs)})
         else:
             made.rest(segment)
-    program = made.program(definition.outputs)
+    program = made.program(definition)
     run = prepare(program, made.own, made.functions, inputs, copy_rows, _keep(names, segments))
     return Made(run, tuple(made.kernels))
 
@@ -125,10 +127,16 @@ class _Steps:
         given = dict(zip(names, inputs, strict=True))
         self._like = partial(_like, given, self._extents, device_of(inputs))
 
-    def program(self, outputs: Sequence[str]) -> Program:
+    def program(self, definition: Definition) -> Program:
         """All of it."""
         self._settle(self._parts)
-        return Program(self._passed, tuple(self._steps), tuple(map(self._buffers, outputs)))
+
+        def lies(written: Written) -> bool:
+            return _lies_as_declared(definition, written, self._like(self._buffers(written.into)))
+
+        returned, written = definition.returned, definition.written
+        steps, made = written_in_place(self._steps, returned, written, self._buffers, lies)
+        return Program(self._passed, steps, made)
 
     def rest(self, segment: Segment) -> None:
         """A segment of somebody else's."""
@@ -311,6 +319,14 @@ def _like(
     if buffer.name in given:
         return given[buffer.name]
     return new_tensor(buffer, extents, device)
+
+
+def _lies_as_declared(definition: Definition, written: Written, given: Any) -> bool:
+    """Whether the input that an output is written into has no gaps, and begins where TMA writes."""
+    node = definition.node(written.into)
+    order = None if node is None else declared_order(node)
+    lies = given if order is None else given.permute(order)
+    return bool(lies.is_contiguous()) and given.data_ptr() % ALIGNMENT == 0
 
 
 def _reshaped(shape: tuple[int, ...], tensor: Any) -> Any:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from wsched.fusion.types import DataType
-from wsched.importer.definition import Definition, Node, Open, Ref, Value
+from wsched.importer.definition import Definition, Node, Open, Ref, Value, Written
 from wsched.importer.text.arguments import Call, canonical, layout_of
 from wsched.importer.text.signatures import results_of
 from wsched.importer.text.source import Source
@@ -29,11 +29,13 @@ class Recording:
     nodes: list[Node] = field(default_factory=list)
     outputs: list[str] = field(default_factory=list)
     marks: list[Node] = field(default_factory=list)
+    written: dict[str, Written] = field(default_factory=dict)
     _names: set[str] = field(default_factory=set)
 
     def definition(self) -> Definition:
         """What was recorded."""
-        return Definition(tuple(self.nodes), tuple(self.outputs), tuple(self.marks))
+        written = tuple(self.written.values())
+        return Definition(tuple(self.nodes), tuple(self.outputs), tuple(self.marks), written)
 
     def fresh(self, name: str, line: int) -> str:
         """``name``, or ``name@line`` if something has it, or ``name@line.2`` and so on."""
@@ -104,13 +106,19 @@ class Recording:
         if not isinstance(result, Ref):
             raise self.source.refusal(at, "a tensor or scalar of the definition")
         if isinstance(into, Ref):
-            self.marks.append(Node("add_output", (), (result, into), (), at.lineno))
+            returned = result.name in self.outputs
+            self.written[result.name] = Written(result.name, into.name, returned, at.lineno)
+            self.outputs += [] if returned else [result.name]
             return
         if into is not None and into is not order:
             raise self.source.refusal(at, "a tensor of the definition to write into")
         if order:
             call = (result,), {"stride_order": order}
             result = self.add("stride_order", (result.name,), call, at.lineno)[0]
+        hidden = self.written.get(result.name)
+        if hidden is not None and not hidden.returned:  # it stands where it is given to the caller
+            self.written[result.name] = replace(hidden, returned=True)
+            self.outputs.remove(result.name)
         self.outputs.append(result.name)
 
     def mark(self, at: ast.Call, of: Ref, method: str) -> None:
