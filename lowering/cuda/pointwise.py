@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from lowering.cuda import elements
 from lowering.cuda.emitter import Emitter, Rule
+from lowering.cuda.guarded import guarded
 from lowering.cuda.literals import literal
 from lowering.cuda.trigonometry import FUNCTIONS
 from lowering.ground.errors import InternalError
@@ -90,25 +91,41 @@ def _update(e: Emitter, s: FragUpdate) -> None:
 
 
 def _elements(e: Emitter, s: FragPointwise) -> None:
-    kind = s.out.type
     if s.op in FUNCTIONS:
         name, text = FUNCTIONS[s.op]
         e.functions[name] = text
+    any_numbers, shorter = _template(s), guarded(s)
+    if shorter is None:
+        _each(e, s, any_numbers)
+        return
+    e.functions |= dict(shorter.functions)
+    with e.out.block(""):
+        e.out.line("bool plain = true;")
+        _each(e, s, shorter.holds, "plain = plain & ({value});")
+        with e.out.block("if (plain)"):
+            _each(e, s, shorter.plain)
+        with e.out.block("else"):
+            _each(e, s, any_numbers)
+
+
+def _each(e: Emitter, s: FragPointwise, template: str, line: str = "{out} = {value};") -> None:
+    """A line for each element, with its arguments in the template."""
+    kind = s.out.type
     for block in range(kind.blocks):
         with e.groups(kind.groups):
             for row in range(kind.group[0]):
                 for col in range(kind.group[1]):
                     arguments = [_argument(e, s, i, (block, row, col)) for i in range(len(s.args))]
-                    value = _expression(s, arguments)
-                    e.out.line(f"{_element(e, s.out, block, row, col)} = {value};")
+                    value = template.format(**dict(zip("xyz", arguments, strict=False)))
+                    out = _element(e, s.out, block, row, col)
+                    e.out.line(line.format(out=out, value=value))
 
 
-def _expression(s: FragPointwise, arguments: list[str]) -> str:
+def _template(s: FragPointwise) -> str:
     exponent = s.args[-1]
-    template = EXPRESSIONS[s.op]
     if s.op == "pow" and isinstance(exponent, float):
-        template = _PRODUCTS.get(exponent, template)
-    return template.format(**dict(zip("xyz", arguments, strict=False)))
+        return _PRODUCTS.get(exponent, EXPRESSIONS[s.op])
+    return EXPRESSIONS[s.op]
 
 
 def _argument(e: Emitter, s: FragPointwise, index: int, at: tuple[int, int, int]) -> str:

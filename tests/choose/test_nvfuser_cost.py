@@ -68,10 +68,11 @@ def test_an_epilogue_is_a_kernel_of_its_own() -> None:
     bare, gelu = cost(definition()), cost(EPILOGUES["gelu"].definition("bf16"))
     assert bare.kernels_us == 0 and bare.host_us == 19.5
     row = 4096 * 2  # the bias, which nvFuser gives to cuBLAS, is as good as nothing
-    assert gelu.kernels_us == pointwise_us(2 * 2 * 4096**2 + row)
+    work = gelu.kernels_us - pointwise_us(2 * 2 * 4096**2 + row)
+    assert 0.2 < work / pointwise_us(2 * 2 * 4096**2) < 0.4  # erf costs, an addition does not
     assert gelu.matmul_us == bare.matmul_us and gelu.host_us == 25.0
     residual = cost(EPILOGUES["residual"].definition("bf16"))
-    assert residual.kernels_us == pointwise_us(3 * 2 * 4096**2)
+    assert residual.kernels_us == pointwise_us(3 * 2 * 4096**2, 4096**2)
 
 
 def test_the_host_is_the_limit_of_short_ones() -> None:

@@ -5,11 +5,15 @@ from __future__ import annotations
 import pytest
 
 from tests.lowering.sweep.sweeps import masked
+from wsched.choose.arithmetic import instructions_of, swept_instructions
 from wsched.choose.nvfuser_cost import pointwise_us
 from wsched.choose.sweep_cost import accesses_us
+from wsched.fusion import DataType
+from wsched.fusion.sweep import Place, Sweep, Term
 from wsched.run.walk import by_rows
 
 BYTES = 2 * 8191 * 4095
+ALL = frozenset((0, 1))
 
 
 def test_wide_accesses_cost_their_bytes() -> None:
@@ -18,10 +22,45 @@ def test_wide_accesses_cost_their_bytes() -> None:
 
 
 def test_narrow_accesses_as_measured() -> None:
-    """Of 2 bytes, side by side as nvFuser's and 16 bytes apart: a residual's times on an H200."""
+    """Of 2 bytes side by side, as nvFuser's of a residual, and of a transposed matrix (H200)."""
     assert accesses_us([(BYTES, 64, False)] * 3) == pytest.approx(53.5, abs=0.5)
-    assert accesses_us([(BYTES, 64, True)] * 3) == pytest.approx(189.7 + 3, rel=0.01)
-    assert accesses_us([(2 * BYTES, 128, True)]) == pytest.approx(accesses_us([(BYTES, 64, True)]))
+    moved = 2 * 8192 * 4096
+    both = [(moved, 64, True), (moved, 512, False)]
+    assert accesses_us(both, 2 * moved / 4) == pytest.approx(38.4, rel=0.02)
+
+
+WIDE = 8192 * 4096
+
+
+@pytest.mark.parametrize(
+    ("moved", "operations", "us"),
+    [
+        (4 * WIDE, {"erf": 1, "mul": 3, "add": 1}, 44.4),
+        (4 * WIDE, {"sin": 1, "add": 1}, 48.7),
+        (8 * WIDE, {"exp": 2, "div": 2, "sub": 2, "max": 2, "sum": 2}, 86.5),
+        (6 * WIDE, {"add": 1}, 49.6),
+    ],
+    ids=["gelu", "sine", "softmax", "residual"],
+)
+def test_what_is_computed_costs_as_measured(
+    moved: int, operations: dict[str, int], us: float
+) -> None:
+    """NvFuser's kernels, of which the bytes alone are 34, 34, 65 and 50 us (H200)."""
+    work = instructions_of((op, count * WIDE) for op, count in operations.items())
+    assert pointwise_us(moved, work) == pytest.approx(us, rel=0.03)
+
+
+def test_a_row_divides_in_fewer_instructions() -> None:
+    """A norm of the rows of 64 x 32: by what the row shares, and by what each element has."""
+    sizes = 64, 32
+    found = []
+    for dims in (frozenset((0,)), frozenset((0, 1))):
+        x, by = (Term(n, "input", DataType.Float, (), d) for n, d in (("x", ALL), ("y", dims)))
+        made = Term("z", "div", DataType.Float, ("x", "y"), ALL)
+        places = tuple(Place(t.name, tuple(d if d in t.dims else None for d in (0, 1)), (0, 1))
+                       for t in (x, by, made))  # fmt: skip
+        found.append(swept_instructions(Sweep(2, (x, by, made), places[:2], places[2:]), sizes))
+    assert found == [8 * 64 * 32, 14 * 64 * 32]
 
 
 def test_rows_decide() -> None:

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from wsched.choose.arithmetic import busy_us, instructions_of
 from wsched.choose.copy_cost import Copy, direct_us
 from wsched.choose.heuristics import ranked
 from wsched.choose.problem import Problem
-from wsched.fusion import Fusion
+from wsched.fusion import Fusion, PointwiseOp
 from wsched.importer import Definition
 from wsched.importer.ops import PRODUCTS
 
@@ -106,9 +107,9 @@ def grouped_us(groups: int, flops: float, moved: float) -> float:
     return max(CUBLAS_START_US + busy, GROUP_US * groups)
 
 
-def pointwise_us(moved: float) -> float:
-    """A kernel of nvFuser's that reads and writes so many bytes once."""
-    return KERNEL_US + moved / POINTWISE_BYTES_PER_US
+def pointwise_us(moved: float, instructions: float = 0.0) -> float:
+    """A kernel of nvFuser's that reads and writes so many bytes once, and what it computes."""
+    return KERNEL_US + busy_us(moved / POINTWISE_BYTES_PER_US, instructions)
 
 
 def host_us(kernels: int) -> float:
@@ -136,4 +137,6 @@ def nvfuser_cost(
             for axis in binding.extents:
                 elements *= sizes.get(axis, 1)
             moved += elements * binding.dtype.bytes
-    return NvfuserCost(matmul, pointwise_us(moved), host_us(count + 1))
+    each = problem.batch * problem.m * problem.n
+    work = instructions_of((e.op, each) for e in fusion.exprs if isinstance(e, PointwiseOp))
+    return NvfuserCost(matmul, pointwise_us(moved, work), host_us(count + 1))

@@ -80,9 +80,12 @@ class Walk:
     @property
     def span(self) -> int:
         """Neighbouring columns that a thread has: all that it can access at once of every matrix,
-        so that a warp's accesses lie side by side however narrow they are.
+        so that a warp's accesses lie side by side however narrow they are; and that it can write
+        at once of every result: what two stores leave of a sector is written twice, while
+        what two loads read of one is in the L1.
         """
-        found = SPAN
+        widest = max(self.sweep.term(p.term).dtype.bytes for p in self.sweep.results)
+        found = min(SPAN, WIDEST_ACCESS // widest)
         for _, access, size in self._matrices():
             if access.align < WIDEST_ACCESS:
                 found = min(found, access.align // size)

@@ -154,20 +154,20 @@ def test_a_matmul_that_is_left_is_priced_by_its_operations_and_bytes() -> None:
 def test_what_follows_it_is_a_kernel_that_reads_the_product() -> None:
     """The operands are the matmul's alone."""
     _, call, segment = left(FOLLOWED)
-    us = pytest.approx(MATMUL_US + pointwise_us(2 * 2 * M * N))
+    us = pytest.approx(MATMUL_US + pointwise_us(2 * 2 * M * N, M * N))
     assert segment_us(segment, call) == SegmentsCost(us, host_us(2))
 
 
 def test_nvfusers_route_counts_kernels() -> None:
     cutter, call, segment = left(FOLLOWED)
-    matmul, others = pytest.approx(MATMUL_US), pytest.approx(pointwise_us(2 * 2 * M * N))
+    matmul, others = pytest.approx(MATMUL_US), pytest.approx(pointwise_us(2 * 2 * M * N, M * N))
     assert nvfuser_us([segment], call) == NvfuserCost(matmul, others, host_us(2))
     plain = cutter.all(Take.NONE).segments
     kernels = [s for s in plain if s.matmul]
     assert len(kernels) == 2 and len(plain) == 3
     found = nvfuser_us(plain, call)
     each = [cublas_us(call.planned(s).problem, ()) for s in kernels]
-    others = pytest.approx(pointwise_us(2 * 2 * M * N))
+    others = pytest.approx(pointwise_us(2 * 2 * M * N, M * N))
     assert found == NvfuserCost(pytest.approx(sum(each)), others, host_us(3))
 
 

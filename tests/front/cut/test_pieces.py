@@ -73,7 +73,8 @@ def test_numbers_are_no_kernel() -> None:
 def test_a_rest_costs_its_pieces() -> None:
     rest, call = rest_of(SCORES)
     n, s, y, wide = 2 * 64 * 32, 2 * 64 * 64, 2 * 64 * 16, 4 * 2 * 64 * 64
-    kernels = pointwise_us(2 * n * 2) + pointwise_us(2 * 2 * s + wide)
+    work = 17 * s  # a sum, two products, and a division
+    kernels = pointwise_us(2 * n * 2, n) + pointwise_us(2 * 2 * s + wide, work)
     products = roofline_us(2 * s * 32, 2 * (2 * n + s)) + roofline_us(2 * y * 64, 2 * (s + 2 * y))
     found = segment_us(rest, call)
     assert found.gpu_us == pytest.approx(kernels + products)

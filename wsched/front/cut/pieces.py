@@ -28,11 +28,13 @@ class Piece:
         matmul: the latter; None of a kernel.
         reads: names of what it reads from memory.
         writes: names of what it writes there.
+        operations: that it computes, but for a matmul.
     """
 
     matmul: Node | None
     reads: set[str] = field(default_factory=set)
     writes: set[str] = field(default_factory=set)
+    operations: list[Node] = field(default_factory=list)
 
 
 def pieces(definition: Definition, tensors: Container[str]) -> tuple[Piece, ...]:
@@ -47,6 +49,7 @@ def pieces(definition: Definition, tensors: Container[str]) -> tuple[Piece, ...]
     kernels = {place: Piece(None) for place in sorted(set(rest.places.values()))}
     of = alone | {i: kernels[place] for i, place in rest.places.items()}
     for i, piece in of.items():
+        piece.operations += [] if i in alone else [definition.nodes[i]]
         for name in (s for r in definition.nodes[i].refs for s in rest.sources(r)):
             made = of.get(rest.home[name])
             if made is not piece:

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from lowering.ground.errors import ScheduleError, UnsupportedError
+from wsched.choose.arithmetic import instructions_of, swept_instructions
 from wsched.choose.copy_cost import (
     APART_HOST_US,
     CALL_HOST_US,
@@ -124,6 +125,12 @@ class Sizes:
     def shape(self, name: str) -> tuple[int, ...]:
         """Sizes of a tensor; () of a number."""
         return self.tensors[name].shape(self.sizes) if name in self.tensors else ()
+
+    def elements(self, name: str) -> int:
+        """Of a tensor; 0 of what is not known."""
+        dims = self.tensors[name].dims if name in self.tensors else None
+        known = dims is not None and all(d.extent is not None for d in dims)
+        return prod(self.shape(name)) if known else 0
 
     def bytes(self, names: Sequence[str]) -> int:
         """Of these tensors together; an unknown type counts four, an unknown rank nothing."""
@@ -289,7 +296,9 @@ def _sweep_us(segment: Segment, sweep: Sweep, call: Sizes) -> SegmentsCost:
     walk, copied = call.swept(segment, sweep)
     host = STEP_HOST_US + VIEW_HOST_US * (len(segment.looks) + len(segment.seen))
     host += NUMBER_HOST_US * sum(not p.dims for p in sweep.inputs) + COPY_HOST_US * len(copied)
-    gpu = accesses_us(walk.accessed() if walk is not None else ()) - SOONER_US
+    accessed = () if walk is None else tuple(walk.accessed())
+    work = 0.0 if walk is None else swept_instructions(walk.sweep, walk.sizes)
+    gpu = accesses_us(accessed, work) - SOONER_US
     return SegmentsCost(gpu + sum(map(pointwise_us, copied)), host)
 
 
@@ -351,10 +360,19 @@ def _rest(segment: Segment, call: Sizes, cublas: Mapping[str, float]) -> tuple[f
     for piece in found:
         moved = call.bytes([*piece.reads, *piece.writes])
         if piece.matmul is None:
-            kernels_us += pointwise_us(moved)
+            kernels_us += pointwise_us(moved, _instructions(piece.operations, call))
         else:
             matmul_us += _left_us(piece.matmul, moved, call, cublas)
     return matmul_us, kernels_us, len(found)
+
+
+def _instructions(operations: Sequence[Node], call: Sizes) -> float:
+    """Lanes of instructions of operations, those of a reduction for what it reads."""
+    sized = [
+        (n.op, max((call.elements(name) for name in (*n.results, *n.refs)), default=0))
+        for n in operations
+    ]
+    return instructions_of(sized)
 
 
 def _left_us(matmul: Node, moved: int, call: Sizes, cublas: Mapping[str, float]) -> float:
