@@ -6,6 +6,7 @@ import ctypes
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from lowering.cuda.driver import INVALID_CONTEXT, call, driver_api, launch_function, primary
 from lowering.cuda.launch_block import Arguments, LaunchAttribute, LaunchConfig
 from lowering.cuda.launch_maps import Descriptors
 from lowering.cuda.launch_memory import Allocate, Needs
@@ -13,54 +14,15 @@ from lowering.cuda.pointers import pointer_of
 from lowering.ground.errors import InternalError, UnsupportedError
 from lowering.kernel.kernel import Kernel
 from lowering.target.ptx import GRID_YZ_MAX
-from lowering.target.targets import gpus, require
+from lowering.target.targets import require
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["LoadedKernel", "PreparedLaunch", "driver_api", "launch_function", "stream_functions"]
+__all__ = ["LoadedKernel", "PreparedLaunch", "stream_functions"]
 
 _STREAMS = 64
 """Streams for which a prepared launch keeps its arguments."""
-
-_INVALID_CONTEXT = 201
-"""CUDA_ERROR_INVALID_CONTEXT."""
-
-
-def driver_api() -> Any:
-    """``cuda.bindings.driver``, after a check that there is a driver to call.
-
-    Raises:
-        UnsupportedError: no driver library, no cuda-bindings, or the driver finds no device.
-    """
-    try:
-        ctypes.CDLL("libcuda.so.1")
-    except OSError:
-        raise UnsupportedError(
-            "running a kernel without a CUDA driver (libcuda.so.1)",
-            f"a machine with an NVIDIA driver and {gpus()}",
-            "CPU tensors run on the machine model",
-        ) from None
-    try:
-        from cuda.bindings import driver
-    except ImportError as e:
-        raise UnsupportedError(
-            "launching without cuda-bindings", "cuda-bindings 12.9 or 13.x", "Install cuda-bindings"
-        ) from e
-    (status,) = driver.cuInit(0)
-    if status != driver.CUresult.CUDA_SUCCESS:
-        raise UnsupportedError(f"a driver that does not start ({status.name})", gpus())
-    return driver
-
-
-def launch_function() -> Any:
-    """``cuLaunchKernelEx`` through ctypes, which lets other threads run while it is in the driver.
-
-    A call with its four arguments prepared takes half of one with the eleven of ``cuLaunchKernel``
-    (1.2 and 2.5 us with a function that does nothing, 2-core x86 machine, 2026-11-21), and makes no
-    object, where cuda-bindings makes one for each handle.
-    """
-    return ctypes.CDLL("libcuda.so.1").cuLaunchKernelEx
 
 
 class LoadedKernel:
@@ -98,7 +60,7 @@ class LoadedKernel:
         self._handle = int(self._function)
         self._ready: set[int] = set()
         self._resident: dict[int, int] = {}
-        self._descriptors = Descriptors(self._driver, kernel)
+        self._descriptors = Descriptors(self._driver, kernel, self._torch)
 
     def launch(
         self,
@@ -174,7 +136,7 @@ class LoadedKernel:
             return sms
         if device not in self._resident:
             self.prepare_device(device)
-            with self._torch.cuda.device(device):
+            with primary(self._driver, self._torch, device):
                 # The driver refuses to be asked about an empty grid.
                 clusters = self._active_clusters(sms) if size <= sms else 0
             if not clusters:
@@ -209,10 +171,9 @@ class LoadedKernel:
         Raises:
             InternalError: the driver refuses it.
         """
-        if status == _INVALID_CONTEXT:
-            # A thread in which torch has not yet made the device's context current.
-            self._make_current(device)
-            status = self._submit(*launch)
+        if status == INVALID_CONTEXT:
+            with primary(self._driver, self._torch, device):
+                status = self._submit(*launch)
         if status:
             name = self._driver.CUresult(status).name
             c = launch[0].contents
@@ -233,24 +194,14 @@ class LoadedKernel:
         attributes = self._driver.CUfunction_attribute
         shared = attributes.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
         where = self._driver.CUdevice(device)
-        with self._torch.cuda.device(device):
-            self._make_current(device)
+        with primary(self._driver, self._torch, device):
             self._call(
                 "cuKernelSetAttribute", shared, self.kernel.shared_bytes, self._function, where
             )
         self._ready.add(device)
 
-    def _make_current(self, device: int) -> None:
-        """Make the device's primary context current, which is the one that torch uses."""
-        if int(self._call("cuCtxGetCurrent")) == 0:
-            context = self._call("cuDevicePrimaryCtxRetain", self._driver.CUdevice(device))
-            self._call("cuCtxSetCurrent", context)
-
     def _call(self, function: str, *args: Any) -> Any:
-        status, *result = getattr(self._driver, function)(*args)
-        if status != self._driver.CUresult.CUDA_SUCCESS:
-            raise InternalError("launch", f"{function}: {status.name}")
-        return result[0] if result else None
+        return call(self._driver, function, *args)
 
 
 LaunchArguments = tuple[Any, Any, Any, Any]

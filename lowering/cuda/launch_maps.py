@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from lowering.cuda.driver import primary
 from lowering.cuda.tensormap import encode, layout_of
 from lowering.ground.errors import InternalError, UnsupportedError
 from lowering.ground.expr import evaluate
@@ -26,10 +27,11 @@ class Descriptors:
     Args:
         driver: the driver's API.
         kernel: whose tensor maps they are.
+        torch: the module, which knows the device that a thread is on.
     """
 
-    def __init__(self, driver: Any, kernel: Kernel) -> None:
-        self._driver, self._kernel = driver, kernel
+    def __init__(self, driver: Any, kernel: Kernel, torch: Any) -> None:
+        self._driver, self._kernel, self._torch = driver, kernel, torch
         self._lock = Lock()
         self._known: dict[tuple[Any, ...], tuple[bytes, int]] = {}
 
@@ -78,4 +80,6 @@ class Descriptors:
             InternalError: the driver refuses it.
         """
         m = self._kernel.tensor_maps[index]
-        return encode(self._driver, m, layout_of(m, tensor)), int(tensor.device.index)
+        layout, device = layout_of(m, tensor), int(tensor.device.index)
+        with primary(self._driver, self._torch, device):
+            return encode(self._driver, m, layout), device

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from lowering.cuda.launch import driver_api
+from lowering.cuda.driver import driver_api
 
 __all__ = ["alone_in_memory"]
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from lowering.cuda.driver import driver_api
 from lowering.cuda.emit import emit_cuda
-from lowering.cuda.launch import LoadedKernel, driver_api
+from lowering.cuda.launch import LoadedKernel
 from lowering.cuda.nvrtc import compile_cubin
 from lowering.cuda.tensormap import encode, layout_of
 from lowering.kernel.text import parse_kernel

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from typing import Any
 
 import pytest
 
-from wsched.run.workspace import Workspace, _allocate
+from tests.lowering.cuda.fake_driver import Driver, fake_torch
+from wsched.run.workspace import Workspace, _allocate, _capture
 
 
 class Device:
@@ -90,3 +92,15 @@ def test_zeros_are_written_in_line_with_launches(
     monkeypatch.setattr(torch, "zeros", lambda n, **options: n)
     assert _allocate(stream, 3, 64, zeroed=True) == 64
     assert used == [("own", stream) if stream else ("default", 3)]
+
+
+def test_a_thread_without_a_context_finds_the_capture(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory of its stream would be written by each replay of the graph, beside other launches."""
+    pytest.importorskip("cuda.bindings.driver")
+    fake = Driver()
+    monkeypatch.setitem(sys.modules, "torch", fake_torch(fake))
+    monkeypatch.setattr("cuda.bindings.driver", fake)
+    assert _capture(7, 1) == 0
+    fake.captures[7] = 3
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(_capture, 7, 1).result() == 3

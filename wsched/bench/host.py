@@ -127,7 +127,7 @@ class _FakeLoaded(LoadedKernel):
         # Takes no arguments, makes no system call, and returns 0, the default rounding mode.
         self._submit = ctypes.CDLL("libm.so.6").fegetround
         self._handle = 1
-        self._descriptors = _FakeDescriptors(None, kernel)
+        self._descriptors = _FakeDescriptors(None, kernel, None)
 
     def prepare_device(self, device: int) -> None:
         """There is none."""

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+from lowering.cuda.driver import primary
 from lowering.ground.locks import Lock
 
 __all__ = ["Workspace"]
@@ -107,6 +108,11 @@ def _capture(stream: int, device: int) -> int:
     from cuda.bindings import driver
 
     status, state, number, *_ = driver.cuStreamGetCaptureInfo(stream)
+    if status == driver.CUresult.CUDA_ERROR_INVALID_CONTEXT:
+        import torch
+
+        with primary(driver, torch, device):
+            status, state, number, *_ = driver.cuStreamGetCaptureInfo(stream)
     active = driver.CUstreamCaptureStatus.CU_STREAM_CAPTURE_STATUS_ACTIVE
     ok = status == driver.CUresult.CUDA_SUCCESS
     return int(number) if ok and state == active else 0

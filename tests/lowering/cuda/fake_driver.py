@@ -1,10 +1,15 @@
-"""A driver and tensors made up here: what is passed to the driver is recorded."""
+"""A driver and tensors made up here: what is passed to the driver is recorded.
+
+As with the real one a thread has no context at first, and what needs one says so.
+"""
 
 from __future__ import annotations
 
 import ctypes
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from threading import get_ident
 from types import SimpleNamespace
 from typing import Any
 
@@ -26,6 +31,7 @@ class Result:
 
     CUDA_SUCCESS = SimpleNamespace(name="CUDA_SUCCESS")
     CUDA_ERROR_INVALID_VALUE = SimpleNamespace(name="CUDA_ERROR_INVALID_VALUE")
+    CUDA_ERROR_INVALID_CONTEXT = SimpleNamespace(name="CUDA_ERROR_INVALID_CONTEXT")
 
     def __new__(cls, value: int) -> Any:
         return SimpleNamespace(name={1: "CUDA_ERROR_INVALID_VALUE"}[value])
@@ -34,9 +40,15 @@ class Result:
 OK = Result.CUDA_SUCCESS
 
 
+NO_CONTEXT = Result.CUDA_ERROR_INVALID_CONTEXT
+
+
 @dataclass
 class Driver:
-    """Records calls; reads the parameter block as the real one would."""
+    """Records calls; reads the parameter block as the real one would.
+
+    The primary context of device 0 is 99, of device 1 100.
+    """
 
     calls: list[tuple[str, tuple[Any, ...]]] = field(default_factory=list)
     launch_status: list[int] = field(default_factory=list)
@@ -50,6 +62,16 @@ class Driver:
     CUlaunchConfig = SimpleNamespace
     CUlaunchAttributeID = Names()
     active_clusters: int = 3
+    contexts: dict[int, int] = field(default_factory=dict)
+    """The current one of each thread that has one."""
+    captures: dict[int, int] = field(default_factory=dict)
+    """The number of the capture that a stream is in."""
+    CUstreamCaptureStatus = Names()
+
+    @property
+    def ready(self) -> Any:
+        """The status of what needs a context, in this thread."""
+        return OK if get_ident() in self.contexts else NO_CONTEXT
 
     def record(self, name: str, *args: Any) -> None:
         self.calls.append((name, args))
@@ -69,7 +91,7 @@ class Driver:
         return (OK,)
 
     def cuKernelGetFunction(self, kernel: int) -> tuple[Any, int]:  # noqa: N802
-        return OK, kernel + 1
+        return self.ready, kernel + 1
 
     def CUlaunchAttribute(self) -> Any:  # noqa: N802
         return SimpleNamespace(value=SimpleNamespace(clusterDim=SimpleNamespace()))
@@ -78,27 +100,36 @@ class Driver:
         self, function: int, config: Any
     ) -> tuple[Any, int]:
         self.record("occupancy", function, config.gridDimX, config.attrs[0].value.clusterDim.x)
-        return OK, self.active_clusters
+        return self.ready, self.active_clusters
 
     def cuKernelSetAttribute(self, *args: Any) -> tuple[Any]:  # noqa: N802
         self.record("attribute", *args)
-        return (OK,)
+        return (self.ready,)
 
     def cuCtxGetCurrent(self) -> tuple[Any, int]:  # noqa: N802
-        return OK, 0
+        return OK, self.contexts.get(get_ident(), 0)
 
     def cuDevicePrimaryCtxRetain(self, device: int) -> tuple[Any, int]:  # noqa: N802
-        return OK, 99
+        return OK, 99 + device
 
     def cuCtxSetCurrent(self, context: int) -> tuple[Any]:  # noqa: N802
         self.record("current", context)
+        self.contexts[get_ident()] = context
         return (OK,)
+
+    def cuStreamGetCaptureInfo(self, stream: int) -> tuple[Any, ...]:  # noqa: N802
+        if self.ready is not OK:
+            return NO_CONTEXT, None, None, None, None, None
+        number = self.captures.get(stream, 0)
+        state = f"CU_STREAM_CAPTURE_STATUS_{'ACTIVE' if number else 'NONE'}"
+        return OK, state, number, None, None, 0
 
     def cuTensorMapEncodeTiled(self, *args: Any) -> tuple[Any, Any]:  # noqa: N802
         self.record("encode", *args)
         block = (ctypes.c_char * 128)()
         block.value = f"map{len(self.named('encode'))}".encode()
-        return self.encode_status, SimpleNamespace(getPtr=lambda: ctypes.addressof(block))
+        status = self.encode_status if self.ready is OK else NO_CONTEXT
+        return status, SimpleNamespace(getPtr=lambda: ctypes.addressof(block))
 
     def cuLaunchKernelEx(  # noqa: N802
         self, config: Any, kernel: int, params: int, extra: Any
@@ -106,6 +137,8 @@ class Driver:
         c = config.contents
         blocks = [c.gridDimX, c.gridDimY, c.gridDimZ, c.blockDimX, c.blockDimY, c.blockDimZ]
         assert not extra
+        if self.ready is not OK:
+            return 201
         self.attributes.append([(a.id, a.value) for a in c.attrs[: c.numAttrs]])
         self.record("launch", kernel, blocks, c.sharedMemBytes, c.hStream)
         pointers = (ctypes.c_void_p * 4).from_address(params)
@@ -159,12 +192,27 @@ class _Device:
 
 
 def fake_torch(driver: Driver) -> Any:
-    """As much of torch as a launch needs: devices 0 and 1 are Hopper, 2 is not."""
+    """As much of torch as a launch needs: devices 0 and 1 are Hopper, 2 is not.
+
+    Every thread is on device 0. As with the real one, to go there takes no call of the driver, and
+    leaves a thread without a context as it is.
+    """
     stream = SimpleNamespace(cuda_stream=1234)
+
+    @contextmanager
+    def on(index: int) -> Iterator[None]:
+        driver.record("device", index)
+        before = driver.contexts.get(get_ident())
+        if index:
+            driver.contexts[get_ident()] = 99 + index
+        yield
+        if index and before:
+            driver.contexts[get_ident()] = before
+
     cuda = SimpleNamespace(
         current_device=lambda: 0,
         current_stream=lambda index: stream,
-        device=lambda index: nullcontext(driver.record("device", index)),
+        device=on,
         get_device_capability=lambda index: (9, 0) if index < 2 else (8, 0),
         get_device_properties=lambda index: SimpleNamespace(name="H0", multi_processor_count=10),
     )
