@@ -22,7 +22,8 @@ demo: ## set up, then define, schedule, run and check a matmul
 	@$(SETUP) demo
 	@$(RUN) -m wsched demo $(ARGS)
 
-PYTEST := $(RUN) -m pytest -n $(JOBS) --dist worksteal --raises
+# Tests start a hundred processes; without bytecode each compiles the tree again.
+PYTEST := env -u PYTHONDONTWRITEBYTECODE $(RUN) -m pytest -n $(JOBS) --dist worksteal --raises
 
 test: lint ## set up, then lint, types, limits and all tests that are not slow
 	@$(SETUP) test

@@ -23,6 +23,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -58,9 +59,15 @@ def pytest_configure(config: pytest.Config) -> None:
 # ------------------------------------------------------------------------------------ golden files
 
 
-def module_of(item: pytest.Item) -> str:
-    """Return the test module's path below tests/, without its suffix: ``passes/test_pingpong``."""
-    return item.path.relative_to(TESTS).with_suffix("").as_posix()
+@cache
+def module_at(path: Path) -> str | None:
+    """Return a test module's path below tests/, without its suffix: ``passes/test_pingpong``.
+
+    None if it lies elsewhere.
+    """
+    if not path.is_relative_to(TESTS):
+        return None
+    return path.relative_to(TESTS).with_suffix("").as_posix()
 
 
 def stem_of(item: pytest.Item) -> str:
@@ -132,7 +139,7 @@ def update_command() -> str:
 @pytest.fixture
 def golden(request: pytest.FixtureRequest) -> Golden:
     """The golden file of this test, ``tests/golden/<module>/<test>.txt``."""
-    path = GOLDEN / module_of(request.node) / f"{stem_of(request.node)}.txt"
+    path = GOLDEN / f"{module_at(request.node.path)}" / f"{stem_of(request.node)}.txt"
     return Golden(path, request.config.getoption("--update-golden"))
 
 
@@ -155,8 +162,10 @@ def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str]
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     collected: dict[str, set[str]] = {}
-    for item in (i for i in items if i.path.is_relative_to(TESTS)):
-        stems = collected.setdefault(module_of(item), set())
+    for item in items:
+        if (module := module_at(item.path)) is None:
+            continue
+        stems = collected.setdefault(module, set())
         if "golden" in getattr(item, "fixturenames", ()):
             stems.add(stem_of(item))
     config.stash[COLLECTED] = collected

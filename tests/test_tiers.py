@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.tiers import in_tiers
+from tests.tiers import dealt, in_tiers
 
 BUSY = """
 import time
@@ -73,3 +73,12 @@ def test_parameters() -> None:
     first, second = in_tiers(["a", "b"], {"a"})
     assert first == "a"
     assert (second.values, [m.name for m in second.marks]) == (("b",), ["slow"])
+
+
+def test_pairs_are_dealt_out_in_turn() -> None:
+    """Each of the first is quick once, so is each of the second that there are turns for."""
+    found = dealt(["a", ("b", 1), "c"], [10, 20])
+    assert [p.values for p in found] == [
+        ("a", 10), ("a", 20), ("b", 1, 10), ("b", 1, 20), ("c", 10), ("c", 20)
+    ]  # fmt: skip
+    assert [p.values for p in found if not p.marks] == [("a", 10), ("b", 1, 20), ("c", 10)]

@@ -7,7 +7,7 @@ however busy the machine is. The end of a run lists those above it that have no 
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Generator, Iterable
+from collections.abc import Collection, Generator, Iterable, Sequence
 from typing import Any
 
 import pytest
@@ -24,6 +24,22 @@ BEGIN = pytest.StashKey[float]()
 def in_tiers(values: Iterable[str], quick: Collection[str]) -> list[Any]:
     """Parameters of a test, of which all but the ``quick`` ones make it slow."""
     return [v if v in quick else pytest.param(v, marks=pytest.mark.slow) for v in values]
+
+
+def dealt(first: Iterable[Any], second: Sequence[Any]) -> list[Any]:
+    """The pairs of two lists as parameters of a test, quick ones as many as the first is long.
+
+    These are each of the first, with those of the second in turn; the other pairs are slow. What
+    is a tuple in the first is so many parameters.
+    """
+    return [
+        pytest.param(
+            *(a if isinstance(a, tuple) else (a,)), b,
+            marks=[pytest.mark.slow] * (i % len(second) != j),
+        )
+        for i, a in enumerate(first)
+        for j, b in enumerate(second)
+    ]  # fmt: skip
 
 
 def seconds() -> float:

@@ -6,14 +6,15 @@ from lowering.cuda.sass import disassemble
 from lowering.ground.errors import UnsupportedError
 from lowering.kernel.text import print_kernel
 from tests.explore.pages import compiled
-from tests.schedules import SCHEDULES
+from tests.schedules import QUICK, SCHEDULES
+from tests.tiers import in_tiers
 from wsched.explore import code
 from wsched.explore.code import codes_of, cuda_of, ptx_lines, sass_lines
 
 SOME = ("coop_128x128", "pingpong_128x128", "cluster_2x2", "stream_k", "split_2", "pipelined")
 
 
-@pytest.mark.parametrize("name", SCHEDULES)
+@pytest.mark.parametrize("name", in_tiers(SCHEDULES, QUICK))
 def test_each_line_of_the_body_is_some_statements(name: str) -> None:
     made = compiled(name)
     cuda, kernel = cuda_of(made.kernel), print_kernel(made.kernel).splitlines()
@@ -35,6 +36,7 @@ def test_a_role_is_the_line_of_its_branch() -> None:
     assert [kernel[cuda.origins[i]].strip()[:12] for i in (at, at + 1)] == ["role compute"] * 2
 
 
+@pytest.mark.slow
 def test_code_is_the_same_with_lines() -> None:
     for name in SOME[:3]:
         made = compiled(name)

@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from tests.explore.pages import compiled
-from tests.schedules import SCHEDULES
+from tests.schedules import QUICK, SCHEDULES
+from tests.tiers import in_tiers
 from wsched.explore.data import NestLine
 from wsched.explore.links import _staged, _tensor
 from wsched.explore.texts import Texts, texts_of
@@ -13,7 +14,7 @@ def links(texts: Texts, line: NestLine, text: int = -1) -> list[str]:
     return [texts.table[texts.texts[text][at]].strip() for at in line.lines[text]]
 
 
-@pytest.mark.parametrize("name", SCHEDULES)
+@pytest.mark.parametrize("name", in_tiers(SCHEDULES, QUICK))
 def test_each_loop_and_expression_is_found_after_each_pass(name: str) -> None:
     texts = texts_of(compiled(name))
     lines = [line for nest in texts.nests for line in nest.lines]

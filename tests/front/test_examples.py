@@ -82,6 +82,7 @@ def test_tune() -> None:
     assert [name.split("_")[3] for name in tune.main()] == ["128x64x64", "128x128x64", "128x256x64"]
 
 
+@pytest.mark.slow
 def test_trace(tmp_path: Path) -> None:
     path = tmp_path / "trace.json"
     words = [sys.executable, "-m", "examples.trace", str(path)]  # as a user runs it

@@ -9,6 +9,7 @@ import pytest
 import wsched
 from lowering.ground.errors import UnsupportedError
 from tests.computed import drawn
+from tests.tiers import dealt
 from wsched.front import linear as door
 from wsched.front.linear import linear_call
 from wsched.fusion import DataType
@@ -38,9 +39,11 @@ def error(found: Any, exact: Any) -> float:
     return float((found.double() - exact).norm() / exact.norm())
 
 
-@pytest.mark.parametrize("weights", ["int8", "uint8", "float8_e4m3fn", "float8_e5m2"])
-@pytest.mark.parametrize("rows", LIMITS)
 @pytest.mark.parametrize("given", [(), ("scale",), ("scale", "zero", "bias")])
+@pytest.mark.parametrize(
+    ("weights", "rows"),
+    dealt(["int8", "uint8", "float8_e4m3fn", "float8_e5m2"], list(LIMITS)),
+)
 def test_every_type(weights: str, rows: str, given: tuple[str, ...]) -> None:
     x, w = drawn(rows, M, K), drawn(weights, N, K, 1)
     named = zip(("scale", "zero", "bias"), vectors(), strict=True)

@@ -18,6 +18,7 @@ from tests.legality.by_hand.steps import STEPS
 from tests.legality.by_hand.tiles import TILES
 from tests.legality.draws import made
 from tests.legality.machine import compiled
+from tests.tiers import in_tiers
 from wsched.fusion import Fusion, ParallelType
 from wsched.fusion.primitive_call import PrimitiveCall
 from wsched.schedule.loops import side_by_side
@@ -33,8 +34,18 @@ REFUSED = {
 
 RUN = sorted(set(MADE) - set(REFUSED))
 
+QUICK = {
+    "a_row_of_tiles_each", "chunks_of_rows", "column_groups", "columns_without_load_warps",
+    "epilogue_apart", "epilogue_of_one_block", "fp32_from_registers", "groups_on_tidz",
+    "halves_of_columns", "interleaved_split_k", "operand_cast", "panels", "residual_by_ring",
+    "residual_of_whole_tiles", "rows_from_the_queue", "rows_on_x_columns_on_y",
+    "split_k_in_two_levels", "steps_of_tiles_in_threes", "three_in_turns", "turns_along_a_row",
+    "turns_in_shares", "two_products",
+}  # fmt: skip
+"""Of each kind, the cheaper ones."""
 
-@pytest.mark.parametrize("name", RUN)
+
+@pytest.mark.parametrize("name", in_tiers(RUN, QUICK))
 def test_runs_right(name: str) -> None:
     said = outcome(MADE[name]())
     assert (said.fault, said.why) == (None, "")

@@ -19,6 +19,7 @@ from tests.frames import direct
 from tests.on_machine import NUMPY, Problem, exact, kernel, operands, run
 from tests.run import test_epilogue_inputs as residual
 from tests.schedules import LAYOUTS, SCHEDULES, cooperative, for_result
+from tests.tiers import dealt
 from wsched.run.compiled import CompiledFusion
 
 ROWS = (1, 5, 16, 63, 64, 65)
@@ -53,8 +54,9 @@ def test_few_rows_of_either_operand(name: str) -> None:
         check(compiled, rows, rows, 8, ORDERS[(i + 2) % 3])
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("name", [name for name in KINDS if name != "coop_narrow"])
+@pytest.mark.parametrize(
+    ("name", "layout"), dealt([n for n in KINDS if n != "coop_narrow"], list(LAYOUTS))
+)
 def test_few_rows_in_every_layout(name: str, layout: str) -> None:
     """Results by TMA; of an MN-major operand the rows are K, which is short here, too. N = 24
     cannot be N-major.

@@ -13,6 +13,7 @@ from lowering.cuda.sass import disassemble
 from tests.computed import by_rows, cast, drawn, fusion, tile, weights
 from tests.lowering.cuda.opcodes import count_opcodes
 from tests.sass_loops import innermost_loops
+from tests.tiers import in_tiers
 from wsched.front.legal_tiles import legal_tiles
 from wsched.run.compiled import CompiledFusion, compile_fusion
 from wsched.schedule.matmul.params import (
@@ -78,7 +79,9 @@ def test_every_way(m: int, n: int, k: int, groups: int, more: dict[str, Any]) ->
     require_clean(kernel)
 
 
-@pytest.mark.parametrize("text", [cast("Int8"), by_rows("Float8_e4m3fn"), cast("Float")])
+@pytest.mark.parametrize(
+    "text", in_tiers([cast("Int8"), by_rows("Float8_e4m3fn"), cast("Float")], [cast("Int8")])
+)
 def test_the_largest_legal_tile(text: str) -> None:
     """What limits leave for an operand's registers is enough."""
     legal = [c for c in legal_tiles(text) if c.legal and c.tile.k > 32]

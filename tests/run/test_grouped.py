@@ -21,6 +21,7 @@ from lowering.machine.scheduler import Adversary
 from tests.grouped import BIAS, GATE, SIZES, check_rows, gated, given, grouped, product
 from tests.lowering.ground.expressions import budget
 from tests.schedules import cooperative, dynamic, exchanged, ping_pong
+from tests.tiers import dealt
 from wsched.front.known import import_fusion
 from wsched.run.arguments import bind
 from wsched.run.compiled import CompiledFusion
@@ -70,8 +71,7 @@ def check(k: CompiledFusion, inputs: tuple[Any, Any, Any], **options: Any) -> No
     check_rows(run(k, inputs, **options), *inputs)
 
 
-@pytest.mark.parametrize("sizes", SIZES)
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize(("name", "sizes"), dealt(SMALL, list(SIZES)))
 def test_sizes(name: str, sizes: str) -> None:
     """Rows behind the last group are left alone."""
     check(kernel(name), given(SIZES[sizes], 40, 48, behind=5))

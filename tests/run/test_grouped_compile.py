@@ -8,7 +8,8 @@ import pytest
 
 from lowering.target.targets import DEFAULT
 from tests.grouped import BIAS, FORMS, GATE, grouped
-from tests.schedules import SCHEDULES
+from tests.schedules import QUICK, SCHEDULES
+from tests.tiers import in_tiers
 from wsched.choose.gpus import H200_SMS
 from wsched.choose.heuristics import choose_params
 from wsched.choose.problem import Problem
@@ -54,7 +55,7 @@ def test_choice_of_other_forms(layer: str, form: str, shared_out: str) -> None:
     assert made.resources.clean, made.resources
 
 
-@pytest.mark.parametrize("name", [n for n in SCHEDULES if "dynamic" in n])
+@pytest.mark.parametrize("name", in_tiers([n for n in SCHEDULES if "dynamic" in n], QUICK))
 @pytest.mark.parametrize("form", FORMS)
 def test_schedules(form: str, name: str) -> None:
     """Every way to deal tiles out at run time, from groups."""

@@ -23,6 +23,7 @@ from tests.grouped import FORMS, SIZES, check_rows, given, grouped, product
 from tests.lowering.ground.expressions import budget
 from tests.run.test_grouped import SMALL, run
 from tests.schedules import dynamic
+from tests.tiers import dealt
 from wsched.front.known import import_fusion
 from wsched.run.compiled import CompiledFusion
 from wsched.schedule import Schedule
@@ -57,16 +58,14 @@ def operands(form: str, sizes: tuple[int, ...], n: int, k: int, behind: int = 0)
     return given(sizes, n, k, behind=behind, matrix=matrix, ranks=FORMS[form])
 
 
-@pytest.mark.parametrize("sizes", SIZES)
-@pytest.mark.parametrize(("form", "name"), CASES)
+@pytest.mark.parametrize(("form", "name", "sizes"), dealt(CASES, list(SIZES)))
 def test_sizes(form: str, name: str, sizes: str) -> None:
     """What is of no group is left alone, or not summed; an empty group is a sum of nothing."""
     inputs = operands(form, SIZES[sizes], 40, 48, behind=5)
     check_rows(run(kernel(form, name), inputs), *inputs)
 
 
-@pytest.mark.parametrize("adversary", ["eager", "lazy", "fair"])
-@pytest.mark.parametrize(("form", "name"), CASES)
+@pytest.mark.parametrize(("form", "name", "adversary"), dealt(CASES, ["eager", "lazy", "fair"]))
 def test_adversaries(form: str, name: str, adversary: Adversary) -> None:
     inputs = operands(form, (3, 0, 66, 16, 1, 100), 24, 96)
     check_rows(run(kernel(form, name), inputs, adversary=adversary), *inputs)

@@ -8,6 +8,7 @@ import pytest
 
 import wsched
 from lowering.ground.errors import UnsupportedError
+from tests.tiers import in_tiers
 from wsched.bench.models.listed import Listed, listed, read_listed
 from wsched.choose.gpus import GPUS
 from wsched.front.cut.epilogues import Kernel, Take
@@ -66,8 +67,15 @@ def test_explained_without_memory_and_what_install_does(name: str) -> None:
 LEFT = {"th_llama4_router": "topk"}
 """Calls that ``install`` leaves to nvFuser although the matmul has a kernel, and for what."""
 
+QUICK = {
+    "bench_llama4_down", "cpp_epilogue_gelu_aux", "cpp_mlp_horizontal", "hf_gemma2_logits",
+    "hf_qwen2_qkv", "nv_issue2275", "old_front_end_mlp", "th_llama4_router", "th_nanogpt_mlp",
+    "th_parallel_mlp",
+}  # fmt: skip
+"""Of each source, the cheaper ones."""
 
-@pytest.mark.parametrize("name", sorted(set(ALL) - set(WITHOUT)))
+
+@pytest.mark.parametrize("name", in_tiers(sorted(set(ALL) - set(WITHOUT)), QUICK))
 def test_which_calls_install_takes(name: str) -> None:
     asked = read(name)
     cutter = Cutter(asked.definition)

@@ -10,6 +10,7 @@ import pytest
 from tests.lowering.nest.own import OWN
 from tests.lowering.nest.visits import Visits, dumped, recorded
 from tests.schedules import SCHEDULES, definition
+from tests.tiers import dealt
 from wsched.front.known import import_fusion
 from wsched.front.own import kernel_of
 from wsched.run.compiled import CompiledFusion, compile_fusion
@@ -35,10 +36,14 @@ def sizes(m: int, n: int, k: int) -> dict[str, int]:
     return {"M": m, "N": n, "K": k}
 
 
-@pytest.mark.parametrize(("shape", "ctas"), [((200, 392, 264), 2), ((136, 72, 456), 5)])
-@pytest.mark.parametrize("name", [*BUILT_IN, *WRITTEN])
-def test_each_role_goes_through_the_nest(name: str, shape: tuple[int, int, int], ctas: int) -> None:
-    compiled = kernel(name)
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    dealt([*BUILT_IN, *WRITTEN], [((200, 392, 264), 2), ((136, 72, 456), 5)]),
+)
+def test_each_role_goes_through_the_nest(
+    name: str, problem: tuple[tuple[int, int, int], int]
+) -> None:
+    compiled, (shape, ctas) = kernel(name), problem
     grid = compiled.grid(sizes(*shape), ctas)
     said = dumped(compiled, sizes(*shape), grid)
     assert any(v.loads for v in said) and all(v.computes for v in said)

@@ -10,6 +10,7 @@ import pytest
 from lowering.machine.scheduler import Adversary
 from tests.lowering.nest.own import OWN
 from tests.on_machine import NUMPY, Problem, exact, operands, run
+from tests.tiers import dealt
 from wsched.front.own import kernel_of
 from wsched.run.compiled import CompiledFusion
 
@@ -27,8 +28,7 @@ def kernel(name: str) -> CompiledFusion:
     return kernel_of(OWN[name]())
 
 
-@pytest.mark.parametrize("kind", PROBLEMS)
-@pytest.mark.parametrize("name", OWN)
+@pytest.mark.parametrize(("name", "kind"), dealt(OWN, list(PROBLEMS)))
 def test_integers_are_exact(name: str, kind: str) -> None:
     problem = PROBLEMS[kind]
     orders: tuple[Adversary, ...] = ("lazy", "random") if kind == "tails" else ("random",)

@@ -15,6 +15,7 @@ from tests.legality.by_hand.parts import PARTS, epilogue_of_whole_rows
 from tests.legality.machine import compiled, problems, run_wrong
 from tests.legality.oracle import tile_of
 from tests.passes.products import machine_code_is_clean
+from tests.tiers import dealt
 from wsched.fusion import Fusion
 from wsched.schedule import make_plan
 from wsched.schedule.loops import loops_text, side_by_side
@@ -40,8 +41,7 @@ def test_nests(name: str, golden: object) -> None:
     assert "\n".join(text) == golden
 
 
-@pytest.mark.parametrize("adversary", ["random", "lazy", "eager"])
-@pytest.mark.parametrize("name", MADE)
+@pytest.mark.parametrize(("name", "adversary"), dealt(MADE, ["random", "lazy", "eager"]))
 def test_runs_right(name: str, adversary: Adversary) -> None:
     """Odd extents, fewer and more CTAs than tiles, no K."""
     for seed, problem in enumerate(problems(tile_of(fusion(name)))):

@@ -13,7 +13,8 @@ from lowering.proof.prove import prove
 from passes.options import LoweringOptions
 from passes.pipeline import run_passes
 from tests.lowering.machine.kernels import matmul_text
-from tests.schedules import SCHEDULES, definition
+from tests.schedules import QUICK, SCHEDULES, definition
+from tests.tiers import in_tiers
 from wsched.importer import build_fusion, record_text
 from wsched.run.compiled import compile_fusion
 
@@ -48,7 +49,7 @@ def kernel_of(name: str) -> Kernel:
     return compile_fusion(build_fusion(record_text(definition())), SCHEDULES[name]).kernel
 
 
-@pytest.mark.parametrize("name", SCHEDULES)
+@pytest.mark.parametrize("name", in_tiers(SCHEDULES, QUICK))
 def test_every_family(name: str) -> None:
     """No claim about a right kernel is refuted; those that are not proved are listed here."""
     found = prove(kernel_of(name))
