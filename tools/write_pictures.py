@@ -15,7 +15,7 @@ from browser import find_chromium
 from interpreters import say
 
 from examples.residual import RESIDUAL
-from wsched.explore.model import Asked, page_of
+from wsched.explore.model import Asked, book_of
 from wsched.explore.page import page_html
 from wsched.front.sizes import Extents, kernel_for
 from wsched.trace.timeline import Trace
@@ -33,18 +33,19 @@ FRAME = 188
 """Of the film in the picture of the machine: some stages are filling, others are full."""
 
 
+EXTENTS = Extents(768, 512, 512)
+
+
 def _asked() -> Asked:
-    return Asked(
-        RESIDUAL, RESIDUAL, Extents(768, 512, 512), SMS, f"{SMS} multiprocessors of an H200"
-    )
+    return Asked(RESIDUAL, RESIDUAL, EXTENTS, SMS, f"{SMS} multiprocessors of an H200")
 
 
 def _trace(asked: Asked) -> Trace:
     """A run on the machine."""
     from wsched.cli.check import random_inputs
 
-    kernel = kernel_for(asked.definition, asked.extents, asked.sms, asked.params)
-    return kernel.trace(*random_inputs(kernel.fusion, asked.extents, 0, "cpu"))
+    kernel = kernel_for(asked.definition, EXTENTS, asked.sms, asked.params)
+    return kernel.trace(*random_inputs(kernel.fusion, EXTENTS, 0, "cpu"))
 
 
 def _draw(tab: Any) -> None:
@@ -68,7 +69,7 @@ def main() -> int:
     asked = _asked()
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         file = Path(folder, "page.html")
-        file.write_text(page_html(page_of(asked, _trace(asked))), encoding="utf-8")
+        file.write_text(page_html(book_of(asked, _trace(asked))), encoding="utf-8")
         chromium = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
         tab = chromium.new_page(viewport={"width": WIDTH, "height": TALL}, color_scheme="light")
         tab.goto(file.as_uri())

@@ -1,10 +1,11 @@
-import { KEYS } from "./keys";
+import { keysOf } from "./keys";
+import { tabs } from "./state";
 
 export function Help() {
   return (
     <div class="help" role="dialog" aria-label="Keys">
       <table>
-        {KEYS.map(({ shown, does, on }) => (
+        {keysOf(tabs.value).map(({ shown, does, on }) => (
           <tr>
             <td>
               <kbd>{shown}</kbd>

@@ -1,6 +1,6 @@
 // What keys do, and what is said of them.
 
-import { frame, help, playing, seek, seekChange, seekTile, tab, TABS, theme } from "./state";
+import { frame, help, playing, seek, seekChange, seekTile, tab, tabs, theme, type Tab } from "./state";
 import { zoomBy } from "./time";
 
 interface Key {
@@ -8,16 +8,17 @@ interface Key {
   readonly shown: string;
   readonly does: string;
   /** Where it does so; everywhere if left out. */
-  readonly on?: (typeof TABS)[number];
+  readonly on?: Tab;
   readonly run: (key: string) => void;
 }
 
-export const KEYS: readonly Key[] = [
+/** Those that this page has; a tab's number is its place. */
+export const keysOf = (shown: readonly Tab[]): readonly Key[] => [
   {
-    keys: TABS.map((_, i) => String(i + 1)),
-    shown: `1 to ${TABS.length}`,
-    does: TABS.join(", "),
-    run: (key) => (tab.value = TABS[Number(key) - 1]!),
+    keys: shown.map((_, i) => String(i + 1)),
+    shown: `1 to ${shown.length}`,
+    does: shown.join(", "),
+    run: (key) => (tab.value = shown[Number(key) - 1]!),
   },
   { keys: ["t"], shown: "t", does: "light or dark", run: () => (theme.value = theme.value === "dark" ? "light" : "dark") },
   { keys: ["?"], shown: "?", does: "these keys", run: () => (help.value = !help.value) },
@@ -45,7 +46,7 @@ function taken(target: EventTarget | null, key: string): boolean {
 
 export function onKey(event: KeyboardEvent): void {
   if (event.ctrlKey || event.metaKey || event.altKey || taken(event.target, event.key)) return;
-  const found = KEYS.find(({ keys, on }) => keys.includes(event.key) && (on === undefined || on === tab.value));
+  const found = keysOf(tabs.value).find(({ keys, on }) => keys.includes(event.key) && (on === undefined || on === tab.value));
   if (found === undefined) return;
   event.preventDefault();
   found.run(event.key);

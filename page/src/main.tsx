@@ -8,9 +8,10 @@ import { Machine } from "./machine";
 import { Overview } from "./overview";
 import { Parameters } from "./parameters";
 import { Passes } from "./passes";
-import { help, page, tab, TABS, theme } from "./state";
+import { ProgramTab } from "./program";
+import { book, help, kernel, open, page, tab, tabs, theme, turnTo } from "./state";
 import { Time } from "./time";
-import type { Page } from "./model";
+import type { Book, Page } from "./model";
 
 function App() {
   useEffect(() => {
@@ -20,16 +21,17 @@ function App() {
     document.addEventListener("keydown", onKey);
     return () => document.removeEventListener("keydown", onKey);
   }, []);
-  const shown = page.value;
-  if (shown === null) return <p>…</p>;
+  const [shown, all] = [page.value, book.value];
+  if (shown === null || all === null) return <p>…</p>;
   return (
     <>
       <header>
         <h1>
-          wsched <span>{shown.title}</span>
+          wsched <span>{all.title}</span>
         </h1>
+        {all.kernels.length > 1 ? <Kernels all={all} /> : null}
         <nav role="tablist" aria-label="What to look at">
-          {TABS.map((name, i) => (
+          {tabs.value.map((name, i) => (
             <button
               type="button"
               role="tab"
@@ -53,16 +55,34 @@ function App() {
       {help.value ? <Help /> : null}
       <main>
         <div id="panel" role="tabpanel" aria-labelledby={`tab-${tab.value}`}>
-          <Panel shown={shown} />
+          <Panel shown={shown} all={all} />
         </div>
       </main>
-      <footer>wsched {shown.version}</footer>
+      <footer>wsched {all.version}</footer>
     </>
   );
 }
 
-function Panel({ shown }: { readonly shown: Page }) {
+/** Which of several kernels the other tabs are of. */
+function Kernels({ all }: { readonly all: Book }) {
+  return (
+    <label>
+      kernel{" "}
+      <select id="kernel" onChange={(event) => turnTo(Number(event.currentTarget.value))}>
+        {all.kernels.map(({ title }, i) => (
+          <option value={i} selected={i === kernel.value}>
+            {i + 1}: {title.split(" ")[0]}
+          </option>
+        ))}
+      </select>
+    </label>
+  );
+}
+
+function Panel({ shown, all }: { readonly shown: Page; readonly all: Book }) {
   switch (tab.value) {
+    case "Program":
+      return all.program ? <ProgramTab program={all.program} /> : null;
     case "Overview":
       return <Overview page={shown} />;
     case "Code":
@@ -81,7 +101,7 @@ function Panel({ shown }: { readonly shown: Page }) {
 const root = document.getElementById("app")!;
 unpack(document.getElementById("data")!.textContent ?? "").then(
   (made) => {
-    page.value = made;
+    open(made);
     root.textContent = "";
     render(<App />, root);
   },

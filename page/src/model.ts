@@ -16,6 +16,13 @@ export interface Barrier {
   readonly end: string;
 }
 
+export interface Book {
+  readonly title: string;
+  readonly program: Program | null;
+  readonly kernels: readonly Page[];
+  readonly version: string;
+}
+
 export interface Choice {
   readonly name: string;
   readonly value: string;
@@ -48,6 +55,12 @@ export interface Film {
   readonly texts: readonly string[];
   readonly frames: readonly (readonly number[])[];
   readonly cut: boolean;
+}
+
+export interface Flow {
+  readonly source: number;
+  readonly target: number;
+  readonly tensor: string;
 }
 
 export interface Graph {
@@ -109,7 +122,6 @@ export interface Page {
   readonly choices: readonly Choice[];
   readonly us: number | null;
   readonly ways: readonly (readonly [string, number])[];
-  readonly version: string;
 }
 
 export interface Part {
@@ -117,10 +129,28 @@ export interface Part {
   readonly loads: boolean;
 }
 
+export interface Program {
+  readonly steps: readonly Step[];
+  readonly flows: readonly Flow[];
+  readonly facts: readonly (readonly [string, string])[];
+  readonly definition: string;
+}
+
 export interface Stage {
   readonly name: string;
   readonly about: string;
   readonly text: number;
+}
+
+export interface Step {
+  readonly runs: string;
+  readonly title: string;
+  readonly lines: readonly string[];
+  readonly reads: readonly string[];
+  readonly writes: readonly string[];
+  readonly kernel: number;
+  readonly column: number;
+  readonly row: number;
 }
 
 export interface TimeLine {

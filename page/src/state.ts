@@ -1,15 +1,19 @@
 // What the reader has chosen to look at.
 
-import { computed, signal } from "@preact/signals";
+import { batch, computed, signal } from "@preact/signals";
 import { Links, NOTHING, type Selection } from "./links";
-import type { Page } from "./model";
+import type { Book, Page } from "./model";
 import { Player } from "./player";
 
-export const TABS = ["Overview", "Code", "Passes", "Machine", "Time", "Parameters"] as const;
-export type Tab = (typeof TABS)[number];
+const TABS = ["Overview", "Code", "Passes", "Machine", "Time", "Parameters"] as const;
+export type Tab = "Program" | (typeof TABS)[number];
+
+export const book = signal<Book | null>(null);
+export const kernel = signal(0); // which of the book's
+export const page = computed<Page | null>(() => book.value?.kernels[kernel.value] ?? null);
+export const tabs = computed<readonly Tab[]>(() => (book.value?.program ? ["Program", ...TABS] : TABS));
 
 export const tab = signal<Tab>("Overview");
-export const page = signal<Page | null>(null);
 export const selection = signal<Selection>(NOTHING);
 export const stage = signal(0);
 export const film = signal(0);
@@ -27,6 +31,22 @@ export const player = computed(() => {
   const shown = page.value?.films[film.value];
   return shown === undefined ? null : new Player(shown);
 });
+
+/** Opens a book at its first tab. */
+export function open(made: Book): void {
+  book.value = made;
+  tab.value = tabs.value[0]!;
+}
+
+/** Turns to a kernel, from its beginning. */
+export function turnTo(at: number): void {
+  batch(() => {
+    kernel.value = at;
+    selection.value = NOTHING;
+    stage.value = film.value = frame.value = warp.value = 0;
+    playing.value = false;
+  });
+}
 
 /** The lines of a text of the kernel. */
 export function kernelText(shown: Page, text: number): readonly string[] {

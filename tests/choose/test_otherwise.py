@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.schedules import dynamic
 from wsched.choose.cost_model import cost
 from wsched.choose.heuristics import candidates, modelled
 from wsched.choose.otherwise import MOST, Alternative, Priced, alternatives
@@ -73,3 +74,13 @@ def test_what_costs_the_same_says_so() -> None:
 @pytest.mark.parametrize("name", ["splitk_factor", "programmatic_dependent_launch"])
 def test_parameters_that_are_always_priced(name: str) -> None:
     assert any(a.us is not None for a in priced()[name].others)
+
+
+def test_what_is_not_built_says_so() -> None:
+    """Of tiles from a queue no parts are summed."""
+    rows = {p.name: p for p in alternatives(ASKED, dynamic(chosen()))}
+    found = {a.value: a for a in rows["splitk_factor"].others}
+    assert set(found) == {"2", "4", "8"}
+    for value, row in found.items():
+        assert row.us is None
+        assert row.why.startswith(f"splitk_factor={value} with DistributeTilesDynamically is not ")

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from functools import cache
 
+from tests.front.cut.features import FEATURES
 from tests.schedules import SCHEDULES, definition
-from wsched.explore.data import Page
-from wsched.explore.model import Asked, page_of
+from wsched.explore.data import Book, Page
+from wsched.explore.model import Asked, book_of
 from wsched.front.known import import_fusion
 from wsched.front.sizes import Extents
 from wsched.run.compiled import CompiledFusion, compile_fusion
 from wsched.schedule.matmul.params import MatmulParams
 
-__all__ = ["compiled", "page"]
+__all__ = ["book", "compiled", "cut_book", "page"]
 
 
 @cache
@@ -22,7 +23,20 @@ def compiled(name: str) -> CompiledFusion:
 
 
 @cache
-def page(shape: str = "128x128x128", params: MatmulParams | None = None) -> Page:
-    """The page of a linear, planned for an H200."""
+def book(shape: str = "128x128x128", params: MatmulParams | None = None) -> Book:
+    """A linear, planned for an H200."""
     text = definition()
-    return page_of(Asked(text, text, Extents.parse(shape), 132, "an H200", params))
+    return book_of(Asked(text, text, Extents.parse(shape), 132, "an H200", params))
+
+
+def page(shape: str = "128x128x128", params: MatmulParams | None = None) -> Page:
+    """The page of its kernel."""
+    (one,) = book(shape, params).kernels
+    return one
+
+
+@cache
+def cut_book(name: str = "gated") -> Book:
+    """A definition that is several kernels, planned for an H200."""
+    text = FEATURES[name].text
+    return book_of(Asked(text, text, None, 132, "an H200"))

@@ -10,7 +10,7 @@ from typing import Any
 import browser as setup
 import pytest
 
-from tests.explore.pages import page
+from tests.explore.pages import book, cut_book, page
 from wsched.explore.page import page_html
 
 CI = os.environ.get("CI", "") not in ("", "0", "false")
@@ -40,21 +40,38 @@ def chromium() -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> str:
     path: Path = tmp_path_factory.mktemp("page") / "page.html"
-    path.write_text(page_html(page("256x256x256")), encoding="utf-8")
+    path.write_text(page_html(book("256x256x256")), encoding="utf-8")
+    return path.as_uri()
+
+
+@pytest.fixture(scope="module")
+def cut_url(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path: Path = tmp_path_factory.mktemp("page") / "cut.html"
+    path.write_text(page_html(cut_book()), encoding="utf-8")
     return path.as_uri()
 
 
 @pytest.fixture
 def tab(chromium: Any, url: str) -> Iterator[Any]:
-    """The page, open; whatever it complains about fails the test."""
+    yield from opened(chromium, url)
+
+
+@pytest.fixture
+def cut(chromium: Any, cut_url: str) -> Iterator[Any]:
+    """The page of a definition of two kernels."""
+    yield from opened(chromium, cut_url)
+
+
+def opened(chromium: Any, url: str) -> Iterator[Any]:
+    """A page, open; whatever it complains about fails the test."""
     context = chromium.new_context(viewport=SIZE, color_scheme="light", offline=True)
-    opened, faults = context.new_page(), []
-    opened.on("pageerror", lambda error: faults.append(str(error)))
-    opened.on("console", lambda m: faults.append(m.text) if m.type in ("error", "warning") else 0)
-    opened.on("request", lambda r: None if r.url == url else faults.append(f"asks for {r.url}"))
-    opened.goto(url)
-    opened.wait_for_selector("h1")
-    yield opened
+    tab, faults = context.new_page(), []
+    tab.on("pageerror", lambda error: faults.append(str(error)))
+    tab.on("console", lambda m: faults.append(m.text) if m.type in ("error", "warning") else 0)
+    tab.on("request", lambda r: None if r.url == url else faults.append(f"asks for {r.url}"))
+    tab.goto(url)
+    tab.wait_for_selector("h1")
+    yield tab
     context.close()
     assert faults == []
 
@@ -209,3 +226,33 @@ def test_help_and_what_a_parameter_would_cost(tab: Any) -> None:
     assert "2x1" in tab.inner_text("details[open]")
     tab.get_by_placeholder("ping-pong").fill("cluster 2x1")
     assert all("cluster 2x1" in text for text in tab.locator(".ways tr").all_inner_texts())
+
+
+def test_a_cut_leads_to_each_of_its_kernels(cut: Any) -> None:
+    """Its tab comes first, and the other tabs are of the kernel that was chosen."""
+    program, kernels = cut_book().program, cut_book().kernels
+    assert program is not None and len(kernels) == 2
+    assert cut.get_attribute("#tab-Program", "aria-selected") == "true"
+    assert cut.inner_text("h1") == "wsched 2 kernels on an H200"
+    assert cut.locator("#program .step").count() == len(program.steps) == 2
+    assert cut.locator("#program .arrow").all_text_contents() == ["c"]
+    for at, kernel in enumerate(kernels):
+        cut.keyboard.press("1")
+        cut.locator("#program .step").nth(at).click()
+        assert cut.get_attribute("#tab-Overview", "aria-selected") == "true"
+        assert cut.input_value("#kernel") == str(at)
+        assert cut.locator("#graph .tensor").count() == len(kernel.graph.nodes)
+        assert dict(kernel.facts)["kernel"] in cut.inner_text(".facts")
+    cut.keyboard.press("5")
+    cut.keyboard.press("End")
+    cut.select_option("#kernel", "0")
+    assert cut.inner_text("output") == f"1 of {len(kernels[0].films[0].frames)}"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_cut_can_be_read(cut: Any, scheme: str) -> None:
+    if scheme == "dark":
+        cut.keyboard.press("t")
+    cut.wait_for_selector(f"html[data-theme={scheme}]")
+    assert cut.evaluate(CONTRAST) == []
+    assert cut.evaluate("document.documentElement.scrollWidth") <= SIZE["width"]

@@ -6,12 +6,13 @@ from dataclasses import asdict, replace
 import pytest
 
 from lowering.ground.errors import UnsupportedError
-from tests.explore.pages import page
+from tests.explore.pages import book, cut_book, page
+from tests.front.cut.features import FEATURES
 from tests.grouped import BIAS
 from tests.schedules import SCHEDULES, definition
 from wsched.explore import model
 from wsched.explore.data import Page
-from wsched.explore.model import FILMS, Asked, page_of
+from wsched.explore.model import FILMS, Asked, book_of, page_of
 from wsched.explore.page import LARGEST, packed, page_html, unpacked
 from wsched.front.schedule import Schedule
 from wsched.front.sizes import Extents
@@ -46,14 +47,14 @@ def test_what_is_on_it() -> None:
 
 
 def test_the_data_is_json_and_the_same_each_time() -> None:
-    text = packed(page())
-    assert text == packed(page())
-    assert unpacked(text) == json.loads(json.dumps(asdict(page())))
+    text = packed(book())
+    assert text == packed(book())
+    assert unpacked(text) == json.loads(json.dumps(asdict(book())))
 
 
 @pytest.mark.slow
 def test_a_kernel_at_512_fits() -> None:
-    html = page_html(page("512x512x512"))
+    html = page_html(book("512x512x512"))
     assert len(html.encode()) <= LARGEST
     assert not any(film.cut for film in page("512x512x512").films)
 
@@ -113,3 +114,75 @@ def test_without_a_compiler_the_rest_is_there(monkeypatch: pytest.MonkeyPatch) -
     assert "NVRTC" in dict(shown.facts)["registers"]
     assert shown.codes[0].lines and "NVRTC" in shown.codes[1].missing
     assert "NVRTC" in shown.codes[2].missing and shown.films
+
+
+# --- several kernels ------------------------------------------------------------------------------
+
+
+def test_a_kernel_by_itself_has_no_program() -> None:
+    assert book().program is None and len(book().kernels) == 1
+
+
+def test_a_cut_has_all_its_kernels() -> None:
+    program, pages = cut_book().program, cut_book().kernels
+    assert program is not None
+    assert [(s.runs, s.kernel, s.row) for s in program.steps] == [
+        ("wsched", 0, 0),
+        ("wsched", 1, 1),
+    ]
+    assert [(f.source, f.target, f.tensor) for f in program.flows] == [(0, 1, "c")]
+    facts = dict(program.facts)
+    assert facts["parts"] == "2, of them 2 with a kernel of wsched's"
+    assert "on an operand of fd.ops.linear is not supported" in facts["not one kernel"]
+    for step, shown in zip(program.steps, pages, strict=True):
+        assert dict(shown.facts)["kernel"] in step.lines[0]
+        assert [f.adversary for f in shown.films] == list(FILMS)
+        assert shown.definition.endswith(f"fd.add_output({step.writes[0]})\n")
+        assert [c.language for c in shown.codes] == ["CUDA", "PTX", "SASS"] and shown.choices
+
+
+def test_a_part_that_is_no_matmul_has_no_kernel_to_look_at() -> None:
+    program = cut_book("norm").program
+    assert program is not None
+    assert [(s.kernel, s.row) for s in program.steps] == [(-1, 0), (0, 1)]
+    assert program.steps[0].lines[0].startswith("sweep_")
+    assert [f.tensor for f in program.flows] == ["x"]
+
+
+@pytest.mark.slow
+def test_what_lies_beside_each_other_has_columns() -> None:
+    """And what a part reads through a view flows, too."""
+    program = cut_book("heads").program
+    assert program is not None
+    places = [(s.row, s.column) for s in program.steps]
+    assert len(set(places)) == len(places)
+    for flow in program.flows:
+        assert program.steps[flow.source].row < program.steps[flow.target].row
+    read = {flow.target for flow in program.flows}
+    assert read == set(range(1, len(program.steps)))
+
+
+def test_a_cut_says_its_sizes_itself() -> None:
+    text = FEATURES["gated"].text
+    with pytest.raises(InputError, match="a shape of 64x64x64 for a definition of several kernels"):
+        book_of(asked(definition=text, text=text, extents=Extents(64, 64, 64)))
+
+
+def test_parameters_are_of_one_kernel() -> None:
+    text = FEATURES["gated"].text
+    params = SCHEDULES["coop_128x128"]
+    with pytest.raises(UnsupportedError, match=r"on an operand of fd\.ops\.linear"):
+        book_of(asked(definition=text, text=text, extents=None, params=params))
+
+
+def test_a_trace_is_shown_with_the_kernel_of_a_cut_that_it_is_of() -> None:
+    text = FEATURES["gated"].text
+    names = [dict(page.facts)["kernel"] for page in cut_book().kernels]
+    spans = (Span("main_loop", 0, 0, "compute", 0, 0, 0, 0.0, 5.0),)
+    trace = Trace(f"{names[1]}_traced", "ns", spans)
+    shown = book_of(asked(definition=text, text=text, extents=None), trace)
+    assert [[t.title for t in kernel.times] for kernel in shown.kernels] == [
+        ["predicted"], ["predicted", "measured"]
+    ]  # fmt: skip
+    with pytest.raises(InputError, match="the trace is of other"):
+        book_of(asked(definition=text, text=text, extents=None), replace(trace, kernel="other"))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import write_page_types
 
-from tests.explore.pages import page
+from tests.explore.pages import book
 from wsched.explore.page import page_html, unpacked
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -36,7 +36,7 @@ class Elements(HTMLParser):
 
 @pytest.fixture(scope="module")
 def html() -> str:
-    return page_html(page())
+    return page_html(book())
 
 
 def test_nothing_is_loaded_from_anywhere(html: str) -> None:

@@ -69,6 +69,6 @@ def read_params(asked: str) -> MatmulParams:
         raise ParamsError(
             f"{asked!r} is no preset ({names}), and as a file: {e.strerror}"
         ) from None
-    except ValueError as e:  # of the decoding, or of the JSON
+    except (ValueError, RecursionError) as e:  # of the decoding, or of the JSON
         raise ParamsError(f"{asked} is no JSON: {e}") from None
     return MatmulParams.from_dict(data)

@@ -9,8 +9,17 @@ import typer
 
 from lowering.target.targets import DEFAULT
 from wsched.cli.check import multiprocessors
-from wsched.cli.options import File, Params, Shape, Sms, asked_params, read_problem
-from wsched.explore.model import Asked, page_of
+from wsched.cli.options import (
+    File,
+    Params,
+    Shape,
+    Sms,
+    asked_extents,
+    asked_params,
+    named,
+    read_definition_file,
+)
+from wsched.explore.model import Asked, book_of
 from wsched.explore.page import page_html
 from wsched.front.schedule import Schedule
 from wsched.trace.perfetto import load_trace
@@ -31,14 +40,16 @@ def explore(
         Path, typer.Option("--output", "-o", help="The page, one file of HTML.")
     ] = Path("page.html"),
 ) -> None:
-    """Write a page that shows a kernel: its parts, loops, passes, code, and the machine at work."""
-    definition, extents = read_problem(file, shape)
+    """Write a page that shows a definition's kernels: parts, loops, passes, code, the machine at
+    work.
+    """
+    definition = read_definition_file(file)
     sms = multiprocessors(sms)
     text = str(definition) if isinstance(definition, Schedule) else definition
     asked = Asked(
         definition,
         text,
-        extents,
+        asked_extents(shape),
         sms,
         f"{DEFAULT.gpu} with {sms} multiprocessors",
         asked_params(params),
@@ -47,7 +58,8 @@ def explore(
         recorded = None if trace is None else load_trace(trace)
     except OSError as e:
         raise typer.BadParameter(f"{trace}: {e.strerror}", param_hint="--trace") from None
-    page = page_html(page_of(asked, recorded))
+    with named(file):
+        page = page_html(book_of(asked, recorded))
     try:
         output.write_text(page, encoding="utf-8")
     except OSError as e:

@@ -1,4 +1,4 @@
-"""What a page shows, as plain data: the JSON that its script reads.
+"""What a page shows, as plain data: the JSON that its script reads, a :class:`Book`.
 
 ``page/src/model.ts`` says the same to the compiler of the script; ``tools/write_page_types.py``
 writes it from these classes.
@@ -12,8 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 __all__ = [
-    "Bar", "Barrier", "Choice", "Code", "Edge", "Film", "Graph", "Lane", "Nest", "NestLine", "Node",
-    "Otherwise", "Page", "Part", "Stage", "TimeLine", "Warp",
+    "Bar", "Barrier", "Book", "Choice", "Code", "Edge", "Film", "Flow", "Graph", "Lane", "Nest",
+    "NestLine", "Node", "Otherwise", "Page", "Part", "Program", "Stage", "Step", "TimeLine", "Warp",
 ]  # fmt: skip
 
 
@@ -273,12 +273,12 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """All of it.
+    """All that there is to see of one kernel.
 
     Args:
-        title: the definition in a line.
+        title: the kernel in a line.
         facts: names and values: problem, kernel, device, resources.
-        definition: its text.
+        definition: what it is of, a text.
         graph: the fusion, cut.
         nests: loops of each part that has some.
         extents: of the loops, a line each.
@@ -292,7 +292,6 @@ class Page:
         choices: the parameters.
         us: predicted microseconds of the kernel; None where the cost model does not describe it.
         ways: schedules that were not taken with predicted microseconds, best first.
-        version: of wsched.
     """
 
     title: str
@@ -311,4 +310,71 @@ class Page:
     choices: tuple[Choice, ...]
     us: float | None
     ways: tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A part of a definition that was cut, at its place in the drawing.
+
+    Args:
+        runs: who runs it: ``wsched``, ``nvfuser`` or ``torch``.
+        title: its kernel, else its operations.
+        lines: what else an explanation says of it.
+        reads: names of tensors of the definition.
+        writes: names of those that it makes for others.
+        kernel: which of :attr:`Book.kernels`; -1 where there is none to look at.
+        column: place from the left within the row.
+        row: place from above; what reads a part's results comes below it.
+    """
+
+    runs: str
+    title: str
+    lines: tuple[str, ...]
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
+    kernel: int
+    column: int
+    row: int
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """A tensor that one step, by its number, makes and another reads."""
+
+    source: int
+    target: int
+    tensor: str
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What a definition is cut into.
+
+    Args:
+        steps: in the order in which they run.
+        flows: between them; what a caller gives and gets is in none.
+        facts: names and values: how many kernels, why they are several, predicted times.
+        definition: the text of the whole.
+    """
+
+    steps: tuple[Step, ...]
+    flows: tuple[Flow, ...]
+    facts: tuple[tuple[str, str], ...]
+    definition: str
+
+
+@dataclass(frozen=True, slots=True)
+class Book:
+    """All of it.
+
+    Args:
+        title: the definition in a line.
+        program: how it is cut; None of a definition that is one kernel.
+        kernels: those of the program, in the order in which they run, or the one.
+        version: of wsched.
+    """
+
+    title: str
+    program: Program | None
+    kernels: tuple[Page, ...]
     version: str

@@ -1,24 +1,31 @@
-"""The model of a page: everything that it shows of one kernel, as plain data."""
+"""The model of a page: everything that it shows of a definition's kernels, as plain data."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lowering.ground.errors import UnsupportedError
+from lowering.ground.errors import ScheduleError, UnsupportedError
 from lowering.machine.scheduler import Adversary
 from wsched.choose.otherwise import Priced, alternatives
 from wsched.choose.problem import Problem
 from wsched.explore.code import codes_of
-from wsched.explore.data import Choice, Film, Otherwise, Page, TimeLine
+from wsched.explore.data import Book, Choice, Film, Otherwise, Page, TimeLine
 from wsched.explore.film import film_of
 from wsched.explore.graph import graph_of
+from wsched.explore.program import program_of
 from wsched.explore.texts import texts_of
 from wsched.explore.times import measured, predicted
+from wsched.front.cut.sizes import OPEN
 from wsched.front.drawn import drawn_inputs, machine_arrays
-from wsched.front.explain import explain_definition
+from wsched.front.explain import explain_definition, planned_cut
+from wsched.front.explain_kernel import explain_kernel
 from wsched.front.explanation import Explanation, KernelFacts
+from wsched.front.known import import_fusion
+from wsched.front.route import Part, Refusal
 from wsched.front.schedule import Schedule
-from wsched.front.sizes import Extents, kernel_for
+from wsched.front.sizes import Extents, extents_for, kernel_for
+from wsched.fusion import Fusion
+from wsched.importer.definition import definition_text
 from wsched.run.compiled import TRACED, CompiledFusion
 from wsched.run.input_error import InputError
 from wsched.schedule.loops import extent_lines
@@ -26,7 +33,7 @@ from wsched.schedule.matmul.params import MatmulParams
 from wsched.trace.timeline import Trace
 from wsched.version import __version__
 
-__all__ = ["FILMS", "Asked", "page_of"]
+__all__ = ["FILMS", "Asked", "book_of", "page_of"]
 
 FILMS: tuple[Adversary, ...] = ("random", "fair", "lazy")
 """Orders that are filmed: copies land at any time, at once, and as late as can be."""
@@ -42,7 +49,7 @@ class Asked:
     Args:
         definition: as nvFuser prints it, or a schedule.
         text: of the file that it is from.
-        extents: the problem.
+        extents: the problem; None for what the definition says.
         sms: multiprocessors to plan for.
         device: how to call the GPU.
         params: a schedule in place of the heuristic's.
@@ -50,42 +57,111 @@ class Asked:
 
     definition: str | Schedule
     text: str
-    extents: Extents
+    extents: Extents | None
     sms: int
     device: str
     params: MatmulParams | None = None
 
 
-def page_of(asked: Asked, trace: Trace | None = None) -> Page:
+def book_of(asked: Asked, trace: Trace | None = None) -> Book:
     """The model of a page; runs the passes, the machine and, where it is there, NVRTC.
 
     Args:
         asked: of what.
-        trace: a recorded run of this kernel, to be shown beside what is predicted.
+        trace: a recorded run of a kernel of it, to be shown beside what is predicted.
 
     Raises:
-        UnsupportedError: there is no single kernel for the definition.
+        UnsupportedError: no matmul of the definition has a kernel.
         ScheduleError: parameters that make an illegal schedule.
         InputError: extents that the definition excludes, parameters beside a schedule, or the trace
             of another kernel.
     """
-    compiled = kernel_for(asked.definition, asked.extents, asked.sms, asked.params)
-    _require_same(compiled, trace)
+    try:
+        _fusion_of(asked.definition)
+    except (UnsupportedError, ScheduleError) as e:
+        if asked.params is not None:
+            raise
+        return _cut_book(asked, trace, Refusal("one kernel", str(e)))
+    one = page_of(asked, trace)
+    return Book(one.title, None, (one,), __version__)
+
+
+def page_of(asked: Asked, trace: Trace | None = None) -> Page:
+    """The model of what a page shows of a definition that is one kernel, as :func:`book_of`.
+
+    Raises:
+        UnsupportedError: there is no single kernel for the definition.
+    """
+    definition = asked.definition
+    extents = extents_for(_fusion_of(definition), asked.extents)
+    compiled = kernel_for(definition, extents, asked.sms, asked.params)
+    _require_one_of([compiled], trace)
     found = explain_definition(
-        asked.definition,
+        definition,
         asked.device,
-        lambda fusion: asked.extents.problem(fusion, asked.sms),
+        lambda fusion: extents.problem(fusion, asked.sms),
         asked.params,
         asked.sms,
     )
+    problem = extents.problem(compiled.fusion, asked.sms)
+    return _page(compiled, found, problem, extents, asked.text, trace)
+
+
+def _fusion_of(definition: str | Schedule) -> Fusion:
+    return definition.fusion if isinstance(definition, Schedule) else import_fusion(definition)
+
+
+def _cut_book(asked: Asked, trace: Trace | None, why: Refusal) -> Book:
+    """The pages of all kernels of a cut, each once, and the cut."""
+    cut = planned_cut(asked.definition, asked.sms)
+    if asked.extents is not None:
+        text = (
+            f"a shape of {asked.extents} for a definition of several kernels: sizes are those that "
+            f"it says, {OPEN} where it leaves them open"
+        )
+        raise InputError(text, "shape", str(asked.extents), "")
+    _require_one_of([part.kernel for part in cut.parts if part.kernel is not None], trace)
+    pages, numbers, kernels = list[Page](), dict[tuple[str, Problem], int](), list[int]()
+    for part in cut.parts:
+        if part.kernel is None or part.problem is None:
+            kernels.append(-1)
+            continue
+        key = part.kernel.kernel.name, part.problem
+        if key not in numbers:
+            numbers[key] = len(pages)
+            pages.append(_part_page(part, part.kernel, part.problem, asked.device, trace))
+        kernels.append(numbers[key])
+    found = cut.explain(asked.device, (why,))
+    program = program_of(cut.parts, found, kernels, asked.text)
+    count = f"{len(pages)} kernel{'s' * (len(pages) > 1)}"
+    return Book(f"{count} on {asked.device}", program, tuple(pages), __version__)
+
+
+def _part_page(
+    part: Part, compiled: CompiledFusion, problem: Problem, device: str, trace: Trace | None
+) -> Page:
+    found = explain_kernel(compiled, problem, device, part.copied)
+    extents = Extents.of_problem(problem, compiled.fusion)
+    text = definition_text(part.definition)
+    mine = trace if trace is not None and _is_of(compiled, trace) else None
+    return _page(compiled, found, problem, extents, text, mine)
+
+
+def _page(
+    compiled: CompiledFusion,
+    found: Explanation,
+    problem: Problem,
+    extents: Extents,
+    definition: str,
+    trace: Trace | None,
+) -> Page:
     facts, texts = found.kernel, texts_of(compiled)
     assert facts is not None  # there is a kernel
-    problem = asked.extents.problem(compiled.fusion, asked.sms)
-    films, unfilmed = _films(compiled, asked.extents)
+    films, unfilmed = _films(compiled, extents)
     return Page(
-        title=f"{facts.problem} on {asked.device}",
+        title=f"{facts.problem} on {found.device}",
         facts=_facts(compiled, facts, found),
-        definition=asked.text,
+        definition=definition,
         graph=graph_of(compiled.plan),
         nests=texts.nests,
         extents=tuple(line.strip() for line in extent_lines(compiled.fusion)),
@@ -99,14 +175,17 @@ def page_of(asked: Asked, trace: Trace | None = None) -> Page:
         choices=_choices(compiled, problem, facts, found),
         us=facts.predicted_us,
         ways=tuple(facts.others.items()),
-        version=__version__,
     )
 
 
-def _require_same(compiled: CompiledFusion, trace: Trace | None) -> None:
+def _is_of(compiled: CompiledFusion, trace: Trace) -> bool:
+    return trace.kernel.removesuffix(TRACED) == compiled.kernel.name
+
+
+def _require_one_of(kernels: list[CompiledFusion], trace: Trace | None) -> None:
     """Refuse the trace of another kernel."""
-    mine, its = compiled.kernel.name, "" if trace is None else trace.kernel.removesuffix(TRACED)
-    if trace is not None and its != mine:
+    if trace is not None and not any(_is_of(kernel, trace) for kernel in kernels):
+        its, mine = trace.kernel.removesuffix(TRACED), ", ".join(k.kernel.name for k in kernels)
         text = f"the trace is of {its}, the page of {mine}: was it made with other options?"
         raise InputError(text, "trace", its, mine)
 

@@ -14,7 +14,7 @@ from dataclasses import asdict
 from functools import cache
 from importlib import resources
 
-from wsched.explore.data import Page
+from wsched.explore.data import Book
 
 __all__ = ["LARGEST", "packed", "page_html", "unpacked"]
 
@@ -22,21 +22,21 @@ LARGEST = 3_000_000
 """Bytes of a page of a kernel at 512x512x512 at most; a test holds it to that."""
 
 
-def page_html(page: Page) -> str:
+def page_html(book: Book) -> str:
     """The whole file."""
-    title = html.escape(f"wsched: {page.title}")
+    title = html.escape(f"wsched: {book.title}")
     return (
         _asset("page.html")
         .replace("{{title}}", title)
         .replace("{{style}}", _asset("page.css"))
-        .replace("{{data}}", packed(page))
+        .replace("{{data}}", packed(book))
         .replace("{{script}}", _asset("page.js"))
     )
 
 
-def packed(page: Page) -> str:
-    """The data: JSON, compressed, as text. The same page gives the same text."""
-    text = json.dumps(asdict(page), separators=(",", ":"), ensure_ascii=False)
+def packed(book: Book) -> str:
+    """The data: JSON, compressed, as text. The same book gives the same text."""
+    text = json.dumps(asdict(book), separators=(",", ":"), ensure_ascii=False)
     return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode("ascii")
 
 

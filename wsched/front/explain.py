@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import Any
 
@@ -36,8 +36,8 @@ from wsched.schedule.matmul.params import MatmulParams
 from wsched.schedule.schedule import Schedule
 
 __all__ = [
-    "explain_beside", "explain_cut", "explain_definition", "explain_on", "explain_other",
-    "under_install",
+    "PlannedCut", "explain_beside", "explain_cut", "explain_definition", "explain_on",
+    "explain_other", "planned_cut", "under_install",
 ]  # fmt: skip
 
 
@@ -118,8 +118,47 @@ def _beside(cutter: Cutter, call: Sizes) -> NvfuserCost | None:
         return None
 
 
+@dataclass(frozen=True, slots=True)
+class PlannedCut:
+    """A cut for a device that need not be there.
+
+    Args:
+        cutter: of the definition as it is.
+        chosen: how it is cut, with or without factors moved.
+        parts: in the order in which they run; kernels are made, not compiled.
+    """
+
+    cutter: Cutter
+    chosen: Chosen
+    parts: tuple[Part, ...]
+
+    def explain(self, device: str, refusals: tuple[Refusal, ...] = ()) -> Explanation:
+        """The explanation; arguments as :func:`explain_cut`."""
+        return explain_cut(device, self.chosen, self.parts, self.cutter, refusals)
+
+
+def planned_cut(definition: Any, sms: int) -> PlannedCut:
+    """How a definition is cut whose inputs are not there.
+
+    Args:
+        definition: live, or a text. Sizes that it leaves open are
+            :data:`~wsched.front.cut.sizes.OPEN`.
+        sms: multiprocessors to plan for.
+
+    Raises:
+        UnsupportedError, ScheduleError: it may not be cut, or no matmul has a kernel.
+    """
+    cutter = cutter_of(recorded(definition))
+    chosen = choose(cutter, _open_sizes(cutter, sms), may_leave=False)
+    return PlannedCut(cutter, chosen, _planned_parts(chosen))
+
+
+def _open_sizes(cutter: Cutter, sms: int) -> Sizes:
+    tensors = cutter.graph.types
+    return Sizes(tensors, open_extents(cutter.definition, tensors), sms)
+
+
 def _planned_parts(chosen: Chosen) -> tuple[Part, ...]:
-    """The parts of a cut for a device that need not be there; kernels are made, not compiled."""
     rest, found = NVFUSER if find_spec("nvfuser_direct") else TORCH, list[Part]()
     for segment in chosen.cut.segments:
         if segment.matmul:
@@ -162,8 +201,7 @@ def explain_definition(
     refusals = []
 
     def sized(cutter: Cutter) -> Sizes:
-        tensors = cutter.graph.types
-        return Sizes(tensors, open_extents(cutter.definition, tensors), sms)
+        return _open_sizes(cutter, sms)
 
     try:
         fusion = import_fusion(definition)
@@ -175,11 +213,7 @@ def explain_definition(
     except (UnsupportedError, ScheduleError) as e:
         refusals.append(Refusal(WSCHED, str(e)))
     try:
-        cutter = cutter_of(recorded(definition))
-        call = sized(cutter)
-        chosen = choose(cutter, call, may_leave=False)
-        parts = _planned_parts(chosen)
-        made = explain_cut(device, chosen, parts, cutter, tuple(refusals))
+        made = planned_cut(definition, sms).explain(device, tuple(refusals))
         return replace(made, installed=under_install(definition, sized))
     except (UnsupportedError, ScheduleError) as e:
         refusals.append(Refusal(CUT, str(e)))
@@ -225,8 +259,8 @@ def explain_on(
     try:
         cutter = cutter_of(recorded(definition))
         chosen = chosen_cut(cutter, inputs, gpu, constants)
-        parts = _planned_parts(chosen)
-        made = explain_cut(str(gpu), chosen, parts, cutter, tuple(refusals))
+        cut = PlannedCut(cutter, chosen, _planned_parts(chosen))
+        made = cut.explain(str(gpu), tuple(refusals))
         return replace(made, installed=installed())
     except (UnsupportedError, ScheduleError) as e:
         refusals.append(Refusal(CUT, str(e)))

@@ -114,18 +114,28 @@ class PartFacts:
     sweep: str = ""
     into: tuple[tuple[str, str], ...] = ()
 
-    def __str__(self) -> str:
+    @property
+    def counted(self) -> str:
+        """Its operations, each kind once."""
         counts = Counter(self.operations)
-        ops = ", ".join(op if n == 1 else f"{n} {op}" for op, n in counts.items())
-        into = dict(self.into)
-        writes = (f"{n} (into {into[n]})" if n in into else n for n in self.writes)
-        text = f"{self.runs}: {', '.join(self.reads)} -> {', '.join(writes)}: {ops}"
+        return ", ".join(op if n == 1 else f"{n} {op}" for op, n in counts.items())
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """What else is said of it: its kernel, what is a view, copied or kept."""
+        made = ""
         if self.kernel is not None:
             us = self.kernel.predicted_us
             time = "" if us is None else f", predicted {us:.1f} us"
-            text += f"\n    {self.kernel.kernel}, {self.kernel.problem}{time}"
+            made = f"{self.kernel.kernel}, {self.kernel.problem}{time}"
         once = f"once, then kept while {', '.join(self.reads)} stay as they are" * self.kept
-        return "\n    ".join((text, *filter(None, (self.sweep, *self.views, self.copied, once))))
+        return tuple(filter(None, (made, self.sweep, *self.views, self.copied, once)))
+
+    def __str__(self) -> str:
+        into = dict(self.into)
+        writes = ", ".join(f"{n} (into {into[n]})" if n in into else n for n in self.writes)
+        text = f"{self.runs}: {', '.join(self.reads)} -> {writes}: {self.counted}"
+        return "\n    ".join((text, *self.lines))
 
 
 @dataclass(frozen=True, slots=True)

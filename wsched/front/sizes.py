@@ -64,6 +64,14 @@ class Extents:
         batch, heads, *_ = (*several, 1, 1)
         return Extents(m, n, k, batch, heads)
 
+    @staticmethod
+    def of_problem(problem: Problem, fusion: Fusion) -> Extents:
+        """Those of a fusion that a problem is of, of tensors side by side too."""
+        sizes = problem.extents(fusion)
+        batch, heads, m, n, k = (sizes.get(name, 1) for name in EXTENTS)
+        own = tuple((x, sizes[x]) for names in fusion.lists.values() for x in names)
+        return Extents(m, n, k, batch, heads, own)
+
     def of(self, axis: str) -> int:
         """Size of an extent by its name, or of a dimension of size ``1``."""
         sizes = zip(EXTENTS, (self.batch, self.heads, self.m, self.n, self.k), strict=True)

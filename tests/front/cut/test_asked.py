@@ -10,6 +10,7 @@ from wsched.front.cut.epilogues import Take
 from wsched.front.cut.infer import infer
 from wsched.front.cut.segments import Cutter
 from wsched.importer import Definition, Ref, record_text
+from wsched.importer.definition import Value
 
 HEAD = """def nvfuser_fusion(fd : FusionDefinition) -> None :
     x = fd.define_tensor(shape=[-1, -1, 64], contiguity=[True, True, True], dtype=DataType.Half)
@@ -44,6 +45,32 @@ def test_a_shape_is_a_list_of_numbers() -> None:
     assert r is not None and r.argument("new_shape", 1) == (Ref("s[0]"), Ref("s[1]"), 4, 8)
     assert e is not None and e.argument("shape", 1) == (Ref("s[0]"), Ref("s[1]"), Ref("s[2]"))
     assert "shape" not in [n.op for n in definition.nodes]
+
+
+@pytest.mark.parametrize(
+    ("at", "what"),
+    [
+        ("0", Ref("s[0]")),
+        ("-1", Ref("s[2]")),
+        ("-3", Ref("s[0]")),
+        ("3", None),
+        ("-4", None),
+        ("q", None),
+    ],
+)
+def test_an_element_of_a_shape(at: str, what: Value) -> None:
+    """What is no element of it, or not known to be one, is left to whoever runs it."""
+    definition = asked(
+        f"""
+        q = fd.define_scalar(None, dtype=DataType.Int)
+        s = fd.ops.shape(y)
+        n = fd.ops.at(s, {at})
+        m = fd.ops.mul(n, 2)
+        fd.add_output(y)
+        """
+    )
+    m = definition.node("m")
+    assert m is not None and m.operands[0] == (what or Ref("n"))
 
 
 def test_what_asks_inputs_alone_is_left_as_it_is() -> None:

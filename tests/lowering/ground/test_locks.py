@@ -107,6 +107,16 @@ def test_nobody_comes_in_while_a_fork_waits() -> None:
     assert len(entered) == 1 and entered[0] >= let_go
 
 
+def test_a_fork_goes_on_when_the_last_has_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(locks, "_PATIENCE", 20.0)
+    lock = Lock()
+    thread = held(lock, 0.1)
+    start = time.monotonic()
+    assert in_child(lambda: taken(lock)) == 0
+    assert time.monotonic() - start < 15
+    thread.join(2)
+
+
 def test_a_fork_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(locks, "_PATIENCE", 0.2)
     lock, free = Lock(), Lock()

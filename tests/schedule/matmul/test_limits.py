@@ -89,6 +89,20 @@ def test_legal(params: MatmulParams) -> None:
             ["208 accumulators and 32 other registers a thread exceed 232"],
         ),
         (
+            tiles(128, 128, 2, num_registers=(40, 2**70)),
+            [
+                f"num_registers=(40, {2**70}): setmaxnreg takes multiples of 8 from 24 to 240, "
+                f"not {2**70}"
+            ],
+        ),
+        (
+            tiles(128, 128, 2, num_registers=(168, 232)),
+            [
+                "num_registers=(168, 232): 128 x 168 + 256 x 232 = 80896 registers, the CTA has "
+                "384 x 168 = 64512"
+            ],
+        ),
+        (
             tiles(192, 208, 3, num_registers=(32, 160)),
             [
                 "Hopper_64_208_16 has 104 accumulators a thread, but 512 threads start with 128 "

@@ -31,6 +31,7 @@ from wsched.schedule.matmul.thread_loads import (
     thread_load_reasons,
 )
 from wsched.schedule.primitives.checks import Reasons
+from wsched.schedule.proof.loading import load_registers_problem
 from wsched.schedule.registers import BARE_REGISTERS, SPARE_REGISTERS
 
 __all__ = [
@@ -321,7 +322,10 @@ def _register_reasons(params: MatmulParams, target: Target) -> Reasons:
     compute = _compute_registers(params, _pairs(params, target)[-1], target)
     total, macro = _accumulators(params), params.mma_macro
     single = macro.m * macro.n // ptx.WARPGROUP
-    reasons: Reasons = []
+    pair, reasons = params.register_pair if params.warp_specialized else None, list[str]()
+    loading = params.load_warpgroups
+    if pair and (why := load_registers_problem(target, loading, params.warpgroups, pair)):
+        return [f"num_registers={pair}: {why}"]
     if total + SPARE_REGISTERS > compute:
         reasons.append(
             f"{total} accumulators and {SPARE_REGISTERS} other registers a thread exceed {compute}"
