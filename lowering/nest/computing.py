@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from lowering.ground.errors import UnsupportedError
+from lowering.ground.expr import ONE
 from lowering.nest.accumulator import Accumulator
 from lowering.nest.refusal import refused
 from wsched.fusion import MemoryType, TensorView, inputs_of
@@ -124,7 +125,10 @@ def _accumulators(plan: Plan, at: int, main: LoadRelation) -> tuple[Accumulator,
 
 def _steps_alike(one: LoadRelation, main: LoadRelation, t: TensorView) -> bool:
     """Whether a tensor takes the steps of two rings together."""
-    steps = [[(s.domain.id, s.stop) for s in r.digits] for r in (one, main) if t.name == r.compute]
+    steps = [
+        [(s.domain.id, s.stop) for s in r.digits if s.stop != ONE]
+        for r in (one, main) if t.name == r.compute
+    ]  # fmt: skip
     return one is main or (len(steps) == 2 and steps[0] == steps[1])
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from lowering.cuda.emit import emit_cuda
 from lowering.ground.errors import ScheduleError, UnsupportedError
 from lowering.kernel.kernel import Kernel
 from lowering.proof.obligation import Verdict as Proved
@@ -93,6 +94,7 @@ def outcome(fusion: Fusion, seed: int = 0) -> Outcome:
         return Outcome(verdict, wrong=f"the proof fails: {type(e).__name__}: {e}")
     try:
         kernel = compiled(made, copied=_BYTES[seed % len(_BYTES)])
+        emit_cuda(kernel)
     except (UnsupportedError, ScheduleError) as e:
         return Outcome(verdict, why=str(e), unsupported=True)
     except Exception as e:

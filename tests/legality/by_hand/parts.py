@@ -183,6 +183,44 @@ def epilogue_of_one_block() -> Fusion:
     return m.s.fusion
 
 
+def epilogue_of_one_chunk() -> Fusion:
+    """A step is the one chunk of a tile, and is stored in two: a loop of one trip steps, and is
+    none of those that read.
+    """
+    m = matmul()
+    made, after = apart(m)
+    m.tile(64, 32, 32)
+    m.deal(runs=True)
+    m.steps("tile k")
+    m.stage(3, 1)
+    m.order((m.acc,), "cta tile")
+    m.wgmma()
+    m.split(made, "Ni", 32, "chunk Ni")
+    m.split(after, "Ni", 16, "chunk Ni")
+    fragments(m, made, "cta tile chunk")
+    fragments(m, after, "cta tile chunk")
+    m.s.circular_buffer(made[-1], 2, 1, RING)
+    m.s.inline_at(m.acc, "tile")
+    return m.s.fusion
+
+
+def operand_cast_in_one_block() -> Fusion:
+    """A step of the rounded operand is the one block of rows of a tile, so that a loop of one trip
+    steps; in front of it the products go over k in a step.
+    """
+    m = of_computed(CAST)
+    m.tile(64, 64, 32)
+    m.deal()
+    m.steps("tile k")
+    m.stage(3, 1)
+    m.order(m.compute, "cta tile")
+    m.fragments("tile", 32)
+    m.inline("tile")
+    fragments(m, m.rings, "cta tile k m64")
+    m.s.circular_buffer(m.rings[-1], 3, 1, WarpSpecialized(P.TIDy, None, 4))
+    return m.s.fusion
+
+
 def operand_cast() -> Fusion:
     """A of 32 bits is rounded by a warpgroup on its way to the two that multiply."""
     m = of_computed(CAST)
@@ -243,8 +281,9 @@ def two_products() -> Fusion:
 
 
 PARTS = (
-    epilogue_apart, epilogue_by_tma, epilogue_in_turns, epilogue_of_one_block, operand_cast,
-    operand_shifted, operand_and_epilogue_apart, two_products,
+    epilogue_apart, epilogue_by_tma, epilogue_in_turns, epilogue_of_one_block,
+    epilogue_of_one_chunk, operand_cast, operand_cast_in_one_block, operand_shifted,
+    operand_and_epilogue_apart, two_products,
 )  # fmt: skip
 
 SCHEDULED: dict[Callable[[], Fusion], str] = {
@@ -252,7 +291,9 @@ SCHEDULED: dict[Callable[[], Fusion], str] = {
     epilogue_by_tma: definition(),
     epilogue_in_turns: definition(),
     epilogue_of_one_block: definition(),
+    epilogue_of_one_chunk: definition(),
     operand_cast: CAST,
+    operand_cast_in_one_block: CAST,
     operand_shifted: SHIFTED,
     operand_and_epilogue_apart: DOUBLED,
     two_products: TWO,

@@ -45,8 +45,16 @@ def threes_of_pairs(s: Schedule) -> None:
         s.merge(LOAD, 0)
 
 
+def pairs_of_threes_of_tiles(s: Schedule) -> None:
+    """What was rounded up is rounded up once more."""
+    for size in (3, 2):
+        s.split(LOAD, 0, size, labels=("some", "tile"))
+        s.merge(LOAD, 0)
+    s.merge(LOAD, 0)
+
+
 CHANGES: dict[str, Change] = {
-    f.__name__: f for f in (threes, pairs_of_tiles, both, threes_of_pairs)
+    f.__name__: f for f in (threes, pairs_of_tiles, both, threes_of_pairs, pairs_of_threes_of_tiles)
 }
 
 

@@ -93,7 +93,8 @@ def check_bystanders(
 
 
 def _serial(stepping: dict[int, StepLoop], d: IterDomain) -> bool:
-    return d.id in stepping and not stepping[d.id].role
+    """Whether one warp steps through stages in a loop; one iteration is no step."""
+    return d.id in stepping and not stepping[d.id].role and d.extent != ONE
 
 
 def determined(graph: TransformGraph, known: Iterable[Group]) -> frozenset[Group]:

@@ -72,8 +72,8 @@ class Counting:
 def countings(graph: TransformGraph, loop: Group) -> tuple[tuple[Group, Counting], ...]:
     """A loop in the groups that it was merged from, slowest first, each with how it counts them.
 
-    Parts of a split that stand beside each other are the group that was split. A merge is taken
-    apart where all its places are steps.
+    Parts of a split that stand beside each other, or were merged, are the group that was split.
+    Another merge is taken apart where all its places are steps.
 
     Args:
         graph: the transform graph.
@@ -87,7 +87,10 @@ def countings(graph: TransformGraph, loop: Group) -> tuple[tuple[Group, Counting
         if step is None:
             at += 1
         elif isinstance(step.transform, Merge):
-            if step.transform.traversal or not counting.full:
+            whole = graph.padded(group)
+            if whole is not None:
+                found[at] = whole, replace(counting, steps=whole.extent)
+            elif step.transform.traversal or not counting.full:
                 at += 1
             else:
                 found[at : at + 1] = [(g, Counting(g.extent, g.extent)) for g in step.inputs]

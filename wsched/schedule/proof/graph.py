@@ -369,6 +369,10 @@ def _compose(step: Step, found: Mapping[Group, Expr]) -> dict[Group, Expr]:
 def _decompose(step: Step, found: Mapping[Group, Expr]) -> dict[Group, Expr]:
     """A split's or merge's parts, from the whole."""
     match step:
+        case Step(Split(outer=d, dynamic=False), (whole,), (outer, inner)) if (
+            whole in found and d.extent == ONE
+        ):
+            return {outer: ZERO, inner: found[whole]}
         case Step(Split(inner=d, dynamic=False), (whole,), (outer, inner)) if whole in found:
             return {outer: found[whole] // d.extent, inner: found[whole] % d.extent}
         case Step(Merge() as t, (outer, inner), (whole,)) if whole in found:
