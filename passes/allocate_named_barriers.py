@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lowering.ground.errors import ScheduleError
+from lowering.ground.errors import UnsupportedError
 from lowering.kernel.kernel import Kernel, NamedBarrierArray
 from passes.options import LoweringOptions
 
@@ -32,7 +32,7 @@ def allocate_named_barriers(kernel: Kernel, options: LoweringOptions) -> Kernel:
         named_barrier D_store[2] id 3 threads 128
 
     Raises:
-        ScheduleError: the kernel wants more barriers than there are.
+        UnsupportedError: the kernel wants more barriers than there are.
     """
     arrays = kernel.named_barriers
     taken = {0} | {i for a in arrays if a.base is not None for i in range(a.base, a.base + a.count)}
@@ -54,11 +54,9 @@ def _free(count: int, taken: set[int], limit: int) -> int | None:
     return next((s for s in starts if taken.isdisjoint(range(s, s + count))), None)
 
 
-def _refused(arrays: tuple[NamedBarrierArray, ...], limit: int) -> ScheduleError:
+def _refused(arrays: tuple[NamedBarrierArray, ...], limit: int) -> UnsupportedError:
     wanted = sum(a.count for a in arrays)
-    return ScheduleError(
-        "named-barriers",
-        "named barriers " + ", ".join(f"{a.name}[{a.count}]" for a in arrays),
-        f"{wanted} beside the CTA's own, which do not fit the {limit} of the SM",
-        (f"at most {limit - 1}: fewer warpgroups, or fewer that meet",),
+    return UnsupportedError(
+        f"{wanted} named barriers ({', '.join(f'{a.name}[{a.count}]' for a in arrays)})",
+        f"at most {limit - 1} beside the CTA's own: fewer warpgroups, or fewer that meet",
     )

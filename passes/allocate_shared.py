@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lowering.ground.errors import ScheduleError
+from lowering.ground.errors import ScheduleError, UnsupportedError
 from lowering.kernel.kernel import Kernel, MBarrierArray, SharedBuffer, Storage
 from lowering.kernel.nodes import FragReduceToShared, TmaLoad
 from lowering.kernel.visit import walk
@@ -38,7 +38,8 @@ def allocate_shared(kernel: Kernel, options: LoweringOptions) -> Kernel:
         mbarrier full[4] arrivals 1 at 65536
 
     Raises:
-        ScheduleError: a stage that breaks the swizzle alignment, or more than fits.
+        ScheduleError: more than fits.
+        UnsupportedError: a stage that breaks the swizzle alignment.
     """
     at = 0
     placed: list[Storage] = []
@@ -62,11 +63,10 @@ def _check(buffer: SharedBuffer) -> None:
     atom = ptx.SWIZZLE_ROWS * buffer.swizzle.value or ptx.SWIZZLE_ATOM
     if buffer.stage_bytes % atom:
         tile = "x".join(map(str, buffer.shape))
-        raise ScheduleError(
-            "smem",
-            f"shared tile {buffer.name} of {tile} {buffer.dtype.value}",
-            f"a stage is {buffer.stage_bytes} bytes, not a multiple of {atom}",
-            (f"rows * columns * {buffer.dtype.bytes} a multiple of {atom}",),
+        raise UnsupportedError(
+            f"a shared tile {buffer.name} of {tile} {buffer.dtype.value}, "
+            f"{buffer.stage_bytes} bytes a stage,",
+            f"stages of a multiple of {atom} bytes, which each begin with a swizzle's pattern",
         )
 
 

@@ -80,9 +80,9 @@ def chunk_epilogue(kernel: Kernel, options: LoweringOptions) -> Kernel:
     one each.
 
     Raises:
-        ScheduleError: the number of buffers, if it is less than that of chunks, does not divide it;
-            or no swizzle divides a line.
-        UnsupportedError: elements of other than 16 or 32 bits; transposed ones of other than 16.
+        ScheduleError: the number of buffers, if it is less than that of chunks, does not divide it.
+        UnsupportedError: elements of other than 16 or 32 bits; transposed ones of other than 16; a
+            line that no swizzle divides.
     """
     for role in (r for s in kernel.body if hasattr(s, "roles") for r in s.roles):
         runs = list(_runs(role.body))

@@ -27,7 +27,7 @@ from itertools import product
 from math import gcd
 
 from lowering.ground.dtypes import DType
-from lowering.ground.errors import ScheduleError
+from lowering.ground.errors import UnsupportedError
 from lowering.ground.expr import ZERO, Const, Expr, Special
 from lowering.ground.poly import poly
 from lowering.ground.types import Swizzle
@@ -71,7 +71,7 @@ def swizzle_shared(kernel: Kernel, options: LoweringOptions) -> Kernel:
         tma.load A_s[0, 0, 64], A[row, k + 64]
 
     Raises:
-        ScheduleError: rows of the tile are no multiple of 32 bytes, the tile cannot be cut into
+        UnsupportedError: rows of the tile are no multiple of 32 bytes, the tile cannot be cut into
             slices for the CTAs that share it, or a warpgroup's part of an MN-major operand begins
             inside a swizzle span.
     """
@@ -122,17 +122,15 @@ def widest_swizzle(name: str, dtype: DType, cols: int) -> Swizzle:
     """The widest swizzle whose span divides a row of ``cols`` elements.
 
     Raises:
-        ScheduleError: no swizzle fits.
+        UnsupportedError: no swizzle fits.
     """
     row_bytes = cols * dtype.bytes
     for swizzle in (Swizzle.B128, Swizzle.B64, Swizzle.B32):
         if row_bytes % swizzle.value == 0:
             return swizzle
-    raise ScheduleError(
-        "swizzle",
-        f"a shared tile {name} of {cols} {dtype.value} columns",
-        f"its rows are {row_bytes} bytes, and a swizzle needs a multiple of 32",
-        (f"a multiple of {32 // dtype.bytes} columns",),
+    raise UnsupportedError(
+        f"a shared tile {name} of {cols} {dtype.value} columns, rows of {row_bytes} bytes,",
+        f"rows of a multiple of 32 bytes, as a swizzle needs: {32 // dtype.bytes} columns",
     )
 
 
@@ -142,7 +140,7 @@ def store_swizzle(name: str, dtype: DType, cols: int) -> Swizzle:
     Eight such rows are one 8x8 matrix of 128 bytes, which no bank holds two words of.
 
     Raises:
-        ScheduleError: neither fits.
+        UnsupportedError: neither fits.
     """
     if cols * dtype.bytes == ptx.TMA_STRIDE_ALIGN:
         return Swizzle.NONE
@@ -153,11 +151,10 @@ def _require_whole_spans(ref: SmemRef, buffer: SharedBuffer) -> None:
     """An MN-major operand is read span by span, from the beginning of one."""
     span = buffer.box_cols
     if any(factor % span for _, factor in poly(ref.coords[-1]).terms):
-        raise ScheduleError(
-            "swizzle",
-            f"a wgmma that reads {buffer.name} from column {ref.coords[-1]} on",
-            f"it is stored by columns in swizzle spans of {span}, and an operand begins with one",
-            (f"parts of a multiple of {span} columns",),
+        raise UnsupportedError(
+            f"a wgmma that reads {buffer.name} from column {ref.coords[-1]} on, stored by columns "
+            f"in swizzle spans of {span},",
+            f"operands that begin with a span: parts of a multiple of {span} columns",
         )
 
 
@@ -175,11 +172,10 @@ def _slice(kernel: Kernel, buffer: SharedBuffer, load: LoadTile) -> tuple[int, i
     rows, cols = load.rows or buffer.rows, load.cols or buffer.cols
     found = ptx.multicast_slice(rows, cols, buffer.box_cols, count)
     if found is None:
-        raise ScheduleError(
-            "multicast",
-            f"a shared tile {buffer.name} of {rows} rows, loaded by {count} CTAs together",
-            ptx.slice_problem(rows, count),
-            (f"rows a multiple of {count * ptx.SWIZZLE_ROWS}",),
+        raise UnsupportedError(
+            f"a shared tile {buffer.name} of {rows} rows, loaded by {count} CTAs together "
+            f"({ptx.slice_problem(rows, count)}),",
+            f"a multiple of {count * ptx.SWIZZLE_ROWS} rows",
         )
     return found
 
@@ -191,15 +187,13 @@ def _box_rows(name: str, rows: int) -> int:
     then their greatest common divisor.
 
     Raises:
-        ScheduleError: rows that do not fill the pattern of a swizzle.
+        UnsupportedError: rows that do not fill the pattern of a swizzle.
     """
     step = ptx.SWIZZLE_ROWS
     if rows % step:
-        raise ScheduleError(
-            "swizzle",
+        raise UnsupportedError(
             f"a shared tile {name} of {rows} rows",
-            f"the pattern of a swizzle repeats after {step} rows",
-            (f"a multiple of {step} rows",),
+            f"a multiple of {step} rows, after which the pattern of a swizzle repeats",
         )
     largest = min(rows, ptx.TMA_BOX_MAX) // step * step
     return next(r for r in range(largest, 0, -step) if rows % r == 0)

@@ -87,7 +87,7 @@ def synchronize_wgmma(kernel: Kernel, options: LoweringOptions) -> Kernel:
         if 0 < k { release ring, k - 1 }
 
     Raises:
-        ScheduleError: the accumulator or the k slice has no wgmma.
+        UnsupportedError: the accumulator or the k slice has no wgmma.
     """
     return replace(kernel, body=_body(kernel, Names(kernel), kernel.body))
 

@@ -86,7 +86,7 @@ def warp_specialize(kernel: Kernel, options: LoweringOptions) -> Kernel:
         found = sorted(s.name for s in sections)
         raise InternalError("warp_specialize", f"sections are {found}")
     shared = [loads[i : i + WARPS] for i in range(0, len(loads), WARPS)]
-    threads = _threads(kernel, sum(s.groups for s in working), len(shared))
+    threads = _threads(kernel, working, len(shared))
     roles: list[Role] = []
     first = 0
     for s in working:
@@ -100,17 +100,24 @@ def warp_specialize(kernel: Kernel, options: LoweringOptions) -> Kernel:
     return replace(kernel, threads=threads, body=(*rest, Roles(tuple(roles))))
 
 
-def _threads(kernel: Kernel, groups: int, loads: int) -> int:
-    """Threads of a CTA of so many warpgroups; refuses more than it can have."""
+def _threads(kernel: Kernel, working: list[Section], loads: int) -> int:
+    """Threads of a CTA; refuses more than it can have.
+
+    Args:
+        kernel: for its target.
+        working: the sections that need threads, which compute or load by themselves.
+        loads: warpgroups whose warps only issue copies.
+    """
+    groups = sum(s.groups for s in working)
     threads = (groups + loads) * ptx.WARPGROUP
     if threads <= (limit := kernel.target.max_threads):
         return threads
-    beside = {0: "", 1: "with the load warpgroup "}.get(loads, f"with {loads} load warpgroups ")
+    copying = f" and {loads} that only issue copies" if loads else ""
     raise ScheduleError(
         "threads",
-        f"parallelize(TIDy) over {groups} compute warpgroups",
-        f"{beside}the CTA has {threads} threads, limit {limit}",
-        (f"at most {limit // ptx.WARPGROUP - loads} compute warpgroups",),
+        ", ".join(f"section {s.name} groups {s.groups}" for s in working),
+        f"{groups} warpgroups{copying} are {threads} threads, limit {limit}",
+        (f"at most {limit // ptx.WARPGROUP - loads} warpgroups that compute or load themselves",),
     )
 
 

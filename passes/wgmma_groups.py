@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from lowering.ground.errors import ScheduleError
+from lowering.ground.errors import UnsupportedError
 from lowering.ground.expr import TRUE, Const
 from lowering.kernel.columns import Chain
 from lowering.kernel.kernel import Kernel
@@ -44,7 +44,7 @@ def group(
     """Products as one committed group, and the waits for some that leave ``pending`` groups.
 
     Raises:
-        ScheduleError: no wgmma computes such a product.
+        UnsupportedError: no wgmma computes such a product.
     """
     pieces = [_pieces(names, p, _instruction_k(kernel, p)) for p in run]
     out: list[Stmt] = [s for of_one in pieces for s in of_one]
@@ -80,7 +80,7 @@ def rolling(
             not be taken apart come first of all.
 
     Raises:
-        ScheduleError: no wgmma computes such a product.
+        UnsupportedError: no wgmma computes such a product.
     """
     step = {_instruction_k(kernel, p) for p in run}.pop()
     groups = run[0].k // step
@@ -126,13 +126,12 @@ def _instruction_k(kernel: Kernel, mma: MmaTile) -> int:
     step, form = family.k(b), family.form(a, b, kind.dtype)
     if form is None:
         what = f"a product of {a.value} by {b.value} into {kind.dtype.value}"
-        raise ScheduleError("wgmma", what, f"{family.name} has no such types", family.types)
+        raise UnsupportedError(what, f"what {family.name} has: {'; '.join(family.types)}")
     if mma.k % step or mma.width not in form.n or kind.rows % family.m:
-        raise ScheduleError(
-            "wgmma",
+        raise UnsupportedError(
             f"a warp tile of {kind.rows}x{mma.width}x{mma.k}",
-            f"{family.name} multiplies {family.m}xNx{step}, N {form.columns}",
-            (f"M a multiple of {family.m}", f"N {form.columns}", f"K a multiple of {step}"),
+            f"what {family.name} multiplies: M a multiple of {family.m}, N {form.columns}, K a "
+            f"multiple of {step}",
         )
     return step
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from lowering.ground.errors import ScheduleError
+from lowering.ground.errors import UnsupportedError
 from passes.allocate_named_barriers import allocate_named_barriers
 from tests.passes.texts import full, lowered, unchanged
 
@@ -27,10 +27,9 @@ def test_runs_of_free_ids_beside_those_that_are_given() -> None:
 
 
 def test_more_than_there_are() -> None:
-    with pytest.raises(ScheduleError) as error:
+    with pytest.raises(UnsupportedError) as error:
         lowered(allocate_named_barriers, BEFORE + "named_barrier more[2] threads 64\n")
     assert str(error.value) == (
-        "ScheduleError[named-barriers]: named barriers order[2], fixed[2], D_store[2], wide[8], "
-        "more[2]: 16 beside the CTA's own, which do not fit the 16 of the SM\n"
-        "  legal here: at most 15: fewer warpgroups, or fewer that meet"
+        "16 named barriers (order[2], fixed[2], D_store[2], wide[8], more[2]) is not supported; "
+        "supported: at most 15 beside the CTA's own: fewer warpgroups, or fewer that meet"
     )

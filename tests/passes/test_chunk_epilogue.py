@@ -159,12 +159,11 @@ def test_a_chunk_wider_than_a_swizzle_is_stored_in_several_boxes() -> None:
 
 
 def test_a_chunk_that_no_swizzle_divides() -> None:
-    with pytest.raises(ScheduleError) as error:
+    with pytest.raises(UnsupportedError) as error:
         lowered(chunk_epilogue, TILE_LEVEL + BEFORE.replace("128x64", "128x40"))
     assert str(error.value) == (
-        "ScheduleError[swizzle]: a shared tile D of 40 bf16 columns: "
-        "its rows are 80 bytes, and a swizzle needs a multiple of 32\n"
-        "  legal here: a multiple of 16 columns"
+        "a shared tile D of 40 bf16 columns, rows of 80 bytes, is not supported; supported: "
+        "rows of a multiple of 32 bytes, as a swizzle needs: 16 columns"
     )
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from lowering.ground.dtypes import DType
-from lowering.ground.errors import ScheduleError
+from lowering.ground.errors import UnsupportedError
 from lowering.ground.types import Swizzle
 from passes.swizzle_shared import swizzle_shared, widest_swizzle
 from tests.passes.texts import full, kernel, lowered, unchanged
@@ -145,12 +145,11 @@ def test_without_tile_loads_nothing_changes() -> None:
 
 
 def test_rows_that_no_swizzle_divides() -> None:
-    with pytest.raises(ScheduleError) as error:
+    with pytest.raises(UnsupportedError) as error:
         lowered(swizzle_shared, BEFORE.replace("128x128", "128x40"))
     assert str(error.value) == (
-        "ScheduleError[swizzle]: a shared tile A_s of 40 bf16 columns: "
-        "its rows are 80 bytes, and a swizzle needs a multiple of 32\n"
-        "  legal here: a multiple of 16 columns"
+        "a shared tile A_s of 40 bf16 columns, rows of 80 bytes, is not supported; supported: "
+        "rows of a multiple of 32 bytes, as a swizzle needs: 16 columns"
     )
 
 
@@ -160,9 +159,9 @@ def test_rows_of_16_bytes_only_where_wgmma_does_not_read_them() -> None:
     assert "tensormap A: bf16[512, 512] box 128x8\n" in text
     assert "shared A_s: bf16[1][128x8]\n" in text
     shared, _, rest = READ_BY_WGMMA.strip().partition("\n")
-    with pytest.raises(ScheduleError) as error:
+    with pytest.raises(UnsupportedError) as error:
         lowered(swizzle_shared, narrow.replace("load.tile", f"{shared}\nload.tile") + rest)
-    assert error.value.why == "its rows are 16 bytes, and a swizzle needs a multiple of 32"
+    assert error.value.what == "a shared tile A_s of 8 bf16 columns, rows of 16 bytes,"
 
 
 def test_an_n_major_tile_is_filled_up_to_whole_spans() -> None:
@@ -179,12 +178,11 @@ def test_an_n_major_tile_is_filled_up_to_whole_spans() -> None:
 
 
 def test_a_tile_that_cannot_be_sliced() -> None:
-    with pytest.raises(ScheduleError) as error:
+    with pytest.raises(UnsupportedError) as error:
         lowered(swizzle_shared, SHARED_BY_TWO.replace("128x64", "72x64"))
     assert str(error.value) == (
-        "ScheduleError[multicast]: a shared tile A_s of 72 rows, loaded by 2 CTAs together: "
-        "each would load 36 rows, and a slice is whole groups of 8 rows\n"
-        "  legal here: rows a multiple of 16"
+        "a shared tile A_s of 72 rows, loaded by 2 CTAs together (each would load 36 rows, and a "
+        "slice is whole groups of 8 rows), is not supported; supported: a multiple of 16 rows"
     )
 
 
@@ -250,10 +248,10 @@ def test_parts_of_an_n_major_tile_begin_with_a_span(first: str, legal: bool) -> 
     if legal:
         assert f"B_s[0, 0, {first}], 64" in lowered(swizzle_shared, text)
         return
-    with pytest.raises(ScheduleError) as error:
+    with pytest.raises(UnsupportedError) as error:
         lowered(swizzle_shared, text)
     assert str(error.value) == (
-        "ScheduleError[swizzle]: a wgmma that reads B_s from column g * 80 on: it is stored by "
-        "columns in swizzle spans of 64, and an operand begins with one\n  legal here: "
-        "parts of a multiple of 64 columns"
+        "a wgmma that reads B_s from column g * 80 on, stored by columns in swizzle spans of 64, "
+        "is not supported; supported: operands that begin with a span: parts of a multiple of 64 "
+        "columns"
     )

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lowering.ground.errors import ScheduleError
+from lowering.ground.errors import UnsupportedError
 from lowering.ground.expr import evaluate
 from lowering.kernel.nodes import Release, WaitFull, WgmmaWait
 from passes.options import LoweringOptions
@@ -167,14 +167,13 @@ def test_without_products_nothing_changes() -> None:
     [("64x256", 24, "64x256x24"), ("64x12", 32, "64x12x32"), ("32x256", 32, "32x256x32")],
 )
 def test_no_such_wgmma(tile: str, k: int, text: str) -> None:
-    with pytest.raises(ScheduleError) as error:
+    with pytest.raises(UnsupportedError) as error:
         lowered(
             synchronize_wgmma, before(1).replace("64x256>", f"{tile}>").replace("32, 0", f"{k}, 0")
         )
     assert str(error.value) == (
-        f"ScheduleError[wgmma]: a warp tile of {text}: "
-        "wgmma multiplies 64xNx16, N a multiple of 8 from 8 to 256\n"
-        "  legal here: M a multiple of 64; N a multiple of 8 from 8 to 256; K a multiple of 16"
+        f"a warp tile of {text} is not supported; supported: what wgmma multiplies: "
+        "M a multiple of 64, N a multiple of 8 from 8 to 256, K a multiple of 16"
     )
 
 

@@ -65,9 +65,9 @@ def test_too_many_threads() -> None:
     with pytest.raises(ScheduleError) as error:
         lowered(warp_specialize, BEFORE.replace("groups 2", "groups 8"), threads=1024)
     assert str(error.value) == (
-        "ScheduleError[threads]: parallelize(TIDy) over 8 compute warpgroups: "
-        "with the load warpgroup the CTA has 1152 threads, limit 1024\n"
-        "  legal here: at most 7 compute warpgroups"
+        "ScheduleError[threads]: section compute groups 8: "
+        "8 warpgroups and 1 that only issue copies are 1152 threads, limit 1024\n"
+        "  legal here: at most 7 warpgroups that compute or load themselves"
     )
 
 
@@ -101,7 +101,7 @@ def test_sections_between_load_and_compute() -> None:
     ]
     with pytest.raises(ScheduleError) as error:
         lowered(warp_specialize, BEFORE.replace("groups 2", "groups 7") + second)
-    assert error.value.wrote == "parallelize(TIDy) over 8 compute warpgroups"
+    assert error.value.wrote == "section compute groups 7, section convert groups 1"
 
 
 def test_each_load_section_has_a_warp() -> None:
