@@ -41,6 +41,7 @@ def check_hardware(parts: Parts) -> None:
     _grid(parts)
     _queue(parts)
     _registers(parts)
+    _threads(parts)
     _fragment(parts)
 
 
@@ -130,6 +131,16 @@ def _registers(parts: Parts) -> None:
         if not load <= given <= compute or taken > given * (groups + loading):
             told = f"{groups} + {loading} warpgroups with {given} registers"
             raise Illegal(f"{told} want {load}, {compute}")
+
+
+def _threads(parts: Parts) -> None:
+    """A CTA has 1024: eight warpgroups, of which one loads unless those that compute do."""
+    buffers = [r.fills[0].circular_buffer for r in parts.rings if r.filler is None]
+    apart = any(b is not None and isinstance(b.type, WarpSpecialized) for b in buffers)
+    computing = sum(max(map(_warpgroups, section)) for section in parts.sections)
+    loading = max(map(_warpgroups, parts.loads)) if apart else 0
+    if computing + loading > 8:
+        raise Illegal(f"a CTA has no {128 * (computing + loading)} threads")
 
 
 def _warpgroups(t: TensorView) -> int:

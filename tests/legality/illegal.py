@@ -116,6 +116,21 @@ def halves_in_turn() -> Fusion:
     return m.s.fusion
 
 
+def eight_in_turns() -> Fusion:
+    """Eight warpgroups take turns with tiles of 64 x 32 x 32, and a ninth one loads."""
+    m = matmul()
+    m.tile(64, 32, 32)
+    m.deal()
+    m.split(m.every, "tile", 8, "it turn")
+    m.run(m.compute, "turn", P.TIDy)
+    m.order(m.every, "cta it turn k")
+    m.steps("it turn k")
+    m.stage()
+    m.fragments("turn", 16)
+    m.inline("turn")
+    return m.s.fusion
+
+
 def steps_in_quarters() -> Fusion:
     """Load steps are dealt out; each of four warpgroups has a quarter of all tiles of 64 x 64 x 32,
     in turns with the others: of nine tiles the last one has none, and the third one less turns.
@@ -181,6 +196,7 @@ ILLEGAL: dict[str, tuple[Callable[[], Fusion], str]] = {
         halves_in_turn,
         "T4 at CTA (1, 0, 0): the roles do not take turns (M=320 N=64 K=64 on 2 CTAs)",
     ),
+    "more warpgroups than a CTA has": (eight_in_turns, "a CTA has no 1152 threads"),
     "stream-K, the quarters of all tiles in turns": (
         steps_in_quarters,
         "T4 at CTA (0, 0, 0): the roles do not take turns",

@@ -24,6 +24,8 @@ PROSE = (
     "parallelize the loop over CTAs on both sides, leave it out of the merge",
     "merge tiles and k",
     "the number of tiles",
+    r"at most \d+ warpgroups that compute",
+    r"parallelize \S+ on BIDz on both sides",
     r"split and parallelize \S+ as \S+",
 )
 """What leaves it to the reader which calls to change: patterns."""

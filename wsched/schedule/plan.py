@@ -34,6 +34,7 @@ from wsched.schedule.proof.grid import (
 from wsched.schedule.proof.legality import load_relations
 from wsched.schedule.proof.part_registers import (
     check_registers,
+    check_threads,
     load_warpgroups,
     registers_of,
     warpgroups_of,
@@ -174,7 +175,7 @@ def make_plan(
     Raises:
         ScheduleError: the schedule is illegal; ``rule`` is one of those of
             :func:`~wsched.schedule.proof.legality.load_relations`, or ``memory``, ``inline``,
-            ``parts``, ``place``, ``reduction``, ``storage``, ``box``, ``grid``.
+            ``parts``, ``place``, ``reduction``, ``storage``, ``box``, ``grid``, ``threads``.
         UnsupportedError: an mma with a dimension that is no part of a matrix product.
     """
     graph = graph or TransformGraph(fusion)
@@ -188,6 +189,7 @@ def make_plan(
     check_factors(fusion, cluster, grid_of(loads))
     check_waiting(fusion, graph, parts, edges)
     check_filled(fusion, graph, edges)
+    check_threads(fusion, parts, edges, target)
     check_registers(fusion, parts, edges, target)
     check_inlining(fusion, graph)
     check_order(fusion, graph, parts)

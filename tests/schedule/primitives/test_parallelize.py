@@ -41,6 +41,18 @@ def test_refused(axis: int, parallel: ParallelType, why: str) -> None:
     assert (error.value.rule, error.value.why) == ("parallelize", why)
 
 
+@pytest.mark.parametrize("parallel", [ParallelType.BIDx, ParallelType.BIDy, ParallelType.TIDz])
+def test_of_a_sum_is_said_which_ctas_may(parallel: ParallelType) -> None:
+    """Unless they have a loop already."""
+    for f, legal in (
+        (linear(), ("parallelize('T4', 2, ParallelType.BIDz)",)),
+        (parallelize(linear(), "T4", 0, ParallelType.BIDz), ()),
+    ):
+        with pytest.raises(ScheduleError) as error:
+            parallelize(f, "T4", 2, parallel)
+        assert error.value.legal == legal
+
+
 def test_other_ctas_may_have_parts_of_a_sum() -> None:
     """Split-K: they combine them."""
     f = parallelize(linear(), "T4", 2, ParallelType.BIDz)

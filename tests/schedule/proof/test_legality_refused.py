@@ -67,6 +67,16 @@ def no_cta_on_compute(s: Schedule) -> None:
     s.parallelize("T4", 0, ParallelType.Serial)
 
 
+def parts_along_y(s: Schedule) -> None:
+    """CTAs along y load a part of K each."""
+    for tv in (*LOADS, "T4"):
+        s.split(tv, 2, 2, inner_split=False, labels=("part", "k"))
+    for tv in LOADS:
+        s.parallelize(tv, 2, ParallelType.BIDy)
+        s.reorder(tv, {2: 1})
+        s.merge(tv, 2)
+
+
 def load_merges_ctas(s: Schedule) -> None:
     for tv in LOADS:
         s.parallelize(tv, 0, ParallelType.Serial)
@@ -107,13 +117,19 @@ ILLEGAL: dict[str, tuple[Callable[[Schedule], None], str, str, tuple[str, ...]]]
         other_ctas,
         "load-cover",
         "loop cta [BIDx] of T6 is no loop of T4 on the same CTAs",
-        (),
+        ("parallelize('T4', 0, ParallelType.BIDx)",),
     ),
     "no_cta_on_compute": (
         no_cta_on_compute,
         "load-cover",
         "loop cta [BIDx] of T6 is no loop of T4 on the same CTAs",
-        (),
+        ("parallelize('T4', 0, ParallelType.BIDx)",),
+    ),
+    "parts_along_y": (
+        parts_along_y,
+        "load-cover",
+        "loop part [BIDy] of T6 is no loop of T4 on the same CTAs",
+        ("parallelize part on BIDz on both sides",),
     ),
     "load_merges_ctas": (
         load_merges_ctas,

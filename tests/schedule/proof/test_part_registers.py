@@ -10,6 +10,7 @@ import pytest
 from lowering.ground.errors import ScheduleError
 from lowering.kernel.text import print_kernel
 from tests.legality.by_hand.parts import epilogue_apart, operand_cast
+from tests.legality.illegal import eight_in_turns
 from tests.legality.machine import compiled
 from wsched.fusion import CircularBuffer, Fusion, ParallelType, WarpSpecialized
 from wsched.schedule import Plan, make_plan
@@ -51,6 +52,16 @@ def test_they_are_set_in_the_kernel() -> None:
     text = print_kernel(compiled(f))
     found = re.findall(r"role (\w+) .*\n *setmaxnreg (\w+), (\d+)", text)
     assert found == [("compute", "inc", "160"), ("epilogue", "inc", "144"), ("load", "dec", "40")]
+
+
+def test_more_threads_than_a_cta_has() -> None:
+    with pytest.raises(ScheduleError) as error:
+        make_plan(eight_in_turns())
+    assert str(error.value).splitlines()[:2] == [
+        "ScheduleError[threads]: loop turn 8 [TIDy] of T4: 8 warpgroups that compute and 1 that "
+        "load are 1152 threads, and a CTA has at most 1024",
+        "  legal here: at most 7 warpgroups that compute",
+    ]
 
 
 def test_two_numbers_for_one_part() -> None:

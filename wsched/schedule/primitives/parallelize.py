@@ -41,9 +41,18 @@ def parallelize(fusion: Fusion, tv: str, axis: int, parallel: ParallelType) -> F
     """
     call = PrimitiveCall("parallelize", (tv, axis, parallel))
     t = find(fusion, tv, call)
-    refuse("parallelize", call, check_parallelize(t, axis, parallel), t)
+    legal = _combined(t, axis, parallel)
+    refuse("parallelize", call, check_parallelize(t, axis, parallel), t, legal)
     loop = (*t.loop[:axis], t.loop[axis].on(parallel), *t.loop[axis + 1 :])
     return fusion.updated((replaced(t, loop=loop),), call=call)
+
+
+def _combined(t: TensorView, axis: int, parallel: ParallelType) -> tuple[str, ...]:
+    """The same on the CTAs whose sums are combined, where these can run it and the others not."""
+    summed = 0 <= axis < len(t.loop) and t.loop[axis].iter_type is IterType.Reduction
+    if not summed or parallel not in _ONCE or check_parallelize(t, axis, _COMBINED):
+        return ()
+    return (str(PrimitiveCall("parallelize", (t.name, axis, _COMBINED))),)
 
 
 def check_parallelize(t: TensorView, axis: int, parallel: ParallelType) -> Reasons:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from lowering.ground.expr import ONE
-from wsched.fusion import IterDomain, ParallelType, PrimitiveCall, Split
+from wsched.fusion import IterDomain, IterType, ParallelType, PrimitiveCall, Split
+from wsched.schedule.primitives.parallelize import check_parallelize
 from wsched.schedule.proof.graph import Group, TransformGraph
 from wsched.schedule.proof.relation import StepLoop
 from wsched.schedule.proof.sides import CTA_INDEX, ROLES, Sides
@@ -26,7 +27,21 @@ def check_cta_loops(sides: Sides) -> None:
             "load-cover",
             f"loop {d.label} [{d.parallel}] of {sides.loads[0].name} is no loop of "
             f"{sides.compute.name} on the same CTAs",
+            _on_their_ctas(sides, sides.graph.group(d)),
         )
+
+
+def _on_their_ctas(sides: Sides, group: Group) -> tuple[str, ...]:
+    """How what computes runs a loop on the loads' CTAs; what is summed over is on BIDz alone."""
+    compute, axis = sides.compute, sides.axis_of(group)
+    place = next((p for p, d in enumerate(compute.loop) if sides.graph.group(d) == group), None)
+    if place is None or axis is None:
+        return ()
+    if not check_parallelize(compute, place, axis):
+        return (str(PrimitiveCall("parallelize", (compute.name, place, axis))),)
+    if compute.loop[place].iter_type is not IterType.Reduction:
+        return ()
+    return (f"parallelize {compute.loop[place].label} on BIDz on both sides",)
 
 
 def on_other_ctas(sides: Sides) -> list[IterDomain]:
@@ -66,15 +81,11 @@ def check_bystanders(
             continue
         name = f"loop {d.label} [{d.parallel}] of {compute.name}"
         if not all(group in found for found in inside):
-            axis = sides.axis_of(group)
-            call = (
-                None if axis is None else PrimitiveCall("parallelize", (compute.name, place, axis))
-            )
             raise sides.refuse(
                 "load-cover",
                 f"{name} is neither in the load index {sides.load_loop} nor inside a stage: "
                 f"each load step would be consumed {d.extent} times",
-                () if call is None else (str(call),),
+                _on_their_ctas(sides, group),
             )
         if d.parallel in _SERIAL and place < last and d.extent != ONE:
             step = compute.loop[last]

@@ -1,4 +1,4 @@
-"""Registers of the threads of each part, where several compute.
+"""Threads of a CTA, and the registers of those of each part, where several compute.
 
 A ring says how many the warps that fill it have, and those that read it. A part that touches
 several rings has one number, all parts that load have the same, and all together no more than the
@@ -12,12 +12,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from lowering.ground.errors import ScheduleError
 from lowering.target import ptx
 from lowering.target.target import Target
-from wsched.fusion import Fusion
+from wsched.fusion import Fusion, nest_text
 from wsched.schedule.edges import Edge, main_of
 from wsched.schedule.parts import Part
 from wsched.schedule.proof.loading import warpgroups_that_load
+from wsched.schedule.proof.warpgroups import ROLES
 
-__all__ = ["check_registers", "load_warpgroups", "registers_of", "warpgroups_of"]
+__all__ = [
+    "check_registers", "check_threads", "load_warpgroups", "registers_of", "warpgroups_of",
+]  # fmt: skip
 
 
 def registers_of(edges: Iterable[Edge], part: int) -> int | None:
@@ -37,6 +40,42 @@ def load_warpgroups(fusion: Fusion, parts: Sequence[Part], edges: Iterable[Edge]
     """How many warpgroups only load; none where those that compute do."""
     loads = (e for e in edges if parts[e.producer].loads and e.relation.warp_specialized)
     return warpgroups_that_load(fusion, {e.name: e.relation.loads for e in loads}.values())
+
+
+def check_threads(
+    fusion: Fusion, parts: Sequence[Part], edges: Sequence[Edge], target: Target
+) -> None:
+    """A CTA has as many threads as all parts want.
+
+    Args:
+        fusion: the complete schedule.
+        parts: all of them.
+        edges: between them.
+        target: the GPU.
+
+    Raises:
+        ScheduleError: ``threads``.
+    """
+    groups = warpgroups_of(parts, edges)
+    computing, loading = sum(groups.values()), load_warpgroups(fusion, parts, edges)
+    threads = ptx.WARPGROUP * (computing + loading)
+    if threads <= target.max_threads:
+        return
+    mains = [m for at in groups if (m := main_of(edges, at)) is not None]
+    leads = [fusion.tensor(m.compute) for m in mains]
+    loops = (
+        f"loop {d.label} {d.extent} [{d.parallel}] of {t.name}"
+        for t in leads for d in t.loop if d.parallel in ROLES
+    )  # fmt: skip
+    beside = f" and {loading} that load" if loading else ""
+    raise ScheduleError(
+        "threads",
+        ", ".join(loops) or _wrote(fusion),
+        f"{computing} warpgroups that compute{beside} are {threads} threads, and a CTA has at most "
+        f"{target.max_threads}",
+        (f"at most {target.max_threads // ptx.WARPGROUP - loading} warpgroups that compute",),
+        "\n".join(map(nest_text, leads)),
+    )
 
 
 def check_registers(
