@@ -211,14 +211,17 @@ def _require_rings(plan: Plan) -> None:
         )
     most = LOAD_WARPS - 1 - fetching
     if len(others) > most:
-        what = f"{len(others)} circular buffers for the epilogue"
+        what = f"{len(others)} circular buffers beside that of {', '.join(operands.loads)}"
         why = ", and one fetches tiles" if fetching else ""
         raise UnsupportedError(what, f"{most}: each has a warp of the load warpgroup{why}")
     for other in others:
         staged = plan.fusion.tensor(other.loads[0])
         summed = {name for e in plan.fusion.mmas for name in plan.fusion.made_from([e.output])}
-        in_main_loop = other.compute in summed and not plan.work.ends_within_tiles
-        if plan.work.slots is not None and not in_main_loop:
+        if other.compute in summed and plan.work.ends_within_tiles:
+            what = f"operand {staged.name} in a ring of its own where load steps are dealt out"
+            supported = "operands in one ring there; whole tiles or parts of K with several"
+            raise refused(staged, what, supported)
+        if other.compute not in summed and plan.work.slots is not None:
             what = f"{staged.name} circular-buffered where CTAs add up parts of a tile"
             supported = "matrices of the epilogue read from global memory there"
             raise refused(staged, what, supported)

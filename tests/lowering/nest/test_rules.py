@@ -12,13 +12,16 @@ from lowering.nest.lower import lower
 from lowering.target.hopper import HOPPER
 from tests.epilogues import RESIDUAL
 from tests.legality import builder as by_hand
+from tests.legality.by_hand.parts import CAST
 from tests.lowering.nest.own import Draft
 from tests.schedules import cooperative, definition, dynamic, pipelined, split_k, stream_k
 from wsched.front.known import import_fusion
-from wsched.fusion import LoadStoreOpType, MemoryType, ParallelType
+from wsched.fusion import Fusion, LoadStoreOpType, MemoryType, ParallelType, PrimitiveCall
 from wsched.schedule import make_plan
+from wsched.schedule.matmul import limits
 from wsched.schedule.matmul import scheduler as matmul
 from wsched.schedule.matmul.params import MatmulParams, TilingStrategy
+from wsched.schedule.primitives.replay import replay
 from wsched.schedule.schedule import Schedule
 
 _TMA = LoadStoreOpType.CpAsyncBulkTensorTile
@@ -151,6 +154,33 @@ def test_a_loaded_matrix_beside_parts_of_tiles(monkeypatch: pytest.MonkeyPatch) 
         lower(make_plan(scheduled), "k")
     assert error.value.what == "T11 circular-buffered where CTAs add up parts of a tile"
     assert error.value.supported == "matrices of the epilogue read from global memory there"
+
+
+def computed_in_shares(monkeypatch: pytest.MonkeyPatch) -> Fusion:
+    """A is rounded in registers; the load steps of both operands are dealt out."""
+    monkeypatch.setattr(limits, "computed_reasons", lambda *_: [])
+    params = stream_k(cooperative(64, 64, groups=1, registers=None))
+    return matmul.schedule_matmul(import_fusion(CAST), params)
+
+
+def test_an_operand_in_a_ring_of_its_own_in_shares(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Legal, and no kernel's: a CTA has the same share of both."""
+    with pytest.raises(UnsupportedError) as error:
+        lower(make_plan(computed_in_shares(monkeypatch)), "k")
+    assert error.value.what == "operand T7 in a ring of its own where load steps are dealt out"
+
+
+def test_shares_of_two_rings_that_differ(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loads of A count K in threes, so that other steps of it are a CTA's than of B."""
+    calls = computed_in_shares(monkeypatch).history
+    merge = PrimitiveCall("merge", ("T7", 0, 1))
+    at = calls.index(merge)
+    calls = (*calls[:at], PrimitiveCall("split", ("T7", 1, 3)), merge, *calls[at:])
+    with pytest.raises(ScheduleError) as error:
+        make_plan(replay(import_fusion(CAST), calls))
+    assert (error.value.rule, error.value.why) == (
+        "load-bound", "a CTA has not the same share of the load steps of T7 and of T8",
+    )  # fmt: skip
 
 
 # --- results from registers -----------------------------------------------------------------------

@@ -12,11 +12,12 @@ from wsched.schedule.primitives.factor import factor_reasons
 from wsched.schedule.proof.counting import Counting, countings, together
 from wsched.schedule.proof.graph import Group
 from wsched.schedule.proof.interval import DealtLoop, Interval
-from wsched.schedule.proof.relation import LoadLoop
+from wsched.schedule.proof.relation import LoadLoop, LoadRelation
 from wsched.schedule.proof.sides import Sides
 from wsched.schedule.proof.splits import dimensions
+from wsched.schedule.proof.work import OfInterval
 
-__all__ = ["check_places", "find_interval"]
+__all__ = ["check_places", "check_shares", "find_interval"]
 
 
 def check_places(sides: Sides, dealt: DealtLoop) -> None:
@@ -65,10 +66,11 @@ def find_interval(sides: Sides, dealt: DealtLoop, nest: Sequence[LoadLoop]) -> I
 
     Raises:
         ScheduleError: ``load-cover``, where it does not count tiles, and for each of them steps of
-            its sum.
+            a sum.
     """
-    graph, compute = sides.graph, sides.compute
-    summed = {graph.group(d) for d in compute.logical if d.iter_type is IterType.Reduction}
+    graph = sides.graph
+    sums = [t for t in sides.fusion.tensors if t.sums]
+    summed = {graph.group(d) for t in sums for d in t.logical if d.iter_type is IterType.Reduction}
 
     def of_tile(groups: Sequence[Group]) -> int:
         """How many of these loops are steps of a tile: the innermost ones."""
@@ -81,8 +83,8 @@ def find_interval(sides: Sides, dealt: DealtLoop, nest: Sequence[LoadLoop]) -> I
         raise sides.refuse(
             "load-cover",
             f"the load steps of all tiles are dealt out to CTAs, but they count "
-            f"{', '.join(g.label for g in groups)}, and not tiles and then what {compute.name} "
-            "sums over",
+            f"{', '.join(g.label for g in groups)}, and not tiles and then what "
+            f"{' and '.join(t.name for t in sums)} sums over",
             ("merge tiles and k",),
         )
     stops = {n.group: n.stop for n in nest}
@@ -90,6 +92,31 @@ def find_interval(sides: Sides, dealt: DealtLoop, nest: Sequence[LoadLoop]) -> I
     loops = [_ending(g, c, stops) for g, c in counted]
     at = len(loops) - of_tile([g for g, _ in counted])
     return Interval(dealt, together(loops[:at]), together(loops[at:]))
+
+
+def check_shares(edges: Sequence[tuple[Sides, LoadRelation]]) -> None:
+    """Where a CTA has a share of the load steps, it is the same one of all that is loaded.
+
+    Args:
+        edges: with what was proved of each, the operands' first.
+
+    Raises:
+        ScheduleError: ``load-bound``.
+    """
+    first, others = edges[0][1], edges[1:]
+    for sides, relation in others:
+        loaded = sides.loads[0] in sides.fusion.loads
+        if loaded and _interval(relation) != _interval(first):
+            raise sides.refuse(
+                "load-bound",
+                f"a CTA has not the same share of the load steps of {', '.join(relation.loads)} "
+                f"and of {', '.join(first.loads)}",
+                ("split both sides by the same factors",),
+            )
+
+
+def _interval(relation: LoadRelation) -> Interval | None:
+    return relation.work.interval if isinstance(relation.work, OfInterval) else None
 
 
 def _ending(g: Group, counting: Counting, stops: dict[Group, Expr]) -> Counting:

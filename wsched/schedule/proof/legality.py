@@ -31,6 +31,7 @@ from lowering.target.targets import DEFAULT
 from wsched.fusion import Fusion, IterType, ParallelType
 from wsched.schedule.proof.bounds import load_stops
 from wsched.schedule.proof.bystanders import check_bystanders
+from wsched.schedule.proof.check_interval import check_shares
 from wsched.schedule.proof.digits import Digits, compute_digits, load_digits
 from wsched.schedule.proof.graph import Group, TransformGraph
 from wsched.schedule.proof.orders import Misordered, legal_orders
@@ -71,6 +72,7 @@ def load_relations(
         found.append(replace(each[0], readers=tuple(r.compute for r in each)))
     for edges in into.values():
         check_tile_steps(edges)
+    check_shares([e for edges in into.values() for e in edges])
     return tuple(found)
 
 
