@@ -13,7 +13,8 @@ from wsched.schedule.proof.sides import CTA_INDEX, ROLES, Sides
 
 __all__ = ["check_bystanders", "check_cta_loops", "on_other_ctas"]
 
-_SERIAL = (ParallelType.Serial, ParallelType.Unroll, ParallelType.Mma, ParallelType.Bulk)
+_IN_ORDER = (ParallelType.Serial, ParallelType.Unroll)
+_SERIAL = (*_IN_ORDER, ParallelType.Mma, ParallelType.Bulk)
 
 
 def check_cta_loops(sides: Sides) -> None:
@@ -61,7 +62,8 @@ def check_bystanders(
     sides: Sides, digits: Sequence[StepLoop], on_ctas: Callable[[IterDomain], bool]
 ) -> None:
     """Every loop of compute that takes no part in the load index is on the loads' CTAs, or inside
-    a stage; there it is serial, inside all that step, or shared out to warpgroups.
+    a stage; there it is serial, inside all that step, or shared out to warpgroups. A box is taken
+    at once, wherever its loops stand.
 
     Args:
         sides: of the edge.
@@ -87,7 +89,7 @@ def check_bystanders(
                 f"each load step would be consumed {d.extent} times",
                 _on_their_ctas(sides, group),
             )
-        if d.parallel in _SERIAL and place < last and d.extent != ONE:
+        if d.parallel in _IN_ORDER and place < last and d.extent != ONE:
             step = compute.loop[last]
             raise sides.refuse(
                 "load-cover",
