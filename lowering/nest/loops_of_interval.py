@@ -91,8 +91,10 @@ class LoopsOfInterval:
         return LoopsOfInterval(shared, counters, relation, graph, interval, places, *variables)
 
     def on_ctas(self, d: IterDomain) -> Expr:
-        """The place in the cluster, a part of the loads' loop on CTAs."""
-        return self.places[self.graph.group(d)]
+        """The place in the cluster, a part of the loads' loop on CTAs; others have the CTA's number
+        along their axis.
+        """
+        return self.places.get(self.graph.group(d), CTA_INDEX[d.parallel])
 
     def loop(self, counter: Counter, turn: Expr) -> Head:
         """The loop over tiles, or the one over the load steps of one.

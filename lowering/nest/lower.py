@@ -32,10 +32,10 @@ from lowering.nest.tiles_of_groups import TilesOfGroups
 from lowering.nest.views import global_tensors
 from lowering.nest.work_loops import WorkLoops
 from lowering.target import ptx
-from wsched.fusion import Fusion, ParallelType
+from wsched.fusion import Fusion
 from wsched.fusion.names import in_order
 from wsched.schedule.plan import Plan
-from wsched.schedule.proof.grid import cluster_size, counts_ctas
+from wsched.schedule.proof.grid import cluster_size, counts_ctas, rows_of
 from wsched.schedule.proof.relation import LoadRelation
 from wsched.schedule.proof.work import FromQueue, OfInterval
 from wsched.schedule.proof.work_of_groups import OfGroups
@@ -99,7 +99,7 @@ def lower(
         cluster=size,
         splits=plan.work.splits,
         target=plan.target,
-        grid_y=_rows(plan),
+        grid_y=rows_of(plan.fusion),
     )
 
 
@@ -154,19 +154,13 @@ def _grid(plan: Plan, size: int) -> Expr:
     """
     if plan.grid is not None:
         return plan.grid
-    rows, most = _rows(plan), plan.work.most_clusters
+    rows, most = rows_of(plan.fusion), plan.work.most_clusters
     others = plan.work.splits * (rows if isinstance(rows, Const) else maximum(rows, 1))
     resident = Var("sms") // (size * others)
     resident = resident if others == ONE else maximum(resident, 1)
     if most is None or counts_ctas(most):
         return resident * size
     return minimum(most, resident) * size
-
-
-def _rows(plan: Plan) -> Expr:
-    """CTAs along y."""
-    row = plan.fusion.tensor(plan.operands.loads[0]).axis_on(ParallelType.BIDy)
-    return ONE if row is None else row.extent
 
 
 def _require_sizes(plan: Plan) -> None:

@@ -143,7 +143,8 @@ def _verdict(parts: Parts, small: list[World]) -> Verdict:
 
 
 def _check(parts: Parts, world: World, stepping: _Stepping) -> None:
-    grid = extents_on(parts, world, BIDS, _with_ctas(parts))
+    grid = extents_on(parts, world, BIDS[:1], _with_ctas(parts))
+    grid += extents_on(parts, world, BIDS[1:], (*parts.loads, *parts.computed))
     ctas = _counted(parts, world, grid)
     places = [Places(ctas, extents_on(parts, world, TIDS, ts), grid) for ts in parts.sections]
     runs = {(n, cta): Runs(parts, n, cta) for n in range(len(places)) for cta in all_places(ctas)}
@@ -164,7 +165,7 @@ def _check(parts: Parts, world: World, stepping: _Stepping) -> None:
 
 
 def _with_ctas(parts: Parts) -> tuple[TensorView, ...]:
-    """Whose loops on CTAs count those of the grid."""
+    """Whose loops on CTAs along x count those of the grid."""
     return parts.loads if parts.deals_steps else (*parts.loads, *parts.computed)
 
 

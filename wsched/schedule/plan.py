@@ -186,7 +186,7 @@ def make_plan(
     loads = tuple(fusion.tensor(name) for name in relations[0].loads)
     cluster = find_cluster(graph, (*loads, *_beside(fusion, edges)), target)
     check_grid(fusion, cluster)
-    check_factors(fusion, cluster, grid_of(loads))
+    check_factors(fusion, cluster, grid_of(fusion, loads))
     check_waiting(fusion, graph, parts, edges)
     check_filled(fusion, graph, edges)
     check_threads(fusion, parts, edges, target)
@@ -199,7 +199,7 @@ def make_plan(
     check_main_loops(fusion, graph, relations)
     check_boxes(fusion, graph, relations)
     made = tuple(_products(fusion, relations))
-    grid, used = grid_of(loads), used_unknowns(fusion)
+    grid, used = grid_of(fusion, loads), used_unknowns(fusion)
     return Plan(fusion, target, graph, parts, edges, made, cluster, grid, used)
 
 

@@ -134,6 +134,18 @@ def steps_in_a_row_of_shares() -> Fusion:
     return m.s.fusion
 
 
+def steps_of_halves_on_y() -> Fusion:
+    """CTAs along y have the same shares, and half of the columns of each tile."""
+    m = matmul()
+    m.tile(64, 64, 32)
+    _dealt(m)
+    m.share("Ni", 32, "half", P.BIDy)
+    m.order(m.compute, "tile half")
+    m.fragments("half", 16)
+    m.inline("half")
+    return m.s.fusion
+
+
 def steps_in_three_shares() -> Fusion:
     """As many CTAs as there are shares, whatever the GPU has."""
     m = matmul()
@@ -151,5 +163,5 @@ def steps_in_three_shares() -> Fusion:
 STEPS = (
     shares_of_steps, steps_of_tiles_in_threes, steps_of_pairs_that_round_up,
     steps_in_turns_of_pairs, steps_of_neighbours, steps_of_k_in_threes, steps_in_a_row_of_shares,
-    steps_in_three_shares,
+    steps_in_three_shares, steps_of_halves_on_y,
 )  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.legality.builder import CTAS, Matmul, P, matmul
-from wsched.fusion import Fusion
+from wsched.fusion import Fusion, ParallelType
 
 __all__ = ["TILES"]
 
@@ -238,9 +238,38 @@ def rows_from_the_queue() -> Fusion:
     return m.s.fusion
 
 
+def _halves_of_a_tile(axis: ParallelType) -> Fusion:
+    """CTAs along an axis load the same tiles, and multiply and store half of their rows."""
+    m = matmul()
+    m.tile(128, 64, 32)
+    m.merge(m.every, "Mo No", "tile")
+    if axis is not P.BIDx:
+        m.split(m.every, "tile", CTAS, "tile cta")
+        m.order(m.every, "cta tile")
+        m.run(m.every, "cta", P.BIDx)
+    m.steps("tile k")
+    m.stage(3, 1)
+    m.share("Mi", 64, "half", axis)
+    m.order(m.compute, "cta tile half")
+    m.fragments("half", 32)
+    m.inline("half")
+    return m.s.fusion
+
+
+def halves_of_a_tile_on_y() -> Fusion:
+    """A grid of two axes, of which the loads know one."""
+    return _halves_of_a_tile(P.BIDy)
+
+
+def halves_of_a_tile_on_x() -> Fusion:
+    """Two CTAs, both of which load all tiles."""
+    return _halves_of_a_tile(P.BIDx)
+
+
 TILES = (
     neighbouring_shares, tile_loop_in_two_levels, panels, rows_on_x_columns_on_y,
     rows_dealt_columns_on_y, pairs_of_rows_on_x_columns_on_y, a_row_of_tiles_each, k_in_two_levels,
     k_in_twos_and_threes, k_128, interleaved_split_k, split_k_in_two_levels,
     split_k_on_a_grid_of_two_axes, tiles_from_the_queue_in_threes, rows_from_the_queue,
+    halves_of_a_tile_on_y, halves_of_a_tile_on_x,
 )  # fmt: skip

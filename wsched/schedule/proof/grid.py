@@ -34,6 +34,7 @@ __all__ = [
     "find_cluster",
     "grid_of",
     "largest_numbers",
+    "rows_of",
 ]
 
 _MOST = {
@@ -202,12 +203,21 @@ def cluster_size(cluster: Sequence[Group]) -> int:
     return size
 
 
-def grid_of(loads: Sequence[TensorView]) -> Expr | None:
-    """CTAs along x, None for as many as there is place and work for."""
-    cta = loads[0].axis_on(ParallelType.BIDx)
+def grid_of(fusion: Fusion, loads: Sequence[TensorView]) -> Expr | None:
+    """CTAs along x, None for as many as there is place and work for: those of the loads, where they
+    have a loop there, else of any tensor.
+    """
+    every = (t.axis_on(ParallelType.BIDx) for t in (*loads, *fusion.tensors))
+    cta = next((d for d in every if d is not None), None)
     if cta is None:
         return Const(1)
     return None if counts_ctas(cta.extent) else cta.extent
+
+
+def rows_of(fusion: Fusion) -> Expr:
+    """CTAs along y: those of any tensor, as others may have all of them do the same."""
+    rows = (d.extent for t in fusion.tensors if (d := t.axis_on(ParallelType.BIDy)) is not None)
+    return next(rows, ONE)
 
 
 def counts_ctas(e: Expr) -> bool:

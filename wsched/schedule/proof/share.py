@@ -18,6 +18,7 @@ from wsched.schedule.proof.bystanders import check_cta_loops, on_other_ctas
 from wsched.schedule.proof.check_interval import check_places, find_interval
 from wsched.schedule.proof.dealt import check_dealt, find_dealt
 from wsched.schedule.proof.graph import Group, Step
+from wsched.schedule.proof.grid import rows_of
 from wsched.schedule.proof.interval import DealtLoop, find_dealt_loop
 from wsched.schedule.proof.relation import LoadLoop, StepLoop
 from wsched.schedule.proof.sides import CTA_INDEX, Sides
@@ -172,7 +173,7 @@ class _WholeTiles(Share):
             return self._of_groups(p, tail, tiles) or FromQueue(tail, tiles)
         self._require_no_groups()
         stop = prod((n.stop for n in p.nest), start=ONE) if tail is None else tail.load_stop
-        return InTurn(stop, tail, _items(p), _parts(self.sides), _rows(self.sides))
+        return InTurn(stop, tail, _items(p), _parts(self.sides), rows_of(self.sides.fusion))
 
     def _require_no_groups(self) -> None:
         """Which tiles groups have is known at run time only."""
@@ -236,12 +237,6 @@ def _parts(sides: Sides) -> int:
     return part.extent.value if isinstance(part.extent, Const) else 1
 
 
-def _rows(sides: Sides) -> Expr:
-    """CTAs along y, each with tiles of its own."""
-    row = sides.loads[0].axis_on(ParallelType.BIDy)
-    return ONE if row is None else row.extent
-
-
 @dataclass(frozen=True, slots=True)
 class _PartOfSteps(Share):
     """Stream-K: an interval of the steps of all tiles, with bounds of its own."""
@@ -272,5 +267,5 @@ class _PartOfSteps(Share):
     def work(self, proved: Proved) -> Work:
         """The interval."""
         found = find_interval(self.sides, self.steps, proved.nest)
-        parts, rows = _parts(self.sides), _rows(self.sides)
+        parts, rows = _parts(self.sides), rows_of(self.sides.fusion)
         return OfInterval(found, proved.warpgroups.count, parts, rows)

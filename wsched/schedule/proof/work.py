@@ -149,7 +149,7 @@ class InTurn:
         tail: the predicate that ends both sides, None where all shares are full or none does alone.
         items: tiles of a CTA at most.
         splits: CTAs along z that each run a part of K, and add up what they have.
-        rows: CTAs along y, each with tiles of its own.
+        rows: CTAs along y, each with tiles, or with parts of tiles, of its own.
     """
 
     load_stop: Expr
@@ -276,7 +276,7 @@ class OfInterval:
         interval: its bounds.
         roles: number of compute warpgroups.
         splits: CTAs along z that each run an interval of their part of K.
-        rows: CTAs along y, each with an interval of tiles of its own.
+        rows: CTAs along y, each with tiles, or with parts of tiles, of its own.
     """
 
     interval: Interval
