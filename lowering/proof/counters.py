@@ -108,7 +108,8 @@ def splits(kernel: Kernel, agents: tuple[Agent, ...], views: Views) -> Iterator[
         return
     subject = kernel.workspaces[0].name
     try:
-        found = _Splits(kernel)
+        rows = (Var(n) for n, e in views.facts.defined.items() if e == kernel.grid_y)
+        found = _Splits(kernel, next(rows, kernel.grid_y))
         for agent in agents:
             shape = sums_of(kernel, agent, views) if agent in views.ways else ()
             if any(word in text(shape) for word in (WAIT, RAISE)):
@@ -149,9 +150,12 @@ def _sites(shape: Shape, loops: tuple[object, ...] = ()) -> Iterator[_Site]:
 
 @dataclass
 class _Splits:
-    """The counters and slots of each warpgroup and part of K, of all CTAs of a cluster."""
+    """The counters and slots of each warpgroup and part of K, of all CTAs of a cluster; ``rows`` is
+    what the kernel calls the CTAs along y.
+    """
 
     kernel: Kernel
+    rows: Expr
     counters: dict[tuple[int, int], Poly] = field(default_factory=dict)
     slots: dict[tuple[int, int], Poly] = field(default_factory=dict)
     loops: set[tuple[object, ...]] = field(default_factory=set)
@@ -189,9 +193,27 @@ class _Splits:
             raise UnknownError("warpgroups have their sums in several loops")
         looped = 1 in depths
         for places in (self.counters, self.slots):
-            if not _distinct(places, looped, self.kernel):
+            if not self.distinct(places, looped):
                 first = next(iter(places.values()), Poly(())).expr()
                 raise UnknownError(f"{first} may be the same for two")
+
+    def distinct(self, places: Mapping[tuple[int, int], Poly], looped: bool) -> bool:
+        """Whether places differ for all trips, CTAs, warpgroups and parts."""
+        groups, parts = (1 + max((key[n] for key in places), default=0) for n in (0, 1))
+        base = places.get((0, 0), Poly(()))
+        by_group = places.get((1, 0), base) - base
+        by_part = places.get((0, 1), base) - base
+        for (g, n), place in places.items():
+            if place != base + by_group * poly(Const(g)) + by_part * poly(Const(n)):
+                return False
+        whole = base + by_group * poly(_GROUP) + by_part * poly(_PART)
+        radix: dict[Expr, Poly | None] = {_X: poly(Special("nctaid.x"))}
+        radix |= {d: poly(Const(n)) for d, n in ((_GROUP, groups), (_PART, parts)) if n > 1}
+        if self.kernel.grid_y != ONE:
+            radix[Special("ctaid.y")] = poly(self.rows)
+        if looped:
+            radix[Var("%0")] = None
+        return len(places) == groups * parts and _peeled(whole, radix)
 
 
 def _put(places: dict[tuple[int, int], Poly], key: tuple[int, int], at: Poly) -> None:
@@ -211,25 +233,6 @@ def _unrolled(site: _Site, depth: int) -> Iterator[Poly]:
                 yield poly(substitute(site.at.expr(), {var: start + n}))
         case _:
             raise UnknownError("parts are not added in one loop")
-
-
-def _distinct(places: Mapping[tuple[int, int], Poly], looped: bool, kernel: Kernel) -> bool:
-    """Whether places differ for all trips, CTAs, warpgroups and parts."""
-    groups, parts = (1 + max((key[n] for key in places), default=0) for n in (0, 1))
-    base = places.get((0, 0), Poly(()))
-    by_group = places.get((1, 0), base) - base
-    by_part = places.get((0, 1), base) - base
-    for (g, n), place in places.items():
-        if place != base + by_group * poly(Const(g)) + by_part * poly(Const(n)):
-            return False
-    whole = base + by_group * poly(_GROUP) + by_part * poly(_PART)
-    radix: dict[Expr, Poly | None] = {_X: poly(Special("nctaid.x"))}
-    radix |= {d: poly(Const(n)) for d, n in ((_GROUP, groups), (_PART, parts)) if n > 1}
-    if kernel.grid_y != ONE:
-        radix[Special("ctaid.y")] = poly(Special("nctaid.y"))
-    if looped:
-        radix[Var("%0")] = None
-    return len(places) == groups * parts and _peeled(whole, radix)
 
 
 def _peeled(place: Poly, radix: dict[Expr, Poly | None]) -> bool:
