@@ -12,8 +12,10 @@ from lowering.kernel.sync import MBarrierArrive
 from lowering.kernel.visit import bodies
 from lowering.proof.agent import Agent, agents
 from lowering.proof.automaton import Automaton
+from lowering.proof.counters import splits, tickets
 from lowering.proof.counts import arrivals, bytes_of, first_arrivals, initialised
 from lowering.proof.exchange import exchanged, exchanges
+from lowering.proof.handed import handed
 from lowering.proof.lifetime import lifetimes
 from lowering.proof.linear import Facts
 from lowering.proof.loops import follow
@@ -44,7 +46,7 @@ def prove(kernel: Kernel) -> Proof:
         defined={s.var.name: s.value for s in kernel.body if isinstance(s, Let)},
     )
     ringed = frozenset(b for r in rings for b in r.buffers)
-    handed = exchanged(warps, ringed)
+    between = exchanged(warps, ringed)
     why = "it is of no ring that is filled behind a wait at one other mbarrier"
     ways = _Ways(warps, rings, facts)
     found = (
@@ -55,8 +57,11 @@ def prove(kernel: Kernel) -> Proof:
         *(o for ring in rings for o in ways.protocol(kernel, ring)),
         *Meetings(kernel, ways.views).claims(),
         alike(kernel, warps),
-        *exchanges(kernel, ways.views, warps, handed),
-        *staged(kernel, warps, ringed | handed),
+        *handed(kernel, warps, ways.views),
+        *tickets(kernel, warps, ways.views),
+        *splits(kernel, warps, ways.views),
+        *exchanges(kernel, ways.views, warps, between),
+        *staged(kernel, warps, ringed | between),
         fenced(kernel, warps),
         *waited(kernel, warps),
         layouts(kernel, warps),

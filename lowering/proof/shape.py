@@ -13,7 +13,16 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from lowering.ground.expr import Binary, Const, Expr, Select, Var, free_vars, substitute
+from lowering.ground.expr import (
+    Binary,
+    Const,
+    Expr,
+    Select,
+    Special,
+    Var,
+    free_vars,
+    substitute,
+)
 from lowering.ground.poly import poly
 from lowering.kernel.control import Break, For, If
 from lowering.kernel.operands import Body, SmemRef, Stmt
@@ -26,9 +35,12 @@ from lowering.proof.rings import Ring
 from lowering.proof.state import Walked
 from lowering.proof.steps import Steps, scalars_of
 
-__all__ = ["Shape", "Shaper", "Share", "named", "renamed", "share_of", "text", "uses"]
+__all__ = ["Event", "Shape", "Shaper", "Share", "named", "renamed", "share_of", "text", "uses"]
 
 Shape = tuple[object, ...]
+
+Event = Callable[[Stmt], "str | tuple[str | Expr, ...] | None"]
+"""What a statement is as events of some kind see it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +73,15 @@ class Shaper:
 
     Args:
         agent, steps, way: the agent, its places, and what came of its walk.
-        event: the word of a statement that is an event, None of others.
+        event: the word of a statement that is an event, None of others; or a tuple of the word and
+            expressions.
         rings: all of the kernel.
         known: names that stand for the same in all warps.
     """
 
     agent: Agent
     steps: Steps
-    event: Callable[[Stmt], str | None]
+    event: Event
     way: Walked
     rings: tuple[Ring, ...]
     known: frozenset[str]
@@ -114,7 +127,7 @@ class Shaper:
         for n, stmt in enumerate(body):
             word = self.event(stmt)
             if word is not None:
-                found.append(word)
+                found.append(word if isinstance(word, str) else tuple(map(self.said, word)))
                 continue
             match stmt:
                 case LdWord(out=out, src=src):
@@ -174,6 +187,10 @@ class Shaper:
         carried = tuple((inits[c.var], substitute(self.key(c.following), canonical)) for c in named)
         return ("loop", start, stop, step, carried, renamed(inner, canonical))
 
+    def said(self, part: str | Expr) -> str | Expr:
+        """A part of an event."""
+        return part if isinstance(part, str) else self.key(part)
+
     def key(self, e: Expr) -> Expr:
         """An expression in terms of what is the same for all agents."""
         e = substitute(self.odometers.told(self.steps.resolve(e)), self.names)
@@ -195,12 +212,15 @@ def named(part: object) -> set[Var]:
     return set(free_vars(part)) if isinstance(part, Expr) else set()
 
 
-def renamed(shape: Shape, names: Mapping[Var, Expr]) -> Shape:
+Names = Mapping[Var, Expr] | Mapping[Special, Expr]
+
+
+def renamed(shape: Shape, names: Names) -> Shape:
     """A shape with other names."""
     return tuple(_renamed(s, names) for s in shape)
 
 
-def _renamed(part: object, names: Mapping[Var, Expr]) -> object:
+def _renamed(part: object, names: Names) -> object:
     if isinstance(part, tuple):
         return renamed(part, names)
     return substitute(part, names) if isinstance(part, Expr) else part

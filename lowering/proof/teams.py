@@ -23,6 +23,7 @@ from lowering.proof.rings import Ring
 from lowering.proof.shape import Shape, Share, named, renamed, share_of, text, uses
 from lowering.proof.state import Walked
 from lowering.proof.steps import congruent
+from lowering.proof.total import counted
 from lowering.proof.uneven import Gaps, uneven
 
 __all__ = ["Dealt", "dealt"]
@@ -73,7 +74,13 @@ def dealt(
                 return Dealt({}, why)
         else:
             if (mine, gaps) not in odd:
-                odd[mine, gaps] = [p for p in places if uneven(shape, mine, *p, gaps, facts)]
+                length = way.lengths.get(key, zero)
+                odd[mine, gaps] = [
+                    p
+                    for p in places
+                    if (not _spaced(agent, length, gaps, *p) and _in_turns(shape, mine, *p, facts))
+                    or uneven(shape, mine, *p, gaps, facts)
+                ]
             fitting = odd[mine, gaps]
         if len(fitting) != 1:
             return Dealt({}, f"{agent}: {text(mine)} is no team's part of {text(shape)}")
@@ -99,6 +106,18 @@ def _spaced(agent: Agent, length: Poly, gaps: Gaps, team: int, count: int) -> st
     if all(congruent(a, b, gaps.modulus) for a, b in zip(left, due, strict=True)):
         return ""
     return f"{agent} begins {left[0].expr()} steps late and skips {left[1].expr()}"
+
+
+def _in_turns(shape: Shape, mine: Shape, team: int, count: int, facts: Facts) -> bool:
+    """Whether a program waits once in as many trips as a team has of all steps, one by one."""
+    match mine:
+        case (("loop", Const(0), Expr() as trips, Const(1), (), ("wait",)),):
+            whole = counted(shape, facts)
+            if whole is None:
+                return False
+            due = ceildiv(maximum(whole.expr() - team, 0), count)
+            return facts.equal(poly(trips) - poly(due))
+    return False
 
 
 def _outer(agent: Agent, array: str) -> str:

@@ -21,7 +21,7 @@ from lowering.proof.linear import Facts
 from lowering.proof.shape import Shape
 from lowering.proof.state import Walked
 
-__all__ = ["taken"]
+__all__ = ["counted", "taken"]
 
 _NONE, _ONE = Poly(()), poly(ONE)
 
@@ -52,6 +52,14 @@ def taken(agent: Agent, array: str, shape: Shape, way: Walked, facts: Facts) -> 
     some = (runs[-1].steps - _ONE,)
     begun = facts + some
     if not all(begun.equal(steps, products=True) for steps in late):
+        return None
+    return sum((r.steps for r in runs), _NONE)
+
+
+def counted(shape: Shape, facts: Facts) -> Poly | None:
+    """How many waits a program makes that leaves none out; None if not known."""
+    runs = _runs(shape, facts)
+    if runs is None or any(r.partial for r in runs):
         return None
     return sum((r.steps for r in runs), _NONE)
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from lowering.kernel.operands import Stmt
 from lowering.proof.agent import Agent
 from lowering.proof.linear import Facts
 from lowering.proof.rings import Ring
-from lowering.proof.shape import Shape, Shaper
+from lowering.proof.shape import Event, Shape, Shaper
 from lowering.proof.state import Walked
 from lowering.proof.steps import Steps
 
@@ -25,7 +24,7 @@ class Views:
     steps: Mapping[Agent, Steps]
     facts: Facts
 
-    def shape(self, agent: Agent, event: Callable[[Stmt], str | None]) -> Shape:
+    def shape(self, agent: Agent, event: Event) -> Shape:
         """An agent's program as the statements see it that ``event`` has a word for."""
         known = self.facts.natural | self.facts.defined.keys()
         way, steps = self.ways[agent], self.steps[agent]

@@ -1,0 +1,48 @@
+"""Counters and partial sums: what is refuted, or open, where a kernel is not right."""
+
+from __future__ import annotations
+
+import pytest
+
+from lowering.kernel.text import parse_kernel, print_kernel
+from lowering.proof.prove import prove
+from tests.lowering.proof.test_prove import kernel_of
+
+READY = "ready[(tile * %nctaid.x + %ctaid.x) * 2 * 2 + group]"
+OTHER, BOTH = READY.replace("group", "1 - group"), READY.replace(" + group", "")
+NEXT = READY.replace(" * 2 * 2", "")
+SLOT = "+ %ctaid.z) * 2 + group], sum"
+
+EDITS = {
+    "dynamic": {
+        "a ticket is missing": ("n_tiles + %nctaid.x - 1", "n_tiles + %nctaid.x - 2"),
+        "the trips are over first": ("entry in 0 .. n_tiles + 1 ", "entry in 0 .. n_tiles "),
+    },
+    "dynamic_cluster": {"tickets of CTAs": ("+ %nctaid.x // 2 - 1", "+ %nctaid.x - 1")},
+    "split_3_traversal": {
+        "another counter is raised": (f"atom add, {READY}", f"atom add, {OTHER}"),
+        "it is raised by two": (f"{READY}, 1, order", f"{READY}, 2, order"),
+        "one for both warpgroups": (READY, BOTH),
+        "one with the next CTA": (READY, NEXT),
+        "the slots of others": (SLOT, SLOT.replace("group", "1 - group")),
+        "one slot of two parts": (SLOT, ") * 2 + group], sum"),
+        "fewer are awaited": ("select(completes, 2, 0)", "select(completes, 1, 0)"),
+        "two parts wait": ("%ctaid.z == 2", "1 <= %ctaid.z"),
+    },
+    "stream_k": {
+        "told without a release": (", 1, order=release.gpu", ", 1"),
+        "set back by who waits for none": ("if 0 < others {", "if 0 <= others {"),
+        "set to another number": ("], 0\n", "], 1\n"),
+        "told before all have stored": ("sum\n          bar.sync parts_sync[group]\n", "sum\n"),
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("schedule", "name"), [(s, n) for s, e in EDITS.items() for n in e])
+def test_what_is_not_right(schedule: str, name: str) -> None:
+    """Of tickets, of who raises and waits, of slots: a claim that was proved is open."""
+    before, after = EDITS[schedule][name]
+    text = print_kernel(kernel_of(schedule))
+    assert before in text
+    found = prove(parse_kernel(text.replace(before, after)))
+    assert {o.name for o in found.open} & {"counters", "order of partial sums"}, str(found)
