@@ -161,7 +161,7 @@ class Tree:
                 f"--timeout={PATIENCE * 60}",
                 f"@{arguments}",
             ]  # fmt: skip
-            own = {"PYTHONDONTWRITEBYTECODE": "1", "WSCHED_CACHE_DIR": f"{scratch}/cubins"}
+            own = {"PYTHONDONTWRITEBYTECODE": "", "WSCHED_CACHE_DIR": f"{scratch}/cubins"}
             try:
                 done = subprocess.run(
                     command, cwd=self.folder, env=os.environ | own, timeout=PATIENCE * limit,

@@ -285,3 +285,14 @@ def test_tensor_text() -> None:
     assert tensor("[-1, 1]") == (
         "fd.define_tensor(shape=[-1, 1], contiguity=[True, None], dtype=DataType.BFloat16)"
     )
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [("shape=4, dtype=DataType.Half", "4"), ("shape=[-1, -1], dtype=3", "[-1, -1]")],
+)
+def test_an_input_that_is_no_tensor_of_a_type(given: str, shown: str) -> None:
+    lines = [f"r = fd.define_tensor({given})", "d = fd.ops.add(y, r)"]
+    with pytest.raises(UnsupportedError) as error:
+        build(epilogue(*lines))
+    assert (error.value.what, error.value.supported) == (f"r with shape {shown}", "a list of sizes")

@@ -191,6 +191,7 @@ def test_registers_left_open() -> None:
         return register_candidates(FUSIONS[name], with_tile(BASE, tile, groups, False))
 
     assert candidates("plain", GemmTile(128, 256, 64), 2) == ((40, 232), (24, 240))
+    assert candidates("plain", GemmTile(256, 200, 64), 2) == ((40, 232), (24, 240))  # 200 + 32
     assert candidates("plain", GemmTile(256, 192, 64), 2) == ((24, 240),)
     assert candidates("plain", GemmTile(192, 128, 64), 3) == ((40, 152), (32, 160))
     assert candidates("plain", GemmTile(64, 256, 64), 1) == (None,)
