@@ -10,7 +10,10 @@ from lowering.ground.errors import UnsupportedError
 from wsched.fusion.names import COLS, ROWS
 from wsched.importer.definition import Node, Value, text_of
 
-__all__ = ["Axes", "Result", "in_memory", "moves_no_data", "operand_axes", "result_layout"]
+__all__ = [
+    "Axes", "Result", "broadcast_flags", "in_memory", "moves_no_data", "operand_axes",
+    "result_layout",
+]  # fmt: skip
 
 Axes = tuple[str, ...]
 """Names of extents, in the order of a shape or of memory, there the contiguous one last."""
@@ -63,6 +66,12 @@ def in_memory(node: Node, axes: Axes, call: str) -> Axes:
 
 def operand_axes(node: Node, axes: Axes) -> Axes:
     """Axes of what an operation that moves no data was applied to, given those of its result."""
+    if node.op == "broadcast":
+        new = broadcast_flags(node)
+        if len(new) != len(axes) or any(new[-2:]):
+            what = f"fd.ops.broadcast with is_broadcast_dim={text_of(new)}"
+            raise UnsupportedError(what, "new dimensions outside of matrices")
+        return tuple(axis for axis, flag in zip(axes, new, strict=True) if not flag)
     order = _argument(node)
     exchanged = _exchanged(tuple(range(len(axes))))
     if node.op == "permute" and order != exchanged:
@@ -70,6 +79,12 @@ def operand_axes(node: Node, axes: Axes) -> Axes:
             f"fd.ops.permute with dims={text_of(order)}", f"dims={text_of(exchanged)}"
         )
     return _exchanged(axes) if node.op == "permute" else axes
+
+
+def broadcast_flags(node: Node) -> tuple[bool, ...]:
+    """Which dimensions a broadcast makes."""
+    new = node.argument("is_broadcast_dim", 1)
+    return tuple(flag is True for flag in new) if isinstance(new, tuple) else ()
 
 
 def result_layout(moves: Sequence[Node], axes: Axes = (ROWS, COLS)) -> Result:

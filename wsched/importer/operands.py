@@ -20,7 +20,13 @@ from wsched.fusion.names import BATCH, COLS, HEADS, ROWS, SUMMED
 from wsched.importer.definition import Definition, Node, Ref
 from wsched.importer.emit import needed
 from wsched.importer.epilogue import STORED, EpilogueImport
-from wsched.importer.layout import Axes, in_memory, moves_no_data, operand_axes
+from wsched.importer.layout import (
+    Axes,
+    broadcast_flags,
+    in_memory,
+    moves_no_data,
+    operand_axes,
+)
 from wsched.importer.ops import MATMULS
 from wsched.importer.steps import Step
 
@@ -51,7 +57,8 @@ _BATCHES: dict[str, tuple[Axes, ...]] = {
     "matmul": ((), (BATCH,), (BATCH, HEADS)),
 }
 """What operands may have outside of their matrices; one of them all of it, the other the inner
-ones. ``linear`` has it of its first operand.
+ones, or without those that a ``broadcast`` in front of it makes. ``linear`` has it of its first
+operand.
 """
 
 
@@ -200,7 +207,7 @@ def _operand(
 ) -> ImportedOperand:  # fmt: skip
     """An operand of these axes, through transpositions; and through the cast to ``wide``."""
     node = definition.node(value.name) if isinstance(value, Ref) else None
-    while node is not None and (moves_no_data(node) or (wide is not None and node.op == "cast")):
+    while node is not None and (_is_looked_at(node) or (wide is not None and node.op == "cast")):
         axes = operand_axes(node, axes)
         source = node.operands[0]
         node = definition.node(source.name) if isinstance(source, Ref) else None
@@ -213,6 +220,11 @@ def _operand(
     if not computed or node.op in MATMULS:
         raise UnsupportedError(f"fd.ops.{node.op} on an operand of {call}", "an input as it is")
     return _computed(definition, node, axes, call)
+
+
+def _is_looked_at(node: Node) -> bool:
+    """Whether an operand is what an operation reads: moved, or the same for more batches."""
+    return moves_no_data(node) or node.op == "broadcast"
 
 
 class _OperandImport(EpilogueImport):
@@ -263,6 +275,9 @@ def _require_straight(call: str, x: ImportedOperand) -> None:
 
 def _require_batch(call: str, *operands: ImportedOperand) -> None:
     """One batch is not repeated along another: one matrix is, where an operand is that."""
+    axes = {axis for x in operands for axis in x.axes}
+    if HEADS in axes and BATCH not in axes:
+        raise UnsupportedError(f"{call} of two operands without one batch", "a batch of one")
     for name in (BATCH, HEADS):
         bound = [dict(zip(x.axes, fixed_sizes(x.node), strict=False)) for x in operands]
         sizes = [found[name] for found in bound if name in found]
@@ -273,13 +288,15 @@ def _require_batch(call: str, *operands: ImportedOperand) -> None:
 
 
 def _rank(definition: Definition, value: object) -> int:
-    """Number of dimensions of the input behind an operand; 0 if that is not known."""
+    """Number of dimensions of an operand, by the input behind it; 0 if that is not known."""
     node = definition.node(value.name) if isinstance(value, Ref) else None
+    made = 0
     while node is not None and node.op not in ("define_tensor", *MATMULS):
+        made += sum(broadcast_flags(node)) if node.op == "broadcast" else 0
         refs = [v for v in node.values if isinstance(v, Ref)]
         node = definition.node(refs[0].name) if refs else None
     shape = node.get("shape") if node is not None else None
-    return len(shape) if isinstance(shape, tuple) else 0
+    return made + len(shape) if isinstance(shape, tuple) else 0
 
 
 def dtype_of(node: Node) -> DataType:

@@ -34,6 +34,26 @@ RANKS = {
         """,
         ((2, 3, 8, 32), (16, 32), (2, 3, 8), (1, 1, 1, 16)), 1, 1,
     ),
+    "batches_by_batches": Feature(
+        """
+        y = fd.ops.matmul(t0, t1)
+        z = fd.ops.relu(y)
+        fd.add_output(z)
+        """,
+        ((3, 1, 24, 32), (5, 32, 16)), 1, 1,
+    ),
+    "groups_by_heads": Feature(
+        """
+        p = fd.ops.permute(t1, dims=[0, 1, 2, 4, 3])
+        y = fd.ops.matmul(t0, p)
+        f = fd.ops.cast(y, dtype=DataType.Float)
+        g = fd.ops.cast(t2, dtype=DataType.Float)
+        z = fd.ops.add(f, g)
+        o = fd.ops.cast(z, dtype=DataType.BFloat16)
+        fd.add_output(o)
+        """,
+        ((2, 3, 4, 24, 32), (2, 3, 1, 16, 32), (2, 3, 4, 24, 16)), 1, 1,
+    ),
     "matmul_5d": Feature(
         """
         y = fd.ops.matmul(t0, t1)

@@ -22,7 +22,6 @@ FOLDER = Path(__file__).parents[2] / "data" / "definitions"
 ALL = {p.stem: p for p in listed(FOLDER)}
 
 WITHOUT = {
-    "cpp_batch_by_batch_of_one": "fd.ops.matmul of batches [i0, 1] and [i3]",
     "nv_linear_slice": "fd.ops.linear of Float and Float",
     "nv_matmul_2d_3d": "fd.ops.matmul of Float and Float",
     "nv_transformer_forward": "fd.ops.uniform beside a matmul",

@@ -256,18 +256,19 @@ def test_an_epilogue_along_one_of_the_batches_is_left_out() -> None:
     assert torch.equal(made, interpret(record_text(MIXED.text), inputs)[0])
 
 
-def test_batches_that_only_one_operand_repeats() -> None:
+def test_batches_that_are_more_than_two_runs() -> None:
     feature = Feature(
         """
         y = fd.ops.matmul(t0, t1)
         fd.add_output(y)
         """,
-        ((2, 3, 8, 32), (2, 1, 32, 16)), 0, 1,
+        ((2, 3, 1, 8, 32), (1, 3, 4, 32, 16)), 0, 1,
     )  # fmt: skip
     (fate,) = wsched.explain(feature.text, inputs_of(feature)).matmuls
     assert fate.reason == (
-        "fd.ops.matmul of batches [2, 3] and [2, 1] is not supported; supported: the same batches "
-        "of both operands, or a matrix"
+        "fd.ops.matmul of batches [2, 3, 1] and [1, 3, 4] is not supported; supported: the same "
+        "batches of both operands, or two runs of batches of which each operand has one or both, "
+        "the last run one dimension; or a matrix"
     )
 
 

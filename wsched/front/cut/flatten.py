@@ -16,7 +16,7 @@ from operator import mul
 from lowering.ground.errors import UnsupportedError
 from lowering.ground.expr import ONE, Expr
 from wsched.front.cut.tensors import Dim, TensorType, dense_input
-from wsched.importer import Definition, Node
+from wsched.importer import Definition, Node, Ref
 from wsched.importer.definition import Value
 from wsched.importer.ops import MATMULS
 
@@ -42,6 +42,8 @@ class _Form:
         first: extents of the first operand.
         second: of the second operand.
         swapped: whether it becomes ``linear`` of the second operand and the first.
+        spread: for each operand which dimensions it gets by a broadcast: the batches that the other
+            one has alone.
     """
 
     merged: int
@@ -49,6 +51,7 @@ class _Form:
     first: tuple[Expr, ...]
     second: tuple[Expr, ...]
     swapped: bool = False
+    spread: tuple[tuple[bool, ...], tuple[bool, ...]] = ((), ())
 
 
 def flattened(definition: Definition, types: Mapping[str, TensorType]) -> tuple[Definition, Seen]:
@@ -69,7 +72,7 @@ def flattened(definition: Definition, types: Mapping[str, TensorType]) -> tuple[
     known = [f for f in forms if f is not None]
     if not known:
         return definition, ()
-    if len(known) < len(forms) or len({(f.merged, f.extra) for f in known}) > 1:
+    if len(known) < len(forms) or len({(f.merged, f.extra, f.spread) for f in known}) > 1:
         raise UnsupportedError("matmuls of different ranks in a kernel", "matmuls of one rank")
     result = types[matmuls[0].results[0]].dims or ()
     return _Writer(definition, types, matmuls, tuple(known), len(result)).written()
@@ -110,13 +113,40 @@ def _form(matmul: Node, a: tuple[Dim, ...], b: tuple[Dim, ...]) -> _Form | None:
     if not outer or (one_of_a and len(outer) <= len(other)):
         return _Form(len(other), 0, tuple(x[-2:]), (_all(y[:-2]), *y[-2:]))
     if [d.extent for d in outer] != [d.extent for d in other]:
+        if (apart := _apart(a, b)) is not None:
+            return apart
         raise UnsupportedError(
             f"fd.ops.matmul of batches {_text(outer)} and {_text(other)}",
-            "the same batches of both operands, or a matrix",
+            "the same batches of both operands, or two runs of batches of which each operand has "
+            "one or both, the last run one dimension; or a matrix",
         )
     if len(a) == _DIRECT_BATCHES and not any(d.is_one for d in outer):
         return None
     return _Form(len(outer), 0, (_all(x[:-2]), *x[-2:]), (_all(y[:-2]), *y[-2:]))
+
+
+def _apart(a: tuple[Dim, ...], b: tuple[Dim, ...]) -> _Form | None:
+    """A matmul of batches that some operand has alone; None unless these are two runs that both
+    have, or the same one, of which the last is one dimension.
+    """
+    count = max(len(a), len(b)) - 2
+    one = Dim(ONE)
+    rows = [(*(one for _ in range(count + 2 - len(x))), *x)[:count] for x in (a, b)]
+    if any(d != e and not d.is_one and not e.is_one for d, e in zip(*rows, strict=True)):
+        return None
+    has = [tuple(not d.is_one for d in pair) for pair in zip(*rows, strict=True)]
+    first = [h == has[0] for h in has]
+    if count < 2 or first != [True] * (count - 1) + [False] or (False, False) in has:
+        return None
+    runs = has[0], has[-1]
+    extents, spread = list[tuple[Expr, ...]](), list[tuple[bool, ...]]()
+    for at, (dims, matrix) in enumerate(zip(rows, (a[-2:], b[-2:]), strict=True)):
+        sizes = [d.extent or ONE for d in dims]
+        outside = (_all(sizes[:-1]), sizes[-1])
+        kept = tuple(e for e, run in zip(outside, runs, strict=True) if run[at])
+        extents.append((*kept, *(d.extent or ONE for d in matrix)))
+        spread.append((*(not run[at] for run in runs), False, False))
+    return _Form(count - 1, 0, extents[0], extents[1], spread=(spread[0], spread[1]))
 
 
 def _rows(a: Sequence[Expr], b: Sequence[Expr]) -> _Form:
@@ -166,7 +196,7 @@ class _Writer:
             if name not in needed:
                 continue
             if node in self.matmuls:
-                nodes.append(self._product(node))
+                nodes += self._product(node)
             elif name in operands:
                 extents = operands[name]
                 nodes.append(self._of_operand(node, extents))
@@ -294,11 +324,20 @@ class _Writer:
 
     # --- operations -----------------------------------------------------------------------------
 
-    def _product(self, node: Node) -> Node:
+    def _product(self, node: Node) -> list[Node]:
+        """The product, behind broadcasts of operands that have not all batches."""
         a, b, *others = node.arguments
         if self.form.swapped:
-            return replace(node, op="linear", operands=(b, a), kwargs=())
-        return replace(node, operands=(a, b, *others), kwargs=())
+            return [replace(node, op="linear", operands=(b, a), kwargs=())]
+        made, operands = list[Node](), list[Value]()
+        for at, (value, flags) in enumerate(zip((a, b), self.form.spread, strict=True)):
+            operands.append(value)
+            if any(flags):
+                name = f"{node.results[0]}@{at}"
+                new = (("is_broadcast_dim", flags),)
+                made.append(Node("broadcast", (name,), (value,), new, node.line))
+                operands[-1] = Ref(name)
+        return [*made, replace(node, operands=(*operands, *others), kwargs=())]
 
     def _of_operand(self, node: Node, extents: tuple[Expr, ...]) -> Node:
         if node.op == "permute":
