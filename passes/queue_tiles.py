@@ -15,8 +15,8 @@ finds out on the way how many tiles there are (``end.tickets``) adds, and sets t
 its last ticket is the last of all, ``T + C - 1``: nobody takes another.
 
 *When.* As soon as a stage of the queue is empty: behind the tile that is being computed and one
-that is claimed, the next one is asked for. A tile's time covers the latency of the atomic. Tickets are
-of tiles that take different times, and whose neighbours share operands in the L2 if they run at
+that is claimed, the next one is asked for. A tile's time covers the latency of the atomic. Tickets
+are of tiles that take different times, and whose neighbours share operands in the L2 if they run at
 about the same time: so who loads a tile releases its entry when it has, and a CTA claims the tile
 behind the one that it begins to load, not the one behind that.
 
