@@ -15,7 +15,10 @@ finds out on the way how many tiles there are (``end.tickets``) adds, and sets t
 its last ticket is the last of all, ``T + C - 1``: nobody takes another.
 
 *When.* As soon as a stage of the queue is empty: behind the tile that is being computed and one
-that is claimed, the next one is asked for. A tile's time covers the latency of the atomic.
+that is claimed, the next one is asked for. A tile's time covers the latency of the atomic. Tickets
+are of tiles that take different times, and whose neighbours share operands in the L2 if they run at
+about the same time: so who loads a tile releases its entry when it has, and a CTA claims the tile
+behind the one that it begins to load, not the one behind that.
 
 *The end*: see ``NextTile``. The end marks are entries like others, and no reader reads one that is
 not for it, so that every wait is met and no CTA has left while it may still be signalled: all roles
@@ -53,6 +56,7 @@ from lowering.kernel.nodes import (
     TakeTicket,
     WaitFull,
 )
+from lowering.kernel.traits import Memory
 from lowering.kernel.visit import Names, rewrite, walk
 from passes.options import LoweringOptions
 
@@ -105,18 +109,22 @@ def queue_tiles(kernel: Kernel, options: LoweringOptions) -> Kernel:
 
 @dataclass(frozen=True, slots=True)
 class _Queue:
-    """A tile queue and its counter; ``ctas`` of a cluster share it."""
+    """A tile queue and its counter; ``ctas`` of a cluster share it. With ``late`` who loads tiles
+    keeps an entry until it has.
+    """
 
     ring: Ring
     names: Names
     ctas: int
     counter: CounterArray
+    late: bool
 
     @staticmethod
     def of(kernel: Kernel, ring: Ring) -> _Queue:
         names = Names(kernel)
         ctas = kernel.cluster if ring.remote else 1
-        return _Queue(ring, names, ctas, CounterArray(names.new("next"), ONE))
+        late = any(isinstance(s, TakeTicket) and s.ring == ring.name for s in walk(kernel.body))
+        return _Queue(ring, names, ctas, CounterArray(names.new("next"), ONE), late)
 
     def placed(self, kernel: Kernel, counted: bool) -> Kernel:
         """The kernel with the queue's statements as steps of the ring, and with the counter, if
@@ -128,6 +136,8 @@ class _Queue:
     def lowered(self, stmt: Stmt) -> Body | None:
         """A statement of the queue as steps of its ring."""
         match stmt:
+            case For() if self.late:
+                return (self.held(stmt),)
             case FetchTiles(name, tiles) if name == self.ring.name:
                 loop = self.fetch(tiles)
                 return (loop if self.ctas == 1 else If(Special("cluster.ctarank").eq(0), (loop,)),)
@@ -144,6 +154,21 @@ class _Queue:
                 last = (Release(name, number),) if self.ends(word) else ()
                 return *first, LdWord(out, self.word(number, word)), *last
         return None
+
+    def held(self, loop: For) -> For:
+        """A loop over tiles that loads them, which releases an entry when it has."""
+        ours = (n for n, s in enumerate(loop.body)
+                if isinstance(s, Release) and s.ring == self.ring.name)  # fmt: skip
+        at = next(ours, None)
+        loads = any(s.TRAITS.writes & Memory.SHARED_ASYNC for s in walk(loop.body))
+        if at is None or not loads:
+            return loop
+        release, behind = loop.body[at], list(loop.body[at + 1 :])
+        end = next(n for n, s in enumerate(behind) if isinstance(s, Break))
+        last = behind[end]
+        assert isinstance(last, Break)
+        behind.insert(end, If(last.cond, (release,)))
+        return replace(loop, body=(*loop.body[:at], *behind, release))
 
     @property
     def at(self) -> CounterRef:

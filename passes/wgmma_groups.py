@@ -9,7 +9,7 @@ than one slice of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from lowering.ground.errors import UnsupportedError
@@ -54,9 +54,13 @@ def group(
     for p, parts in zip(run, pieces, strict=True):
         acc = taken.get(p.acc.name, p.acc)
         step = _instruction_k(kernel, p)
-        for k in range(0, p.k, step):
+        made = [(k, block) for block in _blocks(kernel, p) for k in range(0, p.k, step)]
+        for k, block in made:
             new = _wgmma(names, p, acc, k, parts[k // step].out if parts else None)
-            if k + step == p.k and p not in waited:
+            if block and p.limit is not None:
+                new = replace(new, cond=p.limit > block * kernel.target.mma.m)
+            new = replace(new, block=block)
+            if (k, block) == made[-1] and p not in waited:
                 new = replace(new, out=replace(new.out, name=p.out.name))
             acc = new.out
             out.append(new)
@@ -143,6 +147,15 @@ def _wgmma(names: Names, mma: MmaTile, acc: Frag, k: int, piece: Frag | None) ->
     b = _along_k(mma.b, k, mma.trans_b)
     keep = TRUE if k else mma.accumulate
     return Wgmma(out, acc, a, b, keep, mma.trans_a, mma.trans_b, mma.col, mma.cols)
+
+
+def _blocks(kernel: Kernel, mma: MmaTile) -> Sequence[int | None]:
+    """The blocks of rows that a product has instructions of their own for: one after the other
+    where some may stay, so that there is one branch around all of a block's.
+    """
+    if mma.limit is None:
+        return (None,)
+    return range(mma.out.type.rows // kernel.target.mma.m)
 
 
 def _pieces(names: Names, mma: MmaTile, step: int) -> list[FragColumns]:

@@ -9,9 +9,11 @@ from lowering.kernel.nodes import (
     Atom,
     Elect,
     FetchTiles,
+    For,
     MBarrierArrive,
     MBarrierWait,
     NextTile,
+    Release,
 )
 from lowering.kernel.text import print_kernel
 from lowering.kernel.verify import verify
@@ -166,3 +168,33 @@ def test_tickets(cluster: int, golden: object) -> None:
     assert verify(new) == []
     (load,) = (s for s in walk(new.body) if isinstance(s, Elect))
     assert print_kernel(replace(new, body=(load,))) == golden
+
+
+HELD = TICKETS.replace(
+    "shared queue_group",
+    "tensormap A: bf16[n, 64] box 64x64 swizzle 128\n"
+    "shared A_s: bf16[1][64x64] swizzle 128\nshared queue_group",
+).replace(
+    "    on %warpgroup.warp 1 {",
+    """    on %warpgroup.warp 0 {
+      for m in 0 .. n + 1 {
+        loaded: i32 = next.tile queue, m, n
+        row: i32 = next.tile queue, m, n, word=1
+        break n <= loaded
+        elect { load.tile A_s[0, 0, 0], A[row, 0] }
+      }
+    }
+    on %warpgroup.warp 1 {""",
+)
+
+
+def test_who_loads_a_tile_keeps_its_entry() -> None:
+    """It is released behind the loads, and in front of the end; by others as soon as it is read."""
+    body = queue_tiles(kernel(HELD), LoweringOptions()).body
+    loops = {s.var.name: s for s in walk(body) if isinstance(s, For) and s.var.name in "mt"}
+    kinds = {name: [type(s).__name__ for s in loop.body] for name, loop in loops.items()}
+    words = ["WaitFull", "LdWord", "LdWord"]
+    assert kinds["m"] == [*words, "If", "Break", "Elect", "Release"]
+    assert kinds["t"] == [*words, "Release", "Break", "FenceProxyAsync"]
+    first, last = (s for s in walk((loops["m"],)) if isinstance(s, Release))
+    assert first == last

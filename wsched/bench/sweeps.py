@@ -67,11 +67,14 @@ class Case:
         return "\n".join([*lines, *(f"    {x.strip()}" for x in self.body.split(";")), ""])
 
     def tensors(self, device: str) -> list[Any]:
-        """Inputs, normally distributed."""
+        """Inputs, normally distributed; an index says rows of the first one."""
         import torch
 
         orders, found = dict(self.turned), []
         for at, (shape, dtype) in enumerate(self.inputs):
+            if dtype == "Int":
+                found.append(torch.randint(self.inputs[0][0][0], shape, device=device))
+                continue
             order = orders.get(at, tuple(range(len(shape))))
             made = torch.randn([shape[d] for d in order], device=device)
             kind = {"BFloat16": torch.bfloat16, "Half": torch.float16, "Float": torch.float32}
@@ -116,6 +119,13 @@ _NORM = (
     "w = fd.ops.mul(v, 0.0009765625); e = fd.ops.add(w, 1e-5); r = fd.ops.rsqrt(e); "
     "o = fd.ops.mul(d, r); c = fd.ops.cast(o, dtype=DataType.BFloat16); fd.add_output(c)"
 )
+_ROWS = "c = fd.ops.index_select(t0, t1, dim=0); fd.add_output(c)"
+_COMBINED = (
+    "a = fd.ops.index_select(t0, t1, dim=0); b = fd.ops.index_select(t0, t2, dim=0); "
+    "v = fd.ops.broadcast(t3, is_broadcast_dim=[False, True]); d = fd.ops.mul(a, v); "
+    "w = fd.ops.broadcast(t4, is_broadcast_dim=[False, True]); e = fd.ops.mul(b, w); "
+    "s = fd.ops.add(d, e); c = fd.ops.cast(s, dtype=DataType.BFloat16); fd.add_output(c)"
+)
 _WIDE = (8192, 4096)
 
 CASES: Mapping[str, Case] = {
@@ -140,6 +150,10 @@ CASES: Mapping[str, Case] = {
         ), ((_WIDE, "BFloat16"),)),
     "softmax": Case(_SOFTMAX, (((65536, 1024), "BFloat16"),)),
     "residual and norm": Case(_NORM, (((16384, 1024), "BFloat16"), ((16384, 1024), "BFloat16"))),
+    "rows by index": Case(_ROWS, (((4096, 4096), "BFloat16"), ((8192,), "Int"))),
+    "two rows of each token": Case(_COMBINED, (
+        (_WIDE, "BFloat16"), *[((4096,), "Int")] * 2, *[((4096,), "Float")] * 2,
+    )),
     "by columns": Case(_TURN, ((_WIDE, "BFloat16"),), turned=((0, (1, 0)),)),
 }  # fmt: skip
 
