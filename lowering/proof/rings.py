@@ -68,6 +68,7 @@ def rings_of(kernel: Kernel, agents: tuple[Agent, ...]) -> tuple[tuple[Ring, ...
     found: dict[str, _Found] = {}
     for agent in agents:
         _note(agent, found)
+    found = {full: f for full, f in found.items() if f.buffers & _read_behind(agents, full)}
     stages = {m.name: m.stages for m in kernel.mbarriers}
     released = {
         s.bar.array
@@ -109,7 +110,9 @@ def written(stmt: Stmt) -> Iterator[SmemRef]:
 
 
 def _note(agent: Agent, found: dict[str, _Found]) -> None:
-    """What one agent says of the rings, in the order of its text."""
+    """What one agent says of the rings, in the order of its text: an arrival is for what was stored
+    behind the last one.
+    """
     waited, stored, copied = "", set[str](), False
     for stmt in walk(agent.body):
         match stmt:
@@ -126,9 +129,25 @@ def _note(agent: Agent, found: dict[str, _Found]) -> None:
                     ring.empties.add(waited)
                     ring.buffers |= stored
                     ring.copied |= copied
+                    stored, copied = set(), False
             case _:
                 stored |= {ref.buffer for ref in written(stmt)}
                 copied |= isinstance(stmt, CpAsync)
+
+
+def _read_behind(agents: tuple[Agent, ...], full: str) -> set[str]:
+    """The buffers that those read who wait at an array: who releases a stage may have stored what
+    others read.
+    """
+    return {
+        x.buffer
+        for a in agents
+        if any(isinstance(s, MBarrierWait) and s.bar.array == full for s in walk(a.body))
+        for s in walk(a.body)
+        if s.TRAITS.reads & (Memory.SHARED | Memory.SHARED_ASYNC)
+        for x in operands(s)
+        if isinstance(x, SmemRef)
+    }
 
 
 def _proxies(agents: tuple[Agent, ...], buffers: frozenset[str]) -> Memory:
