@@ -21,40 +21,33 @@ TMA, P = LoadStoreOpType.CpAsyncBulkTensorTile, ParallelType
 
 def compute(s: Schedule) -> None:
     """Copies of the operands in shared memory, and all of what is not the loads' alone."""
-    for operand in (s.a, s.b):
-        s[operand].cache_after(TMA).set_memory_type(MemoryType.Shared)
-    (out,) = s.outputs
-    box = s.cache_before(out, TMA)  # what TMA stores, a chunk of columns at a time
-    held = s.cache_before(box, LoadStoreOpType.StMatrix)  # the same in registers
-    s.set_memory_type(box, MemoryType.Shared)
-    for t in (s.a, s.b, s.acc, held, box, out):
-        s[t].split("M", 128).split("N", 96).reorder(["Mo", "No"]).merge("Mo", label="tiles")
-        s[t].split("tiles", Special("nctaid.x"), labels=("tile", "cta"))
-        s[t].reorder(["cta", "tile"]).parallelize("cta", P.BIDx)
-    for t in (s.acc, held, box, out):
-        s[t].split("Mi", 64, labels=("group", "rows")).reorder(["cta", "tile", "group"])
-        s[t].parallelize("group", P.TIDy)
-    s[s.acc].split("K", 64).split("Ki", 16, labels=("k16", "k"))
-    s[s.acc].split("rows", 64, labels=("m64", "m"))
-    s[s.acc].reorder(["cta", "tile", "group", "Ko", "k16", "m64"])
-    s[s.acc].parallelize(["m", "Ni", "k"], P.Mma)
-    for t in (held, box, out):
-        s[t].split("Ni", 32, labels=("chunk", "columns"))
-        s[t].reorder(["cta", "tile", "group", "chunk"])
-    s[held].split("rows", 64, labels=("m64", "m")).parallelize(["m", "columns"], P.Mma)
-    for t in (box, out):
-        s[t].parallelize(["rows", "columns"], P.Bulk)
-    for t in (held, box):
-        s[t].inline_at("chunk")
-    s[s.acc].inline_at("group")
+    operands = s[s.a, s.b].cache_after(TMA).set_memory_type(MemoryType.Shared)
+    out, acc = s[s.outputs], s[s.acc]
+    box = out.cache_before(TMA)  # what TMA stores, a chunk of columns at a time
+    held = box.cache_before(LoadStoreOpType.StMatrix)  # the same in registers
+    box.set_memory_type(MemoryType.Shared)
+    tiles = s[operands, acc, held, box, out].split("M", 128).split("N", 96)
+    tiles.reorder(["Mo", "No"]).merge("Mo", label="tiles")
+    tiles.split("tiles", Special("nctaid.x"), labels=("tile", "cta"))
+    tiles.reorder(["cta", "tile"]).parallelize("cta", P.BIDx)
+    groups = s[acc, held, box, out].split("Mi", 64, labels=("group", "rows"))
+    groups.reorder(["cta", "tile", "group"]).parallelize("group", P.TIDy)
+    acc.split("K", 64).split("Ki", 16, labels=("k16", "k")).split("rows", 64, labels=("m64", "m"))
+    acc.reorder(["cta", "tile", "group", "Ko", "k16", "m64"])
+    acc.parallelize(["m", "Ni", "k"], P.Mma)
+    stored = s[held, box, out].split("Ni", 32, labels=("chunk", "columns"))
+    stored.reorder(["cta", "tile", "group", "chunk"])
+    held.split("rows", 64, labels=("m64", "m")).parallelize(["m", "columns"], P.Mma)
+    s[box, out].parallelize(["rows", "columns"], P.Bulk)
+    s[held, box].inline_at("chunk")
+    acc.inline_at("group")
 
 
 def loads(s: Schedule, *outer: str) -> None:
     """One loop over the load steps, of which ``outer`` are the loops from slow to fast."""
-    for t in (s.a, s.b):
-        s[t].split("K", 64).reorder(["cta", *outer]).merge(outer[0], outer[1], label="step")
-        s[t].parallelize(["Mi", "Ni", "Ki"], P.Bulk)
-        s[t].circular_buffer(4, 2, WarpSpecialized(P.TIDy, (40, 232)))
+    operands = s[s.a, s.b].split("K", 64).reorder(["cta", *outer])
+    operands.merge(outer[0], outer[1], label="step").parallelize(["Mi", "Ni", "Ki"], P.Bulk)
+    operands.circular_buffer(4, 2, WarpSpecialized(P.TIDy, (40, 232)))
 
 
 def main(path: str | None = None) -> float:

@@ -224,3 +224,17 @@ def test_a_schedule_by_calls_is_proved_before_it_is_launched(
     assert kernel.written is due
     assert proved == ([kernel.kernel.name] if proof else [])
     assert not wsched.compile(definition(), operands()).written
+
+
+def test_several_tensors_at_once() -> None:
+    """By names, by what calls have returned, or both; each once."""
+    s = Schedule(definition())
+    loads = s[s.a, s.b].cache_after(wsched.LoadStoreOpType.CpAsyncBulkTensorTile)
+    assert s[loads, s.acc, s.a].names == (s.a, s.b, s.acc)
+    assert s[s.outputs].names == s.outputs and s[loads].names == loads.names
+    with pytest.raises(ScheduleError) as error:
+        s[s.acc, "T99"]
+    assert error.value.rule == "tensor"
+    with pytest.raises(ScheduleError) as error:
+        s[()]
+    assert (error.value.rule, error.value.why) == ("tensor", "no tensor is given")

@@ -92,13 +92,21 @@ class Schedule(schedule.Schedule):
             made.configure(**{n: dict(v) if n in by_tensor else v for n, v in changed.items()})
         return made
 
-    def __getitem__(self, tv: str) -> Cursor:
-        """The calls for one tensor, which can be written one after the other.
+    def __getitem__(self, tensors: str | Cursor | tuple[str | Cursor, ...]) -> Cursor:
+        """The calls for a tensor, or for several alike, which can be written one after the other.
+
+        Args:
+            tensors: a name, or what calls have returned; or several of these.
 
         Raises:
-            ScheduleError: rule ``tensor``: there is none of this name.
+            ScheduleError: rule ``tensor``: there is none of this name, or none is given.
         """
-        return Cursor(self, self.tensor(tv).name)
+        given = tensors if isinstance(tensors, tuple) else (tensors,)
+        names = [x for t in given for x in (t.names if isinstance(t, Cursor) else (t,))]
+        if not names:
+            raise ScheduleError("tensor", "s[()]", "no tensor is given", self.fusion.in_order)
+        first, *others = dict.fromkeys(self.tensor(name).name for name in names)
+        return Cursor(self, first, tuple(others))
 
     def show(self) -> str:
         """The loop nests of both sides beside each other, and the extents of all loops.
