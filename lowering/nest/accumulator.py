@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lowering.ground.expr import ONE, Const
@@ -10,13 +11,13 @@ from lowering.nest.domains import summed
 from lowering.nest.element import element_type
 from lowering.nest.refusal import refused
 from lowering.nest.tile import Tile, tile_of
-from wsched.fusion import ParallelType, TensorView
+from wsched.fusion import IterDomain, ParallelType, TensorView
 from wsched.schedule.nest import BOX
 from wsched.schedule.proof.graph import Group, TransformGraph
 from wsched.schedule.proof.relation import LoadRelation
 from wsched.schedule.proof.sides import CTA_INDEX, ROLES
 
-__all__ = ["Accumulator"]
+__all__ = ["Accumulator", "require_summed_on_z"]
 
 _PARTS = "on BIDz a constant number of parts of K, one for each CTA along z"
 
@@ -88,3 +89,24 @@ class Accumulator:
         if first < t.compute_at:
             raise refused(t, f"{t.name} inlined at {t.compute_at}",
                            f"{first}: accumulated over the k slices of a tile")  # fmt: skip
+
+
+def require_summed_on_z(
+    t: TensorView, d: IterDomain, sums: Sequence[Accumulator], graph: TransformGraph
+) -> None:
+    """As many CTAs as there are parts of a sum stand along z, and none for anything else.
+
+    Args:
+        t: a tensor of a part that computes.
+        d: one of its loops on CTAs.
+        sums: of the part.
+        graph: the transform graph.
+
+    Raises:
+        UnsupportedError: the loop wants others.
+    """
+    if d.parallel is not ParallelType.BIDz or d.extent == ONE:
+        return
+    parts = (graph.group(x) for a in sums for x in a.tensor.loop if x.parallel is d.parallel)
+    if graph.group(d) not in parts:
+        raise refused(t, f"loop {d.label} {d.extent} [{d.parallel}] of {t.name}", _PARTS)

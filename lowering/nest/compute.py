@@ -25,6 +25,7 @@ from lowering.kernel.nodes import (
 )
 from lowering.kernel.reduction import NEUTRAL
 from lowering.kernel.visit import used_in, walk
+from lowering.nest.accumulator import require_summed_on_z
 from lowering.nest.at_once import PARTS, AtOnce
 from lowering.nest.cluster import constant
 from lowering.nest.computing import Computing
@@ -201,8 +202,7 @@ class _Walk:
         """The statements of a loop or leaf."""
         if isinstance(node, Leaf):
             return self.leaf(node.tensor)
-        before = self.known, self.again, self.covered, self.counted
-        self.known = dict(self.known)
+        before, self.known = (self.known, self.again, self.covered, self.counted), dict(self.known)
         body = self.loop(node, depth)
         self.known, self.again, self.covered, self.counted = before
         return body
@@ -212,6 +212,7 @@ class _Walk:
         d, at = node.domain, self.graph.group(node.domain)
         counter = self.counters.get(at)
         if d.parallel in CTA_INDEX:
+            require_summed_on_z(node.tensor, d, self.accumulators, self.graph)
             self.known[at] = ZERO if d.extent == ONE else self.work.on_ctas(d)
         elif d.parallel in ROLES:
             if counter is None:

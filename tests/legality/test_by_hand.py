@@ -11,11 +11,13 @@ from lowering.cuda.emit import emit_cuda
 from lowering.cuda.nvrtc import compile_cubin
 from lowering.cuda.resources import read_resources
 from tests.legality.agreement import outcome
+from tests.legality.builder import P, matmul
 from tests.legality.by_hand.parts import (
     PARTS,
     RING,
     SCHEDULED,
     SHIFTED,
+    apart,
     fragments,
     of_computed,
     operand_shifted,
@@ -79,6 +81,29 @@ def test_a_computed_operand_is_stored_in_pieces_of_its_stage() -> None:
     left = tuple(r for r in history if r not in rows)
     said = outcome(made(left, unscheduled(SCHEDULED[operand_shifted])))
     assert (said.fault, said.legal, said.ran) == (None, True, True)
+
+
+def test_columns_of_a_part_on_ctas_along_z() -> None:
+    """Each CTA along z would store a chunk of what all of them have summed up: nobody starts them
+    for that.
+    """
+    m = matmul(by_tma=False)
+    held, after = apart(m)
+    m.tile(64, 32, 32)
+    m.deal()
+    m.steps("tile k")
+    m.stage(3, 1)
+    m.order((m.acc,), "cta tile")
+    m.wgmma()
+    m.split((*held, *after), "Ni", 16, "chunk Ni")
+    m.run(after, "chunk", P.BIDz)
+    fragments(m, held, "cta tile m64 chunk")
+    fragments(m, after, "cta tile m64 chunk")
+    m.s.circular_buffer(held[-1], 2, 1, RING)
+    m.s.inline_at(m.acc, "tile")
+    said = outcome(m.s.fusion)
+    assert said.legal and said.unsupported
+    assert said.why.startswith("loop chunk 2 [BIDz] of T10 is not supported; supported: on BIDz a")
 
 
 def test_levels_of_tiles_that_one_part_makes_and_merges_again() -> None:
