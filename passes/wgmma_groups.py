@@ -20,6 +20,7 @@ from lowering.kernel.nodes import (
     Body,
     Frag,
     FragColumns,
+    If,
     MmaTile,
     SmemRef,
     Stmt,
@@ -48,7 +49,8 @@ def group(
     """
     pieces = [_pieces(names, p, _instruction_k(kernel, p)) for p in run]
     out: list[Stmt] = [s for of_one in pieces for s in of_one]
-    out.append(WgmmaFence())
+    if any(p.limit is None for p in run):
+        out.append(WgmmaFence())
     waits: list[Stmt] = []
     taken: dict[str, Frag] = {}
     for p, parts in zip(run, pieces, strict=True):
@@ -57,9 +59,11 @@ def group(
         made = [(k, block) for block in _blocks(kernel, p) for k in range(0, p.k, step)]
         for k, block in made:
             new = _wgmma(names, p, acc, k, parts[k // step].out if parts else None)
-            if block and p.limit is not None:
-                new = replace(new, cond=p.limit > block * kernel.target.mma.m)
-            new = replace(new, block=block)
+            cond = TRUE if not block or p.limit is None else p.limit > block * kernel.target.mma.m
+            new = replace(new, block=block, cond=cond)
+            if not k and block is not None:
+                fence: tuple[Stmt, ...] = (WgmmaFence(),)
+                out += (If(cond, fence),) if block else fence
             if (k, block) == made[-1] and p not in waited:
                 new = replace(new, out=replace(new.out, name=p.out.name))
             acc = new.out
@@ -151,11 +155,12 @@ def _wgmma(names: Names, mma: MmaTile, acc: Frag, k: int, piece: Frag | None) ->
 
 def _blocks(kernel: Kernel, mma: MmaTile) -> Sequence[int | None]:
     """The blocks of rows that a product has instructions of their own for: one after the other
-    where some may stay, so that there is one branch around all of a block's.
+    where some may stay, so that there is one branch around all of a block's with a fence of their
+    own. The first one, which never does, comes last: else ptxas adds fences (C7519).
     """
     if mma.limit is None:
         return (None,)
-    return range(mma.out.type.rows // kernel.target.mma.m)
+    return range(mma.out.type.rows // kernel.target.mma.m)[::-1]
 
 
 def _pieces(names: Names, mma: MmaTile, step: int) -> list[FragColumns]:

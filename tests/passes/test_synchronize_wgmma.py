@@ -54,7 +54,7 @@ def test_k_runs_along_the_rows_of_mn_major_operands() -> None:
 
 
 def test_blocks_of_rows_that_may_stay() -> None:
-    """Those of a block stand together, so that one branch leaves all of them out."""
+    """Those of a block stand together behind a fence, so that one branch leaves all of them out."""
     text = (
         before(0)
         .replace("[64x32] swizzle 64", "[192x32] swizzle 64")
@@ -66,12 +66,15 @@ def test_blocks_of_rows_that_may_stay() -> None:
     found = [line.partition("wgmma ")[2] for line in lines if " = wgmma a" in line]
     left = [
         f"A_s[k % 4, 0, {at}], B_s[k % 4, 0, {at}], {first}block={block}{more}"
-        for block, more in ((0, ""), (1, ", cond=64 < n - k"), (2, ", cond=128 < n - k"))
+        for block, more in ((2, ", cond=128 < n - k"), (1, ", cond=64 < n - k"), (0, ""))
         for at, first in ((0, "accumulate=0 < k, "), (16, ""))
     ]
     assert [text.partition(", ")[2] for text in found] == left
     names = [text.partition(",")[0] for text in found]
     assert names[0] == "acc" and len(set(names)) == 6
+    fences = [n for n, line in enumerate(lines) if line == "wgmma.fence"]
+    assert [lines[n - 1] for n in fences[:2]] == ["if 128 < n - k {", "if 64 < n - k {"]
+    assert len(fences) == 3
 
 
 IN_REGISTERS = """
