@@ -49,8 +49,7 @@ def group(
     """
     pieces = [_pieces(names, p, _instruction_k(kernel, p)) for p in run]
     out: list[Stmt] = [s for of_one in pieces for s in of_one]
-    if any(p.limit is None for p in run):
-        out.append(WgmmaFence())
+    out.append(WgmmaFence())
     waits: list[Stmt] = []
     taken: dict[str, Frag] = {}
     for p, parts in zip(run, pieces, strict=True):
@@ -156,7 +155,8 @@ def _wgmma(names: Names, mma: MmaTile, acc: Frag, k: int, piece: Frag | None) ->
 def _blocks(kernel: Kernel, mma: MmaTile) -> Sequence[int | None]:
     """The blocks of rows that a product has instructions of their own for: one after the other
     where some may stay, so that there is one branch around all of a block's with a fence of their
-    own. The first one, which never does, comes last: else ptxas adds fences (C7519).
+    own. The first one, which never does, comes last: else ptxas adds fences (C7519). The fence in
+    front of all is for the proof, to which a fence in a branch is none.
     """
     if mma.limit is None:
         return (None,)

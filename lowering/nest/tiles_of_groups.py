@@ -18,7 +18,6 @@ from lowering.ground.expr import (
     ZERO,
     Const,
     Expr,
-    ScalarType,
     Special,
     Var,
     maximum,
@@ -145,17 +144,16 @@ class TilesOfGroups:
         """
         namer = self.shared.namer
         entry, ticket, tile = (Var(namer.new(n)) for n in ("entry", "ticket", "tile"))
-        over = Var(namer.new("over"), ScalarType.PRED)
         start, behind = _Found.new(namer, "_was"), _Found.new(namer, "_last")
         walk, here = self._walk(ticket, start)
-        lets, words = self._words(here, tile, over)
+        lets, words = self._words(here, tile, here.until <= ticket)
+        over = self.end <= words[0]  # as who reads the entry decides
         nothing = [ZERO] * len(words[1:])
         marks = (s for i in range(1, queue.teams)
                  for s in _handed(queue, entry + i, [self.end + i, *nothing], False))  # fmt: skip
         body: Body = (
             TakeTicket(ticket, queue.name, entry),
             walk,
-            Let(over, here.until <= ticket),
             Let(tile, ticket - here.before),
             *lets,
             *_handed(queue, entry, words, True),
@@ -188,9 +186,10 @@ class TilesOfGroups:
             following, start.group + 1, self.end, body, carries=carries, yields=yields
         ), found
 
-    def _words(self, here: _Found, tile: Var, over: Var) -> tuple[Body, list[Var]]:
+    def _words(self, here: _Found, tile: Var, over: Expr) -> tuple[Body, list[Var]]:
         """The words of the entry of a tile of a group, or of the end, and what computes them."""
-        values = {self.work.batch: select(over, self.end, here.group), **self._place(here)}
+        group = minimum(select(over, self.end, here.group), self.end)  # no more, for the proof
+        values = {self.work.batch: group, **self._place(here)}
         env = {Var(self.work.groups.along): maximum(here.size, 1)}  # of the end it may be 0
         indices = self.graph.indices({self.work.tiles: tile})
         values |= {g: substitute(indices[g], env) for g in _merged(self.graph, self.work.tiles)}
