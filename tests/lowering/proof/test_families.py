@@ -27,6 +27,7 @@ from tests.legality.machine import compiled
 from tests.lowering.summary.summaries import rms
 from tests.lowering.sweep.sweeps import BF16, masked
 from tests.lowering.sweep.test_kernel import accesses
+from tests.mutants.edits import mutants
 from tests.reductions import ALL, definition
 from tests.schedules import SCHEDULES, for_result
 from tests.schedules import definition as plain
@@ -150,3 +151,22 @@ def test_schedules_by_calls(make: Callable[[], Fusion]) -> None:
 def test_stamps(name: str) -> None:
     """Kernels that are traced: warps of a warpgroup stamp for themselves."""
     check(compile_fusion(import_fusion(plain()), SCHEDULES[name]).traced.kernel)
+
+
+def rejected(kernel: Kernel, kind: str, what: str) -> bool:
+    """Whether all mutants of a kind of some statements are rejected, and there are some."""
+    broken = [m.kernel for m in mutants(kernel) if m.kind == kind and what in m.what]
+    return bool(broken) and not any(prove(k).proved for k in broken)
+
+
+def test_registers_that_wgmmas_read() -> None:
+    """A step's operand is computed when the wgmmas of the one before are over."""
+    f = fusion(cast("Int8"))
+    kernel = compile_fusion(f, tile(f, 128, 48, 64, 2).params).kernel
+    assert rejected(kernel, "pending", "wgmma.wait")
+
+
+def test_a_word_that_is_not_stored() -> None:
+    """Who reads a step finds all of its words, of the ends, too."""
+    kernel = compile_fusion(import_fusion(grouped()), SCHEDULES["dynamic_pingpong"]).kernel
+    assert rejected(kernel, "drop", "st.word")
