@@ -334,7 +334,10 @@ class Automaton:
                 if fill.one and not self.one:
                     self.fail(state, "fill", ring.full, f"{stmt.OP} by threads that did not wait")
                 untold = fill.untold | {self.target(stmt)}
-                state = state.filling(replace(fill, access=Access(True), untold=untold))
+                stored = fill.stored | {ref.buffer}
+                state = state.filling(
+                    replace(fill, access=Access(True), untold=untold, stored=stored)
+                )
             else:
                 state = self.read(state.said(self.told(stmt)), stmt, ring, ref)
         return state

@@ -153,7 +153,8 @@ def _counted(
 def _fill(ring: Ring, way: Walked) -> Fill | None:
     """What each of an agent's fills is, if they are all the same."""
     fills = {
-        (frozenset(Counter(f.told).items()), f.bytes, _sources(f)) for f in way.fills[ring.full]
+        (frozenset(Counter(f.told).items()), f.bytes, _sources(f), f.stored)
+        for f in way.fills[ring.full]
     }
     return next(iter(way.fills[ring.full])) if len(fills) == 1 else None
 

@@ -1,21 +1,32 @@
-"""What stands in front of what in every warp: fences of wgmma, the wait for other grids."""
+"""What stands in front of what in every warp: fences and operands of wgmma, the wait for grids."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TypeVar
 
-from lowering.kernel.compute import Wgmma, WgmmaCommit, WgmmaFence
+from lowering.kernel.compute import (
+    FragColumns,
+    FragRows,
+    Wgmma,
+    WgmmaCommit,
+    WgmmaFence,
+    WgmmaWait,
+)
+from lowering.kernel.control import For
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.operands import Frag, Stmt
 from lowering.kernel.sync import GridDepWait
 from lowering.kernel.traits import Memory
-from lowering.kernel.visit import operands
+from lowering.kernel.visit import operands, walk
 from lowering.proof.agent import Agent
 from lowering.proof.finite import Finite
 from lowering.proof.obligation import Obligation, RefutedError, UnknownError, Verdict
 
-__all__ = ["fenced", "waited"]
+__all__ = ["fenced", "kept", "waited"]
+
+S = TypeVar("S")
 
 
 @dataclass
@@ -47,6 +58,63 @@ class _Grids(Finite[bool]):
         return state
 
 
+_Flight = tuple[frozenset[str], tuple[frozenset[str], ...]]
+
+
+@dataclass
+class _Sources(Finite[_Flight]):
+    """The state: fragments that wgmmas read which no commit has put into a group, then those of the
+    groups that may be in flight, the oldest first. ``parts`` are columns of what.
+    """
+
+    parts: dict[str, str] = field(default_factory=dict, init=False)
+
+    def plain(self, stmt: Stmt, state: _Flight) -> _Flight:
+        open_, groups = state
+        written = getattr(stmt, "out", None)
+        match stmt:
+            case Wgmma(a=Frag(name=name)):
+                return open_ | {self.whole(name)}, groups
+            case Wgmma():
+                return state
+            case WgmmaCommit():
+                return frozenset(), (*groups, open_)
+            case WgmmaWait(pending=n):
+                return open_, groups[len(groups) - n :] if n else ()
+            case FragColumns(out=out, value=value) | FragRows(out=out, value=value):
+                self.parts[out.name] = value.name
+                return state
+        if isinstance(written, Frag):
+            self.written(written.name, state, stmt.OP)
+        return state
+
+    def head(self, loop: For, state: _Flight) -> _Flight:
+        for carry in loop.carries:
+            if isinstance(carry.var, Frag):
+                self.written(carry.var.name, state, f"loop {loop.var.name}")
+        return state
+
+    def whole(self, name: str) -> str:
+        """The fragment that this one is columns of, or itself."""
+        while name in self.parts:
+            name = self.parts[name]
+        return name
+
+    def written(self, name: str, state: _Flight, what: str) -> None:
+        """Fail if a wgmma may still read registers that are written."""
+        if name in state[0].union(*state[1]):
+            why = f"{what} writes {name}, which a wgmma in flight may read"
+            raise RefutedError("registers of operands", "", why)
+
+
+def kept(agents: tuple[Agent, ...]) -> Iterator[Obligation]:
+    """Operands in registers are not written before the wgmmas that read them are over."""
+    start: _Flight = (frozenset(), ())
+    for agent in agents:
+        if any(isinstance(s, Wgmma) and isinstance(s.a, Frag) for s in walk(agent.body)):
+            yield _claim("registers of operands", agent, _Sources(), start)
+
+
 def fenced(kernel: Kernel, agents: tuple[Agent, ...]) -> Obligation:
     """A ``wgmma.fence`` stands between the last access to a fragment and each group of wgmmas."""
     return _all("wgmma.fence", kernel, agents, _Fences)
@@ -66,13 +134,20 @@ def waited(kernel: Kernel, agents: tuple[Agent, ...]) -> Iterator[Obligation]:
 
 
 def _all(
-    name: str, kernel: Kernel, agents: tuple[Agent, ...], walk: type[Finite[bool]]
+    name: str, kernel: Kernel, agents: tuple[Agent, ...], kind: type[Finite[bool]]
 ) -> Obligation:
     for agent in agents:
-        try:
-            walk().run(agent.body, {False})
-        except RefutedError as e:
-            return Obligation(name, str(agent), Verdict.REFUTED, e.why)
-        except UnknownError as e:
-            return Obligation(name, str(agent), Verdict.UNPROVED, str(e))
+        found = _claim(name, agent, kind(), False)
+        if found.verdict is not Verdict.PROVED:
+            return found
     return Obligation(name, kernel.name)
+
+
+def _claim(name: str, agent: Agent, through: Finite[S], start: S) -> Obligation:
+    try:
+        through.run(agent.body, {start})
+    except RefutedError as e:
+        return Obligation(name, str(agent), Verdict.REFUTED, e.why)
+    except UnknownError as e:
+        return Obligation(name, str(agent), Verdict.UNPROVED, str(e))
+    return Obligation(name, str(agent))

@@ -21,7 +21,7 @@ from lowering.proof.linear import Facts
 from lowering.proof.loops import follow
 from lowering.proof.meet import Meetings
 from lowering.proof.obligation import Obligation, Proof, RefutedError, UnknownError, Verdict
-from lowering.proof.order import fenced, waited
+from lowering.proof.order import fenced, kept, waited
 from lowering.proof.rings import Ring, rings_of
 from lowering.proof.same import same_steps
 from lowering.proof.staging import alike, staged
@@ -63,6 +63,7 @@ def prove(kernel: Kernel) -> Proof:
         *exchanges(kernel, ways.views, warps, between),
         *staged(kernel, warps, ringed | between),
         fenced(kernel, warps),
+        *kept(warps),
         *waited(kernel, warps),
         layouts(kernel, warps),
         disjoint(kernel),

@@ -72,6 +72,7 @@ class Fill:
         told: arrivals at the full barrier.
         bytes: those that are announced.
         copies: what TMA brings.
+        stored: the buffers that threads have stored to.
     """
 
     ring: str
@@ -82,6 +83,7 @@ class Fill:
     told: tuple[Told, ...] = ()
     bytes: Poly | None = None
     copies: tuple[TmaLoad, ...] = ()
+    stored: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from lowering.proof.rings import Ring
 from lowering.proof.shape import Shape, Share, named, renamed, share_of, text, uses
 from lowering.proof.state import Walked
 from lowering.proof.steps import congruent
-from lowering.proof.total import counted
+from lowering.proof.total import times
 from lowering.proof.uneven import Gaps, uneven
 
 __all__ = ["Dealt", "dealt"]
@@ -109,11 +109,13 @@ def _spaced(agent: Agent, length: Poly, gaps: Gaps, team: int, count: int) -> st
 
 
 def _in_turns(shape: Shape, mine: Shape, team: int, count: int, facts: Facts) -> bool:
-    """Whether a program waits once in as many trips as a team has of all steps, one by one."""
+    """Whether a program has as many trips as a team has of all trips that are like them, whatever
+    the loops around those.
+    """
     match mine:
-        case (("loop", Const(0), Expr() as trips, Const(1), (), ("wait",)),):
-            whole = counted(shape, facts)
-            if whole is None:
+        case (("loop", Const(0), Expr() as trips, Const(1), (), tuple() as inner),):
+            whole = times(shape, inner, facts)
+            if whole is None or any(v.name.startswith("%") for v in named(inner)):
                 return False
             due = ceildiv(maximum(whole.expr() - team, 0), count)
             return facts.equal(poly(trips) - poly(due))

@@ -21,7 +21,7 @@ from lowering.proof.linear import Facts
 from lowering.proof.shape import Shape
 from lowering.proof.state import Walked
 
-__all__ = ["counted", "taken"]
+__all__ = ["taken", "times"]
 
 _NONE, _ONE = Poly(()), poly(ONE)
 
@@ -56,12 +56,22 @@ def taken(agent: Agent, array: str, shape: Shape, way: Walked, facts: Facts) -> 
     return sum((r.steps for r in runs), _NONE)
 
 
-def counted(shape: Shape, facts: Facts) -> Poly | None:
-    """How many waits a program makes that leaves none out; None if not known."""
-    runs = _runs(shape, facts)
-    if runs is None or any(r.partial for r in runs):
-        return None
-    return sum((r.steps for r in runs), _NONE)
+def times(shape: Shape, inner: Shape, facts: Facts) -> Poly | None:
+    """How often a program comes to a part of it, ``inner``, which loops alone stand around; None if
+    it has another form, or how often is not known.
+    """
+    total = _ONE
+    while shape != inner:
+        match shape:
+            case (("loop", *_, tuple() as body),):
+                (loop,) = shape
+                count = _trips(loop, facts) if isinstance(loop, tuple) else None
+                if count is None or _inside(count):
+                    return None
+                total, shape = total * count, body
+            case _:
+                return None
+    return total
 
 
 def _last(agent: Agent, array: str) -> set[str]:

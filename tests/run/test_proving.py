@@ -47,14 +47,9 @@ def made(name: str = "coop_2_stages") -> CompiledFusion:
 
 
 def broken() -> Kernel:
-    """A kernel whose readers do not wait for the first step that they read."""
+    """A kernel that reads a stage which it has not waited for."""
     kernel = made().kernel
-    (found,) = (
-        m.kernel
-        for m in mutants(kernel)
-        if m.kind == "drop" and m.what.startswith("mbarrier.wait ring_full")
-    )
-    return found
+    return next(m.kernel for m in mutants(kernel) if m.kind == "stage" and "= wgmma" in m.what)
 
 
 @pytest.mark.parametrize(

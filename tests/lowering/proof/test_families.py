@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -18,12 +19,20 @@ from lowering.sweep.tile import tile_of
 from passes.summary import lower_summary
 from tests.computed import cast, fusion, tile
 from tests.grouped import BIAS, FORMS, GATE, grouped
+from tests.legality.by_hand.parts import epilogue_in_turns
+from tests.legality.by_hand.roles import three_in_turns
+from tests.legality.by_hand.steps import steps_of_neighbours
+from tests.legality.by_hand.tiles import split_k_on_a_grid_of_two_axes
+from tests.legality.machine import compiled
 from tests.lowering.summary.summaries import rms
 from tests.lowering.sweep.sweeps import BF16, masked
 from tests.lowering.sweep.test_kernel import accesses
+from tests.mutants.edits import mutants
 from tests.reductions import ALL, definition
 from tests.schedules import SCHEDULES, for_result
+from tests.schedules import definition as plain
 from wsched.front.known import import_fusion
+from wsched.fusion import Fusion
 from wsched.run.compiled import compile_fusion
 from wsched.run.row_kernel import TYPES, row_kernel
 from wsched.schedule.matmul.params import ClusterDims, SupportedVectorization
@@ -132,3 +141,36 @@ def test_sweeps_and_copies() -> None:
     check(lower_summary(sweep_kernel(sweep, "sweep", tile_of(shape, False), accesses(sweep, 8))))
     for dtype in TYPES:
         check(row_kernel(dtype))
+
+
+@pytest.mark.parametrize(
+    "make", [epilogue_in_turns, three_in_turns, split_k_on_a_grid_of_two_axes, steps_of_neighbours]
+)
+def test_schedules_by_calls(make: Callable[[], Fusion]) -> None:
+    """Teams that take turns within a tile, three of them, CTAs along y, intervals of other cuts."""
+    check(compiled(make()))
+
+
+@pytest.mark.parametrize("name", ["pingpong_64x128", "dynamic"])
+def test_stamps(name: str) -> None:
+    """Kernels that are traced: warps of a warpgroup stamp for themselves."""
+    check(compile_fusion(import_fusion(plain()), SCHEDULES[name]).traced.kernel)
+
+
+def rejected(kernel: Kernel, kind: str, what: str) -> bool:
+    """Whether all mutants of a kind of some statements are rejected, and there are some."""
+    broken = [m.kernel for m in mutants(kernel) if m.kind == kind and what in m.what]
+    return bool(broken) and not any(prove(k).proved for k in broken)
+
+
+def test_registers_that_wgmmas_read() -> None:
+    """A step's operand is computed when the wgmmas of the one before are over."""
+    f = fusion(cast("Int8"))
+    kernel = compile_fusion(f, tile(f, 128, 48, 64, 2).params).kernel
+    assert rejected(kernel, "pending", "wgmma.wait")
+
+
+def test_a_word_that_is_not_stored() -> None:
+    """Who reads a step finds all of its words, of the ends, too."""
+    kernel = compile_fusion(import_fusion(grouped()), SCHEDULES["dynamic_pingpong"]).kernel
+    assert rejected(kernel, "drop", "st.word")
