@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import prod
 
 from lowering.ground.errors import InternalError, UnsupportedError
-from lowering.ground.expr import ONE, ZERO, Expr, Var, ceildiv, maximum, minimum
+from lowering.ground.expr import ZERO, Expr, Var, ceildiv, maximum, minimum
 from lowering.ground.poly import same
 from lowering.kernel.kernel import Storage
 from lowering.kernel.nodes import Carry, Let, Section
 from lowering.nest.counter import Counter
+from lowering.nest.refusal import refused
 from lowering.nest.scope import Shared
 from lowering.nest.work_loops import Head, LoadNest
 from wsched.fusion import IterDomain
@@ -76,13 +76,13 @@ class LoopsOfInterval:
             what = f"{found} in serial loops where load steps are dealt out"
             raise UnsupportedError(what, "some over tiles and some over k slices")
         relation, graph = plan.operands, plan.graph
-        steps = prod((counter.loop.stop for counter in counters), start=ONE)
-        if not same(steps, interval.tiles.steps * interval.inner):
-            what = f"load steps of {relation.label} that are rounded up across tiles and k"
-            raise UnsupportedError(what, "shares of steps rounded up at the end of tiles and of k")
+        counted = interval.tiles.steps, interval.inner
+        if not all(same(c.loop.stop, n) for c, n in zip(counters, counted, strict=True)):
+            what = f"shares of steps of {interval.label} that are rounded up across tiles and k"
+            raise refused(plan.fusion.tensor(relation.loads[0]), what, "tiles rounded up, and k")
         if plan.work.splits > 1:
             what = f"parts of K on {plan.work.splits} CTAs along z where load steps are dealt out"
-            raise UnsupportedError(what, "one or the other")
+            raise refused(plan.fusion.tensor(relation.compute), what, "one or the other")
         loads = plan.fusion.tensor(relation.loads[0]).loop
         on_ctas = {graph.group(d): CTA_INDEX[d.parallel] for d in loads if d.parallel in CTA_INDEX}
         places = graph.indices(on_ctas)

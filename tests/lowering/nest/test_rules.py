@@ -13,6 +13,7 @@ from lowering.target.hopper import HOPPER
 from tests.epilogues import RESIDUAL
 from tests.legality import builder as by_hand
 from tests.legality.by_hand.parts import CAST
+from tests.legality.oracle import judge
 from tests.lowering.nest.own import Draft
 from tests.schedules import cooperative, definition, dynamic, pipelined, split_k, stream_k
 from wsched.front.known import import_fusion
@@ -181,6 +182,46 @@ def test_shares_of_two_rings_that_differ(monkeypatch: pytest.MonkeyPatch) -> Non
     assert (error.value.rule, error.value.why) == (
         "load-bound", "a CTA has not the same share of the load steps of T7 and of T8",
     )  # fmt: skip
+
+
+def in_shares(of_k: bool) -> Fusion:
+    """Load steps are dealt out: those of a part of K on each CTA along z, or counted in threes."""
+    m = by_hand.matmul()
+    m.tile(64, 64, 32)
+    m.merge(m.every, "Mo No", "tile")
+    if of_k:
+        tensors = (*m.loads, m.acc)
+        m.split(tensors, "k", 2, "part k", outer=True)
+        m.run(tensors, "part", ParallelType.BIDz)
+    m.steps("tile k")
+    if not of_k:
+        m.split(m.loads, "tile·k", 3, "three tile·k")
+        m.steps("three tile·k")
+    m.split(m.loads, "tile·k" if of_k else "three·tile·k", by_hand.CTAS, "cta step", outer=True)
+    m.order(m.loads, "cta part step")
+    m.run(m.loads, "cta", ParallelType.BIDx)
+    m.stage()
+    m.order((m.acc,), "tile part k")
+    m.fragments("tile", 32)
+    m.s.inline_at(m.epilogue[1], "chunk")
+    m.s.inline_at(m.epilogue[0], "m64")
+    m.s.inline_at(m.acc, "tile")
+    return m.s.fusion
+
+
+@pytest.mark.parametrize(
+    ("of_k", "what"),
+    [
+        (True, "parts of K on 2 CTAs along z where load steps are dealt out"),
+        (False, "shares of steps of three·tile·k that are rounded up across tiles and k"),
+    ],
+)
+def test_shares_that_no_kernel_has(of_k: bool, what: str) -> None:
+    scheduled = in_shares(of_k)
+    assert judge(scheduled).why is None
+    with pytest.raises(UnsupportedError) as error:
+        lower(make_plan(scheduled), "k")
+    assert error.value.what == what
 
 
 # --- results from registers -----------------------------------------------------------------------

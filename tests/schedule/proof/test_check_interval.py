@@ -157,6 +157,16 @@ def k_in_two_levels(s: Schedule) -> None:
     dealt(s)
 
 
+def steps_in_threes(s: Schedule) -> None:
+    """What is rounded up is neither tiles nor k, but the steps of all tiles."""
+    for tv in LOADS:
+        s.merge(tv, 0)
+        s.split(tv, 0, 3, labels=("three", "step"))
+        s.merge(tv, 0)
+        s.split(tv, 0, CTAS, inner_split=False, labels=("cta", "step"))
+        s.parallelize(tv, 0, ParallelType.BIDx)
+
+
 def k_in_two_levels_for_compute(s: Schedule) -> None:
     s.split("T4", 1, 3, labels=("ko", "ki"))
     dealt(s)
@@ -165,6 +175,7 @@ def k_in_two_levels_for_compute(s: Schedule) -> None:
 LEGAL: dict[str, Callable[[Schedule], None]] = {
     "four_shares": four_shares,
     "parts_beside_shares": parts_beside_shares,
+    "steps_in_threes": steps_in_threes,
     "columns_and_k": columns_and_k,
     "k_in_two_levels": k_in_two_levels,
     "k_in_two_levels_for_compute": k_in_two_levels_for_compute,

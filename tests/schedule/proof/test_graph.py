@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import pytest
 
-from lowering.ground.expr import Const, Expr, Special, Var, ceildiv, evaluate
+from lowering.ground.expr import ZERO, Const, Expr, Special, Var, ceildiv, evaluate
 from tests.schedule.fusions import COOPERATIVE, linear, tiled
 from tests.schedules import SCHEDULES
 from wsched.fusion import Fusion, IterDomain, ParallelType, Split
 from wsched.schedule import Schedule, TransformGraph, plan_matmul, schedule_matmul, split
 from wsched.schedule.proof.graph import divides
+
+
+def test_of_a_part_of_one_iteration_the_index_is_known() -> None:
+    """What is split into one part is that part."""
+    s = Schedule(linear())
+    s.split("T5", 0, 64, labels=("Mo", "Mi"))
+    s.split("T5", 1, 64, labels=("one", "whole"))
+    graph, (_, one, whole, _) = TransformGraph(s.fusion), s.tensor("T5").loop
+    inner = s.tensor("T5").transforms[0].outputs[1]
+    found = graph.indices({graph.group(inner): Var("i")})
+    assert found[graph.group(one)] == ZERO and found[graph.group(whole)] == Var("i")
 
 
 def test_logical_dimensions_are_mapped_through_broadcast_and_mma() -> None:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 
-from lowering.ground.expr import Expr, maximum, minimum
+from lowering.ground.expr import ONE, Expr, maximum, minimum
 from lowering.ground.poly import same
 from wsched.fusion import Merge
 from wsched.schedule.proof.graph import Group, TransformGraph
@@ -105,5 +105,5 @@ def countings(graph: TransformGraph, loop: Group) -> tuple[tuple[Group, Counting
 
 
 def together(loops: Sequence[Counting]) -> Counting:
-    """Loops one inside the other, outermost first, as one loop."""
-    return reduce(Counting.around, loops)
+    """Loops one inside the other, outermost first, as one loop; one step of none."""
+    return reduce(Counting.around, loops) if loops else Counting(ONE, ONE)
