@@ -10,6 +10,7 @@ import pytest
 import wsched
 from lowering.ground.errors import ScheduleError, UnsupportedError
 from tests.schedules import definition
+from wsched.fusion import IterType, ParallelType
 from wsched.importer import build_fusion, record_text
 from wsched.run.compiled import CompiledFusion, compile_fusion
 from wsched.run.copies import copies, thread_bytes, unreadable
@@ -184,6 +185,18 @@ def test_the_schedule_that_is_written_call_by_call_says_the_same() -> None:
     with pytest.raises(ScheduleError) as error:
         made.configure(copied_bytes={"T0": 3})
     assert error.value.why == "a thread copies 3 bytes of T0 at once"
+
+
+def test_each_warpgroup_loads_rows_of_a_stage() -> None:
+    """Of either operand its own rows, not those that it has none of."""
+    made = kernel(params(ThreadLoads(2, 2, 2), (128, 128, 64)))
+    split = {}
+    for name in made.fusion.loaded_by_threads:
+        loop = made.fusion.tensor(name).loop
+        at = next(i for i, d in enumerate(loop) if d.parallel is ParallelType.TIDy)
+        split[name] = loop[at + 1].label
+        assert all(d.iter_type is not IterType.Broadcast for d in loop[at : at + 2])
+    assert sorted(split.values()) == ["Mi", "Ni"]
 
 
 def test_registers() -> None:
