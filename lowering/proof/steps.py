@@ -33,6 +33,7 @@ from lowering.ground.expr import (
 from lowering.ground.poly import Poly, poly
 from lowering.kernel.control import Break, Carry, For, Let
 from lowering.kernel.operands import Body, Stmt
+from lowering.kernel.sync import MBarrierWait
 from lowering.kernel.visit import bodies, defined, walk
 from lowering.proof.linear import Facts
 
@@ -70,7 +71,8 @@ class Steps:
     """Places of the scalars of one agent's program, whose names in front of all roles stay names.
 
     ``rings`` are the numbers of stages that there are. ``heads`` has those of each loop, by the
-    name of its variable; ``wrong`` what carries no places though a loop's init says so, and why.
+    name of its variable; ``wrong`` what carries no places though a loop's init says so, and why;
+    ``indices`` the names of stages, which are no parities.
     """
 
     rings: tuple[int, ...]
@@ -78,6 +80,7 @@ class Steps:
     lets: dict[Var, Expr] = field(default_factory=dict)
     heads: dict[str, tuple[Head, ...]] = field(default_factory=dict)
     wrong: dict[tuple[str, int], str] = field(default_factory=dict)
+    indices: frozenset[str] = frozenset()
     _places: dict[tuple[str, int], tuple[str, Poly]] = field(default_factory=dict)
     _resolved: dict[Expr, Expr] = field(default_factory=dict)
     _found: dict[tuple[Expr, Expr | None, int], Poly | None] = field(default_factory=dict)
@@ -89,7 +92,7 @@ class Steps:
         """
         wrong: dict[tuple[str, int], str] = {}
         while True:
-            steps = Steps(rings, facts, wrong=dict(wrong))
+            steps = Steps(rings, facts, wrong=dict(wrong), indices=_indices(body))
             steps.note(body)
             if steps.wrong == wrong:
                 return steps
@@ -155,7 +158,7 @@ class Steps:
             if n <= taken:
                 continue
             name = carried[0].var.name
-            if (name, s) in self.wrong:
+            if (name, s) in self.wrong or carried[-1].var.name in self.indices:
                 continue
             first = self.place_of([c.init for c in carried], s)
             if first is not None:
@@ -268,6 +271,19 @@ def put(p: Poly, values: Mapping[Any, Poly]) -> Poly:
             term = term * values.get(atom, Poly((((atom,), 1),)))
         total = total + term
     return total
+
+
+def _indices(body: Body) -> frozenset[str]:
+    """Names of what is the index of an mbarrier that is waited for, and of what that is from."""
+    loops = [s for s in walk(body) if isinstance(s, For)]
+    waits = (s.bar.index for s in walk(body) if isinstance(s, MBarrierWait))
+    found, before = {e.name for e in waits if isinstance(e, Var)}, 0
+    while len(found) > before:
+        before = len(found)
+        for c in (c for loop in loops for c in loop.carries):
+            if not found.isdisjoint((c.var.name, c.result.name)):
+                found |= {x.name for x in (c.var, c.init, c.result) if isinstance(x, Var)}
+    return frozenset(found)
 
 
 def _directly(body: Body) -> Iterator[Stmt]:

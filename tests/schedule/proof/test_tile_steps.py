@@ -123,10 +123,14 @@ def test_in_turns_each_pair_deals_out_its_tile() -> None:
     assert (said.fault, said.why, said.legal) == (None, "", True)
 
 
-def test_two_rings_that_deal_out_alike() -> None:
+@pytest.mark.parametrize(("stages", "chunk"), [((1, 1), 16), ((1, 2), 0)])
+def test_two_rings_that_deal_out_alike(stages: tuple[int, int], chunk: int) -> None:
+    """Also where a tile leaves stage and parity of the ring of one stage as they were, which
+    the proof of the kernel could take for those of the other ring.
+    """
     m = shared(TWO)
-    for tv in m.rings:
-        by_rows(m, tv, 1, 16)
+    for tv, n in zip(m.rings, stages, strict=True):
+        by_rows(m, tv, n, chunk)
     said = outcome(finished(m))
     assert (said.fault, said.why, said.legal) == (None, "", True)
 
