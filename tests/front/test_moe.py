@@ -36,7 +36,8 @@ def wanted(x: Any, ids: Any, weights: Any, up: Any, down: Any) -> Any:
         tokens, choice = (ids == expert).nonzero(as_tuple=True)
         gate, wide = ((x[tokens] @ m[expert]).float() for m in up)
         hidden = (silu(gate).bfloat16().float() * wide).bfloat16()
-        total[tokens] += weights[tokens, choice, None].float() * (hidden @ third).float()
+        rows = weights[tokens, choice, None].float() * (hidden @ third).float()
+        total.index_add_(0, tokens, rows)
     return total
 
 

@@ -9,7 +9,7 @@ import pytest
 import wsched
 from tests.front.test_moe import close, layer, wanted
 from tests.gpu.pages import alone_in_memory
-from tests.run.test_sweep_index import combined
+from tests.run.test_sweep_index import combining
 
 pytestmark = pytest.mark.gpu
 
@@ -70,7 +70,7 @@ def test_nothing_around_a_table_need_be_mapped(last: bool) -> None:
     index[::7] = torch.tensor([-1, 300, 2**31 - 1, -(2**31)]).repeat(4)[:13]
     with alone_in_memory(table, empty, last=last) as (rows, _):
         places, ones = index.cuda(), torch.ones(90, device="cuda")
-        (found,) = wsched.execute(combined(1, "BFloat16"), [rows, places, ones])
+        (found,) = combining(1, "BFloat16")(rows, places, ones)
         assert torch.equal(found[::7].cpu(), torch.zeros(13, 512).bfloat16())
         others = torch.arange(90) % 7 > 0
         assert torch.equal(found.cpu()[others], table[index[others]])
