@@ -261,10 +261,11 @@ class PreparedLaunch:
             return
         if stream is None:
             stream = self._raw(self._device)
-        needs, memory = self._needs, None
-        if needs is not None:
+        needs, memory, at = self._needs, None, None
+        if needs is not None:  # held until the launch is in the stream
             memory = needs.memory(self._kernel._workspace, stream, self._device)
-        key = stream, memory
+            at = _address(memory[0]), _address(memory[1])
+        key = stream, at
         launch, _ = self._by_stream.get(key) or self._on(key)
         if status := self._submit(*launch):
             self._kernel.refused(status, launch, self._device)
@@ -287,6 +288,10 @@ class PreparedLaunch:
             self._by_stream.clear()
         self._by_stream[key] = made, block
         return made, block
+
+
+def _address(buffer: torch.Tensor | None) -> int:
+    return 0 if buffer is None else int(buffer.data_ptr())
 
 
 def _argument(values: Mapping[str, Any], name: str) -> Any:

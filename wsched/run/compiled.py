@@ -26,7 +26,7 @@ from wsched.run.lowering_options import lowering_options
 from wsched.run.made import STAGES, dump_scheduled
 from wsched.run.on_device import OnDevice
 from wsched.run.once import once
-from wsched.run.overlap import Pack, disjoint, require_disjoint
+from wsched.run.overlap import InPlace, Pack, disjoint, never, require_disjoint, written_over
 from wsched.run.proving import prove_if_asked
 from wsched.run.recorded import recorded_run, slots_of
 from wsched.run.results import results
@@ -266,12 +266,13 @@ class CompiledFusion(OnDevice):
     ) -> Trace:
         """Run with clocks: when each warp waited, computed and stored; ``out`` as a call writes it.
 
-        Arguments and errors as for a call. On a GPU it runs twice and waits for the device.
+        Arguments and errors as for a call. On a GPU it runs twice and waits for the device, so that
+        no input may be written over.
         """
         if self.finishes:
             return self.alone.trace(*inputs, out=out)
         arguments = self._arguments(self._copied(inputs))
-        self._add_outputs(arguments, self._results(arguments, inputs, out))
+        self._add_outputs(arguments, self._results(arguments, inputs, out, never))
         loaded = None if self.simulates(arguments.device) else self.traced.loaded
         return recorded_run(self.traced.kernel, arguments, loaded)
 
@@ -301,10 +302,11 @@ class CompiledFusion(OnDevice):
         arguments: Arguments,
         inputs: Sequence[Any],
         out: torch.Tensor | Sequence[torch.Tensor] | None,
+        in_place: InPlace | None = None,
     ) -> list[torch.Tensor]:
         outputs = results(self.fusion, arguments, out)
         if out is not None:
-            require_disjoint(self.fusion, inputs, outputs)
+            require_disjoint(inputs, outputs, in_place or written_over(self.fusion))
         return outputs
 
     def admit(self, inputs: Sequence[torch.Tensor]) -> None:
