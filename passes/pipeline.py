@@ -47,6 +47,7 @@ from passes.synchronize_wgmma import synchronize_wgmma
 from passes.trace import trace
 from passes.wait_for_earlier_grids import wait_for_earlier_grids
 from passes.warp_specialize import warp_specialize
+from passes.watch_waits import watch_waits
 
 __all__ = ["FINAL", "PASSES", "PIPELINES", "Step", "passes_of", "run_passes", "steps"]
 
@@ -71,6 +72,7 @@ PASSES: tuple[Pass, ...] = (
     reduce_across_warps,  # rows of a tile, from warp to warp through shared memory
     reduce_lanes_last,  # columns of a tile, the lanes of a row once behind the loop over chunks
     trace,  # stamps around turns, main loops and epilogues, where a trace is asked for
+    watch_waits,  # a bound on every wait, where one is asked for
     step_stages,  # stage and parity carried instead of divided
     divide_by_reciprocal,  # the divisions by run-time extents that are still in a loop
     reallocate_registers,  # setmaxnreg, budget checked

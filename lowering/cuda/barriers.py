@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from lowering.cuda import watch
 from lowering.cuda.emitter import Emitter, Rule
 from lowering.ground.errors import InternalError
 from lowering.kernel.nodes import (
@@ -60,6 +61,8 @@ def _mbarrier_expect_tx(e: Emitter, s: MBarrierExpectTx) -> None:
 
 def _mbarrier_wait(e: Emitter, s: MBarrierWait) -> None:
     suffix = _order(s, s.order, _WAIT)
+    if e.kernel.watch is not None:
+        return watch.mbarrier_wait(e, s, suffix, e.kernel.watch)
     e.out.line(f"ptx::mbarrier_wait{suffix}({e.mbarrier(s.bar)}, {e.arg(s.parity)});")
 
 

@@ -24,6 +24,7 @@ from lowering.cuda import (
     scalar_memory,
     shuffles,
     stamps,
+    watch,
 )
 from lowering.cuda.copies import copy_function
 from lowering.cuda.emitter import Emitter
@@ -124,11 +125,12 @@ def device_header() -> str:
 
 def _parameters(e: Emitter) -> list[str]:
     """Tensor maps, addresses of those in device memory, address and strides of each plain tensor,
-    trace buffers, counters, workspaces, scalars.
+    trace buffers, watch, counters, workspaces, scalars.
     """
     maps = descriptors.parameters(e)
     scalars = [f"{C_TYPES[v.type]} {e.names.of('scalar', v.name)}" for v in e.kernel.params]
     traces = [p for t in e.kernel.traces for p in stamps.parameters(e, t)]
+    traces += watch.parameters(e)
     shared = [*atomics.parameters(e), *partials.parameters(e)]
     return [*maps, *global_memory.parameters(e), *traces, *shared, *scalars]
 

@@ -79,7 +79,8 @@ class LoadedKernel:
 
         Args:
             tensors: the tensor behind each tensor map (of an array for each entry, ``NAME[i]``),
-                global tensor and trace buffer, by name, all on one device; for a tensor map in
+                global tensor, trace buffer and watch, by name, all on one device (but for the
+                watch, which is pinned memory of the host); for a tensor map in
                 device memory the tensor that holds the descriptors. Only addresses are kept:
                 whoever launches keeps the memory alive.
             params: the kernel's scalar parameters, by name.
@@ -102,6 +103,8 @@ class LoadedKernel:
                 raise UnsupportedError("tensors of several devices", "tensors of one device")
             device = t.device.index
         places += [_argument(tensors, t.name).data_ptr() for t in self.kernel.traces]
+        if self.kernel.watch is not None:
+            places.append(_argument(tensors, self.kernel.watch.name).data_ptr())
         scalars = [_argument(params, p.name) for p in self.kernel.params]
         self.prepare_device(device)
         if (rows := self.kernel.rows(params)) > GRID_YZ_MAX:

@@ -36,6 +36,10 @@ from lowering.machine import (
     synchronize,
     transfer,
 )
+from lowering.machine import (
+    watch as watching,
+)
+from lowering.machine.errors import DeadlockError
 from lowering.machine.estimate import estimate_seconds
 from lowering.machine.fragment import Array
 from lowering.machine.program import Handler, Program, execute
@@ -165,8 +169,8 @@ def run_kernel(
         kernel: what to run.
         tensors: an array for each tensor map (of an array of maps for each entry, ``NAME[i]``) and
             plain tensor, of its rank, all dimensions but the last may be strided: elements, or
-            their raw bits as unsigned integers. For each trace buffer int64 zeros of its shape;
-            for counters, if given, int32 zeros.
+            their raw bits as unsigned integers. For each trace buffer, and for a watch, int64
+            zeros of its shape; for counters, if given, int32 zeros.
         params: a value for each scalar parameter.
         grid: number of CTAs along x; the kernel says how many there are along y and z. CTAs of
             different clusters run one after the other, but all at once where they share counters.
@@ -211,8 +215,12 @@ def _run_together(
     scheduler: Scheduler, clusters: Sequence[Cluster], program: Program
 ) -> Counter[str]:
     """Run clusters to their end, and count what happened."""
-    with np.errstate(all="ignore"):
-        scheduler.run([w for c in clusters for w in c.warps], lambda w: _whole(w, program))
+    try:
+        with np.errstate(all="ignore"):
+            scheduler.run([w for c in clusters for w in c.warps], lambda w: _whole(w, program))
+    except DeadlockError:
+        watching.write_waits(program.kernel, clusters)
+        raise
     counts: Counter[str] = Counter({"steps": scheduler.steps})
     for cluster in clusters:
         counts += cluster.counts
@@ -233,6 +241,7 @@ def _check(
     missing = [p.name for p in kernel.params if p.name not in params]
     declared = [e.name for g in kernel.globals for e in g.entries]
     declared += [t.name for t in kernel.traces]
+    declared += [kernel.watch.name] if kernel.watch is not None else []
     if not missing:
         declared = [*(name for _, name, _ in _described(kernel, params)), *declared]
     missing += [name for name in declared if name not in tensors]
@@ -278,6 +287,9 @@ def _globals(
         for e in g.entries
     }
     traces = {t.name: stamp.trace_array(kernel, t, tensors[t.name], ctas) for t in kernel.traces}
+    if kernel.watch is not None:
+        name = kernel.watch.name
+        plain[name] = watching.watch_array(kernel, kernel.watch, tensors[name], ctas)
     return plain | traces
 
 

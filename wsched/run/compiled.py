@@ -33,6 +33,7 @@ from wsched.run.results import results
 from wsched.run.row_copy import copy_rows
 from wsched.run.staged import StagedPlan, makes_of, staged_packer
 from wsched.run.summary import kernels_of
+from wsched.run.watched import WATCHED
 from wsched.schedule.matmul.kernel_options import kernel_options
 from wsched.schedule.matmul.limits import settled
 from wsched.schedule.matmul.params import MatmulParams
@@ -88,6 +89,7 @@ def compile_plan(made: Plan, options: KernelOptions, name: str) -> CompiledFusio
         dump_scheduled(made.fusion, dumper)
     require_registers(made)
     told = lowering_options(made, options)
+    name += WATCHED * bool(told.watchdog)
     tile_level = lower(made, name, options.vector, dict(options.copied_bytes))
     kernel = run_passes(tile_level, told, dumper)
     prove_if_asked(kernel)
@@ -282,8 +284,8 @@ class CompiledFusion(OnDevice):
 
         It starts when the grid in front has ended: two runs write the same records.
         """
-        slots = slots_of(self.plan)
-        options = replace(self.options, trace_slots=slots, programmatic_dependent_launch=False)
+        options = replace(self.options, programmatic_dependent_launch=False, watchdog=0)
+        options = replace(options, trace_slots=slots_of(self.plan))
         named = replace(self.tile_level, name=f"{self.kernel.name}{TRACED}")
         kernel = run_passes(named, options)
         return replace(self, options=options, tile_level=named, kernel=kernel)
