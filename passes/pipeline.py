@@ -28,6 +28,7 @@ from passes.expect_tx import expect_tx
 from passes.interleave_loads import interleave_loads
 from passes.load_invariants_first import load_invariants_first
 from passes.load_vectors_first import load_vectors_first
+from passes.number_ctas import number_ctas
 from passes.options import LoweringOptions
 from passes.order_pingpong import order_pingpong
 from passes.prefetch_tensor_maps import prefetch_tensor_maps
@@ -80,6 +81,7 @@ PASSES: tuple[Pass, ...] = (
     set_l2_promotions,  # what the L2 fetches at once, of the tensors that the schedule names
     prefetch_tensor_maps,  # descriptors fetched before the first copy needs them
     wait_for_earlier_grids,  # may start before the grid in front ends; waits before global memory
+    number_ctas,  # CTAs that wait for each other take numbers as they start
     allocate_named_barriers,  # hardware ids, of which there are 16
     allocate_shared,  # byte offsets, limit checked
     reshape_pointwise,  # the epilogue's arithmetic, cheaper where an identity allows it

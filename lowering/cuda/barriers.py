@@ -6,11 +6,14 @@ from collections.abc import Mapping
 
 from lowering.cuda import watch
 from lowering.cuda.emitter import Emitter, Rule
+from lowering.cuda.expressions import SPECIAL_REGISTERS
 from lowering.ground.errors import InternalError
+from lowering.ground.expr import ONE
 from lowering.kernel.nodes import (
     BarArrive,
     BarSync,
     ClusterSync,
+    CtaNumber,
     CtaSync,
     FenceMBarrierInit,
     FenceProxyAsync,
@@ -78,6 +81,22 @@ def _bar_arrive(e: Emitter, s: BarArrive) -> None:
     e.out.line(f"ptx::bar_arrive({e.named_barrier(s.bar)});")
 
 
+def _cta_number(e: Emitter, s: CtaNumber) -> None:
+    """The registers of the place, in place of those that the frame defines of other kernels."""
+    kernel = e.kernel
+    cta = f"{e.expr(s.number)} * {kernel.cluster} + {e.special('cluster.ctarank')}"
+    cta = e.arg(s.number) if kernel.cluster == 1 else cta
+    row = f"({cta}) / {e.special('nctaid.x')}"
+    places = {"ctaid.x": cta}
+    if kernel.splits > 1 or kernel.grid_y != ONE:
+        places = {"ctaid.x": f"({cta}) % {e.special('nctaid.x')}", "ctaid.z": row}
+    if kernel.grid_y != ONE:
+        rows = e.special("nctaid.y")
+        places |= {"ctaid.y": f"{row} % {rows}", "ctaid.z": f"{row} / {rows}"}
+    for register, value in places.items():
+        e.out.line(f"const int {SPECIAL_REGISTERS[register][0]} = {value};")
+
+
 def _fixed(text: str) -> Rule:
     """Rule of a node without operands."""
 
@@ -100,6 +119,7 @@ RULES: Mapping[type[Stmt], Rule] = {
     WarpSync: _fixed("__syncwarp();"),
     GridDepWait: _fixed("ptx::griddepcontrol_wait();"),
     GridDepLaunchDependents: _fixed("ptx::griddepcontrol_launch_dependents();"),
+    CtaNumber: _cta_number,
     CtaSync: _fixed("__syncthreads();"),
     ClusterSync: _fixed("ptx::cluster_sync();"),
 }

@@ -34,7 +34,7 @@ from lowering.cuda.wgmma import wgmma_function
 from lowering.ground.errors import InternalError
 from lowering.kernel.descriptor import ADDRESS_BITS
 from lowering.kernel.kernel import Kernel
-from lowering.kernel.nodes import Role, Stmt
+from lowering.kernel.nodes import CtaNumber, Role, Stmt
 
 __all__ = ["Emitted", "device_header", "emit_cuda", "emit_kernel", "emit_lines"]
 
@@ -137,8 +137,9 @@ def _parameters(e: Emitter) -> list[str]:
 
 def _special_registers(e: Emitter, out: Writer) -> None:
     """Special registers and cache policies, as constants."""
+    numbered = any(isinstance(s, CtaNumber) for s in e.kernel.body)
     for register, (name, read) in SPECIAL_REGISTERS.items():
-        if register in e.specials:
+        if register in e.specials and not (numbered and register.startswith("ctaid.")):
             out.line(f"const int {name} = {read};")
     for policy in sorted(e.policies):
         out.line(f"const u64 {policy} = ptx::createpolicy_{policy}();")

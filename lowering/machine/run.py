@@ -71,6 +71,7 @@ HANDLERS: dict[type[Stmt], Handler] = {
     nodes.WarpSync: synchronize.warp_sync,
     nodes.BarSync: synchronize.bar_sync,
     nodes.BarArrive: synchronize.bar_arrive,
+    nodes.CtaNumber: synchronize.cta_number,
     nodes.CtaSync: synchronize.cta_sync,
     nodes.ClusterSync: synchronize.cluster_sync,
     nodes.GridDepWait: synchronize.griddep_wait,
@@ -160,6 +161,7 @@ def run_kernel(
     trace: bool = False,
     limit_seconds: float | None = None,
     resident: int | None = None,
+    order: Sequence[int] | None = None,
     watch: Callable[[Sequence[Cluster]], Watch | None] | None = None,
     first_only: bool = False,
 ) -> RunResult:
@@ -179,6 +181,8 @@ def run_kernel(
         trace: whether to note every event.
         limit_seconds: refuse a run that is estimated longer; ``WSCHED_MACHINE_SECONDS``, or 60.
         resident: clusters that run at once; shows a CTA that waits for one that has not started.
+        order: the clusters by number, in the order in which they start; by default that of their
+            numbers, which no GPU promises.
         watch: who looks on when these clusters run together; None nobody.
         first_only: run only the clusters that run together first; results are then not whole.
 
@@ -198,11 +202,13 @@ def run_kernel(
     counters, slots = _counters(kernel, tensors, params, grid), _slots(kernel, params, grid)
     counts: Counter[str] = Counter()
     rows: list[TraceRow] | None = [] if trace else None
+    clusters_in_order = range(ctas // kernel.cluster) if order is None else order
+    starts = [kernel.cluster * n for n in clusters_in_order]
     for start in range(0, together if first_only else ctas, together):
         scheduler = Scheduler(adversary, f"{seed}/{start}", STEP_LIMIT)
         clusters = [
             Cluster(kernel, arguments, params, grid, first, scheduler, rows, plain, counters, slots)
-            for first in range(start, min(start + together, ctas), kernel.cluster)
+            for first in starts[start // kernel.cluster : (start + together) // kernel.cluster]
         ]
         scheduler.watch = None if watch is None else watch(clusters)
         counts += _run_together(scheduler, clusters, program)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-import wsched.run.compiled
+import wsched.run.on_device
 from lowering.ground.errors import UnsupportedError
 from wsched.stress.launches import WRONG, Where, Worked, drawn_kernel, launched, sizes_of
 from wsched.stress.run import judged
@@ -32,7 +32,7 @@ Spoil = Callable[[dict[str, Any]], None]
 @pytest.fixture
 def spoiled(monkeypatch: pytest.MonkeyPatch) -> Callable[[Spoil], None]:
     """Lets something happen to the tensors behind each run."""
-    run = wsched.run.compiled.run_on_cpu
+    run = wsched.run.on_device.run_on_cpu
 
     def set_to(spoil: Spoil) -> None:
         def running(kernel: Any, arguments: Any) -> Any:
@@ -40,7 +40,7 @@ def spoiled(monkeypatch: pytest.MonkeyPatch) -> Callable[[Spoil], None]:
             spoil(arguments.matrices)
             return result
 
-        monkeypatch.setattr(wsched.run.compiled, "run_on_cpu", running)
+        monkeypatch.setattr(wsched.run.on_device, "run_on_cpu", running)
 
     return set_to
 
@@ -116,7 +116,7 @@ def test_what_a_kernel_does_not_take(worked: Worked, monkeypatch: pytest.MonkeyP
     def refuse(*_: Any) -> None:
         raise UnsupportedError("this", "that")
 
-    monkeypatch.setattr(wsched.run.compiled, "run_on_cpu", refuse)
+    monkeypatch.setattr(wsched.run.on_device, "run_on_cpu", refuse)
     assert launched(WHERE, worked, 0) is None
     row = judged(WHERE, worked, range(3))
     assert (row.launches, row.refused, row.failures) == (0, 3, ())
@@ -126,7 +126,7 @@ def test_an_error_of_a_launch(worked: Worked, monkeypatch: pytest.MonkeyPatch) -
     def fail(*_: Any) -> None:
         raise ValueError("broken")
 
-    monkeypatch.setattr(wsched.run.compiled, "run_on_cpu", fail)
+    monkeypatch.setattr(wsched.run.on_device, "run_on_cpu", fail)
     row = judged(WHERE, worked, range(2))
     assert [(f.launch, f.wrong) for f in row.failures] == [
         (0, "ValueError: broken"), (1, "ValueError: broken"),
