@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
 from tests.gpu.watchdog import watchdog
@@ -18,7 +16,7 @@ RATE = 200
 
 
 def test_a_short_run(terminal: int) -> None:
-    plan = Plan(Where("cuda", 2048, 0), 10_000, 40, 256, os.cpu_count() or 1)
+    plan = Plan(Where("cuda", 2048, 0), 10_000, 40, 256, 8)
     with watchdog(58, "a short run of wsched stress", terminal):
         found = list(rows(plan, ()))
     seconds = sum(r.seconds for r in found)

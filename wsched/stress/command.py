@@ -25,6 +25,9 @@ __all__ = ["HUNG", "stress"]
 HUNG = 3
 """Exit status where a launch did not end: the process is ended, which is all that can be done."""
 
+_THREADS = 8
+"""That make cubins, at most: a kernel's takes a second, its launches a quarter of one."""
+
 _LARGEST = {"cuda": 2048, "cpu": 160}
 _EACH = {"cuda": 256, "cpu": 3}
 
@@ -69,7 +72,7 @@ def stress(
         raise typer.Exit(_again(where, only, each or _EACH[device]))
     told: dict[str, Any] = {"seed": seed, "device": device, "largest": where.largest}
     before = _begun(json, resume, told)
-    plan = Plan(where, count, seconds, each or _EACH[device], os.cpu_count() or 1)
+    plan = Plan(where, count, seconds, each or _EACH[device], min(_THREADS, os.cpu_count() or 1))
     found = _run(plan, json, before, hang)
     if before:
         typer.echo(f"before: {summary(before, sum(r.seconds for r in before))}")

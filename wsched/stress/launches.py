@@ -6,11 +6,11 @@ import random
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-import wsched
 from lowering.ground.errors import UnsupportedError
+from lowering.target.targets import DEFAULT, target_of_device
 from wsched.choose.heuristics import choose_params
 from wsched.front.problems import planned
-from wsched.run.compiled import CompiledFusion
+from wsched.run.compiled import CompiledFusion, compile_fusion
 from wsched.stress.epilogue import tolerance
 from wsched.stress.form import Form, Sizes, drawn_form, drawn_sizes
 from wsched.stress.schedules import drawn_params
@@ -60,7 +60,7 @@ class Worked:
     Args:
         number: which.
         form: what it computes.
-        kernel: compiled.
+        kernel: lowered, with the first register pair that parameters leave open.
     """
 
     number: int
@@ -69,7 +69,7 @@ class Worked:
 
 
 def drawn_kernel(where: Where, number: int) -> Worked:
-    """The kernel of a number, compiled and loaded.
+    """The kernel of a number, lowered; its cubin is made when it is asked for.
 
     One in four is the heuristic's choice for sizes that are drawn, and so is each whose rows are
     not aligned; the others have a schedule that is drawn, too.
@@ -78,19 +78,19 @@ def drawn_kernel(where: Where, number: int) -> Worked:
         UnsupportedError: there is no lowering for what was drawn.
         ScheduleError: it is not legal.
     """
+    import torch
+
     rng = where.random(number)
     form = drawn_form(rng)
     sample = operands(form, drawn_sizes(rng, form, where.largest), 0, where.device).inputs
-    _, problem = planned(form.text, sample)
+    fusion, problem = planned(form.text, sample)
     chosen = rng.random() < 0.25 or not form.aligned
     params = choose_params(problem) if chosen else drawn_params(rng, problem)
     if not form.aligned:  # results and inputs of rows that lie anywhere
         one = replace(params.supported_vec_size, epilogue=1)
         params = replace(params, use_smem_epilogue=False, supported_vec_size=one)
-    kernel = wsched.compile(form.text, sample, params=params)
-    if where.device != "cpu":
-        _ = kernel.loaded
-    return Worked(number, form, kernel)
+    target = DEFAULT if where.device == "cpu" else target_of_device(torch) or DEFAULT
+    return Worked(number, form, compile_fusion(fusion, params, target))
 
 
 def sizes_of(where: Where, worked: Worked, launch: int) -> Sizes:

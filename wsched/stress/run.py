@@ -1,14 +1,15 @@
-"""A run: kernels are made ahead by threads, and each is launched on many sizes.
+"""A run: cubins are made ahead by threads, and each kernel is launched on many sizes.
 
-What a launch finds stays on the device until all launches of its kernel are under way: the host
-waits once for each kernel.
+Threads call NVRTC and nothing else, which needs no lock of Python: one that lowered kernels would
+hold up every call of torch's. What a launch finds stays on the device until all launches of its
+kernel are under way: the host waits once for each kernel.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Container, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import count
 from time import perf_counter
@@ -18,9 +19,6 @@ from wsched.stress.launches import WRONG, Where, Worked, drawn_kernel, launched,
 from wsched.stress.results import Failure, Row
 
 __all__ = ["Plan", "judged", "lives", "rows"]
-
-_AHEAD = 2
-"""Kernels that are made ahead, for each thread that makes them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +30,7 @@ class Plan:
         count: launches.
         seconds: after which no kernel is begun.
         each: launches of a kernel.
-        threads: that make kernels.
+        threads: that make cubins, one ahead for each.
     """
 
     where: Where
@@ -55,14 +53,14 @@ def rows(
     start, launches = perf_counter(), 0
     numbers = (n for n in count() if n not in done)
     with ThreadPoolExecutor(plan.threads) as pool:
-        waiting: deque[tuple[int, Future[Worked]]] = deque()
+        waiting: deque[Worked | Row] = deque()
         try:
             while launches < plan.count and perf_counter() - start < plan.seconds:
-                while len(waiting) < _AHEAD * plan.threads:
-                    number = next(numbers)
-                    waiting.append((number, pool.submit(drawn_kernel, plan.where, number)))
-                number, future = waiting.popleft()
-                row = _row(plan, number, future, min(plan.each, plan.count - launches), begin)
+                while len(waiting) < plan.threads:
+                    waiting.append(_made(plan.where, next(numbers), pool))
+                row = waiting.popleft()
+                if isinstance(row, Worked):
+                    row = _row(plan.where, row, min(plan.each, plan.count - launches), begin)
                 launches += row.launches
                 yield row
                 if row.failures and not lives(plan.where):
@@ -71,18 +69,29 @@ def rows(
             pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _row(
-    plan: Plan, number: int, future: Future[Worked], each: int, begin: Callable[[int], None]
-) -> Row:
-    """What comes of a kernel once it is made."""
+def _made(where: Where, number: int, pool: ThreadPoolExecutor) -> Worked | Row:
+    """A kernel whose cubin is on its way; a row where there is none."""
     try:
-        worked = future.result()
+        worked = drawn_kernel(where, number)
     except (ScheduleError, UnsupportedError) as e:
         return Row(number, "", 0, 0, 0.0, (), str(e).splitlines()[0])
     except Exception as e:  # whatever it is, it belongs to the kernel
         return Row(number, "", 0, 0, 0.0, (Failure(-1, "", _said(e)),))
-    begin(number)
-    return judged(plan.where, worked, range(each))
+    if where.device != "cpu":
+        _ = worked.kernel.source  # made here, not by the thread
+        pool.submit(lambda: worked.kernel.compiled)
+    return worked
+
+
+def _row(where: Where, worked: Worked, each: int, begin: Callable[[int], None]) -> Row:
+    """What comes of a kernel, once its cubin is there."""
+    if where.device != "cpu":
+        try:
+            _ = worked.kernel.loaded
+        except Exception as e:
+            return Row(worked.number, "", 0, 0, 0.0, (Failure(-1, "", _said(e)),))
+    begin(worked.number)
+    return judged(where, worked, range(each))
 
 
 def lives(where: Where) -> bool:
