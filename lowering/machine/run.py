@@ -180,9 +180,8 @@ def run_kernel(
         adversary: when asynchronous operations take effect, see ``Scheduler``.
         trace: whether to note every event.
         limit_seconds: refuse a run that is estimated longer; ``WSCHED_MACHINE_SECONDS``, or 60.
-        resident: clusters that run at once; shows a CTA that waits for one that has not started.
-        order: the clusters by number, in the order in which they start; by default that of their
-            numbers, which no GPU promises.
+        resident: clusters that run at once; shows a wait for a CTA that has not started.
+        order: numbers of clusters as they start; by default theirs, which no GPU promises.
         watch: who looks on when these clusters run together; None nobody.
         first_only: run only the clusters that run together first; results are then not whole.
 
@@ -193,28 +192,30 @@ def run_kernel(
         MachineError: a statement did what the hardware forbids or leaves undefined.
     """
     _check(kernel, tensors, params, grid)
-    program = Program(kernel, HANDLERS)
-    ctas = kernel.ctas(grid, params)
+    program, ctas = Program(kernel, HANDLERS), kernel.ctas(grid, params)
     together = _together(kernel, ctas, resident)
     refuse_long_run(kernel, params, grid, limit_seconds, together / ctas if first_only else 1.0)
-    arguments = _arguments(kernel, tensors, params)
-    plain = _globals(kernel, tensors, params, ctas)
-    counters, slots = _counters(kernel, tensors, params, grid), _slots(kernel, params, grid)
-    counts: Counter[str] = Counter()
     rows: list[TraceRow] | None = [] if trace else None
-    clusters_in_order = range(ctas // kernel.cluster) if order is None else order
-    starts = [kernel.cluster * n for n in clusters_in_order]
+    counters = _counters(kernel, tensors, params, grid)
+    plain, slots = _globals(kernel, tensors, params, ctas), _slots(kernel, params, grid)
+    shared, counts = (_arguments(kernel, tensors, params), params, grid), Counter[str]()
+    first = [kernel.cluster * n for n in order or range(ctas // kernel.cluster)]
     for start in range(0, together if first_only else ctas, together):
         scheduler = Scheduler(adversary, f"{seed}/{start}", STEP_LIMIT)
+        chosen = first[start // kernel.cluster : (start + together) // kernel.cluster]
         clusters = [
-            Cluster(kernel, arguments, params, grid, first, scheduler, rows, plain, counters, slots)
-            for first in starts[start // kernel.cluster : (start + together) // kernel.cluster]
+            Cluster(kernel, *shared, n, scheduler, rows, plain, counters, slots) for n in chosen
         ]
         scheduler.watch = None if watch is None else watch(clusters)
         counts += _run_together(scheduler, clusters, program)
+    _check_left(kernel, counters)
+    return RunResult(counts, tuple(rows or ()))
+
+
+def _check_left(kernel: Kernel, counters: Mapping[str, Counters]) -> None:
+    """Raise MachineError unless the grid leaves zeros."""
     for each in counters.values():
         each.check_left(kernel.name)
-    return RunResult(counts, tuple(rows or ()))
 
 
 def _run_together(
