@@ -21,7 +21,7 @@ from lowering.kernel.sync import ClusterSync, CtaNumber, CtaSync, GridDepWait
 from lowering.kernel.visit import expressions, operands, walk
 from lowering.proof.obligation import Obligation, Verdict
 
-__all__ = ["numbered", "words"]
+__all__ = ["given", "numbered", "words"]
 
 NAME = "numbers of CTAs"
 
@@ -43,6 +43,16 @@ def words(kernel: Kernel) -> frozenset[str]:
     loads = {s.out.name: s.src.buffer for s in kernel.body if isinstance(s, LdWord)}
     numbers = (str(s.number) for s in kernel.body if isinstance(s, CtaNumber))
     return frozenset(loads[n] for n in numbers if n in loads)
+
+
+def given(kernel: Kernel) -> frozenset[str]:
+    """Counters that numbers are taken from."""
+    held = words(kernel)
+    stored = {
+        str(s.value) for s in walk(kernel.body) if isinstance(s, StWord) and s.dst.buffer in held
+    }
+    atoms = (s for s in walk(kernel.body) if isinstance(s, Atom))
+    return frozenset(s.counter.array for s in atoms if s.out.name in stored)
 
 
 def _wrong(kernel: Kernel) -> str:
