@@ -22,6 +22,7 @@ class LoweringOptions:
         vector_registers: registers of a thread for vectors that an epilogue's chunks share.
         trace_slots: stamps that a warp of a traced kernel has room for; 0 for a kernel without
             stamps.
+        watchdog: nanoseconds that a wait may take; 0 for any time.
     """
 
     store_buffers: int = 2
@@ -31,3 +32,4 @@ class LoweringOptions:
     promotion: int = 0
     vector_registers: int = 0
     trace_slots: int = 0
+    watchdog: int = 0

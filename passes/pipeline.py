@@ -28,6 +28,7 @@ from passes.expect_tx import expect_tx
 from passes.interleave_loads import interleave_loads
 from passes.load_invariants_first import load_invariants_first
 from passes.load_vectors_first import load_vectors_first
+from passes.number_ctas import number_ctas
 from passes.options import LoweringOptions
 from passes.order_pingpong import order_pingpong
 from passes.prefetch_tensor_maps import prefetch_tensor_maps
@@ -47,6 +48,7 @@ from passes.synchronize_wgmma import synchronize_wgmma
 from passes.trace import trace
 from passes.wait_for_earlier_grids import wait_for_earlier_grids
 from passes.warp_specialize import warp_specialize
+from passes.watch_waits import watch_waits
 
 __all__ = ["FINAL", "PASSES", "PIPELINES", "Step", "passes_of", "run_passes", "steps"]
 
@@ -71,6 +73,7 @@ PASSES: tuple[Pass, ...] = (
     reduce_across_warps,  # rows of a tile, from warp to warp through shared memory
     reduce_lanes_last,  # columns of a tile, the lanes of a row once behind the loop over chunks
     trace,  # stamps around turns, main loops and epilogues, where a trace is asked for
+    watch_waits,  # a bound on every wait, where one is asked for
     step_stages,  # stage and parity carried instead of divided
     divide_by_reciprocal,  # the divisions by run-time extents that are still in a loop
     reallocate_registers,  # setmaxnreg, budget checked
@@ -78,6 +81,7 @@ PASSES: tuple[Pass, ...] = (
     set_l2_promotions,  # what the L2 fetches at once, of the tensors that the schedule names
     prefetch_tensor_maps,  # descriptors fetched before the first copy needs them
     wait_for_earlier_grids,  # may start before the grid in front ends; waits before global memory
+    number_ctas,  # CTAs that wait for each other take numbers as they start
     allocate_named_barriers,  # hardware ids, of which there are 16
     allocate_shared,  # byte offsets, limit checked
     reshape_pointwise,  # the epilogue's arithmetic, cheaper where an identity allows it

@@ -37,6 +37,7 @@ WAY: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("wsched.nvfuser", (GROUND, TARGET, "lowering.cuda")),
     ("wsched.__init__", (GROUND,)),
     ("wsched.bench", LOWERED),
+    ("wsched.stress", LOWERED),
     ("wsched.explore", LOWERED),
     ("wsched.cli", LOWERED),
     ("wsched.__main__", ()),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from lowering.cuda import watch
 from lowering.cuda.emitter import Emitter, Rule
 from lowering.cuda.expressions import C_TYPES
 from lowering.ground.errors import InternalError
@@ -50,6 +51,8 @@ def _atom(e: Emitter, s: Atom) -> None:
 
 
 def _counter_wait(e: Emitter, s: CounterWait) -> None:
+    if e.kernel.watch is not None:
+        return watch.counter_wait(e, s, _address(e, s.counter), e.kernel.watch)
     e.out.line(f"ptx::counter_wait({_address(e, s.counter)}, {e.arg(s.value)});")
 
 

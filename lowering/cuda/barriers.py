@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from lowering.cuda import watch
 from lowering.cuda.emitter import Emitter, Rule
+from lowering.cuda.expressions import SPECIAL_REGISTERS
 from lowering.ground.errors import InternalError
+from lowering.ground.expr import ONE
 from lowering.kernel.nodes import (
     BarArrive,
     BarSync,
     ClusterSync,
+    CtaNumber,
     CtaSync,
     FenceMBarrierInit,
     FenceProxyAsync,
@@ -60,6 +64,8 @@ def _mbarrier_expect_tx(e: Emitter, s: MBarrierExpectTx) -> None:
 
 def _mbarrier_wait(e: Emitter, s: MBarrierWait) -> None:
     suffix = _order(s, s.order, _WAIT)
+    if e.kernel.watch is not None:
+        return watch.mbarrier_wait(e, s, suffix, e.kernel.watch)
     e.out.line(f"ptx::mbarrier_wait{suffix}({e.mbarrier(s.bar)}, {e.arg(s.parity)});")
 
 
@@ -73,6 +79,22 @@ def _bar_sync(e: Emitter, s: BarSync) -> None:
 
 def _bar_arrive(e: Emitter, s: BarArrive) -> None:
     e.out.line(f"ptx::bar_arrive({e.named_barrier(s.bar)});")
+
+
+def _cta_number(e: Emitter, s: CtaNumber) -> None:
+    """The registers of the place, in place of those that the frame defines of other kernels."""
+    kernel = e.kernel
+    cta = f"{e.expr(s.number)} * {kernel.cluster} + {e.special('cluster.ctarank')}"
+    cta = e.arg(s.number) if kernel.cluster == 1 else cta
+    row = f"({cta}) / {e.special('nctaid.x')}"
+    places = {"ctaid.x": cta}
+    if kernel.splits > 1 or kernel.grid_y != ONE:
+        places = {"ctaid.x": f"({cta}) % {e.special('nctaid.x')}", "ctaid.z": row}
+    if kernel.grid_y != ONE:
+        rows = e.special("nctaid.y")
+        places |= {"ctaid.y": f"{row} % {rows}", "ctaid.z": f"{row} / {rows}"}
+    for register, value in places.items():
+        e.out.line(f"const int {SPECIAL_REGISTERS[register][0]} = {value};")
 
 
 def _fixed(text: str) -> Rule:
@@ -97,6 +119,7 @@ RULES: Mapping[type[Stmt], Rule] = {
     WarpSync: _fixed("__syncwarp();"),
     GridDepWait: _fixed("ptx::griddepcontrol_wait();"),
     GridDepLaunchDependents: _fixed("ptx::griddepcontrol_launch_dependents();"),
+    CtaNumber: _cta_number,
     CtaSync: _fixed("__syncthreads();"),
     ClusterSync: _fixed("ptx::cluster_sync();"),
 }

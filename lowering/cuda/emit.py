@@ -24,6 +24,7 @@ from lowering.cuda import (
     scalar_memory,
     shuffles,
     stamps,
+    watch,
 )
 from lowering.cuda.copies import copy_function
 from lowering.cuda.emitter import Emitter
@@ -33,7 +34,7 @@ from lowering.cuda.wgmma import wgmma_function
 from lowering.ground.errors import InternalError
 from lowering.kernel.descriptor import ADDRESS_BITS
 from lowering.kernel.kernel import Kernel
-from lowering.kernel.nodes import Role, Stmt
+from lowering.kernel.nodes import CtaNumber, Role, Stmt
 
 __all__ = ["Emitted", "device_header", "emit_cuda", "emit_kernel", "emit_lines"]
 
@@ -124,19 +125,21 @@ def device_header() -> str:
 
 def _parameters(e: Emitter) -> list[str]:
     """Tensor maps, addresses of those in device memory, address and strides of each plain tensor,
-    trace buffers, counters, workspaces, scalars.
+    trace buffers, watch, counters, workspaces, scalars.
     """
     maps = descriptors.parameters(e)
     scalars = [f"{C_TYPES[v.type]} {e.names.of('scalar', v.name)}" for v in e.kernel.params]
     traces = [p for t in e.kernel.traces for p in stamps.parameters(e, t)]
+    traces += watch.parameters(e)
     shared = [*atomics.parameters(e), *partials.parameters(e)]
     return [*maps, *global_memory.parameters(e), *traces, *shared, *scalars]
 
 
 def _special_registers(e: Emitter, out: Writer) -> None:
     """Special registers and cache policies, as constants."""
+    numbered = any(isinstance(s, CtaNumber) for s in e.kernel.body)
     for register, (name, read) in SPECIAL_REGISTERS.items():
-        if register in e.specials:
+        if register in e.specials and not (numbered and register.startswith("ctaid.")):
             out.line(f"const int {name} = {read};")
     for policy in sorted(e.policies):
         out.line(f"const u64 {policy} = ptx::createpolicy_{policy}();")

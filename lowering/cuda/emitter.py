@@ -21,7 +21,7 @@ from lowering.ground.errors import InternalError
 from lowering.ground.expr import ZERO, Expr, ExprLike, Special, Var, as_expr
 from lowering.ground.poly import poly
 from lowering.ground.types import Swizzle
-from lowering.kernel.kernel import GlobalTensor, Kernel, SharedBuffer
+from lowering.kernel.kernel import GlobalTensor, Kernel, SharedBuffer, Watch
 from lowering.kernel.memory import CACHE_POLICIES
 from lowering.kernel.nodes import (
     Body,
@@ -65,6 +65,7 @@ class Emitter:
         copies: forms of TMA copies that the body calls and ``device.cuh`` does not have.
         warps: those that execute the statement at hand.
         functions: other device functions that the body calls, by name.
+        waits: how many waits with a bound there are so far.
         elected: whether what is emitted is executed by one thread of each warp.
     """
 
@@ -90,6 +91,7 @@ class Emitter:
         self.copies: set[CopyForm] = set()
         self.warps = range(kernel.threads // 32)
         self.functions: dict[str, str] = {}
+        self.waits = 0
         self.elected = False
         for var in kernel.params:
             self.names.define("scalar", var.name)
@@ -100,6 +102,7 @@ class Emitter:
             ("buffer", kernel.shared),
             ("barrier", kernel.mbarriers),
             ("trace", kernel.traces),
+            ("watch", kernel.of(Watch)),
             ("counter", kernel.counters),
             ("workspace", kernel.workspaces),
         ):

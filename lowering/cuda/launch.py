@@ -79,7 +79,8 @@ class LoadedKernel:
 
         Args:
             tensors: the tensor behind each tensor map (of an array for each entry, ``NAME[i]``),
-                global tensor and trace buffer, by name, all on one device; for a tensor map in
+                global tensor, trace buffer and watch, by name, all on one device (but for the
+                watch, which is pinned memory of the host); for a tensor map in
                 device memory the tensor that holds the descriptors. Only addresses are kept:
                 whoever launches keeps the memory alive.
             params: the kernel's scalar parameters, by name.
@@ -102,6 +103,8 @@ class LoadedKernel:
                 raise UnsupportedError("tensors of several devices", "tensors of one device")
             device = t.device.index
         places += [_argument(tensors, t.name).data_ptr() for t in self.kernel.traces]
+        if self.kernel.watch is not None:
+            places.append(_argument(tensors, self.kernel.watch.name).data_ptr())
         scalars = [_argument(params, p.name) for p in self.kernel.params]
         self.prepare_device(device)
         if (rows := self.kernel.rows(params)) > GRID_YZ_MAX:
@@ -261,10 +264,11 @@ class PreparedLaunch:
             return
         if stream is None:
             stream = self._raw(self._device)
-        needs, memory = self._needs, None
-        if needs is not None:
+        needs, memory, at = self._needs, None, None
+        if needs is not None:  # held until the launch is in the stream
             memory = needs.memory(self._kernel._workspace, stream, self._device)
-        key = stream, memory
+            at = _address(memory[0]), _address(memory[1])
+        key = stream, at
         launch, _ = self._by_stream.get(key) or self._on(key)
         if status := self._submit(*launch):
             self._kernel.refused(status, launch, self._device)
@@ -287,6 +291,10 @@ class PreparedLaunch:
             self._by_stream.clear()
         self._by_stream[key] = made, block
         return made, block
+
+
+def _address(buffer: torch.Tensor | None) -> int:
+    return 0 if buffer is None else int(buffer.data_ptr())
 
 
 def _argument(values: Mapping[str, Any], name: str) -> Any:

@@ -44,8 +44,10 @@ class Needs:
         """All of them."""
         return sum(self.counters) + sum(self.workspaces)
 
-    def memory(self, allocate: Allocate | None, stream: int, device: int) -> tuple[int, int]:
-        """Where the counters and the workspaces of launches on a stream begin, 0 without any.
+    def memory(self, allocate: Allocate | None, stream: int, device: int) -> tuple[Any, Any]:
+        """Counters and workspaces of launches on a stream, None without any.
+
+        Whoever launches holds them until the launch is in the stream.
 
         Raises:
             InternalError: nothing to ask for memory.
@@ -53,9 +55,10 @@ class Needs:
         if allocate is None:
             raise InternalError("launch", f"{self.kernel} has counters, but no workspace")
         counters, slots = sum(self.counters), sum(self.workspaces)
-        first = allocate(stream, device, counters, True).data_ptr() if counters else 0
-        second = allocate(stream, device, slots, False).data_ptr() if slots else 0
-        return int(first), int(second)
+        return (
+            allocate(stream, device, counters, True) if counters else None,
+            allocate(stream, device, slots, False) if slots else None,
+        )
 
     def addresses(self, counters: int, workspaces: int) -> list[int]:
         """Of each array, one after the other from these two on."""

@@ -47,7 +47,7 @@ class CounterWait(Stmt):
     """``ld.acquire.gpu`` until the counter is at least ``value``; every executing thread waits.
 
     The CTA that raises it has to run, or to have run: grids that wait fit the device at once, or
-    wait only for CTAs with smaller numbers.
+    wait only for CTAs with smaller numbers, which they took as they started (``cta.number``).
     """
 
     OP: ClassVar[str] = "counter.wait"

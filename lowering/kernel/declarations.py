@@ -18,6 +18,7 @@ from lowering.kernel.kernel import (
     Storage,
     TensorMap,
     TraceBuffer,
+    Watch,
     Workspace,
 )
 from lowering.kernel.lexer import Lexer
@@ -155,6 +156,12 @@ class Declarations(Lexer):
         self.expect("]", "(")
         return TraceBuffer(name, slots, self.items(self.name, ")"))
 
+    def watch(self) -> Watch:
+        """Take a watch."""
+        name = self.name()
+        self.expect("nanoseconds")
+        return Watch(name, self.integer())
+
     def counter_array(self) -> CounterArray:
         """Take an array of counters."""
         name = self.name()
@@ -191,6 +198,7 @@ DECLARATIONS: dict[str, Callable[[Any], Storage]] = {
     "named_barrier": Declarations.named_barrier,
     "ring": Declarations.ring,
     "trace": Declarations.trace_buffer,
+    "watch": Declarations.watch,
     "counter": Declarations.counter_array,
     "workspace": Declarations.workspace,
 }

@@ -17,6 +17,7 @@ from lowering.kernel.storage import (
     Ring,
     Storage,
     TraceBuffer,
+    Watch,
     Workspace,
 )
 from lowering.kernel.tensors import GlobalTensor, SharedBuffer, TensorMap
@@ -25,7 +26,7 @@ from lowering.target.targets import DEFAULT
 
 __all__ = [
     "CounterArray", "GlobalTensor", "Kernel", "MBarrierArray", "NamedBarrierArray", "Ring",
-    "SharedBuffer", "Storage", "TensorMap", "TraceBuffer", "Workspace",
+    "SharedBuffer", "Storage", "TensorMap", "TraceBuffer", "Watch", "Workspace",
 ]  # fmt: skip
 
 Kind = TypeVar("Kind", bound=Storage)
@@ -142,6 +143,11 @@ class Kernel:
     def traces(self) -> tuple[TraceBuffer, ...]:
         """Its trace buffers."""
         return self.of(TraceBuffer)
+
+    @property
+    def watch(self) -> Watch | None:
+        """Its watch, if its waits have a bound."""
+        return next(iter(self.of(Watch)), None)
 
     @property
     def counters(self) -> tuple[CounterArray, ...]:

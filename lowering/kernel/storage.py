@@ -17,7 +17,7 @@ from lowering.target.ptx import MBARRIER_BYTES
 
 __all__ = [
     "KINDS", "CounterArray", "MBarrierArray", "NamedBarrierArray", "Ring", "Storage",
-    "TraceBuffer", "Workspace",
+    "TraceBuffer", "Watch", "Workspace",
 ]  # fmt: skip
 
 
@@ -127,6 +127,16 @@ class TraceBuffer(Declared):
 
 
 @dataclass(frozen=True, slots=True)
+class Watch(Declared):
+    """Waits take no longer than so many ``nanoseconds``; a pointer parameter says where a warp
+    writes down what it waited for, a row of words for each (:mod:`lowering.kernel.waits`).
+    """
+
+    name: str
+    nanoseconds: int
+
+
+@dataclass(frozen=True, slots=True)
 class CounterArray(Declared):
     """``count`` words of 32 bits in global memory that all CTAs of the grid share, a pointer
     parameter.
@@ -159,12 +169,12 @@ class Workspace(Declared):
 
 Storage = (
     TensorMap | GlobalTensor | SharedBuffer | MBarrierArray | NamedBarrierArray | Ring
-    | TraceBuffer | CounterArray | Workspace
+    | TraceBuffer | Watch | CounterArray | Workspace
 )  # fmt: skip
 """Whatever a kernel declares beside its scalar parameters."""
 
 KINDS: tuple[type[Storage], ...] = (
     TensorMap, GlobalTensor, SharedBuffer, MBarrierArray, NamedBarrierArray, Ring,
-    TraceBuffer, CounterArray, Workspace,
+    TraceBuffer, Watch, CounterArray, Workspace,
 )  # fmt: skip
 """The kinds in the order in which a kernel that passes made declares them."""

@@ -10,6 +10,7 @@ from lowering.kernel.storage import (
     Ring,
     Storage,
     TraceBuffer,
+    Watch,
     Workspace,
 )
 from lowering.kernel.tensors import PROMOTIONS, GlobalTensor, SharedBuffer, TensorMap
@@ -38,6 +39,8 @@ def print_storage(declared: Storage) -> str:
             return _ring(declared)
         case TraceBuffer(name, slots, events):
             return f"trace {name}[{slots}]({', '.join(events)})"
+        case Watch(name, nanoseconds):
+            return f"watch {name} nanoseconds {nanoseconds}"
         case CounterArray(name, count):
             return f"counter {name}[{count}]"
         case Workspace(name, rows, cols, count, dtype):

@@ -13,6 +13,7 @@ __all__ = [
     "BarArrive",
     "BarSync",
     "ClusterSync",
+    "CtaNumber",
     "CtaSync",
     "FenceMBarrierInit",
     "FenceProxyAsync",
@@ -165,6 +166,18 @@ class ClusterSync(Stmt):
 
     OP: ClassVar[str] = "cluster.sync"
     TRAITS: ClassVar[Traits] = _BY_WARPS
+
+
+@dataclass(frozen=True, slots=True)
+class CtaNumber(Stmt):
+    """From here on ``%ctaid`` is the place of a CTA whose cluster has this number among those of
+    the grid, x fastest, in place of the one that the launch gave it. Every thread executes it, once
+    and on the outermost level; nobody reads ``%ctaid`` before.
+    """
+
+    OP: ClassVar[str] = "cta.number"
+    TRAITS: ClassVar[Traits] = Traits(threads=Threads.WARP, since="number_ctas")
+    number: Expr
 
 
 @dataclass(frozen=True, slots=True)

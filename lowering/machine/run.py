@@ -36,6 +36,10 @@ from lowering.machine import (
     synchronize,
     transfer,
 )
+from lowering.machine import (
+    watch as watching,
+)
+from lowering.machine.errors import DeadlockError
 from lowering.machine.estimate import estimate_seconds
 from lowering.machine.fragment import Array
 from lowering.machine.program import Handler, Program, execute
@@ -67,6 +71,7 @@ HANDLERS: dict[type[Stmt], Handler] = {
     nodes.WarpSync: synchronize.warp_sync,
     nodes.BarSync: synchronize.bar_sync,
     nodes.BarArrive: synchronize.bar_arrive,
+    nodes.CtaNumber: synchronize.cta_number,
     nodes.CtaSync: synchronize.cta_sync,
     nodes.ClusterSync: synchronize.cluster_sync,
     nodes.GridDepWait: synchronize.griddep_wait,
@@ -156,6 +161,7 @@ def run_kernel(
     trace: bool = False,
     limit_seconds: float | None = None,
     resident: int | None = None,
+    order: Sequence[int] | None = None,
     watch: Callable[[Sequence[Cluster]], Watch | None] | None = None,
     first_only: bool = False,
 ) -> RunResult:
@@ -165,8 +171,8 @@ def run_kernel(
         kernel: what to run.
         tensors: an array for each tensor map (of an array of maps for each entry, ``NAME[i]``) and
             plain tensor, of its rank, all dimensions but the last may be strided: elements, or
-            their raw bits as unsigned integers. For each trace buffer int64 zeros of its shape;
-            for counters, if given, int32 zeros.
+            their raw bits as unsigned integers. For each trace buffer, and for a watch, int64
+            zeros of its shape; for counters, if given, int32 zeros.
         params: a value for each scalar parameter.
         grid: number of CTAs along x; the kernel says how many there are along y and z. CTAs of
             different clusters run one after the other, but all at once where they share counters.
@@ -174,7 +180,8 @@ def run_kernel(
         adversary: when asynchronous operations take effect, see ``Scheduler``.
         trace: whether to note every event.
         limit_seconds: refuse a run that is estimated longer; ``WSCHED_MACHINE_SECONDS``, or 60.
-        resident: clusters that run at once; shows a CTA that waits for one that has not started.
+        resident: clusters that run at once; shows a wait for a CTA that has not started.
+        order: numbers of clusters as they start; by default theirs, which no GPU promises.
         watch: who looks on when these clusters run together; None nobody.
         first_only: run only the clusters that run together first; results are then not whole.
 
@@ -185,34 +192,42 @@ def run_kernel(
         MachineError: a statement did what the hardware forbids or leaves undefined.
     """
     _check(kernel, tensors, params, grid)
-    program = Program(kernel, HANDLERS)
-    ctas = kernel.ctas(grid, params)
+    program, ctas = Program(kernel, HANDLERS), kernel.ctas(grid, params)
     together = _together(kernel, ctas, resident)
     refuse_long_run(kernel, params, grid, limit_seconds, together / ctas if first_only else 1.0)
-    arguments = _arguments(kernel, tensors, params)
-    plain = _globals(kernel, tensors, params, ctas)
-    counters, slots = _counters(kernel, tensors, params, grid), _slots(kernel, params, grid)
-    counts: Counter[str] = Counter()
     rows: list[TraceRow] | None = [] if trace else None
+    counters = _counters(kernel, tensors, params, grid)
+    plain, slots = _globals(kernel, tensors, params, ctas), _slots(kernel, params, grid)
+    shared, counts = (_arguments(kernel, tensors, params), params, grid), Counter[str]()
+    first = [kernel.cluster * n for n in order or range(ctas // kernel.cluster)]
     for start in range(0, together if first_only else ctas, together):
         scheduler = Scheduler(adversary, f"{seed}/{start}", STEP_LIMIT)
+        chosen = first[start // kernel.cluster : (start + together) // kernel.cluster]
         clusters = [
-            Cluster(kernel, arguments, params, grid, first, scheduler, rows, plain, counters, slots)
-            for first in range(start, min(start + together, ctas), kernel.cluster)
+            Cluster(kernel, *shared, n, scheduler, rows, plain, counters, slots) for n in chosen
         ]
         scheduler.watch = None if watch is None else watch(clusters)
         counts += _run_together(scheduler, clusters, program)
+    _check_left(kernel, counters)
+    return RunResult(counts, tuple(rows or ()))
+
+
+def _check_left(kernel: Kernel, counters: Mapping[str, Counters]) -> None:
+    """Raise MachineError unless the grid leaves zeros."""
     for each in counters.values():
         each.check_left(kernel.name)
-    return RunResult(counts, tuple(rows or ()))
 
 
 def _run_together(
     scheduler: Scheduler, clusters: Sequence[Cluster], program: Program
 ) -> Counter[str]:
     """Run clusters to their end, and count what happened."""
-    with np.errstate(all="ignore"):
-        scheduler.run([w for c in clusters for w in c.warps], lambda w: _whole(w, program))
+    try:
+        with np.errstate(all="ignore"):
+            scheduler.run([w for c in clusters for w in c.warps], lambda w: _whole(w, program))
+    except DeadlockError:
+        watching.write_waits(program.kernel, clusters)
+        raise
     counts: Counter[str] = Counter({"steps": scheduler.steps})
     for cluster in clusters:
         counts += cluster.counts
@@ -233,6 +248,7 @@ def _check(
     missing = [p.name for p in kernel.params if p.name not in params]
     declared = [e.name for g in kernel.globals for e in g.entries]
     declared += [t.name for t in kernel.traces]
+    declared += [kernel.watch.name] if kernel.watch is not None else []
     if not missing:
         declared = [*(name for _, name, _ in _described(kernel, params)), *declared]
     missing += [name for name in declared if name not in tensors]
@@ -278,6 +294,9 @@ def _globals(
         for e in g.entries
     }
     traces = {t.name: stamp.trace_array(kernel, t, tensors[t.name], ctas) for t in kernel.traces}
+    if kernel.watch is not None:
+        name = kernel.watch.name
+        plain[name] = watching.watch_array(kernel, kernel.watch, tensors[name], ctas)
     return plain | traces
 
 

@@ -79,7 +79,7 @@ class Warp:
         self.scheduler = cta.cluster.scheduler
         self.env = Env(env)
         self.env.update({
-            **cta.place, "%warp": index,
+            **cta.cluster.place(cta.ctaid), "%warp": index,
             "%warpgroup.warp": index % 4, "%cluster.ctarank": cta.rank,
             "%smid": cta.ctaid,
         })  # fmt: skip
@@ -282,15 +282,6 @@ class Cta:
         self.agreed: dict[tuple[int, int], int] = {}
         self.handed: dict[str, Handed] = {}
 
-    @property
-    def place(self) -> dict[str, int]:
-        """Its place in the grid, of which x is the fastest dimension."""
-        columns, rows = self.cluster.grid, self.cluster.rows
-        return {
-            "%ctaid.x": self.ctaid % columns, "%ctaid.y": self.ctaid // columns % rows,
-            "%ctaid.z": self.ctaid // columns // rows, "%nctaid.x": columns, "%nctaid.y": rows,
-        }  # fmt: skip
-
     def peer(self, rank: int) -> Cta:
         """The CTA of that rank in the cluster; raises FaultError if there is none."""
         ctas = self.cluster.ctas
@@ -363,3 +354,11 @@ class Cluster:
         self.stores = 0
         self.barrier = NamedBarrier("cluster.sync", kernel.threads * kernel.cluster)
         self.warps = [Warp(c, w, params) for c in self.ctas for w in range(kernel.threads // 32)]
+
+    def place(self, ctaid: int) -> dict[str, int]:
+        """The place in the grid of a CTA of a number, of which x is the fastest dimension."""
+        columns, rows = self.grid, self.rows
+        return {
+            "%ctaid.x": ctaid % columns, "%ctaid.y": ctaid // columns % rows,
+            "%ctaid.z": ctaid // columns // rows, "%nctaid.x": columns, "%nctaid.y": rows,
+        }  # fmt: skip

@@ -9,6 +9,7 @@ from lowering.kernel.nodes import (
     BarArrive,
     BarSync,
     ClusterSync,
+    CtaNumber,
     CtaSync,
     FenceMBarrierInit,
     FenceProxyAsync,
@@ -31,7 +32,7 @@ from lowering.machine.scheduler import PAUSE, Blocked, Steps
 from lowering.machine.state import Warp
 
 __all__ = [
-    "bar_arrive", "bar_sync", "cluster_sync", "cta_sync", "fence_mbarrier_init",
+    "bar_arrive", "bar_sync", "cluster_sync", "cta_number", "cta_sync", "fence_mbarrier_init",
     "fence_proxy_async", "griddep_launch_dependents", "griddep_wait", "mbarrier_arrive",
     "mbarrier_expect_tx", "mbarrier_init", "mbarrier_inval", "mbarrier_wait", "warp_sync",
 ]  # fmt: skip
@@ -209,6 +210,20 @@ def cluster_sync(stmt: ClusterSync, program: Program) -> Run:
         key = warp.cta.rank * program.kernel.threads + warp.index
         release(warp, "release.cluster")
         return _meet(warp, bar, bar.threads, key)
+
+    return run
+
+
+def cta_number(stmt: CtaNumber, program: Program) -> Run:
+    """``cta.number``: the warp's ``%ctaid`` from here on; what is said of a CTA names its place."""
+    number = program.scalar(stmt.number)
+
+    def run(warp: Warp) -> Steps:
+        warp.whole(stmt.OP)
+        cluster = warp.cta.cluster
+        ctaid = number(warp.env) * len(cluster.ctas) + warp.cta.rank
+        warp.env.update(cluster.place(ctaid))
+        return PAUSE
 
     return run
 

@@ -20,6 +20,7 @@ from lowering.proof.lifetime import lifetimes
 from lowering.proof.linear import Facts
 from lowering.proof.loops import follow
 from lowering.proof.meet import Meetings
+from lowering.proof.numbers import numbered, words
 from lowering.proof.obligation import Obligation, Proof, RefutedError, UnknownError, Verdict
 from lowering.proof.order import fenced, kept, waited
 from lowering.proof.rings import Ring, rings_of
@@ -46,7 +47,7 @@ def prove(kernel: Kernel) -> Proof:
         defined={s.var.name: s.value for s in kernel.body if isinstance(s, Let)},
     )
     ringed = frozenset(b for r in rings for b in r.buffers)
-    between = exchanged(warps, ringed)
+    between = exchanged(warps, ringed | words(kernel))
     why = "it is of no ring that is filled behind a wait at one other mbarrier"
     ways = _Ways(warps, rings, facts)
     found = (
@@ -59,9 +60,10 @@ def prove(kernel: Kernel) -> Proof:
         alike(kernel, warps),
         *handed(kernel, warps, ways.views),
         *tickets(kernel, warps, ways.views),
+        *numbered(kernel),
         *splits(kernel, warps, ways.views),
         *exchanges(kernel, ways.views, warps, between),
-        *staged(kernel, warps, ringed | between),
+        *staged(kernel, warps, ringed | between | words(kernel)),
         fenced(kernel, warps),
         *kept(warps),
         *waited(kernel, warps),

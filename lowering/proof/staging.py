@@ -16,7 +16,7 @@ from lowering.kernel.kernel import Kernel
 from lowering.kernel.memory import BulkCommit, BulkWait, TmaStore
 from lowering.kernel.operands import Body, SmemRef, Stmt
 from lowering.kernel.stamp import Stamp
-from lowering.kernel.sync import BarSync, ClusterSync, CtaSync, FenceProxyAsync
+from lowering.kernel.sync import BarSync, ClusterSync, CtaSync, FenceProxyAsync, GridDepWait
 from lowering.kernel.traits import Memory
 from lowering.kernel.visit import bodies, map_bodies, operands
 from lowering.proof.agent import Agent
@@ -158,10 +158,14 @@ def alike(kernel: Kernel, agents: tuple[Agent, ...]) -> Obligation:
 
 
 def _without_elected(body: Body) -> Body:
-    """A program without what one thread executes, stamps, names, and what holds nothing else."""
+    """A program without what one thread executes, stamps, names, waits for other grids (of which
+    there is a claim of its own), and what holds nothing else.
+    """
     found = []
     for stmt in body:
         inner = map_bodies(stmt, _without_elected)
-        if not isinstance(stmt, Elect | Let | Stamp) and (not bodies(stmt) or any(bodies(inner))):
+        if isinstance(stmt, Elect | Let | Stamp | GridDepWait):
+            continue
+        if not bodies(stmt) or any(bodies(inner)):
             found.append(inner)
     return tuple(found)

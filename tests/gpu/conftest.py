@@ -9,7 +9,7 @@ wsched (nvFuser is not needed)::
 one on the same GPU changes nothing but the times. A test that hangs ends the process with a line
 that names it, exit status 3. More launches of the same kind, as a script::
 
-    python -m tests.gpu.random_launches --count 3000 --seed 1
+    python -m wsched stress --seconds 300 --seed 1
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ import pytest
 
 import wsched.run.on_device
 from tests.gpu.cases import HEURISTIC, Case, check, difference, draw
-from tests.gpu.random_launches import summary
+from tests.gpu.random_splits import summary
 from tests.schedules import SCHEDULES
 
 torch = pytest.importorskip("torch", reason="torch is not installed")

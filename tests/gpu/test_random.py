@@ -1,28 +1,25 @@
-"""200 random problems: the heuristic's choice and random schedules, none wrong."""
+"""Random fusions, schedules and sizes, none wrong: a short run of ``wsched stress``."""
 
 from __future__ import annotations
 
-import os
-from typing import Any
-
 import pytest
 
-from tests.gpu.cases import check, draw, prepare
 from tests.gpu.watchdog import watchdog
+from wsched.stress.launches import Where
+from wsched.stress.results import summary
+from wsched.stress.run import Plan, rows
 
 pytestmark = pytest.mark.gpu
 
-COUNT = 200
+RATE = 200
+"""Launches a second that a run has at least."""
 
 
-@pytest.fixture(scope="module")
-def prepared(terminal: int) -> Any:
-    """All kernels, compiled several at once before the first test."""
-    with watchdog(300, "compiling the kernels of the random problems", terminal):
-        return prepare([draw(seed) for seed in range(COUNT)], threads=os.cpu_count() or 1)
-
-
-@pytest.mark.parametrize("seed", range(COUNT))
-def test_random_problem(prepared: Any, seed: int) -> None:
-    case = draw(seed)
-    assert check(case) == "", case
+def test_a_short_run(terminal: int) -> None:
+    plan = Plan(Where("cuda", 2048, 0), 10_000, 40, 256, 8)
+    with watchdog(58, "a short run of wsched stress", terminal):
+        found = list(rows(plan, ()))
+    seconds = sum(r.seconds for r in found)
+    print(summary(found, seconds))
+    assert [(r.name, f) for r in found for f in r.failures] == []
+    assert sum(r.launches for r in found) > RATE * seconds

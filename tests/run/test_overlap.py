@@ -7,11 +7,18 @@ from dataclasses import replace
 
 import pytest
 
+import wsched
 from tests.epilogues import RESIDUAL
+from tests.reductions import Reduced
+from tests.reductions import definition as reducing
 from tests.schedules import SCHEDULES, definition
 from wsched.front.known import import_fusion
+from wsched.importer import Definition, record_text
+from wsched.importer.sweep import import_sweep
+from wsched.run import overlap
 from wsched.run.compiled import CompiledFusion, compile_fusion
 from wsched.run.input_error import InputError
+from wsched.run.sweep import compiled_sweep
 
 torch = pytest.importorskip("torch")
 
@@ -71,3 +78,87 @@ def test_a_residual_in_place(stages: int) -> None:
     rows = torch.randn(80, 72).bfloat16()
     text = "out[0] shares memory with input 2"
     _refused(kernel, a, b, rows[:72], out=rows[8:], what=text)
+
+
+@pytest.fixture(scope="module")
+def residual() -> CompiledFusion:
+    return compile_fusion(import_fusion(RESIDUAL), replace(PARAMS, epilogue_input_stages=0))
+
+
+def test_a_traced_residual_is_not_written_over(residual: CompiledFusion) -> None:
+    """On a GPU a trace runs twice: the second run would read what the first one wrote."""
+    a, b = (torch.randn(72, 64).bfloat16() for _ in range(2))
+    c = torch.randn(72, 72).bfloat16()
+    with pytest.raises(InputError, match=r"^out\[0\] shares memory with input 2"):
+        residual.trace(a, b, c, out=c)
+
+
+def test_a_sum_is_not_written_over_a_row() -> None:
+    """The row has the sums' shape and type, but other CTAs read it when one has stored."""
+    x, w = (torch.randint(-2, 3, (72, 64)).bfloat16() for _ in range(2))
+    bias = torch.randint(-2, 3, (72,)).bfloat16()
+    kernel = wsched.compile(reducing((Reduced("sum", (0,), dtype="BFloat16"),)), [x, w, bias])
+    d = torch.empty(72, 72, dtype=torch.bfloat16)
+    _refused(kernel, x, w, bias, out=[d, bias], what="out[1] shares memory with input 2")
+
+
+def test_rows_that_lie_between_each_other(residual: CompiledFusion) -> None:
+    """Ranges of bytes that meet say nothing yet; elements do."""
+    a, b = (torch.randn(72, 64).bfloat16() for _ in range(2))
+    both = torch.randn(72, 2, 72).bfloat16()
+    c, d = both[:, 0], both[:, 1]
+    (wanted,) = residual(a, b, c)
+    residual(a, b, c, out=d)
+    assert torch.equal(d, wanted)
+    _refused(residual, a, b, c, out=both.flatten()[8:].as_strided((72, 72), (144, 1)),
+             what="out[0] shares memory with input 2")  # fmt: skip
+
+
+def test_windows_of_one_row(linear: CompiledFusion) -> None:
+    """No stride is 0, but each row begins within the one before."""
+    a, b = (torch.randn(64, 64).bfloat16() for _ in range(2))
+    out = torch.empty(64 * 64, dtype=torch.bfloat16).as_strided((64, 64), (8, 1))
+    _refused(linear, a, b, out=out, what="out[0] has several elements at one address")
+
+
+def test_tensors_apart_are_told_by_a_comparison(
+    linear: CompiledFusion, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(overlap, "_addresses", None)
+    a, b = (torch.randn(64, 64).bfloat16() for _ in range(2))
+    linear(a, b, out=torch.empty_like(a))
+
+
+SWEEP = """
+def nvfuser_fusion(fd : FusionDefinition) -> None :
+    x = fd.define_tensor(shape=[-1, -1], contiguity=[True, True], dtype=DataType.Float)
+    y = fd.ops.permute(x, dims=[1, 0])
+    z = fd.ops.relu(y)
+    fd.add_output(z)
+"""
+
+
+def test_a_sweep_does_not_write_over_what_it_reads() -> None:
+    recorded = record_text(SWEEP)
+    assert isinstance(recorded, Definition)
+    sweep = compiled_sweep(import_sweep(recorded))
+    x = torch.randn(40, 40)
+    with pytest.raises(InputError, match=r"^out\[0\] shares memory with input 0"):
+        sweep(x, out=x)
+    with pytest.raises(InputError, match=r"^out\[0\] is torch.float32 \[40, 39\] on cpu, the res"):
+        sweep(x, out=torch.empty(40, 39))
+    (d,) = sweep(x, out=torch.empty(40, 40))
+    assert torch.equal(d, x.T.relu())
+
+
+def test_a_sweep_that_reads_each_element_where_it_writes_it() -> None:
+    recorded = record_text(SWEEP.replace("fd.ops.permute(x, dims=[1, 0])", "fd.ops.neg(x)"))
+    assert isinstance(recorded, Definition)
+    sweep = compiled_sweep(import_sweep(recorded))
+    x = torch.randn(40, 40)
+    wanted = x.neg().relu()
+    sweep(x, out=x)
+    assert torch.equal(x, wanted)
+    with pytest.raises(InputError, match=r"^out\[0\] shares memory with input 0"):
+        whole = torch.randn(41, 40)
+        sweep(whole[:40], out=whole[1:])

@@ -100,6 +100,21 @@ def test_small_problems(split: CompiledFusion, request: pytest.FixtureRequest) -
         assert np.array_equal(d, exact(a, b).astype(NUMPY["bf16"])), (case, p, how)
 
 
+@pytest.mark.parametrize("name", ["stream_k-ping_pong", "stream_k-cluster", "split_2-cluster",
+                                  "split_3-tile_per_cta"])  # fmt: skip
+def test_clusters_may_start_in_any_order(name: str) -> None:
+    """One at a time: who waited for one that has not started would wait for ever."""
+    compiled, case, rng = kernel(SPLIT[name]), Case((2, 1), 5, 4), Random(name)
+    p = case.problem(compiled.params, rng)
+    a, b = operands(p, "bf16", 0, integer=True)
+    grid = grid_of(compiled, case, p)
+    clusters = compiled.kernel.ctas(grid, {"M": p.m, "N": p.n, "K": p.k}) // compiled.kernel.cluster
+    orders = [list(range(clusters))[::-1], *(rng.sample(range(clusters), clusters) for _ in "12")]
+    for order in orders:
+        d, _ = run(compiled, p, a, b, grid, resident=1, order=order)
+        assert np.array_equal(d, exact(a, b).astype(NUMPY["bf16"])), order
+
+
 @pytest.mark.parametrize("name", ["stream_k-cooperative", "stream_k-ping_pong",
                                   "split_3-ping_pong", "split_4-one_group"])  # fmt: skip
 def test_always_the_same_bits(name: str) -> None:
@@ -118,7 +133,9 @@ def events(compiled: CompiledFusion, case: Case) -> list[str]:
     """What each CTA's load role and groups did, in their order."""
     p = case.problem(compiled.params, None)
     a, b = operands(p, "bf16", 0, integer=True)
-    _, result = run(compiled, p, a, b, grid_of(compiled, case, p), trace=True, adversary="lazy")
+    _, result = run(
+        compiled, p, a, b, grid_of(compiled, case, p), trace=True, adversary="lazy", resident=1
+    )
     t, k = compiled.params.output_tile, compiled.kernel
     left, right, out = (m.name for m in k.tensor_maps)
     full = next(bar.name for bar in k.mbarriers if bar.name.endswith("full"))

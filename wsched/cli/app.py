@@ -38,6 +38,7 @@ from wsched.front.schedule import Schedule
 from wsched.front.sizes import Extents, extents_for, kernel_for, schedule_for
 from wsched.nvfuser.cli import app as plugin_app
 from wsched.schedule.loops import side_by_side
+from wsched.stress.command import stress
 from wsched.version import __version__
 
 __all__ = ["app", "main"]
@@ -54,6 +55,7 @@ app.add_typer(bench_app, name="bench", help="Measure wsched beside its peers (ne
 app.command()(tune)
 app.command()(explore)
 app.command()(bundle)
+app.command()(stress)
 app.add_typer(plugin_app, name="plugin", help="nvFuser's heuristic plugin with wsched's choices.")
 
 

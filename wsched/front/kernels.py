@@ -22,6 +22,7 @@ from wsched.run.kept import Kept
 from wsched.run.layout import laid_out
 from wsched.run.proving import require_proved
 from wsched.run.registers import compile_clean
+from wsched.run.watched import bound_from_environment
 from wsched.schedule.matmul.params import MatmulParams
 from wsched.schedule.schedule import Schedule
 
@@ -30,8 +31,10 @@ if TYPE_CHECKING:
 
 __all__ = ["adopt", "compile"]
 
-_Key = tuple[Fusion, MatmulParams, bool, Target]
-"""What tells kernels apart: the third is whether a kernel is compiled to choose its registers."""
+_Key = tuple[Fusion, MatmulParams, bool, Target, int]
+"""What tells kernels apart: the third is whether a kernel is compiled to choose its registers, the
+last one the bound of its waits.
+"""
 
 _making: dict[_Key, Lock] = {}
 """Of each kernel that is being made the lock that is held meanwhile: others are made beside it."""
@@ -82,7 +85,7 @@ def _made_once(key: _Key) -> CompiledFusion:
         if found is not None:
             return found
         try:
-            made = _make(*key)
+            made = _make(*key[:-1])
             with _starting:
                 return _kernels.add(key, made)
         finally:
@@ -113,7 +116,7 @@ def _kernel_key(
         params = replace(params, batch_invariant=True)
     target = _target(inputs)  # where there is a GPU, the kernel will be compiled anyway
     compiled = params.num_registers == "auto" and target is not None
-    return fusion, params, compiled, target or DEFAULT
+    return fusion, params, compiled, target or DEFAULT, bound_from_environment()
 
 
 def _target(inputs: Sequence[Any]) -> Target | None:

@@ -26,13 +26,14 @@ from wsched.run.lowering_options import lowering_options
 from wsched.run.made import STAGES, dump_scheduled
 from wsched.run.on_device import OnDevice
 from wsched.run.once import once
-from wsched.run.overlap import Pack, disjoint, require_disjoint
+from wsched.run.overlap import InPlace, Pack, disjoint, never, require_disjoint, written_over
 from wsched.run.proving import prove_if_asked
 from wsched.run.recorded import recorded_run, slots_of
 from wsched.run.results import results
 from wsched.run.row_copy import copy_rows
 from wsched.run.staged import StagedPlan, makes_of, staged_packer
 from wsched.run.summary import kernels_of
+from wsched.run.watched import WATCHED
 from wsched.schedule.matmul.kernel_options import kernel_options
 from wsched.schedule.matmul.limits import settled
 from wsched.schedule.matmul.params import MatmulParams
@@ -92,6 +93,7 @@ def compile_plan(made: Plan, options: KernelOptions, name: str) -> CompiledFusio
         dump_scheduled(made.fusion, dumper)
     require_registers(made)
     told = lowering_options(made, options)
+    name += WATCHED * bool(told.watchdog)
     tile_level = lower(made, name, options.vector, dict(options.copied_bytes))
     kernel = run_passes(tile_level, told, dumper)
     prove_if_asked(kernel)
@@ -271,12 +273,13 @@ class CompiledFusion(OnDevice):
     def trace(self, *inputs: torch.Tensor, out: Out = None) -> Trace:
         """Run with clocks: when each warp waited, computed and stored; ``out`` as a call writes it.
 
-        Arguments and errors as for a call. On a GPU it runs twice and waits for the device.
+        Arguments and errors as for a call. On a GPU it runs twice and waits for the device, so that
+        no input may be written over.
         """
         if self.finishes:
             return self.alone.trace(*inputs, out=out)
         arguments = self._arguments(self._copied(inputs))
-        self._add_outputs(arguments, self._results(arguments, inputs, out))
+        self._add_outputs(arguments, self._results(arguments, inputs, out, never))
         loaded = None if self.simulates(arguments.device) else self.traced.loaded
         return recorded_run(self.traced.kernel, arguments, loaded)
 
@@ -286,8 +289,8 @@ class CompiledFusion(OnDevice):
 
         It starts when the grid in front has ended: two runs write the same records.
         """
-        slots = slots_of(self.plan)
-        options = replace(self.options, trace_slots=slots, programmatic_dependent_launch=False)
+        options = replace(self.options, programmatic_dependent_launch=False, watchdog=0)
+        options = replace(options, trace_slots=slots_of(self.plan))
         named = replace(self.tile_level, name=f"{self.kernel.name}{TRACED}")
         kernel = run_passes(named, options)
         return replace(self, options=options, tile_level=named, kernel=kernel)
@@ -300,11 +303,19 @@ class CompiledFusion(OnDevice):
         return self._pack(self._arguments(inputs), outputs)
 
     def _results(
+<<<<<<< HEAD
         self, arguments: Arguments, inputs: Sequence[Any], out: Out
+=======
+        self,
+        arguments: Arguments,
+        inputs: Sequence[Any],
+        out: torch.Tensor | Sequence[torch.Tensor] | None,
+        in_place: InPlace | None = None,
+>>>>>>> stress
     ) -> list[torch.Tensor]:
         outputs = results(self.fusion, arguments, out)
         if out is not None:
-            require_disjoint(self.fusion, inputs, outputs)
+            require_disjoint(inputs, outputs, in_place or written_over(self.fusion))
         return outputs
 
     def admit(self, inputs: Sequence[torch.Tensor]) -> None:

@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from lowering.ground.expr import evaluate
 from lowering.kernel.kernel import Kernel
+from lowering.kernel.waits import record_shape
+from lowering.machine.errors import DeadlockError
 from lowering.machine.run import RunResult, refuse_long_run, run_kernel
 from wsched.run.arguments import Arguments
+from wsched.run.watched import hang
 
 if TYPE_CHECKING:
     import torch
@@ -24,9 +29,17 @@ def run_on_cpu(kernel: Kernel, arguments: Arguments, **options: Any) -> RunResul
 
     Raises:
         UnsupportedError: the problem is too large for the machine (with an estimate).
+        HangError: warps of a watched kernel wait for ever.
     """
     arrays = {name: _array(t) for name, t in arguments.matrices.items()}
-    return run_arrays(kernel, arrays, arguments.extents, **options)
+    if kernel.watch is None:
+        return run_arrays(kernel, arrays, arguments.extents, **options)
+    shape = record_shape(kernel, grid_on_cpu(kernel, arguments.extents), arguments.extents)
+    record = arrays[kernel.watch.name] = np.zeros(shape, np.int64)
+    try:
+        return run_arrays(kernel, arrays, arguments.extents, **options)
+    except DeadlockError as e:
+        raise hang(kernel, record) from e
 
 
 def run_arrays(

@@ -6,6 +6,7 @@ from lowering.ground.expr import Const
 from passes.options import LoweringOptions
 from wsched.fusion import LoadStoreOpType, ParallelType
 from wsched.fusion.expr import LoadStoreOp
+from wsched.run.watched import bound_from_environment
 from wsched.schedule.options import CachePolicy, KernelOptions
 from wsched.schedule.plan import Plan
 
@@ -15,7 +16,11 @@ _WORDS = {CachePolicy.EvictFirst: "evict_first", CachePolicy.EvictLast: "evict_l
 
 
 def lowering_options(plan: Plan, options: KernelOptions) -> LoweringOptions:
-    """The options of the passes for a schedule that has been proved."""
+    """The options of the passes for a schedule that has been proved.
+
+    Raises:
+        WschedError: the environment asks for a watchdog with something that is no number.
+    """
     buffers = options.epilogue_stages
     return LoweringOptions(
         store_buffers=_store_buffers(plan) if buffers is None else buffers,
@@ -23,6 +28,7 @@ def lowering_options(plan: Plan, options: KernelOptions) -> LoweringOptions:
         cache_policies=tuple((n, _WORDS[p]) for n, p in options.cache_policies if p in _WORDS),
         l2_promotions=tuple((n, p.value) for n, p in options.l2_promotions),
         vector_registers=options.vector_registers,
+        watchdog=bound_from_environment(),
         promotion=max((e.promotion for e in plan.fusion.mmas), default=0),
     )
 

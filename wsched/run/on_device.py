@@ -15,6 +15,7 @@ from wsched.run.made import Made
 from wsched.run.once import once
 from wsched.run.proving import prove_before_launch
 from wsched.run.results import FROM_REGISTERS, FROM_REGISTERS_BY_CALLS, add_outputs
+from wsched.run.watched import watched
 from wsched.run.workspace import Workspace
 from wsched.schedule.matmul.params import MatmulParams
 
@@ -56,6 +57,8 @@ class OnDevice(Made):
                 run_on_cpu(self.kernel, arguments)
 
             return simulate
+        if self.kernel.watch is not None:
+            return watched(self.loaded, arguments.matrices, arguments.extents, grid)
         return self.loaded.prepare(arguments.matrices, arguments.extents, grid)
 
     def _grid_on(self, device: torch.device, extents: dict[str, int]) -> int:

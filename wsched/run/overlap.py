@@ -3,12 +3,15 @@
 CTAs, and the threads of one, read and write in any order, so that a result may not lie where an
 input lies. The exception is an input of the epilogue with the result's own elements at the same
 addresses: each is read in front of the store that replaces it, by the same warpgroup.
+
+Most tensors are told apart by the bytes from their first to their last element. Only where these
+ranges meet is it asked whether two elements do: views may lie between each other.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import combinations
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,10 +22,14 @@ from wsched.run.input_error import InputError
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Pack", "disjoint", "require_disjoint"]
+__all__ = ["InPlace", "Pack", "disjoint", "never", "require_disjoint", "written_over"]
 
 _WORK = 10_000
 """How long numpy may look for a shared element, in its own units; beyond that there is one."""
+
+
+InPlace = Callable[[int, int], bool]
+"""Of a result and an input, by their places: whether the one may be written over the other."""
 
 
 Pack = Callable[[Sequence[Any], Sequence["torch.Tensor"]], Callable[[], None]]
@@ -31,43 +38,68 @@ Pack = Callable[[Sequence[Any], Sequence["torch.Tensor"]], Callable[[], None]]
 
 def disjoint(fusion: Fusion, pack: Pack) -> Pack:
     """The same, once the results are where they may be; raises as :func:`require_disjoint`."""
+    in_place = written_over(fusion)
 
     def packed(inputs: Sequence[Any], outputs: Sequence[torch.Tensor]) -> Callable[[], None]:
-        require_disjoint(fusion, inputs, outputs)
+        require_disjoint(inputs, outputs, in_place)
         return pack(inputs, outputs)
 
     return packed
 
 
 def require_disjoint(
-    fusion: Fusion, inputs: Sequence[Any], outputs: Sequence[torch.Tensor]
+    inputs: Sequence[Any], outputs: Sequence[torch.Tensor], in_place: InPlace
 ) -> None:
     """Check where a caller wants the results.
 
     Args:
-        fusion: what is computed.
-        inputs: the caller's, in the order of the definition.
+        inputs: the caller's, in the order of the definition; numbers lie nowhere.
         outputs: of the sizes and types of the results.
+        in_place: whether each element of that input is read by the thread that then writes that
+            result's element of the same place, and by nobody else.
 
     Raises:
         InputError: two elements of the results are at one address, or an element of a result is at
             that of an input that is still read.
     """
+    written = [_Span.of(t) for t in outputs]
+    read = [(at, _Span.of(t)) for at, t in enumerate(inputs) if hasattr(t, "data_ptr")]
     for place, out in enumerate(outputs):
-        if any(
-            size > 1 and stride == 0 for size, stride in zip(out.shape, out.stride(), strict=True)
-        ):
+        if out.numel() and not out.is_contiguous() and _meets_itself(out):
             what, found = f"out[{place}]", f"strides {tuple(out.stride())}"
             raise InputError(f"{what} has several elements at one address", what, found)
-    for (a, one), (b, other) in combinations(enumerate(outputs), 2):
-        if _share(one, other):
-            raise _overlap(f"out[{b}]", f"out[{a}]")
-    for place, (result, out) in enumerate(zip(fusion.outputs, outputs, strict=True)):
-        for position, (binding, tensor) in enumerate(zip(fusion.inputs, inputs, strict=True)):
-            if not hasattr(tensor, "data_ptr") or not _share(out, tensor):
-                continue
-            if binding.extents != result.extents or not _same(out, tensor):
+        mine = written[place]
+        for other in range(place):
+            if mine.shares(written[other]):
+                raise _overlap(f"out[{place}]", f"out[{other}]")
+        for position, theirs in read:
+            if mine.shares(theirs) and not (
+                in_place(place, position) and _same(out, inputs[position])
+            ):
                 raise _overlap(f"out[{place}]", f"input {position}")
+
+
+def written_over(fusion: Fusion) -> InPlace:
+    """Which results of a kernel may be written over which of its inputs: matrices over inputs of
+    the epilogue that have an element for each of theirs.
+
+    What CTAs reduce together, and what several of them read (a row, a column, an operand), is read
+    by some when others have written.
+    """
+
+    def in_place(place: int, position: int) -> bool:
+        result, binding = fusion.outputs[place], fusion.inputs[position]
+        whole = fusion.reduction(result.tensor) is None and "1" not in result.extents
+        return whole and result.extents == binding.extents and (
+            binding.tensor not in fusion.operands
+        )  # fmt: skip
+
+    return in_place
+
+
+def never(place: int, position: int) -> bool:
+    """No result may be written over an input."""
+    return False
 
 
 def _overlap(what: str, other: str) -> InputError:
@@ -87,14 +119,53 @@ def _same(a: torch.Tensor, b: torch.Tensor) -> bool:
     )  # fmt: skip
 
 
-def _share(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Whether two tensors have an element at one address."""
-    if a.device != b.device or a.device.type == "meta" or 0 in a.shape or 0 in b.shape:
-        return False
-    try:
-        return np.shares_memory(_addresses(a), _addresses(b), max_work=_WORK)
-    except np.exceptions.TooHardError:
-        return True
+def _meets_itself(tensor: torch.Tensor) -> bool:
+    """Whether two elements of a tensor may be at one address.
+
+    They are not where each step, the longer ones behind the shorter, leads past all that the
+    shorter ones reach. Other strides might do as well; nobody has such results.
+    """
+    reach = 0
+    pairs = zip(tensor.stride(), tensor.shape, strict=True)
+    for step, size in sorted(pair for pair in pairs if pair[1] > 1):
+        if step <= reach:
+            return True
+        reach += step * (size - 1)
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class _Span:
+    """The bytes from the first to the last of a tensor: [begin, end) on a device.
+
+    Nothing where it has no elements, or no memory.
+    """
+
+    tensor: torch.Tensor
+    device: torch.device
+    begin: int
+    end: int
+
+    @staticmethod
+    def of(tensor: torch.Tensor) -> _Span:
+        device, begin, size = tensor.device, tensor.data_ptr(), tensor.element_size()
+        if not (count := tensor.numel()) or device.type == "meta":
+            return _Span(tensor, device, 0, 0)
+        if not tensor.is_contiguous():
+            pairs = zip(tensor.shape, tensor.stride(), strict=True)
+            count = 1 + sum((n - 1) * step for n, step in pairs)
+        return _Span(tensor, device, begin, begin + size * count)
+
+    def shares(self, other: _Span) -> bool:
+        """Whether two tensors have a byte in common."""
+        if self.begin >= other.end or other.begin >= self.end or self.device != other.device:
+            return False
+        try:
+            return np.shares_memory(
+                _addresses(self.tensor), _addresses(other.tensor), max_work=_WORK
+            )
+        except np.exceptions.TooHardError:
+            return True
 
 
 class _Addresses:

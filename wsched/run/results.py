@@ -21,7 +21,10 @@ from wsched.run.wrong_ends import flag_of
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["FROM_REGISTERS", "FROM_REGISTERS_BY_CALLS", "add_outputs", "new_result", "results"]
+__all__ = [
+    "FROM_REGISTERS", "FROM_REGISTERS_BY_CALLS", "add_outputs", "new_result", "require_like",
+    "results",
+]  # fmt: skip
 
 FROM_REGISTERS = "use_smem_epilogue=False makes a kernel whose threads store results of any stride"
 """What to do about results that TMA cannot store, if parameters made the schedule."""
@@ -43,27 +46,43 @@ def results(
     """
     import torch
 
-    if isinstance(out, torch.Tensor):
-        out = [out]
-    if out is not None and len(out) != len(fusion.outputs):
-        outputs = len(fusion.outputs)
-        text = f"out has {len(out)} tensors, the definition has {outputs} outputs"
-        raise InputError(text, "out", str(len(out)), str(outputs))
-    found = []
-    for position, binding in enumerate(fusion.outputs):
-        shape = _result_shape(fusion, binding, arguments.extents)
-        dtype = torch_dtype(binding.dtype)
-        if out is None:
-            found.append(new_result(fusion, binding, arguments.extents, arguments.device))
-            continue
-        given = out[position]
-        if (list(given.shape), given.dtype, given.device) != (shape, dtype, arguments.device):
-            argument, wanted = f"out[{position}]", f"{dtype} {shape} on {arguments.device}"
+    if out is None:
+        return [
+            new_result(fusion, binding, arguments.extents, arguments.device)
+            for binding in fusion.outputs
+        ]
+    wanted = [
+        (_result_shape(fusion, b, arguments.extents), torch_dtype(b.dtype)) for b in fusion.outputs
+    ]
+    outputs = [out] if isinstance(out, torch.Tensor) else list(out)
+    require_like(outputs, wanted, arguments.device)
+    return outputs
+
+
+def require_like(
+    outputs: Sequence[torch.Tensor],
+    wanted: Sequence[tuple[list[int], torch.dtype]],
+    device: torch.device,
+) -> None:
+    """Check number, shapes, types and device of the tensors that a caller wants results in.
+
+    Args:
+        outputs: the caller's.
+        wanted: shape and type of each result.
+        device: where they have to be.
+
+    Raises:
+        InputError: ``outputs`` are other tensors.
+    """
+    if len(outputs) != len(wanted):
+        text = f"out has {len(outputs)} tensors, the definition has {len(wanted)} outputs"
+        raise InputError(text, "out", str(len(outputs)), str(len(wanted)))
+    for position, (given, (shape, dtype)) in enumerate(zip(outputs, wanted, strict=True)):
+        if (list(given.shape), given.dtype, given.device) != (shape, dtype, device):
+            argument, result = f"out[{position}]", f"{dtype} {shape} on {device}"
             is_now = f"{given.dtype} {list(given.shape)} on {given.device}"
-            text = f"{argument} is {is_now}, the result is {wanted}"
-            raise InputError(text, argument, is_now, wanted)
-        found.append(given)
-    return found
+            text = f"{argument} is {is_now}, the result is {result}"
+            raise InputError(text, argument, is_now, result)
 
 
 def _result_shape(fusion: Fusion, binding: TensorBinding, extents: Mapping[str, int]) -> list[int]:

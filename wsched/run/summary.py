@@ -172,12 +172,12 @@ class CompiledSummary(Unscheduled):
         names = FRONT.name, REDUCED.name, BEHIND.name
         return dict(zip(names, (front, reduced, behind), strict=True))
 
-    def _results(self, inputs: Sequence[Any]) -> list[torch.Tensor]:
+    def _results(self, inputs: Sequence[Any], device: torch.device) -> list[torch.Tensor]:
         """New tensors."""
         import torch
 
         self._extents(inputs)
-        shape, device = inputs[self.summary.tensor].shape, device_of(inputs)
+        shape = inputs[self.summary.tensor].shape
         return [
             torch.empty(
                 r.shape(shape), dtype=torch_dtype(self.summary.value(r.value).dtype), device=device

@@ -76,7 +76,7 @@ class CompiledSweep(Unscheduled):
 
     def walk_and_copies(self, inputs: Sequence[Any]) -> tuple[Walk, list[int]]:
         """The same, and the positions of tensors, with or without memory, that it copies first."""
-        outputs = self._results(inputs)
+        outputs = self._results(inputs, device_of(inputs))
         makes = self._makes(inputs, outputs)
         copied = [at for at in makes if hasattr(inputs[at], "untyped_storage")]
         return self._walk(staged(inputs, makes), outputs), copied
@@ -170,11 +170,15 @@ class CompiledSweep(Unscheduled):
         except ValueError as e:
             raise InputError(str(e), "inputs", str(shapes), "shapes of one index space") from None
 
-    def _results(self, inputs: Sequence[Any]) -> list[torch.Tensor]:
+    def _in_place(self, place: int, position: int) -> bool:
+        read = self.sweep.inputs[position]
+        return not read.table and read.dims == self.sweep.results[place].dims
+
+    def _results(self, inputs: Sequence[Any], device: torch.device) -> list[torch.Tensor]:
         """New tensors."""
         import torch
 
-        sizes, device = self._sizes(inputs), device_of(inputs)
+        sizes = self._sizes(inputs)
         found = []
         for place in self.sweep.results:
             dtype = torch_dtype(self.sweep.term(place.term).dtype)

@@ -7,7 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from wsched.program.classes import Key, class_key
+from wsched.program.memory import device_of
 from wsched.run.host import BoundLaunch, HostPlan, Into, Plans, repeated, repeated_into
+from wsched.run.overlap import require_disjoint
+from wsched.run.results import require_like
 from wsched.run.staged import Make, StagedPlan, staged
 
 if TYPE_CHECKING:
@@ -31,7 +34,8 @@ class Unscheduled(ABC):
             out: tensors to write the results to, in place of new ones.
 
         Raises:
-            InputError: number, types or shapes of the inputs do not fit.
+            InputError: number, types or shapes of the tensors do not fit, or ``out`` lies where
+                inputs do that are not read element by element.
             UnsupportedError: a device without this kernel's instructions, a result that lies so
                 that the kernel cannot write it, or a CPU problem too large for the machine.
         """
@@ -44,7 +48,7 @@ class Unscheduled(ABC):
         plan = self._plans.get(key)
         if plan is not None:
             return plan(inputs)
-        outputs = self._results(inputs)
+        outputs = self._results(inputs, device_of(inputs))
         plan = self._run(inputs, outputs)
         if key is not None and plan is not None:
             self._plans.add(key, plan)
@@ -90,16 +94,36 @@ class Unscheduled(ABC):
         What the kernel cannot read as it lies is copied again by each launch. Arguments and errors
         as for a call.
         """
-        outputs = self._results(inputs) if out is None else list(out)
+        outputs = (
+            self._results(inputs, device_of(inputs)) if out is None else self._given(inputs, out)
+        )
         makes = self._makes(inputs, outputs)
         launch = self._pack(staged(inputs, makes), outputs)
         if not makes:
             return BoundLaunch(launch, inputs, outputs)
         return BoundLaunch(lambda: self._pack(staged(inputs, makes), outputs)(), inputs, outputs)
 
+    def _given(self, inputs: Sequence[Any], out: Any) -> list[torch.Tensor]:
+        """The caller's tensors for the results, checked."""
+        import torch
+
+        outputs = [out] if isinstance(out, torch.Tensor) else list(out)
+        wanted = [(list(t.shape), t.dtype) for t in self._results(inputs, torch.device("meta"))]
+        require_like(outputs, wanted, device_of(inputs))
+        require_disjoint(inputs, outputs, self._in_place)
+        return outputs
+
+    def _in_place(self, place: int, position: int) -> bool:
+        """Whether a result may be written over an input: each element is read where it is
+        written.
+        """
+        return False
+
     @abstractmethod
-    def _results(self, inputs: Sequence[Any]) -> list[torch.Tensor]:
-        """New tensors for the results; raises InputError where the inputs do not fit."""
+    def _results(self, inputs: Sequence[Any], device: torch.device) -> list[torch.Tensor]:
+        """New tensors for the results on a device; raises InputError where the inputs do not
+        fit.
+        """
 
     @abstractmethod
     def _makes(self, inputs: Sequence[Any], outputs: Sequence[torch.Tensor]) -> Mapping[int, Make]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import replace
 from typing import Any
 
@@ -74,7 +75,31 @@ def test_one_workspace_follows_the_other() -> None:
     needs = Needs.of(kernel, {"ctas": 3})
     assert (needs.counters, needs.workspaces, needs.total) == ((), (6144, 8192), 14336)
     assert needs.addresses(0, 1000) == [1000, 7144]
-    assert needs.memory(lambda *_: Tensor(address=1000), 0, 0) == (0, 1000)
+    slots = Tensor(address=1000)
+    assert needs.memory(lambda *_: slots, 0, 0) == (None, slots)
+
+
+def test_memory_is_held_until_the_launch_is_in_the_stream(driver: Driver) -> None:
+    """Somebody else may take its place in the workspace meanwhile."""
+    kernel = copy_kernel().declare(CounterArray("next", Const(1)))
+    loaded = LoadedKernel(kernel, b"", lambda *_: Tensor(address=7000))
+    made, living = [], []
+
+    def workspace(*_: Any) -> Any:
+        made.append(weakref.ref(found := Tensor(address=7000)))
+        return found
+
+    submit = loaded._submit
+
+    def submitting(*launch: Any) -> int:
+        living.append(made[-1]() is not None)
+        return int(submit(*launch))
+
+    loaded._workspace, loaded._submit = workspace, submitting
+    tensors = {"A": Tensor(), "D": Tensor(address=8192)}
+    loaded.launch(tensors, {"M": 100, "N": 128}, 2, 5)  # type: ignore[arg-type]
+    assert living == [True]
+    assert made[0]() is None
 
 
 def test_counters_need_a_workspace(driver: Driver) -> None:

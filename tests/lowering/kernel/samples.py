@@ -53,6 +53,7 @@ kernel all threads 384 cluster 2 splits 3 dependent grid min(ceildiv(M, 128) * 2
   griddepcontrol.launch_dependents
   fence.mbarrier_init
   cluster.sync
+  cta.number 3
   section load groups 1 {
     for m in 0 .. M step 2 {
       produce ring, m

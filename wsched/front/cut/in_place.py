@@ -20,6 +20,7 @@ from wsched.program.program import (
     SweepStep,
     WorkspaceStep,
 )
+from wsched.run.overlap import written_over
 
 __all__ = ["written_in_place"]
 
@@ -72,10 +73,8 @@ def _by_elements(step: KernelStep | SweepStep, made: Buffer, into: Buffer) -> bo
         dims = sweep.results[at].dims
         pairs = zip(step.reads, sweep.inputs, strict=True)
         return all(place.dims == dims for read, place in pairs if read == into)
-    fusion = step.plan.fusion
-    extents = fusion.outputs[at].extents
-    pairs_of_plan = zip(step.reads, fusion.inputs, strict=True)
-    return all(binding.extents == extents for read, binding in pairs_of_plan if read == into)
+    in_place = written_over(step.plan.fusion)
+    return all(in_place(at, number) for number, read in enumerate(step.reads) if read == into)
 
 
 def _renamed(step: Step, old: Buffer, new: Buffer) -> Step:

@@ -1,0 +1,139 @@
+"""The command: lines of JSON, going on, one kernel again, and what hangs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from lowering.ground.errors import ScheduleError
+from wsched.cli.app import app
+from wsched.stress import command, run
+from wsched.stress.launches import Where
+from wsched.stress.results import Failure, Row, read_rows, summary
+from wsched.stress.run import Plan, rows
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+ROOT = Path(__file__).resolve().parents[2]
+QUICK = ["stress", "--largest", "40", "--each", "1"]
+
+
+@pytest.fixture(autouse=True)
+def _no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "_device", lambda: "cpu")
+
+
+def stress(*arguments: str) -> Any:
+    return CliRunner().invoke(app, [*QUICK, *arguments])
+
+
+def test_a_run_and_its_second_half(tmp_path: Path) -> None:
+    path = tmp_path / "rows.json"
+    done = stress("--count", "2", "--json", str(path))
+    assert done.exit_code == 0, done.output
+    assert "2 launches of 2 kernels in" in done.output
+    assert "none wrong" in done.output
+    done = stress("--count", "1", "--json", str(path), "--resume")
+    assert done.exit_code == 0, done.output
+    assert "before: 2 launches of 2 kernels" in done.output
+    head, *found = map(json.loads, path.read_text().splitlines())
+    assert head["command"] == {"seed": 0, "device": "cpu", "largest": 40}
+    assert [r["kernel"] for r in found] == [0, 1, 2]
+    assert all(r["launches"] == 1 and r["failures"] == [] for r in found)
+
+
+@pytest.mark.parametrize(
+    ("more", "text"),
+    [
+        (["--json", "{}"], "is not supported; supported: a new file, or --resume"),
+        (["--json", "{}", "--resume", "--seed", "5"], "of a run with other options"),
+        (["--resume"], "--resume without --json is not supported"),
+        (["--only", "x"], "--only x: numbers of a kernel and a launch, 12.3 or 12"),
+    ],
+)
+def test_what_is_refused(more: list[str], text: str, tmp_path: Path) -> None:
+    path = tmp_path / "rows.json"
+    assert stress("--count", "1", "--json", str(path)).exit_code == 0
+    done = stress(*(a.format(path) for a in more))
+    assert done.exit_code != 0
+    assert text in " ".join(f"{done.output} {done.exception}".replace("│", "").split())
+
+
+def test_one_again() -> None:
+    done = stress("--only", "1.0")
+    assert done.exit_code == 0, done.output
+    assert "def nvfuser_fusion(fd : FusionDefinition) -> None :" in done.output
+    assert "tiling_strategy: " in done.output
+    assert "1 launches of 1 kernels" in done.output
+
+
+def test_a_failure_says_how_to_draw_it_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    failure = Failure(3, "8x8x8, rows 0 elements apart", "2 elements are beyond the bound")
+    monkeypatch.setattr(
+        run, "judged", lambda _, worked, numbers: Row(worked.number, "k", 1, 0, 0.1, (failure,))
+    )
+    done = stress("--count", "1", "--seed", "9")
+    assert done.exit_code == 1
+    assert (
+        "WRONG k on 8x8x8, rows 0 elements apart: 2 elements are beyond the bound "
+        "(--seed 9 --largest 40 --only 0.3)\n"
+    ) in done.output
+    assert "1 WRONG" in done.output
+
+
+@pytest.mark.parametrize("error", [ScheduleError("smem", "this", "why"), KeyError("a defect")])
+def test_a_kernel_that_is_not_made(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(where: Where, number: int) -> None:
+        raise error
+
+    monkeypatch.setattr(run, "drawn_kernel", refuse)
+    plan = Plan(Where("cpu", 40, 0), 1, 0.5, 1, 1)
+    first = next(iter(rows(plan, ())))
+    if isinstance(error, ScheduleError):
+        assert (first.unmade, first.failures) == ("ScheduleError[smem]: this: why", ())
+    else:
+        assert [f.wrong for f in first.failures] == ["KeyError: 'a defect'"]
+
+
+def test_a_device_that_is_lost_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    failure = Failure(-1, "", "RuntimeError: CUDA error")
+    monkeypatch.setattr(run, "lives", lambda where: False)
+    monkeypatch.setattr(
+        run, "judged", lambda _, worked, numbers: Row(worked.number, "k", 1, 0, 0.1, (failure,))
+    )
+    assert len(list(rows(Plan(Where("cpu", 40, 0), 100, 60, 1, 1), ()))) == 1
+
+
+@pytest.mark.slow
+def test_a_hang_ends_the_process_and_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "rows.json"
+    code = f"""
+import time
+from wsched.stress import command, run
+from wsched.stress.command import stress
+from pathlib import Path
+command._device = lambda: "cpu"
+run.judged = lambda *_: time.sleep(30)
+stress(count=1, largest=40, each=1, hang=1, json=Path({str(path)!r}))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == command.HUNG, done.stderr
+    assert "WRONG no kernel: no end after 1 s (--seed 0 --largest 40 --only 0)" in done.stdout
+    (row,) = read_rows(path, {"seed": 0, "device": "cpu", "largest": 40})
+    assert row.failures == (Failure(-1, "", "no end after 1 s"),)
+
+
+def test_the_summary() -> None:
+    found = [Row(0, "a", 250, 6, 1.0, ()), Row(1, "", 0, 0, 0.0, (), "no")]
+    assert summary(found, 2.0) == (
+        "250 launches of 1 kernels in 2 s, 125 a second, none wrong, 6 refused, 1 kernels unmade"
+    )

@@ -1,0 +1,148 @@
+"""Launches of a stress run on the machine, and each thing that may be wrong with one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+import wsched.run.on_device
+from lowering.ground.errors import UnsupportedError
+from wsched.stress.launches import WRONG, Where, Worked, drawn_kernel, launched, sizes_of
+from wsched.stress.run import judged
+from wsched.stress.tensors import poisoned
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+WHERE = Where("cpu", 96, 0)
+PLAIN = 2
+"""A kernel with a result and inputs of its own, whose rows are aligned."""
+
+
+@pytest.fixture(scope="module")
+def worked() -> Worked:
+    return drawn_kernel(WHERE, PLAIN)
+
+
+Spoil = Callable[[dict[str, Any]], None]
+
+
+@pytest.fixture
+def spoiled(monkeypatch: pytest.MonkeyPatch) -> Callable[[Spoil], None]:
+    """Lets something happen to the tensors behind each run."""
+    run = wsched.run.on_device.run_on_cpu
+
+    def set_to(spoil: Spoil) -> None:
+        def running(kernel: Any, arguments: Any) -> Any:
+            result = run(kernel, arguments)
+            spoil(arguments.matrices)
+            return result
+
+        monkeypatch.setattr(wsched.run.on_device, "run_on_cpu", running)
+
+    return set_to
+
+
+def result(matrices: dict[str, Any]) -> Any:
+    return matrices[max(matrices, key=lambda name: int(name[1:]))]
+
+
+def wrong(worked: Worked, launch: int = 0) -> dict[str, int]:
+    """What is wrong, and how often."""
+    found = launched(WHERE, worked, launch)
+    assert found is not None
+    return {what: n for what, n in zip(WRONG, found.tolist(), strict=True) if n}
+
+
+@pytest.mark.parametrize("number", range(12))
+def test_the_machine_passes(number: int) -> None:
+    row = judged(WHERE, drawn_kernel(WHERE, number), range(2))
+    assert row.failures == ()
+    assert row.launches + row.refused == 2
+
+
+def test_the_same_is_drawn_again(worked: Worked) -> None:
+    again = drawn_kernel(WHERE, PLAIN)
+    assert again.form == worked.form
+    assert again.kernel.params == worked.kernel.params
+    assert len({sizes_of(WHERE, again, n) for n in range(20)}) > 10
+    assert sizes_of(WHERE, again, 3) == sizes_of(WHERE, worked, 3)
+    assert drawn_kernel(replace(WHERE, seed=1), PLAIN).form != worked.form
+
+
+def test_an_element_that_is_wrong(worked: Worked, spoiled: Any) -> None:
+    def spoil(matrices: dict[str, Any]) -> None:
+        result(matrices)[..., 0, 0] += 1
+
+    spoiled(spoil)
+    assert wrong(worked, 1) == {WRONG[1]: 1}
+
+
+def test_an_element_that_is_not_written(worked: Worked, spoiled: Any) -> None:
+    def spoil(matrices: dict[str, Any]) -> None:
+        result(matrices)[..., 0, 0] = float("nan")
+
+    spoiled(spoil)
+    assert wrong(worked, 1) == {WRONG[0]: 1, WRONG[1]: 1}
+
+
+def test_a_store_in_front_of_a_result(worked: Worked, spoiled: Any) -> None:
+    def spoil(matrices: dict[str, Any]) -> None:
+        d = result(matrices)
+        d.as_strided((1,), (1,), d.storage_offset() - 1).zero_()
+
+    spoiled(spoil)
+    assert wrong(worked, 1) == {WRONG[2]: 1}
+
+
+def test_an_input_that_changes_and_bits_that_do(worked: Worked, spoiled: Any) -> None:
+    calls: list[int] = []
+
+    def spoil(matrices: dict[str, Any]) -> None:
+        calls.append(1)
+        if len(calls) == 2:
+            min(matrices.items(), key=lambda item: int(item[0][1:]))[1][0, 0] += 1
+            d = result(matrices)
+            d[0, 0] = torch.nextafter(d.float()[0, 0], torch.tensor(1e9)) + d[0, 0] / 64
+
+    spoiled(spoil)
+    found = wrong(worked, 0)
+    assert found == {WRONG[3]: 1, WRONG[4]: 1}
+
+
+def test_what_a_kernel_does_not_take(worked: Worked, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> None:
+        raise UnsupportedError("this", "that")
+
+    monkeypatch.setattr(wsched.run.on_device, "run_on_cpu", refuse)
+    assert launched(WHERE, worked, 0) is None
+    row = judged(WHERE, worked, range(3))
+    assert (row.launches, row.refused, row.failures) == (0, 3, ())
+
+
+def test_an_error_of_a_launch(worked: Worked, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> None:
+        raise ValueError("broken")
+
+    monkeypatch.setattr(wsched.run.on_device, "run_on_cpu", fail)
+    row = judged(WHERE, worked, range(2))
+    assert [(f.launch, f.wrong) for f in row.failures] == [
+        (0, "ValueError: broken"), (1, "ValueError: broken"),
+    ]  # fmt: skip
+    assert row.failures[0].sizes == str(sizes_of(WHERE, worked, 0))
+
+
+@pytest.mark.parametrize("shape", [(), (7,), (3, 5), (2, 3, 5)])
+def test_poison(shape: tuple[int, ...]) -> None:
+    p = poisoned(shape, 2, "Half", "cpu")
+    assert p.tensor.shape == shape
+    assert p.tensor.isnan().all()
+    p.tensor.fill_(1)
+    assert int((~p.whole.isnan()).sum()) == p.tensor.numel()
+    assert p.intact()
+    p.whole[0] = 1
+    assert not p.intact()
+    if len(shape) > 1:
+        assert p.tensor.stride(-2) == shape[-1] + 2

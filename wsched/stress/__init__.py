@@ -1,0 +1,1 @@
+"""Many random launches, each judged: ``wsched stress``."""

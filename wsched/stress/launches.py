@@ -1,0 +1,144 @@
+"""The kernels of a run and their launches, each of a seed of its own."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from lowering.ground.errors import UnsupportedError
+from lowering.target.targets import DEFAULT, target_of_device
+from wsched.choose.heuristics import choose_params
+from wsched.front.problems import planned
+from wsched.run.compiled import CompiledFusion, compile_fusion
+from wsched.stress.epilogue import tolerance
+from wsched.stress.form import Form, Sizes, drawn_form, drawn_sizes
+from wsched.stress.schedules import drawn_params
+from wsched.stress.tensors import operands, poisoned
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["WRONG", "Where", "Worked", "drawn_kernel", "launched", "sizes_of"]
+
+WRONG = (
+    "elements are not written, or NaN",
+    "elements are beyond the bound",
+    "wrote around a result",
+    "changed an input",
+    "a second launch gave other bits",
+)
+"""What may be wrong with a launch; the first two are counted."""
+
+_TWICE = 8
+"""Every so many launches of a kernel are made twice."""
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """What a run is on.
+
+    Args:
+        device: torch's name of it; ``cpu`` is the machine.
+        largest: most elements of a dimension.
+        seed: of all that is drawn.
+    """
+
+    device: str
+    largest: int
+    seed: int
+
+    def random(self, *numbers: int) -> random.Random:
+        """What draws a kernel, or a launch of one."""
+        return random.Random(f"stress {self.seed} {numbers}")
+
+
+@dataclass(frozen=True, slots=True)
+class Worked:
+    """A kernel of a run.
+
+    Args:
+        number: which.
+        form: what it computes.
+        kernel: lowered, with the first register pair that parameters leave open.
+    """
+
+    number: int
+    form: Form
+    kernel: CompiledFusion
+
+
+def drawn_kernel(where: Where, number: int) -> Worked:
+    """The kernel of a number, lowered; its cubin is made when it is asked for.
+
+    One in four is the heuristic's choice for sizes that are drawn, and so is each whose rows are
+    not aligned; the others have a schedule that is drawn, too.
+
+    Raises:
+        UnsupportedError: there is no lowering for what was drawn.
+        ScheduleError: it is not legal.
+    """
+    import torch
+
+    rng = where.random(number)
+    form = drawn_form(rng)
+    sample = operands(form, drawn_sizes(rng, form, where.largest), 0, where.device).inputs
+    fusion, problem = planned(form.text, sample)
+    chosen = rng.random() < 0.25 or not form.aligned
+    params = choose_params(problem) if chosen else drawn_params(rng, problem)
+    if not form.aligned:  # results and inputs of rows that lie anywhere
+        one = replace(params.supported_vec_size, epilogue=1)
+        params = replace(params, use_smem_epilogue=False, supported_vec_size=one)
+    target = DEFAULT if where.device == "cpu" else target_of_device(torch) or DEFAULT
+    return Worked(number, form, compile_fusion(fusion, params, target))
+
+
+def sizes_of(where: Where, worked: Worked, launch: int) -> Sizes:
+    """The sizes of a launch."""
+    return drawn_sizes(where.random(worked.number, launch), worked.form, where.largest)
+
+
+def launched(where: Where, worked: Worked, launch: int) -> torch.Tensor | None:
+    """Run and judge; how often each of :data:`WRONG` is the case, on the device, which is not
+    waited for. None where the kernel does not take such tensors.
+    """
+    import torch
+
+    form, sizes = worked.form, sizes_of(where, worked, launch)
+    seed = where.random(worked.number, launch, 1).getrandbits(48)
+    given = operands(form, sizes, seed, where.device)
+    twice = launch % _TWICE == 0
+    before = [x.clone() for x in given.inputs] if twice else []
+    wanted = form.epilogue.values(given.product, given.given)
+    types = [dtype for _, dtype in form.epilogue.results]
+
+    def run() -> list[torch.Tensor]:
+        worked.kernel(*given.inputs, out=[p.tensor for p in results])
+        return [p.tensor for p in results]
+
+    shapes = [tuple(w.shape) for w in wanted]
+    results = [
+        poisoned(shape, sizes.padding, dtype, where.device)
+        for shape, dtype in zip(shapes, types, strict=True)
+    ]
+    try:
+        first = [t.clone() for t in run()] if twice else run()
+    except UnsupportedError:
+        return None
+    zero = torch.zeros((), dtype=torch.int64, device=where.device)
+    wrong = [zero, zero, zero, zero, zero]
+    for got, value, dtype in zip(first, wanted, types, strict=True):
+        off = ~((got.float() - value).abs() <= tolerance(value, dtype))
+        wrong[0] = wrong[0] + got.isnan().sum()
+        wrong[1] = wrong[1] + off.sum()
+    if twice:
+        again = run()
+        wrong[3] = sum((_differ(x, y) for x, y in zip(given.inputs, before, strict=True)), zero)
+        wrong[4] = sum((_differ(x, y) for x, y in zip(again, first, strict=True)), zero)
+    wrong[2] = sum((~p.intact() for p in results), zero)
+    return torch.stack(wrong)
+
+
+def _differ(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """Whether two tensors of the same type differ, NaN being like NaN."""
+    return ((a != b) & ~(a.isnan() & b.isnan())).any()

@@ -1,0 +1,76 @@
+"""Random schedules of a form: any tile that is a candidate, changed as no heuristic would."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from lowering.ground.errors import ScheduleError, UnsupportedError
+from wsched.choose.heuristics import CLUSTERS, ranked
+from wsched.choose.problem import Problem, demands
+from wsched.schedule.matmul.limits import require_legal_for
+from wsched.schedule.matmul.params import (
+    CircularBufferingStrategy,
+    MatmulParams,
+    TileRasterizationOrder,
+    TilingStrategy,
+)
+
+if TYPE_CHECKING:
+    from wsched.schedule.matmul.params import CircularBufferOptions
+
+__all__ = ["drawn_params"]
+
+_TRIES = 20
+"""Changes that are drawn before the heuristic's choice is taken as it is."""
+
+Change = Callable[[random.Random, MatmulParams], MatmulParams]
+
+
+def _stages(rng: random.Random, options: CircularBufferOptions) -> CircularBufferOptions:
+    most = options.smem_circular_buffer_stage
+    return replace(options, smem_circular_buffer_stage=rng.randint(min(2, most), most))
+
+
+_CHANGES: tuple[tuple[float, Change], ...] = (
+    (0.6, lambda rng, p: replace(p, tiling_strategy=rng.choice(list(TilingStrategy)))),
+    (0.2, lambda rng, p: replace(p, splitk_factor=rng.randint(2, 6))),
+    (0.4, lambda rng, p: replace(p, cluster_dims=rng.choice(CLUSTERS))),
+    (0.3, lambda rng, p: replace(p, cta_order=rng.choice(list(TileRasterizationOrder)))),
+    (0.3, lambda rng, p: replace(p, grid_traversal_factor=(rng.randint(2, 9), 1))),
+    (0.3, lambda rng, p: replace(
+        p, circular_buffer_options=_stages(rng, p.circular_buffer_options))),
+    (0.3, lambda rng, p: replace(p, wgmma_in_flight=rng.randint(0, 2))),
+    (0.15, lambda rng, p: replace(p, programmatic_dependent_launch=False)),
+    (0.1, lambda rng, p: replace(
+        p, circular_buffering_strategy=CircularBufferingStrategy.Pipelined)),
+    (0.15, lambda rng, p: replace(p, epilogue_input_stages=0)),
+    (0.15, lambda rng, p: replace(p, use_smem_epilogue=False)),
+)  # fmt: skip
+"""How often a parameter is drawn anew, and how."""
+
+
+def drawn_params(rng: random.Random, problem: Problem) -> MatmulParams:
+    """A legal schedule for all problems like this one.
+
+    Args:
+        rng: draws.
+        problem: one of them.
+    """
+    candidates: Sequence[tuple[float, MatmulParams]] = ranked(problem)
+    wanted = demands(problem)
+    for _ in range(_TRIES):
+        _, params = rng.choice(candidates)
+        for share, change in _CHANGES:
+            if rng.random() < share:
+                changed = change(rng, params)
+                with suppress(ScheduleError, UnsupportedError):
+                    require_legal_for(wanted, changed)
+                    params = changed
+        with suppress(ScheduleError, UnsupportedError):
+            require_legal_for(wanted, params)
+            return params
+    return candidates[0][1]
