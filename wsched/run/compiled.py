@@ -303,15 +303,11 @@ class CompiledFusion(OnDevice):
         return self._pack(self._arguments(inputs), outputs)
 
     def _results(
-<<<<<<< HEAD
-        self, arguments: Arguments, inputs: Sequence[Any], out: Out
-=======
         self,
         arguments: Arguments,
         inputs: Sequence[Any],
-        out: torch.Tensor | Sequence[torch.Tensor] | None,
+        out: Out,
         in_place: InPlace | None = None,
->>>>>>> stress
     ) -> list[torch.Tensor]:
         outputs = results(self.fusion, arguments, out)
         if out is not None:
