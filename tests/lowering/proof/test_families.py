@@ -1,4 +1,4 @@
-"""Final kernels of families that have no schedules of their own in the tests: all are proved."""
+"""Final kernels of families without schedules of their own in the tests: what is proved of each."""
 
 from __future__ import annotations
 

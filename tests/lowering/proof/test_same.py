@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import pytest
 
-from lowering.ground.expr import Const, Expr, Var, as_expr, ceildiv, maximum, minimum, select
+from lowering.ground.expr import (
+    Binary,
+    Const,
+    Expr,
+    Var,
+    as_expr,
+    ceildiv,
+    maximum,
+    minimum,
+    select,
+)
 from lowering.ground.poly import Poly, poly
 from lowering.kernel.text import parse_kernel, print_kernel
 from lowering.proof.linear import Facts
 from lowering.proof.prove import prove
 from lowering.proof.uneven import Gaps, uneven
+from lowering.proof.words import ended_behind, reads_of
 from tests.lowering.proof.test_prove import kernel_of
 
 EDITS = {
@@ -94,3 +105,18 @@ def test_spans_of_a_team(team: int, wrong: str) -> None:
         assert not uneven(whole, part, team, 2, gaps, FACTS)
         assert not uneven(whole, part, (team + 1) % 3, 3, gaps, FACTS)
         assert not uneven(whole, part, team, 3, Gaps(Poly(()), gaps.skips, 8), FACTS) or team == 0
+
+
+def test_ends_behind_loops() -> None:
+    """Words of nested loops, then an end for each team; who reads stops at its own first one."""
+    inner = ("loop", Const(0), STEPS, Const(1), (), ("wait",))
+    nest = ("loop", Const(0), TILES, Const(1), (), (inner,))
+    assert [ended_behind((nest, *("wait",) * n)) for n in range(3)] == [0, 1, 2]
+    assert ended_behind(("wait",)) == 0
+    until = ("break", Binary("<=", TILES, Var("%word q[0] of %0")))
+    reads = (("loop", Const(0), STEPS, Const(1), (), ("wait", until)),)
+    assert ended_behind((*reads, "wait")) == 0
+    mine = ("break", Binary("<=", TILES, Var("%word q[0] of %0 as 1 of 2")))
+    team = (("loop", Const(0), STEPS, Const(1), (), ("wait", mine)),)
+    assert reads_of([team, reads], frozenset({"q"})) == reads
+    assert reads_of([team], frozenset({"r"})) is None
