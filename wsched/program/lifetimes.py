@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from wsched.program.program import Buffer, Program
 
-__all__ = ["ALIGNMENT", "Arena", "Lifetime", "arena_of", "last_uses", "lifetimes"]
+__all__ = ["ALIGNMENT", "Arena", "Lifetime", "arena_of", "last_uses", "lifetimes", "placed"]
 
 ALIGNMENT = 256
 """Bytes; what torch and the driver align allocations to, more than TMA asks for."""
@@ -63,9 +63,7 @@ class Arena:
 
 
 def arena_of(program: Program, extents: Mapping[str, int]) -> Arena:
-    """Places for everything but inputs and outputs; pieces share bytes if no step needs both.
-
-    The largest piece is placed first, each at the lowest offset that is free for all its life.
+    """Places for everything but inputs and outputs, see :func:`placed`.
 
     Args:
         program: verified.
@@ -73,15 +71,29 @@ def arena_of(program: Program, extents: Mapping[str, int]) -> Arena:
     """
     living = lifetimes(program)
     theirs = {b.memory for b in (*program.inputs, *program.outputs)}
-    pieces = [(b.nbytes(extents), b) for b in living if b not in theirs]
-    placed: dict[Buffer, tuple[int, int]] = {}
-    for nbytes, buffer in sorted(pieces, key=lambda p: -p[0]):
-        taken = sorted(span for b, span in placed.items() if living[b].overlaps(living[buffer]))
+    buffers = [b for b in living if b not in theirs]
+    total, offsets = placed([(b.nbytes(extents), living[b]) for b in buffers])
+    return Arena(total, dict(zip(buffers, offsets, strict=True)))
+
+
+def placed(pieces: Sequence[tuple[int, Lifetime]]) -> tuple[int, tuple[int, ...]]:
+    """The bytes of one allocation for pieces, and where each begins, multiples of
+    :data:`ALIGNMENT`; pieces share bytes if no step needs both.
+
+    The largest piece is placed first, each at the lowest offset that is free for all its life.
+
+    Args:
+        pieces: bytes of each, and when it is needed.
+    """
+    spans: dict[int, tuple[int, int]] = {}
+    for at in sorted(range(len(pieces)), key=lambda n: -pieces[n][0]):
+        nbytes, life = pieces[at]
+        taken = sorted(span for n, span in spans.items() if pieces[n][1].overlaps(life))
         offset = 0
         for begin, end in taken:
             if offset + nbytes <= begin:
                 break
             offset = max(offset, -(-end // ALIGNMENT) * ALIGNMENT)
-        placed[buffer] = offset, offset + nbytes
-    total = max((end for _, end in placed.values()), default=0)
-    return Arena(total, {b: begin for b, (begin, _) in placed.items()})
+        spans[at] = offset, offset + nbytes
+    total = max((end for _, end in spans.values()), default=0)
+    return total, tuple(spans[n][0] for n in range(len(pieces)))

@@ -7,6 +7,7 @@ from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Protocol
 
+from wsched.program.chained import Chain, Packs, Values, chained
 from wsched.program.classes import Key, class_key
 from wsched.program.keep import Keep, Kept, check_keep
 from wsched.program.lifetimes import last_uses
@@ -37,7 +38,7 @@ Into = Callable[[Sequence[Any], "list[torch.Tensor]"], "list[torch.Tensor]"]
 """Takes what a kernel reads, and tensors to write its results to, which it returns."""
 
 
-class Kernel(Protocol):
+class Kernel(Packs, Protocol):
     """A compiled plan or summary; :class:`wsched.run.compiled.CompiledFusion` is one."""
 
     def __call__(self, *inputs: Any, out: Any = None) -> list[torch.Tensor]:
@@ -65,6 +66,9 @@ def torch_copy(target: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
 _CLASSES = 64
 """Classes of what a function returns for which a program remembers how a kernel runs."""
 
+_CHAINED = ("cuda",)
+"""Devices on which launches know addresses only, so that those of a call are kept together."""
+
 Picker = Callable[[list[Any]], Sequence[Any]]
 """Takes some of the values of a call."""
 
@@ -83,9 +87,10 @@ class Prepared:
         actions: what is done, in order.
         outputs: places of the results among the values.
         kept: what is done before that, not in every call; None for nothing.
+        chain: how calls run from the second one on, from the values of the first; None as that.
     """
 
-    __slots__ = ("_actions", "_outputs", "program")
+    __slots__ = ("_actions", "_chain", "_chained", "_outputs", "program")
 
     def __init__(
         self,
@@ -93,10 +98,13 @@ class Prepared:
         actions: Sequence[Action],
         outputs: Sequence[int],
         kept: Kept | None = None,
+        chain: Callable[[list[Any]], Chain | None] | None = None,
     ) -> None:
         first = () if kept is None else (kept.fill,)
         self.program, self._actions = program, (*first, *actions)
         self._outputs = _picker(outputs)
+        self._chained = chain
+        self._chain: Chain | None = None
 
     def __call__(self, inputs: Sequence[Any], key: object = None) -> list[torch.Tensor]:
         """Run it.
@@ -109,9 +117,17 @@ class Prepared:
             WschedError: as the kernels and functions do. Steps before have run then, and have
                 changed nothing but what the program writes in place.
         """
-        values = list(inputs)
+        if self._chain is not None:
+            made = self._chain(inputs)
+            if made is not None:
+                return made
+            self._chain = None
+        make, self._chained = self._chained, None
+        values = list(inputs) if make is None else Values(inputs)
         for act in self._actions:
             act(values)
+        if make is not None:
+            self._chain = make(values)
         return list(self._outputs(values))
 
 
@@ -176,7 +192,10 @@ def prepare(
             actions.append(_dropping(gone))
         if keep is not None and at == keep.steps:
             kept, actions = Kept(keep, actions, device), []
-    return Prepared(program, actions, [places[b] for b in program.outputs], kept)
+    chain = None
+    if keep is None and device.type in _CHAINED:
+        chain = partial(chained, program, kernels)
+    return Prepared(program, actions, [places[b] for b in program.outputs], kept, chain)
 
 
 def _settled(step: Step, settled: set[Buffer]) -> Iterator[Buffer]:

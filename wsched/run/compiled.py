@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lowering.nest.lower import lower
 from lowering.target.target import Target
@@ -47,6 +47,10 @@ if TYPE_CHECKING:
     from wsched.trace.timeline import Trace
 
 __all__ = ["TRACED", "CompiledFusion", "compile_fusion", "compile_plan"]
+
+Out: TypeAlias = "torch.Tensor | Sequence[torch.Tensor] | None"
+"""Where results are wanted: in these tensors, a single one as it is, or in new ones."""
+Launch: TypeAlias = Callable[[], None]
 
 TRACED = "_traced"
 """Ends the name of a kernel that is made again with stamps."""
@@ -108,9 +112,7 @@ class CompiledFusion(OnDevice):
             raise AttributeError("the schedule was written call by call, it has no parameters")
         return self.made_from
 
-    def __call__(
-        self, *inputs: torch.Tensor, out: torch.Tensor | Sequence[torch.Tensor] | None = None
-    ) -> list[torch.Tensor]:
+    def __call__(self, *inputs: torch.Tensor, out: Out = None) -> list[torch.Tensor]:
         """Run on torch's current stream, or on the machine model if the tensors are on the CPU.
 
         Args:
@@ -141,7 +143,7 @@ class CompiledFusion(OnDevice):
 
     def _packed(
         self, inputs: Sequence[Any], out: Any
-    ) -> tuple[Arguments, list[torch.Tensor], Callable[[], None]]:
+    ) -> tuple[Arguments, list[torch.Tensor], Launch]:
         """What a launch for these tensors takes, its results, and itself."""
         arguments = self._arguments(inputs)
         outputs = self._results(arguments, inputs, out)
@@ -152,7 +154,7 @@ class CompiledFusion(OnDevice):
         arguments: Arguments,
         inputs: Sequence[Any],
         outputs: Sequence[torch.Tensor],
-        launch: Callable[[], None],
+        launch: Launch,
         given: bool = False,
     ) -> HostPlan | StagedPlan:
         """How calls like ``launch`` run; where they are ``given`` results, they are checked."""
@@ -197,9 +199,14 @@ class CompiledFusion(OnDevice):
         launch()
         return plan.into
 
-    def bind(
-        self, *inputs: torch.Tensor, out: torch.Tensor | Sequence[torch.Tensor] | None = None
-    ) -> BoundLaunch:
+    def packed(self, inputs: Sequence[Any], outputs: list[torch.Tensor]) -> Launch | None:
+        """A launch for these tensors that knows addresses only; None where calls make more."""
+        if self._front(inputs) is not None:
+            return None
+        arguments, _, launch = self._packed(inputs, outputs)
+        return None if makes_of(self.fusion, arguments, inputs, self.vector) else launch
+
+    def bind(self, *inputs: torch.Tensor, out: Out = None) -> BoundLaunch:
         """Check and pack a call for these very tensors; calling the result launches it.
 
         Inputs that the kernel cannot read where they lie are copied again by each launch. Arguments
@@ -261,9 +268,7 @@ class CompiledFusion(OnDevice):
     def _arguments(self, inputs: Sequence[Any]) -> Arguments:
         return bind(self.fusion, inputs, self.vector, self.by_threads)
 
-    def trace(
-        self, *inputs: torch.Tensor, out: torch.Tensor | Sequence[torch.Tensor] | None = None
-    ) -> Trace:
+    def trace(self, *inputs: torch.Tensor, out: Out = None) -> Trace:
         """Run with clocks: when each warp waited, computed and stored; ``out`` as a call writes it.
 
         Arguments and errors as for a call. On a GPU it runs twice and waits for the device.
@@ -291,17 +296,10 @@ class CompiledFusion(OnDevice):
     def _plans(self) -> Plans:
         return Plans()
 
-    def _packer(
-        self, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]
-    ) -> Callable[[], None]:
+    def _packer(self, inputs: Sequence[Any], outputs: Sequence[torch.Tensor]) -> Launch:
         return self._pack(self._arguments(inputs), outputs)
 
-    def _results(
-        self,
-        arguments: Arguments,
-        inputs: Sequence[Any],
-        out: torch.Tensor | Sequence[torch.Tensor] | None,
-    ) -> list[torch.Tensor]:
+    def _results(self, arguments: Arguments, inputs: Sequence[Any], out: Out) -> list[torch.Tensor]:
         outputs = results(self.fusion, arguments, out)
         if out is not None:
             require_disjoint(self.fusion, inputs, outputs)

@@ -67,6 +67,12 @@ class Unscheduled(ABC):
         """A function for calls on inputs of one class, which it looks at in the first call only."""
         return repeated(self.call, self._plans)
 
+    def packed(
+        self, inputs: Sequence[Any], outputs: list[torch.Tensor]
+    ) -> Callable[[], None] | None:
+        """A launch for these tensors that knows addresses only; None where calls make more."""
+        return None if self._makes(inputs, outputs) else self._pack(inputs, outputs)
+
     def repeated_into(self) -> Into:
         """The same with results that are there. One may lie where an input lies that is read
         element by element, with the result's own elements at the same addresses.

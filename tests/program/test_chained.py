@@ -1,0 +1,153 @@
+"""Programs of kernels alone, whose launches are kept together: on the machine, as on a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import wsched
+from tests.front.cut.features import torch
+from wsched.front import known
+from wsched.program import chained, prepare
+from wsched.run.compiled import CompiledFusion
+from wsched.run.unscheduled import Unscheduled
+
+
+@pytest.fixture(autouse=True)
+def on_the_machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(known, "_texts", {})
+    monkeypatch.setattr(prepare, "_CHAINED", ("cpu",))
+    yield
+
+
+@pytest.fixture
+def chains(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The chains that run, one for each call."""
+    seen, run = list[Any](), chained.Chain.__call__
+
+    def noted(self: Any, inputs: Any) -> Any:
+        seen.append(self)
+        return run(self, inputs)
+
+    monkeypatch.setattr(chained.Chain, "__call__", noted)
+    return seen
+
+
+def text(*lines: str) -> str:
+    body = (f"    {line}" for line in lines)
+    return "\n".join(["def nvfuser_fusion(fd : FusionDefinition) -> None :", *body, ""])
+
+
+def matrix(name: str, dtype: str = "BFloat16") -> str:
+    dense = "shape=[-1, -1], contiguity=[True, True]"
+    return f"{name} = fd.define_tensor({dense}, dtype=DataType.{dtype})"
+
+
+LAYERS = text(
+    *map(matrix, ("x", "v", "w", "u")),
+    "a = fd.ops.linear(x, v)",
+    "b = fd.ops.linear(a, w)",
+    "s = fd.ops.cast(fd.ops.neg(b), dtype=DataType.BFloat16)",
+    "c = fd.ops.linear(s, u)",
+    "fd.add_output(c)",
+    "fd.add_output(a)",
+)
+IN_PLACE = text(
+    *map(matrix, ("x", "v", "w")),
+    matrix("g", "Float"),
+    "a = fd.ops.linear(x, v)",
+    "b = fd.ops.linear(a, w)",
+    "s = fd.ops.add(g, fd.ops.cast(b, dtype=DataType.Float))",
+    "fd.add_output(s, g)",
+    "fd.add_output(s)",
+)
+HEADS = text(
+    *map(matrix, ("x", "v", "w")),
+    "a = fd.ops.linear(x, v)",
+    "h = fd.ops.permute(fd.ops.reshape(a, new_shape=[24, 2, 16]), dims=[1, 0, 2])",
+    "y = fd.ops.linear(a, w)",
+    "fd.add_output(h)",
+    "fd.add_output(y)",
+)
+CASES = {
+    "layers": (LAYERS, ((24, 32), (32, 32), (32, 32), (48, 32)), 0),
+    "in_place": (IN_PLACE, ((24, 32), (32, 32), (48, 32), (24, 48)), 1),
+    "heads": (HEADS, ((24, 32), (32, 32), (16, 32)), 0),
+}  # fmt: skip
+
+
+def inputs_of(name: str) -> list[Any]:
+    _, shapes, wide = CASES[name]
+    generator = torch.Generator().manual_seed(0)
+    made = [torch.randint(-1, 2, s, generator=generator) / 4 for s in shapes]
+    count = len(made) - wide
+    return [t.bfloat16() if at < count else t.float() for at, t in enumerate(made)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_further_calls_are_the_first_one(name: str, chains: list[Any]) -> None:
+    given, results = CASES[name][0], list[Any]()
+    for _ in range(3):
+        inputs = inputs_of(name)
+        made = wsched.execute(given, inputs)
+        results.append([(t.clone(), t.stride()) for t in (*made, *inputs)])
+        if name == "in_place":
+            assert made[0] is inputs[3]
+    assert len(chains) == 2 and chains[0] is chains[1]
+    for later in results[1:]:
+        for (a, lies), (b, like) in zip(results[0], later, strict=True):
+            assert torch.equal(a, b) and lies == like
+
+
+def test_what_lies_between_shares_memory_and_results_do_not(chains: list[Any]) -> None:
+    inputs = inputs_of("layers")
+    for _ in range(2):
+        c, a = wsched.execute(LAYERS, inputs)
+    (chain,) = chains
+    arena, *results = chain._new
+    assert len(results) == 2 and arena().nbytes < 3 * 24 * 32 * 2 + 512
+    assert c.untyped_storage().data_ptr() != a.untyped_storage().data_ptr()
+    again = wsched.execute(LAYERS, inputs)
+    assert all(map(torch.equal, again, (c, a))) and again[0] is not c
+
+
+@pytest.mark.slow
+def test_launches_are_packed_once_for_addresses(
+    chains: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packed = list[Any]()
+    for kind in (CompiledFusion, Unscheduled):
+        real = kind.packed
+
+        def noted(self: Any, inputs: Any, outputs: Any, real: Any = real) -> Any:
+            packed.append(self)
+            return real(self, inputs, outputs)
+
+        monkeypatch.setattr(kind, "packed", noted)
+    inputs = inputs_of("layers")
+    wsched.execute(LAYERS, inputs)
+    wsched.execute(LAYERS, inputs)
+    (chain,) = chains
+    memory = [new() for new in chain._new]
+    packed.clear()
+    fixed = chained.Chain([lambda t=t: t for t in memory], chain._steps, chain._results)
+    first = [t.clone() for t in fixed(inputs)]
+    count = len(packed)
+    assert count == len(chain._steps) and all(map(torch.equal, fixed(inputs), first))
+    assert len(packed) == count  # the same addresses
+    other = [inputs[0].clone(), *inputs[1:]]
+    assert all(map(torch.equal, fixed(other), first))
+    assert len(packed) == count + 1  # of the first step alone
+
+
+def test_what_a_kernel_makes_anew_is_not_chained(
+    chains: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(CompiledFusion, "packed", lambda self, inputs, outputs: None)
+    inputs = inputs_of("layers")
+    results = [wsched.execute(LAYERS, inputs) for _ in range(3)]
+    assert len(chains) == 1  # which found out, and nobody asked again
+    assert all(map(torch.equal, results[2], results[0]))

@@ -1,0 +1,294 @@
+"""Calls of a program of kernels alone: one look at addresses finds the launches of all steps.
+
+A step that runs by itself allocates its results, finds its launch by addresses, and gives memory
+back; of small kernels the host is busy with nothing else. Where all steps are kernels, and views of
+what they make, a call allocates its results and one piece of memory for what lies between, and
+finds the launches of all steps together. How everything lies is taken from a first call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from lowering.ground.locks import Lock
+from wsched.program.lifetimes import Lifetime, placed
+from wsched.program.memory import allocator
+from wsched.program.program import (
+    Buffer,
+    CallStep,
+    KernelStep,
+    Program,
+    SummaryStep,
+    SweepStep,
+)
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["Chain", "Packs", "Values", "chained"]
+
+_LAUNCHES = 256
+"""Sets of addresses of a call for which launches are kept, and as many of each step."""
+
+Launch = Callable[[], object]
+
+
+class Packs(Protocol):
+    """A kernel that packs launches."""
+
+    def packed(self, inputs: Sequence[Any], outputs: list[torch.Tensor]) -> Launch | None:
+        """A launch for these tensors that knows addresses only; None where calls make more."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Was:
+    """A tensor of a first call without its memory.
+
+    Args:
+        like: of the same shape, strides and type.
+        memory: address of all of its memory.
+        past: elements in front of its first one.
+        device: where it was.
+    """
+
+    like: torch.Tensor
+    memory: int
+    past: int
+    device: torch.device
+
+    @staticmethod
+    def of(value: Any) -> _Was | None:
+        """What is left of a value, None of a number."""
+        import torch
+
+        if isinstance(value, _Was) or not hasattr(value, "untyped_storage"):
+            return value if isinstance(value, _Was) else None
+        like = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device="meta")
+        memory = value.untyped_storage().data_ptr()
+        return _Was(like, memory, value.storage_offset(), value.device)
+
+
+class Values(list[Any]):
+    """The values of a first call. Of what it forgets it remembers how that lay."""
+
+    def __setitem__(self, at: Any, value: Any) -> None:
+        """Forget the memory of a value."""
+        super().__setitem__(at, _Was.of(self[at]))
+
+
+@dataclass(frozen=True, slots=True)
+class _Lies:
+    """Where a value lies.
+
+    Args:
+        root: number of the tensor that has its memory: the inputs, what lies between, the results.
+        offset: bytes from that tensor's first element.
+        like: a value of the same shape, strides and type, without memory.
+        whole: whether it is all of the root, as that lies.
+    """
+
+    root: int
+    offset: int
+    like: torch.Tensor
+    whole: bool
+
+    def of(self, roots: Sequence[torch.Tensor]) -> torch.Tensor:
+        """The value of a call."""
+        import torch
+
+        root, like = roots[self.root], self.like
+        if self.whole:
+            return root
+        bare = torch.empty(0, dtype=like.dtype, device=root.device)
+        first = root.storage_offset() * root.element_size() + self.offset
+        at = first // like.element_size()
+        return bare.set_(root.untyped_storage(), at, like.shape, like.stride())
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """A kernel, and where it reads and writes."""
+
+    kernel: Packs
+    reads: tuple[_Lies, ...]
+    writes: tuple[_Lies, ...]
+    launches: dict[tuple[int, ...], Launch]
+
+
+class Chain:
+    """Calls on inputs of one class.
+
+    Args:
+        new: allocates the tensors that are no inputs.
+        steps: in order.
+        results: where they lie.
+    """
+
+    __slots__ = ("_launches", "_lock", "_new", "_results", "_steps")
+
+    def __init__(
+        self,
+        new: Sequence[Callable[[], torch.Tensor]],
+        steps: Sequence[_Step],
+        results: Sequence[_Lies],
+    ) -> None:
+        self._new, self._steps, self._results = tuple(new), tuple(steps), tuple(results)
+        self._launches: dict[tuple[int, ...], tuple[Launch, ...]] = {}
+        self._lock = Lock()
+
+    def __call__(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor] | None:
+        """Allocate and launch; None, and nothing is done, where a kernel makes more than its
+        results.
+        """
+        roots = [*inputs, *[new() for new in self._new]]
+        at = tuple([t.data_ptr() for t in roots])
+        launches = self._launches.get(at)
+        if launches is None:
+            launches = self._found(roots, at)
+            if launches is None:
+                return None
+        for launch in launches:
+            launch()
+        return [roots[r.root] if r.whole else r.of(roots) for r in self._results]
+
+    def _found(
+        self, roots: Sequence[torch.Tensor], at: tuple[int, ...]
+    ) -> tuple[Launch, ...] | None:
+        found = [self._launch(step, roots, at) for step in self._steps]
+        launches = tuple(launch for launch in found if launch is not None)
+        if len(launches) < len(found):
+            return None
+        with self._lock:
+            if len(self._launches) >= _LAUNCHES:
+                self._launches.pop(next(iter(self._launches)))
+            self._launches[at] = launches
+        return launches
+
+    def _launch(
+        self, step: _Step, roots: Sequence[torch.Tensor], at: tuple[int, ...]
+    ) -> Launch | None:
+        """The launch of a step, which other addresses of other steps do not change."""
+        key = tuple([at[x.root] + x.offset for x in (*step.reads, *step.writes)])
+        found = step.launches.get(key)
+        if found is None:
+            reads, writes = ([x.of(roots) for x in xs] for xs in (step.reads, step.writes))
+            found = step.kernel.packed(reads, writes)
+            if found is None:
+                return None
+            with self._lock:
+                if len(step.launches) >= _LAUNCHES:
+                    step.launches.pop(next(iter(step.launches)))
+                step.launches[key] = found
+        return found
+
+
+def chained(program: Program, kernels: Mapping[str, Packs], values: Sequence[Any]) -> Chain | None:
+    """How further calls run; None where a step is none of these.
+
+    Args:
+        program: verified.
+        kernels: of each name in it.
+        values: of a first call: the inputs, then what each step has written.
+    """
+    were = [_Was.of(v) for v in values]
+    known = [w for w in were if w is not None]
+    if len(known) < len(were):
+        return None
+    found = _Places(program, known)
+    if not found.known:
+        return None
+    new, lies = found.roots()
+    steps, at = list[_Step](), len(program.inputs)
+    of = dict(zip(program.inputs, range(at), strict=True))
+    for step in program.steps:
+        places = range(at, at + len(step.writes))
+        of |= dict(zip(step.writes, places, strict=True))
+        at += len(step.writes)
+        if isinstance(step, CallStep):
+            continue
+        assert isinstance(step, KernelStep | SummaryStep | SweepStep)
+        reads, writes = (
+            tuple(lies[n] for n in names) for names in ([of[b] for b in step.reads], places)
+        )
+        steps.append(_Step(kernels[step.kernel], reads, writes, {}))
+    return Chain(new, steps, [lies[of[b]] for b in program.outputs])
+
+
+class _Places:
+    """Which memory each value of a first call has, and for how long.
+
+    Attributes:
+        known: whether all steps are kernels, or views of what they make.
+    """
+
+    def __init__(self, program: Program, values: Sequence[_Was]) -> None:
+        self._program, self._values = program, values
+        self._base = list(range(len(program.inputs)))  # of each value the one that has its memory
+        self._lives: dict[int, Lifetime] = {}
+        self._of: dict[Buffer, int] = dict(zip(program.inputs, self._base, strict=True))
+        self.known = all(self._step(at) for at in range(len(program.steps)))
+
+    def _step(self, at: int) -> bool:
+        step = self._program.steps[at]
+        for buffer in step.reads:
+            self._lives_on(self._base[self._of[buffer]], at)
+        for buffer in step.writes:
+            value, base = len(self._base), self._source(at, buffer)
+            if base is None:
+                return False
+            self._base.append(value if base < 0 else base)
+            self._of[buffer] = value
+            self._lives_on(self._base[value], at)
+        return True
+
+    def _source(self, at: int, buffer: Buffer) -> int | None:
+        """The value that has a buffer's memory already, -1 for none; None of what is not known."""
+        step, value = self._program.steps[at], self._values[len(self._base)]
+        if isinstance(step, KernelStep | SummaryStep | SweepStep):
+            return -1 if buffer.at is None else self._base[self._of[buffer.at]]
+        if not isinstance(step, CallStep) or not step.stable or len(step.reads) != 1:
+            return None
+        base = self._base[self._of[step.reads[0]]]
+        its = self._values[base]
+        alike = value.memory == its.memory and value.like.dtype is its.like.dtype
+        return base if alike else None
+
+    def _lives_on(self, base: int, at: int) -> None:
+        first = self._lives[base].first if base in self._lives else at
+        self._lives[base] = Lifetime(first, at)
+
+    def roots(self) -> tuple[list[Callable[[], torch.Tensor]], list[_Lies]]:
+        """What a call allocates, and where each value lies."""
+        import torch
+
+        inputs, values = len(self._program.inputs), self._values
+        made = [b for b in dict.fromkeys(self._base) if b >= inputs]
+        given = {self._base[self._of[b]] for b in self._program.outputs}
+        results, between = ([b for b in made if (b in given) is r] for r in (True, False))
+        total, offsets = placed([(_nbytes(values[b].like), self._lives[b]) for b in between])
+        arena = [torch.empty(total, dtype=torch.uint8, device="meta")] if total else []
+        device = values[0].device
+        new = [allocator(t, device) for t in (*arena, *(values[b].like for b in results))]
+        root = {b: (b, 0) for b in range(inputs)}
+        root |= {b: (inputs, offset) for b, offset in zip(between, offsets, strict=True)}
+        root |= {b: (inputs + len(arena) + n, 0) for n, b in enumerate(results)}
+        return new, [self._lies(at, b, *root[b]) for at, b in enumerate(self._base)]
+
+    def _lies(self, at: int, base: int, root: int, offset: int) -> _Lies:
+        value, whole = self._values[at], self._values[base]
+        past = (value.past - whole.past) * value.like.element_size()
+        shapes = [(w.like.shape, w.like.stride(), w.past) for w in (value, whole)]
+        inputs = len(self._program.inputs)
+        apart = base < inputs or base in {self._base[self._of[b]] for b in self._program.outputs}
+        return _Lies(root, offset + past, value.like, apart and shapes[0] == shapes[1])
+
+
+def _nbytes(tensor: torch.Tensor) -> int:
+    """From the first element to the end of the last one."""
+    if 0 in tensor.shape:
+        return 0
+    pairs = zip(tensor.shape, tensor.stride(), strict=True)
+    last = sum(int((n - 1) * step) for n, step in pairs)
+    return (1 + last) * int(tensor.element_size())
