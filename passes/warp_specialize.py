@@ -125,7 +125,7 @@ def only_copies(section: Section) -> bool:
     """Whether one thread can do all of it: it knows no group, and no statement needs several."""
     together = (Threads.WARP, Threads.WARPGROUP)
     return section.groups == 1 and section.group is None and not any(
-        (s.TRAITS.threads in together and not isinstance(s, NextTile | Elect))
+        (s.TRAITS.threads in together and not isinstance(s, NextTile))
         or any(isinstance(x, Frag) for x in operands(s))
         for s in walk(section.body)
     )  # fmt: skip
@@ -145,13 +145,13 @@ def _by_warp(sections: list[Section], first: int, taken: set[str]) -> Role:
 
 def _elected(body: Body) -> Body:
     """``body`` with each run of statements that act on memory put under one ``elect``; not what
-    binds a name for those behind it, or ends a loop, or is for one thread already.
+    binds a name for those behind it, or ends a loop.
     """
     out: list[Stmt] = []
     for stmt in body:
         if isinstance(stmt, For):
             out.append(replace(stmt, body=_elected(stmt.body)))
-        elif isinstance(stmt, Break | Elect) or defined(stmt):
+        elif isinstance(stmt, Break) or defined(stmt):
             out.append(stmt)
         elif out and isinstance(last := out[-1], Elect):
             out[-1] = Elect((*last.body, stmt))

@@ -9,7 +9,7 @@ than one slice of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from lowering.ground.errors import UnsupportedError
@@ -20,7 +20,6 @@ from lowering.kernel.nodes import (
     Body,
     Frag,
     FragColumns,
-    If,
     MmaTile,
     SmemRef,
     Stmt,
@@ -55,15 +54,9 @@ def group(
     for p, parts in zip(run, pieces, strict=True):
         acc = taken.get(p.acc.name, p.acc)
         step = _instruction_k(kernel, p)
-        made = [(k, block) for block in _blocks(kernel, p) for k in range(0, p.k, step)]
-        for k, block in made:
+        for k in range(0, p.k, step):
             new = _wgmma(names, p, acc, k, parts[k // step].out if parts else None)
-            cond = TRUE if not block or p.limit is None else p.limit > block * kernel.target.mma.m
-            new = replace(new, block=block, cond=cond)
-            if not k and block is not None:
-                fence: tuple[Stmt, ...] = (WgmmaFence(),)
-                out += (If(cond, fence),) if block else fence
-            if (k, block) == made[-1] and p not in waited:
+            if k + step == p.k and p not in waited:
                 new = replace(new, out=replace(new.out, name=p.out.name))
             acc = new.out
             out.append(new)
@@ -150,17 +143,6 @@ def _wgmma(names: Names, mma: MmaTile, acc: Frag, k: int, piece: Frag | None) ->
     b = _along_k(mma.b, k, mma.trans_b)
     keep = TRUE if k else mma.accumulate
     return Wgmma(out, acc, a, b, keep, mma.trans_a, mma.trans_b, mma.col, mma.cols)
-
-
-def _blocks(kernel: Kernel, mma: MmaTile) -> Sequence[int | None]:
-    """The blocks of rows that a product has instructions of their own for: one after the other
-    where some may stay, so that there is one branch around all of a block's with a fence of their
-    own. The first one, which never does, comes last: else ptxas adds fences (C7519). The fence in
-    front of all is for the proof, to which a fence in a branch is none.
-    """
-    if mma.limit is None:
-        return (None,)
-    return range(mma.out.type.rows // kernel.target.mma.m)[::-1]
 
 
 def _pieces(names: Names, mma: MmaTile, step: int) -> list[FragColumns]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import nullcontext
 
 from lowering.cuda import elements
 from lowering.cuda.elements import pack
@@ -13,7 +12,7 @@ from lowering.cuda.narrow import HALVES_OF, PAIRS
 from lowering.cuda.wgmma import A_REGISTERS, PIN_WORDS, WgmmaForm
 from lowering.ground.dtypes import DType
 from lowering.ground.errors import InternalError
-from lowering.ground.expr import TRUE, ZERO, Const, Expr
+from lowering.ground.expr import ZERO, Const, Expr
 from lowering.kernel.descriptor import block_bytes, descriptor_template, leading_bytes
 from lowering.kernel.kernel import SharedBuffer
 from lowering.kernel.nodes import (
@@ -179,18 +178,17 @@ def _wgmma(e: Emitter, s: Wgmma) -> None:
     form = WgmmaForm(family, s.width, *types, s.trans_a, s.trans_b, isinstance(s.a, Frag))
     e.wgmmas.add(form)
     skipped = s.col // (view.type.layout.columns // view.type.group_registers)
-    with nullcontext() if s.cond == TRUE else e.out.block(f"if ({e.expr(s.cond)})"):
-        for block in range(view.blocks) if s.block is None else (s.block,):
-            first = block * view.block + skipped
-            e.out.call(
-                form.name,
-                e.array(s.acc) + (f" + {first}" if first else ""),
-                _words(e, s.a, block)
-                if isinstance(s.a, Frag)
-                else _descriptor(e, s.a, s.trans_a, block),
-                _descriptor(e, s.b, s.trans_b, 0),
-                e.arg(s.accumulate),
-            )
+    for block in range(view.blocks):
+        first = block * view.block + skipped
+        e.out.call(
+            form.name,
+            e.array(s.acc) + (f" + {first}" if first else ""),
+            _words(e, s.a, block)
+            if isinstance(s.a, Frag)
+            else _descriptor(e, s.a, s.trans_a, block),
+            _descriptor(e, s.b, s.trans_b, 0),
+            e.arg(s.accumulate),
+        )
 
 
 def _words(e: Emitter, a: Frag, block: int) -> str:

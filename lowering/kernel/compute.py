@@ -169,8 +169,7 @@ class MmaTile(Stmt):
     A is ``rows x k`` from ``a`` on, B is ``cols x k`` from ``b`` on, both K-major; with ``trans_a``
     or ``trans_b`` (of 16 bits only) the operand is MN-major instead, stored as ``k x rows`` or
     ``k x cols``. A may be a fragment of ``rows x k`` elements. Consumes ``acc``. With ``cols`` only
-    so many columns of ``acc`` are added to, from ``col`` on; the others stay. Blocks of 64 rows
-    that begin at ``limit`` or behind it stay, too; the first one never does.
+    so many columns of ``acc`` are added to, from ``col`` on; the others stay.
     """
 
     OP: ClassVar[str] = "mma.tile"
@@ -190,7 +189,6 @@ class MmaTile(Stmt):
     trans_b: bool = False
     col: int = 0
     cols: int | None = None
-    limit: Expr | None = None
 
     @property
     def width(self) -> int:
@@ -224,8 +222,7 @@ class Wgmma(Stmt):
     operand is MN-major, its buffer holds K as rows and M or N as columns.
 
     With ``cols`` that is N, and the registers are those of so many columns of the accumulator, from
-    ``col`` on, a multiple of 8; the others stay. With ``block`` only those 64 rows are added to,
-    and unless ``cond``, uniform over the warpgroup, is true, nothing is done.
+    ``col`` on, a multiple of 8; the others stay.
     """
 
     OP: ClassVar[str] = "wgmma"
@@ -245,8 +242,6 @@ class Wgmma(Stmt):
     trans_b: bool = False
     col: int = 0
     cols: int | None = None
-    block: int | None = None
-    cond: Expr = TRUE
 
     @property
     def width(self) -> int:

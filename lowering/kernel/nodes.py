@@ -71,15 +71,7 @@ from lowering.kernel.operands import (
     Stmt,
 )
 from lowering.kernel.partial import Await, FragAddPartial, FragStorePartial, Publish
-from lowering.kernel.queue import (
-    EndTickets,
-    FetchTiles,
-    HandTile,
-    LdWord,
-    NextTile,
-    StWord,
-    TakeTicket,
-)
+from lowering.kernel.queue import FetchTiles, HandTile, LdWord, NextTile, StWord
 from lowering.kernel.random import FragRandom
 from lowering.kernel.reduction import (
     FragBelow,
@@ -142,7 +134,6 @@ __all__ = [
     "CtaNumber",
     "CtaSync",
     "Elect",
-    "EndTickets",
     "Event",
     "FenceMBarrierInit",
     "FenceProxyAsync",
@@ -210,7 +201,6 @@ __all__ = [
     "Stamp",
     "Stmt",
     "StoreTile",
-    "TakeTicket",
     "TensormapReplaceAddress",
     "TensormapReplaceDim",
     "TmaLoad",

@@ -9,9 +9,7 @@ from lowering.ground.expr import Expr, Var
 from lowering.kernel.operands import SmemRef, Stmt
 from lowering.kernel.traits import Memory, Threads, Traits
 
-__all__ = [
-    "EndTickets", "FetchTiles", "HandTile", "LdWord", "NextTile", "StWord", "TakeTicket",
-]  # fmt: skip
+__all__ = ["FetchTiles", "HandTile", "LdWord", "NextTile", "StWord"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +27,8 @@ class FetchTiles(Stmt):
 
 @dataclass(frozen=True, slots=True)
 class HandTile(Stmt):
-    """``value`` is word ``word`` of entry ``number`` of a queue, for all readers of this CTA, of a
-    remote ring for those of its cluster; one thread, which hands over all words of an entry in
-    order (tile level, until ``queue_tiles``). ``claimed`` says that ``take.ticket`` has waited for
-    the entry.
+    """``value`` is word ``word`` of entry ``number`` of a queue, for all readers of this CTA; one
+    thread, which hands over all words of an entry in order (tile level, until ``queue_tiles``).
     """
 
     OP: ClassVar[str] = "hand.tile"
@@ -41,35 +37,6 @@ class HandTile(Stmt):
     number: Expr
     value: Expr
     word: int = 0
-    claimed: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class TakeTicket(Stmt):
-    """``out`` is how many tickets clusters have taken before; one thread, as soon as entry
-    ``number`` of a queue may be filled (tile level, until ``queue_tiles``).
-
-    Each cluster takes tickets until one is no tile, and then executes ``end.tickets``.
-    """
-
-    OP: ClassVar[str] = "take.ticket"
-    TRAITS: ClassVar[Traits] = Traits(synchronizes=True, until="queue_tiles")
-    out: Var
-    ring: str
-    number: Expr
-
-
-@dataclass(frozen=True, slots=True)
-class EndTickets(Stmt):
-    """This cluster's last ticket is ``ticket``, the first one that is no tile: there are ``tiles``
-    of them (tile level, until ``queue_tiles``). Tickets begin at 0 again for the next grid.
-    """
-
-    OP: ClassVar[str] = "end.tickets"
-    TRAITS: ClassVar[Traits] = Traits(synchronizes=True, until="queue_tiles")
-    ring: str
-    ticket: Expr
-    tiles: Expr
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,8 +25,6 @@ def operand_rules(kernel: Kernel, stmt: MmaTile | Wgmma) -> Iterator[str]:
     yield from _types(kernel, stmt)
     if isinstance(stmt.a, Frag):
         yield from _from_registers(kernel, stmt, stmt.a)
-    if isinstance(stmt, Wgmma) and stmt.block not in (None, *range(kind.blocks)):
-        yield f"block {stmt.block} of {kind}, which has {kind.blocks}"
     if stmt.col % kind.layout.columns or not 0 <= stmt.col <= kind.cols - stmt.width:
         yield f"columns {stmt.col} .. {stmt.col + stmt.width} of {kind} are no part of it"
     for operand, extent, trans in (

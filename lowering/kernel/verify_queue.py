@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lowering.kernel.kernel import Kernel, Ring
-from lowering.kernel.nodes import FetchTiles, Stmt, TakeTicket
+from lowering.kernel.nodes import FetchTiles, Stmt
 
 __all__ = ["queue_rules"]
 
@@ -17,7 +17,7 @@ def queue_rules(kernel: Kernel, stmt: Stmt) -> Iterator[str]:
     stage would be filled again for others between two entries of one team, whose parity is then
     that of the entry before the one it waits for.
     """
-    ring = kernel.find(Ring, stmt.ring) if isinstance(stmt, FetchTiles | TakeTicket) else None
+    ring = kernel.find(Ring, stmt.ring) if isinstance(stmt, FetchTiles) else None
     if ring is not None and ring.stages < ring.teams:
         yield (
             f"{ring.name} has {ring.stages} stages for {ring.teams} teams, each of which takes "

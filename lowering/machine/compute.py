@@ -126,16 +126,13 @@ def wgmma(stmt: Wgmma, program: Program) -> Run:
     left, dtype = _left(stmt, program)
     family = program.kernel.target.mma
     _check_shapes(stmt, dtype, b, family)
-    accumulate, cond = program.scalar(stmt.accumulate), program.scalar(stmt.cond)
+    accumulate = program.scalar(stmt.accumulate)
     form = family.form(dtype, b.buffer.dtype, stmt.acc.type.dtype)
     add = _adding(stmt.acc.type.dtype, form.aligned if form is not None else None)
 
     def run(warp: Warp) -> Steps:
         warp.whole(stmt.OP)
         registers = warp.take(stmt.acc)
-        if not cond(warp.env):
-            warp.define(stmt.out, registers)
-            return PAUSE
         _fenced(warp, stmt.acc, registers)
         keep = bool(accumulate(warp.env))
         descriptor = _descriptor(b, stmt.trans_b, warp)
@@ -285,8 +282,6 @@ def _update(
     def update() -> None:
         b = _elements(memory, right)
         for block, a in enumerate(left()):
-            if stmt.block not in (None, block):
-                continue
             before = registers.data[:, block, columns] if keep else None
             registers.data[:, block, columns] = add(before, a, b)
 

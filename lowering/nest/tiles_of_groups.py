@@ -1,9 +1,9 @@
 """Tiles of groups whose ends are read on the device: a warp finds them, a queue takes them to all.
 
-What the legality relation says of load steps stands, as where tiles are dealt out by a counter:
-they are. Which tile a ticket is comes from the ends: one thread of each cluster walks over the
-groups once, with the number of tiles in front of each, and hands over the tiles whose tickets it
-gets; how far it has to go for the next one is hidden behind the tiles that are being computed.
+What the legality relation says of load steps stands, as where tiles are dealt out by a counter.
+Which tile a CTA's number ``m`` is comes from the ends: one thread walks over the groups once, with
+the number of tiles in front of each, and hands over every n-th tile; how far it has to go for the
+next one is hidden behind the tiles that are being computed.
 """
 
 from __future__ import annotations
@@ -16,22 +16,18 @@ from lowering.ground.expr import (
     FALSE,
     ONE,
     ZERO,
-    Const,
     Expr,
     Special,
     Var,
+    ceildiv,
     maximum,
     minimum,
-    select,
     substitute,
 )
 from lowering.kernel.kernel import GlobalTensor, Ring, Storage
 from lowering.kernel.nodes import (
     Body,
-    Break,
     Carry,
-    Elect,
-    EndTickets,
     For,
     GmemRef,
     HandTile,
@@ -39,10 +35,9 @@ from lowering.kernel.nodes import (
     LdGlobalScalar,
     Let,
     StGlobalScalar,
-    TakeTicket,
 )
 from lowering.nest.loops_from_queue import Word
-from lowering.nest.scope import Namer, Shared
+from lowering.nest.scope import Shared
 from lowering.nest.work_loops import BEGIN, END, FIRST, STEPS
 from wsched.fusion import Merge
 from wsched.schedule.proof.graph import Group, TransformGraph
@@ -53,41 +48,19 @@ __all__ = ["TilesOfGroups"]
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What the walk knows of the group that it has come to.
+    """What the walk knows of a group.
 
     Args:
-        group: its number; -1 in front of the first one.
+        group: its number.
         begin: where it begins.
         end: where it ends.
-        before: tiles in front of its own.
-        until: tiles up to its last one.
+        size: how much it has.
     """
 
     group: Var
     begin: Var
     end: Var
-    before: Var
-    until: Var
-
-    @staticmethod
-    def new(namer: Namer, behind: str = "") -> _Found:
-        """Names for the fields."""
-        names = ("group", "begin", "end", "tiles_before", "tiles_until")
-        return _Found(*(Var(namer.new(f"{n}{behind}")) for n in names))
-
-    @property
-    def all(self) -> tuple[Var, ...]:
-        """The fields, in order."""
-        return self.group, self.begin, self.end, self.before, self.until
-
-    @property
-    def size(self) -> Expr:
-        """How much it has."""
-        return self.end - self.begin
-
-
-_FRONT = (Const(-1), ZERO, ZERO, ZERO, ZERO)
-"""In front of the first group."""
+    size: Var
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +72,7 @@ class TilesOfGroups:
         shared: names that all sections use.
         work: where the tiles come from.
         graph: the transform graph.
-        size: CTAs of a cluster, whose first one takes tickets for all.
+        size: CTAs of a cluster.
     """
 
     shared: Shared
@@ -107,7 +80,7 @@ class TilesOfGroups:
     graph: TransformGraph
     size: int
 
-    remote = True
+    remote = False
 
     @property
     def words(self) -> tuple[Word, ...]:
@@ -138,64 +111,56 @@ class TilesOfGroups:
         return GmemRef(self.work.groups.wrong, (ZERO,))
 
     def filling(self, queue: Ring) -> Body:
-        """What finds tiles, by one thread: a loop over tickets, which goes on from group to group
-        until the ticket is a tile of one. One that is no tile is the end: of the walk, and of each
-        team of warpgroups a mark.
-        """
-        namer = self.shared.namer
-        entry, ticket, tile = (Var(namer.new(n)) for n in ("entry", "ticket", "tile"))
-        start, behind = _Found.new(namer, "_was"), _Found.new(namer, "_last")
-        walk, here = self._walk(ticket, start)
-        lets, words = self._words(here, tile, here.until <= ticket)
-        over = self.end <= words[0]  # as who reads the entry decides
-        nothing = [ZERO] * len(words[1:])
-        marks = (s for i in range(1, queue.teams)
-                 for s in _handed(queue, entry + i, [self.end + i, *nothing], False))  # fmt: skip
-        body: Body = (
-            TakeTicket(ticket, queue.name, entry),
-            walk,
-            Let(tile, ticket - here.before),
-            *lets,
-            *_handed(queue, entry, words, True),
-            If(over, (*marks, EndTickets(queue.name, ticket, here.until))),
-            Break(over),
-        )
-        carries = tuple(Carry(*c) for c in zip(start.all, _FRONT, behind.all, strict=True))
-        loop = For(entry, ZERO, self.most + 1, body, carries=carries, yields=here.all)
-        alone = self.size == 1
-        return (Elect((loop if alone else If(Special("cluster.ctarank").eq(0), (loop,)),)),)
+        """What finds tiles.
 
-    def _walk(self, ticket: Var, start: _Found) -> tuple[For, _Found]:
-        """The loop that goes on to the group that a ticket is a tile of, or to the last one; and
-        that group.
+        A loop over groups, which carries where the group begins, the number of its first tile, the
+        cluster's next one, and how many the cluster had; and one over the cluster's tiles of a
+        group. Behind it an end mark for each team of warpgroups.
         """
-        namer = self.shared.namer
-        here, found = _Found.new(namer), _Found.new(namer, "_found")
-        following, read, end = (Var(namer.new(n)) for n in ("next_group", "end_read", "next_end"))
-        along = Var(self.work.groups.along)
+        new = self.shared.namer.new
+        names = ("begin", "tiles_before", "mine", "entry")
+        begin, before, mine, entry = found = tuple(Var(new(n)) for n in names)
+        after = tuple(Var(new(f"{n}_end")) for n in names)
+        group, read, end, size, tiles, turns = (
+            Var(new(n)) for n in ("group", "end_read", "end", "size", "tiles_here", "turns")
+        )
+        last = Var(self.work.groups.along)
+        ctas = self.shared.apply(Special("nctaid.x") // self.size)
+        here = _Found(group, begin, end, size)
         body: Body = (
-            Break(ticket < here.until),
-            LdGlobalScalar(read, GmemRef(self.work.groups.ends, (following,))),
-            Let(end, minimum(maximum(read, here.end), along)),
+            LdGlobalScalar(read, GmemRef(self.work.groups.ends, (group,))),
+            Let(end, minimum(maximum(read, begin), last)),
             If(read.eq(end).eq(FALSE), (StGlobalScalar(self._wrong, ONE),)),
+            Let(size, end - begin),
+            Let(tiles, self.work.tiles_of(size)),
+            Let(turns, ceildiv(maximum(before + tiles - mine, 0), ctas)),
+            self._tiles(queue, here, turns, (before, mine, entry), ctas),
         )
-        until = here.until + self.work.tiles_of(end - here.end)
-        carries = tuple(Carry(*c) for c in zip(here.all, start.all, found.all, strict=True))
-        yields = (following, here.end, end, here.until, until)
-        return For(
-            following, start.group + 1, self.end, body, carries=carries, yields=yields
-        ), found
+        starts = (ZERO, ZERO, Special("ctaid.x") // self.size, ZERO)
+        carries = tuple(Carry(*c) for c in zip(found, starts, after, strict=True))
+        yields = (end, before + tiles, mine + turns * ctas, entry + turns)
+        loop = For(group, ZERO, self.end, body, carries=carries, yields=yields)
+        nothing = [ZERO] * (len(queue.buffers) - 1)
+        ends = (s for i in range(queue.teams)
+                for s in _handed(queue, after[3] + i, (self.end + i, *nothing)))  # fmt: skip
+        return loop, *ends
 
-    def _words(self, here: _Found, tile: Var, over: Expr) -> tuple[Body, list[Var]]:
-        """The words of the entry of a tile of a group, or of the end, and what computes them."""
-        group = minimum(select(over, self.end, here.group), self.end)  # no more, for the proof
-        values = {self.work.batch: group, **self._place(here)}
-        env = {Var(self.work.groups.along): maximum(here.size, 1)}  # of the end it may be 0
+    def _tiles(
+        self, queue: Ring, here: _Found, turns: Var, carried: tuple[Var, Var, Var], ctas: Expr
+    ) -> For:
+        """The loop that hands over the cluster's tiles of a group."""
+        turn, tile = (Var(self.shared.namer.new(n)) for n in ("turn", "tile"))
+        before, mine, entry = carried
+        values = {self.work.batch: here.group, **self._place(here)}
+        env = {Var(self.work.groups.along): here.size}
         indices = self.graph.indices({self.work.tiles: tile})
         values |= {g: substitute(indices[g], env) for g in _merged(self.graph, self.work.tiles)}
-        named = [Var(self.shared.namer.new("word")) for _ in self.words]
-        lets = (Let(v, values[w.group]) for v, w in zip(named, self.words, strict=True))
-        return tuple(lets), named
+        words = [values[w.group] for w in self.words]
+        named = [Var(self.shared.namer.new("word")) for _ in words]
+        lets = (Let(v, e) for v, e in zip(named, words, strict=True))
+        handed = _handed(queue, entry + turn, named)
+        body = (Let(tile, mine + turn * ctas - before), *lets, *handed)
+        return For(turn, ZERO, turns, body)
 
     def _place(self, here: _Found) -> Mapping[Group, Expr]:
         """What an entry says of where the group lies."""
@@ -205,9 +170,9 @@ class TilesOfGroups:
         return {BEGIN: here.begin, FIRST: here.size - steps * self.work.chunk, STEPS: steps}
 
 
-def _handed(queue: Ring, number: Expr, words: Sequence[Expr], claimed: bool) -> Body:
-    """An entry of a queue, for which a ticket has been taken or not."""
-    return tuple(HandTile(queue.name, number, word, at, claimed) for at, word in enumerate(words))
+def _handed(queue: Ring, number: Expr, words: Sequence[Expr]) -> Body:
+    """An entry of a queue."""
+    return tuple(HandTile(queue.name, number, word, at) for at, word in enumerate(words))
 
 
 def _merged(graph: TransformGraph, g: Group) -> tuple[Group, ...]:

@@ -2,19 +2,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 from lowering.kernel.kernel import MBarrierArray
-from lowering.kernel.nodes import (
-    Atom,
-    Elect,
-    FetchTiles,
-    For,
-    MBarrierArrive,
-    MBarrierWait,
-    NextTile,
-    Release,
-)
+from lowering.kernel.nodes import Atom, FetchTiles, MBarrierArrive, MBarrierWait, NextTile
 from lowering.kernel.text import print_kernel
 from lowering.kernel.verify import verify
 from lowering.kernel.visit import walk
@@ -135,66 +124,3 @@ def test_entries_that_a_thread_hands_over(golden: object) -> None:
     counts.
     """
     assert lowered(queue_tiles, HANDED) == golden
-
-
-TICKETS = HANDED.replace("stages 2", "stages 2 remote").replace(
-    """      for i in 0 .. n + 1 {
-        elect {
-          hand.tile queue, i, i
-          hand.tile queue, i, i * 2, word=1
-        }
-      }
-""",
-    """      elect {
-        for i in 0 .. n + 1 {
-          ticket: i32 = take.ticket queue, i
-          hand.tile queue, i, ticket, claimed=true
-          hand.tile queue, i, ticket * 2, word=1, claimed=true
-          if n <= ticket { end.tickets queue, ticket, n }
-          break n <= ticket
-        }
-      }
-""",
-)
-
-
-@pytest.mark.parametrize("cluster", [1, 2])
-def test_tickets(cluster: int, golden: object) -> None:
-    """A ticket waits for its entry, once; who has the last of all sets the counter to zero. In a
-    cluster each word is stored, and the last one told, to every CTA.
-    """
-    before = replace(kernel(TICKETS), cluster=cluster)
-    new = queue_tiles(before, LoweringOptions())
-    assert verify(new) == []
-    (load,) = (s for s in walk(new.body) if isinstance(s, Elect))
-    assert print_kernel(replace(new, body=(load,))) == golden
-
-
-HELD = TICKETS.replace(
-    "shared queue_group",
-    "tensormap A: bf16[n, 64] box 64x64 swizzle 128\n"
-    "shared A_s: bf16[1][64x64] swizzle 128\nshared queue_group",
-).replace(
-    "    on %warpgroup.warp 1 {",
-    """    on %warpgroup.warp 0 {
-      for m in 0 .. n + 1 {
-        loaded: i32 = next.tile queue, m, n
-        row: i32 = next.tile queue, m, n, word=1
-        break n <= loaded
-        elect { load.tile A_s[0, 0, 0], A[row, 0] }
-      }
-    }
-    on %warpgroup.warp 1 {""",
-)
-
-
-def test_who_loads_a_tile_keeps_its_entry() -> None:
-    """It is released behind the loads, and in front of the end; by others as soon as it is read."""
-    body = queue_tiles(kernel(HELD), LoweringOptions()).body
-    loops = {s.var.name: s for s in walk(body) if isinstance(s, For) and s.var.name in "mt"}
-    kinds = {name: [type(s).__name__ for s in loop.body] for name, loop in loops.items()}
-    words = ["WaitFull", "LdWord", "LdWord"]
-    assert kinds["m"] == [*words, "If", "Break", "Elect", "Release"]
-    assert kinds["t"] == [*words, "Release", "Break", "FenceProxyAsync"]
-    first, last = (s for s in walk((loops["m"],)) if isinstance(s, Release))
-    assert first == last

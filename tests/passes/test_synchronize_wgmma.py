@@ -53,30 +53,6 @@ def test_k_runs_along_the_rows_of_mn_major_operands() -> None:
     assert second.endswith("wgmma acc1_k0, A_s[k % 4, 16, 0], B_s[k % 4, 0, 16], trans_a=true")
 
 
-def test_blocks_of_rows_that_may_stay() -> None:
-    """Those of a block stand together behind a fence, so that one branch leaves all of them out."""
-    text = (
-        before(0)
-        .replace("[64x32] swizzle 64", "[192x32] swizzle 64")
-        .replace("[256x32]", "[64x32]")
-        .replace("64x256", "192x64")
-        .replace("32, 0 < k", "32, 0 < k, limit=n - k")
-    )
-    lines = [line.strip() for line in lowered(synchronize_wgmma, text).splitlines()]
-    found = [line.partition("wgmma ")[2] for line in lines if " = wgmma a" in line]
-    left = [
-        f"A_s[k % 4, 0, {at}], B_s[k % 4, 0, {at}], {first}block={block}{more}"
-        for block, more in ((2, ", cond=128 < n - k"), (1, ", cond=64 < n - k"), (0, ""))
-        for at, first in ((0, "accumulate=0 < k, "), (16, ""))
-    ]
-    assert [text.partition(", ")[2] for text in found] == left
-    names = [text.partition(",")[0] for text in found]
-    assert names[0] == "acc" and len(set(names)) == 6
-    fences = [n for n, line in enumerate(lines) if line == "wgmma.fence"]
-    assert [lines[n - 1] for n in fences[1:3]] == ["if 128 < n - k {", "if 64 < n - k {"]
-    assert len(fences) == 4
-
-
 IN_REGISTERS = """
       left: frag<bf16, 64x32> = ldmatrix A_s[k % 4, 0, 0]
       acc1: frag<f32, 64x256> = mma.tile acc, left, B_s[k % 4, 0, 0], 32, 0 < k

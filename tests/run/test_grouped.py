@@ -16,7 +16,7 @@ from lowering.ground.errors import ScheduleError
 from lowering.kernel.nodes import Body, MBarrierWait, Stmt, TmaLoad, TmaStore
 from lowering.kernel.tensors import Ragged
 from lowering.kernel.visit import rewrite, walk
-from lowering.machine import MachineError, compute
+from lowering.machine import MachineError
 from lowering.machine.scheduler import Adversary
 from tests.grouped import BIAS, GATE, SIZES, check_rows, gated, given, grouped, product
 from tests.lowering.ground.expressions import budget
@@ -41,7 +41,6 @@ SMALL: dict[str, MatmulParams] = {
     "cooperative": cooperative(64, 16, 32, stages=2, groups=1, registers=None, order=_COLUMNS),
     "two groups": cooperative(128, 16, 32, stages=3),
     "ping-pong": ping_pong(64, 16, 32, stages=3),
-    "ping-pong of 128 rows": ping_pong(128, 16, 32, stages=2),
     "traversal": cooperative(64, 16, 32, stages=3, groups=1, registers=None, traversal=(3, 1)),
     "cluster": cooperative(64, 16, 32, stages=3, groups=1, registers=None, cluster=(2, 1)),
     "cluster of ping-pong": ping_pong(64, 16, 32, stages=2, cluster=(1, 2)),
@@ -289,22 +288,3 @@ def test_the_nests_say_where_tiles_come_from() -> None:
         "tiles are dealt out at run time: each cta has every n-th of those that groups have, whose "
         "ends are in T6, tile counts its own"
     ) in kernel("cooperative").dump("loops").splitlines()
-
-
-@pytest.mark.parametrize(
-    ("rows", "blocks"), [(1, 1), (64, 1), (65, 2), (128, 2), (129, 3), (192, 3), (193, 4)]
-)
-def test_rows_that_no_group_has_are_not_multiplied(
-    rows: int, blocks: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of a tile of 128 rows of a warpgroup that takes turns the second 64, if they are behind."""
-    issued = list[object]()
-    issue = compute._issue
-    monkeypatch.setattr(compute, "_issue", lambda *a: issued.append(issue(*a)))
-    params = dynamic(ping_pong(128, 16, 64, stages=2))
-    operands = given((rows, 0), 16, 128)
-    x, w, ends = operands
-    d = torch.full((len(x), 16), float("nan"), dtype=x.dtype)
-    wsched.compile(grouped(), [x, w, ends], params=params)(x, w, ends, out=d)
-    check_rows(d, x, w, ends)
-    assert len(issued) == blocks * 8 * 4  # wgmmas along K, warps

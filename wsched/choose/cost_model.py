@@ -98,8 +98,8 @@ UNEVEN = 0.5
 """Tiles of a group that its last rows leave empty, on average over sizes."""
 
 IDLE = 0.5
-"""What of the time of 64 rows is saved that a group has nothing of: they are loaded all the same.
-Estimated."""
+"""What of the time of a warpgroup is saved that has nothing of such a tile: its share is loaded all
+the same. Estimated."""
 
 MEMORY_SHARP = 5
 """How sharply the larger of two limits wins, the exponent of their norm: what SMs and what memory
@@ -225,8 +225,9 @@ def _clusters(problem: Problem, params: MatmulParams, tiles_m: int, tiles_n: int
     else:
         filled, others = problem.m / (tile.m * cluster.m), across_n
     empty = UNEVEN
-    if problem.grouped == "m":
-        empty -= IDLE * UNEVEN * (1 - problem.target.mma.m / tile.m)
+    if problem.grouped == "m" and not params.ping_pong:
+        warps = params.tile_sizes.warp_tile.m / tile.m
+        empty -= IDLE * UNEVEN * (1 - warps)
     return ceil(problem.batch * (filled + empty)) * others
 
 

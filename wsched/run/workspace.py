@@ -96,8 +96,12 @@ class Workspace:
         Raises:
             UnsupportedError: more captures than by torch that need memory of their own.
         """
-        thread = threading.get_ident() if stream == _PER_THREAD else 0
-        key = self._number(stream, device), thread, device, self._capture(stream, device), zeroed
+        capture = self._capture(stream, device)
+        if capture:  # which is one of the process's; the driver may refuse to number such a stream
+            key = stream, 0, device, capture, zeroed
+        else:
+            thread = threading.get_ident() if stream == _PER_THREAD else 0
+            key = self._number(stream, device), thread, device, 0, zeroed
         found = self._current.get(key)
         if found is None or found[0] < nbytes:
             found = self._grown(key, stream, nbytes)

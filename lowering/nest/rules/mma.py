@@ -8,14 +8,13 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from lowering.ground.errors import InternalError
-from lowering.ground.expr import TRUE, ZERO, Expr
+from lowering.ground.expr import TRUE, ZERO
 from lowering.kernel.nodes import Frag, MmaTile, SmemRef
 from lowering.nest.cluster import constant
 from lowering.nest.element import element_type
 from lowering.nest.place import Place
 from lowering.nest.refs import smem
 from lowering.nest.stage import stage_of
-from lowering.nest.work_loops import FIRST
 from wsched.fusion import MemoryType, MmaOp, ParallelType, Product, Role
 
 __all__ = ["mma"]
@@ -45,14 +44,9 @@ def mma(place: Place) -> None:
         a, trans_a = _left(place, product, first, depth, x.k)
         after = Frag(place.namer.new("acc_next" if n == len(parts) - 1 else "acc_part"), acc.type)
         moved = b.moved(x.k, x.col) if trans_b else b.moved(x.col, x.k)
-        col, cols = (x.col, x.cols) if x.cols < acc.type.cols else (0, None)
+        some = (x.col, x.cols) if x.cols < acc.type.cols else (0, None)
         again = TRUE if x.k else place.again
-        place.emit(
-            MmaTile(
-                after, acc, a, moved, depth, again, trans_a, trans_b, col, cols,
-                _limit(place, product, acc),
-            )
-        )  # fmt: skip
+        place.emit(MmaTile(after, acc, a, moved, depth, again, trans_a, trans_b, *some))
         acc = after
     place.hold(acc)
 
@@ -69,17 +63,6 @@ class _Part:
 def _exchanged(place: Place, product: Product) -> bool:
     """Whether the fragment has columns of the product as its rows."""
     return place.tile.order[-2] == product.cols
-
-
-def _limit(place: Place, product: Product, acc: Frag) -> Expr | None:
-    """How many rows of the fragment its group has, where whole blocks of them may be behind."""
-    rows = product.cols if _exchanged(place, product) else product.rows
-    groups = place.fusion.groups
-    if groups is None or str(rows.extent) != groups.along:
-        return None
-    if acc.type.rows <= place.plan.target.mma.m:
-        return None
-    return rows.extent - place.found[FIRST] - place.found[place.graph.group(rows)]
 
 
 def _operand(place: Place, product: Product, name: str) -> tuple[SmemRef, bool]:

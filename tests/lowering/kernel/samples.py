@@ -65,9 +65,7 @@ kernel all threads 384 cluster 2 splits 3 dependent grid min(ceildiv(M, 128) * 2
     }
     fetch.tiles queue, M
     hand.tile queue, M, M - 1
-    hand.tile queue, M, 0, word=1, claimed=true
-    ticket: i32 = take.ticket queue, M
-    end.tickets queue, ticket, M - 1
+    hand.tile queue, M, 0, word=1
   }
   section compute groups 2 as g {
     for t in g .. M - -1 event load g * 2 carry (s: i32 = 0 -> s_end, wide: i64 = n -> wide_end) {

@@ -93,8 +93,6 @@ def test_a_grid_is_over_what_a_launch_knows() -> None:
         (ONE, f"{ONE}, col=4, cols=8",
          "columns 4 .. 12 of frag<f32, 64x64, async> are no part of it, in: "
          f"{ONE}, col=4, cols=8"),
-        (ONE, f"{ONE}, block=1", "block 1 of frag<f32, 64x64, async>, which has 1, in: "
-         f"{ONE}, block=1"),
         (ONE, f"{ONE}, cols=20", "N of a wgmma of bf16 by bf16 is a multiple of 8 from 8 to 256, "
          f"not 20, in: {ONE}, cols=20"),
         (CAST, "again: frag<f32, 64x64> = wgmma.wait sum, 0",

@@ -26,11 +26,3 @@ def test_fewer(stages: int, teams: int) -> None:
         f"queue has {stages} stages for {teams} teams, each of which takes entries of its own: it "
         "needs as many, in: fetch.tiles queue, n"
     ]
-
-
-def test_tickets_want_as_many() -> None:
-    text = KERNEL.format(1, 2).replace("fetch.tiles queue, n", "t: i32 = take.ticket queue, n")
-    assert verify(parse_kernel(text)) == [
-        "queue has 1 stages for 2 teams, each of which takes entries of its own: it needs as many, "
-        "in: t: i32 = take.ticket queue, n"
-    ]

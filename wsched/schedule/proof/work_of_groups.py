@@ -28,7 +28,7 @@ __all__ = ["OfGroups", "batch_of_tiles", "chunk_of_step"]
 
 @dataclass(frozen=True, slots=True)
 class OfGroups:
-    """Tiles of groups, one group behind the other; a cluster that asks gets the next one.
+    """Tiles of groups, one group behind the other; each cluster has every n-th of them.
 
     Args:
         tail: what ends both sides if all groups had all rows. ``index`` grows with what a CTA gets
