@@ -39,12 +39,14 @@ from lowering.machine import (
 from lowering.machine import (
     watch as watching,
 )
+from lowering.machine.adversary import Adversary, HoldBack
 from lowering.machine.errors import DeadlockError
 from lowering.machine.estimate import estimate_seconds
 from lowering.machine.fragment import Array
+from lowering.machine.memory import check_storage
 from lowering.machine.program import Handler, Program, execute
 from lowering.machine.scalars import Env, compile_scalar
-from lowering.machine.scheduler import Adversary, Blocked, Scheduler, Watch
+from lowering.machine.scheduler import Blocked, Scheduler, Watch
 from lowering.machine.state import Cluster, Warp
 from lowering.machine.tensor_map import Descriptor
 from lowering.machine.tensors import MappedArray
@@ -164,6 +166,8 @@ def run_kernel(
     order: Sequence[int] | None = None,
     watch: Callable[[Sequence[Cluster]], Watch | None] | None = None,
     first_only: bool = False,
+    races: bool = False,
+    step_limit: int | None = None,
 ) -> RunResult:
     """Execute ``kernel``, after all passes; output tensors are written in place.
 
@@ -177,45 +181,83 @@ def run_kernel(
         grid: number of CTAs along x; the kernel says how many there are along y and z. CTAs of
             different clusters run one after the other, but all at once where they share counters.
         seed: of the adversary's choices.
-        adversary: when asynchronous operations take effect, see ``Scheduler``.
+        adversary: when asynchronous operations take effect and who runs, see ``Scheduler``.
         trace: whether to note every event.
         limit_seconds: refuse a run that is estimated longer; ``WSCHED_MACHINE_SECONDS``, or 60.
         resident: clusters that run at once; shows a wait for a CTA that has not started.
         order: numbers of clusters as they start; by default theirs, which no GPU promises.
         watch: who looks on when these clusters run together; None nobody.
+        races: whether two accesses to the same bytes of shared memory that nothing orders are a
+            fault, in whatever order they happened to run; takes about twice as long.
+        step_limit: steps after which a loop counts as endless; ``STEP_LIMIT`` unless told.
         first_only: run only the clusters that run together first; results are then not whole.
 
     Raises:
         UnsupportedError: too large a problem, or a tensor that cannot be addressed as declared.
         InternalError: a kernel that is not fully lowered, or a parameter without a value.
         DeadlockError: warps wait for ever; the text names each and what it waits for.
-        MachineError: a statement did what the hardware forbids or leaves undefined.
+        MachineError: a statement did what the hardware forbids or leaves undefined, or buffers
+            share a byte.
     """
     _check(kernel, tensors, params, grid)
-    program, ctas = Program(kernel, HANDLERS), kernel.ctas(grid, params)
+    held = adversary.stmt if isinstance(adversary, HoldBack) else None
+    program, ctas = Program(kernel, HANDLERS, held), kernel.ctas(grid, params)
     together = _together(kernel, ctas, resident)
     refuse_long_run(kernel, params, grid, limit_seconds, together / ctas if first_only else 1.0)
-    rows: list[TraceRow] | None = [] if trace else None
-    counters = _counters(kernel, tensors, params, grid)
-    plain, slots = _globals(kernel, tensors, params, ctas), _slots(kernel, params, grid)
-    shared, counts = (_arguments(kernel, tensors, params), params, grid), Counter[str]()
+    launch = _Launch.of(kernel, tensors, params, grid, ctas, trace, races)
+    counts: Counter[str] = Counter()
     first = [kernel.cluster * n for n in order or range(ctas // kernel.cluster)]
     for start in range(0, together if first_only else ctas, together):
-        scheduler = Scheduler(adversary, f"{seed}/{start}", STEP_LIMIT)
+        scheduler = Scheduler(adversary, f"{seed}/{start}", step_limit or STEP_LIMIT)
         chosen = first[start // kernel.cluster : (start + together) // kernel.cluster]
-        clusters = [
-            Cluster(kernel, *shared, n, scheduler, rows, plain, counters, slots) for n in chosen
-        ]
+        clusters = launch.clusters(chosen, scheduler)
         scheduler.watch = None if watch is None else watch(clusters)
         counts += _run_together(scheduler, clusters, program)
-    _check_left(kernel, counters)
-    return RunResult(counts, tuple(rows or ()))
+    _check_left(kernel, launch.counters)
+    return RunResult(counts, tuple(launch.rows or ()))
 
 
 def _check_left(kernel: Kernel, counters: Mapping[str, Counters]) -> None:
     """Raise MachineError unless the grid leaves zeros."""
     for each in counters.values():
         each.check_left(kernel.name)
+
+
+@dataclass(frozen=True, slots=True)
+class _Launch:
+    """What all clusters of a run have in common; the fields are arguments of ``Cluster``."""
+
+    kernel: Kernel
+    params: Mapping[str, int]
+    grid: int
+    arguments: Mapping[str, Descriptor]
+    plain: Mapping[str, Array]
+    counters: Mapping[str, Counters]
+    slots: Mapping[str, Slots]
+    rows: list[TraceRow] | None
+    races: bool
+
+    @staticmethod
+    def of(
+        kernel: Kernel, tensors: Mapping[str, Array], params: Mapping[str, int], grid: int,
+        ctas: int, trace: bool, races: bool,
+    ) -> _Launch:  # fmt: skip
+        """A launch of so many CTAs, ``grid`` of them along x."""
+        return _Launch(
+            kernel, params, grid, _arguments(kernel, tensors, params),
+            _globals(kernel, tensors, params, ctas), _counters(kernel, tensors, params, grid),
+            _slots(kernel, params, grid), [] if trace else None, races,
+        )  # fmt: skip
+
+    def clusters(self, first: Sequence[int], scheduler: Scheduler) -> list[Cluster]:
+        """The clusters whose first CTAs these are, as they are when they start."""
+        return [
+            Cluster(
+                self.kernel, self.arguments, self.params, self.grid, cta, scheduler, self.rows,
+                self.plain, self.counters, self.slots, self.races,
+            )
+            for cta in first
+        ]  # fmt: skip
 
 
 def _run_together(
@@ -244,7 +286,9 @@ def _together(kernel: Kernel, ctas: int, resident: int | None) -> int:
 def _check(
     kernel: Kernel, tensors: Mapping[str, Array], params: Mapping[str, int], grid: int
 ) -> None:
-    """Raise InternalError where an argument is missing, or the grid is not of whole clusters."""
+    """Raise InternalError where an argument is missing, or the grid is not of whole clusters, and
+    MachineError where buffers share a byte.
+    """
     missing = [p.name for p in kernel.params if p.name not in params]
     declared = [e.name for g in kernel.globals for e in g.entries]
     declared += [t.name for t in kernel.traces]
@@ -256,6 +300,7 @@ def _check(
         raise InternalError("machine", f"no value for {', '.join(missing)}")
     if grid < 1 or grid % kernel.cluster:
         raise InternalError("machine", f"a grid of {grid} CTAs in clusters of {kernel.cluster}")
+    check_storage(kernel)
 
 
 def _whole(warp: Warp, program: Program) -> Iterator[Blocked | None]:
