@@ -11,11 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from lowering.ground.errors import InternalError, UnsupportedError, WschedError
-from lowering.ground.expr import Expr
 from lowering.kernel import nodes
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import Stmt
-from lowering.kernel.tensors import TensorMap
 from lowering.machine import (
     atomics,
     compute,
@@ -43,15 +41,13 @@ from lowering.machine.adversary import Adversary, HoldBack
 from lowering.machine.errors import DeadlockError
 from lowering.machine.estimate import estimate_seconds
 from lowering.machine.fragment import Array
+from lowering.machine.launch import Launch, described
 from lowering.machine.memory import check_storage
 from lowering.machine.program import Handler, Program, execute
-from lowering.machine.scalars import Env, compile_scalar
 from lowering.machine.scheduler import Blocked, Scheduler, Watch
 from lowering.machine.state import Cluster, Warp
-from lowering.machine.tensor_map import Descriptor
-from lowering.machine.tensors import MappedArray
 from lowering.machine.trace import TraceRow, one_warp_each
-from lowering.machine.workspace import Counters, Slots, counters_of
+from lowering.machine.workspace import Counters
 
 __all__ = ["HANDLERS", "RunResult", "refuse_long_run", "run_kernel"]
 
@@ -187,25 +183,22 @@ def run_kernel(
         resident: clusters that run at once; shows a wait for a CTA that has not started.
         order: numbers of clusters as they start; by default theirs, which no GPU promises.
         watch: who looks on when these clusters run together; None nobody.
-        races: whether two accesses to the same bytes of shared memory that nothing orders are a
-            fault, in whatever order they happened to run; takes about twice as long.
-        step_limit: steps after which a loop counts as endless; ``STEP_LIMIT`` unless told.
+        races: whether accesses to shared memory that nothing orders are a fault, in any order.
+        step_limit: after so many steps a loop counts as endless; by default ``STEP_LIMIT``.
         first_only: run only the clusters that run together first; results are then not whole.
 
     Raises:
         UnsupportedError: too large a problem, or a tensor that cannot be addressed as declared.
         InternalError: a kernel that is not fully lowered, or a parameter without a value.
         DeadlockError: warps wait for ever; the text names each and what it waits for.
-        MachineError: a statement did what the hardware forbids or leaves undefined, or buffers
-            share a byte.
+        MachineError: a statement did what the hardware forbids or leaves undefined.
     """
     _check(kernel, tensors, params, grid)
     held = adversary.stmt if isinstance(adversary, HoldBack) else None
     program, ctas = Program(kernel, HANDLERS, held), kernel.ctas(grid, params)
     together = _together(kernel, ctas, resident)
     refuse_long_run(kernel, params, grid, limit_seconds, together / ctas if first_only else 1.0)
-    launch = _Launch.of(kernel, tensors, params, grid, ctas, trace, races)
-    counts: Counter[str] = Counter()
+    launch, counts = Launch.of(kernel, tensors, params, grid, ctas, trace, races), Counter[str]()
     first = [kernel.cluster * n for n in order or range(ctas // kernel.cluster)]
     for start in range(0, together if first_only else ctas, together):
         scheduler = Scheduler(adversary, f"{seed}/{start}", step_limit or STEP_LIMIT)
@@ -221,43 +214,6 @@ def _check_left(kernel: Kernel, counters: Mapping[str, Counters]) -> None:
     """Raise MachineError unless the grid leaves zeros."""
     for each in counters.values():
         each.check_left(kernel.name)
-
-
-@dataclass(frozen=True, slots=True)
-class _Launch:
-    """What all clusters of a run have in common; the fields are arguments of ``Cluster``."""
-
-    kernel: Kernel
-    params: Mapping[str, int]
-    grid: int
-    arguments: Mapping[str, Descriptor]
-    plain: Mapping[str, Array]
-    counters: Mapping[str, Counters]
-    slots: Mapping[str, Slots]
-    rows: list[TraceRow] | None
-    races: bool
-
-    @staticmethod
-    def of(
-        kernel: Kernel, tensors: Mapping[str, Array], params: Mapping[str, int], grid: int,
-        ctas: int, trace: bool, races: bool,
-    ) -> _Launch:  # fmt: skip
-        """A launch of so many CTAs, ``grid`` of them along x."""
-        return _Launch(
-            kernel, params, grid, _arguments(kernel, tensors, params),
-            _globals(kernel, tensors, params, ctas), _counters(kernel, tensors, params, grid),
-            _slots(kernel, params, grid), [] if trace else None, races,
-        )  # fmt: skip
-
-    def clusters(self, first: Sequence[int], scheduler: Scheduler) -> list[Cluster]:
-        """The clusters whose first CTAs these are, as they are when they start."""
-        return [
-            Cluster(
-                self.kernel, self.arguments, self.params, self.grid, cta, scheduler, self.rows,
-                self.plain, self.counters, self.slots, self.races,
-            )
-            for cta in first
-        ]  # fmt: skip
 
 
 def _run_together(
@@ -294,7 +250,7 @@ def _check(
     declared += [t.name for t in kernel.traces]
     declared += [kernel.watch.name] if kernel.watch is not None else []
     if not missing:
-        declared = [*(name for _, name, _ in _described(kernel, params)), *declared]
+        declared = [*(name for _, name, _ in described(kernel, params)), *declared]
     missing += [name for name in declared if name not in tensors]
     if missing:
         raise InternalError("machine", f"no value for {', '.join(missing)}")
@@ -307,61 +263,6 @@ def _whole(warp: Warp, program: Program) -> Iterator[Blocked | None]:
     yield from execute(warp, program.code)
     warp.stmt = None
     warp.finish()
-
-
-def _described(
-    kernel: Kernel, params: Mapping[str, int]
-) -> Iterator[tuple[TensorMap, str, tuple[Expr, ...]]]:
-    """Map, name of the argument and its sizes of each descriptor."""
-    env = Env(params)
-    for m in kernel.tensor_maps:
-        count = 1 if m.count is None else compile_scalar(m.count)(env)
-        yield from ((m, name, sizes) for name, sizes in m.arguments(count))
-
-
-def _arguments(
-    kernel: Kernel, tensors: Mapping[str, Array], params: Mapping[str, int]
-) -> dict[str, Descriptor]:
-    env = Env(params)
-    return {
-        name: Descriptor.of(name, MappedArray(m, tensors[name], _extents(sizes, env)))
-        for m, name, sizes in _described(kernel, params)
-    }
-
-
-def _globals(
-    kernel: Kernel, tensors: Mapping[str, Array], params: Mapping[str, int], ctas: int
-) -> dict[str, Array]:
-    env = Env(params)
-    plain = {
-        e.name: global_memory.global_array(e, tensors[e.name], _extents(e.sizes, env))
-        for g in kernel.globals
-        for e in g.entries
-    }
-    traces = {t.name: stamp.trace_array(kernel, t, tensors[t.name], ctas) for t in kernel.traces}
-    if kernel.watch is not None:
-        name = kernel.watch.name
-        plain[name] = watching.watch_array(kernel, kernel.watch, tensors[name], ctas)
-    return plain | traces
-
-
-def _extents(sizes: tuple[Expr, ...], env: Env) -> tuple[int, ...]:
-    return tuple(compile_scalar(size)(env) for size in sizes)
-
-
-def _counters(
-    kernel: Kernel, tensors: Mapping[str, Array], params: Mapping[str, int], grid: int
-) -> dict[str, Counters]:
-    env = Env({**params, "ctas": grid})
-    return {
-        c.name: counters_of(c, compile_scalar(c.count)(env), tensors.get(c.name))
-        for c in kernel.counters
-    }
-
-
-def _slots(kernel: Kernel, params: Mapping[str, int], grid: int) -> dict[str, Slots]:
-    env = Env({**params, "ctas": grid})
-    return {w.name: Slots(w.name, compile_scalar(w.count)(env)) for w in kernel.workspaces}
 
 
 def refuse_long_run(
