@@ -11,7 +11,7 @@ import numpy as np
 
 from lowering.ground.expr import evaluate
 from lowering.machine import run_kernel
-from lowering.machine.scheduler import Adversary
+from lowering.machine.adversary import Adversary
 from tests.schedules import definition, for_result
 from wsched.front.known import import_fusion
 from wsched.run.compiled import CompiledFusion, compile_fusion

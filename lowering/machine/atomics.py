@@ -41,9 +41,10 @@ def atom(stmt: Atom, program: Program) -> Run:
         counters.words[at] = new - _MODULUS if new >> 31 else new
         bind(warp.env, stmt.out, old)
         if order.startswith(("release", "acq_rel")):
-            counters.known.setdefault(at, set()).update(warp.knows)
+            told = warp.known.released(warp.elected)
+            counters.known[at] = counters.known.get(at, 0) | told
         if order.startswith("acq"):
-            warp.knows |= counters.known.get(at, set())
+            warp.known.learn(counters.known.get(at, 0), warp.elected)
         warp.record(stmt.OP, counters.name, at)
         counters.wake(warp.scheduler)
 
@@ -64,7 +65,7 @@ def counter_wait(stmt: CounterWait, program: Program) -> Run:
             yield Blocked(
                 counters, lambda: f"{counters.name}[{at}] is {counters.words[at]}, not yet {least}"
             )
-        warp.knows |= counters.known.get(at, set())
+        warp.known.learn(counters.known.get(at, 0), warp.elected)
 
     return run
 

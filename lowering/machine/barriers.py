@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from lowering.kernel.text import print_stmt
 from lowering.machine.errors import FaultError
 from lowering.machine.fragment import Array
 from lowering.machine.scheduler import Resource, Runnable, Scheduler, span
 
-__all__ = ["Arrival", "Copy", "MBarrier", "NamedBarrier", "RegisterPool"]
+__all__ = ["Arrival", "Copy", "MBarrier", "NamedBarrier", "RegisterPool", "heard"]
 
 TX_LIMIT = (1 << 20) - 1
 """Largest tx-count of a phase (PTX ISA, mbarrier: contents of the mbarrier object)."""
@@ -20,8 +22,12 @@ class MBarrier(Resource):
 
     ``missing`` is the tx-count; it may be negative while arrivals are pending, because bytes may
     land before they are announced. ``phase`` counts completed phases. ``handed`` are words of
-    shared memory that ``cp.async`` has written in each, which waiting makes a warp know of, and
-    ``released`` the stores that were released in each at cluster scope.
+    shared memory that ``cp.async`` has written in each, which waiting makes a warp know of.
+    ``coming`` are the events that arrivals and copies of this phase tell of, ``told`` those of the
+    phases that are over.
+
+    It is bytes too, which are used behind ``mbarrier.init`` and before ``mbarrier.inval``: with
+    ``watched``, ``made`` is the event of its init and ``uses`` has the last use by each warp.
     """
 
     name: str
@@ -34,7 +40,11 @@ class MBarrier(Resource):
     fenced: bool = False
     remote: bool = False
     handed: dict[int, list[Array]] = field(default_factory=dict)
-    released: dict[int, set[tuple[str, int]]] = field(default_factory=dict)
+    coming: int = 0
+    told: int = 0
+    watched: bool = False
+    made: int = 0
+    uses: dict[Runnable, int] = field(default_factory=dict)
 
     def init(self, arrivals: int, warp: Runnable) -> None:
         """``mbarrier.init``; the async proxy and peer CTAs see it after a fence by ``warp``."""
@@ -46,21 +56,46 @@ class MBarrier(Resource):
         self.arrivals = self.pending = arrivals
         self.missing = self.phase = 0
         self.remote = False
-        self.handed, self.released = {}, {}
+        self.handed, self.coming, self.told = {}, 0, 0
+        self.made, self.uses = self._event(warp), {}
 
-    def release(self, stores: set[tuple[str, int]]) -> None:
-        """Stores that whoever arrives next releases; old phases' go, as those of ``hand`` do."""
-        self.released = {p: s for p, s in self.released.items() if p >= self.phase - 1}
-        self.released.setdefault(self.phase, set()).update(stores)
+    def release(self, events: int) -> None:
+        """Events that whoever arrives next tells of."""
+        self.coming |= events
+
+    def use(self, warp: Runnable, action: str) -> None:
+        """A warp's access; raises FaultError if it does not come behind the init."""
+        if self.watched and self.live:
+            if self.made and not warp.known.before(warp.elected) >> self.made & 1:
+                raise FaultError(
+                    f"{self.name} is {action}, but nothing orders that behind its init"
+                )
+            self.uses[warp] = self._event(warp)
+
+    def _event(self, warp: Runnable) -> int:
+        if not self.watched or warp.stmt is None:
+            return 0
+        number = warp.scheduler.events.add(warp, warp.stmt)
+        warp.known.did(1 << number, warp.elected)
+        return number
 
     def hand(self, words: list[Array]) -> None:
         """Words of whoever arrives next; those of phases that nobody waits for any more go."""
         self.handed = {p: w for p, w in self.handed.items() if p >= self.phase - 1}
         self.handed.setdefault(self.phase, []).extend(words)
 
-    def inval(self) -> None:
+    def inval(self, warp: Runnable) -> None:
         """``mbarrier.inval``."""
         self.check("invalidated")
+        self.use(warp, "invalidated")
+        known = warp.known.before(warp.elected)
+        for number in self.uses.values():
+            if not known >> number & 1:
+                use = warp.scheduler.events[number]
+                raise FaultError(
+                    f"{self.name} is invalidated, but nothing orders that behind what {use.who} "
+                    f"did with it at `{print_stmt(use.stmt).strip()}`"
+                )
         if self.waiters:
             raise FaultError(f"{self.name} is invalidated while {self.waiters[0].who} waits for it")
         self.live = False
@@ -86,9 +121,10 @@ class MBarrier(Resource):
         self.pending -= count
         self._flip(scheduler)
 
-    def complete(self, landed: int, scheduler: Scheduler) -> None:
-        """``landed`` bytes of a TMA load have been written."""
+    def complete(self, landed: int, scheduler: Scheduler, events: int = 0) -> None:
+        """``landed`` bytes of a TMA load have been written, which these events are."""
         self.check("signalled by a load", remote=True)
+        self.release(events)
         self.missing -= landed
         self._flip(scheduler)
 
@@ -102,6 +138,8 @@ class MBarrier(Resource):
             )
         if self.missing == 0:
             self.phase += 1
+            self.told |= self.coming
+            self.coming = 0
             self.pending = self.arrivals
             self.wake(scheduler)
 
@@ -122,13 +160,13 @@ class MBarrier(Resource):
 
 @dataclass(slots=True, eq=False)
 class Arrival:
-    """An arrival of ``threads`` at ``bar`` that waits for so many copies to land; ``words`` are
-    what they and those before them write.
+    """An arrival of ``threads`` at ``bar`` that waits for so many copies to land; ``copies`` are
+    these and those before them.
     """
 
     bar: MBarrier
     threads: int
-    words: list[Array]
+    copies: list[Copy]
     waiting: int
 
     def landed(self, scheduler: Scheduler) -> None:
@@ -139,16 +177,21 @@ class Arrival:
 
     def arrive(self, scheduler: Scheduler) -> None:
         """All have."""
-        self.bar.hand(self.words)
+        self.bar.hand([copy.words for copy in self.copies])
+        for copy in self.copies:
+            self.bar.release(copy.events)
         self.bar.arrive(self.threads, scheduler)
 
 
 @dataclass(slots=True, eq=False)
 class Copy:
-    """A ``cp.async`` to these words of shared memory, and the arrivals that wait for it."""
+    """A ``cp.async`` to these words of shared memory, the arrivals that wait for it, and its write
+    as a set of events.
+    """
 
     words: Array
     landed: bool = False
+    events: int = 0
     arrivals: list[Arrival] = field(default_factory=list)
 
 
@@ -156,14 +199,15 @@ class Copy:
 class NamedBarrier(Resource):
     """A hardware barrier (``bar``) or the cluster's: completes when ``threads`` have arrived.
 
-    ``known`` are the stores that those who came last time knew of.
+    ``coming`` are the events that those who are here knew of, ``known`` those of last time.
     """
 
     name: str
     threads: int
     arrived: dict[int, Runnable] = field(default_factory=dict)
     generation: int = 0
-    known: set[tuple[str, int]] = field(default_factory=set)
+    coming: int = 0
+    known: int = 0
 
     def arrive(self, warp: Runnable, threads: int, key: int) -> int:
         """A warp's 32 threads arrive; the generation that they belong to.
@@ -179,9 +223,10 @@ class NamedBarrier(Resource):
             raise FaultError(f"{warp.who} arrives twice at {self.name} before it completes")
         self.threads = threads
         self.arrived[key] = warp
+        self.coming |= warp.known.everyone
         generation = self.generation
         if 32 * len(self.arrived) == threads:
-            self.known = set().union(*(w.knows for w in self.arrived.values()))
+            self.known, self.coming = self.coming, 0
             self.arrived.clear()
             self.generation += 1
             self.wake(warp.scheduler)
@@ -201,3 +246,15 @@ class RegisterPool(Resource):
     """Registers that no warp of the CTA holds; ``setmaxnreg`` moves them."""
 
     free: int = 0
+
+
+def heard(number: int, bars: Sequence[MBarrier], named: Sequence[NamedBarrier]) -> str:
+    """Which barriers tell of an event, for people: one of them should have been waited for."""
+    over = [b.name for b in bars if b.told >> number & 1]
+    over += [b.name for b in named if b.known >> number & 1]
+    if over:
+        return f"{', '.join(dict.fromkeys(over))} would tell of the first"
+    coming = [f"phase {b.phase} of {b.name}" for b in bars if b.coming >> number & 1]
+    if coming:
+        return f"{', '.join(dict.fromkeys(coming))} will tell of the first, but is not over"
+    return "no barrier tells of the first yet"

@@ -8,6 +8,8 @@ goes for what a CTA stores into its own memory and another one reads there.
 
 from __future__ import annotations
 
+import numpy as np
+
 from lowering.kernel.nodes import LdShared
 from lowering.kernel.visit import walk
 from lowering.machine.errors import FaultError
@@ -17,11 +19,8 @@ from lowering.machine.scheduler import Effect
 from lowering.machine.state import Cta, Sent, Warp
 
 __all__ = [
-    "NAME", "acquire", "heard", "lent", "note", "number", "publish_known", "release", "send",
+    "acquire", "heard", "lent", "note", "publish_known", "release", "send",
 ]  # fmt: skip
-
-NAME = "shared::cluster"
-"""What these stores are called in ``Warp.knows``."""
 
 
 def send(warp: Warp, cta: Cta, buffer: str, words: Array, data: Array) -> None:
@@ -29,27 +28,21 @@ def send(warp: Warp, cta: Cta, buffer: str, words: Array, data: Array) -> None:
     assert warp.stmt is not None
     what = f"a store to {buffer}"
     cta.signalled(what)
-    sent = Sent(number(warp), cta, what, words, data)
+    sent = Sent(warp.event(), cta, what, words, data)
     for earlier in [s for s in warp.cta.cluster.sent if s.cta is cta]:
-        if earlier.number in warp.knows | warp.own and set(words.flat) & set(earlier.words.flat):
+        before = warp.known.before(warp.elected)
+        if before >> earlier.number & 1 and set(words.flat) & set(earlier.words.flat):
             earlier.land()
-    warp.own.add(sent.number)
+    warp.known.did(1 << sent.number, warp.elected)
     warp.cta.cluster.sent.append(sent)
     warp.scheduler.add(Effect(sent.land, warp, warp.stmt))
 
 
-def number(warp: Warp) -> tuple[str, int]:
-    """A new number of a store by a warp; its rest, divided by the CTAs, is who stores."""
-    cluster = warp.cta.cluster
-    cluster.stores += 1
-    return NAME, cluster.stores * len(cluster.ctas) + warp.cta.rank
-
-
 def note(warp: Warp, words: Array) -> None:
     """A store into the CTA's own memory that peers may read."""
-    found = number(warp)
-    warp.own.add(found)
-    warp.cta.memory.mark(words, found[1])
+    found = warp.event()
+    warp.known.did(1 << found, warp.elected)
+    warp.cta.memory.mark(words, found)
 
 
 def lent(buffer: str, program: Program) -> bool:
@@ -60,23 +53,21 @@ def lent(buffer: str, program: Program) -> bool:
     )
 
 
-def release(warp: Warp, order: str) -> set[tuple[str, int]]:
-    """Numbers of what the executing threads know of; at cluster scope it lands now."""
-    if not warp.cta.cluster.stores:
-        return set()
-    known = warp.knows if warp.elected else warp.knows | warp.own
+def release(warp: Warp, order: str) -> int:
+    """The events that an arrival tells of: what the executing threads know of, which lands now if
+    it is stored in a peer and the scope is the cluster; with a relaxed order copies alone.
+    """
+    known = warp.known.released(warp.elected)
     if order == "release.cluster":
-        for sent in [s for s in warp.cta.cluster.sent if s.number in known]:
+        for sent in [s for s in warp.cta.cluster.sent if known >> s.number & 1]:
             sent.land()
-    return {store for store in known if store[0] == NAME}
+    return known if order.startswith("release") else known & warp.scheduler.events.copies
 
 
-def acquire(warp: Warp, stores: set[tuple[str, int]]) -> None:
-    """The executing threads know of these; of one thread, the others hear at their next sync."""
-    if warp.elected:
-        warp.own |= stores
-    else:
-        warp.knows |= stores
+def acquire(warp: Warp, told: int, order: str) -> None:
+    """The executing threads come behind these events, with a relaxed order behind copies alone."""
+    copies = warp.scheduler.events.copies
+    warp.known.learn(told if order.startswith("acquire") else told & copies, warp.elected)
 
 
 def heard(warp: Warp, cta: Cta, words: Array, buffer: str) -> None:
@@ -84,13 +75,11 @@ def heard(warp: Warp, cta: Cta, words: Array, buffer: str) -> None:
     the warp does not know of the store.
     """
     for found in cta.memory.stored(words):
-        if found % len(warp.cta.cluster.ctas) == warp.cta.rank:
-            continue
-        known = warp.knows if not warp.elected else warp.knows | warp.own
-        if (NAME, found) not in known:
+        rank = warp.scheduler.events[found].rank
+        if rank != warp.rank and not warp.known.before(warp.elected) >> found & 1:
             raise FaultError(
                 f"{buffer} is read without an acquire at cluster scope behind what "
-                f"CTA {_by(cta, found).ctaid} stored there"
+                f"CTA {cta.cluster.ctas[rank].ctaid} stored there"
             )
 
 
@@ -98,10 +87,6 @@ def publish_known(warp: Warp) -> None:
     """``fence.proxy.async``: what peers stored here and the warp knows of, the async proxy sees."""
     memory = warp.cta.memory
     if memory.stores is not None:
-        known = [n for name, n in warp.knows if name == NAME]
-        for found in known:
-            memory.publish((memory.stores == found).nonzero()[0])
-
-
-def _by(cta: Cta, store: int) -> Cta:
-    return cta.cluster.ctas[store % len(cta.cluster.ctas)]
+        for found in np.unique(memory.stores).tolist():
+            if found and warp.known.everyone >> found & 1:
+                memory.publish((memory.stores == found).nonzero()[0])

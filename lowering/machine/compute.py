@@ -152,8 +152,14 @@ def wgmma(stmt: Wgmma, program: Program) -> Run:
     return run
 
 
-Blocks = Callable[[], list[Array]]
-"""The 16 rows of A of a warp, of each block, in float32: read when the wgmma happens."""
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """A warp's part of A: ``values()`` are its 16 rows of each block, in float32, read when the
+    wgmma happens; ``operands`` the blocks in shared memory.
+    """
+
+    values: Callable[[], list[Array]]
+    operands: tuple[_Operand, ...] = ()
 
 
 def _left(stmt: Wgmma, program: Program) -> tuple[Callable[[Warp], Blocks], DType]:
@@ -166,12 +172,14 @@ def _left(stmt: Wgmma, program: Program) -> tuple[Callable[[Warp], Blocks], DTyp
     wgmma_descriptor(a.buffer.swizzle, 0)
 
     def left(warp: Warp) -> Blocks:
-        operands = [
+        operands = tuple(
             _Operand(_descriptor(a, trans, warp, n * block), family.m, family.k_bytes, trans, dtype)
             for n in range(rows // family.m)
-        ]
+        )
         memory, first = warp.cta.memory, 16 * (warp.index % 4)
-        return lambda: [_elements(memory, x)[first : first + 16] for x in operands]
+        return Blocks(
+            lambda: [_elements(memory, x)[first : first + 16] for x in operands], operands
+        )
 
     return left, dtype
 
@@ -186,7 +194,7 @@ def _from_registers(a: Frag) -> Callable[[Warp], Blocks]:
             )
         data = found.registers.data
         values = [data[:, block] for block in range(a.type.blocks)]
-        return lambda: [operand_values(lanes_to_block(v), a.type.dtype) for v in values]
+        return Blocks(lambda: [operand_values(lanes_to_block(v), a.type.dtype) for v in values])
 
     return left
 
@@ -276,12 +284,17 @@ def _update(
     keep: bool,
 ) -> Callable[[], None]:  # fmt: skip
     """The product of each block of A with B, onto the block's accumulators of these columns."""
-    memory, group = warp.cta.memory, stmt.acc.type.layout.columns
+    cta, group = warp.cta, stmt.acc.type.layout.columns
+    known = warp.known.before(False)
     columns = slice(stmt.col // group, (stmt.col + stmt.width) // group)
 
     def update() -> None:
-        b = _elements(memory, right)
-        for block, a in enumerate(left()):
+        events = 0
+        for operand in (*left.operands, right):
+            events |= cta.touch(warp, stmt, known, _where(operand), 16, copy=True)
+        warp.wgmma.reads.append(events)
+        b = _elements(cta.memory, right)
+        for block, a in enumerate(left.values()):
             before = registers.data[:, block, columns] if keep else None
             registers.data[:, block, columns] = add(before, a, b)
 
@@ -292,13 +305,18 @@ def _elements(memory: SharedMemory, operand: _Operand) -> Array:
     """Elements ``[extent, K]`` of an operand, in float32."""
     found = memory.operands.get(operand)
     if found is None or found[0] != memory.version:
-        where = mn_major_chunks if operand.trans else operand_chunks
-        chunks = memory.read_chunks(where(operand.descriptor, operand.extent, operand.k_bytes))
+        chunks = memory.read_chunks(_where(operand))
         bits = chunks.view(operand.dtype.raw).reshape(len(chunks), -1)
         values = operand_values(bits.T if operand.trans else bits, operand.dtype)
         found = memory.version, values
         memory.operands[operand] = found
     return found[1]
+
+
+def _where(operand: _Operand) -> Array:
+    """The 16-byte chunks (address / 16) of an operand."""
+    where = mn_major_chunks if operand.trans else operand_chunks
+    return where(operand.descriptor, operand.extent, operand.k_bytes)
 
 
 @lru_cache(maxsize=4096)
@@ -358,6 +376,8 @@ def wgmma_wait(stmt: WgmmaWait, program: Program) -> Run:
         yield None
         while queue.done < target:
             yield Blocked(queue, lambda: f"wgmma {queue.done + 1} of its {target}")
+        for events in queue.reads[queue.covered : target]:
+            warp.known.learn(events, False)
         queue.covered = max(queue.covered, target)
         warp.define(stmt.out, warp.take(stmt.acc))
 

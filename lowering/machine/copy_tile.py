@@ -36,9 +36,10 @@ def copy_tile(stmt: CopyTile, program: Program) -> Run:
         data = gather(matrix, row + rows[:, None], col + cols)
         cta = warp.cta
         cta.cluster.counts["load bytes"] += data.nbytes
+        warp.touches(cta, words, 8, write=True)
         cta.memory.write_words(words, np.ascontiguousarray(data).view(np.uint64).reshape(-1))
         warp.unpublished.append(words)
-        if warp.scheduler.coin():
+        if warp.scheduler.coin(stmt):
             cta.memory.publish(words)
         return PAUSE
 

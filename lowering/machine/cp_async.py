@@ -41,17 +41,20 @@ def cp_async(stmt: CpAsync, program: Program) -> Run:
         copy = Copy(words)
         warp.copies.append(copy)
         warp.cta.cluster.counts["load bytes"] += data.nbytes
-        warp.scheduler.add(Effect(_landing(warp, copy, data), warp, stmt))
+        warp.scheduler.add(Effect(_landing(warp, stmt, copy, data), warp, stmt))
         return PAUSE
 
     return run
 
 
-def _landing(warp: Warp, copy: Copy, data: Array) -> Callable[[], None]:
+def _landing(warp: Warp, stmt: CpAsync, copy: Copy, data: Array) -> Callable[[], None]:
+    before = warp.known.before(warp.elected)
+
     def land() -> None:
         memory = warp.cta.memory
+        copy.events = warp.cta.touch(warp, stmt, before, copy.words, 8, write=True)
         memory.write_words(copy.words, np.ascontiguousarray(data).view(np.uint64))
-        if warp.scheduler.coin():
+        if warp.scheduler.coin(stmt):
             memory.publish(copy.words)
         copy.landed = True
         for arrival in copy.arrivals:
@@ -71,9 +74,9 @@ def cp_async_arrive(stmt: CpAsyncArrive, program: Program) -> Run:
         bar, index = find(warp.cta, warp.env)
         bar.check("arrived at")
         flying = [copy for copy in warp.copies if not copy.landed]
-        words = [copy.words for copy in warp.copies]
+        bar.use(warp, "arrived at")
+        arrival = Arrival(bar, warp.threads, warp.copies, len(flying))
         warp.copies = flying
-        arrival = Arrival(bar, warp.threads, words, len(flying))
         for copy in flying:
             copy.arrivals.append(arrival)
         if not flying:

@@ -1,6 +1,6 @@
 """What warps hand to each other through shared memory by ordinary stores, and whether a barrier
 orders it: a warp reads only what it knows to be stored, and overwrites only what it knows to be
-read. Barriers share what warps know (``Warp.knows``).
+read. Barriers share what warps know (``lowering.machine.order``).
 """
 
 from __future__ import annotations
@@ -24,16 +24,14 @@ class Handed:
     Args:
         name: of the buffer and its CTA.
         buffer: its declaration.
-        stores: number of the store that made each element ``[stages, rows, cols]``, or 0.
+        stores: number of the event that stored each element ``[stages, rows, cols]``, or 0.
         loads: number of the last load of each element, by warp, or 0.
-        count: stores and loads so far.
     """
 
     name: str
     buffer: str
     stores: Array
     loads: Array
-    count: int = 0
 
     @staticmethod
     def of(buffer: SharedBuffer, ctaid: int, warps: int) -> Handed:
@@ -61,9 +59,11 @@ class Handed:
         self.loads[warp.index][region] = self._number(warp)
 
     def _number(self, warp: Runnable) -> int:
-        self.count += 1
-        warp.knows.add((self.name, self.count))
-        return self.count
+        assert warp.stmt is not None
+        number = warp.scheduler.events.add(warp, warp.stmt)
+        warp.known.did(1 << number, warp.elected)
+        return number
 
     def _known(self, warp: Runnable, numbers: Array) -> bool:
-        return all((self.name, int(n)) in warp.knows for n in np.unique(numbers) if n)
+        known = warp.known.before(warp.elected)
+        return all(known >> n & 1 for n in np.unique(numbers).tolist() if n)

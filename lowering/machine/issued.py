@@ -46,13 +46,17 @@ class Fragment:
 
 @dataclass(slots=True, eq=False)
 class WgmmaQueue(Resource):
-    """A warp's wgmmas, which happen in order. All counts are since the start of the kernel."""
+    """A warp's wgmmas, which happen in order. All counts are since the start of the kernel.
+
+    ``reads`` has what each has read, as events, once it is done.
+    """
 
     flying: deque[Effect] = field(default_factory=deque)
     issued: int = 0
     done: int = 0
     covered: int = 0
     groups: list[int] = field(default_factory=list)
+    reads: list[int] = field(default_factory=list)
 
     def target(self, pending: int) -> int:
         """How many wgmmas are done once at most ``pending`` groups are not."""
@@ -61,11 +65,14 @@ class WgmmaQueue(Resource):
 
 @dataclass(slots=True, eq=False)
 class Store:
-    """A TMA store; ``has_read`` shared memory, ``has_written`` global memory."""
+    """A TMA store; ``has_read`` shared memory, ``has_written`` global memory; ``events``
+    is its read.
+    """
 
     stmt: Stmt
     has_read: bool = False
     has_written: bool = False
+    events: int = 0
 
 
 @dataclass(slots=True, eq=False)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 
 from lowering.ground.types import Swizzle
-from lowering.machine.errors import FaultError
+from lowering.kernel.kernel import Kernel, MBarrierArray, SharedBuffer
+from lowering.machine.errors import FaultError, MachineError
 from lowering.machine.fragment import Array
 
-__all__ = ["SHARED_BASE", "SharedMemory", "swizzled"]
+__all__ = ["SHARED_BASE", "SharedMemory", "check_storage", "swizzled"]
 
 SHARED_BASE = 1024
 """Shared address of byte 0 of the kernel's storage, aligned as the kernel aligns it."""
@@ -143,3 +146,17 @@ class SharedMemory:
     def _outside(self, address: int) -> FaultError:
         offset, size = address - SHARED_BASE, self.end - SHARED_BASE
         return FaultError(f"offset {offset} lies outside the {size} bytes of shared memory")
+
+
+def check_storage(kernel: Kernel) -> None:
+    """Raise MachineError where two buffers or mbarriers share a byte of shared memory."""
+    storage: tuple[SharedBuffer | MBarrierArray, ...] = (*kernel.shared, *kernel.mbarriers)
+    placed = [
+        (s.offset, s.offset + s.stages * s.stage_bytes, s.name)
+        for s in storage
+        if s.offset is not None
+    ]
+    for (_, end, name), (behind, _, other) in pairwise(sorted(placed)):
+        if behind < end:
+            why = f"bytes {behind} to {end} of shared memory are of {name} and of {other}"
+            raise MachineError(kernel.name, why)

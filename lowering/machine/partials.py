@@ -37,9 +37,9 @@ def frag_store_partial(stmt: FragStorePartial, program: Program) -> Run:
 
     def run(warp: Warp) -> None:
         slots, at = place(warp)
-        slots.stores += 1
-        slots.stored[slots.key(at, warp)] = slots.stores, warp.read(stmt.value).copy()
-        warp.knows.add((name, slots.stores))
+        number = warp.event()
+        slots.stored[slots.key(at, warp)] = number, warp.read(stmt.value).copy()
+        warp.known.did(1 << number, warp.elected)
         warp.record(stmt.OP, name, at)
 
     return run
@@ -54,7 +54,7 @@ def frag_add_partial(stmt: FragAddPartial, program: Program) -> Run:
         number, data = slots.stored.get(slots.key(at, warp), (0, None))
         if data is None:
             raise FaultError(f"{name}[{at}] is read, but nobody has stored there")
-        if (name, number) not in warp.knows:
+        if not warp.known.before(warp.elected) >> number & 1:
             raise FaultError(f"{name}[{at}] is read, but nothing orders the load behind the store")
         total = warp.read(stmt.acc)
         registers = warp.take(stmt.acc)

@@ -19,7 +19,7 @@ from lowering.machine.barriers import MBarrier
 from lowering.machine.errors import FaultError
 from lowering.machine.memory import SHARED_BASE
 from lowering.machine.scalars import Env, Scalar, compile_scalar
-from lowering.machine.scheduler import Blocked, Steps
+from lowering.machine.scheduler import LATE, Blocked, Steps
 from lowering.machine.state import Cta, Warp
 
 __all__ = ["Code", "Handler", "Place", "Program", "Run", "execute"]
@@ -72,13 +72,17 @@ class Program:
     Args:
         kernel: a kernel after all passes.
         handlers: for each class of statements.
+        late: in front of this one a warp lets all others run.
 
     Raises:
         InternalError: a statement of tile level is left, or something is not allocated.
     """
 
-    def __init__(self, kernel: Kernel, handlers: Mapping[type[Stmt], Handler]) -> None:
+    def __init__(
+        self, kernel: Kernel, handlers: Mapping[type[Stmt], Handler], late: Stmt | None = None
+    ) -> None:
         self.kernel = kernel
+        self._late = late
         self._handlers = handlers
         for array in kernel.mbarriers:
             if array.offset is None:
@@ -94,7 +98,8 @@ class Program:
         if handler is None:
             why = f"statement {stmt.OP!r} cannot be executed; is a pass missing?"
             raise InternalError("machine", why, print_stmt(stmt))
-        return handler(stmt, self)
+        run = handler(stmt, self)
+        return run if stmt is not self._late else _behind_others(run)
 
     def scalar(self, e: Expr) -> Scalar:
         """An expression as a function of the warp's scalars."""
@@ -128,3 +133,13 @@ class Program:
             return array[i], i
 
         return find
+
+
+def _behind_others(run: Run) -> Run:
+    """The statement, in front of which others run."""
+
+    def late(warp: Warp) -> Iterator[Blocked | None]:
+        yield LATE
+        yield from run(warp) or ()
+
+    return late

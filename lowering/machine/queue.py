@@ -29,6 +29,7 @@ def st_word(stmt: StWord, program: Program) -> Run:
             cta = cta.peer(peer(warp.env))
             if cta is not warp.cta:
                 cta.signalled(f"a store to {stmt.dst.buffer}")
+        warp.touches(cta, np.array([_address(place, warp) // 4]), 4, write=True)
         cta.memory.write_word(_address(place, warp), value(warp.env))
         return PAUSE
 
@@ -44,6 +45,7 @@ def ld_word(stmt: LdWord, program: Program) -> Run:
     def run(warp: Warp) -> Steps:
         address = _address(place, warp)
         heard(warp, warp.cta, np.array([address // 8]), name)
+        warp.touches(warp.cta, np.array([address // 4]), 4)
         found = warp.cta.memory.read_word(address)
         stage, *coords = place.element(warp.env)
         if found is None:

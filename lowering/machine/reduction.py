@@ -105,6 +105,7 @@ def frag_reduce_to_shared(stmt: FragReduceToShared, program: Program) -> Run:
         # Eight lanes hold a column; the first of them stores it.
         row[0, np.broadcast_to(cols[:4], data[:4].shape)] = data[:4]
         lines.store(warp, region)
+        warp.touches(warp.cta, addresses // 4, 4, write=True)
         warp.cta.memory.write_floats(addresses, row)
         warp.unpublished.append(np.unique(addresses // 8))
         warp.record(stmt.OP, stmt.dst.buffer, region[0])
@@ -122,6 +123,7 @@ def frag_reduce_from_shared(stmt: FragReduceFromShared, program: Program) -> Run
         warp.whole(stmt.OP)
         lines, region, addresses = where(warp, 0)
         lines.load(warp, region)
+        warp.touches(warp.cta, addresses // 4, 4)
         total = _chain(op, warp.cta.memory.read_floats(addresses), 0)[0]
         warp.reads(np.unique(addresses // 8))
         _, cols = element_index(kind, warp.index % 4)
@@ -146,6 +148,7 @@ def frag_store_reduced(stmt: FragStoreReduced, program: Program) -> Run:
         matrix, row, col = into(warp)
         lines, region, addresses = where(warp, 0)
         lines.load(warp, region)
+        warp.touches(warp.cta, addresses // 4, 4)
         total = op(start, _chain(op, warp.cta.memory.read_floats(addresses), 0)[0])
         warp.reads(np.unique(addresses // 8))
         down, right = matrix.shape

@@ -8,7 +8,6 @@ import numpy as np
 
 from lowering.kernel.nodes import BulkCopy, StAsync
 from lowering.machine.barriers import MBarrier
-from lowering.machine.cluster import number
 from lowering.machine.errors import FaultError
 from lowering.machine.fragment import Array
 from lowering.machine.program import Program, Run
@@ -32,13 +31,14 @@ def st_async(stmt: StAsync, program: Program) -> Run:
         cta = rank(warp)
         bar = _target(warp, cta, find(cta, warp.env)[0], stmt.OP)
         bar.remote |= cta is not warp.cta
-        store = number(warp)
+        store, before = warp.event(), warp.known.before(warp.elected)
         what = f"st.async that completes on {bar.name}"
 
-        def write() -> None:
+        def write() -> int:
+            cta.touch(warp, stmt, before, words, 8, write=True)
             cta.memory.write_words(words, data)
-            cta.memory.mark(words, store[1])
-            bar.release({store})
+            cta.memory.mark(words, store)
+            return 1 << store
 
         land = _landing(warp, cta, bar, f"an {what}", data.nbytes, write)
         warp.scheduler.add(Effect(land, warp, stmt))
@@ -65,14 +65,17 @@ def bulk_copy(stmt: BulkCopy, program: Program) -> Run:
             raise FaultError("a stage is copied by 32 threads, not by one")
         bar = _target(warp, cta, find(cta, warp.env)[0], stmt.OP)
         own.sending += 1
+        before = warp.known.before(warp.elected)
 
         def read() -> None:
             data = own.memory.read_chunks(source)
             own.sending -= 1
+            events = own.touch(warp, stmt, before, source, 16, copy=True)
 
-            def write() -> None:
+            def write() -> int:
                 cta.overwrite(target)
                 cta.memory.land(target, data)
+                return events | cta.touch(warp, stmt, before, target, 16, write=True, copy=True)
 
             what = f"a bulk.copy that completes on {bar.name}"
             land = _landing(warp, cta, bar, what, data.nbytes, write)
@@ -89,17 +92,17 @@ def _target(warp: Warp, cta: Cta, bar: MBarrier, op: str) -> MBarrier:
     """The barrier of a copy that is issued now; raises FaultError if the CTA has left."""
     cta.signalled(f"{op} to {bar.name}")
     bar.check(f"given to {op}", remote=True)
+    bar.use(warp, f"given to {op}")
     cta.coming += 1
     return bar
 
 
 def _landing(
-    warp: Warp, cta: Cta, bar: MBarrier, what: str, size: int, write: Callable[[], None]
+    warp: Warp, cta: Cta, bar: MBarrier, what: str, size: int, write: Callable[[], int]
 ) -> Callable[[], None]:
     def land() -> None:
         cta.signalled(what)
         cta.coming -= 1
-        write()
-        bar.complete(size, warp.scheduler)
+        bar.complete(size, warp.scheduler, write())
 
     return land

@@ -11,11 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from lowering.ground.errors import InternalError, UnsupportedError, WschedError
-from lowering.ground.expr import Expr
 from lowering.kernel import nodes
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import Stmt
-from lowering.kernel.tensors import TensorMap
 from lowering.machine import (
     atomics,
     compute,
@@ -39,17 +37,17 @@ from lowering.machine import (
 from lowering.machine import (
     watch as watching,
 )
+from lowering.machine.adversary import Adversary, HoldBack
 from lowering.machine.errors import DeadlockError
 from lowering.machine.estimate import estimate_seconds
 from lowering.machine.fragment import Array
+from lowering.machine.launch import Launch, described
+from lowering.machine.memory import check_storage
 from lowering.machine.program import Handler, Program, execute
-from lowering.machine.scalars import Env, compile_scalar
-from lowering.machine.scheduler import Adversary, Blocked, Scheduler, Watch
+from lowering.machine.scheduler import Blocked, Scheduler, Watch
 from lowering.machine.state import Cluster, Warp
-from lowering.machine.tensor_map import Descriptor
-from lowering.machine.tensors import MappedArray
 from lowering.machine.trace import TraceRow, one_warp_each
-from lowering.machine.workspace import Counters, Slots, counters_of
+from lowering.machine.workspace import Counters
 
 __all__ = ["HANDLERS", "RunResult", "refuse_long_run", "run_kernel"]
 
@@ -164,6 +162,8 @@ def run_kernel(
     order: Sequence[int] | None = None,
     watch: Callable[[Sequence[Cluster]], Watch | None] | None = None,
     first_only: bool = False,
+    races: bool = False,
+    step_limit: int | None = None,
 ) -> RunResult:
     """Execute ``kernel``, after all passes; output tensors are written in place.
 
@@ -177,12 +177,14 @@ def run_kernel(
         grid: number of CTAs along x; the kernel says how many there are along y and z. CTAs of
             different clusters run one after the other, but all at once where they share counters.
         seed: of the adversary's choices.
-        adversary: when asynchronous operations take effect, see ``Scheduler``.
+        adversary: when asynchronous operations take effect and who runs, see ``Scheduler``.
         trace: whether to note every event.
         limit_seconds: refuse a run that is estimated longer; ``WSCHED_MACHINE_SECONDS``, or 60.
         resident: clusters that run at once; shows a wait for a CTA that has not started.
         order: numbers of clusters as they start; by default theirs, which no GPU promises.
         watch: who looks on when these clusters run together; None nobody.
+        races: whether accesses to shared memory that nothing orders are a fault, in any order.
+        step_limit: after so many steps a loop counts as endless; by default ``STEP_LIMIT``.
         first_only: run only the clusters that run together first; results are then not whole.
 
     Raises:
@@ -192,24 +194,20 @@ def run_kernel(
         MachineError: a statement did what the hardware forbids or leaves undefined.
     """
     _check(kernel, tensors, params, grid)
-    program, ctas = Program(kernel, HANDLERS), kernel.ctas(grid, params)
+    held = adversary.stmt if isinstance(adversary, HoldBack) else None
+    program, ctas = Program(kernel, HANDLERS, held), kernel.ctas(grid, params)
     together = _together(kernel, ctas, resident)
     refuse_long_run(kernel, params, grid, limit_seconds, together / ctas if first_only else 1.0)
-    rows: list[TraceRow] | None = [] if trace else None
-    counters = _counters(kernel, tensors, params, grid)
-    plain, slots = _globals(kernel, tensors, params, ctas), _slots(kernel, params, grid)
-    shared, counts = (_arguments(kernel, tensors, params), params, grid), Counter[str]()
+    launch, counts = Launch.of(kernel, tensors, params, grid, ctas, trace, races), Counter[str]()
     first = [kernel.cluster * n for n in order or range(ctas // kernel.cluster)]
     for start in range(0, together if first_only else ctas, together):
-        scheduler = Scheduler(adversary, f"{seed}/{start}", STEP_LIMIT)
+        scheduler = Scheduler(adversary, f"{seed}/{start}", step_limit or STEP_LIMIT)
         chosen = first[start // kernel.cluster : (start + together) // kernel.cluster]
-        clusters = [
-            Cluster(kernel, *shared, n, scheduler, rows, plain, counters, slots) for n in chosen
-        ]
+        clusters = launch.clusters(chosen, scheduler)
         scheduler.watch = None if watch is None else watch(clusters)
         counts += _run_together(scheduler, clusters, program)
-    _check_left(kernel, counters)
-    return RunResult(counts, tuple(rows or ()))
+    _check_left(kernel, launch.counters)
+    return RunResult(counts, tuple(launch.rows or ()))
 
 
 def _check_left(kernel: Kernel, counters: Mapping[str, Counters]) -> None:
@@ -244,79 +242,27 @@ def _together(kernel: Kernel, ctas: int, resident: int | None) -> int:
 def _check(
     kernel: Kernel, tensors: Mapping[str, Array], params: Mapping[str, int], grid: int
 ) -> None:
-    """Raise InternalError where an argument is missing, or the grid is not of whole clusters."""
+    """Raise InternalError where an argument is missing, or the grid is not of whole clusters, and
+    MachineError where buffers share a byte.
+    """
     missing = [p.name for p in kernel.params if p.name not in params]
     declared = [e.name for g in kernel.globals for e in g.entries]
     declared += [t.name for t in kernel.traces]
     declared += [kernel.watch.name] if kernel.watch is not None else []
     if not missing:
-        declared = [*(name for _, name, _ in _described(kernel, params)), *declared]
+        declared = [*(name for _, name, _ in described(kernel, params)), *declared]
     missing += [name for name in declared if name not in tensors]
     if missing:
         raise InternalError("machine", f"no value for {', '.join(missing)}")
     if grid < 1 or grid % kernel.cluster:
         raise InternalError("machine", f"a grid of {grid} CTAs in clusters of {kernel.cluster}")
+    check_storage(kernel)
 
 
 def _whole(warp: Warp, program: Program) -> Iterator[Blocked | None]:
     yield from execute(warp, program.code)
     warp.stmt = None
     warp.finish()
-
-
-def _described(
-    kernel: Kernel, params: Mapping[str, int]
-) -> Iterator[tuple[TensorMap, str, tuple[Expr, ...]]]:
-    """Map, name of the argument and its sizes of each descriptor."""
-    env = Env(params)
-    for m in kernel.tensor_maps:
-        count = 1 if m.count is None else compile_scalar(m.count)(env)
-        yield from ((m, name, sizes) for name, sizes in m.arguments(count))
-
-
-def _arguments(
-    kernel: Kernel, tensors: Mapping[str, Array], params: Mapping[str, int]
-) -> dict[str, Descriptor]:
-    env = Env(params)
-    return {
-        name: Descriptor.of(name, MappedArray(m, tensors[name], _extents(sizes, env)))
-        for m, name, sizes in _described(kernel, params)
-    }
-
-
-def _globals(
-    kernel: Kernel, tensors: Mapping[str, Array], params: Mapping[str, int], ctas: int
-) -> dict[str, Array]:
-    env = Env(params)
-    plain = {
-        e.name: global_memory.global_array(e, tensors[e.name], _extents(e.sizes, env))
-        for g in kernel.globals
-        for e in g.entries
-    }
-    traces = {t.name: stamp.trace_array(kernel, t, tensors[t.name], ctas) for t in kernel.traces}
-    if kernel.watch is not None:
-        name = kernel.watch.name
-        plain[name] = watching.watch_array(kernel, kernel.watch, tensors[name], ctas)
-    return plain | traces
-
-
-def _extents(sizes: tuple[Expr, ...], env: Env) -> tuple[int, ...]:
-    return tuple(compile_scalar(size)(env) for size in sizes)
-
-
-def _counters(
-    kernel: Kernel, tensors: Mapping[str, Array], params: Mapping[str, int], grid: int
-) -> dict[str, Counters]:
-    env = Env({**params, "ctas": grid})
-    return {
-        c.name: counters_of(c, compile_scalar(c.count)(env), tensors.get(c.name))
-        for c in kernel.counters
-    }
-
-
-def _slots(kernel: Kernel, params: Mapping[str, int], grid: int) -> dict[str, Slots]:
-    env = Env({**params, "ctas": grid})
-    return {w.name: Slots(w.name, compile_scalar(w.count)(env)) for w in kernel.workspaces}
 
 
 def refuse_long_run(

@@ -3,7 +3,8 @@
 Warps are generators. They yield None where another warp may run first, and Blocked where they
 cannot go on. An asynchronous operation is an Effect that waits in ``effects`` until the adversary
 lets it happen: at once (eager, fair), when nothing else can happen (lazy), or at a random moment.
-One kind of effect may be held back even longer, until no other effect is left.
+One kind of effect may be held back even longer, until no other effect is left. The deterministic
+adversaries are eager but for one statement or one warp (``lowering.machine.adversary``).
 """
 
 from __future__ import annotations
@@ -11,21 +12,21 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from lowering.kernel.nodes import Stmt
 from lowering.kernel.text import print_stmt
+from lowering.machine.adversary import Adversary, HoldBack, RunLast
 from lowering.machine.errors import DeadlockError, FaultError, MachineError
+from lowering.machine.order import Actor, Events, Known
 
 __all__ = [
-    "PAUSE", "Adversary", "Blocked", "Effect", "Resource", "Runnable", "Scheduler", "Steps",
-    "Watch", "span",
+    "LATE", "PAUSE", "Adversary", "Blocked", "Effect", "Resource", "Runnable", "Scheduler",
+    "Steps", "Watch", "span",
 ]  # fmt: skip
 
-Adversary = Literal["eager", "lazy", "random", "fair"]
 
-
-class Runnable(Protocol):
+class Runnable(Actor, Protocol):
     """What a scheduler runs and a barrier counts: a warp, as far as they know it.
 
     Attributes:
@@ -34,7 +35,8 @@ class Runnable(Protocol):
         thread: the rest of its run.
         stmt: the statement that it executes.
         blocked: what it waits for.
-        knows: stores to global memory that precede what it does next.
+        elected: whether one of its threads alone executes it.
+        known: events that precede what it does next.
     """
 
     index: int
@@ -42,15 +44,12 @@ class Runnable(Protocol):
     thread: Iterator[Blocked | None]
     stmt: Stmt | None
     blocked: Blocked | None
-    knows: set[tuple[str, int]]
+    elected: bool
+    known: Known
 
     @property
     def place(self) -> str:
         """CTA, role and group."""
-
-    @property
-    def who(self) -> str:
-        """CTA, role, group and warp."""
 
 
 _R = TypeVar("_R", bound=Runnable)
@@ -81,6 +80,9 @@ Steps = Iterable["Blocked | None"]
 PAUSE: tuple[None] = (None,)
 """The steps of a statement that does not block but lets others run."""
 
+LATE: Final = Blocked(Resource(), lambda: "everybody else")
+"""What a warp waits for in front of a statement that is held back: until no other can run."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Effect:
@@ -108,12 +110,14 @@ class Scheduler:
         adversary: when effects happen. ``eager`` and ``lazy`` also let a warp run as far as it can,
             ``lazy`` holds TMA stores back. ``fair`` is eager, but gives each warp one step in turn,
             as if they ran side by side. ``random`` changes warps at random; how often, and what
-            it holds back, is drawn from the seed as well.
+            it holds back, is drawn from the seed as well. ``HoldBack`` and ``RunLast`` are eager
+            but for one statement, or one warp.
         seed: of all choices.
         step_limit: steps after which a run counts as endless.
 
     Attributes:
         watch: who looks on.
+        events: what warps have to know of, see ``lowering.machine.order``.
     """
 
     def __init__(self, adversary: Adversary, seed: str, step_limit: int) -> None:
@@ -121,25 +125,32 @@ class Scheduler:
         self.rng = random.Random(seed)
         self.step_limit = step_limit
         self.watch: Watch | None = None
+        self.events = Events()
         self.steps = 0
         self.runnable: list[Runnable] = []
+        self.late: list[Runnable] = []
         self.effects: list[Effect] = []
         self.held: list[Effect] = []
         chaotic = adversary == "random"
+        self._eager = adversary not in ("lazy", "random")
+        self._held = adversary.stmt if isinstance(adversary, HoldBack) else None
+        self._last = adversary if isinstance(adversary, RunLast) else None
         self._strike = self.rng.choice((0.02, 0.2, 0.7)) if chaotic else 0.0
         self._stay = self.rng.choice((0.0, 0.6, 0.97)) if chaotic else float(adversary != "fair")
         held = ("", "tma.load", "tma.store", "wgmma")
         self._hold = self.rng.choice(held) if chaotic else "tma.store"
 
-    def coin(self) -> bool:
-        """Whether something that may happen early happens now."""
-        return self.adversary in ("eager", "fair") or (
+    def coin(self, stmt: Stmt) -> bool:
+        """Whether something that may happen early happens now; ``stmt`` has done it."""
+        return (self._eager and stmt is not self._held) or (
             self.adversary == "random" and self.rng.random() < 0.5
         )
 
     def add(self, effect: Effect) -> None:
         """Take an asynchronous operation into the set of those that may happen next."""
-        if self.adversary in ("eager", "fair"):
+        if effect.stmt is self._held:
+            self.held.append(effect)
+        elif self._eager:
             self._apply(effect)
         else:
             (self.held if self._hold == effect.stmt.OP else self.effects).append(effect)
@@ -154,11 +165,13 @@ class Scheduler:
         for warp in warps:
             warp.thread = start(warp)
         self.runnable += warps
-        while self.runnable or self.effects or self.held:
+        while self.runnable or self.effects or self.late or self.held:
             if self.effects and (not self.runnable or self.rng.random() < self._strike):
                 self._apply(self._pop(self.effects))
             elif self.runnable:
                 self._advance(self._choose())
+            elif self.late:
+                self._advance(self.late.pop(0))
             else:
                 self._apply(self._pop(self.held))
         blocked = [w for w in warps if w.blocked]
@@ -171,14 +184,24 @@ class Scheduler:
         return effects.pop()
 
     def _choose(self) -> Runnable:
-        if self.adversary in ("eager", "fair"):
+        if self._last is not None:
+            others = (n for n, w in enumerate(self.runnable) if not self._comes_last(w))
+            return self.runnable.pop(next(others, 0))
+        if self._eager:
             return self.runnable.pop(0)
         last = len(self.runnable) - 1
         chosen = self.rng.randint(0, last) if self.adversary == "random" else last
         return self.runnable.pop(chosen)
 
+    def _comes_last(self, warp: Runnable) -> bool:
+        return self._last is not None and (warp.rank, warp.index) == (
+            self._last.rank,
+            self._last.warp,
+        )
+
     def _advance(self, warp: Runnable) -> None:
         warp.blocked = None
+        stay = 0.0 if self._comes_last(warp) else self._stay
         while True:
             self.steps += 1
             if self.steps > self.step_limit:
@@ -190,13 +213,16 @@ class Scheduler:
                 return
             except FaultError as fault:
                 raise self._fault(warp, warp.stmt, str(fault)) from None
+            if blocked is LATE:
+                self.late.append(warp)
+                return
             if isinstance(blocked, Blocked):
                 warp.blocked = blocked
                 blocked.resource.waiters.append(warp)
                 self._stepped(warp)
                 return
             self._stepped(warp)
-            if self._stay < 1.0 and self.rng.random() >= self._stay:
+            if stay < 1.0 and self.rng.random() >= stay:
                 self.runnable.append(warp)
                 return
 

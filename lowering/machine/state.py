@@ -11,12 +11,14 @@ import numpy as np
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import Frag, Stmt
 from lowering.kernel.text import print_stmt
-from lowering.machine.barriers import Copy, MBarrier, NamedBarrier, RegisterPool
+from lowering.machine.barriers import Copy, MBarrier, NamedBarrier, RegisterPool, heard
 from lowering.machine.errors import FaultError
 from lowering.machine.fragment import Array
 from lowering.machine.handed import Handed
 from lowering.machine.issued import BulkQueue, Fragment, Registers, Store, WgmmaQueue
-from lowering.machine.memory import SharedMemory
+from lowering.machine.memory import SHARED_BASE, SharedMemory
+from lowering.machine.order import Known
+from lowering.machine.races import Races, name_of, units
 from lowering.machine.scalars import Env
 from lowering.machine.scheduler import Blocked, Scheduler
 from lowering.machine.tensor_map import Descriptor
@@ -41,12 +43,12 @@ class GenericRead:
 
 @dataclass(slots=True, eq=False)
 class Sent:
-    """Words that a warp stores into the shared memory of a CTA; ``number`` is what knows of them.
+    """Words that a warp stores into the shared memory of a CTA; ``number`` is the event.
 
     They land at any time, at the latest when somebody who knows of them releases at cluster scope.
     """
 
-    number: tuple[str, int]
+    number: int
     cta: Cta
     what: str
     words: Array
@@ -59,7 +61,7 @@ class Sent:
             self.landed = True
             self.cta.signalled(self.what)
             self.cta.memory.write_words(self.words, self.data)
-            self.cta.memory.mark(self.words, self.number[1])
+            self.cta.memory.mark(self.words, self.number)
             self.cta.cluster.sent.remove(self)
 
 
@@ -69,13 +71,12 @@ class Warp:
     ``env`` has its scalars, ``fragments`` its parts of fragments, ``unpublished`` the shared words
     that it wrote through the generic proxy since its last ``fence.proxy.async``, ``waited`` whether
     it has executed ``griddepcontrol.wait``, ``stamps`` how many it has made for each trace buffer,
-    ``knows`` which stores to global memory and to peers
-    precede what it does next, ``own`` those of single threads of it, to the rest after a sync.
+    ``known`` which events precede what it does next.
     """
 
     def __init__(self, cta: Cta, index: int, env: Mapping[str, int]) -> None:
         self.cta = cta
-        self.index = index
+        self.index, self.rank = index, cta.rank
         self.scheduler = cta.cluster.scheduler
         self.env = Env(env)
         self.env.update({
@@ -93,8 +94,7 @@ class Warp:
         self.unpublished: list[Array] = []
         self.epoch = 0
         self.waited = False
-        self.knows: set[tuple[str, int]] = set()
-        self.own: set[tuple[str, int]] = set()
+        self.known = Known()
         self.registers = cta.registers_at_entry
         self.setmaxnregs = 0
         self.wgmma = WgmmaQueue()
@@ -135,11 +135,23 @@ class Warp:
 
     def order_reads(self) -> None:
         """Reads behind which each thread has executed a fence precede what any thread does next,
-        as does what single threads know.
+        as does what single threads know of.
         """
-        self.knows |= self.own
-        self.own.clear()
+        self.known.sync()
         self.cta.reads = [r for r in self.cta.reads if r.warp is not self or not r.fenced]
+
+    def event(self) -> int:
+        """The number of what the current statement does, as an event."""
+        assert self.stmt is not None
+        return self.scheduler.events.add(self, self.stmt)
+
+    def touches(self, cta: Cta, places: Array, size: int, write: bool = False) -> None:
+        """The current statement's own access to a CTA's shared memory, see ``Cta.touch``."""
+        if cta.races is not None:
+            assert self.stmt is not None
+            before = self.known.before(self.elected)
+            events = cta.touch(self, self.stmt, before, places, size, write)
+            self.known.did(events, self.elected)
 
     def touches_global(self) -> None:
         """Raise FaultError where a kernel that is launched dependently reads or writes too early.
@@ -203,20 +215,11 @@ class Warp:
         cluster.counts[op] += 1
         if cluster.trace is not None:
             scalars = tuple((name, self.env[name]) for name in self.loops)
-            cluster.trace.append(
-                TraceRow(
-                    self.cta.ctaid,
-                    self.role,
-                    self.group,
-                    self.index,
-                    op,
-                    target,
-                    index,
-                    parity,
-                    at,
-                    scalars,
-                )
-            )
+            row = TraceRow(
+                self.cta.ctaid, self.role, self.group, self.index, op, target, index, parity, at,
+                scalars,
+            )  # fmt: skip
+            cluster.trace.append(row)
 
     def finish(self) -> None:
         """Leave the kernel; raises FaultError if something that needs this warp is in flight."""
@@ -257,7 +260,7 @@ class Cta:
     ``sending`` copies to peers that will read it, ``reads`` are those that a load might overtake,
     ``waited`` says whether one of its warps has executed ``griddepcontrol.wait``, ``setmaxnregs``
     which warp was the first at each warpgroup's first, second, ... ``setmaxnreg``, and the
-    statement.
+    statement, ``races`` watches its shared memory, if somebody wants that (``watch_races``).
     """
 
     def __init__(self, cluster: Cluster, ctaid: int, rank: int) -> None:
@@ -279,8 +282,23 @@ class Cta:
         self.reads: list[GenericRead] = []
         self.waited = False
         self.setmaxnregs: dict[tuple[int, int], tuple[int, Stmt]] = {}
+        self.races: Races | None = None
         self.agreed: dict[tuple[int, int], int] = {}
         self.handed: dict[str, Handed] = {}
+
+    def watch_races(self) -> None:
+        """From now on unordered accesses to shared memory and mbarriers are faults."""
+        events, kernel = self.cluster.scheduler.events, self.cluster.kernel
+        self.races = Races.of(
+            events, SHARED_BASE + kernel.shared_bytes,
+            lambda address: f"{name_of(kernel, address)} of CTA {self.ctaid}", self._heard,
+        )  # fmt: skip
+        for bar in (b for bars in self.mbarriers.values() for b in bars):
+            bar.watched = True
+
+    def _heard(self, number: int) -> str:
+        bars = [b for c in self.cluster.ctas for bars in c.mbarriers.values() for b in bars]
+        return heard(number, bars, [*self.named.values()])
 
     def peer(self, rank: int) -> Cta:
         """The CTA of that rank in the cluster; raises FaultError if there is none."""
@@ -308,6 +326,21 @@ class Cta:
                 raise FaultError(
                     f"warp {warp.index} has ended without a setmaxnreg of its warpgroup"
                 )
+
+    def touch(
+        self, warp: Warp, stmt: Stmt, before: int, places: Array, size: int, write: bool = False,
+        copy: bool = False,
+    ) -> int:  # fmt: skip
+        """An access to shared memory as a set of one event; none where races are not watched.
+
+        ``warp`` made it, by ``stmt``, behind the events ``before``. Each place is an address
+        divided by ``size`` bytes; ``copy`` says whether it is one of TMA or wgmma.
+        """
+        if self.races is None:
+            return 0
+        number = self.races.events.add(warp, stmt, copy)
+        (self.races.write if write else self.races.read)(number, before, units(places, size))
+        return 1 << number
 
     def overwrite(self, chunks: Array) -> None:
         """Raise FaultError if 16-byte chunks that a load overwrites may still be read."""
@@ -339,6 +372,7 @@ class Cluster:
         globals: Mapping[str, Array] | None = None,
         counters: Mapping[str, Counters] | None = None,
         slots: Mapping[str, Slots] | None = None,
+        races: bool = False,
     ) -> None:
         self.kernel = kernel
         self.tensors = tensors
@@ -350,8 +384,9 @@ class Cluster:
         self.trace = trace
         self.counts: Counter[str] = Counter()
         self.ctas = [Cta(self, first + rank, rank) for rank in range(kernel.cluster)]
+        for cta in self.ctas if races else ():
+            cta.watch_races()
         self.sent: list[Sent] = []
-        self.stores = 0
         self.barrier = NamedBarrier("cluster.sync", kernel.threads * kernel.cluster)
         self.warps = [Warp(c, w, params) for c in self.ctas for w in range(kernel.threads // 32)]
 

@@ -63,7 +63,7 @@ def mbarrier_inval(stmt: MBarrierInval, program: Program) -> Run:
         bar, _ = find(warp.cta, warp.env)
         if not warp.elected:
             raise FaultError(f"{bar.name} is invalidated by 32 threads, not by one")
-        bar.inval()
+        bar.inval(warp)
         return PAUSE
 
     return run
@@ -83,8 +83,8 @@ def mbarrier_arrive(stmt: MBarrierArrive, program: Program) -> Run:
             cta.signalled(f"an arrival at {bar.name}")
             bar.check("arrived at by a peer", remote=True)
             bar.remote = True
-        if stmt.order.startswith("release"):
-            bar.release(release(warp, stmt.order))
+        bar.use(warp, "arrived at")
+        bar.release(release(warp, stmt.order))
         bar.arrive(warp.threads, warp.scheduler)
         warp.record(stmt.OP, stmt.bar.array, index)
         return PAUSE
@@ -101,6 +101,8 @@ def mbarrier_expect_tx(stmt: MBarrierExpectTx, program: Program) -> Run:
 
     def run(warp: Warp) -> Steps:
         bar, _ = find(warp.cta, warp.env)
+        bar.use(warp, "arrived at")
+        bar.release(release(warp, "release.cta"))
         bar.arrive(warp.threads, warp.scheduler, announced(warp.env) * warp.threads)
         return PAUSE
 
@@ -121,8 +123,8 @@ def mbarrier_wait(stmt: MBarrierWait, program: Program) -> Run:
         if bar.remote and not stmt.order.endswith(".cluster"):
             raise FaultError(f"peers arrive at {bar.name}, but it is waited for with {stmt.order}")
         warp.unpublished += bar.handed.get(bar.phase - 1, ())
-        if stmt.order.startswith("acquire"):
-            acquire(warp, bar.released.get(bar.phase - 1, set()))
+        bar.use(warp, "waited for")
+        acquire(warp, bar.told, stmt.order)
 
     return run
 
@@ -282,4 +284,4 @@ def _meet(warp: Warp, bar: NamedBarrier, threads: int, key: int) -> Iterator[Blo
     generation = bar.arrive(warp, threads, key)
     while bar.generation == generation:
         yield Blocked(bar, bar.text)
-    warp.knows |= bar.known
+    warp.known.learn(bar.known, False)

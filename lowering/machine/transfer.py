@@ -70,9 +70,10 @@ def tma_load(stmt: TmaLoad, program: Program) -> Run:
             for cta in ctas:
                 bar, _ = find(cta, env)
                 bar.check("given to a load", remote=True)
+                bar.use(warp, "given to a load")
                 cta.landing += 1
                 source.flying += 1
-                land = _landing(warp, cta, bar, source, chunks, data)
+                land = _landing(warp, stmt, cta, bar, source, chunks, data)
                 warp.scheduler.add(Effect(land, warp, stmt))
         return PAUSE
 
@@ -80,15 +81,19 @@ def tma_load(stmt: TmaLoad, program: Program) -> Run:
 
 
 def _landing(
-    warp: Warp, cta: Cta, bar: MBarrier, source: Descriptor, chunks: Array, data: Array
-) -> Callable[[], None]:
+    warp: Warp, stmt: TmaLoad, cta: Cta, bar: MBarrier, source: Descriptor, chunks: Array,
+    data: Array,
+) -> Callable[[], None]:  # fmt: skip
+    before = warp.known.before(warp.elected)
+
     def land() -> None:
         cta.signalled(f"a load that completes on {bar.name}")
         cta.landing -= 1
         source.flying -= 1
         cta.overwrite(chunks)
+        events = cta.touch(warp, stmt, before, chunks, 16, write=True, copy=True)
         cta.memory.land(chunks, data)
-        bar.complete(data.nbytes, warp.scheduler)
+        bar.complete(data.nbytes, warp.scheduler, events)
 
     return land
 
@@ -111,6 +116,7 @@ def tma_store(stmt: TmaStore, program: Program) -> Run:
         target, at = descriptor(warp), where(warp.env)
         tensor = target.use(warp)
         chunks = tensor.chunks(place.address(warp.env))
+        before = warp.known.before(warp.elected)
         for _ in range(warp.threads):
             warp.record(stmt.OP, target.name, -1, at=at)
             warp.cta.cluster.counts["store bytes"] += tensor.box_bytes
@@ -120,6 +126,7 @@ def tma_store(stmt: TmaStore, program: Program) -> Run:
 
             def read(store: Store = store) -> None:
                 data = warp.cta.memory.read_chunks(chunks)
+                store.events = warp.cta.touch(warp, stmt, before, chunks, 16, copy=True)
                 store.has_read = True
 
                 def write() -> None:
@@ -162,6 +169,8 @@ def bulk_wait(stmt: BulkWait, program: Program) -> Run:
         while not all(s.has_read if stmt.read else s.has_written for s in waited):
             yield Blocked(bulk, lambda: f"the {what} of its tma.store groups")
         bulk.covered = max(bulk.covered, old)
+        for store in waited:
+            warp.known.learn(store.events, warp.elected)
 
     return run
 
@@ -193,6 +202,7 @@ def _store_fragment(
         data = fragment_data(warp.read(value), words, trans)
         warp.cta.cluster.counts[stmt.OP] += 1
         cta = warp.cta if peer is None else peer(warp)
+        warp.touches(cta, words, 8, write=True)
         if cta is not warp.cta:
             send(warp, cta, buffer.name, words, data)
             return PAUSE
@@ -201,7 +211,7 @@ def _store_fragment(
         if noted:
             note(warp, words)
         warp.unpublished.append(words)
-        if warp.scheduler.coin():
+        if warp.scheduler.coin(stmt):
             memory.publish(words)
         return PAUSE
 
@@ -242,6 +252,7 @@ def _load_fragment(stmt: LdMatrix | LdShared, program: Program, row_bytes: tuple
         if cta is not warp.cta:
             cta.signalled(f"a read of {buffer.name}")
         heard(warp, cta, words, buffer.name)
+        warp.touches(cta, words, 8)
         rows = cta.memory.read_words(words).view(element)
         if cta is warp.cta:
             warp.reads(words)

@@ -19,12 +19,12 @@ __all__ = ["Counters", "Slots", "counters_of"]
 class Counters(Resource):
     """An array of counters; whoever changes one wakes all that wait for one.
 
-    ``known`` are the stores to global memory that were released at each.
+    ``known`` are the events that were released at each.
     """
 
     name: str
     words: Array
-    known: dict[int, set[tuple[str, int]]] = field(default_factory=dict)
+    known: dict[int, int] = field(default_factory=dict)
 
     def check_left(self, kernel: str) -> None:
         """Raise MachineError unless the grid leaves zeros, which the next one relies on."""
@@ -50,7 +50,7 @@ def counters_of(declared: CounterArray, count: int, array: Array | None) -> Coun
 
 @dataclass(slots=True, eq=False)
 class Slots:
-    """The slots of a workspace: by slot and warp of the warpgroup, what was stored and its number.
+    """The slots of a workspace: by slot and warp of the warpgroup, the event that stored and what.
 
     Args:
         name: of the workspace.
@@ -60,7 +60,6 @@ class Slots:
     name: str
     count: int
     stored: dict[tuple[int, int], tuple[int, Array]] = field(default_factory=dict)
-    stores: int = 0
 
     def key(self, index: int, warp: Runnable) -> tuple[int, int]:
         """Where a warp stores and loads; raises FaultError out of bounds."""

@@ -4,7 +4,7 @@ from functools import cache
 
 import pytest
 
-from lowering.machine.scheduler import Adversary
+from lowering.machine.adversary import Order
 from tests.explore.pages import compiled
 from wsched.explore import film as module
 from wsched.explore.data import Film
@@ -16,7 +16,7 @@ SHAPE = Extents.parse("384x128x256")
 
 
 @cache
-def film(name: str, adversary: Adversary = "random", seed: int = 0) -> Film:
+def film(name: str, adversary: Order = "random", seed: int = 0) -> Film:
     made = compiled(name)
     bound = machine_arrays(made, drawn_inputs(made.fusion, SHAPE, 0))
     rings = [r.name for r in made.tile_level.rings]
@@ -46,7 +46,7 @@ def of_barrier(film: Film, state: list[int], name: str, index: int, field: str) 
 
 
 @pytest.mark.parametrize("adversary", ["random", "fair", "lazy", "eager"])
-def test_the_end(adversary: Adversary) -> None:
+def test_the_end(adversary: Order) -> None:
     """3 tiles of 4 steps on 6 stages: each is filled and freed twice, and was free at first."""
     shown = film("coop_128x128", adversary)
     last = states(shown)[-1]

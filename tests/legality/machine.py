@@ -11,7 +11,7 @@ import numpy as np
 from lowering.ground.expr import evaluate
 from lowering.kernel.kernel import Kernel
 from lowering.machine import run_kernel
-from lowering.machine.scheduler import Adversary
+from lowering.machine.adversary import Adversary
 from lowering.nest.lower import lower
 from passes.options import LoweringOptions
 from passes.pipeline import run_passes

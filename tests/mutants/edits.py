@@ -1,32 +1,24 @@
 """Final kernels broken mechanically: every synchronizing statement, number, place, one at a time.
 
-A *mutant* is a kernel with one edit. Each class of edits goes over all places where it can be made,
-in the order of the text, so that a sample of them is every n-th.
+A *mutant* is a kernel with one edit: of a statement (``tests.mutants.statements``), of where it
+stands, or of a declaration (``tests.mutants.declarations``). Each kind of edit goes over all places
+where it can be made, in the order of the text, so that a mutant has a number.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
-from lowering.ground.expr import Const, Expr
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import (
     Body,
     Break,
-    BulkWait,
     Elect,
-    For,
+    FenceProxyAsync,
     If,
     LdWord,
-    MBarrierArrive,
-    MBarrierExpectTx,
-    MBarrierInit,
-    MBarrierRef,
-    MBarrierWait,
-    NamedBarrierRef,
-    SetMaxNReg,
-    SmemRef,
+    OnWarp,
     Stmt,
     StWord,
     TmaLoad,
@@ -36,6 +28,8 @@ from lowering.kernel.nodes import (
 from lowering.kernel.text import print_stmt
 from lowering.kernel.traits import Memory
 from lowering.kernel.visit import bodies, map_bodies
+from tests.mutants.declarations import redeclared
+from tests.mutants.statements import changed
 
 __all__ = ["Mutant", "mutants"]
 
@@ -48,13 +42,15 @@ class Mutant:
 
     Args:
         kind: the class of the edit.
-        what: the statement that was edited, and what it is now.
+        what: the statement or declaration that was edited, and what it is now.
         kernel: what came of it.
+        stmt: the statement; None of a declaration.
     """
 
     kind: str
     what: str
     kernel: Kernel
+    stmt: Stmt | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,27 +65,33 @@ class _Place:
     def stmt(self) -> Stmt:
         return self.body[self.at]
 
-    def with_(self, *stmts: Stmt, over: int = 1) -> Kernel:
-        """The kernel with others in place of ``over`` statements."""
-        return self.put((*self.body[: self.at], *stmts, *self.body[self.at + over :]))
+    def with_(self, *stmts: Stmt, over: int = 1, first: int | None = None) -> Kernel:
+        """The kernel with others in place of ``over`` statements, from ``first`` on."""
+        begin = self.at if first is None else first
+        return self.put((*self.body[:begin], *stmts, *self.body[begin + over :]))
 
 
 def mutants(kernel: Kernel) -> Iterator[Mutant]:
     """All mutants of a final kernel."""
+    for kind, what, storage in redeclared(kernel):
+        yield Mutant(kind, what, replace(kernel, storage=storage))
     for place in _places(kernel.body, lambda body: replace(kernel, body=body)):
         stmt, text = place.stmt, _text(place.stmt)
         if _orders(stmt):
-            yield Mutant("drop", text, place.with_())
+            yield Mutant("drop", text, place.with_(), stmt)
             if not isinstance(stmt, LdWord | WgmmaWait):
-                yield Mutant("double", text, place.with_(stmt, stmt))
+                yield Mutant("double", text, place.with_(stmt, stmt), stmt)
             yield from _moved(place)
-        for kind, new in _changed(stmt):
-            yield Mutant(kind, f"{text} -> {_text(new)}", place.with_(new))
-        if isinstance(stmt, Elect):
-            yield Mutant("threads", text, place.with_(*stmt.body))
+            yield from _swapped(place)
+        for kind, new in changed(stmt):
+            yield Mutant(kind, f"{text} -> {_text(new)}", place.with_(new), stmt)
+        if isinstance(stmt, Elect | OnWarp):
+            yield Mutant("threads", text, place.with_(*stmt.body), stmt)
+        if isinstance(stmt, FenceProxyAsync):
+            yield Mutant("threads", f"by one: {text}", place.with_(Elect((stmt,))), stmt)
         if isinstance(stmt, If):
-            yield Mutant("condition", f"always: {text}", place.with_(*stmt.then))
-            yield Mutant("condition", f"never: {text}", place.with_(*stmt.other))
+            yield Mutant("condition", f"always: {text}", place.with_(*stmt.then), stmt)
+            yield Mutant("condition", f"never: {text}", place.with_(*stmt.other), stmt)
 
 
 def _orders(stmt: Stmt) -> bool:
@@ -99,71 +101,31 @@ def _orders(stmt: Stmt) -> bool:
     )
 
 
+def _matters(stmt: Stmt) -> bool:
+    """Whether it touches shared memory, orders anything, or has others inside."""
+    return _orders(stmt) or bool(stmt.TRAITS.touches & _SHARED) or bool(bodies(stmt))
+
+
 def _moved(place: _Place) -> Iterator[Mutant]:
-    """A statement behind the next one that touches memory or orders it, in the same list."""
-    stmt = place.stmt
-    for n in range(place.at + 1, len(place.body)):
-        other = place.body[n]
-        if other == stmt:
-            return
-        if _orders(other) or other.TRAITS.touches & _SHARED or bodies(other):
-            passed = place.body[place.at + 1 : n + 1]
-            moved = place.with_(*passed, stmt, over=n + 1 - place.at)
-            yield Mutant("move", f"{_text(stmt)} behind {_text(other)}", moved)
-            return
+    """A statement behind the next one that matters in the same list, and in front of the last."""
+    stmt, body, at = place.stmt, place.body, place.at
+    n = next((n for n in range(at + 1, len(body)) if _matters(body[n])), None)
+    if n is not None and body[n] != stmt:
+        moved = place.with_(*body[at + 1 : n + 1], stmt, over=n + 1 - at)
+        yield Mutant("move", f"{_text(stmt)} behind {_text(body[n])}", moved, stmt)
+    n = next((n for n in range(at - 1, -1, -1) if _matters(body[n])), None)
+    if n is not None and not _orders(body[n]):  # else that one behind this one is the same
+        moved = place.with_(stmt, *body[n:at], over=at + 1 - n, first=n)
+        yield Mutant("move", f"{_text(stmt)} in front of {_text(body[n])}", moved, stmt)
 
 
-def _changed(stmt: Stmt) -> Iterator[tuple[str, Stmt]]:
-    """A statement with another number, index or order."""
-    match stmt:
-        case MBarrierInit(arrivals=n):
-            yield "count", replace(stmt, arrivals=n + 1)
-            yield "count", replace(stmt, arrivals=n - 1)
-        case MBarrierExpectTx(bytes=Expr() as n):
-            yield "bytes", replace(stmt, bytes=n + 16)
-            yield "bytes", replace(stmt, bytes=n - 16)
-        case MBarrierWait(parity=parity):
-            yield "parity", replace(stmt, parity=parity ^ 1)
-            if stmt.order == "acquire.cluster":
-                yield "order", replace(stmt, order="relaxed.cluster")
-        case WgmmaWait(pending=n):
-            yield "pending", replace(stmt, pending=n + 1)
-        case BulkWait(pending=n):
-            yield "pending", replace(stmt, pending=n + 1)
-        case SetMaxNReg(count=n):
-            yield "registers", replace(stmt, count=n + 8)
-        case TmaLoad(multicast=Expr() as mask):
-            yield "target", replace(stmt, multicast=Const(1))
-            yield "target", replace(stmt, multicast=mask << 1)
-        case MBarrierArrive(cta=Expr() as cta):
-            yield "target", replace(stmt, cta=cta ^ 1)
-            if stmt.order == "release.cluster":
-                yield "order", replace(stmt, order="relaxed.cluster")
-        case For(carries=carries, yields=yields):
-            for n, carry in enumerate(carries):
-                if isinstance(carry.init, Expr):
-                    new = replace(carry, init=carry.init + 1)
-                    yield "carry", replace(stmt, carries=(*carries[:n], new, *carries[n + 1 :]))
-                    y = yields[n]
-                    assert isinstance(y, Expr)
-                    yield "carry", replace(stmt, yields=(*yields[:n], y + 1, *yields[n + 1 :]))
-            if not stmt.unroll:
-                yield "trips", replace(stmt, stop=stmt.stop + 1)
-                yield "trips", replace(stmt, start=stmt.start + 1)
-    if not bodies(stmt):
-        yield from _reindexed(stmt)
-
-
-def _reindexed(stmt: Stmt) -> Iterator[tuple[str, Stmt]]:
-    """A statement with the next stage, or the next named barrier."""
-    for f in fields(stmt):
-        match getattr(stmt, f.name):
-            case MBarrierRef(index=index) as ref if not isinstance(index, Const):
-                yield "stage", replace(stmt, **{f.name: replace(ref, index=index + 1)})
-            case NamedBarrierRef(index=index) as ref:
-                yield "barrier", replace(stmt, **{f.name: replace(ref, index=index ^ 1)})
-            case SmemRef(stage=stage) as ref:
-                yield "stage", replace(stmt, **{f.name: replace(ref, stage=stage + 1)})
+def _swapped(place: _Place) -> Iterator[Mutant]:
+    """A statement and the next one that orders, with what stands between them left alone."""
+    stmt, body, at = place.stmt, place.body, place.at
+    n = next((n for n in range(at + 1, len(body)) if _orders(body[n])), None)
+    if n is not None and any(_matters(s) for s in body[at + 1 : n]) and body[n] != stmt:
+        swapped = place.with_(body[n], *body[at + 1 : n], stmt, over=n + 1 - at)
+        yield Mutant("swap", f"{_text(stmt)} and {_text(body[n])}", swapped, stmt)
 
 
 def _places(body: Body, put: Callable[[Body], Kernel]) -> Iterator[_Place]:

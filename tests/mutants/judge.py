@@ -1,107 +1,117 @@
-"""What becomes of mutants: rejected by the proof, killed by the machine, or neither.
+"""What becomes of a mutant: malformed, rejected by the proof, killed by the machine, or neither.
 
-``python -m tests.mutants.judge SCHEDULE... [--every N]`` prints the score by class, and each mutant
-that neither catches. The machine runs those alone that the proof lets pass, at small sizes of
-several trip counts, with effects as early and as late as possible, and by seeds.
-``--no-machine`` leaves that out.
+The machine runs those alone that the proof lets pass, at small sizes of several trip counts: first
+with a watch on races, then with effects as early and as late as possible and by seeds, then with
+each statement of the kernel held back and each warp last.
 """
 
 from __future__ import annotations
 
-import argparse
-from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from enum import Enum
+from typing import Any
 
 import numpy as np
 
 from lowering.ground.errors import WschedError
 from lowering.kernel.kernel import Kernel
-from lowering.machine import DeadlockError, MachineError
-from lowering.machine.scheduler import Adversary
+from lowering.kernel.verify import verify
+from lowering.machine.adversary import Adversary, adversaries
 from lowering.proof.prove import prove
 from tests.mutants.edits import Mutant, mutants
-from tests.on_machine import Problem, exact, kernel, operands, run
-from tests.schedules import SCHEDULES
-from wsched.run.compiled import CompiledFusion
+from tests.mutants.subjects import PROBLEMS, Subject
+from tests.on_machine import Problem
 
-__all__ = ["Fate", "dies", "judged", "sampled"]
+__all__ = ["Fate", "Judge", "Judged", "sampled"]
 
-PROBLEMS = (Problem(256, 256, 192, 2), Problem(128, 136, 64, 4), Problem(72, 520, 320, 1))
-"""Several tiles a CTA, one each, ragged edges; 3, 1 and 5 steps of 64 a tile."""
-
-RUNS: tuple[tuple[Adversary, int], ...] = (("eager", 0), ("lazy", 0), ("random", 1), ("random", 2))
+RUNS: tuple[tuple[Adversary, int], ...] = (("lazy", 0), ("random", 1), ("random", 2))
 
 
 class Fate(Enum):
-    """What became of a mutant."""
+    """What became of a mutant; ``NEITHER`` has to be harmless (``tests.mutants.harmless``)."""
 
+    VERIFY = "malformed"
     PROOF = "rejected by the proof"
-    MACHINE = "killed by the machine"
-    PASSED = "neither"
+    RACE = "killed by a race"
+    MACHINE = "killed by another fault or number"
+    ADVERSARY = "killed by a deterministic adversary"
+    NEITHER = "neither"
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A mutant and what became of it."""
+    """What became of a mutant, and who said so with what words."""
 
-    mutant: Mutant
     fate: Fate
+    why: str = ""
 
 
-def sampled(right: Kernel, every: int, first: int = 0) -> Iterator[Mutant]:
+@dataclass(slots=True, eq=False)
+class Judge:
+    """Judges mutants of one kernel.
+
+    Args:
+        subject: the right kernel.
+        open: claims that the proof leaves open of it; such a one rejects no mutant.
+        malformed: rules that it breaks itself.
+        right: its results of each problem, and steps that a run took.
+        mutants: all of them.
+    """
+
+    subject: Subject
+    open: set[tuple[str, str]] = field(init=False)
+    malformed: set[str] = field(init=False)
+    right: dict[Problem, tuple[dict[str, Any], int]] = field(default_factory=dict)
+    mutants: tuple[Mutant, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.open = {(o.name, o.subject) for o in prove(self.subject.kernel).open}
+        self.malformed = set(verify(self.subject.kernel))
+        self.mutants = tuple(mutants(self.subject.kernel))
+
+    def judged(self, mutant: Mutant, machine: bool = True) -> Judged:
+        """What becomes of a mutant; without the machine, by rules and proof alone."""
+        broken = [p for p in verify(mutant.kernel) if p not in self.malformed]
+        if broken:
+            return Judged(Fate.VERIFY, broken[0])
+        found = [o for o in prove(mutant.kernel).open if (o.name, o.subject) not in self.open]
+        if found:
+            return Judged(Fate.PROOF, str(found[0]).splitlines()[0])
+        return self.ran(mutant.kernel) if machine else Judged(Fate.NEITHER)
+
+    def ran(self, kernel: Kernel) -> Judged:
+        """What becomes of a kernel on the machine alone."""
+        for problem in PROBLEMS:
+            why = self.wrong(kernel, problem, adversary="eager", races=True)
+            if why:
+                race = "nothing orders" in why
+                return Judged(Fate.RACE if race else Fate.MACHINE, why)
+        for problem in PROBLEMS:
+            for adversary, seed in RUNS:
+                why = self.wrong(kernel, problem, adversary=adversary, seed=seed)
+                if why:
+                    return Judged(Fate.MACHINE, why)
+        for each in adversaries(kernel):
+            why = self.wrong(kernel, PROBLEMS[0], adversary=each)
+            if why:
+                return Judged(Fate.ADVERSARY, f"{each}: {why}")
+        return Judged(Fate.NEITHER)
+
+    def wrong(self, kernel: Kernel, p: Problem, **options: Any) -> str:
+        """What is wrong with a run; nothing if it gives what the right kernel gives."""
+        if p not in self.right:
+            results, run = self.subject.run(self.subject.kernel, p, adversary="eager")
+            self.right[p] = results, run.counts["steps"]
+        wanted, steps = self.right[p]
+        try:
+            found, _ = self.subject.run(kernel, p, step_limit=20 * steps, **options)
+        except (WschedError, ArithmeticError, LookupError) as error:
+            return f"{type(error).__name__}: {error}"
+        wrong = (name for name in wanted if not np.array_equal(found[name], wanted[name]))
+        return next((f"{name} is wrong" for name in wrong), "")
+
+
+def sampled(judge: Judge, every: int, first: int = 0) -> Iterator[Mutant]:
     """Every so manieth mutant of a kernel."""
-    return (m for n, m in enumerate(mutants(right)) if n % every == first)
-
-
-def judged(
-    compiled: CompiledFusion, broken: Iterable[Mutant], machine: bool = True
-) -> Iterator[Judged]:
-    """What becomes of mutants of a kernel's; a claim that is open for itself catches none."""
-    before = {(o.name, o.subject) for o in prove(compiled.kernel).open}
-    for mutant in broken:
-        after = {(o.name, o.subject) for o in prove(mutant.kernel).open}
-        if after - before:
-            yield Judged(mutant, Fate.PROOF)
-        else:
-            dead = machine and dies(replace(compiled, kernel=mutant.kernel))
-            yield Judged(mutant, Fate.MACHINE if dead else Fate.PASSED)
-
-
-def dies(broken: CompiledFusion) -> bool:
-    """Whether a run on the machine faults, never ends, or gives a wrong number."""
-    for problem in PROBLEMS:
-        a, b = operands(problem, "bf16", 0, integer=True)
-        right = exact(a, b).astype(a.dtype)
-        for adversary, seed in RUNS:
-            try:
-                found = run(broken, problem, a, b, "bf16", seed=seed, adversary=adversary)
-            except (MachineError, DeadlockError, WschedError, ArithmeticError, LookupError):
-                return True
-            if not np.array_equal(found, right):
-                return True
-    return False
-
-
-def _main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("schedules", nargs="+", choices=SCHEDULES)
-    parser.add_argument("--every", type=int, default=1, help="judge every so manieth mutant")
-    parser.add_argument("--no-machine", action="store_true", help="the proof alone")
-    asked = parser.parse_args()
-    for name in asked.schedules:
-        compiled = kernel(SCHEDULES[name])
-        score: Counter[tuple[str, Fate]] = Counter()
-        broken = sampled(compiled.kernel, asked.every)
-        for found in judged(compiled, broken, not asked.no_machine):
-            score[found.mutant.kind, found.fate] += 1
-            if found.fate is Fate.PASSED:
-                print(f"{name}: neither: {found.mutant.kind}: {found.mutant.what}", flush=True)
-        for kind in sorted({k for k, _ in score}):
-            row = " ".join(f"{f.value} {score[kind, f]};" for f in Fate)
-            print(f"{name}: {kind:10} {row}", flush=True)
-
-
-if __name__ == "__main__":
-    _main()
+    return (m for n, m in enumerate(judge.mutants) if n % every == first)

@@ -15,7 +15,7 @@ from lowering.cuda.resources import read_resources
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.text import parse_kernel
 from lowering.machine import run_kernel
-from lowering.machine.scheduler import Adversary
+from lowering.machine.adversary import Adversary
 from passes.options import LoweringOptions
 from passes.pipeline import run_passes
 

@@ -10,7 +10,7 @@ import pytest
 
 from lowering.kernel.text import parse_kernel, print_kernel
 from lowering.machine import MachineError
-from lowering.machine.scheduler import Adversary
+from lowering.machine.adversary import Adversary
 from passes.options import LoweringOptions
 from passes.pipeline import steps
 from tests.passes.products import (

@@ -11,7 +11,7 @@ import pytest
 
 from lowering.kernel.text import parse_kernel, print_kernel
 from lowering.machine import MachineError
-from lowering.machine.scheduler import Adversary
+from lowering.machine.adversary import Adversary
 from tests.passes.products import (
     Array,
     execute,

@@ -11,7 +11,7 @@ import pytest
 import passes.pipeline as pipeline
 from lowering.kernel.kernel import Kernel
 from lowering.machine import run_kernel
-from lowering.machine.scheduler import Adversary
+from lowering.machine.adversary import Adversary
 from lowering.target.hopper import HOPPER
 from passes.options import LoweringOptions
 from tests.epilogues import RESIDUAL

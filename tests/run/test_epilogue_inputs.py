@@ -12,7 +12,7 @@ from lowering.ground.expr import evaluate
 from lowering.kernel.nodes import FragLoadGlobal, LdMatrix, LdShared, MBarrierWait, OnWarp, TmaLoad
 from lowering.kernel.visit import walk
 from lowering.machine import run_kernel
-from lowering.machine.scheduler import Adversary
+from lowering.machine.adversary import Adversary
 from tests.epilogues import RESIDUAL, epilogue
 from tests.on_machine import NUMPY, Problem
 from tests.schedules import SCHEDULES, for_result

@@ -17,7 +17,7 @@ from lowering.kernel.nodes import Body, MBarrierWait, Stmt, TmaLoad, TmaStore
 from lowering.kernel.tensors import Ragged
 from lowering.kernel.visit import rewrite, walk
 from lowering.machine import MachineError
-from lowering.machine.scheduler import Adversary
+from lowering.machine.adversary import Adversary
 from tests.grouped import BIAS, GATE, SIZES, check_rows, gated, given, grouped, product
 from tests.lowering.ground.expressions import budget
 from tests.schedules import cooperative, dynamic, exchanged, ping_pong

@@ -18,7 +18,7 @@ from lowering.kernel.nodes import FragStoreGlobal, TmaLoad
 from lowering.kernel.tensors import Ragged
 from lowering.kernel.visit import walk
 from lowering.machine import MachineError
-from lowering.machine.scheduler import Adversary
+from lowering.machine.adversary import Adversary
 from tests.grouped import FORMS, SIZES, check_rows, given, grouped, product
 from tests.lowering.ground.expressions import budget
 from tests.run.test_grouped import SMALL, run

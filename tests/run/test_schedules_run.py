@@ -7,7 +7,7 @@ from typing import get_args
 import numpy as np
 import pytest
 
-from lowering.machine.scheduler import Adversary
+from lowering.machine.adversary import Adversary
 from tests.on_machine import NUMPY, Problem, exact, kernel, operands, run
 from tests.schedules import QUICK, SCHEDULES, cooperative, error_limit, ping_pong, split_k, stream_k
 from tests.tiers import in_tiers

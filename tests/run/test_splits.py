@@ -13,8 +13,8 @@ import pytest
 
 import wsched
 from lowering.machine import run_kernel
+from lowering.machine.adversary import Adversary
 from lowering.machine.run import RunResult
-from lowering.machine.scheduler import Adversary
 from tests.on_machine import NUMPY, Problem, exact, kernel, operands
 from tests.run.test_epilogue import CASES as EPILOGUES
 from tests.run.test_epilogue import K, M, N, W, X, check

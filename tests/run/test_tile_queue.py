@@ -16,8 +16,8 @@ from lowering.ground.expr import Const, evaluate
 from lowering.kernel.nodes import Body, MBarrierWait, NextTile, Stmt, TmaLoad
 from lowering.kernel.visit import rewrite, walk
 from lowering.machine import MachineError, run_kernel
+from lowering.machine.adversary import Adversary
 from lowering.machine.run import RunResult
-from lowering.machine.scheduler import Adversary
 from tests.epilogues import RESIDUAL
 from tests.lowering.ground.expressions import budget
 from tests.on_machine import NUMPY, Problem, exact, kernel, operands

@@ -17,7 +17,7 @@ from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import Stamp
 from lowering.kernel.visit import walk
 from lowering.machine import run_kernel
-from lowering.machine.scheduler import Adversary
+from lowering.machine.adversary import Adversary
 from tests.epilogues import RESIDUAL
 from tests.on_machine import NUMPY, Problem, exact, kernel, operands
 from tests.run.test_epilogue_inputs import kernel as epilogue_kernel

@@ -15,10 +15,11 @@ from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import CpAsyncArrive, For, MBarrierExpectTx, Stmt
 from lowering.kernel.text import kernel_lines, parse_kernel, print_kernel, print_stmt
 from lowering.kernel.visit import walk
+from lowering.machine.adversary import Order
 from lowering.machine.barriers import MBarrier
 from lowering.machine.run import run_kernel
 from lowering.machine.scalars import compile_scalar
-from lowering.machine.scheduler import Adversary, Effect, Runnable
+from lowering.machine.scheduler import Effect, Runnable
 from lowering.machine.state import Cluster
 from lowering.machine.state import Warp as RunningWarp
 from wsched.explore.data import Barrier, Film, Warp
@@ -44,7 +45,7 @@ def film_of(
     arrays: Mapping[str, Any],
     extents: Mapping[str, int],
     rings: Sequence[str],
-    adversary: Adversary,
+    adversary: Order,
     seed: int = 0,
 ) -> Film:
     """Run the first cluster of a final kernel on the machine and record it.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lowering.ground.errors import ScheduleError, UnsupportedError
-from lowering.machine.scheduler import Adversary
+from lowering.machine.adversary import Order
 from wsched.choose.otherwise import Priced, alternatives
 from wsched.choose.problem import Problem
 from wsched.explore.code import codes_of
@@ -35,7 +35,7 @@ from wsched.version import __version__
 
 __all__ = ["FILMS", "Asked", "book_of", "page_of"]
 
-FILMS: tuple[Adversary, ...] = ("random", "fair", "lazy")
+FILMS: tuple[Order, ...] = ("random", "fair", "lazy")
 """Orders that are filmed: copies land at any time, at once, and as late as can be."""
 
 SEED = 0

@@ -177,6 +177,7 @@ def run_matmul(
     seed: int = 0,
     adversary: str = "random",
     trace: bool = False,
+    races: bool = False,
 ) -> tuple[bool, RunResult]:
     """Run the matmul on two CTAs; whether every element is right, and what happened."""
     rng = np.random.default_rng(seed)
@@ -190,6 +191,7 @@ def run_matmul(
         seed=seed,
         adversary=adversary,
         trace=trace,
+        races=races,
     )
     want = from_dtype(a, dtype) @ from_dtype(b, dtype).T
     return bool(np.array_equal(from_dtype(d, out), want)), result

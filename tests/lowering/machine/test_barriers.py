@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from lowering.machine.barriers import MBarrier
 from lowering.machine.errors import FaultError
+from lowering.machine.order import Known
 from lowering.machine.scheduler import Scheduler
 
 SCHEDULER = Scheduler("eager", "", 1)
+WARP = cast(Any, SimpleNamespace(known=Known(), elected=True, stmt=None))
 
 
 def barrier(arrivals: int = 1) -> MBarrier:
     bar = MBarrier("full[0]")
-    bar.init(arrivals, cast(Any, None))
+    bar.init(arrivals, WARP)
     bar.fenced = True
     return bar
 
@@ -61,10 +64,10 @@ def test_faults() -> None:
     bar = MBarrier("full[0]")
     assert fault(bar.arrive, 1, SCHEDULER) == "full[0] is arrived at but not initialized"
     assert fault(bar.passed, 0) == "full[0] is waited for but not initialized"
-    assert fault(bar.inval) == "full[0] is invalidated but not initialized"
-    assert fault(bar.init, 0, None) == "full[0] is initialized with 0 arrivals"
-    bar.init(1, cast(Any, None))
-    assert fault(bar.init, 1, None) == "full[0] is initialized twice"
+    assert fault(bar.inval, WARP) == "full[0] is invalidated but not initialized"
+    assert fault(bar.init, 0, WARP) == "full[0] is initialized with 0 arrivals"
+    bar.init(1, WARP)
+    assert fault(bar.init, 1, WARP) == "full[0] is initialized twice"
     assert fault(bar.complete, 8, SCHEDULER) == (
         "full[0] is signalled by a load before a fence.mbarrier_init after its init"
     )
@@ -75,8 +78,8 @@ def test_faults() -> None:
     assert fault(bar.arrive, 1, SCHEDULER, announced=1 << 20) == (
         "full[0] misses 1048576 bytes, the limit is 1048575"
     )
-    bar.inval()
-    assert fault(bar.inval) == "full[0] is invalidated but not initialized"
+    bar.inval(WARP)
+    assert fault(bar.inval, WARP) == "full[0] is invalidated but not initialized"
 
 
 def test_more_bytes_than_announced() -> None:

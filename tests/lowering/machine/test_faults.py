@@ -25,7 +25,6 @@ SILENT: dict[str, Edit] = {
         "shared d_s: bf16[2][64x64] swizzle 128",
         "shared d_s: bf16[2][64x64]",
     ),
-    "offset": ("swizzle 128 at 32768", "swizzle 128 at 31744"),
     "row of an operand": ("a_s[stage2, g * 64, 16]", "a_s[stage2, 0, 16]"),
     "column of an operand": ("b_s[stage2, 0, 32]", "b_s[stage2, 0, 16]"),
     "no fence before the store": ("        fence.proxy.async\n", ""),
@@ -71,8 +70,12 @@ NAMED: dict[str, tuple[Edit, str]] = {
         ("  cta.sync\n  roles", "  roles"),
         "full[0] is waited for but not initialized",
     ),
+    "offset": (
+        ("swizzle 128 at 32768", "swizzle 128 at 31744"),
+        "bytes 31744 to 32768 of shared memory are of a_s and of b_s",
+    ),
     "unaligned offset": (
-        ("swizzle 128 at 32768", "swizzle 128 at 32896"),
+        ("swizzle 128 at 32768", "swizzle 128 at 65664"),
         "the rows of a wgmma operand start 128 bytes after a multiple of 1024",
     ),
     "no wgmma.fence": (
@@ -98,7 +101,7 @@ NAMED: dict[str, tuple[Edit, str]] = {
     ),
     "store overwrites an mbarrier": (
         ("[64x64] swizzle 128 at 49152", "[64x64] swizzle 128 at 57344"),
-        "the bytes of an mbarrier at offset 65536 would be overwritten",
+        "bytes 65536 to 73728 of shared memory are of d_s and of full",
     ),
     "stage outside the buffer": (
         ("let last: pred = stage == 1", "let last: pred = stage == 2"),

@@ -12,7 +12,7 @@ import pytest
 from lowering.kernel.text import parse_kernel
 from lowering.kernel.verify import verify
 from lowering.machine import MachineError, run_kernel
-from lowering.machine.scheduler import Adversary
+from lowering.machine.adversary import Adversary
 
 KERNEL = """
 kernel read_twice threads 256 cluster 1 grid 1 {

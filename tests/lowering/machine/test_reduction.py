@@ -10,8 +10,8 @@ import pytest
 from lowering.kernel.text import parse_kernel, print_kernel
 from lowering.kernel.verify import verify
 from lowering.machine import MachineError, run_kernel
+from lowering.machine.adversary import Adversary
 from lowering.machine.fragment import greater, less
-from lowering.machine.scheduler import Adversary
 from tests.lowering.machine.reductions import column_sums, four_shapes, row_sums, tensors
 
 FOLDS = {"sum": np.sum, "max": np.max, "min": np.min}

@@ -9,7 +9,8 @@ import pytest
 
 from lowering.kernel.text import parse_kernel
 from lowering.machine import RunResult, run_kernel
-from lowering.machine.scheduler import Adversary, Effect, Runnable
+from lowering.machine.adversary import Adversary
+from lowering.machine.scheduler import Effect, Runnable
 from lowering.machine.state import Cluster
 from tests.lowering.machine.kernels import matmul_text
 

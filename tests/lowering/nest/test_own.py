@@ -7,7 +7,7 @@ from functools import lru_cache
 import numpy as np
 import pytest
 
-from lowering.machine.scheduler import Adversary
+from lowering.machine.adversary import Adversary
 from tests.lowering.nest.own import OWN
 from tests.on_machine import NUMPY, Problem, exact, operands, run
 from tests.tiers import dealt

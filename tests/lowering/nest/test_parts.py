@@ -9,7 +9,7 @@ import pytest
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import Role, Roles, Section
 from lowering.kernel.text import print_kernel
-from lowering.machine.scheduler import Adversary
+from lowering.machine.adversary import Adversary
 from lowering.nest.lower import lower
 from tests.legality.by_hand.parts import PARTS, epilogue_of_whole_rows
 from tests.legality.machine import compiled, problems, run_wrong

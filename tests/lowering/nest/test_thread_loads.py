@@ -10,7 +10,7 @@ from lowering.ground.errors import UnsupportedError
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import Roles
 from lowering.kernel.text import print_kernel
-from lowering.machine.scheduler import Adversary
+from lowering.machine.adversary import Adversary
 from lowering.nest.lower import lower
 from tests.legality.agreement import outcome
 from tests.legality.builder import P

@@ -1,0 +1,129 @@
+"""The deterministic adversaries, on bugs that random orders are known to miss."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lowering.kernel.kernel import Kernel
+from lowering.kernel.nodes import BarSync, TmaLoad
+from lowering.kernel.text import parse_kernel
+from lowering.kernel.visit import walk
+from lowering.machine import MachineError, run_kernel
+from lowering.machine.adversary import Adversary, HoldBack, RunLast, adversaries
+from lowering.machine.scheduler import Effect, Runnable
+from tests.lowering.machine.kernels import integers, matmul_text
+from tests.mutants.edits import mutants
+from tests.mutants.subjects import PROBLEMS, Subject, subject
+
+SEVERAL = PROBLEMS[1]
+
+BUGS = {
+    "a dropped wait on the aux ring": (
+        "coop_128x128-residual", "drop",
+        "mbarrier.wait aux_full[stage_chunk], parity_chunk", "tma.load",
+    ),
+    "a dropped last cta.sync": ("coop_128x128-residual", "drop", "cta.sync", "ldmatrix"),
+    "an index of queue_empty that is off": (
+        "dynamic", "stage",
+        "mbarrier.arrive queue_empty[stage_tile22] -> mbarrier.arrive queue_empty[0]", "ld.word",
+    ),
+}  # fmt: skip
+"""Kernel, class and text of the edit, and the statement that has to be late for it to show."""
+
+
+def planted(name: str, kind: str, what: str) -> tuple[Subject, Kernel]:
+    right = subject(name)
+    *_, broken = (m for m in mutants(right.kernel) if (m.kind, m.what) == (kind, what))
+    return right, broken.kernel
+
+
+def goes_wrong(right: Subject, kernel: Kernel, adversary: Adversary, seed: int = 0) -> bool:
+    wanted, _ = right.run(right.kernel, SEVERAL, adversary="eager")
+    try:
+        found, _ = right.run(kernel, SEVERAL, adversary=adversary, seed=seed)
+    except MachineError:
+        return True
+    return not all(np.array_equal(found[name], wanted[name]) for name in wanted)
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_one_statement_that_is_late_shows_the_bug(bug: str) -> None:
+    name, kind, what, late = BUGS[bug]
+    right, kernel = planted(name, kind, what)
+    held = [HoldBack(s) for s in walk(kernel.body) if late == s.OP]
+    assert any(goes_wrong(right, kernel, each) for each in held)
+    assert not any(goes_wrong(right, right.kernel, HoldBack(s))
+                   for s in walk(right.kernel.body) if late == s.OP)  # fmt: skip
+
+
+def test_some_seeds_miss_it() -> None:
+    """Why there are such adversaries: of six random orders none shows the wrong index."""
+    right, kernel = planted(*BUGS["an index of queue_empty that is off"][:3])
+    assert not any(goes_wrong(right, kernel, "random", seed) for seed in range(6))
+
+
+def test_one_warp_that_is_late_shows_the_bug() -> None:
+    """The warp that fills the queue waits for the wrong stage; it has to be far behind."""
+    right, kernel = planted(
+        "dynamic", "stage",
+        "mbarrier.wait queue_empty[stage_entry], parity_entry -> "
+        "mbarrier.wait queue_empty[0], parity_entry",
+    )  # fmt: skip
+    assert not goes_wrong(right, kernel, "eager")
+    assert goes_wrong(right, kernel, RunLast(0, 9))
+    assert not goes_wrong(right, right.kernel, RunLast(0, 9))
+
+
+@dataclass
+class Notes:
+    """The warps that step and the copies that land, in order."""
+
+    seen: list[Any] = field(default_factory=list)
+
+    def stepped(self, warp: Runnable) -> None:
+        self.seen.append(warp.index)
+
+    def happened(self, effect: Effect) -> None:
+        self.seen.append(effect.stmt)
+
+
+def seen(kernel: Kernel, adversary: Adversary) -> list[Any]:
+    notes = Notes()
+    rng = np.random.default_rng(0)
+    arrays = {"a": integers(rng, 256, 64), "b": integers(rng, 64, 64)}
+    arrays["d"] = np.zeros((256, 64), np.uint16)
+    run_kernel(kernel, arrays, {"M": 256, "N": 64, "K": 64}, 2, adversary=adversary,
+               watch=lambda _: notes, first_only=True)  # fmt: skip
+    return notes.seen
+
+
+def test_a_statement_is_as_late_as_can_be() -> None:
+    """Loads of B land when all warps wait; the others at once."""
+    kernel = parse_kernel(matmul_text())
+    a, b = (s for s in walk(kernel.body) if isinstance(s, TmaLoad))
+    early, late = (seen(kernel, each) for each in (HoldBack(a), HoldBack(b)))
+    assert early.index(a) > early.index(b)
+    assert late.index(a) < late.index(b)
+    assert set(late[: late.index(b)]) >= {0, *range(4, 12)}
+
+
+def test_a_warp_is_last() -> None:
+    """Once it runs no other can: all of them wait, or have ended."""
+    kernel = parse_kernel(matmul_text())
+    order = seen(kernel, RunLast(0, 5))
+    assert order.index(5) > max(order.index(w) for w in range(12) if w != 5)
+
+
+def test_all_of_a_kernel() -> None:
+    """Each statement that matters once, each warp of each CTA once."""
+    kernel = subject("cluster_2x1").kernel
+    found = [*adversaries(kernel)]
+    warps = [each for each in found if isinstance(each, RunLast)]
+    held = [each.stmt for each in found if isinstance(each, HoldBack)]
+    assert warps == [RunLast(rank, warp) for rank in (0, 1) for warp in range(12)]
+    assert sum(isinstance(s, TmaLoad) for s in held) == 2
+    assert any(isinstance(s, BarSync) for s in held)

@@ -1,0 +1,92 @@
+"""Races: two accesses that nothing orders are a fault in any order, with both of them named."""
+
+from __future__ import annotations
+
+import pytest
+
+from lowering.machine import MachineError
+from lowering.machine.adversary import Order
+from tests.lowering.machine.kernels import matmul_text, run_matmul
+
+ORDERS: tuple[Order, ...] = ("eager", "lazy", "random", "fair")
+
+LOAD = (
+    "CTA 0, role load, group 0, warp 0 at "
+    "`tma.load a_s[stage, 0, 0], a[tile % rows * 128, k * 64], bar=full[stage]`"
+)
+
+RACES = {
+    "no wait for the bytes": (
+        ("          mbarrier.wait full[stage2], parity2\n", ""),
+        f"a_s[0] (byte 0) of CTA 0 is read, and written by {LOAD}; "
+        "nothing orders the two: full[0] would tell of the first",
+    ),
+    "no wait for the stage": (
+        ("            mbarrier.wait empty[stage], parity ^ 1\n", ""),
+        f"a_s[0] (byte 0) of CTA 0 is written, and written by {LOAD}; "
+        "nothing orders the two: full[0] would tell of the first",
+    ),
+    "release before the wgmmas are done": (
+        (
+            "          sum: frag<f32, 64x64> = wgmma.wait acc4, 0\n"
+            "          elect { mbarrier.arrive empty[stage2] }\n",
+            "          elect { mbarrier.arrive empty[stage2] }\n"
+            "          sum: frag<f32, 64x64> = wgmma.wait acc4, 0\n",
+        ),
+        "a_s[0] (byte 8192) of CTA 0 is written, and read by CTA 0, role compute, group 1, warp 10 "
+        "at `acc1: frag<f32, 64x64, async> = wgmma acc0, a_s[stage2, g * 64, 0], "
+        "b_s[stage2, 0, 0]`; nothing orders the two: empty[1] would tell of the first",
+    ),
+    "no barrier between fence and store": (
+        ("fence.proxy.async\n        bar.sync store[g]\n", "fence.proxy.async\n"),
+        "d_s[0] (byte 6144) of CTA 0 is read, and written by CTA 0, role compute, group 0, warp 7 "
+        "at `stmatrix d_s[g, 0, 0], chunk0`; nothing orders the two: "
+        "no barrier tells of the first yet",
+    ),
+    "the store's reads are not waited for": (
+        ("bulk.wait 0, read=true", ""),
+        "d_s[0] (byte 4096) of CTA 0 is written, and read by CTA 0, role compute, group 0, warp 4 "
+        "at `tma.store d[row, col + 0], d_s[g, 0, 0]`; nothing orders the two: "
+        "no barrier tells of the first yet",
+    ),
+    "no sync in front of the end": (
+        ("  cta.sync\n  on %warp 0 { elect {\n    for s2", "  on %warp 0 { elect {\n    for s2"),
+        "full[0] is invalidated, but nothing orders that behind what CTA 0, role compute, group 0, "
+        "warp 4 did with it at `mbarrier.wait full[stage2], parity2`",
+    ),
+}
+"""An edit, and the race that it makes where effects are early."""
+
+
+def run(edit: tuple[str, str], adversary: Order, races: bool) -> bool:
+    text = matmul_text()
+    assert edit[0] in text
+    text = text.replace(*edit)
+    return run_matmul(text, 256, 200, 200, adversary=adversary, races=races)[0]
+
+
+@pytest.mark.parametrize("adversary", ORDERS)
+def test_no_alarm(adversary: Order) -> None:
+    assert run(("", ""), adversary, races=True)
+
+
+@pytest.mark.parametrize("name", RACES)
+def test_both_accesses_and_the_edge_are_named(name: str) -> None:
+    edit, message = RACES[name]
+    with pytest.raises(MachineError) as error:
+        run(edit, "eager", races=True)
+    assert error.value.what == message
+
+
+@pytest.mark.parametrize("name", RACES)
+@pytest.mark.parametrize("adversary", ORDERS)
+def test_any_order_shows_it(name: str, adversary: Order) -> None:
+    """No luck is needed: each is a fault in the first order that is tried, whichever that is."""
+    with pytest.raises(MachineError):
+        run(RACES[name][0], adversary, races=True)
+
+
+@pytest.mark.parametrize("name", ["the store's reads are not waited for"])
+def test_a_right_number_by_chance(name: str) -> None:
+    """What the watch is there for: in this order nothing else sees anything."""
+    assert run(RACES[name][0], "eager", races=False)

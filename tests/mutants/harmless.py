@@ -1,0 +1,97 @@
+"""Mutants that do nothing wrong, and why: what nobody catches has to be here.
+
+An argument is about the semantics of a statement and holds at all sizes and in all orders, which
+the proof has checked by rules of its own. The second method is the machine, which has found no race
+(of any order, at three sizes), no other number and no fault (under all adversaries): a kernel whose
+accesses are all ordered gives the same values in every order.
+"""
+
+from __future__ import annotations
+
+from lowering.kernel.nodes import (
+    BarSync,
+    BulkCommit,
+    BulkWait,
+    ClusterSync,
+    CtaSync,
+    FenceMBarrierInit,
+    FenceProxyAsync,
+    GridDepLaunchDependents,
+    GridDepWait,
+    MBarrierArrive,
+    MBarrierExpectTx,
+    MBarrierInit,
+    MBarrierInval,
+    MBarrierWait,
+    OnWarp,
+    SetMaxNReg,
+    Stmt,
+    TmaLoad,
+    TmaStore,
+    WarpSync,
+    WgmmaCommit,
+    WgmmaFence,
+    WgmmaWait,
+)
+from tests.mutants.edits import Mutant
+
+__all__ = ["argument"]
+
+_AGAIN: dict[type[Stmt], str] = {
+    BarSync: "all of its threads meet twice at once, each time in the same number",
+    BulkCommit: "the second group is empty; waits that leave some pending count it, so cover more",
+    BulkWait: "what has been waited for is over",
+    ClusterSync: "all meet twice at once",
+    CtaSync: "all meet twice at once",
+    FenceMBarrierInit: "a fence behind a fence orders nothing more",
+    FenceProxyAsync: "a fence behind a fence orders nothing more",
+    GridDepLaunchDependents: "only the first one of a CTA counts",
+    GridDepWait: "what has been waited for is over",
+    MBarrierWait: "no phase ends between the two: that needs an arrival of this very warp",
+    SetMaxNReg: "the warp has that many already",
+    TmaStore: "the same bytes are stored to the same place twice, in one group",
+    WarpSync: "all meet twice at once",
+    WgmmaCommit: "the second group is empty; waits that leave some pending count it, so cover more",
+    WgmmaFence: "a fence behind a fence orders nothing more",
+}
+"""Why a statement may stand twice."""
+
+_MOVED: dict[type[Stmt], str] = {
+    FenceMBarrierInit: "still behind all inits of its warp and in front of the sync",
+    GridDepLaunchDependents: "when the next grid may start is a hint; it waits for our end itself",
+    GridDepWait: "still in front of the warp's first access to global memory",
+    MBarrierExpectTx: "bytes may land before they are announced: the arrival itself is awaited too",
+    MBarrierArrive: "arrivals of one warp at different barriers, of one phase, are in no order",
+    MBarrierInit: "inits of different barriers are in no order",
+    MBarrierInval: "nobody uses a barrier any more, whichever is first",
+    SetMaxNReg: "what it passes needs no more registers",
+    TmaLoad: "loads of one step into different buffers are in no order, and their bytes add up",
+    TmaStore: "stores of one group to different places are in no order",
+    WgmmaFence: "still behind the last access to the registers and in front of the wgmma",
+    WgmmaWait: "still in front of all that needs it",
+}
+"""Why a statement may stand one further, where proof and machine see nothing wrong."""
+
+
+def argument(mutant: Mutant) -> str | None:
+    """Why a mutant that nobody catches is harmless; None if nobody knows."""
+    stmt = mutant.stmt
+    match mutant.kind, stmt:
+        case "double", Stmt():
+            return _AGAIN.get(type(stmt))
+        case (("move" | "swap"), Stmt()):
+            return _MOVED.get(type(stmt))
+        case "drop", GridDepLaunchDependents():
+            return _MOVED[GridDepLaunchDependents]
+        case "order", BulkWait() if "read=true ->" in mutant.what:
+            return "waiting for writes is waiting for more than the reads"
+        case "registers", SetMaxNReg():
+            return "the pool has eight more for each thread, so nobody waits for ever"
+        case "threads", OnWarp():
+            return "the warps do the same, each for itself: a hint, or a wait of nothing"
+        case "barrier", None:
+            return "hardware ids that no other barrier has are as good"
+        case "swizzle", None:
+            return "who writes and who reads go by the buffer's own swizzle, and no tensor map does"
+        case _:
+            return None
