@@ -7,6 +7,8 @@ for what (``lowering.kernel.waits``) and ends the kernel.
 
 A kernel that hangs can be asked nothing, and what it holds is lost with its context. So the words
 are the host's: pinned memory, which outlives the context.
+
+Anywhere, since it moves nothing.
 """
 
 from __future__ import annotations

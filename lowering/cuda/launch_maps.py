@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from lowering.cuda.driver import primary
@@ -20,6 +21,9 @@ __all__ = ["Descriptors"]
 _REMEMBERED = 1024
 """Tensors whose descriptors a kernel keeps; making one again takes some ten microseconds."""
 
+_PLACE = 512
+"""Bytes for tensors without elements: what a box's row has at most."""
+
 
 class Descriptors:
     """Makes the descriptors of a kernel's launches; threads may share it.
@@ -34,6 +38,7 @@ class Descriptors:
         self._driver, self._kernel, self._torch = driver, kernel, torch
         self._lock = Lock()
         self._known: dict[tuple[Any, ...], tuple[bytes, int]] = {}
+        self._nowhere: dict[torch.device, torch.Tensor] = {}
 
     def __len__(self) -> int:
         return len(self._known)
@@ -72,6 +77,16 @@ class Descriptors:
             self._known[key] = found
         return found
 
+    def _somewhere(self, device: torch.device) -> int:
+        """Where a tensor without elements, whose address is null, may lie: copies of boxes that are
+        out of bounds fault all the same where their map's address is not mapped.
+        """
+        if device not in self._nowhere:
+            self._nowhere[device] = self._torch.empty(
+                _PLACE, dtype=self._torch.uint8, device=device
+            )
+        return int(self._nowhere[device].data_ptr())
+
     def encode(self, index: int, tensor: torch.Tensor) -> tuple[bytes, int]:
         """The descriptor of a tensor for the tensor map of that number, and the tensor's device.
 
@@ -81,5 +96,7 @@ class Descriptors:
         """
         m = self._kernel.tensor_maps[index]
         layout, device = layout_of(m, tensor), int(tensor.device.index)
+        if not layout.address:
+            layout = replace(layout, address=self._somewhere(tensor.device))
         with primary(self._driver, self._torch, device):
             return encode(self._driver, m, layout), device

@@ -117,7 +117,7 @@ def _strides(m: TensorMap, sizes: tuple[int, ...], strides: list[int]) -> tuple[
 def encode(driver: Any, m: TensorMap, layout: Layout) -> bytes:
     """The 128 bytes of the descriptor (``cuTensorMapEncodeTiled``); dimensions innermost first.
 
-    An empty dimension is described as one element: the kernel issues no copy for it. The box of a
+    An empty dimension is described as one element: the kernel copies none of it. The box of a
     clipped map has no more rows than the tensor; the kernel computes the same number.
 
     Raises:

@@ -77,6 +77,15 @@ def test_other_forms(form: str, sizes: tuple[int, ...]) -> None:
     check_rows(d, x, w, ends)
 
 
+def test_sums_over_nothing_at_all() -> None:
+    """Operands without an element, whose address is null: each group's sum is zeros."""
+    x, w, ends = given((0, 0), 64, 472, matrix="kn", ranks=FORMS["sums"])
+    inputs = on_gpu(x, w, ends)
+    d = torch_full((2, 64, 472))
+    wsched.compile(grouped(ranks=FORMS["sums"]), inputs)(*inputs, out=d)
+    assert not d.any()
+
+
 def torch_full(shape: tuple[int, ...]) -> Any:
     import torch
 

@@ -21,6 +21,7 @@ from wsched.choose.heuristics import ranked
 from wsched.choose.problem import Problem
 from wsched.fusion import DataType
 from wsched.run.arguments import apart
+from wsched.run.input_error import InputError
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
@@ -254,9 +255,6 @@ ONE = (
          "output 0 with 32 columns, 33 elements from row to row and a start 0 bytes past a "
          "multiple of two elements, stored two at once, is not supported; supported: multiples of "
          f"two elements. {ONE}"),
-        (False, 1, (31, 0),
-         "output 0 with strides [31, 1] for 70 rows of 32 elements is not supported; supported: "
-         "rows one after the other, of elements next to each other"),
     ],
 )  # fmt: skip
 def test_an_out_that_the_kernel_cannot_store(
@@ -269,6 +267,12 @@ def test_an_out_that_the_kernel_cannot_store(
     with pytest.raises(UnsupportedError) as error:
         kernel(X, w, out=Frame(M, 32, BF16, *frame).out)
     assert str(error.value) == text
+
+
+def test_an_out_with_rows_that_overlap() -> None:
+    kernel = wsched.compile(definition(), [X, integers(32, 24)], params=SCHEDULES["coop_128x64"])
+    with pytest.raises(InputError, match=r"out\[0\] has several elements at one address"):
+        kernel(X, integers(32, 24), out=Frame(M, 32, BF16, 31, 0).out)
 
 
 def test_an_out_that_the_kernel_of_a_schedule_by_hand_cannot_store() -> None:

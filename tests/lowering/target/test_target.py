@@ -80,7 +80,9 @@ def test_the_passes_ask_the_target() -> None:
     assert "limit 64 KiB" in lowered(kernel, shared_bytes=64 * 1024).why
     assert "limit 256" in lowered(kernel, max_threads=256).why
     assert "multiples of 8 from 24 to 96" in lowered(kernel, setmaxnreg=(24, 96)).why
-    assert "do not fit the 2 of the SM" in lowered(kernel, named_barriers=2).why
+    few = replace(kernel, target=replace(HOPPER, named_barriers=2))
+    with pytest.raises(UnsupportedError, match="at most 1 beside the CTA's own"):
+        run_passes(few, LoweringOptions())
 
 
 def test_a_target_without_passes() -> None:
