@@ -81,6 +81,7 @@ class _Numbers:
         number = Var(self.names.new("number"))
         take: Body = (OnWarp(0, (*self.wait, Elect(self.take()))),)
         if self.kernel.cluster > 1:  # peers run behind the first sync, and have it behind another
+            sync = sync if isinstance(sync, ClusterSync) else ClusterSync()
             take = (sync, If(Special("cluster.ctarank").eq(0), take))
         return (*inits, *take, sync, LdWord(number, self.place), CtaNumber(number))
 

@@ -98,7 +98,6 @@ def _elements(e: Emitter, s: FragPointwise) -> None:
     if shorter is None:
         _each(e, s, any_numbers)
         return
-    e.functions |= dict(shorter.functions)
     with e.out.block(""):
         e.out.line("bool plain = true;")
         _each(e, s, shorter.holds, "plain = plain & ({value});")

@@ -2,8 +2,8 @@
 
 Every warp meets the others in the same syncs, at the top of its program, so what stands between the
 first and the last of them is between them for all warps. Where another CTA of the cluster is told
-something, or copied to, the syncs are those of the cluster: nobody signals a CTA that has not
-initialised its barriers, or that has left.
+something, or copied to, the first sync is the cluster's, and so is one behind it: nobody signals a
+CTA that has not initialised its barriers, or that has left.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ def lifetimes(kernel: Kernel, agents: tuple[Agent, ...]) -> Iterator[Obligation]
     if not kernel.mbarriers:
         return
     name = "lifetime of mbarriers"
-    remote = any(map(_remote, (s for a in agents for s in walk(a.body))))
+    reached = max(map(_reached, agents))
     for agent in agents:
-        why = _wrong(agent, remote)
+        why = _wrong(agent, reached)
         if why:
             yield Obligation(name, str(agent), Verdict.REFUTED, why)
             return
@@ -58,19 +58,34 @@ def _remote(stmt: Stmt) -> bool:
     return told or (isinstance(stmt, TmaLoad) and stmt.multicast is not None)
 
 
+def _reached(agent: Agent) -> int:
+    """Syncs in front of the last statement that reaches into another CTA; -1 if none does."""
+    passed, found = 0, -1
+    for stmt in agent.body:
+        passed += isinstance(stmt, CtaSync | ClusterSync)
+        if any(map(_remote, walk((stmt,)))):
+            found = passed
+    return found
+
+
 def _syncs(agent: Agent) -> list[Stmt]:
     return [s for s in agent.body if isinstance(s, CtaSync | ClusterSync)]
 
 
-def _wrong(agent: Agent, reached: bool) -> str:
-    """What an agent does too early or too late; empty if nothing."""
+def _wrong(agent: Agent, reached: int) -> str:
+    """What an agent does too early or too late; empty if nothing. ``reached`` is the most that
+    :func:`_reached` says of any agent.
+    """
     syncs = _syncs(agent)
     inner = [s for s in walk(agent.body) if isinstance(s, CtaSync | ClusterSync)]
     if len(inner) != len(syncs):
         return "a sync of the CTA stands in a loop or a condition"
     if len(syncs) < 2:
         return f"{len(syncs)} syncs of the CTA; one has to follow the inits, one precede the invals"
-    if reached and not all(isinstance(s, ClusterSync) for s in (syncs[0], syncs[-1])):
+    around = isinstance(syncs[0], ClusterSync) and any(
+        isinstance(s, ClusterSync) for s in syncs[max(reached, 1) :]
+    )
+    if reached >= 0 and not around:
         return "a CTA of the cluster is reached, but the syncs are those of one CTA"
     state, last = 0, len(syncs)
     fenced = True

@@ -5,11 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.lowering.sweep.sweeps import masked
-from wsched.choose.arithmetic import instructions_of, swept_instructions
+from wsched.choose.arithmetic import instructions_of
 from wsched.choose.nvfuser_cost import pointwise_us
 from wsched.choose.sweep_cost import accesses_us
-from wsched.fusion import DataType
-from wsched.fusion.sweep import Place, Sweep, Term
 from wsched.run.walk import by_rows
 
 BYTES = 2 * 8191 * 4095
@@ -48,19 +46,6 @@ def test_what_is_computed_costs_as_measured(
     """NvFuser's kernels, of which the bytes alone are 34, 34, 65 and 50 us (H200)."""
     work = instructions_of((op, count * WIDE) for op, count in operations.items())
     assert pointwise_us(moved, work) == pytest.approx(us, rel=0.03)
-
-
-def test_a_row_divides_in_fewer_instructions() -> None:
-    """A norm of the rows of 64 x 32: by what the row shares, and by what each element has."""
-    sizes = 64, 32
-    found = []
-    for dims in (frozenset((0,)), frozenset((0, 1))):
-        x, by = (Term(n, "input", DataType.Float, (), d) for n, d in (("x", ALL), ("y", dims)))
-        made = Term("z", "div", DataType.Float, ("x", "y"), ALL)
-        places = tuple(Place(t.name, tuple(d if d in t.dims else None for d in (0, 1)), (0, 1))
-                       for t in (x, by, made))  # fmt: skip
-        found.append(swept_instructions(Sweep(2, (x, by, made), places[:2], places[2:]), sizes))
-    assert found == [8 * 64 * 32, 14 * 64 * 32]
 
 
 def test_rows_decide() -> None:

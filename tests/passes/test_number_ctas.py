@@ -93,6 +93,15 @@ def test_how_many_there_are_and_where_they_are(head: str, limit: str, places: li
     assert "blockIdx" not in text
 
 
+def test_a_cluster_meets_though_its_ctas_share_nothing_else() -> None:
+    """A number goes to peers: they have to have started, and to have it, where the kernel itself
+    needs no more than a sync of each CTA.
+    """
+    found = numbered(kernel("cluster 2", "cta.sync"))
+    lines = [print_stmt(s) for s in walk(found.body)]
+    assert lines.count("cluster.sync") == 2 and "cta.sync" not in lines
+
+
 @pytest.mark.parametrize("dependent", [True, False])
 def test_the_counter_is_touched_when_the_grid_in_front_has_ended(dependent: bool) -> None:
     found = numbered(replace(kernel(), dependent=dependent))

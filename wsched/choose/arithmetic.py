@@ -21,9 +21,6 @@ INSTRUCTIONS: Mapping[str, int] = {
 beside the same sweep without it. nvFuser's kernels call the same functions of CUDA's, and one sine
 of theirs takes as long as one of wsched's own here."""
 
-_SHARED_DIVISION = 8
-"""By a number that a row shares (``lowering.cuda.guarded``)."""
-
 _ISSUED_PER_US = 132 * 128 * 1755.0
 """Lanes of instructions in a microsecond: four warps' in each cycle on 132 multiprocessors."""
 
@@ -45,16 +42,9 @@ def instructions_of(operations: Iterable[tuple[str, int]]) -> float:
 
 def swept_instructions(sweep: Sweep, sizes: tuple[int, ...]) -> float:
     """The same of a sweep over an index space of these sizes."""
-    return float(sum(_of_term(sweep, t) * _elements(sweep, t, sizes) for t in sweep.terms))
-
-
-def _of_term(sweep: Sweep, term: Term) -> int:
-    if term.op == "input":
-        return 0
-    by = term.inputs[-1]
-    if term.op == "div" and (isinstance(by, float) or not sweep.term(str(by)).dims >= term.dims):
-        return _SHARED_DIVISION
-    return INSTRUCTIONS.get(term.op, 1)
+    return instructions_of(
+        (t.op, _elements(sweep, t, sizes)) for t in sweep.terms if t.op != "input"
+    )
 
 
 def _elements(sweep: Sweep, term: Term, sizes: tuple[int, ...]) -> int:
