@@ -7,7 +7,7 @@ from typing import get_args
 import numpy as np
 import pytest
 
-from lowering.machine.adversary import Adversary
+from lowering.machine.adversary import Adversary, Order
 from tests.on_machine import NUMPY, Problem, exact, kernel, operands, run
 from tests.schedules import QUICK, SCHEDULES, cooperative, error_limit, ping_pong, split_k, stream_k
 from tests.tiers import in_tiers
@@ -50,7 +50,7 @@ def bf16(request: pytest.FixtureRequest) -> CompiledFusion:
 @pytest.mark.parametrize("kind", in_tiers(problems(MatmulParams()), {"tails", "uneven"}))
 def test_integers_are_exact_in_every_order(bf16: CompiledFusion, kind: str) -> None:
     problem = problems(bf16.params)[kind]
-    assert {a for a, _ in ORDERS} == set(get_args(Adversary))
+    assert {a for a, _ in ORDERS} == set(get_args(Order))
     for adversary, seed in ORDERS if kind in ("single_tile", "tails") else ORDERS[1:4:2]:
         a, b = operands(problem, "bf16", seed, integer=True)
         d = run(bf16, problem, a, b, "bf16", seed=seed, adversary=adversary)

@@ -13,7 +13,7 @@ import pytest
 
 import wsched
 from lowering.machine import run_kernel
-from lowering.machine.adversary import Adversary
+from lowering.machine.adversary import Adversary, Order
 from lowering.machine.run import RunResult
 from tests.on_machine import NUMPY, Problem, exact, kernel, operands
 from tests.run.test_epilogue import CASES as EPILOGUES
@@ -39,7 +39,7 @@ SPLIT: dict[str, MatmulParams] = {
     },
     "split_3-tile_per_cta": split_k(cooperative(128, 16, 16, stages=3, persistent=False), 3),
 }
-ADVERSARIES: tuple[Adversary, ...] = get_args(Adversary)
+ADVERSARIES: tuple[Adversary, ...] = get_args(Order)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import Stamp
 from lowering.kernel.visit import walk
 from lowering.machine import run_kernel
-from lowering.machine.adversary import Adversary
+from lowering.machine.adversary import Adversary, Order
 from tests.epilogues import RESIDUAL
 from tests.on_machine import NUMPY, Problem, exact, kernel, operands
 from tests.run.test_epilogue_inputs import kernel as epilogue_kernel
@@ -109,7 +109,7 @@ def test_barriers_of_an_epilogue_without_chunks_are_no_turns(name: str) -> None:
     assert named(trace, "epilogue")
 
 
-@pytest.mark.parametrize("adversary", get_args(Adversary))
+@pytest.mark.parametrize("adversary", get_args(Order))
 def test_main_loops_are_apart_whatever_the_timing(adversary: Adversary) -> None:
     for seed in range(3):
         trace = run(kernel(SCHEDULES[PING_PONG]), Problem(192, 128, 192, 1), adversary, seed)
