@@ -11,6 +11,7 @@ from lowering.cuda.tensormap import encode, layout_of
 from lowering.ground.errors import InternalError, UnsupportedError
 from lowering.ground.expr import evaluate
 from lowering.ground.locks import Lock
+from lowering.ground.recent import bounded
 from lowering.kernel.kernel import Kernel
 
 if TYPE_CHECKING:
@@ -72,9 +73,7 @@ class Descriptors:
     def _make(self, key: tuple[Any, ...], tensor: torch.Tensor) -> tuple[bytes, int]:
         found = self.encode(key[0], tensor)
         with self._lock:
-            if len(self._known) >= _REMEMBERED:
-                self._known.pop(next(iter(self._known)))
-            self._known[key] = found
+            bounded(self._known, key, found, _REMEMBERED)
         return found
 
     def _somewhere(self, device: torch.device) -> int:

@@ -7,10 +7,19 @@ from typing import Generic, TypeVar
 
 from lowering.ground.locks import Lock
 
-__all__ = ["Recent"]
+__all__ = ["Recent", "bounded"]
 
 K = TypeVar("K")
 V = TypeVar("V")
+
+
+def bounded(kept: dict[K, V], key: K, value: V, limit: int) -> None:
+    """Add to a dictionary, which is read without a lock; the oldest entry makes room. One thread at
+    a time may do so.
+    """
+    if len(kept) >= limit:
+        kept.pop(next(iter(kept)))
+    kept[key] = value
 
 
 class Recent(Generic[K, V]):

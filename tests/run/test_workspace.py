@@ -71,6 +71,18 @@ def test_a_handle_that_another_stream_has_now() -> None:
     assert d.workspace.get(7, 0, 8, True) is not first
 
 
+def test_a_stream_that_is_captured_has_no_number() -> None:
+    """The driver would refuse to say it, and the capture would be lost."""
+
+    def number(stream: int, device: int) -> int:
+        raise AssertionError(stream)
+
+    d = Device()
+    d.captures[7] = 5
+    captured = Workspace(d.allocate, lambda stream, _: d.captures[stream], number, lambda _: True)
+    assert captured.get(7, 0, 8) is captured.get(7, 0, 8)
+
+
 def test_a_larger_one_takes_its_place_twice_as_large() -> None:
     d = Device()
     small = weakref.ref(d.workspace.get(7, 0, 8))

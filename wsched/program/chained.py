@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from lowering.ground.locks import Lock
+from lowering.ground.recent import bounded
 from wsched.program.lifetimes import Lifetime, placed
-from wsched.program.memory import allocator
+from wsched.program.memory import allocator, spanned_bytes
 from wsched.program.program import (
     Buffer,
     CallStep,
@@ -161,9 +162,7 @@ class Chain:
         if len(launches) < len(found):
             return None
         with self._lock:
-            if len(self._launches) >= _LAUNCHES:
-                self._launches.pop(next(iter(self._launches)))
-            self._launches[at] = launches
+            bounded(self._launches, at, launches, _LAUNCHES)
         return launches
 
     def _launch(
@@ -178,9 +177,7 @@ class Chain:
             if found is None:
                 return None
             with self._lock:
-                if len(step.launches) >= _LAUNCHES:
-                    step.launches.pop(next(iter(step.launches)))
-                step.launches[key] = found
+                bounded(step.launches, key, found, _LAUNCHES)
         return found
 
 
@@ -267,7 +264,8 @@ class _Places:
         made = [b for b in dict.fromkeys(self._base) if b >= inputs]
         given = {self._base[self._of[b]] for b in self._program.outputs}
         results, between = ([b for b in made if (b in given) is r] for r in (True, False))
-        total, offsets = placed([(_nbytes(values[b].like), self._lives[b]) for b in between])
+        pieces = [(spanned_bytes(values[b].like), self._lives[b]) for b in between]
+        total, offsets = placed(pieces)
         arena = [torch.empty(total, dtype=torch.uint8, device="meta")] if total else []
         device = values[0].device
         new = [allocator(t, device) for t in (*arena, *(values[b].like for b in results))]
@@ -283,12 +281,3 @@ class _Places:
         inputs = len(self._program.inputs)
         apart = base < inputs or base in {self._base[self._of[b]] for b in self._program.outputs}
         return _Lies(root, offset + past, value.like, apart and shapes[0] == shapes[1])
-
-
-def _nbytes(tensor: torch.Tensor) -> int:
-    """From the first element to the end of the last one."""
-    if 0 in tensor.shape:
-        return 0
-    pairs = zip(tensor.shape, tensor.stride(), strict=True)
-    last = sum(int((n - 1) * step) for n, step in pairs)
-    return (1 + last) * int(tensor.element_size())

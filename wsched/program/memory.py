@@ -12,7 +12,7 @@ from wsched.run.input_error import InputError, wrong_number, wrong_rank, wrong_s
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["allocator", "device_of", "extents_of", "new_tensor", "within"]
+__all__ = ["allocator", "device_of", "extents_of", "new_tensor", "spanned_bytes", "within"]
 
 
 def extents_of(buffers: Sequence[Buffer], inputs: Sequence[Any]) -> dict[str, int]:
@@ -69,6 +69,15 @@ def within(
     """A buffer in memory that is there: bytes of ``memory`` from ``offset`` on."""
     taken = memory[offset : offset + buffer.nbytes(extents)].view(_dtype(buffer))
     return taken.as_strided(buffer.sizes(extents), buffer.pitches(extents), taken.storage_offset())
+
+
+def spanned_bytes(tensor: torch.Tensor) -> int:
+    """Bytes from the first element of a tensor to the end of its last one, 0 without elements."""
+    count = tensor.numel()
+    if count and not tensor.is_contiguous():
+        pairs = zip(tensor.shape, tensor.stride(), strict=True)
+        count = 1 + sum((n - 1) * step for n, step in pairs)
+    return int(count * tensor.element_size())
 
 
 def _dtype(buffer: Buffer) -> torch.dtype:

@@ -14,13 +14,13 @@ from passes.pipeline import run_passes
 from wsched.fusion import Fusion
 from wsched.program.bind import bind as bind_program
 from wsched.program.classes import Key, class_key
-from wsched.program.prepare import Kernel, prepare
+from wsched.program.prepare import Into, Kernel, prepare
 from wsched.program.program import Program
 from wsched.run.arguments import Arguments, bind, device_of, extents_of
 from wsched.run.copies import copied, in_front, unreadable
 from wsched.run.cpu import refuse_large
 from wsched.run.finish import finishing, with_parts
-from wsched.run.host import BoundLaunch, HostPlan, Into, Plans, repeated, repeated_into
+from wsched.run.host import BoundLaunch, HostPlan, Plans, repeated, repeated_into
 from wsched.run.kernel_name import kernel_name
 from wsched.run.lowering_options import lowering_options
 from wsched.run.made import STAGES, dump_scheduled

@@ -11,13 +11,15 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from lowering.ground.locks import Lock
+from lowering.ground.recent import bounded
 from wsched.program.classes import Key, class_key
 from wsched.program.memory import allocator
+from wsched.program.prepare import Into
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["BoundLaunch", "HostPlan", "Into", "Plans", "bounded", "repeated", "repeated_into"]
+__all__ = ["BoundLaunch", "HostPlan", "Plans", "repeated", "repeated_into"]
 
 _LAUNCHES = 256
 """Sets of addresses for which a plan keeps a launch, about 1.5 KB each."""
@@ -141,10 +143,6 @@ def repeated(call: Callable[[Sequence[Any], Key | None], list[torch.Tensor]], pl
     return run
 
 
-Into = Callable[[Sequence[Any], "list[torch.Tensor]"], "list[torch.Tensor]"]
-"""The same with results that are there, which are returned."""
-
-
 def repeated_into(call: Callable[[Sequence[Any], list[torch.Tensor]], Into | None]) -> Into:
     """Calls on inputs and results of one class each; nobody looks which from the second one on.
 
@@ -161,10 +159,3 @@ def repeated_into(call: Callable[[Sequence[Any], list[torch.Tensor]], Into | Non
         return outputs
 
     return run
-
-
-def bounded(kept: dict[Any, Any], key: Any, value: Any, limit: int) -> None:
-    """Add to a dictionary; the oldest entry makes room. One thread at a time may do so."""
-    if len(kept) >= limit:
-        kept.pop(next(iter(kept)))
-    kept[key] = value

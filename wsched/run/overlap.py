@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from wsched.fusion import Fusion
+from wsched.program.memory import spanned_bytes
 from wsched.run.input_error import InputError
 
 if TYPE_CHECKING:
@@ -148,13 +149,10 @@ class _Span:
 
     @staticmethod
     def of(tensor: torch.Tensor) -> _Span:
-        device, begin, size = tensor.device, tensor.data_ptr(), tensor.element_size()
-        if not (count := tensor.numel()) or device.type == "meta":
+        device, begin, size = tensor.device, tensor.data_ptr(), spanned_bytes(tensor)
+        if not size or device.type == "meta":
             return _Span(tensor, device, 0, 0)
-        if not tensor.is_contiguous():
-            pairs = zip(tensor.shape, tensor.stride(), strict=True)
-            count = 1 + sum((n - 1) * step for n, step in pairs)
-        return _Span(tensor, device, begin, begin + size * count)
+        return _Span(tensor, device, begin, begin + size)
 
     def shares(self, other: _Span) -> bool:
         """Whether two tensors have a byte in common."""

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 from lowering.ground.dtypes import DType
 from lowering.ground.expr import I32_MAX, evaluate
 from lowering.ground.locks import Lock
+from lowering.ground.recent import bounded
 from lowering.kernel.kernel import Kernel
 from lowering.target.ptx import TMA_STRIDE_ALIGN
-from wsched.run.host import bounded
 from wsched.run.row_kernel import TYPES, row_kernel
 
 if TYPE_CHECKING:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from wsched.program.classes import Key, class_key
 from wsched.program.memory import device_of
-from wsched.run.host import BoundLaunch, HostPlan, Into, Plans, repeated, repeated_into
+from wsched.program.prepare import Into
+from wsched.run.host import BoundLaunch, HostPlan, Plans, repeated, repeated_into
 from wsched.run.overlap import require_disjoint
 from wsched.run.results import require_like
 from wsched.run.staged import Make, StagedPlan, staged

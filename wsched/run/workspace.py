@@ -32,7 +32,10 @@ from lowering.ground.recent import Recent
 __all__ = ["Workspace"]
 
 Key = tuple[int, int, int, int, bool]
-"""Stream, thread (0 but for its own stream), device, capture (0 for none), zeroed."""
+"""Number of the stream, thread (0 but for its own stream), device, capture (0 for none), zeroed.
+
+In a capture the stream is its handle, because the driver numbers no stream that is captured.
+"""
 
 _PER_THREAD = 2
 """``CU_STREAM_PER_THREAD``: the handle of another stream in each thread."""
@@ -97,7 +100,7 @@ class Workspace:
             UnsupportedError: more captures than by torch that need memory of their own.
         """
         capture = self._capture(stream, device)
-        if capture:  # which is one of the process's; the driver may refuse to number such a stream
+        if capture:
             key = stream, 0, device, capture, zeroed
         else:
             thread = threading.get_ident() if stream == _PER_THREAD else 0
@@ -145,12 +148,7 @@ def _capture(stream: int, device: int) -> int:
     """
     from cuda.bindings import driver
 
-    status, state, number, *_ = driver.cuStreamGetCaptureInfo(stream)
-    if status == driver.CUresult.CUDA_ERROR_INVALID_CONTEXT:
-        import torch
-
-        with primary(driver, torch, device):
-            status, state, number, *_ = driver.cuStreamGetCaptureInfo(stream)
+    status, state, number, *_ = _asked(driver, driver.cuStreamGetCaptureInfo, stream, device)
     active = driver.CUstreamCaptureStatus.CU_STREAM_CAPTURE_STATUS_ACTIVE
     ok = status == driver.CUresult.CUDA_SUCCESS
     return int(number) if ok and state == active else 0
@@ -160,13 +158,21 @@ def _number(stream: int, device: int) -> int:
     """The driver's number of a stream; one below 0, of its handle, where a driver does not tell."""
     from cuda.bindings import driver
 
-    status, number = driver.cuStreamGetId(stream)
-    if status == driver.CUresult.CUDA_ERROR_INVALID_CONTEXT:
+    status, number = _asked(driver, driver.cuStreamGetId, stream, device)
+    return int(number) if status == driver.CUresult.CUDA_SUCCESS else -1 - stream
+
+
+def _asked(
+    driver: Any, query: Callable[[int], tuple[Any, ...]], stream: int, device: int
+) -> tuple[Any, ...]:
+    """What the driver says of a stream, its status first, also in a thread without a context."""
+    found = query(stream)
+    if found[0] == driver.CUresult.CUDA_ERROR_INVALID_CONTEXT:
         import torch
 
         with primary(driver, torch, device):
-            status, number = driver.cuStreamGetId(stream)
-    return int(number) if status == driver.CUresult.CUDA_SUCCESS else -1 - stream
+            found = query(stream)
+    return found
 
 
 def _is_graphs(buffer: Any) -> bool:

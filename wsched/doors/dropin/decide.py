@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from lowering.ground.errors import InternalError, ScheduleError, UnsupportedError
 from lowering.ground.locks import Lock
+from lowering.ground.recent import bounded
 from lowering.target.targets import gpus, target_of_device
 from wsched.choose.nvfuser_cost import NvfuserCost
 from wsched.doors.dropin.ledger import Tally
@@ -152,9 +153,7 @@ def known_of(fd: Any) -> Known:
         found = _known.get(definition)
         if found is None:
             found = _read(definition)
-            if len(_known) >= _DEFINITIONS:
-                _known.pop(next(iter(_known)))
-            _known[definition] = found
+            bounded(_known, definition, found, _DEFINITIONS)
     return found
 
 

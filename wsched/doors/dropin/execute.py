@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 
 from lowering.ground.errors import ScheduleError, UnsupportedError
 from lowering.ground.locks import Lock
+from lowering.ground.recent import bounded
 from wsched.doors.dropin.decide import Decision, Known, decide, known_of
 from wsched.doors.dropin.ledger import LEDGER, Tally
 from wsched.doors.fallback import NvfuserError, rebuild
@@ -201,9 +202,7 @@ def _decided(
             known.left[_shapes(known, inputs)] = tally
         raise
     with _lock:
-        if len(known.plans) >= _CLASSES:
-            known.plans.pop(next(iter(known.plans)))
-        known.plans[key] = run, _tally(known, decision)
+        bounded(known.plans, key, (run, _tally(known, decision)), _CLASSES)
     return results
 
 
