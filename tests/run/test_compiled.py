@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from lowering.cuda import launch
 from lowering.cuda.nvrtc import Compiled
 from lowering.ground.errors import UnsupportedError
-from tests.lowering.cuda.fake_driver import LAUNCH, Driver, fake_torch
+from tests.lowering.cuda.fake_driver import Driver, installed
 from tests.run.test_once import at_once
 from tests.schedules import SCHEDULES, definition
 from wsched.choose.presets import PRESETS
@@ -88,11 +87,7 @@ class Compiler:
 
 @pytest.fixture
 def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
-    fake = Driver()
-    monkeypatch.setattr(launch, "driver_api", lambda: fake)
-    monkeypatch.setattr(launch, "launch_function", lambda: LAUNCH(fake.cuLaunchKernelEx))
-    monkeypatch.setattr(launch, "_torch", lambda: fake_torch(fake))
-    return fake
+    return installed(monkeypatch)
 
 
 @pytest.fixture

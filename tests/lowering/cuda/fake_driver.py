@@ -13,6 +13,9 @@ from threading import get_ident
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
+from lowering.cuda import launch
 from lowering.cuda.launch_block import LaunchConfig
 
 
@@ -217,3 +220,12 @@ def fake_torch(driver: Driver) -> Any:
         get_device_properties=lambda index: SimpleNamespace(name="H0", multi_processor_count=10),
     )
     return SimpleNamespace(cuda=cuda)
+
+
+def installed(monkeypatch: pytest.MonkeyPatch) -> Driver:
+    """A driver that launches go to, with its torch, until the test ends."""
+    fake = Driver()
+    monkeypatch.setattr(launch, "driver_api", lambda: fake)
+    monkeypatch.setattr(launch, "launch_function", lambda: LAUNCH(fake.cuLaunchKernelEx))
+    monkeypatch.setattr(launch, "_torch", lambda: fake_torch(fake))
+    return fake

@@ -16,7 +16,7 @@ from lowering.cuda.sass import disassemble
 from lowering.ground.errors import InternalError
 from lowering.kernel.text import parse_kernel
 from tests.lowering.cuda.descriptors import GROUPS, LISTS
-from tests.lowering.cuda.fake_driver import LAUNCH, Driver, Tensor, fake_torch
+from tests.lowering.cuda.fake_driver import LAUNCH, Driver, Tensor
 from tests.lowering.cuda.opcodes import count_opcodes
 
 
@@ -62,15 +62,6 @@ kernel k threads 32 cluster 1 grid 1 {
   tensormap E[M] device: bf16[M, M] box 64x64
 }
 """
-
-
-@pytest.fixture
-def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
-    fake = Driver()
-    monkeypatch.setattr(launch, "driver_api", lambda: fake)
-    monkeypatch.setattr(launch, "launch_function", lambda: LAUNCH(fake.cuLaunchKernelEx))
-    monkeypatch.setattr(launch, "_torch", lambda: fake_torch(fake))
-    return fake
 
 
 def test_arguments_are_packed(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:

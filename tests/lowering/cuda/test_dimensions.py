@@ -27,7 +27,7 @@ from lowering.kernel.tensors import Ragged
 from lowering.kernel.text import parse_kernel
 from lowering.kernel.verify import verify
 from lowering.machine.run import run_kernel
-from tests.lowering.cuda.fake_driver import LAUNCH, Driver, Tensor, fake_torch
+from tests.lowering.cuda.fake_driver import LAUNCH, Driver, Tensor
 from tests.lowering.cuda.kernels import batched_kernel
 from tests.lowering.cuda.opcodes import count_opcodes
 
@@ -157,14 +157,6 @@ def test_indices_of_64_bits() -> None:
 
 
 # --- launching -----------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
-    fake = Driver()
-    monkeypatch.setattr(launch, "driver_api", lambda: fake)
-    monkeypatch.setattr(launch, "_torch", lambda: fake_torch(fake))
-    return fake
 
 
 def test_arguments_are_packed(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:

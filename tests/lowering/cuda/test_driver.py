@@ -9,21 +9,11 @@ from typing import Any
 
 import pytest
 
-from lowering.cuda import launch
 from lowering.cuda.driver import driver_api
 from lowering.cuda.launch import LoadedKernel
 from lowering.ground.errors import UnsupportedError
-from tests.lowering.cuda.fake_driver import LAUNCH, Driver, Tensor, fake_torch
+from tests.lowering.cuda.fake_driver import Driver, Tensor
 from tests.lowering.cuda.kernels import copy_kernel
-
-
-@pytest.fixture
-def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
-    fake = Driver()
-    monkeypatch.setattr(launch, "driver_api", lambda: fake)
-    monkeypatch.setattr(launch, "launch_function", lambda: LAUNCH(fake.cuLaunchKernelEx))
-    monkeypatch.setattr(launch, "_torch", lambda: fake_torch(fake))
-    return fake
 
 
 def prepare(k: LoadedKernel, index: int = 0, address: int = 4096) -> Any:

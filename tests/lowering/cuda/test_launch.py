@@ -19,17 +19,8 @@ from lowering.cuda.tensormap import layout_of
 from lowering.ground.errors import InternalError, UnsupportedError
 from lowering.kernel.kernel import TraceBuffer
 from lowering.kernel.text import parse_kernel
-from tests.lowering.cuda.fake_driver import LAUNCH, Driver, Result, Tensor, fake_torch
+from tests.lowering.cuda.fake_driver import LAUNCH, Driver, Result, Tensor
 from tests.lowering.cuda.kernels import copy_kernel
-
-
-@pytest.fixture
-def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
-    fake = Driver()
-    monkeypatch.setattr(launch, "driver_api", lambda: fake)
-    monkeypatch.setattr(launch, "launch_function", lambda: LAUNCH(fake.cuLaunchKernelEx))
-    monkeypatch.setattr(launch, "_torch", lambda: fake_torch(fake))
-    return fake
 
 
 def go(k: LoadedKernel, a: Tensor, d: Tensor, grid: int = 2, stream: int | None = None) -> None:

@@ -8,23 +8,13 @@ from typing import Any
 
 import pytest
 
-from lowering.cuda import launch
 from lowering.cuda.launch import LoadedKernel
 from lowering.cuda.launch_memory import Needs
 from lowering.ground.errors import InternalError
 from lowering.ground.expr import Const, Var
 from lowering.kernel.kernel import CounterArray, Workspace
-from tests.lowering.cuda.fake_driver import LAUNCH, Driver, Tensor, fake_torch
+from tests.lowering.cuda.fake_driver import Driver, Tensor
 from tests.lowering.cuda.kernels import copy_kernel
-
-
-@pytest.fixture
-def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
-    fake = Driver()
-    monkeypatch.setattr(launch, "driver_api", lambda: fake)
-    monkeypatch.setattr(launch, "launch_function", lambda: LAUNCH(fake.cuLaunchKernelEx))
-    monkeypatch.setattr(launch, "_torch", lambda: fake_torch(fake))
-    return fake
 
 
 def test_counters_are_those_of_the_stream(driver: Driver) -> None:

@@ -6,22 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from lowering.cuda import launch
 from lowering.cuda.launch import LoadedKernel
 from lowering.cuda.launch_block import LaunchAttribute, LaunchConfig
 from lowering.ground.errors import UnsupportedError
 from lowering.ground.expr import Var, ceildiv
-from tests.lowering.cuda.fake_driver import LAUNCH, Driver, Tensor, fake_torch
+from tests.lowering.cuda.fake_driver import Driver, Tensor
 from tests.lowering.cuda.kernels import copy_kernel
-
-
-@pytest.fixture
-def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
-    fake = Driver()
-    monkeypatch.setattr(launch, "driver_api", lambda: fake)
-    monkeypatch.setattr(launch, "launch_function", lambda: LAUNCH(fake.cuLaunchKernelEx))
-    monkeypatch.setattr(launch, "_torch", lambda: fake_torch(fake))
-    return fake
 
 
 def test_an_attribute_is_the_only_one() -> None:

@@ -87,18 +87,25 @@ def meet(work: Work, tile: Any, runs: dict[tuple[int, int], dict[str, int]]) -> 
     assert len(others) == len(runs) - 1
 
 
-@pytest.mark.parametrize("ctas", [1, 2, 3, 4, 7])
-@pytest.mark.parametrize(("tiles", "steps"), [(1, 5), (3, 4), (5, 3), (2, 1)])
-def test_parts_of_an_interval_meet(ctas: int, tiles: int, steps: int) -> None:
-    work = plan_matmul(linear(), stream_k(cooperative(64, 64, groups=1, registers=None))).work
-    assert isinstance(work, OfInterval)
-    whole = {(c, 0): env(ctas, m=tiles, n=1, k=steps, cta=c) for c in range(ctas)}
-    bounds = {
+Cta = tuple[int, int]
+
+
+def bounds_of(work: OfInterval, whole: dict[Cta, dict[str, int]]) -> dict[Cta, tuple[int, int]]:
+    """The first step of each CTA, and the one behind its last."""
+    return {
         c: (evaluate(work.interval.start, e), evaluate(work.interval.stop, e))
         for c, e in whole.items()
     }
-    assert sum(stop - start for start, stop in bounds.values()) == tiles * steps
-    assert all(evaluate(work.load_stop, e) == bounds[c][1] - bounds[c][0] for c, e in whole.items())
+
+
+def meet_in_tiles(
+    work: OfInterval,
+    whole: dict[Cta, dict[str, int]],
+    bounds: dict[Cta, tuple[int, int]],
+    tiles: int,
+    steps: int,
+) -> None:
+    """Those CTAs meet in each tile that have some of its steps."""
     for tile in range(tiles):
         begin, end = tile * steps, (tile + 1) * steps
         runs = {
@@ -106,6 +113,18 @@ def test_parts_of_an_interval_meet(ctas: int, tiles: int, steps: int) -> None:
             if max(bounds[c][0], begin) < min(bounds[c][1], end)
         }  # fmt: skip
         meet(work, lambda c, tile=tile: Const(tile), runs)
+
+
+@pytest.mark.parametrize("ctas", [1, 2, 3, 4, 7])
+@pytest.mark.parametrize(("tiles", "steps"), [(1, 5), (3, 4), (5, 3), (2, 1)])
+def test_parts_of_an_interval_meet(ctas: int, tiles: int, steps: int) -> None:
+    work = plan_matmul(linear(), stream_k(cooperative(64, 64, groups=1, registers=None))).work
+    assert isinstance(work, OfInterval)
+    whole = {(c, 0): env(ctas, m=tiles, n=1, k=steps, cta=c) for c in range(ctas)}
+    bounds = bounds_of(work, whole)
+    assert sum(stop - start for start, stop in bounds.values()) == tiles * steps
+    assert all(evaluate(work.load_stop, e) == bounds[c][1] - bounds[c][0] for c, e in whole.items())
+    meet_in_tiles(work, whole, bounds, tiles, steps)
 
 
 @pytest.mark.parametrize("ctas", [1, 2, 3, 4, 7, 12])
@@ -119,21 +138,12 @@ def test_parts_of_an_interval_with_places_meet(ctas: int, tiles: int, steps: int
         for c in range(ctas)
     }
     per_tile = max(steps, 1)
-    bounds = {
-        c: (evaluate(work.interval.start, e), evaluate(work.interval.stop, e))
-        for c, e in whole.items()
-    }
+    bounds = bounds_of(work, whole)
     taken = sorted(s for start, stop in bounds.values() for s in range(start, stop))
     assert taken == list(range(tiles * per_tile))
     most = evaluate(work.most_steps, whole[0, 0])
-    for tile in range(tiles):
-        begin, end = tile * per_tile, (tile + 1) * per_tile
-        runs = {
-            c: e for c, e in whole.items()
-            if max(bounds[c][0], begin) < min(bounds[c][1], end)
-        }  # fmt: skip
-        meet(work, lambda c, tile=tile: Const(tile), runs)
-        assert end <= most
+    meet_in_tiles(work, whole, bounds, tiles, per_tile)
+    assert all((tile + 1) * per_tile <= most for tile in range(tiles))
 
 
 def test_each_row_of_shares_has_slots_of_its_own() -> None:
