@@ -7,8 +7,7 @@ from dataclasses import replace
 
 from lowering.ground.expr import Const, Expr, substitute
 from lowering.ground.poly import Poly, poly
-from lowering.kernel.control import Break, For, If, Let
-from lowering.kernel.scalar_memory import LdGlobalScalar, StGlobalScalar
+from lowering.kernel.control import For
 from lowering.kernel.sync import MBarrierWait
 from lowering.kernel.visit import defined, walk
 from lowering.proof.automaton import Automaton
@@ -22,19 +21,12 @@ __all__ = ["follow"]
 TRIPS = 6
 """Trips after which a loop's state has to be that of the trip before."""
 
-COMPUTES = (Break, For, If, LdGlobalScalar, Let, StGlobalScalar)
-"""What a loop is made of that has nothing to do with rings: a search, say."""
-
 UNROLLED = 64
 """Trips that a loop of a constant number of them is followed through one by one."""
 
 
 def follow(auto: Automaton, loop: For, state: State) -> list[State]:
     """The states behind a loop."""
-    inside = tuple(walk(loop.body))
-    if all(isinstance(s, COMPUTES) for s in inside):  # a step may be open around it
-        names = frozenset(n for s in (loop, *inside) for n in defined(s))
-        return [replace(state, facts=state.facts.without(names))]
     start, stop = (auto.steps.resolve(substitute(e, auto.values)) for e in (loop.start, loop.stop))
     if isinstance(start, Const) and isinstance(stop, Const) and isinstance(loop.step, Const):
         trips = range(start.value, stop.value, loop.step.value)

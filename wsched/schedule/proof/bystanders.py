@@ -106,8 +106,8 @@ def check_bystanders(
 
 
 def _serial(stepping: dict[int, StepLoop], d: IterDomain) -> bool:
-    """Whether one warp steps through stages in a loop; one iteration is no step."""
-    return d.id in stepping and not stepping[d.id].role and d.extent != ONE
+    """Whether one warp steps through stages in a loop."""
+    return d.id in stepping and not stepping[d.id].role
 
 
 def determined(graph: TransformGraph, known: Iterable[Group]) -> frozenset[Group]:
