@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 
 from lowering.cuda import elements
 from lowering.cuda.elements import pack
@@ -50,7 +51,7 @@ def _cast(e: Emitter, s: FragCast) -> None:
     out = e.view(s.out)
     e.declare(s.out)
     if s.out.type.group == (1, 1):
-        _convert_one(e, s)
+        _convert_singles(e, s)
         return
     if s.value.type.dtype in PAIRS:
         _widen(e, s)
@@ -115,11 +116,14 @@ def _convert(e: Emitter, s: FragCast, block: int) -> None:
         e.out.line(f"{e.register(s.out, block, 'r')} = {pack(result)}({low}, {high});")
 
 
-def _convert_one(e: Emitter, s: FragCast) -> None:
-    """A single value, which a 16-bit fragment keeps in a lower half."""
-    source, result = s.value.type.dtype, s.out.type.dtype
-    value, out = elements.value(source, e.register(s.value, 0, "0")), e.register(s.out, 0, "0")
-    e.out.line(f"{out} = {value if result is DType.F32 else f'{pack(result)}({value}, 0.0f)'};")
+def _convert_singles(e: Emitter, s: FragCast) -> None:
+    """Groups of one value, each in a register; one of 16 bits lies in the lower half of its own."""
+    source, result, groups = s.value.type.dtype, s.out.type.dtype, s.out.type.groups
+    with e.groups(groups) if groups > 1 else nullcontext():
+        index = "r" if groups > 1 else "0"
+        value = elements.value(source, e.register(s.value, 0, index))
+        word = value if result is DType.F32 else f"{pack(result)}({value}, 0.0f)"
+        e.out.line(f"{e.register(s.out, 0, index)} = {word};")
 
 
 def _columns(e: Emitter, s: FragColumns) -> None:

@@ -13,6 +13,7 @@ from lowering.cuda.nvrtc import compile_cubin
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.text import parse_kernel
 from lowering.machine import run_kernel
+from tests.lowering.machine.conversions import LARGEST, arrays, conversions, expected
 from tests.lowering.machine.reductions import four_shapes, tensors
 from tests.lowering.machine.test_random import KERNEL
 from tests.lowering.machine.test_shuffle import BYTES, exchange
@@ -81,3 +82,23 @@ def test_random() -> None:
     run_kernel(kernel, arrays, params, 2)
     for name in shapes:
         assert np.array_equal(found[name], arrays[name])
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "f16"])
+@pytest.mark.parametrize("span", [1, 2, 4])
+def test_conversions_of_rows_and_columns(dtype: str, span: int) -> None:
+    """All columns of a row, also where a thread's groups are single ones."""
+    import torch
+
+    columns = LARGEST * span - 3
+    given = arrays(dtype, columns)
+    there = {
+        name: torch.from_numpy(a.view(np.int16) if a.itemsize == 2 else a).cuda()
+        for name, a in given.items()
+    }
+    of = {"bf16": torch.bfloat16, "f16": torch.float16}[dtype]
+    there = {n: t.view(of) if t.element_size() == 2 else t for n, t in there.items()}
+    kernel = parse_kernel(conversions(dtype, span))
+    LoadedKernel(kernel, compile_cubin(emit_cuda(kernel)).cubin).launch(there, {"n": columns}, 1)
+    for found, right in zip((there["out"], there["half"]), expected(given), strict=True):
+        np.testing.assert_array_equal(found.float().cpu().numpy(), right.astype(np.float32))

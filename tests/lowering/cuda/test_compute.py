@@ -19,6 +19,7 @@ from lowering.kernel.text import parse_kernel
 from lowering.kernel.verify import verify
 from lowering.machine import run_kernel
 from lowering.target.hopper import HOPPER, WGMMA
+from tests.lowering.machine.conversions import LARGEST, arrays, conversions, expected
 
 BASE = 1 << 24 | 1024
 """A shared address as the second CTA of a cluster has it (seen on an H200): its rank above it."""
@@ -227,6 +228,23 @@ def test_conversions_between_all_types() -> None:
     assert "d[2 * r] = ptx::cvt_f32_f16<0>(c[r]);" in lines
     assert "d[2 * r + 1] = ptx::cvt_f32_f16<1>(c[r]);" in lines
     assert not any(line.startswith(("float e", "e[")) for line in lines)
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "f16"])
+@pytest.mark.parametrize("span", [1, 2, 4])
+def test_conversions_of_rows_and_columns(dtype: str, span: int) -> None:
+    """Of a row whose groups are single columns every one: not the first alone."""
+    k = parse_kernel(conversions(dtype, span))
+    assert verify(k) == []
+    lines = [line.strip() for line in emit_kernel(k).splitlines()]
+    at, part = ("r", 0) if span == 1 else ("2 * r + 1", 1)
+    assert any(line.startswith(f"wide[{at}] = ptx::cvt_f32_{dtype}<{part}>(") for line in lines)
+    assert any(line.startswith("rounded[r] = ") for line in lines)
+    assert read_resources(compile_cubin(emit_cuda(k)), "k").clean
+    given = arrays(dtype, LARGEST * span - 3)
+    run_kernel(k, given, {"n": LARGEST * span - 3}, 1)
+    for found, right in zip((given["out"], given["half"]), expected(given), strict=True):
+        np.testing.assert_array_equal(found, right)
 
 
 def test_operand_without_swizzle_is_rejected() -> None:
