@@ -21,7 +21,8 @@ __all__ = ["Judge"]
 _FLOATS = (DataType.BFloat16, DataType.Half, DataType.Float)
 
 TIMES, ROUNDINGS = 3.0, 2.0**-7
-"""A result may be so many times as far off as torch's, and by so much of its own size."""
+"""A result may be so many times as far off as torch's, and by so much of its own size; of many
+elements a quarter of it in the mean, where torch's luck with one of them does not count."""
 
 
 class Judge:
@@ -63,7 +64,7 @@ def _wrong(found: torch.Tensor, exact: torch.Tensor, by_torch: torch.Tensor) -> 
     if bool(beyond.any()):
         first = tuple(int(i) for i in beyond.nonzero()[0])
         return f"{int(beyond.sum())} of {off.numel()} beyond the limit, first {first}"
-    if mean > TIMES * allowed + ROUNDINGS * size / 4:
+    if mean > TIMES * allowed + ROUNDINGS * size / min(4.0, off.numel() ** 0.5):
         return f"off by {mean:.2e} in the mean, torch by {allowed:.2e}, of {size:.2e}"
     return ""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from dataclasses import dataclass, field
 
+from lowering.ground.errors import UnsupportedError
 from lowering.ground.resolve import resolve
 from wsched.importer.definition import Definition, Node, Ref, Value
 from wsched.importer.ops import MATMULS
@@ -33,12 +34,12 @@ class Ranks:
 
     Args:
         definition: whose names these are.
-        result: of a matmul's result.
+        result: of a matmul's result; None where matmuls have no place.
         reduced: whether a reduction has the dimensions that it leaves; else those of its operand.
     """
 
     definition: Definition
-    result: int
+    result: int | None
     reduced: bool = False
     _found: dict[str, int] = field(default_factory=dict)
 
@@ -46,7 +47,8 @@ class Ranks:
         """Number of dimensions of a name; 0 of a number.
 
         Raises:
-            UnsupportedError: it depends on a reduction over dimensions that there are not.
+            UnsupportedError: it depends on a reduction over dimensions that there are not, or on a
+                matmul that has no place.
         """
         return resolve(value.name, self._rank, self._found) if isinstance(value, Ref) else 0
 
@@ -55,6 +57,8 @@ class Ranks:
         if node is None or node.op in ("define_scalar", "size"):
             return 0
         if node.op in MATMULS:
+            if self.result is None:
+                raise UnsupportedError(f"fd.ops.{node.op}", "pointwise operations and reductions")
             return self.result
         if node.op in _SAID:
             said = node.argument(*_SAID[node.op])

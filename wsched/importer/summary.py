@@ -56,7 +56,7 @@ class _Import(EpilogueImport):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.ranks = Ranks(self.definition, 0, reduced=True)
+        self.ranks = Ranks(self.definition, None, reduced=True)
 
     @property
     def kept(self) -> Dims:
