@@ -17,6 +17,7 @@ from lowering.machine import run_kernel
 from lowering.sweep.kernel import Access, sweep_kernel, tensor_names
 from lowering.sweep.tile import SPAN, Tile, tile_of
 from passes.summary import lower_summary
+from tests.lowering.cuda.unwritten import unwritten
 from tests.lowering.sweep.sweeps import BF16, BOOL, F32, HALF, NUMPY, expected, masked
 from wsched.fusion import DataType
 from wsched.fusion.sweep import Sweep
@@ -61,6 +62,7 @@ def check(
         outs[0] = whole.swapaxes(-1, -2) if turned == "made" else outs[0]
     params = {f"n{d}": n for d, n in enumerate(shape)}
     run_kernel(kernel, tensors, params, evaluate(kernel.grid, params))
+    assert unwritten(emit_cuda(kernel)) == []
     for found, wanted in zip(outs, expected(given, dtype), strict=True):
         np.testing.assert_array_equal(found, wanted)
     return kernel

@@ -18,6 +18,7 @@ from lowering.machine import run_kernel
 from lowering.sweep.kernel import Access, sweep_kernel
 from lowering.sweep.tile import LONGEST_ROW, SPAN, row_tile
 from passes.summary import lower_summary
+from tests.lowering.cuda.unwritten import unwritten
 from tests.lowering.sweep.sweeps import BF16, F32, NUMPY
 from wsched.fusion import DataType
 from wsched.fusion.sweep import Place, Sweep, Term
@@ -80,6 +81,7 @@ def run(sweep: Sweep, shape: tuple[int, int]) -> tuple[Any, dict[str, Any]]:
     }
     kernel = made(sweep, shape[1])
     assert parse_kernel(print_kernel(kernel)) == kernel
+    assert unwritten(emit_cuda(kernel)) == []
     out = np.full(shape, np.nan, NUMPY[sweep.term("made").dtype])
     params = {"n0": shape[0], "n1": shape[1]}
     run_kernel(kernel, given | {"out0": out}, params, evaluate(kernel.grid, params))
