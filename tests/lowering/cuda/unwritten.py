@@ -1,4 +1,4 @@
-"""Registers of emitted kernels that nothing writes, which the machine, as it runs IR, cannot see."""
+"""Registers of emitted kernels that nothing writes: the machine runs IR and cannot see them."""
 
 from __future__ import annotations
 
