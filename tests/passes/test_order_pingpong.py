@@ -395,3 +395,39 @@ roles {
 def test_one_turn_of_one_step() -> None:
     new = order_pingpong(kernel(HEAD + RING + ALONE), LoweringOptions())
     assert in_turn(new, 2, {"tiles": 2, "n": 1}) == ([0, 1], [1, 1])
+
+
+ALONE_TWICE = """
+roles {
+  role compute warps 0 .. 8 as wg {
+    wait_full ring, wg
+    for c in 0 .. 2 {
+      wait_full aux, wg * 2 + c
+    }
+    release ring, wg
+  }
+  role load warps 8 .. 12 {
+    cta.sync
+  }
+}
+"""
+
+
+def test_all_first_turns_come_in_front_of_all_turns() -> None:
+    """The second group would let the first one begin behind a wait for its own step of ``ring``,
+    which is filled when the first one has done with its turn.
+    """
+    rings = RING + AUX.splitlines()[0] + "\n"
+    new = lowered(order_pingpong, HEAD + rings + ALONE_TWICE)
+    lines = [line.strip() for line in new.splitlines()]
+    turns = [line for line in lines if line.startswith(("bar.", "wait_full"))]
+    assert turns == [
+        "bar.arrive order[0]",
+        "bar.arrive order2[0]",
+        "bar.sync order[wg]",
+        "wait_full ring, wg",
+        "bar.arrive order[1 - wg]",
+        "bar.sync order2[wg]",
+        "wait_full aux, wg * 2 + c",
+        "bar.arrive order2[1 - wg]",
+    ]

@@ -96,6 +96,33 @@ def test_one_tile_for_each_cta() -> None:
     assert said.unproved
 
 
+def test_one_is_held_around_the_turns_of_the_other() -> None:
+    """Each CTA has a tile, so nothing is in front of the first turns. The second warpgroup waits for
+    its step of the ring of one stage until the first one, which needs its turn with the other ring,
+    has done with its own.
+    """
+    m = matmul(TWO, by_tma=False, ring=True)
+    m.tile(128, 32, 32)
+    m.merge(m.every, "Mo No", "tiles")
+    m.run(m.every, "tiles", P.BIDx)
+    m.share("Ni", 16, "column", P.TIDy)
+    m.stage()
+    m.order(m.compute, "tiles column")
+    whole, halves = m.rings
+    m.split((halves,), "Mi", 64, "rows Mi")
+    for tv, steps, stages in ((whole, "chunk", 1), (halves, "chunk rows", 3)):
+        m.split((tv,), "Ni", 16, "chunk Ni")
+        m.order((tv,), f"tiles {steps}")
+        m.steps(steps, (tv,))
+        m.fill((tv,), stages, 0, ON_TIDY)
+    m.fragments("column", 16)
+    m.inline("column")
+    f = m.s.fusion
+    said = outcome(f)
+    assert (said.fault, said.why, said.legal) == (None, "", True)
+    assert read_resources(compile_cubin(emit_cuda(compiled(f))), "drawn").clean
+
+
 def in_turns(m: Matmul) -> None:
     """Two pairs of warpgroups have every other tile."""
     m.split(m.every, "tile", 2, "tile turn")
