@@ -140,9 +140,7 @@ def _place(body: Body, ring: Ring) -> Body:
     return tuple(loops) or waits
 
 
-def _order(
-    kernel: Kernel, ring: Ring, rings: frozenset[str], every: frozenset[str]
-) -> Kernel:
+def _order(kernel: Kernel, ring: Ring, rings: frozenset[str], every: frozenset[str]) -> Kernel:
     names = Names(kernel)
     declared: list[NamedBarrierArray] = []
 
