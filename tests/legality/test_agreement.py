@@ -45,7 +45,7 @@ def test_what_is_accepted_is_legal_and_runs_right(rng: Random) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("option", KINDS)
-@settings(max_examples=DRAWS // 3, deadline=None, derandomize=True)
+@settings(max_examples=DRAWS // 4, deadline=None, derandomize=True)
 @given(rng=st.randoms(use_true_random=True))
 def test_so_is_what_is_drawn_otherwise(option: str, rng: Random) -> None:
     fusion = KINDS[option][0](rng)
