@@ -208,7 +208,7 @@ def matmul(
     if ring:
         for tv in inputs:
             s.cache_after(tv, LoadStoreOpType.LdMatrix)
-    return _stored(s, loads, (s.acc,), inputs if ring else (), by_tma)
+    return _stored(s, loads, inputs if ring else (), by_tma)
 
 
 def products(
@@ -227,16 +227,10 @@ def products(
     loads = tuple(s.cache_after(tv, op) for tv, op in zip(views, ways, strict=True))
     for tv in loads:
         s.set_memory_type(tv, MemoryType.Shared)
-    return _stored(s, loads, tuple(e.output for e in mmas), (), by_tma)
+    return _stored(s, loads, (), by_tma)
 
 
-def _stored(
-    s: Schedule,
-    loads: tuple[str, ...],
-    sums: tuple[str, ...],
-    rings: tuple[str, ...],
-    by_tma: bool,
-) -> Matmul:
+def _stored(s: Schedule, loads: tuple[str, ...], rings: tuple[str, ...], by_tma: bool) -> Matmul:
     """The result cached, too, on its way to global memory."""
     out = s.outputs[0]
     copy = s.cache_before(out, _TMA if by_tma else _SET)
@@ -245,6 +239,7 @@ def _stored(
         s.cache_before(copy, LoadStoreOpType.StMatrix if matrices else _SET)
         s.set_memory_type(copy, MemoryType.Shared)
     made = [e.output for e in s.fusion.exprs]
+    sums = tuple(e.output for e in s.fusion.mmas)
     views = [p.name for tv in loads for p in s.fusion.producers(tv)]
     others = {*sums, *loads, *rings, *views}
     after = tuple(tv for tv in made[min(map(made.index, sums)) :] if tv not in others)
