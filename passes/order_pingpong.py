@@ -107,8 +107,9 @@ def order_pingpong(kernel: Kernel, options: LoweringOptions) -> Kernel:
     for ring in kernel.rings:
         if ring.takers > 1 and (place := _place(kernel.body, ring)):
             by_place.setdefault(place, []).append(ring)
+    every = frozenset(r.name for found in by_place.values() for r in found)
     for first, *others in by_place.values():
-        kernel = _order(kernel, first, frozenset(r.name for r in (first, *others)))
+        kernel = _order(kernel, first, frozenset(r.name for r in (first, *others)), every)
     return kernel
 
 
@@ -139,7 +140,7 @@ def _place(body: Body, ring: Ring) -> Body:
     return tuple(loops) or waits
 
 
-def _order(kernel: Kernel, ring: Ring, rings: frozenset[str]) -> Kernel:
+def _order(kernel: Kernel, ring: Ring, rings: frozenset[str], every: frozenset[str]) -> Kernel:
     names = Names(kernel)
     declared: list[NamedBarrierArray] = []
 
@@ -154,11 +155,16 @@ def _order(kernel: Kernel, ring: Ring, rings: frozenset[str]) -> Kernel:
             raise InternalError("order_pingpong", why)
         order = NamedBarrierArray(names.new("order"), ring.takers, 2 * groups * ptx.WARPGROUP)
         declared.append(order)
-        turns = _Turns(ring, rings, order, r.group, groups, _of_groups(r))
+        turns = _Turns(ring, rings, every, order, r.group, groups, _of_groups(r))
         return replace(r, body=turns.role(r.body))
 
     made = map_roles(kernel, role)
     return made.declare(*declared)
+
+
+def _takes(stmt: Stmt, rings: frozenset[str]) -> bool:
+    """Whether a statement waits for steps of some rings, at any depth."""
+    return any(consumes((stmt,), ring) for ring in rings)
 
 
 def _of_groups(role: Role) -> dict[Var, Expr]:
@@ -179,6 +185,7 @@ class _Turns:
     Args:
         ring: whose steps are taken in turns.
         rings: all whose steps are taken in these turns.
+        every: all whose steps are taken in any turns.
         order: a barrier for each team.
         wg: index of the group.
         groups: how many groups a team has; they are neighbours.
@@ -187,6 +194,7 @@ class _Turns:
 
     ring: Ring
     rings: frozenset[str]
+    every: frozenset[str]
     order: NamedBarrierArray
     wg: Var
     groups: int
@@ -227,11 +235,15 @@ class _Turns:
         return NamedBarrierRef(self.order.name, team)
 
     def role(self, body: Body) -> Body:
-        """The role with turns; in front of the first stands what says that it has come."""
-        first = next(n for n, s in enumerate(body) if self.takes(s))
+        """The role with turns. In front of all turns stands what says that the first of these has
+        come: the last team may be kept in those of another ring, until the first has had this one.
+        """
+        begins = self.begins(next(s for s in body if self.takes(s)))
+        first = next(
+            n for n, s in enumerate(body) if isinstance(s, BarSync) or _takes(s, self.every)
+        )
         new = self.inside(body, (), TRUE)
-        begin = If(self.begins(body[first]), (BarArrive(self.bar(ZERO)),))
-        return (*new[:first], begin, *new[first:])
+        return (*new[:first], If(begins, (BarArrive(self.bar(ZERO)),)), *new[first:])
 
     def inside(self, body: Body, loops: tuple[For, ...], entry: Expr) -> Body:
         """A statement list in some tile loops, entered under a condition."""
@@ -254,8 +266,8 @@ class _Turns:
         return tuple(out)
 
     def takes(self, stmt: Stmt) -> bool:
-        """Whether a statement waits for steps, at any depth."""
-        return any(consumes((stmt,), ring) for ring in self.rings)
+        """Whether a statement waits for steps of these turns."""
+        return _takes(stmt, self.rings)
 
     def is_tile_loop(self, loop: Stmt) -> bool:
         """Whether a loop has turns in it, and is none itself, as one over steps of a tile is: its

@@ -4,9 +4,9 @@ Each draw has a seed of its own, ``S:n``; ``--only n`` repeats one. With ``--by-
 changes of the schedules by hand, with ``--parts`` of those with several parts that compute, with
 ``--gated`` of schedules of two products; with ``--steps`` load steps are dealt out to CTAs, with
 ``--rings`` the epilogue reads through rings, with ``--loads`` threads load, with ``--apart`` two
-parts compute. Faults are written
-to a file as JSON, with the calls that make the schedule, and so are refusals of what is legal, by
-their rules.
+parts compute; ``--crossed`` has what these have one by one, ``--sums`` two products from nothing.
+Faults are written to a file as JSON, with the calls that make the schedule, and so are refusals of
+what is legal, by their rules.
 """
 
 from __future__ import annotations
@@ -27,11 +27,13 @@ from tests.legality.draws import (
     draw,
     draw_apart,
     draw_by_hand,
+    draw_crossed,
     draw_gated,
     draw_loads,
     draw_parts,
     draw_rings,
     draw_steps,
+    draw_sums,
 )
 from wsched.fusion import Fusion, history_text
 from wsched.schedule.loops import side_by_side
@@ -49,6 +51,8 @@ KINDS: dict[str, tuple[Draw, str]] = {
     "--rings": (draw_rings, "bring what the epilogue reads through rings"),
     "--loads": (draw_loads, "load operands, or what the epilogue reads, by threads"),
     "--apart": (draw_apart, "compute an operand, or store results, in a part of its own"),
+    "--crossed": (draw_crossed, "all of what other kinds have one by one, with rings"),
+    "--sums": (draw_sums, "two products with one operand, from nothing"),
 }
 """What is drawn in place of schedules of all kinds, by option."""
 

@@ -8,6 +8,7 @@ from lowering.ground.expr import ExprLike, Special
 from tests.schedules import definition
 from wsched.fusion import (
     CircularBufferType,
+    Fusion,
     LoadStoreOpType,
     MemoryType,
     ParallelType,
@@ -16,7 +17,7 @@ from wsched.fusion import (
 from wsched.importer import build_fusion, record_text
 from wsched.schedule import Schedule
 
-__all__ = ["CTAS", "ON_TIDY", "Matmul", "P", "matmul"]
+__all__ = ["CTAS", "ON_TIDY", "Matmul", "P", "matmul", "products"]
 
 P = ParallelType
 CTAS = Special("nctaid.x")
@@ -38,16 +39,22 @@ class Matmul:
     out: str
     rings: tuple[str, ...] = ()
     boxed: tuple[str, ...] = ()
+    more: tuple[str, ...] = ()
+
+    @property
+    def sums(self) -> tuple[str, ...]:
+        """The accumulators: that of the first product, and those of ``more``."""
+        return (self.acc, *self.more)
 
     @property
     def every(self) -> tuple[str, ...]:
         """All tensors with loops."""
-        return (*self.loads, self.acc, *self.rings, *self.epilogue)
+        return (*self.loads, *self.sums, *self.rings, *self.epilogue)
 
     @property
     def compute(self) -> tuple[str, ...]:
         """The compute side."""
-        return (self.acc, *self.epilogue)
+        return (*self.sums, *self.epilogue)
 
     def split(
         self,
@@ -131,14 +138,15 @@ class Matmul:
             self.s.circular_buffer(tv, stages, prefetch, how)
 
     def wgmma(self) -> None:
-        """The accumulator's tile, its innermost loops, in wgmmas: ``k16, m64 | M, N, K``."""
-        s, acc = self.s, self.acc
-        s.split(acc, s.axis(acc, "Ki"), 16, labels=("k16", "K"))
-        s.split(acc, s.axis(acc, "Mi"), 64, labels=("m64", "M"))
-        inner = s.axis(acc, "m64")
-        s.reorder(acc, {s.axis(acc, "k16"): inner, inner: inner + 1})
-        for label in ("M", "Ni", "K"):
-            self.run((acc,), label, P.Mma)
+        """The accumulators' tiles, their innermost loops, in wgmmas: ``k16, m64 | M, N, K``."""
+        s = self.s
+        for acc in self.sums:
+            s.split(acc, s.axis(acc, "Ki"), 16, labels=("k16", "K"))
+            s.split(acc, s.axis(acc, "Mi"), 64, labels=("m64", "M"))
+            inner = s.axis(acc, "m64")
+            s.reorder(acc, {s.axis(acc, "k16"): inner, inner: inner + 1})
+            for label in ("M", "Ni", "K"):
+                self.run((acc,), label, P.Mma)
 
     def chunks(self, last: str, columns: int = 0, who: tuple[str, ...] = ()) -> None:
         """The epilogue in fragments of 64 rows, the results in boxes; chunk by chunk of ``columns``
@@ -170,7 +178,8 @@ class Matmul:
         for tv in reversed(self.epilogue[:-1]):
             boxed = any(t.name in self.boxed for t in s.fusion.consumers(tv))
             s.inline_at(tv, s.axis(tv, box if boxed else "m64") + 1)
-        s.inline_at(self.acc, s.axis(self.acc, last) + 1)
+        for acc in self.sums:
+            s.inline_at(acc, s.axis(acc, last) + 1)
 
 
 def matmul(
@@ -199,6 +208,30 @@ def matmul(
     if ring:
         for tv in inputs:
             s.cache_after(tv, LoadStoreOpType.LdMatrix)
+    return _stored(s, loads, inputs if ring else (), by_tma)
+
+
+def products(
+    of: Fusion, operands: tuple[LoadStoreOpType, LoadStoreOpType], *, by_tma: bool
+) -> Matmul:
+    """Several products with one A, whose tensors are cached.
+
+    Args:
+        of: the fusion.
+        operands: how A is loaded, and all B are.
+        by_tma: whether results go through shared memory and from there by TMA.
+    """
+    s, mmas = Schedule(of), of.mmas
+    views = dict.fromkeys(x for e in mmas for x in (e.a, e.b))
+    ways = (operands[0] if tv == mmas[0].a else operands[1] for tv in views)
+    loads = tuple(s.cache_after(tv, op) for tv, op in zip(views, ways, strict=True))
+    for tv in loads:
+        s.set_memory_type(tv, MemoryType.Shared)
+    return _stored(s, loads, (), by_tma)
+
+
+def _stored(s: Schedule, loads: tuple[str, ...], rings: tuple[str, ...], by_tma: bool) -> Matmul:
+    """The result cached, too, on its way to global memory."""
     out = s.outputs[0]
     copy = s.cache_before(out, _TMA if by_tma else _SET)
     if by_tma:
@@ -206,5 +239,8 @@ def matmul(
         s.cache_before(copy, LoadStoreOpType.StMatrix if matrices else _SET)
         s.set_memory_type(copy, MemoryType.Shared)
     made = [e.output for e in s.fusion.exprs]
-    after = tuple(tv for tv in made[made.index(s.acc) + 1 :] if not ring or tv not in inputs)
-    return Matmul(s, loads, s.acc, after, out, inputs if ring else (), (out,) if by_tma else ())
+    sums = tuple(e.output for e in s.fusion.mmas)
+    views = [p.name for tv in loads for p in s.fusion.producers(tv)]
+    others = {*sums, *loads, *rings, *views}
+    after = tuple(tv for tv in made[min(map(made.index, sums)) :] if tv not in others)
+    return Matmul(s, loads, sums[0], after, out, rings, (out,) if by_tma else (), sums[1:])

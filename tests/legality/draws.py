@@ -15,7 +15,7 @@ from functools import cache
 from random import Random
 
 from lowering.ground.errors import ScheduleError, UnsupportedError
-from tests.epilogues import RESIDUAL, epilogue
+from tests.epilogues import RESIDUAL
 from tests.legality.builder import matmul
 from tests.legality.by_hand.loads import LOADS
 from tests.legality.by_hand.parts import PARTS, SCHEDULED
@@ -27,6 +27,7 @@ from tests.legality.by_hand.tiles import TILES
 from tests.legality.change import change
 from tests.legality.scratch import Scratch, from_nothing
 from tests.legality.scratch_apart import COMPUTED, two_parts
+from tests.legality.scratch_crossed import TWO_MATRICES, crossed, two_sums
 from tests.legality.scratch_loads import loads
 from tests.legality.scratch_rings import Rings
 from tests.legality.scratch_steps import Steps
@@ -47,16 +48,11 @@ from wsched.schedule.matmul.scheduler import schedule_matmul
 from wsched.schedule.primitives.replay import replay
 
 __all__ = [
-    "draw", "draw_apart", "draw_by_hand", "draw_gated", "draw_loads", "draw_parts", "draw_rings",
-    "draw_steps", "made", "unscheduled",
+    "draw", "draw_apart", "draw_by_hand", "draw_crossed", "draw_gated", "draw_loads", "draw_parts",
+    "draw_rings", "draw_steps", "draw_sums", "made", "unscheduled",
 ]  # fmt: skip
 
 _TRIES = 20
-
-_TWO_MATRICES = epilogue(
-    "r: [-1, -1]", "q: [-1, -1]", "s = fd.ops.add(y, r)", "t = fd.ops.mul(s, q)",
-    "d = fd.ops.cast(t, dtype=DataType.BFloat16)",
-)  # fmt: skip
 
 
 def unscheduled(text: str | None = None) -> Fusion:
@@ -96,7 +92,7 @@ def draw_steps(rng: Random) -> Fusion:
 
 def draw_rings(rng: Random) -> Fusion:
     """The same where the epilogue reads one matrix or two that come through rings."""
-    text, by_tma = rng.choice((RESIDUAL, RESIDUAL, _TWO_MATRICES)), rng.random() < 0.8
+    text, by_tma = rng.choice((RESIDUAL, RESIDUAL, TWO_MATRICES)), rng.random() < 0.8
     if rng.random() < 0.25:
         return _maybe_changed(rng, _built_in(rng, _params_of_rings, text), unscheduled(text))
     start = from_nothing(lambda: Rings(rng, matmul(text, by_tma=by_tma, ring=True)))
@@ -112,6 +108,19 @@ def draw_loads(rng: Random) -> Fusion:
         return _changed(rng, rng.choice(LOADS)())
     begin, text = loads(rng)
     return _maybe_changed(rng, from_nothing(begin), unscheduled(text))
+
+
+def draw_crossed(rng: Random) -> Fusion:
+    """The same of what the other kinds have one by one: rings of the epilogue, threads that load,
+    queues, clusters, turns, column groups, K in parts.
+    """
+    begin, text = crossed(rng)
+    return _maybe_changed(rng, from_nothing(begin), unscheduled(text))
+
+
+def draw_sums(rng: Random) -> Fusion:
+    """The same of two products with one A, from nothing."""
+    return _maybe_changed(rng, from_nothing(lambda: two_sums(rng)), gated())
 
 
 def draw_apart(rng: Random) -> Fusion:

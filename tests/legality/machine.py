@@ -29,7 +29,9 @@ NUMPY: dict[DataType, Any] = {
 
 @dataclass(frozen=True)
 class Problem:
-    """Extents, and SMs to run on."""
+    """Extents, and SMs to run on: no fewer than a cluster has CTAs, as the kernel would not start
+    elsewhere.
+    """
 
     m: int
     n: int
@@ -86,7 +88,7 @@ def run_wrong(
     wanted = _evaluated(fusion, arrays)
     for b in fusion.outputs:
         arrays[b.tensor] = np.full((p.m, p.n), np.nan, NUMPY[b.dtype])
-    grid = evaluate(kernel.grid, size | {"sms": p.sms})
+    grid = evaluate(kernel.grid, size | {"sms": max(p.sms, kernel.cluster)})
     run_kernel(kernel, arrays, size, grid, seed=seed, adversary=adversary)
     for b in fusion.outputs:
         got, right = arrays[b.tensor], wanted[b.tensor]

@@ -62,7 +62,7 @@ class Scratch:
             ScheduleError: a primitive refuses a call.
         """
         rng, m = self.rng, self.m
-        self.rows, self.columns = rng.choice((64, 64, 128, 128)), rng.choice((32, 64))
+        self.rows, self.columns = self._size()
         m.tile(self.rows, self.columns, rng.choice((16, 32)))
         tiles = self._tiles()
         tiles = self._levels(tiles)
@@ -75,6 +75,10 @@ class Scratch:
         last = ([*self.ctas, *tiles, *roles])[-1]
         self._epilogue(last, rng.choice((16, 32, self.columns // (2 if "column" in roles else 1))))
         return m.s.fusion
+
+    def _size(self) -> tuple[int, int]:
+        """Rows and columns of a tile."""
+        return self.rng.choice((64, 64, 128, 128)), self.rng.choice((32, 64))
 
     def _epilogue(self, last: str, chunk: int) -> None:
         """The sums in wgmmas, what follows in chunks of columns, all inside loop ``last``."""
@@ -142,7 +146,7 @@ class Scratch:
                 m.split(m.compute, "turn", 2, "slow turn")
                 m.run(m.compute, "slow", axis)
                 return roles, ["slow", "turn"]
-        if self.rows == 128 and self.maybe(0.6):
+        if self.rows > 64 and self.maybe(0.6):
             m.split(m.compute, "Mi", 64, "row Mi")
             m.run(m.compute, "row", axis)
             roles.append("row")
@@ -158,7 +162,7 @@ class Scratch:
         if not self.maybe(0.15):
             return []
         outer = self.maybe(0.5)
-        k = (*self.m.loads, self.m.acc)
+        k = (*self.m.loads, *self.m.sums)
         self.m.split(k, "k", 2, "part k" if outer else "k part", outer=outer)
         self.m.run(k, "part", P.BIDz)
         return ["part"]
@@ -170,7 +174,7 @@ class Scratch:
         m, who = self.m, self.rng.choice(["load", "compute", "both"])
         factor, outer = self.rng.choice((2, 3)), self.maybe(0.3)
         if who != "load":
-            m.split((m.acc,), "k", factor, "ko ki", outer=outer)
+            m.split(m.sums, "k", factor, "ko ki", outer=outer)
         if who == "compute":
             return "k"
         m.split(m.loads, "k", factor, "ko ki", outer=outer)

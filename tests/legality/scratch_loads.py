@@ -17,7 +17,7 @@ from tests.legality.scratch_rings import Rings
 from tests.legality.scratch_steps import Steps
 from wsched.fusion import IterDomain, LoadStoreOpType, Pipelined, WarpSpecialized
 
-__all__ = ["loads"]
+__all__ = ["Loads", "LoadsOfRings", "LoadsOfSteps", "loads"]
 
 _TMA, _SET = LoadStoreOpType.CpAsyncBulkTensorTile, LoadStoreOpType.Set
 _PAIRS = ((_SET, _TMA), (_TMA, _SET), (_SET, _SET))
@@ -61,7 +61,7 @@ class Loads(Scratch):
         groups = self.rng.choice((1, 1, 1, 2, 2, 4))
         axis = self.rng.choice((P.TIDy, P.TIDy, P.TIDz))
         for tv, label, rows in zip(
-            self.m.loads, ("Mi", "Ni"), (self.rows, self.columns), strict=True
+            self.m.loads, ("Mi", "Ni", "Ni"), (self.rows, *[self.columns] * 2), strict=False
         ):
             if tv in self.m.s.fusion.loaded_by_threads:
                 own = groups if self.maybe(0.93) else self.rng.choice((1, 2))

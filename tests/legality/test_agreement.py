@@ -18,7 +18,7 @@ from lowering.proof.obligation import Verdict as Proved
 from tests.legality import agreement
 from tests.legality.__main__ import KINDS
 from tests.legality.agreement import outcome
-from tests.legality.builder import matmul
+from tests.legality.builder import CTAS, P, matmul
 from tests.legality.draws import (
     draw,
     draw_apart,
@@ -30,7 +30,7 @@ from tests.legality.draws import (
 )
 from tests.legality.illegal import ILLEGAL, SOUND, TRIMMED
 from tests.legality.oracle import Verdict
-from wsched.fusion import Fusion, history_text
+from wsched.fusion import Fusion, LoadStoreOpType, WarpSpecialized, history_text
 
 DRAWS = 60
 
@@ -45,7 +45,7 @@ def test_what_is_accepted_is_legal_and_runs_right(rng: Random) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("option", KINDS)
-@settings(max_examples=DRAWS // 3, deadline=None, derandomize=True)
+@settings(max_examples=DRAWS // 4, deadline=None, derandomize=True)
 @given(rng=st.randoms(use_true_random=True))
 def test_so_is_what_is_drawn_otherwise(option: str, rng: Random) -> None:
     fusion = KINDS[option][0](rng)
@@ -157,6 +157,27 @@ def test_nothing_is_loaded_at_k_of_0() -> None:
     m.deal()
     m.steps("tile k")
     m.stage()
+    m.fragments("tile", 32)
+    m.inline("tile")
+    said = outcome(m.s.fusion)
+    assert (said.oracle, said.fault, said.ran) == (Verdict(), None, True)
+
+
+def test_a_cluster_of_more_ctas_than_a_problem_has_sms() -> None:
+    """Neighbouring rows of tiles on three CTAs, all of which take every step. Threads load B, which
+    no CTA loads for others then.
+    """
+    tma, threads = LoadStoreOpType.CpAsyncBulkTensorTile, LoadStoreOpType.Set
+    m = matmul(operands=(tma, threads))
+    m.tile(64, 32, 32)
+    m.split(m.every, "Mo", 3, "Mo place")
+    m.merge(m.every, "Mo No", "tiles")
+    m.split(m.every, "tiles", CTAS // 3, "tile cta")
+    m.order(m.every, "cta place tile")
+    m.merge(m.every, "cta place", "cta")
+    m.run(m.every, "cta", P.BIDx)
+    m.steps("tile k")
+    m.stage(how=WarpSpecialized(P.TIDy, None, 2))
     m.fragments("tile", 32)
     m.inline("tile")
     said = outcome(m.s.fusion)

@@ -264,31 +264,6 @@ def test_three_teams_of_two_groups(rows: int, turns: int, n: int, place: int) ->
     assert epilogues == [rows * turns] * 3
 
 
-AUX = """ring aux() stages 2 teams 2
-ring aux2() stages 2 teams 2
-"""
-EPILOGUE = """for c in 0 .. 2 {
-        wait_full aux, (t * 2 + wg) * 2 + c
-        wait_full aux2, (t * 2 + wg) * 2 + c
-        fence.proxy.async
-      }
-"""
-
-
-def test_epilogues_that_consume_steps_take_turns_too() -> None:
-    """Once for all circular buffers that one loop consumes, with barriers of their own."""
-    before = HEAD + RING + AUX + BEFORE.replace("fence.proxy.async\n", EPILOGUE)
-    order = "named_barrier order[2] threads 256\nnamed_barrier order2[2] threads 256\n"
-    turns = "t + wg < ceildiv(max(tiles - (1 - wg), 0), 2)"
-    begin = "if wg == 1 and 0 < ceildiv(max(tiles, 0), 2) {\n      bar.arrive order[0]\n    }\n"
-    after = AFTER.replace(begin, begin + "    " + begin.replace("order", "order2")).replace(
-        "fence.proxy.async\n",
-        f"bar.sync order2[wg]\n      {EPILOGUE}"
-        f"      if {turns} {{\n        bar.arrive order2[1 - wg]\n      }}\n",
-    )
-    assert lowered(order_pingpong, before) == full(HEAD + order + RING + AUX + after)
-
-
 DEALT = """
 ring queue() stages 2 teams 2 remote
 roles {
@@ -333,50 +308,6 @@ roles {
     at = lines.index("bar.sync order[wg]")
     assert lines[at + 1] == "for k in 0 .. n event main_loop t {"
     assert lines[at + 6].startswith("if t + wg < ")
-
-
-ONE_STEP = """
-roles {
-  role compute warps 0 .. 8 as wg {
-    for t in 0 .. ceildiv(max(tiles - wg, 0), 2) {
-      wait_full ring, t * 2 + wg
-      wait_full aux, t * 2 + wg
-      for c in 0 .. n unroll {
-        cta.sync
-      }
-      fence.proxy.async
-    }
-  }
-  role load warps 8 .. 12 {
-    cta.sync
-  }
-}
-"""
-
-
-def test_turns_of_one_step() -> None:
-    """The loop over turns is not a turn: its steps do not follow each other."""
-    order = "named_barrier order[2] threads 256\n"
-    begin = "    if wg == 1 and 0 < ceildiv(max(tiles, 0), 2) {\n      bar.arrive order[0]\n    }\n"
-    turns = "t + wg < ceildiv(max(tiles - (1 - wg), 0), 2)"
-    hand = f"      if {turns} {{\n        bar.arrive order[1 - wg]\n      }}\n"
-    after = ONE_STEP.replace("    for t in", f"{begin}    for t in")
-    after = after.replace("wait_full ring", "bar.sync order[wg]\n      wait_full ring").replace(
-        "wait_full aux, t * 2 + wg\n",
-        f"wait_full aux, t * 2 + wg\n{hand}",
-    )
-    rings = RING + AUX.splitlines()[0] + "\n"
-    assert lowered(order_pingpong, HEAD + rings + ONE_STEP) == full(HEAD + order + rings + after)
-
-
-@budget(40)
-@given(st.integers(0, 7))
-def test_turns_of_one_step_meet(tiles: int) -> None:
-    rings = RING + AUX.splitlines()[0] + "\n"
-    new = order_pingpong(kernel(HEAD + rings + ONE_STEP), LoweringOptions())
-    steps, epilogues = in_turn(new, 2, {"tiles": tiles, "n": 2})
-    assert steps == [step for step in range(tiles) for _ in "ab"]
-    assert epilogues == [(tiles + 1) // 2, tiles // 2]
 
 
 ALONE = """

@@ -49,6 +49,7 @@ from wsched.schedule.proof.placement import (
     check_storage,
 )
 from wsched.schedule.proof.relation import LoadRelation
+from wsched.schedule.proof.tile_steps import check_tile_steps
 from wsched.schedule.proof.unknowns import used_unknowns
 from wsched.schedule.proof.waiting import check_waiting
 from wsched.schedule.proof.warpgroups import Warpgroups
@@ -189,6 +190,7 @@ def make_plan(
     check_factors(fusion, cluster, grid_of(fusion, loads))
     check_waiting(fusion, graph, parts, edges)
     check_filled(fusion, graph, edges)
+    check_tile_steps(fusion, graph, parts, edges)
     check_threads(fusion, parts, edges, target)
     check_registers(fusion, parts, edges, target)
     check_inlining(fusion, graph)

@@ -40,6 +40,10 @@ def mma(place: Place) -> None:
         wanted = f"the columns of the product as rows of the fragment, or {second} in shared memory"
         raise place.refuse(f"{t.name} = {e} with B, {second}, in registers", wanted)
     b, trans_b = _operand(place, product, second)
+    whole = acc.type.layout.columns
+    if any(x.col % whole for x in parts):
+        what = f"{parts[0].cols} of the {acc.type.cols} columns of {t.name} at a time"
+        raise place.refuse(what, f"a multiple of {whole}, which fragments keep together")
     for n, x in enumerate(parts):
         a, trans_a = _left(place, product, first, depth, x.k)
         after = Frag(place.namer.new("acc_next" if n == len(parts) - 1 else "acc_part"), acc.type)

@@ -18,8 +18,10 @@ from wsched.front.own import kernel_of
 from wsched.schedule.plan import make_plan
 
 
-def halves(order: str, layout: str = "tn") -> Matmul:
-    """Tiles of 128 x 128 and slices of 32; inside of one the loops are in this order."""
+def halves(order: str, layout: str = "tn", columns: int = 64) -> Matmul:
+    """Tiles of 128 x 128 and slices of 32; inside of one the loops are in this order, that over
+    ``columns`` at a time the ``half``.
+    """
     m = matmul(definition(layout=layout))
     m.tile(128, 128, 32)
     m.deal()
@@ -28,7 +30,7 @@ def halves(order: str, layout: str = "tn") -> Matmul:
         if stored == by_columns:
             m.order((load,), "cta tile·k Ki")
     m.stage(3, 2)
-    m.split((m.acc,), "Ni", 64, "half Ni")
+    m.split((m.acc,), "Ni", columns, "half Ni")
     m.fragments("tile", 32)
     m.order((m.acc,), f"cta tile k {order}")
     m.inline("tile")
@@ -68,3 +70,10 @@ def test_columns_inside_of_rows() -> None:
         products(halves("k16 m64 half"))
     assert error.value.what.startswith("k16 2 [Serial], m64 2 [Serial], half 2 [Serial], M 64")
     assert error.value.supported == "[N / n, K / 16, M / 64 | Mma: 64, n, 16]"
+
+
+def test_columns_that_no_fragment_begins_with() -> None:
+    with pytest.raises(UnsupportedError) as error:
+        products(halves("half k16 m64", columns=4))
+    assert error.value.what == "4 of the 128 columns of T4 at a time"
+    assert error.value.supported.startswith("a multiple of 8, which fragments keep together")

@@ -12,7 +12,7 @@ from tests.epilogues import RESIDUAL, epilogue
 from tests.legality.agreement import outcome
 from tests.legality.builder import ON_TIDY, Matmul, P, matmul
 from tests.legality.machine import compiled
-from wsched.fusion import Fusion, LoadStoreOpType, ParallelType
+from wsched.fusion import Fusion, LoadStoreOpType, ParallelType, PointwiseOp
 from wsched.schedule import make_plan
 
 TWO = epilogue("r: [-1, -1]", "q: [-1, -1]", "s = fd.ops.mul(y, q)", "t = fd.ops.add(s, r)",
@@ -96,6 +96,33 @@ def test_one_tile_for_each_cta() -> None:
     assert said.unproved
 
 
+def test_one_is_held_around_the_turns_of_the_other() -> None:
+    """Each CTA has a tile, so nothing is in front of the first turns. The second warpgroup waits
+    for its step of the ring of one stage until the first one, which needs its turn with the other
+    ring, has done with its own.
+    """
+    m = matmul(TWO, by_tma=False, ring=True)
+    m.tile(128, 32, 32)
+    m.merge(m.every, "Mo No", "tiles")
+    m.run(m.every, "tiles", P.BIDx)
+    m.share("Ni", 16, "column", P.TIDy)
+    m.stage()
+    m.order(m.compute, "tiles column")
+    whole, halves = m.rings
+    m.split((halves,), "Mi", 64, "rows Mi")
+    for tv, steps, stages in ((whole, "chunk", 1), (halves, "chunk rows", 3)):
+        m.split((tv,), "Ni", 16, "chunk Ni")
+        m.order((tv,), f"tiles {steps}")
+        m.steps(steps, (tv,))
+        m.fill((tv,), stages, 0, ON_TIDY)
+    m.fragments("column", 16)
+    m.inline("column")
+    f = m.s.fusion
+    said = outcome(f)
+    assert (said.fault, said.why, said.legal) == (None, "", True)
+    assert read_resources(compile_cubin(emit_cuda(compiled(f))), "drawn").clean
+
+
 def in_turns(m: Matmul) -> None:
     """Two pairs of warpgroups have every other tile."""
     m.split(m.every, "tile", 2, "tile turn")
@@ -135,22 +162,51 @@ def test_two_rings_that_deal_out_alike(stages: tuple[int, int], chunk: int) -> N
     assert (said.fault, said.why, said.legal) == (None, "", True)
 
 
+def of_two(stages: int) -> Fusion:
+    """One ring by rows for each, one with so many stages for all."""
+    m = shared(TWO)
+    first, second = m.rings
+    by_rows(m, first, 1, 8)
+    by_columns(m, second, stages)
+    return finished(m, 8)
+
+
 def test_one_that_all_take_together_is_waited_for_in_a_circle() -> None:
     """The second warpgroup's step of one ring is filled behind all of the first one's, which wants
     a step of the other ring that is filled when the second has released the one before.
+    """
+    said = outcome(of_two(2))
+    assert said.oracle is not None and "waits for" in str(said.oracle.why)
+    with pytest.raises(ScheduleError) as error:
+        make_plan(of_two(2))
+    assert (error.value.rule, error.value.why, error.value.legal) == (
+        "role",
+        "loop row [TIDy] of T16 deals out the steps of a tile, which its warpgroups share, and "
+        "those of T15 are taken otherwise: one that is ahead in the one ring would wait for the "
+        "other in the other one",
+        ("load all of a tile in one step of T15", "at least 4 stages of T15"),
+    )
+
+
+def test_with_stages_for_all_that_one_is_ahead_there_is_no_circle() -> None:
+    said = outcome(of_two(4))
+    assert (said.fault, said.why, said.legal) == (None, "", True)
+
+
+def test_one_ring_behind_the_other_is_no_circle() -> None:
+    """All chunks are multiplied by the second matrix before the first one is added, so nobody is
+    ahead in one ring while it takes steps of the other. No kernel holds what has no chunk.
     """
     m = shared(TWO)
     first, second = m.rings
     by_rows(m, first, 1, 8)
     by_columns(m, second, 1)
-    said = outcome(finished(m, 8))
-    assert said.oracle is not None and "waits for" in str(said.oracle.why)
-    assert (said.refused, said.why) == (
-        "role",
-        "loop row [TIDy] of T16 deals out the steps of a tile, which its warpgroups share, and "
-        "those of T15 otherwise: one that is ahead in the one ring would wait for the other in the "
-        "other one",
-    )
+    f = finished(m, 8)
+    (product,) = (e.output for e in f.exprs if isinstance(e, PointwiseOp) and e.op == "mul")
+    m.s.inline_at(product, m.s.axis(product, "row") + 1)
+    said = outcome(m.s.fusion)
+    assert (said.refused, said.legal) == (None, True)
+    assert said.why.startswith(f"{product} inlined at 3 is not supported")
 
 
 def test_what_is_summed_is_read_together() -> None:

@@ -1,0 +1,116 @@
+"""Turns with several circular buffers, or with one that has a step for each."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from passes.options import LoweringOptions
+from passes.order_pingpong import order_pingpong
+from tests.lowering.ground.expressions import budget
+from tests.passes.test_order_pingpong import AFTER, BEFORE, HEAD, RING, in_turn
+from tests.passes.texts import full, kernel, lowered
+
+AUX = """ring aux() stages 2 teams 2
+ring aux2() stages 2 teams 2
+"""
+EPILOGUE = """for c in 0 .. 2 {
+        wait_full aux, (t * 2 + wg) * 2 + c
+        wait_full aux2, (t * 2 + wg) * 2 + c
+        fence.proxy.async
+      }
+"""
+
+
+def test_epilogues_that_consume_steps_take_turns_too() -> None:
+    """Once for all circular buffers that one loop consumes, with barriers of their own."""
+    before = HEAD + RING + AUX + BEFORE.replace("fence.proxy.async\n", EPILOGUE)
+    order = "named_barrier order[2] threads 256\nnamed_barrier order2[2] threads 256\n"
+    turns = "t + wg < ceildiv(max(tiles - (1 - wg), 0), 2)"
+    begin = "if wg == 1 and 0 < ceildiv(max(tiles, 0), 2) {\n      bar.arrive order[0]\n    }\n"
+    after = AFTER.replace(begin, begin + "    " + begin.replace("order", "order2")).replace(
+        "fence.proxy.async\n",
+        f"bar.sync order2[wg]\n      {EPILOGUE}"
+        f"      if {turns} {{\n        bar.arrive order2[1 - wg]\n      }}\n",
+    )
+    assert lowered(order_pingpong, before) == full(HEAD + order + RING + AUX + after)
+
+
+ONE_STEP = """
+roles {
+  role compute warps 0 .. 8 as wg {
+    for t in 0 .. ceildiv(max(tiles - wg, 0), 2) {
+      wait_full ring, t * 2 + wg
+      wait_full aux, t * 2 + wg
+      for c in 0 .. n unroll {
+        cta.sync
+      }
+      fence.proxy.async
+    }
+  }
+  role load warps 8 .. 12 {
+    cta.sync
+  }
+}
+"""
+
+
+def test_turns_of_one_step() -> None:
+    """The loop over turns is not a turn: its steps do not follow each other."""
+    order = "named_barrier order[2] threads 256\n"
+    begin = "    if wg == 1 and 0 < ceildiv(max(tiles, 0), 2) {\n      bar.arrive order[0]\n    }\n"
+    turns = "t + wg < ceildiv(max(tiles - (1 - wg), 0), 2)"
+    hand = f"      if {turns} {{\n        bar.arrive order[1 - wg]\n      }}\n"
+    after = ONE_STEP.replace("    for t in", f"{begin}    for t in")
+    after = after.replace("wait_full ring", "bar.sync order[wg]\n      wait_full ring").replace(
+        "wait_full aux, t * 2 + wg\n",
+        f"wait_full aux, t * 2 + wg\n{hand}",
+    )
+    rings = RING + AUX.splitlines()[0] + "\n"
+    assert lowered(order_pingpong, HEAD + rings + ONE_STEP) == full(HEAD + order + rings + after)
+
+
+@budget(40)
+@given(st.integers(0, 7))
+def test_turns_of_one_step_meet(tiles: int) -> None:
+    rings = RING + AUX.splitlines()[0] + "\n"
+    new = order_pingpong(kernel(HEAD + rings + ONE_STEP), LoweringOptions())
+    steps, epilogues = in_turn(new, 2, {"tiles": tiles, "n": 2})
+    assert steps == [step for step in range(tiles) for _ in "ab"]
+    assert epilogues == [(tiles + 1) // 2, tiles // 2]
+
+
+ALONE_TWICE = """
+roles {
+  role compute warps 0 .. 8 as wg {
+    wait_full ring, wg
+    for c in 0 .. 2 {
+      wait_full aux, wg * 2 + c
+    }
+    release ring, wg
+  }
+  role load warps 8 .. 12 {
+    cta.sync
+  }
+}
+"""
+
+
+def test_all_first_turns_come_in_front_of_all_turns() -> None:
+    """The second group would let the first one begin behind a wait for its own step of ``ring``,
+    which is filled when the first one has done with its turn.
+    """
+    rings = RING + AUX.splitlines()[0] + "\n"
+    new = lowered(order_pingpong, HEAD + rings + ALONE_TWICE)
+    lines = [line.strip() for line in new.splitlines()]
+    turns = [line for line in lines if line.startswith(("bar.", "wait_full"))]
+    assert turns == [
+        "bar.arrive order[0]",
+        "bar.arrive order2[0]",
+        "bar.sync order[wg]",
+        "wait_full ring, wg",
+        "bar.arrive order[1 - wg]",
+        "bar.sync order2[wg]",
+        "wait_full aux, wg * 2 + c",
+        "bar.arrive order2[1 - wg]",
+    ]
