@@ -64,6 +64,18 @@ def test_those_without_a_mark_are_named(
     assert any("2 tests are slow and not marked so" in line for line in done.outlines)
 
 
+def test_what_each_took_is_written(run: pytest.Pytester) -> None:
+    file = run.path / "seconds"
+    run.runpytest_inprocess("-p", "tests.tiers", f"--seconds={file}").assert_outcomes(passed=6)
+    found = [line.split() for line in file.read_text().splitlines()]
+    dear, cheap = found[:3], found[3:]
+    assert sorted(test.partition("::")[2] for _, test in dear) == [
+        "test_marked", "test_of_a_fixture", "test_some[b]"
+    ]  # fmt: skip
+    assert all(float(s) > 0.15 for s, _ in dear) and all(float(s) < 0.15 for s, _ in cheap)
+    assert len(cheap) == 3
+
+
 def test_marks(run: pytest.Pytester) -> None:
     done = run.runpytest_inprocess("-p", "tests.tiers", "-m", "not slow")
     done.assert_outcomes(passed=3, deselected=3)

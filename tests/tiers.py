@@ -1,13 +1,15 @@
 """Two tiers of tests: ``make test`` leaves out those marked ``slow``, ``make test-all`` has both.
 
 A test is slow above :data:`LIMIT` seconds of processor time, its fixtures and processes included,
-however busy the machine is. The end of a run lists those above it that have no mark.
+however busy the machine is. The end of a run lists those above it that have no mark, and
+``--seconds=FILE`` writes what each test took, the dearest first.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Collection, Generator, Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +21,10 @@ PROPERTY = "processor seconds"
 """Under which a worker of pytest-xdist reports them."""
 
 BEGIN = pytest.StashKey[float]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--seconds", metavar="FILE", help="write each test's processor time there")
 
 
 def in_tiers(values: Iterable[str], quick: Collection[str]) -> list[Any]:
@@ -56,25 +62,33 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
     report = yield
-    if report.when == "teardown" and item.get_closest_marker("slow") is None:
+    if report.when == "teardown":
         report.user_properties.append((PROPERTY, seconds() - item.stash[BEGIN]))
     return report
 
 
-def unmarked(reports: list[pytest.TestReport]) -> list[tuple[float, str]]:
-    """Tests above the limit without the mark, with their seconds, slowest first."""
+def taken(reports: list[pytest.TestReport]) -> list[tuple[float, pytest.TestReport]]:
+    """What each test took, the dearest first."""
     found = [
-        (float(value), report.nodeid)  # type: ignore[arg-type]
+        (float(value), report)  # type: ignore[arg-type]
         for report in reports
         for name, value in report.user_properties
-        if name == PROPERTY and float(value) > LIMIT  # type: ignore[arg-type]
+        if name == PROPERTY
     ]
-    return sorted(found, reverse=True)
+    return sorted(found, key=lambda f: f[0], reverse=True)
+
+
+def unmarked(reports: list[pytest.TestReport]) -> list[tuple[float, str]]:
+    """Tests above the limit without the mark, with their seconds, slowest first."""
+    return [(s, r.nodeid) for s, r in taken(reports) if s > LIMIT and "slow" not in r.keywords]
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     # What a teardown reports stands under "", if it passed.
     reports = [r for r in terminalreporter.stats.get("", ()) if isinstance(r, pytest.TestReport)]
+    if file := terminalreporter.config.getoption("--seconds"):
+        lines = (f"{took:8.3f} {report.nodeid}\n" for took, report in taken(reports))
+        Path(file).write_text("".join(lines), encoding="utf-8")
     if found := unmarked(reports):
         terminalreporter.section(f"{len(found)} tests are slow and not marked so")
         for took, test in found:

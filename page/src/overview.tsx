@@ -1,3 +1,4 @@
+import { Facts } from "./facts";
 import { Graph, widthOf } from "./graph";
 import type { Page } from "./model";
 import { Nests } from "./nests";
@@ -18,14 +19,7 @@ export function Overview({ page }: { readonly page: Page }) {
       <div>
         <section>
           <h2>Kernel</h2>
-          <table class="facts">
-            {page.facts.map(([name, value]) => (
-              <tr>
-                <th scope="row">{name}</th>
-                <td>{value}</td>
-              </tr>
-            ))}
-          </table>
+          <Facts facts={page.facts} />
         </section>
         <section>
           <h2>Loops</h2>

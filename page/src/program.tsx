@@ -1,5 +1,6 @@
 // What a definition is cut into: parts in the order in which they run, what flows between them.
 
+import { Facts } from "./facts";
 import type { Program, Step } from "./model";
 import { kernel, tab, turnTo } from "./state";
 
@@ -24,14 +25,7 @@ export function ProgramTab({ program }: { readonly program: Program }) {
       <div>
         <section>
           <h2>Cut</h2>
-          <table class="facts">
-            {program.facts.map(([name, value]) => (
-              <tr>
-                <th scope="row">{name}</th>
-                <td>{value}</td>
-              </tr>
-            ))}
-          </table>
+          <Facts facts={program.facts} />
         </section>
         <section>
           <h2>In the order in which they run</h2>

@@ -9,11 +9,15 @@ import pytest
 
 import wsched
 from lowering.ground.errors import UnsupportedError
+from tests.epilogues import RESIDUAL
+from tests.lists import side_by_side
 from tests.schedules import definition
 from wsched.choose.gpus import GPUS
 from wsched.choose.heuristics import choose_params
 from wsched.front import api
+from wsched.front.explain import explain_definition
 from wsched.front.problems import planned
+from wsched.front.sizes import Extents, extents_for
 from wsched.run.compiled import compile_fusion
 from wsched.run.input_error import InputError
 
@@ -36,6 +40,34 @@ def test_what_is_explained_is_what_is_planned(name: str) -> None:
     assert found.kernel.params == compile_fusion(fusion, choose_params(problem)).params.to_dict()
     assert found.nvfuser is not None
     assert f" on {gpu.sms} multiprocessors: " in str(found).splitlines()[0]
+
+
+BATCH = (
+    definition()
+    .replace("shape=[-1, -1]", "shape=[-1, -1, -1]", 1)
+    .replace("contiguity=[True, True]", "contiguity=[True, True, True]", 1)
+)
+X, W, R, BATCHES = (4096, 512), (2048, 512), (4096, 2048), (8, 512, 512)
+
+
+@pytest.mark.parametrize(
+    ("text", "extents", "shapes"),
+    [
+        pytest.param(definition(), Extents(4096, 2048, 512), [X, W], id="linear"),
+        pytest.param(RESIDUAL, Extents(4096, 2048, 512), [X, W, R], id="residual"),
+        pytest.param(BATCH, Extents(512, 2048, 512, 8), [BATCHES, W], id="batch"),
+        pytest.param(side_by_side(3), Extents(4096, 6144, 512), [X, W, W, W], id="side by side"),
+    ],
+)
+def test_sizes_alone_tell_the_same_as_tensors(
+    text: str, extents: Extents, shapes: list[tuple[int, ...]]
+) -> None:
+    """What install would do too: it was told of other sizes."""
+    alone = explain_definition(
+        text, str(GPUS["H200"]), lambda fusion: extents_for(fusion, extents).problem(fusion, 132)
+    )
+    inputs = [torch.empty(shape, dtype=torch.bfloat16) for shape in shapes]
+    assert alone.installed == wsched.explain(text, inputs, gpu="H200").installed != ""
 
 
 def test_the_machine_is_not_taken_for_a_gpu() -> None:

@@ -12,12 +12,17 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 import wsched
 from lowering.ground import log as log_module
 from tests.schedules import definition
+from wsched.choose import heuristics
+from wsched.choose.problem import Problem
+from wsched.cli.app import app
 from wsched.doors.dropin.ledger import Tally
-from wsched.front import kernels, known
+from wsched.front import kernels, known, own
+from wsched.fusion import DataType
 from wsched.run.kept import Kept
 from wsched.run.ranges import ranged
 
@@ -52,13 +57,61 @@ def test_a_line_for_each_decision(
     monkeypatch.setenv("WSCHED_LOG", "1")
     for _ in range(3):
         wsched.execute(RELU, inputs())
-    kernel, route = lines(capsys.readouterr().err)
+    schedule, kernel, route = lines(capsys.readouterr().err)
+    assert schedule == "schedule: 24x32x64 on NVIDIA H200, 4 multiprocessors: by the cost model"
     assert re.fullmatch(rf"kernel: {NAME} made in \d\S* s", kernel)
     assert re.fullmatch(rf"route: linear \+ 1 more of 24x64, 32x64: wsched \({NAME}\)", route)
     wsched.execute(RELU, inputs(40))
     assert "of 40x64, 32x64: wsched" in lines(capsys.readouterr().err)[-1]
     log_module._at_exit()
-    assert re.fullmatch(r"end: \d kernel, 2 route", lines(capsys.readouterr().err)[0])
+    assert re.fullmatch(r"end: \d kernel, 2 route, 2 schedule", lines(capsys.readouterr().err)[0])
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["run"], ["explain"], ["dump", "--stage", "cuda"], ["trace"], ["check", "--proof"]],
+    ids=lambda words: words[0],
+)
+def test_commands_tell_the_same(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("WSCHED_LOG", str(tmp_path / "log"))
+    (tmp_path / "relu.py").write_text(RELU)
+    command = [words[0], str(tmp_path / "relu.py"), "--shape", "24x32x64", *words[1:]]
+    assert CliRunner().invoke(app, command).exit_code == 0
+    schedule, kernel, *more = lines((tmp_path / "log").read_text())
+    assert re.fullmatch(
+        r"schedule: 24x32x64 on \D+H200, \d+ multiproc\w+: by the cost mod\w+", schedule
+    )
+    assert re.fullmatch(rf"kernel: {NAME} made in \d\S* s", kernel)
+    assert all(
+        line.startswith(("schedule: 24x32x64", f"kernel: {kernel.split()[1]}")) for line in more
+    )
+
+
+def test_a_schedule_of_ones_own(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(own, "_kernels", Kept())
+    monkeypatch.setenv("WSCHED_LOG", "1")
+    schedule = wsched.Schedule.of(RELU, wsched.MatmulParams())
+    for _ in range(2):
+        wsched.compile(schedule, inputs())
+    (kernel,) = lines(capsys.readouterr().err)
+    assert re.fullmatch(rf"kernel: {NAME} made in \d\S* s", kernel)
+
+
+def test_where_a_schedule_is_from(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setenv("WSCHED_LOG", "1")
+    problem = Problem(4096, 3584, 512, DataType.BFloat16, (DataType.BFloat16,), 132)
+    entry = SimpleNamespace(params=wsched.MatmulParams())
+    hit = SimpleNamespace(entry=entry, file=tmp_path, gpu="NVIDIA H100")
+    monkeypatch.setattr(heuristics, "lookup", lambda problem: hit)
+    assert heuristics.choose_params(problem) == wsched.MatmulParams()
+    (schedule,) = lines(capsys.readouterr().err)
+    assert schedule.endswith(f": the fastest measured on NVIDIA H100, {tmp_path}")
 
 
 def test_ways_that_were_not_taken(
@@ -117,7 +170,7 @@ def test_the_counters_come_at_the_end_of_a_process() -> None:
         env={**os.environ, "WSCHED_LOG": "1"},
         capture_output=True, text=True, check=True,
     )  # fmt: skip
-    assert lines(done.stderr)[-1] == "end: 1 kernel, 1 route"
+    assert lines(done.stderr)[-1] == "end: 1 kernel, 1 route, 1 schedule"
 
 
 def test_compilations(

@@ -14,6 +14,7 @@ from math import inf
 from typing import Any
 
 from lowering.ground.errors import ScheduleError, UnsupportedError
+from lowering.ground.log import log
 from lowering.ground.records import replaced
 from wsched.choose.bound import least_us
 from wsched.choose.copy_engine import asks_dearly, policies, promotions
@@ -66,13 +67,29 @@ def choose_params(problem: Problem, *, tuned: bool = True) -> MatmulParams:
         problem: what to plan for.
         tuned: whether to look into the tables; ``WSCHED_TUNED=0`` in the environment says no, too.
     """
+    params, why = _chosen(problem, tuned)
+    log("schedule", lambda: f"{_told(problem)}: {why}")
+    return params
+
+
+def _chosen(problem: Problem, tuned: bool) -> tuple[MatmulParams, str]:
+    """The schedule, and in a few words where it is from."""
     if problem.grouped:
-        return _grouped(problem)
+        return _grouped(problem), "by the cost model"
     hit = lookup(problem) if tuned else None
     if hit is not None:
-        return hit.entry.params
+        return hit.entry.params, f"the fastest measured on {hit.gpu}, {hit.file}"
     by_threads = thread_loaded(problem)
-    return modelled(problem) if by_threads is None else by_threads.params
+    if by_threads is not None:
+        return by_threads.params, "by the cost model, operands loaded by threads"
+    return modelled(problem), "by the cost model"
+
+
+def _told(problem: Problem) -> str:
+    """A problem in a few words, for ``WSCHED_LOG``."""
+    batch = f"{problem.batch}x" * (problem.batch != 1)
+    sizes = f"{batch}{problem.m}x{problem.n}x{problem.k}"
+    return f"{sizes} on {problem.gpu}, {problem.sms} multiprocessors"
 
 
 @lru_cache(maxsize=256)

@@ -19,7 +19,7 @@ from wsched.front.cut.fates import fates, why_none
 from wsched.front.cut.predict import Sizes, nvfuser_us
 from wsched.front.cut.route import call_of, chosen_cut, cutter_of, part_of
 from wsched.front.cut.segments import Cutter
-from wsched.front.cut.sizes import open_extents
+from wsched.front.cut.sizes import open_extents, problem_extents
 from wsched.front.cut.verdict import verdict
 from wsched.front.explain_kernel import explain_given, explain_kernel
 from wsched.front.explanation import Explanation, PartFacts
@@ -158,6 +158,12 @@ def _open_sizes(cutter: Cutter, sms: int) -> Sizes:
     return Sizes(tensors, open_extents(cutter.definition, tensors), sms)
 
 
+def _problem_sizes(cutter: Cutter, fusion: Fusion, problem: Problem) -> Sizes:
+    tensors = cutter.graph.types
+    extents = problem_extents(cutter.definition, tensors, fusion, problem)
+    return Sizes(tensors, extents, problem.sms)
+
+
 def _planned_parts(chosen: Chosen) -> tuple[Part, ...]:
     rest, found = NVFUSER if find_spec("nvfuser_direct") else TORCH, list[Part]()
     for segment in chosen.cut.segments:
@@ -199,22 +205,20 @@ def explain_definition(
         fusion = import_fusion(definition)
         return explain_given(compile_fusion(fusion, params), problem_of(fusion), device)
     refusals = []
-
-    def sized(cutter: Cutter) -> Sizes:
-        return _open_sizes(cutter, sms)
-
     try:
         fusion = import_fusion(definition)
         problem = problem_of(fusion)
         kernel = compile_fusion(fusion, choose_params(problem))
         beside = nvfuser_cost(recorded(definition), fusion, problem)
         made = explain_kernel(kernel, problem, device, nvfuser=beside)
-        return replace(made, installed=under_install(definition, sized))
+        told = under_install(definition, lambda cutter: _problem_sizes(cutter, fusion, problem))
+        return replace(made, installed=told)
     except (UnsupportedError, ScheduleError) as e:
         refusals.append(Refusal(WSCHED, str(e)))
     try:
         made = planned_cut(definition, sms).explain(device, tuple(refusals))
-        return replace(made, installed=under_install(definition, sized))
+        told = under_install(definition, lambda cutter: _open_sizes(cutter, sms))
+        return replace(made, installed=told)
     except (UnsupportedError, ScheduleError) as e:
         refusals.append(Refusal(CUT, str(e)))
     return _explain_others(definition, device, refusals)

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from lowering.ground.locks import Lock
-from lowering.ground.log import log
 from lowering.target.target import Target
 from lowering.target.targets import DEFAULT, target_of_device
 from wsched.choose.heuristics import choose_params
@@ -94,10 +92,7 @@ def _made_once(key: _Key) -> CompiledFusion:
 
 
 def _make(fusion: Fusion, params: MatmulParams, compiled: bool, target: Target) -> CompiledFusion:
-    begin = perf_counter()
-    made = (compile_clean if compiled else compile_fusion)(fusion, params, target)
-    log("kernel", lambda: f"{made.kernel.name} made in {perf_counter() - begin:.2g} s")
-    return made
+    return (compile_clean if compiled else compile_fusion)(fusion, params, target)
 
 
 def _kernel_key(

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from lowering.ground.log import log
 from lowering.nest.lower import lower
 from lowering.target.target import Target
 from lowering.target.targets import DEFAULT
@@ -69,10 +71,12 @@ def compile_fusion(
         ScheduleError: the parameters make an illegal schedule.
         UnsupportedError: they are legal, but there is no lowering for them.
     """
+    begin = perf_counter()
     made = plan_matmul(fusion, params, target)
     params = settled(fusion, params, target)
     name = kernel_name(fusion, params)
-    return replace(compile_plan(made, kernel_options(fusion, params), name), made_from=params)
+    options = kernel_options(fusion, params)
+    return replace(_lowered(made, options, name, begin), made_from=params)
 
 
 def compile_plan(made: Plan, options: KernelOptions, name: str) -> CompiledFusion:
@@ -88,6 +92,11 @@ def compile_plan(made: Plan, options: KernelOptions, name: str) -> CompiledFusio
         UnsupportedError: there is no lowering for it.
         InternalError: ``WSCHED_PROOF`` asks for a proof, which refutes the kernel.
     """
+    return _lowered(made, options, name, perf_counter())
+
+
+def _lowered(made: Plan, options: KernelOptions, name: str, begin: float) -> CompiledFusion:
+    """The kernel, for whoever began to make it then; every kernel for a matmul comes by here."""
     dumper = dumper_from_environment(name, STAGES)
     if dumper is not None:
         dump_scheduled(made.fusion, dumper)
@@ -96,6 +105,7 @@ def compile_plan(made: Plan, options: KernelOptions, name: str) -> CompiledFusio
     name += WATCHED * bool(told.watchdog)
     tile_level = lower(made, name, options.vector, dict(options.copied_bytes))
     kernel = run_passes(tile_level, told, dumper)
+    log("kernel", lambda: f"{kernel.name} made in {perf_counter() - begin:.2g} s")
     prove_if_asked(kernel)
     compiled = CompiledFusion(made, told, tile_level, kernel, options.vector)
     if dumper is not None:

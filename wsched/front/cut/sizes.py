@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from lowering.ground.expr import Var
+from wsched.choose.problem import Problem
 from wsched.doors.fallback import check_inputs
 from wsched.front.cut.tensors import Tensors
+from wsched.fusion import Fusion
 from wsched.importer import Definition
+from wsched.schedule.entries import with_sums
 
-__all__ = ["OPEN", "bind_extents", "open_extents"]
+__all__ = ["OPEN", "bind_extents", "open_extents", "problem_extents"]
 
 OPEN = 512
 """The size of a dimension that neither the definition nor the user says."""
@@ -26,15 +29,7 @@ def bind_extents(
         UnsupportedError: they are neither on the CPU nor on a GPU.
     """
     check_inputs(definition, inputs, runs=runs)
-    sizes: dict[str, int] = {}
-    for node, value in zip(definition.inputs, inputs, strict=True):
-        tensor = tensors.types.get(node.results[0])
-        for dim, size in zip(
-            tensor.dims or () if tensor else (), getattr(value, "shape", ()), strict=False
-        ):
-            if isinstance(dim.extent, Var):
-                sizes.setdefault(dim.extent.name, size)
-    return sizes
+    return _bound(definition, tensors, [getattr(value, "shape", ()) for value in inputs])
 
 
 def open_extents(definition: Definition, tensors: Tensors) -> dict[str, int]:
@@ -42,3 +37,25 @@ def open_extents(definition: Definition, tensors: Tensors) -> dict[str, int]:
     named = (tensors.types.get(n.results[0]) for n in definition.inputs)
     extents = (d.extent for t in named if t is not None for d in t.dims or ())
     return {e.name: OPEN for e in extents if isinstance(e, Var)}
+
+
+def problem_extents(
+    definition: Definition, tensors: Tensors, fusion: Fusion, problem: Problem
+) -> dict[str, int]:
+    """A value for each symbol of a definition that is the ``fusion``: those of the ``problem``."""
+    sizes = with_sums(fusion, problem.extents(fusion))
+    shapes = [[sizes.get(name, 1) for name in b.extents] for b in fusion.inputs]
+    return _bound(definition, tensors, shapes)
+
+
+def _bound(
+    definition: Definition, tensors: Tensors, shapes: Iterable[Sequence[int]]
+) -> dict[str, int]:
+    """Value of each symbol, from the shapes of the inputs, () of a number."""
+    sizes: dict[str, int] = {}
+    for node, shape in zip(definition.inputs, shapes, strict=True):
+        tensor = tensors.types.get(node.results[0])
+        for dim, size in zip(tensor.dims or () if tensor else (), shape, strict=False):
+            if isinstance(dim.extent, Var):
+                sizes.setdefault(dim.extent.name, size)
+    return sizes
