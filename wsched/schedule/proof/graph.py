@@ -9,7 +9,7 @@ the transform that consumes it, and from a transform to the groups that it makes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -60,6 +60,16 @@ class Step:
         """What it consumes and makes."""
         return (*self.inputs, *self.outputs)
 
+    @property
+    def whole(self) -> Group:
+        """What is split, or the result of a merge."""
+        return (self.inputs if isinstance(self.transform, Split) else self.outputs)[0]
+
+    @property
+    def parts(self) -> tuple[Group, ...]:
+        """The outer and the inner part of it."""
+        return self.outputs if isinstance(self.transform, Split) else self.inputs
+
     def __str__(self) -> str:
         if isinstance(self.transform, Split):
             dynamic = ", dynamic" if self.transform.dynamic else ""
@@ -95,10 +105,12 @@ class TransformGraph:
             for g in step.outputs:
                 self._producers.setdefault(g, step)
         self._padded = dict(self._paddings())
-        self._touching: dict[Group, list[int]] = {}
+        self._of_whole: dict[Group, list[int]] = {}
+        self._of_part: dict[Group, list[int]] = {}
         for place, step in enumerate(self.steps):
-            for g in dict.fromkeys(step.groups):
-                self._touching.setdefault(g, []).append(place)
+            self._of_whole.setdefault(step.whole, []).append(place)
+            for g in step.parts:
+                self._of_part.setdefault(g, []).append(place)
 
     def describes(self, fusion: Fusion) -> bool:
         """Whether this is the graph of ``fusion``: its dimensions, transforms and expressions are
@@ -174,9 +186,13 @@ class TransformGraph:
             graph.add_edges_from([(s, g) for g in s.outputs])
         return graph
 
-    def touching(self, g: Group) -> tuple[int, ...]:
-        """The places in :attr:`steps` of those that consume or make a group."""
-        return tuple(self._touching.get(g, ()))
+    def of_whole(self, g: Group) -> Sequence[int]:
+        """The places in :attr:`steps` of those between a group and its parts."""
+        return self._of_whole.get(g, ())
+
+    def of_part(self, g: Group) -> Sequence[int]:
+        """The places of those between a group, another one, and what both are parts of."""
+        return self._of_part.get(g, ())
 
     def digits(self, g: Group) -> tuple[Group, ...]:
         """The groups that are digits of the same number as ``g``, which is one of them; or none."""

@@ -51,17 +51,21 @@ _Way = tuple[int, int]
 
 def _ways(graph: TransformGraph, g: Group) -> Iterator[_Way]:
     """What may find an index that it did not find before ``g`` had one."""
-    for place in graph.touching(g):
+    for place in graph.of_part(g):
         yield _COMPOSE, place
+    for place in graph.of_whole(g):
         yield _DECOMPOSE, place
     for made in (g, *graph.padding(g)):
         if graph.padded(made) is not None:
-            yield from ((_UNPAD, place) for place in graph.touching(made))
+            yield from ((_UNPAD, place) for place in graph.of_whole(made))
     for digit in graph.digits(g):
-        yield from ((_JOIN, place) for place in graph.touching(digit))
+        yield from ((_JOIN, place) for place in graph.of_part(digit))
 
 
-def _unpad(graph: TransformGraph, step: Step, found: Mapping[Group, Expr]) -> dict[Group, Expr]:
+_Found = Mapping[Group, Expr]
+
+
+def _unpad(graph: TransformGraph, step: Step, found: _Found) -> dict[Group, Expr]:
     """The same index of what a split and a merge of its parts pad, and of what they make."""
     made = step.outputs[0]
     whole = graph.padded(made)
@@ -71,7 +75,7 @@ def _unpad(graph: TransformGraph, step: Step, found: Mapping[Group, Expr]) -> di
     return {other: found[g] for g, other in pair.items() if g in found}
 
 
-def _join(graph: TransformGraph, step: Step, found: Mapping[Group, Expr]) -> dict[Group, Expr]:
+def _join(graph: TransformGraph, step: Step, found: _Found) -> dict[Group, Expr]:
     """The parts of a split whose digits are known from another split of the same number."""
     made = step.outputs if isinstance(step.transform, Split) else ()
     joined = {g: graph.tiled(g, found) for g in made if g not in found}
@@ -82,28 +86,29 @@ def _join(graph: TransformGraph, step: Step, found: Mapping[Group, Expr]) -> dic
     }
 
 
-def _compose(_: TransformGraph, step: Step, found: Mapping[Group, Expr]) -> dict[Group, Expr]:
-    """A split's input or a merge's result, from both parts."""
-    match step:
-        case Step(Split(inner=d), (whole,), (outer, inner)) if outer in found and inner in found:
-            return {whole: found[outer] * d.extent + found[inner]}
-        case Step(Merge() as t, (outer, inner), (whole,)) if outer in found and inner in found:
-            return {whole: merge_index(t, found[outer], found[inner])}
-    return {}
+def _compose(_: TransformGraph, step: Step, found: _Found) -> dict[Group, Expr]:
+    """The whole from both parts."""
+    (outer, inner), t = step.parts, step.transform
+    if step.whole in found or outer not in found or inner not in found:
+        return {}
+    if isinstance(t, Split):
+        return {step.whole: found[outer] * t.inner.extent + found[inner]}
+    return {step.whole: merge_index(t, found[outer], found[inner])}
 
 
-def _decompose(_: TransformGraph, step: Step, found: Mapping[Group, Expr]) -> dict[Group, Expr]:
-    """A split's or merge's parts, from the whole."""
-    match step:
-        case Step(Split(outer=d, dynamic=False), (whole,), (outer, inner)) if (
-            whole in found and d.extent == ONE
-        ):
-            return {outer: ZERO, inner: found[whole]}
-        case Step(Split(inner=d, dynamic=False), (whole,), (outer, inner)) if whole in found:
-            return {outer: found[whole] // d.extent, inner: found[whole] % d.extent}
-        case Step(Merge() as t, (outer, inner), (whole,)) if whole in found:
-            return dict(zip((outer, inner), unmerge_index(t, found[whole]), strict=True))
-    return {}
+def _decompose(_: TransformGraph, step: Step, found: _Found) -> dict[Group, Expr]:
+    """Both parts from the whole; not of a split whose tiles are handed out at run time."""
+    (outer, inner), t = step.parts, step.transform
+    if outer in found and inner in found:
+        return {}
+    whole = found[step.whole]
+    if isinstance(t, Merge):
+        return dict(zip((outer, inner), unmerge_index(t, whole), strict=True))
+    if t.dynamic:
+        return {}
+    if t.outer.extent == ONE:
+        return {outer: ZERO, inner: whole}
+    return {outer: whole // t.inner.extent, inner: whole % t.inner.extent}
 
 
 _RULES = (_unpad, _join, _compose, _decompose)
