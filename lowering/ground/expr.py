@@ -18,34 +18,11 @@ from lowering.ground.records import quick
 from lowering.ground.scalar_ops import COMPARISONS, DIVISIONS, NEUTRAL, NEUTRAL_RIGHT, OPS
 
 __all__ = [
-    "FALSE",
-    "I32_MAX",
-    "ONE",
-    "TRUE",
-    "ZERO",
-    "Binary",
-    "Const",
-    "Expr",
-    "ExprLike",
-    "ScalarType",
-    "Select",
-    "Special",
-    "Var",
-    "as_expr",
-    "binary",
-    "ceildiv",
-    "children",
-    "evaluate",
-    "free_vars",
-    "maximum",
-    "minimum",
-    "parity_of",
-    "plain",
-    "select",
-    "stage_of",
-    "substitute",
-    "type_of",
-]
+    "FALSE", "I32_MAX", "ONE", "TRUE", "ZERO", "Binary", "Const", "Expr", "ExprLike",
+    "ScalarType", "Select", "Special", "Var", "as_expr", "binary", "ceildiv", "children",
+    "evaluate", "free_vars", "maximum", "minimum", "parity_of", "plain", "select", "stage_of",
+    "substitute", "type_of",
+]  # fmt: skip
 
 
 I32_MAX = 2**31 - 1
