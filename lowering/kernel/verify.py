@@ -10,7 +10,7 @@ warps run what is in ``verify_roles``, what values and tensors an operation take
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
@@ -65,11 +65,12 @@ _RULES = (
 )  # fmt: skip
 
 
-@cache
-def _checks(kind: type) -> tuple[Check, ...]:
-    """What is checked of a kind of statement beside names, types and references."""
+def _checks_of(kind: type) -> tuple[Check, ...]:
     return tuple(rule.check for rule in _RULES if rule.concerns(kind))
 
+
+_checks: Callable[[type], tuple[Check, ...]] = cache(_checks_of)
+"""What is checked of a kind of statement beside names, types and references."""
 
 _REFERENCES = frozenset({SmemRef, GmemRef, MapRef})
 
