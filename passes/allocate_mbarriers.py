@@ -38,8 +38,7 @@ After ``synchronize_wgmma`` and ``queue_tiles``, before ``expect_tx`` (bytes) an
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+from lowering.ground.records import replaced
 from lowering.kernel.kernel import Kernel, Ring
 from lowering.kernel.nodes import (
     Body,
@@ -105,7 +104,7 @@ def allocate_mbarriers(kernel: Kernel, options: LoweringOptions) -> Kernel:
         else:
             body.append(stmt)
     arrays = (array for b in rings for array in (b.full, b.empty))
-    return replace(kernel.undeclare(Ring).declare(*arrays), body=tuple(body))
+    return replaced(kernel.undeclare(Ring).declare(*arrays), body=tuple(body))
 
 
 def _placed(barriers: Barriers, role: Role, names: Names) -> Role:
@@ -113,7 +112,7 @@ def _placed(barriers: Barriers, role: Role, names: Names) -> Role:
     body = role.body
     if consumes(body, barriers.ring.name):
         body = _begun(barriers, body, frozenset(role.span), role, names)
-    return replace(role, body=Steps(barriers, role.name).placed(body, None))
+    return replaced(role, body=Steps(barriers, role.name).placed(body, None))
 
 
 def _begun(barriers: Barriers, body: Body, warps: frozenset[int], role: Role, names: Names) -> Body:
@@ -123,7 +122,7 @@ def _begun(barriers: Barriers, body: Body, warps: frozenset[int], role: Role, na
     if alone != reading:
         return (_arrive_first(barriers, role, names), *body)
     return tuple(
-        replace(s, body=_begun(barriers, s.body, frozenset(filter(s.runs, warps)), role, names))
+        replaced(s, body=_begun(barriers, s.body, frozenset(filter(s.runs, warps)), role, names))
         if isinstance(s, OnWarp) and s in alone else s
         for s in body
     )  # fmt: skip

@@ -12,9 +12,8 @@ Last of the passes that add storage.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from lowering.ground.errors import ScheduleError, UnsupportedError
+from lowering.ground.records import replaced
 from lowering.kernel.kernel import Kernel, MBarrierArray, SharedBuffer, Storage
 from lowering.kernel.nodes import FragReduceToShared, TmaLoad
 from lowering.kernel.visit import walk
@@ -49,7 +48,7 @@ def allocate_shared(kernel: Kernel, options: LoweringOptions) -> Kernel:
         if isinstance(s, SharedBuffer) and s.name not in rows:
             _check(s)
         at = -(-at // s.align) * s.align
-        placed.append(replace(s, offset=at))
+        placed.append(replaced(s, offset=at))
         at += s.stages * s.stage_bytes
     if at > kernel.target.shared_bytes:
         _refuse(kernel, at)

@@ -16,11 +16,12 @@ After ``warp_specialize`` (a group index exists), before ``allocate_shared``.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import groupby
 
 from lowering.ground.errors import InternalError, ScheduleError, UnsupportedError
 from lowering.ground.expr import ZERO, Const, Expr
+from lowering.ground.records import replaced
 from lowering.kernel.kernel import Kernel, NamedBarrierArray, SharedBuffer
 from lowering.kernel.nodes import (
     BarSync,
@@ -136,7 +137,7 @@ def _stage(kernel: Kernel, role: Role, stores: tuple[StoreTile, ...], buffers: i
     body = _body(role.body, put)
     done = one_thread(BulkWait(0, read=True), of="warpgroup.warp")
     kernel = kernel.redeclare(*maps).declare(*staged.values(), barrier)
-    return map_roles(kernel, lambda r: replace(r, body=(*body, done)) if r == role else r)
+    return map_roles(kernel, lambda r: replaced(r, body=(*body, done)) if r == role else r)
 
 
 def _buffer(names: Names, store: StoreTile, stages: int) -> SharedBuffer:
@@ -163,7 +164,7 @@ def _body(
             continue
         for stmt in found:
             if isinstance(stmt, For):
-                out.append(replace(stmt, body=_body(stmt.body, put, stmt)))
+                out.append(replaced(stmt, body=_body(stmt.body, put, stmt)))
             else:
                 out.append(map_bodies(stmt, lambda inner: _body(inner, put, loop)))
     return tuple(out)
@@ -209,7 +210,7 @@ def _spans(names: Names, store: StoreTile, buffer: SharedBuffer, stage: Expr) ->
         if buffer.cols > buffer.box_cols:
             rows, cols = value.type.rows, value.type.cols
             rows, cols = (buffer.box_cols, cols) if store.trans else (rows, buffer.box_cols)
-            part = Frag(names.new("span"), replace(value.type, rows=rows, cols=cols))
+            part = Frag(names.new("span"), replaced(value.type, rows=rows, cols=cols))
             cut = [(FragRows if store.trans else FragColumns)(part, value, Const(at))]
         ref = first.moved(0, at)
         wide = value.type.dtype.bits == 32

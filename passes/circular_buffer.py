@@ -13,10 +13,11 @@ After ``swizzle_shared`` (loads are copies), before ``synchronize_wgmma`` (which
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import fields
 
 from lowering.ground.errors import ScheduleError
 from lowering.ground.expr import Expr, stage_of
+from lowering.ground.records import replaced
 from lowering.kernel.kernel import Kernel, Ring
 from lowering.kernel.nodes import (
     Acquire,
@@ -64,8 +65,8 @@ def circular_buffer(kernel: Kernel, options: LoweringOptions) -> Kernel:
     for ring in kernel.rings:
         _check(ring)
         stages |= dict.fromkeys(ring.buffers, ring.stages)
-    shared = (replace(b, stages=stages.get(b.name, b.stages)) for b in kernel.shared)
-    return replace(kernel.redeclare(*shared), body=_steps(kernel, kernel.body, {}))
+    shared = (replaced(b, stages=stages.get(b.name, b.stages)) for b in kernel.shared)
+    return replaced(kernel.redeclare(*shared), body=_steps(kernel, kernel.body, {}))
 
 
 def _check(ring: Ring) -> None:
@@ -144,7 +145,7 @@ def _staged(kernel: Kernel, stmt: Stmt, steps: Mapping[str, Expr]) -> Stmt:
         if not isinstance(value, SmemRef) or value.buffer not in steps:
             return value
         ring = next(r for r in kernel.rings if value.buffer in r.buffers)
-        return replace(value, stage=stage_of(steps[value.buffer], ring.stages))
+        return replaced(value, stage=stage_of(steps[value.buffer], ring.stages))
 
     changes = {f.name: staged(getattr(stmt, f.name)) for f in fields(stmt)}
     return changed(stmt, changes)

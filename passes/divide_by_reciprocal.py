@@ -19,7 +19,7 @@ After ``step_stages``, which takes the divisions by the stages out; before ``sim
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from operator import is_
 
 from lowering.ground.expr import (
@@ -37,6 +37,7 @@ from lowering.ground.expr import (
     select,
     type_of,
 )
+from lowering.ground.records import replaced
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import Body, For, Frag, Let, Stmt
 from lowering.kernel.visit import Names, defined_in, expressions, map_bodies, map_exprs, walk
@@ -66,7 +67,7 @@ def divide_by_reciprocal(kernel: Kernel, options: LoweringOptions) -> Kernel:
           ... A[quotient + select(n <= rest, 1, 0), select(n <= rest, rest - n, rest)]
         }
     """
-    return replace(kernel, body=_body(kernel.body, Names(kernel)))
+    return replaced(kernel, body=_body(kernel.body, Names(kernel)))
 
 
 def _body(body: Body, names: Names) -> Body:
@@ -111,11 +112,13 @@ def _divisors(loop: For) -> Iterator[Expr]:
         yield from _in(e)
 
 
-def _in(e: Expr) -> list[Expr]:
-    found = [d for c in children(e) for d in _in(c)]
-    if isinstance(e, Binary) and e.op in _DIVISIONS and not isinstance(e.rhs, Const):
-        return [*found, e.rhs] if type_of(e) is ScalarType.I32 else found
-    return found
+def _in(e: Expr) -> Iterator[Expr]:
+    for c in children(e):
+        if children(c):
+            yield from _in(c)
+    match e:
+        case Binary(op, _, d) if op in _DIVISIONS and not isinstance(d, Const):
+            yield from (d,) if type_of(e) is ScalarType.I32 else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,14 +141,14 @@ class _Scope:
         inner = _Scope(self.names, self.divisors, dict(self.known))
         inner.body(loop.body)
         yields = tuple(y if isinstance(y, Frag) else inner.expr(y) for y in loop.yields)
-        return replace(loop, body=tuple(inner.out), yields=yields)
+        return replaced(loop, body=tuple(inner.out), yields=yields)
 
     def body(self, body: Body) -> Body:
         for stmt in body:
             if isinstance(stmt, For):
-                bounds = map_exprs(replace(stmt, yields=()), self.expr)
+                bounds = map_exprs(replaced(stmt, yields=()), self.expr)
                 assert isinstance(bounds, For)
-                self.out.append(self.loop(replace(bounds, yields=stmt.yields)))
+                self.out.append(self.loop(replaced(bounds, yields=stmt.yields)))
             else:
                 new = map_exprs(stmt, self.expr)
                 self.out.append(map_bodies(new, self.nested))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 from lowering.ground.expr import ZERO, Binary, Const, Expr, Special, Var, parity_of, stage_of
+from lowering.ground.records import replaced
 from lowering.kernel.kernel import Kernel, MBarrierArray, Ring
 from lowering.kernel.nodes import (
     Acquire,
@@ -143,7 +144,7 @@ class Steps:
                     out.append(self._wait(self.of.empty, m, self._empty_order))
                 case Commit(ring=name, step=m, cta=cta) if name == ring.name and filling:
                     out += self._committed(
-                        replace(filling, bar=self._at(self.of.full, m)), cta, one
+                        replaced(filling, bar=self._at(self.of.full, m)), cta, one
                     )
                 case WaitFull(ring=name, step=m) if name == ring.name:
                     out += self._waited(m)
@@ -153,7 +154,7 @@ class Steps:
                     if announced != filling:
                         out.append(MBarrierExpectTx(filling.bar))
                     announced = filling
-                    out.append(replace(stmt, bar=filling.bar))
+                    out.append(replaced(stmt, bar=filling.bar))
                 case _:
                     inside = partial(
                         self.placed, filling=filling, one=one or isinstance(stmt, Elect)

@@ -97,7 +97,7 @@ def _rule(e: Expr) -> Expr:
     if op == "+" and (whole := _put_together(a, b)) is not None:
         return whole
     if op in ("<", "<=", "=="):
-        gap = (poly(a) - poly(b)).constant()
+        gap = poly(a).apart(poly(b))
         return binary(op, Const(gap), Const(0)) if gap is not None else e
     if op in ("+", "-") and (children(a) or children(b) or a == b):
         shorter = poly(e).expr()
@@ -114,7 +114,9 @@ def _put_together(a: Expr, b: Expr) -> Expr | None:
 
 
 def _size(e: Expr) -> int:
-    return 1 + sum(_size(c) for c in children(e))
+    if type(e) is Binary:
+        return 1 + _size(e.lhs) + _size(e.rhs)
+    return 1 + sum(map(_size, children(e)))
 
 
 @dataclass(slots=True)

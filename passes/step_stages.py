@@ -334,7 +334,7 @@ class _Stepper:
 
     def shifted(self, place: _Place, at: Poly) -> tuple[Expr, Expr]:
         """Stage and parity some steps from ``place``: whole rounds change the parity."""
-        offset = (at - place.at).constant()
+        offset = at.apart(place.at)
         assert offset is not None
         rounds = abs(offset) // self.stages
         place = replaced(place, parity=place.parity ^ (rounds % 2))
@@ -363,7 +363,7 @@ def _in_loops(body: Body) -> Iterator[Stmt]:
 
 def _near(places: _Places, at: Poly) -> _Place | None:
     """The last place that is always the same number of steps away."""
-    return next((p for p in places if (at - p.at).constant() is not None), None)
+    return next((p for p in places if at.apart(p.at) is not None), None)
 
 
 def _carried(loop: For) -> list[tuple[Var, Carry, Expr]]:

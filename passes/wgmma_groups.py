@@ -10,10 +10,10 @@ than one slice of it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 
 from lowering.ground.errors import UnsupportedError
 from lowering.ground.expr import TRUE, Const
+from lowering.ground.records import replaced
 from lowering.kernel.columns import Chain
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import (
@@ -35,7 +35,7 @@ __all__ = ["flying", "group", "rolling"]
 
 def flying(frag: Frag) -> Frag:
     """The value while a wgmma may write it."""
-    return replace(frag, type=frag.type.flying())
+    return replaced(frag, type=frag.type.flying())
 
 
 def group(
@@ -57,7 +57,7 @@ def group(
         for k in range(0, p.k, step):
             new = _wgmma(names, p, acc, k, parts[k // step].out if parts else None)
             if k + step == p.k and p not in waited:
-                new = replace(new, out=replace(new.out, name=p.out.name))
+                new = replaced(new, out=replaced(new.out, name=p.out.name))
             acc = new.out
             out.append(new)
         if p in waited:
@@ -91,8 +91,8 @@ def rolling(
         made = {name: chain.columns(names, k, step) for name, chain in chains.items()}
         for stmts in made.values():
             yield from stmts[:-1]
-        done = replace(accs[0], name=names.new(f"{run[0].out.name}_before{k}"))
-        done = done if groups > 1 else replace(done, type=done.type.settled())
+        done = replaced(accs[0], name=names.new(f"{run[0].out.name}_before{k}"))
+        done = done if groups > 1 else replaced(done, type=done.type.settled())
         yield WgmmaWait(done, accs[0], groups - 1)
         accs[0] = done
         for stmts in made.values():
@@ -107,7 +107,7 @@ def rolling(
         for i, p in enumerate(run):
             new = _wgmma(names, p, accs[i], k, pieces[p.a.name] if isinstance(p.a, Frag) else None)
             if k + step == p.k:
-                new = replace(new, out=replace(new.out, name=p.out.name))
+                new = replaced(new, out=replaced(new.out, name=p.out.name))
             accs[i] = new.out
             yield new
         yield WgmmaCommit()
@@ -155,7 +155,7 @@ def _pieces(names: Names, mma: MmaTile, step: int) -> list[FragColumns]:
 
 
 def _piece(names: Names, a: Frag, k: int, step: int) -> Frag:
-    return Frag(names.new(f"{a.name}_k{k}"), replace(a.type, cols=step))
+    return Frag(names.new(f"{a.name}_k{k}"), replaced(a.type, cols=step))
 
 
 def _along_k(ref: SmemRef, k: int, trans: bool) -> SmemRef:

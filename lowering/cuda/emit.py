@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
+from pathlib import Path
 
 from lowering.cuda import (
     atomics,
@@ -120,7 +120,7 @@ def _origins(e: Emitter) -> list[Stmt | Role | None]:
 @cache
 def device_header() -> str:
     """Text of ``device.cuh``."""
-    return resources.files("lowering.cuda").joinpath("device.cuh").read_text(encoding="utf-8")
+    return Path(__file__).with_name("device.cuh").read_text(encoding="utf-8")
 
 
 def _parameters(e: Emitter) -> list[str]:

@@ -18,34 +18,11 @@ from lowering.ground.records import quick
 from lowering.ground.scalar_ops import COMPARISONS, DIVISIONS, NEUTRAL, NEUTRAL_RIGHT, OPS
 
 __all__ = [
-    "FALSE",
-    "I32_MAX",
-    "ONE",
-    "TRUE",
-    "ZERO",
-    "Binary",
-    "Const",
-    "Expr",
-    "ExprLike",
-    "ScalarType",
-    "Select",
-    "Special",
-    "Var",
-    "as_expr",
-    "binary",
-    "ceildiv",
-    "children",
-    "evaluate",
-    "free_vars",
-    "maximum",
-    "minimum",
-    "parity_of",
-    "plain",
-    "select",
-    "stage_of",
-    "substitute",
-    "type_of",
-]
+    "FALSE", "I32_MAX", "ONE", "TRUE", "ZERO", "Binary", "Const", "Expr", "ExprLike",
+    "ScalarType", "Select", "Special", "Var", "as_expr", "binary", "ceildiv", "children",
+    "evaluate", "free_vars", "maximum", "minimum", "parity_of", "plain", "select", "stage_of",
+    "substitute", "type_of",
+]  # fmt: skip
 
 
 I32_MAX = 2**31 - 1
@@ -300,30 +277,38 @@ def binary(op: str, a: Expr, b: Expr) -> Expr:
     The type stays: what folding would make narrower is left as it is.
     """
     folded = None
-    if type(a) is Const and type(b) is Const:
-        if b.value or op not in DIVISIONS:
-            return Const(OPS[op][0](a.value, b.value), _type_of_binary(op, a, b))
-    elif type(b) is Const:
-        folded = _neutral(op, b, a, right=True)
+    if type(b) is Const:
+        if type(a) is not Const:
+            folded = _neutral(op, b, a, right=True)
+        elif b.value or op not in DIVISIONS:
+            return _number(OPS[op][0](a.value, b.value), _type_of_binary(op, a, b))
     elif type(a) is Const:
         folded = _neutral(op, a, b)
-    if folded is None or type_of(folded) is not _type_of_binary(op, a, b):
-        return Binary(op, a, b)
-    return folded
+    return Binary(op, a, b) if folded is None else folded
 
 
 def _neutral(op: str, x: Const, y: Expr, right: bool = False) -> Expr | None:
-    """What ``x op y``, or ``y op x``, is where ``x`` decides it or leaves the other side alone."""
+    """What ``x op y``, or ``y op x``, is where ``x`` decides it or leaves the other side alone.
+
+    None where it does neither, or ``y`` has another type than the two together.
+    """
     if op in ("and", "or"):
-        decides = bool(x.value) is (op == "or")
-        return (TRUE if x.value else FALSE) if decides else y
+        if bool(x.value) is (op == "or"):
+            return TRUE if x.value else FALSE
+        return y if type_of(y) is ScalarType.PRED else None
     if not 0 <= x.value <= 1:
         return None
     if (op, x.value) in (NEUTRAL_RIGHT if right else NEUTRAL):
-        return y
+        kind = type_of(y)
+        return y if _wider(x.type, kind) is kind else None
     if (op, x.value) == ("*", 0) or (right and (op, x.value) == ("%", 1)):
-        return Const(0, _wider(x.type, type_of(y)))
+        return _number(0, _wider(x.type, type_of(y)))
     return None
+
+
+def _number(value: int, kind: ScalarType) -> Const:
+    """A number of a type; most are small and of one, and are made once."""
+    return (_SMALL.get(value) if kind is ScalarType.I32 else None) or Const(value, kind)
 
 
 def children(e: Expr) -> tuple[Expr, ...]:

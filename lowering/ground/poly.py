@@ -60,6 +60,17 @@ class Poly:
             for n, d in other.terms
         )
 
+    def apart(self, other: Poly) -> int | None:
+        """``self - other`` where that is a number; None where it is not."""
+        (mine, here), (its, there) = self._moving_and_rest(), other._moving_and_rest()
+        return here - there if mine == its else None
+
+    def _moving_and_rest(self) -> tuple[tuple[tuple[Monomial, int], ...], int]:
+        """The terms that have atoms, and the number beside them, whose place is in front."""
+        if self.terms and not self.terms[0][0]:
+            return self.terms[1:], self.terms[0][1]
+        return self.terms, 0
+
     def constant(self) -> int | None:
         """The value, if no atom is left."""
         if not self.terms:

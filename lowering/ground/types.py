@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 
 from lowering.ground.dtypes import DType
 from lowering.ground.layouts import ACCUMULATOR, RegisterLayout
+from lowering.ground.records import replaced
 
 __all__ = ["FragmentType", "Swizzle"]
 
@@ -89,11 +90,11 @@ class FragmentType:
 
     def settled(self) -> FragmentType:
         """The same type, safe to read."""
-        return replace(self, in_flight=False)
+        return replaced(self, in_flight=False)
 
     def flying(self) -> FragmentType:
         """The same type while an asynchronous wgmma may write it."""
-        return replace(self, in_flight=True)
+        return replaced(self, in_flight=True)
 
     def __str__(self) -> str:
         tail = "" if self.layout == ACCUMULATOR else f", span {self.layout.span}"

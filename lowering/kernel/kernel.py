@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeVar
 
 from lowering.ground.errors import InternalError
 from lowering.ground.expr import ONE, Expr, Var, evaluate
+from lowering.ground.records import replaced
 from lowering.kernel.nodes import Body
 from lowering.kernel.storage import (
     KINDS,
@@ -97,17 +98,17 @@ class Kernel:
 
     def declare(self, *new: Storage) -> Kernel:
         """The kernel with more declarations, each behind those of its kind."""
-        return replace(self, storage=tuple(sorted((*self.storage, *new), key=_rank)))
+        return replaced(self, storage=tuple(sorted((*self.storage, *new), key=_rank)))
 
     def redeclare(self, *changed: Storage) -> Kernel:
         """The kernel with declarations in place of those of the same kind and name."""
         by_name = {(type(s), s.name): s for s in changed}
         storage = tuple(by_name.get((type(s), s.name), s) for s in self.storage)
-        return replace(self, storage=storage)
+        return replaced(self, storage=storage)
 
     def undeclare(self, kind: type[Storage]) -> Kernel:
         """The kernel without the declarations of one kind."""
-        return replace(self, storage=tuple(s for s in self.storage if not isinstance(s, kind)))
+        return replaced(self, storage=tuple(s for s in self.storage if not isinstance(s, kind)))
 
     @property
     def tensor_maps(self) -> tuple[TensorMap, ...]:

@@ -8,13 +8,14 @@ has one dimension is a matrix of one row.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from math import prod
 from typing import ClassVar, TypeVar
 
 from lowering.ground.dtypes import DType
 from lowering.ground.expr import ONE, Const, Expr, Var, minimum, substitute
+from lowering.ground.records import replaced
 from lowering.ground.types import Swizzle
 from lowering.kernel.traits import PLACED, Filled
 from lowering.target.ptx import SWIZZLE_ATOM
@@ -139,7 +140,7 @@ class TensorMap(_InMemory):
     def boxed(self, rows: int, cols: int, swizzle: Swizzle) -> TensorMap:
         """The map with boxes of ``rows x cols`` elements of one matrix."""
         box = (*(1 for _ in self.sizes[:-2]), rows, cols)[-self.rank :]
-        return replace(self, box=box, swizzle=swizzle)
+        return replaced(self, box=box, swizzle=swizzle)
 
     def box_of(self, sizes: Sequence[int]) -> tuple[int, ...]:
         """The box in a launch whose tensor has these extents: at least one row, as TMA wants."""

@@ -10,11 +10,23 @@ warps run what is in ``verify_roles``, what values and tensors an operation take
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any
 
 from lowering.ground.expr import Expr, ScalarType, Var, children, free_vars, type_of
 from lowering.ground.records import values_of
 from lowering.ground.types import FragmentType
+from lowering.kernel import (
+    verify_cluster,
+    verify_copy_tile,
+    verify_cp_async,
+    verify_fragments,
+    verify_memory,
+    verify_queue,
+    verify_reduction,
+    verify_values,
+)
 from lowering.kernel.control import EVENTS, Elect, For, Let
 from lowering.kernel.kernel import Kernel, Ring, TraceBuffer
 from lowering.kernel.lexer import NUMBER_NAMES
@@ -34,24 +46,33 @@ from lowering.kernel.nodes import (
     Stamp,
     Stmt,
 )
+from lowering.kernel.rules import Check
 from lowering.kernel.stage import Stage
 from lowering.kernel.stamp import CLOCKS, PHASES
 from lowering.kernel.text import print_stmt
 from lowering.kernel.traits import Threads
-from lowering.kernel.verify_cluster import cluster_rules
-from lowering.kernel.verify_copy_tile import copy_tile_rules
-from lowering.kernel.verify_cp_async import cp_async_rules
-from lowering.kernel.verify_fragments import fragment_rules
 from lowering.kernel.verify_maps import declared_maps, map_rules
-from lowering.kernel.verify_memory import memory_rules
-from lowering.kernel.verify_queue import queue_rules
-from lowering.kernel.verify_reduction import reduction_rules
 from lowering.kernel.verify_references import declared_shapes, reference_rules
 from lowering.kernel.verify_roles import role_rules
-from lowering.kernel.verify_values import declared, value_rules
+from lowering.kernel.verify_values import declared, predicate_rules, tensor_rules
 from lowering.kernel.visit import bodies, used
 
 __all__ = ["verify"]
+
+_RULES = (
+    *verify_values.RULES, *verify_memory.RULES, *verify_cluster.RULES, *verify_cp_async.RULES,
+    *verify_copy_tile.RULES, *verify_queue.RULES, *verify_reduction.RULES, *verify_fragments.RULES,
+)  # fmt: skip
+
+
+def _checks_of(kind: type) -> tuple[Check, ...]:
+    return tuple(rule.check for rule in _RULES if rule.concerns(kind))
+
+
+_checks: Callable[[type], tuple[Check, ...]] = cache(_checks_of)
+"""What is checked of a kind of statement beside names, types and references."""
+
+_REFERENCES = frozenset({SmemRef, GmemRef, MapRef})
 
 
 def verify(kernel: Kernel, stage: Stage | None = None) -> list[str]:
@@ -122,17 +143,8 @@ class _Verifier:
         if self.stage is not None:
             yield from self.stage.problems(stmt)
         yield from self.operands(stmt, scope)
-        yield from value_rules(self.kernel, stmt)
-        yield from reference_rules(self.kernel, stmt)
-        yield from map_rules(self.kernel, stmt)
-        yield from memory_rules(self.kernel, stmt)
-        yield from cluster_rules(self.kernel, stmt)
-        yield from cp_async_rules(self.kernel, stmt)
-        yield from copy_tile_rules(self.kernel, stmt)
-        yield from queue_rules(self.kernel, stmt)
-        yield from reduction_rules(self.kernel, stmt)
-        yield from fragment_rules(stmt)
-        inside = dict(scope)
+        for check in _checks(type(stmt)):
+            yield from check(self.kernel, stmt)
         if isinstance(stmt, Let):
             yield from self.define(scope, stmt.var.name, stmt.var.type)
             kind = type_of(stmt.value)
@@ -142,7 +154,7 @@ class _Verifier:
                 yield f"{stmt.var.name} is {stmt.var.type.value}, only i32 is computed once"
             return
         if isinstance(stmt, For):
-            yield from self.loop(stmt, scope, inside, one_thread)
+            yield from self.loop(stmt, scope, dict(scope), one_thread)
             return
         if isinstance(stmt, Roles):
             for role in stmt.roles:
@@ -151,17 +163,23 @@ class _Verifier:
                     yield from self.define(own, role.group.name, role.group.type)
                 yield from self.body(role.body, own, one_thread)
             return
+        if lists := bodies(stmt):
+            yield from self.lists(stmt, lists, dict(scope), one_thread)
+        out = getattr(stmt, "out", None)
+        if isinstance(out, (Frag, Var)):
+            yield from self.define(scope, out.name, out.type)
+
+    def lists(
+        self, stmt: Stmt, lists: tuple[Body, ...], inside: dict[str, object], one_thread: bool
+    ) -> Iterator[str]:
         if isinstance(stmt, Section) and stmt.group:
             yield from self.define(inside, stmt.group.name, stmt.group.type)
         before, after = self.consumed, set(self.consumed)
-        for inner in bodies(stmt):
+        for inner in lists:
             self.consumed = set(before)  # of two branches only one is executed
             yield from self.body(inner, inside, one_thread or isinstance(stmt, Elect))
             after |= self.consumed
         self.consumed = after
-        out = getattr(stmt, "out", None)
-        if isinstance(out, (Frag, Var)):
-            yield from self.define(scope, out.name, out.type)
 
     def loop(
         self, loop: For, scope: dict[str, object], inside: dict[str, object], one_thread: bool
@@ -202,15 +220,21 @@ class _Verifier:
                 return_later.add(stmt.var.name)
         for name in sorted(used(stmt).difference(scope, return_later)):
             yield f"{name} is used before it is defined"
-        for field, value in values_of(stmt).items():
-            names = self.storage.get(type(value))
-            if names is not None:
-                where = getattr(value, "buffer", None) or getattr(value, "map", None) or value.array
-                yield from self.stored(where, names)
-            if field != "out":
-                for frag in value if isinstance(value, tuple) else (value,):
-                    if isinstance(frag, Frag) and not isinstance(stmt, For):
+        values = values_of(stmt)
+        held = {*map(type, values.values())}
+        for field, value in values.items():
+            kind = type(value)
+            if kind in self.storage:
+                yield from self.stored(value)
+            elif (kind is Frag or kind is tuple) and field != "out" and type(stmt) is not For:
+                for frag in value if kind is tuple else (value,):
+                    if isinstance(frag, Frag):
                         yield from self.fragment(stmt, field, frag, scope)
+        if not held.isdisjoint(_REFERENCES):
+            for check in (tensor_rules, reference_rules, map_rules):
+                yield from check(self.kernel, stmt)
+        if Frag in held:
+            yield from predicate_rules(stmt, values)
         if isinstance(stmt, Stamp):
             yield from self.stamp(stmt)
         ring = getattr(stmt, "ring", None)
@@ -245,9 +269,9 @@ class _Verifier:
             if found not in legal:
                 yield f"no {what} named {found}, but {', '.join(legal)}"
 
-    @staticmethod
-    def stored(name: str, names: set[str]) -> Iterator[str]:
-        if name not in names:
+    def stored(self, ref: Any) -> Iterator[str]:
+        name = getattr(ref, "buffer", None) or getattr(ref, "map", None) or ref.array
+        if name not in self.storage[type(ref)]:
             yield f"no storage named {name}"
 
     def define(self, scope: dict[str, object], name: str, kind: object) -> Iterator[str]:

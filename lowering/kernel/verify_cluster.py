@@ -12,20 +12,16 @@ from lowering.kernel.cluster import BulkCopy, StAsync
 from lowering.kernel.compute import LdShared
 from lowering.kernel.kernel import Kernel, SharedBuffer
 from lowering.kernel.memory import StShared, TmaLoad
-from lowering.kernel.operands import SmemRef, Stmt
+from lowering.kernel.operands import SmemRef
+from lowering.kernel.rules import about
 
-__all__ = ["cluster_rules"]
+__all__ = ["RULES"]
 
 _BULK_BYTES = 16
 """``cp.async.bulk`` copies multiples of it (PTX ISA, cp.async.bulk)."""
 
 
-def cluster_rules(kernel: Kernel, stmt: Stmt) -> Iterator[str]:
-    """Rules that one statement breaks."""
-    if isinstance(stmt, TmaLoad):
-        yield from _shared_copy(stmt)
-    if not isinstance(stmt, StAsync | BulkCopy | StShared | LdShared):
-        return
+def _reaching(kernel: Kernel, stmt: StAsync | BulkCopy | StShared | LdShared) -> Iterator[str]:
     if stmt.cta is not None:
         yield from _rank(kernel, stmt.cta)
     match stmt:
@@ -42,7 +38,7 @@ def cluster_rules(kernel: Kernel, stmt: Stmt) -> Iterator[str]:
             yield from _stages(kernel, dst, src)
 
 
-def _shared_copy(load: TmaLoad) -> Iterator[str]:
+def _shared_copy(_: Kernel, load: TmaLoad) -> Iterator[str]:
     if load.multicast is None and load.ctas != 1:
         yield f"a copy to {load.ctas} CTAs without a mask of them"
     elif isinstance(load.multicast, Const) and load.multicast.value.bit_count() != load.ctas:
@@ -73,3 +69,7 @@ def _stages(kernel: Kernel, dst: SmemRef, src: SmemRef) -> Iterator[str]:
 def _form(b: SharedBuffer) -> str:
     shape = "x".join(map(str, b.shape))
     return f"{b.dtype.value}[{shape}] swizzle {b.swizzle.value}"
+
+
+RULES = (about(_shared_copy, TmaLoad), about(_reaching, StAsync, BulkCopy, StShared, LdShared))
+"""Of statements that reach into other CTAs."""

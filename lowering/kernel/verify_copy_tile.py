@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lowering.kernel.kernel import GlobalTensor, Kernel, SharedBuffer
-from lowering.kernel.nodes import CopyTile, CpAsync, Stmt
+from lowering.kernel.nodes import CopyTile, CpAsync
+from lowering.kernel.rules import about
 
-__all__ = ["copied_rules", "copy_tile_rules"]
+__all__ = ["RULES", "copied_rules"]
 
 
-def copy_tile_rules(kernel: Kernel, stmt: Stmt) -> Iterator[str]:
-    """Rules that one statement breaks."""
-    if not isinstance(stmt, CopyTile):
-        return
+def _tile(kernel: Kernel, stmt: CopyTile) -> Iterator[str]:
     if stmt.rows < 1 or stmt.cols < 1:
         yield f"{stmt.OP} of a tile of {stmt.rows}x{stmt.cols}"
     yield from copied_rules(kernel, stmt)
@@ -32,3 +30,7 @@ def copied_rules(kernel: Kernel, stmt: CopyTile | CpAsync) -> Iterator[str]:
     if stmt.rows > b.rows or stmt.cols > b.cols:
         tile = f"{stmt.rows}x{stmt.cols}"
         yield f"a tile of {tile} does not fit into {b.name} of {b.rows}x{b.cols}"
+
+
+RULES = (about(_tile, CopyTile),)
+"""Of ``copy.tile``."""

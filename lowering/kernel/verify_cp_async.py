@@ -8,16 +8,14 @@ from lowering.ground.dtypes import DType
 from lowering.ground.types import FragmentType
 from lowering.kernel.cp_async import CP_ASYNC_BYTES, CP_ASYNC_LINE
 from lowering.kernel.kernel import GlobalTensor, Kernel, SharedBuffer
-from lowering.kernel.nodes import CpAsync, Stmt
+from lowering.kernel.nodes import CpAsync
+from lowering.kernel.rules import about
 from lowering.kernel.verify_copy_tile import copied_rules
 
-__all__ = ["cp_async_rules"]
+__all__ = ["RULES"]
 
 
-def cp_async_rules(kernel: Kernel, stmt: Stmt) -> Iterator[str]:
-    """Rules that one statement breaks."""
-    if not isinstance(stmt, CpAsync):
-        return
+def _copied(kernel: Kernel, stmt: CpAsync) -> Iterator[str]:
     if stmt.rows < 1 or stmt.rows % 64:
         yield f"{stmt.OP} copies whole groups of 64 rows, not {stmt.rows}"
     wanted = FragmentType(DType.S32, stmt.rows, 1)
@@ -35,3 +33,7 @@ def cp_async_rules(kernel: Kernel, stmt: Stmt) -> Iterator[str]:
         line = cols * b.dtype.bytes
         if line < 1 or line % CP_ASYNC_LINE:
             yield f"{what} has lines of {line} bytes, not whole {CP_ASYNC_LINE}"
+
+
+RULES = (about(_copied, CpAsync),)
+"""Of ``cp.async``."""

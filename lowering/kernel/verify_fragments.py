@@ -8,39 +8,42 @@ from lowering.ground.dtypes import DType
 from lowering.ground.expr import ScalarType, type_of
 from lowering.ground.layouts import ACCUMULATOR
 from lowering.ground.types import FragmentType
-from lowering.kernel.nodes import FragCast, FragPointwise, FragRandom, FragShuffle, FragUpdate, Stmt
+from lowering.kernel.kernel import Kernel
+from lowering.kernel.nodes import FragCast, FragPointwise, FragRandom, FragShuffle, FragUpdate
 from lowering.kernel.operands import Frag
+from lowering.kernel.rules import about
 
-__all__ = ["fragment_rules"]
-
-
-def fragment_rules(stmt: Stmt) -> Iterator[str]:
-    """Rules that one statement breaks."""
-    match stmt:
-        case FragShuffle(out, value):
-            yield from _exchanged(value, out)
-        case FragCast(out, value) if (out.type.rows, out.type.cols) != (
-            value.type.rows, value.type.cols,
-        ):  # fmt: skip
-            yield f"{out.name} is {out.type}, {value.name} {value.type}: a cast changes no shape"
-        case FragRandom(out):
-            if out.type.dtype is not DType.F32:
-                yield f"{stmt.OP} gives f32, not {out.type.dtype.value}"
-            for name in ("seed", "offset"):
-                kind = type_of(getattr(stmt, name))
-                if kind is not ScalarType.I64:
-                    yield f"{name} is {kind.value}, {stmt.OP} takes i64"
-            for name in ("first", "stride"):
-                if type_of(getattr(stmt, name)) is ScalarType.PRED:
-                    yield f"{name} is pred, {stmt.OP} counts in i32 or i64"
-        case FragPointwise(out, args=args) | FragUpdate(out=out, args=args):
-            for arg in args:
-                if isinstance(arg, Frag) and arg.type.layout != out.type.layout:
-                    yield f"{arg.name} is {arg.type}, {out.name} {out.type}: layouts differ"
+__all__ = ["RULES"]
 
 
-def _exchanged(value: Frag, out: Frag) -> Iterator[str]:
+def _cast(_: Kernel, stmt: FragCast) -> Iterator[str]:
+    out, value = stmt.out, stmt.value
+    if (out.type.rows, out.type.cols) != (value.type.rows, value.type.cols):
+        yield f"{out.name} is {out.type}, {value.name} {value.type}: a cast changes no shape"
+
+
+def _random(_: Kernel, stmt: FragRandom) -> Iterator[str]:
+    if stmt.out.type.dtype is not DType.F32:
+        yield f"{stmt.OP} gives f32, not {stmt.out.type.dtype.value}"
+    for name in ("seed", "offset"):
+        kind = type_of(getattr(stmt, name))
+        if kind is not ScalarType.I64:
+            yield f"{name} is {kind.value}, {stmt.OP} takes i64"
+    for name in ("first", "stride"):
+        if type_of(getattr(stmt, name)) is ScalarType.PRED:
+            yield f"{name} is pred, {stmt.OP} counts in i32 or i64"
+
+
+def _alike(_: Kernel, stmt: FragPointwise | FragUpdate) -> Iterator[str]:
+    out = stmt.out
+    for arg in stmt.args:
+        if isinstance(arg, Frag) and arg.type.layout != out.type.layout:
+            yield f"{arg.name} is {arg.type}, {out.name} {out.type}: layouts differ"
+
+
+def _exchanged(_: Kernel, stmt: FragShuffle) -> Iterator[str]:
     """The same whole tile, in layouts of which one is twice as wide."""
+    value, out = stmt.value, stmt.out
     a, b = value.type, out.type
     if (a.dtype, a.rows, a.cols) != (b.dtype, b.rows, b.cols):
         yield f"{out.name} is {b}, {value.name} {a}: a shuffle changes the layout only"
@@ -58,3 +61,12 @@ def _exchanged(value: Frag, out: Frag) -> Iterator[str]:
 
 def _piece_bits(a: FragmentType, b: FragmentType) -> int:
     return min(a.layout.span, b.layout.span) * a.dtype.register_bits
+
+
+RULES = (
+    about(_exchanged, FragShuffle),
+    about(_cast, FragCast),
+    about(_random, FragRandom),
+    about(_alike, FragPointwise, FragUpdate),
+)
+"""Of fragments."""

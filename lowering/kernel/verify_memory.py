@@ -12,20 +12,17 @@ from lowering.ground.expr import Expr, ScalarType, type_of
 from lowering.ground.types import FragmentType
 from lowering.kernel.kernel import GlobalTensor, Kernel
 from lowering.kernel.nodes import Frag, FragStoreGlobal, LdGlobalScalar, StGlobalScalar, Stmt
+from lowering.kernel.rules import about, with_field
 from lowering.kernel.scalar_memory import LOAD_ORDERS, UNIFORM
 
-__all__ = ["LOADED", "memory_rules"]
+__all__ = ["LOADED", "RULES"]
 
 LOADED = {DType.S32: ScalarType.I32, DType.S64: ScalarType.I64, DType.BOOL: ScalarType.PRED}
 """Types of elements that are loaded as scalars."""
 
 
-def memory_rules(kernel: Kernel, stmt: Stmt) -> Iterator[str]:
-    """Rules that one statement breaks."""
-    if isinstance(stmt, LdGlobalScalar):
-        yield from _scalar(kernel, stmt)
-    if isinstance(stmt, StGlobalScalar):
-        yield from _stored(kernel, stmt)
+def _limited(kernel: Kernel, stmt: Stmt) -> Iterator[str]:
+    """Limits of rows and columns, and rows by index."""
     limit, index = getattr(stmt, "limit", None), getattr(stmt, "index", None)
     tile = getattr(stmt, "value", getattr(stmt, "out", None))
     for most, what in ((limit, "rows"), (getattr(stmt, "limit_cols", None), "columns")):
@@ -74,3 +71,11 @@ def _scalar(kernel: Kernel, stmt: LdGlobalScalar) -> Iterator[str]:
     elif LOADED[g.dtype] is not stmt.out.type:
         wanted = LOADED[g.dtype].value
         yield f"{stmt.out.name} is {stmt.out.type.value}, of {g.name} it is {wanted}"
+
+
+RULES = (
+    about(_scalar, LdGlobalScalar),
+    about(_stored, StGlobalScalar),
+    with_field(_limited, "limit", "limit_cols", "index"),
+)
+"""Of statements that read and write global memory."""

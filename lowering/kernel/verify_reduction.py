@@ -22,12 +22,12 @@ from lowering.kernel.nodes import (
     Stmt,
 )
 from lowering.kernel.reduction import RED_OPS, REDUCTIONS, WARP_ROWS
+from lowering.kernel.rules import about
 
-__all__ = ["reduction_rules"]
+__all__ = ["RULES"]
 
 
-def reduction_rules(kernel: Kernel, stmt: Stmt) -> Iterator[str]:
-    """Rules that one statement breaks."""
+def _reduced(kernel: Kernel, stmt: Stmt) -> Iterator[str]:
     match stmt:
         case FragReduce(out, op, acc, value, below):
             yield from _op(stmt.OP, op, REDUCTIONS)
@@ -135,3 +135,12 @@ def _through(kernel: Kernel, ref: SmemRef, rows: int, cols: int) -> Iterator[str
         yield f"{b.name} is {kind}; rows go through f32 without a swizzle"
     if rows > b.rows or cols > b.cols:
         yield f"{rows} rows of {cols} do not fit into {b.name} of {b.rows}x{b.cols}"
+
+
+RULES = (
+    about(
+        _reduced, FragReduce, FragReduceRows, FragReduceToShared, FragReduceFromShared,
+        FragStoreReduced, FragRedGlobal, FragBelow,
+    ),
+)  # fmt: skip
+"""Of reductions."""

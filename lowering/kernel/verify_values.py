@@ -7,11 +7,11 @@ a plain tensor.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from lowering.ground.dtypes import DType
 from lowering.ground.expr import ScalarType
-from lowering.ground.records import values_of
+from lowering.ground.records import fields_of
 from lowering.ground.types import FragmentType, Swizzle
 from lowering.kernel.atomic import ATOM_ORDERS, ATOMS
 from lowering.kernel.kernel import GlobalTensor, Kernel, SharedBuffer, TensorMap, Workspace
@@ -42,14 +42,18 @@ from lowering.kernel.nodes import (
     Wgmma,
 )
 from lowering.kernel.pointwise import OPS
+from lowering.kernel.rules import about
 from lowering.kernel.storage_text import print_storage
 from lowering.kernel.verify_operands import operand_rules
 
-__all__ = ["declared", "value_rules"]
+__all__ = ["RULES", "declared", "predicate_rules", "tensor_rules"]
 
 
 _ROW_BITS = {LdMatrix.OP: (128,), LdShared.OP: (256, 64)}
 """Bits of a group's columns in one row, as the statements load them."""
+
+_PREDICATES = frozenset({FragPointwise, FragUpdate, FragBelow, FragLoadGlobal, FragStoreGlobal})
+"""Who takes predicates or gives them."""
 
 
 def declared(kernel: Kernel) -> Iterator[str]:
@@ -73,56 +77,67 @@ def declared(kernel: Kernel) -> Iterator[str]:
             owner[i] = n.name
 
 
-def value_rules(kernel: Kernel, stmt: Stmt) -> Iterator[str]:
-    """Rules that the values and tensors of one statement break."""
-    yield from _tensors(kernel, stmt)
-    match stmt:
-        case FragPointwise():
-            yield from _pointwise(stmt)
-            return
-        case FragUpdate(out, op, acc, args):
-            if out.type != acc.type:
-                yield f"{out.name} is {out.type}, it takes the registers of {acc.type}"
-            yield from _pointwise(FragPointwise(out, op, (acc, *args)))
-            return
-        case FragBelow(out):
-            yield from _shape(out)
-            return
-        case FragRandom(out):
-            yield from _shape(out)
-        case FragLoadGlobal(out, src):
-            yield from _shape(out)
-            yield from _elements(kernel, out, src.map)
-            return
-        case FragStoreGlobal(dst, value):
-            yield from _elements(kernel, value, dst.map)
-            return
-        case FragRedGlobal(dst=dst, value=value):
-            yield from _elements(kernel, value, dst.map)
-        case FragStorePartial(dst, value):
-            yield from _partial(kernel, value, dst.array)
-        case FragAddPartial(out, acc, src):
-            yield from _partial(kernel, acc, src.array)
-            yield from _partial(kernel, out, src.array)
-        case LdMatrix(out, src) | LdShared(out, src):
-            yield from _from_shared(stmt.OP, out, _buffer(kernel, src.buffer))
-        case LdWord(src=ref) | StWord(dst=ref):
-            yield from _word(stmt, kernel.find(SharedBuffer, ref.buffer))
-        case MmaTile() | Wgmma():
-            yield from operand_rules(kernel, stmt)
-        case FragFill(out, number) if out.type.dtype is DType.S32:
-            if not (number.is_integer() and abs(number) < 2**31):
-                yield f"{number} is no {out.type.dtype.value}"
-        case Atom():
-            yield from _atom(stmt)
-        case TmaLoad(cache=cache) | TmaStore(cache=cache) if cache not in CACHE_POLICIES:
-            yield f"no cache policy named {cache}"
-    for name, value in values_of(stmt).items():
-        if isinstance(value, Frag) and value.type.dtype is DType.PRED and name != "below":
-            yield f"{value.name} is a predicate, which only frag.pointwise takes and gives"
+def predicate_rules(stmt: Stmt, values: Mapping[str, object]) -> Iterator[str]:
+    """Who takes and gives predicates, of a statement with these fields."""
+    if type(stmt) not in _PREDICATES:
+        for name, value in values.items():
+            if isinstance(value, Frag) and value.type.dtype is DType.PRED and name != "below":
+                yield f"{value.name} is a predicate, which only frag.pointwise takes and gives"
 
 
-def _word(stmt: LdWord | StWord, buffer: SharedBuffer | None) -> Iterator[str]:
+def tensor_rules(kernel: Kernel, stmt: Stmt) -> Iterator[str]:
+    """Threads access plain tensors, everything else goes through a tensor map."""
+    refs = [v for v in fields_of(stmt) if isinstance(v, GmemRef | MapRef)]
+    for ref in refs:
+        name = ref.map
+        if stmt.TRAITS.plain and isinstance(ref, GmemRef):
+            if kernel.find(TensorMap, name) is not None:
+                yield f"{name} is a tensor map, {stmt.OP} takes a global"
+        elif kernel.find(GlobalTensor, name) is not None:
+            yield f"{name} is a global, {stmt.OP} takes a tensor map"
+
+
+def _update(kernel: Kernel, stmt: FragUpdate) -> Iterator[str]:
+    out, acc = stmt.out, stmt.acc
+    if out.type != acc.type:
+        yield f"{out.name} is {out.type}, it takes the registers of {acc.type}"
+    yield from _pointwise(kernel, FragPointwise(out, stmt.op, (acc, *stmt.args)))
+
+
+def _shaped(_: Kernel, stmt: FragBelow | FragRandom | FragLoadGlobal) -> Iterator[str]:
+    yield from _shape(stmt.out)
+
+
+def _loaded(kernel: Kernel, stmt: FragLoadGlobal) -> Iterator[str]:
+    yield from _elements(kernel, stmt.out, stmt.src.map)
+
+
+def _stored(kernel: Kernel, stmt: FragStoreGlobal | FragRedGlobal) -> Iterator[str]:
+    yield from _elements(kernel, stmt.value, stmt.dst.map)
+
+
+def _partials(kernel: Kernel, stmt: FragStorePartial | FragAddPartial) -> Iterator[str]:
+    if isinstance(stmt, FragStorePartial):
+        yield from _partial(kernel, stmt.value, stmt.dst.array)
+    else:
+        yield from _partial(kernel, stmt.acc, stmt.src.array)
+        yield from _partial(kernel, stmt.out, stmt.src.array)
+
+
+def _whole(_: Kernel, stmt: FragFill) -> Iterator[str]:
+    kind, number = stmt.out.type.dtype, stmt.value
+    if kind is DType.S32 and not (number.is_integer() and abs(number) < 2**31):
+        yield f"{number} is no {kind.value}"
+
+
+def _cached(_: Kernel, stmt: TmaLoad | TmaStore) -> Iterator[str]:
+    if stmt.cache not in CACHE_POLICIES:
+        yield f"no cache policy named {stmt.cache}"
+
+
+def _word(kernel: Kernel, stmt: LdWord | StWord) -> Iterator[str]:
+    ref = stmt.src if isinstance(stmt, LdWord) else stmt.dst
+    buffer = kernel.find(SharedBuffer, ref.buffer)
     if buffer is None:
         return
     if buffer.dtype is not DType.S32:
@@ -131,7 +146,7 @@ def _word(stmt: LdWord | StWord, buffer: SharedBuffer | None) -> Iterator[str]:
         yield f"{stmt.OP} takes buffers without a swizzle, {buffer.name} has {buffer.swizzle.value}"
 
 
-def _atom(stmt: Atom) -> Iterator[str]:
+def _atom(_: Kernel, stmt: Atom) -> Iterator[str]:
     for what, found, legal in (
         ("operation", stmt.op, ATOMS), ("order", stmt.order, ATOM_ORDERS),
     ):  # fmt: skip
@@ -156,19 +171,7 @@ def _elements(kernel: Kernel, value: Frag, name: str) -> Iterator[str]:
         yield _dtypes(value, g.name, g.dtype)
 
 
-def _tensors(kernel: Kernel, stmt: Stmt) -> Iterator[str]:
-    """Threads access plain tensors, everything else goes through a tensor map."""
-    refs = [v for v in values_of(stmt).values() if isinstance(v, GmemRef | MapRef)]
-    for ref in refs:
-        name = ref.map
-        if stmt.TRAITS.plain and isinstance(ref, GmemRef):
-            if kernel.find(TensorMap, name) is not None:
-                yield f"{name} is a tensor map, {stmt.OP} takes a global"
-        elif kernel.find(GlobalTensor, name) is not None:
-            yield f"{name} is a global, {stmt.OP} takes a tensor map"
-
-
-def _pointwise(stmt: FragPointwise) -> Iterator[str]:
+def _pointwise(_: Kernel, stmt: FragPointwise) -> Iterator[str]:
     op = OPS.get(stmt.op)
     if op is None:
         yield f"no pointwise operation named {stmt.op}"
@@ -201,22 +204,37 @@ def _shape(out: Frag) -> Iterator[str]:
         yield f"{rows}x{cols} is neither whole groups of {block} rows and {group} columns nor 1"
 
 
-def _from_shared(op: str, out: Frag, buffer: SharedBuffer | None) -> Iterator[str]:
-    kind = out.type
-    sizes = [n // kind.layout.columns for n in _ROW_BITS[op]]
+def _from_shared(kernel: Kernel, stmt: LdMatrix | LdShared) -> Iterator[str]:
+    out, kind = stmt.out, stmt.out.type
+    buffer = kernel.find(SharedBuffer, stmt.src.buffer)
+    sizes = [n // kind.layout.columns for n in _ROW_BITS[stmt.OP]]
     if kind.dtype.register_bits not in sizes:
-        yield f"{op} gives {'- or '.join(map(str, sizes))}-bit elements, not {kind.dtype.value}"
+        bits = "- or ".join(map(str, sizes))
+        yield f"{stmt.OP} gives {bits}-bit elements, not {kind.dtype.value}"
     if kind.rows == 1 or kind.cols == 1:
-        yield f"{op} gives whole tiles, not {kind.rows}x{kind.cols}"
+        yield f"{stmt.OP} gives whole tiles, not {kind.rows}x{kind.cols}"
     else:
         yield from _shape(out)
     if buffer is not None and buffer.dtype is not kind.dtype:
         yield _dtypes(out, buffer.name, buffer.dtype)
 
 
-def _buffer(kernel: Kernel, name: str) -> SharedBuffer | None:
-    return kernel.find(SharedBuffer, name)
-
-
 def _dtypes(out: Frag, name: str, dtype: DType) -> str:
     return f"{out.name} is {out.type.dtype.value}, {name} holds {dtype.value}"
+
+
+RULES = (
+    about(_pointwise, FragPointwise),
+    about(_update, FragUpdate),
+    about(_shaped, FragBelow, FragRandom, FragLoadGlobal),
+    about(_loaded, FragLoadGlobal),
+    about(_stored, FragStoreGlobal, FragRedGlobal),
+    about(_partials, FragStorePartial, FragAddPartial),
+    about(_from_shared, LdMatrix, LdShared),
+    about(_word, LdWord, StWord),
+    about(operand_rules, MmaTile, Wgmma),
+    about(_whole, FragFill),
+    about(_atom, Atom),
+    about(_cached, TmaLoad, TmaStore),
+)
+"""Of values and of where they come from and go to."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import cache, cached_property
 from itertools import chain
@@ -84,15 +84,13 @@ def map_roles(kernel: Kernel, f: Callable[[Role], Role]) -> Kernel:
     def visit(stmt: Stmt) -> Stmt:
         return Roles(tuple(f(r) for r in stmt.roles)) if isinstance(stmt, Roles) else stmt
 
-    return replace(kernel, body=tuple(visit(s) for s in kernel.body))
+    return replaced(kernel, body=tuple(visit(s) for s in kernel.body))
 
 
 def walk(stmts: Iterable[Stmt]) -> Iterator[Stmt]:
     """Every statement, parents first, in program order."""
-    for stmt in stmts:
-        yield stmt
-        if type(stmt) in _NESTED:
-            yield from inside(stmt)
+    lists = ((s, *inside(s)) if type(s) in _NESTED else (s,) for s in stmts)
+    return chain.from_iterable(lists)
 
 
 def inside(stmt: Stmt) -> tuple[Stmt, ...]:

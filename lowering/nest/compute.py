@@ -38,7 +38,7 @@ from lowering.nest.place import Place
 from lowering.nest.refusal import refused
 from lowering.nest.registers import Registers
 from lowering.nest.rules import rule_for
-from lowering.nest.scope import Scopes, indices
+from lowering.nest.scope import Scopes
 from lowering.nest.steps import steps_of
 from lowering.nest.work_loops import FIRST, Head, WorkLoops
 from wsched.fusion import (
@@ -376,7 +376,7 @@ class _Walk:
         """Index of every group that those of ``known`` determine."""
         key = tuple(sorted(known.items(), key=lambda item: item[0].id))
         if key not in self.found:
-            self.found[key] = indices(self.graph, known, self.scopes)
+            self.found[key] = self.scopes.indices(self.graph, known)
         return self.found[key]
 
     def _steps(self, node: Loop) -> Body:

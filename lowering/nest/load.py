@@ -15,7 +15,7 @@ from lowering.kernel.nodes import Body, Event, Produce, Section
 from lowering.nest.place import Place
 from lowering.nest.registers import Registers
 from lowering.nest.rules import rule_for
-from lowering.nest.scope import Scopes, indices
+from lowering.nest.scope import Scopes
 from lowering.nest.tile import tile_of
 from lowering.nest.work_loops import LoadNest, WorkLoops
 from wsched.fusion import IterDomain, TensorView
@@ -108,7 +108,7 @@ class _Walk:
         t, graph = node.tensor, self.plan.graph
         inside = t.loop[t.slice_position :]
         known = self.known | {graph.group(d): self._index(d) for d in inside}
-        found = indices(graph, known, self.scopes)
+        found = self.scopes.indices(graph, known)
         place = self._place(t, found)
         rule_for(self.plan.fusion, t)(place)
         self.filled += (t.name,)

@@ -21,6 +21,7 @@ from lowering.nest.work_loops import Head, LoadNest
 from wsched.fusion import IterDomain
 from wsched.schedule.plan import Plan
 from wsched.schedule.proof.graph import Group, TransformGraph
+from wsched.schedule.proof.indices import indices
 from wsched.schedule.proof.interval import Interval
 from wsched.schedule.proof.relation import LoadRelation
 from wsched.schedule.proof.sides import CTA_INDEX
@@ -85,7 +86,7 @@ class LoopsOfInterval:
             raise refused(plan.fusion.tensor(relation.compute), what, "one or the other")
         loads = plan.fusion.tensor(relation.loads[0]).loop
         on_ctas = {graph.group(d): CTA_INDEX[d.parallel] for d in loads if d.parallel in CTA_INDEX}
-        places = graph.indices(on_ctas)
+        places = indices(graph, on_ctas)
         names = ("at", "end", "begin", relation.label)
         variables = (Var(shared.namer.new(name)) for name in names)
         return LoopsOfInterval(shared, counters, relation, graph, interval, places, *variables)

@@ -20,8 +20,9 @@ from lowering.ground.expr import (
 from lowering.kernel.nodes import Body, Let
 from lowering.kernel.visit import take_name, used, used_in
 from wsched.schedule.proof.graph import Group, TransformGraph
+from wsched.schedule.proof.indices import indices
 
-__all__ = ["Namer", "Scopes", "Shared", "indices"]
+__all__ = ["Namer", "Scopes", "Shared"]
 
 
 class Namer:
@@ -132,6 +133,10 @@ class Scopes:
         short = self.shared.apply(e)
         return self._let(label, short) if _divides(short) else short
 
+    def indices(self, graph: TransformGraph, known: Mapping[Group, Expr]) -> dict[Group, Expr]:
+        """Index of every group that ``known`` determines, each bound under its label."""
+        return indices(graph, known, lambda group, e: self.bind(group.label, e))
+
     def let(self, label: str, e: Expr) -> tuple[Var, Body]:
         """``e`` as a variable, and its binding if that is to stand here: it depends on the
         innermost list, where it would live too long from the beginning on.
@@ -158,13 +163,6 @@ class Scopes:
         least = self._branches[-1] if self._branches else 0
         inner = (n for n, scope in enumerate(self._open) if scope.defined & variables)
         return max([least, *inner])
-
-
-def indices(
-    graph: TransformGraph, known: Mapping[Group, Expr], scopes: Scopes
-) -> dict[Group, Expr]:
-    """Index of every group that ``known`` determines, each bound under its label."""
-    return graph.indices(known, lambda group, e: scopes.bind(group.label, e))
 
 
 def _divides(e: Expr) -> bool:

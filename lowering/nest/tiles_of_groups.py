@@ -41,6 +41,7 @@ from lowering.nest.scope import Shared
 from lowering.nest.work_loops import BEGIN, END, FIRST, STEPS
 from wsched.fusion import Merge
 from wsched.schedule.proof.graph import Group, TransformGraph
+from wsched.schedule.proof.indices import indices
 from wsched.schedule.proof.work_of_groups import OfGroups
 
 __all__ = ["TilesOfGroups"]
@@ -153,8 +154,8 @@ class TilesOfGroups:
         before, mine, entry = carried
         values = {self.work.batch: here.group, **self._place(here)}
         env = {Var(self.work.groups.along): here.size}
-        indices = self.graph.indices({self.work.tiles: tile})
-        values |= {g: substitute(indices[g], env) for g in _merged(self.graph, self.work.tiles)}
+        found = indices(self.graph, {self.work.tiles: tile})
+        values |= {g: substitute(found[g], env) for g in _merged(self.graph, self.work.tiles)}
         words = [values[w.group] for w in self.words]
         named = [Var(self.shared.namer.new("word")) for _ in words]
         lets = (Let(v, e) for v, e in zip(named, words, strict=True))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from lowering.ground.errors import InternalError
 from lowering.ground.records import replaced
@@ -294,7 +294,7 @@ class Fusion:
 
     def recorded(self, call: PrimitiveCall) -> Fusion:
         """With one more step in the history."""
-        return replace(self, history=self.history.and_then(call))
+        return replaced(self, history=self.history.and_then(call))
 
     def fresh(self, domains: Iterable[IterDomain]) -> tuple[tuple[IterDomain, ...], int]:
         """Copies of ``domains`` under new ids, and the next unused id after them."""

@@ -130,9 +130,11 @@ class TensorView:
 
 def roots(t: TensorView, d: IterDomain) -> list[IterDomain]:
     """The logical dimensions of ``t`` that a loop domain was made from."""
-    if d.id in {x.id for x in t.logical}:
-        return [d]
-    for transform in t.transforms:
-        if d.id in {o.id for o in transform.outputs}:
-            return [r for i in transform.inputs for r in roots(t, i)]
-    return [d]
+    whole = {x.id for x in t.logical}
+    made_from = {o.id: s.inputs for s in t.transforms for o in s.outputs if o.id not in whole}
+
+    def found(d: IterDomain) -> list[IterDomain]:
+        sources = made_from.get(d.id)
+        return [d] if sources is None else [r for s in sources for r in found(s)]
+
+    return found(d)

@@ -290,4 +290,4 @@ def _told(buffer: Buffer) -> tuple[object, ...]:
 
 def _differ(a: Expr, b: Expr) -> bool:
     """Whether two extents differ whatever the inputs are; those that may agree are for the call."""
-    return (poly(a) - poly(b)).constant() not in (None, 0)
+    return poly(a).apart(poly(b)) not in (None, 0)

@@ -9,8 +9,9 @@ lies in global memory connects nothing: all warps can read it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
+from lowering.ground.records import replaced
 from wsched.fusion import BroadcastOp, Fusion, MmaOp, inputs_of, type_text
 
 __all__ = ["Filled", "Part", "find_parts", "part_of", "titles"]
@@ -200,7 +201,7 @@ def _titled(fusion: Fusion, parts: Iterable[Part]) -> list[Part]:
         if not _sums(fusion, part):
             read = any(_reads(fusion, part, p) for p in found[:at])
             name = "transform" if needed[at] else "epilogue" if read else part.name
-            found[at] = replace(part, name=name)
+            found[at] = replaced(part, name=name)
     return found
 
 
@@ -217,7 +218,7 @@ def _named(fusion: Fusion, parts: list[Part]) -> Iterator[Part]:
             word = "ring" if _is_summed(fusion, ring.tensors) else "aux"
             rings.append(Filled(f"{word}{count[word] or ''}", ring.tensors))
             count[word] += 1
-        yield replace(p, rings=tuple(rings))
+        yield replaced(p, rings=tuple(rings))
 
 
 def _with_views(fusion: Fusion, parts: tuple[Part, ...]) -> Iterator[Part]:
@@ -227,4 +228,4 @@ def _with_views(fusion: Fusion, parts: tuple[Part, ...]) -> Iterator[Part]:
         made = fusion.made_from(p.tensors)
         mine = tuple(n for n in made if n in p.tensors or n not in taken)
         taken |= set(mine)
-        yield replace(p, tensors=mine)
+        yield replaced(p, tensors=mine)

@@ -11,6 +11,7 @@ from wsched.fusion import IterType, ParallelType
 from wsched.schedule.primitives.factor import factor_reasons
 from wsched.schedule.proof.counting import Counting, countings, together
 from wsched.schedule.proof.graph import Group
+from wsched.schedule.proof.indices import indices
 from wsched.schedule.proof.interval import DealtLoop, Interval
 from wsched.schedule.proof.relation import LoadLoop, LoadRelation
 from wsched.schedule.proof.sides import Sides
@@ -44,7 +45,7 @@ def check_places(sides: Sides, dealt: DealtLoop) -> None:
             "where the sum is empty, but its tiles are computed all the same",
             (f"split by {shares}, inner_split=False",),
         )
-    place = graph.indices({graph.group(cta): Special("ctaid.x")})
+    place = indices(graph, {graph.group(cta): Special("ctaid.x")})
     for d in compute.loop:
         if d.parallel is ParallelType.BIDx and (
             graph.group(d) not in place or d.extent != Const(dealt.size)

@@ -9,11 +9,11 @@ the transform that consumes it, and from a transform to the groups that it makes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from lowering.ground.expr import ONE, ZERO, Const, Expr
+from lowering.ground.expr import Const, Expr
 from lowering.ground.poly import poly
 from wsched.fusion import (
     BroadcastOp,
@@ -24,8 +24,6 @@ from wsched.fusion import (
     TensorView,
     Transform,
     inputs_of,
-    merge_index,
-    unmerge_index,
 )
 
 if TYPE_CHECKING:
@@ -62,16 +60,22 @@ class Step:
         """What it consumes and makes."""
         return (*self.inputs, *self.outputs)
 
+    @property
+    def whole(self) -> Group:
+        """What is split, or the result of a merge."""
+        return (self.inputs if isinstance(self.transform, Split) else self.outputs)[0]
+
+    @property
+    def parts(self) -> tuple[Group, ...]:
+        """The outer and the inner part of it."""
+        return self.outputs if isinstance(self.transform, Split) else self.inputs
+
     def __str__(self) -> str:
         if isinstance(self.transform, Split):
             dynamic = ", dynamic" if self.transform.dynamic else ""
             return f"split by {self.transform.factor}{dynamic}"
         order = f" traversal {self.transform.traversal}" if self.transform.traversal else ""
         return f"merge{order}"
-
-
-Rule = Callable[[Step, Mapping[Group, Expr]], dict[Group, Expr]]
-"""What one step adds to the indices found so far."""
 
 
 class TransformGraph:
@@ -100,6 +104,13 @@ class TransformGraph:
         for step in self.steps:
             for g in step.outputs:
                 self._producers.setdefault(g, step)
+        self._padded = dict(self._paddings())
+        self._of_whole: dict[Group, list[int]] = {}
+        self._of_part: dict[Group, list[int]] = {}
+        for place, step in enumerate(self.steps):
+            self._of_whole.setdefault(step.whole, []).append(place)
+            for g in step.parts:
+                self._of_part.setdefault(g, []).append(place)
 
     def describes(self, fusion: Fusion) -> bool:
         """Whether this is the graph of ``fusion``: its dimensions, transforms and expressions are
@@ -136,13 +147,11 @@ class TransformGraph:
 
     def padded(self, g: Group) -> Group | None:
         """The group whose two parts ``g`` merges in order, with those behind its end; if any."""
-        merge = self.producer(g)
-        if merge is None or not isinstance(merge.transform, Merge) or merge.transform.traversal:
-            return None
-        outer, inner = map(self.producer, merge.inputs)
-        if outer is None or outer is not inner or outer.outputs != merge.inputs:
-            return None
-        return outer.inputs[0]
+        return self._padded.get(g)
+
+    def padding(self, g: Group) -> tuple[Group, ...]:
+        """The groups of which ``g`` is what they pad (see :meth:`padded`)."""
+        return tuple(made for made, whole in self._padded.items() if whole is g)
 
     def tiled(self, g: Group, among: Container[Group]) -> tuple[tuple[Group, int], ...]:
         """The groups that are together the same digits of a number as ``g``, each with what its
@@ -177,43 +186,27 @@ class TransformGraph:
             graph.add_edges_from([(s, g) for g in s.outputs])
         return graph
 
-    def indices(
-        self, known: Mapping[Group, Expr], bind: Callable[[Group, Expr], Expr] = lambda _, e: e
-    ) -> dict[Group, Expr]:
-        """Index of every group that ``known`` determines; the only one of one iteration is 0.
+    def of_whole(self, g: Group) -> Sequence[int]:
+        """The places in :attr:`steps` of those between a group and its parts."""
+        return self._of_whole.get(g, ())
 
-        ``bind`` may give an index a name: what it returns stands for the index from there on.
+    def of_part(self, g: Group) -> Sequence[int]:
+        """The places of those between a group, another one, and what both are parts of."""
+        return self._of_part.get(g, ())
 
-        Transforms are walked both ways. What is padded has the index of what it was padded from
-        (see :meth:`padded`); sums and products (a split's input from its parts, a merge's result
-        from its parts) come before quotients and remainders. So an index is affine in the known
-        ones wherever one derivation is.
-        """
-        found = {g: ZERO for g in self.groups if g.extent == ONE} | dict(known)
-        left = self.steps
-        while True:
-            left = tuple(s for s in left if not all(map(found.__contains__, s.groups)))
-            rules = (self._unpad, self._join, _compose, _decompose)
-            if not any(_grow(left, found, rule, bind) for rule in rules):
-                return found
+    def digits(self, g: Group) -> tuple[Group, ...]:
+        """The groups that are digits of the same number as ``g``, which is one of them; or none."""
+        if g.id not in self._places:
+            return ()
+        return tuple(other for other, _, _ in self._digits[self._places[g.id][0]])
 
-    def _unpad(self, step: Step, found: Mapping[Group, Expr]) -> dict[Group, Expr]:
-        """The same index of what a split and a merge of its parts pad, and of what they make."""
-        (made, *_), whole = step.outputs, self.padded(step.outputs[0])
-        if whole is None:
-            return {}
-        pair = {made: whole, whole: made}
-        return {other: found[g] for g, other in pair.items() if g in found}
-
-    def _join(self, step: Step, found: Mapping[Group, Expr]) -> dict[Group, Expr]:
-        """The parts of a split whose digits are known from another split of the same number."""
-        made = step.outputs if isinstance(step.transform, Split) else ()
-        joined = {g: self.tiled(g, found.keys() - {g}) for g in made if g not in found}
-        return {
-            g: sum((found[d] * n for d, n in parts[1:]), found[parts[0][0]] * parts[0][1])
-            for g, parts in joined.items()
-            if parts
-        }
+    def _paddings(self) -> Iterator[tuple[Group, Group]]:
+        """Merges of both parts of one split, in order, with what was split."""
+        for g, merge in self._producers.items():
+            if isinstance(merge.transform, Merge) and not merge.transform.traversal:
+                outer, inner = map(self.producer, merge.inputs)
+                if outer is not None and outer is inner and outer.outputs == merge.inputs:
+                    yield g, outer.inputs[0]
 
     def _by_number(self) -> dict[int, list[tuple[Group, int, int]]]:
         """The groups that are digits of each number, with their strides and how many they are, the
@@ -339,42 +332,3 @@ def _logical_pairs(fusion: Fusion) -> Iterator[tuple[int, int]]:
         for name in inputs_of(e):
             for p, c in zip(fusion.tensor(name).stored, consumer, strict=True):
                 yield p.id, c.id
-
-
-def _grow(
-    steps: Iterable[Step],
-    found: dict[Group, Expr],
-    rule: Rule,
-    bind: Callable[[Group, Expr], Expr],
-) -> bool:
-    """Apply a rule to the first step where it finds a new index."""
-    for step in steps:
-        new = {g: e for g, e in rule(step, found).items() if g not in found}
-        if new:
-            found.update((g, bind(g, e)) for g, e in new.items())
-            return True
-    return False
-
-
-def _compose(step: Step, found: Mapping[Group, Expr]) -> dict[Group, Expr]:
-    """A split's input or a merge's result, from both parts."""
-    match step:
-        case Step(Split(inner=d), (whole,), (outer, inner)) if outer in found and inner in found:
-            return {whole: found[outer] * d.extent + found[inner]}
-        case Step(Merge() as t, (outer, inner), (whole,)) if outer in found and inner in found:
-            return {whole: merge_index(t, found[outer], found[inner])}
-    return {}
-
-
-def _decompose(step: Step, found: Mapping[Group, Expr]) -> dict[Group, Expr]:
-    """A split's or merge's parts, from the whole."""
-    match step:
-        case Step(Split(outer=d, dynamic=False), (whole,), (outer, inner)) if (
-            whole in found and d.extent == ONE
-        ):
-            return {outer: ZERO, inner: found[whole]}
-        case Step(Split(inner=d, dynamic=False), (whole,), (outer, inner)) if whole in found:
-            return {outer: found[whole] // d.extent, inner: found[whole] % d.extent}
-        case Step(Merge() as t, (outer, inner), (whole,)) if whole in found:
-            return dict(zip((outer, inner), unmerge_index(t, found[whole]), strict=True))
-    return {}
