@@ -23,12 +23,13 @@ from lowering.proof.meet import Meetings
 from lowering.proof.numbers import numbered, words
 from lowering.proof.obligation import Obligation, Proof, RefutedError, UnknownError, Verdict
 from lowering.proof.order import fenced, kept, waited
+from lowering.proof.registers import budget
 from lowering.proof.rings import Ring, rings_of
 from lowering.proof.same import same_steps
 from lowering.proof.staging import alike, staged
 from lowering.proof.state import State, Told, Walked
 from lowering.proof.steps import Steps
-from lowering.proof.storage import budget, disjoint, few_bytes, layouts
+from lowering.proof.storage import disjoint, few_bytes, layouts
 from lowering.proof.views import Views
 
 __all__ = ["prove"]
@@ -69,7 +70,7 @@ def prove(kernel: Kernel) -> Proof:
         *waited(kernel, warps),
         layouts(kernel, warps),
         disjoint(kernel),
-        budget(kernel),
+        budget(kernel, warps),
     )
     return Proof(kernel.name, found)
 
