@@ -12,6 +12,7 @@ from lowering.kernel.sync import MBarrierArrive
 from lowering.kernel.visit import bodies
 from lowering.proof.agent import Agent, agents
 from lowering.proof.automaton import Automaton
+from lowering.proof.circles import circles
 from lowering.proof.counters import splits, tickets
 from lowering.proof.counts import arrivals, bytes_of, first_arrivals, initialised
 from lowering.proof.exchange import exchanged, exchanges
@@ -58,6 +59,7 @@ def prove(kernel: Kernel) -> Proof:
         *lifetimes(kernel, warps),
         *(o for ring in rings for o in ways.protocol(kernel, ring)),
         *Meetings(kernel, ways.views).claims(),
+        circles(kernel, warps),
         alike(kernel, warps),
         *handed(kernel, warps, ways.views),
         *tickets(kernel, warps, ways.views),

@@ -16,7 +16,7 @@ FAULTS = {
     "a decrement to more": ((DEC, "setmaxnreg dec, 232"), "dec, 232 of 168 registers at entry"),
     "an increment to less": ((DEC, "setmaxnreg inc, 40"), "inc, 40 of 168 registers at entry"),
     "an increment as a decrement": ((INC, "setmaxnreg dec, 232"), "dec, 232 of 168 registers"),
-    "more than there are": ((INC, "setmaxnreg inc, 240"), "66560 registers are asked for, the CTA has 384 x 168"),
+    "more than there are": ((INC, "setmaxnreg inc, 240"), "66560 registers are asked for"),
     "a number that is none": ((INC, "setmaxnreg inc, 233"), "setmaxnreg takes multiples of 8"),
     "one role has none": ((DEC + "\n", "\n"), "some warps have a setmaxnreg, warp 8 has none"),
     "given twice": ((DEC, f"{DEC}\n{DEC}"), "setmaxnreg not once, on the outermost level"),
