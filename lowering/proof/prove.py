@@ -12,6 +12,7 @@ from lowering.kernel.sync import MBarrierArrive
 from lowering.kernel.visit import bodies
 from lowering.proof.agent import Agent, agents
 from lowering.proof.automaton import Automaton
+from lowering.proof.circles import circles
 from lowering.proof.counters import splits, tickets
 from lowering.proof.counts import arrivals, bytes_of, first_arrivals, initialised
 from lowering.proof.exchange import exchanged, exchanges
@@ -23,12 +24,13 @@ from lowering.proof.meet import Meetings
 from lowering.proof.numbers import numbered, words
 from lowering.proof.obligation import Obligation, Proof, RefutedError, UnknownError, Verdict
 from lowering.proof.order import fenced, kept, waited
+from lowering.proof.registers import budget
 from lowering.proof.rings import Ring, rings_of
 from lowering.proof.same import same_steps
 from lowering.proof.staging import alike, staged
 from lowering.proof.state import State, Told, Walked
 from lowering.proof.steps import Steps
-from lowering.proof.storage import budget, disjoint, few_bytes, layouts
+from lowering.proof.storage import disjoint, few_bytes, layouts
 from lowering.proof.views import Views
 
 __all__ = ["prove"]
@@ -57,6 +59,7 @@ def prove(kernel: Kernel) -> Proof:
         *lifetimes(kernel, warps),
         *(o for ring in rings for o in ways.protocol(kernel, ring)),
         *Meetings(kernel, ways.views).claims(),
+        circles(kernel, warps),
         alike(kernel, warps),
         *handed(kernel, warps, ways.views),
         *tickets(kernel, warps, ways.views),
@@ -69,7 +72,7 @@ def prove(kernel: Kernel) -> Proof:
         *waited(kernel, warps),
         layouts(kernel, warps),
         disjoint(kernel),
-        budget(kernel),
+        budget(kernel, warps),
     )
     return Proof(kernel.name, found)
 

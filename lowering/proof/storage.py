@@ -1,4 +1,4 @@
-"""Shared memory, registers and bytes: what has a number, held against the limit of that number."""
+"""Shared memory and bytes: what has a number, held against the limit of that number."""
 
 from __future__ import annotations
 
@@ -7,17 +7,15 @@ from math import prod
 
 from lowering.ground.expr import Const
 from lowering.ground.poly import poly
-from lowering.kernel.control import Roles, SetMaxNReg
 from lowering.kernel.kernel import Kernel, MBarrierArray, SharedBuffer
 from lowering.kernel.memory import TmaLoad, TmaStore
-from lowering.kernel.verify_roles import role_rules
 from lowering.kernel.visit import walk
 from lowering.proof.agent import Agent
 from lowering.proof.linear import Facts
 from lowering.proof.obligation import Obligation, Verdict
 from lowering.proof.state import Fill
 
-__all__ = ["TX_LIMIT", "budget", "disjoint", "few_bytes", "layouts"]
+__all__ = ["TX_LIMIT", "disjoint", "few_bytes", "layouts"]
 
 TX_LIMIT = 2**20 - 1
 """The largest pending transaction count of an mbarrier phase (PTX ISA, "Size and alignment of
@@ -66,23 +64,6 @@ def layouts(kernel: Kernel, agents: tuple[Agent, ...]) -> Obligation:
             why = f"a box of {lines} lines at {at} is not within {buffer.shape}"
             return Obligation(name, buffer.name, Verdict.REFUTED, why)
     return Obligation(name, kernel.name)
-
-
-def budget(kernel: Kernel) -> Obligation:
-    """The registers that roles take by ``setmaxnreg`` are there once those who give have given."""
-    found = list(role_rules(kernel))
-    if found:
-        return Obligation("registers of roles", kernel.name, Verdict.REFUTED, found[0])
-    roles = [r for s in kernel.body if isinstance(s, Roles) for r in s.roles]
-    asking = [r for r in roles if any(isinstance(s, SetMaxNReg) for s in r.body[:1])]
-    if asking and len(asking) < len(roles):
-        why = "some roles have a setmaxnreg, some have none"
-        return Obligation("registers of roles", kernel.name, Verdict.REFUTED, why)
-    for role in (r for s in kernel.body if isinstance(s, Roles) for r in s.roles):
-        if any(isinstance(s, SetMaxNReg) for s in walk(role.body[1:])):
-            why = "setmaxnreg is not the first statement of the role"
-            return Obligation("registers of roles", role.name, Verdict.REFUTED, why)
-    return Obligation("registers of roles", kernel.name)
 
 
 def few_bytes(ring: str, fills: list[Fill], facts: Facts) -> Obligation:

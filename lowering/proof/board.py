@@ -1,0 +1,299 @@
+"""What all warps of a grid see of each other: phases, meetings, words, counters; no data.
+
+Of every kind of statement that changes or awaits any of it :data:`EVENTS` says what it evaluates
+and what it does: what the hardware does, with copies that land at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from lowering.ground.expr import Const, Expr, substitute
+from lowering.kernel.atomic import Atom, CounterWait
+from lowering.kernel.compute import WgmmaCommit, WgmmaFence, WgmmaWait
+from lowering.kernel.control import SetMaxNReg
+from lowering.kernel.cp_async import CpAsyncArrive
+from lowering.kernel.kernel import Kernel
+from lowering.kernel.memory import BulkCommit, BulkWait, TmaLoad
+from lowering.kernel.operands import Stmt
+from lowering.kernel.queue import LdWord, StWord
+from lowering.kernel.scalar_memory import LdGlobalScalar
+from lowering.kernel.stamp import Stamp
+from lowering.kernel.sync import (
+    BarArrive,
+    BarSync,
+    ClusterSync,
+    CtaNumber,
+    CtaSync,
+    FenceMBarrierInit,
+    FenceProxyAsync,
+    GridDepLaunchDependents,
+    GridDepWait,
+    MBarrierArrive,
+    MBarrierExpectTx,
+    MBarrierInit,
+    MBarrierInval,
+    MBarrierWait,
+    WarpSync,
+)
+from lowering.kernel.tensors import ENTRY
+from lowering.proof.obligation import UnknownError
+
+__all__ = ["EVENTS", "QUIET", "Board", "Env", "Event", "Walker"]
+
+Env = dict[str, int]
+
+QUIET = frozenset({
+    BulkCommit, BulkWait, FenceMBarrierInit, FenceProxyAsync, GridDepLaunchDependents, GridDepWait,
+    MBarrierInit, MBarrierInval, SetMaxNReg, Stamp, WarpSync, WgmmaCommit, WgmmaFence, WgmmaWait,
+})  # fmt: skip
+"""What synchronizes and awaits nothing of another warp (``registers`` is about setmaxnreg)."""
+
+
+@dataclass(slots=True)
+class Phase:
+    """An mbarrier: phases that are over, and what the current one still awaits."""
+
+    done: int
+    arrivals: int
+    bytes: int = 0
+
+
+@dataclass(slots=True)
+class Meeting:
+    """A named barrier, or a sync of a CTA or cluster: how often it came about, and who is there."""
+
+    done: int = 0
+    threads: int = 0
+
+    def come(self, threads: int, whole: int) -> None:
+        """So many more threads are there, of ``whole``."""
+        self.threads += threads
+        if self.threads >= whole:
+            self.done, self.threads = self.done + 1, self.threads - whole
+
+
+@dataclass
+class Board:
+    """What all CTAs of a grid see.
+
+    Args:
+        kernel: that they execute.
+        grid: CTAs along x; ``rows`` along y.
+        memory: what plain tensors hold, by tensor and coordinates.
+    """
+
+    kernel: Kernel
+    grid: int
+    rows: int
+    memory: Callable[[str, Sequence[int]], int]
+    phases: dict[tuple[int, str, int], Phase] = field(default_factory=dict)
+    meetings: dict[tuple[int, str], Meeting] = field(default_factory=dict)
+    words: dict[tuple[int, str, tuple[int, ...]], int] = field(default_factory=dict)
+    counters: dict[tuple[str, int], int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.awaited = {m.name: m.arrivals for m in self.kernel.mbarriers}
+
+    def phase(self, cta: int, array: str, index: int) -> Phase:
+        """An mbarrier."""
+        key = cta, array, index
+        found = self.phases.get(key)
+        if found is None:
+            found = self.phases[key] = Phase(0, self.awaited[array])
+        return found
+
+    def arrive(self, cta: int, array: str, index: int, arrivals: int, bytes: int = 0) -> None:
+        """Arrivals at an mbarrier; ``bytes`` are announced, or, if negative, have landed."""
+        phase = self.phase(cta, array, index)
+        phase.arrivals -= arrivals
+        phase.bytes += bytes
+        if not phase.arrivals and not phase.bytes:
+            phase.done, phase.arrivals = phase.done + 1, self.awaited[array]
+
+    def meet(self, w: Walker, cta: int, name: str, threads: int, whole: int) -> bool:
+        """Whether ``whole`` threads have met, of whom a walker brings some once."""
+        meeting = self.meetings.setdefault((cta, name), Meeting())
+        if w.joined is None:
+            w.joined = meeting.done
+            meeting.come(threads, whole)
+        if meeting.done == w.joined:
+            return False
+        w.joined = None
+        return True
+
+    def peer(self, cta: int, rank: int) -> int:
+        """Another CTA of the cluster."""
+        return cta // self.kernel.cluster * self.kernel.cluster + rank
+
+
+@dataclass(slots=True)
+class Walker:
+    """An agent of one CTA of a grid, on its way.
+
+    Args:
+        cta: its CTA; those of a cluster have numbers in a row.
+        board: what all CTAs of the grid see.
+        env: values of scalars and special registers, these as ``%name``.
+        at: the step that comes next.
+        joined: how often the meeting came about that it waits in, if it does.
+    """
+
+    cta: int
+    board: Board
+    env: Env
+    at: int = 0
+    joined: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A kind of statement that changes or awaits something.
+
+    Args:
+        asks: the expressions whose values it needs.
+        does: with those values and the number of threads, whether it is over, or the names that
+            it gives values.
+    """
+
+    asks: Callable[[Kernel, Any], tuple[Expr, ...]]
+    does: Callable[[Any, Walker, int, list[int]], bool | Env]
+
+
+def _arrive(stmt: MBarrierArrive, w: Walker, threads: int, values: list[int]) -> bool:
+    at, *rank = values
+    cta = w.board.peer(w.cta, rank[0]) if rank else w.cta
+    w.board.arrive(cta, stmt.bar.array, at, threads)
+    return True
+
+
+def _copied(stmt: CpAsyncArrive, w: Walker, threads: int, values: list[int]) -> bool:
+    w.board.arrive(w.cta, stmt.bar.array, values[0], threads)
+    return True
+
+
+def _announced(kernel: Kernel, stmt: MBarrierExpectTx) -> tuple[Expr, ...]:
+    if stmt.bytes is None:
+        raise UnknownError(f"{stmt.OP} of unknown bytes")
+    return stmt.bar.index, stmt.bytes
+
+
+def _announce(stmt: MBarrierExpectTx, w: Walker, threads: int, values: list[int]) -> bool:
+    w.board.arrive(w.cta, stmt.bar.array, values[0], threads, values[1])
+    return True
+
+
+def _waited(stmt: MBarrierWait, w: Walker, threads: int, values: list[int]) -> bool:
+    return w.board.phase(w.cta, stmt.bar.array, values[0]).done & 1 != values[1]
+
+
+def _boxes(kernel: Kernel, stmt: TmaLoad) -> tuple[Expr, ...]:
+    if stmt.bar is None:
+        raise UnknownError(f"{stmt.OP} that completes on no mbarrier")
+    source = kernel.tensor_map(stmt.src.map)
+    entry = {} if stmt.src.entry is None else {ENTRY: stmt.src.entry}
+    bytes_ = substitute(source.box_lines * (source.box[-1] * source.dtype.bytes), entry)
+    return stmt.bar.index, bytes_, *(() if stmt.multicast is None else (stmt.multicast,))
+
+
+def _land(stmt: TmaLoad, w: Walker, threads: int, values: list[int]) -> bool:
+    at, count, *mask = values
+    assert stmt.bar is not None
+    ctas = [w.cta]
+    if mask:
+        ranks = range(w.board.kernel.cluster)
+        ctas = [w.board.peer(w.cta, r) for r in ranks if mask[0] >> r & 1]
+    for cta in ctas:
+        w.board.arrive(cta, stmt.bar.array, at, 0, -count * threads)
+    return True
+
+
+def _named(stmt: BarSync | BarArrive, w: Walker, values: list[int]) -> tuple[str, int]:
+    array = w.board.kernel.named_barrier(stmt.bar.array)
+    return f"{array.name}[{values[0]}]", array.threads
+
+
+def _sync(stmt: BarSync, w: Walker, threads: int, values: list[int]) -> bool:
+    name, whole = _named(stmt, w, values)
+    return w.board.meet(w, w.cta, name, threads, whole)
+
+
+def _come(stmt: BarArrive, w: Walker, threads: int, values: list[int]) -> bool:
+    name, whole = _named(stmt, w, values)
+    w.board.meetings.setdefault((w.cta, name), Meeting()).come(threads, whole)
+    return True
+
+
+def _cta_sync(stmt: CtaSync, w: Walker, threads: int, values: list[int]) -> bool:
+    return w.board.meet(w, w.cta, "", threads, w.board.kernel.threads)
+
+
+def _cluster_sync(stmt: ClusterSync, w: Walker, threads: int, values: list[int]) -> bool:
+    kernel = w.board.kernel
+    whole = kernel.threads * kernel.cluster
+    return w.board.meet(w, w.board.peer(w.cta, 0), "cluster", threads, whole)
+
+
+def _number(stmt: CtaNumber, w: Walker, threads: int, values: list[int]) -> Env:
+    cluster, number = w.board.kernel.cluster, values[0]
+    rest, x = divmod(number, w.board.grid // cluster)
+    z, y = divmod(rest, w.board.rows)
+    return {"%ctaid.x": x * cluster + w.cta % cluster, "%ctaid.y": y, "%ctaid.z": z}
+
+
+def _change(stmt: Atom, w: Walker, threads: int, values: list[int]) -> Env:
+    key = stmt.counter.array, values[0]
+    before, value = w.board.counters.get(key, 0), values[1]
+    after = {
+        "add": before + value, "exch": value, "inc": 0 if before >= value else before + 1,
+        "max": max(before, value), "min": min(before, value),
+    }  # fmt: skip
+    w.board.counters[key] = after[stmt.op]
+    return {stmt.out.name: before}
+
+
+def _counted(stmt: CounterWait, w: Walker, threads: int, values: list[int]) -> bool:
+    return w.board.counters.get((stmt.counter.array, values[0]), 0) >= values[1]
+
+
+def _store(stmt: StWord, w: Walker, threads: int, values: list[int]) -> bool:
+    at, (value, *rank) = tuple(values[: 1 + len(stmt.dst.coords)]), values[-2:]
+    if stmt.cta is None:
+        value, rank = values[-1], []
+    cta = w.board.peer(w.cta, rank[0]) if rank else w.cta
+    w.board.words[cta, stmt.dst.buffer, at] = value
+    return True
+
+
+def _load(stmt: LdWord, w: Walker, threads: int, values: list[int]) -> Env:
+    return {stmt.out.name: w.board.words[w.cta, stmt.src.buffer, tuple(values)]}
+
+
+def _read(stmt: LdGlobalScalar, w: Walker, threads: int, values: list[int]) -> Env:
+    return {stmt.out.name: w.board.memory(stmt.src.map, values)}
+
+
+EVENTS: Mapping[type[Stmt], Event] = {
+    Atom: Event(lambda k, s: (s.counter.index, s.value), _change),
+    BarArrive: Event(lambda k, s: (s.bar.index,), _come),
+    BarSync: Event(lambda k, s: (s.bar.index,), _sync),
+    ClusterSync: Event(lambda k, s: (), _cluster_sync),
+    CounterWait: Event(lambda k, s: (s.counter.index, s.value), _counted),
+    CpAsyncArrive: Event(lambda k, s: (s.bar.index,), _copied),
+    CtaNumber: Event(lambda k, s: (s.number,), _number),
+    CtaSync: Event(lambda k, s: (), _cta_sync),
+    LdGlobalScalar: Event(lambda k, s: (s.src.entry or Const(0), *s.src.coords), _read),
+    LdWord: Event(lambda k, s: (s.src.stage, *s.src.coords), _load),
+    MBarrierArrive: Event(lambda k, s: (s.bar.index, *_given(s.cta)), _arrive),
+    MBarrierExpectTx: Event(_announced, _announce),
+    MBarrierWait: Event(lambda k, s: (s.bar.index, s.parity), _waited),
+    StWord: Event(lambda k, s: (s.dst.stage, *s.dst.coords, s.value, *_given(s.cta)), _store),
+    TmaLoad: Event(_boxes, _land),
+}
+"""What changes or awaits something, or gives the value of a scalar that may decide about it."""
+
+
+def _given(e: Expr | None) -> tuple[Expr, ...]:
+    return () if e is None else (e,)

@@ -1,0 +1,137 @@
+"""No circle of waits: an order of all warps exists in which everybody comes to an end.
+
+No warp asks whether a wait would be over; what it does next depends on what it has waited for, and
+on words and tickets that it was given. So if one order of the warps comes to an end, all do, and if
+one stops, all stop there (a network of processes with first-in-first-out channels): it is enough to
+follow one, with copies that land at once. It is followed at sizes at which each loop takes no, one,
+two and more trips than all rings have stages; see design/0033 for why that is enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import combinations, product
+
+from lowering.ground.expr import Binary, Const, Expr, Var, children, evaluate
+from lowering.kernel.atomic import CounterWait
+from lowering.kernel.kernel import Kernel
+from lowering.kernel.visit import expressions, walk
+from lowering.proof.agent import Agent
+from lowering.proof.board import Board, Env, Walker
+from lowering.proof.obligation import Obligation, UnknownError, Verdict
+from lowering.proof.skeleton import Skeleton
+
+__all__ = ["circles"]
+
+NAME = "circles of waits"
+
+CLUSTERS = 12
+"""Of a grid whose clusters wait for each other; larger ones are not followed."""
+
+STEPS = 100_000
+"""Of an agent, beyond which a claim is not decided."""
+
+
+def circles(kernel: Kernel, agents: tuple[Agent, ...]) -> Obligation:
+    """Everybody comes to an end, and leaves counters as they were."""
+    try:
+        skeletons = [Skeleton(kernel, a) for a in agents]
+        for sizes, sms in _sizes(kernel):
+            why, trace = _followed(kernel, skeletons, sizes, sms)
+            if why:
+                return Obligation(NAME, kernel.name, Verdict.REFUTED, why, trace)
+    except UnknownError as e:
+        return Obligation(NAME, kernel.name, Verdict.UNPROVED, str(e))
+    return Obligation(NAME, kernel.name)
+
+
+def _sizes(kernel: Kernel) -> Iterator[tuple[Env, int]]:
+    """Values of the parameters, and of multiprocessors: any two parameters so large that what they
+    are divided by is in them no, one, two times, and once more for each stage of each ring and
+    for each step that one who reads it has released.
+    """
+    most = 2 + sum(m.stages + 1 for m in kernel.mbarriers) // 2
+    units = {p.name: _unit(kernel, p) for p in kernel.params}
+    seen = set[tuple[int, ...]]()
+    for pair in combinations(units, min(2, len(units))):
+        for counts in product((0, 1, 2, most), repeat=len(pair)):
+            chosen = dict.fromkeys(units, 1) | dict(zip(pair, counts, strict=True))
+            sizes = {name: _size(chosen[name], unit) for name, unit in units.items()}
+            if (key := tuple(sizes.values())) not in seen:
+                seen.add(key)
+                yield from ((sizes, n * kernel.cluster) for n in (1, 3))
+
+
+def _size(count: int, unit: int) -> int:
+    """So many units; of two one that is almost empty."""
+    return unit + 1 if count == 2 else count * unit
+
+
+def _unit(kernel: Kernel, param: Var) -> int:
+    """The largest number that a parameter is divided by."""
+    whole = [kernel.grid, kernel.grid_y, *(e for s in walk(kernel.body) for e in expressions(s))]
+    found = {
+        e.rhs.value
+        for e in {inner for e in whole for inner in _inside(e)}
+        if isinstance(e, Binary) and e.op in ("ceildiv", "//") and e.lhs == param
+        if isinstance(e.rhs, Const)
+    }
+    return max(found, default=1)
+
+
+def _inside(e: Expr) -> Iterator[Expr]:
+    yield e
+    for child in children(e):
+        yield from _inside(child)
+
+
+def _followed(
+    kernel: Kernel, skeletons: list[Skeleton], sizes: Env, sms: int
+) -> tuple[str, tuple[str, ...]]:
+    """What keeps the warps of a grid from their end, and who waits for what; empty if nothing."""
+    grid, rows = evaluate(kernel.grid, sizes | {"sms": sms}), kernel.rows(sizes)
+    clusters = grid // kernel.cluster * rows * kernel.splits
+    waiting = any(isinstance(s, CounterWait) for s in walk(kernel.body))
+    if not clusters or (waiting and clusters > CLUSTERS):
+        return "", ()
+    apart = range(clusters) if waiting else sorted({0, clusters - 1})
+    at = ", ".join(f"{n} = {v}" for n, v in sizes.items())
+    at = f"at {at} on {grid} x {rows} x {kernel.splits} CTAs"
+    for together in (list(apart),) if waiting else ([c] for c in apart):
+        board = Board(kernel, grid, rows, _Memory(max(sizes.values(), default=0)))
+        walkers = [(s, _walker(board, sizes, c, s.agent.rank)) for c in together for s in skeletons]
+        while sum(s.go(w, STEPS) for s, w in walkers):
+            pass
+        stuck = tuple(s.said(w) for s, w in walkers if w.at < len(s.steps))
+        if stuck:
+            return f"{at} warps wait for each other for ever", stuck
+        left = [f"{n}[{i}]" for (n, i), v in board.counters.items() if v]
+        if left and len(together) == clusters:
+            return f"{at} counters are not zero in the end: {', '.join(left)}", ()
+        for array in kernel.counters:
+            count = evaluate(array.count, sizes | {"ctas": grid})
+            for index in (i for n, i in board.counters if n == array.name):
+                if not 0 <= index < count:
+                    return f"{at} counter {index} of {count} is used, {array.name}", ()
+    return "", ()
+
+
+def _walker(board: Board, sizes: Env, number: int, rank: int) -> Walker:
+    """An agent of the CTA of that rank of a cluster, in front of its first step."""
+    kernel = board.kernel
+    rest, x = divmod(number, board.grid // kernel.cluster)
+    z, y = divmod(rest, board.rows)
+    place = {"x": x * kernel.cluster + rank, "y": y, "z": z}
+    env = sizes | {f"%ctaid.{axis}": v for axis, v in place.items()}
+    env |= {"%nctaid.x": board.grid, "%nctaid.y": board.rows, "%cluster.ctarank": rank}
+    return Walker(number * kernel.cluster + rank, board, env)
+
+
+class _Memory:
+    """What tensors hold: numbers that grow, up to some that are too large."""
+
+    def __init__(self, largest: int) -> None:
+        self.step = max(largest // 2, 1)
+
+    def __call__(self, tensor: str, at: Sequence[int]) -> int:
+        return (sum(at) + 1) * self.step

@@ -1,0 +1,259 @@
+"""What an agent waits for and tells others, as steps that can be taken one by one.
+
+Of a program only what synchronizes is left, with the loops, conditions and scalars that it depends
+on: no data moves. Each step is a function of a walker that returns the number of the next one, or
+:data:`BLOCKED`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from operator import itemgetter
+from typing import Any
+
+from lowering.ground.expr import ONE, Binary, Const, Expr, Select, Special, Var, free_vars
+from lowering.ground.scalar_ops import OPS
+from lowering.kernel.control import Break, Elect, For, If, Let
+from lowering.kernel.kernel import Kernel
+from lowering.kernel.operands import Body, MBarrierRef, Stmt
+from lowering.kernel.text import print_stmt
+from lowering.kernel.visit import operands, walk
+from lowering.proof.agent import Agent
+from lowering.proof.board import EVENTS, QUIET, Env, Walker
+from lowering.proof.obligation import UnknownError
+from lowering.proof.steps import scalars_of
+
+__all__ = ["Skeleton"]
+
+BLOCKED = -1
+"""In place of the number of the next step: nothing has happened."""
+
+Value = Callable[[Env], int]
+Step = Callable[[Walker], int]
+
+
+@lru_cache(maxsize=4096)
+def _value(e: Expr) -> Value:
+    """A function that gives the value of an expression; special registers are ``%name``."""
+    match e:
+        case Const(value):
+            return lambda env: value
+        case Var(name):
+            return itemgetter(name)
+        case Special(name):
+            return itemgetter("%" + name)
+        case Select(cond, then, other):
+            c, a, b = _value(cond), _value(then), _value(other)
+            return lambda env: a(env) if c(env) else b(env)
+        case Binary(op, lhs, Const(number)):
+            f, left = OPS[op][0], _value(lhs)
+            return lambda env: f(left(env), number)
+        case Binary(op, lhs, rhs):
+            f, left, right = OPS[op][0], _value(lhs), _value(rhs)
+            return lambda env: f(left(env), right(env))
+    raise UnknownError(f"the value of {e}")
+
+
+@dataclass
+class Skeleton:
+    """The steps of an agent; ``texts`` has the statements that may wait, ``named`` their names.
+
+    Raises:
+        UnknownError: a statement synchronizes, and nothing is known of how.
+    """
+
+    kernel: Kernel
+    agent: Agent
+    steps: list[Step] = field(default_factory=list)
+    texts: dict[int, str] = field(default_factory=dict)
+    named: dict[int, frozenset[Var]] = field(default_factory=dict)
+    kept: set[int] = field(default_factory=set)
+    needed: set[str] = field(default_factory=set)
+    breaks: list[list[int]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.mark(self.agent.body)
+        self.need(self.agent.body)
+        self.body(self.agent.body, 32 * len(self.agent.warps))
+
+    def mark(self, body: Body) -> bool:
+        """Note the statements that are events, or have some in them; whether there are any."""
+        found = False
+        for stmt in body:
+            if isinstance(stmt, If):
+                kept = any([self.mark(stmt.then), self.mark(stmt.other)])
+            elif isinstance(stmt, For | Elect):
+                kept = self.mark(stmt.body)
+                kept |= isinstance(stmt, For) and any(True for _ in scalars_of(stmt))
+            elif isinstance(stmt, Break | Let):
+                continue
+            else:
+                kept = type(stmt) in EVENTS
+                if not kept and type(stmt) not in QUIET and _signals(stmt):
+                    raise UnknownError(f"{stmt.OP} synchronizes, and nothing is known of how")
+            if kept:
+                self.kept.add(id(stmt))
+            found |= kept
+        return found
+
+    def need(self, body: Body) -> None:
+        """Note the names that events, and what they depend on, read."""
+        lets = {s.var.name: s.value for s in walk(body) if isinstance(s, Let)}
+        pending = [e for s in walk(body) for e in self.asked(s)]
+        while pending:
+            for var in free_vars(pending.pop()):
+                if var.name not in self.needed:
+                    self.needed.add(var.name)
+                    pending += [lets[var.name]] if var.name in lets else []
+
+    def asked(self, stmt: Stmt) -> Iterator[Expr]:
+        """What a statement that is kept evaluates."""
+        if isinstance(stmt, Break):
+            yield stmt.cond
+        if id(stmt) not in self.kept:
+            return
+        match stmt:
+            case If(cond=cond):
+                yield cond
+            case For():
+                yield from (stmt.start, stmt.stop, stmt.step)
+                for c in scalars_of(stmt):
+                    yield from (c.init, c.following)
+            case Elect():
+                pass
+            case _:
+                yield from EVENTS[type(stmt)].asks(self.kernel, stmt)
+
+    def go(self, w: Walker, limit: int) -> int:
+        """Take a walker's steps until none can be taken; how many.
+
+        Raises:
+            UnknownError: more than ``limit``, or a scalar that nothing is known of.
+        """
+        steps, at, taken = self.steps, w.at, 0
+        try:
+            while at < len(steps):
+                following = steps[at](w)
+                if following == BLOCKED:
+                    break
+                at, taken = following, taken + 1
+                if taken > limit:
+                    raise UnknownError(f"more than {limit} steps of {self.agent}")
+        except KeyError as e:
+            raise UnknownError(f"{self.agent}: {e} has no value") from None
+        except ZeroDivisionError:
+            raise UnknownError(f"{self.agent}: a division by zero") from None
+        w.at = at
+        return taken
+
+    def said(self, w: Walker) -> str:
+        """Where a walker waits, for people."""
+        names = sorted(v.name for v in self.named.get(w.at, ()) if v.name in w.env)
+        known = ", ".join(f"{n} = {w.env[n]}" for n in names)
+        where = f"{self.texts[w.at]}{f' ({known})' if known else ''}"
+        return f"CTA {w.cta}, {self.agent}: {where}"
+
+    # --- steps ------------------------------------------------------------------------------------
+
+    def body(self, body: Body, threads: int) -> None:
+        """Add the steps of a statement list, which so many threads of the agent execute."""
+        for stmt in body:
+            if isinstance(stmt, Let):
+                if stmt.var.name in self.needed:
+                    self.assign((stmt.var.name,), (_value(stmt.value),))
+            elif isinstance(stmt, Break):
+                self.breaks[-1].append(len(self.steps))
+                self.add(_value(stmt.cond))
+            elif id(stmt) in self.kept:
+                self.statement(stmt, threads)
+
+    def statement(self, stmt: Stmt, threads: int) -> None:
+        """Add the steps of a statement."""
+        match stmt:
+            case Elect():
+                self.body(stmt.body, threads // 32)
+            case If():
+                self.branch(stmt, threads)
+            case For():
+                self.loop(stmt, threads)
+            case _:
+                self.event(stmt, threads)
+
+    def event(self, stmt: Stmt, threads: int) -> None:
+        """Add the step of an event."""
+        event, at = EVENTS[type(stmt)], len(self.steps)
+        asked = event.asks(self.kernel, stmt)
+        values = tuple(_value(e) for e in asked)
+
+        def step(w: Walker) -> int:
+            env = w.env
+            given = event.does(stmt, w, threads, [v(env) for v in values])
+            if given is False:
+                return BLOCKED
+            if given is not True:
+                env.update(given)
+            return at + 1
+
+        self.texts[at] = " ".join(print_stmt(stmt).split())
+        self.named[at] = frozenset(v for e in asked for v in free_vars(e))
+        self.steps.append(step)
+
+    def add(self, marker: Any) -> int:
+        """A place for a step that is known later."""
+        self.steps.append(marker)
+        return len(self.steps) - 1
+
+    def assign(self, names: tuple[str, ...], values: tuple[Value, ...]) -> None:
+        """Add a step that gives names values, all at once."""
+        after = len(self.steps) + 1
+
+        def step(w: Walker) -> int:
+            env = w.env
+            env.update(zip(names, [v(env) for v in values], strict=True))
+            return after
+
+        self.steps.append(step)
+
+    def branch(self, stmt: If, threads: int) -> None:
+        """Add the steps of a condition."""
+        at, cond = self.add(None), _value(stmt.cond)
+        self.body(stmt.then, threads)
+        over = self.add(None)
+        other = len(self.steps)
+        self.body(stmt.other, threads)
+        end = len(self.steps)
+        self.steps[at] = lambda w: at + 1 if cond(w.env) else other
+        self.steps[over] = lambda w: end
+
+    def loop(self, stmt: For, threads: int) -> None:
+        """Add the steps of a loop."""
+        carried, var = list(scalars_of(stmt)), stmt.var.name
+        names = tuple(c.var.name for c in carried)
+        stop = _value(stmt.stop)
+        inits = tuple(_value(c.init) for c in carried)
+        self.assign((var, *names), (_value(stmt.start), *inits))
+        head = self.add(None)
+        self.breaks.append([])
+        self.body(stmt.body, threads)
+        following = tuple(_value(c.following) for c in carried)
+        step = _value(stmt.var + stmt.step if stmt.step != ONE else stmt.var + 1)
+        self.assign((var, *names), (step, *following))
+        back = self.add(None)
+        end = len(self.steps)
+        self.assign(tuple(c.result.name for c in carried), tuple(map(itemgetter, names)))
+        self.steps[back] = lambda w: head
+        self.steps[head] = lambda w: head + 1 if w.env[var] < stop(w.env) else end
+        for at in self.breaks.pop():
+            self.steps[at] = _leave(self.steps[at], at, end)
+
+
+def _signals(stmt: Stmt) -> bool:
+    """Whether a statement may change what others wait for."""
+    told = any(isinstance(x, MBarrierRef) for x in operands(stmt))
+    return told or stmt.TRAITS.synchronizes
+
+
+def _leave(cond: Any, at: int, end: int) -> Step:
+    return lambda w: end if cond(w.env) else at + 1

@@ -1,0 +1,166 @@
+"""Waits that form a circle although each ring by itself is right; and those that need not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from lowering.kernel.kernel import Kernel
+from lowering.kernel.text import parse_kernel, print_kernel
+from lowering.proof.agent import agents
+from lowering.proof.circles import circles
+from lowering.proof.obligation import Verdict
+from lowering.proof.prove import prove
+from tests.lowering.proof.test_prove import kernel_of
+
+TWO_RINGS = """
+kernel two threads 256 cluster 1 grid 1 {{
+  param N: i32
+  tensormap T: bf16[N, 64] box 64x64 clipped swizzle 128
+  shared x_s: bf16[3][64x64] swizzle 128 at 0
+  shared y_s: bf16[2][64x64] swizzle 128 at 24576
+  mbarrier x_full[3] arrivals 1 at 40960
+  mbarrier x_empty[3] arrivals 4 at 40984
+  mbarrier y_full[2] arrivals 1 at 41008
+  mbarrier y_empty[2] arrivals 4 at 41024
+  let n: i32 = ceildiv(N, 64)
+  on %warp 0 {{
+    elect {{
+      for i in 0 .. 3 unroll {{
+        mbarrier.init x_full[i], 1
+        mbarrier.init x_empty[i], 4
+      }}
+      for j in 0 .. 2 unroll {{
+        mbarrier.init y_full[j], 1
+        mbarrier.init y_empty[j], 4
+      }}
+      fence.mbarrier_init
+    }}
+  }}
+  cta.sync
+  roles {{
+    role load warps 0 .. 4 {{
+      on %warp 0 {{
+        elect {{
+{load}
+        }}
+      }}
+    }}
+    role compute warps 4 .. 8 as group {{
+{read}
+    }}
+  }}
+  cta.sync
+  on %warp 0 {{
+    elect {{
+      for i2 in 0 .. 3 unroll {{
+        mbarrier.inval x_full[i2]
+        mbarrier.inval x_empty[i2]
+      }}
+      for j2 in 0 .. 2 unroll {{
+        mbarrier.inval y_full[j2]
+        mbarrier.inval y_empty[j2]
+      }}
+    }}
+  }}
+}}
+"""
+
+
+STAGES = {"x": 3, "y": 2}
+
+
+def fill(ring: str, at: str) -> str:
+    return f"""
+mbarrier.wait {ring}_empty[{at}_{ring}], {at}_{ring}p ^ 1
+mbarrier.expect_tx {ring}_full[{at}_{ring}], bytes=min(N, 64) * 128
+tma.load {ring}_s[{at}_{ring}, 0, 0], T[{at} * 64, 0], bar={ring}_full[{at}_{ring}]"""
+
+
+def read(ring: str, at: str) -> str:
+    return f"""
+mbarrier.wait {ring}_full[{at}_{ring}], {at}_{ring}p
+{ring}: frag<bf16, 64x64> = ldmatrix {ring}_s[{at}_{ring}, 0, 0]
+fence.proxy.async
+warp.sync
+elect {{ mbarrier.arrive {ring}_empty[{at}_{ring}] }}"""
+
+
+def loop(at: str, step: Callable[[str, str], str], *rings: str) -> str:
+    """A loop over all steps, which for each takes one of some rings, one after the other."""
+    carried = ", ".join(
+        f"{at}_{r}: i32 = 0 -> {at}_{r}_end, {at}_{r}p: i32 = 0 -> {at}_{r}p_end" for r in rings
+    )
+    yields = ", ".join(
+        f"select({at}_{r} == {STAGES[r] - 1}, 0, {at}_{r} + 1), "
+        f"{at}_{r}p ^ select({at}_{r} == {STAGES[r] - 1}, 1, 0)"
+        for r in rings
+    )
+    steps = "".join(step(r, at) for r in rings)
+    return f"for {at} in 0 .. n carry ({carried}) {{{steps}\nyield {yields}\n}}\n"
+
+
+ORDERS = {
+    "step by step": loop("k", fill, "x", "y"),
+    "turned around": loop("k", fill, "y", "x"),
+    "one ring first": loop("k", fill, "x") + loop("k2", fill, "y"),
+}
+
+
+def two(order: str) -> Kernel:
+    return parse_kernel(TWO_RINGS.format(load=ORDERS[order], read=loop("m", read, "x", "y")))
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_two_rings(order: str) -> None:
+    """Each ring by itself is right in any order; together only where stages suffice."""
+    found = prove(two(order)).open
+    if order != "one ring first":
+        assert not found, found
+        return
+    (claim,) = found
+    assert (claim.name, claim.verdict) == ("circles of waits", Verdict.REFUTED)
+    assert claim.why == "at N = 576 on 1 x 1 x 1 CTAs warps wait for each other for ever"
+    assert claim.trace[::2] == (
+        "CTA 0, role load, warp 0: mbarrier.wait x_empty[k_x], k_xp ^ 1 (k_x = 1, k_xp = 1)",
+        "CTA 0, role compute, group 0, warps 4..7: mbarrier.wait y_full[m_y], m_yp "
+        "(m_y = 0, m_yp = 0)",
+    )
+
+
+STREAM_K = {
+    "others are one fewer": ("- place, 0)", "- place - 1, 0)", 65, "2 x 1 x 1 CTAs counters are"),
+    "a first tile waits for itself": (
+        "start <= at * per_tile", "start < at * per_tile", 64, "1 x 1 x 1 CTAs counters are",
+    ),
+    "who does not complete a tile waits": (
+        "start <= at * per_tile", "start <= at * per_tile + 1", 65, "2 x 1 x 1 CTAs warps wait",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", STREAM_K)
+def test_stream_k_awaits_those_who_raise(fault: str) -> None:
+    """Counters of CTAs whose intervals end within a tile; no other claim says who they are."""
+    before, after, k, said = STREAM_K[fault]
+    text = print_kernel(kernel_of("stream_k"))
+    assert before in text
+    (claim,) = prove(parse_kernel(text.replace(before, after))).open
+    assert (claim.name, claim.verdict) == ("circles of waits", Verdict.REFUTED)
+    assert claim.why.startswith(f"at M = 128, N = 128, K = {k} on {said}")
+
+
+def test_what_is_not_understood() -> None:
+    """A statement that signals asynchronously is refused, not skipped."""
+    text = print_kernel(two("step by step")).replace(
+        "fence.proxy.async",
+        "bulk.copy x_s[0, 0, 0], y_s[0, 0, 0], x_full[0], 0\nfence.proxy.async",
+        1,
+    )
+    kernel = parse_kernel(text)
+    found = circles(kernel, agents(kernel))
+    assert (found.verdict, found.why) == (
+        Verdict.UNPROVED,
+        "bulk.copy synchronizes, and nothing is known of how",
+    )
