@@ -88,10 +88,11 @@ class Barriers:
 
     @property
     def loaded_by_threads(self) -> bool:
-        """Whether threads load its stages: what a peer copies there has to come behind that, which
-        a relaxed arrival does not say. Reads of wgmma are over when a stage is given back.
+        """Whether who reads its stages loads them, or has stored them: what a peer copies there has
+        to come behind that, which a relaxed arrival does not say. Reads of wgmma are over when a
+        stage is given back.
         """
-        return self.ends.reads(Memory.SHARED)
+        return self.ends.reads(Memory.SHARED) or self.ends.stored_in_place
 
     @staticmethod
     def invalidated(bar: MBarrierRef) -> Body:

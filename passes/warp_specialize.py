@@ -14,6 +14,7 @@ First of all passes, because every later one asks "which role am I in?"
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby
 
 from lowering.ground.errors import InternalError, ScheduleError
@@ -29,12 +30,14 @@ from lowering.kernel.nodes import (
     LoadTile,
     NextTile,
     OnWarp,
+    Produce,
     Role,
     Roles,
     Section,
     Stmt,
     one_thread,
 )
+from lowering.kernel.ring_ends import copies, stores
 from lowering.kernel.traits import Threads
 from lowering.kernel.visit import defined, expressions, map_bodies, operands, walk
 from lowering.target import ptx
@@ -90,7 +93,7 @@ def warp_specialize(kernel: Kernel, options: LoweringOptions) -> Kernel:
     roles: list[Role] = []
     first = 0
     for s in working:
-        body = _Issuer.of(s, first).issued(s.body)
+        body = _Issuer.of(kernel, s, first).issued(s.body)
         roles.append(Role(s.name, first, WARPS * s.groups, body, s.group, s.registers))
         first = roles[-1].span.stop
     for run in shared:
@@ -162,38 +165,50 @@ def _elected(body: Body) -> Body:
 
 @dataclass(frozen=True, slots=True)
 class _Issuer:
-    """Who issues the copies of a section with threads: one of it, or of each of its groups.
+    """Who issues the copies of a section with threads: one of it, or of each of its groups. Who
+    issues all that fills a step begins it, too.
 
     Args:
+        kernel: for its rings.
         first_warp: of the role.
         groups: how many warpgroups run it.
         of_group: variables whose values differ between these.
     """
 
+    kernel: Kernel
     first_warp: int
     groups: int
     of_group: frozenset[Var]
 
     @staticmethod
-    def of(section: Section, first_warp: int) -> _Issuer:
+    def of(kernel: Kernel, section: Section, first_warp: int) -> _Issuer:
         """With all bindings that follow from the group's number."""
         found = {section.group} if section.group is not None else set()
         for stmt in walk(section.body):
             if isinstance(stmt, Let) and free_vars(stmt.value) & found:
                 found.add(stmt.var)
-        return _Issuer(first_warp, section.groups, frozenset(found))
+        return _Issuer(kernel, first_warp, section.groups, frozenset(found))
 
     def issued(self, body: Body) -> Body:
         """``body`` with each run of copies under a branch and an ``elect``."""
         out: list[Stmt] = []
-        for copies, stmts in groupby(body, lambda s: isinstance(s, LoadTile)):
+        for alone, stmts in groupby(body, partial(self.issues, body)):
             run = tuple(stmts)
-            if not copies:
+            if not alone:
                 out += (map_bodies(s, self.issued) for s in run)
                 continue
             for apart, loads in groupby(run, self.differs):
                 out.append(self.thread(apart, tuple(loads)))
         return tuple(out)
+
+    def issues(self, body: Body, stmt: Stmt) -> bool:
+        """Whether one thread does a statement of ``body``: it copies, or begins a step that is
+        filled by such copies alone.
+        """
+        if not isinstance(stmt, Produce):
+            return isinstance(stmt, LoadTile)
+        ring = self.kernel.ring(stmt.ring)
+        return not (stores(ring, body) or copies(ring, body))
 
     def differs(self, stmt: Stmt) -> bool:
         """Whether each group has a copy of its own."""

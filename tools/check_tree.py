@@ -39,6 +39,7 @@ WAY: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("wsched.bench", LOWERED),
     ("wsched.stress", LOWERED),
     ("wsched.explore", LOWERED),
+    ("wsched.ladder", LOWERED),
     ("wsched.cli", LOWERED),
     ("wsched.__main__", ()),
 )

@@ -91,6 +91,12 @@ class Ends:
         """Arrivals of one CTA that make a stage empty."""
         return sum(r.arrivals for readers in self.readers.values() for r in readers)
 
+    @property
+    def stored_in_place(self) -> bool:
+        """Whether warps store, or copy by ``cp.async``, what they read."""
+        reading = frozenset(w for found in self.readers.values() for r in found for w in r.warps)
+        return any((f.commits or f.copies) and f.warps & reading for f in self.fills)
+
     def reads(self, proxy: Memory, role: str | None = None) -> bool:
         """Whether a role, or any, reads through a proxy."""
         found = self.readers.values() if role is None else (self.readers.get(role, ()),)

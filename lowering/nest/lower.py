@@ -182,9 +182,16 @@ def _require_rings(plan: Plan) -> None:
     Raises:
         UnsupportedError: too many rings, or of different kinds.
     """
-    operands, *others = (e.relation for e in plan.rings if plan.parts[e.producer].loads)
+    operands, loaded = plan.operands, [e for e in plan.rings if plan.parts[e.producer].loads]
+    others = [e.relation for e in loaded if e.relation is not operands]
     fetching = plan.work.fetching_warps
-    threads = plan.fusion.loaded_by_threads
+    ahead = {t for e in loaded for t in e.relation.loads}
+    threads = [t for t in plan.fusion.loaded_by_threads if t in ahead]
+    here = next((e for e in plan.rings if e.in_place), None)
+    if here is not None and any(not e.relation.warp_specialized for e in loaded):
+        t = plan.fusion.tensor(here.relation.loads[0])
+        what = f"{t.name} loaded in place beside Pipelined loads"
+        raise refused(t, what, "all loads in place, or WarpSpecialized ones beside them")
     if threads and not operands.warp_specialized:
         raise refused(
             plan.fusion.tensor(threads[0]),

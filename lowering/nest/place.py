@@ -244,6 +244,13 @@ class Place:
         for name in loads:
             self._step(name, Consume)
 
+    def load(self) -> None:
+        """Begin to fill the step that a load is a part of, where it is loaded in place; a section
+        that loads ahead has begun it.
+        """
+        if self.tensor.in_place:
+            self.produce()
+
     def produce(self) -> None:
         """Begin to fill the step that has this place's part of the tensor, unless it is begun."""
         self._step(self.tensor.name, Produce)

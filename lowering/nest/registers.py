@@ -38,13 +38,13 @@ class Registers:
         namer: of everything in the kernel.
         held: what is held, by tensor.
         parts: those that were cut out, by tensor, first element and size.
-        steps: steps of rings that were waited for, or begun to fill, by ring.
+        steps: steps of rings that were waited for, or begun to fill, by ring and which of both.
     """
 
     namer: Namer
     held: dict[str, Held] = field(default_factory=dict)
     parts: dict[tuple[str, tuple[Expr, ...], int, int], Frag] = field(default_factory=dict)
-    steps: dict[str, Expr] = field(default_factory=dict)
+    steps: dict[tuple[str, type[Stmt]], Expr] = field(default_factory=dict)
 
     def inner(self) -> Registers:
         """Those of a list in this one: what it adds is gone at its end."""
@@ -52,9 +52,9 @@ class Registers:
 
     def step(self, ring: str, step: Expr, made: type[Consume] | type[Produce]) -> Body:
         """What opens a step of a ring, unless this list or one around it has opened it."""
-        if self.steps.get(ring) == step:
+        if self.steps.get((ring, made)) == step:
             return ()
-        self.steps[ring] = step
+        self.steps[ring, made] = step
         return (made(ring, step),)
 
     def hold(self, tile: Tile, value: Frag) -> None:

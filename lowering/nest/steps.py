@@ -49,8 +49,11 @@ def steps_of(
         for d in loops(node)
         if d.parallel not in PLACES and (d.extent != ONE or graph.group(d) in counted)
     }
-    for t in leaves(node):
-        for name in (t.name, *(p.name for p in plan.fusion.producers(t.name))):
+    tensors = list(leaves(node))
+    made = {t.name for t in tensors}
+    for t in tensors:
+        read = (p.name for p in plan.fusion.producers(t.name) if p.name not in made)
+        for name in (t.name, *read):
             if name in part.rings:
                 ring, relation = part.rings[name]
                 fills = name == t.name

@@ -51,7 +51,7 @@ def ring(plan: Plan, edge: Edge) -> Ring:
     """The ring of an edge."""
     relation, buffer = edge.relation, edge.relation.buffer
     in_flight = buffer.stages - buffer.prefetch - 1
-    loaded = plan.parts[edge.producer].loads
+    loaded = plan.parts[edge.producer].loads or edge.in_place
     threads = plan.fusion.loaded_by_threads
     shares = tuple(
         (1, 1) if t in threads else _share(plan, plan.fusion.tensor(t))

@@ -264,6 +264,13 @@ class Fusion:
             if isinstance(e, LoadStoreOp) and e.op is LoadStoreOpType.Set
         )  # fmt: skip
 
+    @property
+    def loaded_in_place(self) -> tuple[str, ...]:
+        """Names of those of ``loads`` that who reads them loads, in the trip that does: inlined, in
+        no circular buffer.
+        """
+        return tuple(t.name for t in self.loads if t.in_place)
+
     def _set_into_shared(self, e: LoadStoreOp) -> bool:
         shared = self.tensor(e.output).memory is MemoryType.Shared
         return e.op is LoadStoreOpType.Set and shared

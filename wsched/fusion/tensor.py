@@ -105,8 +105,15 @@ class TensorView:
         return any(d.iter_type is IterType.Reduction for d in self.logical)
 
     @property
+    def in_place(self) -> bool:
+        """Whether it is made in the loops of what reads it, and in no ring of stages."""
+        return self.circular_buffer is None and self.compute_at > 0
+
+    @property
     def slice_position(self) -> int:
         """Position that parts the loops over stages (left) from those in one stage (right)."""
+        if self.in_place:
+            return self.compute_at
         buffered = self.circular_buffer
         if buffered is not None and isinstance(buffered.type, WarpSpecialized):
             position = buffered.type.stage_slice_position

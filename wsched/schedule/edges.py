@@ -28,6 +28,11 @@ class Edge:
     consumer: int
     relation: LoadRelation
 
+    @property
+    def in_place(self) -> bool:
+        """Whether who reads the ring loads it, each step in the trip that reads it."""
+        return self.producer == self.consumer and not self.relation.buffer.prefetch
+
 
 def edges_of(parts: Sequence[Part], relations: Iterable[LoadRelation]) -> tuple[Edge, ...]:
     """An edge for each relation, in the same order."""

@@ -1,9 +1,10 @@
 """The cut: the parts of a fusion, of any schedule, also of one that is illegal or unfinished.
 
-A fusion is cut behind every tensor that is loaded into shared memory by TMA or circular-buffered.
-What is still connected then is a *part*, with loops and warps of its own. Tensors that one
-expression reads fill a ring together, if one part makes them; what loads them is one part. What
-lies in global memory connects nothing: all warps can read it.
+A fusion is cut behind every tensor that is loaded into shared memory or circular-buffered. What is
+still connected then is a *part*, with loops and warps of its own. Tensors that one expression reads
+fill a ring together, if one part makes them; what loads them is one part. What lies in global
+memory connects nothing: all warps can read it. Loads *in place* (inlined, in no circular buffer)
+are not cut off: the part that reads them loads them itself, into a ring of one stage of its own.
 """
 
 from __future__ import annotations
@@ -63,13 +64,14 @@ def find_parts(fusion: Fusion) -> tuple[Part, ...]:
     Args:
         fusion: any fusion; nothing is proved of its schedule.
     """
-    loads = {t.name for t in fusion.loads}
+    in_place = {*fusion.loaded_in_place}
+    loads = {t.name for t in fusion.loads} - in_place
     cut = loads | {t.name for t in fusion.tensors if t.circular_buffer is not None}
     loading: list[Part] = []
     computing: list[Part] = []
     for names in _connected(fusion, _neighbours(fusion, cut, loads)):
         only_loads = loads.issuperset(names)
-        rings = _together(fusion, [n for n in names if n in cut])
+        rings = _together(fusion, [n for n in names if n in cut | in_place])
         part = Part("load" if only_loads else "compute", names, rings, only_loads)
         (loading if only_loads else computing).append(part)
     loading.sort(key=lambda p: not _is_summed(fusion, p.fills))

@@ -19,6 +19,7 @@ def copy_box(place: Place) -> None:
     Elements behind the end of the tensor are zero, as TMA has them.
     """
     place.require_box(ParallelType.Bulk)
+    place.load()
     t = place.tensor
     stage = stage_of(place.fusion, place.graph, t)
     source = place.fusion.source(t.name)

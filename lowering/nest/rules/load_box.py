@@ -23,6 +23,7 @@ def load_box(place: Place) -> None:
     outer ones is a piece that may be of another entry.
     """
     place.require_box(ParallelType.Bulk)
+    place.load()
     t = place.tensor
     stage = stage_of(place.fusion, place.graph, t)
     source = place.fusion.source(t.name)

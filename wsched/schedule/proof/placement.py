@@ -156,8 +156,11 @@ def check_places(fusion: Fusion, graph: TransformGraph) -> None:
 
 
 def _apart(fusion: Fusion, graph: TransformGraph) -> Iterator[tuple[TensorView, TensorView]]:
-    """Tensors that are computed on other CTAs or warpgroups than what reads them, with that."""
-    for t in _held(fusion):
+    """Tensors that are computed on other CTAs or warpgroups than what reads them, with that. What
+    is loaded in place all warpgroups of the part wait for, whoever of them brought it.
+    """
+    loads = {*fusion.loaded_in_place}
+    for t in (t for t in _held(fusion) if t.name not in loads):
         mine = _places(graph, t, IterType.Reduction)
         for reader in fusion.consumers(t.name):
             if mine.keys() != _places(graph, reader).keys():

@@ -14,6 +14,7 @@ from wsched.fusion import (
     IterDomain,
     Merge,
     ParallelType,
+    Pipelined,
     PrimitiveCall,
     TensorView,
     WarpSpecialized,
@@ -41,6 +42,10 @@ CTA_INDEX = {
 _LOAD_LOOP = ("merge", "circular_buffer")
 _UNCALLED = "no circular_buffer"
 _NO_LOADS = "no tensor is loaded by TMA: cache_after the operands of the mma"
+
+
+IN_PLACE = CircularBuffer(stages=1, prefetch=0, type=Pipelined())
+"""How loads are buffered that who reads them loads in the same trip."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +222,8 @@ def _readers(
 
 def _buffer(fusion: Fusion, ring: tuple[TensorView, ...]) -> CircularBuffer:
     """How the tensors of a ring are circular-buffered, all alike."""
+    if all(t.in_place for t in ring):
+        return IN_PLACE
     bare = [t.name for t in ring if t.circular_buffer is None]
     buffers = [t.circular_buffer for t in ring if t.circular_buffer is not None]
     if bare:

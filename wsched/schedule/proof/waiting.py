@@ -50,6 +50,7 @@ def check_waiting(
     Raises:
         ScheduleError: ``parts``.
     """
+    edges = [e for e in edges if not e.in_place]  # what a part waits for there it has just begun
     back = next((e for e in edges if e.producer >= e.consumer), None)
     if back is not None:
         made = ", ".join(back.relation.loads)

@@ -1,0 +1,83 @@
+"""The ten rungs: one decision after the other, and a right kernel for each."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from functools import lru_cache
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from lowering.ground.errors import ScheduleError
+from tests.on_machine import NUMPY, Problem, exact, operands, run
+from tests.tiers import dealt
+from wsched import Schedule
+from wsched.front.own import kernel_of
+from wsched.ladder.decisions import Decisions, decide
+from wsched.ladder.rungs import DEFINITION, RUNGS, changed
+from wsched.run.compiled import CompiledFusion
+
+PROBLEMS = {
+    "tails": Problem(520, 264, 200, 2),
+    "one_tile": Problem(40, 24, 72, 3),
+    "no_k": Problem(136, 72, 0, 4),
+}
+
+
+@lru_cache
+def kernel(number: int) -> CompiledFusion:
+    return kernel_of(decide(Schedule(DEFINITION), RUNGS[number - 1].decided))
+
+
+NUMBERS = [r.number for r in RUNGS]
+
+
+def test_each_rung_is_one_decision() -> None:
+    assert len(RUNGS) == 10
+    steps = [changed(a.decided, b.decided) for a, b in pairwise(RUNGS)]
+    assert steps == [
+        ("slice",), ("grid",), ("copies",), ("stages",), ("grid",), ("load_warps",), ("stages",),
+        ("cluster",), ("consumers",),
+    ]  # fmt: skip
+
+
+def test_what_changed_names_every_field() -> None:
+    other = Decisions(32, RUNGS[-1].decided.grid, RUNGS[-1].decided.copies, 3, True, 2, 2)
+    assert changed(Decisions(), other) == tuple(f.name for f in fields(Decisions))
+
+
+@pytest.mark.parametrize(("number", "kind"), dealt(NUMBERS, list(PROBLEMS)))
+def test_integers_are_exact(number: int, kind: str) -> None:
+    a, b = operands(PROBLEMS[kind], "bf16", number, integer=True)
+    d = run(kernel(number), PROBLEMS[kind], a, b, "bf16")
+    assert np.array_equal(d, exact(a, b).astype(NUMPY["bf16"]))
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_kernels_are_proved_and_do_not_spill(number: int) -> None:
+    assert kernel(number).proof().proved
+    found = kernel(number).resources
+    assert found.spill_stores == found.spill_loads == found.stack == 0
+
+
+def test_warps_stages_and_clusters() -> None:
+    found = [
+        (k.kernel.threads, k.plan.operands.buffer.stages, k.kernel.cluster)
+        for k in map(kernel, NUMBERS)
+    ]
+    assert found == [
+        (128, 1, 1), (128, 1, 1), (128, 1, 1), (128, 1, 1), (128, 2, 1), (128, 2, 1), (256, 2, 1),
+        (256, 4, 1), (256, 4, 2), (384, 4, 2),
+    ]  # fmt: skip
+
+
+def test_grids() -> None:
+    assert [str(kernel(n).kernel.grid) for n in (1, 2)] == ["1", "1"]
+    assert str(kernel(3).kernel.grid) == "ceildiv(M, 128) * ceildiv(N, 128)"
+    assert "sms" in str(kernel(6).kernel.grid)
+
+
+def test_a_decision_that_is_none() -> None:
+    with pytest.raises(ScheduleError, match="box"):
+        decide(Schedule(DEFINITION), Decisions(slice=24)).plan()
