@@ -25,11 +25,12 @@ from wsched.front.scaled import int_mm_call, scaled_mm_call
 from wsched.run.compiled import CompiledFusion, compile_fusion
 from wsched.schedule.matmul.params import ClusterDims, MatmulParams
 
-__all__ = ["FAMILIES"]
+__all__ = ["FAMILIES", "SIZES", "Sizes"]
 
 Made = tuple[CompiledFusion, tuple[Launch, ...]]
+Sizes = tuple[int, int, int, int]
 
-SIZES = ((60, 24, 64, 4), (192, 64, 192, 2), (72, 104, 320, 2))
+SIZES: tuple[Sizes, ...] = ((60, 24, 64, 4), (192, 64, 192, 2), (72, 104, 320, 2))
 """M, N, K and multiprocessors: as ``tests.mutants.subjects.PROBLEMS``, for tiles of 64 x 32."""
 
 _ONE = partial(cooperative, 64, 32, stages=3, groups=1, registers=None)

@@ -57,6 +57,12 @@ class Judged:
     why: str = ""
     orders: int = 0
 
+    @property
+    def method(self) -> str:
+        """What the machine says of one that nobody caught, beside the proof."""
+        drawn = f", {self.orders} orders of draws" if self.orders else ""
+        return f"no access or phase that an order decides, at three sizes{drawn}"
+
 
 @dataclass(slots=True, eq=False)
 class Judge:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -12,18 +12,20 @@ from lowering.machine import RunResult
 from tests.epilogues import RESIDUAL
 from tests.legality.by_hand.loads import LOADS
 from tests.legality.machine import compiled
-from tests.mutants.families import FAMILIES
+from tests.mutants.families import FAMILIES, SIZES, Sizes
 from tests.mutants.launches import Launch, launched
-from tests.on_machine import Problem, kernel
+from tests.on_machine import kernel
 from tests.schedules import SCHEDULES, for_result
 from wsched.front.known import import_fusion
 from wsched.fusion import Fusion
 from wsched.run.compiled import compile_fusion
 
-__all__ = ["PROBLEMS", "SUBJECTS", "Subject", "subject"]
+__all__ = ["PROBLEMS", "SUBJECTS", "Subject", "family", "subject"]
 
-PROBLEMS = (Problem(128, 136, 64, 4), Problem(256, 256, 192, 2), Problem(72, 520, 320, 2))
-"""Of a matmul: one tile or less a CTA, several, ragged edges; 1, 3 and 5 steps of 64 a tile."""
+PROBLEMS = ((128, 136, 64, 4), (256, 256, 192, 2), (72, 520, 320, 2))
+"""M, N, K and multiprocessors of a matmul: one tile or less a CTA, several, ragged edges; 1, 3 and
+5 steps of 64 a tile.
+"""
 
 _PLAIN = {
     "one tile after the other": (
@@ -62,15 +64,18 @@ class Subject:
         return self.launches[at].run(broken, **options)
 
 
-def _of(family: str, name: str, fusion: Fusion, made: Kernel) -> Subject:
+def _of(
+    family: str, name: str, fusion: Fusion, made: Kernel, sizes: Sequence[Sizes] = PROBLEMS
+) -> Subject:
     """A matmul of two operands."""
-    launches = (launched(fusion, made, {"M": p.m, "N": p.n, "K": p.k}, p.sms) for p in PROBLEMS)
+    launches = (launched(fusion, made, {"M": m, "N": n, "K": k}, sms) for m, n, k, sms in sizes)
     return Subject(name, family, made, tuple(launches))
 
 
 def _plain(family: str, name: str) -> Subject:
     made = kernel(SCHEDULES[name])
-    return _of(family, name, made.fusion, made.kernel)
+    sizes = SIZES if name == "exchanged" else PROBLEMS  # its tiles are narrow
+    return _of(family, name, made.fusion, made.kernel, sizes)
 
 
 def _residual(family: str, name: str) -> Subject:
@@ -82,7 +87,7 @@ def _residual(family: str, name: str) -> Subject:
 
 def _by_hand(family: str, name: str) -> Subject:
     fusion = next(make for make in LOADS if make.__name__ == name)()
-    return _of(family, name, fusion, compiled(fusion))
+    return _of(family, name, fusion, compiled(fusion), SIZES)
 
 
 def _of_a_call(family: str, name: str) -> Subject:
@@ -100,6 +105,11 @@ _KERNELS: Mapping[str, tuple[str, _Make]] = {
 
 SUBJECTS = (*_KERNELS,)
 """Names of all kernels."""
+
+
+def family(name: str) -> str:
+    """What the kernel of that name is of."""
+    return _KERNELS[name][0]
 
 
 @cache
