@@ -7,16 +7,19 @@ make one statement as late as can be, or one warp, and everything else as early 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import Literal
 
 from lowering.kernel.kernel import Kernel
-from lowering.kernel.nodes import Stmt
+from lowering.kernel.nodes import Atom, Stmt
 from lowering.kernel.traits import Memory
 from lowering.kernel.visit import bodies, walk
 
-__all__ = ["Adversary", "HoldBack", "Order", "RunLast", "adversaries"]
+__all__ = [
+    "Adversary", "Draws", "HoldBack", "Order", "RunLast", "adversaries", "late",
+    "orders_of_draws",
+]  # fmt: skip
 
 Order = Literal["eager", "lazy", "random", "fair"]
 
@@ -50,7 +53,52 @@ class RunLast:
     warp: int
 
 
-Adversary = Order | HoldBack | RunLast
+@dataclass(frozen=True, slots=True)
+class Draws:
+    """Numbers are drawn from counters one at a time, when nothing else can happen.
+
+    Additions are not held back: sums are the same in any order. ``orders_of_draws`` are all of
+    them.
+
+    Args:
+        choices: of the warps that wait for their turn, by CTA and warp, whose it is each time;
+            behind the end of these the first one's.
+        widths: gets how many waited, each time.
+    """
+
+    choices: tuple[int, ...] = ()
+    widths: list[int] = field(default_factory=list, compare=False)
+
+    def turn(self, waiting: int) -> int:
+        """Whose turn it is of so many."""
+        at = len(self.widths)
+        self.widths.append(waiting)
+        return self.choices[at] if at < len(self.choices) else 0
+
+
+Adversary = Order | HoldBack | RunLast | Draws
+
+
+def late(adversary: Adversary, stmt: Stmt) -> bool:
+    """Whether a warp lets all others run in front of a statement."""
+    match adversary:
+        case HoldBack(stmt=held):
+            return stmt is held
+        case Draws():
+            return isinstance(stmt, Atom) and stmt.op != "add"
+    return False
+
+
+def orders_of_draws(run: Callable[[Draws], None]) -> Iterator[Draws]:
+    """All orders in which numbers can be drawn, each behind the run with it."""
+    left: list[tuple[int, ...]] = [()]
+    while left:
+        choices = left.pop()
+        run(draws := Draws(choices))
+        yield draws
+        for at in range(len(choices), len(draws.widths)):
+            before = choices + (0,) * (at - len(choices))
+            left += [(*before, n) for n in range(1, draws.widths[at])]
 
 
 def adversaries(kernel: Kernel) -> Iterator[HoldBack | RunLast]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from lowering.kernel.text import print_stmt
 from lowering.machine.errors import FaultError
 from lowering.machine.fragment import Array
+from lowering.machine.phases import Phases
 from lowering.machine.scheduler import Resource, Runnable, Scheduler, span
 
 __all__ = ["Arrival", "Copy", "MBarrier", "NamedBarrier", "RegisterPool", "heard"]
@@ -27,7 +28,8 @@ class MBarrier(Resource):
     phases that are over.
 
     It is bytes too, which are used behind ``mbarrier.init`` and before ``mbarrier.inval``: with
-    ``watched``, ``made`` is the event of its init and ``uses`` has the last use by each warp.
+    ``watched``, ``made`` is the event of its init and ``uses`` has the last use by each warp;
+    ``phases`` are then those since its init.
     """
 
     name: str
@@ -45,6 +47,7 @@ class MBarrier(Resource):
     watched: bool = False
     made: int = 0
     uses: dict[Runnable, int] = field(default_factory=dict)
+    phases: Phases | None = None
 
     def init(self, arrivals: int, warp: Runnable) -> None:
         """``mbarrier.init``; the async proxy and peer CTAs see it after a fence by ``warp``."""
@@ -58,6 +61,7 @@ class MBarrier(Resource):
         self.remote = False
         self.handed, self.coming, self.told = {}, 0, 0
         self.made, self.uses = self._event(warp), {}
+        self.phases = Phases(warp.scheduler.events, self.name) if self.watched else None
 
     def release(self, events: int) -> None:
         """Events that whoever arrives next tells of."""
@@ -107,9 +111,11 @@ class MBarrier(Resource):
         if remote and not self.fenced:
             raise FaultError(f"{self.name} is {action} before a fence.mbarrier_init after its init")
 
-    def arrive(self, count: int, scheduler: Scheduler, announced: int = 0) -> None:
-        """``count`` arrivals, after ``announced`` more bytes are missing."""
+    def arrive(self, count: int, known: int, scheduler: Scheduler, announced: int = 0) -> None:
+        """``count`` arrivals behind ``known`` events, ``announced`` more bytes being missing."""
         self.check("arrived at")
+        if self.phases is not None:
+            self.phases.arrive(known)
         self.missing += announced
         if abs(self.missing) > TX_LIMIT:
             raise FaultError(f"{self.name} misses {self.missing} bytes, the limit is {TX_LIMIT}")
@@ -121,10 +127,14 @@ class MBarrier(Resource):
         self.pending -= count
         self._flip(scheduler)
 
-    def complete(self, landed: int, scheduler: Scheduler, events: int = 0) -> None:
-        """``landed`` bytes of a TMA load have been written, which these events are."""
+    def complete(self, landed: int, known: int, scheduler: Scheduler, events: int = 0) -> None:
+        """``landed`` bytes of a TMA load have been written, which these events are; it was issued
+        behind ``known``.
+        """
         self.check("signalled by a load", remote=True)
-        self.release(events)
+        if self.phases is not None:
+            self.phases.arrive(known, "a load")
+        self.release(events | known & scheduler.events.moments)
         self.missing -= landed
         self._flip(scheduler)
 
@@ -137,6 +147,8 @@ class MBarrier(Resource):
                 f"in phase {self.phase}"
             )
         if self.missing == 0:
+            if self.phases is not None:
+                self.told |= 1 << self.phases.end(self.coming)
             self.phase += 1
             self.told |= self.coming
             self.coming = 0
@@ -150,6 +162,12 @@ class MBarrier(Resource):
             raise FaultError(f"{self.name} is waited for with parity {parity}")
         return self.phase & 1 != parity
 
+    def seen(self, warp: Runnable) -> None:
+        """A warp's wait is over."""
+        if self.phases is not None and warp.stmt is not None:
+            moment = self.phases.wait(warp.known.before(warp.elected), warp, warp.stmt)
+            warp.known.did(1 << moment, warp.elected)
+
     def text(self, parity: int) -> str:
         """What a wait for ``parity`` lacks."""
         return (
@@ -161,13 +179,14 @@ class MBarrier(Resource):
 @dataclass(slots=True, eq=False)
 class Arrival:
     """An arrival of ``threads`` at ``bar`` that waits for so many copies to land; ``copies`` are
-    these and those before them.
+    these and those before them, ``known`` the events that it comes behind.
     """
 
     bar: MBarrier
     threads: int
     copies: list[Copy]
     waiting: int
+    known: int
 
     def landed(self, scheduler: Scheduler) -> None:
         """One of the copies has landed."""
@@ -180,7 +199,8 @@ class Arrival:
         self.bar.hand([copy.words for copy in self.copies])
         for copy in self.copies:
             self.bar.release(copy.events)
-        self.bar.arrive(self.threads, scheduler)
+        self.bar.release(self.known & scheduler.events.moments)
+        self.bar.arrive(self.threads, self.known, scheduler)
 
 
 @dataclass(slots=True, eq=False)
@@ -199,7 +219,8 @@ class Copy:
 class NamedBarrier(Resource):
     """A hardware barrier (``bar``) or the cluster's: completes when ``threads`` have arrived.
 
-    ``coming`` are the events that those who are here knew of, ``known`` those of last time.
+    ``coming`` are the events that those who are here knew of, ``known`` those of last time,
+    ``phases`` its generations, if somebody watches them.
     """
 
     name: str
@@ -208,6 +229,7 @@ class NamedBarrier(Resource):
     generation: int = 0
     coming: int = 0
     known: int = 0
+    phases: Phases | None = None
 
     def arrive(self, warp: Runnable, threads: int, key: int) -> int:
         """A warp's 32 threads arrive; the generation that they belong to.
@@ -221,12 +243,16 @@ class NamedBarrier(Resource):
             raise FaultError(f"{self.name} counts {threads} threads, not a multiple of 32")
         if key in self.arrived:
             raise FaultError(f"{warp.who} arrives twice at {self.name} before it completes")
+        if self.phases is not None:
+            self.phases.arrive(warp.known.everyone)
         self.threads = threads
         self.arrived[key] = warp
         self.coming |= warp.known.everyone
         generation = self.generation
         if 32 * len(self.arrived) == threads:
             self.known, self.coming = self.coming, 0
+            if self.phases is not None:
+                self.known |= 1 << self.phases.end(self.known)
             self.arrived.clear()
             self.generation += 1
             self.wake(warp.scheduler)

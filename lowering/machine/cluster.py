@@ -61,13 +61,13 @@ def release(warp: Warp, order: str) -> int:
     if order == "release.cluster":
         for sent in [s for s in warp.cta.cluster.sent if known >> s.number & 1]:
             sent.land()
-    return known if order.startswith("release") else known & warp.scheduler.events.copies
+    return known if order.startswith("release") else known & warp.scheduler.events.relaxed
 
 
 def acquire(warp: Warp, told: int, order: str) -> None:
     """The executing threads come behind these events, with a relaxed order behind copies alone."""
-    copies = warp.scheduler.events.copies
-    warp.known.learn(told if order.startswith("acquire") else told & copies, warp.elected)
+    relaxed = warp.scheduler.events.relaxed
+    warp.known.learn(told if order.startswith("acquire") else told & relaxed, warp.elected)
 
 
 def heard(warp: Warp, cta: Cta, words: Array, buffer: str) -> None:

@@ -118,6 +118,7 @@ def elect(stmt: Elect, program: Program) -> Run:
     def run(warp: Warp) -> Iterator[Blocked | None]:
         if warp.elected:
             raise FaultError("elect stands in elect")
+        warp.known.meet(warp.scheduler.events.moments)
         warp.elected = True
         warp.env["%lane"] = 0
         yield from execute(warp, body)

@@ -75,7 +75,8 @@ def cp_async_arrive(stmt: CpAsyncArrive, program: Program) -> Run:
         bar.check("arrived at")
         flying = [copy for copy in warp.copies if not copy.landed]
         bar.use(warp, "arrived at")
-        arrival = Arrival(bar, warp.threads, warp.copies, len(flying))
+        known = warp.known.before(warp.elected)
+        arrival = Arrival(bar, warp.threads, warp.copies, len(flying), known)
         warp.copies = flying
         for copy in flying:
             copy.arrivals.append(arrival)

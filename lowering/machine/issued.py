@@ -7,9 +7,20 @@ from dataclasses import dataclass, field
 
 from lowering.kernel.nodes import Stmt
 from lowering.machine.fragment import Array
-from lowering.machine.scheduler import Effect, Resource
+from lowering.machine.scheduler import Effect, Resource, Runnable
 
-__all__ = ["BulkQueue", "Fragment", "Registers", "Store", "WgmmaQueue"]
+__all__ = ["BulkQueue", "Fragment", "GenericRead", "Registers", "Store", "WgmmaQueue"]
+
+
+@dataclass(slots=True, eq=False)
+class GenericRead:
+    """``ld.shared`` or ``ldmatrix`` of some 16-byte chunks that TMA might overtake; ``fenced`` says
+    whether each thread of the warp has executed ``fence.proxy.async`` behind it.
+    """
+
+    warp: Runnable
+    chunks: Array
+    fenced: bool = False
 
 
 @dataclass(slots=True, eq=False)

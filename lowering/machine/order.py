@@ -52,11 +52,14 @@ class Events:
     """All events of a run; number 0 is none.
 
     ``copies`` are those by TMA and wgmma, which a relaxed order hands on as well: their end is
-    announced by the hardware itself, not by a thread that has seen it.
+    announced by the hardware itself, not by a thread that has seen it. ``moments`` are no accesses:
+    a phase ends, a wait is over (``lowering.machine.phases``). What happens behind one happens
+    later, so any order hands them on, also a copy that was issued behind one and has landed.
     """
 
     all: list[Event | None] = field(default_factory=lambda: [None])
     copies: int = 0
+    moments: int = 0
 
     def add(self, warp: Actor, stmt: Stmt, copy: bool = False) -> int:
         """The number of a new event."""
@@ -65,6 +68,18 @@ class Events:
         if copy:
             self.copies |= 1 << number
         return number
+
+    def moment(self, warp: Actor | None = None, stmt: Stmt | None = None) -> int:
+        """The number of a new moment, of a warp at a statement or of no warp in particular."""
+        made = None if warp is None or stmt is None else Event(warp, warp.who, warp.rank, stmt)
+        self.all.append(made)
+        self.moments |= 1 << len(self.all) - 1
+        return len(self.all) - 1
+
+    @property
+    def relaxed(self) -> int:
+        """What a relaxed order hands on."""
+        return self.copies | self.moments
 
     def __getitem__(self, number: int) -> Event:
         """The event of a number."""
@@ -108,6 +123,10 @@ class Known:
             self.one |= events
         else:
             self.everyone |= events
+
+    def meet(self, moments: int) -> None:
+        """All threads are here, as ``elect.sync`` needs them: what each has waited for is over."""
+        self.everyone |= self.each & moments
 
     def sync(self) -> None:
         """The warp's threads tell each other: ``bar.warp.sync``, or any barrier of all."""

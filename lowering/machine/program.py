@@ -72,14 +72,17 @@ class Program:
     Args:
         kernel: a kernel after all passes.
         handlers: for each class of statements.
-        late: in front of this one a warp lets all others run.
+        late: whether a warp lets all others run in front of a statement.
 
     Raises:
         InternalError: a statement of tile level is left, or something is not allocated.
     """
 
     def __init__(
-        self, kernel: Kernel, handlers: Mapping[type[Stmt], Handler], late: Stmt | None = None
+        self,
+        kernel: Kernel,
+        handlers: Mapping[type[Stmt], Handler],
+        late: Callable[[Stmt], bool] = lambda _: False,
     ) -> None:
         self.kernel = kernel
         self._late = late
@@ -99,7 +102,7 @@ class Program:
             why = f"statement {stmt.OP!r} cannot be executed; is a pass missing?"
             raise InternalError("machine", why, print_stmt(stmt))
         run = handler(stmt, self)
-        return run if stmt is not self._late else _behind_others(run)
+        return _behind_others(run) if self._late(stmt) else run
 
     def scalar(self, e: Expr) -> Scalar:
         """An expression as a function of the warp's scalars."""

@@ -63,7 +63,7 @@ class Races:
         comes behind their last write or reads by chance only.
         """
         self._behind(number, known, at, self.writer, "write")
-        for n in {n for s in np.unique(self.readers[at]).tolist() for n in self.sets[s]}:
+        for n in sorted({n for s in np.unique(self.readers[at]).tolist() for n in self.sets[s]}):
             if not known >> n & 1:
                 touched = at[[n in self.sets[s] for s in self.readers[at].tolist()]]
                 raise self._race(n, "read", number, "written", int(touched[0]))

@@ -40,7 +40,7 @@ def st_async(stmt: StAsync, program: Program) -> Run:
             cta.memory.mark(words, store)
             return 1 << store
 
-        land = _landing(warp, cta, bar, f"an {what}", data.nbytes, write)
+        land = _landing(warp, before, cta, bar, f"an {what}", data.nbytes, write)
         warp.scheduler.add(Effect(land, warp, stmt))
         warp.cta.cluster.counts[stmt.OP] += 1
         return PAUSE
@@ -78,7 +78,7 @@ def bulk_copy(stmt: BulkCopy, program: Program) -> Run:
                 return events | cta.touch(warp, stmt, before, target, 16, write=True, copy=True)
 
             what = f"a bulk.copy that completes on {bar.name}"
-            land = _landing(warp, cta, bar, what, data.nbytes, write)
+            land = _landing(warp, before, cta, bar, what, data.nbytes, write)
             warp.scheduler.add(Effect(land, warp, stmt))
 
         warp.scheduler.add(Effect(read, warp, stmt))
@@ -98,11 +98,11 @@ def _target(warp: Warp, cta: Cta, bar: MBarrier, op: str) -> MBarrier:
 
 
 def _landing(
-    warp: Warp, cta: Cta, bar: MBarrier, what: str, size: int, write: Callable[[], int]
+    warp: Warp, known: int, cta: Cta, bar: MBarrier, what: str, size: int, write: Callable[[], int]
 ) -> Callable[[], None]:
     def land() -> None:
         cta.signalled(what)
         cta.coming -= 1
-        bar.complete(size, warp.scheduler, write())
+        bar.complete(size, known, warp.scheduler, write())
 
     return land

@@ -7,6 +7,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -37,7 +38,7 @@ from lowering.machine import (
 from lowering.machine import (
     watch as watching,
 )
-from lowering.machine.adversary import Adversary, HoldBack
+from lowering.machine.adversary import Adversary, late
 from lowering.machine.errors import DeadlockError
 from lowering.machine.estimate import estimate_seconds
 from lowering.machine.fragment import Array
@@ -194,8 +195,7 @@ def run_kernel(
         MachineError: a statement did what the hardware forbids or leaves undefined.
     """
     _check(kernel, tensors, params, grid)
-    held = adversary.stmt if isinstance(adversary, HoldBack) else None
-    program, ctas = Program(kernel, HANDLERS, held), kernel.ctas(grid, params)
+    program, ctas = Program(kernel, HANDLERS, partial(late, adversary)), kernel.ctas(grid, params)
     together = _together(kernel, ctas, resident)
     refuse_long_run(kernel, params, grid, limit_seconds, together / ctas if first_only else 1.0)
     launch, counts = Launch.of(kernel, tensors, params, grid, ctas, trace, races), Counter[str]()

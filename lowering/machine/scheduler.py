@@ -16,7 +16,7 @@ from typing import Final, Protocol, TypeVar
 
 from lowering.kernel.nodes import Stmt
 from lowering.kernel.text import print_stmt
-from lowering.machine.adversary import Adversary, HoldBack, RunLast
+from lowering.machine.adversary import Adversary, Draws, HoldBack, RunLast
 from lowering.machine.errors import DeadlockError, FaultError, MachineError
 from lowering.machine.order import Actor, Events, Known
 
@@ -171,7 +171,7 @@ class Scheduler:
             elif self.runnable:
                 self._advance(self._choose())
             elif self.late:
-                self._advance(self.late.pop(0))
+                self._advance(self.late.pop(self._turn()))
             else:
                 self._apply(self._pop(self.held))
         blocked = [w for w in warps if w.blocked]
@@ -192,6 +192,13 @@ class Scheduler:
         last = len(self.runnable) - 1
         chosen = self.rng.randint(0, last) if self.adversary == "random" else last
         return self.runnable.pop(chosen)
+
+    def _turn(self) -> int:
+        """Whose turn it is of those that are late."""
+        if not isinstance(self.adversary, Draws):
+            return 0
+        self.late.sort(key=lambda warp: (warp.place, warp.index))
+        return self.adversary.turn(len(self.late))
 
     def _comes_last(self, warp: Runnable) -> bool:
         return self._last is not None and (warp.rank, warp.index) == (

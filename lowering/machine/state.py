@@ -15,9 +15,17 @@ from lowering.machine.barriers import Copy, MBarrier, NamedBarrier, RegisterPool
 from lowering.machine.errors import FaultError
 from lowering.machine.fragment import Array
 from lowering.machine.handed import Handed
-from lowering.machine.issued import BulkQueue, Fragment, Registers, Store, WgmmaQueue
+from lowering.machine.issued import (
+    BulkQueue,
+    Fragment,
+    GenericRead,
+    Registers,
+    Store,
+    WgmmaQueue,
+)  # fmt: skip
 from lowering.machine.memory import SHARED_BASE, SharedMemory
 from lowering.machine.order import Known
+from lowering.machine.phases import Phases
 from lowering.machine.races import Races, name_of, units
 from lowering.machine.scalars import Env
 from lowering.machine.scheduler import Blocked, Scheduler
@@ -28,17 +36,6 @@ from lowering.machine.workspace import Counters, Slots
 __all__ = [
     "BulkQueue", "Cluster", "Cta", "Fragment", "Registers", "Sent", "Store", "Warp", "WgmmaQueue",
 ]  # fmt: skip
-
-
-@dataclass(slots=True, eq=False)
-class GenericRead:
-    """``ld.shared`` or ``ldmatrix`` of some 16-byte chunks that TMA might overtake; ``fenced`` says
-    whether each thread of the warp has executed ``fence.proxy.async`` behind it.
-    """
-
-    warp: Warp
-    chunks: Array
-    fenced: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -309,7 +306,10 @@ class Cta:
 
     def named_barrier(self, hardware_id: int, name: str, threads: int) -> NamedBarrier:
         """The named barrier of that hardware id."""
-        return self.named.setdefault(hardware_id, NamedBarrier(name, threads))
+        if hardware_id not in self.named:
+            phases = None if self.races is None else Phases(self.races.events, name)
+            self.named[hardware_id] = NamedBarrier(name, threads, phases=phases)
+        return self.named[hardware_id]
 
     def together(self, warp: Warp, stmt: Stmt) -> None:
         """Raise FaultError unless the warps of a warpgroup execute the same setmaxnregs in turn."""
@@ -387,7 +387,8 @@ class Cluster:
         for cta in self.ctas if races else ():
             cta.watch_races()
         self.sent: list[Sent] = []
-        self.barrier = NamedBarrier("cluster.sync", kernel.threads * kernel.cluster)
+        phases = Phases(scheduler.events, "cluster.sync") if races else None
+        self.barrier = NamedBarrier("cluster.sync", kernel.threads * kernel.cluster, phases=phases)
         self.warps = [Warp(c, w, params) for c in self.ctas for w in range(kernel.threads // 32)]
 
     def place(self, ctaid: int) -> dict[str, int]:

@@ -85,7 +85,7 @@ def mbarrier_arrive(stmt: MBarrierArrive, program: Program) -> Run:
             bar.remote = True
         bar.use(warp, "arrived at")
         bar.release(release(warp, stmt.order))
-        bar.arrive(warp.threads, warp.scheduler)
+        bar.arrive(warp.threads, warp.known.before(warp.elected), warp.scheduler)
         warp.record(stmt.OP, stmt.bar.array, index)
         return PAUSE
 
@@ -103,7 +103,8 @@ def mbarrier_expect_tx(stmt: MBarrierExpectTx, program: Program) -> Run:
         bar, _ = find(warp.cta, warp.env)
         bar.use(warp, "arrived at")
         bar.release(release(warp, "release.cta"))
-        bar.arrive(warp.threads, warp.scheduler, announced(warp.env) * warp.threads)
+        known = warp.known.before(warp.elected)
+        bar.arrive(warp.threads, known, warp.scheduler, announced(warp.env) * warp.threads)
         return PAUSE
 
     return run
@@ -124,6 +125,7 @@ def mbarrier_wait(stmt: MBarrierWait, program: Program) -> Run:
             raise FaultError(f"peers arrive at {bar.name}, but it is waited for with {stmt.order}")
         warp.unpublished += bar.handed.get(bar.phase - 1, ())
         bar.use(warp, "waited for")
+        bar.seen(warp)
         acquire(warp, bar.told, stmt.order)
 
     return run

@@ -93,7 +93,7 @@ def _landing(
         cta.overwrite(chunks)
         events = cta.touch(warp, stmt, before, chunks, 16, write=True, copy=True)
         cta.memory.land(chunks, data)
-        bar.complete(data.nbytes, warp.scheduler, events)
+        bar.complete(data.nbytes, before, warp.scheduler, events)
 
     return land
 

@@ -1,9 +1,10 @@
 """Many mutants: ``python -m tests.mutants --count 3000 --seed S --jobs J --out F``.
 
 Draws from all mutants of all kernels of ``tests.mutants.subjects``, evenly, and judges each. ``F``
-gets a line of JSON for each as soon as it is judged; those that it has are left alone, so a run
-that was ended goes on. The end is the score by class, and each mutant that can misbehave
-unnoticed: caught by nobody, and not known to be harmless.
+gets a line of JSON for each as soon as it is judged, its verdict in it; those that it has are left
+alone, so a run that was ended goes on. The end is the score by class and by family, what is
+harmless and why, and each mutant that can misbehave unnoticed: caught by nobody, and not known to
+be harmless. With ``--count 0`` that of ``F`` alone; ``--write NOTE`` puts it into a note as well.
 """
 
 from __future__ import annotations
@@ -11,9 +12,8 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
-from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable
+from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -22,32 +22,10 @@ from time import process_time
 from tests.mutants.edits import mutants
 from tests.mutants.harmless import argument
 from tests.mutants.judge import Fate, Judge
+from tests.mutants.score import Line, open_ones, report, write
 from tests.mutants.subjects import SUBJECTS, subject
 
-__all__ = ["Line", "drawn", "score"]
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """A mutant that was judged: the number of it among those of its kernel, and what came of it.
-
-    Args:
-        name: of the kernel.
-        number: of the mutant.
-        kind: class of the edit.
-        what: the edit.
-        fate: what became of it, a name of ``Fate``.
-        why: who says so; of one that nobody catches, why it is harmless, if that is known.
-        seconds: that it took, of one core.
-    """
-
-    name: str
-    number: int
-    kind: str
-    what: str
-    fate: str
-    why: str
-    seconds: float
+__all__ = ["drawn"]
 
 
 @cache
@@ -66,10 +44,11 @@ def judge_one(place: tuple[str, int]) -> Line:
         fate, why = found.fate.name, found.why
     except Exception as error:
         fate, why = "ERROR", f"{type(error).__name__}: {error}"
+    method = ""
     if fate == Fate.NEITHER.name:
-        why = argument(mutant) or ""
+        why, method = argument(mutant) or "", found.method
     seconds = round(process_time() - begin, 2)
-    return Line(name, number, mutant.kind, mutant.what, fate, why, seconds)
+    return Line(name, number, mutant.kind, mutant.what, fate, why, seconds, method)
 
 
 def _count(name: str) -> tuple[str, int]:
@@ -86,23 +65,6 @@ def drawn(counts: Iterable[tuple[str, int]], count: int, seed: int) -> list[tupl
     return sorted(places[:count])
 
 
-def score(lines: Sequence[Line]) -> str:
-    """A table: classes of edits, what became of them, and how many nobody can explain."""
-    names = [*(f.name for f in Fate if f is not Fate.NEITHER), "HARMLESS", "OPEN"]
-    table: Counter[tuple[str, str]] = Counter()
-    for line in lines:
-        fate = line.fate
-        if fate == Fate.NEITHER.name:
-            fate = "HARMLESS" if line.why else "OPEN"
-        table[line.kind, fate if fate in names else "OPEN"] += 1
-    kinds = sorted({k for k, _ in table})
-    for name in names:
-        table["all", name] = sum(table[k, name] for k in kinds)
-    rows = [f"{'class':12}" + "".join(f"{n.lower():>10}" for n in names)]
-    rows += [f"{k:12}" + "".join(f"{table[k, n]:10}" for n in names) for k in [*kinds, "all"]]
-    return "\n".join(rows)
-
-
 def _main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=3000, help="how many mutants")
@@ -110,6 +72,7 @@ def _main() -> int:
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--out", type=Path, required=True, help="file of JSON lines")
     parser.add_argument("--only", nargs="*", choices=SUBJECTS, default=SUBJECTS, help="kernels")
+    parser.add_argument("--write", type=Path, help="note that gets the score")
     asked = parser.parse_args()
     asked.out.touch()
     lines = [Line(**json.loads(text)) for text in asked.out.read_text().splitlines()]
@@ -117,15 +80,17 @@ def _main() -> int:
     with multiprocessing.Pool(asked.jobs) as pool, asked.out.open("a") as out:
         counts = pool.imap_unordered(_count, asked.only)
         places = [p for p in drawn(sorted(counts), asked.count, asked.seed) if p not in done]
-        for line in pool.imap_unordered(judge_one, places, chunksize=4):
+        for line in pool.imap_unordered(judge_one, places, chunksize=8):
             lines.append(line)
             print(json.dumps(asdict(line)), file=out, flush=True)
-    print(score(lines))
-    open_ = [line for line in lines if line.fate in ("NEITHER", "ERROR") and not line.why]
-    open_ += [line for line in lines if line.fate == "ERROR" and line.why]
-    for line in open_:
+    text = report(lines)
+    print(text)
+    if asked.write is not None:
+        write(asked.write, text)
+    left = open_ones(lines)
+    for line in left:
         print(f"open: {line.name} {line.number}: {line.kind}: {line.what} {line.why}")
-    return 1 if open_ else 0
+    return 1 if left else 0
 
 
 if __name__ == "__main__":

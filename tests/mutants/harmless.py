@@ -1,9 +1,9 @@
 """Mutants that do nothing wrong, and why: what nobody catches has to be here.
 
 An argument is about the semantics of a statement and holds at all sizes and in all orders, which
-the proof has checked by rules of its own. The second method is the machine, which has found no race
-(of any order, at three sizes), no other number and no fault (under all adversaries): a kernel whose
-accesses are all ordered gives the same values in every order.
+the proof has checked by rules of its own. The second method is the machine, which has found no
+other number at three sizes, and nothing that an order decides, neither an access nor a phase
+(``lowering.machine.phases``): such a kernel does the same in every order of its size.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from lowering.kernel.nodes import (
     OnWarp,
     SetMaxNReg,
     Stmt,
+    StWord,
     TmaLoad,
     TmaStore,
     WarpSync,
@@ -61,6 +62,7 @@ _MOVED: dict[type[Stmt], str] = {
     GridDepLaunchDependents: "when the next grid may start is a hint; it waits for our end itself",
     GridDepWait: "still in front of the warp's first access to global memory",
     MBarrierExpectTx: "bytes may land before they are announced: the arrival itself is awaited too",
+    MBarrierWait: "still in front of all that needs its phase, and of the next arrival for it",
     MBarrierArrive: "arrivals of one warp at different barriers, of one phase, are in no order",
     MBarrierInit: "inits of different barriers are in no order",
     MBarrierInval: "nobody uses a barrier any more, whichever is first",
@@ -89,6 +91,14 @@ def argument(mutant: Mutant) -> str | None:
             return "the pool has eight more for each thread, so nobody waits for ever"
         case "threads", OnWarp():
             return "the warps do the same, each for itself: a hint, or a wait of nothing"
+        case "order", MBarrierArrive():
+            return "copies alone, or nothing, are told of, which a relaxed order hands on as well"
+        case "stage", MBarrierArrive(bar=bar) if mutant.kernel.mbarrier(bar.array).stages == 1:
+            return "the one barrier that there is"
+        case "value", StWord() if mutant.what.endswith("+ 1") or " + 1 + 1" in mutant.what:
+            return "any number behind the last one ends the loop"
+        case "offset", None:
+            return "any place is as good that is aligned, in the CTA's bytes and nobody else's"
         case "barrier", None:
             return "hardware ids that no other barrier has are as good"
         case "swizzle", None:

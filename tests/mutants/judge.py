@@ -1,8 +1,9 @@
 """What becomes of a mutant: malformed, rejected by the proof, killed by the machine, or neither.
 
-The machine runs those alone that the proof lets pass, at small sizes of several trip counts: first
-with a watch on races, then with effects as early and as late as possible and by seeds, then with
-each statement of the kernel held back and each warp last.
+The machine runs those alone that the proof lets pass, on the launches of their kernel: with effects
+as early and as late as possible, and a watch on races and phases that leaves nothing to an order
+(``lowering.machine.phases``). A kernel that passes does the same in all orders, but for who draws
+from counters: there orders of draws are tried, up to some number.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -17,15 +19,16 @@ import numpy as np
 from lowering.ground.errors import WschedError
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.verify import verify
-from lowering.machine.adversary import Adversary, adversaries
+from lowering.machine.adversary import Adversary, Draws, adversaries, orders_of_draws
 from lowering.proof.prove import prove
 from tests.mutants.edits import Mutant, mutants
-from tests.mutants.subjects import PROBLEMS, Subject
-from tests.on_machine import Problem
+from tests.mutants.subjects import Subject
 
 __all__ = ["Fate", "Judge", "Judged", "sampled"]
 
-RUNS: tuple[tuple[Adversary, int], ...] = (("lazy", 0), ("random", 1), ("random", 2))
+_ORDERS: tuple[Adversary, ...] = ("eager", "lazy")
+_MOST_DRAWS = 24
+"""Orders of draws from counters that are tried, at most."""
 
 
 class Fate(Enum):
@@ -41,10 +44,24 @@ class Fate(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What became of a mutant, and who said so with what words."""
+    """What became of a mutant.
+
+    Args:
+        fate: who caught it.
+        why: with what words.
+        orders: in which numbers were drawn from counters, of one that nobody caught; 0 where it
+            draws none, which is caught in no order.
+    """
 
     fate: Fate
     why: str = ""
+    orders: int = 0
+
+    @property
+    def method(self) -> str:
+        """What the machine says of one that nobody caught, beside the proof."""
+        drawn = f", {self.orders} orders of draws" if self.orders else ""
+        return f"no access or phase that an order decides, at three sizes{drawn}"
 
 
 @dataclass(slots=True, eq=False)
@@ -55,14 +72,14 @@ class Judge:
         subject: the right kernel.
         open: claims that the proof leaves open of it; such a one rejects no mutant.
         malformed: rules that it breaks itself.
-        right: its results of each problem, and steps that a run took.
+        right: its results of each launch, and steps that a run took.
         mutants: all of them.
     """
 
     subject: Subject
     open: set[tuple[str, str]] = field(init=False)
     malformed: set[str] = field(init=False)
-    right: dict[Problem, tuple[dict[str, Any], int]] = field(default_factory=dict)
+    right: dict[int, tuple[dict[str, Any], int]] = field(default_factory=dict)
     mutants: tuple[Mutant, ...] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -82,30 +99,42 @@ class Judge:
 
     def ran(self, kernel: Kernel) -> Judged:
         """What becomes of a kernel on the machine alone."""
-        for problem in PROBLEMS:
-            why = self.wrong(kernel, problem, adversary="eager", races=True)
-            if why:
-                race = "nothing orders" in why
-                return Judged(Fate.RACE if race else Fate.MACHINE, why)
-        for problem in PROBLEMS:
-            for adversary, seed in RUNS:
-                why = self.wrong(kernel, problem, adversary=adversary, seed=seed)
+        for at in range(len(self.subject.launches)):
+            for order in _ORDERS:
+                why = self.wrong(kernel, at, adversary=order, races=True)
                 if why:
-                    return Judged(Fate.MACHINE, why)
+                    chance = "nothing orders" in why
+                    return Judged(Fate.RACE if chance else Fate.MACHINE, why)
+        return self._drawn(kernel) if kernel.counters else Judged(Fate.NEITHER)
+
+    def _drawn(self, kernel: Kernel) -> Judged:
+        """What becomes of it in other orders of draws."""
+        found: list[str] = []
+
+        def run(draws: Draws) -> None:
+            found.append(self.wrong(kernel, 2, adversary=draws, races=True))
+
+        for _ in islice(orders_of_draws(run), _MOST_DRAWS):
+            if found[-1]:
+                return Judged(Fate.MACHINE, found[-1])
+        return Judged(Fate.NEITHER, orders=len(found))
+
+    def others(self, kernel: Kernel) -> Judged:
+        """What becomes of it in orders of which ``ran`` says that they change nothing."""
         for each in adversaries(kernel):
-            why = self.wrong(kernel, PROBLEMS[0], adversary=each)
+            why = self.wrong(kernel, 0, adversary=each)
             if why:
                 return Judged(Fate.ADVERSARY, f"{each}: {why}")
         return Judged(Fate.NEITHER)
 
-    def wrong(self, kernel: Kernel, p: Problem, **options: Any) -> str:
-        """What is wrong with a run; nothing if it gives what the right kernel gives."""
-        if p not in self.right:
-            results, run = self.subject.run(self.subject.kernel, p, adversary="eager")
-            self.right[p] = results, run.counts["steps"]
-        wanted, steps = self.right[p]
+    def wrong(self, kernel: Kernel, at: int, **options: Any) -> str:
+        """What is wrong with a launch; nothing if it gives what the right kernel gives."""
+        if at not in self.right:
+            results, run = self.subject.run(self.subject.kernel, at, adversary="eager")
+            self.right[at] = results, run.counts["steps"]
+        wanted, steps = self.right[at]
         try:
-            found, _ = self.subject.run(kernel, p, step_limit=20 * steps, **options)
+            found, _ = self.subject.run(kernel, at, step_limit=20 * steps, **options)
         except (WschedError, ArithmeticError, LookupError) as error:
             return f"{type(error).__name__}: {error}"
         wrong = (name for name in wanted if not np.array_equal(found[name], wanted[name]))

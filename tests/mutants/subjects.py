@@ -1,91 +1,119 @@
-"""The kernels that are broken, one and more of every family, and how to run them."""
+"""The kernels that are broken, one and more of every family, and what they run on."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
-import numpy as np
-
-from lowering.ground.expr import evaluate
 from lowering.kernel.kernel import Kernel
-from lowering.machine import RunResult, run_kernel
+from lowering.machine import RunResult
 from tests.epilogues import RESIDUAL
 from tests.legality.by_hand.loads import LOADS
-from tests.legality.machine import NUMPY, compiled
-from tests.on_machine import Problem, kernel
+from tests.legality.machine import compiled
+from tests.mutants.families import FAMILIES, SIZES, Sizes
+from tests.mutants.launches import Launch, launched
+from tests.on_machine import kernel
 from tests.schedules import SCHEDULES, for_result
 from wsched.front.known import import_fusion
 from wsched.fusion import Fusion
-from wsched.run.compiled import CompiledFusion, compile_fusion
+from wsched.run.compiled import compile_fusion
 
-__all__ = ["PROBLEMS", "SUBJECTS", "Subject", "subject"]
+__all__ = ["PROBLEMS", "SUBJECTS", "Subject", "family", "subject"]
 
-PROBLEMS = (Problem(128, 136, 64, 4), Problem(256, 256, 192, 2), Problem(72, 520, 320, 2))
-"""One tile or less a CTA, several, ragged edges; 1, 3 and 5 steps of 64 a tile."""
+PROBLEMS = ((128, 136, 64, 4), (256, 256, 192, 2), (72, 520, 320, 2))
+"""M, N, K and multiprocessors of a matmul: one tile or less a CTA, several, ragged edges; 1, 3 and
+5 steps of 64 a tile.
+"""
 
-_PLAIN = (
-    "coop_2_stages", "coop_in_flight_2", "coop_1_stage", "across_2x2", "tile_per_cta",
-    "cluster_2x1", "cluster_2x2", "pingpong_64x128", "cluster_pingpong", "pipelined_1_group",
-    "dynamic", "dynamic_cluster_pingpong", "exchanged", "split_2", "split_cluster", "stream_k",
-    "stream_k_cluster",
-)  # fmt: skip
+_PLAIN = {
+    "one tile after the other": (
+        "coop_2_stages", "coop_in_flight_2", "coop_1_stage", "across_2x2", "tile_per_cta",
+        "pipelined_1_group", "exchanged",
+    ),
+    "clusters": ("cluster_2x1", "cluster_2x2"),
+    "ping-pong": ("pingpong_64x128", "cluster_pingpong"),
+    "queues": ("dynamic", "dynamic_cluster_pingpong"),
+    "partial sums": ("split_2", "split_cluster", "stream_k", "stream_k_cluster"),
+}  # fmt: skip
+_RESIDUAL = {f"{name}-residual": name for name in ("coop_128x128", "pingpong_64x128")}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Subject:
-    """A right kernel and the fusion that it is of."""
+    """A right kernel and what it runs on: a tile or less a CTA, several, and ragged edges.
+
+    Args:
+        name: of it.
+        family: that it is of.
+        kernel: right.
+        launches: of it, small ones; the first is the smallest.
+    """
 
     name: str
-    fusion: Fusion
+    family: str
     kernel: Kernel
+    launches: tuple[Launch, ...]
 
-    def run(self, broken: Kernel, p: Problem, **options: Any) -> tuple[dict[str, Any], RunResult]:
-        """The results of a kernel in place of this one, NaN before the run, and what happened.
+    def run(self, broken: Kernel, at: int, **options: Any) -> tuple[dict[str, Any], RunResult]:
+        """All bytes after launch ``at`` of a kernel in place of this one, and what happened.
 
-        Inputs are small integers, so that sums are exact in any order; ``options`` go to
-        ``run_kernel``.
+        ``options`` go to ``run_kernel``.
         """
-        rng = np.random.default_rng(p.m + p.k)
-        size = {"M": p.m, "N": p.n, "K": p.k}
-        inputs = {
-            b.tensor: rng.integers(-2, 3, [size[x] for x in b.axes]).astype(NUMPY[b.dtype])
-            for b in self.fusion.inputs
-        }
-        results = {
-            b.tensor: np.full([size[x] for x in b.axes], np.nan, NUMPY[b.dtype])
-            for b in self.fusion.outputs
-        }
-        sms = max(p.sms, self.kernel.cluster)
-        grid = evaluate(self.kernel.grid, size | {"sms": sms})
-        return results, run_kernel(broken, inputs | results, size, grid, **options)
+        return self.launches[at].run(broken, **options)
 
 
-def _plain(name: str) -> CompiledFusion:
-    return kernel(SCHEDULES[name])
+def _of(
+    family: str, name: str, fusion: Fusion, made: Kernel, sizes: Sequence[Sizes] = PROBLEMS
+) -> Subject:
+    """A matmul of two operands."""
+    launches = (launched(fusion, made, {"M": m, "N": n, "K": k}, sms) for m, n, k, sms in sizes)
+    return Subject(name, family, made, tuple(launches))
 
 
-def _residual(name: str) -> CompiledFusion:
+def _plain(family: str, name: str) -> Subject:
+    made = kernel(SCHEDULES[name])
+    sizes = SIZES if name == "exchanged" else PROBLEMS  # its tiles are narrow
+    return _of(family, name, made.fusion, made.kernel, sizes)
+
+
+def _residual(family: str, name: str) -> Subject:
     """A matrix that the epilogue adds, loaded by a warp of its own through two stages."""
-    params = replace(for_result(SCHEDULES[name], "bf16", inputs=("bf16",)), epilogue_input_stages=2)
-    return compile_fusion(import_fusion(RESIDUAL), params)
+    params = for_result(SCHEDULES[_RESIDUAL[name]], "bf16", inputs=("bf16",))
+    made = compile_fusion(import_fusion(RESIDUAL), replace(params, epilogue_input_stages=2))
+    return _of(family, name, made.fusion, made.kernel)
 
 
-_RESIDUAL = {f"{name}-residual": name for name in ("coop_128x128", "pingpong_64x128")}
-_BY_HAND = {make.__name__: make for make in LOADS}
+def _by_hand(family: str, name: str) -> Subject:
+    fusion = next(make for make in LOADS if make.__name__ == name)()
+    return _of(family, name, fusion, compiled(fusion), SIZES)
 
-SUBJECTS = (*_PLAIN, *_RESIDUAL, *_BY_HAND)
-"""Plain matmuls by their schedule, with a matrix that the epilogue adds, and with operands that
-threads load.
-"""
+
+def _of_a_call(family: str, name: str) -> Subject:
+    made, launches = FAMILIES[family][name]()
+    return Subject(name, family, made.kernel, launches)
+
+
+_Make = Callable[[str, str], Subject]
+_KERNELS: Mapping[str, tuple[str, _Make]] = {
+    **{name: (family, _plain) for family, names in _PLAIN.items() for name in names},
+    **dict.fromkeys(_RESIDUAL, ("epilogue inputs", _residual)),
+    **{make.__name__: ("loads by threads", _by_hand) for make in LOADS},
+    **{name: (family, _of_a_call) for family, makes in FAMILIES.items() for name in makes},
+}
+
+SUBJECTS = (*_KERNELS,)
+"""Names of all kernels."""
+
+
+def family(name: str) -> str:
+    """What the kernel of that name is of."""
+    return _KERNELS[name][0]
 
 
 @cache
 def subject(name: str) -> Subject:
     """The kernel of that name, made once in a process."""
-    if name in _BY_HAND:
-        fusion = _BY_HAND[name]()
-        return Subject(name, fusion, compiled(fusion))
-    made = _residual(_RESIDUAL[name]) if name in _RESIDUAL else _plain(name)
-    return Subject(name, made.fusion, made.kernel)
+    family, make = _KERNELS[name]
+    return make(family, name)

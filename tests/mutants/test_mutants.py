@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
+from pathlib import Path
 
 import pytest
 
-from tests.mutants.__main__ import Line, drawn, score
+from tests.mutants.__main__ import drawn
 from tests.mutants.harmless import argument
 from tests.mutants.judge import Fate, Judge, sampled
-from tests.mutants.subjects import PROBLEMS, SUBJECTS, subject
+from tests.mutants.score import BEGIN, END, Line, open_ones, report, score, write
+from tests.mutants.subjects import SUBJECTS, family, subject
 
 NUMBERS = frozenset({
     "bytes", "carry", "parity", "pending", "trips",
@@ -56,7 +59,7 @@ def test_no_alarm(name: str) -> None:
     """No claim is open and no race is seen where nothing is wrong."""
     right = judge(name)
     assert not right.open
-    assert not right.wrong(subject(name).kernel, PROBLEMS[0], races=True)
+    assert not right.wrong(subject(name).kernel, 0, races=True)
 
 
 @pytest.mark.slow
@@ -92,16 +95,33 @@ def test_more_of_them_are_the_same_and_others() -> None:
     assert drawn(counts, 99, seed=3) == [(name, n) for name, c in counts for n in range(c)]
 
 
+def lines() -> list[Line]:
+    fates = [("PROOF", "a claim"), ("NEITHER", "a hint"), ("NEITHER", ""), ("ERROR", "KeyError")]
+    return [
+        Line("dynamic", n, "drop", "cta.sync", fate, why, 0.1, "the machine")
+        for n, (fate, why) in enumerate(fates)
+    ]
+
+
 def test_score() -> None:
     """What nobody catches is harmless with an argument and open without; so is a crash."""
-    lines = [
-        Line("k", n, "drop", "cta.sync", fate, why, 0.1)
-        for n, (fate, why) in enumerate(
-            [("PROOF", "a claim"), ("NEITHER", "a hint"), ("NEITHER", ""), ("ERROR", "KeyError")]
-        )
-    ]
-    assert score(lines).splitlines() == [
-        "class           verify     proof      race   machine adversary  harmless      open",
-        "drop                 0         1         0         0         0         1         2",
-        "all                  0         1         0         0         0         1         2",
-    ]
+    verdicts = ["verify", "proof", "race", "machine", "adversary", "harmless", "open"]
+    numbers = ["0", "1", "0", "0", "0", "1", "2"]
+    assert score(lines(), lambda line: family(line.name), "family") == [
+        ["family", *verdicts], ["queues", *numbers], ["all", *numbers]
+    ]  # fmt: skip
+    assert [line.number for line in open_ones(lines())] == [2, 3]
+    told = report(lines())
+    assert told.startswith("4 mutants of 1 kernels, 2 open:")
+    assert "| drop | a hint | the machine | 1 |" in told
+
+
+def test_an_argument_without_a_second_method_is_open() -> None:
+    assert replace(lines()[1], method="").verdict == "open"
+
+
+def test_a_note_gets_the_score(tmp_path: Path) -> None:
+    note = tmp_path / "note.md"
+    note.write_text(f"a\n{BEGIN}\nold\n{END}\nb\n")
+    write(note, "new")
+    assert note.read_text() == f"a\n{BEGIN}\nnew\n{END}\nb\n"

@@ -18,7 +18,9 @@ from wsched.run.watched import hang
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["MULTIPROCESSORS", "grid_on_cpu", "refuse_large", "run_arrays", "run_on_cpu"]
+__all__ = [
+    "MULTIPROCESSORS", "array_of", "grid_on_cpu", "refuse_large", "run_arrays", "run_on_cpu",
+]  # fmt: skip
 
 MULTIPROCESSORS = 4
 """SMs that the model pretends to have: few, so that small problems give a CTA several tiles."""
@@ -31,7 +33,7 @@ def run_on_cpu(kernel: Kernel, arguments: Arguments, **options: Any) -> RunResul
         UnsupportedError: the problem is too large for the machine (with an estimate).
         HangError: warps of a watched kernel wait for ever.
     """
-    arrays = {name: _array(t) for name, t in arguments.matrices.items()}
+    arrays = {name: array_of(t) for name, t in arguments.matrices.items()}
     if kernel.watch is None:
         return run_arrays(kernel, arrays, arguments.extents, **options)
     shape = record_shape(kernel, grid_on_cpu(kernel, arguments.extents), arguments.extents)
@@ -68,7 +70,7 @@ def grid_on_cpu(kernel: Kernel, extents: Mapping[str, int]) -> int:
     return evaluate(kernel.grid, {**extents, "sms": max(MULTIPROCESSORS, kernel.cluster)})
 
 
-def _array(tensor: torch.Tensor) -> Any:
+def array_of(tensor: torch.Tensor) -> Any:
     """A NumPy view: raw bits of floats below 32 bits, which NumPy does not all know."""
     import torch
 

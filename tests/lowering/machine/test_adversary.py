@@ -17,9 +17,10 @@ from lowering.machine.adversary import Adversary, HoldBack, RunLast, adversaries
 from lowering.machine.scheduler import Effect, Runnable
 from tests.lowering.machine.kernels import integers, matmul_text
 from tests.mutants.edits import mutants
-from tests.mutants.subjects import PROBLEMS, Subject, subject
+from tests.mutants.subjects import Subject, subject
 
-SEVERAL = PROBLEMS[1]
+SEVERAL = 1
+"""The launch of several tiles for each CTA."""
 
 BUGS = {
     "a dropped wait on the aux ring": (

@@ -34,48 +34,48 @@ def test_parity_of_a_fresh_barrier() -> None:
     bar = barrier()
     assert bar.passed(1)
     assert not bar.passed(0)
-    bar.arrive(1, SCHEDULER)
+    bar.arrive(1, 0, SCHEDULER)
     assert bar.passed(0)
     assert not bar.passed(1)
-    bar.arrive(1, SCHEDULER)
+    bar.arrive(1, 0, SCHEDULER)
     assert bar.passed(1)
 
 
 def test_phase_needs_arrivals_and_bytes() -> None:
     bar = barrier(2)
-    bar.arrive(1, SCHEDULER, announced=32)
-    bar.complete(32, SCHEDULER)
+    bar.arrive(1, 0, SCHEDULER, announced=32)
+    bar.complete(32, 0, SCHEDULER)
     assert bar.phase == 0
-    bar.arrive(1, SCHEDULER)
+    bar.arrive(1, 0, SCHEDULER)
     assert (bar.phase, bar.pending, bar.missing) == (1, 2, 0)
 
 
 def test_bytes_may_land_before_they_are_announced() -> None:
     bar = barrier()
-    bar.complete(32, SCHEDULER)
+    bar.complete(32, 0, SCHEDULER)
     assert bar.missing == -32
-    bar.arrive(1, SCHEDULER, announced=48)
+    bar.arrive(1, 0, SCHEDULER, announced=48)
     assert bar.text(0) == "full[0] parity 0: phase 0 lacks 0 of 1 arrivals and 16 bytes"
-    bar.complete(16, SCHEDULER)
+    bar.complete(16, 0, SCHEDULER)
     assert bar.passed(0)
 
 
 def test_faults() -> None:
     bar = MBarrier("full[0]")
-    assert fault(bar.arrive, 1, SCHEDULER) == "full[0] is arrived at but not initialized"
+    assert fault(bar.arrive, 1, 0, SCHEDULER) == "full[0] is arrived at but not initialized"
     assert fault(bar.passed, 0) == "full[0] is waited for but not initialized"
     assert fault(bar.inval, WARP) == "full[0] is invalidated but not initialized"
     assert fault(bar.init, 0, WARP) == "full[0] is initialized with 0 arrivals"
     bar.init(1, WARP)
     assert fault(bar.init, 1, WARP) == "full[0] is initialized twice"
-    assert fault(bar.complete, 8, SCHEDULER) == (
+    assert fault(bar.complete, 8, 0, SCHEDULER) == (
         "full[0] is signalled by a load before a fence.mbarrier_init after its init"
     )
     assert fault(bar.passed, 2) == "full[0] is waited for with parity 2"
-    assert fault(bar.arrive, 2, SCHEDULER) == (
+    assert fault(bar.arrive, 2, 0, SCHEDULER) == (
         "2 arrivals at full[0], which awaits 1 of its 1 in phase 0"
     )
-    assert fault(bar.arrive, 1, SCHEDULER, announced=1 << 20) == (
+    assert fault(bar.arrive, 1, 0, SCHEDULER, announced=1 << 20) == (
         "full[0] misses 1048576 bytes, the limit is 1048575"
     )
     bar.inval(WARP)
@@ -84,7 +84,7 @@ def test_faults() -> None:
 
 def test_more_bytes_than_announced() -> None:
     bar = barrier()
-    bar.arrive(1, SCHEDULER, announced=32)
-    assert fault(bar.complete, 48, SCHEDULER) == (
+    bar.arrive(1, 0, SCHEDULER, announced=32)
+    assert fault(bar.complete, 48, 0, SCHEDULER) == (
         "16 bytes more than announced landed on full[0] in phase 0"
     )

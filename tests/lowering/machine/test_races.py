@@ -23,8 +23,8 @@ RACES = {
     ),
     "no wait for the stage": (
         ("            mbarrier.wait empty[stage], parity ^ 1\n", ""),
-        f"a_s[0] (byte 0) of CTA 0 is written, and written by {LOAD}; "
-        "nothing orders the two: full[0] would tell of the first",
+        "an arrival counts for phase 1 of full[0] by chance: nothing orders it behind the end of "
+        "phase 0",
     ),
     "release before the wgmmas are done": (
         (
@@ -33,7 +33,7 @@ RACES = {
             "          elect { mbarrier.arrive empty[stage2] }\n"
             "          sum: frag<f32, 64x64> = wgmma.wait acc4, 0\n",
         ),
-        "a_s[0] (byte 8192) of CTA 0 is written, and read by CTA 0, role compute, group 1, warp 10 "
+        "a_s[0] (byte 0) of CTA 0 is written, and read by CTA 0, role compute, group 0, warp 4 "
         "at `acc1: frag<f32, 64x64, async> = wgmma acc0, a_s[stage2, g * 64, 0], "
         "b_s[stage2, 0, 0]`; nothing orders the two: empty[1] would tell of the first",
     ),

@@ -1,0 +1,140 @@
+"""Kernels of the families beyond a matmul of two operands, each with what it is called on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+
+import wsched
+from tests.computed import cast, fusion, tile
+from tests.grouped import GATE, given, grouped
+from tests.importer.test_build import build
+from tests.importer.test_several import GATED
+from tests.lists import side_by_side
+from tests.mutants.launches import Launch, called, integers
+from tests.reductions import ALL, definition
+from tests.run.test_eight_bits import narrow
+from tests.run.test_reductions import fitted
+from tests.run.test_sums import SUM
+from tests.schedules import cooperative, dynamic, ping_pong, split_k
+from wsched.front.known import import_fusion
+from wsched.front.scaled import int_mm_call, scaled_mm_call
+from wsched.run.compiled import CompiledFusion, compile_fusion
+from wsched.schedule.matmul.params import ClusterDims, MatmulParams
+
+__all__ = ["FAMILIES", "SIZES", "Sizes"]
+
+Made = tuple[CompiledFusion, tuple[Launch, ...]]
+Sizes = tuple[int, int, int, int]
+
+SIZES: tuple[Sizes, ...] = ((60, 24, 64, 4), (192, 64, 192, 2), (72, 104, 320, 2))
+"""M, N, K and multiprocessors: as ``tests.mutants.subjects.PROBLEMS``, for tiles of 64 x 32."""
+
+_ONE = partial(cooperative, 64, 32, stages=3, groups=1, registers=None)
+_NARROW = partial(cooperative, 64, 16, 32, stages=3, groups=1, registers=None)
+_TURNS = partial(ping_pong, 64, 32, stages=3)
+
+
+def _on(made: CompiledFusion, *calls: tuple[Sequence[Any], int]) -> Made:
+    return made, tuple(called(made, inputs, sms) for inputs, sms in calls)
+
+
+def _grouped(text: str, params: MatmulParams, more: bool = False) -> Made:
+    """Groups of a few rows, empty ones and ones of a tile and a row."""
+    calls = []
+    for rows, n, k, sms in (
+        ((40,), 24, 32, 4),
+        ((63, 0, 65, 1), 40, 96, 2),
+        ((1, 2, 130), 16, 160, 2),
+    ):
+        x, w, ends = given(rows, n, k)
+        second = (w.roll(1, 1),) if more else ()
+        calls.append(((x, w, ends, *second), sms))
+    return _on(wsched.compile(text, list(calls[0][0]), params=dynamic(params)), *calls)
+
+
+def _reduced(params: MatmulParams) -> Made:
+    """Five reductions beside a result."""
+    made = wsched.compile(definition(ALL), [integers(0, *s) for s in ((8, 8), (8, 8), (8,))],
+                          params=fitted(params, ALL))  # fmt: skip
+    return _on(made, *(([integers(0, m, k), integers(1, n, k), integers(2, n)], sms)
+                       for m, n, k, sms in SIZES))  # fmt: skip
+
+
+def _side_by_side(params: MatmulParams) -> Made:
+    """Queries, keys and values of one input."""
+    made = compile_fusion(import_fusion(side_by_side(3)), params)
+    calls = []
+    for m, n, k, sms in SIZES:
+        weights = (integers(at, rows, k) for at, rows in enumerate((n, 8, n), 1))
+        calls.append(([integers(0, m, k), *weights], sms))
+    return _on(made, *calls)
+
+
+def _gated(params: MatmulParams) -> Made:
+    """Two products that meet in the epilogue."""
+    return _on(compile_fusion(build(*GATED), params), *(
+        ([integers(0, m, k), integers(1, n, k), integers(2, n, k)], sms) for m, n, k, sms in SIZES
+    ))  # fmt: skip
+
+
+def _summed(params: MatmulParams) -> Made:
+    """Two products in one accumulator, the second of another K."""
+    return _on(compile_fusion(build(*SUM), params), *(
+        ([integers(0, m, k), integers(1, n, k), integers(2, m, 72), integers(3, n, 72)], sms)
+        for m, n, k, sms in SIZES
+    ))  # fmt: skip
+
+
+def _eight_bits(params: MatmulParams, floats: bool) -> Made:
+    one, calls = torch.ones(()), []
+    for m, n, k, sms in SIZES:
+        dtype = torch.float8_e4m3fn if floats else torch.int8
+        a, b = integers(0, m, 2 * k, dtype=dtype), integers(1, n, 2 * k, dtype=dtype).t()
+        call = scaled_mm_call(a, b, one, one) if floats else int_mm_call(a, b)
+        calls.append((call, sms))
+    made = wsched.compile(*calls[0][0], params=narrow(params))
+    return _on(made, *((inputs, sms) for (_, inputs), sms in calls))
+
+
+def _computed(**params: Any) -> Made:
+    """Weights of 8 bits that warps widen on their way."""
+    f = fusion(cast("Int8"))
+    made = compile_fusion(f, tile(f, 64, 16, 64, **params).params)
+    return _on(made, *(([integers(0, m, k), integers(1, 8 * -(-n // 8), k, dtype=torch.int8)], sms)
+                       for n, m, k, sms in SIZES))  # fmt: skip
+
+
+FAMILIES: Mapping[str, Mapping[str, Callable[[], Made]]] = {
+    "grouped": {
+        "grouped": partial(_grouped, grouped(), _NARROW()),
+        "grouped_pingpong": partial(_grouped, grouped(), ping_pong(64, 16, 32, stages=3)),
+        "grouped_cluster": partial(_grouped, grouped(), _NARROW(cluster=(2, 1))),
+        "grouped_gated": partial(_grouped, GATE, ping_pong(64, 16, 32, stages=3), more=True),
+    },
+    "reductions": {
+        "reductions": partial(_reduced, _ONE()),
+        "reductions_pingpong": partial(_reduced, _TURNS()),
+    },
+    "lists": {
+        "qkv": partial(_side_by_side, _ONE()),
+        "qkv_pingpong": partial(_side_by_side, _TURNS()),
+    },
+    "several products": {
+        "gated": partial(_gated, _ONE()),
+        "gated_cluster": partial(_gated, _ONE(cluster=(2, 1))),
+        "two_pairs": partial(_summed, _TURNS()),
+    },
+    "8 bits": {
+        "int8": partial(_eight_bits, _ONE(), False),
+        "fp8_pingpong": partial(_eight_bits, _TURNS(), True),
+        "int8_split": partial(_eight_bits, split_k(_ONE(), 2), False),
+    },
+    "computed operands": {
+        "computed": _computed,
+        "computed_cluster": partial(_computed, cluster_dims=ClusterDims(1, 2)),
+    },
+}  # fmt: skip
