@@ -230,8 +230,8 @@ class PreparedLaunch:
         needs: memory beside the tensors, None where it needs none.
     """
 
-    __slots__ = ("_by_stream", "_current", "_device", "_grid", "_kernel", "_needs", "_pack",
-                 "_raw", "_submit")  # fmt: skip
+    __slots__ = ("_alone", "_by_stream", "_current", "_device", "_grid", "_kernel", "_needs",
+                 "_pack", "_raw", "_submit")  # fmt: skip
 
     def __init__(
         self,
@@ -247,6 +247,7 @@ class PreparedLaunch:
         self._submit = kernel._submit
         self._current, self._raw = stream_functions(kernel._torch)
         self._by_stream: dict[Key, tuple[LaunchArguments, Arguments]] = {}
+        self._alone: dict[int, tuple[LaunchArguments, Arguments]] = {}  # without other memory
 
     def __call__(self, stream: int | None = None) -> None:
         """Launch on ``stream`` (a ``cudaStream_t`` of the device), or on torch's current stream.
@@ -254,16 +255,22 @@ class PreparedLaunch:
         Raises:
             InternalError: the driver refuses the launch.
         """
-        if self._current() != self._device:
-            with self._kernel._torch.cuda.device(self._device):
-                return self._launch(stream)
-        return self._launch(stream)
+        device = self._device
+        if self._current() != device:
+            with self._kernel._torch.cuda.device(device):
+                return self._launch(self._raw(device) if stream is None else stream)
+        if stream is None:
+            stream = self._raw(device)
+        kept = self._alone.get(stream)  # also what the arguments point into, if others clear these
+        if kept is None:
+            return self._launch(stream)
+        if status := self._submit(*kept[0]):
+            self._kernel.refused(status, kept[0], device)
 
-    def _launch(self, stream: int | None) -> None:
+    def _launch(self, stream: int) -> None:
+        """Launch on a stream for the first time, or with memory that is asked for each time."""
         if 0 in self._grid:
             return
-        if stream is None:
-            stream = self._raw(self._device)
         needs, memory, at = self._needs, None, None
         if needs is not None:  # held until the launch is in the stream
             memory = needs.memory(self._kernel._workspace, stream, self._device)
@@ -288,8 +295,11 @@ class PreparedLaunch:
             ctypes.c_void_p(None),
         )
         if len(self._by_stream) >= _STREAMS:
+            self._alone.clear()
             self._by_stream.clear()
         self._by_stream[key] = made, block
+        if memory is None:
+            self._alone[stream] = made, block
         return made, block
 
 
