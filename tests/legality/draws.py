@@ -114,8 +114,8 @@ def draw_crossed(rng: Random) -> Fusion:
     """The same of what the other kinds have one by one: rings of the epilogue, threads that load,
     queues, clusters, turns, column groups, K in parts.
     """
-    begin, text = crossed(rng)
-    return _maybe_changed(rng, from_nothing(begin), unscheduled(text))
+    begin, of = crossed(rng)
+    return _maybe_changed(rng, from_nothing(begin), of)
 
 
 def draw_sums(rng: Random) -> Fusion:

@@ -106,8 +106,7 @@ def _grid(parts: Parts) -> None:
 
 def _queue(parts: Parts) -> None:
     """Who asks for a tile gets it, and no other CTA: those along y and z cannot have the same."""
-    steps = (s for t in parts.fusion.tensors for s in t.transforms)
-    if not any(isinstance(s, Split) and s.dynamic for s in steps):
+    if not _dealt_at_run_time(parts):
         return
     for t in (*parts.loads, *parts.computed):
         for d in t.loop:
@@ -134,13 +133,25 @@ def _registers(parts: Parts) -> None:
 
 
 def _threads(parts: Parts) -> None:
-    """A CTA has 1024: eight warpgroups, of which one loads unless those that compute do."""
-    buffers = [r.fills[0].circular_buffer for r in parts.rings if r.filler is None]
-    apart = any(b is not None and isinstance(b.type, WarpSpecialized) for b in buffers)
+    """A CTA has 1024: eight warpgroups. Unless those that compute load, threads that do have some
+    for each ring, and what a single thread does, for other rings and for the queue, a warp each.
+    """
+    loads = [r.fills for r in parts.rings if r.filler is None]
+    apart = [
+        ts for ts in loads if (b := ts[0].circular_buffer) and isinstance(b.type, WarpSpecialized)
+    ]
     computing = sum(max(map(_warpgroups, section)) for section in parts.sections)
-    loading = max(map(_warpgroups, parts.loads)) if apart else 0
+    threads = set(parts.fusion.loaded_by_threads)
+    shares = [[_warpgroups(t) for t in ts if t.name in threads] for ts in apart]
+    warps = shares.count([]) + bool(apart and _dealt_at_run_time(parts))
+    loading = sum(max(share, default=0) for share in shares) + -(-warps // 4)
     if computing + loading > 8:
         raise Illegal(f"a CTA has no {128 * (computing + loading)} threads")
+
+
+def _dealt_at_run_time(parts: Parts) -> bool:
+    steps = (s for t in parts.fusion.tensors for s in t.transforms)
+    return any(isinstance(s, Split) and s.dynamic for s in steps)
 
 
 def _warpgroups(t: TensorView) -> int:

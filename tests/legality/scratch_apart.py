@@ -7,12 +7,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from random import Random
 
+from tests.epilogues import epilogue
 from tests.legality.builder import P, matmul
 from tests.legality.by_hand.parts import CAST, DOUBLED, SHIFTED, apart, fragments, of_computed
 from tests.legality.scratch import TILES, Scratch
-from wsched.fusion import ParallelType, Pipelined, WarpSpecialized
+from tests.legality.scratch_rings import Rings
+from wsched.fusion import CastOp, DataType, ParallelType, Pipelined, WarpSpecialized
 
-__all__ = ["COMPUTED", "two_parts"]
+__all__ = ["COMPUTED", "ROUNDED", "beside", "two_parts"]
 
 COMPUTED = (CAST, SHIFTED, DOUBLED)
 """Definitions whose operand is computed."""
@@ -103,6 +105,33 @@ class _Apart(Scratch):
 
     def _loader(self, turns: str) -> WarpSpecialized | Pipelined:
         return WarpSpecialized(P.TIDy) if self.maybe(0.9) else super()._loader(turns)
+
+
+@dataclass
+class _Beside(_Apart, Rings):
+    """The same where each of the two parts reads a matrix through a ring as well."""
+
+    def _epilogue(self, last: str, chunk: int) -> None:
+        super()._epilogue(last, chunk)
+        for tv in self.m.rings:
+            self._ring(tv, chunk)
+
+
+ROUNDED = epilogue(
+    "r: [-1, -1]", "q: [-1, -1]", "s = fd.ops.add(y, r)",
+    "h = fd.ops.cast(s, dtype=DataType.BFloat16)", "t = fd.ops.mul(h, q)",
+    "d = fd.ops.cast(t, dtype=DataType.BFloat16)",
+)  # fmt: skip
+"""What is rounded between two matrices goes from one part to the other."""
+
+
+def beside(rng: Random) -> Scratch:
+    """Nothing chosen yet, of ``ROUNDED``."""
+    m = matmul(ROUNDED, by_tma=rng.random() < 0.5, ring=True)
+    casts = [e.output for e in m.s.fusion.exprs if isinstance(e, CastOp)]
+    first = next(x for x in casts if m.s.tensor(x).dtype is DataType.BFloat16)
+    stored, after = apart(m, first)
+    return _Beside(rng, m, stored=stored, after=after)
 
 
 def two_parts(rng: Random, text: str | None) -> Scratch:

@@ -14,10 +14,12 @@ from random import Random
 from tests.epilogues import RESIDUAL, epilogue
 from tests.legality.builder import Matmul, P, matmul, products
 from tests.legality.scratch import Scratch
+from tests.legality.scratch_apart import ROUNDED, beside
 from tests.legality.scratch_loads import Loads, LoadsOfRings, LoadsOfSteps
 from tests.legality.scratch_steps import Steps
 from tests.schedule.gated import gated
-from wsched.fusion import LoadStoreOpType
+from wsched.fusion import Fusion, LoadStoreOpType
+from wsched.importer import build_fusion, record_text
 
 __all__ = ["TWO_MATRICES", "crossed", "two_sums"]
 
@@ -64,8 +66,10 @@ class _CrossedSteps(_Crossed, Steps):
         return Steps._tiles(self)
 
 
-def crossed(rng: Random) -> tuple[Callable[[], Scratch], str]:
-    """What begins a schedule, and the definition that it is of."""
+def crossed(rng: Random) -> tuple[Callable[[], Scratch], Fusion]:
+    """What begins a schedule, and what it is of."""
+    if rng.random() < 0.25:
+        return lambda: beside(rng), _unscheduled(ROUNDED)
     text, operands = rng.choice(_TEXTS), rng.choice(_PAIRS)
     kind = _CrossedSteps if rng.random() < 0.1 else _Crossed
     by = rng.choice((_TMA, _TMA, _SET))
@@ -73,7 +77,11 @@ def crossed(rng: Random) -> tuple[Callable[[], Scratch], str]:
     def begin() -> Matmul:
         return matmul(text, by_tma=rng.random() < 0.6, ring=True, operands=operands, inputs_by=by)
 
-    return lambda: kind(rng, begin()), text
+    return lambda: kind(rng, begin()), _unscheduled(text)
+
+
+def _unscheduled(text: str) -> Fusion:
+    return build_fusion(record_text(text))
 
 
 @dataclass

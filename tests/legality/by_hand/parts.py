@@ -57,14 +57,19 @@ def unscheduled(text: str) -> Fusion:
     return build_fusion(record_text(text), by_calls=True)
 
 
-def apart(m: Matmul) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The rounded sums go through shared memory; what is made and what reads that."""
-    ring = m.epilogue[0]
+def apart(m: Matmul, ring: str = "") -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What is rounded, by default the sums, goes through shared memory; what is made up to there,
+    and what reads that.
+    """
+    ring = ring or m.epilogue[0]
     held = m.s.cache_before(ring, _ST)
     m.s.set_memory_type(ring, MemoryType.Shared)
     read = m.s.cache_after(ring, _LD)
-    m.epilogue = (held, ring, read, *m.epilogue[1:])
-    return (held, ring), m.epilogue[2:]
+    made = {*m.s.fusion.made_from([ring]), held}
+    stored = (*(tv for tv in m.epilogue if tv in made and tv != ring), held, ring)
+    after = (read, *(tv for tv in m.epilogue if tv not in made))
+    m.epilogue = (*stored, *after)
+    return stored, after
 
 
 def of_computed(text: str) -> Matmul:

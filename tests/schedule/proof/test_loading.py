@@ -65,6 +65,7 @@ def test_how_many_load() -> None:
     assert warpgroups_that_load(two, [("T6", "T7")]) == 2
     assert warpgroups_that_load(both, [("T6", "T7"), ("T4",)]) == 3  # one more for a ring of TMA's
     assert warpgroups_that_load(two, [("T6",)] * 5) == 2
+    assert warpgroups_that_load(two, [("T6", "T7")], 1) == 3  # of which one fetches tiles
 
 
 @pytest.mark.parametrize(("loading_", "pair"), [(1, (40, 232)), (2, (96, 160))])

@@ -9,10 +9,12 @@ import pytest
 
 from lowering.ground.errors import ScheduleError
 from lowering.kernel.text import print_kernel
+from tests.legality.agreement import outcome
+from tests.legality.by_hand.loads import loading
 from tests.legality.by_hand.parts import epilogue_apart, operand_cast
 from tests.legality.illegal import eight_in_turns
 from tests.legality.machine import compiled
-from wsched.fusion import CircularBuffer, Fusion, ParallelType, WarpSpecialized
+from wsched.fusion import CircularBuffer, Fusion, LoadStoreOpType, ParallelType, WarpSpecialized
 from wsched.schedule import Plan, make_plan
 
 Pair = tuple[int, int] | None
@@ -62,6 +64,22 @@ def test_more_threads_than_a_cta_has() -> None:
         "load are 1152 threads, and a CTA has at most 1024",
         "  legal here: at most 7 warpgroups that compute",
     ]
+
+
+def test_the_warp_that_fetches_tiles_is_of_a_warpgroup() -> None:
+    """Threads of one load all operands, seven compute in turns, and nobody else is there."""
+    m = loading(LoadStoreOpType.Set, LoadStoreOpType.Set)
+    m.tile(64, 32, 32)
+    m.deal(dynamic=True)
+    m.split(m.every, "tile", 7, "tile turn")
+    m.run(m.compute, "turn", ParallelType.TIDy)
+    m.steps("tile turn k")
+    m.stage(4, 2)
+    m.fragments("turn", 32)
+    m.inline("turn")
+    said = outcome(m.s.fusion)
+    assert said.refused == "threads" and not said.legal
+    assert said.why.startswith("7 warpgroups that compute and 2 that load are 1152 threads")
 
 
 def test_two_numbers_for_one_part() -> None:

@@ -13,8 +13,8 @@ from wsched.schedule.proof.warpgroups import ROLES, Warpgroups
 
 __all__ = ["load_registers_problem", "sharing", "warpgroups_that_fill", "warpgroups_that_load"]
 
-_RINGS_OF_A_WARPGROUP = 4
-"""Rings that TMA fills, each by a warp of a warpgroup."""
+_WARPS = ptx.WARPGROUP // ptx.WARP
+"""Of a warpgroup: each fills a ring by TMA, or the queue of tiles."""
 
 
 def warpgroups_that_fill(fusion: Fusion, loads: Iterable[str]) -> Warpgroups | None:
@@ -43,16 +43,19 @@ def sharing(t: TensorView) -> tuple[tuple[ParallelType, int], ...]:
     return tuple((axis, n.value if isinstance(n, Const) else 0) for axis, n in loops)
 
 
-def warpgroups_that_load(fusion: Fusion, rings: Iterable[tuple[str, ...]]) -> int:
+def warpgroups_that_load(
+    fusion: Fusion, rings: Iterable[tuple[str, ...]], fetching: int = 0
+) -> int:
     """Warpgroups that fill rings: those of each ring that threads fill, one for every four others.
 
     Args:
         fusion: the schedule.
         rings: what is loaded into each.
+        fetching: warps that only find out which tile is next, beside those that TMA needs.
     """
     found = [warpgroups_that_fill(fusion, loads) for loads in rings]
-    by_tma = sum(groups is None for groups in found)
-    return sum(g.count for g in found if g is not None) - (-by_tma // _RINGS_OF_A_WARPGROUP)
+    warps = sum(groups is None for groups in found) + fetching
+    return sum(g.count for g in found if g is not None) - (-warps // _WARPS)
 
 
 def load_registers_problem(
