@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from lowering.ground.errors import UnsupportedError
+from lowering.ground.records import quick
 from wsched.fusion.domain import IterDomain
 from wsched.fusion.expr import CastOp, MmaOp, PointwiseOp
 from wsched.fusion.fusion import Fusion
@@ -40,6 +41,7 @@ _ROLES = {
 """By whether A has a dimension, B has it, and it is summed over."""
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Product:
     """A matrix product.
