@@ -146,9 +146,7 @@ def _cache(s: Schedule, params: MatmulParams) -> _Names:
 
 
 def _cut_reduction(s: Schedule, tv: str, params: MatmulParams, b: int) -> None:
-    """Reduce over the part of a dimension that a warpgroup has of a tile, behind ``b`` dimensions
-    of a batch; the parts are results.
-    """
+    """Reduce over a warpgroup's part of a tile, behind ``b`` of a batch; the parts are results."""
     tile = params.output_tile
     if over_columns(s.fusion, tv):
         s.split(tv, b + 1, tile.n, labels=("No", "Ni"))
@@ -163,8 +161,7 @@ def _cut_reduction(s: Schedule, tv: str, params: MatmulParams, b: int) -> None:
 def _tile(s: Schedule, tv: str, params: MatmulParams, b: int) -> None:
     """``[(B), M, N, (K)]`` to ``[cta, (tile), (group), (part), (k), Mi, Ni, (Ki)]``.
 
-    The ``b`` dimensions of a batch are outside of the grid of tiles: all tiles of a matrix, then of
-    the next.
+    The ``b`` of a batch are outside of the grid of tiles: all tiles of a matrix, then of the next.
 
     With stream-K ``cta`` is the place in the cluster, and there is none without a cluster. Where
     the operands are exchanged M is that of the transposed product: N goes to the front.
