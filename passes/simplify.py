@@ -71,11 +71,11 @@ def simplify(kernel: Kernel, options: LoweringOptions) -> Kernel:
 
 def simplify_expr(e: Expr) -> Expr:
     """A shorter expression with the same value for all values of its variables, and its type."""
-    if isinstance(e, Binary):
-        a = simplify_expr(e.lhs) if children(e.lhs) else e.lhs
-        b = simplify_expr(e.rhs) if children(e.rhs) else e.rhs
+    if type(e) is Binary:
+        a = simplify_expr(e.lhs)
+        b = simplify_expr(e.rhs)
         e = e if a is e.lhs and b is e.rhs and not _folds(a, b) else binary(e.op, a, b)
-    elif isinstance(e, Select):
+    elif type(e) is Select:
         e = select(simplify_expr(e.cond), simplify_expr(e.then), simplify_expr(e.other))
     else:
         return e

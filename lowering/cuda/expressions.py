@@ -87,22 +87,25 @@ def divided(e: Expr, unit: int) -> Expr:
 
 
 def _show(e: Expr, name_of: Callable[[Expr], str], outer: int) -> str:
-    match e:
-        case Const(value, ScalarType.PRED):
-            return "true" if value else "false"
-        case Const(value, t):
-            text = f"{value}{'ll' if t is ScalarType.I64 else ''}"
-            return f"({text})" if value < 0 and outer else text
-        case Var() | Special():
-            return name_of(e)
-        case Select(c, a, b):
-            sides = (_widened(x, type_of(e), name_of, 1) for x in (a, b))
-            return f"({_show(c, name_of, 1)} ? {' : '.join(sides)})"
-        case Binary("stage" | "parity"):
-            return _show(plain(e), name_of, outer)
-        case Binary(op, a, b):
-            return _binary(op, a, b, name_of, outer)
-    raise InternalError("emit_cuda", f"no C++ for the expression {e!r}")
+    if type(e) is Var or type(e) is Special:
+        return name_of(e)
+    if type(e) is Const:
+        return _number(e, outer)
+    if type(e) is Select:
+        sides = (_widened(x, type_of(e), name_of, 1) for x in (e.then, e.other))
+        return f"({_show(e.cond, name_of, 1)} ? {' : '.join(sides)})"
+    if type(e) is not Binary:
+        raise InternalError("emit_cuda", f"no C++ for the expression {e!r}")
+    if e.op == "stage" or e.op == "parity":
+        return _show(plain(e), name_of, outer)
+    return _binary(e.op, e.lhs, e.rhs, name_of, outer)
+
+
+def _number(e: Const, outer: int) -> str:
+    if e.type is ScalarType.PRED:
+        return "true" if e.value else "false"
+    text = f"{e.value}{'ll' if e.type is ScalarType.I64 else ''}"
+    return f"({text})" if e.value < 0 and outer else text
 
 
 def _binary(op: str, a: Expr, b: Expr, name_of: Callable[[Expr], str], outer: int) -> str:

@@ -14,8 +14,9 @@ one, a pair has one element, and there is one block or one group.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from lowering.cuda.expressions import divided
 from lowering.ground.errors import InternalError
@@ -48,6 +49,7 @@ from lowering.kernel.nodes import (
     Wgmma,
     WgmmaWait,
 )
+from lowering.kernel.visit import bodies
 
 __all__ = ["FragmentPlan", "View", "plan_fragments"]
 
@@ -153,57 +155,54 @@ class _Planner:
             self.stmt(s)
 
     def stmt(self, s: Stmt) -> None:
-        match s:
-            case FragFill() | FragBelow() | FragRandom():
-                self.declare(s.out)
-            case FragLoadGlobal() | LdMatrix() | LdShared():
-                self.declare(s.out)
-            case FragShuffle():
-                self.read(s.value, s.OP)
-                self.declare(s.out)
-            case FragPointwise():
-                for arg in s.args:
-                    if isinstance(arg, Frag):
-                        self.read(arg, s.OP)
-                self.declare(s.out)
-            case FragUpdate():
-                for arg in s.args:
-                    if isinstance(arg, Frag):
-                        self.read(arg, s.OP)
-                self.consume(s.acc, s.out, s.OP)
-            case FragCast():
-                source = self.read(s.value, s.OP)
-                if s.out.type.dtype is s.value.type.dtype:
-                    self.define(s.out, View(source.array, s.out.type, source.start, source.block))
-                else:
-                    self.declare(s.out)
-            case FragColumns():
-                source = self.read(s.value, s.OP)
-                self.define(s.out, source.columns(s.start, s.out.type))
-            case FragRows():
-                source = self.read(s.value, s.OP)
-                self.define(s.out, source.rows(s.start, s.out.type))
-            case FragReduce():
-                self.read(s.value, s.OP)
-                self.consume(s.acc, s.out, s.OP)
-            case Wgmma() | WgmmaWait() | FragAddPartial() | FragReduceFromShared():
-                if isinstance(s, Wgmma) and isinstance(s.a, Frag):
-                    self.read(s.a, s.OP)
-                self.consume(s.acc, s.out, s.OP)
-            case For():
-                self.loop(s)
-            case If(then=then, other=other):
-                self.body(then)
-                self.body(other)
-            case Elect(body=body) | OnWarp(body=body):
-                self.body(body)
-            case Roles(roles=roles):
-                for role in roles:
-                    self.body(role.body)
-            case _:
-                value = getattr(s, "value", None)
-                if isinstance(value, Frag):
-                    self.read(value, s.OP)
+        plan = _PLANS.get(type(s))
+        if plan is not None:
+            plan(self, s)
+        elif isinstance(value := getattr(s, "value", None), Frag):
+            self.read(value, s.OP)
+
+    def nested(self, s: Stmt) -> None:
+        for inner in bodies(s):
+            self.body(inner)
+
+    def made(
+        self, s: FragFill | FragBelow | FragRandom | FragLoadGlobal | LdMatrix | LdShared
+    ) -> None:
+        self.declare(s.out)
+
+    def exchanged(self, s: FragShuffle) -> None:
+        self.read(s.value, s.OP)
+        self.declare(s.out)
+
+    def computed(self, s: FragPointwise | FragUpdate) -> None:
+        for arg in s.args:
+            if isinstance(arg, Frag):
+                self.read(arg, s.OP)
+        if isinstance(s, FragUpdate):
+            self.consume(s.acc, s.out, s.OP)
+        else:
+            self.declare(s.out)
+
+    def cast(self, s: FragCast) -> None:
+        source = self.read(s.value, s.OP)
+        if s.out.type.dtype is s.value.type.dtype:
+            self.define(s.out, View(source.array, s.out.type, source.start, source.block))
+        else:
+            self.declare(s.out)
+
+    def part(self, s: FragColumns | FragRows) -> None:
+        source = self.read(s.value, s.OP)
+        part = source.columns if isinstance(s, FragColumns) else source.rows
+        self.define(s.out, part(s.start, s.out.type))
+
+    def updated(
+        self, s: FragReduce | Wgmma | WgmmaWait | FragAddPartial | FragReduceFromShared
+    ) -> None:
+        if isinstance(s, FragReduce):
+            self.read(s.value, s.OP)
+        elif isinstance(s, Wgmma) and isinstance(s.a, Frag):
+            self.read(s.a, s.OP)
+        self.consume(s.acc, s.out, s.OP)
 
     def loop(self, s: For) -> None:
         outer, self.count = self.loops, self.count + 1
@@ -229,6 +228,23 @@ class _Planner:
             assert isinstance(last, Frag) and isinstance(result, Frag)
             self.home[last.name] = outer
             self.consume(last, result, s.OP)
+
+
+_PLANS: Mapping[type[Stmt], Callable[[_Planner, Any], None]] = {
+    **dict.fromkeys(
+        (FragFill, FragBelow, FragRandom, FragLoadGlobal, LdMatrix, LdShared), _Planner.made
+    ),
+    **dict.fromkeys((FragPointwise, FragUpdate), _Planner.computed),
+    **dict.fromkeys((FragColumns, FragRows), _Planner.part),
+    **dict.fromkeys(
+        (FragReduce, Wgmma, WgmmaWait, FragAddPartial, FragReduceFromShared), _Planner.updated
+    ),
+    **dict.fromkeys((If, Elect, OnWarp, Roles), _Planner.nested),
+    FragShuffle: _Planner.exchanged,
+    FragCast: _Planner.cast,
+    For: _Planner.loop,
+}
+"""What becomes of the values of a kind of statement; others read one at most."""
 
 
 def plan_fragments(body: Body) -> FragmentPlan:

@@ -121,6 +121,7 @@ class Const(Expr):
         return hash(self.value)  # as of a variable
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Var(Expr):
     """A scalar with a name: a kernel parameter, a ``let``, a loop index or a carried value."""
@@ -134,6 +135,7 @@ class Var(Expr):
         return hash(self.name)  # two types of one name are rare, an enum's hash is slow
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Special(Expr):
     """A special register: ``%ctaid.x``, ``.y``, ``.z``, ``%nctaid.x``, ``.y``, ``%warp`` (warp of
@@ -160,6 +162,7 @@ class Binary(Expr):
         return _kept_hash(self, self.op, self.lhs, self.rhs)
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Select(Expr):
     """``then if cond else other``, both sides evaluated."""

@@ -7,7 +7,7 @@ from enum import Enum
 
 from lowering.ground.dtypes import DType
 from lowering.ground.layouts import ACCUMULATOR, RegisterLayout
-from lowering.ground.records import replaced
+from lowering.ground.records import quick, replaced
 
 __all__ = ["FragmentType", "Swizzle"]
 
@@ -34,6 +34,7 @@ class Swizzle(Enum):
         return address ^ (((address >> 7) & (chunks - 1)) << 4) if chunks else address
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class FragmentType:
     """A ``rows x cols`` tile spread over the registers of one warpgroup, as its layout says.

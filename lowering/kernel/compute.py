@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from lowering.ground.expr import TRUE, Expr
+from lowering.ground.records import quick
 from lowering.kernel.operands import Frag, GmemRef, SmemRef, Stmt
 from lowering.kernel.traits import Memory, Threads, Traits
 
@@ -204,6 +205,7 @@ class WgmmaFence(Stmt):
     TRAITS: ClassVar[Traits] = _WGMMA_GROUP
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Wgmma(Stmt):
     """``wgmma.mma_async.sync.aligned.m64nNkK``, once for each 64 rows of the accumulator.

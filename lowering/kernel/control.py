@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from lowering.ground.expr import ONE, Expr, Special, Var, free_vars
+from lowering.ground.records import quick
 from lowering.kernel.operands import Body, Frag, Stmt
 from lowering.kernel.traits import Threads, Traits
 
@@ -27,6 +28,7 @@ __all__ = [
 ]
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Let(Stmt):
     """``let var = value``; with ``once`` it is computed here, never again where it is used (else
@@ -40,6 +42,7 @@ class Let(Stmt):
     once: bool = False
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Carry:
     """A loop-carried value: ``var`` inside the loop, ``init`` before it, ``result`` after it.
@@ -70,6 +73,7 @@ class Event:
     tile: Expr
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class For(Stmt):
     """``for var in start .. stop step step``; the body ends by yielding the next carried values.
@@ -110,6 +114,7 @@ class Break(Stmt):
     cond: Expr
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class If(Stmt):
     """``if cond { then } else { other }``; ``cond`` is uniform over each executing warp."""
@@ -120,6 +125,7 @@ class If(Stmt):
     other: Body = ()
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Elect(Stmt):
     """One thread of each executing warp runs the body (``elect.sync``; always the same lane)."""
@@ -129,6 +135,7 @@ class Elect(Stmt):
     body: Body
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class OnWarp(Stmt):
     """``on %of index { body }``: warp ``index`` of the CTA runs the body (``of`` is ``warp``), or
@@ -187,6 +194,7 @@ class Section(Stmt):
     registers: int | None = None
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Role:
     """Warps ``first_warp .. first_warp + warps`` run ``body``.

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from lowering.ground.errors import InternalError
 from lowering.ground.expr import ONE, Expr, Var, evaluate
-from lowering.ground.records import replaced
+from lowering.ground.records import quick, replaced
 from lowering.kernel.nodes import Body
 from lowering.kernel.storage import (
     KINDS,
@@ -33,6 +33,7 @@ __all__ = [
 Kind = TypeVar("Kind", bound=Storage)
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Kernel:
     """A kernel at any point of the lowering.

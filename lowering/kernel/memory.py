@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from lowering.ground.expr import Expr
+from lowering.ground.records import quick
 from lowering.kernel.operands import Frag, GmemRef, MapRef, MBarrierRef, SmemRef, Stmt
 from lowering.kernel.traits import Memory, Threads, Traits
 
@@ -99,6 +100,7 @@ class FragStoreGlobal(Stmt):
     limit_cols: Expr | None = None
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class TmaLoad(Stmt):
     """``cp.async.bulk.tensor``, global to shared: one box of the tensor map, asynchronous.

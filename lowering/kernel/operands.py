@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from lowering.ground.expr import ZERO, Expr, ExprLike
-from lowering.ground.records import replaced
+from lowering.ground.records import quick, replaced
 from lowering.ground.types import FragmentType
 from lowering.kernel.traits import Traits
 
@@ -16,6 +16,7 @@ __all__ = [
 ]  # fmt: skip
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Frag:
     """A fragment value: a tile in the registers of the executing warpgroup."""
@@ -47,6 +48,7 @@ class _Element:
         return *self.coords[:kept], *moved
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class SmemRef(_Element):
     """Element ``[stage, *coords]`` of a shared buffer, in logical (unswizzled) coordinates."""
@@ -62,6 +64,7 @@ class SmemRef(_Element):
         return replaced(self, coords=self._moved(steps))
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class GmemRef(_Element):
     """Element ``coords`` of a tensor in global memory; may lie out of bounds.
@@ -89,6 +92,7 @@ class MapRef:
     entry: Expr | None = None
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class MBarrierRef:
     """Barrier ``index`` of an mbarrier array in shared::cta memory."""

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from lowering.ground.errors import InternalError
+from lowering.ground.records import quick
 from lowering.kernel.kernel import Kernel, Ring
 from lowering.kernel.nodes import (
     Acquire,
@@ -159,6 +160,7 @@ def _follows(name: str, stmts: Sequence[Stmt]) -> set[str]:
     return found
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class _Block:
     """Statements in a row, who executes them, and whether a loop in the step does."""

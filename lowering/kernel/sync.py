@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from lowering.ground.expr import Expr
+from lowering.ground.records import quick
 from lowering.kernel.operands import MBarrierRef, NamedBarrierRef, Stmt
 from lowering.kernel.traits import Threads, Traits
 
@@ -43,6 +44,7 @@ class MBarrierInit(Stmt):
     arrivals: int
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class MBarrierArrive(Stmt):
     """``mbarrier.arrive``: one arrival by each executing thread (so usually in ``elect``).
@@ -80,6 +82,7 @@ class MBarrierExpectTx(Stmt):
     bytes: Expr | None = None
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class MBarrierWait(Stmt):
     """``mbarrier.try_wait.parity`` until the phase of that parity has completed.

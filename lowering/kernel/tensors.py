@@ -15,7 +15,7 @@ from typing import ClassVar, TypeVar
 
 from lowering.ground.dtypes import DType
 from lowering.ground.expr import ONE, Const, Expr, Var, minimum, substitute
-from lowering.ground.records import replaced
+from lowering.ground.records import quick, replaced
 from lowering.ground.types import Swizzle
 from lowering.kernel.traits import PLACED, Filled
 from lowering.target.ptx import SWIZZLE_ATOM
@@ -78,6 +78,7 @@ class Ragged(Enum):
         return self is not Ragged.NONE
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class TensorMap(_InMemory):
     """A TMA descriptor over a tensor of 1 to 5 dimensions, a ``__grid_constant__`` parameter; or
@@ -205,6 +206,7 @@ class GlobalTensor(_InMemory):
         return max(min(span, min(self.align, WIDEST_ACCESS) // self.dtype.bytes), 1)
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class SharedBuffer(Declared):
     """``stages`` tiles of ``shape`` in dynamic shared memory.

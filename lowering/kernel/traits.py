@@ -6,7 +6,7 @@ here what it is, and what does not concern it need not be edited.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, Flag, auto
 
 __all__ = ["PLACED", "Filled", "Memory", "Threads", "Traits"]
@@ -78,10 +78,12 @@ class Traits:
     until: str | None = None
     filled: Filled = ()
 
-    @property
-    def pure(self) -> bool:
-        """Whether nothing is lost where nobody reads the result: no effect but the value."""
-        return not (self.writes or self.synchronizes or self.consumes)
+    pure: bool = field(init=False)
+    """Whether nothing is lost where nobody reads the result: no effect but the value."""
+
+    def __post_init__(self) -> None:
+        pure = not (self.writes or self.synchronizes or self.consumes)
+        object.__setattr__(self, "pure", pure)
 
     @property
     def touches(self) -> Memory:

@@ -60,6 +60,7 @@ class IterDomain:
         return f"{self.iter_type.value}{self.parallel.value}{self.id}{{{extent}}}"
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Split:
     """``input = outer * inner.extent + inner``.
@@ -98,6 +99,7 @@ class Split:
         return f"Split: {self.input} by {self.factor}{side} -> {self.outer}, {self.inner}"
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Merge:
     """Two domains as one of extent ``outer.extent * inner.extent``.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 from lowering.ground.errors import InternalError
 from lowering.ground.records import replaced
@@ -71,8 +72,16 @@ class TensorBinding:
         return self.tensor if self.entry is None else f"{self.tensor}[{self.entry.index}]"
 
 
+class _Kept:
+    """What is found of a fusion when it is first asked for, and kept with it."""
+
+    __slots__ = ("_loads", "_products")
+    _loads: ClassVar[tuple[TensorView, ...]]
+    _products: ClassVar[Any]  # see :mod:`wsched.fusion.product`
+
+
 @dataclass(frozen=True, slots=True)
-class Fusion:
+class Fusion(_Kept):
     """Immutable; every scheduling primitive returns a new one.
 
     Args:
@@ -247,13 +256,19 @@ class Fusion:
         """Copies from global into shared memory, by TMA (the TMA cacheAfter tensors) or by threads
         (``Set``).
         """
-        return tuple(
-            self.tensor(e.output)
-            for e in self.exprs
-            if isinstance(e, LoadStoreOp)
-            and self.tensor(e.input).memory is MemoryType.Global
-            and (e.op is LoadStoreOpType.CpAsyncBulkTensorTile or self._set_into_shared(e))
-        )
+        try:
+            return self._loads
+        except AttributeError:
+            found = (self.tensor(e.output) for e in self.exprs if self._loads_by(e))
+            object.__setattr__(self, "_loads", tuple(found))
+        return self._loads
+
+    def _loads_by(self, e: FusionExpr) -> bool:
+        if not isinstance(e, LoadStoreOp):
+            return False
+        if self.tensor(e.input).memory is not MemoryType.Global:
+            return False
+        return e.op is LoadStoreOpType.CpAsyncBulkTensorTile or self._set_into_shared(e)
 
     @property
     def loaded_by_threads(self) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from lowering.ground.errors import UnsupportedError
+from lowering.ground.records import quick
 from wsched.fusion.domain import IterDomain
 from wsched.fusion.expr import CastOp, MmaOp, PointwiseOp
 from wsched.fusion.fusion import Fusion
@@ -40,6 +41,7 @@ _ROLES = {
 """By whether A has a dimension, B has it, and it is summed over."""
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Product:
     """A matrix product.
@@ -144,11 +146,21 @@ def the_matmul(fusion: Fusion) -> Product:
 def the_products(fusion: Fusion) -> tuple[Product, ...]:
     """The matrix products of a fusion, for what is made for one, or for several that share A or B.
 
-    They are alike: the same extents, types and layouts, so that one tile is that of all.
+    They are alike: the same extents, types and layouts, so that one tile is that of all. Found when
+    they are first asked for, and kept with the fusion.
 
     Raises:
         UnsupportedError: there is none; several share neither operand or both, or are not alike.
     """
+    try:
+        kept: tuple[Product, ...] = fusion._products
+    except AttributeError:
+        kept = _alike_products(fusion)
+        object.__setattr__(fusion, "_products", kept)
+    return kept
+
+
+def _alike_products(fusion: Fusion) -> tuple[Product, ...]:
     found = _some(fusion)
     if sorted(map(len, operands_of(found))) != [1, len(found)]:
         what = f"matrix products ({_made(found)}) that share neither operand or both"

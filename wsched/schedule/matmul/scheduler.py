@@ -56,6 +56,7 @@ class _Names:
         epilogue: all that is computed after it, copies of its inputs in registers included.
         boxed: those of the epilogue that TMA stores, box by box.
         columns: of a chunk, the same for all that the epilogue reads and writes.
+        outer: dimensions outside of a matrix, of a batch.
     """
 
     loads: tuple[str, ...]
@@ -65,6 +66,7 @@ class _Names:
     epilogue: tuple[str, ...]
     boxed: tuple[str, ...]
     columns: int
+    outer: int
 
 
 def plan_matmul(fusion: Fusion, params: MatmulParams, target: Target = DEFAULT) -> Plan:
@@ -97,7 +99,7 @@ def schedule_onto(s: Schedule, params: MatmulParams) -> None:
     params = settled(s.fusion, params, s.target)
     names = _cache(s, params)
     for tv in (*names.loads, *names.computed, *names.sums, *names.inputs, *names.epilogue):
-        _tile(s, tv, params)
+        _tile(s, tv, params, names.outer)
     for tv in names.loads:
         _schedule_load(s, tv, params, names.columns)
     for tv in names.inputs:
@@ -118,6 +120,7 @@ def _cache(s: Schedule, params: MatmulParams) -> _Names:
     loads, computed = cache_operands(s, thread_bytes(params))
     outputs = s.outputs
     read, loaded = epilogue_inputs(s.fusion), loaded_inputs(s.fusion, params)
+    outer = len(the_products(s.fusion)[0].outer)
     inputs = tuple(cache_matrix(s, tv) for tv in read if tv in loaded)
     for tv in read:
         if tv not in loaded:
@@ -128,7 +131,7 @@ def _cache(s: Schedule, params: MatmulParams) -> _Names:
         if output not in boxed:
             made = s.cache_before(output)
             if output not in results:
-                _cut_reduction(s, made, params)
+                _cut_reduction(s, made, params, outer)
     for output in boxed:
         stored = s.cache_before(output, _TMA)
         matrices = s.tensor(output).dtype.bytes == 2
@@ -138,12 +141,13 @@ def _cache(s: Schedule, params: MatmulParams) -> _Names:
     order = [e.output for e in s.fusion.exprs]
     others = {*loads, *computed, *sums, *inputs}
     after = tuple(tv for tv in order[order.index(sums[0]) + 1 :] if tv not in others)
-    return _Names(loads, computed, sums, inputs, after, boxed, epilogue_columns(s.fusion, params))
+    columns = epilogue_columns(s.fusion, params)
+    return _Names(loads, computed, sums, inputs, after, boxed, columns, outer)
 
 
-def _cut_reduction(s: Schedule, tv: str, params: MatmulParams) -> None:
-    """Reduce over the part of a dimension that a warpgroup has of a tile; the parts are results."""
-    tile, b = params.output_tile, len(the_products(s.fusion)[0].outer)
+def _cut_reduction(s: Schedule, tv: str, params: MatmulParams, b: int) -> None:
+    """Reduce over a warpgroup's part of a tile, behind ``b`` of a batch; the parts are results."""
+    tile = params.output_tile
     if over_columns(s.fusion, tv):
         s.split(tv, b + 1, tile.n, labels=("No", "Ni"))
         s.rfactor(tv, b + 2)
@@ -154,16 +158,15 @@ def _cut_reduction(s: Schedule, tv: str, params: MatmulParams) -> None:
     s.rfactor(tv, "Mi")
 
 
-def _tile(s: Schedule, tv: str, params: MatmulParams) -> None:
+def _tile(s: Schedule, tv: str, params: MatmulParams, b: int) -> None:
     """``[(B), M, N, (K)]`` to ``[cta, (tile), (group), (part), (k), Mi, Ni, (Ki)]``.
 
-    A batch dimension is outside of the grid of tiles: all tiles of a matrix, then of the next.
+    The ``b`` of a batch are outside of the grid of tiles: all tiles of a matrix, then of the next.
 
     With stream-K ``cta`` is the place in the cluster, and there is none without a cluster. Where
     the operands are exchanged M is that of the transposed product: N goes to the front.
     """
     tile, cluster = params.output_tile, params.cluster_dims
-    b = len(the_products(s.fusion)[0].outer)
     m, n, k = b, b + 1, b + 2
     has_k = len(s.tensor(tv).loop) > k and s.fusion.reduction(tv) is None
     if params.exchange_operands:

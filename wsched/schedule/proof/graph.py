@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from lowering.ground.expr import Const, Expr
 from lowering.ground.poly import poly
+from lowering.ground.records import quick
 from wsched.fusion import (
     BroadcastOp,
     Fusion,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["Group", "Step", "TransformGraph", "divides"]
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Group:
     """Mapped domains; ``id`` is the smallest of their ids, label and extent are its own."""
@@ -47,6 +49,7 @@ class Group:
         return f"{self.label}{{{self.extent}}}"
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Step:
     """A transform between groups; ``transform`` is one of those, all equal, that it stands for."""
