@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from lowering.ground.expr import Const, Expr, substitute
+from lowering.ground.expr import Const, Expr, evaluate, substitute
 from lowering.kernel.atomic import Atom, CounterWait
 from lowering.kernel.compute import WgmmaCommit, WgmmaFence, WgmmaWait
 from lowering.kernel.control import SetMaxNReg
@@ -38,12 +38,15 @@ from lowering.kernel.sync import (
     MBarrierWait,
     WarpSync,
 )
-from lowering.kernel.tensors import ENTRY
+from lowering.kernel.tensors import ENTRY, TensorMap
 from lowering.proof.obligation import UnknownError
 
-__all__ = ["EVENTS", "QUIET", "Board", "Env", "Event", "Walker"]
+__all__ = ["EVENTS", "QUIET", "Board", "Env", "Event", "Region", "Walker"]
 
 Env = dict[str, int]
+
+Region = tuple[tuple[int, int], ...]
+"""Elements of a tensor: from where up to where along each dimension."""
 
 QUIET = frozenset({
     BulkCommit, BulkWait, FenceMBarrierInit, FenceProxyAsync, GridDepLaunchDependents, GridDepWait,
@@ -82,20 +85,30 @@ class Board:
     Args:
         kernel: that they execute.
         grid: CTAs along x; ``rows`` along y.
+        sizes: values of the parameters.
         memory: what plain tensors hold, by tensor and coordinates.
+        writes: what was stored to tensors, or entries of arrays of them.
+        wrong: what should not have happened.
     """
 
     kernel: Kernel
     grid: int
     rows: int
+    sizes: Env
     memory: Callable[[str, Sequence[int]], int]
     phases: dict[tuple[int, str, int], Phase] = field(default_factory=dict)
     meetings: dict[tuple[int, str], Meeting] = field(default_factory=dict)
     words: dict[tuple[int, str, tuple[int, ...]], int] = field(default_factory=dict)
     counters: dict[tuple[str, int], int] = field(default_factory=dict)
+    writes: dict[tuple[str, int], list[Region]] = field(default_factory=dict)
+    wrong: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.awaited = {m.name: m.arrivals for m in self.kernel.mbarriers}
+
+    def rows_of(self, tensor: TensorMap) -> int:
+        """Rows of the matrix behind a map."""
+        return evaluate(tensor.rows, self.sizes)
 
     def phase(self, cta: int, array: str, index: int) -> Phase:
         """An mbarrier."""
@@ -136,6 +149,7 @@ class Walker:
     Args:
         cta: its CTA; those of a cluster have numbers in a row.
         board: what all CTAs of the grid see.
+        groups: warpgroups whose first warp it is.
         env: values of scalars and special registers, these as ``%name``.
         at: the step that comes next.
         joined: how often the meeting came about that it waits in, if it does.
@@ -143,6 +157,7 @@ class Walker:
 
     cta: int
     board: Board
+    groups: int
     env: Env
     at: int = 0
     joined: int | None = None

@@ -5,6 +5,8 @@ on words and tickets that it was given. So if one order of the warps comes to an
 one stops, all stop there (a network of processes with first-in-first-out channels): it is enough to
 follow one, with copies that land at once. It is followed at sizes at which each loop takes no, one,
 two and more trips than all rings have stages; see design/0033 for why that is enough.
+
+On the way it is noted what is written where, and which counters are left.
 """
 
 from __future__ import annotations
@@ -19,30 +21,33 @@ from lowering.kernel.visit import expressions, walk
 from lowering.proof.agent import Agent
 from lowering.proof.board import Board, Env, Walker
 from lowering.proof.obligation import Obligation, UnknownError, Verdict
+from lowering.proof.places import STEPS, misplaced
 from lowering.proof.skeleton import Skeleton
 
 __all__ = ["circles"]
 
-NAME = "circles of waits"
+NAME, PLACES = "circles of waits", "results"
 
 CLUSTERS = 12
-"""Of a grid whose clusters wait for each other; larger ones are not followed."""
+"""Of a grid of which all are followed."""
 
-STEPS = 100_000
-"""Of an agent, beyond which a claim is not decided."""
+LIMIT = 100_000
+"""Steps of an agent, beyond which a claim is not decided."""
 
 
-def circles(kernel: Kernel, agents: tuple[Agent, ...]) -> Obligation:
-    """Everybody comes to an end, and leaves counters as they were."""
+def circles(kernel: Kernel, agents: tuple[Agent, ...]) -> Iterator[Obligation]:
+    """Everybody comes to an end; what was written, and counters, are then as they have to be."""
+    claims = {name: Obligation(name, kernel.name) for name in (NAME, PLACES)}
     try:
-        skeletons = [Skeleton(kernel, a) for a in agents]
+        skeletons = [Skeleton(kernel, a, STEPS) for a in agents]
         for sizes, sms in _sizes(kernel):
-            why, trace = _followed(kernel, skeletons, sizes, sms)
-            if why:
-                return Obligation(NAME, kernel.name, Verdict.REFUTED, why, trace)
+            for found in _followed(kernel, skeletons, sizes, sms):
+                claims[found.name] = found
+            if any(o.why for o in claims.values()):
+                break
     except UnknownError as e:
-        return Obligation(NAME, kernel.name, Verdict.UNPROVED, str(e))
-    return Obligation(NAME, kernel.name)
+        claims[NAME] = Obligation(NAME, kernel.name, Verdict.UNPROVED, str(e))
+    yield from claims.values()
 
 
 def _sizes(kernel: Kernel) -> Iterator[tuple[Env, int]]:
@@ -87,51 +92,72 @@ def _inside(e: Expr) -> Iterator[Expr]:
 
 def _followed(
     kernel: Kernel, skeletons: list[Skeleton], sizes: Env, sms: int
-) -> tuple[str, tuple[str, ...]]:
-    """What keeps the warps of a grid from their end, and who waits for what; empty if nothing."""
+) -> Iterator[Obligation]:
+    """What is wrong with a launch at some sizes."""
     grid, rows = evaluate(kernel.grid, sizes | {"sms": sms}), kernel.rows(sizes)
     clusters = grid // kernel.cluster * rows * kernel.splits
     waiting = any(isinstance(s, CounterWait) for s in walk(kernel.body))
     if not clusters or (waiting and clusters > CLUSTERS):
-        return "", ()
-    apart = range(clusters) if waiting else sorted({0, clusters - 1})
+        return
     at = ", ".join(f"{n} = {v}" for n, v in sizes.items())
     at = f"at {at} on {grid} x {rows} x {kernel.splits} CTAs"
-    for together in (list(apart),) if waiting else ([c] for c in apart):
-        board = Board(kernel, grid, rows, _Memory(max(sizes.values(), default=0)))
-        walkers = [(s, _walker(board, sizes, c, s.agent.rank)) for c in together for s in skeletons]
-        while sum(s.go(w, STEPS) for s, w in walkers):
+
+    def refuted(name: str, why: str, trace: tuple[str, ...] = ()) -> Obligation:
+        return Obligation(name, kernel.name, Verdict.REFUTED, f"{at} {why}", trace)
+
+    whole = clusters <= CLUSTERS
+    board = Board(kernel, grid, rows, sizes, _Memory(max(sizes.values(), default=0)))
+    for together in _together(clusters, waiting):
+        walkers = [(s, _walker(board, s.agent, c)) for c in together for s in skeletons]
+        while sum(s.go(w, LIMIT) for s, w in walkers):
             pass
         stuck = tuple(s.said(w) for s, w in walkers if w.at < len(s.steps))
         if stuck:
-            return f"{at} warps wait for each other for ever", stuck
-        left = [f"{n}[{i}]" for (n, i), v in board.counters.items() if v]
-        if left and len(together) == clusters:
-            return f"{at} counters are not zero in the end: {', '.join(left)}", ()
-        for array in kernel.counters:
-            count = evaluate(array.count, sizes | {"ctas": grid})
-            for index in (i for n, i in board.counters if n == array.name):
-                if not 0 <= index < count:
-                    return f"{at} counter {index} of {count} is used, {array.name}", ()
-    return "", ()
+            yield refuted(NAME, "warps wait for each other for ever", stuck)
+            return
+    if whole and (why := _left(kernel, board)):
+        yield refuted(NAME, why)
+    if whole and (why := misplaced(kernel, board, sizes)):
+        yield refuted(PLACES, why)
 
 
-def _walker(board: Board, sizes: Env, number: int, rank: int) -> Walker:
-    """An agent of the CTA of that rank of a cluster, in front of its first step."""
-    kernel = board.kernel
+def _together(clusters: int, waiting: bool) -> list[Sequence[int]]:
+    """The clusters of a grid that are followed, those together that wait for each other."""
+    if waiting:
+        return [range(clusters)]
+    return [[c] for c in (range(clusters) if clusters <= CLUSTERS else (0, clusters - 1))]
+
+
+def _left(kernel: Kernel, board: Board) -> str:
+    """What is wrong with the counters that a grid has left; empty if nothing is."""
+    left = [f"{n}[{i}]" for (n, i), v in board.counters.items() if v]
+    if left:
+        return f"counters are not zero in the end: {', '.join(left)}"
+    for array in kernel.counters:
+        count = evaluate(array.count, board.sizes | {"ctas": board.grid})
+        for index in (i for n, i in board.counters if n == array.name):
+            if not 0 <= index < count:
+                return f"counter {index} of {count} is used, {array.name}"
+    return ""
+
+
+def _walker(board: Board, agent: Agent, number: int) -> Walker:
+    """An agent of a CTA of a cluster, in front of its first step."""
+    kernel, rank = board.kernel, agent.rank
     rest, x = divmod(number, board.grid // kernel.cluster)
     z, y = divmod(rest, board.rows)
     place = {"x": x * kernel.cluster + rank, "y": y, "z": z}
-    env = sizes | {f"%ctaid.{axis}": v for axis, v in place.items()}
+    env = board.sizes | {f"%ctaid.{axis}": v for axis, v in place.items()}
     env |= {"%nctaid.x": board.grid, "%nctaid.y": board.rows, "%cluster.ctarank": rank}
-    return Walker(number * kernel.cluster + rank, board, env)
+    groups = sum(warp % 4 == 0 for warp in agent.warps)
+    return Walker(number * kernel.cluster + rank, board, groups, env)
 
 
 class _Memory:
     """What tensors hold: numbers that grow, up to some that are too large."""
 
     def __init__(self, largest: int) -> None:
-        self.step = max(largest // 2, 1)
+        self.step = max(largest // 3, 1)
 
     def __call__(self, tensor: str, at: Sequence[int]) -> int:
         return (sum(at) + 1) * self.step

@@ -59,7 +59,7 @@ def prove(kernel: Kernel) -> Proof:
         *lifetimes(kernel, warps),
         *(o for ring in rings for o in ways.protocol(kernel, ring)),
         *Meetings(kernel, ways.views).claims(),
-        circles(kernel, warps),
+        *circles(kernel, warps),
         alike(kernel, warps),
         *handed(kernel, warps, ways.views),
         *tickets(kernel, warps, ways.views),

@@ -1,13 +1,13 @@
 """What an agent waits for and tells others, as steps that can be taken one by one.
 
-Of a program only what synchronizes is left, with the loops, conditions and scalars that it depends
-on: no data moves. Each step is a function of a walker that returns the number of the next one, or
-:data:`BLOCKED`.
+Of a program only events of some kinds are left, with the loops, conditions and scalars that they
+depend on: no data moves. Each step is a function of a walker that returns the number of the next
+one, or :data:`BLOCKED`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from operator import itemgetter
@@ -21,7 +21,7 @@ from lowering.kernel.operands import Body, MBarrierRef, Stmt
 from lowering.kernel.text import print_stmt
 from lowering.kernel.visit import operands, walk
 from lowering.proof.agent import Agent
-from lowering.proof.board import EVENTS, QUIET, Env, Walker
+from lowering.proof.board import QUIET, Env, Event, Walker
 from lowering.proof.obligation import UnknownError
 from lowering.proof.steps import scalars_of
 
@@ -58,7 +58,8 @@ def _value(e: Expr) -> Value:
 
 @dataclass
 class Skeleton:
-    """The steps of an agent; ``texts`` has the statements that may wait, ``named`` their names.
+    """The steps of an agent: ``events`` are those that are kept, ``texts`` their statements by
+    step, ``named`` what those name.
 
     Raises:
         UnknownError: a statement synchronizes, and nothing is known of how.
@@ -66,6 +67,7 @@ class Skeleton:
 
     kernel: Kernel
     agent: Agent
+    events: Mapping[type[Stmt], Event]
     steps: list[Step] = field(default_factory=list)
     texts: dict[int, str] = field(default_factory=dict)
     named: dict[int, frozenset[Var]] = field(default_factory=dict)
@@ -90,7 +92,7 @@ class Skeleton:
             elif isinstance(stmt, Break | Let):
                 continue
             else:
-                kept = type(stmt) in EVENTS
+                kept = type(stmt) in self.events
                 if not kept and type(stmt) not in QUIET and _signals(stmt):
                     raise UnknownError(f"{stmt.OP} synchronizes, and nothing is known of how")
             if kept:
@@ -124,7 +126,7 @@ class Skeleton:
             case Elect():
                 pass
             case _:
-                yield from EVENTS[type(stmt)].asks(self.kernel, stmt)
+                yield from self.events[type(stmt)].asks(self.kernel, stmt)
 
     def go(self, w: Walker, limit: int) -> int:
         """Take a walker's steps until none can be taken; how many.
@@ -183,7 +185,7 @@ class Skeleton:
 
     def event(self, stmt: Stmt, threads: int) -> None:
         """Add the step of an event."""
-        event, at = EVENTS[type(stmt)], len(self.steps)
+        event, at = self.events[type(stmt)], len(self.steps)
         asked = event.asks(self.kernel, stmt)
         values = tuple(_value(e) for e in asked)
 

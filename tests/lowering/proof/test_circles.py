@@ -159,7 +159,7 @@ def test_what_is_not_understood() -> None:
         1,
     )
     kernel = parse_kernel(text)
-    found = circles(kernel, agents(kernel))
+    found, _ = circles(kernel, agents(kernel))
     assert (found.verdict, found.why) == (
         Verdict.UNPROVED,
         "bulk.copy synchronizes, and nothing is known of how",

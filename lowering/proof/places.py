@@ -1,0 +1,173 @@
+"""Where a grid reads and writes global memory: no coordinate is negative, each result is written
+once.
+
+TMA and the guards of threads' accesses leave out what is behind a tensor's end, of each dimension
+by itself, so a box that begins within a matrix ends in it: only a coordinate in front of the first
+one, or the place of another box, can reach what is somebody else's, in a batch or a group as well.
+Every element of a result being written by one box, and one only, says both for all stores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from math import prod
+
+from lowering.ground.expr import ZERO, Expr, evaluate
+from lowering.kernel.compute import FragLoadGlobal
+from lowering.kernel.copy_tile import CopyTile
+from lowering.kernel.cp_async import CpAsync
+from lowering.kernel.kernel import Kernel, TensorMap
+from lowering.kernel.memory import FragStoreGlobal, TmaLoad, TmaStore
+from lowering.kernel.operands import GmemRef, Stmt
+from lowering.kernel.reduction import FragRedGlobal, FragStoreReduced
+from lowering.kernel.scalar_memory import LdGlobalScalar, StGlobalScalar
+from lowering.kernel.tensors import Ragged
+from lowering.kernel.traits import Threads
+from lowering.kernel.visit import walk
+from lowering.proof.board import EVENTS, Board, Env, Event, Region, Walker
+
+__all__ = ["STEPS", "misplaced"]
+
+_Load = FragLoadGlobal | CopyTile | CpAsync
+_Store = TmaStore | FragStoreGlobal | FragStoreReduced
+
+
+def misplaced(kernel: Kernel, board: Board, sizes: Env) -> str:
+    """What is wrong with the accesses of a grid that has come to its end; empty if nothing is."""
+    if board.wrong:
+        return min(board.wrong)
+    several = _several(kernel)
+    parts = any(isinstance(s, LdGlobalScalar) for s in walk(kernel.body))
+    for (name, entry), regions in board.writes.items():
+        if name in several:
+            continue
+        extents = _extents(kernel, name, entry, sizes)
+        inside = sorted(r for r in (_clipped(r, extents) for r in regions) if _count(r))
+        for one, other in _overlapping(inside):
+            return f"{name}{_text(one)} and {name}{_text(other)} are both written"
+        written, whole = sum(map(_count, inside)), prod(extents)
+        if written != whole and not parts:
+            return f"{written} of {whole} elements of {name} are written"
+    return ""
+
+
+def _several(kernel: Kernel) -> set[str]:
+    """Tensors that more than one may write to, or that are written by an index."""
+    found = set[str]()
+    for stmt in walk(kernel.body):
+        match stmt:
+            case FragRedGlobal(dst=dst) | StGlobalScalar(dst=dst):
+                found.add(dst.map)
+            case FragStoreGlobal(dst=dst, index=index) if index is not None:
+                found.add(dst.map)
+            case TmaStore(dst=dst) if kernel.tensor_map(dst.map).device:
+                found.add(dst.map)
+    return found
+
+
+def _extents(kernel: Kernel, name: str, entry: int, sizes: Env) -> tuple[int, ...]:
+    """Of a tensor."""
+    tensor = kernel.find(TensorMap, name)
+    found = kernel.global_tensor(name).sizes if tensor is None else tensor.behind
+    return tuple(evaluate(e, sizes | {"entry": entry}) for e in found)
+
+
+def _clipped(region: Region, extents: Sequence[int]) -> Region:
+    return tuple((a, min(b, n)) for (a, b), n in zip(region, extents, strict=True))
+
+
+def _count(region: Region) -> int:
+    return prod(max(b - a, 0) for a, b in region)
+
+
+def _overlapping(regions: Sequence[Region]) -> Iterator[tuple[Region, Region]]:
+    """Pairs that share an element; ``regions`` are sorted."""
+    for n, one in enumerate(regions):
+        for other in regions[n + 1 :]:
+            if other[0][0] >= one[0][1]:
+                break
+            if all(a < d and c < b for (a, b), (c, d) in zip(one, other, strict=True)):
+                yield one, other
+
+
+def _text(region: Region) -> str:
+    return f"[{', '.join(f'{a}..{b}' for a, b in region)}]"
+
+
+def _place(ref: GmemRef) -> tuple[Expr, ...]:
+    return ref.entry or ZERO, *ref.coords
+
+
+def _negative(w: Walker, ref: GmemRef, values: Sequence[int]) -> None:
+    """Note a coordinate in front of the first one, but for rows in front of a run."""
+    source = w.board.kernel.find(TensorMap, ref.map)
+    free = len(values) - 2 if source is not None and source.ragged is Ragged.BEGIN else -1
+    if any(v < 0 for n, v in enumerate(values) if n != free):
+        w.board.wrong.add(f"{ref.map}[{', '.join(map(str, values))}] is accessed")
+
+
+def _loaded(stmt: _Load, w: Walker, threads: int, values: list[int]) -> bool:
+    _negative(w, stmt.src, values[1:])
+    return True
+
+
+def _copied(stmt: TmaLoad, w: Walker, threads: int, values: list[int]) -> bool:
+    rank = len(stmt.src.coords)
+    _negative(w, stmt.src, values[-rank:])
+    return bool(EVENTS[TmaLoad].does(stmt, w, threads, values[:-rank]))
+
+
+def _stored(stmt: _Store, w: Walker, threads: int, values: list[int]) -> bool:
+    ref, rank = stmt.dst, len(stmt.dst.coords)
+    entry, at = values[0], values[1 : 1 + rank]
+    _negative(w, ref, at)
+    box = _box(w.board.kernel, stmt, values[1 + rank :])
+    region = tuple((a, a + n) for a, n in zip(at, box[len(box) - rank :], strict=True))
+    target = w.board.kernel.find(TensorMap, ref.map)
+    if target is not None and target.ragged:
+        (end, _), (first, last), cols = region
+        rows = w.board.rows_of(target)
+        region = (end - rows + first, end - rows + min(last, rows)), cols
+    times = w.groups if stmt.TRAITS.threads is Threads.WARPGROUP else threads
+    w.board.writes.setdefault((ref.map, entry), []).extend([region] * times)
+    return True
+
+
+def _box(kernel: Kernel, stmt: _Store, limits: Sequence[int]) -> tuple[int, ...]:
+    """Elements that are stored along each dimension."""
+    if isinstance(stmt, TmaStore):
+        return kernel.tensor_map(stmt.dst.map).box
+    outer = (1,) * (len(stmt.dst.coords) - 2)
+    if isinstance(stmt, FragStoreReduced):
+        return *outer, 1, stmt.cols
+    given = iter(limits)
+    rows, cols = stmt.value.type.rows, stmt.value.type.cols
+    rows = rows if stmt.limit is None else max(min(rows, next(given)), 0)
+    cols = cols if stmt.limit_cols is None else max(min(cols, next(given)), 0)
+    return (*outer, cols, rows) if stmt.trans else (*outer, rows, cols)
+
+
+def _limited(kernel: Kernel, stmt: FragStoreGlobal) -> tuple[Expr, ...]:
+    limits = (e for e in (stmt.limit, stmt.limit_cols) if e is not None)
+    return *_place(stmt.dst), *limits
+
+
+def _source(kernel: Kernel, stmt: _Load) -> tuple[Expr, ...]:
+    return _place(stmt.src)
+
+
+def _target(kernel: Kernel, stmt: TmaStore | FragStoreReduced) -> tuple[Expr, ...]:
+    return _place(stmt.dst)
+
+
+STEPS: Mapping[type[Stmt], Event] = {
+    **EVENTS,
+    CopyTile: Event(_source, _loaded),
+    CpAsync: Event(_source, _loaded),
+    FragLoadGlobal: Event(_source, _loaded),
+    FragStoreGlobal: Event(_limited, _stored),
+    FragStoreReduced: Event(_target, _stored),
+    TmaLoad: Event(lambda k, s: (*EVENTS[TmaLoad].asks(k, s), *s.src.coords), _copied),
+    TmaStore: Event(_target, _stored),
+}
+"""What happens in a grid, with where its accesses to global memory are."""

@@ -1,0 +1,79 @@
+"""Where kernels read and write global memory: boxes that are moved are refuted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+
+import pytest
+
+from lowering.kernel.kernel import Kernel
+from lowering.kernel.text import parse_kernel, print_kernel
+from lowering.proof.obligation import Verdict
+from lowering.proof.prove import prove
+from tests.batches import batched
+from tests.grouped import grouped
+from tests.lowering.proof.test_families import reduced
+from tests.schedules import SCHEDULES, definition
+from wsched.front.known import import_fusion
+from wsched.run.compiled import compile_fusion
+
+
+def made(text: str, name: str, by_tma: bool = True) -> Kernel:
+    params = replace(SCHEDULES[name], use_smem_epilogue=by_tma)
+    return compile_fusion(import_fusion(text), params).kernel
+
+
+KERNELS: dict[str, Callable[[], Kernel]] = {
+    "plain": lambda: made(definition(), "coop_128x128"),
+    "by threads": lambda: made(definition(), "coop_128x128", False),
+    "cluster": lambda: made(definition(), "cluster_2x1"),
+    "stream_k": lambda: made(definition(), "stream_k"),
+    "batch": lambda: made(batched(), "coop_128x128"),
+    "groups": lambda: made(grouped(), "dynamic"),
+    "groups by threads": lambda: made(grouped(), "dynamic", False),
+    "reduced": lambda: reduced("coop_128x256"),
+}
+
+MOVED = {
+    "in front of the tensor": ("plain", "T5[Mo * 128", "T5[Mo * 128 - 64", "T5[-64, 0] is acc"),
+    "loaded from in front of it": ("plain", "T0[Mo2 * 128", "T0[Mo2 * 128 - 1", "T0[-1, 0] is acc"),
+    "on another tile": ("plain", "T5[Mo * 128", "T5[Mo * 64", "are both written"),
+    "one chunk twice": ("plain", "No * 128 + chunk * 64]", "No * 128]", "are both written"),
+    "one chunk fewer": ("by threads", "for chunk in 0 .. 2", "for chunk in 0 .. 1",
+                        "8192 of 16384 elements of T5 are written"),
+    "the rows of one warpgroup": ("by threads", "+ group * 64", "+ 0 * 64", "are both written"),
+    "behind the tensor": ("by threads", "T5[Mo * 128", "T5[Mo * 128 + N", "of T5 are written"),
+    "on the tile of a peer": ("cluster", "T5[(Mc * 2 + ctaM)", "T5[(Mc * 2)", "are both written"),
+    "on another batch": ("batch", "T5[B2,", "T5[min(B2, 0),", "are both written"),
+    "on no batch": ("batch", "T5[B2,", "T5[B2 - 1,", "T5[-1, 0, 0] is accessed"),
+    "behind a group": ("groups", "T5[end, first", "T5[M, end + first - M", "are both written"),
+    "rows of the next group": ("groups by threads", "limit=M - first - ", "limit=M - ", "are both"),
+    "of another matrix": ("groups", "T1[B3, ", "T1[B3 - 1, ", "T1[-1, 0, 0] is accessed"),
+    "a sum of another tile": ("reduced", "T10[Mo,", "T10[0,", "are both written"),
+}  # fmt: skip
+
+
+@cache
+def text_of(kernel: str) -> str:
+    return print_kernel(KERNELS[kernel]())
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_each_element_once(kernel: str) -> None:
+    """Proved of the kernels as they are."""
+    found = prove(parse_kernel(text_of(kernel)))
+    assert found.proved, "\n".join(map(str, found.open))
+    assert any(o.name == "results" for o in found.obligations)
+
+
+@pytest.mark.parametrize("fault", MOVED)
+def test_a_box_is_moved(fault: str) -> None:
+    """Refuted at a size that is named, by this claim alone."""
+    kernel, before, after, said = MOVED[fault]
+    text = text_of(kernel)
+    assert before in text
+    (claim,) = prove(parse_kernel(text.replace(before, after))).open
+    assert (claim.name, claim.verdict) == ("results", Verdict.REFUTED)
+    assert claim.why.startswith("at ") and said in claim.why
