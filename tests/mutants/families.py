@@ -51,7 +51,7 @@ def _grouped(text: str, params: MatmulParams, more: bool = False) -> Made:
         ((1, 2, 130), 16, 160, 2),
     ):
         x, w, ends = given(rows, n, k)
-        second = (w.roll(1, 1),) if more else ()
+        second = (w.mT.roll(1, 2).mT,) if more else ()
         calls.append(((x, w, ends, *second), sms))
     return _on(wsched.compile(text, list(calls[0][0]), params=dynamic(params)), *calls)
 
