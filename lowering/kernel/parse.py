@@ -54,7 +54,7 @@ _ARRAYS = (MBarrierRef, NamedBarrierRef, CounterRef, PartialRef)
 
 
 @cache
-def _hints(cls: type[Stmt]) -> dict[str, Any]:
+def _hints(cls: type) -> dict[str, Any]:
     """Types of a statement's fields, evaluated once: that was three quarters of all parsing."""
     return get_type_hints(cls)
 
