@@ -54,9 +54,9 @@ _ARRAYS = (MBarrierRef, NamedBarrierRef, CounterRef, PartialRef)
 
 
 @cache
-def _hints(cls: type) -> dict[str, Any]:
+def _hints(op: str) -> dict[str, Any]:
     """Types of a statement's fields, evaluated once: that was three quarters of all parsing."""
-    return get_type_hints(cls)
+    return get_type_hints(_PLAIN[op])
 
 
 def parse_kernel(text: str) -> Kernel:
@@ -152,14 +152,14 @@ class _Parser(Declarations):
             raise self.fail("a statement")
         if (out is None) == any(f.name == "out" for f in fields(cls)):
             raise self.fail("a statement without a result" if out else "a result before it")
-        if out is not None and not isinstance(out, _hints(cls)["out"]):
+        if out is not None and not isinstance(out, _hints(cls.OP)["out"]):
             kind = "scalar" if isinstance(out, Var) else "fragment"
             raise self.fail(f"a statement that gives a {kind}")
         self.at += 1
         return self.plain(cls, out)
 
     def plain(self, cls: type[Stmt], out: Frag | Var | None) -> Stmt:
-        hints = _hints(cls)
+        hints = _hints(cls.OP)
         values: dict[str, Any] = {}
         named = [f.name for f in fields(cls) if f.default is not MISSING]
         first = True
