@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import ctypes
 import difflib
+import gc
 import hashlib
 import importlib
 import os
@@ -54,6 +55,12 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ["WSCHED_CACHE_DIR"] = folder
         config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
         config.add_cleanup(lambda: os.environ.pop("WSCHED_CACHE_DIR", None))
+
+
+def pytest_collection_finish() -> None:
+    """Let the collector pass over modules and ten thousand tests, which stay until the end."""
+    gc.collect()
+    gc.freeze()
 
 
 # ------------------------------------------------------------------------------------ golden files

@@ -49,7 +49,7 @@ def test_the_lines_that_make_errors(tree: Path) -> None:
 
 
 def test_this_tree_has_some() -> None:
-    assert len(raise_lines()) > 300
+    assert len(raise_lines(packages=["passes"])) > 40
 
 
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="needs PEP 669")
