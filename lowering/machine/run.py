@@ -39,6 +39,7 @@ from lowering.machine import (
     watch as watching,
 )
 from lowering.machine.adversary import Adversary, late
+from lowering.machine.clock import Clock, Costs, Stretch, timed
 from lowering.machine.errors import DeadlockError
 from lowering.machine.estimate import estimate_seconds
 from lowering.machine.fragment import Array
@@ -139,10 +140,14 @@ class RunResult:
         counts: how often each kind of event happened, by the statement's name (a wgmma once for
             the four warps); also ``steps``, ``load bytes`` and ``store bytes``.
         trace: all events, those of a warp in program order; empty if the run was not traced.
+        stretches: by the clock, what warps did when, since their batch of clusters began.
+        cycles: by the clock, until all was over, batch after batch.
     """
 
     counts: Mapping[str, int]
     trace: tuple[TraceRow, ...] = ()
+    stretches: tuple[Stretch, ...] = ()
+    cycles: float = 0.0
 
     def visits(self, *events: tuple[str, str]) -> tuple[TraceRow, ...]:
         """Events of some kinds, each ``(op, target)``, of one warp of each warpgroup."""
@@ -156,7 +161,7 @@ def run_kernel(
     grid: int,
     *,
     seed: int = 0,
-    adversary: Adversary = "random",
+    adversary: Adversary | Costs = "random",
     trace: bool = False,
     limit_seconds: float | None = None,
     resident: int | None = None,
@@ -178,7 +183,7 @@ def run_kernel(
         grid: number of CTAs along x; the kernel says how many there are along y and z. CTAs of
             different clusters run one after the other, but all at once where they share counters.
         seed: of the adversary's choices.
-        adversary: when asynchronous operations take effect and who runs, see ``Scheduler``.
+        adversary: who runs, what takes effect when (``Scheduler``); or what all takes (``Clock``).
         trace: whether to note every event.
         limit_seconds: refuse a run that is estimated longer; ``WSCHED_MACHINE_SECONDS``, or 60.
         resident: clusters that run at once; shows a wait for a CTA that has not started.
@@ -195,19 +200,40 @@ def run_kernel(
         MachineError: a statement did what the hardware forbids or leaves undefined.
     """
     _check(kernel, tensors, params, grid)
-    program, ctas = Program(kernel, HANDLERS, partial(late, adversary)), kernel.ctas(grid, params)
+    program, ctas = _program(kernel, adversary), kernel.ctas(grid, params)
     together = _together(kernel, ctas, resident)
     refuse_long_run(kernel, params, grid, limit_seconds, together / ctas if first_only else 1.0)
     launch, counts = Launch.of(kernel, tensors, params, grid, ctas, trace, races), Counter[str]()
     first = [kernel.cluster * n for n in order or range(ctas // kernel.cluster)]
+    used: list[Scheduler] = []
     for start in range(0, together if first_only else ctas, together):
-        scheduler = Scheduler(adversary, f"{seed}/{start}", step_limit or STEP_LIMIT)
+        used.append(scheduler := _scheduler(adversary, f"{seed}/{start}", step_limit))
         chosen = first[start // kernel.cluster : (start + together) // kernel.cluster]
         clusters = launch.clusters(chosen, scheduler)
         scheduler.watch = None if watch is None else watch(clusters)
         counts += _run_together(scheduler, clusters, program)
     _check_left(kernel, launch.counters)
-    return RunResult(counts, tuple(launch.rows or ()))
+    return RunResult(counts, tuple(launch.rows or ()), *_clocked(used))
+
+
+def _clocked(schedulers: Sequence[Scheduler]) -> tuple[tuple[Stretch, ...], float]:
+    """What clocks among them have noted."""
+    clocks = [s for s in schedulers if isinstance(s, Clock)]
+    return tuple(s for c in clocks for s in c.stretches), sum(c.end for c in clocks)
+
+
+def _program(kernel: Kernel, adversary: Adversary | Costs) -> Program:
+    """The kernel as code, some statements held back or all of them with what they take."""
+    if isinstance(adversary, Costs):
+        return Program(kernel, timed(HANDLERS, adversary))
+    return Program(kernel, HANDLERS, partial(late, adversary))
+
+
+def _scheduler(adversary: Adversary | Costs, seed: str, step_limit: int | None) -> Scheduler:
+    step_limit = step_limit or STEP_LIMIT
+    if isinstance(adversary, Costs):
+        return Clock(adversary, step_limit)
+    return Scheduler(adversary, seed, step_limit)
 
 
 def _check_left(kernel: Kernel, counters: Mapping[str, Counters]) -> None:

@@ -165,18 +165,25 @@ class Scheduler:
         for warp in warps:
             warp.thread = start(warp)
         self.runnable += warps
-        while self.runnable or self.effects or self.late or self.held:
-            if self.effects and (not self.runnable or self.rng.random() < self._strike):
-                self._apply(self._pop(self.effects))
-            elif self.runnable:
-                self._advance(self._choose())
-            elif self.late:
-                self._advance(self.late.pop(self._turn()))
-            else:
-                self._apply(self._pop(self.held))
+        while self.happen():
+            pass
         blocked = [w for w in warps if w.blocked]
         if blocked:
             raise DeadlockError(_describe(blocked))
+
+    def happen(self) -> bool:
+        """Let a warp or an effect go on; whether there was one."""
+        if self.effects and (not self.runnable or self.rng.random() < self._strike):
+            self._apply(self._pop(self.effects))
+        elif self.runnable:
+            self._advance(self._choose())
+        elif self.late:
+            self._advance(self.late.pop(self._turn()))
+        elif self.held:
+            self._apply(self._pop(self.held))
+        else:
+            return False
+        return True
 
     def _pop(self, effects: list[Effect]) -> Effect:
         chosen = self.rng.randrange(len(effects))

@@ -1,0 +1,60 @@
+"""The command ``wsched ladder``: a rung, the table, JSON, pictures, refusals."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from wsched.cli.app import app
+
+
+def invoke(*arguments: object) -> Any:
+    return CliRunner().invoke(app, ["ladder", *map(str, arguments)])
+
+
+@pytest.mark.slow
+def test_a_rung() -> None:
+    result = invoke("v4", "--kernel")
+    assert (result.exit_code, result.stderr) == (0, "")
+    text = result.stdout
+    assert text.startswith("v4: TMA copies, in both directions\ncopies: ")
+    assert "+s[A, B].cache_after(CpAsyncBulkTensorTile)" in text
+    assert "+  tensormap T0: bf16[M, K] box 128x64" in text
+    assert "predicted" in text and "data: waits until a slice has come" in text
+
+
+def test_json() -> None:
+    (found,) = json.loads(invoke("v5", "--json", "--shape", "8192x8192x8192").stdout)
+    assert (found["rung"], found["decision"]) == ("v5", "stages: 1 → 2")
+    assert found["measured_us"] is None and found["predicted_tflops"] > 100
+
+
+def test_files(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    picture, page = tmp_path / "a.png", tmp_path / "a.md"
+    assert invoke("v4", "-o", picture).exit_code == 0
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    page.write_text("<!-- v2 -->\n<!-- end -->\n")
+    assert invoke("--page", page).exit_code == 0
+    assert page.read_text().startswith("<!-- v2 -->\nA slice is four")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (["v11"], "no rung v11: there are v1, v2, v3"),
+        (["--shape", "2x64x64x64"], "M, N and K of one matmul"),
+        (["--shape", "64x0x64"], "M, N and K of one matmul"),
+        (["--target", "sm_80"], "sm_80: the rungs are for sm_90a"),
+        (["--page", "nowhere/a.md"], "No such file"),
+        (["v4", "-o", "nowhere/a.png"], "No such file"),
+    ],
+)
+def test_refused(arguments: list[str], why: str) -> None:
+    result = invoke(*arguments)
+    assert result.exit_code == 2
+    assert why in " ".join(result.stderr.replace("│", " ").split())

@@ -1,0 +1,78 @@
+"""What the machine with a clock predicts of rungs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from wsched.ladder.activity import ACTIVITIES
+from wsched.ladder.climb import climb, rate
+from wsched.ladder.picture import draw, lanes_of_trace
+from wsched.ladder.predict import Prediction
+from wsched.ladder.rungs import RUNGS
+from wsched.trace.spans import Span
+from wsched.trace.timeline import Trace
+
+STEPS = climb()
+
+
+@pytest.mark.parametrize("number", [4, 8])
+def test_cycles_of_a_slice_are_no_fewer_than_its_products(number: int) -> None:
+    """128 x 128 x 64 are 512 cycles of the tensor core of an SM."""
+    p = STEPS[number - 1].prediction
+    assert p.slice >= 512 * p.tiles and p.start > 0
+
+
+def test_stages_hide_the_way_from_the_l2() -> None:
+    shallow, deep = (STEPS[n].prediction for n in (6, 7))
+    assert deep.slice < 0.6 * shallow.slice
+
+
+def test_one_cta_takes_as_long_as_all_its_tiles() -> None:
+    p = Prediction(1, 1000.0, 500.0, 1)
+    one, many = RUNGS[1].decided, RUNGS[2].decided
+    sizes = 128 * 12, 128 * 11, 64
+    assert p.us(one, *sizes) == pytest.approx(12 * 11 * 1500 / 1904, rel=0.01)
+    assert p.us(many, *sizes) == pytest.approx((1500 + 500) / 1904, rel=0.05)
+    assert rate(1000, 1000, 1000, 2.0) == 1000.0
+
+
+def test_who_waits() -> None:
+    """With one stage for the slice; with load warps these wait for room."""
+    (compute,) = STEPS[3].shown.lanes
+    assert compute.name == "compute[0]"
+    shares = compute.shares(STEPS[3].shown.cycles)
+    assert max(shares, key=lambda name: shares[name]) == "data"
+    consumer, producer = STEPS[7].shown.lanes
+    assert set(producer.shares(1.0)) == {"copy", "room"}
+    assert set(consumer.shares(1.0)) <= {*ACTIVITIES} - {"copy"}
+
+
+def test_json() -> None:
+    found = STEPS[3].to_dict(4096, 4096, 4096, 500.0)
+    assert (found["rung"], found["threads"], found["resident"]) == ("v4", 128, 3)
+    assert found["measured_tflops"] == pytest.approx(2 * 4096**3 / 500e6)
+    assert found["decision"].startswith("copies: the threads")
+    assert found["waits"]["compute[0]"]["data"] > 0.3
+
+
+def test_picture(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    path = tmp_path / "lines.png"
+    draw([(s, s.shown.lanes) for s in STEPS[3:5]], "cycles", path)
+    assert path.read_bytes().startswith(b"\x89PNG")
+
+
+def test_lanes_of_a_recorded_run() -> None:
+    """An inner span is cut out of the one around it; other CTAs are left out."""
+
+    def span(name: str, begin: float, end: float, cta: int = 3) -> Span:
+        return Span(name, cta, 0, "compute", 0, 0, None if name == "cta" else 0, begin, end)
+
+    spans = (span("cta", 0, 9), span("main_loop", 0, 4), span("epilogue", 4, 8),
+             span("store_wait", 5, 6), span("main_loop", 0, 1, 4))  # fmt: skip
+    (lane,) = lanes_of_trace(Trace("k", "ns", spans))
+    assert [(p.activity, p.begin, p.end) for p in lane.parts] == [
+        ("multiply", 0, 4), ("convert", 4, 5), ("stored", 5, 6), ("convert", 6, 8),
+    ]  # fmt: skip

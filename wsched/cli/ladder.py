@@ -1,0 +1,164 @@
+"""``wsched ladder``: ten schedules of one matmul, each a decision away from the one before."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from lowering.ground.files import replace_file
+from lowering.target.targets import DEFAULT
+from wsched.cli.check import device
+from wsched.cli.options import asked_extents
+
+if TYPE_CHECKING:
+    from wsched.ladder.climb import Step
+
+__all__ = ["ladder"]
+
+Problem = tuple[int, int, int]
+
+
+def ladder(
+    rungs: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[v1 | v2 | …]", help="Rungs to look at; a table of all without."),
+    ] = None,
+    shape: Annotated[
+        str, typer.Option("--shape", metavar="MxNxK", help="What is predicted, or measured.")
+    ] = "4096x4096x4096",
+    target: Annotated[str, typer.Option("--target", help="The GPU to make kernels for.")] = (
+        DEFAULT.arch
+    ),
+    kernel: Annotated[
+        bool, typer.Option("--kernel", help="Show what changed in the final kernel, too.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="Write the time lines of the rungs as a PNG."),
+    ] = None,
+    page: Annotated[
+        Path | None,
+        typer.Option("--page", help="Make the generated parts of a page anew: design/ladder.md."),
+    ] = None,
+) -> None:
+    """Ten schedules of one matmul: what each changes, who waits for what, how fast it is.
+
+    On a GPU all are run, checked and measured in turn; elsewhere the machine with a clock predicts.
+    """
+    if target != DEFAULT.arch:
+        raise typer.BadParameter(
+            f"{target}: the rungs are for {DEFAULT.arch}", param_hint="--target"
+        )
+    from wsched.ladder.climb import climb
+
+    sizes, steps = _problem(shape), climb()
+    asked = _asked(steps, rungs or [])
+    if page is not None:
+        _write_page(page, steps)
+        return
+    times: Sequence[float | None] = [None] * len(asked)
+    if device() == "cuda":
+        from wsched.ladder.measure import measure
+
+        times = measure(asked, *sizes)
+    if output is not None:
+        _draw(asked, output)
+    if as_json:
+        found = [s.to_dict(*sizes, us) for s, us in zip(asked, times, strict=True)]
+        typer.echo(json.dumps(found, indent=2, ensure_ascii=False))
+        return
+    console = Console()
+    if rungs:
+        for step in asked:
+            _show(console, step, kernel)
+    _tables(console, asked, sizes, times)
+
+
+def _problem(shape: str) -> Problem:
+    """M, N and K, of one matrix each."""
+    found = asked_extents(shape)
+    if found is None or found.batch * found.heads != 1 or not found.m * found.n * found.k:
+        raise typer.BadParameter(f"{shape}: M, N and K of one matmul", param_hint="--shape")
+    return found.m, found.n, found.k
+
+
+def _asked(steps: Sequence[Step], names: Sequence[str]) -> Sequence[Step]:
+    """The steps of these names, all without any."""
+    known = {s.rung.name: s for s in steps}
+    unknown = [n for n in names if n not in known]
+    if unknown:
+        raise typer.BadParameter(f"no rung {unknown[0]}: there are {', '.join(known)}")
+    return [known[n] for n in names] or steps
+
+
+def _write_page(path: Path, steps: Sequence[Step]) -> None:
+    from wsched.ladder.page import with_generated
+
+    try:
+        text = with_generated(path.read_text(encoding="utf-8"), steps)
+        replace_file(path, text.encode(), 0o644)
+    except OSError as e:
+        raise typer.BadParameter(f"{path}: {e.strerror}", param_hint="--page") from None
+
+
+def _draw(steps: Sequence[Step], path: Path) -> None:
+    from wsched.ladder.picture import draw
+
+    try:
+        draw([(s, s.shown.lanes) for s in steps], "cycles of an SM, by the machine's clock", path)
+    except OSError as e:
+        raise typer.BadParameter(f"{path}: {e.strerror}", param_hint="--output") from None
+
+
+def _show(console: Console, step: Step, kernel: bool) -> None:
+    """One rung at length."""
+    rung = step.rung
+    texts = [f"{rung.name}: {rung.title}", step.decision, rung.why, step.nests]
+    texts += ["schedule", step.diff("calls"), "kernel before passes", step.diff("lower")]
+    if kernel:
+        texts += ["final kernel", step.diff("kernel")]
+    for text in texts:
+        if text:
+            console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def _tables(
+    console: Console, steps: Sequence[Step], sizes: Problem, times: Sequence[float | None]
+) -> None:
+    """What each decides and how fast it is; who waits for what."""
+    from wsched.ladder.activity import ACTIVITIES
+    from wsched.ladder.climb import rate
+
+    table = Table(title=f"{sizes[0]}x{sizes[1]}x{sizes[2]}, bf16", title_justify="left")
+    for name in ("rung", "decision", "threads", "registers", "KiB", "CTAs of an SM"):
+        table.add_column(name)
+    measured = any(us is not None for us in times)
+    for name in ("predicted TFLOP/s", *(["measured"] if measured else [])):
+        table.add_column(name, justify="right")
+    for step, us in zip(steps, times, strict=True):
+        k, p = step.kernel, step.prediction
+        row = [
+            step.rung.name, step.decision or step.rung.title, str(k.kernel.threads),
+            str(k.resources.registers), f"{k.kernel.shared_bytes / 1024:.0f}", str(p.resident),
+            f"{rate(*sizes, p.us(step.rung.decided, *sizes)):.1f}",
+        ]  # fmt: skip
+        table.add_row(*row, *([f"{rate(*sizes, us):.1f}"] if us is not None else []))
+    console.print(table)
+    waits = Table(title="% of the time, by the machine's clock", title_justify="left")
+    for name in ("warpgroup", *ACTIVITIES):
+        waits.add_column(name, justify="left" if name == "warpgroup" else "right")
+    for step in steps:
+        for lane in step.shown.lanes:
+            row_ = lane.shares(step.shown.cycles)
+            cells = (f"{100 * row_[a]:.0f}" if a in row_ else "" for a in ACTIVITIES)
+            waits.add_row(f"{step.rung.name} {lane.name}", *cells)
+    console.print(waits)
+    for name, meaning in ACTIVITIES.items():
+        console.print(f"  {name}: {meaning}", markup=False, highlight=False)

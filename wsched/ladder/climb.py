@@ -1,0 +1,134 @@
+"""A rung made: its schedule and kernel, and what differs from the rung before."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import unified_diff
+from functools import cached_property
+from typing import Any
+
+from wsched.front.own import kernel_of
+from wsched.front.schedule import Schedule
+from wsched.ladder.calls import lines_of
+from wsched.ladder.decisions import Decisions, decide
+from wsched.ladder.predict import Prediction, Shown, predict, resident, shown
+from wsched.ladder.rungs import DEFINITION, RUNGS, Rung, changed
+from wsched.run.compiled import CompiledFusion
+from wsched.schedule.loops import side_by_side
+
+__all__ = ["Step", "climb", "rate"]
+
+
+@dataclass(frozen=True)
+class Step:
+    """A rung with what becomes of it.
+
+    Args:
+        rung: the rung.
+        before: the step below; None of the first.
+    """
+
+    rung: Rung
+    before: Step | None
+
+    @cached_property
+    def schedule(self) -> Schedule:
+        """Call by call."""
+        return decide(Schedule(DEFINITION), self.rung.decided)
+
+    @cached_property
+    def kernel(self) -> CompiledFusion:
+        """The kernel of exactly this schedule."""
+        return kernel_of(self.schedule)
+
+    @cached_property
+    def prediction(self) -> Prediction:
+        """What the machine with a clock says of it."""
+        return predict(self.kernel, self.rung.decided)
+
+    @cached_property
+    def shown(self) -> Shown:
+        """A short run on it."""
+        return shown(self.kernel, self.rung.decided)
+
+    @property
+    def decision(self) -> str:
+        """The field that differs from the rung before, and its values; empty of the first rung."""
+        if self.before is None:
+            return ""
+        was, now = self.before.rung.decided, self.rung.decided
+        names = changed(was, now)
+        return ", ".join(f"{n}: {_word(was, n)} → {_word(now, n)}" for n in names)
+
+    @property
+    def nests(self) -> str:
+        """The loop nests of its parts, without the extents."""
+        return side_by_side(self.schedule.fusion).partition("\nextents\n")[0].rstrip()
+
+    @property
+    def calls(self) -> str:
+        """The primitives, one call a line."""
+        return "\n".join(lines_of(Schedule(DEFINITION), self.schedule.history)) + "\n"
+
+    def diff(self, what: str) -> str:
+        """What differs from the rung before, lines with ``-`` and ``+``; all of it of the first.
+
+        Args:
+            what: ``calls``, or a stage that ``CompiledFusion.dump`` knows.
+        """
+        mine = self._text(what)
+        if self.before is None:
+            return mine
+        return _differences(self.before._text(what).splitlines(), mine.splitlines())
+
+    def _text(self, what: str) -> str:
+        if what == "calls":
+            return self.calls
+        return self.kernel.dump(what).replace(self.kernel.kernel.name, "matmul")
+
+    def to_dict(self, m: int, n: int, k: int, measured_us: float | None = None) -> dict[str, Any]:
+        """All of it as JSON data, for a problem.
+
+        Args:
+            m: rows.
+            n: columns.
+            k: what is summed over.
+            measured_us: what a GPU took, if it was asked.
+        """
+        decided, found = self.rung.decided, self.kernel.resources
+        us = self.prediction.us(decided, m, n, k)
+        return {
+            "rung": self.rung.name, "title": self.rung.title, "why": self.rung.why,
+            "decision": self.decision, "calls": self.diff("calls"), "loops": self.nests,
+            "threads": self.kernel.kernel.threads, "registers": found.registers,
+            "shared_bytes": self.kernel.kernel.shared_bytes, "resident": resident(self.kernel),
+            "predicted_us": us, "predicted_tflops": rate(m, n, k, us),
+            "measured_us": measured_us,
+            "measured_tflops": None if measured_us is None else rate(m, n, k, measured_us),
+            "waits": {lane.name: lane.shares(self.shown.cycles) for lane in self.shown.lanes},
+        }  # fmt: skip
+
+
+def rate(m: int, n: int, k: int, us: float) -> float:
+    """TFLOP/s of a problem that takes so many microseconds."""
+    return 2 * m * n * k / us / 1e6
+
+
+def climb() -> tuple[Step, ...]:
+    """All rungs, from the first."""
+    found: list[Step] = []
+    for rung in RUNGS:
+        found.append(Step(rung, found[-1] if found else None))
+    return tuple(found)
+
+
+def _word(decided: Decisions, name: str) -> str:
+    value = getattr(decided, name)
+    return str(getattr(value, "value", value))
+
+
+def _differences(old: Sequence[str], new: Sequence[str]) -> str:
+    lines = unified_diff(old, new, n=0, lineterm="")
+    kept = [x for x in lines if not x.startswith(("---", "+++", "@@"))]
+    return "".join(f"{x}\n" for x in kept)

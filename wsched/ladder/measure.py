@@ -1,0 +1,68 @@
+"""Rungs on a GPU: right, and how fast, in turn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from statistics import median
+from typing import Any
+
+from lowering.ground.errors import InternalError
+from wsched.ladder.climb import Step
+
+__all__ = ["measure"]
+
+LONG_US = 50_000.0
+"""A kernel that takes longer is launched once: no clock is steadier for more."""
+
+ROUND_US = 20_000.0
+"""Of a round, for each of the others."""
+
+TOLERANCE = 4e-3
+"""Relative Frobenius error against fp32 that rounding to bf16 may cause."""
+
+
+def measure(steps: Sequence[Step], m: int, n: int, k: int, rounds: int = 5) -> tuple[float, ...]:
+    """Microseconds of each rung, the median of rounds in which they run in turn.
+
+    Args:
+        steps: what to run.
+        m: rows.
+        n: columns.
+        k: what is summed over.
+        rounds: how often each is measured.
+
+    Raises:
+        InternalError: a result is wrong.
+    """
+    import torch
+
+    a, b = (torch.randn(rows, k, device="cuda", dtype=torch.bfloat16) for rows in (m, n))
+    expected = a.float() @ b.float().T
+    launches: list[Callable[[], Any]] = []
+    for step in steps:
+        (out,) = step.kernel(a, b)
+        error = float((out.float() - expected).norm() / expected.norm())
+        if not error < TOLERANCE:
+            raise InternalError("ladder", f"{step.rung.name} is off by {error:.1e}")
+        launches.append(step.kernel.bind(a, b))
+    del expected
+    first = [_us(launch, 1) for launch in launches]
+    times = [[us] for us in first]
+    for _ in range(rounds):
+        for found, launch, us in zip(times, launches, first, strict=True):
+            if us < LONG_US:
+                found.append(_us(launch, max(1, round(ROUND_US / us))))
+    return tuple(median(found[1:] or found) for found in times)
+
+
+def _us(launch: Callable[[], Any], count: int) -> float:
+    """Of one of ``count`` launches."""
+    import torch
+
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    begin.record()
+    for _ in range(count):
+        launch()
+    end.record()
+    end.synchronize()
+    return 1e3 * float(begin.elapsed_time(end)) / count

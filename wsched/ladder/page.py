@@ -1,0 +1,92 @@
+"""The page of the ladder: what stands between its marks is made here.
+
+``<!-- NAME -->`` opens a part and ``<!-- end -->`` closes it; ``table`` is that of all rungs,
+``v3`` what is generated of the third.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from textwrap import wrap
+
+from wsched.ladder.activity import ACTIVITIES
+from wsched.ladder.climb import Step, rate
+
+__all__ = ["PROBLEM", "generated", "with_generated"]
+
+PROBLEM = (4096, 4096, 4096)
+"""M, N and K of the table."""
+
+_PART = re.compile(r"<!-- (table|waits|v\d+) -->\n.*?<!-- end -->\n", re.DOTALL)
+
+
+def with_generated(page: str, steps: Sequence[Step]) -> str:
+    """A page with its generated parts made anew.
+
+    Args:
+        page: the text.
+        steps: all rungs.
+    """
+    return _PART.sub(lambda found: generated(found[1], steps), page)
+
+
+def generated(name: str, steps: Sequence[Step]) -> str:
+    """A part with its marks.
+
+    Args:
+        name: ``table``, ``waits`` or that of a rung.
+        steps: all rungs.
+    """
+    if name == "table":
+        text = _table(steps)
+    elif name == "waits":
+        text = _waits(steps)
+    else:
+        text = next(_rung(s) for s in steps if s.rung.name == name)
+    return f"<!-- {name} -->\n{text}<!-- end -->\n"
+
+
+def _table(steps: Sequence[Step]) -> str:
+    """Rungs and what is predicted of them."""
+    heads = ("rung", "decision", "threads", "KiB shared", "CTAs of an SM",
+             "cycles for 64 of K, in which the tensor core works", "predicted TFLOP/s")  # fmt: skip
+    lines = [f"| {' | '.join(heads)} |", "| --- " * len(heads) + "|"]
+    for s in steps:
+        p, decided, kernel = s.prediction, s.rung.decided, s.kernel.kernel
+        us = p.us(decided, *PROBLEM)
+        share = 100 * p.tiles * decided.rows * 4 / p.slice  # 128 columns, 4096 FLOP a cycle
+        lines.append(
+            f"| {s.rung.name} | {s.decision or s.rung.title} | {kernel.threads} "
+            f"| {kernel.shared_bytes / 1024:.0f} | {p.resident} | {p.slice:.0f}, {share:.0f} % "
+            f"| {rate(*PROBLEM, us):.1f} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _waits(steps: Sequence[Step]) -> str:
+    """What the warps of a CTA do with their time."""
+    lines = ["| % of the time | " + " | ".join(ACTIVITIES) + " |",
+             "| --- |" + " --- |" * len(ACTIVITIES)]  # fmt: skip
+    for s in steps:
+        for lane in s.shown.lanes:
+            row = lane.shares(s.shown.cycles)
+            cells = (f"{100 * row[a]:.0f}" if a in row else "" for a in ACTIVITIES)
+            lines.append(f"| {s.rung.name} {lane.name} | " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _rung(step: Step) -> str:
+    """Why, the loops, and the calls that changed."""
+    parts = ["\n".join(wrap(step.rung.why, 104)) + "\n", _block("", step.nests + "\n")]
+    if step.before is not None:
+        parts += [f"`{step.decision}`. Of the schedule:\n", _block("diff", step.diff("calls"))]
+        parts += ["Of the kernel, before passes:\n", _block("diff", step.diff("lower"))]
+    else:
+        parts += ["The schedule:\n", _block("python", step.calls)]
+        parts += ["The kernel, before passes:\n", _block("", step.diff("lower"))]
+    return "\n".join(parts)
+
+
+def _block(language: str, text: str) -> str:
+    return f"```{language}\n{text}```\n"
