@@ -16,7 +16,7 @@ FOLDERS = (*PACKAGES, "examples", "tests", "tools")
 GROUND, TARGET = "lowering.ground", "lowering.target"
 KERNEL = (GROUND, TARGET, "lowering.kernel")
 LOWERED = (*KERNEL, "passes", "lowering.nest", "lowering.sweep", "lowering.summary",
-           "lowering.cuda", "lowering.machine", "lowering.proof")  # fmt: skip
+           "lowering.cuda", "lowering.mlir", "lowering.machine", "lowering.proof")  # fmt: skip
 
 # From the definition to the launch: each may import those in front of it, and of the lowering what
 # stands beside it. ``__init__`` is the package's own file.
@@ -51,6 +51,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "lowering.kernel": (GROUND, TARGET),
     "passes": KERNEL,
     "lowering.cuda": KERNEL,
+    "lowering.mlir": KERNEL,
     "lowering.machine": KERNEL,
     "lowering.proof": KERNEL,
     "lowering.nest": (*KERNEL, "wsched.fusion", "wsched.schedule"),

@@ -10,7 +10,7 @@ from lowering.cuda.elements import pack
 from lowering.cuda.emitter import Emitter, Rule
 from lowering.cuda.literals import literal
 from lowering.cuda.narrow import HALVES_OF, PAIRS
-from lowering.cuda.wgmma import A_REGISTERS, PIN_WORDS, WgmmaForm
+from lowering.cuda.wgmma import PIN_WORDS
 from lowering.ground.dtypes import DType
 from lowering.ground.errors import InternalError
 from lowering.ground.expr import ZERO, Const, Expr
@@ -29,6 +29,7 @@ from lowering.kernel.nodes import (
     WgmmaFence,
     WgmmaWait,
 )
+from lowering.target.wgmma import A_REGISTERS, WgmmaForm
 
 __all__ = ["RULES", "descriptor_words"]
 

@@ -12,15 +12,12 @@ from typing import Any
 
 from lowering.cuda.copies import CopyForm
 from lowering.cuda.elements import register_type
-from lowering.cuda.expressions import SPECIAL_REGISTERS, expression, split_multiple
+from lowering.cuda.expressions import SPECIAL_REGISTERS, expression
 from lowering.cuda.fragments import View, plan_fragments
 from lowering.cuda.names import Names, Writer
 from lowering.cuda.operand_reads import operand_reads
-from lowering.cuda.wgmma import WgmmaForm
 from lowering.ground.errors import InternalError
 from lowering.ground.expr import ZERO, Expr, ExprLike, Special, Var, as_expr
-from lowering.ground.poly import poly
-from lowering.ground.types import Swizzle
 from lowering.kernel.kernel import GlobalTensor, Kernel, SharedBuffer, Watch
 from lowering.kernel.memory import CACHE_POLICIES
 from lowering.kernel.nodes import (
@@ -35,7 +32,9 @@ from lowering.kernel.nodes import (
     SmemRef,
     Stmt,
 )
+from lowering.kernel.places import box_column, named_barrier, placed, tile_offset
 from lowering.kernel.visit import used, walk
+from lowering.target.wgmma import WgmmaForm
 
 __all__ = ["Emitter", "Rule"]
 
@@ -173,14 +172,7 @@ class Emitter:
 
     def buffer(self, name: str) -> SharedBuffer:
         """The shared buffer, placed."""
-        buffer = self.kernel.find(SharedBuffer, name)
-        if buffer is None:
-            raise InternalError("emit_cuda", f"no shared buffer {name}")
-        if buffer.offset is None:
-            raise InternalError("emit_cuda", f"shared buffer {name} has no offset")
-        if buffer.swizzle is not Swizzle.NONE and buffer.offset % (8 * buffer.swizzle.value):
-            raise InternalError("emit_cuda", f"shared buffer {name} is not aligned to its swizzle")
-        return buffer
+        return placed(self.kernel, name)
 
     def global_tensor(self, name: str) -> GlobalTensor:
         """The plain tensor."""
@@ -191,21 +183,11 @@ class Emitter:
 
     def box_column(self, ref: SmemRef) -> tuple[Expr, Expr]:
         """Box that holds column ``ref.col``, and the column within the box."""
-        return split_multiple(ref.col, self.buffer(ref.buffer).box_cols)
+        return box_column(self.kernel, ref)
 
     def tile_offset(self, ref: SmemRef, unit: int) -> Expr:
-        """Offset of the box line of ``ref`` from its buffer, in units of ``unit`` bytes.
-
-        The column within the box is left out, so the offset is a multiple of the swizzle span.
-        """
-        b = self.buffer(ref.buffer)
-        line = b.box_cols * b.dtype.bytes
-        if line % unit or b.stage_bytes % unit:
-            raise InternalError("emit_cuda", f"{ref.buffer}: a line is no multiple of {unit} bytes")
-        box, _ = self.box_column(ref)
-        offset = ref.stage * (b.stage_bytes // unit) if b.stages > 1 else ZERO
-        offset = offset + box * (b.lines * line // unit) + b.line(ref.coords) * (line // unit)
-        return poly(offset).expr()
+        """Offset of the box line of ``ref`` from its buffer, in units of ``unit`` bytes."""
+        return tile_offset(self.kernel, ref, unit)
 
     def line_address(self, ref: SmemRef) -> str:
         """Shared address of the box line of ``ref`` (column 0 of its box)."""
@@ -238,10 +220,8 @@ class Emitter:
 
     def named_barrier(self, ref: NamedBarrierRef) -> str:
         """Arguments id and thread count of a named barrier."""
-        array = self.kernel.named_barrier(ref.array)
-        if array.base is None:
-            raise InternalError("emit_cuda", f"named barrier {ref.array} has no id")
-        return f"{self.arg(ref.index + array.base)}, {array.threads}"
+        number, threads = named_barrier(self.kernel, ref)
+        return f"{self.arg(number)}, {threads}"
 
     def coordinates(self, ref: GmemRef) -> list[str]:
         """Address of the tensor map, and the coordinates, the innermost first as PTX has it."""

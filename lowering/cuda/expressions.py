@@ -18,15 +18,11 @@ from lowering.ground.expr import (
     Select,
     Special,
     Var,
-    as_expr,
     plain,
     type_of,
 )
-from lowering.ground.poly import Poly, poly
 
-__all__ = [
-    "C_TYPES", "SPECIAL_REGISTERS", "divided", "expression", "power_of_two", "split_multiple",
-]  # fmt: skip
+__all__ = ["C_TYPES", "SPECIAL_REGISTERS", "expression", "power_of_two"]
 
 C_TYPES = {ScalarType.I32: "int", ScalarType.I64: "long long", ScalarType.PRED: "bool"}
 
@@ -69,21 +65,6 @@ def expression(e: Expr, name_of: Callable[[Expr], str], *, addend: bool = False)
     As an ``addend`` the text may follow a ``+``.
     """
     return _show(e, name_of, _INFIX["+"][1] if addend else 0)
-
-
-def split_multiple(e: Expr, unit: int) -> tuple[Expr, Expr]:
-    """``(e // unit, e % unit)``, without a division where the coefficients of ``e`` allow it."""
-    terms = poly(e).terms
-    whole = Poly(tuple((m, c // unit) for m, c in terms if c % unit == 0))
-    rest = Poly(tuple((m, c) for m, c in terms if c % unit)).constant()
-    if rest is None:
-        return e // unit, e % unit
-    return whole.expr() + rest // unit, as_expr(rest % unit)
-
-
-def divided(e: Expr, unit: int) -> Expr:
-    """``e / unit`` of a multiple of ``unit``."""
-    return split_multiple(e, unit)[0]
 
 
 def _show(e: Expr, name_of: Callable[[Expr], str], outer: int) -> str:

@@ -18,9 +18,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from lowering.cuda.expressions import divided
 from lowering.ground.errors import InternalError
 from lowering.ground.expr import ZERO, Expr
+from lowering.ground.poly import divided
 from lowering.ground.types import FragmentType
 from lowering.kernel.nodes import (
     Body,

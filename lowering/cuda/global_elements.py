@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 
 from lowering.cuda.emitter import Emitter
 from lowering.cuda.expressions import C_TYPES
-from lowering.ground.expr import ONE, ZERO, Expr, Special, substitute, type_of
+from lowering.ground.expr import ONE, ZERO, Expr, substitute, type_of
 from lowering.ground.types import FragmentType
 from lowering.kernel.kernel import GlobalTensor
 from lowering.kernel.nodes import Frag, GmemRef
+from lowering.kernel.places import thread_col, thread_row
 from lowering.kernel.tensors import ENTRY
 
 __all__ = ["Elements", "Rows", "outer_dimensions"]
@@ -57,19 +58,19 @@ class Elements:
         first += outer
         self.row = ""
         if self.stride:
-            row = _thread_row(kind, ref.row) if self.by is None else ref.row
-            self.row = self.index("row", _thread_col(kind, ref.row) if trans else row)
+            row = thread_row(kind, ref.row) if self.by is None else ref.row
+            self.row = self.index("row", thread_col(kind, ref.row) if trans else row)
             first.append(f"{self.row} * {self.stride}")
-        own = _thread_row if trans else _thread_col
+        own = thread_row if trans else thread_col
         self.col = self.index("col", own(kind, ref.col))
         self.at = e.names.fresh("at")
         text = " + ".join([*first, self.col])
         e.out.line(f"{const}{tensor.dtype.cuda}* {self.at} = {text};")
         self.left = self.wide = ""
         if rows.limit is not None:
-            self.left = self.index("left", rows.limit - _thread_row(kind))
+            self.left = self.index("left", rows.limit - thread_row(kind))
         if rows.limit_cols is not None:
-            self.wide = self.index("wide", rows.limit_cols - _thread_col(kind))
+            self.wide = self.index("wide", rows.limit_cols - thread_col(kind))
         # A row of a tensor that has only one is in bounds, and likewise a column.
         down, right = (kind.cols, kind.rows) if trans else (kind.rows, kind.cols)
         self.all_rows = tensor.rows == ONE and ref.row == ZERO and down == 1
@@ -165,19 +166,3 @@ def _chosen(e: Emitter, entry: Expr | None, names: list[str]) -> str:
     for at, name in reversed(list(enumerate(others))):
         text = f"({e.arg(entry.eq(at))} ? {name} : {text})"
     return text
-
-
-def _thread_row(kind: FragmentType, start: Expr = ZERO) -> Expr:
-    """The executing thread's first row of a tile, from ``start`` on."""
-    if kind.rows == 1:
-        return start
-    found: Expr = kind.layout.row(Special("warpgroup.warp"), Special("lane"), 0, 0, start)
-    return found
-
-
-def _thread_col(kind: FragmentType, start: Expr = ZERO) -> Expr:
-    """Its first column, likewise."""
-    if kind.cols == 1:
-        return start
-    found: Expr = kind.layout.column(Special("lane"), 0, 0, start)
-    return found

@@ -1,22 +1,12 @@
-"""Device functions for ``wgmma.mma_async``: one for each form that a kernel calls.
-
-Which immediates a form has is in the target's table of types.
-"""
+"""Device functions for ``wgmma.mma_async``: one for each form that a kernel calls."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from lowering.cuda.elements import register_type
 from lowering.ground.dtypes import DType
-from lowering.ground.errors import InternalError
-from lowering.target.mma import MmaFamily
-from lowering.target.ptx import WARPGROUP
+from lowering.target.wgmma import A_REGISTERS, WgmmaForm
 
-__all__ = ["A_REGISTERS", "PIN_WORDS", "WgmmaForm", "wgmma_function"]
-
-A_REGISTERS = 4
-"""32-bit registers of A of one instruction: 64 rows of 32 bytes over 128 threads."""
+__all__ = ["PIN_WORDS", "wgmma_function"]
 
 PIN_WORDS = """\
 // The compiler keeps the registers `d`, which a wgmma reads or writes, up to this point.
@@ -25,66 +15,6 @@ __device__ __forceinline__ void pin_words(word (&d)[count]) {
 #pragma unroll
   for (int i = 0; i < count; ++i) asm volatile("" : "+r"(d[i])::"memory");
 }"""
-
-
-@dataclass(frozen=True, slots=True)
-class WgmmaForm:
-    """A form of ``wgmma.mma_async``.
-
-    Args:
-        family: the target's table of forms.
-        cols: N.
-        a: type of A.
-        b: type of B.
-        acc: of the accumulators.
-        trans_a: A is MN-major in shared memory.
-        trans_b: B likewise.
-        registers: A comes from registers.
-    """
-
-    family: MmaFamily
-    cols: int
-    a: DType
-    b: DType
-    acc: DType = DType.F32
-    trans_a: bool = False
-    trans_b: bool = False
-    registers: bool = False
-
-    @property
-    def name(self) -> str:
-        """What its device function is called."""
-        tail = "_trans_a" * self.trans_a + "_trans_b" * self.trans_b + "_reg_a" * self.registers
-        types = self.a.value if self.a is self.b else f"{self.a.value}_{self.b.value}"
-        return f"wgmma_{self.shape}_{self.acc.value}_{types}{tail}"
-
-    @property
-    def shape(self) -> str:
-        """M, N and K of it as PTX says them."""
-        return f"m{self.family.m}n{self.cols}k{self.family.k(self.a)}"
-
-    @property
-    def instruction(self) -> str:
-        """The instruction with its types."""
-        types = ".".join(d.ptx for d in (self.acc, self.a, self.b))
-        return f"wgmma.mma_async.sync.aligned.{self.shape}.{types}"
-
-    @property
-    def words(self) -> int:
-        """32-bit registers per thread of the accumulators."""
-        return self.family.m * self.cols * self.acc.bits // 32 // WARPGROUP
-
-    @property
-    def immediates(self) -> tuple[str, ...]:
-        """What follows scale-d: factors of A and B, then which of those in shared memory are
-        MN-major, as far as the types have them.
-        """
-        form = self.family.form(self.a, self.b, self.acc)
-        if form is None:
-            raise InternalError("emit_cuda", f"no instruction {self.instruction}")
-        trans = (self.trans_b,) if self.registers else (self.trans_a, self.trans_b)
-        factors = ("1", "1") if form.scales else ()
-        return *factors, *(str(int(t)) for t in trans if form.transposes)
 
 
 def wgmma_function(form: WgmmaForm) -> str:

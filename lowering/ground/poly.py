@@ -15,7 +15,7 @@ from operator import add, mul, sub
 from lowering.ground.expr import Binary, Const, Expr, Var, as_expr, free_vars
 from lowering.ground.records import quick
 
-__all__ = ["Poly", "linear_in", "poly", "same"]
+__all__ = ["Poly", "divided", "linear_in", "poly", "same", "split_multiple"]
 
 Monomial = tuple[Expr, ...]
 
@@ -131,3 +131,18 @@ def linear_in(e: Expr, variables: Iterable[Var]) -> tuple[dict[Var, Poly], Poly]
         else:
             rest = rest + term
     return coefficients, rest
+
+
+def split_multiple(e: Expr, unit: int) -> tuple[Expr, Expr]:
+    """``(e // unit, e % unit)``, without a division where the coefficients of ``e`` allow it."""
+    terms = poly(e).terms
+    whole = Poly(tuple((m, c // unit) for m, c in terms if c % unit == 0))
+    rest = Poly(tuple((m, c) for m, c in terms if c % unit)).constant()
+    if rest is None:
+        return e // unit, e % unit
+    return whole.expr() + rest // unit, as_expr(rest % unit)
+
+
+def divided(e: Expr, unit: int) -> Expr:
+    """``e / unit`` of a multiple of ``unit``."""
+    return split_multiple(e, unit)[0]

@@ -82,6 +82,7 @@ def test_dump_prints_the_loops_unless_told(file: Path) -> None:
         ("cuda", ""),
         ("ptx", "//"),
         ("sass", ""),
+        ("mlir", "!"),
     ],
 )
 def test_dump_of_a_stage(file: Path, stage: str, begin: str) -> None:
@@ -107,7 +108,7 @@ def test_dump_of_everything(file: Path, tmp_path: Path) -> None:
     paths = [Path(line) for line in written.splitlines()]
     names = [path.name.partition(".")[0].partition("_")[2] for path in paths]
     assert names[:5] == ["fusion", "subdags", "dot", "loops", "lower"]
-    assert names[-4:] == ["simplify", "cuda", "ptx", "sass"]
+    assert names[-5:] == ["simplify", "cuda", "ptx", "sass", "mlir"]
     assert all(path.is_relative_to(tmp_path / "dumps") and path.stat().st_size for path in paths)
     assert paths == sorted(paths)
     assert set(paths) == {p for p in (tmp_path / "dumps").rglob("*") if p.is_file()}
@@ -118,7 +119,7 @@ def test_an_unknown_stage(file: Path) -> None:
     passes = ", ".join(p.__name__ for p in PASSES)
     assert text == (
         f"no stage 'llvm'; there are: fusion, subdags, dot, loops, lower, {passes}, kernel, cuda, "
-        "ptx, sass\n"
+        "ptx, sass, mlir\n"
     )
 
 

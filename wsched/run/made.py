@@ -31,7 +31,7 @@ _SCHEDULED = {
 }  # fmt: skip
 """Texts of the scheduled fusion, with the ending of their files."""
 
-_CODE = {"cuda": "cu", "ptx": "ptx", "sass": "sass"}
+_CODE = {"cuda": "cu", "ptx": "ptx", "sass": "sass", "mlir": "mlir"}
 
 LINES = "-lineinfo"
 """NVRTC's option for lines of the source in PTX and cubin."""
@@ -135,6 +135,10 @@ class Made:
         """What is made of the final kernel."""
         if kind == "cuda":
             return self.source
+        if kind == "mlir":
+            from lowering.mlir.emit import emit_mlir
+
+            return emit_mlir(self.kernel)
         if kind == "ptx":
             return compile_ptx(self.source, f"{self.kernel.name}.cu", arch=self.kernel.target.arch)
         from lowering.cuda.sass import disassemble

@@ -10,7 +10,7 @@ from lowering.cuda.compute import descriptor_words
 from lowering.cuda.emit import emit_cuda, emit_kernel
 from lowering.cuda.nvrtc import compile_cubin
 from lowering.cuda.resources import read_resources
-from lowering.cuda.wgmma import WgmmaForm, wgmma_function
+from lowering.cuda.wgmma import wgmma_function
 from lowering.ground.dtypes import DType
 from lowering.ground.errors import InternalError
 from lowering.kernel.descriptor import leading_bytes, tile_byte, wgmma_descriptor
@@ -19,6 +19,7 @@ from lowering.kernel.text import parse_kernel
 from lowering.kernel.verify import verify
 from lowering.machine import run_kernel
 from lowering.target.hopper import HOPPER, WGMMA
+from lowering.target.wgmma import WgmmaForm
 from tests.lowering.machine.conversions import LARGEST, arrays, conversions, expected
 
 BASE = 1 << 24 | 1024

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from lowering.cuda.expressions import divided, expression, power_of_two, split_multiple
+from lowering.cuda.expressions import expression, power_of_two
 from lowering.ground.errors import InternalError
 from lowering.ground.expr import (
     FALSE,
@@ -71,14 +71,6 @@ def test_precedence_agrees_with_python() -> None:
         (A * B) // 16 ^ (B + C),
     ):
         assert eval(show(e), {}, env) == evaluate(e, env)
-
-
-def test_split_multiple() -> None:
-    assert split_multiple(A * 64 + 16, 64) == (A, Const(16))
-    assert split_multiple(A * 128, 64) == (A * 2, Const(0))
-    assert split_multiple(Const(200), 64) == (Const(3), Const(8))
-    assert split_multiple(A, 64) == (A // 64, A % 64)
-    assert divided(A * 64, 2) == A * 32
 
 
 def test_power_of_two() -> None:

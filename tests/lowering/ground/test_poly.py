@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import assume, given
 
-from lowering.ground.expr import Expr, Var, ceildiv, evaluate, minimum
-from lowering.ground.poly import Poly, linear_in, poly, same
+from lowering.ground.expr import Const, Expr, Var, ceildiv, evaluate, minimum
+from lowering.ground.poly import Poly, divided, linear_in, poly, same, split_multiple
 from tests.lowering.ground.expressions import budget, environments, expressions
 
 T, K, N, G, S = (Var(n) for n in "tkngs")
@@ -83,3 +83,11 @@ def test_linear() -> None:
 @pytest.mark.parametrize("e", [T * T, T * K, T // 2, minimum(T, 4) + T, K * (N + T % 3)])
 def test_not_linear(e: Expr) -> None:
     assert linear_in(e, (T, K)) is None
+
+
+def test_split_multiple() -> None:
+    assert split_multiple(N * 64 + 16, 64) == (N, Const(16))
+    assert split_multiple(N * 128, 64) == (N * 2, Const(0))
+    assert split_multiple(Const(200), 64) == (Const(3), Const(8))
+    assert split_multiple(N, 64) == (N // 64, N % 64)
+    assert divided(N * 64, 2) == N * 32

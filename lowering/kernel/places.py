@@ -1,0 +1,82 @@
+"""Where what a statement names lies: in shared memory by address, among the threads by register.
+
+The emitters write these expressions into the text of a kernel, each in its own language.
+"""
+
+from __future__ import annotations
+
+from lowering.ground.errors import InternalError
+from lowering.ground.expr import ZERO, Expr, Special
+from lowering.ground.poly import poly, split_multiple
+from lowering.ground.types import FragmentType, Swizzle
+from lowering.kernel.kernel import Kernel, SharedBuffer
+from lowering.kernel.nodes import NamedBarrierRef, SmemRef
+
+__all__ = ["box_column", "named_barrier", "placed", "thread_col", "thread_row", "tile_offset"]
+
+
+def placed(kernel: Kernel, name: str) -> SharedBuffer:
+    """The shared buffer of that name.
+
+    Raises:
+        InternalError: there is none, or it has no offset, or one that its swizzle does not allow.
+    """
+    buffer = kernel.find(SharedBuffer, name)
+    if buffer is None:
+        raise InternalError("emit", f"no shared buffer {name}")
+    if buffer.offset is None:
+        raise InternalError("emit", f"shared buffer {name} has no offset")
+    if buffer.swizzle is not Swizzle.NONE and buffer.offset % (8 * buffer.swizzle.value):
+        raise InternalError("emit", f"shared buffer {name} is not aligned to its swizzle")
+    return buffer
+
+
+def box_column(kernel: Kernel, ref: SmemRef) -> tuple[Expr, Expr]:
+    """Box that holds column ``ref.col``, and the column within the box."""
+    return split_multiple(ref.col, placed(kernel, ref.buffer).box_cols)
+
+
+def tile_offset(kernel: Kernel, ref: SmemRef, unit: int) -> Expr:
+    """Offset of the box line of ``ref`` from its buffer, in units of ``unit`` bytes.
+
+    The column within the box is left out, so the offset is a multiple of the swizzle span.
+
+    Raises:
+        InternalError: a line or a stage is no multiple of ``unit``.
+    """
+    b = placed(kernel, ref.buffer)
+    line = b.box_cols * b.dtype.bytes
+    if line % unit or b.stage_bytes % unit:
+        raise InternalError("emit", f"{ref.buffer}: a line is no multiple of {unit} bytes")
+    box, _ = box_column(kernel, ref)
+    offset = ref.stage * (b.stage_bytes // unit) if b.stages > 1 else ZERO
+    offset = offset + box * (b.lines * line // unit) + b.line(ref.coords) * (line // unit)
+    return poly(offset).expr()
+
+
+def named_barrier(kernel: Kernel, ref: NamedBarrierRef) -> tuple[Expr, int]:
+    """Hardware id of a named barrier, and the threads that meet there.
+
+    Raises:
+        InternalError: it has no id yet.
+    """
+    array = kernel.named_barrier(ref.array)
+    if array.base is None:
+        raise InternalError("emit", f"named barrier {ref.array} has no id")
+    return ref.index + array.base, array.threads
+
+
+def thread_row(kind: FragmentType, start: Expr = ZERO) -> Expr:
+    """The executing thread's first row of a tile, from ``start`` on."""
+    if kind.rows == 1:
+        return start
+    found: Expr = kind.layout.row(Special("warpgroup.warp"), Special("lane"), 0, 0, start)
+    return found
+
+
+def thread_col(kind: FragmentType, start: Expr = ZERO) -> Expr:
+    """Its first column, likewise."""
+    if kind.cols == 1:
+        return start
+    found: Expr = kind.layout.column(Special("lane"), 0, 0, start)
+    return found

@@ -1,0 +1,127 @@
+"""Rules for fragments: constants, conversions, parts of them, and pointwise operations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import product
+
+from lowering.ground.dtypes import DType
+from lowering.ground.errors import InternalError
+from lowering.kernel.nodes import (
+    Frag,
+    FragCast,
+    FragColumns,
+    FragFill,
+    FragPointwise,
+    FragRows,
+    FragUpdate,
+    Stmt,
+)
+from lowering.kernel.pointwise import OPS
+from lowering.mlir.elements import as_f32, condition, pack
+from lowering.mlir.emitter import Emitter, Rule, Word, element_index
+from lowering.mlir.pointwise import applied
+from lowering.mlir.ssa import I1, Value
+from lowering.mlir.wgmma import pinned
+
+__all__ = ["RULES"]
+
+
+def _fill(e: Emitter, s: FragFill) -> None:
+    kind = s.out.type
+    if kind.dtype is DType.S32:
+        value = e.out.constant(int(s.value))
+    elif kind.dtype is DType.F32:
+        value = e.out.number(s.value)
+    else:
+        number = e.out.number(s.value)
+        value = pack(e, kind.dtype, number, number)
+    block = (Word(value),) * (kind.registers // kind.blocks)
+    registers = (block,) * kind.blocks
+    sums = any(kind.dtype in form.accumulators for form in e.kernel.target.mma.forms)
+    # Keeps the fill ahead of the wgmma.fence that orders it before the first wgmma.
+    e.keep(s.out, pinned(e, registers) if sums else registers)
+
+
+def _columns(e: Emitter, s: FragColumns) -> None:
+    """No operation: some of the registers."""
+    kind, whole = s.out.type, s.value.type
+    start = e.number(s.start, f"column of {s.value.name}")
+    if start % kind.layout.columns or start + kind.cols > whole.cols:
+        raise InternalError("emit_mlir", f"columns {start} of {whole} as {kind}")
+    first = start // kind.layout.columns * kind.group_registers
+    count = kind.registers // kind.blocks
+    e.keep(s.out, tuple(block[first : first + count] for block in e.registers(s.value)))
+
+
+def _rows(e: Emitter, s: FragRows) -> None:
+    """No operation: some of the blocks."""
+    kind, whole = s.out.type, s.value.type
+    start = e.number(s.start, f"row of {s.value.name}")
+    if start % kind.layout.rows or start + kind.rows > whole.rows:
+        raise InternalError("emit_mlir", f"rows {start} of {whole} as {kind}")
+    first = start // kind.layout.rows
+    e.keep(s.out, e.registers(s.value)[first : first + kind.blocks])
+
+
+def _cast(e: Emitter, s: FragCast) -> None:
+    source, result = s.value.type, s.out.type
+    if source.dtype is result.dtype:
+        e.keep(s.out, e.registers(s.value))
+        return
+
+    def made(at: tuple[int, int, int, int]) -> Value:
+        return as_f32(e, source.dtype, *e.element(s.value, *at))
+
+    _each(e, s.out, made)
+
+
+def _each(e: Emitter, out: Frag, made: object) -> None:
+    """Registers of elements that ``made`` gives by (block, group, row, column)."""
+    assert callable(made)
+    kind = out.type
+    blocks = []
+    for block in range(kind.blocks):
+        registers: dict[int, list[Value]] = {}
+        for group, row, col in product(range(kind.groups), *map(range, kind.group)):
+            index, _ = element_index(kind, group, row, col)
+            registers.setdefault(index, []).append(made((block, group, row, col)))
+        blocks.append(tuple(Word(_register(e, kind.dtype, v)) for v in registers.values()))
+    e.keep(out, tuple(blocks))
+
+
+def _register(e: Emitter, dtype: DType, values: list[Value]) -> Value:
+    """A register of its elements; a single short one has the lower half."""
+    if dtype in (DType.F32, DType.PRED):
+        return values[0]
+    low, high = values if len(values) == 2 else (values[0], e.out.number(0.0))
+    return pack(e, dtype, low, high)
+
+
+def _pointwise(e: Emitter, s: FragPointwise) -> None:
+    conditions = OPS[s.op].conditions
+
+    def argument(index: int, at: tuple[int, int, int, int]) -> Value | float:
+        value = s.args[index]
+        if not isinstance(value, Frag):
+            return e.out.constant(int(value), I1) if index < conditions else value
+        register, part = e.element(value, *at)
+        if index < conditions:
+            return condition(e, value.type.dtype, register)
+        return as_f32(e, value.type.dtype, register, part)
+
+    def made(at: tuple[int, int, int, int]) -> Value:
+        return applied(e, s.op, [argument(i, at) for i in range(len(s.args))])
+
+    _each(e, s.out, made)
+
+
+def _update(e: Emitter, s: FragUpdate) -> None:
+    """The same of a value that nobody reads any more."""
+    _pointwise(e, FragPointwise(s.out, s.op, (s.acc, *s.args)))
+
+
+RULES: Mapping[type[Stmt], Rule] = {
+    FragFill: _fill, FragCast: _cast, FragColumns: _columns, FragRows: _rows,
+    FragPointwise: _pointwise, FragUpdate: _update,
+}  # fmt: skip

@@ -1,0 +1,216 @@
+"""Rules for fragments from and to plain tensors in global memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from lowering.ground.dtypes import DType
+from lowering.ground.errors import InternalError, UnsupportedError
+from lowering.ground.expr import ONE, TRUE, ZERO, Expr, ScalarType, Special, Var, as_expr
+from lowering.ground.layouts import ACCUMULATOR
+from lowering.ground.types import FragmentType
+from lowering.kernel.nodes import Frag, FragLoadGlobal, FragStoreGlobal, GmemRef, Stmt
+from lowering.kernel.places import thread_col, thread_row
+from lowering.mlir.emitter import Emitter, Rule, Word, element_index, register_type
+from lowering.mlir.ssa import I16, I32, Value
+
+__all__ = ["RULES"]
+
+_ELEMENTS = {32: I32, 16: I16}
+"""Type of an element in memory by its bits, where it is not fp32."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where an element lies: elements from the tensor's first, and whether that is in bounds."""
+
+    offset: Expr
+    inside: Expr
+
+
+class _Elements:
+    """A thread's elements of a tile in a tensor, as the tile's layout deals them out.
+
+    Rows from ``limit`` on count as out of bounds, columns from ``limit_cols`` on; with an ``index``
+    the tile's rows are those that it says. With ``trans`` its columns are rows of the tensor.
+    """
+
+    def __init__(
+        self, e: Emitter, s: FragLoadGlobal | FragStoreGlobal, value: Frag, ref: GmemRef
+    ) -> None:
+        found = e.kernel.global_tensor(ref.map)
+        if ref.entry is not None:
+            raise UnsupportedError(f"{s.OP} of one of several tensors in MLIR", "a single tensor")
+        if found.dtype.register is not value.type.dtype or found.dtype.register_bits < 16:
+            raise InternalError("emit_mlir", f"{s.OP} of {value.type} and {found.dtype.value}")
+        self.e, self.g, self.kind, self.ref, self.s = e, found, value.type, ref, s
+        self.strides = [Var(f"%{name}", ScalarType.I64) for name in found.strides]
+        self.base = e.scalars[f"%global.{found.name}"]
+        kind, by = value.type, s.index
+        down, across = thread_row(kind), thread_col(kind)
+        own_row, own_col = (across, down) if s.trans else (down, across)
+        self.row = ref.row + own_row if by is None else ref.row
+        self.col = ref.col + own_col
+        self.down, self.across = down, across
+
+    def place(self, block: int, group: int, row: int, col: int) -> _Place:
+        """Of an element that the executing thread holds."""
+        kind, s, g = self.kind, self.s, self.g
+        below: Expr = as_expr(kind.layout.row(0, 0, block, row) if kind.rows > 1 else 0)
+        right: Expr = as_expr(kind.layout.column(0, group, col) if kind.cols > 1 else 0)
+        tests: list[Expr] = [TRUE]
+        if s.limit is not None:
+            tests.append(self.down + below < s.limit)
+        limit_cols = getattr(s, "limit_cols", None)
+        if limit_cols is not None:
+            tests.append(self.across + right < limit_cols)
+        if s.index is not None:
+            register, _ = self.e.element(s.index, block, 0, row, 0)
+            below = self.e.bound(register, f"index.{register.name}")
+            tests.append(below >= 0)
+        if s.trans:
+            below, right = right, below
+        at_row, at_col = self.row + below, self.col + right
+        if not self._single(g.rows, self.ref.row, below) or s.index is not None:
+            tests.append(at_row < g.rows)
+        if not self._single(g.cols, self.ref.col, right):
+            tests.append(at_col < g.cols)
+        offset: Expr = at_col
+        if self.strides:
+            offset = at_row * self.strides[-1] + offset
+        for at, stride, size in zip(self.ref.coords[:-2], self.strides, g.sizes, strict=False):
+            offset = at * stride + offset
+            if at != ZERO or size != ONE:
+                tests.append(at < size)
+        inside = tests[0]
+        for test in (*tests[1:], *self._owner()):
+            inside = inside.logical_and(test)
+        return _Place(offset, inside)
+
+    def _single(self, size: Expr, start: Expr, step: Expr) -> bool:
+        """Whether there is only one, which is in bounds."""
+        rows, cols = self.kind.rows, self.kind.cols
+        return size == ONE and start == ZERO and step == ZERO and 1 in (rows, cols)
+
+    def _owner(self) -> Iterator[Expr]:
+        """Conditions that the executing thread stores its elements: of a row or column that several
+        threads hold, the first one does.
+        """
+        if not isinstance(self.s, FragStoreGlobal):
+            return
+        kind, warp, lane = self.kind, Special("warpgroup.warp"), Special("lane")
+        if kind.rows == 1:
+            yield warp.eq(0)
+        if kind.cols == 1:
+            yield lane.eq(0) if kind.rows == 1 else (lane % kind.layout.lanes).eq(0)
+        elif kind.rows == 1:
+            yield lane < kind.layout.lanes
+
+    def access(self, place: _Place) -> tuple[Value, Value]:
+        """The address of a place, and the condition as ``i1``."""
+        base, e = self.base, self.e
+        element = "f32" if self.g.dtype is DType.F32 else _ELEMENTS[self.g.dtype.bits]
+        offset = e.expr(place.offset)
+        text = f"llvm.getelementptr {base}[{offset}]"
+        at = e.out.op(f"{text} : ({base.type}, {offset.type}) -> {base.type}, {element}", base.type)
+        return at, e.expr(place.inside)
+
+    @property
+    def together(self) -> int:
+        """Neighbouring columns that are accessed at once."""
+        if self.s.trans or self.kind.group[1] == 1:
+            return 1
+        span = self.kind.layout.span
+        if span > ACCUMULATOR.span:
+            return self.g.together(span)
+        return 2 if self.g.pairs else 1
+
+
+_OPCODES = {"f32": "f32", "i32": "b32", "i16": "b16"}
+
+
+def _vector(type_: str, count: int, first: int) -> tuple[str, str]:
+    """Suffix and operands of ``count`` registers at once, numbered from ``first`` on."""
+    names = [f"${first + i}" for i in range(count)]
+    if count == 1:
+        return f".{_OPCODES[type_]}", names[0]
+    return f".v{count}.{_OPCODES[type_]}", f"{{{', '.join(names)}}}"
+
+
+def _load_words(e: Emitter, at: Value, inside: Value, type_: str, count: int) -> tuple[Word, ...]:
+    """Registers from memory, zero where ``inside`` is false.
+
+    Predicated instead of branched around, so that many loads are in flight. Not ``.nc``: that takes
+    memory which nobody writes while the kernel runs, and the grid in front of ours may still do so.
+    """
+    suffix, operands = _vector(type_, count, 0)
+    kind = "b16" if type_ == I16 else "b32"
+    zeros = "".join(f"mov.{kind} ${i}, 0; " for i in range(count))
+    text = f"{zeros}@${count + 1} ld.global{suffix} {operands}, [${count}];"
+    return e.asm(text, [at, inside], [type_] * count, early=True, memory=False)
+
+
+def _store_words(e: Emitter, at: Value, inside: Value, values: Sequence[Value]) -> None:
+    """Registers to memory, where ``inside`` is true."""
+    suffix, operands = _vector(values[0].type, len(values), 2)
+    e.asm(f"@$1 st.global{suffix} [$0], {operands};", [at, inside, *values])
+
+
+def _groups(kind: FragmentType, together: int) -> Iterator[tuple[int, int, int, range]]:
+    """Elements that are accessed at once: block, group, row, columns."""
+    rows, cols = kind.group
+    for block, group, row in product(range(kind.blocks), range(kind.groups), range(rows)):
+        for col in range(0, cols, together):
+            yield block, group, row, range(col, col + together)
+
+
+def _load_global(e: Emitter, s: FragLoadGlobal) -> None:
+    elements, kind = _Elements(e, s, s.out, s.src), s.out.type
+    per_block = kind.registers // kind.blocks
+    blocks: list[list[Word | None]] = [[None] * per_block for _ in range(kind.blocks)]
+    step = 32 // kind.dtype.register_bits
+    for block, group, row, cols in _groups(kind, elements.together):
+        at, inside = elements.access(elements.place(block, group, row, cols[0]))
+        index, part = element_index(kind, group, row, cols[0])
+        if len(cols) >= step:
+            count = len(cols) // step
+            type_ = register_type(kind.dtype)
+            blocks[block][index : index + count] = _load_words(e, at, inside, type_, count)
+            continue
+        (half,) = _load_words(e, at, inside, I16, 1)
+        blocks[block][index] = _joined(e, blocks[block][index], half.value, part)
+    e.keep(s.out, tuple(tuple(w for w in block if w is not None) for block in blocks))
+
+
+def _joined(e: Emitter, word: Word | None, half: Value, part: int) -> Word:
+    """A register with one more of its two halves."""
+    wide = e.out.op(f"arith.extui {half} : i16 to i32", I32)
+    if part:
+        wide = e.out.op(f"arith.shli {wide}, {e.out.constant(16)} : i32", I32)
+    if word is None:
+        return Word(wide)
+    return Word(e.out.op(f"arith.ori {e.word(word)}, {wide} : i32", I32))
+
+
+def _store_global(e: Emitter, s: FragStoreGlobal) -> None:
+    elements, kind = _Elements(e, s, s.value, s.dst), s.value.type
+    step = 32 // kind.dtype.register_bits
+    registers = e.registers(s.value)
+    for block, group, row, cols in _groups(kind, elements.together):
+        at, inside = elements.access(elements.place(block, group, row, cols[0]))
+        index, part = element_index(kind, group, row, cols[0])
+        if len(cols) >= step:
+            words = registers[block][index : index + len(cols) // step]
+            _store_words(e, at, inside, e.words(words))
+            continue
+        word = e.word(registers[block][index])
+        if part:
+            word = e.out.op(f"arith.shrui {word}, {e.out.constant(16)} : i32", I32)
+        _store_words(e, at, inside, [e.out.op(f"arith.trunci {word} : i32 to i16", I16)])
+
+
+RULES: Mapping[type[Stmt], Rule] = {
+    FragLoadGlobal: _load_global, FragStoreGlobal: _store_global,
+}  # fmt: skip

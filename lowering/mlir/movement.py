@@ -1,0 +1,298 @@
+"""Rules for TMA copies, for fragments to and from shared memory, and for words there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from lowering.ground.dtypes import DType
+from lowering.ground.errors import InternalError, UnsupportedError
+from lowering.ground.expr import Const, Expr, Special, Var
+from lowering.ground.layouts import BLOCK_ROWS
+from lowering.kernel.kernel import SharedBuffer
+from lowering.kernel.memory import CACHE_POLICIES
+from lowering.kernel.nodes import (
+    BulkCommit,
+    BulkWait,
+    Frag,
+    GmemRef,
+    LdMatrix,
+    LdShared,
+    LdWord,
+    MapRef,
+    PrefetchTensorMap,
+    SmemRef,
+    StMatrix,
+    Stmt,
+    StShared,
+    StWord,
+    TmaLoad,
+    TmaStore,
+)
+from lowering.kernel.places import placed, tile_offset
+from lowering.mlir.emitter import Emitter, Rule, Word, register_type
+from lowering.mlir.ssa import I32, I64, Value
+
+__all__ = ["RULES"]
+
+_LANE, _WARP = Special("lane"), Special("warpgroup.warp")
+
+
+# --- TMA --------------------------------------------------------------------------------------
+
+
+def tensor_map(e: Emitter, ref: GmemRef | MapRef) -> Value:
+    """Address of a tensor map."""
+    base = e.scalars[f"%map.{ref.map}"]
+    if ref.entry is None:
+        return base
+    text = f"llvm.getelementptr {base}[{e.expr(ref.entry)}]"
+    return e.out.op(f"{text} : ({base.type}, i32) -> {base.type}, !llvm.array<128 x i8>", base.type)
+
+
+def _prefetch(e: Emitter, s: PrefetchTensorMap) -> None:
+    at = tensor_map(e, s.map)
+    e.out.line(f"nvvm.prefetch tensormap, {at} : {at.type}")
+
+
+def _box(e: Emitter, ref: GmemRef) -> str:
+    """The coordinates, the innermost first as PTX has it."""
+    return f"box[{', '.join(str(e.expr(at)) for at in reversed(ref.coords))}]"
+
+
+def _hint(e: Emitter, cache: str) -> str:
+    """The cache policy as an operand, where it is not the default."""
+    if cache not in CACHE_POLICIES:
+        raise InternalError("emit_mlir", f"no cache policy named {cache}")
+    if cache == CACHE_POLICIES[0]:
+        return ""
+    text = f"createpolicy.fractional.L2::{cache}.b64 $0, 1.0;"
+    (policy,) = e.asm(text, outputs=[I64], memory=False, volatile=False)
+    return f" l2_cache_hint = {policy.value}"
+
+
+def _tma_load(e: Emitter, s: TmaLoad) -> None:
+    dst, bar = e.pointer(e.box_address(s.dst), cluster=True), e.pointer(e.mbarrier(s.bar))
+    source = tensor_map(e, s.src)
+    text = f"{dst}, {source}, {bar}, {_box(e, s.src)}"
+    if s.multicast is not None:
+        mask = e.out.op(f"arith.trunci {e.expr(s.multicast)} : i32 to i16", "i16")
+        text += f" multicast_mask = {mask}"
+    text += f"{_hint(e, s.cache)} : {dst.type}, {source.type}"
+    e.out.line(f"nvvm.cp.async.bulk.tensor.shared.cluster.global {text}")
+
+
+def _tma_store(e: Emitter, s: TmaStore) -> None:
+    src, target = e.pointer(e.box_address(s.src)), tensor_map(e, s.dst)
+    text = f"{target}, {src}, {_box(e, s.dst)}{_hint(e, s.cache)} : {target.type}, {src.type}"
+    e.out.line(f"nvvm.cp.async.bulk.tensor.global.shared.cta {text}")
+
+
+def _bulk_commit(e: Emitter, s: BulkCommit) -> None:
+    e.out.line("nvvm.cp.async.bulk.commit.group")
+
+
+def _bulk_wait(e: Emitter, s: BulkWait) -> None:
+    read = ", read" if s.read else ""
+    group = f"<{{group = {s.pending} : i32{read}}}>"
+    e.out.line(f'"nvvm.cp.async.bulk.wait_group"() {group} : () -> ()')
+
+
+# --- fragments to and from shared memory ------------------------------------------------------
+#
+# A thread's address in a swizzled tile is line + (byte ^ mask): ``line`` is the start of its row
+# within the box, ``byte`` the offset within the span, ``mask`` the chunk bits that the swizzle
+# permutes, taken from the row. A thread's rows of one fragment are multiples of 8 apart, so one
+# mask serves them all, and only ``byte`` changes from column to column.
+
+
+def _span(buffer: SharedBuffer) -> int:
+    """Bytes of a line of a box."""
+    return buffer.box_cols * buffer.dtype.bytes
+
+
+def _named(e: Emitter, value: Expr, wish: str) -> Var:
+    """The expression as a value that is computed here, once."""
+    found = e.expr(value)
+    return e.bound(found, f"{wish}.{found.name}")
+
+
+def _mask(buffer: SharedBuffer, line: Expr) -> Expr:
+    """The bits that the buffer's swizzle flips at an address."""
+    chunks = buffer.swizzle.value // 16
+    return line // 128 % chunks * 16 if chunks else Const(0)
+
+
+def _frame(e: Emitter, ref: SmemRef, row: Expr, byte: Expr) -> tuple[Expr, Expr]:
+    """``line`` and ``byte`` of the executing thread, whose row and byte these are."""
+    buffer = placed(e.kernel, ref.buffer)
+    line = _named(e, e.line_address(ref) + row * _span(buffer), "line")
+    inner = e.box_column(ref)[1] * buffer.dtype.bytes
+    return line, _named(e, (byte + inner) ^ _mask(buffer, line), "byte")
+
+
+def _steps(
+    e: Emitter, ref: SmemRef, value: Frag, cols: int, frame: tuple[Expr, Expr]
+) -> Iterator[tuple[Expr, int, int]]:
+    """Cover ``value`` in steps of ``cols`` columns: (address, block, step)."""
+    buffer = placed(e.kernel, ref.buffer)
+    (line, byte), span = frame, _span(buffer)
+    per_box = max(buffer.box_cols // cols, 1)
+    for block in range(value.type.blocks):
+        for step in range(value.type.cols // cols):
+            box, within = divmod(step, per_box)
+            down = BLOCK_ROWS * block * span + box * buffer.lines * span
+            yield line + down + (byte ^ within * cols * buffer.dtype.bytes), block, step
+
+
+def _check(e: Emitter, op: str, ref: SmemRef, value: Frag, *, wide: bool) -> None:
+    """Refuse what the instruction does not move, or what no single mask swizzles."""
+    buffer, cols = placed(e.kernel, ref.buffer), value.type.cols
+    inner = e.number(e.box_column(ref)[1], f"column of {ref.buffer}")
+    fits = inner + cols <= buffer.box_cols or (inner == 0 and cols % buffer.box_cols == 0)
+    if not fits or buffer.dtype is not value.type.dtype:
+        raise InternalError("emit_mlir", f"{op} of {value.type} to {buffer.name}")
+    if value.type.row_bytes not in ((32,) if wide else (16,)):
+        raise UnsupportedError(f"{op} of {value.type} in MLIR", "16 and 32 bits")
+
+
+_MATRIX = (
+    "layout = #nvvm.mma_layout<{}>, eltType = #nvvm.ld_st_matrix_elt_type<b16>, "
+    "shape = #nvvm.ld_st_matrix_shape<m = 8, n = 8>"
+)
+"""Attributes of ``nvvm.ldmatrix`` and ``nvvm.stmatrix``; ``col`` is PTX's ``.trans``."""
+
+
+def _matrix_address(e: Emitter, ref: SmemRef, value: Frag) -> tuple[int, tuple[Expr, Expr]]:
+    """How many 8x8 matrices move at a time, and where.
+
+    Matrices of an x4: rows 0-7, rows 8-15, then the same rows 8 columns on; lane l gives the
+    address of row l % 8 of matrix l / 8.
+    """
+    count = 4 if value.type.groups % 2 == 0 else 2
+    half = _LANE // 16 * 16 if count == 4 else Const(0)
+    return count, _frame(e, ref, _WARP * 16 + _LANE % 16, half)
+
+
+def _stmatrix(e: Emitter, s: StMatrix) -> None:
+    if s.trans:
+        _store_transposed(e, s)
+        return
+    _check(e, s.OP, s.dst, s.value, wide=False)
+    count, frame = _matrix_address(e, s.dst, s.value)
+    columns = count // 2 * s.value.type.layout.columns
+    for at, block, step in _steps(e, s.dst, s.value, columns, frame):
+        words = e.registers(s.value)[block][count * step : count * (step + 1)]
+        _store_matrices(e, at, words, "row")
+
+
+def _store_matrices(e: Emitter, at: Expr, words: Sequence[Word], layout: str) -> None:
+    where, values = e.pointer(at), e.words(words)
+    operands = ", ".join(map(str, (where, *values)))
+    types = ", ".join(v.type for v in (where, *values))
+    attributes = f"<{{{_MATRIX.format(layout)}}}>"
+    e.out.line(f'"nvvm.stmatrix"({operands}) {attributes} : ({types}) -> ()')
+
+
+def _store_transposed(e: Emitter, s: StMatrix) -> None:
+    """A line of the tile is a column of the value; the 64 rows of a block are one box of it.
+
+    Matrices of an x4: rows 0-7, rows 8-15, then the same rows 8 columns on. Transposed, the second
+    lies to the right of the first and the third below it.
+    """
+    buffer, kind = placed(e.kernel, s.dst.buffer), s.value.type
+    column = e.number(s.dst.col, f"column of {buffer.name}")
+    if buffer.dtype is not kind.dtype or kind.dtype.bits != 16 or buffer.box_cols != BLOCK_ROWS:
+        raise InternalError("emit_mlir", f"{s.OP} of {kind}, transposed, to {buffer.name}")
+    if column % BLOCK_ROWS:
+        raise InternalError("emit_mlir", f"{s.OP}: {kind} straddles boxes of {buffer.name}")
+    span, count = _span(buffer), 4 if kind.groups % 2 == 0 else 2
+    row = _LANE % 8 + (_LANE // 16 * 8 if count == 4 else 0)
+    line = _named(e, e.line_address(s.dst) + row * span, "line")
+    right = _WARP * 32 + _LANE // 8 % 2 * 16
+    byte = _named(e, right ^ _mask(buffer, line), "byte")
+    cols = 8 * count // 2
+    for block in range(kind.blocks):
+        for step in range(kind.cols // cols):
+            words = e.registers(s.value)[block][count * step : count * (step + 1)]
+            at = line + byte + (block * buffer.lines * span + step * cols * span)
+            _store_matrices(e, at, words, "col")
+
+
+def _ldmatrix(e: Emitter, s: LdMatrix) -> None:
+    _check(e, s.OP, s.src, s.out, wide=False)
+    count, frame = _matrix_address(e, s.src, s.out)
+    columns = count // 2 * s.out.type.layout.columns
+    found: list[list[Word]] = [[] for _ in range(s.out.type.blocks)]
+    for at, block, _ in _steps(e, s.src, s.out, columns, frame):
+        where, kind = e.pointer(at), e.out.struct(I32, count)
+        attributes = f"<{{num = {count} : i32, {_MATRIX.format('row')}}}>"
+        text = f'"nvvm.ldmatrix"({where}) {attributes} : ({where.type}) -> {kind}'
+        found[block] += e.unpacked(e.out.op(text, kind), count)
+    e.keep(s.out, tuple(map(tuple, found)))
+
+
+def _pairs(e: Emitter, ref: SmemRef, value: Frag) -> Iterator[tuple[Expr, int, int]]:
+    """Where the two neighbours lie that a thread holds of a row: (address, block, register)."""
+    frame = _frame(e, ref, _WARP * 16 + _LANE // 4, _LANE % 4 * 8)
+    below = 8 * _span(placed(e.kernel, ref.buffer))
+    for at, block, step in _steps(e, ref, value, value.type.layout.columns, frame):
+        yield at, block, 4 * step
+        yield at + below, block, 4 * step + 2
+
+
+def _st_shared(e: Emitter, s: StShared) -> None:
+    _check(e, s.OP, s.dst, s.value, wide=True)
+    if s.cta is not None:
+        raise UnsupportedError(f"{s.OP} into another CTA in MLIR", f"{s.OP} into its own")
+    for at, block, register in _pairs(e, s.dst, s.value):
+        pair = e.words(e.registers(s.value)[block][register : register + 2])
+        e.asm(f"st.shared.v2.{_ptx(s.value)} [$0], {{$1, $2}};", [e.expr(at), *pair])
+
+
+def _ld_shared(e: Emitter, s: LdShared) -> None:
+    _check(e, s.OP, s.src, s.out, wide=True)
+    if s.cta is not None:
+        raise UnsupportedError(f"{s.OP} from another CTA in MLIR", f"{s.OP} from its own")
+    kind = register_type(s.out.type.dtype)
+    found: list[list[Word]] = [[] for _ in range(s.out.type.blocks)]
+    for at, block, _ in _pairs(e, s.src, s.out):
+        text = f"ld.shared.v2.{_ptx(s.out)} {{$0, $1}}, [$2];"
+        found[block] += e.asm(text, [e.expr(at)], [kind, kind])
+    e.keep(s.out, tuple(map(tuple, found)))
+
+
+def _ptx(value: Frag) -> str:
+    return "f32" if value.type.dtype is DType.F32 else "b32"
+
+
+# --- words ------------------------------------------------------------------------------------
+
+
+def _word_address(e: Emitter, ref: SmemRef) -> Expr:
+    buffer = placed(e.kernel, ref.buffer)
+    inner = e.box_column(ref)[1] * buffer.dtype.bytes
+    return e.buffer_at(ref.buffer) + tile_offset(e.kernel, ref, 1) + inner
+
+
+def _st_word(e: Emitter, s: StWord) -> None:
+    at, value = e.expr(_word_address(e, s.dst)), e.expr(s.value)
+    if s.cta is None:
+        e.asm("st.shared.u32 [$0], $1;", [at, value])
+        return
+    e.asm(
+        "{ .reg .b32 remote; mapa.shared::cluster.u32 remote, $0, $2; "
+        "st.shared::cluster.u32 [remote], $1; }",
+        [at, value, e.expr(s.cta)],
+    )
+
+
+def _ld_word(e: Emitter, s: LdWord) -> None:
+    (word,) = e.asm("ld.shared.u32 $0, [$1];", [e.expr(_word_address(e, s.src))], [I32])
+    e.define(s.out, word.value)
+
+
+RULES: Mapping[type[Stmt], Rule] = {
+    PrefetchTensorMap: _prefetch, TmaLoad: _tma_load, TmaStore: _tma_store,
+    BulkCommit: _bulk_commit, BulkWait: _bulk_wait, StMatrix: _stmatrix, StShared: _st_shared,
+    LdMatrix: _ldmatrix, LdShared: _ld_shared, StWord: _st_word, LdWord: _ld_word,
+}  # fmt: skip

@@ -1,0 +1,94 @@
+"""The module around a kernel: parameters, attributes, storage, and which statements have a rule."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from lowering.ground.errors import InternalError, UnsupportedError
+from lowering.kernel import nodes
+from lowering.kernel.kernel import Kernel
+from lowering.kernel.nodes import Stmt
+from lowering.kernel.text import parse_kernel
+from lowering.mlir.emit import RULES, emit_mlir
+from tests.lowering.cuda.kernels import cooperative_kernel, copy_kernel
+
+WITHOUT = {
+    "BulkCopy", "CopyTile", "CpAsync", "CpAsyncArrive", "FenceTensormapAcquire",
+    "FenceTensormapRelease", "FragBelow", "FragRandom", "FragRedGlobal", "FragReduce",
+    "FragReduceFromShared", "FragReduceToShared", "FragShuffle",
+    "FragStoreReduced", "LdGlobalScalar", "StAsync", "StGlobalScalar", "Stamp",
+    "TensormapReplaceAddress", "TensormapReplaceDim",
+}  # fmt: skip
+"""Statements of final kernels that MLIR does not have yet."""
+
+
+def final_nodes() -> set[type[Stmt]]:
+    """Statements that a final kernel may have."""
+    found = (getattr(nodes, name) for name in nodes.__all__)
+    return {
+        n for n in found
+        if isinstance(n, type) and issubclass(n, Stmt) and n.OP and n.TRAITS.until is None
+    }  # fmt: skip
+
+
+def test_statements_without_a_rule_are_these() -> None:
+    assert {n.__name__ for n in final_nodes() - RULES.keys()} == WITHOUT
+    assert RULES.keys() <= final_nodes()
+
+
+def test_a_copy(golden: object) -> None:
+    assert emit_mlir(copy_kernel()) == golden
+
+
+def test_a_cooperative_kernel(golden: object) -> None:
+    assert emit_mlir(cooperative_kernel()) == golden
+
+
+def kernel(body: str = "", storage: str = "", head: str = "threads 128 cluster 1") -> Kernel:
+    return parse_kernel(f"kernel k {head} grid 1 {{ param K: i32\n{storage}\n{body} }}")
+
+
+def test_parameters_are_those_of_the_cuda_text() -> None:
+    storage = """
+    tensormap T: bf16[K, K] box 64x64 swizzle 128
+    global G: f32[K, K]
+    counter c[K]
+    workspace w: f32[K][64x64]
+    """
+    text = emit_mlir(kernel("on %warp 0 { elect { old: i32 = atom add, c[0], 1 } }", storage))
+    names = re.findall(r"^    (%\w+): (\S+)", text, re.MULTILINE)
+    assert [(n, t.rstrip(",")) for n, t in names] == [
+        ("%T", "!llvm.ptr"), ("%G", "!llvm.ptr<1>"), ("%G_stride", "i64"), ("%c", "!llvm.ptr<1>"),
+        ("%w", "!llvm.ptr<1>"), ("%K", "i32"),
+    ]  # fmt: skip
+    assert "%T: !llvm.ptr {llvm.align = 64 : i64, llvm.byval = !llvm.array<128 x i8>" in text
+
+
+def test_an_array_of_tensor_maps_is_one_parameter() -> None:
+    storage = "tensormap T[3]: bf16[K, K] box 64x64 swizzle 128"
+    text = emit_mlir(kernel("on %warp 0 { elect { prefetch.tensormap T[K] } }", storage))
+    assert "llvm.byval = !llvm.array<384 x i8>" in text
+    assert (
+        "llvm.getelementptr %T[%K] : (!llvm.ptr, i32) -> !llvm.ptr, !llvm.array<128 x i8>" in text
+    )
+
+
+def test_the_block_size_is_known() -> None:
+    text = emit_mlir(kernel(head="threads 384 cluster 2"))
+    assert "nvvm.maxntid = array<i32: 384, 1, 1>, nvvm.minctasm = 1 : i32" in text
+    assert "nvvm.cluster_dim = array<i32: 2, 1, 1>" in text
+    assert "shared_memory" not in text
+
+
+def test_a_statement_without_a_rule_is_named() -> None:
+    k = kernel("w: i32 = ld.global.scalar G[0, K]", "global G: s32[K, K]")
+    with pytest.raises(UnsupportedError, match=r"ld\.global\.scalar in MLIR"):
+        emit_mlir(k)
+
+
+def test_a_kernel_that_is_not_final_is_refused() -> None:
+    k = kernel("cta.sync", "shared S: bf16[2][64x64] swizzle 128")
+    with pytest.raises(InternalError, match="S has no offset"):
+        emit_mlir(k)
