@@ -51,7 +51,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "lowering.kernel": (GROUND, TARGET),
     "passes": KERNEL,
     "lowering.cuda": KERNEL,
-    "lowering.mlir": KERNEL,
+    "lowering.mlir": (*KERNEL, "lowering.cuda.nvrtc"),
     "lowering.machine": KERNEL,
     "lowering.proof": KERNEL,
     "lowering.nest": (*KERNEL, "wsched.fusion", "wsched.schedule"),
