@@ -14,11 +14,11 @@ from lowering.ground.types import FragmentType
 from lowering.kernel.nodes import Frag, FragLoadGlobal, FragStoreGlobal, GmemRef, Stmt
 from lowering.kernel.places import thread_col, thread_row
 from lowering.mlir.emitter import Emitter, Rule, Word, element_index, register_type
-from lowering.mlir.ssa import I16, I32, Value
+from lowering.mlir.ssa import I1, I8, I16, I32, Value
 
 __all__ = ["RULES"]
 
-_ELEMENTS = {32: I32, 16: I16}
+_ELEMENTS = {32: I32, 16: I16, 8: I8}
 """Type of an element in memory by its bits, where it is not fp32."""
 
 
@@ -43,8 +43,10 @@ class _Elements:
         found = e.kernel.global_tensor(ref.map)
         if ref.entry is not None:
             raise UnsupportedError(f"{s.OP} of one of several tensors in MLIR", "a single tensor")
-        if found.dtype.register is not value.type.dtype or found.dtype.register_bits < 16:
+        if found.dtype.register is not value.type.dtype:
             raise InternalError("emit_mlir", f"{s.OP} of {value.type} and {found.dtype.value}")
+        if found.dtype is not DType.BOOL and found.dtype.bits not in (16, 32):
+            raise UnsupportedError(f"{s.OP} of {found.dtype.value} in MLIR", "16 and 32 bits, bool")
         self.e, self.g, self.kind, self.ref, self.s = e, found, value.type, ref, s
         self.strides = [Var(f"%{name}", ScalarType.I64) for name in found.strides]
         self.base = e.scalars[f"%global.{found.name}"]
@@ -120,7 +122,7 @@ class _Elements:
     @property
     def together(self) -> int:
         """Neighbouring columns that are accessed at once."""
-        if self.s.trans or self.kind.group[1] == 1:
+        if self.s.trans or self.kind.group[1] == 1 or self.g.dtype is DType.BOOL:
             return 1
         span = self.kind.layout.span
         if span > ACCUMULATOR.span:
@@ -128,7 +130,10 @@ class _Elements:
         return 2 if self.g.pairs else 1
 
 
-_OPCODES = {"f32": "f32", "i32": "b32", "i16": "b16"}
+_OPCODES = {"f32": "f32", I32: "b32", I16: "b16", I1: "u8"}
+
+
+_LOAD_BOOL = "mov.b32 $0, 0; @$2 ld.global.u8 $0, [$1];"
 
 
 def _vector(type_: str, count: int, first: int) -> tuple[str, str]:
@@ -146,6 +151,9 @@ def _load_words(e: Emitter, at: Value, inside: Value, type_: str, count: int) ->
     memory which nobody writes while the kernel runs, and the grid in front of ours may still do so.
     """
     suffix, operands = _vector(type_, count, 0)
+    if type_ == I1:
+        (byte,) = e.asm(_LOAD_BOOL, [at, inside], [I32], early=True, memory=False)
+        return (Word(e.out.op(f"arith.cmpi ne, {byte.value}, {e.out.constant(0)} : i32", I1)),)
     kind = "b16" if type_ == I16 else "b32"
     zeros = "".join(f"mov.{kind} ${i}, 0; " for i in range(count))
     text = f"{zeros}@${count + 1} ld.global{suffix} {operands}, [${count}];"
@@ -153,9 +161,10 @@ def _load_words(e: Emitter, at: Value, inside: Value, type_: str, count: int) ->
 
 
 def _store_words(e: Emitter, at: Value, inside: Value, values: Sequence[Value]) -> None:
-    """Registers to memory, where ``inside`` is true."""
+    """Registers to memory, where ``inside`` is true; a condition as a byte."""
     suffix, operands = _vector(values[0].type, len(values), 2)
-    e.asm(f"@$1 st.global{suffix} [$0], {operands};", [at, inside, *values])
+    words = [e.out.op(f"arith.extui {v} : i1 to i32", I32) if v.type == I1 else v for v in values]
+    e.asm(f"@$1 st.global{suffix} [$0], {operands};", [at, inside, *words])
 
 
 def _groups(kind: FragmentType, together: int) -> Iterator[tuple[int, int, int, range]]:

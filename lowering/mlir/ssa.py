@@ -10,9 +10,9 @@ from itertools import count
 
 from lowering.ground.expr import ScalarType
 
-__all__ = ["F32", "I1", "I16", "I32", "I64", "SCALARS", "Value", "Writer", "shared_pointer"]
+__all__ = ["F32", "I1", "I8", "I16", "I32", "I64", "SCALARS", "Value", "Writer", "shared_pointer"]
 
-I1, I16, I32, I64, F32 = "i1", "i16", "i32", "i64", "f32"
+I1, I8, I16, I32, I64, F32 = "i1", "i8", "i16", "i32", "i64", "f32"
 
 SCALARS = {ScalarType.I32: I32, ScalarType.I64: I64, ScalarType.PRED: I1}
 """MLIR's type of a scalar."""

@@ -96,7 +96,7 @@ def _operation(thread: Thread, text: str) -> object | None:
         return _constant(rest)
     if word == "arith.select":
         return values[1] if values[0] else values[2]
-    if word == "arith.cmpi":
+    if word == "arith.cmpi" and not isinstance(values[0], str):
         return _PREDICATES[rest.split(",")[0]](*_numbers(values))
     if word == "arith.cmpf":
         return bool(_ORDERED[rest.split(",")[0]](*values))
@@ -111,7 +111,7 @@ def _operation(thread: Thread, text: str) -> object | None:
     if word.startswith("nvvm.read.ptx.sreg."):
         return thread.values[word.removeprefix("nvvm.read.ptx.sreg.")]
     kind = word.removeprefix("arith.")
-    if kind in _OPERATIONS:
+    if kind in _OPERATIONS and not any(isinstance(v, str) for v in values):
         return _OPERATIONS[kind](*_numbers(values))
     if kind in _FLOATS:
         return np.float32(_FLOATS[kind](*values))
