@@ -29,16 +29,17 @@ def kernel(body: str, dtype: str = "f32", align: str = "") -> Kernel:
     )
 
 
-def calls(k: Kernel, warp: int, lane: int, word: str) -> list[Call]:
+def calls(text: str, warp: int, lane: int, word: str) -> list[Call]:
     given = {"%M": M, "%N": N, "%G_stride": STRIDE, "%V_stride": 0, "%C_stride": 1}
-    return run(emit_mlir(k).splitlines(), {**given, "tid.x": 32 * warp + lane}).of(word)
+    return run(text.splitlines(), {**given, "tid.x": 32 * warp + lane}).of(word)
 
 
 def places(k: Kernel, word: str, threads: list[tuple[int, int]] = THREADS) -> set[int]:
     """Offsets, in elements, of all that is accessed."""
     found: list[int] = []
+    text = emit_mlir(k)
     for warp, lane in threads:
-        for call in calls(k, warp, lane, word):
+        for call in calls(text, warp, lane, word):
             at, inside = call.values[:2]
             if inside:
                 assert isinstance(at, int)
@@ -104,7 +105,7 @@ def test_one_value_is_stored_by_one_thread() -> None:
 
 def test_what_is_out_of_bounds_is_zero() -> None:
     k = kernel("v: frag<f32, 64x8> = frag.load_global G[0, 0]")
-    texts = {c.text.split('"')[1] for c in calls(k, 0, 0, "ld.global.f32")}
+    texts = {c.text.split('"')[1] for c in calls(emit_mlir(k), 0, 0, "ld.global.f32")}
     assert texts == {"mov.b32 $0, 0; @$2 ld.global.f32 $0, [$1];"}
 
 
