@@ -110,14 +110,18 @@ def judge(fusion: Fusion) -> Verdict:
 
 
 def _ways(parts: Parts) -> tuple[frozenset[int], ...]:
-    """Dimensions whose tails are run through: none, or M and N, or all; once if none has any."""
-    tails = any(
-        isinstance(s, Split) and s.input not in t.logical and len(roots(t, s.input)) == 1
+    """Dimensions whose tails are run through, of those that have any: none, M and N, or all, or one
+    of M and N where one side rounds up the other for itself.
+    """
+    tails = {
+        dim
         for t in (*parts.loads, *parts.computed)
         for s in t.transforms
-    )
-    ways = (frozenset[int](), frozenset({0, 1}), frozenset({0, 1, 2}))
-    return ways if tails else ways[:1]
+        if isinstance(s, Split) and s.input not in t.logical and len(roots(t, s.input)) == 1
+        for dim in roots(t, s.input)
+    }
+    ways = (frozenset(x) for x in ((), (0, 1), (0, 1, 2), (0,), (1,)))
+    return tuple(dict.fromkeys(way & tails for way in ways))
 
 
 _Stepping = dict[tuple[int, str], set[int]]
