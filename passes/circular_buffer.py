@@ -13,11 +13,10 @@ After ``swizzle_shared`` (loads are copies), before ``synchronize_wgmma`` (which
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
 
 from lowering.ground.errors import ScheduleError
 from lowering.ground.expr import Expr, stage_of
-from lowering.ground.records import replaced
+from lowering.ground.records import replaced, values_of
 from lowering.kernel.kernel import Kernel, Ring
 from lowering.kernel.nodes import (
     Acquire,
@@ -147,5 +146,4 @@ def _staged(kernel: Kernel, stmt: Stmt, steps: Mapping[str, Expr]) -> Stmt:
         ring = next(r for r in kernel.rings if value.buffer in r.buffers)
         return replaced(value, stage=stage_of(steps[value.buffer], ring.stages))
 
-    changes = {f.name: staged(getattr(stmt, f.name)) for f in fields(stmt)}
-    return changed(stmt, changes)
+    return changed(stmt, {name: staged(value) for name, value in values_of(stmt).items()})

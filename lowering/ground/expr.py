@@ -42,13 +42,13 @@ class Expr:
     """Base of all scalar expressions; the kinds below are all, none of which has kinds of its own.
 
     Trees are looked up and asked for their variables in every pass; what depends on a tree alone
-    is kept with it when it is first asked for.
+    is kept with it when it is first asked for. Until then there is None, of the class: to catch
+    what a slot raises costs as much as most answers.
     """
 
-    __slots__ = ("_free", "_hash", "_poly")
-    _free: ClassVar[frozenset[Var]]
-    _hash: ClassVar[int]
-    _poly: ClassVar[Any]  # see :mod:`lowering.ground.poly`
+    _free: ClassVar[frozenset[Var] | None] = None
+    _hash: ClassVar[int | None] = None
+    _poly: ClassVar[Any] = None  # see :mod:`lowering.ground.poly`
 
     def __add__(self, other: ExprLike) -> Expr:
         return binary("+", self, as_expr(other))
@@ -178,11 +178,11 @@ class Select(Expr):
 
 
 def _kept_hash(e: Expr, *parts: object) -> int:
-    try:
-        return e._hash
-    except AttributeError:
-        object.__setattr__(e, "_hash", hash(parts))
-    return e._hash
+    found = e._hash
+    if found is None:
+        found = hash(parts)
+        object.__setattr__(e, "_hash", found)
+    return found
 
 
 ZERO, ONE = Const(0), Const(1)
@@ -326,9 +326,8 @@ _NONE = frozenset[Var]()
 
 def free_vars(e: Expr) -> frozenset[Var]:
     """All variables in ``e``."""
-    try:
-        return e._free
-    except AttributeError:
+    found = e._free
+    if found is None:
         found = frozenset((e,)) if isinstance(e, Var) else _NONE
         for c in children(e):
             inside = free_vars(c)

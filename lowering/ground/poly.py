@@ -91,14 +91,13 @@ class Poly:
 
 def poly(e: Expr) -> Poly:
     """Normal form of ``e``; of what is no atom it is kept with the tree when it is first found."""
-    if isinstance(e, Binary) and e.op in _COMBINED:
-        try:
-            found: Poly = e._poly
-        except AttributeError:
+    if type(e) is Binary and e.op in _COMBINED:
+        found: Poly | None = e._poly
+        if found is None:
             found = _COMBINED[e.op](poly(e.lhs), poly(e.rhs))
             object.__setattr__(e, "_poly", found)
         return found
-    if isinstance(e, Const):
+    if type(e) is Const:
         return Poly((((), e.value),) if e.value else ())
     return Poly((((e,), 1),))
 

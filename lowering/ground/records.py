@@ -20,9 +20,10 @@ if TYPE_CHECKING:
 def _reader(cls: type) -> tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]]]:
     """The names of a kind's fields, and what reads all of them at once."""
     names = tuple(x.name for x in fields(cls))
-    if len(names) > 1:
-        return names, attrgetter(*names)
-    return names, lambda record: tuple(getattr(record, name) for name in names)
+    if not names:
+        return names, lambda _: ()
+    read = attrgetter(*names)
+    return names, read if len(names) > 1 else lambda record: (read(record),)
 
 
 _readers: Callable[[type], tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]]]]
@@ -49,13 +50,10 @@ def replaced(record: _Record, **values: Any) -> _Record:
         TypeError: there is no field of that name.
     """
     names, read = _readers(type(record))
-    new = [*read(record)]
-    try:
-        for name, value in values.items():
-            new[names.index(name)] = value
-    except ValueError:
-        raise TypeError(f"{type(record).__name__} has no field {name}") from None
-    return type(record)(*new)
+    if not values.keys() <= {*names}:
+        unknown = ", ".join(sorted(values.keys() - {*names}))
+        raise TypeError(f"{type(record).__name__} has no field {unknown}")
+    return type(record)(*map(values.get, names, read(record)))
 
 
 def quick(cls: _Kind) -> _Kind:

@@ -131,13 +131,12 @@ class Stmt:
 
     What a statement itself reads and defines, and which others are inside it, is asked in every
     pass, most of which leave most statements as they are: it is kept with the statement when it is
-    first asked for (``visit``).
+    first asked for (``visit``), as with expressions.
     """
 
-    __slots__ = ("_defined", "_inside", "_used")
-    _defined: ClassVar[frozenset[str]]
-    _inside: ClassVar[tuple[Stmt, ...]]
-    _used: ClassVar[frozenset[str]]
+    _defined: ClassVar[frozenset[str] | None] = None
+    _inside: ClassVar[tuple[Stmt, ...] | None] = None
+    _used: ClassVar[frozenset[str] | None] = None
     OP: ClassVar[str] = ""
     TRAITS: ClassVar[Traits] = Traits()
 

@@ -95,16 +95,16 @@ def walk(stmts: Iterable[Stmt]) -> Iterator[Stmt]:
 
 def inside(stmt: Stmt) -> tuple[Stmt, ...]:
     """Every statement inside of ``stmt``, parents first, in program order."""
-    try:
-        return stmt._inside
-    except AttributeError:
+    known = stmt._inside
+    if known is None:
         found: list[Stmt] = []
         for s in chain.from_iterable(bodies(stmt)):
             found.append(s)
             if type(s) in _NESTED:
                 found += inside(s)
-        object.__setattr__(stmt, "_inside", tuple(found))
-    return stmt._inside
+        known = tuple(found)
+        object.__setattr__(stmt, "_inside", known)
+    return known
 
 
 def rewrite(body: Body, f: Callable[[Stmt], Body | None]) -> Body:
@@ -246,12 +246,12 @@ def consumes(body: Body, ring: str) -> bool:
 
 def defined(stmt: Stmt) -> frozenset[str]:
     """Names that ``stmt`` itself binds, inside or after it."""
-    try:
-        return stmt._defined
-    except AttributeError:
-        names = [n for field in _binding(type(stmt)) for n in _bound(getattr(stmt, field))]
-        object.__setattr__(stmt, "_defined", frozenset(names))
-    return stmt._defined
+    known = stmt._defined
+    if known is None:
+        fields = _binding(type(stmt))
+        known = frozenset([n for field in fields for n in _bound(getattr(stmt, field))])
+        object.__setattr__(stmt, "_defined", known)
+    return known
 
 
 def defined_in(stmts: Iterable[Stmt]) -> set[str]:
@@ -301,14 +301,14 @@ def operands(stmt: Stmt) -> Iterator[Any]:
 
 def used(stmt: Stmt) -> frozenset[str]:
     """Names of scalars and fragments that ``stmt`` itself reads (not its statement lists)."""
-    try:
-        return stmt._used
-    except AttributeError:
+    known = stmt._used
+    if known is None:
         names: set[str] = set()
         for value in operands(stmt):
             _note(value, names)
-        object.__setattr__(stmt, "_used", frozenset(names))
-    return stmt._used
+        known = frozenset(names)
+        object.__setattr__(stmt, "_used", known)
+    return known
 
 
 def used_in(stmts: Iterable[Stmt]) -> set[str]:

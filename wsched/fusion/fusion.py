@@ -75,9 +75,8 @@ class TensorBinding:
 class _Kept:
     """What is found of a fusion when it is first asked for, and kept with it."""
 
-    __slots__ = ("_loads", "_products")
-    _loads: ClassVar[tuple[TensorView, ...]]
-    _products: ClassVar[Any]  # see :mod:`wsched.fusion.product`
+    _loads: ClassVar[tuple[TensorView, ...] | None] = None
+    _products: ClassVar[Any] = None  # see :mod:`wsched.fusion.product`
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,12 +255,11 @@ class Fusion(_Kept):
         """Copies from global into shared memory, by TMA (the TMA cacheAfter tensors) or by threads
         (``Set``).
         """
-        try:
-            return self._loads
-        except AttributeError:
-            found = (self.tensor(e.output) for e in self.exprs if self._loads_by(e))
-            object.__setattr__(self, "_loads", tuple(found))
-        return self._loads
+        found = self._loads
+        if found is None:
+            found = tuple(self.tensor(e.output) for e in self.exprs if self._loads_by(e))
+            object.__setattr__(self, "_loads", found)
+        return found
 
     def _loads_by(self, e: FusionExpr) -> bool:
         if not isinstance(e, LoadStoreOp):

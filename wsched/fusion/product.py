@@ -152,9 +152,8 @@ def the_products(fusion: Fusion) -> tuple[Product, ...]:
     Raises:
         UnsupportedError: there is none; several share neither operand or both, or are not alike.
     """
-    try:
-        kept: tuple[Product, ...] = fusion._products
-    except AttributeError:
+    kept: tuple[Product, ...] | None = fusion._products
+    if kept is None:
         kept = _alike_products(fusion)
         object.__setattr__(fusion, "_products", kept)
     return kept

@@ -103,11 +103,11 @@ def test_its_tiles_are_the_operands(monkeypatch: pytest.MonkeyPatch) -> None:
     """A CTA that has every n-th tile of the mma and every other one of the epilogue."""
     tile = matmul._tile
 
-    def apart(s: Schedule, tv: str, params: MatmulParams) -> None:
+    def apart(s: Schedule, tv: str, params: MatmulParams, b: int) -> None:
         with monkeypatch.context() as patch:
             if tv in ("T11", "T12"):
                 patch.setattr(matmul, "Special", lambda name: Special("nctaid.x") * 2)
-            tile(s, tv, params)
+            tile(s, tv, params, b)
 
     monkeypatch.setattr(matmul, "_tile", apart)
     monkeypatch.setattr(matmul, "_inline", lambda s, names: None)
