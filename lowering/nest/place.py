@@ -174,12 +174,16 @@ class Place:
         if groups is None or not (by_rows or (threads and not self.fusion.sums_of_groups)):
             what = f"{self.tensor.name} = {self.expr} with dimensions {', '.join(names)} in memory"
             raise self.refuse(what, "rows of groups by rows, of matrices")
+        where = BEGIN if self.fusion.sums_of_groups else END
+        if not {where, FIRST} <= self.found.keys():
+            raise self.refuse(
+                "shares of the load steps of groups", "whole tiles, drawn from a counter"
+            )
         if threads or (name in self._inputs and not self.fusion.sums_of_groups):
             begin = self.found[END] + self.found[FIRST] - Var(groups.along)
             known = {groups.axis: ZERO, groups.along: begin + at[names.index(groups.along)]}
             found = tuple(known.get(n, e) for n, e in zip(names, at, strict=True))
             return found if threads else found[1:]
-        where = BEGIN if self.fusion.sums_of_groups else END
         return self.found[where], self.found[FIRST] + at[1], at[2]
 
     @property

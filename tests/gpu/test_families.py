@@ -14,4 +14,4 @@ pytestmark = pytest.mark.gpu
 def test_as_the_machine(name: str) -> None:
     right = subject(name)
     kernel = loaded(right)
-    assert [wrong(right, each, ran(kernel, each)) for each in right.launches] == ["", "", ""]
+    assert not any(wrong(right, each, ran(kernel, each)) for each in right.launches)

@@ -10,7 +10,7 @@ import torch
 
 import wsched
 from tests.computed import cast, fusion, tile
-from tests.grouped import GATE, given, grouped
+from tests.grouped import GATE, grouped
 from tests.importer.test_build import build
 from tests.importer.test_several import GATED
 from tests.lists import side_by_side
@@ -42,17 +42,20 @@ def _on(made: CompiledFusion, *calls: tuple[Sequence[Any], int]) -> Made:
     return made, tuple(called(made, inputs, sms) for inputs, sms in calls)
 
 
+_ENDS = (((40,), 24, 32, 4), ((63, 63, 128, 129), 40, 96, 2), ((1, 3, 133), 16, 160, 2),
+         ((9, 4, 30, 64), 16, 64, 2))  # fmt: skip
+"""Ends of groups, N, K and multiprocessors: empty groups, a tile and a row, and ends that are none,
+of which the kernel tells.
+"""
+
+
 def _grouped(text: str, params: MatmulParams, more: bool = False) -> Made:
-    """Groups of a few rows, empty ones and ones of a tile and a row."""
+    """Groups of rows; with ``more`` two matrices for each."""
     calls = []
-    for rows, n, k, sms in (
-        ((40,), 24, 32, 4),
-        ((63, 0, 65, 1), 40, 96, 2),
-        ((1, 2, 130), 16, 160, 2),
-    ):
-        x, w, ends = given(rows, n, k)
-        second = (w.mT.roll(1, 2).mT,) if more else ()
-        calls.append(((x, w, ends, *second), sms))
+    for ends, n, k, sms in _ENDS:
+        x, w = integers(0, max(ends), k), integers(1, len(ends), n, k).mT
+        second = (integers(2, len(ends), n, k).mT,) if more else ()
+        calls.append(((x, w, torch.tensor(ends, dtype=torch.int32), *second), sms))
     return _on(wsched.compile(text, list(calls[0][0]), params=dynamic(params)), *calls)
 
 

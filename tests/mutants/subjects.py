@@ -48,7 +48,8 @@ class Subject:
         name: of it.
         family: that it is of.
         kernel: right.
-        launches: of it, small ones; the first is the smallest.
+        launches: of it, small ones; the first is the smallest, and of groups the last has ends that
+            are none.
     """
 
     name: str

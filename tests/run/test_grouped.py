@@ -12,7 +12,7 @@ from hypothesis import given as drawn
 from hypothesis import strategies as st
 
 import wsched
-from lowering.ground.errors import ScheduleError
+from lowering.ground.errors import ScheduleError, UnsupportedError
 from lowering.kernel.nodes import Body, MBarrierWait, Stmt, TmaLoad, TmaStore
 from lowering.kernel.tensors import Ragged
 from lowering.kernel.visit import rewrite, walk
@@ -20,7 +20,7 @@ from lowering.machine import MachineError
 from lowering.machine.adversary import Adversary
 from tests.grouped import BIAS, GATE, SIZES, check_rows, gated, given, grouped, product
 from tests.lowering.ground.expressions import budget
-from tests.schedules import cooperative, dynamic, exchanged, ping_pong
+from tests.schedules import cooperative, dynamic, exchanged, ping_pong, stream_k
 from tests.tiers import dealt
 from wsched.front.known import import_fusion
 from wsched.run.arguments import bind
@@ -52,6 +52,13 @@ SMALL: dict[str, MatmulParams] = {
 def kernel(name: str, text: str = "") -> CompiledFusion:
     x, w, ends = given((1,), 8, 8)
     return wsched.compile(text or grouped(), [x, w, ends], params=dynamic(SMALL[name]))
+
+
+def test_shares_of_steps_are_refused() -> None:
+    """Which group a step is of no CTA knows before it has read all ends."""
+    x, w, ends = given((1,), 8, 8)
+    with pytest.raises(UnsupportedError, match="shares of the load steps of groups"):
+        wsched.compile(grouped(), [x, w, ends], params=stream_k(SMALL["cooperative"]))
 
 
 def run(

@@ -8,13 +8,13 @@ import pytest
 
 from wsched.importer import build_fusion, record_text
 from wsched.stress.epilogue import Epilogue, Given, Operation, tolerance
-from wsched.stress.form import Form, drawn_form, drawn_sizes
+from wsched.stress.linear import Linear, drawn_linear
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 
 def test_what_is_drawn() -> None:
-    forms = [drawn_form(random.Random(seed)) for seed in range(400)]
+    forms = [drawn_linear(random.Random(seed)) for seed in range(400)]
     found = [f.epilogue for f in forms]
     assert {o.op for e in found for o in e.operations} == {
         "relu", "neg", "abs", "tanh", "sigmoid", "silu", "add", "sub", "minimum", "maximum", "lt",
@@ -25,12 +25,12 @@ def test_what_is_drawn() -> None:
     assert {dtype for e in found for _, dtype in e.results} == {"BFloat16", "Half", "Float"}
     for part in ("batched", "a_by_rows", "b_by_rows", "aligned"):
         assert {getattr(f, part) for f in forms} == {True, False}
-    assert drawn_form(random.Random(7)) == forms[7]
+    assert drawn_linear(random.Random(7)) == forms[7]
 
 
 @pytest.mark.parametrize("seed", range(40))
 def test_every_input_is_read_and_nothing_is_made_for_nobody(seed: int) -> None:
-    made = drawn_form(random.Random(seed)).epilogue
+    made = drawn_linear(random.Random(seed)).epilogue
     read = {a for o in made.operations for a in o.args} | {name for name, _ in made.results}
     assert read >= {f"f{g.name}" for g in made.given}
     assert read >= {o.name for o in made.operations}
@@ -38,7 +38,7 @@ def test_every_input_is_read_and_nothing_is_made_for_nobody(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(25))
 def test_each_is_a_definition(seed: int) -> None:
-    form = drawn_form(random.Random(seed))
+    form = drawn_linear(random.Random(seed))
     fusion = build_fusion(record_text(form.text))
     assert len(fusion.inputs) == 2 + len(form.epilogue.given)
     assert len(fusion.outputs) == len(form.epilogue.results)
@@ -70,8 +70,8 @@ def test_the_tolerance_lets_a_rounding_pass_and_no_wrong_integer(dtype: str) -> 
 def test_sizes() -> None:
     plain = Epilogue((), (), (("f", "Half"),))
     for aligned in (True, False):
-        form = Form("Half", True, True, True, aligned, plain)
-        sizes = [drawn_sizes(random.Random(s), form, 96) for s in range(300)]
+        form = Linear("Half", True, True, True, aligned, plain)
+        sizes = [form.sizes(random.Random(s), 96) for s in range(300)]
         all_sizes = {n for z in sizes for n in (z.m, z.n, z.k)}
         assert min(all_sizes) == (8 if aligned else 1)
         assert max(all_sizes) == 96

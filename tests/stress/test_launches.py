@@ -17,7 +17,7 @@ from wsched.stress.tensors import poisoned
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 WHERE = Where("cpu", 96, 0)
-PLAIN = 2
+PLAIN = 9
 """A kernel with a result and inputs of its own, whose rows are aligned."""
 
 

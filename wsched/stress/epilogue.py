@@ -29,7 +29,7 @@ _COMPARED = ("lt", "ge")
 _MOST = 5
 """Operations of an epilogue, beside those that read what nothing has read."""
 
-_ROUNDING = {"BFloat16": 2.0**-7, "Half": 2.0**-10, "Float": 2.0**-18}
+_ROUNDING = {"BFloat16": 2.0**-7, "Half": 2.0**-10, "Float": 2.0**-18, "Int32": 0.0}
 _ABSOLUTE = 0.02
 
 

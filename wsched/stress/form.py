@@ -1,14 +1,16 @@
-"""What a kernel of a stress run computes: a product of two matrices and what follows it."""
+"""What a kernel of a stress run computes, whatever its family: a definition of open sizes."""
 
 from __future__ import annotations
 
 import random
 from dataclasses import dataclass
 from math import exp, log
+from typing import TYPE_CHECKING, Protocol
 
-from wsched.stress.epilogue import Epilogue, drawn_epilogue
+if TYPE_CHECKING:
+    import torch
 
-__all__ = ["Form", "Sizes", "drawn_form", "drawn_sizes"]
+__all__ = ["Asked", "Form", "Sizes", "Wanted", "definition", "drawn_size", "tensor_text"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,8 +18,8 @@ class Sizes:
     """Of one launch.
 
     Args:
-        batch: matrices; 1 of a form without a batch.
-        m, n, k: of each.
+        batch: matrices, or groups; 1 of a form without a batch.
+        m, n, k: of each; M is that of all groups.
         padding: elements behind each row of every matrix.
     """
 
@@ -33,42 +35,68 @@ class Sizes:
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
-    """A definition whose sizes are open.
+class Wanted:
+    """A result of a launch.
 
     Args:
-        operand: nvFuser's type of both operands.
-        batched: whether both have a batch dimension: ``matmul`` in place of ``linear``.
-        a_by_rows, b_by_rows: whether the rows of an operand, [M, K] and [N, K], lie in memory, or
-            its columns.
-        aligned: whether rows begin at multiples of 16 bytes; else sizes are any.
-        epilogue: what follows.
+        value: in fp32, not rounded to its type.
+        dtype: nvFuser's name of its type.
+        padding: elements behind each of its rows.
     """
 
-    operand: str
-    batched: bool
-    a_by_rows: bool
-    b_by_rows: bool
-    aligned: bool
-    epilogue: Epilogue
+    value: torch.Tensor
+    dtype: str
+    padding: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A launch.
+
+    Args:
+        inputs: in the order of the definition.
+        wanted: its results.
+    """
+
+    inputs: list[torch.Tensor]
+    wanted: list[Wanted]
+
+
+class Form(Protocol):
+    """A definition whose sizes are open, what it is run on and what it comes to.
+
+    Attributes:
+        aligned: whether all rows begin at multiples of 16 bytes.
+    """
+
+    @property
+    def aligned(self) -> bool:
+        """Whether all rows begin at multiples of 16 bytes."""
 
     @property
     def text(self) -> str:
         """The definition as nvFuser prints one."""
-        rank = 3 if self.batched else 2
-        matrix = _tensor((-1,) * rank, self.operand)
-        lines = [f"x = {matrix}", f"w = {matrix}"]
-        shapes = {"matrix": (-1,) * rank, "row": (-1,), "column": (-1, 1), "number": ()}
-        lines += [f"{g.name} = {_tensor(shapes[g.kind], g.dtype)}" for g in self.epilogue.given]
-        if self.batched:
-            lines += ["t = fd.ops.permute(w, dims=[0, 2, 1])", "y = fd.ops.matmul(x, t)"]
-        else:
-            lines.append("y = fd.ops.linear(x, w)")
-        body = "".join(f"    {line}\n" for line in (*lines, *self.epilogue.lines))
-        return f"def nvfuser_fusion(fd : FusionDefinition) -> None :\n{body}"
+
+    def sizes(self, rng: random.Random, largest: int) -> Sizes:
+        """Sizes of a launch, no dimension above ``largest``."""
+
+    def asked(self, sizes: Sizes, seed: int, device: str) -> Asked:
+        """Inputs with poison around them, the same for a seed and a device, and the results."""
 
 
-def _tensor(shape: tuple[int, ...], dtype: str) -> str:
+def drawn_size(rng: random.Random, largest: int, step: int = 1) -> int:
+    """A size up to ``largest``, all lengths of a number alike; a third just beside a multiple of
+    64. Rounded up to a multiple of ``step``.
+    """
+    found = round(exp(rng.uniform(0, log(largest))))
+    if rng.random() < 1 / 3:
+        found = 64 * max(1, round(found / 64)) + rng.choice((-8, -1, 0, 1, 8))
+    found = min(max(found, 1), largest)
+    return step * -(-found // step)
+
+
+def tensor_text(shape: tuple[int, ...], dtype: str) -> str:
+    """A dense tensor of a definition, -1 where its size is open."""
     dense = [None if n == 1 else True for n in shape]
     return (
         f"fd.define_tensor(shape={list(shape)}, contiguity={dense}, dtype=DataType.{dtype}, "
@@ -76,28 +104,7 @@ def _tensor(shape: tuple[int, ...], dtype: str) -> str:
     )
 
 
-def drawn_form(rng: random.Random) -> Form:
-    """A form; one in eight has a batch, one in six is of any sizes."""
-    operand = rng.choice(("BFloat16", "Half"))
-    batched = rng.random() < 0.125
-    a_by_rows, b_by_rows, aligned = (rng.random() < share for share in (0.8, 0.8, 5 / 6))
-    epilogue = drawn_epilogue(rng, operand, batched)
-    return Form(operand, batched, a_by_rows, b_by_rows, aligned, epilogue)
-
-
-def drawn_sizes(rng: random.Random, form: Form, largest: int) -> Sizes:
-    """Sizes up to ``largest``, all lengths of a number alike; a third just beside a multiple of 64.
-
-    What lies in rows of 16 bytes are multiples of 8.
-    """
-
-    def size() -> int:
-        found = round(exp(rng.uniform(0, log(largest))))
-        if rng.random() < 1 / 3:
-            found = 64 * max(1, round(found / 64)) + rng.choice((-8, -1, 0, 1, 8))
-        found = min(max(found, 1), largest)
-        return 8 * -(-found // 8) if form.aligned else found
-
-    batch = rng.randint(1, 5) if form.batched else 1
-    padding = rng.choice((0, 0, 8, 64)) if form.aligned else rng.choice((0, 0, 1, 8))
-    return Sizes(batch, size(), size(), size(), padding)
+def definition(*lines: str) -> str:
+    """The text of a definition."""
+    body = "".join(f"    {line}\n" for line in lines)
+    return f"def nvfuser_fusion(fd : FusionDefinition) -> None :\n{body}"

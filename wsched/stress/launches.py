@@ -11,10 +11,11 @@ from lowering.target.targets import DEFAULT, target_of_device
 from wsched.choose.heuristics import choose_params
 from wsched.front.problems import planned
 from wsched.run.compiled import CompiledFusion, compile_fusion
+from wsched.stress.draws import drawn_form
 from wsched.stress.epilogue import tolerance
-from wsched.stress.form import Form, Sizes, drawn_form, drawn_sizes
+from wsched.stress.form import Form, Sizes
 from wsched.stress.schedules import drawn_params
-from wsched.stress.tensors import operands, poisoned
+from wsched.stress.tensors import poison_in, poisoned
 
 if TYPE_CHECKING:
     import torch
@@ -82,7 +83,7 @@ def drawn_kernel(where: Where, number: int) -> Worked:
 
     rng = where.random(number)
     form = drawn_form(rng)
-    sample = operands(form, drawn_sizes(rng, form, where.largest), 0, where.device).inputs
+    sample = form.asked(form.sizes(rng, where.largest), 0, where.device).inputs
     fusion, problem = planned(form.text, sample)
     chosen = rng.random() < 0.25 or not form.aligned
     params = choose_params(problem) if chosen else drawn_params(rng, problem)
@@ -95,7 +96,7 @@ def drawn_kernel(where: Where, number: int) -> Worked:
 
 def sizes_of(where: Where, worked: Worked, launch: int) -> Sizes:
     """The sizes of a launch."""
-    return drawn_sizes(where.random(worked.number, launch), worked.form, where.largest)
+    return worked.form.sizes(where.random(worked.number, launch), where.largest)
 
 
 def launched(where: Where, worked: Worked, launch: int) -> torch.Tensor | None:
@@ -106,34 +107,29 @@ def launched(where: Where, worked: Worked, launch: int) -> torch.Tensor | None:
 
     form, sizes = worked.form, sizes_of(where, worked, launch)
     seed = where.random(worked.number, launch, 1).getrandbits(48)
-    given = operands(form, sizes, seed, where.device)
+    asked = form.asked(sizes, seed, where.device)
     twice = launch % _TWICE == 0
-    before = [x.clone() for x in given.inputs] if twice else []
-    wanted = form.epilogue.values(given.product, given.given)
-    types = [dtype for _, dtype in form.epilogue.results]
+    before = [x.clone() for x in asked.inputs] if twice else []
 
     def run() -> list[torch.Tensor]:
-        worked.kernel(*given.inputs, out=[p.tensor for p in results])
+        worked.kernel(*asked.inputs, out=[p.tensor for p in results])
         return [p.tensor for p in results]
 
-    shapes = [tuple(w.shape) for w in wanted]
-    results = [
-        poisoned(shape, sizes.padding, dtype, where.device)
-        for shape, dtype in zip(shapes, types, strict=True)
-    ]
+    results = [poisoned(tuple(w.value.shape), w.padding, w.dtype, where.device)
+               for w in asked.wanted]  # fmt: skip
     try:
         first = [t.clone() for t in run()] if twice else run()
     except UnsupportedError:
         return None
     zero = torch.zeros((), dtype=torch.int64, device=where.device)
     wrong = [zero, zero, zero, zero, zero]
-    for got, value, dtype in zip(first, wanted, types, strict=True):
-        off = ~((got.float() - value).abs() <= tolerance(value, dtype))
-        wrong[0] = wrong[0] + got.isnan().sum()
+    for got, w in zip(first, asked.wanted, strict=True):
+        off = ~((got.float() - w.value).abs() <= tolerance(w.value, w.dtype))
+        wrong[0] = wrong[0] + poison_in(got).sum()
         wrong[1] = wrong[1] + off.sum()
     if twice:
         again = run()
-        wrong[3] = sum((_differ(x, y) for x, y in zip(given.inputs, before, strict=True)), zero)
+        wrong[3] = sum((_differ(x, y) for x, y in zip(asked.inputs, before, strict=True)), zero)
         wrong[4] = sum((_differ(x, y) for x, y in zip(again, first, strict=True)), zero)
     wrong[2] = sum((~p.intact() for p in results), zero)
     return torch.stack(wrong)
@@ -141,4 +137,5 @@ def launched(where: Where, worked: Worked, launch: int) -> torch.Tensor | None:
 
 def _differ(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """Whether two tensors of the same type differ, NaN being like NaN."""
+    a, b = (x.float() if x.element_size() == 1 else x for x in (a, b))
     return ((a != b) & ~(a.isnan() & b.isnan())).any()

@@ -42,6 +42,7 @@ class Row:
         seconds: of its launches.
         failures: those that went wrong.
         unmade: why it was not made.
+        form: what it computes, by family; empty if it was not made.
     """
 
     kernel: int
@@ -51,6 +52,7 @@ class Row:
     seconds: float
     failures: tuple[Failure, ...]
     unmade: str = ""
+    form: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON has it."""

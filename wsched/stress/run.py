@@ -134,7 +134,8 @@ def judged(where: Where, worked: Worked, numbers: range) -> Row:
         if (text := _wrong(each))
     ]
     name, seconds = worked.kernel.kernel.name, perf_counter() - start
-    return Row(worked.number, name, len(found), refused, seconds, tuple(failures))
+    form = type(worked.form).__name__.lower()
+    return Row(worked.number, name, len(found), refused, seconds, tuple(failures), form=form)
 
 
 def _wrong(counts: list[int]) -> str:

@@ -70,6 +70,9 @@ def drawn_params(rng: random.Random, problem: Problem) -> MatmulParams:
                 with suppress(ScheduleError, UnsupportedError):
                     require_legal_for(wanted, changed)
                     params = changed
+        if problem.grouped:  # only the device knows how many tiles there are
+            dynamic = TilingStrategy.DistributeTilesDynamically
+            params = replace(params, tiling_strategy=dynamic, splitk_factor=1)
         with suppress(ScheduleError, UnsupportedError):
             require_legal_for(wanted, params)
             return params

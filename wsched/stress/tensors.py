@@ -1,28 +1,44 @@
-"""Tensors with poison around them: whoever reads there computes NaN, whoever writes is found."""
+"""Tensors with poison around them: whoever reads there computes NaN, whoever writes is found.
+
+Poison is NaN, and of integers a number that nobody computes.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from wsched.stress.epilogue import LARGEST
-from wsched.stress.form import Form, Sizes
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Operands", "Poisoned", "operands", "poisoned"]
+__all__ = ["Poisoned", "filled", "matrix", "poison_in", "poisoned", "sparse"]
 
 _AROUND = 512
 """Elements of poison in front of a tensor and behind it."""
 
-_NONZEROS = 40
+NONZEROS = 40
 """Expected elements of a row of A that are not 0: sums stay below 256, exact in every type."""
+
+
+_INTEGERS = {1: 113, 4: 1_000_003}
+"""Poison of integers, by their bytes: no sum of a launch comes near the larger one."""
+
+
+def _types() -> dict[str, torch.dtype]:
+    import torch
+
+    return {
+        "BFloat16": torch.bfloat16, "Half": torch.float16, "Float": torch.float32,
+        "Int8": torch.int8, "Int32": torch.int32, "Float8_e4m3fn": torch.float8_e4m3fn,
+    }  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Poisoned:
-    """A tensor of NaN within memory of NaN.
+    """A tensor of poison within memory of poison.
 
     Args:
         whole: all of the memory, one dimension.
@@ -34,15 +50,26 @@ class Poisoned:
 
     def intact(self) -> torch.Tensor:
         """Whether all around the tensor is as it was: a bool on the device. The tensor is lost."""
-        self.tensor.fill_(float("nan"))
-        return self.whole.isnan().all()
+        self.tensor.fill_(_poison(self.whole))
+        return poison_in(self.whole).all()
+
+
+def _poison(tensor: torch.Tensor) -> float:
+    return float("nan") if tensor.is_floating_point() else _INTEGERS[tensor.element_size()]
+
+
+def poison_in(tensor: torch.Tensor) -> torch.Tensor:
+    """Which elements are poison."""
+    if not tensor.is_floating_point():
+        return tensor == _poison(tensor)
+    return (tensor.float() if tensor.element_size() == 1 else tensor).isnan()
 
 
 def poisoned(shape: tuple[int, ...], padding: int, dtype: str, device: str) -> Poisoned:
     """A tensor whose rows have ``padding`` elements of poison behind them."""
     import torch
 
-    kind = {"BFloat16": torch.bfloat16, "Half": torch.float16, "Float": torch.float32}[dtype]
+    kind = _types()[dtype]
     *outer, cols = shape or (1,)
     pitch, strides = cols + padding, [1]
     for n in (*outer[1:][::-1], 1)[: len(outer)]:
@@ -52,48 +79,34 @@ def poisoned(shape: tuple[int, ...], padding: int, dtype: str, device: str) -> P
     for n in outer:
         rows *= n
     count = rows * (cols + padding)
-    whole = torch.full((2 * _AROUND + count,), float("nan"), dtype=kind, device=device)
+    whole = torch.empty(2 * _AROUND + count, dtype=kind, device=device)
+    whole.fill_(_poison(whole))
     return Poisoned(whole, whole.as_strided(shape, strides if shape else (), _AROUND))
 
 
-@dataclass(frozen=True, slots=True)
-class Operands:
-    """What a launch reads.
-
-    Args:
-        inputs: in the order of the definition.
-        product: A times B transposed, in fp32.
-        given: the epilogue's inputs by name.
-    """
-
-    inputs: list[torch.Tensor]
-    product: torch.Tensor
-    given: dict[str, torch.Tensor]
+def matrix(
+    shape: tuple[int, ...], by_rows: bool, padding: int, dtype: str, device: str
+) -> torch.Tensor:
+    """A matrix, or several, whose rows lie in memory, or its columns, ``padding`` apart."""
+    *batch, rows, cols = shape
+    if by_rows:
+        return poisoned(shape, padding, dtype, device).tensor
+    return poisoned((*batch, cols, rows), padding, dtype, device).tensor.mT
 
 
-def operands(form: Form, sizes: Sizes, seed: int, device: str) -> Operands:
-    """Integers, with NaN around them; the same for a seed and a device."""
+def sparse(tensor: torch.Tensor, k: int, generator: torch.Generator) -> torch.Tensor:
+    """Zeros and ones, few of them: sums over K stay small."""
+    return _set(tensor, lambda t: t.bernoulli_(min(1.0, NONZEROS / k), generator=generator))
+
+
+def filled(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Integers of small magnitude."""
+    return _set(tensor, lambda t: t.random_(-LARGEST, LARGEST + 1, generator=generator))
+
+
+def _set(tensor: torch.Tensor, draw: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
     import torch
 
-    generator = torch.Generator(device).manual_seed(seed)
-    batch = (sizes.batch,) if form.batched else ()
-
-    def matrix(rows: int, by_rows: bool) -> Any:
-        shape = (*batch, rows, sizes.k) if by_rows else (*batch, sizes.k, rows)
-        made = poisoned(shape, sizes.padding, form.operand, device).tensor
-        return made if by_rows else made.mT
-
-    a, b = matrix(sizes.m, form.a_by_rows), matrix(sizes.n, form.b_by_rows)
-    a.bernoulli_(min(1.0, _NONZEROS / sizes.k), generator=generator)
-    _fill(b, generator)
-    given = {}
-    for g in form.epilogue.given:
-        padding = sizes.padding if g.kind == "matrix" else 0
-        shape = g.shape((*batch, sizes.m, sizes.n))
-        given[g.name] = _fill(poisoned(shape, padding, g.dtype, device).tensor, generator)
-    return Operands([a, b, *given.values()], a.float() @ b.float().mT, given)
-
-
-def _fill(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Integers of small magnitude."""
-    return tensor.random_(-LARGEST, LARGEST + 1, generator=generator)
+    if tensor.element_size() > 1:
+        return draw(tensor)
+    return tensor.copy_(draw(torch.empty(tensor.shape, device=tensor.device)))
