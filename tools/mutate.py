@@ -7,7 +7,8 @@ A mutant is one mutation (``tools/mutations.py``) in a copy of the tree. A line 
 those that tests run, then one of its mutations. The tests that run the line are tried, those that
 run least first, because they are the quickest and say most, until one fails: the mutant is killed.
 If all pass, so do all tests of their files (what a fixture or a cache of a module runs is told of
-its first test only). A mutant that survives, or outlives its time, is shown with what was tried.
+its first test only), those first that lie as the changed file does. A mutant that survives, or
+outlives its time, is shown with what was tried.
 
 A run goes on where an earlier one with the same file ended.
 """
@@ -28,6 +29,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
+from itertools import takewhile
 from pathlib import Path
 
 from mutations import Mutation, mutations
@@ -190,8 +192,16 @@ def _git(*words: str) -> str:
     ).stdout
 
 
-def rounds(tests: list[Reached], seconds: float) -> Iterator[tuple[list[Reached | str], float]]:
-    """Tests to run at a time, with their seconds: a few, those in time, their files."""
+def rounds(
+    tests: list[Reached], seconds: float, file: str
+) -> Iterator[tuple[list[Reached | str], float]]:
+    """Tests to run at a time, with their seconds: a few, those in time, files of all of them.
+
+    Args:
+        tests: that run the line, in the order in which they are tried.
+        seconds: for all of them.
+        file: that is changed: ``tests/choose`` is nearest to ``wsched/choose/tiles.py``.
+    """
     first, rest = tests[:FIRST], tests[FIRST:]
     yield [*first], sum(t.seconds for t in first)
     within, left = list[Reached | str](), seconds
@@ -201,8 +211,16 @@ def rounds(tests: list[Reached], seconds: float) -> Iterator[tuple[list[Reached 
         within.append(test)
     if within:
         yield within, seconds - left
-    files = sorted({t.test.partition("::")[0] for t in tests[: FIRST + len(within)]})
+    files = sorted({t.test.partition("::")[0] for t in tests}, key=lambda f: (-_near(f, file), f))
     yield [*files[:6]], seconds
+
+
+def _near(test: str, file: str) -> int:
+    """How many folders a test file shares with a file of the tree, where tests mirror it."""
+    wanted = file.removeprefix("wsched/").split("/")[:-1]
+    found = test.removeprefix("tests/").split("/")[:-1]
+    same = (a == b for a, b in zip(wanted, found, strict=False))
+    return sum(takewhile(bool, same))
 
 
 def tried(tree: Tree, file: str, mutation: Mutation, tests: list[Reached]) -> Result:
@@ -212,7 +230,7 @@ def tried(tree: Tree, file: str, mutation: Mutation, tests: list[Reached]) -> Re
     begin, count = time.monotonic(), 0
     try:
         by = None
-        for chosen, took in rounds(tests, SECONDS):
+        for chosen, took in rounds(tests, SECONDS, file):
             count += len(chosen)
             by = tree.failing(chosen, GRACE + 3 * took)
             if by is not None or time.monotonic() - begin > PATIENCE * SECONDS:

@@ -43,7 +43,7 @@ def test_a_part_of_a_gpu(file: Path, tmp_path: Path) -> None:
     out = tmp_path / "b"
     code, text = invoke(file, "-o", out, "--gpu", "H200", "--sms", "16")
     assert (code, text.splitlines()[-1]) == (
-        0, f"{out}: 1 kernels for NVIDIA H200 with 16 multiprocessors",
+        0, f"{out}: 1 kernel for NVIDIA H200 with 16 multiprocessors",
     )  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -172,6 +173,16 @@ def test_a_wrong_result_has_exit_status_1(file: Path, monkeypatch: pytest.Monkey
     result = invoke("run", file, *SMALL)
     assert result.exit_code == 1
     assert result.stdout.startswith("WRONG: 64 x 128 BFloat16 result")
+
+
+def test_a_run_for_programs(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = json.loads(printed("run", file, *SMALL, "--json", "--sms", 7))
+    assert found["passed"] is True and 0 < found["error"] < found["limit"] == 4e-3
+    assert found["sms"] == 7 and found["kernel"] in found["text"] and found["device"] == "cpu"
+    monkeypatch.setattr("wsched.cli.check._error", lambda *_: math.inf)
+    result = invoke("run", file, *SMALL, "--json")
+    found = json.loads(result.stdout, parse_constant=pytest.fail)
+    assert (result.exit_code, found["passed"], found["error"]) == (1, False, None)
 
 
 def _tolerances() -> Any:

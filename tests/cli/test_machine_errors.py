@@ -32,6 +32,10 @@ class OutOfMemoryError(RuntimeError):
         (RecursionError("maximum depth"), "nested deeper than Python's stack"),
         (OSError(28, "No space left on device"), "[Errno 28] No space left on device"),
         (ImportError("libx.so: failed to map"), "libx.so: failed to map"),
+        (
+            ModuleNotFoundError("No module named 'torch.cuda'", name="torch.cuda"),
+            "this needs torch, which is not installed here: pip install torch",
+        ),
     ],
 )
 def test_errors_of_the_machine(
@@ -45,7 +49,15 @@ def test_errors_of_the_machine(
     assert (result.exit_code, result.stderr) == (2, f"{text}\n")
 
 
-@pytest.mark.parametrize("error", [RuntimeError("a defect"), KeyError("x"), AssertionError()])
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError("a defect"),
+        KeyError("x"),
+        AssertionError(),
+        ModuleNotFoundError("No module named 'passes.no'", name="passes.no"),
+    ],
+)
 def test_defects_keep_their_traceback(
     error: Exception, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -99,9 +99,20 @@ def test_lines_that_tests_run_are_drawn_and_the_same_ones_again(told: Path) -> N
 
 def test_rounds_are_a_few_those_in_time_and_their_files() -> None:
     tests = [mutate.Reached(f"f{i % 2}.py::t{i}", 1.0, i) for i in range(50)]
-    few, rest, files = mutate.rounds(tests, 5.5)
+    few, rest, files = mutate.rounds(tests, 5.5, "wsched/version.py")
     assert (few, rest[0]) == ((tests[:40], 40.0), tests[40:45])
     assert files[0] == ["f0.py", "f1.py"]
+
+
+def test_files_that_lie_as_the_changed_one_come_first() -> None:
+    """Of a line that a thousand tests run the mirror's are tried, whatever their names."""
+    names = [f"tests/bench/test_{x}.py" for x in "abcdefgh"]
+    names += ["tests/choose/tuned/test_z.py", "tests/choose/test_y.py", "tests/front/test_a.py"]
+    tests = [mutate.Reached(f"{name}::t", 1.0, i) for i, name in enumerate(names * 10)]
+    *_, (files, _) = mutate.rounds(tests, 1.0, "wsched/choose/tuned/table.py")
+    assert files[:3] == ["tests/choose/tuned/test_z.py", "tests/choose/test_y.py", names[0]]
+    *_, (files, _) = mutate.rounds(tests, 1.0, "lowering/choose/tiles.py")
+    assert files[0] == names[0]
 
 
 @pytest.mark.slow

@@ -132,6 +132,7 @@ def run(
     sms: Sms = None,
     params: Params = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the random inputs.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Run a definition on random inputs and check the result; exit status 1 if it is wrong."""
     from wsched.cli.check import check, device, sized_inputs
@@ -141,7 +142,11 @@ def run(
     sms = multiprocessors(sms)
     kernel = kernel_for(definition, extents, sms, asked_params(params))
     outcome = check(kernel, sized_inputs(kernel, extents, seed, where))
-    typer.echo(f"{outcome.text}{_planned(definition, sms)}", nl=False)
+    if as_json:
+        facts = {"kernel": kernel.kernel.name, "device": where, "sms": sms}
+        typer.echo(json.dumps(facts | outcome.to_dict(), indent=2))
+    else:
+        typer.echo(f"{outcome.text}{_planned(definition, sms)}", nl=False)
     raise typer.Exit(0 if outcome.passed else 1)
 
 

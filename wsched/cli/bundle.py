@@ -96,7 +96,7 @@ def write(
                 pool.shutdown(cancel_futures=True)
                 raise UnsupportedError(f"{name}: {e}", "definitions with kernels") from None
             yield from (f"{name}: {k.kernel.name}" for k in _new(kernels, seen))
-    yield f"{out}: {len(seen)} kernels for {device}"
+    yield f"{out}: {len(seen)} kernel{'s' * (len(seen) != 1)} for {device}"
 
 
 def _new(kernels: Sequence[CompiledFusion], seen: set[str]) -> Iterator[CompiledFusion]:

@@ -80,6 +80,17 @@ class Outcome:
     seconds: float
     text: str
 
+    def to_dict(self) -> dict[str, Any]:
+        """The same for programs; an error that is no number is None."""
+        error = self.error if math.isfinite(self.error) else None
+        return {
+            "passed": self.passed,
+            "error": error,
+            "limit": self.limit,
+            "seconds": self.seconds,
+            "text": self.text,
+        }
+
 
 def device() -> str:
     """``cuda`` if torch sees a GPU that wsched has kernels for, else ``cpu``."""

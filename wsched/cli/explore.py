@@ -40,9 +40,7 @@ def explore(
         Path, typer.Option("--output", "-o", help="The page, one file of HTML.")
     ] = Path("page.html"),
 ) -> None:
-    """Write a page that shows a definition's kernels: parts, loops, passes, code, the machine at
-    work.
-    """
+    """Write a page of a definition's kernels: parts, loops, passes, code, the machine at work."""
     definition = read_definition_file(file)
     sms = multiprocessors(sms)
     text = str(definition) if isinstance(definition, Schedule) else definition

@@ -11,6 +11,9 @@ from lowering.ground.errors import WschedError
 
 __all__ = ["Group"]
 
+_OURS = ("lowering", "passes", "wsched")
+"""Packages that are there, so that a module missing in them is a defect."""
+
 
 class Group(TyperGroup):
     """Commands whose errors are a line and exit status 2, without a traceback: those of wsched, and
@@ -39,6 +42,10 @@ def _of_the_machine(e: Exception) -> str:
             return ""
         case MemoryError():
             return f"out of memory: {first}"
+        case ModuleNotFoundError(name=str() as name):
+            package = name.partition(".")[0]
+            told = f"this needs {package}, which is not installed here: pip install {package}"
+            return "" if package in _OURS else told
         case RecursionError():
             return "nested deeper than Python's stack"
         case RuntimeError():  # of torch: its allocator on the CPU has no class of its own

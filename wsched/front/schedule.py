@@ -163,7 +163,10 @@ class Schedule(schedule.Schedule):
         first = text.partition("\n")[0]
         found = _HEADER.match(first)
         if found is None or found[1] != str(_VERSION):
-            why = "the first line does not say that this is a schedule"
+            why = (
+                "the first line does not say that this is a schedule; `wsched dump FILE --stage "
+                "schedule` prints that of a definition"
+            )
             if found is not None:
                 why = f"this wsched reads version {_VERSION}, not {found[1]}"
             legal = (f"# wsched schedule {_VERSION}",)
