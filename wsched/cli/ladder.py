@@ -67,7 +67,7 @@ def ladder(
     if device() == "cuda":
         from wsched.ladder.measure import measure
 
-        times = measure(asked, *sizes)
+        times = measure({s.rung.name: s.kernel for s in asked}, *sizes)
     if output is not None:
         _draw(asked, output)
     if as_json:

@@ -1,13 +1,13 @@
-"""Rungs on a GPU: right, and how fast, in turn."""
+"""Kernels of one matmul on a GPU: right, and how fast, in turn."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from statistics import median
 from typing import Any
 
 from lowering.ground.errors import InternalError
-from wsched.ladder.climb import Step
+from wsched.run.compiled import CompiledFusion
 
 __all__ = ["measure"]
 
@@ -21,11 +21,13 @@ TOLERANCE = 4e-3
 """Relative Frobenius error against fp32 that rounding to bf16 may cause."""
 
 
-def measure(steps: Sequence[Step], m: int, n: int, k: int, rounds: int = 5) -> tuple[float, ...]:
-    """Microseconds of each rung, the median of rounds in which they run in turn.
+def measure(
+    kernels: Mapping[str, CompiledFusion], m: int, n: int, k: int, rounds: int = 5
+) -> tuple[float, ...]:
+    """Microseconds of each kernel, the median of rounds in which they run in turn.
 
     Args:
-        steps: what to run.
+        kernels: what to run, by a name for each.
         m: rows.
         n: columns.
         k: what is summed over.
@@ -39,12 +41,12 @@ def measure(steps: Sequence[Step], m: int, n: int, k: int, rounds: int = 5) -> t
     a, b = (torch.randn(rows, k, device="cuda", dtype=torch.bfloat16) for rows in (m, n))
     expected = a.float() @ b.float().T
     launches: list[Callable[[], Any]] = []
-    for step in steps:
-        (out,) = step.kernel(a, b)
+    for name, kernel in kernels.items():
+        (out,) = kernel(a, b)
         error = float((out.float() - expected).norm() / expected.norm())
         if not error < TOLERANCE:
-            raise InternalError("ladder", f"{step.rung.name} is off by {error:.1e}")
-        launches.append(step.kernel.bind(a, b))
+            raise InternalError("ladder", f"{name} is off by {error:.1e}")
+        launches.append(kernel.bind(a, b))
     del expected
     first = [_us(launch, 1) for launch in launches]
     times = [[us] for us in first]

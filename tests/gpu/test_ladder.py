@@ -1,0 +1,36 @@
+"""The rungs of the ladder on a GPU: right at odd sizes, measured, wrong ones named."""
+
+from __future__ import annotations
+
+import pytest
+
+import wsched
+from lowering.ground.errors import InternalError
+from wsched.ladder.climb import climb
+from wsched.ladder.measure import measure
+from wsched.ladder.rungs import DEFINITION
+
+pytestmark = pytest.mark.gpu
+
+STEPS = climb()
+
+
+@pytest.mark.parametrize("sizes", [(520, 264, 200), (40, 24, 72), (1000, 1544, 640)])
+def test_all_rungs_are_right(sizes: tuple[int, int, int]) -> None:
+    """What is off is no time, but an error."""
+    found = measure({s.rung.name: s.kernel for s in STEPS}, *sizes, rounds=1)
+    assert len(found) == len(STEPS) and min(found) > 0
+
+
+def test_a_wrong_result_is_no_time() -> None:
+    import torch
+
+    twice = DEFINITION.replace(
+        "    fd.add_output(d)",
+        "    e = fd.ops.mul(d, 2.0)\n"
+        "    c = fd.ops.cast(e, dtype=DataType.BFloat16)\n"
+        "    fd.add_output(c)",
+    )
+    inputs = [torch.zeros(128, 64, device="cuda", dtype=torch.bfloat16) for _ in range(2)]
+    with pytest.raises(InternalError, match="twice is off by"):
+        measure({"twice": wsched.compile(twice, inputs)}, 128, 128, 64)
