@@ -44,7 +44,7 @@ def test_who_shares_a_tile(
 def test_a_tensor_shared_along_two_dimensions(monkeypatch: pytest.MonkeyPatch) -> None:
     """Four CTAs below each other, as two by two: each of the two repeats the tile of B."""
 
-    def tile(s: Schedule, tv: str, params: MatmulParams) -> None:
+    def tile(s: Schedule, tv: str, params: MatmulParams, outer: int) -> None:
         size = params.output_tile
         has_k = len(s.tensor(tv).loop) > 2
         if has_k:
@@ -58,7 +58,7 @@ def test_a_tensor_shared_along_two_dimensions(monkeypatch: pytest.MonkeyPatch) -
             s.merge(tv, 0, label="cta")
         s.parallelize(tv, 0, ParallelType.BIDx)
 
-    monkeypatch.setattr(scheduler, "_tile", tile)
+    monkeypatch.setattr(scheduler, "split_into_tiles", tile)
     one_tile = replace(SMALL["cooperative"], tiling_strategy=TilingStrategy.OneTilePerCTA)
     made = plan_matmul(linear(), one_tile)
     with pytest.raises(UnsupportedError) as error:
