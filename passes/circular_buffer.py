@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from lowering.ground.errors import ScheduleError
 from lowering.ground.expr import Expr, stage_of
 from lowering.ground.records import replaced, values_of
-from lowering.kernel.kernel import Kernel, Ring
+from lowering.kernel.kernel import Kernel, Ring, SharedBuffer, TensorBuffer
 from lowering.kernel.nodes import (
     Acquire,
     Body,
@@ -25,11 +25,11 @@ from lowering.kernel.nodes import (
     Consume,
     Produce,
     Release,
-    SmemRef,
     Stmt,
     WaitFull,
 )
-from lowering.kernel.ring_ends import copies, stores
+from lowering.kernel.operands import IN_STAGES
+from lowering.kernel.ring_ends import copies, stores, sums
 from lowering.kernel.visit import changed, map_bodies, operands, walk
 from passes.options import LoweringOptions
 
@@ -64,8 +64,9 @@ def circular_buffer(kernel: Kernel, options: LoweringOptions) -> Kernel:
     for ring in kernel.rings:
         _check(ring)
         stages |= dict.fromkeys(ring.buffers, ring.stages)
-    shared = (replaced(b, stages=stages.get(b.name, b.stages)) for b in kernel.shared)
-    return replaced(kernel.redeclare(*shared), body=_steps(kernel, kernel.body, {}))
+    buffers: tuple[SharedBuffer | TensorBuffer, ...] = (*kernel.shared, *kernel.tensors)
+    staged = (replaced(b, stages=stages.get(b.name, b.stages)) for b in buffers)
+    return replaced(kernel.redeclare(*staged), body=_steps(kernel, kernel.body, {}))
 
 
 def _check(ring: Ring) -> None:
@@ -115,7 +116,7 @@ def _steps(kernel: Kernel, body: Body, outer: Mapping[str, Expr]) -> Body:
                 out.append(_staged(kernel, _inside(kernel, stmt, steps), steps))
                 for name, commit in filling.items():
                     ring = kernel.ring(name)
-                    if stores(ring, (stmt,)) or copies(ring, (stmt,)):
+                    if any(fills(ring, (stmt,)) for fills in (stores, copies, sums)):
                         behind[commit] = len(out)
                 for name, release in reading.items():
                     if _reads(stmt, name) & set(kernel.ring(name).buffers):
@@ -130,18 +131,18 @@ def _inside(kernel: Kernel, stmt: Stmt, steps: Mapping[str, Expr]) -> Stmt:
 
 
 def _reads(stmt: Stmt, ring: str) -> set[str]:
-    """Shared buffers that a statement names, at any depth; not where it has steps of its own."""
+    """Buffers that a statement names, at any depth; not where it has steps of its own."""
     inside = tuple(walk((stmt,)))
     if any(isinstance(s, Consume | Produce) and s.ring == ring for s in inside):
         return set()
-    return {x.buffer for s in inside for x in operands(s) if isinstance(x, SmemRef)}
+    return {x.buffer for s in inside for x in operands(s) if isinstance(x, IN_STAGES)}
 
 
 def _staged(kernel: Kernel, stmt: Stmt, steps: Mapping[str, Expr]) -> Stmt:
     """``stmt`` with its references to buffers of a ring put into the stage of their step."""
 
     def staged(value: object) -> object:
-        if not isinstance(value, SmemRef) or value.buffer not in steps:
+        if not isinstance(value, IN_STAGES) or value.buffer not in steps:
             return value
         ring = next(r for r in kernel.rings if value.buffer in r.buffers)
         return replaced(value, stage=stage_of(steps[value.buffer], ring.stages))

@@ -41,6 +41,7 @@ from lowering.kernel.nodes import (
     Frag,
     LdMatrix,
     LdShared,
+    MmaTensor,
     MmaTile,
     SmemRef,
     StMatrix,
@@ -84,7 +85,7 @@ def _rows_of_k(body: Body) -> set[str]:
     """Buffers whose rows are K of a product, as they are or in what threads make of them."""
     operands = {
         ref.buffer: transposed
-        for mma in walk(body) if isinstance(mma, MmaTile)
+        for mma in walk(body) if isinstance(mma, MmaTile | MmaTensor)
         for ref, transposed in ((mma.a, mma.trans_a), (mma.b, mma.trans_b))
         if isinstance(ref, SmemRef)
     }  # fmt: skip

@@ -16,7 +16,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from lowering.ground.expr import ZERO, substitute
-from lowering.ground.types import FragmentType
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import Body, For, Frag, FragColumns, FragLoadGlobal, Stmt
 from lowering.kernel.visit import Names, defined_in, map_bodies, used
@@ -102,7 +101,7 @@ def _whole(loop: For, load: FragLoadGlobal, names: Names) -> FragLoadGlobal | No
         return None
     if not lie_side_by_side(load.src.coords, kind.cols, loop.var):
         return None
-    out = Frag(names.new("all"), FragmentType(kind.dtype, 1, kind.cols * trips_of(loop)))
+    out = Frag(names.new("all"), replace(kind, cols=kind.cols * trips_of(loop)))
     begin = tuple(substitute(x, {loop.var: ZERO}) for x in load.src.coords)
     return replace(load, out=out, src=replace(load.src, coords=begin))
 

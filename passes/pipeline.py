@@ -15,10 +15,12 @@ from lowering.kernel.kernel import Kernel
 from lowering.kernel.stage import Stage
 from lowering.kernel.text import print_kernel
 from lowering.kernel.verify import verify
+from lowering.target.blackwell import BLACKWELL
 from lowering.target.hopper import HOPPER
 from passes.allocate_mbarriers import allocate_mbarriers
 from passes.allocate_named_barriers import allocate_named_barriers
 from passes.allocate_shared import allocate_shared
+from passes.allocate_tensor_memory import allocate_tensor_memory
 from passes.chunk_epilogue import chunk_epilogue
 from passes.circular_buffer import circular_buffer
 from passes.clip_boxes import clip_boxes
@@ -44,6 +46,7 @@ from passes.simplify import simplify
 from passes.step_stages import step_stages
 from passes.swizzle_shared import swizzle_shared
 from passes.synchronize_partials import synchronize_partials
+from passes.synchronize_tcgen05 import synchronize_tcgen05
 from passes.synchronize_wgmma import synchronize_wgmma
 from passes.trace import trace
 from passes.wait_for_earlier_grids import wait_for_earlier_grids
@@ -88,7 +91,17 @@ PASSES: tuple[Pass, ...] = (
     simplify,
 )
 
-PIPELINES: Mapping[str, tuple[Pass, ...]] = {HOPPER.arch: PASSES}
+_IN_TENSOR_MEMORY: Mapping[Pass, tuple[Pass, ...]] = {
+    promote_sums: (),  # of types that have no form here yet
+    synchronize_wgmma: (synchronize_tcgen05,),  # completion is what rings are told
+    allocate_shared: (allocate_tensor_memory, allocate_shared),  # the word with the address
+}
+"""What stands in place of some passes where accumulators are in tensor memory."""
+
+PIPELINES: Mapping[str, tuple[Pass, ...]] = {
+    HOPPER.arch: PASSES,
+    BLACKWELL.arch: tuple(p for run in PASSES for p in _IN_TENSOR_MEMORY.get(run, (run,))),
+}
 """The passes of each target, by the name that compilers have for it."""
 
 FINAL = Stage(frozenset(run.__name__ for run in PASSES))

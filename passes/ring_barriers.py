@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
+from lowering.ground.errors import UnsupportedError
 from lowering.ground.expr import ZERO, Binary, Const, Expr, Special, Var, parity_of, stage_of
 from lowering.ground.records import replaced
 from lowering.kernel.kernel import Kernel, MBarrierArray, Ring
@@ -25,6 +26,8 @@ from lowering.kernel.nodes import (
     MBarrierWait,
     Release,
     Stmt,
+    Tcgen05Commit,
+    Tcgen05Fence,
     TmaLoad,
     WaitFull,
     WarpSync,
@@ -142,7 +145,7 @@ class Steps:
                     filling = _Filling(
                         self._at(self.of.full, m), stores(ring, rest), copies(ring, rest)
                     )
-                    out.append(self._wait(self.of.empty, m, self._empty_order))
+                    out += (self._wait(self.of.empty, m, self._empty_order), *self._ordered)
                 case Commit(ring=name, step=m, cta=cta) if name == ring.name and filling:
                     out += self._committed(
                         replaced(filling, bar=self._at(self.of.full, m)), cta, one
@@ -150,7 +153,7 @@ class Steps:
                 case WaitFull(ring=name, step=m) if name == ring.name:
                     out += self._waited(m)
                 case Release(ring=name, step=m) if name == ring.name:
-                    out += self._released(m)
+                    out += self._released(m, one)
                 case TmaLoad() if announces(ring, stmt) and filling:
                     if announced != filling:
                         out.append(MBarrierExpectTx(filling.bar))
@@ -181,6 +184,8 @@ class Steps:
 
     def _committed(self, filling: _Filling, cta: Expr | None, one: bool) -> Body:
         """What threads have written is there: behind a fence for those who read asynchronously."""
+        if self.of.ends.summed:
+            return _issued(Tcgen05Commit(filling.bar), one)
         order = "release.cta" if cta is None else "release.cluster"
         arrive: Body = (MBarrierArrive(filling.bar, cta, order),)
         if not one:
@@ -194,15 +199,34 @@ class Steps:
         wait = self._wait(self.of.full, m, self._full_order)
         copied = any(f.copies for f in self.of.ends.fills)
         fenced = copied and self.of.ends.reads(Memory.SHARED_ASYNC, self.role)
-        return (wait, FenceProxyAsync()) if fenced else (wait,)
+        return (wait, FenceProxyAsync()) if fenced else (wait, *self._ordered)
 
-    def _released(self, m: Expr) -> Body:
-        ends = self.of.ends
+    @property
+    def _ordered(self) -> Body:
+        """What orders accesses to tensor memory behind a wait for others'."""
+        return (Tcgen05Fence("after"),) if self.of.ends.summed else ()
+
+    def _released(self, m: Expr, one: bool) -> Body:
+        ends, bar = self.of.ends, self._at(self.of.empty, m)
+        if ends.issues(self.role):
+            if self.of.peers:
+                raise UnsupportedError(
+                    f"stages of {self.of.ring.name} that CTAs of a cluster share, read by tcgen05",
+                    "stages that a CTA loads for itself",
+                )
+            return _issued(Tcgen05Commit(bar), one)
         head: Body = ()
+        if ends.reads(Memory.TENSOR, self.role):
+            head = (Tcgen05Fence("before"), WarpSync())
         if ends.reads(Memory.SHARED, self.role):
             loaded = any(f.announcements for f in ends.fills)
             head = (FenceProxyAsync(), WarpSync()) if loaded else (WarpSync(),)
-        return (*head, Elect(self.of.released(self._at(self.of.empty, m))))
+        return (*head, Elect(self.of.released(bar)))
+
+
+def _issued(stmt: Stmt, one: bool) -> Body:
+    """A statement of one thread, in what one executes or not."""
+    return (stmt,) if one else (Elect((stmt,)),)
 
 
 def step_of(stmt: Stmt) -> tuple[Expr, int, str] | None:

@@ -25,6 +25,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from itertools import product
 from math import gcd
+from typing import get_args
 
 from lowering.ground.dtypes import DType
 from lowering.ground.errors import UnsupportedError
@@ -36,11 +37,13 @@ from lowering.kernel.nodes import (
     Body,
     CopyTile,
     LoadTile,
+    MmaTensor,
     MmaTile,
     SmemRef,
     StMatrix,
     Stmt,
     StShared,
+    Tcgen05Mma,
     TmaLoad,
     Wgmma,
 )
@@ -49,6 +52,10 @@ from lowering.target import ptx
 from passes.options import LoweringOptions
 
 __all__ = ["store_swizzle", "swizzle_shared", "widest_swizzle"]
+
+Product = MmaTile | Wgmma | MmaTensor | Tcgen05Mma
+
+_PRODUCTS = get_args(Product)
 
 _STORES = StMatrix | StShared | CopyTile
 """By which threads fill tiles."""
@@ -75,7 +82,7 @@ def swizzle_shared(kernel: Kernel, options: LoweringOptions) -> Kernel:
             slices for the CTAs that share it, or a warpgroup's part of an MN-major operand begins
             inside a swizzle span.
     """
-    products = [s for s in walk(kernel.body) if isinstance(s, MmaTile | Wgmma)]
+    products = [s for s in walk(kernel.body) if isinstance(s, _PRODUCTS)]
     loads = [s for s in walk(kernel.body) if isinstance(s, LoadTile)]
     buffers = _swizzled(kernel, products, [load.dst.buffer for load in loads])
     maps: dict[str, TensorMap] = {}
@@ -99,7 +106,7 @@ def swizzle_shared(kernel: Kernel, options: LoweringOptions) -> Kernel:
 
 
 def _swizzled(
-    kernel: Kernel, products: Iterable[MmaTile | Wgmma], loaded: Iterable[str]
+    kernel: Kernel, products: Iterable[Product], loaded: Iterable[str]
 ) -> dict[str, SharedBuffer]:
     """What TMA loads, and operands and stages that only threads fill, with their swizzles."""
     operands = {x.buffer: None for s in products for x in (s.a, s.b) if isinstance(x, SmemRef)}

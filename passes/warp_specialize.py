@@ -23,6 +23,7 @@ from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import (
     Body,
     Break,
+    Consume,
     Elect,
     For,
     Frag,
@@ -47,6 +48,9 @@ __all__ = ["only_copies", "warp_specialize"]
 
 WARPS = 4
 """Warps of a warpgroup."""
+
+_STEPS = Produce | Consume
+"""What opens a step of a ring."""
 
 
 def warp_specialize(kernel: Kernel, options: LoweringOptions) -> Kernel:
@@ -148,13 +152,15 @@ def _by_warp(sections: list[Section], first: int, taken: set[str]) -> Role:
 
 def _elected(body: Body) -> Body:
     """``body`` with each run of statements that act on memory put under one ``elect``; not what
-    binds a name for those behind it, or ends a loop.
+    binds a name for those behind it, or ends a loop, nor a step of a ring that a loop behind it is
+    in.
     """
     out: list[Stmt] = []
+    loops = any(isinstance(s, For) for s in body)
     for stmt in body:
         if isinstance(stmt, For):
             out.append(replace(stmt, body=_elected(stmt.body)))
-        elif isinstance(stmt, Break) or defined(stmt):
+        elif isinstance(stmt, Break) or defined(stmt) or (loops and isinstance(stmt, _STEPS)):
             out.append(stmt)
         elif out and isinstance(last := out[-1], Elect):
             out[-1] = Elect((*last.body, stmt))

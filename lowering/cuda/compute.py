@@ -31,7 +31,7 @@ from lowering.kernel.nodes import (
 )
 from lowering.target.wgmma import A_REGISTERS, WgmmaForm
 
-__all__ = ["RULES", "descriptor_words"]
+__all__ = ["RULES", "descriptor_words", "operand_descriptor"]
 
 
 def _fill(e: Emitter, s: FragFill) -> None:
@@ -146,13 +146,15 @@ def _rows(e: Emitter, s: FragRows) -> None:
 # --- wgmma ------------------------------------------------------------------------------------
 
 
-def descriptor_words(buffer: SharedBuffer, trans: bool = False) -> tuple[int, int]:
+def descriptor_words(
+    buffer: SharedBuffer, trans: bool = False, version: int = 0
+) -> tuple[int, int]:
     """Constant (high, low) words of an operand's descriptor, without the address."""
-    template = descriptor_template(buffer.swizzle, leading_bytes(buffer, trans))
+    template = descriptor_template(buffer.swizzle, leading_bytes(buffer, trans), version)
     return template >> 32, template & 0xFFFFFFFF
 
 
-def _descriptor(e: Emitter, ref: SmemRef, trans: bool, block: int) -> str:
+def operand_descriptor(e: Emitter, ref: SmemRef, trans: bool, block: int) -> str:
     """The 64-bit descriptor of an operand tile, counted in units of 16 bytes."""
     buffer = e.buffer(ref.buffer)
     if ref.buffer not in e.descriptors:
@@ -164,7 +166,7 @@ def _descriptor(e: Emitter, ref: SmemRef, trans: bool, block: int) -> str:
         raise InternalError("emit_cuda", f"{ref.buffer} is read as K-major and as MN-major")
     if trans and inner != Const(0):
         raise InternalError("emit_cuda", f"MN-major operand starts within a box: {ref.col}")
-    high, _ = descriptor_words(buffer, trans)
+    high, _ = descriptor_words(buffer, trans, e.kernel.target.mma.version)
     # Within a span the start address moves by the bytes of K; the hardware applies the swizzle to
     # the address bits it computes from there.
     per_chunk = 16 // buffer.dtype.bytes
@@ -190,8 +192,8 @@ def _wgmma(e: Emitter, s: Wgmma) -> None:
             e.array(s.acc) + (f" + {first}" if first else ""),
             _words(e, s.a, block)
             if isinstance(s.a, Frag)
-            else _descriptor(e, s.a, s.trans_a, block),
-            _descriptor(e, s.b, s.trans_b, 0),
+            else operand_descriptor(e, s.a, s.trans_a, block),
+            operand_descriptor(e, s.b, s.trans_b, 0),
             e.arg(s.accumulate),
         )
 

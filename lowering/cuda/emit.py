@@ -24,6 +24,7 @@ from lowering.cuda import (
     scalar_memory,
     shuffles,
     stamps,
+    tensor_memory,
     watch,
 )
 from lowering.cuda.copies import copy_function
@@ -42,7 +43,7 @@ _RULES = {
     **control.RULES, **barriers.RULES, **movement.RULES, **compute.RULES, **global_memory.RULES,
     **pointwise.RULES, **stamps.RULES, **atomics.RULES, **partials.RULES, **queue.RULES,
     **scalar_memory.RULES, **descriptors.RULES, **cp_async.RULES, **reductions.RULES,
-    **random.RULES, **shuffles.RULES, **copy_tile.RULES,
+    **random.RULES, **shuffles.RULES, **copy_tile.RULES, **tensor_memory.RULES,
 }  # fmt: skip
 
 

@@ -46,6 +46,8 @@ from lowering.kernel.nodes import (
     OnWarp,
     Roles,
     Stmt,
+    Tcgen05Load,
+    Tcgen05WaitLoad,
     Wgmma,
     WgmmaWait,
 )
@@ -166,7 +168,8 @@ class _Planner:
             self.body(inner)
 
     def made(
-        self, s: FragFill | FragBelow | FragRandom | FragLoadGlobal | LdMatrix | LdShared
+        self,
+        s: FragFill | FragBelow | FragRandom | FragLoadGlobal | LdMatrix | LdShared | Tcgen05Load,
     ) -> None:
         self.declare(s.out)
 
@@ -196,8 +199,10 @@ class _Planner:
         self.define(s.out, part(s.start, s.out.type))
 
     def updated(
-        self, s: FragReduce | Wgmma | WgmmaWait | FragAddPartial | FragReduceFromShared
-    ) -> None:
+        self,
+        s: FragReduce | Wgmma | WgmmaWait | FragAddPartial | FragReduceFromShared
+        | Tcgen05WaitLoad,
+    ) -> None:  # fmt: skip
         if isinstance(s, FragReduce):
             self.read(s.value, s.OP)
         elif isinstance(s, Wgmma) and isinstance(s.a, Frag):
@@ -232,12 +237,14 @@ class _Planner:
 
 _PLANS: Mapping[type[Stmt], Callable[[_Planner, Any], None]] = {
     **dict.fromkeys(
-        (FragFill, FragBelow, FragRandom, FragLoadGlobal, LdMatrix, LdShared), _Planner.made
+        (FragFill, FragBelow, FragRandom, FragLoadGlobal, LdMatrix, LdShared, Tcgen05Load),
+        _Planner.made,
     ),
     **dict.fromkeys((FragPointwise, FragUpdate), _Planner.computed),
     **dict.fromkeys((FragColumns, FragRows), _Planner.part),
     **dict.fromkeys(
-        (FragReduce, Wgmma, WgmmaWait, FragAddPartial, FragReduceFromShared), _Planner.updated
+        (FragReduce, Wgmma, WgmmaWait, FragAddPartial, FragReduceFromShared, Tcgen05WaitLoad),
+        _Planner.updated,
     ),
     **dict.fromkeys((If, Elect, OnWarp, Roles), _Planner.nested),
     FragShuffle: _Planner.exchanged,

@@ -13,6 +13,7 @@ from lowering.cuda.transposed import store_transposed
 from lowering.ground.dtypes import DType
 from lowering.ground.errors import InternalError
 from lowering.ground.expr import Const, Expr
+from lowering.ground.layouts import ACCUMULATOR, RegisterLayout
 from lowering.ground.poly import poly
 from lowering.kernel.nodes import (
     BulkCommit,
@@ -75,11 +76,19 @@ def _bulk_wait(e: Emitter, s: BulkWait) -> None:
 # mask serves them all, and only ``byte`` changes from column to column.
 
 
-def frame(e: Emitter, ref: SmemRef, thread_row: str, thread_byte: str) -> tuple[str, str]:
-    """Define ``line`` and ``byte`` of the executing thread; their identifiers."""
+def frame(
+    e: Emitter,
+    ref: SmemRef,
+    thread_row: str,
+    thread_byte: str,
+    layout: RegisterLayout = ACCUMULATOR,
+) -> tuple[str, str]:
+    """Define ``line`` and ``byte`` of the executing thread, of a fragment of this layout; their
+    identifiers.
+    """
     buffer = e.buffer(ref.buffer)
     span = buffer.box_cols * buffer.dtype.bytes
-    row = f"({e.special('warpgroup.warp')} * 16 + {thread_row})"
+    row = f"({e.special('warpgroup.warp')} * {layout.row(1, 0, 0, 0)} + {thread_row})"
     line, byte = e.names.fresh("line"), e.names.fresh("byte")
     e.out.line(f"const unsigned {line} = {e.line_address(ref)} + {row} * {span};")
     flipped = e.swizzled(buffer, line)
@@ -102,7 +111,8 @@ def _steps(e: Emitter, ref: SmemRef, value: Frag, cols: int) -> Iterator[tuple[s
     steps = view.type.cols // cols
     several = steps > per_box
     for block in range(view.blocks):
-        rows = f" + {64 * block * span}" if block else ""
+        down = view.type.layout.row(0, 0, block, 0)
+        rows = f" + {down * span}" if block else ""
         e.out.line("#pragma unroll")
         with e.out.block(f"for (int r = 0; r < {steps}; ++r)"):
             box = f" + r / {per_box} * {buffer.lines * span}" if several else ""
@@ -139,7 +149,7 @@ def _matrices(e: Emitter, name: str, ref: SmemRef, value: Frag) -> None:
     with e.out.block(""):
         wide, columns = value.type.groups % 2 == 0, value.type.layout.columns
         half = f"({lane} >> 4) * 16" if wide else "0"
-        line, byte = frame(e, ref, f"({lane} & 15)", half)
+        line, byte = frame(e, ref, f"({lane} & 15)", half, value.type.layout)
         for rows, step, block in _steps(e, ref, value, (2 if wide else 1) * columns):
             count = 4 if wide else 2
             registers = _registers(e, value, block, count)
@@ -162,7 +172,7 @@ def _vectors(
     if cta is not None:
         function = pair_function(e, name, buffer.dtype)
     with e.out.block(""):
-        line, byte = frame(e, ref, f"({lane} >> 2)", f"({lane} & 3) * 8")
+        line, byte = frame(e, ref, f"({lane} >> 2)", f"({lane} & 3) * 8", value.type.layout)
         if cta is not None:
             line = map_line(e, line, cta)
         for rows, step, block in _steps(e, ref, value, value.type.layout.columns):
@@ -185,7 +195,7 @@ def _pairs(e: Emitter, s: LdShared) -> None:
     lane, span = e.special("lane"), e.buffer(s.src.buffer).box_cols
     to = "^" if e.buffer(s.src.buffer).swizzle.value else "+"
     with e.out.block(""):
-        line, byte = frame(e, s.src, f"({lane} >> 2)", f"({lane} & 3) * 2")
+        line, byte = frame(e, s.src, f"({lane} >> 2)", f"({lane} & 3) * 2", s.out.type.layout)
         for rows, step, block in _steps(e, s.src, s.out, s.out.type.layout.columns):
             at = f"(({line} + {byte}) {to} ({step} & ~15)) + ({step} & 8){rows}"
             value = f"ld_shared_u16x2({at}, {at} + {8 * span})"

@@ -27,6 +27,8 @@ def store_transposed(e: Emitter, s: StMatrix) -> None:
     if buffer.dtype is not kind.dtype or kind.dtype.bits != 16 or buffer.box_cols != BLOCK_ROWS:
         tile = f"{buffer.dtype.value} in boxes of {buffer.box_cols} columns"
         raise InternalError("emit_cuda", f"{s.OP} of {kind}, transposed, to {tile}")
+    if kind.layout.below != 1:
+        raise InternalError("emit_cuda", f"{s.OP} of {kind}, transposed")
     if not starts_box:
         raise InternalError("emit_cuda", f"{s.OP}: {kind} straddles boxes of {buffer.name}")
     span = buffer.box_cols * buffer.dtype.bytes

@@ -10,6 +10,10 @@ wgmma.mma_async, accumulator D and matrix A). Four lanes share 8 rows' group of 
 in that order of registers. What differs is ``span``: 2 for accumulators and for A of 16 bits (so a
 product rounded to 16 bits is an A operand of the next), 4 for A of 8 bits, 1 for A of 32.
 
+Tensor memory is read in the same order of registers, but a warp reaches a quarter of its lanes
+only (PTX ISA, ``tcgen05.ld``): where an instruction has 128 rows, two blocks of 16 rows of a warp
+lie one below the other. ``below`` counts them: 1 of wgmma, 2 there.
+
 Where no wgmma is near, a row may as well be dealt out to other than four lanes, from one to a warp,
 which reads it in pieces of 16 bytes side by side: the formula has ``lanes`` for 4, and blocks of as
 many rows as 128 threads then hold two of each.
@@ -23,7 +27,7 @@ from typing import Any
 from lowering.ground.dtypes import DType
 from lowering.ground.errors import UnsupportedError
 
-__all__ = ["ACCUMULATOR", "BLOCK_ROWS", "RegisterLayout", "operand_layout"]
+__all__ = ["ACCUMULATOR", "BLOCK_ROWS", "LANES", "RegisterLayout", "operand_layout"]
 
 BLOCK_ROWS = 64
 """Rows that the 128 threads hold of each block of wgmma's layouts."""
@@ -39,10 +43,12 @@ class RegisterLayout:
     Args:
         span: neighbouring columns that a thread holds together.
         lanes: that share a row, a power of two up to 32.
+        below: blocks of a warp whose rows follow each other, in front of those of the next warp.
     """
 
     span: int
     lanes: int = 4
+    below: int = 1
 
     @property
     def columns(self) -> int:
@@ -53,6 +59,11 @@ class RegisterLayout:
     def rows(self) -> int:
         """Rows that the 128 threads hold of each block: 64 of wgmma's layouts."""
         return 8 * self._apart
+
+    @property
+    def unit(self) -> int:
+        """Rows after which the order of rows begins anew; a tile has whole units."""
+        return self.rows * self.below
 
     @property
     def distances(self) -> tuple[int, ...]:
@@ -81,7 +92,14 @@ class RegisterLayout:
             first: row of the tile's first element.
         """
         down, apart = lane // self.lanes, self._apart
-        return first + block * self.rows + warp * (2 * apart) + down + half * apart
+        deep = 2 * apart * self.below
+        return first + self._block_row(block) + warp * deep + down + half * apart
+
+    def _block_row(self, block: Any) -> Any:
+        """Row of a block's first element of warp 0."""
+        if self.below == 1:
+            return block * self.rows
+        return block // self.below * self.unit + block % self.below * (2 * self._apart)
 
     def column(self, lane: Any, group: Any, inner: Any, first: Any = 0) -> Any:
         """Column of an element, ``inner`` from the first that its thread holds of the group."""
@@ -89,8 +107,10 @@ class RegisterLayout:
 
     def owner(self, row: int, col: int) -> tuple[int, int, tuple[int, int, int, int]]:
         """Who holds an element of a whole tile: (warp, lane, its index in what ``held`` counts)."""
-        block, at = divmod(row, self.rows)
-        warp, at = divmod(at, 2 * self._apart)
+        unit, at = divmod(row, self.unit)
+        warp, at = divmod(at, 2 * self._apart * self.below)
+        below, at = divmod(at, 2 * self._apart)
+        block = unit * self.below + below
         half, line = divmod(at, self._apart)
         group, at = divmod(col, self.columns)
         quarter, inner = divmod(at, self.span)
@@ -99,6 +119,11 @@ class RegisterLayout:
 
 ACCUMULATOR = RegisterLayout(2)
 """Of wgmma's accumulators, and of all values that are computed from them."""
+
+LANES = RegisterLayout(2, below=2)
+"""Of what is read from 128 lanes of tensor memory by ``tcgen05.ld.16x256b``, and of all values that
+are computed from it.
+"""
 
 
 def operand_layout(dtype: DType) -> RegisterLayout:

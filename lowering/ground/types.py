@@ -39,9 +39,9 @@ class Swizzle(Enum):
 class FragmentType:
     """A ``rows x cols`` tile spread over the registers of one warpgroup, as its layout says.
 
-    ``rows`` is a multiple of the layout's (64), ``cols`` one of its groups. ``in_flight`` marks a
-    value that an asynchronous wgmma may still be writing: nothing but wgmma and ``wgmma.wait`` may
-    touch it.
+    ``rows`` is a multiple of the layout's unit (64), ``cols`` one of its groups. ``in_flight``
+    marks a value that an asynchronous wgmma, or load of tensor memory, may still be writing:
+    nothing but wgmma and the wait for it may touch it.
 
     ``rows`` 1 is a row that all rows share (a bias over N), ``cols`` 1 a column that all columns
     share, both 1 a single value: a thread holds an element once where the full tile repeats it.
@@ -100,5 +100,6 @@ class FragmentType:
     def __str__(self) -> str:
         tail = "" if self.layout == ACCUMULATOR else f", span {self.layout.span}"
         tail += "" if self.layout.lanes == 4 else f", lanes {self.layout.lanes}"
+        tail += "" if self.layout.below == 1 else f", below {self.layout.below}"
         tail += ", async" if self.in_flight else ""
         return f"frag<{self.dtype.value}, {self.rows}x{self.cols}{tail}>"

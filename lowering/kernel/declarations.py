@@ -16,6 +16,7 @@ from lowering.kernel.kernel import (
     Ring,
     SharedBuffer,
     Storage,
+    TensorBuffer,
     TensorMap,
     TraceBuffer,
     Watch,
@@ -103,8 +104,8 @@ class Declarations(Lexer):
         self.expect("[")
         return dtype, self.items(self.expr, "]", least=1)
 
-    def shared_buffer(self) -> SharedBuffer:
-        """Take a shared buffer."""
+    def tiles(self) -> tuple[str, DType, int, tuple[int, ...]]:
+        """Take ``NAME: DTYPE[STAGES][ROWSxCOLS]``."""
         name = self.name()
         self.expect(":")
         dtype = self.dtype()
@@ -113,7 +114,16 @@ class Declarations(Lexer):
         self.expect("]", "[")
         shape = self.shape()
         self.expect("]")
-        return SharedBuffer(name, dtype, stages, shape, self.swizzle(), self.offset())
+        return name, dtype, stages, shape
+
+    def shared_buffer(self) -> SharedBuffer:
+        """Take a shared buffer."""
+        return SharedBuffer(*self.tiles(), self.swizzle(), self.offset())
+
+    def tensor_buffer(self) -> TensorBuffer:
+        """Take a buffer in tensor memory."""
+        tiles = self.tiles()
+        return TensorBuffer(*tiles, self.integer() if self.accept("column") else None)
 
     def mbarrier(self) -> MBarrierArray:
         """Take an array of mbarriers."""
@@ -194,6 +204,7 @@ DECLARATIONS: dict[str, Callable[[Any], Storage]] = {
     "tensormap": Declarations.tensor_map,
     "global": Declarations.global_tensor,
     "shared": Declarations.shared_buffer,
+    "tensor": Declarations.tensor_buffer,
     "mbarrier": Declarations.mbarrier,
     "named_barrier": Declarations.named_barrier,
     "ring": Declarations.ring,

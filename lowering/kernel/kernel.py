@@ -17,6 +17,7 @@ from lowering.kernel.storage import (
     NamedBarrierArray,
     Ring,
     Storage,
+    TensorBuffer,
     TraceBuffer,
     Watch,
     Workspace,
@@ -27,7 +28,7 @@ from lowering.target.targets import DEFAULT
 
 __all__ = [
     "CounterArray", "GlobalTensor", "Kernel", "MBarrierArray", "NamedBarrierArray", "Ring",
-    "SharedBuffer", "Storage", "TensorMap", "TraceBuffer", "Watch", "Workspace",
+    "SharedBuffer", "Storage", "TensorBuffer", "TensorMap", "TraceBuffer", "Watch", "Workspace",
 ]  # fmt: skip
 
 Kind = TypeVar("Kind", bound=Storage)
@@ -127,6 +128,11 @@ class Kernel:
         return self.of(SharedBuffer)
 
     @property
+    def tensors(self) -> tuple[TensorBuffer, ...]:
+        """Its buffers in tensor memory."""
+        return self.of(TensorBuffer)
+
+    @property
     def mbarriers(self) -> tuple[MBarrierArray, ...]:
         """Its arrays of mbarriers."""
         return self.of(MBarrierArray)
@@ -172,6 +178,10 @@ class Kernel:
     def buffer(self, name: str) -> SharedBuffer:
         """The shared buffer of that name."""
         return self.named(SharedBuffer, name)
+
+    def tensor(self, name: str) -> TensorBuffer:
+        """The buffer in tensor memory of that name."""
+        return self.named(TensorBuffer, name)
 
     def ring(self, name: str) -> Ring:
         """The ring of that name."""

@@ -11,8 +11,8 @@ from lowering.ground.types import FragmentType
 from lowering.kernel.traits import Traits
 
 __all__ = [
-    "Body", "CounterRef", "Frag", "GmemRef", "MBarrierRef", "MapRef", "NamedBarrierRef",
-    "PartialRef", "SmemRef", "Stmt",
+    "IN_STAGES", "Body", "CounterRef", "Frag", "GmemRef", "MBarrierRef", "MapRef",
+    "NamedBarrierRef", "PartialRef", "SmemRef", "Stmt", "TmemRef",
 ]  # fmt: skip
 
 
@@ -65,6 +65,19 @@ class SmemRef(_Element):
 
 
 @quick
+@dataclass(frozen=True, slots=True)
+class TmemRef(_Element):
+    """Element ``[stage, row, column]`` of a buffer in tensor memory."""
+
+    buffer: str
+    stage: Expr
+    coords: tuple[Expr, ...]
+
+    def moved(self, *steps: ExprLike) -> TmemRef:
+        """The element so many rows and columns from here."""
+        return replaced(self, coords=self._moved(steps))
+
+
 @dataclass(frozen=True, slots=True)
 class GmemRef(_Element):
     """Element ``coords`` of a tensor in global memory; may lie out of bounds.
@@ -140,5 +153,8 @@ class Stmt:
     OP: ClassVar[str] = ""
     TRAITS: ClassVar[Traits] = Traits()
 
+
+IN_STAGES = (SmemRef, TmemRef)
+"""References into buffers that may have stages."""
 
 Body = tuple[Stmt, ...]

@@ -36,6 +36,7 @@ from lowering.kernel.nodes import (
     Section,
     SmemRef,
     Stmt,
+    TmemRef,
 )
 from lowering.target.target import Target
 from lowering.target.targets import TARGETS
@@ -205,10 +206,10 @@ class _Parser(Declarations):
             return self.place()
         if hint is MapRef:
             return MapRef(self.name(), self.expr_in_brackets() if self.peek == "[" else None)
-        if "SmemRef" in text:
+        if "SmemRef" in text or hint is TmemRef:
             name = self.name()
             stage, *coords = self.indices(least=2)
-            return SmemRef(name, stage, tuple(coords))
+            return (TmemRef if hint is TmemRef else SmemRef)(name, stage, tuple(coords))
         for cls in _ARRAYS:
             if cls.__name__ in text:
                 return cls(self.name(), self.expr_in_brackets())
@@ -261,16 +262,22 @@ class _Parser(Declarations):
         layout, flying = ACCUMULATOR, False
         if self.peek == "," and self.ahead("span"):
             self.expect(",", "span")
-            span, lanes = self.integer(), ACCUMULATOR.lanes
-            if self.peek == "," and self.ahead("lanes"):
-                self.expect(",", "lanes")
-                lanes = self.integer()
-            layout = RegisterLayout(span, lanes)
+            layout = self.layout()
         if self.accept(","):
             self.expect("async")
             flying = True
         self.expect(">")
         return self.define(Frag(name, FragmentType(dtype, rows, cols, flying, layout)))
+
+    def layout(self) -> RegisterLayout:
+        """Take what a fragment says of its layout, behind ``span``."""
+        span, found = self.integer(), {}
+        for word, usual in (("lanes", ACCUMULATOR.lanes), ("below", ACCUMULATOR.below)):
+            found[word] = usual
+            if self.peek == "," and self.ahead(word):
+                self.expect(",", word)
+                found[word] = self.integer()
+        return RegisterLayout(span, **found)
 
     def let(self) -> Let:
         var = self.scalar()

@@ -23,14 +23,14 @@ from lowering.kernel.nodes import (
     OnWarp,
     Role,
     Roles,
-    SmemRef,
     Stmt,
     WaitFull,
 )
+from lowering.kernel.operands import IN_STAGES
 from lowering.kernel.traits import Memory
 from lowering.kernel.visit import bodies, defined, operands, used, walk
 
-__all__ = ["Ends", "Fill", "Reader", "announces", "copies", "ends_of", "stores", "teams_of"]
+__all__ = ["Ends", "Fill", "Reader", "announces", "copies", "ends_of", "stores", "sums", "teams_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,17 +42,19 @@ class Fill:
         announcements: threads that announce the bytes that TMA brings.
         commits: arrivals behind stores, one a warp.
         copies: arrivals behind ``cp.async``, one a thread.
+        products: arrivals behind products in tensor memory, one a warp.
     """
 
     warps: frozenset[int]
     announcements: int = 0
     commits: int = 0
     copies: int = 0
+    products: int = 0
 
     @property
     def arrivals(self) -> int:
         """Arrivals for each step."""
-        return self.announcements + self.commits + self.copies
+        return self.announcements + self.commits + self.copies + self.products
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +64,14 @@ class Reader:
     Args:
         warps: their numbers.
         teams: of these warps, which take different steps.
-        proxies: through which they read, ``SHARED`` or ``SHARED_ASYNC`` or both.
+        proxies: through which they read, ``SHARED``, ``SHARED_ASYNC`` or ``TENSOR``, or several.
+        issues: whether what reads is complete at any time later: products in tensor memory.
     """
 
     warps: frozenset[int]
     teams: int
     proxies: Memory
+    issues: bool = False
 
     @property
     def arrivals(self) -> int:
@@ -97,6 +101,15 @@ class Ends:
         """Whether warps store, or copy by ``cp.async``, what they read."""
         reading = frozenset(w for found in self.readers.values() for r in found for w in r.warps)
         return any((f.commits or f.copies) and f.warps & reading for f in self.fills)
+
+    @property
+    def summed(self) -> bool:
+        """Whether products in tensor memory fill it."""
+        return any(f.products for f in self.fills)
+
+    def issues(self, role: str) -> bool:
+        """Whether products that a role issues read it."""
+        return any(r.issues for r in self.readers.get(role, ()))
 
     def reads(self, proxy: Memory, role: str | None = None) -> bool:
         """Whether a role, or any, reads through a proxy."""
@@ -128,6 +141,11 @@ def stores(ring: Ring, body: Body) -> bool:
 def copies(ring: Ring, body: Body) -> bool:
     """Whether ``cp.async`` writes into the ring's buffers, at any depth."""
     return any(_writes(s, ring, Memory.SHARED) and isinstance(s, CpAsync) for s in walk(body))
+
+
+def sums(ring: Ring, body: Body) -> bool:
+    """Whether products are summed up in the ring's buffers, at any depth."""
+    return any(_writes(s, ring, Memory.TENSOR) for s in walk(body))
 
 
 def announces(ring: Ring, stmt: Stmt) -> bool:
@@ -187,8 +205,8 @@ def _fills(ring: Ring, role: Role) -> Iterator[Fill]:
 
 def _fill(ring: Ring, role: Role, rest: _Block) -> Fill:
     """What is done between an ``acquire`` and the next one."""
-    stored, copied = stores(ring, rest.body), copies(ring, rest.body)
-    announcements = commits = landed = 0
+    stored, copied, summed = (f(ring, rest.body) for f in (stores, copies, sums))
+    announcements = commits = landed = products = 0
     for block in _blocks(rest, role, until=ring.name):
         threads = len(block.warps) * (1 if block.one else 32)
         if any(announces(ring, s) for s in block.body):
@@ -199,25 +217,28 @@ def _fill(ring: Ring, role: Role, rest: _Block) -> Fill:
             if isinstance(stmt, Commit) and stmt.ring == ring.name:
                 commits += len(block.warps) * stored
                 landed += threads * copied
-    return Fill(rest.warps, announcements, commits, landed)
+                products += len(block.warps) * summed
+    return Fill(rest.warps, announcements, commits, landed, products)
 
 
 def _readers(ring: Ring, role: Role) -> Iterator[Reader]:
-    proxies = Memory.NONE
+    proxies, issues = Memory.NONE, False
     for stmt in walk(role.body):
-        if any(isinstance(x, SmemRef) and x.buffer in ring.buffers for x in operands(stmt)):
-            proxies |= stmt.TRAITS.reads & (Memory.SHARED | Memory.SHARED_ASYNC)
+        if any(isinstance(x, IN_STAGES) and x.buffer in ring.buffers for x in operands(stmt)):
+            found = stmt.TRAITS.reads & (Memory.SHARED | Memory.SHARED_ASYNC | Memory.TENSOR)
+            proxies |= found
+            issues |= bool(found) and Memory.TENSOR in stmt.TRAITS.writes
     teams = teams_of(ring, role)
-    found = {
+    alone = {
         block.warps
         for block in _blocks(_Block(role.body, frozenset(role.span)), role)
         if any(isinstance(s, WaitFull) and s.ring == ring.name for s in block.body)
     }
-    for warps in sorted(found, key=min):
+    for warps in sorted(alone, key=min):
         if len(warps) % teams:
             why = f"{len(warps)} warps of role {role.name} are no {teams} teams, of {ring.name}"
             raise InternalError("ring", why)
-        yield Reader(warps, teams, proxies)
+        yield Reader(warps, teams, proxies, issues)
 
 
 def _blocks(block: _Block, role: Role, until: str | None = None) -> Iterator[_Block]:
@@ -240,4 +261,4 @@ def _blocks(block: _Block, role: Role, until: str | None = None) -> Iterator[_Bl
 def _writes(stmt: Stmt, ring: Ring, through: Memory) -> bool:
     if not stmt.TRAITS.writes & through:
         return False
-    return any(isinstance(x, SmemRef) and x.buffer in ring.buffers for x in operands(stmt))
+    return any(isinstance(x, IN_STAGES) and x.buffer in ring.buffers for x in operands(stmt))

@@ -14,11 +14,49 @@ from lowering.ground.expr import Expr
 from lowering.kernel.tensors import Declared, GlobalTensor, SharedBuffer, TensorMap
 from lowering.kernel.traits import PLACED, Filled
 from lowering.target.ptx import MBARRIER_BYTES
+from lowering.target.tensor_memory import LANES
 
 __all__ = [
     "KINDS", "CounterArray", "MBarrierArray", "NamedBarrierArray", "Ring", "Storage",
-    "TraceBuffer", "Watch", "Workspace",
+    "TensorBuffer", "TraceBuffer", "Watch", "Workspace",
 ]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class TensorBuffer(Declared):
+    """``stages`` tiles of ``shape``, rows by columns, in tensor memory, an element in a cell.
+
+    Row ``r`` lies in lane ``r % 128``; further 128 rows lie behind the columns of those in front.
+    ``column`` counts from the base of what the CTA has allocated, None until
+    ``allocate_tensor_memory``.
+    """
+
+    FILLED: ClassVar[Filled] = (("column", "allocate_tensor_memory"),)
+    name: str
+    dtype: DType
+    stages: int
+    shape: tuple[int, ...]
+    column: int | None = None
+
+    @property
+    def rows(self) -> int:
+        """Rows of a tile."""
+        return self.shape[-2]
+
+    @property
+    def cols(self) -> int:
+        """Columns of a tile."""
+        return self.shape[-1]
+
+    @property
+    def stage_columns(self) -> int:
+        """Columns of tensor memory that a stage takes."""
+        return -(-self.rows // LANES) * self.cols
+
+    @property
+    def columns(self) -> int:
+        """Columns of tensor memory that all stages take."""
+        return self.stages * self.stage_columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,13 +206,13 @@ class Workspace(Declared):
 
 
 Storage = (
-    TensorMap | GlobalTensor | SharedBuffer | MBarrierArray | NamedBarrierArray | Ring
-    | TraceBuffer | Watch | CounterArray | Workspace
+    TensorMap | GlobalTensor | SharedBuffer | TensorBuffer | MBarrierArray | NamedBarrierArray
+    | Ring | TraceBuffer | Watch | CounterArray | Workspace
 )  # fmt: skip
 """Whatever a kernel declares beside its scalar parameters."""
 
 KINDS: tuple[type[Storage], ...] = (
-    TensorMap, GlobalTensor, SharedBuffer, MBarrierArray, NamedBarrierArray, Ring,
+    TensorMap, GlobalTensor, SharedBuffer, TensorBuffer, MBarrierArray, NamedBarrierArray, Ring,
     TraceBuffer, Watch, CounterArray, Workspace,
 )  # fmt: skip
 """The kinds in the order in which a kernel that passes made declares them."""

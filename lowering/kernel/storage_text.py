@@ -9,6 +9,7 @@ from lowering.kernel.storage import (
     NamedBarrierArray,
     Ring,
     Storage,
+    TensorBuffer,
     TraceBuffer,
     Watch,
     Workspace,
@@ -30,6 +31,9 @@ def print_storage(declared: Storage) -> str:
         case SharedBuffer(name, dtype, stages, shape):
             tile = f"{dtype.value}[{stages}][{_shape(shape)}]{_swizzle(declared)}"
             return f"shared {name}: {tile}{_at(declared.offset)}"
+        case TensorBuffer(name, dtype, stages, shape, column):
+            at = "" if column is None else f" column {column}"
+            return f"tensor {name}: {dtype.value}[{stages}][{_shape(shape)}]{at}"
         case MBarrierArray(name, stages, arrivals, offset):
             return f"mbarrier {name}[{stages}] arrivals {arrivals}{_at(offset)}"
         case NamedBarrierArray(name, count, threads, base):

@@ -31,6 +31,7 @@ from lowering.kernel.nodes import (
     Section,
     SmemRef,
     Stmt,
+    TmemRef,
 )
 from lowering.kernel.parse import parse_kernel
 from lowering.kernel.storage_text import print_entry, print_indices, print_storage
@@ -175,7 +176,7 @@ def _operand(value: object) -> str:
             return "true" if value else "false"
         case Frag(name):
             return name
-        case SmemRef(buffer, stage, coords):
+        case SmemRef(buffer, stage, coords) | TmemRef(buffer, stage, coords):
             return f"{buffer}{print_indices((stage, *coords))}"
         case GmemRef(name, coords, entry):
             return f"{name}{print_entry(entry)}{print_indices(coords)}"

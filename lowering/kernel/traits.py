@@ -23,7 +23,7 @@ class Memory(Flag):
 
     ``GLOBAL`` is memory that other grids may use as well. ``SHARED`` is shared memory through the
     generic proxy (the threads' own accesses), ``SHARED_ASYNC`` through the async proxy (TMA,
-    wgmma). ``TRACE`` is what nobody reads before the launch has ended.
+    wgmma). ``TRACE`` is what nobody reads before the launch has ended. ``TENSOR`` is tensor memory.
     """
 
     NONE = 0
@@ -31,6 +31,7 @@ class Memory(Flag):
     SHARED = auto()
     SHARED_ASYNC = auto()
     TRACE = auto()
+    TENSOR = auto()
 
 
 class Threads(Enum):

@@ -25,6 +25,7 @@ from lowering.kernel import (
     verify_memory,
     verify_queue,
     verify_reduction,
+    verify_tensor,
     verify_values,
 )
 from lowering.kernel.control import EVENTS, Elect, For, Let
@@ -45,6 +46,7 @@ from lowering.kernel.nodes import (
     SmemRef,
     Stamp,
     Stmt,
+    TmemRef,
 )
 from lowering.kernel.rules import Check
 from lowering.kernel.stage import Stage
@@ -62,6 +64,7 @@ __all__ = ["verify"]
 _RULES = (
     *verify_values.RULES, *verify_memory.RULES, *verify_cluster.RULES, *verify_cp_async.RULES,
     *verify_copy_tile.RULES, *verify_queue.RULES, *verify_reduction.RULES, *verify_fragments.RULES,
+    *verify_tensor.RULES,
 )  # fmt: skip
 
 
@@ -95,6 +98,7 @@ class _Verifier:
         in_global = {t.name for t in kernel.tensor_maps} | {g.name for g in kernel.globals}
         self.storage = {
             SmemRef: {b.name for b in kernel.shared},
+            TmemRef: {b.name for b in kernel.tensors},
             GmemRef: in_global,
             MapRef: in_global,
             MBarrierRef: {b.name for b in kernel.mbarriers},
@@ -110,6 +114,7 @@ class _Verifier:
         yield from declared(self.kernel)
         yield from declared_shapes(self.kernel)
         yield from declared_maps(self.kernel)
+        yield from verify_tensor.declared_tensors(self.kernel)
         if self.stage is not None:
             yield from self.stage.undeclared(self.kernel)
         yield from role_rules(self.kernel)

@@ -8,6 +8,7 @@ a plain tensor.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from lowering.ground.dtypes import DType
 from lowering.ground.expr import ScalarType
@@ -159,7 +160,7 @@ def _atom(_: Kernel, stmt: Atom) -> Iterator[str]:
 def _partial(kernel: Kernel, value: Frag, name: str) -> Iterator[str]:
     """A slot takes fragments of its workspace's size."""
     w = kernel.find(Workspace, name)
-    kind = value.type if w is None else FragmentType(w.dtype, w.rows, w.cols)
+    kind = value.type if w is None else replace(value.type, dtype=w.dtype, rows=w.rows, cols=w.cols)
     if value.type != kind:
         yield f"{value.name} is {value.type}, a slot of {name} takes {kind}"
 

@@ -23,7 +23,7 @@ __all__ = [
 
 Order = Literal["eager", "lazy", "random", "fair"]
 
-_SHARED = Memory.SHARED | Memory.SHARED_ASYNC
+_WATCHED = Memory.SHARED | Memory.SHARED_ASYNC | Memory.TENSOR
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -102,10 +102,10 @@ def orders_of_draws(run: Callable[[Draws], None]) -> Iterator[Draws]:
 
 
 def adversaries(kernel: Kernel) -> Iterator[HoldBack | RunLast]:
-    """Each statement that orders warps or touches shared memory held back, each warp last."""
+    """Each statement that orders warps, or touches memory of an SM, held back; each warp last."""
     for stmt in walk(kernel.body):
         traits = stmt.TRAITS
-        if not bodies(stmt) and (traits.synchronizes or traits.touches & _SHARED):
+        if not bodies(stmt) and (traits.synchronizes or traits.touches & _WATCHED):
             yield HoldBack(stmt)
     for rank in range(kernel.cluster):
         yield from (RunLast(rank, warp) for warp in range(kernel.threads // 32))

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
-
-import numpy as np
 
 from lowering.ground.dtypes import DType
 from lowering.ground.errors import InternalError
-from lowering.ground.types import Swizzle
-from lowering.kernel.descriptor import block_bytes, leading_bytes, wgmma_descriptor
+from lowering.kernel.descriptor import block_bytes, wgmma_descriptor
 from lowering.kernel.nodes import (
     Frag,
     FragCast,
@@ -36,18 +32,16 @@ from lowering.machine.fragment import (
     operand_values,
     to_float32,
 )
-from lowering.machine.memory import SharedMemory, swizzled
+from lowering.machine.operands import Operand, descriptor_of, elements, where
 from lowering.machine.program import Place, Program, Run
 from lowering.machine.scheduler import PAUSE, Blocked, Effect, Steps
 from lowering.machine.state import Registers, Warp
 from lowering.target.mma import MmaFamily
 
 __all__ = [
-    "frag_cast", "frag_columns", "frag_fill", "frag_rows", "mn_major_chunks", "operand_chunks",
-    "wgmma", "wgmma_commit", "wgmma_fence", "wgmma_wait",
+    "adding", "frag_cast", "frag_columns", "frag_fill", "frag_rows", "wgmma", "wgmma_commit",
+    "wgmma_fence", "wgmma_wait",
 ]  # fmt: skip
-
-_SWIZZLE = {1: Swizzle.B128, 2: Swizzle.B64, 3: Swizzle.B32}
 
 
 def frag_fill(stmt: FragFill, program: Program) -> Run:
@@ -92,14 +86,15 @@ def frag_columns(stmt: FragColumns, program: Program) -> Run:
 def frag_rows(stmt: FragRows, program: Program) -> Run:
     """``frag.rows``: a copy, but of registers that belong to the whole value."""
     start, rows, whole = program.scalar(stmt.start), stmt.out.type.rows, stmt.value.type.rows
-    step = program.kernel.target.mma.m
+    layout = stmt.value.type.layout
+    step = layout.unit
 
     def run(warp: Warp) -> None:
         first = start(warp.env)
         if first % step or rows % step or first < 0 or first + rows > whole:
             last = first + rows
             raise FaultError(f"rows {first} .. {last} of {whole} are not whole groups of {step}")
-        blocks = slice(first // step, (first + rows) // step)
+        blocks = slice(first // layout.rows, (first + rows) // layout.rows)
         data, source = warp.read(stmt.value)[:, blocks].copy(), warp.value(stmt.value).registers
         warp.define(stmt.out, Registers(data, warp.epoch, whole=source))
 
@@ -128,15 +123,15 @@ def wgmma(stmt: Wgmma, program: Program) -> Run:
     _check_shapes(stmt, dtype, b, family)
     accumulate = program.scalar(stmt.accumulate)
     form = family.form(dtype, b.buffer.dtype, stmt.acc.type.dtype)
-    add = _adding(stmt.acc.type.dtype, form.aligned if form is not None else None)
+    add = adding(stmt.acc.type.dtype, form.aligned if form is not None else None)
 
     def run(warp: Warp) -> Steps:
         warp.whole(stmt.OP)
         registers = warp.take(stmt.acc)
         _fenced(warp, stmt.acc, registers)
         keep = bool(accumulate(warp.env))
-        descriptor = _descriptor(b, stmt.trans_b, warp)
-        right = _Operand(descriptor, stmt.width, family.k_bytes, stmt.trans_b, b.buffer.dtype)
+        descriptor = descriptor_of(b, stmt.trans_b, warp)
+        right = Operand(descriptor, stmt.width, family.k_bytes, stmt.trans_b, b.buffer.dtype)
         update = _update(warp, registers, left(warp), right, stmt, add, keep)
         warp.wgmma.issued += 1
         registers.wgmma = warp.wgmma.issued
@@ -159,7 +154,7 @@ class Blocks:
     """
 
     values: Callable[[], list[Array]]
-    operands: tuple[_Operand, ...] = ()
+    operands: tuple[Operand, ...] = ()
 
 
 def _left(stmt: Wgmma, program: Program) -> tuple[Callable[[Warp], Blocks], DType]:
@@ -173,13 +168,13 @@ def _left(stmt: Wgmma, program: Program) -> tuple[Callable[[Warp], Blocks], DTyp
 
     def left(warp: Warp) -> Blocks:
         operands = tuple(
-            _Operand(_descriptor(a, trans, warp, n * block), family.m, family.k_bytes, trans, dtype)
+            Operand(
+                descriptor_of(a, trans, warp, n * block), family.m, family.k_bytes, trans, dtype
+            )
             for n in range(rows // family.m)
         )
         memory, first = warp.cta.memory, 16 * (warp.index % 4)
-        return Blocks(
-            lambda: [_elements(memory, x)[first : first + 16] for x in operands], operands
-        )
+        return Blocks(lambda: [elements(memory, x)[first : first + 16] for x in operands], operands)
 
     return left, dtype
 
@@ -202,34 +197,6 @@ def _from_registers(a: Frag) -> Callable[[Warp], Blocks]:
 def _fenced(warp: Warp, frag: Frag, registers: Registers) -> None:
     if registers.epoch >= warp.epoch:
         raise FaultError(f"no wgmma.fence after the last access to fragment {frag.name}")
-
-
-@dataclass(frozen=True, slots=True)
-class _Operand:
-    """What the instruction is told: a descriptor, the extent of M or N, bytes of K, the major-ness,
-    a type.
-    """
-
-    descriptor: int
-    extent: int
-    k_bytes: int
-    trans: bool
-    dtype: DType
-
-
-def _descriptor(operand: Place, trans: bool, warp: Warp, offset: int = 0) -> int:
-    """Descriptor of an operand; with a base offset of 0 its lines start where the swizzle repeats.
-
-    Only K may start within a line, and it runs along the lines of K-major operands alone.
-    """
-    b = operand.buffer
-    address, span = operand.address(warp.env), b.swizzle.value
-    if address % (8 * span) >= (1 if trans else span):
-        raise FaultError(
-            f"the rows of a wgmma operand start {address % (8 * span)} bytes after a multiple "
-            f"of {8 * span}"
-        )
-    return wgmma_descriptor(b.swizzle, address + offset, leading_bytes(b, trans))
 
 
 def _check_shapes(stmt: Wgmma, dtype: DType, b: Place, family: MmaFamily) -> None:
@@ -266,7 +233,7 @@ Adding = Callable[[Array | None, Array, Array], Array]
 """Accumulators as lanes hold them, or none, and blocks of A and B: the accumulators after that."""
 
 
-def _adding(acc: DType, aligned: int | None) -> Adding:
+def adding(acc: DType, aligned: int | None) -> Adding:
     """How products are added to accumulators of a type (``MmaForm.aligned``)."""
 
     def plainly(before: Array | None, a: Array, b: Array) -> Array:
@@ -280,7 +247,7 @@ def _adding(acc: DType, aligned: int | None) -> Adding:
 
 
 def _update(
-    warp: Warp, registers: Registers, left: Blocks, right: _Operand, stmt: Wgmma, add: Adding,
+    warp: Warp, registers: Registers, left: Blocks, right: Operand, stmt: Wgmma, add: Adding,
     keep: bool,
 ) -> Callable[[], None]:  # fmt: skip
     """The product of each block of A with B, onto the block's accumulators of these columns."""
@@ -291,69 +258,14 @@ def _update(
     def update() -> None:
         events = 0
         for operand in (*left.operands, right):
-            events |= cta.touch(warp, stmt, known, _where(operand), 16, copy=True)
+            events |= cta.touch(warp, stmt, known, where(operand), 16, copy=True)
         warp.wgmma.reads.append(events)
-        b = _elements(cta.memory, right)
+        b = elements(cta.memory, right)
         for block, a in enumerate(left.values()):
             before = registers.data[:, block, columns] if keep else None
             registers.data[:, block, columns] = add(before, a, b)
 
     return update
-
-
-def _elements(memory: SharedMemory, operand: _Operand) -> Array:
-    """Elements ``[extent, K]`` of an operand, in float32."""
-    found = memory.operands.get(operand)
-    if found is None or found[0] != memory.version:
-        chunks = memory.read_chunks(_where(operand))
-        bits = chunks.view(operand.dtype.raw).reshape(len(chunks), -1)
-        values = operand_values(bits.T if operand.trans else bits, operand.dtype)
-        found = memory.version, values
-        memory.operands[operand] = found
-    return found[1]
-
-
-def _where(operand: _Operand) -> Array:
-    """The 16-byte chunks (address / 16) of an operand."""
-    where = mn_major_chunks if operand.trans else operand_chunks
-    return where(operand.descriptor, operand.extent, operand.k_bytes)
-
-
-@lru_cache(maxsize=4096)
-def operand_chunks(descriptor: int, rows: int, k_bytes: int) -> Array:
-    """The 16-byte chunks ``[rows, k_bytes / 16]`` (address / 16) of a K-major operand.
-
-    Decodes the descriptor (see ``descriptor_template``): 8 rows lie a span apart from each other,
-    the next 8 a stride byte offset further, and chunks are permuted by absolute address bits.
-    """
-    swizzle = _SWIZZLE[descriptor >> 62]
-    start = (descriptor & 0x3FFF) << 4
-    stride = (descriptor >> 32 & 0x3FFF) << 4
-    row = np.arange(rows)[:, None]
-    linear = start + row // 8 * stride + row % 8 * swizzle.value + np.arange(0, k_bytes, 16)
-    chunks: Array = swizzled(linear, swizzle) >> 4
-    chunks.setflags(write=False)
-    return chunks
-
-
-@lru_cache(maxsize=4096)
-def mn_major_chunks(descriptor: int, extent: int, k_bytes: int) -> Array:
-    """The 16-byte chunks ``[k_bytes / 2, extent / 8]`` (address / 16) of an MN-major
-    operand of 16 bits.
-
-    Decodes the descriptor: a span of M or N at one k is a line; 8 k are 8 lines one after the
-    other, the next 8 a stride byte offset further; the next span of M or N is a leading byte offset
-    further. Chunks are permuted by absolute address bits.
-    """
-    swizzle = _SWIZZLE[descriptor >> 62]
-    start = (descriptor & 0x3FFF) << 4
-    leading, stride = (descriptor >> 16 & 0x3FFF) << 4, (descriptor >> 32 & 0x3FFF) << 4
-    k, byte = np.arange(k_bytes // 2)[:, None], np.arange(0, 2 * extent, 16)
-    along = byte // swizzle.value * leading + byte % swizzle.value
-    linear = start + k // 8 * stride + k % 8 * swizzle.value + along
-    chunks: Array = swizzled(linear, swizzle) >> 4
-    chunks.setflags(write=False)
-    return chunks
 
 
 def wgmma_commit(stmt: WgmmaCommit, program: Program) -> Run:

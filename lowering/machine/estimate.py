@@ -58,6 +58,8 @@ def _elements(stmt: Stmt, kernel: Kernel) -> int:
     match stmt:
         case nodes.Wgmma(acc=acc, width=cols):
             return acc.type.rows * cols // 4 + 16 * (acc.type.rows + cols)
+        case nodes.Tcgen05Mma(cols=cols):
+            return kernel.target.mma.m * (cols + 16) + 16 * cols
         case nodes.TmaLoad(src=ref) | nodes.TmaStore(dst=ref):
             return prod(kernel.tensor_map(ref.map).box)
         case (
@@ -71,7 +73,7 @@ def _elements(stmt: Stmt, kernel: Kernel) -> int:
         case (
             nodes.FragAddPartial(out=f) | nodes.FragStorePartial(value=f)
             | nodes.FragPointwise(out=f) | nodes.FragLoadGlobal(out=f) | nodes.LdMatrix(out=f)
-            | nodes.LdShared(out=f) | nodes.FragUpdate(out=f)
+            | nodes.Tcgen05Load(out=f) | nodes.LdShared(out=f) | nodes.FragUpdate(out=f)
         ):  # fmt: skip
             return f.type.rows * f.type.cols // 4
     return 0

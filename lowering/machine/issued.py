@@ -30,7 +30,7 @@ class Registers:
     ``wgmma`` is the number of the last wgmma that writes them, ``epoch`` counts the warp's
     ``wgmma.fence``s before the last access by anything else. ``reads`` is the number of the last
     wgmma that reads them as A, ``reader`` that statement. Where they are part of others, ``whole``
-    has these.
+    has these. ``loading`` says whether nobody has waited for the load that writes them.
     """
 
     data: Array
@@ -39,6 +39,7 @@ class Registers:
     reads: int = 0
     reader: Stmt | None = None
     whole: Registers | None = None
+    loading: bool = False
 
     @property
     def root(self) -> Registers:

@@ -33,6 +33,7 @@ from lowering.machine import (
     shuffle,
     stamp,
     synchronize,
+    tensor_memory,
     transfer,
 )
 from lowering.machine import (
@@ -61,6 +62,15 @@ HANDLERS: dict[type[Stmt], Handler] = {
     nodes.Elect: control.elect,
     nodes.Roles: control.roles,
     nodes.SetMaxNReg: control.setmaxnreg,
+    nodes.Tcgen05Mma: tensor_memory.tcgen05_mma,
+    nodes.Tcgen05Commit: tensor_memory.tcgen05_commit,
+    nodes.Tcgen05Load: tensor_memory.tcgen05_load,
+    nodes.Tcgen05WaitLoad: tensor_memory.tcgen05_wait_load,
+    nodes.Tcgen05Fence: tensor_memory.tcgen05_fence,
+    nodes.Tcgen05Alloc: tensor_memory.tcgen05_alloc,
+    nodes.Tcgen05Relinquish: tensor_memory.tcgen05_relinquish,
+    nodes.Tcgen05Base: tensor_memory.tcgen05_base,
+    nodes.Tcgen05Dealloc: tensor_memory.tcgen05_dealloc,
     nodes.MBarrierInit: synchronize.mbarrier_init,
     nodes.MBarrierInval: synchronize.mbarrier_inval,
     nodes.MBarrierArrive: synchronize.mbarrier_arrive,

@@ -12,17 +12,11 @@ from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import Frag, Stmt
 from lowering.kernel.text import print_stmt
 from lowering.machine.barriers import Copy, MBarrier, NamedBarrier, RegisterPool, heard
+from lowering.machine.cells import Cells, Ordered
 from lowering.machine.errors import FaultError
 from lowering.machine.fragment import Array
 from lowering.machine.handed import Handed
-from lowering.machine.issued import (
-    BulkQueue,
-    Fragment,
-    GenericRead,
-    Registers,
-    Store,
-    WgmmaQueue,
-)  # fmt: skip
+from lowering.machine.issued import BulkQueue, Fragment, GenericRead, Registers, Store, WgmmaQueue
 from lowering.machine.memory import SHARED_BASE, SharedMemory
 from lowering.machine.order import Known
 from lowering.machine.phases import Phases
@@ -95,6 +89,7 @@ class Warp:
         self.registers = cta.registers_at_entry
         self.setmaxnregs = 0
         self.wgmma = WgmmaQueue()
+        self.tensor = Ordered()
         self.bulk = BulkQueue()
         self.stamps: Counter[str] = Counter()
         self.visits: Counter[int] = Counter()
@@ -201,6 +196,8 @@ class Warp:
         if found.registers.wgmma > self.wgmma.covered:
             writer = print_stmt(found.writer)
             raise FaultError(f"fragment {frag.name} may still be written by: {writer}")
+        if found.registers.loading:
+            raise FaultError(f"fragment {frag.name} is read before tcgen05.wait.ld")
         found.registers.epoch = self.epoch
         return found.registers.data
 
@@ -273,7 +270,8 @@ class Cta:
         }
         self.named: dict[int, NamedBarrier] = {}
         self.registers_at_entry = kernel.target.registers_at_entry(kernel.threads)
-        self.pool = RegisterPool()
+        self.pool, memory = RegisterPool(), kernel.target.tensor_memory
+        self.cells = None if memory is None else Cells(memory, cluster.scheduler.events)
         self.running = kernel.threads // 32
         self.landing = self.coming = self.sending = 0
         self.reads: list[GenericRead] = []
@@ -320,12 +318,13 @@ class Cta:
             raise FaultError(f"warp {first[0]} of the warpgroup executes another setmaxnreg")
 
     def ended(self) -> None:
-        """Raise FaultError if some warps of a warpgroup have executed more setmaxnregs."""
+        """Raise FaultError where warps of a warpgroup miss a setmaxnreg, or cells are allocated."""
         for warp in (w for w in self.cluster.warps if w.cta is self):
             if (warp.index // 4, warp.setmaxnregs + 1) in self.setmaxnregs:
-                raise FaultError(
-                    f"warp {warp.index} has ended without a setmaxnreg of its warpgroup"
-                )
+                why = f"warp {warp.index} has ended without a setmaxnreg of its warpgroup"
+                raise FaultError(why)
+        if self.cells is not None:
+            self.cells.ended()
 
     def touch(
         self, warp: Warp, stmt: Stmt, before: int, places: Array, size: int, write: bool = False,

@@ -73,8 +73,12 @@ class Accumulator:
         return FragmentType(element_type(self.tensor.dtype), rows, cols)
 
     def _require_complete(self, graph: TransformGraph) -> None:
-        """It is inlined inside the loops over tiles, and outside those over what it sums over."""
+        """It is inlined inside the loops over tiles, and outside those over what it sums over. What
+        fills a ring is complete where a step of it is: its steps are tiles.
+        """
         t = self.tensor
+        if t.circular_buffer is not None:
+            return
         serial = [(p, summed(t, d)) for p, d in enumerate(t.loop) if graph.group(d) in self.steps]
         first = next((p for p, over_k in serial if over_k), len(t.loop))
         for p, over_k in serial:

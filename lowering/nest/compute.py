@@ -118,8 +118,8 @@ class _Walk:
         nodes = nest(self.plan.fusion, self.graph, self.part.tensors)
         self.at_once = AtOnce(self.plan, nodes, self.accumulators)
         # The first wgmma of a tile overwrites, so one clearing of registers serves K = 0.
-        zeros = [Frag(self.namer.new("zero"), a.kind) for a in self.accumulators]
-        for accumulator, zero in zip(self.accumulators, zeros, strict=True):
+        zeros = [Frag(self.namer.new("zero"), a.kind) for a in self.part.held]
+        for accumulator, zero in zip(self.part.held, zeros, strict=True):
             self.registers.hold(accumulator.tile, zero)
         self.scopes.enter(self.group)
         for d in self.lead.loop:
@@ -137,7 +137,7 @@ class _Walk:
             self.part.name,
             (*filled, *self.scopes.leave(body)),
             self.warpgroups.count,
-            self.group,
+            None if self.part.issued else self.group,
             self.part.registers,
         )
 
@@ -258,7 +258,7 @@ class _Walk:
             self.again = binary("or", self.again, head.start < head.var)
         event = self._event(counter, head)
         outer, self.registers = self.registers, self.registers.inner()
-        tiles = [a.tile for a in self.accumulators]
+        tiles = [a.tile for a in self.part.held]
         carries = []
         for tile in tiles:
             value = outer.held[tile.tensor.name].value
@@ -295,8 +295,8 @@ class _Walk:
         Nothing is carried in registers: who has nothing of a tile has no sum to go on with.
         """
         outer, self.registers = self.registers, self.registers.inner()
-        zeros = [Frag(self.namer.new("zero"), a.kind) for a in self.accumulators]
-        for accumulator, zero in zip(self.accumulators, zeros, strict=True):
+        zeros = [Frag(self.namer.new("zero"), a.kind) for a in self.part.held]
+        for accumulator, zero in zip(self.part.held, zeros, strict=True):
             self.registers.hold(accumulator.tile, zero)
         self.scopes.enter(head.var, *head.defined)
         left = self._left(ragged)
@@ -347,7 +347,7 @@ class _Walk:
             tile = self.at_once.tile(t)
             held = outer.held.get(t.name)
             *_, rows, cols = tile.sizes
-            kind = FragmentType(DType.F32, rows, cols)
+            kind = FragmentType(DType.F32, rows, cols, layout=self.plan.target.mma.layout)
             if held is None:
                 begin.append(FragFill(Frag(self.namer.new("none"), kind), NEUTRAL[e.op]))
             first = begin[-1].out if held is None else held.value

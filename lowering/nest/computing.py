@@ -28,6 +28,7 @@ class Computing:
         accumulators: what it adds up, all in the same loops.
         event: what its loops within a tile are to the tile (``lowering.kernel.control.EVENTS``).
         registers: of a thread, None where they stay as the kernel starts with them.
+        issued: whether one thread issues all of it, and no registers hold what it adds up.
     """
 
     name: str
@@ -37,6 +38,12 @@ class Computing:
     accumulators: tuple[Accumulator, ...]
     event: str
     registers: int | None
+    issued: bool = False
+
+    @property
+    def held(self) -> tuple[Accumulator, ...]:
+        """What it adds up in registers."""
+        return () if self.issued else self.accumulators
 
 
 def computing_parts(plan: Plan) -> tuple[Computing, ...]:
@@ -68,7 +75,8 @@ def _named(plan: Plan) -> Iterator[Computing]:
         taken.append(part.name)
         sums = _accumulators(plan, at, main)
         event = "main_loop" if sums else part.name
-        yield Computing(name, part.tensors, main, rings, sums, event, plan.registers(at))
+        numbers = plan.registers(at)
+        yield Computing(name, part.tensors, main, rings, sums, event, numbers, part.issued)
 
 
 def _require_numbered_alike(plan: Plan, at: int, main: LoadRelation) -> None:
@@ -119,6 +127,9 @@ def _accumulators(plan: Plan, at: int, main: LoadRelation) -> tuple[Accumulator,
                 )
     brought = {name for e in edges for name in e.relation.loads}
     for t in sums:
+        if t.memory is MemoryType.Tensor and t.circular_buffer is None:
+            what = f"{t.name} in tensor memory, read by who issues its products"
+            raise refused(t, what, f"circular_buffer of {t.name}: others read it")
         _require_rings(plan, t, brought)
     return tuple(Accumulator.of(t, main, plan.graph) for t in sums)
 

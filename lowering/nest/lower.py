@@ -26,7 +26,7 @@ from lowering.nest.loops_of_sums import LoopsOfSums
 from lowering.nest.partials import PartialResults, partial_results
 from lowering.nest.refusal import refused
 from lowering.nest.scope import Namer, Shared
-from lowering.nest.storage import ring, shared_buffer, tensor_maps
+from lowering.nest.storage import ring, ring_buffer, tensor_maps
 from lowering.nest.tiles_by_counter import TilesByCounter
 from lowering.nest.tiles_of_groups import TilesOfGroups
 from lowering.nest.views import global_tensors
@@ -84,14 +84,14 @@ def lower(
     storage = (
         *tensor_maps(fusion),
         *global_tensors(fusion, vector, copied),
-        *(shared_buffer(fusion, graph, fusion.tensor(n)) for p in plan.parts for n in p.fills),
+        *(ring_buffer(fusion, graph, fusion.tensor(n)) for p in plan.parts for n in p.fills),
         *(ring(plan, e) for e in plan.rings),
         *work.storage,
         *(() if parts is None else (parts.flags, parts.workspace)),
     )
     return Kernel(
         name=name,
-        threads=ptx.WARPGROUP * sum(s.groups for s in computes),
+        threads=ptx.WARPGROUP * sum(s.groups for s in computes if s.group is not None),
         grid=_grid(plan, size),
         params=params,
         storage=storage,
@@ -210,7 +210,8 @@ def _require_rings(plan: Plan) -> None:
             "load steps that are dealt out with Pipelined loads",
             "WarpSpecialized: steps ahead may be of another tile, which loads follow by themselves",
         )
-    most = LOAD_WARPS - 1 - fetching
+    issued = sum(part.issued for part in plan.parts)
+    most = LOAD_WARPS - 1 - fetching - issued
     if len(others) > most:
         what = f"{len(others)} circular buffers beside that of {', '.join(operands.loads)}"
         why = ", and one fetches tiles" if fetching else ""

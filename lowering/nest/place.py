@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from lowering.ground.dtypes import DType
 from lowering.ground.errors import InternalError, UnsupportedError
 from lowering.ground.expr import ZERO, Expr, Var
-from lowering.ground.layouts import ACCUMULATOR
 from lowering.ground.types import FragmentType
 from lowering.kernel.nodes import Consume, Frag, GmemRef, Produce, Stmt
 from lowering.nest.domains import repeats
@@ -33,7 +32,8 @@ def is_fragment(plan: Plan, tile: Tile) -> bool:
     """Whether a tile in registers has whole rows and columns of instructions."""
     *_, rows, cols = tile.sizes
     reduced = plan.fusion.reduction(tile.tensor.name) is not None  # to a row, or to a column
-    whole = rows % plan.target.mma.m == 0 and cols % ACCUMULATOR.columns == 0
+    mma = plan.target.mma
+    whole = rows % mma.m == 0 and cols % mma.layout.columns == 0
     return whole or (reduced and (rows == 1 or cols == 1))
 
 
@@ -117,7 +117,7 @@ class Place:
         what = f"{t.name} = {self.expr} of {' x '.join(map(str, sizes))} [{names}]"
         if ParallelType.Mma not in kinds:
             raise self.refuse(what, "boxes [Bulk] of a TMA")
-        units = f"a multiple of {mma.m} rows and of {ACCUMULATOR.columns} columns"
+        units = f"a multiple of {mma.m} rows and of {mma.layout.columns} columns"
         raise self.refuse(what, f"fragments [{' or '.join(map(str, kinds))}] of {units}")
 
     def emit(self, *stmts: Stmt) -> None:
@@ -204,7 +204,8 @@ class Place:
         """A new value for the tensor: one row or column where it is repeated."""
         dims = zip(self.tile.order, self.tile.sizes, strict=True)
         *_, rows, cols = (1 if repeats(d) else n for d, n in dims)
-        return Frag(self.namer.new(self.tensor.name.lower()), FragmentType(dtype, rows, cols))
+        kind = FragmentType(dtype, rows, cols, layout=self.plan.target.mma.layout)
+        return Frag(self.namer.new(self.tensor.name.lower()), kind)
 
     def hold(self, value: Frag) -> None:
         """The tensor is in registers from here on."""

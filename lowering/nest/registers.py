@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from lowering.ground.expr import ZERO, Expr
-from lowering.ground.types import FragmentType
 from lowering.kernel.nodes import (
     Body,
     Consume,
@@ -71,11 +70,11 @@ class Registers:
             return value, ()
         body: list[Stmt] = []
         if kind.rows != rows or row != ZERO:
-            part = Frag(self.namer.new("rows"), FragmentType(kind.dtype, rows, kind.cols))
+            part = Frag(self.namer.new("rows"), replace(kind, rows=rows))
             body.append(FragRows(part, value, row))
             value = part
         if kind.cols != cols or col != ZERO:
-            part = Frag(self.namer.new("part"), FragmentType(kind.dtype, rows, cols))
+            part = Frag(self.namer.new("part"), replace(kind, rows=rows, cols=cols))
             body.append(FragColumns(part, value, col))
             value = part
         self.parts[key] = value

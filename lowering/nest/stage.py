@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from lowering.ground.errors import UnsupportedError
 from lowering.ground.expr import Expr
-from lowering.nest.domains import repeats
+from lowering.nest.domains import repeats, summed
 from lowering.nest.tile import Tile, offset_of, tile_of
 from wsched.fusion import Fusion, IterDomain, Split, TensorView, roots
 from wsched.schedule.proof.graph import Group, TransformGraph
@@ -57,7 +57,7 @@ class Stage:
 
 
 def stage_of(fusion: Fusion, graph: TransformGraph, t: TensorView) -> Stage:
-    """The stage that the loops right of the slice position are.
+    """The stage that the loops right of the slice position are, without those that are summed over.
 
     What threads store has the order of its dimensions.
 
@@ -65,7 +65,7 @@ def stage_of(fusion: Fusion, graph: TransformGraph, t: TensorView) -> Stage:
         UnsupportedError: they are no box; or, of a load, in another order than memory: TMA cannot
             transpose.
     """
-    inside = t.loop[t.slice_position :]
+    inside = [d for d in t.loop[t.slice_position :] if not summed(t, d)]
     tile = tile_of(t, inside)
     if t not in fusion.loads:
         pairs = zip(t.logical, tile.dims, strict=True)

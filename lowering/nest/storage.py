@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lowering.ground.expr import Const
-from lowering.kernel.kernel import Ring, SharedBuffer, TensorMap
+from lowering.kernel.kernel import Ring, SharedBuffer, TensorBuffer, TensorMap
 from lowering.kernel.tensors import Ragged
 from lowering.nest.cluster import cluster_dims, constant
 from lowering.nest.domains import repeats
@@ -12,11 +12,11 @@ from lowering.nest.entries import entries, entry_sizes
 from lowering.nest.refusal import refused
 from lowering.nest.stage import stage_of
 from lowering.nest.views import thread_views
-from wsched.fusion import Fusion, TensorView
+from wsched.fusion import Fusion, MemoryType, TensorView
 from wsched.schedule.plan import Edge, Plan
 from wsched.schedule.proof.graph import TransformGraph
 
-__all__ = ["ring", "shared_buffer", "tensor_maps"]
+__all__ = ["ring", "ring_buffer", "tensor_maps"]
 
 
 def tensor_maps(fusion: Fusion) -> tuple[TensorMap, ...]:
@@ -42,15 +42,20 @@ def _tensor_map(fusion: Fusion, name: str) -> TensorMap:
     return TensorMap(name, dtype, tuple(entry_sizes(fusion, name, t.in_memory)), count=count)
 
 
-def shared_buffer(fusion: Fusion, graph: TransformGraph, t: TensorView) -> SharedBuffer:
+def ring_buffer(
+    fusion: Fusion, graph: TransformGraph, t: TensorView
+) -> SharedBuffer | TensorBuffer:
     """A stage of a tensor in a ring; how many there are is decided by a pass."""
-    return SharedBuffer(t.name, element_type(t.dtype), 1, stage_of(fusion, graph, t).sizes)
+    kind = TensorBuffer if t.memory is MemoryType.Tensor else SharedBuffer
+    return kind(t.name, element_type(t.dtype), 1, stage_of(fusion, graph, t).sizes)
 
 
 def ring(plan: Plan, edge: Edge) -> Ring:
     """The ring of an edge."""
     relation, buffer = edge.relation, edge.relation.buffer
-    in_flight = buffer.stages - buffer.prefetch - 1
+    # What tcgen05 reads is released by the products themselves, when they are complete.
+    issued = plan.parts[edge.producer].issued or plan.parts[edge.consumer].issued
+    in_flight = 0 if issued else buffer.stages - buffer.prefetch - 1
     loaded = plan.parts[edge.producer].loads or edge.in_place
     threads = plan.fusion.loaded_by_threads
     shares = tuple(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lowering.ground.dtypes import DType
+from lowering.ground.layouts import ACCUMULATOR, RegisterLayout
 
 __all__ = ["MmaFamily", "MmaForm"]
 
@@ -51,12 +52,18 @@ class MmaFamily:
         m: rows of one instruction.
         k_bytes: bytes of each row of A and of B that one instruction reads.
         forms: no type of an operand is in two of them.
+        layout: of accumulators, as registers have them.
+        version: of the descriptors of its operands in shared memory.
+        macro: nvFuser's name of its architecture (``MmaMacro``).
     """
 
     name: str
     m: int
     k_bytes: int
     forms: tuple[MmaForm, ...]
+    layout: RegisterLayout = ACCUMULATOR
+    version: int = 0
+    macro: str = "Hopper"
 
     def k(self, dtype: DType) -> int:
         """K of one instruction with operands of a type."""

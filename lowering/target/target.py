@@ -11,6 +11,7 @@ from functools import lru_cache
 
 from lowering.target.mma import MmaFamily
 from lowering.target.ptx import WARPGROUP
+from lowering.target.tensor_memory import TensorMemory
 
 __all__ = ["Target"]
 
@@ -31,6 +32,8 @@ class Target:
         setmaxnreg: ... from the first to the second number.
         named_barriers: hardware barriers of a CTA; number 0 is ``__syncthreads``.
         max_cluster: CTAs of a cluster that each such GPU can run.
+        tensor_memory: where its matrix instruction has the accumulators; None where registers have
+            them.
     """
 
     arch: str
@@ -44,6 +47,7 @@ class Target:
     setmaxnreg: tuple[int, int]
     named_barriers: int
     max_cluster: int
+    tensor_memory: TensorMemory | None = None
 
     @property
     def gpu(self) -> str:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from lowering.ground.errors import UnsupportedError
+from lowering.target.blackwell import BLACKWELL
 from lowering.target.hopper import HOPPER
 from lowering.target.target import Target
 
-__all__ = ["DEFAULT", "TARGETS", "gpus", "require", "target_of_device"]
+__all__ = ["DEFAULT", "TARGETS", "gpus", "named", "require", "target_of_device"]
 
-TARGETS: tuple[Target, ...] = (HOPPER,)
+TARGETS: tuple[Target, ...] = (HOPPER, BLACKWELL)
 """Every GPU that wsched makes kernels for."""
 
 DEFAULT = TARGETS[0]
@@ -20,6 +21,18 @@ DEFAULT = TARGETS[0]
 def gpus() -> str:
     """Every such GPU in words."""
     return " or ".join(t.gpu for t in TARGETS)
+
+
+def named(arch: str) -> Target:
+    """The target that compilers call so.
+
+    Raises:
+        UnsupportedError: there is none.
+    """
+    found = next((t for t in TARGETS if t.arch == arch), None)
+    if found is None:
+        raise UnsupportedError(f"the target {arch}", ", ".join(t.arch for t in TARGETS))
+    return found
 
 
 def target_of_device(torch: Any, device: Any = None) -> Target | None:

@@ -20,6 +20,7 @@ from wsched.choose.bound import least_us
 from wsched.choose.copy_engine import asks_dearly, policies, promotions
 from wsched.choose.cost_model import Cost, cost, places
 from wsched.choose.problem import Problem, demands
+from wsched.choose.tensor_memory import choose_in_tensor_memory
 from wsched.choose.thread_loads import SURE, copied_us, variants
 from wsched.choose.tiles import CLUSTERS, TILES, Tile, splits, tiles_for
 from wsched.choose.tuned.lookup import lookup
@@ -74,6 +75,8 @@ def choose_params(problem: Problem, *, tuned: bool = True) -> MatmulParams:
 
 def _chosen(problem: Problem, tuned: bool) -> tuple[MatmulParams, str]:
     """The schedule, and in a few words where it is from."""
+    if problem.target.tensor_memory is not None:
+        return choose_in_tensor_memory(problem), "by a reckoning, nothing was measured"
     if problem.grouped:
         return _grouped(problem), "by the cost model"
     hit = lookup(problem) if tuned else None

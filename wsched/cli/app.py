@@ -23,8 +23,10 @@ from wsched.cli.options import (
     Params,
     Shape,
     Sms,
+    TargetName,
     asked_extents,
     asked_params,
+    asked_target,
     found_file,
     named,
     read_definition_file,
@@ -102,15 +104,17 @@ def dump(
     shape: Shape = None,
     sms: Sms = None,
     params: Params = None,
+    target: TargetName = None,
     folder: Annotated[Path, typer.Option("--dir", help="Where 'all' goes.")] = Path("wsched-dump"),
 ) -> None:
     """Print one stage of a definition's kernel, or write all of them."""
     definition, extents = read_problem(file, shape)
     sms = multiprocessors(sms)
+    asked = definition, extents, sms, asked_params(params), asked_target(target)
     if stage == "schedule":
-        typer.echo(str(schedule_for(definition, extents, sms, asked_params(params))), nl=False)
+        typer.echo(str(schedule_for(*asked)), nl=False)
         return
-    kernel = kernel_for(definition, extents, sms, asked_params(params))
+    kernel = kernel_for(*asked)
     if stage != "all":
         typer.echo(kernel.dump(stage), nl=False)
         typer.echo(_planned(definition, sms), err=True, nl=False)  # programs read the other

@@ -11,6 +11,9 @@ from typing import Annotated
 import typer
 
 from lowering.ground.errors import ScheduleError, UnsupportedError, WschedError
+from lowering.target.target import Target
+from lowering.target.targets import TARGETS
+from lowering.target.targets import named as named_target
 from wsched.choose.gpus import H200_SMS
 from wsched.choose.presets import PRESETS, ParamsError, read_params
 from wsched.front.known import import_fusion
@@ -19,7 +22,8 @@ from wsched.front.sizes import Extents, extents_for, read_definition
 from wsched.schedule.matmul.params import MatmulParams
 
 __all__ = [
-    "File", "Params", "Shape", "Sms", "asked_extents", "asked_params", "found_file",
+    "File", "Params", "Shape", "Sms", "TargetName", "asked_extents", "asked_params",
+    "asked_target", "found_file",
     "named", "read_definition_file", "read_problem", "text_of",
 ]  # fmt: skip
 
@@ -67,6 +71,15 @@ Params = Annotated[
         "fields of MatmulParams.",
     ),
 ]
+TargetName = Annotated[
+    str | None,
+    typer.Option(
+        "--target",
+        metavar="ARCH",
+        help=f"The GPU that the kernel is for: {', '.join(t.arch for t in TARGETS)}; by default "
+        "that of the parameters, else the first.",
+    ),
+]
 
 
 def read_problem(file: Path, shape: str | None) -> tuple[str | Schedule, Extents]:
@@ -98,6 +111,14 @@ def asked_params(asked: str | None) -> MatmulParams | None:
         return None if asked is None else read_params(asked)
     except ParamsError as e:
         raise typer.BadParameter(str(e), param_hint="--params") from None
+
+
+def asked_target(asked: str | None) -> Target | None:
+    """The target that was asked for; None for that of the parameters."""
+    try:
+        return None if asked is None else named_target(asked)
+    except UnsupportedError as e:
+        raise typer.BadParameter(str(e), param_hint="--target") from None
 
 
 def text_of(file: Path) -> str:

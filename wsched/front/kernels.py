@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from lowering.ground.locks import Lock
 from lowering.target.target import Target
-from lowering.target.targets import DEFAULT, target_of_device
+from lowering.target.targets import named, target_of_device
 from wsched.choose.heuristics import choose_params
 from wsched.front.known import import_fusion
 from wsched.front.own import compile_schedule
 from wsched.front.problems import problem_of
+from wsched.front.targets import refuse_target, require_target
 from wsched.fusion import Fusion
 from wsched.run.compiled import CompiledFusion, compile_fusion
 from wsched.run.input_error import InputError, require_sequence
@@ -50,6 +51,7 @@ def compile(
     params: MatmulParams | None = None,
     batch_invariant: bool = False,
     proof: bool | None = None,
+    target: str | None = None,
 ) -> CompiledFusion:
     """The kernel for a definition and its ``inputs``; arguments as for :func:`wsched.execute`.
 
@@ -58,6 +60,10 @@ def compile(
     shapes is another one made. On a GPU this compiles the kernel, if the parameters leave its
     registers open: the first pair that does not spill is taken.
 
+    ``target`` is the GPU that the kernel is for, as compilers call it (``"sm_100a"``): by default
+    that of ``params.mma_macro``, else that of the inputs' device. A kernel for another GPU than the
+    one here can be looked at, compiled, and run by the machine on CPU tensors.
+
     ``proof`` says when what is claimed of the final kernel (``kernel.proof()``) is proved: True,
     now; False, not at all. By default it is the environment's choice: with ``WSCHED_PROOF=1`` when
     a kernel is made, with 0 never, and unset before the first launch of a kernel whose schedule
@@ -65,9 +71,10 @@ def compile(
     """
     require_sequence(inputs)
     if isinstance(definition, Schedule):
+        refuse_target(target)
         found = compile_schedule(definition, inputs, params, batch_invariant, proof is not False)
     else:
-        key = _kernel_key(definition, inputs, params, batch_invariant)
+        key = _kernel_key(definition, inputs, params, batch_invariant, target)
         found = _kernels.get(key) or _made_once(key)
     if proof:
         require_proved(found.kernel)
@@ -100,18 +107,22 @@ def _kernel_key(
     inputs: Sequence[torch.Tensor],
     params: MatmulParams | None,
     batch_invariant: bool = False,
+    target: str | None = None,
 ) -> _Key:
     fusion = laid_out(import_fusion(definition), inputs)
+    asked = None if target is None else named(target)
     if params is None:
-        params = choose_params(problem_of(fusion, inputs, batch_invariant=batch_invariant))
+        problem = problem_of(fusion, inputs, batch_invariant=batch_invariant, target=asked)
+        params = choose_params(problem)
     elif not isinstance(params, MatmulParams):
         text = f"params is a {(kind := type(params).__name__)}, not a MatmulParams"
         raise InputError(text, "params", kind, "MatmulParams")
     elif batch_invariant:
         params = replace(params, batch_invariant=True)
-    target = _target(inputs)  # where there is a GPU, the kernel will be compiled anyway
-    compiled = params.num_registers == "auto" and target is not None
-    return fusion, params, compiled, target or DEFAULT, bound_from_environment()
+    require_target(params, asked)
+    here = _target(inputs)  # where there is a GPU, the kernel will be compiled anyway
+    compiled = params.num_registers == "auto" and here is not None
+    return fusion, params, compiled, params.mma_macro.target, bound_from_environment()
 
 
 def _target(inputs: Sequence[Any]) -> Target | None:

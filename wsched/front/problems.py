@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from lowering.target.target import Target
 from lowering.target.targets import DEFAULT, target_of_device
 from wsched.choose.gpus import H200, H200_L2_BYTES, Gpu
 from wsched.choose.problem import Problem
@@ -40,22 +41,25 @@ def problem_of(
     device: torch.device | None = None,
     *,
     batch_invariant: bool = False,
+    target: Target | None = None,
 ) -> Problem:
-    """What the heuristic plans for; on the inputs' device, unless that is given."""
+    """What the heuristic plans for; on the inputs' device, unless that is given, and for its target
+    unless another one is.
+    """
     extents = extents_of(fusion, inputs)
     device = device or next(t.device for t in inputs if hasattr(t, "device"))
-    gpu, target = Gpu(H200, MULTIPROCESSORS, H200_L2_BYTES), DEFAULT
+    gpu, here = Gpu(H200, MULTIPROCESSORS, H200_L2_BYTES), DEFAULT
     if device.type == "cuda":
         import torch
 
         gpu = Gpu.of(torch.cuda.get_device_properties(device))
-        target = target_of_device(torch, device) or DEFAULT
+        here = target_of_device(torch, device) or DEFAULT
     loaded = tma_inputs(fusion, inputs)
     pairs = reads_pairs(fusion, inputs, loaded is not None)
     aligned = operand_rows(fusion, inputs)
     problem = Problem.of(
         fusion, extents, gpu.sms, loaded, pairs, gpu.l2_bytes, gpu.name,
-        batch_invariant=batch_invariant, aligned=aligned, target=target,
+        batch_invariant=batch_invariant, aligned=aligned, target=target or here,
     )  # fmt: skip
     widths = thread_widths(fusion, inputs)
     return problem.with_threads(fusion, widths) if widths else problem

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from lowering.ground.errors import ScheduleError
 from lowering.ground.files import replace_file
+from lowering.target.targets import DEFAULT, named
 from wsched.front.check import Check, check
 from wsched.front.known import import_for_calls, import_fusion, recorded
 from wsched.fusion import PrimitiveCall, nest_text
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["Schedule", "is_schedule_text"]
 
 _VERSION = 1
-_HEADER = re.compile(r"# wsched schedule (\S+)\s*$")
+_HEADER = re.compile(r"# wsched schedule (\S+)(?: for (\S+))?\s*$")
 
 
 class Schedule(schedule.Schedule):
@@ -47,14 +48,20 @@ class Schedule(schedule.Schedule):
         definition: a ``nvfuser_direct.FusionDefinition``, its text, or its operations as data.
         inputs: tensors; the operands are then taken to lie in memory as these do, not as the
             definition says.
+        target: the GPU that it is for, as compilers call it: ``"sm_90a"`` or ``"sm_100a"``.
 
     Raises:
-        UnsupportedError: a definition that wsched does not schedule.
+        UnsupportedError: a definition that wsched does not schedule, or another target.
     """
 
-    def __init__(self, definition: Any, inputs: Sequence[torch.Tensor] | None = None) -> None:
+    def __init__(
+        self,
+        definition: Any,
+        inputs: Sequence[torch.Tensor] | None = None,
+        target: str = DEFAULT.arch,
+    ) -> None:
         self.definition = recorded(definition)
-        super().__init__(import_for_calls(definition))
+        super().__init__(import_for_calls(definition), target=named(target))
         if inputs is not None:
             lies = laid_out(self.fusion, inputs)
             for name in self.inputs:
@@ -83,8 +90,8 @@ class Schedule(schedule.Schedule):
                 is no kernel for.
         """
         import_fusion(definition)  # refuses what only schedules by calls take
-        made = cls(definition, inputs)
         params = params or MatmulParams()
+        made = cls(definition, inputs, params.mma_macro.target.arch)
         options = kernel_options(made.fusion, params)
         schedule_onto(made, params)
         if changed := options.changed():
@@ -124,7 +131,8 @@ class Schedule(schedule.Schedule):
     # --- as text -------------------------------------------------------------------------------
 
     def __str__(self) -> str:
-        header = f"# wsched schedule {_VERSION}\n"
+        made_for = "" if self.target is DEFAULT else f" for {self.target.arch}"
+        header = f"# wsched schedule {_VERSION}{made_for}\n"
         return header + definition_text(self.definition) + "\n" + calls_text(self.history)
 
     def save(self, path: str | Path) -> None:
@@ -151,14 +159,16 @@ class Schedule(schedule.Schedule):
 
     @classmethod
     def parse(cls, text: str) -> Schedule:
-        """The schedule in a text: a line with the version, the definition and the calls.
+        """The schedule in a text: a line with the version, and with the target if it is not the
+        first one, the definition and the calls.
 
         The text is Python in form; it is parsed, never executed.
 
         Raises:
             ScheduleError: rule ``text``: a text of another form or version; any other: a call that
                 is illegal. Both name the line.
-            UnsupportedError: a definition that wsched does not schedule; it names the line.
+            UnsupportedError: a definition that wsched does not schedule; it names the line; or
+                another target.
         """
         first = text.partition("\n")[0]
         found = _HEADER.match(first)
@@ -172,7 +182,7 @@ class Schedule(schedule.Schedule):
             legal = (f"# wsched schedule {_VERSION}",)
             raise ScheduleError("text", f"line 1: {first}", why, legal)
         calls = list(parse_calls(text))
-        made = cls(record_text(text))
+        made = cls(record_text(text), target=found[2] or DEFAULT.arch)
         for line, call in calls:
             made._replay(line, call)
         return made

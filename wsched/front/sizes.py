@@ -6,11 +6,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from lowering.target.ptx import TMA_STRIDE_ALIGN
+from lowering.target.target import Target
+from lowering.target.targets import DEFAULT as HERE
 from wsched.choose.heuristics import choose_params
 from wsched.choose.problem import Problem, dense_widths
 from wsched.front.known import import_fusion
 from wsched.front.own import kernel_of
 from wsched.front.schedule import Schedule, is_schedule_text
+from wsched.front.targets import refuse_target, require_target
 from wsched.fusion import Fusion
 from wsched.fusion.names import BATCH, EXTENTS, HEADS
 from wsched.run.compiled import CompiledFusion, compile_fusion
@@ -96,8 +99,8 @@ class Extents:
             found[axis] = sum(known.values())
         return found
 
-    def problem(self, fusion: Fusion, sms: int = MULTIPROCESSORS) -> Problem:
-        """The heuristic's question for these extents.
+    def problem(self, fusion: Fusion, sms: int = MULTIPROCESSORS, target: Target = HERE) -> Problem:
+        """The heuristic's question for these extents, on a GPU of so many multiprocessors.
 
         Raises:
             UnsupportedError: a size that no kernel takes.
@@ -109,7 +112,7 @@ class Extents:
         types = tuple(fusion.tensor(name).dtype for name in matrix_inputs(fusion))
         loaded = all(n * t.bytes % TMA_STRIDE_ALIGN == 0 for t in types for n in rows)
         inputs = types if loaded else None
-        problem = Problem.of(fusion, extents, sms, inputs)
+        problem = Problem.of(fusion, extents, sms, inputs, target=target)
         return problem.with_threads(fusion, dense_widths(fusion, extents))
 
     def __str__(self) -> str:
@@ -160,17 +163,29 @@ def kernel_for(
     extents: Extents,
     sms: int = MULTIPROCESSORS,
     params: MatmulParams | None = None,
+    target: Target | None = None,
 ) -> CompiledFusion:
     """The kernel of a schedule, or that a definition gets for a problem; needs no torch, no GPU.
 
     Raises:
-        InputError: parameters beside a schedule.
+        InputError: parameters or a target beside a schedule; parameters for another target.
     """
     if isinstance(definition, Schedule):
         _refuse_params(params)
+        refuse_target(None if target is None else target.arch)
         return kernel_of(definition)
     fusion = import_fusion(definition)
-    return compile_fusion(fusion, params or choose_params(extents.problem(fusion, sms)))
+    return compile_fusion(fusion, _chosen(fusion, extents, sms, params, target))
+
+
+def _chosen(
+    fusion: Fusion, extents: Extents, sms: int, params: MatmulParams | None, target: Target | None
+) -> MatmulParams:
+    """The parameters that were given, or the heuristic's."""
+    if params is None:
+        return choose_params(extents.problem(fusion, sms, target or HERE))
+    require_target(params, target)
+    return params
 
 
 def schedule_for(
@@ -178,12 +193,14 @@ def schedule_for(
     extents: Extents,
     sms: int = MULTIPROCESSORS,
     params: MatmulParams | None = None,
+    target: Target | None = None,
 ) -> Schedule:
     """The schedule that a definition gets for a problem, call by call; a schedule as it is."""
     if isinstance(definition, Schedule):
         _refuse_params(params)
+        refuse_target(None if target is None else target.arch)
         return definition
-    chosen = params or choose_params(extents.problem(import_fusion(definition), sms))
+    chosen = _chosen(import_fusion(definition), extents, sms, params, target)
     return Schedule.of(definition, chosen)
 
 

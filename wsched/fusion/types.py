@@ -99,11 +99,16 @@ def type_of(element: DType) -> DataType:
 
 
 class MemoryType(_Named):
-    """Where a tensor lives; the value is the letter in its text."""
+    """Where a tensor lives; the value is the letter in its text.
+
+    ``Local`` is registers, ``Tensor`` the tensor memory of a GPU whose matrix instruction has its
+    accumulators there.
+    """
 
     Global = "g"
     Shared = "s"
     Local = "l"
+    Tensor = "t"
 
 
 class ParallelType(_Named):
@@ -146,3 +151,4 @@ class LoadStoreOpType(_Named):
     CpAsyncBulkTensorTile = "CpAsyncBulkTensorTile"
     LdMatrix = "LdMatrix"
     StMatrix = "StMatrix"
+    LdTMem = "LdTMem"

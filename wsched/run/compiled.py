@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from lowering.ground.log import log
 from lowering.nest.lower import lower
 from lowering.target.target import Target
-from lowering.target.targets import DEFAULT
 from passes.dump import dumper_from_environment
 from passes.pipeline import run_passes
 from wsched.fusion import Fusion
@@ -60,11 +59,12 @@ TRACED = "_traced"
 
 
 def compile_fusion(
-    fusion: Fusion, params: MatmulParams, target: Target = DEFAULT
+    fusion: Fusion, params: MatmulParams, target: Target | None = None
 ) -> CompiledFusion:
     """Schedule and lower a fusion; NVRTC runs when the kernel is first needed on a GPU.
 
-    Where the parameters leave the registers open, this takes the first candidate as it is;
+    It is for ``target``, by default that of the parameters' instruction. Where the parameters
+    leave the registers open, this takes the first candidate as it is;
     :func:`wsched.run.registers.compile_clean` compiles to choose.
 
     Raises:
@@ -72,6 +72,7 @@ def compile_fusion(
         UnsupportedError: they are legal, but there is no lowering for them.
     """
     begin = perf_counter()
+    target = target or params.mma_macro.target
     made = plan_matmul(fusion, params, target)
     params = settled(fusion, params, target)
     name = kernel_name(fusion, params)

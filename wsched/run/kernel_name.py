@@ -6,6 +6,7 @@ import hashlib
 import json
 from dataclasses import replace
 
+from lowering.target.targets import DEFAULT
 from wsched.fusion import DataType, Fusion, History, PointwiseOp, Product, products
 from wsched.schedule.matmul.params import MatmulParams
 from wsched.schedule.matmul.reductions import over_columns
@@ -24,7 +25,7 @@ def kernel_name(fusion: Fusion, params: MatmulParams) -> str:
     The words are what one looks for first; schedules that differ elsewhere differ in the last one,
     six hexadecimal digits of a hash of all but ``batch_invariant`` and ``l2_promotions``, which the
     kernel is the same without (the one is a promise about it, the other a property of the tensor
-    maps that a launch makes), and ``exchange_operands`` and ``thread_loads``, which
+    maps that a launch makes), and the target, ``exchange_operands`` and ``thread_loads``, which
     are words.
     """
     tile, cluster = params.output_tile, params.cluster_dims
@@ -37,6 +38,8 @@ def kernel_name(fusion: Fusion, params: MatmulParams) -> str:
         f"s{buffer.smem_circular_buffer_stage}",
         f"f{params.wgmma_in_flight}",
     ]
+    if (macro := params.mma_macro).target is not DEFAULT:
+        words.append(macro.target.arch.replace("_", ""))
     if params.exchange_operands:
         words.append("exchanged")
     if not params.warp_specialized:
@@ -52,6 +55,7 @@ def kernel_name(fusion: Fusion, params: MatmulParams) -> str:
     if params.grid_traversal_factor[0] > 1:
         words.append(f"g{params.grid_traversal_factor[0]}")
     facts = {n: v for n, v in params.to_dict().items() if n not in _OUTSIDE}
+    facts["mma_macro"] = {"m": macro.m, "n": macro.n, "k": macro.k}
     words.append(digits(json.dumps(facts, sort_keys=True), 6))
     return "_".join(words)
 

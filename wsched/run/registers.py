@@ -13,7 +13,6 @@ from lowering.cuda.nvrtc import CompileError
 from lowering.cuda.resources import Resources, complaints
 from lowering.ground.errors import UnsupportedError
 from lowering.target.target import Target
-from lowering.target.targets import DEFAULT
 from wsched.fusion import Fusion
 from wsched.run.compiled import CompiledFusion, compile_fusion
 from wsched.schedule.matmul.limits import register_candidates
@@ -23,7 +22,9 @@ from wsched.schedule.matmul.scheduler import schedule_matmul
 __all__ = ["compile_clean"]
 
 
-def compile_clean(fusion: Fusion, params: MatmulParams, target: Target = DEFAULT) -> CompiledFusion:
+def compile_clean(
+    fusion: Fusion, params: MatmulParams, target: Target | None = None
+) -> CompiledFusion:
     """The kernel with the first register pair that compiles clean; needs NVRTC, but no GPU.
 
     Where none does, it is the one that complains and spills least: it is right, only slower than
@@ -34,6 +35,7 @@ def compile_clean(fusion: Fusion, params: MatmulParams, target: Target = DEFAULT
         UnsupportedError: there is no lowering for them; ptxas finds too few registers with every
             pair; there is no NVRTC.
     """
+    target = target or params.mma_macro.target
     if params.num_registers != "auto":
         return compile_fusion(fusion, params, target)
     schedule_matmul(fusion, params, target)

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from lowering.ground.records import replaced
-from wsched.fusion import BroadcastOp, Fusion, MmaOp, inputs_of, type_text
+from wsched.fusion import BroadcastOp, Fusion, MemoryType, MmaOp, inputs_of, type_text
 
 __all__ = ["Filled", "Part", "find_parts", "part_of", "titles"]
 
@@ -23,7 +23,8 @@ class Filled:
     """Tensors of a part that fill the stages of a ring together, which other parts read.
 
     Args:
-        ring: its name, ``ring`` of what an mma reads, ``aux`` of others.
+        ring: its name, ``ring`` of what an mma reads, ``acc`` of what it sums up in tensor memory,
+            ``aux`` of others.
         tensors: their names, in topological order.
     """
 
@@ -43,12 +44,14 @@ class Part:
             parts is in the first of them.
         rings: those that it fills.
         loads: whether nothing is computed in it.
+        issued: whether one thread does all of it: it only sums up in tensor memory.
     """
 
     name: str
     tensors: tuple[str, ...]
     rings: tuple[Filled, ...] = ()
     loads: bool = False
+    issued: bool = False
 
     @property
     def fills(self) -> tuple[str, ...]:
@@ -72,7 +75,8 @@ def find_parts(fusion: Fusion) -> tuple[Part, ...]:
     for names in _connected(fusion, _neighbours(fusion, cut, loads)):
         only_loads = loads.issuperset(names)
         rings = _together(fusion, [n for n in names if n in cut | in_place])
-        part = Part("load" if only_loads else "compute", names, rings, only_loads)
+        issued = all(fusion.tensor(n).memory is MemoryType.Tensor for n in names)
+        part = Part("load" if only_loads else "compute", names, rings, only_loads, issued)
         (loading if only_loads else computing).append(part)
     loading.sort(key=lambda p: not _is_summed(fusion, p.fills))
     found = [*loading, *_titled(fusion, _in_order(fusion, computing))]
@@ -213,11 +217,11 @@ def _sums(fusion: Fusion, part: Part) -> bool:
 
 def _named(fusion: Fusion, parts: list[Part]) -> Iterator[Part]:
     """The same with names of their rings."""
-    count = {"ring": 0, "aux": 0}
+    count = {"ring": 0, "acc": 0, "aux": 0}
     for p in parts:
         rings = []
         for ring in p.rings:
-            word = "ring" if _is_summed(fusion, ring.tensors) else "aux"
+            word = "acc" if p.issued else "ring" if _is_summed(fusion, ring.tensors) else "aux"
             rings.append(Filled(f"{word}{count[word] or ''}", ring.tensors))
             count[word] += 1
         yield replaced(p, rings=tuple(rings))

@@ -180,7 +180,7 @@ def make_plan(
         UnsupportedError: an mma with a dimension that is no part of a matrix product.
     """
     graph = graph or TransformGraph(fusion)
-    check_memory(fusion)
+    check_memory(fusion, target)
     relations = load_relations(fusion, graph, target)
     parts = find_parts(fusion)
     edges = edges_of(parts, relations)

@@ -40,7 +40,7 @@ def require_registers(made: Plan) -> None:
         main = made.main(at)
         readers = () if main is None else main.readers
         sums = [t for name in readers if (t := made.fusion.tensor(name)).sums]
-        if sums:
+        if sums and not made.parts[at].issued:
             _require(made, sums, made.registers(at))
 
 

@@ -14,8 +14,10 @@ from lowering.nest.rules.copies import copy
 from lowering.nest.rules.copy_box import copy_box
 from lowering.nest.rules.from_global import from_global
 from lowering.nest.rules.from_shared import from_shared
+from lowering.nest.rules.from_tensor import from_tensor
 from lowering.nest.rules.load_box import load_box
 from lowering.nest.rules.mma import mma
+from lowering.nest.rules.mma_tensor import mma_tensor
 from lowering.nest.rules.pointwise import cast, pointwise
 from lowering.nest.rules.reduction import reduction
 from lowering.nest.rules.store_box import store_box, to_shared
@@ -39,12 +41,15 @@ Rule = Callable[[Place], None]
 Key = tuple[str, tuple[MemoryType, ...], MemoryType]
 
 _G, _S, _L = MemoryType.Global, MemoryType.Shared, MemoryType.Local
+_T = MemoryType.Tensor
 
 RULES: dict[Key, Rule] = {
     ("CpAsyncBulkTensorTile", (_G,), _S): load_box,
     ("Set", (_G,), _S): copy_box,
     ("mma", (_S,), _L): mma,
     ("mma", (_S, _L), _L): mma,
+    ("mma", (_S,), _T): mma_tensor,
+    ("LdTMem", (_T,), _L): from_tensor,
     ("LdMatrix", (_S,), _L): from_shared,
     ("Set", (_S,), _L): from_shared,
     ("Set", (_G,), _L): from_global,

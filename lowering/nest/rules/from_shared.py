@@ -38,7 +38,8 @@ def from_shared(place: Place) -> None:
     place.consume(name)
     sizes = place.tile.size_by_axis
     *_, rows, cols = (sizes[axis] for axis in order)
-    out = Frag(place.namer.new(t.name.lower()), FragmentType(place.dtype, rows, cols))
+    held = FragmentType(place.dtype, rows, cols, layout=place.plan.target.mma.layout)
+    out = Frag(place.namer.new(t.name.lower()), held)
     load = LdMatrix if kind is LoadStoreOpType.LdMatrix else LdShared
     place.emit(load(out, smem(name, (by_dim[d] for d in stage.dims))))
     place.hold(out)

@@ -17,7 +17,7 @@ from lowering.nest.refs import smem
 from lowering.nest.stage import stage_of
 from wsched.fusion import MemoryType, MmaOp, ParallelType, Product, Role
 
-__all__ = ["mma"]
+__all__ = ["Part", "exchanged", "mma", "operand", "parts_of"]
 
 
 def mma(place: Place) -> None:
@@ -30,16 +30,16 @@ def mma(place: Place) -> None:
     if not isinstance(e, MmaOp):
         raise InternalError("lower", f"{t.name} = {e} as a matrix product")
     product = place.plan.product(t.name)
-    parts = _parts(place, e, product)
+    parts = parts_of(place, e, product)
     depth = prod(place.tile.size(d) for d in product.of(Role.K)) // len({x.k for x in parts})
     shared = [x for x in (e.a, e.b) if place.fusion.tensor(x).memory is MemoryType.Shared]
     place.consume(*shared)
     acc = place.registers.held[t.name].value
-    first, second = (e.b, e.a) if _exchanged(place, product) else (e.a, e.b)
+    first, second = (e.b, e.a) if exchanged(place, product) else (e.a, e.b)
     if second not in shared:
         wanted = f"the columns of the product as rows of the fragment, or {second} in shared memory"
         raise place.refuse(f"{t.name} = {e} with B, {second}, in registers", wanted)
-    b, trans_b = _operand(place, product, second)
+    b, trans_b = operand(place, product, second)
     whole = acc.type.layout.columns
     if any(x.col % whole for x in parts):
         what = f"{parts[0].cols} of the {acc.type.cols} columns of {t.name} at a time"
@@ -56,7 +56,7 @@ def mma(place: Place) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class Part:
     """Some of a tile's columns, and of its k slice as many as all parts have, from ``k`` on."""
 
     col: int
@@ -64,12 +64,12 @@ class _Part:
     k: int
 
 
-def _exchanged(place: Place, product: Product) -> bool:
+def exchanged(place: Place, product: Product) -> bool:
     """Whether the fragment has columns of the product as its rows."""
     return place.tile.order[-2] == product.cols
 
 
-def _operand(place: Place, product: Product, name: str) -> tuple[SmemRef, bool]:
+def operand(place: Place, product: Product, name: str) -> tuple[SmemRef, bool]:
     """Where this warpgroup's part of a stage begins; whether the stage has K as rows."""
     graph = place.graph
     stage = stage_of(place.fusion, graph, place.fusion.tensor(name))
@@ -86,7 +86,7 @@ def _left(
 ) -> tuple[SmemRef | Frag, bool]:
     """The operand with the rows of the fragment, ``k`` on in the slice; whether K is its rows."""
     if place.fusion.tensor(name).memory is MemoryType.Shared:
-        a, trans = _operand(place, product, name)
+        a, trans = operand(place, product, name)
         return a.moved(k, 0) if trans else a.moved(0, k), trans
     rows = place.registers.held[place.tensor.name].value.type.rows
     return _in_registers(place, name, rows, depth), False
@@ -104,7 +104,7 @@ def _in_registers(place: Place, name: str, rows: int, depth: int) -> Frag:
     raise place.refuse(what, f"{name} of {rows} x {depth}, made in the loop over k")
 
 
-def _parts(place: Place, e: MmaOp, product: Product) -> list[_Part]:
+def parts_of(place: Place, e: MmaOp, product: Product) -> list[Part]:
     """The statements of a k slice, in the order of the loops inside it.
 
     One executes wgmmas along K, each over all rows of a warpgroup: those are the innermost loops.
@@ -112,7 +112,7 @@ def _parts(place: Place, e: MmaOp, product: Product) -> list[_Part]:
     """
     t, tile = place.tensor, place.tile
     rows, cols, summed = product.rows, product.cols, product.of(Role.K)
-    if _exchanged(place, product):
+    if exchanged(place, product):
         rows, cols = cols, rows
     family = place.plan.target.mma
     m, k = family.m, family.k(element_type(place.fusion.tensor(e.a).dtype))
@@ -132,7 +132,7 @@ def _parts(place: Place, e: MmaOp, product: Product) -> list[_Part]:
         wanted = f"[N / n, K / {k}, M / {m} | Mma: {m}, n, {k}]"
         raise place.refuse(f"{text} inside a k slice", wanted)
     depth = prod(tile.size(d) for d in summed) // prod(n for dim, n in outer if dim != cols)
-    found = [_Part(0, width, 0)]
+    found = [Part(0, width, 0)]
     steps = {True: width, False: depth}
     for dim, n in reversed(outer):
         step = steps[dim == cols]

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 from lowering.ground.dtypes import DType
-from lowering.ground.types import FragmentType
 from lowering.kernel.nodes import Frag, FragBelow, FragCast, FragPointwise
 from lowering.nest.domains import repeats
 from lowering.nest.place import Place
@@ -48,9 +48,11 @@ def padded(place: Place, value: Frag) -> Frag:
             what = f"{t.name} = {place.expr}, computed of tensors that stand side by side along "
             raise place.refuse(f"{what}{d.extent}", "values that are zero where these are")
         kind, rows = value.type, d == place.tile.order[-2]
-        line = FragmentType(DType.PRED, kind.rows if rows else 1, 1 if rows else kind.cols)
+        line = replace(
+            kind, dtype=DType.PRED, rows=kind.rows if rows else 1, cols=1 if rows else kind.cols
+        )
         below = Frag(place.namer.new("below"), line)
-        wide = Frag(place.namer.new("padded"), FragmentType(DType.F32, kind.rows, kind.cols))
+        wide = Frag(place.namer.new("padded"), replace(kind, dtype=DType.F32))
         place.emit(
             FragBelow(below, d.extent - place.index(d)),
             FragPointwise(wide, "where", (below, value, 0.0)),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from lowering.ground.dtypes import DType
 from lowering.ground.errors import InternalError
-from lowering.ground.types import FragmentType
 from lowering.kernel.nodes import (
     Frag,
     FragBelow,
@@ -79,7 +80,10 @@ def _along(place: Place) -> tuple[IterDomain, ...]:
 def _below(place: Place, value: Frag, along: IterDomain) -> Frag:
     """Which rows or columns are in front of the end of a dimension."""
     rows = along is place.tensor.read[-2]
-    kind = FragmentType(DType.PRED, value.type.rows if rows else 1, 1 if rows else value.type.cols)
+    whole = value.type
+    kind = replace(
+        whole, dtype=DType.PRED, rows=whole.rows if rows else 1, cols=1 if rows else whole.cols
+    )
     below = Frag(place.namer.new("below"), kind)
     place.emit(FragBelow(below, along.extent - place.index(along)))
     return below

@@ -69,7 +69,7 @@ def test_files_of_parameters(block: int, tmp_path: Path) -> None:
     path, taken, refused = tmp_path / "params.json", 0, 0
     for seed in range(block * 50, block * 50 + 50):
         params = SCHEDULES[NAMES[seed % len(NAMES)]]
-        path.write_bytes(damaged(json.dumps(params.to_dict()), 1000 + seed))
+        path.write_bytes(damaged(json.dumps(params.to_dict()), 2000 + seed))
         try:
             read = read_params(str(path))
             require_legal_for(demands(PROBLEM), read)

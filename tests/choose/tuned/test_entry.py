@@ -52,7 +52,7 @@ def test_what_a_problem_did_not_have_before_has_its_default() -> None:
         ({"results": "BFloat16"}, "results is 'BFloat16', not a list"),
         ({"results": None}, "results is None, not a list"),
         ({"inputs": [3]}, "inputs has 3, which is no type"),
-        ({"target": "sm_80"}, "target is 'sm_80', which is no target: sm_90a"),
+        ({"target": "sm_80"}, "target is 'sm_80', which is no target: sm_90a, sm_100a"),
         ({"groups": 3}, "a problem has no 'groups'"),
         ({"computed": {"side": "c"}}, "computed is {'side': 'c'}, not a side, a dtype and work"),
         (

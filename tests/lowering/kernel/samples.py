@@ -34,6 +34,8 @@ kernel all threads 384 cluster 2 splits 3 dependent grid min(ceildiv(M, 128) * 2
   shared tile: s32[2][1]
   shared last: s32[1][1] at 81952
   shared R_s: f32[1][8x32]
+  tensor cells: f32[2][128x64]
+  tensor placed: f32[1][256x32] column 128
   mbarrier full[4] arrivals 1
   mbarrier empty[4] arrivals 8 at 81920
   named_barrier turn[2] id 1 threads 256
@@ -54,6 +56,20 @@ kernel all threads 384 cluster 2 splits 3 dependent grid min(ceildiv(M, 128) * 2
   fence.mbarrier_init
   cluster.sync
   cta.number 3
+  tcgen05.alloc last[0, 0, 0], 256
+  tcgen05.relinquish
+  tcgen05.base M
+  mma.tensor cells[0, 0, 0], A_s[0, 0, 0], A_s[1, 0, 0], 128, 64, 64, 0 < M, trans_b=true
+  lanes: frag<f32, 128x64, span 2, below 2> = ld.tensor cells[0, 0, 0]
+  elect {
+    tcgen05.mma cells[1, 0, 0], A_s[0, 0, 0], A_s[1, 0, 0], 64, accumulate=0 < M, trans_a=true
+    tcgen05.mma placed[0, 128, 0], A_s[0, 0, 16], A_s[1, 0, 16], 32
+    tcgen05.commit full[0]
+  }
+  tcgen05.fence after
+  flying: frag<f32, 128x32, span 2, below 2, async> = tcgen05.ld cells[1, 0, 32]
+  arrived2: frag<f32, 128x32, span 2, below 2> = tcgen05.wait.ld flying
+  tcgen05.dealloc 256
   section load groups 1 {
     for m in 0 .. M step 2 {
       produce ring, m

@@ -8,29 +8,34 @@ from typing import get_type_hints
 import pytest
 
 from lowering.ground.expr import ZERO
-from lowering.kernel.nodes import CounterRef, GmemRef, PartialRef, SmemRef, Stmt
+from lowering.kernel.nodes import CounterRef, GmemRef, PartialRef, SmemRef, Stmt, TmemRef
 from lowering.kernel.stage import Stage
 from lowering.kernel.text import parse_kernel
 from lowering.kernel.traits import Memory
 from lowering.kernel.verify import verify
 from lowering.kernel.visit import defined, operands, walk
-from passes.pipeline import FINAL, PASSES
+from passes.pipeline import FINAL, PIPELINES
 from tests.lowering.kernel.samples import ALL_NODES, NODE_KINDS
 from tests.lowering.nest.kernels import final, tile_level
 
-ORDER = [run.__name__ for run in PASSES]
+ORDERS = [[run.__name__ for run in passes] for passes in PIPELINES.values()]
 SHARED = Memory.SHARED | Memory.SHARED_ASYNC
-TOUCHED = {SmemRef: SHARED, GmemRef: Memory.GLOBAL, CounterRef: Memory.GLOBAL}
+TOUCHED = {
+    SmemRef: SHARED, TmemRef: Memory.TENSOR, GmemRef: Memory.GLOBAL, CounterRef: Memory.GLOBAL,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", NODE_KINDS)
 def test_traits_name_passes_and_fields(kind: type[Stmt]) -> None:
     traits, names = kind.TRAITS, {f.name for f in fields(kind)}
-    first = ORDER.index(traits.since) if traits.since else -1
-    last = ORDER.index(traits.until) if traits.until else len(ORDER)
-    assert first < last
+    filled = {name for _, name in traits.filled}
+    marks = {traits.since, traits.until, *filled} - {None}
+    orders = [order for order in ORDERS if marks <= {*order}]
+    assert orders, f"no target has the passes of {kind.__name__}: {marks}"
+    for order in orders:
+        first = order.index(traits.since) if traits.since else -1
+        assert first < (order.index(traits.until) if traits.until else len(order))
     assert names >= {*traits.consumes, *traits.flying, *(field for field, _ in traits.filled)}
-    assert {name for _, name in traits.filled} <= set(ORDER)
     assert traits.binds == ("out",) or names >= set(traits.binds)
 
 

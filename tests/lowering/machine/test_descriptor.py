@@ -17,8 +17,8 @@ from lowering.kernel.descriptor import (
     wgmma_descriptor,
 )
 from lowering.kernel.kernel import SharedBuffer
-from lowering.machine.compute import mn_major_chunks, operand_chunks
 from lowering.machine.memory import SHARED_BASE, swizzled
+from lowering.machine.operands import mn_major_chunks, operand_chunks
 
 SWIZZLES = [Swizzle.B128, Swizzle.B64, Swizzle.B32]
 

@@ -92,14 +92,14 @@ def _half_a_box(buffer: SharedBuffer, trans: bool) -> int:
     return leading_bytes(buffer, trans) // 2
 
 
-def _exchanged(swizzle: Swizzle, address: int, leading: int = 16) -> int:
+def _exchanged(swizzle: Swizzle, address: int, leading: int = 16, version: int = 0) -> int:
     """Leading and stride byte offset in each other's field."""
     descriptor = wgmma_descriptor(swizzle, address, leading)
     low, high = descriptor >> 16 & 0x3FFF, descriptor >> 32 & 0x3FFF
     return descriptor ^ (low ^ high) << 16 ^ (low ^ high) << 32
 
 
-def _half_a_stride(swizzle: Swizzle, address: int, leading: int = 16) -> int:
+def _half_a_stride(swizzle: Swizzle, address: int, leading: int = 16, version: int = 0) -> int:
     return wgmma_descriptor(swizzle, address, leading) - (32 << 32)
 
 
@@ -116,7 +116,7 @@ def test_a_fault_in_the_descriptor_shows(
     name: str, fault: Callable[..., int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The machine reads the descriptor's bits, not the buffer's layout."""
-    monkeypatch.setattr(f"lowering.machine.compute.{name}", fault)
+    monkeypatch.setattr(f"lowering.machine.operands.{name}", fault)
     try:
         assert not right(text())
     except MachineError as error:

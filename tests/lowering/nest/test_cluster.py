@@ -58,7 +58,7 @@ def test_a_tensor_shared_along_two_dimensions(monkeypatch: pytest.MonkeyPatch) -
             s.merge(tv, 0, label="cta")
         s.parallelize(tv, 0, ParallelType.BIDx)
 
-    monkeypatch.setattr(scheduler, "_tile", tile)
+    monkeypatch.setattr(scheduler, "split_into_tiles", tile)
     one_tile = replace(SMALL["cooperative"], tiling_strategy=TilingStrategy.OneTilePerCTA)
     made = plan_matmul(linear(), one_tile)
     with pytest.raises(UnsupportedError) as error:

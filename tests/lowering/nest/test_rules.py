@@ -71,7 +71,7 @@ def test_another_k_of_the_instruction(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_another_m_of_the_instruction(monkeypatch: pytest.MonkeyPatch) -> None:
     error = refusal(monkeypatch, **instructions(m=32))
-    assert "m64 2 [Serial], M 32 [Mma]" in error.what
+    assert "m32 2 [Serial], M 32 [Mma]" in error.what
     assert error.supported == MAIN_LOOP
 
 
@@ -101,7 +101,7 @@ def test_a_store_from_registers(monkeypatch: pytest.MonkeyPatch) -> None:
 ALL_RULES = "; ".join(
     (
         "CpAsyncBulkTensorTile Global -> Shared", "Set Global -> Shared", "mma Shared -> Local",
-        "mma Shared and Local -> Local",
+        "mma Shared and Local -> Local", "mma Shared -> Tensor", "LdTMem Tensor -> Local",
         "LdMatrix Shared -> Local",
         "Set Shared -> Local", "Set Global -> Local", "Set Local -> Local", "cast Local -> Local",
         "pointwise Local -> Local", "reduction Local -> Local", "StMatrix Local -> Shared",
@@ -115,13 +115,13 @@ PARTS = "on BIDz a constant number of parts of K, one for each CTA along z"
 
 
 def test_tiles_on_ctas_along_z(monkeypatch: pytest.MonkeyPatch) -> None:
-    tile = matmul._tile
+    tile = matmul.split_into_tiles
 
-    def other(s: Schedule, tv: str, params: MatmulParams) -> None:
-        tile(s, tv, params)
+    def other(s: Schedule, tv: str, params: MatmulParams, outer: int) -> None:
+        tile(s, tv, params, outer)
         s.parallelize(tv, 0, ParallelType.BIDz)
 
-    error = refusal(monkeypatch, ONE_TILE, _tile=other)
+    error = refusal(monkeypatch, ONE_TILE, split_into_tiles=other)
     assert error.what == "loop cta ceildiv(M, 128) * ceildiv(N, 256) [BIDz] of T4"
     assert error.supported == PARTS
 

@@ -54,7 +54,7 @@ def test_a_kernel_says_what_it_is_made_for_unless_that_is_the_first(small: Targe
 def test_an_unknown_target() -> None:
     with pytest.raises(IRSyntaxError) as error:
         parse_kernel(TEXT)
-    assert str(error.value) == "line 1: found 'sm_99x', expected a target: sm_90a"
+    assert str(error.value) == "line 1: found 'sm_99x', expected a target: sm_90a, sm_100a"
 
 
 def test_the_verifier_and_the_machine_ask_the_target(small: Target) -> None:
@@ -89,7 +89,10 @@ def test_a_target_without_passes() -> None:
     kernel = replace(tile_level("cooperative"), target=SMALL)
     with pytest.raises(UnsupportedError) as error:
         run_passes(kernel, LoweringOptions())
-    assert str(error.value) == "lowering a kernel for sm_99x is not supported; supported: sm_90a"
+    assert (
+        str(error.value)
+        == "lowering a kernel for sm_99x is not supported; supported: sm_90a, sm_100a"
+    )
     assert passes_of(replace(kernel, target=HOPPER)) is PASSES
 
 

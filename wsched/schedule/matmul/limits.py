@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from math import gcd
 
-from lowering.ground.dtypes import DType
 from lowering.ground.errors import ScheduleError, UnsupportedError
 from lowering.target import ptx
-from lowering.target.mma import MmaFamily
 from lowering.target.target import Target
 from lowering.target.targets import DEFAULT
 from wsched.fusion import Fusion
@@ -16,6 +14,7 @@ from wsched.schedule.matmul.chunks import chunk_columns, chunk_turns
 from wsched.schedule.matmul.computed_limits import computed_reasons, computed_registers
 from wsched.schedule.matmul.demands import Demands
 from wsched.schedule.matmul.grid import grid_reasons
+from wsched.schedule.matmul.instruction import instruction_reasons, refuse_in_tensor_memory
 from wsched.schedule.matmul.k_order import fixed_k_order
 from wsched.schedule.matmul.params import MatmulParams
 from wsched.schedule.matmul.reductions import reduction_reasons
@@ -77,6 +76,7 @@ def require_legal_for(demands: Demands, params: MatmulParams) -> None:
     target = demands.target
     _refuse_contradiction(params)
     _refuse_unsupported(params)
+    refuse_in_tensor_memory(demands, params)
     if params.combines and demands.products > 1:
         raise UnsupportedError(
             f"{demands.products} products of which CTAs add up parts", "one, or whole tiles"
@@ -110,7 +110,7 @@ def require_legal_for(demands: Demands, params: MatmulParams) -> None:
 def check_params(params: MatmulParams, target: Target = DEFAULT) -> Reasons:
     """All reasons why the parameters are illegal on any problem."""
     return _tile_reasons(params) or [
-        *_mma_reasons(params, target.mma),
+        *instruction_reasons(params, target),
         *_buffer_reasons(params),
         *_register_reasons(params, target),
         *grid_reasons(params, target),
@@ -266,22 +266,6 @@ def _tile_reasons(params: MatmulParams) -> Reasons:
     return reasons
 
 
-def _mma_reasons(params: MatmulParams, mma: MmaFamily) -> Reasons:
-    macro, warp = params.mma_macro, params.tile_sizes.warp_tile
-    reasons: Reasons = []
-    if (macro.m, macro.k) != (mma.m, mma.k_bytes // 2):
-        reasons.append(f"{macro}: wgmma of 16-bit operands is m64 and k16")
-    if mma.problem(DType.BF16, DType.BF16, DType.F32, macro.n):
-        reasons.append(f"{macro}: wgmma's n is a multiple of 8 from 8 to 256")
-    if warp.m % mma.m:
-        reasons.append(f"the warp tile's m {warp.m} is no multiple of wgmma's {mma.m}")
-    if macro.n != warp.n:
-        reasons.append(f"{macro} does not span the warp tile's n {warp.n}")
-    if warp.k % (mma.k_bytes // 2):
-        reasons.append(f"the tile's k {warp.k} is no multiple of wgmma's {mma.k_bytes // 2}")
-    return reasons
-
-
 def _buffer_reasons(params: MatmulParams) -> Reasons:
     options, flying = params.circular_buffer_options, params.wgmma_in_flight
     stages = options.smem_circular_buffer_stage
@@ -330,7 +314,7 @@ def _register_reasons(params: MatmulParams, target: Target) -> Reasons:
         reasons.append(
             f"{total} accumulators and {SPARE_REGISTERS} other registers a thread exceed {compute}"
         )
-    if single + SPARE_REGISTERS > entry:
+    if total and single + SPARE_REGISTERS > entry:
         reasons.append(
             f"{macro} has {single} accumulators a thread, but {threads} threads start with {entry} "
             f"registers, {SPARE_REGISTERS} of them for other use"
@@ -344,8 +328,11 @@ def _threads(params: MatmulParams) -> int:
 
 
 def _pairs(params: MatmulParams, target: Target) -> tuple[RegisterPair, ...]:
-    """The register pair of the parameters, or all for ``"auto"``, that with least compute first."""
-    if not params.warp_specialized or params.num_registers is None:
+    """The register pair of the parameters, or all for ``"auto"``, that with least compute first;
+    none where registers hold no accumulators.
+    """
+    held = target.tensor_memory is None
+    if not (params.warp_specialized and held) or params.num_registers is None:
         return (None,)
     if params.register_pair is not None:
         return (params.register_pair,)
@@ -390,6 +377,8 @@ def _of(demands: Demands) -> str:
 
 def _accumulators(params: MatmulParams) -> int:
     """Accumulators of a thread of a compute warpgroup, of one product."""
+    if params.mma_macro.target.tensor_memory is not None:
+        return 0
     warp = params.tile_sizes.warp_tile
     return warp.m * warp.n // ptx.WARPGROUP
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from lowering.target.target import Target
+from lowering.target.targets import TARGETS
 from wsched.schedule.checked import Checked, Choice, build, lines, plain
 from wsched.schedule.options import CachePolicy, TensorMapL2Promotion
 
@@ -24,6 +26,7 @@ __all__ = [
     "L2Promotions",
     "MatMulTileOptions",
     "MatmulParams",
+    "MmaArch",
     "MmaMacro",
     "SupportedVectorization",
     "TensorMapL2Promotion",
@@ -93,9 +96,17 @@ class MatMulTileOptions(Checked):
     warp_tile: GemmTile = GemmTile(64, 256, 64)
 
 
+class MmaArch(Choice):
+    """Whose instruction a macro is, and how many CTAs issue it together; it says the target."""
+
+    Hopper = 0
+    Blackwell1CTA = 1
+
+
 @dataclass(frozen=True, slots=True)
 class MmaMacro(Checked):
-    """The instruction ``wgmma.mma_async.m<m>n<n>k<k>``; nvFuser's ``Hopper_64_256_16``.
+    """The instruction ``wgmma.mma_async.m<m>n<n>k<k>``; nvFuser's ``Hopper_64_256_16``. With
+    another ``arch`` that one's: ``tcgen05.mma`` of ``Blackwell1CTA_128_256_16``.
 
     ``k`` is that of 16-bit operands; the same 32 bytes of narrower ones have more.
     """
@@ -103,9 +114,15 @@ class MmaMacro(Checked):
     m: int = 64
     n: int = 256
     k: int = 16
+    arch: MmaArch = MmaArch.Hopper
+
+    @property
+    def target(self) -> Target:
+        """The GPU that has it."""
+        return next(t for t in TARGETS if t.mma.macro == self.arch.name)
 
     def __str__(self) -> str:
-        return f"Hopper_{self.m}_{self.n}_{self.k}"
+        return f"{self.arch.name}_{self.m}_{self.n}_{self.k}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +216,7 @@ class MatmulParams(Checked):
         circular_buffer_options: stages and prefetch.
         tile_sizes: tiles of a CTA and of a warpgroup; warp tiles lie below each other along M and
             side by side along N, as many as make up the CTA's.
-        mma_macro: the wgmma.
+        mma_macro: the matrix instruction; its architecture is the target's.
         grid_traversal_factor: (G, 1): G indices of the slower dimension (rows, or columns with
             ``ColumnMajor``) are visited as a group, the last group may be narrower.
         use_smem_epilogue: store through shared memory by TMA, else from registers.

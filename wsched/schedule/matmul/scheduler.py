@@ -15,9 +15,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lowering.ground.expr import Const, Expr, Special
+from lowering.ground.expr import Const
 from lowering.target.target import Target
-from lowering.target.targets import DEFAULT
 from wsched.fusion import (
     Fusion,
     IterType,
@@ -31,11 +30,13 @@ from wsched.fusion import (
 )
 from wsched.schedule.matmul.chunks import pieces
 from wsched.schedule.matmul.epilogue_inputs import epilogue_columns, epilogue_inputs, loaded_inputs
+from wsched.schedule.matmul.instruction import sum_stages
 from wsched.schedule.matmul.kernel_options import thread_bytes
 from wsched.schedule.matmul.limits import require_legal, settled
 from wsched.schedule.matmul.operands import cache_matrix, cache_operands
-from wsched.schedule.matmul.params import MatmulParams, TileRasterizationOrder
+from wsched.schedule.matmul.params import MatmulParams
 from wsched.schedule.matmul.reductions import over_columns
+from wsched.schedule.matmul.tile_loops import split_into_tiles, tile_loops
 from wsched.schedule.plan import Plan
 from wsched.schedule.schedule import Schedule
 
@@ -69,26 +70,26 @@ class _Names:
     outer: int
 
 
-def plan_matmul(fusion: Fusion, params: MatmulParams, target: Target = DEFAULT) -> Plan:
+def plan_matmul(fusion: Fusion, params: MatmulParams, target: Target | None = None) -> Plan:
     """Schedule a canonical matmul fusion and prove the schedule; see :func:`schedule_matmul`."""
-    s = Schedule(fusion, target=target)
+    s = Schedule(fusion, target=target or params.mma_macro.target)
     schedule_onto(s, params)
     return s.plan()
 
 
-def schedule_matmul(fusion: Fusion, params: MatmulParams, target: Target = DEFAULT) -> Fusion:
+def schedule_matmul(fusion: Fusion, params: MatmulParams, target: Target | None = None) -> Fusion:
     """Schedule a canonical matmul fusion.
 
     Args:
         fusion: unscheduled, as :func:`wsched.importer.build_fusion` makes it.
         params: what kernel to build.
-        target: the GPU that it is for.
+        target: the GPU that it is for, by default that of the parameters' instruction.
 
     Raises:
         ScheduleError: illegal parameters (rules ``params``, ``smem``).
         UnsupportedError: parameters for which there is no kernel.
     """
-    s = Schedule(fusion, target=target)
+    s = Schedule(fusion, target=target or params.mma_macro.target)
     schedule_onto(s, params)
     return s.fusion
 
@@ -99,7 +100,7 @@ def schedule_onto(s: Schedule, params: MatmulParams) -> None:
     params = settled(s.fusion, params, s.target)
     names = _cache(s, params)
     for tv in (*names.loads, *names.computed, *names.sums, *names.inputs, *names.epilogue):
-        _tile(s, tv, params, names.outer)
+        split_into_tiles(s, tv, params, names.outer)
     for tv in names.loads:
         _schedule_load(s, tv, params, names.columns)
     for tv in names.inputs:
@@ -138,6 +139,10 @@ def _cache(s: Schedule, params: MatmulParams) -> _Names:
         s.cache_before(stored, LoadStoreOpType.StMatrix if matrices else LoadStoreOpType.Set)
         s.set_memory_type(stored, MemoryType.Shared)
     sums = tuple(e.output for e in s.fusion.mmas)
+    if s.target.tensor_memory is not None:
+        for tv in sums:
+            s.set_memory_type(tv, MemoryType.Tensor)
+            s.cache_after(tv, LoadStoreOpType.LdTMem)
     order = [e.output for e in s.fusion.exprs]
     others = {*loads, *computed, *sums, *inputs}
     after = tuple(tv for tv in order[order.index(sums[0]) + 1 :] if tv not in others)
@@ -156,86 +161,6 @@ def _cut_reduction(s: Schedule, tv: str, params: MatmulParams, b: int) -> None:
     if not params.ping_pong:
         s.split(tv, b + 1, params.tile_sizes.warp_tile.m, labels=("group", "Mi"))
     s.rfactor(tv, "Mi")
-
-
-def _tile(s: Schedule, tv: str, params: MatmulParams, b: int) -> None:
-    """``[(B), M, N, (K)]`` to ``[cta, (tile), (group), (part), (k), Mi, Ni, (Ki)]``.
-
-    The ``b`` of a batch are outside of the grid of tiles: all tiles of a matrix, then of the next.
-
-    With stream-K ``cta`` is the place in the cluster, and there is none without a cluster. Where
-    the operands are exchanged M is that of the transposed product: N goes to the front.
-    """
-    tile, cluster = params.output_tile, params.cluster_dims
-    m, n, k = b, b + 1, b + 2
-    has_k = len(s.tensor(tv).loop) > k and s.fusion.reduction(tv) is None
-    if params.exchange_operands:
-        s.reorder(tv, {n: m})
-    if has_k:
-        s.split(tv, k, tile.k, labels=("k", "Ki"))
-    if s.axis(tv, "No") < 0:
-        s.split(tv, len(s.tensor(tv).loop) - 1 - 2 * has_k, tile.n, labels=("No", "Ni"))
-    if s.axis(tv, "Mo") < 0:
-        s.split(tv, m, tile.m, labels=("Mo", "Mi"))
-    s.reorder(tv, {m + 2: n, m + 4: k} if has_k else {s.axis(tv, "No"): n})
-    clustered = cluster.m * cluster.n > 1
-    if clustered:
-        s.split(tv, n, cluster.n, labels=("Nc", "ctaN"))
-        s.split(tv, m, cluster.m, labels=("Mc", "ctaM"))
-        s.reorder(tv, {m + 2: n})
-    axes = (m, n) if params.cta_order is TileRasterizationOrder.RowMajor else (n, m)
-    groups_of = params.grid_traversal_factor[0]
-    label = "tiles" if params.persistent or clustered else "cta"
-    s.merge(tv, *axes, traversal=groups_of if groups_of > 1 else 0, label=label)
-    for outer in reversed(range(b)):
-        s.merge(tv, outer, label=label)
-    if params.stream_k:
-        _tile_of_stages(s, tv, params)
-        return
-    if params.persistent:
-        labels = ("tile", "cluster" if clustered else "cta")
-        s.split(tv, 0, _ctas(params), labels=labels, dynamic=params.dynamic)
-        s.reorder(tv, {1: 0})
-    if clustered:
-        if params.persistent:
-            s.reorder(tv, {1: 3})
-        s.merge(tv, 0, label="ctas")
-        s.merge(tv, 0, label="cta")
-    s.parallelize(tv, 0, ParallelType.BIDx)
-    if params.ping_pong:
-        s.split(tv, 1, params.warpgroups, labels=("tile", "group"))
-    if has_k and params.splitk_factor > 1:
-        k = s.axis(tv, "k")
-        s.split(tv, k, params.splitk_factor, inner_split=False, labels=("part", "k"))
-        s.parallelize(tv, k, ParallelType.BIDz)
-
-
-def _tile_of_stages(s: Schedule, tv: str, params: MatmulParams) -> None:
-    """The same for stream-K, behind the merge of the tiles: loads deal out tiles and k together."""
-    clustered = params.cluster_dims.m * params.cluster_dims.n > 1
-    if tv in {t.name for t in s.fusion.loads}:
-        k = s.axis(tv, "k")
-        s.reorder(tv, {k: 1})
-        s.merge(tv, 0)
-        labels = ("cluster" if clustered else "cta", "tile·k")
-        s.split(tv, 0, _ctas(params), inner_split=False, labels=labels)
-        if clustered:
-            s.reorder(tv, {1: 3})
-            s.merge(tv, 0, label="ctas")
-            s.merge(tv, 0, label="cta")
-        s.parallelize(tv, 0, ParallelType.BIDx)
-        return
-    if clustered:
-        s.reorder(tv, {0: 2})
-        s.merge(tv, 0, label="rank")
-        s.parallelize(tv, 0, ParallelType.BIDx)
-    if params.ping_pong:
-        s.split(tv, s.axis(tv, "tiles"), params.warpgroups, labels=("tile", "group"))
-
-
-def _ctas(params: MatmulParams) -> Expr:
-    """CTAs, or clusters of them, that tiles or load steps are dealt out to."""
-    return Special("nctaid.x") // (params.cluster_dims.m * params.cluster_dims.n)
 
 
 def _schedule_load(s: Schedule, tv: str, params: MatmulParams, columns: int) -> None:
@@ -314,12 +239,12 @@ def _split_tile(s: Schedule, tv: str, params: MatmulParams) -> None:
     if not params.ping_pong:
         if s.axis(tv, "group") < 0:
             s.split(tv, s.axis(tv, "Mi"), warp.m, labels=("group", "Mi"))
-        s.reorder(tv, {s.axis(tv, "group"): _tile_loops(params)})
+        s.reorder(tv, {s.axis(tv, "group"): tile_loops(params)})
     s.parallelize(tv, s.axis(tv, "group"), ParallelType.TIDy)
     if params.across > 1:
         columns = s.axis(tv, "Ni")
         s.split(tv, columns, warp.n, labels=("across", "Ni"))
-        s.reorder(tv, {columns: _tile_loops(params) + 1})
+        s.reorder(tv, {columns: tile_loops(params) + 1})
         s.parallelize(tv, s.axis(tv, "across"), ParallelType.TIDz)
 
 
@@ -328,25 +253,28 @@ def _innermost_group(s: Schedule, tv: str) -> int:
     return max(s.axis(tv, "group"), s.axis(tv, "across"))
 
 
-def _tile_loops(params: MatmulParams) -> int:
-    """Number of loops that say which tile: cta, and tile where CTAs have several.
-
-    With stream-K there is a loop on CTAs only in clusters.
-    """
-    clustered = params.cluster_dims.m * params.cluster_dims.n > 1
-    return int(clustered or not params.stream_k) + int(params.persistent)
-
-
 def _schedule_accumulator(s: Schedule, tv: str, params: MatmulParams) -> None:
-    """``[cta, (tile), group, (across), k, k16, m64 | M, N, K]``, the last three one wgmma."""
-    _split_tile(s, tv, params)
+    """``[cta, (tile), group, (across), k, k16, m64 | M, N, K]``, the last three one instruction; in
+    tensor memory there is no group, and the tile is a stage.
+    """
+    stages, block = sum_stages(params, s.target), _block(s)
+    if not stages:
+        _split_tile(s, tv, params)
     k = s.target.mma.k(the_products(s.fusion)[0].operand.element)
     s.split(tv, s.axis(tv, "Ki"), k, labels=("k16", "K"))
-    s.split(tv, s.axis(tv, "Mi"), s.target.mma.m, labels=("m64", "M"))
+    s.split(tv, s.axis(tv, "Mi"), s.target.mma.m, labels=(block, "M"))
     inner = s.axis(tv, "k") + 1
-    s.reorder(tv, {s.axis(tv, "k16"): inner, s.axis(tv, "m64"): inner + 1})
+    s.reorder(tv, {s.axis(tv, "k16"): inner, s.axis(tv, block): inner + 1})
     for axis in range(inner + 2, len(s.tensor(tv).loop)):
         s.parallelize(tv, axis, ParallelType.Mma)
+    if stages:
+        ring = WarpSpecialized(ParallelType.TIDy, None, tile_loops(params))
+        s.circular_buffer(tv, stages, stages - 1, ring)
+
+
+def _block(s: Schedule) -> str:
+    """What the loop over the rows of instructions is called."""
+    return f"m{s.target.mma.m}"
 
 
 def _schedule_computed(s: Schedule, tv: str, params: MatmulParams) -> None:
@@ -368,7 +296,7 @@ def _schedule_epilogue(s: Schedule, tv: str, params: MatmulParams, names: _Names
         _split_columns(s, tv, names.columns)
         s.reorder(tv, {s.axis(tv, "chunk"): _innermost_group(s, tv) + 1})
     if (not boxed or params.exchange_operands) and s.axis(tv, "Mi") >= 0:
-        s.split(tv, s.axis(tv, "Mi"), s.target.mma.m, labels=("m64", "M"))
+        s.split(tv, s.axis(tv, "Mi"), s.target.mma.m, labels=(_block(s), "M"))
     if boxed and params.exchange_operands:
         s.reorder(tv, {s.axis(tv, "N"): s.axis(tv, "M")})
     loops = len(s.tensor(tv).loop)
@@ -387,13 +315,14 @@ def _inline(s: Schedule, names: _Names) -> None:
     for tv in reversed(names.epilogue):
         readers = [t.name for t in s.fusion.consumers(tv)]
         if readers:
-            by_fragment = all(s.axis(reader, "m64") >= 0 for reader in readers)
+            by_fragment = all(s.axis(reader, _block(s)) >= 0 for reader in readers)
             if tv not in s.outputs and isinstance(s.fusion.definition(tv), ReductionOp):
                 columns = over_columns(s.fusion, tv)
                 s.inline_at(tv, _innermost_group(s, tv) + 1 if columns else s.axis(tv, "chunk") + 1)
             else:
-                s.inline_at(tv, s.axis(tv, "m64" if by_fragment else "chunk") + 1)
+                s.inline_at(tv, s.axis(tv, _block(s) if by_fragment else "chunk") + 1)
     for tv in names.sums:
-        s.inline_at(tv, _innermost_group(s, tv) + 1)
+        if s.tensor(tv).circular_buffer is None:
+            s.inline_at(tv, _innermost_group(s, tv) + 1)
     for tv in reversed(names.computed):
         s.inline_at(tv, s.axis(tv, "k") + 1)

@@ -29,13 +29,14 @@ def cache_after(
         fusion: the fusion.
         tv: name of the tensor.
         op: how the copy is made; ``CpAsyncBulkTensorTile`` is a TMA load, ``LdMatrix`` a load from
-            shared memory into a wgmma's fragment.
+            shared memory into a wgmma's fragment, ``LdTMem`` one from tensor memory.
 
     Returns:
         The fusion and the name of the copy, which is local (see ``set_memory_type``).
 
     Legal if the tensor is read, is not transformed yet, and is in global memory where ``op`` is a
-    TMA; in shared memory with elements of 16 bits where it is LdMatrix.
+    TMA; in shared memory with elements of 16 bits where it is LdMatrix; in tensor memory where it
+    is LdTMem, and only there.
 
     before: ``T4 = mma(T2, T3)``
     after ``cache_after(fusion, "T2", LoadStoreOpType.CpAsyncBulkTensorTile)``:
@@ -61,6 +62,9 @@ def check_cache_after(fusion: Fusion, t: TensorView, op: LoadStoreOpType) -> Rea
         reasons.append(f"LdMatrix reads shared memory, {t.name} is in {t.memory} memory")
     if op is LoadStoreOpType.LdMatrix and t.dtype.bytes != _LDMATRIX_BYTES:
         reasons.append(f"LdMatrix loads 16-bit elements, {t.name} has {t.dtype}")
+    if (op is LoadStoreOpType.LdTMem) != (t.memory is MemoryType.Tensor):
+        does = "reads tensor memory" if op is LoadStoreOpType.LdTMem else "does not"
+        reasons.append(f"{op} {does}, {t.name} is in {t.memory} memory")
     if op is LoadStoreOpType.StMatrix:
         reasons.append("StMatrix writes shared memory from registers: use cache_before")
     return reasons

@@ -60,6 +60,8 @@ def check_cache_before(fusion: Fusion, t: TensorView, op: LoadStoreOpType) -> Re
         reasons.append(f"a TMA store writes global memory, {t.name} is in {t.memory} memory")
     if op is LoadStoreOpType.LdMatrix:
         reasons.append("LdMatrix reads shared memory into registers: use cache_after")
+    if op is LoadStoreOpType.LdTMem:
+        reasons.append("LdTMem reads tensor memory into registers: use cache_after")
     if op is LoadStoreOpType.StMatrix and t.dtype.bytes != _STMATRIX_BYTES:
         reasons.append(f"StMatrix stores 16-bit elements, {t.name} has {t.dtype}")
     return reasons

@@ -16,6 +16,7 @@ from wsched.fusion import (
     LoadStoreOp,
     LoadStoreOpType,
     MemoryType,
+    MmaOp,
     ParallelType,
     Pipelined,
     PrimitiveCall,
@@ -26,12 +27,17 @@ from wsched.fusion import (
 from wsched.schedule.primitives.checks import Reasons, find, refuse
 from wsched.schedule.proof.warpgroups import ROLES
 
-__all__ = ["check_circular_buffer", "circular_buffer", "is_stored", "stepping_loops"]
+__all__ = [
+    "check_circular_buffer", "circular_buffer", "is_stored", "is_summed", "stepping_loops",
+]  # fmt: skip
 
 _WARPS = (ParallelType.TIDx, *ROLES)
 _LOADED = (ParallelType.Bulk, ParallelType.Serial, ParallelType.Unroll)
 _STORED = (ParallelType.Mma, ParallelType.Serial, *ROLES)
 """What runs the loops inside a stage that is loaded, and inside one that threads store."""
+
+_SUMMED = (ParallelType.Mma, ParallelType.Serial)
+"""The same inside one that an mma sums up, which one thread issues."""
 
 _LOADED_BY_THREADS = (*_LOADED, *ROLES)
 """The same where threads load: warpgroups have a part of the stage each."""
@@ -52,8 +58,9 @@ def circular_buffer(
     Args:
         fusion: the fusion.
         tv: name of a tensor in shared memory: a copy of one in global memory, by TMA or by threads
-            (``Set``), or a copy of registers (``StMatrix`` of 16 bits, ``Set`` of 32). What
-            computes these is then a part of its own, with warps of its own.
+            (``Set``), or a copy of registers (``StMatrix`` of 16 bits, ``Set`` of 32); or of an
+            accumulator in tensor memory. What computes these is then a part of its own, with warps
+            of its own.
         stages: number of stages; one for steps that are waited for, with nothing ahead.
         prefetch: how many steps it is filled ahead, less than ``stages``; ``stages - prefetch -
             1`` wgmma groups may be in flight before a stage is released.
@@ -89,8 +96,8 @@ def check_circular_buffer(
 ) -> Reasons:
     """All reasons why ``circular_buffer`` would be illegal; ``new`` is ``t`` with the buffer."""
     b = new.circular_buffer
-    loaded, stored = t.name in [x.name for x in fusion.loads], is_stored(fusion, t)
-    if b is None or not (loaded or stored) or t.memory is not MemoryType.Shared:
+    loaded, made = t.name in [x.name for x in fusion.loads], is_made(fusion, t)
+    if b is None or not (made or (loaded and t.memory is MemoryType.Shared)):
         return [
             f"{t.name} is no copy in shared memory: neither a TMA load or Set of global memory, "
             "nor StMatrix or Set of registers"
@@ -104,9 +111,20 @@ def check_circular_buffer(
     elif not least <= b.prefetch < b.stages:
         reasons.append(f"prefetch {b.prefetch} is not in {least} .. {b.stages - 1}")
     threads = t.name in fusion.loaded_by_threads
-    allowed = _STORED if stored else _LOADED_BY_THREADS if threads else _LOADED
-    reasons += _type_reasons(t, b.type, target, stored, threads)
-    return [*reasons, *_slice_reasons(new, stored, allowed)]
+    stored = _SUMMED if is_summed(fusion, t) else _STORED
+    allowed = stored if made else _LOADED_BY_THREADS if threads else _LOADED
+    reasons += _type_reasons(t, b.type, target, made, threads)
+    return [*reasons, *_slice_reasons(new, made, allowed)]
+
+
+def is_made(fusion: Fusion, t: TensorView) -> bool:
+    """Whether a tensor fills its stages with what is computed, not loaded."""
+    return is_stored(fusion, t) or is_summed(fusion, t)
+
+
+def is_summed(fusion: Fusion, t: TensorView) -> bool:
+    """Whether an mma sums a tensor up in tensor memory."""
+    return t.memory is MemoryType.Tensor and isinstance(fusion.definition(t.name), MmaOp)
 
 
 def is_stored(fusion: Fusion, t: TensorView) -> bool:
@@ -149,7 +167,7 @@ def _slice_reasons(new: TensorView, stored: bool, inside: tuple[ParallelType, ..
     if not 0 < position <= len(new.loop):
         return [f"the slice position {position} is not in 1 .. {len(new.loop)}"]
     box = ParallelType.Mma if stored else ParallelType.Bulk
-    turns = _WARPS if set(ROLES) <= {*inside} else ()
+    turns = () if inside is _LOADED else _WARPS
     reasons = [
         f"loop {d.label} [{d.parallel}] lies in a stage"
         for d in new.loop[position:]

@@ -16,9 +16,11 @@ def set_memory_type(fusion: Fusion, tv: str, memory: MemoryType) -> Fusion:
     Args:
         fusion: the fusion.
         tv: name of the tensor.
-        memory: shared, or local (registers).
+        memory: shared, local (registers), or tensor.
 
-    Legal for tensors that are made inside the kernel and stay there.
+    Legal for tensors that are made inside the kernel and stay there; the accumulator of an mma is
+    in registers or in tensor memory, as the target has it (rule ``memory`` of the complete
+    schedule), and nothing else is in tensor memory.
 
     before: ``T5_l___bfloat = CpAsyncBulkTensorTile(T2)``
     after ``set_memory_type(fusion, "T5", MemoryType.Shared)``:
@@ -37,6 +39,9 @@ def check_set_memory_type(fusion: Fusion, t: TensorView, memory: MemoryType) -> 
         reasons.append(f"{t.name} is an input, a view of one, or an output: it is in global memory")
     if memory is MemoryType.Global:
         reasons.append("a tensor inside the kernel has no global memory")
-    if memory is MemoryType.Shared and isinstance(fusion.definition(t.name), MmaOp):
+    accumulates = isinstance(fusion.definition(t.name), MmaOp)
+    if memory is MemoryType.Shared and accumulates:
         reasons.append(f"{t.name} is the accumulator of wgmma, which is in registers")
+    if memory is MemoryType.Tensor and not accumulates:
+        reasons.append(f"{t.name} is no accumulator of an mma, and tensor memory is for these")
     return reasons

@@ -31,8 +31,11 @@ def registers_of(edges: Iterable[Edge], part: int) -> int | None:
 
 
 def warpgroups_of(parts: Sequence[Part], edges: Sequence[Edge]) -> dict[int, int]:
-    """How many warpgroups run each part that computes; 1 of one that reads no ring."""
-    mains = {at: main_of(edges, at) for at, part in enumerate(parts) if not part.loads}
+    """How many warpgroups run each part that computes; 1 of one that reads no ring. What one thread
+    issues has a warp of those that load.
+    """
+    computing = (at for at, part in enumerate(parts) if not part.loads and not part.issued)
+    mains = {at: main_of(edges, at) for at in computing}
     return {at: 1 if main is None else main.warpgroups.count for at, main in mains.items()}
 
 
@@ -96,9 +99,10 @@ def check_registers(
         ScheduleError: ``registers``.
     """
     groups = warpgroups_of(parts, edges)
-    if len(groups) < 2:
+    issued = {at for at, part in enumerate(parts) if part.issued}
+    if len(groups) + len(issued) < 2:
         return  # one pair of numbers, decided with its edge
-    loading = {at for at, part in enumerate(parts) if part.loads}
+    loading = {at for at, part in enumerate(parts) if part.loads} | issued
     sharing = [loading, *({at} for at in groups)]
     found = [_one_number(fusion, parts, edges, places) for places in sharing if places]
     # All parts have a number or none has: rings lead from the loads to every other one.

@@ -12,6 +12,8 @@ from dataclasses import replace
 
 from lowering.ground.errors import ScheduleError
 from lowering.ground.expr import ONE, Const
+from lowering.target.target import Target
+from lowering.target.targets import DEFAULT
 from wsched.fusion import (
     Fusion,
     FusionExpr,
@@ -25,6 +27,7 @@ from wsched.fusion import (
     PrimitiveCall,
     ReductionOp,
     TensorView,
+    inputs_of,
     nest_text,
 )
 from wsched.schedule.nest import waits
@@ -40,18 +43,22 @@ __all__ = [
     "check_reductions", "check_storage",
 ]  # fmt: skip
 
-_SHARED, _LOCAL = MemoryType.Shared, MemoryType.Local
+_SHARED, _LOCAL, _TENSOR = MemoryType.Shared, MemoryType.Local, MemoryType.Tensor
 _TMA = LoadStoreOpType.CpAsyncBulkTensorTile
 
 
-def check_memory(fusion: Fusion) -> None:
+def check_memory(fusion: Fusion, target: Target = DEFAULT) -> None:
     """Copies and sums run between the memories that they are made for.
+
+    Args:
+        fusion: the complete schedule.
+        target: the GPU, which has accumulators in registers or in tensor memory.
 
     Raises:
         ScheduleError: ``memory``.
     """
     for e in fusion.exprs:
-        for name, memory in _memories(fusion, e):
+        for name, memory in _memories(fusion, e, target):
             t = fusion.tensor(name)
             if t.memory is not memory:
                 does = "writes" if name == e.output else "reads"
@@ -65,11 +72,14 @@ def check_memory(fusion: Fusion) -> None:
                 )
 
 
-def _memories(fusion: Fusion, e: FusionExpr) -> Iterator[tuple[str, MemoryType]]:
+def _memories(fusion: Fusion, e: FusionExpr, target: Target) -> Iterator[tuple[str, MemoryType]]:
     """The tensors of an expression that have to be in a certain memory, and in which."""
     match e:
         case MmaOp():
-            yield e.output, _LOCAL
+            yield e.output, _LOCAL if target.tensor_memory is None else _TENSOR
+        case LoadStoreOp(op=LoadStoreOpType.LdTMem):
+            yield from ((e.input, _TENSOR), (e.output, _LOCAL))
+            return
         case ReductionOp():
             yield from ((e.input, _LOCAL), (e.output, _LOCAL))
         case LoadStoreOp(op=LoadStoreOpType.LdMatrix):
@@ -79,6 +89,7 @@ def _memories(fusion: Fusion, e: FusionExpr) -> Iterator[tuple[str, MemoryType]]
         case LoadStoreOp(op=LoadStoreOpType.CpAsyncBulkTensorTile):
             loads = fusion.tensor(e.input).memory is MemoryType.Global
             yield (e.output if loads else e.input), _SHARED
+    yield from ((n, _LOCAL) for n in inputs_of(e) if fusion.tensor(n).memory is _TENSOR)
 
 
 def _wrote(fusion: Fusion, op: str, name: str) -> str:

@@ -1,0 +1,171 @@
+"""The tensor memory of a CTA, and what warps know of accesses to it.
+
+Accesses are events (``lowering.machine.order``), but a warp comes behind one that another thread
+made only where ``tcgen05.fence after`` follows what told it; and it tells of a load of its own only
+where the load was waited for and ``tcgen05.fence before`` follows. A product tells of itself
+through ``tcgen05.commit`` alone.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from lowering.kernel.text import print_stmt
+from lowering.machine.errors import FaultError
+from lowering.machine.fragment import Array
+from lowering.machine.order import Events, Known
+from lowering.machine.scheduler import Effect, Resource, Scheduler
+from lowering.target.tensor_memory import TensorMemory
+
+__all__ = ["Cells", "MmaQueue", "Ordered"]
+
+
+@dataclass(slots=True, eq=False)
+class MmaQueue:
+    """Products and commits that a thread has issued, which happen in order.
+
+    ``own`` are the events of the products, ``told`` those of products that have happened, and of
+    what they read.
+    """
+
+    flying: deque[Effect] = field(default_factory=deque)
+    own: int = 0
+    told: int = 0
+
+    def issue(self, effect: Effect, scheduler: Scheduler) -> None:
+        """Put one behind the others; the scheduler sees the first of them."""
+
+        def happen() -> None:
+            effect.apply()
+            self.flying.popleft()
+            if self.flying:
+                scheduler.add(self.flying[0])
+
+        self.flying.append(Effect(happen, effect.warp, effect.stmt))
+        if len(self.flying) == 1:
+            scheduler.add(self.flying[0])
+
+
+@dataclass(slots=True, eq=False)
+class Ordered(Resource):
+    """What a warp knows of accesses to tensor memory, and its own.
+
+    Args:
+        base: column of what the CTA has allocated, None in front of ``tcgen05.base``.
+        behind: events that all its threads come behind.
+        one: events that its elected thread comes behind alone.
+        products: the elected thread's.
+        loading: loads that have not happened.
+        loaded: events of loads that have been issued, and of those that have been waited for.
+        waited: see there.
+    """
+
+    base: int | None = None
+    behind: int = 0
+    one: int = 0
+    products: MmaQueue = field(default_factory=MmaQueue)
+    loading: int = 0
+    loaded: int = 0
+    waited: int = 0
+
+    def known(self, elected: bool) -> int:
+        """Events that the executing threads come behind."""
+        return self.behind | (self.one if elected else 0)
+
+    def fence_after(self, known: Known, elected: bool) -> None:
+        """Accesses that the executing threads were told of come before their next ones."""
+        if elected:
+            self.one |= known.before(True)
+        else:
+            self.behind |= known.before(False)
+
+    def fence_before(self, known: Known, elected: bool) -> None:
+        """What the executing threads have loaded they tell of."""
+        known.did(self.waited, elected)
+
+
+@dataclass(slots=True, eq=False)
+class Cells(Resource):
+    """Lanes by columns of cells, NaN at first; ``allocated`` are columns by the first of them.
+
+    ``wrote`` is the last product that writes a column, ``reads`` are loads since.
+    """
+
+    memory: TensorMemory
+    events: Events
+    values: Array = field(init=False)
+    wrote: list[int] = field(init=False)
+    reads: list[tuple[int, range]] = field(default_factory=list)
+    allocated: dict[int, int] = field(default_factory=dict)
+    relinquished: bool = False
+
+    def __post_init__(self) -> None:
+        self.values = np.full((self.memory.lanes, self.memory.columns), np.nan, np.float32)
+        self.wrote = [0] * self.memory.columns
+
+    def room(self, columns: int) -> int | None:
+        """Where so many columns are free: as far behind as there are, so that nobody takes an
+        address for 0.
+        """
+        for first in range(self.memory.columns - columns, -1, -columns):
+            taken = (range(at, at + n) for at, n in self.allocated.items())
+            if not any(t.start < first + columns and first < t.stop for t in taken):
+                return first
+        return None
+
+    def require(self, columns: range, what: str) -> None:
+        """Raise FaultError unless columns are allocated, all of them together."""
+        if not any(
+            at <= columns.start and columns.stop <= at + n for at, n in self.allocated.items()
+        ):
+            raise FaultError(
+                f"{what} columns {columns.start} .. {columns.stop} of tensor memory, which are not "
+                "allocated"
+            )
+
+    def write(self, event: int, columns: range, known: int, own: int) -> None:
+        """A product; behind what is ``known``, and behind the same thread's ``own``."""
+        self._require_known(columns, known | own, "overwrites")
+        for number, _ in self._reads_of(columns):
+            if not known >> number & 1:
+                raise FaultError(f"a product overwrites what {self._who(number)} may still read")
+        self.wrote[columns.start : columns.stop] = [event] * len(columns)
+
+    def read(self, event: int, columns: range, known: int) -> None:
+        """A load."""
+        self._require_known(columns, known, "is loaded, but overtakes")
+        self.reads.append((event, columns))
+
+    def free(self, columns: range, known: int) -> None:
+        """Nothing may still use columns that are given back."""
+        self._require_known(columns, known, "is freed, but in use by")
+        for number, _ in self._reads_of(columns):
+            if not known >> number & 1:
+                raise FaultError(f"tensor memory is freed, but in use by {self._who(number)}")
+
+    def _reads_of(self, columns: range) -> list[tuple[int, range]]:
+        """Loads of some of these columns; forgotten, since whoever asks comes behind them."""
+        found = [x for x in self.reads if x[1].start < columns.stop and columns.start < x[1].stop]
+        self.reads = [x for x in self.reads if x not in found]
+        return found
+
+    def _require_known(self, columns: range, known: int, what: str) -> None:
+        for number in dict.fromkeys(self.wrote[columns.start : columns.stop]):
+            if number and not known >> number & 1:
+                raise FaultError(
+                    f"tensor memory {what} {self._who(number)}: no wait for a tcgen05.commit "
+                    "behind it with a tcgen05.fence after"
+                )
+
+    def _who(self, number: int) -> str:
+        event = self.events[number]
+        return f"{event.who} at `{print_stmt(event.stmt).strip()}`"
+
+    def ended(self) -> None:
+        """Raise FaultError where the CTA has not given all back."""
+        if self.allocated:
+            count = sum(self.allocated.values())
+            raise FaultError(f"the CTA ends with {count} columns of tensor memory allocated")

@@ -1,0 +1,43 @@
+"""Blackwell (sm_100a).
+
+Sources: PTX ISA 8.7 (TensorCore 5th Generation Family Instructions: tensor memory, its allocation,
+shapes and types of ``tcgen05.mma``; setmaxnreg, barriers, clusters), the CUDA C++ Programming Guide
+(compute capabilities), and what ptxas 12.8 was seen to accept. Nothing was measured: there was no
+such GPU.
+"""
+
+from __future__ import annotations
+
+from lowering.ground.dtypes import DType
+from lowering.ground.layouts import LANES
+from lowering.target.mma import MmaFamily, MmaForm
+from lowering.target.target import Target
+from lowering.target.tensor_memory import LANES as ROWS
+from lowering.target.tensor_memory import TensorMemory
+
+__all__ = ["BLACKWELL", "TCGEN05"]
+
+_SIXTEENS = frozenset(range(16, 257, 16)), "a multiple of 16 from 16 to 256"
+
+TCGEN05 = MmaFamily("tcgen05.mma", ROWS, 32, (
+    MmaForm((DType.F16,), (DType.F32,), *_SIXTEENS, transposes=True),
+    MmaForm((DType.BF16,), (DType.F32,), *_SIXTEENS, transposes=True),
+), layout=LANES, version=1, macro="Blackwell1CTA")  # fmt: skip
+"""One CTA's (``cta_group::1``) with 128 rows. Beyond it: 64 rows, pairs of CTAs, accumulators of 16
+bits, which take a half of each cell, and other kinds of elements.
+"""
+
+BLACKWELL = Target(
+    arch="sm_100a",  # tcgen05 is a feature of the architecture-specific target only
+    capability=(10, 0),
+    gpus=("B200", "GB200"),
+    mma=TCGEN05,
+    max_threads=1024,
+    shared_bytes=227 * 1024,
+    registers=65536,
+    register_step=8,
+    setmaxnreg=(24, 240),
+    named_barriers=16,
+    max_cluster=8,  # portable
+    tensor_memory=TensorMemory(lanes=ROWS, columns=512, least=32),
+)

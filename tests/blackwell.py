@@ -1,0 +1,110 @@
+"""Schedules by hand for a GPU that sums up in tensor memory: three parts, two rings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lowering.kernel.kernel import Kernel
+from lowering.nest.lower import lower
+from lowering.target.blackwell import BLACKWELL
+from passes.options import LoweringOptions
+from passes.pipeline import run_passes
+from tests.legality.builder import Matmul, P
+from tests.schedules import definition
+from wsched.fusion import Fusion, LoadStoreOpType, MemoryType, WarpSpecialized
+from wsched.importer import build_fusion, record_text
+from wsched.schedule import Schedule
+from wsched.schedule.plan import Plan, make_plan
+
+__all__ = ["Tile", "final", "plan", "scheduled"]
+
+_TMA, _SET = LoadStoreOpType.CpAsyncBulkTensorTile, LoadStoreOpType.Set
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """What a CTA computes at a time, and how far ahead.
+
+    Args:
+        m: rows, a multiple of 128.
+        n: columns.
+        k: of a step.
+        stages: of the operands.
+        sums: stages of the accumulator, 0 for one that is no ring.
+        groups: warpgroups that read it, 128 rows each.
+        by_tma: whether results go by way of shared memory and TMA.
+    """
+
+    m: int = 128
+    n: int = 64
+    k: int = 64
+    stages: int = 4
+    sums: int = 2
+    groups: int = 1
+    by_tma: bool = True
+
+
+def scheduled(tile: Tile = Tile(), text: str | None = None) -> Fusion:
+    """A persistent linear: a warp loads, a thread multiplies, warpgroups store."""
+    m = _cached(tile, text)
+    s, acc = m.s, m.acc
+    m.tile(tile.m, tile.n, tile.k)
+    m.deal()
+    m.steps("tile k")
+    m.stage(tile.stages, tile.stages - 1)
+    m.split((acc,), "Ki", 16, "k16 Ki")
+    m.split((acc,), "Mi", 128, "m128 Mi")
+    m.order((acc,), "cta tile k k16 m128")
+    for label in ("Mi", "Ni", "Ki"):
+        m.run((acc,), label, P.Mma)
+    if tile.sums:
+        s.circular_buffer(acc, tile.sums, tile.sums - 1, WarpSpecialized(P.TIDy, None, 2))
+    _epilogue(m, tile)
+    if not tile.sums:
+        s.inline_at(acc, "tile")
+    return s.fusion
+
+
+def _cached(tile: Tile, text: str | None) -> Matmul:
+    s = Schedule(build_fusion(record_text(text or definition())), target=BLACKWELL)
+    loads = tuple(s.cache_after(tv, _TMA) for tv in (s.a, s.b))
+    (mma,), (out,) = s.fusion.mmas, s.outputs
+    for tv in loads:
+        s.set_memory_type(tv, MemoryType.Shared)
+    s.set_memory_type(mma.output, MemoryType.Tensor)
+    read = s.cache_after(mma.output, LoadStoreOpType.LdTMem)
+    staged = s.cache_before(out, _TMA if tile.by_tma else _SET)
+    epilogue = (read, staged, out)
+    if tile.by_tma:
+        epilogue = (read, s.cache_before(staged, LoadStoreOpType.StMatrix), staged, out)
+        s.set_memory_type(staged, MemoryType.Shared)
+    return Matmul(s, loads, mma.output, epilogue, out, (), (out,) if tile.by_tma else ())
+
+
+def _epilogue(m: Matmul, tile: Tile) -> None:
+    """Chunks of 32 columns of the 128 rows of each warpgroup."""
+    s = m.s
+    m.split(m.epilogue, "Ni", 32, "chunk Ni")
+    if tile.groups > 1:
+        m.split(m.epilogue, "Mi", tile.m // tile.groups, "group Mi")
+        m.run(m.epilogue, "group", P.TIDy)
+    for tv in m.epilogue:
+        boxed = tv in m.boxed
+        if not boxed:
+            m.split((tv,), "Mi", 128, "m128 Mi")
+        m.order((tv,), "cta tile group chunk" + (" m128" if not boxed else ""))
+        for label in ("Mi", "Ni"):
+            m.run((tv,), label, P.Bulk if boxed else P.Mma)
+    for tv in m.epilogue[:-1]:
+        boxed = any(t.name in m.boxed for t in s.fusion.consumers(tv))
+        s.inline_at(tv, "chunk" if boxed else "m128")
+
+
+def plan(tile: Tile = Tile()) -> Plan:
+    """Such a schedule, proved."""
+    return make_plan(scheduled(tile), target=BLACKWELL)
+
+
+def final(tile: Tile = Tile(), **options: int) -> Kernel:
+    """Its kernel."""
+    return run_passes(lower(plan(tile), "linear"), LoweringOptions(**options))
