@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 
 from lowering.ground.errors import ScheduleError
+from tests.legality.agreement import outcome
+from tests.legality.builder import matmul
+from tests.legality.oracle import Verdict
 from tests.schedule.fusions import LOADS
 from tests.schedule.whole import EPILOGUE, Tiling, whole
 from wsched.fusion import ParallelType
@@ -52,3 +55,22 @@ def test_what_ends_with_the_tensor_may_be_cut() -> None:
         "ceildiv(M, 64) * ceildiv(N, 64)"
     ] * 3
     make_plan(s.fusion)
+
+
+def test_a_loop_of_one_iteration_reaches_nowhere() -> None:
+    """Tiles in pairs, which two warpgroups take in turns: the loop over pairs of a pair has one
+    iteration, and what is rounded up for it is of the loop over pairs.
+    """
+    m = matmul()
+    m.tile(64, 32, 32)
+    m.deal()
+    m.split(m.every, "tile", 2, "to ti")
+    m.split(m.every, "ti", 2, "it turn")
+    m.run(m.compute, "turn", ParallelType.TIDy)
+    m.steps("to it turn k")
+    m.stage()
+    m.order(m.compute, "cta to it turn")
+    m.fragments("turn", 32)
+    m.inline("turn")
+    said = outcome(m.s.fusion)
+    assert (said.oracle, said.refused, said.fault, said.ran) == (Verdict(), None, None, True)

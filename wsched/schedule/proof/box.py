@@ -48,7 +48,7 @@ def check_boxes(fusion: Fusion, graph: TransformGraph, relations: tuple[LoadRela
                 for d in t.loop
                 if d.parallel not in CTA_INDEX and graph.group(d) not in mine | tile
             ]
-        _check_tails(fusion, graph, t, inside)
+        _check_tails(fusion, graph, t, [d for d in inside if d.extent != ONE])
         _check_neighbours(graph, t)
 
 
