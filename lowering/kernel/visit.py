@@ -155,13 +155,22 @@ def _how_of(cls: type) -> _How:
 
 _how: Callable[[type], _How] = cache(_how_of)
 
-_PLAIN = frozenset({"str", "int", "int | None", "bool", "float", "Body"})
-"""Declared types of fields that hold neither expressions nor fragments, nor what has some."""
+_PLAIN = frozenset({
+    "str", "int", "int | None", "bool", "float", "Body", "tuple[Role, ...]",
+})  # fmt: skip
+"""Declared types of fields that hold neither expressions nor fragments, nor what has some, but in
+statements inside.
+"""
 
 _fields: Callable[[type], tuple[str, ...]] = cache(
     lambda cls: tuple(x.name for x in fields(cls) if x.type not in _PLAIN)
 )
 """The names of all other fields of a node."""
+
+_read: Callable[[type], tuple[str, ...]] = cache(
+    lambda cls: tuple(n for n in _fields(cls) if n == "carries" or n not in cls.TRAITS.binds)
+)
+"""Those of a kind of statement that it reads; of what a loop carries the first values."""
 
 
 def _map(value: Any, f: Callable[[Expr], Expr], g: Callable[[Frag], Frag]) -> Any:
@@ -171,7 +180,7 @@ def _map(value: Any, f: Callable[[Expr], Expr], g: Callable[[Frag], Frag]) -> An
         return f(value)
     if how is _How.FRAG:
         return g(value)
-    if how is _How.TUPLE and not (value and isinstance(value[0], (Stmt, Role))):
+    if how is _How.TUPLE:
         return kept(value, [_map(v, f, g) for v in value])
     if how is _How.FIELDS:
         return _fields_mapped(value, f, g)
@@ -287,15 +296,13 @@ def operands(stmt: Stmt) -> Iterator[Any]:
 
     Of a loop's carried values the first ones; statement lists, words and numbers are left out.
     """
-    binds = stmt.TRAITS.binds
-    for name in _fields(type(stmt)):
+    for name in _read(type(stmt)):
         value = getattr(stmt, name)
         if not isinstance(value, tuple):
-            if name not in binds:
-                yield value
-        elif value and isinstance(value[0], Carry):
+            yield value
+        elif name == "carries":
             yield from (carry.init for carry in value)
-        elif name not in binds and not (value and isinstance(value[0], (Stmt, Role))):
+        else:
             yield from value
 
 
