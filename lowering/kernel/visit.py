@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import is_dataclass
 from enum import Enum
 from functools import cache, cached_property
 from itertools import chain
@@ -163,7 +163,9 @@ statements inside.
 """
 
 _fields: Callable[[type], tuple[str, ...]] = cache(
-    lambda cls: tuple(x.name for x in fields(cls) if x.type not in _PLAIN)
+    lambda cls: tuple(
+        n for n in cls.__match_args__ if cls.__dataclass_fields__[n].type not in _PLAIN
+    )
 )
 """The names of all other fields of a node."""
 
@@ -269,8 +271,7 @@ def defined_in(stmts: Iterable[Stmt]) -> set[str]:
 
 
 def _binding_of(cls: type[Stmt]) -> tuple[str, ...]:
-    declared = {x.name for x in fields(cls)}
-    return tuple(n for n in cls.TRAITS.binds if n in declared)
+    return tuple(n for n in cls.TRAITS.binds if n in cls.__match_args__)
 
 
 _binding: Callable[[type], tuple[str, ...]] = cache(_binding_of)
