@@ -83,7 +83,7 @@ class ReadSchedule:
 
 
 def read_schedule(definition: Any) -> ReadSchedule:
-    """Read a scheduled definition as far as nvFuser shows it (the module's text says what it does not).
+    """Read a scheduled definition as far as nvFuser shows it; the module says what it does not.
 
     Args:
         definition: a live ``nvfuser_direct.FusionDefinition``.
