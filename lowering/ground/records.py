@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     _Kind = TypeVar("_Kind", bound=type[DataclassInstance])
 
 
-def _reader(cls: type) -> tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]]]:
+def _reader(cls: Any) -> tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]]]:
     """The names of a kind's fields, and what reads all of them at once."""
-    names = tuple(x.name for x in fields(cls))
+    names: tuple[str, ...] = cls.__match_args__  # all fields are arguments
     if not names:
         return names, lambda _: ()
     read = attrgetter(*names)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import is_dataclass
 from enum import Enum
 from functools import cache, cached_property
 from itertools import chain
@@ -155,13 +155,24 @@ def _how_of(cls: type) -> _How:
 
 _how: Callable[[type], _How] = cache(_how_of)
 
-_PLAIN = frozenset({"str", "int", "int | None", "bool", "float", "Body"})
-"""Declared types of fields that hold neither expressions nor fragments, nor what has some."""
+_PLAIN = frozenset({
+    "str", "int", "int | None", "bool", "float", "Body", "tuple[Role, ...]",
+})  # fmt: skip
+"""Declared types of fields that hold neither expressions nor fragments, nor what has some, but in
+statements inside.
+"""
 
 _fields: Callable[[type], tuple[str, ...]] = cache(
-    lambda cls: tuple(x.name for x in fields(cls) if x.type not in _PLAIN)
+    lambda cls: tuple(
+        n for n in cls.__match_args__ if cls.__dataclass_fields__[n].type not in _PLAIN
+    )
 )
 """The names of all other fields of a node."""
+
+_read: Callable[[type], tuple[str, ...]] = cache(
+    lambda cls: tuple(n for n in _fields(cls) if n == "carries" or n not in cls.TRAITS.binds)
+)
+"""Those of a kind of statement that it reads; of what a loop carries the first values."""
 
 
 def _map(value: Any, f: Callable[[Expr], Expr], g: Callable[[Frag], Frag]) -> Any:
@@ -171,7 +182,7 @@ def _map(value: Any, f: Callable[[Expr], Expr], g: Callable[[Frag], Frag]) -> An
         return f(value)
     if how is _How.FRAG:
         return g(value)
-    if how is _How.TUPLE and not (value and isinstance(value[0], (Stmt, Role))):
+    if how is _How.TUPLE:
         return kept(value, [_map(v, f, g) for v in value])
     if how is _How.FIELDS:
         return _fields_mapped(value, f, g)
@@ -260,8 +271,7 @@ def defined_in(stmts: Iterable[Stmt]) -> set[str]:
 
 
 def _binding_of(cls: type[Stmt]) -> tuple[str, ...]:
-    declared = {x.name for x in fields(cls)}
-    return tuple(n for n in cls.TRAITS.binds if n in declared)
+    return tuple(n for n in cls.TRAITS.binds if n in cls.__match_args__)
 
 
 _binding: Callable[[type], tuple[str, ...]] = cache(_binding_of)
@@ -287,15 +297,13 @@ def operands(stmt: Stmt) -> Iterator[Any]:
 
     Of a loop's carried values the first ones; statement lists, words and numbers are left out.
     """
-    binds = stmt.TRAITS.binds
-    for name in _fields(type(stmt)):
+    for name in _read(type(stmt)):
         value = getattr(stmt, name)
         if not isinstance(value, tuple):
-            if name not in binds:
-                yield value
-        elif value and isinstance(value[0], Carry):
+            yield value
+        elif name == "carries":
             yield from (carry.init for carry in value)
-        elif name not in binds and not (value and isinstance(value[0], (Stmt, Role))):
+        else:
             yield from value
 
 

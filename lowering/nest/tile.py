@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from math import prod
 
 from lowering.ground.errors import UnsupportedError
@@ -142,8 +143,7 @@ def tile_of(t: TensorView, inside: Sequence[IterDomain]) -> Tile:
     """
     left = list(inside)
     dims = []
-    for logical in t.logical:
-        order = _in_order(t, logical)
+    for order in _in_order(t):
         found = [d for d in inside if d in order]
         if found != order[len(order) - len(found) :]:
             raise _refused(t, inside, f"neighbours in order, as {_names(order)} are")
@@ -159,28 +159,50 @@ def tile_of(t: TensorView, inside: Sequence[IterDomain]) -> Tile:
     return Tile(t, tuple(dims))
 
 
-def _in_order(t: TensorView, d: IterDomain) -> list[IterDomain]:
-    """The loops that a dimension was made into, from the slowest to the fastest: split, and merged
-    again where neighbours are. Ends at a merge with what is no neighbour.
+def _in_order(t: TensorView) -> list[list[IterDomain]]:
+    """Of each dimension the loops that it was made into, from the slowest to the fastest: split,
+    and merged again where neighbours are. Ends at a merge with what is no neighbour.
     """
-    order = [d.id]
+    orders = [[d.id] for d in t.logical]
+    home = {order[0]: order for order in orders}
     for s in t.transforms:
         if isinstance(s, Split):
-            if s.input.id in order:
-                at = order.index(s.input.id)
-                order[at : at + 1] = [s.outer.id, s.inner.id]
+            _put(home, (s.input.id,), (s.outer.id, s.inner.id))
             continue
-        inputs = [s.outer.id, s.inner.id]
-        places = [order.index(x) for x in inputs if x in order]
-        if not places:
-            continue
-        at = min(places)
-        if not s.traversal and order[at : at + 2] == inputs:
-            order[at : at + 2] = [s.output.id]
+        parts = (s.outer.id, s.inner.id)
+        if not s.traversal and _neighbours(home, parts):
+            _put(home, parts, (s.output.id,))
         else:
-            order = order[max(places) + 1 :]
+            for part in parts:
+                _cut(home, part)
     loops = {x.id: x for x in t.loop}
-    return [loops[x] for x in order if x in loops]
+    return [[loops[x] for x in order if x in loops] for order in orders]
+
+
+def _neighbours(home: Mapping[int, list[int]], parts: tuple[int, int]) -> bool:
+    order = home.get(parts[0], [])
+    return parts in pairwise(order)
+
+
+def _put(home: dict[int, list[int]], old: tuple[int, ...], new: tuple[int, ...]) -> None:
+    """``new`` in place of neighbours in their order, if they stand in one."""
+    order = home.get(old[0])
+    if order is not None:
+        at = order.index(old[0])
+        order[at : at + len(old)] = new
+        for x in old:
+            del home[x]
+        home.update(dict.fromkeys(new, order))
+
+
+def _cut(home: dict[int, list[int]], last: int) -> None:
+    """An order without what stands up to ``last``."""
+    order = home.get(last)
+    if order is not None:
+        at = order.index(last) + 1
+        for x in order[:at]:
+            del home[x]
+        del order[:at]
 
 
 def _leaves_a_tail(s: Split) -> bool:

@@ -19,8 +19,8 @@ from wsched.run.compiled import compile_fusion
 LOOP_MS = 5.0
 """What :func:`loop` takes on a machine with nothing else to do; the others are of that machine."""
 
-BOUND_MS = 70
-"""For any schedule, with a short epilogue; 25 to 55 when this was written."""
+BOUND_MS = 65
+"""For any schedule, with a short epilogue; 22 to 50 when this was written."""
 
 LONG_MS = 2000
 """For an epilogue of 500 operations; 600 when this was written."""

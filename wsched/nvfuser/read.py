@@ -2,9 +2,10 @@
 
 nvFuser's Python objects say which tensors there are, in which memory, how each loop nest came from
 the tensor's dimensions, what runs each loop, and where tensors are computed. They do not say how a
-tensor is circular-buffered, its allocation domain, or its alternate loop domain (of stmatrix); and
-a fusion whose TMA loads are swizzled shows the swizzle as an expression that is neither a split nor
-a merge. So what is read here is for looking at and comparing, not for making a kernel of.
+tensor is circular-buffered (stages, prefetch distance, warp specialization, registers), its
+allocation domain, or its alternate loop domain (of stmatrix and ldmatrix); and a fusion whose TMA
+loads are swizzled shows the swizzle as an expression that is neither a split nor a merge. So what
+is read here is for looking at and comparing, not for making a kernel of.
 """
 
 from __future__ import annotations
@@ -29,15 +30,7 @@ from wsched.fusion import (
 from wsched.fusion.domain import Transform, split_extents
 from wsched.importer import is_live
 
-__all__ = ["NOT_EXPOSED", "ReadSchedule", "ReadTensor", "read_schedule"]
-
-NOT_EXPOSED = (
-    "circular buffers: stages, prefetch distance, warp specialization, registers",
-    "allocation domains",
-    "alternate loop domains (of stmatrix and ldmatrix)",
-    "which kind of swizzle, beyond its text",
-)
-"""What nvfuser_direct has no word for."""
+__all__ = ["ReadSchedule", "ReadTensor", "read_schedule"]
 
 _TENSOR = re.compile(r"T(\d+)_([a-z])_(\w+?)\[")
 _POSITION = re.compile(r"\bca_pos\( (\d+) \)")
@@ -90,7 +83,7 @@ class ReadSchedule:
 
 
 def read_schedule(definition: Any) -> ReadSchedule:
-    """Read a scheduled definition as far as nvFuser shows it (:data:`NOT_EXPOSED` is the rest).
+    """Read a scheduled definition as far as nvFuser shows it; the module says what it does not.
 
     Args:
         definition: a live ``nvfuser_direct.FusionDefinition``.

@@ -126,7 +126,7 @@ class Plan:
 
     @property
     def threads(self) -> int:
-        """Threads of a CTA: those of all parts that compute, and of the load warpgroup."""
+        """Threads of a CTA: those of all parts that compute, and of the warpgroups that load."""
         computing = warpgroups_of(self.parts, self.edges)
         return ptx.WARPGROUP * (
             sum(computing.values()) + load_warpgroups(self.fusion, self.parts, self.edges)
