@@ -31,7 +31,7 @@ NAME, PLACES = "circles of waits", "results"
 CLUSTERS = 12
 """Of a grid of which all are followed."""
 
-LIMIT = 100_000
+LIMIT = 20_000
 """Steps of an agent, beyond which a claim is not decided."""
 
 
