@@ -64,7 +64,8 @@ def _sizes(kernel: Kernel) -> Iterator[tuple[Env, int]]:
             sizes = {name: _size(chosen[name], unit) for name, unit in units.items()}
             if (key := tuple(sizes.values())) not in seen:
                 seen.add(key)
-                yield from ((sizes, n * kernel.cluster) for n in (1, 3))
+                several = (1, 3) if min(counts) < most else (1,)
+                yield from ((sizes, n * kernel.cluster) for n in several)
 
 
 def _size(count: int, unit: int) -> int:
