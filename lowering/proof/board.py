@@ -105,6 +105,8 @@ class Board:
 
     def __post_init__(self) -> None:
         self.awaited = {m.name: m.arrivals for m in self.kernel.mbarriers}
+        self.threads = {b.name: b.threads for b in self.kernel.named_barriers}
+        self.maps = {m.name: m for m in self.kernel.tensor_maps}
 
     def rows_of(self, tensor: TensorMap) -> int:
         """Rows of the matrix behind a map."""
@@ -225,19 +227,15 @@ def _land(stmt: TmaLoad, w: Walker, threads: int, values: list[int]) -> bool:
     return True
 
 
-def _named(stmt: BarSync | BarArrive, w: Walker, values: list[int]) -> tuple[str, int]:
-    array = w.board.kernel.named_barrier(stmt.bar.array)
-    return f"{array.name}[{values[0]}]", array.threads
-
-
 def _sync(stmt: BarSync, w: Walker, threads: int, values: list[int]) -> bool:
-    name, whole = _named(stmt, w, values)
-    return w.board.meet(w, w.cta, name, threads, whole)
+    array = stmt.bar.array
+    return w.board.meet(w, w.cta, f"{array}[{values[0]}]", threads, w.board.threads[array])
 
 
 def _come(stmt: BarArrive, w: Walker, threads: int, values: list[int]) -> bool:
-    name, whole = _named(stmt, w, values)
-    w.board.meetings.setdefault((w.cta, name), Meeting()).come(threads, whole)
+    array = stmt.bar.array
+    meeting = w.board.meetings.setdefault((w.cta, f"{array}[{values[0]}]"), Meeting())
+    meeting.come(threads, w.board.threads[array])
     return True
 
 

@@ -31,7 +31,7 @@ NAME, PLACES = "circles of waits", "results"
 CLUSTERS = 12
 """Of a grid of which all are followed."""
 
-LIMIT = 100_000
+LIMIT = 20_000
 """Steps of an agent, beyond which a claim is not decided."""
 
 
@@ -64,7 +64,8 @@ def _sizes(kernel: Kernel) -> Iterator[tuple[Env, int]]:
             sizes = {name: _size(chosen[name], unit) for name, unit in units.items()}
             if (key := tuple(sizes.values())) not in seen:
                 seen.add(key)
-                yield from ((sizes, n * kernel.cluster) for n in (1, 3))
+                several = (1, 3) if min(counts) < most else (1,)
+                yield from ((sizes, n * kernel.cluster) for n in several)
 
 
 def _size(count: int, unit: int) -> int:

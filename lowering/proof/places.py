@@ -9,7 +9,7 @@ Every element of a result being written by one box, and one only, says both for 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from math import prod
 
 from lowering.ground.expr import ZERO, Expr, evaluate
@@ -42,8 +42,10 @@ def misplaced(kernel: Kernel, board: Board, sizes: Env) -> str:
         if name in several:
             continue
         extents = _extents(kernel, name, entry, sizes)
-        inside = sorted(r for r in (_clipped(r, extents) for r in regions) if _count(r))
-        for one, other in _overlapping(inside):
+        boxes = {r: _clipped(r, extents) for r in regions}
+        boxes = {r: inside for r, inside in boxes.items() if _count(inside)}
+        inside = sorted(boxes[r] for r in regions if r in boxes)
+        for one, other in _overlapping(inside) if _several_grids(boxes, inside) else ():
             return f"{name}{_text(one)} and {name}{_text(other)} are both written"
         written, whole = sum(map(_count, inside)), prod(extents)
         if written != whole and not parts:
@@ -90,6 +92,12 @@ def _overlapping(regions: Sequence[Region]) -> Iterator[tuple[Region, Region]]:
                 yield one, other
 
 
+def _several_grids(boxes: Collection[Region], inside: Collection[Region]) -> bool:
+    """Whether boxes are not all different ones of one grid."""
+    grids = {tuple((b - a, a % (b - a)) for a, b in region) for region in boxes}
+    return len(boxes) < len(inside) or len(grids) > 1
+
+
 def _text(region: Region) -> str:
     return f"[{', '.join(f'{a}..{b}' for a, b in region)}]"
 
@@ -100,7 +108,7 @@ def _place(ref: GmemRef) -> tuple[Expr, ...]:
 
 def _negative(w: Walker, ref: GmemRef, values: Sequence[int]) -> None:
     """Note a coordinate in front of the first one, but for rows in front of a run."""
-    source = w.board.kernel.find(TensorMap, ref.map)
+    source = w.board.maps.get(ref.map)
     free = len(values) - 2 if source is not None and source.ragged is Ragged.BEGIN else -1
     if any(v < 0 for n, v in enumerate(values) if n != free):
         w.board.wrong.add(f"{ref.map}[{', '.join(map(str, values))}] is accessed")
@@ -123,7 +131,7 @@ def _stored(stmt: _Store, w: Walker, threads: int, values: list[int]) -> bool:
     _negative(w, ref, at)
     box = _box(w.board.kernel, stmt, values[1 + rank :])
     region = tuple((a, a + n) for a, n in zip(at, box[len(box) - rank :], strict=True))
-    target = w.board.kernel.find(TensorMap, ref.map)
+    target = w.board.maps.get(ref.map)
     if target is not None and target.ragged:
         (end, _), (first, last), cols = region
         rows = w.board.rows_of(target)

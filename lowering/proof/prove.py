@@ -10,6 +10,7 @@ from lowering.kernel.kernel import Kernel
 from lowering.kernel.operands import Body
 from lowering.kernel.sync import MBarrierArrive
 from lowering.kernel.visit import bodies
+from lowering.proof.admitted import Admitted
 from lowering.proof.agent import Agent, agents
 from lowering.proof.automaton import Automaton
 from lowering.proof.circles import circles
@@ -32,15 +33,18 @@ from lowering.proof.state import State, Told, Walked
 from lowering.proof.steps import Steps
 from lowering.proof.storage import disjoint, few_bytes, layouts
 from lowering.proof.views import Views
+from lowering.proof.wraps import unwrapped
 
 __all__ = ["prove"]
 
 
-def prove(kernel: Kernel) -> Proof:
+def prove(kernel: Kernel, admitted: Admitted | None = None) -> Proof:
     """All claims about a final kernel, for all sizes and grids.
 
     Args:
         kernel: what the emitter and the machine take: all passes have run.
+        admitted: the launches that there are; None if that is not known, and nothing is claimed of
+            sizes that numbers of 32 bits do not hold.
     """
     warps = agents(kernel)
     rings, alone = rings_of(kernel, warps)
@@ -73,6 +77,7 @@ def prove(kernel: Kernel) -> Proof:
         layouts(kernel, warps),
         disjoint(kernel),
         budget(kernel, warps),
+        *(() if admitted is None else unwrapped(kernel, ways.places, admitted)),
     )
     return Proof(kernel.name, found)
 

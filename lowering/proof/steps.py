@@ -175,6 +175,10 @@ class Steps:
         for kind, var in zip(("parity",) if s == 1 else ("stage", "parity"), names, strict=True):
             self._places[var.name, s] = kind, place
 
+    def kind(self, name: str, s: int) -> str:
+        """Whether a name is the stage or the parity of a place; empty if it is neither."""
+        return self._places.get((name, s), ("",))[0]
+
     def place(self, stage: Expr, parity: Expr | None, s: int) -> Poly | None:
         """The place, modulo 2 S, of a stage and a parity, or that of a stage alone, modulo S."""
         key = stage, parity, s

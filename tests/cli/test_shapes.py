@@ -23,9 +23,9 @@ def explained(file: Path, shape: str) -> Any:
     [
         (
             "4294967296x64x64",
-            "M = 4294967296 is not supported; supported: sizes of at most 2147483647",
+            "M = 4294967296 is not supported; supported: sizes of at most 2130706431",
         ),
-        ("2147483647x64x64", "2147483647 x 64 x 64 on 132 CTAs, where ceildiv(M, "),
+        ("2130706431x64x64", "2130706431 x 64 x 64 on 132 CTAs, where ceildiv(M, "),
     ],
 )
 def test_sizes_that_no_kernel_takes(file: Path, shape: str, reason: str) -> None:

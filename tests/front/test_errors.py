@@ -148,7 +148,7 @@ def test_a_size_that_no_coordinate_reaches() -> None:
     with pytest.raises(UnsupportedError) as caught:
         wsched.compile(definition(), [zeros(8, 8)] * 2).bind(*inputs)
     assert str(caught.value) == (
-        "M = 2147483648 is not supported; supported: sizes of at most 2147483647"
+        "M = 2147483648 is not supported; supported: sizes of at most 2130706431"
     )
 
 
@@ -163,7 +163,7 @@ def test_a_size_that_a_kernel_cannot_count() -> None:
     steps = 725 * 2897 * 2897
     assert str(caught.value) == (
         f"46344 x 46344 x 46344 on 4 CTAs, one of which counts {steps} steps, is not supported; "
-        "supported: at most 2147483647. Take larger tiles, or more CTAs where each has tiles of "
+        "supported: at most 2130706431. Take larger tiles, or more CTAs where each has tiles of "
         "its own"
     )
 

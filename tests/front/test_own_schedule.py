@@ -219,7 +219,7 @@ def test_a_schedule_by_calls_is_proved_before_it_is_launched(
 ) -> None:
     """Unless the caller says otherwise, and at once if the caller says so."""
     proved = []
-    monkeypatch.setattr("wsched.front.kernels.require_proved", lambda k: proved.append(k.name))
+    monkeypatch.setattr("wsched.front.kernels.require_proved", lambda k, _: proved.append(k.name))
     kernel = wsched.compile(cooperative(definition()), operands(), proof=proof)
     assert kernel.written is due
     assert proved == ([kernel.kernel.name] if proof else [])

@@ -16,6 +16,7 @@ from wsched.front import explain
 from wsched.front.explain import explain_definition
 from wsched.front.known import import_fusion
 from wsched.front.sizes import DEFAULT, Extents, extents_for, kernel_for
+from wsched.run.counts import LARGEST
 from wsched.run.input_error import InputError
 from wsched.run.made import STAGES
 
@@ -114,10 +115,10 @@ def test_explanation_where_nobody_can(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_execute_refuses_for_its_size_is_not_promised(extents: Extents, what: str) -> None:
     with pytest.raises(UnsupportedError) as error:
         extents.problem(import_fusion(definition()))
-    assert str(error.value) == (f"{what} is not supported; supported: sizes of at most 2147483647")
+    assert str(error.value) == (f"{what} is not supported; supported: sizes of at most 2130706431")
     pytest.importorskip("torch")
     found = explain_definition(definition(), "a GPU", lambda f: extents.problem(f, 132))
-    assert found.route != "wsched" and "at most 2147483647" in found.refusals[0].reason
+    assert found.route != "wsched" and "at most 2130706431" in found.refusals[0].reason
 
 
 @pytest.mark.parametrize("extents", [Extents(31448, 122584, 512), Extents(2**25, 128, 4096)])
@@ -128,12 +129,12 @@ def test_tensors_of_any_number_of_elements(extents: Extents) -> None:
 
 
 def test_what_a_launch_cannot_count_is_not_promised() -> None:
-    """Its last tile would begin in front of 2**31 and end behind it."""
-    extents = Extents(2**31 - 8, 64, 64)
+    """Its last tile would begin in front of the largest number and end behind it."""
+    extents = Extents(LARGEST, 64, 64)
     pytest.importorskip("torch")
     found = explain_definition(definition(), "a GPU", lambda f: extents.problem(f, 132))
     assert found.route != "wsched"
-    assert re.search(r" \* \d+ is 2147483[67]\d\d, is not supported", found.refusals[0].reason)
+    assert re.search(r" \* \d+ is 213070[67]\d\d\d, is not supported", found.refusals[0].reason)
 
 
 KERNEL = Extents(256, 256, 128)

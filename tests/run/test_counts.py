@@ -29,7 +29,7 @@ def test_stream_k_counts_the_steps_of_all_tiles() -> None:
     assert str(error.value) == (
         "46336 x 46336 x 46336 on 132 CTAs, one of which counts "
         f"{TILES * STEPS + share + 2 * STEPS} steps, is not supported; supported: at most "
-        "2147483647. Take larger tiles, or more CTAs where each has tiles of its own"
+        "2130706431. Take larger tiles, or more CTAs where each has tiles of its own"
     )
     require_countable(of(stream_k(cooperative(128, 256))), LARGE, 132)
 
@@ -78,17 +78,17 @@ def test_what_a_traversal_factor_comes_to() -> None:
         require_countable(plan, {"M": 64, "N": 128, "K": 64}, 2)
     assert str(error.value) == (
         "64 x 128 x 64 on 2 CTAs, where ceildiv(N, 64) * 1073741824 is 2147483648, is not "
-        "supported; supported: at most 2147483647. Take smaller factors, or larger tiles"
+        "supported; supported: at most 2130706431. Take smaller factors, or larger tiles"
     )
 
 
 def test_ctas_along_x() -> None:
-    plan, side = by_hand(persistent=False), 64 * 46340
-    require_countable(plan, {"M": side, "N": side, "K": 64}, 46340**2)
+    plan, side = by_hand(persistent=False), 64 * 46159
+    require_countable(plan, {"M": side, "N": side, "K": 64}, 46159**2)
     with pytest.raises(UnsupportedError) as error:
-        require_countable(plan, {"M": side + 64, "N": side + 64, "K": 64}, 46341**2)
+        require_countable(plan, {"M": side + 64, "N": side + 64, "K": 64}, 46160**2)
     assert str(error.value) == (
-        "2965824 x 2965824 x 64 on 2147488281 CTAs, where ceildiv(M, 64) * ceildiv(N, 64) is "
-        "2147488281, is not supported; supported: at most 2147483647. Take smaller factors, or "
+        "2954240 x 2954240 x 64 on 2130745600 CTAs, where ceildiv(M, 64) * ceildiv(N, 64) is "
+        "2130745600, is not supported; supported: at most 2130706431. Take smaller factors, or "
         "larger tiles"
     )

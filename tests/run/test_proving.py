@@ -10,6 +10,7 @@ import pytest
 
 from lowering.ground.errors import InternalError, WschedError
 from lowering.kernel.kernel import Kernel
+from lowering.proof.admitted import Admitted
 from lowering.proof.obligation import Obligation, Proof, Verdict
 from lowering.proof.prove import prove
 from tests.mutants.edits import mutants
@@ -17,6 +18,7 @@ from tests.schedules import SCHEDULES, definition
 from wsched.front.known import import_fusion
 from wsched.run import proving
 from wsched.run.compiled import CompiledFusion, compile_fusion
+from wsched.run.counts import admitted_by
 
 FUSION = import_fusion(definition())
 
@@ -34,9 +36,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the kernels that are proved anew."""
     names: list[str] = []
 
-    def counted(kernel: Kernel) -> Proof:
+    def counted(kernel: Kernel, admitted: Admitted | None) -> Proof:
         names.append(kernel.name)
-        return prove(kernel)
+        return prove(kernel, admitted)
 
     monkeypatch.setattr("lowering.proof.prove.prove", counted)
     return names
@@ -91,7 +93,7 @@ def test_a_refuted_kernel_is_not_run() -> None:
 def test_an_open_claim_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = made().kernel
     known = (Obligation("bytes", "ring"), Obligation("arrivals", "x", Verdict.UNPROVED, "why"))
-    monkeypatch.setattr("lowering.proof.prove.prove", lambda k: Proof(k.name, known))
+    monkeypatch.setattr("lowering.proof.prove.prove", lambda k, _: Proof(k.name, known))
     with pytest.warns(RuntimeWarning) as caught:
         proving.require_proved(kernel)
     assert [str(w.message) for w in caught] == [
@@ -117,11 +119,12 @@ def test_a_proof_is_kept(asked: list[str], monkeypatch: pytest.MonkeyPatch, tmp_
 
 def test_another_kernel_or_prover_is_another_proof(monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = made().kernel
-    keys = {proving._key(kernel), proving._key(broken())}
-    keys.add(proving._key(replace(kernel, target=replace(kernel.target, shared_bytes=1))))
+    keys = {proving._key(kernel, None), proving._key(broken(), None)}
+    keys.add(proving._key(kernel, admitted_by(made().plan)))
+    keys.add(proving._key(replace(kernel, target=replace(kernel.target, shared_bytes=1)), None))
     monkeypatch.setattr(proving, "_prover", lambda: "another")
-    keys.add(proving._key(kernel))
-    assert len(keys) == 4
+    keys.add(proving._key(kernel, None))
+    assert len(keys) == 5
 
 
 def test_a_refutation_is_kept_with_its_trace(asked: list[str]) -> None:

@@ -16,6 +16,7 @@ from wsched.front.problems import problem_of
 from wsched.front.targets import refuse_target, require_target
 from wsched.fusion import Fusion
 from wsched.run.compiled import CompiledFusion, compile_fusion
+from wsched.run.counts import admitted_by
 from wsched.run.input_error import InputError, require_sequence
 from wsched.run.kept import Kept
 from wsched.run.layout import laid_out
@@ -77,7 +78,7 @@ def compile(
         key = _kernel_key(definition, inputs, params, batch_invariant, target)
         found = _kernels.get(key) or _made_once(key)
     if proof:
-        require_proved(found.kernel)
+        require_proved(found.kernel, admitted_by(found.plan))
     return found
 
 

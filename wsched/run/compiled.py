@@ -19,6 +19,7 @@ from wsched.program.prepare import Into, Kernel, prepare
 from wsched.program.program import Program
 from wsched.run.arguments import Arguments, bind, device_of, extents_of
 from wsched.run.copies import copied, in_front, unreadable
+from wsched.run.counts import admitted_by
 from wsched.run.cpu import refuse_large
 from wsched.run.finish import finishing, with_parts
 from wsched.run.host import BoundLaunch, HostPlan, Plans, repeated, repeated_into
@@ -107,7 +108,7 @@ def _lowered(made: Plan, options: KernelOptions, name: str, begin: float) -> Com
     tile_level = lower(made, name, options.vector, dict(options.copied_bytes))
     kernel = run_passes(tile_level, told, dumper)
     log("kernel", lambda: f"{kernel.name} made in {perf_counter() - begin:.2g} s")
-    prove_if_asked(kernel)
+    prove_if_asked(kernel, admitted_by(made))
     compiled = CompiledFusion(made, told, tile_level, kernel, options.vector)
     if dumper is not None:
         compiled.dump_code(dumper)

@@ -5,12 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from lowering.ground.errors import UnsupportedError
-from lowering.ground.expr import evaluate
+from lowering.ground.expr import I32_MAX, evaluate
+from lowering.proof.admitted import Admitted
 from wsched.fusion import Role
 from wsched.schedule import Plan
-from wsched.schedule.primitives.factor import LARGEST
 
-__all__ = ["LARGEST", "require_countable", "require_extents"]
+__all__ = ["LARGEST", "admitted_by", "require_countable", "require_extents"]
+
+LARGEST = I32_MAX - 2**24
+"""Largest size and number of a launch: what a kernel adds to one, such as a tile that begins behind
+the end, the CTAs along x or a group of rows of tiles, stays within 32 bits (``lowering.proof``)."""
+
+
+def admitted_by(plan: Plan) -> Admitted:
+    """What launches of a plan's kernel have in common.
+
+    Args:
+        plan: of the kernel.
+    """
+    grid = () if plan.grid is None else (plan.grid,)
+    return Admitted((*plan.counts, *plan.numbers, *grid), LARGEST)
 
 
 def require_extents(extents: Mapping[str, int]) -> None:

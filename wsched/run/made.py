@@ -16,6 +16,7 @@ from passes.options import LoweringOptions
 from passes.pipeline import PASSES, run_passes, steps
 from wsched.fusion import Fusion, fusion_text
 from wsched.run.bundles import compiled_text, disk_cache
+from wsched.run.counts import admitted_by
 from wsched.run.input_error import InputError
 from wsched.run.once import once
 from wsched.run.proving import proof_of, prove_if_asked
@@ -88,7 +89,7 @@ class Made:
 
     def proof(self) -> Proof:
         """What is proved of the final kernel, for all sizes; needs no GPU (design/0033)."""
-        return proof_of(self.kernel)
+        return proof_of(self.kernel, admitted_by(self.plan))
 
     def dump(self, stage: str) -> str:
         """The text of one stage: one of :meth:`stages`, or the kernel IR after a pass, by name."""

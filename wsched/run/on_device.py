@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from lowering.ground.expr import evaluate
 from lowering.target.targets import require
 from wsched.run.arguments import Arguments
-from wsched.run.counts import require_countable
+from wsched.run.counts import admitted_by, require_countable
 from wsched.run.cpu import grid_on_cpu, run_on_cpu
 from wsched.run.made import Made
 from wsched.run.once import once
@@ -95,7 +95,7 @@ class OnDevice(Made):
         """
         from lowering.cuda.launch import LoadedKernel
 
-        prove_before_launch(self.kernel, self.written)
+        prove_before_launch(self.kernel, self.written, admitted_by(self.plan))
         return LoadedKernel(self.kernel, self.compiled.cubin, Workspace.of)
 
     def grid(self, extents: dict[str, int], resident: int) -> int:

@@ -22,6 +22,7 @@ from lowering.ground.log import log
 from lowering.ground.recent import Recent
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.text import print_kernel
+from lowering.proof.admitted import Admitted
 from lowering.proof.obligation import Proof, Verdict
 from wsched.version import __version__
 
@@ -47,7 +48,7 @@ _found: Recent[str, Proof] = Recent(lambda: 1024)
 _shelves: dict[Path, Shelf] = {}
 
 
-def prove_if_asked(kernel: Kernel) -> None:
+def prove_if_asked(kernel: Kernel, admitted: Admitted | None = None) -> None:
     """Prove a kernel that was just made, where ``WSCHED_PROOF`` is 1.
 
     Raises:
@@ -55,10 +56,10 @@ def prove_if_asked(kernel: Kernel) -> None:
         WschedError: the variable has another value than 0 and 1.
     """
     if _setting() == "1":
-        require_proved(kernel)
+        require_proved(kernel, admitted)
 
 
-def prove_before_launch(kernel: Kernel, written: bool) -> None:
+def prove_before_launch(kernel: Kernel, written: bool, admitted: Admitted | None = None) -> None:
     """Prove a kernel that is about to be loaded, if it is due: ``written`` says that somebody wrote
     its schedule.
 
@@ -68,7 +69,7 @@ def prove_before_launch(kernel: Kernel, written: bool) -> None:
     """
     setting = _setting()
     if setting == "1" or (written and not setting):
-        require_proved(kernel)
+        require_proved(kernel, admitted)
 
 
 def _setting() -> str:
@@ -78,13 +79,17 @@ def _setting() -> str:
     return setting
 
 
-def require_proved(kernel: Kernel) -> None:
+def require_proved(kernel: Kernel, admitted: Admitted | None = None) -> None:
     """Prove a final kernel; a claim that is not decided gives a warning that names it.
+
+    Args:
+        kernel: the kernel.
+        admitted: which launches it has, as far as it is known.
 
     Raises:
         InternalError: a claim is refuted; the text has the steps that lead there.
     """
-    proof = proof_of(kernel)
+    proof = proof_of(kernel, admitted)
     refuted = [o for o in proof.open if o.verdict is Verdict.REFUTED]
     if refuted:
         raise InternalError("proof", f"{kernel.name} is not right", "\n".join(map(str, refuted)))
@@ -98,9 +103,14 @@ def require_proved(kernel: Kernel) -> None:
         )
 
 
-def proof_of(kernel: Kernel) -> Proof:
-    """What is proved of a final kernel: from memory, from disk, or found now and kept."""
-    key = _key(kernel)
+def proof_of(kernel: Kernel, admitted: Admitted | None = None) -> Proof:
+    """What is proved of a final kernel: from memory, from disk, or found now and kept.
+
+    Args:
+        kernel: the kernel.
+        admitted: which launches it has, as far as it is known.
+    """
+    key = _key(kernel, admitted)
     if (kept := _found.get(key)) is not None:
         return kept
     shelf = _shelf()
@@ -111,15 +121,17 @@ def proof_of(kernel: Kernel) -> Proof:
     else:
         from lowering.proof.prove import prove
 
-        found = prove(kernel)
+        found = prove(kernel, admitted)
         if shelf is not None:
             shelf.put(key, json.dumps(found.to_dict()).encode())
     return _found.add(key, found)
 
 
-def _key(kernel: Kernel) -> str:
+def _key(kernel: Kernel, admitted: Admitted | None) -> str:
     """Hash of a kernel's text, what it is for, and what proves it."""
-    facts = [print_kernel(kernel), repr(kernel.target), _prover(), __version__]
+    facts = [
+        print_kernel(kernel), repr(kernel.target), repr(admitted), _prover(), __version__,
+    ]  # fmt: skip
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
 
 

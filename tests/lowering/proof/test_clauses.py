@@ -1,0 +1,84 @@
+"""A planted fault for each clause that has none elsewhere (the table in design/0033)."""
+
+from __future__ import annotations
+
+import pytest
+
+from lowering.kernel.text import parse_kernel, print_kernel
+from lowering.proof.obligation import Verdict
+from lowering.proof.prove import prove
+from tests.lowering.machine.kernels import matmul_text
+from tests.lowering.proof.test_prove import kernel_of
+
+LAST = "  cluster.sync\n  on %warp 0"
+FAULTS = {
+    "bytes of a box that is clipped": (
+        "coop_128x128", "min(M, 128) * 128 + ", "128 * 128 + ", "bytes", "bytes land in CTA 0",
+    ),
+    "a multicast that leaves out a peer": (
+        "cluster_2x1", "multicast=3 <<", "multicast=1 <<", "bytes", "bytes land in CTA",
+    ),
+    "a peer leaves that is signalled": (
+        "cluster_2x1", LAST, LAST.replace("cluster", "cta"), "lifetime of mbarriers",
+        "a CTA of the cluster is reached, but the syncs are those of one CTA",
+    ),
+    "a peer is signalled before its inits": (
+        "cluster_2x1", "  cluster.sync\n  roles", "  cta.sync\n  roles", "lifetime of mbarriers",
+        "a CTA of the cluster is reached, but the syncs are those of one CTA",
+    ),
+    "inits that nobody publishes": (
+        "cluster_2x1", "      fence.mbarrier_init\n", "", "lifetime of mbarriers",
+        "no fence.mbarrier_init between the inits and the sync",
+    ),
+    "memory of the grid in front": (
+        "coop_128x128", "      griddepcontrol.wait\n", "", "griddepcontrol.wait",
+        "before the wait",
+    ),
+    "a loop of no trips": (
+        "coop_128x128", "if 0 < n_k {\n          elect", "if 0 <= n_k {\n          elect",
+        "release", "no step is left to release",
+    ),
+    "a wait for a phase that is two behind": (
+        "coop_128x128", "ring_full[stage_k], parity_k\n", "ring_full[stage_k], parity_k ^ 1\n",
+        "circles of waits", "warps wait for each other for ever",
+    ),
+    "a step for one role only": (
+        "dynamic", "for k2 in 0 .. n_k ", "for k2 in 1 .. n_k ", "same steps", "",
+    ),
+    "a relaxed order of what threads have read": (
+        "dynamic_cluster", "mbarrier.arrive queue_empty[stage_tile], cta=0, order=release.cluster",
+        "mbarrier.arrive queue_empty[stage_tile], cta=0, order=relaxed.cluster", "release",
+        "relaxed.cluster at CTA 0 of what threads have stored or loaded",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault(fault: str) -> None:
+    """The claim is open that is about it."""
+    name, before, after, claim, why = FAULTS[fault]
+    text = print_kernel(kernel_of(name))
+    assert before in text
+    found = prove(parse_kernel(text.replace(before, after))).open
+    assert [o for o in found if o.name == claim and why in o.why], "\n".join(map(str, found))
+
+
+def test_more_bytes_than_a_phase_counts() -> None:
+    """Forty copies of 32 KB are announced and land, on one phase."""
+    text = matmul_text()
+    (copy,) = (line for line in text.splitlines() if "tma.load a_s" in line)
+    (one,) = (line for line in text.splitlines() if "expect_tx" in line)
+    many = text.replace(copy, "\n".join([copy] * 128)).replace("bytes=24576", "bytes=2105344")
+    assert one in text and many != text
+    (claim,) = [o for o in prove(parse_kernel(many)).open if o.name == "transaction count"]
+    assert claim.why == "2105344 may be above 1048575"
+
+
+def test_a_statement_that_is_not_known() -> None:
+    """What writes shared memory in ways that no claim is about is refused, never skipped."""
+    text = print_kernel(kernel_of("cluster_2x1"))
+    at = "          wgmma.fence\n"
+    copy = "          elect { bulk.copy T6[0, 0, 0], T6[1, 0, 0], ring_full[0], 0 }\n"
+    found = prove(parse_kernel(text.replace(at, copy + at, 1))).open
+    refused = {o.why for o in found if o.verdict is Verdict.UNPROVED}
+    assert "bulk.copy writes shared memory by another proxy or asynchronously" in refused

@@ -1,0 +1,106 @@
+"""Numbers of 32 bits at the largest sizes that a launch admits: what wraps is named."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+import pytest
+
+from lowering.ground.expr import I32_MAX, Binary, Const, Expr, Special, Var, maximum, select
+from lowering.kernel.text import parse_kernel, print_kernel
+from lowering.proof.bounds import ANY, Bounds, Range
+from lowering.proof.obligation import Obligation, Verdict
+from lowering.proof.prove import prove
+from tests.schedules import SCHEDULES, definition
+from wsched.front.known import import_fusion
+from wsched.run.compiled import CompiledFusion, compile_fusion
+from wsched.run.counts import LARGEST, admitted_by
+
+NAMES = (
+    "coop_traversal_odd",
+    "cluster_2x2",
+    "dynamic",
+    "pipelined",
+    "split_3_traversal",
+    "stream_k",
+)
+
+
+@cache
+def made(name: str) -> CompiledFusion:
+    return compile_fusion(import_fusion(definition()), SCHEDULES[name])
+
+
+def claim(name: str, before: str = "", after: str = "", largest: int = LARGEST) -> Obligation:
+    """The claim about a kernel whose text is changed."""
+    kernel, admitted = made(name).kernel, replace(admitted_by(made(name).plan), largest=largest)
+    text = print_kernel(kernel)
+    assert before in text
+    found = prove(parse_kernel(text.replace(before, after) if before else text), admitted)
+    return next(o for o in found.obligations if o.name == "32 bits")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_nothing_wraps(name: str) -> None:
+    """Of schedules of all kinds."""
+    found = claim(name)
+    assert found.verdict is Verdict.PROVED, str(found)
+
+
+WRAPS = {
+    "a coordinate": ("cluster_2x2", "T5[(Mc * 2 + ctaM) * 128", "T5[(Mc * 2 + ctaM) * 136", LARGEST,
+                     "(Mc * 2 + ctaM) * 136 is in"),
+    "tickets": ("dynamic", "next[0], n_tiles + %nctaid.x", "next[0], n_tiles * 99 + %nctaid.x",
+                LARGEST, "n_tiles * 99 is in"),
+    "steps of k": ("stream_k", "(at + 1) * n_k", "(at + 1) * 8 * n_k", LARGEST, "* n_k is in"),
+    "the last part of k": ("split_3_traversal", "", "", I32_MAX,
+                           "(%ctaid.z * n_k2 + k2) * 64 is in 0..2147483648"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", WRAPS)
+def test_what_wraps(fault: str) -> None:
+    """The last one was found by this claim: what a launch admits has some room since."""
+    name, before, after, largest, said = WRAPS[fault]
+    found = claim(name, before, after, largest)
+    assert found.verdict is Verdict.UNPROVED
+    assert found.why.startswith("at M = ") and said in found.why
+
+
+def test_no_claim_about_unknown_launches() -> None:
+    """Of a kernel alone nothing is known of the sizes that it gets."""
+    found = prove(made("dynamic").kernel)
+    assert found.proved and not any(o.name == "32 bits" for o in found.obligations)
+
+
+X, D = Var("x"), Var("d")
+Q, R, REST = Var("q"), Var("r"), Var("rest")
+LETS: dict[Var, Expr] = {
+    R: Const(I32_MAX) // maximum(D, 1),
+    Q: Binary("mulhi", X, R),
+    REST: X - Q * D,
+}
+RANGES: list[tuple[Expr, Range]] = [
+    (X - 5, (-5, 95)),
+    (X * D, (0, 700)),
+    (X // D, (0, 33)),
+    (X % D, (0, 6)),
+    (Q + select(D <= REST, 1, 0), (0, 33)),
+    (select(D <= REST, REST - D, REST), (0, 10)),
+    (select(X < D, X, D), (0, 7)),
+    (select(X < 200, X, 1000), (0, 100)),
+    (select(Const(200) <= X, 1000, X + 1), (1, 101)),
+    (Var("unknown"), ANY),
+    (Special("lane") * 4, (0, 124)),
+]
+
+
+@pytest.mark.parametrize(("e", "wanted"), RANGES, ids=str)
+def test_ranges(e: Expr, wanted: Range) -> None:
+    """Of 0 to 100 and of 3 to 7."""
+    names = {"x": (0, 100), "d": (3, 7), "%lane": (0, 31)}
+    bounds = Bounds(names, LETS, lambda e, found: None)
+    for var, value in LETS.items():
+        names[var.name] = bounds.of(value)
+    assert bounds.of(e) == wanted
