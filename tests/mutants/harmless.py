@@ -17,6 +17,7 @@ from lowering.kernel.nodes import (
     CtaSync,
     FenceMBarrierInit,
     FenceProxyAsync,
+    For,
     GridDepLaunchDependents,
     GridDepWait,
     MBarrierArrive,
@@ -91,6 +92,8 @@ def argument(mutant: Mutant) -> str | None:
             return "waiting for writes is waiting for more than the reads"
         case "registers", SetMaxNReg():
             return "the pool has eight more for each thread, so nobody waits for ever"
+        case "trips", For(step=Const(value=step)) if step > 1:
+            return "a trip that begins behind the end loads nothing, and adds that"
         case "threads", OnWarp():
             return "the warps do the same, each for itself: a hint, or a wait of nothing"
         case "order", MBarrierArrive():
