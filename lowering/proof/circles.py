@@ -11,7 +11,7 @@ On the way it is noted what is written where, and which counters are left.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations, product
 
 from lowering.ground.expr import Binary, Const, Expr, Var, children, evaluate
@@ -57,11 +57,13 @@ def _sizes(kernel: Kernel) -> Iterator[tuple[Env, int]]:
     """
     most = 2 + sum(m.stages + 1 for m in kernel.mbarriers) // 2
     units = {p.name: _unit(kernel, p) for p in kernel.params}
+    lists = {n: p for n in units if (p := [x for x in units if _in_list(n, x)])}
     seen = set[tuple[int, ...]]()
     for pair in combinations(units, min(2, len(units))):
         for counts in product((0, 1, 2, most), repeat=len(pair)):
             chosen = dict.fromkeys(units, 1) | dict(zip(pair, counts, strict=True))
             sizes = {name: _size(chosen[name], unit) for name, unit in units.items()}
+            sizes |= {name: _whole(sizes, units, parts) for name, parts in lists.items()}
             if (key := tuple(sizes.values())) not in seen:
                 seen.add(key)
                 several = (1, 3) if min(counts) < most else (1,)
@@ -71,6 +73,16 @@ def _sizes(kernel: Kernel) -> Iterator[tuple[Env, int]]:
 def _size(count: int, unit: int) -> int:
     """So many units; of two one that is almost empty."""
     return unit + 1 if count == 2 else count * unit
+
+
+def _in_list(name: str, part: str) -> bool:
+    """Whether a parameter is one of those side by side in another: ``N0``, ``N1`` in ``N``."""
+    return part.startswith(name) and part[len(name) :].isdecimal()
+
+
+def _whole(sizes: Env, units: Mapping[str, int], parts: Sequence[str]) -> int:
+    """The size of a list, whose parts begin at whole units."""
+    return sum(units[p] * -(-sizes[p] // units[p]) for p in parts)
 
 
 def _unit(kernel: Kernel, param: Var) -> int:

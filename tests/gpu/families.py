@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from time import perf_counter
 from typing import Any
 
@@ -17,12 +18,16 @@ import torch
 
 from lowering.cuda.emit import emit_cuda
 from lowering.cuda.launch import LoadedKernel
-from lowering.cuda.nvrtc import compile_cubin
+from lowering.kernel.kernel import Kernel
 from tests.mutants.launches import Launch
 from tests.mutants.subjects import SUBJECTS, Subject, family, subject
+from wsched.run.bundles import compiled_text
 from wsched.run.workspace import Workspace
 
 __all__ = ["loaded", "ran", "wrong"]
+
+_THREADS = 8
+"""That make cubins."""
 
 TOLERANCE = 0.02
 """Of results that are functions of products, relative and absolute."""
@@ -30,7 +35,12 @@ TOLERANCE = 0.02
 
 def loaded(right: Subject) -> LoadedKernel:
     """The kernel of a subject in the driver's hands."""
-    return LoadedKernel(right.kernel, compile_cubin(emit_cuda(right.kernel)).cubin, Workspace.of)
+    return LoadedKernel(right.kernel, _cubin(right.kernel, emit_cuda(right.kernel)), Workspace.of)
+
+
+def _cubin(kernel: Kernel, source: str) -> bytes:
+    """From the disk cache, or made."""
+    return compiled_text(source, f"{kernel.name}.cu", kernel.target.arch).cubin
 
 
 def ran(kernel: LoadedKernel, launch: Launch, device: str = "cuda") -> Mapping[str, torch.Tensor]:
@@ -56,8 +66,11 @@ def wrong(right: Subject, launch: Launch, found: Mapping[str, torch.Tensor]) -> 
 
 
 def _all(names: list[str], judged: bool) -> Iterator[tuple[str, int, str]]:
-    for name in names:
-        right = subject(name)
+    rights = [subject(name) for name in names]
+    sources = [emit_cuda(right.kernel) for right in rights]
+    with ThreadPoolExecutor(_THREADS) as pool:
+        _ = [*pool.map(_cubin, (right.kernel for right in rights), sources)]
+    for name, right in zip(names, rights, strict=True):
         kernel = loaded(right)
         for at, launch in enumerate(right.launches):
             found = ran(kernel, launch)

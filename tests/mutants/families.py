@@ -9,12 +9,16 @@ from typing import Any
 import torch
 
 import wsched
+from lowering.ground.dtypes import DType
+from lowering.ground.expr import evaluate
+from lowering.kernel.kernel import Kernel
 from tests.computed import cast, fusion, tile
 from tests.grouped import GATE, grouped
 from tests.importer.test_build import build
 from tests.importer.test_several import GATED
 from tests.lists import side_by_side
-from tests.mutants.launches import Launch, called, integers
+from tests.lowering.summary.summaries import rms
+from tests.mutants.launches import Launch, called, integers, launches_of
 from tests.reductions import ALL, definition
 from tests.run.test_eight_bits import narrow
 from tests.run.test_reductions import fitted
@@ -23,11 +27,13 @@ from tests.schedules import cooperative, dynamic, ping_pong, split_k
 from wsched.front.known import import_fusion
 from wsched.front.scaled import int_mm_call, scaled_mm_call
 from wsched.run.compiled import CompiledFusion, compile_fusion
+from wsched.run.row_kernel import row_kernel
+from wsched.run.summary import compiled_summary
 from wsched.schedule.matmul.params import ClusterDims, MatmulParams
 
 __all__ = ["FAMILIES", "SIZES", "Sizes"]
 
-Made = tuple[CompiledFusion, tuple[Launch, ...]]
+Made = tuple[Kernel, tuple[Launch, ...]]
 Sizes = tuple[int, int, int, int]
 
 SIZES: tuple[Sizes, ...] = ((60, 24, 64, 4), (192, 64, 192, 2), (72, 104, 320, 2))
@@ -39,7 +45,7 @@ _TURNS = partial(ping_pong, 64, 32, stages=3)
 
 
 def _on(made: CompiledFusion, *calls: tuple[Sequence[Any], int]) -> Made:
-    return made, tuple(called(made, inputs, sms) for inputs, sms in calls)
+    return made.kernel, tuple(called(made, inputs, sms) for inputs, sms in calls)
 
 
 _ENDS = (((40,), 24, 32, 4), ((63, 63, 128, 129), 40, 96, 2), ((1, 3, 133), 16, 160, 2),
@@ -111,6 +117,29 @@ def _computed(**params: Any) -> Made:
                        for n, m, k, sms in SIZES))  # fmt: skip
 
 
+def _summary() -> Made:
+    """Sums of rows, halves of which warps hand to each other in shared memory."""
+    found: list[tuple[Kernel, Launch]] = []
+    for rows, columns in ((40, 264), (70, 512), (8, 1032)):
+        x, out = integers(0, rows, columns), torch.full((rows,), torch.nan)
+        found += launches_of(compiled_summary(rms(2, (1,))).bind(0.5, x, out=[out]), 2)
+    kernels = {id(kernel): kernel for kernel, _ in found}
+    (kernel,) = kernels.values()
+    return kernel, tuple(launch for _, launch in found)
+
+
+def _row_copies() -> Made:
+    """Rows of any alignment into rows that TMA reads."""
+    made, launches = row_kernel(DType.BF16), []
+    for rows, columns, pitch in ((40, 100, 104), (130, 64, 64), (65, 257, 264)):
+        source = integers(0, 1, rows, columns)
+        target = torch.full((1, rows, pitch), torch.nan, dtype=source.dtype)[..., :columns]
+        extents = {"B": 1, "R": rows, "C": columns}
+        tensors = {"source": source, "target": target}
+        launches.append(Launch(tensors, extents, evaluate(made.grid, extents)))
+    return made, tuple(launches)
+
+
 FAMILIES: Mapping[str, Mapping[str, Callable[[], Made]]] = {
     "grouped": {
         "grouped": partial(_grouped, grouped(), _NARROW()),
@@ -140,4 +169,6 @@ FAMILIES: Mapping[str, Mapping[str, Callable[[], Made]]] = {
         "computed": _computed,
         "computed_cluster": partial(_computed, cluster_dims=ClusterDims(1, 2)),
     },
+    "reductions alone": {"summary": _summary},
+    "row copies": {"row_copy": _row_copies},
 }  # fmt: skip

@@ -8,6 +8,7 @@ other number at three sizes, and nothing that an order decides, neither an acces
 
 from __future__ import annotations
 
+from lowering.ground.expr import Const
 from lowering.kernel.nodes import (
     BarSync,
     BulkCommit,
@@ -16,6 +17,7 @@ from lowering.kernel.nodes import (
     CtaSync,
     FenceMBarrierInit,
     FenceProxyAsync,
+    For,
     GridDepLaunchDependents,
     GridDepWait,
     MBarrierArrive,
@@ -67,6 +69,7 @@ _MOVED: dict[type[Stmt], str] = {
     MBarrierInit: "inits of different barriers are in no order",
     MBarrierInval: "nobody uses a barrier any more, whichever is first",
     SetMaxNReg: "what it passes needs no more registers",
+    StWord: "words of one entry are in no order: the arrival behind them tells of all",
     TmaLoad: "loads of one step into different buffers are in no order, and their bytes add up",
     TmaStore: "stores of one group to different places are in no order",
     WgmmaFence: "still behind the last access to the registers and in front of the wgmma",
@@ -89,14 +92,18 @@ def argument(mutant: Mutant) -> str | None:
             return "waiting for writes is waiting for more than the reads"
         case "registers", SetMaxNReg():
             return "the pool has eight more for each thread, so nobody waits for ever"
+        case "trips", For(step=Const(value=step)) if step > 1:
+            return "a trip that begins behind the end loads nothing, and adds that"
         case "threads", OnWarp():
             return "the warps do the same, each for itself: a hint, or a wait of nothing"
         case "order", MBarrierArrive():
             return "copies alone, or nothing, are told of, which a relaxed order hands on as well"
         case "stage", MBarrierArrive(bar=bar) if mutant.kernel.mbarrier(bar.array).stages == 1:
             return "the one barrier that there is"
-        case "value", StWord() if mutant.what.endswith("+ 1") or " + 1 + 1" in mutant.what:
+        case "value", StWord() if " + 1 + 1" in mutant.what:
             return "any number behind the last one ends the loop"
+        case "value", StWord(value=Const()):
+            return "of an entry that ends the loop one word is read, and this is another"
         case "offset", None:
             return "any place is as good that is aligned, in the CTA's bytes and nobody else's"
         case "barrier", None:

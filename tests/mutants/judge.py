@@ -60,7 +60,7 @@ class Judged:
     @property
     def method(self) -> str:
         """What the machine says of one that nobody caught, beside the proof."""
-        drawn = f", {self.orders} orders of draws" if self.orders else ""
+        drawn = ", and in orders of draws" if self.orders else ""
         return f"no access or phase that an order decides, at three sizes{drawn}"
 
 

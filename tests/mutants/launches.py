@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
@@ -21,7 +21,7 @@ from wsched.run.compiled import CompiledFusion
 from wsched.run.cpu import array_of
 from wsched.run.results import add_outputs
 
-__all__ = ["Launch", "called", "integers", "launched"]
+__all__ = ["Launch", "called", "integers", "launched", "launches_of"]
 
 _POISON = -77
 """What integers hold that nothing has written."""
@@ -95,16 +95,24 @@ def _launch(kernel: Kernel, arguments: Arguments, sms: int) -> Launch:
 
 def called(made: CompiledFusion, inputs: Sequence[torch.Tensor], sms: int) -> Launch:
     """The launch of a call on CPU tensors; results that nothing is added to are poisoned."""
-    found: list[Launch] = []
-
-    def run(kernel: Kernel, arguments: Arguments, **_: Any) -> None:
-        if kernel is made.kernel:
-            found.append(_launch(kernel, arguments, sms))
-
-    with patch("wsched.run.on_device.run_on_cpu", run):
-        made(*inputs)
-    (launch,) = found
+    found = launches_of(lambda: made(*inputs), sms)
+    (launch,) = (launch for kernel, launch in found if kernel is made.kernel)
     if not any(isinstance(s, FragRedGlobal) for s in walk(made.kernel.body)):
         for result in (launch.tensors[b.key] for b in made.fusion.outputs):
             result.fill_(torch.nan if result.dtype.is_floating_point else _POISON)
     return launch
+
+
+def launches_of(call: Callable[[], Any], sms: int) -> list[tuple[Kernel, Launch]]:
+    """What a call on CPU tensors launches, in place of which nothing runs."""
+    found: list[tuple[Kernel, Launch]] = []
+
+    def run(kernel: Kernel, arguments: Arguments, **_: Any) -> None:
+        found.append((kernel, _launch(kernel, arguments, sms)))
+
+    with (
+        patch("wsched.run.on_device.run_on_cpu", run),
+        patch("wsched.run.summary.run_on_cpu", run),
+    ):
+        call()
+    return found

@@ -93,7 +93,7 @@ def _by_hand(family: str, name: str) -> Subject:
 
 def _of_a_call(family: str, name: str) -> Subject:
     made, launches = FAMILIES[family][name]()
-    return Subject(name, family, made.kernel, launches)
+    return Subject(name, family, made, launches)
 
 
 _Make = Callable[[str, str], Subject]

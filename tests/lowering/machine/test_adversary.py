@@ -9,11 +9,19 @@ import numpy as np
 import pytest
 
 from lowering.kernel.kernel import Kernel
-from lowering.kernel.nodes import BarSync, TmaLoad
+from lowering.kernel.nodes import Atom, BarSync, TmaLoad
 from lowering.kernel.text import parse_kernel
 from lowering.kernel.visit import walk
 from lowering.machine import MachineError, run_kernel
-from lowering.machine.adversary import Adversary, HoldBack, RunLast, adversaries
+from lowering.machine.adversary import (
+    Adversary,
+    Draws,
+    HoldBack,
+    Order,
+    RunLast,
+    adversaries,
+    orders_of_draws,
+)
 from lowering.machine.scheduler import Effect, Runnable
 from tests.lowering.machine.kernels import integers, matmul_text
 from tests.mutants.edits import mutants
@@ -59,6 +67,29 @@ def test_one_statement_that_is_late_shows_the_bug(bug: str) -> None:
     assert any(goes_wrong(right, kernel, each) for each in held)
     assert not any(goes_wrong(right, right.kernel, HoldBack(s))
                    for s in walk(right.kernel.body) if late == s.OP)  # fmt: skip
+
+
+@pytest.mark.parametrize("order", ["eager", "lazy"])
+@pytest.mark.parametrize("bug", BUGS)
+def test_a_watched_run_shows_the_bug_in_any_order(bug: str, order: Order) -> None:
+    """Without anybody who knows which statement has to be late."""
+    right, kernel = planted(*BUGS[bug][:3])
+    with pytest.raises(MachineError):
+        right.run(kernel, SEVERAL, adversary=order, races=True)
+
+
+@pytest.mark.parametrize("barrier", ["mbarrier.arrive", "mbarrier.wait"])
+def test_an_index_of_the_queue_that_is_off_by_one(barrier: str) -> None:
+    right = subject("dynamic")
+    broken = [
+        m
+        for m in mutants(right.kernel)
+        if m.kind == "stage" and m.what.startswith(f"{barrier} queue_empty[") and "+ 1]" in m.what
+    ]
+    assert broken
+    for each in broken:
+        with pytest.raises(MachineError):
+            right.run(each.kernel, SEVERAL, adversary="eager", races=True)
 
 
 def test_some_seeds_miss_it() -> None:
@@ -128,3 +159,28 @@ def test_all_of_a_kernel() -> None:
     assert warps == [RunLast(rank, warp) for rank in (0, 1) for warp in range(12)]
     assert sum(isinstance(s, TmaLoad) for s in held) == 2
     assert any(isinstance(s, BarSync) for s in held)
+
+
+def test_all_orders_of_draws() -> None:
+    """Two CTAs draw from a counter, the first two numbers and one that ends each: each order of the
+    draws comes once.
+    """
+    right, found = subject("dynamic"), []
+
+    def run(draws: Draws) -> None:
+        right.run(right.kernel, 2, adversary=draws)
+        found.append(draws)
+
+    assert [*orders_of_draws(run)] == found
+    choices = {(*d.choices, *[0] * (len(d.widths) - len(d.choices))) for d in found}
+    assert len(choices) == len(found) > 1
+    assert len({len(d.widths) for d in found}) == 1
+
+
+def test_additions_are_not_held_back() -> None:
+    """Sums are the same in any order."""
+    right = subject("stream_k")
+    draws = Draws()
+    right.run(right.kernel, 0, adversary=draws)
+    adds = sum(isinstance(s, Atom) and s.op == "add" for s in walk(right.kernel.body))
+    assert adds and len(draws.widths) < 8

@@ -74,6 +74,10 @@ NAMED: dict[str, tuple[Edit, str]] = {
         ("swizzle 128 at 32768", "swizzle 128 at 31744"),
         "bytes 31744 to 32768 of shared memory are of a_s and of b_s",
     ),
+    "an mbarrier within a buffer": (
+        ("arrivals 1 at 65536", "arrivals 1 at 65528"),
+        "bytes 65528 to 65536 of shared memory are of d_s and of full",
+    ),
     "unaligned offset": (
         ("swizzle 128 at 32768", "swizzle 128 at 65664"),
         "the rows of a wgmma operand start 128 bytes after a multiple of 1024",
