@@ -148,7 +148,7 @@ BLOCKED = """
 import sys
 for name in ("torch", "nvfuser_direct", "nvfuser"):
     sys.modules[name] = None
-from wsched.cli.app import main
+from wsched.cli.entry import main
 main()
 """
 
