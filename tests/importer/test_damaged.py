@@ -131,9 +131,9 @@ HEAD = "def f(fd: FusionDefinition):\n    t = fd.define_tensor(shape=[2])\n"
     ],
 )
 def test_hostile_texts(text: str, message: str) -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     found = refusal(text)
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
     assert found is not None and found.startswith(message), found
     assert len(found) < 1000
 
