@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from wsched.cli.app import main
+from wsched.cli.entry import main
 
 main()

@@ -17,8 +17,9 @@ from passes.pipeline import PASSES
 from tests.schedules import definition
 from wsched import MatmulParams, __version__
 from wsched.choose.presets import PRESETS
-from wsched.cli.app import app, main
+from wsched.cli.app import app
 from wsched.cli.check import multiprocessors
+from wsched.cli.entry import main
 from wsched.schedule.matmul.params import TileRasterizationOrder
 
 pytestmark = pytest.mark.usefixtures("plain")

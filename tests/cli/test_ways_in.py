@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+from typing import Any
 
+import pytest
 from typer.testing import CliRunner
 
 from wsched.cli.app import app
+from wsched.cli.entry import main
 
 SMALL = ["--shape", "64x128x64"]
 
@@ -34,3 +38,18 @@ def test_a_definition_from_stdin(file: Path) -> None:
 def test_an_empty_stdin() -> None:
     shown = CliRunner().invoke(app, ["explain", "-"], input="")
     assert shown.exit_code == 2 and shown.stderr.startswith("-: ")
+
+
+def test_an_interrupt_while_modules_are_imported(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Interrupted:
+        def find_spec(self, name: str, *_: Any) -> None:
+            if name == "wsched.cli.app":
+                raise KeyboardInterrupt
+
+    monkeypatch.delitem(sys.modules, "wsched.cli.app")
+    monkeypatch.setattr(sys, "meta_path", [Interrupted(), *sys.meta_path])
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert (end.value.code, capsys.readouterr().err) == (130, "Aborted.\n")

@@ -119,6 +119,10 @@ HEAD = "def f(fd: FusionDefinition):\n    t = fd.define_tensor(shape=[2])\n"
             HEAD + "    for i in range(9999):\n        for j in range(9999):\n            pass\n",
             "line 5: one step too many in ",
         ),
+        (
+            HEAD + NESTED.format("[0 for i in range(999) for j in range(999) if j < 0]"),
+            "line 3: one step too many in ",
+        ),
         ("def g(fd):\n    return g(fd)\n" + HEAD + "    g(fd)\n", "line 2: deeper nesting in "),
         (HEAD + "    t\0 = 3\n", "line 3: the character NUL in `t\\0 = 3`"),
         (HEAD + "    # \ud800\n", "line 3: the character '\\ud800' in `# "),
@@ -127,9 +131,9 @@ HEAD = "def f(fd: FusionDefinition):\n    t = fd.define_tensor(shape=[2])\n"
     ],
 )
 def test_hostile_texts(text: str, message: str) -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     found = refusal(text)
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
     assert found is not None and found.startswith(message), found
     assert len(found) < 1000
 
@@ -148,7 +152,7 @@ BLOCKED = """
 import sys
 for name in ("torch", "nvfuser_direct", "nvfuser"):
     sys.modules[name] = None
-from wsched.cli.app import main
+from wsched.cli.entry import main
 main()
 """
 

@@ -44,7 +44,7 @@ from wsched.schedule.loops import side_by_side
 from wsched.stress.command import stress
 from wsched.version import __version__
 
-__all__ = ["app", "main"]
+__all__ = ["app"]
 
 
 app = typer.Typer(
@@ -319,8 +319,3 @@ def _why_no_kernel(definition: str | Schedule, found: Explanation) -> str:
 def _planned(definition: str | Schedule, sms: int) -> str:
     """What a kernel was planned for; empty of a schedule, which is what it is."""
     return "" if isinstance(definition, Schedule) else f"  planned for {sms} multiprocessors\n"
-
-
-def main() -> None:
-    """Run the command line."""
-    app()

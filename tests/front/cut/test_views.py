@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
 import wsched
@@ -9,9 +12,11 @@ from tests.front.cut.features import Feature, inputs_of, sizes_of
 from wsched.choose.nvfuser_cost import host_us
 from wsched.doors.fallback import interpret
 from wsched.front.cut.epilogues import Take
+from wsched.front.cut.looks import move_of
 from wsched.front.cut.predict import VIEW_HOST_US, nvfuser_us, segment_us
 from wsched.front.cut.segments import Cutter, Segment
 from wsched.importer import record_text
+from wsched.importer.definition import Node
 
 HEADS = Feature(
     """
@@ -40,6 +45,15 @@ def test_they_are_the_kernels_memory() -> None:
         assert found.equal(wanted) and found.stride() == wanted.stride()
     assert q.untyped_storage().data_ptr() == k.untyped_storage().data_ptr()
     assert [p.runs for p in wsched.explain(HEADS.text, inputs).parts] == ["wsched", "wsched"]
+
+
+@pytest.mark.parametrize("dims", [None, 3, "s0", ("s0", 2, 1, 3), (0, 2, 1)], ids=str)
+def test_a_step_of_other_than_numbers_is_none(dims: Any) -> None:
+    types = Cutter(record_text(HEADS.text)).graph.types.types
+    step = Node("permute", ("q",), ("b", (0, 2, 1, 3)), (), 1)
+    known = move_of(step, types)
+    assert known is not None and known.places == (0, 2, 1, 3)
+    assert move_of(replace(step, operands=("b", dims)), types) is None
 
 
 def test_what_they_cost() -> None:

@@ -63,16 +63,19 @@ class Expressions:
         self.source = recording.source
         self.depth = 0
         self.steps = 0
+        self.last: ast.AST | None = None
 
     def call_function(self, at: ast.Call, function: Function, call: Call) -> Python:
         """A call of a function of the text."""
         raise NotImplementedError
 
     def step(self, at: ast.AST) -> None:
-        """Count a statement or a turn of a loop."""
+        """Count a statement or a turn of a loop; all that follow the last one are refused by it."""
         self.steps += 1
         if self.steps > STEPS:
-            raise self.source.refusal(at, f"texts of at most {STEPS} steps", "one step too many")
+            self.last = self.last or at
+            text = f"texts of at most {STEPS} steps"
+            raise self.source.refusal(self.last, text, "one step too many")
 
     @contextmanager
     def deeper(self, at: ast.AST) -> Iterator[None]:

@@ -1,0 +1,24 @@
+"""Where the command line begins: Ctrl-C ends it in a line from the first moment on.
+
+The commands' modules take a second to import, and more on a busy machine. Click and Typer see to an
+interrupt only when they are there.
+"""
+
+from __future__ import annotations
+
+import sys
+
+__all__ = ["main"]
+
+INTERRUPTED = 130
+"""Exit status of a command that SIGINT ended, as shells have it."""
+
+
+def main() -> None:
+    """Run the command line."""
+    try:
+        from wsched.cli.app import app
+    except KeyboardInterrupt:
+        print("Aborted.", file=sys.stderr)
+        raise SystemExit(INTERRUPTED) from None
+    app()
