@@ -31,6 +31,7 @@ from lowering.kernel.nodes import (
     LoadTile,
     NextTile,
     OnWarp,
+    Print,
     Produce,
     Role,
     Roles,
@@ -201,18 +202,18 @@ class _Issuer:
         for alone, stmts in groupby(body, partial(self.issues, body)):
             run = tuple(stmts)
             if not alone:
-                out += (map_bodies(s, self.issued) for s in run)
+                out += (s if isinstance(s, Elect) else map_bodies(s, self.issued) for s in run)
                 continue
             for apart, loads in groupby(run, self.differs):
                 out.append(self.thread(apart, tuple(loads)))
         return tuple(out)
 
     def issues(self, body: Body, stmt: Stmt) -> bool:
-        """Whether one thread does a statement of ``body``: it copies, or begins a step that is
-        filled by such copies alone.
+        """Whether one thread does a statement of ``body``: it copies, prints, or begins a step that
+        is filled by such copies alone.
         """
         if not isinstance(stmt, Produce):
-            return isinstance(stmt, LoadTile)
+            return isinstance(stmt, LoadTile | Print)
         ring = self.kernel.ring(stmt.ring)
         return not (stores(ring, body) or copies(ring, body))
 

@@ -59,6 +59,7 @@ def run(
     *,
     seed: int = 0,
     adversary: Adversary = "random",
+    races: bool = False,
 ) -> Any:
     """D, poisoned with NaN before the run."""
     extents = {"M": p.m, "N": p.n, "K": p.k}
@@ -77,6 +78,7 @@ def run(
         grid,
         seed=seed,
         adversary=adversary,
+        races=races,
     )
     return d
 

@@ -18,6 +18,7 @@ from lowering.cuda import (
     movement,
     partials,
     pointwise,
+    printing,
     queue,
     random,
     reductions,
@@ -44,6 +45,7 @@ _RULES = {
     **pointwise.RULES, **stamps.RULES, **atomics.RULES, **partials.RULES, **queue.RULES,
     **scalar_memory.RULES, **descriptors.RULES, **cp_async.RULES, **reductions.RULES,
     **random.RULES, **shuffles.RULES, **copy_tile.RULES, **tensor_memory.RULES,
+    **printing.RULES,
 }  # fmt: skip
 
 

@@ -72,6 +72,7 @@ from lowering.kernel.operands import (
     TmemRef,
 )
 from lowering.kernel.partial import Await, FragAddPartial, FragStorePartial, Publish
+from lowering.kernel.printing import FragPrint, Print
 from lowering.kernel.queue import FetchTiles, HandTile, LdWord, NextTile, StWord
 from lowering.kernel.random import FragRandom
 from lowering.kernel.reduction import (
@@ -163,6 +164,7 @@ __all__ = [
     "FragFill",
     "FragLoadGlobal",
     "FragPointwise",
+    "FragPrint",
     "FragRandom",
     "FragRedGlobal",
     "FragReduce",
@@ -201,6 +203,7 @@ __all__ = [
     "OnWarp",
     "PartialRef",
     "PrefetchTensorMap",
+    "Print",
     "Produce",
     "Publish",
     "Release",

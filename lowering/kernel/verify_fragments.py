@@ -9,7 +9,14 @@ from lowering.ground.expr import ScalarType, type_of
 from lowering.ground.layouts import ACCUMULATOR
 from lowering.ground.types import FragmentType
 from lowering.kernel.kernel import Kernel
-from lowering.kernel.nodes import FragCast, FragPointwise, FragRandom, FragShuffle, FragUpdate
+from lowering.kernel.nodes import (
+    FragCast,
+    FragPointwise,
+    FragPrint,
+    FragRandom,
+    FragShuffle,
+    FragUpdate,
+)
 from lowering.kernel.operands import Frag
 from lowering.kernel.rules import about
 
@@ -63,7 +70,15 @@ def _piece_bits(a: FragmentType, b: FragmentType) -> int:
     return min(a.layout.span, b.layout.span) * a.dtype.register_bits
 
 
+def _printed(_: Kernel, stmt: FragPrint) -> Iterator[str]:
+    kind = stmt.value.type
+    inside = 0 <= stmt.row < kind.rows and 0 <= stmt.col < kind.cols
+    if not inside or kind.layout != ACCUMULATOR:
+        yield f"{stmt.OP} of element {stmt.row}, {stmt.col} of {kind}"
+
+
 RULES = (
+    about(_printed, FragPrint),
     about(_exchanged, FragShuffle),
     about(_cast, FragCast),
     about(_random, FragRandom),

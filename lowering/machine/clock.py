@@ -100,6 +100,11 @@ class Clock(Scheduler):
         self._free: dict[tuple[str, int, int], float] = {}
         self._blocked: dict[int, float] = {}
 
+    @property
+    def time(self) -> float:
+        """Cycles since all began."""
+        return self._now
+
     def spend(self, warp: Warp, stmt: Stmt, cycles: float) -> None:
         """Let the warp that runs be busy with a statement; whom it has woken is not."""
         self._wake()

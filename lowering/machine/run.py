@@ -25,6 +25,7 @@ from lowering.machine import (
     global_memory,
     partials,
     pointwise,
+    printing,
     queue,
     random,
     reduction,
@@ -111,6 +112,8 @@ HANDLERS: dict[type[Stmt], Handler] = {
     nodes.LdGlobalScalar: scalar_memory.ld_global_scalar,
     nodes.StGlobalScalar: scalar_memory.st_global_scalar,
     nodes.Stamp: stamp.stamp,
+    nodes.Print: printing.print_line,
+    nodes.FragPrint: printing.frag_print,
     nodes.FragLoadGlobal: global_memory.frag_load_global,
     nodes.FragStoreGlobal: global_memory.frag_store_global,
     nodes.FragStorePartial: partials.frag_store_partial,
@@ -152,12 +155,14 @@ class RunResult:
         trace: all events, those of a warp in program order; empty if the run was not traced.
         stretches: by the clock, what warps did when, since their batch of clusters began.
         cycles: by the clock, until all was over, batch after batch.
+        printed: lines that the kernel has printed.
     """
 
     counts: Mapping[str, int]
     trace: tuple[TraceRow, ...] = ()
     stretches: tuple[Stretch, ...] = ()
     cycles: float = 0.0
+    printed: tuple[str, ...] = ()
 
     def visits(self, *events: tuple[str, str]) -> tuple[TraceRow, ...]:
         """Events of some kinds, each ``(op, target)``, of one warp of each warpgroup."""
@@ -223,13 +228,17 @@ def run_kernel(
         scheduler.watch = None if watch is None else watch(clusters)
         counts += _run_together(scheduler, clusters, program)
     _check_left(kernel, launch.counters)
-    return RunResult(counts, tuple(launch.rows or ()), *_clocked(used))
+    return RunResult(counts, tuple(launch.rows or ()), *_noted(used))
 
 
-def _clocked(schedulers: Sequence[Scheduler]) -> tuple[tuple[Stretch, ...], float]:
-    """What clocks among them have noted."""
+def _noted(
+    schedulers: Sequence[Scheduler],
+) -> tuple[tuple[Stretch, ...], float, tuple[str, ...]]:
+    """What they have: stretches and cycles of clocks, lines."""
     clocks = [s for s in schedulers if isinstance(s, Clock)]
-    return tuple(s for c in clocks for s in c.stretches), sum(c.end for c in clocks)
+    stretches = tuple(s for c in clocks for s in c.stretches)
+    lines = tuple(line for s in schedulers for line in s.printed)
+    return stretches, sum(c.end for c in clocks), lines
 
 
 def _program(kernel: Kernel, adversary: Adversary | Costs) -> Program:

@@ -118,6 +118,7 @@ class Scheduler:
     Attributes:
         watch: who looks on.
         events: what warps have to know of, see ``lowering.machine.order``.
+        printed: lines that statements have printed.
     """
 
     def __init__(self, adversary: Adversary, seed: str, step_limit: int) -> None:
@@ -126,6 +127,7 @@ class Scheduler:
         self.step_limit = step_limit
         self.watch: Watch | None = None
         self.events = Events()
+        self.printed: list[str] = []
         self.steps = 0
         self.runnable: list[Runnable] = []
         self.late: list[Runnable] = []
@@ -139,6 +141,11 @@ class Scheduler:
         self._stay = self.rng.choice((0.0, 0.6, 0.97)) if chaotic else float(adversary != "fair")
         held = ("", "tma.load", "tma.store", "wgmma")
         self._hold = self.rng.choice(held) if chaotic else "tma.store"
+
+    @property
+    def time(self) -> float:
+        """What lines are stamped with: steps so far."""
+        return self.steps
 
     def coin(self, stmt: Stmt) -> bool:
         """Whether something that may happen early happens now; ``stmt`` has done it."""

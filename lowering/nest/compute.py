@@ -37,7 +37,7 @@ from lowering.nest.partials import PartialResults
 from lowering.nest.place import Place
 from lowering.nest.refusal import refused
 from lowering.nest.registers import Registers
-from lowering.nest.rules import rule_for
+from lowering.nest.rules import lower_leaf
 from lowering.nest.scope import Scopes
 from lowering.nest.steps import steps_of
 from lowering.nest.work_loops import FIRST, Head, WorkLoops
@@ -367,9 +367,9 @@ class _Walk:
         known = self.known | {self.graph.group(d): ZERO for d in tile.domains}
         place = Place(
             self.plan, tile, self._found(known), self.registers, self.part.rings, self.work,
-            self.scopes, self.again,
+            self.scopes, self.again, self.group,
         )  # fmt: skip
-        rule_for(self.plan.fusion, t)(place)
+        lower_leaf(place)
         return tuple(place.body)
 
     def _found(self, known: dict[Group, Expr]) -> dict[Group, Expr]:

@@ -14,7 +14,7 @@ from lowering.ground.expr import ZERO, Expr, Var
 from lowering.kernel.nodes import Body, Event, Produce, Section
 from lowering.nest.place import Place
 from lowering.nest.registers import Registers
-from lowering.nest.rules import rule_for
+from lowering.nest.rules import lower_leaf
 from lowering.nest.scope import Scopes
 from lowering.nest.tile import tile_of
 from lowering.nest.work_loops import LoadNest, WorkLoops
@@ -110,7 +110,7 @@ class _Walk:
         known = self.known | {graph.group(d): self._index(d) for d in inside}
         found = self.scopes.indices(graph, known)
         place = self._place(t, found)
-        rule_for(self.plan.fusion, t)(place)
+        lower_leaf(place)
         self.filled += (t.name,)
         return tuple(place.body)
 
@@ -126,6 +126,7 @@ class _Walk:
         return Place(
             self.plan, tile_of(t, mine), found,
             Registers(shared.namer), {}, self.work, self.scopes, ZERO,
+            None if self.filling is None else self.group,
         )  # fmt: skip
 
 

@@ -34,6 +34,7 @@ from lowering.nest.work_loops import WorkLoops
 from lowering.target import ptx
 from wsched.fusion import Fusion
 from wsched.fusion.names import in_order
+from wsched.schedule.options import DebugPrint
 from wsched.schedule.plan import Plan
 from wsched.schedule.proof.grid import cluster_size, counts_ctas, rows_of
 from wsched.schedule.proof.relation import LoadRelation
@@ -47,7 +48,11 @@ LOAD_WARPS = 4
 
 
 def lower(
-    plan: Plan, name: str, vector: int = 2, copied: Mapping[str, int] = MappingProxyType({})
+    plan: Plan,
+    name: str,
+    vector: int = 2,
+    copied: Mapping[str, int] = MappingProxyType({}),
+    prints: tuple[DebugPrint, ...] = (),
 ) -> Kernel:
     """The tile-level kernel ``name`` of a plan.
 
@@ -58,6 +63,7 @@ def lower(
             itself, 1 or 2; the launch sees to the alignment.
         copied: bytes that a thread copies at once of what threads load into shared memory, by the
             tensor in global memory; of others ``vector`` elements.
+        prints: lines to print.
 
     Raises:
         UnsupportedError: there is no rule for a part of it.
@@ -68,7 +74,7 @@ def lower(
     size = cluster_size(plan.cluster)
     params = _parameters(fusion)
     namer = Namer([*(p.name for p in params), *fusion.names, "sms", *(e.name for e in plan.edges)])
-    shared = Shared(namer)
+    shared = Shared(namer, prints)
     _label(plan, shared)
     computing = computing_parts(plan)
     works = [_loops(plan, part.main, shared) for part in computing]

@@ -50,6 +50,7 @@ class Place:
         work: says which step of a ring is consumed.
         scopes: the statement lists around.
         again: of a leaf that adds up, whether it has been executed for these elements before.
+        group: index of the warpgroup within its part; None where one thread does all.
         body: the statements, so far.
     """
 
@@ -61,6 +62,7 @@ class Place:
     work: WorkLoops
     scopes: Scopes
     again: Expr
+    group: Var | None
     body: list[Stmt] = field(default_factory=list)
 
     @property

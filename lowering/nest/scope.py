@@ -19,6 +19,7 @@ from lowering.ground.expr import (
 )
 from lowering.kernel.nodes import Body, Let
 from lowering.kernel.visit import take_name, used, used_in
+from wsched.schedule.options import DebugPrint
 from wsched.schedule.proof.graph import Group, TransformGraph
 from wsched.schedule.proof.indices import indices
 
@@ -55,10 +56,12 @@ def _needed(lets: list[Let], body: Body) -> list[Let]:
 class Shared:
     """Extents and bounds, bound once in front of both sections when they are first used.
 
-    That both sides read the same variable is what keeps their numbers of steps equal.
+    That both sides read the same variable is what keeps their numbers of steps equal. ``prints``
+    are lines that leaves print.
     """
 
     namer: Namer
+    prints: tuple[DebugPrint, ...] = ()
     labels: dict[Expr, str] = field(default_factory=dict)
     lets: list[Let] = field(default_factory=list)
     table: dict[Expr, Expr] = field(default_factory=dict)

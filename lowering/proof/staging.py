@@ -15,6 +15,7 @@ from lowering.kernel.control import Elect, Let
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.memory import BulkCommit, BulkWait, TmaStore
 from lowering.kernel.operands import Body, SmemRef, Stmt
+from lowering.kernel.printing import FragPrint
 from lowering.kernel.stamp import Stamp
 from lowering.kernel.sync import BarSync, ClusterSync, CtaSync, FenceProxyAsync, GridDepWait
 from lowering.kernel.traits import Memory
@@ -158,13 +159,13 @@ def alike(kernel: Kernel, agents: tuple[Agent, ...]) -> Obligation:
 
 
 def _without_elected(body: Body) -> Body:
-    """A program without what one thread executes, stamps, names, waits for other grids (of which
-    there is a claim of its own), and what holds nothing else.
+    """A program without what one thread executes, prints, stamps, names, waits for other grids (of
+    which there is a claim of its own), and what holds nothing else.
     """
     found = []
     for stmt in body:
         inner = map_bodies(stmt, _without_elected)
-        if isinstance(stmt, Elect | Let | Stamp | GridDepWait):
+        if isinstance(stmt, Elect | FragPrint | GridDepWait | Let | Stamp):
             continue
         if not bodies(stmt) or any(bodies(inner)):
             found.append(inner)

@@ -7,7 +7,8 @@ import pytest
 import wsched
 from lowering.ground.errors import InternalError
 from wsched.ladder.climb import climb
-from wsched.ladder.measure import measure
+from wsched.ladder.measure import measure, recorded
+from wsched.ladder.picture import lanes_of_trace
 from wsched.ladder.rungs import DEFINITION
 
 pytestmark = pytest.mark.gpu
@@ -20,6 +21,14 @@ def test_all_rungs_are_right(sizes: tuple[int, int, int]) -> None:
     """What is off is no time, but an error."""
     found = measure({s.rung.name: s.kernel for s in STEPS}, *sizes, rounds=1)
     assert len(found) == len(STEPS) and min(found) > 0
+
+
+def test_time_lines() -> None:
+    """Of all rungs, in the same unit: the first CTA's warpgroups with their main loops."""
+    for step in STEPS:
+        trace = recorded(step.kernel)
+        names = {p.activity for lane in lanes_of_trace(trace) for p in lane.parts}
+        assert trace.unit == "ns" and "multiply" in names, step.rung.name
 
 
 def test_a_wrong_result_is_no_time() -> None:

@@ -109,10 +109,16 @@ def _write_page(path: Path, steps: Sequence[Step]) -> None:
 
 
 def _draw(steps: Sequence[Step], path: Path) -> None:
-    from wsched.ladder.picture import draw
+    """What warps do when: recorded on a GPU, else by the machine's clock."""
+    from wsched.ladder.measure import recorded
+    from wsched.ladder.picture import draw, lanes_of_trace
 
+    unit, lanes = "cycles of an SM, by the machine's clock", [s.shown.lanes for s in steps]
+    if device() == "cuda":
+        traces = [recorded(s.kernel) for s in steps]
+        unit, lanes = traces[0].unit, list(map(lanes_of_trace, traces))
     try:
-        draw([(s, s.shown.lanes) for s in steps], "cycles of an SM, by the machine's clock", path)
+        draw(list(zip(steps, lanes, strict=True)), unit, path)
     except OSError as e:
         raise typer.BadParameter(f"{path}: {e.strerror}", param_hint="--output") from None
 

@@ -8,14 +8,18 @@ from typing import Any
 
 from lowering.ground.errors import InternalError
 from wsched.run.compiled import CompiledFusion
+from wsched.trace.timeline import Trace
 
-__all__ = ["measure"]
+__all__ = ["measure", "recorded"]
 
 LONG_US = 50_000.0
 """A kernel that takes longer is launched once: no clock is steadier for more."""
 
 ROUND_US = 20_000.0
 """Of a round, for each of the others."""
+
+TRACED = (2048, 2048, 1024)
+"""M, N and K of a time line: two tiles for most CTAs of an H200; the first CTA is looked at."""
 
 TOLERANCE = 4e-3
 """Relative Frobenius error against fp32 that rounding to bf16 may cause."""
@@ -55,6 +59,14 @@ def measure(
             if us < LONG_US:
                 found.append(_us(launch, max(1, round(ROUND_US / us))))
     return tuple(median(found[1:] or found) for found in times)
+
+
+def recorded(kernel: CompiledFusion) -> Trace:
+    """The time line of a run of :data:`TRACED` on the GPU."""
+    import torch
+
+    m, n, k = TRACED
+    return kernel.trace(*(torch.randn(s, k, device="cuda", dtype=torch.bfloat16) for s in (m, n)))
 
 
 def _us(launch: Callable[[], Any], count: int) -> float:

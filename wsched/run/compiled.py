@@ -29,6 +29,7 @@ from wsched.run.made import STAGES, dump_scheduled
 from wsched.run.on_device import OnDevice
 from wsched.run.once import once
 from wsched.run.overlap import InPlace, Pack, disjoint, never, require_disjoint, written_over
+from wsched.run.prints import warn_of_prints
 from wsched.run.proving import prove_if_asked
 from wsched.run.recorded import recorded_run, slots_of
 from wsched.run.results import results
@@ -105,7 +106,8 @@ def _lowered(made: Plan, options: KernelOptions, name: str, begin: float) -> Com
     require_registers(made)
     told = lowering_options(made, options)
     name += WATCHED * bool(told.watchdog)
-    tile_level = lower(made, name, options.vector, dict(options.copied_bytes))
+    tile_level = lower(made, name, options.vector, dict(options.copied_bytes), options.prints)
+    warn_of_prints(tile_level)
     kernel = run_passes(tile_level, told, dumper)
     log("kernel", lambda: f"{kernel.name} made in {perf_counter() - begin:.2g} s")
     prove_if_asked(kernel, admitted_by(made))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -47,12 +48,15 @@ def run_on_cpu(kernel: Kernel, arguments: Arguments, **options: Any) -> RunResul
 def run_arrays(
     kernel: Kernel, arrays: Mapping[str, Any], extents: Mapping[str, int], **options: Any
 ) -> RunResult:
-    """Execute a kernel on NumPy arrays by tensor name, results in place; needs no torch.
+    """Execute a kernel on NumPy arrays by tensor name, results in place; needs no torch. What it
+    prints goes to standard output, as on a GPU.
 
     Raises:
         UnsupportedError: the problem is too large for the machine (with an estimate).
     """
-    return run_kernel(kernel, arrays, extents, grid_on_cpu(kernel, extents), **options)
+    found = run_kernel(kernel, arrays, extents, grid_on_cpu(kernel, extents), **options)
+    sys.stdout.writelines(f"{line}\n" for line in found.printed)
+    return found
 
 
 def refuse_large(kernel: Kernel, extents: Mapping[str, int]) -> None:

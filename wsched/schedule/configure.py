@@ -7,17 +7,20 @@ from types import NoneType
 from typing import Any
 
 from lowering.ground.errors import ScheduleError
+from lowering.target.ptx import WARPGROUP
 from wsched.fusion import Fusion, MemoryType, PrimitiveCall
 from wsched.schedule.axes import require
 from wsched.schedule.checked import Choice
 from wsched.schedule.options import (
     COPIED_BYTES,
     CachePolicy,
+    DebugPrint,
     KernelOptions,
     TensorMapL2Promotion,
 )
+from wsched.schedule.parts import find_parts
 
-__all__ = ["configured"]
+__all__ = ["configured", "printing"]
 
 _VECTORS = (1, 2)
 
@@ -29,7 +32,7 @@ def configured(fusion: Fusion, options: KernelOptions, call: PrimitiveCall) -> K
         ScheduleError: rule ``configure``: no such option, tensor or value; rule ``argument``:
             a value of another type.
     """
-    names = tuple(f.name for f in fields(KernelOptions))
+    names = tuple(f.name for f in fields(KernelOptions) if f.name != "prints")
     values = dict(call.kwargs)
     for name, value in values.items():
         match name:
@@ -61,6 +64,29 @@ def configured(fusion: Fusion, options: KernelOptions, call: PrimitiveCall) -> K
             case _:
                 raise _refused(call, f"there is no option {name}", names)
     return replace(options, **values)
+
+
+def printing(
+    fusion: Fusion, options: KernelOptions, asked: DebugPrint, call: PrimitiveCall
+) -> KernelOptions:
+    """``options`` with a line to print.
+
+    Raises:
+        ScheduleError: rule ``debug_print``: neither a tensor nor a part of that name, or a number
+            that nothing has; rule ``argument``: a value of another type.
+    """
+    require(call, "where", asked.where, str)
+    require(call, "value", asked.value, str)
+    for name in ("cta", "group", "tile", "step", "thread"):
+        require(call, name, number := getattr(asked, name), (int, NoneType))
+        if number is not None and not 0 <= number < (WARPGROUP if name == "thread" else 1 << 31):
+            why = f"there is no {name} {number}"
+            raise ScheduleError("debug_print", str(call), why)
+    parts = {p.name for p in find_parts(fusion)}
+    if fusion.find(asked.where) is None and asked.where not in parts:
+        why = f"{asked.where} is neither a tensor nor a part"
+        raise ScheduleError("debug_print", str(call), why, (*sorted(parts), *fusion.names))
+    return replace(options, prints=(*options.prints, asked))
 
 
 _WORDS = {"cache_policies": "policy", "l2_promotions": "promotion", "copied_bytes": "width"}

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, fields
 from typing import Any
 
 from wsched.schedule.checked import Choice
 
-__all__ = ["COPIED_BYTES", "CachePolicy", "KernelOptions", "TensorMapL2Promotion"]
+__all__ = [
+    "COPIED_BYTES", "ELEMENT", "CachePolicy", "DebugPrint", "KernelOptions", "TensorMapL2Promotion",
+]  # fmt: skip
 
 COPIED_BYTES = (1, 2, 4, 8, 16)
 """What a thread can copy at once."""
@@ -30,6 +33,32 @@ class TensorMapL2Promotion(Choice):
     B256 = 256
 
 
+ELEMENT = re.compile(r"(\w+)\[(\d+), ?(\d+)\]")
+"""An element of a fragment, ``T4[3, 5]``."""
+
+
+@dataclass(frozen=True, slots=True)
+class DebugPrint:
+    """A line that a kernel prints, see ``Schedule.debug_print``; its fields are the arguments."""
+
+    where: str
+    value: str
+    cta: int | None = None
+    group: int | None = None
+    tile: int | None = None
+    step: int | None = None
+    thread: int | None = None
+
+    def __str__(self) -> str:
+        asked = [(f.name, getattr(self, f.name)) for f in fields(self)[2:]]
+        words = [
+            repr(self.where),
+            repr(self.value),
+            *(f"{n}={v}" for n, v in asked if v is not None),
+        ]
+        return f"debug_print({', '.join(words)})"
+
+
 @dataclass(frozen=True, slots=True)
 class KernelOptions:
     """Options of a kernel that no primitive says.
@@ -46,6 +75,7 @@ class KernelOptions:
             itself, 1 or 2; the tensors of a call have to be aligned for it.
         vector_registers: registers of a thread for rows and columns that the epilogue reads: as
             many as fit are loaded in front of its chunks; of the others each chunk loads its part.
+        prints: what is printed for whoever debugs.
         copied_bytes: (tensor in global memory, bytes that a thread copies of it at once) of what
             threads load into shared memory; of those that are not named, ``vector`` elements.
     """
@@ -57,6 +87,7 @@ class KernelOptions:
     vector: int = 2
     copied_bytes: tuple[tuple[str, int], ...] = ()
     vector_registers: int = 0
+    prints: tuple[DebugPrint, ...] = ()
 
     def changed(self) -> dict[str, Any]:
         """The fields that differ from the default."""

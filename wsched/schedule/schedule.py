@@ -23,8 +23,8 @@ from wsched.fusion import (
     the_matmul,
 )
 from wsched.schedule.axes import Axis, new_order, position, require, require_all
-from wsched.schedule.configure import configured
-from wsched.schedule.options import KernelOptions
+from wsched.schedule.configure import configured, printing
+from wsched.schedule.options import DebugPrint, KernelOptions
 from wsched.schedule.plan import Plan, make_plan
 from wsched.schedule.primitives.assume import assume
 from wsched.schedule.primitives.cache_after import cache_after
@@ -292,6 +292,47 @@ class Schedule:
         call = PrimitiveCall("configure", (), tuple(options.items()))
         changed = configured(self.fusion, self.options, call)
         self._states.append((self.fusion, changed))
+        self._calls.append(call)
+
+    def debug_print(
+        self,
+        where: str,
+        value: str,
+        *,
+        cta: int | None = None,
+        group: int | None = None,
+        tile: int | None = None,
+        step: int | None = None,
+        thread: int | None = None,
+    ) -> None:
+        """Have the kernel print a line whenever it has executed a tensor's statement: on a GPU by
+        ``printf``, on the machine on standard output, too; time, CTA, part and warp in front.
+
+        A line costs what it costs; and an accumulator that is printed in the loop over K is waited
+        for in each step, so that the tensor core idles. ``wsched.compile`` warns of that.
+
+        Args:
+            where: a tensor, or a part (``load``, ``compute``, …): then its first load, or what
+                reads its ring.
+            value: the label of a loop of that tensor, or a size (``M``), whose number is printed;
+                or ``T4[3, 5]``, an element of the fragment that a warpgroup holds of a tensor; or
+                ``T4``, the first one that ``thread`` holds.
+            cta: print in this CTA along x alone.
+            group: by this warpgroup of the part alone.
+            tile: in the CTA's tile of this number alone.
+            step: in this load step alone, counted over all tiles of the CTA.
+            thread: of a warpgroup, from 0; by its warp.
+
+        Raises:
+            ScheduleError: rule ``debug_print``: there is no such tensor or part; when the kernel is
+                made, no such loop or element.
+        """
+        numbers = (("cta", cta), ("group", group), ("tile", tile), ("step", step),
+                   ("thread", thread))  # fmt: skip
+        given = tuple((n, x) for n, x in numbers if x is not None)
+        call = PrimitiveCall("debug_print", (where, value), given)
+        asked = DebugPrint(where, value, cta, group, tile, step, thread)
+        self._states.append((self.fusion, printing(self.fusion, self.options, asked, call)))
         self._calls.append(call)
 
     def _transforms(self) -> TransformGraph:

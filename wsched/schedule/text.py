@@ -39,7 +39,7 @@ _ENUMS = {
 _LOADERS = {"WarpSpecialized": WarpSpecialized, "Pipelined": Pipelined}
 _OPERATORS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.FloorDiv: "//", ast.Mod: "%"}
 _FUNCTIONS = {"ceildiv": "ceildiv", "minimum": "min", "maximum": "max", "min": "min", "max": "max"}
-_CALLS = ("configure", *PRIMITIVES)
+_CALLS = ("configure", "debug_print", *PRIMITIVES)
 
 _VALUES = (
     "numbers, strings, True, False and None", "tuples, lists and dicts",

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from lowering.nest.place import Place
+from lowering.nest.prints import printed
 from lowering.nest.refusal import refused
 from lowering.nest.rules.copies import copy
 from lowering.nest.rules.copy_box import copy_box
@@ -35,7 +36,7 @@ from wsched.fusion import (
     inputs_of,
 )
 
-__all__ = ["RULES", "Rule", "rule_for"]
+__all__ = ["RULES", "Rule", "lower_leaf", "rule_for"]
 
 Rule = Callable[[Place], None]
 Key = tuple[str, tuple[MemoryType, ...], MemoryType]
@@ -63,6 +64,13 @@ RULES: dict[Key, Rule] = {
     ("Set", (_L,), _G): to_global,
 }
 """By kind, the memories that it reads, each once, and the one that it writes."""
+
+
+def lower_leaf(place: Place) -> None:
+    """The statements of a leaf, and of what is printed behind them."""
+    rule_for(place.fusion, place.tensor)(place)
+    if place.scopes.shared.prints:
+        place.emit(*printed(place))
 
 
 def rule_for(fusion: Fusion, t: TensorView) -> Rule:

@@ -143,6 +143,8 @@ kernel all threads 384 cluster 2 splits 3 dependent grid min(ceildiv(M, 128) * 2
       warp.sync
       stamp spans, main_loop, begin, wg * 2
       stamp spans, cta, end, %smid, clock=globaltimer
+      print compute, T4, k, wg * 2, when=odd
+      frag.print compute, T4, T4_3_5, total, 3, 5
       store.tile D[0, 32], part
       store.tile D[32, 0], part, trans=true
       frag.store_global sums[0, 32], part

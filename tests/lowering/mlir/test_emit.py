@@ -17,8 +17,8 @@ from tests.lowering.cuda.kernels import cooperative_kernel, copy_kernel
 WITHOUT = {
     "BulkCopy", "CopyTile", "CpAsync", "CpAsyncArrive", "FenceTensormapAcquire",
     "FenceTensormapRelease", "FragBelow", "FragRandom", "FragRedGlobal", "FragReduce",
-    "FragReduceFromShared", "FragReduceToShared", "FragShuffle",
-    "FragStoreReduced", "LdGlobalScalar", "StAsync", "StGlobalScalar", "Stamp",
+    "FragPrint", "FragReduceFromShared", "FragReduceToShared", "FragShuffle",
+    "FragStoreReduced", "LdGlobalScalar", "Print", "StAsync", "StGlobalScalar", "Stamp",
     "TensormapReplaceAddress", "TensormapReplaceDim",
 }  # fmt: skip
 """Statements of final kernels that MLIR does not have yet."""

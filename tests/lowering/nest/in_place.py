@@ -73,7 +73,6 @@ IN_PLACE: dict[str, Callable[[], Schedule]] = {
     "threads": partial(in_place, SET, SET),
     "both": partial(in_place, SET),
     "groups": partial(in_place, groups=True),
-    "groups_of_threads": partial(in_place, SET, SET, groups=True),
     "groups_share": partial(in_place, SET, SET, groups=True, share=True),
     "pair": partial(in_place, pair=True),
     "pair_of_both": partial(in_place, SET, pair=True),
@@ -84,3 +83,6 @@ IN_PLACE: dict[str, Callable[[], Schedule]] = {
 
 AHEAD = partial(in_place, ring=Pipelined())
 """A is loaded in place, B by the same warps ahead of themselves: refused."""
+
+TWICE = partial(in_place, SET, SET, groups=True)
+"""Each of two warpgroups copies all of A and of B: refused."""

@@ -10,8 +10,8 @@ import pytest
 from lowering.ground.errors import UnsupportedError
 from lowering.kernel.nodes import Consume, LoadTile, MBarrierWait, Produce, Section
 from lowering.kernel.visit import walk
-from lowering.machine.adversary import Adversary
-from tests.lowering.nest.in_place import AHEAD, IN_PLACE
+from lowering.machine.adversary import Adversary, adversaries
+from tests.lowering.nest.in_place import AHEAD, IN_PLACE, TWICE
 from tests.on_machine import NUMPY, Problem, exact, operands, run
 from tests.tiers import dealt
 from wsched.front.own import kernel_of
@@ -92,6 +92,26 @@ def test_in_place_beside_loads_ahead_by_the_same_warps() -> None:
         "T6 loaded in place beside Pipelined loads is not supported; "
         "supported: all loads in place, or WarpSpecialized ones beside them."
     )
+
+
+def test_what_each_warpgroup_would_copy() -> None:
+    with pytest.raises(UnsupportedError) as error:
+        kernel_of(TWICE())
+    assert str(error.value).startswith(
+        "T6 = Set(T2) in place, of which each of 2 warpgroups copies all, is not supported; "
+        "supported: rows of T6 shared out to them on TIDy or TIDz"
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", IN_PLACE)
+def test_no_accesses_race(name: str) -> None:
+    """One statement or one warp is as late as can be, everything else as early."""
+    problem = Problem(130, 72, 136, 1)
+    a, b = operands(problem, "bf16", 3, integer=True)
+    for order in list(adversaries(kernel(name).kernel))[::4]:
+        d = run(kernel(name), problem, a, b, "bf16", adversary=order, races=True)
+        assert np.array_equal(d, exact(a, b).astype(NUMPY["bf16"])), order
 
 
 def test_what_is_in_place_has_a_known_size() -> None:
