@@ -37,8 +37,9 @@ def matmul(
     if len(given) != 2:
         raise typer.BadParameter(f"{types!r} is no pair like f16-f32", param_hint="--types")
     m, n, k = map(int, numbers)
+    operands, result = given
     builder = MatmulBuilder(
-        strategy, *given, m, n, k, stages, b_layout, persistent,
+        strategy, operands, result, m, n, k, stages, b_layout, persistent,
         TmaOptions(swizzle, promotion),
     )  # fmt: skip
     typer.echo(builder.build().dump(stage), nl=False)
