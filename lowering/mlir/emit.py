@@ -16,7 +16,9 @@ from lowering.mlir import (
     counters,
     global_memory,
     movement,
+    plain,
     reductions,
+    shuffles,
     wgmma,
 )
 from lowering.mlir.emitter import Emitter, Rule
@@ -27,6 +29,7 @@ __all__ = ["RULES", "emit_mlir"]
 RULES: Mapping[type[Stmt], Rule] = {
     **control.RULES, **barriers.RULES, **movement.RULES, **compute.RULES, **wgmma.RULES,
     **global_memory.RULES, **counters.RULES, **reductions.RULES,
+    **plain.RULES, **shuffles.RULES,
 }  # fmt: skip
 """The rule of each statement that MLIR has."""
 
