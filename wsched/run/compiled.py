@@ -64,9 +64,9 @@ def compile_fusion(
     """Schedule and lower a fusion; NVRTC runs when the kernel is first needed on a GPU.
 
     It is for ``target``, by default that of the parameters' instruction, and called ``name``, a C
-    identifier, by default what it does and how. Where the parameters
-    leave the registers open, this takes the first candidate as it is;
-    :func:`wsched.run.registers.compile_clean` compiles to choose.
+    identifier, by default what it does and how. Where the parameters leave the registers open,
+    this takes the first candidate as it is; :func:`wsched.run.registers.compile_clean` compiles to
+    choose.
 
     Raises:
         ScheduleError: the parameters make an illegal schedule.
