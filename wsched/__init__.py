@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from wsched.doors.dropin.report import report
     from wsched.front.ahead import Preparation, prepare
     from wsched.front.api import compile, execute, explain
+    from wsched.front.builder import MatmulBuilder, TmaOptions
     from wsched.front.grouped import grouped_mm
     from wsched.front.legal_tiles import legal_tiles
     from wsched.front.linear import linear
@@ -71,6 +72,7 @@ __all__ = [
     "L2Promotions",
     "LoadStoreOpType",
     "MatMulTileOptions",
+    "MatmulBuilder",
     "MatmulParams",
     "MemoryType",
     "MmaMacro",
@@ -87,6 +89,7 @@ __all__ = [
     "TileChoice",
     "TileRasterizationOrder",
     "TilingStrategy",
+    "TmaOptions",
     "UnfinishedError",
     "UnsupportedError",
     "WarpSpecialized",
@@ -137,6 +140,8 @@ _HOME = {
     "route": "wsched.front.moe",
     "grouped_mm": "wsched.front.grouped",
     "legal_tiles": "wsched.front.legal_tiles",
+    "MatmulBuilder": "wsched.front.builder",
+    "TmaOptions": "wsched.front.builder",
     "scaled_mm": "wsched.front.scaled",
     "enabled": "wsched.doors.dropin",
     "install": "wsched.doors.dropin",

@@ -9,7 +9,18 @@ from lowering.ground.expr import Const
 from lowering.kernel.kernel import Kernel, MBarrierArray, SharedBuffer
 from lowering.kernel.nodes import Stmt
 from lowering.kernel.tensors import TensorMap
-from lowering.mlir import barriers, compute, control, counters, global_memory, movement, wgmma
+from lowering.mlir import (
+    barriers,
+    compute,
+    control,
+    counters,
+    global_memory,
+    movement,
+    plain,
+    reductions,
+    shuffles,
+    wgmma,
+)
 from lowering.mlir.emitter import Emitter, Rule
 from lowering.mlir.ssa import I32, I64, SCALARS, Value
 
@@ -17,7 +28,8 @@ __all__ = ["RULES", "emit_mlir"]
 
 RULES: Mapping[type[Stmt], Rule] = {
     **control.RULES, **barriers.RULES, **movement.RULES, **compute.RULES, **wgmma.RULES,
-    **global_memory.RULES, **counters.RULES,
+    **global_memory.RULES, **counters.RULES, **reductions.RULES,
+    **plain.RULES, **shuffles.RULES,
 }  # fmt: skip
 """The rule of each statement that MLIR has."""
 

@@ -16,7 +16,7 @@ from lowering.kernel.places import thread_col, thread_row
 from lowering.mlir.emitter import Emitter, Rule, Word, element_index, register_type
 from lowering.mlir.ssa import I1, I8, I16, I32, Value
 
-__all__ = ["RULES"]
+__all__ = ["RULES", "Elements", "store_words"]
 
 _ELEMENTS = {32: I32, 16: I16, 8: I8}
 """Type of an element in memory by its bits, where it is not fp32."""
@@ -30,15 +30,22 @@ class _Place:
     inside: Expr
 
 
-class _Elements:
+class Elements:
     """A thread's elements of a tile in a tensor, as the tile's layout deals them out.
 
     Rows from ``limit`` on count as out of bounds, columns from ``limit_cols`` on; with an ``index``
     the tile's rows are those that it says. With ``trans`` its columns are rows of the tensor.
+    Of a row or column that several threads hold, the first one stores its elements, unless each of
+    them has one of its own (``every``).
     """
 
     def __init__(
-        self, e: Emitter, s: FragLoadGlobal | FragStoreGlobal, value: Frag, ref: GmemRef
+        self,
+        e: Emitter,
+        s: FragLoadGlobal | FragStoreGlobal,
+        value: Frag,
+        ref: GmemRef,
+        every: bool = False,
     ) -> None:
         found = e.kernel.global_tensor(ref.map)
         if ref.entry is not None:
@@ -48,6 +55,7 @@ class _Elements:
         if found.dtype is not DType.BOOL and found.dtype.bits not in (16, 32):
             raise UnsupportedError(f"{s.OP} of {found.dtype.value} in MLIR", "16 and 32 bits, bool")
         self.e, self.g, self.kind, self.ref, self.s = e, found, value.type, ref, s
+        self.owned = isinstance(s, FragStoreGlobal) and not every
         self.strides = [Var(f"%{name}", ScalarType.I64) for name in found.strides]
         self.base = e.scalars[f"%global.{found.name}"]
         kind, by = value.type, s.index
@@ -100,7 +108,7 @@ class _Elements:
         """Conditions that the executing thread stores its elements: of a row or column that several
         threads hold, the first one does.
         """
-        if not isinstance(self.s, FragStoreGlobal):
+        if not self.owned:
             return
         kind, warp, lane = self.kind, Special("warpgroup.warp"), Special("lane")
         if kind.rows == 1:
@@ -160,7 +168,7 @@ def _load_words(e: Emitter, at: Value, inside: Value, type_: str, count: int) ->
     return e.asm(text, [at, inside], [type_] * count, early=True, memory=False)
 
 
-def _store_words(e: Emitter, at: Value, inside: Value, values: Sequence[Value]) -> None:
+def store_words(e: Emitter, at: Value, inside: Value, values: Sequence[Value]) -> None:
     """Registers to memory, where ``inside`` is true; a condition as a byte."""
     suffix, operands = _vector(values[0].type, len(values), 2)
     words = [e.out.op(f"arith.extui {v} : i1 to i32", I32) if v.type == I1 else v for v in values]
@@ -176,7 +184,7 @@ def _groups(kind: FragmentType, together: int) -> Iterator[tuple[int, int, int, 
 
 
 def _load_global(e: Emitter, s: FragLoadGlobal) -> None:
-    elements, kind = _Elements(e, s, s.out, s.src), s.out.type
+    elements, kind = Elements(e, s, s.out, s.src), s.out.type
     per_block = kind.registers // kind.blocks
     blocks: list[list[Word | None]] = [[None] * per_block for _ in range(kind.blocks)]
     step = 32 // kind.dtype.register_bits
@@ -204,7 +212,7 @@ def _joined(e: Emitter, word: Word | None, half: Value, part: int) -> Word:
 
 
 def _store_global(e: Emitter, s: FragStoreGlobal) -> None:
-    elements, kind = _Elements(e, s, s.value, s.dst), s.value.type
+    elements, kind = Elements(e, s, s.value, s.dst), s.value.type
     step = 32 // kind.dtype.register_bits
     registers = e.registers(s.value)
     for block, group, row, cols in _groups(kind, elements.together):
@@ -212,12 +220,12 @@ def _store_global(e: Emitter, s: FragStoreGlobal) -> None:
         index, part = element_index(kind, group, row, cols[0])
         if len(cols) >= step:
             words = registers[block][index : index + len(cols) // step]
-            _store_words(e, at, inside, e.words(words))
+            store_words(e, at, inside, e.words(words))
             continue
         word = e.word(registers[block][index])
         if part:
             word = e.out.op(f"arith.shrui {word}, {e.out.constant(16)} : i32", I32)
-        _store_words(e, at, inside, [e.out.op(f"arith.trunci {word} : i32 to i16", I16)])
+        store_words(e, at, inside, [e.out.op(f"arith.trunci {word} : i32 to i16", I16)])
 
 
 RULES: Mapping[type[Stmt], Rule] = {

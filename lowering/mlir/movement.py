@@ -12,7 +12,9 @@ from lowering.kernel.kernel import SharedBuffer
 from lowering.kernel.memory import CACHE_POLICIES
 from lowering.kernel.nodes import (
     BulkCommit,
+    BulkCopy,
     BulkWait,
+    CpAsyncArrive,
     Frag,
     GmemRef,
     LdMatrix,
@@ -21,6 +23,7 @@ from lowering.kernel.nodes import (
     MapRef,
     PrefetchTensorMap,
     SmemRef,
+    StAsync,
     StMatrix,
     Stmt,
     StShared,
@@ -231,32 +234,67 @@ def _ldmatrix(e: Emitter, s: LdMatrix) -> None:
     e.keep(s.out, tuple(map(tuple, found)))
 
 
-def _pairs(e: Emitter, ref: SmemRef, value: Frag) -> Iterator[tuple[Expr, int, int]]:
+def _pairs(
+    e: Emitter, ref: SmemRef, value: Frag, cta: Expr | None = None
+) -> Iterator[tuple[Expr, int, int]]:
     """Where the two neighbours lie that a thread holds of a row: (address, block, register)."""
-    frame = _frame(e, ref, _WARP * 16 + _LANE // 4, _LANE % 4 * 8)
+    line, byte = _frame(e, ref, _WARP * 16 + _LANE // 4, _LANE % 4 * 8)
+    if cta is not None:
+        line = _mapped(e, line, cta)
     below = 8 * _span(placed(e.kernel, ref.buffer))
-    for at, block, step in _steps(e, ref, value, value.type.layout.columns, frame):
+    for at, block, step in _steps(e, ref, value, value.type.layout.columns, (line, byte)):
         yield at, block, 4 * step
         yield at + below, block, 4 * step + 2
 
 
+def _mapped(e: Emitter, address: Expr, cta: Expr) -> Expr:
+    """The address of the same place in CTA ``cta`` of the cluster.
+
+    The swizzle permutes bits of the offset only, so a thread computes its offsets as in its own
+    memory and adds them to a mapped line.
+    """
+    text = "mapa.shared::cluster.u32 $0, $1, $2;"
+    (word,) = e.asm(text, [e.expr(address), e.expr(cta)], [I32], memory=False)
+    return e.bound(word.value, f"mapped.{word.value.name}")
+
+
 def _st_shared(e: Emitter, s: StShared) -> None:
     _check(e, s.OP, s.dst, s.value, wide=True)
-    if s.cta is not None:
-        raise UnsupportedError(f"{s.OP} into another CTA in MLIR", f"{s.OP} into its own")
-    for at, block, register in _pairs(e, s.dst, s.value):
+    space = "shared" if s.cta is None else "shared::cluster"
+    for at, block, register in _pairs(e, s.dst, s.value, s.cta):
         pair = e.words(e.registers(s.value)[block][register : register + 2])
-        e.asm(f"st.shared.v2.{_ptx(s.value)} [$0], {{$1, $2}};", [e.expr(at), *pair])
+        e.asm(f"st.{space}.v2.{_ptx(s.value)} [$0], {{$1, $2}};", [e.expr(at), *pair])
+
+
+def _st_async(e: Emitter, s: StAsync) -> None:
+    _check(e, s.OP, s.dst, s.value, wide=True)
+    bar = e.expr(_mapped(e, e.mbarrier(s.bar), s.cta))
+    form = f"st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.{_ptx(s.value)}"
+    for at, block, register in _pairs(e, s.dst, s.value, s.cta):
+        pair = e.words(e.registers(s.value)[block][register : register + 2])
+        e.asm(f"{form} [$0], {{$1, $2}}, [$3];", [e.expr(at), *pair, bar])
+
+
+def _bulk_copy(e: Emitter, s: BulkCopy) -> None:
+    dst, bar = _mapped(e, e.box_address(s.dst), s.cta), _mapped(e, e.mbarrier(s.bar), s.cta)
+    size = e.out.constant(placed(e.kernel, s.src.buffer).stage_bytes)
+    form = "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes"
+    operands = [e.expr(dst), e.expr(e.box_address(s.src)), size, e.expr(bar)]
+    e.asm(f"{form} [$0], [$1], $2, [$3];", operands)
+
+
+def _cp_async_arrive(e: Emitter, s: CpAsyncArrive) -> None:
+    text = "cp.async.mbarrier.arrive.noinc.shared::cta.b64 [$0];"
+    e.asm(text, [e.expr(e.mbarrier(s.bar))])
 
 
 def _ld_shared(e: Emitter, s: LdShared) -> None:
     _check(e, s.OP, s.src, s.out, wide=True)
-    if s.cta is not None:
-        raise UnsupportedError(f"{s.OP} from another CTA in MLIR", f"{s.OP} from its own")
+    space = "shared" if s.cta is None else "shared::cluster"
     kind = register_type(s.out.type.dtype)
     found: list[list[Word]] = [[] for _ in range(s.out.type.blocks)]
-    for at, block, _ in _pairs(e, s.src, s.out):
-        text = f"ld.shared.v2.{_ptx(s.out)} {{$0, $1}}, [$2];"
+    for at, block, _ in _pairs(e, s.src, s.out, s.cta):
+        text = f"ld.{space}.v2.{_ptx(s.out)} {{$0, $1}}, [$2];"
         found[block] += e.asm(text, [e.expr(at)], [kind, kind])
     e.keep(s.out, tuple(map(tuple, found)))
 
@@ -294,5 +332,6 @@ def _ld_word(e: Emitter, s: LdWord) -> None:
 RULES: Mapping[type[Stmt], Rule] = {
     PrefetchTensorMap: _prefetch, TmaLoad: _tma_load, TmaStore: _tma_store,
     BulkCommit: _bulk_commit, BulkWait: _bulk_wait, StMatrix: _stmatrix, StShared: _st_shared,
-    LdMatrix: _ldmatrix, LdShared: _ld_shared, StWord: _st_word, LdWord: _ld_word,
+    LdMatrix: _ldmatrix, LdShared: _ld_shared, StAsync: _st_async, BulkCopy: _bulk_copy,
+    CpAsyncArrive: _cp_async_arrive, StWord: _st_word, LdWord: _ld_word,
 }  # fmt: skip

@@ -88,7 +88,8 @@ def lowered(text: str, name: str, arch: str) -> str:
     lib.llvm.attach_datalayout(made, _TRIPLE, arch, _FEATURES)
     if "@__nv_" in text:
         lib.llvm.link_extern_libs(made, [str(folder / "lib" / "libdevice.10.bc")])
-    ptx: str = lib.llvm.translate_to_asm(str(made), _TRIPLE, arch, _FEATURES, [], True, False)
+    # Products and sums become one operation where the module says so (``contract``), nowhere else.
+    ptx: str = lib.llvm.translate_to_asm(str(made), _TRIPLE, arch, _FEATURES, [], False, False)
     return ptx
 
 

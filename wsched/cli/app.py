@@ -18,6 +18,7 @@ from wsched.cli.check import multiprocessors
 from wsched.cli.explore import explore
 from wsched.cli.group import Group
 from wsched.cli.ladder import ladder
+from wsched.cli.matmul import matmul
 from wsched.cli.options import (
     File,
     Params,
@@ -58,6 +59,7 @@ app.add_typer(bench_app, name="bench", help="Measure wsched beside its peers (ne
 app.command()(tune)
 app.command()(explore)
 app.command()(bundle)
+app.command()(matmul)
 app.command()(ladder)
 app.command()(stress)
 app.add_typer(plugin_app, name="plugin", help="nvFuser's heuristic plugin with wsched's choices.")

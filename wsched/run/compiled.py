@@ -61,13 +61,14 @@ TRACED = "_traced"
 
 
 def compile_fusion(
-    fusion: Fusion, params: MatmulParams, target: Target | None = None
+    fusion: Fusion, params: MatmulParams, target: Target | None = None, name: str = ""
 ) -> CompiledFusion:
     """Schedule and lower a fusion; NVRTC runs when the kernel is first needed on a GPU.
 
-    It is for ``target``, by default that of the parameters' instruction. Where the parameters
-    leave the registers open, this takes the first candidate as it is;
-    :func:`wsched.run.registers.compile_clean` compiles to choose.
+    It is for ``target``, by default that of the parameters' instruction, and called ``name``, a C
+    identifier, by default what it does and how. Where the parameters leave the registers open,
+    this takes the first candidate as it is; :func:`wsched.run.registers.compile_clean` compiles to
+    choose.
 
     Raises:
         ScheduleError: the parameters make an illegal schedule.
@@ -77,7 +78,7 @@ def compile_fusion(
     target = target or params.mma_macro.target
     made = plan_matmul(fusion, params, target)
     params = settled(fusion, params, target)
-    name = kernel_name(fusion, params)
+    name = name or kernel_name(fusion, params)
     options = kernel_options(fusion, params)
     return replace(_lowered(made, options, name, begin), made_from=params)
 

@@ -7,7 +7,7 @@ from itertools import product
 
 import pytest
 
-from lowering.ground.errors import InternalError, UnsupportedError
+from lowering.ground.errors import InternalError
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.text import parse_kernel
 from lowering.mlir.emit import emit_mlir
@@ -151,7 +151,28 @@ def test_what_straddles_boxes_is_refused() -> None:
         emit_mlir(kernel("v: frag<bf16, 64x64> = ldmatrix S[0, 0, 32]"))
 
 
-def test_shared_memory_of_other_ctas_is_refused() -> None:
-    text = "v: frag<f32, 64x32> = ld.shared S[0, 0, 0], cta=1"
-    with pytest.raises(UnsupportedError, match=r"ld\.shared from another CTA in MLIR"):
-        emit_mlir(kernel(text, "f32"))
+def test_shared_memory_of_other_ctas() -> None:
+    body = """
+    v: frag<f32, 64x32> = ld.shared S[0, 0, 0], cta=1
+    st.shared S[1, 0, 0], v, cta=0
+    st.async S[0, 64, 0], v, full[1], 1
+    elect { bulk.copy S[0, 0, 0], S[1, 0, 0], full[0], 1 }
+    """
+    found = thread(kernel(body, "f32"), 1, 9)
+    maps = [c.values[-2:] for c in found.of("mapa.shared::cluster.u32 $0, $1, $2;")]
+    k = kernel("", "f32")
+    row = 16 + 9 // 4
+    line = [address(k, 0, row, 0) // 128 * 128, address(k, 1, row, 0) // 128 * 128]
+    bars = [BASE + 190000 + 8 * i for i in (0, 1)]
+    assert maps[:2] == [(line[0], 1), (line[1], 0)]
+    assert maps[2:4] == [(bars[1], 1), (address(k, 0, 64 + row, 0) // 128 * 128, 1)]
+    assert maps[4:] == [(address(k, 0, 0, 0), 1), (bars[0], 1)]
+    assert [len(found.of(w)) for w in ("ld.shared::cluster.v2", "st.shared::cluster.v2")] == [8, 8]
+    assert len(found.of("st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.f32")) == 8
+    (copy,) = found.of("cp.async.bulk.shared::cluster.shared::cta")
+    assert copy.values[1:3] == (address(k, 1, 0, 0), k.buffer("S").stage_bytes)
+
+
+def test_copies_of_threads_arrive() -> None:
+    (call,) = thread(kernel("cp.async.mbarrier.arrive.noinc full[1]")).of("arrive.noinc")
+    assert call.values[-1] == BASE + 190000 + 8

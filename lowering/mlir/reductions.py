@@ -1,0 +1,267 @@
+"""Rules for reductions: in registers, by shuffles, and through shared memory.
+
+The order of operations is that of the nodes' docstrings, which the machine follows too. Sums have
+no ``contract``, so nothing is made of them and the product in front.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import reduce
+from itertools import product
+
+from lowering.ground.dtypes import DType
+from lowering.ground.expr import ZERO, Expr, Special
+from lowering.ground.types import FragmentType
+from lowering.kernel.nodes import (
+    Frag,
+    FragBelow,
+    FragReduce,
+    FragReduceFromShared,
+    FragReduceToShared,
+    FragStoreGlobal,
+    FragStoreReduced,
+    SmemRef,
+    Stmt,
+)
+from lowering.kernel.places import placed
+from lowering.kernel.reduction import NEUTRAL
+from lowering.mlir.emitter import Emitter, Registers, Rule, Word
+from lowering.mlir.global_memory import Elements, store_words
+from lowering.mlir.ssa import F32, I1, I32, Value
+from lowering.target import ptx
+
+__all__ = ["RULES"]
+
+_OPS = {"sum": "addf", "max": "maximumf", "min": "minimumf"}
+
+_LANES = 4, 8, 16
+"""Distances between the lanes that hold a column."""
+
+_LANE, _WARP = Special("lane"), Special("warpgroup.warp")
+
+
+def _two(e: Emitter, op: str, a: Value, b: Value) -> Value:
+    return e.out.op(f"arith.{_OPS[op]} {a}, {b} : f32", F32)
+
+
+def _fold(e: Emitter, op: str, values: Iterable[Value]) -> Value:
+    """All of them, one after the other."""
+    return reduce(lambda a, b: _two(e, op, a, b), values)
+
+
+def _from_lane(e: Emitter, value: Value, distance: int) -> Value:
+    """What the lane at a distance has."""
+    word = e.out.op(f"arith.bitcast {value} : f32 to i32", I32)
+    lanes = f"{e.out.constant(-1)}, {word}, {e.out.constant(distance)}, {e.out.constant(31)}"
+    other = e.out.op(f"nvvm.shfl.sync bfly {lanes} : i32 -> i32", I32)
+    return e.out.op(f"arith.bitcast {other} : i32 to f32", F32)
+
+
+def _butterfly(e: Emitter, op: str, value: Value, distances: Iterable[int]) -> Value:
+    """Put what lanes have together, for one distance after the other."""
+    for distance in distances:
+        value = _two(e, op, value, _from_lane(e, value, distance))
+    return value
+
+
+def _masked(
+    e: Emitter, s: FragReduce | FragReduceToShared, block: int, group: int, row: int, col: int
+) -> Value:
+    """An element, or what stands for it where it does not count."""
+    value, _ = e.element(s.value, block, group, row, col)
+    if s.below is None:
+        return value
+    counts, _ = e.element(s.below, block, group, row, col)
+    neutral = e.out.number(NEUTRAL[s.op])
+    return e.out.op(f"arith.select {counts}, {value}, {neutral} : f32", F32)
+
+
+def _reduce(e: Emitter, s: FragReduce) -> None:
+    """Blocks of rows that fall together are a chain; each chain has a block of ``out``."""
+    kind, out = s.value.type, s.out.type
+    blocks = range(kind.blocks)
+    chains = [[b] for b in blocks] if out.rows == kind.rows else [list(blocks)]
+    found = []
+    for block, chain in enumerate(chains):
+        block_words = []
+        for group, row, col in product(range(out.groups), *map(range, out.group)):
+            value = _together(e, s, chain, (group, row, col))
+            before, _ = e.element(s.acc, block, group, row, col)
+            block_words.append(Word(_two(e, s.op, before, value)))
+        found.append(tuple(block_words))
+    e.keep(s.out, tuple(found))
+
+
+def _together(e: Emitter, s: FragReduce, chain: list[int], at: tuple[int, int, int]) -> Value:
+    """What falls together onto an element of ``out``, by (group, row, column)."""
+    kind, out = s.value.type, s.out.type
+    group, row, col = at
+    if out.cols == kind.cols:
+        return _fold(e, s.op, [_masked(e, s, b, group, row, col) for b in chain])
+
+    def column(inner: int) -> Value:
+        places = product(chain, range(kind.groups))
+        return _fold(e, s.op, [_masked(e, s, b, g, row, inner) for b, g in places])
+
+    if out.cols > 1:
+        return column(col)
+    folded = _fold(e, s.op, [column(inner) for inner in range(kind.group[1])])
+    return _butterfly(e, s.op, folded, kind.layout.distances)
+
+
+# --- rows of all warps ------------------------------------------------------------------------
+
+
+def _place(e: Emitter, ref: SmemRef, kind: FragmentType, row: Expr = ZERO) -> tuple[Expr, int]:
+    """The address of the thread's first column, ``row`` rows below ``ref``, and the bytes from one
+    row to the next.
+    """
+    width = placed(e.kernel, ref.buffer).cols * 4
+    offset = row * width + e.resolved(ref.col) * 4
+    if kind.cols > 1:
+        offset = offset + _LANE % 4 * 8
+    return e.line_address(ref) + offset, width
+
+
+def _to_shared(e: Emitter, s: FragReduceToShared) -> None:
+    kind = s.value.type
+    rows, cols = kind.group
+    at, _ = _place(e, s.dst, kind, _WARP)
+    folds = []
+    for group, col in product(range(kind.groups), range(cols)):
+        halves = [
+            _fold(e, s.op, [_masked(e, s, b, group, row, col) for b in range(kind.blocks)])
+            for row in range(rows)
+        ]
+        folds.append(_fold(e, s.op, halves))
+    if cols == 1:
+        total = _butterfly(e, s.op, folds[0], _LANES)
+        with e.region(f"scf.if {e.expr(_LANE.eq(0))}"):
+            e.asm("st.shared.f32 [$0], $1;", [e.expr(at), total])
+        return
+    left, first, idle = _dealt(e, s.op, folds)
+    if idle:
+        with e.region(f"scf.if {e.expr(_no_bits(idle))}"):
+            _store_columns(e, at, left, first)
+    else:
+        _store_columns(e, at, left, first)
+
+
+def _no_bits(idle: int) -> Expr:
+    """Whether the lane's number has none of these bits."""
+    found: Expr = ZERO
+    for distance in _LANES:
+        if idle & distance:
+            found = found + _LANE // distance % 2
+    return found.eq(0)
+
+
+def _dealt(e: Emitter, op: str, folds: list[Value]) -> tuple[list[Value], Expr, int]:
+    """Reduce the columns of eight lanes, so that in the end each lane has other ones.
+
+    Two lanes exchange halves as long as there are halves.
+
+    Returns:
+        Columns that a lane has left, which one is its first, and the bits of the lane's number by
+        which several have the same.
+    """
+    first: Expr = ZERO
+    idle = 0
+    for distance in _LANES:
+        if len(folds) % 2:
+            idle += distance
+            folds = [_butterfly(e, op, fold, [distance]) for fold in folds]
+            continue
+        half = len(folds) // 2
+        bit = _LANE // distance % 2
+        upper = e.expr(bit.eq(1))
+        first = first + bit * half
+        kept = []
+        for low, high in zip(folds[:half], folds[half:], strict=True):
+            given = e.out.op(f"arith.select {upper}, {low}, {high} : f32", F32)
+            own = e.out.op(f"arith.select {upper}, {high}, {low} : f32", F32)
+            kept.append(_two(e, op, own, _from_lane(e, given, distance)))
+        folds = kept
+    return folds, first, idle
+
+
+def _store_columns(e: Emitter, at: Expr, values: list[Value], first: Expr) -> None:
+    """Columns of a thread from its ``first`` on, two of which lie side by side in each group."""
+    if len(values) % 2 == 0:
+        for i in range(0, len(values), 2):
+            place = e.expr(at + (first + i) * 16)
+            e.asm("st.shared.v2.f32 [$0], {$1, $2};", [place, *values[i : i + 2]])
+        return
+    for i, value in enumerate(values):
+        which = first + i
+        e.asm("st.shared.f32 [$0], $1;", [e.expr(at + which // 2 * 32 + which % 2 * 4), value])
+
+
+def _from_shared(e: Emitter, s: FragReduceFromShared) -> None:
+    kind = s.out.type
+    _, cols = kind.group
+    at, width = _place(e, s.src, kind)
+    found = []
+    for group in range(kind.groups):
+        lines = [_loaded(e, at + (line * width + group * 32), cols) for line in range(s.rows)]
+        for col in range(cols):
+            total = _fold(e, s.op, [values[col] for values in lines])
+            before, _ = e.element(s.acc, 0, group, 0, col)
+            found.append(Word(_two(e, s.op, before, total)))
+    e.keep(s.out, (tuple(found),))
+
+
+def _loaded(e: Emitter, at: Expr, cols: int) -> list[Value]:
+    """One number from shared memory, or two side by side."""
+    if cols == 1:
+        return e.words(e.asm("ld.shared.f32 $0, [$1];", [e.expr(at)], [F32]))
+    return e.words(e.asm("ld.shared.v2.f32 {$0, $1}, [$2];", [e.expr(at)], [F32, F32]))
+
+
+def _store_reduced(e: Emitter, s: FragStoreReduced) -> None:
+    """Thread by thread one column, and all threads of a warpgroup side by side."""
+    width = placed(e.kernel, s.src.buffer).cols * 4
+    thread = _WARP * 32 + _LANE
+    at = e.line_address(s.src) + (e.resolved(s.src.col) + thread) * 4
+    for start in range(0, s.cols, ptx.WARPGROUP):
+        one = Frag("", FragmentType(DType.F32, 1, 1))
+        stored = FragStoreGlobal(s.dst.moved(0, thread + start), one)
+        elements = Elements(e, stored, one, stored.dst, every=True)
+        place = elements.place(0, 0, 0, 0)
+        where, inside = elements.access(place)
+        if s.cols - start < ptx.WARPGROUP:
+            mine = e.expr(thread < s.cols - start)
+            inside = e.out.op(f"arith.andi {mine}, {inside} : i1", I1)
+        with e.region(f"scf.if {inside}"):
+            behind = [_loaded(e, at + (start * 4 + row * width), 1)[0] for row in range(s.rows)]
+            total = _fold(e, s.op, behind)
+            told = _two(e, s.op, e.out.number(NEUTRAL[s.op]), total)
+            store_words(e, where, e.out.constant(1, I1), [told])
+
+
+def _below(e: Emitter, s: FragBelow) -> None:
+    """Each thread's first row or column is taken from the limit once."""
+    kind, layout = s.out.type, s.out.type.layout
+    first = layout.row(_WARP, _LANE, 0, 0) if kind.cols == 1 else layout.column(_LANE, 0, 0)
+    left = s.limit - first
+    blocks: Registers = tuple(
+        tuple(
+            Word(e.expr(_at(kind, block, group, row, col) < left))
+            for group, row, col in product(range(kind.groups), *map(range, kind.group))
+        )
+        for block in range(kind.blocks)
+    )
+    e.keep(s.out, blocks)
+
+
+def _at(kind: FragmentType, block: int, group: int, row: int, col: int) -> Expr:
+    """Row of an element of a column, or column of one of a row, from the thread's first on."""
+    found = kind.layout.columns * group + col
+    return ZERO + (found if kind.rows == 1 else kind.layout.row(0, 0, block, row))
+
+
+RULES: Mapping[type[Stmt], Rule] = {
+    FragReduce: _reduce, FragReduceToShared: _to_shared, FragReduceFromShared: _from_shared,
+    FragStoreReduced: _store_reduced, FragBelow: _below,
+}  # fmt: skip

@@ -1,0 +1,42 @@
+"""``wsched matmul``: a kernel from options, without a definition."""
+
+from __future__ import annotations
+
+import pytest
+from typer.testing import CliRunner
+
+from wsched.cli.app import app
+
+
+def printed(*words: str) -> str:
+    shown = CliRunner().invoke(app, list(words))
+    assert shown.exit_code == 0, shown.output
+    return shown.stdout
+
+
+def refusal(words: list[str]) -> str:
+    shown = CliRunner().invoke(app, words)
+    assert shown.exit_code == 2, shown.output
+    return shown.output
+
+
+def test_the_command_prints_a_stage() -> None:
+    text = printed(
+        "matmul", "--strategy", "multistage", "--tile", "64x128x64", "--types", "f16-f16"
+    )
+    assert "llvm.func @multistage_f16_f16_64x128x64_4(" in text
+    assert printed("matmul", "--stage", "kernel", "--no-persistent").startswith(
+        "kernel warpspecialized_f16_f32_128x128x64_4_tile_per_cta threads 384"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["--tile", "128x128"], "'128x128' is no tile like 128x128x64"),
+        (["--types", "f16"], "'f16' is no pair like f16-f32"),
+        (["--swizzle", "32"], "tma.swizzle=32"),
+    ],
+)
+def test_wrong_options_of_the_command(arguments: list[str], text: str) -> None:
+    assert text in refusal(["matmul", *arguments])

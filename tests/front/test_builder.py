@@ -1,0 +1,97 @@
+"""A matmul from options: what they become, what they are called, which are refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lowering.ground.errors import ScheduleError
+from lowering.ground.types import Swizzle
+from wsched import MatmulBuilder, TmaOptions
+from wsched.cli.check import check, sized_inputs
+from wsched.front.sizes import Extents
+from wsched.schedule.matmul.params import CircularBufferingStrategy, TilingStrategy
+
+EXTENTS = Extents.parse("192x264x96")
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        ({}, "warpspecialized_f16_f32_128x128x64_4"),
+        ({"strategy": "multistage", "num_stages": 3}, "multistage_f16_f32_128x128x64_3"),
+        ({"b_layout": "kn", "output_type": "f16"}, "warpspecialized_f16_f16_128x128x64_4_kn"),
+        (
+            {"persistent": False, "input_type": "bf16", "block_m": 64},
+            "warpspecialized_bf16_f32_64x128x64_4_tile_per_cta",
+        ),
+        ({"num_stages": 1}, "warpspecialized_f16_f32_128x128x64_1"),
+        (
+            {"block_k": 32, "tma": TmaOptions(swizzle=64, l2_promotion=128)},
+            "warpspecialized_f16_f32_128x128x32_4_l2_128",
+        ),
+    ],
+)
+def test_a_kernel_is_called_by_its_options_and_right(options: dict[str, Any], name: str) -> None:
+    kernel = MatmulBuilder(**options).build()
+    assert kernel.kernel.name == kernel.tile_level.name == name
+    assert f"llvm.func @{name}(" in kernel.dump("mlir")
+    assert check(kernel, sized_inputs(kernel, EXTENTS, 0, "cpu")).passed
+
+
+def test_options_are_fields_of_the_parameters() -> None:
+    made = MatmulBuilder("multistage", block_n=256, num_stages=3, persistent=False).build().params
+    assert made.circular_buffering_strategy is CircularBufferingStrategy.Pipelined
+    assert made.tiling_strategy is TilingStrategy.OneTilePerCTA
+    assert str(made.output_tile) == "128x256x64"
+    assert made.circular_buffer_options.smem_circular_buffer_stage == 3
+    assert made.mma_macro.n == 256
+
+
+def test_tensor_maps_are_made_as_told() -> None:
+    tma = TmaOptions(swizzle=64, l2_promotion=64)
+    kernel = MatmulBuilder(block_k=32, tma=tma).build().kernel
+    maps = [m for m in kernel.tensor_maps if m.box[-1] == 32 and m.dtype.value == "f16"]
+    assert [(m.swizzle, m.promotion) for m in maps] == [(Swizzle.B64, 64)] * 2
+
+
+def test_both_ways_of_b_have_the_same_product() -> None:
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal(s).astype(np.float16) for s in ((128, 64), (128, 64)))
+    torch = pytest.importorskip("torch")
+    found = []
+    for layout in ("nk", "kn"):
+        right = torch.from_numpy(b).t()
+        right = right if layout == "nk" else right.contiguous()
+        (out,) = MatmulBuilder(b_layout=layout).build()(torch.from_numpy(a), right)
+        found.append(out)
+    assert torch.equal(*found)
+    assert np.allclose(found[0].numpy(), a.astype(np.float32) @ b.T.astype(np.float32), atol=0.05)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"strategy": "x"}, "strategy='x': no such strategy\n  legal here: 'warpspecialized'; 'mu"),
+        (
+            {"input_type": "f32"},
+            "input_type='f32': no such input type\n  legal here: 'f16'; 'bf16'",
+        ),
+        ({"b_layout": "k"}, "b_layout='k': no such b layout\n  legal here: 'nk'; 'kn'"),
+        ({"tma": TmaOptions(swizzle=64)}, "tma.swizzle=64: a stage has 128 bytes of each row of K"),
+        ({"tma": TmaOptions(l2_promotion=32)}, "tma.l2_promotion=32: no size that the L2 fetches"),
+        ({"tma": TmaOptions(oob="nan")}, "tma.oob='nan': what lies outside of a tensor counts as"),
+        ({"tma": TmaOptions(interleave="16b")}, "tma.interleave='16b': the tensors are matrices"),
+    ],
+)
+def test_what_is_refused(options: dict[str, Any], text: str) -> None:
+    with pytest.raises(ScheduleError) as e:
+        MatmulBuilder(**options)
+    assert str(e.value).startswith(f"ScheduleError[builder]: {text}")
+
+
+def test_an_illegal_schedule_says_what_is_legal() -> None:
+    with pytest.raises(ScheduleError, match="m 96 is no multiple of wgmma's 64"):
+        MatmulBuilder(block_m=96).build()

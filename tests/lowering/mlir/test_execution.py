@@ -1,0 +1,199 @@
+"""Modules executed for a warpgroup give the bits that the machine gives for the kernel."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from lowering.kernel.kernel import Kernel
+from lowering.kernel.text import parse_kernel
+from lowering.machine import run_kernel
+from lowering.mlir.emit import emit_mlir
+from tests.lowering.mlir.warpgroup import execute
+
+M, N = 117, 52
+"""Odd extents: tiles of 128 rows and 64 columns end inside."""
+
+
+def kernel(body: str, dtype: str = "f32") -> Kernel:
+    return parse_kernel(
+        f"""
+        kernel k threads 128 cluster 1 grid 1 {{
+          param M: i32
+          param N: i32
+          global X: {dtype}[M, N]
+          global Y: {dtype}[M, N] align 4
+          global C: f32[M, 1]
+          global R: f32[1, N]
+          global Q: bool[M, N]
+          shared S: f32[1][8x64] at 0
+          shared T: f32[1][64x64] swizzle 128 at 4096
+          named_barrier all[1] id 1 threads 128
+          {body}
+        }}
+        """
+    )
+
+
+def both(k: Kernel) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """What tensors hold after the machine, and after the module."""
+    rng = np.random.default_rng(1)
+    found = []
+    size = k.global_tensor("X").dtype
+    start = {
+        "X": rng.standard_normal((M, N)).astype(np.float32), "Y": np.zeros((M, N), np.float32),
+        "C": np.zeros((M, 1), np.float32), "R": np.zeros((1, N), np.float32),
+        "Q": rng.integers(0, 2, (M, N)).astype(np.uint8),
+    }  # fmt: skip
+    if size.value == "bf16":
+        raw = start["X"].view(np.uint32) >> 16
+        start |= {"X": raw.astype(np.uint16), "Y": np.zeros((M, N), np.uint16)}
+    for way in ("machine", "module"):
+        arrays = {name: a.copy() for name, a in start.items()}
+        if way == "machine":
+            run_kernel(k, arrays, {"M": M, "N": N}, 1)
+        else:
+            memory = {f"%{n}": a.reshape(-1).view(np.uint8) for n, a in arrays.items()}
+            memory["%shared"] = np.zeros(1 << 16, np.uint8)
+            strides = {f"%{n}_stride": a.shape[1] for n, a in arrays.items()}
+            execute(emit_mlir(k), memory, {"%M": M, "%N": N, **strides})
+        found.append(arrays)
+    return found[0], found[1]
+
+
+def require_equal(body: str, *names: str, dtype: str = "f32") -> None:
+    machine, module = both(kernel(body, dtype))
+    for name in names:
+        a, b = (found[name].view(np.uint8) for found in (machine, module))
+        assert np.array_equal(a, b), name
+        assert machine[name].any(), name
+
+
+LOAD = "x: frag<f32, 128x64> = frag.load_global X[0, 0]\n"
+
+
+def test_a_tile_and_arithmetic() -> None:
+    body = """
+    r: frag<f32, 1x64> = frag.load_global X[3, 0]
+    c: frag<f32, 128x1> = frag.load_global X[0, 5]
+    a: frag<f32, 128x64> = frag.pointwise mul, x, r
+    b: frag<f32, 128x64> = frag.pointwise maximum, a, c
+    big: frag<pred, 128x64> = frag.pointwise gt, b, 0.25
+    d: frag<f32, 128x64> = frag.pointwise where, big, b, x
+    frag.store_global Y[0, 0], d
+    """
+    require_equal(LOAD + body, "Y")
+
+
+@pytest.mark.parametrize("dtype", ["bf16"])
+def test_halves_are_unpacked_rounded_and_packed(dtype: str) -> None:
+    body = f"""
+    x: frag<{dtype}, 64x48> = frag.load_global X[32, 8]
+    y: frag<{dtype}, 64x48> = frag.load_global Y[0, 0]
+    w: frag<f32, 64x48> = frag.cast x
+    s: frag<f32, 64x48> = frag.pointwise mul, w, 1.7
+    h: frag<{dtype}, 64x48> = frag.cast s
+    frag.store_global Y[32, 0], h, limit=50
+    """
+    require_equal(body, "Y", dtype=dtype)
+
+
+def test_conditions_are_bytes() -> None:
+    body = """
+    q: frag<pred, 128x64> = frag.load_global Q[0, 0]
+    n: frag<pred, 128x64> = frag.pointwise logical_not, q
+    d: frag<f32, 128x64> = frag.pointwise where, q, x, 2.0
+    frag.store_global Y[0, 0], d
+    frag.store_global Q[0, 0], n
+    """
+    require_equal(LOAD + body, "Y", "Q")
+
+
+def test_a_tile_through_swizzled_memory() -> None:
+    body = """
+    v: frag<f32, 64x64> = frag.load_global X[0, 0]
+    st.shared T[0, 0, 0], v
+    bar.sync all[0]
+    w: frag<f32, 64x64> = ld.shared T[0, 0, 0]
+    frag.store_global Y[0, 0], w
+    """
+    require_equal(body, "Y")
+
+
+def test_transposed() -> None:
+    body = """
+    v: frag<f32, 64x32> = frag.load_global X[8, 0], trans=true
+    frag.store_global Y[0, 4], v, limit_cols=30
+    """
+    require_equal(body, "Y")
+
+
+@pytest.mark.parametrize("op", ["sum", "max", "min"])
+def test_rows_are_reduced(op: str) -> None:
+    body = f"""
+    in_cols: frag<pred, 1x64> = frag.below N
+    zero: frag<f32, 128x1> = frag.fill 0.5
+    c: frag<f32, 128x1> = frag.reduce {op}, zero, x, below=in_cols
+    frag.store_global C[0, 0], c
+    """
+    require_equal(LOAD + body, "C")
+
+
+@pytest.mark.parametrize("op", ["sum", "max", "min"])
+@pytest.mark.parametrize("cols", [8, 24, 64])
+def test_columns_are_reduced_across_warps(op: str, cols: int) -> None:
+    body = f"""
+    x: frag<f32, 128x{cols}> = frag.load_global X[0, 0]
+    in_rows: frag<pred, 128x1> = frag.below M
+    frag.reduce_to_shared {op}, S[0, 0, 0], x, below=in_rows
+    bar.sync all[0]
+    start: frag<f32, 1x{cols}> = frag.fill -0.25
+    r: frag<f32, 1x{cols}> = frag.reduce_from_shared {op}, start, S[0, 0, 0], 4
+    frag.store_global R[0, 0], r
+    """
+    require_equal(body, "R")
+
+
+@pytest.mark.parametrize("op", ["sum", "max"])
+def test_reduced_rows_are_stored_by_all_threads(op: str) -> None:
+    body = f"""
+    frag.reduce_to_shared {op}, S[0, 0, 0], x
+    bar.sync all[0]
+    frag.store_reduced {op}, R[0, 0], S[0, 0, 0], 4, 64
+    """
+    require_equal(LOAD + body, "R")
+
+
+def test_all_rows_onto_one_value() -> None:
+    body = """
+    zero: frag<f32, 128x1> = frag.fill 0.0
+    c: frag<f32, 128x1> = frag.reduce sum, zero, x
+    frag.reduce_to_shared sum, S[0, 0, 0], c
+    bar.sync all[0]
+    start: frag<f32, 1x1> = frag.fill 0.0
+    one: frag<f32, 1x1> = frag.reduce_from_shared sum, start, S[0, 0, 0], 4
+    frag.store_global R[0, 3], one
+    """
+    require_equal(LOAD + body, "R")
+
+
+def test_groups_and_blocks_fall_together() -> None:
+    body = """
+    zero: frag<f32, 64x8> = frag.fill 0.0
+    v: frag<f32, 64x8> = frag.reduce sum, zero, x
+    frag.store_global Y[0, 0], v
+    """
+    require_equal(LOAD + body, "Y")
+
+
+@pytest.mark.parametrize(
+    ("dtype", "spans"), [("bf16", (2, 4)), ("bf16", (4, 2)), ("f32", (1, 2)), ("f32", (2, 4))]
+)
+def test_lanes_exchange_columns(dtype: str, spans: tuple[int, int]) -> None:
+    before, after = (f"frag<{dtype}, 64x48{'' if s == 2 else f', span {s}'}>" for s in spans)
+    body = f"""
+    x: {before} = frag.load_global X[0, 0]
+    y: {after} = frag.shuffle x
+    frag.store_global Y[0, 0], y
+    """
+    require_equal(body, "Y", dtype=dtype)

@@ -1,0 +1,181 @@
+"""A matmul from a handful of options, as builders of matmul kernels for MLIR take them.
+
+The options are those of ``matmulBuilder.py`` of the LLVM project (its integration tests of sm_90):
+strategy, tile, stages, types, and how the tensor maps of the operands are made. Each becomes a
+field of :class:`MatmulParams` or of the definition; what is illegal is refused with what is legal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from lowering.ground.errors import ScheduleError
+from lowering.target.ptx import WIDEST_SWIZZLE
+from wsched.front.known import import_fusion
+from wsched.front.written import definition, tensor_line
+from wsched.fusion import DataType
+from wsched.run.compiled import CompiledFusion, compile_fusion
+from wsched.schedule.matmul.params import (
+    CircularBufferingStrategy,
+    CircularBufferOptions,
+    GemmTile,
+    L2Promotions,
+    MatmulParams,
+    MatMulTileOptions,
+    MmaMacro,
+    TilingStrategy,
+)
+from wsched.schedule.options import TensorMapL2Promotion
+
+__all__ = ["MatmulBuilder", "TmaOptions"]
+
+_INPUTS = {"f16": DataType.Half, "bf16": DataType.BFloat16}
+_OUTPUTS = {**_INPUTS, "f32": DataType.Float}
+_STRATEGIES = {
+    "warpspecialized": CircularBufferingStrategy.WarpSpecialized,
+    "multistage": CircularBufferingStrategy.Pipelined,
+}
+_SPANS = (WIDEST_SWIZZLE, 64, 32)
+_PROMOTIONS = tuple(p.value for p in TensorMapL2Promotion)
+
+_BLOCK = 64
+"""Rows of one wgmma; two warpgroups share a tile that has twice as many."""
+
+
+@dataclass(frozen=True, slots=True)
+class TmaOptions:
+    """How the tensor maps of the operands are made (PTX ISA, tensor map).
+
+    Args:
+        swizzle: bytes of the swizzle's span. A box is as wide as the span, so a K tile has whole
+            spans; the widest that fits is what wgmma reads fastest, and what is taken.
+        l2_promotion: bytes that the L2 fetches at once: 0, 64, 128 or 256.
+        oob: what is loaded from outside of a tensor. A product takes rows and columns that are not
+            there as zeros, so ``"nan"`` is refused.
+        interleave: ``"none"``: the interleaved layouts are of images, whose channels lie in groups
+            of 16 or 32 bytes.
+    """
+
+    swizzle: int = WIDEST_SWIZZLE
+    l2_promotion: int = 256
+    oob: Literal["zero", "nan"] = "zero"
+    interleave: Literal["none", "16b", "32b"] = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class MatmulBuilder:
+    """``D = A · B`` of any M, N and K that TMA can address.
+
+    Args:
+        strategy: ``"warpspecialized"``, a warpgroup loads and others multiply, or ``"multistage"``,
+            those that multiply load ahead of themselves.
+        input_type: of A and B: ``f16`` or ``bf16``.
+        output_type: of D: ``f32``, ``f16`` or ``bf16``.
+        block_m: rows of a tile of D, a multiple of 64.
+        block_n: columns of it, N of the wgmma.
+        block_k: K of a stage.
+        num_stages: tiles of A and B in shared memory.
+        b_layout: ``"nk"``, B is [N, K] and K is contiguous, or ``"kn"``, [K, N] with N contiguous.
+        persistent: a grid of as many CTAs as fit, which take tiles in turn, else one for each tile.
+        tma: how the operands' tensor maps are made.
+
+    Raises:
+        ScheduleError: an option that is no such thing, or that makes an illegal schedule.
+    """
+
+    strategy: str = "warpspecialized"
+    input_type: str = "f16"
+    output_type: str = "f32"
+    block_m: int = 128
+    block_n: int = 128
+    block_k: int = 64
+    num_stages: int = 4
+    b_layout: str = "nk"
+    persistent: bool = True
+    tma: TmaOptions = TmaOptions()
+
+    def __post_init__(self) -> None:
+        """Refuse what no schedule could mean; whether one is legal is decided when it is made."""
+        self._one_of("strategy", _STRATEGIES)
+        self._one_of("input_type", _INPUTS)
+        self._one_of("output_type", _OUTPUTS)
+        self._one_of("b_layout", ("nk", "kn"))
+        tma, row = self.tma, self.block_k * _INPUTS[self.input_type].element.bytes
+        fits = next((s for s in _SPANS if row % s == 0), None)
+        why = f"a stage has {row} bytes of each row of K, whose widest span is {fits}"
+        _only("swizzle", tma.swizzle, (fits,), why)
+        _only("l2_promotion", tma.l2_promotion, _PROMOTIONS, "no size that the L2 fetches at once")
+        _only("oob", tma.oob, ("zero",), "what lies outside of a tensor counts as zero in a sum")
+        _only("interleave", tma.interleave, ("none",), "the tensors are matrices, not images")
+
+    def _one_of(self, option: str, legal: Iterable[str]) -> None:
+        value = getattr(self, option)
+        if value not in legal:
+            why = f"no such {option.replace('_', ' ')}"
+            raise ScheduleError("builder", f"{option}={value!r}", why, tuple(map(repr, legal)))
+
+    @property
+    def kernel_name(self) -> str:
+        """What the kernel is called: strategy, types, tile and stages, then what is not usual."""
+        words = [
+            self.strategy, self.input_type, self.output_type,
+            f"{self.block_m}x{self.block_n}x{self.block_k}", str(self.num_stages),
+        ]  # fmt: skip
+        words += ["kn"] * (self.b_layout == "kn") + ["tile_per_cta"] * (not self.persistent)
+        words += [f"l2_{self.tma.l2_promotion}"] * (self.tma.l2_promotion != 256)
+        return "_".join(words)
+
+    @property
+    def definition(self) -> str:
+        """The definition of the product, as nvFuser prints one."""
+        dtype, result = _INPUTS[self.input_type], _OUTPUTS[self.output_type]
+        by_columns = ", stride_order=[0, 1]" * (self.b_layout == "nk")
+        return definition(
+            tensor_line("a", (-1, -1), dtype),
+            tensor_line("b", (-1, -1), dtype, by_columns),
+            "c = fd.ops.matmul(a, b)",
+            f"d = fd.ops.cast(c, dtype={result!r})",
+        )
+
+    @property
+    def params(self) -> MatmulParams:
+        """The parameters of the schedule."""
+        groups = 2 if self.block_m % (2 * _BLOCK) == 0 else 1
+        promotion = TensorMapL2Promotion(self.tma.l2_promotion)
+        tiling = TilingStrategy
+        specialized = self.strategy == "warpspecialized"
+        return MatmulParams(
+            tiling_strategy=(
+                tiling.DistributeTilesAcrossSMs if self.persistent else tiling.OneTilePerCTA
+            ),
+            circular_buffering_strategy=_STRATEGIES[self.strategy],
+            circular_buffer_options=CircularBufferOptions(
+                smem_circular_buffer_stage=self.num_stages,
+                smem_circular_buffer_prefetch_gap=min(self.num_stages, 2),
+            ),
+            tile_sizes=MatMulTileOptions(
+                GemmTile(self.block_m, self.block_n, self.block_k),
+                GemmTile(self.block_m // groups, self.block_n, self.block_k),
+            ),
+            mma_macro=MmaMacro(_BLOCK, self.block_n, 16),
+            wgmma_in_flight=min(self.num_stages, 2) - 1,
+            epilogue_stages=1,
+            num_registers="auto" if specialized else None,
+            l2_promotions=L2Promotions(promotion, promotion),
+        )
+
+    def build(self) -> CompiledFusion:
+        """The kernel, to call, to look at (``dump("mlir")``), to launch through MLIR.
+
+        Raises:
+            ScheduleError: the options make an illegal schedule; it says which are legal.
+            UnsupportedError: there is no kernel for them.
+        """
+        return compile_fusion(import_fusion(self.definition), self.params, name=self.kernel_name)
+
+
+def _only(option: str, value: object, legal: tuple[object, ...], why: str) -> None:
+    if value not in legal:
+        raise ScheduleError("builder", f"tma.{option}={value!r}", why, tuple(map(repr, legal)))
