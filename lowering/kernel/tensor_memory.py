@@ -72,7 +72,7 @@ class LdTensor(Stmt):
 
 @dataclass(frozen=True, slots=True)
 class Tcgen05Mma(Stmt):
-    """``tcgen05.mma.cta_group::1.kind::f16`` of 128 rows, ``cols`` columns and 32 bytes of K.
+    """``tcgen05.mma.cta_group::1`` of 128 rows, ``cols`` columns and 32 bytes of K.
 
     Asynchronous, issued by one thread, whose products happen in order. Reads two shared tiles
     through 64-bit descriptors. Where ``accumulate`` is false it overwrites.

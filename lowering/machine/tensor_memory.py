@@ -71,9 +71,11 @@ def tcgen05_mma(stmt: Tcgen05Mma, program: Program) -> Run:
     a, b, find = program.place(stmt.a), program.place(stmt.b), _place(stmt.d, program)
     family, acc = program.kernel.target.mma, program.kernel.tensor(stmt.d.buffer).dtype
     types = a.buffer.dtype, b.buffer.dtype, acc
-    if problem := family.problem(*types, stmt.cols):
-        raise InternalError("machine", problem, print_stmt(stmt))
-    told = instruction_descriptor(types, family.m, stmt.cols, stmt.trans_a, stmt.trans_b)
+    form = family.form(*types)
+    if form is None or stmt.cols not in form.n:
+        raise InternalError("machine", family.problem(*types, stmt.cols) or "", print_stmt(stmt))
+    majors = stmt.trans_a, stmt.trans_b
+    told = instruction_descriptor(form.kind, types, family.m, stmt.cols, *majors)
     rows, cols = (told >> 24 & 31) << 4, (told >> 17 & 63) << 3
     majors = bool(told >> 15 & 1), bool(told >> 16 & 1)
     accumulate = program.scalar(stmt.accumulate)
