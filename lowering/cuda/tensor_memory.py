@@ -149,7 +149,7 @@ def _alloc(e: Emitter, s: Tcgen05Alloc) -> None:
     instruction = "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%0], "
     name = f"tcgen05_alloc_{s.columns}"
     _function(e, name, "unsigned slot", f"{instruction}{s.columns};", '"r"(slot)')
-    e.out.call(name, word_address(e, s.slot))
+    e.out.call(name, word_address(e, s.dst))
 
 
 def _relinquish(e: Emitter, s: Tcgen05Relinquish) -> None:

@@ -149,7 +149,7 @@ class Tcgen05Fence(Stmt):
 @dataclass(frozen=True, slots=True)
 class Tcgen05Alloc(Stmt):
     """``tcgen05.alloc.cta_group::1.sync.aligned``: one warp; all lanes of ``columns`` columns, a
-    power of two. Waits until there are as many. Stores their address at ``slot``, a word.
+    power of two. Waits until there are as many. Stores their address at ``dst``, a word.
     """
 
     OP: ClassVar[str] = "tcgen05.alloc"
@@ -159,7 +159,7 @@ class Tcgen05Alloc(Stmt):
         synchronizes=True,
         since="allocate_tensor_memory",
     )
-    slot: SmemRef
+    dst: SmemRef
     columns: int
 
 

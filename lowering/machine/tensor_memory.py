@@ -221,7 +221,7 @@ def tcgen05_fence(stmt: Tcgen05Fence, program: Program) -> Run:
 
 def tcgen05_alloc(stmt: Tcgen05Alloc, program: Program) -> Run:
     """``tcgen05.alloc``: waits until there is room, and stores the address."""
-    slot = program.place(stmt.slot)
+    slot = program.place(stmt.dst)
 
     def run(warp: Warp) -> Iterator[Blocked | None]:
         warp.whole(stmt.OP)
