@@ -44,9 +44,15 @@ class Walk(Protocol):
 
     one: bool
     committing: bool
-    full: Mapping[str, Ring]
-    empty: Mapping[str, Ring]
-    of_buffer: Mapping[str, Ring]
+
+    @property
+    def full(self) -> Mapping[str, Ring]: ...
+
+    @property
+    def empty(self) -> Mapping[str, Ring]: ...
+
+    @property
+    def of_buffer(self) -> Mapping[str, Ring]: ...
 
     def fail(self, state: State, name: str, ring: str, why: str) -> None: ...
 
