@@ -38,11 +38,11 @@ WIDEST_LOAD = 32
 """Groups of 8 columns that one of them reads at most: 128 registers (PTX ISA, tcgen05.ld)."""
 
 _MMA = """\
-__device__ __forceinline__ void tcgen05_mma_f16(
+__device__ __forceinline__ void tcgen05_mma_$kind(
     unsigned d, u64 a, u64 b, unsigned instruction, int accumulate) {
   asm volatile(
       "{\\n .reg .pred p;\\n setp.ne.b32 p, %4, 0;\\n"
-      " tcgen05.mma.cta_group::1.kind::f16 [%0], %1, %2, %3, p;\\n}"
+      " tcgen05.mma.cta_group::1.kind::$kind [%0], %1, %2, %3, p;\\n}"
       :: "r"(d), "l"(a), "l"(b), "r"(instruction), "r"(accumulate) : "memory");
 }"""
 
@@ -73,19 +73,19 @@ def _cells(e: Emitter, ref: TmemRef) -> str:
 
 def _mma(e: Emitter, s: Tcgen05Mma) -> None:
     a, b, d = e.buffer(s.a.buffer), e.buffer(s.b.buffer), e.kernel.tensor(s.d.buffer)
-    family = e.kernel.target.mma
-    if problem := family.problem(a.dtype, b.dtype, d.dtype, s.cols):
-        raise InternalError("emit_cuda", problem)
-    kind = instruction_descriptor(
-        (a.dtype, b.dtype, d.dtype), family.m, s.cols, s.trans_a, s.trans_b
-    )
-    e.functions["tcgen05_mma_f16"] = _MMA
+    family, types = e.kernel.target.mma, (a.dtype, b.dtype, d.dtype)
+    form = family.form(*types)
+    if form is None or s.cols not in form.n:
+        raise InternalError("emit_cuda", family.problem(*types, s.cols) or "")
+    told = instruction_descriptor(form.kind, types, family.m, s.cols, s.trans_a, s.trans_b)
+    name = f"tcgen05_mma_{form.kind}"
+    e.functions[name] = _MMA.replace("$kind", form.kind)
     e.out.call(
-        "tcgen05_mma_f16",
+        name,
         _cells(e, s.d),
         operand_descriptor(e, s.a, s.trans_a, 0),
         operand_descriptor(e, s.b, s.trans_b, 0),
-        f"{kind:#x}",
+        f"{told:#x}",
         e.arg(s.accumulate),
     )
 
@@ -149,7 +149,7 @@ def _alloc(e: Emitter, s: Tcgen05Alloc) -> None:
     instruction = "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%0], "
     name = f"tcgen05_alloc_{s.columns}"
     _function(e, name, "unsigned slot", f"{instruction}{s.columns};", '"r"(slot)')
-    e.out.call(name, word_address(e, s.slot))
+    e.out.call(name, word_address(e, s.dst))
 
 
 def _relinquish(e: Emitter, s: Tcgen05Relinquish) -> None:

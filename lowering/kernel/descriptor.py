@@ -92,18 +92,28 @@ def wgmma_descriptor(swizzle: Swizzle, address: int, leading: int = 16, version:
 
 
 _ACCUMULATORS = {DType.F16: 0, DType.F32: 1}
-_OPERANDS = {DType.F16: 0, DType.BF16: 1}
+_OPERANDS = {
+    "f16": {DType.F16: 0, DType.BF16: 1},
+    "f8f6f4": {DType.E4M3: 0, DType.E5M2: 1},
+}
+"""By kind, what a type is called."""
 
 
 def instruction_descriptor(
-    types: tuple[DType, DType, DType], rows: int, cols: int, trans_a: bool, trans_b: bool
+    kind: str,
+    types: tuple[DType, DType, DType],
+    rows: int,
+    cols: int,
+    trans_a: bool = False,
+    trans_b: bool = False,
 ) -> int:
-    """What ``tcgen05.mma.kind::f16`` is told of its types and shape, 32 bits.
+    """What ``tcgen05.mma`` is told of its types and shape, 32 bits.
 
     Bits (PTX ISA, "Instruction descriptor"): 4-5 type of D, 7-9 of A, 10-12 of B; 15 and 16 A and B
     are MN-major; 17-22 N / 8; 24-28 M / 16.
 
     Args:
+        kind: of the instruction, ``f16`` or ``f8f6f4``.
         types: of A, B and D.
         rows: M.
         cols: N.
@@ -113,8 +123,8 @@ def instruction_descriptor(
     Raises:
         InternalError: the kind has no such type.
     """
-    a, b, d = types
-    if d not in _ACCUMULATORS or not {a, b} <= _OPERANDS.keys():
-        raise InternalError("descriptor", f"kind::f16 of {a.value} by {b.value} into {d.value}")
-    kinds = _ACCUMULATORS[d] << 4 | _OPERANDS[a] << 7 | _OPERANDS[b] << 10
+    (a, b, d), code = types, _OPERANDS[kind]
+    if d not in _ACCUMULATORS or not {a, b} <= code.keys():
+        raise InternalError("descriptor", f"kind::{kind} of {a.value} by {b.value} into {d.value}")
+    kinds = _ACCUMULATORS[d] << 4 | code[a] << 7 | code[b] << 10
     return kinds | trans_a << 15 | trans_b << 16 | cols >> 3 << 17 | rows >> 4 << 24

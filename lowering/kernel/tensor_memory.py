@@ -72,7 +72,7 @@ class LdTensor(Stmt):
 
 @dataclass(frozen=True, slots=True)
 class Tcgen05Mma(Stmt):
-    """``tcgen05.mma.cta_group::1.kind::f16`` of 128 rows, ``cols`` columns and 32 bytes of K.
+    """``tcgen05.mma.cta_group::1`` of 128 rows, ``cols`` columns and 32 bytes of K.
 
     Asynchronous, issued by one thread, whose products happen in order. Reads two shared tiles
     through 64-bit descriptors. Where ``accumulate`` is false it overwrites.
@@ -149,7 +149,7 @@ class Tcgen05Fence(Stmt):
 @dataclass(frozen=True, slots=True)
 class Tcgen05Alloc(Stmt):
     """``tcgen05.alloc.cta_group::1.sync.aligned``: one warp; all lanes of ``columns`` columns, a
-    power of two. Waits until there are as many. Stores their address at ``slot``, a word.
+    power of two. Waits until there are as many. Stores their address at ``dst``, a word.
     """
 
     OP: ClassVar[str] = "tcgen05.alloc"
@@ -159,7 +159,7 @@ class Tcgen05Alloc(Stmt):
         synchronizes=True,
         since="allocate_tensor_memory",
     )
-    slot: SmemRef
+    dst: SmemRef
     columns: int
 
 

@@ -71,7 +71,7 @@ def _rules(kernel: Kernel, stmt: Stmt) -> Iterator[str]:
             if problem:
                 yield f"{problem}, not {columns}"
     if isinstance(stmt, Tcgen05Alloc):
-        slot = kernel.find(SharedBuffer, stmt.slot.buffer)
+        slot = kernel.find(SharedBuffer, stmt.dst.buffer)
         if slot is not None and (slot.dtype is not DType.S32 or slot.swizzle.value):
             yield f"{slot.name} is no word"
 

@@ -71,9 +71,11 @@ def tcgen05_mma(stmt: Tcgen05Mma, program: Program) -> Run:
     a, b, find = program.place(stmt.a), program.place(stmt.b), _place(stmt.d, program)
     family, acc = program.kernel.target.mma, program.kernel.tensor(stmt.d.buffer).dtype
     types = a.buffer.dtype, b.buffer.dtype, acc
-    if problem := family.problem(*types, stmt.cols):
-        raise InternalError("machine", problem, print_stmt(stmt))
-    told = instruction_descriptor(types, family.m, stmt.cols, stmt.trans_a, stmt.trans_b)
+    form = family.form(*types)
+    if form is None or stmt.cols not in form.n:
+        raise InternalError("machine", family.problem(*types, stmt.cols) or "", print_stmt(stmt))
+    majors = stmt.trans_a, stmt.trans_b
+    told = instruction_descriptor(form.kind, types, family.m, stmt.cols, *majors)
     rows, cols = (told >> 24 & 31) << 4, (told >> 17 & 63) << 3
     majors = bool(told >> 15 & 1), bool(told >> 16 & 1)
     accumulate = program.scalar(stmt.accumulate)
@@ -219,7 +221,7 @@ def tcgen05_fence(stmt: Tcgen05Fence, program: Program) -> Run:
 
 def tcgen05_alloc(stmt: Tcgen05Alloc, program: Program) -> Run:
     """``tcgen05.alloc``: waits until there is room, and stores the address."""
-    slot = program.place(stmt.slot)
+    slot = program.place(stmt.dst)
 
     def run(warp: Warp) -> Iterator[Blocked | None]:
         warp.whole(stmt.OP)

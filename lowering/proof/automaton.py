@@ -9,7 +9,7 @@ raises ``UnknownError``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from lowering.ground.expr import Const, Expr, Var, substitute
@@ -38,6 +38,7 @@ from lowering.proof.obligation import RefutedError, UnknownError
 from lowering.proof.rings import Ring, written
 from lowering.proof.state import Access, Fill, Read, State, Told, Walked, merged
 from lowering.proof.steps import Steps, congruent, put
+from lowering.proof.tensor_memory import IN_TENSOR_MEMORY, check_released, in_tensor_memory
 
 __all__ = ["Automaton"]
 
@@ -55,6 +56,7 @@ class Automaton:
     loop: Callable[[Automaton, For, State], list[State]]
     walked: Walked = field(default_factory=Walked)
     one: bool = False
+    committing: bool = False
     values: dict[Var, Expr] = field(default_factory=dict)
     places: dict[Expr, Poly] = field(default_factory=dict)
     left: list[list[State]] = field(default_factory=list)
@@ -147,14 +149,16 @@ class Automaton:
             case TmaLoad():
                 return self.loaded(stmt, state.said(self.told(stmt)))
             case FenceProxyAsync():
-                return state if self.one else _accessed(state, Access.fence, True)
+                return state if self.one else state.accessed(Access.fence, True)
             case WarpSync() | BarSync() | CtaSync():
-                met = _accessed(state, Access.meet, False)
+                met = state.accessed(Access.meet, False)
                 return replace(met, reads=tuple(replace(r, whole=True) for r in met.reads))
             case WgmmaCommit():
                 return replace(state, pending=frozenset(), groups=(*state.groups, state.pending))
             case WgmmaWait(pending=n):
                 return replace(state, groups=state.groups[len(state.groups) - n :] if n else ())
+        if isinstance(stmt, IN_TENSOR_MEMORY):
+            return in_tensor_memory(self, stmt, state)
         return self.accessed(stmt, state)
 
     @property
@@ -183,7 +187,7 @@ class Automaton:
         if at is None:
             self.fail(state, "step", ring.full, "stage and parity are those of no known step")
             raise AssertionError
-        if not congruent(at, count, 2 * ring.stages) and not _same(state, at, count):
+        if not congruent(at, count, 2 * ring.stages) and not state.same(at, count):
             why = f"waits for step {at.expr()}, its next one is {count.expr()}"
             if self.agent.group and bar.array == ring.full and not count.terms:
                 raise UnknownError(f"{ring.name}: {why}; who takes those before is not known")
@@ -260,7 +264,7 @@ class Automaton:
         if not open_:
             self.fail(state, "release", ring.full, "no step is left to release")
         read = state.reads[open_[0]]
-        if not congruent(at, read.at, ring.stages) and not _same(state, at, read.at):
+        if not congruent(at, read.at, ring.stages) and not state.same(at, read.at):
             why = f"releases the stage of step {at.expr()}, the oldest one is {read.at.expr()}"
             self.fail(state, "release", ring.full, why)
         self.done(state, ring, read)
@@ -280,6 +284,7 @@ class Automaton:
         if step in state.pending or any(step in g for g in state.groups):
             why = f"step {read.at.expr()} is released while a wgmma may read it"
             self.fail(state, "release", ring.full, why)
+        check_released(self, state, ring, read)
         if read.access.done and not read.access.met:
             why = f"step {read.at.expr()} is released before all threads of the warp have read it"
             self.fail(state, "release", ring.full, why)
@@ -292,6 +297,8 @@ class Automaton:
     ) -> State:
         """Behind an arrival at a full barrier."""
         fill = self.filling(state, ring, bar.index, "arrives")
+        if fill.issued and not self.committing:
+            self.fail(state, "fill", ring.full, "an arrival, no tcgen05.commit, tells of products")
         if fill.access.done and not landed:
             if Memory.SHARED_ASYNC in ring.proxies and not fill.access.fenced:
                 self.fail(state, "fill", ring.full, "no fence.proxy.async behind the stores")
@@ -306,7 +313,7 @@ class Automaton:
         if fill is None:
             self.fail(state, "fill", ring.full, f"{what} before it has waited for a free stage")
             raise AssertionError
-        if at is None or not (congruent(at, fill.at, ring.stages) or _same(state, at, fill.at)):
+        if at is None or not (congruent(at, fill.at, ring.stages) or state.same(at, fill.at)):
             known = "no known step" if at is None else f"step {at.expr()}"
             self.fail(state, "fill", ring.full, f"{what} at {known}, not {fill.at.expr()}")
         return fill
@@ -372,11 +379,16 @@ class Automaton:
         new = replace(read, access=Access(True))
         return replace(state, reads=tuple(new if r is read else r for r in state.reads))
 
-    def closed(self, state: State) -> State:
-        """Where what was begun to be filled is: at the end of a trip, behind a loop."""
-        for fill in state.fills:
+    def closed(self, state: State, waited: Collection[str] | None = None) -> State:
+        """Where what was begun to be filled is: at the end of a trip, or behind a loop, in which
+        there are waits at these arrays; None for the end of all.
+        """
+        kept = () if waited is None else tuple(
+            f for f in state.fills if self.full[f.ring].empty not in waited
+        )  # fmt: skip
+        for fill in (f for f in state.fills if f not in kept):
             self.filled(state, fill)
-        return replace(state, fills=())
+        return replace(state, fills=kept)
 
     def filled(self, state: State, fill: Fill) -> None:
         """A step is filled: note with what. A barrier waits for all arrivals of an agent, so the
@@ -386,14 +398,3 @@ class Automaton:
             self.fail(state, "fill", fill.ring, "stores behind the last arrival for them")
         plain = replace(fill, at=Poly(()), access=Access())
         self.walked.fills.setdefault(fill.ring, set()).add(plain)
-
-
-def _same(state: State, a: Poly, b: Poly) -> bool:
-    """Whether two steps are equal on this path."""
-    return state.facts.equal(a - b)
-
-
-def _accessed(state: State, f: Callable[[Access], Access], fence: bool) -> State:
-    reads = tuple(replace(r, access=f(r.access), fenced=r.fenced or fence) for r in state.reads)
-    fills = tuple(replace(x, access=f(x.access)) for x in state.fills)
-    return replace(state, reads=reads, fills=fills)

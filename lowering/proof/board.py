@@ -38,6 +38,15 @@ from lowering.kernel.sync import (
     MBarrierWait,
     WarpSync,
 )
+from lowering.kernel.tensor_memory import (
+    Tcgen05Alloc,
+    Tcgen05Base,
+    Tcgen05Commit,
+    Tcgen05Dealloc,
+    Tcgen05Fence,
+    Tcgen05Relinquish,
+    Tcgen05WaitLoad,
+)
 from lowering.kernel.tensors import ENTRY, TensorMap
 from lowering.proof.obligation import UnknownError
 
@@ -50,7 +59,8 @@ Region = tuple[tuple[int, int], ...]
 
 QUIET = frozenset({
     BulkCommit, BulkWait, FenceMBarrierInit, FenceProxyAsync, GridDepLaunchDependents, GridDepWait,
-    MBarrierInit, MBarrierInval, SetMaxNReg, Stamp, WarpSync, WgmmaCommit, WgmmaFence, WgmmaWait,
+    MBarrierInit, MBarrierInval, SetMaxNReg, Stamp, Tcgen05Base, Tcgen05Dealloc, Tcgen05Fence,
+    Tcgen05Relinquish, Tcgen05WaitLoad, WarpSync, WgmmaCommit, WgmmaFence, WgmmaWait,
 })  # fmt: skip
 """What synchronizes and awaits nothing of another warp (``registers`` is about setmaxnreg)."""
 
@@ -186,7 +196,9 @@ def _arrive(stmt: MBarrierArrive, w: Walker, threads: int, values: list[int]) ->
     return True
 
 
-def _copied(stmt: CpAsyncArrive, w: Walker, threads: int, values: list[int]) -> bool:
+def _copied(
+    stmt: CpAsyncArrive | Tcgen05Commit, w: Walker, threads: int, values: list[int]
+) -> bool:
     w.board.arrive(w.cta, stmt.bar.array, values[0], threads)
     return True
 
@@ -280,6 +292,11 @@ def _store(stmt: StWord, w: Walker, threads: int, values: list[int]) -> bool:
     return True
 
 
+def _allocate(stmt: Tcgen05Alloc, w: Walker, threads: int, values: list[int]) -> bool:
+    w.board.words[w.cta, stmt.dst.buffer, tuple(values)] = 0
+    return True
+
+
 def _load(stmt: LdWord, w: Walker, threads: int, values: list[int]) -> Env:
     return {stmt.out.name: w.board.words[w.cta, stmt.src.buffer, tuple(values)]}
 
@@ -302,6 +319,8 @@ EVENTS: Mapping[type[Stmt], Event] = {
     MBarrierArrive: Event(lambda k, s: (s.bar.index, *_given(s.cta)), _arrive),
     MBarrierExpectTx: Event(_announced, _announce),
     MBarrierWait: Event(lambda k, s: (s.bar.index, s.parity), _waited),
+    Tcgen05Alloc: Event(lambda k, s: (s.dst.stage, *s.dst.coords), _allocate),
+    Tcgen05Commit: Event(lambda k, s: (s.bar.index,), _copied),
     StWord: Event(lambda k, s: (s.dst.stage, *s.dst.coords, s.value, *_given(s.cta)), _store),
     TmaLoad: Event(_boxes, _land),
 }

@@ -18,12 +18,19 @@ from lowering.kernel.sync import (
     MBarrierInit,
     MBarrierInval,
 )
+from lowering.kernel.tensor_memory import (
+    Tcgen05Alloc,
+    Tcgen05Base,
+    Tcgen05Dealloc,
+    Tcgen05Relinquish,
+)
 
 __all__ = ["ELSEWHERE"]
 
 ELSEWHERE = frozenset({
     Atom, BarArrive, BulkCommit, BulkWait, ClusterSync, CounterWait, FenceMBarrierInit,
     FragAddPartial, FragStorePartial, GridDepLaunchDependents, GridDepWait, LdGlobalScalar,
-    MBarrierInit, MBarrierInval, SetMaxNReg, Stamp, WgmmaFence,
+    MBarrierInit, MBarrierInval, SetMaxNReg, Stamp, Tcgen05Alloc, Tcgen05Base, Tcgen05Dealloc,
+    Tcgen05Relinquish, WgmmaFence,
 })  # fmt: skip
 """None of them fills, reads, awaits or releases a step."""

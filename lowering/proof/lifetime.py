@@ -25,13 +25,14 @@ from lowering.kernel.sync import (
     MBarrierInval,
     MBarrierWait,
 )
+from lowering.kernel.tensor_memory import Tcgen05Commit
 from lowering.kernel.visit import walk
 from lowering.proof.agent import Agent
 from lowering.proof.obligation import Obligation, Verdict
 
 __all__ = ["lifetimes"]
 
-_USES = (MBarrierArrive, MBarrierExpectTx, MBarrierWait, CpAsyncArrive, TmaLoad)
+_USES = (MBarrierArrive, MBarrierExpectTx, MBarrierWait, CpAsyncArrive, TmaLoad, Tcgen05Commit)
 
 
 def lifetimes(kernel: Kernel, agents: tuple[Agent, ...]) -> Iterator[Obligation]:

@@ -155,7 +155,7 @@ class _Loop:
                 self.skipped(state, array, head, wanted - count)
                 state = state.counted(array, wanted)
         back = {head.at: poly(head.at) - head.delta for head in self.heads}
-        state = self.auto.closed(state).moved(lambda p: put(p, back))
+        state = self.auto.closed(state, self.arrays).moved(lambda p: put(p, back))
         return replace(state, facts=state.facts.without(self.inside))
 
     def skipped(self, state: State, array: str, head: Head, steps: Poly) -> None:
@@ -183,7 +183,7 @@ class _Loop:
     def behind(self, state: State) -> State:
         """A state behind the loop, told from what is known there."""
         end = {h.at: put(h.end, self.auto.places) for h in self.heads}
-        state = self.auto.closed(state).moved(lambda p: put(p, end))
+        state = self.auto.closed(state, self.arrays).moved(lambda p: put(p, end))
         return replace(state, facts=state.facts.without(self.inside))
 
 

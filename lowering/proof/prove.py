@@ -32,6 +32,7 @@ from lowering.proof.staging import alike, staged
 from lowering.proof.state import State, Told, Walked
 from lowering.proof.steps import Steps
 from lowering.proof.storage import disjoint, few_bytes, layouts
+from lowering.proof.tensor_memory import addresses, allocated
 from lowering.proof.views import Views
 from lowering.proof.wraps import unwrapped
 
@@ -53,7 +54,8 @@ def prove(kernel: Kernel, admitted: Admitted | None = None) -> Proof:
         defined={s.var.name: s.value for s in kernel.body if isinstance(s, Let)},
     )
     ringed = frozenset(b for r in rings for b in r.buffers)
-    between = exchanged(warps, ringed | words(kernel))
+    apart = words(kernel) | addresses(kernel)
+    between = exchanged(warps, ringed | apart)
     why = "it is of no ring that is filled behind a wait at one other mbarrier"
     ways = _Ways(warps, rings, facts)
     found = (
@@ -70,12 +72,13 @@ def prove(kernel: Kernel, admitted: Admitted | None = None) -> Proof:
         *numbered(kernel),
         *splits(kernel, warps, ways.views),
         *exchanges(kernel, ways.views, warps, between),
-        *staged(kernel, warps, ringed | between | words(kernel)),
+        *staged(kernel, warps, ringed | between | apart),
         fenced(kernel, warps),
         *kept(warps),
         *waited(kernel, warps),
         layouts(kernel, warps),
         disjoint(kernel),
+        *allocated(kernel),
         budget(kernel, warps),
         *(() if admitted is None else unwrapped(kernel, ways.places, admitted)),
     )

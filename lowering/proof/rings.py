@@ -17,8 +17,9 @@ from lowering.kernel.control import Let
 from lowering.kernel.cp_async import CpAsync, CpAsyncArrive
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.memory import TmaLoad
-from lowering.kernel.operands import SmemRef, Stmt
+from lowering.kernel.operands import IN_STAGES, SmemRef, Stmt
 from lowering.kernel.sync import MBarrierArrive, MBarrierWait
+from lowering.kernel.tensor_memory import Tcgen05Fence, Tcgen05Load
 from lowering.kernel.traits import Memory
 from lowering.kernel.visit import operands, walk
 from lowering.proof.agent import Agent
@@ -114,8 +115,16 @@ def _note(agent: Agent, found: dict[str, _Found]) -> None:
     behind the last one.
     """
     waited, stored, copied = "", set[str](), False
+    ordered, told, behind = "", False, dict[str, str]()
     for stmt in walk(agent.body):
         match stmt:
+            case Tcgen05Fence(when=when):  # behind the wait for sums, and in front of what tells
+                ordered, told = (waited, False) if when == "after" else (ordered, True)
+            case Tcgen05Load(src=src):
+                ordered = ordered or waited
+                found.setdefault(ordered, _Found()).buffers.add(src.buffer)
+            case MBarrierArrive(bar=bar) if ordered in found and (told or ordered not in behind):
+                behind[ordered], told = bar.array, False
             case MBarrierWait(bar=bar):
                 waited, stored, copied = bar.array, set(), False
             case TmaLoad(dst=dst, bar=bar) if bar is not None:
@@ -133,6 +142,8 @@ def _note(agent: Agent, found: dict[str, _Found]) -> None:
             case _:
                 stored |= {ref.buffer for ref in written(stmt)}
                 copied |= isinstance(stmt, CpAsync)
+    for full, empty in behind.items():
+        found[full].empties.add(empty)
 
 
 def _read_behind(agents: tuple[Agent, ...], full: str) -> set[str]:
@@ -144,9 +155,9 @@ def _read_behind(agents: tuple[Agent, ...], full: str) -> set[str]:
         for a in agents
         if any(isinstance(s, MBarrierWait) and s.bar.array == full for s in walk(a.body))
         for s in walk(a.body)
-        if s.TRAITS.reads & (Memory.SHARED | Memory.SHARED_ASYNC)
+        if s.TRAITS.reads & (Memory.SHARED | Memory.SHARED_ASYNC | Memory.TENSOR)
         for x in operands(s)
-        if isinstance(x, SmemRef)
+        if isinstance(x, IN_STAGES)
     }
 
 

@@ -18,6 +18,7 @@ from lowering.kernel.operands import Body, SmemRef, Stmt
 from lowering.kernel.printing import FragPrint
 from lowering.kernel.stamp import Stamp
 from lowering.kernel.sync import BarSync, ClusterSync, CtaSync, FenceProxyAsync, GridDepWait
+from lowering.kernel.tensor_memory import Tcgen05Alloc, Tcgen05Dealloc, Tcgen05Relinquish
 from lowering.kernel.traits import Memory
 from lowering.kernel.visit import bodies, map_bodies, operands
 from lowering.proof.agent import Agent
@@ -158,14 +159,17 @@ def alike(kernel: Kernel, agents: tuple[Agent, ...]) -> Obligation:
     return Obligation(name, kernel.name)
 
 
+_OF_ONE_WARP = Tcgen05Alloc | Tcgen05Relinquish | Tcgen05Dealloc
+
+
 def _without_elected(body: Body) -> Body:
-    """A program without what one thread executes, prints, stamps, names, waits for other grids (of
-    which there is a claim of its own), and what holds nothing else.
+    """A program without what one thread executes, prints, stamps, names, waits for other grids and
+    what allocates (of which there are claims of their own), and what holds nothing else.
     """
     found = []
     for stmt in body:
         inner = map_bodies(stmt, _without_elected)
-        if isinstance(stmt, Elect | FragPrint | GridDepWait | Let | Stamp):
+        if isinstance(stmt, Elect | FragPrint | GridDepWait | Let | Stamp | _OF_ONE_WARP):
             continue
         if not bodies(stmt) or any(bodies(inner)):
             found.append(inner)

@@ -22,16 +22,30 @@ Step = tuple[str, Poly]
 @dataclass(frozen=True, slots=True)
 class Access:
     """What the warp's threads have done with a stage through the generic proxy: ``done`` anything,
-    then ``fenced`` it for the async proxy, then ``met`` in a barrier of the warp behind that.
+    then ``fenced`` it for the async proxy, then ``met`` in a barrier of the warp behind that. Of
+    ``cells`` of tensor memory the fence is ``tcgen05.fence before``, behind the wait for what is
+    ``flying``.
     """
 
     done: bool = False
     fenced: bool = False
     met: bool = False
+    cells: bool = False
+    flying: bool = False
 
     def fence(self) -> Access:
         """Behind ``fence.proxy.async`` by all threads that accessed."""
-        return Access(True, True, False) if self.done else self
+        return Access(True, True, False) if self.done and not self.cells else self
+
+    def arrived(self) -> Access:
+        """Behind ``tcgen05.wait.ld``."""
+        return replace(self, flying=False)
+
+    def before(self) -> Access:
+        """Behind ``tcgen05.fence before``."""
+        if not self.cells or self.flying:
+            return self
+        return replace(self, fenced=True, met=False)
 
     def meet(self) -> Access:
         """Behind a barrier of the warp."""
@@ -49,6 +63,8 @@ class Read:
         told: the arrivals of its release so far.
         whole: whether all threads know that it is there, not just the one that waited.
         fenced: whether all threads executed ``fence.proxy.async`` behind the wait.
+        ordered: whether they executed ``tcgen05.fence after`` behind it.
+        issued: whether products read it, which are over at any time.
     """
 
     ring: str
@@ -57,6 +73,8 @@ class Read:
     told: tuple[Told, ...] = ()
     whole: bool = True
     fenced: bool = False
+    ordered: bool = False
+    issued: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +91,8 @@ class Fill:
         bytes: those that are announced.
         copies: what TMA brings.
         stored: the buffers that threads have stored to.
+        ordered: whether ``tcgen05.fence after`` stands behind the wait.
+        issued: whether products fill it.
     """
 
     ring: str
@@ -84,6 +104,8 @@ class Fill:
     bytes: Poly | None = None
     copies: tuple[TmaLoad, ...] = ()
     stored: frozenset[str] = frozenset()
+    ordered: bool = False
+    issued: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +149,16 @@ class State:
         """With that in place of what it filled of the ring."""
         others = (f for f in self.fills if f.ring != fill.ring)
         return replace(self, fills=tuple(sorted((*others, fill), key=lambda f: f.ring)))
+
+    def same(self, a: Poly, b: Poly) -> bool:
+        """Whether two steps are equal on this path."""
+        return self.facts.equal(a - b)
+
+    def accessed(self, f: Callable[[Access], Access], fence: bool) -> State:
+        """With ``f`` of all accesses; ``fence`` says whether that was ``fence.proxy.async``."""
+        reads = tuple(replace(r, access=f(r.access), fenced=r.fenced or fence) for r in self.reads)
+        fills = tuple(replace(x, access=f(x.access)) for x in self.fills)
+        return replace(self, reads=reads, fills=fills)
 
     def moved(self, f: Callable[[Poly], Poly]) -> State:
         """With ``f`` of every step."""

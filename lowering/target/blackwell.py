@@ -20,11 +20,13 @@ __all__ = ["BLACKWELL", "TCGEN05"]
 _SIXTEENS = frozenset(range(16, 257, 16)), "a multiple of 16 from 16 to 256"
 
 TCGEN05 = MmaFamily("tcgen05.mma", ROWS, 32, (
-    MmaForm((DType.F16,), (DType.F32,), *_SIXTEENS, transposes=True),
-    MmaForm((DType.BF16,), (DType.F32,), *_SIXTEENS, transposes=True),
+    MmaForm((DType.F16,), (DType.F32,), *_SIXTEENS, transposes=True, kind="f16"),
+    MmaForm((DType.BF16,), (DType.F32,), *_SIXTEENS, transposes=True, kind="f16"),
+    MmaForm((DType.E4M3, DType.E5M2), (DType.F32,), *_SIXTEENS, kind="f8f6f4"),
 ), layout=LANES, version=1, macro="Blackwell1CTA")  # fmt: skip
 """One CTA's (``cta_group::1``) with 128 rows. Beyond it: 64 rows, pairs of CTAs, accumulators of 16
-bits, which take a half of each cell, and other kinds of elements.
+bits, which take a half of each cell, floats of 6 and 4 bits, integers, tf32. Sums of 8-bit floats
+are those of fp32, as far as documents say.
 """
 
 BLACKWELL = Target(

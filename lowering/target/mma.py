@@ -25,6 +25,7 @@ class MmaForm:
             adds with fewer bits than the accumulator has; 0 where it does not.
         aligned: bits behind the leading one of the largest term, product or accumulator, that an
             instruction keeps of each before it adds them; None where it keeps all of them.
+        kind: what PTX calls the types together, where it does.
     """
 
     operands: tuple[DType, ...]
@@ -35,6 +36,7 @@ class MmaForm:
     transposes: bool = False
     promotion: int = 0
     aligned: int | None = None
+    kind: str = ""
 
     @property
     def types(self) -> str:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from functools import cache
 
+from lowering.target.targets import named
 from tests.front.cut.features import FEATURES
 from tests.schedules import SCHEDULES, definition
 from wsched.explore.data import Book, Page
 from wsched.explore.model import Asked, book_of
 from wsched.front.known import import_fusion
-from wsched.front.sizes import Extents
+from wsched.front.sizes import Extents, kernel_for
 from wsched.run.compiled import CompiledFusion, compile_fusion
 from wsched.schedule.matmul.params import MatmulParams
 
@@ -18,8 +19,10 @@ __all__ = ["book", "compiled", "cut_book", "page"]
 
 @cache
 def compiled(name: str) -> CompiledFusion:
-    """The kernel of a linear with one of the schedules."""
-    return compile_fusion(import_fusion(definition()), SCHEDULES[name])
+    """The kernel of a linear with one of the schedules, or for one of the other targets."""
+    if name in SCHEDULES:
+        return compile_fusion(import_fusion(definition()), SCHEDULES[name])
+    return kernel_for(definition(), Extents(128, 128, 128), target=named(name))
 
 
 @cache

@@ -26,7 +26,16 @@ def test_a_matmul_is_cut_between_copies_and_mma() -> None:
     assert graph.relation[0] == "T6, T7: tile·k = ceildiv(K, 64) * i50 + i43"
 
 
-@pytest.mark.parametrize("name", SCHEDULES)
+def test_sums_in_tensor_memory_are_a_third_part() -> None:
+    graph = graph_of(compiled("sm_100a").plan)
+    by_name = {n.name: n for n in graph.nodes}
+    cut = {(e.source, e.target, e.ring) for e in graph.edges if e.ring}
+    assert cut == {("T6", "T4", "ring"), ("T7", "T4", "ring"), ("T4", "T10", "acc")}
+    assert [by_name[n].part for n in ("T6", "T4", "T10")] == [0, 1, 2]
+    assert by_name["T4"].memory == "tensor memory"
+
+
+@pytest.mark.parametrize("name", [*SCHEDULES, "sm_100a"])
 def test_places_are_apart_and_edges_lead_down(name: str) -> None:
     graph = graph_of(compiled(name).plan)
     by_name = {n.name: n for n in graph.nodes}

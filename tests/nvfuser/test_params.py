@@ -28,6 +28,8 @@ from wsched.schedule.matmul.params import (
     GemmTile,
     MatmulParams,
     MatMulTileOptions,
+    MmaArch,
+    MmaMacro,
     ThreadLoads,
     TileRasterizationOrder,
     TilingStrategy,
@@ -296,6 +298,11 @@ REFUSED = [
         replace(COOPERATIVE, grid_traversal_factor=(1, 2)),
         "grid_traversal_factor=(1, 2)",
         "(1, 1), (G, 1), (G, H) from 2 on",
+    ),
+    (
+        replace(COOPERATIVE, mma_macro=MmaMacro(64, 64, 16, MmaArch.Blackwell1CTA)),
+        "the macro Blackwell1CTA_64_64_16",
+        "those of Hopper: its scheduler for Blackwell is another",
     ),
 ]
 

@@ -10,7 +10,7 @@ import pytest
 import wsched
 from lowering.cuda.nvrtc import compile_cubin
 from lowering.cuda.resources import read_resources
-from lowering.ground.errors import ScheduleError
+from lowering.ground.errors import ScheduleError, WschedError
 from lowering.kernel.nodes import For, FragLoadGlobal, FragUpdate
 from lowering.kernel.visit import walk
 from tests.schedules import SCHEDULES
@@ -159,3 +159,24 @@ def test_batch_invariant_schedules_promote_alike() -> None:
         "the tile's k 64 is no multiple of 128, after which sums are promoted in every "
         "batch-invariant schedule"
     )
+
+
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2])
+def test_floats_in_tensor_memory(dtype: Any) -> None:
+    """Sums are those of fp32 there, so nothing is promoted."""
+    a, _ = operands(torch.float8_e4m3fn, 136, 8, 272)
+    _, b = operands(dtype, 8, 72, 272)
+    call = scaled_mm_call(a, b, ONE, ONE, out_dtype=torch.bfloat16)
+    kernel = wsched.compile(*call, target="sm_100a")
+    assert not any(isinstance(s, FragUpdate) for s in walk(kernel.kernel.body))
+    wanted = a.double() @ b.double()
+    assert (kernel(*call[1])[0] - wanted).norm() < 4e-3 * wanted.norm()
+    compiled = compile_cubin(kernel.source, arch="sm_100a")
+    assert read_resources(compiled, kernel.kernel.name).clean
+    assert ".kind::f8f6f4" in kernel.source
+
+
+def test_integers_have_no_form_in_tensor_memory() -> None:
+    a, b = operands(torch.int8, 8, 8, 32)
+    with pytest.raises(WschedError, match=r"no tcgen05\.mma multiplies s8 by s8"):
+        wsched.compile(*int_mm_call(a, b), target="sm_100a")

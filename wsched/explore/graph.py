@@ -18,6 +18,7 @@ __all__ = ["graph_of"]
 
 _MEMORY = {
     MemoryType.Global: "global", MemoryType.Shared: "shared", MemoryType.Local: "registers",
+    MemoryType.Tensor: "tensor memory",
 }  # fmt: skip
 
 

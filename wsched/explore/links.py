@@ -15,6 +15,7 @@ from dataclasses import dataclass, fields
 
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import For, Frag, GmemRef, MmaTile, Role, Section, SmemRef, Stmt, Wgmma
+from lowering.kernel.tensor_memory import MmaTensor, Tcgen05Mma
 from lowering.kernel.text import kernel_lines
 from wsched.fusion import Fusion, MmaOp, ParallelType, inputs_of
 from wsched.schedule.nest import Leaf, Node, leaves
@@ -83,7 +84,7 @@ def _made(name: str, text: KernelText, fusion: Fusion) -> tuple[int, ...]:
 
 def _makes(stmt: Stmt, fusion: Fusion) -> Iterator[str]:
     """The tensors that a statement makes."""
-    if isinstance(stmt, Wgmma | MmaTile):
+    if isinstance(stmt, Wgmma | MmaTile | MmaTensor | Tcgen05Mma):
         read = {_tensor(r.name if isinstance(r, Frag) else r.buffer, fusion)
                 for r in (stmt.a, stmt.b)}  # fmt: skip
         yield from (e.output for e in fusion.exprs

@@ -16,6 +16,7 @@ from wsched.fusion import DataType
 from wsched.schedule.matmul.params import (
     CachePolicies,
     MatmulParams,
+    MmaArch,
     TileRasterizationOrder,
     TilingStrategy,
 )
@@ -129,6 +130,8 @@ def _tiles(params: MatmulParams) -> _Refusals:
     sizes = [size for t in (cta, warp, macro) for size in (t.m, t.n, t.k)]
     if min(sizes) < 1:
         yield f"a CTA tile {cta} of warp tiles {warp} with {macro}", "positive sizes"
+    if macro.arch is not MmaArch.Hopper:
+        yield f"the macro {macro}", "those of Hopper: its scheduler for Blackwell is another"
     if params.ping_pong and params.warpgroups != 2:
         yield f"ping-pong over {params.warpgroups} warpgroups", "two warpgroups, a constant of it"
     if cta.m % warp.m or cta.n % warp.n or cta.k != warp.k:

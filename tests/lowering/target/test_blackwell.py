@@ -13,11 +13,13 @@ from lowering.target.blackwell import BLACKWELL, TCGEN05
 from lowering.target.tensor_memory import TensorMemory
 
 HALF, BF16, F32 = DType.F16, DType.BF16, DType.F32
+E4M3, E5M2 = DType.E4M3, DType.E5M2
 
 
 @pytest.mark.parametrize(
     ("types", "rows", "cols", "trans_b", "bits"),
     [
+        ((E4M3, E5M2, F32), 128, 128, False, 1 << 4 | 1 << 10 | 16 << 17 | 8 << 24),
         ((HALF, HALF, F32), 128, 128, False, 136314896),  # of another compiler's kernels
         ((HALF, HALF, F32), 128, 128, True, 136380432),
         ((BF16, BF16, F32), 128, 256, False, 1 << 4 | 1 << 7 | 1 << 10 | 32 << 17 | 8 << 24),
@@ -27,12 +29,13 @@ HALF, BF16, F32 = DType.F16, DType.BF16, DType.F32
 def test_instruction_descriptor(
     types: tuple[DType, DType, DType], rows: int, cols: int, trans_b: bool, bits: int
 ) -> None:
-    assert instruction_descriptor(types, rows, cols, False, trans_b) == bits
+    kind = "f8f6f4" if types[0] is E4M3 else "f16"
+    assert instruction_descriptor(kind, types, rows, cols, False, trans_b) == bits
 
 
 def test_no_kind_for_other_types() -> None:
     with pytest.raises(InternalError, match="kind::f16 of e4m3 by e4m3 into f32"):
-        instruction_descriptor((DType.E4M3, DType.E4M3, F32), 128, 128, False, False)
+        instruction_descriptor("f16", (E4M3, E4M3, F32), 128, 128)
 
 
 @pytest.mark.parametrize(

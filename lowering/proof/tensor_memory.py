@@ -1,0 +1,189 @@
+"""One agent's products, loads and commits in tensor memory: what its steps in rings have to say.
+
+A product is over at any time, and ``tcgen05.commit`` tells of it; no arrival of a thread does. From
+thread to thread tensor memory is ordered by a fence on either side of what tells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Protocol
+
+from lowering.ground.expr import Expr
+from lowering.ground.poly import Poly
+from lowering.kernel.control import OnWarp
+from lowering.kernel.kernel import Kernel
+from lowering.kernel.nodes import LdWord, Roles
+from lowering.kernel.operands import MBarrierRef, SmemRef, Stmt, TmemRef
+from lowering.kernel.sync import ClusterSync, CtaSync
+from lowering.kernel.tensor_memory import (
+    Tcgen05Alloc,
+    Tcgen05Base,
+    Tcgen05Commit,
+    Tcgen05Dealloc,
+    Tcgen05Fence,
+    Tcgen05Load,
+    Tcgen05Mma,
+    Tcgen05Relinquish,
+    Tcgen05WaitLoad,
+)
+from lowering.kernel.visit import walk
+from lowering.proof.obligation import Obligation, UnknownError, Verdict
+from lowering.proof.rings import Ring
+from lowering.proof.state import Access, Fill, Read, State, Told
+from lowering.proof.steps import congruent
+
+__all__ = ["IN_TENSOR_MEMORY", "addresses", "allocated", "check_released", "in_tensor_memory"]
+
+IN_TENSOR_MEMORY = (Tcgen05Mma, Tcgen05Commit, Tcgen05Load, Tcgen05WaitLoad, Tcgen05Fence)
+
+
+class Walk(Protocol):
+    """An agent's walk, as far as this needs it (``lowering.proof.automaton``)."""
+
+    one: bool
+    committing: bool
+
+    @property
+    def full(self) -> Mapping[str, Ring]: ...
+
+    @property
+    def empty(self) -> Mapping[str, Ring]: ...
+
+    @property
+    def of_buffer(self) -> Mapping[str, Ring]: ...
+
+    def fail(self, state: State, name: str, ring: str, why: str) -> None: ...
+
+    def filling(self, state: State, ring: Ring, stage: Expr, what: str) -> Fill: ...
+
+    def place(self, stage: Expr, parity: Expr | None, stages: int) -> Poly | None: ...
+
+    def arrived(self, state: State, bar: MBarrierRef, told: Told) -> State: ...
+
+    def told(self, stmt: Stmt) -> str: ...
+
+
+def in_tensor_memory(w: Walk, stmt: Stmt, state: State) -> State:
+    """The state behind a statement of :data:`IN_TENSOR_MEMORY`."""
+    match stmt:
+        case Tcgen05Mma():
+            return _multiplied(w, stmt, state.said(w.told(stmt)))
+        case Tcgen05Commit(bar=bar):
+            w.committing = True
+            found = w.arrived(state.said(w.told(stmt)), bar, (None, 1 if w.one else 32))
+            w.committing = False
+            return found
+        case Tcgen05Load(src=src):
+            return _loaded(w, stmt, src, state.said(w.told(stmt)))
+        case Tcgen05WaitLoad():
+            return state.accessed(Access.arrived, False)
+        case Tcgen05Fence(when="before"):
+            return state if w.one else state.accessed(Access.before, False)
+        case Tcgen05Fence(when="after"):
+            reads = tuple(replace(r, ordered=True) for r in state.reads)
+            return replace(state, reads=reads, fills=tuple(
+                replace(f, ordered=True) for f in state.fills))  # fmt: skip
+    raise UnknownError(f"{stmt.OP} in tensor memory")
+
+
+def _multiplied(w: Walk, stmt: Tcgen05Mma, state: State) -> State:
+    """Behind a product: it fills a step of sums, and reads steps of its operands."""
+    ring = _ring(w, stmt.d)
+    fill = w.filling(state, ring, stmt.d.stage, stmt.OP)
+    if not fill.ordered:
+        w.fail(state, "fill", ring.full, "no tcgen05.fence after behind the wait for the stage")
+    state = state.filling(replace(fill, issued=True, untold=frozenset({None})))
+    for ref in (stmt.a, stmt.b):
+        read = _held(w, state, stmt, ref)
+        new = replace(read, issued=True)
+        state = replace(state, reads=tuple(new if r is read else r for r in state.reads))
+    return state
+
+
+def _loaded(w: Walk, stmt: Tcgen05Load, src: TmemRef, state: State) -> State:
+    read = _held(w, state, stmt, src)
+    if not read.ordered:
+        w.fail(state, "read", read.ring, "no tcgen05.fence after behind the wait for sums")
+    new = replace(read, access=Access(True, cells=True, flying=True))
+    return replace(state, reads=tuple(new if r is read else r for r in state.reads))
+
+
+def _ring(w: Walk, ref: SmemRef | TmemRef) -> Ring:
+    found = w.of_buffer.get(ref.buffer)
+    if found is None:
+        raise UnknownError(f"{ref.buffer} belongs to no ring")
+    return found
+
+
+def _held(w: Walk, state: State, stmt: Stmt, ref: SmemRef | TmemRef) -> Read:
+    """The step that a reference reads, which the warp has to hold."""
+    ring = _ring(w, ref)
+    at = w.place(ref.stage, None, ring.stages)
+    here = [r for r in state.reads if r.ring == ring.full and not r.told]
+    found = [r for r in here if at is not None and congruent(at, r.at, ring.stages)]
+    if not found:
+        w.fail(state, "read", ring.full, f"{stmt.OP} reads a stage that it does not hold")
+    if not found[-1].whole and not w.one:
+        w.fail(state, "read", ring.full, f"{stmt.OP} by threads that did not wait")
+    return found[-1]
+
+
+def check_released(w: Walk, state: State, ring: Ring, read: Read) -> None:
+    """Fail unless a step's reads in tensor memory, or by products, are over when it is released."""
+    step = f"step {read.at.expr()} is released"
+    if read.issued and not w.committing:
+        w.fail(state, "release", ring.full, f"{step} while products may read it")
+    if w.committing and read.access.done:
+        w.fail(state, "release", ring.full, f"{step} by a commit, which tells of no loads")
+    if read.access.flying:
+        w.fail(state, "release", ring.full, f"{step} without tcgen05.wait.ld behind its loads")
+    if read.access.cells and not read.access.fenced:
+        w.fail(state, "release", ring.full, f"{step} without tcgen05.fence before behind its loads")
+
+
+def allocated(kernel: Kernel) -> Iterator[Obligation]:
+    """One warp allocates the columns that buffers have, all threads know of them behind a sync, and
+    the same warp frees them behind another one; fences stand around both.
+    """
+    if not kernel.tensors:
+        return
+    why = _wrong(kernel)
+    verdict = Verdict.REFUTED if why else Verdict.PROVED
+    yield Obligation("tensor memory", kernel.name, verdict, why)
+
+
+def addresses(kernel: Kernel) -> frozenset[str]:
+    """Buffers that an allocation stores its address to, which :func:`allocated` is about."""
+    allocs = (s for s in walk(kernel.body) if isinstance(s, Tcgen05Alloc))
+    return frozenset(s.dst.buffer for s in allocs)
+
+
+def _wrong(kernel: Kernel) -> str:
+    """What is wrong with the allocation; empty if nothing."""
+    kinds = (Tcgen05Alloc, Tcgen05Relinquish, Tcgen05Base, Tcgen05Dealloc)
+    found = [s for s in walk(kernel.body) if isinstance(s, kinds)]
+    body = [s for s in kernel.body if not isinstance(s, OnWarp)]
+    warps = [s for s in kernel.body if isinstance(s, OnWarp) and set(s.body) & set(found)]
+    if tuple(map(type, found)) != kinds or [w.index for w in warps] != [0, 0]:
+        return "not one allocation, its end, its address and its release, by one warp"
+    alloc, _, base, dealloc = found
+    assert isinstance(alloc, Tcgen05Alloc) and isinstance(dealloc, Tcgen05Dealloc)
+    most = max(t.column + t.columns for t in kernel.tensors if t.column is not None)
+    if alloc.columns != dealloc.columns or most > alloc.columns:
+        return f"{alloc.columns} columns are allocated, {dealloc.columns} freed, {most} used"
+    at, roles = body.index(base), next(n for n, s in enumerate(body) if isinstance(s, Roles))
+    before, sync, after, load = body[at - 4 : at]
+    begins = _fenced(before, sync, after) and at < roles
+    if not begins or not isinstance(load, LdWord) or load.src != alloc.dst:
+        return "the address is not read behind fence before, a sync and fence after"
+    where = kernel.body.index(warps[1])
+    if where < 3 or not _fenced(*kernel.body[where - 3 : where]):
+        return "the columns are not freed behind fence before, a sync and fence after"
+    return ""
+
+
+def _fenced(before: Stmt, sync: Stmt, after: Stmt) -> bool:
+    pair = Tcgen05Fence("before"), Tcgen05Fence("after")
+    return (before, after) == pair and isinstance(sync, CtaSync | ClusterSync)
