@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
+from math import prod
 
 from lowering.ground.expr import ONE, Const
 from wsched.fusion import IterDomain, IterType, ParallelType
@@ -60,10 +61,7 @@ class TileRing:
     @property
     def steps(self) -> int:
         """Of a tile, two in each loop that may have any number of them."""
-        count = 1
-        for d in self.loops:
-            count *= _trips(d) or 2
-        return count
+        return prod(_trips(d) or 2 for d in self.loops)
 
 
 def stopped(
@@ -122,8 +120,9 @@ def _left(programs: Sequence[Sequence[_Event]], stages: Mapping[str, int]) -> fr
 
 def _trips(d: IterDomain) -> int | None:
     """Iterations of a loop; None of one that may have any number."""
-    known = isinstance(d.extent, Const) and d.iter_type is not IterType.Reduction
-    return d.extent.value if known and isinstance(d.extent, Const) else None
+    if d.iter_type is IterType.Reduction or not isinstance(d.extent, Const):
+        return None
+    return d.extent.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +230,6 @@ class _Walk:
         found = 0
         for d in r.loops:
             own = d.parallel in ROLES
-            index = self.place[d.parallel] if own else at.get(self.graph.group(d), 0)
+            index = self.place.get(d.parallel, 0) if own else at.get(self.graph.group(d), 0)
             found = found * (_trips(d) or 2) + index
         return found
