@@ -162,7 +162,7 @@ class _Simplifier:
             return e
         found = self.shortest.get(e)
         if found is None:
-            found = simplify_expr(e)
+            found = e
             while (new := simplify_expr(found)) != found:
                 found = new
             self.shortest[e] = self.shortest[found] = found

@@ -284,7 +284,8 @@ def binary(op: str, a: Expr, b: Expr) -> Expr:
         if type(a) is not Const:
             folded = _neutral(op, b, a, right=True)
         elif b.value or op not in DIVISIONS:
-            return _number(OPS[op][0](a.value, b.value), _type_of_binary(op, a, b))
+            kind = ScalarType.PRED if op in COMPARISONS else _wider(a.type, b.type)
+            return _number(OPS[op][0](a.value, b.value), kind)
     elif type(a) is Const:
         folded = _neutral(op, a, b)
     return Binary(op, a, b) if folded is None else folded

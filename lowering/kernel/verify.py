@@ -10,8 +10,7 @@ warps run what is in ``verify_roles``, what values and tensors an operation take
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import cache
+from collections.abc import Iterator
 from typing import Any
 
 from lowering.ground.expr import Expr, ScalarType, Var, children, free_vars, type_of
@@ -48,7 +47,7 @@ from lowering.kernel.nodes import (
     Stmt,
     TmemRef,
 )
-from lowering.kernel.rules import Check
+from lowering.kernel.rules import by_kind
 from lowering.kernel.stage import Stage
 from lowering.kernel.stamp import CLOCKS, PHASES
 from lowering.kernel.text import print_stmt
@@ -61,18 +60,11 @@ from lowering.kernel.visit import bodies, used
 
 __all__ = ["verify"]
 
-_RULES = (
+_CHECKS = by_kind((
     *verify_values.RULES, *verify_memory.RULES, *verify_cluster.RULES, *verify_cp_async.RULES,
     *verify_copy_tile.RULES, *verify_queue.RULES, *verify_reduction.RULES, *verify_fragments.RULES,
     *verify_tensor.RULES,
-)  # fmt: skip
-
-
-def _checks_of(kind: type) -> tuple[Check, ...]:
-    return tuple(rule.check for rule in _RULES if rule.concerns(kind))
-
-
-_checks: Callable[[type], tuple[Check, ...]] = cache(_checks_of)
+))  # fmt: skip
 """What is checked of a kind of statement beside names, types and references."""
 
 _REFERENCES = frozenset({SmemRef, GmemRef, MapRef})
@@ -148,7 +140,7 @@ class _Verifier:
         if self.stage is not None:
             yield from self.stage.problems(stmt)
         yield from self.operands(stmt, scope)
-        for check in _checks(type(stmt)):
+        for check in _CHECKS.get(type(stmt), ()):
             yield from check(self.kernel, stmt)
         if isinstance(stmt, Let):
             yield from self.define(scope, stmt.var.name, stmt.var.type)

@@ -26,6 +26,7 @@ from wsched.schedule import (
     subdags_text,
 )
 from wsched.schedule.matmul import scheduler as matmul
+from wsched.schedule.matmul import tile_loops
 
 TWO = epilogue("r: [-1, -1]", "q: [-1, -1]", "s = fd.ops.mul(y, q)", "t = fd.ops.add(s, r)",
                "d = fd.ops.cast(t, dtype=DataType.BFloat16)")  # fmt: skip
@@ -101,15 +102,15 @@ def test_it_is_buffered() -> None:
 
 def test_its_tiles_are_the_operands(monkeypatch: pytest.MonkeyPatch) -> None:
     """A CTA that has every n-th tile of the mma and every other one of the epilogue."""
-    tile = matmul._tile
+    tile = tile_loops.split_into_tiles
 
     def apart(s: Schedule, tv: str, params: MatmulParams, b: int) -> None:
         with monkeypatch.context() as patch:
             if tv in ("T11", "T12"):
-                patch.setattr(matmul, "Special", lambda name: Special("nctaid.x") * 2)
+                patch.setattr(tile_loops, "Special", lambda name: Special("nctaid.x") * 2)
             tile(s, tv, params, b)
 
-    monkeypatch.setattr(matmul, "_tile", apart)
+    monkeypatch.setattr(matmul, "split_into_tiles", apart)
     monkeypatch.setattr(matmul, "_inline", lambda s, names: None)
     with pytest.raises(ScheduleError) as error:
         make_plan(scheduled(CLASSES["cooperative"]))
