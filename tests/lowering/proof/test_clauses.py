@@ -42,6 +42,19 @@ FAULTS = {
         "coop_128x128", "ring_full[stage_k], parity_k\n", "ring_full[stage_k], parity_k ^ 1\n",
         "circles of waits", "warps wait for each other for ever",
     ),
+    "slices of different places in K": (
+        "coop_128x128", "T7[stage_k, 0, 16]", "T7[stage_k, 0, 32]", "products",
+        "acc_next_k16 multiplies the slice at 16 by that at 32",
+    ),
+    "rows of the other warpgroup": (
+        "coop_128x128", "T6[stage_k, group * 64, 16]", "T6[stage_k, 0, 16]", "products",
+        "acc_next_k16 is of other rows or columns than those in front of it",
+    ),
+    "a slice twice": (
+        "coop_128x128", "T6[stage_k, group * 64, 16], T7[stage_k, 0, 16]",
+        "T6[stage_k, group * 64, 0], T7[stage_k, 0, 0]", "products",
+        "acc_next_k16 adds the slice at 0 again",
+    ),
     "a step for one role only": (
         "dynamic", "for k2 in 0 .. n_k ", "for k2 in 1 .. n_k ", "same steps", "",
     ),
