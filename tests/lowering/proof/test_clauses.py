@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import pytest
 
 from lowering.kernel.text import parse_kernel, print_kernel
@@ -66,11 +68,16 @@ FAULTS = {
 }  # fmt: skip
 
 
+@cache
+def text_of(name: str) -> str:
+    return print_kernel(kernel_of(name))
+
+
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault(fault: str) -> None:
     """The claim is open that is about it."""
     name, before, after, claim, why = FAULTS[fault]
-    text = print_kernel(kernel_of(name))
+    text = text_of(name)
     assert before in text
     found = prove(parse_kernel(text.replace(before, after))).open
     assert [o for o in found if o.name == claim and why in o.why], "\n".join(map(str, found))
@@ -89,7 +96,7 @@ def test_more_bytes_than_a_phase_counts() -> None:
 
 def test_a_statement_that_is_not_known() -> None:
     """What writes shared memory in ways that no claim is about is refused, never skipped."""
-    text = print_kernel(kernel_of("cluster_2x1"))
+    text = text_of("cluster_2x1")
     at = "          wgmma.fence\n"
     copy = "          elect { bulk.copy T6[0, 0, 0], T6[1, 0, 0], ring_full[0], 0 }\n"
     found = prove(parse_kernel(text.replace(at, copy + at, 1))).open
