@@ -25,6 +25,7 @@ from lowering.proof.meet import Meetings
 from lowering.proof.numbers import numbered, words
 from lowering.proof.obligation import Obligation, Proof, RefutedError, UnknownError, Verdict
 from lowering.proof.order import fenced, kept, waited
+from lowering.proof.products import products
 from lowering.proof.registers import budget
 from lowering.proof.rings import Ring, rings_of
 from lowering.proof.same import same_steps
@@ -73,6 +74,7 @@ def prove(kernel: Kernel, admitted: Admitted | None = None) -> Proof:
         *splits(kernel, warps, ways.views),
         *exchanges(kernel, ways.views, warps, between),
         *staged(kernel, warps, ringed | between | apart),
+        *products(kernel.name, warps),
         fenced(kernel, warps),
         *kept(warps),
         *waited(kernel, warps),

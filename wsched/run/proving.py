@@ -1,7 +1,7 @@
 """When kernels are proved without being asked: ``WSCHED_PROOF``, and what follows from a proof.
 
 Unset, a kernel is proved before its first launch if somebody wrote its schedule; ``1``: every
-kernel, when it is made; ``0``: none. A proof takes 0.05 to 1 s of Python, and what came of it is
+kernel, when it is made; ``0``: none. A proof takes 0.2 to 2 s of Python, and what came of it is
 kept by the kernel's text, in memory and on disk beside the cubins.
 """
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import pytest
 
 from lowering.kernel.text import parse_kernel, print_kernel
@@ -42,6 +44,19 @@ FAULTS = {
         "coop_128x128", "ring_full[stage_k], parity_k\n", "ring_full[stage_k], parity_k ^ 1\n",
         "circles of waits", "warps wait for each other for ever",
     ),
+    "slices of different places in K": (
+        "coop_128x128", "T7[stage_k, 0, 16]", "T7[stage_k, 0, 32]", "products",
+        "acc_next_k16 multiplies the slice at 16 by that at 32",
+    ),
+    "rows of the other warpgroup": (
+        "coop_128x128", "T6[stage_k, group * 64, 16]", "T6[stage_k, 0, 16]", "products",
+        "acc_next_k16 is of other rows or columns than those in front of it",
+    ),
+    "a slice twice": (
+        "coop_128x128", "T6[stage_k, group * 64, 16], T7[stage_k, 0, 16]",
+        "T6[stage_k, group * 64, 0], T7[stage_k, 0, 0]", "products",
+        "acc_next_k16 adds the slice at 0 again",
+    ),
     "a step for one role only": (
         "dynamic", "for k2 in 0 .. n_k ", "for k2 in 1 .. n_k ", "same steps", "",
     ),
@@ -53,11 +68,16 @@ FAULTS = {
 }  # fmt: skip
 
 
+@cache
+def text_of(name: str) -> str:
+    return print_kernel(kernel_of(name))
+
+
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault(fault: str) -> None:
     """The claim is open that is about it."""
     name, before, after, claim, why = FAULTS[fault]
-    text = print_kernel(kernel_of(name))
+    text = text_of(name)
     assert before in text
     found = prove(parse_kernel(text.replace(before, after))).open
     assert [o for o in found if o.name == claim and why in o.why], "\n".join(map(str, found))
@@ -76,7 +96,7 @@ def test_more_bytes_than_a_phase_counts() -> None:
 
 def test_a_statement_that_is_not_known() -> None:
     """What writes shared memory in ways that no claim is about is refused, never skipped."""
-    text = print_kernel(kernel_of("cluster_2x1"))
+    text = text_of("cluster_2x1")
     at = "          wgmma.fence\n"
     copy = "          elect { bulk.copy T6[0, 0, 0], T6[1, 0, 0], ring_full[0], 0 }\n"
     found = prove(parse_kernel(text.replace(at, copy + at, 1))).open

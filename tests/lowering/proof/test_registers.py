@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import pytest
 
 from lowering.kernel.text import parse_kernel, print_kernel
@@ -38,6 +40,11 @@ FAULTS = {
 }  # fmt: skip
 
 
+@cache
+def right() -> str:
+    return print_kernel(kernel_of("cluster_2x1"))
+
+
 def claim(text: str) -> tuple[Verdict, str]:
     kernel = parse_kernel(text)
     found = budget(kernel, agents(kernel))
@@ -48,7 +55,7 @@ def claim(text: str) -> tuple[Verdict, str]:
 def test_a_fault(fault: str) -> None:
     """Refuted, and what is said."""
     (before, after), why = FAULTS[fault]
-    text = print_kernel(kernel_of("cluster_2x1"))
+    text = right()
     assert claim(text) == (Verdict.PROVED, "") and before in text
     verdict, said = claim(text.replace(before, after))
     assert verdict is Verdict.REFUTED and why in said
@@ -56,7 +63,7 @@ def test_a_fault(fault: str) -> None:
 
 def test_a_sync_between() -> None:
     """All meet behind those who take and in front of those who give."""
-    text = print_kernel(kernel_of("cluster_2x1"))
+    text = right()
     text = text.replace(INC, f"{INC}\ncta.sync").replace(DEC, f"cta.sync\n{DEC}")
     why = "a sync of the CTA stands behind one setmaxnreg and in front of another"
     assert claim(text) == (Verdict.REFUTED, why)
