@@ -13,7 +13,7 @@ from wsched.front.problems import planned
 from wsched.run.compiled import CompiledFusion, compile_fusion
 from wsched.stress.draws import drawn_form
 from wsched.stress.epilogue import tolerance
-from wsched.stress.form import Form, Sizes
+from wsched.stress.form import Form, Sizes, Wanted
 from wsched.stress.schedules import drawn_params
 from wsched.stress.tensors import poison_in, poisoned
 
@@ -121,18 +121,24 @@ def launched(where: Where, worked: Worked, launch: int) -> torch.Tensor | None:
         first = [t.clone() for t in run()] if twice else run()
     except UnsupportedError:
         return None
-    zero = torch.zeros((), dtype=torch.int64, device=where.device)
-    wrong = [zero, zero, zero, zero, zero]
-    for got, w in zip(first, asked.wanted, strict=True):
-        off = ~((got.float() - w.value).abs() <= tolerance(w.value, w.dtype))
-        wrong[0] = wrong[0] + poison_in(got).sum()
-        wrong[1] = wrong[1] + off.sum()
+    counts = [
+        [poison_in(got).sum() for got in first],
+        [_beyond(got, w).sum() for got, w in zip(first, asked.wanted, strict=True)],
+    ]
     if twice:
         again = run()
-        wrong[3] = sum((_differ(x, y) for x, y in zip(asked.inputs, before, strict=True)), zero)
-        wrong[4] = sum((_differ(x, y) for x, y in zip(again, first, strict=True)), zero)
-    wrong[2] = sum((~p.intact() for p in results), zero)
-    return torch.stack(wrong)
+        changed = [_differ(x, y) for x, y in zip(asked.inputs, before, strict=True)]
+        others = [_differ(x, y) for x, y in zip(again, first, strict=True)]
+    zero = [torch.zeros((), dtype=torch.int64, device=where.device)]
+    counts.append([~p.intact() for p in results])
+    counts += [changed, others] if twice else [zero, zero]
+    return torch.stack([sum(each[1:], each[0].long()) for each in counts])
+
+
+def _beyond(got: torch.Tensor, wanted: Wanted) -> torch.Tensor:
+    """Which elements are not within the bound of their value; NaN is not."""
+    value = wanted.value
+    return ~((got.float() - value).abs() <= tolerance(value, wanted.dtype))
 
 
 def _differ(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
