@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -71,3 +75,15 @@ def test_cubins_in_memory() -> None:
         for source in ("a", "b", "a", "c", "a", "b"):
             cache.compile(source, "k.cu")
     assert asked == ["a", "b", "c", "b"]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_process_that_meets_ever_new_definitions() -> None:
+    """It is as large after the last hundred as before; each would keep 0.3 MiB."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.many", "--count", "200", "--json"],
+        env=os.environ | {VARIABLE: "16"}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    found = {r["definitions"]: r["MiB"] for r in map(json.loads, done.stdout.splitlines())}
+    assert found[200] - found[100] < 15
