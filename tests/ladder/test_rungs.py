@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from lowering.ground.errors import ScheduleError
+from lowering.ground.errors import ScheduleError, UnsupportedError
 from tests.on_machine import NUMPY, Problem, exact, operands, run
 from tests.tiers import dealt
 from wsched import Schedule
@@ -76,6 +76,31 @@ def test_grids() -> None:
     assert [str(kernel(n).kernel.grid) for n in (1, 2)] == ["1", "1"]
     assert str(kernel(3).kernel.grid) == "ceildiv(M, 128) * ceildiv(N, 128)"
     assert "sms" in str(kernel(6).kernel.grid)
+
+
+@pytest.mark.parametrize("number", [7, 8])
+def test_rungs_that_another_target_has(number: int) -> None:
+    """The same decisions where sums are in tensor memory: a part more, for the epilogue."""
+    s = decide(Schedule(DEFINITION, target="sm_100a"), RUNGS[number - 1].decided)
+    found = kernel_of(s, proof=False)
+    assert [p.name for p in found.plan.parts] == ["load", "compute", "epilogue"]
+    a, b = operands(PROBLEMS["tails"], "bf16", number, integer=True)
+    d = run(found, PROBLEMS["tails"], a, b, "bf16")
+    assert np.array_equal(d, exact(a, b).astype(NUMPY["bf16"]))
+    assert found.resources.clean
+
+
+@pytest.mark.parametrize(
+    ("number", "why"),
+    [
+        (2, "2 parts that compute, with Pipelined loads"),
+        (9, "stages of ring that CTAs of a cluster share, read by tcgen05"),
+    ],
+)
+def test_rungs_that_another_target_has_not(number: int, why: str) -> None:
+    s = decide(Schedule(DEFINITION, target="sm_100a"), RUNGS[number - 1].decided)
+    with pytest.raises(UnsupportedError, match=why):
+        kernel_of(s, proof=False)
 
 
 def test_a_decision_that_is_none() -> None:

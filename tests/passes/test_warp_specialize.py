@@ -211,3 +211,62 @@ def test_nobody_only_copies() -> None:
         "roles {\n  role compute warps 0 .. 4 {\n    cta.sync\n  }\n"
         "  role other warps 4 .. 12 {\n    cta.sync\n  }\n}"
     )
+
+
+IN_PLACE = """
+tensormap A: bf16[512, 64]
+shared A_s: bf16[1][64x64]
+shared B_s: bf16[1][64x64]
+ring ring(A_s) stages 1
+ring other(B_s) stages 1
+section compute groups 2 as wg {
+  for t in 0 .. 8 {
+    produce ring, t
+    load.tile A_s[0, 0, 0], A[t * 64, 0]
+    print compute, A_s, t, t
+    consume ring, t
+    produce other, t
+    load.tile B_s[0, 0, 0], A[0, 0]
+    st.shared B_s[0, 0, 0], zero
+    consume other, t
+  }
+}
+"""
+
+
+def test_who_copies_alone_begins_the_step_and_prints() -> None:
+    """Where threads store into the step as well, all of them begin it."""
+    before = IN_PLACE.replace("  for t", "  zero: frag<f32, 64x64> = frag.fill 0.0\n  for t")
+    assert lowered(warp_specialize, before, threads=256) == full(
+        """
+tensormap A: bf16[512, 64]
+shared A_s: bf16[1][64x64]
+shared B_s: bf16[1][64x64]
+ring ring(A_s) stages 1
+ring other(B_s) stages 1
+roles {
+  role compute warps 0 .. 8 as wg {
+    zero: frag<f32, 64x64> = frag.fill 0.0
+    for t in 0 .. 8 {
+      on %warp 0 {
+        elect {
+          produce ring, t
+          load.tile A_s[0, 0, 0], A[t * 64, 0]
+          print compute, A_s, t, t
+        }
+      }
+      consume ring, t
+      produce other, t
+      on %warp 0 {
+        elect {
+          load.tile B_s[0, 0, 0], A[0, 0]
+        }
+      }
+      st.shared B_s[0, 0, 0], zero
+      consume other, t
+    }
+  }
+}
+""",
+        threads=256,
+    )

@@ -106,6 +106,8 @@ def decide(s: Schedule, decided: Decisions) -> Schedule:
         held = made.set_memory_type(MemoryType.Shared).cache_before(LoadStoreOpType.StMatrix)
         stored = s[made, result]
         s.configure(epilogue_stages=1)
+    if s.target.tensor_memory is not None:
+        held = s[held, acc.set_memory_type(MemoryType.Tensor).cache_after(LoadStoreOpType.LdTMem)]
     _deal(s[loads, acc, held, stored], decided)
     _store(s, held, stored, decided)
     _multiply(acc, decided)
@@ -159,14 +161,20 @@ def _load(loads: Cursor, decided: Decisions) -> None:
 
 
 def _multiply(acc: Cursor, decided: Decisions) -> None:
-    """A slice is one wgmma for each of its parts along K, and of the warpgroup's rows."""
-    mma, tile = acc.schedule.target.mma, _tile_loops(decided)
+    """A slice is one wgmma for each of its parts along K, and of the warpgroup's rows. Sums in
+    tensor memory are a ring, which other warps read.
+    """
+    target, tile = acc.schedule.target, _tile_loops(decided)
+    mma, apart = target.mma, target.tensor_memory is not None
     k = mma.k(the_matmul(acc.schedule.fusion).operand.element)
-    share = _shared_out(acc, decided)
+    share = [] if apart else _shared_out(acc, decided)
     acc.split("K", decided.slice).split("Ki", k, labels=("k16", "k"))
     acc.split("Mi", mma.m, labels=("m64", "m"))
     acc.reorder([*tile, *share, "Ko", "k16", "m64"]).parallelize(["m", "Ni", "k"], _P.Mma)
-    acc.inline_at([*tile, *share][-1])
+    if apart:
+        acc.circular_buffer(2, 1, WarpSpecialized(_P.TIDy, None, len(tile)))
+    else:
+        acc.inline_at([*tile, *share][-1])
 
 
 def _store(s: Schedule, held: Cursor, stored: Cursor, decided: Decisions) -> None:
