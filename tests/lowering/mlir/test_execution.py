@@ -265,3 +265,16 @@ def test_matrices_through_swizzled_memory(cols: int) -> None:
     machine, module = both(parse_kernel(text))
     assert np.array_equal(machine["Y"], module["Y"])
     assert np.array_equal(module["Y"][:64, :8], module["X"][:64, :8])
+
+
+@pytest.mark.parametrize("op", ["add, any_order=true", "max", "min"])
+def test_values_onto_what_is_there(op: str) -> None:
+    word, _, more = op.partition(", ")
+    more = f", {more}" if more else ""
+    body = f"""
+    v: frag<f32, 64x48> = frag.load_global X[0, 0]
+    w: frag<f32, 64x48> = frag.pointwise neg, v
+    frag.red_global {word}, Y[20, 4], v, limit=50{more}
+    frag.red_global {word}, Y[20, 4], w, limit=40{more}
+    """
+    require_equal(body, "Y")

@@ -25,11 +25,12 @@ _INTEGERS: Mapping[str, Any] = {
 }  # fmt: skip
 _FLOATS: Mapping[str, Any] = {
     "addf": np.add, "subf": np.subtract, "mulf": np.multiply, "divf": np.divide,
-    "maximumf": np.maximum, "minimumf": np.minimum,
+    "maximumf": np.maximum, "minimumf": np.minimum, "negf": np.negative,
 }  # fmt: skip
 _ORDER: Mapping[str, Any] = {
-    "eq": np.equal, "ne": np.not_equal, "slt": np.less, "sle": np.less_equal,
-    "olt": np.less, "ogt": np.greater, "oeq": np.equal, "une": np.not_equal,
+    "eq": np.equal, "ne": np.not_equal, "slt": np.less, "sle": np.less_equal, "olt": np.less,
+    "ogt": np.greater, "oeq": np.equal, "une": np.not_equal,
+    "uno": lambda a, b: np.isnan(a) | np.isnan(b),
 }  # fmt: skip
 _ACCESS = re.compile(r"(@\$(\d) )?(ld|st)\.(global|shared)(\.v(\d))?\.(\w+) ")
 _NOTHING = (
@@ -148,6 +149,8 @@ class _Warpgroup:
             whole = (v[0] & 0xFFFFFFFF) | (v[1] & 0xFFFFFFFF) << 32
             chosen = [v[2] >> 4 * i & 7 for i in range(4)]
             return sum((whole >> 8 * c & 0xFF) << 8 * i for i, c in enumerate(chosen))
+        if "red.relaxed.gpu.global." in text:
+            return self.red(text, *v)
         if text.startswith("cp.async.cg"):
             return self.copy(*v)
         if text.startswith("cp.async.mbarrier"):
@@ -182,6 +185,19 @@ class _Warpgroup:
                 raw = self.memory["%shared"][places].copy()
                 found.append(raw.view(np.uint32)[:, 0].astype(np.int64))
         return tuple(found)
+
+    def red(self, text: str, at: Any, inside: Any, value: Any) -> None:
+        """``red`` of fp32: by what follows the sign where it takes integers."""
+        for t in np.flatnonzero(self.masks[-1] & inside):
+            cell = self.memory[at[0]][at[1][t] : at[1][t] + 4]
+            if "add.f32" in text:
+                cell[:] = np.array([cell.view(np.float32)[0] + value[t]]).view(np.uint8)
+                continue
+            word = np.int64(value[t]).astype(np.int32)
+            kind = np.dtype(np.int32 if word >= 0 else np.uint32)
+            found = re.findall(rf"(max|min)\.{kind.kind.replace('i', 's')}32", text)[0]
+            pair = cell.view(kind)[0], np.array(word).view(kind)[()]
+            cell[:] = np.array([{"max": max, "min": min}[found](pair)], kind).view(np.uint8)
 
     def copy(self, to: np.ndarray, at: Any, count: np.ndarray) -> None:
         """``cp.async`` of 16 bytes, of which ``count`` are read, at once."""
