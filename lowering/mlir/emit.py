@@ -18,6 +18,7 @@ from lowering.mlir import (
     global_memory,
     movement,
     plain,
+    printing,
     reductions,
     shuffles,
     wgmma,
@@ -31,6 +32,7 @@ RULES: Mapping[type[Stmt], Rule] = {
     **control.RULES, **barriers.RULES, **movement.RULES, **compute.RULES, **wgmma.RULES,
     **global_memory.RULES, **counters.RULES, **reductions.RULES,
     **plain.RULES, **shuffles.RULES, **copies.RULES,
+    **printing.RULES,
 }  # fmt: skip
 """The rule of each statement that MLIR has."""
 

@@ -15,7 +15,7 @@ from lowering.mlir.emit import RULES, emit_mlir
 from tests.lowering.cuda.kernels import cooperative_kernel, copy_kernel
 
 WITHOUT = {
-    "FragPrint", "FragRandom", "Print", "Stamp",
+    "FragRandom", "Stamp",
     # Of sm_100a.
     "Tcgen05Alloc", "Tcgen05Base", "Tcgen05Commit", "Tcgen05Dealloc", "Tcgen05Fence",
     "Tcgen05Load", "Tcgen05Mma", "Tcgen05Relinquish", "Tcgen05WaitLoad",
