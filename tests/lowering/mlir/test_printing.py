@@ -56,10 +56,9 @@ def test_texts_are_there_once() -> None:
 
 def test_an_element_is_printed_by_its_lane() -> None:
     text = written(FRAGMENT)
-    asked = [
-        lane for lane in range(32)
-        if run(text.splitlines(), {"%K": 1, "tid.x": lane, "ctaid.x": 0, "clock64": 9}).values[_asked(text)]
-    ]  # fmt: skip
+    given = {"%K": 1, "ctaid.x": 0, "clock64": 9}
+    found = [run(text.splitlines(), {**given, "tid.x": lane}) for lane in range(32)]
+    asked = [lane for lane, thread in enumerate(found) if thread.values[_asked(text)]]
     assert asked == [77 % 8 * 4 + 13 % 8 // 2]
     assert "arith.extf" in text
 
