@@ -13,10 +13,12 @@ from lowering.mlir import (
     barriers,
     compute,
     control,
+    copies,
     counters,
     global_memory,
     movement,
     plain,
+    printing,
     reductions,
     shuffles,
     wgmma,
@@ -29,7 +31,8 @@ __all__ = ["RULES", "emit_mlir"]
 RULES: Mapping[type[Stmt], Rule] = {
     **control.RULES, **barriers.RULES, **movement.RULES, **compute.RULES, **wgmma.RULES,
     **global_memory.RULES, **counters.RULES, **reductions.RULES,
-    **plain.RULES, **shuffles.RULES,
+    **plain.RULES, **shuffles.RULES, **copies.RULES,
+    **printing.RULES,
 }  # fmt: skip
 """The rule of each statement that MLIR has."""
 

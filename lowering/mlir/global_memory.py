@@ -24,9 +24,12 @@ _ELEMENTS = {32: I32, 16: I16, 8: I8}
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where an element lies: elements from the tensor's first, and whether that is in bounds."""
+    """Where an element lies: elements from the tensor's first, its column, and whether that is in
+    bounds.
+    """
 
     offset: Expr
+    col: Expr
     inside: Expr
 
 
@@ -97,7 +100,7 @@ class Elements:
         inside = tests[0]
         for test in (*tests[1:], *self._owner()):
             inside = inside.logical_and(test)
-        return _Place(offset, inside)
+        return _Place(offset, at_col, inside)
 
     def _single(self, size: Expr, start: Expr, step: Expr) -> bool:
         """Whether there is only one, which is in bounds."""

@@ -35,7 +35,7 @@ from lowering.kernel.places import placed, tile_offset
 from lowering.mlir.emitter import Emitter, Rule, Word, register_type
 from lowering.mlir.ssa import I32, I64, Value
 
-__all__ = ["RULES"]
+__all__ = ["RULES", "frame", "mask_of", "tensor_map"]
 
 _LANE, _WARP = Special("lane"), Special("warpgroup.warp")
 
@@ -119,18 +119,18 @@ def _named(e: Emitter, value: Expr, wish: str) -> Var:
     return e.bound(found, f"{wish}.{found.name}")
 
 
-def _mask(buffer: SharedBuffer, line: Expr) -> Expr:
+def mask_of(buffer: SharedBuffer, line: Expr) -> Expr:
     """The bits that the buffer's swizzle flips at an address."""
     chunks = buffer.swizzle.value // 16
     return line // 128 % chunks * 16 if chunks else Const(0)
 
 
-def _frame(e: Emitter, ref: SmemRef, row: Expr, byte: Expr) -> tuple[Expr, Expr]:
+def frame(e: Emitter, ref: SmemRef, row: Expr, byte: Expr) -> tuple[Expr, Expr]:
     """``line`` and ``byte`` of the executing thread, whose row and byte these are."""
     buffer = placed(e.kernel, ref.buffer)
     line = _named(e, e.line_address(ref) + row * _span(buffer), "line")
     inner = e.box_column(ref)[1] * buffer.dtype.bytes
-    return line, _named(e, (byte + inner) ^ _mask(buffer, line), "byte")
+    return line, _named(e, (byte + inner) ^ mask_of(buffer, line), "byte")
 
 
 def _steps(
@@ -173,7 +173,7 @@ def _matrix_address(e: Emitter, ref: SmemRef, value: Frag) -> tuple[int, tuple[E
     """
     count = 4 if value.type.groups % 2 == 0 else 2
     half = _LANE // 16 * 16 if count == 4 else Const(0)
-    return count, _frame(e, ref, _WARP * 16 + _LANE % 16, half)
+    return count, frame(e, ref, _WARP * 16 + _LANE % 16, half)
 
 
 def _stmatrix(e: Emitter, s: StMatrix) -> None:
@@ -212,7 +212,7 @@ def _store_transposed(e: Emitter, s: StMatrix) -> None:
     row = _LANE % 8 + (_LANE // 16 * 8 if count == 4 else 0)
     line = _named(e, e.line_address(s.dst) + row * span, "line")
     right = _WARP * 32 + _LANE // 8 % 2 * 16
-    byte = _named(e, right ^ _mask(buffer, line), "byte")
+    byte = _named(e, right ^ mask_of(buffer, line), "byte")
     cols = 8 * count // 2
     for block in range(kind.blocks):
         for step in range(kind.cols // cols):
@@ -238,7 +238,7 @@ def _pairs(
     e: Emitter, ref: SmemRef, value: Frag, cta: Expr | None = None
 ) -> Iterator[tuple[Expr, int, int]]:
     """Where the two neighbours lie that a thread holds of a row: (address, block, register)."""
-    line, byte = _frame(e, ref, _WARP * 16 + _LANE // 4, _LANE % 4 * 8)
+    line, byte = frame(e, ref, _WARP * 16 + _LANE // 4, _LANE % 4 * 8)
     if cta is not None:
         line = _mapped(e, line, cta)
     below = 8 * _span(placed(e.kernel, ref.buffer))

@@ -16,6 +16,7 @@ from lowering.ground.types import FragmentType
 from lowering.kernel.nodes import (
     Frag,
     FragBelow,
+    FragRedGlobal,
     FragReduce,
     FragReduceFromShared,
     FragReduceToShared,
@@ -240,6 +241,42 @@ def _store_reduced(e: Emitter, s: FragStoreReduced) -> None:
             store_words(e, where, e.out.constant(1, I1), [told])
 
 
+# --- onto what other CTAs have -----------------------------------------------------------------
+
+
+_ADD = "@$1 red.relaxed.gpu.global.add.f32 [$0], $2;"
+
+# As integers fp32 numbers are in order where the sign is clear, and in reverse where it is set.
+_EXTREME = (
+    "{{ .reg .pred p, q; setp.ge.s32 p, $2, 0; and.pred q, p, $1; "
+    "not.pred p, p; and.pred p, p, $1; @q red.relaxed.gpu.global.{op}.s32 [$0], $2; "
+    "@p red.relaxed.gpu.global.{other}.u32 [$0], $2; }}"
+)
+
+_NAN = {"max": 0x7FFFFFFF, "min": -1}
+"""The NaN that wins against every number and is beaten by none."""
+
+
+def _red_global(e: Emitter, s: FragRedGlobal) -> None:
+    kind = s.value.type
+    stored = FragStoreGlobal(s.dst, s.value, s.limit, s.index)
+    elements = Elements(e, stored, s.value, s.dst)
+    for block, group, row, col in product(
+        range(kind.blocks), range(kind.groups), *map(range, kind.group)
+    ):
+        at, inside = elements.access(elements.place(block, group, row, col))
+        value, _ = e.element(s.value, block, group, row, col)
+        if s.op == "add":
+            e.asm(_ADD, [at, inside, value])
+            continue
+        other = "min" if s.op == "max" else "max"
+        bits = e.out.op(f"arith.bitcast {value} : f32 to i32", I32)
+        wrong = e.out.op(f"arith.cmpf uno, {value}, {value} : f32", I1)
+        nan = e.out.constant(_NAN[s.op])
+        word = e.out.op(f"arith.select {wrong}, {nan}, {bits} : i32", I32)
+        e.asm(_EXTREME.format(op=s.op, other=other), [at, inside, word])
+
+
 def _below(e: Emitter, s: FragBelow) -> None:
     """Each thread's first row or column is taken from the limit once."""
     kind, layout = s.out.type, s.out.type.layout
@@ -263,5 +300,5 @@ def _at(kind: FragmentType, block: int, group: int, row: int, col: int) -> Expr:
 
 RULES: Mapping[type[Stmt], Rule] = {
     FragReduce: _reduce, FragReduceToShared: _to_shared, FragReduceFromShared: _from_shared,
-    FragStoreReduced: _store_reduced, FragBelow: _below,
+    FragStoreReduced: _store_reduced, FragBelow: _below, FragRedGlobal: _red_global,
 }  # fmt: skip

@@ -100,7 +100,7 @@ def _operation(thread: Thread, text: str) -> object | None:
         return _PREDICATES[rest.split(",")[0]](*_numbers(values))
     if word == "arith.cmpf":
         return bool(_ORDERED[rest.split(",")[0]](*values))
-    if word == "llvm.getelementptr":
+    if word == "llvm.getelementptr" and len(values) == 2:
         return values[1]  # elements from the base
     if word in ("arith.extsi", "arith.extui", "llvm.inttoptr", "llvm.ptrtoint"):
         return values[0]

@@ -197,3 +197,84 @@ def test_lanes_exchange_columns(dtype: str, spans: tuple[int, int]) -> None:
     frag.store_global Y[0, 0], y
     """
     require_equal(body, "Y", dtype=dtype)
+
+
+@pytest.mark.parametrize(("align", "rows"), [(2, 64), (4, 64), (8, 100)])
+def test_a_tile_that_threads_copy(align: int, rows: int) -> None:
+    text = f"""
+    kernel k threads 128 cluster 1 grid 1 {{
+      param M: i32
+      param N: i32
+      global X: bf16[M, N] align {align}
+      global Y: bf16[M, N]
+      shared T: bf16[1][128x128] swizzle 128 at 1024
+      named_barrier all[1] id 1 threads 128
+      copy.tile T[0, 0, 0], X[50, 0], {rows}, 128
+      bar.sync all[0]
+      w: frag<bf16, 64x64> = ldmatrix T[0, 0, 0]
+      frag.store_global Y[0, 0], w
+    }}
+    """
+    machine, module = both(parse_kernel(text))
+    assert np.array_equal(machine["Y"], module["Y"])
+    assert machine["Y"].any()
+
+
+def test_rows_by_index_that_threads_copy() -> None:
+    text = """
+    kernel k threads 128 cluster 1 grid 1 {
+      param M: i32
+      param N: i32
+      global X: bf16[M, N] align 8
+      global Y: bf16[M, N]
+      shared T: bf16[1][64x64] swizzle 128 at 1024
+      mbarrier full[1] arrivals 128 at 32768
+      on %warp 0 { elect { mbarrier.init full[0], 128 } }
+      cta.sync
+      cp.async T[0, 0, 0], X[50, 0], 64, 64, limit=60
+      cp.async.mbarrier.arrive.noinc full[0]
+      mbarrier.wait full[0], 0
+      w: frag<bf16, 64x64> = ldmatrix T[0, 0, 0]
+      frag.store_global Y[0, 0], w
+      cta.sync
+      on %warp 0 { elect { mbarrier.inval full[0] } }
+    }
+    """
+    machine, module = both(parse_kernel(text))
+    assert np.array_equal(machine["Y"], module["Y"])
+    assert machine["Y"].any()
+
+
+@pytest.mark.parametrize("cols", [8, 64])
+def test_matrices_through_swizzled_memory(cols: int) -> None:
+    text = f"""
+    kernel k threads 128 cluster 1 grid 1 {{
+      param M: i32
+      param N: i32
+      global X: bf16[M, N]
+      global Y: bf16[M, N]
+      shared T: bf16[2][64x64] swizzle 128 at 1024
+      named_barrier all[1] id 1 threads 128
+      v: frag<bf16, 64x{cols}> = frag.load_global X[0, 0]
+      stmatrix T[1, 0, 0], v
+      bar.sync all[0]
+      w: frag<bf16, 64x{cols}> = ldmatrix T[1, 0, 0]
+      frag.store_global Y[0, 0], w
+    }}
+    """
+    machine, module = both(parse_kernel(text))
+    assert np.array_equal(machine["Y"], module["Y"])
+    assert np.array_equal(module["Y"][:64, :8], module["X"][:64, :8])
+
+
+@pytest.mark.parametrize("op", ["add, any_order=true", "max", "min"])
+def test_values_onto_what_is_there(op: str) -> None:
+    word, _, more = op.partition(", ")
+    more = f", {more}" if more else ""
+    body = f"""
+    v: frag<f32, 64x48> = frag.load_global X[0, 0]
+    w: frag<f32, 64x48> = frag.pointwise neg, v
+    frag.red_global {word}, Y[20, 4], v, limit=50{more}
+    frag.red_global {word}, Y[20, 4], w, limit=40{more}
+    """
+    require_equal(body, "Y")

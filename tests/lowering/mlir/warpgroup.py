@@ -25,14 +25,25 @@ _INTEGERS: Mapping[str, Any] = {
 }  # fmt: skip
 _FLOATS: Mapping[str, Any] = {
     "addf": np.add, "subf": np.subtract, "mulf": np.multiply, "divf": np.divide,
-    "maximumf": np.maximum, "minimumf": np.minimum,
+    "maximumf": np.maximum, "minimumf": np.minimum, "negf": np.negative,
 }  # fmt: skip
 _ORDER: Mapping[str, Any] = {
-    "eq": np.equal, "ne": np.not_equal, "slt": np.less, "sle": np.less_equal,
-    "olt": np.less, "ogt": np.greater, "oeq": np.equal, "une": np.not_equal,
+    "eq": np.equal, "ne": np.not_equal, "slt": np.less, "sle": np.less_equal, "olt": np.less,
+    "ogt": np.greater, "oeq": np.equal, "une": np.not_equal,
+    "uno": lambda a, b: np.isnan(a) | np.isnan(b),
 }  # fmt: skip
 _ACCESS = re.compile(r"(@\$(\d) )?(ld|st)\.(global|shared)(\.v(\d))?\.(\w+) ")
-_NOTHING = ("//", "llvm.return", "llvm.call_intrinsic", "nvvm.bar", "llvm.func", "llvm.mlir", ")")
+_NOTHING = (
+    "//",
+    "llvm.return",
+    "llvm.call_intrinsic",
+    "nvvm.bar",
+    "nvvm.mbarrier",
+    "nvvm.fence",
+    "llvm.func",
+    "llvm.mlir",
+    ")",
+)
 _SIZES = {"f32": 4, "i32": 4, "i16": 2, "i8": 1}
 
 
@@ -70,6 +81,8 @@ class _Warpgroup:
         elif " = " in line and line.startswith("%"):
             name, _, text = line.partition(" = ")
             self.values[name] = self.operation(text)
+        elif line.startswith('"nvvm.stmatrix"'):
+            self.matrices(line)
         elif line.startswith("llvm.inline_asm"):
             self.operation(line)
         elif line.startswith('"llvm.intr.trap"'):
@@ -78,6 +91,8 @@ class _Warpgroup:
             raise NotImplementedError(line)
 
     def operation(self, text: str) -> Any:
+        if text.startswith('"nvvm.ldmatrix"'):
+            return self.matrices(text)
         word, _, rest = text.partition(" ")
         found = re.findall(r"(?<!\w)%[\w$.#-]+", re.sub(r'"[^"]*"', "", rest))
         v = [self.values[n] for n in found]
@@ -117,6 +132,8 @@ class _Warpgroup:
             case "nvvm.shfl.sync":
                 lane = _ALL % 32 ^ v[2] if "bfly" in rest else v[2]
                 return v[1][_ALL // 32 * 32 + lane]
+            case "nvvm.elect.sync":
+                return _ALL % 32 == 0
             case "nvvm.read.ptx.sreg.tid.x":
                 return _ALL
         raise NotImplementedError(text)
@@ -132,6 +149,12 @@ class _Warpgroup:
             whole = (v[0] & 0xFFFFFFFF) | (v[1] & 0xFFFFFFFF) << 32
             chosen = [v[2] >> 4 * i & 7 for i in range(4)]
             return sum((whole >> 8 * c & 0xFF) << 8 * i for i, c in enumerate(chosen))
+        if "red.relaxed.gpu.global." in text:
+            return self.red(text, *v)
+        if text.startswith("cp.async.cg"):
+            return self.copy(*v)
+        if text.startswith("cp.async.mbarrier"):
+            return None
         access = _ACCESS.search(text)
         if access is None:
             raise NotImplementedError(text)
@@ -144,6 +167,44 @@ class _Warpgroup:
             return self.load(at, count, kind, mask)
         self.store(at, v[2:] if predicated else v[1:], kind, mask)
         return None
+
+    def matrices(self, text: str) -> Any:
+        """``ldmatrix`` or ``stmatrix``: lane ``8 i + r`` has the address of row ``r`` of matrix
+        ``i``, lane ``l`` the word of row ``l // 4`` and columns from ``2 (l % 4)`` on.
+        """
+        at, *words = (self.values[n] for n in re.findall(r"%[\w]+", text.partition(">")[0]))
+        count = len(words) or int(re.findall(r"num = (\d)", text)[0])
+        found = []
+        for i in range(count):
+            row = at[_ALL // 32 * 32 + 8 * i + _ALL % 32 // 4] + _ALL % 4 * 4
+            places = row[:, None] + np.arange(4)
+            if words:
+                raw = words[i].astype(np.uint32).reshape(-1, 1).view(np.uint8)
+                self.memory["%shared"][places] = raw
+            else:
+                raw = self.memory["%shared"][places].copy()
+                found.append(raw.view(np.uint32)[:, 0].astype(np.int64))
+        return tuple(found)
+
+    def red(self, text: str, at: Any, inside: Any, value: Any) -> None:
+        """``red`` of fp32: by what follows the sign where it takes integers."""
+        for t in np.flatnonzero(self.masks[-1] & inside):
+            cell = self.memory[at[0]][at[1][t] : at[1][t] + 4]
+            if "add.f32" in text:
+                cell[:] = np.array([cell.view(np.float32)[0] + value[t]]).view(np.uint8)
+                continue
+            word = np.int64(value[t]).astype(np.int32)
+            kind = np.dtype(np.int32 if word >= 0 else np.uint32)
+            found = re.findall(rf"(max|min)\.{kind.kind.replace('i', 's')}32", text)[0]
+            pair = cell.view(kind)[0], np.array(word).view(kind)[()]
+            cell[:] = np.array([{"max": max, "min": min}[found](pair)], kind).view(np.uint8)
+
+    def copy(self, to: np.ndarray, at: Any, count: np.ndarray) -> None:
+        """``cp.async`` of 16 bytes, of which ``count`` are read, at once."""
+        for t in np.flatnonzero(self.masks[-1]):
+            start = at[1][t]
+            read = self.memory[at[0]][start : start + count[t]]
+            self.memory["%shared"][to[t] : to[t] + 16] = np.pad(read, (0, 16 - count[t]))
 
     def load(self, at: Any, count: int, kind: str, mask: np.ndarray) -> Any:
         size, found = int(kind[1:]) // 8, []
@@ -165,7 +226,8 @@ class _Warpgroup:
 
 
 def _dtype(kind: str) -> Any:
-    return {"f32": np.float32, "b32": np.uint32, "b16": np.uint16, "u8": np.uint8}[kind]
+    names = {"f32": np.float32, "b32": np.uint32, "b16": np.uint16}
+    return names.get(kind) or np.dtype(f"uint{kind[1:]}")
 
 
 def _bits(value: Any, to: str) -> Any:
