@@ -166,3 +166,12 @@ def test_a_definition_that_is_not_finished() -> None:
 def test_a_cpu_is_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     assert not decide.runs_on(torch.device("cpu"))
+
+
+@pytest.mark.parametrize(("capability", "taken"), [((9, 0), True), ((10, 0), False)])
+def test_a_gpu_on_which_nothing_has_run_is_left_alone(
+    monkeypatch: pytest.MonkeyPatch, capability: tuple[int, int], taken: bool
+) -> None:
+    monkeypatch.undo()
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    assert decide.runs_on(torch.device("cuda")) is taken

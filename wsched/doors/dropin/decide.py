@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from lowering.ground.errors import InternalError, ScheduleError, UnsupportedError
 from lowering.ground.locks import Lock
 from lowering.ground.recent import bounded
-from lowering.target.targets import gpus, target_of_device
+from lowering.target.targets import DEFAULT, target_of_device
 from wsched.choose.nvfuser_cost import NvfuserCost
 from wsched.doors.dropin.ledger import Tally
 from wsched.front.cut.epilogues import Take
@@ -241,12 +241,14 @@ def _device(inputs: Sequence[Any]) -> torch.device:
         raise UnsupportedError("an input of another type", "torch.Tensor and numbers")
     device: torch.device = tensors[0].device
     if not runs_on(device):
-        raise UnsupportedError(f"running on {device}", gpus())
+        raise UnsupportedError(f"running on {device}", DEFAULT.gpu)
     return device
 
 
 def runs_on(device: torch.device) -> bool:
-    """Whether wsched has kernels for a device."""
+    """Whether a device's calls are taken unasked; those of a GPU on which no kernel has run are not
+    (design/0039-tensor-memory.md).
+    """
     import torch
 
-    return target_of_device(torch, device) is not None
+    return target_of_device(torch, device) is DEFAULT
