@@ -106,7 +106,7 @@ def test_a_matrix_more_than_load_warps_beside_the_one_that_fetches(
     text = epilogue("r: [-1, -1]", "q: [-1, -1]", "p: [-1, -1]", "s = fd.ops.add(y, r)",
                     "t = fd.ops.add(s, q)", "u = fd.ops.add(t, p)",
                     "d = fd.ops.cast(u, dtype=DataType.BFloat16)")  # fmt: skip
-    params = dynamic(cooperative(128, 64, stages=2))
+    params = dynamic(replace(cooperative(128, 64, stages=2), num_registers=None))
     with pytest.raises(UnsupportedError) as error:
         lower(matmul.plan_matmul(import_fusion(text), params), "k")
     assert str(error.value) == (
