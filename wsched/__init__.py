@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from wsched.run.bundles import load_bundle, saved_bundle
     from wsched.run.compiled import CompiledFusion
     from wsched.run.input_error import InputError
+    from wsched.run.mlir import through_mlir
     from wsched.run.wrong_ends import wrong_ends
     from wsched.schedule.matmul.params import (
         BufferingLoopLevel,
@@ -112,6 +113,7 @@ __all__ = [
     "route",
     "saved_bundle",
     "scaled_mm",
+    "through_mlir",
     "uninstall",
     "wrong_ends",
 ]
@@ -143,6 +145,7 @@ _HOME = {
     "MatmulBuilder": "wsched.front.builder",
     "TmaOptions": "wsched.front.builder",
     "scaled_mm": "wsched.front.scaled",
+    "through_mlir": "wsched.run.mlir",
     "enabled": "wsched.doors.dropin",
     "install": "wsched.doors.dropin",
     "report": "wsched.doors.dropin.report",

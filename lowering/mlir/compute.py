@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import product
 
 from lowering.ground.dtypes import DType
@@ -25,6 +25,9 @@ from lowering.mlir.ssa import I1, Value
 from lowering.mlir.wgmma import pinned
 
 __all__ = ["RULES"]
+
+_Place = tuple[int, int, int, int]
+"""Block, group, row and column of an element that the executing thread holds."""
 
 
 def _fill(e: Emitter, s: FragFill) -> None:
@@ -70,15 +73,14 @@ def _cast(e: Emitter, s: FragCast) -> None:
         e.keep(s.out, e.registers(s.value))
         return
 
-    def made(at: tuple[int, int, int, int]) -> Value:
+    def made(at: _Place) -> Value:
         return as_f32(e, source.dtype, *e.element(s.value, *at))
 
     _each(e, s.out, made)
 
 
-def _each(e: Emitter, out: Frag, made: object) -> None:
-    """Registers of elements that ``made`` gives by (block, group, row, column)."""
-    assert callable(made)
+def _each(e: Emitter, out: Frag, made: Callable[[_Place], Value]) -> None:
+    """Registers of elements that ``made`` gives."""
     kind = out.type
     blocks = []
     for block in range(kind.blocks):
@@ -101,7 +103,7 @@ def _register(e: Emitter, dtype: DType, values: list[Value]) -> Value:
 def _pointwise(e: Emitter, s: FragPointwise) -> None:
     conditions = OPS[s.op].conditions
 
-    def argument(index: int, at: tuple[int, int, int, int]) -> Value | float:
+    def argument(index: int, at: _Place) -> Value | float:
         value = s.args[index]
         if not isinstance(value, Frag):
             return e.out.constant(int(value), I1) if index < conditions else value
@@ -110,7 +112,7 @@ def _pointwise(e: Emitter, s: FragPointwise) -> None:
             return condition(e, value.type.dtype, register)
         return as_f32(e, value.type.dtype, register, part)
 
-    def made(at: tuple[int, int, int, int]) -> Value:
+    def made(at: _Place) -> Value:
         return applied(e, s.op, [argument(i, at) for i in range(len(s.args))])
 
     _each(e, s.out, made)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from lowering.ground.errors import InternalError
-from lowering.ground.expr import Const, Expr, Special, as_expr
+from lowering.ground.expr import Const, Expr, Special, Var, as_expr
 from lowering.kernel.nodes import (
     Body,
     Break,
@@ -162,7 +162,7 @@ def _leave(e: Emitter, carries: Sequence[Carry], values: Sequence[Value]) -> Non
     _bind(e, [c.result for c in carries], values)
 
 
-def _bind(e: Emitter, names: Sequence[object], values: Sequence[Value]) -> None:
+def _bind(e: Emitter, names: Sequence[Var | Frag], values: Sequence[Value]) -> None:
     """Give carried values to what names them, all at once."""
     left = iter(values)
     for name in names:
@@ -171,7 +171,7 @@ def _bind(e: Emitter, names: Sequence[object], values: Sequence[Value]) -> None:
             blocks = range(name.type.blocks)
             e.keep(name, tuple(e.unpacked(next(left), per_block) for _ in blocks))
         else:
-            e.define(name, next(left))  # type: ignore[arg-type]
+            e.define(name, next(left))
 
 
 def _yield(e: Emitter, values: Sequence[Value]) -> None:

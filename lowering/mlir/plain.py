@@ -6,8 +6,7 @@ from collections.abc import Mapping
 
 from lowering.ground.dtypes import DType
 from lowering.ground.errors import InternalError
-from lowering.ground.expr import ZERO, Expr, ScalarType, Var
-from lowering.kernel.kernel import GlobalTensor
+from lowering.ground.expr import ZERO, ScalarType, Var
 from lowering.kernel.nodes import (
     FenceTensormapAcquire,
     FenceTensormapRelease,
@@ -31,14 +30,10 @@ _LOADS = {DType.S32: ("s32", I32), DType.S64: ("s64", I64), DType.BOOL: ("u8", I
 _IN_MEMORY = {8: "i8", 16: "i16", 32: "i32", 64: "i64"}
 
 
-def address(e: Emitter, ref: GmemRef) -> Value:
+def _address(e: Emitter, ref: GmemRef) -> Value:
     """Address of an element of a plain tensor; strides are 64-bit, so no product overflows."""
-    g = e.kernel.find(GlobalTensor, ref.map)
-    name, entries = ref.map, None if g is None else g.entries
-    if entries is None:
-        entries = next(t.entries for t in e.kernel.globals if name.startswith(f"{t.name}["))
-    (g,) = (t for t in entries if t.name == name)
-    base, offset = e.scalars[f"%global.{name}"], ref.col
+    g = e.kernel.global_tensor(ref.map)
+    base, offset = e.scalars[f"%global.{g.name}"], ref.col
     for at, stride in zip(ref.coords, g.strides, strict=False):
         if at != ZERO:
             offset = at * Var(f"%{stride}", ScalarType.I64) + offset
@@ -55,14 +50,14 @@ def _load(e: Emitter, s: LdGlobalScalar) -> None:
     prefix = "ld.global" if s.order == "weak" else f"ld.{s.order}.global"
     # What is not weak may have been written in front of a release: nothing is read ahead of it.
     text, ordered = f"{prefix}.{kind} $0, [$1];", s.order != "weak"
-    value = e.word(e.asm(text, [address(e, s.src)], [result], memory=ordered)[0])
+    value = e.word(e.asm(text, [_address(e, s.src)], [result], memory=ordered)[0])
     if s.out.type is ScalarType.PRED:
         value = e.out.op(f"arith.cmpi ne, {value}, {e.out.constant(0)} : i32", I1)
     e.define(s.out, value)
 
 
 def _store(e: Emitter, s: StGlobalScalar) -> None:
-    e.asm("st.global.s32 [$0], $1;", [address(e, s.dst), e.expr(s.value)])
+    e.asm("st.global.s32 [$0], $1;", [_address(e, s.dst), e.expr(s.value)])
 
 
 def _acquire(e: Emitter, s: FenceTensormapAcquire) -> None:
@@ -76,15 +71,14 @@ def _release(e: Emitter, s: FenceTensormapRelease) -> None:
 
 def _replace_address(e: Emitter, s: TensormapReplaceAddress) -> None:
     text = "tensormap.replace.tile.global_address.global.b1024.b64 [$0], $1;"
-    e.asm(text, [tensor_map(e, s.map), address(e, s.src)])
+    e.asm(text, [tensor_map(e, s.map), _address(e, s.src)])
 
 
 def _replace_dim(e: Emitter, s: TensormapReplaceDim) -> None:
     """The number of the dimension, innermost first as PTX has it, is part of the instruction."""
     ordinal = e.kernel.tensor_map(s.map.map).rank - 1 - s.dim
     text = f"tensormap.replace.tile.global_dim.global.b1024.b32 [$0], {ordinal}, $1;"
-    size: Expr = s.size
-    e.asm(text, [tensor_map(e, s.map), e.expr(size)])
+    e.asm(text, [tensor_map(e, s.map), e.expr(s.size)])
 
 
 RULES: Mapping[type[Stmt], Rule] = {

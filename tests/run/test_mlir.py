@@ -9,9 +9,10 @@ import pytest
 from lowering.cuda.elf import kernel_info
 from lowering.ground.errors import UnsupportedError
 from tests.schedules import SCHEDULES, definition
+from wsched import through_mlir
 from wsched.importer import build_fusion, record_text
 from wsched.run.compiled import compile_fusion
-from wsched.run.mlir import ThroughMlir, through_mlir
+from wsched.run.mlir import ThroughMlir
 
 KERNEL = compile_fusion(build_fusion(record_text(definition())), SCHEDULES["coop_128x64"])
 
@@ -35,3 +36,9 @@ def test_what_mlir_cannot_say_is_named() -> None:
     made = compile_fusion(build_fusion(record_text(text)), SCHEDULES["coop_128x128"])
     with pytest.raises(UnsupportedError, match="the pointwise operation sin in MLIR is not supp"):
         through_mlir(made).dump("mlir")
+
+
+def test_on_the_cpu_the_machine_runs_it() -> None:
+    torch = pytest.importorskip("torch")
+    x, w = (torch.randn(n, 64, dtype=torch.bfloat16) for n in (128, 64))
+    assert torch.equal(*(k(x, w)[0] for k in (KERNEL, through_mlir(KERNEL))))
