@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from lowering.ground.collector import paused
 from lowering.ground.log import log
 from lowering.nest.lower import lower
 from lowering.target.target import Target
@@ -60,6 +61,7 @@ TRACED = "_traced"
 """Ends the name of a kernel that is made again with stamps."""
 
 
+@paused()
 def compile_fusion(
     fusion: Fusion, params: MatmulParams, target: Target | None = None, name: str = ""
 ) -> CompiledFusion:
@@ -83,6 +85,7 @@ def compile_fusion(
     return replace(_lowered(made, options, name, begin), made_from=params)
 
 
+@paused()
 def compile_plan(made: Plan, options: KernelOptions, name: str) -> CompiledFusion:
     """Lower a schedule that has been proved; NVRTC runs when the kernel is first needed on a GPU.
 

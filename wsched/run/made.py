@@ -8,6 +8,7 @@ from pathlib import Path
 
 from lowering.cuda.nvrtc import Compiled, compile_ptx
 from lowering.cuda.resources import Resources, read_resources
+from lowering.ground.collector import paused
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.text import print_kernel
 from lowering.proof.obligation import Proof
@@ -65,9 +66,10 @@ class Made:
     @once
     def source(self) -> str:
         """The CUDA C++ text."""
-        from lowering.cuda.emit import emit_cuda
+        with paused():
+            from lowering.cuda.emit import emit_cuda
 
-        return emit_cuda(self.kernel)
+            return emit_cuda(self.kernel)
 
     @once
     def compiled(self) -> Compiled:
