@@ -14,6 +14,7 @@ from lowering.ground.errors import ScheduleError, WschedError
 from lowering.kernel.nodes import For, FragLoadGlobal, FragUpdate
 from lowering.kernel.visit import walk
 from tests.schedules import SCHEDULES
+from tests.tiers import in_tiers
 from wsched.front.scaled import int_mm_call, scaled_mm_call
 from wsched.schedule.matmul.params import GemmTile, MatmulParams, MatMulTileOptions, MmaMacro
 
@@ -42,7 +43,7 @@ def operands(dtype: Any, m: int = 200, n: int = 144, k: int = 1088) -> tuple[Any
     return a, w.t()
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", in_tiers(FAMILIES, FAMILIES[::2]))
 def test_floats(name: str) -> None:
     a, b = operands(torch.float8_e4m3fn)
     params = replace(narrow(SCHEDULES[name]), use_smem_epilogue=name != "coop_narrow")
