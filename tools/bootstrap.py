@@ -142,7 +142,7 @@ class Environment:
             # Left by a set-up without nvFuser; torch's cuda-bindings 12.9 go with NVRTC 12.8.
             pip = [self.python, "-m", "pip", "uninstall", "-y", "nvidia-cuda-nvrtc"]
             run(pip, INSTALL_SECONDS)
-        if self.install(uv, "-e", f"{ROOT}[nvfuser,test]"):
+        if self.install(uv, "-e", f"{ROOT}[nvfuser,test,mlir]"):
             return ""
         if there:
             raise SetupError(f"{self.venv} could not be brought up to date; see above")
