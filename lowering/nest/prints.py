@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from lowering.ground.errors import ScheduleError
 from lowering.ground.expr import TRUE, Expr, Special, Var, binary
-from lowering.ground.layouts import ACCUMULATOR
+from lowering.ground.layouts import ACCUMULATOR, LANES
 from lowering.kernel.nodes import Frag, FragPrint, OnWarp, Print, Stmt, one_thread
 from lowering.nest.place import Place
 from wsched.fusion import IterDomain
@@ -49,7 +49,7 @@ def _statement(place: Place, asked: DebugPrint) -> Stmt:
     of_tensor = plan.fusion.find(asked.value) is not None
     if found is None and not of_tensor:
         line = Print(role, t.name, _word(asked.value), _number(place, asked), when)
-        if _by_who_copies(place):
+        if _by_one_thread(place):
             return line
         return one_thread(line, of="warpgroup.warp", index=(asked.thread or 0) // 32)
     thread = asked.thread or 0
@@ -61,15 +61,21 @@ def _statement(place: Place, asked: DebugPrint) -> Stmt:
     return OnWarp(row % 64 // ROWS_OF_A_WARP, (line_,), "warpgroup.warp")
 
 
-def _by_who_copies(place: Place) -> bool:
-    """Whether the thread prints that starts the copy by TMA, rather than one of each warpgroup."""
+def _by_one_thread(place: Place) -> bool:
+    """Whether the thread prints that starts the copy by TMA, or multiplies into tensor memory,
+    rather than one of each warpgroup.
+    """
+    name = place.tensor.name
     loads = {t.name for t in place.fusion.loads} - {*place.fusion.loaded_by_threads}
-    return place.tensor.name in loads
+    return name in loads or any(p.issued and name in p.tensors for p in place.plan.parts)
 
 
 def _fragment(place: Place, asked: DebugPrint, name: str, row: int, col: int) -> Frag:
     """What is held of a tensor, which has that element."""
     held = place.registers.held.get(name)
+    if held is not None and held.value.type.layout == LANES:
+        why = f"{name} has registers as tensor memory has lanes, of which no element is printed"
+        raise _refused(asked, why, ())
     if held is None or held.value.type.layout != ACCUMULATOR:
         there = tuple(n for n, h in place.registers.held.items())
         raise _refused(asked, f"{name} is in no registers behind {place.tensor.name}", there)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import wsched
-from lowering.ground.errors import UnsupportedError
+from lowering.ground.errors import ScheduleError, UnsupportedError
 from lowering.target.blackwell import BLACKWELL
 from lowering.target.hopper import HOPPER
 from tests.epilogues import GELU, RESIDUAL, SILU, TWO_OUTPUTS, WHERE
@@ -15,6 +15,7 @@ from tests.schedules import definition
 from wsched.front.known import import_fusion
 from wsched.front.sizes import Extents, kernel_for, schedule_for
 from wsched.run.input_error import InputError
+from wsched.run.prints import PrintWarning
 from wsched.schedule.matmul.params import MatmulParams
 
 ARCHS = ("sm_90a", "sm_100a")
@@ -98,3 +99,22 @@ def test_an_epilogue_gives_the_same_bits_on_both(name: str) -> None:
     found = [wsched.compile(EPILOGUES[name], given, target=t)(*given) for t in ARCHS]
     for hopper, blackwell in zip(*found, strict=True):
         assert torch.equal(hopper, blackwell)
+
+
+@pytest.mark.parametrize(("where", "value"), [("T6", "k"), ("T4", "k"), ("T10", "tile")])
+def test_each_part_prints(where: str, value: str, capsys: pytest.CaptureFixture[str]) -> None:
+    schedule = schedule_for(definition(), Extents(128, 128, 128), target=BLACKWELL)
+    schedule.debug_print(where, value, cta=0)
+    a, b = inputs(128, 128, 128)
+    with pytest.warns(PrintWarning):
+        (d,) = wsched.execute(schedule, [a, b])
+    assert torch.equal(d, (a.float() @ b.float().T).to(torch.bfloat16))
+    found = capsys.readouterr()
+    assert f"{where}: {value} = 0" in found.out + found.err
+
+
+def test_no_element_of_lanes_is_printed() -> None:
+    schedule = schedule_for(definition(), Extents(128, 128, 128), target=BLACKWELL)
+    schedule.debug_print("T9", "T9[3, 1]")
+    with pytest.raises(ScheduleError, match="T9 has registers as tensor memory has lanes"):
+        wsched.execute(schedule, inputs(128, 128, 128))
