@@ -11,17 +11,18 @@ On the way it is noted what is written where, and which counters are left.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import combinations, product
 
-from lowering.ground.expr import Binary, Const, Expr, Var, children, evaluate
+from lowering.ground.expr import evaluate
 from lowering.kernel.atomic import CounterWait
 from lowering.kernel.kernel import Kernel
-from lowering.kernel.visit import expressions, walk
+from lowering.kernel.visit import walk
 from lowering.proof.agent import Agent
 from lowering.proof.board import Board, Env, Walker
 from lowering.proof.obligation import Obligation, UnknownError, Verdict
 from lowering.proof.places import STEPS, misplaced
+from lowering.proof.sizes import listed, units_of
 from lowering.proof.skeleton import Skeleton
 
 __all__ = ["circles"]
@@ -56,14 +57,12 @@ def _sizes(kernel: Kernel) -> Iterator[tuple[Env, int]]:
     for each step that one who reads it has released.
     """
     most = 2 + sum(m.stages + 1 for m in kernel.mbarriers) // 2
-    units = {p.name: _unit(kernel, p) for p in kernel.params}
-    lists = {n: p for n in units if (p := [x for x in units if _in_list(n, x)])}
+    units = units_of(kernel)
     seen = set[tuple[int, ...]]()
     for pair in combinations(units, min(2, len(units))):
         for counts in product((0, 1, 2, most), repeat=len(pair)):
             chosen = dict.fromkeys(units, 1) | dict(zip(pair, counts, strict=True))
-            sizes = {name: _size(chosen[name], unit) for name, unit in units.items()}
-            sizes |= {name: _whole(sizes, units, parts) for name, parts in lists.items()}
+            sizes = listed({name: _size(chosen[name], u) for name, u in units.items()}, units)
             if (key := tuple(sizes.values())) not in seen:
                 seen.add(key)
                 several = (1, 3) if min(counts) < most else (1,)
@@ -73,34 +72,6 @@ def _sizes(kernel: Kernel) -> Iterator[tuple[Env, int]]:
 def _size(count: int, unit: int) -> int:
     """So many units; of two one that is almost empty."""
     return unit + 1 if count == 2 else count * unit
-
-
-def _in_list(name: str, part: str) -> bool:
-    """Whether a parameter is one of those side by side in another: ``N0``, ``N1`` in ``N``."""
-    return part.startswith(name) and part[len(name) :].isdecimal()
-
-
-def _whole(sizes: Env, units: Mapping[str, int], parts: Sequence[str]) -> int:
-    """The size of a list, whose parts begin at whole units."""
-    return sum(units[p] * -(-sizes[p] // units[p]) for p in parts)
-
-
-def _unit(kernel: Kernel, param: Var) -> int:
-    """The largest number that a parameter is divided by."""
-    whole = [kernel.grid, kernel.grid_y, *(e for s in walk(kernel.body) for e in expressions(s))]
-    found = {
-        e.rhs.value
-        for e in {inner for e in whole for inner in _inside(e)}
-        if isinstance(e, Binary) and e.op in ("ceildiv", "//") and e.lhs == param
-        if isinstance(e.rhs, Const)
-    }
-    return max(found, default=1)
-
-
-def _inside(e: Expr) -> Iterator[Expr]:
-    yield e
-    for child in children(e):
-        yield from _inside(child)
 
 
 def _followed(

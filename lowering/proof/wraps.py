@@ -26,6 +26,7 @@ from lowering.proof.admitted import Admitted
 from lowering.proof.agent import Agent
 from lowering.proof.bounds import ANY, Bounds, Range, joined
 from lowering.proof.obligation import Obligation, UnknownError, Verdict
+from lowering.proof.sizes import listed, units_of
 from lowering.proof.steps import Steps, scalars_of
 
 __all__ = ["unwrapped"]
@@ -71,8 +72,9 @@ def unwrapped(kernel: Kernel, steps: Mapping[Agent, Steps], admitted: Admitted) 
 
 def _largest(kernel: Kernel, admitted: Admitted) -> Iterator[tuple[Sizes, int]]:
     """Sizes that a launch just admits, and CTAs along x: some large, the others small."""
-    names = [p.name for p in kernel.params]
-    chosen = [c for n in range(1, len(names) + 1) for c in combinations(names, n)]
+    units = units_of(kernel)
+    names = list(units)
+    chosen = [c for n in sorted({1, 2, len(names)}) for c in combinations(names, n)]
     drawn = [(c, SMS) for c in chosen] + [(c, kernel.cluster) for c in chosen[-1:]]
     seen = set[tuple[int, ...]]()
     for large, sms in drawn:
@@ -80,9 +82,10 @@ def _largest(kernel: Kernel, admitted: Admitted) -> Iterator[tuple[Sizes, int]]:
         low, high = 0, I32_MAX
         while low < high:
             middle = (low + high + 1) // 2
-            fits = _fits(kernel, admitted, plain | dict.fromkeys(large, middle), sms)
+            sizes = listed(plain | dict.fromkeys(large, middle), units)
+            fits = _fits(kernel, admitted, sizes, sms)
             low, high = (middle, high) if fits else (low, middle - 1)
-        sizes = plain | dict.fromkeys(large, low)
+        sizes = listed(plain | dict.fromkeys(large, low), units)
         if low and (key := (*sizes.values(), sms)) not in seen:
             seen.add(key)
             yield sizes, evaluate(kernel.grid, sizes | {"sms": sms})

@@ -12,6 +12,7 @@ from lowering.kernel.text import parse_kernel, print_kernel
 from lowering.proof.bounds import ANY, Bounds, Range
 from lowering.proof.obligation import Obligation, Verdict
 from lowering.proof.prove import prove
+from tests.lists import side_by_side
 from tests.schedules import SCHEDULES, definition
 from wsched.front.known import import_fusion
 from wsched.run.compiled import CompiledFusion, compile_fusion
@@ -66,6 +67,13 @@ def test_what_wraps(fault: str) -> None:
     found = claim(name, before, after, largest)
     assert found.verdict is Verdict.UNPROVED
     assert found.why.startswith("at M = ") and said in found.why
+
+
+def test_lists() -> None:
+    """Sizes that are the sum of others are so at the largest, too."""
+    kernel = compile_fusion(import_fusion(side_by_side(2)), SCHEDULES["coop_128x128"])
+    found = prove(kernel.kernel, admitted_by(kernel.plan))
+    assert found.proved, str(found)
 
 
 def test_no_claim_about_unknown_launches() -> None:
