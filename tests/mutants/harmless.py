@@ -84,6 +84,8 @@ def argument(mutant: Mutant) -> str | None:
     match mutant.kind, stmt:
         case "double", Stmt():
             return _AGAIN.get(type(stmt))
+        case "swap", BarSync() if " and bar.sync " in mutant.what:
+            return "the same warps meet at either, one in place of the other"
         case (("move" | "swap"), Stmt()):
             return _MOVED.get(type(stmt))
         case "drop", GridDepLaunchDependents():
