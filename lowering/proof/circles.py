@@ -78,7 +78,12 @@ def _followed(
     kernel: Kernel, skeletons: list[Skeleton], sizes: Env, sms: int
 ) -> Iterator[Obligation]:
     """What is wrong with a launch at some sizes."""
-    grid, rows = evaluate(kernel.grid, sizes | {"sms": sms}), kernel.rows(sizes)
+    try:
+        grid, rows = evaluate(kernel.grid, sizes | {"sms": sms}), kernel.rows(sizes)
+    except (
+        ZeroDivisionError
+    ):  # by an extent of 0: where a result has no element nothing is launched
+        return
     clusters = grid // kernel.cluster * rows * kernel.splits
     waiting = any(isinstance(s, CounterWait) for s in walk(kernel.body))
     if not clusters or (waiting and clusters > CLUSTERS):

@@ -7,6 +7,7 @@ from statistics import median
 from typing import Any
 
 from lowering.ground.errors import InternalError
+from lowering.ground.expr import ONE
 from wsched.run.compiled import CompiledFusion
 from wsched.trace.timeline import Trace
 
@@ -20,6 +21,9 @@ ROUND_US = 20_000.0
 
 TRACED = (2048, 2048, 1024)
 """M, N and K of a time line: two tiles for most CTAs of an H200; the first CTA is looked at."""
+
+TRACED_ALONE = (128, 128, 1024)
+"""The same of a grid of one CTA, which has a record for each tile."""
 
 TOLERANCE = 4e-3
 """Relative Frobenius error against fp32 that rounding to bf16 may cause."""
@@ -62,10 +66,10 @@ def measure(
 
 
 def recorded(kernel: CompiledFusion) -> Trace:
-    """The time line of a run of :data:`TRACED` on the GPU."""
+    """The time line of a run of :data:`TRACED`, or :data:`TRACED_ALONE`, on the GPU."""
     import torch
 
-    m, n, k = TRACED
+    m, n, k = TRACED_ALONE if kernel.kernel.grid == ONE else TRACED
     return kernel.trace(*(torch.randn(s, k, device="cuda", dtype=torch.bfloat16) for s in (m, n)))
 
 

@@ -129,6 +129,13 @@ def test_two_rings(order: str) -> None:
     )
 
 
+def test_a_grid_that_no_launch_has() -> None:
+    """Where N is 0 it cannot be computed: a result without elements is nobody's launch."""
+    text = TWO_RINGS.replace("grid 1", "grid ceildiv(N, N)")
+    kernel = parse_kernel(text.format(load=ORDERS["step by step"], read=loop("m", read, "x", "y")))
+    assert not [o for o in circles(kernel, agents(kernel)) if o.why]
+
+
 STREAM_K = {
     "others are one fewer": ("- place, 0)", "- place - 1, 0)", 65, "2 x 1 x 1 CTAs counters are"),
     "a first tile waits for itself": (
