@@ -47,7 +47,9 @@ class Stage:
         for d in self.tile.order:
             whole = [] if repeats(d) else list(self.tile.dims[t.logical.index(d)])
             for s in reversed(t.transforms):
-                if isinstance(s, Split) and tuple(whole[-2:]) == s.outputs:
+                if not isinstance(s, Split) or graph.group(s.input) not in found:
+                    continue
+                if [piece.id for piece in whole[-2:]] == [out.id for out in s.outputs]:
                     whole[-2:] = [s.input]
             offset = offset_of(graph, whole, found)
             if offset is None:
