@@ -83,8 +83,11 @@ class _Walk:
         d, at = node.domain, self.plan.graph.group(node.domain)
         if at == self.step:
             return self.stepping(node)
+        outside = dict(self.known)
         self.known[at] = CTA_INDEX.get(d.parallel, ZERO)
-        return self.body(node.body)
+        body = self.body(node.body)
+        self.known = outside  # what lies beside may have other loops of the same dimension
+        return body
 
     def stepping(self, node: Loop) -> Body:
         """The loops that the load loop counts, and in them the loads of one step."""

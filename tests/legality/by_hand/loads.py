@@ -97,4 +97,26 @@ def in_turns_from_the_queue() -> Fusion:
     return m.s.fusion
 
 
-LOADS = (a_by_threads, b_by_two_warpgroups, both_by_threads, in_turns, in_turns_from_the_queue)
+def four_warpgroups() -> Fusion:
+    """A quarter of the rows each. The dimension that an operand does not have is that of B's rows,
+    and a loop beside its box: its index is nothing to who loads B.
+    """
+    m = loading(_SET, _SET)
+    m.tile(64, 32, 16)
+    m.deal()
+    m.steps("tile k")
+    for tv, label, rows in zip(m.loads, ("Mi", "Ni"), (16, 8), strict=True):
+        share(m, tv, label, rows)
+        m.run((tv,), "Mi", P.Bulk)
+        m.run((tv,), "Ki", P.Bulk)
+        m.s.circular_buffer(tv, 4, 1, WarpSpecialized(P.TIDz, None, 2))
+    m.order(m.compute, "cta tile")
+    m.fragments("tile", 16)
+    m.inline("tile")
+    return m.s.fusion
+
+
+LOADS = (
+    a_by_threads, b_by_two_warpgroups, both_by_threads, four_warpgroups, in_turns,
+    in_turns_from_the_queue,
+)  # fmt: skip

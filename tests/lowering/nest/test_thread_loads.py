@@ -39,7 +39,7 @@ def kernel(name: str, vector: int = 1) -> Kernel:
 def odd(name: str) -> tuple[Problem, ...]:
     """Extents of which TMA takes none where threads load both operands."""
     m, n, k = tile_of(fusion(name))
-    step = 1 if name in ("both_by_threads", "in_turns") else 8
+    step = 1 if name in ("both_by_threads", "four_warpgroups", "in_turns") else 8
     ks = [-(-x // step) * step for x in (2 * k + 3, 5 * k - 1, k + 1, 1)]
     return (
         Problem(2 * m + 9, n + 3, ks[0], 2),
