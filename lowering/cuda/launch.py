@@ -210,8 +210,8 @@ class LoadedKernel:
 LaunchArguments = tuple[Any, Any, Any, Any]
 """What ``cuLaunchKernelEx`` takes: configuration, kernel, parameters, nothing; as ctypes has it."""
 
-Key = tuple[int, tuple[int, int] | None]
-"""Stream, and the addresses of counters and workspaces."""
+Key = int | tuple[int, int, int]
+"""Stream; with the addresses of counters and workspaces where a launch has them."""
 
 
 class PreparedLaunch:
@@ -230,8 +230,8 @@ class PreparedLaunch:
         needs: memory beside the tensors, None where it needs none.
     """
 
-    __slots__ = ("_alone", "_by_stream", "_current", "_device", "_grid", "_kernel", "_needs",
-                 "_pack", "_raw", "_submit")  # fmt: skip
+    __slots__ = ("_by_stream", "_current", "_device", "_grid", "_kernel", "_needs", "_pack",
+                 "_raw", "_submit")  # fmt: skip
 
     def __init__(
         self,
@@ -247,7 +247,6 @@ class PreparedLaunch:
         self._submit = kernel._submit
         self._current, self._raw = stream_functions(kernel._torch)
         self._by_stream: dict[Key, tuple[LaunchArguments, Arguments]] = {}
-        self._alone: dict[int, tuple[LaunchArguments, Arguments]] = {}  # without other memory
 
     def __call__(self, stream: int | None = None) -> None:
         """Launch on ``stream`` (a ``cudaStream_t`` of the device), or on torch's current stream.
@@ -261,7 +260,9 @@ class PreparedLaunch:
                 return self._launch(self._raw(device) if stream is None else stream)
         if stream is None:
             stream = self._raw(device)
-        kept = self._alone.get(stream)  # also what the arguments point into, if others clear these
+        kept = self._by_stream.get(
+            stream
+        )  # also what the arguments point into, if others clear these
         if kept is None:
             return self._launch(stream)
         if status := self._submit(*kept[0]):
@@ -271,19 +272,20 @@ class PreparedLaunch:
         """Launch on a stream for the first time, or with memory that is asked for each time."""
         if 0 in self._grid:
             return
-        needs, memory, at = self._needs, None, None
+        needs, memory, at = self._needs, None, (0, 0)
         if needs is not None:  # held until the launch is in the stream
             memory = needs.memory(self._kernel._workspace, stream, self._device)
             at = _address(memory[0]), _address(memory[1])
-        key = stream, at
-        launch, _ = self._by_stream.get(key) or self._on(key)
+        key = stream if memory is None else (stream, *at)
+        launch, _ = self._by_stream.get(key) or self._on(key, stream, at)
         if status := self._submit(*launch):
             self._kernel.refused(status, launch, self._device)
 
-    def _on(self, key: Key) -> tuple[LaunchArguments, Arguments]:
+    def _on(
+        self, key: Key, stream: int, memory: tuple[int, int]
+    ) -> tuple[LaunchArguments, Arguments]:
         """The arguments for a stream and its memory, with what they point into."""
-        kernel, (stream, memory) = self._kernel, key
-        block = self._pack(*memory or (0, 0))
+        kernel, block = self._kernel, self._pack(*memory)
         config = LaunchConfig(*self._grid, kernel.kernel.splits, kernel.kernel.threads, 1, 1,
                               kernel.kernel.shared_bytes, stream, None, 0)  # fmt: skip
         if kernel.kernel.dependent:
@@ -295,11 +297,8 @@ class PreparedLaunch:
             ctypes.c_void_p(None),
         )
         if len(self._by_stream) >= _STREAMS:
-            self._alone.clear()
             self._by_stream.clear()
         self._by_stream[key] = made, block
-        if memory is None:
-            self._alone[stream] = made, block
         return made, block
 
 
