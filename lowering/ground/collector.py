@@ -10,7 +10,8 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
-from threading import Lock
+
+from lowering.ground.locks import Lock
 
 __all__ = ["paused"]
 
@@ -41,8 +42,9 @@ _pauses = _Pauses()
 @contextmanager
 def paused() -> Iterator[None]:
     """No collection within the block, or function, in any thread; behind it as before."""
-    _pauses.begin()
-    try:
-        yield
-    finally:
-        _pauses.end()
+    with Lock():  # of its own: a fork waits for the end of the block, or its child has no collector
+        _pauses.begin()
+        try:
+            yield
+        finally:
+            _pauses.end()

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from lowering.ground.dtypes import DType
 from lowering.ground.errors import InternalError, UnsupportedError
 from lowering.ground.expr import ZERO, Expr, Var
+from lowering.ground.records import replaced
 from lowering.ground.types import FragmentType
-from lowering.kernel.nodes import Consume, Frag, GmemRef, Produce, Stmt
+from lowering.kernel.nodes import Consume, Frag, FragBelow, GmemRef, Produce, Stmt
 from lowering.nest.domains import repeats
 from lowering.nest.element import element_type
 from lowering.nest.entries import axis_of, entry_at
@@ -208,6 +209,14 @@ class Place:
         *_, rows, cols = (1 if repeats(d) else n for d, n in dims)
         kind = FragmentType(dtype, rows, cols, layout=self.plan.target.mma.layout)
         return Frag(self.namer.new(self.tensor.name.lower()), kind)
+
+    def below(self, kind: FragmentType, d: IterDomain, *, by_rows: bool) -> Frag:
+        """Which rows, or columns, of a tile are in front of the end of a dimension."""
+        rows, cols = (kind.rows, 1) if by_rows else (1, kind.cols)
+        line = replaced(kind, dtype=DType.PRED, rows=rows, cols=cols)
+        found = Frag(self.namer.new("below"), line)
+        self.emit(FragBelow(found, d.extent - self.index(d)))
+        return found
 
     def hold(self, value: Frag) -> None:
         """The tensor is in registers from here on."""

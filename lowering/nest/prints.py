@@ -11,11 +11,9 @@ from lowering.kernel.nodes import Frag, FragPrint, OnWarp, Print, Stmt, one_thre
 from lowering.nest.place import Place
 from wsched.fusion import IterDomain
 from wsched.schedule.options import ELEMENT, DebugPrint
+from wsched.schedule.parts import part_of
 
 __all__ = ["printed"]
-
-ROWS_OF_A_WARP, LANES_OF_A_ROW = 16, 4
-"""Of wgmma's accumulator: a warp has 16 of 64 rows, four lanes two columns each of eight."""
 
 
 def printed(place: Place) -> tuple[Stmt, ...]:
@@ -43,7 +41,7 @@ def _tensor(place: Place, asked: DebugPrint) -> str:
 def _statement(place: Place, asked: DebugPrint) -> Stmt:
     """One print."""
     t, plan = place.tensor, place.plan
-    role = next(p.name for p in plan.parts if t.name in p.tensors)
+    role = plan.parts[part_of(plan.parts, t.name)].name
     when = _when(place, asked)
     found = ELEMENT.fullmatch(asked.value)
     of_tensor = plan.fusion.find(asked.value) is not None
@@ -52,13 +50,13 @@ def _statement(place: Place, asked: DebugPrint) -> Stmt:
         if _by_one_thread(place):
             return line
         return one_thread(line, of="warpgroup.warp", index=(asked.thread or 0) // 32)
-    thread = asked.thread or 0
-    name, row, col = asked.value, thread // 32 * ROWS_OF_A_WARP + thread % 32 // 4, thread % 4 * 2
+    warp, lane = divmod(asked.thread or 0, 32)
+    name, row, col = asked.value, ACCUMULATOR.row(warp, lane, 0, 0), ACCUMULATOR.column(lane, 0, 0)
     if found is not None:
         name, row, col = found[1], int(found[2]), int(found[3])
     value = _fragment(place, asked, name, row, col)
     line_ = FragPrint(role, t.name, f"{name}_{row}_{col}", value, row, col, when)
-    return OnWarp(row % 64 // ROWS_OF_A_WARP, (line_,), "warpgroup.warp")
+    return OnWarp(ACCUMULATOR.owner(row, col)[0], (line_,), "warpgroup.warp")
 
 
 def _by_one_thread(place: Place) -> bool:
@@ -123,8 +121,7 @@ def _when(place: Place, asked: DebugPrint) -> Expr:
             found = number()
             if found is None:
                 raise _refused(asked, f"no {word} is known behind {place.tensor.name}", ())
-            condition = found.eq(wanted)
-            when = condition if when == TRUE else binary("and", when, condition)
+            when = binary("and", when, found.eq(wanted))
     return when
 
 
@@ -134,8 +131,7 @@ def _step(place: Place) -> Expr | None:
     """
     plan, name = place.plan, place.tensor.name
     filled = next((e.relation for e in plan.edges if name in e.relation.loads), None)
-    part = next(at for at, p in enumerate(plan.parts) if name in p.tensors)
-    relation = filled or plan.main(part)
+    relation = filled or plan.main(part_of(plan.parts, name))
     return None if relation is None else place.work.step(relation, place.found)
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from lowering.ground.expr import ZERO, Expr
+from lowering.ground.records import replaced
 from lowering.kernel.nodes import (
     Body,
     Consume,
@@ -70,11 +71,11 @@ class Registers:
             return value, ()
         body: list[Stmt] = []
         if kind.rows != rows or row != ZERO:
-            part = Frag(self.namer.new("rows"), replace(kind, rows=rows))
+            part = Frag(self.namer.new("rows"), replaced(kind, rows=rows))
             body.append(FragRows(part, value, row))
             value = part
         if kind.cols != cols or col != ZERO:
-            part = Frag(self.namer.new("part"), replace(kind, rows=rows, cols=cols))
+            part = Frag(self.namer.new("part"), replaced(kind, rows=rows, cols=cols))
             body.append(FragColumns(part, value, col))
             value = part
         self.parts[key] = value

@@ -17,7 +17,7 @@ from lowering.nest.refs import smem
 from lowering.nest.stage import stage_of
 from wsched.fusion import MemoryType, MmaOp, ParallelType, Product, Role
 
-__all__ = ["Part", "exchanged", "mma", "operand", "parts_of"]
+__all__ = ["exchanged", "mma", "moved", "operand", "product_of"]
 
 
 def mma(place: Place) -> None:
@@ -26,12 +26,8 @@ def mma(place: Place) -> None:
     The instruction's A is the operand that has the rows of the fragment: where the loops of the box
     have N before M that is B, and the fragment is the transposed product.
     """
-    t, e = place.tensor, place.expr
-    if not isinstance(e, MmaOp):
-        raise InternalError("lower", f"{t.name} = {e} as a matrix product")
-    product = place.plan.product(t.name)
-    parts = parts_of(place, e, product)
-    depth = prod(place.tile.size(d) for d in product.of(Role.K)) // len({x.k for x in parts})
+    t = place.tensor
+    e, product, parts, depth = product_of(place)
     shared = [x for x in (e.a, e.b) if place.fusion.tensor(x).memory is MemoryType.Shared]
     place.consume(*shared)
     acc = place.registers.held[t.name].value
@@ -47,21 +43,44 @@ def mma(place: Place) -> None:
     for n, x in enumerate(parts):
         a, trans_a = _left(place, product, first, depth, x.k)
         after = Frag(place.namer.new("acc_next" if n == len(parts) - 1 else "acc_part"), acc.type)
-        moved = b.moved(x.k, x.col) if trans_b else b.moved(x.col, x.k)
         some = (x.col, x.cols) if x.cols < acc.type.cols else (0, None)
         again = TRUE if x.k else place.again
-        place.emit(MmaTile(after, acc, a, moved, depth, again, trans_a, trans_b, *some))
+        place.emit(
+            MmaTile(
+                after, acc, a, moved(b, trans_b, x.col, x.k), depth, again, trans_a, trans_b, *some
+            )
+        )
         acc = after
     place.hold(acc)
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class _Part:
     """Some of a tile's columns, and of its k slice as many as all parts have, from ``k`` on."""
 
     col: int
     cols: int
     k: int
+
+
+def product_of(place: Place) -> tuple[MmaOp, Product, list[_Part], int]:
+    """The product of a tensor, the statements of a k slice, and how much of K each is over.
+
+    Raises:
+        UnsupportedError: the loops inside the slice are not those of statements.
+    """
+    t, e = place.tensor, place.expr
+    if not isinstance(e, MmaOp):
+        raise InternalError("lower", f"{t.name} = {e} as a matrix product")
+    product = place.plan.product(t.name)
+    parts = _parts_of(place, e, product)
+    depth = prod(place.tile.size(d) for d in product.of(Role.K)) // len({x.k for x in parts})
+    return e, product, parts, depth
+
+
+def moved(ref: SmemRef, trans: bool, line: int, k: int) -> SmemRef:
+    """An operand so many rows or columns of the product, and ``k``, on; ``trans``: K is its rows."""
+    return ref.moved(k, line) if trans else ref.moved(line, k)
 
 
 def exchanged(place: Place, product: Product) -> bool:
@@ -87,7 +106,7 @@ def _left(
     """The operand with the rows of the fragment, ``k`` on in the slice; whether K is its rows."""
     if place.fusion.tensor(name).memory is MemoryType.Shared:
         a, trans = operand(place, product, name)
-        return a.moved(k, 0) if trans else a.moved(0, k), trans
+        return moved(a, trans, 0, k), trans
     rows = place.registers.held[place.tensor.name].value.type.rows
     return _in_registers(place, name, rows, depth), False
 
@@ -104,7 +123,7 @@ def _in_registers(place: Place, name: str, rows: int, depth: int) -> Frag:
     raise place.refuse(what, f"{name} of {rows} x {depth}, made in the loop over k")
 
 
-def parts_of(place: Place, e: MmaOp, product: Product) -> list[Part]:
+def _parts_of(place: Place, e: MmaOp, product: Product) -> list[_Part]:
     """The statements of a k slice, in the order of the loops inside it.
 
     One executes wgmmas along K, each over all rows of a warpgroup: those are the innermost loops.
@@ -132,7 +151,7 @@ def parts_of(place: Place, e: MmaOp, product: Product) -> list[Part]:
         wanted = f"[N / n, K / {k}, M / {m} | Mma: {m}, n, {k}]"
         raise place.refuse(f"{text} inside a k slice", wanted)
     depth = prod(tile.size(d) for d in summed) // prod(n for dim, n in outer if dim != cols)
-    found = [Part(0, width, 0)]
+    found = [_Part(0, width, 0)]
     steps = {True: width, False: depth}
     for dim, n in reversed(outer):
         step = steps[dim == cols]

@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-from math import prod
-
-from lowering.ground.errors import InternalError
 from lowering.ground.expr import TRUE, ZERO
 from lowering.kernel.nodes import MmaTensor, TmemRef
 from lowering.nest.place import Place
-from lowering.nest.rules.mma import exchanged, operand, parts_of
-from wsched.fusion import MmaOp, Role
+from lowering.nest.rules.mma import exchanged, moved, operand, product_of
 
 __all__ = ["mma_tensor"]
 
 
 def mma_tensor(place: Place) -> None:
     """``acc += A · Bᵀ`` over one step of the operands' ring, into a step of the accumulator's."""
-    t, e = place.tensor, place.expr
-    if not isinstance(e, MmaOp):
-        raise InternalError("lower", f"{t.name} = {e} as a matrix product")
-    product = place.plan.product(t.name)
-    parts = parts_of(place, e, product)
-    depth = prod(place.tile.size(d) for d in product.of(Role.K)) // len({x.k for x in parts})
+    t = place.tensor
+    e, product, parts, depth = product_of(place)
     if exchanged(place, product):
         wanted = "the rows of the product as lanes of tensor memory"
         raise place.refuse(f"{t.name} = {e} with columns as lanes", wanted)
@@ -33,8 +25,8 @@ def mma_tensor(place: Place) -> None:
         place.emit(
             MmaTensor(
                 acc.moved(0, x.col),
-                a.moved(x.k, 0) if trans_a else a.moved(0, x.k),
-                b.moved(x.k, x.col) if trans_b else b.moved(x.col, x.k),
+                moved(a, trans_a, 0, x.k),
+                moved(b, trans_b, x.col, x.k),
                 place.tile.size(product.rows), x.cols, depth,
                 TRUE if x.k else place.again, trans_a, trans_b,
             )

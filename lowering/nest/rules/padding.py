@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 
 from lowering.ground.dtypes import DType
-from lowering.kernel.nodes import Frag, FragBelow, FragCast, FragPointwise
+from lowering.ground.records import replaced
+from lowering.kernel.nodes import Frag, FragCast, FragPointwise
 from lowering.nest.domains import repeats
 from lowering.nest.place import Place
 from wsched.fusion import (
@@ -47,16 +47,10 @@ def padded(place: Place, value: Frag) -> Frag:
         if str(d.extent) in place.fusion.lists:
             what = f"{t.name} = {place.expr}, computed of tensors that stand side by side along "
             raise place.refuse(f"{what}{d.extent}", "values that are zero where these are")
-        kind, rows = value.type, d == place.tile.order[-2]
-        line = replace(
-            kind, dtype=DType.PRED, rows=kind.rows if rows else 1, cols=1 if rows else kind.cols
-        )
-        below = Frag(place.namer.new("below"), line)
-        wide = Frag(place.namer.new("padded"), replace(kind, dtype=DType.F32))
-        place.emit(
-            FragBelow(below, d.extent - place.index(d)),
-            FragPointwise(wide, "where", (below, value, 0.0)),
-        )
+        kind = value.type
+        below = place.below(kind, d, by_rows=d == place.tile.order[-2])
+        wide = Frag(place.namer.new("padded"), replaced(kind, dtype=DType.F32))
+        place.emit(FragPointwise(wide, "where", (below, value, 0.0)))
         value = wide
         if kind.dtype is not DType.F32:
             value = Frag(place.namer.new(t.name.lower()), kind)

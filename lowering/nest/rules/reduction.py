@@ -2,17 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from lowering.ground.dtypes import DType
 from lowering.ground.errors import InternalError
-from lowering.kernel.nodes import (
-    Frag,
-    FragBelow,
-    FragFill,
-    FragReduce,
-    FragReduceRows,
-)
+from lowering.kernel.nodes import Frag, FragFill, FragReduce, FragReduceRows
 from lowering.kernel.reduction import NEUTRAL
 from lowering.nest.place import Place
 from wsched.fusion import IterDomain, IterType, ParallelType, ReductionOp, TensorView
@@ -45,7 +37,8 @@ def reduction(place: Place) -> None:
         place.emit(FragFill(before, NEUTRAL[e.op]))
     out = Frag(place.namer.new(t.name.lower()), before.type)
     kind = FragReduce if along is t.read[-1] else FragReduceRows
-    place.emit(kind(out, e.op, before, value, _below(place, value, along)))
+    below = place.below(value.type, along, by_rows=along is t.read[-2])
+    place.emit(kind(out, e.op, before, value, below))
     place.hold(out)
 
 
@@ -75,15 +68,3 @@ def _along(place: Place) -> tuple[IterDomain, ...]:
         names = ", ".join(d.label for d in summed)
         raise place.refuse(f"{t.name} = {place.expr} over {names}", "rows or columns of a tile")
     return found
-
-
-def _below(place: Place, value: Frag, along: IterDomain) -> Frag:
-    """Which rows or columns are in front of the end of a dimension."""
-    rows = along is place.tensor.read[-2]
-    whole = value.type
-    kind = replace(
-        whole, dtype=DType.PRED, rows=whole.rows if rows else 1, cols=1 if rows else whole.cols
-    )
-    below = Frag(place.namer.new("below"), kind)
-    place.emit(FragBelow(below, along.extent - place.index(along)))
-    return below
