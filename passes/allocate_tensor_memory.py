@@ -90,13 +90,11 @@ def allocate_tensor_memory(kernel: Kernel, options: LoweringOptions) -> Kernel:
     names = Names(kernel)
     word = SharedBuffer(names.new("cells"), DType.S32, 1, (1, 1))
     slot, address = SmemRef(word.name, ZERO, (ZERO, ZERO)), Var(names.new("cells_at"))
-    begin: Body = (
-        _AFTER, LdWord(address, slot), Tcgen05Base(address),
-    )  # fmt: skip
     alloc = OnWarp(0, (Tcgen05Alloc(slot, columns), Tcgen05Relinquish()))
     front, sync, between, roles, last, rest = _cut(kernel)
     body = (
-        *front, alloc, _BEFORE, sync, *begin, *between, roles,
+        *front, alloc,
+        _BEFORE, sync, _AFTER, LdWord(address, slot), Tcgen05Base(address), *between, roles,
         _BEFORE, last, _AFTER, OnWarp(0, (Tcgen05Dealloc(columns),)), *rest,
     )  # fmt: skip
     return replace(kernel.redeclare(*placed).declare(word), body=body)

@@ -105,7 +105,8 @@ PIPELINES: Mapping[str, tuple[Pass, ...]] = {
 """The passes of each target, by the name that compilers have for it."""
 
 FINAL = Stage(frozenset(run.__name__ for run in PASSES))
-"""Of what the emitter and the machine take: all passes have run."""
+"""Of what the emitter and the machine take of kernels without tensor memory: all of :data:`PASSES`
+have run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +118,7 @@ class Step:
 
 
 def run_passes(kernel: Kernel, options: LoweringOptions, dump: Dumper | None = None) -> Kernel:
-    """Lower ``kernel`` through :data:`PASSES`.
+    """Lower ``kernel`` through its target's passes.
 
     What a pass leaves is verified when it is dumped. Otherwise only the last kernel is, which takes
     half the time, and if something is wrong all goes once more, to find the pass.

@@ -25,7 +25,6 @@ from collections.abc import Iterable
 from dataclasses import replace
 from itertools import product
 from math import gcd
-from typing import get_args
 
 from lowering.ground.dtypes import DType
 from lowering.ground.errors import UnsupportedError
@@ -55,8 +54,6 @@ __all__ = ["store_swizzle", "swizzle_shared", "widest_swizzle"]
 
 Product = MmaTile | Wgmma | MmaTensor | Tcgen05Mma
 
-_PRODUCTS = get_args(Product)
-
 _STORES = StMatrix | StShared | CopyTile
 """By which threads fill tiles."""
 
@@ -82,7 +79,7 @@ def swizzle_shared(kernel: Kernel, options: LoweringOptions) -> Kernel:
             slices for the CTAs that share it, or a warpgroup's part of an MN-major operand begins
             inside a swizzle span.
     """
-    products = [s for s in walk(kernel.body) if isinstance(s, _PRODUCTS)]
+    products = [s for s in walk(kernel.body) if isinstance(s, Product)]
     loads = [s for s in walk(kernel.body) if isinstance(s, LoadTile)]
     buffers = _swizzled(kernel, products, [load.dst.buffer for load in loads])
     maps: dict[str, TensorMap] = {}

@@ -129,9 +129,7 @@ class Cells(Resource):
     def write(self, event: int, columns: range, known: int, own: int) -> None:
         """A product; behind what is ``known``, and behind the same thread's ``own``."""
         self._require_known(columns, known | own, "overwrites")
-        for number, _ in self._reads_of(columns):
-            if not known >> number & 1:
-                raise FaultError(f"a product overwrites what {self._who(number)} may still read")
+        self._require_loaded(columns, known, "a product overwrites what {} may still read")
         self.wrote[columns.start : columns.stop] = [event] * len(columns)
 
     def read(self, event: int, columns: range, known: int) -> None:
@@ -142,15 +140,15 @@ class Cells(Resource):
     def free(self, columns: range, known: int) -> None:
         """Nothing may still use columns that are given back."""
         self._require_known(columns, known, "is freed, but in use by")
-        for number, _ in self._reads_of(columns):
-            if not known >> number & 1:
-                raise FaultError(f"tensor memory is freed, but in use by {self._who(number)}")
+        self._require_loaded(columns, known, "tensor memory is freed, but in use by {}")
 
-    def _reads_of(self, columns: range) -> list[tuple[int, range]]:
-        """Loads of some of these columns; forgotten, since whoever asks comes behind them."""
+    def _require_loaded(self, columns: range, known: int, what: str) -> None:
+        """Loads of some of these columns are known; then forgotten: whoever asks is behind them."""
         found = [x for x in self.reads if x[1].start < columns.stop and columns.start < x[1].stop]
         self.reads = [x for x in self.reads if x not in found]
-        return found
+        for number, _ in found:
+            if not known >> number & 1:
+                raise FaultError(what.format(self._who(number)))
 
     def _require_known(self, columns: range, known: int, what: str) -> None:
         for number in dict.fromkeys(self.wrote[columns.start : columns.stop]):

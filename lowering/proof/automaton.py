@@ -9,7 +9,7 @@ raises ``UnknownError``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from lowering.ground.expr import Const, Expr, Var, substitute
@@ -19,7 +19,7 @@ from lowering.kernel.compute import Wgmma, WgmmaCommit, WgmmaWait
 from lowering.kernel.control import Break, Elect, For, If, Let
 from lowering.kernel.cp_async import CpAsyncArrive
 from lowering.kernel.memory import TmaLoad
-from lowering.kernel.operands import Body, MBarrierRef, SmemRef, Stmt
+from lowering.kernel.operands import Body, MBarrierRef, SmemRef, Stmt, TmemRef
 from lowering.kernel.sync import (
     BarSync,
     CtaSync,
@@ -238,7 +238,7 @@ class Automaton:
         """Fail if the warp waits for a step that needs a stage which it holds itself."""
         for read in state.reads:
             if read.ring == ring.full:
-                ahead = (count - read.at).constant()
+                ahead = count.apart(read.at)
                 if ahead is None or ahead >= ring.stages:
                     why = f"waits for step {count.expr()} while it holds {read.at.expr()}"
                     self.fail(state, "step", ring.full, why)
@@ -272,7 +272,7 @@ class Automaton:
         if frozenset(new.told) == self.release(ring):
             self.walked.releases.setdefault(ring.full, set()).add(frozenset(new.told))
             return replace(state, reads=tuple(r for r in state.reads if r is not read))
-        return replace(state, reads=tuple(new if r is read else r for r in state.reads))
+        return state.reading(read, new)
 
     def release(self, ring: Ring) -> frozenset[Told]:
         """The arrivals that release a step: those that all the empty barriers began with."""
@@ -354,30 +354,30 @@ class Automaton:
         cta = getattr(stmt, "cta", None)
         return None if cta is None else substitute(cta, self.values)
 
-    def touched(self, stmt: Stmt) -> Iterator[SmemRef]:
+    def touched(self, stmt: Stmt) -> list[SmemRef]:
         """The references of a statement into buffers of rings."""
-        for x in operands(stmt):
-            if isinstance(x, SmemRef) and x.buffer in self.of_buffer:
-                yield x
+        found = (x for x in operands(stmt) if isinstance(x, SmemRef))
+        return [x for x in found if x.buffer in self.of_buffer]
+
+    def held(self, state: State, stmt: Stmt, ref: SmemRef | TmemRef, ring: Ring) -> Read:
+        """The step that a reference reads, which the warp has to hold."""
+        found = state.holding(ring, self.place(ref.stage, None, ring.stages))
+        if not found:
+            self.fail(state, "read", ring.full, f"{stmt.OP} reads a stage that it does not hold")
+        if not found[-1].whole and not self.one:
+            self.fail(state, "read", ring.full, f"{stmt.OP} by threads that did not wait")
+        return found[-1]
 
     def read(self, state: State, stmt: Stmt, ring: Ring, ref: SmemRef) -> State:
         """Behind a read of a stage."""
-        at = self.place(ref.stage, None, ring.stages)
-        here = [r for r in state.reads if r.ring == ring.full and not r.told]
-        found = [r for r in here if at is not None and congruent(at, r.at, ring.stages)]
-        if not found:
-            self.fail(state, "read", ring.full, f"{stmt.OP} reads a stage that it does not hold")
-        read = found[-1]
-        if not read.whole and not self.one:
-            self.fail(state, "read", ring.full, f"{stmt.OP} by threads that did not wait")
+        read = self.held(state, stmt, ref, ring)
         if isinstance(stmt, Wgmma):
             if ring.copied and not read.fenced:
                 self.fail(state, "read", ring.full, "no fence.proxy.async behind the wait")
             return replace(state, pending=state.pending | {(ring.full, read.at)})
         if Memory.SHARED_ASYNC in stmt.TRAITS.reads:
             raise UnknownError(f"{stmt.OP} reads a ring through the async proxy")
-        new = replace(read, access=Access(True))
-        return replace(state, reads=tuple(new if r is read else r for r in state.reads))
+        return state.reading(read, replace(read, access=Access(True)))
 
     def closed(self, state: State, waited: Collection[str] | None = None) -> State:
         """Where what was begun to be filled is: at the end of a trip, or behind a loop, in which

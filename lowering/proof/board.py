@@ -149,6 +149,12 @@ class Board:
         w.joined = None
         return True
 
+    def place(self, number: int, rank: int) -> Env:
+        """Where the CTA of a rank is, of the cluster of a number, of which x is the fastest."""
+        rest, x = divmod(number, self.grid // self.kernel.cluster)
+        z, y = divmod(rest, self.rows)
+        return {"%ctaid.x": x * self.kernel.cluster + rank, "%ctaid.y": y, "%ctaid.z": z}
+
     def peer(self, cta: int, rank: int) -> int:
         """Another CTA of the cluster."""
         return cta // self.kernel.cluster * self.kernel.cluster + rank
@@ -262,10 +268,7 @@ def _cluster_sync(stmt: ClusterSync, w: Walker, threads: int, values: list[int])
 
 
 def _number(stmt: CtaNumber, w: Walker, threads: int, values: list[int]) -> Env:
-    cluster, number = w.board.kernel.cluster, values[0]
-    rest, x = divmod(number, w.board.grid // cluster)
-    z, y = divmod(rest, w.board.rows)
-    return {"%ctaid.x": x * cluster + w.cta % cluster, "%ctaid.y": y, "%ctaid.z": z}
+    return w.board.place(values[0], w.cta % w.board.kernel.cluster)
 
 
 def _change(stmt: Atom, w: Walker, threads: int, values: list[int]) -> Env:

@@ -103,8 +103,7 @@ class Bounds:
     def apart(self, a: Expr, b: Expr) -> int | None:
         """How much larger one expression is than another, if that is a number."""
         if (a, b) not in self.distances:
-            distance = poly(self.resolved(a)) - poly(self.resolved(b))
-            self.distances[a, b] = distance.constant()
+            self.distances[a, b] = poly(self.resolved(a)).apart(poly(self.resolved(b)))
         return self.distances[a, b]
 
     def resolved(self, e: Expr) -> Expr:

@@ -133,10 +133,7 @@ def _left(kernel: Kernel, board: Board) -> str:
 def _walker(board: Board, agent: Agent, number: int) -> Walker:
     """An agent of a CTA of a cluster, in front of its first step."""
     kernel, rank = board.kernel, agent.rank
-    rest, x = divmod(number, board.grid // kernel.cluster)
-    z, y = divmod(rest, board.rows)
-    place = {"x": x * kernel.cluster + rank, "y": y, "z": z}
-    env = board.sizes | {f"%ctaid.{axis}": v for axis, v in place.items()}
+    env = board.sizes | board.place(number, rank)
     env |= {"%nctaid.x": board.grid, "%nctaid.y": board.rows, "%cluster.ctarank": rank}
     groups = sum(warp % 4 == 0 for warp in agent.warps)
     return Walker(number * kernel.cluster + rank, board, groups, env)

@@ -228,7 +228,7 @@ def _unrolled(site: _Site, depth: int) -> Iterator[Poly]:
     """The slots that the loop around an addition goes through."""
     match site.loops[depth:]:
         case ((Expr() as start, Expr() as stop, Expr() as step),):
-            count = (poly(stop) - poly(start)).constant()
+            count = poly(stop).apart(poly(start))
             if count is None or not isinstance(step, Const) or count % step.value:
                 raise UnknownError("how many parts are added is not known")
             var = Var(f"%{depth}")

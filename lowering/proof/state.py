@@ -9,6 +9,8 @@ from lowering.ground.expr import Expr
 from lowering.ground.poly import Poly
 from lowering.kernel.memory import TmaLoad
 from lowering.proof.linear import NOTHING, Facts
+from lowering.proof.rings import Ring
+from lowering.proof.steps import congruent
 
 __all__ = ["Access", "Fill", "Read", "State", "Told", "Walked", "merged"]
 
@@ -149,6 +151,15 @@ class State:
         """With that in place of what it filled of the ring."""
         others = (f for f in self.fills if f.ring != fill.ring)
         return replace(self, fills=tuple(sorted((*others, fill), key=lambda f: f.ring)))
+
+    def holding(self, ring: Ring, at: Poly | None) -> list[Read]:
+        """The steps of a ring that it reads and whose stage is that of a step, the latest last."""
+        here = [r for r in self.reads if r.ring == ring.full and not r.told]
+        return [r for r in here if at is not None and congruent(at, r.at, ring.stages)]
+
+    def reading(self, read: Read, new: Read) -> State:
+        """With another one in place of a step that it reads."""
+        return replace(self, reads=tuple(new if r is read else r for r in self.reads))
 
     def same(self, a: Poly, b: Poly) -> bool:
         """Whether two steps are equal on this path."""

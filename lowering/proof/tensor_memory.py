@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import Protocol
 
 from lowering.ground.expr import Expr
-from lowering.ground.poly import Poly
 from lowering.kernel.control import OnWarp
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import LdWord, Roles
@@ -32,7 +31,6 @@ from lowering.kernel.visit import walk
 from lowering.proof.obligation import Obligation, UnknownError, Verdict
 from lowering.proof.rings import Ring
 from lowering.proof.state import Access, Fill, Read, State, Told
-from lowering.proof.steps import congruent
 
 __all__ = ["IN_TENSOR_MEMORY", "addresses", "allocated", "check_released", "in_tensor_memory"]
 
@@ -58,7 +56,7 @@ class Walk(Protocol):
 
     def filling(self, state: State, ring: Ring, stage: Expr, what: str) -> Fill: ...
 
-    def place(self, stage: Expr, parity: Expr | None, stages: int) -> Poly | None: ...
+    def held(self, state: State, stmt: Stmt, ref: SmemRef | TmemRef, ring: Ring) -> Read: ...
 
     def arrived(self, state: State, bar: MBarrierRef, told: Told) -> State: ...
 
@@ -96,18 +94,16 @@ def _multiplied(w: Walk, stmt: Tcgen05Mma, state: State) -> State:
         w.fail(state, "fill", ring.full, "no tcgen05.fence after behind the wait for the stage")
     state = state.filling(replace(fill, issued=True, untold=frozenset({None})))
     for ref in (stmt.a, stmt.b):
-        read = _held(w, state, stmt, ref)
-        new = replace(read, issued=True)
-        state = replace(state, reads=tuple(new if r is read else r for r in state.reads))
+        read = w.held(state, stmt, ref, _ring(w, ref))
+        state = state.reading(read, replace(read, issued=True))
     return state
 
 
 def _loaded(w: Walk, stmt: Tcgen05Load, src: TmemRef, state: State) -> State:
-    read = _held(w, state, stmt, src)
+    read = w.held(state, stmt, src, _ring(w, src))
     if not read.ordered:
         w.fail(state, "read", read.ring, "no tcgen05.fence after behind the wait for sums")
-    new = replace(read, access=Access(True, cells=True, flying=True))
-    return replace(state, reads=tuple(new if r is read else r for r in state.reads))
+    return state.reading(read, replace(read, access=Access(True, cells=True, flying=True)))
 
 
 def _ring(w: Walk, ref: SmemRef | TmemRef) -> Ring:
@@ -115,19 +111,6 @@ def _ring(w: Walk, ref: SmemRef | TmemRef) -> Ring:
     if found is None:
         raise UnknownError(f"{ref.buffer} belongs to no ring")
     return found
-
-
-def _held(w: Walk, state: State, stmt: Stmt, ref: SmemRef | TmemRef) -> Read:
-    """The step that a reference reads, which the warp has to hold."""
-    ring = _ring(w, ref)
-    at = w.place(ref.stage, None, ring.stages)
-    here = [r for r in state.reads if r.ring == ring.full and not r.told]
-    found = [r for r in here if at is not None and congruent(at, r.at, ring.stages)]
-    if not found:
-        w.fail(state, "read", ring.full, f"{stmt.OP} reads a stage that it does not hold")
-    if not found[-1].whole and not w.one:
-        w.fail(state, "read", ring.full, f"{stmt.OP} by threads that did not wait")
-    return found[-1]
 
 
 def check_released(w: Walk, state: State, ring: Ring, read: Read) -> None:
@@ -173,15 +156,18 @@ def _wrong(kernel: Kernel) -> str:
     most = max(t.column + t.columns for t in kernel.tensors if t.column is not None)
     if alloc.columns != dealloc.columns or most > alloc.columns:
         return f"{alloc.columns} columns are allocated, {dealloc.columns} freed, {most} used"
-    at, roles = body.index(base), next(n for n, s in enumerate(body) if isinstance(s, Roles))
-    before, sync, after, load = body[at - 4 : at]
-    begins = _fenced(before, sync, after) and at < roles
-    if not begins or not isinstance(load, LdWord) or load.src != alloc.dst:
+    at, roles = body.index(base), next((n for n, s in enumerate(body) if isinstance(s, Roles)), -1)
+    if not (4 <= at < roles and _fenced(*body[at - 4 : at - 1]) and _loads(body[at - 1], alloc)):
         return "the address is not read behind fence before, a sync and fence after"
     where = kernel.body.index(warps[1])
     if where < 3 or not _fenced(*kernel.body[where - 3 : where]):
         return "the columns are not freed behind fence before, a sync and fence after"
     return ""
+
+
+def _loads(stmt: Stmt, alloc: Tcgen05Alloc) -> bool:
+    """Whether it reads the address that an allocation has stored."""
+    return isinstance(stmt, LdWord) and stmt.src == alloc.dst
 
 
 def _fenced(before: Stmt, sync: Stmt, after: Stmt) -> bool:

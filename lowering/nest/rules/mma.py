@@ -79,7 +79,7 @@ def product_of(place: Place) -> tuple[MmaOp, Product, list[_Part], int]:
 
 
 def moved(ref: SmemRef, trans: bool, line: int, k: int) -> SmemRef:
-    """An operand so many rows or columns of the product, and ``k``, on; ``trans``: K is its rows."""
+    """An operand so many lines of the product, and ``k``, on; ``trans``: its rows are K."""
     return ref.moved(k, line) if trans else ref.moved(line, k)
 
 
