@@ -18,9 +18,6 @@ def fusion(fd: FusionDefinition) -> None:
 """
 
 
-PRODUCT = "made = fd.ops.matmul(x, fd.ops.permute(x, dims=[0, 2, 1]))"
-
-
 def test_a_squeeze_in_front_of_a_sum() -> None:
     summary = import_summary(record_text(ROWS.format(made="made = fd.ops.neg(x)")))
     assert [r.dims for r in summary.results] == [(1,)]

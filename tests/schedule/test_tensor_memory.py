@@ -15,8 +15,6 @@ from wsched.schedule import Schedule
 from wsched.schedule.parts import titles
 from wsched.schedule.plan import make_plan
 
-TMA = LoadStoreOpType.CpAsyncBulkTensorTile
-
 
 def test_three_parts_and_two_edges() -> None:
     p = plan()

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from wsched.fusion import DataType
+from wsched.run.arguments import torch_dtype
 from wsched.stress.epilogue import LARGEST
 
 if TYPE_CHECKING:
@@ -25,15 +27,6 @@ NONZEROS = 40
 
 _INTEGERS = {1: 113, 4: 1_000_003}
 """Poison of integers, by their bytes: no sum of a launch comes near the larger one."""
-
-
-def _types() -> dict[str, torch.dtype]:
-    import torch
-
-    return {
-        "BFloat16": torch.bfloat16, "Half": torch.float16, "Float": torch.float32,
-        "Int8": torch.int8, "Int32": torch.int32, "Float8_e4m3fn": torch.float8_e4m3fn,
-    }  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +62,7 @@ def poisoned(shape: tuple[int, ...], padding: int, dtype: str, device: str) -> P
     """A tensor whose rows have ``padding`` elements of poison behind them."""
     import torch
 
-    kind = _types()[dtype]
+    kind = torch_dtype(DataType[dtype])
     *outer, cols = shape or (1,)
     pitch, strides = cols + padding, [1]
     for n in (*outer[1:][::-1], 1)[: len(outer)]:

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from lowering.ground.errors import UnsupportedError
-from wsched.doors.fallback.torch_ops import torch_dtype
 from wsched.front.cut.sizes import OPEN
 from wsched.fusion import DataType
 from wsched.importer import Definition, record_text
+from wsched.run.arguments import torch_dtype
 
 __all__ = ["Given", "Listed", "listed", "read_listed"]
 
@@ -70,7 +70,7 @@ class Given:
 
         if self.dtype is None:
             return self.number
-        dtype = torch_dtype(self.dtype.name)
+        dtype = torch_dtype(self.dtype)
         if self.strides:
             made = torch.empty_strided(self.shape, self.strides, dtype=dtype, device=device)
         else:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from lowering.ground.errors import UnsupportedError
-from wsched.doors.fallback.torch_ops import torch_dtype
 from wsched.fusion import DataType
 from wsched.importer.definition import Definition, Node
+from wsched.run.arguments import torch_dtype
 from wsched.run.input_error import (
     InputError,
     no_tensor,
@@ -65,8 +65,8 @@ def _check_tensor(node: Node, value: Any, what: str) -> None:
     if not isinstance(value, torch.Tensor):
         raise no_tensor(what, value)
     dtype, shape = node.get("dtype", DataType.Float), node.get("shape")
-    if isinstance(dtype, DataType) and value.dtype is not torch_dtype(dtype.name):
-        raise wrong_type(what, value.dtype, torch_dtype(dtype.name))
+    if isinstance(dtype, DataType) and value.dtype is not torch_dtype(dtype):
+        raise wrong_type(what, value.dtype, torch_dtype(dtype))
     if not isinstance(shape, tuple):
         return
     if value.dim() != len(shape):

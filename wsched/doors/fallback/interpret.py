@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from lowering.ground.errors import UnsupportedError
-from wsched.doors.fallback.torch_ops import PROMOTED, operations, torch_dtype
+from wsched.doors.fallback.torch_ops import PROMOTED, operations
 from wsched.fusion import DataType
 from wsched.importer.definition import Definition, Node, Ref, Value
+from wsched.run.arguments import torch_dtype
 from wsched.run.input_error import InputError
 
 if TYPE_CHECKING:
@@ -127,7 +128,7 @@ def _value(value: Value, values: dict[str, Any]) -> Any:
     if isinstance(value, Ref):
         return values[value.name]
     if isinstance(value, DataType):
-        return torch_dtype(value.name)
+        return torch_dtype(value)
     if isinstance(value, tuple):
         return [_value(v, values) for v in value]
     return value

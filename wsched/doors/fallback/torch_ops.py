@@ -14,9 +14,8 @@ from itertools import pairwise
 from typing import Any
 
 from lowering.ground.errors import UnsupportedError
-from wsched.fusion import DataType
 
-__all__ = ["PROMOTED", "operations", "torch_dtype"]
+__all__ = ["PROMOTED", "operations"]
 
 Dims = int | Sequence[int] | None
 
@@ -38,13 +37,6 @@ _SAME = (
     "sqrt sub tan tanh trunc"
 )
 """Operations that torch has under the same name, with the same positional arguments."""
-
-
-def torch_dtype(name: str) -> Any:
-    """The torch type of a member of ``DataType``, by its name."""
-    import torch
-
-    return getattr(torch, DataType[name].element.torch)
 
 
 @cache

@@ -33,7 +33,6 @@ from wsched.choose.nvfuser_cost import (
 )
 from wsched.choose.problem import Problem
 from wsched.choose.sweep_cost import accesses_us
-from wsched.doors.fallback.torch_ops import torch_dtype
 from wsched.front.cut.looks import Look, Move, looked
 from wsched.front.cut.pieces import pieces
 from wsched.front.cut.segments import Segment
@@ -48,7 +47,7 @@ from wsched.fusion.product import the_products
 from wsched.fusion.sweep import Sweep
 from wsched.importer import Node
 from wsched.importer.ops import GROUPED
-from wsched.run.arguments import apart
+from wsched.run.arguments import apart, torch_dtype
 from wsched.run.copies import copies
 from wsched.run.layout import laid_out
 from wsched.run.sweep import check_rows, compiled_sweep
@@ -190,7 +189,7 @@ class Call(Sizes):
         tensor = self.tensors[name]
         if tensor.dtype is None:
             raise UnsupportedError(f"{name} of an unknown type", "types of wsched")
-        dtype = torch_dtype(tensor.dtype.name)
+        dtype = torch_dtype(tensor.dtype)
         shape, strides = tensor.shape(self.sizes), self.tensors.strides(name)
         if strides is None:
             return torch.empty(shape, dtype=dtype, device="meta")
