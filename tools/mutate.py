@@ -1,7 +1,7 @@
 """Do the tests notice when the code is changed? Mutants of lines that tests run, tried one by one.
 
     pytest -n 2 --reaches=DIR                   which test runs which line, with its time
-    python tools/mutate.py DIR --seed 1 --count 60 --json FILE.jsonl
+    python tools/mutate.py DIR --seed 1 --count 60 --jobs 2 --json FILE.jsonl
 
 A mutant is one mutation (``tools/mutations.py``) in a copy of the tree. A line is drawn evenly from
 those that tests run, then one of its mutations. The tests that run the line are tried, those that
@@ -27,10 +27,11 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
-from functools import partial
 from itertools import takewhile
 from pathlib import Path
+from queue import SimpleQueue
 
 from mutations import Mutation, mutations
 
@@ -164,26 +165,23 @@ class Tree:
                 f"@{arguments}",
             ]  # fmt: skip
             own = {"PYTHONDONTWRITEBYTECODE": "", "WSCHED_CACHE_DIR": f"{scratch}/cubins"}
-            try:
-                done = subprocess.run(
-                    command, cwd=self.folder, env=os.environ | own, timeout=PATIENCE * limit,
-                    stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                    preexec_fn=partial(_limited, int(limit)),
-                )  # fmt: skip
-            except subprocess.TimeoutExpired:
-                return f"no end within {PATIENCE * limit:.0f} s"
+            with subprocess.Popen(
+                command, cwd=self.folder, env=os.environ | own, stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            ) as done:  # fmt: skip
+                resource.prlimit(done.pid, resource.RLIMIT_CPU, (int(limit), int(limit) + 5))
+                try:
+                    said, _ = done.communicate(timeout=PATIENCE * limit)
+                except subprocess.TimeoutExpired:
+                    done.kill()
+                    return f"no end within {PATIENCE * limit:.0f} s"
         if done.returncode == -signal.SIGXCPU:
             return f"no end within {limit:.0f} s of processor time"
         if done.returncode in (0, 5):  # 5: all are skipped or deselected
             return None
-        lines = [x for x in done.stdout.splitlines() if x.startswith(("FAILED", "ERROR"))]
-        last = (done.stdout + done.stderr).strip().splitlines()[-1:]
+        lines = [x for x in said.splitlines() if x.startswith(("FAILED", "ERROR"))]
+        last = said.strip().splitlines()[-1:]
         return next(iter(lines + last), f"pytest ended with {done.returncode}")
-
-
-def _limited(seconds: int) -> None:
-    """Let this process have so much processor time."""
-    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 5))
 
 
 def _git(*words: str) -> str:
@@ -262,21 +260,35 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=60)
     parser.add_argument("--json", type=Path, help="a line for each mutant, added to what is there")
+    parser.add_argument("--jobs", type=int, default=1, help="mutants at a time")
     parser.add_argument("--budget", type=float, default=float("inf"), help="seconds")
     told = parser.parse_args()
     end, coverage = time.monotonic() + told.budget, Coverage(told.reaches)
     there = told.json.read_text().splitlines() if told.json and told.json.exists() else []
     results = [Result(**json.loads(x)) for x in there]
     known = {(r.file, r.line, r.what) for r in results}
-    with tempfile.TemporaryDirectory() as folder:
-        tree = Tree(Path(folder))
-        for file, mutation in draw(coverage, told.seed, told.count):
-            text = (ROOT / file).read_text(encoding="utf-8")
-            if (file, mutation.line, mutation.shown(text)) in known:
-                continue
+    drawn = [
+        (file, mutation)
+        for file, mutation in draw(coverage, told.seed, told.count)
+        if (file, mutation.line, mutation.shown((ROOT / file).read_text("utf-8"))) not in known
+    ]
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(told.jobs) as pool:
+        trees: SimpleQueue[Tree] = SimpleQueue()
+        for number in range(told.jobs):
+            trees.put(Tree(Path(folder) / str(number)))
+
+        def judged(file: str, mutation: Mutation) -> Result | None:
             if time.monotonic() > end:
-                break
-            result = tried(tree, file, mutation, coverage.tests(file, mutation.line))
+                return None
+            tree = trees.get()
+            try:
+                return tried(tree, file, mutation, coverage.tests(file, mutation.line))
+            finally:
+                trees.put(tree)
+
+        for done in as_completed(pool.submit(judged, *d) for d in drawn):
+            if (result := done.result()) is None:
+                continue
             results.append(result)
             print(json.dumps(asdict(result)), flush=True)
             if told.json:
