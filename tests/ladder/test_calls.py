@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+from tests.rungs import scheduled
 from wsched import Schedule
 from wsched.ladder.calls import lines_of
-from wsched.ladder.decisions import decide
-from wsched.ladder.rungs import DEFINITION, RUNGS
+from wsched.ladder.rungs import DEFINITION
 
 
 def lines(number: int) -> tuple[str, ...]:
-    made = decide(Schedule(DEFINITION), RUNGS[number - 1].decided)
-    return lines_of(Schedule(DEFINITION), made.history)
+    return lines_of(Schedule(DEFINITION), scheduled(number).history)
 
 
 def test_tensors_and_loops_have_names(golden: object) -> None:
@@ -26,6 +25,6 @@ def test_a_decision_is_few_lines() -> None:
 
 
 def test_calls_are_made_on_the_schedule_that_is_given() -> None:
-    start, made = Schedule(DEFINITION), decide(Schedule(DEFINITION), RUNGS[0].decided)
+    start, made = Schedule(DEFINITION), scheduled(1)
     lines_of(start, made.history)
     assert start.fusion == made.fusion

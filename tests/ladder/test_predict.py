@@ -30,7 +30,7 @@ def test_stages_hide_the_way_from_the_l2() -> None:
 
 
 def test_one_cta_takes_as_long_as_all_its_tiles() -> None:
-    p = Prediction(1, 1000.0, 500.0, 1)
+    p = Prediction(1000.0, 500.0, 1)
     one, many = RUNGS[1].decided, RUNGS[2].decided
     sizes = 128 * 12, 128 * 11, 64
     assert p.us(one, *sizes) == pytest.approx(12 * 11 * 1500 / 1904, rel=0.01)

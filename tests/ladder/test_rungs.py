@@ -3,34 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from functools import lru_cache
 from itertools import pairwise
 
-import numpy as np
 import pytest
 
 from lowering.ground.errors import ScheduleError, UnsupportedError
-from tests.on_machine import NUMPY, Problem, exact, operands, run
+from tests.on_machine import Problem
+from tests.rungs import NUMBERS, kernel, ran, scheduled
 from tests.tiers import dealt
 from wsched import Schedule
 from wsched.front.own import kernel_of
 from wsched.ladder.decisions import Decisions, decide
 from wsched.ladder.rungs import DEFINITION, RUNGS, changed
-from wsched.run.compiled import CompiledFusion
 
 PROBLEMS = {
     "tails": Problem(520, 264, 200, 2),
     "one_tile": Problem(40, 24, 72, 3),
     "no_k": Problem(136, 72, 0, 4),
 }
-
-
-@lru_cache
-def kernel(number: int) -> CompiledFusion:
-    return kernel_of(decide(Schedule(DEFINITION), RUNGS[number - 1].decided))
-
-
-NUMBERS = [r.number for r in RUNGS]
 
 
 def test_each_rung_is_one_decision() -> None:
@@ -49,9 +39,7 @@ def test_what_changed_names_every_field() -> None:
 
 @pytest.mark.parametrize(("number", "kind"), dealt(NUMBERS, list(PROBLEMS)))
 def test_integers_are_exact(number: int, kind: str) -> None:
-    a, b = operands(PROBLEMS[kind], "bf16", number, integer=True)
-    d = run(kernel(number), PROBLEMS[kind], a, b, "bf16")
-    assert np.array_equal(d, exact(a, b).astype(NUMPY["bf16"]))
+    ran(kernel(number), PROBLEMS[kind], number)
 
 
 @pytest.mark.parametrize("number", NUMBERS)
@@ -81,12 +69,9 @@ def test_grids() -> None:
 @pytest.mark.parametrize("number", [7, 8])
 def test_rungs_that_another_target_has(number: int) -> None:
     """The same decisions where sums are in tensor memory: a part more, for the epilogue."""
-    s = decide(Schedule(DEFINITION, target="sm_100a"), RUNGS[number - 1].decided)
-    found = kernel_of(s, proof=False)
+    found = kernel_of(scheduled(number, "sm_100a"), proof=False)
     assert [p.name for p in found.plan.parts] == ["load", "compute", "epilogue"]
-    a, b = operands(PROBLEMS["tails"], "bf16", number, integer=True)
-    d = run(found, PROBLEMS["tails"], a, b, "bf16")
-    assert np.array_equal(d, exact(a, b).astype(NUMPY["bf16"]))
+    ran(found, PROBLEMS["tails"], number)
     assert found.resources.clean
 
 
@@ -98,7 +83,7 @@ def test_rungs_that_another_target_has(number: int) -> None:
     ],
 )
 def test_rungs_that_another_target_has_not(number: int, why: str) -> None:
-    s = decide(Schedule(DEFINITION, target="sm_100a"), RUNGS[number - 1].decided)
+    s = scheduled(number, "sm_100a")
     with pytest.raises(UnsupportedError, match=why):
         kernel_of(s, proof=False)
 

@@ -7,16 +7,11 @@ from typing import Any
 import pytest
 
 from lowering.ground.errors import ScheduleError
+from tests.rungs import scheduled
 from wsched import Schedule
 from wsched.front.own import kernel_of
-from wsched.ladder.decisions import decide
-from wsched.ladder.rungs import DEFINITION, RUNGS
 from wsched.run.prints import PrintWarning
 from wsched.schedule.options import DebugPrint
-
-
-def scheduled(rung: int) -> Schedule:
-    return decide(Schedule(DEFINITION), RUNGS[rung - 1].decided)
 
 
 def test_prints_are_options_and_calls() -> None:

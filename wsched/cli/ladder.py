@@ -152,7 +152,7 @@ def _tables(
         k, p = step.kernel, step.prediction
         row = [
             step.rung.name, step.decision or step.rung.title, str(k.kernel.threads),
-            str(k.resources.registers), f"{k.kernel.shared_bytes / 1024:.0f}", str(p.resident),
+            str(k.resources.registers), f"{k.kernel.shared_bytes / 1024:.0f}", str(p.tiles),
             f"{rate(*sizes, p.us(step.rung.decided, *sizes)):.1f}",
         ]  # fmt: skip
         table.add_row(*row, *([f"{rate(*sizes, us):.1f}"] if us is not None else []))

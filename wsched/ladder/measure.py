@@ -8,6 +8,7 @@ from typing import Any
 
 from lowering.ground.errors import InternalError
 from lowering.ground.expr import ONE
+from wsched.bench.method.gpu import elapsed_us
 from wsched.run.compiled import CompiledFusion
 from wsched.trace.timeline import Trace
 
@@ -56,12 +57,12 @@ def measure(
             raise InternalError("ladder", f"{name} is off by {error:.1e}")
         launches.append(kernel.bind(a, b))
     del expected
-    first = [_us(launch, 1) for launch in launches]
+    first = [elapsed_us(launch) for launch in launches]
     times = [[us] for us in first]
     for _ in range(rounds):
         for found, launch, us in zip(times, launches, first, strict=True):
             if us < LONG_US:
-                found.append(_us(launch, max(1, round(ROUND_US / us))))
+                found.append(elapsed_us(launch, max(1, round(ROUND_US / us))))
     return tuple(median(found[1:] or found) for found in times)
 
 
@@ -71,16 +72,3 @@ def recorded(kernel: CompiledFusion) -> Trace:
 
     m, n, k = TRACED_ALONE if kernel.kernel.grid == ONE else TRACED
     return kernel.trace(*(torch.randn(s, k, device="cuda", dtype=torch.bfloat16) for s in (m, n)))
-
-
-def _us(launch: Callable[[], Any], count: int) -> float:
-    """Of one of ``count`` launches."""
-    import torch
-
-    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    begin.record()
-    for _ in range(count):
-        launch()
-    end.record()
-    end.synchronize()
-    return 1e3 * float(begin.elapsed_time(end)) / count

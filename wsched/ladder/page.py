@@ -58,7 +58,7 @@ def _table(steps: Sequence[Step]) -> str:
         share = 100 * p.tiles * decided.rows * 4 / p.slice  # 128 columns, 4096 FLOP a cycle
         lines.append(
             f"| {s.rung.name} | {s.decision or s.rung.title} | {kernel.threads} "
-            f"| {kernel.shared_bytes / 1024:.0f} | {p.resident} | {p.slice:.0f}, {share:.0f} % "
+            f"| {kernel.shared_bytes / 1024:.0f} | {p.tiles} | {p.slice:.0f}, {share:.0f} % "
             f"| {rate(*PROBLEM, us):.1f} |"
         )
     return "\n".join(lines) + "\n"

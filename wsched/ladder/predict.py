@@ -40,13 +40,11 @@ class Prediction:
     """What a rung is said to do.
 
     Args:
-        resident: CTAs on an SM.
         start: cycles of a round of tiles beside its k loops.
         slice: cycles of 64 of K in a round.
-        tiles: tiles of a round, on one SM.
+        tiles: tiles of a round on one SM, of so many CTAs that are there together.
     """
 
-    resident: int
     start: float
     slice: float
     tiles: int
@@ -92,7 +90,7 @@ def predict(kernel: CompiledFusion, decided: Decisions) -> Prediction:
     together = resident(kernel) if each else 1
     short, long = (_round(kernel, decided, k, together) for k in DEPTHS)
     each_slice = (long - short) / (DEPTHS[1] - DEPTHS[0]) * 64
-    return Prediction(together, short - each_slice * DEPTHS[0] / 64, each_slice, together)
+    return Prediction(short - each_slice * DEPTHS[0] / 64, each_slice, together)
 
 
 def shown(kernel: CompiledFusion, decided: Decisions) -> Shown:

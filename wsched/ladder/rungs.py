@@ -8,7 +8,7 @@ from typing import Any
 
 from wsched.ladder.decisions import Copies, Decisions, Grid
 
-__all__ = ["DEFINITION", "RUNGS", "Rung"]
+__all__ = ["DEFINITION", "RUNGS", "Rung", "changed"]
 
 DEFINITION = """
 def nvfuser_fusion(fd : FusionDefinition) -> None :
@@ -40,11 +40,6 @@ class Rung:
     def name(self) -> str:
         """``v1``, ``v2`` and so on."""
         return f"v{self.number}"
-
-    @property
-    def stem(self) -> str:
-        """The beginning of names of files."""
-        return f"{self.number:02}"
 
 
 _FIRST = Rung(

@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 import pytest
 
-from lowering.ground.expr import evaluate
 from lowering.kernel import nodes
 from lowering.kernel.nodes import Stmt
 from lowering.kernel.text import parse_kernel
 from lowering.machine.clock import Work
 from lowering.machine.errors import DeadlockError
 from lowering.machine.run import RunResult, run_kernel
-from tests.on_machine import NUMPY, exact, operands
+from tests.on_machine import NUMPY, operands
 from tests.on_machine import Problem as Sizes
-from wsched import Schedule
-from wsched.front.own import kernel_of
-from wsched.ladder.decisions import decide
-from wsched.ladder.rungs import DEFINITION, RUNGS
-from wsched.run.compiled import CompiledFusion
+from tests.rungs import kernel, ran
 
 STEPS = 5
 TILE = Sizes(128, 128, 64 * STEPS, 1)
@@ -49,24 +43,8 @@ class Prices:
         return Work("stores", False, 0.0, 0.0)
 
 
-@lru_cache
-def kernel(rung: int) -> CompiledFusion:
-    return kernel_of(decide(Schedule(DEFINITION), RUNGS[rung - 1].decided))
-
-
 def run(rung: int, prices: Prices, sizes: Sizes = TILE, together: int = 1) -> RunResult:
-    k = kernel(rung)
-    a, b = operands(sizes, "bf16", rung, integer=True)
-    d = np.full((sizes.m, sizes.n), np.nan, NUMPY["bf16"])
-    names = [x.tensor for x in (*k.fusion.inputs, *k.fusion.outputs)]
-    extents = {"M": sizes.m, "N": sizes.n, "K": sizes.k}
-    grid = evaluate(k.kernel.grid, {**extents, "sms": sizes.sms})
-    found = run_kernel(
-        k.kernel, dict(zip(names, (a, b, d), strict=True)), extents, grid,
-        adversary=prices, resident=together,
-    )  # fmt: skip
-    assert np.array_equal(d, exact(a, b).astype(NUMPY["bf16"]))
-    return found
+    return ran(kernel(rung), sizes, rung, prices, together)
 
 
 @pytest.mark.parametrize("rung", [1, 4, 5, 8, 10])

@@ -5,13 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lowering.ground.expr import evaluate
-from lowering.machine.run import run_kernel
 from tests.on_machine import NUMPY, Problem, exact, operands
+from tests.rungs import ran, scheduled
 from wsched import Schedule
 from wsched.front.own import kernel_of
-from wsched.ladder.decisions import decide
-from wsched.ladder.rungs import DEFINITION, RUNGS
+from wsched.ladder.rungs import RUNGS
 
 pytestmark = pytest.mark.filterwarnings("ignore::wsched.run.prints.PrintWarning")
 
@@ -22,19 +20,8 @@ def printed(s: Schedule) -> tuple[list[str], np.ndarray]:
     """The lines without their times, and what is exact."""
     k = kernel_of(s)
     assert k.proof().proved
-    a, b = operands(SIZES, "bf16", 5, integer=True)
-    d = np.full((SIZES.m, SIZES.n), np.nan, NUMPY["bf16"])
-    names = [x.tensor for x in (*k.fusion.inputs, *k.fusion.outputs)]
-    extents = {"M": SIZES.m, "N": SIZES.n, "K": SIZES.k}
-    grid = evaluate(k.kernel.grid, {**extents, "sms": SIZES.sms})
-    found = run_kernel(k.kernel, dict(zip(names, (a, b, d), strict=True)), extents, grid)
-    whole = exact(a, b)
-    assert np.array_equal(d, whole.astype(NUMPY["bf16"]))
-    return [line.partition(" ")[2] for line in found.printed], whole
-
-
-def scheduled(rung: int) -> Schedule:
-    return decide(Schedule(DEFINITION), RUNGS[rung - 1].decided)
+    whole = exact(*operands(SIZES, "bf16", 5, integer=True))
+    return [line.partition(" ")[2] for line in ran(k, SIZES, 5).printed], whole
 
 
 @pytest.mark.parametrize("rung", [1, 4, 5, 8, 10])
