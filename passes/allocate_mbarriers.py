@@ -120,7 +120,7 @@ def _begun(barriers: Barriers, body: Body, warps: frozenset[int], role: Role, na
     reading = [s for s in body if consumes((s,), barriers.ring.name)]
     alone = [s for s in reading if isinstance(s, OnWarp) and not all(map(s.runs, warps))]
     if alone != reading:
-        return (_arrive_first(barriers, role, names), *body)
+        return (*_arrive_first(barriers, role, names, warps), *body)
     return tuple(
         replaced(s, body=_begun(barriers, s.body, frozenset(filter(s.runs, warps)), role, names))
         if isinstance(s, OnWarp) and s in alone else s
@@ -128,12 +128,17 @@ def _begun(barriers: Barriers, body: Body, warps: frozenset[int], role: Role, na
     )  # fmt: skip
 
 
-def _arrive_first(barriers: Barriers, role: Role, names: Names) -> Stmt:
-    """The arrivals of the first team, before any step has been read."""
+def _arrive_first(barriers: Barriers, role: Role, names: Names, warps: frozenset[int]) -> Body:
+    """The arrivals of the first team, before any step has been read, where ``warps`` are: by those
+    of them that read.
+    """
     first: Stmt = Elect((barriers.each(names, "first", barriers.released, barriers.empty),))
+    reading = frozenset(w for r in barriers.ends.readers[role.name] for w in r.warps) & warps
     teams = teams_of(barriers.ring, role)
+    if reading < warps:
+        return tuple(OnWarp(warp, (first,)) for warp in sorted(reading))
     if role.group is None or teams == 1:
-        return first
+        return (first,)
     groups = role.warps // 4 // teams
     mine = role.group.eq(0) if groups == 1 else role.group < groups
-    return If(mine, (first,))
+    return (If(mine, (first,)),)

@@ -7,6 +7,7 @@ each ring before the loops, and before consuming step m of a ring, fills its ste
 if there is one. A load section's body serves both places, with its loop indices replaced: that the
 two sides have loop nests of their own is what makes this a substitution. A nest of several loops
 stays one: the loops that consume carry the indices of the step to be filled (``load_ahead``).
+Products in tensor memory are issued by one thread of warp 0, too (``issuer``).
 
 A step is filled only after its stage was released ``stages`` steps before; warp 0 waits for that
 between its own k steps. Steps up to ``m + prefetch - 1`` are under way by then, so nobody it waits
@@ -25,6 +26,7 @@ from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import Body, OnWarp, Role, Roles, Section, Stmt
 from lowering.kernel.visit import Names
 from lowering.target import ptx
+from passes.issuer import Issuer
 from passes.load_ahead import LoadAhead
 from passes.options import LoweringOptions
 from passes.warp_specialize import only_copies
@@ -83,7 +85,8 @@ def interleave_loads(kernel: Kernel, options: LoweringOptions) -> Kernel:
             head, at = load.head()
             heads += head
             body, _ = load.ahead(body, at)
-    role = Role(compute.name, 0, 4 * compute.groups, (*lets, *_joined(heads), *body), compute.group)
+    body = (*lets, *_joined(heads), *Issuer.of(kernel, compute, 0).issued(body))
+    role = Role(compute.name, 0, 4 * compute.groups, body, compute.group)
     kept = [s for s in kernel.body if not isinstance(s, Section)]
     threads = compute.groups * ptx.WARPGROUP
     return replace(kernel, threads=threads, body=(*kept, Roles((role,))))

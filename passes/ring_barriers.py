@@ -24,6 +24,7 @@ from lowering.kernel.nodes import (
     MBarrierInval,
     MBarrierRef,
     MBarrierWait,
+    OnWarp,
     Release,
     Stmt,
     Tcgen05Commit,
@@ -185,7 +186,9 @@ class Steps:
     def _committed(self, filling: _Filling, cta: Expr | None, one: bool) -> Body:
         """What threads have written is there: behind a fence for those who read asynchronously."""
         if self.of.ends.summed:
-            return _issued(Tcgen05Commit(filling.bar), one)
+            commit = _issued(Tcgen05Commit(filling.bar), one)
+            alone = () if one else self.of.ends.issuers
+            return tuple(OnWarp(warp, commit) for warp in alone) or commit
         order = "release.cta" if cta is None else "release.cluster"
         arrive: Body = (MBarrierArrive(filling.bar, cta, order),)
         if not one:
@@ -213,6 +216,12 @@ class Steps:
                 raise UnsupportedError(
                     f"stages of {self.of.ring.name} that CTAs of a cluster share, read by tcgen05",
                     "stages that a CTA loads for itself",
+                )
+            if ends.reads(Memory.SHARED, self.role):
+                raise UnsupportedError(
+                    f"stages of {self.of.ring.name} that threads of {self.role} read beside "
+                    "tcgen05",
+                    "stages that products alone read",
                 )
             return _issued(Tcgen05Commit(bar), one)
         head: Body = ()

@@ -5,20 +5,18 @@ load for themselves (``interleave_loads``) stays as it is.
 Guarantees: one ``roles`` statement. A section that needs threads is a role of its own, of as many
 warpgroups as it has groups, in the order of the text: it computes, or fills its part of a ring
 through registers or with ``cp.async``. Sections that only issue copies come behind them, four to a
-warpgroup, a warp each, of which a single elected thread acts. Copies of a section with threads are
-issued by one thread of it, or of each group whose number they depend on.
+warpgroup, a warp each, of which a single elected thread acts. Copies of a section with threads, and
+products in tensor memory, are issued by one thread of it, or of each group whose number they depend
+on (``issuer``).
 
 First of all passes, because every later one asks "which role am I in?"
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from functools import partial
-from itertools import groupby
+from dataclasses import replace
 
 from lowering.ground.errors import InternalError, ScheduleError
-from lowering.ground.expr import Var, free_vars
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import (
     Body,
@@ -27,22 +25,18 @@ from lowering.kernel.nodes import (
     Elect,
     For,
     Frag,
-    Let,
-    LoadTile,
     NextTile,
     OnWarp,
-    Print,
     Produce,
     Role,
     Roles,
     Section,
     Stmt,
-    one_thread,
 )
-from lowering.kernel.ring_ends import copies, stores
 from lowering.kernel.traits import Threads
-from lowering.kernel.visit import defined, expressions, map_bodies, operands, walk
+from lowering.kernel.visit import defined, operands, walk
 from lowering.target import ptx
+from passes.issuer import Issuer
 from passes.options import LoweringOptions
 
 __all__ = ["only_copies", "warp_specialize"]
@@ -98,7 +92,7 @@ def warp_specialize(kernel: Kernel, options: LoweringOptions) -> Kernel:
     roles: list[Role] = []
     first = 0
     for s in working:
-        body = _Issuer.of(kernel, s, first).issued(s.body)
+        body = Issuer.of(kernel, s, first).issued(s.body)
         roles.append(Role(s.name, first, WARPS * s.groups, body, s.group, s.registers))
         first = roles[-1].span.stop
     for run in shared:
@@ -168,61 +162,3 @@ def _elected(body: Body) -> Body:
         else:
             out.append(Elect((stmt,)))
     return tuple(out)
-
-
-@dataclass(frozen=True, slots=True)
-class _Issuer:
-    """Who issues the copies of a section with threads: one of it, or of each of its groups. Who
-    issues all that fills a step begins it, too.
-
-    Args:
-        kernel: for its rings.
-        first_warp: of the role.
-        groups: how many warpgroups run it.
-        of_group: variables whose values differ between these.
-    """
-
-    kernel: Kernel
-    first_warp: int
-    groups: int
-    of_group: frozenset[Var]
-
-    @staticmethod
-    def of(kernel: Kernel, section: Section, first_warp: int) -> _Issuer:
-        """With all bindings that follow from the group's number."""
-        found = {section.group} if section.group is not None else set()
-        for stmt in walk(section.body):
-            if isinstance(stmt, Let) and free_vars(stmt.value) & found:
-                found.add(stmt.var)
-        return _Issuer(kernel, first_warp, section.groups, frozenset(found))
-
-    def issued(self, body: Body) -> Body:
-        """``body`` with each run of copies under a branch and an ``elect``."""
-        out: list[Stmt] = []
-        for alone, stmts in groupby(body, partial(self.issues, body)):
-            run = tuple(stmts)
-            if not alone:
-                out += (s if isinstance(s, Elect) else map_bodies(s, self.issued) for s in run)
-                continue
-            for apart, loads in groupby(run, self.differs):
-                out.append(self.thread(apart, tuple(loads)))
-        return tuple(out)
-
-    def issues(self, body: Body, stmt: Stmt) -> bool:
-        """Whether one thread does a statement of ``body``: it copies, prints, or begins a step that
-        is filled by such copies alone.
-        """
-        if not isinstance(stmt, Produce):
-            return isinstance(stmt, LoadTile | Print)
-        ring = self.kernel.ring(stmt.ring)
-        return not (stores(ring, body) or copies(ring, body))
-
-    def differs(self, stmt: Stmt) -> bool:
-        """Whether each group has a copy of its own."""
-        return any(free_vars(e) & self.of_group for e in expressions(stmt))
-
-    def thread(self, each: bool, copies: Body) -> Stmt:
-        """Copies by one thread, of each group or of the first one."""
-        if each or self.groups == 1:
-            return one_thread(*copies, of="warpgroup.warp")
-        return one_thread(*copies, index=self.first_warp)

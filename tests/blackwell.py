@@ -33,6 +33,7 @@ class Tile:
         sums: stages of the accumulator, 0 for one that is no ring.
         groups: warpgroups that read it, 128 rows each.
         by_tma: whether results go by way of shared memory and TMA.
+        queue: whether tiles are dealt out at run time.
     """
 
     m: int = 128
@@ -42,6 +43,7 @@ class Tile:
     sums: int = 2
     groups: int = 1
     by_tma: bool = True
+    queue: bool = False
 
 
 def scheduled(tile: Tile = Tile(), text: str | None = None) -> Fusion:
@@ -49,7 +51,7 @@ def scheduled(tile: Tile = Tile(), text: str | None = None) -> Fusion:
     m = _cached(tile, text)
     s, acc = m.s, m.acc
     m.tile(tile.m, tile.n, tile.k)
-    m.deal()
+    m.deal(dynamic=tile.queue)
     m.steps("tile k")
     m.stage(tile.stages, tile.stages - 1)
     m.split((acc,), "Ki", 16, "k16 Ki")

@@ -7,6 +7,7 @@ from functools import lru_cache
 import numpy as np
 
 from lowering.ground.expr import evaluate
+from lowering.kernel.kernel import Kernel
 from lowering.machine.adversary import Adversary
 from lowering.machine.run import RunResult, run_kernel
 from lowering.target.targets import DEFAULT
@@ -39,14 +40,15 @@ def ran(
     seed: int,
     adversary: Adversary = "random",
     resident: int | None = None,
+    kernel: Kernel | None = None,
 ) -> RunResult:
-    """A run with integers, whose result is exact."""
+    """A run with integers, whose result is exact; of ``kernel`` in the place of what is made."""
     a, b = operands(p, "bf16", seed, integer=True)
     d = np.full((p.m, p.n), np.nan, NUMPY["bf16"])
     names = [x.tensor for x in (*made.fusion.inputs, *made.fusion.outputs)]
     extents = {"M": p.m, "N": p.n, "K": p.k}
     found = run_kernel(
-        made.kernel, dict(zip(names, (a, b, d), strict=True)), extents,
+        kernel or made.kernel, dict(zip(names, (a, b, d), strict=True)), extents,
         evaluate(made.kernel.grid, {**extents, "sms": p.sms}),
         adversary=adversary, resident=resident,
     )  # fmt: skip

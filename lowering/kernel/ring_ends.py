@@ -26,7 +26,7 @@ from lowering.kernel.nodes import (
     Stmt,
     WaitFull,
 )
-from lowering.kernel.operands import IN_STAGES
+from lowering.kernel.operands import IN_STAGES, TmemRef
 from lowering.kernel.traits import Memory
 from lowering.kernel.visit import bodies, defined, operands, used, walk
 
@@ -42,19 +42,19 @@ class Fill:
         announcements: threads that announce the bytes that TMA brings.
         commits: arrivals behind stores, one a warp.
         copies: arrivals behind ``cp.async``, one a thread.
-        products: arrivals behind products in tensor memory, one a warp.
+        issuers: those of the warps that issue products in tensor memory, an arrival each.
     """
 
     warps: frozenset[int]
     announcements: int = 0
     commits: int = 0
     copies: int = 0
-    products: int = 0
+    issuers: frozenset[int] = frozenset()
 
     @property
     def arrivals(self) -> int:
         """Arrivals for each step."""
-        return self.announcements + self.commits + self.copies + self.products
+        return self.announcements + self.commits + self.copies + len(self.issuers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,12 @@ class Ends:
     @property
     def summed(self) -> bool:
         """Whether products in tensor memory fill it."""
-        return any(f.products for f in self.fills)
+        return any(f.issuers for f in self.fills)
+
+    @property
+    def issuers(self) -> tuple[int, ...]:
+        """Warps that issue products for others that begin the step with them."""
+        return tuple(sorted(w for f in self.fills if f.issuers < f.warps for w in f.issuers))
 
     def issues(self, role: str) -> bool:
         """Whether products that a role issues read it."""
@@ -205,8 +210,9 @@ def _fills(ring: Ring, role: Role) -> Iterator[Fill]:
 
 def _fill(ring: Ring, role: Role, rest: _Block) -> Fill:
     """What is done between an ``acquire`` and the next one."""
-    stored, copied, summed = (f(ring, rest.body) for f in (stores, copies, sums))
-    announcements = commits = landed = products = 0
+    stored, copied = stores(ring, rest.body), copies(ring, rest.body)
+    announcements = commits = landed = 0
+    issuers = frozenset[int]()
     for block in _blocks(rest, role, until=ring.name):
         threads = len(block.warps) * (1 if block.one else 32)
         if any(announces(ring, s) for s in block.body):
@@ -217,15 +223,16 @@ def _fill(ring: Ring, role: Role, rest: _Block) -> Fill:
             if isinstance(stmt, Commit) and stmt.ring == ring.name:
                 commits += len(block.warps) * stored
                 landed += threads * copied
-                products += len(block.warps) * summed
-    return Fill(rest.warps, announcements, commits, landed, products)
+            if _writes(stmt, ring, Memory.TENSOR):
+                issuers |= block.warps
+    return Fill(rest.warps, announcements, commits, landed, issuers)
 
 
 def _readers(ring: Ring, role: Role) -> Iterator[Reader]:
     proxies, issues = Memory.NONE, False
     for stmt in walk(role.body):
-        if any(isinstance(x, IN_STAGES) and x.buffer in ring.buffers for x in operands(stmt)):
-            found = stmt.TRAITS.reads & (Memory.SHARED | Memory.SHARED_ASYNC | Memory.TENSOR)
+        for x in operands(stmt):
+            found = stmt.TRAITS.reads & _through(x, ring)
             proxies |= found
             issues |= bool(found) and Memory.TENSOR in stmt.TRAITS.writes
     teams = teams_of(ring, role)
@@ -261,4 +268,12 @@ def _blocks(block: _Block, role: Role, until: str | None = None) -> Iterator[_Bl
 def _writes(stmt: Stmt, ring: Ring, through: Memory) -> bool:
     if not stmt.TRAITS.writes & through:
         return False
-    return any(isinstance(x, IN_STAGES) and x.buffer in ring.buffers for x in operands(stmt))
+    return any(through & _through(x, ring) for x in operands(stmt))
+
+
+def _through(operand: object, ring: Ring) -> Memory:
+    """Through what an operand of a statement is accessed, if it is in one of the ring's buffers."""
+    if not isinstance(operand, IN_STAGES) or operand.buffer not in ring.buffers:
+        return Memory.NONE
+    in_cells = isinstance(operand, TmemRef)
+    return Memory.TENSOR if in_cells else Memory.SHARED | Memory.SHARED_ASYNC

@@ -12,6 +12,7 @@ from lowering.nest.refusal import refused
 from wsched.fusion import MemoryType, TensorView, inputs_of
 from wsched.schedule.plan import Plan
 from wsched.schedule.proof.relation import LoadRelation
+from wsched.schedule.proof.sides import ROLES
 
 __all__ = ["Computing", "computing_parts"]
 
@@ -28,7 +29,7 @@ class Computing:
         accumulators: what it adds up, all in the same loops.
         event: what its loops within a tile are to the tile (``lowering.kernel.control.EVENTS``).
         registers: of a thread, None where they stay as the kernel starts with them.
-        issued: whether one thread issues all of it, and no registers hold what it adds up.
+        issued: whether one thread issues all of it.
     """
 
     name: str
@@ -43,7 +44,7 @@ class Computing:
     @property
     def held(self) -> tuple[Accumulator, ...]:
         """What it adds up in registers."""
-        return () if self.issued else self.accumulators
+        return tuple(a for a in self.accumulators if a.tensor.memory is not MemoryType.Tensor)
 
 
 def computing_parts(plan: Plan) -> tuple[Computing, ...]:
@@ -127,11 +128,31 @@ def _accumulators(plan: Plan, at: int, main: LoadRelation) -> tuple[Accumulator,
                 )
     brought = {name for e in edges for name in e.relation.loads}
     for t in sums:
-        if t.memory is MemoryType.Tensor and t.circular_buffer is None:
-            what = f"{t.name} in tensor memory, read by who issues its products"
-            raise refused(t, what, f"circular_buffer of {t.name}: others read it")
+        _require_told(plan, t)
         _require_rings(plan, t, brought)
     return tuple(Accumulator.of(t, main, plan.graph) for t in sums)
+
+
+def _require_told(plan: Plan, t: TensorView) -> None:
+    """Sums in tensor memory fill a ring. Who reads them and issues their products is one
+    warpgroup, and has whole tiles, of no groups.
+
+    Raises:
+        UnsupportedError: they fill none; or several warpgroups have sums of their own; or tiles
+            are those of groups, or dealt out in parts.
+    """
+    if t.memory is not MemoryType.Tensor or t.circular_buffer is not None:
+        return
+    if not t.in_place:
+        what = f"{t.name} in tensor memory, of which nobody says when it is whole"
+        raise refused(t, what, f"{t.name} inlined in the loops over tiles, or circular-buffered")
+    for d in (d for d in t.loop if d.parallel in ROLES and d.extent != ONE):
+        what = f"loop {d.label} {d.extent} [{d.parallel}] of {t.name} in tensor memory, in no ring,"
+        raise refused(t, what, f"one warpgroup, or circular_buffer of {t.name}: others read it")
+    work = plan.work
+    if plan.fusion.groups is not None or work.slots is not None or work.ends_within_tiles:
+        what = f"{t.name} in tensor memory, in no ring, of groups or of tiles that CTAs share"
+        raise refused(t, what, "whole tiles of one matmul")
 
 
 def _steps_alike(one: LoadRelation, main: LoadRelation, t: TensorView) -> bool:

@@ -193,7 +193,9 @@ def _require_rings(plan: Plan) -> None:
     fetching = plan.work.fetching_warps
     ahead = {t for e in loaded for t in e.relation.loads}
     threads = [t for t in plan.fusion.loaded_by_threads if t in ahead]
-    here = next((e for e in plan.rings if e.in_place), None)
+    loads = {t.name for t in plan.fusion.loads}
+    in_place = (e for e in plan.rings if e.in_place)
+    here = next((e for e in in_place if loads.issuperset(e.relation.loads)), None)
     if here is not None and any(not e.relation.warp_specialized for e in loaded):
         t = plan.fusion.tensor(here.relation.loads[0])
         what = f"{t.name} loaded in place beside Pipelined loads"

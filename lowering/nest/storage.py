@@ -54,7 +54,8 @@ def ring(plan: Plan, edge: Edge) -> Ring:
     """The ring of an edge."""
     relation, buffer = edge.relation, edge.relation.buffer
     # What tcgen05 reads is released by the products themselves, when they are complete.
-    issued = plan.parts[edge.producer].issued or plan.parts[edge.consumer].issued
+    ends = map(plan.fusion.tensor, (*relation.loads, *relation.readers))
+    issued = any(t.memory is MemoryType.Tensor for t in ends)
     in_flight = 0 if issued else buffer.stages - buffer.prefetch - 1
     loaded = plan.parts[edge.producer].loads or edge.in_place
     threads = plan.fusion.loaded_by_threads

@@ -22,6 +22,9 @@ PROBLEMS = {
     "no_k": Problem(136, 72, 0, 4),
 }
 
+IN_TENSOR_MEMORY = NUMBERS[:8]
+"""Rungs that sm_100a has."""
+
 
 def test_each_rung_is_one_decision() -> None:
     assert len(RUNGS) == 10
@@ -66,25 +69,30 @@ def test_grids() -> None:
     assert "sms" in str(kernel(6).kernel.grid)
 
 
-@pytest.mark.parametrize("number", [7, 8])
-def test_rungs_that_another_target_has(number: int) -> None:
-    """The same decisions where sums are in tensor memory: a part more, for the epilogue."""
-    found = kernel_of(scheduled(number, "sm_100a"), proof=False)
-    assert [p.name for p in found.plan.parts] == ["load", "compute", "epilogue"]
-    ran(found, PROBLEMS["tails"], number)
-    assert found.resources.clean
-
-
 @pytest.mark.parametrize(
-    ("number", "why"),
-    [
-        (2, "2 parts that compute, with Pipelined loads"),
-        (9, "stages of ring that CTAs of a cluster share, read by tcgen05"),
-    ],
+    ("number", "kind"), dealt(IN_TENSOR_MEMORY, [k for k in PROBLEMS if k != "no_k"])
 )
-def test_rungs_that_another_target_has_not(number: int, why: str) -> None:
-    s = scheduled(number, "sm_100a")
-    with pytest.raises(UnsupportedError, match=why):
+def test_integers_are_exact_in_tensor_memory(number: int, kind: str) -> None:
+    """The same decisions on the other target."""
+    ran(kernel(number, "sm_100a"), PROBLEMS[kind], number)
+
+
+@pytest.mark.parametrize("number", IN_TENSOR_MEMORY)
+def test_kernels_in_tensor_memory_are_proved_and_do_not_spill(number: int) -> None:
+    found = kernel(number, "sm_100a")
+    assert found.proof().proved and found.resources.clean
+
+
+def test_parts_in_tensor_memory() -> None:
+    """Where warps load, others read the sums than issue the products."""
+    one, ahead = ["compute"], ["load", "compute"]
+    found = [[p.name for p in kernel(n, "sm_100a").plan.parts] for n in IN_TENSOR_MEMORY]
+    assert found == [one] * 4 + [ahead] * 2 + [[*ahead, "epilogue"]] * 2
+
+
+def test_rungs_that_another_target_has_not() -> None:
+    s = scheduled(9, "sm_100a")
+    with pytest.raises(UnsupportedError, match="CTAs of a cluster share, read by tcgen05"):
         kernel_of(s, proof=False)
 
 

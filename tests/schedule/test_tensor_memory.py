@@ -8,6 +8,7 @@ from lowering.ground.errors import ScheduleError, UnsupportedError
 from lowering.nest.lower import lower
 from lowering.target.blackwell import BLACKWELL
 from tests.blackwell import Tile, plan, scheduled
+from tests.rungs import scheduled as rung
 from tests.schedules import definition
 from wsched.fusion import LoadStoreOpType, MemoryType, ParallelType, Pipelined, WarpSpecialized
 from wsched.importer import build_fusion, record_text
@@ -105,12 +106,50 @@ def test_how_it_is_circular_buffered() -> None:
         s.circular_buffer(acc, 2, 1, ring)
 
 
-def test_a_kernel_needs_the_ring() -> None:
-    """Sums that nobody hands on are refused by name."""
-    p = make_plan(scheduled(Tile(sums=0)), target=BLACKWELL)
+def test_sums_in_place_are_a_ring_of_their_part() -> None:
+    """In no circular buffer: the part that multiplies reads them, tile by tile."""
+    p = plan(Tile(sums=0))
+    assert titles(p.fusion, p.parts) == ["load T6, T7 (ring, 4 stages)", "compute T4 (acc)"]
+    assert [(e.name, e.producer, e.consumer) for e in p.edges] == [("ring", 0, 1), ("acc", 1, 1)]
+    assert [e.in_place for e in p.edges] == [False, True]
+    assert str(p.relations[1]).startswith("T4: tile = i74\n")
+    assert p.threads == 256 and not any(part.issued for part in p.parts)
+
+
+def test_a_ring_of_sums_has_load_warps() -> None:
+    """Who issues products for others loads for nobody."""
+    s = rung(6, "sm_100a")
+    s.inline_at("T4", 0)
+    s.circular_buffer("T4", 2, 1, WarpSpecialized(ParallelType.TIDy, None, 2))
+    with pytest.raises(UnsupportedError, match="2 parts that compute, with Pipelined loads"):
+        lower(s.plan(), "linear")
+
+
+def test_a_tile_for_each_cta_is_one_step_of_sums() -> None:
+    sums = rung(3, "sm_100a").plan().relations[1]
+    assert (sums.nest, str(sums).splitlines()[0]) == ((), "T4: step = 0")
+
+
+def test_sums_that_nobody_says_are_whole() -> None:
+    s = rung(3, "sm_100a")
+    s.inline_at("T4", 0)
     with pytest.raises(UnsupportedError) as error:
-        lower(p, "linear")
+        lower(s.plan(), "linear")
     assert str(error.value).startswith(
-        "T4 in tensor memory, read by who issues its products is not supported; supported: "
-        "circular_buffer of T4: others read it"
+        "T4 in tensor memory, of which nobody says when it is whole is not supported; supported: "
+        "T4 inlined in the loops over tiles, or circular-buffered"
+    )
+
+
+def test_several_warpgroups_read_no_sums_in_place() -> None:
+    """Of one that issues: others would read what is none of theirs, or have sums of their own."""
+    with pytest.raises(ScheduleError, match=r"T8, which reads it, on cta \[BIDx\], group \[TIDy\]"):
+        plan(Tile(m=256, groups=2, sums=0))
+    s = Schedule(scheduled(Tile(m=256, groups=2, sums=0)), target=BLACKWELL)
+    s.parallelize("T4", s.axis("T4", "m128"), ParallelType.TIDy)
+    with pytest.raises(UnsupportedError) as error:
+        lower(make_plan(s.fusion, target=BLACKWELL), "linear")
+    assert str(error.value).startswith(
+        "loop m128 2 [TIDy] of T4 in tensor memory, in no ring, is not supported; supported: one "
+        "warpgroup, or circular_buffer of T4: others read it"
     )

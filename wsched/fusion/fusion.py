@@ -278,11 +278,12 @@ class Fusion(_Kept):
         )  # fmt: skip
 
     @property
-    def loaded_in_place(self) -> tuple[str, ...]:
-        """Names of those of ``loads`` that who reads them loads, in the trip that does: inlined, in
-        no circular buffer.
+    def filled_in_place(self) -> tuple[str, ...]:
+        """Names of what fills a ring in the part that reads it, in the trip that does: loads, and
+        sums in tensor memory, that are inlined and in no circular buffer.
         """
-        return tuple(t.name for t in self.loads if t.in_place)
+        sums = (t for t in self.tensors if t.memory is MemoryType.Tensor)
+        return tuple(t.name for t in (*self.loads, *sums) if t.in_place)
 
     def _set_into_shared(self, e: LoadStoreOp) -> bool:
         shared = self.tensor(e.output).memory is MemoryType.Shared

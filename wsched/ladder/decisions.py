@@ -161,8 +161,8 @@ def _load(loads: Cursor, decided: Decisions) -> None:
 
 
 def _multiply(acc: Cursor, decided: Decisions) -> None:
-    """A slice is one wgmma for each of its parts along K, and of the warpgroup's rows. Sums in
-    tensor memory are a ring, which other warps read.
+    """A slice is one instruction for each of its parts along K, and of the warpgroup's rows. Sums
+    in tensor memory are a ring where warps load, which others read than issue the products.
     """
     target, tile = acc.schedule.target, _tile_loops(decided)
     mma, apart = target.mma, target.tensor_memory is not None
@@ -171,7 +171,7 @@ def _multiply(acc: Cursor, decided: Decisions) -> None:
     acc.split("K", decided.slice).split("Ki", k, labels=("k16", "k"))
     acc.split("Mi", mma.m, labels=("m64", "m"))
     acc.reorder([*tile, *share, "Ko", "k16", "m64"]).parallelize(["m", "Ni", "k"], _P.Mma)
-    if apart:
+    if apart and decided.load_warps:
         acc.circular_buffer(2, 1, WarpSpecialized(_P.TIDy, None, len(tile)))
     else:
         acc.inline_at([*tile, *share][-1])

@@ -30,7 +30,7 @@ class Edge:
 
     @property
     def in_place(self) -> bool:
-        """Whether who reads the ring loads it, each step in the trip that reads it."""
+        """Whether who reads the ring fills it, each step in the trip that reads it."""
         return self.producer == self.consumer and not self.relation.buffer.prefetch
 
 

@@ -3,8 +3,9 @@
 A fusion is cut behind every tensor that is loaded into shared memory or circular-buffered. What is
 still connected then is a *part*, with loops and warps of its own. Tensors that one expression reads
 fill a ring together, if one part makes them; what loads them is one part. What lies in global
-memory connects nothing: all warps can read it. Loads *in place* (inlined, in no circular buffer)
-are not cut off: the part that reads them loads them itself, into a ring of one stage of its own.
+memory connects nothing: all warps can read it. Loads and sums in tensor memory that are
+*in place* (inlined, in no circular buffer) are not cut off: the part that reads them fills them
+itself, in a ring of one stage of its own.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ def find_parts(fusion: Fusion) -> tuple[Part, ...]:
     Args:
         fusion: any fusion; nothing is proved of its schedule.
     """
-    in_place = {*fusion.loaded_in_place}
+    in_place = {*fusion.filled_in_place}
     loads = {t.name for t in fusion.loads} - in_place
     cut = loads | {t.name for t in fusion.tensors if t.circular_buffer is not None}
     loading: list[Part] = []
@@ -221,10 +222,17 @@ def _named(fusion: Fusion, parts: list[Part]) -> Iterator[Part]:
     for p in parts:
         rings = []
         for ring in p.rings:
-            word = "acc" if p.issued else "ring" if _is_summed(fusion, ring.tensors) else "aux"
+            word = _word(fusion, ring.tensors)
             rings.append(Filled(f"{word}{count[word] or ''}", ring.tensors))
             count[word] += 1
         yield replaced(p, rings=tuple(rings))
+
+
+def _word(fusion: Fusion, names: tuple[str, ...]) -> str:
+    """What a ring is called."""
+    if all(fusion.tensor(n).memory is MemoryType.Tensor for n in names):
+        return "acc"
+    return "ring" if _is_summed(fusion, names) else "aux"
 
 
 def _with_views(fusion: Fusion, parts: tuple[Part, ...]) -> Iterator[Part]:

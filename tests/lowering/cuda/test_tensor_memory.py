@@ -20,6 +20,7 @@ TILES = {
     "tma": Tile(n=256),
     "two-blocks": Tile(m=256, n=64, stages=3, by_tma=False),
     "two-warpgroups": Tile(m=256, n=128, stages=3, groups=2),
+    "in-place": Tile(n=128, sums=0),
 }
 
 

@@ -170,7 +170,7 @@ def _apart(fusion: Fusion, graph: TransformGraph) -> Iterator[tuple[TensorView, 
     """Tensors that are computed on other CTAs or warpgroups than what reads them, with that. What
     is loaded in place all warpgroups of the part wait for, whoever of them brought it.
     """
-    loads = {*fusion.loaded_in_place}
+    loads = {t.name for t in fusion.loads}
     for t in (t for t in _held(fusion) if t.name not in loads):
         mine = _places(graph, t, IterType.Reduction)
         for reader in fusion.consumers(t.name):

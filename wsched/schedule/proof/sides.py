@@ -45,7 +45,7 @@ _NO_LOADS = "no tensor is loaded by TMA: cache_after the operands of the mma"
 
 
 IN_PLACE = CircularBuffer(stages=1, prefetch=0, type=Pipelined())
-"""How loads are buffered that who reads them loads in the same trip."""
+"""How what is in place is buffered: who reads it fills it, in the same trip."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +90,8 @@ class Sides:
 
     @property
     def load_loop(self) -> str:
-        """What they count together: ``tile·k``."""
-        return "·".join(d.label for d in self.load_loops)
+        """What they count together: ``tile·k``; where there is none, the one step."""
+        return "·".join(d.label for d in self.load_loops) or "step"
 
     @property
     def on_ctas(self) -> dict[Group, Expr]:

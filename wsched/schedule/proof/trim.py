@@ -95,7 +95,8 @@ def find_tail(
     above: Sequence[Guard],
     below: Sequence[Guard],
 ) -> Tail | None:
-    """The predicate that ends the outermost load loop; None where no single one does.
+    """The predicate that ends the outermost load loop; None where no single one does, or there is
+    no loop.
 
     Every guard bounds one loop of the load nest, at a number that is the same at all indices of
     the loops outside it (``bounds``). So one on the outermost loop cuts load steps off the end
@@ -107,6 +108,8 @@ def find_tail(
         above: what ends loops of both sides.
         below: what else ends compute's: the load loop's own end, where it counts what they split.
     """
+    if not nest:
+        return None  # one step
     top = nest[0].group
     ending = [g for g in above if top in g.weights or not g.weights]
     ending = ending or [g for g in below if top in g.weights]
