@@ -124,8 +124,7 @@ class _Planner:
     count: int = 0
 
     def declare(self, out: Frag) -> None:
-        per_block = out.type.registers // out.type.blocks
-        self.define(out, View(out.name, out.type, ZERO, per_block))
+        self.define(out, View(out.name, out.type, ZERO, out.type.block_registers))
 
     def define(self, out: Frag, view: View) -> None:
         if out.name in self.views:

@@ -65,7 +65,7 @@ def _each(e: Emitter, slot: PartialRef, value: Frag, function: str) -> None:
             function = function.removeprefix("ptx::")
             e.functions["v4_s32"] = _S32
         e.out.line(f"{dtype.cuda}* const {at} = {first};")
-        per_block = registers // value.type.blocks
+        per_block = value.type.block_registers
         for block in range(value.type.blocks):
             with e.groups(per_block // _WIDE):
                 names = [e.register(value, block, f"{_WIDE} * r + {i}") for i in range(_WIDE)]

@@ -20,12 +20,10 @@ def _print(e: Emitter, s: Print) -> None:
 
 def _frag_print(e: Emitter, s: FragPrint) -> None:
     """The element's register is known when the kernel is made; its lane asks for itself."""
-    layout, row = s.value.type.layout, s.row % 64
-    lane = row % 8 * 4 + s.col % layout.columns // layout.span
+    _, lane, (block, group, row, inner) = s.value.type.layout.owner(s.row, s.col)
     with e.out.block(""):
-        e.out.line(f"constexpr int r = {s.col // layout.columns};")
-        inner = s.col % layout.span
-        register, half = e.element(s.value, s.row // 64, row % 16 // 8, inner)
+        e.out.line(f"constexpr int r = {group};")
+        register, half = e.element(s.value, block, row, inner)
         number = value(s.value.type.dtype, register, half)
         mine = f"{e.special('lane')} == {lane}"
         _line(e, s, "%g", f"(double){number}", s.when, mine)

@@ -24,6 +24,7 @@ from lowering.kernel.nodes import (
     SmemRef,
     Stmt,
 )
+from lowering.kernel.places import thread_col, thread_row
 from lowering.kernel.reduction import NEUTRAL
 from lowering.target import ptx
 
@@ -266,9 +267,8 @@ def _below(e: Emitter, s: FragBelow) -> None:
     """Each thread's first row or column is taken from the limit once."""
     e.declare(s.out)
     kind, layout = s.out.type, s.out.type.layout
-    warp, lane = Special("warpgroup.warp"), Special("lane")
     with e.out.block(""):
-        first = layout.row(warp, lane, 0, 0) if kind.cols == 1 else layout.column(lane, 0, 0)
+        first = thread_row(kind) if kind.cols == 1 else thread_col(kind)
         left = e.names.fresh("left")
         e.out.line(f"const int {left} = {e.arg(s.limit - first)};")
         for block in range(kind.blocks):

@@ -56,13 +56,18 @@ class FragmentType:
     @property
     def registers(self) -> int:
         """32-bit registers per thread."""
-        return self.blocks * self.groups * self.group_registers
+        return self.blocks * self.block_registers
 
     @property
     def group_registers(self) -> int:
         """32-bit registers per thread for the elements of one block and group."""
         rows, cols = self.group
         return -(-rows * cols * self.dtype.register_bits // 32)
+
+    @property
+    def block_registers(self) -> int:
+        """32-bit registers per thread for the elements of one block."""
+        return self.groups * self.group_registers
 
     @property
     def row_bytes(self) -> int:

@@ -30,9 +30,6 @@ from lowering.mlir.ssa import I64
 
 __all__ = ["RULES"]
 
-_TICKS = 10_000_000
-"""Nanoseconds for which a waiting thread may be suspended before it asks again: a hint only."""
-
 _REMOTE = {"release.cluster", "relaxed.cluster"}
 _WAITS = {"acquire.cta", "acquire.cluster", "relaxed.cluster"}
 
@@ -67,20 +64,15 @@ def _mbarrier_expect_tx(e: Emitter, s: MBarrierExpectTx) -> None:
 
 
 def _mbarrier_wait(e: Emitter, s: MBarrierWait) -> None:
-    """Nvvm waits with ``acquire.cta``; other orders are inline PTX."""
+    """Inline PTX: nvvm's wait names a time, and with one a warp sleeps before it asks again."""
     if s.order not in _WAITS:
         raise InternalError("emit_mlir", f"{s.OP} with order {s.order}")
     if e.kernel.watch is not None:
         raise UnsupportedError(f"{s.OP} with a bound in MLIR", "waits without a watchdog")
-    parity = e.expr(s.parity)
-    if s.order == "acquire.cta":
-        at, ticks = e.pointer(e.mbarrier(s.bar)), e.out.constant(_TICKS)
-        e.out.line(f"nvvm.mbarrier.try_wait.parity {at}, {parity}, {ticks} : {at.type}, i32, i32")
-        return
     e.asm(
         "{ .reg .pred done; again: mbarrier.try_wait.parity."
         f"{s.order}.shared::cta.b64 done, [$0], $1; @!done bra again; }}",
-        [e.expr(e.mbarrier(s.bar)), parity],
+        [e.expr(e.mbarrier(s.bar)), e.expr(s.parity)],
     )
 
 

@@ -39,7 +39,7 @@ def _fill(e: Emitter, s: FragFill) -> None:
     else:
         number = e.out.number(s.value)
         value = pack(e, kind.dtype, number, number)
-    block = (Word(value),) * (kind.registers // kind.blocks)
+    block = (Word(value),) * kind.block_registers
     registers = (block,) * kind.blocks
     sums = any(kind.dtype in form.accumulators for form in e.kernel.target.mma.forms)
     # Keeps the fill ahead of the wgmma.fence that orders it before the first wgmma.
@@ -53,7 +53,7 @@ def _columns(e: Emitter, s: FragColumns) -> None:
     if start % kind.layout.columns or start + kind.cols > whole.cols:
         raise InternalError("emit_mlir", f"columns {start} of {whole} as {kind}")
     first = start // kind.layout.columns * kind.group_registers
-    count = kind.registers // kind.blocks
+    count = kind.block_registers
     e.keep(s.out, tuple(block[first : first + count] for block in e.registers(s.value)))
 
 

@@ -69,8 +69,9 @@ def _counted(e: Emitter, s: For) -> None:
     inits = _carried(e, [c.init for c in s.carries])
     results, last = e.out.results([v.type for v in inits])
     i = Value(e.out.name(s.var.name), kind)
-    inside, passed = _arguments(e, s, inits)
-    carried = f" iter_args({passed}) -> ({', '.join(v.type for v in inits)})" if inits else ""
+    inside = _fresh(e, _carry_names(s.carries), inits)
+    types = ", ".join(v.type for v in inits)
+    carried = f" iter_args({_given(inside, inits)}) -> ({types})" if inits else ""
     head = f"{results}scf.for {i} = {start} to {stop} step {step}{carried} : {kind}"
     with e.region(head, f"}} {{loop_annotation = {_ONCE}}}"):
         e.define(s.var, i)
@@ -87,13 +88,13 @@ def _left(e: Emitter, s: For) -> None:
     inits = [e.expr(s.start), e.out.constant(1, I1), *_carried(e, [c.init for c in s.carries])]
     types = ", ".join(v.type for v in inits)
     results, last = e.out.results([v.type for v in inits])
-    names = [Value(e.out.name(n), v.type) for n, v in zip(_names(s), inits, strict=True)]
-    given = ", ".join(f"{a} = {b}" for a, b in zip(names, inits, strict=True))
-    with e.region(f"{results}scf.while ({given}) : ({types}) -> ({types})", "} do {"):
+    names = _fresh(e, _names(s), inits)
+    head = f"{results}scf.while ({_given(names, inits)}) : ({types}) -> ({types})"
+    with e.region(head, "} do {"):
         below = e.out.op(f"arith.cmpi slt, {names[0]}, {stop} : {kind}", I1)
         more = e.out.op(f"arith.andi {names[1]}, {below} : i1", I1)
         e.out.line(f"scf.condition({more}) {', '.join(map(str, names))} : {types}")
-    names = [Value(e.out.name(n), v.type) for n, v in zip(_names(s), inits, strict=True)]
+    names = _fresh(e, _names(s), inits)
     e.out.line(f"^bb0({', '.join(f'{v}: {v.type}' for v in names)}):")
     with e.inside(f"}} attributes {{loop_annotation = {_ONCE}}}"):
         e.define(s.var, names[0])
@@ -135,12 +136,14 @@ def _carry_names(carries: Sequence[Carry]) -> list[str]:
     return found
 
 
-def _arguments(e: Emitter, s: For, inits: Sequence[Value]) -> tuple[list[Value], str]:
-    """Names of what is carried, inside the loop, and how it is given its first values."""
-    inside = [
-        Value(e.out.name(n), v.type) for n, v in zip(_carry_names(s.carries), inits, strict=True)
-    ]
-    return inside, ", ".join(f"{a} = {b}" for a, b in zip(inside, inits, strict=True))
+def _fresh(e: Emitter, names: Sequence[str], like: Sequence[Value]) -> list[Value]:
+    """New values of the same types."""
+    return [Value(e.out.name(n), v.type) for n, v in zip(names, like, strict=True)]
+
+
+def _given(names: Sequence[Value], values: Sequence[Value]) -> str:
+    """How an operation says what arguments of its region are at first."""
+    return ", ".join(f"{a} = {b}" for a, b in zip(names, values, strict=True))
 
 
 def _carried(e: Emitter, values: Sequence[Expr | Frag]) -> list[Value]:
@@ -167,9 +170,8 @@ def _bind(e: Emitter, names: Sequence[Var | Frag], values: Sequence[Value]) -> N
     left = iter(values)
     for name in names:
         if isinstance(name, Frag):
-            per_block = name.type.registers // name.type.blocks
-            blocks = range(name.type.blocks)
-            e.keep(name, tuple(e.unpacked(next(left), per_block) for _ in blocks))
+            blocks, each = range(name.type.blocks), name.type.block_registers
+            e.keep(name, tuple(e.unpacked(next(left), each) for _ in blocks))
         else:
             e.define(name, next(left))
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from itertools import product
 
 from lowering.ground.errors import InternalError
-from lowering.ground.expr import ONE, TRUE, ZERO, Expr, ScalarType, Special, Var, minimum, select
+from lowering.ground.expr import TRUE, ZERO, Expr, Special, minimum, select
 from lowering.ground.layouts import BLOCK_ROWS, RegisterLayout
 from lowering.ground.types import FragmentType
 from lowering.kernel.copy_tile import CopyTile, Pieces, pieces_of
@@ -21,7 +21,7 @@ from lowering.kernel.kernel import SharedBuffer
 from lowering.kernel.nodes import CpAsync, Frag, FragLoadGlobal, Stmt
 from lowering.kernel.places import placed
 from lowering.mlir.emitter import Emitter, Rule
-from lowering.mlir.global_memory import Elements
+from lowering.mlir.global_memory import Elements, outer_dimensions, strides_of
 from lowering.mlir.movement import frame, mask_of
 from lowering.mlir.ssa import I32, Value
 
@@ -96,15 +96,11 @@ def _loaded(e: Emitter, s: CopyTile, p: Pieces, box: int, turn: int) -> list[Val
     inside: Expr = TRUE.logical_and(row < g.rows).logical_and(col < g.cols)
     if p.rows % p.rows_at_once:
         inside = inside.logical_and(own < p.rows)
-    strides = [Var(f"%{name}", ScalarType.I64) for name in g.strides]
-    offset = row * strides[-1] + col
-    for at, stride, size in zip(s.src.coords[:-2], strides, g.sizes, strict=False):
-        offset = at * stride + offset
-        if at != ZERO or size != ONE:
-            inside = inside.logical_and(at < size)
-    base, where = e.scalars[f"%global.{g.name}"], e.expr(offset)
-    text = f"llvm.getelementptr {base}[{where}] : ({base.type}, {where.type}) -> {base.type}"
-    at_ = e.out.op(f"{text}, i{8 * g.dtype.bytes}", base.type)
+    outer, tests = outer_dimensions(s.src, g)
+    for test in tests:
+        inside = inside.logical_and(test)
+    where = e.expr(outer + row * strides_of(g)[-1] + col)
+    at_ = e.behind(e.scalars[f"%global.{g.name}"], where, f"i{8 * g.dtype.bytes}")
     count, kind, operand = _form(p.bytes, 0)
     zeros = "".join(f"mov.b32 ${i}, 0; " for i in range(count))
     load = f"{zeros}@${count + 1} ld.global.{kind} {operand}, [${count}];"

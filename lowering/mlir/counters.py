@@ -32,9 +32,7 @@ _WIDE = 4
 
 
 def _counter(e: Emitter, ref: CounterRef) -> Value:
-    base, index = e.scalars[f"%counter.{ref.array}"], e.expr(ref.index)
-    text = f"llvm.getelementptr {base}[{index}] : ({base.type}, {index.type}) -> {base.type}, i32"
-    return e.out.op(text, base.type)
+    return e.behind(e.scalars[f"%counter.{ref.array}"], e.expr(ref.index), I32)
 
 
 def _atom(e: Emitter, s: Atom) -> None:
@@ -66,12 +64,10 @@ def _groups(e: Emitter, slot: PartialRef, value: Frag) -> Iterator[tuple[int, in
     thread = Special("warpgroup.warp") * 32 + Special("lane")
     index = slot.index + Const(0, ScalarType.I64)
     first = index * (kind.registers * WARPGROUP) + thread * _WIDE
-    per_block = kind.registers // kind.blocks
     for block in range(kind.blocks):
-        for start in range(0, per_block, _WIDE):
-            offset = e.expr(first + (block * per_block + start) * WARPGROUP)
-            text = f"llvm.getelementptr {base}[{offset}] : ({base.type}, i64) -> {base.type}"
-            yield block, start, e.out.op(f"{text}, {element}", base.type)
+        for start in range(0, kind.block_registers, _WIDE):
+            offset = e.expr(first + (block * kind.block_registers + start) * WARPGROUP)
+            yield block, start, e.behind(base, offset, element)
 
 
 def _suffix(value: Frag) -> str:

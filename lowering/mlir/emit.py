@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from lowering.ground.errors import InternalError
 from lowering.ground.expr import Const
-from lowering.kernel.kernel import Kernel, MBarrierArray, SharedBuffer
+from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import Stmt
 from lowering.kernel.tensors import TensorMap
 from lowering.mlir import (
@@ -23,7 +23,7 @@ from lowering.mlir import (
     shuffles,
     wgmma,
 )
-from lowering.mlir.emitter import Emitter, Rule
+from lowering.mlir.emitter import SHARED, Emitter, Rule
 from lowering.mlir.ssa import I32, I64, SCALARS, Value
 
 __all__ = ["RULES", "emit_mlir"]
@@ -55,23 +55,22 @@ def emit_mlir(kernel: Kernel) -> str:
         UnsupportedError: a statement that has no rule here, by its name.
         InternalError: the kernel is not final.
     """
+    if not kernel.name.isidentifier():
+        raise InternalError("emit_mlir", f"kernel name {kernel.name!r} is no identifier")
     e = Emitter(kernel, RULES)
     parameters = list(_parameters(e))
     _storage(e)
     e.body(kernel.body)
     e.out.line("llvm.return")
-    name = f"@{kernel.name}" if kernel.name.isidentifier() else ""
-    if not name:
-        raise InternalError("emit_mlir", f"kernel name {kernel.name!r} is no identifier")
     lines = [f"{alias} = {text}" for alias, text in sorted(e.out.aliases.items())]
     lines.append("module {")
     if kernel.shared or kernel.mbarriers:
         lines.append(
-            "  llvm.mlir.global external @shared_memory() {addr_space = 3 : i32, "
+            f"  llvm.mlir.global external @{SHARED}() {{addr_space = 3 : i32, "
             f"alignment = {_ALIGN} : i64}} : !llvm.array<0 x i8>"
         )
     lines += [f"  {text}" for _, text in sorted(e.functions.items())]
-    lines.append(f"  llvm.func {name}(")
+    lines.append(f"  llvm.func @{kernel.name}(")
     lines += [f"    {p}," for p in parameters[:-1]] + [f"    {p}" for p in parameters[-1:]]
     lines.append(f"  ) attributes {{{', '.join(_attributes(kernel))}}} {{")
     lines += [f"    {text}" for text, _ in e.out.constants.values()]
@@ -130,11 +129,10 @@ def _by_value(m: TensorMap) -> str:
 
 def _storage(e: Emitter) -> None:
     """Addresses of the shared buffers and the mbarriers."""
-    placed: tuple[SharedBuffer | MBarrierArray, ...] = (*e.kernel.shared, *e.kernel.mbarriers)
-    if not placed:
+    if not (e.kernel.shared or e.kernel.mbarriers):
         return
     out = e.front
-    pointer = out.op("llvm.mlir.addressof @shared_memory : !llvm.ptr<3>", "!llvm.ptr<3>")
+    pointer = out.op(f"llvm.mlir.addressof @{SHARED} : !llvm.ptr<3>", "!llvm.ptr<3>")
     base = out.op(f"llvm.ptrtoint {pointer} : !llvm.ptr<3> to i32", I32, "smem")
     low = out.op(f"arith.andi {base}, {out.constant(_ALIGN - 1)} : i32", I32)
     wrong = out.op(f"arith.cmpi ne, {low}, {out.constant(0)} : i32", "i1")
@@ -142,8 +140,4 @@ def _storage(e: Emitter) -> None:
     out.line(f"scf.if {wrong} {{")
     out.line('  "llvm.intr.trap"() : () -> ()')
     out.line("}")
-    for thing in placed:
-        if thing.offset is None:
-            raise InternalError("emit_mlir", f"{thing.name} has no offset")
-        at = out.op(f"arith.addi {base}, {out.constant(thing.offset)} : i32", I32, thing.name)
-        e.scalars[f"%shared.{thing.name}"] = at
+    e.place(base, out)

@@ -16,7 +16,7 @@ from lowering.ground.errors import InternalError, UnsupportedError
 from lowering.ground.expr import Const, Expr, ExprLike, Special, Var, as_expr, free_vars, substitute
 from lowering.ground.types import FragmentType
 from lowering.kernel.control import Role
-from lowering.kernel.kernel import Kernel
+from lowering.kernel.kernel import Kernel, MBarrierArray, SharedBuffer
 from lowering.kernel.nodes import Body, Frag, MBarrierRef, SmemRef, Stmt
 from lowering.kernel.places import box_column, placed, tile_offset
 from lowering.kernel.text import print_stmt
@@ -25,7 +25,10 @@ from lowering.mlir.expressions import Known, expression
 from lowering.mlir.special import SPECIALS
 from lowering.mlir.ssa import F32, I1, I32, I64, Value, Writer, shared_pointer
 
-__all__ = ["Emitter", "Registers", "Rule", "Word", "register_type"]
+__all__ = ["SHARED", "Emitter", "Registers", "Rule", "Word", "register_type"]
+
+SHARED = "shared_memory"
+"""Symbol of the shared memory."""
 
 Rule = Callable[["Emitter", Any], None]
 
@@ -118,9 +121,15 @@ class Emitter:
 
     def role(self, role: Role) -> None:
         """Emit the body of a role, executed by its warps."""
-        outer, self.warps = self.warps, role.span
+        warps, scalars = self.warps, dict(self.scalars)
+        self.warps = role.span
+        if self.kernel.shared or self.kernel.mbarriers:
+            # With one address for all roles ptxas has it, and what is computed of it, in registers
+            # of each thread, where the CUDA way has uniform ones.
+            (base,) = self.asm(f"mov.u32 $0, {SHARED};", (), [I32], memory=False, volatile=False)
+            self.place(base.value, self.out)
         self.body(role.body)
-        self.warps = outer
+        self.warps, self.scalars = warps, scalars
 
     # --- scalars -------------------------------------------------------------------------------
 
@@ -182,6 +191,16 @@ class Emitter:
 
     # --- addresses -----------------------------------------------------------------------------
 
+    def place(self, base: Value, out: Writer) -> None:
+        """From here on shared memory begins at ``base``."""
+        things: tuple[SharedBuffer | MBarrierArray, ...]
+        things = (*self.kernel.shared, *self.kernel.mbarriers)
+        for thing in things:
+            if thing.offset is None:
+                raise InternalError("emit_mlir", f"{thing.name} has no offset")
+            at = out.op(f"arith.addi {base}, {out.constant(thing.offset)} : i32", I32, thing.name)
+            self.define(Var(f"%shared.{thing.name}"), at)
+
     def buffer_at(self, name: str) -> Var:
         """Shared address of a buffer."""
         return Var(f"%shared.{placed(self.kernel, name).name}")
@@ -216,6 +235,12 @@ class Emitter:
             text = f"llvm.inttoptr {value} : i32 to {kind}"
             self._members[key] = self.out.op(text, kind)
         return self._members[key]
+
+    def behind(self, base: Value, at: Value | str, element: str) -> Value:
+        """The address of an element: ``at`` is its number, or the numbers of members as text."""
+        types = base.type if isinstance(at, str) else f"{base.type}, {at.type}"
+        text = f"llvm.getelementptr {base}[{at}] : ({types}) -> {base.type}, {element}"
+        return self.out.op(text, base.type)
 
     # --- inline PTX ----------------------------------------------------------------------------
 
@@ -301,8 +326,7 @@ class Emitter:
 
     def keep(self, out: Frag, registers: Registers) -> None:
         """Give a fragment value its registers."""
-        per_block = out.type.registers // out.type.blocks
-        if [len(block) for block in registers] != [per_block] * out.type.blocks:
+        if [len(block) for block in registers] != [out.type.block_registers] * out.type.blocks:
             raise InternalError("emit_mlir", f"fragment {out.name} has other registers than it had")
         self.fragments[out.name] = registers
 

@@ -13,10 +13,11 @@ from lowering.ground.layouts import ACCUMULATOR
 from lowering.ground.types import FragmentType
 from lowering.kernel.nodes import Frag, FragLoadGlobal, FragStoreGlobal, GmemRef, Stmt
 from lowering.kernel.places import thread_col, thread_row
+from lowering.kernel.tensors import GlobalTensor
 from lowering.mlir.emitter import Emitter, Rule, Word, element_index, register_type
 from lowering.mlir.ssa import I1, I8, I16, I32, Value
 
-__all__ = ["RULES", "Elements", "store_words"]
+__all__ = ["RULES", "Elements", "outer_dimensions", "store_words", "strides_of"]
 
 _ELEMENTS = {32: I32, 16: I16, 8: I8}
 """Type of an element in memory by its bits, where it is not fp32."""
@@ -31,6 +32,24 @@ class _Place:
     offset: Expr
     col: Expr
     inside: Expr
+
+
+def strides_of(tensor: GlobalTensor) -> list[Var]:
+    """Elements from one index of each dimension to the next; 64 bits, so no product overflows."""
+    return [Var(f"%{name}", ScalarType.I64) for name in tensor.strides]
+
+
+def outer_dimensions(ref: GmemRef, tensor: GlobalTensor) -> tuple[Expr, list[Expr]]:
+    """What a tile's coordinates in front of row and column add to the address, in elements, and the
+    conditions that they are in bounds.
+    """
+    offset: Expr = ZERO
+    tests = list[Expr]()
+    for at, stride, size in zip(ref.coords[:-2], strides_of(tensor), tensor.sizes, strict=False):
+        offset = offset + at * stride
+        if at != ZERO or size != ONE:
+            tests.append(at < size)
+    return offset, tests
 
 
 class Elements:
@@ -59,7 +78,6 @@ class Elements:
             raise UnsupportedError(f"{s.OP} of {found.dtype.value} in MLIR", "16 and 32 bits, bool")
         self.e, self.g, self.kind, self.ref, self.s = e, found, value.type, ref, s
         self.owned = isinstance(s, FragStoreGlobal) and not every
-        self.strides = [Var(f"%{name}", ScalarType.I64) for name in found.strides]
         self.base = e.scalars[f"%global.{found.name}"]
         kind, by = value.type, s.index
         down, across = thread_row(kind), thread_col(kind)
@@ -90,13 +108,10 @@ class Elements:
             tests.append(at_row < g.rows)
         if not self._single(g.cols, self.ref.col, right):
             tests.append(at_col < g.cols)
-        offset: Expr = at_col
-        if self.strides:
-            offset = at_row * self.strides[-1] + offset
-        for at, stride, size in zip(self.ref.coords[:-2], self.strides, g.sizes, strict=False):
-            offset = at * stride + offset
-            if at != ZERO or size != ONE:
-                tests.append(at < size)
+        offset, more = outer_dimensions(self.ref, g)
+        if g.strides:
+            offset = offset + at_row * strides_of(g)[-1]
+        offset, tests = offset + at_col, [*tests, *more]
         inside = tests[0]
         for test in (*tests[1:], *self._owner()):
             inside = inside.logical_and(test)
@@ -126,9 +141,7 @@ class Elements:
         base, e = self.base, self.e
         element = "f32" if self.g.dtype is DType.F32 else _ELEMENTS[self.g.dtype.bits]
         offset = e.expr(place.offset)
-        text = f"llvm.getelementptr {base}[{offset}]"
-        at = e.out.op(f"{text} : ({base.type}, {offset.type}) -> {base.type}, {element}", base.type)
-        return at, e.expr(place.inside)
+        return e.behind(base, offset, element), e.expr(place.inside)
 
     @property
     def together(self) -> int:
@@ -188,8 +201,7 @@ def _groups(kind: FragmentType, together: int) -> Iterator[tuple[int, int, int, 
 
 def _load_global(e: Emitter, s: FragLoadGlobal) -> None:
     elements, kind = Elements(e, s, s.out, s.src), s.out.type
-    per_block = kind.registers // kind.blocks
-    blocks: list[list[Word | None]] = [[None] * per_block for _ in range(kind.blocks)]
+    blocks: list[list[Word | None]] = [[None] * kind.block_registers for _ in range(kind.blocks)]
     step = 32 // kind.dtype.register_bits
     for block, group, row, cols in _groups(kind, elements.together):
         at, inside = elements.access(elements.place(block, group, row, cols[0]))

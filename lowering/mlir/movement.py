@@ -48,13 +48,12 @@ def tensor_map(e: Emitter, ref: GmemRef | MapRef) -> Value:
     base = e.scalars[f"%map.{ref.map}"]
     if ref.entry is None:
         return base
-    text = f"llvm.getelementptr {base}[{e.expr(ref.entry)}]"
-    return e.out.op(f"{text} : ({base.type}, i32) -> {base.type}, !llvm.array<128 x i8>", base.type)
+    return e.behind(base, e.expr(ref.entry), "!llvm.array<128 x i8>")
 
 
 def _prefetch(e: Emitter, s: PrefetchTensorMap) -> None:
-    at = tensor_map(e, s.map)
-    e.out.line(f"nvvm.prefetch tensormap, {at} : {at.type}")
+    # Of nvvm.prefetch Triton 3.6 makes two: one in the space of parameters, one in the generic.
+    e.asm("prefetch.tensormap [$0];", [tensor_map(e, s.map)])
 
 
 def _box(e: Emitter, ref: GmemRef) -> str:

@@ -38,8 +38,7 @@ def _address(e: Emitter, ref: GmemRef) -> Value:
         if at != ZERO:
             offset = at * Var(f"%{stride}", ScalarType.I64) + offset
     found = e.expr(offset)
-    text = f"llvm.getelementptr {base}[{found}] : ({base.type}, {found.type}) -> {base.type}"
-    return e.out.op(f"{text}, {_IN_MEMORY[g.dtype.bits]}", base.type)
+    return e.behind(base, found, _IN_MEMORY[g.dtype.bits])
 
 
 def _load(e: Emitter, s: LdGlobalScalar) -> None:

@@ -5,9 +5,9 @@ in local memory.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 
 from lowering.ground.expr import TRUE, Expr, ScalarType, Special, as_expr, type_of
-from lowering.ground.layouts import BLOCK_ROWS
 from lowering.kernel.nodes import FragPrint, Print, Stmt
 from lowering.mlir.elements import as_f32
 from lowering.mlir.emitter import Emitter, Rule
@@ -28,9 +28,7 @@ def _print(e: Emitter, s: Print) -> None:
 
 def _frag_print(e: Emitter, s: FragPrint) -> None:
     """The element's register is known when the kernel is made; its lane asks for itself."""
-    layout, row = s.value.type.layout, s.row % BLOCK_ROWS
-    lane = row % 8 * 4 + s.col % layout.columns // layout.span
-    place = s.row // BLOCK_ROWS, s.col // layout.columns, row % 16 // 8, s.col % layout.span
+    _, lane, place = s.value.type.layout.owner(s.row, s.col)
     number = as_f32(e, s.value.type.dtype, *e.element(s.value, *place))
     wide = e.out.op(f"arith.extf {number} : f32 to f64", _F64)
     _line(e, s, wide, Special("lane").eq(lane).logical_and(s.when))
@@ -44,10 +42,8 @@ def _line(e: Emitter, s: Print | FragPrint, value: Value, when: Expr) -> None:
     one = e.out.constant(1)
     # In the frame, so that the stack does not grow in a loop.
     numbers = e.front.op(f"llvm.alloca {one} x {fields} : (i32) -> !llvm.ptr", "!llvm.ptr")
-    if as_expr(when) == TRUE:
-        _call(e, text, numbers, fields, value)
-        return
-    with e.region(f"scf.if {e.expr(when)}"):
+    always = as_expr(when) == TRUE
+    with nullcontext() if always else e.region(f"scf.if {e.expr(when)}"):
         _call(e, text, numbers, fields, value)
 
 
@@ -67,10 +63,7 @@ def _call(e: Emitter, text: str, numbers: Value, fields: str, value: Value) -> N
     clock = e.out.op("nvvm.read.ptx.sreg.clock64 : i64", I64)
     told = clock, e.expr(Special("ctaid.x")), e.expr(Special("warp")), value
     for i, number in enumerate(told):
-        at = e.out.op(
-            f"llvm.getelementptr {numbers}[0, {i}] : (!llvm.ptr) -> !llvm.ptr, {fields}",
-            "!llvm.ptr",
-        )
+        at = e.behind(numbers, f"0, {i}", fields)
         e.out.line(f"llvm.store {number}, {at} : {number.type}, !llvm.ptr")
     form = e.out.op(f"llvm.mlir.addressof @{text} : !llvm.ptr", "!llvm.ptr")
     arguments = f"({form}, {numbers}) : (!llvm.ptr, !llvm.ptr)"

@@ -7,6 +7,7 @@ no ``contract``, so nothing is made of them and the product in front.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
 from functools import reduce
 from itertools import product
 
@@ -25,7 +26,7 @@ from lowering.kernel.nodes import (
     SmemRef,
     Stmt,
 )
-from lowering.kernel.places import placed
+from lowering.kernel.places import placed, thread_col, thread_row
 from lowering.kernel.reduction import NEUTRAL
 from lowering.mlir.emitter import Emitter, Registers, Rule, Word
 from lowering.mlir.global_memory import Elements, store_words
@@ -142,10 +143,7 @@ def _to_shared(e: Emitter, s: FragReduceToShared) -> None:
             e.asm("st.shared.f32 [$0], $1;", [e.expr(at), total])
         return
     left, first, idle = _dealt(e, s.op, folds)
-    if idle:
-        with e.region(f"scf.if {e.expr(_no_bits(idle))}"):
-            _store_columns(e, at, left, first)
-    else:
+    with e.region(f"scf.if {e.expr(_no_bits(idle))}") if idle else nullcontext():
         _store_columns(e, at, left, first)
 
 
@@ -279,9 +277,8 @@ def _red_global(e: Emitter, s: FragRedGlobal) -> None:
 
 def _below(e: Emitter, s: FragBelow) -> None:
     """Each thread's first row or column is taken from the limit once."""
-    kind, layout = s.out.type, s.out.type.layout
-    first = layout.row(_WARP, _LANE, 0, 0) if kind.cols == 1 else layout.column(_LANE, 0, 0)
-    left = s.limit - first
+    kind = s.out.type
+    left = s.limit - (thread_row(kind) if kind.cols == 1 else thread_col(kind))
     blocks: Registers = tuple(
         tuple(
             Word(e.expr(_at(kind, block, group, row, col) < left))

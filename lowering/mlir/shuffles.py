@@ -56,8 +56,8 @@ def _shuffle(e: Emitter, s: FragShuffle) -> None:
                 found = exchanged(e, [words[p] for p in given], widen, lanes, kind)
                 made |= dict(zip(taken, found, strict=True))
     blocks = s.out.type.blocks
-    per_block = s.out.type.registers // blocks
-    registers = [tuple(Word(made[b, i]) for i in range(per_block)) for b in range(blocks)]
+    each = range(s.out.type.block_registers)
+    registers = [tuple(Word(made[b, i]) for i in each) for b in range(blocks)]
     e.keep(s.out, tuple(registers))
 
 

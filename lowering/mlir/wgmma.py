@@ -46,10 +46,12 @@ def _descriptor(e: Emitter, ref: SmemRef, trans: bool, block: int) -> Value:
     extra = block * block_bytes(buffer, trans) // _UNIT
     offset = e.resolved(tile_offset(e.kernel, ref, _UNIT)) + inner // per_chunk + extra
     template = descriptor_template(buffer.swizzle, leading_bytes(buffer, trans))
-    low = e.expr(_address(e, buffer) + offset)
-    wide = e.out.op(f"arith.extui {low} : i32 to i64", I64)
-    constant = template if template < 1 << 63 else template - (1 << 64)
-    return e.out.op(f"arith.ori {wide}, {e.out.constant(constant, I64)} : i64", I64)
+    # The lower word's constant goes to where the buffer begins, once for all tiles of it.
+    high, low = template >> 32 << 32, template % (1 << 32)
+    word = e.expr(_address(e, buffer) + low + offset)
+    wide = e.out.op(f"arith.extui {word} : i32 to i64", I64)
+    signed = high if high < 1 << 63 else high - (1 << 64)
+    return e.out.op(f"arith.ori {wide}, {e.out.constant(signed, I64)} : i64", I64)
 
 
 def _address(e: Emitter, buffer: SharedBuffer) -> Expr:

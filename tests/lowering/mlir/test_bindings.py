@@ -11,7 +11,8 @@ import pytest
 
 from lowering.mlir.emit import emit_mlir
 from tests.lowering.cuda.kernels import cooperative_kernel
-from tests.lowering.mlir.test_toolchain import FAMILIES, made
+from tests.lowering.mlir.test_toolchain import FAMILIES
+from tests.ways import made
 
 
 @pytest.fixture(scope="module")

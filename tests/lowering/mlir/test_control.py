@@ -128,7 +128,12 @@ def test_roles_are_one_chain_of_branches() -> None:
     assert re.fullmatch(r"%\d+ = arith\.cmpi slt, %warp, %c8_i32 : i32", text[0])
     assert text[1] == f"scf.if {text[0].partition(' ')[0]} {{"
     assert "nvvm.setmaxregister increase 232" in text[2:5]
-    assert text[-3:] == ["} else {", "nvvm.setmaxregister decrease 40", "}"]
+    other = text.index("} else {")
+    assert text[other:][:1] + text[-2:] == ["} else {", "nvvm.setmaxregister decrease 40", "}"]
+    # Each of them takes the address of shared memory itself.
+    own = [i for i, line in enumerate(text) if '"mov.u32 $0, shared_memory;"' in line]
+    assert own[0] < other < own[1]
+    assert len(own) == 2
 
 
 def test_roles_that_leave_warps_out_are_refused() -> None:

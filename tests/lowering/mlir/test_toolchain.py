@@ -13,9 +13,8 @@ from lowering.mlir.emit import emit_mlir
 from lowering.mlir.toolchain import compile_mlir, lowered, ptxas_version
 from tests.epilogues import GELU, RESIDUAL, WHERE
 from tests.lowering.cuda.kernels import copy_kernel
-from tests.schedules import SCHEDULES, definition, for_result
-from wsched.importer import build_fusion, record_text
-from wsched.run.compiled import CompiledFusion, compile_fusion
+from tests.ways import made, of_both_ways
+from wsched.run.compiled import CompiledFusion
 
 pytestmark = pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed")
 
@@ -31,11 +30,6 @@ COUNTED = (
     "setmaxnreg", "stmatrix",
 )  # fmt: skip
 """Instructions of which PTX has as many in both ways: none was duplicated, none dropped."""
-
-
-def made(name: str, text: str = "", result: str = "bf16") -> CompiledFusion:
-    params = for_result(SCHEDULES[name], result)
-    return compile_fusion(build_fusion(record_text(text or definition(result=result))), params)
 
 
 def require_clean(kernel: CompiledFusion) -> None:
@@ -64,6 +58,16 @@ def test_epilogues(name: str, text: str) -> None:
 @pytest.mark.slow
 def test_fp32_results() -> None:
     require_clean(made("coop_128x128", result="f32"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["coop_128x256", "pingpong_128x128", "dynamic_cluster"])
+def test_loops_are_those_of_the_cuda_way(name: str) -> None:
+    cuda, mlir = of_both_ways(made(name))
+    assert (mlir.moves, mlir.meets, mlir.sleeps) == (0, 0, 0)
+    assert mlir.mma <= cuda.mma + 1
+    assert mlir.load <= cuda.load + 8  # a cluster's: addresses of each trip
+    assert mlir.all <= 1.02 * cuda.all
 
 
 @pytest.mark.parametrize("name", ["coop_128x128", "dynamic_pingpong"])

@@ -153,7 +153,7 @@ class _Warpgroup:
             return self.red(text, *v)
         if text.startswith("cp.async.cg"):
             return self.copy(*v)
-        if text.startswith("cp.async.mbarrier"):
+        if text.startswith("cp.async.mbarrier") or "mbarrier.try_wait" in text:
             return None
         access = _ACCESS.search(text)
         if access is None:
