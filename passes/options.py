@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from lowering.ground.types import Swizzle
+
 __all__ = ["LoweringOptions"]
 
 
@@ -18,6 +20,7 @@ class LoweringOptions:
             has ended, and lets the next one do the same.
         cache_policies: (tensor map, policy) of the copies that have one of their own.
         l2_promotions: (tensor map, bytes) of those with one of their own.
+        smem_swizzles: (tensor map, span) of the tiles that do not have the widest that fits.
         promotion: K after which sums of wgmma are added to a second accumulator; 0 for never.
         vector_registers: registers of a thread for vectors that an epilogue's chunks share.
         trace_slots: stamps that a warp of a traced kernel has room for; 0 for a kernel without
@@ -29,6 +32,7 @@ class LoweringOptions:
     programmatic_dependent_launch: bool = True
     cache_policies: tuple[tuple[str, str], ...] = ()
     l2_promotions: tuple[tuple[str, int], ...] = ()
+    smem_swizzles: tuple[tuple[str, Swizzle], ...] = ()
     promotion: int = 0
     vector_registers: int = 0
     trace_slots: int = 0

@@ -12,7 +12,8 @@ last box brings columns of the next tile, too, which nothing reads.
 
 Requires: what ``load.tile`` fills, without a swizzle. What threads fill may have one.
 Guarantees: operands, and stages of rings that hold tiles, have the widest swizzle their rows allow
-(none only where wgmma does not read it), whoever fills them; each tensor map has a box that TMA
+(none only where wgmma does not read it), whoever fills them, unless ``options.smem_swizzles``
+asks for a narrower one; each tensor map has a box that TMA
 accepts (at most 256 elements per dimension, inner bytes equal to the swizzle span), and each
 ``load.tile`` is one ``tma.load`` per box.
 
@@ -21,15 +22,17 @@ Before ``circular_buffer``, which counts on loads being single copies only when 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import product
 from math import gcd
+from typing import get_args
 
 from lowering.ground.dtypes import DType
-from lowering.ground.errors import UnsupportedError
+from lowering.ground.errors import ScheduleError, UnsupportedError
 from lowering.ground.expr import ZERO, Const, Expr, Special
 from lowering.ground.poly import poly
+from lowering.ground.records import fields_of
 from lowering.ground.types import Swizzle
 from lowering.kernel.kernel import Kernel, SharedBuffer, TensorMap
 from lowering.kernel.nodes import (
@@ -75,13 +78,16 @@ def swizzle_shared(kernel: Kernel, options: LoweringOptions) -> Kernel:
         tma.load A_s[0, 0, 64], A[row, k + 64]
 
     Raises:
+        ScheduleError: a swizzle is asked for that rows of the tile have no whole spans of, or of
+            what no TMA loads for products alone.
         UnsupportedError: rows of the tile are no multiple of 32 bytes, the tile cannot be cut into
             slices for the CTAs that share it, or a warpgroup's part of an MN-major operand begins
             inside a swizzle span.
     """
     products = [s for s in walk(kernel.body) if isinstance(s, Product)]
     loads = [s for s in walk(kernel.body) if isinstance(s, LoadTile)]
-    buffers = _swizzled(kernel, products, [load.dst.buffer for load in loads])
+    asked = _asked(kernel, loads, dict(options.smem_swizzles))
+    buffers = _swizzled(kernel, products, [load.dst.buffer for load in loads], asked)
     maps: dict[str, TensorMap] = {}
     rows: dict[str, int] = {}
     for load in loads:
@@ -103,9 +109,11 @@ def swizzle_shared(kernel: Kernel, options: LoweringOptions) -> Kernel:
 
 
 def _swizzled(
-    kernel: Kernel, products: Iterable[Product], loaded: Iterable[str]
+    kernel: Kernel, products: Iterable[Product], loaded: Iterable[str], asked: dict[str, Swizzle]
 ) -> dict[str, SharedBuffer]:
-    """What TMA loads, and operands and stages that only threads fill, with their swizzles."""
+    """What TMA loads, and operands and stages that only threads fill, with their swizzles:
+    those that are asked for, else the widest.
+    """
     operands = {x.buffer: None for s in products for x in (s.a, s.b) if isinstance(x, SmemRef)}
     n_major = {s.b.buffer for s in products if s.trans_b}
     stored = [s.dst.buffer for s in walk(kernel.body) if isinstance(s, _STORES)]
@@ -113,13 +121,50 @@ def _swizzled(
     plain = (n for n in (*operands, *stages) if kernel.buffer(n).swizzle is Swizzle.NONE)
     found: dict[str, SharedBuffer] = {}
     for name in dict.fromkeys((*loaded, *plain)):
-        buffer = kernel.buffer(name)
+        buffer, wanted = kernel.buffer(name), asked.get(name)
         if name in n_major:
-            cols = ptx.stored_columns(buffer.cols, buffer.dtype.bytes)
+            widest = wanted.value if wanted else ptx.WIDEST_SWIZZLE
+            cols = ptx.stored_columns(buffer.cols, buffer.dtype.bytes, widest)
             buffer = replace(buffer, shape=(*buffer.shape[:-1], cols))
         find = widest_swizzle if name in operands else store_swizzle
-        found[name] = replace(buffer, swizzle=find(name, buffer.dtype, buffer.cols))
+        if wanted:
+            _require_spans(buffer, wanted)
+        swizzle = wanted or find(name, buffer.dtype, buffer.cols)
+        found[name] = replace(buffer, swizzle=swizzle)
     return found
+
+
+def _require_spans(buffer: SharedBuffer, wanted: Swizzle) -> None:
+    """Rows of the buffer have whole spans of what is asked for."""
+    row = buffer.cols * buffer.dtype.bytes
+    if row % wanted.value:
+        wrote = f"smem_swizzles: spans of {wanted.value} bytes in {buffer.name}"
+        legal = (str(s.value) for s in Swizzle if s.value and row % s.value == 0)
+        raise ScheduleError("smem-swizzle", wrote, f"its rows have {row} bytes", tuple(legal))
+
+
+def _asked(
+    kernel: Kernel, loads: Iterable[LoadTile], by_map: Mapping[str, Swizzle]
+) -> dict[str, Swizzle]:
+    """The swizzles that are asked for, by buffer: of operands, which wgmma alone reads."""
+    found = {load.dst.buffer: load.src.map for load in loads if load.src.map in by_map}
+    there = tuple(dict.fromkeys(load.src.map for load in loads))
+    if missing := [n for n in by_map if n not in found.values()]:
+        wrote = f"smem_swizzles: {missing[0]} {by_map[missing[0]].value}"
+        raise ScheduleError("smem-swizzle", wrote, f"no TMA loads {missing[0]}", there)
+    other = {
+        ref.buffer
+        for s in walk(kernel.body)
+        if not isinstance(s, (*get_args(Product), LoadTile))
+        for ref in fields_of(s)
+        if isinstance(ref, SmemRef)
+    }
+    for name, source in found.items():
+        if name in other:
+            wrote = f"smem_swizzles: {source} {by_map[source].value}"
+            why = f"threads access {name} themselves, and do so in the widest swizzle that fits"
+            raise ScheduleError("smem-swizzle", wrote, why)
+    return {name: by_map[source] for name, source in found.items()}
 
 
 def widest_swizzle(name: str, dtype: DType, cols: int) -> Swizzle:

@@ -14,7 +14,7 @@ from lowering.cuda.wgmma import PIN_WORDS
 from lowering.ground.dtypes import DType
 from lowering.ground.errors import InternalError
 from lowering.ground.expr import ZERO, Const, Expr
-from lowering.kernel.descriptor import block_bytes, descriptor_template, leading_bytes
+from lowering.kernel.descriptor import MatrixDescriptor, block_bytes
 from lowering.kernel.kernel import SharedBuffer
 from lowering.kernel.nodes import (
     Frag,
@@ -150,7 +150,7 @@ def descriptor_words(
     buffer: SharedBuffer, trans: bool = False, version: int = 0
 ) -> tuple[int, int]:
     """Constant (high, low) words of an operand's descriptor, without the address."""
-    template = descriptor_template(buffer.swizzle, leading_bytes(buffer, trans), version)
+    template = MatrixDescriptor.of(buffer, trans).template(version)
     return template >> 32, template & 0xFFFFFFFF
 
 

@@ -17,10 +17,14 @@ class Swizzle(Enum):
 
     Within a span, 16-byte chunk ``c`` of 128-byte line ``l`` is stored at chunk ``c ^ (l % 8)``
     (128), ``c ^ (l // 2 % 4)`` within each 64 bytes (64), ``c ^ (l // 4 % 2)`` within each 32
-    bytes (32), where lines are counted in units of the span (PTX ISA, tensor swizzle modes).
+    bytes (32), where lines are counted in units of the span (PTX ISA, tensor swizzle modes). A span
+    of 16 bytes is one chunk and permutes nothing: eight of its lines are a core matrix, which is
+    what the matrix instruction reads in its mode without a swizzle. Lines of ``NONE`` are as long
+    as the tile's rows.
     """
 
     NONE = 0
+    B16 = 16
     B32 = 32
     B64 = 64
     B128 = 128
@@ -28,7 +32,7 @@ class Swizzle(Enum):
     def apply(self, address: int) -> int:
         """Byte ``address`` (from a base aligned to 8 spans) with the chunk bits permuted.
 
-        All three modes XOR address bits [4, 4 + b) with bits [7, 7 + b), b = log2(span / 16).
+        All modes XOR address bits [4, 4 + b) with bits [7, 7 + b), b = log2(span / 16).
         """
         chunks = self.value // 16
         return address ^ (((address >> 7) & (chunks - 1)) << 4) if chunks else address

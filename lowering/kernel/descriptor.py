@@ -6,6 +6,7 @@ The CUDA emitter writes these numbers into the kernel, the machine reads them ba
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TypeVar
 
 from lowering.ground.dtypes import DType
@@ -15,8 +16,8 @@ from lowering.ground.types import Swizzle
 from lowering.kernel.kernel import SharedBuffer
 
 __all__ = [
-    "ADDRESS_BITS", "VERSION_BIT", "block_bytes", "descriptor_template", "instruction_descriptor",
-    "leading_bytes", "tile_byte", "wgmma_descriptor",
+    "ADDRESS_BITS", "VERSION_BIT", "MatrixDescriptor", "block_bytes", "instruction_descriptor",
+    "tile_byte",
 ]  # fmt: skip
 
 ADDRESS_BITS = 18
@@ -25,7 +26,7 @@ ADDRESS_BITS = 18
 VERSION_BIT = 46
 """Where a descriptor has the version of its format: 0 of wgmma, 1 of tcgen05."""
 
-_MODE = {Swizzle.B128: 1, Swizzle.B64: 2, Swizzle.B32: 3}
+_MODE = {Swizzle.B16: 0, Swizzle.B128: 1, Swizzle.B64: 2, Swizzle.B32: 3}
 
 Index = TypeVar("Index", int, Expr)
 
@@ -42,53 +43,69 @@ def tile_byte(buffer: SharedBuffer, stage: Index, *coords: Index) -> Index:
     return stage * buffer.stage_bytes + line * (width * size) + inner * size
 
 
-def leading_bytes(buffer: SharedBuffer, trans: bool) -> int:
-    """Leading byte offset of an operand's descriptor.
-
-    For an MN-major operand (``trans``) the distance of two spans of M or N: a whole box, since a
-    tile is stored box after box. K-major operands with a swizzle do not use it; 16 by convention.
-    """
-    return buffer.lines * buffer.swizzle.value if trans else 16
-
-
 def block_bytes(buffer: SharedBuffer, trans: bool) -> int:
     """Bytes from one block of 64 rows of A to the next: 64 lines, or the boxes of 64 columns."""
     span = buffer.swizzle.value
     return 64 // buffer.box_cols * buffer.lines * span if trans else 64 * span
 
 
-def descriptor_template(swizzle: Swizzle, leading: int = 16, version: int = 0) -> int:
-    """The 64-bit matrix descriptor of an operand, with an address field of zero.
+@dataclass(frozen=True, slots=True)
+class MatrixDescriptor:
+    """What the matrix instruction is told of an operand in shared memory, but for where it begins.
 
-    Bits (PTX ISA, wgmma matrix descriptor format and "Strides"): 0-13 address / 16, 16-29 leading
-    byte offset / 16, 32-45 stride byte offset / 16; 49-51 base offset, 0 because every 8 lines
-    start on a multiple of 8 spans; 62-63 swizzle mode. tcgen05 (PTX ISA, "Shared memory
-    descriptor") has a version in bits 46-47, and the same modes as 2, 4 and 6 in bits 61-63.
+    Lines of one span lie one after the other (PTX ISA, "Strides" of wgmma's operands). In a K-major
+    operand a line is a row of M or N, in an MN-major one a span of M or N at one k. Eight lines are
+    followed by the next eight, and a box by the next box: where the tile goes on along a line.
 
-    With a swizzle, lines of one span lie one after the other, and the stride byte offset leads
-    from 8 of them to the next 8, here 8 spans. In a K-major operand a line is a row of M or N, and
-    the leading byte offset is not used. In an MN-major operand a line is a span of M or N at one
-    k, and the leading byte offset leads from it to the next span of M or N at the same k.
+    With a swizzle, ``stride`` leads from eight lines to the next, and ``leading`` from a span of M
+    or N to the next at the same k; K-major operands do not use it, since an instruction reads
+    within a span, and have 16 by convention. Without one (``B16``), ``leading`` leads from a core
+    matrix to the next along K, ``stride`` along M or N, whichever of them the lines are.
 
     Args:
         swizzle: of the buffer.
-        leading: leading byte offset, see :func:`leading_bytes`.
-        version: of the format, as the target's instruction wants it.
-
-    Raises:
-        InternalError: no swizzle. A row-major tile is none of wgmma's unswizzled layouts.
+        leading: leading byte offset.
+        stride: stride byte offset.
     """
-    if swizzle not in _MODE:
-        raise InternalError("descriptor", "wgmma cannot read a row-major tile without a swizzle")
-    stride = 8 * swizzle.value
-    fields = leading >> 4 << 16 | stride >> 4 << 32 | _MODE[swizzle] << 62
-    return fields | version << VERSION_BIT
 
+    swizzle: Swizzle
+    leading: int
+    stride: int
 
-def wgmma_descriptor(swizzle: Swizzle, address: int, leading: int = 16, version: int = 0) -> int:
-    """The descriptor of an operand whose first element lies at shared ``address`` (in bytes)."""
-    template = descriptor_template(swizzle, leading, version)
-    return template | (address & ((1 << ADDRESS_BITS) - 1)) >> 4
+    @staticmethod
+    def of(buffer: SharedBuffer, trans: bool) -> MatrixDescriptor:
+        """That of tiles of a buffer, MN-major ones with ``trans``.
+
+        Raises:
+            InternalError: rows that lie as they are. No instruction reads them.
+        """
+        span = buffer.swizzle.value
+        if buffer.swizzle not in _MODE:
+            why = "wgmma cannot read a row-major tile without a swizzle"
+            raise InternalError("descriptor", why)
+        lines, box = 8 * span, buffer.lines * span
+        if buffer.swizzle is Swizzle.B16:
+            along_k, along_mn = (lines, box) if trans else (box, lines)
+            return MatrixDescriptor(buffer.swizzle, along_k, along_mn)
+        return MatrixDescriptor(buffer.swizzle, box if trans else 16, lines)
+
+    def template(self, version: int = 0) -> int:
+        """Its 64 bits with an address field of zero.
+
+        Bits (PTX ISA, wgmma matrix descriptor format): 0-13 address / 16, 16-29 leading byte
+        offset / 16, 32-45 stride byte offset / 16; 49-51 base offset, 0 because every 8 lines start
+        on a multiple of 8 spans; 62-63 swizzle mode. tcgen05 (PTX ISA, "Shared memory descriptor")
+        has a version in bits 46-47, and the same modes as 0, 2, 4 and 6 in bits 61-63.
+
+        Args:
+            version: of the format, as the target's instruction wants it.
+        """
+        fields = self.leading >> 4 << 16 | self.stride >> 4 << 32 | _MODE[self.swizzle] << 62
+        return fields | version << VERSION_BIT
+
+    def at(self, address: int, version: int = 0) -> int:
+        """The same of an operand whose first element lies at shared ``address`` (in bytes)."""
+        return self.template(version) | (address & ((1 << ADDRESS_BITS) - 1)) >> 4
 
 
 _ACCUMULATORS = {DType.F16: 0, DType.F32: 1}

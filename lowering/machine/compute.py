@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from lowering.ground.dtypes import DType
 from lowering.ground.errors import InternalError
-from lowering.kernel.descriptor import block_bytes, wgmma_descriptor
+from lowering.kernel.descriptor import MatrixDescriptor, block_bytes
 from lowering.kernel.nodes import (
     Frag,
     FragCast,
@@ -164,7 +164,7 @@ def _left(stmt: Wgmma, program: Program) -> tuple[Callable[[Warp], Blocks], DTyp
         return _from_registers(stmt.a), stmt.a.type.dtype
     a, trans = program.place(stmt.a), stmt.trans_a
     block, dtype, family = block_bytes(a.buffer, trans), a.buffer.dtype, program.kernel.target.mma
-    wgmma_descriptor(a.buffer.swizzle, 0)
+    MatrixDescriptor.of(a.buffer, trans)
 
     def left(warp: Warp) -> Blocks:
         operands = tuple(
@@ -209,7 +209,7 @@ def _check_shapes(stmt: Wgmma, dtype: DType, b: Place, family: MmaFamily) -> Non
         problem = f"a {family.name} has {family.m} rows, {type_} no multiple of it"
     if problem:
         raise InternalError("machine", problem, print_stmt(stmt))
-    wgmma_descriptor(b.buffer.swizzle, 0)
+    MatrixDescriptor.of(b.buffer, stmt.trans_b)
 
 
 def _issue(warp: Warp, effect: Effect) -> None:

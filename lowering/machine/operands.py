@@ -9,7 +9,7 @@ import numpy as np
 
 from lowering.ground.dtypes import DType
 from lowering.ground.types import Swizzle
-from lowering.kernel.descriptor import VERSION_BIT, leading_bytes, wgmma_descriptor
+from lowering.kernel.descriptor import VERSION_BIT, MatrixDescriptor
 from lowering.machine.errors import FaultError
 from lowering.machine.fragment import Array, operand_values
 from lowering.machine.memory import SharedMemory, swizzled
@@ -18,7 +18,7 @@ from lowering.machine.state import Warp
 
 __all__ = ["Operand", "descriptor_of", "elements", "mn_major_chunks", "operand_chunks", "where"]
 
-_SWIZZLE = {1: Swizzle.B128, 2: Swizzle.B64, 3: Swizzle.B32}
+_SWIZZLE = {0: Swizzle.B16, 1: Swizzle.B128, 2: Swizzle.B64, 3: Swizzle.B32}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ def descriptor_of(
             f"the rows of a wgmma operand start {address % (8 * span)} bytes after a multiple "
             f"of {8 * span}"
         )
-    return wgmma_descriptor(b.swizzle, address + offset, leading_bytes(b, trans), version)
+    return MatrixDescriptor.of(b, trans).at(address + offset, version)
 
 
 def elements(memory: SharedMemory, operand: Operand) -> Array:
@@ -79,14 +79,15 @@ def where(operand: Operand) -> Array:
 def operand_chunks(descriptor: int, rows: int, k_bytes: int) -> Array:
     """The 16-byte chunks ``[rows, k_bytes / 16]`` (address / 16) of a K-major operand.
 
-    Decodes the descriptor (see ``descriptor_template``): 8 rows lie a span apart from each other,
-    the next 8 a stride byte offset further, and chunks are permuted by absolute address bits.
+    Decodes the descriptor (see ``MatrixDescriptor``): 8 rows lie a span apart from each other, the
+    next 8 a stride byte offset further, and chunks are permuted by absolute address bits. Without a
+    swizzle the next 16 bytes of K are a leading byte offset further.
     """
     swizzle = _SWIZZLE[descriptor >> 62]
-    start = (descriptor & 0x3FFF) << 4
-    stride = (descriptor >> 32 & 0x3FFF) << 4
-    row = np.arange(rows)[:, None]
-    linear = start + row // 8 * stride + row % 8 * swizzle.value + np.arange(0, k_bytes, 16)
+    start, leading, stride = _fields(descriptor)
+    row, byte = np.arange(rows)[:, None], np.arange(0, k_bytes, 16)
+    along = byte // 16 * leading if swizzle is Swizzle.B16 else byte
+    linear = start + row // 8 * stride + row % 8 * swizzle.value + along
     chunks: Array = swizzled(linear, swizzle) >> 4
     chunks.setflags(write=False)
     return chunks
@@ -99,14 +100,22 @@ def mn_major_chunks(descriptor: int, extent: int, k_bytes: int) -> Array:
 
     Decodes the descriptor: a span of M or N at one k is a line; 8 k are 8 lines one after the
     other, the next 8 a stride byte offset further; the next span of M or N is a leading byte offset
-    further. Chunks are permuted by absolute address bits.
+    further; without a swizzle the two offsets change places. Chunks are permuted by absolute
+    address bits.
     """
     swizzle = _SWIZZLE[descriptor >> 62]
-    start = (descriptor & 0x3FFF) << 4
-    leading, stride = (descriptor >> 16 & 0x3FFF) << 4, (descriptor >> 32 & 0x3FFF) << 4
+    start, leading, stride = _fields(descriptor)
+    if swizzle is Swizzle.B16:
+        leading, stride = stride, leading
     k, byte = np.arange(k_bytes // 2)[:, None], np.arange(0, 2 * extent, 16)
     along = byte // swizzle.value * leading + byte % swizzle.value
     linear = start + k // 8 * stride + k % 8 * swizzle.value + along
     chunks: Array = swizzled(linear, swizzle) >> 4
     chunks.setflags(write=False)
     return chunks
+
+
+def _fields(descriptor: int) -> tuple[int, int, int]:
+    """Start address, leading and stride byte offset."""
+    start, leading, stride = (descriptor >> bit & 0x3FFF for bit in (0, 16, 32))
+    return start << 4, leading << 4, stride << 4

@@ -9,9 +9,8 @@ from lowering.ground.errors import InternalError, UnsupportedError
 from lowering.ground.expr import Const, Expr
 from lowering.kernel.descriptor import (
     ADDRESS_BITS,
+    MatrixDescriptor,
     block_bytes,
-    descriptor_template,
-    leading_bytes,
 )
 from lowering.kernel.kernel import SharedBuffer
 from lowering.kernel.nodes import (
@@ -45,7 +44,7 @@ def _descriptor(e: Emitter, ref: SmemRef, trans: bool, block: int) -> Value:
     per_chunk = _UNIT // buffer.dtype.bytes
     extra = block * block_bytes(buffer, trans) // _UNIT
     offset = e.resolved(tile_offset(e.kernel, ref, _UNIT)) + inner // per_chunk + extra
-    template = descriptor_template(buffer.swizzle, leading_bytes(buffer, trans))
+    template = MatrixDescriptor.of(buffer, trans).template()
     # The lower word's constant goes to where the buffer begins, once for all tiles of it.
     high, low = template >> 32 << 32, template % (1 << 32)
     word = e.expr(_address(e, buffer) + low + offset)

@@ -21,6 +21,9 @@ TMA_RANK_MAX = 5
 TMA_STRIDE_ALIGN = 16
 """Bytes; also the alignment of a tensor's base address."""
 
+NO_SWIZZLE = 16
+"""Bytes of a row of a core matrix, which the matrix instruction reads without a swizzle."""
+
 NARROWEST_SWIZZLE = 32
 """Bytes of the shortest swizzle span; lines of operand tiles are whole spans."""
 
@@ -49,14 +52,19 @@ def multicast_slice(rows: int, cols: int, span: int, count: int) -> tuple[int, i
     return None if rows % (count * SWIZZLE_ROWS) else (rows // count, cols)
 
 
-def stored_columns(cols: int, element_bytes: int) -> int:
+def stored_columns(cols: int, element_bytes: int, widest: int = WIDEST_SWIZZLE) -> int:
     """Columns that an N-major tile of ``cols`` columns takes in shared memory.
 
     Beyond one swizzle span it is filled up to whole spans: a tile of 160 columns of 2 bytes is
     three boxes of 64, of which wgmma reads two and a half. Five boxes of 32 in a narrower swizzle
     made kernels 10 to 13 % slower (128x160 at 4096x14336x5120, H200, 2026-11-21).
+
+    Args:
+        cols: of the tile.
+        element_bytes: of an element.
+        widest: bytes of the span that such a tile has.
     """
-    span = WIDEST_SWIZZLE // element_bytes
+    span = widest // element_bytes
     return cols if cols < span else -(-cols // span) * span
 
 

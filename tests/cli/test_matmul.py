@@ -35,7 +35,7 @@ def test_the_command_prints_a_stage() -> None:
     [
         (["--tile", "128x128"], "'128x128' is no tile like 128x128x64"),
         (["--types", "f16"], "'f16' is no pair like f16-f32"),
-        (["--swizzle", "32"], "tma.swizzle=32"),
+        (["--swizzle", "48"], "tma.swizzle=48"),
     ],
 )
 def test_wrong_options_of_the_command(arguments: list[str], text: str) -> None:

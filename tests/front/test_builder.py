@@ -32,6 +32,11 @@ EXTENTS = Extents.parse("192x264x96")
             {"block_k": 32, "tma": TmaOptions(swizzle=64, l2_promotion=128)},
             "warpspecialized_f16_f32_128x128x32_4_l2_128",
         ),
+        (
+            {"tma": TmaOptions(swizzle=0), "b_layout": "kn"},
+            "warpspecialized_f16_f32_128x128x64_4_kn_swizzle_0",
+        ),
+        ({"tma": TmaOptions(swizzle=32)}, "warpspecialized_f16_f32_128x128x64_4_swizzle_32"),
     ],
 )
 def test_a_kernel_is_called_by_its_options_and_right(options: dict[str, Any], name: str) -> None:
@@ -51,10 +56,13 @@ def test_options_are_fields_of_the_parameters() -> None:
 
 
 def test_tensor_maps_are_made_as_told() -> None:
-    tma = TmaOptions(swizzle=64, l2_promotion=64)
-    kernel = MatmulBuilder(block_k=32, tma=tma).build().kernel
-    maps = [m for m in kernel.tensor_maps if m.box[-1] == 32 and m.dtype.value == "f16"]
-    assert [(m.swizzle, m.promotion) for m in maps] == [(Swizzle.B64, 64)] * 2
+    for span, k in ((64, 32), (64, 64), (32, 64), (16, 64)):
+        tma = TmaOptions(swizzle=span if span > 16 else 0, l2_promotion=64)
+        kernel = MatmulBuilder(block_k=k, tma=tma).build().kernel
+        maps = [m for m in kernel.tensor_maps if m.dtype.value == "f16"]
+        assert [(m.box[-1], m.swizzle, m.promotion) for m in maps] == [
+            (span // 2, Swizzle(span), 64)
+        ] * 2
 
 
 def test_both_ways_of_b_have_the_same_product() -> None:
@@ -80,7 +88,14 @@ def test_both_ways_of_b_have_the_same_product() -> None:
             "input_type='f32': no such input type\n  legal here: 'f16'; 'bf16'",
         ),
         ({"b_layout": "k"}, "b_layout='k': no such b layout\n  legal here: 'nk'; 'kn'"),
-        ({"tma": TmaOptions(swizzle=64)}, "tma.swizzle=64: a stage has 128 bytes of each row of K"),
+        (
+            {"tma": TmaOptions(swizzle=128), "block_k": 32},
+            "tma.swizzle=128: rows of a stage have 64 bytes\n  legal here: 64; 32; 0",
+        ),
+        (
+            {"tma": TmaOptions(swizzle=128), "block_k": 32, "b_layout": "kn"},
+            "tma.swizzle=128: rows of a stage have 64 and 256 bytes\n  legal here: 64; 32; 0",
+        ),
         ({"tma": TmaOptions(l2_promotion=32)}, "tma.l2_promotion=32: no size that the L2 fetches"),
         ({"tma": TmaOptions(oob="nan")}, "tma.oob='nan': what lies outside of a tensor counts as"),
         ({"tma": TmaOptions(interleave="16b")}, "tma.interleave='16b': the tensors are matrices"),

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from lowering.ground.dtypes import DType
-from lowering.ground.errors import UnsupportedError
+from lowering.ground.errors import ScheduleError, UnsupportedError
 from lowering.ground.types import Swizzle
 from passes.swizzle_shared import swizzle_shared, widest_swizzle
 from tests.passes.texts import full, kernel, lowered, unchanged
@@ -255,3 +255,42 @@ def test_parts_of_an_n_major_tile_begin_with_a_span(first: str, legal: bool) -> 
         "is not supported; supported: operands that begin with a span: parts of a multiple of 64 "
         "columns"
     )
+
+
+def test_spans_that_are_asked_for() -> None:
+    """Of 16 bytes: boxes of 8 columns, whose eight rows are a core matrix."""
+    narrow = BEFORE.replace("128x128", "64x16")
+    assert lowered(swizzle_shared, narrow, smem_swizzles=(("A", Swizzle.B16),)) == full("""
+param k: i32
+tensormap A: bf16[512, 512] box 64x8 swizzle 16
+shared A_s: bf16[1][64x16] swizzle 16
+tma.load A_s[0, 0, 0], A[k, k]
+tma.load A_s[0, 0, 8], A[k, k + 8]
+""")
+    found = lowered(swizzle_shared, N_MAJOR, smem_swizzles=(("B", Swizzle.B64),))
+    assert "shared B_s: bf16[1][64x160] swizzle 64" in found
+    assert "tensormap A: bf16[512, 512] box 64x64 swizzle 128" in found
+
+
+@pytest.mark.parametrize(
+    ("asked", "text", "why"),
+    [
+        (("B", Swizzle.B64), BEFORE, "smem_swizzles: B 64: no TMA loads B\n  legal here: A"),
+        (
+            ("A", Swizzle.B128),
+            BEFORE.replace("128x128", "64x48"),
+            "smem_swizzles: spans of 128 bytes in A_s: its rows have 96 bytes\n"
+            "  legal here: 16; 32",
+        ),
+        (
+            ("A", Swizzle.B16),
+            f"{BEFORE}x: frag<bf16, 64x16> = ldmatrix A_s[0, 0, 0]\n",
+            "smem_swizzles: A 16: threads access A_s themselves, and do so in the widest swizzle "
+            "that fits",
+        ),
+    ],
+)
+def test_spans_that_cannot_be_had(asked: tuple[str, Swizzle], text: str, why: str) -> None:
+    with pytest.raises(ScheduleError) as error:
+        lowered(swizzle_shared, text, smem_swizzles=(asked,))
+    assert str(error.value) == f"ScheduleError[smem-swizzle]: {why}"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from lowering.ground.errors import ScheduleError
-from lowering.target.ptx import WIDEST_SWIZZLE
+from lowering.target import ptx
 from wsched.front.known import import_fusion
 from wsched.front.written import definition, tensor_line
 from wsched.fusion import DataType
@@ -24,7 +24,9 @@ from wsched.schedule.matmul.params import (
     L2Promotions,
     MatmulParams,
     MatMulTileOptions,
+    MmaInputSmemSwizzle,
     MmaMacro,
+    SmemSwizzles,
     TilingStrategy,
 )
 from wsched.schedule.options import TensorMapL2Promotion
@@ -37,7 +39,7 @@ _STRATEGIES = {
     "warpspecialized": CircularBufferingStrategy.WarpSpecialized,
     "multistage": CircularBufferingStrategy.Pipelined,
 }
-_SPANS = (WIDEST_SWIZZLE, 64, 32)
+_SPANS = (ptx.WIDEST_SWIZZLE, 64, 32, 0)
 _PROMOTIONS = tuple(p.value for p in TensorMapL2Promotion)
 
 _BLOCK = 64
@@ -49,8 +51,9 @@ class TmaOptions:
     """How the tensor maps of the operands are made (PTX ISA, tensor map).
 
     Args:
-        swizzle: bytes of the swizzle's span. A box is as wide as the span, so a K tile has whole
-            spans; the widest that fits is what wgmma reads fastest, and what is taken.
+        swizzle: bytes of the swizzle's span, 0 for none: core matrices of 16 bytes. A box is as
+            wide as the span, so rows of a stage have whole spans; the widest that fits needs the
+            fewest boxes.
         l2_promotion: bytes that the L2 fetches at once: 0, 64, 128 or 256.
         oob: what is loaded from outside of a tensor. A product takes rows and columns that are not
             there as zeros, so ``"nan"`` is refused.
@@ -58,7 +61,7 @@ class TmaOptions:
             of 16 or 32 bytes.
     """
 
-    swizzle: int = WIDEST_SWIZZLE
+    swizzle: int = ptx.WIDEST_SWIZZLE
     l2_promotion: int = 256
     oob: Literal["zero", "nan"] = "zero"
     interleave: Literal["none", "16b", "32b"] = "none"
@@ -102,10 +105,10 @@ class MatmulBuilder:
         self._one_of("input_type", _INPUTS)
         self._one_of("output_type", _OUTPUTS)
         self._one_of("b_layout", ("nk", "kn"))
-        tma, row = self.tma, self.block_k * _INPUTS[self.input_type].element.bytes
-        fits = next((s for s in _SPANS if row % s == 0), None)
-        why = f"a stage has {row} bytes of each row of K, whose widest span is {fits}"
-        _only("swizzle", tma.swizzle, (fits,), why)
+        tma, rows = self.tma, self._rows
+        fits = tuple(s for s in _SPANS if all(row % (s or ptx.NO_SWIZZLE) == 0 for row in rows))
+        why = f"rows of a stage have {' and '.join(map(str, dict.fromkeys(rows)))} bytes"
+        _only("swizzle", tma.swizzle, fits, why)
         _only("l2_promotion", tma.l2_promotion, _PROMOTIONS, "no size that the L2 fetches at once")
         _only("oob", tma.oob, ("zero",), "what lies outside of a tensor counts as zero in a sum")
         _only("interleave", tma.interleave, ("none",), "the tensors are matrices, not images")
@@ -117,6 +120,22 @@ class MatmulBuilder:
             raise ScheduleError("builder", f"{option}={value!r}", why, tuple(map(repr, legal)))
 
     @property
+    def _rows(self) -> tuple[int, int]:
+        """Bytes of a row of a stage of A and of B."""
+        element = _INPUTS[self.input_type].element.bytes
+        k = self.block_k * element
+        n = ptx.stored_columns(self.block_n, element, self.tma.swizzle or ptx.NO_SWIZZLE) * element
+        return k, n if self.b_layout == "kn" else k
+
+    @property
+    def _swizzles(self) -> SmemSwizzles:
+        """Those that are not the widest anyhow."""
+        asked = MmaInputSmemSwizzle(self.tma.swizzle or ptx.NO_SWIZZLE)
+        widest = (next(s for s in _SPANS if row % s == 0) for row in self._rows)
+        free = MmaInputSmemSwizzle.Widest
+        return SmemSwizzles(*(free if self.tma.swizzle == s else asked for s in widest))
+
+    @property
     def kernel_name(self) -> str:
         """What the kernel is called: strategy, types, tile and stages, then what is not usual."""
         words = [
@@ -124,6 +143,7 @@ class MatmulBuilder:
             f"{self.block_m}x{self.block_n}x{self.block_k}", str(self.num_stages),
         ]  # fmt: skip
         words += ["kn"] * (self.b_layout == "kn") + ["tile_per_cta"] * (not self.persistent)
+        words += [f"swizzle_{self.tma.swizzle}"] * bool(self._swizzles)
         words += [f"l2_{self.tma.l2_promotion}"] * (self.tma.l2_promotion != 256)
         return "_".join(words)
 
@@ -164,6 +184,7 @@ class MatmulBuilder:
             epilogue_stages=1,
             num_registers="auto" if specialized else None,
             l2_promotions=L2Promotions(promotion, promotion),
+            smem_swizzles=self._swizzles,
         )
 
     def build(self) -> CompiledFusion:

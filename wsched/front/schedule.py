@@ -95,7 +95,7 @@ class Schedule(schedule.Schedule):
         options = kernel_options(made.fusion, params)
         schedule_onto(made, params)
         if changed := options.changed():
-            by_tensor = ("cache_policies", "l2_promotions", "copied_bytes")
+            by_tensor = ("cache_policies", "l2_promotions", "smem_swizzles", "copied_bytes")
             made.configure(**{n: dict(v) if n in by_tensor else v for n, v in changed.items()})
         return made
 

@@ -186,6 +186,8 @@ def _own(params: MatmulParams) -> _Refusals:
         yield f"cache_policies=({params.cache_policies})", "EvictNormal"
     if params.thread_loads:
         yield f"thread_loads={params.thread_loads}", "none: its operands are loaded by TMA"
+    if params.smem_swizzles:
+        yield f"smem_swizzles=({params.smem_swizzles})", "Widest"
     if params.exchange_operands:
         yield "exchange_operands=True", "False: its tiles are those of the product as it is written"
     if params.promote_prologue_smem_reuse:

@@ -97,6 +97,7 @@ TABLE = (
     FieldRule("programmatic_dependent_launch", "", "an option of nvFuser's executor, off"),
     FieldRule("exchange_operands", "", "nvFuser's tiles are those of the product as it is written"),
     FieldRule("thread_loads", "", "nvFuser's operands are loaded by TMA"),
+    FieldRule("smem_swizzles", "", "nvFuser's operands have the widest swizzle that fits"),
     FieldRule("batch_invariant", "", "a promise about what is chosen, not a part of the schedule"),
     FieldRule("cache_policies", "", "nvFuser's TMA copies have none"),
     FieldRule("l2_promotions", "", "nvFuser's tensor maps have their own, whatever the rows"),

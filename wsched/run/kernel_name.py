@@ -15,8 +15,13 @@ from wsched.schedule.options import KernelOptions
 __all__ = ["digits", "kernel_name", "schedule_name"]
 
 
-_OUTSIDE = frozenset({"batch_invariant", "exchange_operands", "thread_loads", "l2_promotions"})
+_OUTSIDE = frozenset({
+    "batch_invariant", "exchange_operands", "thread_loads", "l2_promotions", "smem_swizzles",
+})  # fmt: skip
 """Parameters that the kernel's code does not show, or that have a word of their own."""
+
+_LAUNCH = frozenset({"l2_promotions"})
+"""Options of a schedule that the kernel's code does not show."""
 
 
 def kernel_name(fusion: Fusion, params: MatmulParams) -> str:
@@ -25,8 +30,8 @@ def kernel_name(fusion: Fusion, params: MatmulParams) -> str:
     The words are what one looks for first; schedules that differ elsewhere differ in the last one,
     six hexadecimal digits of a hash of all but ``batch_invariant`` and ``l2_promotions``, which the
     kernel is the same without (the one is a promise about it, the other a property of the tensor
-    maps that a launch makes), and the target, ``exchange_operands`` and ``thread_loads``, which
-    are words.
+    maps that a launch makes), and the target, ``exchange_operands``, ``thread_loads``
+    and ``smem_swizzles``, which are words.
     """
     tile, cluster = params.output_tile, params.cluster_dims
     buffer = params.circular_buffer_options
@@ -50,6 +55,8 @@ def kernel_name(fusion: Fusion, params: MatmulParams) -> str:
         words.append(f"c{cluster.m}x{cluster.n}")
     if loads := params.thread_loads:
         words.append(f"threads{loads.a}x{loads.b}x{loads.warpgroups}")
+    if spans := params.smem_swizzles:
+        words.append(f"spans{spans.a.value}x{spans.b.value}")
     if params.splitk_factor > 1:
         words.append(f"split{params.splitk_factor}")
     if params.grid_traversal_factor[0] > 1:
@@ -65,7 +72,7 @@ def schedule_name(fusion: Fusion, options: KernelOptions) -> str:
 
     Calls that lead to the same schedule give the same name.
     """
-    told = {n: v for n, v in options.changed().items() if n not in _OUTSIDE}
+    told = {n: v for n, v in options.changed().items() if n not in _LAUNCH}
     facts = repr((replace(fusion, history=History()), told))
     return "_".join([*_fusion_words(fusion), "schedule", digits(facts, 10)])
 

@@ -16,6 +16,7 @@ from wsched.schedule.options import (
     CachePolicy,
     DebugPrint,
     KernelOptions,
+    MmaInputSmemSwizzle,
     TensorMapL2Promotion,
 )
 from wsched.schedule.parts import find_parts
@@ -55,6 +56,8 @@ def configured(fusion: Fusion, options: KernelOptions, call: PrimitiveCall) -> K
                 values[name] = _by_tensor(fusion, call, name, value, CachePolicy)
             case "l2_promotions":
                 values[name] = _by_tensor(fusion, call, name, value, TensorMapL2Promotion)
+            case "smem_swizzles":
+                values[name] = _by_tensor(fusion, call, name, value, MmaInputSmemSwizzle)
             case "copied_bytes":
                 values[name] = _by_tensor(fusion, call, name, value, int)
                 for tensor, n in values[name]:
@@ -89,7 +92,10 @@ def printing(
     return replace(options, prints=(*options.prints, asked))
 
 
-_WORDS = {"cache_policies": "policy", "l2_promotions": "promotion", "copied_bytes": "width"}
+_WORDS = {
+    "cache_policies": "policy", "l2_promotions": "promotion", "smem_swizzles": "swizzle",
+    "copied_bytes": "width",
+}  # fmt: skip
 
 
 def _by_tensor(
@@ -105,7 +111,7 @@ def _by_tensor(
     for tensor, chosen in value.items():
         require(call, f"the {_WORDS[name]} of {tensor}", chosen, kind)
         if tensor not in there:
-            why = f"{tensor} is no tensor of the caller's: the L2 caches those"
+            why = f"{tensor} is no tensor of the caller's: those are copied"
             raise _refused(call, why, there)
     return tuple((n, value[n]) for n in there if n in value)
 

@@ -9,7 +9,8 @@ from typing import Any
 from wsched.schedule.checked import Choice
 
 __all__ = [
-    "COPIED_BYTES", "ELEMENT", "CachePolicy", "DebugPrint", "KernelOptions", "TensorMapL2Promotion",
+    "COPIED_BYTES", "ELEMENT", "CachePolicy", "DebugPrint", "KernelOptions", "MmaInputSmemSwizzle",
+    "TensorMapL2Promotion",
 ]  # fmt: skip
 
 COPIED_BYTES = (1, 2, 4, 8, 16)
@@ -31,6 +32,20 @@ class TensorMapL2Promotion(Choice):
     B64 = 64
     B128 = 128
     B256 = 256
+
+
+class MmaInputSmemSwizzle(Choice):
+    """Bytes of the spans in which an operand lies in shared memory; nvFuser's names but for the
+    first, the widest of which its rows have whole ones.
+
+    ``NoSwizzle`` are spans of 16 bytes, whose eight follow each other as they are: a core matrix.
+    """
+
+    Widest = 0
+    NoSwizzle = 16
+    B32 = 32
+    B64 = 64
+    B128 = 128
 
 
 ELEMENT = re.compile(r"(\w+)\[(\d+), ?(\d+)\]")
@@ -71,6 +86,8 @@ class KernelOptions:
         cache_policies: (tensor in global memory, what the L2 does with it) of the TMA copies.
         l2_promotions: (tensor in global memory, what the L2 fetches at once) of the TMA loads; 256
             bytes of those that are not named.
+        smem_swizzles: (tensor in global memory, spans in shared memory) of operands that TMA loads
+            for wgmma alone; the widest of those that are not named.
         vector: columns that a thread reads or writes at once where it accesses global memory
             itself, 1 or 2; the tensors of a call have to be aligned for it.
         vector_registers: registers of a thread for rows and columns that the epilogue reads: as
@@ -84,6 +101,7 @@ class KernelOptions:
     programmatic_dependent_launch: bool = True
     cache_policies: tuple[tuple[str, CachePolicy], ...] = ()
     l2_promotions: tuple[tuple[str, TensorMapL2Promotion], ...] = ()
+    smem_swizzles: tuple[tuple[str, MmaInputSmemSwizzle], ...] = ()
     vector: int = 2
     copied_bytes: tuple[tuple[str, int], ...] = ()
     vector_registers: int = 0

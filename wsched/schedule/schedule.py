@@ -284,7 +284,8 @@ class Schedule:
     def configure(self, **options: Any) -> None:
         """Set fields of :class:`~wsched.schedule.options.KernelOptions`.
 
-        ``cache_policies`` and ``l2_promotions`` are dicts of names of tensors in global memory.
+        ``cache_policies``, ``l2_promotions`` and ``smem_swizzles`` are dicts of names of tensors in
+        global memory.
 
         Raises:
             ScheduleError: rule ``configure``: no such option, tensor or value.

@@ -13,7 +13,7 @@ from lowering.cuda.resources import read_resources
 from lowering.cuda.wgmma import wgmma_function
 from lowering.ground.dtypes import DType
 from lowering.ground.errors import InternalError
-from lowering.kernel.descriptor import leading_bytes, tile_byte, wgmma_descriptor
+from lowering.kernel.descriptor import MatrixDescriptor, tile_byte
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.text import parse_kernel
 from lowering.kernel.verify import verify
@@ -50,7 +50,7 @@ def descriptors(k: Kernel) -> list[int]:
     return [eval(high) << 32 | eval(low, {}, env) for high, low in found]
 
 
-@pytest.mark.parametrize("swizzle", [32, 64, 128])
+@pytest.mark.parametrize("swizzle", [16, 32, 64, 128])
 def test_descriptors_are_the_shared_ones(swizzle: int) -> None:
     k = kernel("A[1, 64, 48]", "B[1, 0, 112]", swizzle=swizzle)
     expected = []
@@ -58,7 +58,7 @@ def test_descriptors_are_the_shared_ones(swizzle: int) -> None:
         b = k.buffer(name)
         assert b.offset is not None
         address = BASE + b.offset + tile_byte(b, 1, row, col)
-        expected.append(wgmma_descriptor(b.swizzle, address))
+        expected.append(MatrixDescriptor.of(b, False).at(address))
     assert descriptors(k) == expected
 
 
@@ -91,7 +91,7 @@ def test_descriptors_of_mn_major_operands() -> None:
             b = k.buffer(name)
             assert b.offset is not None
             address = BASE + b.offset + tile_byte(b, 1, row, col)
-            expected.append(wgmma_descriptor(b.swizzle, address, leading_bytes(b, True)))
+            expected.append(MatrixDescriptor.of(b, True).at(address))
     assert descriptors(k) == expected
 
 

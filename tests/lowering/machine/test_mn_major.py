@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from lowering.ground.types import Swizzle
-from lowering.kernel.descriptor import leading_bytes, wgmma_descriptor
+from lowering.kernel.descriptor import MatrixDescriptor
 from lowering.kernel.kernel import SharedBuffer
 from lowering.kernel.text import parse_kernel
 from lowering.kernel.verify import verify
@@ -50,6 +50,23 @@ def right(kernel: str, m: int = 200, n: int = 264, k: int = 136, seed: int = 0) 
     return bool(np.array_equal(from_dtype(d, "bf16"), want))
 
 
+def in_core_matrices() -> str:
+    """The same without a swizzle: boxes of 8 columns."""
+    found = text()
+    for name, extent in (("a", "M"), ("b", "N")):
+        for declared, box in (
+            (f"tensormap {name}: bf16[K, {extent}] box 64x", "8"),
+            (f"shared {name}_s: bf16[2][64x", "128]"),
+        ):
+            (line,) = (x for x in found.splitlines() if declared in x)
+            place = line.partition("swizzle 128")[2]
+            found = found.replace(line, f"  {declared}{box} swizzle 16{place}")
+        first, second = (x for x in found.splitlines() if f"tma.load {name}_s" in x)
+        boxes = [LOADS[name].format(c=c) for c in range(0, 128, 8)]
+        found = found.replace(second, "").replace(first, "\n".join(boxes))
+    return found
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_both_operands_mn_major(seed: int) -> None:
     assert verify(parse_kernel(text())) == []
@@ -84,40 +101,40 @@ def test_an_operand_that_starts_within_a_line() -> None:
     assert "the rows of a wgmma operand start 16 bytes after a multiple of 1024" in str(error.value)
 
 
-def _no_leading(buffer: SharedBuffer, trans: bool) -> int:
-    return 16
+def _no_leading(right: MatrixDescriptor) -> MatrixDescriptor:
+    return replace(right, leading=16)
 
 
-def _half_a_box(buffer: SharedBuffer, trans: bool) -> int:
-    return leading_bytes(buffer, trans) // 2
+def _half_a_box(right: MatrixDescriptor) -> MatrixDescriptor:
+    return replace(right, leading=right.leading // 2)
 
 
-def _exchanged(swizzle: Swizzle, address: int, leading: int = 16, version: int = 0) -> int:
+def _exchanged(right: MatrixDescriptor) -> MatrixDescriptor:
     """Leading and stride byte offset in each other's field."""
-    descriptor = wgmma_descriptor(swizzle, address, leading)
-    low, high = descriptor >> 16 & 0x3FFF, descriptor >> 32 & 0x3FFF
-    return descriptor ^ (low ^ high) << 16 ^ (low ^ high) << 32
+    return replace(right, leading=right.stride, stride=right.leading)
 
 
-def _half_a_stride(swizzle: Swizzle, address: int, leading: int = 16, version: int = 0) -> int:
-    return wgmma_descriptor(swizzle, address, leading) - (32 << 32)
+def _half_a_stride(right: MatrixDescriptor) -> MatrixDescriptor:
+    return replace(right, stride=right.stride // 2)
 
 
-@pytest.mark.parametrize(
-    ("name", "fault"),
-    [
-        ("leading_bytes", _no_leading),
-        ("leading_bytes", _half_a_box),
-        ("wgmma_descriptor", _exchanged),
-        ("wgmma_descriptor", _half_a_stride),
-    ],
-)
+@pytest.mark.parametrize("spans", [128, 16])
+@pytest.mark.parametrize("fault", [_no_leading, _half_a_box, _exchanged, _half_a_stride])
 def test_a_fault_in_the_descriptor_shows(
-    name: str, fault: Callable[..., int], monkeypatch: pytest.MonkeyPatch
+    fault: Callable[[MatrixDescriptor], MatrixDescriptor],
+    spans: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The machine reads the descriptor's bits, not the buffer's layout."""
-    monkeypatch.setattr(f"lowering.machine.operands.{name}", fault)
+    made = MatrixDescriptor.of
+
+    def broken(buffer: SharedBuffer, trans: bool) -> MatrixDescriptor:
+        return fault(made(buffer, trans))
+
+    kernel = text() if spans == 128 else in_core_matrices()
+    assert right(kernel)
+    monkeypatch.setattr(MatrixDescriptor, "of", broken)
     try:
-        assert not right(text())
+        assert not right(kernel)
     except MachineError as error:
-        assert "outside" in str(error)
+        assert "outside" in str(error) or "nobody has written" in str(error)

@@ -9,6 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from lowering.kernel.descriptor import MatrixDescriptor
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.text import parse_kernel, print_kernel
 from lowering.machine import DeadlockError, MachineError, run_kernel
@@ -160,10 +161,8 @@ def test_faults(fault: str) -> None:
 
 def test_a_descriptor_of_another_version(monkeypatch: pytest.MonkeyPatch) -> None:
     """What wgmma reads tcgen05 does not."""
-    from lowering.machine import operands
-
-    made = operands.wgmma_descriptor
-    monkeypatch.setattr(operands, "wgmma_descriptor", lambda *args: made(*args[:3]))
+    made = MatrixDescriptor.at
+    monkeypatch.setattr(MatrixDescriptor, "at", lambda of, address, version: made(of, address))
     with pytest.raises(MachineError, match="a descriptor of version 0, the instruction reads 1"):
         run(kernel(SMALL), 128, 32, 32, "eager")
 

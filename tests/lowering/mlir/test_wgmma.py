@@ -7,7 +7,7 @@ import re
 import pytest
 
 from lowering.ground.errors import UnsupportedError
-from lowering.kernel.descriptor import leading_bytes, tile_byte, wgmma_descriptor
+from lowering.kernel.descriptor import MatrixDescriptor, tile_byte
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.text import parse_kernel
 from lowering.mlir.emit import emit_mlir
@@ -40,10 +40,10 @@ def descriptor(k: Kernel, name: str, trans: bool, *at: int) -> int:
     buffer = k.buffer(name)
     assert buffer.offset is not None
     place = BASE + buffer.offset + tile_byte(buffer, *at)
-    return wgmma_descriptor(buffer.swizzle, place, leading_bytes(buffer, trans))
+    return MatrixDescriptor.of(buffer, trans).at(place)
 
 
-@pytest.mark.parametrize("swizzle", [32, 64, 128])
+@pytest.mark.parametrize("swizzle", [16, 32, 64, 128])
 def test_descriptors_are_the_shared_ones(swizzle: int) -> None:
     k = kernel("A[1, 0, 48]", "B[1, 0, 112]", swizzle=swizzle)
     calls = executed(k).of("nvvm.wgmma.mma_async")

@@ -8,7 +8,8 @@ from lowering.ground.dtypes import DType
 from lowering.ground.errors import InternalError
 from lowering.ground.layouts import ACCUMULATOR, LANES, RegisterLayout
 from lowering.ground.types import Swizzle
-from lowering.kernel.descriptor import descriptor_template, instruction_descriptor
+from lowering.kernel.descriptor import MatrixDescriptor, instruction_descriptor
+from lowering.kernel.kernel import SharedBuffer
 from lowering.target.blackwell import BLACKWELL, TCGEN05
 from lowering.target.tensor_memory import TensorMemory
 
@@ -40,13 +41,15 @@ def test_no_kind_for_other_types() -> None:
 
 @pytest.mark.parametrize(
     ("swizzle", "layout", "stride"),
-    [(Swizzle.B128, 2, 1024), (Swizzle.B64, 4, 512), (Swizzle.B32, 6, 256)],
+    [(Swizzle.B128, 2, 1024), (Swizzle.B64, 4, 512), (Swizzle.B32, 6, 256), (Swizzle.B16, 0, 128)],
 )
 def test_matrix_descriptor(swizzle: Swizzle, layout: int, stride: int) -> None:
     """Bits 61 to 63 are the layout, 46 and 47 the version; else it is wgmma's."""
-    found = descriptor_template(swizzle, version=TCGEN05.version)
-    assert found == layout << 61 | 1 << 46 | stride >> 4 << 32 | 1 << 16
-    assert found ^ descriptor_template(swizzle) == 1 << 46
+    buffer = SharedBuffer("a", DType.BF16, 1, (128, 64), swizzle)
+    descriptor = MatrixDescriptor.of(buffer, False)
+    found, leading = descriptor.template(TCGEN05.version), 128 if swizzle is Swizzle.B16 else 1
+    assert found == layout << 61 | 1 << 46 | stride >> 4 << 32 | leading << 16
+    assert found ^ descriptor.template() == 1 << 46
     if swizzle is Swizzle.B128:
         assert found >> 32 == 0x40004040
 

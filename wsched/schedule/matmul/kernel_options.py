@@ -7,7 +7,12 @@ from typing import TypeVar
 from wsched.fusion import Fusion, the_products
 from wsched.schedule.matmul.params import MatmulParams
 from wsched.schedule.matmul.vectors import vector_registers
-from wsched.schedule.options import CachePolicy, KernelOptions, TensorMapL2Promotion
+from wsched.schedule.options import (
+    CachePolicy,
+    KernelOptions,
+    MmaInputSmemSwizzle,
+    TensorMapL2Promotion,
+)
 
 __all__ = ["kernel_options", "thread_bytes"]
 
@@ -21,6 +26,7 @@ def kernel_options(fusion: Fusion, params: MatmulParams) -> KernelOptions:
         programmatic_dependent_launch=params.programmatic_dependent_launch,
         cache_policies=_cache_policies(fusion, params),
         l2_promotions=_l2_promotions(fusion, params),
+        smem_swizzles=_smem_swizzles(fusion, params),
         copied_bytes=_copied_bytes(fusion, params),
         vector_registers=vector_registers(fusion, params),
         vector=1 if params.exchange_operands else params.supported_vec_size.epilogue,
@@ -74,3 +80,16 @@ def _l2_promotions(
     found = _asked_of_tma(fusion, params, promotions.a, promotions.b)
     names = dict.fromkeys(x.tensor for x in fusion.inputs if x.tensor in found)
     return tuple((n, found[n]) for n in names if found[n] is not TensorMapL2Promotion.B256)
+
+
+def _smem_swizzles(
+    fusion: Fusion, params: MatmulParams
+) -> tuple[tuple[str, MmaInputSmemSwizzle], ...]:
+    """The same of spans in shared memory."""
+    swizzles = params.smem_swizzles
+    found = _asked_of_tma(fusion, params, swizzles.a, swizzles.b)
+    names = dict.fromkeys(x.tensor for x in fusion.inputs if found.get(x.tensor, _WIDEST).value)
+    return tuple((n, found[n]) for n in names)
+
+
+_WIDEST = MmaInputSmemSwizzle.Widest

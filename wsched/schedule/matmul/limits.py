@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import gcd
 
 from lowering.ground.errors import ScheduleError, UnsupportedError
 from lowering.target import ptx
@@ -24,6 +23,7 @@ from wsched.schedule.matmul.shared import (
     shared_bytes,
     taken,
 )
+from wsched.schedule.matmul.swizzles import swizzle_reasons
 from wsched.schedule.matmul.thread_loads import (
     refuse_thread_loads,
     thread_load_pairs,
@@ -119,24 +119,13 @@ def check_params(params: MatmulParams, target: Target = DEFAULT) -> Reasons:
 
 def _fusion_reasons(demands: Demands, params: MatmulParams) -> Reasons:
     """Reasons why the parameters are illegal for these types and operands that lie in memory so."""
-    tile, cluster = params.output_tile, params.cluster_dims
-    size, (size_a, size_b) = demands.operand.bytes, demands.element_bytes
-    reasons = [
-        *_slice_reasons("m", tile.m, tile.k, size_a, demands.m_major, cluster.n),
-        *_slice_reasons("n", tile.n, tile.k, size_b, demands.n_major, cluster.m),
-        *computed_reasons(demands, params),
-    ]
+    tile = params.output_tile
+    reasons = [*swizzle_reasons(demands, params), *computed_reasons(demands, params)]
     reasons += _operand_reasons(demands, params.mma_macro.n, tile.k)
     if params.batch_invariant and demands.promotion and tile.k % demands.promotion:
         reasons.append(
             f"the tile's k {tile.k} is no multiple of {demands.promotion}, after which sums are "
             "promoted in every batch-invariant schedule"
-        )
-    narrowest = ptx.NARROWEST_SWIZZLE // size
-    if demands.n_major and tile.n % narrowest:  # M is a multiple of wgmma's 64 already
-        reasons.append(
-            f"the tile's n {tile.n} is no multiple of {narrowest}: an N-major operand is stored in "
-            f"swizzle spans of at least {ptx.NARROWEST_SWIZZLE} bytes"
         )
     accumulators = demands.accumulators * _accumulators(params)
     others = _other_registers(demands, params)
@@ -146,12 +135,6 @@ def _fusion_reasons(demands: Demands, params: MatmulParams) -> Reasons:
         reasons.append(
             f"{accumulators} accumulators{_of(demands)} and {others} registers for this epilogue "
             f"a thread exceed {compute}"
-        )
-    warp = params.tile_sizes.warp_tile
-    if demands.n_major and params.across > 1 and warp.n % (span := ptx.WIDEST_SWIZZLE // size):
-        reasons.append(
-            f"the warp tile's n {warp.n} is no multiple of {span}: side by side in an N-major "
-            f"operand each begins with a swizzle span of {ptx.WIDEST_SWIZZLE} bytes"
         )
     reasons += thread_load_reasons(demands, params)
     reasons += reduction_reasons(demands.reductions, params)
@@ -188,22 +171,6 @@ def _operand_reasons(demands: Demands, n: int, k: int) -> Reasons:
                 f"{mma.name} reads {demands.operand} with K contiguous, an operand has {axis}"
             )
     return reasons
-
-
-def _slice_reasons(
-    axis: str, size: int, k: int, element: int, k_is_rows: bool, ctas: int
-) -> Reasons:
-    """Why ``ctas`` CTAs cannot load a tile of ``size x k`` together, each a slice of it.
-
-    ``element`` is the bytes of an element; the tile's rows in memory go along K if ``k_is_rows``.
-    """
-    size = ptx.stored_columns(size, element) if k_is_rows else size
-    rows, cols = (k, size) if k_is_rows else (size, k)
-    span = gcd(cols * element, ptx.WIDEST_SWIZZLE) // element
-    if ptx.multicast_slice(rows, cols, span, ctas) is not None:
-        return []
-    problem = ptx.slice_problem(rows, ctas)
-    return [f"the tile's {axis} {size}, loaded by {ctas} CTAs together: {problem}"]
 
 
 def _refuse_contradiction(params: MatmulParams) -> None:

@@ -1,7 +1,7 @@
 """Parameters of the matmul scheduler, under nvFuser's field names.
 
 Source of the names: ``nvfuser::MatmulParams`` (csrc/scheduler/matmul_heuristic.h) and
-``MatMulTileOptions``, ``GemmTile``, ``MmaMacro`` (csrc/mma_type.h). The last ten fields of
+``MatMulTileOptions``, ``GemmTile``, ``MmaMacro`` (csrc/mma_type.h). The last eleven fields of
 :class:`MatmulParams` are wsched's own.
 """
 
@@ -13,7 +13,7 @@ from typing import Any, Literal
 from lowering.target.target import Target
 from lowering.target.targets import TARGETS
 from wsched.schedule.checked import Checked, Choice, build, lines, plain
-from wsched.schedule.options import CachePolicy, TensorMapL2Promotion
+from wsched.schedule.options import CachePolicy, MmaInputSmemSwizzle, TensorMapL2Promotion
 
 __all__ = [
     "BufferingLoopLevel",
@@ -27,7 +27,9 @@ __all__ = [
     "MatMulTileOptions",
     "MatmulParams",
     "MmaArch",
+    "MmaInputSmemSwizzle",
     "MmaMacro",
+    "SmemSwizzles",
     "SupportedVectorization",
     "TensorMapL2Promotion",
     "ThreadLoads",
@@ -171,6 +173,20 @@ class L2Promotions(Checked):
 
 
 @dataclass(frozen=True, slots=True)
+class SmemSwizzles(Checked):
+    """How the operands A and B lie in shared memory."""
+
+    a: MmaInputSmemSwizzle = MmaInputSmemSwizzle.Widest
+    b: MmaInputSmemSwizzle = MmaInputSmemSwizzle.Widest
+
+    def __bool__(self) -> bool:
+        return self != SmemSwizzles()
+
+    def __str__(self) -> str:
+        return f"a {self.a}, b {self.b}"
+
+
+@dataclass(frozen=True, slots=True)
 class SupportedVectorization(Checked):
     """Elements that a thread accesses at once in global memory.
 
@@ -246,6 +262,8 @@ class MatmulParams(Checked):
             summed in the one order that all such schedules share.
         thread_loads: wsched's own: operands that threads load instead of TMA. The matrices that the
             epilogue reads are then read by the threads that compute.
+        smem_swizzles: wsched's own (nvFuser takes the widest): spans in which operands that TMA
+            loads lie in shared memory, without a swizzle too.
 
     Raises:
         ScheduleError: a field of another type than its own. Whether the values make a legal
@@ -278,6 +296,7 @@ class MatmulParams(Checked):
     exchange_operands: bool = False
     batch_invariant: bool = False
     thread_loads: ThreadLoads = field(default_factory=ThreadLoads)
+    smem_swizzles: SmemSwizzles = field(default_factory=SmemSwizzles)
 
     @property
     def load_warpgroups(self) -> int:

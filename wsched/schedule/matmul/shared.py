@@ -11,6 +11,7 @@ from wsched.schedule.matmul.computed import Computed, element_bytes
 from wsched.schedule.matmul.demands import Demands
 from wsched.schedule.matmul.params import MatmulParams
 from wsched.schedule.matmul.reductions import NO_REDUCTIONS, Reductions, row_bytes
+from wsched.schedule.matmul.swizzles import widest_span
 
 __all__ = ["BARRIER_BYTES", "chunk_columns", "fitting_stages", "shared_bytes", "taken"]
 
@@ -37,7 +38,8 @@ def shared_bytes(
     tile = params.output_tile
     columns = chunk_columns(params, *results, *inputs, *reductions.types)
     a, b = element_bytes(operand, computed)
-    n = ptx.stored_columns(tile.n, b) if n_major else tile.n
+    widest = widest_span(params.smem_swizzles.b)
+    n = ptx.stored_columns(tile.n, b, widest) if n_major else tile.n
     stage = (counts[0] * tile.m * a + counts[1] * n * b) * tile.k
     stored = box_rows(params) * columns * sum(r.bytes for r in results) * params.use_smem_epilogue
     loaded = tile.m * columns * sum(t.bytes for t in inputs)
