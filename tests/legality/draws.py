@@ -16,10 +16,9 @@ from random import Random
 
 from lowering.ground.errors import ScheduleError, UnsupportedError
 from tests.epilogues import RESIDUAL
-from tests.legality.builder import matmul
+from tests.legality.builder import matmul, unscheduled
 from tests.legality.by_hand.loads import LOADS
 from tests.legality.by_hand.parts import PARTS, SCHEDULED
-from tests.legality.by_hand.parts import unscheduled as scheduled_by_parts
 from tests.legality.by_hand.results import RESULTS
 from tests.legality.by_hand.roles import ROLES
 from tests.legality.by_hand.steps import STEPS
@@ -34,7 +33,6 @@ from tests.legality.scratch_steps import Steps
 from tests.schedule.gated import gated, scheduled
 from tests.schedules import (
     cooperative,
-    definition,
     dynamic,
     ping_pong,
     pipelined,
@@ -42,22 +40,16 @@ from tests.schedules import (
     stream_k,
 )
 from wsched.fusion import Fusion, PrimitiveCall
-from wsched.importer import build_fusion, record_text
 from wsched.schedule.matmul.params import MatmulParams, ThreadLoads, TileRasterizationOrder
 from wsched.schedule.matmul.scheduler import schedule_matmul
 from wsched.schedule.primitives.replay import replay
 
 __all__ = [
     "draw", "draw_apart", "draw_by_hand", "draw_crossed", "draw_gated", "draw_loads", "draw_parts",
-    "draw_rings", "draw_steps", "draw_sums", "made", "unscheduled",
+    "draw_rings", "draw_steps", "draw_sums", "made",
 ]  # fmt: skip
 
 _TRIES = 20
-
-
-def unscheduled(text: str | None = None) -> Fusion:
-    """A definition, by default what most draws schedule."""
-    return build_fusion(record_text(text or definition()))
 
 
 def made(history: tuple[PrimitiveCall, ...], of: Fusion | None = None) -> Fusion:
@@ -65,7 +57,7 @@ def made(history: tuple[PrimitiveCall, ...], of: Fusion | None = None) -> Fusion
 
     Args:
         history: the calls.
-        of: what they schedule, :func:`unscheduled` by default.
+        of: what they schedule, :func:`~tests.legality.builder.unscheduled` by default.
 
     Raises:
         ScheduleError: a primitive refuses its call.
@@ -127,7 +119,7 @@ def draw_apart(rng: Random) -> Fusion:
     """The same where two parts compute: one rounds an operand, or stores what the other makes."""
     text = rng.choice((None, *COMPUTED))
     start = from_nothing(lambda: two_parts(rng, text))
-    return _maybe_changed(rng, start, scheduled_by_parts(text or definition()))
+    return _maybe_changed(rng, start, unscheduled(text, by_calls=True))
 
 
 def _maybe_changed(rng: Random, start: Fusion, of: Fusion | None = None) -> Fusion:
@@ -187,7 +179,7 @@ def _by_hand() -> tuple[tuple[Fusion, Fusion], ...]:
 @cache
 def _of_parts() -> tuple[tuple[Fusion, Fusion], ...]:
     """Those with several parts that compute, each with what it schedules."""
-    return tuple((make(), scheduled_by_parts(SCHEDULED[make])) for make in PARTS)
+    return tuple((make(), unscheduled(SCHEDULED[make], by_calls=True)) for make in PARTS)
 
 
 def _changed(rng: Random, start: Fusion, of: Fusion | None = None) -> Fusion:

@@ -11,7 +11,7 @@ from lowering.cuda.emit import emit_cuda
 from lowering.cuda.nvrtc import compile_cubin
 from lowering.cuda.resources import read_resources
 from tests.legality.agreement import outcome
-from tests.legality.builder import P, matmul
+from tests.legality.builder import P, matmul, unscheduled
 from tests.legality.by_hand.parts import (
     PARTS,
     RING,
@@ -21,7 +21,6 @@ from tests.legality.by_hand.parts import (
     fragments,
     of_computed,
     operand_shifted,
-    unscheduled,
 )
 from tests.legality.by_hand.results import RESULTS, residual_of_whole_tiles
 from tests.legality.by_hand.roles import ROLES
@@ -79,7 +78,7 @@ def test_a_computed_operand_is_stored_in_pieces_of_its_stage() -> None:
     history = operand_shifted().history
     assert all(r in history for r in rows)
     left = tuple(r for r in history if r not in rows)
-    said = outcome(made(left, unscheduled(SCHEDULED[operand_shifted])))
+    said = outcome(made(left, unscheduled(SCHEDULED[operand_shifted], by_calls=True)))
     assert (said.fault, said.legal, said.ran) == (None, True, True)
 
 

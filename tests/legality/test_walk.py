@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from lowering.ground.expr import Const, Special, evaluate
-from tests.legality.draws import unscheduled
+from tests.legality.builder import unscheduled
 from tests.legality.walk import Walk, World, roots
 from wsched.fusion import Merge, merge_index
 from wsched.schedule import Schedule
