@@ -2,8 +2,9 @@
 
 Two kinds: from nothing, by the choices that a person makes; and *changed*: the calls of a schedule
 with one or two of them dropped, repeated, altered or added, on one tensor, one side or all. What is
-changed is drawn from nothing, built in, or made by hand, or has two products with one A, load steps
-that are dealt out, rings of what the epilogue reads, threads that load, or two parts that compute.
+changed is drawn from nothing, built in, or made by hand, or has two products with one A, a batch,
+load steps that are dealt out, rings of what the epilogue reads, threads that load, or two parts
+that compute.
 A draw is the calls that made it, so that it can be written down and made again.
 """
 
@@ -17,6 +18,7 @@ from random import Random
 from lowering.ground.errors import ScheduleError, UnsupportedError
 from tests.epilogues import RESIDUAL
 from tests.legality.builder import matmul, unscheduled
+from tests.legality.by_hand.batches import BATCH, BATCHES
 from tests.legality.by_hand.loads import LOADS
 from tests.legality.by_hand.parts import PARTS, SCHEDULED
 from tests.legality.by_hand.results import RESULTS
@@ -26,6 +28,7 @@ from tests.legality.by_hand.tiles import TILES
 from tests.legality.change import change
 from tests.legality.scratch import Scratch, from_nothing
 from tests.legality.scratch_apart import COMPUTED, two_parts
+from tests.legality.scratch_batch import batches
 from tests.legality.scratch_crossed import TWO_MATRICES, crossed, two_sums
 from tests.legality.scratch_loads import loads
 from tests.legality.scratch_rings import Rings
@@ -45,8 +48,8 @@ from wsched.schedule.matmul.scheduler import schedule_matmul
 from wsched.schedule.primitives.replay import replay
 
 __all__ = [
-    "draw", "draw_apart", "draw_by_hand", "draw_crossed", "draw_gated", "draw_loads", "draw_parts",
-    "draw_rings", "draw_steps", "draw_sums", "made",
+    "draw", "draw_apart", "draw_batch", "draw_by_hand", "draw_crossed", "draw_gated", "draw_loads",
+    "draw_parts", "draw_rings", "draw_steps", "draw_sums", "made",
 ]  # fmt: skip
 
 _TRIES = 20
@@ -113,6 +116,18 @@ def draw_crossed(rng: Random) -> Fusion:
 def draw_sums(rng: Random) -> Fusion:
     """The same of two products with one A, from nothing."""
     return _maybe_changed(rng, from_nothing(lambda: two_sums(rng)), gated())
+
+
+def draw_batch(rng: Random) -> Fusion:
+    """The same of a batch whose sums, or load steps, CTAs have parts of."""
+    kind = rng.random()
+    if kind < 0.1:
+        return _changed(rng, rng.choice(BATCHES)(), unscheduled(BATCH))
+    begin, text = batches(rng)
+    if kind < 0.3:
+        built_in = _built_in(rng, rng.choice((_params_of_steps, _params_of_parts)), text)
+        return _maybe_changed(rng, built_in, unscheduled(text))
+    return _maybe_changed(rng, from_nothing(begin), unscheduled(text))
 
 
 def draw_apart(rng: Random) -> Fusion:
@@ -206,6 +221,11 @@ def _built_in(
 def _params_of_steps(rng: Random) -> MatmulParams:
     """Of load steps that are dealt out."""
     return stream_k(replace(_params(rng), splitk_factor=1))
+
+
+def _params_of_parts(rng: Random) -> MatmulParams:
+    """Of K in parts."""
+    return split_k(_params(rng), rng.choice((2, 3)))
 
 
 def _params_of_loads(rng: Random) -> MatmulParams:

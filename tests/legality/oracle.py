@@ -63,6 +63,8 @@ none.
 
 _GRIDS = (1, 2, 3, 4, 5, 6, 8)
 _MANY = 64
+_MATRICES = (1, 3, 2, 2, 3, 1, 1, 2)
+"""Of a batch, with the tiles in turn."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +113,7 @@ def judge(fusion: Fusion) -> Verdict:
 
 def _ways(parts: Parts) -> tuple[frozenset[int], ...]:
     """Dimensions whose tails are run through, of those that have any: none, M and N, or all, or one
-    of M and N where one side rounds up the other for itself.
+    of M and N where one side rounds up the other for itself; and that of a batch with each of them.
     """
     tails = {
         dim
@@ -120,8 +122,11 @@ def _ways(parts: Parts) -> tuple[frozenset[int], ...]:
         if isinstance(s, Split) and s.input not in t.logical and len(roots(t, s.input)) == 1
         for dim in roots(t, s.input)
     }
-    ways = (frozenset(x) for x in ((), (0, 1), (0, 1, 2), (0,), (1,)))
-    return tuple(dict.fromkeys(way & tails for way in ways))
+    m, n, k = range(parts.outer, parts.outer + 3)
+    ways = ((), (m, n), (m, n, k), (m,), (n,))
+    outer = frozenset(range(parts.outer))
+    found = [frozenset(way) | batch for way in ways for batch in (frozenset(), outer)]
+    return tuple(dict.fromkeys(way & tails for way in found))
 
 
 _Stepping = dict[tuple[int, str], set[int]]
@@ -261,7 +266,9 @@ def _sizes(parts: Parts, tiles: Iterable[tuple[int, int, int]]) -> list[World]:
             max(count * size - less, 1) if count else 0
             for count, size, less in zip(counts, tile, cut, strict=True)
         )
-        sizes += [World(m, columns, k, 1, deal) for deal in ((0, n + 1) if dealt else (0,))]
+        batch = _MATRICES[n % len(_MATRICES)] if parts.outer else None
+        deals = (0, n + 1) if dealt else (0,)
+        sizes += [World(m, columns, k, 1, deal, batch=batch) for deal in deals]
     return sizes
 
 
@@ -302,10 +309,10 @@ def _tile(parts: Parts) -> tuple[int, int, int]:
     operands = {name for mma in parts.fusion.mmas for name in (mma.a, mma.b)}
     for t in (*parts.loads, *parts.stored):
         if t.name in operands:
-            walk = Walk(t, World(1, 1, 1, _MANY))
-            box = walk.box(t.loop[t.slice_position :]) or (1, 1, 1)
+            walk = Walk(t, World(1, 1, 1, _MANY, batch=1))
+            box = walk.box(t.loop[t.slice_position :]) or (1,) * len(t.logical)
             sizes = [
                 max(s, b) if d.iter_type is not IterType.Broadcast else s
-                for s, b, d in zip(sizes, box, t.logical, strict=True)
+                for s, b, d in zip(sizes, box[-3:], t.logical[-3:], strict=True)
             ]
     return sizes[0], sizes[1], sizes[2]
