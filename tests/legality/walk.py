@@ -46,6 +46,8 @@ class World:
         deal: 0 for in turn, else the seed of an assignment.
         through: dimensions, by position, whose own tails all loops run through: what is loaded
             there is zero, and nothing is stored. Without it these tails are cut off as well.
+        overhang: those of which the tails of tiles alone are run through, where tiles are split
+            again and that rounds up.
         batch: matrices of a batch; no dimension says which one without it.
     """
 
@@ -55,6 +57,7 @@ class World:
     grid: int
     deal: int = 0
     through: frozenset[int] = frozenset()
+    overhang: frozenset[int] = frozenset()
     batch: int | None = None
 
     @property
@@ -185,7 +188,11 @@ class Walk:
 
     def _runs_through(self, step: Split) -> bool:
         """Whether a split is of one dimension whose tails are run through."""
-        return len(found := roots(self.t, step.input)) == 1 and found <= self.world.through
+        found, world = roots(self.t, step.input), self.world
+        whole = step.input in self.t.logical
+        return len(found) == 1 and found <= (
+            world.through | world.overhang if whole else world.through
+        )
 
     def box(self, inner: Sequence[IterDomain]) -> tuple[int, ...] | None:
         """Size along each logical dimension of what some loops cover together, None if it has gaps.
