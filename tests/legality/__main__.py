@@ -4,7 +4,8 @@ Each draw has a seed of its own, ``S:n``; ``--only n`` repeats one. With ``--by-
 changes of the schedules by hand, with ``--parts`` of those with several parts that compute, with
 ``--gated`` of schedules of two products; with ``--steps`` load steps are dealt out to CTAs, with
 ``--rings`` the epilogue reads through rings, with ``--loads`` threads load, with ``--apart`` two
-parts compute; ``--crossed`` has what these have one by one, ``--sums`` two products from nothing.
+parts compute; ``--crossed`` has what these have one by one, ``--sums`` two products from nothing,
+``--batch`` a batch whose sums or load steps CTAs have parts of.
 Faults are written to a file as JSON, with the calls that make the schedule, and so are refusals of
 what is legal, by their rules.
 """
@@ -26,6 +27,7 @@ from tests.legality.agreement import Outcome, outcome
 from tests.legality.draws import (
     draw,
     draw_apart,
+    draw_batch,
     draw_by_hand,
     draw_crossed,
     draw_gated,
@@ -52,6 +54,7 @@ KINDS: dict[str, tuple[Draw, str]] = {
     "--loads": (draw_loads, "load operands, or what the epilogue reads, by threads"),
     "--apart": (draw_apart, "compute an operand, or store results, in a part of its own"),
     "--crossed": (draw_crossed, "all of what other kinds have one by one, with rings"),
+    "--batch": (draw_batch, "a batch whose sums, or load steps, CTAs have parts of"),
     "--sums": (draw_sums, "two products with one operand, from nothing"),
 }
 """What is drawn in place of schedules of all kinds, by option."""

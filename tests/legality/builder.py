@@ -17,7 +17,7 @@ from wsched.fusion import (
 from wsched.importer import build_fusion, record_text
 from wsched.schedule import Schedule
 
-__all__ = ["CTAS", "ON_TIDY", "Matmul", "P", "matmul", "products"]
+__all__ = ["CTAS", "ON_TIDY", "Matmul", "P", "matmul", "products", "unscheduled"]
 
 P = ParallelType
 CTAS = Special("nctaid.x")
@@ -182,6 +182,16 @@ class Matmul:
             s.inline_at(acc, s.axis(acc, last) + 1)
 
 
+def unscheduled(text: str | None = None, *, by_calls: bool = False) -> Fusion:
+    """A definition, by default what most draws schedule.
+
+    Args:
+        text: the definition.
+        by_calls: whether it is scheduled call by call, as several parts that compute are.
+    """
+    return build_fusion(record_text(text or definition()), by_calls=by_calls)
+
+
 def matmul(
     text: str | None = None,
     *,
@@ -200,7 +210,7 @@ def matmul(
         operands: how A and B are loaded.
         inputs_by: how the epilogue's inputs are, with ``ring``.
     """
-    s = Schedule(build_fusion(record_text(text or definition())))
+    s = Schedule(unscheduled(text))
     loads = tuple(s.cache_after(tv, op) for tv, op in zip((s.a, s.b), operands, strict=True))
     inputs = tuple(s.cache_after(tv, inputs_by if ring else _SET) for tv in s.inputs[2:])
     for tv in (*loads, *(inputs if ring else ())):

@@ -2,8 +2,9 @@
 
 Two kinds: from nothing, by the choices that a person makes; and *changed*: the calls of a schedule
 with one or two of them dropped, repeated, altered or added, on one tensor, one side or all. What is
-changed is drawn from nothing, built in, or made by hand, or has two products with one A, load steps
-that are dealt out, rings of what the epilogue reads, threads that load, or two parts that compute.
+changed is drawn from nothing, built in, or made by hand, or has two products with one A, a batch,
+load steps that are dealt out, rings of what the epilogue reads, threads that load, or two parts
+that compute.
 A draw is the calls that made it, so that it can be written down and made again.
 """
 
@@ -16,10 +17,10 @@ from random import Random
 
 from lowering.ground.errors import ScheduleError, UnsupportedError
 from tests.epilogues import RESIDUAL
-from tests.legality.builder import matmul
+from tests.legality.builder import matmul, unscheduled
+from tests.legality.by_hand.batches import BATCH, BATCHES
 from tests.legality.by_hand.loads import LOADS
 from tests.legality.by_hand.parts import PARTS, SCHEDULED
-from tests.legality.by_hand.parts import unscheduled as scheduled_by_parts
 from tests.legality.by_hand.results import RESULTS
 from tests.legality.by_hand.roles import ROLES
 from tests.legality.by_hand.steps import STEPS
@@ -27,6 +28,7 @@ from tests.legality.by_hand.tiles import TILES
 from tests.legality.change import change
 from tests.legality.scratch import Scratch, from_nothing
 from tests.legality.scratch_apart import COMPUTED, two_parts
+from tests.legality.scratch_batch import batches
 from tests.legality.scratch_crossed import TWO_MATRICES, crossed, two_sums
 from tests.legality.scratch_loads import loads
 from tests.legality.scratch_rings import Rings
@@ -34,7 +36,6 @@ from tests.legality.scratch_steps import Steps
 from tests.schedule.gated import gated, scheduled
 from tests.schedules import (
     cooperative,
-    definition,
     dynamic,
     ping_pong,
     pipelined,
@@ -42,22 +43,16 @@ from tests.schedules import (
     stream_k,
 )
 from wsched.fusion import Fusion, PrimitiveCall
-from wsched.importer import build_fusion, record_text
 from wsched.schedule.matmul.params import MatmulParams, ThreadLoads, TileRasterizationOrder
 from wsched.schedule.matmul.scheduler import schedule_matmul
 from wsched.schedule.primitives.replay import replay
 
 __all__ = [
-    "draw", "draw_apart", "draw_by_hand", "draw_crossed", "draw_gated", "draw_loads", "draw_parts",
-    "draw_rings", "draw_steps", "draw_sums", "made", "unscheduled",
+    "draw", "draw_apart", "draw_batch", "draw_by_hand", "draw_crossed", "draw_gated", "draw_loads",
+    "draw_parts", "draw_rings", "draw_steps", "draw_sums", "made",
 ]  # fmt: skip
 
 _TRIES = 20
-
-
-def unscheduled(text: str | None = None) -> Fusion:
-    """A definition, by default what most draws schedule."""
-    return build_fusion(record_text(text or definition()))
 
 
 def made(history: tuple[PrimitiveCall, ...], of: Fusion | None = None) -> Fusion:
@@ -65,7 +60,7 @@ def made(history: tuple[PrimitiveCall, ...], of: Fusion | None = None) -> Fusion
 
     Args:
         history: the calls.
-        of: what they schedule, :func:`unscheduled` by default.
+        of: what they schedule, :func:`~tests.legality.builder.unscheduled` by default.
 
     Raises:
         ScheduleError: a primitive refuses its call.
@@ -123,11 +118,23 @@ def draw_sums(rng: Random) -> Fusion:
     return _maybe_changed(rng, from_nothing(lambda: two_sums(rng)), gated())
 
 
+def draw_batch(rng: Random) -> Fusion:
+    """The same of a batch whose sums, or load steps, CTAs have parts of."""
+    kind = rng.random()
+    if kind < 0.1:
+        return _changed(rng, rng.choice(BATCHES)(), unscheduled(BATCH))
+    begin, text = batches(rng)
+    if kind < 0.3:
+        built_in = _built_in(rng, rng.choice((_params_of_steps, _params_of_parts)), text)
+        return _maybe_changed(rng, built_in, unscheduled(text))
+    return _maybe_changed(rng, from_nothing(begin), unscheduled(text))
+
+
 def draw_apart(rng: Random) -> Fusion:
     """The same where two parts compute: one rounds an operand, or stores what the other makes."""
     text = rng.choice((None, *COMPUTED))
     start = from_nothing(lambda: two_parts(rng, text))
-    return _maybe_changed(rng, start, scheduled_by_parts(text or definition()))
+    return _maybe_changed(rng, start, unscheduled(text, by_calls=True))
 
 
 def _maybe_changed(rng: Random, start: Fusion, of: Fusion | None = None) -> Fusion:
@@ -187,7 +194,7 @@ def _by_hand() -> tuple[tuple[Fusion, Fusion], ...]:
 @cache
 def _of_parts() -> tuple[tuple[Fusion, Fusion], ...]:
     """Those with several parts that compute, each with what it schedules."""
-    return tuple((make(), scheduled_by_parts(SCHEDULED[make])) for make in PARTS)
+    return tuple((make(), unscheduled(SCHEDULED[make], by_calls=True)) for make in PARTS)
 
 
 def _changed(rng: Random, start: Fusion, of: Fusion | None = None) -> Fusion:
@@ -214,6 +221,11 @@ def _built_in(
 def _params_of_steps(rng: Random) -> MatmulParams:
     """Of load steps that are dealt out."""
     return stream_k(replace(_params(rng), splitk_factor=1))
+
+
+def _params_of_parts(rng: Random) -> MatmulParams:
+    """Of K in parts."""
+    return split_k(_params(rng), rng.choice((2, 3)))
 
 
 def _params_of_loads(rng: Random) -> MatmulParams:

@@ -37,16 +37,17 @@ class Problem:
     n: int
     k: int
     sms: int
+    batch: int = 1
 
 
 def problems(tile: tuple[int, int, int]) -> tuple[Problem, ...]:
     """Odd extents with fewer and with more CTAs than tiles; K of no, one and many slices."""
     m, n, k = tile
     return (
-        Problem(2 * m + 9, n + 8, 2 * k + 8, 2),
-        Problem(m - 7, 2 * n + 8, 4 * k, 5),
+        Problem(2 * m + 9, n + 8, 2 * k + 8, 2, 2),
+        Problem(m - 7, 2 * n + 8, 4 * k, 5, 3),
         Problem(4 * m + 1, n, k + 8, 3),
-        Problem(m + 1, n + 8, 0, 2),
+        Problem(m + 1, n + 8, 0, 2, 2),
     )
 
 
@@ -80,14 +81,15 @@ def run_wrong(
         WschedError: the machine stops, in a deadlock for instance.
     """
     rng = np.random.default_rng(seed)
-    size = {"M": p.m, "N": p.n, "K": p.k}
+    size = {"B": p.batch, "M": p.m, "N": p.n, "K": p.k}
     arrays = {
-        b.tensor: rng.integers(-2, 3, [size[x] for x in b.axes]).astype(NUMPY[b.dtype])
+        b.tensor: rng.integers(-2, 3, _shape(fusion, b.tensor, size)).astype(NUMPY[b.dtype])
         for b in fusion.inputs
     }
     wanted = _evaluated(fusion, arrays)
     for b in fusion.outputs:
-        arrays[b.tensor] = np.full((p.m, p.n), np.nan, NUMPY[b.dtype])
+        shape = _shape(fusion, b.tensor, size)
+        arrays[b.tensor] = np.full(shape, np.nan, NUMPY[b.dtype])
     grid = evaluate(kernel.grid, size | {"sms": max(p.sms, kernel.cluster)})
     run_kernel(kernel, arrays, size, grid, seed=seed, adversary=adversary)
     for b in fusion.outputs:
@@ -99,6 +101,11 @@ def run_wrong(
     return None
 
 
+def _shape(fusion: Fusion, tensor: str, size: dict[str, int]) -> list[int]:
+    """Of what is stored of a tensor, rows of A and of B."""
+    return [evaluate(d.extent, size) for d in fusion.tensor(tensor).stored]
+
+
 def _evaluated(fusion: Fusion, inputs: dict[str, Any]) -> dict[str, Any]:
     """All tensors of a fusion of products, sums and casts, as matrices."""
     known = dict(inputs)
@@ -107,7 +114,7 @@ def _evaluated(fusion: Fusion, inputs: dict[str, Any]) -> dict[str, Any]:
         value = read[0]
         if isinstance(e, MmaOp):
             a, b = (known[x].astype(np.float32) for x in (e.a, e.b))
-            value = a @ b.T
+            value = a @ b.swapaxes(-1, -2)
         elif isinstance(e, PointwiseOp):
             combine = {"add": np.add, "mul": np.multiply, "neg": np.negative}[e.op]
             value = combine(*(np.float32(known.get(x, x)) for x in e.inputs))

@@ -32,6 +32,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import product
 
+from lowering.ground.expr import Const
 from tests.legality.hardware import check_hardware
 from tests.legality.parts import BIDS, TIDS, Illegal, Parts, Shapeless, extents_on
 from tests.legality.regions import check_computed, check_sums
@@ -63,6 +64,8 @@ none.
 
 _GRIDS = (1, 2, 3, 4, 5, 6, 8)
 _MANY = 64
+_MATRICES = (1, 3, 2, 2, 3, 1, 1, 2)
+"""Of a batch, with the tiles in turn."""
 
 
 @dataclass(frozen=True)
@@ -102,26 +105,50 @@ def judge(fusion: Fusion) -> Verdict:
     except Illegal as why:
         return Verdict(str(why), isinstance(why, Shapeless))
     found = []
-    for through in _ways(parts):
-        found.append(_verdict(parts, [replace(world, through=through) for world in small]))
+    for through, overhang in _ways(parts):
+        ways = [replace(world, through=through, overhang=overhang) for world in small]
+        found.append(_verdict(parts, ways))
         if found[-1].why is None:
             return found[-1]
     return found[0]
 
 
-def _ways(parts: Parts) -> tuple[frozenset[int], ...]:
+_Dims = frozenset[int]
+
+
+def _ways(parts: Parts) -> tuple[tuple[_Dims, _Dims], ...]:
     """Dimensions whose tails are run through, of those that have any: none, M and N, or all, or one
-    of M and N where one side rounds up the other for itself.
+    of M and N where one side rounds up the other for itself; and that of a batch with each of them.
+    Then the same with those of which the tails of tiles alone are, where one side rounds up tiles.
     """
-    tails = {
-        dim
+    splits = [
+        (s, dim)
         for t in (*parts.loads, *parts.computed)
         for s in t.transforms
         if isinstance(s, Split) and s.input not in t.logical and len(roots(t, s.input)) == 1
         for dim in roots(t, s.input)
-    }
-    ways = (frozenset(x) for x in ((), (0, 1), (0, 1, 2), (0,), (1,)))
-    return tuple(dict.fromkeys(way & tails for way in ways))
+    ]
+    tails = frozenset(dim for _, dim in splits)
+    m, n, k = range(parts.outer, parts.outer + 3)
+    rounded = frozenset(dim for s, dim in splits if dim != k and not _divides(s))
+    ways = ((), (m, n), (m, n, k), (m,), (n,))
+    outer = frozenset(range(parts.outer))
+    found = [(frozenset(way) | batch) & tails for way in ways for batch in (frozenset(), outer)]
+    cut = [
+        (way - part, part)
+        for way in found
+        for part in (frozenset((m,)), frozenset((n,)), frozenset((m, n)))
+        if part <= way & rounded
+    ]
+    return tuple(dict.fromkeys([*((way, frozenset[int]()) for way in found), *cut]))
+
+
+def _divides(s: Split) -> bool:
+    """Whether a split visibly leaves no tail."""
+    match s.input.extent, s.factor:
+        case Const(whole), Const(factor):
+            return whole % factor == 0
+    return False
 
 
 _Stepping = dict[tuple[int, str], set[int]]
@@ -261,7 +288,9 @@ def _sizes(parts: Parts, tiles: Iterable[tuple[int, int, int]]) -> list[World]:
             max(count * size - less, 1) if count else 0
             for count, size, less in zip(counts, tile, cut, strict=True)
         )
-        sizes += [World(m, columns, k, 1, deal) for deal in ((0, n + 1) if dealt else (0,))]
+        batch = _MATRICES[n % len(_MATRICES)] if parts.outer else None
+        deals = (0, n + 1) if dealt else (0,)
+        sizes += [World(m, columns, k, 1, deal, batch=batch) for deal in deals]
     return sizes
 
 
@@ -302,10 +331,10 @@ def _tile(parts: Parts) -> tuple[int, int, int]:
     operands = {name for mma in parts.fusion.mmas for name in (mma.a, mma.b)}
     for t in (*parts.loads, *parts.stored):
         if t.name in operands:
-            walk = Walk(t, World(1, 1, 1, _MANY))
-            box = walk.box(t.loop[t.slice_position :]) or (1, 1, 1)
+            walk = Walk(t, World(1, 1, 1, _MANY, batch=1))
+            box = walk.box(t.loop[t.slice_position :]) or (1,) * len(t.logical)
             sizes = [
                 max(s, b) if d.iter_type is not IterType.Broadcast else s
-                for s, b, d in zip(sizes, box, t.logical, strict=True)
+                for s, b, d in zip(sizes, box[-3:], t.logical[-3:], strict=True)
             ]
     return sizes[0], sizes[1], sizes[2]

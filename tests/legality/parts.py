@@ -181,9 +181,15 @@ class Parts:
     @cached_property
     def deals_steps(self) -> bool:
         """Whether the load steps of all tiles are dealt out to CTAs (stream-K)."""
-        on_x = ((t, t.axis_on(BIDS[0])) for t in self.loads if len(t.logical) == 3)
+        k = self.outer + 2
+        on_x = ((t, t.axis_on(BIDS[0])) for t in self.loads if len(t.logical) == k + 1)
         of = [roots(t, d) for t, d in on_x if d is not None]
-        return any(2 in found and len(found) > 1 for found in of)
+        return any(k in found and len(found) > 1 for found in of)
+
+    @cached_property
+    def outer(self) -> int:
+        """How many dimensions say which matrix: of a batch one, left of M, N and K."""
+        return len(self.sums[0].logical) - 3
 
     @cached_property
     def splits_k(self) -> bool:

@@ -164,7 +164,7 @@ class _Cells:
         dims = {r.low.shape[1] for r in found}
         if len(dims) > 1:
             raise NotJudged(f"tensors of {sorted(dims)} dimensions in one part")
-        whole = (world.m, world.n, world.k)[: dims.pop()]
+        whole = tuple(world.extents.values())[: dims.pop()]
         self.cuts = []
         for p, end in enumerate(whole):
             ends = [np.concatenate((r.low[:, p], r.high[:, p])) for r in found]

@@ -16,7 +16,7 @@ __all__ = ["CTAS", "TILES", "Scratch", "from_nothing"]
 CTAS = Special("nctaid.x")
 _TRIES = 50
 
-TILES = ("tile", "Mo", "No", "to", "ti", "it", "turn")
+TILES = ("B", "tile", "Mo", "No", "to", "ti", "it", "turn")
 """Loops that say which tile, slowest first, as far as a schedule has them."""
 
 
@@ -43,6 +43,7 @@ class Scratch:
         m: what is scheduled.
         ctas: loops on CTAs, outside of all others.
         rows, columns: of a tile.
+        parts_of_k: how often CTAs have parts of K.
     """
 
     rng: Random
@@ -50,6 +51,7 @@ class Scratch:
     ctas: tuple[str, ...] = ()
     rows: int = 64
     columns: int = 64
+    parts_of_k: float = 0.15
 
     def maybe(self, chance: float) -> bool:
         """True as often as ``chance`` says."""
@@ -159,7 +161,7 @@ class Scratch:
 
     def _parts_of_k(self) -> list[str]:
         """Maybe split-K: neighbouring slices for each part, or every so many."""
-        if not self.maybe(0.15):
+        if not self.maybe(self.parts_of_k):
             return []
         outer = self.maybe(0.5)
         k = (*self.m.loads, *self.m.sums)

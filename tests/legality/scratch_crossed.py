@@ -12,14 +12,13 @@ from dataclasses import dataclass
 from random import Random
 
 from tests.epilogues import RESIDUAL, epilogue
-from tests.legality.builder import Matmul, P, matmul, products
+from tests.legality.builder import Matmul, P, matmul, products, unscheduled
 from tests.legality.scratch import Scratch
 from tests.legality.scratch_apart import ROUNDED, beside
 from tests.legality.scratch_loads import Loads, LoadsOfRings, LoadsOfSteps
 from tests.legality.scratch_steps import Steps
 from tests.schedule.gated import gated
 from wsched.fusion import Fusion, LoadStoreOpType
-from wsched.importer import build_fusion, record_text
 
 __all__ = ["TWO_MATRICES", "crossed", "two_sums"]
 
@@ -69,7 +68,7 @@ class _CrossedSteps(_Crossed, Steps):
 def crossed(rng: Random) -> tuple[Callable[[], Scratch], Fusion]:
     """What begins a schedule, and what it is of."""
     if rng.random() < 0.25:
-        return lambda: beside(rng), _unscheduled(ROUNDED)
+        return lambda: beside(rng), unscheduled(ROUNDED)
     text, operands = rng.choice(_TEXTS), rng.choice(_PAIRS)
     kind = _CrossedSteps if rng.random() < 0.1 else _Crossed
     by = rng.choice((_TMA, _TMA, _SET))
@@ -77,11 +76,7 @@ def crossed(rng: Random) -> tuple[Callable[[], Scratch], Fusion]:
     def begin() -> Matmul:
         return matmul(text, by_tma=rng.random() < 0.6, ring=True, operands=operands, inputs_by=by)
 
-    return lambda: kind(rng, begin()), _unscheduled(text)
-
-
-def _unscheduled(text: str) -> Fusion:
-    return build_fusion(record_text(text))
+    return lambda: kind(rng, begin()), unscheduled(text)
 
 
 @dataclass

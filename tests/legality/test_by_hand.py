@@ -11,7 +11,8 @@ from lowering.cuda.emit import emit_cuda
 from lowering.cuda.nvrtc import compile_cubin
 from lowering.cuda.resources import read_resources
 from tests.legality.agreement import outcome
-from tests.legality.builder import P, matmul
+from tests.legality.builder import P, matmul, unscheduled
+from tests.legality.by_hand.batches import BATCHES
 from tests.legality.by_hand.parts import (
     PARTS,
     RING,
@@ -21,7 +22,6 @@ from tests.legality.by_hand.parts import (
     fragments,
     of_computed,
     operand_shifted,
-    unscheduled,
 )
 from tests.legality.by_hand.results import RESULTS, residual_of_whole_tiles
 from tests.legality.by_hand.roles import ROLES
@@ -34,7 +34,7 @@ from wsched.fusion import Fusion, ParallelType
 from wsched.fusion.primitive_call import PrimitiveCall
 from wsched.schedule.loops import side_by_side
 
-MADE = {make.__name__: make for make in (*TILES, *ROLES, *RESULTS, *STEPS, *PARTS)}
+MADE = {make.__name__: make for make in (*TILES, *ROLES, *RESULTS, *STEPS, *BATCHES, *PARTS)}
 
 REFUSED = {
     "a_load_warp_for_each_operand": "ring",
@@ -50,8 +50,8 @@ QUICK = {
     "epilogue_apart", "epilogue_of_one_block", "fp32_from_registers", "groups_on_tidz",
     "halves_of_columns", "interleaved_split_k", "operand_cast", "panels", "residual_by_ring",
     "residual_of_whole_tiles", "rows_from_the_queue", "rows_on_x_columns_on_y",
-    "split_k_in_two_levels", "steps_of_tiles_in_threes", "three_in_turns", "turns_along_a_row",
-    "turns_in_shares", "two_products",
+    "shares_of_each_matrix", "split_k_in_two_levels", "steps_of_tiles_in_threes", "three_in_turns",
+    "turns_along_a_row", "turns_in_shares", "two_products",
 }  # fmt: skip
 """Of each kind, the cheaper ones."""
 
@@ -63,7 +63,7 @@ def test_runs_right(name: str) -> None:
     assert said.legal and said.ran
 
 
-@pytest.mark.parametrize("make", [*STEPS, residual_of_whole_tiles])
+@pytest.mark.parametrize("make", [*STEPS, *BATCHES, residual_of_whole_tiles])
 def test_the_cubin_spills_nothing(make: Callable[[], Fusion]) -> None:
     cubin = compile_cubin(emit_cuda(compiled(make())))
     assert read_resources(cubin, "drawn").clean
@@ -79,7 +79,7 @@ def test_a_computed_operand_is_stored_in_pieces_of_its_stage() -> None:
     history = operand_shifted().history
     assert all(r in history for r in rows)
     left = tuple(r for r in history if r not in rows)
-    said = outcome(made(left, unscheduled(SCHEDULED[operand_shifted])))
+    said = outcome(made(left, unscheduled(SCHEDULED[operand_shifted], by_calls=True)))
     assert (said.fault, said.legal, said.ran) == (None, True, True)
 
 

@@ -325,30 +325,6 @@ def test_turns_of_blocks_of_a_tile_that_is_stored() -> None:
     assert (said.oracle, said.fault, said.ran) == (Verdict(), None, True)
 
 
-def test_rows_are_run_through_where_the_loads_count_more_columns_than_there_are() -> None:
-    """Half of the last tile may have no rows: whose turn it is goes on. The loads round up the
-    columns of tiles to threes, which nobody else does.
-    """
-    m = matmul(by_tma=False)
-    made, after = apart(m)
-    m.tile(128, 32, 16)
-    m.run(m.every, "Mo", P.BIDx)
-    m.split(m.loads, "No", 3, "no ni")
-    m.merge(m.loads, "no ni", "No")
-    m.steps("No k")
-    m.stage(3, 1)
-    m.split(after, "Mi", 64, "row Mi")
-    m.run(after, "row", P.TIDy)
-    m.order((m.acc,), "Mo No")
-    m.wgmma()
-    fragments(m, made, "Mo No m64")
-    fragments(m, after, "Mo No row")
-    m.s.circular_buffer(made[-1], 3, 1, WarpSpecialized(P.TIDy, None, 3))
-    m.s.inline_at(m.acc, "No")
-    said = outcome(m.s.fusion)
-    assert (said.oracle, said.fault, said.ran) == (Verdict(), None, True)
-
-
 def test_parts_in_a_circle_may_come_to_an_end() -> None:
     """Step by step they do; the proof refuses all circles."""
     assert why_illegal(in_a_circle()) is None

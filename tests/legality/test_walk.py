@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from lowering.ground.expr import Const, Special, evaluate
-from tests.legality.draws import unscheduled
+from tests.legality.builder import unscheduled
 from tests.legality.walk import Walk, World, roots
 from wsched.fusion import Merge, merge_index
 from wsched.schedule import Schedule
@@ -25,6 +25,10 @@ def test_a_tail_does_not_exist_and_a_box_that_touches_does() -> None:
     assert walk.exists(loops, (inner,)).tolist() == [True, True, True, False]
     through = Walk(s.tensor(OUT), World(9, 1, 1, 1, through=frozenset({0})))
     assert through.exists(loops, (inner,)).all()
+    tiles = Walk(s.tensor(OUT), World(9, 1, 1, 1, overhang=frozenset({0})))
+    assert tiles.exists(loops, (inner,)).tolist() == [True, True, True, False]
+    over = tiles.mesh([a, b, inner])
+    assert (tiles.exists(over, ()) == (over[a.id] * 2 + over[b.id] < 3)).all()
 
 
 def test_what_is_dealt_out_is_dealt_once() -> None:

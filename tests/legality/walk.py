@@ -46,6 +46,9 @@ class World:
         deal: 0 for in turn, else the seed of an assignment.
         through: dimensions, by position, whose own tails all loops run through: what is loaded
             there is zero, and nothing is stored. Without it these tails are cut off as well.
+        overhang: those of which the tails of tiles alone are run through, where tiles are split
+            again and that rounds up.
+        batch: matrices of a batch; no dimension says which one without it.
     """
 
     m: int
@@ -54,15 +57,24 @@ class World:
     grid: int
     deal: int = 0
     through: frozenset[int] = frozenset()
+    overhang: frozenset[int] = frozenset()
+    batch: int | None = None
+
+    @property
+    def extents(self) -> dict[str, int]:
+        """Of the dimensions of a product, what it sums over included, outermost first."""
+        outer = {} if self.batch is None else {"B": self.batch}
+        return outer | {"M": self.m, "N": self.n, "K": self.k}
 
     @property
     def env(self) -> dict[str, int]:
         """The world for ``evaluate``."""
-        return {"M": self.m, "N": self.n, "K": self.k, "%nctaid.x": self.grid}
+        return self.extents | {"%nctaid.x": self.grid}
 
     def __str__(self) -> str:
+        sizes = " ".join(f"{name}={size}" for name, size in self.extents.items())
         deal = f", deal {self.deal}" if self.deal else ""
-        return f"M={self.m} N={self.n} K={self.k} on {self.grid} CTAs{deal}"
+        return f"{sizes} on {self.grid} CTAs{deal}"
 
 
 @cache
@@ -176,7 +188,11 @@ class Walk:
 
     def _runs_through(self, step: Split) -> bool:
         """Whether a split is of one dimension whose tails are run through."""
-        return len(found := roots(self.t, step.input)) == 1 and found <= self.world.through
+        found, world = roots(self.t, step.input), self.world
+        whole = step.input in self.t.logical
+        return len(found) == 1 and found <= (
+            world.through | world.overhang if whole else world.through
+        )
 
     def box(self, inner: Sequence[IterDomain]) -> tuple[int, ...] | None:
         """Size along each logical dimension of what some loops cover together, None if it has gaps.

@@ -64,7 +64,7 @@ def test_no_alarm(name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["coop_2_stages", "dynamic"])
-def test_no_alarm_of_the_adversaries(name: str) -> None:
+def test_no_alarm_in_the_orders_that_judge(name: str) -> None:
     assert judge(name).ran(subject(name).kernel).fate is Fate.NEITHER
 
 

@@ -69,15 +69,14 @@ def configured(fusion: Fusion, options: KernelOptions, call: PrimitiveCall) -> K
     return replace(options, **values)
 
 
-def printing(
-    fusion: Fusion, options: KernelOptions, asked: DebugPrint, call: PrimitiveCall
-) -> KernelOptions:
+def printing(fusion: Fusion, options: KernelOptions, asked: DebugPrint) -> KernelOptions:
     """``options`` with a line to print.
 
     Raises:
         ScheduleError: rule ``debug_print``: neither a tensor nor a part of that name, or a number
             that nothing has; rule ``argument``: a value of another type.
     """
+    call = asked.call
     require(call, "where", asked.where, str)
     require(call, "value", asked.value, str)
     for name in ("cta", "group", "tile", "step", "thread"):

@@ -134,8 +134,7 @@ def _dealt(fusion: Fusion, graph: TransformGraph) -> list[str]:
     return [
         f"{step.inputs[0].label} are dealt out at run time: each {step.outputs[1].label} {how}, "
         f"{step.outputs[0].label} counts its own"
-        for step in graph.steps
-        if isinstance(step.transform, Split) and step.transform.dynamic
+        for step in graph.dealt
     ]
 
 

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, fields
 from typing import Any
 
+from wsched.fusion import PrimitiveCall
 from wsched.schedule.checked import Choice
 
 __all__ = [
@@ -64,14 +65,15 @@ class DebugPrint:
     step: int | None = None
     thread: int | None = None
 
+    @property
+    def call(self) -> PrimitiveCall:
+        """The call that asks for it."""
+        said = ((f.name, getattr(self, f.name)) for f in fields(self)[2:])
+        given = tuple((name, number) for name, number in said if number is not None)
+        return PrimitiveCall("debug_print", (self.where, self.value), given)
+
     def __str__(self) -> str:
-        asked = [(f.name, getattr(self, f.name)) for f in fields(self)[2:]]
-        words = [
-            repr(self.where),
-            repr(self.value),
-            *(f"{n}={v}" for n, v in asked if v is not None),
-        ]
-        return f"debug_print({', '.join(words)})"
+        return str(self.call)
 
 
 @dataclass(frozen=True, slots=True)

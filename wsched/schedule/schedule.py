@@ -328,13 +328,9 @@ class Schedule:
             ScheduleError: rule ``debug_print``: there is no such tensor or part; when the kernel is
                 made, no such loop or element.
         """
-        numbers = (("cta", cta), ("group", group), ("tile", tile), ("step", step),
-                   ("thread", thread))  # fmt: skip
-        given = tuple((n, x) for n, x in numbers if x is not None)
-        call = PrimitiveCall("debug_print", (where, value), given)
         asked = DebugPrint(where, value, cta, group, tile, step, thread)
-        self._states.append((self.fusion, printing(self.fusion, self.options, asked, call)))
-        self._calls.append(call)
+        self._states.append((self.fusion, printing(self.fusion, self.options, asked)))
+        self._calls.append(asked.call)
 
     def _transforms(self) -> TransformGraph:
         """The transform graph; most calls behind the last split or merge leave it as it is."""

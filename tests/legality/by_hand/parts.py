@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tests.legality.builder import Matmul, P, matmul
+from tests.legality.builder import Matmul, P, matmul, unscheduled
 from tests.schedule.gated import scheduled
 from tests.schedules import definition
 from wsched.fusion import DataType, Fusion, LoadStoreOpType, MemoryType, WarpSpecialized
-from wsched.importer import build_fusion, record_text
 from wsched.schedule import Schedule
 
 __all__ = [
@@ -52,11 +51,6 @@ def nvfuser_fusion(fd : FusionDefinition) -> None :
 """Two results that have nothing to do with each other but A, and are not read alike."""
 
 
-def unscheduled(text: str) -> Fusion:
-    """What is scheduled call by call."""
-    return build_fusion(record_text(text), by_calls=True)
-
-
 def apart(m: Matmul, ring: str = "") -> tuple[tuple[str, ...], tuple[str, ...]]:
     """What is rounded, by default the sums, goes through shared memory; what is made up to there,
     and what reads that.
@@ -76,7 +70,7 @@ def of_computed(text: str) -> Matmul:
     """A comes by TMA, is computed with, and goes to the mma through a ring; ``rings`` are what is
     made of it.
     """
-    s = Schedule(unscheduled(text))
+    s = Schedule(unscheduled(text, by_calls=True))
     (mma,), out = s.fusion.mmas, s.outputs[0]
     given = "T2"  # the view of x
     dtype = s.tensor(given).dtype
@@ -282,7 +276,7 @@ def operand_and_epilogue_apart() -> Fusion:
 
 def two_products() -> Fusion:
     """A times B₁ and minus A times B₂, results that have nothing else to do with each other."""
-    return scheduled(unscheduled(TWO), m=64, n=32, k=32, groups=1, chunk=16).fusion
+    return scheduled(unscheduled(TWO, by_calls=True), m=64, n=32, k=32, groups=1, chunk=16).fusion
 
 
 PARTS = (

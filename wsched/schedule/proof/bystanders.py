@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from lowering.ground.expr import ONE
-from wsched.fusion import IterDomain, IterType, ParallelType, PrimitiveCall, Split
+from wsched.fusion import IterDomain, IterType, ParallelType, PrimitiveCall
 from wsched.schedule.primitives.parallelize import check_parallelize
 from wsched.schedule.proof.graph import Group, TransformGraph
 from wsched.schedule.proof.relation import StepLoop
@@ -117,7 +117,7 @@ def determined(graph: TransformGraph, known: Iterable[Group]) -> frozenset[Group
     while size != len(found):
         size = len(found)
         for step in graph.steps:
-            if isinstance(step.transform, Split) and step.transform.dynamic:
+            if step.dynamic:
                 continue
             inputs, outputs = set(step.inputs), set(step.outputs)
             if inputs <= found or outputs <= found:

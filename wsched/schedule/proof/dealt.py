@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lowering.ground.expr import ONE, Expr
-from wsched.fusion import ParallelType, Split
+from wsched.fusion import ParallelType
 from wsched.schedule.proof.bounds import Guard
 from wsched.schedule.proof.graph import Step
 from wsched.schedule.proof.relation import LoadLoop
@@ -26,7 +26,7 @@ def find_dealt(sides: Sides) -> Step | None:
     Raises:
         ScheduleError: ``load-bound``, where there are several, or its inner part is not on CTAs.
     """
-    dealt = [s for s in sides.graph.steps if isinstance(s.transform, Split) and s.transform.dynamic]
+    dealt = sides.graph.dealt
     for step in dealt:
         if len(dealt) > 1 or step.outputs[1] not in sides.on_ctas:
             raise sides.refuse(

@@ -64,6 +64,11 @@ class Step:
         return (*self.inputs, *self.outputs)
 
     @property
+    def dynamic(self) -> bool:
+        """Whether it deals out indices at run time."""
+        return isinstance(self.transform, Split) and self.transform.dynamic
+
+    @property
     def whole(self) -> Group:
         """What is split, or the result of a merge."""
         return (self.inputs if isinstance(self.transform, Split) else self.outputs)[0]
@@ -75,7 +80,7 @@ class Step:
 
     def __str__(self) -> str:
         if isinstance(self.transform, Split):
-            dynamic = ", dynamic" if self.transform.dynamic else ""
+            dynamic = ", dynamic" if self.dynamic else ""
             return f"split by {self.transform.factor}{dynamic}"
         order = f" traversal {self.transform.traversal}" if self.transform.traversal else ""
         return f"merge{order}"
@@ -128,6 +133,11 @@ class TransformGraph:
     def groups(self) -> tuple[Group, ...]:
         """All groups, by id."""
         return tuple(self._groups.values())
+
+    @property
+    def dealt(self) -> tuple[Step, ...]:
+        """The splits that deal out indices at run time."""
+        return tuple(s for s in self.steps if s.dynamic)
 
     def group(self, d: IterDomain) -> Group:
         """The group of a domain."""

@@ -7,7 +7,7 @@ from math import prod
 
 from lowering.ground.expr import Const
 from lowering.target.ptx import WARPGROUP
-from wsched.fusion import IterDomain, Pipelined, Split, WarpSpecialized
+from wsched.fusion import IterDomain, Pipelined, WarpSpecialized
 from wsched.schedule.proof.bounds import Guard
 from wsched.schedule.proof.loading import load_registers_problem, warpgroups_that_load
 from wsched.schedule.proof.orders import Misordered
@@ -128,10 +128,7 @@ def _check_registers(sides: Sides, roles: int) -> None:
     if isinstance(kind, Pipelined) or kind.num_registers is None:
         return
     rings = [r.tensors for part in sides.parts if part.loads for r in part.rings]
-    fetching = any(
-        isinstance(s.transform, Split) and s.transform.dynamic for s in sides.graph.steps
-    )
-    loading = warpgroups_that_load(sides.fusion, rings, int(fetching))
+    loading = warpgroups_that_load(sides.fusion, rings, int(bool(sides.graph.dealt)))
     problem = load_registers_problem(sides.target, loading, roles, kind.num_registers)
     if problem:
         threads = WARPGROUP * (roles + loading)
