@@ -173,7 +173,7 @@ def test_body_is_refused(body: str, message: str) -> None:
          f"line 3: found 'pred', expected an element type: {STORED}"),
         ("global g: f32[M, 1] align M", "line 3: found 'M', expected an integer"),
         ("shared S: f16[1][8x8] swizzle 100",
-         "line 3: found '100', expected a swizzle: 0, 32, 64, 128"),
+         "line 3: found '100', expected a swizzle: 0, 16, 32, 64, 128"),
         ("tensormap A: bf16[]", "line 3: found ']', expected a defined scalar"),
         ("tensormap A: bf16[M, M] box M", "line 3: found 'M', expected extents: N, ROWSxCOLS, ..."),
         ("shared S: f16[1][M]", "line 3: found 'M', expected extents: N, ROWSxCOLS, ..."),
