@@ -32,6 +32,11 @@ all; there ordinary accesses are ordered, so arrivals release and waits acquire 
 cluster. The init is then followed by a cluster-wide sync, and so is the end of the roles, because a
 peer may still signal a CTA that has nothing left to do.
 
+Where products read the stages, no thread sees them end: their commit tells all CTAs that load into
+a stage which they have read. Where several CTAs have a part of a product (``cta_group``), a stage
+of operands is full at the leader, which announces the bytes of all and waits for them; sums are
+told of in all of them, and given back at the leader.
+
 After ``synchronize_wgmma`` and ``queue_tiles``, before ``expect_tx`` (bytes) and ``step_stages``
 (parity arithmetic).
 """
@@ -94,7 +99,7 @@ def allocate_mbarriers(kernel: Kernel, options: LoweringOptions) -> Kernel:
     inval = (b.each(names, "inval", b.invalidated, b.full, b.empty) for b in rings)
     begin = one_thread(*init, FenceMBarrierInit())
     end = one_thread(*inval)
-    sync = ClusterSync() if any(b.peers or b.ctas > 1 for b in rings) else CtaSync()
+    sync = ClusterSync() if any(b.in_cluster for b in rings) else CtaSync()
     body: list[Stmt] = []
     for stmt in kernel.body:
         if isinstance(stmt, Roles):

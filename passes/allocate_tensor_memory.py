@@ -4,7 +4,8 @@ Requires: stage counts are final; a sync of the CTA or cluster in front of the r
 Guarantees: buffers have columns one behind the other, from the base of one allocation on, of as
 many columns as a power of two takes. The first warp allocates them in front of the first sync, lets
 others of the SM allocate, and frees them behind the last one. The address travels through a word of
-shared memory, which all threads read behind the sync.
+shared memory, which all threads read behind the sync. CTAs that have a part of one product allocate
+and free together: behind that is a sync of the cluster, so that none leaves in front of it.
 
 Fences stand on either side of both syncs: an allocation, like any access, is ordered from thread to
 thread by them only. An allocation waits while another CTA of the SM has the columns; that one is of
@@ -95,9 +96,14 @@ def allocate_tensor_memory(kernel: Kernel, options: LoweringOptions) -> Kernel:
     body = (
         *front, alloc,
         _BEFORE, sync, _AFTER, LdWord(address, slot), Tcgen05Base(address), *between, roles,
-        _BEFORE, last, _AFTER, OnWarp(0, (Tcgen05Dealloc(columns),)), *rest,
+        _BEFORE, last, _AFTER, OnWarp(0, (Tcgen05Dealloc(columns),)), *_end(kernel), *rest,
     )  # fmt: skip
     return replace(kernel.redeclare(*placed).declare(word), body=body)
+
+
+def _end(kernel: Kernel) -> Body:
+    """No CTA of a group leaves before the others have freed theirs."""
+    return (ClusterSync(),) if kernel.cta_group.several else ()
 
 
 def _require(kernel: Kernel, memory: TensorMemory, columns: int) -> None:

@@ -1,10 +1,11 @@
 """Count the bytes that each full barrier has to expect.
 
 Requires: in each block, ``mbarrier.expect_tx`` on a barrier stands before the copies that
-complete on it.
+complete on it, in a branch if one CTA announces what several load.
 Guarantees: every ``expect_tx`` announces exactly the bytes of its block's copies. A box counts in
 full where it lies out of bounds, because the hardware completes it in full; a copy that peers
-multicast into this CTA counts here, once for each peer that issues it. A clipped box has as many
+multicast into this CTA counts here, once for each peer that issues it, as does a copy whose barrier
+is that of a pair of CTAs. A clipped box has as many
 rows as its tensor, up to its own number: those bytes are a scalar, computed once in front of
 everything.
 
@@ -14,13 +15,14 @@ After ``clip_boxes`` (rows of the boxes) and ``allocate_mbarriers`` (copies name
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from lowering.ground.errors import InternalError
 from lowering.ground.expr import ZERO, Const, Expr, Var, as_expr
 from lowering.kernel.kernel import Kernel
-from lowering.kernel.nodes import Body, Let, MBarrierExpectTx, MBarrierRef, Stmt, TmaLoad
+from lowering.kernel.nodes import Body, If, Let, MBarrierExpectTx, MBarrierRef, Stmt, TmaLoad
 from lowering.kernel.text import print_stmt
-from lowering.kernel.visit import Names, map_bodies
+from lowering.kernel.visit import Names, map_bodies, rewrite
 from passes.options import LoweringOptions
 
 __all__ = ["expect_tx"]
@@ -69,7 +71,7 @@ class _Counter:
         landing: dict[int, dict[Expr, int]] = {}
         for stmt in body:
             match stmt:
-                case MBarrierExpectTx(bar=bar):
+                case MBarrierExpectTx(bar=bar) | If(then=(MBarrierExpectTx(bar=bar),)):
                     announced[bar] = len(out)
                     landing[len(out)] = {}
                     out.append(stmt)
@@ -83,11 +85,9 @@ class _Counter:
                 case _:
                     out.append(map_bodies(stmt, self.body))
         for at, lines in landing.items():
-            stmt = out[at]
-            assert isinstance(stmt, MBarrierExpectTx)
             if not lines:
-                raise InternalError("expect_tx", f"nothing lands on: {print_stmt(stmt)}")
-            out[at] = replace(stmt, bytes=self.bytes(lines))
+                raise InternalError("expect_tx", f"nothing lands on: {print_stmt(out[at])}")
+            (out[at],) = rewrite((out[at],), partial(_announcing, self.bytes(lines)))
         return tuple(out)
 
     def bytes(self, lines: dict[Expr, int]) -> Expr:
@@ -105,9 +105,13 @@ class _Counter:
         return self.bound[total]
 
     def box(self, load: TmaLoad) -> tuple[Expr, int]:
-        """Lines that land here for ``load``, and bytes of one: counted once for each CTA that
-        multicasts one to us, as many as ours go to.
+        """Lines that are told of here for ``load``, and bytes of one: once for each CTA that
+        multicasts one to us, as many as ours go to, and each whose copies our barrier counts.
         """
         tensor_map = self.kernel.tensor_map(load.src.map)
         line = tensor_map.box[-1] * tensor_map.dtype.bytes
-        return tensor_map.box_lines, line * load.ctas
+        return tensor_map.box_lines, line * load.ctas * load.cta_group
+
+
+def _announcing(bytes: Expr, stmt: Stmt) -> Body | None:
+    return (replace(stmt, bytes=bytes),) if isinstance(stmt, MBarrierExpectTx) else None

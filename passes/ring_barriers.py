@@ -9,6 +9,7 @@ from functools import partial
 from lowering.ground.errors import UnsupportedError
 from lowering.ground.expr import ZERO, Binary, Const, Expr, Special, Var, parity_of, stage_of
 from lowering.ground.records import replaced
+from lowering.kernel.cta_group import CtaGroup
 from lowering.kernel.kernel import Kernel, MBarrierArray, Ring
 from lowering.kernel.nodes import (
     Acquire,
@@ -44,8 +45,21 @@ RELAXED = "relaxed.cluster"
 
 @dataclass(frozen=True, slots=True)
 class Barriers:
-    """A ring with its mbarriers; ``peers`` are ranks that multicast into its stages as we do into
-    theirs, ``ctas`` the CTAs of the cluster that its first one fills it for.
+    """A ring with its mbarriers.
+
+    Args:
+        ring: what they are of.
+        ends: who fills and reads it.
+        full: told of by who fills a stage.
+        empty: told of by who has read it.
+        peers: ranks that multicast into its stages as we do into theirs, where each CTA reads its
+            own.
+        ctas: of the cluster that one of them fills it for ...
+        home: ... and the rank of that one, at whose barriers all release.
+        group: CTAs that have a part of one product.
+        told: of products that fill or read it, a mask of the CTAs that are told; None for the one
+            alone.
+        leaders: whose products tell a CTA that they have read.
     """
 
     ring: Ring
@@ -54,16 +68,37 @@ class Barriers:
     empty: MBarrierArray
     peers: tuple[Expr, ...]
     ctas: int
+    home: Expr
+    group: CtaGroup
+    told: Expr | None
+    leaders: int
 
     @staticmethod
     def of(kernel: Kernel, ring: Ring, names: Names) -> Barriers:
         """With as many arrivals as those who fill and read it make."""
-        ends, peers = ends_of(kernel, ring), _peers(ring)
+        ends, group = ends_of(kernel, ring), kernel.cta_group
+        peers, leaders = _peers(ring), 1
+        told: Expr | None = None
+        home: Expr = ZERO
+        if ends.issued:  # one thread tells all who load
+            peers, (told, leaders) = (), group.told(ring.shares)
         ctas = kernel.cluster if ring.remote else 1
+        if ends.summed:
+            ctas, home, told = group.size, group.leader, group.told(())[0]
         full = MBarrierArray(names.new(f"{ring.name}_full"), ring.stages, ends.full)
-        arrivals = ends.empty * (1 + len(peers)) * ctas
+        arrivals = ends.empty * (1 + len(peers)) * ctas * leaders
         empty = MBarrierArray(names.new(f"{ring.name}_empty"), ring.stages, arrivals)
-        return Barriers(ring, ends, full, empty, peers, ctas)
+        return Barriers(ring, ends, full, empty, peers, ctas, home, group, told, leaders)
+
+    @property
+    def in_cluster(self) -> bool:
+        """Whether other CTAs tell of its stages, or are told."""
+        return self.ctas > 1 or bool(self.peers) or self.told is not None
+
+    @property
+    def read_together(self) -> bool:
+        """Whether products read a stage of several CTAs, which is full where they are issued."""
+        return self.ends.issued and self.group.several
 
     def each(
         self,
@@ -85,10 +120,10 @@ class Barriers:
     def released(self, bar: MBarrierRef) -> Body:
         """A stage is given back to all who fill it."""
         if self.ctas > 1:
-            return (MBarrierArrive(bar, cta=ZERO, order="release.cluster"),)
+            return (MBarrierArrive(bar, cta=self.home, order="release.cluster"),)
         order = "release.cluster" if self.loaded_by_threads else RELAXED
         there = (MBarrierArrive(bar, cta=peer, order=order) for peer in self.peers)
-        return (MBarrierArrive(bar), *there)
+        return (*(MBarrierArrive(bar) for _ in range(self.leaders)), *there)
 
     @property
     def loaded_by_threads(self) -> bool:
@@ -156,10 +191,12 @@ class Steps:
                 case Release(ring=name, step=m) if name == ring.name:
                     out += self._released(m, one)
                 case TmaLoad() if announces(ring, stmt) and filling:
+                    together = self.of.read_together
                     if announced != filling:
-                        out.append(MBarrierExpectTx(filling.bar))
-                    announced = filling
-                    out.append(replaced(stmt, bar=filling.bar))
+                        expect: Body = (MBarrierExpectTx(filling.bar),)
+                        out += self.of.group.led(expect) if together else expect
+                    announced, size = filling, self.of.group.size if together else 1
+                    out.append(replaced(stmt, bar=filling.bar, cta_group=size))
                 case _:
                     inside = partial(
                         self.placed, filling=filling, one=one or isinstance(stmt, Elect)
@@ -175,18 +212,21 @@ class Steps:
 
     @property
     def _empty_order(self) -> str:
+        if self.of.ends.issued and self.of.told is not None:
+            return RELAXED  # reads by products, which are complete
         if not self.of.peers:
             return self._full_order
         return "acquire.cluster" if self.of.loaded_by_threads else RELAXED
 
     @property
     def _full_order(self) -> str:
-        return "acquire.cta" if self.of.ctas == 1 else "acquire.cluster"
+        alone = self.of.ctas == 1 and not self.of.read_together
+        return "acquire.cta" if alone else "acquire.cluster"
 
     def _committed(self, filling: _Filling, cta: Expr | None, one: bool) -> Body:
         """What threads have written is there: behind a fence for those who read asynchronously."""
         if self.of.ends.summed:
-            commit = _issued(Tcgen05Commit(filling.bar), one)
+            commit = _issued(Tcgen05Commit(filling.bar, self.of.told), one)
             alone = () if one else self.of.ends.issuers
             return tuple(OnWarp(warp, commit) for warp in alone) or commit
         order = "release.cta" if cta is None else "release.cluster"
@@ -212,18 +252,13 @@ class Steps:
     def _released(self, m: Expr, one: bool) -> Body:
         ends, bar = self.of.ends, self._at(self.of.empty, m)
         if ends.issues(self.role):
-            if self.of.peers:
-                raise UnsupportedError(
-                    f"stages of {self.of.ring.name} that CTAs of a cluster share, read by tcgen05",
-                    "stages that a CTA loads for itself",
-                )
             if ends.reads(Memory.SHARED, self.role):
                 raise UnsupportedError(
                     f"stages of {self.of.ring.name} that threads of {self.role} read beside "
                     "tcgen05",
                     "stages that products alone read",
                 )
-            return _issued(Tcgen05Commit(bar), one)
+            return _issued(Tcgen05Commit(bar, self.of.told), one)
         head: Body = ()
         if ends.reads(Memory.TENSOR, self.role):
             head = (Tcgen05Fence("before"), WarpSync())

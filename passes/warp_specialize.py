@@ -25,6 +25,7 @@ from lowering.kernel.nodes import (
     Elect,
     For,
     Frag,
+    If,
     NextTile,
     OnWarp,
     Produce,
@@ -34,7 +35,7 @@ from lowering.kernel.nodes import (
     Stmt,
 )
 from lowering.kernel.traits import Threads
-from lowering.kernel.visit import defined, operands, walk
+from lowering.kernel.visit import defined, map_bodies, operands, walk
 from lowering.target import ptx
 from passes.issuer import Issuer
 from passes.options import LoweringOptions
@@ -153,8 +154,8 @@ def _elected(body: Body) -> Body:
     out: list[Stmt] = []
     loops = any(isinstance(s, For) for s in body)
     for stmt in body:
-        if isinstance(stmt, For):
-            out.append(replace(stmt, body=_elected(stmt.body)))
+        if isinstance(stmt, For | If):
+            out.append(map_bodies(stmt, _elected))
         elif isinstance(stmt, Break) or defined(stmt) or (loops and isinstance(stmt, _STEPS)):
             out.append(stmt)
         elif out and isinstance(last := out[-1], Elect):

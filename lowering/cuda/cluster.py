@@ -13,7 +13,7 @@ from lowering.ground.errors import InternalError
 from lowering.ground.expr import Expr
 from lowering.kernel.nodes import BulkCopy
 
-__all__ = ["bulk_copy", "map_line", "pair_function"]
+__all__ = ["bulk_copy", "map_line", "mapped", "pair_function"]
 
 _MAPA = """\
 __device__ __forceinline__ unsigned map_shared(unsigned address, int cta) {
@@ -52,11 +52,16 @@ __device__ __forceinline__ void NAME(unsigned dst, TYPE a, TYPE b, unsigned bar)
 _KINDS = {DType.F32: ("float", "f"), DType.S32: ("int", "r")}
 
 
+def mapped(e: Emitter, address: str, cta: Expr) -> str:
+    """The address of the same place in CTA ``cta``."""
+    e.functions["map_shared"] = _MAPA
+    return f"map_shared({address}, {e.arg(cta)})"
+
+
 def map_line(e: Emitter, address: str, cta: Expr) -> str:
     """Define the address of the same place in CTA ``cta``; its identifier."""
-    e.functions["map_shared"] = _MAPA
     name = e.names.fresh("remote")
-    e.out.line(f"const unsigned {name} = map_shared({address}, {e.arg(cta)});")
+    e.out.line(f"const unsigned {name} = {mapped(e, address, cta)};")
     return name
 
 

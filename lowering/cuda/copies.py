@@ -17,24 +17,31 @@ _STORE = "global.shared::cta.tile.bulk_group"
 @dataclass(frozen=True, slots=True, order=True)
 class CopyForm:
     """A form of ``cp.async.bulk.tensor``: of ``rank`` dimensions, a store or a load, with a mask of
-    the CTAs that it multicasts to, with a cache policy (``hint``).
+    the CTAs that it multicasts to, with a cache policy (``hint``), and with a barrier of either CTA
+    of a ``group`` of two.
     """
 
     rank: int
     store: bool = False
     multicast: bool = False
     hint: bool = False
+    group: int = 1
 
     @property
     def name(self) -> str:
         """What its device function is called."""
-        tail = "_multicast" * self.multicast + "_hint" * self.hint
+        tail = "_multicast" * self.multicast + "_pair" * (self.group > 1) + "_hint" * self.hint
         return f"tma_{'store' if self.store else 'load'}_{self.rank}d{tail}"
 
     @property
     def function(self) -> str:
         """The name as a call has it."""
-        return f"ptx::{self.name}" if self.rank == 2 else self.name
+        return f"ptx::{self.name}" if self.at_hand else self.name
+
+    @property
+    def at_hand(self) -> bool:
+        """Whether all kernels have it."""
+        return self.rank == 2 and self.group == 1
 
 
 def copy_function(form: CopyForm) -> str:
@@ -46,6 +53,7 @@ def copy_function(form: CopyForm) -> str:
     places += [f"[{at['bar']}]"] if not form.store else []
     places += [at[name] for name in ("mask", "policy") if name in at]
     kind = (_STORE if form.store else _LOAD) + ".multicast::cluster" * form.multicast
+    kind += f".cta_group::{form.group}" if form.group > 1 else ""
     inputs = [f'"{letter}"({"(unsigned short)" if letter == "h" else ""}{name})'
               for name, _, letter in operands]  # fmt: skip
     return "\n".join([

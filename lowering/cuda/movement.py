@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from lowering.cuda.cluster import bulk_copy, map_line, pair_function
+from lowering.cuda.cluster import bulk_copy, map_line, mapped, pair_function
 from lowering.cuda.copies import CopyForm
 from lowering.cuda.emitter import Emitter, Rule
 from lowering.cuda.narrow import LOAD_PAIRS
@@ -40,9 +40,12 @@ def _prefetch(e: Emitter, s: PrefetchTensorMap) -> None:
 
 
 def _tma_load(e: Emitter, s: TmaLoad) -> None:
-    operands = [e.box_address(s.dst), *e.coordinates(s.src), e.mbarrier(s.bar)]
+    bar = e.mbarrier(s.bar)
+    if s.cta_group > 1:
+        bar = mapped(e, bar, e.kernel.cta_group.leader)
+    operands = [e.box_address(s.dst), *e.coordinates(s.src), bar]
     mask = [] if s.multicast is None else [e.arg(s.multicast)]
-    form = CopyForm(len(s.src.coords), multicast=s.multicast is not None)
+    form = CopyForm(len(s.src.coords), multicast=s.multicast is not None, group=s.cta_group)
     _copy(e, form, [*operands, *mask], s.cache)
 
 
@@ -55,7 +58,7 @@ def _copy(e: Emitter, form: CopyForm, operands: list[str], cache: str) -> None:
     """The call, with the policy as a further operand where it is not the default."""
     if cache != "evict_normal":
         form, operands = replace(form, hint=True), [*operands, e.policy(cache)]
-    if form.rank != 2:
+    if not form.at_hand:
         e.copies.add(form)
     e.out.call(form.function, *operands)
 

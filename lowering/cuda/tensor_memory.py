@@ -42,11 +42,9 @@ __device__ __forceinline__ void tcgen05_mma_$kind(
     unsigned d, u64 a, u64 b, unsigned instruction, int accumulate) {
   asm volatile(
       "{\\n .reg .pred p;\\n setp.ne.b32 p, %4, 0;\\n"
-      " tcgen05.mma.cta_group::1.kind::$kind [%0], %1, %2, %3, p;\\n}"
+      " tcgen05.mma.cta_group::$group.kind::$kind [%0], %1, %2, %3, p;\\n}"
       :: "r"(d), "l"(a), "l"(b), "r"(instruction), "r"(accumulate) : "memory");
 }"""
-
-_COMMIT = "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%0];"
 
 
 def _function(e: Emitter, name: str, taken: str, instruction: str, operands: str = "") -> str:
@@ -57,6 +55,11 @@ def _function(e: Emitter, name: str, taken: str, instruction: str, operands: str
         "}",
     ])  # fmt: skip
     return name
+
+
+def _group(e: Emitter) -> str:
+    """The modifier that all of a kernel's instructions have."""
+    return f"cta_group::{e.kernel.cta_group.size}"
 
 
 def _cells(e: Emitter, ref: TmemRef) -> str:
@@ -77,9 +80,10 @@ def _mma(e: Emitter, s: Tcgen05Mma) -> None:
     form = family.form(*types)
     if form is None or s.cols not in form.n:
         raise InternalError("emit_cuda", family.problem(*types, s.cols) or "")
-    told = instruction_descriptor(form.kind, types, family.m, s.cols, s.trans_a, s.trans_b)
+    rows, group = family.m * family.ctas, str(family.ctas)
+    told = instruction_descriptor(form.kind, types, rows, s.cols, s.trans_a, s.trans_b)
     name = f"tcgen05_mma_{form.kind}"
-    e.functions[name] = _MMA.replace("$kind", form.kind)
+    e.functions[name] = _MMA.replace("$kind", form.kind).replace("$group", group)
     e.out.call(
         name,
         _cells(e, s.d),
@@ -91,8 +95,15 @@ def _mma(e: Emitter, s: Tcgen05Mma) -> None:
 
 
 def _commit(e: Emitter, s: Tcgen05Commit) -> None:
-    name = _function(e, "tcgen05_commit", "unsigned bar", _COMMIT, '"r"(bar)')
-    e.out.call(name, e.mbarrier(s.bar))
+    instruction = f"tcgen05.commit.{_group(e)}.mbarrier::arrive::one.shared::cluster"
+    name, bar = "tcgen05_commit", e.mbarrier(s.bar)
+    if s.multicast is None:
+        e.out.call(_function(e, name, "unsigned bar", f"{instruction}.b64 [%0];", '"r"(bar)'), bar)
+        return
+    instruction += ".multicast::cluster.b64 [%0], %1;"
+    operands = '"r"(bar), "h"((unsigned short)mask)'
+    _function(e, f"{name}_multicast", "unsigned bar, int mask", instruction, operands)
+    e.out.call(f"{name}_multicast", bar, e.arg(s.multicast))
 
 
 def _load(e: Emitter, s: Tcgen05Load) -> None:
@@ -146,14 +157,14 @@ def _fence(e: Emitter, s: Tcgen05Fence) -> None:
 
 
 def _alloc(e: Emitter, s: Tcgen05Alloc) -> None:
-    instruction = "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%0], "
+    instruction = f"tcgen05.alloc.{_group(e)}.sync.aligned.shared::cta.b32 [%0], "
     name = f"tcgen05_alloc_{s.columns}"
     _function(e, name, "unsigned slot", f"{instruction}{s.columns};", '"r"(slot)')
     e.out.call(name, word_address(e, s.dst))
 
 
 def _relinquish(e: Emitter, s: Tcgen05Relinquish) -> None:
-    instruction = "tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;"
+    instruction = f"tcgen05.relinquish_alloc_permit.{_group(e)}.sync.aligned;"
     e.out.call(_function(e, "tcgen05_relinquish", "", instruction))
 
 
@@ -162,7 +173,7 @@ def _base(e: Emitter, s: Tcgen05Base) -> None:
 
 
 def _dealloc(e: Emitter, s: Tcgen05Dealloc) -> None:
-    instruction = f"tcgen05.dealloc.cta_group::1.sync.aligned.b32 %0, {s.columns};"
+    instruction = f"tcgen05.dealloc.{_group(e)}.sync.aligned.b32 %0, {s.columns};"
     name = _function(e, f"tcgen05_dealloc_{s.columns}", "unsigned at", instruction, '"r"(at)')
     e.out.call(name, BASE)
 

@@ -9,6 +9,7 @@ from typing import TypeVar
 from lowering.ground.errors import InternalError
 from lowering.ground.expr import ONE, Expr, Var, evaluate
 from lowering.ground.records import quick, replaced
+from lowering.kernel.cta_group import CtaGroup
 from lowering.kernel.nodes import Body
 from lowering.kernel.storage import (
     KINDS,
@@ -61,6 +62,11 @@ class Kernel:
     splits: int = 1
     target: Target = DEFAULT
     grid_y: Expr = ONE
+
+    @property
+    def cta_group(self) -> CtaGroup:
+        """The CTAs that have a part of one of its matrix instructions."""
+        return CtaGroup.of(self.target, self.cluster)
 
     def rows(self, params: Mapping[str, int]) -> int:
         """CTAs along y.

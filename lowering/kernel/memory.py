@@ -109,6 +109,9 @@ class TmaLoad(Stmt):
     completes the box's full bytes on ``bar``. One executing thread issues one copy. With a
     ``multicast`` mask the same box and the same completion go to each of the ``ctas`` CTAs of the
     mask, each of which issues as many such copies, for they all share a tile.
+
+    With a ``cta_group`` of 2 (``.cta_group::2``) ``bar`` is that of the even CTA of the pair in
+    which the box lands: who issues products of a pair waits there for what both have loaded.
     ``bar`` is None until ``allocate_mbarriers``; ``cache`` is one of ``CACHE_POLICIES``.
     """
 
@@ -126,6 +129,7 @@ class TmaLoad(Stmt):
     multicast: Expr | None = None
     ctas: int = 1
     cache: str = "evict_normal"
+    cta_group: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,7 @@ from lowering.kernel.nodes import (
     TmemRef,
 )
 from lowering.target.target import Target
-from lowering.target.targets import TARGETS
+from lowering.target.targets import TARGETS, grouped
 
 __all__ = ["IRSyntaxError", "parse_kernel"]
 
@@ -123,7 +123,12 @@ class _Parser(Declarations):
         if found is None:
             raise self.fail("a target: " + ", ".join(t.arch for t in TARGETS))
         self.at += 1
-        return found
+        if not self.accept("cta_group"):
+            return found
+        several = grouped(found.arch)
+        if self.peek not in map(str, several):
+            raise self.fail("a cta_group: " + ", ".join(map(str, several)))
+        return several[self.integer()]
 
     # --- statements ---
 

@@ -112,6 +112,11 @@ class Ends:
         """Warps that issue products for others that begin the step with them."""
         return tuple(sorted(w for f in self.fills if f.issuers < f.warps for w in f.issuers))
 
+    @property
+    def issued(self) -> bool:
+        """Whether products read it, which no thread sees the end of."""
+        return any(map(self.issues, self.readers))
+
     def issues(self, role: str) -> bool:
         """Whether products that a role issues read it."""
         return any(r.issues for r in self.readers.get(role, ()))

@@ -41,6 +41,9 @@ class MmaTensor(Stmt):
 
     A is ``rows x k`` from ``a`` on, B is ``cols x k`` from ``b`` on, both K-major; with ``trans_a``
     or ``trans_b`` the operand is MN-major instead, stored as ``k x rows`` or ``k x cols``.
+
+    Issued by the leader of the kernel's ``cta_group`` for all CTAs of it: each has ``rows`` of A
+    and of the cells, and a part of the ``cols`` of B, those of the leader first.
     """
 
     OP: ClassVar[str] = "mma.tensor"
@@ -72,10 +75,12 @@ class LdTensor(Stmt):
 
 @dataclass(frozen=True, slots=True)
 class Tcgen05Mma(Stmt):
-    """``tcgen05.mma.cta_group::1`` of 128 rows, ``cols`` columns and 32 bytes of K.
+    """``tcgen05.mma`` of 128 rows of each CTA of the kernel's ``cta_group``, ``cols`` columns and
+    32 bytes of K.
 
-    Asynchronous, issued by one thread, whose products happen in order. Reads two shared tiles
-    through 64-bit descriptors. Where ``accumulate`` is false it overwrites.
+    Asynchronous, issued by one thread of the leader, whose products happen in order. Reads two
+    shared tiles of each CTA through 64-bit descriptors, which are the same for all: 128 rows of A,
+    and of B as many of the ``cols`` as each CTA has. Where ``accumulate`` is false it overwrites.
     """
 
     OP: ClassVar[str] = "tcgen05.mma"
@@ -95,6 +100,9 @@ class Tcgen05Mma(Stmt):
 class Tcgen05Commit(Stmt):
     """``tcgen05.commit.mbarrier::arrive::one``: one arrival at ``bar`` when all products that the
     executing thread has issued are complete. Implies ``tcgen05.fence before``.
+
+    With a ``multicast`` mask of ranks the barrier at that place in each of these CTAs is arrived
+    at, and no other.
     """
 
     OP: ClassVar[str] = "tcgen05.commit"
@@ -102,6 +110,7 @@ class Tcgen05Commit(Stmt):
         threads=Threads.ONE, synchronizes=True, since="allocate_mbarriers"
     )
     bar: MBarrierRef
+    multicast: Expr | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,8 +157,11 @@ class Tcgen05Fence(Stmt):
 
 @dataclass(frozen=True, slots=True)
 class Tcgen05Alloc(Stmt):
-    """``tcgen05.alloc.cta_group::1.sync.aligned``: one warp; all lanes of ``columns`` columns, a
-    power of two. Waits until there are as many. Stores their address at ``dst``, a word.
+    """``tcgen05.alloc.sync.aligned``: one warp; all lanes of ``columns`` columns, a power of two.
+    Waits until there are as many. Stores their address at ``dst``, a word.
+
+    One warp of each CTA of the kernel's ``cta_group`` executes it, as it does ``relinquish`` and
+    ``dealloc``: they are given the same columns, and wait for each other.
     """
 
     OP: ClassVar[str] = "tcgen05.alloc"

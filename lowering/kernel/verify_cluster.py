@@ -38,7 +38,9 @@ def _reaching(kernel: Kernel, stmt: StAsync | BulkCopy | StShared | LdShared) ->
             yield from _stages(kernel, dst, src)
 
 
-def _shared_copy(_: Kernel, load: TmaLoad) -> Iterator[str]:
+def _shared_copy(kernel: Kernel, load: TmaLoad) -> Iterator[str]:
+    if load.cta_group not in (1, kernel.cta_group.size):
+        yield f"cta_group {load.cta_group} of a kernel with cta_group {kernel.cta_group.size}"
     if load.multicast is None and load.ctas != 1:
         yield f"a copy to {load.ctas} CTAs without a mask of them"
     elif isinstance(load.multicast, Const) and load.multicast.value.bit_count() != load.ctas:

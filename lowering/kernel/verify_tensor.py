@@ -14,6 +14,7 @@ from lowering.kernel.nodes import (
     MmaTensor,
     Stmt,
     Tcgen05Alloc,
+    Tcgen05Commit,
     Tcgen05Dealloc,
     Tcgen05Fence,
     Tcgen05Load,
@@ -28,7 +29,9 @@ __all__ = ["RULES", "declared_tensors"]
 
 def declared_tensors(kernel: Kernel) -> Iterator[str]:
     """Rules that declarations break: the target has the memory, and buffers share no column."""
-    memory = kernel.target.tensor_memory
+    memory, group = kernel.target.tensor_memory, kernel.cta_group
+    if kernel.cluster % group.size:
+        yield f"clusters of {kernel.cluster} CTAs are no groups of {group.size}"
     for t in kernel.tensors:
         if memory is None:
             yield f"{kernel.target.arch} has no tensor memory, in: tensor {t.name}"
@@ -64,6 +67,8 @@ def _rules(kernel: Kernel, stmt: Stmt) -> Iterator[str]:
             t = kernel.find(TensorBuffer, stmt.src.buffer)
             if t is not None and t.dtype is not out.type.dtype:
                 yield f"{out.name} is {out.type}, {t.name} is {t.dtype.value}"
+        case Tcgen05Commit(multicast=Const(mask)) if not 0 < mask < 1 << kernel.cluster:
+            yield f"a mask of {mask:#b} in a cluster of {kernel.cluster}"
         case Tcgen05Fence(when) if when not in ("before", "after"):
             yield f"a fence {when}, not before or after"
         case Tcgen05Alloc(columns=columns) | Tcgen05Dealloc(columns=columns):
@@ -111,7 +116,8 @@ def _product(kernel: Kernel, stmt: MmaTensor | Tcgen05Mma) -> Iterator[str]:
         cols, rows, k = (min(form.n) if form is not None else cols), stmt.rows, stmt.k
     if problem := family.problem(a.dtype, b.dtype, d.dtype, cols):
         yield problem
-    for x, extent, trans in ((a, rows, stmt.trans_a), (b, stmt.cols, stmt.trans_b)):
+    mine = stmt.cols // family.ctas
+    for x, extent, trans in ((a, rows, stmt.trans_a), (b, mine, stmt.trans_b)):
         tile = (k, extent) if trans else (extent, k)
         if tile[0] > x.rows or tile[1] > x.cols:
             what = "x".join(map(str, tile))
@@ -120,8 +126,8 @@ def _product(kernel: Kernel, stmt: MmaTensor | Tcgen05Mma) -> Iterator[str]:
 
 RULES = (
     about(
-        _rules, MmaTensor, LdTensor, Tcgen05Mma, Tcgen05Load, Tcgen05Fence, Tcgen05Alloc,
-        Tcgen05Dealloc,
+        _rules, MmaTensor, LdTensor, Tcgen05Mma, Tcgen05Commit, Tcgen05Load, Tcgen05Fence,
+        Tcgen05Alloc, Tcgen05Dealloc,
     ),
 )  # fmt: skip
 """Of tensor memory."""

@@ -9,6 +9,7 @@ through ``tcgen05.commit`` alone.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -20,7 +21,7 @@ from lowering.machine.order import Events, Known
 from lowering.machine.scheduler import Effect, Resource, Scheduler
 from lowering.target.tensor_memory import TensorMemory
 
-__all__ = ["Cells", "MmaQueue", "Ordered"]
+__all__ = ["Cells", "MmaQueue", "Ordered", "together"]
 
 
 @dataclass(slots=True, eq=False)
@@ -91,7 +92,9 @@ class Ordered(Resource):
 class Cells(Resource):
     """Lanes by columns of cells, NaN at first; ``allocated`` are columns by the first of them.
 
-    ``wrote`` is the last product that writes a column, ``reads`` are loads since.
+    ``wrote`` is the last product that writes a column, ``reads`` are loads since. ``asked`` has the
+    columns of each allocation, in order, ``given`` where those lie that were granted, ``freed`` the
+    event of the last release. Those of a ``group`` of CTAs are given the same columns.
     """
 
     memory: TensorMemory
@@ -100,19 +103,46 @@ class Cells(Resource):
     wrote: list[int] = field(init=False)
     reads: list[tuple[int, range]] = field(default_factory=list)
     allocated: dict[int, int] = field(default_factory=dict)
+    asked: list[int] = field(default_factory=list)
+    given: list[int] = field(default_factory=list)
+    freed: int = 0
+    group: Sequence[Cells] = ()
     relinquished: bool = False
 
     def __post_init__(self) -> None:
         self.values = np.full((self.memory.lanes, self.memory.columns), np.nan, np.float32)
         self.wrote = [0] * self.memory.columns
 
-    def room(self, columns: int) -> int | None:
-        """Where so many columns are free: as far behind as there are, so that nobody takes an
-        address for 0.
+    def ask(self, columns: int, scheduler: Scheduler) -> int:
+        """Ask for columns; the number of the allocation. All of the group may go on then."""
+        self.asked.append(columns)
+        for each in self.group:
+            each.wake(scheduler)
+        return len(self.asked) - 1
+
+    def free_at(self, first: int, columns: int) -> bool:
+        """Whether columns are free."""
+        taken = (range(at, at + n) for at, n in self.allocated.items())
+        return not any(t.start < first + columns and first < t.stop for t in taken)
+
+    def granted(self, number: int, scheduler: Scheduler) -> int | None:
+        """Where the columns of an allocation by all CTAs of the group lie, the same in each: as far
+        behind as there are, so that nobody takes an address for 0. None until all have asked and
+        there is room.
         """
+        if len(self.given) > number:
+            return self.given[number]
+        if any(len(each.asked) <= number for each in self.group):
+            return None
+        columns = self.group[0].asked[number]
+        if others := {each.asked[number] for each in self.group} - {columns}:
+            raise FaultError(f"CTAs of a pair allocate {columns} and {others.pop()} columns")
         for first in range(self.memory.columns - columns, -1, -columns):
-            taken = (range(at, at + n) for at, n in self.allocated.items())
-            if not any(t.start < first + columns and first < t.stop for t in taken):
+            if all(each.free_at(first, columns) for each in self.group):
+                for each in self.group:
+                    each.allocated[first] = columns
+                    each.given.append(first)
+                    each.wake(scheduler)
                 return first
         return None
 
@@ -162,8 +192,23 @@ class Cells(Resource):
         event = self.events[number]
         return f"{event.who} at `{print_stmt(event.stmt).strip()}`"
 
-    def ended(self) -> None:
-        """Raise FaultError where the CTA has not given all back."""
+    def ended(self, known: int) -> None:
+        """Raise FaultError where the CTA has not given all back, or ends without knowing that the
+        others of its group have: its last warp comes behind ``known`` events.
+        """
         if self.allocated:
             count = sum(self.allocated.values())
             raise FaultError(f"the CTA ends with {count} columns of tensor memory allocated")
+        for each in self.group:
+            if each is not self and (each.allocated or not known >> each.freed & 1):
+                raise FaultError(
+                    "the CTA ends, and nothing orders that behind tcgen05.dealloc of the other one "
+                    "of its pair"
+                )
+
+
+def together(cells: Sequence[Cells], size: int) -> None:
+    """Those of a cluster, by rank, in groups of so many CTAs."""
+    for first in range(0, len(cells), size):
+        for each in cells[first : first + size]:
+            each.group = cells[first : first + size]

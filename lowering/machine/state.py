@@ -12,7 +12,7 @@ from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import Frag, Stmt
 from lowering.kernel.text import print_stmt
 from lowering.machine.barriers import Copy, MBarrier, NamedBarrier, RegisterPool, heard
-from lowering.machine.cells import Cells, Ordered
+from lowering.machine.cells import Cells, Ordered, together
 from lowering.machine.errors import FaultError
 from lowering.machine.fragment import Array
 from lowering.machine.handed import Handed
@@ -235,7 +235,7 @@ class Warp:
         if not self.cta.running and left:
             raise FaultError(f"the CTA ends with a barrier half full: {left[0]}")
         if not self.cta.running:
-            self.cta.ended()
+            self.cta.ended(self.known.everyone)
         if not self.cta.running and self.cta.landing:
             raise FaultError(f"the CTA ends while {self.cta.landing} tma.load are in flight")
         if not self.cta.running and self.cta.coming:
@@ -317,14 +317,14 @@ class Cta:
         if first[1] is not stmt:
             raise FaultError(f"warp {first[0]} of the warpgroup executes another setmaxnreg")
 
-    def ended(self) -> None:
+    def ended(self, known: int) -> None:
         """Raise FaultError where warps of a warpgroup miss a setmaxnreg, or cells are allocated."""
         for warp in (w for w in self.cluster.warps if w.cta is self):
             if (warp.index // 4, warp.setmaxnregs + 1) in self.setmaxnregs:
                 why = f"warp {warp.index} has ended without a setmaxnreg of its warpgroup"
                 raise FaultError(why)
         if self.cells is not None:
-            self.cells.ended()
+            self.cells.ended(known)
 
     def touch(
         self, warp: Warp, stmt: Stmt, before: int, places: Array, size: int, write: bool = False,
@@ -383,6 +383,7 @@ class Cluster:
         self.trace = trace
         self.counts: Counter[str] = Counter()
         self.ctas = [Cta(self, first + rank, rank) for rank in range(kernel.cluster)]
+        together([cta.cells for cta in self.ctas if cta.cells is not None], kernel.cta_group.size)
         for cta in self.ctas if races else ():
             cta.watch_races()
         self.sent: list[Sent] = []

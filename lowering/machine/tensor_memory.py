@@ -21,13 +21,15 @@ from lowering.kernel.nodes import (
     TmemRef,
 )
 from lowering.kernel.text import print_stmt
+from lowering.machine.barriers import MBarrier
 from lowering.machine.cells import Cells
 from lowering.machine.errors import FaultError
 from lowering.machine.fragment import Array, element_index
+from lowering.machine.groups import group_of, masked
 from lowering.machine.operands import Operand, descriptor_of, elements, where
 from lowering.machine.program import Program, Run
 from lowering.machine.scheduler import PAUSE, Blocked, Effect, Steps
-from lowering.machine.state import Registers, Warp
+from lowering.machine.state import Cta, Registers, Warp
 from lowering.target.tensor_memory import LANES
 
 __all__ = [
@@ -36,10 +38,10 @@ __all__ = [
 ]  # fmt: skip
 
 
-def _cells(warp: Warp) -> Cells:
-    if warp.cta.cells is None:
+def _cells(cta: Cta) -> Cells:
+    if cta.cells is None:
         raise FaultError("a GPU without tensor memory")
-    return warp.cta.cells
+    return cta.cells
 
 
 def _place(ref: TmemRef, program: Program) -> Callable[[Warp], tuple[int, int]]:
@@ -75,39 +77,49 @@ def tcgen05_mma(stmt: Tcgen05Mma, program: Program) -> Run:
     if form is None or stmt.cols not in form.n:
         raise InternalError("machine", family.problem(*types, stmt.cols) or "", print_stmt(stmt))
     majors = stmt.trans_a, stmt.trans_b
-    told = instruction_descriptor(form.kind, types, family.m, stmt.cols, *majors)
+    rows = family.m * family.ctas
+    told = instruction_descriptor(form.kind, types, rows, stmt.cols, *majors)
     rows, cols = (told >> 24 & 31) << 4, (told >> 17 & 63) << 3
     majors = bool(told >> 15 & 1), bool(told >> 16 & 1)
+    shares = rows // family.ctas, cols // family.ctas
     accumulate = program.scalar(stmt.accumulate)
 
     def run(warp: Warp) -> Steps:
         if not warp.elected:
             raise FaultError(f"{stmt.OP} is issued by 32 threads, not by one")
-        cells, (lane, column) = _cells(warp), find(warp)
+        group, (lane, column) = group_of(warp.cta), find(warp)
+        if warp.cta is not group[0]:
+            raise FaultError(f"{stmt.OP} is issued by the odd CTA of a pair")
         if lane:
             raise FaultError(f"a product of {rows} rows begins in lane {lane}")
         columns = range(column, column + cols)
-        cells.require(columns, f"{stmt.OP} writes")
         event, state = warp.scheduler.events.add(warp, stmt, copy=True), warp.tensor
-        cells.write(event, columns, state.known(True), state.products.own)
+        for cta in group:
+            cells = _cells(cta)
+            cells.require(columns, f"{stmt.OP} writes")
+            cells.write(event, columns, state.known(True), state.products.own)
         state.products.own |= 1 << event
         left, right = (
             Operand(
                 descriptor_of(x, trans, warp, 0, family.version), n, family.k_bytes, trans,
                 x.buffer.dtype,
             )
-            for x, trans, n in zip((a, b), majors, (rows, cols), strict=True)
+            for x, trans, n in zip((a, b), majors, shares, strict=True)
         )  # fmt: skip
-        keep, known, cta = bool(accumulate(warp.env)), warp.known.before(True), warp.cta
+        keep, known = bool(accumulate(warp.env)), warp.known.before(True)
 
         def update() -> None:
             events = 1 << event
-            for operand in (left, right):
-                operand.require_version(family.version)
-                events |= cta.touch(warp, stmt, known, where(operand), 16, copy=True)
-            sums = elements(cta.memory, left) @ elements(cta.memory, right).T
-            region = cells.values[:rows, columns.start : columns.stop]
-            region[:] = region + sums if keep else sums
+            for cta in group:
+                cta.signalled(f"a {stmt.OP}")
+                for operand in (left, right):
+                    operand.require_version(family.version)
+                    events |= cta.touch(warp, stmt, known, where(operand), 16, copy=True)
+            whole = np.concatenate([elements(cta.memory, right) for cta in group])
+            for cta in group:
+                sums = elements(cta.memory, left) @ whole.T
+                region = _cells(cta).values[: shares[0], columns.start : columns.stop]
+                region[:] = region + sums if keep else sums
             # What it came behind, the copies that brought its operands, those it tells come behind.
             state.products.told |= events | known & warp.scheduler.events.copies
 
@@ -121,24 +133,36 @@ def tcgen05_mma(stmt: Tcgen05Mma, program: Program) -> Run:
 def tcgen05_commit(stmt: Tcgen05Commit, program: Program) -> Run:
     """``tcgen05.commit``: an arrival when all products of the thread so far are complete."""
     find = program.mbarrier(stmt.bar)
+    mask = None if stmt.multicast is None else program.scalar(stmt.multicast)
 
     def run(warp: Warp) -> Steps:
         if not warp.elected:
             raise FaultError(f"{stmt.OP} is executed by 32 threads, not by one")
-        bar, index = find(warp.cta, warp.env)
-        bar.use(warp, "arrived at")
-        known = warp.known.before(True)
-
-        def arrive() -> None:
-            bar.check("signalled by a commit", remote=True)
-            bar.release(warp.tensor.products.told | known & warp.scheduler.events.moments)
-            bar.arrive(1, known, warp.scheduler)
-
+        cluster, (_, index) = warp.cta.cluster, find(warp.cta, warp.env)
+        ctas = [warp.cta] if mask is None else masked(cluster, mask(warp.env))
         warp.record(stmt.OP, stmt.bar.array, index)
-        warp.tensor.products.issue(Effect(arrive, warp, stmt), warp.scheduler)
+        # Each is told at a time of its own.
+        for cta in reversed(ctas) if len(ctas) > 1 and warp.scheduler.coin(stmt) else ctas:
+            bar, _ = find(cta, warp.env)
+            bar.use(warp, "arrived at")
+            bar.remote |= cta is not warp.cta
+            warp.tensor.products.issue(_arrival(warp, stmt, cta, bar), warp.scheduler)
         return PAUSE
 
     return run
+
+
+def _arrival(warp: Warp, stmt: Tcgen05Commit, cta: Cta, bar: MBarrier) -> Effect:
+    """What a commit does in one CTA."""
+    known = warp.known.before(True)
+
+    def arrive() -> None:
+        cta.signalled(f"a commit to {bar.name}")
+        bar.check("signalled by a commit", remote=True)
+        bar.release(warp.tensor.products.told | known & warp.scheduler.events.moments)
+        bar.arrive(1, known, warp.scheduler)
+
+    return Effect(arrive, warp, stmt)
 
 
 def tcgen05_load(stmt: Tcgen05Load, program: Program) -> Run:
@@ -147,7 +171,7 @@ def tcgen05_load(stmt: Tcgen05Load, program: Program) -> Run:
 
     def run(warp: Warp) -> Steps:
         warp.whole(stmt.OP)
-        cells, (lane, column) = _cells(warp), find(warp)
+        cells, (lane, column) = _cells(warp.cta), find(warp)
         rows, cols = element_index(kind, warp.index % 4)
         lanes = lane + rows % LANES
         # Further 128 rows lie behind the columns of those in front.
@@ -225,15 +249,15 @@ def tcgen05_alloc(stmt: Tcgen05Alloc, program: Program) -> Run:
 
     def run(warp: Warp) -> Iterator[Blocked | None]:
         warp.whole(stmt.OP)
-        cells = _cells(warp)
+        cells = _cells(warp.cta)
         if problem := cells.memory.problem(stmt.columns):
             raise FaultError(f"{problem}, not {stmt.columns}")
         if cells.relinquished:
             raise FaultError(f"{stmt.OP} behind tcgen05.relinquish")
+        number = cells.ask(stmt.columns, warp.scheduler)
         yield None
-        while (first := cells.room(stmt.columns)) is None:
+        while (first := cells.granted(number, warp.scheduler)) is None:
             yield Blocked(cells, lambda: f"{stmt.columns} columns of tensor memory")
-        cells.allocated[first] = stmt.columns
         address = slot.address(warp.env)
         warp.touches(warp.cta, np.array([address // 4]), 4, write=True)
         warp.cta.memory.write_word(address, first)
@@ -246,7 +270,7 @@ def tcgen05_relinquish(stmt: Tcgen05Relinquish, program: Program) -> Run:
 
     def run(warp: Warp) -> Steps:
         warp.whole(stmt.OP)
-        _cells(warp).relinquished = True
+        _cells(warp.cta).relinquished = True
         return PAUSE
 
     return run
@@ -269,11 +293,15 @@ def tcgen05_dealloc(stmt: Tcgen05Dealloc, program: Program) -> Run:
 
     def run(warp: Warp) -> Steps:
         warp.whole(stmt.OP)
-        cells, first = _cells(warp), warp.tensor.base
+        cells, first = _cells(warp.cta), warp.tensor.base
+        for cta in group_of(warp.cta):
+            cta.signalled(stmt.OP)
         if first is None or cells.allocated.get(first) != stmt.columns:
             raise FaultError(f"{stmt.columns} columns from {first} on are no allocation")
         cells.free(range(first, first + stmt.columns), warp.tensor.known(False))
         del cells.allocated[first]
+        cells.freed = warp.event()
+        warp.known.did(1 << cells.freed, warp.elected)
         cells.wake(warp.scheduler)
         return PAUSE
 

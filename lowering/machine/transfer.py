@@ -27,10 +27,11 @@ from lowering.machine.cluster import heard, lent, note, send
 from lowering.machine.descriptors import descriptor_of
 from lowering.machine.errors import FaultError
 from lowering.machine.fragment import Array, element_rows_cols, held_type, lane_rows, row_lanes
+from lowering.machine.groups import group_of, masked
 from lowering.machine.memory import SHARED_BASE
 from lowering.machine.program import Program, Run
 from lowering.machine.scheduler import PAUSE, Blocked, Effect, Steps
-from lowering.machine.state import Cta, Registers, Store, Warp
+from lowering.machine.state import Cluster, Cta, Registers, Store, Warp
 from lowering.machine.tensor_map import Descriptor
 
 __all__ = [
@@ -55,25 +56,30 @@ def tma_load(stmt: TmaLoad, program: Program) -> Run:
     place, find = program.place(stmt.dst), program.mbarrier(stmt.bar)
     where, descriptor = program.coordinates(stmt.src), descriptor_of(stmt.src, program)
     mask = None if stmt.multicast is None else program.scalar(stmt.multicast)
+    size = program.kernel.cta_group.size
 
     def run(warp: Warp) -> Steps:
         warp.touches_global()
+        if stmt.cta_group not in (1, size):
+            raise FaultError(f"cta_group {stmt.cta_group} in a kernel with cta_group {size}")
         env, cluster = warp.env, warp.cta.cluster
         source, at = descriptor(warp), where(env)
         tensor = source.use(warp)
         chunks = tensor.chunks(place.address(env))
-        ctas = [warp.cta] if mask is None else _masked(cluster.ctas, mask(env), stmt.ctas)
+        ctas = [warp.cta] if mask is None else _loaded(cluster, mask(env), stmt.ctas)
         for _ in range(warp.threads):
             warp.record(stmt.OP, source.name, place.element(env)[0], at=at)
             cluster.counts["load bytes"] += tensor.box_bytes * len(ctas)
             data = tensor.load(at)
             for cta in ctas:
-                bar, _ = find(cta, env)
+                told = cta if stmt.cta_group == 1 else group_of(cta)[0]
+                bar, _ = find(told, env)
                 bar.check("given to a load", remote=True)
                 bar.use(warp, "given to a load")
+                bar.remote |= told is not cta
                 cta.landing += 1
                 source.flying += 1
-                land = _landing(warp, stmt, cta, bar, source, chunks, data)
+                land = _landing(warp, stmt, (cta, told), bar, source, chunks, data)
                 warp.scheduler.add(Effect(land, warp, stmt))
         return PAUSE
 
@@ -81,13 +87,15 @@ def tma_load(stmt: TmaLoad, program: Program) -> Run:
 
 
 def _landing(
-    warp: Warp, stmt: TmaLoad, cta: Cta, bar: MBarrier, source: Descriptor, chunks: Array,
-    data: Array,
+    warp: Warp, stmt: TmaLoad, ctas: tuple[Cta, Cta], bar: MBarrier, source: Descriptor,
+    chunks: Array, data: Array,
 ) -> Callable[[], None]:  # fmt: skip
-    before = warp.known.before(warp.elected)
+    """How a box lands in the first of ``ctas`` and is told of in the second."""
+    before, cta = warp.known.before(warp.elected), ctas[0]
 
     def land() -> None:
-        cta.signalled(f"a load that completes on {bar.name}")
+        for reached in ctas:
+            reached.signalled(f"a load that completes on {bar.name}")
         cta.landing -= 1
         source.flying -= 1
         cta.overwrite(chunks)
@@ -98,12 +106,10 @@ def _landing(
     return land
 
 
-def _masked(ctas: list[Cta], mask: int, count: int) -> list[Cta]:
-    if mask < 1 or mask >> len(ctas):
-        raise FaultError(f"multicast mask {mask:#b} for a cluster of {len(ctas)}")
-    if mask.bit_count() != count:
+def _loaded(cluster: Cluster, mask: int, count: int) -> list[Cta]:
+    if mask.bit_count() != count and 0 < mask < 1 << len(cluster.ctas):
         raise FaultError(f"multicast mask {mask:#b} of a copy to {count} CTAs")
-    return [cta for cta in ctas if mask >> cta.rank & 1]
+    return masked(cluster, mask)
 
 
 def tma_store(stmt: TmaStore, program: Program) -> Run:

@@ -39,15 +39,10 @@ from lowering.nest.refusal import refused
 from lowering.nest.registers import Registers
 from lowering.nest.rules import lower_leaf
 from lowering.nest.scope import Scopes
+from lowering.nest.shares import group_of
 from lowering.nest.steps import steps_of
 from lowering.nest.work_loops import FIRST, Head, WorkLoops
-from wsched.fusion import (
-    IterDomain,
-    IterType,
-    ParallelType,
-    ReductionOp,
-    TensorView,
-)
+from wsched.fusion import IterDomain, IterType, ParallelType, ReductionOp, TensorView
 from wsched.schedule.nest import Leaf, Loop, Node, leaves, nest
 from wsched.schedule.plan import Plan
 from wsched.schedule.proof.graph import Group
@@ -129,6 +124,7 @@ class _Walk:
         self.scopes.enter(branch=entry is not None)
         body = self.scopes.leave(self.body(nodes, 0))
         self._require_one_wait(body)
+        body = group_of(self.plan).led(body) if self.part.issued else body
         if entry is not None:
             body = (If(self.work.shared.apply(substitute(entry, self.roles)), body),)
         read = used_in(body)

@@ -68,7 +68,7 @@ def lower(
     Raises:
         UnsupportedError: there is no rule for a part of it.
     """
-    fusion, graph, relation = plan.fusion, plan.graph, plan.operands
+    fusion, relation = plan.fusion, plan.operands
     _require_sizes(plan)
     _require_rings(plan)
     size = cluster_size(plan.cluster)
@@ -90,7 +90,7 @@ def lower(
     storage = (
         *tensor_maps(fusion),
         *global_tensors(fusion, vector, copied),
-        *(ring_buffer(fusion, graph, fusion.tensor(n)) for p in plan.parts for n in p.fills),
+        *(ring_buffer(plan, fusion.tensor(n)) for p in plan.parts for n in p.fills),
         *(ring(plan, e) for e in plan.rings),
         *work.storage,
         *(() if parts is None else (parts.flags, parts.workspace)),

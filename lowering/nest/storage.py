@@ -5,16 +5,13 @@ from __future__ import annotations
 from lowering.ground.expr import Const
 from lowering.kernel.kernel import Ring, SharedBuffer, TensorBuffer, TensorMap
 from lowering.kernel.tensors import Ragged
-from lowering.nest.cluster import cluster_dims, constant
-from lowering.nest.domains import repeats
 from lowering.nest.element import element_type
 from lowering.nest.entries import entries, entry_sizes
-from lowering.nest.refusal import refused
+from lowering.nest.shares import share_of
 from lowering.nest.stage import stage_of
 from lowering.nest.views import thread_views
 from wsched.fusion import Fusion, MemoryType, TensorView
 from wsched.schedule.plan import Edge, Plan
-from wsched.schedule.proof.graph import TransformGraph
 
 __all__ = ["ring", "ring_buffer", "tensor_maps"]
 
@@ -42,12 +39,13 @@ def _tensor_map(fusion: Fusion, name: str) -> TensorMap:
     return TensorMap(name, dtype, tuple(entry_sizes(fusion, name, t.in_memory)), count=count)
 
 
-def ring_buffer(
-    fusion: Fusion, graph: TransformGraph, t: TensorView
-) -> SharedBuffer | TensorBuffer:
+def ring_buffer(plan: Plan, t: TensorView) -> SharedBuffer | TensorBuffer:
     """A stage of a tensor in a ring; how many there are is decided by a pass."""
-    kind = TensorBuffer if t.memory is MemoryType.Tensor else SharedBuffer
-    return kind(t.name, element_type(t.dtype), 1, stage_of(fusion, graph, t).sizes)
+    stage, dtype = stage_of(plan.fusion, plan.graph, t), element_type(t.dtype)
+    if t.memory is MemoryType.Tensor:
+        return TensorBuffer(t.name, dtype, 1, stage.sizes)
+    sizes = share_of(plan, t).sizes(stage) if t in plan.fusion.loads else stage.sizes
+    return SharedBuffer(t.name, dtype, 1, sizes)
 
 
 def ring(plan: Plan, edge: Edge) -> Ring:
@@ -60,7 +58,7 @@ def ring(plan: Plan, edge: Edge) -> Ring:
     loaded = plan.parts[edge.producer].loads or edge.in_place
     threads = plan.fusion.loaded_by_threads
     shares = tuple(
-        (1, 1) if t in threads else _share(plan, plan.fusion.tensor(t))
+        (1, 1) if t in threads else share_of(plan, plan.fusion.tensor(t)).multicast
         for t in relation.loads if loaded
     )  # fmt: skip
     return Ring(
@@ -69,28 +67,3 @@ def ring(plan: Plan, edge: Edge) -> Ring:
         0 if relation.warp_specialized else buffer.prefetch,
         dealing=relation.warpgroups.dealing,
     )  # fmt: skip
-
-
-def _share(plan: Plan, t: TensorView) -> tuple[int, int]:
-    """(count, stride) of the cluster's CTAs that load the same tile of ``t``.
-
-    They differ in a cluster dimension along which ``t`` is broadcast.
-
-    Raises:
-        UnsupportedError: there are several such dimensions.
-    """
-    stride = 1
-    shared: list[tuple[str, int, int]] = []
-    for d in reversed(cluster_dims(plan, t)):
-        extent = constant(d.extent, t.name)
-        if repeats(d) and extent > 1:
-            shared.insert(0, (d.label, extent, stride))
-        stride *= extent
-    if len(shared) > 1:
-        along = " and ".join(f"{label} {extent}" for label, extent, _ in shared)
-        raise refused(
-            t,
-            f"{t.name} shared along {along} of a cluster",
-            "one dimension of the cluster for each tensor that its CTAs share",
-        )
-    return next(((extent, stride) for _, extent, stride in shared), (1, 1))

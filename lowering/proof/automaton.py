@@ -205,10 +205,10 @@ class Automaton:
         return state.filling(Fill(ring.full, count, self.one))
 
     def scoped(self, state: State, bar: MBarrierRef, order: str) -> None:
-        """Fail if a wait does not acquire what is released at its barrier to a whole cluster."""
+        """Fail if a wait does not acquire what is told at its barrier to a whole cluster."""
         ring = self.full.get(bar.array) or self.empty.get(bar.array)
-        if ring is not None and bar.array in ring.scoped and order != "acquire.cluster":
-            self.fail(state, "step", ring.full, f"{order} of what release.cluster has published")
+        if ring is not None and (why := ring.unheard(bar.array, order)):
+            self.fail(state, "step", ring.full, why)
 
     def published(self, state: State, bar: MBarrierRef, cta: Expr | None, order: str) -> None:
         """Fail if an arrival at another CTA orders no ordinary accesses, and there are some."""

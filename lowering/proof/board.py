@@ -159,6 +159,12 @@ class Board:
         """Another CTA of the cluster."""
         return cta // self.kernel.cluster * self.kernel.cluster + rank
 
+    def masked(self, cta: int, mask: Sequence[int]) -> list[int]:
+        """The CTAs of the cluster in a mask; without one the CTA itself."""
+        if not mask:
+            return [cta]
+        return [self.peer(cta, r) for r in range(self.kernel.cluster) if mask[0] >> r & 1]
+
 
 @dataclass(slots=True)
 class Walker:
@@ -205,7 +211,9 @@ def _arrive(stmt: MBarrierArrive, w: Walker, threads: int, values: list[int]) ->
 def _copied(
     stmt: CpAsyncArrive | Tcgen05Commit, w: Walker, threads: int, values: list[int]
 ) -> bool:
-    w.board.arrive(w.cta, stmt.bar.array, values[0], threads)
+    at, *mask = values
+    for cta in w.board.masked(w.cta, mask):
+        w.board.arrive(cta, stmt.bar.array, at, threads)
     return True
 
 
@@ -236,12 +244,9 @@ def _boxes(kernel: Kernel, stmt: TmaLoad) -> tuple[Expr, ...]:
 def _land(stmt: TmaLoad, w: Walker, threads: int, values: list[int]) -> bool:
     at, count, *mask = values
     assert stmt.bar is not None
-    ctas = [w.cta]
-    if mask:
-        ranks = range(w.board.kernel.cluster)
-        ctas = [w.board.peer(w.cta, r) for r in ranks if mask[0] >> r & 1]
-    for cta in ctas:
-        w.board.arrive(cta, stmt.bar.array, at, 0, -count * threads)
+    for cta in w.board.masked(w.cta, mask):
+        told = cta - cta % stmt.cta_group
+        w.board.arrive(told, stmt.bar.array, at, 0, -count * threads)
     return True
 
 
@@ -323,7 +328,7 @@ EVENTS: Mapping[type[Stmt], Event] = {
     MBarrierExpectTx: Event(_announced, _announce),
     MBarrierWait: Event(lambda k, s: (s.bar.index, s.parity), _waited),
     Tcgen05Alloc: Event(lambda k, s: (s.dst.stage, *s.dst.coords), _allocate),
-    Tcgen05Commit: Event(lambda k, s: (s.bar.index,), _copied),
+    Tcgen05Commit: Event(lambda k, s: (s.bar.index, *_given(s.multicast)), _copied),
     StWord: Event(lambda k, s: (s.dst.stage, *s.dst.coords, s.value, *_given(s.cta)), _store),
     TmaLoad: Event(_boxes, _land),
 }

@@ -104,7 +104,7 @@ def arrivals(
         yield Obligation("arrivals", ring.full, Verdict.REFUTED, why)
     else:
         told = {a: Counter(f.told) for a, f in filled.items() if f is not None}
-        yield _counted(ring.full, told, {}, full, _ranks(kernel))
+        yield _counted(ring.full, told, {}, full, _reading(ring, ways))
     released = {a: w.releases.get(ring.full, set()) for a, w in ways.items()}
     if any(len(r) > 1 for r in released.values()):
         why = "an agent releases its steps in several ways"
@@ -121,6 +121,11 @@ def _ranks(kernel: Kernel) -> list[int]:
 def _filling(ring: Ring, ways: Ways) -> list[int]:
     """The CTAs in which somebody fills steps, and so waits for free stages."""
     return sorted({a.rank for a, w in ways.items() if ring.full in w.fills})
+
+
+def _reading(ring: Ring, ways: Ways) -> list[int]:
+    """The CTAs in which somebody reads steps, and so waits for full stages."""
+    return sorted({a.rank for a, w in ways.items() if ring.full in w.releases})
 
 
 def _counted(
@@ -195,11 +200,12 @@ def bytes_of(kernel: Kernel, ring: Ring, ways: Ways) -> Obligation:
 
 
 def _reached(copy: TmaLoad, agent: Agent, cluster: int) -> list[int]:
-    """The CTAs that a copy goes to."""
-    if copy.multicast is None:
-        return [agent.rank]
-    mask = evaluate(copy.multicast, {})
-    return [r for r in range(cluster) if mask >> r & 1]
+    """The CTAs at whose barriers a copy completes, once for each that it goes to."""
+    ranks = [agent.rank]
+    if copy.multicast is not None:
+        mask = evaluate(copy.multicast, {})
+        ranks = [r for r in range(cluster) if mask >> r & 1]
+    return [r - r % copy.cta_group for r in ranks]
 
 
 def _bytes(kernel: Kernel, copy: TmaLoad) -> Poly:

@@ -56,7 +56,9 @@ def lifetimes(kernel: Kernel, agents: tuple[Agent, ...]) -> Iterator[Obligation]
 def _remote(stmt: Stmt) -> bool:
     """Whether a statement reaches into another CTA."""
     told = isinstance(stmt, MBarrierArrive | StWord) and stmt.cta is not None
-    return told or (isinstance(stmt, TmaLoad) and stmt.multicast is not None)
+    if isinstance(stmt, TmaLoad):
+        return stmt.multicast is not None or stmt.cta_group > 1
+    return told or (isinstance(stmt, Tcgen05Commit) and stmt.multicast is not None)
 
 
 def _reached(agent: Agent) -> int:

@@ -9,6 +9,7 @@ from lowering.kernel.control import Elect, Let
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.operands import Body
 from lowering.kernel.sync import MBarrierArrive
+from lowering.kernel.tensor_memory import Tcgen05Commit
 from lowering.kernel.visit import bodies
 from lowering.proof.admitted import Admitted
 from lowering.proof.agent import Agent, agents
@@ -33,7 +34,7 @@ from lowering.proof.staging import alike, staged
 from lowering.proof.state import State, Told, Walked
 from lowering.proof.steps import Steps
 from lowering.proof.storage import disjoint, few_bytes, layouts
-from lowering.proof.tensor_memory import addresses, allocated
+from lowering.proof.tensor_memory import addresses, allocated, told_by
 from lowering.proof.views import Views
 from lowering.proof.wraps import unwrapped
 
@@ -119,9 +120,9 @@ class _Ways:
 
     def releases(self, rank: int) -> dict[str, frozenset[Told]]:
         """The arrivals that release a step in a CTA, by empty barrier: all that stand anywhere."""
-        mine = [w.body for w in self.warps if w.rank == rank]
+        mine = [w for w in self.warps if w.rank == rank]
         return {
-            r.empty: frozenset(told for body in mine for told in _told(body, r.empty))
+            r.empty: frozenset(told for agent in mine for told in _told(agent.body, r.empty, rank))
             for r in self.rings
         }
 
@@ -141,10 +142,12 @@ class _Ways:
         yield Obligation("same steps", ring.name, verdict, dealt.why)
 
 
-def _told(body: Body, array: str, one: bool = False) -> Iterator[Told]:
-    """The arrivals at an array that stand in a program."""
+def _told(body: Body, array: str, rank: int, one: bool = False) -> Iterator[Told]:
+    """The arrivals at an array that stand in a program of a CTA."""
     for stmt in body:
         if isinstance(stmt, MBarrierArrive) and stmt.bar.array == array:
             yield stmt.cta, 1 if one else 32
+        if isinstance(stmt, Tcgen05Commit) and stmt.bar.array == array:
+            yield from ((cta, 1 if one else 32) for cta in told_by(stmt, rank))
         for inner in bodies(stmt):
-            yield from _told(inner, array, one or isinstance(stmt, Elect))
+            yield from _told(inner, array, rank, one or isinstance(stmt, Elect))

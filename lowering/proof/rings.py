@@ -19,7 +19,7 @@ from lowering.kernel.kernel import Kernel
 from lowering.kernel.memory import TmaLoad
 from lowering.kernel.operands import IN_STAGES, SmemRef, Stmt
 from lowering.kernel.sync import MBarrierArrive, MBarrierWait
-from lowering.kernel.tensor_memory import Tcgen05Fence, Tcgen05Load
+from lowering.kernel.tensor_memory import Tcgen05Commit, Tcgen05Fence, Tcgen05Load
 from lowering.kernel.traits import Memory
 from lowering.kernel.visit import operands, walk
 from lowering.proof.agent import Agent
@@ -39,6 +39,7 @@ class Ring:
         copied: whether ``cp.async`` does.
         proxies: through which they are read.
         scoped: of its arrays those at which something is released to all CTAs of a cluster.
+        reached: those at which copies and products of other CTAs arrive.
     """
 
     full: str
@@ -49,11 +50,20 @@ class Ring:
     copied: bool
     proxies: Memory
     scoped: frozenset[str]
+    reached: frozenset[str] = frozenset()
 
     @property
     def name(self) -> str:
         """For people: what its barriers' names have in common."""
         return self.full.removesuffix("_full")
+
+    def unheard(self, array: str, order: str) -> str:
+        """What a wait of an order at one of its arrays does not acquire; empty if nothing."""
+        if array in self.scoped and order != "acquire.cluster":
+            return f"{order} of what release.cluster has published"
+        if array in self.reached and not order.endswith(".cluster"):
+            return f"{order} of what other CTAs tell of"
+        return ""
 
 
 @dataclass
@@ -77,7 +87,7 @@ def rings_of(kernel: Kernel, agents: tuple[Agent, ...]) -> tuple[tuple[Ring, ...
         for s in walk(a.body)
         if isinstance(s, MBarrierArrive) and s.order == "release.cluster"
     }
-    rings = []
+    rings, reached = [], _reached(agents)
     for full, f in found.items():
         if len(f.empties) != 1 or not f.empties.isdisjoint(found):
             continue
@@ -86,11 +96,23 @@ def rings_of(kernel: Kernel, agents: tuple[Agent, ...]) -> tuple[tuple[Ring, ...
             buffers = frozenset(f.buffers)
             proxies = _proxies(agents, buffers)
             scoped = frozenset(n for n in (full, empty) if n in released)
-            rings.append(
-                Ring(full, empty, stages[full], buffers, f.loaded, f.copied, proxies, scoped)
-            )
+            ways = f.loaded, f.copied, proxies
+            told = scoped, reached & {full, empty}
+            rings.append(Ring(full, empty, stages[full], buffers, *ways, *told))
     used = [n for r in rings for n in (r.full, r.empty)]
     return tuple(rings), tuple(n for n in stages if used.count(n) != 1)
+
+
+def _reached(agents: tuple[Agent, ...]) -> frozenset[str]:
+    """The arrays at which products and copies of another CTA of a group may arrive."""
+    found = set[str]()
+    for stmt in (s for a in agents for s in walk(a.body)):
+        match stmt:
+            case Tcgen05Commit(bar=bar, multicast=mask) if mask is not None:
+                found.add(bar.array)
+            case TmaLoad(bar=bar, cta_group=size) if bar is not None and size > 1:
+                found.add(bar.array)
+    return frozenset(found)
 
 
 def defined(kernel: Kernel, e: Expr) -> Expr:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Protocol
 
-from lowering.ground.expr import Expr
+from lowering.ground.expr import Const, Expr, evaluate
 from lowering.kernel.control import OnWarp
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import LdWord, Roles
@@ -28,11 +28,14 @@ from lowering.kernel.tensor_memory import (
     Tcgen05WaitLoad,
 )
 from lowering.kernel.visit import walk
+from lowering.proof.agent import Agent
 from lowering.proof.obligation import Obligation, UnknownError, Verdict
 from lowering.proof.rings import Ring
 from lowering.proof.state import Access, Fill, Read, State, Told
 
-__all__ = ["IN_TENSOR_MEMORY", "addresses", "allocated", "check_released", "in_tensor_memory"]
+__all__ = [
+    "IN_TENSOR_MEMORY", "addresses", "allocated", "check_released", "in_tensor_memory", "told_by",
+]  # fmt: skip
 
 IN_TENSOR_MEMORY = (Tcgen05Mma, Tcgen05Commit, Tcgen05Load, Tcgen05WaitLoad, Tcgen05Fence)
 
@@ -40,6 +43,7 @@ IN_TENSOR_MEMORY = (Tcgen05Mma, Tcgen05Commit, Tcgen05Load, Tcgen05WaitLoad, Tcg
 class Walk(Protocol):
     """An agent's walk, as far as this needs it (``lowering.proof.automaton``)."""
 
+    agent: Agent
     one: bool
     committing: bool
 
@@ -69,10 +73,11 @@ def in_tensor_memory(w: Walk, stmt: Stmt, state: State) -> State:
         case Tcgen05Mma():
             return _multiplied(w, stmt, state.said(w.told(stmt)))
         case Tcgen05Commit(bar=bar):
-            w.committing = True
-            found = w.arrived(state.said(w.told(stmt)), bar, (None, 1 if w.one else 32))
+            w.committing, state = True, state.said(w.told(stmt))
+            for cta in told_by(stmt, w.agent.rank):
+                state = w.arrived(state, bar, (cta, 1 if w.one else 32))
             w.committing = False
-            return found
+            return state
         case Tcgen05Load(src=src):
             return _loaded(w, stmt, src, state.said(w.told(stmt)))
         case Tcgen05WaitLoad():
@@ -84,6 +89,14 @@ def in_tensor_memory(w: Walk, stmt: Stmt, state: State) -> State:
             return replace(state, reads=reads, fills=tuple(
                 replace(f, ordered=True) for f in state.fills))  # fmt: skip
     raise UnknownError(f"{stmt.OP} in tensor memory")
+
+
+def told_by(commit: Tcgen05Commit, rank: int) -> Iterator[Expr | None]:
+    """The CTAs whose barriers a commit of the CTA of a rank arrives at, None that one itself."""
+    mask = 1 << rank if commit.multicast is None else evaluate(commit.multicast, {})
+    for cta in range(mask.bit_length()):
+        if mask >> cta & 1:
+            yield None if cta == rank else Const(cta)
 
 
 def _multiplied(w: Walk, stmt: Tcgen05Mma, state: State) -> State:
@@ -162,6 +175,15 @@ def _wrong(kernel: Kernel) -> str:
     where = kernel.body.index(warps[1])
     if where < 3 or not _fenced(*kernel.body[where - 3 : where]):
         return "the columns are not freed behind fence before, a sync and fence after"
+    return _wrong_together(kernel, where) if kernel.cta_group.several else ""
+
+
+def _wrong_together(kernel: Kernel, freed: int) -> str:
+    """What is wrong where CTAs allocate together, and free what others are given too."""
+    if any(isinstance(s, CtaSync) for s in kernel.body):
+        return "CTAs that allocate together meet in syncs of one CTA"
+    if not any(isinstance(s, ClusterSync) for s in kernel.body[freed:]):
+        return "a CTA may leave before those have freed their columns that it allocated with"
     return ""
 
 

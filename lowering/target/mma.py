@@ -51,12 +51,14 @@ class MmaFamily:
 
     Args:
         name: in PTX.
-        m: rows of one instruction.
+        m: rows of one instruction, of each CTA that has a part of it.
         k_bytes: bytes of each row of A and of B that one instruction reads.
         forms: no type of an operand is in two of them.
         layout: of accumulators, as registers have them.
         version: of the descriptors of its operands in shared memory.
         macro: nvFuser's name of its architecture (``MmaMacro``).
+        ctas: of a cluster that have a part of one instruction, which one of them issues: its rows
+            of A, its part of the columns of B, and sums of its rows and all columns.
     """
 
     name: str
@@ -66,6 +68,7 @@ class MmaFamily:
     layout: RegisterLayout = ACCUMULATOR
     version: int = 0
     macro: str = "Hopper"
+    ctas: int = 1
 
     def k(self, dtype: DType) -> int:
         """K of one instruction with operands of a type."""

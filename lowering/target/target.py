@@ -50,6 +50,13 @@ class Target:
     tensor_memory: TensorMemory | None = None
 
     @property
+    def name(self) -> str:
+        """What a schedule calls it: ``arch``, and the CTAs that have a part of one of its matrix
+        instructions, where these are several.
+        """
+        return self.arch if self.mma.ctas == 1 else f"{self.arch}.cta_group::{self.mma.ctas}"
+
+    @property
     def gpu(self) -> str:
         """The GPU in words."""
         return "a GPU of compute capability {}.{}".format(*self.capability)

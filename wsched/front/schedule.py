@@ -48,7 +48,8 @@ class Schedule(schedule.Schedule):
         definition: a ``nvfuser_direct.FusionDefinition``, its text, or its operations as data.
         inputs: tensors; the operands are then taken to lie in memory as these do, not as the
             definition says.
-        target: the GPU that it is for, as compilers call it: ``"sm_90a"`` or ``"sm_100a"``.
+        target: the GPU that it is for, as compilers call it: ``"sm_90a"`` or ``"sm_100a"``;
+            ``"sm_100a.cta_group::2"`` where two CTAs multiply together.
 
     Raises:
         UnsupportedError: a definition that wsched does not schedule, or another target.
@@ -91,7 +92,7 @@ class Schedule(schedule.Schedule):
         """
         import_fusion(definition)  # refuses what only schedules by calls take
         params = params or MatmulParams()
-        made = cls(definition, inputs, params.mma_macro.target.arch)
+        made = cls(definition, inputs, params.mma_macro.target.name)
         options = kernel_options(made.fusion, params)
         schedule_onto(made, params)
         if changed := options.changed():
@@ -131,7 +132,7 @@ class Schedule(schedule.Schedule):
     # --- as text -------------------------------------------------------------------------------
 
     def __str__(self) -> str:
-        made_for = "" if self.target is DEFAULT else f" for {self.target.arch}"
+        made_for = "" if self.target is DEFAULT else f" for {self.target.name}"
         header = f"# wsched schedule {_VERSION}{made_for}\n"
         return header + definition_text(self.definition) + "\n" + calls_text(self.history)
 

@@ -45,6 +45,8 @@ def kernel_name(fusion: Fusion, params: MatmulParams) -> str:
     ]
     if (macro := params.mma_macro).target is not DEFAULT:
         words.append(macro.target.arch.replace("_", ""))
+    if (ctas := macro.target.mma.ctas) > 1:
+        words.append(f"group{ctas}")
     if params.exchange_operands:
         words.append("exchanged")
     if not params.warp_specialized:

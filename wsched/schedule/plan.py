@@ -22,6 +22,7 @@ from wsched.fusion import Fusion, MmaOp, Product, Role, TensorView, Unknown, pro
 from wsched.schedule.edges import Edge, edges_of, main_of
 from wsched.schedule.parts import Part, find_parts
 from wsched.schedule.proof.box import check_boxes
+from wsched.schedule.proof.cta_groups import check_cta_groups
 from wsched.schedule.proof.filled import check_filled
 from wsched.schedule.proof.graph import Group, TransformGraph
 from wsched.schedule.proof.grid import (
@@ -201,6 +202,7 @@ def make_plan(
     check_main_loops(fusion, graph, relations)
     check_boxes(fusion, graph, relations)
     made = tuple(_products(fusion, relations))
+    check_cta_groups(fusion, graph, cluster, made, target)
     grid, used = grid_of(fusion, loads), used_unknowns(fusion)
     return Plan(fusion, target, graph, parts, edges, made, cluster, grid, used)
 

@@ -10,6 +10,7 @@ from lowering.nest.cluster import constant
 from lowering.nest.entries import axis_of
 from lowering.nest.place import Place
 from lowering.nest.refs import smem
+from lowering.nest.shares import share_of
 from lowering.nest.stage import stage_of
 from wsched.fusion import ParallelType
 
@@ -30,10 +31,15 @@ def load_box(place: Place) -> None:
     axis = axis_of(place.fusion, source.name)
     dims = [d for d in stage.dims if str(d.extent) == axis]
     sizes = [constant(x.extent, x.label) for d in dims for x in stage.tile.dims[t.logical.index(d)]]
+    share = share_of(place.plan, t)
     if len(sizes) < 2:
         begin = (ZERO for _ in stage.dims)
-        place.emit(LoadTile(smem(t.name, begin), place.element(source.name, source.in_memory)))
+        whole = place.element(source.name, source.in_memory)
+        place.emit(LoadTile(smem(t.name, begin), share.own(place.plan, stage, whole)))
         return
+    if share.dim is not None:
+        what = f"{t.name} of a list of tensors, of which each CTA of a pair holds a part"
+        raise place.refuse(what, "one tensor")
     at, size = stage.dims.index(dims[0]), sizes[-1]
     rows, cols = (size if p == at else n for p, n in list(enumerate(stage.sizes))[-2:])
     for piece in range(0, prod(sizes), size):

@@ -6,6 +6,7 @@ from lowering.ground.expr import TRUE, ZERO
 from lowering.kernel.nodes import MmaTensor, TmemRef
 from lowering.nest.place import Place
 from lowering.nest.rules.mma import exchanged, moved, operand, product_of
+from lowering.nest.shares import group_of
 
 __all__ = ["mma_tensor"]
 
@@ -17,6 +18,13 @@ def mma_tensor(place: Place) -> None:
     if exchanged(place, product):
         wanted = "the rows of the product as lanes of tensor memory"
         raise place.refuse(f"{t.name} = {e} with columns as lanes", wanted)
+    several = group_of(place.plan).several
+    if several and not any(p.issued and t.name in p.tensors for p in place.plan.parts):
+        what = f"{t.name} = {e} by a pair of CTAs beside what threads do"
+        raise place.refuse(what, "products that are a part of their own: circular-buffered sums")
+    if several and any(x.col for x in parts):
+        what = f"{parts[0].cols} of the columns of {t.name} at a time by a pair of CTAs"
+        raise place.refuse(what, "all columns of a tile at once: each CTA has a half of them")
     place.produce()
     place.consume(e.a, e.b)
     (a, trans_a), (b, trans_b) = (operand(place, product, x) for x in (e.a, e.b))

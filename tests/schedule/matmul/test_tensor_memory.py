@@ -20,7 +20,6 @@ from wsched.run.compiled import CompiledFusion, compile_fusion
 from wsched.schedule.matmul.params import (
     CircularBufferingStrategy,
     CircularBufferOptions,
-    ClusterDims,
     GemmTile,
     MatmulParams,
     MatMulTileOptions,
@@ -125,7 +124,6 @@ def test_illegal(change: dict[str, Any], why: str) -> None:
         ({"circular_buffering_strategy": CircularBufferingStrategy.Pipelined}, "Pipelined loads"),
         ({"tiling_strategy": TilingStrategy.OneTilePerCTA}, "OneTilePerCTA"),
         ({"splitk_factor": 2}, "splitk_factor=2"),
-        ({"cluster_dims": ClusterDims(2, 1)}, "cluster_dims=2x1"),
         ({"exchange_operands": True}, "exchange_operands=True"),
         ({"num_registers": (40, 232)}, r"num_registers=\(40, 232\)"),
     ],

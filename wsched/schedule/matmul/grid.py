@@ -18,6 +18,10 @@ def grid_reasons(params: MatmulParams, target: Target) -> Reasons:
         reasons.append(
             f"a cluster of {cluster.m} x {cluster.n} CTAs, at most {target.max_cluster} fit"
         )
+    if cluster.m % (ctas := target.mma.ctas):
+        reasons.append(
+            f"a cluster of {cluster.m} x {cluster.n} CTAs, {params.mma_macro} is of {ctas} along M"
+        )
     if outer < 1 or inner != 1:
         reasons.append(
             f"grid_traversal_factor=({outer}, {inner}): the order groups the slower dimension of "

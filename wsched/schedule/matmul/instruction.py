@@ -22,8 +22,9 @@ def instruction_reasons(params: MatmulParams, target: Target) -> Reasons:
     k, reasons = mma.k_bytes // 2, list[str]()
     if macro.arch.name != mma.macro:
         return [f"{macro} is no instruction of {target.arch}, whose are {mma.macro}"]
-    if (macro.m, macro.k) != (mma.m, k):
-        reasons.append(f"{macro}: {mma.name} of 16-bit operands is m{mma.m} and k{k}")
+    rows = mma.m * mma.ctas
+    if (macro.m, macro.k) != (rows, k):
+        reasons.append(f"{macro}: {mma.name} of 16-bit operands is m{rows} and k{k}")
     form = mma.form(DType.BF16, DType.BF16, DType.F32)
     if form is not None and macro.n not in form.n:
         reasons.append(f"{macro}: {mma.name}'s n is {form.columns}")
@@ -62,7 +63,7 @@ def refuse_in_tensor_memory(demands: Demands, params: MatmulParams) -> None:
     """
     if demands.target.tensor_memory is None:
         return
-    cluster, pair = params.cluster_dims, params.register_pair
+    pair = params.register_pair
     in_turn = params.tiling_strategy is TilingStrategy.DistributeTilesAcrossSMs
     for found, what, supported in (
         (not params.warp_specialized, "Pipelined loads", "WarpSpecialized"),
@@ -70,7 +71,6 @@ def refuse_in_tensor_memory(demands: Demands, params: MatmulParams) -> None:
         (params.splitk_factor > 1, f"splitk_factor={params.splitk_factor}", "1"),
         (params.ping_pong, "buffering_loop_level=WarpTiles", "CTATiles: sums have two stages"),
         (params.across > 1, "warp tiles side by side", "warp tiles below each other"),
-        (cluster.m * cluster.n > 1, f"cluster_dims={cluster.m}x{cluster.n}", "1x1"),
         (params.exchange_operands, "exchange_operands=True", "False"),
         (bool(params.thread_loads), "thread_loads", "operands that TMA loads"),
         (pair is not None, f"num_registers={pair}", "None or 'auto': nobody holds sums"),

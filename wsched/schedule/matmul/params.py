@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from lowering.target.target import Target
-from lowering.target.targets import TARGETS
+from lowering.target.targets import of_macro
 from wsched.schedule.checked import Checked, Choice, build, lines, plain
 from wsched.schedule.options import CachePolicy, MmaInputSmemSwizzle, TensorMapL2Promotion
 
@@ -103,12 +103,14 @@ class MmaArch(Choice):
 
     Hopper = 0
     Blackwell1CTA = 1
+    Blackwell2CTA = 2
 
 
 @dataclass(frozen=True, slots=True)
 class MmaMacro(Checked):
     """The instruction ``wgmma.mma_async.m<m>n<n>k<k>``; nvFuser's ``Hopper_64_256_16``. With
-    another ``arch`` that one's: ``tcgen05.mma`` of ``Blackwell1CTA_128_256_16``.
+    another ``arch`` that one's: ``tcgen05.mma`` of ``Blackwell1CTA_128_256_16``, and of
+    ``Blackwell2CTA_256_256_16``, whose 256 rows are those of two CTAs, 128 of each.
 
     ``k`` is that of 16-bit operands; the same 32 bytes of narrower ones have more.
     """
@@ -121,7 +123,7 @@ class MmaMacro(Checked):
     @property
     def target(self) -> Target:
         """The GPU that has it."""
-        return next(t for t in TARGETS if t.mma.macro == self.arch.name)
+        return of_macro(self.arch.name)
 
     def __str__(self) -> str:
         return f"{self.arch.name}_{self.m}_{self.n}_{self.k}"
@@ -240,7 +242,8 @@ class MatmulParams(Checked):
         promote_prologue_smem_reuse: let the epilogue reuse the operands' shared memory.
         use_ldst_matrix: stmatrix for 16-bit results.
         splitk_factor: parts that K is split into over CTAs, which add up their partial results.
-        cluster_dims: CTAs that share operands by multicast.
+        cluster_dims: CTAs that share operands by multicast; with a macro of two CTAs those that
+            differ in M alone are its pairs, and ``tile_sizes`` are those of each CTA.
         num_registers: wsched's own: registers per thread of (load, compute) warpgroups; None leaves
             all what they start with, ``"auto"`` is the first pair whose kernel compiles clean.
         wgmma_in_flight: wsched's own: wgmma groups in flight when a stage is released.

@@ -38,14 +38,13 @@ def shared_bytes(
     tile = params.output_tile
     columns = chunk_columns(params, *results, *inputs, *reductions.types)
     a, b = element_bytes(operand, computed)
-    widest = widest_span(params.smem_swizzles.b)
-    n = ptx.stored_columns(tile.n, b, widest) if n_major else tile.n
+    widest, own = widest_span(params.smem_swizzles.b), tile.n // params.mma_macro.target.mma.ctas
+    n = ptx.stored_columns(own, b, widest) if n_major else own
     stage = (counts[0] * tile.m * a + counts[1] * n * b) * tile.k
     stored = box_rows(params) * columns * sum(r.bytes for r in results) * params.use_smem_epilogue
     loaded = tile.m * columns * sum(t.bytes for t in inputs)
     buffers = stored * params.epilogue_stages * params.warpgroups
-    own = params.tile_sizes.warp_tile.n
-    buffers += row_bytes(params.warpgroups, own) * reductions.over_rows
+    buffers += row_bytes(params.warpgroups, params.tile_sizes.warp_tile.n) * reductions.over_rows
     return stage, buffers + loaded * params.epilogue_input_stages
 
 

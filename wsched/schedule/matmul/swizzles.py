@@ -24,7 +24,7 @@ class _Side:
     Args:
         name: of its fields in the parameters, ``a`` or ``b``.
         axis: M or N.
-        size: elements that a tile has of it.
+        size: elements of it that a CTA has of a tile.
         k: and of K.
         element: bytes of one.
         k_is_rows: its rows in shared memory go along M or N, not along K.
@@ -82,12 +82,12 @@ def swizzle_reasons(demands: Demands, params: MatmulParams) -> Reasons:
 def _sides(demands: Demands, params: MatmulParams) -> tuple[_Side, _Side]:
     tile, cluster, (a, b) = params.output_tile, params.cluster_dims, demands.element_bytes
     asked, loads = params.smem_swizzles, params.thread_loads
-    computed = demands.computed.side if demands.computed else ""
+    computed, ctas = demands.computed.side if demands.computed else "", demands.target.mma.ctas
     return (
         _Side("a", "m", tile.m, tile.k, a, demands.m_major, cluster.n, asked.a, loads.a > 0,
               computed == "a"),
-        _Side("b", "n", tile.n, tile.k, b, demands.n_major, cluster.m, asked.b, loads.b > 0,
-              computed == "b"),
+        _Side("b", "n", tile.n // ctas, tile.k, b, demands.n_major, cluster.m // ctas, asked.b,
+              loads.b > 0, computed == "b"),
     )  # fmt: skip
 
 

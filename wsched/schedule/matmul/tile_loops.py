@@ -35,6 +35,8 @@ def split_into_tiles(s: Schedule, tv: str, params: MatmulParams, b: int) -> None
         s.split(tv, n, cluster.n, labels=("Nc", "ctaN"))
         s.split(tv, m, cluster.m, labels=("Mc", "ctaM"))
         s.reorder(tv, {m + 2: n})
+        if s.target.mma.ctas > 1 and cluster.n > 1:  # who multiplies together are neighbours
+            s.reorder(tv, {n + 2: n + 1})
     axes = (m, n) if params.cta_order is TileRasterizationOrder.RowMajor else (n, m)
     groups_of = params.grid_traversal_factor[0]
     label = "tiles" if params.persistent or clustered else "cta"

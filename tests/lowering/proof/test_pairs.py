@@ -1,0 +1,56 @@
+"""Kernels whose CTAs multiply in pairs are proved, and broken ones are not."""
+
+from __future__ import annotations
+
+import pytest
+
+from lowering.kernel.text import parse_kernel
+from lowering.proof.obligation import Verdict
+from lowering.proof.prove import prove
+from tests.epilogues import RESIDUAL
+from tests.lowering.machine.test_pairs import FAULTS, FREE, SYNC, text
+from tests.pairs import CLUSTERS, PAIRS, V9, final
+
+OF_VALUES = {
+    "mixed groups", "a product of the odd CTA", "a mask of a CTA that is not there",
+}  # fmt: skip
+"""Faults that are none of the protocol's: ``verify`` finds them, and the machine."""
+
+
+@pytest.mark.parametrize("name", [*PAIRS, *CLUSTERS])
+def test_proved(name: str) -> None:
+    proof = prove(final((PAIRS | CLUSTERS)[name]))
+    assert proof.proved, proof
+
+
+def test_an_epilogue_with_a_ring_of_its_own_is_proved() -> None:
+    proof = prove(final(V9, RESIDUAL))
+    assert proof.proved, proof
+
+
+@pytest.mark.parametrize("fault", [f for f in FAULTS if f not in OF_VALUES])
+def test_faults_are_not_proved(fault: str) -> None:
+    old, new, _ = FAULTS[fault]
+    assert not prove(parse_kernel(text().replace(old, new))).proved
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        ("ring_empty[stage_k], multicast=3", "ring_empty[stage_k]",
+         "0 arrivals for a step at CTA 1, which awaits 1"),
+        ("acc_full[stage_tile], multicast=3", "acc_full[stage_tile]",
+         "0 arrivals for a step at CTA 1, which awaits 1"),
+        ("ring_full[stage_k], parity_k, order=acquire.cluster", "ring_full[stage_k], parity_k",
+         "acquire.cta of what other CTAs tell of"),
+        ("bar=ring_full[stage_k2], cta_group=2", "bar=ring_full[stage_k2]",
+         "bytes land in CTA 0"),
+        (f"{FREE}  cluster.sync\n", FREE, "a CTA may leave before"),
+        (SYNC, SYNC.replace("cluster", "cta"), "meet in syncs of one CTA"),
+    ],
+)  # fmt: skip
+def test_what_is_said_of_a_fault(old: str, new: str, why: str) -> None:
+    assert old in text()
+    proof = prove(parse_kernel(text().replace(old, new)))
+    refuted = [o.why for o in proof.obligations if o.verdict is Verdict.REFUTED]
+    assert any(why in w for w in refuted), proof
