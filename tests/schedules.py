@@ -9,6 +9,7 @@ test may combine them freely, but for ``coop_narrow``, whose 24 columns an N-maj
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from lowering.target.hopper import HOPPER
 from wsched.fusion import DataType
@@ -20,6 +21,7 @@ from wsched.schedule.matmul.params import (
     GemmTile,
     MatmulParams,
     MatMulTileOptions,
+    MmaArch,
     MmaMacro,
     TileRasterizationOrder,
     TilingStrategy,
@@ -29,7 +31,7 @@ from wsched.schedule.matmul.shared import BARRIER_BYTES, shared_bytes
 
 __all__ = [
     "LAYOUTS", "QUICK", "SCHEDULES", "cooperative", "definition", "error_limit", "for_result",
-    "ping_pong", "pipelined", "split_k", "stream_k",
+    "in_tensor_memory", "ping_pong", "pipelined", "split_k", "stream_k",
 ]  # fmt: skip
 
 LAYOUTS = ("tn", "tt", "nn", "nt")
@@ -166,6 +168,18 @@ def split_k(params: MatmulParams, parts: int) -> MatmulParams:
 def stream_k(params: MatmulParams) -> MatmulParams:
     """The same with the load steps of all tiles dealt out to CTAs."""
     return replace(params, tiling_strategy=TilingStrategy.DistributeStagesAcrossSMs)
+
+
+def in_tensor_memory(
+    m: int, n: int, k: int = 64, *, stages: int = 3, **others: Any
+) -> MatmulParams:
+    """For sm_100a: a warp loads, a thread multiplies, of each 128 rows a warpgroup stores."""
+    return MatmulParams(
+        tile_sizes=MatMulTileOptions(GemmTile(m, n, k), GemmTile(128, n, k)),
+        mma_macro=MmaMacro(128, n, arch=MmaArch.Blackwell1CTA),
+        circular_buffer_options=CircularBufferOptions(smem_circular_buffer_stage=stages),
+        **others,
+    )
 
 
 def dynamic(params: MatmulParams) -> MatmulParams:

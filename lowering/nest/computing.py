@@ -52,11 +52,11 @@ def computing_parts(plan: Plan) -> tuple[Computing, ...]:
 
     Raises:
         UnsupportedError: one reads no ring, or sums over the steps of another ring than its main
-            one; or the whole has several, and tiles come otherwise than in turn.
+            one; or the whole has several, and CTAs share tiles, or sums are over groups.
     """
     found = tuple(_named(plan))
     if len(found) > 1:
-        _require_in_turn(plan)
+        _require_whole_tiles(plan)
     return found
 
 
@@ -177,20 +177,21 @@ def _require_rings(plan: Plan, t: TensorView, brought: set[str]) -> None:
         )
 
 
-def _require_in_turn(plan: Plan) -> None:
-    """Several parts know their tiles when they start, and load for nobody.
+def _require_whole_tiles(plan: Plan) -> None:
+    """Several parts run whole tiles, and load for nobody.
 
     Raises:
-        UnsupportedError: tiles are dealt out at run time, or in parts; or those who compute load.
+        UnsupportedError: CTAs share tiles, or sums are over groups; or those who compute load.
     """
     t = plan.fusion.tensor(plan.operands.compute)
     what = f"{len(plan.computing)} parts that compute"
     for r in plan.relations:
-        if r.work.at_run_time or r.work.slots is not None or r.work.ends_within_tiles:
-            raise refused(t, f"{what}, of tiles that CTAs share or are dealt out at run time",
-                          "whole tiles in turn")  # fmt: skip
+        if r.work.slots is not None or r.work.ends_within_tiles:
+            raise refused(t, f"{what}, of tiles that CTAs share", "whole tiles")
         if not r.warp_specialized:
             raise refused(t, f"{what}, with Pipelined loads", "loads by a load warpgroup")
+    if plan.fusion.sums_of_groups:
+        raise refused(t, f"{what}, of sums over groups", "groups of rows or columns")
     for ring in plan.rings:
         edges = [e.relation.warpgroups for e in plan.edges if e.name == ring.name]
         teams = {w.teams * w.dealing for w in edges}

@@ -7,23 +7,25 @@ queue. Who fills it, and what its entries say, follows from the work.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 from lowering.ground.dtypes import DType
+from lowering.ground.errors import UnsupportedError
 from lowering.ground.expr import Expr, Var
 from lowering.kernel.kernel import Ring, SharedBuffer, Storage
 from lowering.kernel.nodes import Body, Break, NextTile, Section
+from lowering.nest.cluster import constant
 from lowering.nest.counter import Counter
 from lowering.nest.loops_in_turn import LoopsInTurn
 from lowering.nest.scope import Shared
 from lowering.nest.work_loops import Head, LoadNest
 from wsched.fusion import IterDomain
 from wsched.schedule.proof.graph import Group
-from wsched.schedule.proof.relation import LoadLoop, LoadRelation
+from wsched.schedule.proof.relation import LoadRelation
 
-__all__ = ["Entries", "LoopsFromQueue", "Word"]
+__all__ = ["Entries", "LoopsFromQueue", "Queue", "Word"]
 
 STAGES = 2
 """Entries of a queue: one for the tile that is loaded while another is computed, and one that is on
@@ -75,40 +77,76 @@ class Entries(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Queue:
+    """Words in shared memory that say which tile is next: one for all sections of a kernel.
+
+    Args:
+        dealt: the loops over tiles.
+        ring: of the entries.
+        buffers: the ring's buffers, one for each word of an entry.
+        entries: what they say.
+    """
+
+    dealt: Group
+    ring: Ring
+    buffers: tuple[SharedBuffer, ...]
+    entries: Entries
+
+    @staticmethod
+    def of(
+        shared: Shared, parts: Sequence[tuple[Counter, ...]], dealt: Group, entries: Entries
+    ) -> Queue:
+        """The queue of tiles that are dealt out at run time.
+
+        Args:
+            shared: names that all sections use.
+            parts: what the loops of each part that computes count.
+            dealt: the loops over tiles.
+            entries: of the queue.
+
+        Raises:
+            UnsupportedError: parts whose warpgroups take turns with tiles, but not as many.
+        """
+        new = shared.namer.new
+        name, teams = new("queue"), _teams(parts, dealt)
+        buffers = tuple(
+            SharedBuffer(new(f"{name}_{w.stored}"), DType.S32, 1, (1,)) for w in entries.words
+        )
+        names, stages = tuple(b.name for b in buffers), max(STAGES, teams)
+        ring = Ring(name, names, stages, teams, remote=entries.remote)
+        return Queue(dealt, ring, buffers, entries)
+
+    @property
+    def storage(self) -> tuple[Storage, ...]:
+        """The ring, and what is read by who fills it."""
+        return *self.entries.storage, *self.buffers, self.ring
+
+    def section(self, registers: int | None) -> Section:
+        """Who fills it."""
+        return Section("load", self.entries.filling(self.ring), registers=registers)
+
+
+def _teams(parts: Sequence[tuple[Counter, ...]], dealt: Group) -> int:
+    """How many warpgroups take turns with tiles; those of a part that do not read every entry."""
+    found = (c.turns for counters in parts for c in counters if c.loop.group == dealt)
+    turns = {constant(n, dealt.label) for n in found} - {1}
+    if len(turns) > 1:
+        what = f"parts of {' and '.join(map(str, sorted(turns)))} turns with tiles of a queue"
+        raise UnsupportedError(what, "as many turns in all parts that take turns")
+    return max(turns, default=1)
+
+
+@dataclass(frozen=True, slots=True)
 class LoopsFromQueue:
     """Loops over a CTA's tiles that end when the queue says so, all others as in turn.
 
     Args:
         inner: loops in turn.
-        first: the outermost one, over the tiles.
-        queue: the ring of the queue's entries.
-        buffers: the ring's buffers, one for each word of an entry.
-        entries: what they say.
+        queue: that of the kernel.
     """
 
     inner: LoopsInTurn
-    first: LoadLoop
-    queue: Ring
-    buffers: tuple[SharedBuffer, ...]
-    entries: Entries
-
-    @staticmethod
-    def of(inner: LoopsInTurn, relation: LoadRelation, entries: Entries) -> LoopsFromQueue:
-        """The loops of tiles that are dealt out at run time.
-
-        Args:
-            inner: the loops that there would be in turn.
-            relation: of the operands.
-            entries: of the queue.
-        """
-        new = inner.shared.namer.new
-        name, teams = new("queue"), relation.warpgroups.teams
-        buffers = tuple(
-            SharedBuffer(new(f"{name}_{w.stored}"), DType.S32, 1, (1,)) for w in entries.words
-        )
-        names, stages = tuple(b.name for b in buffers), max(STAGES, teams)
-        queue = Ring(name, names, stages, teams, remote=entries.remote)
-        return LoopsFromQueue(inner, relation.nest[0], queue, buffers, entries)
+    queue: Queue
 
     @property
     def shared(self) -> Shared:
@@ -127,8 +165,11 @@ class LoopsFromQueue:
     def loop(self, counter: Counter, turn: Expr) -> Head:
         """A loop in turn, or the one that asks the queue."""
         head = self.inner.loop(counter, turn)
-        first = counter.loop == self.first
-        return self._dealt(head, head.known[counter.loop.group]) if first else head
+        return self._dealt(head, head.known[counter.loop.group]) if self.asks(counter) else head
+
+    def asks(self, counter: Counter) -> bool:
+        """Whether a loop is the one over tiles."""
+        return counter.loop.group == self.queue.dealt
 
     def step(self, relation: LoadRelation, found: Mapping[Group, Expr]) -> Expr | None:
         """The step of the CTA's tile, whichever that is."""
@@ -150,19 +191,20 @@ class LoopsFromQueue:
 
     def _dealt(self, head: Head, number: Expr) -> Head:
         """A loop over a CTA's tiles, which ends before its bound: one for each, one for the end."""
-        words, end = self.entries.words, self.entries.end
+        entries, name = self.queue.entries, self.queue.ring.name
+        words, end = entries.words, entries.end
         read = tuple(Var(self.shared.namer.new(w.read)) for w in words)
-        asked = (NextTile(v, self.queue.name, number, end, at) for at, v in enumerate(read))
+        asked = (NextTile(v, name, number, end, at) for at, v in enumerate(read))
         entry: Body = (*asked, Break(end <= read[0]))
         known = {**head.known, **{w.group: v for w, v in zip(words, read, strict=True)}}
-        stop = self.entries.most + 1
+        stop = entries.most + 1
         return replace(head, stop=stop, known=known, entry=entry, defined=read)
 
     @property
     def storage(self) -> tuple[Storage, ...]:
         """The queue, and what fills it reads."""
-        return *self.entries.storage, *self.buffers, self.queue
+        return self.queue.storage
 
     def sections(self, registers: int | None) -> tuple[Section, ...]:
         """What fills the queue."""
-        return (Section("load", self.entries.filling(self.queue), registers=registers),)
+        return (self.queue.section(registers),)

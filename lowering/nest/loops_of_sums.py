@@ -72,7 +72,7 @@ class LoopsOfSums:
     def loop(self, counter: Counter, turn: Expr) -> Head:
         """The loop that asks the queue, or the one over the steps that its entry says."""
         head = self.queue.loop(counter, turn)
-        if counter.loop == self.queue.first:
+        if self.queue.asks(counter):
             return self._carrying(head, self.before, self.steps)
         return replace(head, stop=self.steps)
 

@@ -19,7 +19,7 @@ from lowering.nest.computing import Computing, computing_parts
 from lowering.nest.counter import counters
 from lowering.nest.entries import labels
 from lowering.nest.load import load_section
-from lowering.nest.loops_from_queue import Entries, LoopsFromQueue
+from lowering.nest.loops_from_queue import Entries, LoopsFromQueue, Queue
 from lowering.nest.loops_in_turn import LoopsInTurn
 from lowering.nest.loops_of_interval import LoopsOfInterval
 from lowering.nest.loops_of_sums import LoopsOfSums
@@ -71,13 +71,13 @@ def lower(
     fusion, relation = plan.fusion, plan.operands
     _require_sizes(plan)
     _require_rings(plan)
-    size = cluster_size(plan.cluster)
-    params = _parameters(fusion)
+    size, params = cluster_size(plan.cluster), _parameters(fusion)
     namer = Namer([*(p.name for p in params), *fusion.names, "sms", *(e.name for e in plan.edges)])
     shared = Shared(namer, prints)
     _label(plan, shared)
     computing = computing_parts(plan)
-    works = [_loops(plan, part.main, shared) for part in computing]
+    queue = _queue(plan, computing, shared)
+    works = [_loops(plan, part.main, shared, queue) for part in computing]
     work = works[0]
     parts = _partials(plan, computing, namer)
     # Compute first: where both sides have a tile and a k, it is compute's that get the plain names.
@@ -116,25 +116,32 @@ def _partials(plan: Plan, computing: tuple[Computing, ...], namer: Namer) -> Par
     return partial_results(plan.operands, computing[0].accumulators[0].kind, namer)
 
 
-def _loops(plan: Plan, main: LoadRelation, shared: Shared) -> WorkLoops:
+def _queue(plan: Plan, computing: tuple[Computing, ...], shared: Shared) -> Queue | None:
+    """What says which tile is next, where that is known at run time only."""
+    match plan.work:
+        case FromQueue(group=tiles):
+            entries: Entries = TilesByCounter(tiles, shared.apply(tiles.extent))
+        case OfGroups() as work:
+            entries = TilesOfGroups(shared, work, plan.graph, cluster_size(plan.cluster))
+        case _:
+            return None
+    parts = [counters(part.main, plan.graph) for part in computing]
+    return Queue.of(shared, parts, plan.operands.nest[0].group, entries)
+
+
+def _loops(plan: Plan, main: LoadRelation, shared: Shared, queue: Queue | None) -> WorkLoops:
     """The loops of the plan's work, for the part whose loops ``main`` says."""
     counted = counters(main, plan.graph)
     operands = counted if main is plan.operands else counters(plan.operands, plan.graph)
     in_turn = LoopsInTurn(shared, counted, tuple(c.loop for c in operands if c.outside))
-    match plan.work:
-        case OfInterval(interval=interval):
-            return LoopsOfInterval.of(shared, counted, plan, interval)
-        case FromQueue(group=tiles):
-            entries: Entries = TilesByCounter(tiles, shared.apply(tiles.extent))
-        case OfGroups() as work:
-            size = cluster_size(plan.cluster)
-            entries = TilesOfGroups(shared, work, plan.graph, size)
-        case _:
-            return in_turn
-    queue = LoopsFromQueue.of(in_turn, plan.operands, entries)
+    if isinstance(plan.work, OfInterval):
+        return LoopsOfInterval.of(shared, counted, plan, plan.work.interval)
+    if queue is None:
+        return in_turn
+    asking = LoopsFromQueue(in_turn, queue)
     if plan.fusion.sums_of_groups:
-        return LoopsOfSums.of(queue, plan.operands)
-    return queue
+        return LoopsOfSums.of(asking, plan.operands)
+    return asking
 
 
 def _parameters(fusion: Fusion) -> tuple[Var, ...]:
@@ -222,7 +229,7 @@ def _require_rings(plan: Plan) -> None:
     most = LOAD_WARPS - 1 - fetching - issued
     if len(others) > most:
         what = f"{len(others)} circular buffers beside that of {', '.join(operands.loads)}"
-        why = ", and one fetches tiles" if fetching else ""
+        why = ", and one fetches tiles" * fetching + ", and one issues products" * issued
         raise UnsupportedError(what, f"{most}: each has a warp of the load warpgroup{why}")
     for other in others:
         staged = plan.fusion.tensor(other.loads[0])

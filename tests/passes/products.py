@@ -60,5 +60,5 @@ def execute(
 
 def machine_code_is_clean(kernel: Kernel) -> bool:
     """Whether the kernel compiles without spills and without wgmmas that ptxas serializes."""
-    compiled = compile_cubin(emit_cuda(kernel))
+    compiled = compile_cubin(emit_cuda(kernel), arch=kernel.target.arch)
     return read_resources(compiled, kernel.name).clean

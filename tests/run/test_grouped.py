@@ -20,7 +20,14 @@ from lowering.machine import MachineError
 from lowering.machine.adversary import Adversary
 from tests.grouped import BIAS, GATE, SIZES, check_rows, gated, given, grouped, product
 from tests.lowering.ground.expressions import budget
-from tests.schedules import cooperative, dynamic, exchanged, ping_pong, stream_k
+from tests.schedules import (
+    cooperative,
+    dynamic,
+    exchanged,
+    in_tensor_memory,
+    ping_pong,
+    stream_k,
+)
 from tests.tiers import dealt
 from wsched.front.known import import_fusion
 from wsched.run.arguments import bind
@@ -46,6 +53,7 @@ SMALL: dict[str, MatmulParams] = {
     "cluster of ping-pong": ping_pong(64, 16, 32, stages=2, cluster=(1, 2)),
     "exchanged": exchanged(cooperative(64, 16, 32, stages=2, groups=1, registers=None)),
     "exchanged cluster": exchanged(ping_pong(64, 16, 32, stages=2, cluster=(2, 1))),
+    "tensor memory": in_tensor_memory(256, 16, 32, stages=2, epilogue_stages=1),
 }  # fmt: skip
 
 

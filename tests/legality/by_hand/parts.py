@@ -100,12 +100,12 @@ def fragments(m: Matmul, tensors: tuple[str, ...], loops: str) -> None:
         m.s.inline_at(tv, last if boxed or "m64" in loops else "m64")
 
 
-def epilogue_apart() -> Fusion:
+def epilogue_apart(*, dynamic: bool = False) -> Fusion:
     """Two warpgroups multiply, a third one stores: half a tile is rounded while it does."""
     m = matmul(by_tma=False)
     made, after = apart(m)
     m.tile(128, 64, 32)
-    m.deal()
+    m.deal(dynamic=dynamic)
     m.steps("tile k")
     m.stage(3, 1)
     for tv in (m.acc, *made):
@@ -119,6 +119,11 @@ def epilogue_apart() -> Fusion:
     m.s.circular_buffer(made[-1], 2, 1, RING)
     m.s.inline_at(m.acc, "tile")
     return m.s.fusion
+
+
+def epilogue_of_a_queue() -> Fusion:
+    """Both parts read from a queue which tile is next."""
+    return epilogue_apart(dynamic=True)
 
 
 def _two_store(steps: str, columns: int = 16) -> Fusion:
@@ -220,11 +225,11 @@ def operand_cast_in_one_block() -> Fusion:
     return m.s.fusion
 
 
-def operand_cast() -> Fusion:
+def operand_cast(*, dynamic: bool = False) -> Fusion:
     """A of 32 bits is rounded by a warpgroup on its way to the two that multiply."""
     m = of_computed(CAST)
     m.tile(128, 64, 32)
-    m.deal()
+    m.deal(dynamic=dynamic)
     m.steps("tile k")
     m.stage(3, 1)
     m.split(m.compute, "Mi", 64, "row Mi")
@@ -235,6 +240,11 @@ def operand_cast() -> Fusion:
     fragments(m, m.rings, "cta tile k")
     m.s.circular_buffer(m.rings[-1], 3, 1, RING)
     return m.s.fusion
+
+
+def operand_cast_of_a_queue() -> Fusion:
+    """So do who rounds and who multiplies."""
+    return operand_cast(dynamic=True)
 
 
 def operand_shifted() -> Fusion:
@@ -280,19 +290,21 @@ def two_products() -> Fusion:
 
 
 PARTS = (
-    epilogue_apart, epilogue_by_tma, epilogue_in_turns, epilogue_of_one_block,
-    epilogue_of_one_chunk, operand_cast, operand_cast_in_one_block, operand_shifted,
-    operand_and_epilogue_apart, two_products,
+    epilogue_apart, epilogue_by_tma, epilogue_in_turns, epilogue_of_a_queue, epilogue_of_one_block,
+    epilogue_of_one_chunk, operand_cast, operand_cast_in_one_block, operand_cast_of_a_queue,
+    operand_shifted, operand_and_epilogue_apart, two_products,
 )  # fmt: skip
 
 SCHEDULED: dict[Callable[[], Fusion], str] = {
     epilogue_apart: definition(),
     epilogue_by_tma: definition(),
     epilogue_in_turns: definition(),
+    epilogue_of_a_queue: definition(),
     epilogue_of_one_block: definition(),
     epilogue_of_one_chunk: definition(),
     operand_cast: CAST,
     operand_cast_in_one_block: CAST,
+    operand_cast_of_a_queue: CAST,
     operand_shifted: SHIFTED,
     operand_and_epilogue_apart: DOUBLED,
     two_products: TWO,

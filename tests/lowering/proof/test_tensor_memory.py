@@ -34,8 +34,10 @@ def test_proved(tile: Tile) -> None:
     assert proof.proved, proof
 
 
-def test_an_epilogue_with_a_ring_of_its_own_is_proved() -> None:
-    proof = prove(compile_fusion(import_fusion(RESIDUAL), TILES["128x256"]).kernel)
+@pytest.mark.parametrize("name", ["128x256", "queue"])
+def test_an_epilogue_with_a_ring_of_its_own_is_proved(name: str) -> None:
+    """Also where all its roles read which tile is next."""
+    proof = prove(compile_fusion(import_fusion(RESIDUAL), TILES[name]).kernel)
     assert proof.proved, proof
 
 

@@ -14,12 +14,14 @@ from lowering.ground.errors import ScheduleError, UnsupportedError
 from lowering.target.blackwell import BLACKWELL
 from lowering.target.hopper import HOPPER
 from tests.on_machine import Problem, operands, run
-from tests.schedules import definition
+from tests.schedules import definition, dynamic
+from tests.schedules import in_tensor_memory as params
 from wsched.front.known import import_fusion
 from wsched.run.compiled import CompiledFusion, compile_fusion
 from wsched.schedule.matmul.params import (
     CircularBufferingStrategy,
     CircularBufferOptions,
+    ClusterDims,
     GemmTile,
     MatmulParams,
     MatMulTileOptions,
@@ -28,16 +30,6 @@ from wsched.schedule.matmul.params import (
     TilingStrategy,
 )
 
-
-def params(m: int, n: int, k: int = 64, stages: int = 3, **more: Any) -> MatmulParams:
-    return MatmulParams(
-        tile_sizes=MatMulTileOptions(GemmTile(m, n, k), GemmTile(128, n, k)),
-        mma_macro=MmaMacro(128, n, arch=MmaArch.Blackwell1CTA),
-        circular_buffer_options=CircularBufferOptions(smem_circular_buffer_stage=stages),
-        **more,
-    )
-
-
 TILES = {
     "128x64": params(128, 64, epilogue_stages=1),
     "128x256": params(128, 256),
@@ -45,6 +37,8 @@ TILES = {
     "256x256": params(256, 256, 32, use_smem_epilogue=False),
     "128x96": params(128, 96, epilogue_stages=3),
     "direct": params(128, 64, epilogue_stages=1, use_smem_epilogue=False),
+    "queue": dynamic(params(128, 64, epilogue_stages=1)),
+    "queue of two warpgroups": dynamic(params(256, 128)),
 }
 
 

@@ -40,6 +40,7 @@ def matrix_inputs(fusion: Fusion) -> tuple[str, ...]:
 def loaded_inputs(fusion: Fusion, params: MatmulParams) -> tuple[str, ...]:
     """Those that the load warpgroup loads by TMA; threads read the others themselves."""
     most = MAX_LOADED - int(params.dynamic)  # a warp that fetches tiles loads nothing
+    most -= params.mma_macro.target.tensor_memory is not None  # nor one that issues products
     most -= bool(computed_inputs(fusion))  # whose two operands fill a ring each
     return matrix_inputs(fusion)[:most] if params.loads_epilogue_inputs else ()
 

@@ -15,6 +15,12 @@ __all__ = ["instruction_reasons", "refuse_in_tensor_memory", "sum_stages"]
 MOST_SUMS = 2
 """Stages of an accumulator: products of a tile run while the epilogue reads the one before."""
 
+WHOLE_TILES = (
+    TilingStrategy.DistributeTilesAcrossSMs,
+    TilingStrategy.DistributeTilesDynamically,
+)
+"""How tiles go to CTAs that have several, and each of them alone."""
+
 
 def instruction_reasons(params: MatmulParams, target: Target) -> Reasons:
     """Why a target's instruction is not the macro, or does not multiply the tile."""
@@ -64,10 +70,13 @@ def refuse_in_tensor_memory(demands: Demands, params: MatmulParams) -> None:
     if demands.target.tensor_memory is None:
         return
     pair = params.register_pair
-    in_turn = params.tiling_strategy is TilingStrategy.DistributeTilesAcrossSMs
     for found, what, supported in (
         (not params.warp_specialized, "Pipelined loads", "WarpSpecialized"),
-        (not in_turn, f"{params.tiling_strategy}", "DistributeTilesAcrossSMs"),
+        (
+            params.tiling_strategy not in WHOLE_TILES,
+            f"{params.tiling_strategy}",
+            " or ".join(map(str, WHOLE_TILES)),
+        ),
         (params.splitk_factor > 1, f"splitk_factor={params.splitk_factor}", "1"),
         (params.ping_pong, "buffering_loop_level=WarpTiles", "CTATiles: sums have two stages"),
         (params.across > 1, "warp tiles side by side", "warp tiles below each other"),

@@ -43,18 +43,17 @@ def sharing(t: TensorView) -> tuple[tuple[ParallelType, int], ...]:
     return tuple((axis, n.value if isinstance(n, Const) else 0) for axis, n in loops)
 
 
-def warpgroups_that_load(
-    fusion: Fusion, rings: Iterable[tuple[str, ...]], fetching: int = 0
-) -> int:
-    """Warpgroups that fill rings: those of each ring that threads fill, one for every four others.
+def warpgroups_that_load(fusion: Fusion, rings: Iterable[tuple[str, ...]], alone: int = 0) -> int:
+    """Warpgroups that fill rings: those of each ring that threads fill, one for every four warps.
 
     Args:
         fusion: the schedule.
         rings: what is loaded into each.
-        fetching: warps that only find out which tile is next, beside those that TMA needs.
+        alone: warps beside those that TMA needs, of one thread each: they find out which tile is
+            next, or issue products.
     """
     found = [warpgroups_that_fill(fusion, loads) for loads in rings]
-    warps = sum(groups is None for groups in found) + fetching
+    warps = sum(groups is None for groups in found) + alone
     return sum(g.count for g in found if g is not None) - (-warps // _WARPS)
 
 

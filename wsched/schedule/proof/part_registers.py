@@ -40,12 +40,13 @@ def warpgroups_of(parts: Sequence[Part], edges: Sequence[Edge]) -> dict[int, int
 
 
 def load_warpgroups(fusion: Fusion, parts: Sequence[Part], edges: Iterable[Edge]) -> int:
-    """How many warpgroups only load, or fetch tiles; none where those that compute do."""
+    """How many warpgroups only load, fetch tiles or issue products; none where those that compute
+    load.
+    """
     loads = [e for e in edges if parts[e.producer].loads and e.relation.warp_specialized]
     fetching = max((e.relation.work.fetching_warps for e in loads), default=0)
-    return warpgroups_that_load(
-        fusion, {e.name: e.relation.loads for e in loads}.values(), fetching
-    )
+    alone = fetching + sum(part.issued for part in parts)
+    return warpgroups_that_load(fusion, {e.name: e.relation.loads for e in loads}.values(), alone)
 
 
 def check_threads(
