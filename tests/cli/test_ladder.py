@@ -33,6 +33,14 @@ def test_json() -> None:
     assert found["measured_us"] is None and found["predicted_tflops"] > 100
 
 
+def test_to_the_choice() -> None:
+    text = invoke("--to-choice").stdout
+    assert "the last rung" in text and "cluster_dims.m: 2 → 1" in text and "1.000" in text
+    assert "measured" not in text
+    found = json.loads(invoke("--to-choice", "--json").stdout)
+    assert found[0]["decision"] == "" and found[-1]["measured_us"] is None
+
+
 def test_files(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     picture, page = tmp_path / "a.png", tmp_path / "a.md"

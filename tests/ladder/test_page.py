@@ -20,7 +20,7 @@ def parts() -> list[str]:
 
 
 def test_every_rung_is_there() -> None:
-    assert parts() == ["table", "waits", *(r.name for r in RUNGS)]
+    assert parts() == ["table", "waits", *(r.name for r in RUNGS), "choice"]
 
 
 @pytest.mark.parametrize("name", [r.name for r in RUNGS])

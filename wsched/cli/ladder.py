@@ -14,6 +14,7 @@ from rich.table import Table
 from lowering.ground.files import replace_file
 from lowering.target.targets import DEFAULT
 from wsched.cli.check import device
+from wsched.cli.ladder_choice import show_way
 from wsched.cli.options import asked_extents
 
 if TYPE_CHECKING:
@@ -24,29 +25,43 @@ __all__ = ["ladder"]
 Problem = tuple[int, int, int]
 
 
-def ladder(
-    rungs: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[v1 | v2 | …]", help="Rungs to look at; a table of all without."),
-    ] = None,
-    shape: Annotated[
-        str, typer.Option("--shape", metavar="MxNxK", help="What is predicted, or measured.")
-    ] = "4096x4096x4096",
-    target: Annotated[str, typer.Option("--target", help="The GPU to make kernels for.")] = (
-        DEFAULT.arch
+Rungs = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[v1 | v2 | …]", help="Rungs to look at; a table of all without."),
+]
+Shape = Annotated[
+    str, typer.Option("--shape", metavar="MxNxK", help="What is predicted, or measured.")
+]
+TargetName = Annotated[str, typer.Option("--target", help="The GPU to make kernels for.")]
+Kernel = Annotated[
+    bool, typer.Option("--kernel", help="Show what changed in the final kernel, too.")
+]
+ToChoice = Annotated[
+    bool,
+    typer.Option(
+        "--to-choice",
+        help="Show the decisions from the last rung to what is taken for the shape, one by one.",
     ),
-    kernel: Annotated[
-        bool, typer.Option("--kernel", help="Show what changed in the final kernel, too.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", help="Write the time lines of the rungs as a PNG."),
-    ] = None,
-    page: Annotated[
-        Path | None,
-        typer.Option("--page", help="Make the generated parts of a page anew: design/ladder.md."),
-    ] = None,
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Picture = Annotated[
+    Path | None, typer.Option("--output", "-o", help="Write the time lines of the rungs as a PNG.")
+]
+Page = Annotated[
+    Path | None,
+    typer.Option("--page", help="Make the generated parts of a page anew: design/ladder.md."),
+]
+
+
+def ladder(
+    rungs: Rungs = None,
+    shape: Shape = "4096x4096x4096",
+    target: TargetName = DEFAULT.arch,
+    kernel: Kernel = False,
+    to_choice: ToChoice = False,
+    as_json: Json = False,
+    output: Picture = None,
+    page: Page = None,
 ) -> None:
     """Ten schedules of one matmul: what each changes, who waits for what, how fast it is.
 
@@ -56,6 +71,9 @@ def ladder(
         raise typer.BadParameter(
             f"{target}: the rungs are for {DEFAULT.arch}", param_hint="--target"
         )
+    if to_choice:
+        show_way(Console(), _problem(shape), as_json)
+        return
     from wsched.ladder.climb import climb
 
     sizes, steps = _problem(shape), climb()

@@ -73,13 +73,16 @@ class Decisions:
         return TILE * self.consumers
 
     @property
-    def buffering(self) -> CircularBufferType:
-        """Who fills the stages, where there are several. Three warpgroups start with 168 registers
-        a thread, too few beside 128 sums: those that load hand some over.
+    def registers(self) -> tuple[int, int] | None:
+        """Of a thread that loads and of one that computes. Three warpgroups start with 168, too few
+        beside 128 sums: those that load hand some over.
         """
-        if not self.load_warps:
-            return Pipelined()
-        return WarpSpecialized(_P.TIDy, (40, 232) if self.consumers > 1 else None)
+        return (40, 232) if self.consumers > 1 else None
+
+    @property
+    def buffering(self) -> CircularBufferType:
+        """Who fills the stages, where there are several."""
+        return WarpSpecialized(_P.TIDy, self.registers) if self.load_warps else Pipelined()
 
 
 def decide(s: Schedule, decided: Decisions) -> Schedule:

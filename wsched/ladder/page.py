@@ -1,7 +1,7 @@
 """The page of the ladder: what stands between its marks is made here.
 
 ``<!-- NAME -->`` opens a part and ``<!-- end -->`` closes it; ``table`` is that of all rungs,
-``v3`` what is generated of the third.
+``v3`` what is generated of the third, ``choice`` what separates the last one from the heuristic.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from textwrap import wrap
 
 from wsched.ladder.activity import ACTIVITIES
+from wsched.ladder.choice import to_choice
 from wsched.ladder.climb import Step, rate
 
 __all__ = ["PROBLEM", "generated", "with_generated"]
@@ -18,7 +19,10 @@ __all__ = ["PROBLEM", "generated", "with_generated"]
 PROBLEM = (4096, 4096, 4096)
 """M, N and K of the table."""
 
-_PART = re.compile(r"<!-- (table|waits|v\d+) -->\n.*?<!-- end -->\n", re.DOTALL)
+CHOSEN = (PROBLEM, (8192, 8192, 8192))
+"""The same of the ways to the heuristic's choice."""
+
+_PART = re.compile(r"<!-- (table|waits|choice|v\d+) -->\n.*?<!-- end -->\n", re.DOTALL)
 
 
 def with_generated(page: str, steps: Sequence[Step]) -> str:
@@ -35,13 +39,15 @@ def generated(name: str, steps: Sequence[Step]) -> str:
     """A part with its marks.
 
     Args:
-        name: ``table``, ``waits`` or that of a rung.
+        name: ``table``, ``waits``, ``choice`` or that of a rung.
         steps: all rungs.
     """
     if name == "table":
         text = _table(steps)
     elif name == "waits":
         text = _waits(steps)
+    elif name == "choice":
+        text = "\n".join(map(_way, CHOSEN))
     else:
         text = next(_rung(s) for s in steps if s.rung.name == name)
     return f"<!-- {name} -->\n{text}<!-- end -->\n"
@@ -73,6 +79,17 @@ def _waits(steps: Sequence[Step]) -> str:
             row = lane.shares(s.shown.cycles)
             cells = (f"{100 * row[a]:.0f}" if a in row else "" for a in ACTIVITIES)
             lines.append(f"| {s.rung.name} {lane.name} | " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _way(sizes: tuple[int, int, int]) -> str:
+    """From the last rung to the choice for a problem."""
+    turns = to_choice(*sizes)
+    shape = " x ".join(map(str, sizes))
+    lines = [f"| {shape} | predicted TFLOP/s | of the choice |", "| --- | --- | --- |"]
+    for turn in turns:
+        share = f"{turns[-1].us / turn.us:.3f}"
+        lines.append(f"| {turn.decision or 'v10'} | {rate(*sizes, turn.us):.1f} | {share} |")
     return "\n".join(lines) + "\n"
 
 

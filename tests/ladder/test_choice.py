@@ -1,0 +1,87 @@
+"""From the last rung to the choice, one legal decision after the other."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+
+from tests.rungs import kernel
+from wsched.choose.cost_model import cost
+from wsched.choose.gpus import GPUS
+from wsched.choose.heuristics import choose_params
+from wsched.choose.problem import Problem, demands
+from wsched.front.known import import_fusion
+from wsched.ladder.choice import params_of, to_choice
+from wsched.ladder.rungs import DEFINITION, RUNGS
+from wsched.run.compiled import compile_fusion
+from wsched.schedule.matmul.limits import require_legal_for
+from wsched.schedule.matmul.params import GemmTile, MatmulParams
+
+FUSION = import_fusion(DEFINITION)
+SHAPES = [(4096, 4096, 4096), (8192, 8192, 8192), (16, 4096, 4096), (300, 72, 1000)]
+
+
+def problem(m: int, n: int, k: int) -> Problem:
+    gpu = GPUS["H200"]
+    extents = {"M": m, "N": n, "K": k}
+    return Problem.of(FUSION, extents, gpu.sms, (), l2_bytes=gpu.l2_bytes, gpu=gpu.name)
+
+
+def nameless(text: str) -> list[str]:
+    """The words of a kernel, names by where they stand first."""
+    known: dict[str, str] = {}
+    words = re.findall(r"[A-Za-z_][\w.]*|\S", text.partition("\n")[2])
+    return [known.setdefault(w, f"x{len(known)}") if w[0].isalpha() else w for w in words]
+
+
+def test_the_last_rung_is_parameters() -> None:
+    """The matmul scheduler makes the same kernel of them, but for the names of loops."""
+    made = compile_fusion(FUSION, params_of(RUNGS[-1].decided))
+    assert nameless(made.dump("kernel")) == nameless(kernel(RUNGS[-1].number).dump("kernel"))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_way_ends_with_the_choice(shape: tuple[int, int, int]) -> None:
+    turns, wanted = to_choice(*shape), problem(*shape)
+    assert turns[0].params == params_of(RUNGS[-1].decided)
+    assert turns[-1].params == choose_params(wanted, tuned=False)
+    for before, after in pairwise(turns):
+        assert before.params != after.params and after.decision
+        require_legal_for(demands(wanted), after.params)
+
+
+def test_decisions() -> None:
+    """Columns of a tile are those of the CTA, of the warpgroup and of the instruction."""
+    found = [turn.decision for turn in to_choice(4096, 4096, 4096)]
+    assert sorted(found) == [
+        "", "buffering_loop_level: CTATiles → WarpTiles",
+        "circular_buffer_options.smem_circular_buffer_stage: 4 → 5", "cluster_dims.m: 2 → 1",
+        "num_registers: [40, 232] → auto", "tile_sizes.n: 128 → 176",
+    ]  # fmt: skip
+    wide = [turn.decision for turn in to_choice(8192, 8192, 8192)]
+    assert wide[-1] == "tile_sizes.n: 128 → 192"
+
+
+def test_each_turn_is_the_best_legal_one() -> None:
+    first, second, *_ = to_choice(4096, 4096, 4096)
+    goal = choose_params(problem(*SHAPES[0]), tuned=False)
+    others = [replace(first.params, **{name: getattr(goal, name)})
+              for name in ("num_registers", "buffering_loop_level")]  # fmt: skip
+    assert all(second.us <= cost(problem(*SHAPES[0]), p).us for p in others)
+
+
+def test_decisions_that_are_legal_together_only() -> None:
+    """40 columns leave rows of 64 of K no whole number of lines."""
+    words = [turn.decision for turn in to_choice(71, 2832, 3912)]
+    assert "tile_sizes.n: 128 → 40, tile_sizes.k: 64 → 128" in words
+
+
+def test_json() -> None:
+    last = to_choice(4096, 4096, 4096)[-1]
+    found = last.to_dict(4096, 4096, 4096, 200.0)
+    assert MatmulParams.from_dict(found["params"]) == last.params
+    assert found["measured_tflops"] == pytest.approx(2 * 4096**3 / 200e6)
+    assert last.params.tile_sizes.warp_tile == GemmTile(128, 176, 64)
