@@ -21,6 +21,7 @@ from lowering.mlir import (
     printing,
     reductions,
     shuffles,
+    tensor_memory,
     wgmma,
 )
 from lowering.mlir.emitter import SHARED, Emitter, Rule
@@ -32,7 +33,7 @@ RULES: Mapping[type[Stmt], Rule] = {
     **control.RULES, **barriers.RULES, **movement.RULES, **compute.RULES, **wgmma.RULES,
     **global_memory.RULES, **counters.RULES, **reductions.RULES,
     **plain.RULES, **shuffles.RULES, **copies.RULES,
-    **printing.RULES,
+    **printing.RULES, **tensor_memory.RULES,
 }  # fmt: skip
 """The rule of each statement that MLIR has."""
 

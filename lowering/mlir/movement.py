@@ -35,7 +35,7 @@ from lowering.kernel.places import placed, tile_offset
 from lowering.mlir.emitter import Emitter, Rule, Word, register_type
 from lowering.mlir.ssa import I32, I64, Value
 
-__all__ = ["RULES", "frame", "mask_of", "tensor_map"]
+__all__ = ["RULES", "frame", "mask_of", "tensor_map", "word_address"]
 
 _LANE, _WARP = Special("lane"), Special("warpgroup.warp")
 
@@ -142,7 +142,7 @@ def _steps(
     for block in range(value.type.blocks):
         for step in range(value.type.cols // cols):
             box, within = divmod(step, per_box)
-            down = BLOCK_ROWS * block * span + box * buffer.lines * span
+            down = (value.type.layout.row(0, 0, block, 0) + box * buffer.lines) * span
             yield line + down + (byte ^ within * cols * buffer.dtype.bytes), block, step
 
 
@@ -172,7 +172,8 @@ def _matrix_address(e: Emitter, ref: SmemRef, value: Frag) -> tuple[int, tuple[E
     """
     count = 4 if value.type.groups % 2 == 0 else 2
     half = _LANE // 16 * 16 if count == 4 else Const(0)
-    return count, frame(e, ref, _WARP * 16 + _LANE % 16, half)
+    row = value.type.layout.row(_WARP, 0, 0, 0) + _LANE % 16
+    return count, frame(e, ref, row, half)
 
 
 def _stmatrix(e: Emitter, s: StMatrix) -> None:
@@ -207,6 +208,10 @@ def _store_transposed(e: Emitter, s: StMatrix) -> None:
         raise InternalError("emit_mlir", f"{s.OP} of {kind}, transposed, to {buffer.name}")
     if column % BLOCK_ROWS:
         raise InternalError("emit_mlir", f"{s.OP}: {kind} straddles boxes of {buffer.name}")
+    if kind.layout.below != 1:
+        raise InternalError(
+            "emit_mlir", f"{s.OP} of {kind}, transposed: blocks one below the other"
+        )
     span, count = _span(buffer), 4 if kind.groups % 2 == 0 else 2
     row = _LANE % 8 + (_LANE // 16 * 8 if count == 4 else 0)
     line = _named(e, e.line_address(s.dst) + row * span, "line")
@@ -237,7 +242,7 @@ def _pairs(
     e: Emitter, ref: SmemRef, value: Frag, cta: Expr | None = None
 ) -> Iterator[tuple[Expr, int, int]]:
     """Where the two neighbours lie that a thread holds of a row: (address, block, register)."""
-    line, byte = frame(e, ref, _WARP * 16 + _LANE // 4, _LANE % 4 * 8)
+    line, byte = frame(e, ref, value.type.layout.row(_WARP, _LANE, 0, 0), _LANE % 4 * 8)
     if cta is not None:
         line = _mapped(e, line, cta)
     below = 8 * _span(placed(e.kernel, ref.buffer))
@@ -305,14 +310,15 @@ def _ptx(value: Frag) -> str:
 # --- words ------------------------------------------------------------------------------------
 
 
-def _word_address(e: Emitter, ref: SmemRef) -> Expr:
+def word_address(e: Emitter, ref: SmemRef) -> Expr:
+    """Shared address of a word."""
     buffer = placed(e.kernel, ref.buffer)
     inner = e.box_column(ref)[1] * buffer.dtype.bytes
     return e.buffer_at(ref.buffer) + tile_offset(e.kernel, ref, 1) + inner
 
 
 def _st_word(e: Emitter, s: StWord) -> None:
-    at, value = e.expr(_word_address(e, s.dst)), e.expr(s.value)
+    at, value = e.expr(word_address(e, s.dst)), e.expr(s.value)
     if s.cta is None:
         e.asm("st.shared.u32 [$0], $1;", [at, value])
         return
@@ -324,7 +330,7 @@ def _st_word(e: Emitter, s: StWord) -> None:
 
 
 def _ld_word(e: Emitter, s: LdWord) -> None:
-    (word,) = e.asm("ld.shared.u32 $0, [$1];", [e.expr(_word_address(e, s.src))], [I32])
+    (word,) = e.asm("ld.shared.u32 $0, [$1];", [e.expr(word_address(e, s.src))], [I32])
     e.define(s.out, word.value)
 
 

@@ -7,11 +7,7 @@ from collections.abc import Mapping, Sequence
 from lowering.ground.dtypes import DType
 from lowering.ground.errors import InternalError, UnsupportedError
 from lowering.ground.expr import Const, Expr
-from lowering.kernel.descriptor import (
-    ADDRESS_BITS,
-    MatrixDescriptor,
-    block_bytes,
-)
+from lowering.kernel.descriptor import ADDRESS_BITS, MatrixDescriptor, block_bytes
 from lowering.kernel.kernel import SharedBuffer
 from lowering.kernel.nodes import (
     Frag,
@@ -27,13 +23,13 @@ from lowering.mlir.emitter import Emitter, Registers, Rule, Word
 from lowering.mlir.ssa import I1, I64, Value
 from lowering.target.wgmma import WgmmaForm
 
-__all__ = ["RULES", "pinned"]
+__all__ = ["RULES", "operand_descriptor", "pinned"]
 
 _UNIT = 16
 """Bytes in which a descriptor counts."""
 
 
-def _descriptor(e: Emitter, ref: SmemRef, trans: bool, block: int) -> Value:
+def operand_descriptor(e: Emitter, ref: SmemRef, trans: bool, block: int) -> Value:
     """The 64-bit descriptor of an operand tile, counted in units of 16 bytes."""
     buffer = placed(e.kernel, ref.buffer)
     inner = e.box_column(ref)[1]
@@ -44,7 +40,7 @@ def _descriptor(e: Emitter, ref: SmemRef, trans: bool, block: int) -> Value:
     per_chunk = _UNIT // buffer.dtype.bytes
     extra = block * block_bytes(buffer, trans) // _UNIT
     offset = e.resolved(tile_offset(e.kernel, ref, _UNIT)) + inner // per_chunk + extra
-    template = MatrixDescriptor.of(buffer, trans).template()
+    template = MatrixDescriptor.of(buffer, trans).template(e.kernel.target.mma.version)
     # The lower word's constant goes to where the buffer begins, once for all tiles of it.
     high, low = template >> 32 << 32, template % (1 << 32)
     word = e.expr(_address(e, buffer) + low + offset)
@@ -75,8 +71,8 @@ def _wgmma(e: Emitter, s: Wgmma) -> None:
     found = []
     for block, words in enumerate(e.registers(s.acc)):
         taken = words[first : first + form.words]
-        a = _descriptor(e, s.a, s.trans_a, block)
-        b = _descriptor(e, s.b, s.trans_b, 0)
+        a = operand_descriptor(e, s.a, s.trans_a, block)
+        b = operand_descriptor(e, s.b, s.trans_b, 0)
         if isinstance(accumulate, Const):
             made = _by_nvvm(e, form, taken, a, b, bool(accumulate.value))
         else:

@@ -24,6 +24,7 @@ def dump(file: Path, *arguments: str) -> Any:
         ("loops", "LdTMem(T4)"),
         ("synchronize_tcgen05", "tcgen05.mma"),
         ("ptx", ".target sm_100a"),
+        ("mlir", "nvvm.tcgen05.alloc"),
         ("schedule", "# wsched schedule 1 for sm_100a\n"),
     ],
 )
@@ -43,9 +44,3 @@ def test_a_target_that_is_none(file: Path) -> None:
     result = dump(file, "--target", "sm_80")
     assert result.exit_code == 2
     assert "the target sm_80 is not supported" in " ".join(result.output.split())
-
-
-def test_there_is_no_module_of_mlir(file: Path) -> None:
-    result = dump(file, "--stage", "mlir", "--target", "sm_100a")
-    assert result.exit_code == 2
-    assert "tcgen05.alloc in MLIR is not supported" in result.output

@@ -14,12 +14,7 @@ from lowering.kernel.text import parse_kernel
 from lowering.mlir.emit import RULES, emit_mlir
 from tests.lowering.cuda.kernels import cooperative_kernel, copy_kernel
 
-WITHOUT = {
-    "FragRandom", "Stamp",
-    # Of sm_100a.
-    "Tcgen05Alloc", "Tcgen05Base", "Tcgen05Commit", "Tcgen05Dealloc", "Tcgen05Fence",
-    "Tcgen05Load", "Tcgen05Mma", "Tcgen05Relinquish", "Tcgen05WaitLoad",
-}  # fmt: skip
+WITHOUT = {"FragRandom", "Stamp"}
 """Statements of final kernels that MLIR does not have yet."""
 
 
