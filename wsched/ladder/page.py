@@ -10,8 +10,8 @@ import re
 from collections.abc import Sequence
 from textwrap import wrap
 
-from wsched.ladder.activity import ACTIVITIES
 from wsched.ladder.climb import Step, rate
+from wsched.predict.activity import ACTIVITIES
 
 __all__ = ["PROBLEM", "generated", "with_generated"]
 
