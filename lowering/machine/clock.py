@@ -6,7 +6,8 @@ quarter, the copy engine) for some cycles, one after the other, and takes effect
 Whatever is due first happens next. What anything costs is said by whoever runs the kernel
 (:class:`Costs`), so that this file knows no GPU.
 
-CTAs that run together with one rank in their clusters share an SM.
+CTAs that run together are on an SM each, or all that have one rank in their clusters share one:
+whoever runs the kernel says which.
 """
 
 from __future__ import annotations
@@ -83,15 +84,17 @@ class Clock(Scheduler):
     Args:
         costs: of what they do.
         step_limit: steps after which a run counts as endless.
+        apart: whether each CTA has an SM of its own.
 
     Attributes:
         stretches: what each warp did, as it ended.
         end: when the last warp and the last operation ended.
     """
 
-    def __init__(self, costs: Costs, step_limit: int) -> None:
+    def __init__(self, costs: Costs, step_limit: int, apart: bool = False) -> None:
         super().__init__("fair", "", step_limit)
         self.costs = costs
+        self.apart = apart
         self.stretches: list[Stretch] = []
         self.end = 0.0
         self._now = 0.0
@@ -114,7 +117,8 @@ class Clock(Scheduler):
     def add(self, effect: Effect) -> None:
         """Let an asynchronous operation take its time, behind others of its unit."""
         work, warp = self.costs.work(effect.stmt), effect.warp
-        unit = work.unit, warp.rank, warp.index % 4 if work.quarter else -1
+        sm = warp.cta.ctaid if self.apart and isinstance(warp, Warp) else warp.rank
+        unit = work.unit, sm, warp.index % 4 if work.quarter else -1
         begin = max(self._now, self._free.get(unit, 0.0))
         self._free[unit] = begin + work.cycles
         self._push(begin + work.cycles + work.latency, effect)

@@ -201,7 +201,7 @@ def run_kernel(
         adversary: who runs, what takes effect when (``Scheduler``); or what all takes (``Clock``).
         trace: whether to note every event.
         limit_seconds: refuse a run that is estimated longer; ``WSCHED_MACHINE_SECONDS``, or 60.
-        resident: clusters that run at once; shows a wait for a CTA that has not started.
+        resident: clusters at once, by the clock on the SMs of one; shows waits for who comes later.
         order: numbers of clusters as they start; by default theirs, which no GPU promises.
         watch: who looks on when these clusters run together; None nobody.
         races: whether accesses to shared memory that nothing orders are a fault, in any order.
@@ -222,7 +222,7 @@ def run_kernel(
     first = [kernel.cluster * n for n in order or range(ctas // kernel.cluster)]
     used: list[Scheduler] = []
     for start in range(0, together if first_only else ctas, together):
-        used.append(scheduler := _scheduler(adversary, f"{seed}/{start}", step_limit))
+        used.append(scheduler := _scheduler(adversary, f"{seed}/{start}", step_limit, resident))
         chosen = first[start // kernel.cluster : (start + together) // kernel.cluster]
         clusters = launch.clusters(chosen, scheduler)
         scheduler.watch = None if watch is None else watch(clusters)
@@ -248,10 +248,12 @@ def _program(kernel: Kernel, adversary: Adversary | Costs) -> Program:
     return Program(kernel, HANDLERS, partial(late, adversary))
 
 
-def _scheduler(adversary: Adversary | Costs, seed: str, step_limit: int | None) -> Scheduler:
+def _scheduler(
+    adversary: Adversary | Costs, seed: str, step_limit: int | None, resident: int | None
+) -> Scheduler:
     step_limit = step_limit or STEP_LIMIT
     if isinstance(adversary, Costs):
-        return Clock(adversary, step_limit)
+        return Clock(adversary, step_limit, apart=resident is None)
     return Scheduler(adversary, seed, step_limit)
 
 

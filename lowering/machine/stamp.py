@@ -1,4 +1,4 @@
-"""Stamps on the machine, whose clock counts the steps of all warps of a cluster."""
+"""Stamps on the machine: steps of all warps of a cluster so far, or cycles by a clock."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def trace_array(kernel: Kernel, trace: TraceBuffer, array: Array, grid: int) -> 
 
 
 def stamp(stmt: Stamp, program: Program) -> Run:
-    """``stamp``; both clocks are the scheduler's steps, which begin anew with each cluster."""
+    """``stamp``; both clocks are the scheduler's time, which begins anew with each cluster."""
     trace = program.kernel.trace(stmt.buffer)
     code, value = trace.code(stmt.event, stmt.phase, stmt.clock), program.scalar(stmt.value)
 
@@ -38,7 +38,7 @@ def stamp(stmt: Stamp, program: Program) -> Run:
         records = warp.cta.cluster.globals[trace.name][warp.cta.ctaid, warp.index]
         made = warp.stamps[trace.name]
         if made < trace.slots:
-            records[1 + made] = warp.scheduler.steps, code + (value(warp.env) << 32)
+            records[1 + made] = int(warp.scheduler.time), code + (value(warp.env) << 32)
         warp.stamps[trace.name] = records[0, 0] = made + 1
         return PAUSE
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.grouped import FORMS, grouped
 from tests.schedules import cooperative, dynamic, exchanged, ping_pong
-from wsched.choose.cost_model import IDLE, UNEVEN, _memory_bytes, cost
+from wsched.choose.cost_model import IDLE, UNEVEN, cost, memory_bytes
 from wsched.choose.gpus import H200_SMS
 from wsched.choose.heuristics import candidates
 from wsched.choose.memory import result_bytes
@@ -109,5 +109,5 @@ def test_what_comes_from_memory_twice() -> None:
     tile = dynamic(ping_pong(128, 128, 64, stages=4))
     for made, passes in ((few, 1), (many, 64)):
         a, b = (x // 2 for x in made.operand_bytes)
-        moved = _memory_bytes(made, tile, *made.tiles(tile))
+        moved = memory_bytes(made, tile, *made.tiles(tile))
         assert moved == 2 * (passes * a + b) + result_bytes(made)

@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from wsched.cli import app as cli
+from wsched.cli import trace as command
 
 pytest.importorskip("torch")
 
@@ -40,9 +41,47 @@ def test_where_nothing_can_be_written(file: Path, tmp_path: Path) -> None:
 
 
 def test_without_torch(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cli, "find_spec", lambda name: None)
+    monkeypatch.setattr(command, "find_spec", lambda name: None)
     result = CliRunner().invoke(cli.app, ["trace", str(file)])
     assert result.exit_code == 2
     assert result.stderr == (
         "tracing without torch is not supported; supported: torch tensors. Install torch\n"
     )
+
+
+def told(*arguments: object) -> str:
+    result = CliRunner().invoke(cli.app, ["trace", *map(str, arguments)])
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_predicted(file: Path, tmp_path: Path) -> None:
+    """In every form, and what was saved stands beside what is predicted as if it were measured."""
+    path, png = tmp_path / "t.json", tmp_path / "t.png"
+    asked = [file, "--shape", "512x512x128", "--params", "ping-pong", "--predict"]
+    lines = told(*asked, "--json", path, "--plot", png).splitlines()
+    assert re.fullmatch(r"matmul_\w+_pingpong_\w+_traced: 1 CTAs, \d+ ns", lines[0])
+    assert lines[-2:] == [
+        "  predicted at 1.904 GHz: CTA 0 of 16, on an SM", "  planned for 132 multiprocessors",
+    ]  # fmt: skip
+    data = json.loads(path.read_text())["otherData"]
+    assert data["unit"] == "ns" and data["about"].startswith("predicted at")
+    assert png.read_bytes().startswith(b"\x89PNG")
+    both = tmp_path / "o.json"
+    phases = told(*asked, "--measured", path, "--json", both)
+    assert "all cta" in phases and "the model is wrong" not in phases
+    found = json.loads(both.read_text())["otherData"]["phases"]
+    assert {p["difference"] for p in found} <= {0, None}
+
+
+def test_measured_asks_for_a_prediction(file: Path, tmp_path: Path) -> None:
+    for arguments, text in (
+        (
+            ["--measured", tmp_path / "t.json"],
+            "value for --measured: beside what --predict says",
+        ),
+        (["--predict", "--measured", tmp_path / "t.json"], "No such file or directory"),
+    ):
+        result = CliRunner().invoke(cli.app, ["trace", str(file), *map(str, arguments)])
+        assert result.exit_code == 2
+        assert text in " ".join(re.sub(r"[│╭╮╰╯─|]", " ", result.stderr).split())

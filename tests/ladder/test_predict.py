@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from wsched.ladder.activity import ACTIVITIES
 from wsched.ladder.climb import climb, rate
 from wsched.ladder.picture import draw, lanes_of_trace
 from wsched.ladder.predict import Prediction
 from wsched.ladder.rungs import RUNGS
+from wsched.predict.activity import ACTIVITIES
 from wsched.trace.spans import Span
 from wsched.trace.timeline import Trace
 

@@ -102,3 +102,13 @@ def test_spans_within_spans() -> None:
 
 def test_no_cta() -> None:
     assert decode(KERNEL, words(), on_machine=False).spans == ()
+
+
+def test_a_timer_that_has_run_for_years_is_as_exact() -> None:
+    """Of 1.7e18 ns a float has every 256th: times count from the first that is told."""
+    years = 1_700_000_000_000_000_000
+    load: list[Stamp] = [(1_000_401, "load", "begin", 3), (1_000_622, "load", "end", 3)]
+    first = {0: cta(5, 0, years, 2000, years + 1000)}
+    second = {0: cta(9, 1_000_000, years + 100, 1_002_000, years + 1100), 4: load}
+    trace = decode(KERNEL, words(first, second), on_machine=False)
+    assert times(trace) == [(0, "cta", 0, 1000), (1, "cta", 100, 1100), (1, "load", 300.5, 411)]

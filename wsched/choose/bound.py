@@ -14,6 +14,7 @@ from wsched.choose.copy_engine import fill_cycles, promotions
 from wsched.choose.epilogue import ELEMENT
 from wsched.choose.memory import least_bytes, moved_us
 from wsched.choose.problem import Problem
+from wsched.choose.step import CLUSTER_STEP, FILL_BYTES, FLOPS_PER_CYCLE, STEP, WGMMA
 from wsched.choose.tiles import Tile, splits
 from wsched.schedule.matmul.params import ClusterDims
 
@@ -60,13 +61,13 @@ def _cycles(problem: Problem, tile: Tile, cluster: ClusterDims) -> tuple[float, 
     """Least cycles of a step, and of what comes once: start and an epilogue."""
     wide = tile.k * problem.operand.bytes // 2
     flops, instructions = 2 * tile.m * tile.n * wide, tile.m // 64 * wide // 16
-    wgmma = max(flops / cost_model.FLOPS_PER_CYCLE, instructions * cost_model.WGMMA)
-    busy = problem.products * wgmma + cost_model.STEP
-    rate = max(cost_model.FILL_BYTES.values())
+    wgmma = max(flops / FLOPS_PER_CYCLE, instructions * WGMMA)
+    busy = problem.products * wgmma + STEP
+    rate = max(FILL_BYTES.values())
     fill = fill_cycles(problem, tile, cluster, promotions(problem), rate)
     bytes_ = sum(r.bytes for r in problem.results) / 2
     groups = 1 if tile.ping_pong else tile.warpgroups
     ends = cost_model.START + ELEMENT * bytes_ * tile.m * tile.n / groups
     if cluster.m * cluster.n == 1:
         return max(busy, fill), ends
-    return max(busy + cost_model.CLUSTER_STEP, fill), ends + cost_model.CLUSTER_START
+    return max(busy + CLUSTER_STEP, fill), ends + cost_model.CLUSTER_START

@@ -18,17 +18,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil
 
-from lowering.target.ptx import WARPGROUP, stored_columns
-from wsched.choose.computed import computing_cycles
-from wsched.choose.copy_engine import asks_dearly, fill_cycles
+from lowering.ground.records import quick
 from wsched.choose.epilogue import epilogue_cycles, store_lines
 from wsched.choose.memory import moved_us, repeated_bytes, result_bytes, stream_us
 from wsched.choose.problem import Problem
-from wsched.choose.thread_loads import thread_cycles
-from wsched.schedule.matmul.params import ClusterDims, MatmulParams
+from wsched.choose.step import Step, step_of
+from wsched.schedule.matmul.params import MatmulParams
 
 __all__ = [
-    "Cost", "combine_us", "cost", "energy_of", "joined", "places", "slowed",
+    "Cost", "Terms", "combine_us", "cost", "energy_of", "joined", "memory_bytes", "places",
+    "priced", "slowed", "terms_of",
 ]  # fmt: skip
 
 LAUNCH_US = {True: 1.36, False: 2.17}
@@ -44,36 +43,11 @@ OVERLAPPED_WORK = 0.003
 """Cycles that an instruction of the epilogue takes from a main loop that runs meanwhile (``wsched
 bench pingpong``: gelu, residual and silu beside the bare matmul)."""
 
-FLOPS_PER_CYCLE = 4096
-"""Of the tensor cores of an SM, 16-bit operands; narrower ones in proportion to their bytes (NVIDIA
-H100 white paper: 989.4 TFLOP/s at 1830 MHz with 132 SMs)."""
-
-WGMMA, WGMMA_N, STEP, SHARED_STEP = 30, 16, 21, 72
-"""Cycles: least time of a wgmma; columns that it computes at once, so that 152 take as long as 160
-(fitted: exchanged tiles of 104, 152 and 200 columns beside those of 144 and 160); barriers of a
-step; more, where two warpgroups share it."""
-
-SMEM_BYTES, FILL_BYTES = 146, {True: 60, False: 75}
-"""Bytes in a cycle: shared memory read by wgmma and filled; loaded from the L2, by whether the
-kernel is launched dependently (then CTAs of one GPC do not start together and share less). Beside
-lines that come slowly others come no faster than ``bench tma`` has for lines: 61."""
-
 STORE_LINE = 2.4
 """Cycles of the copy engine for a line that it stores; copy_engine.py has those that it loads."""
 
-PROMOTED = 60
-"""Cycles of a wait for all wgmmas, and of the first one behind it. Two warpgroups hide it (128x192
-within 2 % of what is predicted), three do not (192x96 took 14 % longer; H200, 2026-11-22)."""
-
-LATENCY = 1600
-"""Cycles of a copy from the L2 into shared memory, of a kernel that is busy with others."""
-
-HELD_STEPS = {True: 1.0, False: 1.15}
-"""Steps for which a stage is held from full to empty, by whether the kernel is ping-pong: its own
-step, and of two warpgroups that share it until the later one has let go."""
-
-CLUSTER_LATENCY, CLUSTER_STEP, CLUSTER_START = 195, 14, 493
-"""Cycles that a cluster adds to a copy, to a step and to a kernel."""
+CLUSTER_START = 493
+"""Cycles that a cluster adds to a kernel."""
 
 PLACED = (10, 11)
 """Share of the SMs on which clusters of more than two CTAs find a place: a cluster lies in one GPC,
@@ -168,47 +142,111 @@ class Cost:
         return f"{more[name]:.1f} us more in {name}{why}"
 
 
+@quick
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What a kernel's time is made of, before it is said what runs beside what.
+
+    Args:
+        rounds: tiles of the CTA with most.
+        steps: of the k loop of each.
+        step: one of these.
+        behind: cycles of a tile's main loop beside its steps, in ping-pong.
+        ping_pong: whether epilogues run under main loops.
+        epilogue: cycles of a tile's.
+        stores: cycles of the copy engine for a tile's results.
+        start: cycles of the prologue.
+        cluster: cycles that a cluster adds to it.
+        launch: microseconds until the kernel starts.
+        combine: microseconds to add up the parts of tiles that CTAs share.
+        stream: microseconds that memory takes for what CTAs ask, as they ask.
+        moved: the same of everything once, with all SMs.
+        energy: microseconds that it takes at the power limit.
+        tiles: output tiles, with those that a cluster adds at an edge.
+    """
+
+    rounds: float
+    steps: float
+    step: Step
+    behind: float
+    ping_pong: bool
+    epilogue: float
+    stores: float
+    start: float
+    cluster: float
+    launch: float
+    combine: float
+    stream: float
+    moved: float
+    energy: float
+    tiles: int
+
+
 def cost(problem: Problem, params: MatmulParams) -> Cost:
     """Predicted cost of a schedule, on an idle H200 whose caches hold nothing of the problem."""
+    return priced(terms_of(problem, params))
+
+
+def terms_of(problem: Problem, params: MatmulParams) -> Terms:
+    """What a schedule's time is made of."""
     tiles_m, tiles_n = problem.tiles(params)
     problem = problem.exchanged if params.exchange_operands else problem
     tile, cluster = params.output_tile, params.cluster_dims
     ctas = cluster.m * cluster.n
     clusters = _clusters(problem, params, tiles_m, tiles_n)
-    steps = problem.steps(tile.k)
-    work = _share(params, clusters, steps, places(problem.sms, ctas))
-    rounds = work.rounds
-    step = _step(problem, params)
-    each = work.steps / max(rounds, 1) * (STREAM_K if params.stream_k else 1)
-    main, epilogue = each * step.cycles, epilogue_cycles(problem, params)
-    exposed = rounds * epilogue
-    if params.ping_pong:
-        main += HAND_OVER + OVERLAPPED_WORK * problem.work * tile.m * tile.n
-        turns = (each * step.busy + epilogue) / 2  # of a tile, where both epilogues are longer
-        exposed = rounds * max(0.0, turns - main) + epilogue
-    engine = rounds * (each * step.fill + STORE_LINE * store_lines(problem, params))
-    exposed += max(0.0, engine - rounds * main - exposed)
-    start = START + step.first + (CLUSTER_START if ctas > 1 else 0)
-    clock = GHZ * 1e3
-    alone = (rounds * main + exposed + start) / clock
+    work = _share(params, clusters, problem.steps(tile.k), places(problem.sms, ctas))
     shares = problem.sms if params.stream_k else clusters * ctas * work.parts
     at_once = ctas * places(problem.sms, ctas)
     repeated = repeated_bytes(problem, -(-tiles_n // cluster.n), -(-tiles_m // cluster.m))
-    dependent = params.programmatic_dependent_launch
-    stream = stream_us(problem, shares, at_once, dependent, repeated)
-    energy = energy_of(problem, _memory_bytes(problem, params, tiles_m, tiles_n))
-    fed = joined(alone, stream)
-    combine = combine_us(tile.m * tile.n, work.parts)  # memory and tensor cores idle meanwhile
+    dependent, elements = params.programmatic_dependent_launch, tile.m * tile.n
+    behind = HAND_OVER + OVERLAPPED_WORK * problem.work * elements if params.ping_pong else 0.0
+    return Terms(
+        rounds=work.rounds,
+        steps=work.steps / max(work.rounds, 1) * (STREAM_K if params.stream_k else 1),
+        step=step_of(problem, params),
+        behind=behind,
+        ping_pong=params.ping_pong,
+        epilogue=epilogue_cycles(problem, params),
+        stores=STORE_LINE * store_lines(problem, params),
+        start=START,
+        cluster=CLUSTER_START if ctas > 1 else 0,
+        launch=LAUNCH_US[dependent],
+        combine=combine_us(elements, work.parts),
+        stream=stream_us(problem, shares, at_once, dependent, repeated),
+        moved=moved_us(problem),
+        energy=energy_of(problem, memory_bytes(problem, params, tiles_m, tiles_n)),
+        tiles=clusters * ctas,
+    )
+
+
+def priced(terms: Terms) -> Cost:
+    """What that costs: which of it runs beside the rest, and what that leaves."""
+    rounds, step = terms.rounds, terms.step
+    busy = step.busy
+    cycles, limit = step.slowest(busy)
+    main, epilogue = terms.steps * cycles + terms.behind, terms.epilogue
+    exposed = rounds * epilogue
+    if terms.ping_pong:
+        turns = (terms.steps * busy + epilogue) / 2  # of a tile, where both epilogues are longer
+        exposed = rounds * max(0.0, turns - main) + epilogue
+    engine = rounds * (terms.steps * step.fill + terms.stores)
+    exposed += max(0.0, engine - rounds * main - exposed)
+    first = max(step.fill + busy - cycles, 0.0)  # stage until it is full, and the last one's step
+    start = terms.start + first + terms.cluster
+    clock = GHZ * 1e3
+    alone = (rounds * main + exposed + start) / clock
+    fed = joined(alone, terms.stream)
+    longer = slowed(alone, terms.moved, terms.energy)
     return Cost(
-        launch_us=LAUNCH_US[dependent] + start / clock,
+        launch_us=terms.launch + start / clock,
         main_us=rounds * main / clock,
         epilogue_us=exposed / clock,
-        combine_us=combine,
+        combine_us=terms.combine,  # memory and tensor cores idle meanwhile
         memory_us=fed - alone,
-        power_us=joined(alone * slowed(alone, moved_us(problem), energy), stream) - fed,
-        tiles=clusters * ctas,
-        rounds=rounds,
-        step=step.limit,
+        power_us=joined(alone * longer, terms.stream) - fed,
+        tiles=terms.tiles,
+        rounds=ceil(rounds),
+        step=limit,
     )
 
 
@@ -263,92 +301,7 @@ def combine_us(elements: int, parts: int) -> float:
     return COMBINE + (COMBINE_TILE + COMBINE_PART * (parts - 1)) * size if parts > 1 else 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class _Step:
-    """Cycles of a step of the k loop: of the whole, by what takes them, of the wgmmas, and of the
-    copies that fill a stage.
-    """
-
-    cycles: float
-    limit: str
-    busy: float
-    fill: float
-
-    @property
-    def first(self) -> float:
-        """Of the first stage until it is full, and of the last one when nothing is filled."""
-        return max(self.fill + self.busy - self.cycles, 0.0)
-
-
-def _step(problem: Problem, params: MatmulParams) -> _Step:
-    """A step of the k loop of the product that is computed."""
-    tile, clustered = params.output_tile, params.cluster_dims != ClusterDims()
-    blocks = tile.m // 64 * params.across
-    size = problem.operand.bytes
-    wide = tile.k * size / 2  # columns of 16-bit operands that take as long
-    flops = 2 * tile.m * -(-tile.n // WGMMA_N) * WGMMA_N * wide
-    one = max(flops / FLOPS_PER_CYCLE, blocks * wide / 16 * WGMMA)
-    tensor = problem.products * one
-    shared = not params.ping_pong and params.warpgroups > 1
-    tensor += STEP + (SHARED_STEP if shared else 0)
-    smem = (_read_bytes(problem, params) + _stage_bytes(problem, params)) / SMEM_BYTES
-    computing = computing_cycles(problem, params)
-    busy = max(tensor, smem, computing)
-    if problem.promotion:
-        busy += _promoted(problem, params)
-    rate = FILL_BYTES[params.programmatic_dependent_launch or asks_dearly(problem)]
-    fill = fill_cycles(problem, tile, params.cluster_dims, params.l2_promotions, rate)
-    latency = LATENCY + fill + (CLUSTER_LATENCY if clustered else 0)
-    stages = params.circular_buffer_options.smem_circular_buffer_stage
-    limits = {
-        _busy_with(tensor, smem, computing): busy + (CLUSTER_STEP if clustered else 0),
-        "copies": fill,
-        "latency": (latency + HELD_STEPS[params.ping_pong] * busy) / stages,
-    }
-    if params.thread_loads:
-        limits["threads that load"] = thread_cycles(problem, params)
-    slowest = max(limits, key=lambda name: limits[name])
-    return _Step(limits[slowest], slowest, busy, fill)
-
-
-def _busy_with(tensor: float, smem: float, computing: float) -> str:
-    """What takes the most cycles of a step; of equals the first."""
-    times = {"tensor cores": tensor, "shared memory": smem, "threads that compute A": computing}
-    return max(times, key=lambda name: times[name])
-
-
-def _stage_bytes(problem: Problem, params: MatmulParams) -> int:
-    """Bytes of a stage."""
-    tile, (a, b) = params.output_tile, problem.element_bytes
-    n = stored_columns(tile.n, b) if problem.n_major else tile.n
-    return (problem.a_count * tile.m * a + problem.b_count * n * b) * tile.k
-
-
-def _read_bytes(problem: Problem, params: MatmulParams) -> int:
-    """Bytes that are read of a stage, of B by the wgmma of each 64 rows. What threads read of A,
-    two bytes in the time of four, takes as long as four.
-    """
-    tile, columns = params.output_tile, params.tile_sizes.warp_tile.n
-    a, b = problem.element_bytes
-    if problem.computed is not None:
-        a *= 2 if a == 1 else 1
-    return (64 * a + problem.products * columns * b) * tile.k * (tile.m // 64 * params.across)
-
-
-def _promoted(problem: Problem, params: MatmulParams) -> float:
-    """Cycles of a step in which no wgmma runs, because its sums are added to those of all steps:
-    where several warpgroups share a step one adds under the wgmmas of the others.
-    """
-    warp = params.tile_sizes.warp_tile
-    spans = max(1.0, warp.k / problem.promotion)
-    alone = params.ping_pong or params.warpgroups == 1
-    adds = problem.products * spans * warp.m * warp.n / WARPGROUP
-    if alone:
-        return PROMOTED + adds
-    return adds / 2 + PROMOTED * (params.warpgroups > 2)
-
-
-def _memory_bytes(problem: Problem, params: MatmulParams, tiles_m: int, tiles_n: int) -> int:
+def memory_bytes(problem: Problem, params: MatmulParams, tiles_m: int, tiles_n: int) -> int:
     """Bytes from memory: B again for each group of tile rows, unless the L2 keeps it; of groups of
     rows, whose tiles of a strip of B follow each other, A for each such strip.
     """

@@ -29,7 +29,10 @@ from wsched.schedule.matmul.demands import Demands
 from wsched.schedule.matmul.params import MatmulParams
 from wsched.schedule.matmul.reductions import Reductions
 
-__all__ = ["ALIGNED", "Problem", "demands", "dense_widths", "epilogue_work", "row_alignment"]
+__all__ = [
+    "ALIGNED", "FUNCTION", "FUNCTIONS", "MATRIX", "Problem", "demands", "dense_widths",
+    "epilogue_work", "row_alignment",
+]  # fmt: skip
 
 ALIGNED = 128
 """Bytes of a line of the L2: rows that begin at multiples of it are as fast as any."""
@@ -38,7 +41,7 @@ Sizes = tuple[int, int, int, int]
 FUNCTION, MATRIX = 12, 8
 """What a function of several instructions, and reading an element of a matrix, count for."""
 
-_FUNCTIONS = frozenset(
+FUNCTIONS = frozenset(
     {"div", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt"}
     | {"reciprocal", "tanh", "erf", "erfc", "sigmoid", "silu", "pow"}
 )
@@ -369,7 +372,7 @@ def epilogue_work(fusion: Fusion) -> int:
     work = 0
     for e in fusion.exprs:
         if isinstance(e, PointwiseOp):
-            work += FUNCTION if e.op in _FUNCTIONS else 1
+            work += FUNCTION if e.op in FUNCTIONS else 1
     return work + MATRIX * len(_matrices(fusion))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -28,12 +27,15 @@ from wsched.cli.options import (
     asked_extents,
     asked_params,
     asked_target,
+    file_of,
     found_file,
     named,
+    planned_for,
     read_definition_file,
     read_problem,
     text_of,
 )
+from wsched.cli.trace import trace
 from wsched.front.explain import explain_definition
 from wsched.front.explanation import Explanation
 from wsched.front.known import import_fusion
@@ -57,6 +59,7 @@ app = typer.Typer(
 )
 app.add_typer(bench_app, name="bench", help="Measure wsched beside its peers (needs a GPU).")
 app.command()(tune)
+app.command()(trace)
 app.command()(explore)
 app.command()(bundle)
 app.command()(matmul)
@@ -119,12 +122,10 @@ def dump(
     kernel = kernel_for(*asked)
     if stage != "all":
         typer.echo(kernel.dump(stage), nl=False)
-        typer.echo(_planned(definition, sms), err=True, nl=False)  # programs read the other
+        typer.echo(planned_for(definition, sms), err=True, nl=False)  # programs read the other
         return
-    try:
+    with file_of(folder, "--dir"):
         dumps = kernel.dump_all(folder / kernel.kernel.name)
-    except OSError as e:
-        raise typer.BadParameter(f"{folder}: {e.strerror}", param_hint="--dir") from None
     for path in dumps.files:
         typer.echo(path)
     for reason in dumps.missing:
@@ -152,44 +153,8 @@ def run(
         facts = {"kernel": kernel.kernel.name, "device": where, "sms": sms}
         typer.echo(json.dumps(facts | outcome.to_dict(), indent=2))
     else:
-        typer.echo(f"{outcome.text}{_planned(definition, sms)}", nl=False)
+        typer.echo(f"{outcome.text}{planned_for(definition, sms)}", nl=False)
     raise typer.Exit(0 if outcome.passed else 1)
-
-
-@app.command()
-def trace(
-    file: File,
-    shape: Shape = None,
-    sms: Sms = None,
-    params: Params = None,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the random inputs.")] = 0,
-    json_path: Annotated[
-        Path | None, typer.Option("--json", help="Write the time line for ui.perfetto.dev.")
-    ] = None,
-    plot_path: Annotated[
-        Path | None, typer.Option("--plot", help="Write the first CTAs' time line as a PNG.")
-    ] = None,
-) -> None:
-    """Run a definition with clocks: when each warp waited, computed and stored."""
-    from wsched.cli.check import device, sized_inputs
-
-    if find_spec("torch") is None:
-        raise UnsupportedError("tracing without torch", "torch tensors", "Install torch")
-    definition, extents = read_problem(file, shape)
-    where = device()
-    sms = multiprocessors(sms)
-    kernel = kernel_for(definition, extents, sms, asked_params(params))
-    found = kernel.trace(*sized_inputs(kernel, extents, seed, where))
-    typer.echo(f"{found.table()}{_planned(definition, sms)}", nl=False)
-    for write, path, name in (
-        (found.save, json_path, "--json"),
-        (found.plot, plot_path, "--plot"),
-    ):
-        try:
-            if path is not None:
-                write(path)
-        except OSError as e:
-            raise typer.BadParameter(f"{path}: {e.strerror}", param_hint=name) from None
 
 
 @app.command(name="explain")
@@ -316,8 +281,3 @@ def _why_no_kernel(definition: str | Schedule, found: Explanation) -> str:
     except UnsupportedError:
         return ""
     return next((r.reason for r in found.refusals if r.what == WSCHED), "")
-
-
-def _planned(definition: str | Schedule, sms: int) -> str:
-    """What a kernel was planned for; empty of a schedule, which is what it is."""
-    return "" if isinstance(definition, Schedule) else f"  planned for {sms} multiprocessors\n"

@@ -16,6 +16,7 @@ from wsched.cli.options import (
     Sms,
     asked_extents,
     asked_params,
+    file_of,
     named,
     read_definition_file,
 )
@@ -52,14 +53,12 @@ def explore(
         f"{DEFAULT.gpu} with {sms} multiprocessors",
         asked_params(params),
     )
-    try:
-        recorded = None if trace is None else load_trace(trace)
-    except OSError as e:
-        raise typer.BadParameter(f"{trace}: {e.strerror}", param_hint="--trace") from None
+    recorded = None
+    if trace is not None:
+        with file_of(trace, "--trace"):
+            recorded = load_trace(trace)
     with named(file):
         page = page_html(book_of(asked, recorded))
-    try:
+    with file_of(output, "--output"):
         output.write_text(page, encoding="utf-8")
-    except OSError as e:
-        raise typer.BadParameter(f"{output}: {e.strerror}", param_hint="--output") from None
     typer.echo(f"{output}: {len(page.encode()) / 1e6:.2f} MB, opens in a browser without a network")

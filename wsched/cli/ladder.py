@@ -15,7 +15,7 @@ from lowering.ground.files import replace_file
 from lowering.target.targets import DEFAULT
 from wsched.cli.check import device
 from wsched.cli.ladder_choice import show_way
-from wsched.cli.options import asked_extents
+from wsched.cli.options import asked_extents, file_of
 
 if TYPE_CHECKING:
     from wsched.ladder.climb import Step
@@ -119,11 +119,9 @@ def _asked(steps: Sequence[Step], names: Sequence[str]) -> Sequence[Step]:
 def _write_page(path: Path, steps: Sequence[Step]) -> None:
     from wsched.ladder.page import with_generated
 
-    try:
+    with file_of(path, "--page"):
         text = with_generated(path.read_text(encoding="utf-8"), steps)
         replace_file(path, text.encode(), 0o644)
-    except OSError as e:
-        raise typer.BadParameter(f"{path}: {e.strerror}", param_hint="--page") from None
 
 
 def _draw(steps: Sequence[Step], path: Path) -> None:
@@ -135,10 +133,8 @@ def _draw(steps: Sequence[Step], path: Path) -> None:
     if device() == "cuda":
         traces = [recorded(s.kernel) for s in steps]
         unit, lanes = traces[0].unit, list(map(lanes_of_trace, traces))
-    try:
+    with file_of(path, "--output"):
         draw(list(zip(steps, lanes, strict=True)), unit, path)
-    except OSError as e:
-        raise typer.BadParameter(f"{path}: {e.strerror}", param_hint="--output") from None
 
 
 def _show(console: Console, step: Step, kernel: bool) -> None:
@@ -157,8 +153,8 @@ def _tables(
     console: Console, steps: Sequence[Step], sizes: Problem, times: Sequence[float | None]
 ) -> None:
     """What each decides and how fast it is; who waits for what."""
-    from wsched.ladder.activity import ACTIVITIES
     from wsched.ladder.climb import rate
+    from wsched.predict.activity import ACTIVITIES
 
     table = Table(title=f"{sizes[0]}x{sizes[1]}x{sizes[2]}, bf16", title_justify="left")
     for name in ("rung", "decision", "threads", "registers", "KiB", "CTAs of an SM"):

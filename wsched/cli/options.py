@@ -23,8 +23,8 @@ from wsched.schedule.matmul.params import MatmulParams
 
 __all__ = [
     "File", "Params", "Shape", "Sms", "TargetName", "asked_extents", "asked_params",
-    "asked_target", "found_file",
-    "named", "read_definition_file", "read_problem", "text_of",
+    "asked_target", "file_of", "found_file", "named", "planned_for", "read_definition_file",
+    "read_problem", "text_of",
 ]  # fmt: skip
 
 STDIN = Path("-")
@@ -132,6 +132,22 @@ def text_of(file: Path) -> str:
         raise typer.BadParameter(text, param_hint="FILE") from None
     except OSError as e:
         raise typer.BadParameter(f"{file}: {e}", param_hint="FILE") from None
+
+
+@contextmanager
+def file_of(path: Path, option: str) -> Iterator[None]:
+    """End with status 2, the path and why, where a file that an option names cannot be read or
+    written.
+    """
+    try:
+        yield
+    except OSError as e:
+        raise typer.BadParameter(f"{path}: {e.strerror}", param_hint=option) from None
+
+
+def planned_for(definition: str | Schedule, sms: int) -> str:
+    """What a kernel was planned for, as a line; empty of a schedule, which is what it is."""
+    return "" if isinstance(definition, Schedule) else f"  planned for {sms} multiprocessors\n"
 
 
 @contextmanager

@@ -12,8 +12,9 @@ from wsched.front.own import kernel_of
 from wsched.front.schedule import Schedule
 from wsched.ladder.calls import lines_of
 from wsched.ladder.decisions import Decisions, decide
-from wsched.ladder.predict import Prediction, Shown, predict, resident, shown
+from wsched.ladder.predict import Prediction, Shown, predict, shown
 from wsched.ladder.rungs import DEFINITION, RUNGS, Rung, changed
+from wsched.predict.world import resident
 from wsched.run.compiled import CompiledFusion
 from wsched.schedule.loops import side_by_side
 

@@ -10,9 +10,9 @@ import re
 from collections.abc import Sequence
 from textwrap import wrap
 
-from wsched.ladder.activity import ACTIVITIES
 from wsched.ladder.choice import to_choice
 from wsched.ladder.climb import Step, rate
+from wsched.predict.activity import ACTIVITIES
 
 __all__ = ["PROBLEM", "generated", "with_generated"]
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from wsched.figures import load_pyplot
-from wsched.ladder.activity import ACTIVITIES, Lane, Part
 from wsched.ladder.climb import Step
+from wsched.predict.activity import ACTIVITIES, Lane, Part
 from wsched.trace.spans import Span
 from wsched.trace.timeline import Trace
 

@@ -16,17 +16,13 @@ from lowering.ground.expr import evaluate
 from lowering.machine.run import RunResult, run_kernel
 from wsched.choose.cost_model import FLOP_ENERGY, GHZ, START, slowed
 from wsched.choose.gpus import H200_SMS
-from wsched.ladder.activity import Lane, lanes
-from wsched.ladder.costs import Hopper
 from wsched.ladder.decisions import TILE, Decisions, Grid
+from wsched.predict.activity import Lane, lanes
+from wsched.predict.costs import Hopper
+from wsched.predict.world import resident
 from wsched.run.compiled import CompiledFusion
 
-__all__ = ["Prediction", "Shown", "predict", "resident", "shown"]
-
-SM_THREADS, SM_SHARED, CTA_SHARED, REGISTER_STEP = 2048, 228 * 1024, 1024, 8
-"""Of compute capability 9.0: threads and bytes of shared memory of an SM, bytes that each CTA takes
-beside its own, and in which steps a thread has registers (CUDA C++ Programming Guide, Technical
-Specifications per Compute Capability)."""
+__all__ = ["Prediction", "Shown", "predict", "shown"]
 
 DEPTHS = (512, 1024)
 """K of the two runs."""
@@ -64,19 +60,6 @@ class Shown:
 
     lanes: tuple[Lane, ...]
     cycles: float
-
-
-def resident(kernel: CompiledFusion) -> int:
-    """CTAs of a kernel that an SM holds at a time.
-
-    Raises:
-        UnsupportedError: there is no NVRTC to say how many registers it takes.
-    """
-    threads, used = kernel.kernel.threads, kernel.resources.registers
-    registers = -(-used // REGISTER_STEP) * REGISTER_STEP * threads
-    shared = kernel.kernel.shared_bytes + CTA_SHARED
-    of_registers = kernel.kernel.target.registers // registers
-    return min(SM_THREADS // threads, of_registers, SM_SHARED // shared)
 
 
 def predict(kernel: CompiledFusion, decided: Decisions) -> Prediction:

@@ -15,9 +15,10 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from lowering.ground.errors import UnsupportedError
-from wsched.choose.cost_model import FLOPS_PER_CYCLE, GHZ
+from wsched.choose.cost_model import GHZ
 from wsched.choose.heuristics import Tile
 from wsched.choose.problem import Problem
+from wsched.choose.step import FLOPS_PER_CYCLE
 from wsched.fusion import DataType
 from wsched.nvfuser.limits import STMATRIX, most_stages
 from wsched.schedule.matmul.params import (

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from wsched.choose.cost_model import FLOPS_PER_CYCLE, GHZ
+from wsched.choose.cost_model import GHZ
+from wsched.choose.step import FLOPS_PER_CYCLE
 from wsched.fusion import DataType
 from wsched.nvfuser import choice
 from wsched.nvfuser.choice import Candidate, candidates

@@ -58,4 +58,5 @@ def trace_of(data: dict[str, Any]) -> Trace:
             spans.append(
                 Span(e["name"], e["pid"], sms[e["pid"]], role, group, e["tid"], tile, begin, end)
             )
-    return Trace(about["kernel"], about["unit"], tuple(spans), about["dropped"])
+    told = about.get("about", "")
+    return Trace(about["kernel"], about["unit"], tuple(spans), about["dropped"], told)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from wsched.figures import load_pyplot
 from wsched.trace.spans import COLUMNS, Span, epilogue_overlap, tracks
 
-__all__ = ["plot"]
+__all__ = ["draw_rows", "plot"]
 
 _COLOURS = {
     "load": "#7f7f7f", "transform": "#6b8f3a", "turn": "#f2c14e", "main_loop": "#2a6f97",
@@ -20,7 +20,7 @@ def plot(kernel: str, unit: str, spans: Sequence[Span], path: Path, ctas: int) -
     """Write a row of bars for each warpgroup of the first ``ctas`` CTAs as a PNG.
 
     Args:
-        kernel: its name.
+        kernel: its name, and what else is to be said.
         unit: of all times.
         spans: of the run.
         path: of the picture.
@@ -29,21 +29,40 @@ def plot(kernel: str, unit: str, spans: Sequence[Span], path: Path, ctas: int) -
     Raises:
         UnsupportedError: matplotlib is not installed.
     """
-    pyplot = load_pyplot()
     shown = sorted({s.cta for s in spans})[:ctas]
-    rows = {key: track for key, track in tracks(spans).items() if key[0] in shown}
+    rows = {
+        f"CTA {cta} {role}[{group}]": track
+        for (cta, role, group), track in tracks(spans).items()
+        if cta in shown
+    }
+    overlap = epilogue_overlap(spans)
+    covered = "" if overlap is None else f": {100 * overlap:.0f} % of the epilogue under main loops"
+    draw_rows(rows, kernel + covered, unit, path)
+
+
+def draw_rows(rows: Mapping[str, Sequence[Span]], title: str, unit: str, path: Path) -> None:
+    """Write rows of bars as a PNG, each a track of spans.
+
+    Args:
+        rows: by their labels, from above.
+        title: of the picture.
+        unit: of all times.
+        path: of the picture.
+
+    Raises:
+        UnsupportedError: matplotlib is not installed.
+    """
+    pyplot = load_pyplot()
     size = 12, 1.4 + 0.45 * len(rows)
     figure, axes = pyplot.subplots(figsize=size, layout="constrained")
     for row, track in enumerate(rows.values()):
         for name in COLUMNS:  # inner spans come later and lie on top
             bars = [(s.begin, s.end - s.begin) for s in track if s.name == name]
             axes.broken_barh(bars, (row - 0.4, 0.8), facecolors=_COLOURS[name], label=name)
-    axes.set_yticks(range(len(rows)), [f"CTA {c} {role}[{group}]" for c, role, group in rows])
+    axes.set_yticks(range(len(rows)), rows)
     axes.invert_yaxis()
     axes.set_xlabel(f"time [{unit}]")
-    overlap = epilogue_overlap(spans)
-    covered = "" if overlap is None else f": {100 * overlap:.0f} % of the epilogue under main loops"
-    axes.set_title(kernel + covered, loc="left", fontsize="small")
+    axes.set_title(title, loc="left", fontsize="small")
     handles = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
     if handles:
         figure.legend(handles.values(), handles, loc="outside lower center", ncols=len(COLUMNS))

@@ -49,6 +49,7 @@ def decode(kernel: Kernel, records: Any, *, on_machine: bool) -> Trace:
     """
     slots = kernel.traces[-1].slots
     ctas = [_read(kernel, index, words) for index, words in enumerate(records)]
+    _from_the_first(ctas)
     made = records[:, :, 0, 0]
     dropped = int(np.maximum(made - slots, 0).sum())
     ticks = sum(c.cycles[1] - c.cycles[0] for c in ctas if c.both)
@@ -65,6 +66,15 @@ def decode(kernel: Kernel, records: Any, *, on_machine: bool) -> Trace:
     moved = (replace(s, begin=s.begin - first, end=s.end - first) for s in spans)
     ordered = tuple(sorted(moved, key=lambda s: (s.cta, s.warp, s.begin, -s.end)))
     return Trace(kernel.name, unit, ordered, dropped)
+
+
+def _from_the_first(ctas: list[_Cta]) -> None:
+    """Let the device's timer begin with the first moment that it has told: it counts from no day
+    of the kernel's, and of 1.7e18 ns a float has every 256th.
+    """
+    first = min((ns for c in ctas for ns in c.nanoseconds.values()), default=0)
+    for cta in ctas:
+        cta.nanoseconds = {phase: ns - first for phase, ns in cta.nanoseconds.items()}
 
 
 def _origin(cta: _Cta, rate: float, unit: str) -> tuple[int, float]:

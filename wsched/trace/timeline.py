@@ -26,12 +26,15 @@ class Trace:
             then aligned at their beginnings), or ``steps`` of the machine.
         spans: ordered by CTA, warp and begin; of spans that begin together the longer one is first.
         dropped: stamps for which there was no room.
+        about: of which CTAs it is and where its times are from, where these are no device's or
+            machine's own; else empty.
     """
 
     kernel: str
     unit: str
     spans: tuple[Span, ...]
     dropped: int = 0
+    about: str = ""
 
     def tracks(self) -> dict[tuple[int, str, int], tuple[Span, ...]]:
         """By CTA, role and group: spans of the warpgroup's first warp that has any, but ``cta``."""
@@ -65,6 +68,8 @@ class Trace:
         overlap = self.epilogue_overlap()
         if overlap is not None:
             lines.append(f"{100 * overlap:.1f} % of the epilogue under another group's main loop")
+        if self.about:
+            lines.append(f"  {self.about}")
         if self.dropped:
             lines.append(f"{self.dropped} stamps were dropped: the time line ends early")
         return "\n".join(lines) + "\n"
@@ -86,6 +91,7 @@ class Trace:
             event |= {"ts": s.begin * scale, "dur": (s.end - s.begin) * scale}
             events.append(event | {"args": {} if s.tile is None else {"tile": s.tile}})
         about = {"kernel": self.kernel, "unit": self.unit, "dropped": self.dropped}
+        about |= {"about": self.about} if self.about else {}
         return {"traceEvents": events, "displayTimeUnit": "ns", "otherData": about}
 
     def save(self, path: Path | str) -> None:
@@ -98,7 +104,8 @@ class Trace:
         Raises:
             UnsupportedError: matplotlib is not installed.
         """
-        plot(self.kernel, self.unit, self.spans, Path(path), ctas)
+        title = f"{self.kernel}, {self.about}" if self.about else self.kernel
+        plot(title, self.unit, self.spans, Path(path), ctas)
 
 
 def _metadata(what: str, pid: int, tid: int, **args: Any) -> dict[str, Any]:

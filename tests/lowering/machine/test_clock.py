@@ -10,12 +10,16 @@ import pytest
 from lowering.kernel import nodes
 from lowering.kernel.nodes import Stmt
 from lowering.kernel.text import parse_kernel
+from lowering.machine.blank import blank_arguments
 from lowering.machine.clock import Work
 from lowering.machine.errors import DeadlockError
 from lowering.machine.run import RunResult, run_kernel
 from tests.on_machine import NUMPY, operands
 from tests.on_machine import Problem as Sizes
 from tests.rungs import kernel, ran
+from tests.schedules import cooperative, definition, split_k
+from wsched.front.sizes import Extents, kernel_for
+from wsched.trace.records import decode
 
 STEPS = 5
 TILE = Sizes(128, 128, 64 * STEPS, 1)
@@ -90,6 +94,31 @@ def test_ctas_that_run_together_share_an_sm() -> None:
     products, waits = Prices(product=100.0), Prices(latency=1000.0)
     assert [run(4, products, sizes, n).cycles for n in (1, 2)] == [2 * 4 * 100 * STEPS] * 2
     assert [run(4, waits, sizes, n).cycles for n in (1, 2)] == [2000 * STEPS, 1000 * STEPS]
+
+
+def test_ctas_that_nobody_says_run_together_have_an_sm_each() -> None:
+    """Those of a kernel whose CTAs share counters all run at once, and products of none wait."""
+    parted = kernel_for(definition(), Extents(128, 128, 128), 4, split_k(cooperative(128, 128), 2))
+    extents = {"M": 128, "N": 128, "K": 128}
+    arguments = blank_arguments(parted.kernel, extents, parted.grid(extents, 4))
+    assert parted.kernel.ctas(parted.grid(extents, 4), extents) == 2
+    costs = Prices(product=1000.0)
+    apart, shared = (
+        run_kernel(parted.kernel, arguments, extents, parted.grid(extents, 4), adversary=costs,
+                   resident=n)
+        for n in (None, 2)
+    )  # fmt: skip
+    assert (apart.cycles, shared.cycles) == (4 * 1000.0, 8 * 1000.0)
+
+
+def test_stamps_have_the_time_of_the_clock() -> None:
+    """Not the steps of warps: the loop of products is as long as these."""
+    traced = kernel(4).traced.kernel
+    extents = {"M": 128, "N": 128, "K": 64 * STEPS}
+    arguments = blank_arguments(traced, extents, 1)
+    run_kernel(traced, arguments, extents, 1, adversary=Prices(product=100.0), resident=1)
+    spans = decode(traced, arguments[traced.traces[0].name], on_machine=True).spans
+    assert {s.end - s.begin for s in spans if s.name == "main_loop"} == {8 * 100.0 * STEPS}
 
 
 def test_waits_and_work_are_noted() -> None:

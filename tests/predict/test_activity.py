@@ -8,7 +8,7 @@ from lowering.ground.expr import ZERO
 from lowering.kernel import nodes
 from lowering.kernel.nodes import Stmt
 from lowering.machine.clock import Stretch
-from wsched.ladder.activity import ACTIVITIES, Lane, Part, lanes
+from wsched.predict.activity import ACTIVITIES, Lane, Part, lanes
 
 FULL, EMPTY = (nodes.MBarrierRef(f"ring_{x}", ZERO) for x in ("full", "empty"))
 

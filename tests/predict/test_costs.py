@@ -1,0 +1,59 @@
+"""What statements cost on an H200."""
+
+from __future__ import annotations
+
+import pytest
+
+from lowering.ground.errors import InternalError
+from lowering.kernel import nodes
+from lowering.kernel.kernel import Kernel
+from lowering.kernel.nodes import Stmt
+from lowering.kernel.visit import walk
+from tests.schedules import SCHEDULES, definition
+from wsched.choose.step import FILL_BYTES
+from wsched.front.sizes import DEFAULT, kernel_for
+from wsched.predict.costs import CONVERT, LATENCY, READ, Hopper, Rates
+
+
+def made(name: str) -> Kernel:
+    return kernel_for(definition(), DEFAULT, 132, SCHEDULES[name]).kernel
+
+
+def first(kernel: Kernel, kind: type[Stmt]) -> Stmt:
+    return next(s for s in walk(kernel.body) if isinstance(s, kind))
+
+
+@pytest.mark.parametrize(
+    ("name", "cycles"),
+    [("coop_128x256", 128), ("coop_128x64", 32), ("coop_narrow", 30), ("pingpong_128x128", 128)],
+)
+def test_a_wgmma(name: str, cycles: float) -> None:
+    """4096 FLOP in a cycle, of 64 rows by 256 columns by 16 of K 128; at least 30 for 64 rows."""
+    kernel = made(name)
+    work = Hopper(kernel).work(first(kernel, nodes.Wgmma))
+    assert (work.unit, work.quarter, work.cycles, work.latency) == ("tensor", True, cycles, 0.0)
+
+
+def test_a_copy_takes_what_neighbours_leave_it() -> None:
+    kernel = made("coop_128x256")
+    load, size = first(kernel, nodes.TmaLoad), 128 * 64 * 2
+    work = Hopper(kernel).work(load)
+    assert (work.unit, work.cycles, work.latency) == ("copies", size / FILL_BYTES[True], LATENCY)
+    assert Hopper(kernel, Rates(30.0, 100.0)).work(load).cycles == size / 30
+    store = Hopper(kernel).work(first(kernel, nodes.TmaStore))
+    assert (store.unit, store.latency) == ("copies", READ) and store.cycles > 0
+
+
+def test_what_warps_are_busy_with() -> None:
+    kernel = made("coop_128x256")
+    cast = first(kernel, nodes.FragCast)
+    assert isinstance(cast, nodes.FragCast)
+    elements = cast.value.type.rows * cast.value.type.cols
+    assert Hopper(kernel).busy(cast) == CONVERT / 2 * elements
+    assert Hopper(kernel).busy(first(kernel, nodes.For)) == 0.0
+
+
+def test_what_starts_nothing() -> None:
+    kernel = made("coop_128x256")
+    with pytest.raises(InternalError, match=r"no cost of what wgmma.wait starts"):
+        Hopper(kernel).work(first(kernel, nodes.WgmmaWait))

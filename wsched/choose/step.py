@@ -1,0 +1,165 @@
+"""What a step of the k loop takes: each of its limits in cycles, and the slowest of them.
+
+A step takes as long as the slowest of what it needs: the tensor cores, reads of shared memory, the
+copies that fill it, or the way to the L2 and back shared by the stages in flight.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lowering.ground.records import quick
+from lowering.target.ptx import WARPGROUP, stored_columns
+from wsched.choose.computed import computing_cycles
+from wsched.choose.copy_engine import asks_dearly, fill_cycles
+from wsched.choose.problem import Problem
+from wsched.choose.thread_loads import thread_cycles
+from wsched.schedule.matmul.params import ClusterDims, MatmulParams
+
+__all__ = ["Step", "stage_bytes", "step_of", "tensor_cycles"]
+
+FLOPS_PER_CYCLE = 4096
+"""Of the tensor cores of an SM, 16-bit operands; narrower ones in proportion to their bytes (NVIDIA
+H100 white paper: 989.4 TFLOP/s at 1830 MHz with 132 SMs)."""
+
+WGMMA, WGMMA_N, STEP, SHARED_STEP = 30, 16, 21, 72
+"""Cycles: least time of a wgmma; columns that it computes at once, so that 152 take as long as 160
+(fitted: exchanged tiles of 104, 152 and 200 columns beside those of 144 and 160); barriers of a
+step; more, where two warpgroups share it."""
+
+SMEM_BYTES, FILL_BYTES = 146, {True: 60, False: 75}
+"""Bytes in a cycle: shared memory read by wgmma and filled; loaded from the L2, by whether the
+kernel is launched dependently (then CTAs of one GPC do not start together and share less). Beside
+lines that come slowly others come no faster than ``bench tma`` has for lines: 61."""
+
+PROMOTED = 60
+"""Cycles of a wait for all wgmmas, and of the first one behind it. Two warpgroups hide it (128x192
+within 2 % of what is predicted), three do not (192x96 took 14 % longer; H200, 2026-11-22)."""
+
+LATENCY = 1600
+"""Cycles of a copy from the L2 into shared memory, of a kernel that is busy with others."""
+
+HELD_STEPS = {True: 1.0, False: 1.15}
+"""Steps for which a stage is held from full to empty, by whether the kernel is ping-pong: its own
+step, and of two warpgroups that share it until the later one has let go."""
+
+CLUSTER_LATENCY, CLUSTER_STEP = 195, 14
+"""Cycles that a cluster adds to a copy and to a step."""
+
+
+@quick
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A step of the k loop of a CTA, in cycles by what takes them.
+
+    Args:
+        products: wgmmas.
+        barriers: of a step, on top of these.
+        smem: reads of shared memory by wgmma, and filling it.
+        computing: threads that compute an operand.
+        promoted: in which no wgmma runs, because sums are added to those of all steps.
+        fill: copies that fill a stage.
+        latency: of a copy until the first bytes are there.
+        held: steps for which a stage is held from full to empty.
+        stages: that are filled at a time.
+        far: what a cluster adds to the latency.
+        meeting: what a cluster adds to the step.
+        threads: for which those that load are busy; 0 where none do.
+    """
+
+    products: float
+    barriers: float
+    smem: float
+    computing: float
+    promoted: float
+    fill: float
+    latency: float
+    held: float
+    stages: int
+    far: float
+    meeting: float
+    threads: float
+
+    @property
+    def busy(self) -> float:
+        """Cycles for which a warpgroup that computes is busy with a stage."""
+        return max(self.products + self.barriers, self.smem, self.computing) + self.promoted
+
+    def slowest(self, busy: float) -> tuple[float, str]:
+        """Cycles of the whole and what takes them, of a step that is :attr:`busy` for so many."""
+        limits = {
+            self._busy_with(): busy + self.meeting,
+            "copies": self.fill,
+            "latency": (self.latency + self.fill + self.far + self.held * busy) / self.stages,
+        }
+        if self.threads:
+            limits["threads that load"] = self.threads
+        name = max(limits, key=lambda n: limits[n])
+        return limits[name], name
+
+    def _busy_with(self) -> str:
+        """What takes the most cycles of a step; of equals the first."""
+        tensor = self.products + self.barriers
+        if tensor >= max(self.smem, self.computing):
+            return "tensor cores"
+        return "shared memory" if self.smem >= self.computing else "threads that compute A"
+
+
+def step_of(problem: Problem, params: MatmulParams) -> Step:
+    """A step of the k loop of the product that is computed."""
+    tile, clustered = params.output_tile, params.cluster_dims != ClusterDims()
+    shared = not params.ping_pong and params.warpgroups > 1
+    rate = FILL_BYTES[params.programmatic_dependent_launch or asks_dearly(problem)]
+    return Step(
+        products=problem.products * tensor_cycles(problem, params),
+        barriers=STEP + (SHARED_STEP if shared else 0),
+        smem=(_read_bytes(problem, params) + stage_bytes(problem, params)) / SMEM_BYTES,
+        computing=computing_cycles(problem, params),
+        promoted=_promoted(problem, params) if problem.promotion else 0.0,
+        fill=fill_cycles(problem, tile, params.cluster_dims, params.l2_promotions, rate),
+        latency=LATENCY,
+        held=HELD_STEPS[params.ping_pong],
+        stages=params.circular_buffer_options.smem_circular_buffer_stage,
+        far=CLUSTER_LATENCY if clustered else 0,
+        meeting=CLUSTER_STEP if clustered else 0,
+        threads=thread_cycles(problem, params) if params.thread_loads else 0.0,
+    )
+
+
+def tensor_cycles(problem: Problem, params: MatmulParams) -> float:
+    """Cycles of the wgmmas of one product in a step."""
+    tile, blocks = params.output_tile, params.output_tile.m // 64 * params.across
+    wide = tile.k * problem.operand.bytes / 2  # columns of 16-bit operands that take as long
+    flops = 2 * tile.m * -(-tile.n // WGMMA_N) * WGMMA_N * wide
+    return max(flops / FLOPS_PER_CYCLE, blocks * wide / 16 * WGMMA)
+
+
+def stage_bytes(problem: Problem, params: MatmulParams) -> int:
+    """Bytes of a stage."""
+    tile, (a, b) = params.output_tile, problem.element_bytes
+    n = stored_columns(tile.n, b) if problem.n_major else tile.n
+    return (problem.a_count * tile.m * a + problem.b_count * n * b) * tile.k
+
+
+def _read_bytes(problem: Problem, params: MatmulParams) -> int:
+    """Bytes that are read of a stage, of B by the wgmma of each 64 rows. What threads read of A,
+    two bytes in the time of four, takes as long as four.
+    """
+    tile, columns = params.output_tile, params.tile_sizes.warp_tile.n
+    a, b = problem.element_bytes
+    if problem.computed is not None:
+        a *= 2 if a == 1 else 1
+    return (64 * a + problem.products * columns * b) * tile.k * (tile.m // 64 * params.across)
+
+
+def _promoted(problem: Problem, params: MatmulParams) -> float:
+    """Cycles of a step in which no wgmma runs, because its sums are added to those of all steps:
+    where several warpgroups share a step one adds under the wgmmas of the others.
+    """
+    warp = params.tile_sizes.warp_tile
+    spans = max(1.0, warp.k / problem.promotion)
+    alone = params.ping_pong or params.warpgroups == 1
+    adds = problem.products * spans * warp.m * warp.n / WARPGROUP
+    if alone:
+        return PROMOTED + adds
+    return adds / 2 + PROMOTED * (params.warpgroups > 2)

@@ -1,0 +1,91 @@
+"""``wsched trace``: when each warp waited, computed and stored, recorded or predicted."""
+
+from __future__ import annotations
+
+import json
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from lowering.ground.errors import UnsupportedError
+from wsched.cli.check import device, multiprocessors, sized_inputs
+from wsched.cli.options import (
+    File,
+    Params,
+    Shape,
+    Sms,
+    asked_params,
+    file_of,
+    planned_for,
+    read_problem,
+)
+from wsched.front.sizes import Extents, kernel_for
+from wsched.run.compiled import CompiledFusion
+from wsched.trace.overlay import Overlay, overlay
+from wsched.trace.perfetto import load_trace
+
+if TYPE_CHECKING:
+    from wsched.trace.timeline import Trace
+
+__all__ = ["trace"]
+
+
+def trace(
+    file: File,
+    shape: Shape = None,
+    sms: Sms = None,
+    params: Params = None,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the random inputs.")] = 0,
+    predict: Annotated[
+        bool,
+        typer.Option("--predict", help="Predict it by the cost model; beside a GPU's, if any."),
+    ] = False,
+    measured: Annotated[
+        Path | None,
+        typer.Option("--measured", help="What --json has written elsewhere, in place of a run."),
+    ] = None,
+    json_path: Annotated[
+        Path | None, typer.Option("--json", help="Write the time line for ui.perfetto.dev.")
+    ] = None,
+    plot_path: Annotated[
+        Path | None, typer.Option("--plot", help="Write the first CTAs' time line as a PNG.")
+    ] = None,
+) -> None:
+    """Run a definition with clocks: when each warp waited, computed and stored."""
+    if measured is not None and not predict:
+        raise typer.BadParameter("beside what --predict says", param_hint="--measured")
+    if find_spec("torch") is None and not predict:
+        raise UnsupportedError("tracing without torch", "torch tensors", "Install torch")
+    definition, extents = read_problem(file, shape)
+    sms = multiprocessors(sms)
+    kernel = kernel_for(definition, extents, sms, asked_params(params))
+    found: Trace | Overlay
+    if not predict:
+        found = _recorded(kernel, extents, seed)
+    else:
+        found = _predicted(kernel, extents, sms)
+        if measured is not None:
+            with file_of(measured, "--measured"):
+                found = overlay(found, load_trace(measured))
+        elif device() == "cuda":
+            found = overlay(found, _recorded(kernel, extents, seed))
+    typer.echo(f"{found.table()}{planned_for(definition, sms)}", nl=False)
+    if json_path is not None:
+        with file_of(json_path, "--json"):
+            json_path.write_text(json.dumps(found.perfetto()), encoding="utf-8")
+    if plot_path is not None:
+        with file_of(plot_path, "--plot"):
+            found.plot(plot_path)
+
+
+def _recorded(kernel: CompiledFusion, extents: Extents, seed: int) -> Trace:
+    inputs: list[Any] = sized_inputs(kernel, extents, seed, device())
+    return kernel.trace(*inputs)
+
+
+def _predicted(kernel: CompiledFusion, extents: Extents, sms: int) -> Trace:
+    from wsched.predict.line import predicted
+
+    return predicted(kernel, extents, extents.problem(kernel.fusion, sms)).trace

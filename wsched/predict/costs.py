@@ -1,0 +1,157 @@
+"""What statements and what they start cost on an H200, for the machine's clock.
+
+The numbers are those of the heuristic's cost model, where that has them for one statement. What it
+has for many together, a step's barriers or a copy's way with all that waits in front of it, is from
+recorded runs of the ladder's rungs and their times (design/0013-trace.md). The others are
+estimates, and say so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from lowering.ground.errors import InternalError
+from lowering.kernel import nodes
+from lowering.kernel.cp_async import CP_ASYNC_BYTES
+from lowering.kernel.kernel import Kernel
+from lowering.kernel.nodes import Frag, Stmt
+from lowering.machine.clock import Work
+from lowering.target import ptx
+from wsched.choose.cost_model import COMBINE_TILE, GHZ, STORE_LINE
+from wsched.choose.epilogue import REDUCED, WORK
+from wsched.choose.problem import FUNCTION, FUNCTIONS, MATRIX
+from wsched.choose.step import FILL_BYTES, FLOPS_PER_CYCLE, WGMMA
+from wsched.choose.thread_loads import LOAD_LATENCY, PIECE
+
+__all__ = ["Hopper", "Rates"]
+
+QUARTERS = 4
+"""Tensor cores of an SM; a warp uses that of its number modulo four (PTX ISA, wgmma)."""
+
+LATENCY = 900
+"""Cycles of a copy from the L2 that nobody is in front of, which the clock sees to: with it rungs
+of one and of two stages are predicted at 0.86 to 1.03 of what they take at 4096 and 8192, with the
+1600 of the cost model at 1.09 to 1.29."""
+
+ORDER = 20
+"""Cycles of a barrier, a fence, or of an instruction that starts something. Estimated: 21 are what
+the cost model has for all of a step of the k loop."""
+
+CONVERT = 0.12
+"""Cycles for an element of a fragment, to round it and to stage two bytes of it: 128 x 128 by a
+warpgroup take 1.0 us in three traces; the cost model's 0.165 have the waits for stores in them."""
+
+READ = 300
+"""Cycles until the copy engine has read what it stores, beside its lines. Estimated: in traces who
+stores waits for one or two steps of their clock, 256 ns each."""
+
+WORD = 16
+"""Cycles of a quarter for a load from global memory and the store of what came to shared memory, of
+32 threads a word each, with their addresses: the third rung is predicted at 0.93 of what it takes.
+"""
+
+SCATTERED = 0.18
+"""Cycles for an element of a fragment that a warpgroup's threads store to global memory: 128 x 128
+by a warpgroup, rounded before, take 2.0 us in the trace of the third rung."""
+
+PARTIAL = COMBINE_TILE * GHZ * 1e3 / 8192
+"""Cycles for an element of a part of a tile, to store or to add it: what the cost model has."""
+
+_ORDERS = (
+    nodes.MBarrierArrive, nodes.MBarrierExpectTx, nodes.MBarrierWait, nodes.FenceProxyAsync,
+    nodes.WarpSync, nodes.BarSync, nodes.CtaSync, nodes.ClusterSync, nodes.TmaLoad,
+    nodes.TmaStore, nodes.BulkCommit, nodes.WgmmaFence, nodes.WgmmaCommit, nodes.WgmmaWait,
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """What a kernel's neighbours leave it.
+
+    Args:
+        fill: bytes in a cycle that come to an SM from the L2 and from memory.
+        latency: cycles of a copy until the first of them is there.
+    """
+
+    fill: float = FILL_BYTES[True]
+    latency: float = LATENCY
+
+
+@dataclass(frozen=True, slots=True)
+class Hopper:
+    """Costs of a kernel's statements, in cycles of an SM.
+
+    Args:
+        kernel: says how large boxes are.
+        rates: of copies.
+    """
+
+    kernel: Kernel
+    rates: Rates = Rates()
+
+    def busy(self, stmt: Stmt) -> float:
+        """For which a warp does nothing but execute a statement; of copies by threads all of it."""
+        match stmt:
+            case nodes.CopyTile(rows=rows, cols=cols, dst=ref):
+                size = rows * cols * self.kernel.buffer(ref.buffer).dtype.bytes
+                return self.rates.latency + WORD * size / QUARTERS / (32 * 4)
+            case nodes.CpAsync():
+                return PIECE * self._copied(stmt) / ptx.WARPGROUP / CP_ASYNC_BYTES
+            case nodes.FragPointwise(out=f, op=op) | nodes.FragUpdate(out=f, op=op):
+                return WORK * (FUNCTION if op in FUNCTIONS else 1) * _size(f)
+            case nodes.FragReduce(value=f):
+                return WORK * REDUCED * _size(f)
+            case nodes.FragLoadGlobal(out=f):
+                return WORK * MATRIX * _size(f)
+            case nodes.FragStorePartial(value=f) | nodes.FragAddPartial(out=f):
+                return PARTIAL * _size(f)
+            case nodes.FragStoreGlobal(value=f) | nodes.FragRedGlobal(value=f):
+                return SCATTERED * _size(f)
+            case nodes.Atom():
+                return LOAD_LATENCY
+            case (
+                nodes.FragCast(value=f) | nodes.StMatrix(value=f) | nodes.StShared(value=f)
+                | nodes.LdMatrix(out=f) | nodes.LdShared(out=f)
+            ):  # fmt: skip
+                return CONVERT / 2 * _size(f)
+        return ORDER if isinstance(stmt, _ORDERS) else 0.0
+
+    def work(self, stmt: Stmt) -> Work:
+        """What goes on by itself: copies, products, stores into another CTA."""
+        match stmt:
+            case nodes.Wgmma(acc=acc, width=cols):
+                family, rows = self.kernel.target.mma, acc.type.rows
+                cycles = rows * cols * family.k_bytes / FLOPS_PER_CYCLE  # of 16 bits: 2 FLOP each
+                return Work("tensor", True, max(cycles, WGMMA * rows // family.m), 0.0)
+            case nodes.TmaLoad(src=ref):
+                return self._copy(self._bytes(ref))
+            case nodes.CpAsync():
+                # each of the four warps has a quarter
+                return self._copy(self._copied(stmt) / QUARTERS)
+            case nodes.BulkCopy(src=place):
+                return self._copy(self.kernel.buffer(place.buffer).stage_bytes)
+            case nodes.TmaStore(dst=ref):
+                lines = self._bytes(ref) / ptx.WIDEST_SWIZZLE
+                return Work("copies", False, lines * STORE_LINE, READ)
+            case nodes.StAsync() | nodes.StMatrix() | nodes.StShared():  # into another CTA
+                return Work("cluster", False, 0.0, ORDER)
+        raise InternalError("predict", f"no cost of what {stmt.OP} starts")
+
+    def _copy(self, size: float) -> Work:
+        """Of so many bytes to shared memory."""
+        return Work("copies", False, size / self.rates.fill, self.rates.latency)
+
+    def _bytes(self, ref: nodes.GmemRef) -> int:
+        """Of the box that a copy moves."""
+        moved = self.kernel.tensor_map(ref.map)
+        return prod(moved.box) * moved.dtype.bytes
+
+    def _copied(self, stmt: nodes.CpAsync) -> int:
+        """Bytes of a tile that a warpgroup copies."""
+        return stmt.rows * stmt.cols * self.kernel.buffer(stmt.dst.buffer).dtype.bytes
+
+
+def _size(f: Frag) -> int:
+    """Elements of a fragment."""
+    return f.type.rows * f.type.cols

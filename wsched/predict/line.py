@@ -1,0 +1,96 @@
+"""The time line of a kernel that no GPU has run: the machine with a clock, at the model's costs.
+
+The traced kernel is run, with zeros for data, and its stamps are decoded as a GPU's are, so that
+what is predicted and what is measured have the same form. It is a single launch on a GPU that has
+rested: what the power limit takes from a kernel that runs again and again is not in it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from lowering.ground.errors import UnsupportedError
+from lowering.machine.blank import blank_arguments
+from lowering.machine.run import run_kernel
+from lowering.target.target import Target
+from lowering.target.targets import DEFAULT
+from wsched.choose.cost_model import GHZ, terms_of
+from wsched.choose.problem import Problem
+from wsched.choose.step import stage_bytes
+from wsched.front.sizes import Extents
+from wsched.predict.activity import Lane, lanes
+from wsched.predict.costs import Hopper, Rates
+from wsched.predict.world import World, world_of
+from wsched.run.compiled import CompiledFusion
+from wsched.trace.records import decode
+from wsched.trace.timeline import Trace
+
+__all__ = ["Predicted", "predicted", "rates_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Predicted:
+    """A run that was not.
+
+    Args:
+        trace: what the kernel's stamps noted, in ns.
+        lanes: what each warpgroup of the first CTA did and waited for, in cycles.
+        cycles: until all was over.
+        world: which CTAs were run.
+    """
+
+    trace: Trace
+    lanes: tuple[Lane, ...]
+    cycles: float
+    world: World
+
+
+def predicted(kernel: CompiledFusion, extents: Extents, problem: Problem) -> Predicted:
+    """The time line of a kernel.
+
+    Args:
+        kernel: to be run.
+        extents: sizes.
+        problem: the same for the heuristics, with the device that it would run on.
+
+    Raises:
+        UnsupportedError: another target than sm_90a, whose costs were measured; groups, whose sizes
+            only the device knows; a run that is too long for the machine.
+    """
+    traced = kernel.traced.kernel
+    _require(traced.target)
+    if kernel.fusion.groups is not None:
+        what = "a time line of groups, whose sizes only the device knows"
+        raise UnsupportedError(what, "definitions without grouped_mm")
+    world = world_of(kernel, extents, problem)
+    arguments = blank_arguments(traced, world.extents, world.grid)
+    found = run_kernel(
+        traced, arguments, world.extents, world.grid,
+        adversary=Hopper(traced, rates_of(kernel, problem)), first_only=True,
+        resident=world.resident,
+    )  # fmt: skip
+    steps = decode(traced, arguments[traced.traces[-1].name], on_machine=True)
+    spans = (replace(s, begin=s.begin / GHZ, end=s.end / GHZ) for s in steps.spans)
+    about = f"predicted at {GHZ} GHz: {world.about}"
+    trace = replace(steps, unit="ns", spans=tuple(spans), about=about)
+    return Predicted(trace, lanes(found.stretches), found.cycles, world)
+
+
+def _require(target: Target) -> None:
+    if target != DEFAULT:
+        raise UnsupportedError(
+            f"a time line for {target.arch}", f"{DEFAULT.arch}, which was measured"
+        )
+
+
+def rates_of(kernel: CompiledFusion, problem: Problem) -> Rates:
+    """What copies get: what the cost model has for a stage, and no more than this SM's part of what
+    memory moves for all of them.
+    """
+    params = kernel.made_from
+    if params is None or not (params.warp_specialized and params.persistent):
+        return Rates()
+    computed = problem.exchanged if params.exchange_operands else problem
+    terms, size = terms_of(problem, params), stage_bytes(computed, params)
+    cycles = terms.stream * GHZ * 1e3 / max(terms.rounds * terms.steps, 1)
+    return Rates(size / max(terms.step.fill, cycles))
