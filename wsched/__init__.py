@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from wsched.run.mlir import through_mlir
     from wsched.run.wrong_ends import wrong_ends
     from wsched.schedule.matmul.params import (
+        Accumulators,
         BufferingLoopLevel,
         CachePolicies,
         CachePolicy,
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
     from wsched.schedule.options import KernelOptions
 
 __all__ = [
+    "Accumulators",
     "BufferingLoopLevel",
     "CachePolicies",
     "CachePolicy",
@@ -158,6 +160,7 @@ _HOME = {
     "FusionDefinition": "wsched.doors.dropin.definition",
     "CompiledFusion": "wsched.run.compiled",
     "TileChoice": "wsched.schedule.matmul.tiles",
+    "Accumulators": "wsched.schedule.matmul.params",
     "BufferingLoopLevel": "wsched.schedule.matmul.params",
     "CachePolicies": "wsched.schedule.matmul.params",
     "CachePolicy": "wsched.schedule.matmul.params",

@@ -113,7 +113,12 @@ def _partials(plan: Plan, computing: tuple[Computing, ...], namer: Namer) -> Par
     """Where parts of tiles go, if CTAs share tiles: then one part computes."""
     if plan.work.slots is None:
         return None
-    return partial_results(plan.operands, computing[0].accumulators[0].kind, namer)
+    kind = computing[0].accumulators[0].kind
+    if kind.dtype.register_bits < 32:
+        raise UnsupportedError(
+            f"sums of {kind.dtype.value} where CTAs add up parts of a tile", "fp32 or int32"
+        )
+    return partial_results(plan.operands, kind, namer)
 
 
 def _queue(plan: Plan, computing: tuple[Computing, ...], shared: Shared) -> Queue | None:

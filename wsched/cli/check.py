@@ -7,7 +7,7 @@ with NumPy, so that a checkout without nvFuser and torch can still be tried.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
@@ -28,7 +28,7 @@ from wsched.front.drawn import (
     rounded,
 )
 from wsched.front.sizes import Extents
-from wsched.fusion import DataType, Fusion, TensorView, products
+from wsched.fusion import DataType, Fusion, Role, TensorView, products
 from wsched.run.compiled import CompiledFusion
 from wsched.run.counts import require_countable
 from wsched.run.cpu import grid_on_cpu, refuse_large, run_arrays
@@ -173,7 +173,7 @@ def check(kernel: CompiledFusion, inputs: list[Any]) -> Outcome:
     types = [b.dtype for b in fusion.outputs]
     error = max(map(_error, got, expected, types))
     odd = sum(int(np.count_nonzero(~np.isfinite(x))) for x in got)
-    limit = max((*(TOLERANCE[t.dtype] for t in _results(fusion)), *_summed(fusion)))
+    limit = max((*(TOLERANCE[t.dtype] for t in _results(fusion)), *_summed(fusion, inputs)))
     passed = error < limit
     sizes = dict(zip(fusion.result_axes, next(iter(made.values())).shape, strict=True))
     axes = fusion.matrices[0].axes if fusion.matrices else fusion.result_axes
@@ -189,12 +189,22 @@ def check(kernel: CompiledFusion, inputs: list[Any]) -> Outcome:
     return Outcome(passed, error, limit, seconds, text)
 
 
-def _summed(fusion: Fusion) -> Iterator[float]:
-    """What may come of the bits that sums of products lack."""
+def _summed(fusion: Fusion, inputs: Sequence[Any]) -> Iterator[float]:
+    """What may come of the bits that sums of products lack.
+
+    Sums of fp16 are rounded by every instruction, by up to half of their last bit, now up, now
+    down: the error grows with the root of the number of instructions.
+    """
+    sizes = {a: n for b, x in zip(fusion.inputs, inputs, strict=True)
+             for a, n in zip(b.axes, x.shape, strict=True)}  # fmt: skip
     for p in products(fusion):
-        form = DEFAULT.mma.multiplying(p.a.dtype.element, p.b.dtype.element)
+        element = p.a.dtype.element
+        form = DEFAULT.mma.multiplying(element, p.b.dtype.element)
         if form is not None and form.promotion:
             yield SUMMED[p.mma.promotion > 0]
+        if fusion.tensor(p.mma.output).dtype is DataType.Half:
+            summed = math.prod(sizes.get(name, 1) for name in p.names(Role.K))
+            yield TOLERANCE[DataType.Half] * math.sqrt(max(1, summed // DEFAULT.mma.k(element)))
 
 
 def _odd(count: int, error: float) -> str:

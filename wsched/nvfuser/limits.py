@@ -188,6 +188,8 @@ def _own(params: MatmulParams) -> _Refusals:
         yield f"thread_loads={params.thread_loads}", "none: its operands are loaded by TMA"
     if params.smem_swizzles:
         yield f"smem_swizzles=({params.smem_swizzles})", "Widest"
+    if params.halves:
+        yield f"accumulators={params.accumulators}", "Widest: its sums are fp32"
     if params.exchange_operands:
         yield "exchange_operands=True", "False: its tiles are those of the product as it is written"
     if params.promote_prologue_smem_reuse:

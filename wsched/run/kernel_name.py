@@ -17,6 +17,7 @@ __all__ = ["digits", "kernel_name", "schedule_name"]
 
 _OUTSIDE = frozenset({
     "batch_invariant", "exchange_operands", "thread_loads", "l2_promotions", "smem_swizzles",
+    "accumulators",
 })  # fmt: skip
 """Parameters that the kernel's code does not show, or that have a word of their own."""
 
@@ -30,8 +31,8 @@ def kernel_name(fusion: Fusion, params: MatmulParams) -> str:
     The words are what one looks for first; schedules that differ elsewhere differ in the last one,
     six hexadecimal digits of a hash of all but ``batch_invariant`` and ``l2_promotions``, which the
     kernel is the same without (the one is a promise about it, the other a property of the tensor
-    maps that a launch makes), and the target, ``exchange_operands``, ``thread_loads``
-    and ``smem_swizzles``, which are words.
+    maps that a launch makes), and the target, ``exchange_operands``, ``thread_loads``,
+    ``smem_swizzles`` and ``accumulators``, which are words.
     """
     tile, cluster = params.output_tile, params.cluster_dims
     buffer = params.circular_buffer_options
@@ -59,6 +60,8 @@ def kernel_name(fusion: Fusion, params: MatmulParams) -> str:
         words.append(f"threads{loads.a}x{loads.b}x{loads.warpgroups}")
     if spans := params.smem_swizzles:
         words.append(f"spans{spans.a.value}x{spans.b.value}")
+    if params.halves:
+        words.append("sums_f16")
     if params.splitk_factor > 1:
         words.append(f"split{params.splitk_factor}")
     if params.grid_traversal_factor[0] > 1:

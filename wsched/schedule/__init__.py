@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from wsched.schedule.loops import loops_text
 from wsched.schedule.matmul.params import (
+    Accumulators,
     BufferingLoopLevel,
     CachePolicies,
     CachePolicy,
@@ -26,6 +27,7 @@ from wsched.schedule.matmul.params import (
 from wsched.schedule.matmul.scheduler import plan_matmul, schedule_matmul
 from wsched.schedule.parts import Part, find_parts
 from wsched.schedule.plan import Edge, Plan, make_plan
+from wsched.schedule.primitives.accumulate_in import accumulate_in
 from wsched.schedule.primitives.assume import assume
 from wsched.schedule.primitives.cache_after import cache_after
 from wsched.schedule.primitives.cache_before import cache_before
@@ -46,6 +48,7 @@ from wsched.schedule.schedule import Schedule
 from wsched.schedule.subdags import subdags_text, to_dot
 
 __all__ = [
+    "Accumulators",
     "BufferingLoopLevel",
     "CachePolicies",
     "CachePolicy",
@@ -78,6 +81,7 @@ __all__ = [
     "TilingStrategy",
     "TransformGraph",
     "Work",
+    "accumulate_in",
     "assume",
     "cache_after",
     "cache_before",

@@ -8,7 +8,14 @@ from typing import Any
 
 from lowering.ground.errors import ScheduleError
 from lowering.ground.expr import ExprLike
-from wsched.fusion import CircularBufferType, LoadStoreOpType, MemoryType, ParallelType, nest_text
+from wsched.fusion import (
+    CircularBufferType,
+    DataType,
+    LoadStoreOpType,
+    MemoryType,
+    ParallelType,
+    nest_text,
+)
 from wsched.schedule.axes import Axis
 from wsched.schedule.schedule import Schedule
 
@@ -50,6 +57,10 @@ class Cursor:
     def cache_before(self, op: LoadStoreOpType = LoadStoreOpType.Set) -> Cursor:
         """The new tensor that a tensor is copied from."""
         return self._made(lambda tv: self.schedule.cache_before(tv, op))
+
+    def accumulate_in(self, dtype: DataType) -> Cursor:
+        """The accumulator of another type that a matrix product is cast from."""
+        return self._made(lambda tv: self.schedule.accumulate_in(tv, dtype))
 
     def set_memory_type(self, memory: MemoryType) -> Cursor:
         """Keep it in another memory."""

@@ -26,6 +26,8 @@ wgmma that compiles."""
 BARE_REGISTERS = 28
 """The same without any of the epilogue."""
 
+_REGISTER_BYTES = 4
+
 _IN_THREADS = (ParallelType.Serial, ParallelType.Unroll, ParallelType.Mma)
 
 
@@ -54,7 +56,8 @@ def _require(made: Plan, sums: list[TensorView], most: int | None) -> None:
     for loops, limit, other in (
         (held, most or entry, BARE_REGISTERS), ([one], entry, SPARE_REGISTERS),
     ):  # fmt: skip
-        number = sum(map(_elements, loops)) // ptx.WARPGROUP
+        elements = zip(sums, map(_elements, loops), strict=False)
+        number = sum(t.dtype.bytes * n for t, n in elements) // ptx.WARPGROUP // _REGISTER_BYTES
         if loops is held and any(e.promotion for e in made.fusion.mmas):
             number *= 2
         if number + other > limit:

@@ -12,6 +12,7 @@ from lowering.target.target import Target
 from lowering.target.targets import DEFAULT
 from wsched.fusion import (
     CircularBufferType,
+    DataType,
     Fusion,
     LoadStoreOpType,
     MemoryType,
@@ -26,6 +27,7 @@ from wsched.schedule.axes import Axis, new_order, position, require, require_all
 from wsched.schedule.configure import configured, printing
 from wsched.schedule.options import DebugPrint, KernelOptions
 from wsched.schedule.plan import Plan, make_plan
+from wsched.schedule.primitives.accumulate_in import accumulate_in
 from wsched.schedule.primitives.assume import assume
 from wsched.schedule.primitives.cache_after import cache_after
 from wsched.schedule.primitives.cache_before import cache_before
@@ -159,6 +161,15 @@ class Schedule:
         """See :mod:`wsched.schedule.primitives.cache_before`; the name of the new tensor."""
         require(PrimitiveCall("cache_before", (tv, op)), "op", op, LoadStoreOpType)
         fusion, name = cache_before(self.fusion, tv, op)
+        self._made(fusion)
+        return name
+
+    def accumulate_in(self, tv: str, dtype: DataType) -> str:
+        """See :func:`~wsched.schedule.primitives.accumulate_in.accumulate_in`; the name of the
+        accumulator.
+        """
+        require(PrimitiveCall("accumulate_in", (tv, dtype)), "dtype", dtype, DataType)
+        fusion, name = accumulate_in(self.fusion, tv, dtype, self.target)
         self._made(fusion)
         return name
 

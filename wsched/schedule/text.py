@@ -20,6 +20,7 @@ from typing import Any
 from lowering.ground.errors import ScheduleError
 from lowering.ground.expr import SPECIALS, Expr, Special, Var, as_expr, binary
 from wsched.fusion import (
+    DataType,
     LoadStoreOpType,
     MemoryType,
     ParallelType,
@@ -27,14 +28,22 @@ from wsched.fusion import (
     PrimitiveCall,
     WarpSpecialized,
 )
-from wsched.schedule.options import CachePolicy, TensorMapL2Promotion
+from wsched.schedule.options import CachePolicy, MmaInputSmemSwizzle, TensorMapL2Promotion
 from wsched.schedule.primitives.replay import PRIMITIVES
 
 __all__ = ["calls_text", "parse_calls"]
 
 _ENUMS = {
     e.__name__: e
-    for e in (CachePolicy, LoadStoreOpType, MemoryType, ParallelType, TensorMapL2Promotion)
+    for e in (
+        CachePolicy,
+        DataType,
+        LoadStoreOpType,
+        MemoryType,
+        MmaInputSmemSwizzle,
+        ParallelType,
+        TensorMapL2Promotion,
+    )
 }
 _LOADERS = {"WarpSpecialized": WarpSpecialized, "Pipelined": Pipelined}
 _OPERATORS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.FloorDiv: "//", ast.Mod: "%"}

@@ -15,9 +15,11 @@ from wsched.schedule.matmul.limits import require_legal_for
 from wsched.schedule.matmul.params import (
     CircularBufferingStrategy,
     MatmulParams,
+    SmemSwizzles,
     TileRasterizationOrder,
     TilingStrategy,
 )
+from wsched.schedule.options import MmaInputSmemSwizzle
 
 if TYPE_CHECKING:
     from wsched.schedule.matmul.params import CircularBufferOptions
@@ -49,6 +51,8 @@ _CHANGES: tuple[tuple[float, Change], ...] = (
         p, circular_buffering_strategy=CircularBufferingStrategy.Pipelined)),
     (0.15, lambda rng, p: replace(p, epilogue_input_stages=0)),
     (0.15, lambda rng, p: replace(p, use_smem_epilogue=False)),
+    (0.15, lambda rng, p: replace(p, smem_swizzles=SmemSwizzles(
+        rng.choice(list(MmaInputSmemSwizzle)), rng.choice(list(MmaInputSmemSwizzle))))),
 )  # fmt: skip
 """How often a parameter is drawn anew, and how."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from lowering.ground.dtypes import DType
 from lowering.ground.errors import ScheduleError, UnsupportedError
 from lowering.target import ptx
 from lowering.target.target import Target
@@ -121,7 +122,11 @@ def _fusion_reasons(demands: Demands, params: MatmulParams) -> Reasons:
     """Reasons why the parameters are illegal for these types and operands that lie in memory so."""
     tile = params.output_tile
     reasons = [*swizzle_reasons(demands, params), *computed_reasons(demands, params)]
-    reasons += _operand_reasons(demands, params.mma_macro.n, tile.k)
+    reasons += _operand_reasons(demands, params.mma_macro.n, tile.k, params.halves)
+    if params.halves and demands.promotion:
+        reasons.append(
+            f"accumulators=Half: every {demands.promotion} of K sums are promoted to fp32"
+        )
     if params.batch_invariant and demands.promotion and tile.k % demands.promotion:
         reasons.append(
             f"the tile's k {tile.k} is no multiple of {demands.promotion}, after which sums are "
@@ -154,10 +159,12 @@ def _fusion_reasons(demands: Demands, params: MatmulParams) -> Reasons:
     return reasons
 
 
-def _operand_reasons(demands: Demands, n: int, k: int) -> Reasons:
-    """Why an instruction of ``n`` columns does not take ``k`` of K of the operands as they lie."""
+def _operand_reasons(demands: Demands, n: int, k: int, halves: bool) -> Reasons:
+    """Why an instruction of ``n`` columns does not take ``k`` of K of the operands as they lie, or
+    sums their products in fp16.
+    """
     mma, operand = demands.target.mma, demands.operand.element
-    acc = mma.accumulator(operand, operand)
+    acc = DType.F16 if halves else mma.accumulator(operand, operand)
     found = acc and mma.problem(operand, operand, acc, n)
     reasons: Reasons = [found] if found else []
     if k % mma.k(operand):
@@ -193,6 +200,10 @@ def _refuse_unsupported(params: MatmulParams) -> None:
             "circular_buffering_strategy=Pipelined with "
             + ("DistributeStagesAcrossSMs" if params.stream_k else split),
             "WarpSpecialized where CTAs add up parts of a tile",
+        )
+    if params.combines and params.halves:
+        raise UnsupportedError(
+            "accumulators=Half where CTAs add up parts of a tile", "Widest: parts are fp32 or int32"
         )
     if params.dynamic and params.splitk_factor > 1:
         raise UnsupportedError(
@@ -272,7 +283,7 @@ def _register_reasons(params: MatmulParams, target: Target) -> Reasons:
     entry = target.registers_at_entry(threads)
     compute = _compute_registers(params, _pairs(params, target)[-1], target)
     total, macro = _accumulators(params), params.mma_macro
-    single = macro.m * macro.n // ptx.WARPGROUP
+    single = _held(macro.m * macro.n, params)
     pair, reasons = params.register_pair if params.warp_specialized else None, list[str]()
     loading = params.load_warpgroups
     if pair and (why := load_registers_problem(target, loading, params.warpgroups, pair)):
@@ -347,7 +358,12 @@ def _accumulators(params: MatmulParams) -> int:
     if params.mma_macro.target.tensor_memory is not None:
         return 0
     warp = params.tile_sizes.warp_tile
-    return warp.m * warp.n // ptx.WARPGROUP
+    return _held(warp.m * warp.n, params)
+
+
+def _held(sums: int, params: MatmulParams) -> int:
+    """Registers of a thread for so many sums of a warpgroup."""
+    return sums // ptx.WARPGROUP // (2 if params.halves else 1)
 
 
 def _kib(size: int) -> str:

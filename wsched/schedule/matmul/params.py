@@ -1,7 +1,7 @@
 """Parameters of the matmul scheduler, under nvFuser's field names.
 
 Source of the names: ``nvfuser::MatmulParams`` (csrc/scheduler/matmul_heuristic.h) and
-``MatMulTileOptions``, ``GemmTile``, ``MmaMacro`` (csrc/mma_type.h). The last eleven fields of
+``MatMulTileOptions``, ``GemmTile``, ``MmaMacro`` (csrc/mma_type.h). The last twelve fields of
 :class:`MatmulParams` are wsched's own.
 """
 
@@ -13,9 +13,17 @@ from typing import Any, Literal
 from lowering.target.target import Target
 from lowering.target.targets import of_macro
 from wsched.schedule.checked import Checked, Choice, build, lines, plain
+from wsched.schedule.matmul.copied import (
+    CachePolicies,
+    L2Promotions,
+    SmemSwizzles,
+    SupportedVectorization,
+    ThreadLoads,
+)
 from wsched.schedule.options import CachePolicy, MmaInputSmemSwizzle, TensorMapL2Promotion
 
 __all__ = [
+    "Accumulators",
     "BufferingLoopLevel",
     "CachePolicies",
     "CachePolicy",
@@ -69,6 +77,18 @@ class CircularBufferingStrategy(Choice):
 
     Pipelined = 0
     WarpSpecialized = 1
+
+
+class Accumulators(Choice):
+    """What products are summed in.
+
+    ``Widest``: fp32, of integers int32. ``Half``: fp16, of operands of fp16 or, without promotion,
+    of 8-bit floats: half the registers, every instruction's sums rounded. Only who calls can say
+    that its numbers may be that coarse, as torch's ``allow_fp16_accumulation`` does.
+    """
+
+    Widest = 0
+    Half = 1
 
 
 class TileRasterizationOrder(Choice):
@@ -152,76 +172,6 @@ class ClusterDims(Checked):
 
 
 @dataclass(frozen=True, slots=True)
-class CachePolicies(Checked):
-    """Policies of the TMA copies of the operands A and B and of the results."""
-
-    a: CachePolicy = CachePolicy.EvictNormal
-    b: CachePolicy = CachePolicy.EvictNormal
-    d: CachePolicy = CachePolicy.EvictNormal
-
-    def __str__(self) -> str:
-        return f"a {self.a}, b {self.b}, d {self.d}"
-
-
-@dataclass(frozen=True, slots=True)
-class L2Promotions(Checked):
-    """What the L2 fetches at once for the TMA loads of the operands A and B."""
-
-    a: TensorMapL2Promotion = TensorMapL2Promotion.B256
-    b: TensorMapL2Promotion = TensorMapL2Promotion.B256
-
-    def __str__(self) -> str:
-        return f"a {self.a}, b {self.b}"
-
-
-@dataclass(frozen=True, slots=True)
-class SmemSwizzles(Checked):
-    """How the operands A and B lie in shared memory."""
-
-    a: MmaInputSmemSwizzle = MmaInputSmemSwizzle.Widest
-    b: MmaInputSmemSwizzle = MmaInputSmemSwizzle.Widest
-
-    def __bool__(self) -> bool:
-        return self != SmemSwizzles()
-
-    def __str__(self) -> str:
-        return f"a {self.a}, b {self.b}"
-
-
-@dataclass(frozen=True, slots=True)
-class SupportedVectorization(Checked):
-    """Elements that a thread accesses at once in global memory.
-
-    ``epilogue``: of the epilogue's inputs and results that threads read and write themselves, 2
-    where addresses, row strides and row lengths are multiples of two elements, else 1. nvFuser's
-    ``a`` and ``b`` have no counterpart: TMA loads the operands.
-    """
-
-    epilogue: int = 2
-
-
-@dataclass(frozen=True, slots=True)
-class ThreadLoads(Checked):
-    """Operands that threads load, whose rows may begin where TMA takes none.
-
-    ``a`` and ``b``: bytes that a thread copies at once of that operand, a power of two from an
-    element to 16, of which its address, its strides and its rows are multiples; 0 where TMA loads
-    it. ``warpgroups``: those that load, which have a share of the rows of each tile.
-    """
-
-    a: int = 0
-    b: int = 0
-    warpgroups: int = 1
-
-    def __bool__(self) -> bool:
-        return self.a > 0 or self.b > 0
-
-    def __str__(self) -> str:
-        said = (f"{name} {n} bytes" for name, n in (("a", self.a), ("b", self.b)) if n)
-        return ", ".join((*said, f"{self.warpgroups} warpgroups")) if self else "none"
-
-
-@dataclass(frozen=True, slots=True)
 class MatmulParams(Checked):
     """What the matmul scheduler needs to know; the default is a cooperative persistent kernel.
 
@@ -267,6 +217,7 @@ class MatmulParams(Checked):
             epilogue reads are then read by the threads that compute.
         smem_swizzles: wsched's own (nvFuser takes the widest): spans in which operands that TMA
             loads lie in shared memory, without a swizzle too.
+        accumulators: wsched's own (nvFuser's are fp32): what products are summed in.
 
     Raises:
         ScheduleError: a field of another type than its own. Whether the values make a legal
@@ -300,6 +251,7 @@ class MatmulParams(Checked):
     batch_invariant: bool = False
     thread_loads: ThreadLoads = field(default_factory=ThreadLoads)
     smem_swizzles: SmemSwizzles = field(default_factory=SmemSwizzles)
+    accumulators: Accumulators = Accumulators.Widest
 
     @property
     def load_warpgroups(self) -> int:
@@ -347,6 +299,11 @@ class MatmulParams(Checked):
         """
         loads = self.warp_specialized and self.epilogue_input_stages > 0 and not self.thread_loads
         return loads and not self.combines and self.across == 1 and not self.exchange_operands
+
+    @property
+    def halves(self) -> bool:
+        """Whether sums are of 16 bits."""
+        return self.accumulators is Accumulators.Half
 
     @property
     def register_pair(self) -> tuple[int, int] | None:

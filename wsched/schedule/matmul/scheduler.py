@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from lowering.ground.expr import Const
 from lowering.target.target import Target
 from wsched.fusion import (
+    DataType,
     Fusion,
     IterType,
     LoadStoreOpType,
@@ -118,6 +119,9 @@ def _cache(s: Schedule, params: MatmulParams) -> _Names:
     """Operands into shared memory by TMA, the epilogue's inputs into registers, matrices through
     shared memory; results from registers, through shared memory or directly.
     """
+    if params.halves:
+        for e in s.fusion.mmas:
+            s.accumulate_in(e.output, DataType.Half)
     loads, computed = cache_operands(s, thread_bytes(params))
     outputs = s.outputs
     read, loaded = epilogue_inputs(s.fusion), loaded_inputs(s.fusion, params)

@@ -7,6 +7,7 @@ from typing import Any
 
 from lowering.ground.errors import InternalError
 from wsched.fusion import Fusion, PrimitiveCall
+from wsched.schedule.primitives.accumulate_in import accumulate_in
 from wsched.schedule.primitives.assume import assume
 from wsched.schedule.primitives.cache_after import cache_after
 from wsched.schedule.primitives.cache_before import cache_before
@@ -25,6 +26,7 @@ __all__ = ["PRIMITIVES", "replay"]
 PRIMITIVES: dict[str, Callable[..., Any]] = {
     p.__name__: p
     for p in (
+        accumulate_in,
         assume,
         cache_after,
         cache_before,
