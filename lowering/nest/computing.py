@@ -13,6 +13,7 @@ from wsched.fusion import MemoryType, TensorView, inputs_of
 from wsched.schedule.plan import Plan
 from wsched.schedule.proof.relation import LoadRelation
 from wsched.schedule.proof.sides import ROLES
+from wsched.schedule.proof.tile_steps import dealt_tiles
 
 __all__ = ["Computing", "computing_parts"]
 
@@ -52,9 +53,11 @@ def computing_parts(plan: Plan) -> tuple[Computing, ...]:
 
     Raises:
         UnsupportedError: one reads no ring, or sums over the steps of another ring than its main
-            one; or the whole has several, and CTAs share tiles, or sums are over groups.
+                one, or deals out steps of a tile in turns that wait for each other; or the whole has
+            several, and CTAs share tiles, or sums are over groups.
     """
     found = tuple(_named(plan))
+    _require_turns(plan)
     if len(found) > 1:
         _require_whole_tiles(plan)
     return found
@@ -99,6 +102,23 @@ def _require_numbered_alike(plan: Plan, at: int, main: LoadRelation) -> None:
                 plan.fusion.tensor(e.relation.compute),
                 f"{what} dealt out to warpgroups that are neighbours on {on}",
                 f"neighbours on {there}: they are numbered as {' and '.join(main.loads)} are read",
+            )
+
+
+def _require_turns(plan: Plan) -> None:
+    """A turn with a ring is all that a warpgroup does to it in a tile (``order_pingpong``).
+
+    Raises:
+        UnsupportedError: turns of whole tiles would stop, where those of single steps would not.
+    """
+    for tile in dealt_tiles(plan.fusion, plan.graph, plan.parts, plan.edges):
+        found = tile.stops(turns=True)
+        if found is not None:
+            raise refused(
+                plan.fusion.tensor(found.dealt.compute),
+                f"{found.loops}, which deals out the steps of a tile, where a warpgroup waits for "
+                f"steps of {found.others} within its turn, and the next one holds those",
+                " or ".join(found.legal) or "rings that are dealt out alike",
             )
 
 

@@ -20,8 +20,6 @@ from wsched.front.known import import_fusion
 from wsched.run.compiled import CompiledFusion, compile_fusion
 from wsched.schedule.matmul.params import (
     CircularBufferingStrategy,
-    CircularBufferOptions,
-    ClusterDims,
     GemmTile,
     MatmulParams,
     MatMulTileOptions,

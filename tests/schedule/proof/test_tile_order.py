@@ -24,7 +24,9 @@ def proved() -> Plan:
     return make_plan(of_two(4))
 
 
-def waited(stages: dict[str, int], roles: int = 2, chunks: int = 4) -> frozenset[str]:
+def waited(
+    stages: dict[str, int], roles: int = 2, chunks: int = 4, *, turns: bool = True
+) -> frozenset[str]:
     """What is waited for in the end with so many stages, warpgroups and chunks for all."""
     p = proved()
     tile = frozenset(p.graph.group(s.domain) for s in p.operands.digits[: p.operands.outside])
@@ -40,7 +42,7 @@ def waited(stages: dict[str, int], roles: int = 2, chunks: int = 4) -> frozenset
     if chunks == 1:
         rings = [replace(r, loops=()) if r.name == FOR_ALL else r for r in rings]
     nodes = nest(p.fusion, p.graph, p.parts[p.computing[0]].tensors)
-    return stopped(p.graph, nodes, tile, {Y: roles}, rings)
+    return stopped(p.graph, nodes, tile, {Y: roles}, rings, turns=turns)
 
 
 @pytest.mark.parametrize("rows", [1, 2, 3, 4, 8])
@@ -51,6 +53,14 @@ def test_who_is_ahead_needs_stages_for_its_whole_turn(rows: int, both: int) -> N
     """
     assert waited({BY_ROWS: rows, FOR_ALL: both}) == {BY_ROWS, FOR_ALL}
     assert not waited({BY_ROWS: rows, FOR_ALL: 4})
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 4])
+@pytest.mark.parametrize("both", [1, 2, 3, 4])
+def test_without_turns_stages_of_either_ring_are_enough(rows: int, both: int) -> None:
+    """Four chunks: who is ahead has those in stages of the one ring or of the other."""
+    found = waited({BY_ROWS: rows, FOR_ALL: both}, turns=False)
+    assert found == (frozenset() if rows + both >= 4 else {BY_ROWS, FOR_ALL})
 
 
 def test_one_warpgroup_waits_for_nobody() -> None:

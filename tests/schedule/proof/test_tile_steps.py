@@ -11,8 +11,19 @@ from lowering.ground.errors import ScheduleError, UnsupportedError
 from tests.epilogues import RESIDUAL, epilogue
 from tests.legality.agreement import outcome
 from tests.legality.builder import ON_TIDY, Matmul, P, matmul
+from tests.legality.by_hand.parts import apart, fragments
 from tests.legality.machine import compiled
-from wsched.fusion import Fusion, LoadStoreOpType, ParallelType, PointwiseOp
+from tests.legality.oracle import Verdict
+from tests.legality.scratch_apart import ROUNDED
+from wsched.fusion import (
+    CastOp,
+    DataType,
+    Fusion,
+    LoadStoreOpType,
+    ParallelType,
+    PointwiseOp,
+    WarpSpecialized,
+)
 from wsched.schedule import make_plan
 
 TWO = epilogue("r: [-1, -1]", "q: [-1, -1]", "s = fd.ops.mul(y, q)", "t = fd.ops.add(s, r)",
@@ -191,6 +202,66 @@ def test_one_that_all_take_together_is_waited_for_in_a_circle() -> None:
 def test_with_stages_for_all_that_one_is_ahead_there_is_no_circle() -> None:
     said = outcome(of_two(4))
     assert (said.fault, said.why, said.legal) == (None, "", True)
+
+
+def test_with_stages_for_single_steps_a_turn_of_all_of_them_still_waits() -> None:
+    """Three stages are enough for who is ahead by one step of the other ring, and no more: it is
+    legal, but the turn of a kernel is a whole loop.
+    """
+    said = outcome(of_two(3))
+    assert (said.refused, said.fault, said.legal, said.unsupported) == (None, None, True, True)
+    with pytest.raises(UnsupportedError) as error:
+        compiled(of_two(3))
+    assert (error.value.what, error.value.supported) == (
+        "loop row [TIDy] of T16, which deals out the steps of a tile, where a warpgroup waits for "
+        "steps of T15 within its turn, and the next one holds those",
+        "load all of a tile in one step of T15 or at least 4 stages of T15",
+    )
+
+
+def of_what_sums_nothing(stages: int) -> Fusion:
+    """What is stored by one part all warpgroups of another one take, a chunk at a time; each has
+    its own rows of a matrix.
+    """
+    m = matmul(ROUNDED, by_tma=False, ring=True)
+    casts = [e.output for e in m.s.fusion.exprs if isinstance(e, CastOp)]
+    rounded = next(tv for tv in casts if m.s.tensor(tv).dtype is DataType.BFloat16)
+    stored, after = apart(m, rounded)
+    m.tile(128, 32, 32)
+    m.deal()
+    m.steps("tile k")
+    m.stage()
+    m.split(after, "Mi", 64, "row Mi")
+    m.run(after, "row", P.TIDy)
+    m.order((m.acc,), "cta tile")
+    m.wgmma()
+    together, own = m.rings
+    m.split((*stored, *after, together), "Ni", 16, "chunk Ni")
+    fragments(m, stored, "cta tile chunk m64")
+    fragments(m, after, "cta tile chunk row")
+    m.order((together,), "cta tile chunk")
+    m.steps("tile chunk", (together,))
+    m.fill((together,), 2, 0, ON_TIDY)
+    by_rows(m, own, 2, 16)
+    m.s.circular_buffer(stored[-1], stages, 0, WarpSpecialized(P.TIDy, None, 3))
+    m.s.inline_at(m.acc, "tile")
+    return m.s.fusion
+
+
+def test_what_sums_nothing_has_no_turns_where_one_ring_has_none() -> None:
+    """A role that deals out the steps of each ring is a turn with the tile; here it is none."""
+    f = of_what_sums_nothing(2)
+    made = make_plan(f)
+    assert [r.outside for r in made.relations if r.compute in ("T19", "T22")] == [1, 1]
+    said = outcome(f)
+    assert (said.oracle, said.fault, said.ran) == (Verdict(), None, True)
+    assert read_resources(compile_cubin(emit_cuda(compiled(f))), "drawn").clean
+
+
+def test_it_may_wait_for_turns_as_well() -> None:
+    said = outcome(of_what_sums_nothing(1))
+    assert (said.legal, said.fault, said.unsupported) == (True, None, True)
+    assert "at least 2 stages of T9" in said.why
 
 
 def test_one_ring_behind_the_other_is_no_circle() -> None:

@@ -22,8 +22,10 @@ With stream-K the load loop is a CTA's interval of the loop that compute's digit
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 
+from lowering.ground.errors import ScheduleError
 from lowering.ground.expr import ONE, ZERO, Const, Expr, Var
 from lowering.ground.poly import Poly, poly
 from lowering.target.target import Target
@@ -39,11 +41,14 @@ from wsched.schedule.proof.readers import check_readers, ends
 from wsched.schedule.proof.relation import LoadLoop, LoadRelation, StepLoop
 from wsched.schedule.proof.roles import check_turns, find_warpgroups
 from wsched.schedule.proof.share import Counted, Proved, Share, find_share
-from wsched.schedule.proof.sides import CTA_INDEX, ROLES, Sides, find_sides
+from wsched.schedule.proof.sides import CTA_INDEX, ROLES, Readers, Sides, find_sides
 from wsched.schedule.proof.trim import Trimmed, trim
 from wsched.schedule.proof.words import labels, words
 
 __all__ = ["load_relations"]
+
+_Tiles = tuple[Sides, LoadRelation]
+"""The edge whose tiles all others of a part run."""
 
 _SAME_FACTORS = ("split both sides by the same factors",)
 _LEAVE_CTAS_OUT = ("parallelize the loop over CTAs on both sides, leave it out of the merge",)
@@ -60,32 +65,65 @@ def load_relations(
             ``role``, ``registers``, ``readers``.
     """
     graph = graph or TransformGraph(fusion)
+    rings = find_sides(fusion, graph, target)
+    found: dict[int, LoadRelation] = {}
+    for part in dict.fromkeys(r.part for r in rings):
+        at = [n for n, r in enumerate(rings) if r.part == part]
+        found |= zip(at, _into([rings[n] for n in at]), strict=True)
+    check_shares([(rings[n].sides[0], relation) for n, relation in found.items()])
+    return tuple(found[n] for n in range(len(rings)))
+
+
+def _into(rings: Sequence[Readers]) -> list[LoadRelation]:
+    """The relations of the rings that a part reads, all of which run the same tiles.
+
+    Where nothing is summed nothing says what a tile is. A role is a turn with it if it deals out
+    the steps of every ring; if not, it deals out those of some rings within a tile.
+    """
+    try:
+        return _with_tiles(rings)
+    except ScheduleError:
+        least, most = _tiles(_relation(rings[0].sides[0]).digits)
+        if least < most:
+            with suppress(ScheduleError):
+                return _with_tiles(rings, least)
+        raise
+
+
+def _with_tiles(rings: Sequence[Readers], outside: int | None = None) -> list[LoadRelation]:
+    """The same where so many digits of the load index of the first ring choose the tile; by default
+    as many as may.
+    """
     found: list[LoadRelation] = []
-    into: dict[int, list[tuple[Sides, LoadRelation]]] = {}
-    for readers in find_sides(fusion, graph, target):
-        edges = into.setdefault(readers.part, [])
-        main = edges[0] if edges else ()
-        each = [_relation(s, *main) for s in readers.sides]
-        edges.append((readers.sides[0], each[0]))
+    tiles: _Tiles | None = None
+    for readers in rings:
+        each = [_relation(s, outside, tiles) for s in readers.sides]
         check_readers(readers.sides, each)
         found.append(replace(each[0], readers=tuple(r.compute for r in each)))
-    check_shares([e for edges in into.values() for e in edges])
-    return tuple(found)
+        tiles = tiles or (readers.sides[0], each[0])
+        outside = tiles[1].outside
+    return found
 
 
 def _relation(
-    sides: Sides, main: Sides | None = None, tiles: LoadRelation | None = None
+    sides: Sides, outside: int | None = None, tiles: _Tiles | None = None
 ) -> LoadRelation:
-    """The proof for one edge; with ``tiles`` it has to run the tiles of that relation."""
+    """The proof for one edge.
+
+    Args:
+        sides: of the edge.
+        outside: how many digits choose the tile; by default as many as may.
+        tiles: the edge whose tiles it has to run, if any.
+    """
     share = find_share(sides)
     try:
-        return _proved(sides, share, share.whole, main, tiles)
+        return _proved(sides, share, share.whole, outside, tiles)
     except Misordered as e:
         loop, *others = map(sides.graph.group, sides.load_loops)
         orders: tuple[str, ...] = ()
         if share.whole == (loop,) and not others:
             orders = legal_orders(
-                sides.graph, loop, lambda loops: _proved(sides, share, loops, main, tiles)
+                sides.graph, loop, lambda loops: _proved(sides, share, loops, outside, tiles)
             )
         raise sides.refuse(e.rule, e.why, orders) from None
 
@@ -94,8 +132,8 @@ def _proved(
     sides: Sides,
     share: Share,
     loops: Sequence[Group],
-    main: Sides | None,
-    tiles: LoadRelation | None,
+    outside: int | None,
+    tiles: _Tiles | None,
 ) -> LoadRelation:
     """The proof with these load loops, outermost first."""
     graph, compute = sides.graph, sides.compute
@@ -110,9 +148,10 @@ def _proved(
     below = share.below(Counted([t.loop for t in found], cut, digits.tails), above)
     found, entry = trim(graph, found, (*above, *below), digits.lost, sides.refuse)
     steps = tuple(t.loop for t in found)
-    outside = _outside(steps) if tiles is None else tiles.outside
-    if main is not None and tiles is not None:
-        _check_tiles(sides, main, steps, tiles)
+    if outside is None:
+        _, outside = _tiles(steps)
+    if tiles is not None:
+        _check_tiles(sides, steps, *tiles)
     warpgroups = find_warpgroups(sides, steps, outside)
     check_turns(sides, found, (*above, *below), outside)
     return LoadRelation(
@@ -207,17 +246,22 @@ def _check_order(sides: Sides, digits: Sequence[StepLoop]) -> None:
         )
 
 
-def _outside(digits: Sequence[StepLoop]) -> int:
-    """How many digits choose the tile: those that are slower than the sum; of what sums nothing,
-    all up to the last that is a role, or whose number is not known when the kernel is made.
+def _tiles(digits: Sequence[StepLoop]) -> tuple[int, int]:
+    """How many digits choose the tile, at least and at most: those that are slower than the sum; of
+    what sums nothing all up to the last whose number is not known when the kernel is made, and
+    those up to the last role.
     """
-    sums = (p for p, s in enumerate(digits) if s.domain.iter_type is IterType.Reduction)
-    tiles = (p for p, s in enumerate(digits, 1) if s.role or not isinstance(s.stop, Const))
-    return next(sums, max(tiles, default=0))
+    sums = [p for p, s in enumerate(digits) if s.domain.iter_type is IterType.Reduction]
+    if sums:
+        return sums[0], sums[0]
+    unknown = [p for p, s in enumerate(digits, 1) if not s.role and not isinstance(s.stop, Const)]
+    roles = [p for p, s in enumerate(digits, 1) if s.role]
+    least = max(unknown, default=0)
+    return least, max([least, *roles])
 
 
 def _check_tiles(
-    sides: Sides, main: Sides, digits: Sequence[StepLoop], tiles: LoadRelation
+    sides: Sides, digits: Sequence[StepLoop], main: Sides, tiles: LoadRelation
 ) -> None:
     """An edge into the epilogue runs the tiles that the operands run, and ends with the last."""
     graph, count = sides.graph, tiles.outside

@@ -70,6 +70,8 @@ def stopped(
     tile: frozenset[Group],
     roles: Mapping[ParallelType, int],
     rings: Sequence[TileRing],
+    *,
+    turns: bool,
 ) -> frozenset[str]:
     """The rings that the warpgroups of a tile wait for when nobody can go on; none if all get to
     the end of it.
@@ -80,12 +82,15 @@ def stopped(
         tile: the loops that choose the tile.
         roles: how many warpgroups share a tile along each axis; 1 where they take turns with it.
         rings: those that it reads or fills.
+        turns: whether who deals out the steps of a ring waits for the turns of those in front.
     """
     axes = list(roles)
     found = [
         _Walk(graph, tile, rings, dict(zip(axes, place, strict=True))).body(nodes)
         for place in product(*(range(roles[axis]) for axis in axes))
     ]
+    if not turns:
+        found = [[e for e in events if e[0] not in (_ENTER, _LEAVE)] for events in found]
     return _left(found, {r.name: 1 if r.endless else r.stages for r in rings})
 
 

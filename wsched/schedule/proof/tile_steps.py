@@ -11,7 +11,7 @@ is decided by going through a tile (``tile_order``). What is summed is read by a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from lowering.ground.errors import ScheduleError
@@ -26,16 +26,60 @@ from wsched.schedule.proof.relation import LoadRelation
 from wsched.schedule.proof.sides import ROLES
 from wsched.schedule.proof.tile_order import TileRing, stopped
 
-__all__ = ["check_tile_steps"]
+__all__ = ["Dealt", "Stopped", "check_tile_steps", "dealt_tiles"]
 
-_Waited = Callable[[Sequence[TileRing]], frozenset[str]]
-"""The rings that are waited for in a tile that does not end, if they have these stages."""
+
+@dataclass(frozen=True, slots=True)
+class Dealt:
+    """A tile whose steps warpgroups deal out.
+
+    Args:
+        rings: those that its part reads or fills, each with its relation.
+        waited: the rings that are waited for in a tile that does not end, if they have these
+            stages; ``turns`` says whether who deals out steps waits for the turns of others.
+    """
+
+    rings: Mapping[TileRing, LoadRelation]
+    waited: Callable[..., frozenset[str]]
+
+    def stops(self, *, turns: bool) -> Stopped | None:
+        """Why it does not end, None if it does; with what lets it end in turns, too."""
+        found = self.waited(tuple(self.rings), turns=turns)
+        return _stopped(self.rings, found, partial(self.waited, turns=True)) if found else None
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """Two rings that are waited for, of which one is dealt out.
+
+    Args:
+        dealt: the relation of that.
+        other: that of the other.
+        legal: what lets the tile end: stages that are enough, steps of a whole tile.
+    """
+
+    dealt: LoadRelation
+    other: LoadRelation
+    legal: tuple[str, ...]
+
+    @property
+    def loops(self) -> str:
+        """What deals out steps: ``loop row [TIDy] of T12``."""
+        return f"{_loops(self.dealt)} of {self.dealt.compute}"
+
+    @property
+    def others(self) -> str:
+        """What the other ring brings."""
+        return ", ".join(self.other.loads)
 
 
 def check_tile_steps(
     fusion: Fusion, graph: TransformGraph, parts: Sequence[Part], edges: Sequence[Edge]
 ) -> None:
     """The rings that a part reads or fills let its warpgroups get on with a tile apart.
+
+    Whether they do in the turns that a kernel has them take is asked where it is made
+    (``lowering.nest.computing``).
 
     Args:
         fusion: the complete schedule.
@@ -46,20 +90,32 @@ def check_tile_steps(
     Raises:
         ScheduleError: ``role``.
     """
+    for e in edges:
+        if not parts[e.consumer].loads and _deals(e.relation):
+            _check_behind_sums(fusion, e.relation)
+    for tile in dealt_tiles(fusion, graph, parts, edges):
+        found = tile.stops(turns=False)
+        if found is not None:
+            raise _refused(fusion, found)
+
+
+def dealt_tiles(
+    fusion: Fusion, graph: TransformGraph, parts: Sequence[Part], edges: Sequence[Edge]
+) -> Iterator[Dealt]:
+    """Those of each part that has any; see :func:`check_tile_steps` for the arguments."""
     for at, part in enumerate(parts):
-        into = [e.relation for e in edges if e.consumer == at]
-        dealt = [r for r in into if any(d.parallel in ROLES for d in _within(r))]
-        for relation in dealt:
-            _check_behind_sums(fusion, relation)
         main = main_of(edges, at)
-        if not dealt or main is None:
+        if main is None or not any(_deals(e.relation) for e in edges if e.consumer == at):
             continue
         tile = frozenset(graph.group(s.domain) for s in main.digits[: main.outside])
         rings = dict(_rings(fusion, graph, edges, at, tile))
         nodes = nest(fusion, graph, part.tensors)
-        waited = partial(stopped, graph, nodes, tile, _roles(fusion, main))
-        if waited(tuple(rings)):
-            raise _refused(fusion, rings, waited)
+        yield Dealt(rings, partial(stopped, graph, nodes, tile, _roles(fusion, main)))
+
+
+def _deals(relation: LoadRelation) -> bool:
+    """Whether warpgroups deal out its steps within a tile."""
+    return any(d.parallel in ROLES for d in _within(relation))
 
 
 def _within(relation: LoadRelation) -> tuple[IterDomain, ...]:
@@ -108,33 +164,41 @@ def _check_behind_sums(fusion: Fusion, relation: LoadRelation) -> None:
         )
 
 
-def _refused(
-    fusion: Fusion, rings: Mapping[TileRing, LoadRelation], waited: _Waited
-) -> ScheduleError:
-    """Two rings that are waited for, of which one is dealt out; with the stages that are enough."""
-    found = waited(tuple(rings))
+def _stopped(
+    rings: Mapping[TileRing, LoadRelation],
+    found: frozenset[str],
+    waited: Callable[[Sequence[TileRing]], frozenset[str]],
+) -> Stopped:
+    """The rings to name of those that are waited for, and the stages that are enough."""
     dealt = min((r for r in rings if r.dealing), key=lambda r: r.name not in found)
     other = min((r for r in rings if r != dealt), key=lambda r: r.name not in found)
-    relation, names = rings[dealt], ", ".join(rings[other].loads)
     legal: list[str] = []
     for ring in (other, dealt):
         enough = _enough(tuple(rings), ring, waited)
         if enough is not None:
             if ring == other and not ring.dealing:
-                legal.append(f"load all of a tile in one step of {names}")
+                legal.append(f"load all of a tile in one step of {', '.join(rings[other].loads)}")
             legal.append(f"at least {enough} stages of {', '.join(rings[ring].loads)}")
+    return Stopped(rings[dealt], rings[other], tuple(legal))
+
+
+def _refused(fusion: Fusion, found: Stopped) -> ScheduleError:
     return ScheduleError(
         "role",
-        f"loads {', '.join(relation.loads)}, compute {relation.compute}",
-        f"{_loops(relation)} of {relation.compute} deals out the steps of a tile, which its "
-        f"warpgroups share, and those of {names} are taken otherwise: one that is ahead in the one "
-        "ring would wait for the other in the other one",
-        tuple(legal),
-        _nests(fusion, relation, rings[other]),
+        f"loads {', '.join(found.dealt.loads)}, compute {found.dealt.compute}",
+        f"{found.loops} deals out the steps of a tile, which its warpgroups share, and those of "
+        f"{found.others} are taken otherwise: one that is ahead in the one ring would wait for the "
+        "other in the other one",
+        found.legal,
+        _nests(fusion, found.dealt, found.other),
     )
 
 
-def _enough(rings: Sequence[TileRing], ring: TileRing, waited: _Waited) -> int | None:
+def _enough(
+    rings: Sequence[TileRing],
+    ring: TileRing,
+    waited: Callable[[Sequence[TileRing]], frozenset[str]],
+) -> int | None:
     """The fewest stages of a ring with which nobody waits for ever, None if none are enough."""
     for stages in () if ring.endless else range(ring.stages + 1, ring.steps + 1):
         if not waited([replace(r, stages=stages) if r == ring else r for r in rings]):
