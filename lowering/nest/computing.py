@@ -53,7 +53,7 @@ def computing_parts(plan: Plan) -> tuple[Computing, ...]:
 
     Raises:
         UnsupportedError: one reads no ring, or sums over the steps of another ring than its main
-                one, or deals out steps of a tile in turns that wait for each other; or the whole has
+            one, or deals out steps of a tile in turns that wait for each other; or the whole has
             several, and CTAs share tiles, or sums are over groups.
     """
     found = tuple(_named(plan))
