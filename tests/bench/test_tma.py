@@ -41,7 +41,7 @@ def test_the_code_is_the_same_for_every_promotion() -> None:
 @pytest.mark.parametrize(
     ("wrong", "told"),
     [
-        ((128, 48, 0, 1), "a swizzle of 48 is not supported; supported: 0, 32, 64, 128"),
+        ((128, 48, 0, 1), "a swizzle of 48 is not supported; supported: 0, 16, 32, 64, 128"),
         (
             (256, 128, 0, 1),
             "lines of 256 bytes with a swizzle of 128 is not supported; supported: multiples of "
