@@ -13,6 +13,9 @@ from lowering.kernel.kernel import Kernel
 from lowering.kernel.text import parse_kernel, print_kernel
 from lowering.machine import MachineError, run_kernel
 from lowering.machine.adversary import Adversary, adversaries
+from lowering.target.blackwell import BLACKWELL_PAIRS
+from tests.blackwell import Tile
+from tests.blackwell import final as by_hand
 from tests.pairs import CLUSTERS, PAIRS, SMALL, final
 from wsched.schedule.matmul.params import MatmulParams
 
@@ -58,6 +61,11 @@ def test_what_a_cluster_shares_is_multicast(name: str, adversary: Adversary) -> 
 @pytest.mark.parametrize("name", ["v9", "v10"])
 def test_the_tiles_of_the_ladder(name: str) -> None:
     run(kernel(PAIRS[name]), 648, 264, 136, "random")
+
+
+def test_a_schedule_by_hand() -> None:
+    pair = Tile(k=32, stages=2, cluster=2, target=BLACKWELL_PAIRS, by_tma=False)
+    run(by_hand(pair), 392, 72, 104, "random")
 
 
 @pytest.mark.parametrize("shape", [(128, 32, 32), (1, 8, 8), (257, 40, 40)])
