@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from lowering.kernel.kernel import Kernel
 from lowering.nest.lower import lower
 from lowering.target.blackwell import BLACKWELL
+from lowering.target.target import Target
 from passes.options import LoweringOptions
 from passes.pipeline import run_passes
-from tests.legality.builder import Matmul, P
+from tests.legality.builder import CTAS, Matmul, P
 from tests.schedules import definition
 from wsched.fusion import Fusion, LoadStoreOpType, MemoryType, WarpSpecialized
 from wsched.importer import build_fusion, record_text
@@ -34,6 +35,8 @@ class Tile:
         groups: warpgroups that read it, 128 rows each.
         by_tma: whether results go by way of shared memory and TMA.
         queue: whether tiles are dealt out at run time.
+        cluster: CTAs along M.
+        target: the GPU, and how many CTAs multiply together.
     """
 
     m: int = 128
@@ -44,6 +47,8 @@ class Tile:
     groups: int = 1
     by_tma: bool = True
     queue: bool = False
+    cluster: int = 1
+    target: Target = BLACKWELL
 
 
 def scheduled(tile: Tile = Tile(), text: str | None = None) -> Fusion:
@@ -51,7 +56,10 @@ def scheduled(tile: Tile = Tile(), text: str | None = None) -> Fusion:
     m = _cached(tile, text)
     s, acc = m.s, m.acc
     m.tile(tile.m, tile.n, tile.k)
-    m.deal(dynamic=tile.queue)
+    if tile.cluster > 1:
+        _deal_to_clusters(m, tile)
+    else:
+        m.deal(dynamic=tile.queue)
     m.steps("tile k")
     m.stage(tile.stages, tile.stages - 1)
     m.split((acc,), "Ki", 16, "k16 Ki")
@@ -68,7 +76,7 @@ def scheduled(tile: Tile = Tile(), text: str | None = None) -> Fusion:
 
 
 def _cached(tile: Tile, text: str | None) -> Matmul:
-    s = Schedule(build_fusion(record_text(text or definition())), target=BLACKWELL)
+    s = Schedule(build_fusion(record_text(text or definition())), target=tile.target)
     loads = tuple(s.cache_after(tv, _TMA) for tv in (s.a, s.b))
     (mma,), (out,) = s.fusion.mmas, s.outputs
     for tv in loads:
@@ -81,6 +89,17 @@ def _cached(tile: Tile, text: str | None) -> Matmul:
         epilogue = (read, s.cache_before(staged, LoadStoreOpType.StMatrix), staged, out)
         s.set_memory_type(staged, MemoryType.Shared)
     return Matmul(s, loads, mma.output, epilogue, out, (), (out,) if tile.by_tma else ())
+
+
+def _deal_to_clusters(m: Matmul, tile: Tile) -> None:
+    """``[cta, tile, ...]``: CTAs next to each other have tiles below each other."""
+    m.split(m.every, "Mo", tile.cluster, "Mc ctaM")
+    m.order(m.every, "Mc No ctaM")
+    m.merge(m.every, "Mc No", "tiles")
+    m.split(m.every, "tiles", CTAS // tile.cluster, "tile cluster", dynamic=tile.queue)
+    m.order(m.every, "cluster ctaM tile")
+    m.merge(m.every, "cluster ctaM", "cta")
+    m.run(m.every, "cta", P.BIDx)
 
 
 def _epilogue(m: Matmul, tile: Tile) -> None:
@@ -104,7 +123,7 @@ def _epilogue(m: Matmul, tile: Tile) -> None:
 
 def plan(tile: Tile = Tile()) -> Plan:
     """Such a schedule, proved."""
-    return make_plan(scheduled(tile), target=BLACKWELL)
+    return make_plan(scheduled(tile), target=tile.target)
 
 
 def final(tile: Tile = Tile(), **options: int) -> Kernel:

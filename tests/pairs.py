@@ -16,6 +16,7 @@ from wsched.schedule.matmul.params import (
     MatMulTileOptions,
     MmaArch,
     MmaMacro,
+    TilingStrategy,
 )
 
 __all__ = ["CLUSTERS", "PAIRS", "SMALL", "V9", "V10", "final", "paired"]
@@ -55,7 +56,11 @@ PAIRS = {
     "v9": V9,
     "two-blocks": paired(256, 64, 32, 2, epilogue_stages=1),
     "v10": V10,
-}
+    "queue": paired(
+        128, 64, 32, 3, epilogue_stages=1,
+        tiling_strategy=TilingStrategy.DistributeTilesDynamically,
+    ),
+}  # fmt: skip
 
 CLUSTERS = {
     f"{m}x{n}-{'pairs' if ctas == 2 else 'alone'}": clustered(ctas, m, n)

@@ -35,7 +35,7 @@ from lowering.kernel.places import placed, tile_offset
 from lowering.mlir.emitter import Emitter, Rule, Word, register_type
 from lowering.mlir.ssa import I32, I64, Value
 
-__all__ = ["RULES", "frame", "mask_of", "tensor_map", "word_address"]
+__all__ = ["RULES", "frame", "mask_of", "mask_of_ctas", "tensor_map", "word_address"]
 
 _LANE, _WARP = Special("lane"), Special("warpgroup.warp")
 
@@ -63,22 +63,49 @@ def _box(e: Emitter, ref: GmemRef) -> str:
 
 def _hint(e: Emitter, cache: str) -> str:
     """The cache policy as an operand, where it is not the default."""
+    policy = _policy(e, cache)
+    return "" if policy is None else f" l2_cache_hint = {policy}"
+
+
+def _policy(e: Emitter, cache: str) -> Value | None:
     if cache not in CACHE_POLICIES:
         raise InternalError("emit_mlir", f"no cache policy named {cache}")
     if cache == CACHE_POLICIES[0]:
-        return ""
+        return None
     text = f"createpolicy.fractional.L2::{cache}.b64 $0, 1.0;"
     (policy,) = e.asm(text, outputs=[I64], memory=False, volatile=False)
-    return f" l2_cache_hint = {policy.value}"
+    return policy.value
+
+
+def mask_of_ctas(e: Emitter, mask: Expr) -> Value:
+    """A mask of ranks as instructions take it."""
+    return e.out.op(f"arith.trunci {e.expr(mask)} : i32 to i16", "i16")
+
+
+def _pair_load(e: Emitter, s: TmaLoad) -> None:
+    """A copy that the even CTA of a pair counts, as PTX: nvvm has no ``cta_group`` of copies."""
+    bar = _mapped(e, e.mbarrier(s.bar), e.kernel.cta_group.leader)
+    at = [e.expr(x) for x in reversed(s.src.coords)]
+    operands = [e.expr(e.box_address(s.dst)), tensor_map(e, s.src), e.expr(bar), *at]
+    form = f"cp.async.bulk.tensor.{len(at)}d.shared::cluster.global.tile"
+    form += ".mbarrier::complete_tx::bytes"
+    coords = ", ".join(f"${n + 3}" for n in range(len(at)))
+    more = [] if s.multicast is None else [mask_of_ctas(e, s.multicast)]
+    form += ".multicast::cluster" * len(more) + f".cta_group::{s.cta_group}"
+    if (policy := _policy(e, s.cache)) is not None:
+        form, more = f"{form}.L2::cache_hint", [*more, policy]
+    last = "".join(f", ${n}" for n in range(len(operands), len(operands) + len(more)))
+    e.asm(f"{form} [$0], [$1, {{{coords}}}], [$2]{last};", [*operands, *more])
 
 
 def _tma_load(e: Emitter, s: TmaLoad) -> None:
+    if s.cta_group > 1:
+        return _pair_load(e, s)
     dst, bar = e.pointer(e.box_address(s.dst), cluster=True), e.pointer(e.mbarrier(s.bar))
     source = tensor_map(e, s.src)
     text = f"{dst}, {source}, {bar}, {_box(e, s.src)}"
     if s.multicast is not None:
-        mask = e.out.op(f"arith.trunci {e.expr(s.multicast)} : i32 to i16", "i16")
-        text += f" multicast_mask = {mask}"
+        text += f" multicast_mask = {mask_of_ctas(e, s.multicast)}"
     text += f"{_hint(e, s.cache)} : {dst.type}, {source.type}"
     e.out.line(f"nvvm.cp.async.bulk.tensor.shared.cluster.global {text}")
 

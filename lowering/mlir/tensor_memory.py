@@ -27,7 +27,7 @@ from lowering.kernel.nodes import (
 )
 from lowering.kernel.places import placed
 from lowering.mlir.emitter import Emitter, Rule, Word
-from lowering.mlir.movement import word_address
+from lowering.mlir.movement import mask_of_ctas, word_address
 from lowering.mlir.ssa import F32, I1, Value
 from lowering.mlir.wgmma import operand_descriptor, pinned
 from lowering.target.tensor_memory import LANES
@@ -46,7 +46,7 @@ _POINTER = "!llvm.ptr<6>"
 
 def _group(e: Emitter) -> int:
     """CTAs that a kernel's tcgen05 instructions are for: ``cta_group``."""
-    return 1
+    return e.kernel.cta_group.size
 
 
 def _grouped(e: Emitter) -> str:
@@ -88,8 +88,11 @@ def _mma(e: Emitter, s: Tcgen05Mma) -> None:
 
 
 def _commit(e: Emitter, s: Tcgen05Commit) -> None:
-    at = e.pointer(e.mbarrier(s.bar))
-    e.out.line(f'"nvvm.tcgen05.commit"({at}) {_grouped(e)} : ({at.type}) -> ()')
+    operands = [e.pointer(e.mbarrier(s.bar))]
+    if s.multicast is not None:
+        operands.append(mask_of_ctas(e, s.multicast))
+    names, kinds = ", ".join(map(str, operands)), ", ".join(x.type for x in operands)
+    e.out.line(f'"nvvm.tcgen05.commit"({names}) {_grouped(e)} : ({kinds}) -> ()')
 
 
 def _load(e: Emitter, s: Tcgen05Load) -> None:

@@ -33,13 +33,13 @@ from lowering.nest.counted import require_parts, require_perfect
 from lowering.nest.counter import Counter
 from lowering.nest.domains import summed
 from lowering.nest.idle import drained, shared_dimension, without_idle
+from lowering.nest.leading import led
 from lowering.nest.partials import PartialResults
 from lowering.nest.place import Place
 from lowering.nest.refusal import refused
 from lowering.nest.registers import Registers
 from lowering.nest.rules import lower_leaf
 from lowering.nest.scope import Scopes
-from lowering.nest.shares import group_of
 from lowering.nest.steps import steps_of
 from lowering.nest.work_loops import FIRST, Head, WorkLoops
 from wsched.fusion import IterDomain, IterType, ParallelType, ReductionOp, TensorView
@@ -124,7 +124,7 @@ class _Walk:
         self.scopes.enter(branch=entry is not None)
         body = self.scopes.leave(self.body(nodes, 0))
         self._require_one_wait(body)
-        body = group_of(self.plan).led(body) if self.part.issued else body
+        body = led(self.plan, body, self.namer) if self.part.issued else body
         if entry is not None:
             body = (If(self.work.shared.apply(substitute(entry, self.roles)), body),)
         read = used_in(body)

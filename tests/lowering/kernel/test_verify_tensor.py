@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from lowering.kernel.text import parse_kernel
+from lowering.kernel.text import parse_kernel, print_kernel
 from lowering.kernel.verify import verify
 from tests.blackwell import Tile, final
+from tests.pairs import final as final_of_a_pair
 
 KERNEL = """\
 kernel k threads 128 cluster 1 target sm_100a grid 1 {
@@ -34,6 +35,10 @@ def test_well_formed() -> None:
     ("old", "new", "problem"),
     [
         (" target sm_100a", "", "sm_90a has no tensor memory, in: tensor acc"),
+        ("target sm_100a", "target sm_100a cta_group 2",
+         "clusters of 1 CTAs are no groups of 2"),
+        ("tcgen05.fence after", "tcgen05.commit full[0], multicast=2",
+         "a mask of 0b10 in a cluster of 1"),
         ("f32[2][128x64]", "f32[2][64x64]",
          "f32 of 64x64: a tile is of 32 bits and 128 rows, in: tensor acc"),
         ("f32[2][128x64]", "bf16[2][128x64]",
@@ -75,3 +80,24 @@ def test_what_is_in_flight() -> None:
     assert any("y is in flight" in p for p in verify(parse_kernel(text)))
     text = KERNEL.replace("2, async> = tcgen05.ld", "2> = tcgen05.ld")
     assert any("tcgen05.ld leaves it in flight" in p for p in verify(parse_kernel(text)))
+
+
+def test_each_cta_of_a_pair_has_a_half_of_the_columns() -> None:
+    """And an instruction has a multiple of 32 of them."""
+    pair = print_kernel(final_of_a_pair())
+    assert verify(parse_kernel(pair)) == []
+    for old, new, why in (
+        ("T7[stage_k, 0, 0], 32", "T7[stage_k, 0, 0], 48",
+         "a multiple of 32 from 32 to 256, not 48"),
+        ("T7[stage_k, 0, 0], 32", "T7[stage_k, 0, 0], 64",
+         "a tile of 32x16 does not fit into T7 of 16x32"),
+    ):  # fmt: skip
+        problems = verify(parse_kernel(pair.replace(old, new)))
+        assert any(why in p for p in problems), problems
+
+
+def test_a_copy_is_of_no_other_group() -> None:
+    text = print_kernel(final_of_a_pair())
+    alone = parse_kernel(text.replace(" cta_group 2 grid", " grid"))
+    problems = {p.partition(", in: ")[0] for p in verify(alone)}
+    assert "cta_group 2 of a kernel with cta_group 1" in problems

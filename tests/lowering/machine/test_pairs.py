@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -10,9 +11,14 @@ import numpy as np
 import pytest
 
 from lowering.kernel.kernel import Kernel
+from lowering.kernel.nodes import If, Stmt
 from lowering.kernel.text import parse_kernel, print_kernel
-from lowering.machine import MachineError, run_kernel
+from lowering.kernel.visit import rewrite
+from lowering.machine import DeadlockError, MachineError, run_kernel
 from lowering.machine.adversary import Adversary, adversaries
+from lowering.target.blackwell import BLACKWELL_PAIRS
+from tests.blackwell import Tile
+from tests.blackwell import final as by_hand
 from tests.pairs import CLUSTERS, PAIRS, SMALL, final
 from wsched.schedule.matmul.params import MatmulParams
 
@@ -41,7 +47,7 @@ def run(k: Kernel, m: int, n: int, depth: int, adversary: Adversary, seed: int =
 
 
 @pytest.mark.parametrize("adversary", ["eager", "lazy", "random", "fair"])
-@pytest.mark.parametrize("name", ["registers", "tma", "two-blocks"])
+@pytest.mark.parametrize("name", ["registers", "tma", "two-blocks", "queue"])
 def test_right_in_any_order(name: str, adversary: Adversary) -> None:
     run(kernel(PAIRS[name]), 392, 72, 104, adversary)
 
@@ -58,6 +64,23 @@ def test_what_a_cluster_shares_is_multicast(name: str, adversary: Adversary) -> 
 @pytest.mark.parametrize("name", ["v9", "v10"])
 def test_the_tiles_of_the_ladder(name: str) -> None:
     run(kernel(PAIRS[name]), 648, 264, 136, "random")
+
+
+def test_a_schedule_by_hand() -> None:
+    pair = Tile(k=32, stages=2, cluster=2, target=BLACKWELL_PAIRS, by_tma=False)
+    run(by_hand(pair), 392, 72, 104, "random")
+
+
+def test_who_issues_nothing_follows_the_queue() -> None:
+    """Entries that one reader leaves are never free."""
+    whole = kernel(PAIRS["queue"])
+    run(whole, 1544, 72, 40, "random")
+
+    def led(stmt: Stmt) -> tuple[Stmt, ...] | None:
+        return (replace(stmt, other=()),) if isinstance(stmt, If) and stmt.other else None
+
+    with pytest.raises(DeadlockError, match="queue_empty"):
+        run(replace(whole, body=rewrite(whole.body, led)), 1544, 72, 40, "random")
 
 
 @pytest.mark.parametrize("shape", [(128, 32, 32), (1, 8, 8), (257, 40, 40)])

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from types import SimpleNamespace
+
 import pytest
 
 from lowering.ground.dtypes import DType
-from lowering.ground.errors import InternalError
+from lowering.ground.errors import InternalError, UnsupportedError
 from lowering.ground.layouts import ACCUMULATOR, LANES, RegisterLayout
 from lowering.ground.types import Swizzle
 from lowering.kernel.descriptor import MatrixDescriptor, instruction_descriptor
 from lowering.kernel.kernel import SharedBuffer
-from lowering.target.blackwell import BLACKWELL, TCGEN05
+from lowering.kernel.lexer import IRSyntaxError
+from lowering.kernel.text import parse_kernel, print_kernel
+from lowering.target.blackwell import BLACKWELL, BLACKWELL_PAIRS, TCGEN05
+from lowering.target.hopper import HOPPER
+from lowering.target.targets import grouped, named, of_macro, require
 from lowering.target.tensor_memory import TensorMemory
 
 HALF, BF16, F32 = DType.F16, DType.BF16, DType.F32
@@ -82,3 +89,35 @@ def test_a_load_leaves_registers_as_wgmma_does_but_for_the_rows() -> None:
                 assert LANES.owner(row, col) == (warp, lane, (block, group, half, inner))
     assert LANES.row(1, 0, 2, 0) == 128 + 32
     assert LANES.owner(128 + 32 + 16, 0) == (1, 0, (3, 0, 0, 0))
+
+
+def test_pairs_are_the_same_gpu() -> None:
+    """Only the instruction differs: its name in nvFuser, its CTAs, its columns."""
+    assert replace(BLACKWELL_PAIRS, mma=TCGEN05) == BLACKWELL
+    mma = BLACKWELL_PAIRS.mma
+    assert (mma.ctas, mma.m, mma.macro, mma.layout) == (2, 128, "Blackwell2CTA", TCGEN05.layout)
+    assert mma.problem(BF16, BF16, F32, 48) is not None
+    assert mma.problem(BF16, BF16, F32, 256) is None
+    assert named("sm_100a.cta_group::2") is of_macro("Blackwell2CTA") is BLACKWELL_PAIRS
+    assert grouped("sm_100a") == {1: BLACKWELL, 2: BLACKWELL_PAIRS}
+    assert grouped("sm_90a") == {1: HOPPER}
+    with pytest.raises(UnsupportedError, match=r"the target sm_90a.cta_group::2 is not supported"):
+        named("sm_90a.cta_group::2")
+
+
+def test_a_kernel_in_pairs_as_text() -> None:
+    text = "kernel k threads 128 cluster 2 target sm_100a cta_group 2 grid 2 {\n}\n"
+    kernel = parse_kernel(text)
+    assert kernel.target is BLACKWELL_PAIRS and print_kernel(kernel) == text
+    with pytest.raises(IRSyntaxError, match="a cta_group: 1, 2"):
+        parse_kernel(text.replace("group 2", "group 4"))
+    with pytest.raises(IRSyntaxError, match="a cta_group: 1"):
+        parse_kernel(text.replace("sm_100a", "sm_90a"))
+
+
+def test_a_device_takes_kernels_of_either() -> None:
+    device = SimpleNamespace(cuda=SimpleNamespace(get_device_capability=lambda _: (10, 0)))
+    for target in (BLACKWELL, BLACKWELL_PAIRS):
+        require(device, 0, target)
+    with pytest.raises(UnsupportedError, match=r"a GPU of compute capability 10\.0"):
+        require(device, 0, HOPPER)
