@@ -8,10 +8,15 @@ from difflib import unified_diff
 from functools import cached_property
 from typing import Any
 
+from lowering.ground.errors import UnsupportedError
+from lowering.target.target import Target
+from lowering.target.targets import DEFAULT
+from wsched.choose.step import FLOPS_PER_CYCLE
+from wsched.choose.tensor_memory import PRODUCTS
 from wsched.front.own import kernel_of
 from wsched.front.schedule import Schedule
 from wsched.ladder.calls import lines_of
-from wsched.ladder.decisions import Decisions, decide
+from wsched.ladder.decisions import TILE, Decisions, decide
 from wsched.ladder.predict import Prediction, Shown, predict, shown
 from wsched.ladder.rungs import DEFINITION, RUNGS, Rung, changed
 from wsched.predict.world import resident
@@ -28,20 +33,51 @@ class Step:
     Args:
         rung: the rung.
         before: the step below; None of the first.
+        target: the GPU that it is for.
     """
 
     rung: Rung
     before: Step | None
+    target: Target = DEFAULT
 
     @cached_property
     def schedule(self) -> Schedule:
         """Call by call."""
-        return decide(Schedule(DEFINITION), self.rung.decided)
+        return decide(Schedule(DEFINITION, target=self.target.arch), self.rung.decided)
 
     @cached_property
     def kernel(self) -> CompiledFusion:
-        """The kernel of exactly this schedule."""
+        """The kernel of exactly this schedule.
+
+        Raises:
+            UnsupportedError: there is none for the target.
+        """
         return kernel_of(self.schedule)
+
+    @cached_property
+    def refused(self) -> str:
+        """Why there is no kernel; empty where there is one."""
+        try:
+            _ = self.kernel
+        except UnsupportedError as e:
+            return f"{e.what} is not supported"
+        return ""
+
+    @property
+    def priced(self) -> bool:
+        """Whether it is known how long what it does takes: costs were fitted on a GPU."""
+        return self.target.tensor_memory is None
+
+    @property
+    def row_cycles(self) -> float:
+        """Cycles of an SM's tensor core for a row of a tile and 64 of K."""
+        products = FLOPS_PER_CYCLE / 2 if self.priced else PRODUCTS
+        return TILE * 64 / products
+
+    @property
+    def why(self) -> str:
+        """What the rung is for."""
+        return self.rung.why if self.priced else self.rung.in_tensor_memory or self.rung.why
 
     @cached_property
     def prediction(self) -> Prediction:
@@ -70,7 +106,8 @@ class Step:
     @property
     def calls(self) -> str:
         """The primitives, one call a line."""
-        return "\n".join(lines_of(Schedule(DEFINITION), self.schedule.history)) + "\n"
+        start = Schedule(DEFINITION, target=self.target.arch)
+        return "\n".join(lines_of(start, self.schedule.history)) + "\n"
 
     def diff(self, what: str) -> str:
         """What differs from the rung before, lines with ``-`` and ``+``; all of it of the first.
@@ -97,14 +134,18 @@ class Step:
             k: what is summed over.
             measured_us: what a GPU took, if it was asked.
         """
-        decided, found = self.rung.decided, self.kernel.resources
-        us = self.prediction.us(decided, m, n, k)
-        return {
-            "rung": self.rung.name, "title": self.rung.title, "why": self.rung.why,
-            "decision": self.decision, "calls": self.diff("calls"), "loops": self.nests,
-            "threads": self.kernel.kernel.threads, "registers": found.registers,
+        said = {
+            "rung": self.rung.name, "target": self.target.arch, "title": self.rung.title,
+            "why": self.why, "decision": self.decision, "calls": self.diff("calls"),
+            "loops": self.nests, "refused": self.refused,
+        }  # fmt: skip
+        if self.refused:
+            return said
+        us = self.prediction.us(self.rung.decided, m, n, k) if self.priced else None
+        return said | {
+            "threads": self.kernel.kernel.threads, "registers": self.kernel.resources.registers,
             "shared_bytes": self.kernel.kernel.shared_bytes, "resident": resident(self.kernel),
-            "predicted_us": us, "predicted_tflops": rate(m, n, k, us),
+            "predicted_us": us, "predicted_tflops": None if us is None else rate(m, n, k, us),
             "measured_us": measured_us,
             "measured_tflops": None if measured_us is None else rate(m, n, k, measured_us),
             "waits": {lane.name: lane.shares(self.shown.cycles) for lane in self.shown.lanes},
@@ -116,11 +157,11 @@ def rate(m: int, n: int, k: int, us: float) -> float:
     return 2 * m * n * k / us / 1e6
 
 
-def climb() -> tuple[Step, ...]:
-    """All rungs, from the first."""
+def climb(target: Target = DEFAULT) -> tuple[Step, ...]:
+    """All rungs for a GPU, from the first."""
     found: list[Step] = []
     for rung in RUNGS:
-        found.append(Step(rung, found[-1] if found else None))
+        found.append(Step(rung, found[-1] if found else None, target))
     return tuple(found)
 
 

@@ -54,19 +54,24 @@ def generated(name: str, steps: Sequence[Step]) -> str:
 
 
 def _table(steps: Sequence[Step]) -> str:
-    """Rungs and what is predicted of them."""
-    heads = ("rung", "decision", "threads", "KiB shared", "CTAs of an SM",
-             "cycles for 64 of K, in which the tensor core works", "predicted TFLOP/s")  # fmt: skip
+    """Rungs and what is predicted of them; where costs are assumed, no speed."""
+    priced = all(s.priced for s in steps)
+    heads = ["rung", "decision", "threads", "KiB shared", "CTAs of an SM",
+             "cycles for 64 of K, in which the tensor core works"]  # fmt: skip
+    heads += ["predicted TFLOP/s"] * priced
     lines = [f"| {' | '.join(heads)} |", "| --- " * len(heads) + "|"]
     for s in steps:
-        p, decided, kernel = s.prediction, s.rung.decided, s.kernel.kernel
-        us = p.us(decided, *PROBLEM)
-        share = 100 * p.tiles * decided.rows * 4 / p.slice  # 128 columns, 4096 FLOP a cycle
-        lines.append(
-            f"| {s.rung.name} | {s.decision or s.rung.title} | {kernel.threads} "
-            f"| {kernel.shared_bytes / 1024:.0f} | {p.tiles} | {p.slice:.0f}, {share:.0f} % "
-            f"| {rate(*PROBLEM, us):.1f} |"
-        )
+        cells = [s.rung.name, s.decision or s.rung.title]
+        if s.refused:
+            lines.append(f"| {' | '.join(cells)} | {s.refused} |" + " |" * (len(heads) - 3))
+            continue
+        p, kernel = s.prediction, s.kernel.kernel
+        share = 100 * p.tiles * s.rung.decided.rows * s.row_cycles / p.slice
+        cells += [f"{kernel.threads}", f"{kernel.shared_bytes / 1024:.0f}", f"{p.tiles}"]
+        cells += [f"{p.slice:.0f}, {share:.0f} %"]
+        if priced:
+            cells += [f"{rate(*PROBLEM, p.us(s.rung.decided, *PROBLEM)):.1f}"]
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
 
@@ -74,7 +79,7 @@ def _waits(steps: Sequence[Step]) -> str:
     """What the warps of a CTA do with their time."""
     lines = ["| % of the time | " + " | ".join(ACTIVITIES) + " |",
              "| --- |" + " --- |" * len(ACTIVITIES)]  # fmt: skip
-    for s in steps:
+    for s in (s for s in steps if not s.refused):
         for lane in s.shown.lanes:
             row = lane.shares(s.shown.cycles)
             cells = (f"{100 * row[a]:.0f}" if a in row else "" for a in ACTIVITIES)
@@ -95,10 +100,13 @@ def _way(sizes: tuple[int, int, int]) -> str:
 
 def _rung(step: Step) -> str:
     """Why, the loops, and the calls that changed."""
-    parts = ["\n".join(wrap(step.rung.why, 104)) + "\n", _block("", step.nests + "\n")]
+    parts = ["\n".join(wrap(step.why, 104)) + "\n", _block("", step.nests + "\n")]
     if step.before is not None:
         parts += [f"`{step.decision}`. Of the schedule:\n", _block("diff", step.diff("calls"))]
-        parts += ["Of the kernel, before passes:\n", _block("diff", step.diff("lower"))]
+        if step.refused:
+            parts += [f"No kernel: {step.refused}.\n"]
+        else:
+            parts += ["Of the kernel, before passes:\n", _block("diff", step.diff("lower"))]
     else:
         parts += ["The schedule:\n", _block("python", step.calls)]
         parts += ["The kernel, before passes:\n", _block("", step.diff("lower"))]
