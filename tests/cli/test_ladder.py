@@ -37,7 +37,7 @@ def test_json() -> None:
 def test_another_target() -> None:
     text = " ".join(invoke("v4", "v9", "--target", "sm_100a").stdout.split())
     assert "T4 = mma(T6, T7)" in text and "+s[box].cache_before(StMatrix)" in text
-    assert "no kernel: stages of ring that CTAs of a cluster share" in text
+    assert "cluster: 1 → 2 Two CTAs whose tiles lie above one another multiply together" in text
     assert "TFLOP/s" not in text and "not measured: no such GPU" in text
 
 

@@ -63,9 +63,8 @@ def test_nothing_is_said_of_how_fast_it_is_there() -> None:
     steps = climb(named("sm_100a"))
     found = steps[4].to_dict(4096, 4096, 4096)
     assert found["predicted_us"] is found["predicted_tflops"] is found["measured_us"] is None
-    assert (found["target"], found["refused"]) == ("sm_100a", "")
     pair = steps[8].to_dict(4096, 4096, 4096)
-    assert "CTAs of a cluster share" in pair["refused"] and "waits" not in pair
+    assert (found["target"], pair["target"]) == ("sm_100a", "sm_100a.cta_group::2")
     assert "multiply together" in pair["why"]
 
 

@@ -126,9 +126,7 @@ def _measured(steps: Sequence[Step], sizes: Problem) -> Sequence[float | None]:
         return [None] * len(steps)
     from wsched.ladder.measure import measure
 
-    kernels = {s.rung.name: s.kernel for s in steps if not s.refused}
-    found = dict(zip(kernels, measure(kernels, *sizes), strict=True))
-    return [found.get(s.rung.name) for s in steps]
+    return measure({s.rung.name: s.kernel for s in steps}, *sizes)
 
 
 def _write_page(path: Path, steps: Sequence[Step]) -> None:
@@ -144,7 +142,6 @@ def _draw(steps: Sequence[Step], path: Path) -> None:
     from wsched.ladder.measure import recorded
     from wsched.ladder.picture import draw, lanes_of_trace
 
-    steps = [s for s in steps if not s.refused]
     unit, lanes = "cycles of an SM, by the machine's clock", [s.shown.lanes for s in steps]
     if _here(steps):
         traces = [recorded(s.kernel) for s in steps]
@@ -157,12 +154,8 @@ def _show(console: Console, step: Step, kernel: bool) -> None:
     """One rung at length."""
     rung = step.rung
     texts = [f"{rung.name}: {rung.title}", step.decision, step.why, step.nests]
-    texts += ["schedule", step.diff("calls")]
-    if step.refused:
-        texts += [f"no kernel: {step.refused}"]
-    else:
-        texts += ["kernel before passes", step.diff("lower")]
-    if kernel and not step.refused:
+    texts += ["schedule", step.diff("calls"), "kernel before passes", step.diff("lower")]
+    if kernel:
         texts += ["final kernel", step.diff("kernel")]
     for text in texts:
         if text:

@@ -31,7 +31,7 @@ def show_tables(
     from wsched.predict.activity import ACTIVITIES
 
     console.print(_table(steps, sizes, times))
-    console.print(_waits([s for s in steps if not s.refused]))
+    console.print(_waits(steps))
     for name, meaning in ACTIVITIES.items():
         console.print(f"  {name}: {meaning}", markup=False, highlight=False)
     if not steps[0].priced:
@@ -52,11 +52,8 @@ def _table(
     for name in (*(["predicted TFLOP/s"] * priced), *(["measured"] * measured)):
         table.add_column(name, justify="right")
     for step, us in zip(steps, times, strict=True):
-        row = [step.rung.name, step.decision or step.rung.title]
-        if step.refused:
-            table.add_row(row[0], f"{row[1]}; no kernel: {step.refused}")
-            continue
         k, p = step.kernel, step.prediction
+        row = [step.rung.name, step.decision or step.rung.title]
         row += [str(k.kernel.threads), str(k.resources.registers)]
         row += [f"{k.kernel.shared_bytes / 1024:.0f}", str(p.tiles)]
         if priced:

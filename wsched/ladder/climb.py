@@ -8,9 +8,8 @@ from difflib import unified_diff
 from functools import cached_property
 from typing import Any
 
-from lowering.ground.errors import UnsupportedError
 from lowering.target.target import Target
-from lowering.target.targets import DEFAULT
+from lowering.target.targets import DEFAULT, grouped
 from wsched.choose.step import FLOPS_PER_CYCLE
 from wsched.choose.tensor_memory import PRODUCTS
 from wsched.front.own import kernel_of
@@ -43,25 +42,21 @@ class Step:
     @cached_property
     def schedule(self) -> Schedule:
         """Call by call."""
-        return decide(Schedule(DEFINITION, target=self.target.arch), self.rung.decided)
+        return decide(self._start, self.rung.decided)
+
+    @property
+    def _start(self) -> Schedule:
+        """A schedule without calls. Where an instruction may be that of as many CTAs as share B,
+        it is.
+        """
+        ctas = grouped(self.target.arch)
+        target = ctas.get(self.rung.decided.cluster, self.target)
+        return Schedule(DEFINITION, target=target.name)
 
     @cached_property
     def kernel(self) -> CompiledFusion:
-        """The kernel of exactly this schedule.
-
-        Raises:
-            UnsupportedError: there is none for the target.
-        """
+        """The kernel of exactly this schedule."""
         return kernel_of(self.schedule)
-
-    @cached_property
-    def refused(self) -> str:
-        """Why there is no kernel; empty where there is one."""
-        try:
-            _ = self.kernel
-        except UnsupportedError as e:
-            return f"{e.what} is not supported"
-        return ""
 
     @property
     def priced(self) -> bool:
@@ -106,8 +101,7 @@ class Step:
     @property
     def calls(self) -> str:
         """The primitives, one call a line."""
-        start = Schedule(DEFINITION, target=self.target.arch)
-        return "\n".join(lines_of(start, self.schedule.history)) + "\n"
+        return "\n".join(lines_of(self._start, self.schedule.history)) + "\n"
 
     def diff(self, what: str) -> str:
         """What differs from the rung before, lines with ``-`` and ``+``; all of it of the first.
@@ -134,15 +128,11 @@ class Step:
             k: what is summed over.
             measured_us: what a GPU took, if it was asked.
         """
-        said = {
-            "rung": self.rung.name, "target": self.target.arch, "title": self.rung.title,
-            "why": self.why, "decision": self.decision, "calls": self.diff("calls"),
-            "loops": self.nests, "refused": self.refused,
-        }  # fmt: skip
-        if self.refused:
-            return said
         us = self.prediction.us(self.rung.decided, m, n, k) if self.priced else None
-        return said | {
+        return {
+            "rung": self.rung.name, "target": self.schedule.target.name, "title": self.rung.title,
+            "why": self.why, "decision": self.decision, "calls": self.diff("calls"),
+            "loops": self.nests,
             "threads": self.kernel.kernel.threads, "registers": self.kernel.resources.registers,
             "shared_bytes": self.kernel.kernel.shared_bytes, "resident": resident(self.kernel),
             "predicted_us": us, "predicted_tflops": None if us is None else rate(m, n, k, us),

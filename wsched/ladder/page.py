@@ -61,11 +61,7 @@ def _table(steps: Sequence[Step]) -> str:
     heads += ["predicted TFLOP/s"] * priced
     lines = [f"| {' | '.join(heads)} |", "| --- " * len(heads) + "|"]
     for s in steps:
-        cells = [s.rung.name, s.decision or s.rung.title]
-        if s.refused:
-            lines.append(f"| {' | '.join(cells)} | {s.refused} |" + " |" * (len(heads) - 3))
-            continue
-        p, kernel = s.prediction, s.kernel.kernel
+        cells, p, kernel = [s.rung.name, s.decision or s.rung.title], s.prediction, s.kernel.kernel
         share = 100 * p.tiles * s.rung.decided.rows * s.row_cycles / p.slice
         cells += [f"{kernel.threads}", f"{kernel.shared_bytes / 1024:.0f}", f"{p.tiles}"]
         cells += [f"{p.slice:.0f}, {share:.0f} %"]
@@ -79,7 +75,7 @@ def _waits(steps: Sequence[Step]) -> str:
     """What the warps of a CTA do with their time."""
     lines = ["| % of the time | " + " | ".join(ACTIVITIES) + " |",
              "| --- |" + " --- |" * len(ACTIVITIES)]  # fmt: skip
-    for s in (s for s in steps if not s.refused):
+    for s in steps:
         for lane in s.shown.lanes:
             row = lane.shares(s.shown.cycles)
             cells = (f"{100 * row[a]:.0f}" if a in row else "" for a in ACTIVITIES)
@@ -103,10 +99,7 @@ def _rung(step: Step) -> str:
     parts = ["\n".join(wrap(step.why, 104)) + "\n", _block("", step.nests + "\n")]
     if step.before is not None:
         parts += [f"`{step.decision}`. Of the schedule:\n", _block("diff", step.diff("calls"))]
-        if step.refused:
-            parts += [f"No kernel: {step.refused}.\n"]
-        else:
-            parts += ["Of the kernel, before passes:\n", _block("diff", step.diff("lower"))]
+        parts += ["Of the kernel, before passes:\n", _block("diff", step.diff("lower"))]
     else:
         parts += ["The schedule:\n", _block("python", step.calls)]
         parts += ["The kernel, before passes:\n", _block("", step.diff("lower"))]

@@ -21,9 +21,9 @@ from wsched.schedule.matmul.params import MatmulParams
 __all__ = ["World", "resident", "world_of"]
 
 SM_THREADS, SM_SHARED, CTA_SHARED, REGISTER_STEP = 2048, 228 * 1024, 1024, 8
-"""Of compute capabilities 9.0 and 10.0: threads and bytes of shared memory of an SM, bytes that each CTA takes
-beside its own, and in which steps a thread has registers (CUDA C++ Programming Guide, Technical
-Specifications per Compute Capability)."""
+"""Of compute capabilities 9.0 and 10.0: threads and bytes of shared memory of an SM, bytes that
+each CTA takes beside its own, and in which steps a thread has registers (CUDA C++ Programming
+Guide, Technical Specifications per Compute Capability)."""
 
 MOST_CLUSTERS = 8
 """Clusters of a smaller problem whose CTAs share tiles at any step of K."""
