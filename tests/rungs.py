@@ -10,12 +10,12 @@ from lowering.ground.expr import evaluate
 from lowering.kernel.kernel import Kernel
 from lowering.machine.adversary import Adversary
 from lowering.machine.run import RunResult, run_kernel
-from lowering.target.targets import DEFAULT
+from lowering.target.targets import DEFAULT, named
 from tests.on_machine import NUMPY, Problem, exact, operands
 from wsched import Schedule
 from wsched.front.own import kernel_of
-from wsched.ladder.decisions import decide
-from wsched.ladder.rungs import DEFINITION, RUNGS
+from wsched.ladder.climb import Step
+from wsched.ladder.rungs import RUNGS
 from wsched.run.compiled import CompiledFusion
 
 __all__ = ["NUMBERS", "kernel", "ran", "scheduled"]
@@ -25,7 +25,7 @@ NUMBERS = [r.number for r in RUNGS]
 
 def scheduled(number: int, target: str = DEFAULT.arch) -> Schedule:
     """A rung's schedule, the caller's own."""
-    return decide(Schedule(DEFINITION, target=target), RUNGS[number - 1].decided)
+    return Step(RUNGS[number - 1], None, named(target)).schedule
 
 
 @lru_cache

@@ -33,6 +33,14 @@ def test_json() -> None:
     assert found["measured_us"] is None and found["predicted_tflops"] > 100
 
 
+@pytest.mark.slow
+def test_another_target() -> None:
+    text = " ".join(invoke("v4", "v9", "--target", "sm_100a").stdout.split())
+    assert "T4 = mma(T6, T7)" in text and "+s[box].cache_before(StMatrix)" in text
+    assert "cluster: 1 → 2 Two CTAs whose tiles lie above one another multiply together" in text
+    assert "TFLOP/s" not in text and "not measured: no such GPU" in text
+
+
 def test_to_the_choice() -> None:
     text = invoke("--to-choice").stdout
     assert "the last rung" in text and "cluster_dims.m: 2 → 1" in text and "1.000" in text
@@ -57,7 +65,8 @@ def test_files(tmp_path: Path) -> None:
         (["v11"], "no rung v11: there are v1, v2, v3"),
         (["--shape", "2x64x64x64"], "M, N and K of one matmul"),
         (["--shape", "64x0x64"], "M, N and K of one matmul"),
-        (["--target", "sm_80"], "sm_80: the rungs are for sm_90a"),
+        (["--target", "sm_80"], "the target sm_80 is not supported"),
+        (["--target", "sm_100a", "--to-choice"], "sm_100a: --to-choice is for sm_90a"),
         (["--page", "nowhere/a.md"], "No such file"),
         (["v4", "-o", "nowhere/a.png"], "No such file"),
     ],

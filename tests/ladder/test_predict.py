@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from lowering.target.targets import named
 from wsched.ladder.climb import climb, rate
 from wsched.ladder.picture import draw, lanes_of_trace
 from wsched.ladder.predict import Prediction
@@ -47,6 +48,24 @@ def test_who_waits() -> None:
     consumer, producer = STEPS[7].shown.lanes
     assert set(producer.shares(1.0)) == {"copy", "room"}
     assert set(consumer.shares(1.0)) <= {*ACTIVITIES} - {"copy"}
+
+
+def test_who_waits_for_products() -> None:
+    """One thread of the load warpgroup issues them, for the warpgroup that stores."""
+    step = climb(named("sm_100a"))[7]
+    lanes = {lane.name: lane.shares(step.shown.cycles) for lane in step.shown.lanes}
+    assert list(lanes) == ["epilogue[0]", "load[0]", "load[0] warp 1"]
+    assert set(lanes["load[0]"]) == {"copy", "room"}
+    assert lanes["load[0] warp 1"]["data"] > 0.3 and lanes["epilogue[0]"]["multiply"] > 0.3
+
+
+def test_nothing_is_said_of_how_fast_it_is_there() -> None:
+    steps = climb(named("sm_100a"))
+    found = steps[4].to_dict(4096, 4096, 4096)
+    assert found["predicted_us"] is found["predicted_tflops"] is found["measured_us"] is None
+    pair = steps[8].to_dict(4096, 4096, 4096)
+    assert (found["target"], pair["target"]) == ("sm_100a", "sm_100a.cta_group::2")
+    assert "multiply together" in pair["why"]
 
 
 def test_json() -> None:

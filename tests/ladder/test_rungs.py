@@ -7,12 +7,11 @@ from itertools import pairwise
 
 import pytest
 
-from lowering.ground.errors import ScheduleError, UnsupportedError
+from lowering.ground.errors import ScheduleError
 from tests.on_machine import Problem
-from tests.rungs import NUMBERS, kernel, ran, scheduled
+from tests.rungs import NUMBERS, kernel, ran
 from tests.tiers import dealt
 from wsched import Schedule
-from wsched.front.own import kernel_of
 from wsched.ladder.decisions import Decisions, decide
 from wsched.ladder.rungs import DEFINITION, RUNGS, changed
 
@@ -21,9 +20,6 @@ PROBLEMS = {
     "one_tile": Problem(40, 24, 72, 3),
     "no_k": Problem(136, 72, 0, 4),
 }
-
-IN_TENSOR_MEMORY = NUMBERS[:8]
-"""Rungs that sm_100a has."""
 
 
 def test_each_rung_is_one_decision() -> None:
@@ -69,15 +65,13 @@ def test_grids() -> None:
     assert "sms" in str(kernel(6).kernel.grid)
 
 
-@pytest.mark.parametrize(
-    ("number", "kind"), dealt(IN_TENSOR_MEMORY, [k for k in PROBLEMS if k != "no_k"])
-)
+@pytest.mark.parametrize(("number", "kind"), dealt(NUMBERS, [k for k in PROBLEMS if k != "no_k"]))
 def test_integers_are_exact_in_tensor_memory(number: int, kind: str) -> None:
     """The same decisions on the other target."""
     ran(kernel(number, "sm_100a"), PROBLEMS[kind], number)
 
 
-@pytest.mark.parametrize("number", IN_TENSOR_MEMORY)
+@pytest.mark.parametrize("number", NUMBERS)
 def test_kernels_in_tensor_memory_are_proved_and_do_not_spill(number: int) -> None:
     found = kernel(number, "sm_100a")
     assert found.proof().proved and found.resources.clean
@@ -86,14 +80,15 @@ def test_kernels_in_tensor_memory_are_proved_and_do_not_spill(number: int) -> No
 def test_parts_in_tensor_memory() -> None:
     """Where warps load, others read the sums than issue the products."""
     one, ahead = ["compute"], ["load", "compute"]
-    found = [[p.name for p in kernel(n, "sm_100a").plan.parts] for n in IN_TENSOR_MEMORY]
-    assert found == [one] * 4 + [ahead] * 2 + [[*ahead, "epilogue"]] * 2
+    found = [[p.name for p in kernel(n, "sm_100a").plan.parts] for n in NUMBERS]
+    assert found == [one] * 4 + [ahead] * 2 + [[*ahead, "epilogue"]] * 4
 
 
-def test_rungs_that_another_target_has_not() -> None:
-    s = scheduled(9, "sm_100a")
-    with pytest.raises(UnsupportedError, match="CTAs of a cluster share, read by tcgen05"):
-        kernel_of(s, proof=False)
+def test_pairs_multiply_together() -> None:
+    """Where an instruction may be that of two CTAs, a stage has half of what they share."""
+    found = [kernel(n, "sm_100a") for n in (8, 9, 10)]
+    assert [k.kernel.target.mma.ctas for k in found] == [1, 2, 2]
+    assert [k.kernel.shared_bytes // 1024 for k in found] == [144, 112, 192]
 
 
 def test_a_decision_that_is_none() -> None:

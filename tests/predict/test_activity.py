@@ -29,6 +29,8 @@ def stretch(stmt: Stmt, begin: float, end: float, **place: object) -> Stretch:
         (nodes.FenceProxyAsync(), "convert"),
         (nodes.BulkWait(0), "stored"),
         (nodes.CtaSync(), "others"),
+        (nodes.Tcgen05Commit(FULL), "multiply"),
+        (nodes.MBarrierWait(nodes.MBarrierRef("acc_full", ZERO), ZERO), "multiply"),
     ],
 )
 def test_words(stmt: Stmt, activity: str) -> None:
@@ -49,5 +51,24 @@ def test_a_lane_for_each_warpgroup_of_the_first_cta() -> None:
     found = lanes([
         stretch(sync, 0, 1, warp=1), stretch(sync, 0, 2, warp=4, group=1),
         stretch(sync, 0, 3, cta=1), stretch(sync, 0, 4, role=""), stretch(sync, 0, 5, warp=2),
+    ])  # fmt: skip
+    assert [x.name for x in found] == ["compute[0]", "compute[1]"]
+
+
+def test_a_lane_for_a_warp_that_does_something_else() -> None:
+    """As warps of the load warpgroup do, each of which fills a ring."""
+    first, second = nodes.CtaSync(), nodes.CtaSync()
+    found = lanes([
+        stretch(first, 0, 1, role="load"), stretch(second, 0, 2, role="load", warp=5),
+        stretch(second, 0, 3, role="load", warp=6),
+    ])  # fmt: skip
+    assert [(x.name, x.parts[-1].end) for x in found] == [("load[0]", 1), ("load[0] warp 1", 2)]
+
+
+def test_its_first_warp_stands_for_a_warpgroup() -> None:
+    sync = nodes.CtaSync()
+    found = lanes([
+        stretch(sync, 0, 1, warp=1), stretch(sync, 0, 2, warp=4, group=1),
+        stretch(sync, 0, 5, warp=2),
     ])  # fmt: skip
     assert [(x.name, x.parts[-1].end) for x in found] == [("compute[0]", 1), ("compute[1]", 2)]

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from lowering.ground.files import replace_file
-from lowering.target.targets import DEFAULT
+from lowering.target.targets import DEFAULT, target_of_device
 from wsched.cli.check import device
 from wsched.cli.ladder_choice import show_way
-from wsched.cli.options import asked_extents, file_of
+from wsched.cli.ladder_tables import show_tables
+from wsched.cli.options import asked_extents, asked_target, file_of
 
 if TYPE_CHECKING:
     from wsched.ladder.climb import Step
@@ -67,25 +67,20 @@ def ladder(
 
     On a GPU all are run, checked and measured in turn; elsewhere the machine with a clock predicts.
     """
-    if target != DEFAULT.arch:
-        raise typer.BadParameter(
-            f"{target}: the rungs are for {DEFAULT.arch}", param_hint="--target"
-        )
     if to_choice:
+        if target != DEFAULT.arch:
+            why = f"{target}: --to-choice is for {DEFAULT.arch}, whose schedules have a cost model"
+            raise typer.BadParameter(why, param_hint="--target")
         show_way(Console(), _problem(shape), as_json)
         return
     from wsched.ladder.climb import climb
 
-    sizes, steps = _problem(shape), climb()
+    sizes, steps = _problem(shape), climb(asked_target(target) or DEFAULT)
     asked = _asked(steps, rungs or [])
     if page is not None:
         _write_page(page, steps)
         return
-    times: Sequence[float | None] = [None] * len(asked)
-    if device() == "cuda":
-        from wsched.ladder.measure import measure
-
-        times = measure({s.rung.name: s.kernel for s in asked}, *sizes)
+    times = _measured(asked, sizes)
     if output is not None:
         _draw(asked, output)
     if as_json:
@@ -96,7 +91,7 @@ def ladder(
     if rungs:
         for step in asked:
             _show(console, step, kernel)
-    _tables(console, asked, sizes, times)
+    show_tables(console, asked, sizes, times)
 
 
 def _problem(shape: str) -> Problem:
@@ -116,6 +111,24 @@ def _asked(steps: Sequence[Step], names: Sequence[str]) -> Sequence[Step]:
     return [known[n] for n in names] or steps
 
 
+def _here(steps: Sequence[Step]) -> bool:
+    """Whether there is a GPU that runs these."""
+    if device() != "cuda":
+        return False
+    import torch
+
+    return target_of_device(torch) is steps[0].target
+
+
+def _measured(steps: Sequence[Step], sizes: Problem) -> Sequence[float | None]:
+    """Microseconds of each step, None where none was measured."""
+    if not _here(steps):
+        return [None] * len(steps)
+    from wsched.ladder.measure import measure
+
+    return measure({s.rung.name: s.kernel for s in steps}, *sizes)
+
+
 def _write_page(path: Path, steps: Sequence[Step]) -> None:
     from wsched.ladder.page import with_generated
 
@@ -130,7 +143,7 @@ def _draw(steps: Sequence[Step], path: Path) -> None:
     from wsched.ladder.picture import draw, lanes_of_trace
 
     unit, lanes = "cycles of an SM, by the machine's clock", [s.shown.lanes for s in steps]
-    if device() == "cuda":
+    if _here(steps):
         traces = [recorded(s.kernel) for s in steps]
         unit, lanes = traces[0].unit, list(map(lanes_of_trace, traces))
     with file_of(path, "--output"):
@@ -140,45 +153,10 @@ def _draw(steps: Sequence[Step], path: Path) -> None:
 def _show(console: Console, step: Step, kernel: bool) -> None:
     """One rung at length."""
     rung = step.rung
-    texts = [f"{rung.name}: {rung.title}", step.decision, rung.why, step.nests]
+    texts = [f"{rung.name}: {rung.title}", step.decision, step.why, step.nests]
     texts += ["schedule", step.diff("calls"), "kernel before passes", step.diff("lower")]
     if kernel:
         texts += ["final kernel", step.diff("kernel")]
     for text in texts:
         if text:
             console.print(text, markup=False, highlight=False, soft_wrap=True)
-
-
-def _tables(
-    console: Console, steps: Sequence[Step], sizes: Problem, times: Sequence[float | None]
-) -> None:
-    """What each decides and how fast it is; who waits for what."""
-    from wsched.ladder.climb import rate
-    from wsched.predict.activity import ACTIVITIES
-
-    table = Table(title=f"{sizes[0]}x{sizes[1]}x{sizes[2]}, bf16", title_justify="left")
-    for name in ("rung", "decision", "threads", "registers", "KiB", "CTAs of an SM"):
-        table.add_column(name)
-    measured = any(us is not None for us in times)
-    for name in ("predicted TFLOP/s", *(["measured"] if measured else [])):
-        table.add_column(name, justify="right")
-    for step, us in zip(steps, times, strict=True):
-        k, p = step.kernel, step.prediction
-        row = [
-            step.rung.name, step.decision or step.rung.title, str(k.kernel.threads),
-            str(k.resources.registers), f"{k.kernel.shared_bytes / 1024:.0f}", str(p.tiles),
-            f"{rate(*sizes, p.us(step.rung.decided, *sizes)):.1f}",
-        ]  # fmt: skip
-        table.add_row(*row, *([f"{rate(*sizes, us):.1f}"] if us is not None else []))
-    console.print(table)
-    waits = Table(title="% of the time, by the machine's clock", title_justify="left")
-    for name in ("warpgroup", *ACTIVITIES):
-        waits.add_column(name, justify="left" if name == "warpgroup" else "right")
-    for step in steps:
-        for lane in step.shown.lanes:
-            row_ = lane.shares(step.shown.cycles)
-            cells = (f"{100 * row_[a]:.0f}" if a in row_ else "" for a in ACTIVITIES)
-            waits.add_row(f"{step.rung.name} {lane.name}", *cells)
-    console.print(waits)
-    for name, meaning in ACTIVITIES.items():
-        console.print(f"  {name}: {meaning}", markup=False, highlight=False)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from wsched.fusion import PrimitiveCall
+from wsched.fusion import Fusion, LoadStoreOp, LoadStoreOpType, PrimitiveCall, TensorView
 from wsched.schedule.schedule import Schedule
 
 __all__ = ["lines_of"]
@@ -51,9 +51,15 @@ def _words(schedule: Schedule) -> dict[str, str]:
         words |= {p.name: w.upper() for p in fusion.producers(t)}
     (result,) = schedule.outputs
     words |= {schedule.acc: "acc", result: "d"}
+    words |= {t.name: "read" for t in fusion.tensors if _reads_sums(fusion, t)}
     between = [t for t in fusion.made_from([result]) if t in fusion.in_order]
     made = [t for t in between if t not in words and fusion.tensor(t).transforms]
     return words | dict(zip(made, ("held", "box"), strict=False))
+
+
+def _reads_sums(fusion: Fusion, t: TensorView) -> bool:
+    e = fusion.definition(t.name)
+    return isinstance(e, LoadStoreOp) and e.op is LoadStoreOpType.LdTMem
 
 
 def _line(schedule: Schedule, call: PrimitiveCall) -> _Line:

@@ -8,10 +8,14 @@ from difflib import unified_diff
 from functools import cached_property
 from typing import Any
 
+from lowering.target.target import Target
+from lowering.target.targets import DEFAULT, grouped
+from wsched.choose.step import FLOPS_PER_CYCLE
+from wsched.choose.tensor_memory import PRODUCTS
 from wsched.front.own import kernel_of
 from wsched.front.schedule import Schedule
 from wsched.ladder.calls import lines_of
-from wsched.ladder.decisions import Decisions, decide
+from wsched.ladder.decisions import TILE, Decisions, decide
 from wsched.ladder.predict import Prediction, Shown, predict, shown
 from wsched.ladder.rungs import DEFINITION, RUNGS, Rung, changed
 from wsched.predict.world import resident
@@ -28,20 +32,47 @@ class Step:
     Args:
         rung: the rung.
         before: the step below; None of the first.
+        target: the GPU that it is for.
     """
 
     rung: Rung
     before: Step | None
+    target: Target = DEFAULT
 
     @cached_property
     def schedule(self) -> Schedule:
         """Call by call."""
-        return decide(Schedule(DEFINITION), self.rung.decided)
+        return decide(self._start, self.rung.decided)
+
+    @property
+    def _start(self) -> Schedule:
+        """A schedule without calls. Where an instruction may be that of as many CTAs as share B,
+        it is.
+        """
+        ctas = grouped(self.target.arch)
+        target = ctas.get(self.rung.decided.cluster, self.target)
+        return Schedule(DEFINITION, target=target.name)
 
     @cached_property
     def kernel(self) -> CompiledFusion:
         """The kernel of exactly this schedule."""
         return kernel_of(self.schedule)
+
+    @property
+    def priced(self) -> bool:
+        """Whether it is known how long what it does takes: costs were fitted on a GPU."""
+        return self.target.tensor_memory is None
+
+    @property
+    def row_cycles(self) -> float:
+        """Cycles of an SM's tensor core for a row of a tile and 64 of K."""
+        products = FLOPS_PER_CYCLE / 2 if self.priced else PRODUCTS
+        return TILE * 64 / products
+
+    @property
+    def why(self) -> str:
+        """What the rung is for."""
+        return self.rung.why if self.priced else self.rung.in_tensor_memory or self.rung.why
 
     @cached_property
     def prediction(self) -> Prediction:
@@ -70,7 +101,7 @@ class Step:
     @property
     def calls(self) -> str:
         """The primitives, one call a line."""
-        return "\n".join(lines_of(Schedule(DEFINITION), self.schedule.history)) + "\n"
+        return "\n".join(lines_of(self._start, self.schedule.history)) + "\n"
 
     def diff(self, what: str) -> str:
         """What differs from the rung before, lines with ``-`` and ``+``; all of it of the first.
@@ -97,14 +128,14 @@ class Step:
             k: what is summed over.
             measured_us: what a GPU took, if it was asked.
         """
-        decided, found = self.rung.decided, self.kernel.resources
-        us = self.prediction.us(decided, m, n, k)
+        us = self.prediction.us(self.rung.decided, m, n, k) if self.priced else None
         return {
-            "rung": self.rung.name, "title": self.rung.title, "why": self.rung.why,
-            "decision": self.decision, "calls": self.diff("calls"), "loops": self.nests,
-            "threads": self.kernel.kernel.threads, "registers": found.registers,
+            "rung": self.rung.name, "target": self.schedule.target.name, "title": self.rung.title,
+            "why": self.why, "decision": self.decision, "calls": self.diff("calls"),
+            "loops": self.nests,
+            "threads": self.kernel.kernel.threads, "registers": self.kernel.resources.registers,
             "shared_bytes": self.kernel.kernel.shared_bytes, "resident": resident(self.kernel),
-            "predicted_us": us, "predicted_tflops": rate(m, n, k, us),
+            "predicted_us": us, "predicted_tflops": None if us is None else rate(m, n, k, us),
             "measured_us": measured_us,
             "measured_tflops": None if measured_us is None else rate(m, n, k, measured_us),
             "waits": {lane.name: lane.shares(self.shown.cycles) for lane in self.shown.lanes},
@@ -116,11 +147,11 @@ def rate(m: int, n: int, k: int, us: float) -> float:
     return 2 * m * n * k / us / 1e6
 
 
-def climb() -> tuple[Step, ...]:
-    """All rungs, from the first."""
+def climb(target: Target = DEFAULT) -> tuple[Step, ...]:
+    """All rungs for a GPU, from the first."""
     found: list[Step] = []
     for rung in RUNGS:
-        found.append(Step(rung, found[-1] if found else None))
+        found.append(Step(rung, found[-1] if found else None, target))
     return tuple(found)
 
 

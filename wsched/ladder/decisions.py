@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from lowering.ground.expr import Special
+from lowering.target.target import Target
 from wsched.front.schedule import Schedule
 from wsched.fusion import (
     CircularBufferType,
@@ -74,15 +75,10 @@ class Decisions:
 
     @property
     def registers(self) -> tuple[int, int] | None:
-        """Of a thread that loads and of one that computes. Three warpgroups start with 168, too few
-        beside 128 sums: those that load hand some over.
+        """Of a thread that loads and of one that holds sums. Three warpgroups start with 168, too
+        few beside 128 sums: those that load hand some over.
         """
         return (40, 232) if self.consumers > 1 else None
-
-    @property
-    def buffering(self) -> CircularBufferType:
-        """Who fills the stages, where there are several."""
-        return WarpSpecialized(_P.TIDy, self.registers) if self.load_warps else Pipelined()
 
 
 def decide(s: Schedule, decided: Decisions) -> Schedule:
@@ -160,7 +156,11 @@ def _load(loads: Cursor, decided: Decisions) -> None:
     steps = [loop for loop in (*tile, "Ko") if loop != "cta"]
     for _ in steps[1:]:
         loads.merge(loads.loops.index(steps[0]))
-    loads.circular_buffer(decided.stages, decided.stages // 2, decided.buffering)
+    buffering: CircularBufferType = Pipelined()
+    if decided.load_warps:
+        held = loads.schedule.target.tensor_memory is None
+        buffering = WarpSpecialized(_P.TIDy, decided.registers if held else None)
+    loads.circular_buffer(decided.stages, decided.stages // 2, buffering)
 
 
 def _multiply(acc: Cursor, decided: Decisions) -> None:
@@ -172,8 +172,9 @@ def _multiply(acc: Cursor, decided: Decisions) -> None:
     k = mma.k(the_matmul(acc.schedule.fusion).operand.element)
     share = [] if apart else _shared_out(acc, decided)
     acc.split("K", decided.slice).split("Ki", k, labels=("k16", "k"))
-    acc.split("Mi", mma.m, labels=("m64", "m"))
-    acc.reorder([*tile, *share, "Ko", "k16", "m64"]).parallelize(["m", "Ni", "k"], _P.Mma)
+    acc.split("Mi", mma.m, labels=(_rows(target), "m"))
+    acc.reorder([*tile, *share, "Ko", "k16", _rows(target)])
+    acc.parallelize(["m", "Ni", "k"], _P.Mma)
     if apart and decided.load_warps:
         acc.circular_buffer(2, 1, WarpSpecialized(_P.TIDy, None, len(tile)))
     else:
@@ -187,12 +188,18 @@ def _store(s: Schedule, held: Cursor, stored: Cursor, decided: Decisions) -> Non
     both.split("Ni", CHUNK, labels=("chunk", "n")).reorder(around)
     boxed = decided.copies is Copies.TMA
     threads = held if boxed else both
-    threads.split("Mi", s.target.mma.m, labels=("m64", "m")).reorder([*around, "m64"])
+    rows = _rows(s.target)
+    threads.split("Mi", s.target.mma.m, labels=(rows, "m")).reorder([*around, rows])
     threads.parallelize(["m", "n"], _P.Mma)
     if boxed:
         stored.parallelize(["Mi", "n"], _P.Bulk)
         s[stored.name].inline_at("chunk")
-    held.inline_at("chunk" if boxed else "m64")
+    held.inline_at("chunk" if boxed else rows)
+
+
+def _rows(target: Target) -> str:
+    """The loop over the rows of instructions: ``m64``."""
+    return f"m{target.mma.m}"
 
 
 def _shared_out(tensors: Cursor, decided: Decisions) -> list[str]:

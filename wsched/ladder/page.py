@@ -54,19 +54,20 @@ def generated(name: str, steps: Sequence[Step]) -> str:
 
 
 def _table(steps: Sequence[Step]) -> str:
-    """Rungs and what is predicted of them."""
-    heads = ("rung", "decision", "threads", "KiB shared", "CTAs of an SM",
-             "cycles for 64 of K, in which the tensor core works", "predicted TFLOP/s")  # fmt: skip
+    """Rungs and what is predicted of them; where costs are assumed, no speed."""
+    priced = all(s.priced for s in steps)
+    heads = ["rung", "decision", "threads", "KiB shared", "CTAs of an SM",
+             "cycles for 64 of K, in which the tensor core works"]  # fmt: skip
+    heads += ["predicted TFLOP/s"] * priced
     lines = [f"| {' | '.join(heads)} |", "| --- " * len(heads) + "|"]
     for s in steps:
-        p, decided, kernel = s.prediction, s.rung.decided, s.kernel.kernel
-        us = p.us(decided, *PROBLEM)
-        share = 100 * p.tiles * decided.rows * 4 / p.slice  # 128 columns, 4096 FLOP a cycle
-        lines.append(
-            f"| {s.rung.name} | {s.decision or s.rung.title} | {kernel.threads} "
-            f"| {kernel.shared_bytes / 1024:.0f} | {p.tiles} | {p.slice:.0f}, {share:.0f} % "
-            f"| {rate(*PROBLEM, us):.1f} |"
-        )
+        cells, p, kernel = [s.rung.name, s.decision or s.rung.title], s.prediction, s.kernel.kernel
+        share = 100 * p.tiles * s.rung.decided.rows * s.row_cycles / p.slice
+        cells += [f"{kernel.threads}", f"{kernel.shared_bytes / 1024:.0f}", f"{p.tiles}"]
+        cells += [f"{p.slice:.0f}, {share:.0f} %"]
+        if priced:
+            cells += [f"{rate(*PROBLEM, p.us(s.rung.decided, *PROBLEM)):.1f}"]
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
 
@@ -95,7 +96,7 @@ def _way(sizes: tuple[int, int, int]) -> str:
 
 def _rung(step: Step) -> str:
     """Why, the loops, and the calls that changed."""
-    parts = ["\n".join(wrap(step.rung.why, 104)) + "\n", _block("", step.nests + "\n")]
+    parts = ["\n".join(wrap(step.why, 104)) + "\n", _block("", step.nests + "\n")]
     if step.before is not None:
         parts += [f"`{step.decision}`. Of the schedule:\n", _block("diff", step.diff("calls"))]
         parts += ["Of the kernel, before passes:\n", _block("diff", step.diff("lower"))]

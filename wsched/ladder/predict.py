@@ -18,7 +18,7 @@ from wsched.choose.cost_model import FLOP_ENERGY, GHZ, START, slowed
 from wsched.choose.gpus import H200_SMS
 from wsched.ladder.decisions import TILE, Decisions, Grid
 from wsched.predict.activity import Lane, lanes
-from wsched.predict.costs import Hopper
+from wsched.predict.costs_in_tensor_memory import costs_of
 from wsched.predict.world import resident
 from wsched.run.compiled import CompiledFusion
 
@@ -104,5 +104,5 @@ def _run(
     grid = evaluate(kernel.kernel.grid, {**extents, "sms": decided.cluster})
     return run_kernel(
         kernel.kernel, arrays, extents, grid,
-        adversary=Hopper(kernel.kernel), first_only=True, resident=together,
+        adversary=costs_of(kernel.kernel), first_only=True, resident=together,
     )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from itertools import accumulate
 from typing import Any
@@ -29,12 +30,14 @@ class Rung:
         title: what is new, in a few words.
         why: what it is for, what it costs.
         decided: all that it decides.
+        in_tensor_memory: why, where sums are in tensor memory; empty where that is the same.
     """
 
     number: int
     title: str
     why: str
     decided: Decisions
+    in_tensor_memory: str = ""
 
     @property
     def name(self) -> str:
@@ -90,9 +93,24 @@ _NEXT: tuple[tuple[str, str, dict[str, Any]], ...] = (
 )  # fmt: skip
 
 
+_IN_TENSOR_MEMORY: Mapping[int, str] = {
+    7: "Three parts with loop nests of their own: a warp loads, one thread multiplies, a warpgroup "
+    "reads the sums and stores. The sums are a ring of two stages: while a tile is stored the "
+    "next one is multiplied, and the one behind it loaded as far as stages reach.",
+    8: "A load may take as long as three slices are multiplied.",
+    9: "Two CTAs whose tiles lie above one another multiply together: one thread of the first "
+    "issues for both, and each holds its rows of A and half of the columns of B. A stage is a "
+    "quarter smaller, and the two wait for each other.",
+    10: "A tile of 256 x 128: two blocks of A and one of B in a stage, and two warpgroups that "
+    "store. A byte from shared memory and from the L2 is used more often.",
+}
+"""Why, by number, where one thread multiplies."""
+
+
 def _after(before: Rung, change: tuple[str, str, dict[str, Any]]) -> Rung:
     title, why, decided = change
-    return Rung(before.number + 1, title, why, replace(before.decided, **decided))
+    number, made = before.number + 1, replace(before.decided, **decided)
+    return Rung(number, title, why, made, _IN_TENSOR_MEMORY.get(number, ""))
 
 
 RUNGS: tuple[Rung, ...] = tuple(accumulate(_NEXT, _after, initial=_FIRST))

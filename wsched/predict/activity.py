@@ -25,9 +25,11 @@ ACTIVITIES = {
 _KINDS: tuple[tuple[str, tuple[type[nodes.Stmt], ...]], ...] = (
     ("copy", (nodes.CopyTile, nodes.CpAsync, nodes.CpAsyncArrive, nodes.TmaLoad,
               nodes.MBarrierExpectTx)),
-    ("multiply", (nodes.Wgmma, nodes.WgmmaFence, nodes.WgmmaCommit, nodes.WgmmaWait)),
+    ("multiply", (nodes.Wgmma, nodes.WgmmaFence, nodes.WgmmaCommit, nodes.WgmmaWait,
+                  nodes.Tcgen05Mma, nodes.Tcgen05Commit)),
     ("convert", (nodes.FragCast, nodes.StMatrix, nodes.StShared, nodes.FragStoreGlobal,
-                 nodes.FenceProxyAsync, nodes.TmaStore, nodes.BulkCommit)),
+                 nodes.FenceProxyAsync, nodes.TmaStore, nodes.BulkCommit,
+                 nodes.Tcgen05Load, nodes.Tcgen05WaitLoad)),
     ("stored", (nodes.BulkWait,)),
 )  # fmt: skip
 
@@ -46,7 +48,8 @@ class Lane:
     """What a warp did from beginning to end.
 
     Args:
-        name: its role and group: ``compute[0]``.
+        name: its role and group: ``compute[0]``; of a warp that does what no earlier one of them
+            does its number too, ``load[0] warp 1``.
         parts: in order of time, neighbours of one activity joined.
     """
 
@@ -62,14 +65,22 @@ class Lane:
 
 
 def lanes(stretches: Iterable[Stretch]) -> tuple[Lane, ...]:
-    """A lane for each warpgroup of the first CTA: its first warp that does anything there."""
-    rows: dict[tuple[str, int], list[Stretch]] = {}
+    """Lanes of each warpgroup of the first CTA: of its first warp that does anything there, and of
+    those that do nothing of what one before them does.
+    """
+    warps: dict[tuple[str, int, int], list[Stretch]] = {}
     for s in sorted(stretches, key=lambda s: (s.cta, s.warp, s.begin)):
         if s.cta == 0 and s.role:
-            row = rows.setdefault((s.role, s.group), [])
-            if not row or row[0].warp == s.warp:
-                row.append(s)
-    return tuple(Lane(f"{role}[{g}]", _joined(found)) for (role, g), found in sorted(rows.items()))
+            warps.setdefault((s.role, s.group, s.warp), []).append(s)
+    found: dict[str, list[Stretch]] = {}
+    done: dict[str, set[int]] = {}
+    for (role, group, warp), mine in sorted(warps.items()):
+        name, doing = f"{role}[{group}]", {id(s.stmt) for s in mine}
+        if doing & done.setdefault(name, set()):
+            continue
+        found[f"{name} warp {warp % 4}" if name in found else name] = mine
+        done[name] |= doing
+    return tuple(Lane(name, _joined(mine)) for name, mine in found.items())
 
 
 def _joined(stretches: Sequence[Stretch]) -> tuple[Part, ...]:
@@ -84,7 +95,9 @@ def _joined(stretches: Sequence[Stretch]) -> tuple[Part, ...]:
 
 
 def _activity(s: Stretch) -> str:
-    """The word for a stretch."""
+    """The word for a stretch; sums that are not there are products that run."""
     if isinstance(s.stmt, nodes.MBarrierWait | nodes.MBarrierArrive):
-        return "data" if s.stmt.bar.array.endswith("_full") else "room"
+        if not s.stmt.bar.array.endswith("_full"):
+            return "room"
+        return "multiply" if s.stmt.bar.array.startswith("acc") else "data"
     return next((name for name, kinds in _KINDS if isinstance(s.stmt, kinds)), "others")

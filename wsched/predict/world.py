@@ -21,9 +21,9 @@ from wsched.schedule.matmul.params import MatmulParams
 __all__ = ["World", "resident", "world_of"]
 
 SM_THREADS, SM_SHARED, CTA_SHARED, REGISTER_STEP = 2048, 228 * 1024, 1024, 8
-"""Of compute capability 9.0: threads and bytes of shared memory of an SM, bytes that each CTA takes
-beside its own, and in which steps a thread has registers (CUDA C++ Programming Guide, Technical
-Specifications per Compute Capability)."""
+"""Of compute capabilities 9.0 and 10.0: threads and bytes of shared memory of an SM, bytes that
+each CTA takes beside its own, and in which steps a thread has registers (CUDA C++ Programming
+Guide, Technical Specifications per Compute Capability)."""
 
 MOST_CLUSTERS = 8
 """Clusters of a smaller problem whose CTAs share tiles at any step of K."""
@@ -56,7 +56,11 @@ def resident(kernel: CompiledFusion) -> int:
     registers = -(-used // REGISTER_STEP) * REGISTER_STEP * threads
     shared = kernel.kernel.shared_bytes + CTA_SHARED
     of_registers = kernel.kernel.target.registers // registers
-    return min(SM_THREADS // threads, of_registers, SM_SHARED // shared)
+    fit = min(SM_THREADS // threads, of_registers, SM_SHARED // shared)
+    cells = kernel.kernel.target.tensor_memory
+    if cells is None:
+        return fit
+    return min(fit, cells.columns // cells.allocated(sum(t.columns for t in kernel.kernel.tensors)))
 
 
 def world_of(kernel: CompiledFusion, extents: Extents, problem: Problem) -> World:

@@ -1,0 +1,77 @@
+"""The tables of ``wsched ladder``: what each rung decides, how fast it is, who waits for what."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from wsched.ladder.climb import Step
+
+__all__ = ["show_tables"]
+
+
+def show_tables(
+    console: Console,
+    steps: Sequence[Step],
+    sizes: tuple[int, int, int],
+    times: Sequence[float | None],
+) -> None:
+    """Print them.
+
+    Args:
+        console: where.
+        steps: rungs of one target.
+        sizes: M, N and K.
+        times: microseconds of each that a GPU took; None where none was asked.
+    """
+    from wsched.predict.activity import ACTIVITIES
+
+    console.print(_table(steps, sizes, times))
+    console.print(_waits(steps))
+    for name, meaning in ACTIVITIES.items():
+        console.print(f"  {name}: {meaning}", markup=False, highlight=False)
+    if not steps[0].priced:
+        text = "not measured: no such GPU; cycles are by assumptions (design/ladder-sm_100a.md)"
+        console.print(text, markup=False, highlight=False)
+
+
+def _table(
+    steps: Sequence[Step], sizes: tuple[int, int, int], times: Sequence[float | None]
+) -> Table:
+    """What each decides and how fast it is."""
+    from wsched.ladder.climb import rate
+
+    table = Table(title=f"{'x'.join(map(str, sizes))}, bf16", title_justify="left")
+    for name in ("rung", "decision", "threads", "registers", "KiB", "CTAs of an SM"):
+        table.add_column(name)
+    priced, measured = steps[0].priced, any(us is not None for us in times)
+    for name in (*(["predicted TFLOP/s"] * priced), *(["measured"] * measured)):
+        table.add_column(name, justify="right")
+    for step, us in zip(steps, times, strict=True):
+        k, p = step.kernel, step.prediction
+        row = [step.rung.name, step.decision or step.rung.title]
+        row += [str(k.kernel.threads), str(k.resources.registers)]
+        row += [f"{k.kernel.shared_bytes / 1024:.0f}", str(p.tiles)]
+        if priced:
+            row.append(f"{rate(*sizes, p.us(step.rung.decided, *sizes)):.1f}")
+        table.add_row(*row, *([f"{rate(*sizes, us):.1f}"] if us is not None else []))
+    return table
+
+
+def _waits(steps: Sequence[Step]) -> Table:
+    """Shares of what warps do."""
+    from wsched.predict.activity import ACTIVITIES
+
+    waits = Table(title="% of the time, by the machine's clock", title_justify="left")
+    for name in ("warpgroup", *ACTIVITIES):
+        waits.add_column(name, justify="right", no_wrap=True)
+    for step in steps:
+        for lane in step.shown.lanes:
+            shares = lane.shares(step.shown.cycles)
+            cells = (f"{100 * shares[a]:.0f}" if a in shares else "" for a in ACTIVITIES)
+            waits.add_row(f"{step.rung.name} {lane.name}", *cells)
+    return waits
