@@ -153,7 +153,8 @@ def _check(e: Emitter, op: str, ref: SmemRef, value: Frag, *, wide: bool) -> Non
     fits = inner + cols <= buffer.box_cols or (inner == 0 and cols % buffer.box_cols == 0)
     if not fits or buffer.dtype is not value.type.dtype:
         raise InternalError("emit_mlir", f"{op} of {value.type} to {buffer.name}")
-    if value.type.row_bytes not in ((32,) if wide else (16,)):
+    narrow = op == LdShared.OP and value.type.row_bytes == 8
+    if not narrow and value.type.row_bytes != (32 if wide else 16):
         raise UnsupportedError(f"{op} of {value.type} in MLIR", "16 and 32 bits")
 
 
@@ -242,7 +243,9 @@ def _pairs(
     e: Emitter, ref: SmemRef, value: Frag, cta: Expr | None = None
 ) -> Iterator[tuple[Expr, int, int]]:
     """Where the two neighbours lie that a thread holds of a row: (address, block, register)."""
-    line, byte = frame(e, ref, value.type.layout.row(_WARP, _LANE, 0, 0), _LANE % 4 * 8)
+    layout, size = value.type.layout, value.type.dtype.bytes
+    right = _LANE % 4 * (layout.span * size)
+    line, byte = frame(e, ref, layout.row(_WARP, _LANE, 0, 0), right)
     if cta is not None:
         line = _mapped(e, line, cta)
     below = 8 * _span(placed(e.kernel, ref.buffer))
@@ -294,12 +297,32 @@ def _cp_async_arrive(e: Emitter, s: CpAsyncArrive) -> None:
 
 def _ld_shared(e: Emitter, s: LdShared) -> None:
     _check(e, s.OP, s.src, s.out, wide=True)
+    if s.out.type.dtype.bits == 8:
+        _ld_pairs(e, s)
+        return
     space = "shared" if s.cta is None else "shared::cluster"
     kind = register_type(s.out.type.dtype)
     found: list[list[Word]] = [[] for _ in range(s.out.type.blocks)]
     for at, block, _ in _pairs(e, s.src, s.out, s.cta):
         text = f"ld.{space}.v2.{_ptx(s.out)} {{$0, $1}}, [$2];"
         found[block] += e.asm(text, [e.expr(at)], [kind, kind])
+    e.keep(s.out, tuple(map(tuple, found)))
+
+
+_PAIRS_OF_8 = (
+    "{ .reg .b16 upper, lower; ld.shared.u16 upper, [$1]; ld.shared.u16 lower, [$2]; "
+    "mov.b32 $0, {upper, lower}; }"
+)
+
+
+def _ld_pairs(e: Emitter, s: LdShared) -> None:
+    """Four elements of 8 bits in a register: two neighbours of a row, and of the row 8 below."""
+    if s.cta is not None:
+        raise InternalError("emit_mlir", f"{s.OP} of {s.out.type} from another CTA")
+    found: list[list[Word]] = [[] for _ in range(s.out.type.blocks)]
+    places = iter(_pairs(e, s.src, s.out))
+    for (upper, block, _), (lower, _, _) in zip(places, places, strict=True):
+        found[block] += e.asm(_PAIRS_OF_8, [e.expr(upper), e.expr(lower)], [I32])
     e.keep(s.out, tuple(map(tuple, found)))
 
 
