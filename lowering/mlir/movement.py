@@ -33,7 +33,7 @@ from lowering.kernel.nodes import (
 )
 from lowering.kernel.places import placed, tile_offset
 from lowering.mlir.emitter import Emitter, Rule, Word, register_type
-from lowering.mlir.ssa import I32, I64, Value
+from lowering.mlir.ssa import I16, I32, I64, Value
 
 __all__ = ["RULES", "frame", "mask_of", "tensor_map", "word_address"]
 
@@ -56,36 +56,45 @@ def _prefetch(e: Emitter, s: PrefetchTensorMap) -> None:
     e.asm("prefetch.tensormap [$0];", [tensor_map(e, s.map)])
 
 
-def _box(e: Emitter, ref: GmemRef) -> str:
-    """The coordinates, the innermost first as PTX has it."""
-    return f"box[{', '.join(str(e.expr(at)) for at in reversed(ref.coords))}]"
-
-
-def _hint(e: Emitter, cache: str) -> str:
+def _hint(e: Emitter, cache: str) -> list[Value]:
     """The cache policy as an operand, where it is not the default."""
     if cache not in CACHE_POLICIES:
         raise InternalError("emit_mlir", f"no cache policy named {cache}")
     if cache == CACHE_POLICIES[0]:
-        return ""
+        return []
     text = f"createpolicy.fractional.L2::{cache}.b64 $0, 1.0;"
-    (policy,) = e.asm(text, outputs=[I64], memory=False, volatile=False)
-    return f" l2_cache_hint = {policy.value}"
+    return e.words(e.asm(text, outputs=[I64], memory=False, volatile=False))
 
 
 def _tma_load(e: Emitter, s: TmaLoad) -> None:
-    dst, bar = e.pointer(e.box_address(s.dst), cluster=True), e.pointer(e.mbarrier(s.bar))
-    source = tensor_map(e, s.src)
-    text = f"{dst}, {source}, {bar}, {_box(e, s.src)}"
+    """In the generic form: versions write ``cta_group`` differently in the short one."""
+    bar = e.mbarrier(s.bar)
+    if s.cta_group > 1:
+        bar = _mapped(e, bar, e.kernel.cta_group.leader)
+    box = [e.expr(at) for at in reversed(s.src.coords)]
+    mask, hint = list[Value](), _hint(e, s.cache)
     if s.multicast is not None:
-        mask = e.out.op(f"arith.trunci {e.expr(s.multicast)} : i32 to i16", "i16")
-        text += f" multicast_mask = {mask}"
-    text += f"{_hint(e, s.cache)} : {dst.type}, {source.type}"
-    e.out.line(f"nvvm.cp.async.bulk.tensor.shared.cluster.global {text}")
+        mask = [e.out.op(f"arith.trunci {e.expr(s.multicast)} : i32 to i16", I16)]
+    groups: tuple[list[Value], ...] = (
+        [e.pointer(e.box_address(s.dst), cluster=True)], [tensor_map(e, s.src)], box,
+        [e.pointer(bar)], [], mask, hint, [],
+    )  # fmt: skip
+    counts = ", ".join(str(len(operands)) for operands in groups)
+    attributes = f"operandSegmentSizes = array<i32: {counts}>"
+    if s.cta_group > 1:
+        attributes += f", group = #nvvm.cta_group<cta_{s.cta_group}>"
+    given = [v for operands in groups for v in operands]
+    names, types = ", ".join(map(str, given)), ", ".join(v.type for v in given)
+    name = '"nvvm.cp.async.bulk.tensor.shared.cluster.global"'
+    e.out.line(f"{name}({names}) <{{{attributes}}}> : ({types}) -> ()")
 
 
 def _tma_store(e: Emitter, s: TmaStore) -> None:
     src, target = e.pointer(e.box_address(s.src)), tensor_map(e, s.dst)
-    text = f"{target}, {src}, {_box(e, s.dst)}{_hint(e, s.cache)} : {target.type}, {src.type}"
+    hint = "".join(f" l2_cache_hint = {policy}" for policy in _hint(e, s.cache))
+    # The innermost coordinate first, as PTX has it.
+    box = ", ".join(str(e.expr(at)) for at in reversed(s.dst.coords))
+    text = f"{target}, {src}, box[{box}]{hint} : {target.type}, {src.type}"
     e.out.line(f"nvvm.cp.async.bulk.tensor.global.shared.cta {text}")
 
 
