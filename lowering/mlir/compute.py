@@ -18,9 +18,10 @@ from lowering.kernel.nodes import (
     Stmt,
 )
 from lowering.kernel.pointwise import OPS
-from lowering.mlir.elements import as_f32, condition, pack
-from lowering.mlir.emitter import Emitter, Rule, Word, element_index
+from lowering.mlir.elements import WIDENED, as_f32, condition, pack, widened
+from lowering.mlir.emitter import Emitter, Rule, Word
 from lowering.mlir.pointwise import applied
+from lowering.mlir.registers import element_index
 from lowering.mlir.ssa import I1, Value
 from lowering.mlir.wgmma import pinned
 
@@ -71,6 +72,14 @@ def _cast(e: Emitter, s: FragCast) -> None:
     source, result = s.value.type, s.out.type
     if source.dtype is result.dtype:
         e.keep(s.out, e.registers(s.value))
+        return
+
+    if WIDENED.get(source.dtype) is result.dtype:
+        blocks = (e.words(block) for block in e.registers(s.value))
+        e.keep(s.out, tuple(
+            tuple(Word(widened(e, source.dtype, w, half)) for w in block for half in (0, 1))
+            for block in blocks
+        ))  # fmt: skip
         return
 
     def made(at: _Place) -> Value:

@@ -14,7 +14,6 @@ from typing import Any
 from lowering.ground.dtypes import DType
 from lowering.ground.errors import InternalError, UnsupportedError
 from lowering.ground.expr import Const, Expr, ExprLike, Special, Var, as_expr, free_vars, substitute
-from lowering.ground.types import FragmentType
 from lowering.kernel.control import Role
 from lowering.kernel.kernel import Kernel, MBarrierArray, SharedBuffer
 from lowering.kernel.nodes import Body, Frag, MBarrierRef, SmemRef, Stmt
@@ -22,6 +21,7 @@ from lowering.kernel.places import box_column, placed, tile_offset
 from lowering.kernel.text import print_stmt
 from lowering.kernel.visit import bodies
 from lowering.mlir.expressions import Known, expression
+from lowering.mlir.registers import element_index, operands_in_registers
 from lowering.mlir.special import SPECIALS
 from lowering.mlir.ssa import F32, I1, I32, I64, Value, Writer, shared_pointer
 
@@ -80,6 +80,7 @@ class Emitter:
         self.fragments: dict[str, Registers] = {}
         self.functions: dict[str, str] = {}
         self.warps = range(kernel.threads // 32)
+        self._operands = operands_in_registers(kernel)
         self._known: Known = {}
         self._members: dict[tuple[object, ...], Value] = {}
         self._special: dict[str, Value] = {}
@@ -230,10 +231,13 @@ class Emitter:
     def pointer(self, address: Expr, cluster: bool = False) -> Value:
         """A pointer into shared memory, of this CTA or of the cluster's."""
         value, kind = self.expr(address), shared_pointer(cluster)
-        key = ("pointer", value.name, cluster)
+        text = f"llvm.inttoptr {value} : i32 to {kind}"
+        return self.once(("pointer", value.name, cluster), lambda: self.out.op(text, kind))
+
+    def once(self, key: tuple[object, ...], make: Callable[[], Value]) -> Value:
+        """What ``make`` makes, unless it was made before in this region or one around it."""
         if key not in self._members:
-            text = f"llvm.inttoptr {value} : i32 to {kind}"
-            self._members[key] = self.out.op(text, kind)
+            self._members[key] = make()
         return self._members[key]
 
     def behind(self, base: Value, at: Value | str, element: str) -> Value:
@@ -292,13 +296,11 @@ class Emitter:
         """The value of a register, taken from what holds it where it is first needed."""
         if word.member is None:
             return word.value
+        alias = word.value.type
+        member = alias[1:].partition("x")[0]
+        text = f"llvm.extractvalue {word.value}[{word.member}] : {alias}"
         key = ("member", word.value.name, word.member)
-        if key not in self._members:
-            alias = word.value.type
-            member = alias[1:].partition("x")[0]
-            text = f"llvm.extractvalue {word.value}[{word.member}] : {alias}"
-            self._members[key] = self.out.op(text, member)
-        return self._members[key]
+        return self.once(key, lambda: self.out.op(text, member))
 
     def words(self, words: Sequence[Word]) -> list[Value]:
         """The values of registers."""
@@ -328,7 +330,20 @@ class Emitter:
         """Give a fragment value its registers."""
         if [len(block) for block in registers] != [out.type.block_registers] * out.type.blocks:
             raise InternalError("emit_mlir", f"fragment {out.name} has other registers than it had")
-        self.fragments[out.name] = registers
+        self.fragments[out.name] = (
+            tuple(map(self._held, registers)) if out.name in self._operands else registers
+        )
+
+    def _held(self, words: Sequence[Word]) -> tuple[Word, ...]:
+        """The same in registers that are written here and nowhere else.
+
+        A wgmma reads its A until a wait, and LLVM, which does not know, may compute what the next
+        one reads ahead of that wait: but then in other registers, because it cannot move these.
+        """
+        count = len(words)
+        text = " ".join(f"mov.b32 ${i}, ${count + i};" for i in range(count))
+        values = self.words(words)
+        return self.asm(text, values, [v.type for v in values], early=True, memory=False)
 
     def registers(self, value: Frag) -> Registers:
         """The registers of a fragment value."""
@@ -344,15 +359,6 @@ class Emitter:
         index, part = element_index(value.type, group, row, col)
         blocks = self.registers(value)
         return self.word(blocks[block if value.type.rows > 1 else 0][index]), part
-
-
-def element_index(kind: FragmentType, group: int, row: int, col: int) -> tuple[int, int]:
-    """Register of an element in its block, and the part of it that a shorter one takes."""
-    rows, cols = kind.group
-    inside = (row if rows > 1 else 0) * cols + (col if cols > 1 else 0)
-    packed = 32 // kind.dtype.register_bits
-    first = group * kind.group_registers if kind.cols > 1 else 0
-    return first + inside // packed, inside % packed
 
 
 def _letter(type_: str) -> str:

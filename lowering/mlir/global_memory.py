@@ -14,7 +14,8 @@ from lowering.ground.types import FragmentType
 from lowering.kernel.nodes import Frag, FragLoadGlobal, FragStoreGlobal, GmemRef, Stmt
 from lowering.kernel.places import thread_col, thread_row
 from lowering.kernel.tensors import GlobalTensor
-from lowering.mlir.emitter import Emitter, Rule, Word, element_index, register_type
+from lowering.mlir.emitter import Emitter, Rule, Word, register_type
+from lowering.mlir.registers import element_index
 from lowering.mlir.ssa import I1, I8, I16, I32, Value
 
 __all__ = ["RULES", "Elements", "outer_dimensions", "store_words", "strides_of"]

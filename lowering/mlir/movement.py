@@ -33,9 +33,9 @@ from lowering.kernel.nodes import (
 )
 from lowering.kernel.places import placed, tile_offset
 from lowering.mlir.emitter import Emitter, Rule, Word, register_type
-from lowering.mlir.ssa import I32, I64, Value
+from lowering.mlir.ssa import I16, I32, I64, Value
 
-__all__ = ["RULES", "frame", "mask_of", "mask_of_ctas", "tensor_map", "word_address"]
+__all__ = ["RULES", "frame", "mask_of", "tensor_map", "word_address"]
 
 _LANE, _WARP = Special("lane"), Special("warpgroup.warp")
 
@@ -56,63 +56,45 @@ def _prefetch(e: Emitter, s: PrefetchTensorMap) -> None:
     e.asm("prefetch.tensormap [$0];", [tensor_map(e, s.map)])
 
 
-def _box(e: Emitter, ref: GmemRef) -> str:
-    """The coordinates, the innermost first as PTX has it."""
-    return f"box[{', '.join(str(e.expr(at)) for at in reversed(ref.coords))}]"
-
-
-def _hint(e: Emitter, cache: str) -> str:
+def _hint(e: Emitter, cache: str) -> list[Value]:
     """The cache policy as an operand, where it is not the default."""
-    policy = _policy(e, cache)
-    return "" if policy is None else f" l2_cache_hint = {policy}"
-
-
-def _policy(e: Emitter, cache: str) -> Value | None:
     if cache not in CACHE_POLICIES:
         raise InternalError("emit_mlir", f"no cache policy named {cache}")
     if cache == CACHE_POLICIES[0]:
-        return None
+        return []
     text = f"createpolicy.fractional.L2::{cache}.b64 $0, 1.0;"
-    (policy,) = e.asm(text, outputs=[I64], memory=False, volatile=False)
-    return policy.value
-
-
-def mask_of_ctas(e: Emitter, mask: Expr) -> Value:
-    """A mask of ranks as instructions take it."""
-    return e.out.op(f"arith.trunci {e.expr(mask)} : i32 to i16", "i16")
-
-
-def _pair_load(e: Emitter, s: TmaLoad) -> None:
-    """A copy that the even CTA of a pair counts, as PTX: nvvm has no ``cta_group`` of copies."""
-    bar = _mapped(e, e.mbarrier(s.bar), e.kernel.cta_group.leader)
-    at = [e.expr(x) for x in reversed(s.src.coords)]
-    operands = [e.expr(e.box_address(s.dst)), tensor_map(e, s.src), e.expr(bar), *at]
-    form = f"cp.async.bulk.tensor.{len(at)}d.shared::cluster.global.tile"
-    form += ".mbarrier::complete_tx::bytes"
-    coords = ", ".join(f"${n + 3}" for n in range(len(at)))
-    more = [] if s.multicast is None else [mask_of_ctas(e, s.multicast)]
-    form += ".multicast::cluster" * len(more) + f".cta_group::{s.cta_group}"
-    if (policy := _policy(e, s.cache)) is not None:
-        form, more = f"{form}.L2::cache_hint", [*more, policy]
-    last = "".join(f", ${n}" for n in range(len(operands), len(operands) + len(more)))
-    e.asm(f"{form} [$0], [$1, {{{coords}}}], [$2]{last};", [*operands, *more])
+    return e.words(e.asm(text, outputs=[I64], memory=False, volatile=False))
 
 
 def _tma_load(e: Emitter, s: TmaLoad) -> None:
+    """In the generic form: versions write ``cta_group`` differently in the short one."""
+    bar = e.mbarrier(s.bar)
     if s.cta_group > 1:
-        return _pair_load(e, s)
-    dst, bar = e.pointer(e.box_address(s.dst), cluster=True), e.pointer(e.mbarrier(s.bar))
-    source = tensor_map(e, s.src)
-    text = f"{dst}, {source}, {bar}, {_box(e, s.src)}"
+        bar = _mapped(e, bar, e.kernel.cta_group.leader)
+    box = [e.expr(at) for at in reversed(s.src.coords)]
+    mask, hint = list[Value](), _hint(e, s.cache)
     if s.multicast is not None:
-        text += f" multicast_mask = {mask_of_ctas(e, s.multicast)}"
-    text += f"{_hint(e, s.cache)} : {dst.type}, {source.type}"
-    e.out.line(f"nvvm.cp.async.bulk.tensor.shared.cluster.global {text}")
+        mask = [e.out.op(f"arith.trunci {e.expr(s.multicast)} : i32 to i16", I16)]
+    groups: tuple[list[Value], ...] = (
+        [e.pointer(e.box_address(s.dst), cluster=True)], [tensor_map(e, s.src)], box,
+        [e.pointer(bar)], [], mask, hint, [],
+    )  # fmt: skip
+    counts = ", ".join(str(len(operands)) for operands in groups)
+    attributes = f"operandSegmentSizes = array<i32: {counts}>"
+    if s.cta_group > 1:
+        attributes += f", group = #nvvm.cta_group<cta_{s.cta_group}>"
+    given = [v for operands in groups for v in operands]
+    names, types = ", ".join(map(str, given)), ", ".join(v.type for v in given)
+    name = '"nvvm.cp.async.bulk.tensor.shared.cluster.global"'
+    e.out.line(f"{name}({names}) <{{{attributes}}}> : ({types}) -> ()")
 
 
 def _tma_store(e: Emitter, s: TmaStore) -> None:
     src, target = e.pointer(e.box_address(s.src)), tensor_map(e, s.dst)
-    text = f"{target}, {src}, {_box(e, s.dst)}{_hint(e, s.cache)} : {target.type}, {src.type}"
+    hint = "".join(f" l2_cache_hint = {policy}" for policy in _hint(e, s.cache))
+    # The innermost coordinate first, as PTX has it.
+    box = ", ".join(str(e.expr(at)) for at in reversed(s.dst.coords))
+    text = f"{target}, {src}, box[{box}]{hint} : {target.type}, {src.type}"
     e.out.line(f"nvvm.cp.async.bulk.tensor.global.shared.cta {text}")
 
 
@@ -180,7 +162,8 @@ def _check(e: Emitter, op: str, ref: SmemRef, value: Frag, *, wide: bool) -> Non
     fits = inner + cols <= buffer.box_cols or (inner == 0 and cols % buffer.box_cols == 0)
     if not fits or buffer.dtype is not value.type.dtype:
         raise InternalError("emit_mlir", f"{op} of {value.type} to {buffer.name}")
-    if value.type.row_bytes not in ((32,) if wide else (16,)):
+    narrow = op == LdShared.OP and value.type.row_bytes == 8
+    if not narrow and value.type.row_bytes != (32 if wide else 16):
         raise UnsupportedError(f"{op} of {value.type} in MLIR", "16 and 32 bits")
 
 
@@ -269,7 +252,9 @@ def _pairs(
     e: Emitter, ref: SmemRef, value: Frag, cta: Expr | None = None
 ) -> Iterator[tuple[Expr, int, int]]:
     """Where the two neighbours lie that a thread holds of a row: (address, block, register)."""
-    line, byte = frame(e, ref, value.type.layout.row(_WARP, _LANE, 0, 0), _LANE % 4 * 8)
+    layout, size = value.type.layout, value.type.dtype.bytes
+    right = _LANE % 4 * (layout.span * size)
+    line, byte = frame(e, ref, layout.row(_WARP, _LANE, 0, 0), right)
     if cta is not None:
         line = _mapped(e, line, cta)
     below = 8 * _span(placed(e.kernel, ref.buffer))
@@ -321,12 +306,32 @@ def _cp_async_arrive(e: Emitter, s: CpAsyncArrive) -> None:
 
 def _ld_shared(e: Emitter, s: LdShared) -> None:
     _check(e, s.OP, s.src, s.out, wide=True)
+    if s.out.type.dtype.bits == 8:
+        _ld_pairs(e, s)
+        return
     space = "shared" if s.cta is None else "shared::cluster"
     kind = register_type(s.out.type.dtype)
     found: list[list[Word]] = [[] for _ in range(s.out.type.blocks)]
     for at, block, _ in _pairs(e, s.src, s.out, s.cta):
         text = f"ld.{space}.v2.{_ptx(s.out)} {{$0, $1}}, [$2];"
         found[block] += e.asm(text, [e.expr(at)], [kind, kind])
+    e.keep(s.out, tuple(map(tuple, found)))
+
+
+_PAIRS_OF_8 = (
+    "{ .reg .b16 upper, lower; ld.shared.u16 upper, [$1]; ld.shared.u16 lower, [$2]; "
+    "mov.b32 $0, {upper, lower}; }"
+)
+
+
+def _ld_pairs(e: Emitter, s: LdShared) -> None:
+    """Four elements of 8 bits in a register: two neighbours of a row, and of the row 8 below."""
+    if s.cta is not None:
+        raise InternalError("emit_mlir", f"{s.OP} of {s.out.type} from another CTA")
+    found: list[list[Word]] = [[] for _ in range(s.out.type.blocks)]
+    places = iter(_pairs(e, s.src, s.out))
+    for (upper, block, _), (lower, _, _) in zip(places, places, strict=True):
+        found[block] += e.asm(_PAIRS_OF_8, [e.expr(upper), e.expr(lower)], [I32])
     e.keep(s.out, tuple(map(tuple, found)))
 
 

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from lowering.ground.exchange import rounds
 from lowering.kernel.nodes import Frag, FragShuffle, Stmt
-from lowering.mlir.emitter import Emitter, Rule, Word, element_index, register_type
+from lowering.mlir.emitter import Emitter, Rule, Word, register_type
+from lowering.mlir.registers import element_index
 from lowering.mlir.ssa import F32, I1, I32, Value
 
 __all__ = ["RULES"]

@@ -27,8 +27,8 @@ from lowering.kernel.nodes import (
 )
 from lowering.kernel.places import placed
 from lowering.mlir.emitter import Emitter, Rule, Word
-from lowering.mlir.movement import mask_of_ctas, word_address
-from lowering.mlir.ssa import F32, I1, Value
+from lowering.mlir.movement import word_address
+from lowering.mlir.ssa import F32, I1, I16, Value
 from lowering.mlir.wgmma import operand_descriptor, pinned
 from lowering.target.tensor_memory import LANES
 
@@ -44,14 +44,9 @@ _POINTER = "!llvm.ptr<6>"
 """Into tensor memory."""
 
 
-def _group(e: Emitter) -> int:
-    """CTAs that a kernel's tcgen05 instructions are for: ``cta_group``."""
-    return e.kernel.cta_group.size
-
-
 def _grouped(e: Emitter) -> str:
-    """The same as nvvm has it; in the generic form, which all versions read."""
-    return f"<{{group = #nvvm.cta_group<cta_{_group(e)}>}}>"
+    """``cta_group`` as nvvm has it, in the generic form, which all versions read."""
+    return f"<{{group = #nvvm.cta_group<cta_{e.kernel.cta_group.size}>}}>"
 
 
 def _cells(e: Emitter, ref: TmemRef) -> Expr:
@@ -72,8 +67,8 @@ def _mma(e: Emitter, s: Tcgen05Mma) -> None:
     form = family.form(*types)
     if form is None or s.cols not in form.n:
         raise InternalError("emit_mlir", family.problem(*types, s.cols) or "")
-    rows = family.m * _group(e)
-    told = instruction_descriptor(form.kind, types, rows, s.cols, s.trans_a, s.trans_b)
+    size = e.kernel.cta_group.size
+    told = instruction_descriptor(form.kind, types, family.m * size, s.cols, s.trans_a, s.trans_b)
     operands = [
         e.expr(_cells(e, s.d)),
         operand_descriptor(e, s.a, s.trans_a, 0),
@@ -83,16 +78,16 @@ def _mma(e: Emitter, s: Tcgen05Mma) -> None:
     ]
     if operands[-1].type != I1:
         raise InternalError("emit_mlir", f"enable-input-d {s.accumulate} is no predicate")
-    name = f"tcgen05.mma.cta_group::{_group(e)}.kind::{form.kind}"
+    name = f"tcgen05.mma.cta_group::{size}.kind::{form.kind}"
     e.asm(f"{name} [$0], $1, $2, $3, $4;", operands)
 
 
 def _commit(e: Emitter, s: Tcgen05Commit) -> None:
-    operands = [e.pointer(e.mbarrier(s.bar))]
+    given = [e.pointer(e.mbarrier(s.bar))]
     if s.multicast is not None:
-        operands.append(mask_of_ctas(e, s.multicast))
-    names, kinds = ", ".join(map(str, operands)), ", ".join(x.type for x in operands)
-    e.out.line(f'"nvvm.tcgen05.commit"({names}) {_grouped(e)} : ({kinds}) -> ()')
+        given.append(e.out.op(f"arith.trunci {e.expr(s.multicast)} : i32 to i16", I16))
+    names, types = ", ".join(map(str, given)), ", ".join(v.type for v in given)
+    e.out.line(f'"nvvm.tcgen05.commit"({names}) {_grouped(e)} : ({types}) -> ()')
 
 
 def _load(e: Emitter, s: Tcgen05Load) -> None:

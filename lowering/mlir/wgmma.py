@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from lowering.ground.dtypes import DType
-from lowering.ground.errors import InternalError, UnsupportedError
+from lowering.ground.errors import InternalError
 from lowering.ground.expr import Const, Expr
 from lowering.kernel.descriptor import ADDRESS_BITS, MatrixDescriptor, block_bytes
 from lowering.kernel.kernel import SharedBuffer
@@ -21,7 +21,7 @@ from lowering.kernel.nodes import (
 from lowering.kernel.places import placed, tile_offset
 from lowering.mlir.emitter import Emitter, Registers, Rule, Word
 from lowering.mlir.ssa import I1, I64, Value
-from lowering.target.wgmma import WgmmaForm
+from lowering.target.wgmma import A_REGISTERS, WgmmaForm
 
 __all__ = ["RULES", "operand_descriptor", "pinned"]
 
@@ -58,22 +58,21 @@ def _address(e: Emitter, buffer: SharedBuffer) -> Expr:
 
 
 def _wgmma(e: Emitter, s: Wgmma) -> None:
-    if isinstance(s.a, Frag):
-        raise UnsupportedError(f"{s.OP} with A in registers in MLIR", "A in shared memory")
-    kind = s.acc.type
-    types = placed(e.kernel, s.a.buffer).dtype, placed(e.kernel, s.b.buffer).dtype, kind.dtype
+    kind, registers = s.acc.type, isinstance(s.a, Frag)
+    dtype = s.a.type.dtype if isinstance(s.a, Frag) else placed(e.kernel, s.a.buffer).dtype
+    types = dtype, placed(e.kernel, s.b.buffer).dtype, kind.dtype
     family = e.kernel.target.mma
     if problem := family.problem(*types, s.width):
         raise InternalError("emit_mlir", problem)
-    form = WgmmaForm(family, s.width, *types, s.trans_a, s.trans_b)
+    form = WgmmaForm(family, s.width, *types, s.trans_a, s.trans_b, registers)
     first = s.col // (kind.layout.columns // kind.group_registers)
     accumulate = e.resolved(s.accumulate)
     found = []
     for block, words in enumerate(e.registers(s.acc)):
         taken = words[first : first + form.words]
-        a = operand_descriptor(e, s.a, s.trans_a, block)
+        a = _operand(e, s, block)
         b = operand_descriptor(e, s.b, s.trans_b, 0)
-        if isinstance(accumulate, Const):
+        if isinstance(accumulate, Const) and not registers:
             made = _by_nvvm(e, form, taken, a, b, bool(accumulate.value))
         else:
             made = _by_ptx(e, form, taken, a, b, e.expr(accumulate))
@@ -81,17 +80,34 @@ def _wgmma(e: Emitter, s: Wgmma) -> None:
     e.keep(s.out, tuple(found))
 
 
+def _operand(e: Emitter, s: Wgmma, block: int) -> list[Value]:
+    """A block of A: its descriptor, or its registers, which stay untouched until a wait (see
+    :class:`Emitter`).
+    """
+    if not isinstance(s.a, Frag):
+        return [operand_descriptor(e, s.a, s.trans_a, block)]
+    words = e.registers(s.a)[block]
+    if len(words) != A_REGISTERS:
+        raise InternalError("emit_mlir", f"A in registers is {s.a.type}")
+    return e.words(words)
+
+
 def _by_nvvm(
-    e: Emitter, form: WgmmaForm, words: Sequence[Word], a: Value, b: Value, accumulate: bool
+    e: Emitter,
+    form: WgmmaForm,
+    words: Sequence[Word],
+    a: Sequence[Value],
+    b: Value,
+    accumulate: bool,
 ) -> tuple[Word, ...]:
-    """``nvvm.wgmma.mma_async``, whose scale-d is an attribute."""
+    """``nvvm.wgmma.mma_async``, whose scale-d is an attribute and whose A has a descriptor."""
     acc = e.packed(tuple(words))
     scale = "one" if accumulate else "zero"
     shape = f"<m = {form.family.m}, n = {form.cols}, k = {form.family.k(form.a)}>"
     major = ("col" if form.trans_a else "row"), ("row" if form.trans_b else "col")
     overflow = ", <wrapped>" * (form.acc is DType.S32)
     text = (
-        f"nvvm.wgmma.mma_async {a}, {b}, {acc}, {shape}, "
+        f"nvvm.wgmma.mma_async {a[0]}, {b}, {acc}, {shape}, "
         f"D [<{form.acc.ptx}>, <{scale}>{overflow}], "
         f"A [<{form.a.ptx}>, <one>, <{major[0]}>], B [<{form.b.ptx}>, <one>, <{major[1]}>] "
         f": {acc.type} -> {acc.type}"
@@ -100,16 +116,22 @@ def _by_nvvm(
 
 
 def _by_ptx(
-    e: Emitter, form: WgmmaForm, words: Sequence[Word], a: Value, b: Value, accumulate: Value
+    e: Emitter,
+    form: WgmmaForm,
+    words: Sequence[Word],
+    a: Sequence[Value],
+    b: Value,
+    accumulate: Value,
 ) -> tuple[Word, ...]:
-    """Inline PTX where scale-d is known at run time only."""
-    count = len(words)
+    """Inline PTX where scale-d is known at run time only, or A comes from registers."""
     if accumulate.type != I1:
         raise InternalError("emit_mlir", f"scale-d {accumulate} is no predicate")
+    count = len(words)
+    names = [f"${2 * count + i}" for i in range(len(a) + 2)]
     sums = ", ".join(f"${i}" for i in range(count))
-    rest = ", ".join((f"${2 * count}", f"${2 * count + 1}", f"${2 * count + 2}", *form.immediates))
-    text = f"{form.instruction} {{{sums}}}, {rest};"
-    return e.asm(text, [a, b, accumulate], tied=e.words(words))
+    first = f"{{{', '.join(names[:-2])}}}" if form.registers else names[0]
+    text = f"{form.instruction} {{{sums}}}, {', '.join((first, *names[-2:], *form.immediates))};"
+    return e.asm(text, [*a, b, accumulate], tied=e.words(words))
 
 
 def pinned(e: Emitter, registers: Registers) -> Registers:

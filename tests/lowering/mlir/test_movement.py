@@ -119,10 +119,9 @@ def test_tma_has_the_innermost_coordinate_first() -> None:
     found = thread(k)
     (load,), (store,) = found.of("cluster.global"), found.of("global.shared.cta")
     assert load.values[0] == address(k, 1, 64, 64)
-    assert load.values[2] == BASE + 190000 + 8
-    assert load.values[3:6] == (7, 300, 3)
-    assert "multicast_mask" in load.text
-    assert "l2_cache_hint" in load.text
+    assert load.values[2:6] == (7, 300, BASE + 190000 + 8, 3)
+    # Destination, map, coordinates, barrier, no offsets, mask, policy, no predicate.
+    assert "operandSegmentSizes = array<i32: 1, 1, 2, 1, 0, 1, 1, 0>" in load.text
     assert (store.values[1], *store.values[2:4]) == (address(k, 0, 0, 0), 9, 300)
     assert "l2_cache_hint" not in store.text
     assert found.of("createpolicy.fractional.L2::evict_last")

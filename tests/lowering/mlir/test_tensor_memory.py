@@ -19,6 +19,7 @@ from lowering.kernel.kernel import Kernel, TensorBuffer
 from lowering.kernel.text import parse_kernel, print_kernel
 from lowering.mlir.emit import emit_mlir
 from lowering.mlir.toolchain import compile_mlir, lowered
+from tests import pairs
 from tests.blackwell import Tile, final
 from tests.lowering.cuda.test_tensor_memory import TILES
 from tests.lowering.mlir.interpreter import Thread, run
@@ -36,12 +37,32 @@ TCGEN05 = tuple(
 with_triton = pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed")
 
 
+def require_clean(kernel: Kernel) -> None:
+    name = kernel.name
+    resources = read_resources(compile_mlir(emit_mlir(kernel), name, ARCH), name)
+    assert resources.clean, resources
+
+
 @with_triton
 @pytest.mark.parametrize("tile", TILES.values(), ids=TILES)
 def test_cubin(tile: Tile) -> None:
-    kernel = final(tile)
-    resources = read_resources(compile_mlir(emit_mlir(kernel), "linear", ARCH), "linear")
-    assert resources.clean, resources
+    require_clean(final(tile))
+
+
+@with_triton
+@pytest.mark.parametrize("name", ["v9", "v10"])
+def test_cubin_of_pairs(name: str) -> None:
+    require_clean(pairs.final(pairs.PAIRS[name]))
+
+
+@with_triton
+def test_ptx_of_pairs_has_the_instructions_of_the_cuda_way() -> None:
+    kernel = pairs.final(pairs.CLUSTERS["4x2-pairs"])
+    ours = lowered(emit_mlir(kernel), "pairs", ARCH)
+    theirs = compile_ptx(emit_cuda(kernel), "pairs", arch=ARCH)
+    words = (*COUNTED, *TCGEN05, "cta_group::1", "cta_group::2", "multicast::cluster", "mapa")
+    assert counts(ours, words) == counts(theirs, words)
+    assert counts(ours, ("cta_group::1",))["cta_group::1"] == 0
 
 
 @with_triton
@@ -50,12 +71,13 @@ def test_ptx_has_the_instructions_of_the_cuda_way(name: str) -> None:
     kernel = final(TILES[name])
     ours = lowered(emit_mlir(kernel), name, ARCH)
     theirs = compile_ptx(emit_cuda(kernel), name, arch=ARCH)
+    words = *COUNTED, *TCGEN05
+    assert counts(ours, words) == counts(theirs, words)
+    assert all(counts(ours, TCGEN05).values())
 
-    def counts(ptx: str) -> dict[str, int]:
-        return {w: len(re.findall(rf"\b{re.escape(w)}", ptx)) for w in (*COUNTED, *TCGEN05)}
 
-    assert counts(ours) == counts(theirs)
-    assert all(counts(ours)[word] for word in TCGEN05)
+def counts(ptx: str, words: tuple[str, ...]) -> dict[str, int]:
+    return {w: len(re.findall(rf"\b{re.escape(w)}", ptx)) for w in words}
 
 
 @pytest.mark.parametrize("tile", TILES.values(), ids=TILES)
@@ -63,6 +85,13 @@ def test_bindings_read_it_the_same_again(tile: Tile, jaxlib: Any) -> None:
     once = jaxlib(emit_mlir(final(tile)))
     assert jaxlib(once) == once
     assert once.count("nvvm.tcgen05.alloc") == 1
+
+
+def test_bindings_read_pairs_the_same_again(jaxlib: Any) -> None:
+    once = jaxlib(emit_mlir(pairs.final(pairs.CLUSTERS["4x2-pairs"])))
+    assert jaxlib(once) == once
+    assert "group = <cta_2>" in once
+    assert "group = cta_2" in once  # of loads
 
 
 @with_triton

@@ -6,7 +6,6 @@ import re
 
 import pytest
 
-from lowering.ground.errors import UnsupportedError
 from lowering.kernel.descriptor import MatrixDescriptor, tile_byte
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.text import parse_kernel
@@ -106,16 +105,3 @@ def test_some_columns_of_the_sums() -> None:
     assert "n = 64" in text
     assert text.count("llvm.insertvalue") == 2 * 32
     assert "!f32x32 = " in text
-
-
-def test_a_in_registers_is_refused() -> None:
-    text = """
-    kernel k threads 128 cluster 1 grid 1 {
-      shared B: f16[1][96x64] swizzle 128 at 0
-      a: frag<f16, 64x16> = frag.fill 0.0
-      zero: frag<f32, 64x96> = frag.fill 0.0
-      acc: frag<f32, 64x96, async> = wgmma zero, a, B[0, 0, 0]
-    }
-    """
-    with pytest.raises(UnsupportedError, match="A in registers in MLIR"):
-        emit_mlir(parse_kernel(text))

@@ -14,6 +14,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from tests.lowering.mlir.ptx_block import computed
+
 __all__ = ["execute"]
 
 _THREADS = 128
@@ -151,6 +153,10 @@ class _Warpgroup:
             return sum((whole >> 8 * c & 0xFF) << 8 * i for i, c in enumerate(chosen))
         if "red.relaxed.gpu.global." in text:
             return self.red(text, *v)
+        if text.startswith("{ .reg .b"):
+            return computed(
+                text, v, lambda at: self.load(("%shared", at), 1, "u16", self.masks[-1])
+            )
         if text.startswith("cp.async.cg"):
             return self.copy(*v)
         if text.startswith("cp.async.mbarrier") or "mbarrier.try_wait" in text:
