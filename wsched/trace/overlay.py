@@ -65,8 +65,8 @@ class Phase:
         or nearer than the clock's step.
         """
         p, m = self.predicted, self.measured
-        told = max(p, m) >= SHORT_NS and abs(p - m) > self.step and m
-        return p / m - 1 if told else None
+        near = self.step > 0 and abs(p - m) <= self.step
+        return None if near or not m or max(p, m) < SHORT_NS else p / m - 1
 
     @property
     def wrong(self) -> bool:
