@@ -41,6 +41,21 @@ def test_every_note_is_in_the_index() -> None:
     assert sorted(set(linked)) == notes
 
 
+def test_places_of_the_sources() -> None:
+    """What the table of the sources names is there: paths, and files of tests by their name."""
+    text = text_of("design/sources.md")
+    named = set(re.findall(r"`([\w./]+(?:\.py|/[a-z_]+))`", text)) - {"gemm_kernels.py"}
+    files = {str(f.relative_to(ROOT)) for d in ("lowering", "passes", "wsched", "tests")
+             for f in (ROOT / d).rglob("*")}  # fmt: skip
+    ends = tuple(files)
+    assert len(named) > 60
+    assert [n for n in sorted(named) if not any(f == n or f.endswith(f"/{n}") for f in ends)] == [
+        "mlir/test/Integration/GPU/CUDA/sm90/python/tools/matmulBuilder.py"
+    ]
+    declined = text.partition("## Declined")[2]
+    assert 0 < len(re.findall(r"^\d+\. ", declined, flags=re.M)) <= 8
+
+
 def test_table_of_passes() -> None:
     rows = re.findall(r"^\| (\d+) \| `(\w+)` \|", text_of("design/0003-passes.md"), flags=re.M)
     assert rows == [(str(i), p.__name__) for i, p in enumerate(PASSES, 1)]

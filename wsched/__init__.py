@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from wsched.front.moe import Routing, moe, route
     from wsched.front.scaled import int_mm, scaled_mm
     from wsched.front.schedule import Schedule
+    from wsched.front.tf32 import with_tf32
     from wsched.fusion.tensor import Pipelined, WarpSpecialized
     from wsched.fusion.types import LoadStoreOpType, MemoryType, ParallelType
     from wsched.importer.nvfuser import UnfinishedError
@@ -121,6 +122,7 @@ __all__ = [
     "scaled_mm",
     "through_mlir",
     "uninstall",
+    "with_tf32",
     "wrong_ends",
 ]
 
@@ -151,6 +153,7 @@ _HOME = {
     "MatmulBuilder": "wsched.front.builder",
     "TmaOptions": "wsched.front.builder",
     "scaled_mm": "wsched.front.scaled",
+    "with_tf32": "wsched.front.tf32",
     "through_mlir": "wsched.run.mlir",
     "enabled": "wsched.doors.dropin",
     "install": "wsched.doors.dropin",

@@ -39,7 +39,8 @@ class DType(Enum):
     """Element type; the value is its text in the kernel IR.
 
     ``e4m3`` and ``e5m2`` are OCP's FP8 (e4m3 without infinities); ``tf32`` is fp32 of which the
-    tensor core reads 19 bits. ``bool`` is a byte in memory, ``pred`` the outcome of a comparison in
+    tensor core reads 19 bits; a tensor map copies it as fp32, since one of ``TFLOAT32`` would
+    round on the way. ``bool`` is a byte in memory, ``pred`` the outcome of a comparison in
     a register.
     """
 
@@ -50,7 +51,7 @@ class DType(Enum):
     F16 = "f16", _Row(16, "float16", "float16", "FLOAT16", "f16", "unsigned short")
     F32 = "f32", _Row(32, "float32", "float32", "FLOAT32", "f32", "float")
     F64 = "f64", _Row(64, "float64", "float64", "FLOAT64", "f64", "double")
-    TF32 = "tf32", _Row(32, "float32", "float32", "TFLOAT32", "tf32", "float")
+    TF32 = "tf32", _Row(32, "float32", "float32", "FLOAT32", "tf32", "float")
     E4M3 = "e4m3", _Row(8, "float8_e4m3fn", "float8_e4m3fn", "UINT8", "e4m3", "unsigned char")
     E5M2 = "e5m2", _Row(8, "float8_e5m2", "float8_e5m2", "UINT8", "e5m2", "unsigned char")
     S8 = "s8", _Row(8, "int8", "int8", "UINT8", "s8", "signed char")

@@ -36,6 +36,7 @@ EXTENTS = Extents.parse("192x264x96")
             {"tma": TmaOptions(swizzle=0), "b_layout": "kn"},
             "warpspecialized_f16_f32_128x128x64_4_kn_swizzle_0",
         ),
+        ({"input_type": "tf32", "block_k": 32}, "warpspecialized_tf32_f32_128x128x32_4"),
         ({"tma": TmaOptions(swizzle=32)}, "warpspecialized_f16_f32_128x128x64_4_swizzle_32"),
     ],
 )
@@ -85,7 +86,7 @@ def test_both_ways_of_b_have_the_same_product() -> None:
         ({"strategy": "x"}, "strategy='x': no such strategy\n  legal here: 'warpspecialized'; 'mu"),
         (
             {"input_type": "f32"},
-            "input_type='f32': no such input type\n  legal here: 'f16'; 'bf16'",
+            "input_type='f32': no such input type\n  legal here: 'f16'; 'bf16'; 'tf32'",
         ),
         ({"b_layout": "k"}, "b_layout='k': no such b layout\n  legal here: 'nk'; 'kn'"),
         (

@@ -270,7 +270,7 @@ def test_casts(casts: tuple[str, ...], kept: tuple[DataType, ...]) -> None:
         (
             (f"x = {X.replace('BFloat16', 'Half')}", f"w = {X}", "y = fd.ops.linear(x, w)"),
             "fd.ops.linear of Half and BFloat16",
-            "pairs of Half; of BFloat16; of Float8_e4m3fn, Float8_e5m2; of Int8, UInt8",
+            "pairs of Half; of BFloat16; of TF32; of Float8_e4m3fn, Float8_e5m2; of Int8, UInt8",
         ),
         (
             (
@@ -279,7 +279,7 @@ def test_casts(casts: tuple[str, ...], kept: tuple[DataType, ...]) -> None:
                 "y = fd.ops.linear(x, w)",
             ),
             "fd.ops.linear of Float and Float",
-            "pairs of Half; of BFloat16; of Float8_e4m3fn, Float8_e5m2; of Int8, UInt8",
+            "pairs of Half; of BFloat16; of TF32; of Float8_e4m3fn, Float8_e5m2; of Int8, UInt8",
         ),
         (
             (f"x = {X.replace('[-1, -1]', '[-1]')}", f"w = {X}", "y = fd.ops.linear(x, w)"),

@@ -157,7 +157,7 @@ def test_refused_of_the_built_in_scheduler(
         (
             (f"x = {X}", f"w = {W}", "d = fd.ops.linear(x, w)"),
             "fd.ops.linear of Float and BFloat16",
-            "pairs of Half; of BFloat16; of Float8_e4m3fn, Float8_e5m2; of Int8, UInt8",
+            "pairs of Half; of BFloat16; of TF32; of Float8_e4m3fn, Float8_e5m2; of Int8, UInt8",
         ),
         (
             (*CASTS[:3], "s = fd.ops.sum(a, dims=[1], keepdim=True)", "d = fd.ops.linear(s, w)"),

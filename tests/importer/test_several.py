@@ -73,7 +73,9 @@ def test_refused(lines: tuple[str, ...], which: str | None) -> None:
     supported = MEETING
     if which is None:
         what = "fd.ops.linear of BFloat16 and Half"
-        supported = "pairs of Half; of BFloat16; of Float8_e4m3fn, Float8_e5m2; of Int8, UInt8"
+        supported = (
+            "pairs of Half; of BFloat16; of TF32; of Float8_e4m3fn, Float8_e5m2; of Int8, UInt8"
+        )
     assert (error.value.what, error.value.supported) == (what, supported)
 
 

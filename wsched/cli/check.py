@@ -54,6 +54,9 @@ TOLERANCE = {
 SUMMED = {True: 3e-4, False: 8e-3}
 """The same of sums that the tensor core keeps with few bits, by whether they are promoted."""
 
+CUT_OFF = 2e-3
+"""The same of operands of TF32: up to a last bit of 11 of each is cut off, half on average."""
+
 LARGEST = {
     DataType.BFloat16: 3.3895e38, DataType.Half: 65504.0, DataType.Float: 3.4028e38,
     DataType.Int32: 2.0**31 - 1,
@@ -199,6 +202,8 @@ def _summed(fusion: Fusion, inputs: Sequence[Any]) -> Iterator[float]:
              for a, n in zip(b.axes, x.shape, strict=True)}  # fmt: skip
     for p in products(fusion):
         element = p.a.dtype.element
+        if p.a.dtype is DataType.TF32:
+            yield CUT_OFF
         form = DEFAULT.mma.multiplying(element, p.b.dtype.element)
         if form is not None and form.promotion:
             yield SUMMED[p.mma.promotion > 0]

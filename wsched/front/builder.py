@@ -33,8 +33,9 @@ from wsched.schedule.options import TensorMapL2Promotion
 
 __all__ = ["MatmulBuilder", "TmaOptions"]
 
-_INPUTS = {"f16": DataType.Half, "bf16": DataType.BFloat16}
-_OUTPUTS = {**_INPUTS, "f32": DataType.Float}
+_RESULTS = {"f16": DataType.Half, "bf16": DataType.BFloat16}
+_INPUTS = {**_RESULTS, "tf32": DataType.TF32}
+_OUTPUTS = {**_RESULTS, "f32": DataType.Float}
 _STRATEGIES = {
     "warpspecialized": CircularBufferingStrategy.WarpSpecialized,
     "multistage": CircularBufferingStrategy.Pipelined,
@@ -74,7 +75,7 @@ class MatmulBuilder:
     Args:
         strategy: ``"warpspecialized"``, a warpgroup loads and others multiply, or ``"multistage"``,
             those that multiply load ahead of themselves.
-        input_type: of A and B: ``f16`` or ``bf16``.
+        input_type: of A and B: ``f16``, ``bf16`` or ``tf32``, fp32 in memory.
         output_type: of D: ``f32``, ``f16`` or ``bf16``.
         block_m: rows of a tile of D, a multiple of 64.
         block_n: columns of it, N of the wgmma.

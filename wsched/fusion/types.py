@@ -32,8 +32,9 @@ class DataType(_Named):
     """Element type; the value is (text in a tensor's name, the same type in memory).
 
     All of nvFuser's have a name, so that any definition can be read; those without a type in memory
-    are not computed with. ``Int8`` and ``UInt8`` are wsched's own: nvFuser has no integers of 8
-    bits.
+    are not computed with. Three are wsched's own: ``Int8`` and ``UInt8``, since nvFuser has no
+    integers of 8 bits, and ``TF32``: elements of fp32 in memory, of which a matmul reads the upper
+    19 bits.
     """
 
     BFloat16 = ("__bfloat", DType.BF16)
@@ -46,6 +47,7 @@ class DataType(_Named):
     Int32 = ("int", DType.S32)
     Int8 = ("int8_t", DType.S8)
     UInt8 = ("uint8_t", DType.U8)
+    TF32 = ("tf32", DType.TF32)
     Index = ("nvfuser_index_t", DType.S64)
     Bool = ("bool", DType.BOOL)
     Float8_e8m0fnu = ("__e8m0", None)
@@ -64,6 +66,11 @@ class DataType(_Named):
     def is_stored(self) -> bool:
         """Whether wsched knows how its elements lie in memory."""
         return self.value[1] is not None
+
+    @property
+    def made(self) -> DataType:
+        """What a linear or matmul of such operands makes, unless they are integers."""
+        return DataType.Float if self is DataType.TF32 else self
 
     @property
     def element(self) -> DType:

@@ -104,7 +104,7 @@ def _build(definition: Definition, computable: Computable = Computable.ONE) -> F
     products = _products(matmuls, pairs)
     form = form_of(f"fd.ops.{matmuls[0].op}", a, b)
     summed = type_of(form.accumulators[0])
-    rounded = summed if summed is not DataType.Float or a.wide is not b.wide else a.wide
+    rounded = summed if summed is not DataType.Float or a.wide is not b.wide else a.wide.made
     epilogue = EpilogueImport(definition, products, rounded, dims, summed=summed)
     made = [_output(definition, epilogue, name, dims) for name in definition.outputs]
     outputs, layouts = [step for step, _ in made], [layout for _, layout in made]

@@ -167,7 +167,7 @@ def product_type(a: DataType, b: DataType) -> DataType:
     """
     stored = a.is_stored and b.is_stored
     found = DEFAULT.mma.accumulator(a.element, b.element) if stored else None
-    return a if found in (None, DType.F32) else type_of(found)
+    return a.made if found in (None, DType.F32) else type_of(found)
 
 
 def _products() -> str:
