@@ -99,20 +99,20 @@ def ping_pong(order: str = "tile group k", compute_only: bool = False) -> Fusion
     return m.s.fusion
 
 
-def halves_in_turn() -> Fusion:
-    """Each CTA has neighbouring tiles of 64 x 64 x 32, each of two groups half of those: the first
-    one the first half.
+def shares_in_turn(groups: int, *, runs: bool) -> Fusion:
+    """Each CTA has tiles of 64 x 64 x 32, neighbours in ``runs``, each warpgroup an equal share of
+    those: the first one the first tiles.
     """
     m = matmul()
     m.tile(64, 64, 32)
-    m.deal(runs=True)
-    m.split(m.every, "tile", 2, "half it", outer=True)
-    m.order(m.every, "cta it half")
-    m.run(m.compute, "half", P.TIDy)
-    m.steps("it half k")
+    m.deal(runs=runs)
+    m.split(m.every, "tile", groups, "share it", outer=True)
+    m.order(m.every, "cta it share")
+    m.run(m.compute, "share", P.TIDy)
+    m.steps("it share k")
     m.stage()
-    m.fragments("half")
-    m.inline("half")
+    m.fragments("share")
+    m.inline("share")
     return m.s.fusion
 
 
@@ -193,8 +193,12 @@ ILLEGAL: dict[str, tuple[Callable[[], Fusion], str]] = {
         "a role's turn is not the next of those that are filled",
     ),
     "ping-pong of the halves of a share": (
-        halves_in_turn,
+        lambda: shares_in_turn(2, runs=True),
         "T4 at CTA (1, 0, 0): the roles do not take turns (M=320 N=64 K=64 on 2 CTAs)",
+    ),
+    "three in turns, each with a third of a CTA's tiles": (
+        lambda: shares_in_turn(3, runs=False),
+        "T4 at CTA (0, 0, 0): the roles do not take turns (M=448 N=64 K=32 on 2 CTAs)",
     ),
     "more warpgroups than a CTA has": (eight_in_turns, "a CTA has no 1152 threads"),
     "stream-K, the quarters of all tiles in turns": (

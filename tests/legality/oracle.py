@@ -56,10 +56,10 @@ _TILES = (
 )  # fmt: skip
 """Tiles along M and N, slices of K."""
 
-_UNEVEN = {(5, 1, 2): 2, (1, 5, 1): 2, (9, 1, 1): 4, (1, 9, 2): 4}
+_UNEVEN = {(5, 1, 2): 2, (1, 5, 1): 2, (9, 1, 1): 4, (1, 9, 2): 4, (7, 1, 1): 2, (1, 7, 1): 2}
 """The same with a number of CTAs: some have three tiles, or pairs of tiles where CTAs are in pairs,
 and others two. Where a share is cut into halves, these two are the first half, and the second has
-none.
+none. Of four tiles in thirds the last third has none.
 """
 
 _GRIDS = (1, 2, 3, 4, 5, 6, 8)

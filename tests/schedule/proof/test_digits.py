@@ -58,6 +58,17 @@ def test_parts_in_order_are_put_together() -> None:
     assert two.counted(2) == (["b", "a"], [])
 
 
+def test_a_loop_of_one_iteration_between_parts_counts_nothing() -> None:
+    two = Two()
+    two.s.split(LOAD, 1, 1, inner_split=False, labels=("one", "N"))
+    two.s.split(LOAD, 0, 8, labels=("a", "b"))
+    two.s.reorder(LOAD, {2: 1})
+    assert [d.label for d in two.tensor(LOAD).loop[:4]] == ["a", "one", "b", "N"]
+    assert two.counted(3) == (["one", "M"], ["M"])
+    two.s.reorder(LOAD, {3: 2})
+    assert two.counted(4) == (["a", "N", "b"], [])
+
+
 def test_merges_are_taken_apart_but_those_that_compute_has() -> None:
     two = Two()
     two.s.merge(LOAD, 0)

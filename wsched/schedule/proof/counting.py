@@ -16,6 +16,7 @@ from lowering.ground.expr import ONE, Expr, maximum, minimum
 from lowering.ground.poly import same
 from wsched.fusion import Merge
 from wsched.schedule.proof.graph import Group, TransformGraph
+from wsched.schedule.proof.splits import inner_part
 
 __all__ = ["Counting", "countings", "together"]
 
@@ -95,9 +96,10 @@ def countings(graph: TransformGraph, loop: Group) -> tuple[tuple[Group, Counting
             else:
                 found[at : at + 1] = [(g, Counting(g.extent, g.extent)) for g in step.inputs]
                 at = max(at - 1, 0)
-        elif step.outputs == tuple(g for g, _ in found[at : at + 2]) and not step.transform.dynamic:
-            whole, (outer, inner) = step.inputs[0], (c for _, c in found[at : at + 2])
-            found[at : at + 2] = [(whole, replace(outer.around(inner), steps=whole.extent))]
+        elif (place := inner_part(graph, [g for g, _ in found], at)) is not None:
+            whole, inner = step.inputs[0], found[place][1]
+            joined = whole, replace(counting.around(inner), steps=whole.extent)
+            found[at : place + 1] = [*found[at + 1 : place], joined]
             at = max(at - 1, 0)
         else:
             at += 1

@@ -17,6 +17,7 @@ from lowering.ground.expr import ONE, Const
 from lowering.ground.poly import Poly, poly
 from wsched.fusion import Merge, Split, TensorView
 from wsched.schedule.proof.graph import Group, TransformGraph, divides
+from wsched.schedule.proof.splits import inner_part
 
 __all__ = ["STEP", "Digit", "Digits", "compute_digits", "load_digits"]
 
@@ -88,8 +89,8 @@ def load_digits(
             else:
                 found[at : at + 1] = step.inputs
                 at = max(at - 1, 0)
-        elif step.outputs == tuple(found[at : at + 2]) and not step.transform.dynamic:
-            found[at : at + 2] = step.inputs
+        elif (inner := inner_part(graph, found, at)) is not None:
+            found[at : inner + 1] = [*found[at + 1 : inner], *step.inputs]
             if not divides(step.transform):
                 cut.append(step.inputs[0])
             at = max(at - 1, 0)

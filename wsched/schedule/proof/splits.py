@@ -7,10 +7,13 @@ the loops of its box at 0: the box touches the tensor.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from lowering.ground.expr import ONE
 from wsched.fusion import Fusion, Split, TensorView
 from wsched.schedule.proof.graph import Group, TransformGraph
 
-__all__ = ["dimensions", "ends_with_tensor", "is_outer_of", "wrote"]
+__all__ = ["dimensions", "ends_with_tensor", "inner_part", "is_outer_of", "wrote"]
 
 
 def dimensions(graph: TransformGraph, g: Group) -> frozenset[Group]:
@@ -53,6 +56,31 @@ def is_outer_of(graph: TransformGraph, g: Group, whole: Group) -> bool:
             return False
         g = found
     return True
+
+
+def inner_part(graph: TransformGraph, groups: Sequence[Group], at: int) -> int | None:
+    """Where the inner part stands of the split that ``groups[at]`` is the outer part of, if next to
+    it: loops of one iteration, which count nothing, may stand between them.
+
+    Args:
+        graph: the transform graph.
+        groups: loops, slowest first.
+        at: the place of one of them.
+
+    Returns:
+        None where the two are apart, or are no parts of one split; also of one that deals out at
+        run time, whose parts are no digits of what it deals out.
+    """
+    step = graph.producer(groups[at])
+    if step is None or step.dynamic or not isinstance(step.transform, Split):
+        return None
+    outer, inner = step.outputs
+    for place in range(at + 1, len(groups) if groups[at] == outer else 0):
+        if groups[place] == inner:
+            return place
+        if groups[place].extent != ONE:
+            break
+    return None
 
 
 def wrote(fusion: Fusion, t: TensorView, split: Split) -> str:
