@@ -15,7 +15,7 @@ from lowering.kernel.atomic import Atom, CounterWait
 from lowering.kernel.compute import WgmmaCommit, WgmmaFence, WgmmaWait
 from lowering.kernel.control import SetMaxNReg
 from lowering.kernel.cp_async import CpAsyncArrive
-from lowering.kernel.kernel import Kernel
+from lowering.kernel.kernel import Kernel, SharedBuffer, TensorBuffer
 from lowering.kernel.memory import BulkCommit, BulkWait, TmaLoad
 from lowering.kernel.operands import Stmt
 from lowering.kernel.queue import LdWord, StWord
@@ -48,7 +48,9 @@ from lowering.kernel.tensor_memory import (
     Tcgen05WaitLoad,
 )
 from lowering.kernel.tensors import ENTRY, TensorMap
+from lowering.proof.flow import Flow
 from lowering.proof.obligation import UnknownError
+from lowering.proof.tile import Tile
 
 __all__ = ["EVENTS", "QUIET", "Board", "Env", "Event", "Region", "Walker"]
 
@@ -112,11 +114,16 @@ class Board:
     counters: dict[tuple[str, int], int] = field(default_factory=dict)
     writes: dict[tuple[str, int], list[Region]] = field(default_factory=dict)
     wrong: set[str] = field(default_factory=set)
+    flow: Flow = field(init=False)
 
     def __post_init__(self) -> None:
         self.awaited = {m.name: m.arrivals for m in self.kernel.mbarriers}
         self.threads = {b.name: b.threads for b in self.kernel.named_barriers}
         self.maps = {m.name: m for m in self.kernel.tensor_maps}
+        self.buffers: dict[str, SharedBuffer | TensorBuffer] = {}
+        self.buffers |= {b.name: b for b in self.kernel.shared}
+        self.buffers |= {b.name: b for b in self.kernel.tensors}
+        self.flow = Flow.of(self.kernel, self.sizes, self.memory)
 
     def rows_of(self, tensor: TensorMap) -> int:
         """Rows of the matrix behind a map."""
@@ -177,6 +184,7 @@ class Walker:
         env: values of scalars and special registers, these as ``%name``.
         at: the step that comes next.
         joined: how often the meeting came about that it waits in, if it does.
+        frags: what is in its registers.
     """
 
     cta: int
@@ -185,6 +193,7 @@ class Walker:
     env: Env
     at: int = 0
     joined: int | None = None
+    frags: dict[str, Tile] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from lowering.kernel.kernel import Kernel
 from lowering.kernel.visit import walk
 from lowering.proof.agent import Agent
 from lowering.proof.board import Board, Env, Walker
+from lowering.proof.moves import ALONE, TOGETHER
 from lowering.proof.obligation import Obligation, UnknownError, Verdict
 from lowering.proof.places import STEPS, misplaced
 from lowering.proof.sizes import listed, units_of
@@ -27,7 +28,7 @@ from lowering.proof.skeleton import Skeleton
 
 __all__ = ["circles"]
 
-NAME, PLACES = "circles of waits", "results"
+NAME, PLACES, OPERANDS = "circles of waits", "results", "operands"
 
 CLUSTERS = 12
 """Of a grid of which all are followed."""
@@ -38,11 +39,12 @@ LIMIT = 20_000
 
 def circles(kernel: Kernel, agents: tuple[Agent, ...]) -> Iterator[Obligation]:
     """Everybody comes to an end; what was written, and counters, are then as they have to be."""
-    claims = {name: Obligation(name, kernel.name) for name in (NAME, PLACES)}
+    claims = {name: Obligation(name, kernel.name) for name in (NAME, PLACES, OPERANDS)}
     try:
-        skeletons = [Skeleton(kernel, a, STEPS) for a in agents]
-        for sizes, sms in _sizes(kernel):
-            for found in _followed(kernel, skeletons, sizes, sms):
+        plain = [Skeleton(kernel, a, (STEPS,)) for a in agents]
+        moving = [_with_data(kernel, a) for a in agents]
+        for sizes, sms, many in _sizes(kernel):
+            for found in _followed(kernel, plain if many else moving, sizes, sms):
                 claims[found.name] = found
             if any(o.why for o in claims.values()):
                 break
@@ -51,10 +53,19 @@ def circles(kernel: Kernel, agents: tuple[Agent, ...]) -> Iterator[Obligation]:
     yield from claims.values()
 
 
-def _sizes(kernel: Kernel) -> Iterator[tuple[Env, int]]:
+def _with_data(kernel: Kernel, agent: Agent) -> Skeleton:
+    """The steps of an agent and what data they move; of warps that do something together the first
+    one stands for all.
+    """
+    first = any(warp % 4 == 0 for warp in agent.warps)
+    return Skeleton(kernel, agent, (STEPS, TOGETHER if first else ALONE), first)
+
+
+def _sizes(kernel: Kernel) -> Iterator[tuple[Env, int, bool]]:
     """Values of the parameters, and of multiprocessors: any two parameters so large that what they
     are divided by is in them no, one, two times, and once more for each stage of each ring and
-    for each step that one who reads it has released.
+    for each step that one who reads it has released. The last value says whether both take many:
+    data is not followed there, since where it lies depends on each of them by itself.
     """
     most = 2 + sum(m.stages + 1 for m in kernel.mbarriers) // 2
     units = units_of(kernel)
@@ -66,7 +77,8 @@ def _sizes(kernel: Kernel) -> Iterator[tuple[Env, int]]:
             if (key := tuple(sizes.values())) not in seen:
                 seen.add(key)
                 several = (1, 3) if min(counts) < most else (1,)
-                yield from ((sizes, n * kernel.cluster) for n in several)
+                many = min(counts) == most and len(pair) > 1
+                yield from ((sizes, n * kernel.cluster, many) for n in several)
 
 
 def _size(count: int, unit: int) -> int:
@@ -108,6 +120,9 @@ def _followed(
         yield refuted(NAME, why)
     if whole and (why := misplaced(kernel, board, sizes)):
         yield refuted(PLACES, why)
+    if not kernel.tensors or all(sizes.values()):  # with no K tensor memory holds what it held
+        for why in board.flow.wrong[:1]:
+            yield refuted(OPERANDS, why)
 
 
 def _together(clusters: int, waiting: bool) -> list[Sequence[int]]:

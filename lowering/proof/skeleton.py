@@ -15,9 +15,9 @@ from typing import Any
 
 from lowering.ground.expr import ONE, Binary, Const, Expr, Select, Special, Var, free_vars
 from lowering.ground.scalar_ops import OPS
-from lowering.kernel.control import Break, Elect, For, If, Let
+from lowering.kernel.control import Break, Carry, Elect, For, If, Let
 from lowering.kernel.kernel import Kernel
-from lowering.kernel.operands import Body, MBarrierRef, Stmt
+from lowering.kernel.operands import Body, Frag, MBarrierRef, Stmt
 from lowering.kernel.text import print_stmt
 from lowering.kernel.visit import operands, walk
 from lowering.proof.agent import Agent
@@ -58,8 +58,8 @@ def _value(e: Expr) -> Value:
 
 @dataclass
 class Skeleton:
-    """The steps of an agent: ``events`` are those that are kept, ``texts`` their statements by
-    step, ``named`` what those name.
+    """The steps of an agent: of ``tables`` each may have one for a statement, ``texts`` are the
+    statements by step, ``named`` what those name. With ``data`` loops carry fragments as well.
 
     Raises:
         UnknownError: a statement synchronizes, and nothing is known of how.
@@ -67,7 +67,8 @@ class Skeleton:
 
     kernel: Kernel
     agent: Agent
-    events: Mapping[type[Stmt], Event]
+    tables: tuple[Mapping[type[Stmt], Event], ...]
+    data: bool = False
     steps: list[Step] = field(default_factory=list)
     texts: dict[int, str] = field(default_factory=dict)
     named: dict[int, frozenset[Var]] = field(default_factory=dict)
@@ -92,13 +93,17 @@ class Skeleton:
             elif isinstance(stmt, Break | Let):
                 continue
             else:
-                kept = type(stmt) in self.events
+                kept = any(True for _ in self.events(stmt))
                 if not kept and type(stmt) not in QUIET and _signals(stmt):
                     raise UnknownError(f"{stmt.OP} synchronizes, and nothing is known of how")
             if kept:
                 self.kept.add(id(stmt))
             found |= kept
         return found
+
+    def events(self, stmt: Stmt) -> Iterator[Event]:
+        """What is followed of a statement."""
+        return (events[type(stmt)] for events in self.tables if type(stmt) in events)
 
     def need(self, body: Body) -> None:
         """Note the names that events, and what they depend on, read."""
@@ -126,7 +131,7 @@ class Skeleton:
             case Elect():
                 pass
             case _:
-                yield from self.events[type(stmt)].asks(self.kernel, stmt)
+                yield from (e for event in self.events(stmt) for e in event.asks(self.kernel, stmt))
 
     def go(self, w: Walker, limit: int) -> int:
         """Take a walker's steps until none can be taken; how many.
@@ -181,11 +186,12 @@ class Skeleton:
             case For():
                 self.loop(stmt, threads)
             case _:
-                self.event(stmt, threads)
+                for event in self.events(stmt):
+                    self.event(stmt, event, threads)
 
-    def event(self, stmt: Stmt, threads: int) -> None:
+    def event(self, stmt: Stmt, event: Event, threads: int) -> None:
         """Add the step of an event."""
-        event, at = self.events[type(stmt)], len(self.steps)
+        at = len(self.steps)
         asked = event.asks(self.kernel, stmt)
         values = tuple(_value(e) for e in asked)
 
@@ -218,6 +224,17 @@ class Skeleton:
 
         self.steps.append(step)
 
+    def hand(self, pairs: list[tuple[str, str]]) -> None:
+        """Add a step that gives fragments other names, all at once."""
+        after = len(self.steps) + 1
+
+        def step(w: Walker) -> int:
+            w.frags.update([(name, w.frags[value]) for value, name in pairs])
+            return after
+
+        if pairs:
+            self.steps.append(step)
+
     def branch(self, stmt: If, threads: int) -> None:
         """Add the steps of a condition."""
         at, cond = self.add(None), _value(stmt.cond)
@@ -236,19 +253,31 @@ class Skeleton:
         stop = _value(stmt.stop)
         inits = tuple(_value(c.init) for c in carried)
         self.assign((var, *names), (_value(stmt.start), *inits))
+        frags = list(_frags_of(stmt)) if self.data else []
+        self.hand([(a, b) for a, b, _, _ in frags])
         head = self.add(None)
         self.breaks.append([])
         self.body(stmt.body, threads)
         following = tuple(_value(c.following) for c in carried)
         step = _value(stmt.var + stmt.step if stmt.step != ONE else stmt.var + 1)
         self.assign((var, *names), (step, *following))
+        self.hand([(d, b) for _, b, _, d in frags])
         back = self.add(None)
         end = len(self.steps)
         self.assign(tuple(c.result.name for c in carried), tuple(map(itemgetter, names)))
+        self.hand([(b, c) for _, b, c, _ in frags])
         self.steps[back] = lambda w: head
         self.steps[head] = lambda w: head + 1 if w.env[var] < stop(w.env) else end
         for at in self.breaks.pop():
             self.steps[at] = _leave(self.steps[at], at, end)
+
+
+def _frags_of(loop: For) -> Iterator[tuple[str, str, str, str]]:
+    """The fragments that a loop carries: before, in and behind it, and what it yields."""
+    for carry, following in zip(loop.carries, loop.yields, strict=True):
+        match carry, following:
+            case Carry(Frag() as var, Frag() as init, Frag() as result), Frag():
+                yield init.name, var.name, result.name, following.name
 
 
 def _signals(stmt: Stmt) -> bool:

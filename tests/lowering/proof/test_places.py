@@ -77,6 +77,6 @@ def test_a_box_is_moved(fault: str) -> None:
     text = text_of(kernel)
     assert before in text
     moved = parse_kernel(text.replace(before, after))
-    waits, claim = circles(moved, agents(moved))
+    waits, claim, _ = circles(moved, agents(moved))
     assert (waits.verdict, claim.verdict) == (Verdict.PROVED, Verdict.REFUTED)
     assert claim.why.startswith("at ") and said in claim.why

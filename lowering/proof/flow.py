@@ -1,0 +1,204 @@
+"""What is in stages, registers and slots of a grid on its way, and whether it belongs where it is
+stored.
+
+A sum of products that is stored at row ``m`` and column ``n`` of a result has to be of the rows
+``m`` and ``n`` of its operands, over all that they have of K, each slice once; whatever else it is
+computed with lies at ``m`` and ``n`` too. That is so in the matrix, or the group, that the result
+is in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from lowering.ground.dtypes import DType
+from lowering.ground.expr import evaluate
+from lowering.kernel.kernel import GlobalTensor, Kernel, TensorMap
+from lowering.kernel.scalar_memory import LdGlobalScalar
+from lowering.kernel.tensors import ENTRY
+from lowering.kernel.visit import walk
+from lowering.proof.tile import Along, Piece, Read, Term, Tile
+
+__all__ = ["Flow", "Result"]
+
+Key = tuple[int, str, int]
+"""A CTA, a buffer and a stage of it."""
+
+Memory = Callable[[str, Sequence[int]], int]
+"""What a plain tensor holds, by entry and coordinates."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """Where in a tensor a tile is stored.
+
+    Args:
+        tensor: its name; ``entry`` says which one of an array, or is None.
+        outer: coordinates in front of the last two.
+        row: the one of the tile's first row, None where an index says it; ``col`` of its first
+            column.
+    """
+
+    tensor: str
+    entry: int | None
+    outer: tuple[int, ...]
+    row: int | None
+    col: int
+
+    def __str__(self) -> str:
+        entry = "" if self.entry is None else f"[{self.entry}]"
+        at = *self.outer, "?" if self.row is None else self.row, self.col
+        return f"{self.tensor}{entry}[{', '.join(map(str, at))}]"
+
+
+@dataclass
+class Flow:
+    """The data of a grid.
+
+    Args:
+        tensors: in global memory.
+        params: values of the parameters.
+        memory: what the tables hold that say where groups of rows end.
+        tables: their names.
+        stages: what is in shared and in tensor memory; ``slots`` in workspaces.
+        sums: of each result the operands whose products it is of.
+        wrong: what is stored and does not belong there.
+    """
+
+    tensors: Mapping[str, TensorMap | GlobalTensor]
+    params: Mapping[str, int]
+    memory: Memory
+    tables: frozenset[str]
+    stages: dict[Key, Tile] = field(default_factory=dict)
+    slots: dict[tuple[str, int], Tile] = field(default_factory=dict)
+    sums: dict[str, frozenset[frozenset[str]]] = field(default_factory=dict)
+    wrong: list[str] = field(default_factory=list)
+    _sizes: dict[tuple[str, int], tuple[int, ...]] = field(default_factory=dict)
+
+    @staticmethod
+    def of(kernel: Kernel, params: Mapping[str, int], memory: Memory) -> Flow:
+        """Of a grid of a kernel, before anything has moved."""
+        tensors: dict[str, TensorMap | GlobalTensor] = {m.name: m for m in kernel.tensor_maps}
+        tensors |= {t.name: t for t in kernel.globals}
+        read = {s.src.map for s in walk(kernel.body) if isinstance(s, LdGlobalScalar)}
+        tables = {t.name for t in kernel.globals if t.rank == 1 and t.dtype is DType.S32}
+        return Flow(tensors, params, memory, frozenset(read & tables))
+
+    def sizes(self, name: str, entry: int) -> tuple[int, ...]:
+        """The extents of a tensor, or of one of an array of them."""
+        if (name, entry) not in self._sizes:
+            tensor = self.tensors[name]
+            sizes = tensor.behind if isinstance(tensor, TensorMap) else tensor.sizes
+            known = {**self.params, ENTRY.name: entry}
+            self._sizes[name, entry] = tuple(evaluate(e, known) for e in sizes)
+        return self._sizes[name, entry]
+
+    def array(self, name: str) -> bool:
+        """Whether there are several tensors of that name."""
+        return self.tensors[name].count is not None
+
+    def span_of(self, name: str, group: int) -> tuple[int, int] | None:
+        """From where to where a group goes that a tensor has a matrix for, as a table in memory
+        says; None if there is none of as many groups.
+        """
+        groups = self.tensors[name].sizes[:1]
+        for table in self.tables:
+            if self.tensors[table].sizes == groups:
+                begin = self.memory(table, (0, group - 1)) if group else 0
+                return begin, self.memory(table, (0, group))
+        return None
+
+    def store(self, at: Result, tile: Tile, several: bool = False) -> None:
+        """Note what is wrong with a tile that is stored, of which all lies in the tensor; with
+        ``several`` others add to the same elements.
+        """
+        if self.wrong:
+            return
+        if tile.known < tile.rows * tile.cols:
+            self.wrong.append(f"{at} gets what nobody has loaded or computed")
+        for piece in tile.pieces:
+            found = [why for t in piece.terms for why in self.misplaced(at, t, piece)]
+            found += () if found or several else (w for t in piece.terms for w in self.partial(t))
+            if found:
+                self.wrong.append(f"{at} gets {min(found)}")
+                return
+            self.like_others(at, piece.terms)
+
+    def like_others(self, at: Result, terms: frozenset[Term]) -> None:
+        """A result is everywhere of products of the same operands."""
+        found = frozenset(self.named(at, t) for t in terms if t.slices)
+        before = self.sums.setdefault(str(at).split("[")[0], found)
+        if found != before:
+            self.wrong.append(f"{at} gets products of {_text(found)}, other parts {_text(before)}")
+
+    def named(self, at: Result, term: Term) -> frozenset[str]:
+        """The operands of a product."""
+        each = at.entry is not None
+        return frozenset(
+            r.tensor if each or not self.array(r.tensor) else f"{r.tensor}[{r.entry}]"
+            for r in term.reads
+        )
+
+    def misplaced(self, at: Result, term: Term, piece: Piece) -> Iterator[str]:
+        """What does not belong to a place of a result."""
+        for read in term.reads:
+            extents, name = self.sizes(read.tensor, read.entry), read.tensor
+            if at.entry not in (None, read.entry) and self.array(name):
+                yield f"{name}[{read.entry}]"
+            for d, (x, way) in enumerate(zip(read.at, read.along, strict=True)):
+                if way is Along.ROWS and at.row not in (None, x):
+                    yield f"row {x} of {name}"
+                if way is Along.COLS and x != at.col:
+                    yield f"column {x} of {name}"
+                if way is Along.FIXED and not self.beside(at, read, d, extents, piece):
+                    yield f"{name}, of which coordinate {d} is {x}"
+
+    def beside(self, at: Result, read: Read, d: int, extents: Sequence[int], piece: Piece) -> bool:
+        """Whether a coordinate that is the same all over a tile is that of the result's matrix, or
+        its row, or of the group that its rows, or its columns, are in: those that the tensor does
+        not have; or the tile is made of all that there are.
+        """
+        x, sizes = read.at[d], self.sizes(at.tensor, at.entry or 0)
+        if extents[d] == 1 and not x:
+            return True
+        place = len(at.outer) - (len(extents) - 2) + d
+        if d < len(extents) - 2 and 0 <= place < len(at.outer) and sizes[place] == extents[d]:
+            return at.outer[place] == x
+        if self.all_of(read, d, piece) == set(range(extents[d])):
+            return True
+        if piece.bottom == 1 and sizes[-2:-1] == extents[d : d + 1]:
+            return at.row == x
+        span = self.span_of(read.tensor, x) if not d else None
+        if span is None or (at.row is None and Along.ROWS not in read.along):
+            return False
+        begin, size = at.col + piece.left, piece.right - piece.left
+        if Along.ROWS not in read.along and at.row is not None:
+            begin, size = at.row + piece.top, piece.bottom - piece.top
+        return span[0] <= begin and begin + size <= span[1]
+
+    def all_of(self, read: Read, d: int, piece: Piece) -> set[int]:
+        """The coordinates at which a piece is made of such elements, of a dimension that it sums,
+        or scales a part of a sum by.
+        """
+        alike = (r for t in piece.terms for r in t.reads if r.tensor == read.tensor)
+        return {r.at[d] for r in alike if r.along == read.along}
+
+    def partial(self, term: Term) -> Iterator[str]:
+        """A sum of products that is not over all of K."""
+        extents = [
+            self.sizes(r.tensor, r.entry)[d]
+            for r in term.reads
+            for d, way in enumerate(r.along)
+            if way is Along.SUMMED
+        ]
+        whole = max(extents, default=0)
+        found = [(max(a, 0), min(b, whole)) for a, b in term.slices if a < whole and b > 0]
+        if term.slices and found != [(0, whole)][: whole > 0]:
+            said = ", ".join(f"{a} .. {b}" for a, b in found) or "nothing"
+            names = " and ".join(sorted({r.tensor for r in term.reads}))
+            yield f"{said} of 0 .. {whole} of K of {names}"
+
+
+def _text(sums: frozenset[frozenset[str]]) -> str:
+    return "; ".join(sorted(" and ".join(sorted(s)) for s in sums)) or "nothing"

@@ -1,0 +1,105 @@
+"""Products of tiles: which slices of K of which rows are multiplied, and added up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+
+from lowering.kernel.compute import Wgmma
+from lowering.kernel.operands import Frag, Stmt
+from lowering.kernel.tensor_memory import Tcgen05Mma
+from lowering.proof.board import Event, Walker
+from lowering.proof.stages import Ref, Spot, asks
+from lowering.proof.tile import NOTHING, Along, Piece, Term, Terms, Tile, repeated
+
+__all__ = ["BY_ONE", "BY_WARPGROUP", "added"]
+
+SLICE_BYTES = 32
+"""Of each row of both operands that one instruction multiplies (PTX ISA, "Matrix shape" of wgmma
+and of tcgen05.mma: K is 8 of 32 bits, 16 of 16, 32 of 8)."""
+
+_ROWS_OF_TENSOR = 128
+"""Of a ``tcgen05.mma``."""
+
+
+def _operand(w: Walker, ref: Ref | Frag, trans: bool, rows: int, k: int, at: Iterator[int]) -> Tile:
+    """The rows of an operand, with the slice of K that is multiplied as columns."""
+    if isinstance(ref, Frag):
+        return w.frags[ref.name]
+    if trans:
+        return Spot.of(w, ref, at).take(w, k, rows).transposed()
+    return Spot.of(w, ref, at).take(w, rows, k)
+
+
+@lru_cache(maxsize=1 << 12)
+def _product(a: Terms, b: Terms, k: int) -> Terms | str:
+    """What a product of two operands is of; a string says what is wrong."""
+    reads = [r for t in a for r in t.reads], [r for t in b for r in t.reads]
+    begins = {r.summed(Along.COLS): r.tensor for side in reads for r in side}
+    begins.pop(None, None)
+    if len(begins) > 1:
+        said = " by ".join(f"{name} from {at} on" for at, name in begins.items())
+        return f"{said} along K"
+    over = {Along.SUMMED: Along.ANY, Along.COLS: Along.SUMMED}
+    mine = (r.turned(over) for r in reads[0])
+    its = (r.turned({**over, Along.ROWS: Along.COLS}) for r in reads[1])
+    slices = tuple((at, at + k) for at in begins if at is not None)
+    return frozenset({Term(frozenset((*mine, *its)), slices)})
+
+
+def _multiplied(w: Walker, a: Tile, b: Tile, k: int) -> Tile:
+    """A product; what nobody has loaded makes nothing."""
+    flow, pieces = w.board.flow, []
+    for p in a.pieces:
+        for q in b.pieces:
+            if (p.left, p.right, q.left, q.right) != (0, k, 0, k):
+                flow.wrong.append("a part of a slice of K is multiplied")
+                continue
+            for why in (x for t in (*p.terms, *q.terms) for x in flow.partial(t)):
+                flow.wrong.append(f"CTA {w.cta} multiplies {why}")
+            terms = _product(p.terms, q.terms, k)
+            if isinstance(terms, str):
+                flow.wrong.append(f"CTA {w.cta} multiplies {terms}")
+                terms = NOTHING
+            pieces.append(Piece(p.top, p.bottom, q.top, q.bottom, terms))
+    return Tile(a.rows, b.rows, tuple(pieces))
+
+
+def added(w: Walker, before: Tile, more: Tile) -> Tile:
+    """A sum, in which no slice is twice."""
+    for p in before.pieces:
+        for q in more.pieces:
+            if p.within(*q.place) is not None and (twice := repeated(p.terms, q.terms)):
+                names = " and ".join(sorted({r.tensor for r in twice.reads}))
+                w.board.flow.wrong.append(f"a slice of K of {names} is added twice")
+    return before.with_(more)
+
+
+def _wgmma(stmt: Wgmma, w: Walker, threads: int, values: list[int]) -> bool:
+    rows, width, given = stmt.acc.type.rows, stmt.width, iter(values)
+    k = SLICE_BYTES // w.board.buffers[stmt.b.buffer].dtype.bytes
+    a = _operand(w, stmt.a, stmt.trans_a, rows, k, given)
+    b = _operand(w, stmt.b, stmt.trans_b, width, k, given)
+    made, acc = _multiplied(w, a, b, k), w.frags[stmt.acc.name]
+    if next(given):
+        made = added(w, acc.cut(0, stmt.col, rows, width), made)
+    w.frags[stmt.out.name] = acc.put(0, stmt.col, made)
+    return True
+
+
+def _tcgen05(stmt: Tcgen05Mma, w: Walker, threads: int, values: list[int]) -> bool:
+    given, rows, cols = iter(values), _ROWS_OF_TENSOR, stmt.cols
+    k = SLICE_BYTES // w.board.buffers[stmt.b.buffer].dtype.bytes
+    a = _operand(w, stmt.a, stmt.trans_a, rows, k, given)
+    b = _operand(w, stmt.b, stmt.trans_b, cols, k, given)
+    sums, made = Spot.of(w, stmt.d, given), _multiplied(w, a, b, k)
+    sums.put(w, added(w, sums.take(w, rows, cols), made) if next(given) else made)
+    return True
+
+
+BY_ONE: Mapping[type[Stmt], Event] = {
+    Tcgen05Mma: Event(lambda k, s: (*asks(s.a, s.b, s.d), s.accumulate), _tcgen05),
+}
+BY_WARPGROUP: Mapping[type[Stmt], Event] = {
+    Wgmma: Event(lambda k, s: (*asks(s.a, s.b), s.accumulate), _wgmma),
+}

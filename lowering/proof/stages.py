@@ -1,0 +1,65 @@
+"""Places in stages of shared and tensor memory, and what tiles lie there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from lowering.ground.expr import Expr
+from lowering.kernel.operands import SmemRef, TmemRef
+from lowering.kernel.tensors import SharedBuffer
+from lowering.proof.board import Walker
+from lowering.proof.tile import Tile
+
+__all__ = ["Ref", "Spot", "asks"]
+
+Ref = SmemRef | TmemRef
+
+
+def asks(*refs: object) -> tuple[Expr, ...]:
+    """What has to be known of references; nothing of values in registers."""
+    return tuple(e for ref in refs if isinstance(ref, Ref) for e in (ref.stage, *ref.coords))
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """A line and a column of a stage of a buffer in a CTA."""
+
+    cta: int
+    buffer: str
+    stage: int
+    line: int
+    col: int
+
+    @staticmethod
+    def of(w: Walker, ref: Ref, at: Iterator[int]) -> Spot:
+        """Where a reference leads, whose values, those that it :func:`asks` for, come next."""
+        stage, *coords = (next(at) for _ in asks(ref))
+        buffer = w.board.buffers[ref.buffer]
+        line = buffer.line(coords) if isinstance(buffer, SharedBuffer) else coords[-2]
+        return Spot(w.cta, ref.buffer, stage, line, coords[-1])
+
+    def in_peer(self, w: Walker, rank: int | None) -> Spot:
+        """The same of another CTA of the cluster, if one is named."""
+        return self if rank is None else replace(self, cta=w.board.peer(w.cta, rank))
+
+    def below(self, lines: int) -> Spot:
+        """So many lines further."""
+        return replace(self, line=self.line + lines)
+
+    def take(self, w: Walker, rows: int, cols: int) -> Tile:
+        """What is in so many rows and columns from here on."""
+        return self._stage(w).cut(self.line, self.col, rows, cols)
+
+    def put(self, w: Walker, tile: Tile) -> None:
+        """Put something there."""
+        stage = self._stage(w).put(self.line, self.col, tile)
+        w.board.flow.stages[self.cta, self.buffer, self.stage] = stage
+
+    def _stage(self, w: Walker) -> Tile:
+        found = w.board.flow.stages.get((self.cta, self.buffer, self.stage))
+        if found is None:
+            buffer = w.board.buffers[self.buffer]
+            lines = buffer.lines if isinstance(buffer, SharedBuffer) else buffer.rows
+            found = Tile(lines, buffer.cols)
+        return found

@@ -1,0 +1,148 @@
+"""What is computed in registers, and what goes between them and memory of the CTA or of the grid,
+as tiles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from lowering.ground.expr import Expr
+from lowering.kernel.compute import (
+    FragCast,
+    FragColumns,
+    FragFill,
+    FragPointwise,
+    FragRows,
+    FragUpdate,
+    LdMatrix,
+    LdShared,
+    WgmmaWait,
+)
+from lowering.kernel.kernel import Kernel
+from lowering.kernel.memory import StMatrix, StShared
+from lowering.kernel.operands import Frag, SmemRef, Stmt
+from lowering.kernel.partial import FragAddPartial, FragStorePartial
+from lowering.kernel.random import FragRandom
+from lowering.kernel.reduction import (
+    WARP_ROWS,
+    FragBelow,
+    FragReduce,
+    FragReduceFromShared,
+    FragReduceToShared,
+)
+from lowering.kernel.shuffle import FragShuffle
+from lowering.kernel.tensor_memory import Tcgen05Load, Tcgen05WaitLoad
+from lowering.proof.board import Event, Walker
+from lowering.proof.multiply import added
+from lowering.proof.stages import Spot, asks
+from lowering.proof.tile import Tile
+
+__all__ = ["VALUES"]
+
+_Same = FragCast | FragShuffle | WgmmaWait | Tcgen05WaitLoad
+
+
+def _filled(stmt: FragFill | FragBelow | FragRandom, w: Walker, n: int, values: list[int]) -> bool:
+    w.frags[stmt.out.name] = Tile.of(stmt.out.type.rows, stmt.out.type.cols)
+    return True
+
+
+def _same(stmt: _Same, w: Walker, threads: int, values: list[int]) -> bool:
+    value = stmt.acc if isinstance(stmt, WgmmaWait | Tcgen05WaitLoad) else stmt.value
+    w.frags[stmt.out.name] = w.frags[value.name]
+    return True
+
+
+def _cut(stmt: FragColumns | FragRows, w: Walker, threads: int, values: list[int]) -> bool:
+    top, left = (0, values[0]) if isinstance(stmt, FragColumns) else (values[0], 0)
+    out = stmt.out.type
+    w.frags[stmt.out.name] = w.frags[stmt.value.name].cut(top, left, out.rows, out.cols)
+    return True
+
+
+def _pointwise(stmt: FragPointwise | FragUpdate, w: Walker, n: int, values: list[int]) -> bool:
+    rows, cols = stmt.out.type.rows, stmt.out.type.cols
+    own = () if isinstance(stmt, FragPointwise) else (stmt.acc,)
+    found = Tile.of(rows, cols)
+    sums = isinstance(stmt, FragUpdate) and stmt.op == "add"
+    for arg in (*own, *stmt.args):
+        if isinstance(arg, Frag):
+            tile = w.frags[arg.name].spread(rows, cols)
+            found = added(w, found, tile) if sums else found.with_(tile)
+    w.frags[stmt.out.name] = found
+    return True
+
+
+def _reduced(stmt: FragReduce, w: Walker, threads: int, values: list[int]) -> bool:
+    out = stmt.out.type
+    tile = w.frags[stmt.value.name].reduced(out.rows, out.cols)
+    w.frags[stmt.out.name] = w.frags[stmt.acc.name].with_(tile)
+    return True
+
+
+def _to_shared(stmt: StMatrix | StShared, w: Walker, threads: int, values: list[int]) -> bool:
+    given, tile = iter(values), w.frags[stmt.value.name]
+    tile = tile.transposed() if isinstance(stmt, StMatrix) and stmt.trans else tile
+    Spot.of(w, stmt.dst, given).in_peer(w, next(given, None)).put(w, tile)
+    return True
+
+
+def _from_shared(
+    stmt: LdMatrix | LdShared | Tcgen05Load, w: Walker, threads: int, values: list[int]
+) -> bool:
+    given, out = iter(values), stmt.out.type
+    spot = Spot.of(w, stmt.src, given).in_peer(w, next(given, None))
+    w.frags[stmt.out.name] = spot.take(w, out.rows, out.cols)
+    return True
+
+
+def _rows_to_shared(stmt: FragReduceToShared, w: Walker, n: int, values: list[int]) -> bool:
+    cols = stmt.value.type.cols
+    row = w.frags[stmt.value.name].reduced(1, cols).spread(WARP_ROWS, cols)
+    Spot.of(w, stmt.dst, iter(values)).put(w, row)
+    return True
+
+
+def _rows_from_shared(stmt: FragReduceFromShared, w: Walker, n: int, values: list[int]) -> bool:
+    cols = stmt.out.type.cols
+    rows = Spot.of(w, stmt.src, iter(values)).take(w, stmt.rows, cols)
+    w.frags[stmt.out.name] = w.frags[stmt.acc.name].with_(rows.reduced(1, cols))
+    return True
+
+
+def _kept(stmt: FragStorePartial, w: Walker, threads: int, values: list[int]) -> bool:
+    w.board.flow.slots[stmt.dst.array, values[0]] = w.frags[stmt.value.name]
+    return True
+
+
+def _fetched(stmt: FragAddPartial, w: Walker, threads: int, values: list[int]) -> bool:
+    out = stmt.out.type
+    part = w.board.flow.slots.get((stmt.src.array, values[0]), Tile(out.rows, out.cols))
+    w.frags[stmt.out.name] = added(w, w.frags[stmt.acc.name], part)
+    return True
+
+
+def _none(kernel: Kernel, stmt: Stmt) -> tuple[Expr, ...]:
+    return ()
+
+
+def _peer_asks(ref: SmemRef, cta: Expr | None) -> tuple[Expr, ...]:
+    return (*asks(ref), *(() if cta is None else (cta,)))
+
+
+VALUES: Mapping[type[Stmt], Event] = {
+    **dict.fromkeys((FragBelow, FragFill, FragRandom), Event(_none, _filled)),
+    **dict.fromkeys((FragCast, FragShuffle, Tcgen05WaitLoad, WgmmaWait), Event(_none, _same)),
+    **dict.fromkeys((FragColumns, FragRows), Event(lambda k, s: (s.start,), _cut)),
+    **dict.fromkeys((FragPointwise, FragUpdate), Event(_none, _pointwise)),
+    **dict.fromkeys((LdMatrix, Tcgen05Load), Event(lambda k, s: asks(s.src), _from_shared)),
+    FragAddPartial: Event(lambda k, s: (s.src.index,), _fetched),
+    FragReduce: Event(_none, _reduced),
+    FragReduceFromShared: Event(lambda k, s: asks(s.src), _rows_from_shared),
+    FragReduceToShared: Event(lambda k, s: asks(s.dst), _rows_to_shared),
+    FragStorePartial: Event(lambda k, s: (s.dst.index,), _kept),
+    LdShared: Event(lambda k, s: _peer_asks(s.src, s.cta), _from_shared),
+    StMatrix: Event(lambda k, s: asks(s.dst), _to_shared),
+    StShared: Event(lambda k, s: _peer_asks(s.dst, s.cta), _to_shared),
+}
+"""What a warpgroup does with values."""

@@ -1,0 +1,131 @@
+"""Results are of the rows, the columns and all of K of their operands: loads, products and stores
+that are moved are refuted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from lowering.kernel.kernel import Kernel
+from lowering.kernel.text import parse_kernel, print_kernel
+from lowering.proof.agent import agents
+from lowering.proof.circles import circles
+from lowering.proof.obligation import Obligation, Verdict
+from tests.batches import batched
+from tests.blackwell import final
+from tests.grouped import FORMS, grouped
+from tests.mutants.subjects import subject
+from tests.schedules import SCHEDULES
+from wsched.front.known import import_fusion
+from wsched.run.compiled import compile_fusion
+from wsched.schedule.matmul.params import SupportedVectorization
+
+MOVED = {
+    "rows of the other operand": (
+        "coop_2_stages", "T1[No2 * 256,", "T1[Mo2 * 256,", "T5[64, 256] gets column 0 of T1"),
+    "rows of the next tile": (
+        "coop_2_stages", "T0[Mo2 * 128,", "T0[Mo2 * 128 + 128,", "T5[64, 0] gets row 192 of T0"),
+    "k of A one step off": (
+        "coop_2_stages", "T0[Mo2 * 128, k2 * 64]", "T0[Mo2 * 128, k2 * 64 + 64]",
+        "multiplies T0 from 64 on by T1 from 0 on along K"),
+    "another slice of the step": (
+        "coop_2_stages", "T7[stage_k, 0, 16]", "T7[stage_k, 0, 32]",
+        "multiplies T0 from 16 on by T1 from 32 on along K"),
+    "the first step is added to what was there": (
+        "coop_2_stages", "accumulate=0 < k", "accumulate=1 < k",
+        "T5[64, 0] gets 64 .. 65 of 0 .. 65 of K"),
+    "the first columns for all chunks": (
+        "coop_2_stages", "frag.columns total, chunk * 64", "frag.columns total, 0",
+        "T5[64, 64] gets column 0 of T1"),
+    "the stage of the other warpgroup": (
+        "coop_2_stages", "T5_s[group, 0, 0], t9", "T5_s[1 - group, 0, 0], t9", "gets row 0 of T0"),
+    "halves of a multicast pair swapped": (
+        "cluster_2x1", "T7[stage_k2, %cluster.ctarank % 2 * 128, 0]",
+        "T7[stage_k2, (1 - %cluster.ctarank % 2) * 128, 0]", "T5[64, 0] gets column 128 of T1"),
+    "one half by both of a pair": (
+        "cluster_2x1", "T7[stage_k2, %cluster.ctarank % 2 * 128, 0]", "T7[stage_k2, 0, 0]",
+        "gets what nobody has loaded or computed"),
+    "all threads load the first rows": (
+        "four_warpgroups", "T1[No2 * 32 + group2 * 8,", "T1[No2 * 32,",
+        "T5[0, 0] gets column -8 of T1"),
+    "all threads load to the first rows": (
+        "four_warpgroups", "T7[stage_k2, group2 * 8, 0]", "T7[stage_k2, 0, 0]",
+        "T5[0, 0] gets what nobody has loaded or computed"),
+    "a part of K twice": (
+        "split_2", "(%ctaid.z * n_k2 + k2) * 64]", "(%ctaid.z * n_k2) * 64]",
+        "a slice of K of T0 and T1 is added twice"),
+    "the slot of another warpgroup": (
+        "stream_k_cluster", "parts[slot * 2 + group]", "parts[slot * 2 + 1 - group]",
+        "T5[64, 0] gets row 0 of T0"),
+    "no element of the list": (
+        "qkv", "T1[entry2]", "T1[0]", "T5[1][0, 0] gets T1[0]"),
+    "a place of another element of the list": (
+        "qkv", "No2 * 32 - begin2", "No2 * 32", "T5[1][0, 0] gets column 32 of T1"),
+    "one of two products": (
+        "two_pairs", "T0[entry][", "T0[0][", "of K of T0 and T1"),
+    "one of two matrices for the other": (
+        "gated", "T13[stage_k, 0, 0]", "T12[stage_k, 0, 0]",
+        "16 .. 64 of 0 .. 64 of K of T0 and T2"),
+    "another piece of a computed operand": (
+        "computed", "t4_k16, T7[stage_k, 0, 16]", "t4_k0, T7[stage_k, 0, 16]",
+        "multiplies T1 from 0 on by T0 from 16 on along K"),
+    "a residual of another tile": (
+        "coop_128x128-residual", "T2[Mo3 * 128", "T2[Mo3 * 128 + 64", "of T2"),
+    "rows of the result for columns": (
+        "exchanged", "t9, trans=true", "t9", "gets"),
+    "a slice of 8 bits": (
+        "int8", "T6[stage_k, 0, 32]", "T6[stage_k, 0, 64]",
+        "multiplies T0 from 32 on by T1 from 64 on along K"),
+    "a bias of another tile": (
+        "reductions", "T2[0, No * 32]", "T2[0, No * 32 + 8]", "gets column 8 of T2"),
+    "a matrix of another group": (
+        "grouped_gated", "T1[B3, No2 * 16", "T1[max(B3 - 1, 0), No2 * 16",
+        "T12[21, 0] gets T1, of which coordinate 0 is 0"),
+    "rows of another tile of the group": (
+        "grouped_gated", "T0[end2 + first2 - M + Mo2 * 64", "T0[end2 + first2 - M",
+        "T12[64, 0] gets row 0 of T0"),
+    "columns of another group": (
+        "columns of groups", "T0[B3,", "T0[max(B3 - 1, 0),", "gets T0, of which coordinate 0 is 0"),
+    "another matrix of a batch": (
+        "batch", "T1[B3,", "T1[min(B3, 0),", "gets T1, of which coordinate 0 is 0"),
+    "tensor memory: another slice": (
+        "tensor memory", "T7[stage_k, 0, 16]", "T7[stage_k, 0, 32]",
+        "multiplies T0 from 16 on by T1 from 32 on along K"),
+    "tensor memory: the other half of the columns": (
+        "tensor memory", "T4[stage_tile2, 0, chunk * 32]", "T4[stage_tile2, 0, 0]",
+        "T5[0, 32] gets column 0 of T1"),
+}  # fmt: skip
+
+
+def text_of(name: str) -> str:
+    if name == "batch":
+        made = compile_fusion(import_fusion(batched()), SCHEDULES["coop_128x128"]).kernel
+    elif name == "columns of groups":
+        vector = SupportedVectorization(1)
+        params = replace(SCHEDULES["dynamic"], use_smem_epilogue=False, supported_vec_size=vector)
+        made = compile_fusion(import_fusion(grouped(ranks=FORMS["columns"])), params).kernel
+    elif name == "tensor memory":
+        made = final()
+    else:
+        made = subject(name).kernel
+    return print_kernel(made)
+
+
+def claim(kernel: Kernel) -> Obligation:
+    """What is found out about the operands of a kernel's results."""
+    (found,) = (o for o in circles(kernel, agents(kernel)) if o.name == "operands")
+    return found
+
+
+@pytest.mark.parametrize("fault", MOVED)
+def test_moved(fault: str) -> None:
+    """Proved as it is; refuted at a size that is named once it is moved."""
+    kernel, before, after, said = MOVED[fault]
+    text = text_of(kernel)
+    assert before in text
+    assert claim(parse_kernel(text)).verdict is Verdict.PROVED
+    found = claim(parse_kernel(text.replace(before, after)))
+    assert found.verdict is Verdict.REFUTED
+    assert found.why.startswith("at ") and said in found.why
