@@ -19,19 +19,16 @@ SLICE_BYTES = 32
 and of tcgen05.mma: K is 8 of 32 bits, 16 of 16, 32 of 8)."""
 
 _ROWS_OF_TENSOR = 128
-"""Of each CTA in a ``tcgen05.mma``."""
+"""Of a ``tcgen05.mma``."""
 
 
 def _operand(w: Walker, ref: Ref | Frag, trans: bool, rows: int, k: int, at: Iterator[int]) -> Tile:
     """The rows of an operand, with the slice of K that is multiplied as columns."""
     if isinstance(ref, Frag):
         return w.frags[ref.name]
-    return _slice(w, Spot.of(w, ref, at), trans, rows, k)
-
-
-def _slice(w: Walker, spot: Spot, trans: bool, rows: int, k: int) -> Tile:
-    """So many rows of a stage, and the slice of K; ``trans``: K is its rows."""
-    return spot.take(w, k, rows).transposed() if trans else spot.take(w, rows, k)
+    if trans:
+        return Spot.of(w, ref, at).take(w, k, rows).transposed()
+    return Spot.of(w, ref, at).take(w, rows, k)
 
 
 @lru_cache(maxsize=1 << 12)
@@ -91,20 +88,12 @@ def _wgmma(stmt: Wgmma, w: Walker, threads: int, values: list[int]) -> bool:
 
 
 def _tcgen05(stmt: Tcgen05Mma, w: Walker, threads: int, values: list[int]) -> bool:
-    """Each CTA of a group has rows of its own, and a part of the columns for all of it."""
-    given, group = iter(values), w.board.kernel.cta_group
+    given, rows, cols = iter(values), _ROWS_OF_TENSOR, stmt.cols
     k = SLICE_BYTES // w.board.buffers[stmt.b.buffer].dtype.bytes
-    a, b, d = (Spot.of(w, ref, given) for ref in (stmt.a, stmt.b, stmt.d))
-    first, part = group.leader_of(w.cta % group.cluster), stmt.cols // group.size
-    ranks, cols = range(first, first + group.size), Tile(stmt.cols, k)
-    for n, rank in enumerate(ranks):
-        cols = cols.put(n * part, 0, _slice(w, b.in_peer(w, rank), stmt.trans_b, part, k))
-    more = next(given)
-    for rank in ranks:
-        rows, sums = a.in_peer(w, rank), d.in_peer(w, rank)
-        made = _multiplied(w, _slice(w, rows, stmt.trans_a, _ROWS_OF_TENSOR, k), cols, k)
-        before = sums.take(w, _ROWS_OF_TENSOR, stmt.cols) if more else None
-        sums.put(w, made if before is None else added(w, before, made))
+    a = _operand(w, stmt.a, stmt.trans_a, rows, k, given)
+    b = _operand(w, stmt.b, stmt.trans_b, cols, k, given)
+    sums, made = Spot.of(w, stmt.d, given), _multiplied(w, a, b, k)
+    sums.put(w, added(w, sums.take(w, rows, cols), made) if next(given) else made)
     return True
 
 

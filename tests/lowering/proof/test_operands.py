@@ -13,7 +13,6 @@ from lowering.kernel.text import parse_kernel, print_kernel
 from lowering.proof.agent import agents
 from lowering.proof.circles import circles
 from lowering.proof.obligation import Obligation, Verdict
-from tests import pairs
 from tests.batches import batched
 from tests.blackwell import final
 from tests.grouped import FORMS, grouped
@@ -97,11 +96,6 @@ MOVED = {
     "tensor memory: the other half of the columns": (
         "tensor memory", "T4[stage_tile2, 0, chunk * 32]", "T4[stage_tile2, 0, 0]",
         "T5[0, 32] gets column 0 of T1"),
-    "a pair: the first half of the columns by both": (
-        "pair", "T1[Nc3 * 32 + %cluster.ctarank * 16,", "T1[Nc3 * 32,", "T5[0, 0] gets column -16 of T1"),
-    "a pair: rows of the peer": (
-        "pair", "T0[(Mc3 * 2 + ctaM3) * 128,", "T0[(Mc3 * 2 + 1 - ctaM3) * 128,",
-        "gets row 128 of T0"),
 }  # fmt: skip
 
 
@@ -114,8 +108,6 @@ def text_of(name: str) -> str:
         made = compile_fusion(import_fusion(grouped(ranks=FORMS["columns"])), params).kernel
     elif name == "tensor memory":
         made = final()
-    elif name == "pair":
-        made = pairs.final()
     else:
         made = subject(name).kernel
     return print_kernel(made)
