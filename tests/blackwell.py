@@ -37,6 +37,7 @@ class Tile:
         queue: whether tiles are dealt out at run time.
         cluster: CTAs along M.
         target: the GPU, and how many CTAs multiply together.
+        threads: whether threads load the operands.
     """
 
     m: int = 128
@@ -49,6 +50,7 @@ class Tile:
     queue: bool = False
     cluster: int = 1
     target: Target = BLACKWELL
+    threads: bool = False
 
 
 def scheduled(tile: Tile = Tile(), text: str | None = None) -> Fusion:
@@ -77,7 +79,7 @@ def scheduled(tile: Tile = Tile(), text: str | None = None) -> Fusion:
 
 def _cached(tile: Tile, text: str | None) -> Matmul:
     s = Schedule(build_fusion(record_text(text or definition())), target=tile.target)
-    loads = tuple(s.cache_after(tv, _TMA) for tv in (s.a, s.b))
+    loads = tuple(s.cache_after(tv, _SET if tile.threads else _TMA) for tv in (s.a, s.b))
     (mma,), (out,) = s.fusion.mmas, s.outputs
     for tv in loads:
         s.set_memory_type(tv, MemoryType.Shared)

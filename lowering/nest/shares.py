@@ -71,9 +71,13 @@ def share_of(plan: Plan, t: TensorView) -> Share:
     them there.
 
     Raises:
-        UnsupportedError: there are several such dimensions.
+        UnsupportedError: there are several such dimensions; or threads load what several CTAs
+            multiply together.
     """
     group, stride = group_of(plan), 1
+    operands = {x for p in plan.products for x in (p.mma.a, p.mma.b)}
+    if group.several and t.name in operands and t.name in plan.fusion.loaded_by_threads:
+        raise refused(t, f"{t.name} loaded by threads for a pair of CTAs", "operands by TMA")
     shared: list[tuple[str, int, int]] = []
     for d in reversed(cluster_dims(plan, t)):
         extent = constant(d.extent, t.name)

@@ -11,10 +11,16 @@ import wsched
 from lowering.ground.errors import ScheduleError
 from lowering.target.blackwell import BLACKWELL_PAIRS
 from tests.epilogues import GELU, RESIDUAL, SILU, TWO_OUTPUTS, WHERE
+from tests.grouped import FORMS, given, grouped, product
 from tests.pairs import CLUSTERS, PAIRS, paired
 from tests.schedules import LAYOUTS, definition
 from wsched.front.known import import_fusion
-from wsched.schedule.matmul.params import ClusterDims, MatmulParams
+from wsched.schedule.matmul.params import (
+    ClusterDims,
+    MatmulParams,
+    SupportedVectorization,
+    TilingStrategy,
+)
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
@@ -30,6 +36,12 @@ def nvfuser_fusion(fd : FusionDefinition) -> None :
     q = fd.define_tensor(shape=[1, -1], contiguity=[None, True], dtype=DataType.Float)
     d, _, _ = fd.ops.scaled_mm(x, w, p, q, dtype=DataType.Half)
     fd.add_output(d)
+"""
+BATCHED = """
+def nvfuser_fusion(fd : FusionDefinition) -> None :
+    x = fd.define_tensor(shape=[-1, -1, -1], contiguity=True, dtype=DataType.BFloat16)
+    w = fd.define_tensor(shape=[-1, -1, -1], contiguity=True, dtype=DataType.BFloat16)
+    fd.add_output(fd.ops.matmul(x, w))
 """
 EPILOGUES = {"gelu": GELU, "residual": RESIDUAL, "silu": SILU, "two": TWO_OUTPUTS, "where": WHERE}
 
@@ -84,6 +96,28 @@ def test_epilogues(name: str) -> None:
     pair = wsched.compile(EPILOGUES[name], given, params=params)(*given)
     for hopper, blackwell in zip(wsched.compile(EPILOGUES[name], given)(*given), pair, strict=True):
         assert torch.equal(hopper, blackwell)
+
+
+@pytest.mark.parametrize("name", ["tma", "queue", "2x2-pairs"])
+def test_batches(name: str) -> None:
+    a = torch.stack([drawn(torch.bfloat16, M, K), -drawn(torch.bfloat16, M, K)])
+    b = torch.stack([drawn(torch.bfloat16, K, N), drawn(torch.bfloat16, K, N)])
+    (d,) = wsched.compile(BATCHED, [a, b], params=(PAIRS | CLUSTERS)[name])(a, b)
+    assert torch.equal(d, (a.float() @ b.float()).to(torch.bfloat16))
+
+
+@pytest.mark.parametrize("form", ["rows", "columns"])
+@pytest.mark.parametrize("sizes", [(0, 8, 64, 136, 0), (304, 8, 264)], ids=str)
+def test_groups(form: str, sizes: tuple[int, ...]) -> None:
+    """A pair's tile may be of two groups, or behind the last row: each CTA stores its own."""
+    inputs = given(sizes, N, K, ranks=FORMS[form])
+    dealt = TilingStrategy.DistributeTilesDynamically
+    by_one = SupportedVectorization(1)
+    params = replace(
+        TILE, tiling_strategy=dealt, use_smem_epilogue=False, supported_vec_size=by_one
+    )
+    (d,) = wsched.compile(grouped(ranks=FORMS[form]), list(inputs), params=params)(*inputs)
+    assert torch.equal(d, product(*inputs).to(torch.bfloat16))
 
 
 @pytest.mark.parametrize("name", ["v9", "two-blocks", "v10", "2x2-pairs"])

@@ -71,6 +71,12 @@ def test_a_schedule_by_hand() -> None:
     run(by_hand(pair), 392, 72, 104, "random")
 
 
+def test_sums_in_place_of_a_cluster() -> None:
+    """One warp of those that read the sums tells all CTAs that load into its stages."""
+    alone = Tile(k=32, stages=2, cluster=2, sums=0, by_tma=False)
+    run(by_hand(alone), 392, 72, 104, "random")
+
+
 def test_who_issues_nothing_follows_the_queue() -> None:
     """Entries that one reader leaves are never free."""
     whole = kernel(PAIRS["queue"])

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from lowering.ground.errors import ScheduleError
+from lowering.ground.errors import ScheduleError, UnsupportedError
 from lowering.nest.lower import lower
 from lowering.target.blackwell import BLACKWELL_PAIRS
 from tests.blackwell import Tile, plan
@@ -30,6 +31,18 @@ def test_who_is_no_pair(cluster: int, found: str) -> None:
     assert error.value.rule == "grid"
     assert "Blackwell2CTA: 2 CTAs whose ranks are in a row multiply rows" in str(error.value)
     assert "a loop of 2 along M, merged last into the loop on BIDx" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"sums": 0}, r"T4 = mma\(T6, T7\) by a pair of CTAs beside what threads do"),
+        ({"threads": True}, "T6 loaded by threads for a pair of CTAs"),
+    ],
+)
+def test_what_no_pair_does(change: dict[str, Any], why: str) -> None:
+    with pytest.raises(UnsupportedError, match=why):
+        lower(plan(replace(PAIR, **change)), "linear")
 
 
 def test_each_holds_a_half_of_what_they_share() -> None:
