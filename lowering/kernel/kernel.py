@@ -216,6 +216,12 @@ class Kernel:
         ends = (s.offset + s.stages * s.stage_bytes for s in placed if s.offset is not None)
         return max(ends, default=0)
 
+    @property
+    def tensor_columns(self) -> int:
+        """Columns of tensor memory that a CTA allocates for its buffers there; 0 without any."""
+        memory, taken = self.target.tensor_memory, sum(t.columns for t in self.tensors)
+        return 0 if memory is None or not taken else memory.allocated(taken)
+
 
 def _rank(declared: Storage) -> int:
     return KINDS.index(type(declared))

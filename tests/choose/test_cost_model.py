@@ -15,7 +15,8 @@ import pytest
 from wsched.bench.method.correlation import rank_correlation
 from wsched.bench.method.statistic import geometric_mean
 from wsched.choose.copy_engine import promotions
-from wsched.choose.cost_model import Cost, cost, places
+from wsched.choose.cost import Cost
+from wsched.choose.cost_model import cost, places
 from wsched.choose.memory import BYTES_PER_US
 from wsched.choose.problem import Problem
 from wsched.fusion import DataType

@@ -47,10 +47,30 @@ def test_a_part_of_a_gpu(file: Path, tmp_path: Path) -> None:
     )  # fmt: skip
 
 
+def test_a_gpu_that_is_not_here(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kernels for a B200, by the target's name or by the GPU's; they compile on any machine."""
+    monkeypatch.setattr(bundles, "_bundles", {})
+    shape = ("--shape", "256x512x128")
+    found = []
+    for words in (["--gpu", "B200"], ["--target", "sm_100a"]):
+        out = tmp_path / words[1]
+        code, text = invoke(file, "-o", out, *shape, *words)
+        assert code == 0, text
+        assert text.endswith(": 1 kernel for NVIDIA B200 with 148 multiprocessors\n")
+        found.append(wsched.load_bundle(out))
+        (bundle,) = (b for p, b in bundles._bundles.items() if p == out.absolute())
+        assert bundle.archs == ("sm_100a",)
+    assert found[0] == found[1] and "sm100a" in found[0][0]
+    code, text = invoke(file, "-o", tmp_path / "b", "--gpu", "H200", "--target", "sm_100a")
+    assert code == 2 and "--gpu H200 is of sm_90a" in " ".join(text.split())
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["--gpu", "A100"], "--gpu A100 is not supported; supported: H200, H100, H100 PCIe"),
+        (["--gpu", "A100"], "--gpu A100 is not supported; supported: H200, H100, H100 PCIe, B200"),
         (["--shape", "8x8"], "'8x8' is no problem size"),
     ],
 )

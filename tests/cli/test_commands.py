@@ -194,7 +194,7 @@ def _tolerances() -> Any:
 
 def test_run_is_too_large_for_the_machine(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WSCHED_MACHINE_SECONDS", "0.001")
-    monkeypatch.setattr("wsched.cli.check.device", lambda: "cpu")
+    monkeypatch.setattr("wsched.cli.app.device", lambda _: "cpu")
     text = refusal(["run", file, "--shape", "2048x2048x512"])
     assert re.fullmatch(
         r"a run of matmul_\S+ on the machine that takes (about|more than) [\d.]+ s is not "

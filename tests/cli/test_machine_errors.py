@@ -80,7 +80,7 @@ def test_inputs_take_no_memory_before_sizes_are_checked(
     command: str, shape: str, text: str, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("torch")
-    monkeypatch.setattr("wsched.cli.check.device", lambda: "cpu")
+    monkeypatch.setattr("wsched.cli.app.device", lambda _: "cpu")
     monkeypatch.setattr("wsched.cli.check.random_inputs", None)
     result = CliRunner().invoke(app, [command, str(file), "--shape", shape])
     assert result.exit_code == 2

@@ -10,8 +10,11 @@ from typer.testing import CliRunner
 
 from lowering.kernel.text import parse_kernel
 from wsched.cli.app import app
+from wsched.explore.data import Book
+from wsched.run.input_error import InputError
 
 pytestmark = pytest.mark.usefixtures("plain")
+PROOF = ["check", "--proof"]
 
 
 def dump(file: Path, *arguments: str) -> Any:
@@ -44,3 +47,51 @@ def test_a_target_that_is_none(file: Path) -> None:
     result = dump(file, "--target", "sm_80")
     assert result.exit_code == 2
     assert "the target sm_80 is not supported" in " ".join(result.output.split())
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        (["explain"], "predicted: by data sheets, nothing was measured, "),
+        (["explain"], "columns of tensor memory\n"),
+        (["explain"], "under wsched.install(): nvFuser runs it all: no call is taken unasked"),
+        (PROOF, "proved     tensor memory (matmul_"),
+        (["run"], "ran on the machine model (CPU, byte for byte)"),
+        (["trace"], ": 4 CTAs, "),
+    ],
+)
+def test_other_commands(command: list[str], told: str, file: Path) -> None:
+    """Each plans for the first GPU of the target, which is not here."""
+    shape = ["--shape", "64x128x64" if command != PROOF else "4096x4096x64"]
+    result = CliRunner().invoke(app, [*command, str(file), *shape, "--target", "sm_100a"])
+    assert result.exit_code == 0, result.output
+    assert told in result.stdout and "sm100a" in result.stdout
+    if command != PROOF:
+        assert "148 multiprocessors" in result.stdout
+
+
+def test_tiles(file: Path) -> None:
+    for arguments in ([], [str(file)]):
+        result = CliRunner().invoke(app, ["tiles", *arguments, "--target", "sm_100a", "--legal"])
+        assert result.exit_code == 0, result.stderr
+        rows = [line.split()[:4] for line in result.stdout.splitlines()]
+        assert ["cooperative", "1", "128", "16-256"] in rows
+        assert {row[2] for row in rows[1:]} == {"128", "256"}
+
+
+def test_a_page(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Book] = []
+    monkeypatch.setattr("wsched.cli.explore.page_html", lambda book: made.append(book) or "")
+    asked = ["--shape", "64x128x64", "--target", "sm_100a", "-o", str(tmp_path / "page.html")]
+    result = CliRunner().invoke(app, ["explore", str(file), *asked])
+    assert result.exit_code == 0, result.output
+    (page,) = made[0].kernels
+    assert "148 multiprocessors" in page.title or "sm100a" in page.title
+
+
+@pytest.mark.parametrize("command", [["run"], ["explain"], PROOF, ["trace"]])
+def test_a_target_beside_parameters_for_another(command: list[str], file: Path) -> None:
+    asked = [*command, str(file), "--params", "cooperative", "--target", "sm_100a"]
+    result = CliRunner().invoke(app, asked)
+    assert isinstance(result.exception, InputError) or result.exit_code == 2
+    assert "Hopper_64_256_16, of sm_90a" in f"{result.exception}{result.output}"

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from wsched.choose.cost_model import Cost
+from wsched.choose.cost import Cost
 from wsched.explore.data import Bar
 from wsched.explore.times import CTAS, measured, predicted
 from wsched.trace.spans import Span

@@ -12,7 +12,7 @@ import pytest
 import wsched
 from lowering.ground.errors import InternalError, UnsupportedError
 from tests.schedules import SCHEDULES, definition
-from wsched.choose.cost_model import Cost
+from wsched.choose.cost import Cost
 from wsched.choose.heuristics import Candidate
 from wsched.choose.problem import Problem
 from wsched.front import api, explain_kernel, known, routes

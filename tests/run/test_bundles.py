@@ -39,11 +39,14 @@ def apart(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 class Properties:
     name: str
     multi_processor_count: int
+    major: int = 9
+    minor: int = 0
     L2_cache_size = 50 << 20
 
 
 def pretend(monkeypatch: pytest.MonkeyPatch, here: Properties, capability: tuple[int, int]) -> None:
     torch: Any = pytest.importorskip("torch")
+    here.major, here.minor = capability
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: here)

@@ -19,14 +19,16 @@ from dataclasses import dataclass
 from math import ceil
 
 from lowering.ground.records import quick
+from wsched.choose.cost import Cost
 from wsched.choose.epilogue import epilogue_cycles, store_lines
 from wsched.choose.memory import moved_us, repeated_bytes, result_bytes, stream_us
 from wsched.choose.problem import Problem
+from wsched.choose.reckoned import reckoned
 from wsched.choose.step import Step, step_of
 from wsched.schedule.matmul.params import MatmulParams
 
 __all__ = [
-    "Cost", "Terms", "combine_us", "cost", "energy_of", "joined", "memory_bytes", "places",
+    "Terms", "combine_us", "cost", "energy_of", "joined", "memory_bytes", "places",
     "priced", "slowed", "terms_of",
 ]  # fmt: skip
 
@@ -80,68 +82,6 @@ MEMORY_SHARP = 5
 does, whose bytes come to some CTAs later than to others."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cost:
-    """Microseconds of a kernel, and what they are made of.
-
-    Args:
-        launch_us: start of the kernel.
-        main_us: the k loops of the SM with most tiles.
-        epilogue_us: epilogues that no main loop hides.
-        combine_us: adding up the parts of tiles that CTAs share.
-        memory_us: more, because L2 or memory are slower than that.
-        power_us: more, because the power limit takes clock.
-        tiles: output tiles, with those that a cluster adds at an edge.
-        rounds: tiles of the CTA with most.
-        step: what a step of the k loop waits for: ``tensor cores``, ``shared memory``,
-            ``copies``, ``latency`` or ``threads that load``.
-    """
-
-    launch_us: float
-    main_us: float
-    epilogue_us: float
-    combine_us: float
-    memory_us: float
-    power_us: float
-    tiles: int
-    rounds: int
-    step: str
-
-    @property
-    def parts(self) -> dict[str, float]:
-        """Microseconds by what takes them."""
-        return {
-            "start": self.launch_us,
-            "k loops": self.main_us,
-            "epilogues": self.epilogue_us,
-            "adding parts": self.combine_us,
-            "memory": self.memory_us,
-            "power": self.power_us,
-        }
-
-    @property
-    def us(self) -> float:
-        """The sum."""
-        return sum(self.parts.values())
-
-    def __str__(self) -> str:
-        shown = {n: us for n, us in self.parts.items() if us or n != "adding parts"}
-        parts = ", ".join(f"{name} {us:.1f}" for name, us in shown.items())
-        rounds = f"{self.rounds} round{'s' * (self.rounds != 1)}"
-        return f"{self.us:.1f} us: {parts} ({rounds} of tiles, a step waits for {self.step})"
-
-    def worse(self, best: Cost) -> str:
-        """What costs more than in a faster schedule: the part with the largest difference."""
-        more = {name: us - best.parts[name] for name, us in self.parts.items()}
-        name = max(more, key=lambda n: more[n])
-        why = {
-            "k loops": f", which wait for {self.step} in {self.rounds} rounds, not {best.rounds}"
-            if self.rounds != best.rounds
-            else f", which wait for {self.step}",
-        }.get(name, "")
-        return f"{more[name]:.1f} us more in {name}{why}"
-
-
 @quick
 @dataclass(frozen=True, slots=True)
 class Terms:
@@ -183,7 +123,11 @@ class Terms:
 
 
 def cost(problem: Problem, params: MatmulParams) -> Cost:
-    """Predicted cost of a schedule, on an idle H200 whose caches hold nothing of the problem."""
+    """Predicted cost of a schedule, on an idle H200 whose caches hold nothing of the problem; for a
+    GPU with tensor memory only :func:`~wsched.choose.reckoned.reckoned`.
+    """
+    if problem.target.tensor_memory is not None:
+        return reckoned(problem, params)
     return priced(terms_of(problem, params))
 
 

@@ -18,9 +18,10 @@ from lowering.ground.log import log
 from lowering.ground.records import replaced
 from wsched.choose.bound import least_us
 from wsched.choose.copy_engine import asks_dearly, policies, promotions
-from wsched.choose.cost_model import Cost, cost, places
+from wsched.choose.cost import Cost
+from wsched.choose.cost_model import cost, places
 from wsched.choose.problem import Problem, demands
-from wsched.choose.tensor_memory import choose_in_tensor_memory
+from wsched.choose.tensor_memory import tried_in_tensor_memory
 from wsched.choose.thread_loads import SURE, copied_us, variants
 from wsched.choose.tiles import CLUSTERS, TILES, Tile, splits, tiles_for
 from wsched.choose.tuned.lookup import lookup
@@ -76,7 +77,7 @@ def choose_params(problem: Problem, *, tuned: bool = True) -> MatmulParams:
 def _chosen(problem: Problem, tuned: bool) -> tuple[MatmulParams, str]:
     """The schedule, and in a few words where it is from."""
     if problem.target.tensor_memory is not None:
-        return choose_in_tensor_memory(problem), "by a reckoning, nothing was measured"
+        return candidates(problem)[0].params, "by data sheets, nothing was measured"
     if problem.grouped:
         return _grouped(problem), "by the cost model"
     hit = lookup(problem) if tuned else None
@@ -155,14 +156,25 @@ def candidates(problem: Problem) -> tuple[Candidate, ...]:
     Of a batch-invariant problem those that sum along K in the one fixed order.
 
     Raises:
-        UnsupportedError: there is none for an operand that is computed.
+        UnsupportedError: there is none for an operand that is computed, or in tensor memory.
     """
+    if problem.target.tensor_memory is not None:
+        return _in_tensor_memory(problem)
     found = (c for tried in _tried(problem) for c in _priced(problem, *tried))
     best = tuple(sorted(found, key=lambda c: c.cost.us))
     if not best and problem.computed is not None:
         what = f"an operand that is computed from {problem.computed.dtype}, in no legal tile"
         raise UnsupportedError(what, "one whose rows and slices of K registers hold")
     return best
+
+
+def _in_tensor_memory(problem: Problem) -> tuple[Candidate, ...]:
+    """Those of a GPU on which nothing was measured; of equals the largest tile first."""
+    found = [Candidate(p, cost(problem, p)) for p in tried_in_tensor_memory(problem)]
+    if not found:
+        what = f"this problem with accumulators in the tensor memory of {problem.target.arch}"
+        raise UnsupportedError(what, "tiles that shared memory holds in stages enough")
+    return tuple(sorted(found, key=lambda c: (c.cost.us, c.cost.us - c.cost.memory_us)))
 
 
 def _tried(problem: Problem) -> list[tuple[Tile, ClusterDims]]:

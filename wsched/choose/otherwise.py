@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from lowering.ground.errors import ScheduleError, UnsupportedError
-from wsched.choose.cost_model import Cost, cost
+from wsched.choose.cost import Cost
+from wsched.choose.cost_model import cost
 from wsched.choose.heuristics import CLUSTERS, Candidate, candidates
 from wsched.choose.problem import Problem, demands
 from wsched.schedule.matmul.limits import require_legal_for

@@ -11,7 +11,7 @@ from lowering.ground.records import replaced
 from lowering.target.ptx import TMA_STRIDE_ALIGN
 from lowering.target.target import Target
 from lowering.target.targets import DEFAULT
-from wsched.choose.gpus import H200, H200_L2_BYTES
+from wsched.choose.gpus import H200, H200_L2_BYTES, Gpu
 from wsched.fusion import (
     DataType,
     Fusion,
@@ -123,6 +123,10 @@ class Problem:
     promotion: int = 0
     computed: Computed | None = None
     grouped: str = ""
+
+    def on(self, gpu: Gpu) -> Problem:
+        """The same on another GPU."""
+        return replaced(self, sms=gpu.sms, l2_bytes=gpu.l2_bytes, gpu=gpu.name, target=gpu.target)
 
     @classmethod
     def of(

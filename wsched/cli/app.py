@@ -9,11 +9,11 @@ from typing import Annotated
 import typer
 
 from lowering.ground.errors import ScheduleError, UnsupportedError
-from lowering.target.targets import DEFAULT
 from wsched.bench.cli import app as bench_app
 from wsched.bench.tune.command import tune
+from wsched.cli.asked import asked_kernel
 from wsched.cli.bundle import bundle
-from wsched.cli.check import multiprocessors
+from wsched.cli.check import device
 from wsched.cli.explore import explore
 from wsched.cli.group import Group
 from wsched.cli.ladder import ladder
@@ -41,7 +41,7 @@ from wsched.front.explanation import Explanation
 from wsched.front.known import import_fusion
 from wsched.front.route import WSCHED
 from wsched.front.schedule import Schedule
-from wsched.front.sizes import Extents, extents_for, kernel_for, schedule_for
+from wsched.front.sizes import Extents, extents_for, schedule_for
 from wsched.nvfuser.cli import app as plugin_app
 from wsched.schedule.loops import side_by_side
 from wsched.stress.command import stress
@@ -114,12 +114,14 @@ def dump(
 ) -> None:
     """Print one stage of a definition's kernel, or write all of them."""
     definition, extents = read_problem(file, shape)
-    sms = multiprocessors(sms)
-    asked = definition, extents, sms, asked_params(params), asked_target(target)
+    asked = asked_kernel(definition, params, target, sms)
+    sms = asked.sms
     if stage == "schedule":
-        typer.echo(str(schedule_for(*asked)), nl=False)
+        typer.echo(
+            str(schedule_for(definition, extents, sms, asked.params, asked.target)), nl=False
+        )
         return
-    kernel = kernel_for(*asked)
+    kernel = asked.kernel(definition, extents)
     if stage != "all":
         typer.echo(kernel.dump(stage), nl=False)
         typer.echo(planned_for(definition, sms), err=True, nl=False)  # programs read the other
@@ -138,16 +140,16 @@ def run(
     shape: Shape = None,
     sms: Sms = None,
     params: Params = None,
+    target: TargetName = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the random inputs.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Run a definition on random inputs and check the result; exit status 1 if it is wrong."""
-    from wsched.cli.check import check, device, sized_inputs
+    from wsched.cli.check import check, sized_inputs
 
     definition, extents = read_problem(file, shape)
-    where = device()
-    sms = multiprocessors(sms)
-    kernel = kernel_for(definition, extents, sms, asked_params(params))
+    asked = asked_kernel(definition, params, target, sms)
+    kernel, where, sms = asked.kernel(definition, extents), device(asked.planned), asked.sms
     outcome = check(kernel, sized_inputs(kernel, extents, seed, where))
     if as_json:
         facts = {"kernel": kernel.kernel.name, "device": where, "sms": sms}
@@ -163,20 +165,22 @@ def explain_command(
     shape: Shape = None,
     sms: Sms = None,
     params: Params = None,
+    target: TargetName = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Say which way a definition goes on a GPU, every choice and every refusal."""
-    asked, given = asked_extents(shape), asked_params(params)
-    definition, sms = read_definition_file(file), multiprocessors(sms)
+    size, definition = asked_extents(shape), read_definition_file(file)
+    asked = asked_kernel(definition, params, target, sms)
     with named(file):
         found = explain_definition(
             definition,
-            f"{DEFAULT.gpu} with {sms} multiprocessors",
-            lambda fusion: extents_for(fusion, asked).problem(fusion, sms),
-            given,
-            sms,
+            asked.device,
+            lambda fusion: extents_for(fusion, size).problem(fusion, asked.sms, asked.planned),
+            asked.params,
+            asked.sms,
+            asked.planned,
         )
-    if asked is not None and found.kernel is None:
+    if size is not None and found.kernel is None:
         why = _why_no_kernel(definition, found)
         if why or found.parts:
             why = why or "a definition of several parts has the sizes that it says"
@@ -187,7 +191,7 @@ def explain_command(
     typer.echo(str(found))
     if found.kernel is not None:
         extents = Extents.parse(found.kernel.problem)
-        typer.echo(side_by_side(kernel_for(definition, extents, sms, given).fusion), nl=False)
+        typer.echo(side_by_side(asked.kernel(definition, extents).fusion), nl=False)
 
 
 @app.command(name="check")
@@ -199,12 +203,12 @@ def check_command(
     ] = False,
     shape: Shape = None,
     params: Params = None,
+    target: TargetName = None,
 ) -> None:
     """Print a schedule's loops and say whether it is legal, or why not; exit status 1 if not."""
     if proof:
         definition, extents = read_problem(file, shape)
-        given = asked_params(params)
-        proved = kernel_for(definition, extents, multiprocessors(None), given).proof()
+        proved = asked_kernel(definition, params, target).kernel(definition, extents).proof()
         typer.echo(json.dumps(proved.to_dict(), indent=2) if as_json else str(proved))
         raise typer.Exit(0 if proved.proved else 1)
     text = text_of(file)
@@ -225,18 +229,20 @@ def tiles(
         typer.Argument(help="A definition, - for stdin; by default a linear.", callback=found_file),
     ] = None,
     params: Params = None,
+    target: TargetName = None,
     legal: Annotated[bool, typer.Option("--legal", help="Leave out what is refused.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, a tile each.")] = False,
 ) -> None:
     """Say which tiles a definition's kernel can have, and why not the others."""
     from wsched.front.legal_tiles import legal_tiles, tiles_table, to_dict
 
+    given, made_for = asked_params(params), asked_target(target)
     if file is None:
-        choices = legal_tiles(params=asked_params(params))
+        choices = legal_tiles(params=given, target=made_for)
     else:
         text = text_of(file)
         with named(file):
-            choices = legal_tiles(text, params=asked_params(params))
+            choices = legal_tiles(text, params=given, target=made_for)
     if as_json:
         plain = [to_dict(c) for c in choices if c.legal or not legal]
         typer.echo(json.dumps(plain, indent=2))

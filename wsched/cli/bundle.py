@@ -10,8 +10,17 @@ from typing import Annotated, Any
 import typer
 
 from lowering.ground.errors import UnsupportedError, WschedError
-from wsched.choose.gpus import GPUS, Gpu
-from wsched.cli.options import Sms, asked_extents, found_file, read_definition_file
+from lowering.target.target import Target
+from lowering.target.targets import DEFAULT
+from wsched.choose.gpus import GPUS, Gpu, gpu_of
+from wsched.cli.options import (
+    Sms,
+    TargetName,
+    asked_extents,
+    asked_target,
+    found_file,
+    read_definition_file,
+)
 from wsched.front.ahead import at_once, kernels_on
 from wsched.front.sizes import Extents
 from wsched.run.bundles import saved_bundle
@@ -44,6 +53,7 @@ def bundle(
         str | None,
         typer.Option("--gpu", help=f"GPU to plan for: {', '.join(GPUS)}; by default the one here."),
     ] = None,
+    target: TargetName = None,
     sms: Sms = None,
     jobs: Annotated[
         int | None,
@@ -53,7 +63,7 @@ def bundle(
     """Compile kernels ahead of time into one file, which loads where there is no NVRTC."""
     asked = [asked_extents(s) for s in shape or ()] or [None]
     definitions = [(str(file), read_definition_file(file)) for file in files]
-    for line in write(out, definitions, asked, gpu, sms, jobs):
+    for line in write(out, definitions, asked, gpu, sms, jobs, asked_target(target)):
         typer.echo(line)
 
 
@@ -64,6 +74,7 @@ def write(
     gpu: str | None = None,
     sms: int | None = None,
     jobs: int | None = None,
+    target: Target | None = None,
 ) -> Iterator[str]:
     """Write a bundle; yield a line for each kernel, and a last one.
 
@@ -74,12 +85,13 @@ def write(
         gpu: short name of the GPU to plan for; None for the one that is here, else an H200.
         sms: multiprocessors that a part of it has.
         jobs: kernels to compile at a time.
+        target: of the GPU; where none is named, its first one, unless it is here.
 
     Raises:
         UnsupportedError: a definition without a kernel, which is named; a GPU that is not known.
         OSError: the file cannot be written.
     """
-    device = _gpu(gpu)
+    device = _gpu(gpu, target)
     if sms is not None:
         device = replace(device, sms=sms)
     seen: set[str] = set()
@@ -107,20 +119,31 @@ def _new(kernels: Sequence[CompiledFusion], seen: set[str]) -> Iterator[Compiled
             yield kernel
 
 
-def _gpu(name: str | None) -> Gpu:
+def _gpu(name: str | None, target: Target | None) -> Gpu:
     """The GPU to plan for.
 
     Raises:
-        UnsupportedError: it is not known.
+        UnsupportedError: it is not known, or of another target.
     """
-    if name is not None:
-        if name not in GPUS:
-            raise UnsupportedError(f"--gpu {name}", ", ".join(GPUS))
-        return GPUS[name]
+    if name is None:
+        return _here(target)
+    if name not in GPUS:
+        raise UnsupportedError(f"--gpu {name}", ", ".join(GPUS))
+    found = GPUS[name]
+    if target is not None and target.arch != found.target.arch:
+        what = f"--gpu {name} is of {found.target.arch}: --target {target.arch} beside it"
+        raise UnsupportedError(what, f"--target {found.target.arch}, or none")
+    return found
+
+
+def _here(target: Target | None) -> Gpu:
+    """The GPU that is here if it is of a target, or none is asked for; else the target's first."""
+    other = gpu_of(target or DEFAULT)
     try:
         import torch
     except ImportError:
-        return GPUS["H200"]
+        return other
     if not torch.cuda.is_available():
-        return GPUS["H200"]
-    return Gpu.of(torch.cuda.get_device_properties(torch.cuda.current_device()))
+        return other
+    here = Gpu.of(torch.cuda.get_device_properties(torch.cuda.current_device()))
+    return other if target is not None and here.target.arch != target.arch else here

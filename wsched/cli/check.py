@@ -16,8 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from lowering.target.target import Target
 from lowering.target.targets import DEFAULT, target_of_device
-from wsched.choose.gpus import H200_SMS
+from wsched.choose.gpus import gpu_of
 from wsched.front.drawn import (
     drawn_inputs,
     drawn_values,
@@ -44,6 +45,7 @@ __all__ = [
     "multiprocessors",
     "random_inputs",
     "sized_inputs",
+    "target_here",
 ]
 
 TOLERANCE = {
@@ -95,19 +97,35 @@ class Outcome:
         }
 
 
-def device() -> str:
-    """``cuda`` if torch sees a GPU that wsched has kernels for, else ``cpu``."""
+def target_here() -> Target:
+    """That of the GPU that torch sees; the first one where there is none that has kernels."""
+    return _target() or DEFAULT
+
+
+def _target() -> Target | None:
     if find_spec("torch") is None:
-        return "cpu"
+        return None
     import torch
 
-    return "cuda" if target_of_device(torch) is not None else "cpu"
+    return target_of_device(torch)
 
 
-def multiprocessors(asked: int | None = None) -> int:
-    """SMs to plan for: those asked for, else those of the GPU that is here, else an H200's."""
-    if asked is not None or device() == "cpu":
-        return asked or H200_SMS
+def device(target: Target | None = None) -> str:
+    """``cuda`` if torch sees a GPU of a target, without one a GPU that there are kernels for; else
+    ``cpu``.
+    """
+    here = _target()
+    if here is None or (target is not None and target.arch != here.arch):
+        return "cpu"
+    return "cuda"
+
+
+def multiprocessors(asked: int | None = None, target: Target | None = None) -> int:
+    """SMs to plan for: those asked for, else those of the GPU that is here, else those of the first
+    GPU of a target, without one an H200's.
+    """
+    if asked is not None or device(target) == "cpu":
+        return asked or gpu_of(target or DEFAULT).sms
     import torch
 
     return int(torch.cuda.get_device_properties("cuda").multi_processor_count)

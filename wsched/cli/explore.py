@@ -7,15 +7,14 @@ from typing import Annotated
 
 import typer
 
-from lowering.target.targets import DEFAULT
-from wsched.cli.check import multiprocessors
+from wsched.cli.asked import asked_kernel
 from wsched.cli.options import (
     File,
     Params,
     Shape,
     Sms,
+    TargetName,
     asked_extents,
-    asked_params,
     file_of,
     named,
     read_definition_file,
@@ -33,6 +32,7 @@ def explore(
     shape: Shape = None,
     sms: Sms = None,
     params: Params = None,
+    target: TargetName = None,
     trace: Annotated[
         Path | None,
         typer.Option("--trace", help="A recorded run to show, as wsched trace --json wrote it."),
@@ -43,15 +43,10 @@ def explore(
 ) -> None:
     """Write a page of a definition's kernels: parts, loops, passes, code, the machine at work."""
     definition = read_definition_file(file)
-    sms = multiprocessors(sms)
+    made = asked_kernel(definition, params, target, sms)
     text = str(definition) if isinstance(definition, Schedule) else definition
     asked = Asked(
-        definition,
-        text,
-        asked_extents(shape),
-        sms,
-        f"{DEFAULT.gpu} with {sms} multiprocessors",
-        asked_params(params),
+        definition, text, asked_extents(shape), made.sms, made.device, made.params, made.planned
     )
     recorded = None
     if trace is not None:

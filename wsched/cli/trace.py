@@ -10,18 +10,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lowering.ground.errors import UnsupportedError
-from wsched.cli.check import device, multiprocessors, sized_inputs
+from wsched.cli.asked import asked_kernel
+from wsched.cli.check import device, sized_inputs
 from wsched.cli.options import (
     File,
     Params,
     Shape,
     Sms,
-    asked_params,
+    TargetName,
     file_of,
     planned_for,
     read_problem,
 )
-from wsched.front.sizes import Extents, kernel_for
+from wsched.front.sizes import Extents
 from wsched.run.compiled import CompiledFusion
 from wsched.trace.overlay import Overlay, overlay
 from wsched.trace.perfetto import load_trace
@@ -37,6 +38,7 @@ def trace(
     shape: Shape = None,
     sms: Sms = None,
     params: Params = None,
+    target: TargetName = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the random inputs.")] = 0,
     predict: Annotated[
         bool,
@@ -59,18 +61,18 @@ def trace(
     if find_spec("torch") is None and not predict:
         raise UnsupportedError("tracing without torch", "torch tensors", "Install torch")
     definition, extents = read_problem(file, shape)
-    sms = multiprocessors(sms)
-    kernel = kernel_for(definition, extents, sms, asked_params(params))
+    asked = asked_kernel(definition, params, target, sms)
+    kernel, where, sms = asked.kernel(definition, extents), device(asked.planned), asked.sms
     found: Trace | Overlay
     if not predict:
-        found = _recorded(kernel, extents, seed)
+        found = _recorded(kernel, extents, seed, where)
     else:
         found = _predicted(kernel, extents, sms)
         if measured is not None:
             with file_of(measured, "--measured"):
                 found = overlay(found, load_trace(measured))
-        elif device() == "cuda":
-            found = overlay(found, _recorded(kernel, extents, seed))
+        elif where == "cuda":
+            found = overlay(found, _recorded(kernel, extents, seed, where))
     typer.echo(f"{found.table()}{planned_for(definition, sms)}", nl=False)
     if json_path is not None:
         with file_of(json_path, "--json"):
@@ -80,8 +82,8 @@ def trace(
             found.plot(plot_path)
 
 
-def _recorded(kernel: CompiledFusion, extents: Extents, seed: int) -> Trace:
-    inputs: list[Any] = sized_inputs(kernel, extents, seed, device())
+def _recorded(kernel: CompiledFusion, extents: Extents, seed: int, where: str) -> Trace:
+    inputs: list[Any] = sized_inputs(kernel, extents, seed, where)
     return kernel.trace(*inputs)
 
 

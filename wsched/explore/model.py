@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from lowering.ground.errors import ScheduleError, UnsupportedError
 from lowering.machine.adversary import Order
+from lowering.target.target import Target
+from lowering.target.targets import DEFAULT as TARGET
 from wsched.choose.otherwise import Priced, alternatives
 from wsched.choose.problem import Problem
 from wsched.explore.code import codes_of
@@ -53,6 +55,7 @@ class Asked:
         sms: multiprocessors to plan for.
         device: how to call the GPU.
         params: a schedule in place of the heuristic's.
+        target: of the GPU.
     """
 
     definition: str | Schedule
@@ -61,6 +64,7 @@ class Asked:
     sms: int
     device: str
     params: MatmulParams | None = None
+    target: Target = TARGET
 
 
 def book_of(asked: Asked, trace: Trace | None = None) -> Book:
@@ -94,16 +98,18 @@ def page_of(asked: Asked, trace: Trace | None = None) -> Page:
     """
     definition = asked.definition
     extents = extents_for(_fusion_of(definition), asked.extents)
-    compiled = kernel_for(definition, extents, asked.sms, asked.params)
+    target = None if isinstance(definition, Schedule) else asked.target
+    compiled = kernel_for(definition, extents, asked.sms, asked.params, target)
     _require_one_of([compiled], trace)
     found = explain_definition(
         definition,
         asked.device,
-        lambda fusion: extents.problem(fusion, asked.sms),
+        lambda fusion: extents.problem(fusion, asked.sms, asked.target),
         asked.params,
         asked.sms,
+        asked.target,
     )
-    problem = extents.problem(compiled.fusion, asked.sms)
+    problem = extents.problem(compiled.fusion, asked.sms, asked.target)
     return _page(compiled, found, problem, extents, asked.text, trace)
 
 
@@ -113,7 +119,7 @@ def _fusion_of(definition: str | Schedule) -> Fusion:
 
 def _cut_book(asked: Asked, trace: Trace | None, why: Refusal) -> Book:
     """The pages of all kernels of a cut, each once, and the cut."""
-    cut = planned_cut(asked.definition, asked.sms)
+    cut = planned_cut(asked.definition, asked.sms, asked.target)
     if asked.extents is not None:
         text = (
             f"a shape of {asked.extents} for a definition of several kernels: sizes are those that "

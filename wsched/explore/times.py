@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wsched.choose.cost_model import Cost
+from wsched.choose.cost import Cost
 from wsched.explore.data import Bar, Lane, TimeLine
 from wsched.trace.spans import COLUMNS
 from wsched.trace.timeline import MICROSECONDS, Trace

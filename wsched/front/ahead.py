@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from lowering.ground.errors import ScheduleError, UnsupportedError
@@ -56,12 +56,12 @@ def _planned(gpu: Gpu, definition: Any, asked: Extents | None) -> Iterator[Compi
         return
     try:
         fusion = import_fusion(definition)
-        yield _kernel(gpu, fusion, extents_for(fusion, asked).problem(fusion, gpu.sms))
+        yield _kernel(gpu, fusion, extents_for(fusion, asked).problem(fusion, gpu.sms, gpu.target))
         return
     except (UnsupportedError, ScheduleError):
         cutter = cutter_of(recorded(definition))  # which says why not, if it may not be cut
     tensors = cutter.graph.types
-    sizes = Sizes(tensors, open_extents(cutter.definition, tensors), gpu.sms)
+    sizes = Sizes(tensors, open_extents(cutter.definition, tensors), gpu.sms, gpu.target)
     chosen = choose(cutter, sizes, may_leave=False)
     for segment in (s for s in chosen.cut.segments if s.matmul):
         planned = chosen.call.planned(segment)
@@ -69,8 +69,7 @@ def _planned(gpu: Gpu, definition: Any, asked: Extents | None) -> Iterator[Compi
 
 
 def _kernel(gpu: Gpu, fusion: Fusion, problem: Problem) -> CompiledFusion:
-    problem = replace(problem, sms=gpu.sms, l2_bytes=gpu.l2_bytes, gpu=gpu.name)
-    return compile_clean(fusion, choose_params(problem))
+    return compile_clean(fusion, choose_params(problem.on(gpu)), gpu.target)
 
 
 def at_once(threads: int | None = None) -> ThreadPoolExecutor:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from math import prod
 
 from lowering.target.ptx import TMA_STRIDE_ALIGN
+from lowering.target.target import Target
 from wsched.choose.copy_engine import asks_dearly
 from wsched.choose.problem import Problem
 from wsched.choose.thread_loads import copied_us
 from wsched.front.explanation import Choice
 from wsched.run.compiled import CompiledFusion
+from wsched.schedule.matmul.instruction import sum_stages
 from wsched.schedule.matmul.params import MatmulParams
 from wsched.schedule.matmul.shared import BARRIER_BYTES, shared_bytes
 
@@ -36,10 +38,9 @@ def choices_of(kernel: CompiledFusion, problem: Problem, why: str, grid: int) ->
                f"{params.tile_sizes.warp_tile}",
                f"{tiles} tiles of {tile} {why}"),
         Choice("buffering_loop_level", params.buffering_loop_level.name,
-               "each warpgroup has tiles of its own: one computes while the other stores"
-               if params.ping_pong else "the warpgroups share each tile"
-               if params.warpgroups > 1 else "one warpgroup computes each tile"),
-        Choice("mma_macro", str(params.mma_macro), "the widest wgmma that the warpgroup's tile "
+               _who_computes(params, kernel.plan.target)),
+        Choice("mma_macro", str(params.mma_macro),
+               f"the widest {kernel.plan.target.mma.name} that the warpgroup's tile "
                "takes, so that shared memory is read least often"),
         Choice("smem_circular_buffer_stage", str(stages),
                f"{stages} stages of {stage} bytes, {epilogue} for the epilogue and "
@@ -73,6 +74,20 @@ def choices_of(kernel: CompiledFusion, problem: Problem, why: str, grid: int) ->
                    f"loads need few registers; what they give up holds accumulators{tried}")
         )  # fmt: skip
     return tuple(found)
+
+
+def _who_computes(params: MatmulParams, target: Target) -> str:
+    """Which warps have which tiles."""
+    if target.tensor_memory is not None:
+        stages = sum_stages(params, target)
+        meanwhile = "while they store the one before" if stages > 1 else "when they have read it"
+        return f"one thread computes each tile, which warpgroups store; the next one {meanwhile}"
+    if params.ping_pong:
+        return "each warpgroup has tiles of its own: one computes while the other stores"
+    return (
+        "the warpgroups share each tile"
+        if params.warpgroups > 1 else "one warpgroup computes each tile"
+    )  # fmt: skip
 
 
 def _load_choices(params: MatmulParams, problem: Problem) -> list[Choice]:

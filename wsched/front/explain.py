@@ -8,6 +8,9 @@ from importlib.util import find_spec
 from typing import Any
 
 from lowering.ground.errors import ScheduleError, UnsupportedError
+from lowering.target.target import Target
+from lowering.target.targets import DEFAULT
+from wsched.choose.copy_cost import Copy
 from wsched.choose.gpus import H200_SMS, Gpu
 from wsched.choose.heuristics import choose_params
 from wsched.choose.nvfuser_cost import NvfuserCost, nvfuser_cost
@@ -96,13 +99,18 @@ def explain_cut(
     )
 
 
-def under_install(definition: Any, call_of: Callable[[Cutter], Sizes]) -> str:
+def under_install(
+    definition: Any, call_of: Callable[[Cutter], Sizes], target: Target = DEFAULT
+) -> str:
     """What ``wsched.install`` does with a call on a GPU.
 
     Args:
         definition: live, or a text.
         call_of: the call, from the ways to cut the definition.
+        target: of the GPU.
     """
+    if target is not DEFAULT:
+        return f"nvFuser runs it all: no call is taken unasked on {target.gpu}, where none has run"
     try:
         cutter = cutter_of(recorded(definition))
         return str(verdict(cutter, call_of(cutter)))
@@ -110,8 +118,21 @@ def under_install(definition: Any, call_of: Callable[[Cutter], Sizes]) -> str:
         return f"nvFuser runs it all: {e}"
 
 
+def _alone(
+    definition: Any, fusion: Fusion, problem: Problem, copied: tuple[Copy, ...] = ()
+) -> NvfuserCost | None:
+    """What nvFuser's own route takes of what is one kernel; None on a GPU where that was not
+    measured.
+    """
+    if problem.target is not DEFAULT:
+        return None
+    return nvfuser_cost(recorded(definition), fusion, problem, copied)
+
+
 def _beside(cutter: Cutter, call: Sizes) -> NvfuserCost | None:
-    """What nvFuser's own route takes; None where that cannot be told."""
+    """What nvFuser's own route takes; None where that cannot be told, or was not measured."""
+    if call.target is not DEFAULT:
+        return None
     try:
         return nvfuser_us(cutter.all(Take.NONE).segments, call)
     except (UnsupportedError, ScheduleError):
@@ -137,31 +158,32 @@ class PlannedCut:
         return explain_cut(device, self.chosen, self.parts, self.cutter, refusals)
 
 
-def planned_cut(definition: Any, sms: int) -> PlannedCut:
+def planned_cut(definition: Any, sms: int, target: Target = DEFAULT) -> PlannedCut:
     """How a definition is cut whose inputs are not there.
 
     Args:
         definition: live, or a text. Sizes that it leaves open are
             :data:`~wsched.front.cut.sizes.OPEN`.
         sms: multiprocessors to plan for.
+        target: of the GPU.
 
     Raises:
         UnsupportedError, ScheduleError: it may not be cut, or no matmul has a kernel.
     """
     cutter = cutter_of(recorded(definition))
-    chosen = choose(cutter, _open_sizes(cutter, sms), may_leave=False)
+    chosen = choose(cutter, _open_sizes(cutter, sms, target), may_leave=False)
     return PlannedCut(cutter, chosen, _planned_parts(chosen))
 
 
-def _open_sizes(cutter: Cutter, sms: int) -> Sizes:
+def _open_sizes(cutter: Cutter, sms: int, target: Target) -> Sizes:
     tensors = cutter.graph.types
-    return Sizes(tensors, open_extents(cutter.definition, tensors), sms)
+    return Sizes(tensors, open_extents(cutter.definition, tensors), sms, target)
 
 
 def _problem_sizes(cutter: Cutter, fusion: Fusion, problem: Problem) -> Sizes:
     tensors = cutter.graph.types
     extents = problem_extents(cutter.definition, tensors, fusion, problem)
-    return Sizes(tensors, extents, problem.sms)
+    return Sizes(tensors, extents, problem.sms, problem.target)
 
 
 def _planned_parts(chosen: Chosen) -> tuple[Part, ...]:
@@ -183,8 +205,9 @@ def explain_definition(
     problem_of: Callable[[Fusion], Problem],
     params: MatmulParams | None = None,
     sms: int = H200_SMS,
+    target: Target = DEFAULT,
 ) -> Explanation:
-    """The explanation without inputs, for a GPU of compute capability 9.0.
+    """The explanation without inputs, for a GPU that need not be there.
 
     Args:
         definition: live, or a text; or a schedule.
@@ -193,6 +216,7 @@ def explain_definition(
         params: a schedule in place of the heuristic's; then there is only wsched's kernel.
         sms: multiprocessors of the GPU, where the definition is cut. Sizes that it leaves open are
             then :data:`~wsched.front.cut.sizes.OPEN`.
+        target: of the GPU.
 
     Raises:
         UnsupportedError: none of the ways takes it.
@@ -209,15 +233,17 @@ def explain_definition(
         fusion = import_fusion(definition)
         problem = problem_of(fusion)
         kernel = compile_fusion(fusion, choose_params(problem))
-        beside = nvfuser_cost(recorded(definition), fusion, problem)
+        beside = _alone(definition, fusion, problem)
         made = explain_kernel(kernel, problem, device, nvfuser=beside)
-        told = under_install(definition, lambda cutter: _problem_sizes(cutter, fusion, problem))
+        told = under_install(
+            definition, lambda cutter: _problem_sizes(cutter, fusion, problem), target
+        )
         return replace(made, installed=told)
     except (UnsupportedError, ScheduleError) as e:
         refusals.append(Refusal(WSCHED, str(e)))
     try:
-        made = planned_cut(definition, sms).explain(device, tuple(refusals))
-        told = under_install(definition, lambda cutter: _open_sizes(cutter, sms))
+        made = planned_cut(definition, sms, target).explain(device, tuple(refusals))
+        told = under_install(definition, lambda cutter: _open_sizes(cutter, sms, target), target)
         return replace(made, installed=told)
     except (UnsupportedError, ScheduleError) as e:
         refusals.append(Refusal(CUT, str(e)))
@@ -241,10 +267,10 @@ def explain_on(
 
     def problem_on(fusion: Fusion) -> Problem:
         here = problem_of(fusion, inputs, batch_invariant=batch_invariant)
-        return replace(here, sms=gpu.sms, l2_bytes=gpu.l2_bytes, gpu=gpu.name)
+        return here.on(gpu)
 
     def installed() -> str:
-        return under_install(definition, lambda cutter: call_of(cutter, inputs, gpu))
+        return under_install(definition, lambda cutter: call_of(cutter, inputs, gpu), gpu.target)
 
     if isinstance(definition, Schedule):
         kernel = kernel_of(definition)
@@ -291,7 +317,7 @@ def explain_beside(
     """
     needed = copies(fusion, inputs, kernel.by_threads)
     odd = copies(fusion, inputs)  # for nvFuser, however wsched's kernel reads them
-    beside = nvfuser_cost(recorded(definition), fusion, problem, odd)
+    beside = _alone(definition, fusion, problem, odd)
     return explain_kernel(kernel, problem, device, needed, beside)
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from wsched.choose.copy_cost import Copy
-from wsched.choose.cost_model import Cost, cost
+from wsched.choose.cost import Cost
+from wsched.choose.cost_model import cost
 from wsched.choose.heuristics import Candidate, candidates
 from wsched.choose.nvfuser_cost import NvfuserCost
 from wsched.choose.problem import Problem
@@ -39,7 +40,8 @@ def explain_kernel(
     best, *others = candidates(problem)
     facts = _facts(kernel, problem, best.cost, others)
     refusals = tuple(Refusal(_short(c.params), _behind(c.cost, best.cost)) for c in others)
-    why = f"take {best.cost.us:.1f} us, the least of {len(others) + 1} schedules"
+    guess = "" if best.cost.measured else ", by data sheets"
+    why = f"take {best.cost.us:.1f} us{guess}, the least of {len(others) + 1} schedules"
     choices = choices_of(kernel, problem, why, facts.grid)
     return Explanation(WSCHED, device, facts, choices + _copied(needed), refusals, nvfuser)
 
@@ -131,6 +133,7 @@ def _facts(
         grid=grid * kernel.kernel.rows(sizes),
         threads=kernel.kernel.threads,
         shared_bytes=kernel.kernel.shared_bytes,
+        tensor_columns=kernel.kernel.tensor_columns,
         predicted_us=None if cost is None else cost.us,
         cost=cost,
         others={_short(c.params): c.cost.us for c in others},

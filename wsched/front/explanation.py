@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from wsched.choose.cost_model import Cost
+from wsched.choose.cost import Cost
 from wsched.choose.nvfuser_cost import NvfuserCost
 from wsched.front.route import CUT, NVFUSER, TORCH, WSCHED, Fate, Refusal
 from wsched.importer import MissingOp
@@ -40,7 +40,9 @@ class KernelFacts:
         grid: CTAs.
         threads: per CTA.
         shared_bytes: dynamic shared memory of a CTA.
-        predicted_us: microseconds on an H200, by the cost model; None for a kernel that it does not
+        tensor_columns: columns of tensor memory that a CTA allocates, 0 where there is none.
+        predicted_us: microseconds by the cost model, on an H200 unless another GPU was planned
+            for; None for a kernel that it does not
             describe, one that is pipelined or has a CTA for each tile.
         cost: their parts, and what they follow from.
         others: predicted microseconds of the schedules that were not chosen, best first.
@@ -57,6 +59,7 @@ class KernelFacts:
     grid: int
     threads: int
     shared_bytes: int
+    tensor_columns: int
     predicted_us: float | None
     cost: Cost | None
     others: dict[str, float]
@@ -70,10 +73,11 @@ class KernelFacts:
         if not made:
             title = "parameters, under nvFuser's names:"
             made = str(MatmulParams.from_dict(self.params)).splitlines()
+        columns = f", {self.tensor_columns} columns of tensor memory" * (self.tensor_columns > 0)
         lines = [
             f"{self.problem} on {self.sms} multiprocessors: {self.kernel}",
             f"  {self.grid} CTAs of {self.threads} threads and {self.shared_bytes} bytes of "
-            "shared memory",
+            f"shared memory{columns}",
             f"  predicted: {self.cost or NO_PREDICTION}",
             "",
             "legal, because the index of the load loop follows from compute's loops:",

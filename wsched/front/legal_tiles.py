@@ -6,17 +6,23 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
+from lowering.target.target import Target
 from wsched.front.known import import_fusion
+from wsched.front.targets import planned_target
+from wsched.fusion import Fusion
 from wsched.importer.linear import LINEAR
 from wsched.schedule.matmul.demands import Demands
-from wsched.schedule.matmul.params import MatmulParams
+from wsched.schedule.matmul.params import MatmulParams, MmaArch, MmaMacro
 from wsched.schedule.matmul.tiles import TileChoice, tile_choices
 
 __all__ = ["legal_tiles", "tiles_table", "to_dict"]
 
 
 def legal_tiles(
-    definition: Any = None, *, params: MatmulParams | None = None
+    definition: Any = None,
+    *,
+    params: MatmulParams | None = None,
+    target: Target | None = None,
 ) -> tuple[TileChoice, ...]:
     """Every tile in every partition, with complete parameters or the reason against it.
 
@@ -31,14 +37,26 @@ def legal_tiles(
         params: what the tile does not decide, such as the cluster; its tile and stages are
             replaced. By default operands are exchanged where the second one is computed, so that
             it has the rows of tiles.
+        target: the GPU that the kernels are for; by default that of the parameters, else the first.
 
     Raises:
+        InputError: parameters for another target.
         UnsupportedError: a definition that wsched does not schedule.
     """
-    fusion = import_fusion(LINEAR if definition is None else definition)
-    computed = Demands.of(fusion).computed
+    fusion, made_for = _fusion(definition), planned_target(None, params, target)
+    return tuple(tile_choices(fusion, params or _base(fusion, made_for), made_for))
+
+
+def _fusion(definition: Any) -> Fusion:
+    return import_fusion(LINEAR if definition is None else definition)
+
+
+def _base(fusion: Fusion, target: Target) -> MatmulParams:
+    """What a tile does not decide, where nobody says it."""
+    computed = Demands.of(fusion, target).computed
     turned = computed is not None and computed.side == "b"
-    return tuple(tile_choices(fusion, params or MatmulParams(exchange_operands=turned)))
+    macro = MmaMacro(target.mma.m, arch=MmaArch[target.mma.macro])
+    return MatmulParams(exchange_operands=turned, mma_macro=macro)
 
 
 def to_dict(choice: TileChoice) -> dict[str, Any]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from lowering.target.ptx import TMA_STRIDE_ALIGN
 from lowering.target.target import Target
 from lowering.target.targets import DEFAULT as HERE
+from wsched.choose.gpus import gpu_of
 from wsched.choose.heuristics import choose_params
 from wsched.choose.problem import Problem, dense_widths
 from wsched.front.known import import_fusion
@@ -112,7 +113,7 @@ class Extents:
         types = tuple(fusion.tensor(name).dtype for name in matrix_inputs(fusion))
         loaded = all(n * t.bytes % TMA_STRIDE_ALIGN == 0 for t in types for n in rows)
         inputs = types if loaded else None
-        problem = Problem.of(fusion, extents, sms, inputs, target=target)
+        problem = Problem.of(fusion, extents, sms, inputs).on(replace(gpu_of(target), sms=sms))
         return problem.with_threads(fusion, dense_widths(fusion, extents))
 
     def __str__(self) -> str:

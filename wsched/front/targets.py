@@ -2,11 +2,36 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from lowering.target.target import Target
+from lowering.target.targets import DEFAULT
 from wsched.run.input_error import InputError
 from wsched.schedule.matmul.params import MatmulParams
+from wsched.schedule.schedule import Schedule
 
-__all__ = ["refuse_target", "require_target"]
+__all__ = ["planned_target", "refuse_target", "require_target"]
+
+
+def planned_target(
+    definition: Any,
+    params: MatmulParams | None = None,
+    asked: Target | None = None,
+    here: Target = DEFAULT,
+) -> Target:
+    """What a kernel is made for: a schedule's or the parameters' target, else the one asked for,
+    else the one that is ``here``.
+
+    Raises:
+        InputError: another one is asked for.
+    """
+    if isinstance(definition, Schedule):
+        refuse_target(None if asked is None else asked.arch)
+        return definition.target
+    if params is not None:
+        require_target(params, asked)
+        return params.mma_macro.target
+    return asked or here
 
 
 def refuse_target(target: str | None) -> None:

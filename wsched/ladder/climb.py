@@ -10,8 +10,8 @@ from typing import Any
 
 from lowering.target.target import Target
 from lowering.target.targets import DEFAULT, grouped
+from wsched.choose.reckoned import PRODUCTS
 from wsched.choose.step import FLOPS_PER_CYCLE
-from wsched.choose.tensor_memory import PRODUCTS
 from wsched.front.own import kernel_of
 from wsched.front.schedule import Schedule
 from wsched.ladder.calls import lines_of

@@ -13,7 +13,7 @@ from lowering.kernel import nodes
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import Stmt
 from lowering.machine.clock import Costs, Work
-from wsched.choose.tensor_memory import PRODUCTS
+from wsched.choose.reckoned import PRODUCTS
 from wsched.predict.costs import ORDER, Hopper
 
 __all__ = ["InTensorMemory", "costs_of"]

@@ -59,6 +59,7 @@ def test_what_a_problem_did_not_have_before_has_its_default() -> None:
             {"computed": {"side": "c", "dtype": "Half", "work": 1.0}},
             "computed is {'side': 'c', 'dtype': 'Half', 'work': 1.0}, not a side, a dtype and work",
         ),
+        ({"results": []}, "a problem without results"),
     ],
 )
 def test_no_problem(change: dict[str, Any], said: str) -> None:

@@ -195,7 +195,7 @@ class _Device:
 
 
 def fake_torch(driver: Driver) -> Any:
-    """As much of torch as a launch needs: devices 0 and 1 are Hopper, 2 is not.
+    """As much of torch as a launch needs: devices 0 and 1 are Hopper, 2 is older, 3 is Blackwell.
 
     Every thread is on device 0. As with the real one, to go there takes no call of the driver, and
     leaves a thread without a context as it is.
@@ -216,7 +216,7 @@ def fake_torch(driver: Driver) -> Any:
         current_device=lambda: 0,
         current_stream=lambda index: stream,
         device=on,
-        get_device_capability=lambda index: (9, 0) if index < 2 else (8, 0),
+        get_device_capability=((9, 0), (9, 0), (8, 0), (10, 0)).__getitem__,
         get_device_properties=lambda index: SimpleNamespace(name="H0", multi_processor_count=10),
     )
     return SimpleNamespace(cuda=cuda)

@@ -19,6 +19,7 @@ from lowering.cuda.tensormap import layout_of
 from lowering.ground.errors import InternalError, UnsupportedError
 from lowering.kernel.kernel import TraceBuffer
 from lowering.kernel.text import parse_kernel
+from tests.blackwell import Tile, final
 from tests.lowering.cuda.fake_driver import LAUNCH, Driver, Result, Tensor
 from tests.lowering.cuda.kernels import copy_kernel
 
@@ -287,6 +288,29 @@ def test_unsupported_tensor_is_rejected(driver: Driver, tensor: Tensor, text: st
         go(LoadedKernel(copy_kernel(), b""), tensor, Tensor(index=tensor.index))
     assert str(e.value) == text
     assert not driver.named("launch")
+
+
+def test_a_kernel_for_blackwell_is_launched_there_only(driver: Driver) -> None:
+    """No other GPU has its instructions, nor it those of others."""
+    kernel = final(Tile())
+
+    def launched(index: int) -> None:
+        given = Tensor(shape=(128, 64), strides=(64, 1), index=index)
+        tensors: Any = dict.fromkeys(("T0", "T1", "T5"), given)
+        LoadedKernel(kernel, b"cubin").launch(tensors, {"M": 128, "N": 64, "K": 64}, 1)
+
+    launched(3)
+    threads = [1, 1, 1, kernel.threads, 1, 1]
+    assert [call[1:3] for call in driver.named("launch")] == [(threads, kernel.shared_bytes)]
+    assert len(driver.named("encode")) == 3
+    with pytest.raises(UnsupportedError) as e:
+        launched(0)
+    assert str(e.value) == (
+        "a GPU of compute capability 9.0 is not supported; supported: compute capability 10.0 "
+        "(B200, GB200)"
+    )
+    with pytest.raises(UnsupportedError, match=r"capability 10\.0 is not supported; .* 9\.0 "):
+        go(LoadedKernel(copy_kernel(), b""), Tensor(index=3), Tensor(index=3))
 
 
 def test_tensors_of_several_devices_are_rejected(driver: Driver) -> None:

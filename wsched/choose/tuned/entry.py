@@ -151,9 +151,12 @@ def problem_from_dict(data: Any) -> Problem:
         if name not in hints:
             raise EntryError(f"a problem has no {name!r}")
     try:
-        return Problem(**{n: _value(n, hints[n], v) for n, v in data.items()})
+        found = Problem(**{n: _value(n, hints[n], v) for n, v in data.items()})
     except TypeError as e:  # an argument is missing
         raise EntryError(str(e)) from None
+    if not (found.results or found.over_rows or found.over_columns):
+        raise EntryError("a problem without results")
+    return found
 
 
 def _value(name: str, kind: Any, value: Any) -> Any:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import prod
 from types import MappingProxyType
 from typing import Any
 
 from lowering.ground.errors import ScheduleError, UnsupportedError
+from lowering.target.target import Target
+from lowering.target.targets import DEFAULT
 from wsched.choose.arithmetic import instructions_of, swept_instructions
 from wsched.choose.copy_cost import (
     APART_HOST_US,
@@ -113,12 +115,14 @@ class Sizes:
         tensors: of the definition.
         sizes: value of each symbol.
         sms: multiprocessors of the device to plan for.
+        target: what its kernels are made for.
         constants: names of inputs that stay as they are from call to call.
     """
 
     tensors: Tensors
     sizes: Mapping[str, int]
     sms: int = H200_SMS
+    target: Target = DEFAULT
     constants: frozenset[str] = frozenset()
 
     def shape(self, name: str) -> tuple[int, ...]:
@@ -150,7 +154,7 @@ class Sizes:
         own = tuple((name, found[name]) for names in fusion.lists.values() for name in names)
         batch, heads, m, n, k = (found[name] for name in EXTENTS)
         extents = Extents(m, n, k, batch, heads, own)
-        return Planned(fusion, extents.problem(fusion, self.sms))
+        return Planned(fusion, extents.problem(fusion, self.sms, self.target))
 
     def swept(self, segment: Segment, sweep: Sweep) -> tuple[Walk | None, list[int]]:
         """The walk of a sweep as if everything lay row by row, and the bytes of copies: none."""
@@ -207,8 +211,7 @@ class Call(Sizes):
         fusion = laid_out(import_fusion(segment.definition), inputs)
         problem = problem_of(fusion, inputs, self.device)
         if self.gpu is not None:
-            gpu = self.gpu
-            problem = replace(problem, sms=gpu.sms, l2_bytes=gpu.l2_bytes, gpu=gpu.name)
+            problem = problem.on(self.gpu)
         copied = (*views, *copies(fusion, inputs))
         return Planned(fusion, problem, copied, apart(fusion, inputs))
 

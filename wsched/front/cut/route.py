@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from lowering.ground.errors import UnsupportedError
+from lowering.target.targets import DEFAULT, target_of_device
 from wsched.choose.gpus import Gpu
 from wsched.doors.fallback import execute, interpret, or_torch, rebuild, unknown_ops
 from wsched.front.cut.choose import Chosen, choose
@@ -83,7 +84,18 @@ def call_of(
     names = [n.results[0] for n in definition.inputs]
     steady = frozenset(names[at] for at in constants)
     given, device = dict(zip(names, inputs, strict=True)), device_of(inputs)
-    return Call(tensors, sizes, constants=steady, given=given, device=device, gpu=gpu)
+    import torch
+
+    target = target_of_device(torch, device) if gpu is None else gpu.target
+    return Call(
+        tensors,
+        sizes,
+        target=target or DEFAULT,
+        constants=steady,
+        given=given,
+        device=device,
+        gpu=gpu,
+    )
 
 
 def cut_route(

@@ -26,7 +26,6 @@ from wsched.schedule.matmul.params import (
     GemmTile,
     MatmulParams,
     MatMulTileOptions,
-    MmaMacro,
 )
 from wsched.schedule.matmul.reductions import NO_REDUCTIONS, Reductions
 
@@ -150,7 +149,7 @@ def with_tile(
         tile_sizes=MatMulTileOptions(
             replace(tile, m=tile.m * warpgroups if ping_pong else tile.m), warp
         ),
-        mma_macro=MmaMacro(n=warp.n),
+        mma_macro=replace(params.mma_macro, n=warp.n),
     )
 
 
