@@ -26,9 +26,12 @@ def _operand(w: Walker, ref: Ref | Frag, trans: bool, rows: int, k: int, at: Ite
     """The rows of an operand, with the slice of K that is multiplied as columns."""
     if isinstance(ref, Frag):
         return w.frags[ref.name]
-    if trans:
-        return Spot.of(w, ref, at).take(w, k, rows).transposed()
-    return Spot.of(w, ref, at).take(w, rows, k)
+    return _rows(w, Spot.of(w, ref, at), trans, rows, k)
+
+
+def _rows(w: Walker, spot: Spot, trans: bool, rows: int, k: int) -> Tile:
+    """Rows of an operand from a place on."""
+    return spot.take(w, k, rows).transposed() if trans else spot.take(w, rows, k)
 
 
 @lru_cache(maxsize=1 << 12)
@@ -88,12 +91,20 @@ def _wgmma(stmt: Wgmma, w: Walker, threads: int, values: list[int]) -> bool:
 
 
 def _tcgen05(stmt: Tcgen05Mma, w: Walker, threads: int, values: list[int]) -> bool:
-    given, rows, cols = iter(values), _ROWS_OF_TENSOR, stmt.cols
+    """Each CTA of the group, of which the first one issues, has its rows of A, as many of B as the
+    others, and sums of its own.
+    """
+    given, rows, group = iter(values), _ROWS_OF_TENSOR, range(w.board.kernel.target.mma.ctas)
     k = SLICE_BYTES // w.board.buffers[stmt.b.buffer].dtype.bytes
-    a = _operand(w, stmt.a, stmt.trans_a, rows, k, given)
-    b = _operand(w, stmt.b, stmt.trans_b, cols, k, given)
-    sums, made = Spot.of(w, stmt.d, given), _multiplied(w, a, b, k)
-    sums.put(w, added(w, sums.take(w, rows, cols), made) if next(given) else made)
+    a, b, sums = (Spot.of(w, ref, given) for ref in (stmt.a, stmt.b, stmt.d))
+    keeps, cols, columns = next(given), stmt.cols // len(group), Tile(stmt.cols, k)
+    for n in group:
+        part = _rows(w, b.beside(n), stmt.trans_b, cols, k)
+        columns = columns.put(n * cols, 0, part)
+    for n in group:
+        mine, own = sums.beside(n), _rows(w, a.beside(n), stmt.trans_a, rows, k)
+        made = _multiplied(w, own, columns, k)
+        mine.put(w, added(w, mine.take(w, rows, stmt.cols), made) if keeps else made)
     return True
 
 

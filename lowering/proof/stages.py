@@ -43,6 +43,10 @@ class Spot:
         """The same of another CTA of the cluster, if one is named."""
         return self if rank is None else replace(self, cta=w.board.peer(w.cta, rank))
 
+    def beside(self, ctas: int) -> Spot:
+        """The same so many CTAs further."""
+        return replace(self, cta=self.cta + ctas)
+
     def below(self, lines: int) -> Spot:
         """So many lines further."""
         return replace(self, line=self.line + lines)

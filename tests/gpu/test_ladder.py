@@ -6,6 +6,7 @@ import pytest
 
 import wsched
 from lowering.ground.errors import InternalError
+from wsched.ladder.choice import to_choice
 from wsched.ladder.climb import climb
 from wsched.ladder.measure import measure, recorded
 from wsched.ladder.picture import lanes_of_trace
@@ -21,6 +22,13 @@ def test_all_rungs_are_right(sizes: tuple[int, int, int]) -> None:
     """What is off is no time, but an error."""
     found = measure({s.rung.name: s.kernel for s in STEPS}, *sizes, rounds=1)
     assert len(found) == len(STEPS) and min(found) > 0
+
+
+def test_the_way_to_the_choice_is_right() -> None:
+    """Of a large and of a small problem, whose choices are not alike, at odd sizes."""
+    for sizes in ((4096, 4096, 4096), (300, 72, 1000)):
+        kernels = {str(n): turn.kernel for n, turn in enumerate(to_choice(*sizes))}
+        assert min(measure(kernels, 520, 264, 200, rounds=1)) > 0
 
 
 def test_time_lines() -> None:

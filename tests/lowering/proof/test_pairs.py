@@ -10,6 +10,7 @@ from lowering.proof.prove import prove
 from tests.epilogues import RESIDUAL
 from tests.lowering.machine.test_pairs import FAULTS, FREE, SYNC, text
 from tests.pairs import CLUSTERS, PAIRS, V9, final
+from tests.rungs import kernel
 
 OF_VALUES = {
     "mixed groups", "a product of the odd CTA", "a mask of a CTA that is not there",
@@ -54,3 +55,19 @@ def test_what_is_said_of_a_fault(old: str, new: str, why: str) -> None:
     proof = prove(parse_kernel(text().replace(old, new)))
     refuted = [o.why for o in proof.obligations if o.verdict is Verdict.REFUTED]
     assert any(why in w for w in refuted), proof
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("No3 * 128 + %cluster.ctarank * 64", "No3 * 128"),
+        ("(Mo3 * 2 + rank3) * 128", "Mo3 * 256"),
+    ],
+    ids=["columns", "rows"],
+)
+def test_both_have_the_same_half(old: str, new: str) -> None:
+    """Each CTA is to have its rows of A, and its half of the columns of B."""
+    made = kernel(9, "sm_100a").dump("kernel")
+    assert made.count(old) == 1
+    found = prove(parse_kernel(made.replace(old, new))).obligations
+    assert [o.name for o in found if o.verdict is Verdict.REFUTED] == ["operands"]
