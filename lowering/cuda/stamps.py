@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from lowering.cuda.emitter import Emitter, Rule
-from lowering.ground.expr import ONE, ZERO, Expr, Special, children
-from lowering.kernel.kernel import Kernel, TraceBuffer
+from lowering.ground.expr import Expr, Special, children
+from lowering.kernel.kernel import TraceBuffer
 from lowering.kernel.nodes import Stamp, Stmt
+from lowering.kernel.places import cta_number
 
 __all__ = ["RULES", "frame", "parameters"]
 
@@ -22,21 +23,11 @@ def frame(e: Emitter) -> list[str]:
     lines = []
     for t in e.kernel.traces:
         words = 2 * (1 + t.slots)
-        warp = _cta(e.kernel) * (e.kernel.threads // 32) + Special("warp")
+        warp = cta_number(e.kernel) * (e.kernel.threads // 32) + Special("warp")
         part = e.sum(e.names.of("trace", t.name), warp * words)
         lines.append(f"u64* const {e.names.of('part', t.name)} = {part};")
         lines.append(f"int {e.names.of('made', t.name)} = 0;")
     return lines
-
-
-def _cta(kernel: Kernel) -> Expr:
-    """The number of the CTA in the grid, x fastest."""
-    rows: Expr = ZERO
-    if kernel.splits > 1:
-        rows = Special("ctaid.z") * (ONE if kernel.grid_y == ONE else Special("nctaid.y"))
-    if kernel.grid_y != ONE:
-        rows = rows + Special("ctaid.y")
-    return rows * Special("nctaid.x") + Special("ctaid.x")
 
 
 def _registers(e: Expr) -> Iterator[str]:
@@ -49,7 +40,7 @@ def _registers(e: Expr) -> Iterator[str]:
 
 def _stamp(e: Emitter, s: Stamp) -> None:
     t = e.kernel.trace(s.buffer)
-    for register in (*_registers(_cta(e.kernel)), "warp"):
+    for register in (*_registers(cta_number(e.kernel)), "warp"):
         e.special(register)
     part, made = (e.names.of(what, t.name) for what in ("part", "made"))
     code = t.code(s.event, s.phase, s.clock)

@@ -14,26 +14,10 @@ all an error of at most 1.5 ulp below 2**16 (all numbers from 2**-10 on were tri
 from __future__ import annotations
 
 from collections.abc import Mapping
-from fractions import Fraction
 
-__all__ = ["FEW_TURNS", "FUNCTIONS", "two_over_pi"]
+from lowering.kernel.turns import two_over_pi
 
-
-def two_over_pi(words: int) -> tuple[int, ...]:
-    """The bits of ``2 / pi`` behind the point, 32 in a word."""
-    bits = 32 * words + 64
-    one = 1 << bits
-
-    def arctan_of_one_over(n: int) -> int:
-        total, term, k = 0, one // n, 0
-        while term:
-            total += (-1) ** k * (term // (2 * k + 1))
-            term, k = term // (n * n), k + 1
-        return total
-
-    pi = 4 * (4 * arctan_of_one_over(5) - arctan_of_one_over(239))
-    found = int(Fraction(2 * one * one, pi)) >> 64
-    return tuple(found >> 32 * i & 0xFFFFFFFF for i in reversed(range(words)))
+__all__ = ["FEW_TURNS", "FUNCTIONS"]
 
 
 def _word(at: int) -> str:

@@ -6,13 +6,21 @@ The emitters write these expressions into the text of a kernel, each in its own 
 from __future__ import annotations
 
 from lowering.ground.errors import InternalError
-from lowering.ground.expr import ZERO, Expr, Special
+from lowering.ground.expr import ONE, ZERO, Expr, Special
 from lowering.ground.poly import poly, split_multiple
 from lowering.ground.types import FragmentType, Swizzle
 from lowering.kernel.kernel import Kernel, SharedBuffer
 from lowering.kernel.nodes import NamedBarrierRef, SmemRef
 
-__all__ = ["box_column", "named_barrier", "placed", "thread_col", "thread_row", "tile_offset"]
+__all__ = [
+    "box_column",
+    "cta_number",
+    "named_barrier",
+    "placed",
+    "thread_col",
+    "thread_row",
+    "tile_offset",
+]
 
 
 def placed(kernel: Kernel, name: str) -> SharedBuffer:
@@ -64,6 +72,16 @@ def named_barrier(kernel: Kernel, ref: NamedBarrierRef) -> tuple[Expr, int]:
     if array.base is None:
         raise InternalError("emit", f"named barrier {ref.array} has no id")
     return ref.index + array.base, array.threads
+
+
+def cta_number(kernel: Kernel) -> Expr:
+    """The number of the CTA in the grid, x fastest."""
+    rows: Expr = ZERO
+    if kernel.splits > 1:
+        rows = Special("ctaid.z") * (ONE if kernel.grid_y == ONE else Special("nctaid.y"))
+    if kernel.grid_y != ONE:
+        rows = rows + Special("ctaid.y")
+    return rows * Special("nctaid.x") + Special("ctaid.x")
 
 
 def thread_row(kind: FragmentType, start: Expr = ZERO) -> Expr:

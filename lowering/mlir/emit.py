@@ -19,8 +19,10 @@ from lowering.mlir import (
     movement,
     plain,
     printing,
+    random,
     reductions,
     shuffles,
+    stamps,
     tensor_memory,
     wgmma,
 )
@@ -34,6 +36,7 @@ RULES: Mapping[type[Stmt], Rule] = {
     **global_memory.RULES, **counters.RULES, **reductions.RULES,
     **plain.RULES, **shuffles.RULES, **copies.RULES,
     **printing.RULES, **tensor_memory.RULES,
+    **random.RULES, **stamps.RULES,
 }  # fmt: skip
 """The rule of each statement that MLIR has."""
 
@@ -60,6 +63,7 @@ def emit_mlir(kernel: Kernel) -> str:
         raise InternalError("emit_mlir", f"kernel name {kernel.name!r} is no identifier")
     e = Emitter(kernel, RULES)
     parameters = list(_parameters(e))
+    stamps.frame(e)
     _storage(e)
     e.body(kernel.body)
     e.out.line("llvm.return")

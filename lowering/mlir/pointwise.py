@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from lowering.ground.errors import UnsupportedError
 from lowering.mlir.emitter import Emitter
 from lowering.mlir.ssa import F32, I1, Value
+from lowering.mlir.trigonometry import sine
 
 __all__ = ["OPERATIONS", "applied"]
 
@@ -103,6 +103,7 @@ OPERATIONS: Mapping[str, Apply] = {
         "erfc", "ceil", "floor", "trunc", "pow",
     )},
     "round": _device("rintf"),
+    "sin": lambda e, args: sine(e, args, 0), "cos": lambda e, args: sine(e, args, 1),
     "frac": _after(_device("truncf"), lambda e, x, whole: _SUB(e, [x, whole])),
     "sigmoid": _sigmoid,
     "silu": _after(_sigmoid, lambda e, x, share: _MUL(e, [x, share])),
@@ -117,19 +118,11 @@ OPERATIONS: Mapping[str, Apply] = {
     "bitwise_and": _logic("andi"), "bitwise_or": _logic("ori"),
     "logical_not": lambda e, args: _logic("xori")(e, [args[0], e.out.constant(1, I1)]),
 }  # fmt: skip
-"""Each operation of ``lowering.kernel.pointwise.OPS`` that MLIR has; sine and cosine are missing:
-those of CUDA are functions of wsched's own.
-"""
+"""Each operation of ``lowering.kernel.pointwise.OPS``."""
 
 
 def applied(e: Emitter, op: str, args: Sequence[Value | float]) -> Value:
-    """The operation on values and numbers.
-
-    Raises:
-        UnsupportedError: there is none.
-    """
-    if op not in OPERATIONS:
-        raise UnsupportedError(f"the pointwise operation {op} in MLIR", ", ".join(OPERATIONS))
+    """The operation on values and numbers."""
     exponent = args[-1]
     values = [e.out.number(a) if isinstance(a, float | int) else a for a in args]
     if op == "pow" and isinstance(exponent, float) and exponent in _PRODUCTS:

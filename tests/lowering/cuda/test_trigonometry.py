@@ -8,7 +8,8 @@ from math import cos, pi, sin
 import numpy as np
 import pytest
 
-from lowering.cuda.trigonometry import FUNCTIONS, two_over_pi
+from lowering.cuda.trigonometry import FUNCTIONS
+from lowering.kernel.turns import two_over_pi
 
 WORDS = (0, *two_over_pi(7))
 
