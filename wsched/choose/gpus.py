@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["GPUS", "H200", "H200_L2_BYTES", "H200_SMS", "Gpu"]
+__all__ = ["BOARD_WATTS", "GPUS", "H200", "H200_L2_BYTES", "H200_SMS", "Gpu"]
 
 H200, H200_L2_BYTES, H200_SMS = "NVIDIA H200", 60 * 2**20, 132
 """Name of the device that is planned for where there is none, the size of its L2, its SMs."""
@@ -35,3 +35,7 @@ GPUS = {
     "H100 PCIe": Gpu("NVIDIA H100 PCIe", 114, 50 * 2**20),
 }
 """Devices that can be planned for without being there, by their short names."""
+
+BOARD_WATTS = {GPUS["H200"].name: 700, GPUS["H100"].name: 700, GPUS["H100 PCIe"].name: 350}
+"""Power limits of boards by the names of their devices (NVIDIA H200 and H100 Tensor Core GPU data
+sheets, maximum thermal design power)."""
