@@ -70,7 +70,7 @@ def _planned(gpu: Gpu, definition: Any, asked: Extents | None) -> Iterator[Compi
 
 def _kernel(gpu: Gpu, fusion: Fusion, problem: Problem) -> CompiledFusion:
     problem = replace(problem, sms=gpu.sms, l2_bytes=gpu.l2_bytes, gpu=gpu.name)
-    return compile_clean(fusion, choose_params(problem), problem.target)
+    return compile_clean(fusion, choose_params(problem))
 
 
 def at_once(threads: int | None = None) -> ThreadPoolExecutor:
