@@ -34,7 +34,7 @@ WAY: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("wsched.doors.fallback", (GROUND,)),
     ("wsched.front", (GROUND, TARGET)),
     ("wsched.predict", LOWERED),
-    ("wsched.why", (GROUND, TARGET)),
+    ("wsched.losses", (GROUND, TARGET)),
     ("wsched.doors.dropin", (GROUND, TARGET)),
     ("wsched.nvfuser", (GROUND, TARGET, "lowering.cuda")),
     ("wsched.__init__", (GROUND,)),

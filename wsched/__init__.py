@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from wsched.fusion.tensor import Pipelined, WarpSpecialized
     from wsched.fusion.types import LoadStoreOpType, MemoryType, ParallelType
     from wsched.importer.nvfuser import UnfinishedError
+    from wsched.losses.why import Why, why
     from wsched.run.aligned import aligned_rows
     from wsched.run.bundles import load_bundle, saved_bundle
     from wsched.run.compiled import CompiledFusion
@@ -101,6 +102,7 @@ __all__ = [
     "UnfinishedError",
     "UnsupportedError",
     "WarpSpecialized",
+    "Why",
     "WschedError",
     "__version__",
     "aligned_rows",
@@ -122,6 +124,7 @@ __all__ = [
     "scaled_mm",
     "through_mlir",
     "uninstall",
+    "why",
     "with_tf32",
     "wrong_ends",
 ]
@@ -143,6 +146,8 @@ _HOME = {
     "compile": "wsched.front.api",
     "execute": "wsched.front.api",
     "explain": "wsched.front.api",
+    "Why": "wsched.losses.why",
+    "why": "wsched.losses.why",
     "int_mm": "wsched.front.scaled",
     "linear": "wsched.front.linear",
     "Routing": "wsched.front.moe",

@@ -6,6 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from wsched.cli.app import app
+from wsched.front.builder import MatmulBuilder
 
 
 def printed(*words: str) -> str:
@@ -40,3 +41,9 @@ def test_the_command_prints_a_stage() -> None:
 )
 def test_wrong_options_of_the_command(arguments: list[str], text: str) -> None:
     assert text in refusal(["matmul", *arguments])
+
+
+def test_what_is_not_given_is_the_builders() -> None:
+    """Defaults stand in one place."""
+    named = MatmulBuilder().build().kernel.name
+    assert printed("matmul", "--stage", "kernel").startswith(f"kernel {named} ")

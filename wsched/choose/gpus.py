@@ -10,7 +10,7 @@ from lowering.target.hopper import HOPPER
 from lowering.target.target import Target
 from lowering.target.targets import DEFAULT, TARGETS
 
-__all__ = ["GPUS", "H200", "H200_L2_BYTES", "H200_SMS", "Gpu", "gpu_of"]
+__all__ = ["BOARD_WATTS", "GPUS", "H200", "H200_L2_BYTES", "H200_SMS", "Gpu", "gpu_of"]
 
 H200, H200_L2_BYTES, H200_SMS = "NVIDIA H200", 60 * 2**20, 132
 """Name of the device that is planned for where there is none, the size of its L2, its SMs."""
@@ -52,6 +52,10 @@ GPUS = {
 What a B200's driver tells (name, 148 multiprocessors, 126.5 MiB) is from a query that others have
 published (pytorch/ao, pull request 4002); NVIDIA's Blackwell tuning guide has 126 MB of L2.
 """
+
+BOARD_WATTS = {GPUS["H200"].name: 700, GPUS["H100"].name: 700, GPUS["H100 PCIe"].name: 350}
+"""Power limits of boards by the names of their devices (NVIDIA H200 and H100 Tensor Core GPU data
+sheets, maximum thermal design power)."""
 
 
 def gpu_of(target: Target) -> Gpu:

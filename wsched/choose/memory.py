@@ -15,7 +15,8 @@ from wsched.choose.gpus import GPUS
 from wsched.choose.problem import Problem
 
 __all__ = [
-    "OTHER_BYTES_PER_US", "least_bytes", "moved_us", "repeated_bytes", "result_bytes", "stream_us",
+    "OTHER_BYTES_PER_US", "bytes_per_us", "least_bytes", "moved_us", "repeated_bytes",
+    "result_bytes", "stream_us",
 ]  # fmt: skip
 
 BYTES_PER_US = 4.36e6
@@ -69,7 +70,7 @@ def result_bytes(problem: Problem) -> int:
 
 def moved_us(problem: Problem) -> float:
     """Microseconds to move everything once, with all SMs."""
-    return START_US + least_bytes(problem) / _rate(problem)
+    return START_US + least_bytes(problem) / bytes_per_us(problem)
 
 
 def stream_us(
@@ -86,16 +87,16 @@ def stream_us(
     """
     full, last = divmod(shares, places)
     each = (least_bytes(problem) + REPEATED * repeated) / max(shares, 1)
-    rounds = full * places * each / _rate(problem)
+    rounds = full * places * each / bytes_per_us(problem)
     if not last:
         return START_US + rounds
     if full:
         rate = max(CLOSE_BYTES, min(APART_BYTES, CLOSE_BYTES_IN_ALL / last))
     else:
         rate = CLOSE_BYTES if dependent and 2 * last > problem.sms else APART_BYTES
-    return START_US + rounds + max(last * each / _rate(problem), each / rate)
+    return START_US + rounds + max(last * each / bytes_per_us(problem), each / rate)
 
 
-def _rate(problem: Problem) -> float:
+def bytes_per_us(problem: Problem) -> float:
     """Bytes in a microsecond of the device's memory; of one that is not known, of an H200's."""
     return OTHER_BYTES_PER_US.get(problem.gpu, BYTES_PER_US)

@@ -36,6 +36,7 @@ from wsched.cli.options import (
     text_of,
 )
 from wsched.cli.trace import trace
+from wsched.cli.why import why
 from wsched.front.explain import explain_definition
 from wsched.front.explanation import Explanation
 from wsched.front.known import import_fusion
@@ -60,6 +61,7 @@ app = typer.Typer(
 app.add_typer(bench_app, name="bench", help="Measure wsched beside its peers (needs a GPU).")
 app.command()(tune)
 app.command()(trace)
+app.command()(why)
 app.command()(explore)
 app.command()(bundle)
 app.command()(matmul)

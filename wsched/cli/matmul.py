@@ -11,6 +11,8 @@ from wsched.front.builder import MatmulBuilder, TmaOptions
 __all__ = ["matmul"]
 
 _DEFAULT = MatmulBuilder()
+_TILE = f"{_DEFAULT.block_m}x{_DEFAULT.block_n}x{_DEFAULT.block_k}"
+_TYPES = f"{_DEFAULT.input_type}-{_DEFAULT.output_type}"
 
 
 def _option(name: str, what: str) -> Any:
@@ -21,21 +23,27 @@ def matmul(
     strategy: Annotated[
         str, _option("strategy", "warpspecialized or multistage.")
     ] = _DEFAULT.strategy,
-    tile: Annotated[str, _option("tile", "Rows, columns and K of a tile.")] = "128x128x64",
-    stages: Annotated[int, _option("stages", "Tiles of A and B in shared memory.")] = 4,
-    types: Annotated[str, _option("types", "Of the operands and of the result.")] = "f16-f32",
-    b_layout: Annotated[str, _option("b", "B is nk, K contiguous, or kn.")] = "nk",
-    persistent: Annotated[bool, typer.Option(help="CTAs loop over tiles.")] = True,
-    swizzle: Annotated[int, _option("swizzle", "Bytes of the tensor maps' swizzle.")] = 128,
-    promotion: Annotated[int, _option("l2-promotion", "Bytes that the L2 fetches at once.")] = 256,
+    tile: Annotated[str, _option("tile", "Rows, columns and K of a tile.")] = _TILE,
+    stages: Annotated[
+        int, _option("stages", "Tiles of A and B in shared memory.")
+    ] = _DEFAULT.num_stages,
+    types: Annotated[str, _option("types", "Of the operands and of the result.")] = _TYPES,
+    b_layout: Annotated[str, _option("b", "B is nk, K contiguous, or kn.")] = _DEFAULT.b_layout,
+    persistent: Annotated[bool, typer.Option(help="CTAs loop over tiles.")] = _DEFAULT.persistent,
+    swizzle: Annotated[
+        int, _option("swizzle", "Bytes of the tensor maps' swizzle.")
+    ] = _DEFAULT.tma.swizzle,
+    promotion: Annotated[
+        int, _option("l2-promotion", "Bytes that the L2 fetches at once.")
+    ] = _DEFAULT.tma.l2_promotion,
     stage: Annotated[str, _option("stage", "What to print, as of dump.")] = "mlir",
 ) -> None:
     """Print a stage of the kernel that a handful of options describe."""
     numbers, given = tile.split("x"), types.split("-")
     if len(numbers) != 3 or not all(n.isdigit() for n in numbers):
-        raise typer.BadParameter(f"{tile!r} is no tile like 128x128x64", param_hint="--tile")
+        raise typer.BadParameter(f"{tile!r} is no tile like {_TILE}", param_hint="--tile")
     if len(given) != 2:
-        raise typer.BadParameter(f"{types!r} is no pair like f16-f32", param_hint="--types")
+        raise typer.BadParameter(f"{types!r} is no pair like {_TYPES}", param_hint="--types")
     m, n, k = map(int, numbers)
     operands, result = given
     builder = MatmulBuilder(

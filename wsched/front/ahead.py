@@ -69,7 +69,7 @@ def _planned(gpu: Gpu, definition: Any, asked: Extents | None) -> Iterator[Compi
 
 
 def _kernel(gpu: Gpu, fusion: Fusion, problem: Problem) -> CompiledFusion:
-    return compile_clean(fusion, choose_params(problem.on(gpu)), gpu.target)
+    return compile_clean(fusion, choose_params(problem.on(gpu)))
 
 
 def at_once(threads: int | None = None) -> ThreadPoolExecutor:

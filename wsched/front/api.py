@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from lowering.ground.errors import UnsupportedError
 from lowering.ground.log import log
-from wsched.choose.gpus import GPUS, Gpu
 from wsched.front.cut.route import call_of, chosen_cut, cutter_of
 from wsched.front.explain import (
     explain_beside,
@@ -26,6 +25,7 @@ from wsched.front.known import Known, known, recorded
 from wsched.front.problems import problem_of
 from wsched.front.route import CUT, Route
 from wsched.front.routes import routes
+from wsched.front.targets import gpu_named
 from wsched.front.traced import define, is_compiling, traced
 from wsched.importer import Definition
 from wsched.importer.title import title_of
@@ -223,7 +223,7 @@ def explain(
     key = _key(inputs, constants)
     if gpu is not None:
         return explain_on(
-            _gpu(gpu), definition, inputs, batch_invariant=batch_invariant, constants=constants
+            gpu_named(gpu), definition, inputs, batch_invariant=batch_invariant, constants=constants
         )
     where = next((str(t.device) for t in inputs if hasattr(t, "device")), "cpu")
     if isinstance(definition, Schedule):
@@ -251,18 +251,6 @@ def explain(
     if batch_invariant:  # nobody asks install for that
         return made
     return replace(made, installed=_installed(definition, inputs, where))
-
-
-def _gpu(name: str) -> Gpu:
-    """The GPU of this name.
-
-    Raises:
-        InputError: it is not known.
-    """
-    if name not in GPUS:
-        text = f"gpu is {name!r}; known are {', '.join(GPUS)}"
-        raise InputError(text, "gpu", str(name), ", ".join(GPUS))
-    return GPUS[name]
 
 
 def _installed(definition: Any, inputs: Sequence[Any], where: str) -> str:

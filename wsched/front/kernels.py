@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["adopt", "compile"]
 
-_Key = tuple[Fusion, MatmulParams, bool, Target, int]
+_Key = tuple[Fusion, MatmulParams, bool, int]
 """What tells kernels apart: the third is whether a kernel is compiled to choose its registers, the
 last one the bound of its waits.
 """
@@ -99,8 +99,8 @@ def _made_once(key: _Key) -> CompiledFusion:
                 _making.pop(key, None)
 
 
-def _make(fusion: Fusion, params: MatmulParams, compiled: bool, target: Target) -> CompiledFusion:
-    return (compile_clean if compiled else compile_fusion)(fusion, params, target)
+def _make(fusion: Fusion, params: MatmulParams, compiled: bool) -> CompiledFusion:
+    return (compile_clean if compiled else compile_fusion)(fusion, params)
 
 
 def _kernel_key(
@@ -123,7 +123,7 @@ def _kernel_key(
     require_target(params, asked)
     here = _target(inputs)  # where there is a GPU, the kernel will be compiled anyway
     compiled = params.num_registers == "auto" and here is not None
-    return fusion, params, compiled, params.mma_macro.target, bound_from_environment()
+    return fusion, params, compiled, bound_from_environment()
 
 
 def _target(inputs: Sequence[Any]) -> Target | None:

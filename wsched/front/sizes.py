@@ -172,8 +172,7 @@ def kernel_for(
         InputError: parameters or a target beside a schedule; parameters for another target.
     """
     if isinstance(definition, Schedule):
-        _refuse_params(params)
-        refuse_target(None if target is None else target.arch)
+        _refuse_choices(params, target)
         return kernel_of(definition)
     fusion = import_fusion(definition)
     return compile_fusion(fusion, _chosen(fusion, extents, sms, params, target))
@@ -198,14 +197,15 @@ def schedule_for(
 ) -> Schedule:
     """The schedule that a definition gets for a problem, call by call; a schedule as it is."""
     if isinstance(definition, Schedule):
-        _refuse_params(params)
-        refuse_target(None if target is None else target.arch)
+        _refuse_choices(params, target)
         return definition
     chosen = _chosen(import_fusion(definition), extents, sms, params, target)
     return Schedule.of(definition, chosen)
 
 
-def _refuse_params(params: MatmulParams | None) -> None:
+def _refuse_choices(params: MatmulParams | None, target: Target | None) -> None:
+    """Refuse parameters and a target beside a schedule; raises InputError."""
+    refuse_target(None if target is None else target.arch)
     if params is not None:
         text = "--params beside a schedule, which has made every choice itself"
         raise InputError(text, "params", type(params).__name__, "None")

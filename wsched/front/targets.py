@@ -1,4 +1,4 @@
-"""A target that is asked for beside what has one."""
+"""A target, or a GPU, that is asked for beside what has one."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from typing import Any
 
 from lowering.target.target import Target
 from lowering.target.targets import DEFAULT
+from wsched.choose.gpus import GPUS, Gpu
 from wsched.run.input_error import InputError
 from wsched.schedule.matmul.params import MatmulParams
 from wsched.schedule.schedule import Schedule
 
-__all__ = ["planned_target", "refuse_target", "require_target"]
+__all__ = ["gpu_named", "planned_target", "refuse_target", "require_target"]
 
 
 def planned_target(
@@ -40,6 +41,18 @@ def refuse_target(target: str | None) -> None:
         raise InputError(
             f"target={target!r} beside a schedule", "target", target, "none: it has one"
         )
+
+
+def gpu_named(name: str) -> Gpu:
+    """The GPU of this name.
+
+    Raises:
+        InputError: it is not known.
+    """
+    if name not in GPUS:
+        text = f"gpu is {name!r}; known are {', '.join(GPUS)}"
+        raise InputError(text, "gpu", str(name), ", ".join(GPUS))
+    return GPUS[name]
 
 
 def require_target(params: MatmulParams, asked: Target | None) -> None:

@@ -45,13 +45,16 @@ class Predicted:
     world: World
 
 
-def predicted(kernel: CompiledFusion, extents: Extents, problem: Problem) -> Predicted:
+def predicted(
+    kernel: CompiledFusion, extents: Extents, problem: Problem, most: int | None = None
+) -> Predicted:
     """The time line of a kernel.
 
     Args:
         kernel: to be run.
         extents: sizes.
         problem: the same for the heuristics, with the device that it would run on.
+        most: steps of k loops that are run of a CTA (:func:`wsched.predict.world.world_of`).
 
     Raises:
         UnsupportedError: another target than sm_90a, whose costs were measured; groups, whose sizes
@@ -62,7 +65,7 @@ def predicted(kernel: CompiledFusion, extents: Extents, problem: Problem) -> Pre
     if kernel.fusion.groups is not None:
         what = "a time line of groups, whose sizes only the device knows"
         raise UnsupportedError(what, "definitions without grouped_mm")
-    world = world_of(kernel, extents, problem)
+    world = world_of(kernel, extents, problem, most)
     arguments = blank_arguments(traced, world.extents, world.grid)
     found = run_kernel(
         traced, arguments, world.extents, world.grid,
@@ -77,7 +80,7 @@ def predicted(kernel: CompiledFusion, extents: Extents, problem: Problem) -> Pre
 
 
 def _require(target: Target) -> None:
-    if target != DEFAULT:
+    if target.arch != DEFAULT.arch:
         raise UnsupportedError(
             f"a time line for {target.arch}", f"{DEFAULT.arch}, which was measured"
         )

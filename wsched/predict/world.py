@@ -63,19 +63,23 @@ def resident(kernel: CompiledFusion) -> int:
     return min(fit, cells.columns // cells.allocated(sum(t.columns for t in kernel.kernel.tensors)))
 
 
-def world_of(kernel: CompiledFusion, extents: Extents, problem: Problem) -> World:
+def world_of(
+    kernel: CompiledFusion, extents: Extents, problem: Problem, most: int | None = None
+) -> World:
     """The CTAs that stand for those of a problem.
 
     Args:
         kernel: of it.
         extents: sizes of the problem.
         problem: the same for the heuristics, with the device's SMs.
+        most: steps of the k loops that a CTA may have; with more a smaller problem stands for it,
+            of two tiles at least. None for any number.
 
     Raises:
         UnsupportedError: CTAs meet that no rule picks, or no launch has such sizes.
     """
-    if kernel.kernel.counters:
-        return _meeting(kernel, extents, problem)
+    if kernel.kernel.counters or (most is not None and _steps(kernel, problem) > most):
+        return _smaller(kernel, extents, problem, most)
     sizes = with_sums(kernel.fusion, extents.named(kernel.fusion))
     size = kernel.kernel.cluster
     at_once = places(problem.sms, size) * size
@@ -93,8 +97,16 @@ def world_of(kernel: CompiledFusion, extents: Extents, problem: Problem) -> Worl
     return World(sizes, grid, together, f"{first}, on {where}{then}")
 
 
-def _meeting(kernel: CompiledFusion, extents: Extents, problem: Problem) -> World:
-    """A smaller problem, of CTAs that meet."""
+def _steps(kernel: CompiledFusion, problem: Problem) -> float:
+    """Steps of the k loops of the CTA with most; 0 where no parameters tell."""
+    if kernel.made_from is None:
+        return 0.0
+    terms = terms_of(problem, kernel.made_from)
+    return terms.rounds * terms.steps
+
+
+def _smaller(kernel: CompiledFusion, extents: Extents, problem: Problem, most: int | None) -> World:
+    """A smaller problem, of as many CTAs as meet."""
     params, size = kernel.made_from, kernel.kernel.cluster
     if params is None:
         raise UnsupportedError(
@@ -102,6 +114,8 @@ def _meeting(kernel: CompiledFusion, extents: Extents, problem: Problem) -> Worl
             "CTAs without counters, or a schedule of parameters",
         )
     clusters, tiles = _shared(problem, params)
+    if most is not None:
+        tiles = min(tiles, max(2, most // max(problem.steps(params.output_tile.k), 1)) * clusters)
     shrunk = _shrunk(extents, params, tiles)
     sizes = with_sums(kernel.fusion, shrunk.named(kernel.fusion))
     grid = kernel.grid(sizes, clusters * size)

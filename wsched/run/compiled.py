@@ -111,7 +111,8 @@ def _lowered(made: Plan, options: KernelOptions, name: str, begin: float) -> Com
     told = lowering_options(made, options)
     name += WATCHED * bool(told.watchdog)
     tile_level = lower(made, name, options.vector, dict(options.copied_bytes), options.prints)
-    warn_of_prints(tile_level)
+    if options.prints:
+        warn_of_prints(tile_level)
     kernel = run_passes(tile_level, told, dumper)
     log("kernel", lambda: f"{kernel.name} made in {perf_counter() - begin:.2g} s")
     prove_if_asked(kernel, admitted_by(made))

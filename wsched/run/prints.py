@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterator
 
 from lowering.kernel.kernel import Kernel
-from lowering.kernel.nodes import For, FragPrint, MmaTile, Print
+from lowering.kernel.nodes import For, FragPrint, MmaTile
 from lowering.kernel.visit import walk
 
 __all__ = ["PrintWarning", "warn_of_prints"]
@@ -17,7 +17,7 @@ class PrintWarning(UserWarning):
 
 
 def warn_of_prints(kernel: Kernel) -> None:
-    """Say why the tensor core idles, if a kernel prints.
+    """Say why the tensor core idles in a kernel that prints.
 
     ``printf`` is a call, in front of which ptxas waits for all wgmmas of the function (C7510); and
     sums that are printed in the loop that adds them up are waited for in each of its steps.
@@ -25,8 +25,6 @@ def warn_of_prints(kernel: Kernel) -> None:
     Args:
         kernel: at tile level.
     """
-    if not any(isinstance(s, Print | FragPrint) for s in walk(kernel.body)):
-        return
     why = "the call of printf ends what is in flight of wgmma, in all of the kernel"
     sums = ", ".join(sorted(set(_waited_for(kernel))))
     also = f", and {sums} is waited for in each step that adds to it" if sums else ""

@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from wsched.cli import app as cli
+
+ASKED = ("--shape", "512x512x256", "--params", "cooperative")
+
+
+def run(*arguments: object) -> str:
+    result = CliRunner().invoke(cli.app, ["why", *map(str, arguments)])
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+@pytest.mark.usefixtures("plain")
+def test_text_and_picture(file: Path, tmp_path: Path) -> None:
+    png = tmp_path / "why.png"
+    text = run(file, *ASKED, "-o", png)
+    assert text.startswith("512x512x256 on NVIDIA H200, 132 multiprocessors\n  matmul_")
+    assert "From the roofline to the prediction" in text and "What would mend" in text
+    assert png.read_bytes().startswith(b"\x89PNG")
+
+
+def test_json_beside_a_saved_time_line(file: Path, tmp_path: Path) -> None:
+    line = tmp_path / "t.json"
+    saved = CliRunner().invoke(
+        cli.app, ["trace", str(file), *ASKED, "--predict", "--json", str(line)]
+    )
+    assert saved.exit_code == 0, saved.output
+    found = json.loads(run(file, *ASKED, "--json", "--measured", line))
+    assert found["problem"] == "512x512x256" and found["gpu"] == "NVIDIA H200"
+    assert max(abs(p["difference"] or 0) for p in found["measured"]) < 1e-9
+
+
+def test_errors(file: Path, tmp_path: Path) -> None:
+    for arguments, text in (
+        (["--gpu", "B200"], "gpu is 'B200'; known are H200, H100, H100 PCIe"),
+        (["--params", "pipelined"], f"{file}: why of a schedule that is not warp-specialized"),
+        (["--measured", str(tmp_path / "no.json")], "No such file or directory"),
+        (["-o", str(tmp_path / "no" / "why.png")], "No such file or directory"),
+    ):
+        result = CliRunner().invoke(cli.app, ["why", str(file), *arguments])
+        assert result.exit_code == 2, result.output
+        assert text in " ".join(re.sub(r"[│╭╮╰╯─|]", " ", result.stderr).split())

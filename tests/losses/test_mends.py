@@ -1,0 +1,80 @@
+"""What would mend a loss, priced by the cost model."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.schedules import SCHEDULES, cooperative, ping_pong
+from wsched.choose.cost_model import cost
+from wsched.choose.heuristics import candidates
+from wsched.choose.problem import Problem
+from wsched.fusion import DataType
+from wsched.losses.effects import losses_of
+from wsched.losses.mends import Mend, mends_of
+from wsched.schedule.matmul.params import MatmulParams
+
+P = Problem(2304, 4352, 4096, DataType.BFloat16, (DataType.BFloat16,), 132)
+
+
+def found(p: Problem, name: str, effect: str) -> dict[str, Mend]:
+    return {m.what: m for m in mends_of(p, SCHEDULES[name], effect)}
+
+
+def test_a_last_round() -> None:
+    """Parts of K and stream-K are priced, the best of each kind is named, the best first."""
+    mends = mends_of(P, SCHEDULES["coop_128x256"], "idle SMs")
+    words = [m.what.split()[0] for m in mends]
+    assert sorted(words) == ["split-K", "stream-K", "the"]
+    saved = [m.us for m in mends if m.us is not None]
+    assert saved == sorted(saved, reverse=True) and len(saved) == 3
+    now = cost(P, SCHEDULES["coop_128x256"]).us
+    split = next(m for m in mends if m.what.startswith("split-K"))
+    tried = [cost(P, replace(SCHEDULES["coop_128x256"], splitk_factor=n)).us for n in (2, 3, 4)]
+    assert split.us == pytest.approx(now - min(tried))
+
+
+def test_another_schedule_loses_at_most_half_as_much() -> None:
+    """The fastest such one, whatever it costs elsewhere."""
+    params = ping_pong(128, 128)
+    (other,) = (m for m in mends_of(P, params, "shared memory") if m.what.startswith("the "))
+
+    def lost(schedule: MatmulParams) -> float:
+        return next(x.us for x in losses_of(P, schedule)[1] if x.effect == "shared memory")
+
+    half = [c for c in candidates(P) if lost(c.params) <= 0.5 * lost(params)]
+    assert other.us == pytest.approx(cost(P, params).us - half[0].cost.us)
+
+
+def test_rows_that_somebody_pads() -> None:
+    odd = replace(P, k=4104, align_a=16, align_b=16)
+    mends = found(odd, "coop_128x256", "row alignment")
+    padded = mends["rows padded to 128 bytes by who makes them"]
+    assert padded.us is not None and padded.us > 20
+    assert any(what.startswith("clusters of") for what in mends)
+
+
+def test_what_is_refused_says_why() -> None:
+    """Four stages of 128 x 256 fill shared memory."""
+    mends = mends_of(P, cooperative(128, 256, stages=4), "latency")
+    assert all(m.us is not None for m in mends if m.what.startswith("stages"))  # fewer fit
+    tight = mends_of(P, cooperative(256, 256, stages=2, groups=2), "latency")
+    refused = [m for m in tight if m.us is None]
+    assert refused and all(m.why for m in refused)
+    assert str(refused[0]) == f"{refused[0].what}: refused, {refused[0].why}"
+
+
+def test_nothing_is_told_of_what_all_schedules_have() -> None:
+    assert [m.what for m in mends_of(P, SCHEDULES["coop_128x256"], "start")] == [
+        "no dependent launch"
+    ]
+    assert not any(m.what.startswith("the ")
+                   for m in mends_of(P, SCHEDULES["coop_128x256"], "power"))  # fmt: skip
+
+
+def test_texts() -> None:
+    assert str(Mend("stages 5", 3.26)) == "stages 5: 3.3 us less in all"
+    assert str(Mend("stages 5", -3.26)) == "stages 5: 3.3 us more in all"
+    assert str(Mend("stages 5", 0.01)) == "stages 5: as long"
+    assert Mend("x", None, "y").to_dict() == {"what": "x", "saves_us": None, "refused": "y"}

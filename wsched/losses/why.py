@@ -1,0 +1,173 @@
+"""Why a kernel takes as long as it does: :func:`why`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lowering.ground.errors import UnsupportedError
+from lowering.target.targets import DEFAULT as TARGET
+from wsched.choose.cost_model import priced, slowed, terms_of
+from wsched.choose.gpus import BOARD_WATTS
+from wsched.choose.heuristics import choose_params
+from wsched.choose.problem import Problem
+from wsched.choose.tuned.lookup import lookup
+from wsched.front.known import import_fusion
+from wsched.front.problems import problem_of
+from wsched.front.schedule import Schedule
+from wsched.front.sizes import Extents, extents_for
+from wsched.front.targets import gpu_named
+from wsched.losses.effects import losses_of
+from wsched.losses.facts import LEAST, Facts, Mended
+from wsched.losses.mends import mends_of
+from wsched.losses.picture import draw
+from wsched.losses.text import plain
+from wsched.predict.line import predicted
+from wsched.run.compiled import CompiledFusion, compile_fusion
+from wsched.run.layout import laid_out
+from wsched.schedule.matmul.params import MatmulParams
+from wsched.trace.overlay import overlay
+from wsched.trace.timeline import Trace
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["LARGEST", "Why", "why"]
+
+LARGEST = 3
+"""Losses that are named with what would mend them."""
+
+DEFAULT_GPU = "H200"
+"""What is planned for where there is no GPU."""
+
+STEPS = 256
+"""Steps of k loops of a CTA that the machine runs to tell who waits for what."""
+
+
+@dataclass(frozen=True, slots=True)
+class Why(Facts):
+    """Why a kernel takes as long as it does; printed, a text of 80 columns."""
+
+    def draw(self, path: Path | str) -> None:
+        """Draw the losses as a waterfall, from the roofline to what is predicted, as a PNG.
+
+        Raises:
+            UnsupportedError: matplotlib is not installed.
+        """
+        draw(self, Path(path))
+
+    def __str__(self) -> str:
+        return plain(self)
+
+
+def why(
+    definition: Any,
+    problem: Sequence[torch.Tensor] | str | None = None,
+    *,
+    gpu: str | None = None,
+    params: MatmulParams | None = None,
+    recorded: Trace | None = None,
+) -> Why:
+    """Why a definition's kernel takes as long as it does, by the cost model.
+
+    On a GPU that the kernel is for it is compiled and launched twice, with clocks.
+
+    Args:
+        definition: a ``nvfuser_direct.FusionDefinition``, or the text that nvFuser prints for one.
+        problem: tensors in the order of the definition, whose values are not read but on a GPU; or
+            sizes, ``"4096x4096x4096"``; by default those that the definition says.
+        gpu: the GPU to plan for, ``H200``, ``H100`` or ``H100 PCIe``; by default the one on which
+            the tensors are, else an H200.
+        params: a schedule in place of the heuristic's.
+        recorded: a time line of this kernel and problem, as ``k.trace`` returns it.
+
+    Raises:
+        InputError: the tensors do not fit the definition; a GPU that is not known.
+        ValueError: sizes that cannot be read.
+        UnsupportedError: the definition is no single kernel, or the cost model does not describe
+            its schedule; a time line of another kernel.
+        ScheduleError: ``params`` make an illegal schedule.
+    """
+    if isinstance(definition, Schedule):
+        what = "why of a schedule that was written call by call"
+        raise UnsupportedError(what, "definitions, with params or without")
+    here = False
+    if problem is None or isinstance(problem, str):
+        fusion = import_fusion(definition)
+        extents = extents_for(fusion, None if problem is None else Extents.parse(problem))
+        posed = extents.problem(fusion)
+    else:
+        fusion = laid_out(import_fusion(definition), problem)
+        posed, tensors = problem_of(fusion, problem), list[Any](problem)
+        here = any(getattr(t, "is_cuda", False) for t in tensors)
+        extents = Extents.of_problem(posed, fusion)
+    if gpu is not None or not here:
+        asked = gpu_named(gpu or DEFAULT_GPU)
+        posed = replace(posed, sms=asked.sms, l2_bytes=asked.l2_bytes, gpu=asked.name)
+    kernel = compile_fusion(fusion, _described(params or choose_params(posed)))
+    if here and gpu is None and recorded is None and problem is not None:
+        recorded = kernel.trace(*problem)
+    return _told(kernel, extents, posed, recorded)
+
+
+def _described(params: MatmulParams) -> MatmulParams:
+    """The same, if the cost model describes them."""
+    if params.mma_macro.target.arch != TARGET.arch:
+        what = f"why on {params.mma_macro.target.arch}"
+        raise UnsupportedError(what, f"{TARGET.arch}, whose times were measured")
+    if not (params.warp_specialized and params.persistent):
+        what = "why of a schedule that is not warp-specialized and persistent"
+        raise UnsupportedError(what, "what the cost model describes")
+    return params
+
+
+def _told(
+    kernel: CompiledFusion, extents: Extents, problem: Problem, recorded: Trace | None
+) -> Why:
+    if not problem.batch * problem.m * problem.n * problem.k:
+        raise UnsupportedError(f"why of {extents}, which has no element", "M, N, K above 0")
+    params = kernel.params
+    roofline, losses = losses_of(problem, params)
+    terms = terms_of(problem, params)
+    cost = priced(terms)
+    alone = cost.us - terms.launch - cost.combine_us - cost.memory_us - cost.power_us
+    slower = slowed(alone, terms.moved, terms.energy)
+    named = (x for x in losses if x.us > LEAST * cost.us)
+    largest = sorted(named, key=lambda x: -x.us)[:LARGEST]
+    hit = lookup(problem)
+    tuned = hit.entry.us if hit is not None and hit.entry.params.matches(params) else None
+    waits, unknown = _waits(kernel, extents, problem)
+    line = None if recorded is None else predicted(kernel, extents, problem).trace
+    return Why(
+        kernel=kernel.kernel.name,
+        problem=str(extents),
+        gpu=problem.gpu,
+        sms=problem.sms,
+        roofline=roofline,
+        losses=losses,
+        largest=tuple(
+            Mended(x, mends_of(problem, params, x.effect))
+            for x in largest
+            if x.us > LEAST * cost.us
+        ),
+        cost=cost,
+        tensor_share=roofline.flop.us * slower / cost.us,
+        watts=BOARD_WATTS.get(problem.gpu),
+        tuned_us=tuned,
+        waits=waits,
+        unknown=unknown,
+        measured=None if line is None or recorded is None else overlay(line, recorded),
+    )
+
+
+def _waits(
+    kernel: CompiledFusion, extents: Extents, problem: Problem
+) -> tuple[dict[str, dict[str, float]], str]:
+    """Who waits for what, or why that is not known."""
+    try:
+        found = predicted(kernel, extents, problem, STEPS)
+    except UnsupportedError as e:
+        return {}, str(e)
+    return {lane.name: lane.shares(found.cycles) for lane in found.lanes}, ""
