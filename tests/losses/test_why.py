@@ -65,8 +65,12 @@ def test_a_gpu_that_is_not_here() -> None:
     other = wsched.why(definition(), SIZES, gpu="H100 PCIe", params=PARAMS)
     assert (other.sms, other.watts) == (114, 350) and other.us > told().us
     assert other.roofline.memory.rate == pytest.approx(1.77e6)
-    with pytest.raises(InputError, match="gpu is 'B200'; known are H200, H100, H100 PCIe"):
+    with pytest.raises(InputError, match="gpu is 'A100'; known are H200, H100, H100 PCIe"):
+        wsched.why(definition(), SIZES, gpu="A100")
+    with pytest.raises(UnsupportedError, match="why on sm_100a is not supported; supp"):
         wsched.why(definition(), SIZES, gpu="B200")
+    with pytest.raises(InputError, match="target='sm_100a' with params whose mma_macro is"):
+        wsched.why(definition(), SIZES, gpu="B200", params=PARAMS)
 
 
 def test_tensors_on_the_cpu_are_planned_for_an_h200() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ from wsched.front.known import import_fusion
 from wsched.front.problems import problem_of
 from wsched.front.schedule import Schedule
 from wsched.front.sizes import Extents, extents_for
-from wsched.front.targets import gpu_named
+from wsched.front.targets import gpu_named, require_target
 from wsched.losses.effects import losses_of
 from wsched.losses.facts import LEAST, Facts, Mended
 from wsched.losses.mends import mends_of
@@ -105,7 +105,9 @@ def why(
         extents = Extents.of_problem(posed, fusion)
     if gpu is not None or not here:
         asked = gpu_named(gpu or DEFAULT_GPU)
-        posed = replace(posed, sms=asked.sms, l2_bytes=asked.l2_bytes, gpu=asked.name)
+        posed = posed.on(asked)
+    if params is not None:
+        require_target(params, posed.target)
     kernel = compile_fusion(fusion, _described(params or choose_params(posed)))
     if here and gpu is None and recorded is None and problem is not None:
         recorded = kernel.trace(*problem)
