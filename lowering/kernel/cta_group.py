@@ -66,10 +66,9 @@ class CtaGroup:
         """Whether the executing CTA is a leader."""
         return self.place.eq(0) if self.several else TRUE
 
-    def led(self, *body: Body) -> Body:
+    def led(self, body: Body) -> Body:
         """Statements of leaders alone."""
-        stmts = tuple(s for part in body for s in part)
-        return (If(self.leads, stmts),) if self.several and stmts else stmts
+        return (If(self.leads, body),) if self.several and body else body
 
     def leader_of(self, rank: int) -> int:
         """The leader of the CTA of a rank."""

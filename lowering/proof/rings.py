@@ -61,9 +61,9 @@ class Ring:
         """What a wait of an order at one of its arrays does not acquire; empty if nothing."""
         if array in self.scoped and order != "acquire.cluster":
             return f"{order} of what release.cluster has published"
-        if array in self.reached and not order.endswith(".cluster"):
-            return f"{order} of what other CTAs tell of"
-        return ""
+        summed = array == self.full and not self.loaded
+        heard = order == "acquire.cluster" if summed else order.endswith(".cluster")
+        return "" if heard or array not in self.reached else f"{order} of what other CTAs tell of"
 
 
 @dataclass

@@ -151,6 +151,11 @@ FAULTS: dict[str, tuple[str, str, str]] = {
         "mbarrier.wait acc_full[stage_tile2], parity_tile2",
         "peers arrive at acc_full",
     ),
+    "a relaxed wait for sums": (
+        "mbarrier.wait acc_full[stage_tile2], parity_tile2, order=acquire.cluster",
+        "mbarrier.wait acc_full[stage_tile2], parity_tile2, order=relaxed.cluster",
+        "tensor memory is loaded",
+    ),
     "a wait of one CTA's scope for operands": (
         "mbarrier.wait ring_full[stage_k], parity_k, order=acquire.cluster",
         "mbarrier.wait ring_full[stage_k], parity_k", "peers arrive at ring_full",

@@ -47,6 +47,7 @@ def test_faults_are_not_proved(fault: str) -> None:
         ("bar=ring_full[stage_k2], cta_group=2", "bar=ring_full[stage_k2]",
          "bytes land in CTA 0"),
         (f"{FREE}  cluster.sync\n", FREE, "a CTA may leave before"),
+        (" + %cluster.ctarank * 16", "", "gets column -16 of T1"),
         (SYNC, SYNC.replace("cluster", "cta"), "meet in syncs of one CTA"),
     ],
 )  # fmt: skip
