@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from wsched.choose.gpus import GPUS
 from wsched.cli.app import app
 
 
@@ -47,6 +48,37 @@ def test_to_the_choice() -> None:
     assert "measured" not in text
     found = json.loads(invoke("--to-choice", "--json").stdout)
     assert found[0]["decision"] == "" and found[-1]["measured_us"] is None
+
+
+@pytest.fixture
+def measured(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A GPU that takes 300, 299, ... us for what it is given; the names of that."""
+    found: list[str] = []
+
+    def fake(kernels: dict[str, Any], *sizes: int) -> tuple[float, ...]:
+        found.extend(kernels)
+        return tuple(300.0 - n for n in range(len(kernels)))
+
+    monkeypatch.setattr("wsched.ladder.measure.measure", fake)
+    monkeypatch.setattr("wsched.cli.ladder_choice.device", lambda: "cuda")
+    monkeypatch.setattr("wsched.cli.ladder_choice._gpu", lambda: GPUS["H200"])
+    monkeypatch.setattr("wsched.cli.ladder._here", lambda steps: True)
+    return found
+
+
+def test_measured_shares_of_the_choice(measured: list[str]) -> None:
+    found = json.loads(invoke("--to-choice", "--json").stdout)
+    assert measured == [str(n) for n in range(len(found))]
+    assert [turn["measured_us"] for turn in found] == [300.0 - n for n in range(len(found))]
+    text = invoke("--to-choice").stdout
+    share = (300 - len(found) + 1) / 300
+    assert text.count("of the choice") == 2 and f"{share:.3f}" in text
+
+
+def test_a_measured_rung(measured: list[str]) -> None:
+    text = invoke("v8").stdout
+    assert measured == ["v8"] and "measured" in text
+    assert f"{2 * 4096**3 / 300e6:.1f}" in text
 
 
 def test_files(tmp_path: Path) -> None:

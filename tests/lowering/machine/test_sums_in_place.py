@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 
 import pytest
 
+from lowering.ground.errors import UnsupportedError
 from lowering.kernel.text import parse_kernel, print_kernel
 from lowering.machine import MachineError
 from lowering.machine.adversary import Adversary
@@ -15,12 +17,17 @@ from tests.lowering.machine.test_tensor_memory import run
 from tests.on_machine import Problem
 from tests.rungs import kernel as rung
 from tests.rungs import ran
+from wsched import Schedule
+from wsched.front.own import kernel_of
+from wsched.ladder.decisions import decide
+from wsched.ladder.rungs import DEFINITION, RUNGS
 
 SMALL = Tile(n=32, k=32, stages=2, sums=0, by_tma=False)
 TILES = {
     "registers": SMALL,
     "tma": Tile(sums=0),
     "two-blocks": Tile(m=256, n=64, stages=1, sums=0),
+    "queue": Tile(sums=0, queue=True),
 }
 
 COPIED = 2
@@ -42,6 +49,22 @@ def test_right_in_any_order(tile: Tile, adversary: Adversary) -> None:
 def test_proved(tile: Tile) -> None:
     proof = prove(final(tile))
     assert proof.proved, proof
+
+
+@pytest.mark.parametrize("number", [4, 5])
+def test_ctas_of_a_cluster_share_operands(number: int) -> None:
+    """Each loads a half for both, and tells both that its products have read a stage."""
+    decided = replace(RUNGS[number - 1].decided, cluster=2)
+    made = kernel_of(decide(Schedule(DEFINITION, target="sm_100a"), decided))
+    assert made.kernel.cluster == 2 and made.proof().proved
+    ran(made, Problem(520, 136, 200, 2), number)
+
+
+def test_pairs_have_sums_of_their_own() -> None:
+    decided = replace(RUNGS[3].decided, cluster=2)
+    s = decide(Schedule(DEFINITION, target="sm_100a.cta_group::2"), decided)
+    with pytest.raises(UnsupportedError, match="by a pair of CTAs beside what threads do"):
+        kernel_of(s)
 
 
 COMMIT = "on %warp 0 {\n          elect {\n            tcgen05.commit acc_full[0]"
