@@ -27,6 +27,9 @@ def matmul(
     b_layout: Annotated[str, _option("b", "B is nk, K contiguous, or kn.")] = "nk",
     persistent: Annotated[bool, typer.Option(help="CTAs loop over tiles.")] = True,
     swizzle: Annotated[int, _option("swizzle", "Bytes of the tensor maps' swizzle.")] = 128,
+    smem_epilogue: Annotated[
+        bool, typer.Option(help="Results go by way of shared memory and TMA.")
+    ] = True,
     promotion: Annotated[int, _option("l2-promotion", "Bytes that the L2 fetches at once.")] = 256,
     stage: Annotated[str, _option("stage", "What to print, as of dump.")] = "mlir",
 ) -> None:
@@ -40,6 +43,6 @@ def matmul(
     operands, result = given
     builder = MatmulBuilder(
         strategy, operands, result, m, n, k, stages, b_layout, persistent,
-        TmaOptions(swizzle, promotion),
+        TmaOptions(swizzle, promotion), smem_epilogue,
     )  # fmt: skip
     typer.echo(builder.build().dump(stage), nl=False)
