@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from lowering.ground.errors import InternalError
 from lowering.ground.expr import Const
@@ -29,7 +29,7 @@ from lowering.mlir import (
 from lowering.mlir.emitter import SHARED, Emitter, Rule
 from lowering.mlir.ssa import I32, I64, SCALARS, Value
 
-__all__ = ["RULES", "emit_mlir"]
+__all__ = ["RULES", "emit_mlir", "function", "parameters"]
 
 RULES: Mapping[type[Stmt], Rule] = {
     **control.RULES, **barriers.RULES, **movement.RULES, **compute.RULES, **wgmma.RULES,
@@ -62,11 +62,10 @@ def emit_mlir(kernel: Kernel) -> str:
     if not kernel.name.isidentifier():
         raise InternalError("emit_mlir", f"kernel name {kernel.name!r} is no identifier")
     e = Emitter(kernel, RULES)
-    parameters = list(_parameters(e))
+    given = list(parameters(e))
     stamps.frame(e)
     _storage(e)
     e.body(kernel.body)
-    e.out.line("llvm.return")
     lines = [f"{alias} = {text}" for alias, text in sorted(e.out.aliases.items())]
     lines.append("module {")
     if kernel.shared or kernel.mbarriers:
@@ -74,12 +73,17 @@ def emit_mlir(kernel: Kernel) -> str:
             f"  llvm.mlir.global external @{SHARED}() {{addr_space = 3 : i32, "
             f"alignment = {_ALIGN} : i64}} : !llvm.array<0 x i8>"
         )
-    lines += [f"  {text}" for _, text in sorted(e.functions.items())]
-    lines.append(f"  llvm.func @{kernel.name}(")
-    lines += [f"    {p}," for p in parameters[:-1]] + [f"    {p}" for p in parameters[-1:]]
-    lines.append(f"  ) attributes {{{', '.join(_attributes(kernel))}}} {{")
+    return "\n".join([*lines, *function(e, given), "}", ""])
+
+
+def function(e: Emitter, given: Sequence[str]) -> list[str]:
+    """The functions that a body calls, and the kernel's own, whose parameters these are."""
+    lines = [f"  {text}" for _, text in sorted(e.functions.items())]
+    lines.append(f"  llvm.func @{e.kernel.name}(")
+    lines += [f"    {p}," for p in given[:-1]] + [f"    {p}" for p in given[-1:]]
+    lines.append(f"  ) attributes {{{', '.join(_attributes(e.kernel))}}} {{")
     lines += [f"    {text}" for text, _ in e.out.constants.values()]
-    return "\n".join([*lines, *e.front.lines, *e.out.lines, "  }", "}", ""])
+    return [*lines, *e.front.lines, *e.out.lines, "    llvm.return", "  }"]
 
 
 def _attributes(kernel: Kernel) -> Iterator[str]:
@@ -91,7 +95,7 @@ def _attributes(kernel: Kernel) -> Iterator[str]:
         yield f"nvvm.cluster_dim = array<i32: {kernel.cluster}, 1, 1>"
 
 
-def _parameters(e: Emitter) -> Iterator[str]:
+def parameters(e: Emitter) -> Iterator[str]:
     """Tensor maps, addresses of those in device memory, address and strides of each plain tensor,
     trace buffers, watch, counters, workspaces, scalars.
     """

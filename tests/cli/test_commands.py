@@ -121,7 +121,7 @@ def test_an_unknown_stage(file: Path) -> None:
     passes = ", ".join(p.__name__ for p in PASSES)
     assert text == (
         f"no stage 'llvm'; there are: fusion, subdags, dot, loops, lower, {passes}, kernel, cuda, "
-        "ptx, sass, mlir\n"
+        "ptx, sass, mlir, mlir-nvgpu\n"
     )
 
 

@@ -104,8 +104,8 @@ def dump(
         typer.Option(
             "--stage",
             help="schedule (a text to change and give in FILE's place), fusion, subdags, dot "
-            "(Graphviz), loops, lower, the name of a pass, kernel, cuda, ptx, sass, mlir; 'all' "
-            "writes a file for each but schedule.",
+            "(Graphviz), loops, lower, the name of a pass, kernel, cuda, ptx, sass, mlir, "
+            "mlir-nvgpu; 'all' writes a file for each but schedule and mlir-nvgpu.",
         ),
     ] = "loops",
     shape: Shape = None,

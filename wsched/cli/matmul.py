@@ -33,6 +33,9 @@ def matmul(
     swizzle: Annotated[
         int, _option("swizzle", "Bytes of the tensor maps' swizzle.")
     ] = _DEFAULT.tma.swizzle,
+    smem_epilogue: Annotated[
+        bool, typer.Option(help="Results go by way of shared memory and TMA.")
+    ] = _DEFAULT.smem_epilogue,
     promotion: Annotated[
         int, _option("l2-promotion", "Bytes that the L2 fetches at once.")
     ] = _DEFAULT.tma.l2_promotion,
@@ -48,6 +51,6 @@ def matmul(
     operands, result = given
     builder = MatmulBuilder(
         strategy, operands, result, m, n, k, stages, b_layout, persistent,
-        TmaOptions(swizzle, promotion),
+        TmaOptions(swizzle, promotion), smem_epilogue,
     )  # fmt: skip
     typer.echo(builder.build().dump(stage), nl=False)

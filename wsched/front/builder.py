@@ -84,6 +84,7 @@ class MatmulBuilder:
         b_layout: ``"nk"``, B is [N, K] and K is contiguous, or ``"kn"``, [K, N] with N contiguous.
         persistent: a grid of as many CTAs as fit, which take tiles in turn, else one for each tile.
         tma: how the operands' tensor maps are made.
+        smem_epilogue: results go by way of shared memory and TMA, else straight from registers.
 
     Raises:
         ScheduleError: an option that is no such thing, or that makes an illegal schedule.
@@ -99,6 +100,7 @@ class MatmulBuilder:
     b_layout: str = "nk"
     persistent: bool = True
     tma: TmaOptions = TmaOptions()
+    smem_epilogue: bool = True
 
     def __post_init__(self) -> None:
         """Refuse what no schedule could mean; whether one is legal is decided when it is made."""
@@ -144,6 +146,7 @@ class MatmulBuilder:
             f"{self.block_m}x{self.block_n}x{self.block_k}", str(self.num_stages),
         ]  # fmt: skip
         words += ["kn"] * (self.b_layout == "kn") + ["tile_per_cta"] * (not self.persistent)
+        words += ["registers"] * (not self.smem_epilogue)
         words += [f"swizzle_{self.tma.swizzle}"] * bool(self._swizzles)
         words += [f"l2_{self.tma.l2_promotion}"] * (self.tma.l2_promotion != 256)
         return "_".join(words)
@@ -183,6 +186,7 @@ class MatmulBuilder:
             mma_macro=MmaMacro(_BLOCK, self.block_n, 16),
             wgmma_in_flight=min(self.num_stages, 2) - 1,
             epilogue_stages=1,
+            use_smem_epilogue=self.smem_epilogue,
             num_registers="auto" if specialized else None,
             l2_promotions=L2Promotions(promotion, promotion),
             smem_swizzles=self._swizzles,

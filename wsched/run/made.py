@@ -35,6 +35,9 @@ _SCHEDULED = {
 
 _CODE = {"cuda": "cu", "ptx": "ptx", "sass": "sass", "mlir": "mlir"}
 
+NVGPU = "mlir-nvgpu"
+"""A stage of kernels that the dialect has words for, few: no part of a full dump."""
+
 LINES = "-lineinfo"
 """NVRTC's option for lines of the source in PTX and cubin."""
 
@@ -101,6 +104,10 @@ class Made:
             return print_kernel(self.kernel)
         if stage in _CODE:
             return self._code(stage)
+        if stage == NVGPU:
+            from lowering.mlir.nvgpu import emit_nvgpu
+
+            return emit_nvgpu(self.kernel)
         for step in steps(self.tile_level, self.options):
             if step.name == stage:
                 return print_kernel(step.kernel)
@@ -112,7 +119,7 @@ class Made:
 
         ``kernel`` is the final kernel IR, the same as after the last pass.
         """
-        return [*STAGES[: -len(_CODE)], "kernel", *_CODE]
+        return [*STAGES[: -len(_CODE)], "kernel", *_CODE, NVGPU]
 
     def dump_all(self, folder: Path) -> Dumper:
         """Write every stage, as ``WSCHED_DUMP=all`` does during compilation; the passes run again.

@@ -102,7 +102,7 @@ def _operation(thread: Thread, text: str) -> object | None:
         return bool(_ORDERED[rest.split(",")[0]](*values))
     if word == "llvm.getelementptr" and len(values) == 2:
         return values[1]  # elements from the base
-    if word in ("arith.extsi", "arith.extui", "llvm.inttoptr", "llvm.ptrtoint"):
+    if word in ("arith.extsi", "arith.extui", "arith.index_cast", "llvm.inttoptr", "llvm.ptrtoint"):
         return values[0]
     if word == "arith.trunci":
         return _numbers(values)[0] & ((1 << int(rest.rsplit("i", 1)[1])) - 1)
