@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import prod
 
 import numpy as np
 
@@ -49,4 +48,4 @@ def _zeros(sizes: Sequence[int], dtype: str) -> Array:
     *outer, cols = sizes
     size = np.dtype(dtype).itemsize
     wide = -(-cols * size // ALIGNED) * ALIGNED // size
-    return np.zeros(max(prod(outer), 1) * wide, dtype).reshape(*outer, wide)[..., :cols]
+    return np.zeros((*outer, wide), dtype)[..., :cols]

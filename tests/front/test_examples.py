@@ -24,6 +24,7 @@ from examples import (
     residual,
     stress,
     tune,
+    why,
 )
 from wsched import Schedule
 
@@ -39,6 +40,11 @@ def on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_each_of_them_is_run_here() -> None:
     names = {f.stem for f in Path(linear.__file__).parent.glob("*.py")}
     assert names and {f"test_{name}" for name in names} <= set(globals())
+
+
+def test_why(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "idle SMs, " in why.main()
+    assert "us of 42.1 are lost to power" in capsys.readouterr().out
 
 
 def test_linear(capsys: pytest.CaptureFixture[str]) -> None:

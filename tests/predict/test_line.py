@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from functools import lru_cache
 from itertools import pairwise
+from math import log
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import pytest
 
 from lowering.ground.errors import UnsupportedError
 from lowering.target.targets import named
+from tests.choose.test_cost_model import DATA, params_of
 from tests.schedules import QUICK, SCHEDULES, definition
-from wsched.choose.cost_model import GHZ
+from wsched.choose.cost_model import GHZ, slowed, terms_of
+from wsched.front.known import import_fusion
 from wsched.front.sizes import Extents, kernel_for
 from wsched.ladder.climb import climb
 from wsched.predict.costs import Rates
@@ -24,7 +29,7 @@ from wsched.trace.overlay import Overlay, overlay
 from wsched.trace.spans import Span
 from wsched.trace.timeline import Trace
 
-DATA = Path(__file__).parents[1] / "data" / "h200_traces.json"
+TRACES = Path(__file__).parents[1] / "data" / "h200_traces.json"
 TRACED = Extents(2048, 2048, 1024)
 
 
@@ -87,7 +92,7 @@ def test_what_has_none() -> None:
 
 @lru_cache
 def rungs() -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(DATA.read_text())["rungs"]
+    found: dict[str, Any] = json.loads(TRACES.read_text())["rungs"]
     return found
 
 
@@ -114,3 +119,29 @@ def test_main_loops_beside_those_of_an_h200(number: int, low: float, high: float
     assert low < loop.predicted / loop.measured < high
     assert loop.wrong is (number < 5)
     assert not found["compute", "epilogue"].wrong
+
+
+@pytest.mark.slow
+def test_times_of_warp_specialized_kernels() -> None:
+    """Every 80th of those that an H200 measured and that are short enough; nothing was fitted."""
+    found = []
+    for shape, name, measured in list(short())[::80]:
+        extents, params = Extents.parse(shape), params_of(name)
+        kernel = kernel_for(definition(), extents, 132, params)
+        problem = extents.problem(kernel.fusion, 132)
+        terms = terms_of(problem, params)
+        alone = predicted(kernel, extents, problem).cycles / GHZ / 1e3
+        us = terms.launch + alone * slowed(alone, terms.moved, terms.energy)
+        found.append(log(us / measured))
+    assert len(found) >= 8
+    assert median(map(abs, found)) < 0.13 and abs(median(found)) < 0.1
+
+
+def short() -> Iterator[tuple[str, str, float]]:
+    """Shape, schedule and microseconds of kernels with at most 100 steps."""
+    for shape, us in DATA["us"].items():
+        problem = Extents.parse(shape).problem(import_fusion(definition()), 132)
+        for name in (n for n in us if n in DATA["schedules"]):
+            terms = terms_of(problem, params_of(name))
+            if terms.rounds * terms.steps <= 100:
+                yield shape, name, us[name]
