@@ -218,8 +218,11 @@ def _refuse_unsupported(params: MatmulParams) -> None:
         )
     if not params.use_ldst_matrix:
         raise UnsupportedError("use_ldst_matrix=False", "use_ldst_matrix=True")
-    if params.promote_prologue_smem_reuse:
-        raise UnsupportedError("promote_prologue_smem_reuse=True", "False")
+    if params.promote_prologue_smem_reuse and params.persistent:
+        raise UnsupportedError(
+            f"promote_prologue_smem_reuse=True with {params.tiling_strategy}",
+            "OneTilePerCTA: stages of a persistent kernel hold the next tile while one is stored",
+        )
     if params.ping_pong and not params.persistent:
         raise UnsupportedError(
             "buffering_loop_level=WarpTiles with tiling_strategy=OneTilePerCTA",
