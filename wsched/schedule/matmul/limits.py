@@ -164,8 +164,8 @@ def _operand_reasons(demands: Demands, n: int, k: int, halves: bool) -> Reasons:
     sums their products in fp16.
     """
     mma, operand = demands.target.mma, demands.operand.element
-    acc = DType.F16 if halves else mma.accumulator(operand, operand)
-    found = acc and mma.problem(operand, operand, acc, n)
+    acc = DType.F16 if halves else mma.accumulator(operand, operand) or DType.F32
+    found = mma.problem(operand, operand, acc, n)
     reasons: Reasons = [found] if found else []
     if k % mma.k(operand):
         reasons.append(
