@@ -5,7 +5,7 @@ Guarantees: each buffer starts on a 1024-byte boundary and each of its stages wh
 its swizzle begins anew (1024 bytes for the 128-byte swizzle, 512 and 256 for the narrower ones),
 which stages of rows that warps hand to each other need not;
 mbarriers follow, 8 bytes each, then buffers of single words; the sum fits the 227 KiB that a CTA
-may have.
+may have. A buffer that may lie ``over`` others takes bytes of theirs, if one of them has room.
 
 Last of the passes that add storage.
 """
@@ -44,15 +44,36 @@ def allocate_shared(kernel: Kernel, options: LoweringOptions) -> Kernel:
     placed: list[Storage] = []
     stored: tuple[SharedBuffer | MBarrierArray, ...] = (*kernel.shared, *kernel.mbarriers)
     rows = {s.dst.buffer for s in walk(kernel.body) if isinstance(s, FragReduceToShared)}
-    for s in sorted(stored, key=lambda s: -s.align):
+    for s in sorted(stored, key=lambda s: (-s.align, isinstance(s, SharedBuffer) and s.over != ())):
         if isinstance(s, SharedBuffer) and s.name not in rows:
             _check(s)
+        if isinstance(s, SharedBuffer) and (room := _over(s, placed)) is not None:
+            placed.append(replaced(s, offset=room))
+            continue
         at = -(-at // s.align) * s.align
         placed.append(replaced(s, offset=at))
         at += s.stages * s.stage_bytes
     if at > kernel.target.shared_bytes:
         _refuse(kernel, at)
     return kernel.redeclare(*placed)
+
+
+def _over(buffer: SharedBuffer, placed: list[Storage]) -> int | None:
+    """Where a buffer fits over one of those that it may lie over, behind others that do."""
+    there = [s for s in placed if isinstance(s, SharedBuffer)]
+    beside = [_bytes(s) for s in there if s.over]
+    for first, end in (_bytes(s) for s in there if s.name in buffer.over):
+        at = max((e for b, e in beside if first <= b < end), default=first)
+        at = -(-at // buffer.align) * buffer.align
+        if at + buffer.stages * buffer.stage_bytes <= end:
+            return at
+    return None
+
+
+def _bytes(buffer: SharedBuffer) -> tuple[int, int]:
+    """First byte and end of a buffer that has a place."""
+    begin = buffer.offset or 0
+    return begin, begin + buffer.stages * buffer.stage_bytes
 
 
 def _check(buffer: SharedBuffer) -> None:

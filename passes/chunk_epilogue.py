@@ -2,13 +2,14 @@
 
 Requires: one ``store.tile`` for each result that TMA stores, next to each other, inside the
 unrolled chunk loop of the compute role.
-Guarantees: buffers of the epilogue's own (never the operands' stages), ``store_buffers`` for each
-warpgroup, used in turn. Per chunk, in this order: the issuing thread waits until the store that
-last read this buffer has read it; a barrier of the warpgroup tells the others; all write; every
-writer fences towards the async proxy; a second barrier; one thread issues and commits. Without the
-first wait *before* a barrier the next chunk may overwrite what a store still reads (nvFuser's
-ping-pong kernel has that race). The role ends when its stores have read shared memory; that their
-writes are complete is known when the grid is, and nothing in the kernel reads them.
+Guarantees: buffers of the epilogue's own (``reuse_stages`` may lay them over the operands' stages),
+``store_buffers`` for each warpgroup, used in turn. Per chunk, in this order: the issuing thread
+waits until the store that last read this buffer has read it; a barrier of the warpgroup tells the
+others; all write; every writer fences towards the async proxy; a second barrier; one thread issues
+and commits. Without the first wait *before* a barrier the next chunk may overwrite what a store
+still reads (nvFuser's ping-pong kernel has that race). The role ends when its stores have read
+shared memory; that their writes are complete is known when the grid is, and nothing in the kernel
+reads them.
 
 After ``warp_specialize`` (a group index exists), before ``allocate_shared``.
 """

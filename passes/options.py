@@ -20,6 +20,8 @@ class LoweringOptions:
             has ended, and lets the next one do the same.
         cache_policies: (tensor map, policy) of the copies that have one of their own.
         l2_promotions: (tensor map, bytes) of those with one of their own.
+        promote_prologue_smem_reuse: whether the epilogue's buffers lie where the operands' stages
+            were.
         smem_swizzles: (tensor map, span) of the tiles that do not have the widest that fits.
         promotion: K after which sums of wgmma are added to a second accumulator; 0 for never.
         vector_registers: registers of a thread for vectors that an epilogue's chunks share.
@@ -32,6 +34,7 @@ class LoweringOptions:
     programmatic_dependent_launch: bool = True
     cache_policies: tuple[tuple[str, str], ...] = ()
     l2_promotions: tuple[tuple[str, int], ...] = ()
+    promote_prologue_smem_reuse: bool = False
     smem_swizzles: tuple[tuple[str, Swizzle], ...] = ()
     promotion: int = 0
     vector_registers: int = 0

@@ -40,6 +40,7 @@ from passes.reallocate_registers import reallocate_registers
 from passes.reduce_across_warps import reduce_across_warps
 from passes.reduce_lanes_last import reduce_lanes_last
 from passes.reshape_pointwise import reshape_pointwise
+from passes.reuse_stages import reuse_stages
 from passes.set_cache_policies import set_cache_policies
 from passes.set_l2_promotions import set_l2_promotions
 from passes.simplify import simplify
@@ -72,6 +73,7 @@ PASSES: tuple[Pass, ...] = (
     allocate_mbarriers,  # full and empty barriers for the steps of all rings, init and teardown
     expect_tx,  # bytes of each phase, from the copies that now name their barrier
     chunk_epilogue,  # stmatrix and TMA stores through buffers of the epilogue's own
+    reuse_stages,  # which lie where the operands' stages were, where that is asked for
     load_vectors_first,  # scales and biases once for all chunks, where registers hold them
     reduce_across_warps,  # rows of a tile, from warp to warp through shared memory
     reduce_lanes_last,  # columns of a tile, the lanes of a row once behind the loop over chunks

@@ -118,7 +118,10 @@ class Declarations(Lexer):
 
     def shared_buffer(self) -> SharedBuffer:
         """Take a shared buffer."""
-        return SharedBuffer(*self.tiles(), self.swizzle(), self.offset())
+        tiles, swizzle, over = self.tiles(), self.swizzle(), list[str]()
+        while self.accept("," if over else "over"):
+            over.append(self.name())
+        return SharedBuffer(*tiles, swizzle, self.offset(), tuple(over))
 
     def tensor_buffer(self) -> TensorBuffer:
         """Take a buffer in tensor memory."""

@@ -5,22 +5,20 @@ The emitters write these expressions into the text of a kernel, each in its own 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import combinations
+
 from lowering.ground.errors import InternalError
 from lowering.ground.expr import ONE, ZERO, Expr, Special
 from lowering.ground.poly import poly, split_multiple
 from lowering.ground.types import FragmentType, Swizzle
-from lowering.kernel.kernel import Kernel, SharedBuffer
+from lowering.kernel.kernel import Kernel, MBarrierArray, SharedBuffer
 from lowering.kernel.nodes import NamedBarrierRef, SmemRef
 
 __all__ = [
-    "box_column",
-    "cta_number",
-    "named_barrier",
-    "placed",
-    "thread_col",
-    "thread_row",
-    "tile_offset",
-]
+    "box_column", "cta_number", "named_barrier", "placed", "shared_bytes", "thread_col",
+    "thread_row", "tile_offset",
+]  # fmt: skip
 
 
 def placed(kernel: Kernel, name: str) -> SharedBuffer:
@@ -98,3 +96,23 @@ def thread_col(kind: FragmentType, start: Expr = ZERO) -> Expr:
         return start
     found: Expr = kind.layout.column(Special("lane"), 0, 0, start)
     return found
+
+
+def shared_bytes(kernel: Kernel) -> Iterator[tuple[int, int, str, str]]:
+    """Bytes of shared memory that two buffers or mbarriers have, of which neither says that it lies
+    over the other: (first, end, the one that begins in front, the other), by their begin.
+    """
+    storage: tuple[SharedBuffer | MBarrierArray, ...] = (*kernel.shared, *kernel.mbarriers)
+    placed = sorted(
+        (
+            s.offset,
+            s.offset + s.stages * s.stage_bytes,
+            s.name,
+            s.over if isinstance(s, SharedBuffer) else (),
+        )
+        for s in storage
+        if s.offset is not None
+    )
+    for (_, end, a, over_a), (begin, end_b, b, over_b) in combinations(placed, 2):
+        if begin < min(end, end_b) and a not in over_b and b not in over_a:
+            yield begin, min(end, end_b), a, b

@@ -30,7 +30,8 @@ def print_storage(declared: Storage) -> str:
             return f"global {name}{array}: {dtype.value}{print_indices(sizes)}{aligned}"
         case SharedBuffer(name, dtype, stages, shape):
             tile = f"{dtype.value}[{stages}][{_shape(shape)}]{_swizzle(declared)}"
-            return f"shared {name}: {tile}{_at(declared.offset)}"
+            over = f" over {', '.join(declared.over)}" if declared.over else ""
+            return f"shared {name}: {tile}{over}{_at(declared.offset)}"
         case TensorBuffer(name, dtype, stages, shape, column):
             at = "" if column is None else f" column {column}"
             return f"tensor {name}: {dtype.value}[{stages}][{_shape(shape)}]{at}"

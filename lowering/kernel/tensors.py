@@ -214,7 +214,8 @@ class SharedBuffer(Declared):
     A tile is stored as *boxes* of ``box_cols`` columns, one after the other; a box is stored line
     by line, the rows of one matrix behind those of the other, with its 16-byte chunks permuted by
     ``swizzle``. ``offset`` is in bytes from the 1024-byte aligned base, None until
-    ``allocate_shared``.
+    ``allocate_shared``. It may share bytes with the buffers that it lies ``over``, which nobody
+    reads any more when it is written.
     """
 
     FILLED: ClassVar[Filled] = PLACED
@@ -224,6 +225,7 @@ class SharedBuffer(Declared):
     shape: tuple[int, ...]
     swizzle: Swizzle = Swizzle.NONE
     offset: int | None = None
+    over: tuple[str, ...] = ()
 
     @property
     def rows(self) -> int:

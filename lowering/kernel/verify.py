@@ -52,7 +52,7 @@ from lowering.kernel.stage import Stage
 from lowering.kernel.stamp import CLOCKS, PHASES
 from lowering.kernel.text import print_stmt
 from lowering.kernel.traits import Threads
-from lowering.kernel.verify_maps import declared_maps, map_rules
+from lowering.kernel.verify_maps import declared_maps, declared_over, map_rules
 from lowering.kernel.verify_references import declared_shapes, reference_rules
 from lowering.kernel.verify_roles import role_rules
 from lowering.kernel.verify_values import declared, predicate_rules, tensor_rules
@@ -106,6 +106,7 @@ class _Verifier:
         yield from declared(self.kernel)
         yield from declared_shapes(self.kernel)
         yield from declared_maps(self.kernel)
+        yield from declared_over(self.kernel)
         yield from verify_tensor.declared_tensors(self.kernel)
         if self.stage is not None:
             yield from self.stage.undeclared(self.kernel)

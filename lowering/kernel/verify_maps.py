@@ -28,7 +28,7 @@ from lowering.kernel.nodes import (
 )
 from lowering.kernel.tensors import PROMOTIONS, GlobalTensor, Ragged, TensorMap
 
-__all__ = ["declared_maps", "map_rules"]
+__all__ = ["declared_maps", "declared_over", "map_rules"]
 
 
 def declared_maps(kernel: Kernel) -> Iterator[str]:
@@ -51,6 +51,15 @@ def declared_maps(kernel: Kernel) -> Iterator[str]:
         if m.promotion not in PROMOTIONS:
             known = ", ".join(map(str, PROMOTIONS))
             yield f"the L2 promotes to {m.promotion} bytes, not to one of {known}{where}"
+
+
+def declared_over(kernel: Kernel) -> Iterator[str]:
+    """Buffers that lie over what is no other buffer."""
+    names = {b.name for b in kernel.shared}
+    for b in kernel.shared:
+        for other in b.over:
+            if other not in names - {b.name}:
+                yield f"{b.name} lies over {other}, which is no other shared buffer"
 
 
 def map_rules(kernel: Kernel, stmt: Stmt) -> Iterator[str]:

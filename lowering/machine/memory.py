@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import numpy as np
 
 from lowering.ground.types import Swizzle
-from lowering.kernel.kernel import Kernel, MBarrierArray, SharedBuffer
+from lowering.kernel.kernel import Kernel
+from lowering.kernel.places import shared_bytes
 from lowering.machine.errors import FaultError, MachineError
 from lowering.machine.fragment import Array
 
@@ -149,14 +148,9 @@ class SharedMemory:
 
 
 def check_storage(kernel: Kernel) -> None:
-    """Raise MachineError where two buffers or mbarriers share a byte of shared memory."""
-    storage: tuple[SharedBuffer | MBarrierArray, ...] = (*kernel.shared, *kernel.mbarriers)
-    placed = [
-        (s.offset, s.offset + s.stages * s.stage_bytes, s.name)
-        for s in storage
-        if s.offset is not None
-    ]
-    for (_, end, name), (behind, _, other) in pairwise(sorted(placed)):
-        if behind < end:
-            why = f"bytes {behind} to {end} of shared memory are of {name} and of {other}"
-            raise MachineError(kernel.name, why)
+    """Raise MachineError where two buffers or mbarriers share a byte of shared memory, and do not
+    say so.
+    """
+    for begin, end, name, other in shared_bytes(kernel):
+        why = f"bytes {begin} to {end} of shared memory are of {name} and of {other}"
+        raise MachineError(kernel.name, why)

@@ -28,6 +28,7 @@ from lowering.proof.obligation import Obligation, Proof, RefutedError, UnknownEr
 from lowering.proof.order import fenced, kept, waited
 from lowering.proof.products import products
 from lowering.proof.registers import budget
+from lowering.proof.reuse import reused
 from lowering.proof.rings import Ring, rings_of
 from lowering.proof.same import same_steps
 from lowering.proof.staging import alike, staged
@@ -81,6 +82,7 @@ def prove(kernel: Kernel, admitted: Admitted | None = None) -> Proof:
         *waited(kernel, warps),
         layouts(kernel, warps),
         disjoint(kernel),
+        *reused(kernel, warps),
         *allocated(kernel),
         budget(kernel, warps),
         *(() if admitted is None else unwrapped(kernel, ways.places, admitted)),

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from math import prod
 
 from lowering.ground.expr import Const
 from lowering.ground.poly import poly
 from lowering.kernel.kernel import Kernel, MBarrierArray, SharedBuffer
 from lowering.kernel.memory import TmaLoad, TmaStore
+from lowering.kernel.places import shared_bytes
 from lowering.kernel.visit import walk
 from lowering.proof.agent import Agent
 from lowering.proof.linear import Facts
@@ -23,7 +23,9 @@ mbarrier object": the valid range of tx-count)."""
 
 
 def disjoint(kernel: Kernel) -> Obligation:
-    """No two buffers or mbarriers share a byte, and all are within what a CTA can have."""
+    """No two buffers or mbarriers share a byte unless one says that it lies over the other, and all
+    are within what a CTA can have.
+    """
     name = "storage is disjoint"
     placed: list[tuple[int, int, str, int]] = []
     storage: tuple[SharedBuffer | MBarrierArray, ...] = (*kernel.shared, *kernel.mbarriers)
@@ -31,10 +33,8 @@ def disjoint(kernel: Kernel) -> Obligation:
         if s.offset is None:
             return Obligation(name, s.name, Verdict.UNPROVED, "it has no place")
         placed.append((s.offset, s.offset + s.stages * s.stage_bytes, s.name, s.align))
-    placed.sort()
-    for (_, end, a, _), (begin, _, b, _) in pairwise(placed):
-        if begin < end:
-            return Obligation(name, f"{a}, {b}", Verdict.REFUTED, f"{b} begins within {a}")
+    for _, _, a, b in shared_bytes(kernel):
+        return Obligation(name, f"{a}, {b}", Verdict.REFUTED, f"{b} begins within {a}")
     for begin, end, a, align in placed:
         if begin % align or end > kernel.target.shared_bytes:
             why = f"bytes {begin} to {end}, aligned to {align}, of {kernel.target.shared_bytes}"

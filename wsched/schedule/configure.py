@@ -41,7 +41,7 @@ def configured(fusion: Fusion, options: KernelOptions, call: PrimitiveCall) -> K
                 require(call, name, value, (int, NoneType))
                 if value is not None and value < 1:
                     raise _refused(call, f"{value} buffers hold nothing", ("1 and more", "None"))
-            case "programmatic_dependent_launch":
+            case "programmatic_dependent_launch" | "promote_prologue_smem_reuse":
                 require(call, name, value, bool)
             case "vector_registers":
                 require(call, name, value, int)

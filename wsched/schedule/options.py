@@ -90,6 +90,8 @@ class KernelOptions:
             bytes of those that are not named.
         smem_swizzles: (tensor in global memory, spans in shared memory) of operands that TMA loads
             for wgmma alone; the widest of those that are not named.
+        promote_prologue_smem_reuse: the epilogue stores through the operands' stages, when all
+            warps have read them: for one tile of each CTA.
         vector: columns that a thread reads or writes at once where it accesses global memory
             itself, 1 or 2; the tensors of a call have to be aligned for it.
         vector_registers: registers of a thread for rows and columns that the epilogue reads: as
@@ -104,6 +106,7 @@ class KernelOptions:
     cache_policies: tuple[tuple[str, CachePolicy], ...] = ()
     l2_promotions: tuple[tuple[str, TensorMapL2Promotion], ...] = ()
     smem_swizzles: tuple[tuple[str, MmaInputSmemSwizzle], ...] = ()
+    promote_prologue_smem_reuse: bool = False
     vector: int = 2
     copied_bytes: tuple[tuple[str, int], ...] = ()
     vector_registers: int = 0

@@ -67,12 +67,18 @@ def product_of(place: Place) -> tuple[MmaOp, Product, list[_Part], int]:
     """The product of a tensor, the statements of a k slice, and how much of K each is over.
 
     Raises:
-        UnsupportedError: the loops inside the slice are not those of statements.
+        UnsupportedError: the target multiplies no such types, or the loops inside the slice are not
+            those of statements.
     """
     t, e = place.tensor, place.expr
     if not isinstance(e, MmaOp):
         raise InternalError("lower", f"{t.name} = {e} as a matrix product")
     product = place.plan.product(t.name)
+    family = place.plan.target.mma
+    a, b, acc = (element_type(x.dtype) for x in (*map(place.fusion.tensor, (e.a, e.b)), t))
+    if family.form(a, b, acc) is None:
+        what = f"{t.name} = {e} of {a.value} by {b.value} into {acc.value}"
+        raise place.refuse(what, "; ".join(family.types))
     parts = _parts_of(place, e, product)
     depth = prod(place.tile.size(d) for d in product.of(Role.K)) // len({x.k for x in parts})
     return e, product, parts, depth

@@ -105,7 +105,7 @@ NAMED: dict[str, tuple[Edit, str]] = {
     ),
     "store overwrites an mbarrier": (
         ("[64x64] swizzle 128 at 49152", "[64x64] swizzle 128 at 57344"),
-        "bytes 65536 to 73728 of shared memory are of d_s and of full",
+        "bytes 65536 to 65552 of shared memory are of d_s and of full",
     ),
     "stage outside the buffer": (
         ("let last: pred = stage == 1", "let last: pred = stage == 2"),

@@ -288,7 +288,9 @@ def test_chunks_divide_the_tile(n: int, result: DataType, columns: int) -> None:
         ),
         (
             replace(COOPERATIVE, promote_prologue_smem_reuse=True),
-            "promote_prologue_smem_reuse=True is not supported; supported: False",
+            "promote_prologue_smem_reuse=True with DistributeTilesAcrossSMs is not supported; "
+            "supported: OneTilePerCTA: stages of a persistent kernel hold the next tile while one "
+            "is stored",
         ),
         (
             replace(PING_PONG, tiling_strategy=TilingStrategy.OneTilePerCTA),

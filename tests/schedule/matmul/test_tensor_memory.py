@@ -11,8 +11,10 @@ from lowering.cuda.emit import emit_cuda
 from lowering.cuda.nvrtc import compile_cubin
 from lowering.cuda.resources import read_resources
 from lowering.ground.errors import ScheduleError, UnsupportedError
+from lowering.nest.lower import lower
 from lowering.target.blackwell import BLACKWELL
 from lowering.target.hopper import HOPPER
+from tests.blackwell import Tile, scheduled
 from tests.on_machine import Problem, operands, run
 from tests.schedules import definition, dynamic
 from tests.schedules import in_tensor_memory as params
@@ -25,8 +27,11 @@ from wsched.schedule.matmul.params import (
     MatMulTileOptions,
     MmaArch,
     MmaMacro,
+    SmemSwizzles,
     TilingStrategy,
 )
+from wsched.schedule.options import MmaInputSmemSwizzle
+from wsched.schedule.plan import make_plan
 
 TILES = {
     "128x64": params(128, 64, epilogue_stages=1),
@@ -124,3 +129,32 @@ def test_refused_by_name(change: dict[str, Any], what: str) -> None:
     where = "with accumulators in the tensor memory of sm_100a is not supported"
     with pytest.raises(UnsupportedError, match=f"{what} {where}"):
         made(replace(TILES["128x64"], **change))
+
+
+@pytest.mark.parametrize("layout", ["tn", "nt"])
+def test_operands_in_other_spans(layout: str) -> None:
+    """Descriptors without a swizzle are this target's, too."""
+    spans = SmemSwizzles(MmaInputSmemSwizzle.NoSwizzle, MmaInputSmemSwizzle.B32)
+    kernel = made(replace(TILES["128x64"], smem_swizzles=spans), layout=layout)
+    problem = Problem(136, 72, 104, 2)
+    a, b = operands(problem, "bf16", 2, integer=True)
+    d = run(kernel, problem, a, b, "bf16", races=True)
+    assert (d.astype(float) == (a.astype(float) @ b.astype(float).T)).all()
+    assert kernel.proof().proved and kernel.resources.clean
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (definition("f32", "f32").replace("Float", "TF32"), "multiplies tf32 by tf32 into f32"),
+        (definition("f32", "f32").replace("Float", "Int8"), "multiplies s8 by s8 into f32"),
+    ],
+)
+def test_types_that_the_target_does_not_multiply(text: str, why: str) -> None:
+    """Illegal as parameters, and without a kernel in a schedule by calls."""
+    with pytest.raises(ScheduleError, match=f"no tcgen05.mma {why}"):
+        compile_fusion(import_fusion(text), TILES["128x64"])
+    with pytest.raises(UnsupportedError, match="supported: f16 by f16 into f32"):
+        cast = "e = fd.ops.cast(d, dtype=DataType.BFloat16)\n    fd.add_output(e)"
+        fusion = scheduled(Tile(), text.replace("fd.add_output(d)", cast))
+        lower(make_plan(fusion, target=BLACKWELL), "linear")

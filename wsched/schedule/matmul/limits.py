@@ -164,8 +164,8 @@ def _operand_reasons(demands: Demands, n: int, k: int, halves: bool) -> Reasons:
     sums their products in fp16.
     """
     mma, operand = demands.target.mma, demands.operand.element
-    acc = DType.F16 if halves else mma.accumulator(operand, operand)
-    found = acc and mma.problem(operand, operand, acc, n)
+    acc = DType.F16 if halves else mma.accumulator(operand, operand) or DType.F32
+    found = mma.problem(operand, operand, acc, n)
     reasons: Reasons = [found] if found else []
     if k % mma.k(operand):
         reasons.append(
@@ -218,8 +218,11 @@ def _refuse_unsupported(params: MatmulParams) -> None:
         )
     if not params.use_ldst_matrix:
         raise UnsupportedError("use_ldst_matrix=False", "use_ldst_matrix=True")
-    if params.promote_prologue_smem_reuse:
-        raise UnsupportedError("promote_prologue_smem_reuse=True", "False")
+    if params.promote_prologue_smem_reuse and params.persistent:
+        raise UnsupportedError(
+            f"promote_prologue_smem_reuse=True with {params.tiling_strategy}",
+            "OneTilePerCTA: stages of a persistent kernel hold the next tile while one is stored",
+        )
     if params.ping_pong and not params.persistent:
         raise UnsupportedError(
             "buffering_loop_level=WarpTiles with tiling_strategy=OneTilePerCTA",

@@ -44,8 +44,18 @@ def shared_bytes(
     stored = box_rows(params) * columns * sum(r.bytes for r in results) * params.use_smem_epilogue
     loaded = tile.m * columns * sum(t.bytes for t in inputs)
     buffers = stored * params.epilogue_stages * params.warpgroups
+    if params.promote_prologue_smem_reuse and buffers <= _reused(params, tile.m * a, n * b):
+        buffers = 0
     buffers += row_bytes(params.warpgroups, params.tile_sizes.warp_tile.n) * reductions.over_rows
     return stage, buffers + loaded * params.epilogue_input_stages
+
+
+def _reused(params: MatmulParams, a: int, b: int) -> int:
+    """Bytes of the stages of one operand, which has rows of ``a`` or ``b`` bytes for each k: where
+    the epilogue may store through.
+    """
+    stages = params.circular_buffer_options.smem_circular_buffer_stage
+    return max(a, b) * params.output_tile.k * stages
 
 
 def fitting_stages(stage: int, epilogue: int, target: Target = DEFAULT) -> int:
