@@ -106,9 +106,10 @@ PIPELINES: Mapping[str, tuple[Pass, ...]] = {
 }
 """The passes of each target, by the name that compilers have for it."""
 
-FINAL = Stage(frozenset(run.__name__ for run in PASSES))
-"""Of what the emitter and the machine take of kernels without tensor memory: all of :data:`PASSES`
-have run."""
+FINAL: Mapping[str, Stage] = {
+    arch: Stage(frozenset(run.__name__ for run in passes)) for arch, passes in PIPELINES.items()
+}
+"""Of what the emitter and the machine take of a target: all of its passes have run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +134,7 @@ def run_passes(kernel: Kernel, options: LoweringOptions, dump: Dumper | None = N
     if dump is None:
         try:
             last = _lowered(kernel, options)
-            if not verify(last, Stage(frozenset(run.__name__ for run in passes_of(last)))):
+            if not verify(last, FINAL[last.target.arch]):
                 return last
         except Exception:  # a pass refuses, or stumbles, perhaps over what another one had left
             for _ in steps(kernel, options):

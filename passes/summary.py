@@ -35,6 +35,6 @@ def lower_summary(kernel: Kernel) -> Kernel:
     """
     for run in SUMMARY_PASSES:
         kernel = run(kernel, LoweringOptions())
-    if problems := verify(kernel, FINAL):
+    if problems := verify(kernel, FINAL[kernel.target.arch]):
         raise InternalError("lower_summary", "; ".join(problems), print_kernel(kernel))
     return kernel

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from lowering.cuda.emitter import Emitter, Rule
-from lowering.ground.expr import Expr, Special, children
+from lowering.ground.expr import Expr, Special, parts_of
 from lowering.kernel.kernel import TraceBuffer
 from lowering.kernel.nodes import Stamp, Stmt
 from lowering.kernel.places import cta_number
@@ -32,10 +32,7 @@ def frame(e: Emitter) -> list[str]:
 
 def _registers(e: Expr) -> Iterator[str]:
     """The special registers in an expression."""
-    if isinstance(e, Special):
-        yield e.name
-    for child in children(e):
-        yield from _registers(child)
+    return (x.name for x in parts_of(e) if isinstance(x, Special))
 
 
 def _stamp(e: Emitter, s: Stamp) -> None:

@@ -9,7 +9,7 @@ divides only what is never negative, and the machine faults on anything else.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, ClassVar
@@ -20,8 +20,8 @@ from lowering.ground.scalar_ops import COMPARISONS, DIVISIONS, NEUTRAL, NEUTRAL_
 __all__ = [
     "FALSE", "I32_MAX", "ONE", "TRUE", "ZERO", "Binary", "Const", "Expr", "ExprLike",
     "ScalarType", "Select", "Special", "Var", "as_expr", "binary", "ceildiv", "children",
-    "evaluate", "free_vars", "maximum", "minimum", "parity_of", "plain", "select", "stage_of",
-    "substitute", "type_of",
+    "evaluate", "free_vars", "maximum", "minimum", "parity_of", "parts_of", "plain",
+    "select", "stage_of", "substitute", "type_of",
 ]  # fmt: skip
 
 
@@ -320,6 +320,13 @@ def children(e: Expr) -> tuple[Expr, ...]:
     if type(e) is Binary:
         return (e.lhs, e.rhs)
     return (e.cond, e.then, e.other) if type(e) is Select else ()
+
+
+def parts_of(e: Expr) -> Iterator[Expr]:
+    """An expression and all in it, outermost first."""
+    yield e
+    for c in children(e):
+        yield from parts_of(c)
 
 
 _NONE = frozenset[Var]()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar, Self
 
 from lowering.ground.expr import ZERO, Expr, ExprLike
 from lowering.ground.records import quick, replaced
@@ -41,11 +41,16 @@ class _Element:
         """The last coordinate."""
         return self.coords[-1]
 
-    def _moved(self, steps: tuple[ExprLike, ...]) -> tuple[Expr, ...]:
+    def moved(self, *steps: ExprLike) -> Self:
+        """The element so many rows and columns from here; further steps, in front of them, count
+        matrices. Of one dimension only the last step counts.
+        """
         steps = steps[-len(self.coords) :]
         kept = len(self.coords) - len(steps)
         moved = (at + step for at, step in zip(self.coords[kept:], steps, strict=True))
-        return *self.coords[:kept], *moved
+        record: Any = self  # as all that have coordinates are
+        found: Self = replaced(record, coords=(*self.coords[:kept], *moved))
+        return found
 
 
 @quick
@@ -57,12 +62,6 @@ class SmemRef(_Element):
     stage: Expr
     coords: tuple[Expr, ...]
 
-    def moved(self, *steps: ExprLike) -> SmemRef:
-        """The element so many rows and columns from here; further steps, in front of them, count
-        matrices. Of one dimension only the last step counts.
-        """
-        return replaced(self, coords=self._moved(steps))
-
 
 @quick
 @dataclass(frozen=True, slots=True)
@@ -72,10 +71,6 @@ class TmemRef(_Element):
     buffer: str
     stage: Expr
     coords: tuple[Expr, ...]
-
-    def moved(self, *steps: ExprLike) -> TmemRef:
-        """The element so many rows and columns from here."""
-        return replaced(self, coords=self._moved(steps))
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +84,6 @@ class GmemRef(_Element):
     map: str
     coords: tuple[Expr, ...]
     entry: Expr | None = None
-
-    def moved(self, *steps: ExprLike) -> GmemRef:
-        """The element so many rows and columns from here; further steps, in front of them, count
-        matrices. Of one dimension only the last step counts.
-        """
-        return replaced(self, coords=self._moved(steps))
 
 
 @dataclass(frozen=True, slots=True)

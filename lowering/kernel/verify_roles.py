@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lowering.ground.expr import Expr, Special, children
+from lowering.ground.expr import Expr, Special, parts_of
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import Body, If, OnWarp, Role, Roles, SetMaxNReg, Stmt
 from lowering.kernel.traits import Threads
@@ -75,7 +75,7 @@ def _who(stmt: Stmt, within: Role | None) -> Iterator[str]:
 
 def _asks_for_warp(e: Expr) -> bool:
     own = Special("warp"), Special("warpgroup.warp")
-    return e in own or any(map(_asks_for_warp, children(e)))
+    return any(x in own for x in parts_of(e))
 
 
 def _divides(roles: Roles, warps: range) -> Iterator[str]:

@@ -48,37 +48,52 @@ def declared_tensors(kernel: Kernel) -> Iterator[str]:
         yield f"{placed[-1][1]} columns of tensor memory, of {memory.columns}"
 
 
-def _rules(kernel: Kernel, stmt: Stmt) -> Iterator[str]:
+def _cells(kernel: Kernel, stmt: Stmt) -> Iterator[str]:
+    """What a statement takes of a tile lies in it."""
     for ref in fields_of(stmt):
         t = kernel.find(TensorBuffer, ref.buffer) if isinstance(ref, TmemRef) else None
         if t is not None:
             yield from _inside(t, ref, *_covered(stmt, t))
-    memory = kernel.target.tensor_memory
-    match stmt:
-        case MmaTensor() | Tcgen05Mma():
-            yield from _product(kernel, stmt)
-        case LdTensor(out) | Tcgen05Load(out):
-            flying = isinstance(stmt, Tcgen05Load)
-            if out.type.layout != kernel.target.mma.layout or out.type.rows % LANES:
-                yield f"{out.name} is {out.type}, which is not whole lanes as a warp reads them"
-            if out.type.in_flight is not flying:
-                left = "in flight" if flying else "settled"
-                yield f"{out.name} is {out.type}, {stmt.OP} leaves it {left}"
-            t = kernel.find(TensorBuffer, stmt.src.buffer)
-            if t is not None and t.dtype is not out.type.dtype:
-                yield f"{out.name} is {out.type}, {t.name} is {t.dtype.value}"
-        case Tcgen05Commit(multicast=Const(mask)) if not 0 < mask < 1 << kernel.cluster:
+
+
+def _loaded(kernel: Kernel, stmt: LdTensor | Tcgen05Load) -> Iterator[str]:
+    """A fragment has the type that a load gives it."""
+    out, flying = stmt.out, isinstance(stmt, Tcgen05Load)
+    if out.type.layout != kernel.target.mma.layout or out.type.rows % LANES:
+        yield f"{out.name} is {out.type}, which is not whole lanes as a warp reads them"
+    if out.type.in_flight is not flying:
+        left = "in flight" if flying else "settled"
+        yield f"{out.name} is {out.type}, {stmt.OP} leaves it {left}"
+    t = kernel.find(TensorBuffer, stmt.src.buffer)
+    if t is not None and t.dtype is not out.type.dtype:
+        yield f"{out.name} is {out.type}, {t.name} is {t.dtype.value}"
+
+
+def _told(kernel: Kernel, stmt: Tcgen05Commit) -> Iterator[str]:
+    """A mask has CTAs of the cluster, and some."""
+    match stmt.multicast:
+        case Const(mask) if not 0 < mask < 1 << kernel.cluster:
             yield f"a mask of {mask:#b} in a cluster of {kernel.cluster}"
-        case Tcgen05Fence(when) if when not in ("before", "after"):
-            yield f"a fence {when}, not before or after"
-        case Tcgen05Alloc(columns=columns) | Tcgen05Dealloc(columns=columns):
-            problem = "no tensor memory" if memory is None else memory.problem(columns)
-            if problem:
-                yield f"{problem}, not {columns}"
-    if isinstance(stmt, Tcgen05Alloc):
-        slot = kernel.find(SharedBuffer, stmt.dst.buffer)
-        if slot is not None and (slot.dtype is not DType.S32 or slot.swizzle.value):
-            yield f"{slot.name} is no word"
+
+
+def _fence(kernel: Kernel, stmt: Tcgen05Fence) -> Iterator[str]:
+    if stmt.when not in ("before", "after"):
+        yield f"a fence {stmt.when}, not before or after"
+
+
+def _allocation(kernel: Kernel, stmt: Tcgen05Alloc | Tcgen05Dealloc) -> Iterator[str]:
+    """The target can allocate so many columns."""
+    memory = kernel.target.tensor_memory
+    problem = "no tensor memory" if memory is None else memory.problem(stmt.columns)
+    if problem:
+        yield f"{problem}, not {stmt.columns}"
+
+
+def _word(kernel: Kernel, stmt: Tcgen05Alloc) -> Iterator[str]:
+    """An address goes to a word."""
+    slot = kernel.find(SharedBuffer, stmt.dst.buffer)
+    if slot is not None and (slot.dtype is not DType.S32 or slot.swizzle.value):
+        yield f"{slot.name} is no word"
 
 
 def _covered(stmt: Stmt, t: TensorBuffer) -> tuple[int, int]:
@@ -125,9 +140,12 @@ def _product(kernel: Kernel, stmt: MmaTensor | Tcgen05Mma) -> Iterator[str]:
 
 
 RULES = (
-    about(
-        _rules, MmaTensor, LdTensor, Tcgen05Mma, Tcgen05Commit, Tcgen05Load, Tcgen05Fence,
-        Tcgen05Alloc, Tcgen05Dealloc,
-    ),
-)  # fmt: skip
+    about(_cells, MmaTensor, LdTensor, Tcgen05Mma, Tcgen05Load),
+    about(_product, MmaTensor, Tcgen05Mma),
+    about(_loaded, LdTensor, Tcgen05Load),
+    about(_told, Tcgen05Commit),
+    about(_fence, Tcgen05Fence),
+    about(_allocation, Tcgen05Alloc, Tcgen05Dealloc),
+    about(_word, Tcgen05Alloc),
+)
 """Of tensor memory."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lowering.ground.expr import ONE, Expr, Special, children
+from lowering.ground.expr import ONE, Expr, Special, parts_of
 from lowering.ground.poly import poly
 from lowering.kernel.atomic import Atom, CounterWait
 from lowering.kernel.control import Elect, For, If, OnWarp
@@ -137,13 +137,5 @@ def _touches(stmt: Stmt, ref: CounterRef | SmemRef) -> bool:
 
 
 def _specials(body: Body) -> Iterator[Special]:
-    for stmt in walk(body):
-        for e in expressions(stmt):
-            yield from _inside(e)
-
-
-def _inside(e: Expr) -> Iterator[Special]:
-    if isinstance(e, Special):
-        yield e
-    for child in children(e):
-        yield from _inside(child)
+    parts = (x for stmt in walk(body) for e in expressions(stmt) for x in parts_of(e))
+    return (x for x in parts if isinstance(x, Special))

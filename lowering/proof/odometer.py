@@ -20,8 +20,8 @@ from lowering.ground.expr import (
     Select,
     Var,
     binary,
-    children,
     free_vars,
+    parts_of,
 )
 from lowering.ground.poly import Poly, poly
 from lowering.kernel.control import For
@@ -188,10 +188,7 @@ def _base(e: Expr) -> Expr | None:
 
 
 def _choices(e: Expr) -> Iterator[Select]:
-    if isinstance(e, Select):
-        yield e
-    for inner in children(e):
-        yield from _choices(inner)
+    return (x for x in parts_of(e) if isinstance(x, Select))
 
 
 def _chosen(e: Expr, truths: dict[Expr, bool]) -> Expr:

@@ -10,6 +10,7 @@ increment, in any order, with no moment at which more is held than there is.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import chain
 
 from lowering.kernel.atomic import Atom
 from lowering.kernel.control import Elect, SetMaxNReg
@@ -46,10 +47,10 @@ _Asked = tuple[SetMaxNReg, int]
 
 def budget(kernel: Kernel, agents: tuple[Agent, ...]) -> Obligation:
     """The registers that roles take by ``setmaxnreg`` are there once those who give have given."""
-    for rank in range(kernel.cluster):
-        mine = [a for a in agents if a.rank == rank]
-        for why in (*_wrong(kernel, mine), *role_rules(kernel)):
-            return Obligation(NAME, kernel.name, Verdict.REFUTED, why)
+    ctas = ([a for a in agents if a.rank == rank] for rank in range(kernel.cluster))
+    wrong = chain((why for mine in ctas for why in _wrong(kernel, mine)), role_rules(kernel))
+    for why in wrong:
+        return Obligation(NAME, kernel.name, Verdict.REFUTED, why)
     return Obligation(NAME, kernel.name)
 
 

@@ -4,9 +4,9 @@ together.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
-from lowering.ground.expr import Binary, Const, Expr, Var, children
+from lowering.ground.expr import Binary, Const, Var, parts_of
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.visit import expressions, walk
 
@@ -16,21 +16,12 @@ __all__ = ["listed", "units_of"]
 def units_of(kernel: Kernel) -> dict[str, int]:
     """The largest number that each parameter is divided by."""
     whole = [kernel.grid, kernel.grid_y, *(e for s in walk(kernel.body) for e in expressions(s))]
-    every = {inner for e in whole for inner in _inside(e)}
-    return {p.name: max(_divisors(every, p), default=1) for p in kernel.params}
-
-
-def _divisors(every: set[Expr], param: Var) -> Iterator[int]:
-    for e in every:
-        match e:
-            case Binary("ceildiv" | "//", lhs, Const(value)) if lhs == param:
-                yield value
-
-
-def _inside(e: Expr) -> Iterator[Expr]:
-    yield e
-    for child in children(e):
-        yield from _inside(child)
+    found = {p.name: 1 for p in kernel.params}
+    for part in {part for e in whole for part in parts_of(e)}:
+        match part:
+            case Binary("ceildiv" | "//", Var(name), Const(value)) if name in found:
+                found[name] = max(found[name], value)
+    return found
 
 
 def listed(sizes: Mapping[str, int], units: Mapping[str, int]) -> dict[str, int]:

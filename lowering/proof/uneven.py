@@ -26,9 +26,9 @@ from lowering.ground.expr import (
     as_expr,
     binary,
     ceildiv,
-    children,
     free_vars,
     maximum,
+    parts_of,
     select,
     substitute,
 )
@@ -184,11 +184,10 @@ def _carried(*es: Expr) -> bool:
 
 def _extents(e: Expr) -> Iterator[Expr]:
     """What is asked to be more than zero by choices in an expression."""
-    match e:
-        case Select(Binary("<", zero, extent), _, _) if zero == ZERO:
-            yield extent
-    for inner in children(e):
-        yield from _extents(inner)
+    for part in parts_of(e):
+        match part:
+            case Select(Binary("<", zero, extent), _, _) if zero == ZERO:
+                yield extent
 
 
 def _empty(spans: _Spans, facts: Facts) -> bool:

@@ -8,8 +8,13 @@ other number at three sizes, and nothing that an order decides, neither an acces
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import pairwise
+
 from lowering.ground.expr import Const
+from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import (
+    BarArrive,
     BarSync,
     BulkCommit,
     BulkWait,
@@ -36,6 +41,7 @@ from lowering.kernel.nodes import (
     WgmmaFence,
     WgmmaWait,
 )
+from lowering.kernel.visit import bodies, used, walk
 from tests.mutants.edits import Mutant
 
 __all__ = ["argument"]
@@ -52,6 +58,7 @@ _AGAIN: dict[type[Stmt], str] = {
     GridDepWait: "what has been waited for is over",
     MBarrierWait: "no phase ends between the two: that needs an arrival of this very warp",
     SetMaxNReg: "the warp has that many already",
+    StWord: "the same word is stored to the same place twice, by one thread",
     TmaStore: "the same bytes are stored to the same place twice, in one group",
     WarpSync: "all meet twice at once",
     WgmmaCommit: "the second group is empty; waits that leave some pending count it, so cover more",
@@ -60,6 +67,7 @@ _AGAIN: dict[type[Stmt], str] = {
 """Why a statement may stand twice."""
 
 _MOVED: dict[type[Stmt], str] = {
+    BarArrive: "a turn is handed on later, and no circle of waits comes of it",
     FenceMBarrierInit: "still behind all inits of its warp and in front of the sync",
     GridDepLaunchDependents: "when the next grid may start is a hint; it waits for our end itself",
     GridDepWait: "still in front of the warp's first access to global memory",
@@ -72,10 +80,37 @@ _MOVED: dict[type[Stmt], str] = {
     StWord: "words of one entry are in no order: the arrival behind them tells of all",
     TmaLoad: "loads of one step into different buffers are in no order, and their bytes add up",
     TmaStore: "stores of one group to different places are in no order",
+    WgmmaCommit: "still behind the wgmmas of the group, in front of other ones and of waits for it",
     WgmmaFence: "still behind the last access to the registers and in front of the wgmma",
     WgmmaWait: "still in front of all that needs it",
 }
 """Why a statement may stand one further, where proof and machine see nothing wrong."""
+
+
+def _unread(kernel: Kernel, loop: For) -> bool:
+    """Whether what a loop of a kernel carries that ``loop`` carries otherwise is read by nothing
+    but what it becomes in the next trip.
+    """
+    (new,) = (s for s in walk(kernel.body) if isinstance(s, For) and s.var == loop.var)
+    pairs = list(zip(new.carries, new.yields, strict=True))
+    old = list(zip(loop.carries, loop.yields, strict=True))
+    (changed,) = (n for n, pair in enumerate(pairs) if pair != old[n])
+    rest = [pair for n, pair in enumerate(pairs) if n != changed]
+    without = replace(new, carries=tuple(c for c, _ in rest), yields=tuple(y for _, y in rest))
+    read = {n for s in walk(kernel.body) for n in used(without if s is new else s)}
+    carry = new.carries[changed]
+    return read.isdisjoint({carry.var.name, carry.result.name})
+
+
+def _beside(kernel: Kernel, wait: WgmmaWait) -> bool:
+    """Whether a wait that leaves one more group pending stands beside one that leaves as many as
+    it left.
+    """
+    new = replace(wait, pending=wait.pending + 1)
+    lists = [kernel.body, *(inner for s in walk(kernel.body) for inner in bodies(s))]
+    pairs = [pair for body in lists for pair in pairwise(body) if new in pair]
+    waits = (s for pair in pairs for s in pair if isinstance(s, WgmmaWait) and s != new)
+    return any(s.pending <= wait.pending for s in waits)
 
 
 def argument(mutant: Mutant) -> str | None:
@@ -94,6 +129,10 @@ def argument(mutant: Mutant) -> str | None:
             return "waiting for writes is waiting for more than the reads"
         case "registers", SetMaxNReg():
             return "the pool has eight more for each thread, so nobody waits for ever"
+        case "carry", For() if _unread(mutant.kernel, stmt):
+            return "nobody reads what the loop carries there"
+        case "pending", WgmmaWait() if _beside(mutant.kernel, stmt):
+            return "the wait beside it covers as many groups"
         case "trips", For(step=Const(value=step)) if step > 1:
             return "a trip that begins behind the end loads nothing, and adds that"
         case "threads", OnWarp():

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.mutants.__main__ import drawn
+from tests.mutants.edits import mutants
 from tests.mutants.harmless import argument
 from tests.mutants.judge import Fate, Judge, sampled
 from tests.mutants.score import BEGIN, END, Line, open_ones, report, score, write
@@ -77,6 +78,20 @@ def test_a_sample_has_no_hole() -> None:
     fates = {place: (judge(place[0]).judged(m).fate, argument(m)) for place, m in found}
     assert not [p for p, (fate, why) in fates.items() if fate is Fate.NEITHER and not why]
     assert len({fate for fate, _ in fates.values()}) >= 4
+
+
+IDLE = {
+    "pending": ("gated", ("the wait beside it covers as many groups", None)),
+    "carry": ("grouped", ("nobody reads what the loop carries there", None)),
+}
+
+
+@pytest.mark.parametrize("kind", IDLE)
+def test_an_argument_is_about_the_place(kind: str) -> None:
+    """Of one class of edits some are harmless for a reason, and the others are known to be none."""
+    name, wanted = IDLE[kind]
+    found = [m for m in mutants(subject(name).kernel) if m.kind == kind]
+    assert {argument(m) for m in found} == set(wanted)
 
 
 def test_a_word_behind_the_arrival_for_it() -> None:

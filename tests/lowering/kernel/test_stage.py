@@ -14,9 +14,13 @@ from lowering.kernel.text import parse_kernel
 from lowering.kernel.traits import Memory
 from lowering.kernel.verify import verify
 from lowering.kernel.visit import defined, operands, walk
-from passes.pipeline import FINAL, PIPELINES
+from lowering.target.hopper import HOPPER
+from passes.pipeline import FINAL as BY_TARGET
+from passes.pipeline import PIPELINES
 from tests.lowering.kernel.samples import ALL_NODES, NODE_KINDS
 from tests.lowering.nest.kernels import final, tile_level
+
+FINAL = BY_TARGET[HOPPER.arch]
 
 ORDERS = [[run.__name__ for run in passes] for passes in PIPELINES.values()]
 SHARED = Memory.SHARED | Memory.SHARED_ASYNC

@@ -92,7 +92,7 @@ def ring_kernel(copies: Copies) -> Kernel:
         InternalError: the text below is no well-formed kernel.
     """
     kernel = parse_kernel(_text(copies))
-    if problems := verify(kernel, FINAL):
+    if problems := verify(kernel, FINAL[kernel.target.arch]):
         raise InternalError("bench tma", "; ".join(problems))
     return kernel
 

@@ -21,14 +21,14 @@ from lowering.ground.expr import (
     ScalarType,
     Special,
     Var,
-    children,
     free_vars,
     maximum,
+    parts_of,
 )
 from wsched.fusion import Fusion, IterType, PrimitiveCall, TensorView, call_text, nest_text
 from wsched.schedule.primitives.checks import Reasons
 
-__all__ = ["CTAS", "LARGEST", "check_factor", "check_traversal", "factor_reasons", "parts_of"]
+__all__ = ["CTAS", "LARGEST", "check_factor", "check_traversal", "factor_reasons"]
 
 CTAS = Special("nctaid.x")
 
@@ -98,13 +98,6 @@ def factor_reasons(fusion: Fusion, factor: Expr, ctas: int | None = None) -> Rea
     if found.low > LARGEST:
         return [f"the factor {factor} is more than {LARGEST}, which a kernel counts to"]
     return []
-
-
-def parts_of(e: Expr) -> Iterator[Expr]:
-    """An expression and all in it, outermost first."""
-    yield e
-    for c in children(e):
-        yield from parts_of(c)
 
 
 def _extents(fusion: Fusion) -> dict[Expr, _Range]:

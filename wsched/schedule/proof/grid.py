@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lowering.ground.errors import ScheduleError
-from lowering.ground.expr import ONE, Const, Expr, children
+from lowering.ground.expr import ONE, Const, Expr, parts_of
 from lowering.ground.poly import same
 from lowering.target.ptx import GRID_X_MAX, GRID_YZ_MAX
 from lowering.target.target import Target
@@ -21,7 +21,7 @@ from wsched.fusion import (
     call_text,
     nest_text,
 )
-from wsched.schedule.primitives.factor import CTAS, factor_reasons, parts_of
+from wsched.schedule.primitives.factor import CTAS, factor_reasons
 from wsched.schedule.proof.graph import Group, TransformGraph
 from wsched.schedule.proof.sides import CTA_INDEX
 from wsched.schedule.proof.splits import wrote
@@ -222,4 +222,4 @@ def rows_of(fusion: Fusion) -> Expr:
 
 def counts_ctas(e: Expr) -> bool:
     """Whether an expression depends on the number of CTAs along x."""
-    return e == CTAS or any(map(counts_ctas, children(e)))
+    return any(x == CTAS for x in parts_of(e))
