@@ -8,6 +8,7 @@ import pytest
 
 from lowering.ground.errors import UnsupportedError
 from tests.grouped import grouped
+from tests.pairs import V9
 from tests.schedules import definition, in_tensor_memory
 from wsched.choose.cost_model import cost
 from wsched.choose.gpus import GPUS
@@ -18,7 +19,7 @@ from wsched.front.known import import_fusion
 from wsched.front.sizes import Extents
 from wsched.fusion import DataType
 from wsched.run.compiled import compile_fusion
-from wsched.schedule.matmul.params import TilingStrategy
+from wsched.schedule.matmul.params import ClusterDims, TilingStrategy
 
 B200 = GPUS["B200"]
 BF16, HALF = DataType.BFloat16, DataType.Half
@@ -42,6 +43,18 @@ def test_loads_of_small_tiles_take_longer_than_products() -> None:
     found = cost(LARGE, in_tensor_memory(128, 64))
     assert found.step == "copies"
     assert found.main_us == pytest.approx(8 * 1024 * (128 + 64) * 64 * 2 / 64 / 1856)
+
+
+def test_a_pair_loads_its_columns_once() -> None:
+    """And takes tiles two at a time: of 148 below each other as many as there are pairs."""
+    alone, pair = cost(LARGE, in_tensor_memory(128, 256)), cost(LARGE, V9)
+    assert (alone.step, pair.step) == ("copies", "tensor cores")
+    assert pair.main_us / alone.main_us == pytest.approx((128 + 128) / (128 + 256))
+    assert (alone.tiles, pair.tiles, pair.rounds) == (296, 296, 2)
+    odd = replace(LARGE, m=128 * 149)
+    assert (cost(odd, V9).tiles, cost(odd, V9).rounds) == (150, 2)
+    multicast = replace(in_tensor_memory(128, 256), cluster_dims=ClusterDims(2, 1))
+    assert cost(LARGE, multicast).main_us == alone.main_us
 
 
 def test_no_kernel_is_faster_than_memory() -> None:

@@ -3,7 +3,8 @@
 A tile takes as long as its products or its loads, whichever is longer, in every wave of tiles; a
 kernel takes at least what memory takes for its bytes. Rates are those of data sheets: products of
 16 bits of 128 rows, n columns and 16 of K in n / 2 cycles; a multiprocessor loads 64 bytes a cycle
-from the L2, a port's width.
+from the L2, a port's width. What is multicast each CTA gets in full; of what several multiply
+together each has its part.
 """
 
 from __future__ import annotations
@@ -36,12 +37,14 @@ def reckoned(problem: Problem, params: MatmulParams) -> Cost:
     """Microseconds of a schedule, on a B200 with so many multiprocessors as the problem says."""
     tile = params.output_tile
     tiles_m, tiles_n = problem.tiles(params)
-    tiles = tiles_m * tiles_n * problem.batch
+    cluster, together = params.cluster_dims, params.mma_macro.target.mma.ctas
+    clusters = -(-tiles_m // cluster.m) * -(-tiles_n // cluster.n) * problem.batch
+    ctas = cluster.m * cluster.n
     size = problem.operand.bytes
     products = tile.m * tile.n * tile.k * size / 2 / PRODUCTS
-    loads = (tile.m + tile.n) * tile.k * size / LOADED
+    loads = (tile.m + tile.n / together) * tile.k * size / LOADED
     alone = OVERLAP * (1 if sum_stages(params, problem.target) > 1 else 2)
-    rounds, clock = -(-tiles // problem.sms), GHZ * 1e3
+    rounds, clock = -(-clusters // (problem.sms // ctas)), GHZ * 1e3
     rate = OTHER_BYTES_PER_US[GPUS["B200"].name]
     main = rounds * problem.steps(tile.k) * max(products, loads) / clock
     stored = rounds * alone / clock
@@ -52,7 +55,7 @@ def reckoned(problem: Problem, params: MatmulParams) -> Cost:
         combine_us=0.0,
         memory_us=max(0.0, least_bytes(problem) / rate - main - stored),
         power_us=0.0,
-        tiles=tiles,
+        tiles=clusters * ctas,
         rounds=rounds,
         step="tensor cores" if products >= loads else "copies",
         measured=False,
