@@ -4,7 +4,8 @@ flight and a wait.
 Requires: ``mma.tensor`` and ``ld.tensor`` inside roles.
 Guarantees: a ``tcgen05.mma`` for each instruction's K and each 128 rows, in the order of K, all
 issued by the thread that the role has for it; they happen in that order, so nothing waits between
-them. Loads that stand next to each other are all in flight before the first one is waited for.
+them. Loads that stand next to each other are all in flight before the first one is waited for. A
+sum of no steps is zeros, not what the memory held.
 
 Nothing is said of completion here: it belongs to the rings that the products read and fill
 (``allocate_mbarriers``), whose steps are committed, not waited for.
@@ -19,11 +20,14 @@ from dataclasses import replace
 from itertools import groupby
 
 from lowering.ground.errors import UnsupportedError
-from lowering.ground.expr import TRUE
+from lowering.ground.expr import TRUE, ZERO, Const, Expr, Var, minimum
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import (
     Body,
+    Carry,
+    For,
     Frag,
+    FragFill,
     LdTensor,
     MmaTensor,
     Stmt,
@@ -47,7 +51,7 @@ def synchronize_tcgen05(kernel: Kernel, options: LoweringOptions) -> Kernel:
           mma.tensor acc[s, 0, 0], A_s[t, 0, 0], B_s[t, 0, 0], 128, 256, 32, 0 < k
         }
         ...
-        x: frag<f32, 128x64, ...> = ld.tensor acc[s, 0, 0]
+        x: frag<f32, 128x64, ...> = ld.tensor acc[s, 0, 0], steps=n_k
 
     after::
 
@@ -57,8 +61,12 @@ def synchronize_tcgen05(kernel: Kernel, options: LoweringOptions) -> Kernel:
           tcgen05.mma acc[s, 0, 0], A_s[t, 0, 16], B_s[t, 0, 16], 256
         }
         ...
-        x_flying: frag<f32, 128x64, ..., async> = tcgen05.ld acc[s, 0, 0]
-        x: frag<f32, 128x64, ...> = tcgen05.wait.ld x_flying
+        x_zero: frag<f32, 128x64, ...> = frag.fill 0.0
+        for summed in 0 .. min(n_k, 1) carry (x_before: ... = x_zero -> x) {
+          x_flying: frag<f32, 128x64, ..., async> = tcgen05.ld acc[s, 0, 0]
+          x_read: frag<f32, 128x64, ...> = tcgen05.wait.ld x_flying
+          yield x_read
+        }
 
     Raises:
         UnsupportedError: no instruction multiplies such tiles.
@@ -68,9 +76,9 @@ def synchronize_tcgen05(kernel: Kernel, options: LoweringOptions) -> Kernel:
 
 def _body(kernel: Kernel, names: Names, body: Body) -> Body:
     out: list[Stmt] = []
-    for loads, stmts in groupby(body, lambda s: isinstance(s, LdTensor)):
-        if loads:
-            out += _loaded(names, [s for s in stmts if isinstance(s, LdTensor)])
+    for steps, stmts in groupby(body, lambda s: s.steps if isinstance(s, LdTensor) else None):
+        if steps is not None:
+            out += _loaded(names, [s for s in stmts if isinstance(s, LdTensor)], steps)
             continue
         for stmt in stmts:
             if isinstance(stmt, MmaTensor):
@@ -80,11 +88,29 @@ def _body(kernel: Kernel, names: Names, body: Body) -> Body:
     return tuple(out)
 
 
-def _loaded(names: Names, run: list[LdTensor]) -> Body:
-    """Loads, and a wait for each of their results."""
+def _loaded(names: Names, run: list[LdTensor], steps: Expr) -> Body:
+    """Loads, and a wait for each of their results; where there may be no ``steps``, in a loop of
+    one trip or none, which carries zeros.
+    """
+    if isinstance(steps, Const) and steps.value > 0:
+        return _waited(names, run, [s.out for s in run])
+    zeros, before, read = (
+        [Frag(names.new(f"{s.out.name}_{what}"), s.out.type) for s in run]
+        for what in ("zero", "before", "read")
+    )
+    carries = (Carry(b, z, s.out) for b, z, s in zip(before, zeros, run, strict=True))
+    loop = For(
+        Var(names.new("summed")), ZERO, minimum(steps, 1), _waited(names, run, read),
+        carries=tuple(carries), yields=tuple(read),
+    )  # fmt: skip
+    return (*(FragFill(z, 0.0) for z in zeros), loop)
+
+
+def _waited(names: Names, run: list[LdTensor], outs: list[Frag]) -> Body:
+    """All in flight before the first one is waited for."""
     flying = [Frag(names.new(f"{s.out.name}_flying"), s.out.type.flying()) for s in run]
     loads = (Tcgen05Load(f, s.src) for f, s in zip(flying, run, strict=True))
-    waits = (Tcgen05WaitLoad(s.out, f) for f, s in zip(flying, run, strict=True))
+    waits = (Tcgen05WaitLoad(out, f) for f, out in zip(flying, outs, strict=True))
     return (*loads, *waits)
 
 

@@ -252,9 +252,12 @@ class Emitter:
         return self.plan.views[value.name]
 
     def declare(self, out: Frag) -> str:
-        """Declare the array of a value that starts one; its identifier."""
-        if out.name in self.kept:
-            return self.names.of("fragment", self.plan.arrays[out.name])
+        """Declare the array of a value that starts one; its identifier. What a loop makes in the
+        registers that it carries has that array.
+        """
+        array = self.view(out).array
+        if out.name in self.kept or array != out.name:
+            return self.names.of("fragment", self.plan.arrays[array])
         name = self.names.define("fragment", self.plan.arrays[out.name])
         kind = "ushort2" if self.is_apart(out) else register_type(out.type.dtype)
         self.out.line(f"{kind} {name}[{out.type.registers}];  // {out.type}")

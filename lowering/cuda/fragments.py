@@ -4,7 +4,8 @@ A wgmma updates its accumulator in place, and a loop carries a fragment from one
 were each SSA value an array of its own, the copies between them would be register moves that
 serialize the tensor core (ptxas C7515). So a value that is *consumed* shares the array of the one
 that consumes it. That is right only if nobody reads a value after it was consumed, which
-``plan_fragments`` checks.
+``plan_fragments`` checks. What a loop makes anew in each trip, without a look at what it carries,
+is made in the registers that it carries.
 
 Register order, from the thread's view (``FragmentType``): for each 64-row block, for each 8
 columns, the pairs (row, row + 8) x (column, column + 1). 16-bit fragments pack the two columns of
@@ -14,8 +15,8 @@ one, a pair has one element, and there is one block or one group.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Container, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lowering.ground.errors import InternalError
@@ -51,7 +52,7 @@ from lowering.kernel.nodes import (
     Wgmma,
     WgmmaWait,
 )
-from lowering.kernel.visit import bodies
+from lowering.kernel.visit import bodies, used_in
 
 __all__ = ["FragmentPlan", "View", "plan_fragments"]
 
@@ -226,12 +227,25 @@ class _Planner:
         for var, _, _, last in carried:
             assert isinstance(last, Frag)
             if self.read(last, "yield").array != self.views[var.name].array:
-                raise _error(last, f"is yielded for {var.name} but lives in other registers")
+                self.replaces(
+                    last,
+                    var,
+                    {*used_in(s.body), *(y.name for *_, y in carried if isinstance(y, Frag))},
+                )
         self.loops = outer
         for _, _, result, last in carried:
             assert isinstance(last, Frag) and isinstance(result, Frag)
             self.home[last.name] = outer
             self.consume(last, result, s.OP)
+
+    def replaces(self, last: Frag, var: Frag, read: Container[str]) -> None:
+        """What a loop makes anew is made in the registers of what it carries and does not read."""
+        made, carried = self.views[last.name], self.views[var.name]
+        if var.name in read or self.home[last.name] != self.loops or carried.start != ZERO:
+            raise _error(last, f"is yielded for {var.name} but lives in other registers")
+        for name, view in self.views.items():
+            if view.array == made.array:
+                self.views[name] = replace(view, array=carried.array)
 
 
 _PLANS: Mapping[type[Stmt], Callable[[_Planner, Any], None]] = {
@@ -258,7 +272,7 @@ def plan_fragments(body: Body) -> FragmentPlan:
 
     Raises:
         InternalError: a value is read after it was consumed, consumed more often than it is made,
-            or a loop yields a value that does not update the one that it carries.
+            or a loop yields a value that does not update the one that it carries, but reads it.
     """
     planner = _Planner()
     planner.body(body)

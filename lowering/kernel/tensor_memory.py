@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from lowering.ground.expr import TRUE, Expr
+from lowering.ground.expr import ONE, TRUE, Expr
 from lowering.kernel.operands import Frag, MBarrierRef, SmemRef, Stmt, TmemRef
 from lowering.kernel.traits import Memory, Threads, Traits
 
@@ -63,14 +63,16 @@ class MmaTensor(Stmt):
 
 @dataclass(frozen=True, slots=True)
 class LdTensor(Stmt):
-    """A tile from tensor memory (tile level, until ``synchronize_tcgen05``); ``out`` has the layout
-    of the target's accumulators.
+    """A tile from tensor memory (tile level, until ``synchronize_tcgen05``), where ``steps`` steps
+    of a k loop were summed up: zeros where there are none, because no product has overwritten what
+    the memory held before. ``out`` has the layout of the target's accumulators.
     """
 
     OP: ClassVar[str] = "ld.tensor"
     TRAITS: ClassVar[Traits] = Traits(threads=Threads.WARPGROUP, reads=Memory.TENSOR, until=_SINCE)
     out: Frag
     src: TmemRef
+    steps: Expr = ONE
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,6 +56,29 @@ def test_loads_beside_each_other_are_in_flight_together() -> None:
     ]
 
 
+def test_a_sum_of_no_steps_is_zeros() -> None:
+    """Loads of the same sum are in one loop; those that have products for sure are in none."""
+    kind = "frag<f32, 128x32, span 2, below 2"
+    body = "\n  ".join(
+        f"{x}: {kind}> = ld.tensor acc[0, 0, {at}], steps={steps}"
+        for x, at, steps in (("x", 0, "M"), ("y", 32, "M"), ("z", 0, "4"))
+    )
+    carried = ", ".join(f"{x}_before: {kind}> = {x}_zero -> {x}" for x in "xy")
+    assert lowered(body).splitlines() == [
+        f"x_zero: {kind}> = frag.fill 0.0",
+        f"y_zero: {kind}> = frag.fill 0.0",
+        f"for summed in 0 .. min(M, 1) carry ({carried}) {{",
+        f"  x_flying: {kind}, async> = tcgen05.ld acc[0, 0, 0]",
+        f"  y_flying: {kind}, async> = tcgen05.ld acc[0, 0, 32]",
+        f"  x_read: {kind}> = tcgen05.wait.ld x_flying",
+        f"  y_read: {kind}> = tcgen05.wait.ld y_flying",
+        "  yield x_read, y_read",
+        "}",
+        f"z_flying: {kind}, async> = tcgen05.ld acc[0, 0, 0]",
+        f"z: {kind}> = tcgen05.wait.ld z_flying",
+    ]
+
+
 @pytest.mark.parametrize("sizes", ["64, 64, 32", "128, 24, 32", "128, 64, 24"])
 def test_what_no_instruction_multiplies(sizes: str) -> None:
     with pytest.raises(UnsupportedError, match="M a multiple of 128, N a multiple of 16"):

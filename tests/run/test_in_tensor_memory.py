@@ -57,7 +57,7 @@ def drawn(draw: Any) -> MatmulParams:
     layout=st.sampled_from(LAYOUTS),
     m=st.integers(1, 40),
     n=st.integers(1, 16),
-    k=st.integers(1, 20),
+    k=st.integers(0, 20),
     sms=st.integers(1, 4),
     seed=st.integers(0, 1 << 16),
     adversary=st.sampled_from(("random", "lazy", "eager")),

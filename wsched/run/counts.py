@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from lowering.ground.errors import UnsupportedError
 from lowering.ground.expr import I32_MAX, evaluate
 from lowering.proof.admitted import Admitted
-from wsched.fusion import Role
 from wsched.schedule import Plan
 
 __all__ = ["LARGEST", "admitted_by", "require_countable", "require_extents"]
@@ -46,8 +45,7 @@ def require_extents(extents: Mapping[str, int]) -> None:
 
 def require_countable(plan: Plan, extents: Mapping[str, int], grid: int) -> None:
     """Refuse a launch whose CTAs would count more steps than fit into 32 bits, or compute a number
-    of factors and extents that does not, or be more than a grid has; or sum up nothing in tensor
-    memory, where the first product is what makes a sum of what was there before.
+    of factors and extents that does not, or be more than a grid has.
 
     Args:
         plan: of the kernel.
@@ -60,9 +58,6 @@ def require_countable(plan: Plan, extents: Mapping[str, int], grid: int) -> None
     if not grid:  # an empty result: nothing is launched
         return
     values = {**extents, "%nctaid.x": grid, "%ctaid.x": 0, "%ctaid.y": 0}
-    for k in (d for p in plan.products for d in p.of(Role.K)):
-        if plan.target.tensor_memory is not None and evaluate(k.extent, values) == 0:
-            raise UnsupportedError(f"{k.extent} = 0 on {plan.target.arch}", "a sum of something")
     steps = max(evaluate(e, values) for e in plan.counts)
     sizes = " x ".join(str(n) for n in extents.values())
     if steps > LARGEST:

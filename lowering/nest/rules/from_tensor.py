@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from lowering.ground.expr import ZERO
+from math import prod
+
+from lowering.ground.expr import ONE, ZERO, Expr
 from lowering.kernel.nodes import LdTensor, TmemRef
+from lowering.nest.counter import counters
 from lowering.nest.place import Place
 from lowering.nest.stage import stage_of
 from wsched.fusion import ParallelType, inputs_of
@@ -27,5 +30,12 @@ def from_tensor(place: Place) -> None:
         raise place.refuse(what, f"columns of {t.name} innermost")
     place.consume(name)
     out = place.new(place.dtype)
-    place.emit(LdTensor(out, TmemRef(name, ZERO, tuple(by_dim[d] for d in stage.dims))))
+    src = TmemRef(name, ZERO, tuple(by_dim[d] for d in stage.dims))
+    place.emit(LdTensor(out, src, _steps(place)))
     place.hold(out)
+
+
+def _steps(place: Place) -> Expr:
+    """Load steps of a tile's sum."""
+    inside = (c for c in counters(place.plan.operands, place.graph) if not c.outside)
+    return place.work.shared.apply(prod((c.loop.stop for c in inside), start=ONE))

@@ -144,14 +144,24 @@ def test_consumption_of_a_part_is_rejected() -> None:
     assert refusal(body) == "fragment c is a part of a and cannot be consumed by wgmma.wait"
 
 
-def test_yield_of_another_array_is_rejected() -> None:
-    body = """
+ANEW = """
         zero: frag<f32, 64x64> = frag.fill 0.0
         for k in 0 .. K carry (acc: frag<f32, 64x64> = zero -> last) {
           other: frag<f32, 64x64> = frag.fill 1.0
           yield other
         }
         """
+"""A loop of which the last trip alone counts."""
+
+
+def test_what_is_made_anew_is_made_in_the_registers_that_are_carried() -> None:
+    views = plan_fragments(kernel(ANEW).body).views
+    assert {v.array for v in views.values()} == {"zero"} and set(views) >= {"acc", "other", "last"}
+
+
+def test_yield_of_another_array_is_rejected() -> None:
+    """Where what is carried is read, it would be overwritten."""
+    body = ANEW.replace("yield", "half: frag<bf16, 64x64> = frag.cast acc\n          yield")
     assert refusal(body) == "fragment other is yielded for acc but lives in other registers"
 
 

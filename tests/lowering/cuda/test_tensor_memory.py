@@ -57,7 +57,7 @@ def test_columns_that_are_no_power_of_two_are_several_loads() -> None:
         .replace("128x32", "128x24").replace("128x24]", "128x32]")
     )  # fmt: skip
     text = emit_kernel(kernel)
-    assert "t8_flying + 8,\n            tensor_memory" in text
+    assert "t8_before + 8,\n              tensor_memory" in text
     assert text.count("(warpgroup_warp << 21) + 0x100010") == 1
     assert {"x2", "x1"} == set(re.findall(r"16x256b\.(x\d+)", text))
 

@@ -63,7 +63,7 @@ def test_right_whatever_is_late() -> None:
 
 
 LOAD = "t8_flying: frag<f32, 128x32, span 2, below 2, async> = tcgen05.ld T4[stage_tile2, 0, 0]"
-WAIT = "t8: frag<f32, 128x32, span 2, below 2> = tcgen05.wait.ld t8_flying"
+WAIT = "t8_read: frag<f32, 128x32, span 2, below 2> = tcgen05.wait.ld t8_flying"
 
 FAULTS: dict[str, tuple[str, str, str]] = {
     "no allocation": (
@@ -147,7 +147,7 @@ def test_faults(fault: str) -> None:
     assert text().count(old) >= 1, text()
     broken = text().replace(old, new, 1)
     if fault == "a load that is not waited for":
-        broken = broken.replace("frag.cast t8", "frag.cast t8_flying")
+        broken = broken.replace("yield t8_read", "yield t8_flying")
         why = "is read before tcgen05.wait.ld"
     found = []
     for seed in range(3):

@@ -46,7 +46,7 @@ def test_faults_are_not_proved(fault: str) -> None:
     old, new, _ = FAULTS[fault]
     broken = text().replace(old, new, 1)
     if fault == "a load that is not waited for":
-        broken = broken.replace("frag.cast t8", "frag.cast t8_flying")
+        broken = broken.replace("yield t8_read", "yield t8_flying")
     assert not prove(parse_kernel(broken)).proved
 
 
