@@ -33,9 +33,6 @@ def matmul(
     swizzle: Annotated[
         int, _option("swizzle", "Bytes of the tensor maps' swizzle.")
     ] = _DEFAULT.tma.swizzle,
-    smem_epilogue: Annotated[
-        bool, typer.Option(help="Results go by way of shared memory and TMA.")
-    ] = _DEFAULT.smem_epilogue,
     promotion: Annotated[
         int, _option("l2-promotion", "Bytes that the L2 fetches at once.")
     ] = _DEFAULT.tma.l2_promotion,
