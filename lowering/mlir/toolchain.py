@@ -26,7 +26,7 @@ _FEATURES = "+ptx86"
 
 _TRIPLE = "nvptx64-nvidia-cuda"
 
-_SHARED = re.compile(r"(nvvm\.mbarrier\.(?:init|inval|arrive(?:\.expect_tx)?|try_wait\.parity)) ")
+_SHARED = re.compile(r"(nvvm\.mbarrier\.(?:init|inval|arrive(?:\.expect_tx)?)) ")
 """Operations that the MLIR of Triton 3.6 has twice, for generic and for shared addresses."""
 
 

@@ -33,12 +33,12 @@ def matmul(
     swizzle: Annotated[
         int, _option("swizzle", "Bytes of the tensor maps' swizzle.")
     ] = _DEFAULT.tma.swizzle,
-    smem_epilogue: Annotated[
-        bool, typer.Option(help="Results go by way of shared memory and TMA.")
-    ] = _DEFAULT.smem_epilogue,
     promotion: Annotated[
         int, _option("l2-promotion", "Bytes that the L2 fetches at once.")
     ] = _DEFAULT.tma.l2_promotion,
+    smem_epilogue: Annotated[
+        bool, typer.Option(help="Results go by way of shared memory and TMA.")
+    ] = _DEFAULT.smem_epilogue,
     stage: Annotated[str, _option("stage", "What to print, as of dump.")] = "mlir",
 ) -> None:
     """Print a stage of the kernel that a handful of options describe."""
