@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from wsched.fusion.tensor import Pipelined, WarpSpecialized
     from wsched.fusion.types import LoadStoreOpType, MemoryType, ParallelType
     from wsched.importer.nvfuser import UnfinishedError
-    from wsched.losses.why import Why, why
+    from wsched.losses.why import Why, why, why_of_parts
     from wsched.run.aligned import aligned_rows
     from wsched.run.bundles import load_bundle, saved_bundle
     from wsched.run.compiled import CompiledFusion
@@ -127,6 +127,7 @@ __all__ = [
     "through_mlir",
     "uninstall",
     "why",
+    "why_of_parts",
     "with_tf32",
     "wrong_ends",
 ]
@@ -150,6 +151,7 @@ _HOME = {
     "explain": "wsched.front.api",
     "Why": "wsched.losses.why",
     "why": "wsched.losses.why",
+    "why_of_parts": "wsched.losses.why",
     "int_mm": "wsched.front.scaled",
     "linear": "wsched.front.linear",
     "Routing": "wsched.front.moe",

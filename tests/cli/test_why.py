@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from tests.losses.test_why import CUT
 from wsched.cli import app as cli
 
 ASKED = ("--shape", "512x512x256", "--params", "cooperative")
@@ -38,9 +39,24 @@ def test_json_beside_a_saved_time_line(file: Path, tmp_path: Path) -> None:
     assert max(abs(p["difference"] or 0) for p in found["measured"]) < 1e-9
 
 
+def test_a_definition_of_several_kernels(tmp_path: Path) -> None:
+    file = tmp_path / "two.py"
+    file.write_text(CUT)
+    found = json.loads(run(file, "--json"))
+    assert [x["problem"] for x in found] == ["512x384x256", "512x128x384"]
+    for option, value, text in (
+        ("-o", tmp_path / "why.png", "a picture is of a single kernel"),
+        ("--shape", "64x64x64", "linear on an operand of fd.ops.linear is not supported"),
+    ):
+        result = CliRunner().invoke(cli.app, ["why", str(file), option, str(value)])
+        assert result.exit_code == 2
+        assert text in " ".join(re.sub(r"[│╭╮╰╯─|]", " ", result.stderr).split())
+
+
 def test_errors(file: Path, tmp_path: Path) -> None:
     for arguments, text in (
-        (["--gpu", "B200"], "gpu is 'B200'; known are H200, H100, H100 PCIe"),
+        (["--gpu", "V100"], "gpu is 'V100'; known are H200, H100, H100 PCIe"),
+        (["--gpu", "B200"], f"{file}: why on sm_100a is not supported; supported: sm_90a"),
         (["--params", "pipelined"], f"{file}: why of a schedule that is not warp-specialized"),
         (["--measured", str(tmp_path / "no.json")], "No such file or directory"),
         (["-o", str(tmp_path / "no" / "why.png")], "No such file or directory"),

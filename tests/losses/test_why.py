@@ -106,3 +106,24 @@ def test_what_has_no_why() -> None:
         wsched.why(definition(), "0x64x64")
     with pytest.raises(ValueError, match="is no problem size"):
         wsched.why(definition(), "12")
+
+
+CUT = """\
+def nvfuser_fusion(fd : FusionDefinition) -> None :
+    x = fd.define_tensor(shape=[512, 256], contiguity=[True, True], dtype=DataType.BFloat16)
+    w = fd.define_tensor(shape=[384, 256], contiguity=[True, True], dtype=DataType.BFloat16)
+    v = fd.define_tensor(shape=[128, 384], contiguity=[True, True], dtype=DataType.BFloat16)
+    h = fd.ops.linear(x, w)
+    d = fd.ops.linear(h, v)
+    fd.add_output(d)
+"""
+
+
+def test_each_kernel_of_a_definition_that_is_cut() -> None:
+    with pytest.raises(UnsupportedError, match=r"linear on an operand of fd.ops.linear"):
+        wsched.why(CUT)
+    found = wsched.why_of_parts(CUT, gpu="H100")
+    assert [x.problem for x in found] == ["512x384x256", "512x128x384"]
+    assert {x.gpu for x in found} == {"NVIDIA H100 80GB HBM3"}
+    for x in found:
+        assert x.roofline.us + sum(y.us for y in x.losses) == pytest.approx(x.us)

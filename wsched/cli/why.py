@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from lowering.ground.errors import UnsupportedError
 from wsched.cli.check import device, sized_inputs
 from wsched.cli.options import (
     File,
@@ -17,9 +18,14 @@ from wsched.cli.options import (
     asked_params,
     file_of,
     named,
+    read_definition_file,
     read_problem,
 )
+from wsched.front.known import import_fusion
+from wsched.front.schedule import Schedule
 from wsched.front.sizes import kernel_for
+from wsched.losses.why import Why, why_of_parts
+from wsched.losses.why import why as told
 from wsched.trace.perfetto import load_trace
 
 __all__ = ["why"]
@@ -46,26 +52,50 @@ def why(
 ) -> None:
     """Say why a kernel takes as long as it does: roofline, losses and what would mend them."""
     from wsched.losses.text import shown
-    from wsched.losses.why import why as told
 
+    definition = read_definition_file(file)
+    parts = _is_cut(definition) and shape is None and params is None and measured is None
+    with named(file):
+        if parts:
+            found = list(why_of_parts(definition, gpu=gpu))
+        else:
+            found = [_of_one(file, shape, gpu, params, measured)]
+    if output is not None:
+        if parts:
+            raise typer.BadParameter("a picture is of a single kernel", param_hint="--output")
+        with file_of(output, "--output"):
+            found[0].draw(output)
+    if as_json:
+        plain = [x.to_dict() for x in found]
+        typer.echo(json.dumps(plain if parts else plain[0], indent=2))
+        return
+    console = Console()
+    for x in found:
+        for part in shown(x):
+            console.print(part, highlight=False)
+
+
+def _is_cut(definition: str | Schedule) -> bool:
+    """Whether a definition is no single kernel."""
+    if isinstance(definition, Schedule):
+        return False
+    try:
+        import_fusion(definition)
+    except UnsupportedError:
+        return True
+    return False
+
+
+def _of_one(
+    file: Path, shape: str | None, gpu: str | None, params: str | None, measured: Path | None
+) -> Why:
+    """Why of a single kernel, beside what is recorded."""
     definition, extents = read_problem(file, shape)
     given, recorded = asked_params(params), None
     if measured is not None:
         with file_of(measured, "--measured"):
             recorded = load_trace(measured)
-    problem = str(extents)
-    with named(file):
-        if device() == "cuda" and gpu is None and recorded is None:
-            kernel = kernel_for(definition, extents, params=given)
-            found = told(definition, sized_inputs(kernel, extents, 0, "cuda"), params=given)
-        else:
-            found = told(definition, problem, gpu=gpu, params=given, recorded=recorded)
-    if output is not None:
-        with file_of(output, "--output"):
-            found.draw(output)
-    if as_json:
-        typer.echo(json.dumps(found.to_dict(), indent=2))
-        return
-    console = Console()
-    for part in shown(found):
-        console.print(part, highlight=False)
+    if device() == "cuda" and gpu is None and recorded is None:
+        kernel = kernel_for(definition, extents, params=given)
+        return told(definition, sized_inputs(kernel, extents, 0, "cuda"), params=given)
+    return told(definition, str(extents), gpu=gpu, params=given, recorded=recorded)

@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lowering.ground.errors import UnsupportedError
+from lowering.target.target import Target
 from lowering.target.targets import DEFAULT as TARGET
 from wsched.choose.cost_model import priced, slowed, terms_of
 from wsched.choose.gpus import BOARD_WATTS
 from wsched.choose.heuristics import choose_params
 from wsched.choose.problem import Problem
 from wsched.choose.tuned.lookup import lookup
+from wsched.front.explain import planned_cut
 from wsched.front.known import import_fusion
 from wsched.front.problems import problem_of
 from wsched.front.schedule import Schedule
@@ -34,7 +36,7 @@ from wsched.trace.timeline import Trace
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["LARGEST", "Why", "why"]
+__all__ = ["LARGEST", "Why", "why", "why_of_parts"]
 
 LARGEST = 3
 """Losses that are named with what would mend them."""
@@ -84,10 +86,12 @@ def why(
         recorded: a time line of this kernel and problem, as ``k.trace`` returns it.
 
     Raises:
-        InputError: the tensors do not fit the definition; a GPU that is not known.
+        InputError: the tensors do not fit the definition; a GPU that is not known, or that
+            ``params`` are not for.
         ValueError: sizes that cannot be read.
-        UnsupportedError: the definition is no single kernel, or the cost model does not describe
-            its schedule; a time line of another kernel.
+        UnsupportedError: the definition is no single kernel (:func:`why_of_parts`), or the cost
+            model does not describe its schedule; a target on which nothing was measured; a time
+            line of another kernel.
         ScheduleError: ``params`` make an illegal schedule.
     """
     if isinstance(definition, Schedule):
@@ -114,15 +118,43 @@ def why(
     return _told(kernel, extents, posed, recorded)
 
 
+def why_of_parts(definition: Any, *, gpu: str | None = None) -> tuple[Why, ...]:
+    """Why of each kernel of a matmul in a definition that is cut, in the order in which they run.
+
+    Args:
+        definition: as for :func:`why`, with the sizes that it says; of those that it leaves open
+            :data:`~wsched.front.cut.sizes.OPEN`.
+        gpu: as there.
+
+    Raises:
+        UnsupportedError, ScheduleError: it may not be cut, or no matmul has a kernel.
+    """
+    asked = gpu_named(gpu or DEFAULT_GPU)
+    _require_measured(asked.target)
+    found = []
+    for part in planned_cut(definition, asked.sms).parts:
+        if part.kernel is not None and part.problem is not None:
+            posed = part.problem.on(asked)
+            _described(part.kernel.params)
+            extents = Extents.of_problem(posed, part.kernel.fusion)
+            found.append(_told(part.kernel, extents, posed, None))
+    return tuple(found)
+
+
 def _described(params: MatmulParams) -> MatmulParams:
     """The same, if the cost model describes them."""
-    if params.mma_macro.target.arch != TARGET.arch:
-        what = f"why on {params.mma_macro.target.arch}"
-        raise UnsupportedError(what, f"{TARGET.arch}, whose times were measured")
+    _require_measured(params.mma_macro.target)
     if not (params.warp_specialized and params.persistent):
         what = "why of a schedule that is not warp-specialized and persistent"
         raise UnsupportedError(what, "what the cost model describes")
     return params
+
+
+def _require_measured(target: Target) -> None:
+    """Refuse a target on which nothing was measured."""
+    if target.arch != TARGET.arch:
+        what = f"{TARGET.arch}, whose times were measured"
+        raise UnsupportedError(f"why on {target.arch}", what)
 
 
 def _told(
