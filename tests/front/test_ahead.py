@@ -53,7 +53,7 @@ def test_they_are_those_of_a_call_on_that_gpu(gpu: Gpu, shape: str) -> None:
     inputs = [torch.empty(n, extents.k, dtype=torch.bfloat16) for n in (extents.m, extents.n)]
     _, problem = planned(definition(), inputs)
     wanted = choose_params(
-        replace(problem, sms=gpu.sms, l2_bytes=gpu.l2_bytes, gpu=gpu.name, target=problem.target)
+        replace(problem, sms=gpu.sms, l2_bytes=gpu.l2_bytes, gpu=gpu.name, target=gpu.target)
     )
     (found,) = kernels_on(gpu, definition(), extents)
     assert replace(found.params, num_registers=wanted.num_registers) == wanted
