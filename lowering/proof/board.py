@@ -166,6 +166,22 @@ class Board:
         """Another CTA of the cluster."""
         return cta // self.kernel.cluster * self.kernel.cluster + rank
 
+    def shape(self, name: str) -> tuple[int, int]:
+        """Lines and columns of a stage of a buffer."""
+        buffer = self.buffers[name]
+        lines = buffer.lines if isinstance(buffer, SharedBuffer) else buffer.rows
+        return lines, buffer.cols
+
+    def touch(self, name: str, stage: int, *spans: tuple[int, int]) -> None:
+        """Note an access to lines and columns of a stage, each from where on how many, that the
+        buffer does not have.
+        """
+        held = (self.buffers[name].stages, *self.shape(name))
+        reached = ((stage, 1), *spans)
+        if any(a < 0 or a + n > most for (a, n), most in zip(reached, held, strict=True)):
+            said = ", ".join(f"{a} .. {a + n}" for a, n in spans)
+            self.flow.wrong.append(f"{said} of {name}[{stage}] lie outside of it")
+
     def masked(self, cta: int, mask: Sequence[int]) -> list[int]:
         """The CTAs of the cluster in a mask; without one the CTA itself."""
         if not mask:
@@ -305,6 +321,7 @@ def _store(stmt: StWord, w: Walker, threads: int, values: list[int]) -> bool:
     if stmt.cta is None:
         value, rank = values[-1], []
     cta = w.board.peer(w.cta, rank[0]) if rank else w.cta
+    w.board.touch(stmt.dst.buffer, at[0], *((x, 1) for x in (0, *at[1:])[-2:]))
     w.board.words[cta, stmt.dst.buffer, at] = value
     return True
 
@@ -315,6 +332,8 @@ def _allocate(stmt: Tcgen05Alloc, w: Walker, threads: int, values: list[int]) ->
 
 
 def _load(stmt: LdWord, w: Walker, threads: int, values: list[int]) -> Env:
+    stage, *at = values
+    w.board.touch(stmt.src.buffer, stage, *((x, 1) for x in (0, *at)[-2:]))
     return {stmt.out.name: w.board.words[w.cta, stmt.src.buffer, tuple(values)]}
 
 
