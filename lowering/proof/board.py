@@ -119,6 +119,7 @@ class Board:
     def __post_init__(self) -> None:
         self.awaited = {m.name: m.arrivals for m in self.kernel.mbarriers}
         self.threads = {b.name: b.threads for b in self.kernel.named_barriers}
+        self.named = {b.name: b.count for b in self.kernel.named_barriers}
         self.maps = {m.name: m for m in self.kernel.tensor_maps}
         self.buffers: dict[str, SharedBuffer | TensorBuffer] = {}
         self.buffers |= {b.name: b for b in self.kernel.shared}
@@ -181,6 +182,11 @@ class Board:
         if any(a < 0 or a + n > most for (a, n), most in zip(reached, held, strict=True)):
             said = ", ".join(f"{a} .. {a + n}" for a, n in spans)
             self.flow.wrong.append(f"{said} of {name}[{stage}] lie outside of it")
+
+    def barrier(self, array: str, index: int) -> None:
+        """Note a named barrier that there is not."""
+        if not 0 <= index < self.named[array]:
+            self.flow.wrong.append(f"there is no {array}[{index}]")
 
     def masked(self, cta: int, mask: Sequence[int]) -> list[int]:
         """The CTAs of the cluster in a mask; without one the CTA itself."""
@@ -277,11 +283,13 @@ def _land(stmt: TmaLoad, w: Walker, threads: int, values: list[int]) -> bool:
 
 def _sync(stmt: BarSync, w: Walker, threads: int, values: list[int]) -> bool:
     array = stmt.bar.array
+    w.board.barrier(array, values[0])
     return w.board.meet(w, w.cta, f"{array}[{values[0]}]", threads, w.board.threads[array])
 
 
 def _come(stmt: BarArrive, w: Walker, threads: int, values: list[int]) -> bool:
     array = stmt.bar.array
+    w.board.barrier(array, values[0])
     meeting = w.board.meetings.setdefault((w.cta, f"{array}[{values[0]}]"), Meeting())
     meeting.come(threads, w.board.threads[array])
     return True

@@ -50,6 +50,12 @@ MOVED = {
     "a word that there is not": (
         "dynamic", "shared queue_tile: s32[2]", "shared queue_tile: s32[1]",
         "0 .. 1, 0 .. 1 of queue_tile[1] lie outside of it"),
+    "a named barrier that there is not": (
+        "int8", "bar.sync T4_store[group]", "bar.sync T4_store[group ^ 1]",
+        "there is no T4_store[1]"),
+    "nobody stores the result": (
+        "tile_per_cta", "tma.store T5[Mo * 128 + group * 64, No * 128 + chunk * 64], "
+        "T5_s[group, 0, 0]", "bulk.commit", "nobody loads or stores T5"),
     "halves of a multicast pair swapped": (
         "cluster_2x1", "T7[stage_k2, %cluster.ctarank % 2 * 128, 0]",
         "T7[stage_k2, (1 - %cluster.ctarank % 2) * 128, 0]", "T5[64, 0] gets column 128 of T1"),
