@@ -119,6 +119,7 @@ class Board:
     def __post_init__(self) -> None:
         self.awaited = {m.name: m.arrivals for m in self.kernel.mbarriers}
         self.threads = {b.name: b.threads for b in self.kernel.named_barriers}
+        self.named = {b.name: b.count for b in self.kernel.named_barriers}
         self.maps = {m.name: m for m in self.kernel.tensor_maps}
         self.buffers: dict[str, SharedBuffer | TensorBuffer] = {}
         self.buffers |= {b.name: b for b in self.kernel.shared}
@@ -165,6 +166,27 @@ class Board:
     def peer(self, cta: int, rank: int) -> int:
         """Another CTA of the cluster."""
         return cta // self.kernel.cluster * self.kernel.cluster + rank
+
+    def shape(self, name: str) -> tuple[int, int]:
+        """Lines and columns of a stage of a buffer."""
+        buffer = self.buffers[name]
+        lines = buffer.lines if isinstance(buffer, SharedBuffer) else buffer.rows
+        return lines, buffer.cols
+
+    def touch(self, name: str, stage: int, *spans: tuple[int, int]) -> None:
+        """Note an access to lines and columns of a stage, each from where on how many, that the
+        buffer does not have.
+        """
+        held = (self.buffers[name].stages, *self.shape(name))
+        reached = ((stage, 1), *spans)
+        if any(a < 0 or a + n > most for (a, n), most in zip(reached, held, strict=True)):
+            said = ", ".join(f"{a} .. {a + n}" for a, n in spans)
+            self.flow.wrong.append(f"{said} of {name}[{stage}] lie outside of it")
+
+    def barrier(self, array: str, index: int) -> None:
+        """Note a named barrier that there is not."""
+        if not 0 <= index < self.named[array]:
+            self.flow.wrong.append(f"there is no {array}[{index}]")
 
     def masked(self, cta: int, mask: Sequence[int]) -> list[int]:
         """The CTAs of the cluster in a mask; without one the CTA itself."""
@@ -261,11 +283,13 @@ def _land(stmt: TmaLoad, w: Walker, threads: int, values: list[int]) -> bool:
 
 def _sync(stmt: BarSync, w: Walker, threads: int, values: list[int]) -> bool:
     array = stmt.bar.array
+    w.board.barrier(array, values[0])
     return w.board.meet(w, w.cta, f"{array}[{values[0]}]", threads, w.board.threads[array])
 
 
 def _come(stmt: BarArrive, w: Walker, threads: int, values: list[int]) -> bool:
     array = stmt.bar.array
+    w.board.barrier(array, values[0])
     meeting = w.board.meetings.setdefault((w.cta, f"{array}[{values[0]}]"), Meeting())
     meeting.come(threads, w.board.threads[array])
     return True
@@ -305,6 +329,7 @@ def _store(stmt: StWord, w: Walker, threads: int, values: list[int]) -> bool:
     if stmt.cta is None:
         value, rank = values[-1], []
     cta = w.board.peer(w.cta, rank[0]) if rank else w.cta
+    w.board.touch(stmt.dst.buffer, at[0], *((x, 1) for x in (0, *at[1:])[-2:]))
     w.board.words[cta, stmt.dst.buffer, at] = value
     return True
 
@@ -315,6 +340,8 @@ def _allocate(stmt: Tcgen05Alloc, w: Walker, threads: int, values: list[int]) ->
 
 
 def _load(stmt: LdWord, w: Walker, threads: int, values: list[int]) -> Env:
+    stage, *at = values
+    w.board.touch(stmt.src.buffer, stage, *((x, 1) for x in (0, *at)[-2:]))
     return {stmt.out.name: w.board.words[w.cta, stmt.src.buffer, tuple(values)]}
 
 

@@ -20,6 +20,7 @@ from lowering.kernel.kernel import Kernel
 from lowering.kernel.visit import walk
 from lowering.proof.agent import Agent
 from lowering.proof.board import Board, Env, Walker
+from lowering.proof.flow import unused
 from lowering.proof.moves import ALONE, TOGETHER
 from lowering.proof.obligation import Obligation, UnknownError, Verdict
 from lowering.proof.places import STEPS, misplaced
@@ -40,6 +41,9 @@ LIMIT = 20_000
 def circles(kernel: Kernel, agents: tuple[Agent, ...]) -> Iterator[Obligation]:
     """Everybody comes to an end; what was written, and counters, are then as they have to be."""
     claims = {name: Obligation(name, kernel.name) for name in (NAME, PLACES, OPERANDS)}
+    for name in unused(kernel):
+        why = f"at no size: nobody loads or stores {name}"
+        claims[OPERANDS] = Obligation(OPERANDS, kernel.name, Verdict.REFUTED, why)
     try:
         plain = [Skeleton(kernel, a, (STEPS,)) for a in agents]
         moving = [_with_data(kernel, a) for a in agents]

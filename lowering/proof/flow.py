@@ -15,12 +15,14 @@ from dataclasses import dataclass, field
 from lowering.ground.dtypes import DType
 from lowering.ground.expr import evaluate
 from lowering.kernel.kernel import GlobalTensor, Kernel, TensorMap
+from lowering.kernel.memory import PrefetchTensorMap
+from lowering.kernel.operands import GmemRef, MapRef
 from lowering.kernel.scalar_memory import LdGlobalScalar
 from lowering.kernel.tensors import ENTRY
-from lowering.kernel.visit import walk
+from lowering.kernel.visit import operands, walk
 from lowering.proof.tile import Along, Piece, Read, Term, Tile
 
-__all__ = ["Flow", "Result"]
+__all__ = ["Flow", "Result", "unused"]
 
 Key = tuple[int, str, int]
 """A CTA, a buffer and a stage of it."""
@@ -198,6 +200,17 @@ class Flow:
             said = ", ".join(f"{a} .. {b}" for a, b in found) or "nothing"
             names = " and ".join(sorted({r.tensor for r in term.reads}))
             yield f"{said} of 0 .. {whole} of K of {names}"
+
+
+def unused(kernel: Kernel) -> Iterator[str]:
+    """The tensor maps through which a kernel moves nothing."""
+    moved = {
+        ref.map
+        for s in walk(kernel.body)
+        for ref in operands(s)
+        if isinstance(ref, GmemRef | MapRef) and not isinstance(s, PrefetchTensorMap)
+    }
+    return (m.name for m in kernel.tensor_maps if m.name not in moved)
 
 
 def _text(sums: frozenset[frozenset[str]]) -> str:

@@ -53,17 +53,15 @@ class Spot:
 
     def take(self, w: Walker, rows: int, cols: int) -> Tile:
         """What is in so many rows and columns from here on."""
-        return self._stage(w).cut(self.line, self.col, rows, cols)
+        return self._stage(w, rows, cols).cut(self.line, self.col, rows, cols)
 
     def put(self, w: Walker, tile: Tile) -> None:
         """Put something there."""
-        stage = self._stage(w).put(self.line, self.col, tile)
+        stage = self._stage(w, tile.rows, tile.cols).put(self.line, self.col, tile)
         w.board.flow.stages[self.cta, self.buffer, self.stage] = stage
 
-    def _stage(self, w: Walker) -> Tile:
+    def _stage(self, w: Walker, rows: int, cols: int) -> Tile:
+        """The stage, of which so many rows and columns are touched."""
+        w.board.touch(self.buffer, self.stage, (self.line, rows), (self.col, cols))
         found = w.board.flow.stages.get((self.cta, self.buffer, self.stage))
-        if found is None:
-            buffer = w.board.buffers[self.buffer]
-            lines = buffer.lines if isinstance(buffer, SharedBuffer) else buffer.rows
-            found = Tile(lines, buffer.cols)
-        return found
+        return Tile(*w.board.shape(self.buffer)) if found is None else found

@@ -41,6 +41,21 @@ MOVED = {
         "T5[64, 64] gets column 0 of T1"),
     "the stage of the other warpgroup": (
         "coop_2_stages", "T5_s[group, 0, 0], t9", "T5_s[1 - group, 0, 0], t9", "gets row 0 of T0"),
+    "rows behind the stage": (
+        "coop_2_stages", "T5_s[group, 0, 0], t9", "T5_s[group, 8, 0], t9",
+        "8 .. 72, 0 .. 64 of T5_s[0] lie outside of it"),
+    "a stage that there is not": (
+        "coop_2_stages", "shared T7: bf16[2]", "shared T7: bf16[1]",
+        "0 .. 256, 0 .. 64 of T7[1] lie outside of it"),
+    "a word that there is not": (
+        "dynamic", "shared queue_tile: s32[2]", "shared queue_tile: s32[1]",
+        "0 .. 1, 0 .. 1 of queue_tile[1] lie outside of it"),
+    "a named barrier that there is not": (
+        "int8", "bar.sync T4_store[group]", "bar.sync T4_store[group ^ 1]",
+        "there is no T4_store[1]"),
+    "nobody stores the result": (
+        "tile_per_cta", "tma.store T5[Mo * 128 + group * 64, No * 128 + chunk * 64], "
+        "T5_s[group, 0, 0]", "bulk.commit", "nobody loads or stores T5"),
     "halves of a multicast pair swapped": (
         "cluster_2x1", "T7[stage_k2, %cluster.ctarank % 2 * 128, 0]",
         "T7[stage_k2, (1 - %cluster.ctarank % 2) * 128, 0]", "T5[64, 0] gets column 128 of T1"),
@@ -74,7 +89,8 @@ MOVED = {
     "a residual of another tile": (
         "coop_128x128-residual", "T2[Mo3 * 128", "T2[Mo3 * 128 + 64", "of T2"),
     "rows of the result for columns": (
-        "exchanged", "t9, trans=true", "t9", "gets"),
+        "exchanged", "t9, trans=true", "t9",
+        "0 .. 64, 0 .. 16 of T5_s[0] lie outside of it"),
     "a slice of 8 bits": (
         "int8", "T6[stage_k, 0, 32]", "T6[stage_k, 0, 64]",
         "multiplies T0 from 32 on by T1 from 64 on along K"),
