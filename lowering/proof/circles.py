@@ -124,9 +124,8 @@ def _followed(
         yield refuted(NAME, why)
     if whole and (why := misplaced(kernel, board, sizes)):
         yield refuted(PLACES, why)
-    if not kernel.tensors or all(sizes.values()):  # with no K tensor memory holds what it held
-        for why in board.flow.wrong[:1]:
-            yield refuted(OPERANDS, why)
+    for why in board.flow.wrong[:1]:
+        yield refuted(OPERANDS, why)
 
 
 def _together(clusters: int, waiting: bool) -> list[Sequence[int]]:

@@ -169,11 +169,13 @@ def _stopped(
     found: frozenset[str],
     waited: Callable[[Sequence[TileRing]], frozenset[str]],
 ) -> Stopped:
-    """The rings to name of those that are waited for, and the stages that are enough."""
+    """The rings to name of those that are waited for, and the stages that are enough; one that is
+    alone is waited for by who has a later turn.
+    """
     dealt = min((r for r in rings if r.dealing), key=lambda r: r.name not in found)
-    other = min((r for r in rings if r != dealt), key=lambda r: r.name not in found)
+    other = min((r for r in rings if r != dealt), key=lambda r: r.name not in found, default=dealt)
     legal: list[str] = []
-    for ring in (other, dealt):
+    for ring in dict.fromkeys((other, dealt)):
         enough = _enough(tuple(rings), ring, waited)
         if enough is not None:
             if ring == other and not ring.dealing:
