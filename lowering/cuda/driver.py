@@ -16,10 +16,19 @@ from typing import Any
 from lowering.ground.errors import InternalError, UnsupportedError
 from lowering.target.targets import gpus
 
-__all__ = ["INVALID_CONTEXT", "call", "driver_api", "launch_function", "primary"]
+__all__ = ["INVALID_CONTEXT", "call", "driver_api", "has_driver", "launch_function", "primary"]
 
 INVALID_CONTEXT = 201
 """CUDA_ERROR_INVALID_CONTEXT: what a thread without a context is told."""
+
+
+def has_driver() -> bool:
+    """Whether there is a driver's library; its devices are another question."""
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return False
+    return True
 
 
 def driver_api() -> Any:
@@ -28,14 +37,12 @@ def driver_api() -> Any:
     Raises:
         UnsupportedError: no driver library, no cuda-bindings, or the driver finds no device.
     """
-    try:
-        ctypes.CDLL("libcuda.so.1")
-    except OSError:
+    if not has_driver():
         raise UnsupportedError(
             "running a kernel without a CUDA driver (libcuda.so.1)",
             f"a machine with an NVIDIA driver and {gpus()}",
             "CPU tensors run on the machine model",
-        ) from None
+        )
     try:
         from cuda.bindings import driver
     except ImportError as e:

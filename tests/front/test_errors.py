@@ -223,5 +223,5 @@ def test_an_unknown_stage_of_the_dump() -> None:
     passes = ", ".join(p.__name__ for p in PASSES)
     assert str(caught.value) == (
         f"no stage 'llvm'; there are: fusion, subdags, dot, loops, lower, {passes}, kernel, cuda, "
-        "ptx, sass, mlir"
+        "ptx, sass, mlir, mlir-nvgpu"
     )

@@ -77,7 +77,7 @@ def test_a_sample_has_no_hole() -> None:
     found = [(place, judge(place[0]).mutants[place[1]]) for place in places]
     fates = {place: (judge(place[0]).judged(m).fate, argument(m)) for place, m in found}
     assert not [p for p, (fate, why) in fates.items() if fate is Fate.NEITHER and not why]
-    assert len({fate for fate, _ in fates.values()}) >= 4
+    assert {fate for fate, _ in fates.values()} >= {Fate.VERIFY, Fate.PROOF, Fate.NEITHER}
 
 
 IDLE = {

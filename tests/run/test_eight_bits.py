@@ -179,5 +179,5 @@ def test_floats_in_tensor_memory(dtype: Any) -> None:
 
 def test_integers_have_no_form_in_tensor_memory() -> None:
     a, b = operands(torch.int8, 8, 8, 32)
-    with pytest.raises(WschedError, match=r"no tcgen05\.mma multiplies s8 by s8"):
+    with pytest.raises(WschedError, match=r"tcgen05\.mma of s8 by s8 on sm_100a is not"):
         wsched.compile(*int_mm_call(a, b), target="sm_100a")

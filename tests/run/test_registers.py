@@ -12,7 +12,6 @@ from lowering.cuda.nvrtc import CompileError, compilations
 from lowering.cuda.resources import Resources
 from lowering.ground.errors import UnsupportedError
 from lowering.target.hopper import HOPPER
-from lowering.target.target import Target
 from tests.schedules import definition, pipelined
 from wsched.front import api, kernels
 from wsched.front.explain import explain_kernel
@@ -133,9 +132,9 @@ def test_only_what_a_gpu_will_run_is_compiled_to_choose(monkeypatch: pytest.Monk
     torch = pytest.importorskip("torch")
     asked: list[MatmulParams] = []
 
-    def chosen(fusion: Any, params: MatmulParams, target: Target) -> CompiledFusion:
+    def chosen(fusion: Any, params: MatmulParams) -> CompiledFusion:
         asked.append(params)
-        return compile_fusion(fusion, params, target)
+        return compile_fusion(fusion, params)
 
     monkeypatch.setattr(kernels, "compile_clean", chosen)
     monkeypatch.setattr(kernels, "_kernels", Kept())

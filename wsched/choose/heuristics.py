@@ -170,6 +170,10 @@ def candidates(problem: Problem) -> tuple[Candidate, ...]:
 
 def _in_tensor_memory(problem: Problem) -> tuple[Candidate, ...]:
     """Those of a GPU on which nothing was measured; of equals the largest tile first."""
+    mma, operand = problem.target.mma, problem.operand.element
+    if mma.multiplying(operand, operand) is None:
+        what = f"{mma.name} of {operand.value} by {operand.value} on {problem.target.arch}"
+        raise UnsupportedError(what, " or ".join(mma.types))
     found = [Candidate(p, cost(problem, p)) for p in tried_in_tensor_memory(problem)]
     if not found:
         what = f"this problem with accumulators in the tensor memory of {problem.target.arch}"

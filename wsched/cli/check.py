@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from lowering.cuda.driver import has_driver
 from lowering.target.target import Target
 from lowering.target.targets import DEFAULT, target_of_device
 from wsched.choose.gpus import gpu_of
@@ -103,8 +104,8 @@ def target_here() -> Target:
 
 
 def _target() -> Target | None:
-    if find_spec("torch") is None:
-        return None
+    if not has_driver() or find_spec("torch") is None:
+        return None  # without a driver torch, whose import takes seconds, has nothing to say
     import torch
 
     return target_of_device(torch)
