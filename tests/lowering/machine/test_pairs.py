@@ -20,9 +20,12 @@ from lowering.target.blackwell import BLACKWELL_PAIRS
 from tests.blackwell import Tile
 from tests.blackwell import final as by_hand
 from tests.pairs import CLUSTERS, PAIRS, SMALL, final
+from tests.tiers import dealt
 from wsched.schedule.matmul.params import MatmulParams
 
 BF16 = ml_dtypes.bfloat16
+
+ADVERSARIES: tuple[Adversary, ...] = ("eager", "lazy", "random", "fair")
 
 
 @lru_cache
@@ -46,14 +49,13 @@ def run(k: Kernel, m: int, n: int, depth: int, adversary: Adversary, seed: int =
     np.testing.assert_array_equal(d.astype(np.float32), wanted.astype(np.float32))
 
 
-@pytest.mark.parametrize("adversary", ["eager", "lazy", "random", "fair"])
+@pytest.mark.parametrize("adversary", ADVERSARIES)
 @pytest.mark.parametrize("name", ["registers", "tma", "two-blocks", "queue"])
 def test_right_in_any_order(name: str, adversary: Adversary) -> None:
     run(kernel(PAIRS[name]), 392, 72, 104, adversary)
 
 
-@pytest.mark.parametrize("adversary", ["eager", "lazy", "random", "fair"])
-@pytest.mark.parametrize("name", CLUSTERS)
+@pytest.mark.parametrize(("name", "adversary"), dealt(CLUSTERS, ADVERSARIES))
 def test_what_a_cluster_shares_is_multicast(name: str, adversary: Adversary) -> None:
     """Of several tiles a cluster, the last ones of which some CTAs have nothing."""
     dims = CLUSTERS[name].cluster_dims

@@ -31,6 +31,7 @@ from tests.mutants.edits import mutants
 from tests.reductions import ALL, definition
 from tests.schedules import SCHEDULES, for_result
 from tests.schedules import definition as plain
+from tests.tiers import dealt
 from wsched.front.known import import_fusion
 from wsched.fusion import Fusion
 from wsched.run.compiled import compile_fusion
@@ -52,8 +53,10 @@ def reduced(name: str, **more: Any) -> Kernel:
     return compile_fusion(fusion_, params).kernel
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("name", ["dynamic", "dynamic_pingpong", "dynamic_cluster_2x2"])
+QUEUES = "dynamic", "dynamic_pingpong", "dynamic_cluster_2x2"
+
+
+@pytest.mark.parametrize(("form", "name"), dealt(FORMS, QUEUES))
 def test_grouped(form: str, name: str) -> None:
     """Words that nested loops store, their ends behind them."""
     params = SCHEDULES[name]

@@ -18,6 +18,7 @@ from tests.blackwell import final
 from tests.grouped import FORMS, grouped
 from tests.mutants.subjects import subject
 from tests.schedules import SCHEDULES
+from tests.tiers import in_tiers
 from wsched.front.known import import_fusion
 from wsched.run.compiled import compile_fusion
 from wsched.schedule.matmul.params import SupportedVectorization
@@ -135,7 +136,7 @@ def claim(kernel: Kernel) -> Obligation:
     return found
 
 
-@pytest.mark.parametrize("fault", MOVED)
+@pytest.mark.parametrize("fault", in_tiers(MOVED, [*MOVED][::3]))
 def test_moved(fault: str) -> None:
     """Proved as it is; refuted at a size that is named once it is moved."""
     kernel, before, after, said = MOVED[fault]

@@ -11,14 +11,18 @@ from tests.epilogues import RESIDUAL
 from tests.lowering.machine.test_pairs import FAULTS, FREE, SYNC, text
 from tests.pairs import CLUSTERS, PAIRS, V9, final
 from tests.rungs import kernel
+from tests.tiers import in_tiers
 
 OF_VALUES = {
     "mixed groups", "a product of the odd CTA", "a mask of a CTA that is not there",
 }  # fmt: skip
 """Faults that are none of the protocol's: ``verify`` finds them, and the machine."""
 
+QUICK = "registers", "queue", "2x2-alone", "4x1-pairs"
+"""Of each kind, the cheaper ones."""
 
-@pytest.mark.parametrize("name", [*PAIRS, *CLUSTERS])
+
+@pytest.mark.parametrize("name", in_tiers([*PAIRS, *CLUSTERS], QUICK))
 def test_proved(name: str) -> None:
     proof = prove(final((PAIRS | CLUSTERS)[name]))
     assert proof.proved, proof
