@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 
-from lowering.kernel.kernel import Kernel
+from lowering.kernel.kernel import Kernel, TensorBuffer
+from lowering.kernel.text import parse_kernel, print_kernel
 from lowering.nest.lower import lower
 from lowering.target.blackwell import BLACKWELL
 from lowering.target.target import Target
@@ -17,7 +20,7 @@ from wsched.importer import build_fusion, record_text
 from wsched.schedule import Schedule
 from wsched.schedule.plan import Plan, make_plan
 
-__all__ = ["Tile", "final", "plan", "scheduled"]
+__all__ = ["NOT_FINAL", "Tile", "final", "plan", "scheduled"]
 
 _TMA, _SET = LoadStoreOpType.CpAsyncBulkTensorTile, LoadStoreOpType.Set
 
@@ -131,3 +134,22 @@ def plan(tile: Tile = Tile()) -> Plan:
 def final(tile: Tile = Tile(), **options: int) -> Kernel:
     """Its kernel."""
     return run_passes(lower(plan(tile), "linear"), LoweringOptions(**options))
+
+
+def _changed(old: str, new: str) -> Kernel:
+    return parse_kernel(print_kernel(final(Tile(by_tma=False))).replace(old, new))
+
+
+def _nowhere() -> Kernel:
+    kernel = final(Tile(by_tma=False))
+    (cells,) = kernel.of(TensorBuffer)
+    return kernel.redeclare(replace(cells, column=None))
+
+
+NOT_FINAL: Mapping[str, Callable[[], Kernel]] = {
+    "tensor memory T4 has no column": _nowhere,
+    "is not in lane 0": partial(_changed, "T4[stage_tile2, 0, chunk", "T4[stage_tile2, 16, chunk"),
+    "tcgen05.ld of frag<f32, 128x32, async>": partial(_changed, ", span 2, below 2", ""),
+    "not 24": partial(_changed, "T7[stage_k, 0, 0], 64", "T7[stage_k, 0, 0], 24"),
+}
+"""Kernels that no emitter takes, by what it says of them."""

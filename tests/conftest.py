@@ -14,7 +14,6 @@ A test that takes the fixture ``golden`` compares a text with a file of its own.
 
 from __future__ import annotations
 
-import ctypes
 import difflib
 import gc
 import hashlib
@@ -208,10 +207,10 @@ def golden_orphans(request: pytest.FixtureRequest) -> list[str]:
 
 def no_gpu_reason() -> str:
     """Return why ``gpu`` tests cannot run here, empty if they can."""
-    try:
-        # Before torch, whose import takes seconds: without a driver it has nothing to say.
-        ctypes.CDLL("libcuda.so.1")
-    except OSError:
+    from lowering.cuda.driver import has_driver
+
+    # Before torch, whose import takes seconds: without a driver it has nothing to say.
+    if not has_driver():
         return "needs a GPU: there is no CUDA driver (libcuda.so.1)"
     try:
         import torch

@@ -260,9 +260,8 @@ class PreparedLaunch:
                 return self._launch(self._raw(device) if stream is None else stream)
         if stream is None:
             stream = self._raw(device)
-        kept = self._by_stream.get(
-            stream
-        )  # also what the arguments point into, if others clear these
+        # With what the arguments point into, which stays alive if others clear the table.
+        kept = self._by_stream.get(stream)
         if kept is None:
             return self._launch(stream)
         if status := self._submit(*kept[0]):

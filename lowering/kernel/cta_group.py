@@ -90,7 +90,8 @@ class CtaGroup:
             return None, 1
         if len(masks) == 1:
             return Const(masks.pop()), told // self.size
-        own, mask, others = Const(1) << _RANK, ZERO + 0, [s for s in shares if s[0] > 1]
+        own, others = Const(1) << _RANK, [s for s in shares if s[0] > 1]
+        mask: Expr = ZERO
         for count, stride in others:
             first = _RANK - _RANK // stride % count * stride
             mask = mask + (Const(_pattern(count, stride)) << first)

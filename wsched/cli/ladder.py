@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 from lowering.ground.files import replace_file
-from lowering.target.targets import DEFAULT, target_of_device
+from lowering.target.targets import DEFAULT
 from wsched.cli.check import device
 from wsched.cli.ladder_choice import show_way
 from wsched.cli.ladder_tables import show_tables
@@ -113,11 +113,7 @@ def _asked(steps: Sequence[Step], names: Sequence[str]) -> Sequence[Step]:
 
 def _here(steps: Sequence[Step]) -> bool:
     """Whether there is a GPU that runs these."""
-    if device() != "cuda":
-        return False
-    import torch
-
-    return target_of_device(torch) is steps[0].target
+    return device(steps[0].target) == "cuda"
 
 
 def _measured(steps: Sequence[Step], sizes: Problem) -> Sequence[float | None]:

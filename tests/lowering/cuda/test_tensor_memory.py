@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 import pytest
 
@@ -11,9 +10,8 @@ from lowering.cuda.emit import emit_cuda, emit_kernel
 from lowering.cuda.nvrtc import CompileError, compile_cubin
 from lowering.cuda.resources import read_resources
 from lowering.ground.errors import InternalError
-from lowering.kernel.kernel import Kernel, TensorBuffer
 from lowering.kernel.text import parse_kernel, print_kernel
-from tests.blackwell import Tile, final
+from tests.blackwell import NOT_FINAL, Tile, final
 
 TILES = {
     "registers": Tile(by_tma=False),
@@ -62,18 +60,7 @@ def test_columns_that_are_no_power_of_two_are_several_loads() -> None:
     assert {"x2", "x1"} == set(re.findall(r"16x256b\.(x\d+)", text))
 
 
-def test_what_is_no_final_kernel() -> None:
-    kernel = final(Tile(by_tma=False))
-
-    def changed(old: str, new: str) -> Kernel:
-        return parse_kernel(print_kernel(kernel).replace(old, new))
-
-    (cells,) = kernel.of(TensorBuffer)
-    for broken, why in (
-        (kernel.redeclare(replace(cells, column=None)), "tensor memory T4 has no column"),
-        (changed("T4[stage_tile2, 0, chunk", "T4[stage_tile2, 16, chunk"), "is not in lane 0"),
-        (changed(", span 2, below 2", ""), "tcgen05.ld of frag<f32, 128x32, async>"),
-        (changed("T7[stage_k, 0, 0], 64", "T7[stage_k, 0, 0], 24"), "not 24"),
-    ):
-        with pytest.raises(InternalError, match=re.escape(why)):
-            emit_kernel(broken)
+@pytest.mark.parametrize("fault", NOT_FINAL)
+def test_what_is_no_final_kernel(fault: str) -> None:
+    with pytest.raises(InternalError, match=re.escape(fault)):
+        emit_kernel(NOT_FINAL[fault]())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -15,12 +14,12 @@ from lowering.cuda.nvrtc import compile_ptx
 from lowering.cuda.resources import read_resources
 from lowering.ground.errors import InternalError
 from lowering.kernel.descriptor import MatrixDescriptor, tile_byte
-from lowering.kernel.kernel import Kernel, TensorBuffer
-from lowering.kernel.text import parse_kernel, print_kernel
+from lowering.kernel.kernel import Kernel
+from lowering.kernel.text import parse_kernel
 from lowering.mlir.emit import emit_mlir
 from lowering.mlir.toolchain import compile_mlir, lowered
 from tests import pairs
-from tests.blackwell import Tile, final
+from tests.blackwell import NOT_FINAL, Tile, final
 from tests.lowering.cuda.test_tensor_memory import TILES
 from tests.lowering.mlir.interpreter import Thread, run
 from tests.lowering.mlir.test_bindings import jaxlib, triton_prints
@@ -155,18 +154,7 @@ def test_registers_are_taken_behind_the_wait() -> None:
     assert sum('att "", "=f' in line for line in lines[wait:]) == 2  # a pin of each block
 
 
-def test_what_is_no_final_kernel() -> None:
-    kernel = final(Tile(by_tma=False))
-
-    def changed(old: str, new: str) -> Kernel:
-        return parse_kernel(print_kernel(kernel).replace(old, new))
-
-    (cells,) = kernel.of(TensorBuffer)
-    for broken, why in (
-        (kernel.redeclare(replace(cells, column=None)), "tensor memory T4 has no column"),
-        (changed("T4[stage_tile2, 0, chunk", "T4[stage_tile2, 16, chunk"), "is not in lane 0"),
-        (changed(", span 2, below 2", ""), "tcgen05.ld of frag<f32, 128x32, async>"),
-        (changed("T7[stage_k, 0, 0], 64", "T7[stage_k, 0, 0], 24"), "not 24"),
-    ):
-        with pytest.raises(InternalError, match=re.escape(why)):
-            emit_mlir(broken)
+@pytest.mark.parametrize("fault", NOT_FINAL)
+def test_what_is_no_final_kernel(fault: str) -> None:
+    with pytest.raises(InternalError, match=re.escape(fault)):
+        emit_mlir(NOT_FINAL[fault]())
