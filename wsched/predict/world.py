@@ -57,10 +57,8 @@ def resident(kernel: CompiledFusion) -> int:
     shared = kernel.kernel.shared_bytes + CTA_SHARED
     of_registers = kernel.kernel.target.registers // registers
     fit = min(SM_THREADS // threads, of_registers, SM_SHARED // shared)
-    cells = kernel.kernel.target.tensor_memory
-    if cells is None:
-        return fit
-    return min(fit, cells.columns // cells.allocated(sum(t.columns for t in kernel.kernel.tensors)))
+    cells, columns = kernel.kernel.target.tensor_memory, kernel.kernel.tensor_columns
+    return fit if cells is None or not columns else min(fit, cells.columns // columns)
 
 
 def world_of(
