@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from lowering.ground.errors import InternalError, UnsupportedError
 from lowering.ground.expr import I32_MAX
-from lowering.ground.types import Swizzle
 from lowering.kernel.kernel import TensorMap
 from lowering.kernel.tensors import Ragged
 from lowering.target.ptx import TMA_STRIDE_ALIGN
@@ -125,7 +124,7 @@ def encode(driver: Any, m: TensorMap, layout: Layout) -> bytes:
     """
     if not m.box:
         raise InternalError("launch", f"tensor map {m.name} has no box")
-    swizzle = "NONE" if m.swizzle is Swizzle.NONE else f"{m.swizzle.value}B"
+    swizzle = f"{m.swizzle.value}B" if m.swizzle.permutes else "NONE"
     promotion = f"L2_{m.promotion}B" if m.promotion else "NONE"
     dims = [driver.cuuint64_t(max(n, 1)) for n in reversed(layout.sizes)]
     box = [driver.cuuint32_t(n) for n in reversed(m.box_of(layout.sizes))]

@@ -29,6 +29,11 @@ class Swizzle(Enum):
     B64 = 64
     B128 = 128
 
+    @property
+    def permutes(self) -> bool:
+        """Whether a chunk may lie elsewhere than in the row's order."""
+        return self.value > 16
+
     def apply(self, address: int) -> int:
         """Byte ``address`` (from a base aligned to 8 spans) with the chunk bits permuted.
 

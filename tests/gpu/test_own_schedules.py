@@ -23,6 +23,9 @@ pytestmark = pytest.mark.gpu
 SIZES = ((200, 136, 264), (72, 520, 64), (1000, 88, 40), (65, 264, 1032), (64, 64, 0))
 """M, N and K: few and many tiles, odd numbers of them, K of none to many slices."""
 
+BATCH = 3
+"""Matrices of a batch."""
+
 DRAWS = 24
 """Schedules that are drawn from each seed."""
 
@@ -34,7 +37,8 @@ def require_right(made: Plan, name: str = "") -> None:
     fusion, options = made.fusion, KernelOptions()
     kernel = compile_plan(made, options, schedule_name(fusion, options))
     for seed, (m, n, k) in enumerate(SIZES):
-        size, random = {"M": m, "N": n, "K": k}, torch.Generator("cuda").manual_seed(seed)
+        size = {"B": BATCH, "M": m, "N": n, "K": k}
+        random = torch.Generator("cuda").manual_seed(seed)
         inputs = [
             torch.randint(-2, 3, [size[a] for a in b.axes], generator=random, device="cuda")
             .to(getattr(torch, b.dtype.element.torch))
@@ -43,7 +47,7 @@ def require_right(made: Plan, name: str = "") -> None:
         if name:
             expected = wanted(name, inputs)
         else:
-            total = sum((x.float() for x in inputs[2:]), inputs[0].float() @ inputs[1].float().T)
+            total = sum((x.float() for x in inputs[2:]), inputs[0].float() @ inputs[1].float().mT)
             expected = [total.to(getattr(torch, b.dtype.element.torch)) for b in fusion.outputs]
         for result, right in zip(kernel(*inputs), expected, strict=True):
             assert torch.equal(result, right), (m, n, k)

@@ -14,19 +14,25 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from cuda.bindings import driver as real
 
 from lowering.cuda import launch
 from lowering.cuda.launch_block import LaunchConfig
 
 
 class Names:
-    """``enum.MEMBER`` and ``enum["MEMBER"]`` as text."""
+    """``enum.MEMBER`` and ``enum["MEMBER"]`` as text, of members that the real one has."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.members: frozenset[str] = frozenset(getattr(real, name).__members__)
 
     def __getattr__(self, name: str) -> str:
+        if name not in self.members:
+            raise AttributeError(name)
         return name
 
     def __getitem__(self, name: str) -> str:
-        return name
+        return str(getattr(self, name))
 
 
 class Result:
@@ -59,8 +65,12 @@ class Driver:
     params: list[tuple[bytes, bytes, int, int]] = field(default_factory=list)
     attributes: list[list[tuple[int, int]]] = field(default_factory=list)
     CUresult = Result
-    CUtensorMapDataType = CUtensorMapInterleave = CUtensorMapSwizzle = Names()
-    CUtensorMapL2promotion = CUtensorMapFloatOOBfill = CUfunction_attribute = Names()
+    CUtensorMapDataType = Names()
+    CUtensorMapInterleave = Names()
+    CUtensorMapSwizzle = Names()
+    CUtensorMapL2promotion = Names()
+    CUtensorMapFloatOOBfill = Names()
+    CUfunction_attribute = Names()
     cuuint64_t = cuuint32_t = CUdevice = staticmethod(int)
     CUlaunchConfig = SimpleNamespace
     CUlaunchAttributeID = Names()

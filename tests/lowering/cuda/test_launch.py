@@ -17,6 +17,7 @@ from lowering.cuda.launch import LoadedKernel
 from lowering.cuda.launch_block import LaunchAttribute
 from lowering.cuda.tensormap import layout_of
 from lowering.ground.errors import InternalError, UnsupportedError
+from lowering.ground.types import Swizzle
 from lowering.kernel.kernel import TraceBuffer
 from lowering.kernel.text import parse_kernel
 from tests.blackwell import Tile, final
@@ -54,6 +55,16 @@ def test_descriptor_has_the_innermost_dimension_first(driver: Driver) -> None:
         "CU_TENSOR_MAP_L2_PROMOTION_L2_256B",
         "CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE",
     )
+
+
+@pytest.mark.parametrize("swizzle", Swizzle)
+def test_the_driver_has_a_mode_for_each_swizzle(driver: Driver, swizzle: Swizzle) -> None:
+    """A span of one chunk permutes nothing; the driver has no mode of its own for it."""
+    a, _ = copy_kernel().tensor_maps
+    loaded = LoadedKernel(copy_kernel().redeclare(replace(a, swizzle=swizzle)), b"")
+    go(loaded, Tensor(), Tensor())
+    mode = f"{swizzle.value}B" if swizzle.value > 16 else "NONE"
+    assert driver.named("encode")[0][8] == f"CU_TENSOR_MAP_SWIZZLE_{mode}"
 
 
 @pytest.mark.parametrize(("rows", "box"), [(100, 64), (64, 64), (63, 63), (1, 1), (0, 1)])
