@@ -47,7 +47,8 @@ def require_right(made: Plan, name: str = "") -> None:
         if name:
             expected = wanted(name, inputs)
         else:
-            total = sum((x.float() for x in inputs[2:]), inputs[0].float() @ inputs[1].float().mT)
+            b = inputs[1].mT if fusion.inputs[1].axes[-1] == "K" else inputs[1]
+            total = sum((x.float() for x in inputs[2:]), inputs[0].float() @ b.float())
             expected = [total.to(getattr(torch, b.dtype.element.torch)) for b in fusion.outputs]
         for result, right in zip(kernel(*inputs), expected, strict=True):
             assert torch.equal(result, right), (m, n, k)
