@@ -28,7 +28,6 @@ WAY: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("wsched.choose", (GROUND, TARGET)),
     ("wsched.figures", (GROUND,)),
     ("wsched.trace", (GROUND, "lowering.kernel")),
-    ("wsched.run.input_error", (GROUND,)),
     ("wsched.program", (GROUND, "lowering.kernel.lexer")),
     ("wsched.run", LOWERED),
     ("wsched.doors.fallback", (GROUND,)),

@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from wsched.front.tf32 import with_tf32
     from wsched.fusion.tensor import Pipelined, WarpSpecialized
     from wsched.fusion.types import LoadStoreOpType, MemoryType, ParallelType
+    from wsched.importer.input_error import InputError
     from wsched.importer.nvfuser import UnfinishedError
     from wsched.losses.why import Why, why, why_of_parts
     from wsched.run.aligned import aligned_rows
     from wsched.run.bundles import load_bundle, saved_bundle
     from wsched.run.compiled import CompiledFusion
-    from wsched.run.input_error import InputError
     from wsched.run.mlir import through_mlir
     from wsched.run.wrong_ends import wrong_ends
     from wsched.schedule.matmul.params import (
@@ -192,7 +192,7 @@ _HOME = {
     "TensorMapL2Promotion": "wsched.schedule.matmul.params",
     "TileRasterizationOrder": "wsched.schedule.matmul.params",
     "TilingStrategy": "wsched.schedule.matmul.params",
-    "InputError": "wsched.run.input_error",
+    "InputError": "wsched.importer.input_error",
     "UnfinishedError": "wsched.importer.nvfuser",
     "InternalError": "lowering.ground.errors",
     "ScheduleError": "lowering.ground.errors",

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from lowering.kernel.text import parse_kernel
 from wsched.cli.app import app
 from wsched.explore.data import Book
-from wsched.run.input_error import InputError
+from wsched.importer.input_error import InputError
 
 pytestmark = pytest.mark.usefixtures("plain")
 PROOF = ["check", "--proof"]

@@ -16,7 +16,7 @@ from wsched.explore.model import FILMS, Asked, book_of, page_of
 from wsched.explore.page import LARGEST, packed, page_html, unpacked
 from wsched.front.schedule import Schedule
 from wsched.front.sizes import Extents
-from wsched.run.input_error import InputError
+from wsched.importer.input_error import InputError
 from wsched.trace.spans import Span
 from wsched.trace.timeline import Trace
 

@@ -12,7 +12,7 @@ import wsched
 from lowering.ground.errors import ScheduleError, UnsupportedError, WschedError
 from passes.pipeline import PASSES
 from tests.schedules import SCHEDULES, cooperative, definition, dynamic
-from wsched.run.input_error import InputError
+from wsched.importer.input_error import InputError
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 

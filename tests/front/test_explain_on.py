@@ -18,8 +18,8 @@ from wsched.front import api
 from wsched.front.explain import explain_definition
 from wsched.front.problems import planned
 from wsched.front.sizes import Extents, extents_for
+from wsched.importer.input_error import InputError
 from wsched.run.compiled import compile_fusion
-from wsched.run.input_error import InputError
 
 torch: Any = pytest.importorskip("torch")
 

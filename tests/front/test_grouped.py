@@ -10,7 +10,7 @@ import torch
 import wsched
 from tests.grouped import FORMS, SIZES, gated, given, grouped, product
 from wsched.front.grouped import Operations
-from wsched.run.input_error import InputError
+from wsched.importer.input_error import InputError
 
 
 def gate_and_up(ops: Operations, gate: Any, up: Any) -> Any:

@@ -13,7 +13,7 @@ from tests.tiers import dealt
 from wsched.front import linear as door
 from wsched.front.linear import linear_call
 from wsched.fusion import DataType
-from wsched.run.input_error import InputError
+from wsched.importer.input_error import InputError
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 

@@ -11,7 +11,7 @@ import torch
 
 import wsched
 from wsched.front.operations import Operations
-from wsched.run.input_error import InputError
+from wsched.importer.input_error import InputError
 
 
 def layer(

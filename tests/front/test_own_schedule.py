@@ -18,8 +18,8 @@ from tests.tiers import in_tiers  # noqa: E402
 from wsched import ParallelType, Schedule, ScheduleError  # noqa: E402
 from wsched.fusion import PrimitiveCall  # noqa: E402
 from wsched.importer import build_fusion, record_text  # noqa: E402
+from wsched.importer.input_error import InputError  # noqa: E402
 from wsched.run.compiled import compile_fusion  # noqa: E402
-from wsched.run.input_error import InputError  # noqa: E402
 from wsched.schedule.matmul.scheduler import schedule_matmul  # noqa: E402
 
 SQUARE = SCHEDULES["coop_128x128"]

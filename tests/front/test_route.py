@@ -17,8 +17,8 @@ from wsched.choose.heuristics import Candidate
 from wsched.choose.problem import Problem
 from wsched.front import api, explain_kernel, known, routes
 from wsched.fusion import DataType
+from wsched.importer.input_error import InputError
 from wsched.run.compiled import CompiledFusion
-from wsched.run.input_error import InputError
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 

@@ -9,7 +9,7 @@ import pytest
 import wsched
 from lowering.ground.errors import UnsupportedError
 from wsched.front.scaled import int_mm_call, scaled_mm_call
-from wsched.run.input_error import InputError
+from wsched.importer.input_error import InputError
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 

@@ -16,8 +16,8 @@ from wsched.front import explain
 from wsched.front.explain import explain_definition
 from wsched.front.known import import_fusion
 from wsched.front.sizes import DEFAULT, Extents, extents_for, kernel_for
+from wsched.importer.input_error import InputError
 from wsched.run.counts import LARGEST
-from wsched.run.input_error import InputError
 from wsched.run.made import STAGES
 
 FIXED = definition().replace("shape=[-1, -1]", "shape=[96, -1]", 1)

@@ -14,7 +14,7 @@ from tests.epilogues import GELU, RESIDUAL, SILU, TWO_OUTPUTS, WHERE
 from tests.schedules import definition
 from wsched.front.known import import_fusion
 from wsched.front.sizes import Extents, kernel_for, schedule_for
-from wsched.run.input_error import InputError
+from wsched.importer.input_error import InputError
 from wsched.run.prints import PrintWarning
 from wsched.schedule.matmul.params import MatmulParams
 

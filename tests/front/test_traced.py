@@ -13,7 +13,7 @@ import wsched
 from lowering.ground.errors import UnsupportedError
 from tests.schedules import definition
 from wsched.front import traced as module
-from wsched.run.input_error import InputError
+from wsched.importer.input_error import InputError
 from wsched.schedule.matmul.params import MatmulParams
 
 torch: Any = pytest.importorskip("torch")

@@ -12,8 +12,8 @@ from tests.legality.by_hand.parts import PARTS
 from tests.legality.draws import draw
 from tests.legality.test_by_hand import MADE, RUN
 from wsched.fusion import Fusion
+from wsched.importer.input_error import InputError
 from wsched.run.compiled import compile_plan
-from wsched.run.input_error import InputError
 from wsched.run.kernel_name import schedule_name
 from wsched.schedule.options import KernelOptions
 from wsched.schedule.plan import Plan, make_plan

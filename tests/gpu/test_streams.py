@@ -17,7 +17,7 @@ from lowering.cuda.launch import LoadedKernel, driver_api
 from lowering.cuda.nvrtc import compilations, compile_cubin
 from lowering.kernel.text import parse_kernel
 from tests.schedules import SCHEDULES, definition
-from wsched.run.input_error import InputError
+from wsched.importer.input_error import InputError
 
 pytestmark = pytest.mark.gpu
 

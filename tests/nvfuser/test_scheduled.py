@@ -9,10 +9,10 @@ import pytest
 
 from lowering.ground.errors import ScheduleError, UnsupportedError
 from tests.nvfuser.cases import COOPERATIVE, linear
+from wsched.importer.input_error import InputError
 from wsched.importer.linear import LINEAR
 from wsched.nvfuser import from_nvfuser, schedule, to_fields, to_nvfuser
 from wsched.nvfuser.params import read_fields
-from wsched.run.input_error import InputError
 from wsched.schedule.matmul.params import MatmulParams
 
 

@@ -9,12 +9,12 @@ import pytest
 
 from lowering.ground.errors import UnsupportedError
 from tests.program.programs import TEXT, kernels, plans, torch, whole
+from wsched.importer.input_error import InputError
 from wsched.program.bind import bind
 from wsched.program.parse import parse_program
 from wsched.program.prepare import prepare
 from wsched.program.program import Buffer, CallStep, Program
 from wsched.run.host import BoundLaunch
-from wsched.run.input_error import InputError
 
 M, N, K, P = 20, 24, 37, 16
 

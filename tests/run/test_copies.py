@@ -13,9 +13,9 @@ from wsched.choose.copy_cost import Copy, slower_than_direct
 from wsched.front.explanation import Explanation
 from wsched.front.known import import_fusion
 from wsched.front.problems import planned
+from wsched.importer.input_error import InputError
 from wsched.program.text import print_program
 from wsched.run.copies import copied, copies, in_front, operand_rows, unreadable
-from wsched.run.input_error import InputError
 from wsched.run.layout import laid_out
 
 torch = pytest.importorskip("torch", reason="torch is not installed")

@@ -10,7 +10,7 @@ import pytest
 import wsched
 from tests.epilogues import GELU, RESIDUAL, SILU, TWO_OUTPUTS, WHERE, epilogue
 from tests.schedules import cooperative, ping_pong
-from wsched.run.input_error import InputError
+from wsched.importer.input_error import InputError
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 

@@ -26,8 +26,8 @@ from wsched.cli.check import check, random_inputs
 from wsched.front.known import import_fusion
 from wsched.front.sizes import Extents, extents_for
 from wsched.fusion import Fusion
+from wsched.importer.input_error import InputError
 from wsched.run.compiled import compile_fusion
-from wsched.run.input_error import InputError
 from wsched.run.registers import compile_clean
 from wsched.schedule.matmul.params import MatmulParams, SupportedVectorization
 

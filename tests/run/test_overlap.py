@@ -14,10 +14,10 @@ from tests.reductions import definition as reducing
 from tests.schedules import SCHEDULES, definition
 from wsched.front.known import import_fusion
 from wsched.importer import Definition, record_text
+from wsched.importer.input_error import InputError
 from wsched.importer.sweep import import_sweep
 from wsched.run import overlap
 from wsched.run.compiled import CompiledFusion, compile_fusion
-from wsched.run.input_error import InputError
 from wsched.run.sweep import compiled_sweep
 
 torch = pytest.importorskip("torch")

@@ -20,8 +20,8 @@ from tests.schedules import SCHEDULES, cooperative, definition, for_result
 from wsched.choose.heuristics import ranked
 from wsched.choose.problem import Problem
 from wsched.fusion import DataType
+from wsched.importer.input_error import InputError
 from wsched.run.arguments import apart
-from wsched.run.input_error import InputError
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 

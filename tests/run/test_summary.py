@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.lowering.summary.summaries import deviation, rms
-from wsched.run.input_error import InputError
+from wsched.importer.input_error import InputError
 from wsched.run.summary import CompiledSummary, compiled_summary
 
 torch = pytest.importorskip("torch")

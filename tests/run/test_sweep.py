@@ -17,8 +17,8 @@ from lowering.ground.errors import UnsupportedError
 from lowering.machine.random import philox, uniform
 from wsched.doors.fallback import interpret
 from wsched.importer import Definition, record_text
+from wsched.importer.input_error import InputError
 from wsched.importer.sweep import import_sweep
-from wsched.run.input_error import InputError
 from wsched.run.sweep import CompiledSweep, compiled_sweep
 
 torch = pytest.importorskip("torch", reason="torch is not installed")

@@ -28,8 +28,8 @@ from wsched.front.schedule import Schedule
 from wsched.front.sizes import Extents, extents_for, kernel_for
 from wsched.fusion import Fusion
 from wsched.importer.definition import definition_text
+from wsched.importer.input_error import InputError
 from wsched.run.compiled import TRACED, CompiledFusion
-from wsched.run.input_error import InputError
 from wsched.schedule.loops import extent_lines
 from wsched.schedule.matmul.params import MatmulParams
 from wsched.trace.timeline import Trace

@@ -21,8 +21,8 @@ from wsched.front.own import kernel_of
 from wsched.front.routes import routes
 from wsched.front.sizes import Extents, extents_for
 from wsched.fusion import Fusion
+from wsched.importer.input_error import require_sequence
 from wsched.run.compiled import CompiledFusion
-from wsched.run.input_error import require_sequence
 from wsched.run.registers import compile_clean
 from wsched.schedule.schedule import Schedule
 

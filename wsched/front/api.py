@@ -28,9 +28,9 @@ from wsched.front.routes import routes
 from wsched.front.targets import gpu_named
 from wsched.front.traced import define, is_compiling, traced
 from wsched.importer import Definition
+from wsched.importer.input_error import InputError, require_sequence
 from wsched.importer.title import title_of
 from wsched.program.classes import class_key
-from wsched.run.input_error import InputError, require_sequence
 from wsched.run.ranges import ranged
 from wsched.schedule.matmul.params import MatmulParams
 from wsched.schedule.schedule import Schedule

@@ -23,8 +23,8 @@ from wsched.front.operations import DEFINITIONS, Epilogue, Operations, named, wr
 from wsched.fusion.names import COLS, ROWS, SUMMED
 from wsched.fusion.types import DataType
 from wsched.importer.definition import Definition, Node, Ref, Value, definition_text
+from wsched.importer.input_error import InputError, no_tensor, wrong_rank, wrong_type
 from wsched.importer.ops import FORMS, GROUPED
-from wsched.run.input_error import InputError, no_tensor, wrong_rank, wrong_type
 
 if TYPE_CHECKING:
     import torch

@@ -15,9 +15,9 @@ from wsched.front.own import compile_schedule
 from wsched.front.problems import problem_of
 from wsched.front.targets import refuse_target, require_target
 from wsched.fusion import Fusion
+from wsched.importer.input_error import InputError, require_sequence
 from wsched.run.compiled import CompiledFusion, compile_fusion
 from wsched.run.counts import admitted_by
-from wsched.run.input_error import InputError, require_sequence
 from wsched.run.kept import Kept
 from wsched.run.layout import laid_out
 from wsched.run.proving import require_proved

@@ -28,8 +28,8 @@ from wsched.front.written import (
     type_of_torch,
 )
 from wsched.fusion import DataType
+from wsched.importer.input_error import InputError, no_tensor
 from wsched.program.classes import Key, class_key
-from wsched.run.input_error import InputError, no_tensor
 from wsched.run.layout import laid_out
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from wsched.front.api import execute
 from wsched.front.operations import DEFINITIONS, Epilogue, Operations, named, written
 from wsched.fusion.types import DataType
 from wsched.importer.definition import Definition, Node, Ref, Value, definition_text
+from wsched.importer.input_error import InputError, no_tensor
 from wsched.importer.ops import GROUPED
-from wsched.run.input_error import InputError, no_tensor
 
 if TYPE_CHECKING:
     import torch

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from wsched.fusion.types import DataType
 from wsched.importer.definition import Node, Ref, Value
-from wsched.run.input_error import InputError
+from wsched.importer.input_error import InputError
 
 if TYPE_CHECKING:
     import torch

@@ -10,9 +10,9 @@ from lowering.ground.errors import ScheduleError
 from lowering.ground.locks import Lock
 from lowering.target.target import Target
 from wsched.fusion import Fusion, History, nest_text
+from wsched.importer.input_error import InputError
 from wsched.run.arguments import extents_of
 from wsched.run.compiled import CompiledFusion, compile_plan
-from wsched.run.input_error import InputError
 from wsched.run.kept import Kept
 from wsched.run.kernel_name import schedule_name
 from wsched.run.layout import laid_out

@@ -11,10 +11,10 @@ from wsched.choose.gpus import H200, H200_L2_BYTES, Gpu
 from wsched.choose.problem import Problem
 from wsched.front.known import import_fusion
 from wsched.fusion import Fusion
+from wsched.importer.input_error import require_sequence
 from wsched.run.arguments import extents_of, reads_pairs, tma_inputs
 from wsched.run.copies import operand_rows, thread_widths
 from wsched.run.cpu import MULTIPROCESSORS
-from wsched.run.input_error import require_sequence
 from wsched.run.layout import laid_out
 
 if TYPE_CHECKING:

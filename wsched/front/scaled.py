@@ -22,7 +22,7 @@ from wsched.front.written import (
     type_of_torch,
 )
 from wsched.fusion import DataType
-from wsched.run.input_error import InputError, no_tensor
+from wsched.importer.input_error import InputError, no_tensor
 
 if TYPE_CHECKING:
     import torch

@@ -17,10 +17,10 @@ from wsched.front.schedule import Schedule, is_schedule_text
 from wsched.front.targets import refuse_target, require_target
 from wsched.fusion import Fusion
 from wsched.fusion.names import BATCH, EXTENTS, HEADS
+from wsched.importer.input_error import InputError
 from wsched.run.compiled import CompiledFusion, compile_fusion
 from wsched.run.counts import require_extents
 from wsched.run.cpu import MULTIPROCESSORS
-from wsched.run.input_error import InputError
 from wsched.schedule.matmul.epilogue_inputs import matrix_inputs
 from wsched.schedule.matmul.params import MatmulParams
 

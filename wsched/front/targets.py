@@ -7,7 +7,7 @@ from typing import Any
 from lowering.target.target import Target
 from lowering.target.targets import DEFAULT
 from wsched.choose.gpus import GPUS, Gpu
-from wsched.run.input_error import InputError
+from wsched.importer.input_error import InputError
 from wsched.schedule.matmul.params import MatmulParams
 from wsched.schedule.schedule import Schedule
 

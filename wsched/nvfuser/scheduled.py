@@ -10,10 +10,10 @@ from lowering.ground.errors import UnsupportedError
 from wsched.doors.fallback.nvfuser import rebuild
 from wsched.front.known import recorded
 from wsched.front.problems import planned
+from wsched.importer.input_error import InputError
 from wsched.nvfuser.choice import choose_params
 from wsched.nvfuser.limits import require_for
 from wsched.nvfuser.params import Fields, to_fields, write_fields
-from wsched.run.input_error import InputError
 from wsched.schedule.matmul.params import MatmulParams
 
 if TYPE_CHECKING:

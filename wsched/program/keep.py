@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from lowering.ground.errors import ScheduleError
+from wsched.importer.input_error import InputError
 from wsched.program.program import Program
 from wsched.program.text import print_program
-from wsched.run.input_error import InputError
 
 if TYPE_CHECKING:
     import torch

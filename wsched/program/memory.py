@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from lowering.ground.expr import Var, evaluate
+from wsched.importer.input_error import InputError, wrong_number, wrong_rank, wrong_size
 from wsched.program.program import Buffer
-from wsched.run.input_error import InputError, wrong_number, wrong_rank, wrong_size
 
 if TYPE_CHECKING:
     import torch

@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Any
 from lowering.ground.errors import UnsupportedError
 from lowering.target.ptx import TMA_STRIDE_ALIGN
 from wsched.fusion import DataType, Fusion, TensorBinding
-from wsched.run.copies import tma_reads
-from wsched.run.counts import require_extents
-from wsched.run.input_error import (
+from wsched.importer.input_error import (
     InputError,
     no_tensor,
     several_devices,
@@ -21,6 +19,8 @@ from wsched.run.input_error import (
     wrong_size,
     wrong_type,
 )
+from wsched.run.copies import tma_reads
+from wsched.run.counts import require_extents
 from wsched.schedule.entries import with_sums
 from wsched.schedule.matmul.epilogue_inputs import matrix_inputs
 

@@ -16,9 +16,9 @@ from passes.dump import ALL, Dumper
 from passes.options import LoweringOptions
 from passes.pipeline import PASSES, run_passes, steps
 from wsched.fusion import Fusion, fusion_text
+from wsched.importer.input_error import InputError
 from wsched.run.bundles import compiled_text, disk_cache
 from wsched.run.counts import admitted_by
-from wsched.run.input_error import InputError
 from wsched.run.once import once
 from wsched.run.proving import proof_of, prove_if_asked
 from wsched.schedule.loops import loops_text

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from wsched.fusion import Fusion
+from wsched.importer.input_error import InputError
 from wsched.program.memory import spanned_bytes
-from wsched.run.input_error import InputError
 
 if TYPE_CHECKING:
     import torch

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from lowering.ground.expr import evaluate
 from lowering.kernel.kernel import Kernel
 from wsched.fusion import Fusion, TensorBinding
+from wsched.importer.input_error import InputError
 from wsched.run.arguments import (
     Arguments,
     in_memory,
     matrix,
     torch_dtype,
 )
-from wsched.run.input_error import InputError
 from wsched.run.stored import stored_matrix
 from wsched.run.wrong_ends import flag_of
 

@@ -14,11 +14,11 @@ from lowering.summary.kernel import summary_kernel
 from lowering.summary.tile import Tile, tile_of
 from passes.summary import lower_summary
 from wsched.fusion.summary import Extent, Summary
+from wsched.importer.input_error import InputError, no_tensor, wrong_number, wrong_rank, wrong_type
 from wsched.program.memory import device_of
 from wsched.program.program import Step, SummaryStep
 from wsched.run.arguments import Arguments, torch_dtype
 from wsched.run.cpu import refuse_large, run_on_cpu
-from wsched.run.input_error import InputError, no_tensor, wrong_number, wrong_rank, wrong_type
 from wsched.run.kernel_name import digits
 from wsched.run.staged import Make, Number
 from wsched.run.unscheduled import Unscheduled

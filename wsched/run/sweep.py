@@ -14,10 +14,10 @@ from lowering.sweep.kernel import Access, sweep_kernel, tensor_names
 from lowering.sweep.tile import Tile, row_tile, tile_of
 from passes.summary import lower_summary
 from wsched.fusion.sweep import Sweep
+from wsched.importer.input_error import InputError, no_tensor, wrong_number, wrong_rank, wrong_type
 from wsched.program.memory import device_of
 from wsched.run.arguments import Arguments, torch_dtype
 from wsched.run.cpu import refuse_large, run_on_cpu
-from wsched.run.input_error import InputError, no_tensor, wrong_number, wrong_rank, wrong_type
 from wsched.run.kernel_name import digits
 from wsched.run.staged import Make, Number, staged
 from wsched.run.unscheduled import Unscheduled

@@ -10,7 +10,7 @@ from tests.doors.dropin.definitions import BUILDERS, F32, built, inputs_of, matr
 from wsched.doors.dropin import decide, decision_of
 from wsched.front import problems
 from wsched.importer import UnfinishedError
-from wsched.run.input_error import InputError
+from wsched.importer.input_error import InputError
 
 
 @pytest.fixture(autouse=True)

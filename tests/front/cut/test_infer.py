@@ -16,7 +16,7 @@ from wsched.front.cut.sizes import bind_extents
 from wsched.front.cut.tensors import Dim, TensorType
 from wsched.fusion import DataType
 from wsched.importer import definition_of, record_text
-from wsched.run.input_error import InputError
+from wsched.importer.input_error import InputError
 
 _TENSOR = re.compile(r"T(\d+)_[a-z]_([\w:<>]+)\[(.*)\]")
 _DIMENSION = re.compile(r"([ibr?])S\d+\{(.*?)( ex .*)?\}(rf)?$")

@@ -17,8 +17,8 @@ from wsched.doors.fallback import interpret, rebuild
 from wsched.front import known, routes
 from wsched.front.explain import explain_definition, explain_on
 from wsched.importer import record_text
+from wsched.importer.input_error import InputError
 from wsched.run.compiled import CompiledFusion
-from wsched.run.input_error import InputError
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,7 @@ from lowering.cuda.nvrtc import CompileError
 from lowering.ground.errors import InternalError, ScheduleError, UnsupportedError, WschedError
 from lowering.kernel.lexer import IRSyntaxError
 from lowering.machine.errors import DeadlockError, MachineError
-from wsched.run.input_error import InputError
+from wsched.importer.input_error import InputError
 
 ERRORS = (
     ScheduleError("smem", "stages=9", "too much", ("stages=8",), "for k"),

@@ -27,9 +27,9 @@ from wsched.front.cut.shares import Share, cut_shares, shares
 from wsched.front.cut.sizes import bind_extents
 from wsched.front.cut.verdict import verdict
 from wsched.importer import Definition, definition_of, refuse_unfinished
+from wsched.importer.input_error import InputError
 from wsched.importer.ops import PRODUCTS
 from wsched.importer.title import title_of
-from wsched.run.input_error import InputError
 
 if TYPE_CHECKING:
     import torch

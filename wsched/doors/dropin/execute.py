@@ -23,9 +23,9 @@ from wsched.front.cut.program import Run, make
 from wsched.front.cut.route import rest_by
 from wsched.front.cut.segments import Segment
 from wsched.importer import UnfinishedError
+from wsched.importer.input_error import InputError
 from wsched.program.classes import class_key
 from wsched.program.prepare import Function
-from wsched.run.input_error import InputError
 from wsched.run.ranges import ranged
 
 if TYPE_CHECKING:

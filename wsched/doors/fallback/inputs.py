@@ -8,8 +8,7 @@ from typing import Any
 from lowering.ground.errors import UnsupportedError
 from wsched.fusion import DataType
 from wsched.importer.definition import Definition, Node
-from wsched.run.arguments import torch_dtype
-from wsched.run.input_error import (
+from wsched.importer.input_error import (
     InputError,
     no_tensor,
     several_devices,
@@ -18,6 +17,7 @@ from wsched.run.input_error import (
     wrong_size,
     wrong_type,
 )
+from wsched.run.arguments import torch_dtype
 
 __all__ = ["check_inputs"]
 

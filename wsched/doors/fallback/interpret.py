@@ -9,8 +9,8 @@ from lowering.ground.errors import UnsupportedError
 from wsched.doors.fallback.torch_ops import PROMOTED, operations
 from wsched.fusion import DataType
 from wsched.importer.definition import Definition, Node, Ref, Value
+from wsched.importer.input_error import InputError
 from wsched.run.arguments import torch_dtype
-from wsched.run.input_error import InputError
 
 if TYPE_CHECKING:
     import torch
