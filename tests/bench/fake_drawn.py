@@ -12,7 +12,7 @@ from lowering.ground.errors import UnsupportedError
 from tests.bench.fakes import FakeGpu, FakeSampler
 from wsched.bench.drawn.schedules import schedules_for
 from wsched.bench.drawn.worker import run_drawn_job
-from wsched.bench.method.problem import Problem, definition_text
+from wsched.bench.problem import Problem, definition_text
 from wsched.bench.schedules.ranking import Ranked, problem_for
 
 DEVICE = {"name": "fake", "sms": 4, "l2_bytes": FakeGpu.l2_bytes}

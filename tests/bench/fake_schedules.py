@@ -9,7 +9,7 @@ import sys
 from typing import Any
 
 from tests.bench.fakes import FakeGpu, FakeSampler
-from wsched.bench.method.problem import Problem, definition_text
+from wsched.bench.problem import Problem, definition_text
 from wsched.bench.schedules.ranking import Ranked, ranking
 from wsched.bench.schedules.worker import run_ranking_job
 from wsched.bench.tune.worker import FIRST, definition_of

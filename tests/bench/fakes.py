@@ -14,8 +14,8 @@ from typing import Any
 from lowering.ground.errors import InternalError, ScheduleError, UnsupportedError
 from wsched.bench.gemm.worker import run_job
 from wsched.bench.method.measure import Accuracy, OutOfMemory
-from wsched.bench.method.problem import Problem, Shape
 from wsched.bench.peers.systems import Prepared, Skip
+from wsched.bench.problem import Problem, Shape
 
 BUILD = "wsched.bench.drawn.build.build"
 """What compiles kernels before they are measured: ``build(wanted, jobs, told)``."""

@@ -15,8 +15,8 @@ from wsched.bench.cli import app, job_of, read_params
 from wsched.bench.gemm.results import save
 from wsched.bench.method import watch
 from wsched.bench.method.measure import Plan
-from wsched.bench.method.problem import Shape
 from wsched.bench.method.statistic import orders
+from wsched.bench.problem import Shape
 from wsched.schedule.matmul.params import ClusterDims, MatmulParams
 
 

@@ -10,7 +10,7 @@ from lowering.ground.errors import UnsupportedError
 from tests.epilogues import GELU, RESIDUAL, TWO_OUTPUTS, WHERE, epilogue
 from tests.schedules import LAYOUTS, SCHEDULES, definition
 from wsched.bench.fused.definition import DefinitionOperands, prepare_definition, problem_of
-from wsched.bench.method.problem import Problem, Shape
+from wsched.bench.problem import Problem, Shape
 from wsched.front.known import import_fusion
 from wsched.run.layout import laid_out
 

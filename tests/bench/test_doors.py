@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from lowering.ground.errors import UnsupportedError
-from wsched.bench.method.problem import Problem, Shape, definition_text
 from wsched.bench.peers import doors as peer_doors
 from wsched.bench.peers import plugin_answer
 from wsched.bench.peers.systems import Skip, prepare
+from wsched.bench.problem import Problem, Shape, definition_text
 from wsched.choose.problem import Problem as Question
 from wsched.fusion import DataType
 from wsched.nvfuser.choice import choose_params

@@ -20,7 +20,7 @@ from wsched.bench.drawn.judge import judge, summary, verdict_of
 from wsched.bench.drawn.problems import Drawn, draw, read_problems
 from wsched.bench.drawn.results import SCHEMA
 from wsched.bench.method.appended import append, read
-from wsched.bench.method.problem import Problem, Shape, definition_text
+from wsched.bench.problem import Problem, Shape, definition_text
 from wsched.bench.schedules.ranking import problem_for
 from wsched.choose.tuned.entry import problem_to_dict
 from wsched.front.known import import_fusion

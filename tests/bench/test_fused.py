@@ -23,8 +23,8 @@ from wsched.bench.fused.systems import (
     prepare_fused,
 )
 from wsched.bench.method.measure import Plan, measure_shape
-from wsched.bench.method.problem import LAYOUTS, Problem, Shape
 from wsched.bench.peers.systems import Prepared, Skip, parse_peers
+from wsched.bench.problem import LAYOUTS, Problem, Shape
 from wsched.bench.schedules.ranking import ranking
 from wsched.front.known import import_fusion
 from wsched.fusion import the_matmul

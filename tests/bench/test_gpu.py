@@ -12,7 +12,7 @@ from tests.bench.fakes import FakeSampler
 from wsched.bench.method.gpu import CudaGpu, elapsed_us, no_gpu_reason
 from wsched.bench.method.measure import OutOfMemory, Plan, measure_shape
 from wsched.bench.method.operands import Operands
-from wsched.bench.method.problem import DTYPES, LAYOUTS, Problem, Shape
+from wsched.bench.problem import DTYPES, LAYOUTS, Problem, Shape
 
 torch = pytest.importorskip("torch")
 

@@ -12,7 +12,7 @@ import pytest
 from wsched.bench.drawn.joined import ClassLine, by_class, classes, joined, main, write_csv
 from wsched.bench.drawn.problems import Drawn
 from wsched.bench.drawn.schedules import schedules_for
-from wsched.bench.method.problem import definition_text
+from wsched.bench.problem import definition_text
 from wsched.bench.schedules.ranking import problem_for
 from wsched.choose.tuned.entry import problem_to_dict
 

@@ -10,8 +10,8 @@ import pytest
 
 from tests.bench.fakes import ERRORS, FakeGpu, FakeSampler
 from wsched.bench.method.measure import Accuracy, Broken, Plan, measure_shape
-from wsched.bench.method.problem import Problem, Shape
 from wsched.bench.method.statistic import orders
+from wsched.bench.problem import Problem, Shape
 
 PROBLEM = Problem(Shape(4096, 4096, 4096))
 PLAN = Plan(rounds=3, replay_ms=2)

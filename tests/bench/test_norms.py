@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from wsched.bench.method.problem import Shape
 from wsched.bench.norms import definition, main, report, run_of
+from wsched.bench.problem import Shape
 
 torch = pytest.importorskip("torch")
 

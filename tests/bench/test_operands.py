@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from wsched.bench.method.operands import Operands, distance
-from wsched.bench.method.problem import Problem, Shape
+from wsched.bench.problem import Problem, Shape
 
 torch = pytest.importorskip("torch")
 PROBLEM = Problem(Shape(64, 96, 32))

@@ -14,11 +14,11 @@ from typer.testing import CliRunner
 
 from tests.bench.fakes import process
 from wsched.bench.cli import app
-from wsched.bench.method.problem import ANCHORS, Shape
 from wsched.bench.pingpong import command as command
 from wsched.bench.pingpong.command import SWEEP, sweep_shapes
 from wsched.bench.pingpong.plot import curves, plot
 from wsched.bench.pingpong.results import Row, notes, rows_of, table
+from wsched.bench.problem import ANCHORS, Shape
 
 TIMES = {"cooperative": 12.0, "ping-pong": 10.0, "wsched": 11.0, "cublas": 13.0, "compile": 14.0}
 SHORT, LONG, OTHER = Shape(256, 256, 64), Shape(256, 256, 512), Shape(512, 256, 64)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lowering.ground.errors import UnsupportedError
-from wsched.bench.method.problem import (
+from wsched.bench.problem import (
     ANCHORS,
     LAYOUTS,
     Problem,

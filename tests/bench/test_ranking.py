@@ -9,7 +9,7 @@ import pytest
 import wsched
 from wsched.bench.fused.epilogue import EPILOGUES
 from wsched.bench.fused.systems import FusedOperands
-from wsched.bench.method.problem import LAYOUTS, Problem, Shape
+from wsched.bench.problem import LAYOUTS, Problem, Shape
 from wsched.bench.schedules.ranking import problem_for, ranking
 from wsched.front.known import import_fusion
 from wsched.front.problems import problem_of

@@ -12,7 +12,7 @@ import pytest
 from lowering.ground.errors import UnsupportedError
 from tests.bench.fakes import process
 from wsched.bench.gemm.results import Cell, check_path, from_json, save, summarize, to_json
-from wsched.bench.method.problem import Shape
+from wsched.bench.problem import Shape
 
 BIG, SMALL = Shape(8192, 8192, 8192), Shape(4096, 3584, 512)
 SYSTEMS = ["cublas", "triton", "nvfuser", "wsched"]

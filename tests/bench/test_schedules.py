@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from tests.bench.fake_schedules import ranked_here
 from wsched.bench.cli import app
-from wsched.bench.method.problem import Problem, Shape
+from wsched.bench.problem import Problem, Shape
 from wsched.bench.schedules import command as command
 from wsched.bench.schedules.command import shapes_of
 from wsched.bench.schedules.layers import drawn_shapes

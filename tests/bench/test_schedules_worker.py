@@ -10,7 +10,7 @@ from tests.bench.fake_schedules import RankedGpu, ranked_here
 from tests.bench.fakes import FakeSampler
 from wsched.bench.method.gpu import CudaGpu
 from wsched.bench.method.measure import Plan
-from wsched.bench.method.problem import Problem, Shape
+from wsched.bench.problem import Problem, Shape
 from wsched.bench.schedules.worker import FIRST, measure_ranking, run_ranking_job
 
 PROBLEM = Problem(Shape(512, 4096, 1024))

@@ -12,9 +12,9 @@ import pytest
 
 from lowering.ground.errors import ScheduleError, UnsupportedError
 from wsched.bench.method.operands import Operands, distance
-from wsched.bench.method.problem import DTYPES, LAYOUTS, Problem, Shape, definition_text
 from wsched.bench.peers.cutlass import EXAMPLE, _example
 from wsched.bench.peers.systems import Skip, is_own, parse_peers, plain, prepare
+from wsched.bench.problem import DTYPES, LAYOUTS, Problem, Shape, definition_text
 from wsched.importer import build_fusion, record_text
 from wsched.schedule.matmul.params import ClusterDims, MatmulParams, TilingStrategy
 

@@ -20,7 +20,7 @@ from tests.bench.fakes import BUILD, FakeGpu
 from tests.epilogues import TWO_OUTPUTS, WHERE
 from tests.schedules import definition
 from wsched.bench.fused.epilogue import EPILOGUES
-from wsched.bench.method.problem import Problem, Shape, definition_text
+from wsched.bench.problem import Problem, Shape, definition_text
 from wsched.bench.schedules.ranking import Ranked, problem_for, shortlist
 from wsched.bench.tune import command as command
 from wsched.bench.tune.results import Outcome, notes, outcome_of, shown

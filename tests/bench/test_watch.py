@@ -13,8 +13,8 @@ import pytest
 from lowering.ground.errors import UnsupportedError
 from tests.bench.fakes import FakeSampler
 from wsched.bench.method import watch
-from wsched.bench.method.problem import Shape
 from wsched.bench.method.watch import BenchError, Enough, Job, _run, _Worker, run_process
+from wsched.bench.problem import Shape
 
 SHAPES = (Shape(256, 256, 256), Shape(512, 512, 512))
 PLAN = {"rounds": 2, "replay_ms": 0.1, "energy_s": 0}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from wsched.bench.method.problem import Shape
+from wsched.bench.problem import Shape
 from wsched.bench.weights import ROTATED, SHAPES, main, report, sets_of
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from tests.choose.test_cost_model import Measured, spearman
 from wsched.bench.drawn.problems import Drawn
-from wsched.bench.method.problem import definition_text
 from wsched.bench.method.statistic import geometric_mean
+from wsched.bench.problem import definition_text
 from wsched.bench.schedules.ranking import problem_for
 from wsched.choose.cost_model import cost
 from wsched.choose.problem import Problem, row_alignment

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from lowering.ground.errors import ScheduleError, UnsupportedError
 from lowering.target.targets import DEFAULT
-from wsched.bench.method.problem import ANCHORS
+from wsched.bench.problem import ANCHORS
 from wsched.choose.problem import Problem
 from wsched.fusion import DataType
 from wsched.nvfuser.choice import choose_params, ranked

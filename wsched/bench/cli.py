@@ -21,7 +21,6 @@ from wsched.bench.gemm.report import markdown, notes, table
 from wsched.bench.gemm.results import Summary, check_path, from_json, save, summarize, to_json
 from wsched.bench.method.bar import progress_bar
 from wsched.bench.method.measure import METHOD, Plan
-from wsched.bench.method.problem import DTYPES, LAYOUTS, parse_shapes
 from wsched.bench.method.show import show_table
 from wsched.bench.method.watch import Job, run_process
 from wsched.bench.mlp import mlp
@@ -29,6 +28,7 @@ from wsched.bench.models.command import models
 from wsched.bench.moe import moe
 from wsched.bench.peers.systems import PEERS, parse_peers
 from wsched.bench.pingpong.command import pingpong
+from wsched.bench.problem import DTYPES, LAYOUTS, parse_shapes
 from wsched.bench.schedules.command import schedules
 from wsched.bench.tma.command import tma
 

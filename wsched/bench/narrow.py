@@ -23,8 +23,8 @@ from lowering.ground.errors import UnsupportedError
 from wsched.bench.method.appended import append
 from wsched.bench.method.gpu import elapsed_us
 from wsched.bench.method.operands import relative_error
-from wsched.bench.method.problem import ANCHORS, Shape, parse_shapes
 from wsched.bench.method.statistic import geometric_mean, orders, paired_ratios
+from wsched.bench.problem import ANCHORS, Shape, parse_shapes
 from wsched.front.scaled import int_mm_call, scaled_mm_call
 
 __all__ = ["SETTINGS", "Setting", "captured", "compared", "main", "report", "summary"]

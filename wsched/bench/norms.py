@@ -22,7 +22,7 @@ from typing import Any
 
 from lowering.ground.errors import UnsupportedError
 from wsched.bench.method.operands import relative_error
-from wsched.bench.method.problem import Shape, parse_shapes
+from wsched.bench.problem import Shape, parse_shapes
 from wsched.bench.reductions import timed
 from wsched.doors.fallback import execute, rebuild
 from wsched.front.cut.choose import least

@@ -20,7 +20,7 @@ from typing import Any
 from lowering.ground.errors import UnsupportedError
 from wsched.bench.method.gpu import elapsed_us
 from wsched.bench.method.hold import Held
-from wsched.bench.method.problem import Shape, parse_shapes
+from wsched.bench.problem import Shape, parse_shapes
 from wsched.front import api
 from wsched.importer.linear import LINEAR
 from wsched.schedule.matmul.params import MatmulParams, TilingStrategy

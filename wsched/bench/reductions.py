@@ -17,7 +17,7 @@ from typing import Any
 
 from lowering.ground.errors import InternalError, ScheduleError, UnsupportedError
 from wsched.bench.method.gpu import elapsed_us
-from wsched.bench.method.problem import Shape, parse_shapes
+from wsched.bench.problem import Shape, parse_shapes
 from wsched.bench.queue import measure
 from wsched.front import api
 from wsched.importer.linear import LINEAR

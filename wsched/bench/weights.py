@@ -23,9 +23,9 @@ from lowering.ground.errors import UnsupportedError
 from wsched.bench.method.appended import append
 from wsched.bench.method.gpu import elapsed_us
 from wsched.bench.method.operands import relative_error
-from wsched.bench.method.problem import Shape, parse_shapes
 from wsched.bench.method.statistic import geometric_mean, paired_ratios
 from wsched.bench.narrow import captured, compared
+from wsched.bench.problem import Shape, parse_shapes
 from wsched.choose.heuristics import candidates
 from wsched.front.linear import linear_call
 from wsched.front.problems import problem_of

@@ -11,7 +11,7 @@ from typing import Any
 
 from lowering.ground.errors import ScheduleError, UnsupportedError, WschedError
 from wsched.bench.method.bar import progress_bar
-from wsched.bench.method.problem import Shape
+from wsched.bench.problem import Shape
 from wsched.bench.schedules.ranking import Ranked, problem_for
 from wsched.choose.problem import Problem
 from wsched.front.known import import_fusion

@@ -23,10 +23,10 @@ from wsched.bench.gemm.results import check_path
 from wsched.bench.method.appended import Keep, read
 from wsched.bench.method.gpu import CudaGpu, no_gpu_reason
 from wsched.bench.method.measure import METHOD, Plan
-from wsched.bench.method.problem import definition_text
 from wsched.bench.method.shapes_run import end, run_shapes
 from wsched.bench.method.show import show_table
 from wsched.bench.method.watch import Job
+from wsched.bench.problem import definition_text
 
 __all__ = ["COMMAND", "Asked", "device", "measure", "random", "show_lines"]
 

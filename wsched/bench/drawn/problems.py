@@ -9,7 +9,7 @@ from math import gcd
 from pathlib import Path
 
 from lowering.ground.errors import UnsupportedError
-from wsched.bench.method.problem import LAYOUTS, Problem, Shape
+from wsched.bench.problem import LAYOUTS, Problem, Shape
 
 __all__ = ["FEWEST_FLOP", "MOST_FLOP", "Drawn", "draw", "read_problems"]
 
@@ -21,7 +21,7 @@ _COLUMNS = ("M", "N", "K", "layout")
 
 @dataclass(frozen=True, slots=True, order=True)
 class Drawn(Shape):
-    """A shape with its layout, one of :data:`wsched.bench.method.problem.LAYOUTS`."""
+    """A shape with its layout, one of :data:`wsched.bench.problem.LAYOUTS`."""
 
     layout: str = "tn"
 

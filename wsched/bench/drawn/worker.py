@@ -17,9 +17,9 @@ from wsched.bench.drawn.schedules import schedules_for
 from wsched.bench.gemm.worker import Measure, Write, measure_each, serve
 from wsched.bench.method.gpu import CudaGpu
 from wsched.bench.method.measure import Gpu, Plan, Sampler, Tell
-from wsched.bench.method.problem import Problem, definition_text
 from wsched.bench.method.stages import FirstStage, measure_in_stages
 from wsched.bench.peers.systems import REFERENCE
+from wsched.bench.problem import Problem, definition_text
 from wsched.bench.schedules.ranking import Ranked
 from wsched.bench.schedules.worker import DescribedGpu, planned_on
 from wsched.choose.tuned.entry import problem_to_dict

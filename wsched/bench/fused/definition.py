@@ -13,8 +13,8 @@ from lowering.ground.errors import UnsupportedError
 from wsched.bench.method.gpu import CudaGpu
 from wsched.bench.method.measure import Accuracy
 from wsched.bench.method.operands import Operands, distance
-from wsched.bench.method.problem import DTYPES, Problem, Shape
 from wsched.bench.peers.systems import Prepared
+from wsched.bench.problem import DTYPES, Problem, Shape
 from wsched.doors.fallback import interpret
 from wsched.front.known import import_fusion, recorded
 from wsched.fusion import TensorBinding, the_matmul

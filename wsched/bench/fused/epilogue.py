@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lowering.ground.errors import UnsupportedError
-from wsched.bench.method.problem import DTYPES
+from wsched.bench.problem import DTYPES
 
 __all__ = ["BARE", "EPILOGUES", "Epilogue", "parse_epilogues"]
 

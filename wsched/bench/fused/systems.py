@@ -13,8 +13,8 @@ from wsched.bench.fused.epilogue import BARE, EPILOGUES
 from wsched.bench.method.gpu import CudaGpu
 from wsched.bench.method.measure import Accuracy
 from wsched.bench.method.operands import Operands, distance
-from wsched.bench.method.problem import Problem
 from wsched.bench.peers.systems import REFERENCE, Prepared, Skip, import_failure, prepare
+from wsched.bench.problem import Problem
 from wsched.bench.schedules.ranking import ranking
 from wsched.schedule.matmul.params import MatmulParams
 

@@ -22,10 +22,10 @@ from wsched.bench.gate.verdict import EACH, FEWEST, MEAN, Limits, Verdict, judge
 from wsched.bench.gemm.results import check_path
 from wsched.bench.method.appended import Keep, other_options
 from wsched.bench.method.measure import METHOD, Plan
-from wsched.bench.method.problem import definition_text
 from wsched.bench.method.shapes_run import INTERRUPTED, run_shapes
 from wsched.bench.method.show import show_table
 from wsched.bench.method.watch import Job
+from wsched.bench.problem import definition_text
 from wsched.choose.gpus import GPUS
 
 __all__ = ["COMMAND", "SLOWER", "UNSURE", "gate"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from wsched.bench.drawn.problems import Drawn
-from wsched.bench.method.problem import ANCHORS
+from wsched.bench.problem import ANCHORS
 
 __all__ = ["PROBLEMS"]
 

@@ -10,8 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from wsched.bench.gemm.results import BAD, Cell, Summary
-from wsched.bench.method.problem import Shape
 from wsched.bench.peers.systems import REFERENCE, is_own
+from wsched.bench.problem import Shape
 
 __all__ = ["markdown", "notes", "rows", "table"]
 

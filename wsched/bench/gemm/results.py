@@ -12,9 +12,9 @@ from typing import Any
 
 from lowering.ground.errors import UnsupportedError
 from lowering.ground.files import replace_file
-from wsched.bench.method.problem import Shape, parse_shapes
 from wsched.bench.method.statistic import Spread, geometric_mean, paired_ratios
 from wsched.bench.peers.systems import REFERENCE, is_own
+from wsched.bench.problem import Shape, parse_shapes
 
 __all__ = [
     "BAD", "SCHEMA", "Cell", "Summary", "broken_systems", "check_path", "from_json", "save",

@@ -24,8 +24,8 @@ from wsched.bench.method.clocks import ClockSampler
 from wsched.bench.method.environment import environment
 from wsched.bench.method.gpu import CudaGpu, no_gpu_reason
 from wsched.bench.method.measure import Broken, Gpu, Plan, Sampler, Tell, measure_shape
-from wsched.bench.method.problem import Problem, Shape
 from wsched.bench.peers.nvfuser import ENVIRONMENT
+from wsched.bench.problem import Problem, Shape
 
 __all__ = ["Measure", "Run", "Write", "main", "measure_each", "run_job", "serve"]
 

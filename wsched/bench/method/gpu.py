@@ -10,8 +10,8 @@ from typing import Any
 from wsched.bench.method.clocks import EnergyCounter
 from wsched.bench.method.measure import Accuracy, OutOfMemory
 from wsched.bench.method.operands import Operands
-from wsched.bench.method.problem import Problem
 from wsched.bench.peers.systems import Launch, Prepared, import_failure, prepare
+from wsched.bench.problem import Problem
 
 __all__ = ["CudaGpu", "elapsed_us", "no_gpu_reason"]
 

@@ -15,9 +15,9 @@ from statistics import median
 from typing import Any, Protocol
 
 from lowering.ground.errors import UnsupportedError
-from wsched.bench.method.problem import Problem
 from wsched.bench.method.statistic import input_sets, orders, repetitions
 from wsched.bench.peers.systems import Launch, Prepared, Skip
+from wsched.bench.problem import Problem
 
 __all__ = [
     "METHOD", "Accuracy", "Broken", "Gpu", "OutOfMemory", "Plan", "Sampler", "Tell",

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from wsched.bench.method.measure import Accuracy
-from wsched.bench.method.problem import Problem
 from wsched.bench.peers.systems import Launch
+from wsched.bench.problem import Problem
 
 __all__ = ["Operands", "distance", "relative_error"]
 

@@ -8,7 +8,7 @@ from statistics import median
 from typing import Any
 
 from wsched.bench.method.measure import Gpu, Plan, Sampler, Tell, measure_shape
-from wsched.bench.method.problem import Problem
+from wsched.bench.problem import Problem
 
 __all__ = ["FirstStage", "Measured", "measure_in_stages"]
 

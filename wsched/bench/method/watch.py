@@ -59,8 +59,8 @@ class Job:
 
     Args:
         shapes: in order: shapes, or other dataclasses, under whose text results stand.
-        dtype: see :data:`wsched.bench.method.problem.DTYPES`.
-        layout: see :data:`wsched.bench.method.problem.LAYOUTS`.
+        dtype: see :data:`wsched.bench.problem.DTYPES`.
+        layout: see :data:`wsched.bench.problem.LAYOUTS`.
         systems: name -> ``MatmulParams`` as a dict, None for peers and for wsched's heuristics.
         plan: fields of :class:`wsched.bench.method.measure.Plan`.
         seed: of the operands and of the order in the rounds.

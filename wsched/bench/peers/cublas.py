@@ -5,8 +5,8 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from wsched.bench.method.problem import Problem
 from wsched.bench.peers.systems import Prepared
+from wsched.bench.problem import Problem
 
 __all__ = ["prepare"]
 

@@ -13,8 +13,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from wsched.bench.method.problem import Problem
 from wsched.bench.peers.systems import Prepared, Skip
+from wsched.bench.problem import Problem
 
 __all__ = ["EXAMPLE", "prepare"]
 

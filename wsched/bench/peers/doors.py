@@ -12,9 +12,9 @@ from __future__ import annotations
 from typing import Any
 
 from lowering.ground.errors import UnsupportedError
-from wsched.bench.method.problem import Problem, definition_text
 from wsched.bench.peers.plugin_answer import plugin_answer
 from wsched.bench.peers.systems import Prepared, Skip
+from wsched.bench.problem import Problem, definition_text
 from wsched.nvfuser import schedule
 
 __all__ = ["prepare"]

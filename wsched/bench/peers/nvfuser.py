@@ -11,8 +11,8 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from wsched.bench.method.problem import DTYPES, Problem
 from wsched.bench.peers.systems import Launch, Prepared, Skip
+from wsched.bench.problem import DTYPES, Problem
 
 __all__ = ["ENVIRONMENT", "linear", "prepare"]
 

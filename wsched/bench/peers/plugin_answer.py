@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from lowering.ground.errors import UnsupportedError
-from wsched.bench.method.problem import Problem, Shape
+from wsched.bench.problem import Problem, Shape
 from wsched.nvfuser.params import Fields, from_fields, read_fields
 from wsched.nvfuser.plugin import VARIABLE, build_plugin
 from wsched.schedule.matmul.params import MatmulParams

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lowering.ground.errors import UnsupportedError, WschedError
-from wsched.bench.method.problem import Problem, definition_text
+from wsched.bench.problem import Problem, definition_text
 
 __all__ = [
     "PEERS", "REFERENCE", "Launch", "Prepared", "Skip", "import_failure", "is_own", "parse_peers",

@@ -10,8 +10,8 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from wsched.bench.method.problem import Problem
 from wsched.bench.peers.systems import Prepared, Skip
+from wsched.bench.problem import Problem
 
 __all__ = ["matmul_tiles", "prepare"]
 

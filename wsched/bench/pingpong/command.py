@@ -17,12 +17,12 @@ from wsched.bench.fused.systems import OWN, PEERS
 from wsched.bench.gemm.results import check_path, save
 from wsched.bench.method.bar import progress_bar
 from wsched.bench.method.measure import METHOD, Plan
-from wsched.bench.method.problem import Shape, parse_shapes
 from wsched.bench.method.show import show_table
 from wsched.bench.method.watch import Job, run_process
 from wsched.bench.peers.systems import parse_peers
 from wsched.bench.pingpong.plot import plot
 from wsched.bench.pingpong.results import Row, notes, rows_of, table, to_json
+from wsched.bench.problem import Shape, parse_shapes
 
 __all__ = ["COMMAND", "SWEEP", "pingpong", "sweep_shapes"]
 

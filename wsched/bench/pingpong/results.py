@@ -11,9 +11,9 @@ from rich.table import Table
 
 from wsched.bench.fused.systems import CHOICE, COMPILE, COOPERATIVE, OWN, PING_PONG
 from wsched.bench.gemm.results import BAD
-from wsched.bench.method.problem import Shape
 from wsched.bench.method.statistic import Spread, paired_ratios
 from wsched.bench.peers.systems import REFERENCE
+from wsched.bench.problem import Shape
 
 __all__ = ["RATIOS", "SCHEMA", "Row", "notes", "rows_of", "table", "to_json"]
 

@@ -12,10 +12,10 @@ from rich.console import Console
 
 from wsched.bench.gemm.results import check_path, save
 from wsched.bench.method.measure import METHOD, Plan
-from wsched.bench.method.problem import Shape, parse_shapes
 from wsched.bench.method.shapes_run import end, run_shapes
 from wsched.bench.method.show import show_table
 from wsched.bench.method.watch import Job
+from wsched.bench.problem import Shape, parse_shapes
 from wsched.bench.schedules.layers import drawn_shapes
 from wsched.bench.schedules.plot import plot
 from wsched.bench.schedules.results import Row, Totals, notes, read, rows_of, table, to_json

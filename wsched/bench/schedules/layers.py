@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 
 from lowering.ground.errors import UnsupportedError
-from wsched.bench.method.problem import Shape
+from wsched.bench.problem import Shape
 
 __all__ = ["LAYERS", "ROWS", "drawn_shapes"]
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from wsched.bench.method.problem import parse_shapes
+from wsched.bench.problem import parse_shapes
 from wsched.bench.schedules.results import LIMIT, Row, Totals
 from wsched.figures import load_pyplot
 

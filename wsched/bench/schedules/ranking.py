@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from wsched.bench.method.problem import Shape
+from wsched.bench.problem import Shape
 from wsched.choose.cost_model import cost
 from wsched.choose.heuristics import choose_params, ranked
 from wsched.choose.problem import Problem

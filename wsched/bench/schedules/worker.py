@@ -13,8 +13,8 @@ from typing import Any, Protocol
 from wsched.bench.gemm.worker import Measure, Write, measure_each, serve
 from wsched.bench.method.gpu import CudaGpu
 from wsched.bench.method.measure import Gpu, Plan, Sampler, Tell
-from wsched.bench.method.problem import Problem, Shape, definition_text
 from wsched.bench.method.stages import FirstStage, measure_in_stages
+from wsched.bench.problem import Problem, Shape, definition_text
 from wsched.bench.schedules.ranking import Ranked, problem_for, taken_first
 from wsched.choose.problem import Problem as Planned
 from wsched.choose.tuned.entry import problem_to_dict

@@ -20,10 +20,10 @@ from wsched.bench.fused.definition import problem_of
 from wsched.bench.fused.epilogue import BARE, EPILOGUES
 from wsched.bench.method.gpu import CudaGpu, no_gpu_reason
 from wsched.bench.method.measure import METHOD, Plan
-from wsched.bench.method.problem import DTYPES, LAYOUTS, Problem, Shape
 from wsched.bench.method.shapes_run import end, run_shapes
 from wsched.bench.method.show import show_table
 from wsched.bench.method.watch import Job
+from wsched.bench.problem import DTYPES, LAYOUTS, Problem, Shape
 from wsched.bench.schedules.command import shapes_of
 from wsched.bench.schedules.ranking import problem_for, shortlist
 from wsched.bench.tune.results import Outcome, notes, outcome_of, shown, to_json

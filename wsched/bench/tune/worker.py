@@ -16,7 +16,7 @@ from wsched.bench.fused.epilogue import EPILOGUES
 from wsched.bench.fused.systems import FusedGpu
 from wsched.bench.gemm.worker import serve
 from wsched.bench.method.gpu import CudaGpu
-from wsched.bench.method.problem import Problem
+from wsched.bench.problem import Problem
 from wsched.bench.schedules.ranking import shortlist
 from wsched.bench.schedules.worker import FIRST as RANKING
 from wsched.bench.schedules.worker import run_ranking_job
