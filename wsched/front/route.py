@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from wsched.choose.copy_cost import Copy
 from wsched.choose.problem import Problem
-from wsched.front.cut.looks import Look
+from wsched.front.look import Look
 from wsched.importer import Definition
 from wsched.run.compiled import CompiledFusion
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from wsched.front.cut.infer import infer
-from wsched.front.cut.looks import Look, Move, move_of, pruned
+from wsched.front.cut.looks import move_of, pruned
 from wsched.front.cut.order import Orders, by_stride
 from wsched.front.cut.tensors import Tensors, dense_input
+from wsched.front.look import Look, Move
 from wsched.importer import Definition, Node
 
 __all__ = ["with_views_in_front"]

@@ -8,61 +8,19 @@ of the view. Any other operand is made by the rest, or copied.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from lowering.ground.expr import Expr
 from wsched.front.cut.order import Orders
 from wsched.front.cut.tensors import TensorType, dense_input, sizes_of
+from wsched.front.look import Look, Move
 from wsched.importer import Definition, Node
 from wsched.importer.definition import Value
 from wsched.importer.ops import MATMULS
 
-__all__ = [
-    "LOOKS", "Look", "Move", "folded", "is_strided", "looked", "looking", "move_of",
-    "pruned",
-]  # fmt: skip
+__all__ = ["LOOKS", "folded", "is_strided", "looked", "looking", "move_of", "pruned"]
 
 LOOKS = ("broadcast", "permute", "reshape", "slice", "squeeze")
 """Operations that a view of an operand may be made of."""
-
-
-@dataclass(frozen=True, slots=True)
-class Move:
-    """A step of a view.
-
-    Args:
-        op: ``permute``, ``slice`` or ``reshape``.
-        places: the order of dimensions of a permutation, the first elements of a slice.
-        extents: of the result.
-    """
-
-    op: str
-    places: tuple[int, ...]
-    extents: tuple[Expr, ...]
-
-    def __str__(self) -> str:
-        said = self.extents if self.op == "reshape" else self.places
-        return f"{self.op} {'from' if self.op == 'slice' else 'to'} [{', '.join(map(str, said))}]"
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """An input of a kernel that is a view.
-
-    Args:
-        name: what the kernel calls it.
-        source: what it is a view of.
-        moves: how, one after the other.
-    """
-
-    name: str
-    source: str
-    moves: tuple[Move, ...]
-
-    def __str__(self) -> str:
-        steps = ", ".join(str(m) for m in self.moves)
-        return f"{self.name} is {self.source} by {steps}"
 
 
 def move_of(node: Node, types: Mapping[str, TensorType]) -> Move | None:

@@ -9,9 +9,10 @@ from lowering.ground.errors import UnsupportedError
 from wsched.front.cut.flatten import Seen, flattened
 from wsched.front.cut.graph import Graph
 from wsched.front.cut.infer import infer
-from wsched.front.cut.looks import Look, Move, folded, move_of
+from wsched.front.cut.looks import folded, move_of
 from wsched.front.cut.order import Order, Orders, by_stride
 from wsched.front.cut.tensors import dense_input
+from wsched.front.look import Look, Move
 from wsched.fusion import DataType
 from wsched.importer import Definition, Node, Ref
 from wsched.importer.definition import Value

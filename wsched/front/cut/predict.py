@@ -35,12 +35,13 @@ from wsched.choose.nvfuser_cost import (
 )
 from wsched.choose.problem import Problem
 from wsched.choose.sweep_cost import accesses_us
-from wsched.front.cut.looks import Look, Move, looked
+from wsched.front.cut.looks import looked
 from wsched.front.cut.pieces import pieces
 from wsched.front.cut.segments import Segment
 from wsched.front.cut.summaries import is_finish
 from wsched.front.cut.tensors import Tensors, sizes_of
 from wsched.front.known import import_fusion
+from wsched.front.look import Look, Move
 from wsched.front.problems import problem_of
 from wsched.front.sizes import Extents
 from wsched.fusion import DataType, Fusion

@@ -11,11 +11,12 @@ from wsched.front import kernels
 from wsched.front.cut.graph import is_elementwise
 from wsched.front.cut.in_place import written_in_place
 from wsched.front.cut.leading import with_views_in_front
-from wsched.front.cut.looks import Look, looking
+from wsched.front.cut.looks import looking
 from wsched.front.cut.order import declared_order
 from wsched.front.cut.segments import Segment
 from wsched.front.cut.summaries import behind_parts, is_finish
 from wsched.front.cut.tensors import Tensors, TensorType
+from wsched.front.look import Look
 from wsched.fusion.sweep import Sweep
 from wsched.importer import Definition, Written
 from wsched.importer.summary import import_summary

@@ -22,10 +22,10 @@ from wsched.front.cut.flatten import Seen
 from wsched.front.cut.graph import Graph
 from wsched.front.cut.infer import infer
 from wsched.front.cut.lifted import lifted
-from wsched.front.cut.looks import Look
 from wsched.front.cut.order import with_orders
 from wsched.front.cut.part import kernel_part, part, views_of
 from wsched.front.cut.sums import arranged
+from wsched.front.look import Look
 from wsched.fusion.sweep import Sweep
 from wsched.importer import Definition, Node
 

@@ -14,8 +14,9 @@ from dataclasses import dataclass, field, replace
 
 from lowering.ground.errors import UnsupportedError
 from lowering.ground.resolve import resolve
-from wsched.front.cut.looks import Look, Move, move_of, pruned
+from wsched.front.cut.looks import move_of, pruned
 from wsched.front.cut.tensors import TensorType, dense_input
+from wsched.front.look import Look, Move
 from wsched.importer import Definition, Node, Ref
 from wsched.importer.definition import Value
 from wsched.importer.ops import arity_of

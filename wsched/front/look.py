@@ -1,0 +1,47 @@
+"""How a kernel looks at an input that is a view of another tensor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lowering.ground.expr import Expr
+
+__all__ = ["Look", "Move"]
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A step of a view.
+
+    Args:
+        op: ``permute``, ``slice`` or ``reshape``.
+        places: the order of dimensions of a permutation, the first elements of a slice.
+        extents: of the result.
+    """
+
+    op: str
+    places: tuple[int, ...]
+    extents: tuple[Expr, ...]
+
+    def __str__(self) -> str:
+        said = self.extents if self.op == "reshape" else self.places
+        return f"{self.op} {'from' if self.op == 'slice' else 'to'} [{', '.join(map(str, said))}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """An input of a kernel that is a view.
+
+    Args:
+        name: what the kernel calls it.
+        source: what it is a view of.
+        moves: how, one after the other.
+    """
+
+    name: str
+    source: str
+    moves: tuple[Move, ...]
+
+    def __str__(self) -> str:
+        steps = ", ".join(str(m) for m in self.moves)
+        return f"{self.name} is {self.source} by {steps}"
