@@ -12,8 +12,8 @@ from lowering.nest.element import element_type
 from lowering.nest.refusal import refused
 from lowering.nest.tile import Tile, tile_of
 from wsched.fusion import IterDomain, ParallelType, TensorView
-from wsched.schedule.nest import BOX
-from wsched.schedule.proof.graph import Group, TransformGraph
+from wsched.schedule.graph import Group, TransformGraph
+from wsched.schedule.proof.nest import BOX
 from wsched.schedule.proof.relation import LoadRelation
 from wsched.schedule.proof.sides import CTA_INDEX, ROLES
 

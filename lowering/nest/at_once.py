@@ -17,9 +17,9 @@ from lowering.nest.accumulator import Accumulator
 from lowering.nest.place import is_fragment
 from lowering.nest.tile import Tile, tile_of
 from wsched.fusion import IterDomain, ParallelType, ReductionOp, TensorView
-from wsched.schedule.nest import BOX, Loop, Node, leaves
+from wsched.schedule.graph import Group
 from wsched.schedule.plan import Plan
-from wsched.schedule.proof.graph import Group
+from wsched.schedule.proof.nest import BOX, Loop, Node, leaves
 
 __all__ = ["PARTS", "AtOnce"]
 

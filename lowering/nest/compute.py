@@ -43,9 +43,9 @@ from lowering.nest.scope import Scopes
 from lowering.nest.steps import steps_of
 from lowering.nest.work_loops import FIRST, Head, WorkLoops
 from wsched.fusion import IterDomain, IterType, ParallelType, ReductionOp, TensorView
-from wsched.schedule.nest import Leaf, Loop, Node, leaves, nest
+from wsched.schedule.graph import Group
 from wsched.schedule.plan import Plan
-from wsched.schedule.proof.graph import Group
+from wsched.schedule.proof.nest import Leaf, Loop, Node, leaves, nest
 from wsched.schedule.proof.sides import CTA_INDEX, ROLES
 
 __all__ = ["compute_section"]

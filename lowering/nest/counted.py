@@ -5,9 +5,9 @@ from __future__ import annotations
 from lowering.nest.counter import Counter
 from lowering.nest.refusal import refused
 from wsched.fusion import IterType, ReductionOp
-from wsched.schedule.nest import Loop, Node, leaves
+from wsched.schedule.graph import TransformGraph
 from wsched.schedule.plan import Plan
-from wsched.schedule.proof.graph import TransformGraph
+from wsched.schedule.proof.nest import Loop, Node, leaves
 
 __all__ = ["require_parts", "require_perfect"]
 

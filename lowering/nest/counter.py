@@ -7,7 +7,7 @@ from math import prod
 
 from lowering.ground.errors import UnsupportedError
 from lowering.ground.expr import ONE, Expr
-from wsched.schedule.proof.graph import TransformGraph
+from wsched.schedule.graph import TransformGraph
 from wsched.schedule.proof.relation import LoadLoop, LoadRelation, StepLoop
 
 __all__ = ["Counter", "counters"]

@@ -19,13 +19,13 @@ from lowering.nest.scope import Scopes
 from lowering.nest.tile import tile_of
 from lowering.nest.work_loops import LoadNest, WorkLoops
 from wsched.fusion import IterDomain, TensorView
-from wsched.schedule.nest import Leaf, Loop, Node, leaves, nest
+from wsched.schedule.graph import Group
 from wsched.schedule.plan import Edge, Plan
 from wsched.schedule.primitives.circular_buffer import stepping_loops
-from wsched.schedule.proof.graph import Group
 from wsched.schedule.proof.loading import warpgroups_that_fill
+from wsched.schedule.proof.nest import Leaf, Loop, Node, leaves, nest
 from wsched.schedule.proof.sides import CTA_INDEX, ROLES
-from wsched.schedule.proof.warpgroups import Warpgroups
+from wsched.schedule.warpgroups import Warpgroups
 
 __all__ = ["load_section"]
 

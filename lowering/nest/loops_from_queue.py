@@ -22,7 +22,7 @@ from lowering.nest.loops_in_turn import LoopsInTurn
 from lowering.nest.scope import Shared
 from lowering.nest.work_loops import Head, LoadNest
 from wsched.fusion import IterDomain
-from wsched.schedule.proof.graph import Group
+from wsched.schedule.graph import Group
 from wsched.schedule.proof.relation import LoadRelation
 
 __all__ = ["Entries", "LoopsFromQueue", "Queue", "Word"]

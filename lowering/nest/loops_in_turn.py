@@ -12,7 +12,7 @@ from lowering.nest.counter import Counter
 from lowering.nest.scope import Shared
 from lowering.nest.work_loops import Head, LoadNest
 from wsched.fusion import IterDomain
-from wsched.schedule.proof.graph import Group
+from wsched.schedule.graph import Group
 from wsched.schedule.proof.relation import LoadLoop, LoadRelation
 from wsched.schedule.proof.sides import CTA_INDEX
 

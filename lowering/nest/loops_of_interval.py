@@ -19,8 +19,8 @@ from lowering.nest.refusal import refused
 from lowering.nest.scope import Shared
 from lowering.nest.work_loops import Head, LoadNest
 from wsched.fusion import IterDomain
+from wsched.schedule.graph import Group, TransformGraph
 from wsched.schedule.plan import Plan
-from wsched.schedule.proof.graph import Group, TransformGraph
 from wsched.schedule.proof.indices import indices
 from wsched.schedule.proof.interval import Interval
 from wsched.schedule.proof.relation import LoadRelation

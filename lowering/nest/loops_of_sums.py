@@ -19,7 +19,7 @@ from lowering.nest.loops_from_queue import LoopsFromQueue
 from lowering.nest.scope import Shared
 from lowering.nest.work_loops import STEPS, Head, LoadNest
 from wsched.fusion import IterDomain
-from wsched.schedule.proof.graph import Group
+from wsched.schedule.graph import Group
 from wsched.schedule.proof.relation import LoadLoop, LoadRelation
 
 __all__ = ["LoopsOfSums"]

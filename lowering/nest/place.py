@@ -21,9 +21,9 @@ from lowering.nest.tile import Tile
 from lowering.nest.views import thread_views
 from lowering.nest.work_loops import BEGIN, END, FIRST, WorkLoops
 from wsched.fusion import Fusion, FusionExpr, IterDomain, ParallelType, TensorView
-from wsched.schedule.nest import BOX
+from wsched.schedule.graph import Group, TransformGraph
 from wsched.schedule.plan import Plan
-from wsched.schedule.proof.graph import Group, TransformGraph
+from wsched.schedule.proof.nest import BOX
 from wsched.schedule.proof.relation import LoadRelation
 
 __all__ = ["Place", "is_fragment"]

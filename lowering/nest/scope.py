@@ -19,8 +19,8 @@ from lowering.ground.expr import (
 )
 from lowering.kernel.nodes import Body, Let
 from lowering.kernel.visit import take_name, used, used_in
+from wsched.schedule.graph import Group, TransformGraph
 from wsched.schedule.options import DebugPrint
-from wsched.schedule.proof.graph import Group, TransformGraph
 from wsched.schedule.proof.indices import indices
 
 __all__ = ["Namer", "Scopes", "Shared"]

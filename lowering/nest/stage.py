@@ -10,7 +10,7 @@ from lowering.ground.expr import Expr
 from lowering.nest.domains import repeats, summed
 from lowering.nest.tile import Tile, offset_of, tile_of
 from wsched.fusion import Fusion, IterDomain, Split, TensorView, roots
-from wsched.schedule.proof.graph import Group, TransformGraph
+from wsched.schedule.graph import Group, TransformGraph
 
 __all__ = ["Stage", "stage_of"]
 

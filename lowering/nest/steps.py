@@ -9,10 +9,10 @@ from lowering.kernel.nodes import Body, Consume, Produce
 from lowering.nest.computing import Computing
 from lowering.nest.registers import Registers
 from lowering.nest.work_loops import WorkLoops
-from wsched.schedule.nest import Node, leaves, loops
+from wsched.schedule.graph import Group
 from wsched.schedule.plan import Plan
 from wsched.schedule.primitives.circular_buffer import stepping_loops
-from wsched.schedule.proof.graph import Group
+from wsched.schedule.proof.nest import Node, leaves, loops
 from wsched.schedule.proof.sides import CTA_INDEX, ROLES
 
 __all__ = ["steps_of"]

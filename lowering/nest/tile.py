@@ -20,7 +20,7 @@ from lowering.nest.cluster import constant
 from lowering.nest.domains import repeats
 from lowering.nest.refusal import refused
 from wsched.fusion import IterDomain, Split, TensorView
-from wsched.schedule.proof.graph import Group, TransformGraph
+from wsched.schedule.graph import Group, TransformGraph
 
 __all__ = ["Tile", "offset_of", "tile_of"]
 

@@ -8,7 +8,7 @@ from lowering.ground.expr import Expr
 from lowering.kernel.kernel import Ring, Storage
 from lowering.kernel.nodes import Body, FetchTiles
 from lowering.nest.loops_from_queue import Word
-from wsched.schedule.proof.graph import Group
+from wsched.schedule.graph import Group
 
 __all__ = ["TilesByCounter"]
 

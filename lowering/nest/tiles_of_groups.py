@@ -40,7 +40,7 @@ from lowering.nest.loops_from_queue import Word
 from lowering.nest.scope import Shared
 from lowering.nest.work_loops import BEGIN, END, FIRST, STEPS
 from wsched.fusion import Merge
-from wsched.schedule.proof.graph import Group, TransformGraph
+from wsched.schedule.graph import Group, TransformGraph
 from wsched.schedule.proof.indices import indices
 from wsched.schedule.proof.work_of_groups import OfGroups
 

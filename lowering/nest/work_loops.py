@@ -17,7 +17,7 @@ from lowering.kernel.nodes import Body, Carry, Event, For, Section
 from lowering.nest.counter import Counter
 from lowering.nest.scope import Shared
 from wsched.fusion import IterDomain
-from wsched.schedule.proof.graph import Group
+from wsched.schedule.graph import Group
 from wsched.schedule.proof.relation import LoadRelation
 
 __all__ = ["BEGIN", "END", "FIRST", "STEPS", "Head", "LoadNest", "WorkLoops"]

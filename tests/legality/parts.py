@@ -16,8 +16,8 @@ from wsched.fusion import (
     ParallelType,
     TensorView,
 )
-from wsched.schedule.nest import Leaf, Node, nest
-from wsched.schedule.proof.graph import TransformGraph
+from wsched.schedule.graph import TransformGraph
+from wsched.schedule.proof.nest import Leaf, Node, nest
 
 __all__ = [
     "BIDS",

@@ -18,7 +18,7 @@ from wsched.schedule import (
     replay,
     schedule_matmul,
 )
-from wsched.schedule.proof.graph import TransformGraph
+from wsched.schedule.graph import TransformGraph
 
 THREE_STAGES = replace(
     COOPERATIVE, circular_buffer_options=CircularBufferOptions(smem_circular_buffer_stage=3)

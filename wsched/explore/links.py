@@ -18,7 +18,7 @@ from lowering.kernel.nodes import For, Frag, GmemRef, MmaTile, Role, Section, Sm
 from lowering.kernel.tensor_memory import MmaTensor, Tcgen05Mma
 from lowering.kernel.text import kernel_lines
 from wsched.fusion import Fusion, MmaOp, ParallelType, inputs_of
-from wsched.schedule.nest import Leaf, Node, leaves
+from wsched.schedule.proof.nest import Leaf, Node, leaves
 
 __all__ = ["KernelText", "lines_of"]
 

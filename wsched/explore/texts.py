@@ -9,8 +9,8 @@ from wsched.explore.data import Nest, NestLine, Stage
 from wsched.explore.links import KernelText, lines_of
 from wsched.run.compiled import CompiledFusion
 from wsched.schedule.loops import nest_lines
-from wsched.schedule.nest import Leaf, leaves
 from wsched.schedule.plan import Plan
+from wsched.schedule.proof.nest import Leaf, leaves
 
 __all__ = ["Texts", "texts_of"]
 

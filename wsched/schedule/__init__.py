@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from wsched.schedule.graph import Group, Step, TransformGraph
 from wsched.schedule.loops import loops_text
 from wsched.schedule.matmul.params import (
     Accumulators,
@@ -41,7 +42,6 @@ from wsched.schedule.primitives.replay import replay
 from wsched.schedule.primitives.rfactor import rfactor
 from wsched.schedule.primitives.set_memory_type import set_memory_type
 from wsched.schedule.primitives.split import split
-from wsched.schedule.proof.graph import Group, Step, TransformGraph
 from wsched.schedule.proof.legality import load_relations
 from wsched.schedule.proof.relation import LoadRelation, StepLoop
 from wsched.schedule.proof.work import FromQueue, InTurn, OfInterval, Tail, Work

@@ -17,10 +17,10 @@ from wsched.fusion import (
     TensorView,
     loop_text,
 )
-from wsched.schedule.nest import BOX, Loop, Node, leaves, nest
+from wsched.schedule.graph import TransformGraph
 from wsched.schedule.parts import Part, find_parts, titles
 from wsched.schedule.primitives.circular_buffer import stepping_loops
-from wsched.schedule.proof.graph import TransformGraph
+from wsched.schedule.proof.nest import BOX, Loop, Node, leaves, nest
 
 __all__ = ["extent_lines", "loops_text", "nest_lines", "side_by_side"]
 

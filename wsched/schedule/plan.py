@@ -19,12 +19,12 @@ from lowering.target import ptx
 from lowering.target.target import Target
 from lowering.target.targets import DEFAULT
 from wsched.fusion import Fusion, MmaOp, Product, Role, TensorView, Unknown, product_of
-from wsched.schedule.edges import Edge, edges_of, main_of
+from wsched.schedule.graph import Group, TransformGraph
 from wsched.schedule.parts import Part, find_parts
 from wsched.schedule.proof.box import check_boxes
 from wsched.schedule.proof.cta_groups import check_cta_groups
+from wsched.schedule.proof.edges import Edge, edges_of, main_of
 from wsched.schedule.proof.filled import check_filled
-from wsched.schedule.proof.graph import Group, TransformGraph
 from wsched.schedule.proof.grid import (
     check_factors,
     check_grid,
@@ -53,8 +53,8 @@ from wsched.schedule.proof.relation import LoadRelation
 from wsched.schedule.proof.tile_steps import check_tile_steps
 from wsched.schedule.proof.unknowns import used_unknowns
 from wsched.schedule.proof.waiting import check_waiting
-from wsched.schedule.proof.warpgroups import Warpgroups
 from wsched.schedule.proof.work import Work
+from wsched.schedule.warpgroups import Warpgroups
 
 __all__ = ["Edge", "Part", "Plan", "make_plan"]
 

@@ -25,6 +25,7 @@ from wsched.fusion import (
 )
 from wsched.schedule.axes import Axis, new_order, position, require, require_all
 from wsched.schedule.configure import configured, printing
+from wsched.schedule.graph import TransformGraph
 from wsched.schedule.options import DebugPrint, KernelOptions
 from wsched.schedule.plan import Plan, make_plan
 from wsched.schedule.primitives.accumulate_in import accumulate_in
@@ -41,7 +42,6 @@ from wsched.schedule.primitives.rfactor import rfactor
 from wsched.schedule.primitives.set_allocation_domain import set_allocation_domain
 from wsched.schedule.primitives.set_memory_type import set_memory_type
 from wsched.schedule.primitives.split import split
-from wsched.schedule.proof.graph import TransformGraph
 
 __all__ = ["Schedule"]
 

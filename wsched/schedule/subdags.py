@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from wsched.fusion import Fusion, inputs_of
+from wsched.schedule.graph import Group, TransformGraph
 from wsched.schedule.parts import find_parts, titles
-from wsched.schedule.proof.graph import Group, TransformGraph
 
 __all__ = ["subdags_text", "to_dot"]
 

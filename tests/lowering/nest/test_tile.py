@@ -9,7 +9,7 @@ from lowering.ground.expr import Const, Var
 from lowering.nest.tile import tile_of
 from tests.schedule.fusions import linear
 from wsched.fusion import IterDomain
-from wsched.schedule.proof.graph import TransformGraph
+from wsched.schedule.graph import TransformGraph
 from wsched.schedule.schedule import Schedule
 
 

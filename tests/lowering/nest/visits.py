@@ -17,7 +17,7 @@ from lowering.machine import run_kernel
 from lowering.machine.trace import TraceRow
 from wsched.fusion import ParallelType, Split, TensorView, roots, unmerge_index
 from wsched.run.compiled import CompiledFusion
-from wsched.schedule.nest import BOX, Leaf, Loop, Node, nest
+from wsched.schedule.proof.nest import BOX, Leaf, Loop, Node, nest
 
 __all__ = ["Visits", "dumped", "recorded"]
 

@@ -17,9 +17,9 @@ from lowering.proof.prove import prove
 from tests.legality.illegal import ILLEGAL
 from tests.legality.machine import compiled
 from wsched.schedule import plan
+from wsched.schedule.graph import Group, TransformGraph
 from wsched.schedule.proof import legality
 from wsched.schedule.proof.bounds import Guard
-from wsched.schedule.proof.graph import Group, TransformGraph
 
 NO_KERNEL = {
     "more warpgroups than a CTA has": "are 1152 threads, limit 1024",

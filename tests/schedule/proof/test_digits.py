@@ -7,8 +7,8 @@ from lowering.ground.poly import poly
 from tests.schedule.fusions import linear
 from wsched.fusion import TensorView
 from wsched.schedule import Schedule, TransformGraph
+from wsched.schedule.graph import Group
 from wsched.schedule.proof.digits import Digits, compute_digits, load_digits
-from wsched.schedule.proof.graph import Group
 
 LOAD, COMPUTE = "T4", "T5"
 """Two tensors with the same M and N; what they are to each other does not matter here."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from lowering.ground.errors import ScheduleError
 from tests.schedule.fusions import linear
 from wsched.schedule import Schedule, TransformGraph
-from wsched.schedule.proof.graph import Group
+from wsched.schedule.graph import Group
 from wsched.schedule.proof.orders import Misordered, legal_orders
 
 

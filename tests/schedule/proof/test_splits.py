@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.schedule.fusions import linear
 from wsched.schedule import Schedule, TransformGraph
-from wsched.schedule.proof.graph import Group
+from wsched.schedule.graph import Group
 from wsched.schedule.proof.splits import ends_with_tensor, is_outer_of, wrote
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from tests.schedule.proof.test_tile_steps import of_two
 from wsched.fusion import ParallelType
-from wsched.schedule.nest import nest
 from wsched.schedule.plan import Plan, make_plan
+from wsched.schedule.proof.nest import nest
 from wsched.schedule.proof.tile_order import TileRing, stopped
 
 Y = ParallelType.TIDy

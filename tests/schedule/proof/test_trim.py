@@ -12,9 +12,9 @@ from lowering.ground.poly import Poly, poly
 from tests.schedule.fusions import linear
 from wsched.fusion import IterDomain
 from wsched.schedule import Schedule, TransformGraph
+from wsched.schedule.graph import Group
 from wsched.schedule.proof.bounds import Guard
 from wsched.schedule.proof.digits import STEP, Digit
-from wsched.schedule.proof.graph import Group
 from wsched.schedule.proof.relation import LoadLoop, StepLoop
 from wsched.schedule.proof.trim import Trimmed, find_tail, trim
 

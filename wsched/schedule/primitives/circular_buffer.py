@@ -25,7 +25,7 @@ from wsched.fusion import (
     WarpSpecialized,
 )
 from wsched.schedule.primitives.checks import Reasons, find, refuse
-from wsched.schedule.proof.warpgroups import ROLES
+from wsched.schedule.warpgroups import ROLES
 
 __all__ = [
     "check_circular_buffer", "circular_buffer", "is_stored", "is_summed", "stepping_loops",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from lowering.ground.records import replaced
 from wsched.fusion import Fusion, IterType, PrimitiveCall, TensorView, WarpSpecialized
+from wsched.schedule.graph import TransformGraph
 from wsched.schedule.primitives.checks import Reasons, find, refuse
-from wsched.schedule.proof.graph import TransformGraph
-from wsched.schedule.proof.words import labels, words
+from wsched.schedule.words import labels, words
 
 __all__ = ["check_inline_at", "deepest_inlining", "inline_at"]
 

@@ -1,1 +1,1 @@
-"""When a schedule is legal: the transform graph, and the relation between two sides."""
+"""When a schedule is legal: its nest, the relation between two sides, and the edges it is of."""

@@ -20,7 +20,7 @@ from lowering.ground.errors import ScheduleError
 from lowering.ground.expr import ONE, ZERO, Expr, Var, ceildiv, maximum, minimum, select
 from lowering.ground.poly import Poly, linear_in, poly
 from wsched.fusion import Split, TensorView
-from wsched.schedule.proof.graph import Group, TransformGraph, divides
+from wsched.schedule.graph import Group, TransformGraph, divides
 from wsched.schedule.proof.orders import Misordered
 from wsched.schedule.proof.splits import ends_with_tensor, is_outer_of
 

@@ -20,7 +20,7 @@ from wsched.fusion import (
     TensorView,
     nest_text,
 )
-from wsched.schedule.proof.graph import Group, TransformGraph, divides
+from wsched.schedule.graph import Group, TransformGraph, divides
 from wsched.schedule.proof.relation import LoadRelation
 from wsched.schedule.proof.sides import CTA_INDEX
 from wsched.schedule.proof.splits import ends_with_tensor, wrote

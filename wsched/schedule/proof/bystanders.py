@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 from lowering.ground.expr import ONE
 from wsched.fusion import IterDomain, IterType, ParallelType, PrimitiveCall
+from wsched.schedule.graph import Group, TransformGraph
 from wsched.schedule.primitives.parallelize import check_parallelize
-from wsched.schedule.proof.graph import Group, TransformGraph
 from wsched.schedule.proof.relation import StepLoop
 from wsched.schedule.proof.sides import CTA_INDEX, ROLES, Sides
 

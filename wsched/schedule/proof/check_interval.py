@@ -8,9 +8,9 @@ from itertools import takewhile
 
 from lowering.ground.expr import Const, Expr, Special
 from wsched.fusion import IterType, ParallelType
+from wsched.schedule.graph import Group
 from wsched.schedule.primitives.factor import factor_reasons
 from wsched.schedule.proof.counting import Counting, countings, together
-from wsched.schedule.proof.graph import Group
 from wsched.schedule.proof.indices import indices
 from wsched.schedule.proof.interval import DealtLoop, Interval
 from wsched.schedule.proof.relation import LoadLoop, LoadRelation

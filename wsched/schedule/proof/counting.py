@@ -15,7 +15,7 @@ from functools import reduce
 from lowering.ground.expr import ONE, Expr, maximum, minimum
 from lowering.ground.poly import same
 from wsched.fusion import Merge
-from wsched.schedule.proof.graph import Group, TransformGraph
+from wsched.schedule.graph import Group, TransformGraph
 from wsched.schedule.proof.splits import inner_part
 
 __all__ = ["Counting", "countings", "together"]

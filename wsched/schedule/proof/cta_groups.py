@@ -8,7 +8,7 @@ from lowering.ground.errors import ScheduleError
 from lowering.ground.expr import ONE, Const
 from lowering.target.target import Target
 from wsched.fusion import Fusion, IterType, ParallelType, Product, TensorView, nest_text
-from wsched.schedule.proof.graph import Group, TransformGraph
+from wsched.schedule.graph import Group, TransformGraph
 
 __all__ = ["check_cta_groups"]
 

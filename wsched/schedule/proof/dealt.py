@@ -12,8 +12,8 @@ from collections.abc import Sequence
 
 from lowering.ground.expr import ONE, Expr
 from wsched.fusion import ParallelType
+from wsched.schedule.graph import Step
 from wsched.schedule.proof.bounds import Guard
-from wsched.schedule.proof.graph import Step
 from wsched.schedule.proof.relation import LoadLoop
 from wsched.schedule.proof.sides import Sides
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from lowering.ground.expr import ONE, Const
 from lowering.ground.poly import Poly, poly
 from wsched.fusion import Merge, Split, TensorView
-from wsched.schedule.proof.graph import Group, TransformGraph, divides
+from wsched.schedule.graph import Group, TransformGraph, divides
 from wsched.schedule.proof.splits import inner_part
 
 __all__ = ["STEP", "Digit", "Digits", "compute_digits", "load_digits"]

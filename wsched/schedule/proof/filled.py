@@ -15,9 +15,9 @@ from math import prod
 from lowering.ground.errors import ScheduleError
 from lowering.ground.expr import Const, Expr
 from wsched.fusion import Fusion, nest_text
-from wsched.schedule.edges import Edge, main_of
+from wsched.schedule.graph import TransformGraph
 from wsched.schedule.primitives.circular_buffer import stepping_loops
-from wsched.schedule.proof.graph import TransformGraph
+from wsched.schedule.proof.edges import Edge, main_of
 from wsched.schedule.proof.relation import LoadRelation
 
 __all__ = ["check_filled"]

@@ -21,8 +21,8 @@ from wsched.fusion import (
     call_text,
     nest_text,
 )
+from wsched.schedule.graph import Group, TransformGraph
 from wsched.schedule.primitives.factor import CTAS, factor_reasons
-from wsched.schedule.proof.graph import Group, TransformGraph
 from wsched.schedule.proof.sides import CTA_INDEX
 from wsched.schedule.proof.splits import wrote
 

@@ -7,7 +7,7 @@ from heapq import heappop, heappush
 
 from lowering.ground.expr import ONE, ZERO, Expr
 from wsched.fusion import Merge, Split, merge_index, unmerge_index
-from wsched.schedule.proof.graph import Group, Step, TransformGraph
+from wsched.schedule.graph import Group, Step, TransformGraph
 
 __all__ = ["indices"]
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from lowering.ground.expr import ZERO, Const, Expr, Special, ceildiv, maximum, minimum, select
 from wsched.fusion import IterDomain, Merge, Split
+from wsched.schedule.graph import Group, TransformGraph
 from wsched.schedule.proof.counting import Counting
-from wsched.schedule.proof.graph import Group, TransformGraph
 
 __all__ = ["DealtLoop", "Interval", "find_dealt_loop"]
 

@@ -31,11 +31,11 @@ from lowering.ground.poly import Poly, poly
 from lowering.target.target import Target
 from lowering.target.targets import DEFAULT
 from wsched.fusion import Fusion, IterType, ParallelType
+from wsched.schedule.graph import Group, TransformGraph
 from wsched.schedule.proof.bounds import load_stops
 from wsched.schedule.proof.bystanders import check_bystanders
 from wsched.schedule.proof.check_interval import check_shares
 from wsched.schedule.proof.digits import Digits, compute_digits, load_digits
-from wsched.schedule.proof.graph import Group, TransformGraph
 from wsched.schedule.proof.orders import Misordered, legal_orders
 from wsched.schedule.proof.readers import check_readers, ends
 from wsched.schedule.proof.relation import LoadLoop, LoadRelation, StepLoop
@@ -43,7 +43,7 @@ from wsched.schedule.proof.roles import check_turns, find_warpgroups
 from wsched.schedule.proof.share import Counted, Proved, Share, find_share
 from wsched.schedule.proof.sides import CTA_INDEX, ROLES, Readers, Sides, find_sides
 from wsched.schedule.proof.trim import Trimmed, trim
-from wsched.schedule.proof.words import labels, words
+from wsched.schedule.words import labels, words
 
 __all__ = ["load_relations"]
 

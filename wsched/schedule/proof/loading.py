@@ -9,7 +9,7 @@ from lowering.ground.expr import Const
 from lowering.target import ptx
 from lowering.target.target import Target
 from wsched.fusion import Fusion, ParallelType, TensorView
-from wsched.schedule.proof.warpgroups import ROLES, Warpgroups
+from wsched.schedule.warpgroups import ROLES, Warpgroups
 
 __all__ = ["load_registers_problem", "sharing", "warpgroups_that_fill", "warpgroups_that_load"]
 

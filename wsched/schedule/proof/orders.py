@@ -11,7 +11,7 @@ from itertools import permutations
 
 from lowering.ground.errors import ScheduleError
 from wsched.fusion import Merge
-from wsched.schedule.proof.graph import Group, TransformGraph
+from wsched.schedule.graph import Group, TransformGraph
 
 __all__ = ["Misordered", "legal_orders"]
 

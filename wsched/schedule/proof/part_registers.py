@@ -13,10 +13,10 @@ from lowering.ground.errors import ScheduleError
 from lowering.target import ptx
 from lowering.target.target import Target
 from wsched.fusion import Fusion, nest_text
-from wsched.schedule.edges import Edge, main_of
 from wsched.schedule.parts import Part
+from wsched.schedule.proof.edges import Edge, main_of
 from wsched.schedule.proof.loading import warpgroups_that_load
-from wsched.schedule.proof.warpgroups import ROLES
+from wsched.schedule.warpgroups import ROLES
 
 __all__ = [
     "check_registers", "check_threads", "load_warpgroups", "registers_of", "warpgroups_of",

@@ -30,13 +30,13 @@ from wsched.fusion import (
     inputs_of,
     nest_text,
 )
-from wsched.schedule.nest import waits
+from wsched.schedule.graph import Group, TransformGraph
 from wsched.schedule.parts import Part
 from wsched.schedule.primitives.inline_at import check_inline_at, deepest_inlining
-from wsched.schedule.proof.graph import Group, TransformGraph
+from wsched.schedule.proof.nest import waits
 from wsched.schedule.proof.relation import LoadRelation
 from wsched.schedule.proof.sides import CTA_INDEX, ROLES
-from wsched.schedule.proof.words import runs, words
+from wsched.schedule.words import runs, words
 
 __all__ = [
     "check_inlining", "check_main_loops", "check_memory", "check_order", "check_places",

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 
 from lowering.ground.errors import ScheduleError
 from lowering.ground.expr import Expr, Var, substitute
-from wsched.schedule.nest import stepping
-from wsched.schedule.proof.graph import Group, TransformGraph
+from wsched.schedule.graph import Group, TransformGraph
+from wsched.schedule.proof.nest import stepping
 from wsched.schedule.proof.relation import LoadRelation, StepLoop
 from wsched.schedule.proof.sides import Sides
-from wsched.schedule.proof.words import runs, words
+from wsched.schedule.words import runs, words
 
 __all__ = ["check_readers", "ends"]
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from lowering.ground.expr import Expr, Var
 from wsched.fusion import CircularBuffer, IterDomain, WarpSpecialized
-from wsched.schedule.proof.graph import Group
-from wsched.schedule.proof.warpgroups import Warpgroups
+from wsched.schedule.graph import Group
 from wsched.schedule.proof.work import Tail, Work
+from wsched.schedule.warpgroups import Warpgroups
 
 __all__ = ["LoadLoop", "LoadRelation", "StepLoop"]
 

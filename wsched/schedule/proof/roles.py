@@ -14,7 +14,7 @@ from wsched.schedule.proof.orders import Misordered
 from wsched.schedule.proof.relation import StepLoop
 from wsched.schedule.proof.sides import ROLES, Sides
 from wsched.schedule.proof.trim import Trimmed
-from wsched.schedule.proof.warpgroups import Warpgroups
+from wsched.schedule.warpgroups import Warpgroups
 
 __all__ = ["check_turns", "find_warpgroups"]
 

@@ -13,19 +13,19 @@ from math import prod
 
 from lowering.ground.expr import ONE, Const, Expr, Var
 from wsched.fusion import Groups, IterDomain, IterType, ParallelType
+from wsched.schedule.graph import Group, Step
 from wsched.schedule.proof.bounds import Guard, guards_above, guards_below
 from wsched.schedule.proof.bystanders import check_cta_loops, on_other_ctas
 from wsched.schedule.proof.check_interval import check_places, find_interval
 from wsched.schedule.proof.dealt import check_dealt, find_dealt
-from wsched.schedule.proof.graph import Group, Step
 from wsched.schedule.proof.grid import rows_of
 from wsched.schedule.proof.interval import DealtLoop, find_dealt_loop
 from wsched.schedule.proof.relation import LoadLoop, StepLoop
 from wsched.schedule.proof.sides import CTA_INDEX, Sides
 from wsched.schedule.proof.trim import Trimmed, find_tail
-from wsched.schedule.proof.warpgroups import Warpgroups
 from wsched.schedule.proof.work import FromQueue, InTurn, OfInterval, Tail, Work
 from wsched.schedule.proof.work_of_groups import OfGroups, batch_of_tiles, chunk_of_step
+from wsched.schedule.warpgroups import Warpgroups
 
 __all__ = ["Counted", "Proved", "Share", "find_share"]
 

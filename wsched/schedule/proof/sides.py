@@ -22,13 +22,13 @@ from wsched.fusion import (
     nest_text,
     unmerge_index,
 )
+from wsched.schedule.graph import Group, TransformGraph
 from wsched.schedule.parts import Filled, Part, find_parts, part_of
 from wsched.schedule.primitives.circular_buffer import stepping_loops
 from wsched.schedule.proof.digits import load_digits
-from wsched.schedule.proof.graph import Group, TransformGraph
 from wsched.schedule.proof.loading import sharing
-from wsched.schedule.proof.warpgroups import ROLES
-from wsched.schedule.proof.words import runs, words
+from wsched.schedule.warpgroups import ROLES
+from wsched.schedule.words import runs, words
 
 __all__ = ["CTA_INDEX", "ROLES", "Readers", "Sides", "find_sides"]
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from lowering.ground.expr import ONE
 from wsched.fusion import Fusion, Split, TensorView
-from wsched.schedule.proof.graph import Group, TransformGraph
+from wsched.schedule.graph import Group, TransformGraph
 
 __all__ = ["dimensions", "ends_with_tensor", "inner_part", "is_outer_of", "wrote"]
 

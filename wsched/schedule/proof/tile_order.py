@@ -21,8 +21,8 @@ from math import prod
 
 from lowering.ground.expr import ONE, Const
 from wsched.fusion import IterDomain, IterType, ParallelType
-from wsched.schedule.nest import Loop, Node, leaves, loops
-from wsched.schedule.proof.graph import Group, TransformGraph
+from wsched.schedule.graph import Group, TransformGraph
+from wsched.schedule.proof.nest import Loop, Node, leaves, loops
 from wsched.schedule.proof.sides import CTA_INDEX, ROLES
 
 __all__ = ["TileRing", "stopped"]

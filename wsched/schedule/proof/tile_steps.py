@@ -17,11 +17,11 @@ from functools import partial
 from lowering.ground.errors import ScheduleError
 from lowering.ground.expr import Const
 from wsched.fusion import Fusion, IterDomain, ParallelType, nest_text
-from wsched.schedule.edges import Edge, main_of
-from wsched.schedule.nest import nest
+from wsched.schedule.graph import Group, TransformGraph
 from wsched.schedule.parts import Part
 from wsched.schedule.primitives.circular_buffer import stepping_loops
-from wsched.schedule.proof.graph import Group, TransformGraph
+from wsched.schedule.proof.edges import Edge, main_of
+from wsched.schedule.proof.nest import nest
 from wsched.schedule.proof.relation import LoadRelation
 from wsched.schedule.proof.sides import ROLES
 from wsched.schedule.proof.tile_order import TileRing, stopped

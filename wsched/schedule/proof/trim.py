@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from lowering.ground.errors import ScheduleError
 from lowering.ground.expr import Expr, as_expr, ceildiv, minimum
 from lowering.ground.poly import Poly, poly
+from wsched.schedule.graph import Group, TransformGraph
 from wsched.schedule.proof.bounds import Guard
 from wsched.schedule.proof.digits import Digit
-from wsched.schedule.proof.graph import Group, TransformGraph
 from wsched.schedule.proof.relation import LoadLoop, StepLoop
 from wsched.schedule.proof.splits import is_outer_of
 from wsched.schedule.proof.work import Tail

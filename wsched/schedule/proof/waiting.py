@@ -24,11 +24,11 @@ from itertools import combinations
 from lowering.ground.errors import ScheduleError
 from lowering.ground.expr import ONE
 from wsched.fusion import Fusion, ParallelType, inputs_of, nest_text
-from wsched.schedule.edges import Edge
-from wsched.schedule.nest import Leaf, Loop, Node, nest
+from wsched.schedule.graph import Group, TransformGraph
 from wsched.schedule.parts import Part
 from wsched.schedule.primitives.circular_buffer import stepping_loops
-from wsched.schedule.proof.graph import Group, TransformGraph
+from wsched.schedule.proof.edges import Edge
+from wsched.schedule.proof.nest import Leaf, Loop, Node, nest
 
 __all__ = ["check_waiting"]
 

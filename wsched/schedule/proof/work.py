@@ -12,7 +12,7 @@ from typing import Protocol
 
 from lowering.ground.errors import InternalError
 from lowering.ground.expr import ONE, ZERO, Expr, Special, Var
-from wsched.schedule.proof.graph import Group
+from wsched.schedule.graph import Group
 from wsched.schedule.proof.interval import Interval
 
 __all__ = ["FromQueue", "InTurn", "OfInterval", "Slots", "Tail", "Work"]

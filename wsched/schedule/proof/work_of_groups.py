@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from lowering.ground.errors import InternalError
 from lowering.ground.expr import ONE, Expr, Var, ceildiv, maximum, substitute
 from wsched.fusion import Groups, Merge, Split
-from wsched.schedule.proof.graph import Group, TransformGraph
+from wsched.schedule.graph import Group, TransformGraph
 from wsched.schedule.proof.work import Slots, Tail
 
 __all__ = ["OfGroups", "batch_of_tiles", "chunk_of_step"]

@@ -7,9 +7,9 @@ from dataclasses import replace
 from tests.schedule.fusions import COOPERATIVE, PING_PONG, linear
 from wsched.fusion import Fusion
 from wsched.schedule import schedule_matmul
-from wsched.schedule.nest import Leaf, Loop, Node, leaves, nest, waits
+from wsched.schedule.graph import TransformGraph
 from wsched.schedule.parts import find_parts
-from wsched.schedule.proof.graph import TransformGraph
+from wsched.schedule.proof.nest import Leaf, Loop, Node, leaves, nest, waits
 
 
 def shape(nodes: tuple[Node, ...]) -> list[object]:

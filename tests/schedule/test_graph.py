@@ -9,7 +9,7 @@ from tests.schedule.fusions import COOPERATIVE, linear, tiled
 from tests.schedules import SCHEDULES
 from wsched.fusion import Fusion, IterDomain, ParallelType, Split
 from wsched.schedule import Schedule, TransformGraph, plan_matmul, schedule_matmul, split
-from wsched.schedule.proof.graph import divides
+from wsched.schedule.graph import divides
 from wsched.schedule.proof.indices import indices
 
 

@@ -11,9 +11,9 @@ from wsched.fusion import ParallelType
 from wsched.schedule import (
     Schedule,
 )
-from wsched.schedule.proof.graph import TransformGraph
+from wsched.schedule.graph import TransformGraph
 from wsched.schedule.proof.placement import check_places
-from wsched.schedule.proof.words import labels, words
+from wsched.schedule.words import labels, words
 
 TILES = "ceildiv(ceildiv(M, 128) * ceildiv(N, 256), %nctaid.x)"
 

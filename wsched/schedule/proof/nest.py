@@ -18,9 +18,9 @@ from itertools import pairwise
 from weakref import WeakKeyDictionary
 
 from wsched.fusion import BOX, Fusion, IterDomain, TensorView
+from wsched.schedule.graph import TransformGraph
 from wsched.schedule.proof.bystanders import determined
 from wsched.schedule.proof.digits import load_digits
-from wsched.schedule.proof.graph import TransformGraph
 
 __all__ = ["BOX", "Leaf", "Loop", "Node", "Wait", "leaves", "loops", "nest", "stepping", "waits"]
 

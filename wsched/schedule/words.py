@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from wsched.fusion import IterDomain, Merge
-from wsched.schedule.proof.graph import Group, Step, TransformGraph
+from wsched.schedule.graph import Group, Step, TransformGraph
 
 __all__ = ["Named", "labels", "runs", "words"]
 

@@ -6,7 +6,7 @@ from itertools import product
 
 from lowering.ground.expr import Var, evaluate
 from wsched.fusion import ParallelType
-from wsched.schedule.proof.warpgroups import ROLES, Warpgroups
+from wsched.schedule.warpgroups import ROLES, Warpgroups
 
 Y, Z = ROLES
 GROUP = Var("group")
