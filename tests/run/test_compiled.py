@@ -19,6 +19,7 @@ from wsched.front.known import import_fusion
 from wsched.run.arguments import Arguments
 from wsched.run.compiled import CompiledFusion, compile_fusion
 from wsched.run.kernel_name import kernel_name
+from wsched.run.mlir import through_mlir
 from wsched.schedule.matmul.params import MatmulParams, TileRasterizationOrder
 
 FUSION = import_fusion(definition())
@@ -68,6 +69,36 @@ def test_a_name_is_the_same_in_every_process() -> None:
 def test_a_name_says_who_has_parts_of_tiles(schedule: str, words: str) -> None:
     name = kernel_name(FUSION, SCHEDULES[schedule])
     assert name.rpartition("_")[0] == f"matmul_bfloat16_bfloat16_{words}"
+
+
+# --- in one line ---------------------------------------------------------------------------------
+
+PRINTED = compile_fusion(FUSION, SCHEDULES["cluster_2x2"])
+NAME = "matmul_bfloat16_bfloat16_128x128x64_cooperative_persistent_s4_f0_c2x2_61cabf"
+
+
+def test_what_is_printed_of_a_kernel_is_one_line() -> None:
+    """What a notebook shows of it: not the fusion, its plan and two kernels, which are 100 KB."""
+    assert (
+        repr(PRINTED)
+        == str(PRINTED)
+        == (
+            f"<CompiledFusion {NAME} for sm_90a: MatmulParams("
+            "circular_buffer_options.smem_circular_buffer_prefetch_gap=1, "
+            "tile_sizes.cta_tile=128x128x64, tile_sizes.warp_tile=64x128x64, "
+            "mma_macro=Hopper_64_128_16, cluster_dims.m=2, cluster_dims.n=2, num_registers=(40, 232), "
+            "wgmma_in_flight=0, epilogue_stages=1)>"
+        )
+    )
+
+
+def test_what_has_no_parameters_says_so() -> None:
+    own = replace(PRINTED, made_from=None)
+    assert repr(own) == f"<CompiledFusion {NAME} for sm_90a: a schedule written call by call>"
+
+
+def test_other_ways_to_a_cubin_are_printed_by_their_names() -> None:
+    assert repr(through_mlir(PRINTED)) == repr(PRINTED).replace("CompiledFusion", "ThroughMlir")
 
 
 # --- threads, devices -----------------------------------------------------------------------------

@@ -122,7 +122,7 @@ def _lowered(made: Plan, options: KernelOptions, name: str, begin: float) -> Com
     return compiled
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class CompiledFusion(OnDevice):
     """One kernel class of a fusion: any M, N, K, strides and grid run on it."""
 

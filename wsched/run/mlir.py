@@ -11,7 +11,7 @@ from wsched.run.once import once
 __all__ = ["ThroughMlir", "through_mlir"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ThroughMlir(CompiledFusion):
     """The same kernel, parameters and launch; only its machine code comes by another way."""
 

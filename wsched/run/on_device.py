@@ -17,6 +17,7 @@ from wsched.run.proving import prove_before_launch
 from wsched.run.results import FROM_REGISTERS, FROM_REGISTERS_BY_CALLS, add_outputs
 from wsched.run.watched import watched
 from wsched.run.workspace import Workspace
+from wsched.schedule.checked import changed
 from wsched.schedule.matmul.params import MatmulParams
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["OnDevice"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class OnDevice(Made):
     """What is made of a schedule, and where it runs.
 
@@ -44,6 +45,14 @@ class OnDevice(Made):
     made_from: MatmulParams | None = None
     trials: tuple[str, ...] = ()
     written: bool = False
+
+    def __repr__(self) -> str:
+        """Name, target and how the schedule differs from the default one, in one line."""
+        if self.made_from is None:
+            told = "a schedule written call by call"
+        else:
+            told = f"MatmulParams({', '.join(changed(self.made_from, MatmulParams()))})"
+        return f"<{type(self).__name__} {self.kernel.name} for {self.kernel.target.arch}: {told}>"
 
     def _pack(self, arguments: Arguments, outputs: Sequence[torch.Tensor]) -> Callable[[], None]:
         """A function that runs the kernel on these tensors."""

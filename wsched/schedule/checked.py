@@ -10,7 +10,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from lowering.ground.errors import ScheduleError
 
-__all__ = ["Checked", "Choice", "build", "lines", "plain"]
+__all__ = ["Checked", "Choice", "build", "changed", "lines", "plain"]
 
 
 class Choice(Enum):
@@ -145,4 +145,16 @@ def lines(value: Any, indent: str) -> list[str]:
             found += [f"{indent}{f.name}:", *lines(item, indent + "  ")]
         else:
             found.append(f"{indent}{f.name}: {item}")
+    return found
+
+
+def changed(value: Any, default: Any, of: str = "") -> list[str]:
+    """``field=value`` for each field that is not as ``default`` has it, those within by a dot."""
+    found = []
+    for f in fields(value):
+        item, other = getattr(value, f.name), getattr(default, f.name)
+        if is_dataclass(item) and type(item).__str__ is object.__str__:
+            found += changed(item, other, f"{of}{f.name}.")
+        elif item != other:
+            found.append(f"{of}{f.name}={item}")
     return found
