@@ -1,4 +1,6 @@
-"""Checks the tree's own rules: sizes, import layers, no import cycles; one line per fault."""
+"""Checks the tree's own rules: sizes, import layers, no cycles of files or folders that import each
+other, nothing imported by a text that hides it; one line per fault.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +8,7 @@ import ast
 import sys
 from collections import deque
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
@@ -61,8 +64,16 @@ LAYERS: dict[str, tuple[str, ...]] = {
     **{name: (*(n for n, _ in WAY[:at]), *low) for at, (name, low) in enumerate(WAY)},
 }
 
-# (rule, path or path:function) -> reason. An exception that is no longer needed is a fault.
-EXCEPTIONS: dict[tuple[str, str], str] = {}
+# (rule, path, path:function or members of a knot) -> reason. One that is not needed is a fault.
+EXCEPTIONS: dict[tuple[str, str], str] = {
+    ("folders", "lowering, passes, wsched"): "the three are no layers, their folders are: nest, "
+    "sweep and summary know the fusion and its schedule, run puts the stages together (note 0021)",
+    (
+        "folders",
+        "wsched.doors, wsched.front",
+    ): "doors is no layer, its folders are: fallback stands "
+    "in front of front, which falls back, and dropin behind it",
+}
 
 
 def within(module: str, packages: tuple[str, ...]) -> bool:
@@ -108,8 +119,50 @@ def out_of_layer(module: str, name: str) -> tuple[str, ...]:
     return () if within(name, allowed) else allowed
 
 
-def cycles(graph: Mapping[str, set[str]]) -> Iterator[tuple[str, ...]]:
-    """Yield a shortest cycle of each set of modules that all reach each other (Tarjan, 1972)."""
+def hidden(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Yield (line, module of this project) that is imported by its name in quotation marks.
+
+    Only an ``__init__`` may, whose names are imported when they are first asked for.
+    """
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
+            called, name = ast.unparse(node.func).rpartition(".")[2], node.args[0].value
+            if called not in ("import_module", "__import__") or not isinstance(name, str):
+                continue
+            if name.startswith(".") or within(name, PACKAGES):
+                yield node.lineno, name
+
+
+def folded(module: str, name: str) -> tuple[str, str]:
+    """The two neighbours, files or folders of one folder, that an import leads from and to."""
+    here, there = module.split("."), name.split(".")
+    at = next(at for at, (a, b) in enumerate(zip(here, there, strict=False)) if a != b)
+    return ".".join(here[: at + 1]), ".".join(there[: at + 1])
+
+
+def circles(graph: Mapping[str, set[str]], files: set[str]) -> Iterator[tuple[str, str]]:
+    """Yield (members, fault) for neighbours that import each other, a folder among them.
+
+    Args:
+        graph: what each file imports, a package's own file by its ``__init__``.
+        files: all of them.
+    """
+    neighbours: dict[str, set[str]] = {}
+    first: dict[tuple[str, str], str] = {}
+    for module, names in sorted(graph.items()):
+        for name in sorted(names):
+            here, there = folded(module, name)
+            neighbours.setdefault(here, set()).add(there)
+            first.setdefault((here, there), f"{module} imports {name}")
+    for part in knots(neighbours):
+        if part - files:
+            way = _shortest(neighbours, part)
+            why = "; ".join(first[step] for step in pairwise(way))
+            yield ", ".join(sorted(part)), f"circle of folders: {' -> '.join(way)} ({why})"
+
+
+def knots(graph: Mapping[str, set[str]]) -> list[set[str]]:
+    """Each set of several modules that all reach each other (Tarjan, 1972)."""
     index: dict[str, int] = {}
     low: dict[str, int] = {}
     stack: list[str] = []
@@ -132,7 +185,12 @@ def cycles(graph: Mapping[str, set[str]]) -> Iterator[tuple[str, ...]]:
     for module in sorted(graph):
         if module not in index:
             visit(module)
-    yield from (_shortest(graph, part) for part in found if len(part) > 1)
+    return [part for part in found if len(part) > 1]
+
+
+def cycles(graph: Mapping[str, set[str]]) -> Iterator[tuple[str, ...]]:
+    """Yield a shortest cycle of each set of modules that all reach each other."""
+    yield from (_shortest(graph, part) for part in knots(graph))
 
 
 def _shortest(graph: Mapping[str, set[str]], part: set[str]) -> tuple[str, ...]:
@@ -154,20 +212,22 @@ def _shortest(graph: Mapping[str, set[str]], part: set[str]) -> tuple[str, ...]:
 def faults(root: Path) -> Iterator[tuple[str, str, str]]:
     """Yield (rule, subject, fault) for everything in the tree below ``root``."""
     files = sorted(p.relative_to(root) for f in FOLDERS for p in (root / f).rglob("*.py"))
-    names = {p: ".".join(p.with_suffix("").parts).removesuffix(".__init__") for p in files}
+    names = {p: ".".join(p.with_suffix("").parts) for p in files}
+    own = {n.removesuffix(".__init__"): n for n in names.values()}  # a package's own file
     graph: dict[str, set[str]] = {}
     lengths: list[int] = []
-    for file, module in names.items():
+    for file, here in names.items():
         path, text = file.as_posix(), (root / file).read_text()
-        tree = ast.parse(text, path)
+        module, tree = here.removesuffix(".__init__"), ast.parse(text, path)
         yield from sizes(path, text, tree)
         if not within(module, PACKAGES):
             continue
-        is_package = file.name == "__init__.py"
-        lengths += [] if is_package else [len(text.splitlines())]
-        here = f"{module}.__init__" if is_package else module  # for "from ."
-        for line, name in imports(here, tree, set(names.values())):
-            graph.setdefault(module, set()).add(name)
+        if module == here:
+            lengths.append(len(text.splitlines()))
+            for line, name in hidden(tree):
+                yield "hidden", path, f"{path}:{line}: {name!r} is imported by a text, write import"
+        for line, name in imports(here, tree, set(own)):
+            graph.setdefault(here, set()).add(own.get(name, f"{name}.__init__"))
             if allowed := out_of_layer(module, name):
                 fault = f"{path}:{line}: {module} imports {name} (may: {', '.join(allowed)})"
                 yield "layer", path, fault
@@ -175,8 +235,10 @@ def faults(root: Path) -> Iterator[tuple[str, str, str]]:
         fault = f"half of the files have {middle:.0f} lines and more (limit {MEDIAN_LINES})"
         yield "median", ", ".join(PACKAGES), fault
     for cycle in cycles(graph):
-        way = " -> ".join(cycle)
+        way = " -> ".join(name.removesuffix(".__init__") for name in cycle)
         yield "cycle", way, f"import cycle: {way}"
+    for members, fault in circles(graph, set(names.values())):
+        yield "folders", members, fault
 
 
 def main(root: Path, exceptions: dict[tuple[str, str], str]) -> int:

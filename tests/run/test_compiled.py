@@ -71,7 +71,7 @@ def test_a_name_says_who_has_parts_of_tiles(schedule: str, words: str) -> None:
     assert name.rpartition("_")[0] == f"matmul_bfloat16_bfloat16_{words}"
 
 
-# --- in one line ---------------------------------------------------------------------------------
+# --- in one line ----------------------------------------------------------------------------------
 
 PRINTED = compile_fusion(FUSION, SCHEDULES["cluster_2x2"])
 NAME = "matmul_bfloat16_bfloat16_128x128x64_cooperative_persistent_s4_f0_c2x2_61cabf"
@@ -86,8 +86,8 @@ def test_what_is_printed_of_a_kernel_is_one_line() -> None:
             f"<CompiledFusion {NAME} for sm_90a: MatmulParams("
             "circular_buffer_options.smem_circular_buffer_prefetch_gap=1, "
             "tile_sizes.cta_tile=128x128x64, tile_sizes.warp_tile=64x128x64, "
-            "mma_macro=Hopper_64_128_16, cluster_dims.m=2, cluster_dims.n=2, num_registers=(40, 232), "
-            "wgmma_in_flight=0, epilogue_stages=1)>"
+            "mma_macro=Hopper_64_128_16, cluster_dims.m=2, cluster_dims.n=2, "
+            "num_registers=(40, 232), wgmma_in_flight=0, epilogue_stages=1)>"
         )
     )
 

@@ -148,6 +148,96 @@ def test_relative_imports_of_a_package_count(tmp_path: Path, capsys: Capture) ->
     assert capsys.readouterr().out == f"import cycle: {way} [cycle]\n"
 
 
+# --- circles of folders ---------------------------------------------------------------------------
+
+
+def test_folders_that_import_each_other_are_named(tmp_path: Path, capsys: Capture) -> None:
+    """No file comes back to itself: who moves one folder has to move the other one with it."""
+    files = {
+        "wsched/run/a.py": "from wsched.program.b import f\n",
+        "wsched/run/error.py": "",
+        "wsched/program/b.py": "def f():\n    from wsched.run.error import InputError\n",
+    }
+    assert check(tmp_path, files, ("layer", "wsched/program/b.py")) == 1
+    assert capsys.readouterr().out == (
+        "circle of folders: wsched.program -> wsched.run -> wsched.program (wsched.program.b "
+        "imports wsched.run.error; wsched.run.a imports wsched.program.b) [folders]\n"
+    )
+
+
+def test_a_folder_and_a_file_beside_it_are_neighbours(tmp_path: Path, capsys: Capture) -> None:
+    files = {
+        "wsched/schedule/edges.py": "from wsched.schedule.proof.relation import R\n",
+        "wsched/schedule/proof/relation.py": "",
+        "wsched/schedule/proof/filled.py": "from wsched.schedule.edges import E\n",
+    }
+    assert check(tmp_path, files) == 1
+    way = "wsched.schedule.edges -> wsched.schedule.proof -> wsched.schedule.edges"
+    assert capsys.readouterr().out.startswith(f"circle of folders: {way} (")
+
+
+def test_a_folder_is_no_neighbour_of_what_it_holds(tmp_path: Path) -> None:
+    files = {
+        "wsched/importer/__init__.py": "from wsched.importer.text.read import f\n",
+        "wsched/importer/ops.py": "",
+        "wsched/importer/text/read.py": "from wsched.importer.ops import g\n",
+    }
+    assert check(tmp_path, files) == 0
+
+
+def test_who_joins_a_circle_that_is_allowed_is_named(tmp_path: Path, capsys: Capture) -> None:
+    files = {
+        "wsched/doors/dropin/a.py": "import wsched.front.b\n",
+        "wsched/doors/fallback/c.py": "",
+        "wsched/front/b.py": "import wsched.doors.fallback.c\n",
+    }
+    allowed = "folders", "wsched.doors, wsched.front"
+    assert check(tmp_path, files, allowed) == 0
+    more = {
+        "wsched/predict/d.py": "import wsched.front.b\n",
+        "wsched/doors/dropin/a.py": "import wsched.predict.d\n",
+    }
+    assert check(tmp_path, more, allowed) == 1
+    assert "circle of folders: wsched.doors -> wsched.predict -> wsched.front" in (
+        capsys.readouterr().out
+    )
+
+
+def test_no_layer_lies_in_another_one() -> None:
+    """A file of a folder that is a layer hides that the folder is on both sides."""
+    layers = check_tree.LAYERS
+    assert [(a, b) for a in layers for b in layers if a != b and check_tree.within(a, (b,))] == []
+
+
+# --- imports by a text ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        'import_module("wsched.run.b")',
+        'importlib.import_module("passes.order", None)',
+        '__import__("lowering")',
+        'import_module(".b", __package__)',
+    ],
+)
+def test_an_import_by_a_text_is_refused(tmp_path: Path, capsys: Capture, call: str) -> None:
+    text = f"\ndef f():\n    return {call}\n"
+    assert check(tmp_path, {"wsched/fusion/a.py": text}) == 1
+    name = call.split('"')[1]
+    fault = f"wsched/fusion/a.py:3: {name!r} is imported by a text, write import [hidden]\n"
+    assert capsys.readouterr().out == fault
+    assert check(tmp_path, {"wsched/fusion/a.py": "", "wsched/fusion/__init__.py": text}) == 0
+
+
+def test_others_are_imported_as_one_likes(tmp_path: Path) -> None:
+    calls = 'import_module("torch")', "import_module(name)", 'import_module("wschedule")', "f()()"
+    assert check(tmp_path, {"wsched/fusion/a.py": "".join(f"{c}\n" for c in calls)}) == 0
+
+
+# --- exceptions -----------------------------------------------------------------------------------
+
+
 def test_an_exception_covers_its_fault_and_no_longer(tmp_path: Path, capsys: Capture) -> None:
     assert check(tmp_path, {"tests/a.py": "\n" * 401}, ("file", "tests/a.py")) == 0
     assert check(tmp_path, {"tests/a.py": ""}, ("file", "tests/a.py")) == 1
