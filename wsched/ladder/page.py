@@ -57,14 +57,14 @@ def _table(steps: Sequence[Step]) -> str:
     """Rungs and what is predicted of them; where costs are assumed, no speed."""
     priced = all(s.priced for s in steps)
     heads = ["rung", "decision", "threads", "KiB shared", "CTAs of an SM",
-             "cycles for 64 of K, in which the tensor core works"]  # fmt: skip
+             "cycles for 64 of K", "% of them in which the tensor core works"]  # fmt: skip
     heads += ["predicted TFLOP/s"] * priced
     lines = [f"| {' | '.join(heads)} |", "| --- " * len(heads) + "|"]
     for s in steps:
         cells, p, kernel = [s.rung.name, s.decision or s.rung.title], s.prediction, s.kernel.kernel
         share = 100 * p.tiles * s.rung.decided.rows * s.row_cycles / p.slice
         cells += [f"{kernel.threads}", f"{kernel.shared_bytes / 1024:.0f}", f"{p.tiles}"]
-        cells += [f"{p.slice:.0f}, {share:.0f} %"]
+        cells += [f"{p.slice:.0f}", f"{share:.0f}"]
         if priced:
             cells += [f"{rate(*PROBLEM, p.us(s.rung.decided, *PROBLEM)):.1f}"]
         lines.append(f"| {' | '.join(cells)} |")
