@@ -11,9 +11,11 @@ import pytest
 
 import wsched
 from lowering.cuda.nvrtc import compilations
+from tests.epilogues import GELU, RESIDUAL
+from tests.graphs import graphs_made
 from tests.schedules import SCHEDULES, definition
 from wsched.choose import heuristics
-from wsched.front import kernels, known
+from wsched.front import kernels, known, own
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
@@ -34,7 +36,12 @@ def fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def forget(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module, name in ((known, "_live"), (known, "_texts"), (kernels, "_kernels")):
+    for module, name in (
+        (known, "_live"),
+        (known, "_texts"),
+        (kernels, "_kernels"),
+        (own, "_kernels"),
+    ):
         monkeypatch.setattr(module, name, type(getattr(module, name))())
     heuristics.modelled.cache_clear()
 
@@ -67,6 +74,30 @@ def test_another_process_compiles_nothing(monkeypatch: pytest.MonkeyPatch) -> No
     assert second is not first
     assert second.compiled.cubin == cubin
     assert compilations() == before
+
+
+@pytest.mark.parametrize("name", ["coop_128x192", "split_pingpong", "dynamic_cluster_2x2"])
+@pytest.mark.parametrize("text", [definition(), GELU, RESIDUAL], ids=["plain", "gelu", "residual"])
+def test_one_transform_graph(text: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is made by the scheduler, and goes from there to the proof, the lowering and the texts."""
+    made = graphs_made(monkeypatch)
+    beside = {GELU: (64,), RESIDUAL: (64, 64)}.get(text)
+    tensors = [*inputs(64, 64, 64), *([torch.zeros(beside).bfloat16()] if beside else [])]
+    kernel = wsched.compile(text, tensors, params=SCHEDULES[name])
+    assert made() == 1
+    for stage in ("fusion", "subdags", "dot", "loops"):
+        assert kernel.dump(stage)
+    assert made() == 1
+
+
+@pytest.mark.parametrize("checked", [False, True], ids=["compiled", "checked first"])
+def test_one_transform_graph_of_a_schedule(checked: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = graphs_made(monkeypatch)
+    mine = wsched.Schedule.of(definition(), SCHEDULES["coop_128x64"], inputs(64, 64, 64))
+    if checked:
+        assert mine.check().legal
+    assert wsched.compile(mine, inputs(64, 64, 64)).source
+    assert made() == 1
 
 
 def test_another_type_is_another_kernel() -> None:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 
 from lowering.cuda.emit import emit_cuda
 from lowering.cuda.nvrtc import compile_cubin
 from lowering.cuda.resources import read_resources
+from lowering.ground.errors import ScheduleError, UnsupportedError
+from tests.epilogues import RESIDUAL
 from tests.legality.agreement import outcome
 from tests.legality.builder import P, matmul, unscheduled
-from tests.legality.by_hand.batches import BATCHES
+from tests.legality.by_hand.batches import BATCH, BATCHES
 from tests.legality.by_hand.parts import (
     PARTS,
     RING,
@@ -29,10 +32,13 @@ from tests.legality.by_hand.steps import STEPS
 from tests.legality.by_hand.tiles import TILES
 from tests.legality.draws import made
 from tests.legality.machine import compiled
+from tests.legality.shape import shape
+from tests.schedules import SCHEDULES, definition
 from tests.tiers import in_tiers
 from wsched.fusion import Fusion, ParallelType
 from wsched.fusion.primitive_call import PrimitiveCall
 from wsched.schedule.loops import side_by_side
+from wsched.schedule.matmul.scheduler import schedule_matmul
 
 MADE = {make.__name__: make for make in (*TILES, *ROLES, *RESULTS, *STEPS, *BATCHES, *PARTS)}
 
@@ -133,7 +139,34 @@ def test_is_refused_for_what_it_means(name: str) -> None:
     assert said.oracle is not None and said.oracle.why is not None
 
 
+BUILT_IN = {
+    "no_chunks": "coop_128x64",  # whose 64 columns are one chunk
+    "shares_of_steps": "stream_k_256",
+    "three_in_turns": "pingpong_64x128",  # two in turns
+}
+"""Of the form that a schedule of parameters has, with other numbers."""
+
+
+@pytest.mark.slow
+def test_they_are_unlike_the_built_in_ones() -> None:
+    """With numbers and names masked, so that another tile or another number of stages is no other
+    form.
+    """
+    forms: dict[tuple[str, ...], set[str]] = {}
+    for text in (definition(), definition(result="f32"), RESIDUAL, BATCH):
+        of = unscheduled(text)
+        for name, params in SCHEDULES.items():
+            with suppress(ScheduleError, UnsupportedError):
+                forms.setdefault(shape(schedule_matmul(of, params)), set()).add(name)
+    assert len(forms) >= len(SCHEDULES)
+    by_hand = {name: shape(make()) for name, make in MADE.items()}
+    assert len(set(by_hand.values())) == len(MADE)
+    like = {name: forms[form] for name, form in by_hand.items() if form in forms}
+    assert set(like) == set(BUILT_IN)
+    assert all(name in like[by_hand] for by_hand, name in BUILT_IN.items())
+
+
 def test_they_are_as_many_as_they_should_be() -> None:
-    assert len(MADE) >= 30 and len(RUN) >= 24
+    assert len(MADE) >= 30 and len(set(RUN) - set(BUILT_IN)) >= 24
     assert len({side_by_side(make()) for make in MADE.values()}) == len(MADE)
     assert all(len(inspect.getsource(make).splitlines()) <= 25 for make in MADE.values())

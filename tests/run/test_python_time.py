@@ -68,6 +68,17 @@ def test_before_nvrtc(name: str, text: str) -> None:
     assert corrected(compiled(text, name), 5) < BOUND_MS
 
 
+SLOWEST = (
+    "split_cluster", "split_pingpong", "stream_k_pingpong_cluster", "dynamic_cluster_2x2"
+)  # fmt: skip
+"""Of all schedules with GELU, beside those above."""
+
+
+@pytest.mark.parametrize("name", SLOWEST)
+def test_the_slowest_with_an_epilogue(name: str) -> None:
+    assert corrected(compiled(GELU, name), 5) < BOUND_MS
+
+
 def test_with_a_residual() -> None:
     """A matrix that is loaded: a ring more, and the most that any schedule here takes."""
     assert corrected(compiled(RESIDUAL, "dynamic_cluster_pingpong"), 5) < BOUND_MS

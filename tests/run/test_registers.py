@@ -10,8 +10,9 @@ import pytest
 
 from lowering.cuda.nvrtc import CompileError, compilations
 from lowering.cuda.resources import Resources
-from lowering.ground.errors import UnsupportedError
+from lowering.ground.errors import ScheduleError, UnsupportedError
 from lowering.target.hopper import HOPPER
+from tests.graphs import graphs_made
 from tests.schedules import definition, pipelined
 from wsched.front import api, kernels
 from wsched.front.explain import explain_kernel
@@ -67,6 +68,22 @@ def test_the_next_pair_where_the_first_spills(seen: dict[PAIR, Any]) -> None:
     assert found.params == replace(MatmulParams(), num_registers=(24, 240))
     assert found.trials == ("(40, 232): 16 bytes spilled, 0 of stack", "(24, 240): clean")
     assert "setmaxnreg inc, 240" in found.dump("kernel")
+
+
+def test_illegal_parameters_compile_nothing(seen: dict[PAIR, Any]) -> None:
+    """Which pairs there are is asked of legal parameters alone."""
+    with pytest.raises(ScheduleError) as error:
+        compile_clean(FUSION, MatmulParams(grid_traversal_factor=(0, 1)))
+    assert error.value.rule == "params"
+
+
+def test_each_pair_takes_one_transform_graph(
+    seen: dict[PAIR, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen |= {(40, 232): spilling(16), (24, 240): spilling(0)}
+    made = graphs_made(monkeypatch)
+    compile_clean(FUSION, MatmulParams())
+    assert made() == 2
 
 
 @pytest.mark.parametrize(

@@ -170,7 +170,7 @@ def _page(
         definition=definition,
         graph=graph_of(compiled.plan),
         nests=texts.nests,
-        extents=tuple(line.strip() for line in extent_lines(compiled.fusion)),
+        extents=tuple(line.strip() for line in extent_lines(compiled.fusion, compiled.plan.graph)),
         stages=texts.stages,
         table=texts.table,
         texts=texts.texts,

@@ -106,7 +106,7 @@ def _lowered(made: Plan, options: KernelOptions, name: str, begin: float) -> Com
     """The kernel, for whoever began to make it then; every kernel for a matmul comes by here."""
     dumper = dumper_from_environment(name, STAGES)
     if dumper is not None:
-        dump_scheduled(made.fusion, dumper)
+        dump_scheduled(made, dumper)
     require_registers(made)
     told = lowering_options(made, options)
     name += WATCHED * bool(told.watchdog)

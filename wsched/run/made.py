@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -27,10 +28,12 @@ from wsched.schedule.subdags import subdags_text, to_dot
 
 __all__ = ["LINES", "STAGES", "Made", "compiled_kernel", "dump_scheduled"]
 
-_SCHEDULED = {
-    "fusion": ("txt", fusion_text), "subdags": ("txt", subdags_text), "dot": ("dot", to_dot),
-    "loops": ("txt", loops_text),
-}  # fmt: skip
+_SCHEDULED: dict[str, tuple[str, Callable[[Plan], str]]] = {
+    "fusion": ("txt", lambda p: fusion_text(p.fusion)),
+    "subdags": ("txt", lambda p: subdags_text(p.fusion)),
+    "dot": ("dot", lambda p: to_dot(p.fusion, p.graph)),
+    "loops": ("txt", lambda p: loops_text(p.fusion, p.graph)),
+}
 """Texts of the scheduled fusion, with the ending of their files."""
 
 _CODE = {"cuda": "cu", "ptx": "ptx", "sass": "sass", "mlir": "mlir"}
@@ -99,7 +102,7 @@ class Made:
     def dump(self, stage: str) -> str:
         """The text of one stage: one of :meth:`stages`, or the kernel IR after a pass, by name."""
         if stage in _SCHEDULED:
-            return _SCHEDULED[stage][1](self.fusion)
+            return _SCHEDULED[stage][1](self.plan)
         if stage == "kernel":
             return print_kernel(self.kernel)
         if stage in _CODE:
@@ -131,7 +134,7 @@ class Made:
             OSError: a file cannot be written.
         """
         dumper = Dumper(frozenset({ALL}), folder)
-        dump_scheduled(self.fusion, dumper)
+        dump_scheduled(self.plan, dumper)
         run_passes(self.tile_level, self.options, dumper)
         self.dump_code(dumper)
         return dumper
@@ -156,10 +159,10 @@ class Made:
         return disassemble(self.compiled.cubin)
 
 
-def dump_scheduled(fusion: Fusion, dumper: Dumper) -> None:
+def dump_scheduled(plan: Plan, dumper: Dumper) -> None:
     """Write the texts of a scheduled fusion."""
     for name, (ending, text) in _SCHEDULED.items():
-        dumper.text(name, ending, partial(text, fusion))
+        dumper.text(name, ending, partial(text, plan))
 
 
 def compiled_kernel(kernel: Kernel) -> Compiled:

@@ -15,9 +15,8 @@ from lowering.ground.errors import UnsupportedError
 from lowering.target.target import Target
 from wsched.fusion import Fusion
 from wsched.run.compiled import CompiledFusion, compile_fusion
-from wsched.schedule.matmul.limits import register_candidates
+from wsched.schedule.matmul.limits import register_candidates, require_legal
 from wsched.schedule.matmul.params import MatmulParams
-from wsched.schedule.matmul.scheduler import schedule_matmul
 
 __all__ = ["compile_clean"]
 
@@ -38,7 +37,7 @@ def compile_clean(
     target = target or params.mma_macro.target
     if params.num_registers != "auto":
         return compile_fusion(fusion, params, target)
-    schedule_matmul(fusion, params, target)
+    require_legal(fusion, params, target)
     trials: list[str] = []
     made: list[tuple[tuple[int, ...], CompiledFusion]] = []
     for pair in register_candidates(fusion, params, target):

@@ -25,14 +25,15 @@ from wsched.schedule.proof.nest import BOX, Loop, Node, leaves, nest
 __all__ = ["extent_lines", "loops_text", "nest_lines", "side_by_side"]
 
 
-def loops_text(fusion: Fusion) -> str:
+def loops_text(fusion: Fusion, graph: TransformGraph | None = None) -> str:
     """A nest for each part, one line a loop, one line an expression with the box or fragment that
     it moves.
 
     Loops that tensors share (inlining; those around a stage of a ring) are printed once. Extents of
-    merged dimensions that no tensor loops over as a whole are given a name first.
+    merged dimensions that no tensor loops over as a whole are given a name first. ``graph`` is the
+    fusion's, if it is known.
     """
-    parts, graph = find_parts(fusion), TransformGraph(fusion)
+    parts, graph = find_parts(fusion), graph or TransformGraph(fusion)
     words = _words(graph)
     lines = [f"{word.name} = {extent}" for extent, word in words.items()]
     lines += _dealt(fusion, graph)
@@ -69,7 +70,7 @@ def side_by_side(fusion: Fusion, width: int = 100) -> str:
         column += ["", title] if column else [title]
         column.append("-" * len(title))
         column += ["  " * depth + text for depth, _, text in nest_lines(fusion, graph, part)]
-    return "\n".join([*_columns(*sides, width), "", "extents", *extent_lines(fusion)]) + "\n"
+    return "\n".join([*_columns(*sides, width), "", "extents", *extent_lines(fusion, graph)]) + "\n"
 
 
 def nest_lines(
@@ -84,9 +85,8 @@ def nest_lines(
             yield depth, node, f"{t.name} = {fusion.definition(t.name)}  {_size(t)}".rstrip()
 
 
-def extent_lines(fusion: Fusion) -> list[str]:
+def extent_lines(fusion: Fusion, graph: TransformGraph) -> list[str]:
     """The extents of all loops, what is dealt out at run time, and what only the device knows."""
-    graph = TransformGraph(fusion)
     words = _words(graph)
     found: _Extents = {word.name: {str(extent): {}} for extent, word in words.items()}
     for part in find_parts(fusion):

@@ -27,8 +27,10 @@ def subdags_text(fusion: Fusion) -> str:
     return "\n".join(lines) + "\n"
 
 
-def to_dot(fusion: Fusion) -> str:
-    """Graphviz: a box for each part with the cut edges dashed, and the transform graph beside."""
+def to_dot(fusion: Fusion, graph: TransformGraph | None = None) -> str:
+    """Graphviz: a box for each part with the cut edges dashed, and the transform graph beside, the
+    fusion's own if it is known.
+    """
     parts = find_parts(fusion)
     lines = ["digraph wsched {", "  rankdir=TB; node [shape=box, fontname=monospace];"]
     for number, (title, part) in enumerate(zip(titles(fusion, parts), parts, strict=True)):
@@ -41,11 +43,11 @@ def to_dot(fusion: Fusion) -> str:
         for name in inputs_of(e):
             style = ", style=dashed" if name in cut else ""
             lines.append(f'  {name} -> {e.output} [label="{label}"{style}];')
-    return "\n".join([*lines, *_transform_lines(fusion), "}"]) + "\n"
+    return "\n".join([*lines, *_transform_lines(graph or TransformGraph(fusion)), "}"]) + "\n"
 
 
-def _transform_lines(fusion: Fusion) -> list[str]:
-    graph = TransformGraph(fusion).networkx()
+def _transform_lines(transforms: TransformGraph) -> list[str]:
+    graph = transforms.networkx()
     lines = ['  subgraph cluster_transforms { label="transform graph"; node [shape=ellipse];']
     number = {node: f"n{p}" for p, node in enumerate(graph.nodes)}
     for node, name in number.items():
