@@ -27,6 +27,7 @@ EXTENTS = Extents.parse("192x264x96")
             {"persistent": False, "input_type": "bf16", "block_m": 64},
             "warpspecialized_bf16_f32_64x128x64_4_tile_per_cta",
         ),
+        ({"strategy": "multistage", "num_stages": 1}, "multistage_f16_f32_128x128x64_1"),
         ({"num_stages": 1}, "warpspecialized_f16_f32_128x128x64_1"),
         (
             {"block_k": 32, "tma": TmaOptions(swizzle=64, l2_promotion=128)},
@@ -45,6 +46,25 @@ def test_a_kernel_is_called_by_its_options_and_right(options: dict[str, Any], na
     assert kernel.kernel.name == kernel.tile_level.name == name
     assert f"llvm.func @{name}(" in kernel.dump("mlir")
     assert check(kernel, sized_inputs(kernel, EXTENTS, 0, "cpu")).passed
+
+
+@pytest.mark.parametrize("sizes", ["200x136x40", "72x520x264", "1x8x8"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"block_m": 64, "b_layout": "kn", "output_type": "f16"},
+        {"persistent": False, "input_type": "bf16", "smem_epilogue": False},
+        {"block_m": 256, "block_n": 64, "input_type": "tf32", "block_k": 32},
+    ],
+    ids=["two warpgroups", "one warpgroup", "a tile for each CTA", "two of two blocks"],
+)
+def test_one_stage_is_loaded_where_it_is_read(options: dict[str, Any], sizes: str) -> None:
+    """No ring: those that multiply load a slice, wait for it, and load the next one behind it."""
+    kernel = MatmulBuilder("multistage", num_stages=1, **options).build()
+    (ring,) = kernel.plan.rings
+    assert ring.in_place and kernel.proof().proved
+    assert check(kernel, sized_inputs(kernel, Extents.parse(sizes), 0, "cpu")).passed
 
 
 def test_options_are_fields_of_the_parameters() -> None:
