@@ -7,7 +7,7 @@ from typing import Any
 from lowering.kernel.kernel import Kernel
 from tests.schedules import definition
 from wsched.importer import build_fusion, record_text
-from wsched.run.compiled import compile_fusion
+from wsched.run.compiled import CompiledFusion, compile_fusion
 from wsched.schedule.matmul.params import (
     CircularBufferOptions,
     ClusterDims,
@@ -19,7 +19,7 @@ from wsched.schedule.matmul.params import (
     TilingStrategy,
 )
 
-__all__ = ["CLUSTERS", "PAIRS", "SMALL", "V9", "V10", "final", "paired"]
+__all__ = ["CLUSTERS", "PAIRS", "SMALL", "V9", "V10", "final", "made", "paired"]
 
 
 def paired(m: int, n: int, k: int, stages: int, **given: Any) -> MatmulParams:
@@ -71,6 +71,11 @@ CLUSTERS = {
 """Larger clusters, or such of CTAs that multiply alone."""
 
 
+def made(params: MatmulParams = SMALL, text: str | None = None) -> CompiledFusion:
+    """What is made of a definition, by default a linear."""
+    return compile_fusion(build_fusion(record_text(text or definition())), params)
+
+
 def final(params: MatmulParams = SMALL, text: str | None = None) -> Kernel:
-    """The kernel of a definition, by default a linear."""
-    return compile_fusion(build_fusion(record_text(text or definition())), params).kernel
+    """Its kernel."""
+    return made(params, text).kernel

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
         TilingStrategy,
     )
     from wsched.schedule.matmul.tiles import TileChoice
-    from wsched.schedule.options import KernelOptions
+    from wsched.schedule.options import DebugPrint, KernelOptions
 
 __all__ = [
     "Accumulators",
@@ -72,6 +72,7 @@ __all__ = [
     "CircularBufferingStrategy",
     "ClusterDims",
     "CompiledFusion",
+    "DebugPrint",
     "FusionDefinition",
     "GemmTile",
     "InputError",
@@ -134,6 +135,7 @@ __all__ = [
 
 _HOME = {
     "Schedule": "wsched.front.schedule",
+    "DebugPrint": "wsched.schedule.options",
     "KernelOptions": "wsched.schedule.options",
     "LoadStoreOpType": "wsched.fusion.types",
     "MemoryType": "wsched.fusion.types",

@@ -114,9 +114,14 @@ class Bounds:
 
     def divided(self, e: Expr) -> Range | None:
         """Of what is made of ``q = mulhi(x, (2**31 - 1) // d)``, which is ``x // d`` or one less
-        (``passes.divide_by_reciprocal``): the rest ``x - q * d``, and the quotient itself.
+        (``passes.divide_by_reciprocal``): the rest ``x - q * d``, the quotient itself, and how much
+        of ``x`` it stands for, which the ends of ``q`` and ``d`` do not tell: where ``d`` is large
+        ``q`` is small.
         """
         match e:
+            case Binary("*", Var() as q, d) if (by := self.by(q)) and by[1] == d:
+                low, high = self.of(by[0])
+                return (0, high) if low >= 0 and self.of(d)[0] >= 0 else None
             case Binary("-", x, Binary("*", Var() as q, d)) if self.by(q) == (x, d):
                 (_, high), (_, most) = self.of(x), self.of(d)
                 return 0, max(min(high, 2 * most - 1), 0)
@@ -144,6 +149,8 @@ def _binary(op: str, a: Range, b: Range) -> Range:
     if op == "stage":
         return 0, b[1] - 1
     if op == "%":
+        if 0 < b[0] == b[1] and a[0] >= 0 and a[0] // b[0] == a[1] // b[0]:
+            return a[0] % b[0], a[1] % b[0]
         return a if a[0] >= 0 and a[1] < b[0] else (0, max(min(a[1], b[1] - 1), 0))
     if op == "^":
         return 0, (1 << max(a[1], b[1], 0).bit_length()) - 1

@@ -33,9 +33,6 @@ __all__ = ["unwrapped"]
 
 NAME = "32 bits"
 
-SMS = 132
-"""Multiprocessors of the launches that are looked at; and as few as a cluster takes."""
-
 SMALL = 2**12
 """A size that is not large."""
 
@@ -71,11 +68,13 @@ def unwrapped(kernel: Kernel, steps: Mapping[Agent, Steps], admitted: Admitted) 
 
 
 def _largest(kernel: Kernel, admitted: Admitted) -> Iterator[tuple[Sizes, int]]:
-    """Sizes that a launch just admits, and CTAs along x: some large, the others small."""
+    """Sizes that a launch just admits, and CTAs along x: some large, the others small; on as many
+    multiprocessors as the target's GPUs have, and as few as a cluster takes.
+    """
     units = units_of(kernel)
     names = list(units)
     chosen = [c for n in sorted({1, 2, len(names)}) for c in combinations(names, n)]
-    drawn = [(c, SMS) for c in chosen] + [(c, kernel.cluster) for c in chosen[-1:]]
+    drawn = [(c, kernel.target.sms) for c in chosen] + [(c, kernel.cluster) for c in chosen[-1:]]
     seen = set[tuple[int, ...]]()
     for large, sms in drawn:
         plain = dict.fromkeys(names, SMALL)

@@ -46,6 +46,7 @@ BLACKWELL = Target(
     arch="sm_100a",  # tcgen05 is a feature of the architecture-specific target only
     capability=(10, 0),
     gpus=("B200", "GB200"),
+    sms=148,  # what a B200's driver tells (pytorch/ao, pull request 4002)
     mma=TCGEN05,
     max_threads=1024,
     shared_bytes=227 * 1024,

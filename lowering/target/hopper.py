@@ -30,6 +30,7 @@ HOPPER = Target(
     arch="sm_90a",  # wgmma and setmaxnreg are features of the architecture-specific target only
     capability=(9, 0),
     gpus=("H100", "H200"),
+    sms=132,
     mma=WGMMA,
     max_threads=1024,
     shared_bytes=227 * 1024,

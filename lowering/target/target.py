@@ -24,6 +24,7 @@ class Target:
         arch: what compilers call it, with its architecture-specific instructions.
         capability: compute capability, (major, minor).
         gpus: names of such GPUs.
+        sms: multiprocessors of the first of them.
         mma: its matrix instruction.
         max_threads: of a CTA.
         shared_bytes: dynamic shared memory that a CTA may ask for.
@@ -39,6 +40,7 @@ class Target:
     arch: str
     capability: tuple[int, int]
     gpus: tuple[str, ...]
+    sms: int
     mma: MmaFamily
     max_threads: int
     shared_bytes: int

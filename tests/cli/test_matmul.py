@@ -31,9 +31,19 @@ def test_the_command_prints_a_stage() -> None:
     )
 
 
+@pytest.mark.filterwarnings("ignore::wsched.run.prints.PrintWarning")
+def test_the_kernel_prints() -> None:
+    asked = ["--debug-print", "load k cta=0 step=3", "--debug-print", "T8 T8[3,5]"]
+    text = printed("matmul", "--stage", "cuda", *asked)
+    assert "load warp %d: T5: k = %d" in text and "T8: T8_3_5 = %g" in text
+
+
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
+        (["--debug-print", "load"], "neither where, value and numbers nor where and value"),
+        (["--debug-print", "load k cat=0"], "legal here: T8 T8[3,5] cta=0 step=1; load k"),
+        (["--debug-print", "load x"], "has no loop x"),
         (["--tile", "128x128"], "'128x128' is no tile like 128x128x64"),
         (["--types", "f16"], "'f16' is no pair like f16-f32"),
         (["--swizzle", "48"], "tma.swizzle=48"),

@@ -9,7 +9,7 @@ import pytest
 
 from lowering.ground.errors import ScheduleError
 from lowering.ground.types import Swizzle
-from wsched import MatmulBuilder, TmaOptions
+from wsched import DebugPrint, MatmulBuilder, TmaOptions
 from wsched.cli.check import check, sized_inputs
 from wsched.front.sizes import Extents
 from wsched.schedule.matmul.params import CircularBufferingStrategy, TilingStrategy
@@ -27,6 +27,8 @@ EXTENTS = Extents.parse("192x264x96")
             {"persistent": False, "input_type": "bf16", "block_m": 64},
             "warpspecialized_bf16_f32_64x128x64_4_tile_per_cta",
         ),
+        ({"strategy": "multistage", "num_stages": 1}, "multistage_f16_f32_128x128x64_1"),
+        ({"strategy": "multistage", "num_stages": 2}, "multistage_f16_f32_128x128x64_2"),
         ({"num_stages": 1}, "warpspecialized_f16_f32_128x128x64_1"),
         (
             {"block_k": 32, "tma": TmaOptions(swizzle=64, l2_promotion=128)},
@@ -45,6 +47,56 @@ def test_a_kernel_is_called_by_its_options_and_right(options: dict[str, Any], na
     assert kernel.kernel.name == kernel.tile_level.name == name
     assert f"llvm.func @{name}(" in kernel.dump("mlir")
     assert check(kernel, sized_inputs(kernel, EXTENTS, 0, "cpu")).passed
+
+
+@pytest.mark.parametrize("sizes", ["200x136x40", "72x520x264", "1x8x8"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"block_m": 64, "b_layout": "kn", "output_type": "f16"},
+        {"persistent": False, "input_type": "bf16", "smem_epilogue": False},
+        {"block_m": 256, "block_n": 64, "input_type": "tf32", "block_k": 32},
+    ],
+    ids=["two warpgroups", "one warpgroup", "a tile for each CTA", "two of two blocks"],
+)
+def test_one_stage_is_loaded_where_it_is_read(options: dict[str, Any], sizes: str) -> None:
+    """No ring: those that multiply load a slice, wait for it, and load the next one behind it."""
+    kernel = MatmulBuilder("multistage", num_stages=1, **options).build()
+    (ring,) = kernel.plan.rings
+    assert ring.in_place and kernel.proof().proved
+    assert check(kernel, sized_inputs(kernel, Extents.parse(sizes), 0, "cpu")).passed
+
+
+@pytest.mark.filterwarnings("ignore::wsched.run.prints.PrintWarning")
+@pytest.mark.parametrize("strategy", ["warpspecialized", "multistage"])
+def test_prints(strategy: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """By type, an index, a size, an element; by predicates; by one thread."""
+    asked = (
+        DebugPrint("compute", "K", cta=0, group=1, tile=0, step=1),
+        DebugPrint("T8", "T8[3, 5]", cta=0, group=0, tile=0, step=1),
+    )
+    kernel = MatmulBuilder(strategy, block_n=64, num_stages=2, prints=asked).build()
+    assert kernel.kernel.name == f"{strategy}_f16_f32_128x64x64_2_prints"
+    said = "%lld cta %d compute warp %d: T8: T8_3_5 = %g"
+    assert f'printf("{said}\\n"' in kernel.dump("cuda")
+    assert f'("{said}\\0A\\00")' in kernel.dump("mlir")
+    a, b = (np.arange(n * 72).reshape(n, 72) % 5 - 2.0 for n in (128, 64))
+    torch = pytest.importorskip("torch")
+    given = (torch.from_numpy(x).half() for x in (a, b))
+    (out,) = kernel(*(x if n == 0 else x.t() for n, x in enumerate(given)))
+    assert out[3, 5] == a[3] @ b[5]
+    lines = [line.partition(" ")[2] for line in capsys.readouterr().out.splitlines()]
+    first = {"warpspecialized": 0, "multistage": 0}[strategy]
+    assert sorted(lines) == [
+        f"cta 0 compute warp {first}: T8: T8_3_5 = {a[3] @ b[5]:g}",
+        f"cta 0 compute warp {first + 4}: T8: K = 72",
+    ]
+
+
+def test_a_print_of_what_is_not_there() -> None:
+    with pytest.raises(ScheduleError, match=r"debug_print\('T99', 'Ko'\): T99 is neither a tensor"):
+        MatmulBuilder(prints=(DebugPrint("T99", "Ko"),)).build()
 
 
 def test_options_are_fields_of_the_parameters() -> None:

@@ -18,7 +18,8 @@ from tests.legality.machine import compiled, problems, run_wrong
 from tests.legality.oracle import Verdict, judge, tile_of
 from tests.legality.walk import NotJudged
 from wsched.fusion import Fusion
-from wsched.schedule.plan import make_plan
+from wsched.run.counts import admitted_by
+from wsched.schedule.plan import Plan, make_plan
 
 __all__ = ["SECONDS", "Outcome", "outcome"]
 
@@ -110,14 +111,14 @@ def outcome(fusion: Fusion, seed: int = 0) -> Outcome:
             wrong = f"{type(e).__name__}: {str(e)[:200]} in {problem}"
         if wrong is not None:
             return Outcome(verdict, wrong=wrong)
-    return _proved(verdict, kernel)
+    return _proved(verdict, kernel, made)
 
 
-def _proved(verdict: Verdict | None, kernel: Kernel) -> Outcome:
+def _proved(verdict: Verdict | None, kernel: Kernel, made: Plan) -> Outcome:
     """What is said of a kernel whose runs were right."""
     try:
         with at_most(SECONDS):
-            found = prove(kernel).open
+            found = prove(kernel, admitted_by(made)).open
     except TimeoutError:
         return Outcome(verdict, unproved=(f"nothing in {SECONDS} s",))
     except Exception as e:

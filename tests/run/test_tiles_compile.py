@@ -1,4 +1,6 @@
-"""A pairwise cover of all that a kernel can differ in, through NVRTC: no spills, no warnings."""
+"""A pairwise cover of all that a kernel can differ in, through NVRTC: no spills, no warnings; and
+every claim about it is proved.
+"""
 
 from __future__ import annotations
 
@@ -125,6 +127,8 @@ def test_what_is_legal_compiles_clean(part: int) -> None:
         choice = choice_of(row)
         kernel = compile_fusion(fusion_of(row), choice.params)
         assert kernel.resources.clean, f"{row}: {kernel.resources}"
+        proof = kernel.proof()
+        assert proof.proved, f"{row}: {', '.join(map(str, proof.open))}"
         entry = HOPPER.registers_at_entry(kernel.kernel.threads)
         if choice.params.num_registers is None:
             # Beyond whole steps of setmaxnreg a thread may have what an instruction can name.

@@ -79,6 +79,23 @@ def test_what_it_costs_is_said() -> None:
     assert "wgmma.wait acc_next_k48, 1" in kept and "wgmma.wait acc_next_k48, 1" not in waited
 
 
+def test_what_it_costs_where_sums_are_in_tensor_memory() -> None:
+    """There is no wgmma that it could end; and of no registers is an element printed."""
+    s = scheduled(8, "sm_100a")
+    s.debug_print("compute", "Ko", cta=0)
+    with pytest.warns(PrintWarning, match="a warp that prints is late for all that") as found:
+        kernel_of(s)
+    assert "wgmma" not in str(found[0].message)
+    for tensor, why in (
+        ("T4", "T4 is in no registers behind T4"),
+        ("T10", "T10 has registers as tensor memory has lanes, of which no element is printed"),
+    ):
+        s = scheduled(8, "sm_100a")
+        s.debug_print(tensor, f"{tensor}[3, 5]")
+        with pytest.raises(ScheduleError, match=why):
+            kernel_of(s)
+
+
 @pytest.mark.filterwarnings("ignore::wsched.run.prints.PrintWarning")
 def test_ptxas_says_it_too() -> None:
     s = scheduled(8)

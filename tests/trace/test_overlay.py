@@ -70,6 +70,32 @@ def test_table() -> None:
     ]
 
 
+def test_what_only_one_of_them_has() -> None:
+    """A phase that was not predicted, or not measured, is named: the model is wrong about it. Of
+    one that both have the tiles that both have are compared.
+    """
+    line = trace(
+        span("main_loop", 0, 0, 1000),
+        span("main_loop", 1, 1000, 2000),
+        span("drain", None, 2000, 2020),
+    )
+    found = overlay(PREDICTED, line)
+    assert {p.name: p.only for p in found.phases} == {
+        "cta": "predicted", "drain": "measured", "main_loop": "", "epilogue": "predicted",
+        "store_wait": "predicted",
+    }  # fmt: skip
+    wrong = {p.name: (p.predicted, p.measured, p.difference) for p in found.phases if p.wrong}
+    assert wrong["epilogue"] == (500, 0, None) and wrong["drain"] == (0, 20, None)
+    assert "main_loop" not in wrong and len(wrong) == 4
+    rows = found.table().splitlines()
+    assert (
+        "compute epilogue        2        500         0  only predicted  the model is wrong here"
+        in (" ".join(row.split(" ")) for row in rows)
+    )
+    assert any(row.startswith("compute drain") and "only measured" in row for row in rows)
+    assert [p["only"] for p in found.perfetto()["otherData"]["phases"]].count("predicted") == 3
+
+
 def test_a_coarse_clock_tells_no_small_difference() -> None:
     """All times are multiples of 256: an epilogue is one or two of them, two waits up to four."""
     waits = [span("store_wait", 0, 2048, 2560), span("store_wait", 0, 2560, 2816)]

@@ -12,7 +12,7 @@ from lowering.target.targets import DEFAULT, TARGETS
 
 __all__ = ["BOARD_WATTS", "GPUS", "H200", "H200_L2_BYTES", "H200_SMS", "Gpu", "gpu_of"]
 
-H200, H200_L2_BYTES, H200_SMS = "NVIDIA H200", 60 * 2**20, 132
+H200, H200_L2_BYTES, H200_SMS = "NVIDIA H200", 60 * 2**20, HOPPER.sms
 """Name of the device that is planned for where there is none, the size of its L2, its SMs."""
 
 
@@ -43,9 +43,9 @@ class Gpu:
 
 GPUS = {
     "H200": Gpu(H200, H200_SMS, H200_L2_BYTES, HOPPER),
-    "H100": Gpu("NVIDIA H100 80GB HBM3", 132, 50 * 2**20, HOPPER),
+    "H100": Gpu("NVIDIA H100 80GB HBM3", HOPPER.sms, 50 * 2**20, HOPPER),
     "H100 PCIe": Gpu("NVIDIA H100 PCIe", 114, 50 * 2**20, HOPPER),
-    "B200": Gpu("NVIDIA B200", 148, 253 * 2**19, BLACKWELL),
+    "B200": Gpu("NVIDIA B200", BLACKWELL.sms, 253 * 2**19, BLACKWELL),
 }
 """Devices that can be planned for without being there, by their short names.
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from wsched.front.builder import MatmulBuilder, TmaOptions
+from wsched.schedule.options import DebugPrint
 
 __all__ = ["matmul"]
 
@@ -39,6 +40,13 @@ def matmul(
     smem_epilogue: Annotated[
         bool, typer.Option(help="Results go by way of shared memory and TMA.")
     ] = _DEFAULT.smem_epilogue,
+    debug_print: Annotated[
+        list[str] | None,
+        _option(
+            "debug-print",
+            "Have the kernel print: 'load k cta=0', 'T8 T8[3,5] group=1'; again for another line.",
+        ),
+    ] = None,
     stage: Annotated[str, _option("stage", "What to print, as of dump.")] = "mlir",
 ) -> None:
     """Print a stage of the kernel that a handful of options describe."""
@@ -52,5 +60,6 @@ def matmul(
     builder = MatmulBuilder(
         strategy, operands, result, m, n, k, stages, b_layout, persistent,
         TmaOptions(swizzle, promotion), smem_epilogue,
+        tuple(map(DebugPrint.parse, debug_print or ())),
     )  # fmt: skip
     typer.echo(builder.build().dump(stage), nl=False)

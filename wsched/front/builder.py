@@ -29,7 +29,7 @@ from wsched.schedule.matmul.params import (
     SmemSwizzles,
     TilingStrategy,
 )
-from wsched.schedule.options import TensorMapL2Promotion
+from wsched.schedule.options import DebugPrint, TensorMapL2Promotion
 
 __all__ = ["MatmulBuilder", "TmaOptions"]
 
@@ -85,6 +85,8 @@ class MatmulBuilder:
         persistent: a grid of as many CTAs as fit, which take tiles in turn, else one for each tile.
         tma: how the operands' tensor maps are made.
         smem_epilogue: results go by way of shared memory and TMA, else straight from registers.
+        prints: lines that the kernel prints, as of ``Schedule.debug_print``: the index of a loop, a
+            size or an element, each as its type is, where predicates hold.
 
     Raises:
         ScheduleError: an option that is no such thing, or that makes an illegal schedule.
@@ -101,6 +103,7 @@ class MatmulBuilder:
     persistent: bool = True
     tma: TmaOptions = TmaOptions()
     smem_epilogue: bool = True
+    prints: tuple[DebugPrint, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse what no schedule could mean; whether one is legal is decided when it is made."""
@@ -149,6 +152,7 @@ class MatmulBuilder:
         words += ["registers"] * (not self.smem_epilogue)
         words += [f"swizzle_{self.tma.swizzle}"] * bool(self._swizzles)
         words += [f"l2_{self.tma.l2_promotion}"] * (self.tma.l2_promotion != 256)
+        words += ["prints"] * bool(self.prints)
         return "_".join(words)
 
     @property
@@ -170,6 +174,8 @@ class MatmulBuilder:
         promotion = TensorMapL2Promotion(self.tma.l2_promotion)
         tiling = TilingStrategy
         specialized = self.strategy == "warpspecialized"
+        # A stage is multiplied, one is loaded ahead by those that multiply; what is left may fly.
+        flying = min(max(self.num_stages - (1 if specialized else 2), 0), 1)
         return MatmulParams(
             tiling_strategy=(
                 tiling.DistributeTilesAcrossSMs if self.persistent else tiling.OneTilePerCTA
@@ -177,14 +183,14 @@ class MatmulBuilder:
             circular_buffering_strategy=_STRATEGIES[self.strategy],
             circular_buffer_options=CircularBufferOptions(
                 smem_circular_buffer_stage=self.num_stages,
-                smem_circular_buffer_prefetch_gap=min(self.num_stages, 2),
+                smem_circular_buffer_prefetch_gap=flying + 1,
             ),
             tile_sizes=MatMulTileOptions(
                 GemmTile(self.block_m, self.block_n, self.block_k),
                 GemmTile(self.block_m // groups, self.block_n, self.block_k),
             ),
             mma_macro=MmaMacro(_BLOCK, self.block_n, 16),
-            wgmma_in_flight=min(self.num_stages, 2) - 1,
+            wgmma_in_flight=flying,
             epilogue_stages=1,
             use_smem_epilogue=self.smem_epilogue,
             num_registers="auto" if specialized else None,
@@ -196,10 +202,13 @@ class MatmulBuilder:
         """The kernel, to call, to look at (``dump("mlir")``), to launch through MLIR.
 
         Raises:
-            ScheduleError: the options make an illegal schedule; it says which are legal.
+            ScheduleError: the options make an illegal schedule, or print what is not there; it says
+                what is legal.
             UnsupportedError: there is no kernel for them.
         """
-        return compile_fusion(import_fusion(self.definition), self.params, name=self.kernel_name)
+        return compile_fusion(
+            import_fusion(self.definition), self.params, name=self.kernel_name, prints=self.prints
+        )
 
 
 def _only(option: str, value: object, legal: tuple[object, ...], why: str) -> None:

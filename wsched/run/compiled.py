@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -38,11 +38,12 @@ from wsched.run.row_copy import copy_rows
 from wsched.run.staged import StagedPlan, makes_of, staged_packer
 from wsched.run.summary import kernels_of
 from wsched.run.watched import WATCHED
+from wsched.schedule.configure import printing
 from wsched.schedule.matmul.kernel_options import kernel_options
 from wsched.schedule.matmul.limits import settled
 from wsched.schedule.matmul.params import MatmulParams
 from wsched.schedule.matmul.scheduler import plan_matmul
-from wsched.schedule.options import KernelOptions
+from wsched.schedule.options import DebugPrint, KernelOptions
 from wsched.schedule.plan import Plan
 from wsched.schedule.registers import require_registers
 
@@ -63,17 +64,21 @@ TRACED = "_traced"
 
 @paused()
 def compile_fusion(
-    fusion: Fusion, params: MatmulParams, target: Target | None = None, name: str = ""
+    fusion: Fusion,
+    params: MatmulParams,
+    target: Target | None = None,
+    name: str = "",
+    prints: Iterable[DebugPrint] = (),
 ) -> CompiledFusion:
     """Schedule and lower a fusion; NVRTC runs when the kernel is first needed on a GPU.
 
     It is for ``target``, by default that of the parameters' instruction, and called ``name``, a C
-    identifier, by default what it does and how. Where the parameters leave the registers open,
-    this takes the first candidate as it is; :func:`wsched.run.registers.compile_clean` compiles to
-    choose.
+    identifier, by default what it does and how; ``prints`` are lines that it prints. Where
+    the parameters leave the registers open, this takes the first candidate as it is;
+    :func:`wsched.run.registers.compile_clean` compiles to choose.
 
     Raises:
-        ScheduleError: the parameters make an illegal schedule.
+        ScheduleError: the parameters make an illegal schedule, or a line is of what is not there.
         UnsupportedError: they are legal, but there is no lowering for them.
     """
     begin = perf_counter()
@@ -82,6 +87,8 @@ def compile_fusion(
     params = settled(fusion, params, target)
     name = name or kernel_name(fusion, params)
     options = kernel_options(fusion, params)
+    for line in prints:
+        options = printing(made.fusion, options, line)
     return replace(_lowered(made, options, name, begin), made_from=params)
 
 

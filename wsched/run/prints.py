@@ -20,12 +20,15 @@ def warn_of_prints(kernel: Kernel) -> None:
     """Say why the tensor core idles in a kernel that prints.
 
     ``printf`` is a call, in front of which ptxas waits for all wgmmas of the function (C7510); and
-    sums that are printed in the loop that adds them up are waited for in each of its steps.
+    sums that are printed in the loop that adds them up are waited for in each of its steps. Products
+    into tensor memory are in nobody's registers and go on: who prints is late alone.
 
     Args:
         kernel: at tile level.
     """
     why = "the call of printf ends what is in flight of wgmma, in all of the kernel"
+    if kernel.target.tensor_memory is not None:
+        why = "a warp that prints is late for all that wait for it"
     sums = ", ".join(sorted(set(_waited_for(kernel))))
     also = f", and {sums} is waited for in each step that adds to it" if sums else ""
     text = f"{kernel.name} prints: on a GPU {why}{also}: its times mean nothing"

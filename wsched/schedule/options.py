@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, fields
 from typing import Any
 
+from lowering.ground.errors import ScheduleError
 from wsched.fusion import PrimitiveCall
 from wsched.schedule.checked import Choice
 
@@ -53,6 +54,9 @@ ELEMENT = re.compile(r"(\w+)\[(\d+), ?(\d+)\]")
 """An element of a fragment, ``T4[3, 5]``."""
 
 
+_NUMBER = re.compile(r"(?:cta|group|tile|step|thread)=\d+")
+
+
 @dataclass(frozen=True, slots=True)
 class DebugPrint:
     """A line that a kernel prints, see ``Schedule.debug_print``; its fields are the arguments."""
@@ -74,6 +78,20 @@ class DebugPrint:
 
     def __str__(self) -> str:
         return str(self.call)
+
+    @classmethod
+    def parse(cls, text: str) -> DebugPrint:
+        """One from words: where, value, and numbers such as ``cta=0``.
+
+        Raises:
+            ScheduleError: rule ``debug_print``: other words.
+        """
+        match text.split():
+            case [where, value, *numbers] if all(map(_NUMBER.fullmatch, numbers)):
+                given = (word.split("=") for word in numbers)
+                return cls(where, value, **{name: int(n) for name, n in given})
+        why = "neither where, value and numbers nor where and value"
+        raise ScheduleError("debug_print", repr(text), why, ("T8 T8[3,5] cta=0 step=1", "load k"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ CTA, wherever the two lines have drifted to; of many CTAs the median stands for 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import gcd
 from pathlib import Path
@@ -42,12 +42,14 @@ class Phase:
             measured nanoseconds, the medians over CTAs and groups.
         step: nanoseconds that the clock which measured may be off by: a step for each span of a
             tile; 0 where it is exact.
+        only: the one time line that has it, ``predicted`` or ``measured``; empty where both have.
     """
 
     role: str
     name: str
     tiles: tuple[tuple[int | None, float, float], ...]
     step: float = 0.0
+    only: str = ""
 
     @property
     def predicted(self) -> float:
@@ -62,16 +64,17 @@ class Phase:
     @property
     def difference(self) -> float | None:
         """By which part of what was measured the prediction is longer; None where both are short,
-        or nearer than the clock's step.
+        or nearer than the clock's step, or one has it not.
         """
         p, m = self.predicted, self.measured
         near = self.step > 0 and abs(p - m) <= self.step
-        return None if near or not m or max(p, m) < SHORT_NS else p / m - 1
+        untold = self.only or near or not m or max(p, m) < SHORT_NS
+        return None if untold else p / m - 1
 
     @property
     def wrong(self) -> bool:
-        """Whether the model is wrong here."""
-        return self.difference is not None and abs(self.difference) > WRONG
+        """Whether the model is wrong here: also about what is done at all."""
+        return bool(self.only) or (self.difference is not None and abs(self.difference) > WRONG)
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON data."""
@@ -79,7 +82,7 @@ class Phase:
         return {
             "role": self.role, "phase": self.name, "predicted_ns": self.predicted,
             "measured_ns": self.measured, "difference": self.difference, "wrong": self.wrong,
-            "tiles": tiles,
+            "only": self.only, "tiles": tiles,
         }  # fmt: skip
 
 
@@ -101,6 +104,8 @@ class Overlay:
         rows = [["ns of a tile", "tiles", "predicted", "measured", "difference"]]
         for p in self.phases:
             differs = "not told" if p.difference is None else f"{100 * p.difference:+.0f} %"
+            if p.only:
+                differs = f"only {p.only}"
             times = [f"{x:.0f}" for x in (p.predicted, p.measured)]
             rows.append([f"{p.role} {p.name}", str(len(p.tiles)), *times, differs])
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -170,15 +175,25 @@ def overlay(predicted: Trace, measured: Trace) -> Overlay:
                 f"an overlay of times in {trace.unit}", "ns, as a GPU tells them"
             )
     own, found = _durations(predicted), _durations(measured)
+    both = {key[:2] for key in own.keys() & found.keys()}
     phases: dict[tuple[str, str], list[tuple[int | None, float, float]]] = {}
-    for role, name, tile in sorted(own.keys() & found.keys(), key=_order):
-        p, m = (median(times[role, name, tile]) for times in (own, found))
-        phases.setdefault((role, name), []).append((tile, p, m))
+    for role, name, tile in sorted(own.keys() | found.keys(), key=_order):
+        sides = own.get((role, name, tile), ()), found.get((role, name, tile), ())
+        if all(sides) or (role, name) not in both:
+            p, m = (median(times) if times else 0.0 for times in sides)
+            phases.setdefault((role, name), []).append((tile, p, m))
     step, times = _step(measured), _times(measured)
+    only = {key: _only(key, own) for key in phases.keys() - both}
     told = tuple(
-        Phase(*key, tuple(tiles), step * times.get(key, 1)) for key, tiles in phases.items()
+        Phase(*key, tuple(tiles), step * times.get(key, 1), only.get(key, ""))
+        for key, tiles in phases.items()
     )
     return Overlay(predicted, measured, told)
+
+
+def _only(phase: tuple[str, str], predicted: Iterable[Key]) -> str:
+    """Which of two time lines has a phase that one of them has."""
+    return "predicted" if any(key[:2] == phase for key in predicted) else "measured"
 
 
 def _times(trace: Trace) -> dict[tuple[str, str], int]:

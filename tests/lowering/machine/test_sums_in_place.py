@@ -12,7 +12,7 @@ from lowering.kernel.text import parse_kernel, print_kernel
 from lowering.machine import MachineError
 from lowering.machine.adversary import Adversary
 from lowering.proof.prove import prove
-from tests.blackwell import Tile, final
+from tests.blackwell import Tile, final, plan
 from tests.lowering.machine.test_tensor_memory import run
 from tests.on_machine import Problem
 from tests.rungs import kernel as rung
@@ -21,6 +21,7 @@ from wsched import Schedule
 from wsched.front.own import kernel_of
 from wsched.ladder.decisions import decide
 from wsched.ladder.rungs import DEFINITION, RUNGS
+from wsched.run.counts import admitted_by
 
 SMALL = Tile(n=32, k=32, stages=2, sums=0, by_tma=False)
 TILES = {
@@ -47,7 +48,7 @@ def test_right_in_any_order(tile: Tile, adversary: Adversary) -> None:
 
 @pytest.mark.parametrize("tile", TILES.values(), ids=TILES)
 def test_proved(tile: Tile) -> None:
-    proof = prove(final(tile))
+    proof = prove(final(tile), admitted_by(plan(tile)))
     assert proof.proved, proof
 
 

@@ -34,23 +34,32 @@ from tests.schedules import definition as plain
 from tests.tiers import dealt
 from wsched.front.known import import_fusion
 from wsched.fusion import Fusion
-from wsched.run.compiled import compile_fusion
+from wsched.run.compiled import CompiledFusion, compile_fusion
+from wsched.run.counts import admitted_by
 from wsched.run.row_kernel import TYPES, row_kernel
 from wsched.schedule.matmul.params import ClusterDims, SupportedVectorization
 from wsched.schedule.matmul.reductions import Reductions
+from wsched.schedule.plan import Plan, make_plan
 
 
-def check(kernel: Kernel) -> None:
-    found = prove(kernel)
+def check(kernel: Kernel, plan: Plan | None = None) -> None:
+    """With a plan also of what is computed at the largest sizes that its launches have."""
+    found = prove(kernel, None if plan is None else admitted_by(plan))
     assert found.proved, "\n".join(map(str, found.open))
 
 
-def reduced(name: str, **more: Any) -> Kernel:
+def checked(made: CompiledFusion) -> Kernel:
+    """The kernel of what was made, proved."""
+    check(made.kernel, made.plan)
+    return made.kernel
+
+
+def reduced(name: str, **more: Any) -> CompiledFusion:
     """A matmul with sums and maxima of rows and columns beside the result."""
     fusion_ = import_fusion(definition(ALL[:3]))
     params = replace(SCHEDULES[name], **more)
     params = for_result(params, "bf16", reductions=Reductions.of(fusion_))
-    return compile_fusion(fusion_, params).kernel
+    return compile_fusion(fusion_, params)
 
 
 QUEUES = "dynamic", "dynamic_pingpong", "dynamic_cluster_2x2"
@@ -65,7 +74,7 @@ def test_grouped(form: str, name: str) -> None:
     if form == "columns":
         vector = SupportedVectorization(1)
         params = replace(params, use_smem_epilogue=False, supported_vec_size=vector)
-    check(compile_fusion(import_fusion(grouped(ranks=FORMS[form])), params).kernel)
+    checked(compile_fusion(import_fusion(grouped(ranks=FORMS[form])), params))
 
 
 @pytest.mark.parametrize("text", [GATE, BIAS], ids=["gate", "epilogue"])
@@ -73,7 +82,7 @@ def test_grouped_with_more(text: str) -> None:
     """Warpgroups of whose rows none is there take their steps all the same."""
     name = "dynamic_cluster_2x2" if text == GATE else "dynamic"
     params = for_result(SCHEDULES[name], "bf16", inputs=("bf16", "bf16"))
-    check(compile_fusion(import_fusion(text), params).kernel)
+    checked(compile_fusion(import_fusion(text), params))
 
 
 @pytest.mark.parametrize("dims", [(1, 1), (2, 1), (1, 2), (2, 2)])
@@ -81,8 +90,7 @@ def test_computed_operands(dims: tuple[int, int]) -> None:
     """Stages that threads load are given back to peers by a release, not relaxed."""
     f = fusion(cast("Int8"))
     kernel = compile_fusion(f, tile(f, 128, 48, 64, 2, cluster_dims=ClusterDims(*dims)).params)
-    check(kernel.kernel)
-    text = print_kernel(kernel.kernel)
+    text = print_kernel(checked(kernel))
     relaxed = text.replace("order=release.cluster", "order=relaxed.cluster")
     assert (relaxed == text) == (dims[1] == 1)
     if relaxed != text:
@@ -95,13 +103,13 @@ def test_computed_operands(dims: tuple[int, int]) -> None:
 @pytest.mark.parametrize("name", ["coop_128x256", "pingpong_128x128", "pipelined"])
 def test_reductions(name: str) -> None:
     """Rows of warps meet in shared memory."""
-    check(reduced(name))
+    checked(reduced(name))
 
 
 @pytest.mark.parametrize("n", [0, 1])
 def test_a_meeting_is_missing(n: int) -> None:
     """The one before the stores, the one before the loads: without either warps race."""
-    text = print_kernel(reduced("coop_128x256", use_smem_epilogue=False))
+    text = print_kernel(reduced("coop_128x256", use_smem_epilogue=False).kernel)
     parts = text.split("bar.sync rows[group]\n")
     assert len(parts) == 3
     kept = parts[0] + ("", "bar.sync rows[group]\n")[n] + parts[1]
@@ -147,13 +155,15 @@ def test_sweeps_and_copies() -> None:
 )
 def test_schedules_by_calls(make: Callable[[], Fusion]) -> None:
     """Teams that take turns within a tile, three of them, CTAs along y, intervals of other cuts."""
-    check(compiled(make()))
+    plan = make_plan(make())
+    check(compiled(plan), plan)
 
 
 @pytest.mark.parametrize("name", ["pingpong_64x128", "dynamic"])
 def test_stamps(name: str) -> None:
     """Kernels that are traced: warps of a warpgroup stamp for themselves."""
-    check(compile_fusion(import_fusion(plain()), SCHEDULES[name]).traced.kernel)
+    made = compile_fusion(import_fusion(plain()), SCHEDULES[name])
+    check(made.traced.kernel, made.plan)
 
 
 def rejected(kernel: Kernel, kind: str, what: str) -> bool:

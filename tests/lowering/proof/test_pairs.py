@@ -9,9 +9,10 @@ from lowering.proof.obligation import Verdict
 from lowering.proof.prove import prove
 from tests.epilogues import RESIDUAL
 from tests.lowering.machine.test_pairs import FAULTS, FREE, SYNC, text
-from tests.pairs import CLUSTERS, PAIRS, V9, final
+from tests.pairs import CLUSTERS, PAIRS, V9, made
 from tests.rungs import kernel
 from tests.tiers import in_tiers
+from wsched.run.counts import admitted_by
 
 OF_VALUES = {
     "mixed groups", "a product of the odd CTA", "a mask of a CTA that is not there",
@@ -24,12 +25,14 @@ QUICK = "registers", "queue", "2x2-alone", "4x1-pairs"
 
 @pytest.mark.parametrize("name", in_tiers([*PAIRS, *CLUSTERS], QUICK))
 def test_proved(name: str) -> None:
-    proof = prove(final((PAIRS | CLUSTERS)[name]))
+    kernel = made((PAIRS | CLUSTERS)[name])
+    proof = prove(kernel.kernel, admitted_by(kernel.plan))
     assert proof.proved, proof
 
 
 def test_an_epilogue_with_a_ring_of_its_own_is_proved() -> None:
-    proof = prove(final(V9, RESIDUAL))
+    kernel = made(V9, RESIDUAL)
+    proof = prove(kernel.kernel, admitted_by(kernel.plan))
     assert proof.proved, proof
 
 
@@ -72,7 +75,7 @@ def test_what_is_said_of_a_fault(old: str, new: str, why: str) -> None:
 )
 def test_both_have_the_same_half(old: str, new: str) -> None:
     """Each CTA is to have its rows of A, and its half of the columns of B."""
-    made = kernel(9, "sm_100a").dump("kernel")
-    assert made.count(old) == 1
-    found = prove(parse_kernel(made.replace(old, new))).obligations
+    dumped = kernel(9, "sm_100a").dump("kernel")
+    assert dumped.count(old) == 1
+    found = prove(parse_kernel(dumped.replace(old, new))).obligations
     assert [o.name for o in found if o.verdict is Verdict.REFUTED] == ["operands"]

@@ -9,12 +9,13 @@ import pytest
 from lowering.kernel.text import parse_kernel
 from lowering.proof.obligation import Verdict
 from lowering.proof.prove import prove
-from tests.blackwell import Tile, final
+from tests.blackwell import Tile, final, plan
 from tests.epilogues import RESIDUAL
 from tests.lowering.machine.test_tensor_memory import FAULTS, text
 from tests.schedule.matmul.test_tensor_memory import TILES
 from wsched.front.known import import_fusion
 from wsched.run.compiled import compile_fusion
+from wsched.run.counts import admitted_by
 
 OF_VALUES = {
     "a number of columns that is no power of two", "an address that is taken for 0",
@@ -30,14 +31,15 @@ OF_VALUES = {
     ids=["tma", "registers", "two-blocks", "two-warpgroups"],
 )
 def test_proved(tile: Tile) -> None:
-    proof = prove(final(tile))
+    proof = prove(final(tile), admitted_by(plan(tile)))
     assert proof.proved, proof
 
 
 @pytest.mark.parametrize("name", ["128x256", "queue"])
 def test_an_epilogue_with_a_ring_of_its_own_is_proved(name: str) -> None:
     """Also where all its roles read which tile is next."""
-    proof = prove(compile_fusion(import_fusion(RESIDUAL), TILES[name]).kernel)
+    made = compile_fusion(import_fusion(RESIDUAL), TILES[name])
+    proof = prove(made.kernel, admitted_by(made.plan))
     assert proof.proved, proof
 
 

@@ -13,7 +13,8 @@ from lowering.proof.bounds import ANY, Bounds, Range
 from lowering.proof.obligation import Obligation, Verdict
 from lowering.proof.prove import prove
 from tests.lists import side_by_side
-from tests.schedules import SCHEDULES, definition
+from tests.schedules import SCHEDULES, cooperative, definition, in_tensor_memory
+from wsched.choose.gpus import gpu_of
 from wsched.front.known import import_fusion
 from wsched.run.compiled import CompiledFusion, compile_fusion
 from wsched.run.counts import LARGEST, admitted_by
@@ -69,6 +70,33 @@ def test_what_wraps(fault: str) -> None:
     assert found.why.startswith("at M = ") and said in found.why
 
 
+FEW_COLUMNS = {
+    "128x16": in_tensor_memory(128, 16, grid_traversal_factor=(8, 1), epilogue_stages=1),
+    "128x32": in_tensor_memory(128, 32, grid_traversal_factor=(8, 1), epilogue_stages=1),
+    "128x16, Hopper": cooperative(128, 16, traversal=(8, 1)),
+    "128x128, Hopper": cooperative(128, 128, traversal=(16, 1)),
+}
+"""Tiles, and rows of tiles that a group of them has: which number of the last group is divided by
+the rows that it has, and a quotient that is large times a divisor that is large would wrap."""
+
+
+@pytest.mark.parametrize("name", FEW_COLUMNS)
+def test_groups_of_tiles(name: str) -> None:
+    """What a quotient stands for is no more than what was divided."""
+    kernel = compile_fusion(import_fusion(definition()), FEW_COLUMNS[name])
+    found = prove(kernel.kernel, admitted_by(kernel.plan))
+    assert found.proved, str(found)
+
+
+@pytest.mark.parametrize("name", ["128x16", "128x16, Hopper"])
+def test_on_the_multiprocessors_of_the_target(name: str) -> None:
+    """What wraps is said at the CTAs that a launch on such a GPU has."""
+    made = compile_fusion(import_fusion(definition()), FEW_COLUMNS[name])
+    admitted = replace(admitted_by(made.plan), largest=2**40)
+    found = next(o for o in prove(made.kernel, admitted).open if o.name == "32 bits")
+    assert f" on {gpu_of(made.kernel.target).sms} CTAs " in found.why
+
+
 def test_lists() -> None:
     """Sizes that are the sum of others are so at the largest, too."""
     kernel = compile_fusion(import_fusion(side_by_side(2)), SCHEDULES["coop_128x128"])
@@ -83,17 +111,26 @@ def test_no_claim_about_unknown_launches() -> None:
 
 
 X, D = Var("x"), Var("d")
-Q, R, REST = Var("q"), Var("r"), Var("rest")
+Q, R, REST, Q2, R2 = Var("q"), Var("r"), Var("rest"), Var("q2"), Var("r2")
 LETS: dict[Var, Expr] = {
     R: Const(I32_MAX) // maximum(D, 1),
     Q: Binary("mulhi", X, R),
     REST: X - Q * D,
+    R2: Const(I32_MAX) // (D - 5),
+    Q2: Binary("mulhi", X, R2),
 }
 RANGES: list[tuple[Expr, Range]] = [
     (X - 5, (-5, 95)),
     (X * D, (0, 700)),
     (X // D, (0, 33)),
     (X % D, (0, 6)),
+    (Const(32) % D, (0, 6)),
+    (Const(32) % Var("eight"), (0, 0)),
+    ((X % 4 + 32) % Var("eight"), (0, 3)),
+    (X % Var("eight"), (0, 7)),
+    (Q * D, (0, 100)),
+    (Q * Var("eight"), (0, 264)),
+    (Q2 * (D - 5), (-198, 198)),
     (Q + select(D <= REST, 1, 0), (0, 33)),
     (select(D <= REST, REST - D, REST), (0, 10)),
     (select(X < D, X, D), (0, 7)),
@@ -107,7 +144,7 @@ RANGES: list[tuple[Expr, Range]] = [
 @pytest.mark.parametrize(("e", "wanted"), RANGES, ids=str)
 def test_ranges(e: Expr, wanted: Range) -> None:
     """Of 0 to 100 and of 3 to 7."""
-    names = {"x": (0, 100), "d": (3, 7), "%lane": (0, 31)}
+    names = {"x": (0, 100), "d": (3, 7), "eight": (8, 8), "%lane": (0, 31)}
     bounds = Bounds(names, LETS, lambda e, found: None)
     for var, value in LETS.items():
         names[var.name] = bounds.of(value)

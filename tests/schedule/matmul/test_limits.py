@@ -13,6 +13,7 @@ from tests.schedule.fusions import COOPERATIVE, PING_PONG, PIPELINED, linear
 from wsched.fusion import DataType
 from wsched.importer import build_fusion, record_text
 from wsched.schedule import (
+    CircularBufferingStrategy,
     CircularBufferOptions,
     ClusterDims,
     GemmTile,
@@ -156,6 +157,19 @@ def test_legal(params: MatmulParams) -> None:
                 "1 stages, no more than the 1 wgmma groups in flight",
                 "epilogue_stages=0: a store needs a buffer",
                 "epilogue_input_stages=-1: a ring has at least 1 stage, and 0 means none",
+            ],
+        ),
+        (
+            replace(
+                PING_PONG,
+                circular_buffering_strategy=CircularBufferingStrategy.Pipelined,
+                circular_buffer_options=CircularBufferOptions(True, False, 1, 1),
+                wgmma_in_flight=0,
+                num_registers=None,
+            ),
+            [
+                "1 stage with Pipelined loads is loaded where it is read, by all that multiply: "
+                "warpgroups with tiles of their own (WarpTiles) share none",
             ],
         ),
         (

@@ -263,6 +263,11 @@ def _buffer_reasons(params: MatmulParams) -> Reasons:
         )
     if stages < max(1, flying + 1):
         reasons.append(f"{stages} stages, no more than the {flying} wgmma groups in flight")
+    if params.loads_in_place and params.ping_pong:
+        reasons.append(
+            "1 stage with Pipelined loads is loaded where it is read, by all that multiply: "
+            "warpgroups with tiles of their own (WarpTiles) share none"
+        )
     if params.epilogue_stages < 1:
         reasons.append(f"epilogue_stages={params.epilogue_stages}: a store needs a buffer")
     if params.supported_vec_size.epilogue not in (1, 2):

@@ -291,6 +291,14 @@ class MatmulParams(Checked):
         return self.circular_buffering_strategy is CircularBufferingStrategy.WarpSpecialized
 
     @property
+    def loads_in_place(self) -> bool:
+        """Whether those that multiply load each slice of K where they need it, and wait: with one
+        stage there is nothing to load ahead into.
+        """
+        stages = self.circular_buffer_options.smem_circular_buffer_stage
+        return stages == 1 and not self.warp_specialized
+
+    @property
     def loads_epilogue_inputs(self) -> bool:
         """Whether the load warpgroup loads the matrices that the epilogue reads; not where parts of
         a tile are added up, since only one of the CTAs computes the epilogue, not with warpgroups

@@ -174,6 +174,9 @@ def _schedule_load(s: Schedule, tv: str, params: MatmulParams, columns: int) -> 
     _split_list(s, tv, params, columns)
     options = params.circular_buffer_options
     stages = options.smem_circular_buffer_stage
+    if params.loads_in_place:
+        _fill_stage(s, tv, params, s.axis(tv, "k") + 1)
+        return
     _step_through(s, tv, "k", params, stages, stages - options.smem_circular_buffer_prefetch_gap)
 
 
@@ -209,19 +212,24 @@ def _step_through(
     first = 2 if part > 0 else 1
     while s.tensor(tv).loop[first].label != last and s.axis(tv, last) > 0:
         s.merge(tv, first)
-    if s.fusion.source(tv).allocation:
-        s.reorder(tv, {s.axis(tv, "Ki"): first + 1})
-    if tv in s.fusion.loaded_by_threads:
-        _share_rows(s, tv, first + 1, params.thread_loads.warpgroups)
-    for axis in range(first + 1, len(s.tensor(tv).loop)):
-        if s.tensor(tv).loop[axis].parallel is ParallelType.Serial:
-            s.parallelize(tv, axis, ParallelType.Bulk)
+    _fill_stage(s, tv, params, first + 1)
     kind = (
         WarpSpecialized(ParallelType.TIDy, params.register_pair, first + 1)
         if params.warp_specialized
         else Pipelined()
     )
     s.circular_buffer(tv, stages, prefetch, kind)
+
+
+def _fill_stage(s: Schedule, tv: str, params: MatmulParams, first: int) -> None:
+    """The loops from ``first`` are of one stage, in memory's order."""
+    if s.fusion.source(tv).allocation:
+        s.reorder(tv, {s.axis(tv, "Ki"): first})
+    if tv in s.fusion.loaded_by_threads:
+        _share_rows(s, tv, first, params.thread_loads.warpgroups)
+    for axis in range(first, len(s.tensor(tv).loop)):
+        if s.tensor(tv).loop[axis].parallel is ParallelType.Serial:
+            s.parallelize(tv, axis, ParallelType.Bulk)
 
 
 def _share_rows(s: Schedule, tv: str, first: int, warpgroups: int) -> None:
@@ -267,7 +275,8 @@ def _schedule_accumulator(s: Schedule, tv: str, params: MatmulParams) -> None:
     k = s.target.mma.k(the_products(s.fusion)[0].operand.element)
     s.split(tv, s.axis(tv, "Ki"), k, labels=("k16", "K"))
     s.split(tv, s.axis(tv, "Mi"), s.target.mma.m, labels=(block, "M"))
-    inner = s.axis(tv, "k") + 1
+    _share_slices(s, tv, params)
+    inner = max(s.axis(tv, "k"), _innermost_group(s, tv)) + 1
     s.reorder(tv, {s.axis(tv, "k16"): inner, s.axis(tv, block): inner + 1})
     for axis in range(inner + 2, len(s.tensor(tv).loop)):
         s.parallelize(tv, axis, ParallelType.Mma)
@@ -281,10 +290,17 @@ def _block(s: Schedule) -> str:
     return f"m{s.target.mma.m}"
 
 
+def _share_slices(s: Schedule, tv: str, params: MatmulParams) -> None:
+    """Warpgroups share what is loaded in place: k is the loop around those that run on them."""
+    if params.loads_in_place:
+        s.reorder(tv, {s.axis(tv, "k"): tile_loops(params)})
+
+
 def _schedule_computed(s: Schedule, tv: str, params: MatmulParams) -> None:
     """``[cta, (tile), group, (across), k | M, N, K]``: all that a warpgroup has of a slice."""
     _split_tile(s, tv, params)
-    for axis in range(s.axis(tv, "k") + 1, len(s.tensor(tv).loop)):
+    _share_slices(s, tv, params)
+    for axis in range(max(s.axis(tv, "k"), _innermost_group(s, tv)) + 1, len(s.tensor(tv).loop)):
         s.parallelize(tv, axis, ParallelType.Mma)
 
 
@@ -327,6 +343,9 @@ def _inline(s: Schedule, names: _Names) -> None:
                 s.inline_at(tv, s.axis(tv, _block(s) if by_fragment else "chunk") + 1)
     for tv in names.sums:
         if s.tensor(tv).circular_buffer is None:
-            s.inline_at(tv, _innermost_group(s, tv) + 1)
+            s.inline_at(tv, min(s.axis(tv, "k"), _innermost_group(s, tv) + 1))
     for tv in reversed(names.computed):
-        s.inline_at(tv, s.axis(tv, "k") + 1)
+        s.inline_at(tv, max(s.axis(tv, "k"), _innermost_group(s, tv)) + 1)
+    for tv in names.loads:
+        if s.tensor(tv).circular_buffer is None:
+            s.inline_at(tv, s.axis(tv, "k") + 1)
