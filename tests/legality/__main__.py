@@ -7,7 +7,8 @@ changes of the schedules by hand, with ``--parts`` of those with several parts t
 parts compute; ``--crossed`` has what these have one by one, ``--sums`` two products from nothing,
 ``--batch`` a batch whose sums or load steps CTAs have parts of.
 Faults are written to a file as JSON, with the calls that make the schedule, and so are refusals of
-what is legal, by their rules.
+what is legal, by their rules. The status is 1 where there are faults, and where of some hundred
+draws too few are legal, or too many refusals are of something legal (``shares``).
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from tests.legality.draws import (
     draw_steps,
     draw_sums,
 )
+from tests.legality.shares import Shares
 from wsched.fusion import Fusion, history_text
 from wsched.schedule.loops import side_by_side
 
@@ -95,7 +97,7 @@ def _loops(fusion: Fusion) -> list[str]:
 
 
 def main(argv: list[str]) -> int:
-    """Draw, count, write down; 1 if there are faults."""
+    """Draw, count, write down; 1 if there are faults, or a share of the draws is too low."""
     parser = argparse.ArgumentParser(prog="python -m tests.legality", description=__doc__)
     parser.add_argument("--count", type=int, default=5000)
     parser.add_argument("--seed", default="0")
@@ -113,10 +115,12 @@ def main(argv: list[str]) -> int:
     cautious: Counter[str] = Counter()
     missing: Counter[str] = Counter()
     unproved: Counter[str] = Counter()
+    shares = Shares()
     found = []
     for n in track(numbers, "schedules"):
         fusion, said = ask(options.seed, n, options.draw)
         counts[_kind(said)] += 1
+        shares.count(said)
         if said.refused is not None and not said.legal:
             rules[said.refused] += 1
         if said.cautious:
@@ -142,7 +146,8 @@ def main(argv: list[str]) -> int:
         print(title)
         for what, times in counter.most_common(25):
             print(f"{times:6} {what}")
-    return int(any(r["fault"] for r in found))
+    print(*shares.lines(), sep="\n")
+    return int(shares.too_low or any(r["fault"] for r in found))
 
 
 if __name__ == "__main__":

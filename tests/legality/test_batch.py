@@ -36,7 +36,7 @@ def in_shares(m: Matmul, steps: str) -> Fusion:
 def test_worlds_have_matrices() -> None:
     parts = Parts(in_shares(begun(), "B tile k"))
     assert (parts.outer, tile_of(parts.fusion)) == (1, (64, 32, 32))
-    assert {w.batch for w in worlds(parts)} == {1, 2, 3}
+    assert {w.batch for w in worlds(parts)} == {1, 2, 3, 4}
     assert {w.batch for w in worlds(Parts(matmul().s.fusion))} == {None}
 
 
@@ -53,6 +53,24 @@ def test_a_matrix_behind_its_steps() -> None:
     verdict = judge(in_shares(begun(), "tile k B"))
     assert verdict.why is not None and "takes other steps than are filled (B=" in verdict.why
     assert outcome(in_shares(begun(), "tile k B")).refused == "load-order"
+
+
+def test_matrices_in_threes_the_other_way_round() -> None:
+    """The loads bring every third matrix, compute has three neighbours: of up to three the same."""
+    m = begun()
+    m.merge(m.every, "Mo No", "tile")
+    m.order(m.every, "tile B")
+    m.run(m.every, "tile", P.BIDx)
+    m.split(m.every, "B", 3, "three one")
+    m.merge(m.loads, "one three", "B")
+    m.steps("B k")
+    m.stage()
+    m.order(m.compute, "tile three one")
+    m.fragments("one", 16)
+    m.inline("one")
+    verdict = judge(m.s.fusion)
+    assert verdict.why is not None and "takes other steps than are filled (B=4" in verdict.why
+    assert outcome(m.s.fusion).refused == "load-order"
 
 
 def parts_of_k(*, twice: bool) -> Fusion:
