@@ -54,7 +54,7 @@ def ld_word(stmt: LdWord, program: Program) -> Run:
         if overtaken:
             warp.reads(np.array([address // 8]))
         bind(warp.env, stmt.out, found)
-        warp.record(stmt.OP, name, stage)
+        warp.record(stmt.OP, name, stage, value=found)
         return PAUSE
 
     return run

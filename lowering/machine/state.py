@@ -202,8 +202,9 @@ class Warp:
         return found.registers.data
 
     def record(
-        self, op: str, target: str, index: int, *, parity: int = -1, at: tuple[int, ...] = ()
-    ) -> None:
+        self, op: str, target: str, index: int, *, parity: int = -1, at: tuple[int, ...] = (),
+        ctas: tuple[int, ...] = (), value: int = -1,
+    ) -> None:  # fmt: skip
         """Count an event, and note it if the run is traced."""
         cluster = self.cta.cluster
         cluster.counts[op] += 1
@@ -211,7 +212,7 @@ class Warp:
             scalars = tuple((name, self.env[name]) for name in self.loops)
             row = TraceRow(
                 self.cta.ctaid, self.role, self.group, self.index, op, target, index, parity, at,
-                scalars,
+                ctas, value, scalars,
             )  # fmt: skip
             cluster.trace.append(row)
 

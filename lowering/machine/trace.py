@@ -22,6 +22,8 @@ class TraceRow:
         index: barrier index or stage; of a store, -1.
         parity: of an ``mbarrier.wait``, else -1.
         at: coordinates of a load or store in the tensor, outermost first, else empty.
+        ctas: of a ``tma.load`` the ``%ctaid.x`` of those in whose shared memory it lands, in order.
+        value: of an ``ld.word`` what is read, else -1.
         scalars: indices and carried scalars of the loops around it, outermost first.
     """
 
@@ -34,6 +36,8 @@ class TraceRow:
     index: int
     parity: int = -1
     at: tuple[int, ...] = ()
+    ctas: tuple[int, ...] = ()
+    value: int = -1
     scalars: tuple[tuple[str, int], ...] = ()
 
     @property

@@ -67,8 +67,9 @@ def tma_load(stmt: TmaLoad, program: Program) -> Run:
         tensor = source.use(warp)
         chunks = tensor.chunks(place.address(env))
         ctas = [warp.cta] if mask is None else _loaded(cluster, mask(env), stmt.ctas)
+        places = tuple(cta.ctaid for cta in ctas)
         for _ in range(warp.threads):
-            warp.record(stmt.OP, source.name, place.element(env)[0], at=at)
+            warp.record(stmt.OP, source.name, place.element(env)[0], at=at, ctas=places)
             cluster.counts["load bytes"] += tensor.box_bytes * len(ctas)
             data = tensor.load(at)
             for cta in ctas:

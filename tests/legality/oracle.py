@@ -49,7 +49,10 @@ from tests.legality.waiting import Runs, check_waiting
 from tests.legality.walk import NotJudged, NoWorld, Walk, World, roots
 from wsched.fusion import Fusion, IterDomain, IterType, ParallelType, Split, TensorView
 
-__all__ = ["NotJudged", "Verdict", "judge", "tile_of", "why_illegal", "worlds"]
+__all__ = [
+    "Course", "NotJudged", "Stepping", "Verdict", "course", "find_stepping", "judge", "tile_of",
+    "why_illegal", "worlds",
+]  # fmt: skip
 
 _TILES = (
     (1, 1, 1), (3, 1, 2), (2, 3, 3), (3, 3, 1), (1, 4, 5), (3, 5, 0), (5, 2, 4), (4, 2, 7),
@@ -151,19 +154,24 @@ def _divides(s: Split) -> bool:
     return False
 
 
-_Stepping = dict[tuple[int, str], set[int]]
+Stepping = dict[tuple[int, str], set[int]]
 """Of a ring and a tensor that reads it, the loops that change the stage."""
 
 
+def find_stepping(parts: Parts, world: World, stepping: Stepping) -> None:
+    """Note the loops that change the stage in a world."""
+    for n, ring in enumerate(parts.rings):
+        for reader, fills in ring.readers:
+            found = Needs(reader, Steps(fills, world), world).stepping()
+            stepping.setdefault((n, reader.name), set()).update(found)
+
+
 def _verdict(parts: Parts, small: list[World]) -> Verdict:
-    stepping: _Stepping = {}
+    stepping: Stepping = {}
     world: World | None = None
     try:
         for world in small:
-            for n, ring in enumerate(parts.rings):
-                for reader, fills in ring.readers:
-                    found = Needs(reader, Steps(fills, world), world).stepping()
-                    stepping.setdefault((n, reader.name), set()).update(found)
+            find_stepping(parts, world, stepping)
         for world in small:
             _check(parts, world, stepping)
     except Illegal as why:
@@ -173,13 +181,39 @@ def _verdict(parts: Parts, small: list[World]) -> Verdict:
     return Verdict()
 
 
-def _check(parts: Parts, world: World, stepping: _Stepping) -> None:
+@dataclass(frozen=True)
+class Course:
+    """Who takes and fills what, where and when, in one world.
+
+    Args:
+        places: of each part that computes.
+        runs: of each such part and CTA that its loops count.
+        rings: the steps of each ring.
+    """
+
+    places: list[Places]
+    runs: dict[tuple[int, Cta], Runs]
+    rings: list[Steps]
+
+
+def course(parts: Parts, world: World, stepping: Stepping) -> Course:
+    """What a schedule comes to in a world, each ring checked.
+
+    Raises:
+        Illegal: somebody takes other steps than are filled.
+    """
     grid = extents_on(parts, world, BIDS[:1], _with_ctas(parts))
     grid += extents_on(parts, world, BIDS[1:], (*parts.loads, *parts.computed))
     ctas = _counted(parts, world, grid)
     places = [Places(ctas, extents_on(parts, world, TIDS, ts), grid) for ts in parts.sections]
     runs = {(n, cta): Runs(parts, n, cta) for n in range(len(places)) for cta in all_places(ctas)}
     found = [_ring(parts, n, world, stepping, places, runs) for n in range(len(parts.rings))]
+    return Course(places, runs, found)
+
+
+def _check(parts: Parts, world: World, stepping: Stepping) -> None:
+    gone = course(parts, world, stepping)
+    places, runs, found = gone.places, gone.runs, gone.rings
     within = frozenset(
         d.id
         for t in parts.sums
@@ -190,7 +224,7 @@ def _check(parts: Parts, world: World, stepping: _Stepping) -> None:
     for section, at in zip(parts.sections, places, strict=True):
         check_computed(parts, section, world, (*at.ctas, *at.roles), within)
     if len(parts.rings) > 1:
-        for cta in all_places(ctas):
+        for cta in all_places(places[0].ctas):
             steps = {n: len(ring.sequence(cta)) for n, ring in enumerate(found)}
             check_waiting(parts, [runs[n, cta] for n in range(len(places))], steps)
 
@@ -226,7 +260,7 @@ def _ring(
     parts: Parts,
     n: int,
     world: World,
-    stepping: _Stepping,
+    stepping: Stepping,
     places: list[Places],
     runs: dict[tuple[int, Cta], Runs],
 ) -> Steps:

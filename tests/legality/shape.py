@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from wsched.schedule.nest import BOX, Loop, Node, nest
-
 from lowering.ground.expr import Const
 from wsched.fusion import Fusion, IterDomain, Merge, Split, TensorView, Transform, WarpSpecialized
 from wsched.schedule.graph import TransformGraph
 from wsched.schedule.parts import find_parts
 from wsched.schedule.primitives.circular_buffer import stepping_loops
+from wsched.schedule.proof.nest import BOX, Loop, Node, nest
 
 __all__ = ["shape"]
 

@@ -18,10 +18,12 @@ from tests.legality.rings import Cta, Filled, Needs
 from tests.legality.walk import Walk
 from wsched.fusion import TensorView
 
-__all__ = ["Runs", "check_waiting"]
+__all__ = ["Moment", "Runs", "check_waiting", "times"]
 
-_Key = tuple[int, ...]
-_Span = tuple[_Key, _Key]
+Moment = tuple[int, ...]
+"""When something is done: which of what stands in a loop, and which trip, by turns."""
+
+_Span = tuple[Moment, Moment]
 _FULL, _FREE, _FILL, _RELEASE = range(4)
 """Waits for a step and for a stage, then what ends these."""
 
@@ -49,7 +51,7 @@ class Runs:
         taken = needs.takes(self.cta, role, on).nonzero()[0].tolist()
         for step, at in zip(steps, taken, strict=True):
             values = {d: int(v[at]) for d, v in needs.mesh.items()}
-            self._add(role, ring, False, step, _span(t, path, needs.walk, values, inside))
+            self._add(role, ring, False, step, times(t, path, needs.walk, values, inside))
 
     def fills(self, ring: int, role: Cta, filled: Filled) -> None:
         """A tensor is stored into the stages of a ring."""
@@ -62,7 +64,7 @@ class Runs:
         }
         for step, at in enumerate(filled.chosen(self.cta).nonzero()[0].tolist()):
             values = {d: int(v[at]) for d, v in filled.mesh.items()} | roles
-            self._add(role, ring, True, step, _span(t, path, filled.walk, values, inside))
+            self._add(role, ring, True, step, times(t, path, filled.walk, values, inside))
 
     def _add(self, role: Cta, ring: int, fills: bool, step: int, span: _Span) -> None:
         known = self.spans.setdefault((role, ring, fills), {})
@@ -71,7 +73,7 @@ class Runs:
 
     def processes(self) -> dict[str, list[_Event]]:
         """What each role does, in order."""
-        found: dict[Cta, list[tuple[_Key, int, _Event]]] = {}
+        found: dict[Cta, list[tuple[Moment, int, _Event]]] = {}
         for (role, ring, fills), spans in self.spans.items():
             wait, end = (_FREE, _FILL) if fills else (_FULL, _RELEASE)
             for step, (first, last) in spans.items():
@@ -93,11 +95,11 @@ class _Event:
     step: int
 
 
-def _order(at: tuple[_Key, int, _Event]) -> Any:
+def _order(at: tuple[Moment, int, _Event]) -> Any:
     return at[:2]
 
 
-def _span(
+def times(
     t: TensorView, path: tuple[int, ...], walk: Walk, values: Mapping[int, int], inside: set[int]
 ) -> _Span:
     """The first and the last time at which a tensor is computed, over all trips of loops

@@ -36,6 +36,9 @@ class NoWorld(Exception):  # noqa: N818
     """No kernel runs on such a grid."""
 
 
+Deal = int | tuple[tuple[int, ...], ...]
+
+
 @dataclass(frozen=True)
 class World:
     """Concrete sizes: extents M, N and K, CTAs along x, and how tiles are dealt out at run time.
@@ -43,7 +46,7 @@ class World:
     Args:
         m, n, k: extents.
         grid: CTAs.
-        deal: 0 for in turn, else the seed of an assignment.
+        deal: 0 for in turn, else the seed of an assignment, or what each taker gets, in order.
         through: dimensions, by position, whose own tails all loops run through: what is loaded
             there is zero, and nothing is stored. Without it these tails are cut off as well.
         overhang: those of which the tails of tiles alone are run through, where tiles are split
@@ -55,7 +58,7 @@ class World:
     n: int
     k: int
     grid: int
-    deal: int = 0
+    deal: Deal = 0
     through: frozenset[int] = frozenset()
     overhang: frozenset[int] = frozenset()
     batch: int | None = None
@@ -78,12 +81,15 @@ class World:
 
 
 @cache
-def _deal(things: int, takers: int, seed: int) -> Any:
+def _deal(things: int, takers: int, deal: Deal) -> Any:
     """``[taker, count]``: what each taker gets, in growing order; ``things`` for nothing."""
-    rng = random.Random(seed)
-    taken: list[list[int]] = [[] for _ in range(takers)]
-    for n in range(things):
-        taken[rng.randrange(takers) if seed else n % takers].append(n)
+    if isinstance(deal, tuple):
+        taken = [list(got) for got in deal]
+    else:
+        rng = random.Random(deal)
+        taken = [[] for _ in range(takers)]
+        for n in range(things):
+            taken[rng.randrange(takers) if deal else n % takers].append(n)
     table = np.full((takers, max(map(len, taken), default=0)), things)
     for row, got in zip(table, taken, strict=True):
         row[: len(got)] = got
