@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lowering.ground.errors import InternalError, UnsupportedError
+from lowering.ground.progress import doing
 from lowering.target.targets import DEFAULT
 
 __all__ = ["OPTIONS", "CompileError", "Compiled", "compilations", "compile_cubin", "compile_ptx",
@@ -136,7 +137,8 @@ def _compile(
     try:
         flags = [o.encode() for o in (arch, *OPTIONS, *_uncached(), *options)]
         try:
-            _call("nvrtcCompileProgram", program, len(flags), flags)
+            with doing(f"NVRTC compiles {name}"):
+                _call("nvrtcCompileProgram", program, len(flags), flags)
         except _NvrtcError as e:
             raise CompileError(name, e.args[1], _log(program)) from None
         image = bytearray(_call(f"nvrtcGet{form}Size", program))

@@ -16,8 +16,8 @@ __all__ = ["FragPrint", "Print"]
 class Print(Stmt):
     """A line with a number, by the executing thread, if ``when`` holds there.
 
-    On a GPU it is ``printf``, whose call ends what is in flight of wgmma, and nothing of tcgen05. It
-    orders nothing.
+    On a GPU it is ``printf``, whose call ends what is in flight of wgmma, and nothing of tcgen05;
+    it orders nothing.
 
     Args:
         role: what runs it, in words.

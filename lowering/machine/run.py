@@ -12,6 +12,7 @@ from functools import partial
 import numpy as np
 
 from lowering.ground.errors import InternalError, UnsupportedError, WschedError
+from lowering.ground.progress import doing
 from lowering.kernel import nodes
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import Stmt
@@ -138,6 +139,8 @@ HANDLERS: dict[type[Stmt], Handler] = {
     nodes.WgmmaWait: compute.wgmma_wait,
 }
 
+Watcher = Callable[[Sequence[Cluster]], Watch | None]
+
 LIMIT = "WSCHED_MACHINE_SECONDS"
 """Environment variable: the longest run, in seconds by the estimate."""
 
@@ -181,7 +184,7 @@ def run_kernel(
     limit_seconds: float | None = None,
     resident: int | None = None,
     order: Sequence[int] | None = None,
-    watch: Callable[[Sequence[Cluster]], Watch | None] | None = None,
+    watch: Watcher | None = None,
     first_only: bool = False,
     races: bool = False,
     step_limit: int | None = None,
@@ -220,15 +223,21 @@ def run_kernel(
     refuse_long_run(kernel, params, grid, limit_seconds, together / ctas if first_only else 1.0)
     launch, counts = Launch.of(kernel, tensors, params, grid, ctas, trace, races), Counter[str]()
     first = [kernel.cluster * n for n in order or range(ctas // kernel.cluster)]
-    used: list[Scheduler] = []
-    for start in range(0, together if first_only else ctas, together):
-        used.append(scheduler := _scheduler(adversary, f"{seed}/{start}", step_limit, resident))
-        chosen = first[start // kernel.cluster : (start + together) // kernel.cluster]
-        clusters = launch.clusters(chosen, scheduler)
-        scheduler.watch = None if watch is None else watch(clusters)
-        counts += _run_together(scheduler, clusters, program)
+    used, end = list[Scheduler](), together if first_only else ctas
+    with doing(lambda: _far(used, together, end)):
+        for start in range(0, end, together):
+            used.append(_scheduler(adversary, f"{seed}/{start}", step_limit, resident))
+            chosen = first[start // kernel.cluster : (start + together) // kernel.cluster]
+            clusters = launch.clusters(chosen, used[-1])
+            counts += _run_together(used[-1], clusters, program, watch)
     _check_left(kernel, launch.counters)
     return RunResult(counts, tuple(launch.rows or ()), *_noted(used))
+
+
+def _far(used: Sequence[Scheduler], together: int, ctas: int) -> str:
+    """How far a run of so many CTAs is."""
+    steps = sum(s.steps for s in used)
+    return f"the machine runs CTA {min(len(used) * together, ctas)} of {ctas}, {steps:,} steps"
 
 
 def _noted(
@@ -264,9 +273,10 @@ def _check_left(kernel: Kernel, counters: Mapping[str, Counters]) -> None:
 
 
 def _run_together(
-    scheduler: Scheduler, clusters: Sequence[Cluster], program: Program
+    scheduler: Scheduler, clusters: Sequence[Cluster], program: Program, watch: Watcher | None
 ) -> Counter[str]:
     """Run clusters to their end, and count what happened."""
+    scheduler.watch = None if watch is None else watch(clusters)
     try:
         with np.errstate(all="ignore"):
             scheduler.run([w for c in clusters for w in c.warps], lambda w: _whole(w, program))

@@ -209,10 +209,9 @@ class Warp:
         cluster = self.cta.cluster
         cluster.counts[op] += 1
         if cluster.trace is not None:
-            scalars = tuple((name, self.env[name]) for name in self.loops)
             row = TraceRow(
                 self.cta.ctaid, self.role, self.group, self.index, op, target, index, parity, at,
-                ctas, value, scalars,
+                ctas, value, tuple((name, self.env[name]) for name in self.loops),
             )  # fmt: skip
             cluster.trace.append(row)
 

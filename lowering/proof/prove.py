@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from lowering.ground.progress import doing
 from lowering.kernel.control import Elect, Let
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.operands import Body
@@ -50,6 +51,14 @@ def prove(kernel: Kernel, admitted: Admitted | None = None) -> Proof:
         admitted: the launches that there are; None if that is not known, and nothing is claimed of
             sizes that numbers of 32 bits do not hold.
     """
+    found: list[Obligation] = []
+    with doing(lambda: f"claim {len(found) + 1}" + (f", after {found[-1].name}" if found else "")):
+        for obligation in _claims(kernel, admitted):
+            found.append(obligation)
+    return Proof(kernel.name, tuple(found))
+
+
+def _claims(kernel: Kernel, admitted: Admitted | None) -> Iterator[Obligation]:
     warps = agents(kernel)
     rings, alone = rings_of(kernel, warps)
     facts = Facts(
@@ -61,33 +70,31 @@ def prove(kernel: Kernel, admitted: Admitted | None = None) -> Proof:
     between = exchanged(warps, ringed | apart)
     why = "it is of no ring that is filled behind a wait at one other mbarrier"
     ways = _Ways(warps, rings, facts)
-    found = (
-        *(Obligation("ring", name, Verdict.UNPROVED, why) for name in alone),
-        *ways.walk(),
-        *initialised(kernel, warps),
-        *lifetimes(kernel, warps),
-        *(o for ring in rings for o in ways.protocol(kernel, ring)),
-        *Meetings(kernel, ways.views).claims(),
-        *circles(kernel, warps),
-        alike(kernel, warps),
-        *handed(kernel, warps, ways.views),
-        *tickets(kernel, warps, ways.views),
-        *numbered(kernel),
-        *splits(kernel, warps, ways.views),
-        *exchanges(kernel, ways.views, warps, between),
-        *staged(kernel, warps, ringed | between | apart),
-        *products(kernel.name, warps),
-        fenced(kernel, warps),
-        *kept(warps),
-        *waited(kernel, warps),
-        layouts(kernel, warps),
-        disjoint(kernel),
-        *reused(kernel, warps),
-        *allocated(kernel),
-        budget(kernel, warps),
-        *(() if admitted is None else unwrapped(kernel, ways.places, admitted)),
-    )
-    return Proof(kernel.name, found)
+    yield from (Obligation("ring", name, Verdict.UNPROVED, why) for name in alone)
+    yield from ways.walk()
+    yield from initialised(kernel, warps)
+    yield from lifetimes(kernel, warps)
+    yield from (o for ring in rings for o in ways.protocol(kernel, ring))
+    yield from Meetings(kernel, ways.views).claims()
+    yield from circles(kernel, warps)
+    yield alike(kernel, warps)
+    yield from handed(kernel, warps, ways.views)
+    yield from tickets(kernel, warps, ways.views)
+    yield from numbered(kernel)
+    yield from splits(kernel, warps, ways.views)
+    yield from exchanges(kernel, ways.views, warps, between)
+    yield from staged(kernel, warps, ringed | between | apart)
+    yield from products(kernel.name, warps)
+    yield fenced(kernel, warps)
+    yield from kept(warps)
+    yield from waited(kernel, warps)
+    yield layouts(kernel, warps)
+    yield disjoint(kernel)
+    yield from reused(kernel, warps)
+    yield from allocated(kernel)
+    yield budget(kernel, warps)
+    if admitted is not None:
+        yield from unwrapped(kernel, ways.places, admitted)
 
 
 @dataclass

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
+from itertools import product
+from math import ceil
 
 import pytest
 
@@ -10,6 +14,7 @@ from lowering.cuda import nvrtc
 from lowering.ground.errors import ScheduleError
 from lowering.target.targets import DEFAULT
 from tests.epilogues import GELU, RESIDUAL
+from wsched.choose.cost_model import cost
 from wsched.choose.heuristics import (
     TILES,
     Tile,
@@ -19,27 +24,69 @@ from wsched.choose.heuristics import (
     ranked,
 )
 from wsched.choose.problem import Problem, demands, epilogue_work
+from wsched.choose.tiles import CLUSTERS, SPLITS, exchanged_tiles
 from wsched.front.known import import_fusion
 from wsched.fusion import DataType
 from wsched.importer.linear import LINEAR
 from wsched.run.registers import compile_clean
 from wsched.schedule.matmul.limits import require_legal_for
-from wsched.schedule.matmul.params import ClusterDims
+from wsched.schedule.matmul.params import ClusterDims, GemmTile, MatmulParams
+from wsched.schedule.matmul.tiles import fit_stages, with_tile
 
 BF16 = DataType.BFloat16
 SHAPES = [(8192, 8192, 8192), (2048, 2048, 2048), (4096, 3584, 512), (16, 4096, 4096)]
+IN_PARTS = (200, 8192, 28672)
+"""Of which the operands are exchanged and K is in two parts."""
 
 
 def problem(m: int, n: int, k: int, work: int = 0) -> Problem:
     return Problem(m, n, k, BF16, (BF16,), 132, work=work)
 
 
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def priced(asked: Problem, like: MatmulParams) -> Iterator[tuple[float, MatmulParams]]:
+    """What each tile, cluster, launch and number of parts of K costs, the rest as another has it:
+    all that is legal, none left out for what it is predicted to cost.
+
+    Clusters are of large tiles, one for each CTA; all parts have a place and four steps.
+    """
+    for tile, cluster in product(TILES + exchanged_tiles(asked), CLUSTERS):
+        base = replace(like, cluster_dims=cluster, exchange_operands=tile.exchanged)
+        size = GemmTile(tile.m, tile.n, tile.k)
+        tiled = with_tile(base, size, tile.warpgroups, tile.ping_pong, tile.across)
+        fitting = fit_stages(tiled, BF16, (BF16,), ())
+        across = (asked.n, asked.m) if tile.exchanged else (asked.m, asked.n)
+        down, along = ceil(across[0] / tile.m), ceil(across[1] / tile.n)
+        if cluster != ClusterDims(1, 1) and (
+            tile.m * tile.n < 128 * 128 or down < cluster.m or along < cluster.n
+        ):
+            continue
+        for parts, dependent in product((1, *SPLITS), (True, False)):
+            beside = parts * 4 * tile.k <= asked.k and parts * down * along <= asked.sms
+            if fitting is None or (parts > 1 and not beside):
+                continue
+            found = replace(fitting, splitk_factor=parts, programmatic_dependent_launch=dependent)
+            with suppress(ScheduleError):
+                require_legal_for(demands(asked), found)
+                yield cost(asked, found).us, found
+
+
+@pytest.mark.parametrize("shape", [*SHAPES, IN_PARTS], ids=str)
 def test_the_parameters_are_those_of_the_best(shape: tuple[int, int, int]) -> None:
-    found = candidates(problem(*shape))
-    assert choose_params(problem(*shape)) == found[0].params
-    assert [c.cost.us for c in found] == sorted(c.cost.us for c in found)
-    assert ranked(problem(*shape)) == [(c.cost.us, c.params) for c in found]
+    asked = problem(*shape)
+    chosen = choose_params(asked)
+    found = list(priced(asked, chosen))
+    least = min(us for us, _ in found)
+    assert chosen in [params for us, params in found if us == least]
+    assert (chosen.exchange_operands, chosen.splitk_factor) == (
+        (True, 2) if shape == IN_PARTS else (False, 1)
+    )
+
+
+def test_candidates_are_ranked_by_what_they_cost() -> None:
+    asked = problem(2048, 2048, 2048)
+    ranks = ranked(asked)
+    assert [us for us, _ in ranks] == sorted(cost(asked, p).us for _, p in ranks)
+    assert [p for _, p in ranks] == [c.params for c in candidates(asked)]
 
 
 def test_every_tile_is_a_candidate_once_for_each_cluster() -> None:

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from lowering.ground.errors import UnsupportedError, WschedError
+from lowering.ground.progress import doing
 from lowering.target.target import Target
 from lowering.target.targets import DEFAULT
 from wsched.choose.gpus import GPUS, Gpu, gpu_of
@@ -101,9 +102,10 @@ def write(
             for name, definition in definitions
             for extents in asked
         ]
-        for name, future in futures:
+        for number, (name, future) in enumerate(futures, 1):
             try:
-                kernels = future.result()
+                with doing(f"definition {number} of {len(futures)}: {name}"):
+                    kernels = future.result()
             except WschedError as e:
                 pool.shutdown(cancel_futures=True)
                 raise UnsupportedError(f"{name}: {e}", "definitions with kernels") from None

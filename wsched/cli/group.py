@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import nullcontext
 from typing import Any
 
 import typer
 from typer.core import TyperGroup
 
 from lowering.ground.errors import WschedError
+from wsched.cli.progress import shown, wanted
 
 __all__ = ["Group"]
 
@@ -23,7 +26,8 @@ class Group(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         """Run a command."""
         try:
-            return super().invoke(ctx)
+            with shown(sys.stderr) if wanted(ctx.args) else nullcontext():
+                return super().invoke(ctx)
         except WschedError as e:
             text = str(e)
         except (MemoryError, RecursionError, OSError, ImportError, RuntimeError) as e:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lowering.ground.errors import ScheduleError, UnsupportedError
+from lowering.ground.progress import doing
 from lowering.machine.adversary import Order
 from lowering.target.target import Target
 from lowering.target.targets import DEFAULT as TARGET
@@ -226,11 +227,12 @@ def _films(compiled: CompiledFusion, extents: Extents) -> tuple[tuple[Film, ...]
     found = []
     try:
         inputs = drawn_inputs(compiled.fusion, extents, SEED)
-        for adversary in FILMS:
+        for number, adversary in enumerate(FILMS, 1):
             bound = machine_arrays(compiled, inputs)
-            found.append(
-                film_of(compiled.kernel, bound.arrays, bound.extents, rings, adversary, SEED)
-            )
+            with doing(f"film {number} of {len(FILMS)} ({adversary})"):
+                found.append(
+                    film_of(compiled.kernel, bound.arrays, bound.extents, rings, adversary, SEED)
+                )
     except (UnsupportedError, InputError) as e:
         return (), str(e)
     return tuple(found), ""

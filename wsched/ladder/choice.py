@@ -15,6 +15,7 @@ from itertools import combinations
 from typing import Any
 
 from lowering.ground.errors import InternalError, ScheduleError, UnsupportedError
+from lowering.ground.progress import doing
 from wsched.choose.cost_model import cost
 from wsched.choose.gpus import GPUS, Gpu
 from wsched.choose.heuristics import TRAVERSAL, choose_params
@@ -114,8 +115,9 @@ def way(start: MatmulParams, goal: MatmulParams, problem: Problem) -> tuple[Turn
         problem: what is predicted.
     """
     found = [Turn("", start, cost(problem, start).us)]
-    while found[-1].params != goal:
-        found.append(_next(found[-1].params, goal, problem))
+    with doing(lambda: f"decision {len(found)} of the way to the choice"):
+        while found[-1].params != goal:
+            found.append(_next(found[-1].params, goal, problem))
     return tuple(found)
 
 

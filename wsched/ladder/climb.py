@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from difflib import unified_diff
 from functools import cached_property
 from typing import Any
 
+from lowering.ground.progress import doing
 from lowering.target.target import Target
 from lowering.target.targets import DEFAULT, grouped
 from wsched.choose.reckoned import PRODUCTS
@@ -56,7 +58,8 @@ class Step:
     @cached_property
     def kernel(self) -> CompiledFusion:
         """The kernel of exactly this schedule."""
-        return kernel_of(self.schedule)
+        with self._doing("made"):
+            return kernel_of(self.schedule)
 
     @property
     def priced(self) -> bool:
@@ -77,12 +80,17 @@ class Step:
     @cached_property
     def prediction(self) -> Prediction:
         """What the machine with a clock says of it."""
-        return predict(self.kernel, self.rung.decided)
+        with self._doing("predicted"):
+            return predict(self.kernel, self.rung.decided)
 
     @cached_property
     def shown(self) -> Shown:
         """A short run on it."""
-        return shown(self.kernel, self.rung.decided)
+        with self._doing("shown"):
+            return shown(self.kernel, self.rung.decided)
+
+    def _doing(self, what: str) -> AbstractContextManager[None]:
+        return doing(f"{self.rung.name} of {RUNGS[-1].name} is {what}")
 
     @property
     def decision(self) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 from lowering.ground.errors import InternalError
 from lowering.ground.expr import ONE
+from lowering.ground.progress import doing
 from wsched.bench.method.gpu import elapsed_us
 from wsched.run.compiled import CompiledFusion
 from wsched.trace.timeline import Trace
@@ -51,7 +52,8 @@ def measure(
     expected = a.float() @ b.float().T
     launches: list[Callable[[], Any]] = []
     for name, kernel in kernels.items():
-        (out,) = kernel(a, b)
+        with doing(f"{name} is checked"):
+            (out,) = kernel(a, b)
         error = float((out.float() - expected).norm() / expected.norm())
         if not error < TOLERANCE:
             raise InternalError("ladder", f"{name} is off by {error:.1e}")

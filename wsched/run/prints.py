@@ -20,8 +20,8 @@ def warn_of_prints(kernel: Kernel) -> None:
     """Say why the tensor core idles in a kernel that prints.
 
     ``printf`` is a call, in front of which ptxas waits for all wgmmas of the function (C7510); and
-    sums that are printed in the loop that adds them up are waited for in each of its steps. Products
-    into tensor memory are in nobody's registers and go on: who prints is late alone.
+    sums that are printed in the loop that adds them up are waited for in each of its steps.
+    Products into tensor memory are in nobody's registers and go on: who prints is late alone.
 
     Args:
         kernel: at tile level.

@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from lowering.ground.progress import told
+
 __all__ = ["progress_bar"]
 
 
@@ -20,6 +22,6 @@ def progress_bar(total: int) -> Iterator[Callable[[int, str], None]]:
         TimeElapsedColumn(),
         TextColumn("{task.description}", markup=False),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    with told(None), Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("start", total=total)
         yield lambda finished, text: bar.update(task, completed=finished, description=text)
