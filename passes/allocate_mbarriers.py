@@ -43,7 +43,7 @@ After ``synchronize_wgmma`` and ``queue_tiles``, before ``expect_tx`` (bytes) an
 
 from __future__ import annotations
 
-from lowering.ground.records import replaced
+from lowering.ground.frozen import replaced
 from lowering.kernel.kernel import Kernel, Ring
 from lowering.kernel.nodes import (
     Body,

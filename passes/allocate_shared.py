@@ -13,7 +13,7 @@ Last of the passes that add storage.
 from __future__ import annotations
 
 from lowering.ground.errors import ScheduleError, UnsupportedError
-from lowering.ground.records import replaced
+from lowering.ground.frozen import replaced
 from lowering.kernel.kernel import Kernel, MBarrierArray, SharedBuffer, Storage
 from lowering.kernel.nodes import FragReduceToShared, TmaLoad
 from lowering.kernel.visit import walk

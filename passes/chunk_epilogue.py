@@ -22,7 +22,7 @@ from itertools import groupby
 
 from lowering.ground.errors import InternalError, ScheduleError, UnsupportedError
 from lowering.ground.expr import ZERO, Const, Expr
-from lowering.ground.records import replaced
+from lowering.ground.frozen import replaced
 from lowering.kernel.kernel import Kernel, NamedBarrierArray, SharedBuffer
 from lowering.kernel.nodes import (
     BarSync,

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 
 from lowering.ground.errors import ScheduleError
 from lowering.ground.expr import Expr, stage_of
-from lowering.ground.records import replaced, values_of
+from lowering.ground.frozen import replaced, values_of
 from lowering.kernel.kernel import Kernel, Ring, SharedBuffer, TensorBuffer
 from lowering.kernel.nodes import (
     Acquire,

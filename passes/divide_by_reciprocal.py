@@ -37,7 +37,7 @@ from lowering.ground.expr import (
     select,
     type_of,
 )
-from lowering.ground.records import replaced
+from lowering.ground.frozen import replaced
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import Body, For, Frag, Let, Stmt
 from lowering.kernel.visit import Names, defined_in, expressions, map_bodies, map_exprs, walk

@@ -1,4 +1,4 @@
-"""What the passes may choose: a frozen record that every pass takes and the dumps print."""
+"""What the passes may choose: a frozen dataclass that every pass takes and the dumps print."""
 
 from __future__ import annotations
 

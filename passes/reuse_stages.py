@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from lowering.ground.errors import UnsupportedError
 from lowering.ground.expr import ZERO
-from lowering.ground.records import fields_of, replaced
+from lowering.ground.frozen import fields_of, replaced
 from lowering.kernel.kernel import Kernel, NamedBarrierArray
 from lowering.kernel.nodes import (
     BarSync,

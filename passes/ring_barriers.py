@@ -8,7 +8,7 @@ from functools import partial
 
 from lowering.ground.errors import UnsupportedError
 from lowering.ground.expr import ZERO, Binary, Const, Expr, Special, Var, parity_of, stage_of
-from lowering.ground.records import replaced
+from lowering.ground.frozen import replaced
 from lowering.kernel.cta_group import CtaGroup
 from lowering.kernel.kernel import Kernel, MBarrierArray, Ring
 from lowering.kernel.nodes import (

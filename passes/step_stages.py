@@ -33,8 +33,8 @@ from lowering.ground.expr import (
     select,
     substitute,
 )
+from lowering.ground.frozen import quick, replaced
 from lowering.ground.poly import Poly, poly
-from lowering.ground.records import quick, replaced
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import (
     Body,

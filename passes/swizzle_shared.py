@@ -31,8 +31,8 @@ from typing import get_args
 from lowering.ground.dtypes import DType
 from lowering.ground.errors import ScheduleError, UnsupportedError
 from lowering.ground.expr import ZERO, Const, Expr, Special
+from lowering.ground.frozen import fields_of
 from lowering.ground.poly import poly
-from lowering.ground.records import fields_of
 from lowering.ground.types import Swizzle
 from lowering.kernel.kernel import Kernel, SharedBuffer, TensorMap
 from lowering.kernel.nodes import (

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 
 from lowering.ground.errors import UnsupportedError
 from lowering.ground.expr import TRUE, Const
-from lowering.ground.records import replaced
+from lowering.ground.frozen import replaced
 from lowering.kernel.columns import Chain
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import (

@@ -105,8 +105,8 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
     begin = os.times()
     result = yield
     seconds = sum(os.times()[:4]) - sum(begin[:4])
-    record = {"test": item.nodeid, "seconds": round(seconds, 3), "lines": reaches.take()}
-    file.write(json.dumps(record) + "\n")
+    row = {"test": item.nodeid, "seconds": round(seconds, 3), "lines": reaches.take()}
+    file.write(json.dumps(row) + "\n")
     return result
 
 

@@ -60,6 +60,6 @@ def test_a_run_writes_a_line_for_each_test(
     done = pytester.runpytest_subprocess("-p", "tests.reaches", "--reaches=told")
     done.assert_outcomes(passed=2)
     (file,) = Path(pytester.path / "told").glob("*.jsonl")
-    records = [json.loads(line) for line in file.read_text().splitlines()]
-    assert [r["test"].rpartition("::")[2] for r in records] == ["test[1]", "test[2]"]
-    assert all(r["seconds"] >= 0 and r["lines"] == {} for r in records)
+    rows = [json.loads(line) for line in file.read_text().splitlines()]
+    assert [r["test"].rpartition("::")[2] for r in rows] == ["test[1]", "test[2]"]
+    assert all(r["seconds"] >= 0 and r["lines"] == {} for r in rows)

@@ -91,10 +91,10 @@ class Coverage:
         self._of: dict[str, list[tuple[Reached, int]]] = {}
         for path in sorted(folder.glob("*.jsonl")):
             for text in path.read_text(encoding="utf-8").splitlines():
-                record = json.loads(text)
-                lines = {name: int(bits, 16) for name, bits in record["lines"].items()}
+                row = json.loads(text)
+                lines = {name: int(bits, 16) for name, bits in row["lines"].items()}
                 count = sum(bits.bit_count() for bits in lines.values())
-                test = Reached(record["test"], record["seconds"], count)
+                test = Reached(row["test"], row["seconds"], count)
                 for name, bits in lines.items():
                     self._of.setdefault(name, []).append((test, bits))
 

@@ -1,7 +1,7 @@
 """The few facts of a cubin that live in its ELF sections, read without any tool.
 
-Layout: System V ABI, 64-bit little-endian ELF. Contents of ``.nv.info``: records of (format byte,
-attribute byte, value); formats and attributes as ``cuobjdump -elf`` names them (EIATTR_*).
+Layout: System V ABI, 64-bit little-endian ELF. Contents of ``.nv.info``: attributes as (format
+byte, attribute byte, value), named as ``cuobjdump -elf`` names them (EIATTR_*).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["KernelInfo", "kernel_info"]
 _MAGIC = b"\x7fELF"
 _SYMTAB = 2
 
-# EIATTR codes, and the formats of a record: no value, 1 byte, 2 bytes, 2 bytes of size and value.
+# EIATTR codes, and their formats: no value, 1 byte, 2 bytes, 2 bytes of size and value.
 _FRAME_SIZE, _REGCOUNT, _CLUSTER = 0x11, 0x2F, 0x3D
 _FORMAT_BYTE, _FORMAT_HALF, _FORMAT_SIZED = 2, 3, 4
 
@@ -77,7 +77,7 @@ def _kernels(sections: list[_Section]) -> dict[str, KernelInfo]:
             found.setdefault(s.name[11:], {})["static_shared"] = max(0, s.size - _SYSTEM_SHARED)
     for s in sections:
         if s.name == ".nv.info":
-            for attribute, value in _records(s.data):
+            for attribute, value in _attributes(s.data):
                 field = {_REGCOUNT: "registers", _FRAME_SIZE: "stack"}.get(attribute)
                 if field and len(value) == 8:
                     index, number = struct.unpack("<II", value)
@@ -85,7 +85,7 @@ def _kernels(sections: list[_Section]) -> dict[str, KernelInfo]:
                         found[symbols[index]][field] = number
         elif s.name.startswith(".nv.info."):
             facts = found.setdefault(s.name[9:], {})
-            for attribute, value in _records(s.data):
+            for attribute, value in _attributes(s.data):
                 if attribute == _CLUSTER and len(value) == 12:
                     facts["cluster"] = struct.unpack("<III", value)
     return {name: KernelInfo(**facts) for name, facts in found.items()}  # type: ignore[arg-type]
@@ -114,8 +114,8 @@ def _string(data: bytes, at: int) -> str:
     return data[at : data.index(0, at)].decode()
 
 
-def _records(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """(attribute, value) of a ``.nv.info`` section; records are padded to 4 bytes."""
+def _attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """(attribute, value) of a ``.nv.info`` section; attributes are padded to 4 bytes."""
     at = 0
     while at + 4 <= len(data):
         form, attribute = data[at], data[at + 1]

@@ -33,10 +33,10 @@ __device__ __forceinline__ u64 watch_time() {{
 // Writes the warp's row and ends the kernel. An arrival tells how many others a barrier lacks, so
 // it comes when all who wait have written theirs.
 __device__ __forceinline__ void watch_end(
-    volatile u64* record, int site, int index, int wanted, unsigned bar, int found) {{
+    volatile u64* rows, int site, int index, int wanted, unsigned bar, int found) {{
   const u64 begin = watch_time();
   const unsigned cta = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
-  volatile u64* row = record + (u64(cta) * (blockDim.x / 32) + threadIdx.x / 32) * {words};
+  volatile u64* row = rows + (u64(cta) * (blockDim.x / 32) + threadIdx.x / 32) * {words};
   const bool one = (threadIdx.x & 31) == __ffs(__activemask()) - 1;
   const bool first = one && atomicExch(&watch_first, 1) == 0;
   if (one) {{
@@ -65,22 +65,22 @@ __device__ __forceinline__ void watch_end(
 
 _WAIT = """
 __device__ __forceinline__ void watched_mbarrier_wait{order}(
-    unsigned bar, int parity, u64* record, int site, int index) {{
+    unsigned bar, int parity, u64* rows, int site, int index) {{
   if (ptx::mbarrier_try_wait_parity{order}(bar, parity)) return;
   const u64 begin = watch_time();
   while (!ptx::mbarrier_try_wait_parity{order}(bar, parity)) {{
-    if (watch_time() - begin > {bound}ull) watch_end(record, site, index, parity, bar, -1);
+    if (watch_time() - begin > {bound}ull) watch_end(rows, site, index, parity, bar, -1);
   }}
 }}
 """
 
 _COUNTER = """
 __device__ __forceinline__ void watched_counter_wait(
-    const int* at, int least, u64* record, int site, int index) {{
+    const int* at, int least, u64* rows, int site, int index) {{
   const u64 begin = watch_time();
   int found;
   while ((found = ptx::ld_acquire_gpu(at)) < least) {{
-    if (watch_time() - begin > {bound}ull) watch_end(record, site, index, least, 0, found);
+    if (watch_time() - begin > {bound}ull) watch_end(rows, site, index, least, 0, found);
   }}
 }}"""
 

@@ -13,7 +13,7 @@ from functools import lru_cache
 from operator import add, mul, sub
 
 from lowering.ground.expr import Binary, Const, Expr, Var, as_expr, free_vars
-from lowering.ground.records import quick
+from lowering.ground.frozen import quick
 
 __all__ = ["Poly", "divided", "linear_in", "poly", "same", "split_multiple"]
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from lowering.ground.dtypes import DType
+from lowering.ground.frozen import quick, replaced
 from lowering.ground.layouts import ACCUMULATOR, RegisterLayout
-from lowering.ground.records import quick, replaced
 
 __all__ = ["FragmentType", "Swizzle"]
 

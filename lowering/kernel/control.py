@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from lowering.ground.expr import ONE, Expr, Special, Var, free_vars
-from lowering.ground.records import quick
+from lowering.ground.frozen import quick
 from lowering.kernel.operands import Body, Frag, Stmt
 from lowering.kernel.traits import Threads, Traits
 

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from lowering.ground.errors import InternalError
 from lowering.ground.expr import ONE, Expr, Var, evaluate
-from lowering.ground.records import quick, replaced
+from lowering.ground.frozen import quick, replaced
 from lowering.kernel.cta_group import CtaGroup
 from lowering.kernel.nodes import Body
 from lowering.kernel.storage import (

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from lowering.ground.expr import Expr
-from lowering.ground.records import quick
+from lowering.ground.frozen import quick
 from lowering.kernel.operands import Frag, GmemRef, MapRef, MBarrierRef, SmemRef, Stmt
 from lowering.kernel.traits import Memory, Threads, Traits
 

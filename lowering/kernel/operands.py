@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from lowering.ground.expr import ZERO, Expr, ExprLike
-from lowering.ground.records import quick, replaced
+from lowering.ground.frozen import quick, replaced
 from lowering.ground.types import FragmentType
 from lowering.kernel.traits import Traits
 
@@ -48,8 +48,8 @@ class _Element:
         steps = steps[-len(self.coords) :]
         kept = len(self.coords) - len(steps)
         moved = (at + step for at, step in zip(self.coords[kept:], steps, strict=True))
-        record: Any = self  # as all that have coordinates are
-        found: Self = replaced(record, coords=(*self.coords[:kept], *moved))
+        made: Any = self  # as all that have coordinates are
+        found: Self = replaced(made, coords=(*self.coords[:kept], *moved))
         return found
 
 

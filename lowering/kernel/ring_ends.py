@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from lowering.ground.errors import InternalError
-from lowering.ground.records import quick
+from lowering.ground.frozen import quick
 from lowering.kernel.kernel import Kernel, Ring
 from lowering.kernel.nodes import (
     Acquire,

@@ -15,7 +15,7 @@ from typing import ClassVar, TypeVar
 
 from lowering.ground.dtypes import DType
 from lowering.ground.expr import ONE, Const, Expr, Var, minimum, substitute
-from lowering.ground.records import quick, replaced
+from lowering.ground.frozen import quick, replaced
 from lowering.ground.types import Swizzle
 from lowering.kernel.traits import PLACED, Filled
 from lowering.target.ptx import SWIZZLE_ATOM

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from lowering.ground.expr import Expr, ScalarType, Var, children, free_vars, type_of
-from lowering.ground.records import values_of
+from lowering.ground.frozen import values_of
 from lowering.ground.types import FragmentType
 from lowering.kernel import (
     verify_cluster,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lowering.ground.expr import Const, ScalarType, type_of
-from lowering.ground.records import fields_of
+from lowering.ground.frozen import fields_of
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import (
     FenceTensormapAcquire,

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from math import prod
 
 from lowering.ground.expr import ScalarType, type_of
-from lowering.ground.records import fields_of
+from lowering.ground.frozen import fields_of
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import Frag, GmemRef, LoadTile, SmemRef, Stmt, TmaLoad, TmaStore
 from lowering.kernel.tensors import GlobalTensor, SharedBuffer, TensorMap

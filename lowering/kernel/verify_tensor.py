@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from lowering.ground.dtypes import DType
 from lowering.ground.expr import Const
-from lowering.ground.records import fields_of
+from lowering.ground.frozen import fields_of
 from lowering.kernel.kernel import Kernel, SharedBuffer, TensorBuffer
 from lowering.kernel.nodes import (
     LdTensor,

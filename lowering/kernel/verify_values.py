@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from lowering.ground.dtypes import DType
 from lowering.ground.expr import ScalarType
-from lowering.ground.records import fields_of
+from lowering.ground.frozen import fields_of
 from lowering.ground.types import FragmentType, Swizzle
 from lowering.kernel.atomic import ATOM_ORDERS, ATOMS
 from lowering.kernel.kernel import GlobalTensor, Kernel, SharedBuffer, TensorMap, Workspace

@@ -12,7 +12,7 @@ from operator import is_
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from lowering.ground.expr import Expr, Var, free_vars, substitute
-from lowering.ground.records import replaced
+from lowering.ground.frozen import replaced
 from lowering.kernel.control import Carry, Elect, For, If, OnWarp, Role, Roles, Section
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.operands import Body, Frag, Stmt

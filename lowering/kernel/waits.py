@@ -32,11 +32,11 @@ from lowering.kernel.sync import MBarrierWait
 from lowering.kernel.text import print_stmt
 from lowering.kernel.visit import bodies
 
-__all__ = ["WORDS", "Record", "Site", "record_shape", "row_of", "sites", "stuck"]
+__all__ = ["WORDS", "Rows", "Site", "row_of", "rows_shape", "sites", "stuck"]
 
 WORDS = 4
 
-Record = NDArray[np.int64]
+Rows = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ def _sites(body: Body, role: Role | None) -> Iterator[Site]:
                 yield from _sites(inner, role)
 
 
-def record_shape(kernel: Kernel, grid: int, params: Mapping[str, int]) -> tuple[int, int, int]:
+def rows_shape(kernel: Kernel, grid: int, params: Mapping[str, int]) -> tuple[int, int, int]:
     """CTAs, warps and words of what a launch of a watched kernel writes down."""
     return kernel.ctas(grid, params), kernel.threads // 32, WORDS
 
@@ -113,26 +113,26 @@ class _Wait:
         return f"{what} has its {arrivals} arrivals and lacks bytes of copies"
 
 
-def _told(kernel: Kernel, record: Record) -> list[_Wait]:
+def _told(kernel: Kernel, rows: Rows) -> list[_Wait]:
     """All waits, the first that failed first; of a barrier that one knows, all who wait know."""
     found, waits = sites(kernel), []
-    rows = [(int(record[c, w, 1]), int(c), int(w)) for c, w in np.argwhere(record[:, :, 0])]
-    for _, cta, warp in sorted(rows):
-        number, _, what, there = map(int, record[cta, warp])
+    waiting = [(int(rows[c, w, 1]), int(c), int(w)) for c, w in np.argwhere(rows[:, :, 0])]
+    for _, cta, warp in sorted(waiting):
+        number, _, what, there = map(int, rows[cta, warp])
         wait = _Wait(cta, warp, found[number - 1], what & 0xFFFFFFFF, what >> 32, there - 1)
         waits.append(wait)
     known = {w.bar: w.found for w in waits if w.found >= 0}
     return [replace(w, found=known.get(w.bar, -1)) for w in waits]
 
 
-def stuck(kernel: Kernel, record: Record) -> tuple[str, ...]:
+def stuck(kernel: Kernel, rows: Rows) -> tuple[str, ...]:
     """A line for each wait that took too long, the first that failed first.
 
     ``CTAs 0..3, role load, group 0, warp 8: ab_empty[2] parity 1 lacks 1 of 2 arrivals (at: ...)``.
     Warps that wait for the same at the same statement share a line, and so do CTAs.
     """
     places: dict[tuple[str, str], dict[int, list[int]]] = {}
-    for w in _told(kernel, record):
+    for w in _told(kernel, rows):
         text = f"{w.text(kernel)} (at: {print_stmt(w.site.stmt)})"
         ctas = places.setdefault((_place(w.site.role, w.warp), text), {})
         ctas.setdefault(w.cta, []).append(w.warp)

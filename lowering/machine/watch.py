@@ -38,7 +38,7 @@ def write_waits(kernel: Kernel, clusters: Sequence[Cluster]) -> None:
     """The rows of all warps of these clusters that wait with a bound; none without a watch."""
     if kernel.watch is None:
         return
-    record = clusters[0].globals[kernel.watch.name]
+    rows = clusters[0].globals[kernel.watch.name]
     numbers = {id(site.stmt): number for number, site in enumerate(sites(kernel))}
     first = True
     for warp in (w for c in clusters for w in c.warps if w.blocked):
@@ -46,7 +46,7 @@ def write_waits(kernel: Kernel, clusters: Sequence[Cluster]) -> None:
         if isinstance(stmt, MBarrierWait | CounterWait):
             time = warp.cta.ctaid * (kernel.threads // 32) + warp.index
             row = row_of(numbers[id(stmt)], time, *_waited(warp, stmt, first))
-            record[warp.cta.ctaid, warp.index] = row
+            rows[warp.cta.ctaid, warp.index] = row
             first = False
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from lowering.ground.dtypes import DType
 from lowering.ground.errors import InternalError, UnsupportedError
 from lowering.ground.expr import ZERO, Expr, Var
-from lowering.ground.records import replaced
+from lowering.ground.frozen import replaced
 from lowering.ground.types import FragmentType
 from lowering.kernel.nodes import Consume, Frag, FragBelow, GmemRef, Produce, Stmt
 from lowering.nest.domains import repeats

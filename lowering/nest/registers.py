@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from lowering.ground.expr import ZERO, Expr
-from lowering.ground.records import replaced
+from lowering.ground.frozen import replaced
 from lowering.kernel.nodes import (
     Body,
     Consume,

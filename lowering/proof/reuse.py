@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lowering.ground.records import fields_of
+from lowering.ground.frozen import fields_of
 from lowering.kernel.copy_tile import CopyTile
 from lowering.kernel.kernel import Kernel, NamedBarrierArray, SharedBuffer
 from lowering.kernel.nodes import BarSync, SmemRef, Stmt, TmaLoad, Wgmma, WgmmaWait

@@ -13,7 +13,7 @@ from enum import Enum
 from functools import lru_cache, reduce
 from itertools import pairwise
 
-from lowering.ground.records import quick
+from lowering.ground.frozen import quick
 
 __all__ = ["NOTHING", "Along", "Piece", "Read", "Term", "Terms", "Tile", "repeated"]
 

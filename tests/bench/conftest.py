@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.bench.fakes import HANGS
-from tests.doors.dropin.recorder import nvfuser
+from tests.doors.dropin.spy import nvfuser
 from wsched.bench.method import watch
 
 __all__ = ["nvfuser"]

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from lowering.ground.errors import UnsupportedError
 from tests.doors.dropin.definitions import BUILDERS, built, inputs_of, torch
-from tests.doors.dropin.recorder import Recorder
+from tests.doors.dropin.spy import Spy
 from wsched.bench import mlp as bench
 from wsched.bench.cli import app
 from wsched.bench.mlp import NVFUSER, TOLERANCE, WSCHED, Row, Times, report, times_of
@@ -70,7 +70,7 @@ def test_a_row() -> None:
     assert "  WRONG: wsched is off by 2.0e-01\n" in report(row(0.2))
 
 
-def test_both_ways_run(nvfuser: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_both_ways_run(nvfuser: Spy, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
     inputs = inputs_of("mlp", 32)
     found = bench._measured([t * 0.25 for t in inputs], 1, 0.001)

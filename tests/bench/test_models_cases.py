@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.doors.dropin.recorder import Recorder, nvfuser
+from tests.doors.dropin.spy import Spy, nvfuser
 from wsched.bench.models import modules
 from wsched.bench.models.cases import DefinitionCase, ModuleCase, told_of
 from wsched.bench.models.dot import to_dot
@@ -110,7 +110,7 @@ def found(tmp_path: Path) -> Any:
     return read_listed(path)
 
 
-def test_a_definition(found: Any, nvfuser: Recorder) -> None:
+def test_a_definition(found: Any, nvfuser: Spy) -> None:
     inputs = found.inputs("cpu")
     case = DefinitionCase(found, inputs)
     assert case.error(case.way(EAGER).call()) == 0.0
@@ -128,7 +128,7 @@ def test_a_definition(found: Any, nvfuser: Recorder) -> None:
         case.way(COMPILE)
 
 
-def test_the_picture_of_a_cut(found: Any, nvfuser: Recorder) -> None:
+def test_the_picture_of_a_cut(found: Any, nvfuser: Spy) -> None:
     case = DefinitionCase(found, found.inputs("cpu"))
     way = case.way(OWN)
     with way.around():

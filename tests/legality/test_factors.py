@@ -80,9 +80,9 @@ def _nest(m: Matmul) -> str:
     "call", ["split('T6', 0, Special('smid') + 1)", "split('T6', 0, Var('x'))"]
 )
 def test_refused_in_a_text(call: str) -> None:
-    ((_, record),) = parse_calls(f"def schedule(s) -> None :\n    s.{call}\n")
+    ((_, found),) = parse_calls(f"def schedule(s) -> None :\n    s.{call}\n")
     with pytest.raises(ScheduleError) as error:
-        split(matmul().s.fusion, *record.args)
+        split(matmul().s.fusion, *found.args)
     assert (error.value.rule, error.value.wrote) == ("factor", call)
 
 
@@ -97,8 +97,8 @@ def test_taken(factor: Expr) -> None:
     m = matmul()
     m.s.split(m.loads[0], 0, factor)
     text = str(m.s.history[-1])
-    ((_, record),) = parse_calls(f"def schedule(s) -> None :\n    s.{text}\n")
-    assert str(record) == text
+    ((_, found),) = parse_calls(f"def schedule(s) -> None :\n    s.{text}\n")
+    assert str(found) == text
 
 
 @pytest.mark.parametrize("traversal", [-1, 2**31])

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from lowering.ground.records import replaced
+from lowering.ground.frozen import replaced
 from tests.schedules import SCHEDULES, cooperative, ping_pong, split_k, stream_k
 from wsched.choose.cost_model import cost, terms_of
 from wsched.choose.heuristics import candidates

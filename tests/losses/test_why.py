@@ -83,7 +83,7 @@ def test_beside_what_was_measured() -> None:
     kernel = kernel_for(definition(), Extents.parse(SIZES), params=PARAMS)
     extents = Extents.parse(SIZES)
     line = predicted(kernel, extents, extents.problem(kernel.fusion, 132)).trace
-    found = wsched.why(definition(), SIZES, params=PARAMS, recorded=line)
+    found = wsched.why(definition(), SIZES, params=PARAMS, measured=line)
     assert found.measured is not None
     assert max(abs(p.difference or 0) for p in found.measured.phases) < 1e-9
     assert "A launch, predicted beside measured" in str(found)

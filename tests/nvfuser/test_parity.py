@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.nvfuser.cases import PARITY
-from tests.nvfuser.standin import RECORDED
+from tests.nvfuser.standin import ANSWERS
 from tests.nvfuser.structure import facts, wsched_structure
 from wsched.front.sizes import Extents, kernel_for
 from wsched.importer.linear import LINEAR
@@ -46,7 +46,7 @@ DIFFERENT = {
 
 @cache
 def theirs(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(RECORDED.read_text())["parity"][name]
+    found: dict[str, Any] = json.loads(ANSWERS.read_text())["parity"][name]
     return found
 
 

@@ -1,6 +1,6 @@
-"""What the real nvFuser does with what wsched hands it: recorded, and found anew where it can be.
+"""What the real nvFuser does with what wsched hands it: kept, and found anew where it can be.
 
-``python -m tests.nvfuser.standin`` records; see tests/nvfuser/standin.
+``python -m tests.nvfuser.standin`` writes the answers; see tests/nvfuser/standin.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.nvfuser.cases import ASKED, OVERRIDES, REFUSED_FIELDS, ROUND_TRIPS
-from tests.nvfuser.standin import RECORDED, missing, probe
+from tests.nvfuser.standin import ANSWERS, missing, probe
 from wsched.choose.problem import Problem
 from wsched.fusion import DataType
 from wsched.nvfuser.choice import choose_params
@@ -21,12 +21,12 @@ from wsched.nvfuser.params import from_fields, to_fields
 
 @pytest.fixture(scope="module")
 def found() -> dict[str, Any]:
-    recorded: dict[str, Any] = json.loads(RECORDED.read_text())
-    return recorded
+    answers: dict[str, Any] = json.loads(ANSWERS.read_text())
+    return answers
 
 
 @pytest.mark.slow
-def test_the_record_is_what_nvfuser_says_today(found: dict[str, Any], tmp_path: Path) -> None:
+def test_the_answers_are_what_nvfuser_says_today(found: dict[str, Any], tmp_path: Path) -> None:
     if reason := missing():
         pytest.skip(reason)
     assert probe(tmp_path) == found

@@ -128,7 +128,7 @@ def test_a_block_that_fails_writes_nothing(tmp_path: Path) -> None:
     path.write_bytes(b"before")
     with pytest.raises(KeyError), saved_bundle(path, "a GPU"):
         raise KeyError
-    assert path.read_bytes() == b"before" and bundles._recorders == []
+    assert path.read_bytes() == b"before" and bundles._saving == []
 
 
 def test_the_gpu_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,8 +24,8 @@ from tests.run.test_epilogue_inputs import kernel as epilogue_kernel
 from tests.schedules import SCHEDULES, dynamic
 from wsched.run.compiled import CompiledFusion
 from wsched.schedule.matmul.params import MatmulParams
-from wsched.trace.records import decode
 from wsched.trace.spans import Span
+from wsched.trace.stamps import decode
 from wsched.trace.timeline import Trace
 
 

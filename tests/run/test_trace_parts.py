@@ -17,8 +17,8 @@ from tests.legality.machine import NUMPY, Problem
 from tests.legality.oracle import tile_of
 from wsched.fusion import Fusion
 from wsched.schedule.plan import make_plan
-from wsched.trace.records import decode
 from wsched.trace.spans import Span
+from wsched.trace.stamps import decode
 
 SLOTS = 256
 

@@ -14,7 +14,7 @@ import wsched
 from lowering.ground.errors import UnsupportedError, WschedError
 from lowering.kernel.nodes import Atom, Body, MBarrierArrive, Stmt
 from lowering.kernel.visit import rewrite
-from lowering.kernel.waits import record_shape, row_of
+from lowering.kernel.waits import row_of, rows_shape
 from tests.schedules import SCHEDULES, cooperative, definition, stream_k
 from wsched.front.known import import_fusion
 from wsched.run.compiled import CompiledFusion, compile_fusion
@@ -137,12 +137,12 @@ class Driver:
         self.kernel, self.rows, self.fails = kernel, rows, fails
 
     def prepare(self, tensors: Any, params: Any, grid: int) -> Any:
-        record = tensors[self.kernel.watch.name]
-        assert tuple(record.shape) == record_shape(self.kernel, grid, params)
+        rows = tensors[self.kernel.watch.name]
+        assert tuple(rows.shape) == rows_shape(self.kernel, grid, params)
 
         def launch() -> None:
             for place, row in self.rows.items():
-                record[place] = torch.tensor(row)
+                rows[place] = torch.tensor(row)
 
         return launch
 

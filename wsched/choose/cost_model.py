@@ -18,7 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil
 
-from lowering.ground.records import quick
+from lowering.ground.frozen import quick
 from wsched.choose.cost import Cost
 from wsched.choose.epilogue import epilogue_cycles, store_lines
 from wsched.choose.memory import moved_us, repeated_bytes, result_bytes, stream_us

@@ -14,8 +14,8 @@ from math import inf
 from typing import Any
 
 from lowering.ground.errors import ScheduleError, UnsupportedError
+from lowering.ground.frozen import replaced
 from lowering.ground.log import log
-from lowering.ground.records import replaced
 from wsched.choose.bound import least_us
 from wsched.choose.copy_engine import asks_dearly, policies, promotions
 from wsched.choose.cost import Cost

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from math import gcd, prod
 from typing import Any
 
-from lowering.ground.records import replaced
+from lowering.ground.frozen import replaced
 from lowering.target.ptx import TMA_STRIDE_ALIGN
 from lowering.target.target import Target
 from lowering.target.targets import DEFAULT

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lowering.ground.records import quick
+from lowering.ground.frozen import quick
 from lowering.target.ptx import WARPGROUP, stored_columns
 from wsched.choose.computed import computing_cycles
 from wsched.choose.copy_engine import asks_dearly, fill_cycles

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lowering.ground.errors import ScheduleError
-from lowering.ground.records import replaced
+from lowering.ground.frozen import replaced
 from wsched.choose.problem import Problem, demands
 from wsched.schedule.matmul.limits import require_legal_for
 from wsched.schedule.matmul.params import (

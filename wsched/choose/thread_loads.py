@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from lowering.ground.records import replaced
+from lowering.ground.frozen import replaced
 from lowering.target import ptx
 from wsched.choose.copy_cost import copy_us
 from wsched.choose.problem import Problem

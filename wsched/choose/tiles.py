@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import takewhile
 
-from lowering.ground.records import replaced
+from lowering.ground.frozen import replaced
 from wsched.choose.problem import Problem
 from wsched.schedule.matmul.params import ClusterDims
 

@@ -48,12 +48,12 @@ def explore(
     asked = Asked(
         definition, text, asked_extents(shape), made.sms, made.device, made.params, made.planned
     )
-    recorded = None
+    line = None
     if trace is not None:
         with file_of(trace, "--trace"):
-            recorded = load_trace(trace)
+            line = load_trace(trace)
     with named(file):
-        page = page_html(book_of(asked, recorded))
+        page = page_html(book_of(asked, line))
     with file_of(output, "--output"):
         output.write_text(page, encoding="utf-8")
     typer.echo(f"{output}: {len(page.encode()) / 1e6:.2f} MB, opens in a browser without a network")

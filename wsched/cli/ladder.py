@@ -135,12 +135,12 @@ def _write_page(path: Path, steps: Sequence[Step]) -> None:
 
 def _draw(steps: Sequence[Step], path: Path) -> None:
     """What warps do when: recorded on a GPU, else by the machine's clock."""
-    from wsched.ladder.measure import recorded
+    from wsched.ladder.measure import timeline
     from wsched.ladder.picture import draw, lanes_of_trace
 
     unit, lanes = "cycles of an SM, by the machine's clock", [s.shown.lanes for s in steps]
     if _here(steps):
-        traces = [recorded(s.kernel) for s in steps]
+        traces = [timeline(s.kernel) for s in steps]
         unit, lanes = traces[0].unit, list(map(lanes_of_trace, traces))
     with file_of(path, "--output"):
         draw(list(zip(steps, lanes, strict=True)), unit, path)

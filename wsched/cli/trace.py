@@ -65,14 +65,14 @@ def trace(
     kernel, where, sms = asked.kernel(definition, extents), device(asked.planned), asked.sms
     found: Trace | Overlay
     if not predict:
-        found = _recorded(kernel, extents, seed, where)
+        found = _timeline(kernel, extents, seed, where)
     else:
         found = _predicted(kernel, extents, sms)
         if measured is not None:
             with file_of(measured, "--measured"):
                 found = overlay(found, load_trace(measured))
         elif where == "cuda":
-            found = overlay(found, _recorded(kernel, extents, seed, where))
+            found = overlay(found, _timeline(kernel, extents, seed, where))
     typer.echo(f"{found.table()}{planned_for(definition, sms)}", nl=False)
     if json_path is not None:
         with file_of(json_path, "--json"):
@@ -82,7 +82,7 @@ def trace(
             found.plot(plot_path)
 
 
-def _recorded(kernel: CompiledFusion, extents: Extents, seed: int, where: str) -> Trace:
+def _timeline(kernel: CompiledFusion, extents: Extents, seed: int, where: str) -> Trace:
     inputs: list[Any] = sized_inputs(kernel, extents, seed, where)
     return kernel.trace(*inputs)
 

@@ -89,13 +89,13 @@ def _is_cut(definition: str | Schedule) -> bool:
 def _of_one(
     file: Path, shape: str | None, gpu: str | None, params: str | None, measured: Path | None
 ) -> Why:
-    """Why of a single kernel, beside what is recorded."""
+    """Why of a single kernel, beside what was measured."""
     definition, extents = read_problem(file, shape)
-    given, recorded = asked_params(params), None
+    given, line = asked_params(params), None
     if measured is not None:
         with file_of(measured, "--measured"):
-            recorded = load_trace(measured)
-    if device() == "cuda" and gpu is None and recorded is None:
+            line = load_trace(measured)
+    if device() == "cuda" and gpu is None and line is None:
         kernel = kernel_for(definition, extents, params=given)
         return told(definition, sized_inputs(kernel, extents, 0, "cuda"), params=given)
-    return told(definition, str(extents), gpu=gpu, params=given, recorded=recorded)
+    return told(definition, str(extents), gpu=gpu, params=given, measured=line)

@@ -1,7 +1,7 @@
 """What the machine does, as a film: the state of warps and barriers, and what changes in each step.
 
 Only the first cluster is shown. A frame is a step of a warp or an asynchronous operation that takes
-effect; what changes nothing that is shown is no frame. The recorder looks on
+effect; what changes nothing that is shown is no frame. The camera looks on
 (``lowering.machine.scheduler.Watch``) and changes nothing.
 """
 
@@ -24,9 +24,9 @@ from lowering.machine.state import Cluster
 from lowering.machine.state import Warp as RunningWarp
 from wsched.explore.data import Barrier, Film, Warp
 from wsched.run.cpu import grid_on_cpu
-from wsched.trace.records import warp_places
+from wsched.trace.stamps import warp_places
 
-__all__ = ["BARRIER_FIELDS", "MOST_FRAMES", "WARP_FIELDS", "Recorder", "film_of"]
+__all__ = ["BARRIER_FIELDS", "MOST_FRAMES", "WARP_FIELDS", "Camera", "film_of"]
 
 WARP_FIELDS = ("line", "wait", "at", "over", "issued", "done", "seen", "stores")
 BARRIER_FIELDS = ("phase", "pending", "missing", "announced", "what")
@@ -48,7 +48,7 @@ def film_of(
     adversary: Order,
     seed: int = 0,
 ) -> Film:
-    """Run the first cluster of a final kernel on the machine and record it.
+    """Run the first cluster of a final kernel on the machine and film it.
 
     Args:
         kernel: what to run.
@@ -63,13 +63,13 @@ def film_of(
         DeadlockError, MachineError: the kernel is wrong.
     """
     fresh = parse_kernel(print_kernel(kernel))  # in which no statement stands twice
-    recorder = Recorder(fresh, rings)
+    camera = Camera(fresh, rings)
     grid = _grid(fresh, extents)
     run_kernel(
         fresh, arrays, extents, grid,
-        seed=seed, adversary=adversary, watch=recorder.begin, first_only=True,
+        seed=seed, adversary=adversary, watch=camera.begin, first_only=True,
     )  # fmt: skip
-    return recorder.film(adversary, seed, grid)
+    return camera.film(adversary, seed, grid)
 
 
 def _grid(kernel: Kernel, extents: Mapping[str, int]) -> int:
@@ -83,7 +83,7 @@ def _grid(kernel: Kernel, extents: Mapping[str, int]) -> int:
     return evaluate(kernel.grid, {**extents, "sms": max(most // TILES, kernel.cluster)})
 
 
-class Recorder:
+class Camera:
     """Looks on at a run of a kernel whose statements are all different objects."""
 
     def __init__(self, kernel: Kernel, rings: Sequence[str]) -> None:
@@ -108,8 +108,8 @@ class Recorder:
         self._started: set[int] = set()
         self._cut = False
 
-    def begin(self, clusters: Sequence[Cluster]) -> Recorder | None:
-        """Record the first cluster of the run; nothing of those that run later."""
+    def begin(self, clusters: Sequence[Cluster]) -> Camera | None:
+        """Film the first cluster of the run; nothing of those that run later."""
         if self._warps:
             return None
         ctas = clusters[0].ctas
@@ -207,7 +207,7 @@ class Recorder:
         return self._texts.setdefault(text, len(self._texts))
 
     def film(self, adversary: str, seed: int, grid: int) -> Film:
-        """What was recorded."""
+        """What was filmed."""
         places = dict(warp_places(self._kernel))
         warps = tuple(
             Warp(w.cta.ctaid, w.index, *places.get(w.index, ("", 0))) for w in self._warps

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from lowering.ground.errors import UnsupportedError
-from lowering.ground.records import replaced
+from lowering.ground.frozen import replaced
 from wsched.choose.heuristics import ranked
 from wsched.front.known import import_fusion
 from wsched.front.problems import problem_of

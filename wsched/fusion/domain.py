@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lowering.ground.expr import Expr, ceildiv, maximum, minimum, select
-from lowering.ground.records import quick, replaced
+from lowering.ground.frozen import quick, replaced
 from wsched.fusion.types import IterType, ParallelType
 
 __all__ = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lowering.ground.records import replaced
+from lowering.ground.frozen import replaced
 from wsched.fusion.types import LoadStoreOpType
 
 __all__ = [

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from lowering.ground.errors import InternalError
-from lowering.ground.records import replaced
+from lowering.ground.frozen import replaced
 from wsched.fusion.domain import IterDomain
 from wsched.fusion.expr import FusionExpr, LoadStoreOp, MmaOp, ReductionOp, inputs_of
 from wsched.fusion.exprs import Exprs
@@ -313,7 +313,7 @@ class Fusion(_Kept):
             history=self.history if call is None else self.history.and_then(call),
         )
 
-    def recorded(self, call: PrimitiveCall) -> Fusion:
+    def after(self, call: PrimitiveCall) -> Fusion:
         """With one more step in the history."""
         return replaced(self, history=self.history.and_then(call))
 

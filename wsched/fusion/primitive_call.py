@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 from lowering.ground.expr import Binary, Const, Special, Var
-from lowering.ground.records import quick
+from lowering.ground.frozen import quick
 
 __all__ = ["PrimitiveCall", "call_text"]
 
@@ -22,7 +22,7 @@ def call_text(op: str, args: tuple[Any, ...], kwargs: tuple[tuple[str, Any], ...
 
 
 def _python(value: Any) -> str:
-    """Python that makes ``value``: expressions by operators, records without what is default."""
+    """Python that makes ``value``: operators of expressions, dataclasses without defaults."""
     match value:
         case Special(name) | Var(name):
             return f"{type(value).__name__}({name!r})"

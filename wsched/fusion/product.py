@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from lowering.ground.errors import UnsupportedError
-from lowering.ground.records import quick
+from lowering.ground.frozen import quick
 from wsched.fusion.domain import IterDomain
 from wsched.fusion.expr import CastOp, MmaOp, PointwiseOp
 from wsched.fusion.fusion import Fusion

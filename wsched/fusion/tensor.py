@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lowering.ground.records import quick
+from lowering.ground.frozen import quick
 from wsched.fusion.domain import IterDomain, Transform
 from wsched.fusion.types import BOX, DataType, IterType, MemoryType, ParallelType
 

@@ -13,7 +13,7 @@ from wsched.bench.method.gpu import elapsed_us
 from wsched.run.compiled import CompiledFusion
 from wsched.trace.timeline import Trace
 
-__all__ = ["measure", "recorded"]
+__all__ = ["measure", "timeline"]
 
 LONG_US = 50_000.0
 """A kernel that takes longer is launched once: no clock is steadier for more."""
@@ -68,7 +68,7 @@ def measure(
     return tuple(median(found[1:] or found) for found in times)
 
 
-def recorded(kernel: CompiledFusion) -> Trace:
+def timeline(kernel: CompiledFusion) -> Trace:
     """The time line of a run of :data:`TRACED`, or :data:`TRACED_ALONE`, on the GPU."""
     import torch
 

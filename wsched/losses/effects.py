@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from lowering.ground.records import replaced
+from lowering.ground.frozen import replaced
 from wsched.choose.cost_model import STREAM_K, Terms, priced, terms_of
 from wsched.choose.problem import ALIGNED, Problem
 from wsched.choose.step import FLOPS_PER_CYCLE, Step

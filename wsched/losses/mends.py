@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lowering.ground.errors import ScheduleError, UnsupportedError
-from lowering.ground.records import replaced
+from lowering.ground.frozen import replaced
 from wsched.choose.cost_model import cost
 from wsched.choose.heuristics import CLUSTERS, Candidate, candidates
 from wsched.choose.problem import ALIGNED, Problem, demands

@@ -70,7 +70,7 @@ def why(
     *,
     gpu: str | None = None,
     params: MatmulParams | None = None,
-    recorded: Trace | None = None,
+    measured: Trace | None = None,
 ) -> Why:
     """Why a definition's kernel takes as long as it does, by the cost model.
 
@@ -83,7 +83,7 @@ def why(
         gpu: the GPU to plan for, ``H200``, ``H100`` or ``H100 PCIe``; by default the one on which
             the tensors are, else an H200.
         params: a schedule in place of the heuristic's.
-        recorded: a time line of this kernel and problem, as ``k.trace`` returns it.
+        measured: a time line of this kernel and problem, as ``k.trace`` returns it.
 
     Raises:
         InputError: the tensors do not fit the definition; a GPU that is not known, or that
@@ -113,9 +113,9 @@ def why(
     if params is not None:
         require_target(params, posed.target)
     kernel = compile_fusion(fusion, _described(params or choose_params(posed)))
-    if here and gpu is None and recorded is None and problem is not None:
-        recorded = kernel.trace(*problem)
-    return _told(kernel, extents, posed, recorded)
+    if here and gpu is None and measured is None and problem is not None:
+        measured = kernel.trace(*problem)
+    return _told(kernel, extents, posed, measured)
 
 
 def why_of_parts(definition: Any, *, gpu: str | None = None) -> tuple[Why, ...]:
@@ -158,7 +158,7 @@ def _require_measured(target: Target) -> None:
 
 
 def _told(
-    kernel: CompiledFusion, extents: Extents, problem: Problem, recorded: Trace | None
+    kernel: CompiledFusion, extents: Extents, problem: Problem, measured: Trace | None
 ) -> Why:
     if not problem.batch * problem.m * problem.n * problem.k:
         raise UnsupportedError(f"why of {extents}, which has no element", "M, N, K above 0")
@@ -173,7 +173,7 @@ def _told(
     hit = lookup(problem)
     tuned = hit.entry.us if hit is not None and hit.entry.params.matches(params) else None
     waits, unknown = _waits(kernel, extents, problem)
-    line = None if recorded is None else predicted(kernel, extents, problem).trace
+    line = None if measured is None else predicted(kernel, extents, problem).trace
     return Why(
         kernel=kernel.kernel.name,
         problem=str(extents),
@@ -192,7 +192,7 @@ def _told(
         tuned_us=tuned,
         waits=waits,
         unknown=unknown,
-        measured=None if line is None or recorded is None else overlay(line, recorded),
+        measured=None if line is None or measured is None else overlay(line, measured),
     )
 
 

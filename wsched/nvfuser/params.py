@@ -2,7 +2,7 @@
 
 In between stand plain values under nvFuser's names (:data:`Fields`): enums by the names that
 ``nvfuser_direct`` gives them, tiles as lists. They are what the plugin's table holds and what tests
-record; :func:`write_fields` and :func:`read_fields` move them to and from a live
+keep; :func:`write_fields` and :func:`read_fields` move them to and from a live
 ``nvfuser_direct.MatmulParams``. :data:`TABLE` says of every field of both sides where it goes.
 
 Sources: nvFuser's scheduler/matmul_heuristic.h (in its wheel) for the fields,

@@ -22,7 +22,7 @@ from wsched.predict.activity import Lane, lanes
 from wsched.predict.costs import Hopper, Rates
 from wsched.predict.world import World, world_of
 from wsched.run.compiled import CompiledFusion
-from wsched.trace.records import decode
+from wsched.trace.stamps import decode
 from wsched.trace.timeline import Trace
 
 __all__ = ["Predicted", "predicted", "rates_of"]

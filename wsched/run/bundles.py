@@ -34,7 +34,7 @@ _bundles: dict[Path, Bundle] = {}
 """Those that were read, by their absolute names."""
 
 _caches: dict[Path, CubinCache] = {}
-_recorders: list[list[Entry]] = []
+_saving: list[list[Entry]] = []
 
 
 def load_bundle(path: str | os.PathLike[str]) -> tuple[str, ...]:
@@ -111,14 +111,14 @@ def compiled_text(source: str, name: str, arch: str) -> Compiled:
     try:
         found = _bundled(source, arch) or disk_cache().compile(source, name, arch=arch)
     except CompileError as e:
-        _record(Entry(Bundle.key(source, arch), name, arch, e))
+        _save(Entry(Bundle.key(source, arch), name, arch, e))
         raise
     except UnsupportedError as e:
         if not _bundles:
             raise
         hint = f"{name} is in none of the bundles {', '.join(map(str, _bundles))}. {e.hint}"
         raise UnsupportedError(e.what, e.supported, hint) from None
-    _record(Entry(Bundle.key(source, arch), name, arch, found))
+    _save(Entry(Bundle.key(source, arch), name, arch, found))
     return found
 
 
@@ -132,9 +132,9 @@ def _bundled(source: str, arch: str) -> Compiled | None:
     return None
 
 
-def _record(entry: Entry) -> None:
-    for recorder in tuple(_recorders):
-        recorder.append(entry)
+def _save(entry: Entry) -> None:
+    for entries in tuple(_saving):
+        entries.append(entry)
 
 
 @contextmanager
@@ -156,11 +156,11 @@ def saved_bundle(path: str | os.PathLike[str], gpu: str = "") -> Iterator[list[E
         OSError: the file cannot be written.
     """
     found: list[Entry] = []
-    _recorders.append(found)
+    _saving.append(found)
     try:
         yield found
     finally:
-        _recorders.remove(found)
+        _saving.remove(found)
     write_bundle(Path(path), __version__, gpu or _current_gpu(), found)
 
 

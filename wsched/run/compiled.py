@@ -32,10 +32,10 @@ from wsched.run.once import once
 from wsched.run.overlap import InPlace, Pack, disjoint, never, require_disjoint, written_over
 from wsched.run.prints import warn_of_prints
 from wsched.run.proving import prove_if_asked
-from wsched.run.recorded import recorded_run, slots_of
 from wsched.run.results import results
 from wsched.run.row_copy import copy_rows
 from wsched.run.staged import StagedPlan, makes_of, staged_packer
+from wsched.run.stamped import slots_of, stamped_run
 from wsched.run.summary import kernels_of
 from wsched.run.watched import WATCHED
 from wsched.schedule.configure import printing
@@ -307,7 +307,7 @@ class CompiledFusion(OnDevice):
         arguments = self._arguments(self._copied(inputs))
         self._add_outputs(arguments, self._results(arguments, inputs, out, never))
         loaded = None if self.simulates(arguments.device) else self.traced.loaded
-        return recorded_run(self.traced.kernel, arguments, loaded)
+        return stamped_run(self.traced.kernel, arguments, loaded)
 
     @once
     def traced(self) -> CompiledFusion:

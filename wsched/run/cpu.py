@@ -10,7 +10,7 @@ import numpy as np
 
 from lowering.ground.expr import evaluate
 from lowering.kernel.kernel import Kernel
-from lowering.kernel.waits import record_shape
+from lowering.kernel.waits import rows_shape
 from lowering.machine.errors import DeadlockError
 from lowering.machine.run import RunResult, refuse_long_run, run_kernel
 from wsched.run.arguments import Arguments
@@ -37,12 +37,12 @@ def run_on_cpu(kernel: Kernel, arguments: Arguments, **options: Any) -> RunResul
     arrays = {name: array_of(t) for name, t in arguments.matrices.items()}
     if kernel.watch is None:
         return run_arrays(kernel, arrays, arguments.extents, **options)
-    shape = record_shape(kernel, grid_on_cpu(kernel, arguments.extents), arguments.extents)
-    record = arrays[kernel.watch.name] = np.zeros(shape, np.int64)
+    shape = rows_shape(kernel, grid_on_cpu(kernel, arguments.extents), arguments.extents)
+    rows = arrays[kernel.watch.name] = np.zeros(shape, np.int64)
     try:
         return run_arrays(kernel, arrays, arguments.extents, **options)
     except DeadlockError as e:
-        raise hang(kernel, record) from e
+        raise hang(kernel, rows) from e
 
 
 def run_arrays(

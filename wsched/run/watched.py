@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from lowering.ground.errors import InternalError, UnsupportedError, WschedError
 from lowering.kernel.kernel import Kernel
-from lowering.kernel.waits import Record, record_shape, stuck
+from lowering.kernel.waits import Rows, rows_shape, stuck
 
 if TYPE_CHECKING:
     import torch
@@ -63,9 +63,9 @@ def bound_from_environment() -> int:
     return round(1e9 * seconds)
 
 
-def hang(kernel: Kernel, record: Record) -> HangError:
+def hang(kernel: Kernel, rows: Rows) -> HangError:
     """The error of a kernel whose warps wrote these rows."""
-    return HangError(kernel.name, stuck(kernel, record))
+    return HangError(kernel.name, stuck(kernel, rows))
 
 
 def watched(
@@ -81,9 +81,9 @@ def watched(
 
     kernel = loaded.kernel
     assert kernel.watch is not None
-    shape = record_shape(kernel, grid, extents)
-    record = torch.zeros(shape, dtype=torch.int64, pin_memory=True)
-    launch = loaded.prepare({**tensors, kernel.watch.name: record}, extents, grid)
+    shape = rows_shape(kernel, grid, extents)
+    rows = torch.zeros(shape, dtype=torch.int64, pin_memory=True)
+    launch = loaded.prepare({**tensors, kernel.watch.name: rows}, extents, grid)
     device = next(iter(tensors.values())).device
 
     def run() -> None:
@@ -94,8 +94,8 @@ def watched(
         try:
             torch.cuda.current_stream(device).synchronize()
         except RuntimeError as e:
-            if record.any():
-                raise hang(kernel, record.numpy()) from e
+            if rows.any():
+                raise hang(kernel, rows.numpy()) from e
             raise
 
     return run

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from lowering.ground.expr import Const, Expr
+from lowering.ground.frozen import quick
 from lowering.ground.poly import poly
-from lowering.ground.records import quick
 from wsched.fusion import (
     BroadcastOp,
     Fusion,

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from lowering.ground.records import replaced
+from lowering.ground.frozen import replaced
 from wsched.fusion import BroadcastOp, Fusion, MemoryType, MmaOp, inputs_of, type_text
 
 __all__ = ["Filled", "Part", "find_parts", "part_of", "titles"]

@@ -1,1 +1,1 @@
-"""Time lines of traced kernels: ``records`` takes them, ``spans`` has them, ``plot`` draws them."""
+"""Time lines of traced kernels: ``stamps`` takes them, ``spans`` has them, ``plot`` draws them."""

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable
 
 from lowering.ground.dtypes import DType
-from lowering.ground.records import replaced
+from lowering.ground.frozen import replaced
 from lowering.kernel.nodes import Frag, FragCast, FragPointwise
 from lowering.nest.domains import repeats
 from lowering.nest.place import Place

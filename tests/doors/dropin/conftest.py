@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.doors.dropin.recorder import nvfuser
+from tests.doors.dropin.spy import nvfuser
 
 __all__ = ["nvfuser"]

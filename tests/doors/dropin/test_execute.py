@@ -15,7 +15,7 @@ import pytest
 import wsched
 from lowering.ground.errors import InternalError, UnsupportedError
 from tests.doors.dropin.definitions import BUILDERS, built, inputs_of, matrix, nvf, torch
-from tests.doors.dropin.recorder import Recorder
+from tests.doors.dropin.spy import Spy
 from wsched.doors.dropin import decide, execute
 from wsched.doors.dropin.execute import in_front_of
 from wsched.doors.fallback import interpret
@@ -33,13 +33,13 @@ def pointwise(fd: Any) -> None:
 
 
 @pytest.fixture(autouse=True)
-def installed(nvfuser: Recorder) -> Any:
+def installed(nvfuser: Spy) -> Any:
     with wsched.enabled():
         yield
 
 
 @pytest.mark.parametrize("name", BUILDERS)
-def test_results_are_those_of_the_definition(name: str, nvfuser: Recorder) -> None:
+def test_results_are_those_of_the_definition(name: str, nvfuser: Spy) -> None:
     fd, inputs = built(BUILDERS[name]), inputs_of(name)
     expected = wanted(fd, inputs)
     before = [t.clone() for t in inputs if isinstance(t, torch.Tensor)]
@@ -56,7 +56,7 @@ def test_results_are_those_of_the_definition(name: str, nvfuser: Recorder) -> No
     assert hasattr(fd, "fec") and not hasattr(fd, "_fusion")  # as nvFuser leaves it
 
 
-def test_segments_of_both(nvfuser: Recorder) -> None:
+def test_segments_of_both(nvfuser: Spy) -> None:
     fd, inputs = built(BUILDERS["centred_before"]), inputs_of("centred_before")
     (found,) = fd.execute(inputs)
     ((segment, given, options),) = nvfuser.calls
@@ -66,14 +66,14 @@ def test_segments_of_both(nvfuser: Recorder) -> None:
     torch.testing.assert_close(found, wanted(fd, inputs)[0], rtol=2**-6, atol=2**-6)
 
 
-def test_a_norm_in_front_is_behind_the_product(nvfuser: Recorder) -> None:
+def test_a_norm_in_front_is_behind_the_product(nvfuser: Spy) -> None:
     fd, inputs = built(BUILDERS["normed_before"]), inputs_of("normed_before")
     (found,) = fd.execute(inputs)
     assert not nvfuser.calls
     torch.testing.assert_close(found, wanted(fd, inputs)[0], rtol=2**-6, atol=2**-6)
 
 
-def test_what_is_not_taken_reaches_nvfuser_untouched(nvfuser: Recorder) -> None:
+def test_what_is_not_taken_reaches_nvfuser_untouched(nvfuser: Spy) -> None:
     fd, inputs = built(pointwise), inputs_of("linear")[:1]
     for options in ({}, {"device": "cuda:3"}, {"_enable_options": ["x"], "device": None}):
         fd.execute(inputs, **options)
@@ -83,9 +83,7 @@ def test_what_is_not_taken_reaches_nvfuser_untouched(nvfuser: Recorder) -> None:
     assert len(nvfuser.calls) == 4
 
 
-def test_dynamic_shapes_are_decided_anew(
-    nvfuser: Recorder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_dynamic_shapes_are_decided_anew(nvfuser: Spy, monkeypatch: pytest.MonkeyPatch) -> None:
     fd = built(BUILDERS["linear"])
     decided: list[tuple[int, ...]] = []
     real = execute.decide
@@ -128,7 +126,7 @@ def test_memory_of_shapes_and_classes_is_bounded(monkeypatch: pytest.MonkeyPatch
         {"device": None, "save_repro_inputs": False, "_enable_options": [], "_disable_options": []},
     ],
 )
-def test_options_at_their_defaults(options: dict[str, Any], nvfuser: Recorder) -> None:
+def test_options_at_their_defaults(options: dict[str, Any], nvfuser: Spy) -> None:
     built(BUILDERS["linear"]).execute(inputs_of("linear"), **options)
     assert not nvfuser.calls
 
@@ -146,7 +144,7 @@ def test_options_at_their_defaults(options: dict[str, Any], nvfuser: Recorder) -
         {"something_new": 1},
     ],
 )
-def test_options_that_only_nvfuser_has(options: dict[str, Any], nvfuser: Recorder) -> None:
+def test_options_that_only_nvfuser_has(options: dict[str, Any], nvfuser: Spy) -> None:
     fd, inputs = built(BUILDERS["linear"]), inputs_of("linear")
     for _ in range(2):
         fd.execute(inputs, **options)
@@ -171,7 +169,7 @@ def test_the_device_of_the_inputs_is_no_wish(device: Any, wanted: bool) -> None:
 
 
 def test_definitions_of_an_lru_cache_share_what_is_known(
-    nvfuser: Recorder, monkeypatch: pytest.MonkeyPatch
+    nvfuser: Spy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read = []
     real = execute.known_of
@@ -193,7 +191,7 @@ def test_a_definition_made_again_is_not_cut_again(monkeypatch: pytest.MonkeyPatc
     built(BUILDERS["linear"]).execute(inputs)
 
 
-def test_another_cache_is_another_definition(nvfuser: Recorder) -> None:
+def test_another_cache_is_another_definition(nvfuser: Spy) -> None:
     fd, inputs = built(BUILDERS["linear"]), inputs_of("linear")
     fd.execute(inputs)
     other = built(pointwise)
@@ -202,7 +200,7 @@ def test_another_cache_is_another_definition(nvfuser: Recorder) -> None:
     assert torch.equal(found, inputs[0].float() + 1) and nvfuser.calls[-1][0] is fd
 
 
-def test_a_definition_without_an_end_is_nvfusers_to_refuse(nvfuser: Recorder) -> None:
+def test_a_definition_without_an_end_is_nvfusers_to_refuse(nvfuser: Spy) -> None:
     empty = nvf.FusionDefinition()
     with pytest.raises(NotImplementedError, match="does not exist"):
         empty.execute([])
@@ -213,14 +211,14 @@ def test_a_definition_without_an_end_is_nvfusers_to_refuse(nvfuser: Recorder) ->
     assert len(nvfuser.calls) == 2
 
 
-def test_a_definition_with_a_kernel_executor_is_nvfusers(nvfuser: Recorder) -> None:
+def test_a_definition_with_a_kernel_executor_is_nvfusers(nvfuser: Spy) -> None:
     fd = built(BUILDERS["linear"])
     fd.ke = object()
     fd.execute(inputs_of("linear"))
     assert len(nvfuser.calls) == 1
 
 
-def test_what_changes_before_the_first_call_counts(nvfuser: Recorder) -> None:
+def test_what_changes_before_the_first_call_counts(nvfuser: Spy) -> None:
     fd = built(BUILDERS["linear"])
     fd.add_output(fd.fusion.inputs()[0])  # which wsched does not take
     fd.execute(inputs_of("linear"))
@@ -232,7 +230,7 @@ def test_what_changes_before_the_first_call_counts(nvfuser: Recorder) -> None:
 
 @pytest.mark.parametrize("error", [UnsupportedError("this", "that")])
 def test_a_kernel_that_refuses_leaves_the_call_to_nvfuser(
-    error: Exception, nvfuser: Recorder, monkeypatch: pytest.MonkeyPatch
+    error: Exception, nvfuser: Spy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refusing(*args: Any) -> None:
         raise error
@@ -245,7 +243,7 @@ def test_a_kernel_that_refuses_leaves_the_call_to_nvfuser(
 
 
 def test_a_segment_that_nvfuser_refuses_leaves_the_call_to_nvfuser(
-    nvfuser: Recorder, monkeypatch: pytest.MonkeyPatch
+    nvfuser: Spy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fd, inputs = built(BUILDERS["centred_before"]), inputs_of("centred_before")
 
@@ -270,7 +268,7 @@ def test_a_defect_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
         built(BUILDERS["linear"]).execute(inputs_of("linear"))
 
 
-def test_wrong_inputs_are_nvfusers_to_refuse(nvfuser: Recorder) -> None:
+def test_wrong_inputs_are_nvfusers_to_refuse(nvfuser: Spy) -> None:
     fd = built(BUILDERS["linear"])
     x, w = inputs_of("linear")
     fd.execute([x, w])
@@ -284,7 +282,7 @@ def test_wrong_inputs_are_nvfusers_to_refuse(nvfuser: Recorder) -> None:
     assert not nvfuser.calls and not fd._wsched.known.left
 
 
-def test_threads(nvfuser: Recorder) -> None:
+def test_threads(nvfuser: Spy) -> None:
     fd, inputs = built(BUILDERS["linear"]), inputs_of("linear")
     fd.execute(inputs)
     expected, found = wanted(fd, inputs)[0], []

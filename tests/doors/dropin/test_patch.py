@@ -10,12 +10,12 @@ import pytest
 
 import wsched
 from tests.doors.dropin.definitions import BF16, BUILDERS, built, inputs_of, matrix, nvf, torch
-from tests.doors.dropin.recorder import Recorder
+from tests.doors.dropin.spy import Spy
 from wsched.doors.dropin import enabled, install, installed, uninstall
 
 
 @pytest.fixture(autouse=True)
-def clean(nvfuser: Recorder) -> Any:
+def clean(nvfuser: Spy) -> Any:
     yield
     uninstall()
     assert not installed()
@@ -37,7 +37,7 @@ def test_installed_and_put_back() -> None:
     assert function() is own
 
 
-def test_parameters_that_stay(nvfuser: Recorder) -> None:
+def test_parameters_that_stay(nvfuser: Spy) -> None:
     """What is made of them is made once, by nvFuser, and again after a write; of a tensor, which is
     no parameter, in each call by a kernel of wsched's."""
 
@@ -67,7 +67,7 @@ def test_parameters_that_stay(nvfuser: Recorder) -> None:
     assert calls(x, w, g) == 0
 
 
-def test_definitions_made_before_and_after(nvfuser: Recorder) -> None:
+def test_definitions_made_before_and_after(nvfuser: Spy) -> None:
     early, inputs = built(BUILDERS["linear"]), inputs_of("linear")
     early.execute(inputs)
     install()
@@ -140,7 +140,7 @@ def test_it_looks_like_nvfusers(monkeypatch: pytest.MonkeyPatch) -> None:
         assert replaced.__doc__ and replaced.__name__ == "execute"
 
 
-def test_a_class_of_its_own(nvfuser: Recorder) -> None:
+def test_a_class_of_its_own(nvfuser: Spy) -> None:
     from wsched import FusionDefinition
 
     inputs = inputs_of("linear")
@@ -153,7 +153,7 @@ def test_a_class_of_its_own(nvfuser: Recorder) -> None:
 
 
 @pytest.mark.parametrize("also_installed", [False, True])
-def test_a_class_of_its_own_goes_to_nvfuser_once(also_installed: bool, nvfuser: Recorder) -> None:
+def test_a_class_of_its_own_goes_to_nvfuser_once(also_installed: bool, nvfuser: Spy) -> None:
     if also_installed:
         wsched.install()
     fd = built(lambda fd: fd.add_output(fd.ops.neg(fd.define_tensor(shape=[-1]))), None)
@@ -177,9 +177,7 @@ class Profiler:
         pass
 
 
-def test_calls_under_a_profiler_are_nvfusers(
-    nvfuser: Recorder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_calls_under_a_profiler_are_nvfusers(nvfuser: Spy, monkeypatch: pytest.MonkeyPatch) -> None:
     """It counts nvFuser's kernels, and programs ask how many there were."""
     monkeypatch.setattr(nvf, "PythonProfiler", Profiler)
     own = Profiler.__enter__, Profiler.__exit__

@@ -11,7 +11,7 @@ import pytest
 import wsched
 from lowering.ground.errors import UnsupportedError
 from tests.doors.dropin.definitions import BUILDERS, F32, built, inputs_of, matrix
-from tests.doors.dropin.recorder import Recorder
+from tests.doors.dropin.spy import Spy
 from wsched.choose.nvfuser_cost import NvfuserCost
 from wsched.doors.dropin import ledger
 from wsched.doors.dropin.ledger import Ledger, Tally
@@ -21,7 +21,7 @@ from wsched.front.cut.shares import Share
 
 
 @pytest.fixture(autouse=True)
-def installed(nvfuser: Recorder, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def installed(nvfuser: Spy, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     from wsched.doors.dropin import decide, execute, report
 
     fresh = Ledger()

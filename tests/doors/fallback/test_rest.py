@@ -10,7 +10,7 @@ import pytest
 import wsched
 from lowering.ground.errors import UnsupportedError
 from tests.doors.dropin.definitions import BUILDERS, built, inputs_of
-from tests.doors.dropin.recorder import Recorder, nvfuser
+from tests.doors.dropin.spy import Spy, nvfuser
 from wsched.doors.dropin.report import report
 from wsched.doors.fallback import NvfuserError, interpret, or_torch
 from wsched.importer import definition_of, record_text
@@ -53,7 +53,7 @@ def test_what_torch_has_not_is_refused() -> None:
     )
 
 
-def test_install_runs_what_nvfuser_fails_at(nvfuser: Recorder) -> None:
+def test_install_runs_what_nvfuser_fails_at(nvfuser: Spy) -> None:
     """Both a part and the whole end with an error of nvFuser's own; the matmul is wsched's."""
     fd, inputs = built(BUILDERS["centred_before"]), inputs_of("centred_before")
     wanted = interpret(definition_of(fd), inputs)
@@ -67,7 +67,7 @@ def test_install_runs_what_nvfuser_fails_at(nvfuser: Recorder) -> None:
     assert report().taken == 2
 
 
-def test_a_fault_of_the_device_is_told(nvfuser: Recorder) -> None:
+def test_a_fault_of_the_device_is_told(nvfuser: Spy) -> None:
     fd, inputs = built(BUILDERS["centred_before"]), inputs_of("centred_before")
     nvfuser.error = RuntimeError("CUDA error: an illegal memory access was encountered")
     with wsched.enabled(), pytest.raises(RuntimeError, match="illegal memory access"):

@@ -9,5 +9,5 @@ from tests.lowering.cuda.fake_driver import Driver, installed
 
 @pytest.fixture
 def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
-    """What is launched with is recorded."""
+    """What is launched with is noted."""
     return installed(monkeypatch)

@@ -1,4 +1,4 @@
-"""A driver and tensors made up here: what is passed to the driver is recorded.
+"""A driver and tensors made up here: what is passed to the driver is noted.
 
 As with the real one a thread has no context at first, and what needs one says so.
 """
@@ -54,7 +54,7 @@ NO_CONTEXT = Result.CUDA_ERROR_INVALID_CONTEXT
 
 @dataclass
 class Driver:
-    """Records calls; reads the parameter block as the real one would.
+    """Notes calls; reads the parameter block as the real one would.
 
     The primary context of device 0 is 99, of device 1 100.
     """
@@ -86,21 +86,21 @@ class Driver:
         """The status of what needs a context, in this thread."""
         return OK if get_ident() in self.contexts else NO_CONTEXT
 
-    def record(self, name: str, *args: Any) -> None:
+    def note(self, name: str, *args: Any) -> None:
         self.calls.append((name, args))
 
     def named(self, name: str) -> list[tuple[Any, ...]]:
         return [args for n, args in self.calls if n == name]
 
     def cuLibraryLoadData(self, *args: Any) -> tuple[Any, int]:  # noqa: N802
-        self.record("load", *args)
+        self.note("load", *args)
         return OK, 7
 
     def cuLibraryGetKernel(self, *args: Any) -> tuple[Any, int]:  # noqa: N802
         return OK, 42
 
     def cuLibraryUnload(self, library: int) -> tuple[Any]:  # noqa: N802
-        self.record("unload", library)
+        self.note("unload", library)
         return (OK,)
 
     def cuKernelGetFunction(self, kernel: int) -> tuple[Any, int]:  # noqa: N802
@@ -112,11 +112,11 @@ class Driver:
     def cuOccupancyMaxActiveClusters(  # noqa: N802
         self, function: int, config: Any
     ) -> tuple[Any, int]:
-        self.record("occupancy", function, config.gridDimX, config.attrs[0].value.clusterDim.x)
+        self.note("occupancy", function, config.gridDimX, config.attrs[0].value.clusterDim.x)
         return self.ready, self.active_clusters
 
     def cuKernelSetAttribute(self, *args: Any) -> tuple[Any]:  # noqa: N802
-        self.record("attribute", *args)
+        self.note("attribute", *args)
         return (self.ready,)
 
     def cuCtxGetCurrent(self) -> tuple[Any, int]:  # noqa: N802
@@ -126,7 +126,7 @@ class Driver:
         return OK, 99 + device
 
     def cuCtxSetCurrent(self, context: int) -> tuple[Any]:  # noqa: N802
-        self.record("current", context)
+        self.note("current", context)
         self.contexts[get_ident()] = context
         return (OK,)
 
@@ -138,7 +138,7 @@ class Driver:
         return OK, state, number, None, None, 0
 
     def cuTensorMapEncodeTiled(self, *args: Any) -> tuple[Any, Any]:  # noqa: N802
-        self.record("encode", *args)
+        self.note("encode", *args)
         block = (ctypes.c_char * 128)()
         block.value = f"map{len(self.named('encode'))}".encode()
         status = self.encode_status if self.ready is OK else NO_CONTEXT
@@ -153,7 +153,7 @@ class Driver:
         if self.ready is not OK:
             return 201
         self.attributes.append([(a.id, a.value) for a in c.attrs[: c.numAttrs]])
-        self.record("launch", kernel, blocks, c.sharedMemBytes, c.hStream)
+        self.note("launch", kernel, blocks, c.sharedMemBytes, c.hStream)
         pointers = (ctypes.c_void_p * 4).from_address(params)
         assert all(p % 64 == 0 for p in pointers[:2] if p)
         a, d = (ctypes.string_at(p) for p in pointers[:2] if p)
@@ -214,7 +214,7 @@ def fake_torch(driver: Driver) -> Any:
 
     @contextmanager
     def on(index: int) -> Iterator[None]:
-        driver.record("device", index)
+        driver.note("device", index)
         before = driver.contexts.get(get_ident())
         if index:
             driver.contexts[get_ident()] = 99 + index

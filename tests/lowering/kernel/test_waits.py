@@ -7,7 +7,7 @@ import pytest
 
 from lowering.kernel.text import parse_kernel, print_kernel
 from lowering.kernel.verify import verify
-from lowering.kernel.waits import Record, record_shape, row_of, sites, stuck
+from lowering.kernel.waits import Rows, row_of, rows_shape, sites, stuck
 
 KERNEL = parse_kernel(
     """kernel k threads 384 cluster 1 grid 2 {
@@ -30,9 +30,9 @@ KERNEL = parse_kernel(
 )
 
 
-def record(*rows: tuple[int, int, list[int]]) -> Record:
+def written(*rows: tuple[int, int, list[int]]) -> Rows:
     """Rows by CTA and warp."""
-    found = np.zeros(record_shape(KERNEL, 3, {"n": 1}), np.int64)
+    found = np.zeros(rows_shape(KERNEL, 3, {"n": 1}), np.int64)
     for cta, warp, row in rows:
         found[cta, warp] = row
     return found
@@ -43,7 +43,7 @@ def test_a_watch_is_declared() -> None:
     assert parse_kernel(print_kernel(KERNEL)) == KERNEL
     assert KERNEL.watch is not None
     assert KERNEL.watch.nanoseconds == 1_000_000_000
-    assert record_shape(KERNEL, 3, {"n": 1}) == (3, 12, 4)
+    assert rows_shape(KERNEL, 3, {"n": 1}) == (3, 12, 4)
 
 
 def test_waits_are_numbered_as_they_stand() -> None:
@@ -80,17 +80,17 @@ AT = "(at: mbarrier.wait full[k], 1)"
     ids=["nothing", "outside of roles", "one knows what all lack", "bytes", "CTAs alike"],
 )  # fmt: skip
 def test_what_rows_say(rows: list[tuple[int, int, list[int]]], lines: tuple[str, ...]) -> None:
-    assert stuck(KERNEL, record(*rows)) == lines
+    assert stuck(KERNEL, written(*rows)) == lines
 
 
 def test_the_first_that_failed_stands_first() -> None:
     late, early = row_of(1, 20, 0, 1, None), row_of(2, 10, 1, 3, 2)
-    first, second = stuck(KERNEL, record((0, 0, late), (1, 8, early)))
+    first, second = stuck(KERNEL, written((0, 0, late), (1, 8, early)))
     assert first.startswith("CTA 1, role load, group 0, warp 8: ready[1] is 2, not yet 3 ")
     assert second == f"CTA 0, role compute, group 0, warp 0: full[0] parity 1 {AT}"
 
 
 def test_what_one_cta_lacks_says_nothing_of_another() -> None:
     known, other = row_of(1, 1, 0, 1, 2), row_of(1, 2, 0, 1, None)
-    lines = stuck(KERNEL, record((0, 0, known), (1, 0, other)))
+    lines = stuck(KERNEL, written((0, 0, known), (1, 0, other)))
     assert ["lacks" in line for line in lines] == [True, False]

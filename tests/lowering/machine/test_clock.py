@@ -19,7 +19,7 @@ from tests.on_machine import Problem as Sizes
 from tests.rungs import kernel, ran
 from tests.schedules import cooperative, definition, split_k
 from wsched.front.sizes import Extents, kernel_for
-from wsched.trace.records import decode
+from wsched.trace.stamps import decode
 
 STEPS = 5
 TILE = Sizes(128, 128, 64 * STEPS, 1)

@@ -18,11 +18,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-__all__ = ["RECORDED", "missing", "probe", "text"]
+__all__ = ["ANSWERS", "missing", "probe", "text"]
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
-RECORDED = ROOT / "tests" / "data" / "nvfuser.json"
+ANSWERS = ROOT / "tests" / "data" / "nvfuser.json"
 
 
 def missing() -> str:

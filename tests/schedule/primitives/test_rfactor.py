@@ -50,9 +50,9 @@ def test_replayed_and_as_text() -> None:
     """The calls of the matmul scheduler, made again from their text."""
     s = Schedule(fusion())
     schedule_onto(s, PARAMS)
-    records = [r for _, r in parse_calls(calls_text(s.history))]
-    assert any(r.op == "rfactor" for r in records)
-    assert replay(fusion(), records) == s.fusion
+    calls = [r for _, r in parse_calls(calls_text(s.history))]
+    assert any(r.op == "rfactor" for r in calls)
+    assert replay(fusion(), calls) == s.fusion
 
 
 def refused(s: Schedule, tv: str, axis: int) -> str:

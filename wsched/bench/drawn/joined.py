@@ -77,12 +77,12 @@ def joined(path: Path) -> Iterator[Joined]:
             yield Joined(line["problem"], problem, name, params, found, cublas)
 
 
-def _time(record: dict[str, Any]) -> float | None:
+def _time(score: dict[str, Any]) -> float | None:
     """Microseconds of the stage that all systems were in."""
-    if record["status"] != "ok":
+    if score["status"] != "ok":
         return None
-    times = record.get("times_us")
-    return record.get("first_us") or (median(times) if times else None)
+    times = score.get("times_us")
+    return score.get("first_us") or (median(times) if times else None)
 
 
 def classes(choice: Joined) -> tuple[str, ...]:

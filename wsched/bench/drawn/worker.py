@@ -46,8 +46,8 @@ def measure_drawn(
     runs alone.
 
     Returns:
-        ``{"sets", "choice", "systems": {name: record}, "clocks"}``, the choice empty where no
-        schedule is given. A record has ``status``; where
+        ``{"sets", "choice", "systems": {name: score}, "clocks"}``, the choice empty where no
+        schedule is given. A score has ``status``; where
         that is not ``ok``, ``reason``; ``predicted_us`` of a schedule; ``first_us``, the median of
         the first stage, and ``times_us`` of the second one's rounds if it was in that.
 
@@ -62,20 +62,20 @@ def measure_drawn(
         gpu, problem, systems, {REFERENCE, choice}, {REFERENCE}, FIRST if len(found) > 1 else None,
         plan, sampler, tell, seed,
     )  # fmt: skip
-    records = {n: _brief(r) for n, r in stages.records.items()}
+    scores = {n: _brief(r) for n, r in stages.scores.items()}
     for r in found:
-        if r.name in records:
-            records[r.name] |= {"predicted_us": round(r.us, 3), "params": r.params.to_dict()}
-    return {"sets": stages.sets, "choice": choice, "systems": records, "clocks": stages.clocks}
+        if r.name in scores:
+            scores[r.name] |= {"predicted_us": round(r.us, 3), "params": r.params.to_dict()}
+    return {"sets": stages.sets, "choice": choice, "systems": scores, "clocks": stages.clocks}
 
 
-def _brief(record: dict[str, Any]) -> dict[str, Any]:
+def _brief(score: dict[str, Any]) -> dict[str, Any]:
     """What is kept of one of thousands: how it went, and times to a nanosecond."""
-    kept = {k: record[k] for k in ("status", "reason", "error") if record.get(k)}
-    if "first_us" in record:
-        kept["first_us"] = round(record["first_us"], 3)
-    if record["status"] == "ok" and "times_us" in record:
-        kept["times_us"] = [round(us, 3) for us in record["times_us"]]
+    kept = {k: score[k] for k in ("status", "reason", "error") if score.get(k)}
+    if "first_us" in score:
+        kept["first_us"] = round(score["first_us"], 3)
+    if score["status"] == "ok" and "times_us" in score:
+        kept["times_us"] = [round(us, 3) for us in score["times_us"]]
     return kept
 
 

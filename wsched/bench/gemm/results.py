@@ -28,9 +28,9 @@ BAD = ("failed", "wrong")
 """What a cell may be that is nobody's decision."""
 
 
-def broken_systems(records: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    """Of systems' records by name those that failed or were wrong, with the reason."""
-    return {n: r.get("reason", "") for n, r in records.items() if r["status"] in BAD}
+def broken_systems(scores: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """Of systems' scores by name those that failed or were wrong, with the reason."""
+    return {n: r.get("reason", "") for n, r in scores.items() if r["status"] in BAD}
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,38 +125,38 @@ def summarize(
     """
     cells = {}
     for shape in shapes:
-        records = [
+        scores = [
             p["shapes"][str(shape)]["systems"] for p in processes if str(shape) in p["shapes"]
         ]
         for name in systems:
-            cells[shape, name] = _cell(shape, name, records)
+            cells[shape, name] = _cell(shape, name, scores)
     return Summary(tuple(shapes), tuple(systems), cells)
 
 
 _SEVERITY = ("ok", "skipped", "failed", "wrong")
 
 
-def _cell(shape: Shape, name: str, records: Sequence[dict[str, Any]]) -> Cell:
-    if not records:
+def _cell(shape: Shape, name: str, scores: Sequence[dict[str, Any]]) -> Cell:
+    if not scores:
         return Cell("missing", "the run ended before it")
-    own = [r[name] for r in records]
-    worst = max(own, key=lambda record: _SEVERITY.index(record["status"]))
+    own = [r[name] for r in scores]
+    worst = max(own, key=lambda score: _SEVERITY.index(score["status"]))
     if worst["status"] != "ok":
         return Cell(worst["status"], worst["reason"])
-    tflops = Spread.of([shape.tflops(t) for record in own for t in record["times_us"]])
+    tflops = Spread.of([shape.tflops(t) for score in own for t in score["times_us"]])
     energy = [r["pj_per_flop"] for r in own if "pj_per_flop" in r]
     return Cell(
         "ok",
         tflops=tflops,
-        ratio=_ratio(name, REFERENCE, records),
-        best_peer=_best_peer(name, records) if is_own(name) else None,
+        ratio=_ratio(name, REFERENCE, scores),
+        best_peer=_best_peer(name, scores) if is_own(name) else None,
         pj_per_flop=median(energy) if energy else None,
     )
 
 
-def _ratio(name: str, peer: str, records: Sequence[dict[str, Any]]) -> Spread | None:
+def _ratio(name: str, peer: str, scores: Sequence[dict[str, Any]]) -> Spread | None:
     """Time of ``peer`` over time of ``name``, of the same rounds; None if one is missing."""
-    pairs = [(r[peer], r[name]) for r in records if _right(r, peer)]
+    pairs = [(r[peer], r[name]) for r in scores if _right(r, peer)]
     if not pairs:
         return None
     by_process = [paired_ratios(p["times_us"], own["times_us"]) for p, own in pairs]
@@ -164,19 +164,19 @@ def _ratio(name: str, peer: str, records: Sequence[dict[str, Any]]) -> Spread | 
     return Spread(median(median(ratios) for ratios in by_process), spread.low, spread.high)
 
 
-def _best_peer(name: str, records: Sequence[dict[str, Any]]) -> float | None:
+def _best_peer(name: str, scores: Sequence[dict[str, Any]]) -> float | None:
     best = []
-    for record in records:
-        peers = [n for n in record if not is_own(n) and _right(record, n)]
-        ratios = [_ratio(name, peer, [record]) for peer in peers]
+    for score in scores:
+        peers = [n for n in score if not is_own(n) and _right(score, n)]
+        ratios = [_ratio(name, peer, [score]) for peer in peers]
         medians = [r.median for r in ratios if r is not None]
         if medians:
             best.append(min(medians))
     return median(best) if best else None
 
 
-def _right(record: dict[str, Any], name: str) -> bool:
-    return bool(name in record and record[name]["status"] == "ok")
+def _right(score: dict[str, Any], name: str) -> bool:
+    return bool(name in score and score[name]["status"] == "ok")
 
 
 def to_json(

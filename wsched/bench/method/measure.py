@@ -140,7 +140,7 @@ class _Entrant:
     graph: Any
     launches: int
     seconds: float
-    record: dict[str, Any]
+    score: dict[str, Any]
     times: list[float] = field(default_factory=list)
 
 
@@ -172,7 +172,7 @@ def measure_shape(
         seed: of the order in the rounds.
 
     Returns:
-        ``{"sets", "orders", "systems": {name: record}, "clocks"}``. A record has ``status``
+        ``{"sets", "orders", "systems": {name: score}, "clocks"}``. A score has ``status``
         (``ok``, ``skipped``, ``wrong``, ``failed``), ``reason`` if not ok, and for measured ones
         ``launches`` of a graph, ``times_us`` of a launch per round, ``error``, ``details``.
         ``orders`` are those of all rounds, of which the first is not counted.
@@ -181,17 +181,17 @@ def measure_shape(
         Broken: the CUDA context is lost.
     """
     sets = input_sets(problem.shape.bytes, gpu.l2_bytes)
-    records: dict[str, dict[str, Any]] = {}
+    scores: dict[str, dict[str, Any]] = {}
     entrants: dict[str, _Entrant] = {}
     try:
         gpu.allocate(problem, sets)
     except OutOfMemory as error:
         reason = f"out of memory for {sets} sets of {problem.shape.bytes} bytes: {error}"
-        records = {n: {"status": "skipped", "reason": reason, "details": {}} for n in systems}
+        scores = {n: {"status": "skipped", "reason": reason, "details": {}} for n in systems}
         clocks = {"source": "none", "samples": 0}
-        return {"sets": sets, "orders": [], "systems": records, "clocks": clocks}
+        return {"sets": sets, "orders": [], "systems": scores, "clocks": clocks}
     for name, params in systems.items():
-        entrant = _enter(gpu, name, params, problem, plan, sets, records, tell)
+        entrant = _enter(gpu, name, params, problem, plan, sets, scores, tell)
         if entrant is not None:
             entrants[name] = entrant
     order = orders(list(entrants), plan.rounds + 1, f"{seed} {problem.shape}")
@@ -202,7 +202,7 @@ def measure_shape(
         clocks = sampler.stop()
     for name, entrant in entrants.items():
         _finish(gpu, name, entrant, problem, plan, tell)
-    return {"sets": sets, "orders": order, "systems": records, "clocks": clocks}
+    return {"sets": sets, "orders": order, "systems": scores, "clocks": clocks}
 
 
 def _enter(
@@ -212,33 +212,33 @@ def _enter(
     problem: Problem,
     plan: Plan,
     sets: int,
-    records: dict[str, dict[str, Any]],
+    scores: dict[str, dict[str, Any]],
     tell: Tell,
 ) -> _Entrant | None:
-    """Compile, check and capture a system; None, with the reason recorded, if it cannot run."""
-    record = records[name] = {"status": "skipped", "reason": "", "details": {}}
+    """Compile, check and capture a system; None, with the reason in its score, if it cannot run."""
+    score = scores[name] = {"status": "skipped", "reason": "", "details": {}}
     step = "compile"
     try:
         tell(name, step)
         prepared = gpu.prepare(name, params, problem)
-        record["details"] = prepared.details
+        score["details"] = prepared.details
         step = "check"
         tell(name, step)
         accuracy = gpu.accuracy(prepared.launch)
-        record |= accuracy.to_dict()
+        score |= accuracy.to_dict()
         complaint = accuracy.complaint(problem.tolerance)
         if complaint:
-            record |= {"status": "wrong", "reason": complaint}
+            score |= {"status": "wrong", "reason": complaint}
             return None
         step = "capture"
-        return _capture(gpu, name, prepared.launch, plan, sets, record, tell)
+        return _capture(gpu, name, prepared.launch, plan, sets, score, tell)
     except (Skip, UnsupportedError) as refusal:
-        record["reason"] = str(refusal)
+        score["reason"] = str(refusal)
     except Exception as error:  # another system's failure, whatever it is, must not end the run
-        record |= {"status": "failed", "reason": f"{step}: {_brief(error)}"}
-        record["details"] = {**record["details"], "failure": str(error)}
+        score |= {"status": "failed", "reason": f"{step}: {_brief(error)}"}
+        score["details"] = {**score["details"], "failure": str(error)}
     if not gpu.alive():  # a refusal may be a CUDA error too, of a peer that has one type for all
-        raise Broken(record["reason"])
+        raise Broken(score["reason"])
     return None
 
 
@@ -255,7 +255,7 @@ def _capture(
     launch: Launch,
     plan: Plan,
     sets: int,
-    record: dict[str, Any],
+    score: dict[str, Any],
     tell: Tell,
 ) -> _Entrant:
     """A graph of about ``plan.replay_ms``, its length found with a short one."""
@@ -267,7 +267,7 @@ def _capture(
     one = gpu.wait(gpu.replay(short)) / sets
     launches = repetitions(one, plan.replay_ms, sets)
     tell(name, "capture of all launches")
-    return _Entrant(launch, gpu.capture(launch, launches), launches, one * launches / 1e6, record)
+    return _Entrant(launch, gpu.capture(launch, launches), launches, one * launches / 1e6, score)
 
 
 def _rounds(
@@ -306,18 +306,18 @@ def _finish(
     gpu: Gpu, name: str, entrant: _Entrant, problem: Problem, plan: Plan, tell: Tell
 ) -> None:
     """Check the result of the timed graph, and measure its energy if that is wanted."""
-    record = entrant.record
+    score = entrant.score
     tell(name, "check after timing", entrant.seconds)
     complaint = gpu.accuracy_of_graph(entrant.graph).complaint(problem.tolerance)
-    record |= {"launches": entrant.launches, "times_us": entrant.times}
+    score |= {"launches": entrant.launches, "times_us": entrant.times}
     if complaint:
-        record |= {"status": "wrong", "reason": f"after timing, {complaint}"}
+        score |= {"status": "wrong", "reason": f"after timing, {complaint}"}
         return
-    record["status"] = "ok"
+    score["status"] = "ok"
     if plan.energy_s > 0:
         per_launch = _energy(gpu, name, entrant, plan, tell)
         if per_launch is not None:
-            record["pj_per_flop"] = per_launch / problem.shape.flops * 1e12
+            score["pj_per_flop"] = per_launch / problem.shape.flops * 1e12
 
 
 def _energy(gpu: Gpu, name: str, entrant: _Entrant, plan: Plan, tell: Tell) -> float | None:

@@ -43,7 +43,7 @@ class Measured:
 
     Args:
         sets: of operands.
-        records: by system, those of :func:`~wsched.bench.method.measure.measure_shape` from the
+        scores: by system, those of :func:`~wsched.bench.method.measure.measure_shape` from the
             last stage that it was in. ``first_us`` is the median of the first stage in us, if that
             ended well; ``times_us`` are the second one's rounds, if it was in that.
         again: systems of the second stage.
@@ -51,7 +51,7 @@ class Measured:
     """
 
     sets: int
-    records: dict[str, dict[str, Any]]
+    scores: dict[str, dict[str, Any]]
     again: tuple[str, ...]
     clocks: dict[str, Any]
 
@@ -85,23 +85,23 @@ def measure_in_stages(
     Raises:
         Broken: the CUDA context is lost.
     """
-    records: dict[str, dict[str, Any]] = {name: {} for name in systems}
+    scores: dict[str, dict[str, Any]] = {name: {} for name in systems}
     again = dict(systems)
     if first is not None:
         short = first.shortened(plan)
         stage = measure_shape(gpu, problem, again, short, sampler, _staged(tell, "all"), seed)
-        for name, record in stage["systems"].items():
-            records[name] = {k: v for k, v in record.items() if k != "times_us"}
-            if record["status"] == "ok":
-                records[name]["first_us"] = median(record["times_us"])
-        us = {name: r["first_us"] for name, r in records.items() if "first_us" in r}
+        for name, score in stage["systems"].items():
+            scores[name] = {k: v for k, v in score.items() if k != "times_us"}
+            if score["status"] == "ok":
+                scores[name]["first_us"] = median(score["times_us"])
+        us = {name: r["first_us"] for name, r in scores.items() if "first_us" in r}
         rivals = [name for name in us if name not in beside]
         best = sorted(rivals, key=us.__getitem__)[: first.finalists]
         again = {n: p for n, p in systems.items() if n in us and n in {*always, *best}}
     last = measure_shape(gpu, problem, again, plan, sampler, _staged(tell, "best"), seed)
-    for name, record in last["systems"].items():
-        records[name] |= record
-    return Measured(last["sets"], records, tuple(again), last["clocks"])
+    for name, score in last["systems"].items():
+        scores[name] |= score
+    return Measured(last["sets"], scores, tuple(again), last["clocks"])
 
 
 def _staged(tell: Tell, stage: str) -> Tell:

@@ -104,7 +104,7 @@ class _Entrant:
     """A way in the rounds."""
 
     way: Way
-    record: dict[str, Any]
+    score: dict[str, Any]
     replay: Callable[[], object] | None
     calls: int = 3
     replays: int = 3
@@ -134,7 +134,7 @@ def measure_case(
         clock: seconds.
 
     Returns:
-        ``{"systems": {way: record}, "told"}``. A record has ``status`` (``ok``, ``skipped``,
+        ``{"systems": {way: score}, "told"}``. A score has ``status`` (``ok``, ``skipped``,
         ``wrong``, ``failed``), ``reason`` if not ok, ``traceback`` if failed, ``error``, and lists
         ``us``, ``host_us`` and ``graph_us`` with an entry for each round; ``told`` is what
         :meth:`Case.told` says, missing where what was asked for does not fit into memory or cannot
@@ -148,12 +148,12 @@ def measure_case(
         case = device.case(asked, seed)
     except (OutOfMemory, UnsupportedError) as error:
         return {"systems": {n: {"status": "skipped", "reason": str(error)} for n in ways}}
-    records: dict[str, dict[str, Any]] = {}
+    scores: dict[str, dict[str, Any]] = {}
     entrants: dict[str, _Entrant] = {}
     told: dict[str, Any] = {}
     for name in (n for n in ways if n not in excluded):
-        records[name] = {"status": "skipped", "reason": ""}
-        entrant = _enter(device, case, name, records[name], tell)
+        scores[name] = {"status": "skipped", "reason": ""}
+        entrant = _enter(device, case, name, scores[name], tell)
         if entrant is not None:
             entrants[name] = entrant
             if name == OWN:
@@ -168,46 +168,46 @@ def measure_case(
             found = _round(device, entrant, clock)
             if number:
                 for key, us in found.items():
-                    entrant.record.setdefault(key, []).append(us)
-    return {"systems": records, "told": told}
+                    entrant.score.setdefault(key, []).append(us)
+    return {"systems": scores, "told": told}
 
 
 def _enter(
-    device: Device, case: Case, name: str, record: dict[str, Any], tell: Tell
+    device: Device, case: Case, name: str, score: dict[str, Any], tell: Tell
 ) -> _Entrant | None:
-    """Make, check and capture a way; None, with the reason recorded, if it cannot take part."""
+    """Make, check and capture a way; None, with the reason in its score, if it cannot take part."""
     try:
         tell(name, "compile")
         way = case.way(name)
         with way.around():
             error = case.error(way.call())
         limit = case.limit()
-        record["error"] = error if error == error else None
+        score["error"] = error if error == error else None
         if not error <= limit:
-            record |= {"status": "wrong", "reason": f"error {error:.2e}, limit {limit:.2e}"}
+            score |= {"status": "wrong", "reason": f"error {error:.2e}, limit {limit:.2e}"}
             return None
-        record["status"] = "ok"
-        return _Entrant(way, record, _captured(device, name, way, record, tell))
+        score["status"] = "ok"
+        return _Entrant(way, score, _captured(device, name, way, score, tell))
     except (Skip, UnsupportedError) as refusal:
-        record["reason"] = str(refusal)
+        score["reason"] = str(refusal)
     except Exception as error:  # another system's failure, whatever it is, must not end the run
         first = (str(error).strip().splitlines() or [""])[0]
-        record |= {"status": "failed", "reason": f"{type(error).__name__}: {first}"}
-        record["traceback"] = "".join(format_exception(error))
+        score |= {"status": "failed", "reason": f"{type(error).__name__}: {first}"}
+        score["traceback"] = "".join(format_exception(error))
     if not device.alive():
-        raise Broken(record["reason"])
+        raise Broken(score["reason"])
     return None
 
 
 def _captured(
-    device: Device, name: str, way: Way, record: dict[str, Any], tell: Tell
+    device: Device, name: str, way: Way, score: dict[str, Any], tell: Tell
 ) -> Callable[[], object] | None:
-    """A graph of a call; None, with the reason recorded, of what cannot be captured."""
+    """A graph of a call; None, with the reason in its score, of what cannot be captured."""
     tell(name, "capture")
     try:
         return device.graph(way)
     except Exception as error:
-        record["graph_reason"] = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        score["graph_reason"] = (str(error).strip().splitlines() or [type(error).__name__])[0]
         if not device.alive():
             raise
     return None

@@ -149,7 +149,7 @@ def _resources(kernel: Any) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """Return a record as JSON data: dataclasses and mappings as dicts, unknown things as text."""
+    """Return details as JSON data: dataclasses and mappings as dicts, unknown things as text."""
     if isinstance(value, (str, int, float, bool)) or value is None:
         return value
     if isinstance(value, dict):

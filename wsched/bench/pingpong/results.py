@@ -70,17 +70,17 @@ def rows_of(shapes: Sequence[Shape], runs: Runs) -> list[Row]:
     for epilogue, processes in runs.items():
         for shape in shapes:
             key = str(shape)
-            records = [p["shapes"][key]["systems"] for p in processes if key in p["shapes"]]
-            if records:
-                rows.append(_row(epilogue, shape, records))
+            scores = [p["shapes"][key]["systems"] for p in processes if key in p["shapes"]]
+            if scores:
+                rows.append(_row(epilogue, shape, scores))
     return rows
 
 
-def _row(epilogue: str, shape: Shape, records: Sequence[dict[str, Any]]) -> Row:
+def _row(epilogue: str, shape: Shape, scores: Sequence[dict[str, Any]]) -> Row:
     us: dict[str, float] = {}
     left_out: dict[str, tuple[str, str]] = {}
-    for name in records[0]:
-        own = [record[name] for record in records]
+    for name in scores[0]:
+        own = [score[name] for score in scores]
         bad = next((r for r in own if r["status"] != "ok"), None)
         if bad is not None:
             left_out[name] = bad["status"], bad["reason"]
@@ -91,7 +91,7 @@ def _row(epilogue: str, shape: Shape, records: Sequence[dict[str, Any]]) -> Row:
     wanted = {name: (above, below or best) for name, (above, below) in RATIOS.items()}
     wanted |= {f"{name}/cooperative": (system, COOPERATIVE) for name, system in _PLOTTED.items()}
     ratios = {
-        name: _ratio(records, above, below)
+        name: _ratio(scores, above, below)
         for name, (above, below) in wanted.items()
         if above in us and below in us
     }
@@ -101,8 +101,8 @@ def _row(epilogue: str, shape: Shape, records: Sequence[dict[str, Any]]) -> Row:
 _PLOTTED = {"ping-pong": PING_PONG, "cuBLAS": REFERENCE}
 
 
-def _ratio(records: Sequence[dict[str, Any]], above: str, below: str) -> Spread:
-    by_process = [paired_ratios(r[above]["times_us"], r[below]["times_us"]) for r in records]
+def _ratio(scores: Sequence[dict[str, Any]], above: str, below: str) -> Spread:
+    by_process = [paired_ratios(r[above]["times_us"], r[below]["times_us"]) for r in scores]
     spread = Spread.of([ratio for ratios in by_process for ratio in ratios])
     return Spread(median(median(ratios) for ratios in by_process), spread.low, spread.high)
 

@@ -68,9 +68,9 @@ def measure_ranking(
         first: the first stage.
 
     Returns:
-        ``{"sets", "choice", "systems": {name: record}, "finalists", "clocks"}``: the clocks of the
+        ``{"sets", "choice", "systems": {name: score}, "finalists", "clocks"}``: the clocks of the
         second stage, and by name the parameters of those in it, as they were asked for.
-        A record has ``rank`` (from 1), ``predicted_us``, ``status``, ``reason``, ``details``;
+        A score has ``rank`` (from 1), ``predicted_us``, ``status``, ``reason``, ``details``;
         ``first_us``, the median of the first stage, if that ended well, and ``times_us`` of the
         second one's rounds if it was in that.
 
@@ -81,20 +81,20 @@ def measure_ranking(
     stages = measure_in_stages(
         gpu, problem, systems, {found[0].name}, (), first, plan, sampler, tell, seed,
     )  # fmt: skip
-    records = {
-        r.name: {"rank": rank, "predicted_us": r.us, **_without_resources(stages.records[r.name])}
+    scores = {
+        r.name: {"rank": rank, "predicted_us": r.us, **_without_resources(stages.scores[r.name])}
         for rank, r in enumerate(found, 1)
         if r.name in systems
     }
     return {
-        "sets": stages.sets, "choice": found[0].name, "systems": records,
+        "sets": stages.sets, "choice": found[0].name, "systems": scores,
         "finalists": {n: systems[n] for n in stages.again}, "clocks": stages.clocks,
     }  # fmt: skip
 
 
-def _without_resources(record: dict[str, Any]) -> dict[str, Any]:
-    details = {k: v for k, v in record["details"].items() if k != "resources"}
-    return {**record, "details": details}
+def _without_resources(score: dict[str, Any]) -> dict[str, Any]:
+    details = {k: v for k, v in score["details"].items() if k != "resources"}
+    return {**score, "details": details}
 
 
 def run_ranking_job(

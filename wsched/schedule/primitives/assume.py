@@ -41,4 +41,4 @@ def assume(fusion: Fusion, name: str, least: int, most: int, promise: str) -> Fu
     if why:
         raise ScheduleError("assume", str(call), why)
     unknowns = (*fusion.unknowns, Unknown(name, least, most, promise))
-    return replace(fusion, unknowns=unknowns).recorded(call)
+    return replace(fusion, unknowns=unknowns).after(call)

@@ -46,7 +46,7 @@ def cache_after(
     t = find(fusion, tv, call)
     refuse("cache_after", call, check_cache_after(fusion, t, op), t)
     new, name = _cache_after(fusion, t, op)
-    return new.recorded(call), name
+    return new.after(call), name
 
 
 def check_cache_after(fusion: Fusion, t: TensorView, op: LoadStoreOpType) -> Reasons:

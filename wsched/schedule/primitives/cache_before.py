@@ -46,7 +46,7 @@ def cache_before(
     t = find(fusion, tv, call)
     refuse("cache_before", call, check_cache_before(fusion, t, op), t)
     new, name = _cache_before(fusion, t, op)
-    return new.recorded(call), name
+    return new.after(call), name
 
 
 def check_cache_before(fusion: Fusion, t: TensorView, op: LoadStoreOpType) -> Reasons:

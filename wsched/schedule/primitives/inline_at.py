@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lowering.ground.records import replaced
+from lowering.ground.frozen import replaced
 from wsched.fusion import Fusion, IterType, PrimitiveCall, TensorView, WarpSpecialized
 from wsched.schedule.graph import TransformGraph
 from wsched.schedule.primitives.checks import Reasons, find, refuse

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lowering.ground.records import replaced
+from lowering.ground.frozen import replaced
 from wsched.fusion import Fusion, IterDomain, IterType, Merge, MmaOp, PrimitiveCall, TensorView
 from wsched.schedule.primitives.checks import Reasons, axis_reasons, find, refuse, rewrite_reasons
 from wsched.schedule.primitives.factor import check_traversal

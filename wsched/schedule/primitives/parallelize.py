@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lowering.ground.records import replaced
+from lowering.ground.frozen import replaced
 from wsched.fusion import Fusion, IterType, ParallelType, PrimitiveCall, TensorView
 from wsched.schedule.primitives.checks import Reasons, axis_reasons, find, refuse
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from lowering.ground.records import replaced
+from lowering.ground.frozen import replaced
 from wsched.fusion import Fusion, PrimitiveCall, TensorView
 from wsched.schedule.primitives.checks import Reasons, axis_reasons, find, refuse
 

@@ -41,7 +41,7 @@ def rfactor(fusion: Fusion, tv: str, axis: int) -> Fusion:
     call = PrimitiveCall("rfactor", (tv, axis))
     t = find(fusion, tv, call)
     refuse("rfactor", call, check_rfactor(fusion, t, axis), t)
-    return _rfactor(fusion, t, axis).recorded(call)
+    return _rfactor(fusion, t, axis).after(call)
 
 
 def check_rfactor(fusion: Fusion, t: TensorView, axis: int) -> Reasons:

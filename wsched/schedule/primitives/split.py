@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lowering.ground.expr import Expr, ExprLike, as_expr
-from lowering.ground.records import replaced
+from lowering.ground.frozen import replaced
 from wsched.fusion import Fusion, IterDomain, PrimitiveCall, Split, TensorView, split_extents
 from wsched.schedule.primitives.checks import Reasons, axis_reasons, find, refuse, rewrite_reasons
 from wsched.schedule.primitives.factor import check_factor

@@ -1,4 +1,4 @@
-"""A run of a kernel with stamps, and the time line that they recorded."""
+"""A run of a kernel with stamps, and the time line that they make."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from wsched.fusion import ParallelType
 from wsched.run.arguments import Arguments
 from wsched.run.cpu import grid_on_cpu, run_on_cpu
 from wsched.schedule.plan import Plan
-from wsched.trace.records import SLOTS, decode
+from wsched.trace.stamps import SLOTS, decode
 from wsched.trace.timeline import Trace
 
 if TYPE_CHECKING:
     from lowering.cuda.launch import LoadedKernel
 
-__all__ = ["recorded_run", "slots_of"]
+__all__ = ["slots_of", "stamped_run"]
 
 
-def recorded_run(kernel: Kernel, arguments: Arguments, loaded: LoadedKernel | None) -> Trace:
+def stamped_run(kernel: Kernel, arguments: Arguments, loaded: LoadedKernel | None) -> Trace:
     """Run a traced kernel and read its trace buffer.
 
     On a GPU it runs twice and the second run is read: in the first one, code and tensor maps are
@@ -40,20 +40,20 @@ def recorded_run(kernel: Kernel, arguments: Arguments, loaded: LoadedKernel | No
         grid = evaluate(kernel.grid, extents | {"sms": loaded.resident_ctas(device.index)})
     buffer = kernel.traces[-1]
     shape = (kernel.ctas(grid, extents), kernel.threads // 32, 1 + buffer.slots, 2)
-    records = torch.zeros(shape, dtype=torch.int64, device=device)
-    matrices = arguments.matrices | {buffer.name: records}
+    stamps = torch.zeros(shape, dtype=torch.int64, device=device)
+    matrices = arguments.matrices | {buffer.name: stamps}
     if grid and loaded is None:
         run_on_cpu(kernel, replace(arguments, matrices=matrices), adversary="fair")
     elif grid and loaded is not None:
         launch = loaded.prepare(matrices, extents, grid)
         for _ in range(2):
             launch()
-    return decode(kernel, records.cpu().numpy(), on_machine=loaded is None)
+    return decode(kernel, stamps.cpu().numpy(), on_machine=loaded is None)
 
 
 def slots_of(plan: Plan) -> int:
-    """Records of a warp of a kernel: more where a CTA has several tiles, a serial loop around the
-    accumulator.
+    """How many stamps of a warp are kept: more where a CTA has several tiles, a serial loop around
+    the accumulator.
     """
     acc = plan.fusion.tensor(plan.operands.compute)
     return SLOTS[any(d.parallel is ParallelType.Serial for d in acc.loop[: acc.compute_at])]

@@ -1,4 +1,4 @@
-"""Records: dataclasses all of whose fields are arguments. Nodes of every language here are such."""
+"""Frozen dataclasses all of whose fields are arguments: nodes of every language here are such."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["fields_of", "quick", "replaced", "values_of"]
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-    _Record = TypeVar("_Record", bound=DataclassInstance)
+    _Made = TypeVar("_Made", bound=DataclassInstance)
     _Kind = TypeVar("_Kind", bound=type[DataclassInstance])
 
 
@@ -23,41 +23,41 @@ def _reader(cls: Any) -> tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]]
     if not names:
         return names, lambda _: ()
     read = attrgetter(*names)
-    return names, read if len(names) > 1 else lambda record: (read(record),)
+    return names, read if len(names) > 1 else lambda made: (read(made),)
 
 
 _readers: Callable[[type], tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]]]]
 _readers = cache(_reader)
 
 
-def values_of(record: DataclassInstance) -> dict[str, Any]:
-    """What stands in the fields of a record, by their names."""
-    names, read = _readers(type(record))
-    return dict(zip(names, read(record), strict=True))
+def values_of(made: DataclassInstance) -> dict[str, Any]:
+    """What stands in the fields of a value, by their names."""
+    names, read = _readers(type(made))
+    return dict(zip(names, read(made), strict=True))
 
 
-def fields_of(record: DataclassInstance) -> tuple[Any, ...]:
-    """What stands in the fields of a record, in their order."""
-    return _readers(type(record))[1](record)
+def fields_of(made: DataclassInstance) -> tuple[Any, ...]:
+    """What stands in the fields of a value, in their order."""
+    return _readers(type(made))[1](made)
 
 
-def replaced(record: _Record, **values: Any) -> _Record:
+def replaced(made: _Made, **values: Any) -> _Made:
     """``dataclasses.replace`` without its look at how each field is declared, most of its time.
 
-    All fields are given in their order: what a record has thousands of times is a call by names.
+    All fields are given in their order: what a value has thousands of times is a call by names.
 
     Raises:
         TypeError: there is no field of that name.
     """
-    names, read = _readers(type(record))
+    names, read = _readers(type(made))
     if not values.keys() <= {*names}:
         unknown = ", ".join(sorted(values.keys() - {*names}))
-        raise TypeError(f"{type(record).__name__} has no field {unknown}")
-    return type(record)(*map(values.get, names, read(record)))
+        raise TypeError(f"{type(made).__name__} has no field {unknown}")
+    return type(made)(*map(values.get, names, read(made)))
 
 
 def quick(cls: _Kind) -> _Kind:
-    """A frozen record with slots, made in half the time: for kinds of which a kernel has thousands.
+    """A frozen dataclass with slots, made in half the time: for what a kernel has thousands of.
 
     The ``__init__`` of a frozen dataclass looks each field up by its name; this one asks the slots.
 

@@ -35,7 +35,7 @@ class _Cta:
         return len(self.cycles) == len(self.nanoseconds) == 2
 
 
-def decode(kernel: Kernel, records: Any, *, on_machine: bool) -> Trace:
+def decode(kernel: Kernel, stamps: Any, *, on_machine: bool) -> Trace:
     """The time line in a trace buffer.
 
     A clock of an SM is placed among the others by the moments that its CTA has by both clocks. All
@@ -44,13 +44,13 @@ def decode(kernel: Kernel, records: Any, *, on_machine: bool) -> Trace:
 
     Args:
         kernel: a traced kernel.
-        records: the words of its trace buffer, an int64 array ``[CTAs, warps, 1 + slots, 2]``.
+        stamps: the words of its trace buffer, an int64 array ``[CTAs, warps, 1 + slots, 2]``.
         on_machine: whether clocks are steps of the machine, the same for all warps.
     """
     slots = kernel.traces[-1].slots
-    ctas = [_read(kernel, index, words) for index, words in enumerate(records)]
+    ctas = [_read(kernel, index, words) for index, words in enumerate(stamps)]
     _from_the_first(ctas)
-    made = records[:, :, 0, 0]
+    made = stamps[:, :, 0, 0]
     dropped = int(np.maximum(made - slots, 0).sum())
     ticks = sum(c.cycles[1] - c.cycles[0] for c in ctas if c.both)
     time = sum(c.nanoseconds[1] - c.nanoseconds[0] for c in ctas if c.both)
@@ -90,7 +90,7 @@ def _origin(cta: _Cta, rate: float, unit: str) -> tuple[int, float]:
 
 
 def _read(kernel: Kernel, index: int, words: Any) -> _Cta:
-    """The records of one CTA, ``[warps, 1 + slots, 2]``; a span without an end is left out."""
+    """The stamps of one CTA, ``[warps, 1 + slots, 2]``; a span without an end is left out."""
     trace, cta = kernel.traces[-1], _Cta()
     places = dict(warp_places(kernel))
     for warp, rows in enumerate(words):

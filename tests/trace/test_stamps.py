@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lowering.kernel.text import parse_kernel
-from wsched.trace.records import decode
+from wsched.trace.stamps import decode
 from wsched.trace.timeline import Trace
 
 KERNEL = parse_kernel("""

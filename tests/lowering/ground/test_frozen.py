@@ -1,4 +1,4 @@
-"""Records: their values by name, and other ones in some fields."""
+"""Frozen dataclasses: their values by name, and other ones in some fields."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from inspect import signature
 import pytest
 
 from lowering.ground.expr import ScalarType, Var
-from lowering.ground.records import fields_of, quick, replaced, values_of
+from lowering.ground.frozen import fields_of, quick, replaced, values_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ def test_as_the_standard_library_does() -> None:
         replaced(old, third=0)
 
 
-def test_a_quick_record_is_a_record() -> None:
+def test_a_quick_dataclass_is_a_dataclass() -> None:
     """Its ``__init__`` takes the same, checks the same, and nothing else sets a field."""
     made = Quick(1)
     assert made == Quick(first=1, second="b") == replace(Quick(2), first=1) != Quick(2)
@@ -66,7 +66,7 @@ def test_a_quick_record_is_a_record() -> None:
         Quick()  # type: ignore[call-arg]
 
 
-def test_a_default_that_is_made_anew_is_not_for_a_quick_record() -> None:
+def test_a_default_that_is_made_anew_is_not_for_a_quick_dataclass() -> None:
     @dataclass(frozen=True, slots=True)
     class Made:
         items: list[int] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""nvFuser without a GPU: its ``execute`` is recorded and interpreted by torch."""
+"""nvFuser without a GPU: its ``execute`` is watched and interpreted by torch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from wsched.doors.fallback import interpret
 from wsched.importer import definition_of
 
 
-class Recorder:
+class Spy:
     """In place of nvFuser's ``execute``: as much of it as concerns its callers.
 
     Attributes:
@@ -46,12 +46,12 @@ class Recorder:
 
 
 @pytest.fixture
-def nvfuser(monkeypatch: pytest.MonkeyPatch) -> Iterator[Recorder]:
-    """Records what reaches nvFuser; kernels of wsched's run on the machine model."""
+def nvfuser(monkeypatch: pytest.MonkeyPatch) -> Iterator[Spy]:
+    """Keeps what reaches nvFuser; kernels of wsched's run on the machine model."""
     nvf = pytest.importorskip("nvfuser_direct", reason="nvFuser is not installed")
-    recorder = Recorder()
-    monkeypatch.setattr(nvf.FusionDefinition, "execute", recorder.function())
+    spy = Spy()
+    monkeypatch.setattr(nvf.FusionDefinition, "execute", spy.function())
     monkeypatch.setattr(decide, "runs_on", lambda device: True)
     monkeypatch.setattr(decide, "_known", {})
     monkeypatch.setattr(execute, "_by_fec", WeakKeyDictionary())
-    yield recorder
+    yield spy
