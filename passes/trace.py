@@ -7,7 +7,8 @@ number of the tile among those of its CTA,
 - ``load``, ``transform``: the loop that fills the steps of a tile, from global memory or with what
   is computed,
 - ``turn``: the wait for another group, at a barrier where that only arrives,
-- ``main_loop``: the wgmmas of a tile, up to the wait for the last one,
+- ``main_loop``: the wgmmas of a tile, up to the wait for the last one; of products into tensor
+  memory until the last one is issued,
 - ``epilogue``: everything behind it, up to the last store, or a loop of warps that have nothing
   else to do, in which
 - ``store_wait`` is the wait until a buffer of the epilogue has been read,

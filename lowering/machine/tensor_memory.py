@@ -73,6 +73,8 @@ def tcgen05_mma(stmt: Tcgen05Mma, program: Program) -> Run:
     a, b, find = program.place(stmt.a), program.place(stmt.b), _place(stmt.d, program)
     family, acc = program.kernel.target.mma, program.kernel.tensor(stmt.d.buffer).dtype
     types = a.buffer.dtype, b.buffer.dtype, acc
+    if program.kernel.target.tensor_memory is None:
+        raise InternalError("machine", f"{family.name} has no {stmt.OP}", print_stmt(stmt))
     form = family.form(*types)
     if form is None or stmt.cols not in form.n:
         raise InternalError("machine", family.problem(*types, stmt.cols) or "", print_stmt(stmt))

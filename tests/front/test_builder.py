@@ -64,7 +64,7 @@ def test_one_stage_is_loaded_where_it_is_read(options: dict[str, Any], sizes: st
     """No ring: those that multiply load a slice, wait for it, and load the next one behind it."""
     kernel = MatmulBuilder("multistage", num_stages=1, **options).build()
     (ring,) = kernel.plan.rings
-    assert ring.in_place and kernel.proof().proved
+    assert ring.in_place and kernel.proof().proved and kernel.resources.clean
     assert check(kernel, sized_inputs(kernel, Extents.parse(sizes), 0, "cpu")).passed
 
 

@@ -21,6 +21,7 @@ from lowering.machine.adversary import Adversary, Order
 from tests.epilogues import RESIDUAL
 from tests.on_machine import NUMPY, Problem, exact, kernel, operands
 from tests.run.test_epilogue_inputs import kernel as epilogue_kernel
+from tests.rungs import kernel as rung
 from tests.schedules import SCHEDULES, dynamic
 from wsched.run.compiled import CompiledFusion
 from wsched.schedule.matmul.params import MatmulParams
@@ -54,6 +55,25 @@ def named(trace: Trace, name: str, **where: int) -> list[Span]:
 
 def disjoint(a: Span, b: Span) -> bool:
     return a.end < b.begin or b.end < a.begin
+
+
+@pytest.mark.parametrize(("number", "ctas"), [(7, 1), (8, 1), (10, 2)])
+def test_who_issues_products_has_a_line_of_its_own(number: int, ctas: int) -> None:
+    """Sums in tensor memory: a warp beside those that load multiplies, of a pair that of the first
+    CTA; another part reads the sums of a tile when that is told, and those of the tile before
+    meanwhile.
+    """
+    trace = run(rung(number, "sm_100a"), Problem(512 * ctas, 128, 200, ctas))
+    loops, loads = named(trace, "main_loop"), named(trace, "load")
+    assert {s.role for s in loops} == {"compute"} and {s.role for s in loads} == {"load"}
+    assert {s.cta for s in loops} == {0} and {s.cta for s in loads} == {*range(ctas)}
+    assert trace.tracks()[0, "compute", 0] == tuple(loops)
+    assert [s.tile for s in loops] == list(range(4 // ctas))
+    for s in loops:
+        load, *_ = named(trace, "load", cta=0, tile=s.tile)
+        read = named(trace, "epilogue", cta=0, tile=s.tile)
+        assert load.begin < s.end and read and all(s.end < x.end for x in read)
+    assert "main_loop" in trace.table() and trace.epilogue_overlap()
 
 
 PING_PONG = "pingpong_64x128"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import MISSING, Field, fields, is_dataclass
 from enum import Enum
 from functools import cache
@@ -126,7 +127,7 @@ def build(default: Any, data: Any, where: str) -> Any:
     names = [f.name for f in fields(default)]
     if not isinstance(data, dict):
         why = f"a {type(default).__name__} is written as a dict of its fields"
-        raise ScheduleError("params", f"{where}={data!r}", why, tuple(names))
+        raise ScheduleError("params", f"{where}={data!r}", why, (json.dumps(plain(default)),))
     for name in data:
         if name not in names:
             why = f"there is no field {name}"

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from lowering.kernel.kernel import Kernel
-from lowering.kernel.nodes import Roles
+from lowering.kernel.nodes import OnWarp, Roles, Tcgen05Mma
 from lowering.kernel.visit import walk
 from wsched.trace.spans import Span
 from wsched.trace.timeline import Trace
@@ -18,6 +18,10 @@ __all__ = ["SLOTS", "decode", "warp_places"]
 
 SLOTS = {True: 512, False: 64}
 """Stamps of a warp, by whether its CTA has many tiles; 16 bytes each, some 14 for a tile."""
+
+
+_MULTIPLIES = "compute"
+"""The part that has the products (``wsched.schedule.parts``)."""
 
 
 @dataclass(slots=True)
@@ -114,7 +118,14 @@ def _read(kernel: Kernel, index: int, words: Any) -> _Cta:
 
 
 def warp_places(kernel: Kernel) -> Iterator[tuple[int, tuple[str, int]]]:
-    """Role and group of each warp; where roles stand in roles, of the innermost."""
+    """Role and group of each warp; where roles stand in roles, of the innermost. A warp that issues
+    products beside others that load is a role of its own, called as its part is.
+    """
     for role in (r for s in walk(kernel.body) if isinstance(s, Roles) for r in s.roles):
+        issue = {
+            s.index for s in walk(role.body)
+            if isinstance(s, OnWarp) and any(isinstance(x, Tcgen05Mma) for x in walk(s.body))
+        }  # fmt: skip
         for warp in range(role.warps):
-            yield role.first_warp + warp, (role.name, warp // 4)
+            name = _MULTIPLIES if warp in issue else role.name
+            yield role.first_warp + warp, (name, warp // 4)

@@ -9,6 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from lowering.ground.errors import InternalError
 from lowering.kernel.descriptor import MatrixDescriptor
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.text import parse_kernel, print_kernel
@@ -126,19 +127,31 @@ FAULTS: dict[str, tuple[str, str, str]] = {
     ),
     "no sync behind the allocation": (
         "  tcgen05.fence before\n  cta.sync\n  tcgen05.fence after\n  cells_at",
-        "  tcgen05.fence before\n  tcgen05.fence after\n  cells_at", "",
+        "  tcgen05.fence before\n  tcgen05.fence after\n  cells_at",
+        "cells[0, 0, 0] is read, but nobody has written it",
     ),
     "no fence in front of the end": (
         "  cta.sync\n  tcgen05.fence after\n  on %warp 0 {\n    tcgen05.dealloc",
-        "  cta.sync\n  on %warp 0 {\n    tcgen05.dealloc", "",
+        "  cta.sync\n  on %warp 0 {\n    tcgen05.dealloc",
+        "tensor memory is freed, but in use by CTA 0, role epilogue",
     ),
     "products by 32 threads": (
+        "          for k in 0 .. n_k",
+        "          tcgen05.mma T4[stage_tile, 0, 0], T6[0, 0, 0], T7[0, 0, 0], 32\n"
+        "          for k in 0 .. n_k",
+        "tcgen05.mma is issued by 32 threads, not by one",
+    ),
+    "a product that begins in another lane": (
+        "tcgen05.mma T4[stage_tile, 0, 0]", "tcgen05.mma T4[stage_tile, 32, 0]",
+        "a product of 128 rows begins in lane 32",
+    ),
+    "a commit by 32 threads": (
         "          for k in 0 .. n_k", "          tcgen05.commit acc_full[stage_tile]\n"
         "          for k in 0 .. n_k",
         "tcgen05.commit is executed by 32 threads, not by one",
     ),
 }  # fmt: skip
-"""What is broken, how, and what the machine says of it; empty where several things may be said."""
+"""What is broken, how, and what the machine says of it."""
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -156,7 +169,17 @@ def test_faults(fault: str) -> None:
         except MachineError as error:
             found.append(str(error))
     assert len(found) == 3, f"{3 - len(found)} of 3 runs are right"
-    assert any(why in f for f in found), found
+    assert why and any(why in f for f in found), found
+
+
+def test_a_gpu_without_tensor_memory() -> None:
+    """Neither products nor cells are there."""
+    elsewhere = text().replace(" target sm_100a", "")
+    with pytest.raises(InternalError, match=r"wgmma has no tcgen05\.mma"):
+        run(parse_kernel(elsewhere), 128, 32, 32, "eager")
+    without = "\n".join(line for line in elsewhere.splitlines() if "tcgen05.mma" not in line)
+    with pytest.raises(MachineError, match="a GPU without tensor memory"):
+        run(parse_kernel(without), 128, 32, 32, "eager")
 
 
 def test_a_descriptor_of_another_version(monkeypatch: pytest.MonkeyPatch) -> None:

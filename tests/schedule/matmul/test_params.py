@@ -112,7 +112,17 @@ def test_values_of_another_type(make: Callable[[], object], text: str) -> None:
         (
             {"cluster_dims": [2, 1]},
             "MatmulParams.cluster_dims=[2, 1]: a ClusterDims is written as a dict of its fields\n"
-            "  legal here: m; n",
+            '  legal here: {"m": 1, "n": 1}',
+        ),
+        (
+            {"tile_sizes": {"cta_tile": "128x16x64"}},
+            "MatmulParams.tile_sizes.cta_tile='128x16x64': a GemmTile is written as a dict of its "
+            'fields\n  legal here: {"m": 128, "n": 256, "k": 64}',
+        ),
+        (
+            {"mma_macro": "Blackwell1CTA_128_16_16"},
+            "MatmulParams.mma_macro='Blackwell1CTA_128_16_16': a MmaMacro is written as a dict of "
+            'its fields\n  legal here: {"m": 64, "n": 256, "k": 16, "arch": "Hopper"}',
         ),
         (
             {"cta_order": [1]},
