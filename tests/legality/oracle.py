@@ -67,7 +67,7 @@ none. Of four tiles in thirds the last third has none.
 
 _GRIDS = (1, 2, 3, 4, 5, 6, 8)
 _MANY = 64
-_MATRICES = (1, 4, 2, 2, 3, 1, 1, 2)
+_MATRICES = (1, 5, 2, 2, 3, 1, 1, 2)
 """Of a batch, with the tiles in turn."""
 
 
