@@ -19,6 +19,7 @@ After ``synchronize_wgmma`` (it puts the last wait behind the loop), before ``al
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from lowering.ground.errors import InternalError
@@ -106,9 +107,12 @@ def order_pingpong(kernel: Kernel, options: LoweringOptions) -> Kernel:
     Raises:
         InternalError: a consuming role without a group index, or whose groups are no whole teams.
     """
-    together = _together(kernel)
-    takers = {r.name: r.takers for found in together for r in found}
-    for found in sorted(together, key=lambda found: _finest(found).takers):
+    by_place: dict[Body, list[Ring]] = {}
+    for ring in kernel.rings:
+        if ring.takers > 1 and (place := _place(kernel.body, ring)):
+            by_place.setdefault(place, []).append(ring)
+    takers = {r.name: r.takers for found in by_place.values() for r in found}
+    for found in sorted(by_place.values(), key=lambda found: _finest(found).takers):
         finest = _finest(found)
         finer = frozenset(name for name, n in takers.items() if n > finest.takers)
         rings = frozenset(r.name for r in found)
@@ -116,39 +120,9 @@ def order_pingpong(kernel: Kernel, options: LoweringOptions) -> Kernel:
     return kernel
 
 
-def _together(kernel: Kernel) -> list[tuple[Ring, ...]]:
-    """The rings that share turns: those that are waited for in the same loops. Where steps of a
-    tile are dealt out no loop over steps of others is between them: who is ahead would go through
-    it alone.
-    """
-    places = {
-        r: place for r in kernel.rings if r.takers > 1 and (place := _place(kernel.body, r))
-    }  # fmt: skip
-    found: dict[tuple[Body, int], list[Ring]] = {}
-    for ring, place in places.items():
-        beside = [r for r, x in places.items() if x == place]
-        others = frozenset(r.name for r in places if r not in beside)
-        dealt = any(r.dealing > 1 for r in beside)
-        between = _taken_before(place, ring, others) if dealt else 0
-        found.setdefault((place, between), []).append(ring)
-    return [tuple(rings) for rings in found.values()]
-
-
-def _finest(rings: tuple[Ring, ...]) -> Ring:
+def _finest(rings: Sequence[Ring]) -> Ring:
     """That of the most turns: one with it is one with all of them."""
     return max(rings, key=lambda r: r.takers)
-
-
-def _taken_before(place: Body, ring: Ring, others: frozenset[str]) -> int:
-    """How many statements that take steps of others are in front of the wait for ``ring``."""
-    body = place[0].body if isinstance(place[0], For) else ()
-    wait = next((n for n, s in enumerate(body) if _waits(s, ring.name)), 0)
-    return sum(_takes(s, others) for s in body[:wait])
-
-
-def _waits(stmt: Stmt, ring: str) -> bool:
-    """Whether a statement is a wait for a step."""
-    return isinstance(stmt, WaitFull) and stmt.ring == ring
 
 
 def _drained(body: Body, enter: BarSync, first: Expr) -> Body:
@@ -173,7 +147,7 @@ def _place(body: Body, ring: Ring) -> Body:
     """The loops that wait for steps of ``ring`` themselves: rings of one loop share its turns. The
     waits, where no loop is around them.
     """
-    waits = tuple(s for s in walk(body) if _waits(s, ring.name))
+    waits = tuple(s for s in walk(body) if isinstance(s, WaitFull) and s.ring == ring.name)
     loops = (s for s in walk(body) if isinstance(s, For) and any(x in waits for x in s.body))
     return tuple(loops) or waits
 

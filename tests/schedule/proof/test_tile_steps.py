@@ -29,10 +29,6 @@ from wsched.schedule import make_plan
 TWO = epilogue("r: [-1, -1]", "q: [-1, -1]", "s = fd.ops.mul(y, q)", "t = fd.ops.add(s, r)",
                "d = fd.ops.cast(t, dtype=DataType.BFloat16)")  # fmt: skip
 
-THREE = epilogue("r: [-1, -1]", "q: [-1, -1]", "p: [-1, -1]", "s = fd.ops.mul(y, r)",
-                 "t = fd.ops.add(s, q)", "u = fd.ops.mul(t, p)",
-                 "d = fd.ops.cast(u, dtype=DataType.BFloat16)")  # fmt: skip
-
 
 def shared(text: str, *, dynamic: bool = False) -> Matmul:
     """Two warpgroups have half of a tile's rows each; what the epilogue reads is not loaded yet."""
@@ -162,59 +158,6 @@ def test_in_turns_each_pair_deals_out_its_tile() -> None:
     _, aux = make_plan(f).relations
     assert (aux.warpgroups.teams, aux.warpgroups.dealing, aux.warpgroups.taking) == (2, 2, 1)
     said = outcome(f)
-    assert (said.fault, said.why, said.legal) == (None, "", True)
-
-
-def in_turns_with(text: str, rings: str, *, dynamic: bool = False) -> Fusion:
-    """Two pairs of warpgroups in turns, and rings: ``own``, of which a step is a warpgroup's rows,
-    or ``all``, of which one is all rows of the tile, with as many stages as it says (1), of all
-    columns or, behind a ``/``, of so many.
-    """
-    m = matmul(text, ring=True)
-    m.tile(128, 32, 32)
-    m.deal(dynamic=dynamic)
-    in_turns(m)
-    m.share("Mi", 64, "row", P.TIDy)
-    m.steps("tile turn k")
-    m.stage()
-    m.order(m.compute, "cta tile turn row")
-    finest = 16
-    for tv, (rows, stages, chunk) in zip(m.rings, map(_ring, rings.split()), strict=True):
-        steps = "tile turn"
-        if rows == "own":
-            m.split((tv,), "Mi", 64, "row Mi")
-            steps += " row"
-        if chunk:
-            finest = chunk
-            m.split((tv,), "Ni", chunk, "chunk Ni")
-            steps += " chunk"
-        m.order((tv,), f"cta {steps}")
-        m.steps(steps, (tv,))
-        m.fill((tv,), stages, 0, ON_TIDY)
-    return finished(m, finest)
-
-
-def _ring(text: str) -> tuple[str, int, int]:
-    """``all4/8`` is four stages of eight columns of all rows."""
-    what, _, chunk = text.partition("/")
-    return what[:3], int(what[3:] or 1), int(chunk or 0)
-
-
-@pytest.mark.parametrize("dynamic", [False, True])
-@pytest.mark.parametrize(
-    "rings", ["own all", "all own", "own/8 all4/8", "all4/8 own/8", "own all4/8", "all4/8 own"]
-)
-def test_in_turns_one_ring_is_dealt_out_and_one_is_not(rings: str, dynamic: bool) -> None:
-    """Each warpgroup has turns of its own with the one, each pair has one with the other, in the
-    same loop or not; a step of the one may be held around all that are taken of the other.
-    """
-    said = outcome(in_turns_with(TWO, rings, dynamic=dynamic))
-    assert (said.fault, said.why, said.legal) == (None, "", True)
-
-
-@pytest.mark.parametrize("rings", ["own all own", "own all2/16 own", "all own2/8 own"])
-def test_in_turns_one_ring_is_between_two_others(rings: str) -> None:
-    said = outcome(in_turns_with(THREE, rings))
     assert (said.fault, said.why, said.legal) == (None, "", True)
 
 
