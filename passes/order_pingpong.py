@@ -19,6 +19,7 @@ After ``synchronize_wgmma`` (it puts the last wait behind the loop), before ``al
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from lowering.ground.errors import InternalError
@@ -100,6 +101,9 @@ def order_pingpong(kernel: Kernel, options: LoweringOptions) -> Kernel:
     one turn only, or none, has no loop over turns; whether it enters is a branch. Where several
     groups take a turn together, each team of neighbours meets the next one at a barrier of both.
 
+    Where the groups of a team deal out steps of a ring, each has turns of its own with that, within
+    those of its team with other rings; in a loop that waits for both kinds, with both.
+
     Raises:
         InternalError: a consuming role without a group index, or whose groups are no whole teams.
     """
@@ -107,10 +111,18 @@ def order_pingpong(kernel: Kernel, options: LoweringOptions) -> Kernel:
     for ring in kernel.rings:
         if ring.takers > 1 and (place := _place(kernel.body, ring)):
             by_place.setdefault(place, []).append(ring)
-    every = frozenset(r.name for found in by_place.values() for r in found)
-    for first, *others in by_place.values():
-        kernel = _order(kernel, first, frozenset(r.name for r in (first, *others)), every)
+    takers = {r.name: r.takers for found in by_place.values() for r in found}
+    for found in sorted(by_place.values(), key=lambda found: _finest(found).takers):
+        finest = _finest(found)
+        finer = frozenset(name for name, n in takers.items() if n > finest.takers)
+        rings = frozenset(r.name for r in found)
+        kernel = _order(kernel, finest, rings, frozenset(takers), finer)
     return kernel
+
+
+def _finest(rings: Sequence[Ring]) -> Ring:
+    """That of the most turns: one with it is one with all of them."""
+    return max(rings, key=lambda r: r.takers)
 
 
 def _drained(body: Body, enter: BarSync, first: Expr) -> Body:
@@ -140,7 +152,13 @@ def _place(body: Body, ring: Ring) -> Body:
     return tuple(loops) or waits
 
 
-def _order(kernel: Kernel, ring: Ring, rings: frozenset[str], every: frozenset[str]) -> Kernel:
+def _order(
+    kernel: Kernel,
+    ring: Ring,
+    rings: frozenset[str],
+    every: frozenset[str],
+    finer: frozenset[str],
+) -> Kernel:
     names = Names(kernel)
     declared: list[NamedBarrierArray] = []
 
@@ -155,7 +173,8 @@ def _order(kernel: Kernel, ring: Ring, rings: frozenset[str], every: frozenset[s
             raise InternalError("order_pingpong", why)
         order = NamedBarrierArray(names.new("order"), ring.takers, 2 * groups * ptx.WARPGROUP)
         declared.append(order)
-        turns = _Turns(ring, rings, every, order, r.group, groups, _of_groups(r))
+        lets = _of_groups(r)
+        turns = _Turns(ring, rings, every, finer, order, r.group, groups, lets)
         return replace(r, body=turns.role(r.body))
 
     made = map_roles(kernel, role)
@@ -186,6 +205,7 @@ class _Turns:
         ring: whose steps are taken in turns.
         rings: all whose steps are taken in these turns.
         every: all whose steps are taken in any turns.
+        finer: those of them that have more turns, as the groups of a team deal out their steps.
         order: a barrier for each team.
         wg: index of the group.
         groups: how many groups a team has; they are neighbours.
@@ -195,6 +215,7 @@ class _Turns:
     ring: Ring
     rings: frozenset[str]
     every: frozenset[str]
+    finer: frozenset[str]
     order: NamedBarrierArray
     wg: Var
     groups: int
@@ -282,7 +303,13 @@ class _Turns:
         return not loop.unroll and any(isinstance(s, For) and self.takes(s) for s in loop.body)
 
     def turn(self, body: Body, start: int, stop: int, loops: tuple[For, ...], entry: Expr) -> Body:
-        """The list with a turn from ``start`` to ``stop``."""
+        """The list with a turn from ``start`` to ``stop``.
+
+        A team meets at the barrier. Where its groups deal out steps in front of ``start`` one that
+        is ahead would hold a step, or have a turn, for which another waits on its way to the
+        barrier, so the turn begins in front of that.
+        """
+        start = next((n for n, s in enumerate(body[:start]) if _takes(s, self.finer)), start)
         enter, hand = BarSync(self.bar(self.team)), BarArrive(self.bar(self.next))
         if _ends_with_queue(body):
             new = (*body[:start], enter, *body[start:stop], hand, *body[stop:])

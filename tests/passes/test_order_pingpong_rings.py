@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -113,4 +114,72 @@ def test_all_first_turns_come_in_front_of_all_turns() -> None:
         "bar.sync order2[wg]",
         "wait_full aux, wg * 2 + c",
         "bar.arrive order2[1 - wg]",
+    ]
+
+
+OWN = """ring aux() stages 2 teams 2
+ring own() stages 1 teams 2 dealing 2
+"""
+DEALT = """
+roles {
+  role compute warps 0 .. 16 as wg {
+    for t in 0 .. tiles {
+      wait_full own, t * 4 + wg
+      wait_full aux, t * 2 + wg // 2
+      fence.proxy.async
+    }
+  }
+  role load warps 16 .. 20 {
+    cta.sync
+  }
+}
+"""
+
+
+def turns_of(text: str, rings: str = OWN) -> tuple[list[str], list[str]]:
+    """The barriers, and what is done to them and to the rings."""
+    lines = [line.strip() for line in lowered(order_pingpong, HEAD + rings + text).splitlines()]
+    declared = [line for line in lines if line.startswith("named_barrier order")]
+    done = [line for line in lines if line.startswith(("bar.", "wait_full"))]
+    return declared, [line for line in done if "order" in line or "wait_full" in line]
+
+
+@pytest.mark.parametrize("rings", [OWN, "\n".join(OWN.splitlines()[::-1]) + "\n"])
+def test_a_turn_with_what_is_dealt_out_is_one_with_what_is_taken_beside(rings: str) -> None:
+    """Whichever ring is the first one: those who have a step of ``own`` each wait for another phase
+    of the one stage.
+    """
+    text = DEALT.replace("tiles {", "ceildiv(max(tiles - wg // 2, 0), 2) {")
+    assert turns_of(text, rings) == (
+        ["named_barrier order[4] threads 256"],
+        [
+            "bar.arrive order[0]",
+            "bar.sync order[wg]",
+            "wait_full own, t * 4 + wg",
+            "wait_full aux, t * 2 + wg // 2",
+            "bar.arrive order[select(wg == 3, 0, wg + 1)]",
+        ],
+    )
+
+
+def test_a_team_meets_in_front_of_what_is_dealt_out() -> None:
+    """Chunks that all of a team take: who has a step of ``own`` would wait for the next one, which
+    waits for that step.
+    """
+    chunks = "for c in 0 .. n {\n        wait_full aux, (t * 2 + wg // 2) * n + c\n      }"
+    text = DEALT.replace("wait_full aux, t * 2 + wg // 2", chunks)
+    declared, done = turns_of(text.replace("tiles {", "ceildiv(max(tiles - wg // 2, 0), 2) {"))
+    assert declared == [
+        "named_barrier order[2] threads 512",
+        "named_barrier order2[4] threads 256",
+    ]
+    assert done == [
+        "bar.arrive order[0]",
+        "bar.arrive order2[0]",
+        "bar.sync order[wg // 2]",
+        "bar.sync order2[wg]",
+        "wait_full own, t * 4 + wg",
+        "bar.arrive order2[select(wg == 3, 0, wg + 1)]",
+        "wait_full aux, (t * 2 + wg // 2) * n + c",
+        "bar.arrive order[1 - wg // 2]",
     ]

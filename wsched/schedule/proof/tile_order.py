@@ -4,7 +4,8 @@ A warpgroup goes through the tile as its part is nested: it *takes* a step of a 
 what reads or fills it, and *gives* it behind that. A step is taken when all who had the step that
 many stages before have given it. Where warpgroups deal out the steps of a tile, each has a *turn*
 with the ring, from the statement that waits for its first step to the one that waits for its last
-one, and the turn begins when those in front have had theirs (note 0006).
+one, and the turn begins when those in front have had theirs (note 0006). Several that have a turn
+together meet where it begins, in front of turns that they have one by one.
 
 One tile says it all. What is waited for is of the same tile or of an earlier one, with whatever
 number of stages, so a circle of waits is in one tile. In what order they are run makes no
@@ -27,7 +28,7 @@ from wsched.schedule.proof.sides import CTA_INDEX, ROLES
 
 __all__ = ["TileRing", "stopped"]
 
-_TAKE, _GIVE, _ENTER, _LEAVE = range(4)
+_TAKE, _GIVE, _MEET, _ENTER, _LEAVE = range(5)
 _Event = tuple[int, str, int]
 """What is done to a ring: its name, and the step; of a turn the first step of it."""
 
@@ -52,6 +53,11 @@ class TileRing:
     def dealing(self) -> tuple[IterDomain, ...]:
         """The loops that deal out its steps."""
         return tuple(d for d in self.loops if d.parallel in ROLES)
+
+    @property
+    def turns(self) -> int:
+        """How many turns a tile has."""
+        return prod(_trips(d) or 1 for d in self.dealing)
 
     @property
     def endless(self) -> bool:
@@ -90,7 +96,7 @@ def stopped(
         for place in product(*(range(roles[axis]) for axis in axes))
     ]
     if not turns:
-        found = [[e for e in events if e[0] not in (_ENTER, _LEAVE)] for events in found]
+        found = [[e for e in events if e[0] in (_TAKE, _GIVE)] for events in found]
     return _left(found, {r.name: 1 if r.endless else r.stages for r in rings})
 
 
@@ -106,7 +112,12 @@ def _left(programs: Sequence[Sequence[_Event]], stages: Mapping[str, int]) -> fr
     def ready(kind: int, ring: str, step: int) -> bool:
         if kind == _TAKE:
             end = _GIVE, ring, step - stages[ring]
-        elif kind == _ENTER and step != turns[ring][0]:
+        elif kind == _ENTER:
+            met = _MEET, ring, step
+            if done[met] < wanted[met]:
+                return False
+            if step == turns[ring][0]:
+                return True
             end = _LEAVE, ring, turns[ring][turns[ring].index(step) - 1]
         else:
             return True
@@ -147,8 +158,12 @@ class _Walk:
     place: Mapping[ParallelType, int]
 
     def body(self, nodes: Sequence[Node]) -> list[_Event]:
-        """All of it."""
-        return list(self.inside(nodes, {}, frozenset(), True))
+        """All of it; a turn is one, in however many nodes."""
+        found = list(self.inside(nodes, {}, frozenset(), True))
+        last = {e: n for n, e in enumerate(found)}
+        first = {e: n for n, e in reversed(list(enumerate(found)))}
+        kept = {_MEET: first, _ENTER: first, _LEAVE: last}
+        return [e for n, e in enumerate(found) if kept.get(e[0], {e: n})[e] == n]
 
     def inside(
         self, nodes: Sequence[Node], at: Mapping[Group, int], taken: frozenset[str], outer: bool
@@ -164,20 +179,36 @@ class _Walk:
         spans = {r: span for r in self.rings if (span := self.span(r, nodes, taken))}
         here = {r: span for r, span in spans.items() if not self.steps_in(r, nodes)}
         inner = taken | {r.name for r in here}
-        turns = {r: span for r, span in spans.items() if outer and r.dealing and r not in here}
+        turns = {r: span for r, span in spans.items() if outer and r.dealing}
+        begins = self.begins(nodes, turns)
         for n, node in enumerate(nodes):
-            through = self.runs_beside(node)
-            mine = {} if through else turns
-            yield from ((_ENTER, r.name, self.first(r)) for r, (a, _) in mine.items() if a == n)
+            for r in (r for r, begin in begins.items() if begin == n):
+                yield _MEET, r.name, self.first(r)
+                yield _ENTER, r.name, self.first(r)
             for r, (a, _) in here.items():
                 if a == n:
-                    yield from self.take(r, at, outer)
+                    yield _TAKE, r.name, self.step(r, at)
+                    if r in begins:
+                        yield _LEAVE, r.name, self.first(r)
             if isinstance(node, Loop):
-                g = self.graph.group(node.domain)
+                through, g = self.runs_beside(node), self.graph.group(node.domain)
                 for i in self.iterations(node):
                     yield from self.inside(node.body, {**at, g: i}, inner, outer and through)
             yield from ((_GIVE, r.name, self.step(r, at)) for r, (_, b) in here.items() if b == n)
-            yield from ((_LEAVE, r.name, self.first(r)) for r, (_, b) in mine.items() if b == n)
+            for r in (r for r in begins if r not in here and turns[r][1] == n):
+                yield _LEAVE, r.name, self.first(r)
+
+    def begins(
+        self, nodes: Sequence[Node], turns: Mapping[TileRing, tuple[int, int]]
+    ) -> dict[TileRing, int]:
+        """The nodes in front of which turns begin, those of several warpgroups in front of those
+        that one has of its own. Turns that begin further inside are not among them.
+        """
+        found: dict[TileRing, int] = {}
+        for r, (a, _) in sorted(turns.items(), key=lambda item: item[0].turns):
+            if not self.runs_beside(nodes[a]):
+                found[r] = min(x for f, (x, _) in turns.items() if f is r or f.turns > r.turns)
+        return found
 
     def runs_beside(self, node: Node) -> bool:
         """Whether a loop is none of a warpgroup's within a tile: its iterations are those of others
@@ -188,15 +219,6 @@ class _Walk:
         d = node.domain
         beside = d.parallel in (*CTA_INDEX, *ROLES) or d.extent == ONE
         return beside or self.graph.group(d) in self.tile
-
-    def take(self, r: TileRing, at: Mapping[Group, int], outer: bool) -> Iterator[_Event]:
-        """A step is waited for: of what is dealt out it is a turn, outside of all loops."""
-        turn = outer and bool(r.dealing)
-        if turn:
-            yield _ENTER, r.name, self.first(r)
-        yield _TAKE, r.name, self.step(r, at)
-        if turn:
-            yield _LEAVE, r.name, self.first(r)
 
     def span(
         self, r: TileRing, nodes: Sequence[Node], taken: frozenset[str]
