@@ -4,7 +4,8 @@ No warp asks whether a wait would be over; what it does next depends on what it 
 on words and tickets that it was given. So if one order of the warps comes to an end, all do, and if
 one stops, all stop there (a network of processes with first-in-first-out channels): it is enough to
 follow one, with copies that land at once. It is followed at sizes at which each loop takes no, one,
-two and more trips than all rings have stages; see design/0033 for why that is enough.
+two and more trips than all rings have stages, and tiles make up one and two of the groups that they
+are dealt into; see design/0033 for what that says of other sizes.
 
 On the way it is noted what is written where, and which counters are left.
 """
@@ -12,6 +13,7 @@ On the way it is noted what is written where, and which counters are left.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import combinations, product
 
 from lowering.ground.expr import evaluate
@@ -24,15 +26,20 @@ from lowering.proof.flow import unused
 from lowering.proof.moves import ALONE, TOGETHER
 from lowering.proof.obligation import Obligation, UnknownError, Verdict
 from lowering.proof.places import STEPS, misplaced
-from lowering.proof.sizes import listed, units_of
+from lowering.proof.sizes import Group, groups_of, listed, units_of
 from lowering.proof.skeleton import Skeleton
 
 __all__ = ["circles"]
 
 NAME, PLACES, OPERANDS = "circles of waits", "results", "operands"
 
-CLUSTERS = 12
-"""Of a grid of which all are followed."""
+CLUSTERS = 64
+"""Of a grid of which all are followed where two parameters are many tiles, of a larger one the
+first and the last; and of one of which all wait for each other, no larger one is followed.
+"""
+
+GROUP = 32
+"""Tiles of the largest group that is followed."""
 
 LIMIT = 20_000
 """Steps of an agent, beyond which a claim is not decided."""
@@ -45,16 +52,37 @@ def circles(kernel: Kernel, agents: tuple[Agent, ...]) -> Iterator[Obligation]:
         why = f"at no size: nobody loads or stores {name}"
         claims[OPERANDS] = Obligation(OPERANDS, kernel.name, Verdict.REFUTED, why)
     try:
-        plain = [Skeleton(kernel, a, (STEPS,)) for a in agents]
-        moving = [_with_data(kernel, a) for a in agents]
-        for sizes, sms, many in _sizes(kernel):
-            for found in _followed(kernel, plain if many else moving, sizes, sms):
-                claims[found.name] = found
-            if any(o.why for o in claims.values()):
-                break
+        for found in _all(kernel, agents):
+            claims[found.name] = found
     except UnknownError as e:
-        claims[NAME] = Obligation(NAME, kernel.name, Verdict.UNPROVED, str(e))
+        for name in (n for n, o in claims.items() if not o.why):
+            claims[name] = Obligation(name, kernel.name, Verdict.UNPROVED, str(e))
     yield from claims.values()
+
+
+def _all(kernel: Kernel, agents: tuple[Agent, ...]) -> Iterator[Obligation]:
+    """What is wrong with launches of all sizes that are looked at, up to the first such.
+
+    Raises:
+        UnknownError: some that are looked at cannot be followed, or there are none.
+    """
+    plain = [Skeleton(kernel, a, (STEPS,)) for a in agents]
+    moving = [_with_data(kernel, a) for a in agents]
+    followed, left = set[Sized](), dict[Sized, str]()
+    for size in _sizes(kernel):
+        grid = _grid(kernel, size)
+        if grid.clusters > CLUSTERS and grid.waiting:
+            left |= dict.fromkeys(size.chosen, str(grid))
+        elif grid.clusters:
+            wrong = list(_followed(grid, plain if size.many else moving, not size.many))
+            yield from wrong
+            if wrong:
+                return
+            followed |= size.chosen
+    for at in (at for n, at in left.items() if n not in followed):
+        raise UnknownError(f"{at} wait for each other, of whom at most {CLUSTERS} are followed")
+    if not followed:
+        raise UnknownError("there is no launch at any size that is looked at")
 
 
 def _with_data(kernel: Kernel, agent: Agent) -> Skeleton:
@@ -65,24 +93,54 @@ def _with_data(kernel: Kernel, agent: Agent) -> Skeleton:
     return Skeleton(kernel, agent, (STEPS, TOGETHER if first else ALONE), first)
 
 
-def _sizes(kernel: Kernel) -> Iterator[tuple[Env, int, bool]]:
-    """Values of the parameters, and of multiprocessors: any two parameters so large that what they
-    are divided by is in them no, one, two times, and once more for each stage of each ring and
-    for each step that one who reads it has released. The last value says whether both take many:
-    data is not followed there, since where it lies depends on each of them by itself.
+Sized = tuple[str, int]
+"""A parameter and its size."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Size:
+    """A launch that is looked at.
+
+    Args:
+        sizes: values of the parameters; ``chosen`` are those that it is there for.
+        sms: multiprocessors.
+        many: whether two parameters are many tiles; data is not followed there, since where it lies
+            depends on each of them by itself.
+    """
+
+    sizes: Env
+    chosen: frozenset[Sized]
+    sms: int
+    many: bool = False
+
+
+def _sizes(kernel: Kernel) -> Iterator[_Size]:
+    """Any two parameters so large that what they are divided by is in them no, one, two times, and
+    once more for each stage of each ring and for each step that one who reads it has released;
+    then each parameter as large as one and two of its groups, with two tiles of the others.
     """
     most = 2 + sum(m.stages + 1 for m in kernel.mbarriers) // 2
-    units = units_of(kernel)
+    units, least = units_of(kernel), kernel.cluster * kernel.splits
     seen = set[tuple[int, ...]]()
     for pair in combinations(units, min(2, len(units))):
         for counts in product((0, 1, 2, most), repeat=len(pair)):
-            chosen = dict.fromkeys(units, 1) | dict(zip(pair, counts, strict=True))
-            sizes = listed({name: _size(chosen[name], u) for name, u in units.items()}, units)
+            sizes = {n: _size(1, u) for n, u in units.items()}
+            some = {n: _size(c, units[n]) for n, c in zip(pair, counts, strict=True)}
+            sizes = listed(sizes | some, units)
             if (key := tuple(sizes.values())) not in seen:
                 seen.add(key)
-                several = (1, 3) if min(counts) < most else (1,)
-                many = min(counts) == most and len(pair) > 1
-                yield from ((sizes, n * kernel.cluster, many) for n in several)
+                several = (1, 3) if min(counts, default=0) < most else (1,)
+                many = min(counts, default=0) == most and len(pair) > 1
+                for n in several:
+                    yield _Size(sizes, frozenset(some.items()), n * least, many)
+    for group in sorted(groups_of(kernel, most)):
+        if group.count > GROUP:
+            raise UnknownError(f"{group.param} is dealt out in groups of {group.count} tiles, of "
+                               f"which at most {GROUP} are followed")  # fmt: skip
+        for size, others, n in _of_group(group, units[group.param], most):
+            sizes = {n: _size(others, u) for n, u in units.items()} | {group.param: size}
+            chosen = frozenset({(group.param, size)})
+            yield _Size(listed(sizes, units), chosen, n * least)
 
 
 def _size(count: int, unit: int) -> int:
@@ -90,29 +148,59 @@ def _size(count: int, unit: int) -> int:
     return unit + 1 if count == 2 else count * unit
 
 
-def _followed(
-    kernel: Kernel, skeletons: list[Skeleton], sizes: Env, sms: int
-) -> Iterator[Obligation]:
-    """What is wrong with a launch at some sizes."""
-    try:
-        grid, rows = evaluate(kernel.grid, sizes | {"sms": sms}), kernel.rows(sizes)
-    except (
-        ZeroDivisionError
-    ):  # by an extent of 0: where a result has no element nothing is launched
-        return
-    clusters = grid // kernel.cluster * rows * kernel.splits
+def _of_group(group: Group, unit: int, most: int) -> Iterator[tuple[int, int, int]]:
+    """Sizes of a group's parameter, units of the others, and clusters along x: those of one group,
+    and of two with a rest, that are none of the numbers of tiles at which every kernel is followed;
+    and so many groups as there are trips at most, if they are such.
+    """
+    if group.one not in (2 * unit, most * unit):
+        yield group.one, 2, 1
+    if most * unit < 2 * group.one or most * unit % group.one == 0:
+        yield group.two, 2, 3
+    if group.extent:
+        yield most * group.one, 1, 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Grid:
+    """A launch: CTAs along x, rows of them, and clusters in all; ``waiting`` for each other or
+    not.
+    """
+
+    kernel: Kernel
+    sizes: Env
+    ctas: int
+    rows: int
+    clusters: int
+    waiting: bool
+
+    def __str__(self) -> str:
+        at = ", ".join(f"{n} = {v}" for n, v in self.sizes.items())
+        return f"at {at} on {self.ctas} x {self.rows} x {self.kernel.splits} CTAs"
+
+
+def _grid(kernel: Kernel, size: _Size) -> _Grid:
+    """The launch at some sizes; of no cluster where nothing is launched."""
     waiting = any(isinstance(s, CounterWait) for s in walk(kernel.body))
-    if not clusters or (waiting and clusters > CLUSTERS):
-        return
-    at = ", ".join(f"{n} = {v}" for n, v in sizes.items())
-    at = f"at {at} on {grid} x {rows} x {kernel.splits} CTAs"
+    try:
+        ctas = evaluate(kernel.grid, size.sizes | {"sms": size.sms})
+        rows = kernel.rows(size.sizes)
+    except ZeroDivisionError:  # by an extent of 0: the result has no element
+        return _Grid(kernel, size.sizes, 0, 0, 0, waiting)
+    clusters = ctas // kernel.cluster * rows * kernel.splits
+    return _Grid(kernel, size.sizes, ctas, rows, clusters, waiting)
+
+
+def _followed(at: _Grid, skeletons: list[Skeleton], whole: bool) -> Iterator[Obligation]:
+    """What is wrong with a launch; ``whole`` if all clusters are followed however many they are."""
+    kernel, sizes, clusters = at.kernel, at.sizes, at.clusters
 
     def refuted(name: str, why: str, trace: tuple[str, ...] = ()) -> Obligation:
         return Obligation(name, kernel.name, Verdict.REFUTED, f"{at} {why}", trace)
 
-    whole = clusters <= CLUSTERS
-    board = Board(kernel, grid, rows, sizes, _Memory(max(sizes.values(), default=0)))
-    for together in _together(clusters, waiting):
+    whole = whole or clusters <= CLUSTERS
+    board = Board(kernel, at.ctas, at.rows, sizes, _Memory(max(sizes.values(), default=0)))
+    for together in _together(clusters, at.waiting, whole):
         walkers = [(s, _walker(board, s.agent, c)) for c in together for s in skeletons]
         while sum(s.go(w, LIMIT) for s, w in walkers):
             pass
@@ -128,11 +216,11 @@ def _followed(
         yield refuted(OPERANDS, why)
 
 
-def _together(clusters: int, waiting: bool) -> list[Sequence[int]]:
+def _together(clusters: int, waiting: bool, whole: bool) -> list[Sequence[int]]:
     """The clusters of a grid that are followed, those together that wait for each other."""
     if waiting:
         return [range(clusters)]
-    return [[c] for c in (range(clusters) if clusters <= CLUSTERS else (0, clusters - 1))]
+    return [[c] for c in (range(clusters) if whole else (0, clusters - 1))]
 
 
 def _left(kernel: Kernel, board: Board) -> str:

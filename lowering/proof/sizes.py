@@ -4,20 +4,25 @@ together.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
-from lowering.ground.expr import Binary, Const, Var, parts_of
+from lowering.ground.expr import Binary, Const, Expr, Select, Special, Var, children, parts_of
+from lowering.kernel.control import Let
 from lowering.kernel.kernel import Kernel
+from lowering.kernel.scalar_memory import LdGlobalScalar
 from lowering.kernel.visit import expressions, walk
 
-__all__ = ["listed", "units_of"]
+__all__ = ["Group", "groups_of", "listed", "units_of"]
+
+_DIVISIONS = ("ceildiv", "//", "%")
+_COMPARISONS = ("<", "<=", "==", "!=")
 
 
 def units_of(kernel: Kernel) -> dict[str, int]:
     """The largest number that each parameter is divided by."""
-    whole = [kernel.grid, kernel.grid_y, *(e for s in walk(kernel.body) for e in expressions(s))]
     found = {p.name: 1 for p in kernel.params}
-    for part in {part for e in whole for part in parts_of(e)}:
+    for part in _parts(kernel):
         match part:
             case Binary("ceildiv" | "//", Var(name), Const(value)) if name in found:
                 found[name] = max(found[name], value)
@@ -34,3 +39,104 @@ def listed(sizes: Mapping[str, int], units: Mapping[str, int]) -> dict[str, int]
         if parts:
             found[name] = sum(units[p] * -(-sizes[p] // units[p]) for p in parts)
     return found
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class Group:
+    """A number by which a kernel divides how many tiles, or steps, a parameter has.
+
+    Args:
+        param: the parameter.
+        unit: elements of one of those tiles.
+        count: the number; what is beyond a whole group of so many may be dealt with otherwise.
+        extent: whether how many groups there are, rounded up, is an extent: of a part of K, or of
+            tiles of clusters.
+    """
+
+    param: str
+    unit: int
+    count: int
+    extent: bool
+
+    @property
+    def one(self) -> int:
+        """Elements of a group."""
+        return self.unit * self.count
+
+    @property
+    def two(self) -> int:
+        """Of two groups and a rest of two tiles, or of one where two make a group, the last of
+        which is almost empty.
+        """
+        return self.unit * (2 * self.count + min(2, self.count - 1) - 1) + 1
+
+
+def groups_of(kernel: Kernel, most: int) -> frozenset[Group]:
+    """The groups that quotients of parameters are dealt into: by what these are divided, taken
+    modulo and compared with.
+
+    A number that only something else is divided by, which depends on the CTA or on the trip, may be
+    one of any parameter, where ``most`` tiles are no two groups; the CTAs of a cluster, and of a
+    place, are followed one by one.
+    """
+    units = units_of(kernel)
+    walked = list(walk(kernel.body))
+    lets = {s.var: s.value for s in walked if isinstance(s, Let)}
+    words = frozenset(s.out for s in walked if isinstance(s, LdGlobalScalar))
+    quotients = _Quotients(frozenset(units), words, lets)
+    found, digits, ctas = set[Group](), set[int](), kernel.cluster * kernel.splits
+    for part in _parts(kernel):
+        match part:
+            case Binary(op, x, Const(n)) if n > 1 and op in _DIVISIONS + _COMPARISONS:
+                of = quotients.of(x)
+                if of is not None:
+                    extent = op == "ceildiv"
+                    found |= {Group(p, unit, n, extent) for p, unit in of if unit > 1}
+                elif op in ("//", "%") and ctas % n and 2 * n >= most:
+                    digits.add(n)
+    free = digits - {g.count for g in found}
+    return frozenset(found | {Group(p, unit, n, False) for n in free for p, unit in units.items()})
+
+
+@dataclass
+class _Quotients:
+    """What expressions are quotients of, but for words of memory; ``known`` are the answers for
+    names.
+    """
+
+    params: frozenset[str]
+    words: frozenset[Var]
+    lets: Mapping[Var, Expr]
+    known: dict[Var, frozenset[tuple[str, int]] | None] = field(default_factory=dict)
+
+    def of(self, e: Expr) -> frozenset[tuple[str, int]] | None:
+        """The parameters that ``e`` grows with, each with how much of it makes one of ``e``; None
+        if it depends on anything else.
+        """
+        match e:
+            case Var(name) if name in self.params:
+                return frozenset({(name, 1)})
+            case Var() if e in self.lets:
+                if e not in self.known:
+                    self.known[e] = self.of(self.lets[e])
+                return self.known[e]
+            case Var() if e not in self.words:
+                return None
+            case Special():
+                return None
+        found = frozenset[tuple[str, int]]()
+        for part in children(e)[isinstance(e, Select) :]:  # what decides is no number
+            inner = self.of(part)
+            if inner is None:
+                return None
+            found |= inner
+        match e:
+            case Binary("ceildiv" | "//", _, Const(n)):
+                return frozenset((p, unit * n) for p, unit in found)
+        return found
+
+
+def _parts(kernel: Kernel) -> Iterator[Expr]:
+    """All expressions of a kernel, and those in them, once each."""
+    whole = [kernel.grid, kernel.grid_y, *(e for s in walk(kernel.body) for e in expressions(s))]
+    return iter({part for e in whole for part in parts_of(e)})
