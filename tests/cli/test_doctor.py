@@ -36,6 +36,7 @@ def test_everything_that_is_looked_at() -> None:
 
 
 def test_what_works_ends_with_0_and_as_json_has_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "2000")
     shown = CliRunner().invoke(app, ["doctor"])
     assert shown.exit_code == 0
     data = json.loads(CliRunner().invoke(app, ["doctor", "--json"]).stdout)

@@ -35,6 +35,7 @@ from wsched.cli.options import (
     read_problem,
     text_of,
 )
+from wsched.cli.prose import prose
 from wsched.cli.trace import trace
 from wsched.cli.why import why
 from wsched.front.explain import explain_definition
@@ -190,7 +191,7 @@ def explain_command(
     if as_json:
         typer.echo(json.dumps(found.to_dict(), indent=2))
         return
-    typer.echo(str(found))
+    typer.echo(prose(str(found)))
     if found.kernel is not None:
         extents = Extents.parse(found.kernel.problem)
         typer.echo(side_by_side(asked.kernel(definition, extents).fusion), nl=False)
@@ -263,14 +264,14 @@ def doctor(
     for f in findings():
         found.append(f)
         if not as_json:
-            typer.echo(f"{f.state.value:>8}  {f.name}: {f.found}")
+            typer.echo(prose(f"{f.state.value:>8}  {f.name}: {f.found}"))
             if f.advice:
-                typer.echo(f"{'':>10}{f.advice}")
+                typer.echo(prose(f"{'':>10}{f.advice}"))
     if as_json:
         plain = {"findings": [f.to_dict() for f in found], "verdict": verdict(found)}
         typer.echo(json.dumps(plain, indent=2))
     else:
-        typer.echo(f"\n{verdict(found)}")
+        typer.echo(prose(f"\n{verdict(found)}"))
     raise typer.Exit(1 if any(f.state is State.FAILS for f in found) else 0)
 
 

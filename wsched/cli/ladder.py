@@ -16,6 +16,7 @@ from wsched.cli.check import device
 from wsched.cli.ladder_choice import show_way
 from wsched.cli.ladder_tables import show_tables
 from wsched.cli.options import asked_extents, asked_target, file_of
+from wsched.cli.prose import prose
 
 if TYPE_CHECKING:
     from wsched.ladder.climb import Step
@@ -149,7 +150,7 @@ def _draw(steps: Sequence[Step], path: Path) -> None:
 def _show(console: Console, step: Step, kernel: bool) -> None:
     """One rung at length."""
     rung = step.rung
-    texts = [f"{rung.name}: {rung.title}", step.decision, step.why, step.nests]
+    texts = [prose(f"{rung.name}: {rung.title}"), prose(step.decision), prose(step.why), step.nests]
     texts += ["schedule", step.diff("calls"), "kernel before passes", step.diff("lower")]
     if kernel:
         texts += ["final kernel", step.diff("kernel")]

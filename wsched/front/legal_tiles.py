@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import groupby
+from itertools import groupby, zip_longest
+from textwrap import wrap
 from typing import Any
 
 from lowering.target.target import Target
@@ -16,6 +17,9 @@ from wsched.schedule.matmul.params import MatmulParams, MmaArch, MmaMacro
 from wsched.schedule.matmul.tiles import TileChoice, tile_choices
 
 __all__ = ["legal_tiles", "tiles_table", "to_dict"]
+
+COLUMNS = 80
+"""Of a table: it is read in files and in terminals of any width."""
 
 
 def legal_tiles(
@@ -70,35 +74,66 @@ def to_dict(choice: TileChoice) -> dict[str, Any]:
 
 
 def tiles_table(choices: Sequence[TileChoice], legal_only: bool) -> str:
-    """One line for each partition and M, or several M: the legal N for each K, and why not others.
+    """A row for each partition and M, or several M: the legal N for each K; below, why not others.
+
+    No line has more than 80 columns.
 
     Args:
         choices: of :func:`legal_tiles`.
-        legal_only: leave out the reasons, and lines with nothing legal.
+        legal_only: leave out the reasons, and rows with nothing legal.
     """
     steps = sorted({c.tile.k for c in choices})
-    rows = [("way", "groups", "M", *(f"N at K={k}" for k in steps), "why not others")]
-    merged: dict[tuple[str, ...], list[str]] = {}
+    rows = [("way", "groups", "M", *(f"N at K={k}" for k in steps))]
+    merged: dict[tuple[tuple[str, str], tuple[str, ...], tuple[str, ...]], list[int]] = {}
     by_row = sorted(choices, key=_row)  # stable: N and K stay in order
     for (ping_pong, across, groups, m), of_row in groupby(by_row, key=_row):
         found = list(of_row)
         if legal_only and not any(c.legal for c in found):
             continue
         cells = (_ranges([c.tile.n for c in found if c.tile.k == k and c.legal]) for k in steps)
-        why = "; ".join(_first_reasons(found))
+        why = () if legal_only else tuple(_first_reasons(found))
         way = "ping-pong" if ping_pong else "cooperative"
         shown = f"{groups // across}x{across}" if across > 1 else str(groups)
-        merged.setdefault((way, shown, *cells, why), []).append(str(m))
-    rows += [(*key[:2], " ".join(sizes), *key[2:]) for key, sizes in merged.items()]
-    if legal_only:
-        rows = [row[:-1] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+        merged.setdefault(((way, shown), tuple(cells), why), []).append(m)
+    reasons: list[str] = []
+    for (partition, columns, why), sizes in merged.items():
+        rows.append((*partition, _rows(sizes), *columns))
+        reasons += [f"{' '.join(partition)}, M {_rows(sizes)}: {reason}" for reason in why]
+    lines = list(_laid_out(rows))
+    if reasons:
+        lines += ["", "why not others"]
+        for reason in reasons:
+            lines += wrap(reason, COLUMNS, initial_indent="  ", subsequent_indent="    ")
     return "".join(f"{line}\n" for line in lines)
+
+
+def _laid_out(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Lines of a table, in which cells that are too wide go on below."""
+    wrapped = [[wrap(cell, most) for cell, most in zip(row, _widths(row), strict=True)]
+               for row in rows]  # fmt: skip
+    widths = [max(len(line) for cell in column for line in cell)
+              for column in zip(*wrapped, strict=True)]  # fmt: skip
+    for row in wrapped:
+        for line in zip_longest(*row, fillvalue=""):
+            yield "  ".join(map(str.ljust, line, widths)).rstrip()
+
+
+def _widths(row: Sequence[str]) -> list[int]:
+    """Columns that cells may take: the way, its groups, M, and what is left for each N."""
+    first = [11, 6, 7]
+    left = COLUMNS - sum(first) - 2 * (len(row) - 1)
+    return first + [left // (len(row) - 3)] * (len(row) - 3)
 
 
 def _row(choice: TileChoice) -> tuple[bool, int, int, int]:
     return choice.ping_pong, choice.across, choice.warpgroups, choice.tile.m
+
+
+def _rows(sizes: Sequence[int]) -> str:
+    """``64 128``, or ``64-256`` of all between."""
+    if len(sizes) > 2 and sizes == list(range(sizes[0], sizes[-1] + 1, 64)):
+        return f"{sizes[0]}-{sizes[-1]}"
+    return " ".join(map(str, sizes))
 
 
 def _ranges(columns: Sequence[int]) -> str:
