@@ -101,8 +101,8 @@ def order_pingpong(kernel: Kernel, options: LoweringOptions) -> Kernel:
     one turn only, or none, has no loop over turns; whether it enters is a branch. Where several
     groups take a turn together, each team of neighbours meets the next one at a barrier of both.
 
-    Where the groups of a team deal out steps of a ring, each has turns of its own with that, within
-    those of its team with other rings; in a loop that waits for both kinds, with both.
+    Where the groups of a team deal out steps of a ring, each has turns of its own with that; in a
+    loop that waits for both kinds of rings, with both.
 
     Raises:
         InternalError: a consuming role without a group index, or whose groups are no whole teams.
@@ -115,8 +115,7 @@ def order_pingpong(kernel: Kernel, options: LoweringOptions) -> Kernel:
     for found in sorted(by_place.values(), key=lambda found: _finest(found).takers):
         finest = _finest(found)
         finer = frozenset(name for name, n in takers.items() if n > finest.takers)
-        rings = frozenset(r.name for r in found)
-        kernel = _order(kernel, finest, rings, frozenset(takers), finer)
+        kernel = _order(kernel, finest, frozenset(r.name for r in found), frozenset(takers), finer)
     return kernel
 
 
