@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from lowering.ground.dtypes import DType
 from lowering.ground.errors import InternalError
 from lowering.kernel.descriptor import instruction_descriptor
 from lowering.kernel.nodes import (
@@ -30,6 +31,7 @@ from lowering.machine.operands import Operand, descriptor_of, elements, where
 from lowering.machine.program import Program, Run
 from lowering.machine.scheduler import PAUSE, Blocked, Effect, Steps
 from lowering.machine.state import Cta, Registers, Warp
+from lowering.target.mma import MmaForm
 from lowering.target.tensor_memory import LANES
 
 __all__ = [
@@ -68,16 +70,24 @@ def _place(ref: TmemRef, program: Program) -> Callable[[Warp], tuple[int, int]]:
     return find
 
 
+def _form(stmt: Tcgen05Mma, program: Program, types: tuple[DType, DType, DType]) -> MmaForm:
+    """The form of the instruction that multiplies these types."""
+    target = program.kernel.target
+    if target.tensor_memory is None:
+        raise InternalError("machine", f"{target.mma.name} has no {stmt.OP}", print_stmt(stmt))
+    form = target.mma.form(*types)
+    if form is None or stmt.cols not in form.n:
+        problem = target.mma.problem(*types, stmt.cols) or ""
+        raise InternalError("machine", problem, print_stmt(stmt))
+    return form
+
+
 def tcgen05_mma(stmt: Tcgen05Mma, program: Program) -> Run:
     """``tcgen05.mma``: one thread issues it; products of a thread happen in order, at any time."""
     a, b, find = program.place(stmt.a), program.place(stmt.b), _place(stmt.d, program)
     family, acc = program.kernel.target.mma, program.kernel.tensor(stmt.d.buffer).dtype
     types = a.buffer.dtype, b.buffer.dtype, acc
-    if program.kernel.target.tensor_memory is None:
-        raise InternalError("machine", f"{family.name} has no {stmt.OP}", print_stmt(stmt))
-    form = family.form(*types)
-    if form is None or stmt.cols not in form.n:
-        raise InternalError("machine", family.problem(*types, stmt.cols) or "", print_stmt(stmt))
+    form = _form(stmt, program, types)
     majors = stmt.trans_a, stmt.trans_b
     rows = family.m * family.ctas
     told = instruction_descriptor(form.kind, types, rows, stmt.cols, *majors)
