@@ -13,7 +13,7 @@ from functools import lru_cache
 from operator import itemgetter
 from typing import Any
 
-from lowering.ground.expr import ONE, Binary, Const, Expr, Select, Special, Var, free_vars
+from lowering.ground.expr import I32_MAX, ONE, Binary, Const, Expr, Select, Special, Var, free_vars
 from lowering.ground.scalar_ops import OPS
 from lowering.kernel.control import Break, Carry, Elect, For, If, Let
 from lowering.kernel.kernel import Kernel
@@ -47,6 +47,8 @@ def _value(e: Expr) -> Value:
         case Select(cond, then, other):
             c, a, b = _value(cond), _value(then), _value(other)
             return lambda env: a(env) if c(env) else b(env)
+        case Binary("mulhi"):
+            raise UnknownError(f"the value of {e}: {e.rhs} is not known to be a reciprocal")
         case Binary(op, lhs, Const(number)):
             f, left = OPS[op][0], _value(lhs)
             return lambda env: f(left(env), number)
@@ -54,6 +56,27 @@ def _value(e: Expr) -> Value:
             f, left, right = OPS[op][0], _value(lhs), _value(rhs)
             return lambda env: f(left(env), right(env))
     raise UnknownError(f"the value of {e}")
+
+
+def _let(value: Expr, lets: Mapping[str, Expr]) -> Value:
+    """A function that gives what a name stands for.
+
+    ``mulhi(x, (2**31 - 1) // d)`` is ``x // d`` or one less (``passes.divide_by_reciprocal``), the
+    first for most of the small numbers that are followed here, the other one for more and more of
+    larger ones. So it is one less for multiples of ``d``, as it always is, and for odd numbers.
+    """
+    match value:
+        case Binary("mulhi", x, Var(name)):
+            match lets.get(name):
+                case Binary("//", Const(most), d) if most == I32_MAX:
+                    dividend, divisor = _value(x), _value(d)
+
+                    def quotient(env: Env) -> int:
+                        a, b = dividend(env), divisor(env)
+                        return a // b - (a >= b and (a % b == 0 or a & 1))
+
+                    return quotient
+    return _value(value)
 
 
 @dataclass
@@ -74,6 +97,7 @@ class Skeleton:
     named: dict[int, frozenset[Var]] = field(default_factory=dict)
     kept: set[int] = field(default_factory=set)
     needed: set[str] = field(default_factory=set)
+    lets: dict[str, Expr] = field(default_factory=dict)
     breaks: list[list[int]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -107,13 +131,13 @@ class Skeleton:
 
     def need(self, body: Body) -> None:
         """Note the names that events, and what they depend on, read."""
-        lets = {s.var.name: s.value for s in walk(body) if isinstance(s, Let)}
+        self.lets |= {s.var.name: s.value for s in walk(body) if isinstance(s, Let)}
         pending = [e for s in walk(body) for e in self.asked(s)]
         while pending:
             for var in free_vars(pending.pop()):
                 if var.name not in self.needed:
                     self.needed.add(var.name)
-                    pending += [lets[var.name]] if var.name in lets else []
+                    pending += [self.lets[var.name]] if var.name in self.lets else []
 
     def asked(self, stmt: Stmt) -> Iterator[Expr]:
         """What a statement that is kept evaluates."""
@@ -169,7 +193,7 @@ class Skeleton:
         for stmt in body:
             if isinstance(stmt, Let):
                 if stmt.var.name in self.needed:
-                    self.assign((stmt.var.name,), (_value(stmt.value),))
+                    self.assign((stmt.var.name,), (_let(stmt.value, self.lets),))
             elif isinstance(stmt, Break):
                 self.breaks[-1].append(len(self.steps))
                 self.add(_value(stmt.cond))

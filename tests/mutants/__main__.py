@@ -12,9 +12,9 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import asdict
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from random import Random
 from time import process_time
@@ -51,16 +51,20 @@ def judge_one(place: tuple[str, int]) -> Line:
     return Line(name, number, mutant.kind, mutant.what, fate, why, seconds, method)
 
 
-def _count(name: str) -> tuple[str, int]:
-    return name, sum(1 for _ in mutants(subject(name).kernel))
+def _numbers(kinds: Collection[str], name: str) -> tuple[str, list[int]]:
+    """The mutants of a kernel that are of some classes; all where none is named."""
+    every = enumerate(mutants(subject(name).kernel))
+    return name, [n for n, m in every if not kinds or m.kind in kinds]
 
 
-def drawn(counts: Iterable[tuple[str, int]], count: int, seed: int) -> list[tuple[str, int]]:
+def drawn(
+    numbers: Iterable[tuple[str, Iterable[int]]], count: int, seed: int
+) -> list[tuple[str, int]]:
     """So many mutants of all, by kernel; all of them if there are no more.
 
     More of them are the same and others, so that a run can be made longer.
     """
-    places = [(name, n) for name, many in counts for n in range(many)]
+    places = [(name, n) for name, many in numbers for n in many]
     Random(seed).shuffle(places)
     return sorted(places[:count])
 
@@ -72,14 +76,15 @@ def _main() -> int:
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--out", type=Path, required=True, help="file of JSON lines")
     parser.add_argument("--only", nargs="*", choices=SUBJECTS, default=SUBJECTS, help="kernels")
+    parser.add_argument("--kinds", nargs="*", default=(), help="classes of edits, such as scalar")
     parser.add_argument("--write", type=Path, help="note that gets the score")
     asked = parser.parse_args()
     asked.out.touch()
     lines = [Line(**json.loads(text)) for text in asked.out.read_text().splitlines()]
     done = {(line.name, line.number) for line in lines}
     with multiprocessing.Pool(asked.jobs) as pool, asked.out.open("a") as out:
-        counts = pool.imap_unordered(_count, asked.only)
-        places = [p for p in drawn(sorted(counts), asked.count, asked.seed) if p not in done]
+        numbers = sorted(pool.imap_unordered(partial(_numbers, asked.kinds), asked.only))
+        places = [p for p in drawn(numbers, asked.count, asked.seed) if p not in done]
         for line in pool.imap_unordered(judge_one, places, chunksize=8):
             lines.append(line)
             print(json.dumps(asdict(line)), file=out, flush=True)

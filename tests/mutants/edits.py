@@ -2,7 +2,8 @@
 
 A *mutant* is a kernel with one edit: of a statement (``tests.mutants.statements``), of where it
 stands, or of a declaration (``tests.mutants.declarations``). Each kind of edit goes over all places
-where it can be made, in the order of the text, so that a mutant has a number.
+where it can be made, in the order of the text, so that a mutant has a number; those of scalars
+come last.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from lowering.kernel.nodes import (
     FenceProxyAsync,
     If,
     LdWord,
+    Let,
     OnWarp,
     Stmt,
     StWord,
@@ -29,6 +31,7 @@ from lowering.kernel.text import print_stmt
 from lowering.kernel.traits import Memory
 from lowering.kernel.visit import bodies, map_bodies
 from tests.mutants.declarations import redeclared
+from tests.mutants.scalars import otherwise
 from tests.mutants.statements import changed
 
 __all__ = ["Mutant", "mutants"]
@@ -75,7 +78,8 @@ def mutants(kernel: Kernel) -> Iterator[Mutant]:
     """All mutants of a final kernel."""
     for kind, what, storage in redeclared(kernel):
         yield Mutant(kind, what, replace(kernel, storage=storage))
-    for place in _places(kernel.body, lambda body: replace(kernel, body=body)):
+    places = list(_places(kernel.body, lambda body: replace(kernel, body=body)))
+    for place in places:
         stmt, text = place.stmt, _text(place.stmt)
         if _orders(stmt):
             yield Mutant("drop", text, place.with_(), stmt)
@@ -92,6 +96,12 @@ def mutants(kernel: Kernel) -> Iterator[Mutant]:
         if isinstance(stmt, If):
             yield Mutant("condition", f"always: {text}", place.with_(*stmt.then), stmt)
             yield Mutant("condition", f"never: {text}", place.with_(*stmt.other), stmt)
+    for place in places:
+        if isinstance(stmt := place.stmt, Let):
+            for value in otherwise(stmt.value):
+                new = replace(stmt, value=value)
+                what = f"{_text(stmt)} -> {value}"
+                yield Mutant("scalar", what, place.with_(new), stmt)
 
 
 def _orders(stmt: Stmt) -> bool:

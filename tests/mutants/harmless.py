@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import pairwise
 
-from lowering.ground.expr import Const
+from lowering.ground.expr import Binary, Const, Expr, Select, children
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import (
     BarArrive,
@@ -25,6 +25,7 @@ from lowering.kernel.nodes import (
     For,
     GridDepLaunchDependents,
     GridDepWait,
+    Let,
     MBarrierArrive,
     MBarrierExpectTx,
     MBarrierInit,
@@ -113,6 +114,36 @@ def _beside(kernel: Kernel, wait: WgmmaWait) -> bool:
     return any(s.pending <= wait.pending for s in waits)
 
 
+def _innermost(old: Expr, new: Expr) -> list[tuple[Expr, Expr]]:
+    """Where an expression with one edit is another one: from the whole to the edit."""
+    inner = list(zip(children(old), children(new), strict=False))
+    alike = getattr(old, "op", None) == getattr(new, "op", None)
+    changed = [pair for pair in inner if pair[0] != pair[1]]
+    deeper = alike and type(old) is type(new) and len(changed) == 1
+    return [(old, new), *(_innermost(*changed[0]) if deeper else ())]
+
+
+def _decides(path: list[tuple[Expr, Expr]]) -> bool:
+    """Whether an edit is in what decides whether a tile is in a whole group or in the rest."""
+    return any(isinstance(a, Select) and b == a.cond and isinstance(b, Binary) and b.op == "<"
+               for (a, _), (b, _) in pairwise(path))  # fmt: skip
+
+
+def _of_scalar(kernel: Kernel, let: Let) -> str | None:
+    """Why another number or operator in what a name stands for is harmless."""
+    (value,) = (s.value for s in walk(kernel.body) if isinstance(s, Let) and s.var == let.var)
+    path = _innermost(let.value, value)
+    match path[-2:]:
+        case [(Binary("ceildiv", _, Const(n)), _), (Const(), Const(m))] if m < n:
+            return "of tiles and steps behind the end zeros are loaded, and nothing is stored"
+        case [(Binary("max", _, Const(0)), _), (Const(0), Const(1))]:
+            return "there are no more CTAs than tiles, so the first of each is there"
+    match path[-1]:
+        case Binary("<="), Binary("<") if _decides(path):
+            return "what is left is a whole divisor: a first tile, which both orders begin with"
+    return None
+
+
 def argument(mutant: Mutant) -> str | None:
     """Why a mutant that nobody catches is harmless; None if nobody knows."""
     stmt = mutant.stmt
@@ -139,6 +170,8 @@ def argument(mutant: Mutant) -> str | None:
             return "the warps do the same, each for itself: a hint, or a wait of nothing"
         case "order", MBarrierArrive():
             return "copies alone, or nothing, are told of, which a relaxed order hands on as well"
+        case "scalar", Let():
+            return _of_scalar(mutant.kernel, stmt)
         case "stage", MBarrierArrive(bar=bar) if mutant.kernel.mbarrier(bar.array).stages == 1:
             return "the one barrier that there is"
         case "value", StWord() if " + 1 + 1" in mutant.what:

@@ -37,6 +37,12 @@ _PLAIN = {
     "queues": ("dynamic", "dynamic_cluster_pingpong"),
     "partial sums": ("split_2", "split_cluster", "stream_k", "stream_k_cluster"),
 }  # fmt: skip
+_GROUPS: Mapping[str, Sizes] = {
+    "cluster_2x1": (2304, 264, 64, 6), "dynamic": (1160, 264, 64, 2)
+}  # fmt: skip
+"""M, N, K and multiprocessors of one more launch, of the kernels that take eight rows of tiles
+after the other: nine rows of two.
+"""
 _RESIDUAL = {f"{name}-residual": name for name in ("coop_128x128", "pingpong_64x128")}
 
 
@@ -76,7 +82,8 @@ def _of(
 def _plain(family: str, name: str) -> Subject:
     made = kernel(SCHEDULES[name])
     sizes = SIZES if name == "exchanged" else PROBLEMS  # its tiles are narrow
-    return _of(family, name, made.fusion, made.kernel, sizes)
+    more = (_GROUPS[name],) if name in _GROUPS else ()
+    return _of(family, name, made.fusion, made.kernel, (*sizes, *more))
 
 
 def _residual(family: str, name: str) -> Subject:

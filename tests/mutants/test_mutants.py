@@ -59,6 +59,17 @@ def test_a_dropped_wait_dies_on_the_machine_too() -> None:
     assert right.ran(dropped.kernel).fate in (Fate.RACE, Fate.MACHINE)
 
 
+def test_a_wrong_tile_dies_on_the_machine_too() -> None:
+    """A row of another group of tiles: the last launch has more rows of tiles than one has."""
+    right = judge("cluster_2x1")
+    wrong = [m for m in right.mutants if m.kind == "scalar" and m.what.count("% 4") == 1]
+    assert len(wrong) == 2
+    for mutant in wrong:
+        assert right.judged(mutant, machine=False).fate is Fate.PROOF
+        assert right.ran(mutant.kernel).fate is Fate.MACHINE
+        assert not right.wrong(mutant.kernel, 2, adversary="eager")
+
+
 @pytest.mark.parametrize("name", in_tiers(SUBJECTS, [*SUBJECTS][::3]))
 def test_no_alarm(name: str) -> None:
     """No claim is open and no race is seen where nothing is wrong."""
@@ -77,7 +88,7 @@ def test_no_alarm_in_the_orders_that_judge(name: str) -> None:
 def test_a_sample_has_no_hole() -> None:
     """Of a few mutants of a few kernels each is caught, or known to be harmless."""
     names = "coop_1_stage", "cluster_2x1", "dynamic", "coop_128x128-residual"
-    places = drawn(((name, len(judge(name).mutants)) for name in names), 24, seed=5)
+    places = drawn(((name, range(len(judge(name).mutants))) for name in names), 24, seed=5)
     found = [(place, judge(place[0]).mutants[place[1]]) for place in places]
     fates = {place: (judge(place[0]).judged(m).fate, argument(m)) for place, m in found}
     assert not [p for p, (fate, why) in fates.items() if fate is Fate.NEITHER and not why]
@@ -108,10 +119,10 @@ def test_a_word_behind_the_arrival_for_it() -> None:
 
 def test_more_of_them_are_the_same_and_others() -> None:
     """A run goes on with what it has: so many more are drawn beside those, each one once."""
-    counts = [("a", 30), ("b", 20)]
+    counts = [("a", range(30)), ("b", range(20))]
     few, many = (set(drawn(counts, n, seed=3)) for n in (10, 40))
     assert len(few) == 10 and len(many) == 40 and few < many
-    assert drawn(counts, 99, seed=3) == [(name, n) for name, c in counts for n in range(c)]
+    assert drawn(counts, 99, seed=3) == [(name, n) for name, c in counts for n in c]
 
 
 def lines() -> list[Line]:

@@ -139,3 +139,21 @@ def test_digits() -> None:
     kernel = parse_kernel(text.replace(before, before + "0 * (tile % 20) + ", 1))
     found = {(g.param, g.unit, g.count) for g in groups_of(kernel, 7)}
     assert found == {("M", 128, 20), ("N", 128, 20), ("K", 64, 20)}
+
+
+QUOTIENTS = {
+    "a rest of more than the divisor": ("select(divisor <= rest, 1, 0) < n_Mo",
+                                        "select(divisor <= rest, 2, 0) < n_Mo", Verdict.REFUTED),
+    "another reciprocal": ("= 2147483647 // max(divisor, 1)", "= 2147483646 // max(divisor, 1)",
+                           Verdict.UNPROVED),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", QUOTIENTS)
+def test_quotients_of_large_numbers(fault: str) -> None:
+    """Quotients that are made by multiplication are one too small for few of the small numbers that
+    are followed, and for many of the large ones.
+    """
+    before, after, verdict = QUOTIENTS[fault]
+    found = changed(kernel_of("coop_traversal"), before, after, 1)
+    assert "results" in {o.name for o in found} and {o.verdict for o in found} == {verdict}
