@@ -219,7 +219,7 @@ def test_what_is_wrong_is_no_matter_of_speed(
     ("words", "told"),
     [
         (["--gpu", "A100"],
-         "--gpu A100 is not supported; supported: H200, H100, H100 PCIe, B200, fake"),
+         "--gpu A100 is not supported; supported: H200, H200 NVL, H100, H100 PCIe, B200, fake"),
         ([], f"no baseline {baseline_of('fake')} is not supported; supported: --baseline FILE, or "
              "--record to measure without one"),
         (["--gpu", "H100", "--baseline", "{baseline}"],

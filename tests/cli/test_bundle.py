@@ -70,7 +70,10 @@ def test_a_gpu_that_is_not_here(
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["--gpu", "A100"], "--gpu A100 is not supported; supported: H200, H100, H100 PCIe, B200"),
+        (
+            ["--gpu", "A100"],
+            "--gpu A100 is not supported; supported: H200, H200 NVL, H100, H100 PCIe, B200",
+        ),
         (["--shape", "8x8"], "'8x8' is no problem size"),
     ],
 )

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
+from wsched.choose.tuned.lookup import forget
 from wsched.cli import app as module
 from wsched.cli.app import app
 
@@ -103,3 +105,31 @@ def test_a_full_disk(file: Path) -> None:
         )  # fmt: skip
     assert done.returncode == 2
     assert done.stderr.strip() == "[Errno 28] No space left on device"
+
+
+def test_warnings_are_a_line(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of ours, that is; others are as Python has them."""
+    missing = tmp_path / "typo.json"
+    monkeypatch.setenv("WSCHED_TUNED", str(missing))
+    forget()
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        result = CliRunner().invoke(app, ["explain", str(file), "--shape", "512x512x512"])
+    forget()
+    assert result.exit_code == 0
+    assert result.stderr == (
+        f"wsched: {missing}: WSCHED_TUNED names it, and there is no such file; it counts as empty. "
+        "WSCHED_TUNED=0 ignores all tables.\n"
+    )
+
+    def others(*_: Any) -> None:
+        warnings.warn("mind the gap", RuntimeWarning, stacklevel=1)
+        raise MemoryError
+
+    seen: list[str] = []
+    monkeypatch.setattr(warnings, "showwarning", lambda message, *_: seen.append(str(message)))
+    monkeypatch.setattr(module, "explain_definition", others)
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        CliRunner().invoke(app, ["explain", str(file)])
+    assert seen == ["mind the gap"]

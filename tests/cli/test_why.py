@@ -55,7 +55,7 @@ def test_a_definition_of_several_kernels(tmp_path: Path) -> None:
 
 def test_errors(file: Path, tmp_path: Path) -> None:
     for arguments, text in (
-        (["--gpu", "V100"], "gpu is 'V100'; known are H200, H100, H100 PCIe"),
+        (["--gpu", "V100"], "gpu is 'V100'; known are H200, H200 NVL, H100, H100 PCIe"),
         (["--gpu", "B200"], f"{file}: why on sm_100a is not supported; supported: sm_90a"),
         (["--params", "pipelined"], f"{file}: why of a schedule that is not warp-specialized"),
         (["--measured", str(tmp_path / "no.json")], "No such file or directory"),

@@ -94,10 +94,18 @@ def test_layouts_count() -> None:
     assert names[0] != names[1] and None not in names
 
 
+def test_an_h200_nvl_is_an_h200_of_less_power() -> None:
+    """So it has the schedules that were measured on that one."""
+    found = [wsched.explain(definition(), matrices(), gpu=gpu) for gpu in ("H200 NVL", "H200")]
+    assert found[0].device == "NVIDIA H200 NVL with 132 multiprocessors"
+    nvl, other = (x.to_dict()["kernel"] for x in found)
+    assert nvl == other
+
+
 def test_a_gpu_that_nobody_knows() -> None:
     with pytest.raises(InputError) as error:
         wsched.explain(definition(), matrices(), gpu="B300")
-    assert str(error.value) == "gpu is 'B300'; known are H200, H100, H100 PCIe, B200"
+    assert str(error.value) == "gpu is 'B300'; known are H200, H200 NVL, H100, H100 PCIe, B200"
     with pytest.raises(InputError):
         wsched.explain(definition(), matrices()[:1], gpu="H200")
 

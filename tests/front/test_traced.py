@@ -210,7 +210,9 @@ def test_parameters_that_dynamo_has_not_made() -> None:
 
 def test_what_is_not_supported_says_so() -> None:
     text = definition().replace("fd.ops.linear(x, w)", "fd.ops.lineer(x, w)")
-    with pytest.raises(Exception, match=r"fd\.ops\.lineer without nvFuser is not supported"):
+    with pytest.raises(
+        Exception, match=r"fd\.ops\.lineer is not .* Did you mean fd\.ops\.linear\?"
+    ):
         compiled(lambda *inputs: wsched.execute(text, inputs))(*operands())
 
 
@@ -227,3 +229,46 @@ def test_an_eager_call_does_not_come_here(monkeypatch: pytest.MonkeyPatch) -> No
     with pytest.raises(UnsupportedError):
         wsched.execute("", [])
     assert module._asked == {}
+
+
+WRITTEN = """
+def f(fd: FusionDefinition):
+    x = fd.define_tensor(shape=[-1, -1], contiguity=[True, True], dtype=DataType.BFloat16)
+    s = fd.define_scalar(dtype=DataType.Double)
+    w = fd.define_tensor(shape=[-1, -1], contiguity=[True, True], dtype=DataType.BFloat16)
+    r = fd.define_tensor(shape=[-1, -1], contiguity=[True, True], dtype=DataType.BFloat16)
+    d = fd.ops.linear(x, w)
+    e = fd.ops.cast(fd.ops.add(fd.ops.mul(d, s), r), dtype=DataType.BFloat16)
+    fd.add_output(e, r)
+    fd.add_output(d)
+"""
+RETURNED = WRITTEN.replace("fd.add_output(d)", "fd.add_output(d)\n    fd.add_output(e)")
+
+
+@pytest.mark.parametrize("text", [WRITTEN, RETURNED, WRITTEN.replace("fd.add_output(d)", "")])
+def test_results_that_are_written_into_inputs(text: str) -> None:
+    """The graph goes on with what was written, and the caller has it."""
+    x, w = operands()
+
+    def function(r: Any) -> Any:
+        before = r * 1
+        return [*wsched.execute(text, [x, 0.5, w, r]), before + r]
+
+    held, columns = matrix(40, 64, seed=2), matrix(64, 40, seed=2).T
+    for residual in (held, columns, torch.nn.Parameter(held.clone(), requires_grad=True)):
+        eager, graph = residual.detach().clone(), residual.detach().clone()
+        given = torch.nn.Parameter(graph) if residual.requires_grad else graph
+        with torch.set_grad_enabled(residual.requires_grad):
+            same(compiled(function)(given), function(eager))
+        assert torch.equal(graph, eager) and not torch.equal(graph, residual)
+
+
+def test_gradients_of_what_is_written_are_refused() -> None:
+    x, w = operands()
+    r = matrix(40, 64, seed=2)
+    function = compiled(lambda x, r: wsched.execute(WRITTEN, [x, 0.5, w, r], gradients=True))
+    same(function(x, r.clone()), wsched.execute(WRITTEN, [x, 0.5, w, r.clone()], gradients=True))
+    text = "line 9: the output e, which is written into r, by what torch differentiates is not "
+    for call in (function, lambda x, r: wsched.execute(WRITTEN, [x, 0.5, w, r], gradients=True)):
+        with pytest.raises(Exception, match=text):
+            call(x.clone().requires_grad_(), r.clone())

@@ -65,7 +65,9 @@ def test_a_gpu_that_is_not_here() -> None:
     other = wsched.why(definition(), SIZES, gpu="H100 PCIe", params=PARAMS)
     assert (other.sms, other.watts) == (114, 350) and other.us > told().us
     assert other.roofline.memory.rate == pytest.approx(1.77e6)
-    with pytest.raises(InputError, match="gpu is 'A100'; known are H200, H100, H100 PCIe"):
+    nvl = wsched.why(definition(), SIZES, gpu="H200 NVL", params=PARAMS)
+    assert (nvl.sms, nvl.watts, nvl.us) == (132, 600, told().us)
+    with pytest.raises(InputError, match="gpu is 'A100'; known are H200, H200 NVL, H100, H100 P"):
         wsched.why(definition(), SIZES, gpu="A100")
     with pytest.raises(UnsupportedError, match="why on sm_100a is not supported; supp"):
         wsched.why(definition(), SIZES, gpu="B200")

@@ -13,6 +13,7 @@ import build_wheel
 import pytest
 
 from tests.schedules import definition
+from wsched.version import __version__
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -60,20 +61,30 @@ print(wsched.__file__)
 """
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(400)
-def test_a_wheel_in_a_fresh_place(tmp_path: Path) -> None:
-    """With a folder ``passes`` of the user's own beside the program."""
+PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-q"]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, made once."""
     pytest.importorskip("torch")
     pytest.importorskip("pip")
-    tree, target, work = (tmp_path / n for n in ("tree", "target", "work"))
+    folder = tmp_path_factory.mktemp("wheel")
+    tree = folder / "tree"
     tree.mkdir()
     for name in ("lowering", "passes", "wsched", "tools", "pyproject.toml", "README.md", "LICENSE"):
         (tree / name).symlink_to(ROOT / name)
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-q"]
-    wheels = [*pip, "wheel", "--no-build-isolation", "--no-deps", "-w", str(tmp_path)]
+    wheels = [*PIP, "wheel", "--no-build-isolation", "--no-deps", "-w", str(folder)]
     subprocess.run([*wheels, str(tree)], check=True, timeout=200)
-    (wheel,) = tmp_path.glob("*.whl")
+    (found,) = folder.glob("*.whl")
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_a_wheel_in_a_fresh_place(wheel: Path, tmp_path: Path) -> None:
+    """With a folder ``passes`` of the user's own beside the program."""
+    target, work = (tmp_path / n for n in ("target", "work"))
     with zipfile.ZipFile(wheel) as archive:
         tops = {name.partition("/")[0] for name in archive.namelist()}
         assert {t.partition("-")[0] for t in tops} == {"wsched"}
@@ -94,3 +105,39 @@ def test_a_wheel_in_a_fresh_place(tmp_path: Path) -> None:
         cwd=work, env=environment, capture_output=True, text=True, timeout=200,
     )  # fmt: skip
     assert told.returncode == 0 and "legal, because" in told.stdout, told.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_a_wheel_that_pip_installs(wheel: Path, tmp_path: Path) -> None:
+    """Into an environment of its own, without a network: the command is there, and is the wheel's.
+
+    What it needs is found where this test's Python has it.
+    """
+    home, work = tmp_path / "environment", tmp_path / "work"
+    make = ["venv", "--system-site-packages", "--without-pip", str(home)]
+    subprocess.run([sys.executable, "-m", *make], check=True, timeout=100)
+    pip = [*PIP, "--python", str(home / "bin" / "python"), "install", "--no-deps", "--no-index"]
+    subprocess.run([*pip, str(wheel)], check=True, timeout=100)
+    work.mkdir()
+    file = work / "linear.py"
+    file.write_text(definition())
+    # A folder of PYTHONPATH is none whose .pth files count, which would find the tree.
+    environment = {**os.environ, "PYTHONPATH": sysconfig.get_path("purelib")}
+
+    def command(*words: str) -> str:
+        done = subprocess.run(
+            [str(home / "bin" / "wsched"), *words],
+            cwd=work, env=environment, capture_output=True, text=True, timeout=200,
+        )  # fmt: skip
+        assert (done.returncode, done.stderr) == (0, ""), done.stdout
+        return done.stdout
+
+    assert command("--version") == f"{__version__}\n"
+    assert command("run", str(file), "--shape", "64x64x64").startswith("RIGHT: 64 x 64 BFloat16")
+    where = "import wsched; print(wsched.__file__)"
+    found = subprocess.run(
+        [str(home / "bin" / "python"), "-c", where],
+        cwd=work, env=environment, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert Path(found.stdout.strip()).is_relative_to(home)

@@ -1,9 +1,11 @@
-"""How commands fail: in one line."""
+"""How commands fail, and warn: in one line."""
 
 from __future__ import annotations
 
 import sys
-from contextlib import nullcontext
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import typer
@@ -26,7 +28,7 @@ class Group(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         """Run a command."""
         try:
-            with shown(sys.stderr) if wanted(ctx.args) else nullcontext():
+            with _warned(), shown(sys.stderr) if wanted(ctx.args) else nullcontext():
                 return super().invoke(ctx)
         except WschedError as e:
             text = str(e)
@@ -36,6 +38,22 @@ class Group(TyperGroup):
                 raise
         typer.echo(text, err=True)
         raise typer.Exit(2)
+
+
+@contextmanager
+def _warned() -> Iterator[None]:
+    """What wsched warns of is a line: which of its files says so is nothing to a command's user."""
+    with warnings.catch_warnings():
+        plain = warnings.showwarning
+
+        def show(message: Any, category: type[Warning], *place: Any, **rest: Any) -> None:
+            if str(message).startswith("wsched: "):
+                typer.echo(message, err=True)
+            else:
+                plain(message, category, *place, **rest)
+
+        warnings.showwarning = show
+        yield
 
 
 def _of_the_machine(e: Exception) -> str:

@@ -37,7 +37,8 @@ def why(
     gpu: Annotated[
         str | None,
         typer.Option(
-            "--gpu", help="Plan for H200, H100 or H100 PCIe; by default the GPU here, else H200."
+            "--gpu",
+            help="Plan for H200, H200 NVL, H100 or H100 PCIe; by default the GPU here, else H200.",
         ),
     ] = None,
     params: Params = None,

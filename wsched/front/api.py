@@ -210,10 +210,10 @@ def explain(
         inputs: tensors; their values are not read.
         batch_invariant: as there.
         constants: as there.
-        gpu: the GPU to plan for wherever the inputs are, ``H200``, ``H100``, ``H100 PCIe`` or
-            ``B200``, on which nothing was measured, so that its times are guesses. By default the
-            device on which they are: the machine model for tensors on the CPU, which pretends to
-            have a few multiprocessors of an H200.
+        gpu: the GPU to plan for wherever the inputs are, ``H200``, ``H200 NVL``, ``H100``,
+            ``H100 PCIe`` or ``B200``, on which nothing was measured, so that its times are guesses.
+            By default the device on which they are: the machine model for tensors on the CPU, which
+            pretends to have a few multiprocessors of an H200.
 
     Raises:
         InputError: the tensors do not fit the definition, or a GPU that is not known.

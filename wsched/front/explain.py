@@ -31,7 +31,7 @@ from wsched.front.own import kernel_of
 from wsched.front.problems import problem_of
 from wsched.front.route import CUT, NVFUSER, TORCH, WSCHED, Part, Refusal
 from wsched.fusion import Fusion
-from wsched.importer import Definition, MissingOp, missing_ops, record_text
+from wsched.importer import Definition, MissingOp, first_unknown, missing_ops, record_text
 from wsched.run.compiled import CompiledFusion, compile_fusion
 from wsched.run.copies import copies
 from wsched.run.layout import laid_out
@@ -348,6 +348,8 @@ def _explain_others(definition: Any, device: str, refusals: list[Refusal]) -> Ex
         what = ", ".join(f"fd.ops.{op}" for op in unknown)
     else:
         return explain_other(TORCH, device, tuple(refusals), operations, missing)
+    if (nobodys := first_unknown(operations)) is not None:
+        raise nobodys
     reasons = "; ".join(f"{r.what}: {r.reason}" for r in refusals)
     hint = ". ".join(filter(None, (reasons, _listed(missing))))
     raise UnsupportedError(what, "what wsched, nvFuser or torch can run", hint)

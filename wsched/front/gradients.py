@@ -89,9 +89,14 @@ def _fake(
     return [t.new_empty(t.shape) for t in tensors if t.is_floating_point()]
 
 
-def _keep(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    """What the backward pass needs of a call."""
+def _keep(asked: Asked, ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    """What the backward pass needs of a call; torch asks where an input requires gradients.
+
+    Raises:
+        UnsupportedError: there are none of such a definition.
+    """
     ctx.name, tensors, ctx.numbers = inputs
+    require_differentiable(asked(ctx.name)[0])
     ctx.save_for_backward(*tensors)
 
 
@@ -121,4 +126,6 @@ def define_gradients(library: torch.library.Library, asked: Asked) -> None:
     )
     library.impl("gradients", partial(_gradients, asked), "CompositeExplicitAutograd")
     torch.library.register_fake("wsched::gradients", _fake, lib=library)
-    torch.library.register_autograd("wsched::execute", _backward, setup_context=_keep, lib=library)
+    torch.library.register_autograd(
+        "wsched::execute", _backward, setup_context=partial(_keep, asked), lib=library
+    )

@@ -19,7 +19,7 @@ from wsched.front.cut.route import chosen_cut, cut_route, cutter_of
 from wsched.front.problems import problem_of
 from wsched.front.route import CUT, NVFUSER, TORCH, WSCHED, Refusal, Route, Run
 from wsched.fusion import computed_inputs
-from wsched.importer import Definition
+from wsched.importer import Definition, first_unknown
 from wsched.run.compiled import CompiledFusion
 from wsched.run.copies import copies
 
@@ -77,6 +77,8 @@ def routes(
         except UnsupportedError as e:
             last = e
         refusals.append(Refusal(name, str(last)))
+    if isinstance(recorded, Definition) and (unknown := first_unknown(recorded)) is not None:
+        raise unknown  # which is why all have refused
     what, supported = (
         (last.what, last.supported)
         if isinstance(last, UnsupportedError)
@@ -152,7 +154,7 @@ def _torch(definition: Any, recorded: Definition | UnsupportedError, inputs: Seq
     if unknown := unknown_ops(recorded):
         raise UnsupportedError(
             ", ".join(f"fd.ops.{op}" for op in unknown) + " by torch",
-            "the operations of wsched.doors.fallback.torch_ops",
+            "operations that torch has as well",
         )
     return lambda _, inputs: interpret(recorded, inputs)
 

@@ -4,6 +4,9 @@ Dynamo would read all of wsched's Python and fail after minutes. Where it traces
 the operator ``wsched::execute`` instead, which is opaque to it: its fake kernel says shapes, types
 and strides of the results, and when the compiled graph runs it calls ``execute`` itself. An eager
 call asks one function whether anybody traces.
+
+The operator writes into none of its inputs: a result that a definition writes into one is a value
+like the others, which a copy behind the operator writes there.
 """
 
 from __future__ import annotations
@@ -95,8 +98,14 @@ def traced(
     live = 0 if isinstance(definition, str) else id(definition)
     given = 0 if params is None else id(params)
     name = _name(text, live, given, tuple(kinds), batch_invariant, tuple(constants))
-    made: list[Any] = torch.ops.wsched.execute(name, tensors, numbers)
-    return made
+    found = []
+    for value, (into, returned) in zip(
+        torch.ops.wsched.execute(name, tensors, numbers), _places(name), strict=True
+    ):
+        result = value if into is None else tensors[into].copy_(value)
+        if returned:
+            found.append(result)
+    return found
 
 
 def _name(
@@ -121,8 +130,6 @@ def _name(
         constants: as there.
     """
     definition = text if text else _object_at(live)
-    operations = definition.definition if isinstance(definition, Schedule) else definition
-    recorded(operations).check_pure("torch.compile and for gradients")
     params = _object_at(given) if given else None
     if params is not None and not _is_whole(params):
         raise UnsupportedError(
@@ -134,6 +141,27 @@ def _name(
     with _asking:
         _asked[name] = _Asked(definition, kinds, options)
     return name
+
+
+def _places(name: str) -> tuple[tuple[int | None, bool], ...]:
+    """Of each result which of the tensors it is written into, if any, and whether it is returned;
+    called while a graph is traced.
+    """
+    asked = _asked[name]
+    into = dict(_written(asked))
+    tensors = [at for at, tensor in enumerate(asked.kinds) if tensor]
+    definition = asked.operations
+    return tuple(
+        (tensors.index(into[output]) if output in into else None, output in definition.returned)
+        for output in definition.outputs
+    )
+
+
+def _written(asked: _Asked) -> Iterator[tuple[str, int]]:
+    """Results that are written into inputs, and the input's place."""
+    inputs = [node.results[0] for node in asked.operations.inputs]
+    for output, into in asked.operations.into.items():
+        yield output, inputs.index(into)
 
 
 def _object_at(address: int) -> Any:
@@ -153,10 +181,21 @@ def _executed(
 ) -> list[Any]:
     """The operator: ``execute``, whose results lie as the fake kernel says and alias nothing."""
     asked = _asked[name]
-    made = execute(asked.definition, asked.inputs(tensors, numbers), **asked.options)
+    inputs, written = asked.inputs(tensors, numbers), dict(_written(asked))
+    for at in written.values():
+        inputs[at] = inputs[at].clone()
+    made = dict(
+        zip(
+            asked.operations.returned,
+            execute(asked.definition, inputs, **asked.options),
+            strict=True,
+        )
+    )
+    made |= {output: inputs[at] for output, at in written.items()}
     taken = {t.untyped_storage().data_ptr() for t in tensors}
     found = []
-    for result, order in zip(made, _orders(asked.operations), strict=True):
+    for output, order in zip(asked.operations.outputs, _orders(asked.operations), strict=True):
+        result = made[output]
         stride = _dense(result.shape, order)
         own = result.untyped_storage().data_ptr() not in taken
         if result.stride() != stride or not own:
@@ -208,7 +247,8 @@ def define(execute: Execute) -> None:
         return
     # What `torch.compiler.assume_constant_result` does, which imports Dynamo first: a second, also
     # in programs that never compile.
-    _name._dynamo_marked_constant = True  # type: ignore[attr-defined]
+    for constant in (_name, _places):
+        constant._dynamo_marked_constant = True  # type: ignore[attr-defined]
     library = torch.library.Library("wsched", "FRAGMENT")
     library.define("execute(str name, Tensor[] tensors, Scalar[] numbers) -> Tensor[]")
     library.impl("execute", partial(_executed, execute), "CompositeExplicitAutograd")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from wsched.importer.build import build_fusion
 from wsched.importer.definition import Definition, Node, Open, Ref, Written
-from wsched.importer.missing import MissingOp, missing_ops
+from wsched.importer.missing import MissingOp, first_unknown, missing_ops
 from wsched.importer.nvfuser import (
     UnfinishedError,
     Version,
@@ -25,6 +25,7 @@ __all__ = [
     "Written",
     "build_fusion",
     "definition_of",
+    "first_unknown",
     "is_live",
     "missing_ops",
     "record_text",

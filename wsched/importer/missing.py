@@ -10,7 +10,7 @@ from wsched.importer.definition import Definition, Node
 from wsched.importer.ops import MISSING
 from wsched.importer.text.signatures import known_ops
 
-__all__ = ["MissingOp", "missing_ops", "unknown_op"]
+__all__ = ["MissingOp", "first_unknown", "missing_ops", "unknown_op"]
 
 _SHOWN = 5
 """Lines that are named of an operation that a definition has often."""
@@ -47,6 +47,13 @@ def missing_ops(definition: Definition) -> tuple[MissingOp, ...]:
     return tuple(
         MissingOp(op, tuple(lines), MISSING.get(op) or _unknown(op)) for op, lines in found.items()
     )
+
+
+def first_unknown(definition: Definition) -> UnsupportedError | None:
+    """The error for the first operation that nobody knows; None where there is none."""
+    known = known_ops()
+    nodes = (n for n in definition.nodes if n.op not in known and not n.op.startswith("define_"))
+    return next(map(unknown_op, nodes), None)
 
 
 def unknown_op(node: Node) -> UnsupportedError:

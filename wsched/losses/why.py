@@ -80,8 +80,8 @@ def why(
         definition: a ``nvfuser_direct.FusionDefinition``, or the text that nvFuser prints for one.
         problem: tensors in the order of the definition, whose values are not read but on a GPU; or
             sizes, ``"4096x4096x4096"``; by default those that the definition says.
-        gpu: the GPU to plan for, ``H200``, ``H100`` or ``H100 PCIe``; by default the one on which
-            the tensors are, else an H200.
+        gpu: the GPU to plan for, ``H200``, ``H200 NVL``, ``H100`` or ``H100 PCIe``; by default the
+            one on which the tensors are, else an H200.
         params: a schedule in place of the heuristic's.
         measured: a time line of this kernel and problem, as ``k.trace`` returns it.
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from lowering.ground.errors import UnsupportedError
 from wsched.doors.fallback.torch_ops import PROMOTED, operations
 from wsched.fusion import DataType
+from wsched.importer import first_unknown
 from wsched.importer.definition import Definition, Node, Ref, Value
 from wsched.importer.input_error import InputError
 from wsched.run.arguments import torch_dtype
@@ -63,8 +64,8 @@ def evaluated(
     import torch
 
     if unknown := unknown_ops(definition):
-        raise UnsupportedError(
-            f"fd.ops.{unknown[0]} without nvFuser", "what `wsched.doors.fallback.torch_ops` has"
+        raise first_unknown(definition) or UnsupportedError(
+            f"fd.ops.{unknown[0]} without nvFuser", "operations that torch has as well"
         )
     tensors = [t for t in inputs if isinstance(t, torch.Tensor)]
     device = next((t.device for t in tensors if t.device.type != "cpu"), None)
