@@ -247,8 +247,9 @@ def define(execute: Execute) -> None:
         return
     # What `torch.compiler.assume_constant_result` does, which imports Dynamo first: a second, also
     # in programs that never compile.
-    for constant in (_name, _places):
-        constant._dynamo_marked_constant = True  # type: ignore[attr-defined]
+    constants: tuple[Any, ...] = (_name, _places)
+    for constant in constants:
+        constant._dynamo_marked_constant = True
     library = torch.library.Library("wsched", "FRAGMENT")
     library.define("execute(str name, Tensor[] tensors, Scalar[] numbers) -> Tensor[]")
     library.impl("execute", partial(_executed, execute), "CompositeExplicitAutograd")
