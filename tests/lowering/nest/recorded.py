@@ -38,17 +38,17 @@ def run(plan: Plan, kernel: Kernel, sizes: Mapping[str, int], grid: int) -> RunR
 
 
 def dealt(
-    plan: Plan, ran: RunResult, sizes: Mapping[str, int], grid: int
+    plan: Plan, kernel: Kernel, ran: RunResult, sizes: Mapping[str, int], grid: int
 ) -> tuple[tuple[int, ...], ...]:
-    """What the queue dealt out to each CTA, in order; nothing where tiles go round."""
+    """What the queue dealt out to each cluster, in order; nothing where tiles go round."""
     if not isinstance(plan.work, FromQueue):
         return ()
     things = evaluate(plan.work.tail.extent, {**sizes, "%nctaid.x": grid})
     read = [r for r in ran.trace if r.op == "ld.word" and r.role == "load"]  # every entry, in order
     found = []
-    for cta in range(grid):
+    for cta in range(0, grid, kernel.cluster):
         mine = [r for r in read if r.cta == cta]
-        first = min(r.warp for r in mine)
+        first = min((r.warp for r in mine), default=0)
         found.append(tuple(r.value for r in mine if r.warp == first and r.value < things))
     return tuple(found)
 
@@ -58,7 +58,6 @@ def recorded(
 ) -> list[Visits]:
     """What the machine says of each CTA; what is stored behind the end of a tensor is nothing."""
     ran = _placed(plan, kernel, ran, grid)
-    ctas = sorted({r.cta for r in ran.trace})
     loaded = [e for e in plan.rings if plan.parts[e.producer].loads]
     loads = {e.name: _loads(plan, ran.trace, e) for e in loaded}
     computes: dict[int, dict[Group, dict[tuple[str, str], list[Visit]]]] = {}
@@ -67,8 +66,8 @@ def recorded(
             for (cta, group), found in _of_part(plan, kernel, ran, sizes, at).items():
                 computes.setdefault(cta, {})[group] = found
     return [
-        Visits({name: steps.get(cta, []) for name, steps in loads.items()}, computes[cta])
-        for cta in ctas
+        Visits({name: steps.get(cta, []) for name, steps in loads.items()}, computes.get(cta, {}))
+        for cta in range(kernel.ctas(grid, sizes))
     ]
 
 
@@ -142,6 +141,7 @@ def _of_part(
     return {
         who: {(x, y): visits(mine, x, y) for x in taken for y in [*fills, *results]}
         for who, mine in events.items()
+        if mine
     }
 
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import product
+from itertools import chain, product
 from typing import Any, Literal
 
+from lowering.ground.expr import evaluate
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.tensors import TensorMap
 from tests.legality.oracle import Course, Stepping, course, find_stepping, worlds
@@ -20,9 +21,10 @@ from tests.legality.parts import BIDS, BOX, TIDS, Parts
 from tests.legality.rings import Cta, Filled
 from tests.legality.waiting import Moment, times
 from tests.legality.walk import Walk, World
-from wsched.fusion import TensorView
+from wsched.fusion import IterDomain, ParallelType, TensorView
 from wsched.schedule.plan import Plan
 from wsched.schedule.proof.edges import Edge
+from wsched.schedule.proof.nest import Leaf, Node, nest
 from wsched.schedule.warpgroups import Warpgroups
 
 __all__ = ["Event", "Group", "Piece", "Visit", "Visits", "dumped", "role_names", "visits"]
@@ -56,8 +58,8 @@ class Visits:
 
     Args:
         loads: of each ring that is loaded the steps: stage, and the pieces that come there.
-        computes: what each warpgroup takes, and makes of it: for each ring that it reads, and each
-            result or ring that it fills.
+        computes: what each warpgroup that has anything to do takes, and makes of it: for each ring
+            that it reads, and each result or ring that it fills.
     """
 
     loads: dict[str, list[tuple[int, list[Piece]]]]
@@ -119,8 +121,27 @@ class _Dumped:
         of = {name: e for e in self.plan.rings for name in e.relation.loads}
         return [of[ring.fills[0].name] for ring in self.parts.rings]
 
+    def check_tree(self) -> None:
+        """What is dumped is the loops that are gone through: those of each tensor, in its order.
+
+        Loops on CTAs have no order among each other and others.
+        """
+        for part in self.plan.parts:
+            for node in nest(self.plan.fusion, self.plan.graph, part.tensors):
+                for t, around in _leaves(node):
+                    own = [d for d in t.loop if d.parallel not in BOX]
+                    dumped, gone = (
+                        sorted(
+                            ((d.parallel, evaluate(d.extent, self.world.env)) for d in loops),
+                            key=_on_ctas,
+                        )
+                        for loops in (around, own)
+                    )
+                    assert dumped == gone, t.name
+
     def visits(self) -> list[Visits]:
         """Of all CTAs."""
+        self.check_tree()
         grid = self.course.places[0].grid
         ctas = [at[::-1] for at in product(*(range(n) for n in reversed(grid)))]
         computes: dict[Cta, dict[Group, dict[tuple[str, str], list[Visit]]]] = {}
@@ -128,7 +149,7 @@ class _Dumped:
             if not part.loads:
                 for cta, group, found in self._of_part(at):
                     computes.setdefault(cta, {})[group] = found
-        return [Visits(self._loads(cta), computes[cta]) for cta in ctas]
+        return [Visits(self._loads(cta), computes.get(cta, {})) for cta in ctas]
 
     def _loads(self, cta: Cta) -> dict[str, list[tuple[int, list[Piece]]]]:
         found = {}
@@ -169,9 +190,10 @@ class _Dumped:
                     groups = _in_turn(main.warpgroups, groups)
                 for group, events in groups.items():
                     does = [self._event(e) for e in events]
-                    yield share, (names[at], group), {
-                        (x, y): visits(does, x, y) for x in taken for y in made
-                    }  # fmt: skip
+                    if does:
+                        yield share, (names[at], group), {
+                            (x, y): visits(does, x, y) for x in taken for y in made
+                        }  # fmt: skip
 
     def _computed(self, name: str) -> bool:
         return any(t.name == name for t in self.parts.computed)
@@ -251,6 +273,19 @@ class _Dumped:
         if t.name in self.maps:
             found = _pieces(self.maps[t.name], low, sizes)
         return [p for p in found if all(x < end for x, end in zip(p[1], ends, strict=True))]
+
+
+def _leaves(node: Node) -> Iterator[tuple[TensorView, list[IterDomain]]]:
+    """The tensors in a node, each with the loops around it, the outermost first."""
+    if isinstance(node, Leaf):
+        yield node.tensor, []
+    else:
+        for t, inside in chain.from_iterable(map(_leaves, node.body)):
+            yield t, [node.domain, *inside]
+
+
+def _on_ctas(loop: tuple[ParallelType, int]) -> int:
+    return BIDS.index(loop[0]) if loop[0] in BIDS else len(BIDS)
 
 
 def _number(warpgroups: Warpgroups, role: Cta) -> int:
