@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import pytest
@@ -10,12 +11,12 @@ import pytest
 from lowering.ground.expr import evaluate
 from lowering.kernel.kernel import Kernel
 from tests.legality.machine import Problem, compiled
-from tests.legality.parts import Parts
+from tests.legality.parts import Illegal, Parts
 from tests.legality.test_by_hand import MADE, QUICK, RUN
 from tests.legality.walk import World
 from tests.lowering.nest.own import OWN
 from tests.lowering.nest.recorded import dealt, recorded, run
-from tests.lowering.nest.visits import Visits, dumped
+from tests.lowering.nest.visits import Piece, Visits, dumped
 from tests.schedules import SCHEDULES, definition
 from tests.tiers import in_tiers
 from wsched.front.known import import_fusion
@@ -139,6 +140,7 @@ def test_those_that_are_written_call_by_call(name: str) -> None:
 
 @pytest.mark.parametrize("name", in_tiers(RUN, QUICK))
 def test_those_by_hand(name: str) -> None:
+    """All that run: none is left out."""
     check(by_hand(name), FEW, name)
 
 
@@ -158,3 +160,46 @@ def test_more_tiles_of_those_that_are_written_call_by_call(name: str) -> None:
 @pytest.mark.parametrize("name", RUN)
 def test_more_tiles_of_those_by_hand(name: str) -> None:
     check(by_hand(name), MANY, name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name",
+    sorted(
+        {x for some in (STEPS_OF_A_TILE, PARTS_OF_A_TILE) for names in some.values() for x in names}
+        | {"panels", "split_k_in_two_levels"}
+    ),
+)
+def test_those_that_run_on_do(name: str) -> None:
+    """None of them is said to without need: it would be another schedule, or an illegal one."""
+    ran = launch((by_calls if name in OWN else by_hand)(name), FEW, name)
+    with suppress(Illegal):
+        assert dumped(ran.plan, ran.kernel, replace(ran.world, through=frozenset())) != ran.found
+
+
+def test_another_nest_is_found() -> None:
+    """Kernels whose tiles go by columns do not match what is dumped of those that go by rows."""
+    p, params = Problem(264, 264, 72, 1), SCHEDULES["coop_1_group_2_rows"]
+    columns = replace(params, cta_order=SCHEDULES["coop_columns"].cta_order)
+    by_rows, by_columns = (launch(of_params(x), p, "") for x in (params, columns))
+    assert by_rows.found == by_rows.said
+    assert by_columns.found == by_columns.said != by_rows.said
+
+
+def test_what_a_visit_is() -> None:
+    """Two warpgroups with 64 rows each, three slices of K, four stages."""
+    steps = [(0, 0), (1, 0), (2, 0)]
+    loads = [(n, [("T0", (0, 64 * n)), ("T1", (0, 64 * n))]) for n in range(3)]
+    stored = ("T5", (0, 0))
+    ran = launch(built_in("coop_traversal_odd"), Problem(64, 64, 136, 1), "")
+    first = {("ring", "T5"): [(steps, [stored])]}
+    nothing = {("ring", "T5"): [(steps, list[Piece]())]}
+    visits = Visits({"ring": loads}, {("compute", 0): first, ("compute", 1): nothing})
+    assert ran.said == ran.found == [visits]
+
+
+def test_who_gets_a_tile_at_run_time_is_what_the_machine_says() -> None:
+    """Two CTAs, and each tile goes to one of them."""
+    deal = launch(built_in("dynamic_1_group"), MANY, "dynamic_1_group").world.deal
+    assert isinstance(deal, tuple) and len(deal) == 2
+    assert sorted(tile for tiles in deal for tile in tiles) == list(range(sum(map(len, deal))))
