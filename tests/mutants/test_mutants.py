@@ -98,7 +98,14 @@ def test_a_sample_has_no_hole() -> None:
 IDLE = {
     "pending": ("gated", ("the wait beside it covers as many groups", None)),
     "carry": ("grouped", ("nobody reads what the loop carries there", None)),
-}
+    "scalar": ("cluster_2x1", (
+        "of tiles and steps behind the end zeros are loaded, and nothing is stored",
+        "there are no more CTAs than tiles, so the first of each is there",
+        "what is left is a whole divisor: a first tile, which both orders begin with",
+        "what is left is a whole divisor, which leaves no rest modulo its factor either",
+        None,
+    )),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", IDLE)
