@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import pairwise
 
-from lowering.ground.expr import Binary, Const, Expr, Select, children
+from lowering.ground.expr import Binary, Const, Expr, Select, Var, children
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import (
     BarArrive,
@@ -129,6 +129,17 @@ def _decides(path: list[tuple[Expr, Expr]]) -> bool:
                for (a, _), (b, _) in pairwise(path))  # fmt: skip
 
 
+def _modulo(kernel: Kernel, path: list[tuple[Expr, Expr]], divisor: Var) -> bool:
+    """Whether of a choice by an edited comparison only the rest is used modulo a factor of its
+    divisor.
+    """
+    lets = {s.var: s.value for s in walk(kernel.body) if isinstance(s, Let)}
+    match path[-3:-1], lets.get(divisor):
+        case [(Binary("%", Select(), Const(n)), _), (Select(), _)], Binary("*", _, Const(factor)):
+            return factor % n == 0
+    return False
+
+
 def _of_scalar(kernel: Kernel, let: Let) -> str | None:
     """Why another number or operator in what a name stands for is harmless."""
     (value,) = (s.value for s in walk(kernel.body) if isinstance(s, Let) and s.var == let.var)
@@ -141,6 +152,8 @@ def _of_scalar(kernel: Kernel, let: Let) -> str | None:
     match path[-1]:
         case Binary("<="), Binary("<") if _decides(path):
             return "what is left is a whole divisor: a first tile, which both orders begin with"
+        case Binary("<=", Var() as d, _), Binary("<") if _modulo(kernel, path, d):
+            return "what is left is a whole divisor, which leaves no rest modulo its factor either"
     return None
 
 
