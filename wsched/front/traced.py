@@ -247,8 +247,8 @@ def define(execute: Execute) -> None:
         return
     # What `torch.compiler.assume_constant_result` does, which imports Dynamo first: a second, also
     # in programs that never compile.
-    for constant in (_name, _places):
-        constant._dynamo_marked_constant = True  # type: ignore[attr-defined]
+    _name._dynamo_marked_constant = True  # type: ignore[attr-defined]
+    _places._dynamo_marked_constant = True  # type: ignore[attr-defined]
     library = torch.library.Library("wsched", "FRAGMENT")
     library.define("execute(str name, Tensor[] tensors, Scalar[] numbers) -> Tensor[]")
     library.impl("execute", partial(_executed, execute), "CompositeExplicitAutograd")
