@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from wsched.bench.host import LIMITS, Times, main, measure, report
+from wsched.bench import host as module
+from wsched.bench.host import LIMITS, SIX, Times, main, measure, report
+from wsched.front.known import import_fusion
 
 
 class Clock:
@@ -49,10 +51,15 @@ def test_paths_take_turns_and_the_first_round_does_not_count() -> None:
 
 
 def test_report() -> None:
-    times = {"bind": Times(5.5, 5.25), "torch linear": Times(14.0, 13.5)}
+    times = {
+        "bind": Times(5.5, 5.25),
+        "bind of six": Times(5.75, 5.5),
+        "torch linear": Times(14.0, 13.5),
+    }
     assert report(times, "NVIDIA H200", limits=True).splitlines() == [
         "host cost of a call on NVIDIA H200, us: median (least)",
-        "  bind            5.50 (5.25)  limit 6",
+        "  bind            5.50 (5.25)  limit 4",
+        "  bind of six     5.75 (5.50)  limit 6",
         "  torch linear   14.00 (13.50)",
     ]
 
@@ -78,6 +85,22 @@ def test_fake_driver(capsys: pytest.CaptureFixture[str]) -> None:
     assert set(found["us"]) == set(LIMITS)
     assert main(["--fake-driver", "--calls", "3", "--rounds", "2"]) == 0
     assert "limit" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("path", "us", "status"), [
+    ("bind", 4.1, 1), ("bind", 3.9, 0), ("bind of six", 5.9, 0), ("bind of six", 6.1, 1),
+])  # fmt: skip
+def test_a_path_that_takes_too_long(
+    path: str, us: float, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times = dict.fromkeys(LIMITS, Times(1.0, 1.0)) | {path: Times(us, 1.0)}
+    monkeypatch.setattr(module, "_run", lambda *_: (times, "a GPU"))
+    assert main([]) == status
+
+
+def test_six_inputs_are_those_of_the_kernel() -> None:
+    fusion = import_fusion(SIX)
+    assert len(fusion.inputs) == 6 and len(fusion.operands) == 2
 
 
 @pytest.mark.gpu
