@@ -67,7 +67,8 @@ def trace(
     if not predict:
         found = _timeline(kernel, extents, seed, where)
     else:
-        found = _predicted(kernel, extents, sms)
+        stamped = measured is not None or where == "cuda"
+        found = _predicted(kernel, extents, sms, stamped)
         if measured is not None:
             with file_of(measured, "--measured"):
                 found = overlay(found, load_trace(measured))
@@ -87,7 +88,8 @@ def _timeline(kernel: CompiledFusion, extents: Extents, seed: int, where: str) -
     return kernel.trace(*inputs)
 
 
-def _predicted(kernel: CompiledFusion, extents: Extents, sms: int) -> Trace:
+def _predicted(kernel: CompiledFusion, extents: Extents, sms: int, stamped: bool) -> Trace:
     from wsched.predict.line import predicted
 
-    return predicted(kernel, extents, extents.problem(kernel.fusion, sms)).trace
+    problem = extents.problem(kernel.fusion, sms)
+    return predicted(kernel, extents, problem, stamped=stamped).trace
