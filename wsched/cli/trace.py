@@ -67,8 +67,7 @@ def trace(
     if not predict:
         found = _timeline(kernel, extents, seed, where)
     else:
-        stamped = measured is not None or where == "cuda"
-        found = _predicted(kernel, extents, sms, stamped)
+        found = _predicted(kernel, extents, sms)
         if measured is not None:
             with file_of(measured, "--measured"):
                 found = overlay(found, load_trace(measured))
@@ -88,8 +87,8 @@ def _timeline(kernel: CompiledFusion, extents: Extents, seed: int, where: str) -
     return kernel.trace(*inputs)
 
 
-def _predicted(kernel: CompiledFusion, extents: Extents, sms: int, stamped: bool) -> Trace:
+def _predicted(kernel: CompiledFusion, extents: Extents, sms: int) -> Trace:
     from wsched.predict.line import predicted
 
     problem = extents.problem(kernel.fusion, sms)
-    return predicted(kernel, extents, problem, stamped=stamped).trace
+    return predicted(kernel, extents, problem, stamped=True).trace
