@@ -143,7 +143,10 @@ def _storage(e: Emitter) -> None:
     out = e.front
     pointer = out.op(f"llvm.mlir.addressof @{SHARED} : !llvm.ptr<3>", "!llvm.ptr<3>")
     base = out.op(f"llvm.ptrtoint {pointer} : !llvm.ptr<3> to i32", I32, "smem")
-    low = out.op(f"arith.andi {base}, {out.constant(_ALIGN - 1)} : i32", I32)
+    # As PTX: LLVM knows the alignment and would drop the check, and with it the only use of a
+    # symbol that roles name in PTX themselves, which then nobody declares.
+    asm = f'llvm.inline_asm asm_dialect = att "and.b32 $0, $1, {_ALIGN - 1};", "=r,r"'
+    low = out.op(f"{asm} {base} : (i32) -> i32", I32)
     wrong = out.op(f"arith.cmpi ne, {low}, {out.constant(0)} : i32", "i1")
     # Swizzles and descriptors take the alignment for granted; a wrong result would be silent.
     out.line(f"scf.if {wrong} {{")

@@ -84,7 +84,8 @@ def test_tensors_on_the_cpu_are_planned_for_an_h200() -> None:
 def test_beside_what_was_measured() -> None:
     kernel = kernel_for(definition(), Extents.parse(SIZES), params=PARAMS)
     extents = Extents.parse(SIZES)
-    line = predicted(kernel, extents, extents.problem(kernel.fusion, 132)).trace
+    problem = extents.problem(kernel.fusion, 132)
+    line = predicted(kernel, extents, problem, stamped=True).trace  # as a GPU's has them
     found = wsched.why(definition(), SIZES, params=PARAMS, measured=line)
     assert found.measured is not None
     assert max(abs(p.difference or 0) for p in found.measured.phases) < 1e-9

@@ -12,7 +12,7 @@ from lowering.kernel.visit import walk
 from tests.schedules import SCHEDULES, definition
 from wsched.choose.step import FILL_BYTES
 from wsched.front.sizes import DEFAULT, kernel_for
-from wsched.predict.costs import CONVERT, LATENCY, READ, Hopper, Rates
+from wsched.predict.costs import CONVERT, LATENCY, READ_LINE, STAMP, Hopper, Rates
 
 
 def made(name: str) -> Kernel:
@@ -41,7 +41,7 @@ def test_a_copy_takes_what_neighbours_leave_it() -> None:
     assert (work.unit, work.cycles, work.latency) == ("copies", size / FILL_BYTES[True], LATENCY)
     assert Hopper(kernel, Rates(30.0, 100.0)).work(load).cycles == size / 30
     store = Hopper(kernel).work(first(kernel, nodes.TmaStore))
-    assert (store.unit, store.latency) == ("copies", READ) and store.cycles > 0
+    assert (store.unit, store.latency) == ("copies", 64 * READ_LINE) and store.cycles > 0
 
 
 def test_what_warps_are_busy_with() -> None:
@@ -51,6 +51,13 @@ def test_what_warps_are_busy_with() -> None:
     elements = cast.value.type.rows * cast.value.type.cols
     assert Hopper(kernel).busy(cast) == CONVERT / 2 * elements
     assert Hopper(kernel).busy(first(kernel, nodes.For)) == 0.0
+
+
+def test_stamps_take_their_time_where_they_are_asked_for() -> None:
+    kernel = kernel_for(definition(), DEFAULT, 132, SCHEDULES["coop_128x256"]).traced.kernel
+    stamp = first(kernel, nodes.Stamp)
+    assert Hopper(kernel).busy(stamp) == 0.0
+    assert Hopper(kernel, stamped=True).busy(stamp) == STAMP
 
 
 def test_what_starts_nothing() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from lowering.kernel.storage import TraceBuffer
 from lowering.kernel.text import parse_kernel
 from wsched.trace.stamps import decode
 from wsched.trace.timeline import Trace
@@ -98,6 +99,27 @@ def test_spans_within_spans() -> None:
     ]  # fmt: skip
     trace = decode(KERNEL, words({2: inner}), on_machine=True)
     assert times(trace) == [(0, "load", 0, 3), (0, "drain", 0, 2)]
+
+
+def test_a_turn_lasts_until_the_main_loop() -> None:
+    """What is behind a ``bar.sync`` reads the clock before the warp waits; behind the turn of an
+    epilogue no stamp tells more.
+    """
+    kernel = KERNEL.redeclare(TraceBuffer("spans", 6, ("cta", "turn", "main_loop")))
+    code = kernel.traces[0].code
+    stamps = [
+        (10, "turn", "begin", 1), (90, "turn", "end", 1),
+        (700, "main_loop", "begin", 1), (900, "main_loop", "end", 1), (910, "turn", "begin", 1),
+        (920, "turn", "end", 1),
+    ]  # fmt: skip
+    rows = np.zeros((1, 8, 7, 2), np.int64)
+    rows[0, 1, 0, 0] = len(stamps)
+    for slot, (clock, event, phase, value) in enumerate(stamps, 1):
+        rows[0, 1, slot] = clock, code(event, phase, "clock64") + (value << 32)
+    trace = decode(kernel, rows, on_machine=True)
+    assert times(trace) == [
+        (0, "turn", 0, 690), (0, "main_loop", 690, 890), (0, "turn", 900, 910),
+    ]  # fmt: skip
 
 
 def test_no_cta() -> None:

@@ -90,4 +90,5 @@ def _timeline(kernel: CompiledFusion, extents: Extents, seed: int, where: str) -
 def _predicted(kernel: CompiledFusion, extents: Extents, sms: int) -> Trace:
     from wsched.predict.line import predicted
 
-    return predicted(kernel, extents, extents.problem(kernel.fusion, sms)).trace
+    problem = extents.problem(kernel.fusion, sms)
+    return predicted(kernel, extents, problem, stamped=True).trace

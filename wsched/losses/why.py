@@ -173,7 +173,8 @@ def _told(
     hit = lookup(problem)
     tuned = hit.entry.us if hit is not None and hit.entry.params.matches(params) else None
     waits, unknown = _waits(kernel, extents, problem)
-    line = None if measured is None else predicted(kernel, extents, problem).trace
+    beside = measured is not None
+    line = predicted(kernel, extents, problem, stamped=True).trace if beside else None
     return Why(
         kernel=kernel.kernel.name,
         problem=str(extents),

@@ -38,20 +38,25 @@ ORDER = 20
 """Cycles of a barrier, a fence, or of an instruction that starts something. Estimated: 21 are what
 the cost model has for all of a step of the k loop."""
 
-CONVERT = 0.12
-"""Cycles for an element of a fragment, to round it and to stage two bytes of it: 128 x 128 by a
-warpgroup take 1.0 us in three traces; the cost model's 0.165 have the waits for stores in them."""
+CONVERT = 0.05
+"""Cycles for an element of a fragment, to round it and to stage two bytes of it: in traces of rungs
+4, 6 and 8 of the ladder and of a cooperative kernel, without what their stamps take; the cost
+model's 0.165 have the waits for stores in them."""
 
-READ = 300
-"""Cycles until the copy engine has read what it stores, beside its lines. Estimated: in traces who
-stores waits for one or two steps of their clock, 256 ns each."""
+READ_LINE = 3.0
+"""Cycles for a line that is stored from when the copy engine is free for others until it has been
+read: boxes of 128 lines are waited for twice as long as boxes of 64; from the same traces."""
+
+STAMP = 160
+"""Cycles of a stamp, between its reading of the clock and the next one's: two stamps with nothing
+but a wait that is over between them are 80 to 85 ns apart in all traces."""
 
 WORD = 16
 """Cycles of a quarter for a load from global memory and the store of what came to shared memory, of
 32 threads a word each, with their addresses: the third rung is predicted at 0.93 of what it takes.
 """
 
-SCATTERED = 0.18
+SCATTERED = 0.2
 """Cycles for an element of a fragment that a warpgroup's threads store to global memory: 128 x 128
 by a warpgroup, rounded before, take 2.0 us in the trace of the third rung."""
 
@@ -85,10 +90,13 @@ class Hopper:
     Args:
         kernel: says how large boxes are.
         rates: of copies.
+        stamped: whether stamps take their time, as they do on a GPU; if not a time line is that of
+            the kernel without them.
     """
 
     kernel: Kernel
     rates: Rates = Rates()
+    stamped: bool = False
 
     def busy(self, stmt: Stmt) -> float:
         """For which a warp does nothing but execute a statement; of copies by threads all of it."""
@@ -110,6 +118,8 @@ class Hopper:
                 return SCATTERED * _size(f)
             case nodes.Atom():
                 return LOAD_LATENCY
+            case nodes.Stamp():
+                return STAMP if self.stamped else 0.0
             case (
                 nodes.FragCast(value=f) | nodes.StMatrix(value=f) | nodes.StShared(value=f)
                 | nodes.LdMatrix(out=f) | nodes.LdShared(out=f)
@@ -133,7 +143,7 @@ class Hopper:
                 return self._copy(self.kernel.buffer(place.buffer).stage_bytes)
             case nodes.TmaStore(dst=ref):
                 lines = self._bytes(ref) / ptx.WIDEST_SWIZZLE
-                return Work("copies", False, lines * STORE_LINE, READ)
+                return Work("copies", False, lines * STORE_LINE, lines * READ_LINE)
             case nodes.StAsync() | nodes.StMatrix() | nodes.StShared():  # into another CTA
                 return Work("cluster", False, 0.0, ORDER)
         raise InternalError("predict", f"no cost of what {stmt.OP} starts")

@@ -46,7 +46,11 @@ class Predicted:
 
 
 def predicted(
-    kernel: CompiledFusion, extents: Extents, problem: Problem, most: int | None = None
+    kernel: CompiledFusion,
+    extents: Extents,
+    problem: Problem,
+    most: int | None = None,
+    stamped: bool = False,
 ) -> Predicted:
     """The time line of a kernel.
 
@@ -55,6 +59,7 @@ def predicted(
         extents: sizes.
         problem: the same for the heuristics, with the device that it would run on.
         most: steps of k loops that are run of a CTA (:func:`wsched.predict.world.world_of`).
+        stamped: whether stamps take their time: as the kernel runs that a GPU traces.
 
     Raises:
         UnsupportedError: another target than sm_90a, whose costs were measured; groups, whose sizes
@@ -69,7 +74,7 @@ def predicted(
     arguments = blank_arguments(traced, world.extents, world.grid)
     found = run_kernel(
         traced, arguments, world.extents, world.grid,
-        adversary=Hopper(traced, rates_of(kernel, problem)), first_only=True,
+        adversary=Hopper(traced, rates_of(kernel, problem), stamped), first_only=True,
         resident=world.resident,
     )  # fmt: skip
     steps = decode(traced, arguments[traced.traces[-1].name], on_machine=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -114,7 +114,20 @@ def _read(kernel: Kernel, index: int, words: Any) -> _Cta:
             _, begin = open_.pop()
             tile = None if name in ("cta", "drain") else value
             cta.spans.append(Span(name, index, 0, role, group, warp, tile, begin, clock))
+    cta.spans = list(_turns_to_the_end(cta.spans))
     return cta
+
+
+def _turns_to_the_end(spans: Sequence[Span]) -> Iterator[Span]:
+    """A turn is over when the tile's main loop begins, the next that its warp does: ``bar.sync``
+    (``BAR.SYNC.DEFER_BLOCKING``) lets a warp go on to the read of the clock behind it, and only
+    what comes then waits. On an H200 no turn was longer than two stamps. What stands behind the
+    turn of an epilogue is not stamped, so that one is as it was recorded.
+    """
+    loops = {(s.warp, s.tile): s.begin for s in spans if s.name == "main_loop"}
+    for s in spans:
+        behind = loops.get((s.warp, s.tile), 0)
+        yield replace(s, end=behind) if s.name == "turn" and behind >= s.end else s
 
 
 def warp_places(kernel: Kernel) -> Iterator[tuple[int, tuple[str, int]]]:

@@ -56,6 +56,16 @@ def test_parameters_are_those_of_the_cuda_text() -> None:
     assert "%T: !llvm.ptr {llvm.align = 64 : i64, llvm.byval = !llvm.array<128 x i8>" in text
 
 
+def test_the_symbol_of_shared_memory_is_used_by_what_no_pass_may_fold() -> None:
+    """A ``summary`` had no use of it but the check of its alignment, which LLVM 22 knows: PTX then
+    named a symbol that was not declared.
+    """
+    text = emit_mlir(cooperative_kernel())
+    (base,) = re.findall(r"(%\w+) = llvm.ptrtoint %\w+ : !llvm.ptr<3> to i32", text)
+    uses = [line for line in text.splitlines() if re.search(rf"{base}\b", line)]
+    assert any("llvm.inline_asm" in line and f'"=r,r" {base} :' in line for line in uses)
+
+
 def test_an_array_of_tensor_maps_is_one_parameter() -> None:
     storage = "tensormap T[3]: bf16[K, K] box 64x64 swizzle 128"
     text = emit_mlir(kernel("on %warp 0 { elect { prefetch.tensormap T[K] } }", storage))

@@ -147,6 +147,8 @@ class _Warpgroup:
             dtype = ml_dtypes.bfloat16 if ".bf16x2" in text else np.float16
             high, low = (x.astype(dtype).view(np.uint16).astype(np.int64) for x in v)
             return high << 16 | low
+        if (masked := re.fullmatch(r"and\.b32 \$0, \$1, (\d+);", text)) is not None:
+            return v[0] & int(masked[1])
         if text.startswith("prmt"):
             whole = (v[0] & 0xFFFFFFFF) | (v[1] & 0xFFFFFFFF) << 32
             chosen = [v[2] >> 4 * i & 7 for i in range(4)]
