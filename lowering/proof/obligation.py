@@ -14,12 +14,14 @@ class Verdict(Enum):
 
     ``REFUTED``: there is a path on which it does not hold, or on which nothing holds that it could
     follow from. ``UNPROVED``: it was not decided, or what it follows from is not there; a kernel
-    with such a claim is not proved.
+    with such a claim is not proved. ``ABSENT``: it is not made of this kernel, and nobody has
+    looked; it is said, and not counted.
     """
 
     PROVED = "proved"
     REFUTED = "refuted"
     UNPROVED = "not proved"
+    ABSENT = "not claimed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +57,14 @@ class Proof:
 
     @property
     def proved(self) -> bool:
-        """Whether every claim is."""
-        return all(o.verdict is Verdict.PROVED for o in self.obligations)
+        """Whether every claim that is made is."""
+        return not self.open
 
     @property
     def open(self) -> tuple[Obligation, ...]:
         """The claims that are not proved, refuted ones first."""
-        found = [o for o in self.obligations if o.verdict is not Verdict.PROVED]
+        fine = Verdict.PROVED, Verdict.ABSENT
+        found = [o for o in self.obligations if o.verdict not in fine]
         return tuple(sorted(found, key=lambda o: o.verdict is not Verdict.REFUTED))
 
     def to_dict(self) -> dict[str, Any]:
@@ -80,7 +83,8 @@ class Proof:
 
     def __str__(self) -> str:
         count = sum(o.verdict is Verdict.PROVED for o in self.obligations)
-        head = f"{self.kernel}: {count} of {len(self.obligations)} obligations proved"
+        made = sum(o.verdict is not Verdict.ABSENT for o in self.obligations)
+        head = f"{self.kernel}: {count} of {made} obligations proved"
         return "\n".join([head, *map(str, self.obligations)])
 
 

@@ -48,8 +48,8 @@ def prove(kernel: Kernel, admitted: Admitted | None = None) -> Proof:
 
     Args:
         kernel: what the emitter and the machine take: all passes have run.
-        admitted: the launches that there are; None if that is not known, and nothing is claimed of
-            sizes that numbers of 32 bits do not hold.
+        admitted: the launches that there are; None if that is not known, and it is not claimed that
+            numbers of 32 bits hold the sizes.
     """
     found: list[Obligation] = []
     with doing(lambda: f"claim {len(found) + 1}" + (f", after {found[-1].name}" if found else "")):
@@ -93,8 +93,7 @@ def _claims(kernel: Kernel, admitted: Admitted | None) -> Iterator[Obligation]:
     yield from reused(kernel, warps)
     yield from allocated(kernel)
     yield budget(kernel, warps)
-    if admitted is not None:
-        yield from unwrapped(kernel, ways.places, admitted)
+    yield from unwrapped(kernel, ways.places, admitted)
 
 
 @dataclass

@@ -10,8 +10,9 @@ import pytest
 from lowering.ground.expr import I32_MAX, Binary, Const, Expr, Special, Var, maximum, select
 from lowering.kernel.text import parse_kernel, print_kernel
 from lowering.proof.bounds import ANY, Bounds, Range
-from lowering.proof.obligation import Obligation, Verdict
+from lowering.proof.obligation import Obligation, Proof, Verdict
 from lowering.proof.prove import prove
+from tests.grouped import grouped
 from tests.lists import side_by_side
 from tests.schedules import SCHEDULES, cooperative, definition, in_tensor_memory
 from wsched.choose.gpus import gpu_of
@@ -107,7 +108,22 @@ def test_lists() -> None:
 def test_no_claim_about_unknown_launches() -> None:
     """Of a kernel alone nothing is known of the sizes that it gets."""
     found = prove(made("dynamic").kernel)
-    assert found.proved and not any(o.name == "32 bits" for o in found.obligations)
+    (claim,) = (o for o in found.obligations if o.name == "32 bits")
+    assert (claim.verdict, claim.why) == (Verdict.ABSENT, "its launches are not known")
+    assert found.proved and claim not in found.open
+    count = len(found.obligations) - 1
+    assert f": {count} of {count} obligations proved\n" in str(found)
+    assert str(found).endswith(f"not claimed 32 bits ({claim.subject}): its launches are not known")
+    assert Proof.of_dict(found.to_dict()) == found
+
+
+def test_no_claim_about_words_of_memory() -> None:
+    """How many rows the groups of a matmul have is not known: it is said that nobody has looked."""
+    made = compile_fusion(import_fusion(grouped()), SCHEDULES["dynamic"])
+    found = prove(made.kernel, admitted_by(made.plan))
+    (claim,) = (o for o in found.obligations if o.verdict is Verdict.ABSENT)
+    assert (claim.name, claim.why) == ("32 bits", "it counts with words of memory")
+    assert found.proved
 
 
 X, D = Var("x"), Var("d")
