@@ -38,10 +38,10 @@ def misplaced(kernel: Kernel, board: Board, sizes: Env) -> str:
         return min(board.wrong)
     several = _several(kernel)
     parts = any(isinstance(s, LdGlobalScalar) for s in walk(kernel.body))
-    for (name, entry), regions in board.writes.items():
+    for name, entry in sorted({*board.writes, *_results(kernel, sizes)}):
         if name in several:
             continue
-        extents = _extents(kernel, name, entry, sizes)
+        extents, regions = _extents(kernel, name, entry, sizes), board.writes.get((name, entry), ())
         boxes = {r: _clipped(r, extents) for r in regions}
         boxes = {r: inside for r, inside in boxes.items() if _count(inside)}
         inside = sorted(boxes[r] for r in regions if r in boxes)
@@ -51,6 +51,14 @@ def misplaced(kernel: Kernel, board: Board, sizes: Env) -> str:
         if written != whole and not parts:
             return f"{written} of {whole} elements of {name} are written"
     return ""
+
+
+def _results(kernel: Kernel, sizes: Env) -> Iterator[tuple[str, int]]:
+    """The tensors, and the entries of arrays of them, that are stored to somewhere."""
+    for name in {s.dst.map for s in walk(kernel.body) if isinstance(s, _Store)}:
+        tensor = kernel.find(TensorMap, name) or kernel.global_tensor(name)
+        count = 1 if tensor.count is None else evaluate(tensor.count, sizes)
+        yield from ((name, entry) for entry in range(count))
 
 
 def _several(kernel: Kernel) -> set[str]:

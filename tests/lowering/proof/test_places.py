@@ -35,7 +35,7 @@ KERNELS: dict[str, Callable[[], Kernel]] = {
     "batch": lambda: made(batched(), "coop_128x128"),
     "groups": lambda: made(grouped(), "dynamic"),
     "groups by threads": lambda: made(grouped(), "dynamic", False),
-    "reduced": lambda: reduced("coop_128x256"),
+    "reduced": lambda: reduced("coop_128x256").kernel,
 }
 
 MOVED = {
@@ -53,6 +53,8 @@ MOVED = {
     "behind a group": ("groups", "T5[end, first", "T5[M, end + first - M", "are both written"),
     "rows of the next group": ("groups by threads", "limit=M - first - ", "limit=M - ", "are both"),
     "of another matrix": ("groups", "T1[B3, ", "T1[B3 - 1, ", "T1[-1, 0, 0] is accessed"),
+    "nowhere": ("plain", "max(n_tiles - %ctaid.x, 0)", "min(n_tiles - %ctaid.x, 0)",
+                "0 of 16384 elements of T5 are written"),
     "a sum of another tile": ("reduced", "T10[Mo,", "T10[0,", "are both written"),
 }  # fmt: skip
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from lowering.kernel.kernel import Kernel
 from lowering.kernel.text import parse_kernel, print_kernel
 from lowering.proof.obligation import Verdict
 from lowering.proof.prove import prove
@@ -18,7 +19,7 @@ from tests.lowering.machine.kernels import matmul_text
 from tests.schedules import QUICK, SCHEDULES, definition
 from tests.tiers import in_tiers
 from wsched.importer import build_fusion, record_text
-from wsched.run.compiled import compile_fusion
+from wsched.run.compiled import CompiledFusion, compile_fusion
 from wsched.run.counts import admitted_by
 
 TEXTS = sorted(
@@ -29,11 +30,21 @@ TEXTS = sorted(
 )
 
 
+def made(name: str) -> CompiledFusion:
+    """What one of the tests' schedules makes of a linear."""
+    return compile_fusion(build_fusion(record_text(definition())), SCHEDULES[name])
+
+
+def kernel_of(name: str) -> Kernel:
+    """The final kernel of one of the tests' schedules."""
+    return made(name).kernel
+
+
 @pytest.mark.parametrize("name", in_tiers(SCHEDULES, QUICK))
 def test_every_family(name: str) -> None:
     """Every claim about every schedule's kernel is proved."""
-    made = compile_fusion(build_fusion(record_text(definition())), SCHEDULES[name])
-    found = prove(made.kernel, admitted_by(made.plan))
+    made_ = made(name)
+    found = prove(made_.kernel, admitted_by(made_.plan))
     assert found.proved, "\n".join(map(str, found.open))
 
 
