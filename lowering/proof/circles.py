@@ -18,7 +18,9 @@ from itertools import combinations, product
 
 from lowering.ground.expr import evaluate
 from lowering.kernel.atomic import CounterWait
+from lowering.kernel.compute import Wgmma
 from lowering.kernel.kernel import Kernel
+from lowering.kernel.tensor_memory import Tcgen05Mma
 from lowering.kernel.visit import walk
 from lowering.proof.agent import Agent
 from lowering.proof.board import Board, Env, Walker
@@ -68,13 +70,13 @@ def _all(kernel: Kernel, agents: tuple[Agent, ...]) -> Iterator[Obligation]:
     """
     plain = [Skeleton(kernel, a, (STEPS,)) for a in agents]
     moving = [_with_data(kernel, a) for a in agents]
-    followed, left = set[Sized](), dict[Sized, str]()
+    followed, left, sums = set[Sized](), dict[Sized, str](), set[frozenset[str]]()
     for size in _sizes(kernel):
         grid = _grid(kernel, size)
         if grid.clusters > CLUSTERS and grid.waiting:
             left |= dict.fromkeys(size.chosen, str(grid))
         elif grid.clusters:
-            wrong = list(_followed(grid, plain if size.many else moving, not size.many))
+            wrong = list(_followed(grid, plain if size.many else moving, not size.many, sums))
             yield from wrong
             if wrong:
                 return
@@ -83,6 +85,9 @@ def _all(kernel: Kernel, agents: tuple[Agent, ...]) -> Iterator[Obligation]:
         raise UnknownError(f"{at} wait for each other, of whom at most {CLUSTERS} are followed")
     if not followed:
         raise UnknownError("there is no launch at any size that is looked at")
+    if not sums and any(isinstance(s, Wgmma | Tcgen05Mma) for s in walk(kernel.body)):
+        why = "at no size: no result is made of any product"
+        yield Obligation(OPERANDS, kernel.name, Verdict.REFUTED, why)
 
 
 def _with_data(kernel: Kernel, agent: Agent) -> Skeleton:
@@ -191,8 +196,12 @@ def _grid(kernel: Kernel, size: _Size) -> _Grid:
     return _Grid(kernel, size.sizes, ctas, rows, clusters, waiting)
 
 
-def _followed(at: _Grid, skeletons: list[Skeleton], whole: bool) -> Iterator[Obligation]:
-    """What is wrong with a launch; ``whole`` if all clusters are followed however many they are."""
+def _followed(
+    at: _Grid, skeletons: list[Skeleton], whole: bool, sums: set[frozenset[str]]
+) -> Iterator[Obligation]:
+    """What is wrong with a launch; ``whole`` if all clusters are followed however many they are.
+    The operands of which results are products are put into ``sums``.
+    """
     kernel, sizes, clusters = at.kernel, at.sizes, at.clusters
 
     def refuted(name: str, why: str, trace: tuple[str, ...] = ()) -> Obligation:
@@ -212,6 +221,7 @@ def _followed(at: _Grid, skeletons: list[Skeleton], whole: bool) -> Iterator[Obl
         yield refuted(NAME, why)
     if whole and (why := misplaced(kernel, board, sizes)):
         yield refuted(PLACES, why)
+    sums.update(*board.flow.sums.values())
     for why in board.flow.wrong[:1]:
         yield refuted(OPERANDS, why)
 

@@ -107,6 +107,9 @@ MOVED = {
         "columns of groups", "T0[B3,", "T0[max(B3 - 1, 0),", "gets T0, of which coordinate 0 is 0"),
     "another matrix of a batch": (
         "batch", "T1[B3,", "T1[min(B3, 0),", "gets T1, of which coordinate 0 is 0"),
+    "nothing": (
+        "stream_k", "select(0 < n_k, stop, start)", "select(0 < n_k, start, stop)",
+        "at no size: no result is made of any product"),
     "tensor memory: another slice": (
         "tensor memory", "T7[stage_k, 0, 16]", "T7[stage_k, 0, 32]",
         "multiplies T0 from 16 on by T1 from 32 on along K"),
