@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from math import prod
 
-from lowering.ground.expr import ZERO, Expr, evaluate
+from lowering.ground.expr import ZERO, Expr, as_expr, evaluate
 from lowering.kernel.compute import FragLoadGlobal
 from lowering.kernel.copy_tile import CopyTile
 from lowering.kernel.cp_async import CpAsync
@@ -57,7 +57,7 @@ def _results(kernel: Kernel, sizes: Env) -> Iterator[tuple[str, int]]:
     """The tensors, and the entries of arrays of them, that are stored to somewhere."""
     for name in {s.dst.map for s in walk(kernel.body) if isinstance(s, _Store)}:
         tensor = kernel.find(TensorMap, name) or kernel.global_tensor(name)
-        count = 1 if tensor.count is None else evaluate(tensor.count, sizes)
+        count = 1 if tensor.count is None else evaluate(as_expr(tensor.count), sizes)
         yield from ((name, entry) for entry in range(count))
 
 
