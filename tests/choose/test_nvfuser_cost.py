@@ -92,7 +92,8 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_explain_tells_it(file: Path) -> None:
-    text = CliRunner().invoke(app, ["explain", str(file), "--shape", str(LARGE)]).output
+    wide = {"COLUMNS": "1000"}
+    text = CliRunner(env=wide).invoke(app, ["explain", str(file), "--shape", str(LARGE)]).output
     (line,) = (x for x in text.splitlines() if x.startswith("nvFuser's route: "))
     wanted = cost(EPILOGUES["gelu"].definition("bf16"))
     assert line == f"nvFuser's route: predicted {wanted}"

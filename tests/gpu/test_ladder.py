@@ -8,7 +8,7 @@ import wsched
 from lowering.ground.errors import InternalError
 from wsched.ladder.choice import to_choice
 from wsched.ladder.climb import climb
-from wsched.ladder.measure import measure, recorded
+from wsched.ladder.measure import measure, timeline
 from wsched.ladder.picture import lanes_of_trace
 from wsched.ladder.rungs import DEFINITION
 
@@ -34,7 +34,7 @@ def test_the_way_to_the_choice_is_right() -> None:
 def test_time_lines() -> None:
     """Of all rungs, in the same unit: the first CTA's warpgroups with their main loops."""
     for step in STEPS:
-        trace = recorded(step.kernel)
+        trace = timeline(step.kernel)
         names = {p.activity for lane in lanes_of_trace(trace) for p in lane.parts}
         assert trace.unit == "ns" and "multiply" in names, step.rung.name
 

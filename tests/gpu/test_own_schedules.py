@@ -39,11 +39,13 @@ def require_right(made: Plan, name: str = "") -> None:
     for seed, (m, n, k) in enumerate(SIZES):
         size = {"B": BATCH, "M": m, "N": n, "K": k}
         random = torch.Generator("cuda").manual_seed(seed)
-        inputs = [
-            torch.randint(-2, 3, [size[a] for a in b.axes], generator=random, device="cuda")
-            .to(getattr(torch, b.dtype.element.torch))
-            for b in fusion.inputs
-        ]  # fmt: skip
+        inputs = []
+        for b in fusion.inputs:
+            order = fusion.order(b)
+            made = torch.randint(
+                -2, 3, [size[x] for x in order], generator=random, device="cuda"
+            ).to(getattr(torch, b.dtype.element.torch))
+            inputs.append(made.permute(*(order.index(x) for x in b.axes)))
         if name:
             expected = wanted(name, inputs)
         else:

@@ -125,14 +125,14 @@ def test_the_kernel_is_judged_as_well(
 ) -> None:
     """A claim that is refuted is a fault, whatever the machine saw; one that is open is counted."""
     claim = Obligation("arrivals", "ring", verdict, "3 of 4")
-    monkeypatch.setattr(agreement, "prove", lambda k: Proof(k.name, (claim, claim)))
+    monkeypatch.setattr(agreement, "prove", lambda k, _: Proof(k.name, (claim, claim)))
     said = outcome(draw(Random(1)))
     assert said.legal and said.ran
     assert (said.fault, said.unproved) == (fault, unproved)
 
 
 def test_a_proof_of_a_kernel_ends_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    def forever(_: object) -> None:
+    def forever(*_: object) -> None:
         while True:
             pass
 
@@ -143,7 +143,7 @@ def test_a_proof_of_a_kernel_ends_in_time(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_proof_that_fails_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(agreement, "prove", lambda k: 1 // 0)
+    monkeypatch.setattr(agreement, "prove", lambda *_: 1 // 0)
     said = outcome(draw(Random(1)))
     assert str(said.fault).startswith("the kernel's proof fails: ZeroDivisionError")
 

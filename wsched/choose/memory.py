@@ -23,11 +23,13 @@ BYTES_PER_US = 4.36e6
 """Of an H200's memory: 28 672 x 8192 weights come at 4.38e6 between start and end."""
 
 OTHER_BYTES_PER_US = {
-    GPUS["H100"].name: 2.95e6, GPUS["H100 PCIe"].name: 1.77e6, GPUS["B200"].name: 7.67e6,
+    GPUS["H200 NVL"].name: BYTES_PER_US, GPUS["H100"].name: 2.95e6,
+    GPUS["H100 PCIe"].name: 1.77e6, GPUS["B200"].name: 7.67e6,
 }  # fmt: skip
 """Of other devices' by their names; an H100's from 40 drawn problems, with an H200's rate it was
-told to take 10 % less in the mean, that of an H100 PCIe in proportion to its data sheet. Of a B200
-what its bus can carry, 7680 bits at 3996 MHz, twice a cycle (pytorch/ao, pull request 4002)."""
+told to take 10 % less in the mean, that of an H100 PCIe in proportion to its data sheet; an H200
+NVL has an H200's memory. Of a B200 what its bus can carry, 7680 bits at 3996 MHz, twice a cycle
+(pytorch/ao, pull request 4002)."""
 
 START_US = 1.1
 """Until the first bytes are there, and behind the last."""

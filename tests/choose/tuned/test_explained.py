@@ -44,7 +44,8 @@ def entry(sms: int, choice_us: float | None = 10.5) -> Entry:
 def explained(tmp_path: Path, *words: str) -> str:
     file = tmp_path / "linear.py"
     file.write_text(definition())
-    result = CliRunner().invoke(app, ["explain", str(file), "--shape", str(SHAPE), *words])
+    runner = CliRunner(env={"COLUMNS": "1000"})
+    result = runner.invoke(app, ["explain", str(file), "--shape", str(SHAPE), *words])
     assert result.exit_code == 0, result.output
     return result.stdout
 
