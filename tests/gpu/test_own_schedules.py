@@ -42,18 +42,18 @@ def require_right(made: Plan, name: str = "") -> None:
         inputs = []
         for b in fusion.inputs:
             order = fusion.order(b)
-            made = torch.randint(
-                -2, 3, [size[x] for x in order], generator=random, device="cuda"
+            whole = torch.randint(
+                -2, 3, [size[a] for a in order], generator=random, device="cuda"
             ).to(getattr(torch, b.dtype.element.torch))
-            inputs.append(made.permute(*(order.index(x) for x in b.axes)))
+            inputs.append(whole.permute(*(order.index(a) for a in b.axes)))
         if name:
             expected = wanted(name, inputs)
         else:
-            b = inputs[1].mT if fusion.inputs[1].axes[-1] == "K" else inputs[1]
-            total = sum((x.float() for x in inputs[2:]), inputs[0].float() @ b.float())
+            right = inputs[1].mT if fusion.inputs[1].axes[-1] == "K" else inputs[1]
+            total = sum((x.float() for x in inputs[2:]), inputs[0].float() @ right.float())
             expected = [total.to(getattr(torch, b.dtype.element.torch)) for b in fusion.outputs]
-        for result, right in zip(kernel(*inputs), expected, strict=True):
-            assert torch.equal(result, right), (m, n, k)
+        for result, wished in zip(kernel(*inputs), expected, strict=True):
+            assert torch.equal(result, wished), (m, n, k)
 
 
 @pytest.mark.parametrize("name", [n for n in RUN if MADE[n] not in PARTS])
