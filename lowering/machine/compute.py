@@ -30,6 +30,7 @@ from lowering.machine.fragment import (
     filled,
     lanes_to_block,
     operand_values,
+    sums_of_products,
     to_float32,
 )
 from lowering.machine.operands import Operand, descriptor_of, elements, where
@@ -237,7 +238,7 @@ def adding(acc: DType, aligned: int | None) -> Adding:
     """How products are added to accumulators of a type (``MmaForm.aligned``)."""
 
     def plainly(before: Array | None, a: Array, b: Array) -> Array:
-        return add_products(before, block_to_lanes(a @ b.T), acc)
+        return add_products(before, block_to_lanes(sums_of_products(a, b)), acc)
 
     def with_few_bits(before: Array | None, a: Array, b: Array) -> Array:
         held = None if before is None else lanes_to_block(to_float32(before, acc))

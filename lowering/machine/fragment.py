@@ -24,7 +24,7 @@ from lowering.ground.types import FragmentType
 __all__ = [
     "Array", "add_aligned", "add_products", "block_to_lanes", "convert", "element_index",
     "element_rows_cols", "filled", "greater", "held_type", "lane_rows", "lanes_to_block", "less",
-    "operand_values", "row_lanes", "to_float32",
+    "operand_values", "row_lanes", "sums_of_products", "to_float32",
 ]  # fmt: skip
 
 Array = npt.NDArray[Any]
@@ -132,6 +132,14 @@ def operand_values(data: Array, dtype: DType) -> Array:
         return (np.ascontiguousarray(data).view(np.uint32) & 0xFFFFE000).view(np.float32)
     kind = np.dtype(getattr(ml_dtypes, dtype.numpy, dtype.numpy))
     return np.ascontiguousarray(data).view(kind).astype(np.float32)
+
+
+def sums_of_products(a: Array, b: Array) -> Array:
+    """Of rows of ``a`` and of ``b``, ``[rows of a, rows of b]``, float32: each is rounded once, so
+    the order in which a library adds, which depends on shape and processor, is not seen.
+    """
+    with np.errstate(over="ignore"):
+        return (a.astype(np.float64) @ b.astype(np.float64).T).astype(np.float32)
 
 
 def add_products(before: Array | None, products: Array, dtype: DType) -> Array:

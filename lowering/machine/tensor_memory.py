@@ -25,7 +25,7 @@ from lowering.kernel.text import print_stmt
 from lowering.machine.barriers import MBarrier
 from lowering.machine.cells import Cells
 from lowering.machine.errors import FaultError
-from lowering.machine.fragment import Array, element_index
+from lowering.machine.fragment import Array, element_index, sums_of_products
 from lowering.machine.groups import group_of, masked
 from lowering.machine.operands import Operand, descriptor_of, elements, where
 from lowering.machine.program import Program, Run
@@ -129,7 +129,7 @@ def tcgen05_mma(stmt: Tcgen05Mma, program: Program) -> Run:
                     events |= cta.touch(warp, stmt, known, where(operand), 16, copy=True)
             whole = np.concatenate([elements(cta.memory, right) for cta in group])
             for cta in group:
-                sums = elements(cta.memory, left) @ whole.T
+                sums = sums_of_products(elements(cta.memory, left), whole)
                 region = _cells(cta).values[: shares[0], columns.start : columns.stop]
                 region[:] = region + sums if keep else sums
             # What it came behind, the copies that brought its operands, those it tells come behind.

@@ -256,8 +256,12 @@ class _Walk:
         outer, self.registers = self.registers, self.registers.inner()
         tiles = [a.tile for a in self.part.held]
         carries = []
+        cleared = over_k and self.partials is not None and self.partials.may_lack(head.stop)
         for tile in tiles:
             value = outer.held[tile.tensor.name].value
+            if cleared:
+                value = Frag(self.namer.new("none"), value.type)
+                steps = (*steps, FragFill(value, 0.0))
             inside, after = (
                 Frag(self.namer.new(n), value.type)
                 for n in (("acc", "total") if over_k else ("before", "last"))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from lowering.ground.expr import ZERO, Const, Expr, Special, Var, select, substitute
+from lowering.ground.expr import ZERO, Const, Expr, Special, Var, parts_of, select, substitute
 from lowering.ground.types import FragmentType
 from lowering.kernel.kernel import CounterArray, Workspace
 from lowering.kernel.nodes import (
@@ -46,6 +46,13 @@ class PartialResults:
     workspace: Workspace
     flags: CounterArray
     pieces: int
+
+    def may_lack(self, steps: Expr) -> bool:
+        """Whether a CTA may have no step of a tile that others have steps of, by how many it has.
+        Its registers hold what it completed before, the others' parts too: no step overwrites them.
+        """
+        within = self.work.ends_within_tiles  # there a CTA has a step of each tile that it visits
+        return not within and any(isinstance(e, Special) for e in parts_of(steps))
 
     def combine(
         self, scopes: Scopes, tile: Expr, piece: Expr, total: Frag, summed: Frag, epilogue: Body

@@ -56,7 +56,7 @@ MOVED = {
         "there is no T4_store[1]"),
     "nobody stores the result": (
         "tile_per_cta", "tma.store T5[Mo * 128 + group * 64, No * 128 + chunk * 64], "
-        "T5_s[group, 0, 0]", "bulk.commit", "nobody loads or stores T5"),
+        "T5_s[group, 0, 0]", "bulk.commit", "no result is made of any product"),
     "halves of a multicast pair swapped": (
         "cluster_2x1", "T7[stage_k2, %cluster.ctarank % 2 * 128, 0]",
         "T7[stage_k2, (1 - %cluster.ctarank % 2) * 128, 0]", "T5[64, 0] gets column 128 of T1"),
