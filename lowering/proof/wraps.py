@@ -97,7 +97,8 @@ def _largest(kernel: Kernel, admitted: Admitted) -> Iterator[tuple[Sizes, int]]:
 def _fits(kernel: Kernel, admitted: Admitted, sizes: Sizes, sms: int) -> bool:
     """Whether a launch is admitted."""
     grid = evaluate(kernel.grid, sizes | {"sms": sms})
-    values = {**sizes, "%nctaid.x": grid, "%ctaid.x": 0, "%ctaid.y": 0, "ctas": grid}
+    values = {**sizes, "%nctaid.x": grid, "ctas": grid}
+    values |= {"%ctaid.x": 0, "%ctaid.y": 0, "%ctaid.z": 0}  # the first, which has the most steps
     parts = sum(w.rows * w.cols * 4 * evaluate(w.count, values) for w in kernel.workspaces)
     numbers = (*sizes.values(), *(evaluate(e, values) for e in admitted.numbers))
     admissible = 0 < grid <= I32_MAX and parts < MEMORY

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from lowering.proof.prove import prove
 from tests.legality.builder import P, matmul
 from tests.legality.machine import Problem, compiled, run_wrong
+from wsched.run.counts import admitted_by, require_countable
+from wsched.schedule.plan import Plan, make_plan
 
 
-@pytest.mark.parametrize("k", [64, 96, 128, 160])
-def test_sums_do_not_go_on_from_tile_to_tile(k: int) -> None:
-    """Several tiles for a CTA; of two to five slices of K the third part has none, or one."""
+def thirds_of_k() -> Plan:
+    """Of slices in an order that ends with what exists."""
     m = matmul()
     m.tile(64, 32, 32)
     m.deal()
@@ -25,5 +27,19 @@ def test_sums_do_not_go_on_from_tile_to_tile(k: int) -> None:
     m.order(m.compute, "cta tile part k")
     m.fragments("tile", 32)
     m.inline("tile")
-    fusion = m.s.fusion
-    assert run_wrong(fusion, compiled(fusion), Problem(57, 72, k, 3)) is None
+    return make_plan(m.s.fusion)
+
+
+@pytest.mark.parametrize("k", [64, 96, 128, 160])
+def test_sums_do_not_go_on_from_tile_to_tile(k: int) -> None:
+    """Several tiles for a CTA; of two to five slices of K the third part has none, or one."""
+    plan = thirds_of_k()
+    assert run_wrong(plan.fusion, compiled(plan), Problem(57, 72, k, 3)) is None
+
+
+def test_steps_are_counted_where_they_are_most() -> None:
+    """How many they are depends on the part."""
+    plan = thirds_of_k()
+    require_countable(plan, {"M": 57, "N": 72, "K": 64}, 1)
+    found = prove(compiled(plan), admitted_by(plan))
+    assert found.proved, "\n".join(map(str, found.open))

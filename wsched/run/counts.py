@@ -57,7 +57,7 @@ def require_countable(plan: Plan, extents: Mapping[str, int], grid: int) -> None
     """
     if not grid:  # an empty result: nothing is launched
         return
-    values = {**extents, "%nctaid.x": grid, "%ctaid.x": 0, "%ctaid.y": 0}
+    values = {**extents, "%nctaid.x": grid, "%ctaid.x": 0, "%ctaid.y": 0, "%ctaid.z": 0}
     steps = max(evaluate(e, values) for e in plan.counts)
     sizes = " x ".join(str(n) for n in extents.values())
     if steps > LARGEST:
