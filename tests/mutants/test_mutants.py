@@ -89,7 +89,7 @@ def test_no_alarm_in_the_orders_that_judge(name: str) -> None:
 def test_a_sample_has_no_hole() -> None:
     """Of a few mutants of a few kernels each is caught, or known to be harmless."""
     names = "coop_1_stage", "cluster_2x1", "dynamic", "coop_128x128-residual"
-    places = drawn(((name, range(len(judge(name).mutants))) for name in names), 24, seed=5)
+    places = drawn(((name, range(len(judge(name).mutants))) for name in names), 24, seed=7)
     found = [(place, judge(place[0]).mutants[place[1]]) for place in places]
     fates = {place: (judge(place[0]).judged(m).fate, argument(m)) for place, m in found}
     assert not [p for p, (fate, why) in fates.items() if fate is Fate.NEITHER and not why]
