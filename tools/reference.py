@@ -47,6 +47,18 @@ def public() -> Any:
     return wsched
 
 
+def _take_in(cls: Any) -> None:
+    """Show what a class has from bases of ours, which have no pages: with them alone,
+    ``Schedule`` had no ``split``.
+    """
+    bases = [members for (module, _), members in cls.inherited_members.items() if _ours(module)]
+    cls.own_members = [*cls.own_members, *(member for members in bases for member in members)]
+
+
+def _ours(module: str) -> bool:
+    return module.partition(".")[0] in ("wsched", "lowering", "passes")
+
+
 def build(folder: Path) -> None:
     """Write the pages.
 
@@ -59,6 +71,9 @@ def build(folder: Path) -> None:
     public()
     pdoc.render.configure(docformat="google", show_source=False, search=False)
     page = pdoc.doc.Module(public())
+    for cls in page.members.values():
+        if isinstance(cls, pdoc.doc.Class):
+            _take_in(cls)
     folder.mkdir(parents=True, exist_ok=True)
     text = pdoc.render.html_module(page, {"wsched": page})
     (folder / PAGE).write_text(text, encoding="utf-8")

@@ -11,6 +11,7 @@ import pytest
 import reference
 
 import wsched
+from wsched.schedule.primitives.replay import PRIMITIVES
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -26,6 +27,7 @@ def test_it_is_built_and_all_links_lead_somewhere(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, f"{tmp_path / 'wsched.html'}\n"), done.stderr
     page = reference.Links((tmp_path / "wsched.html").read_text())
     assert set(wsched.__all__) <= page.places
+    assert {f"Schedule.{name}" for name in PRIMITIVES} <= page.places  # of a base without a page
     assert "#execute" in page.links  # docstrings name each other
 
 
