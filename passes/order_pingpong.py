@@ -291,15 +291,17 @@ class _Turns:
 
     def is_tile_loop(self, loop: Stmt) -> bool:
         """Whether a loop has turns in it, and is none itself, as one over steps of a tile is: its
-        trips wait in loops of their own, or for a step each that does not follow the one before,
-        which others take between.
+        trips wait for a step each that does not follow the one before, which others take between,
+        also where these are steps of one tile; or in loops of their own.
         """
-        if not isinstance(loop, For) or loop.of_one_tile:
+        if not isinstance(loop, For):
             return False
         for s in loop.body:
             if isinstance(s, WaitFull) and s.ring in self.rings:
                 return not same(substitute(s.step, {loop.var: loop.var + 1}), s.step + 1)
-        return not loop.unroll and any(isinstance(s, For) and self.takes(s) for s in loop.body)
+        if loop.unroll or loop.of_one_tile:
+            return False
+        return any(isinstance(s, For) and self.takes(s) for s in loop.body)
 
     def turn(self, body: Body, start: int, stop: int, loops: tuple[For, ...], entry: Expr) -> Body:
         """The list with a turn from ``start`` to ``stop``.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from lowering.ground.expr import Const, Expr, substitute
@@ -38,16 +38,85 @@ def follow(auto: Automaton, loop: For, state: State) -> list[State]:
 def _each(auto: Automaton, loop: For, state: State, trips: range) -> list[State]:
     """A loop of so many trips."""
     heads, states, auto_left = auto.steps.heads[loop.var.name], [state], list[State]()
+    dealt = _dealt(auto, loop)
     auto.left.append(auto_left)
     values, places = auto.values, auto.places
     for n, value in enumerate(trips):
         auto.values = values | {loop.var: Const(value)}
         at = {h.at: put(h.first, places) + put(h.delta, places) * poly(Const(n)) for h in heads}
         auto.places = places | at
-        states = auto.body(loop.body, states)
+        states = [end for s in states for end in _one(auto, loop, s, dealt, not n)]
     auto.values, auto.places = values, places
     auto.left.pop()
     return merged([*states, *auto_left])
+
+
+def _dealt(auto: Automaton, loop: For) -> dict[str, tuple[Head, Poly]]:
+    """The full barriers of rings of which a loop of so many trips may leave steps to other groups,
+    each with the loop's place and how far it is ahead of the wait.
+    """
+    if auto.agent.group is None:
+        return {}
+    waits = (s.bar.array for s in walk(loop.body) if isinstance(s, MBarrierWait))
+    found = ((a, _counted(auto, loop, a)) for a in dict.fromkeys(waits) if a in auto.full)
+    return {array: counted for array, counted in found if counted is not None}
+
+
+def _one(
+    auto: Automaton,
+    loop: For,
+    state: State,
+    dealt: Mapping[str, tuple[Head, Poly]],
+    first: bool,
+) -> list[State]:
+    """The states behind a trip. Of a ring of which it takes steps it may leave out some behind
+    them, and the first trip some in front of them.
+    """
+    places, begun = auto.places, state
+    for array, (head, ahead) in dealt.items() if first else ():
+        at = put(poly(head.at), places) - ahead
+        if not congruent(at, state.count(array), 2 * head.stages):
+            begun = begun.counted(array, at)
+    found = []
+    for end in auto.body(loop.body, [begun]):
+        for array, (head, _) in dealt.items():
+            count, old = end.count(array), begun.count(array)
+            if count == old:
+                end = end if begun is state else end.uncounted(array, state)
+                continue
+            _began(auto, loop, state, auto.full[array], old - state.count(array), array)
+            auto.walked.lengths.setdefault((loop.var.name, array), count - old)
+            due = old + put(head.delta, places)
+            if count != due:
+                _skipped(auto, loop, end, array, head, due - count)
+                end = end.counted(array, due)
+        found.append(end)
+    return found
+
+
+def _began(auto: Automaton, loop: For, state: State, ring: Ring, steps: Poly, array: str) -> None:
+    """Note the steps that stand in front of a loop and are left to other warps."""
+    if congruent(steps, Poly(()), 2 * ring.stages) or state.facts.equal(steps):
+        return
+    old = auto.walked.begins.setdefault((loop.var.name, array), steps)
+    if old != steps or auto.agent.group is None:
+        why = f"begins loop {loop.var.name} {steps.expr()} steps late"
+        auto.fail(state, "step", ring.full, why)
+
+
+def _skipped(auto: Automaton, loop: For, state: State, array: str, head: Head, steps: Poly) -> None:
+    """Note the steps that a trip leaves to other warps, none modulo the ring's."""
+    if congruent(steps, Poly(()), 2 * head.stages) or state.facts.equal(steps):
+        return
+    key = loop.var.name, array
+    ring = auto.full.get(array) or auto.empty.get(array)
+    if steps == head.delta:
+        auto.walked.idle.add(key)
+        return
+    old = auto.walked.skips.setdefault(key, steps)
+    if old != steps or ring is None or auto.agent.group is None:
+        why = f"a trip of {loop.var.name} leaves out {steps.expr()} steps"
+        auto.fail(state, "step", ring.full if ring else array, why)
 
 
 class _Loop:
@@ -98,28 +167,15 @@ class _Loop:
         """In front of the first trip: steps are counted from the loop's place."""
         for array in self.arrays:
             ring = self.auto.full.get(array) or self.auto.empty.get(array)
-            for head in self.heads:
-                if ring is None or head.stages != ring.stages:
-                    continue
-                ahead = _ahead(self.auto, self.loop, array, head, ring)
-                if ahead is None:
-                    continue
-                self.counted[array] = head, ahead
-                first = put(head.first, self.auto.places) - ahead
-                count = self.auto.count(state, ring, array, first)
-                self.began(state, array, ring, first - count)
-                state = state.counted(array, poly(head.at) - ahead)
-                break
+            counted = _counted(self.auto, self.loop, array)
+            if ring is None or counted is None:
+                continue
+            self.counted[array] = head, ahead = counted
+            first = put(head.first, self.auto.places) - ahead
+            count = self.auto.count(state, ring, array, first)
+            _began(self.auto, self.loop, state, ring, first - count, array)
+            state = state.counted(array, poly(head.at) - ahead)
         return state
-
-    def began(self, state: State, array: str, ring: Ring, steps: Poly) -> None:
-        """Note the steps that stand in front of the loop and are left to other warps."""
-        if congruent(steps, Poly(()), 2 * ring.stages) or state.facts.equal(steps):
-            return
-        old = self.auto.walked.begins.setdefault((self.loop.var.name, array), steps)
-        if old != steps or self.auto.agent.group is None:
-            why = f"begins loop {self.loop.var.name} {steps.expr()} steps late"
-            self.auto.fail(state, "step", ring.full, why)
 
     def facts(self, state: State, trip: int) -> tuple[tuple[Poly, ...], tuple[Poly, ...]]:
         """What is known in trip ``trip``, and what in that and any later one."""
@@ -152,25 +208,11 @@ class _Loop:
             taken = count - (poly(head.at) - ahead)
             self.auto.walked.lengths.setdefault((self.loop.var.name, array), taken)
             if count != wanted:
-                self.skipped(state, array, head, wanted - count)
+                _skipped(self.auto, self.loop, state, array, head, wanted - count)
                 state = state.counted(array, wanted)
         back = {head.at: poly(head.at) - head.delta for head in self.heads}
         state = self.auto.closed(state, self.arrays).moved(lambda p: put(p, back))
         return replace(state, facts=state.facts.without(self.inside))
-
-    def skipped(self, state: State, array: str, head: Head, steps: Poly) -> None:
-        """Note the steps that a trip leaves to other warps, none modulo the ring's."""
-        if congruent(steps, Poly(()), 2 * head.stages) or state.facts.equal(steps):
-            return
-        ring = self.auto.full.get(array) or self.auto.empty.get(array)
-        key = self.loop.var.name, array
-        if steps == head.delta:
-            self.auto.walked.idle.add(key)
-            return
-        old = self.auto.walked.skips.setdefault(key, steps)
-        if old != steps or ring is None or self.auto.agent.group is None:
-            why = f"a trip of {self.loop.var.name} leaves out {steps.expr()} steps"
-            self.auto.fail(state, "step", ring.full if ring else array, why)
 
     def exit(self, state: State, trip: int, exact: bool) -> Iterator[State]:
         """Behind the loop, after ``trip`` trips, or any later one."""
@@ -185,6 +227,17 @@ class _Loop:
         end = {h.at: put(h.end, self.auto.places) for h in self.heads}
         state = self.auto.closed(state, self.arrays).moved(lambda p: put(p, end))
         return replace(state, facts=state.facts.without(self.inside))
+
+
+def _counted(auto: Automaton, loop: For, array: str) -> tuple[Head, Poly] | None:
+    """The place of a loop that the waits at an array are told from, and how far it is ahead."""
+    ring = auto.full.get(array) or auto.empty.get(array)
+    for head in auto.steps.heads[loop.var.name]:
+        if ring is not None and head.stages == ring.stages:
+            ahead = _ahead(auto, loop, array, head, ring)
+            if ahead is not None:
+                return head, ahead
+    return None
 
 
 def _ahead(auto: Automaton, loop: For, array: str, head: Head, ring: Ring) -> Poly | None:

@@ -143,6 +143,12 @@ class State:
         return replace(self, counts=tuple(sorted({**dict(self.counts), array: step}.items(),
                                                  key=lambda c: c[0])))  # fmt: skip
 
+    def uncounted(self, array: str, before: State) -> State:
+        """With that of a state before."""
+        kept = (c for c in self.counts if c[0] != array)
+        old = (c for c in before.counts if c[0] == array)
+        return replace(self, counts=tuple(sorted((*kept, *old), key=lambda c: c[0])))
+
     def fill(self, ring: str) -> Fill | None:
         """What it fills of a ring."""
         return next((f for f in self.fills if f.ring == ring), None)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from lowering.ground.expr import Const, Expr, Var, ceildiv, free_vars, maximum
 from lowering.ground.poly import Poly, poly
 from lowering.kernel.control import For
+from lowering.kernel.operands import Body
 from lowering.kernel.sync import MBarrierWait
 from lowering.kernel.visit import walk
 from lowering.proof.agent import Agent
@@ -59,32 +60,22 @@ def dealt(
     ``teams`` is for how many words that end the loop are stored, 0 where there are none.
     """
     found: dict[Agent, tuple[int, int]] = {}
-    odd: dict[tuple[Shape, Gaps], list[tuple[int, int]]] = {}
+    known: dict[tuple[Shape, _Gapped], list[tuple[int, int]]] = {}
     for agent, mine in parts.items():
-        places = [(t, n) for n in range(2, TEAMS + 1) for t in range(n)]
-        way, key = ways[agent], (_outer(agent, ring.full), ring.full)
-        if any(k != key and k[1] == ring.full for k in (*way.skips, *way.begins)):
+        loops = _gapped(agent, ways[agent], ring)
+        if not loops:
             return Dealt({}, f"{agent} leaves out steps in more than one loop")
-        zero = Poly(())
-        gaps = Gaps(way.begins.get(key, zero), way.skips.get(key, zero), 2 * ring.stages)
-        fitting = [p for p in places if _of_team(shape, *p) == mine]
-        if len(fitting) == 1:
-            why = _spaced(agent, way.lengths.get(key, zero), gaps, *fitting[0])
-            if why:
-                return Dealt({}, why)
+        for loop in loops:
+            if (mine, loop) not in known:
+                known[mine, loop] = loop.teams(shape, mine, facts)
+            if len(known[mine, loop]) == 1:
+                (found[agent],) = known[mine, loop]
+                break
         else:
-            if (mine, gaps) not in odd:
-                length = way.lengths.get(key, zero)
-                odd[mine, gaps] = [
-                    p
-                    for p in places
-                    if (not _spaced(agent, length, gaps, *p) and _in_turns(shape, mine, *p, facts))
-                    or uneven(shape, mine, *p, gaps, facts)
-                ]
-            fitting = odd[mine, gaps]
-        if len(fitting) != 1:
-            return Dealt({}, f"{agent}: {text(mine)} is no team's part of {text(shape)}")
-        (found[agent],) = fitting
+            left = f"begins {loops[0].gaps.begins.expr()} steps late"
+            left += f" and skips {loops[0].gaps.skips.expr()}"
+            why = f"{agent}, which {left}: {text(mine)} is no team's part of {text(shape)}"
+            return Dealt({}, why)
     count = max(n for _, n in found.values())
     shares = (share_of(v) for mine in parts.values() for v in named(mine))
     worded = any(share is not None and share.buffer in ring.buffers for share in shares)
@@ -97,39 +88,91 @@ def dealt(
     return Dealt({a: t for a, (t, _) in found.items()})
 
 
-def _spaced(agent: Agent, length: Poly, gaps: Gaps, team: int, count: int) -> str:
-    """Why the steps that a team leaves out are not the other teams' trips of ``length``; empty if
-    they are.
+@dataclass(frozen=True, slots=True)
+class _Gapped:
+    """A loop behind whose trips a team leaves out steps.
+
+    Args:
+        depth: how many loops stand around the trips of this one, itself among them.
+        length: the steps of a trip.
+        gaps: those that are left out.
     """
-    due = length * poly(Const(team)), length * poly(Const(count - 1))
-    left = gaps.begins, gaps.skips
-    if all(congruent(a, b, gaps.modulus) for a, b in zip(left, due, strict=True)):
-        return ""
-    return f"{agent} begins {left[0].expr()} steps late and skips {left[1].expr()}"
+
+    depth: int
+    length: Poly
+    gaps: Gaps
+
+    def teams(self, shape: Shape, mine: Shape, facts: Facts) -> list[tuple[int, int]]:
+        """The teams, each of how many, that have ``mine`` of the program of one who takes all."""
+        places = [(t, n) for n in range(2, TEAMS + 1) for t in range(n)]
+        outermost = self.depth == 1
+        fitting = [p for p in places if outermost and _of_team(shape, *p) == mine]
+        if len(fitting) == 1:
+            return [p for p in fitting if self.spaced(*p)]
+        return [
+            p
+            for p in places
+            if (self.spaced(*p) and self.in_turns(shape, mine, *p, facts))
+            or (outermost and uneven(shape, mine, *p, self.gaps, facts))
+        ]
+
+    def spaced(self, team: int, count: int) -> bool:
+        """Whether the steps that are left out are the other teams' trips."""
+        due = self.length * poly(Const(team)), self.length * poly(Const(count - 1))
+        left = self.gaps.begins, self.gaps.skips
+        return all(congruent(a, b, self.gaps.modulus) for a, b in zip(left, due, strict=True))
+
+    def in_turns(self, shape: Shape, mine: Shape, team: int, count: int, facts: Facts) -> bool:
+        """Whether a program has as many trips as a team has of all trips that are like them,
+        whatever the loops around either.
+        """
+        inner = mine
+        for _ in range(self.depth):
+            match inner:
+                case (("loop", Const(0), Expr(), Const(1), (), tuple() as inner),):
+                    pass
+                case _:
+                    return False
+        trips, whole = times(mine, inner, facts), times(shape, inner, facts)
+        own = any(v.name.startswith("%") for v in named(inner))
+        if trips is None or whole is None or own:
+            return False
+        return facts.equal(trips - poly(ceildiv(maximum(whole.expr() - team, 0), count)))
 
 
-def _in_turns(shape: Shape, mine: Shape, team: int, count: int, facts: Facts) -> bool:
-    """Whether a program has as many trips as a team has of all trips that are like them, whatever
-    the loops around those.
+def _gapped(agent: Agent, way: Walked, ring: Ring) -> list[_Gapped]:
+    """The loops behind whose trips an agent may leave out steps of a ring: the one that it is known
+    of, else each. None if there are several, or it begins late in another one than the outermost.
     """
-    match mine:
-        case (("loop", Const(0), Expr() as trips, Const(1), (), tuple() as inner),):
-            whole = times(shape, inner, facts)
-            if whole is None or any(v.name.startswith("%") for v in named(inner)):
-                return False
-            due = ceildiv(maximum(whole.expr() - team, 0), count)
-            return facts.equal(poly(trips) - poly(due))
-    return False
+    around, none = _around(agent.body, ring.full), Poly(())
+    skips = {loop: p for (loop, array), p in way.skips.items() if array == ring.full}
+    begins = {loop: p for (loop, array), p in way.begins.items() if array == ring.full}
+    if len(skips) > 1 or not begins.keys() <= {*around[:1]}:
+        return []
+    late = begins.get(around[0], none) if around else none
+    return [
+        _Gapped(
+            depth,
+            way.lengths.get((loop, ring.full), none),
+            Gaps(late, skips.get(loop, none), 2 * ring.stages),
+        )
+        for depth, loop in enumerate(around, 1)
+        if skips.keys() <= {loop}
+    ]
 
 
-def _outer(agent: Agent, array: str) -> str:
-    """The outermost loop in which an agent waits at an array."""
-    for stmt in walk(agent.body):
-        if isinstance(stmt, For) and any(
-            isinstance(s, MBarrierWait) and s.bar.array == array for s in walk(stmt.body)
-        ):
-            return stmt.var.name
-    return ""
+def _around(body: Body, array: str) -> list[str]:
+    """The loops in each of which all waits at an array stand, the outermost first; the first of
+    several that have waits.
+    """
+    loops = [s for s in walk(body) if isinstance(s, For) and _waits(s.body, array)]
+    every = _waits(body, array)
+    return [s.var.name for n, s in enumerate(loops) if not n or _waits(s.body, array) == every]
+
+
+def _waits(body: Body, array: str) -> int:
+    """The waits at an array that stand in a statement list."""
+    return sum(isinstance(s, MBarrierWait) and s.bar.array == array for s in walk(body))
 
 
 def _of_team(shape: Shape, team: int, count: int) -> Shape:

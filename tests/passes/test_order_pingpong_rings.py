@@ -81,6 +81,39 @@ def test_turns_of_one_step_meet(tiles: int) -> None:
     assert epilogues == [(tiles + 1) // 2, tiles // 2]
 
 
+BLOCKS = """
+roles {
+  role compute warps 0 .. 8 as wg {
+    for t in 0 .. tiles {
+      for c in 0 .. 4 event epilogue t {
+        wait_full aux, (t * 4 + c) * 2 + wg
+        fence.proxy.async
+      }
+    }
+  }
+  role load warps 8 .. 12 {
+    cta.sync
+  }
+}
+"""
+
+
+def test_turns_of_one_step_within_a_tile() -> None:
+    """A loop over steps of one tile is no turn if others take steps between: who has all of its own
+    first would wait for more than there are stages.
+    """
+    new = lowered(order_pingpong, HEAD + AUX.splitlines()[0] + "\n" + BLOCKS)
+    lines = [line.strip() for line in new.splitlines()]
+    begin, end = (n for n, line in enumerate(lines) if line.startswith(("for c", "fence")))
+    assert lines[begin + 1 : end] == [
+        "bar.sync order[wg]",
+        "wait_full aux, (t * 4 + c) * 2 + wg",
+        "if wg == 1 and (t + 1 < tiles or c + 1 < 4) or wg < 1 and (t < tiles and c < 4) {",
+        "bar.arrive order[1 - wg]",
+        "}",
+    ]
+
+
 ALONE_TWICE = """
 roles {
   role compute warps 0 .. 8 as wg {

@@ -126,13 +126,14 @@ def epilogue_of_a_queue() -> Fusion:
     return epilogue_apart(dynamic=True)
 
 
-def _two_store(steps: str, columns: int = 16) -> Fusion:
-    """One warpgroup multiplies, and fills a ring in these loops, so many columns at a time; two
-    store by TMA, half of the rows each; tiles in runs of neighbours.
+def _two_store(steps: str, columns: int = 16, tile: int = 32, stepping: int = 3) -> Fusion:
+    """One warpgroup multiplies tiles of so many columns, and fills a ring in these loops, some
+    columns at a time, of which so many step; two store by TMA, half of the rows each; tiles in runs
+    of neighbours.
     """
     m = matmul()
     made, after = apart(m)
-    m.tile(128, 32, 32)
+    m.tile(128, tile, 32)
     m.deal(runs=True)
     m.steps("tile k")
     m.stage(4, 2)
@@ -145,7 +146,7 @@ def _two_store(steps: str, columns: int = 16) -> Fusion:
     m.split(after, "Ni", 16, "chunk Ni")
     fragments(m, made, steps)
     fragments(m, after, "cta tile chunk row")
-    m.s.circular_buffer(made[-1], 3, 2, RING)
+    m.s.circular_buffer(made[-1], 3, 2, WarpSpecialized(P.TIDy, None, stepping))
     m.s.inline_at(m.acc, "tile")
     return m.s.fusion
 
@@ -165,6 +166,13 @@ def epilogue_in_turns() -> Fusion:
 def epilogue_of_whole_rows() -> Fusion:
     """The same, where a step is stored at once: 64 rows of it, as it has."""
     return _two_store("cta tile m64 chunk", columns=32)
+
+
+def epilogue_in_blocks() -> Fusion:
+    """A step is a block of 64 rows and some columns of a tile, which has four of these side by
+    side; of two warpgroups each takes every other step, that of its rows.
+    """
+    return _two_store("cta tile chunk m64", tile=64, stepping=4)
 
 
 def epilogue_of_one_block() -> Fusion:
@@ -290,14 +298,15 @@ def two_products() -> Fusion:
 
 
 PARTS = (
-    epilogue_apart, epilogue_by_tma, epilogue_in_turns, epilogue_of_a_queue, epilogue_of_one_block,
-    epilogue_of_one_chunk, operand_cast, operand_cast_in_one_block, operand_cast_of_a_queue,
-    operand_shifted, operand_and_epilogue_apart, two_products,
+    epilogue_apart, epilogue_by_tma, epilogue_in_blocks, epilogue_in_turns, epilogue_of_a_queue,
+    epilogue_of_one_block, epilogue_of_one_chunk, operand_cast, operand_cast_in_one_block,
+    operand_cast_of_a_queue, operand_shifted, operand_and_epilogue_apart, two_products,
 )  # fmt: skip
 
 SCHEDULED: dict[Callable[[], Fusion], str] = {
     epilogue_apart: definition(),
     epilogue_by_tma: definition(),
+    epilogue_in_blocks: definition(),
     epilogue_in_turns: definition(),
     epilogue_of_a_queue: definition(),
     epilogue_of_one_block: definition(),

@@ -21,6 +21,8 @@ from lowering.proof.linear import Facts
 from lowering.proof.prove import prove
 from lowering.proof.uneven import Gaps, uneven
 from lowering.proof.words import ended_behind, reads_of
+from tests.legality.by_hand.parts import epilogue_in_blocks
+from tests.legality.machine import compiled
 from tests.lowering.proof.test_prove import kernel_of
 
 EDITS = {
@@ -65,6 +67,37 @@ def test_other_steps_are_not_the_same(name: str) -> None:
     found = prove(parse_kernel(text.replace(before, after)))
     wanted = {"same steps", "named barriers", "step", "arrivals"}
     assert {o.name for o in found.open} & wanted, str(found)
+
+
+BLOCKS = {
+    "a block of the other group's": ("stage_chunk2 + 2", "stage_chunk2 + 1"),
+    "a block of the next one's": ("stage_chunk2 + 2", "stage_chunk2 + 3"),
+    "both begin with the same": ("first_stage: i32 = group2", "first_stage: i32 = 0"),
+    "not all of a tile": ("chunk2 in 0 .. 4", "chunk2 in 0 .. 3"),
+    "more than a tile has": ("chunk2 in 0 .. 4", "chunk2 in 0 .. 5"),
+}
+
+
+def blocks() -> str:
+    """A kernel in which groups take the blocks of a tile in turn, in a loop of four trips."""
+    return print_kernel(compiled(epilogue_in_blocks()))
+
+
+def test_steps_that_are_dealt_out_within_a_tile() -> None:
+    """Steps are left out behind the trips of the inner one of two loops. What hands turns on is in
+    a form that is not known.
+    """
+    assert {o.name for o in prove(parse_kernel(blocks())).open} == {"named barriers"}
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+def test_other_steps_of_a_tile_are_not_dealt_out(name: str) -> None:
+    before, after = BLOCKS[name]
+    text = blocks()
+    assert text.count(before) == 1
+    wrong = text.replace(before, after)
+    found = prove(parse_kernel(wrong))
+    assert {o.name for o in found.open} & {"same steps", "step"}, str(found)
 
 
 TILES, STEPS, FIRST = Var("tiles"), Var("n_k"), Var("first")
