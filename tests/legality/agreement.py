@@ -7,7 +7,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lowering.cuda.emit import emit_cuda
 from lowering.ground.errors import ScheduleError, UnsupportedError
@@ -39,8 +39,8 @@ class Outcome:
         refused: the rule that the proof refused it by, None if it was accepted.
         why: the refusal's text, or what is not supported.
         unsupported: whether there is no lowering for it, or no memory of such a shape.
-        wrong: what went wrong on the machine, or in the proof itself; or what is refuted of a
-            kernel whose runs were right.
+        wrong: what went wrong on the machine, behind what the proof says of the kernel, or in the
+            proof itself; or what is refuted of a kernel whose runs were right.
         unproved: the claims about the kernel that are not proved, by name; None without a kernel.
     """
 
@@ -60,6 +60,13 @@ class Outcome:
     def ran(self) -> bool:
         """Whether there is a kernel."""
         return self.refused is None and not self.unsupported
+
+    @property
+    def says(self) -> str:
+        """What the proof says of the kernel, in a line."""
+        if self.wrong is not None:
+            return self.wrong.splitlines()[0]
+        return f"is proved but for {', '.join(self.unproved)}" if self.unproved else "is proved"
 
     @property
     def fault(self) -> str | None:
@@ -110,12 +117,13 @@ def outcome(fusion: Fusion, seed: int = 0) -> Outcome:
         except Exception as e:  # of the machine, or of a kernel that it cannot even start
             wrong = f"{type(e).__name__}: {str(e)[:200]} in {problem}"
         if wrong is not None:
-            return Outcome(verdict, wrong=wrong)
-    return _proved(verdict, kernel, made)
+            return Outcome(verdict, wrong=f"{_proved(verdict, kernel, made).says}, but {wrong}")
+    said = _proved(verdict, kernel, made)
+    return said if said.wrong is None else replace(said, wrong=f"runs right, but {said.wrong}")
 
 
 def _proved(verdict: Verdict | None, kernel: Kernel, made: Plan) -> Outcome:
-    """What is said of a kernel whose runs were right."""
+    """What the proof says of a kernel."""
     try:
         with at_most(SECONDS):
             found = prove(kernel, admitted_by(made)).open
@@ -125,7 +133,7 @@ def _proved(verdict: Verdict | None, kernel: Kernel, made: Plan) -> Outcome:
         return Outcome(verdict, wrong=f"the kernel's proof fails: {type(e).__name__}: {e}")
     refuted = [str(o) for o in found if o.verdict is Proved.REFUTED]
     if refuted:
-        return Outcome(verdict, wrong=f"runs right, but is refuted: {refuted[0]}")
+        return Outcome(verdict, wrong=f"is refuted: {refuted[0]}")
     return Outcome(verdict, unproved=tuple(dict.fromkeys(o.name for o in found)))
 
 

@@ -145,7 +145,27 @@ def test_a_proof_of_a_kernel_ends_in_time(monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_proof_that_fails_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(agreement, "prove", lambda *_: 1 // 0)
     said = outcome(draw(Random(1)))
-    assert str(said.fault).startswith("the kernel's proof fails: ZeroDivisionError")
+    assert str(said.fault).startswith("runs right, but the kernel's proof fails: ZeroDivisionError")
+
+
+@pytest.mark.parametrize(
+    ("claims", "says"),
+    [
+        ((), "is proved"),
+        ((Proved.UNPROVED, Proved.PROVED), "is proved but for arrivals"),
+        ((Proved.UNPROVED, Proved.REFUTED), "is refuted: refuted    arrivals (ring): 3 of 4"),
+    ],
+)
+def test_of_a_kernel_that_runs_wrong_the_proof_is_asked_too(
+    monkeypatch: pytest.MonkeyPatch, claims: tuple[Proved, ...], says: str
+) -> None:
+    """One that has all claims proved of a wrong kernel is wrong itself."""
+    found = tuple(Obligation("arrivals", "ring", verdict, "3 of 4") for verdict in claims)
+    monkeypatch.setattr(agreement, "prove", lambda k, _: Proof(k.name, found))
+    monkeypatch.setattr(agreement, "run_wrong", lambda *_: "T5 differs")
+    said = outcome(draw(Random(1)))
+    assert said.legal and said.fault == f"{says}, but T5 differs"
+    assert said.unproved is None
 
 
 def test_nothing_is_loaded_at_k_of_0() -> None:
