@@ -183,7 +183,7 @@ class Place:
                 "shares of the load steps of groups", "whole tiles, drawn from a counter"
             )
         if threads or (name in self._inputs and not self.fusion.sums_of_groups):
-            begin = self.found[END] + self.found[FIRST] - Var(groups.along)
+            begin = self.found[FIRST] - Var(groups.along) + self.found[END]  # 32 bits hold each
             known = {groups.axis: ZERO, groups.along: begin + at[names.index(groups.along)]}
             found = tuple(known.get(n, e) for n, e in zip(names, at, strict=True))
             return found if threads else found[1:]

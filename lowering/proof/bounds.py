@@ -20,7 +20,7 @@ from lowering.ground.expr import (
     free_vars,
     substitute,
 )
-from lowering.ground.poly import poly
+from lowering.ground.poly import Poly, poly
 from lowering.ground.scalar_ops import COMPARISONS, OPS
 
 __all__ = ["ANY", "NEVER", "Bounds", "Range", "joined"]
@@ -39,6 +39,20 @@ def joined(a: Range, b: Range) -> Range:
     return min(a[0], b[0]), max(a[1], b[1])
 
 
+@dataclass(frozen=True, slots=True)
+class _Compared:
+    """``x + less <= y``, and how far an expression ``e`` is from there, where that is a number:
+    ``e = x + ahead``, ``e = y + behind``, ``e = y - x + over``.
+    """
+
+    x: Expr
+    y: Expr
+    less: int
+    ahead: int | None
+    behind: int | None
+    over: int | None
+
+
 @dataclass
 class Bounds:
     """Ranges of expressions, from those of names.
@@ -48,57 +62,120 @@ class Bounds:
         lets: what names stand for.
         told: what is told of each sum, difference and product, and its range.
         distances: what :meth:`apart` has found for the same names.
+        behind: what a name is, of two others: of sums with it the range is also taken so.
     """
 
     names: Mapping[str, Range]
     lets: Mapping[Var, Expr]
     told: Callable[[Binary, Range], None]
     distances: dict[tuple[Expr, Expr], int | None] = field(default_factory=dict)
+    behind: dict[Var, Expr] = field(default_factory=dict)
+    forms: dict[Binary, tuple[bool, Poly | None]] = field(default_factory=dict)
+    compared: dict[tuple[Expr, bool, Expr], _Compared | None] = field(default_factory=dict)
 
     def of(self, e: Expr) -> Range:
         """The range of an expression."""
-        match e:
-            case Const(value):
-                return int(value), int(value)
-            case Var(name):
-                return self.names.get(name, ANY)
-            case Special(name):
-                return self.names.get(f"%{name}", ANY)
-            case Select(cond, a, b):
-                self.of(cond)
-                both = self.where(cond, True, a), self.where(cond, False, b)
-                taken = [r for r in both if r[0] <= r[1]]
-                return joined(taken[0], taken[-1]) if taken else ANY
-            case Binary(op, a, b):
-                left, right = self.of(a), self.of(b)
-                found = _binary(op, left, right)
-                if by := self.divided(e):
-                    found = max(found[0], by[0]), min(found[1], by[1])
-                if op in ("+", "-", "*"):
-                    self.told(e, found)
-                return found
+        kind = type(e)
+        if kind is Var:
+            return self.names.get(e.name, ANY)
+        if kind is Const:
+            return int(e.value), int(e.value)
+        if kind is Binary:
+            return self.binary(e)
+        if kind is Special:
+            return self.names.get(f"%{e.name}", ANY)
+        if kind is Select:
+            self.of(e.cond)
+            both = self.where(e.cond, True, e.then), self.where(e.cond, False, e.other)
+            taken = [r for r in both if r[0] <= r[1]]
+            return joined(taken[0], taken[-1]) if taken else ANY
         return ANY
+
+    def binary(self, e: Binary) -> Range:
+        """The range of an operation."""
+        op = e.op
+        low, high = _binary(op, self.of(e.lhs), self.of(e.rhs))
+        if op in ("+", "-", "*"):
+            if e not in self.forms:
+                self.forms[e] = self.form(e)
+            divided, behind = self.forms[e]
+            if divided and (by := self.divided(e)):
+                low, high = max(low, by[0]), min(high, by[1])
+            if behind is not None:
+                few, most = self.sum(behind)
+                low, high = max(low, few), min(high, most)
+            self.told(e, (low, high))
+        return low, high
+
+    def form(self, e: Binary) -> tuple[bool, Poly | None]:
+        """Whether an operation is one of those that are made of a quotient; with what names are
+        ``behind`` others, if they are in it.
+        """
+        behind = free_vars(e) & self.behind.keys()
+        names = {Var} & {type(e.lhs), type(e.rhs), type(getattr(e.rhs, "lhs", None))}
+        return bool(names), poly(substitute(e, self.behind)) if behind else None
+
+    def sum(self, p: Poly) -> Range:
+        """The range of a sum, term by term."""
+        found = 0, 0
+        for monomial, coefficient in p.terms:
+            term = coefficient, coefficient
+            for atom in monomial:
+                term = _binary("*", term, self.of(atom))
+            found = found[0] + term[0], found[1] + term[1]
+        return found
+
+    def rounded_up(self, e: Expr) -> tuple[Expr, Expr] | None:
+        """Dividend and divisor of a quotient that is rounded up: written so, or made of ``mulhi``,
+        and one more where a rest is left, another one where the rest is more than the divisor.
+        """
+        match self.lets.get(e, e) if isinstance(e, Var) else e:
+            case Binary("ceildiv", x, n):
+                return x, n
+            case Binary("+", Binary("+", Var() as q, any_left), more) if by := self.by(q):
+                x, n = by
+                rest = poly(x - q * n)
+                for said, least in ((any_left, Const(0)), (more, n)):
+                    match said:
+                        case Select(Binary("<", a, Var() as r), Const(1), Const(0)) if a == least:
+                            if poly(self.lets.get(r, r)) != rest:
+                                return None
+                        case _:
+                            return None
+                return x, n
+        return None
 
     def where(self, cond: Expr, truth: bool, e: Expr) -> Range:
         """The range of an expression where a comparison holds, or does not; an empty one where that
         cannot be.
         """
         low, high = self.of(e)
+        key = cond, truth, e
+        if key not in self.compared:
+            self.compared[key] = self.comparison(cond, truth, e)
+        known = self.compared[key]
+        if known is None:
+            return low, high
+        (least, _), (_, most), less = self.of(known.x), self.of(known.y), known.less
+        if least + less > most:
+            return NEVER
+        if known.ahead is not None:
+            high = min(high, most - less + known.ahead)
+        if known.behind is not None:
+            low = max(low, least + less + known.behind)
+        if known.over is not None:
+            low = max(low, less + known.over)
+        return low, high
+
+    def comparison(self, cond: Expr, truth: bool, e: Expr) -> _Compared | None:
+        """What is compared, if something is, and where ``e`` is of it."""
         match self.lets.get(cond, cond) if isinstance(cond, Var) else cond:
             case Binary("<" | "<=" as op, x, y):
                 less = int((op == "<") == truth)
-                x, y = (x, y) if truth else (y, x)  # x + less <= y
-                if self.of(x)[0] + less > self.of(y)[1]:
-                    return NEVER
-            case _:
-                return low, high
-        if (ahead := self.apart(e, x)) is not None:  # e = x + ahead
-            high = min(high, self.of(y)[1] - less + ahead)
-        if (behind := self.apart(e, y)) is not None:  # e = y + behind
-            low = max(low, self.of(x)[0] + less + behind)
-        if (over := self.apart(e + x, y)) is not None:  # e = y - x + over
-            low = max(low, less + over)
-        return low, high
+                x, y = (x, y) if truth else (y, x)
+                near = self.apart(e, x), self.apart(e, y), self.apart(e + x, y)
+                return _Compared(x, y, less, *near)
+        return None
 
     def apart(self, a: Expr, b: Expr) -> int | None:
         """How much larger one expression is than another, if that is a number."""

@@ -6,35 +6,55 @@ of a trip, or fall with them. So those sizes are looked at that cannot be larger
 refused, some parameters as large as they can be together, the others small; of the CTAs the first
 and the last one; of each loop the first and the last trip. Each agent's program is walked there
 with ranges of its scalars; words in shared memory have the ranges of all that is stored there.
+
+Of words of global memory, as the ends of a grouped matmul's groups, nothing is assumed: no launch
+looks at them, so that they may be any numbers, in any order. That they are ends which do not fall
+and lie in the tensor is what the kernel itself makes of them, by a minimum and a maximum, or it
+wraps. They are looked at where they are as small and as large as 32 bits, and in the middle of the
+sizes: what a trip reads beside what all trips before it have read.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import combinations
+from itertools import combinations, product
 
 from lowering.ground.expr import I32_MAX, Binary, Expr, ScalarType, Var, evaluate, type_of
-from lowering.kernel.atomic import Atom
-from lowering.kernel.control import Break, For, If, Let
 from lowering.kernel.kernel import Kernel
-from lowering.kernel.operands import Body, Frag, GmemRef, Stmt
-from lowering.kernel.queue import LdWord, StWord
 from lowering.kernel.scalar_memory import LdGlobalScalar
-from lowering.kernel.visit import bodies, expressions, operands, walk
+from lowering.kernel.visit import walk
 from lowering.proof.admitted import Admitted
 from lowering.proof.agent import Agent
 from lowering.proof.bounds import ANY, Bounds, Range, joined
+from lowering.proof.dealt import dealt
 from lowering.proof.obligation import Obligation, UnknownError, Verdict
+from lowering.proof.scalars import (
+    Branch,
+    Draw,
+    Leave,
+    Load,
+    Loop,
+    Name,
+    Program,
+    Read,
+    Step,
+    Store,
+    Uses,
+    covers,
+    program,
+    within,
+)
 from lowering.proof.sizes import listed, units_of
-from lowering.proof.steps import Steps, scalars_of
+from lowering.proof.steps import Steps
 
 __all__ = ["unwrapped"]
 
 NAME = "32 bits"
 
-SMALL = 2**12
-"""A size that is not large."""
+SMALL = 2**12, 2
+"""Sizes that are not large; beside the second one others may be larger than beside the first."""
 
 MEMORY = 2**40
 """Bytes that no GPU has: a launch whose workspaces need them gets none."""
@@ -51,20 +71,17 @@ Sizes = dict[str, int]
 def unwrapped(
     kernel: Kernel, steps: Mapping[Agent, Steps], admitted: Admitted | None
 ) -> list[Obligation]:
-    """One claim: every operation stays within 32 bits. It is not made where launches are not known,
-    nor of a kernel that loads words of memory with which it counts, as those of a grouped matmul.
+    """One claim: every operation stays within 32 bits. It is not made where launches are not known.
     """
     if admitted is None:
         return [Obligation(NAME, kernel.name, Verdict.ABSENT, "its launches are not known")]
-    if any(isinstance(s, LdGlobalScalar) for s in walk(kernel.body)):
-        return [Obligation(NAME, kernel.name, Verdict.ABSENT, "it counts with words of memory")]
-    walks = [_Walk(a, s) for a, s in steps.items() if not a.rank]
+    walks = _walks(steps, sorted({0, kernel.cluster - 1}))
     try:
         for sizes, grid in _largest(kernel, admitted):
-            for place in _places(kernel, sizes, grid):
-                if why := _wrapped(walks, place):
+            for place, read in product(_places(kernel, sizes, grid), _read(kernel, sizes)):
+                if why := _wrapped(walks, place, read):
                     at = ", ".join(f"{n} = {v}" for n, v in sizes.items())
-                    why = f"at {at} on {grid} CTAs {why}"
+                    why = f"at {at} on {grid} CTAs{read or ''} {why}"
                     return [Obligation(NAME, kernel.name, Verdict.UNPROVED, why)]
     except UnknownError as e:
         return [Obligation(NAME, kernel.name, Verdict.UNPROVED, str(e))]
@@ -78,10 +95,11 @@ def _largest(kernel: Kernel, admitted: Admitted) -> Iterator[tuple[Sizes, int]]:
     units = units_of(kernel)
     names = list(units)
     chosen = [c for n in sorted({1, 2, len(names)}) for c in combinations(names, n)]
-    drawn = [(c, kernel.target.sms) for c in chosen] + [(c, kernel.cluster) for c in chosen[-1:]]
+    drawn = [(c, small, kernel.target.sms) for c in chosen for small in SMALL]
+    drawn += [(c, SMALL[0], kernel.cluster) for c in chosen[-1:]]
     seen = set[tuple[int, ...]]()
-    for large, sms in drawn:
-        plain = dict.fromkeys(names, SMALL)
+    for large, small, sms in drawn:
+        plain = dict.fromkeys(names, small)
         low, high = 0, I32_MAX
         while low < high:
             middle = (low + high + 1) // 2
@@ -105,6 +123,33 @@ def _fits(kernel: Kernel, admitted: Admitted, sizes: Sizes, sms: int) -> bool:
     return admissible and all(n <= admitted.largest for n in numbers)
 
 
+@dataclass(frozen=True, slots=True)
+class _Memory:
+    """Scalars in memory, and the trip of the loop that reads them which is looked at: words that it
+    stores are of one trip.
+
+    Args:
+        before: what all trips before it read; None of the first trip.
+        now: what is read in it.
+    """
+
+    before: int | None
+    now: int
+
+    def __str__(self) -> str:
+        before = "first" if self.before is None else f"{self.before}, then"
+        return f", of {before} {self.now} in memory,"
+
+
+def _read(kernel: Kernel, sizes: Sizes) -> Sequence[_Memory | None]:
+    """What may be in memory, if a kernel reads scalars there: any number."""
+    if not any(isinstance(s, LdGlobalScalar) for s in walk(kernel.body)):
+        return (None,)
+    (low, high), half = ANY, max(sizes.values()) // 2
+    pairs = (None, low), (None, high), (high, low), (half, high), (half, half)
+    return [_Memory(*p) for p in pairs]
+
+
 def _places(kernel: Kernel, sizes: Sizes, grid: int) -> Iterator[dict[str, Range]]:
     """Ranges of parameters and special registers in some CTAs."""
     cluster, rows = kernel.cluster, kernel.rows(sizes)
@@ -123,17 +168,34 @@ def _places(kernel: Kernel, sizes: Sizes, grid: int) -> Iterator[dict[str, Range
         }  # fmt: skip
 
 
-def _wrapped(walks: Sequence[_Walk], known: Mapping[str, Range]) -> str:
+def _walks(steps: Mapping[Agent, Steps], ranks: Sequence[int]) -> list[_Walk]:
+    """Walks of the agents of some CTAs of a cluster, those who store words first; none of who does
+    nothing with numbers that another one does not do as well.
+    """
+    found: list[tuple[Agent, Program]] = []
+    programs = [(a, program(a.body, s)) for a, s in steps.items() if a.rank in ranks]
+    for agent, one in sorted(programs, key=lambda p: -sum(1 for _ in within(p[1]))):
+        if not any(covers(other, one) for _, other in found):
+            found.append((agent, one))
+    walks = [_Walk(*one) for one in found]
+    return sorted(walks, key=lambda w: len(w.loads))
+
+
+def _wrapped(walks: Sequence[_Walk], known: Mapping[str, Range], read: _Memory | None) -> str:
     """What wraps in a CTA; empty if nothing does."""
     words: dict[str, Range] = {}
-    before: dict[str, Range] | None = None
-    rounds = 0
-    while words != before:
-        before, rounds = dict(words), rounds + 1
-        if rounds > WORDS:
-            raise UnknownError("words that are stored depend on words that are loaded")
-        for way in walks:
-            way.begin(known, words)
+    given: list[dict[str, Range] | None] = [None] * len(walks)
+    for _ in range(WORDS):
+        changed = False
+        for n, way in enumerate(walks):
+            needs = {b: words[b] for b in way.loads if b in words}
+            if needs != given[n]:
+                changed, given[n] = True, needs
+                way.begin(known, words, read)
+        if not changed:
+            break
+    else:
+        raise UnknownError("words that are stored depend on words that are loaded")
     for way in walks:
         for e, (low, high) in way.found.items():
             if low < -I32_MAX - 1 or high > I32_MAX:
@@ -146,56 +208,71 @@ class _Walk:
     """One agent's walks; ``found`` are its operations with their ranges."""
 
     agent: Agent
-    steps: Steps
+    program: Program
     words: dict[str, Range] = field(default_factory=dict)
     names: dict[str, Range] = field(default_factory=dict)
     lets: dict[Var, Expr] = field(default_factory=dict)
     found: dict[Expr, Range] = field(default_factory=dict)
+    read: Range = ANY
+    memory: _Memory | None = None
     ahead: int = 0
 
     def __post_init__(self) -> None:
+        walked = list(within(self.program))
+        self.lets |= {s.var: s.value for s in walked if isinstance(s, Name)}
+        self.loads = frozenset(s.buffer for s in walked if isinstance(s, Load))
         self.bounds = Bounds(self.names, self.lets, self.told)
+        reads = (s for s in walked if isinstance(s, Loop) and s.reads)
+        self.dealt = {s.var: found for s in reads if (found := dealt(s.carried, self.bounds))}
+        for each in self.dealt.values():
+            self.bounds.behind |= {d.next: d.before + d.ahead for d in each}
 
-    def begin(self, known: Mapping[str, Range], words: dict[str, Range]) -> None:
+    def begin(
+        self, known: Mapping[str, Range], words: dict[str, Range], read: _Memory | None
+    ) -> None:
         """Walk the whole program, from what is known of parameters and special registers."""
         self.names.clear()
         self.names |= known
         self.found.clear()
-        self.words = words
-        self.body(self.agent.body)
+        self.words, self.memory = words, read
+        self.read = (read.now, read.now) if read else ANY
+        self.walk(self.program)
 
     def told(self, e: Expr, found: Range) -> None:
         """Note an operation."""
-        if not self.ahead and type_of(e) is ScalarType.I32:
-            self.found[e] = joined(self.found.get(e, found), found)
+        if not self.ahead:
+            old = self.found.get(e)
+            if old is not None:
+                found = joined(old, found)
+            elif type_of(e) is not ScalarType.I32:
+                return
+            self.found[e] = found
 
-    def body(self, body: Body) -> None:
-        """Walk a statement list."""
-        for stmt in body:
-            self.statement(stmt)
-
-    def statement(self, stmt: Stmt) -> None:
-        """Walk a statement."""
-        match stmt:
-            case Let(var=var, value=value):
-                self.lets[var] = value
-                self.names[var.name] = self.bounds.of(value)
-            case For():
-                self.loop(stmt)
-            case If(cond, then, other):
-                self.bounds.of(cond)
-                for truth, branch in ((True, then), (False, other)):
-                    kept = dict(self.names)
-                    self.narrow(cond, truth)
-                    self.body(branch)
-                    self.names |= kept
-            case Break(cond):
-                self.bounds.of(cond)
-                self.narrow(cond, False)
-            case _:
-                self.plain(stmt)
-                for inner in bodies(stmt):
-                    self.body(inner)
+    def walk(self, steps: Program) -> None:
+        """Walk some statements."""
+        for step in steps:
+            match step:
+                case Name(var, value):
+                    self.names[var.name] = self.bounds.of(value)
+                case Uses(values, coords):
+                    for e in values:
+                        self.bounds.of(e)
+                    for c, side in coords:
+                        low, high = self.bounds.of(c)
+                        self.told(c + side, (low, high + side))
+                case Loop():
+                    self.loop(step)
+                case Branch(cond, then, other):
+                    for truth, branch in ((True, then), (False, other)):
+                        kept = dict(self.names)
+                        self.narrow(cond, truth)
+                        self.walk(branch)
+                        self.names |= kept
+                case Leave(cond):
+                    self.bounds.of(cond)
+                    self.narrow(cond, False)
+                case _:
+                    self.word(step)
 
     def narrow(self, cond: Expr, truth: bool) -> None:
         """What is known of names where a comparison holds, or does not."""
@@ -205,77 +282,103 @@ class _Walk:
                     if isinstance(side, Var):
                         self.names[side.name] = self.bounds.where(cond, truth, side)
 
-    def plain(self, stmt: Stmt) -> None:
-        """Walk a statement without others in it."""
-        for e in expressions(stmt):
-            self.bounds.of(e)
-        for ref in operands(stmt) if stmt.TRAITS.plain else ():
-            for c in ref.coords if isinstance(ref, GmemRef) else ():
-                low, high = self.bounds.of(c)
-                self.told(c + _side(stmt), (low, high + _side(stmt)))
-        match stmt:
-            case StWord(dst=dst, value=value) if not self.ahead:
+    def word(self, step: Step) -> None:
+        """What is in memory."""
+        match step:
+            case Store(buffer, value) if not self.ahead:
                 new = self.bounds.of(value)
-                self.words[dst.buffer] = joined(self.words.get(dst.buffer, new), new)
-            case LdWord(out=out, src=src):
-                self.names[out.name] = self.words.get(src.buffer, (0, 0))
-            case Atom(out=out, value=value, op=op):
+                self.words[buffer] = joined(self.words.get(buffer, new), new)
+            case Load(out, buffer):
+                self.names[out] = self.words.get(buffer, (0, 0))
+            case Read(out):
+                self.names[out] = self.read
+            case Draw(out, op, value):
                 high = self.bounds.of(value)[1]
-                self.names[out.name] = (0, high) if op == "inc" else ANY
+                self.names[out] = (0, high) if op == "inc" else ANY
 
-    def loop(self, loop: For) -> None:
+    def loop(self, loop: Loop) -> None:
         """Walk the first and the last trip of a loop."""
-        carried = list(scalars_of(loop))
         (first, _), (_, stop) = self.bounds.of(loop.start), self.bounds.of(loop.stop)
         step = max(self.bounds.of(loop.step)[0], 1)
         trips = max(-(-(stop - first) // step), 0)
-        inits = [self.placed(c.var.name) or self.bounds.of(c.init) for c in carried]
+        both = zip(loop.carried, loop.places, strict=True)
+        inits = [at or self.bounds.of(c.init) for c, at in both]
         self.told(loop.var + loop.step, (first, max(stop - 1, first) + step))
-        ranges = once = self.trip(loop, inits, first) if trips else inits
+        self.deal(loop)
+        memory = self.memory if loop.reads else None
+        with self.noted(memory is None or memory.before is None):
+            ranges = once = self.trip(loop, inits, first) if trips else inits
         if trips > 1:
-            before = self.before(loop, inits, once, first + (trips - 2) * step, trips - 1)
-            ranges = self.trip(loop, before, first + (trips - 1) * step)
-        for c, found in zip(carried, ranges, strict=True):
-            self.names[c.result.name] = self.placed(c.var.name) or found
+            with self.noted(False), self.reading(memory and memory.before):
+                if loop.reads:
+                    once = self.trip(loop, inits, first)
+                last = first + (trips - 2) * step
+                carrying = self.carried(loop, inits, once, last, trips - 1)
+            with self.noted(memory is None or memory.before is not None):
+                ranges = self.trip(loop, carrying, first + (trips - 1) * step)
+        for c, at, found in zip(loop.carried, loop.places, ranges, strict=True):
+            self.names[c.result.name] = at or found
 
-    def trip(self, loop: For, ranges: Sequence[Range], at: int) -> list[Range]:
-        """What a trip yields, from the ranges of what is carried."""
-        carried = list(scalars_of(loop))
-        self.names[loop.var.name] = at, at
-        for c, found in zip(carried, ranges, strict=True):
-            self.names[c.var.name] = self.placed(c.var.name) or found
-        self.body(loop.body)
-        return [self.bounds.of(c.following) for c in carried]
+    def deal(self, loop: Loop) -> None:
+        """Of a loop that deals tiles out: what holds behind each trip holds in front of the first.
 
-    def before(
-        self, loop: For, inits: Sequence[Range], once: Sequence[Range], at: int, trips: int
-    ) -> Sequence[Range]:
-        """What is carried into the last trip: what the one before, whose number is ``at``, yields
-        whatever it was given, or, if that has no end, as much more for each of the ``trips`` before
-        as the first one has added.
+        Raises:
+            UnknownError: it does not.
         """
-        if all(self.placed(c.var.name) for c in scalars_of(loop)):
+        for d in self.dealt.get(loop.var, ()):
+            few, most = self.bounds.of(d.by)
+            low, high = self.bounds.of(d.first - d.start)
+            if low < 0 or high >= few:
+                raise UnknownError(f"{d.next} begins {low}..{high} ahead of {d.before}")
+            self.names[d.ahead.name] = 0, most - 1
+
+    def trip(self, loop: Loop, ranges: Sequence[Range], at: int) -> list[Range]:
+        """What a trip yields, from the ranges of what is carried."""
+        self.names[loop.var.name] = at, at
+        for c, place, found in zip(loop.carried, loop.places, ranges, strict=True):
+            self.names[c.var.name] = place or found
+        for d in self.dealt.get(loop.var, ()):
+            self.names[d.next.name] = self.bounds.of(d.before + d.ahead)
+        self.walk(loop.body)
+        for d in self.dealt.get(loop.var, ()):
+            if self.bounds.of(d.more)[0] < 0:
+                raise UnknownError(f"{d.before} may become less")
+        return [self.bounds.of(c.following) for c in loop.carried]
+
+    @contextmanager
+    def noted(self, whether: bool) -> Iterator[None]:
+        """Walk trips of which nothing is noted, or go on as it is."""
+        self.ahead += not whether
+        yield
+        self.ahead -= not whether
+
+    @contextmanager
+    def reading(self, value: int | None) -> Iterator[None]:
+        """Walk trips that read a number in memory, if it is one."""
+        kept, self.read = self.read, self.read if value is None else (value, value)
+        yield
+        self.read = kept
+
+    def carried(
+        self, loop: Loop, inits: Sequence[Range], once: Sequence[Range], at: int, trips: int
+    ) -> Sequence[Range]:
+        """What is carried into the last trip: what the first one yields, where one that is given
+        that yields it again; what the one before, whose number is ``at``, yields whatever it was
+        given; or, if that has no end, as much more for each of the ``trips`` before as the first
+        one has added.
+        """
+        if all(loop.places):
             return inits
-        self.ahead += 1
-        last = self.trip(loop, [(min(low, 0), FAR) for low, _ in inits], at)
-        self.ahead -= 1
+        far = [(min(low, 0), FAR) for low, _ in inits]
+        stays = set(range(len(inits))) if loop.reads else set[int]()
+        while True:
+            given = [once[n] if n in stays else r for n, r in enumerate(far)]
+            last = self.trip(loop, given, at)
+            kept = {n for n in stays if joined(once[n], last[n]) == once[n]}
+            if kept == stays:
+                break
+            stays = kept
         return [
             (a, b) if b < FAR else (low + trips * (x - low), high + trips * (y - high))
             for (low, high), (x, y), (a, b) in zip(inits, once, last, strict=True)
         ]
-
-    def placed(self, name: str) -> Range | None:
-        """The range of a stage or a parity."""
-        for s in self.steps.rings:
-            if kind := self.steps.kind(name, s):
-                return 0, s - 1 if kind == "stage" else 1
-        return None
-
-
-def _side(stmt: Stmt) -> int:
-    """What threads add to a coordinate, at most: the elements of the longer side of a tile."""
-    tiles = [
-        x.type for x in (getattr(stmt, n, None) for n in ("value", "out")) if isinstance(x, Frag)
-    ]
-    sides = [n for t in tiles for n in (t.rows, t.cols)]
-    return max([*sides, getattr(stmt, "rows", 1), getattr(stmt, "cols", 1)]) - 1

@@ -1,0 +1,63 @@
+"""Loops that deal tiles out in turns: how far the next one is ahead of those that were counted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lowering.ground.expr import Binary, Const, Expr, Var
+from lowering.ground.poly import poly
+from lowering.proof.bounds import Bounds
+from lowering.proof.steps import Scalar
+
+__all__ = ["Dealt", "dealt"]
+
+
+@dataclass(frozen=True, slots=True)
+class Dealt:
+    """Of all tiles, which come group by group, every so many-th is one CTA's.
+
+    With ``before`` tiles in front of a group, ``more`` in it and ``by`` CTAs, a CTA whose next tile
+    is ``next`` takes ``turns = ceildiv(max(before + more - next, 0), by)`` of it, and yields ``next
+    + turns * by``. If ``next`` is ``0 .. by - 1`` ahead of ``before`` so is what is yielded of
+    ``before + more``: it is no less than that; and more than ``next`` only by a turn that begins in
+    front of it, else, as ``more`` is not negative, no further ahead than ``next`` has been.
+
+    Args:
+        next, before: what is carried.
+        first, start: what they begin with.
+        more: how many tiles a trip counts.
+        by: CTAs, or clusters.
+        ahead: a name for how far ``next`` is ahead.
+    """
+
+    next: Var
+    before: Var
+    first: Expr
+    start: Expr
+    more: Expr
+    by: Expr
+    ahead: Var
+
+
+def dealt(carried: Sequence[Scalar], bounds: Bounds) -> Sequence[Dealt]:
+    """What a loop deals out that carries these; ``bounds`` knows what names stand for."""
+    found = []
+    for c in carried:
+        match c.following:
+            case Binary("+", Var() as own, Binary("*", Var() as turns, by)) if own == c.var:
+                match bounds.rounded_up(turns):
+                    case (Var() as left, n) if n == by and left in bounds.lets:
+                        left = bounds.lets[left]
+                    case (left, n) if n == by:
+                        pass
+                    case _:
+                        continue
+                for s in carried:
+                    wanted = poly(s.following - c.var)
+                    match left:
+                        case Binary("max", x, Const(0)) if poly(x) == wanted and s is not c:
+                            more = (poly(s.following) - poly(s.var)).expr()
+                            ahead = Var(f"{c.var.name} ahead of {s.var.name}")
+                            found.append(Dealt(c.var, s.var, c.init, s.init, more, by, ahead))
+    return found
