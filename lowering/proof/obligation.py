@@ -42,6 +42,11 @@ class Obligation:
     why: str = ""
     trace: tuple[str, ...] = ()
 
+    @property
+    def open(self) -> bool:
+        """Whether it is made and not proved."""
+        return self.verdict in (Verdict.REFUTED, Verdict.UNPROVED)
+
     def __str__(self) -> str:
         why = f": {self.why}" if self.why else ""
         lines = [f"{self.verdict.value:10} {self.name} ({self.subject}){why}"]
@@ -63,8 +68,7 @@ class Proof:
     @property
     def open(self) -> tuple[Obligation, ...]:
         """The claims that are not proved, refuted ones first."""
-        fine = Verdict.PROVED, Verdict.ABSENT
-        found = [o for o in self.obligations if o.verdict not in fine]
+        found = [o for o in self.obligations if o.open]
         return tuple(sorted(found, key=lambda o: o.verdict is not Verdict.REFUTED))
 
     def to_dict(self) -> dict[str, Any]:

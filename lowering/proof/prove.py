@@ -40,7 +40,7 @@ from lowering.proof.tensor_memory import addresses, allocated, told_by
 from lowering.proof.views import Views
 from lowering.proof.wraps import unwrapped
 
-__all__ = ["prove"]
+__all__ = ["claims", "prove"]
 
 
 def prove(kernel: Kernel, admitted: Admitted | None = None) -> Proof:
@@ -53,12 +53,13 @@ def prove(kernel: Kernel, admitted: Admitted | None = None) -> Proof:
     """
     found: list[Obligation] = []
     with doing(lambda: f"claim {len(found) + 1}" + (f", after {found[-1].name}" if found else "")):
-        for obligation in _claims(kernel, admitted):
+        for obligation in claims(kernel, admitted):
             found.append(obligation)
     return Proof(kernel.name, tuple(found))
 
 
-def _claims(kernel: Kernel, admitted: Admitted | None) -> Iterator[Obligation]:
+def claims(kernel: Kernel, admitted: Admitted | None = None) -> Iterator[Obligation]:
+    """What :func:`prove` has, each as soon as it is decided."""
     warps = agents(kernel)
     rings, alone = rings_of(kernel, warps)
     facts = Facts(

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from lowering.ground.types import Swizzle
 from lowering.kernel.kernel import Kernel, MBarrierArray, SharedBuffer
-from lowering.kernel.storage import NamedBarrierArray, Storage
+from lowering.kernel.storage import NamedBarrierArray, Storage, TensorBuffer
 from lowering.kernel.tensors import TensorMap
 
 __all__ = ["redeclared"]
@@ -47,5 +47,11 @@ def _edits(declared: Storage) -> Iterator[tuple[str, str, Storage]]:
             yield "count", "32 threads less", replace(declared, threads=threads - 32)
             yield "barrier", "the next hardware id", replace(declared, base=base + 1)
             yield "barrier", "hardware id 0, of cta.sync", replace(declared, base=0)
+        case TensorBuffer(column=int() as column, stages=stages):
+            if column:
+                yield "offset", "32 columns lower", replace(declared, column=column - 32)
+            yield "offset", "32 columns higher", replace(declared, column=column + 32)
+            if stages > 1:
+                yield "count", "a stage less", replace(declared, stages=stages - 1)
         case TensorMap(swizzle=swizzle):
             yield "swizzle", "another swizzle", replace(declared, swizzle=_OTHER[swizzle])

@@ -23,6 +23,8 @@ from lowering.kernel.nodes import (
     OnWarp,
     Stmt,
     StWord,
+    Tcgen05Mma,
+    Tcgen05WaitLoad,
     TmaLoad,
     TmaStore,
     WgmmaWait,
@@ -48,12 +50,14 @@ class Mutant:
         what: the statement or declaration that was edited, and what it is now.
         kernel: what came of it.
         stmt: the statement; None of a declaration.
+        new: what stands in its place, where that is one with another number, index or operand.
     """
 
     kind: str
     what: str
     kernel: Kernel
     stmt: Stmt | None = None
+    new: Stmt | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +87,12 @@ def mutants(kernel: Kernel) -> Iterator[Mutant]:
         stmt, text = place.stmt, _text(place.stmt)
         if _orders(stmt):
             yield Mutant("drop", text, place.with_(), stmt)
-            if not isinstance(stmt, LdWord | WgmmaWait):
+            if not isinstance(stmt, LdWord | WgmmaWait | Tcgen05WaitLoad):
                 yield Mutant("double", text, place.with_(stmt, stmt), stmt)
             yield from _moved(place)
             yield from _swapped(place)
         for kind, new in changed(stmt):
-            yield Mutant(kind, f"{text} -> {_text(new)}", place.with_(new), stmt)
+            yield Mutant(kind, f"{text} -> {_text(new)}", place.with_(new), stmt, new)
         if isinstance(stmt, Elect | OnWarp):
             yield Mutant("threads", text, place.with_(*stmt.body), stmt)
         if isinstance(stmt, FenceProxyAsync):
@@ -101,11 +105,11 @@ def mutants(kernel: Kernel) -> Iterator[Mutant]:
             for value in otherwise(stmt.value):
                 new = replace(stmt, value=value)
                 what = f"{_text(stmt)} -> {value}"
-                yield Mutant("scalar", what, place.with_(new), stmt)
+                yield Mutant("scalar", what, place.with_(new), stmt, new)
 
 
 def _orders(stmt: Stmt) -> bool:
-    copies = isinstance(stmt, TmaLoad | TmaStore | StWord)
+    copies = isinstance(stmt, TmaLoad | TmaStore | StWord | Tcgen05Mma)
     return not bodies(stmt) and (
         copies or (stmt.TRAITS.synchronizes and not isinstance(stmt, Break))
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -12,40 +13,82 @@ import wsched
 from lowering.ground.dtypes import DType
 from lowering.ground.expr import evaluate
 from lowering.kernel.kernel import Kernel
+from lowering.proof.admitted import Admitted
 from tests.computed import cast, fusion, tile
 from tests.grouped import GATE, grouped
 from tests.importer.test_build import build
 from tests.importer.test_several import GATED
 from tests.lists import side_by_side
 from tests.lowering.summary.summaries import rms
-from tests.mutants.launches import Launch, called, integers, launches_of
-from tests.reductions import ALL, definition
+from tests.mutants.launches import Launch, called, integers, launched, launches_of
+from tests.pairs import CLUSTERS, PAIRS
+from tests.reductions import ALL
+from tests.reductions import definition as reductions_of
 from tests.run.test_eight_bits import narrow
 from tests.run.test_reductions import fitted
 from tests.run.test_sums import SUM
-from tests.schedules import cooperative, dynamic, ping_pong, split_k
+from tests.schedules import cooperative, definition, dynamic, in_tensor_memory, ping_pong, split_k
 from wsched.front.known import import_fusion
 from wsched.front.scaled import int_mm_call, scaled_mm_call
 from wsched.run.compiled import CompiledFusion, compile_fusion
+from wsched.run.counts import admitted_by
 from wsched.run.row_kernel import row_kernel
 from wsched.run.summary import compiled_summary
 from wsched.schedule.matmul.params import ClusterDims, MatmulParams
 
-__all__ = ["FAMILIES", "SIZES", "Sizes"]
+__all__ = ["FAMILIES", "SIZES", "Made", "Sizes", "linear"]
 
-Made = tuple[Kernel, tuple[Launch, ...]]
 Sizes = tuple[int, int, int, int]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Made:
+    """A kernel and small launches of it, as ``tests.mutants.subjects.Subject`` has them.
+
+    Args:
+        kernel: it.
+        launches: of it.
+        admitted: what the product tells the proof of its launches; None if it tells nothing, as of
+            kernels that no schedule makes.
+    """
+
+    kernel: Kernel
+    launches: tuple[Launch, ...]
+    admitted: Admitted | None = None
+
 
 SIZES: tuple[Sizes, ...] = ((60, 24, 64, 4), (192, 64, 192, 2), (72, 104, 320, 2))
 """M, N, K and multiprocessors: as ``tests.mutants.subjects.PROBLEMS``, for tiles of 64 x 32."""
 
+_LARGE: tuple[Sizes, ...] = ((128, 24, 64, 4), (256, 64, 96, 2), (136, 104, 160, 2))
+"""The same for tiles of 128 x 32: of 128 lanes of tensor memory."""
+
+_PAIRED: tuple[Sizes, ...] = ((256, 24, 64, 4), (392, 72, 96, 2), (264, 136, 160, 4))
+"""The same for pairs of CTAs that have 256 rows."""
+
 _ONE = partial(cooperative, 64, 32, stages=3, groups=1, registers=None)
 _NARROW = partial(cooperative, 64, 16, 32, stages=3, groups=1, registers=None)
 _TURNS = partial(ping_pong, 64, 32, stages=3)
+_CELLS = partial(in_tensor_memory, 128, 32, 32, stages=2, epilogue_stages=1)
+_TF32 = wsched.with_tf32(definition("f32", "f32"))
 
 
 def _on(made: CompiledFusion, *calls: tuple[Sequence[Any], int]) -> Made:
-    return made.kernel, tuple(called(made, inputs, sms) for inputs, sms in calls)
+    launches = tuple(called(made, inputs, sms) for inputs, sms in calls)
+    return Made(made.kernel, launches, admitted_by(made.plan))
+
+
+def linear(made: CompiledFusion, sizes: Sequence[Sizes]) -> Made:
+    """A matmul of two operands."""
+    launches = (
+        launched(made.fusion, made.kernel, {"M": m, "N": n, "K": k}, sms) for m, n, k, sms in sizes
+    )
+    return Made(made.kernel, tuple(launches), admitted_by(made.plan))
+
+
+def _linear(text: str, params: MatmulParams, sizes: Sequence[Sizes] = SIZES) -> Made:
+    """One of a definition."""
+    return linear(compile_fusion(import_fusion(text), params), sizes)
 
 
 _ENDS = (((40,), 24, 32, 4), ((63, 63, 128, 129), 40, 96, 2), ((1, 3, 133), 16, 160, 2),
@@ -67,7 +110,7 @@ def _grouped(text: str, params: MatmulParams, more: bool = False) -> Made:
 
 def _reduced(params: MatmulParams) -> Made:
     """Five reductions beside a result."""
-    made = wsched.compile(definition(ALL), [integers(0, *s) for s in ((8, 8), (8, 8), (8,))],
+    made = wsched.compile(reductions_of(ALL), [integers(0, *s) for s in ((8, 8), (8, 8), (8,))],
                           params=fitted(params, ALL))  # fmt: skip
     return _on(made, *(([integers(0, m, k), integers(1, n, k), integers(2, n)], sms)
                        for m, n, k, sms in SIZES))  # fmt: skip
@@ -125,7 +168,7 @@ def _summary() -> Made:
         found += launches_of(compiled_summary(rms(2, (1,))).bind(0.5, x, out=[out]), 2)
     kernels = {id(kernel): kernel for kernel, _ in found}
     (kernel,) = kernels.values()
-    return kernel, tuple(launch for _, launch in found)
+    return Made(kernel, tuple(launch for _, launch in found))
 
 
 def _row_copies() -> Made:
@@ -137,7 +180,7 @@ def _row_copies() -> Made:
         extents = {"B": 1, "R": rows, "C": columns}
         tensors = {"source": source, "target": target}
         launches.append(Launch(tensors, extents, evaluate(made.grid, extents)))
-    return made, tuple(launches)
+    return Made(made, tuple(launches))
 
 
 FAMILIES: Mapping[str, Mapping[str, Callable[[], Made]]] = {
@@ -168,6 +211,22 @@ FAMILIES: Mapping[str, Mapping[str, Callable[[], Made]]] = {
     "computed operands": {
         "computed": _computed,
         "computed_cluster": partial(_computed, cluster_dims=ClusterDims(1, 2)),
+    },
+    "other types": {
+        "fp16": partial(_linear, definition("f16", "f16"), _ONE()),
+        "tf32": partial(_linear, _TF32, _ONE(32)),
+        "tf32_pingpong": partial(_linear, _TF32, _TURNS(32)),
+    },
+    "tensor memory": {
+        "tensor_memory": partial(_linear, definition(), _CELLS(), _LARGE),
+        "tensor_memory_queue": partial(_linear, definition(), dynamic(_CELLS()), _LARGE),
+        "tensor_memory_grouped": partial(_grouped, grouped(), _CELLS()),
+        "tensor_memory_cluster": partial(_linear, definition(), CLUSTERS["2x1-alone"], _PAIRED),
+    },
+    "pairs": {
+        "pairs": partial(_linear, definition(), PAIRS["registers"], _PAIRED),
+        "pairs_by_tma": partial(_linear, definition(), PAIRS["tma"], _PAIRED),
+        "pairs_queue": partial(_linear, definition(), PAIRS["queue"], _PAIRED),
     },
     "reductions alone": {"summary": _summary},
     "row copies": {"row_copy": _row_copies},

@@ -1,17 +1,18 @@
 """Mutants that do nothing wrong, and why: what nobody catches has to be here.
 
-An argument is about the semantics of a statement and holds at all sizes and in all orders, which
-the proof has checked by rules of its own. The second method is the machine, which has found no
-other number at three sizes, and nothing that an order decides, neither an access nor a phase
-(``lowering.machine.phases``): such a kernel does the same in every order of its size.
+An argument is about what a statement means, at all sizes and in all orders. It is one method; it is
+given for what the proof lets pass, and most take from there that nothing which is claimed of a
+kernel is broken. The second method is the machine, which has found no other number at a few sizes,
+and nothing that an order decides, neither an access nor a phase (``lowering.machine.phases``): such
+a kernel does the same in every order of its size.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from itertools import pairwise
 
-from lowering.ground.expr import Binary, Const, Expr, Select, Var, children
+from lowering.ground.expr import ZERO, Binary, Const, Expr, Select, Var, children
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import (
     BarArrive,
@@ -30,6 +31,7 @@ from lowering.kernel.nodes import (
     MBarrierExpectTx,
     MBarrierInit,
     MBarrierInval,
+    MBarrierRef,
     MBarrierWait,
     OnWarp,
     SetMaxNReg,
@@ -140,10 +142,34 @@ def _modulo(kernel: Kernel, path: list[tuple[Expr, Expr]], divisor: Var) -> bool
     return False
 
 
-def _of_scalar(kernel: Kernel, let: Let) -> str | None:
+def _factor(kernel: Kernel, e: Expr) -> int:
+    """A number that divides an expression, by its form."""
+    lets = {s.var: s.value for s in walk(kernel.body) if isinstance(s, Let)}
+    match lets.get(e, e) if isinstance(e, Var) else e:
+        case Const(int() as value):
+            return value
+        case Binary("*", lhs, rhs):
+            return _factor(kernel, lhs) * _factor(kernel, rhs)
+    return 1
+
+
+def _residue(kernel: Kernel, path: list[tuple[Expr, Expr]]) -> bool:
+    """Whether what is added in place of subtracted changes nothing modulo the number that the
+    choice which it is in is taken by: neither is negative.
+    """
+    match path[-3:]:
+        case [
+            (Binary("%", Select(), Const(n)), _),
+            (Select(cond), Select(same)),
+            (Binary("-", _, rhs), Binary("+", _, added)),
+        ] if cond == same and rhs == added:
+            return 2 * _factor(kernel, rhs) % n == 0
+    return False
+
+
+def _of_scalar(kernel: Kernel, old: Expr, new: Expr) -> str | None:
     """Why another number or operator in what a name stands for is harmless."""
-    (value,) = (s.value for s in walk(kernel.body) if isinstance(s, Let) and s.var == let.var)
-    path = _innermost(let.value, value)
+    path = _innermost(old, new)
     match path[-2:]:
         case [(Binary("ceildiv", _, Const(n)), _), (Const(), Const(m))] if m < n:
             return "of tiles and steps behind the end zeros are loaded, and nothing is stored"
@@ -154,12 +180,26 @@ def _of_scalar(kernel: Kernel, let: Let) -> str | None:
             return "what is left is a whole divisor: a first tile, which both orders begin with"
         case Binary("<=", Var() as d, _), Binary("<") if _modulo(kernel, path, d):
             return "what is left is a whole divisor, which leaves no rest modulo its factor either"
+        case Binary("-"), Binary("+") if _residue(kernel, path):
+            return "the rest is the same: the sum is more by a multiple of what it is taken modulo"
     return None
 
 
+def _only(kernel: Kernel, old: Stmt, new: Stmt) -> bool:
+    """Whether a statement names the first barrier of an array of one in other words."""
+    pairs = ((getattr(old, f.name), getattr(new, f.name)) for f in fields(old))
+    ((was, now),) = (pair for pair in pairs if pair[0] != pair[1])
+    barriers = isinstance(was, MBarrierRef) and isinstance(now, MBarrierRef)
+    return barriers and now.index == ZERO and kernel.mbarrier(now.array).stages == 1
+
+
 def argument(mutant: Mutant) -> str | None:
-    """Why a mutant that nobody catches is harmless; None if nobody knows."""
-    stmt = mutant.stmt
+    """Why a mutant is harmless that proof and machine let pass; None if nobody knows.
+
+    Of one that they catch it says nothing: a statement that may stand twice where nothing is
+    claimed of it is no reason where something is.
+    """
+    stmt, new = mutant.stmt, mutant.new
     match mutant.kind, stmt:
         case "double", Stmt():
             return _AGAIN.get(type(stmt))
@@ -183,9 +223,9 @@ def argument(mutant: Mutant) -> str | None:
             return "the warps do the same, each for itself: a hint, or a wait of nothing"
         case "order", MBarrierArrive():
             return "copies alone, or nothing, are told of, which a relaxed order hands on as well"
-        case "scalar", Let():
-            return _of_scalar(mutant.kernel, stmt)
-        case "stage", MBarrierArrive(bar=bar) if mutant.kernel.mbarrier(bar.array).stages == 1:
+        case "scalar", Let(value=old) if isinstance(new, Let):
+            return _of_scalar(mutant.kernel, old, new.value)
+        case "stage", Stmt() if new is not None and _only(mutant.kernel, stmt, new):
             return "the one barrier that there is"
         case "value", StWord() if " + 1 + 1" in mutant.what:
             return "any number behind the last one ends the loop"

@@ -20,7 +20,8 @@ from lowering.ground.errors import WschedError
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.verify import verify
 from lowering.machine.adversary import Adversary, Draws, adversaries, orders_of_draws
-from lowering.proof.prove import prove
+from lowering.proof.obligation import Obligation
+from lowering.proof.prove import claims
 from tests.mutants.edits import Mutant, mutants
 from tests.mutants.subjects import Subject
 
@@ -83,7 +84,7 @@ class Judge:
     mutants: tuple[Mutant, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.open = {(o.name, o.subject) for o in prove(self.subject.kernel).open}
+        self.open = {(o.name, o.subject) for o in self._open_claims(self.subject.kernel)}
         self.malformed = set(verify(self.subject.kernel))
         self.mutants = tuple(mutants(self.subject.kernel))
 
@@ -92,10 +93,16 @@ class Judge:
         broken = [p for p in verify(mutant.kernel) if p not in self.malformed]
         if broken:
             return Judged(Fate.VERIFY, broken[0])
-        found = [o for o in prove(mutant.kernel).open if (o.name, o.subject) not in self.open]
-        if found:
-            return Judged(Fate.PROOF, str(found[0]).splitlines()[0])
+        others = (
+            o for o in self._open_claims(mutant.kernel) if (o.name, o.subject) not in self.open
+        )
+        if (first := next(others, None)) is not None:  # one that is rejected needs no other claims
+            return Judged(Fate.PROOF, str(first).splitlines()[0])
         return self.ran(mutant.kernel) if machine else Judged(Fate.NEITHER)
+
+    def _open_claims(self, kernel: Kernel) -> Iterator[Obligation]:
+        """What is not proved of a kernel, one after the other, told what the right one is told."""
+        return (o for o in claims(kernel, self.subject.admitted) if o.open)
 
     def ran(self, kernel: Kernel) -> Judged:
         """What becomes of a kernel on the machine alone."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.mutants.judge import Fate
 from tests.mutants.subjects import family
 
-__all__ = ["Line", "open_ones", "report", "score", "write"]
+__all__ = ["Line", "cost", "open_ones", "report", "score", "write"]
 
 BEGIN, END = "<!-- mutants -->", "<!-- end of mutants -->"
 """Around what the tool writes into a note."""
@@ -62,6 +62,20 @@ def score(lines: Sequence[Line], of: Callable[[Line], str], what: str) -> list[l
 def open_ones(lines: Sequence[Line]) -> list[Line]:
     """Those that can misbehave unnoticed."""
     return [line for line in lines if line.verdict == "open"]
+
+
+def cost(lines: Sequence[Line]) -> str:
+    """Processor time that judging took, of each verdict, and the dearest mutant."""
+    spent: dict[str, float] = defaultdict(float)
+    for line in lines:
+        spent[line.verdict] += line.seconds
+    counts = Counter(line.verdict for line in lines)
+    each = (f"{v} {spent[v] / n:.2f}" for v, n in sorted(counts.items()))
+    most = max(lines, key=lambda line: line.seconds)
+    return (
+        f"{sum(spent.values()):.0f} s of processor time, a mutant: {', '.join(each)}; "
+        f"most {most.seconds:.1f} ({most.name} {most.number})"
+    )
 
 
 def _markdown(table: list[list[str]]) -> str:

@@ -24,7 +24,13 @@ from lowering.kernel.nodes import (
     SmemRef,
     Stmt,
     StWord,
+    Tcgen05Alloc,
+    Tcgen05Commit,
+    Tcgen05Dealloc,
+    Tcgen05Fence,
+    Tcgen05Mma,
     TmaLoad,
+    TmemRef,
     Wgmma,
     WgmmaWait,
 )
@@ -55,9 +61,20 @@ def changed(stmt: Stmt) -> Iterator[tuple[str, Stmt]]:
         case TmaLoad(multicast=Expr() as mask):
             yield "target", replace(stmt, multicast=Const(1))
             yield "target", replace(stmt, multicast=mask << 1)
+        case TmaLoad(cta_group=2):
+            yield "target", replace(stmt, cta_group=1)
+        case Tcgen05Commit(multicast=Expr() as mask):
+            yield "target", replace(stmt, multicast=None)
+            yield "target", replace(stmt, multicast=mask << 1)
+        case Tcgen05Fence(when=when):
+            yield "order", replace(stmt, when="after" if when == "before" else "before")
+        case Tcgen05Alloc(columns=n) | Tcgen05Dealloc(columns=n):
+            yield "count", replace(stmt, columns=2 * n)
+            yield "count", replace(stmt, columns=n // 2)
         case MBarrierArrive(cta=Expr() as cta):
             yield "target", replace(stmt, cta=cta ^ 1)
-        case Wgmma(accumulate=accumulate, trans_a=a, trans_b=b):
+        case (Wgmma() | Tcgen05Mma()) as product:
+            accumulate, a, b = product.accumulate, product.trans_a, product.trans_b
             yield "descriptor", replace(stmt, trans_a=not a)
             yield "descriptor", replace(stmt, trans_b=not b)
             if isinstance(accumulate, Const):
@@ -112,12 +129,13 @@ def _reindexed(stmt: Stmt) -> Iterator[tuple[str, Stmt]]:
                 yield "stage", replace(stmt, **{f.name: replace(ref, index=Const(0))})
             case NamedBarrierRef(index=index) as ref:
                 yield "barrier", replace(stmt, **{f.name: replace(ref, index=index ^ 1)})
-            case SmemRef(stage=stage, coords=coords) as ref:
+            case (SmemRef() | TmemRef()) as ref:
+                stage, coords = ref.stage, ref.coords
                 yield "stage", replace(stmt, **{f.name: replace(ref, stage=stage + 1)})
                 for n, by in ((-1, 16), (-2, 8))[: len(coords)]:
                     moved = list(coords)
                     moved[n] = moved[n] + by
-                    kind = "descriptor" if isinstance(stmt, Wgmma) else "index"
+                    kind = "descriptor" if isinstance(stmt, Wgmma | Tcgen05Mma) else "index"
                     yield kind, replace(stmt, **{f.name: replace(ref, coords=tuple(moved))})
             case GmemRef(coords=coords) as ref:
                 moved = list(coords)

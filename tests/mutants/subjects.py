@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
 from lowering.kernel.kernel import Kernel
 from lowering.machine import RunResult
+from lowering.proof.admitted import Admitted
 from tests.epilogues import RESIDUAL
 from tests.legality.by_hand.loads import LOADS
 from tests.legality.machine import compiled
-from tests.mutants.families import FAMILIES, SIZES, Sizes
+from tests.mutants.families import FAMILIES, SIZES, Made, Sizes, linear
 from tests.mutants.launches import Launch, launched
 from tests.on_machine import kernel
 from tests.schedules import SCHEDULES, for_result
 from wsched.front.known import import_fusion
-from wsched.fusion import Fusion
 from wsched.run.compiled import compile_fusion
+from wsched.run.counts import admitted_by
+from wsched.schedule.plan import make_plan
 
 __all__ = ["PROBLEMS", "SUBJECTS", "Subject", "family", "subject"]
 
@@ -56,12 +58,14 @@ class Subject:
         kernel: right.
         launches: of it, small ones; the first is the smallest, and of groups the last has ends that
             are none.
+        admitted: what the proof is told of its launches by those who launch it.
     """
 
     name: str
     family: str
     kernel: Kernel
     launches: tuple[Launch, ...]
+    admitted: Admitted | None
 
     def run(self, broken: Kernel, at: int, **options: Any) -> tuple[dict[str, Any], RunResult]:
         """All bytes after launch ``at`` of a kernel in place of this one, and what happened.
@@ -71,39 +75,34 @@ class Subject:
         return self.launches[at].run(broken, **options)
 
 
-def _of(
-    family: str, name: str, fusion: Fusion, made: Kernel, sizes: Sequence[Sizes] = PROBLEMS
-) -> Subject:
-    """A matmul of two operands."""
-    launches = (launched(fusion, made, {"M": m, "N": n, "K": k}, sms) for m, n, k, sms in sizes)
-    return Subject(name, family, made, tuple(launches))
-
-
-def _plain(family: str, name: str) -> Subject:
+def _plain(name: str) -> Made:
     made = kernel(SCHEDULES[name])
     sizes = SIZES if name == "exchanged" else PROBLEMS  # its tiles are narrow
     more = (_GROUPS[name],) if name in _GROUPS else ()
-    return _of(family, name, made.fusion, made.kernel, (*sizes, *more))
+    return linear(made, (*sizes, *more))
 
 
-def _residual(family: str, name: str) -> Subject:
+def _residual(name: str) -> Made:
     """A matrix that the epilogue adds, loaded by a warp of its own through two stages."""
     params = for_result(SCHEDULES[_RESIDUAL[name]], "bf16", inputs=("bf16",))
     made = compile_fusion(import_fusion(RESIDUAL), replace(params, epilogue_input_stages=2))
-    return _of(family, name, made.fusion, made.kernel)
+    return linear(made, PROBLEMS)
 
 
-def _by_hand(family: str, name: str) -> Subject:
-    fusion = next(make for make in LOADS if make.__name__ == name)()
-    return _of(family, name, fusion, compiled(fusion), SIZES)
+def _by_hand(name: str) -> Made:
+    plan = make_plan(next(make for make in LOADS if make.__name__ == name)())
+    made = compiled(plan)
+    launches = (
+        launched(plan.fusion, made, {"M": m, "N": n, "K": k}, sms) for m, n, k, sms in SIZES
+    )
+    return Made(made, tuple(launches), admitted_by(plan))
 
 
-def _of_a_call(family: str, name: str) -> Subject:
-    made, launches = FAMILIES[family][name]()
-    return Subject(name, family, made, launches)
+def _of_a_call(name: str) -> Made:
+    return FAMILIES[family(name)][name]()
 
 
-_Make = Callable[[str, str], Subject]
+_Make = Callable[[str], Made]
 _KERNELS: Mapping[str, tuple[str, _Make]] = {
     **{name: (family, _plain) for family, names in _PLAIN.items() for name in names},
     **dict.fromkeys(_RESIDUAL, ("epilogue inputs", _residual)),
@@ -124,4 +123,5 @@ def family(name: str) -> str:
 def subject(name: str) -> Subject:
     """The kernel of that name, made once in a process."""
     family, make = _KERNELS[name]
-    return make(family, name)
+    made = make(name)
+    return Subject(name, family, made.kernel, made.launches, made.admitted)

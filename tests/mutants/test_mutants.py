@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.mutants.__main__ import drawn
 from tests.mutants.edits import mutants
 from tests.mutants.harmless import argument
 from tests.mutants.judge import Fate, Judge, sampled
+from tests.mutants.many import drawn
 from tests.mutants.score import BEGIN, END, Line, open_ones, report, score, write
 from tests.mutants.subjects import SUBJECTS, family, subject
 from tests.tiers import in_tiers
