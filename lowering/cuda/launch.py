@@ -179,7 +179,7 @@ class LoadedKernel:
                 status = self._submit(*launch)
         if status:
             name = self._driver.CUresult(status).name
-            c = launch[0].contents
+            c = launch[0]._obj
             grid = f"{c.gridDimX} x {c.gridDimY} x {c.gridDimZ}"
             raise InternalError("launch", f"{self.kernel.name} with grid {grid}: {name}")
 
@@ -207,8 +207,12 @@ class LoadedKernel:
         return call(self._driver, function, *args)
 
 
-LaunchArguments = tuple[Any, Any, Any, Any]
-"""What ``cuLaunchKernelEx`` takes: configuration, kernel, parameters, nothing; as ctypes has it."""
+LaunchArguments = tuple[Any, Any, Any, None]
+"""What ``cuLaunchKernelEx`` takes: configuration, kernel, parameters, nothing; as ctypes has it.
+
+Each is what ctypes itself makes of an argument (``byref``, ``from_param``), so that a call converts
+nothing. The first one keeps alive what the third one points to.
+"""
 
 Key = int | tuple[int, int, int]
 """Stream; with the addresses of counters and workspaces where a launch has them."""
@@ -246,7 +250,7 @@ class PreparedLaunch:
         self._device, self._grid = device, grid
         self._submit = kernel._submit
         self._current, self._raw = stream_functions(kernel._torch)
-        self._by_stream: dict[Key, tuple[LaunchArguments, Arguments]] = {}
+        self._by_stream: dict[Key, LaunchArguments] = {}
 
     def __call__(self, stream: int | None = None) -> None:
         """Launch on ``stream`` (a ``cudaStream_t`` of the device), or on torch's current stream.
@@ -254,18 +258,32 @@ class PreparedLaunch:
         Raises:
             InternalError: the driver refuses the launch.
         """
+        if stream is None:
+            return self.here()
+        if self._current() != self._device:
+            with self._kernel._torch.cuda.device(self._device):
+                return self._launch(stream)
+        self._launch(stream)
+
+    def here(self) -> None:
+        """Launch on torch's current stream of the device.
+
+        Whoever launches again and again keeps this method, not the object: Python calls it without
+        a detour through the type's ``__call__``.
+
+        Raises:
+            InternalError: the driver refuses the launch.
+        """
         device = self._device
         if self._current() != device:
             with self._kernel._torch.cuda.device(device):
-                return self._launch(self._raw(device) if stream is None else stream)
-        if stream is None:
-            stream = self._raw(device)
-        # With what the arguments point into, which stays alive if others clear the table.
-        kept = self._by_stream.get(stream)
-        if kept is None:
+                return self._launch(self._raw(device))
+        stream = self._raw(device)
+        launch = self._by_stream.get(stream)
+        if launch is None:
             return self._launch(stream)
-        if status := self._submit(*kept[0]):
-            self._kernel.refused(status, kept[0], device)
+        if status := self._submit(*launch):
+            self._kernel.refused(status, launch, device)
 
     def _launch(self, stream: int) -> None:
         """Launch on a stream for the first time, or with memory that is asked for each time."""
@@ -276,29 +294,28 @@ class PreparedLaunch:
             memory = needs.memory(self._kernel._workspace, stream, self._device)
             at = _address(memory[0]), _address(memory[1])
         key = stream if memory is None else (stream, *at)
-        launch, _ = self._by_stream.get(key) or self._on(key, stream, at)
+        launch = self._by_stream.get(key) or self._on(key, stream, at)
         if status := self._submit(*launch):
             self._kernel.refused(status, launch, self._device)
 
-    def _on(
-        self, key: Key, stream: int, memory: tuple[int, int]
-    ) -> tuple[LaunchArguments, Arguments]:
-        """The arguments for a stream and its memory, with what they point into."""
+    def _on(self, key: Key, stream: int, memory: tuple[int, int]) -> LaunchArguments:
+        """The arguments for a stream and its memory."""
         kernel, block = self._kernel, self._pack(*memory)
         config = LaunchConfig(*self._grid, kernel.kernel.splits, kernel.kernel.threads, 1, 1,
                               kernel.kernel.shared_bytes, stream, None, 0)  # fmt: skip
         if kernel.kernel.dependent:
             config.add(LaunchAttribute.programmatic_stream_serialization())
+        config.block = block
         made = (
-            ctypes.pointer(config),
-            ctypes.c_void_p(kernel._handle),
-            ctypes.c_void_p(block.pointer),
-            ctypes.c_void_p(None),
+            ctypes.byref(config),
+            ctypes.c_void_p.from_param(kernel._handle),
+            ctypes.c_void_p.from_param(block.pointer),
+            None,
         )
         if len(self._by_stream) >= _STREAMS:
             self._by_stream.clear()
-        self._by_stream[key] = made, block
-        return made, block
+        self._by_stream[key] = made
+        return made
 
 
 def _address(buffer: torch.Tensor | None) -> int:

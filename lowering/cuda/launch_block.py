@@ -38,7 +38,9 @@ class LaunchAttribute(ctypes.Structure):
 
 
 class LaunchConfig(ctypes.Structure):
-    """``CUlaunchConfig`` of cuda.h."""
+    """``CUlaunchConfig`` of cuda.h, with the parameters of the launch, which live as long."""
+
+    block: Arguments
 
     _fields_ = (
         ("gridDimX", ctypes.c_uint), ("gridDimY", ctypes.c_uint), ("gridDimZ", ctypes.c_uint),

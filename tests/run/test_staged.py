@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -38,7 +39,7 @@ def packed(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
     def counting(self: LoadedKernel, tensors: Any, params: Any, grid: int) -> Any:
         seen.append(dict(tensors))
-        return lambda: None
+        return SimpleNamespace(here=lambda: None)
 
     monkeypatch.setattr(LoadedKernel, "prepare", counting)
     monkeypatch.setattr(host, "allocator", lambda like: lambda: result)

@@ -154,12 +154,11 @@ class _FakeLoaded(LoadedKernel):
     """Packs as the real one does; what it submits to returns success at once."""
 
     def __init__(self, kernel: Kernel) -> None:
-        cuda = SimpleNamespace(
-            current_device=lambda: 0,
-            current_stream=lambda index: SimpleNamespace(cuda_stream=1),
-        )
+        # Device 0 and its stream 0, from builtins: torch's functions are in C, too.
+        compiled = SimpleNamespace(_cuda_getDevice=int, _cuda_getCurrentRawStream=abs)
+        cuda = SimpleNamespace(current_device=int)
         self.kernel = kernel
-        self._torch = SimpleNamespace(cuda=cuda)
+        self._torch = SimpleNamespace(_C=compiled, cuda=cuda)
         # Takes no arguments, makes no system call, and returns 0, the default rounding mode.
         self._submit = ctypes.CDLL("libm.so.6").fegetround
         self._handle = 1

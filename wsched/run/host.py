@@ -53,7 +53,7 @@ class BoundLaunch:
     def __call__(self) -> list[torch.Tensor]:
         """Launch; the outputs in the order of ``add_output``."""
         self.launch()
-        return list(self.outputs)
+        return [*self.outputs]
 
 
 class HostPlan:

@@ -68,7 +68,7 @@ class OnDevice(Made):
             return simulate
         if self.kernel.watch is not None:
             return watched(self.loaded, arguments.matrices, arguments.extents, grid)
-        return self.loaded.prepare(arguments.matrices, arguments.extents, grid)
+        return self.loaded.prepare(arguments.matrices, arguments.extents, grid).here
 
     def _grid_on(self, device: torch.device, extents: dict[str, int]) -> int:
         """CTAs along x; refuses sizes that these cannot count."""

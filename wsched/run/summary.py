@@ -142,7 +142,7 @@ class CompiledSummary(Unscheduled):
                 run_on_cpu(kernel, arguments)
 
             return simulate
-        return variant.loaded.prepare(matrices, extents, evaluate(kernel.grid, extents))
+        return variant.loaded.prepare(matrices, extents, evaluate(kernel.grid, extents)).here
 
     def _extents(self, inputs: Sequence[Any]) -> dict[str, int]:
         """The parameters of the kernel.

@@ -144,7 +144,7 @@ class CompiledSweep(Unscheduled):
         grid = evaluate(variant.kernel.grid, extents)
         if grid > I32_MAX:
             raise UnsupportedError(f"a sweep of {grid} CTAs", f"at most {I32_MAX}")
-        return variant.loaded.prepare(tensors, extents, grid)
+        return variant.loaded.prepare(tensors, extents, grid).here
 
     def _sizes(self, inputs: Sequence[Any]) -> tuple[int, ...]:
         """Sizes of the index space.
