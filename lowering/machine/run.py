@@ -237,7 +237,8 @@ def run_kernel(
 def _far(used: Sequence[Scheduler], together: int, ctas: int) -> str:
     """How far a run of so many CTAs is."""
     steps = sum(s.steps for s in used)
-    return f"the machine runs CTA {min(len(used) * together, ctas)} of {ctas}, {steps:,} steps"
+    at = min(max(len(used), 1) * together, ctas)
+    return f"the machine runs CTA {at} of {ctas}, {steps:,} steps"
 
 
 def _noted(

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
-from lowering.ground.expr import Binary, Const, Expr, Var
+from lowering.ground.expr import Binary, Const, Expr, Var, free_vars
 from lowering.ground.poly import poly
 from lowering.kernel.kernel import Kernel, NamedBarrierArray
 from lowering.kernel.operands import Stmt
@@ -79,6 +79,8 @@ class Meetings:
                 pass
             case (("loop", _, _, _, (), (("if", _, (word,), ()), *_)),) if word == SYNC:
                 return self.dealt(meeting, arriving)
+            case (("loop", _, _, _, (), (("loop", *_),)),):
+                return _nested(meeting, arriving)
             case _:
                 return f"{text(meeting)} is no loop of turns", None
         first, rest = 0, arriving
@@ -133,6 +135,55 @@ class Meetings:
             return f"{first} arrivals and those for {theirs} are made for {mine}", None
         exact = ends_at(share.buffer, end, self.views.steps, self.views.facts, exactly=True)
         return "" if exact else f"the first end of {share.buffer} may not be {end}", first
+
+
+def _nested(meeting: Shape, arriving: Shape) -> tuple[str, int | None]:
+    """What is not proved of turns in loops in each other, and the arrivals before the first one:
+    those of all trips are for the same trip, or, with one before all, each but the last for the
+    next.
+    """
+    stops, inner = _stops(meeting)
+    own = any(v.name.startswith("%") for e in stops for v in free_vars(e))
+    if inner != (SYNC,) or own:
+        return f"{text(meeting)} is no loop of turns", None
+    first, rest = 0, arriving
+    some = {str(Const(0) < e) for e in stops if not isinstance(e, Const) or e.value < 1}
+    match arriving:
+        case (("if", Expr() as cond, (word,), ()), *others) if word == ARRIVE:
+            if _parts(cond, "and") != some:
+                return f"the first arrival is made if {cond}", None
+            first, rest = 1, tuple(others)
+    theirs, inner = _stops(rest)
+    if theirs != stops:
+        return f"{text(rest)} is no loop of arrivals", None
+    match inner:
+        case (("if", Expr() as cond, (word,), ()),) if word == ARRIVE:
+            trips = [(Var(f"%{n}"), stop) for n, stop in enumerate(stops)]
+            due = {str(v + 1 < e) for v, e in trips} if first else {str(v < e) for v, e in trips}
+            if _parts(cond, "or" if first else "and") != due:
+                return f"the condition {cond} of an arrival is not that of a turn", None
+            return "", first
+    return f"{text(rest)} is no loop of arrivals", None
+
+
+def _stops(shape: Shape) -> tuple[list[Expr], Shape]:
+    """How often each loop of a nest runs, from the outermost on, and what stands in it."""
+    found: list[Expr] = []
+    while True:
+        match shape:
+            case (("loop", Const(0), Expr() as stop, Const(1), (), tuple() as inner),):
+                found.append(stop)
+                shape = inner
+            case _:
+                return found, shape
+
+
+def _parts(cond: Expr, op: str) -> set[str]:
+    """What a predicate is made of by ``and``, or by ``or``."""
+    match cond:
+        case Binary(o, a, b) if o == op:
+            return _parts(a, op) | _parts(b, op)
+    return {str(cond)}
 
 
 def _event(array: str, index: int, stmt: Stmt) -> str | None:

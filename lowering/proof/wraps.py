@@ -25,7 +25,7 @@ from lowering.ground.expr import I32_MAX, Binary, Expr, ScalarType, Var, evaluat
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.scalar_memory import LdGlobalScalar
 from lowering.kernel.visit import walk
-from lowering.proof.admitted import Admitted
+from lowering.proof.admitted import FIRST_CTA, Admitted
 from lowering.proof.agent import Agent
 from lowering.proof.bounds import ANY, Bounds, Range, joined
 from lowering.proof.dealt import dealt
@@ -115,8 +115,7 @@ def _largest(kernel: Kernel, admitted: Admitted) -> Iterator[tuple[Sizes, int]]:
 def _fits(kernel: Kernel, admitted: Admitted, sizes: Sizes, sms: int) -> bool:
     """Whether a launch is admitted."""
     grid = evaluate(kernel.grid, sizes | {"sms": sms})
-    values = {**sizes, "%nctaid.x": grid, "ctas": grid}
-    values |= {"%ctaid.x": 0, "%ctaid.y": 0, "%ctaid.z": 0}  # the first, which has the most steps
+    values = {**sizes, **FIRST_CTA, "%nctaid.x": grid, "ctas": grid}
     parts = sum(w.rows * w.cols * 4 * evaluate(w.count, values) for w in kernel.workspaces)
     numbers = (*sizes.values(), *(evaluate(e, values) for e in admitted.numbers))
     admissible = 0 < grid <= I32_MAX and parts < MEMORY

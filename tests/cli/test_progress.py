@@ -6,16 +6,18 @@ import os
 import pty
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from select import select
 from threading import Thread
-from typing import TextIO
+from typing import Any, TextIO
 
 import pytest
 
-from lowering.ground.progress import doing, told
+from lowering.ground.progress import What, doing, told
+from lowering.machine import run as machine
 from wsched.bench.method.bar import progress_bar
 from wsched.cli import progress
 from wsched.cli.app import app
@@ -124,9 +126,33 @@ def test_a_command_on_a_terminal(
     file: Path, terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = run(["run", str(file), "--shape", "64x64x64"], terminal, monkeypatch)
-    assert re.search(r"the machine runs CTA \d+ of \d+", text)
+    found = re.findall(r"the machine runs CTA (\d+) of (\d+), ", text)
+    at = [int(n) for n, _ in found]  # those that ran when somebody looked
+    assert at == sorted(at) and set(at) <= {1, 2, 3, 4} and {of for _, of in found} == {"4"}, text
     *_, last = text.split(ERASE)
     assert last.startswith("RIGHT: 64 x 64"), text
+
+
+def test_the_machine_says_which_cta_it_runs(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where it stands in the work that it tells of, asked as each of the four begins."""
+
+    class Asked:
+        def begins(self, what: What) -> None:
+            self.what = what
+
+        def ends(self) -> None:
+            pass
+
+    def together(*args: Any) -> Counter[str]:
+        assert callable(asked.what)
+        said.append(asked.what().partition(", ")[0])
+        return before(*args)
+
+    before, asked, said = machine._run_together, Asked(), list[str]()
+    monkeypatch.setattr(machine, "_run_together", together)
+    with told(asked), suppress(SystemExit):
+        app(["run", str(file), "--shape", "64x64x64", "--json"])
+    assert said == [f"the machine runs CTA {n} of 4" for n in (1, 2, 3, 4)]
 
 
 @pytest.mark.parametrize("case", ["--json", "piped errors", "dumb"])

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from lowering.proof.prove import prove
-from tests.legality.builder import P, matmul
+from tests.legality.builder import matmul
+from tests.legality.by_hand.tiles import parts_of_k
 from tests.legality.machine import Problem, compiled, run_wrong
 from wsched.run.counts import admitted_by, require_countable
 from wsched.schedule.plan import Plan, make_plan
@@ -19,8 +20,7 @@ def thirds_of_k() -> Plan:
     summed = (*m.loads, m.acc)
     m.split(summed, "k", 1, "ko ki")
     m.merge(summed, "ki ko", "k")
-    m.split(summed, "k", 3, "part k", outer=True)
-    m.run(summed, "part", P.BIDz)
+    parts_of_k(m, 3, runs=True)
     m.order(m.loads, "cta part tile k")
     m.steps("tile k")
     m.stage(3, 1)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from lowering.ground.errors import UnsupportedError
 from lowering.ground.expr import I32_MAX, evaluate
-from lowering.proof.admitted import Admitted
+from lowering.proof.admitted import FIRST_CTA, Admitted
 from wsched.schedule import Plan
 
 __all__ = ["LARGEST", "admitted_by", "require_countable", "require_extents"]
@@ -57,7 +57,7 @@ def require_countable(plan: Plan, extents: Mapping[str, int], grid: int) -> None
     """
     if not grid:  # an empty result: nothing is launched
         return
-    values = {**extents, "%nctaid.x": grid, "%ctaid.x": 0, "%ctaid.y": 0, "%ctaid.z": 0}
+    values = {**extents, **FIRST_CTA, "%nctaid.x": grid}
     steps = max(evaluate(e, values) for e in plan.counts)
     sizes = " x ".join(str(n) for n in extents.values())
     if steps > LARGEST:

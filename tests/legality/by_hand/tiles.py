@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.legality.builder import CTAS, Matmul, P, matmul
 from wsched.fusion import Fusion, ParallelType
 
-__all__ = ["TILES"]
+__all__ = ["TILES", "parts_of_k"]
 
 
 def neighbouring_shares() -> Fusion:
@@ -149,7 +149,8 @@ def k_128() -> Fusion:
     return m.s.fusion
 
 
-def _parts_of_k(m: Matmul, parts: int, *, runs: bool) -> None:
+def parts_of_k(m: Matmul, parts: int, *, runs: bool) -> None:
+    """CTAs along z have a run of the slices of K each, or every so many-th of them."""
     k = (*m.loads, m.acc)
     m.split(k, "k", parts, "part k" if runs else "k part", outer=runs)
     m.run(k, "part", P.BIDz)
@@ -160,7 +161,7 @@ def interleaved_split_k() -> Fusion:
     m = matmul()
     m.tile(64, 64, 32)
     m.deal()
-    _parts_of_k(m, 3, runs=False)
+    parts_of_k(m, 3, runs=False)
     m.order(m.loads, "cta part tile k")
     m.steps("tile k")
     m.stage(3, 2)
@@ -176,7 +177,7 @@ def split_k_in_two_levels() -> Fusion:
     m.tile(64, 32, 16)
     m.merge(m.every, "No Mo", "tiles")
     m.run(m.every, "tiles", P.BIDx)
-    _parts_of_k(m, 2, runs=True)
+    parts_of_k(m, 2, runs=True)
     m.split((m.acc,), "k", 3, "ko ki")
     m.stage(4, 3)
     m.fragments("tiles", 16)
@@ -192,7 +193,7 @@ def split_k_on_a_grid_of_two_axes() -> Fusion:
     m.order(m.every, "cta No row")
     m.run(m.every, "cta", P.BIDx)
     m.run(m.every, "No", P.BIDy)
-    _parts_of_k(m, 2, runs=True)
+    parts_of_k(m, 2, runs=True)
     m.share("Mi", 64, "group", P.TIDy)
     m.order(m.loads, "cta No part row k")
     m.steps("row k")
