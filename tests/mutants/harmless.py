@@ -173,6 +173,8 @@ def _of_scalar(kernel: Kernel, old: Expr, new: Expr) -> str | None:
     match path[-2:]:
         case [(Binary("ceildiv", _, Const(n)), _), (Const(), Const(m))] if m < n:
             return "of tiles and steps behind the end zeros are loaded, and nothing is stored"
+        case [(Binary("max"), _), (Binary("-", a, b), Binary("+", c, d))] if (a, b) == (c, d):
+            return "a CTA takes tiles behind the last one, too: nothing of them is in the result"
         case [(Binary("max", _, Const(0)), _), (Const(0), Const(1))]:
             return "there are no more CTAs than tiles, so the first of each is there"
     match path[-1]:
