@@ -25,8 +25,17 @@ UNIT = 4
 def units(places: Array, size: int) -> Array:
     """The units of places of ``size`` bytes, given as address divided by size; each one once."""
     per = size // UNIT
-    found: Array = np.unique(places)[:, None] * per + np.arange(per)
+    once = np.flatnonzero(np.bincount(places.reshape(-1)))  # few numbers, which sorting is not told
+    found: Array = once[:, None] * per + np.arange(per)
     return found.reshape(-1)
+
+
+def _distinct(numbers: Array) -> list[int]:
+    """The numbers that there are: nearly always one, since a tile is accessed as a whole."""
+    if numbers.size and (numbers == numbers[0]).all():
+        return [int(numbers[0])]
+    found: list[int] = np.unique(numbers).tolist()
+    return found
 
 
 @dataclass(slots=True, eq=False)
@@ -63,7 +72,7 @@ class Races:
         comes behind their last write or reads by chance only.
         """
         self._behind(number, known, at, self.writer, "write")
-        for n in sorted({n for s in np.unique(self.readers[at]).tolist() for n in self.sets[s]}):
+        for n in sorted({n for s in _distinct(self.readers[at]) for n in self.sets[s]}):
             if not known >> n & 1:
                 touched = at[[n in self.sets[s] for s in self.readers[at].tolist()]]
                 raise self._race(n, "read", number, "written", int(touched[0]))
@@ -75,12 +84,12 @@ class Races:
         comes behind their last write by chance only.
         """
         self._behind(number, known, at, self.writer, "read")
-        old, places = np.unique(self.readers[at], return_inverse=True)
-        new = [self._with(self.sets[s], number, known) for s in old.tolist()]
-        self.readers[at] = np.array(new, np.int32)[places.reshape(-1)]
+        old = self.readers[at]
+        for s in _distinct(old):
+            self.readers[at[old == s]] = self._with(self.sets[s], number, known)
 
     def _behind(self, number: int, known: int, at: Array, last: Array, verb: str) -> None:
-        for n in np.unique(last[at]).tolist():
+        for n in _distinct(last[at]):
             if n and not known >> n & 1:
                 how = {"read": "read", "write": "written"}[verb]
                 raise self._race(n, "written", number, how, int(at[last[at] == n][0]))

@@ -160,8 +160,8 @@ def _wrong(kernel: Kernel) -> str:
     """What is wrong with the allocation; empty if nothing."""
     kinds = (Tcgen05Alloc, Tcgen05Relinquish, Tcgen05Base, Tcgen05Dealloc)
     found = [s for s in walk(kernel.body) if isinstance(s, kinds)]
-    body = [s for s in kernel.body if not isinstance(s, OnWarp)]
-    warps = [s for s in kernel.body if isinstance(s, OnWarp) and set(s.body) & set(found)]
+    body = kernel.body
+    warps = [s for s in body if isinstance(s, OnWarp) and set(s.body) & set(found)]
     if tuple(map(type, found)) != kinds or [w.index for w in warps] != [0, 0]:
         return "not one allocation, its end, its address and its release, by one warp"
     alloc, _, base, dealloc = found
@@ -170,10 +170,11 @@ def _wrong(kernel: Kernel) -> str:
     if alloc.columns != dealloc.columns or most > alloc.columns:
         return f"{alloc.columns} columns are allocated, {dealloc.columns} freed, {most} used"
     at, roles = body.index(base), next((n for n, s in enumerate(body) if isinstance(s, Roles)), -1)
-    if not (4 <= at < roles and _fenced(*body[at - 4 : at - 1]) and _loads(body[at - 1], alloc)):
+    there = body.index(warps[0]) < at - 4 and at < roles
+    if not (there and _fenced(*body[at - 4 : at - 1]) and _loads(body[at - 1], alloc)):
         return "the address is not read behind fence before, a sync and fence after"
-    where = kernel.body.index(warps[1])
-    if where < 3 or not _fenced(*kernel.body[where - 3 : where]):
+    where = body.index(warps[1])
+    if where < 3 or not _fenced(*body[where - 3 : where]):
         return "the columns are not freed behind fence before, a sync and fence after"
     return _wrong_together(kernel, where) if kernel.cta_group.several else ""
 

@@ -20,7 +20,7 @@ from lowering.cuda.emit import emit_cuda
 from lowering.cuda.launch import LoadedKernel
 from lowering.kernel.kernel import Kernel
 from tests.mutants.launches import Launch
-from tests.mutants.subjects import SUBJECTS, Subject, family, subject
+from tests.mutants.subjects import HOPPER, SUBJECTS, Subject, family, subject
 from wsched.run.bundles import compiled_text
 from wsched.run.workspace import Workspace
 
@@ -80,7 +80,7 @@ def _all(names: list[str], judged: bool) -> Iterator[tuple[str, int, str]]:
 def main() -> int:
     """Launch all; exit status 1 if one was wrong."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", nargs="*", choices=SUBJECTS, default=[*SUBJECTS])
+    parser.add_argument("--only", nargs="*", choices=SUBJECTS, default=[*HOPPER])
     parser.add_argument("--unjudged", action="store_true", help="leave the machine out: quicker")
     asked: Any = parser.parse_args()
     begin, done = perf_counter(), []

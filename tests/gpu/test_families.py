@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tests.gpu.families import loaded, ran, wrong
-from tests.mutants.subjects import SUBJECTS, subject
+from tests.mutants.subjects import HOPPER, subject
 
 pytestmark = pytest.mark.gpu
 
 
-@pytest.mark.parametrize("name", SUBJECTS)
+@pytest.mark.parametrize("name", HOPPER)
 def test_as_the_machine(name: str) -> None:
     right = subject(name)
     kernel = loaded(right)

@@ -9,7 +9,7 @@ from lowering.mlir.emit import emit_mlir
 from lowering.mlir.toolchain import compile_mlir
 from tests.epilogues import GELU, SILU
 from tests.gpu.families import loaded, ran
-from tests.mutants.subjects import SUBJECTS, subject
+from tests.mutants.subjects import HOPPER, subject
 from tests.schedules import SCHEDULES, definition
 from wsched import through_mlir
 from wsched.cli.check import sized_inputs
@@ -36,7 +36,7 @@ def test_bits(name: str, text: str, shape: str) -> None:
         assert torch.equal(one.view(torch.uint8), other.view(torch.uint8))
 
 
-@pytest.mark.parametrize("name", SUBJECTS)
+@pytest.mark.parametrize("name", HOPPER)
 def test_bits_of_families(name: str) -> None:
     """All that a launch may write, of each family's kernels, on what its mutants are judged on."""
     torch, _ = (pytest.importorskip(name) for name in ("torch", "triton"))

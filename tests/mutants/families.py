@@ -63,7 +63,7 @@ SIZES: tuple[Sizes, ...] = ((60, 24, 64, 4), (192, 64, 192, 2), (72, 104, 320, 2
 _LARGE: tuple[Sizes, ...] = ((128, 24, 64, 4), (256, 64, 96, 2), (136, 104, 160, 2))
 """The same for tiles of 128 x 32: of 128 lanes of tensor memory."""
 
-_PAIRED: tuple[Sizes, ...] = ((256, 24, 64, 4), (392, 72, 96, 2), (264, 136, 160, 4))
+_PAIRED: tuple[Sizes, ...] = ((256, 24, 64, 4), (392, 72, 96, 2), (264, 136, 160, 2))
 """The same for pairs of CTAs that have 256 rows."""
 
 _ONE = partial(cooperative, 64, 32, stages=3, groups=1, registers=None)
@@ -79,11 +79,12 @@ def _on(made: CompiledFusion, *calls: tuple[Sequence[Any], int]) -> Made:
 
 
 def linear(made: CompiledFusion, sizes: Sequence[Sizes]) -> Made:
-    """A matmul of two operands."""
-    launches = (
-        launched(made.fusion, made.kernel, {"M": m, "N": n, "K": k}, sms) for m, n, k, sms in sizes
-    )
-    return Made(made.kernel, tuple(launches), admitted_by(made.plan))
+    """A matmul of two operands; the third launch, of ragged edges, on several clusters."""
+    kernel, launches = made.kernel, []
+    for at, (m, n, k, sms) in enumerate(sizes):
+        sms *= kernel.cluster if at == 2 else 1
+        launches.append(launched(made.fusion, kernel, {"M": m, "N": n, "K": k}, sms))
+    return Made(kernel, tuple(launches), admitted_by(made.plan))
 
 
 def _linear(text: str, params: MatmulParams, sizes: Sequence[Sizes] = SIZES) -> Made:

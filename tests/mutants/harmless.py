@@ -37,6 +37,7 @@ from lowering.kernel.nodes import (
     SetMaxNReg,
     Stmt,
     StWord,
+    Tcgen05Fence,
     TmaLoad,
     TmaStore,
     WarpSync,
@@ -63,6 +64,7 @@ _AGAIN: dict[type[Stmt], str] = {
     SetMaxNReg: "the warp has that many already",
     StWord: "the same word is stored to the same place twice, by one thread",
     TmaStore: "the same bytes are stored to the same place twice, in one group",
+    Tcgen05Fence: "a fence behind a fence orders nothing more",
     WarpSync: "all meet twice at once",
     WgmmaCommit: "the second group is empty; waits that leave some pending count it, so cover more",
     WgmmaFence: "a fence behind a fence orders nothing more",
@@ -173,6 +175,8 @@ def _of_scalar(kernel: Kernel, old: Expr, new: Expr) -> str | None:
     match path[-2:]:
         case [(Binary("ceildiv", _, Const(n)), _), (Const(), Const(m))] if m < n:
             return "of tiles and steps behind the end zeros are loaded, and nothing is stored"
+        case [(Binary("max"), _), (Binary("-", a, b), Binary("+", c, d))] if (a, b) == (c, d):
+            return "a CTA takes tiles behind the last one, too: nothing of them is in the result"
         case [(Binary("max", _, Const(0)), _), (Const(0), Const(1))]:
             return "there are no more CTAs than tiles, so the first of each is there"
     match path[-1]:

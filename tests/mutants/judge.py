@@ -50,19 +50,21 @@ class Judged:
     Args:
         fate: who caught it.
         why: with what words.
+        sizes: at which it ran.
         orders: in which numbers were drawn from counters, of one that nobody caught; 0 where it
             draws none, which is caught in no order.
     """
 
     fate: Fate
     why: str = ""
+    sizes: int = 0
     orders: int = 0
 
     @property
     def method(self) -> str:
         """What the machine says of one that nobody caught, beside the proof."""
         drawn = ", and in orders of draws" if self.orders else ""
-        return f"no access or phase that an order decides, at three sizes{drawn}"
+        return f"no access or phase that an order decides, at {self.sizes} sizes{drawn}"
 
 
 @dataclass(slots=True, eq=False)
@@ -112,7 +114,8 @@ class Judge:
                 if why:
                     chance = "nothing orders" in why
                     return Judged(Fate.RACE if chance else Fate.MACHINE, why)
-        return self._drawn(kernel) if kernel.counters else Judged(Fate.NEITHER)
+        sizes = len(self.subject.launches)
+        return self._drawn(kernel) if kernel.counters else Judged(Fate.NEITHER, sizes=sizes)
 
     def _drawn(self, kernel: Kernel) -> Judged:
         """What becomes of it in other orders of draws."""
@@ -124,7 +127,7 @@ class Judge:
         for _ in islice(orders_of_draws(run), _MOST_DRAWS):
             if found[-1]:
                 return Judged(Fate.MACHINE, found[-1])
-        return Judged(Fate.NEITHER, orders=len(found))
+        return Judged(Fate.NEITHER, sizes=len(self.subject.launches), orders=len(found))
 
     def others(self, kernel: Kernel) -> Judged:
         """What becomes of it in orders of which ``ran`` says that they change nothing."""

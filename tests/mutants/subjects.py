@@ -22,7 +22,7 @@ from wsched.run.compiled import compile_fusion
 from wsched.run.counts import admitted_by
 from wsched.schedule.plan import make_plan
 
-__all__ = ["PROBLEMS", "SUBJECTS", "Subject", "family", "subject"]
+__all__ = ["HOPPER", "PROBLEMS", "SUBJECTS", "Subject", "family", "subject"]
 
 PROBLEMS = ((128, 136, 64, 4), (256, 256, 192, 2), (72, 520, 320, 2))
 """M, N, K and multiprocessors of a matmul: one tile or less a CTA, several, ragged edges; 1, 3 and
@@ -117,6 +117,10 @@ SUBJECTS = (*_KERNELS,)
 def family(name: str) -> str:
     """What the kernel of that name is of."""
     return _KERNELS[name][0]
+
+
+HOPPER = tuple(name for name in SUBJECTS if family(name) not in ("tensor memory", "pairs"))
+"""Those that run on sm_90a; the others are for sm_100a."""
 
 
 @cache

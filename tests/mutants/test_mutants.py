@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from random import Random
 
 import pytest
 
-from tests.mutants.edits import mutants
+from lowering.kernel.nodes import CtaSync, MBarrierWait, Stmt, WgmmaWait
+from tests.mutants.edits import Mutant, mutants
 from tests.mutants.harmless import argument
 from tests.mutants.judge import Fate, Judge, sampled
-from tests.mutants.many import drawn
+from tests.mutants.many import CHUNK, chunks, drawn
 from tests.mutants.score import BEGIN, END, Line, open_ones, report, score, write
-from tests.mutants.subjects import SUBJECTS, family, subject
+from tests.mutants.subjects import HOPPER, SUBJECTS, family, subject
 from tests.tiers import in_tiers
 
 NUMBERS = frozenset({
@@ -76,6 +79,7 @@ def test_no_alarm(name: str) -> None:
     """No claim is open and no race is seen where nothing is wrong."""
     right = judge(name)
     assert not right.open
+    assert (name in HOPPER) == (subject(name).kernel.target.arch == "sm_90a")
     assert not right.wrong(subject(name).kernel, 0, races=True)
 
 
@@ -85,22 +89,61 @@ def test_no_alarm_in_the_orders_that_judge(name: str) -> None:
     assert judge(name).ran(subject(name).kernel).fate is Fate.NEITHER
 
 
+SAMPLED = "coop_1_stage", "cluster_pingpong", "dynamic", "pairs"
+"""Kernels that have mutants of all classes between them."""
+
+CLASSES = (
+    "barrier", "bytes", "carry", "condition", "count", "descriptor", "double", "drop", "index",
+    "move", "offset", "order", "parity", "pending", "registers", "scalar", "stage", "swap",
+    "swizzle", "target", "threads", "trips", "value",
+)  # fmt: skip
+
+SEED = 1
+"""Any other will do: what a class has that is drawn with it is no hole."""
+
+
+def picked(keep: Callable[[Mutant], bool], seed: int = SEED) -> tuple[str, Mutant]:
+    """One of all mutants of the sampled kernels that are kept."""
+    every = [(name, m) for name in SAMPLED for m in mutants(subject(name).kernel) if keep(m)]
+    return Random(seed).choice(every)
+
+
 @pytest.mark.slow
-def test_a_sample_has_no_hole() -> None:
-    """Of a few mutants of a few kernels each is caught, or known to be harmless."""
-    names = "coop_1_stage", "cluster_2x1", "dynamic", "coop_128x128-residual"
-    places = drawn(((name, range(len(judge(name).mutants))) for name in names), 24, seed=7)
-    found = [(place, judge(place[0]).mutants[place[1]]) for place in places]
-    fates = {place: (judge(place[0]).judged(m).fate, argument(m)) for place, m in found}
-    assert not [p for p, (fate, why) in fates.items() if fate is Fate.NEITHER and not why]
-    assert {fate for fate, _ in fates.values()} >= {Fate.VERIFY, Fate.PROOF, Fate.NEITHER}
+@pytest.mark.parametrize("kind", CLASSES)
+def test_a_sample_has_no_hole(kind: str) -> None:
+    """One of each class is caught, or known to be harmless."""
+    name, mutant = picked(lambda m: m.kind == kind)
+    fate = judge(name).judged(mutant).fate
+    assert fate is not Fate.NEITHER or argument(mutant), mutant.what
+
+
+def test_all_classes_are_sampled() -> None:
+    assert {m.kind for name in SAMPLED for m in mutants(subject(name).kernel)} == {*CLASSES}
+
+
+FATES: dict[Fate, tuple[str, type[Stmt]]] = {
+    Fate.VERIFY: ("drop", WgmmaWait),  # what it settles is used
+    Fate.PROOF: ("parity", MBarrierWait),
+    Fate.NEITHER: ("double", CtaSync),
+}
+"""Mutants that have one fate, whichever is drawn."""
+
+
+@pytest.mark.parametrize("fate", in_tiers(FATES, (Fate.VERIFY, Fate.PROOF)))
+def test_each_fate_is_given(fate: Fate) -> None:
+    kind, of = FATES[fate]
+    name, mutant = picked(lambda m: m.kind == kind and isinstance(m.stmt, of))
+    assert judge(name).judged(mutant).fate is fate
 
 
 IDLE = {
     "pending": ("gated", ("the wait beside it covers as many groups", None)),
     "carry": ("grouped", ("nobody reads what the loop carries there", None)),
+    "stage": ("coop_1_stage", ("the one barrier that there is", None)),
     "scalar": ("cluster_2x1", (
+        "the rest is the same: the sum is more by a multiple of what it is taken modulo",
         "of tiles and steps behind the end zeros are loaded, and nothing is stored",
+        "a CTA takes tiles behind the last one, too: nothing of them is in the result",
         "there are no more CTAs than tiles, so the first of each is there",
         "what is left is a whole divisor: a first tile, which both orders begin with",
         "what is left is a whole divisor, which leaves no rest modulo its factor either",
@@ -131,6 +174,12 @@ def test_more_of_them_are_the_same_and_others() -> None:
     few, many = (set(drawn(counts, n, seed=3)) for n in (10, 40))
     assert len(few) == 10 and len(many) == 40 and few < many
     assert drawn(counts, 99, seed=3) == [(name, n) for name, c in counts for n in c]
+
+
+def test_a_process_gets_mutants_of_one_kernel() -> None:
+    places = [(name, n) for name, count in (("a", CHUNK + 1), ("b", 2)) for n in range(count)]
+    assert [len(some) for some in chunks(places)] == [CHUNK, 1, 2]
+    assert [place for some in chunks(places) for place in some] == places
 
 
 def lines() -> list[Line]:

@@ -84,3 +84,16 @@ def test_columns_that_were_not_allocated() -> None:
     wide = kernel.redeclare(replace(sums, column=64))
     found = {o.name: o for o in prove(wide).obligations}["tensor memory"]
     assert found.why == "128 columns are allocated, 128 freed, 192 used"
+
+
+ALLOCATION = "  on %warp 0 {\n    tcgen05.alloc cells[0, 0, 0], 64\n    tcgen05.relinquish\n  }\n"
+
+
+@pytest.mark.parametrize("behind", ["", "  cta.sync\n", "  cta.sync\n  tcgen05.fence after\n"])
+def test_an_allocation_behind_what_tells_of_it(behind: str) -> None:
+    right, behind = text(), f"  tcgen05.fence before\n{behind}"
+    assert right.count(f"{ALLOCATION}{behind}") == 1
+    late = parse_kernel(right.replace(f"{ALLOCATION}{behind}", f"{behind}{ALLOCATION}"))
+    found = {o.name: o for o in prove(late).obligations}["tensor memory"]
+    assert found.verdict is Verdict.REFUTED
+    assert found.why == "the address is not read behind fence before, a sync and fence after"
