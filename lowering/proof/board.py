@@ -59,6 +59,9 @@ Env = dict[str, int]
 Region = tuple[tuple[int, int], ...]
 """Elements of a tensor: from where up to where along each dimension."""
 
+Met = tuple[int, str, int]
+"""A CTA, a named barrier and its number; the name is empty of a sync of the CTA."""
+
 QUIET = frozenset({
     BulkCommit, BulkWait, FenceMBarrierInit, FenceProxyAsync, GridDepLaunchDependents, GridDepWait,
     MBarrierInit, MBarrierInval, SetMaxNReg, Stamp, Tcgen05Base, Tcgen05Dealloc, Tcgen05Fence,
@@ -101,6 +104,7 @@ class Board:
         memory: what plain tensors hold, by tensor and coordinates.
         writes: what was stored to tensors, or entries of arrays of them.
         wrong: what should not have happened.
+        within: accesses to stages that the buffers have.
     """
 
     kernel: Kernel
@@ -109,11 +113,12 @@ class Board:
     sizes: Env
     memory: Callable[[str, Sequence[int]], int]
     phases: dict[tuple[int, str, int], Phase] = field(default_factory=dict)
-    meetings: dict[tuple[int, str], Meeting] = field(default_factory=dict)
+    meetings: dict[Met, Meeting] = field(default_factory=dict)
     words: dict[tuple[int, str, tuple[int, ...]], int] = field(default_factory=dict)
     counters: dict[tuple[str, int], int] = field(default_factory=dict)
     writes: dict[tuple[str, int], list[Region]] = field(default_factory=dict)
     wrong: set[str] = field(default_factory=set)
+    within: set[tuple[str, tuple[tuple[int, int], ...]]] = field(default_factory=set)
     flow: Flow = field(init=False)
 
     def __post_init__(self) -> None:
@@ -146,9 +151,16 @@ class Board:
         if not phase.arrivals and not phase.bytes:
             phase.done, phase.arrivals = phase.done + 1, self.awaited[array]
 
-    def meet(self, w: Walker, cta: int, name: str, threads: int, whole: int) -> bool:
+    def meeting(self, at: Met) -> Meeting:
+        """A barrier that warps meet at."""
+        found = self.meetings.get(at)
+        if found is None:
+            found = self.meetings[at] = Meeting()
+        return found
+
+    def meet(self, w: Walker, at: Met, threads: int, whole: int) -> bool:
         """Whether ``whole`` threads have met, of whom a walker brings some once."""
-        meeting = self.meetings.setdefault((cta, name), Meeting())
+        meeting = self.meeting(at)
         if w.joined is None:
             w.joined = meeting.done
             meeting.come(threads, whole)
@@ -177,11 +189,15 @@ class Board:
         """Note an access to lines and columns of a stage, each from where on how many, that the
         buffer does not have.
         """
-        held = (self.buffers[name].stages, *self.shape(name))
         reached = ((stage, 1), *spans)
+        if (name, reached) in self.within:
+            return
+        held = (self.buffers[name].stages, *self.shape(name))
         if any(a < 0 or a + n > most for (a, n), most in zip(reached, held, strict=True)):
             said = ", ".join(f"{a} .. {a + n}" for a, n in spans)
             self.flow.wrong.append(f"{said} of {name}[{stage}] lie outside of it")
+        else:
+            self.within.add((name, reached))
 
     def barrier(self, array: str, index: int) -> None:
         """Note a named barrier that there is not."""
@@ -284,25 +300,24 @@ def _land(stmt: TmaLoad, w: Walker, threads: int, values: list[int]) -> bool:
 def _sync(stmt: BarSync, w: Walker, threads: int, values: list[int]) -> bool:
     array = stmt.bar.array
     w.board.barrier(array, values[0])
-    return w.board.meet(w, w.cta, f"{array}[{values[0]}]", threads, w.board.threads[array])
+    return w.board.meet(w, (w.cta, array, values[0]), threads, w.board.threads[array])
 
 
 def _come(stmt: BarArrive, w: Walker, threads: int, values: list[int]) -> bool:
     array = stmt.bar.array
     w.board.barrier(array, values[0])
-    meeting = w.board.meetings.setdefault((w.cta, f"{array}[{values[0]}]"), Meeting())
-    meeting.come(threads, w.board.threads[array])
+    w.board.meeting((w.cta, array, values[0])).come(threads, w.board.threads[array])
     return True
 
 
 def _cta_sync(stmt: CtaSync, w: Walker, threads: int, values: list[int]) -> bool:
-    return w.board.meet(w, w.cta, "", threads, w.board.kernel.threads)
+    return w.board.meet(w, (w.cta, "", 0), threads, w.board.kernel.threads)
 
 
 def _cluster_sync(stmt: ClusterSync, w: Walker, threads: int, values: list[int]) -> bool:
     kernel = w.board.kernel
     whole = kernel.threads * kernel.cluster
-    return w.board.meet(w, w.board.peer(w.cta, 0), "cluster", threads, whole)
+    return w.board.meet(w, (w.board.peer(w.cta, 0), "cluster", -1), threads, whole)
 
 
 def _number(stmt: CtaNumber, w: Walker, threads: int, values: list[int]) -> Env:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
+from typing import TypeAlias
 
 from lowering.ground.expr import (
     I32_MAX,
@@ -25,10 +27,15 @@ from lowering.ground.scalar_ops import COMPARISONS, OPS
 
 __all__ = ["ANY", "NEVER", "Bounds", "Range", "joined"]
 
-Range = tuple[int, int]
+Range: TypeAlias = tuple[int, int]
+
+_Way: TypeAlias = Callable[[], Range]
+"""What finds a range, as names are then."""
 
 ANY: Range = (-I32_MAX - 1, I32_MAX)
 """Of what nothing is known."""
+
+FEWEST = -I32_MAX - 1
 
 NEVER: Range = (1, 0)
 """Of what is nowhere."""
@@ -60,7 +67,7 @@ class Bounds:
     Args:
         names: ranges of variables, and of special registers as ``%name``.
         lets: what names stand for.
-        told: what is told of each sum, difference and product, and its range.
+        told: what is told of a sum, difference or product that 32 bits do not hold, and its range.
         distances: what :meth:`apart` has found for the same names.
         behind: what a name is, of two others: of sums with it the range is also taken so.
     """
@@ -70,50 +77,79 @@ class Bounds:
     told: Callable[[Binary, Range], None]
     distances: dict[tuple[Expr, Expr], int | None] = field(default_factory=dict)
     behind: dict[Var, Expr] = field(default_factory=dict)
-    forms: dict[Binary, tuple[bool, Poly | None]] = field(default_factory=dict)
-    compared: dict[tuple[Expr, bool, Expr], _Compared | None] = field(default_factory=dict)
+    made: dict[int, tuple[_Way, Expr]] = field(default_factory=dict)
+    narrowed: dict[tuple[int, bool, int], tuple[_Way, Expr, Expr]] = field(default_factory=dict)
 
     def of(self, e: Expr) -> Range:
         """The range of an expression."""
-        kind = type(e)
-        if kind is Var:
-            return self.names.get(e.name, ANY)
-        if kind is Const:
-            return int(e.value), int(e.value)
-        if kind is Binary:
-            return self.binary(e)
-        if kind is Special:
-            return self.names.get(f"%{e.name}", ANY)
-        if kind is Select:
-            self.of(e.cond)
-            both = self.where(e.cond, True, e.then), self.where(e.cond, False, e.other)
-            taken = [r for r in both if r[0] <= r[1]]
-            return joined(taken[0], taken[-1]) if taken else ANY
-        return ANY
+        return self.found(e)()
 
-    def binary(self, e: Binary) -> Range:
-        """The range of an operation."""
-        op = e.op
-        low, high = _binary(op, self.of(e.lhs), self.of(e.rhs))
-        if op in ("+", "-", "*"):
-            if e not in self.forms:
-                self.forms[e] = self.form(e)
-            divided, behind = self.forms[e]
-            if divided and (by := self.divided(e)):
+    def found(self, e: Expr) -> _Way:
+        """What finds the range of an expression, as names are then; made once of each."""
+        known = self.made.get(id(e))
+        if known is None:
+            known = self.made[id(e)] = self.way(e), e
+        return known[0]
+
+    def way(self, e: Expr) -> _Way:
+        """What :meth:`found` makes."""
+        match e:
+            case Var() | Special():
+                name = e.name if isinstance(e, Var) else f"%{e.name}"
+                names = self.names
+                return lambda: names.get(name, ANY)
+            case Const(value):
+                only = int(value), int(value)
+                return lambda: only
+            case Binary():
+                return self.binary(e)
+            case Select(cond, a, b):
+                asked = self.found(cond)
+                then, other = self.given(cond, True, a), self.given(cond, False, b)
+
+                def either() -> Range:
+                    asked()
+                    x, y = then(), other()
+                    if x[0] > x[1]:
+                        return y if y[0] <= y[1] else ANY
+                    return joined(x, y) if y[0] <= y[1] else x
+
+                return either
+        return lambda: ANY
+
+    def binary(self, e: Binary) -> _Way:
+        """Of an operation."""
+        left, right, compute = self.found(e.lhs), self.found(e.rhs), _operation(e.op)
+        if e.op not in ("+", "-", "*"):
+            return lambda: compute(left(), right())
+        made_of_quotient, behind = self.form(e)
+
+        def ranged() -> Range:
+            low, high = compute(left(), right())
+            if made_of_quotient and (by := self.divided(e)):
                 low, high = max(low, by[0]), min(high, by[1])
             if behind is not None:
                 few, most = self.sum(behind)
                 low, high = max(low, few), min(high, most)
-            self.told(e, (low, high))
-        return low, high
+            if low < FEWEST or high > I32_MAX:
+                self.told(e, (low, high))
+            return low, high
+
+        return ranged
 
     def form(self, e: Binary) -> tuple[bool, Poly | None]:
         """Whether an operation is one of those that are made of a quotient; with what names are
         ``behind`` others, if they are in it.
         """
         behind = free_vars(e) & self.behind.keys()
-        names = {Var} & {type(e.lhs), type(e.rhs), type(getattr(e.rhs, "lhs", None))}
-        return bool(names), poly(substitute(e, self.behind)) if behind else None
+        match e:
+            case Binary("*", Var() as q, _) | Binary("-", _, Binary("*", Var() as q, _)):
+                quotient = self.by(q) is not None
+            case Binary("+", Var() as q, Select()):
+                quotient = self.by(q) is not None
+            case _:
+                quotient = False
+        return quotient, poly(substitute(e, self.behind)) if behind else None
 
     def sum(self, p: Poly) -> Range:
         """The range of a sum, term by term."""
@@ -149,23 +185,34 @@ class Bounds:
         """The range of an expression where a comparison holds, or does not; an empty one where that
         cannot be.
         """
-        low, high = self.of(e)
-        key = cond, truth, e
-        if key not in self.compared:
-            self.compared[key] = self.comparison(cond, truth, e)
-        known = self.compared[key]
+        key = id(cond), truth, id(e)
+        known = self.narrowed.get(key)
         if known is None:
+            known = self.narrowed[key] = self.given(cond, truth, e), cond, e
+        return known[0]()
+
+    def given(self, cond: Expr, truth: bool, e: Expr) -> _Way:
+        """What finds that range."""
+        plain, known = self.found(e), self.comparison(cond, truth, e)
+        if known is None:
+            return plain
+        x, y, less = self.found(known.x), self.found(known.y), known.less
+        ahead, behind, over = known.ahead, known.behind, known.over
+
+        def ranged() -> Range:
+            low, high = plain()
+            least, most = x()[0] + less, y()[1]
+            if least > most:
+                return NEVER
+            if ahead is not None:
+                high = min(high, most - less + ahead)
+            if behind is not None:
+                low = max(low, least + behind)
+            if over is not None:
+                low = max(low, less + over)
             return low, high
-        (least, _), (_, most), less = self.of(known.x), self.of(known.y), known.less
-        if least + less > most:
-            return NEVER
-        if known.ahead is not None:
-            high = min(high, most - less + known.ahead)
-        if known.behind is not None:
-            low = max(low, least + less + known.behind)
-        if known.over is not None:
-            low = max(low, less + known.over)
-        return low, high
+
+        return ranged
 
     def comparison(self, cond: Expr, truth: bool, e: Expr) -> _Compared | None:
         """What is compared, if something is, and where ``e`` is of it."""
@@ -217,6 +264,15 @@ class Bounds:
                     ) if value == I32_MAX:
                         return x, d
         return None
+
+
+def _operation(op: str) -> Callable[[Range, Range], Range]:
+    """An operation on two ranges."""
+    if op == "+":
+        return lambda a, b: (a[0] + b[0], a[1] + b[1])
+    if op == "-":
+        return lambda a, b: (a[0] - b[1], a[1] - b[0])
+    return partial(_binary, op)
 
 
 def _binary(op: str, a: Range, b: Range) -> Range:

@@ -25,19 +25,20 @@ class Dealt:
 
     Args:
         next, before: what is carried.
-        first, start: what they begin with.
+        lead: how far ``next`` is ahead when the loop begins.
         more: how many tiles a trip counts.
         by: CTAs, or clusters.
         ahead: a name for how far ``next`` is ahead.
+        place: ``next`` by that name.
     """
 
     next: Var
     before: Var
-    first: Expr
-    start: Expr
+    lead: Expr
     more: Expr
     by: Expr
     ahead: Var
+    place: Expr
 
 
 def dealt(carried: Sequence[Scalar], bounds: Bounds) -> Sequence[Dealt]:
@@ -59,5 +60,7 @@ def dealt(carried: Sequence[Scalar], bounds: Bounds) -> Sequence[Dealt]:
                         case Binary("max", x, Const(0)) if poly(x) == wanted and s is not c:
                             more = (poly(s.following) - poly(s.var)).expr()
                             ahead = Var(f"{c.var.name} ahead of {s.var.name}")
-                            found.append(Dealt(c.var, s.var, c.init, s.init, more, by, ahead))
+                            place = s.var + ahead
+                            lead = c.init - s.init
+                            found.append(Dealt(c.var, s.var, lead, more, by, ahead, place))
     return found

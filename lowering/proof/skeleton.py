@@ -7,7 +7,7 @@ one, or :data:`BLOCKED`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from operator import itemgetter
@@ -56,6 +56,21 @@ def _value(e: Expr) -> Value:
             f, left, right = OPS[op][0], _value(lhs), _value(rhs)
             return lambda env: f(left(env), right(env))
     raise UnknownError(f"the value of {e}")
+
+
+def _values(asked: Sequence[Expr]) -> Callable[[Env], list[int]]:
+    """A function that gives the values of expressions."""
+    found = [_value(e) for e in asked]
+    if all(isinstance(e, Const) for e in asked):
+        known = [v({}) for v in found]
+        return lambda env: [*known]
+    if len(found) == 1:
+        (only,) = found
+        return lambda env: [only(env)]
+    if len(found) == 2:
+        first, second = found
+        return lambda env: [first(env), second(env)]
+    return lambda env: [v(env) for v in found]
 
 
 def _let(value: Expr, lets: Mapping[str, Expr]) -> Value:
@@ -164,8 +179,9 @@ class Skeleton:
             UnknownError: more than ``limit``, or a scalar that nothing is known of.
         """
         steps, at, taken = self.steps, w.at, 0
+        end = len(steps)
         try:
-            while at < len(steps):
+            while at < end:
                 following = steps[at](w)
                 if following == BLOCKED:
                     break
@@ -190,15 +206,22 @@ class Skeleton:
 
     def body(self, body: Body, threads: int) -> None:
         """Add the steps of a statement list, which so many threads of the agent execute."""
+        lets: list[tuple[str, Value]] = []
         for stmt in body:
             if isinstance(stmt, Let):
                 if stmt.var.name in self.needed:
-                    self.assign((stmt.var.name,), (_let(stmt.value, self.lets),))
-            elif isinstance(stmt, Break):
+                    lets.append((stmt.var.name, _let(stmt.value, self.lets)))
+                continue
+            if lets and (isinstance(stmt, Break) or id(stmt) in self.kept):
+                self.name(lets)
+                lets = []
+            if isinstance(stmt, Break):
                 self.breaks[-1].append(len(self.steps))
                 self.add(_value(stmt.cond))
             elif id(stmt) in self.kept:
                 self.statement(stmt, threads)
+        if lets:
+            self.name(lets)
 
     def statement(self, stmt: Stmt, threads: int) -> None:
         """Add the steps of a statement."""
@@ -217,16 +240,16 @@ class Skeleton:
         """Add the step of an event."""
         at = len(self.steps)
         asked = event.asks(self.kernel, stmt)
-        values = tuple(_value(e) for e in asked)
+        values, does, after = _values(asked), event.does, at + 1
 
         def step(w: Walker) -> int:
-            env = w.env
-            given = event.does(stmt, w, threads, [v(env) for v in values])
+            given = does(stmt, w, threads, values(w.env))
+            if given is True:
+                return after
             if given is False:
                 return BLOCKED
-            if given is not True:
-                env.update(given)
-            return at + 1
+            w.env.update(given)
+            return after
 
         self.texts[at] = " ".join(print_stmt(stmt).split())
         self.named[at] = frozenset(v for e in asked for v in free_vars(e))
@@ -237,9 +260,26 @@ class Skeleton:
         self.steps.append(marker)
         return len(self.steps) - 1
 
+    def name(self, lets: Sequence[tuple[str, Value]]) -> None:
+        """Add a step that gives names values, one after the other."""
+        after = len(self.steps) + 1
+
+        def step(w: Walker) -> int:
+            env = w.env
+            for name, value in lets:
+                env[name] = value(env)
+            return after
+
+        self.steps.append(step)
+
     def assign(self, names: tuple[str, ...], values: tuple[Value, ...]) -> None:
         """Add a step that gives names values, all at once."""
         after = len(self.steps) + 1
+        if not names:
+            return
+        if len(names) == 1:
+            self.name([(names[0], values[0])])
+            return
 
         def step(w: Walker) -> int:
             env = w.env

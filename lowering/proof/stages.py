@@ -49,7 +49,7 @@ class Spot:
 
     def below(self, lines: int) -> Spot:
         """So many lines further."""
-        return replace(self, line=self.line + lines)
+        return replace(self, line=self.line + lines) if lines else self
 
     def take(self, w: Walker, rows: int, cols: int) -> Tile:
         """What is in so many rows and columns from here on."""

@@ -210,6 +210,10 @@ class Tile:
         """The tile of so many rows and columns from a place on."""
         if (top, left, rows, cols) == (0, 0, self.rows, self.cols):
             return self
+        return _cut(self, top, left, rows, cols)
+
+    def part(self, top: int, left: int, rows: int, cols: int) -> Tile:
+        """What :meth:`cut` makes of it."""
         found = []
         for piece in self.pieces:
             part = piece.within(top, top + rows, left, left + cols)
@@ -279,7 +283,21 @@ class Tile:
 
     def transposed(self) -> Tile:
         """With its rows as columns."""
+        return _transposed(self)
+
+    def across(self) -> Tile:
+        """What :meth:`transposed` makes of it."""
         return Tile(self.cols, self.rows, tuple(
             Piece(p.left, p.right, p.top, p.bottom, _turned(p.terms, Along.COLS, Along.ROWS))
             for p in self.pieces
         ))  # fmt: skip
+
+
+@lru_cache(maxsize=1 << 12)
+def _cut(tile: Tile, top: int, left: int, rows: int, cols: int) -> Tile:
+    return tile.part(top, left, rows, cols)
+
+
+@lru_cache(maxsize=1 << 12)
+def _transposed(tile: Tile) -> Tile:
+    return tile.across()

@@ -196,15 +196,15 @@ def _wrapped(walks: Sequence[_Walk], known: Mapping[str, Range], read: _Memory |
     else:
         raise UnknownError("words that are stored depend on words that are loaded")
     for way in walks:
-        for e, (low, high) in way.found.items():
-            if low < -I32_MAX - 1 or high > I32_MAX:
-                return f"{way.agent}: {e} is in {low}..{high}"
+        if way.found:
+            e, (low, high) = next(iter(way.found.items()))
+            return f"{way.agent}: {e} is in {low}..{high}"
     return ""
 
 
 @dataclass
 class _Walk:
-    """One agent's walks; ``found`` are its operations with their ranges."""
+    """One agent's walks; ``found`` are the operations that wrap with their ranges."""
 
     agent: Agent
     program: Program
@@ -224,7 +224,7 @@ class _Walk:
         reads = (s for s in walked if isinstance(s, Loop) and s.reads)
         self.dealt = {s.var: found for s in reads if (found := dealt(s.carried, self.bounds))}
         for each in self.dealt.values():
-            self.bounds.behind |= {d.next: d.before + d.ahead for d in each}
+            self.bounds.behind |= {d.next: d.place for d in each}
 
     def begin(
         self, known: Mapping[str, Range], words: dict[str, Range], read: _Memory | None
@@ -238,14 +238,9 @@ class _Walk:
         self.walk(self.program)
 
     def told(self, e: Expr, found: Range) -> None:
-        """Note an operation."""
-        if not self.ahead:
-            old = self.found.get(e)
-            if old is not None:
-                found = joined(old, found)
-            elif type_of(e) is not ScalarType.I32:
-                return
-            self.found[e] = found
+        """Note an operation that 32 bits do not hold."""
+        if not self.ahead and type_of(e) is ScalarType.I32:
+            self.found[e] = joined(self.found.get(e, found), found)
 
     def walk(self, steps: Program) -> None:
         """Walk some statements."""
@@ -258,7 +253,8 @@ class _Walk:
                         self.bounds.of(e)
                     for c, side in coords:
                         low, high = self.bounds.of(c)
-                        self.told(c + side, (low, high + side))
+                        if high + side > I32_MAX:
+                            self.told(c + side, (low, high + side))
                 case Loop():
                     self.loop(step)
                 case Branch(cond, then, other):
@@ -302,7 +298,8 @@ class _Walk:
         trips = max(-(-(stop - first) // step), 0)
         both = zip(loop.carried, loop.places, strict=True)
         inits = [at or self.bounds.of(c.init) for c, at in both]
-        self.told(loop.var + loop.step, (first, max(stop - 1, first) + step))
+        if (last := max(stop - 1, first) + step) > I32_MAX:
+            self.told(loop.var + loop.step, (first, last))
         self.deal(loop)
         memory = self.memory if loop.reads else None
         with self.noted(memory is None or memory.before is None):
@@ -326,7 +323,7 @@ class _Walk:
         """
         for d in self.dealt.get(loop.var, ()):
             few, most = self.bounds.of(d.by)
-            low, high = self.bounds.of(d.first - d.start)
+            low, high = self.bounds.of(d.lead)
             if low < 0 or high >= few:
                 raise UnknownError(f"{d.next} begins {low}..{high} ahead of {d.before}")
             self.names[d.ahead.name] = 0, most - 1
@@ -337,7 +334,7 @@ class _Walk:
         for c, place, found in zip(loop.carried, loop.places, ranges, strict=True):
             self.names[c.var.name] = place or found
         for d in self.dealt.get(loop.var, ()):
-            self.names[d.next.name] = self.bounds.of(d.before + d.ahead)
+            self.names[d.next.name] = self.bounds.of(d.place)
         self.walk(loop.body)
         for d in self.dealt.get(loop.var, ()):
             if self.bounds.of(d.more)[0] < 0:
