@@ -57,9 +57,27 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Let the collector pass over modules and ten thousand tests, which stay until the end."""
+    """Let the collector pass over modules and ten thousand tests, which stay until the end.
+
+    It also passes less often: kernels are trees of small objects that die by themselves, and the
+    thresholds that Python begins with look through them a hundred times a second.
+    """
     gc.collect()
     gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def commands_made_once() -> Iterator[None]:
+    """The words of the command line, which Typer makes from the functions at each invocation.
+
+    That takes 0.1 s, which is more than most commands do in a test.
+    """
+    import typer.testing
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(typer.testing, "_get_command", cache(typer.testing._get_command))
+        yield
 
 
 # ------------------------------------------------------------------------------------ golden files

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.tiers import dealt, in_tiers
+from tests.tiers import WITHOUT_A_QUICK_CASE, chosen, dealt, in_tiers
 
 BUSY = """
 import time
@@ -34,11 +34,42 @@ def test_some(name):
     work(0.2 * (name == "b"))
 """
 HEAD = "from tests.tiers import in_tiers\n"
+SAMPLED = """
+import pytest
+
+@pytest.mark.sampled
+@pytest.mark.parametrize("one", "abcde")
+def test_two(one):
+    pass
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("one", [pytest.param("a", marks=pytest.mark.slow), "b", "c", "d"])
+def test_one(one):
+    pass
+
+@pytest.mark.sampled
+@pytest.mark.parametrize("one", "a")
+def test_fewer(one):
+    pass
+
+@pytest.mark.parametrize("one", [pytest.param("a", marks=pytest.mark.slow)])
+def test_bare(one):
+    pass
+
+@pytest.mark.slow
+@pytest.mark.parametrize("one", "ab")
+def test_whole(one):
+    pass
+
+def test_none(request):
+    from tests.tiers import WITHOUT_A_QUICK_CASE
+    assert request.config.stash[WITHOUT_A_QUICK_CASE] == ["test_sampled.py::test_bare"]
+"""
 
 
 @pytest.fixture
 def run(pytester: pytest.Pytester) -> pytest.Pytester:
-    pytester.makeini("[pytest]\nmarkers =\n    slow: takes long\n")
+    pytester.makeini("[pytest]\nmarkers =\n    slow: takes long\n    sampled(n=2): some\n")
     pytester.makepyfile(HEAD + BUSY)
     return pytester
 
@@ -79,6 +110,31 @@ def test_what_each_took_is_written(run: pytest.Pytester) -> None:
 def test_marks(run: pytest.Pytester) -> None:
     done = run.runpytest_inprocess("-p", "tests.tiers", "-m", "not slow")
     done.assert_outcomes(passed=3, deselected=3)
+
+
+def test_of_sampled_tests_some_cases_are_quick(run: pytest.Pytester) -> None:
+    """Two, or as many as are asked for, or all there are; those that are slow do not count."""
+    run.makepyfile(test_sampled=SAMPLED)
+    args = "-p", "tests.tiers", "-v", "test_sampled.py"
+    run.runpytest_inprocess(*args).assert_outcomes(passed=14)
+    done = run.runpytest_inprocess(*args, "-m", "not slow")
+    done.assert_outcomes(passed=5, deselected=9)
+    names = [line.partition("::")[2].partition(" ")[0] for line in done.outlines if "PASS" in line]
+    assert [n for n in names if "two" in n] == ["test_two[b]", "test_two[e]"]
+    assert [n for n in names if "one" in n] == ["test_one[d]"]
+
+
+def test_files_take_turns() -> None:
+    """Of ten cases each is some file's, and two are half the list apart."""
+    found = [chosen(f"tests/test_{i}.py", 10) for i in range(50)]
+    assert set().union(*found) == set(range(10))
+    assert all(len(f) == 2 and max(f) - min(f) == 5 for f in found)
+    assert chosen("tests/test_0.py", 1) == {0}
+    assert chosen("tests/test_0.py", 3, 3) == {0, 1, 2}
+
+
+def test_each_test_has_a_quick_case_or_is_slow(request: pytest.FixtureRequest) -> None:
+    assert request.config.stash[WITHOUT_A_QUICK_CASE] == []
 
 
 def test_parameters() -> None:

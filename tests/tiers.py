@@ -3,24 +3,34 @@
 A test is slow above :data:`LIMIT` seconds of processor time, its fixtures and processes included,
 however busy the machine is. The end of a run lists those above it that have no mark, and
 ``--seconds=FILE`` writes what each test took, the dearest first.
+
+Where each case of a test compiles, proves or runs a kernel of its own, the test is ``sampled``: two
+of its cases are quick and the others slow. Which two goes with the file's name, so that files that
+share a list of schedules, as most do, each take others of it, and the tests of one file the same.
+A number, ``sampled(1)``, is that of the quick ones. A test all of whose cases are slow is marked so
+as a whole; ``tests/test_tiers.py`` holds that.
 """
 
 from __future__ import annotations
 
 import os
+import zlib
 from collections.abc import Collection, Generator, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-LIMIT = 3.0
+LIMIT = 1.0
 """Seconds of processor time."""
 
 PROPERTY = "processor seconds"
 """Under which a worker of pytest-xdist reports them."""
 
 BEGIN = pytest.StashKey[float]()
+
+WITHOUT_A_QUICK_CASE = pytest.StashKey[list[str]]()
+"""Tests of this run that are slow only because each of their cases is."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -46,6 +56,39 @@ def dealt(first: Iterable[Any], second: Sequence[Any]) -> list[Any]:
         for i, a in enumerate(first)
         for j, b in enumerate(second)
     ]  # fmt: skip
+
+
+def chosen(file: str, count: int, quick: int = 2) -> set[int]:
+    """Which cases of a test in a file are quick, as many as are asked for, evenly apart."""
+    turn = zlib.crc32(file.encode())
+    return {(turn + count * i // quick) % count for i in range(quick)}
+
+
+def _is_slow(item: pytest.Item) -> bool:
+    return item.get_closest_marker("slow") is not None
+
+
+def _is_slow_as_a_whole(item: pytest.Item) -> bool:
+    of_case = getattr(getattr(item, "callspec", None), "marks", ())
+    return any(m not in of_case for m in item.iter_markers("slow"))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    tests: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    bare = []
+    for test, cases in tests.items():
+        left = [c for c in cases if not _is_slow(c)]
+        if not left and not any(map(_is_slow_as_a_whole, cases)):
+            bare.append(test)
+        if left and (mark := left[0].get_closest_marker("sampled")):
+            quick = chosen(test.partition("::")[0], len(left), *mark.args)
+            for i in {*range(len(left))} - quick:
+                left[i].add_marker("slow")
+    # Of a test that was named with one case nobody knows the others.
+    config.stash[WITHOUT_A_QUICK_CASE] = bare if not any("::" in a for a in config.args) else []
 
 
 def seconds() -> float:

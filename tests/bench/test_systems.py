@@ -126,6 +126,7 @@ def operands(problem: Problem) -> tuple[Any, Any, Any]:
     return Operands(problem, 1, 0, "cpu").sets[0]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("name", ["wsched", "cublas"])
@@ -206,6 +207,7 @@ def test_nvfuser_is_asked_for_every_layout_and_type(layout: str, dtype: str) -> 
     assert fusion == build_fusion(record_text(definition_text(problem)))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_triton_compiles_in_every_layout(
     layout: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -30,6 +30,7 @@ PROBLEMS = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS)
 def test_no_candidate_costs_less_than_its_bound_and_the_choice_is_the_best(
     problem: Problem,

@@ -70,6 +70,7 @@ def priced(asked: Problem, like: MatmulParams) -> Iterator[tuple[float, MatmulPa
                 yield cost(asked, found).us, found
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("shape", [*SHAPES, IN_PARTS], ids=str)
 def test_the_parameters_are_those_of_the_best(shape: tuple[int, int, int]) -> None:
     asked = problem(*shape)

@@ -49,6 +49,7 @@ def test_a_target_that_is_none(file: Path) -> None:
     assert "the target sm_80 is not supported" in " ".join(result.output.split())
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("command", "told"),
     [

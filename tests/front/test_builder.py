@@ -17,6 +17,7 @@ from wsched.schedule.matmul.params import CircularBufferingStrategy, TilingStrat
 EXTENTS = Extents.parse("192x264x96")
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("options", "name"),
     [
@@ -49,6 +50,7 @@ def test_a_kernel_is_called_by_its_options_and_right(options: dict[str, Any], na
     assert check(kernel, sized_inputs(kernel, EXTENTS, 0, "cpu")).passed
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("sizes", ["200x136x40", "72x520x264", "1x8x8"])
 @pytest.mark.parametrize(
     "options",

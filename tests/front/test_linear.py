@@ -39,6 +39,7 @@ def error(found: Any, exact: Any) -> float:
     return float((found.double() - exact).norm() / exact.norm())
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("given", [(), ("scale",), ("scale", "zero", "bias")])
 @pytest.mark.parametrize(
     ("weights", "rows"),

@@ -45,6 +45,7 @@ def wanted(name: str, inputs: list[Any]) -> list[Any]:
     return [(a @ w.T * sign).to(inputs[1].dtype) for w, sign in zip(others, (1, -1), strict=False)]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", MADE)
 def test_executed(name: str) -> None:
     """A kernel of the schedule as it was made, whatever door it came by; odd sizes, no K."""

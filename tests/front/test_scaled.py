@@ -44,6 +44,7 @@ def error(found: Any, wanted: Any) -> float:
     return float((found.double() - wanted).norm() / wanted.norm())
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("fast", [False, True])
 @pytest.mark.parametrize(
     "pair", [(FLOATS[0], FLOATS[0]), FLOATS, ("int8", "int8"), ("uint8", "int8")]

@@ -75,6 +75,7 @@ def same(found: Any, expected: Any) -> None:
         assert torch.equal(x, y)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("text", [definition(), COLUMNS, CUT, TORCHS])
 def test_a_graph_is_whole(text: str) -> None:
     inputs = [matrix(24, 40, dtype=torch.float32)] if text is TORCHS else operands()
@@ -245,6 +246,7 @@ def f(fd: FusionDefinition):
 RETURNED = WRITTEN.replace("fd.add_output(d)", "fd.add_output(d)\n    fd.add_output(e)")
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("text", [WRITTEN, RETURNED, WRITTEN.replace("fd.add_output(d)", "")])
 def test_results_that_are_written_into_inputs(text: str) -> None:
     """The graph goes on with what was written, and the caller has it."""

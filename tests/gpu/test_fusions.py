@@ -20,6 +20,7 @@ def test_what_is_drawn() -> None:
     assert draw(3, 64)[0] == drawn[3][0]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("seed", range(8))
 def test_the_machine_passes(seed: int) -> None:
     outcome = run(seed, "cpu", 40)

@@ -96,11 +96,13 @@ def test_a_draw_is_made_again_from_its_calls() -> None:
         assert made(fusion.history) == fusion
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", ILLEGAL)
 def test_illegal_is_refused(name: str) -> None:
     assert outcome(ILLEGAL[name][0]()).refused is not None
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", TRIMMED)
 def test_trimmed_is_refused_or_right(name: str) -> None:
     said = outcome(TRIMMED[name]())
@@ -108,6 +110,7 @@ def test_trimmed_is_refused_or_right(name: str) -> None:
     assert said.fault is None
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("verdict", "fault", "unproved"),
     [

@@ -40,6 +40,7 @@ def test_worlds_have_matrices() -> None:
     assert {w.batch for w in worlds(Parts(matmul().s.fusion))} == {None}
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("ranks", [(3, 3), (3, 2), (2, 3)])
 def test_shares_of_steps_of_all_matrices(ranks: tuple[int, int]) -> None:
     m = begun(ranks)

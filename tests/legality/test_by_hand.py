@@ -62,6 +62,7 @@ QUICK = {
 """Of each kind, the cheaper ones."""
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", in_tiers(RUN, QUICK))
 def test_runs_right(name: str) -> None:
     said = outcome(MADE[name]())
@@ -69,6 +70,7 @@ def test_runs_right(name: str) -> None:
     assert said.legal and said.ran
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("make", [*STEPS, *BATCHES, residual_of_whole_tiles])
 def test_the_cubin_spills_nothing(make: Callable[[], Fusion]) -> None:
     cubin = compile_cubin(emit_cuda(compiled(make())))

@@ -43,11 +43,13 @@ def scheduled(params: MatmulParams, text: str) -> Fusion:
     return schedule_matmul(build_fusion(record_text(text)), params)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", in_tiers(SCHEDULES, QUICK))
 def test_built_in_schedules_are_legal(name: str) -> None:
     assert why_illegal(scheduled(SCHEDULES[name], definition())) is None
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "name", ["coop_traversal_odd", "pingpong_64x256", "dynamic_pingpong", "cluster_pingpong"]
 )
@@ -154,6 +156,7 @@ def test_who_loads_may_differ_from_ring_to_ring() -> None:
     assert said.why.startswith(f"{ring} loaded by Pipelined() and the operands by WarpSpecialized(")
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", [*SOUND, *TRIMMED])
 def test_legal(name: str) -> None:
     fusion = (SOUND | TRIMMED)[name]()
@@ -161,6 +164,7 @@ def test_legal(name: str) -> None:
     assert tile_of(fusion)[2] == 32
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", ILLEGAL)
 def test_illegal(name: str) -> None:
     make, reason = ILLEGAL[name]
@@ -257,11 +261,13 @@ def test_parts() -> None:
     )  # fmt: skip
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("make", PARTS)
 def test_parts_are_legal(make: Callable[[], Fusion]) -> None:
     assert why_illegal(make()) is None
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("matrix", "by"), [("chunk", "chunk"), ("tile", "chunk"), ("tile", "tile")]
 )

@@ -74,6 +74,7 @@ def test_a_wrong_tile_dies_on_the_machine_too() -> None:
         assert not right.wrong(mutant.kernel, 2, adversary="eager")
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", in_tiers(SUBJECTS, [*SUBJECTS][::3]))
 def test_no_alarm(name: str) -> None:
     """No claim is open and no race is seen where nothing is wrong."""

@@ -23,6 +23,7 @@ def dump(setting: str, folder: Path, name: str = "cooperative") -> list[Path]:
     return dumper.files if dumper else []
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", SMALL)
 def test_every_dump_is_the_kernel_of_its_step(name: str, tmp_path: Path) -> None:
     files = dump("all", tmp_path, name)

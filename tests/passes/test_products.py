@@ -154,6 +154,7 @@ def test_every_pass_leaves_a_well_formed_kernel(name: str) -> None:
     assert last.kernel == final(text(name))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", NAMES)
 def test_machine_code(name: str) -> None:
     assert machine_code_is_clean(final(text(name)))

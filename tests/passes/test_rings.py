@@ -102,6 +102,7 @@ def right(source: str, case: Case, adversary: Adversary, seed: int) -> bool:
     return all(np.array_equal(tensors[name], result) for name, result in results.items())
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("adversary", ["random", "lazy", "eager"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_kinds(kind: Callable[[np.random.Generator], Case], adversary: Adversary) -> None:
@@ -112,11 +113,13 @@ def test_kinds(kind: Callable[[np.random.Generator], Case], adversary: Adversary
         assert right(text(name, "rings"), case, adversary, seed)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("kind", KINDS)
 def test_machine_code(kind: Callable[[np.random.Generator], Case]) -> None:
     assert machine_code_is_clean(final(text(kind.__name__, "rings")))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("stages", [1, 2, 3, 5])
 @pytest.mark.parametrize("name", ["gathered", "registers", "two_readers", "two_rates"])
 def test_any_number_of_stages(name: str, stages: int) -> None:

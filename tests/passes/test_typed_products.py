@@ -62,6 +62,7 @@ def values(rng: np.random.Generator, dtype: DType, acc: DType, *shape: int) -> A
     return (rng.integers(-7, 8, shape) / 4).astype(kind)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("registers", [False, True], ids=["shared", "registers"])
 @pytest.mark.parametrize("types", TYPES, ids=IDS)
 def test_products(types: tuple[DType, DType, DType], registers: bool) -> None:

@@ -47,6 +47,7 @@ def test_ping_pong() -> None:
     assert overlap is not None and overlap > 0.7
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", sorted(QUICK))
 def test_each_kind_of_schedule_has_one(name: str) -> None:
     """Whatever a kernel does has a cost, and the tensor core is a lower bound."""

@@ -86,6 +86,7 @@ def _rows(page: str) -> Iterator[tuple[str, str, str]]:
         yield role, name, kernels
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "name",
     [pytest.param(n, marks=pytest.mark.slow) if "4096x4096" in n else n for n in TRACES],

@@ -26,6 +26,7 @@ def run(text: str, inputs: list[Any], name: str, **changes: Any) -> Any:
     return d
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", NAMES)
 def test_integers_are_exact(name: str) -> None:
     """More tiles than CTAs, so that a CTA goes on from one matrix to the next."""

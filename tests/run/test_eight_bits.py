@@ -43,6 +43,7 @@ def operands(dtype: Any, m: int = 200, n: int = 144, k: int = 1088) -> tuple[Any
     return a, w.t()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", in_tiers(FAMILIES, FAMILIES[::2]))
 def test_floats(name: str) -> None:
     a, b = operands(torch.float8_e4m3fn)
@@ -54,6 +55,7 @@ def test_floats(name: str) -> None:
     assert (kernel(*call[1])[0] - wanted).norm() < 4e-3 * wanted.norm()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", FAMILIES)
 def test_integers(name: str) -> None:
     a, b = operands(torch.int8)
@@ -62,6 +64,7 @@ def test_integers(name: str) -> None:
     assert torch.equal(kernel(a, b)[0].double(), a.double() @ b.double())
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", ["coop_128x128", "coop_k128", "pingpong_64x128", "split_2"])
 @pytest.mark.parametrize("integers", [False, True])
 def test_machine_code(name: str, integers: bool) -> None:

@@ -96,6 +96,7 @@ def test_case(name: str, params: str) -> None:
     check(wsched.execute(text, [X, W, *inputs], params=PARAMS[params]), *wanted)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", CASES)
 def test_the_heuristic_finds_a_schedule(name: str) -> None:
     text, inputs, wanted = CASES[name]

@@ -231,6 +231,7 @@ def test_groups_inside_of_tiles_are_refused() -> None:
     assert e.value.legal == ("merge B with the tiles of one group, as the outer one",)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", SMALL)
 @pytest.mark.parametrize("n", [40, 15])
 def test_threads_store_rows_of_groups(name: str, n: int) -> None:
@@ -277,6 +278,7 @@ WEIGHTED = grouped(
 )  # fmt: skip
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", ["cooperative", "ping-pong", "exchanged", "cluster"])
 def test_a_weight_for_each_row(name: str) -> None:
     """Threads read it, and the third matrix, by the rows of the group; also behind the last one."""

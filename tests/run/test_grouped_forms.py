@@ -61,6 +61,7 @@ def operands(form: str, sizes: tuple[int, ...], n: int, k: int, behind: int = 0)
     return given(sizes, n, k, behind=behind, matrix=matrix, ranks=FORMS[form])
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("form", "name", "sizes"), dealt(CASES, list(SIZES)))
 def test_sizes(form: str, name: str, sizes: str) -> None:
     """What is of no group is left alone, or not summed; an empty group is a sum of nothing."""
@@ -68,6 +69,7 @@ def test_sizes(form: str, name: str, sizes: str) -> None:
     check_rows(run(kernel(form, name), inputs), *inputs)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("form", "name", "adversary"), dealt(CASES, ["eager", "lazy", "fair"]))
 def test_adversaries(form: str, name: str, adversary: Adversary) -> None:
     inputs = operands(form, (3, 0, 66, 16, 1, 100), 24, 96)
@@ -91,6 +93,7 @@ def test_drawn(
     check_rows(run(made, inputs, seed=seed), *inputs)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("form", "name"), CASES)
 def test_what_is_of_others_leaves_no_trace(form: str, name: str) -> None:
     """Were other groups NaN, what is a group's own is right: they meet no sum and no result."""

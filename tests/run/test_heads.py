@@ -31,6 +31,7 @@ def ran(fusion: Fusion, name: str, *inputs: Any) -> Any:
     return found
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", EVERY)
 @pytest.mark.parametrize("m_major", [False, True])
 def test_scores(name: str, m_major: bool) -> None:

@@ -59,6 +59,7 @@ def equal(found: Sequence[Any], wanted: Sequence[Any]) -> bool:
     return len(found) == len(wanted) and all(map(torch.equal, found, wanted))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", EVERY)
 def test_weights_of_different_widths(name: str) -> None:
     made = compile_fusion(import_fusion(side_by_side()), EVERY[name])
@@ -220,6 +221,7 @@ def test_tiles_that_an_entry_does_not_fill_are_counted() -> None:
     assert asked.tiles(WAYS["cooperative"]) == (16, 12)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("params", [None, WAYS["cluster"], WAYS["dynamic"]])
 def test_it_compiles_clean(params: MatmulParams | None) -> None:
     if nvrtc.nvrtc_version() is None:

@@ -62,6 +62,7 @@ def long(operations: int) -> str:
     return chain(calls, operations, "r: [-1, -1]", "b: [-1]")
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("text", [definition(), GELU], ids=["plain", "gelu"])
 @pytest.mark.parametrize("name", ["coop_128x256", "dynamic_cluster_pingpong", "stream_k_pingpong"])
 def test_before_nvrtc(name: str, text: str) -> None:
@@ -74,6 +75,7 @@ SLOWEST = (
 """Of all schedules with GELU, beside those above."""
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", SLOWEST)
 def test_the_slowest_with_an_epilogue(name: str) -> None:
     assert corrected(compiled(GELU, name), 5) < BOUND_MS

@@ -49,6 +49,7 @@ def check(found: list[Any], wanted: list[Any]) -> None:
     assert all(torch.equal(x, y) for x, y in zip(found, wanted, strict=True))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", in_tiers(WAYS, QUICK))
 def test_schedules(name: str) -> None:
     params = SCHEDULES[name]
@@ -74,6 +75,7 @@ def test_of_no_elements() -> None:
     assert least.tolist() == [torch.inf] * 8
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("reduced", ALL, ids=str)
 def test_alone(reduced: Reduced) -> None:
     """The product itself is no result."""

@@ -94,6 +94,7 @@ def test_a_policy_of_one_operand_only() -> None:
     assert "evict_first" not in found.source.partition("__global__")[2]
 
 
+@pytest.mark.sampled
 def test_instructions(bf16: CompiledFusion, sass: str) -> None:
     """Per role: one wgmma for each 64 rows and 16 k, one TMA for each box, no spills or calls."""
     counts, tile, warp = count_opcodes(sass), bf16.params.output_tile, bf16.params.tile_sizes

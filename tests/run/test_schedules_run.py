@@ -47,6 +47,7 @@ def bf16(request: pytest.FixtureRequest) -> CompiledFusion:
     return kernel(SCHEDULES[request.param])
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("kind", in_tiers(problems(MatmulParams()), {"tails", "uneven"}))
 def test_integers_are_exact_in_every_order(bf16: CompiledFusion, kind: str) -> None:
     problem = problems(bf16.params)[kind]
@@ -98,6 +99,7 @@ ONE_STAGE = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", ONE_STAGE)
 @pytest.mark.parametrize("kind", ["tails", "empty_k"])
 def test_one_stage(name: str, kind: str) -> None:

@@ -166,6 +166,7 @@ def test_a_share_from_within_a_tile_to_within_another(name: str, golden: object)
     assert text == golden
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "name", [n for n, params in SPLIT.items() if params.cluster_dims == wsched.ClusterDims(1, 1)]
 )

@@ -85,6 +85,7 @@ def test_a_result_by_columns() -> None:
     frame.check(product(x, w).T)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", ["coop_128x256", "coop_3_groups", "pingpong_128x128"])
 def test_the_machine_code_is_clean(name: str) -> None:
     """Single elements, with an epilogue: the kernels with most addresses beside accumulators."""

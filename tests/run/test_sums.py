@@ -42,6 +42,7 @@ def ran(fusion: Fusion, name: str, *inputs: Any) -> Any:
     return found
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", EVERY)
 def test_pairs_of_operands(name: str) -> None:
     fusion = build(*SUM)

@@ -115,6 +115,7 @@ def inputs_of(count: int, dtype: str, columns: int) -> list[Any]:
     return [table, *(t for pair in pairs for t in pair)]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("columns", [4096, 4097])
 @pytest.mark.parametrize(("count", "dtype"), [(1, "Half"), (8, "BFloat16"), (8, "Float")])
 def test_registers(count: int, dtype: str, columns: int) -> None:

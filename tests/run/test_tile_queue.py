@@ -98,6 +98,7 @@ def test_every_tile_once(name: str, m: int, n: int, k: int, sms: int, seed: int)
         assert work(found) == work(run(static, p, seed=seed))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("adversary", ["eager", "lazy", "fair"])
 @pytest.mark.parametrize("name", SMALL)
 def test_adversaries(name: str, adversary: Adversary) -> None:
@@ -107,6 +108,7 @@ def test_adversaries(name: str, adversary: Adversary) -> None:
         run(both(name)[0], p, adversary=adversary)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", SMALL)
 def test_ctas_ask_in_many_orders(name: str) -> None:
     """Who gets which tile depends on who comes first."""
@@ -138,6 +140,7 @@ def test_more_ctas_than_tiles(name: str) -> None:
         run(many, Problem(tile.m, tile.n, tile.k, 1), adversary=adversary)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("schedule", ["dynamic", "dynamic_cluster", "dynamic_pingpong"])
 def test_matrices_of_the_epilogue(schedule: str) -> None:
     """Their load warps read the queue too."""

@@ -48,6 +48,7 @@ def test_a_run_and_its_second_half(tmp_path: Path) -> None:
     assert all(r["launches"] == 1 and r["failures"] == [] for r in found)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("more", "text"),
     [

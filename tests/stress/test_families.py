@@ -61,6 +61,7 @@ def of(monkeypatch: pytest.MonkeyPatch) -> Callable[[Form], None]:
     return lambda form: monkeypatch.setattr(wsched.stress.launches, "drawn_form", lambda rng: form)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("form", FORMS, ids=name)
 def test_the_machine_passes(form: Form, of: Any) -> None:
     of(form)
@@ -68,6 +69,7 @@ def test_the_machine_passes(form: Form, of: Any) -> None:
     assert row.failures == () and row.launches == 2
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("form", FORMS, ids=name)
 def test_an_element_that_is_wrong(form: Form, of: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that is never written, and so wrong as well."""

@@ -56,6 +56,7 @@ def wrong(worked: Worked, launch: int = 0) -> dict[str, int]:
     return {what: n for what, n in zip(WRONG, found.tolist(), strict=True) if n}
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("number", range(12))
 def test_the_machine_passes(number: int) -> None:
     row = judged(WHERE, drawn_kernel(WHERE, number), range(2))

@@ -129,6 +129,7 @@ def test_a_schedule_of_another_problem(change: dict[str, Any], said: str) -> Non
     assert str(error.value) == said
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "problem",
     [

@@ -38,6 +38,7 @@ def installed(nvfuser: Spy) -> Any:
         yield
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", BUILDERS)
 def test_results_are_those_of_the_definition(name: str, nvfuser: Spy) -> None:
     fd, inputs = built(BUILDERS[name]), inputs_of(name)

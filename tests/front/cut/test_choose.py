@@ -49,6 +49,7 @@ def least(cutter: Cutter, call: Sizes, takes: Any) -> float:
     return min(found)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("may_leave", [False, True])
 @pytest.mark.parametrize("name", ["gated", "norm_3d_residual", "sliced_between", "backward"])
 def test_no_cut_is_better(name: str, may_leave: bool) -> None:

@@ -261,6 +261,7 @@ def test_only_where_a_kernel_has_the_factor() -> None:
     assert error(found, wanted) < 2**-7
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("seed", range(8))
 def test_any_spelling(seed: int) -> None:
     """Factors are powers of two, in any order and shape: then both ways are exact."""

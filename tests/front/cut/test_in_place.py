@@ -155,6 +155,7 @@ CASES = {
 """A definition, sizes, and copies behind its kernels."""
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", CASES)
 def test_inputs_hold_the_results(name: str) -> None:
     given, shapes, copied = CASES[name]

@@ -34,6 +34,7 @@ ALL = FEATURES | RANKS
 each_feature = pytest.mark.parametrize("name", ALL)
 
 
+@pytest.mark.sampled
 @each_feature
 def test_execute_runs_the_parts(name: str) -> None:
     feature = ALL[name]
@@ -65,6 +66,7 @@ def test_explain_says_of_each_matmul(name: str) -> None:
     assert len(found.to_dict()["parts"]) == len(found.parts)
 
 
+@pytest.mark.sampled
 @each_feature
 def test_a_text_alone_is_explained_alike(name: str) -> None:
     feature = ALL[name]

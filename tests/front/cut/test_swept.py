@@ -107,6 +107,7 @@ def segments(made: Feature) -> tuple[Segment, ...]:
     return choose(cutter, sizes_of(cutter), may_leave=False).cut.segments
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", RESTS)
 def test_nothing_is_left(name: str) -> None:
     made = feature(name)

@@ -76,6 +76,7 @@ def test_text(golden: object) -> None:
     assert emit_kernel(parse_kernel(ring_text("gather"))) == golden
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("fill", FILLS)
 def test_machine_code(fill: str) -> None:
     compiled = compile_cubin(emit_cuda(parse_kernel(ring_text(fill))))

@@ -21,6 +21,7 @@ def kernel(statements: str, shared: str) -> Kernel:
     )
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("swizzle", "cols"), [(64, 64), (128, 128), (32, 32), (0, 64)])
 @pytest.mark.parametrize("rows", [64, 128])
 def test_addresses(swizzle: int, cols: int, rows: int) -> None:

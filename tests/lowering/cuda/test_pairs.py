@@ -12,6 +12,7 @@ from lowering.cuda.resources import read_resources
 from tests.pairs import CLUSTERS, PAIRS, V9, final
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", [*PAIRS, *CLUSTERS])
 def test_cubin(name: str) -> None:
     kernel = final((PAIRS | CLUSTERS)[name])

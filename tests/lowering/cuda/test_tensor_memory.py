@@ -22,6 +22,7 @@ TILES = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("tile", TILES.values(), ids=TILES)
 def test_cubin(tile: Tile) -> None:
     compiled = compile_cubin(emit_cuda(final(tile)), arch="sm_100a")

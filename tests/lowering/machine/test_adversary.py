@@ -59,6 +59,7 @@ def goes_wrong(right: Subject, kernel: Kernel, adversary: Adversary, seed: int =
     return not all(np.array_equal(found[name], wanted[name]) for name in wanted)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("bug", BUGS)
 def test_one_statement_that_is_late_shows_the_bug(bug: str) -> None:
     name, kind, what, late = BUGS[bug]

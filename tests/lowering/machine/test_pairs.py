@@ -49,12 +49,14 @@ def run(k: Kernel, m: int, n: int, depth: int, adversary: Adversary, seed: int =
     np.testing.assert_array_equal(d.astype(np.float32), wanted.astype(np.float32))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("adversary", ADVERSARIES)
 @pytest.mark.parametrize("name", ["registers", "tma", "two-blocks", "queue"])
 def test_right_in_any_order(name: str, adversary: Adversary) -> None:
     run(kernel(PAIRS[name]), 392, 72, 104, adversary)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("name", "adversary"), dealt(CLUSTERS, ADVERSARIES))
 def test_what_a_cluster_shares_is_multicast(name: str, adversary: Adversary) -> None:
     """Of several tiles a cluster, the last ones of which some CTAs have nothing."""

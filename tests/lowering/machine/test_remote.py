@@ -104,6 +104,7 @@ FAULTS = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("fault", FAULTS)
 def test_faults(fault: str) -> None:
     way, edits, what = FAULTS[fault]

@@ -40,12 +40,14 @@ def text() -> str:
     return print_kernel(final(SMALL))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("adversary", ["eager", "lazy", "random", "fair"])
 @pytest.mark.parametrize("tile", TILES.values(), ids=TILES)
 def test_right_in_any_order(tile: Tile, adversary: Adversary) -> None:
     run(final(tile), 300, 72, 104, adversary)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("tile", TILES.values(), ids=TILES)
 def test_proved(tile: Tile) -> None:
     proof = prove(final(tile), admitted_by(plan(tile)))
@@ -104,6 +106,7 @@ FAULTS: dict[str, tuple[str, str, str]] = {
 """What is broken, how, and what the machine says of it."""
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("fault", FAULTS)
 def test_faults(fault: str) -> None:
     old, new, why = FAULTS[fault]

@@ -48,6 +48,7 @@ def triton_prints(text: str, folder: Path) -> str:
     return str(libtriton.ir.parse_mlir_module(str(path), context))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", FAMILIES)
 def test_jaxlib_reads_it_the_same_again(name: str, jaxlib: Any) -> None:
     once = jaxlib(made(name).dump("mlir"))

@@ -26,6 +26,7 @@ WORDS = (
 with_triton = pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed")
 
 
+@pytest.mark.sampled
 @with_triton
 @pytest.mark.parametrize("name", ["tma", "v10", "2x2-alone", "4x2-pairs"])
 def test_cubin(name: str) -> None:

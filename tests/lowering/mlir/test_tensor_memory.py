@@ -42,6 +42,7 @@ def require_clean(kernel: Kernel) -> None:
     assert resources.clean, resources
 
 
+@pytest.mark.sampled
 @with_triton
 @pytest.mark.parametrize("tile", TILES.values(), ids=TILES)
 def test_cubin(tile: Tile) -> None:

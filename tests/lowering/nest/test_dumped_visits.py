@@ -128,16 +128,19 @@ def check(made: tuple[Plan, Kernel], p: Problem, name: str) -> None:
     assert any(any(v.loads.values()) for v in ran.found) and any(v.computes for v in ran.found)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", in_tiers(SCHEDULES, BUILT_IN))
 def test_those_that_are_built_in(name: str) -> None:
     check(built_in(name), FEW, name)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", OWN)
 def test_those_that_are_written_call_by_call(name: str) -> None:
     check(by_calls(name), FEW, name)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", in_tiers(RUN, QUICK))
 def test_those_by_hand(name: str) -> None:
     """All that run: none is left out."""

@@ -28,6 +28,7 @@ def kernel(name: str) -> CompiledFusion:
     return kernel_of(OWN[name]())
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("name", "kind"), dealt(OWN, list(PROBLEMS)))
 def test_integers_are_exact(name: str, kind: str) -> None:
     problem = PROBLEMS[kind]

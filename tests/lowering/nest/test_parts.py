@@ -41,6 +41,7 @@ def test_nests(name: str, golden: object) -> None:
     assert "\n".join(text) == golden
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("name", "adversary"), dealt(MADE, ["random", "lazy", "eager"]))
 def test_runs_right(name: str, adversary: Adversary) -> None:
     """Odd extents, fewer and more CTAs than tiles, no K."""
@@ -49,6 +50,7 @@ def test_runs_right(name: str, adversary: Adversary) -> None:
         assert wrong is None
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", MADE)
 def test_machine_code(name: str) -> None:
     assert machine_code_is_clean(kernel(name))

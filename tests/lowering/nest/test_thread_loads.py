@@ -57,6 +57,7 @@ def test_nest(golden: object) -> None:
     assert "\n".join(text) == golden
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("adversary", ["random", "lazy", "eager"])
 @pytest.mark.parametrize("name", MADE)
 def test_runs_right_at_odd_sizes(name: str, adversary: Adversary) -> None:
@@ -64,6 +65,7 @@ def test_runs_right_at_odd_sizes(name: str, adversary: Adversary) -> None:
         assert run_wrong(fusion(name), kernel(name), problem, seed, adversary) is None
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", MADE)
 def test_proof_oracle_and_machine_agree(name: str) -> None:
     """By pairs of columns, at the sizes of all other schedules by hand."""
@@ -72,6 +74,7 @@ def test_proof_oracle_and_machine_agree(name: str) -> None:
     assert said.legal and said.ran
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("vector", [1, 2])
 @pytest.mark.parametrize("name", MADE)
 def test_machine_code(name: str, vector: int) -> None:

@@ -65,6 +65,7 @@ def reduced(name: str, **more: Any) -> CompiledFusion:
 QUEUES = "dynamic", "dynamic_pingpong", "dynamic_cluster_2x2"
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("form", "name"), dealt(FORMS, QUEUES))
 def test_grouped(form: str, name: str) -> None:
     """Words that nested loops store, their ends behind them."""
@@ -85,6 +86,7 @@ def test_grouped_with_more(text: str) -> None:
     checked(compile_fusion(import_fusion(text), params))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("dims", [(1, 1), (2, 1), (1, 2), (2, 2)])
 def test_computed_operands(dims: tuple[int, int]) -> None:
     """Stages that threads load are given back to peers by a release, not relaxed."""
@@ -100,6 +102,7 @@ def test_computed_operands(dims: tuple[int, int]) -> None:
         }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", ["coop_128x256", "pingpong_128x128", "pipelined"])
 def test_reductions(name: str) -> None:
     """Rows of warps meet in shared memory."""
@@ -150,6 +153,7 @@ def test_sweeps_and_copies() -> None:
         check(row_kernel(dtype))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "make", [epilogue_in_turns, three_in_turns, split_k_on_a_grid_of_two_axes, steps_of_neighbours]
 )

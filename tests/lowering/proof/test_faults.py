@@ -12,6 +12,7 @@ from tests.lowering.machine.test_faults import NAMED, SILENT
 EDITS = {**SILENT, **{name: edit for name, (edit, _) in NAMED.items()}}
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", EDITS)
 def test_a_fault(name: str) -> None:
     """Each is rejected."""

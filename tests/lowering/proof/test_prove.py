@@ -40,6 +40,7 @@ def kernel_of(name: str) -> Kernel:
     return made(name).kernel
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", in_tiers(SCHEDULES, QUICK))
 def test_every_family(name: str) -> None:
     """Every claim about every schedule's kernel is proved."""
@@ -48,6 +49,7 @@ def test_every_family(name: str) -> None:
     assert found.proved, "\n".join(map(str, found.open))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.stem)
 def test_kernels_by_hand_through_the_passes(path: Path) -> None:
     """Rings that threads fill, that two roles read, of one stage; several products."""

@@ -25,6 +25,7 @@ OF_VALUES = {
 """Faults that are none of the protocol's, or that have a test of their own below."""
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "tile",
     [Tile(), Tile(by_tma=False), Tile(m=256, stages=3), Tile(m=256, stages=3, groups=2, sums=1)],
@@ -43,6 +44,7 @@ def test_an_epilogue_with_a_ring_of_its_own_is_proved(name: str) -> None:
     assert proof.proved, proof
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("fault", [f for f in FAULTS if f not in OF_VALUES])
 def test_faults_are_not_proved(fault: str) -> None:
     old, new, _ = FAULTS[fault]

@@ -140,6 +140,7 @@ def test_kernel(golden: object) -> None:
     assert print_kernel(made(rms(2, (1,)), Tile(4, 64, 128))) == golden
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "summary",
     [rms(2, (1,)), rms(2, (0,)), rms(1, (0,)), scaled(2, (1,), "max", HALF), deviation(2, (1,))],

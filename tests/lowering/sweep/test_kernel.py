@@ -87,6 +87,7 @@ def test_tensors_by_columns(shape: tuple[int, ...], turned: str) -> None:
     check(shape, BF16, 16 if shape[-1] % 8 == 0 else 2, turned)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("dtype", [BF16, F32])
 @pytest.mark.parametrize(
     ("shape", "align", "turned"),
@@ -114,6 +115,7 @@ def test_narrow_pieces(shape: tuple[int, ...], dtype: DataType, span: int) -> No
     check(shape, dtype, 2, span=span)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("dtype", [BF16, F32])
 @pytest.mark.parametrize("span", [1, 2, 4])
 def test_narrow_machine_code_without_spills(span: int, dtype: DataType) -> None:

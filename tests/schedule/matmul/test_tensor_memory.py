@@ -67,6 +67,7 @@ def test_operands_by_columns(layout: str) -> None:
     assert (d == a.astype(float) @ b.astype(float).T).all()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", TILES)
 @pytest.mark.parametrize("layout", ["tn", "nt"])
 def test_cubins(name: str, layout: str) -> None:

@@ -68,6 +68,7 @@ def by_columns(m: Matmul, tv: str, stages: int) -> None:
     m.fill((tv,), stages, 0, ON_TIDY)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("stages", "chunk", "dynamic"), [(1, 0, False), (3, 16, False), (1, 16, True)]
 )

@@ -12,7 +12,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil, exp, log, sqrt
+from math import ceil, exp, fsum, log, sqrt
 from statistics import fmean, median, pstdev
 
 from lowering.ground.errors import UnsupportedError
@@ -163,7 +163,7 @@ def _draws(
     for _ in range(_DRAWS):
         drawn = [draw.choices(range(n), k=n) for n in counts]
         off = [
-            [w * (fmean(p[i] for i in at) - m) for p, m in zip(side, mean, strict=True)]
+            [w * (fsum([p[i] for i in at]) / len(at) - m) for p, m in zip(side, mean, strict=True)]
             for side, mean, at, w in zip(sides, means, drawn, wider, strict=True)
         ]
         found.append(
