@@ -125,8 +125,8 @@ PAIRS = BLOCKS.replace(
 
 @pytest.mark.parametrize("loops", ["c in 0 .. 4", "d in 0 .. 2 event epilogue t", ""])
 def test_turns_of_some_steps_within_a_tile(loops: str) -> None:
-    """So is a loop in whose trips each has a turn of several steps, and one around that; none is one
-    of such a turn.
+    """So is a loop in whose trips each has a turn of several steps, and one around that; a loop of
+    such a turn is none.
     """
     text, turns = PAIRS, "t * 4 + c"
     if "d" in loops:
