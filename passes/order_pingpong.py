@@ -291,17 +291,38 @@ class _Turns:
 
     def is_tile_loop(self, loop: Stmt) -> bool:
         """Whether a loop has turns in it, and is none itself, as one over steps of a tile is: its
-        trips wait for a step each that does not follow the one before, which others take between,
-        also where these are steps of one tile; or in loops of their own.
+        trips wait in loops of their own, or for a step each that does not follow the one before,
+        which others take between. Steps of a tile may be dealt out, too: then the next team goes on
+        in the same trip.
         """
         if not isinstance(loop, For):
             return False
         for s in loop.body:
             if isinstance(s, WaitFull) and s.ring in self.rings:
                 return not same(substitute(s.step, {loop.var: loop.var + 1}), s.step + 1)
+        inner = [s for s in loop.body if isinstance(s, For) and self.takes(s)]
         if loop.unroll or loop.of_one_tile:
+            return any(map(self.is_tile_loop, inner)) or self.is_handed_on(loop)
+        return bool(inner)
+
+    def is_handed_on(self, loop: For) -> bool:
+        """Whether the steps that the second team takes in a trip follow those of the first."""
+        last, first = self.ends(loop.body)
+        if last is None or first is None:
             return False
-        return any(isinstance(s, For) and self.takes(s) for s in loop.body)
+        return same(self.of(first, ZERO + self.groups), self.of(last, ZERO) + 1)
+
+    def ends(self, body: Body) -> tuple[Expr | None, Expr | None]:
+        """The last and the first step that a statement list waits for, in loops of its own."""
+        for s in body:
+            if isinstance(s, WaitFull) and s.ring in self.rings:
+                return s.step, s.step
+            if isinstance(s, For) and self.takes(s):
+                last, first = self.ends(s.body)
+                if last is not None and first is not None:
+                    last = substitute(last, {s.var: s.stop - 1})
+                    return last, substitute(first, {s.var: s.start})
+        return None, None
 
     def turn(self, body: Body, start: int, stop: int, loops: tuple[For, ...], entry: Expr) -> Body:
         """The list with a turn from ``start`` to ``stop``.

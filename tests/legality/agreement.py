@@ -24,7 +24,7 @@ from wsched.schedule.plan import Plan, make_plan
 __all__ = ["SECONDS", "Outcome", "outcome"]
 
 SECONDS = 20
-"""That the proof of a kernel may take, of the clock."""
+"""That the proof of a kernel may take, of processor time."""
 
 _BYTES = (2, 4, 8, 16)
 """That a thread copies at once: by plain loads and stores, or by ``cp.async``."""
@@ -139,7 +139,7 @@ def _proved(verdict: Verdict | None, kernel: Kernel, made: Plan) -> Outcome:
 
 @contextmanager
 def at_most(seconds: float) -> Iterator[None]:
-    """Stop what is done within, in the main thread, after so long.
+    """Stop what is done within, in the main thread, after so long, whoever else has the processor.
 
     Raises:
         TimeoutError: it was stopped.
@@ -148,10 +148,10 @@ def at_most(seconds: float) -> Iterator[None]:
     def stop(*_: object) -> None:
         raise TimeoutError(f"not done in {seconds} s")
 
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    before = signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)

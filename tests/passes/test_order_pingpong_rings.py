@@ -114,6 +114,34 @@ def test_turns_of_one_step_within_a_tile() -> None:
     ]
 
 
+PAIRS = BLOCKS.replace(
+    "        wait_full aux, (t * 4 + c) * 2 + wg\n",
+    """        for p in 0 .. 3 {
+          wait_full aux, ((t * 4 + c) * 2 + wg) * 3 + p
+        }
+""",
+)
+
+
+@pytest.mark.parametrize("loops", ["c in 0 .. 4", "d in 0 .. 2 event epilogue t", ""])
+def test_turns_of_some_steps_within_a_tile(loops: str) -> None:
+    """So is a loop in whose trips each has a turn of several steps, and one around that; a loop of
+    such a turn is none.
+    """
+    text, turns = PAIRS, "t * 4 + c"
+    if "d" in loops:
+        inner = "for c in 0 .. 4 event epilogue t {"
+        text = text.replace(inner, f"for {loops} {{\n{inner}").replace("async\n", "async\n}\n")
+        text = text.replace(turns, "(t * 2 + d) * 4 + c")
+    elif not loops:
+        text = text.replace("((t * 4 + c) * 2 + wg) * 3 + p", "(t * 2 + wg) * 12 + c * 3 + p")
+    new = lowered(order_pingpong, HEAD + AUX.splitlines()[0] + "\n" + text)
+    lines = [line.strip() for line in new.splitlines()]
+    enter = lines.index("bar.sync order[wg]")
+    assert lines[enter - 1].startswith("for c" if loops else "for t")
+    assert lines[enter + 1].startswith("for p" if loops else "for c")
+
+
 ALONE_TWICE = """
 roles {
   role compute warps 0 .. 8 as wg {

@@ -126,10 +126,16 @@ def epilogue_of_a_queue() -> Fusion:
     return epilogue_apart(dynamic=True)
 
 
-def _two_store(steps: str, columns: int = 16, tile: int = 32, stepping: int = 3) -> Fusion:
+def _two_store(
+    steps: str,
+    columns: int = 16,
+    tile: int = 32,
+    stepping: int = 3,
+    stored: str = "cta tile chunk row",
+) -> Fusion:
     """One warpgroup multiplies tiles of so many columns, and fills a ring in these loops, some
-    columns at a time, of which so many step; two store by TMA, half of the rows each; tiles in runs
-    of neighbours.
+    columns at a time, of which so many step; two store by TMA in others, half of the rows each;
+    tiles in runs of neighbours.
     """
     m = matmul()
     made, after = apart(m)
@@ -142,10 +148,12 @@ def _two_store(steps: str, columns: int = 16, tile: int = 32, stepping: int = 3)
         m.run((tv,), "row", P.TIDy)
     m.order((m.acc,), "cta tile")
     m.wgmma()
+    if "pair" in steps:
+        m.split((*made, *after), "Ni", 32, "pair Ni")
     m.split(made, "Ni", columns, "chunk Ni")
     m.split(after, "Ni", 16, "chunk Ni")
     fragments(m, made, steps)
-    fragments(m, after, "cta tile chunk row")
+    fragments(m, after, stored)
     m.s.circular_buffer(made[-1], 3, 2, WarpSpecialized(P.TIDy, None, stepping))
     m.s.inline_at(m.acc, "tile")
     return m.s.fusion
@@ -173,6 +181,14 @@ def epilogue_in_blocks() -> Fusion:
     side; of two warpgroups each takes every other step, that of its rows.
     """
     return _two_store("cta tile chunk m64", tile=64, stepping=4)
+
+
+def epilogue_in_pairs_of_blocks() -> Fusion:
+    """The same, where each takes two of its rows, one behind the other, before it is the other's
+    turn.
+    """
+    steps, stored = "cta tile pair m64 chunk", "cta tile pair row chunk"
+    return _two_store(steps, tile=64, stepping=5, stored=stored)
 
 
 def epilogue_of_one_block() -> Fusion:
