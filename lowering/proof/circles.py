@@ -29,7 +29,7 @@ from lowering.proof.moves import ALONE, TOGETHER
 from lowering.proof.obligation import Obligation, UnknownError, Verdict
 from lowering.proof.places import STEPS, misplaced
 from lowering.proof.sizes import Group, groups_of, listed, units_of
-from lowering.proof.skeleton import Skeleton
+from lowering.proof.skeleton import Skeleton, alike
 
 __all__ = ["circles"]
 
@@ -68,8 +68,8 @@ def _all(kernel: Kernel, agents: tuple[Agent, ...]) -> Iterator[Obligation]:
     Raises:
         UnknownError: some that are looked at cannot be followed, or there are none.
     """
-    plain = [Skeleton(kernel, a, (STEPS,)) for a in agents]
-    moving = [_with_data(kernel, a) for a in agents]
+    plain = alike([Skeleton(kernel, a, (STEPS,)) for a in agents])
+    moving = alike([_with_data(kernel, a) for a in agents])
     followed, left, sums = set[Sized](), dict[Sized, str](), set[frozenset[str]]()
     for size in _sizes(kernel):
         grid = _grid(kernel, size)

@@ -8,13 +8,14 @@ one, or :data:`BLOCKED`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from operator import itemgetter
 from typing import Any
 
 from lowering.ground.expr import I32_MAX, ONE, Binary, Const, Expr, Select, Special, Var, free_vars
 from lowering.ground.scalar_ops import OPS
+from lowering.ground.frozen import replaced
 from lowering.kernel.control import Break, Carry, Elect, For, If, Let
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.operands import Body, Frag, MBarrierRef, Stmt
@@ -25,7 +26,7 @@ from lowering.proof.board import QUIET, Env, Event, Walker
 from lowering.proof.obligation import UnknownError
 from lowering.proof.steps import scalars_of
 
-__all__ = ["Skeleton"]
+__all__ = ["Skeleton", "alike"]
 
 BLOCKED = -1
 """In place of the number of the next step: nothing has happened."""
@@ -202,6 +203,27 @@ class Skeleton:
         where = f"{self.texts[w.at]}{f' ({known})' if known else ''}"
         return f"CTA {w.cta}, {self.agent}: {where}"
 
+    def left(self, body: Body) -> tuple[object, ...]:
+        """What is left of a statement list, to be compared."""
+        found: list[object] = []
+        for stmt in body:
+            match stmt:
+                case Let(var=var):
+                    found += [stmt] * (var.name in self.needed)
+                case Break():
+                    found.append(stmt)
+                case _ if id(stmt) not in self.kept:
+                    pass
+                case If(cond, then, other):
+                    found.append((cond, self.left(then), self.left(other)))
+                case Elect(body=inner):
+                    found.append((Elect, self.left(inner)))
+                case For():
+                    found.append((replaced(stmt, body=()), self.left(stmt.body)))
+                case _:
+                    found.append(stmt)
+        return tuple(found)
+
     # --- steps ------------------------------------------------------------------------------------
 
     def body(self, body: Body, threads: int) -> None:
@@ -334,6 +356,20 @@ class Skeleton:
         self.steps[head] = lambda w: head + 1 if w.env[var] < stop(w.env) else end
         for at in self.breaks.pop():
             self.steps[at] = _leave(self.steps[at], at, end)
+
+
+def alike(skeletons: Sequence[Skeleton]) -> list[Skeleton]:
+    """With one for agents of a CTA that only differ in what is no event."""
+    found: dict[tuple[object, ...], Skeleton] = {}
+    for s in skeletons:
+        a = s.agent
+        tables = tuple(map(id, s.tables))
+        key = a.role, a.group, a.rank, tables, s.data, s.left(a.body)
+        if key in found:
+            warps = tuple(sorted({*found[key].agent.warps, *a.warps}))
+            s = Skeleton(s.kernel, replace(a, warps=warps), s.tables, s.data)
+        found[key] = s
+    return [*found.values()]
 
 
 def _frags_of(loop: For) -> Iterator[tuple[str, str, str, str]]:

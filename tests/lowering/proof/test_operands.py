@@ -25,9 +25,9 @@ from wsched.schedule.matmul.params import SupportedVectorization
 
 MOVED = {
     "rows of the other operand": (
-        "coop_2_stages", "T1[No2 * 256,", "T1[Mo2 * 256,", "T5[64, 256] gets column 0 of T1"),
+        "coop_2_stages", "T1[No2 * 256,", "T1[Mo2 * 256,", "T5[0, 256] gets column 0 of T1"),
     "rows of the next tile": (
-        "coop_2_stages", "T0[Mo2 * 128,", "T0[Mo2 * 128 + 128,", "T5[64, 0] gets row 192 of T0"),
+        "coop_2_stages", "T0[Mo2 * 128,", "T0[Mo2 * 128 + 128,", "T5[0, 0] gets row 128 of T0"),
     "k of A one step off": (
         "coop_2_stages", "T0[Mo2 * 128, k2 * 64]", "T0[Mo2 * 128, k2 * 64 + 64]",
         "multiplies T0 from 64 on by T1 from 0 on along K"),
@@ -36,12 +36,12 @@ MOVED = {
         "multiplies T0 from 16 on by T1 from 32 on along K"),
     "the first step is added to what was there": (
         "coop_2_stages", "accumulate=0 < k", "accumulate=1 < k",
-        "T5[64, 0] gets 64 .. 65 of 0 .. 65 of K"),
+        "T5[0, 0] gets 64 .. 65 of 0 .. 65 of K"),
     "the first columns for all chunks": (
         "coop_2_stages", "frag.columns total, chunk * 64", "frag.columns total, 0",
-        "T5[64, 64] gets column 0 of T1"),
+        "T5[0, 64] gets column 0 of T1"),
     "the stage of the other warpgroup": (
-        "coop_2_stages", "T5_s[group, 0, 0], t9", "T5_s[1 - group, 0, 0], t9", "gets row 0 of T0"),
+        "coop_2_stages", "T5_s[group, 0, 0], t9", "T5_s[1 - group, 0, 0], t9", "gets row 64 of T0"),
     "rows behind the stage": (
         "coop_2_stages", "T5_s[group, 0, 0], t9", "T5_s[group, 8, 0], t9",
         "8 .. 72, 0 .. 64 of T5_s[0] lie outside of it"),
@@ -59,7 +59,7 @@ MOVED = {
         "T5_s[group, 0, 0]", "bulk.commit", "no result is made of any product"),
     "halves of a multicast pair swapped": (
         "cluster_2x1", "T7[stage_k2, %cluster.ctarank % 2 * 128, 0]",
-        "T7[stage_k2, (1 - %cluster.ctarank % 2) * 128, 0]", "T5[64, 0] gets column 128 of T1"),
+        "T7[stage_k2, (1 - %cluster.ctarank % 2) * 128, 0]", "T5[0, 0] gets column 128 of T1"),
     "one half by both of a pair": (
         "cluster_2x1", "T7[stage_k2, %cluster.ctarank % 2 * 128, 0]", "T7[stage_k2, 0, 0]",
         "gets what nobody has loaded or computed"),
@@ -74,7 +74,7 @@ MOVED = {
         "a slice of K of T0 and T1 is added twice"),
     "the slot of another warpgroup": (
         "stream_k_cluster", "parts[slot * 2 + group]", "parts[slot * 2 + 1 - group]",
-        "T5[64, 0] gets row 0 of T0"),
+        "T5[0, 0] gets row 64 of T0"),
     "no element of the list": (
         "qkv", "T1[entry2]", "T1[0]", "T5[1][0, 0] gets T1[0]"),
     "a place of another element of the list": (
@@ -101,7 +101,7 @@ MOVED = {
         "grouped_gated", "T1[B3, No2 * 16", "T1[max(B3 - 1, 0), No2 * 16",
         "T12[21, 0] gets T1, of which coordinate 0 is 0"),
     "rows of another tile of the group": (
-        "grouped_gated", "T0[end2 + first2 - M + Mo2 * 64", "T0[end2 + first2 - M",
+        "grouped_gated", "T0[first2 - M + end2 + Mo2 * 64", "T0[first2 - M + end2",
         "T12[64, 0] gets row 0 of T0"),
     "columns of another group": (
         "columns of groups", "T0[B3,", "T0[max(B3 - 1, 0),", "gets T0, of which coordinate 0 is 0"),

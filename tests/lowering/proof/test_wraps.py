@@ -9,16 +9,22 @@ import pytest
 
 from lowering.ground.expr import I32_MAX, Binary, Const, Expr, Special, Var, maximum, select
 from lowering.kernel.text import parse_kernel, print_kernel
+from lowering.proof.agent import agents
 from lowering.proof.bounds import ANY, Bounds, Range
+from lowering.proof.linear import Facts
 from lowering.proof.obligation import Obligation, Proof, Verdict
 from lowering.proof.prove import prove
-from tests.grouped import grouped
+from lowering.proof.steps import Steps
+from lowering.proof.wraps import unwrapped
+from tests.grouped import FORMS, grouped
 from tests.lists import side_by_side
 from tests.schedules import SCHEDULES, cooperative, definition, in_tensor_memory
+from tests.tiers import in_tiers
 from wsched.choose.gpus import gpu_of
 from wsched.front.known import import_fusion
 from wsched.run.compiled import CompiledFusion, compile_fusion
 from wsched.run.counts import LARGEST, admitted_by
+from wsched.schedule.matmul.params import SupportedVectorization
 
 NAMES = (
     "coop_traversal_odd",
@@ -59,7 +65,7 @@ WRAPS = {
                 LARGEST, "n_tiles * 99 is in"),
     "steps of k": ("stream_k", "(at + 1) * n_k", "(at + 1) * 8 * n_k", LARGEST, "* n_k is in"),
     "the last part of k": ("split_3_traversal", "", "", I32_MAX,
-                           "(%ctaid.z * n_k2 + k2) * 64 is in 0..2147483648"),
+                           "(%ctaid.z * n_k2 + k2) * 64 is in 715827840..2147483648"),
 }  # fmt: skip
 
 
@@ -120,13 +126,68 @@ def test_no_claim_about_unknown_launches() -> None:
     assert Proof.of_dict(found.to_dict()) == found
 
 
-def test_no_claim_about_words_of_memory() -> None:
-    """How many rows the groups of a matmul have is not known: it is said that nobody has looked."""
-    made = compile_fusion(import_fusion(grouped()), SCHEDULES["dynamic"])
-    found = prove(made.kernel, admitted_by(made.plan))
-    (claim,) = (o for o in found.obligations if o.verdict is Verdict.ABSENT)
-    assert (claim.name, claim.why) == ("32 bits", "it counts with words of memory")
-    assert found.proved
+@cache
+def in_groups(form: str) -> CompiledFusion:
+    params = SCHEDULES["exchanged_dynamic" if form == "sums" else "dynamic"]
+    if form == "columns":
+        vector = SupportedVectorization(1)
+        params = replace(params, use_smem_epilogue=False, supported_vec_size=vector)
+    return compile_fusion(import_fusion(grouped(ranks=FORMS[form])), params)
+
+
+def of_groups(form: str, before: str = "", after: str = "") -> Obligation:
+    """The claim alone about a grouped matmul whose kernel's text is changed."""
+    made = in_groups(form)
+    text = print_kernel(made.kernel)
+    assert before in text
+    kernel = parse_kernel(text.replace(before, after) if before else text)
+    ways = {a: Steps.of(a.body, (2, 4), Facts()) for a in agents(kernel)}
+    (found,) = unwrapped(kernel, ways, admitted_by(made.plan))
+    return found
+
+
+@pytest.mark.parametrize("form", in_tiers(FORMS, ["rows"]))
+def test_nothing_wraps_whatever_is_in_memory(form: str) -> None:
+    """Nobody has looked at the ends of groups when a kernel begins."""
+    found = of_groups(form)
+    assert found.verdict is Verdict.PROVED, str(found)
+
+
+CLAMPED = "min(max(end_read, begin), M)"
+
+IN_MEMORY = {
+    "where a group begins": (  # the sum is less than M, but not the first of its sums
+        "rows", "first2 - M + end2", "end2 + first2 - M", "end2 + first2 is in"),
+    "the same in columns": (
+        "columns", "first - N + end", "end + first - N", "end + first is in"),
+    "an element's number": (
+        "rows", "T0[first2 - M + end2 + Mo2 * 128, k3 * 64]",
+        "T0[(first2 - M + end2 + Mo2 * 128) * K + k3 * 64, 0]", "* K is in"),
+    "ends that fall": ("rows", CLAMPED, "min(end_read, M)", "is in"),
+    "ends behind the tensor": ("rows", CLAMPED, "max(end_read, begin)", "is in"),
+    "tiles of all groups": (
+        "rows", "tiles_here: i32 = ceildiv(size, 128)", "tiles_here: i32 = size", "is in"),
+    "tiles that are not counted": (
+        "rows", "mine: i32 = %ctaid.x ", "mine: i32 = %ctaid.x + %nctaid.x ",
+        "mine begins 132..132 ahead of tiles_before"),
+    "steps of all groups": (
+        "sums", "word4: i32 = max(ceildiv(size, 64), 1)", "word4: i32 = max(size * 2, 1)",
+        "steps2 is in"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", in_tiers(IN_MEMORY, [*IN_MEMORY][:3]))
+def test_what_wraps_for_words_of_memory(fault: str) -> None:
+    """Found at sizes that launches admit, and at words that any may have written."""
+    form, before, after, said = IN_MEMORY[fault]
+    found = of_groups(form, before, after)
+    assert found.verdict is Verdict.UNPROVED and said in found.why, str(found)
+
+
+def test_one_size_is_large_and_the_others_are_nearly_none() -> None:
+    """Beside sizes of 4096 no other one is so large that twice of it wraps."""
+    found = claim("coop_traversal_odd", "T1[No2 * 64", "T1[No2 * 2 * 64")
+    assert found.verdict is Verdict.UNPROVED and "N = 21" in found.why, found.why
 
 
 X, D = Var("x"), Var("d")
