@@ -256,10 +256,17 @@ def _walker(board: Board, agent: Agent, number: int) -> Walker:
 
 
 class _Memory:
-    """What tensors hold: numbers that grow, up to some that are too large."""
+    """What tensors hold: numbers that grow, up to some that are too large. As ends of groups they
+    make a small one, one that is most of all, a small one, and empty ones.
+    """
 
     def __init__(self, largest: int) -> None:
-        self.step = max(largest // 3, 1)
+        self.largest, self.step = largest, max(largest // 8, 1)
 
     def __call__(self, tensor: str, at: Sequence[int]) -> int:
-        return (sum(at) + 1) * self.step
+        match sum(at):
+            case 0:
+                return self.step
+            case 1:
+                return max(self.largest - self.step, self.step)
+        return (sum(at) - 1) * self.largest

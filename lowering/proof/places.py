@@ -37,7 +37,7 @@ def misplaced(kernel: Kernel, board: Board, sizes: Env) -> str:
     if board.wrong:
         return min(board.wrong)
     several = _several(kernel)
-    parts = any(isinstance(s, LdGlobalScalar) for s in walk(kernel.body))
+    whole_rows = _ends_reach(kernel, board, sizes)
     for name, entry in sorted({*board.writes, *_results(kernel, sizes)}):
         if name in several:
             continue
@@ -48,9 +48,21 @@ def misplaced(kernel: Kernel, board: Board, sizes: Env) -> str:
         for one, other in _overlapping(inside) if _several_grids(boxes, inside) else ():
             return f"{name}{_text(one)} and {name}{_text(other)} are both written"
         written, whole = sum(map(_count, inside)), prod(extents)
-        if written != whole and not parts:
+        if written != whole and whole_rows:
             return f"{written} of {whole} elements of {name} are written"
     return ""
+
+
+def _ends_reach(kernel: Kernel, board: Board, sizes: Env) -> bool:
+    """Whether there are no groups, whose ends memory says, or the last of them ends where rows do:
+    then all rows are somebody's.
+    """
+    tables = {s.src.map for s in walk(kernel.body) if isinstance(s, LdGlobalScalar)}
+    for name in tables:
+        last = [n - 1 for n in _extents(kernel, name, 0, sizes)]
+        if min(last) < 0 or board.memory(name, last) < max(sizes.values()):
+            return False
+    return True
 
 
 def _results(kernel: Kernel, sizes: Env) -> Iterator[tuple[str, int]]:

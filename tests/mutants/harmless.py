@@ -17,6 +17,7 @@ from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import (
     BarArrive,
     BarSync,
+    Break,
     BulkCommit,
     BulkWait,
     ClusterSync,
@@ -169,12 +170,28 @@ def _residue(kernel: Kernel, path: list[tuple[Expr, Expr]]) -> bool:
     return False
 
 
-def _of_scalar(kernel: Kernel, old: Expr, new: Expr) -> str | None:
+def _bounds(kernel: Kernel, var: Var) -> bool:
+    """Whether a number is only made into how many trips loops take that end by what they read."""
+    names, stmts = {var.name}, list(walk(kernel.body))
+    for s in stmts:
+        if isinstance(s, Let) and names & used(s):
+            names.add(s.var.name)
+    users = [s for s in stmts if not isinstance(s, Let) and names & used(s)]
+    loops = [s for s in users if isinstance(s, For) and any(isinstance(b, Break) for b in s.body)]
+    return len(loops) == len(users) and not any(
+        names & used(replace(s, start=ZERO, stop=ZERO)) for s in loops
+    )
+
+
+def _of_scalar(kernel: Kernel, let: Let, new: Expr) -> str | None:
     """Why another number or operator in what a name stands for is harmless."""
-    path = _innermost(old, new)
+    path = _innermost(let.value, new)
     match path[-2:]:
         case [(Binary("ceildiv", _, Const(n)), _), (Const(), Const(m))] if m < n:
             return "of tiles and steps behind the end zeros are loaded, and nothing is stored"
+        case [(Binary("ceildiv", Var()), _), (Const(n), Const(m))] if m == n + 1 > 8:
+            if _bounds(kernel, let.var):
+                return "trips for nearly all tiles of a grid, of which each cluster has a part"
         case [(Binary("max"), _), (Binary("-", a, b), Binary("+", c, d))] if (a, b) == (c, d):
             return "a CTA takes tiles behind the last one, too: nothing of them is in the result"
         case [(Binary("max", _, Const(0)), _), (Const(0), Const(1))]:
@@ -227,8 +244,8 @@ def argument(mutant: Mutant) -> str | None:
             return "the warps do the same, each for itself: a hint, or a wait of nothing"
         case "order", MBarrierArrive():
             return "copies alone, or nothing, are told of, which a relaxed order hands on as well"
-        case "scalar", Let(value=old) if isinstance(new, Let):
-            return _of_scalar(mutant.kernel, old, new.value)
+        case "scalar", Let() if isinstance(new, Let):
+            return _of_scalar(mutant.kernel, stmt, new.value)
         case "stage", Stmt() if new is not None and _only(mutant.kernel, stmt, new):
             return "the one barrier that there is"
         case "value", StWord() if " + 1 + 1" in mutant.what:

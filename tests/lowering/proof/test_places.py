@@ -17,6 +17,7 @@ from lowering.proof.prove import prove
 from tests.batches import batched
 from tests.grouped import grouped
 from tests.lowering.proof.test_families import reduced
+from tests.mutants.subjects import subject
 from tests.schedules import SCHEDULES, definition
 from wsched.front.known import import_fusion
 from wsched.run.compiled import compile_fusion
@@ -35,6 +36,7 @@ KERNELS: dict[str, Callable[[], Kernel]] = {
     "batch": lambda: made(batched(), "coop_128x128"),
     "groups": lambda: made(grouped(), "dynamic"),
     "groups by threads": lambda: made(grouped(), "dynamic", False),
+    "narrow groups": lambda: subject("grouped_cluster").kernel,
     "reduced": lambda: reduced("coop_128x256").kernel,
 }
 
@@ -52,6 +54,18 @@ MOVED = {
     "on no batch": ("batch", "T5[B2,", "T5[B2 - 1,", "T5[-1, 0, 0] is accessed"),
     "behind a group": ("groups", "T5[end, first", "T5[M, end + first - M", "are both written"),
     "rows of the next group": ("groups by threads", "limit=M - first - ", "limit=M - ", "are both"),
+    "no column of a group behind the others": (
+        "groups", "ceildiv(size, 128) * ceildiv(N, 256)", "ceildiv(size, 128) * ceildiv(N, 257)",
+        "elements of T5 are written",
+    ),
+    "no last rows of a group": (
+        "groups", "ceildiv(size, 128) * ceildiv(N, 256)", "size // 128 * ceildiv(N, 256)",
+        "elements of T5 are written",
+    ),
+    "a quotient that is half of it": (
+        "narrow groups", "2147483647 // max(divisor2, 1)", "2147483647 // max(divisor2, 2)",
+        "elements of T5 are written",
+    ),
     "of another matrix": ("groups", "T1[B3, ", "T1[B3 - 1, ", "T1[-1, 0, 0] is accessed"),
     "nowhere": ("plain", "max(n_tiles - %ctaid.x, 0)", "min(n_tiles - %ctaid.x, 0)",
                 "0 of 16384 elements of T5 are written"),
