@@ -101,6 +101,7 @@ def test_on_the_multiprocessors_of_the_target(name: str) -> None:
     assert f" on {gpu_of(made.kernel.target).sms} CTAs " in found.why
 
 
+@pytest.mark.slow
 def test_lists() -> None:
     """Sizes that are the sum of others are so at the largest, too."""
     kernel = compile_fusion(import_fusion(side_by_side(2)), SCHEDULES["coop_128x128"])
@@ -120,6 +121,7 @@ def test_no_claim_about_unknown_launches() -> None:
     assert Proof.of_dict(found.to_dict()) == found
 
 
+@pytest.mark.slow
 def test_no_claim_about_words_of_memory() -> None:
     """How many rows the groups of a matmul have is not known: it is said that nobody has looked."""
     made = compile_fusion(import_fusion(grouped()), SCHEDULES["dynamic"])
