@@ -74,6 +74,7 @@ def test_nests_of_the_proposal() -> None:
     assert nests.partition("\nextents\n")[0] in text_of("design/0001-separate-sub-dags.md")
 
 
+@pytest.mark.slow
 def test_examples_of_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch")
     pytest.importorskip("nvfuser_direct")

@@ -52,6 +52,7 @@ def test_each_line_is_told_anew(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_a_run_writes_a_line_for_each_test(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:

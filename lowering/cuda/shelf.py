@@ -23,6 +23,9 @@ __all__ = ["Shelf"]
 _ABANDONED_SECONDS = 3600
 """Writing takes milliseconds: a temporary file older than this has no writer any more."""
 
+_LOOKS = 64
+"""What a process may write between two looks, as a part of the limit; it is exceeded by as much."""
+
 
 @dataclass
 class Shelf:
@@ -33,7 +36,8 @@ class Shelf:
             one is written.
         magic: of the kind of file, 16 bytes.
         suffix: of the files' names.
-        limit: bytes of files to keep; those that were used longest ago go.
+        limit: bytes of files to keep, and a 64th of it more for each process that writes; those
+            that were used longest ago go.
         lost: what comes of a folder that cannot be used, for the warning: one for each shelf, and
             nothing else happens.
     """
@@ -44,6 +48,8 @@ class Shelf:
     limit: int
     lost: str
     _warned: bool = field(default=False, init=False)
+    _unseen: int | None = field(default=None, init=False)
+    """Bytes written since this process has last looked what there is; None if it never has."""
 
     def get(self, key: str) -> bytes | None:
         """The payload of a key; None if there is none, or none that is whole."""
@@ -66,8 +72,14 @@ class Shelf:
             self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             if not self._trusted():
                 return
-            replace_file(self._path(key), seal(self.magic, payload))
-            self._prune()
+            sealed = seal(self.magic, payload)
+            replace_file(self._path(key), sealed)
+            # A look at a thousand files takes as long as half a compilation: not at every file.
+            if self._unseen is not None:
+                self._unseen += len(sealed)
+            if self._unseen is None or self._unseen > self.limit // _LOOKS:
+                self._prune()
+                self._unseen = 0
         except OSError as e:
             self._warn(f"cannot be written ({e.strerror or type(e).__name__})")
 

@@ -71,8 +71,7 @@ Sizes = dict[str, int]
 def unwrapped(
     kernel: Kernel, steps: Mapping[Agent, Steps], admitted: Admitted | None
 ) -> list[Obligation]:
-    """One claim: every operation stays within 32 bits. It is not made where launches are not known.
-    """
+    """One claim: every operation stays within 32 bits. It is not made where launches are not known."""
     if admitted is None:
         return [Obligation(NAME, kernel.name, Verdict.ABSENT, "its launches are not known")]
     walks = _walks(steps, sorted({0, kernel.cluster - 1}))
@@ -305,7 +304,7 @@ class _Walk:
         with self.noted(memory is None or memory.before is None):
             ranges = once = self.trip(loop, inits, first) if trips else inits
         if trips > 1:
-            with self.noted(False), self.reading(memory and memory.before):
+            with self.noted(False), self.reading(memory.before if memory else None):
                 if loop.reads:
                     once = self.trip(loop, inits, first)
                 last = first + (trips - 2) * step

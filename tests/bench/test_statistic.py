@@ -61,6 +61,7 @@ def test_input_sets(problem: int, sets: int) -> None:
     assert input_sets(problem, 60 << 20) == sets
 
 
+@pytest.mark.slow
 @given(problem=st.integers(1 << 15, 1 << 33), cache=st.integers(1 << 20, 60 << 20))
 def test_twice_the_cache_lies_between_two_visits(problem: int, cache: int) -> None:
     sets = input_sets(problem, cache)

@@ -25,6 +25,7 @@ def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path / "dumps"
 
 
+@pytest.mark.slow
 def test_demo(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert demo.run_demo(small) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -38,6 +39,7 @@ def test_demo(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert all(len(s) <= 100 for s in lines if str(small) not in s)
 
 
+@pytest.mark.slow
 def test_exit_status_is_the_verdict(
     small: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

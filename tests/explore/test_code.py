@@ -43,6 +43,7 @@ def test_code_is_the_same_with_lines() -> None:
         assert disassemble(made.compiled.cubin) == disassemble(made.with_lines.cubin)
 
 
+@pytest.mark.slow
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", SOME)
 def test_instructions_lead_to_lines_of_the_kernel(name: str) -> None:

@@ -114,12 +114,14 @@ def test_named_barriers_count_threads() -> None:
     assert {0, 32, 64, 96, 128} <= arrived and max(arrived) < 256
 
 
+@pytest.mark.slow
 def test_a_cluster_is_shown_whole() -> None:
     shown = film("cluster_2x1")
     assert {w.cta for w in shown.warps} == {b.cta for b in shown.barriers} == {0, 1}
     assert all(of_warp(shown, states(shown)[-1], i, "over") for i in range(len(shown.warps)))
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_film() -> None:
     first = film("coop_128x128")
     film.cache_clear()

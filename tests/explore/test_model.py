@@ -27,6 +27,7 @@ def asked(**changes: object) -> Asked:
     return replace(plain, **changes)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_what_is_on_it() -> None:
     shown = page()
     facts = dict(shown.facts)
@@ -46,6 +47,7 @@ def test_what_is_on_it() -> None:
     assert by_name["exchange_operands"].value == "False"
 
 
+@pytest.mark.slow
 def test_the_data_is_json_and_the_same_each_time() -> None:
     text = packed(book())
     assert text == packed(book())
@@ -59,6 +61,7 @@ def test_a_kernel_at_512_fits() -> None:
     assert not any(film.cut for film in page("512x512x512").films)
 
 
+@pytest.mark.slow
 def test_a_problem_that_is_too_large_for_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WSCHED_MACHINE_SECONDS", "0.001")
     shown = page_of(asked())
@@ -67,12 +70,14 @@ def test_a_problem_that_is_too_large_for_the_machine(monkeypatch: pytest.MonkeyP
                                    "WSCHED_MACHINE_SECONDS")  # fmt: skip
 
 
+@pytest.mark.slow
 def test_rows_in_groups_have_no_film() -> None:
     shown = page_of(asked(definition=BIAS, text=BIAS))
     assert shown.films == () and "random inputs for rows in groups" in shown.unfilmed
     assert shown.codes[0].lines and shown.nests
 
 
+@pytest.mark.slow
 def test_a_schedule_call_by_call_has_no_parameters() -> None:
     schedule = Schedule.of(definition(), SCHEDULES["coop_128x128"])
     shown = page_of(asked(definition=schedule, text=str(schedule)))
@@ -81,6 +86,7 @@ def test_a_schedule_call_by_call_has_no_parameters() -> None:
     assert shown.definition == str(schedule)
 
 
+@pytest.mark.slow
 def test_parameters_that_were_given_are_priced() -> None:
     shown = page_of(asked(params=SCHEDULES["pingpong_128x128"]))
     by_name = {c.name: c for c in shown.choices}
@@ -89,6 +95,7 @@ def test_parameters_that_were_given_are_priced() -> None:
     assert by_name["splitk_factor"].others
 
 
+@pytest.mark.slow
 def test_a_trace_stands_beside_what_is_predicted() -> None:
     kernel = dict(page().facts)["kernel"]
     spans = (Span("main_loop", 0, 0, "compute", 0, 0, 0, 0.0, 5.0),)
@@ -123,6 +130,7 @@ def test_a_kernel_by_itself_has_no_program() -> None:
     assert book().program is None and len(book().kernels) == 1
 
 
+@pytest.mark.slow
 def test_a_cut_has_all_its_kernels() -> None:
     program, pages = cut_book().program, cut_book().kernels
     assert program is not None
@@ -141,6 +149,7 @@ def test_a_cut_has_all_its_kernels() -> None:
         assert [c.language for c in shown.codes] == ["CUDA", "PTX", "SASS"] and shown.choices
 
 
+@pytest.mark.slow
 def test_a_part_that_is_no_matmul_has_no_kernel_to_look_at() -> None:
     program = cut_book("norm").program
     assert program is not None
@@ -175,6 +184,7 @@ def test_parameters_are_of_one_kernel() -> None:
         book_of(asked(definition=text, text=text, extents=None, params=params))
 
 
+@pytest.mark.slow
 def test_a_trace_is_shown_with_the_kernel_of_a_cut_that_it_is_of() -> None:
     text = FEATURES["gated"].text
     names = [dict(page.facts)["kernel"] for page in cut_book().kernels]

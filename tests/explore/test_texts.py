@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import pytest
+
 from passes.pipeline import PASSES
 from tests.explore.pages import compiled
 from wsched.explore.texts import texts_of
 
 
+@pytest.mark.slow
 def test_the_texts_are_those_of_the_dumps() -> None:
     made = compiled("coop_128x128")
     texts = texts_of(made)

@@ -83,6 +83,7 @@ def test_products_of_too_many_dimensions(old: str, new: str, message: str) -> No
     ) in text
 
 
+@pytest.mark.slow
 def test_a_number_is_cast_beside_products() -> None:
     text = next(p for p in TEXTS if p.name == "th_llama2_feed_forward.txt").read_text(
         encoding="utf-8"

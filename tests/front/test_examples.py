@@ -84,6 +84,7 @@ def test_drop_in() -> None:
     assert drop_in.main().startswith("2048x4096x4096 on 132 multiprocessors: matmul_")
 
 
+@pytest.mark.slow
 def test_tune() -> None:
     assert [name.split("_")[3] for name in tune.main()] == ["128x64x64", "128x128x64", "128x256x64"]
 

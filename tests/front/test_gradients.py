@@ -75,6 +75,7 @@ def test_the_results_are_those_of_a_kernel() -> None:
     assert torch.equal(d.detach(), wsched.execute(definition(), [x, w])[0])
 
 
+@pytest.mark.slow
 def test_a_compiled_graph_has_the_same(compiled: Any) -> None:
     found, wanted = differentiated(compiled(executed)), differentiated(executed)
     assert all(torch.equal(a, b) for a, b in zip(found, wanted, strict=True))

@@ -137,6 +137,7 @@ def test_a_live_definition() -> None:
     same(compiled(lambda *inputs: wsched.execute(fd, inputs))(*operands()), expected)
 
 
+@pytest.mark.slow
 def test_dynamic_shapes_are_one_graph() -> None:
     graphs = []
 
@@ -246,6 +247,7 @@ def f(fd: FusionDefinition):
 RETURNED = WRITTEN.replace("fd.add_output(d)", "fd.add_output(d)\n    fd.add_output(e)")
 
 
+@pytest.mark.slow
 @pytest.mark.sampled
 @pytest.mark.parametrize("text", [WRITTEN, RETURNED, WRITTEN.replace("fd.add_output(d)", "")])
 def test_results_that_are_written_into_inputs(text: str) -> None:

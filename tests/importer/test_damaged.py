@@ -165,6 +165,7 @@ def explained(path: Path, text: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_explain_without_torch(tmp_path: Path) -> None:
     done = explained(tmp_path / "gated.py", TEXT)
     assert (done.returncode, done.stdout) == (2, "")
@@ -174,6 +175,7 @@ def test_explain_without_torch(tmp_path: Path) -> None:
     assert "fd.ops.reshape (line 14): moves elements" in done.stderr
 
 
+@pytest.mark.slow
 def test_explain_a_kernel_without_torch(tmp_path: Path) -> None:
     text = HEAD.replace("[2]", "[-1, -1], dtype=DataType.Half").replace("t =", "w =")
     text += (

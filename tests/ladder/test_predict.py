@@ -76,6 +76,7 @@ def test_json() -> None:
     assert found["waits"]["compute[0]"]["data"] > 0.3
 
 
+@pytest.mark.slow
 def test_picture(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     path = tmp_path / "lines.png"

@@ -40,6 +40,7 @@ def test_worlds_have_matrices() -> None:
     assert {w.batch for w in worlds(Parts(matmul().s.fusion))} == {None}
 
 
+@pytest.mark.slow
 @pytest.mark.sampled
 @pytest.mark.parametrize("ranks", [(3, 3), (3, 2), (2, 3)])
 def test_shares_of_steps_of_all_matrices(ranks: tuple[int, int]) -> None:
@@ -93,6 +94,7 @@ def parts_of_k(*, twice: bool) -> Fusion:
     return m.s.fusion
 
 
+@pytest.mark.slow
 def test_matrices_in_pairs_of_ctas() -> None:
     """Who has the second of a pair runs on where there is none, or ends before it."""
     said = outcome(parts_of_k(twice=False))

@@ -114,6 +114,7 @@ def test_columns_of_a_part_on_ctas_along_z() -> None:
     assert said.why.startswith("loop chunk 2 [BIDz] of T10 is not supported; supported: on BIDz a")
 
 
+@pytest.mark.slow
 def test_levels_of_tiles_that_one_part_makes_and_merges_again() -> None:
     """What is multiplied counts tiles in fours, what is stored for it does not: the same steps."""
     m = of_computed(SHIFTED)

@@ -85,6 +85,7 @@ def test_steps_in_shares(name: str) -> None:
     assert verdict.why is None if why is None else (verdict.why or "").startswith(why)
 
 
+@pytest.mark.slow
 def test_a_loop_of_one_iteration_on_ctas_that_have_shares() -> None:
     """The loads say what a CTA's number counts; this loop counts nothing."""
     s = Schedule(shares_of_steps())
@@ -225,6 +226,7 @@ def with_groups(first: int, second: int) -> Fusion:
     return s.fusion
 
 
+@pytest.mark.slow
 def test_results_that_have_nothing_to_do_with_each_other() -> None:
     """Each has warpgroups of its own, and may have another number of them; it runs right."""
     said = outcome(with_groups(2, 1))
@@ -308,6 +310,7 @@ def test_a_box_that_is_filled_again_for_the_next_tile() -> None:
     assert (said.oracle, said.fault, said.ran) == (Verdict(), None, True)
 
 
+@pytest.mark.slow
 def test_turns_of_blocks_of_a_tile_that_is_stored() -> None:
     """A step is 64 rows and some columns of a tile, rows slowest. Of two warpgroups that store each
     takes the columns of its rows one after the other, wherever its loop stands.

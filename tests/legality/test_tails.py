@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.epilogues import RESIDUAL
 from tests.legality.agreement import outcome
 from tests.legality.builder import ON_TIDY, P, matmul
@@ -34,6 +36,7 @@ def test_rows_are_run_through_where_the_loads_count_more_columns_than_there_are(
     assert (said.oracle, said.fault, said.ran) == (Verdict(), None, True)
 
 
+@pytest.mark.slow
 def test_columns_are_run_through_where_the_loads_count_more_of_their_tiles_than_there_are() -> None:
     """Half of the last tile may have no columns: whose turn it is goes on, for each half of the
     rows. The loads round up the tiles, which nobody else does.

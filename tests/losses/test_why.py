@@ -81,6 +81,7 @@ def test_tensors_on_the_cpu_are_planned_for_an_h200() -> None:
     assert wsched.why(definition(), [a, b], params=PARAMS) == told()
 
 
+@pytest.mark.slow
 def test_beside_what_was_measured() -> None:
     kernel = kernel_for(definition(), Extents.parse(SIZES), params=PARAMS)
     extents = Extents.parse(SIZES)
@@ -93,6 +94,7 @@ def test_beside_what_was_measured() -> None:
     assert found.to_dict()["measured"][0]["phase"] == "cta"
 
 
+@pytest.mark.slow
 def test_what_a_table_has(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("WSCHED_TUNED")
     found = wsched.why(definition(), "4096x4096x4096")

@@ -41,6 +41,7 @@ FIRST = {
 """The first of the mutants of a kernel that are judged."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", in_tiers(FIRST, ("coop_2_stages", "tile_per_cta")))
 def test_numbers_are_rejected(name: str) -> None:
     """Each edit of a byte, a parity or a loop is rejected by the proof."""
@@ -161,6 +162,7 @@ def test_an_argument_is_about_the_place(kind: str) -> None:
     assert {argument(m) for m in found} == set(wanted)
 
 
+@pytest.mark.slow
 def test_a_word_behind_the_arrival_for_it() -> None:
     """Who is told of a word before it is stored may load the one before."""
     right = judge("dynamic")

@@ -81,6 +81,7 @@ def test_every_way(m: int, n: int, k: int, groups: int, more: dict[str, Any]) ->
     require_clean(kernel)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text", in_tiers([cast("Int8"), by_rows("Float8_e4m3fn"), cast("Float")], [cast("Int8")])
 )

@@ -43,6 +43,7 @@ def operands(dtype: Any, m: int = 200, n: int = 144, k: int = 1088) -> tuple[Any
     return a, w.t()
 
 
+@pytest.mark.slow
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", in_tiers(FAMILIES, FAMILIES[::2]))
 def test_floats(name: str) -> None:
@@ -74,6 +75,7 @@ def test_machine_code(name: str, integers: bool) -> None:
     assert read_resources(compile_cubin(kernel.source), kernel.kernel.name).clean
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "whole"), [("coop_128x128", True), ("coop_128x256", False)])
 def test_scales_are_loaded_once(name: str, whole: bool) -> None:
     """All columns of a tile where registers are left beside the accumulators; rows always."""

@@ -76,6 +76,7 @@ def test_adversaries(form: str, name: str, adversary: Adversary) -> None:
     check_rows(run(kernel(form, name), inputs, adversary=adversary), *inputs)
 
 
+@pytest.mark.slow
 @drawn(
     case=st.sampled_from(CASES),
     sizes=st.lists(st.integers(0, 140), min_size=1, max_size=7),

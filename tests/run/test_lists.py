@@ -201,6 +201,7 @@ def fixed(widths: Sequence[int]) -> Fusion:
     return import_fusion(side_by_side(len(widths), widths=widths))
 
 
+@pytest.mark.slow
 def test_costs_what_concatenated_weights_cost() -> None:
     fusion, bare = fixed((4096, 1024, 1024)), import_fusion(side_by_side(1))
     for m, most in ((2048, 1.0), (8192, 1.02)):

@@ -68,6 +68,7 @@ def test_who_is_proved_before_a_launch(
     assert asked == [kernel.name] * proofs
 
 
+@pytest.mark.slow
 def test_every_kernel_when_it_is_made(asked: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     made()
     assert asked == []
@@ -103,6 +104,7 @@ def test_an_open_claim_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_a_proof_is_kept(asked: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """In memory, then on disk: other processes prove nothing again; a damaged file is no proof."""
     kernel = made().kernel

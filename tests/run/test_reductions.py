@@ -121,6 +121,7 @@ def test_nan_and_infinities() -> None:
         assert torch.equal(torch.nan_to_num(got, 7.0), torch.nan_to_num(wanted, 7.0))
 
 
+@pytest.mark.slow
 def test_the_same_bits() -> None:
     """Sums of numbers that fp32 rounds are the same in each call, and near those in fp64."""
     torch.manual_seed(0)
@@ -134,6 +135,7 @@ def test_the_same_bits() -> None:
     torch.testing.assert_close(first[1].double(), columns, rtol=1e-5, atol=1e-3)
 
 
+@pytest.mark.slow
 def test_bound_and_given_memory() -> None:
     """A launch for given tensors finishes its reductions, too, into the caller's memory."""
     given = inputs(200, 136, 72)

@@ -35,6 +35,7 @@ def test_nothing_spills(name: str) -> None:
     assert (found.spill_stores, found.spill_loads, found.stack, found.warnings) == (0, 0, 0, ())
 
 
+@pytest.mark.slow
 def test_code() -> None:
     """Of 64 columns a warp stores a row, four of which are read; of 64 rows four lanes add up."""
     made = kernel("coop_128x256", (Reduced("sum", (0,)),))

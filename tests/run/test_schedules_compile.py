@@ -63,12 +63,14 @@ def test_resources_are_clean(bf16: CompiledFusion) -> None:
         assert found.registers == entry
 
 
+@pytest.mark.slow
 def test_wide_results_are_clean_too() -> None:
     for name in ("coop_128x256", "coop_256x128", "coop_3_groups", "pingpong_64x256"):
         found = kernel(SCHEDULES[name], "f16", "f32").resources
         assert found.clean, f"{name}: {found}"
 
 
+@pytest.mark.slow
 def test_cache_policies_reach_the_copies() -> None:
     """Of A, B and the result, each where it was asked for; the rest of the kernel is the same."""
     first, last = CachePolicy.EvictFirst, CachePolicy.EvictLast

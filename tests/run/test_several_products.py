@@ -178,6 +178,7 @@ def test_candidates_hold_all_accumulators() -> None:
     assert cublas_us(asked) == 2 * cublas_us(replace(asked, b_count=1))
 
 
+@pytest.mark.slow
 def test_the_chosen_one_compiles_clean() -> None:
     if nvrtc.nvrtc_version() is None:
         pytest.skip("needs NVRTC")

@@ -52,6 +52,7 @@ def test_pairs_of_operands(name: str) -> None:
         assert torch.equal(ran(fusion, name, *inputs), summed(*inputs))
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(st.integers(1, 140), st.integers(1, 20), st.integers(1, 30), st.integers(1, 20))
 def test_any_ranks(m: int, n: int, k: int, rank: int) -> None:
@@ -106,6 +107,7 @@ def test_costs_a_few_steps_more() -> None:
     assert bare < us < 1.03 * bare
 
 
+@pytest.mark.slow
 def test_it_compiles_clean() -> None:
     if nvrtc.nvrtc_version() is None:
         pytest.skip("needs NVRTC")

@@ -82,6 +82,7 @@ def cases(draw: st.DrawFn) -> tuple[Definition, list[Any]]:
     return record_text(text(rank, dtype, index, dim)), [*tables, i, j, rest]
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(cases())
 def test_bit_by_bit(case: tuple[Definition, list[Any]]) -> None:

@@ -14,6 +14,7 @@ import pytest
 from lowering.cuda import cache as cache_module
 from lowering.cuda.cache import CubinCache, default_directory
 from lowering.cuda.nvrtc import Compiled
+from lowering.cuda.shelf import Shelf
 from lowering.ground.errors import UnsupportedError
 
 
@@ -183,6 +184,23 @@ def test_oldest_use_goes_first(directory: Path, compiler: Compiler) -> None:
     assert names == {c.key(text) for text in ("used", "new", "more")}
 
 
+def test_the_folder_is_not_looked_through_at_every_file(
+    directory: Path, compiler: Compiler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the first, and when what was written since is a 64th of the limit; which then holds."""
+    looks: list[int] = []
+    monkeypatch.setattr(Shelf, "_prune", lambda _: looks.append(len(files(directory))))
+    c = cache(directory, compiler)
+    c.compile("text 0", "k.cu")
+    (first,) = files(directory)
+    size = first.stat().st_size
+    c = cache(directory, compiler, limit=64 * (4 * size + size // 2))
+    looks.clear()
+    for i in range(1, 12):
+        c.compile(f"text {i}", "k.cu")
+    assert looks == [2, 7, 12]
+
+
 def test_error_of_the_compiler_is_not_cached(directory: Path, compiler: Compiler) -> None:
     def broken(source: str, name: str, options: Sequence[str], arch: str) -> Compiled:
         raise ValueError("no")
@@ -224,7 +242,7 @@ def test_what_a_killed_writer_left_is_removed(directory: Path, compiler: Compile
     for path in (old, young):
         path.write_bytes(b"half")
     os.utime(old, (0, 0))
-    c.compile("two", "k.cu")
+    cache(directory, compiler).compile("two", "k.cu")
     assert not old.exists() and young.exists()
 
 

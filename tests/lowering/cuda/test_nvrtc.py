@@ -26,6 +26,7 @@ from tests.lowering.cuda.test_compute import REGISTER_A
 EMPTY = 'extern "C" __global__ void empty() {}'
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("dtype", "out"), [("bf16", "bf16"), ("f16", "f32")])
 def test_cooperative_kernel_compiles_clean(dtype: str, out: str) -> None:
     """40/232 registers and 128 accumulators per thread: no stack, no spills, no C75xx."""

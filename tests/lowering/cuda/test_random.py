@@ -63,6 +63,7 @@ def test_numbers_of_64_bits() -> None:
     assert compile_cubin(emit_cuda(parse_kernel(text))).cubin
 
 
+@pytest.mark.slow
 def test_machine_code() -> None:
     """The words of a counter are chosen in registers."""
     compiled = compile_cubin(emit_cuda(parse_kernel(KERNEL)))

@@ -61,6 +61,7 @@ def test_four_shapes(op: str, golden: object) -> None:
     assert emit_kernel(four_shapes(op)) == golden
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("op", ["sum", "max"])
 def test_machine_code(op: str) -> None:
     """A row's four lanes exchange twice, a column's eight halves of what they have left; nothing is

@@ -162,6 +162,7 @@ def test_all_of_a_kernel() -> None:
     assert any(isinstance(s, BarSync) for s in held)
 
 
+@pytest.mark.slow
 def test_all_orders_of_draws() -> None:
     """Two CTAs draw from a counter, the first two numbers and one that ends each: each order of the
     draws comes once.

@@ -58,6 +58,7 @@ def test_right_in_any_order(tile: Tile, adversary: Adversary) -> None:
     run(kernel(tile), 300, 72, 104, adversary)
 
 
+@pytest.mark.slow
 def test_right_whatever_is_late() -> None:
     for adversary in adversaries(kernel(SMALL)):
         run(kernel(SMALL), 136, 72, 72, adversary)

@@ -40,6 +40,7 @@ def require_untouched(kernel: CompiledFusion) -> None:
     assert overwritten(disassemble(compiled.cubin)) == []
 
 
+@pytest.mark.slow
 @with_triton
 @pytest.mark.parametrize("given", ["Int8", "BFloat16"])
 def test_nothing_writes_what_a_wgmma_reads(given: str) -> None:

@@ -110,6 +110,7 @@ def test_no_step_is_divided_where_consumers_load_for_themselves() -> None:
     assert sum(map(quotients, inside)) == 0
 
 
+@pytest.mark.slow
 def test_consumers_that_load_for_themselves_go_through_a_nest() -> None:
     said = outcome(tiles_by_two_loops(Pipelined()).s.fusion)
     assert said.legal and said.ran and said.fault is None

@@ -50,6 +50,7 @@ def test_a_step_and_a_thread_of_the_sums() -> None:
     assert lines == [f"cta 0 compute warp 1: T4: T4_17_2 = {whole[17, 2]:g}"]
 
 
+@pytest.mark.slow
 def test_each_warpgroup_prints_its_own() -> None:
     s = scheduled(10)
     s.debug_print("compute", "K", cta=0, step=0)

@@ -78,6 +78,7 @@ def test_grouped(form: str, name: str) -> None:
     checked(compile_fusion(import_fusion(grouped(ranks=FORMS[form])), params))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", [GATE, BIAS], ids=["gate", "epilogue"])
 def test_grouped_with_more(text: str) -> None:
     """Warpgroups of whose rows none is there take their steps all the same."""
@@ -86,6 +87,7 @@ def test_grouped_with_more(text: str) -> None:
     checked(compile_fusion(import_fusion(text), params))
 
 
+@pytest.mark.slow
 @pytest.mark.sampled
 @pytest.mark.parametrize("dims", [(1, 1), (2, 1), (1, 2), (2, 2)])
 def test_computed_operands(dims: tuple[int, int]) -> None:
@@ -102,6 +104,7 @@ def test_computed_operands(dims: tuple[int, int]) -> None:
         }
 
 
+@pytest.mark.slow
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", ["coop_128x256", "pingpong_128x128", "pipelined"])
 def test_reductions(name: str) -> None:
@@ -109,6 +112,7 @@ def test_reductions(name: str) -> None:
     checked(reduced(name))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [0, 1])
 def test_a_meeting_is_missing(n: int) -> None:
     """The one before the stores, the one before the loads: without either warps race."""
@@ -176,6 +180,7 @@ def rejected(kernel: Kernel, kind: str, what: str) -> bool:
     return bool(broken) and not any(prove(k).proved for k in broken)
 
 
+@pytest.mark.slow
 def test_registers_that_wgmmas_read() -> None:
     """A step's operand is computed when the wgmmas of the one before are over."""
     f = fusion(cast("Int8"))
@@ -183,6 +188,7 @@ def test_registers_that_wgmmas_read() -> None:
     assert rejected(kernel, "pending", "wgmma.wait")
 
 
+@pytest.mark.slow
 def test_a_word_that_is_not_stored() -> None:
     """Who reads a step finds all of its words, of the ends, too."""
     kernel = compile_fusion(import_fusion(grouped()), SCHEDULES["dynamic_pingpong"]).kernel

@@ -31,6 +31,7 @@ def test_proved(name: str) -> None:
     assert proof.proved, proof
 
 
+@pytest.mark.slow
 def test_an_epilogue_with_a_ring_of_its_own_is_proved() -> None:
     kernel = made(V9, RESIDUAL)
     proof = prove(kernel.kernel, admitted_by(kernel.plan))

@@ -36,6 +36,7 @@ def test_proved(tile: Tile) -> None:
     assert proof.proved, proof
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["128x256", "queue"])
 def test_an_epilogue_with_a_ring_of_its_own_is_proved(name: str) -> None:
     """Also where all its roles read which tile is next."""

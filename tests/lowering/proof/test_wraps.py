@@ -107,6 +107,7 @@ def test_on_the_multiprocessors_of_the_target(name: str) -> None:
     assert f" on {gpu_of(made.kernel.target).sms} CTAs " in found.why
 
 
+@pytest.mark.slow
 def test_lists() -> None:
     """Sizes that are the sum of others are so at the largest, too."""
     kernel = compile_fusion(import_fusion(side_by_side(2)), SCHEDULES["coop_128x128"])

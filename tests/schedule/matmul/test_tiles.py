@@ -91,6 +91,7 @@ def test_the_scheduler_agrees(
     agrees(FUSIONS[name], tile_choice(FUSIONS[name], base, tile, *way))
 
 
+@pytest.mark.slow
 def test_all_tiles_of_a_linear() -> None:
     found = list(tile_choices(FUSIONS["plain"], BASE))
     assert len(found) == len(TILE_M) * len(TILE_N) * len(TILE_K) * len(PARTITIONS)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import groupby, product
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -193,6 +194,7 @@ free = st.builds(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @settings(max_examples=120, deadline=None)
 @given(free)
 def test_the_decision_agrees_with_enumeration(plan: Plan) -> None:
@@ -207,6 +209,7 @@ def test_the_decision_agrees_with_enumeration(plan: Plan) -> None:
         assert all(holds(f, env, relation) for env in PROBLEMS)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.sampled_from([1, 2, 3, 4]), st.booleans(), st.booleans())
 def test_ping_pong_with_any_number_of_groups_is_legal(

@@ -68,6 +68,7 @@ def by_columns(m: Matmul, tv: str, stages: int) -> None:
     m.fill((tv,), stages, 0, ON_TIDY)
 
 
+@pytest.mark.slow
 @pytest.mark.sampled
 @pytest.mark.parametrize(
     ("stages", "chunk", "dynamic"), [(1, 0, False), (3, 16, False), (1, 16, True)]
@@ -86,6 +87,7 @@ def test_each_takes_its_own_rows(stages: int, chunk: int, dynamic: bool) -> None
     assert read_resources(compile_cubin(emit_cuda(compiled(f))), "drawn").clean
 
 
+@pytest.mark.slow
 def test_one_tile_for_each_cta() -> None:
     """The second one's first step is not the first of all, in no loop; columns in chunks of 16 for
     the loads, in halves of 32 and then of 16 for those who read: the same steps.
@@ -108,6 +110,7 @@ def test_one_tile_for_each_cta() -> None:
     assert said.unproved
 
 
+@pytest.mark.slow
 def test_one_is_held_around_the_turns_of_the_other() -> None:
     """Each CTA has a tile, so nothing is in front of the first turns. The second warpgroup waits
     for its step of the ring of one stage until the first one, which needs its turn with the other
@@ -141,6 +144,7 @@ def in_turns(m: Matmul) -> None:
     m.run(m.compute, "turn", P.TIDz)
 
 
+@pytest.mark.slow
 def test_in_turns_each_pair_deals_out_its_tile() -> None:
     m = matmul(RESIDUAL, ring=True)
     m.tile(128, 32, 32)
@@ -162,6 +166,7 @@ def test_in_turns_each_pair_deals_out_its_tile() -> None:
     assert (said.fault, said.why, said.legal) == (None, "", True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("stages", "chunk"), [((1, 1), 16), ((1, 2), 0)])
 def test_two_rings_that_deal_out_alike(stages: tuple[int, int], chunk: int) -> None:
     """Also where a tile leaves stage and parity of the ring of one stage as they were, which
@@ -200,11 +205,13 @@ def test_one_that_all_take_together_is_waited_for_in_a_circle() -> None:
     )
 
 
+@pytest.mark.slow
 def test_with_stages_for_all_that_one_is_ahead_there_is_no_circle() -> None:
     said = outcome(of_two(4))
     assert (said.fault, said.why, said.legal) == (None, "", True)
 
 
+@pytest.mark.slow
 def test_with_stages_for_single_steps_a_turn_of_all_of_them_still_waits() -> None:
     """Three stages are enough for who is ahead by one step of the other ring, and no more: it is
     legal, but the turn of a kernel is a whole loop.
@@ -249,6 +256,7 @@ def of_what_sums_nothing(stages: int) -> Fusion:
     return m.s.fusion
 
 
+@pytest.mark.slow
 def test_what_sums_nothing_has_no_turns_where_one_ring_has_none() -> None:
     """A role that deals out the steps of each ring is a turn with the tile; here it is none."""
     f = of_what_sums_nothing(2)
@@ -259,12 +267,14 @@ def test_what_sums_nothing_has_no_turns_where_one_ring_has_none() -> None:
     assert read_resources(compile_cubin(emit_cuda(compiled(f))), "drawn").clean
 
 
+@pytest.mark.slow
 def test_it_may_wait_for_turns_as_well() -> None:
     said = outcome(of_what_sums_nothing(1))
     assert (said.legal, said.fault, said.unsupported) == (True, None, True)
     assert "at least 2 stages of T9" in said.why
 
 
+@pytest.mark.slow
 def test_one_ring_behind_the_other_is_no_circle() -> None:
     """All chunks are multiplied by the second matrix before the first one is added, so nobody is
     ahead in one ring while it takes steps of the other. No kernel holds what has no chunk.

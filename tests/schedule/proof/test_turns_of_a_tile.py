@@ -78,6 +78,7 @@ def in_runs(*brought: Brought) -> Fusion:
     return scheduled(m, "tile", "column row", list(brought))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("first", "second", "dynamic"),
     [
@@ -113,6 +114,7 @@ def test_what_all_take_is_beside_two_that_are_dealt_out(brought: tuple[Brought, 
     assert (said.fault, said.why, said.legal) == (None, "", True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("first", "second"),
     [
@@ -129,6 +131,7 @@ def test_runs_and_single_warpgroups(first: Brought, second: Brought) -> None:
     assert (said.fault, said.why, said.legal) == (None, "", True)
 
 
+@pytest.mark.slow
 def test_who_is_ahead_in_a_run_needs_stages() -> None:
     """It is legal with one: who is ahead by a step waits, and then the other one is."""
     said = outcome(in_runs(Brought(RUN, 1, 8), Brought(ONE, 1, 8)))
