@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from lowering.ground.errors import UnsupportedError
 from wsched.importer.definition import Definition, Node, Ref, Value, text_of
+from wsched.importer.dimensions import Dimensions
 from wsched.importer.ops import MATMULS, arity_of
 from wsched.importer.text.signatures import parameters
 
@@ -15,7 +16,8 @@ __all__ = ["check_consistent"]
 
 
 def check_consistent(definition: Definition) -> None:
-    """Refuse inputs whose arguments contradict each other, and products of what is no tensor.
+    """Refuse inputs whose arguments contradict each other, operations on what is no tensor, and
+    those that name dimensions or types that they cannot have.
 
     Args:
         definition: complete, as :meth:`~wsched.importer.definition.Definition.check_complete` has
@@ -24,7 +26,7 @@ def check_consistent(definition: Definition) -> None:
     Raises:
         UnsupportedError: so it is; with the line.
     """
-    numbers = set[str]()
+    numbers, dimensions = set[str](), Dimensions()
     for node in definition.nodes:
         if node.op == "define_tensor":
             _check_input(node)
@@ -34,6 +36,7 @@ def check_consistent(definition: Definition) -> None:
             numbers.update(node.results)
         elif (parameters(node.op) or ("",))[0] == "arg":
             _check_tensors(node, (node.argument("arg", 0),), numbers)
+        dimensions.visit(node, numbers.issuperset(node.results))
 
 
 def _check_input(node: Node) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from operator import add, floordiv, mul, sub
 
-from lowering.ground.expr import Const, Expr, Var, substitute
+from lowering.ground.expr import Const, Expr, Var, free_vars, substitute
 from wsched.front.cut.dtypes import result_types
 from wsched.front.cut.shapes import SHAPES, Dims, pointwise
 from wsched.front.cut.tensors import Dim, Tensors, TensorType
@@ -78,8 +78,7 @@ class _Inference:
 
     def settled(self) -> Tensors:
         """What was found, each extent by one symbol."""
-        while any(substitute(e, self._same) != e for e in self._same.values()):
-            self._same = {v: substitute(e, self._same) for v, e in self._same.items()}
+        self._same = {v: self._closed(e) for v, e in self._same.items()}
 
         def dim(d: Dim) -> Dim:
             extent = None if d.extent is None else substitute(d.extent, self._same)
@@ -119,14 +118,19 @@ class _Inference:
         if a is None or b is None:
             return
         a, b = self._resolved(a), self._resolved(b)
-        if a == b:
-            return
-        if isinstance(a, Var) and not isinstance(b, Var):
-            self._same[a] = b
-        elif isinstance(b, Var):
-            self._same[b] = a
+        if isinstance(b, Var):
+            a, b = b, a
+        if a == b or not isinstance(a, Var) or a in free_vars(self._closed(b)):
+            return  # no call has sizes of which one is a sum of itself and another
+        self._same[a] = b
 
     # --- kinds of nodes -------------------------------------------------------------------------
+
+    def _closed(self, e: Expr) -> Expr:
+        """An extent in which no symbol is left that is known to be another extent."""
+        while not self._same.keys().isdisjoint(free_vars(e)):
+            e = substitute(e, self._same)
+        return e
 
     def _resolved(self, e: Expr) -> Expr:
         while isinstance(e, Var) and e in self._same:

@@ -8,6 +8,7 @@ of the view. Any other operand is made by the rest, or copied.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from math import prod
 from typing import Any
 
 from wsched.front.cut.order import Orders
@@ -15,6 +16,7 @@ from wsched.front.cut.tensors import TensorType, dense_input, sizes_of
 from wsched.front.look import Look, Move
 from wsched.importer import Definition, Node
 from wsched.importer.definition import Value
+from wsched.importer.input_error import InputError
 from wsched.importer.ops import MATMULS
 
 __all__ = ["LOOKS", "folded", "is_strided", "looked", "looking", "move_of", "pruned"]
@@ -149,6 +151,9 @@ def looked(tensor: Any, moves: Sequence[Move], sizes: Mapping[str, int]) -> Any:
         tensor: of torch, with or without memory.
         moves: how to look at it.
         sizes: value of each symbol.
+
+    Raises:
+        InputError: another number of elements than the definition says.
     """
     for move in moves:
         shape = sizes_of(move.extents, sizes)
@@ -157,6 +162,10 @@ def looked(tensor: Any, moves: Sequence[Move], sizes: Mapping[str, int]) -> Any:
         elif move.op == "slice":
             ends = zip(move.places, shape, strict=True)
             tensor = tensor[tuple(slice(at, at + n) for at, n in ends)]
+        elif prod(shape) != tensor.numel():
+            found, wanted = list(tensor.shape), list(shape)
+            text = f"a tensor of {found}, {tensor.numel()} elements, is viewed as one of {wanted}"
+            raise InputError(text, "inputs", str(found), f"{prod(shape)} elements")
         else:
             tensor = tensor.reshape(shape)
     return tensor

@@ -46,10 +46,10 @@ def with_orders(definition: Definition, tensors: Tensors) -> Tensors:
 
 def declared_order(node: Node) -> Order | None:
     """The order that a ``stride_order`` says, of an input or an operation; None without one."""
-    if node.op == "define_tensor":
-        said = node.get("stride_order")
-    else:
+    if node.op == "stride_order":
         said = node.argument("stride_order", 1)
+    else:
+        said = node.get("stride_order")
     if not isinstance(said, tuple) or not all(isinstance(at, int) for at in said):
         return None
     ranks = [int(str(at)) for at in said]

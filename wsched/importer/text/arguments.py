@@ -20,8 +20,10 @@ Call = tuple[tuple[Value, ...], Named]
 def canonical(source: Source, at: ast.Call, op: str, call: Call) -> Call:
     """The arguments of ``fd.ops.op`` or ``fd.op``.
 
-    Operands are positional where they are named ``arg``, ``arg0``, ... in nvFuser, other arguments
-    stay as they are written. Those of the definition's own calls are all named.
+    Operands are positional where they are named ``arg``, ``arg0``, ... in nvFuser; what is said of
+    them (dimensions, sizes, types, flags) is named, as nvFuser prints it, and a permutation counts
+    from the first dimension. Other arguments stay as they are written. Those of the definition's
+    own calls are all named.
 
     Raises:
         UnsupportedError: an argument that the call does not have, or two for one.
@@ -49,6 +51,11 @@ def canonical(source: Source, at: ast.Call, op: str, call: Call) -> Call:
         if not name.startswith("arg") or name not in named:
             break
         operands = (*operands, named.pop(name))
+    if (first := _said_from(names)) < len(operands):
+        named = dict(zip(names[first:], operands[first:], strict=False)) | named
+        operands = operands[:first]
+    if op == "permute" and _integers(dims := named.get("dims")):
+        named["dims"] = tuple(d + len(dims) if d < 0 else d for d in dims)
     order = {name: position for position, name in enumerate((*names, *extra))}
     return operands, dict(sorted(named.items(), key=lambda item: order[item[0]]))
 
@@ -58,6 +65,23 @@ _EXTRA = {
     "add_output": ("stride_order",),
     "scaled_mm": ("use_fast_accum",),
 }
+
+
+_SAID = frozenset((
+    "broadcast_dims", "correction", "descending", "diagonal", "dim", "dims", "dtype", "end_indices",
+    "init", "is_broadcast_dim", "keepdim", "largest", "manual_normalization", "manual_padding",
+    "new_shape", "original_shape", "pad_widths", "shape", "sorted", "squeeze_expanded", "stable",
+    "start_indices", "stride_order", "strides", "value",
+))  # fmt: skip
+"""Names of arguments that are no operands."""
+
+
+def _said_from(names: tuple[str, ...]) -> int:
+    """Where the arguments begin that are no operands, and behind which there is no operand."""
+    first = len(names)
+    while first > 1 and names[first - 1] in _SAID:
+        first -= 1
+    return first
 
 
 def _newer(name: str, names: tuple[str, ...]) -> str:
