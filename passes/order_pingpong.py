@@ -82,7 +82,7 @@ def order_pingpong(kernel: Kernel, options: LoweringOptions) -> Kernel:
 
     Where tiles are handed out at run time, nobody knows whether the partner has another turn. Then
     each turn is handed over, and the group that finds the first end mark takes the last one, so
-    that all arrivals are met::
+    that all arrivals are met; of several that share a tile, and so find it together, the first::
 
         if wg == 1 { bar.arrive order[0] }
         for t in 0 .. tiles + 1 {
@@ -173,7 +173,10 @@ def _order(
         order = NamedBarrierArray(names.new("order"), ring.takers, 2 * groups * ptx.WARPGROUP)
         declared.append(order)
         lets = _of_groups(r)
-        turns = _Turns(ring, rings, every, finer, order, r.group, groups, lets)
+        asked = {s.ring for s in walk(r.body) if isinstance(s, NextTile)}
+        queues = [q.takers for q in kernel.rings if q.name in asked]
+        sharing = ring.takers // queues[0] if queues else 1
+        turns = _Turns(ring, rings, every, finer, order, r.group, groups, sharing, lets)
         return replace(r, body=turns.role(r.body))
 
     made = map_roles(kernel, role)
@@ -208,6 +211,8 @@ class _Turns:
         order: a barrier for each team.
         wg: index of the group.
         groups: how many groups a team has; they are neighbours.
+        sharing: how many teams have each tile of a queue, one after the other: all of them read the
+            entry that ends it.
         lets: the bindings of the role that depend on the group.
     """
 
@@ -218,6 +223,7 @@ class _Turns:
     order: NamedBarrierArray
     wg: Var
     groups: int
+    sharing: int
     lets: dict[Var, Expr]
 
     @property
@@ -231,8 +237,8 @@ class _Turns:
 
     @property
     def first(self) -> Expr:
-        """Whether the group's team begins a tile: others behind it deal out its steps with it."""
-        return TRUE if self.ring.dealing == 1 else (self.team % self.ring.dealing).eq(0)
+        """Whether the group's team begins a tile of a queue: others have it, too, behind it."""
+        return TRUE if self.sharing == 1 else (self.team % self.sharing).eq(0)
 
     @property
     def next(self) -> Expr:
@@ -278,7 +284,10 @@ class _Turns:
         for n, stmt in enumerate(body):
             match stmt:
                 case For() if n in consuming:
-                    stmt = replace(stmt, body=self.inside(stmt.body, (*loops, stmt), entry))
+                    inner = self.inside(stmt.body, (*loops, stmt), entry)
+                    if _ends_with_queue(stmt.body):
+                        inner = _drained(inner, BarSync(self.bar(self.team)), self.first)
+                    stmt = replace(stmt, body=inner)
                 case If(cond=cond) if self.takes(stmt):
                     then = self.inside(stmt.then, loops, entry.logical_and(cond))
                     stmt = replace(stmt, then=then)
@@ -333,9 +342,8 @@ class _Turns:
         """
         start = next((n for n, s in enumerate(body[:start]) if _takes(s, self.finer)), start)
         enter, hand = BarSync(self.bar(self.team)), BarArrive(self.bar(self.next))
-        if _ends_with_queue(body):
-            new = (*body[:start], enter, *body[start:stop], hand, *body[stop:])
-            return _drained(new, enter, self.first)
+        if any(_ends_with_queue(loop.body) for loop in loops):
+            return (*body[:start], enter, *body[start:stop], hand, *body[stop:])
         leave = If(self.follows(loops, entry), (hand,))
         return (*body[:start], enter, *body[start:stop], leave, *body[stop:])
 

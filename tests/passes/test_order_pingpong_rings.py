@@ -142,6 +142,42 @@ def test_turns_of_some_steps_within_a_tile(loops: str) -> None:
     assert lines[enter + 1].startswith("for p" if loops else "for c")
 
 
+@pytest.mark.parametrize("steps", ["t * 2 + wg", "(t * 4 + c) * 2 + wg"])
+def test_a_queue_whose_tiles_teams_share(steps: str) -> None:
+    """All of them find its end at once; what the last one has handed on the first one takes."""
+    turn = f"wait_full aux, {steps}"
+    loop = f"for c in 0 .. 4 event epilogue t {{\n{turn}\n}}" if "c" in steps else turn
+    asked = "tile: i32 = next.tile queue, t, tiles\nbreak tiles <= tile"
+    text = f"""
+roles {{
+  role compute warps 0 .. 8 as wg {{
+    for t in 0 .. tiles + 1 {{
+      {asked}
+      {loop}
+      fence.proxy.async
+    }}
+  }}
+}}
+"""
+    rings = AUX.splitlines()[0] + "\nring queue() stages 2 remote\n"
+    new = lowered(order_pingpong, HEAD + rings + text)
+    lines = [line.strip() for line in new.splitlines() if line.strip() != "}"]
+    begin, end = (n for n, line in enumerate(lines) if line.startswith(("role ", "fence")))
+    assert lines[begin + 1 : end] == [
+        "if wg == 1 {",
+        "bar.arrive order[0]",
+        "for t in 0 .. tiles + 1 {",
+        "tile: i32 = next.tile queue, t, tiles",
+        "if tile == tiles and wg % 2 == 0 {",
+        "bar.sync order[wg]",
+        "break tiles <= tile",
+        *(["for c in 0 .. 4 event epilogue t {"] if "c" in steps else []),
+        "bar.sync order[wg]",
+        turn,
+        "bar.arrive order[1 - wg]",
+    ]
+
+
 ALONE_TWICE = """
 roles {
   role compute warps 0 .. 8 as wg {

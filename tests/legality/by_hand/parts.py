@@ -132,15 +132,16 @@ def _two_store(
     tile: int = 32,
     stepping: int = 3,
     stored: str = "cta tile chunk row",
+    dynamic: bool = False,
 ) -> Fusion:
     """One warpgroup multiplies tiles of so many columns, and fills a ring in these loops, some
     columns at a time, of which so many step; two store by TMA in others, half of the rows each;
-    tiles in runs of neighbours.
+    tiles in runs of neighbours, or dealt out at run time.
     """
     m = matmul()
     made, after = apart(m)
     m.tile(128, tile, 32)
-    m.deal(runs=True)
+    m.deal(runs=not dynamic, dynamic=dynamic)
     m.steps("tile k")
     m.stage(4, 2)
     for tv in after:
@@ -171,6 +172,11 @@ def epilogue_in_turns() -> Fusion:
     return _two_store("cta tile m64 chunk")
 
 
+def epilogue_in_turns_of_a_queue() -> Fusion:
+    """In turns, where a queue says which tile is next: both read its entries, the last one, too."""
+    return _two_store("cta tile m64 chunk", dynamic=True)
+
+
 def epilogue_of_whole_rows() -> Fusion:
     """The same, where a step is stored at once: 64 rows of it, as it has."""
     return _two_store("cta tile m64 chunk", columns=32)
@@ -183,8 +189,13 @@ def epilogue_in_blocks() -> Fusion:
     return _two_store("cta tile chunk m64", tile=64, stepping=4)
 
 
+def epilogue_in_blocks_of_a_queue() -> Fusion:
+    """The same, where a queue says which tile is next."""
+    return _two_store("cta tile chunk m64", tile=64, stepping=4, dynamic=True)
+
+
 def epilogue_in_pairs_of_blocks() -> Fusion:
-    """The same, where each takes two of its rows, one behind the other, before it is the other's
+    """Blocks, where each takes two of its rows, one behind the other, before it is the other's
     turn.
     """
     steps, stored = "cta tile pair m64 chunk", "cta tile pair row chunk"
@@ -314,16 +325,21 @@ def two_products() -> Fusion:
 
 
 PARTS = (
-    epilogue_apart, epilogue_by_tma, epilogue_in_blocks, epilogue_in_turns, epilogue_of_a_queue,
-    epilogue_of_one_block, epilogue_of_one_chunk, operand_cast, operand_cast_in_one_block,
-    operand_cast_of_a_queue, operand_shifted, operand_and_epilogue_apart, two_products,
+    epilogue_apart, epilogue_by_tma, epilogue_in_blocks, epilogue_in_blocks_of_a_queue,
+    epilogue_in_pairs_of_blocks, epilogue_in_turns, epilogue_in_turns_of_a_queue,
+    epilogue_of_a_queue, epilogue_of_one_block, epilogue_of_one_chunk, operand_cast,
+    operand_cast_in_one_block, operand_cast_of_a_queue, operand_shifted,
+    operand_and_epilogue_apart, two_products,
 )  # fmt: skip
 
 SCHEDULED: dict[Callable[[], Fusion], str] = {
     epilogue_apart: definition(),
     epilogue_by_tma: definition(),
     epilogue_in_blocks: definition(),
+    epilogue_in_blocks_of_a_queue: definition(),
+    epilogue_in_pairs_of_blocks: definition(),
     epilogue_in_turns: definition(),
+    epilogue_in_turns_of_a_queue: definition(),
     epilogue_of_a_queue: definition(),
     epilogue_of_one_block: definition(),
     epilogue_of_one_chunk: definition(),

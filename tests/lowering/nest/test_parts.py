@@ -11,11 +11,7 @@ from lowering.kernel.nodes import Role, Roles, Section
 from lowering.kernel.text import print_kernel
 from lowering.machine.adversary import Adversary
 from lowering.nest.lower import lower
-from tests.legality.by_hand.parts import (
-    PARTS,
-    epilogue_in_pairs_of_blocks,
-    epilogue_of_whole_rows,
-)
+from tests.legality.by_hand.parts import PARTS, epilogue_of_whole_rows
 from tests.legality.machine import compiled, problems, run_wrong
 from tests.legality.oracle import tile_of
 from tests.passes.products import machine_code_is_clean
@@ -58,13 +54,6 @@ def test_runs_right(name: str, adversary: Adversary) -> None:
 @pytest.mark.parametrize("name", MADE)
 def test_machine_code(name: str) -> None:
     assert machine_code_is_clean(kernel(name))
-
-
-def test_turns_of_some_steps_of_a_tile() -> None:
-    """Who has all of its steps of a tile first waits for more than there are stages."""
-    made = epilogue_in_pairs_of_blocks()
-    for seed, problem in enumerate(problems(tile_of(made))):
-        assert run_wrong(made, compiled(made), problem, seed) is None
 
 
 def test_a_statement_stays_in_its_stage() -> None:
