@@ -71,7 +71,7 @@ Sizes = dict[str, int]
 def unwrapped(
     kernel: Kernel, steps: Mapping[Agent, Steps], admitted: Admitted | None
 ) -> list[Obligation]:
-    """One claim: every operation stays within 32 bits. It is not made where launches are not known."""
+    """One claim: every operation stays within 32 bits; none where launches are not known."""
     if admitted is None:
         return [Obligation(NAME, kernel.name, Verdict.ABSENT, "its launches are not known")]
     walks = _walks(steps, sorted({0, kernel.cluster - 1}))
