@@ -144,7 +144,9 @@ def _read(kernel: Kernel, sizes: Sizes) -> Sequence[_Memory | None]:
     if not any(isinstance(s, LdGlobalScalar) for s in walk(kernel.body)):
         return (None,)
     (low, high), half = ANY, max(sizes.values()) // 2
-    pairs = (None, low), (None, high), (high, low), (half, high), (half, half)
+    pairs = (
+        (None, low), (None, high), (low, high), (high, low), (half, high), (half, half),
+    )  # fmt: skip
     return [_Memory(*p) for p in pairs]
 
 
