@@ -71,8 +71,12 @@ def _all(kernel: Kernel, agents: tuple[Agent, ...]) -> Iterator[Obligation]:
     plain = alike([Skeleton(kernel, a, (STEPS,)) for a in agents])
     moving = alike([_with_data(kernel, a) for a in agents])
     followed, left, sums = set[Sized](), dict[Sized, str](), set[frozenset[str]]()
+    seen = set[tuple[int, ...]]()
     for size in _sizes(kernel):
         grid = _grid(kernel, size)
+        if (key := (*size.sizes.values(), grid.ctas, size.many)) in seen:
+            followed |= size.chosen  # on more multiprocessors than it has tiles
+            continue
         if grid.clusters > CLUSTERS and grid.waiting:
             left |= dict.fromkeys(size.chosen, str(grid))
         elif grid.clusters:
@@ -81,6 +85,7 @@ def _all(kernel: Kernel, agents: tuple[Agent, ...]) -> Iterator[Obligation]:
             if wrong:
                 return
             followed |= size.chosen
+            seen.add(key)
     for at in (at for n, at in left.items() if n not in followed):
         raise UnknownError(f"{at} wait for each other, of whom at most {CLUSTERS} are followed")
     if not followed:

@@ -77,6 +77,7 @@ class Flow:
     sums: dict[str, frozenset[frozenset[str]]] = field(default_factory=dict)
     wrong: list[str] = field(default_factory=list)
     _sizes: dict[tuple[str, int], tuple[int, ...]] = field(default_factory=dict)
+    _partial: dict[Term, tuple[str, ...]] = field(default_factory=dict)
 
     @staticmethod
     def of(kernel: Kernel, params: Mapping[str, int], memory: Memory) -> Flow:
@@ -130,7 +131,7 @@ class Flow:
     def like_others(self, at: Result, terms: frozenset[Term]) -> None:
         """A result is everywhere of products of the same operands."""
         found = frozenset(self.named(at, t) for t in terms if t.slices)
-        before = self.sums.setdefault(str(at).split("[")[0], found)
+        before = self.sums.setdefault(at.tensor, found)
         if found != before:
             self.wrong.append(f"{at} gets products of {_text(found)}, other parts {_text(before)}")
 
@@ -186,8 +187,14 @@ class Flow:
         alike = (r for t in piece.terms for r in t.reads if r.tensor == read.tensor)
         return {r.at[d] for r in alike if r.along == read.along}
 
-    def partial(self, term: Term) -> Iterator[str]:
+    def partial(self, term: Term) -> tuple[str, ...]:
         """A sum of products that is not over all of K."""
+        if term not in self._partial:
+            self._partial[term] = tuple(self.left_out(term))
+        return self._partial[term]
+
+    def left_out(self, term: Term) -> Iterator[str]:
+        """What :meth:`partial` finds."""
         extents = [
             self.sizes(r.tensor, r.entry)[d]
             for r in term.reads

@@ -149,7 +149,7 @@ def _stored(stmt: _Store, w: Walker, threads: int, values: list[int]) -> bool:
     ref, rank = stmt.dst, len(stmt.dst.coords)
     entry, at = values[0], values[1 : 1 + rank]
     _negative(w, ref, at)
-    box = _box(w.board.kernel, stmt, values[1 + rank :])
+    box = _box(w.board, stmt, values[1 + rank :])
     region = tuple((a, a + n) for a, n in zip(at, box[len(box) - rank :], strict=True))
     target = w.board.maps.get(ref.map)
     if target is not None and target.ragged:
@@ -161,10 +161,10 @@ def _stored(stmt: _Store, w: Walker, threads: int, values: list[int]) -> bool:
     return True
 
 
-def _box(kernel: Kernel, stmt: _Store, limits: Sequence[int]) -> tuple[int, ...]:
+def _box(board: Board, stmt: _Store, limits: Sequence[int]) -> tuple[int, ...]:
     """Elements that are stored along each dimension."""
     if isinstance(stmt, TmaStore):
-        return kernel.tensor_map(stmt.dst.map).box
+        return board.maps[stmt.dst.map].box
     outer = (1,) * (len(stmt.dst.coords) - 2)
     if isinstance(stmt, FragStoreReduced):
         return *outer, 1, stmt.cols

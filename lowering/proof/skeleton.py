@@ -14,8 +14,8 @@ from operator import itemgetter
 from typing import Any
 
 from lowering.ground.expr import I32_MAX, ONE, Binary, Const, Expr, Select, Special, Var, free_vars
-from lowering.ground.scalar_ops import OPS
 from lowering.ground.frozen import replaced
+from lowering.ground.scalar_ops import OPS
 from lowering.kernel.control import Break, Carry, Elect, For, If, Let
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.operands import Body, Frag, MBarrierRef, Stmt

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from itertools import islice
 
 from lowering.ground.expr import Expr
+from lowering.ground.frozen import quick, replaced
 from lowering.kernel.operands import SmemRef, TmemRef
 from lowering.kernel.tensors import SharedBuffer
 from lowering.proof.board import Walker
@@ -21,6 +23,7 @@ def asks(*refs: object) -> tuple[Expr, ...]:
     return tuple(e for ref in refs if isinstance(ref, Ref) for e in (ref.stage, *ref.coords))
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Spot:
     """A line and a column of a stage of a buffer in a CTA."""
@@ -34,22 +37,22 @@ class Spot:
     @staticmethod
     def of(w: Walker, ref: Ref, at: Iterator[int]) -> Spot:
         """Where a reference leads, whose values, those that it :func:`asks` for, come next."""
-        stage, *coords = (next(at) for _ in asks(ref))
+        stage, *coords = islice(at, 1 + len(ref.coords))  # those of ``asks``
         buffer = w.board.buffers[ref.buffer]
         line = buffer.line(coords) if isinstance(buffer, SharedBuffer) else coords[-2]
         return Spot(w.cta, ref.buffer, stage, line, coords[-1])
 
     def in_peer(self, w: Walker, rank: int | None) -> Spot:
         """The same of another CTA of the cluster, if one is named."""
-        return self if rank is None else replace(self, cta=w.board.peer(w.cta, rank))
+        return self if rank is None else replaced(self, cta=w.board.peer(w.cta, rank))
 
     def beside(self, ctas: int) -> Spot:
         """The same so many CTAs further."""
-        return replace(self, cta=self.cta + ctas)
+        return replaced(self, cta=self.cta + ctas)
 
     def below(self, lines: int) -> Spot:
         """So many lines further."""
-        return replace(self, line=self.line + lines) if lines else self
+        return replaced(self, line=self.line + lines) if lines else self
 
     def take(self, w: Walker, rows: int, cols: int) -> Tile:
         """What is in so many rows and columns from here on."""

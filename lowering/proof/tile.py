@@ -29,6 +29,8 @@ class Along(Enum):
     SUMMED = "summed"
     ANY = "any"
 
+    __hash__ = object.__hash__  # that of an Enum is a function of Python
+
 
 @quick
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,8 @@ from lowering.proof.tile import Tile
 
 __all__ = ["VALUES"]
 
-_Same = FragCast | FragShuffle | WgmmaWait | Tcgen05WaitLoad
+_Changed = FragCast | FragShuffle
+_Same = _Changed | WgmmaWait | Tcgen05WaitLoad
 
 
 def _filled(stmt: FragFill | FragBelow | FragRandom, w: Walker, n: int, values: list[int]) -> bool:
@@ -48,7 +49,7 @@ def _filled(stmt: FragFill | FragBelow | FragRandom, w: Walker, n: int, values: 
 
 
 def _same(stmt: _Same, w: Walker, threads: int, values: list[int]) -> bool:
-    value = stmt.acc if isinstance(stmt, WgmmaWait | Tcgen05WaitLoad) else stmt.value
+    value = stmt.value if isinstance(stmt, _Changed) else stmt.acc
     w.frags[stmt.out.name] = w.frags[value.name]
     return True
 

@@ -71,7 +71,7 @@ Sizes = dict[str, int]
 def unwrapped(
     kernel: Kernel, steps: Mapping[Agent, Steps], admitted: Admitted | None
 ) -> list[Obligation]:
-    """One claim: every operation stays within 32 bits. It is not made where launches are not known."""
+    """One claim: every operation stays within 32 bits; none where launches are not known."""
     if admitted is None:
         return [Obligation(NAME, kernel.name, Verdict.ABSENT, "its launches are not known")]
     walks = _walks(steps, sorted({0, kernel.cluster - 1}))
@@ -144,7 +144,9 @@ def _read(kernel: Kernel, sizes: Sizes) -> Sequence[_Memory | None]:
     if not any(isinstance(s, LdGlobalScalar) for s in walk(kernel.body)):
         return (None,)
     (low, high), half = ANY, max(sizes.values()) // 2
-    pairs = (None, low), (None, high), (high, low), (half, high), (half, half)
+    pairs = (
+        (None, low), (None, high), (low, high), (high, low), (half, high), (half, half),
+    )  # fmt: skip
     return [_Memory(*p) for p in pairs]
 
 

@@ -11,6 +11,13 @@ end, and its handle may be the next stream's meanwhile.
 the streams that launched longest ago go. A launch holds what it got until it is in its stream; from
 then on torch's allocator keeps the order, which gives memory out again on the same stream.
 
+*Abandoned launches*: nothing sets counters back behind a launch, and nothing has to. One that the
+driver refuses, or that an exception or Ctrl-C keeps from it, has not run: counters are the zeros
+that were in line when they were allocated. Ctrl-C while somebody waits ends the wait, not the grid.
+A capture that is given up leaves buffers whose zeros were not written, but they are that capture's,
+whose number no other one has. A grid ends early by an error of the device alone, such as the
+watchdog's trap; with it the context is lost, and all of its memory: no launch comes behind it.
+
 *Graphs*: a graph that is captured keeps the addresses and may be replayed beside the stream that it
 was captured on, so each capture has buffers of its own; their zeros are written by each replay. The
 driver runs the launches of one executable graph one after the other, on whichever streams. Buffers

@@ -10,11 +10,12 @@ import pytest
 
 from lowering.cuda.launch import LoadedKernel
 from lowering.cuda.launch_memory import Needs
-from lowering.ground.errors import InternalError
+from lowering.ground.errors import InternalError, WschedError
 from lowering.ground.expr import Const, Var
 from lowering.kernel.kernel import CounterArray, Workspace
 from tests.lowering.cuda.fake_driver import Driver, Tensor
 from tests.lowering.cuda.kernels import copy_kernel
+from wsched.run.workspace import Workspace as Buffers
 
 
 def test_counters_are_those_of_the_stream(driver: Driver) -> None:
@@ -57,6 +58,77 @@ def test_workspaces_stand_behind_the_counters(driver: Driver) -> None:
     assert asked == [(5, 0, 2 * 4, True), (5, 0, 2 * 7 * 64 * 16 * 4, False)]
     assert driver.params == [(b"map1", b"map2", 111, 222)]
     assert [blocks for _, blocks, *_ in driver.named("launch")] == [[2, 1, 3, 128, 1, 1]]
+
+
+class Stopped(BaseException):
+    """Ctrl-C, or what else ends a launch at any point."""
+
+
+class Memory:
+    """A real workspace of a stream that may be captured; each buffer with the capture, 0 for none,
+    that its zeros are written in.
+    """
+
+    def __init__(self) -> None:
+        self.capture, self.stop, self.made = 0, False, list[tuple[int, Tensor]]()
+        self.workspace = Buffers(
+            self.allocate, lambda *_: self.capture, lambda stream, _: stream, lambda _: True
+        )
+
+    def allocate(self, stream: int, device: int, nbytes: int, zeroed: bool) -> Tensor:
+        assert zeroed
+        self.made.append((self.capture, Tensor(address=1000 * (1 + len(self.made)))))
+        if self.stop:
+            raise Stopped
+        return self.made[-1][1]
+
+    def launch(self) -> None:
+        kernel = copy_kernel().declare(CounterArray("next", Const(1)))
+        tensors = {"A": Tensor(), "D": Tensor(address=8192)}
+        loaded = LoadedKernel(kernel, b"", self.workspace.get)
+        loaded.launch(tensors, {"M": 100, "N": 128}, 2, 7)  # type: ignore[arg-type]
+
+
+def test_a_launch_that_the_driver_refuses_has_not_counted(driver: Driver) -> None:
+    """So what the next one gets are the zeros that nobody has touched."""
+    memory = Memory()
+    driver.launch_status = [1]
+    with pytest.raises(WschedError):
+        memory.launch()
+    memory.launch()
+    assert [capture for capture, _ in memory.made] == [0]
+    assert {p[2] for p in driver.params} == {1000}
+
+
+def test_counters_whose_zeros_were_interrupted_are_nobodys(driver: Driver) -> None:
+    memory = Memory()
+    memory.stop = True
+    with pytest.raises(Stopped):
+        memory.launch()
+    memory.stop = False
+    memory.launch()
+    assert [p[2] for p in driver.params] == [2000]
+
+
+@pytest.mark.parametrize("in_front", [False, True], ids=["before", "behind"])
+def test_a_capture_that_is_given_up_leaves_no_counters(driver: Driver, in_front: bool) -> None:
+    """Its zeros are a node of a graph that never runs: neither launches outside, nor those of the
+    next capture of the same stream, get that memory.
+    """
+    memory = Memory()
+    if in_front:
+        memory.launch()
+    memory.capture = 5
+    memory.launch()
+    driver.launch_status = [1]
+    with pytest.raises(WschedError):
+        memory.launch()
+    for memory.capture in (0, 6):
+        memory.launch()
+    given = {p[2]: None for p in driver.params}
+    whose = {int(t.data_ptr()): capture for capture, t in memory.made}
+    assert [whose[at] for at in given] == ([0, 5, 6] if in_front else [5, 0, 6])
+    assert driver.params[-2][2] != driver.params[-1][2]
 
 
 def test_one_workspace_follows_the_other() -> None:

@@ -1,0 +1,85 @@
+"""Which walks of numbers stand for others, and which loops deal tiles out in turns."""
+
+from __future__ import annotations
+
+import pytest
+
+from lowering.ground.expr import I32_MAX, Binary, Const, Expr, Var, maximum, select
+from lowering.proof.bounds import Bounds
+from lowering.proof.dealt import Dealt, dealt
+from lowering.proof.scalars import Branch, Leave, Loop, Name, Program, Uses, covers
+from lowering.proof.steps import Scalar
+
+X, Y, N = Var("x"), Var("y"), Var("n")
+
+
+def uses(*values: Expr) -> Uses:
+    return Uses(frozenset(values), frozenset())
+
+
+def loop(*body: object, stop: Expr = N) -> Loop:
+    return Loop(X, Const(0), stop, Const(1), (), (), body, False)  # type: ignore[arg-type]
+
+
+MORE, LEAVE = uses(X * 2), Leave(X < Y)
+COVERED: list[tuple[Program, Program, bool]] = [
+    ((uses(X * 2, X * 3),), (MORE,), True),
+    ((MORE,), (uses(X * 2, X * 3),), False),
+    ((uses(Y + 1), Name(Y, X), MORE), (MORE,), True),
+    ((Name(Y, X), MORE), (Name(Y, X + 1), MORE), False),
+    ((loop(MORE, Name(Y, X)),), (loop(Name(Y, X)),), True),
+    ((loop(MORE),), (loop(MORE, stop=N * 2),), False),
+    ((loop(LEAVE, MORE),), (loop(MORE),), False),  # what is known of x there is known to it alone
+    ((loop(MORE, LEAVE),), (loop(MORE),), False),
+    ((loop(LEAVE, MORE),), (loop(LEAVE, MORE),), True),
+    ((Branch(X < Y, (MORE,), ()),), (MORE,), False),
+    ((Branch(X < Y, (MORE,), ()),), (Branch(X < Y, (), (MORE,)),), False),
+    ((Branch(X < Y, (MORE, Name(Y, X)), ()),), (Branch(X < Y, (MORE,), ()),), True),
+]
+
+
+@pytest.mark.parametrize(("a", "b", "wanted"), COVERED)
+def test_who_stands_for_whom(a: Program, b: Program, wanted: bool) -> None:
+    """Who uses as much, where no more is known."""
+    assert covers(a, b) is wanted
+
+
+BEFORE, NEXT, HERE, CTAS = Var("before"), Var("next"), Var("here"), Var("ctas")
+LEFT, R, Q, REST, TURNS = Var("left"), Var("r"), Var("q"), Var("rest"), Var("turns")
+WHOLE = select(Const(0) < REST, 1, 0)
+LETS: dict[Var, Expr] = {
+    LEFT: maximum(BEFORE + HERE - NEXT, 0),
+    R: Const(I32_MAX) // maximum(CTAS, 1),
+    Q: Binary("mulhi", LEFT, R),
+    REST: LEFT - Q * CTAS,
+    TURNS: Q + WHOLE + select(CTAS < REST, 1, 0),
+}
+DEALT = Dealt(NEXT, BEFORE, N - 0, HERE, CTAS, Var("next ahead of before"),
+              BEFORE + Var("next ahead of before"))  # fmt: skip
+
+NOT: dict[str, dict[Var, Expr]] = {
+    "a turn too few": {TURNS: Q + WHOLE + select(CTAS * 2 < REST, 1, 0)},
+    "turns rounded down": {TURNS: Q + select(CTAS <= REST, 1, 0)},
+    "a rest of something else": {REST: LEFT - Q * HERE},
+    "tiles that are not counted": {LEFT: maximum(BEFORE + HERE - NEXT + 1, 0)},
+    "fewer tiles than none": {LEFT: BEFORE + HERE - NEXT},
+}
+
+
+def found(lets: dict[Var, Expr]) -> list[Dealt]:
+    carried = [
+        Scalar(BEFORE, Const(0), Var("before_end"), BEFORE + HERE),
+        Scalar(NEXT, N, Var("next_end"), NEXT + TURNS * CTAS),
+    ]
+    return list(dealt(carried, Bounds({}, lets, lambda e, found: None)))
+
+
+def test_tiles_in_turns() -> None:
+    """By a division, or by a product with a reciprocal."""
+    assert found(LETS) == [DEALT]
+    assert found({TURNS: Binary("ceildiv", LETS[LEFT], CTAS)}) == [DEALT]
+
+
+@pytest.mark.parametrize("fault", NOT)
+def test_what_deals_nothing_out(fault: str) -> None:
+    assert not found(LETS | NOT[fault])
