@@ -192,9 +192,10 @@ def _of_scalar(kernel: Kernel, let: Let, new: Expr) -> str | None:
         case [(Binary("ceildiv", Var()), _), (Const(n), Const(m))] if m == n + 1 > 8:
             if _bounds(kernel, let.var):
                 return "trips for nearly all tiles of a grid, of which each cluster has a part"
-        case [(Binary("max"), _), (Binary("-", a, b), Binary("+", c, d))] if (a, b) == (c, d):
+    match path[-3:]:
+        case [(Binary("ceildiv"), _), (Binary("max"), _), (Binary("-"), Binary("+"))]:
             return "a CTA takes tiles behind the last one, too: nothing of them is in the result"
-        case [(Binary("max", _, Const(0)), _), (Const(0), Const(1))]:
+        case [(Binary("ceildiv"), _), (Binary("max", _, Const(0)), _), (Const(0), Const(1))]:
             return "there are no more CTAs than tiles, so the first of each is there"
     match path[-1]:
         case Binary("<="), Binary("<") if _decides(path):

@@ -15,7 +15,7 @@ from tests.mutants.edits import Mutant, mutants
 from tests.mutants.harmless import argument
 from tests.mutants.judge import Fate, Judge, sampled
 from tests.mutants.many import CHUNK, chunks, drawn
-from tests.mutants.score import BEGIN, END, Line, open_ones, report, score, write
+from tests.mutants.score import BEGIN, END, Line, cost, open_ones, report, score, write
 from tests.mutants.subjects import HOPPER, SUBJECTS, family, subject
 from tests.tiers import in_tiers
 
@@ -138,11 +138,16 @@ def test_each_fate_is_given(fate: Fate) -> None:
     assert judge(name).judged(mutant).fate is fate
 
 
-IDLE = {
-    "pending": ("gated", ("the wait beside it covers as many groups", None)),
-    "carry": ("grouped", ("nobody reads what the loop carries there", None)),
-    "stage": ("coop_1_stage", ("the one barrier that there is", None)),
-    "scalar": ("cluster_2x1", (
+IDLE: list[tuple[str, str, tuple[str | None, ...]]] = [
+    ("pending", "gated", ("the wait beside it covers as many groups", None)),
+    ("carry", "grouped", ("nobody reads what the loop carries there", None)),
+    ("stage", "coop_1_stage", ("the one barrier that there is", None)),
+    ("scalar", "grouped", (
+        "of tiles and steps behind the end zeros are loaded, and nothing is stored",
+        "trips for nearly all tiles of a grid, of which each cluster has a part",
+        None,
+    )),
+    ("scalar", "cluster_2x1", (
         "the rest is the same: the sum is more by a multiple of what it is taken modulo",
         "of tiles and steps behind the end zeros are loaded, and nothing is stored",
         "a CTA takes tiles behind the last one, too: nothing of them is in the result",
@@ -151,13 +156,14 @@ IDLE = {
         "what is left is a whole divisor, which leaves no rest modulo its factor either",
         None,
     )),
-}  # fmt: skip
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", IDLE)
-def test_an_argument_is_about_the_place(kind: str) -> None:
+@pytest.mark.parametrize(("kind", "name", "wanted"), IDLE)
+def test_an_argument_is_about_the_place(
+    kind: str, name: str, wanted: tuple[str | None, ...]
+) -> None:
     """Of one class of edits some are harmless for a reason, and the others are known to be none."""
-    name, wanted = IDLE[kind]
     found = [m for m in mutants(subject(name).kernel) if m.kind == kind]
     assert {argument(m) for m in found} == set(wanted)
 
@@ -201,6 +207,10 @@ def test_score() -> None:
         ["family", *verdicts], ["queues", *numbers], ["all", *numbers]
     ]  # fmt: skip
     assert [line.number for line in open_ones(lines())] == [2, 3]
+    assert cost([*lines(), replace(lines()[1], number=4, seconds=0.5)]) == (
+        "1 s of processor time, a mutant: harmless 0.30, open 0.10, proof 0.10; "
+        "most 0.5 (dynamic 4)"
+    )
     told = report(lines())
     assert told.startswith("4 mutants of 1 kernels, 2 open:")
     assert "| drop | a hint | the machine | 1 |" in told

@@ -99,7 +99,7 @@ MOVED = {
         "reductions", "T2[0, No * 32]", "T2[0, No * 32 + 8]", "gets column 8 of T2"),
     "a matrix of another group": (
         "grouped_gated", "T1[B3, No2 * 16", "T1[max(B3 - 1, 0), No2 * 16",
-        "T12[21, 0] gets T1, of which coordinate 0 is 0"),
+        "T12[8, 0] gets T1, of which coordinate 0 is 0"),
     "rows of another tile of the group": (
         "grouped_gated", "T0[first2 - M + end2 + Mo2 * 64", "T0[first2 - M + end2",
         "T12[64, 0] gets row 0 of T0"),
