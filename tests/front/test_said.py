@@ -224,7 +224,19 @@ def test_arguments_by_position(call: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "block", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in range(1, 30))]
+    "block", [0, 1, *(pytest.param(n, marks=pytest.mark.slow) for n in range(2, 50))]
 )
 def test_damaged_definitions_compute_what_they_say(block: int) -> None:
-    judged(range(block * 12, block * 12 + 12))
+    judged(range(block * 6, block * 6 + 6))
+
+
+@pytest.mark.slow
+def test_many_of_them_are_definitions() -> None:
+    """So that the test above says something."""
+    texts = [drawn(seed) for seed in range(300)]
+    found = 0
+    for text, inputs in texts:
+        with contextlib.suppress(SaysNothingError), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found += bool(said(text, inputs).exact)
+    assert found > 70
