@@ -170,7 +170,10 @@ def judged(seeds: range) -> Counter[str]:
     for seed in seeds:
         text, inputs = drawn(seed)
         begin = time.process_time()
-        end = outcome(text, inputs)
+        try:
+            end = outcome(text, inputs)
+        except Exception as e:
+            raise AssertionError(f"seed {seed}\n{text}") from e
         assert end in ("right", "refused"), f"seed {seed}: {end}\n{text}"
         assert time.process_time() - begin < 10, f"seed {seed}\n{text}"
         found[end] += 1
@@ -221,6 +224,32 @@ def test_arguments_by_position(call: str) -> None:
     """nvFuser prints all but operands by name; who writes a definition need not."""
     inputs = [torch.zeros(6, 24), torch.zeros(4, 24)]
     assert outcome(HEAD.format(f"fd.ops.{call}"), inputs) == "right"
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            "linear(fd.ops.reshape(x, [12, 11]), w)",
+            "a tensor of [6, 24], 144 elements, is viewed as one of [12, 11]",
+        ),
+        (
+            "squeeze(y, [0])",
+            "line 5: fd.ops.squeeze of [[6, 4]]: dimension 0 of extent 6 is squeezed",
+        ),
+        (
+            "linear(fd.ops.cat([w, x], 1), fd.ops.cat([x, w], 0))",
+            "K is 48 in dimension 1 of input 0 and 24 in dimension 1 of input 1",
+        ),
+    ],
+)
+def test_sizes_that_contradict_each_other(call: str, message: str) -> None:
+    inputs = [torch.zeros(6, 24, dtype=torch.bfloat16), torch.zeros(24, 4).bfloat16().T]
+    if "cat" in call:
+        inputs[1] = torch.zeros(24, 6, dtype=torch.bfloat16).T
+    with pytest.raises(wsched.InputError) as e:
+        wsched.execute(HEAD.format(f"fd.ops.{call}"), inputs)
+    assert str(e.value) == message
 
 
 @pytest.mark.parametrize(
