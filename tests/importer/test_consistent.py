@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from lowering.ground.errors import UnsupportedError
@@ -94,3 +96,103 @@ def test_what_is_done_to_tensors_alone(op: str) -> None:
 def test_numbers_beside_tensors_are_no_numbers() -> None:
     text = definition().replace("fd.ops.linear(x, w)", "fd.ops.linear(fd.ops.mul(x, 2.0), w)")
     assert len(recorded(text).nodes) == len(recorded(definition()).nodes) + 1
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        ("cast(d, 0.5)", "cast with dtype=0.5|a type, as DataType.Float"),
+        ("cast(d, dtype=x)", "cast with dtype=x|a type, as DataType.Float"),
+        ("cast(d)", "cast with dtype=None|a type, as DataType.Float"),
+        ("sum(d, [0], dtype=w)", "sum with dtype=w|a type, as DataType.Float"),
+        (
+            "broadcast(d, [False, True])",
+            "broadcast of 2 dimensions with is_broadcast_dim=[False, True]|a list of True and 2 "
+            "times False",
+        ),
+        (
+            "broadcast(d, [0, 0, 1])",
+            "broadcast of 2 dimensions with is_broadcast_dim=[0, 0, 1]|a list of True and 2 times "
+            "False",
+        ),
+        (
+            "broadcast_in_dim(d, [4, 4, 4], [0, 3])",
+            "broadcast_in_dim of 2 dimensions with broadcast_dims=[0, 3]|2 of 3 dimensions",
+        ),
+        (
+            "broadcast_in_dim(d, [4, 4, 4], [0])",
+            "broadcast_in_dim of 2 dimensions with broadcast_dims=[0]|2 of 3 dimensions",
+        ),
+        ("expand(d, [4])", "expand of 2 dimensions with shape=[4]|2 sizes or more"),
+        ("pad(d, [1])", "pad of 2 dimensions with pad_widths=[1]|pairs for 2 or fewer"),
+        (
+            "pad(d, [1, 1, 1, 1, 1, 1])",
+            "pad of 2 dimensions with pad_widths=[1, 1, 1, 1, 1, 1]|pairs for 2 or fewer",
+        ),
+        (
+            "permute(d, [1, 1])",
+            "permute of 2 dimensions with dims=[1, 1]|dimensions of 2, each of them once",
+        ),
+        (
+            "permute(d, [0, 2, 1])",
+            "permute of 2 dimensions with dims=[0, 2, 1]|dimensions of 2, each of them once",
+        ),
+        (
+            "stride_order(d, [0])",
+            "stride_order of 2 dimensions with stride_order=[0]|dimensions of 2, each of them once",
+        ),
+        (
+            "slice(d, [0], [1, 1])",
+            "slice of 2 dimensions with start_indices=[0]|2 numbers",
+        ),
+        (
+            "slice(d, [0, 0], [1, 1], [1, 1, 1])",
+            "slice of 2 dimensions with strides=[1, 1, 1]|2 numbers",
+        ),
+        ("squeeze(d, [2])", "squeeze of 2 dimensions with dims=[2]|dimensions of 2, each once"),
+        ("sum(d, [1, -1])", "sum of 2 dimensions with dims=[1, -1]|dimensions of 2, each once"),
+        ("max(d, dim=-3)", "max of 2 dimensions with dims=-3|dimensions of 2, each once"),
+        ("sum(fd.ops.sum(d), [0])", "sum of 0 dimensions with dims=[0]|tensors with dimensions"),
+        ("sum(d, [0], 1)", "sum with keepdim=1|True or False"),
+        ("cat([d, 3], 0)", "cat of 3, which is no tensor,|tensors"),
+        (
+            "cat([d, fd.ops.sum(d, [0])], 0)",
+            "cat of 1 and 2 dimensions|tensors of as many dimensions each",
+        ),
+        ("cat([d, d], 2)", "cat of 2 dimensions with dim=2|a dimension of 2"),
+        ("cumsum(d, -3)", "cumsum of 2 dimensions with dim=-3|a dimension of 2"),
+        (
+            "topk(fd.ops.sum(d, [1], True), 1, 5)",
+            "topk of 2 dimensions with dim=5|a dimension of 2",
+        ),
+        (
+            "linear(fd.ops.sum(x), w)",
+            "linear of sum, which has no dimensions,|vectors, matrices and batches of them",
+        ),
+    ],
+)
+def test_dimensions_that_there_are_not(call: str, message: str) -> None:
+    text = definition()
+    (name,) = (x.split()[0] for x in text.splitlines() if "fd.ops.linear" in x)
+    made = re.sub(r"\bd\b", name, call)
+    found = refused("    fd.add_output", f"    e = fd.ops.{made}\n    fd.add_output")
+    what, supported = message.split("|")
+    expected = rf"line \d+: fd\.ops\.{re.escape(what)} is not supported; supported: "
+    assert re.fullmatch(expected + re.escape(supported), found), found
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "neg(fd.ops.sum(d))", "add(d, fd.ops.sum(d, [0]))", "expand(d, [2, -1, -1])",
+        "broadcast(fd.ops.sum(d, [0, 1]), [True])", "size(d, -1)", "sum(d, [-1], keepdim=False)",
+        "squeeze(fd.ops.max(d, [0], True), [0])",
+        "matmul(fd.ops.sum(x, [0]), fd.ops.permute(w, [1, 0]))",
+        "linear(fd.ops.linear(x, fd.ops.sum(w, [0])), w)",
+    ],
+)  # fmt: skip
+def test_dimensions_that_there_are(call: str) -> None:
+    (name,) = (x.split()[0] for x in definition().splitlines() if "fd.ops.linear" in x)
+    made = re.sub(r"\bd\b", name, call)
+    text = definition().replace("    fd.add_output", f"    e = fd.ops.{made}\n    fd.add_output")
+    assert recorded(text).node("e") is not None

@@ -96,10 +96,11 @@ def test_vectors_are_lists() -> None:
         "T6 = fd.ops.reshape(T0, [2, 3], [6])",
         "T7 = fd.ops.squeeze(T0, original_shape=[1, 3], dims=[0])",
     )
-    reshaped = [operands for _, operands, _ in nodes(definition, "reshape")]
-    assert nodes(definition, "reshape")[0][2] == {"new_shape": (Ref("S1"), -1, 3)}
-    assert reshaped[1] == (Ref("T0"), (6,))
-    assert nodes(definition, "expand")[0][1] == (Ref("T0"), (Ref("V4[0]"), Ref("V4[1]")))
+    reshaped = nodes(definition, "reshape")
+    assert reshaped[0][2] == {"new_shape": (Ref("S1"), -1, 3)}
+    assert reshaped[1][1:] == ((Ref("T0"),), {"new_shape": (6,)})
+    shape = Ref("V4[0]"), Ref("V4[1]")
+    assert nodes(definition, "expand")[0][1:] == ((Ref("T0"),), {"shape": shape})
     assert nodes(definition, "squeeze")[0][1:] == ((Ref("T0"),), {"dims": (0,)})
     assert [n.results for n in definition.inputs] == [("T0",), ("V4[0]",), ("V4[1]",)]
 
@@ -115,7 +116,7 @@ def test_a_type_that_says_that_none_is_given() -> None:
     reduced = nodes(definition, "sum")
     assert reduced[0][2] == {"dims": (0,), "keepdim": False}
     assert reduced[1][2] == {"dims": (0,), "keepdim": False, "dtype": DataType.Float}
-    assert reduced[2][1] == (Ref("T0"), (0,), False)
+    assert reduced[2][1:] == ((Ref("T0"),), {"dims": (0,), "keepdim": False})
     assert nodes(definition, "define_scalar") == [(("S4",), (1.5,), {})]
 
 
@@ -327,7 +328,7 @@ def test_shapes_of_tensors() -> None:
         "z = fd.ops.reshape(y, new_shape=x.shape())",
         "n = fd.ops.shape(x)[1]",
     )
-    assert nodes(definition, "size") == [(("size",), (Ref("x"), 0), {})]
+    assert nodes(definition, "size") == [(("size",), (Ref("x"),), {"dim": 0})]
     assert definition.node("z") == Node(
         "reshape", ("z",), (Ref("y"),), (("new_shape", Ref("shape")),), 4
     )

@@ -170,7 +170,7 @@ def _check(node: Node, rank: int) -> None:
             if isinstance(widths, tuple) and (len(widths) % 2 or len(widths) > 2 * rank):
                 raise _wrong(node, "pad_widths", widths, rank, f"pairs for {rank} or fewer")
         case "permute" | "stride_order":
-            name = "dims" if node.op == "permute" else node.op
+            name: str = "dims" if node.op == "permute" else node.op
             order = _argument(node, name)
             if isinstance(order, tuple) and {len(order), len(_places(order, rank))} != {rank}:
                 raise _wrong(node, name, order, rank, f"dimensions of {rank}, each of them once")
