@@ -79,6 +79,7 @@ def test_own_systems_are_right(epilogue: str) -> None:
         assert complaint(name, epilogue) == "", name
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_layouts(layout: str) -> None:
     """The definition and the operands say the same."""

@@ -75,12 +75,14 @@ def test_measured_shares_of_the_choice(measured: list[str]) -> None:
     assert text.count("of the choice") == 2 and f"{share:.3f}" in text
 
 
+@pytest.mark.slow
 def test_a_measured_rung(measured: list[str]) -> None:
     text = invoke("v8").stdout
     assert measured == ["v8"] and "measured" in text
     assert f"{2 * 4096**3 / 300e6:.1f}" in text
 
 
+@pytest.mark.slow
 def test_files(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     picture, page = tmp_path / "a.png", tmp_path / "a.md"

@@ -97,6 +97,7 @@ def test_numbers_and_several_results() -> None:
          wsched.execute(SCALED, inputs))  # fmt: skip
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "options", [{"params": PARAMS}, {"batch_invariant": True}, {"constants": [1]}]
 )

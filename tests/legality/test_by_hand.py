@@ -62,7 +62,7 @@ QUICK = {
 """Of each kind, the cheaper ones."""
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", in_tiers(RUN, QUICK))
 def test_runs_right(name: str) -> None:
     said = outcome(MADE[name]())

@@ -133,6 +133,7 @@ def test_any_number_of_stages(name: str, stages: int) -> None:
     assert right(source, kind(np.random.default_rng(stages)), "random", stages)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("n", [8, 64, 72, 136])
 @pytest.mark.parametrize("stages", [(1, 1), (2, 3), (4, 1)])
 def test_a_step_later_with_few_steps(stages: tuple[int, int], n: int) -> None:

@@ -92,7 +92,7 @@ def test_the_largest_legal_tile(text: str) -> None:
     require_clean(compile_fusion(fusion(text), largest.params))
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("given", "k", "most"), [
     ("Int8", 128, 4.0), ("Int8", 64, 4.8), ("Float8_e4m3fn", 128, 4.0), ("Float8_e4m3fn", 64, 4.8),
 ])  # fmt: skip

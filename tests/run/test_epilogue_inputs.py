@@ -80,7 +80,7 @@ def problems(k: CompiledFusion) -> list[Problem]:
     ]
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "schedule",
     ["coop_128x256", "coop_128x64", "coop_3_groups", "coop_1_group", "tile_per_cta",

@@ -96,7 +96,7 @@ def test_a_policy_of_one_operand_only() -> None:
     assert "evict_first" not in found.source.partition("__global__")[2]
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 def test_instructions(bf16: CompiledFusion, sass: str) -> None:
     """Per role: one wgmma for each 64 rows and 16 k, one TMA for each box, no spills or calls."""
     counts, tile, warp = count_opcodes(sass), bf16.params.output_tile, bf16.params.tile_sizes
@@ -130,6 +130,7 @@ def test_no_division_in_the_machine_code_of_a_k_step(
         assert "BAR" not in loop, loop
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["pipelined", "pipelined_256"])
 def test_bytes_of_clipped_boxes_are_not_computed_in_a_k_step(name: str) -> None:
     """A minimum is one instruction here, which the compiler would rather repeat than keep a

@@ -52,6 +52,7 @@ def test_execute_runs_the_parts(name: str) -> None:
     assert route.name == "cut" and sum(p.kernel is not None for p in route.parts) == feature.kernels
 
 
+@pytest.mark.sampled
 @each_feature
 def test_explain_says_of_each_matmul(name: str) -> None:
     feature = ALL[name]

@@ -92,7 +92,7 @@ def copies(rank: int) -> Kernel:
     )
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("rank", [1, 2, 3, 4, 5])
 def test_every_form_of_a_copy_compiles(rank: int) -> None:
     assert verify(copies(rank)) == []

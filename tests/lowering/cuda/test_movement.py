@@ -79,6 +79,7 @@ def test_st_shared_addresses(statement: str, swizzle: int, frag: str) -> None:
     assert len(seen) == rows * cols
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("frag", "swizzle"),
     [

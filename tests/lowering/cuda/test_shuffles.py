@@ -123,6 +123,7 @@ def byte_perm(a: int, b: int, selector: int) -> int:
     return sum(pool[selector >> 4 * i & 7] << 8 * i for i in range(4))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("dtype", "span", "other"), FORMS)
 def test_every_element_arrives(dtype: str, span: int, other: int) -> None:
     """Rows and columns of elements, as registers hold them, before and after."""

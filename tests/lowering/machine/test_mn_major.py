@@ -67,12 +67,14 @@ def in_core_matrices() -> str:
     return found
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("seed", range(3))
 def test_both_operands_mn_major(seed: int) -> None:
     assert verify(parse_kernel(text())) == []
     assert right(text(), seed=seed)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("old", "new"),
     [

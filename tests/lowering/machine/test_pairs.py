@@ -197,6 +197,7 @@ FAULTS: dict[str, tuple[str, str, str]] = {
 """What is broken, how, and what the machine says of it."""
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("fault", FAULTS)
 def test_faults(fault: str) -> None:
     old, new, why = FAULTS[fault]

@@ -23,7 +23,7 @@ QUICK = "registers", "queue", "2x2-alone", "4x1-pairs"
 """Of each kind, the cheaper ones."""
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", in_tiers([*PAIRS, *CLUSTERS], QUICK))
 def test_proved(name: str) -> None:
     kernel = made((PAIRS | CLUSTERS)[name])
