@@ -72,7 +72,7 @@ def test_parse_peers() -> None:
     )
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("epilogue", EPILOGUES)
 def test_own_systems_are_right(epilogue: str) -> None:
     for name in OWN:

@@ -217,7 +217,7 @@ def test_what_is_wrong_is_no_matter_of_speed(
     assert f" at {NAMES[0]}: wrong result: relative error nan (limit 4e-03)" in text
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("words", "told"),
     [

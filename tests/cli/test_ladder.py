@@ -28,6 +28,7 @@ def test_a_rung() -> None:
     assert "predicted" in text and "data: waits until a slice has come" in text
 
 
+@pytest.mark.slow
 def test_json() -> None:
     (found,) = json.loads(invoke("v5", "--json", "--shape", "8192x8192x8192").stdout)
     assert (found["rung"], found["decision"]) == ("v5", "stages: 1 → 2")

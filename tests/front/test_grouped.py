@@ -21,7 +21,7 @@ def relu(ops: Operations, d: Any) -> Any:
     return ops.relu(d)
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("matrix", ["nk", "kn"])
 @pytest.mark.parametrize("form", ["columns", "sums"])
 def test_other_forms(form: str, matrix: str) -> None:

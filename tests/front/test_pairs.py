@@ -86,7 +86,7 @@ def test_floats_of_eight_bits(types: tuple[str, str]) -> None:
     assert torch.equal(d, (a.float() @ b.float().T * p * q).to(torch.float16))
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", EPILOGUES)
 def test_epilogues(name: str) -> None:
     """Each CTA stores its own rows as a CTA alone does: the same bits as on Hopper."""

@@ -171,6 +171,7 @@ def test_of_a_kernel_that_runs_wrong_the_proof_is_asked_too(
     assert said.unproved is None
 
 
+@pytest.mark.slow
 def test_nothing_is_loaded_at_k_of_0() -> None:
     """The loads cut all of K in one part: where it is empty, no stage of theirs has a gap."""
     m = matmul()

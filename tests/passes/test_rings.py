@@ -102,7 +102,7 @@ def right(source: str, case: Case, adversary: Adversary, seed: int) -> bool:
     return all(np.array_equal(tensors[name], result) for name, result in results.items())
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("adversary", ["random", "lazy", "eager"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_kinds(kind: Callable[[np.random.Generator], Case], adversary: Adversary) -> None:

@@ -94,7 +94,7 @@ def test_drawn(
     check_rows(run(made, inputs, seed=seed), *inputs)
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("form", "name"), CASES)
 def test_what_is_of_others_leaves_no_trace(form: str, name: str) -> None:
     """Were other groups NaN, what is a group's own is right: they meet no sum and no result."""
@@ -214,7 +214,7 @@ SUMMED = (
 """Gradients that are added to those of earlier steps."""
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ["cooperative", "cluster"])
 @pytest.mark.parametrize("staged", [0, 2])
 def test_an_epilogue_of_sums(name: str, staged: int) -> None:

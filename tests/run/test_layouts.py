@@ -59,7 +59,7 @@ def arranged(layout: str, x: Any, w: Any) -> tuple[Any, Any]:
     )
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("name", in_tiers(KERNELS, {"cooperative", "span_32", "ping_pong"}))
 def test_every_layout_on_every_kind_of_kernel(name: str, layout: str) -> None:

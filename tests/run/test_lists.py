@@ -59,7 +59,7 @@ def equal(found: Sequence[Any], wanted: Sequence[Any]) -> bool:
     return len(found) == len(wanted) and all(map(torch.equal, found, wanted))
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", EVERY)
 def test_weights_of_different_widths(name: str) -> None:
     made = compile_fusion(import_fusion(side_by_side()), EVERY[name])

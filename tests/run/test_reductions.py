@@ -76,7 +76,7 @@ def test_of_no_elements() -> None:
     assert least.tolist() == [torch.inf] * 8
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("reduced", ALL, ids=str)
 def test_alone(reduced: Reduced) -> None:
     """The product itself is no result."""

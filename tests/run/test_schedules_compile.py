@@ -52,6 +52,7 @@ def sass(bf16: CompiledFusion) -> str:
     return bf16.dump("sass")
 
 
+@pytest.mark.sampled
 def test_resources_are_clean(bf16: CompiledFusion) -> None:
     found = bf16.resources
     assert found.clean, str(found)
@@ -118,6 +119,7 @@ def test_instructions(bf16: CompiledFusion, sass: str) -> None:
     assert counts["ACQBULK"] == roles + (number_bytes(bf16.kernel) > 0)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("opcode", ["HGMMA", "UTMALDG"])
 def test_no_division_in_the_machine_code_of_a_k_step(
     bf16: CompiledFusion, sass: str, opcode: str

@@ -116,7 +116,7 @@ def test_clusters_may_start_in_any_order(name: str) -> None:
         assert np.array_equal(d, exact(a, b).astype(NUMPY["bf16"])), order
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ["stream_k-cooperative", "stream_k-ping_pong",
                                   "split_3-ping_pong", "split_4-one_group"])  # fmt: skip
 def test_always_the_same_bits(name: str) -> None:

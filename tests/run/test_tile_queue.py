@@ -108,7 +108,7 @@ def test_adversaries(name: str, adversary: Adversary) -> None:
         run(both(name)[0], p, adversary=adversary)
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", SMALL)
 def test_ctas_ask_in_many_orders(name: str) -> None:
     """Who gets which tile depends on who comes first."""

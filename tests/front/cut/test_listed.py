@@ -75,7 +75,7 @@ QUICK = {
 """Of each source, the cheaper ones."""
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", in_tiers(sorted(set(ALL) - set(WITHOUT)), QUICK))
 def test_which_calls_install_takes(name: str) -> None:
     asked = read(name)

@@ -50,7 +50,7 @@ def copies(k: Kernel, env: dict[str, int]) -> list[tuple[int, int, int]]:
     return found
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("dtype", "size", "cols", "span", "at"),
     [("bf16", 2, 128, 128, 8), ("u8", 1, 64, 64, 16), ("u8", 1, 256, 128, 0),

@@ -166,6 +166,7 @@ def test_machine_code(dtype: str, span: int, other: int) -> None:
     assert disassemble(compiled.cubin).count("SHFL.IDX") - 1 == count, "beside the warp's index"
 
 
+@pytest.mark.slow
 def test_bytes_compile() -> None:
     compiled = compile_cubin(emit_cuda(parse_kernel(BYTES)))
     assert read_resources(compiled, "bytes").clean

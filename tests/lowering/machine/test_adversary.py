@@ -94,6 +94,7 @@ def test_an_index_of_the_queue_that_is_off_by_one(barrier: str) -> None:
             right.run(each.kernel, SEVERAL, adversary="eager", races=True)
 
 
+@pytest.mark.slow
 def test_some_seeds_miss_it() -> None:
     """Why there are such adversaries: of six random orders none shows the wrong index."""
     right, kernel = planted(*BUGS["an index of queue_empty that is off"][:3])

@@ -73,7 +73,7 @@ def text_of(name: str) -> str:
     return print_kernel(kernel_of(name))
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault(fault: str) -> None:
     """The claim is open that is about it."""

@@ -115,6 +115,7 @@ def test_lists() -> None:
     assert found.proved, str(found)
 
 
+@pytest.mark.slow
 def test_no_claim_about_unknown_launches() -> None:
     """Of a kernel alone nothing is known of the sizes that it gets."""
     found = prove(made("dynamic").kernel)
