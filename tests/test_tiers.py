@@ -120,8 +120,8 @@ def test_of_sampled_tests_some_cases_are_quick(run: pytest.Pytester) -> None:
     done = run.runpytest_inprocess(*args, "-m", "not slow")
     done.assert_outcomes(passed=5, deselected=9)
     names = [line.partition("::")[2].partition(" ")[0] for line in done.outlines if "PASS" in line]
-    assert [n for n in names if "two" in n] == ["test_two[b]", "test_two[e]"]
-    assert [n for n in names if "one" in n] == ["test_one[d]"]
+    assert [n for n in names if n.startswith("test_two")] == ["test_two[b]", "test_two[e]"]
+    assert [n for n in names if n.startswith("test_one")] == ["test_one[d]"]
 
 
 def test_files_take_turns() -> None:

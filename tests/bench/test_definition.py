@@ -28,7 +28,7 @@ def operands(text: str) -> DefinitionOperands:
     return DefinitionOperands(text, problem_of(text, SHAPE), 2, 0, "cpu")
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", TEXTS)
 def test_kernels_are_right(name: str) -> None:
     text, problem = TEXTS[name], problem_of(TEXTS[name], SHAPE)

@@ -83,6 +83,7 @@ def test_alignment_of_rows() -> None:
     assert Drawn(904, 64, 4096, "tt").rows == (128, 128, 128)
 
 
+@pytest.mark.slow
 def test_a_run(monkeypatch: pytest.MonkeyPatch, problems: Path, tmp_path: Path) -> None:
     wanted = fake(monkeypatch, factors=[2.0])
     saved = tmp_path / "f.jsonl"
@@ -103,6 +104,7 @@ def test_a_run(monkeypatch: pytest.MonkeyPatch, problems: Path, tmp_path: Path) 
     assert "choice over cuBLAS at 2 problems: geometric mean 0.500, least 0.500, 2 below" in text
 
 
+@pytest.mark.slow
 def test_only_what_is_taken(monkeypatch: pytest.MonkeyPatch, problems: Path) -> None:
     wanted = fake(monkeypatch)
     code, text = invoke(problems, "--first", "0")
@@ -131,6 +133,7 @@ def test_a_later_run_goes_on(
     assert code == 1 and "of a run with other options" in text
 
 
+@pytest.mark.slow
 def test_a_wrong_schedule_is_told(monkeypatch: pytest.MonkeyPatch, problems: Path) -> None:
     fake(monkeypatch, bad_places={"1": "wrong"})
     code, text = invoke(problems, "--first", "2")
@@ -140,6 +143,7 @@ def test_a_wrong_schedule_is_told(monkeypatch: pytest.MonkeyPatch, problems: Pat
     assert f"{name} at {drawn[0]}: wrong result: relative error nan (limit 4e-03)" in text
 
 
+@pytest.mark.slow
 def test_what_wsched_refuses_is_a_row(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     path, saved = tmp_path / "problems.csv", tmp_path / "f.jsonl"
     path.write_text("M,N,K,layout\n8,8,2147483656,TN\n1000,1000,1000,TN\n")
@@ -202,6 +206,7 @@ def test_variants() -> None:
     assert {p.programmatic_dependent_launch for p in same} == {True, False}
 
 
+@pytest.mark.slow
 def test_what_is_compiled_ahead_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     monkeypatch.setenv("WSCHED_CACHE_DIR", str(tmp_path))

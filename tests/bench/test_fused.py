@@ -72,13 +72,14 @@ def test_parse_peers() -> None:
     )
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("epilogue", EPILOGUES)
 def test_own_systems_are_right(epilogue: str) -> None:
     for name in OWN:
         assert complaint(name, epilogue) == "", name
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_layouts(layout: str) -> None:
     """The definition and the operands say the same."""

@@ -53,6 +53,7 @@ def outcomes(loss: float, noise: float, count: int, *, one: bool = False) -> dic
     return found
 
 
+@pytest.mark.slow
 def test_what_did_not_change_is_as_fast() -> None:
     assert outcomes(0.0, 0.004, 6).get("as fast", 0) >= 11
 
@@ -69,6 +70,7 @@ def test_a_loss_of_all_is_found() -> None:
     assert outcomes(0.03, 0.004, 6)["slower"] >= 11
 
 
+@pytest.mark.slow
 def test_a_loss_of_one_is_found_and_named() -> None:
     assert outcomes(0.10, 0.006, 6, one=True)["slower"] >= 11
     draw = random.Random(1)
@@ -215,7 +217,7 @@ def test_what_is_wrong_is_no_matter_of_speed(
     assert f" at {NAMES[0]}: wrong result: relative error nan (limit 4e-03)" in text
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("words", "told"),
     [

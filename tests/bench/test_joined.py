@@ -44,6 +44,7 @@ def path(tmp_path: Path) -> Path:
     return made
 
 
+@pytest.mark.slow
 def test_what_ran_is_joined_with_what_is_predicted(path: Path) -> None:
     found = list(joined(path))
     assert [j.name for j in found] == [str(p) for p in PROBLEMS for _ in range(2)]

@@ -70,6 +70,7 @@ def test_a_row() -> None:
     assert "  WRONG: wsched is off by 2.0e-01\n" in report(row(0.2))
 
 
+@pytest.mark.slow
 def test_both_ways_run(nvfuser: Spy, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
     inputs = inputs_of("mlp", 32)

@@ -146,6 +146,7 @@ def test_lines_and_totals() -> None:
 # --- the command ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     fake(monkeypatch)
     (tmp_path / "some.txt").write_text("")
@@ -168,6 +169,7 @@ def test_a_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert (code, again.strip()) == (0, text.strip())  # nothing is measured again
 
 
+@pytest.mark.slow
 def test_a_wrong_result_of_wsched(monkeypatch: pytest.MonkeyPatch) -> None:
     fake(monkeypatch, wsched="wrong")
     code, text = invoke("--module", "lora", "--tokens", "512")

@@ -39,7 +39,7 @@ def test_routings() -> None:
     assert one[:2] == [512 * layer.chosen, 0]
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("routing", ROUTINGS)
 def test_a_layer_as_a_whole(routing: str) -> None:
     """Both ways compute the same of the same tokens."""

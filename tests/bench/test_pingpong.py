@@ -144,6 +144,7 @@ def test_curves() -> None:
     }
 
 
+@pytest.mark.slow
 def test_plot(tmp_path: Path) -> None:
     plot(rows(), "NVIDIA H200", tmp_path / "f.png")
     assert (tmp_path / "f.png").read_bytes().startswith(b"\x89PNG")

@@ -19,6 +19,7 @@ from wsched.run.layout import laid_out
 torch = pytest.importorskip("torch")
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("shape", [Shape(16, 512, 512), Shape(512, 768, 64)], ids=str)
 @pytest.mark.parametrize("epilogue", ["bare", "residual"])
 def test_the_first_is_what_compile_takes(shape: Shape, epilogue: str) -> None:

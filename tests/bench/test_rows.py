@@ -43,6 +43,7 @@ def test_other_words(words: tuple[str, str], told: str) -> None:
     assert code == 1 and text.strip().endswith(told)
 
 
+@pytest.mark.slow
 def test_a_run_and_its_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     wanted = fake(monkeypatch, factors=[2.0])
     asked = ("--rows", "1,16", "--layers", "512x1024", "--json", str(tmp_path / "f.jsonl"))

@@ -37,6 +37,7 @@ def invoke(*words: str) -> tuple[int, str]:
     return result.exit_code, result.output
 
 
+@pytest.mark.slow
 def test_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     found = ranked_here(Problem(Shape(512, 4096, 1024)))
     fake(monkeypatch, factors=[found[1].us / found[0].us * 2])
@@ -84,6 +85,7 @@ def test_what_is_in_the_file_is_not_measured_again(
     assert (code, again.strip()) == (0, text.strip())
 
 
+@pytest.mark.slow
 def test_seconds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     fake(monkeypatch)
     clock = iter([0.0, 5.0, 11.0])
@@ -96,6 +98,7 @@ def test_seconds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert list(json.loads(saved.read_text())["shapes"]) == [SMALL, LARGE]
 
 
+@pytest.mark.slow
 def test_interrupt(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     # A shape is allocated twice, once in each stage.
     fake(monkeypatch, bad={"": "interrupt"})
@@ -103,6 +106,7 @@ def test_interrupt(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert (code, text.strip()) == (130, "interrupted: 0 of 1 shapes are measured")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("announced_hangs")
 def test_what_hangs_is_left_out_and_kept_in_the_file(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -141,6 +145,7 @@ def test_another_file(content: str, error: str, supported: str, tmp_path: Path) 
     assert (code, text.strip()) == (1, told)
 
 
+@pytest.mark.slow
 def test_a_file_of_other_options(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     fake(monkeypatch)
     saved = tmp_path / "f.json"
@@ -208,6 +213,7 @@ def test_totals_and_notes() -> None:
     assert notes(rows) == [f"c wrong at {LARGE}: nan", "a failed at 8x8x8, 8x8x16: hung"]
 
 
+@pytest.mark.slow
 def test_plot(tmp_path: Path) -> None:
     for name, rows in (("all", rows_of(results())), ("none", [])):
         plot(rows, "NVIDIA H200", tmp_path / name)

@@ -207,7 +207,7 @@ def test_nvfuser_is_asked_for_every_layout_and_type(layout: str, dtype: str) -> 
     assert fusion == build_fusion(record_text(definition_text(problem)))
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_triton_compiles_in_every_layout(
     layout: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -88,6 +88,7 @@ def known(shape: str = SMALL) -> Entry:
     return Entry(planned(shape), params, 3.0, 4.0, "0.1.0", "2026-11-01T09:00:00+00:00")
 
 
+@pytest.mark.slow
 def test_the_fastest_is_kept_and_chosen(monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
     found = ranked_at(LARGE)
     fake(monkeypatch, factors=[2.0, 1.5, 1.0, 0.5])
@@ -101,6 +102,7 @@ def test_the_fastest_is_kept_and_chosen(monkeypatch: pytest.MonkeyPatch, path: P
     assert f"fake, bf16, TN, bare: kept in {path}" in text and found[3].name in text
 
 
+@pytest.mark.slow
 def test_what_is_measured_is_compiled_before(
     monkeypatch: pytest.MonkeyPatch, path: Path, built: Built
 ) -> None:
@@ -118,6 +120,7 @@ def test_what_is_measured_is_compiled_before(
     assert built == [*small, *large]
 
 
+@pytest.mark.slow
 def test_the_models_choice_stays_within_the_noise(
     monkeypatch: pytest.MonkeyPatch, path: Path
 ) -> None:
@@ -129,6 +132,7 @@ def test_the_models_choice_stays_within_the_noise(
     assert "the model's choice" in text
 
 
+@pytest.mark.slow
 def test_json(monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
     fake(monkeypatch, factors=[2.0, 0.5])
     code, text, errors = invoke("--shapes", SMALL, "--top", "3", "--layout", "NT", "--json")
@@ -143,6 +147,7 @@ def test_json(monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
     assert row["ratio"]["median"] > 1 and row["left_out"] == {}
 
 
+@pytest.mark.slow
 def test_what_is_wrong_or_does_not_compile_is_never_kept(
     monkeypatch: pytest.MonkeyPatch, path: Path
 ) -> None:
@@ -158,6 +163,7 @@ def test_what_is_wrong_or_does_not_compile_is_never_kept(
     assert f"{found[3].name} failed at {SMALL}: compile: InternalError: verify" in text
 
 
+@pytest.mark.slow
 def test_nothing_that_is_right(monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
     fake(monkeypatch, bad_places={"0": "wrong", "1": "wrong"})
     code, text, _ = invoke("--shapes", SMALL, "--top", "2", "--json")
@@ -197,6 +203,7 @@ def test_a_later_run_goes_on(monkeypatch: pytest.MonkeyPatch, path: Path) -> Non
     assert entries(path)[planned(SMALL)].params == ranked_at(SMALL)[0].params
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stale", [{"wsched": "0.0.9"}, {"params": {"x": 1}}], ids=str)
 def test_what_is_stale_is_measured_again(
     stale: dict[str, Any], monkeypatch: pytest.MonkeyPatch, path: Path
@@ -211,6 +218,7 @@ def test_what_is_stale_is_measured_again(
     assert entries(path)[planned(SMALL)].date > known().date
 
 
+@pytest.mark.slow
 def test_a_budget(monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
     fake(monkeypatch)
     clock = iter([0.0, 5.0, 11.0])
@@ -222,6 +230,7 @@ def test_a_budget(monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
     assert set(entries(path)) == {planned(SMALL), planned(LARGE)}
 
 
+@pytest.mark.slow
 def test_an_interrupt_keeps_what_was_measured(monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
     """The first shape is allocated twice; it is interrupted there, before it is kept."""
     fake(monkeypatch, bad={"": "interrupt"})
@@ -246,6 +255,7 @@ def test_a_full_disk(monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
     assert errors == f"{path} cannot be written (No space left on device); it is as it was\n"
 
 
+@pytest.mark.slow
 def test_a_table_of_ones_own(monkeypatch: pytest.MonkeyPatch, path: Path, tmp_path: Path) -> None:
     fake(monkeypatch)
     output, file = tmp_path / "mine.json", tmp_path / "shapes.txt"
@@ -254,6 +264,7 @@ def test_a_table_of_ones_own(monkeypatch: pytest.MonkeyPatch, path: Path, tmp_pa
     assert len(entries(output)) == 3 and not path.exists()
 
 
+@pytest.mark.slow
 def test_a_definition(monkeypatch: pytest.MonkeyPatch, path: Path, tmp_path: Path) -> None:
     file, text = tmp_path / "linear.py", definition(layout="nt")
     file.write_text(text)

@@ -250,6 +250,7 @@ def test_exchanged_tiles_come_out_even() -> None:
     assert all(t.exchanged and t.of(rows) == rows.exchanged for t in exchanged_tiles(rows))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "changes",
     [{"results": (DataType.Float,)}, {"n": 8190}, {"smem_epilogue": False}, {"matrices": (BF16,)},

@@ -70,7 +70,7 @@ def priced(asked: Problem, like: MatmulParams) -> Iterator[tuple[float, MatmulPa
                 yield cost(asked, found).us, found
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("shape", [*SHAPES, IN_PARTS], ids=str)
 def test_the_parameters_are_those_of_the_best(shape: tuple[int, int, int]) -> None:
     asked = problem(*shape)
@@ -144,6 +144,7 @@ def test_as_many_stages_as_fit() -> None:
             assert 3 <= params.circular_buffer_options.smem_circular_buffer_stage <= 8
 
 
+@pytest.mark.slow
 def test_results_without_room() -> None:
     """Tile by tile: results from registers, inputs by threads; small ones have room for both."""
     many = Problem(512, 512, 512, BF16, (DataType.Float,) * 12, 132)

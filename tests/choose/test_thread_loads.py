@@ -35,6 +35,7 @@ def test_few_rows_of_a_large_operand() -> None:
     assert behind * SURE <= candidates(p)[0].cost.us + copied_us(p)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("p", "why"),
     [

@@ -28,6 +28,7 @@ def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     return str(request.param)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("op", ["linear", "matmul", "matmul_t"])
 def test_right(op: str, library: str) -> None:
     text = definition("f16", "f32", op)
@@ -115,6 +116,7 @@ def overflowing(op: str) -> str:
     return head + "".join(f"    {line}\n" for line in lines) + tail.lstrip("\n")
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("op", ["log", "div", "cubes", "half"])
 def test_infinities_and_nans_are_right(op: str, library: str) -> None:
     kernel = kernel_for(overflowing(op), SMALL)

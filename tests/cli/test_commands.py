@@ -105,6 +105,7 @@ def test_the_kernel_is_the_one_that_is_explained(file: Path, shape: str) -> None
     assert kernel.name == json.loads(printed("explain", *options, "--json"))["kernel"]
 
 
+@pytest.mark.slow
 def test_dump_of_everything(file: Path, tmp_path: Path) -> None:
     written = printed("dump", file, "--stage", "all", "--dir", tmp_path / "dumps", *SMALL)
     paths = [Path(line) for line in written.splitlines()]
@@ -244,6 +245,7 @@ def test_a_device_with_fewer_multiprocessors_takes_longer(file: Path) -> None:
 # --- schedules of one's own -----------------------------------------------------------------------
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", PRESETS)
 def test_a_schedule_by_name(file: Path, name: str) -> None:
     kernel = parse_kernel(printed("dump", file, "--stage", "kernel", "--params", name))

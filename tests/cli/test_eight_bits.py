@@ -60,6 +60,7 @@ def test_dump(text: str, line: str, tmp_path: Path) -> None:
     assert line in output(text, tmp_path, "dump", "--stage", "loops")
 
 
+@pytest.mark.slow
 def test_tiles(tmp_path: Path) -> None:
     """A step has as many bytes as of 16 bits; a second accumulator leaves fewer columns."""
     head, first, *_ = output(SCALED, tmp_path, "tiles").splitlines()

@@ -14,6 +14,7 @@ def explore(*arguments: object) -> Result:
     return CliRunner().invoke(cli.app, ["explore", *map(str, arguments)])
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("plain")
 def test_a_page(file: Path, tmp_path: Path) -> None:
     path = tmp_path / "out.html"
@@ -29,6 +30,7 @@ def test_a_page(file: Path, tmp_path: Path) -> None:
     assert "with 16 multiprocessors" in shown["title"]
 
 
+@pytest.mark.slow
 def test_where_nothing_can_be_written(file: Path, tmp_path: Path) -> None:
     result = explore(file, "--shape", "64x64x64", "-o", tmp_path / "nowhere" / "p.html")
     assert result.exit_code == 2

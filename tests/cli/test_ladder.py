@@ -28,6 +28,7 @@ def test_a_rung() -> None:
     assert "predicted" in text and "data: waits until a slice has come" in text
 
 
+@pytest.mark.slow
 def test_json() -> None:
     (found,) = json.loads(invoke("v5", "--json", "--shape", "8192x8192x8192").stdout)
     assert (found["rung"], found["decision"]) == ("v5", "stages: 1 → 2")
@@ -75,12 +76,14 @@ def test_measured_shares_of_the_choice(measured: list[str]) -> None:
     assert text.count("of the choice") == 2 and f"{share:.3f}" in text
 
 
+@pytest.mark.slow
 def test_a_measured_rung(measured: list[str]) -> None:
     text = invoke("v8").stdout
     assert measured == ["v8"] and "measured" in text
     assert f"{2 * 4096**3 / 300e6:.1f}" in text
 
 
+@pytest.mark.slow
 def test_files(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     picture, page = tmp_path / "a.png", tmp_path / "a.md"

@@ -70,7 +70,7 @@ def test_defects_keep_their_traceback(
     assert CliRunner().invoke(app, ["explain", str(file)]).exception is error
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("command", ["run", "trace"])
 @pytest.mark.parametrize(
     ("shape", "text"),

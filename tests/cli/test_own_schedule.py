@@ -53,6 +53,7 @@ def test_check_of_an_illegal_schedule(file: Path) -> None:
     assert not found["legal"] and found["error"]["rule"] == "ring"
 
 
+@pytest.mark.slow
 def test_check_with_a_proof(file: Path) -> None:
     result = invoke("check", file, "--proof")
     lines = result.stdout.splitlines()

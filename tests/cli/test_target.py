@@ -71,6 +71,7 @@ def test_other_commands(command: list[str], told: str, file: Path) -> None:
         assert "148 multiprocessors" in result.stdout
 
 
+@pytest.mark.slow
 def test_tiles(file: Path) -> None:
     for arguments in ([], [str(file)]):
         result = CliRunner().invoke(app, ["tiles", *arguments, "--target", "sm_100a", "--legal"])
@@ -80,6 +81,7 @@ def test_tiles(file: Path) -> None:
         assert {row[2] for row in rows[1:]} == {"128", "256"}
 
 
+@pytest.mark.slow
 def test_a_page(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[Book] = []
     monkeypatch.setattr("wsched.cli.explore.page_html", lambda book: made.append(book) or "")

@@ -25,6 +25,7 @@ def printed(*arguments: object) -> str:
     return str(result.stdout)
 
 
+@pytest.mark.slow
 def test_tiles_of_a_definition(file: Path, golden: object) -> None:
     text = printed(file)
     assert text == golden
@@ -40,6 +41,7 @@ def test_tiles_without_what_is_refused(file: Path) -> None:
     assert printed("--legal").splitlines() == legal  # a linear of bf16 is the default
 
 
+@pytest.mark.slow
 def test_tiles_as_json(file: Path) -> None:
     whole, legal = (json.loads(printed(file, "--json", *option)) for option in ((), ["--legal"]))
     assert [c for c in whole if c["legal"]] == legal
@@ -49,6 +51,7 @@ def test_tiles_as_json(file: Path) -> None:
     assert MatmulParams.from_dict(first["params"]).tile_sizes.cta_tile.n == 8
 
 
+@pytest.mark.slow
 def test_tiles_with_parameters_of_their_own(file: Path, tmp_path: Path) -> None:
     path = tmp_path / "params.json"
     path.write_text('{"cluster_dims": {"m": 2}}')

@@ -39,6 +39,7 @@ def test_json_beside_a_saved_time_line(file: Path, tmp_path: Path) -> None:
     assert max(abs(p["difference"] or 0) for p in found["measured"]) < 1e-9
 
 
+@pytest.mark.slow
 def test_a_definition_of_several_kernels(tmp_path: Path) -> None:
     file = tmp_path / "two.py"
     file.write_text(CUT)

@@ -45,7 +45,7 @@ def of_barrier(film: Film, state: list[int], name: str, index: int, field: str) 
     return state[start + at * len(BARRIER_FIELDS) + BARRIER_FIELDS.index(field)]
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("adversary", ["random", "fair", "lazy", "eager"])
 def test_the_end(adversary: Order) -> None:
     """3 tiles of 4 steps on 6 stages: each is filled and freed twice, and was free at first."""

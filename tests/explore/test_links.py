@@ -14,6 +14,7 @@ def links(texts: Texts, line: NestLine, text: int = -1) -> list[str]:
     return [texts.table[texts.texts[text][at]].strip() for at in line.lines[text]]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", [*in_tiers(SCHEDULES, QUICK), "sm_100a"])
 def test_each_loop_and_expression_is_found_after_each_pass(name: str) -> None:
     texts = texts_of(compiled(name))

@@ -33,7 +33,7 @@ def bits(t: Any) -> Any:
     return t.contiguous().view(torch.int16 if t.element_size() == 2 else torch.int32)
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("k", [8, 72, 136])
 def test_rows_alone_and_together(k: int) -> None:
     a, b = operands(k, M, N)

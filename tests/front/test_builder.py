@@ -50,7 +50,7 @@ def test_a_kernel_is_called_by_its_options_and_right(options: dict[str, Any], na
     assert check(kernel, sized_inputs(kernel, EXTENTS, 0, "cpu")).passed
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("sizes", ["200x136x40", "72x520x264", "1x8x8"])
 @pytest.mark.parametrize(
     "options",

@@ -32,6 +32,7 @@ def product(x: Any, w: Any, dtype: str = "bf16") -> Any:
     return (x.float() @ w.float().T).to(DTYPES[dtype])
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("operand", ["bf16", "f16"])
 @pytest.mark.parametrize("result", ["bf16", "f16", "f32"])
 def test_linear(operand: str, result: str) -> None:

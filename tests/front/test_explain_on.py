@@ -29,6 +29,7 @@ def matrices(dtype: Any = None) -> list[Any]:
     return [torch.empty(4096, 512, dtype=dtype), torch.empty(2048, 512, dtype=dtype)]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", GPUS)
 def test_what_is_explained_is_what_is_planned(name: str) -> None:
     gpu, inputs = GPUS[name], matrices()
@@ -50,6 +51,7 @@ BATCH = (
 X, W, R, BATCHES = (4096, 512), (2048, 512), (4096, 2048), (8, 512, 512)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("text", "extents", "shapes"),
     [

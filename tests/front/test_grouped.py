@@ -21,7 +21,7 @@ def relu(ops: Operations, d: Any) -> Any:
     return ops.relu(d)
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("matrix", ["nk", "kn"])
 @pytest.mark.parametrize("form", ["columns", "sums"])
 def test_other_forms(form: str, matrix: str) -> None:
@@ -34,6 +34,7 @@ def test_other_forms(form: str, matrix: str) -> None:
         assert torch.equal(d[..., : wanted.shape[-1]], wanted)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("matrix", ["nk", "kn"])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_as_torch_means_it(matrix: str, dtype: Any) -> None:

@@ -67,6 +67,7 @@ def test_a_line_for_each_decision(
     assert re.fullmatch(r"end: \d kernel, 2 route, 2 schedule", lines(capsys.readouterr().err)[0])
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "words",
     [["run"], ["explain"], ["dump", "--stage", "cuda"], ["trace"], ["check", "--proof"]],

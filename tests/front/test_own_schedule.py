@@ -34,6 +34,7 @@ def error(found: Any, expected: Any) -> float:
     return float((found.float() - expected).norm() / expected.norm())
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "shape",
     [{}, {"n": 192}, {"k": 32}, {"m": 64, "groups": 1, "registers": None}, {"chunk": 32}],
@@ -47,6 +48,7 @@ def test_from_nothing(shape: dict[str, Any]) -> None:
     assert s.check().error is None
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", in_tiers(SCHEDULES, QUICK))
 def test_the_built_in_schedule_goes_through_the_same_door(name: str) -> None:
     fusion = build_fusion(record_text(definition()))

@@ -54,6 +54,7 @@ def drawn(dtype: Any, rows: int, cols: int, by_columns: bool = False) -> Any:
     return found.t() if by_columns else found
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize(
     "params", [TILE, paired(256, 96, 32, 2, epilogue_stages=1)], ids=["block", "blocks"]
@@ -85,7 +86,7 @@ def test_floats_of_eight_bits(types: tuple[str, str]) -> None:
     assert torch.equal(d, (a.float() @ b.float().T * p * q).to(torch.float16))
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", EPILOGUES)
 def test_epilogues(name: str) -> None:
     """Each CTA stores its own rows as a CTA alone does: the same bits as on Hopper."""
@@ -107,6 +108,7 @@ def test_batches(name: str) -> None:
     assert torch.equal(d, (a.float() @ b.float()).to(torch.bfloat16))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("form", ["rows", "columns"])
 @pytest.mark.parametrize("sizes", [(0, 8, 64, 136, 0), (304, 8, 264)], ids=str)
 def test_groups(form: str, sizes: tuple[int, ...]) -> None:
@@ -121,6 +123,7 @@ def test_groups(form: str, sizes: tuple[int, ...]) -> None:
     assert torch.equal(d, product(*inputs).to(torch.bfloat16))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", ["v9", "two-blocks", "v10", "2x2-pairs"])
 def test_a_schedule_says_it_in_a_line(name: str) -> None:
     """And is read back: the same kernel from its calls alone."""

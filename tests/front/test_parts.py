@@ -57,6 +57,7 @@ def test_executed(name: str) -> None:
             assert torch.equal(got, right)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", MADE)
 def test_saved(name: str, tmp_path: Path) -> None:
     s, path = public(name), tmp_path / "own.sched"

@@ -65,6 +65,7 @@ def test_a_live_definition_without_a_kernel_is_computed() -> None:
     assert torch.equal(d, torch.cat([a, a * 0.1234567890123], 1))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "inputs",
     [

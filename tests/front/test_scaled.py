@@ -69,6 +69,7 @@ def test_promoted_sums_do_not_grow_worse_with_k() -> None:
     assert 0.8e-4 < promoted < 1.5e-4 and 4e-4 < fast < 8e-4
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("by", "bias", "result"),
     [
@@ -90,6 +91,7 @@ def test_bf16_where_nothing_is_said() -> None:
     assert wsched.scaled_mm(a, b, *scales(False, False)).dtype is torch.bfloat16
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("layout", ["rows", "columns", "odd"])
 def test_other_layouts_are_copied(layout: str) -> None:
     """K apart, which 16-bit operands may have; rows that TMA does not read."""
@@ -103,6 +105,7 @@ def test_other_layouts_are_copied(layout: str) -> None:
     assert error(found, a.double() @ b.double() * x * y) < LIMITS["float32"]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("pair", [("int8", "int8"), ("uint8", "int8"), ("uint8", "uint8")])
 @pytest.mark.parametrize("columns", [N, 71])
 def test_int_mm(pair: tuple[str, str], columns: int) -> None:

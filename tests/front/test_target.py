@@ -86,6 +86,7 @@ def test_a_sum_of_nothing_is_zero() -> None:
 EPILOGUES = {"gelu": GELU, "residual": RESIDUAL, "silu": SILU, "two": TWO_OUTPUTS, "where": WHERE}
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", EPILOGUES)
 def test_an_epilogue_gives_the_same_bits_on_both(name: str) -> None:
     """What stands behind the fragment knows of no target."""

@@ -32,7 +32,7 @@ def cut(x: Any) -> Any:
     return (x.view(np.uint32) & 0xFFFFE000).view(np.float32)
 
 
-@pytest.mark.sampled
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "params",
     [

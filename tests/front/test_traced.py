@@ -75,7 +75,7 @@ def same(found: Any, expected: Any) -> None:
         assert torch.equal(x, y)
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("text", [definition(), COLUMNS, CUT, TORCHS])
 def test_a_graph_is_whole(text: str) -> None:
     inputs = [matrix(24, 40, dtype=torch.float32)] if text is TORCHS else operands()
@@ -97,6 +97,7 @@ def test_numbers_and_several_results() -> None:
          wsched.execute(SCALED, inputs))  # fmt: skip
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "options", [{"params": PARAMS}, {"batch_invariant": True}, {"constants": [1]}]
 )

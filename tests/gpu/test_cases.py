@@ -30,6 +30,7 @@ def test_what_is_drawn() -> None:
     assert draw(7) == draw(7)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("integer", [False, True])
 @pytest.mark.parametrize(
     ("operand", "result"), [("bf16", "bf16"), ("f16", "f32"), ("bf16", "f16"), ("f16", "f16")]

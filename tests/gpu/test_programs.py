@@ -13,6 +13,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 SMALL = 48
 
 
+@pytest.mark.slow
 def test_what_is_drawn() -> None:
     from tests.random_program import RandomProgram
     from wsched.importer import record_text
@@ -35,6 +36,7 @@ def test_the_machine_passes(seed: int) -> None:
     assert not outcome.lost and outcome.flops > 0
 
 
+@pytest.mark.slow
 def test_a_wrong_result_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     import wsched
 

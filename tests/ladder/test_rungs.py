@@ -41,7 +41,7 @@ def test_integers_are_exact(number: int, kind: str) -> None:
     ran(kernel(number), PROBLEMS[kind], number)
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("number", NUMBERS)
 def test_kernels_are_proved_and_do_not_spill(number: int) -> None:
     assert kernel(number).proof().proved
@@ -72,7 +72,7 @@ def test_integers_are_exact_in_tensor_memory(number: int, kind: str) -> None:
     ran(kernel(number, "sm_100a"), PROBLEMS[kind], number)
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("number", NUMBERS)
 def test_kernels_in_tensor_memory_are_proved_and_do_not_spill(number: int) -> None:
     found = kernel(number, "sm_100a")

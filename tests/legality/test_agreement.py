@@ -102,7 +102,7 @@ def test_illegal_is_refused(name: str) -> None:
     assert outcome(ILLEGAL[name][0]()).refused is not None
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", TRIMMED)
 def test_trimmed_is_refused_or_right(name: str) -> None:
     said = outcome(TRIMMED[name]())
@@ -110,7 +110,7 @@ def test_trimmed_is_refused_or_right(name: str) -> None:
     assert said.fault is None
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("verdict", "fault", "unproved"),
     [
@@ -171,6 +171,7 @@ def test_of_a_kernel_that_runs_wrong_the_proof_is_asked_too(
     assert said.unproved is None
 
 
+@pytest.mark.slow
 def test_nothing_is_loaded_at_k_of_0() -> None:
     """The loads cut all of K in one part: where it is empty, no stage of theirs has a gap."""
     m = matmul()
@@ -186,6 +187,7 @@ def test_nothing_is_loaded_at_k_of_0() -> None:
     assert (said.oracle, said.fault, said.ran) == (Verdict(), None, True)
 
 
+@pytest.mark.slow
 def test_a_cluster_of_more_ctas_than_a_problem_has_sms() -> None:
     """Neighbouring rows of tiles on three CTAs, all of which take every step. Threads load B, which
     no CTA loads for others then.
@@ -207,6 +209,7 @@ def test_a_cluster_of_more_ctas_than_a_problem_has_sms() -> None:
     assert (said.oracle, said.fault, said.ran) == (Verdict(), None, True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SOUND)
 def test_sound_runs(name: str) -> None:
     said = outcome(SOUND[name]())

@@ -62,7 +62,7 @@ QUICK = {
 """Of each kind, the cheaper ones."""
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", in_tiers(RUN, QUICK))
 def test_runs_right(name: str) -> None:
     said = outcome(MADE[name]())
@@ -169,6 +169,7 @@ def test_they_are_unlike_the_built_in_ones() -> None:
     assert all(name in like[by_hand] for by_hand, name in BUILT_IN.items())
 
 
+@pytest.mark.slow
 def test_they_are_as_many_as_they_should_be() -> None:
     assert len(MADE) >= 30 and len(set(RUN) - set(BUILT_IN)) >= 24
     assert len({side_by_side(make()) for make in MADE.values()}) == len(MADE)

@@ -43,13 +43,13 @@ def scheduled(params: MatmulParams, text: str) -> Fusion:
     return schedule_matmul(build_fusion(record_text(text)), params)
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", in_tiers(SCHEDULES, QUICK))
 def test_built_in_schedules_are_legal(name: str) -> None:
     assert why_illegal(scheduled(SCHEDULES[name], definition())) is None
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "name", ["coop_traversal_odd", "pingpong_64x256", "dynamic_pingpong", "cluster_pingpong"]
 )
@@ -263,13 +263,13 @@ def test_parts() -> None:
     )  # fmt: skip
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("make", PARTS)
 def test_parts_are_legal(make: Callable[[], Fusion]) -> None:
     assert why_illegal(make()) is None
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("matrix", "by"), [("chunk", "chunk"), ("tile", "chunk"), ("tile", "tile")]
 )
@@ -287,11 +287,13 @@ def test_parts_that_wait_for_each_other() -> None:
     )
 
 
+@pytest.mark.slow
 def test_with_a_stage_for_each_chunk_they_would_not() -> None:
     """The proof asks for an order that holds with any number of stages."""
     assert why_illegal(with_stages(read_by_two("chunk", "tile"), "T14", 4)) is None
 
 
+@pytest.mark.slow
 def test_a_box_that_is_filled_again_for_the_next_tile() -> None:
     """A has a ring of its own, and each CTA a row of tiles: A's box is the same in all of them."""
     m = of_computed(CAST)
@@ -334,6 +336,7 @@ def test_turns_of_blocks_of_a_tile_that_is_stored() -> None:
     assert (said.oracle, said.fault, said.ran) == (Verdict(), None, True)
 
 
+@pytest.mark.slow
 def test_parts_in_a_circle_may_come_to_an_end() -> None:
     """Step by step they do; the proof refuses all circles."""
     assert why_illegal(in_a_circle()) is None

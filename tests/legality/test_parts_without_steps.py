@@ -37,6 +37,7 @@ def test_sums_do_not_go_on_from_tile_to_tile(k: int) -> None:
     assert run_wrong(plan.fusion, compiled(plan), Problem(57, 72, k, 3)) is None
 
 
+@pytest.mark.slow
 def test_steps_are_counted_where_they_are_most() -> None:
     """How many they are depends on the part."""
     plan = thirds_of_k()

@@ -24,6 +24,7 @@ def lost(p: Problem, params: MatmulParams) -> dict[str, float]:
     return {x.effect: x.us for x in losses_of(p, params)[1]}
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "p",
     [

@@ -60,6 +60,7 @@ def test_as_a_picture(tmp_path: Path) -> None:
     assert (tmp_path / "why.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_a_gpu_that_is_not_here() -> None:
     """Fewer multiprocessors and slower memory; its board has a limit of its own."""
     other = wsched.why(definition(), SIZES, gpu="H100 PCIe", params=PARAMS)
@@ -124,6 +125,7 @@ def nvfuser_fusion(fd : FusionDefinition) -> None :
 """
 
 
+@pytest.mark.slow
 def test_each_kernel_of_a_definition_that_is_cut() -> None:
     with pytest.raises(UnsupportedError, match=r"linear on an operand of fd.ops.linear"):
         wsched.why(CUT)

@@ -125,6 +125,7 @@ def tools() -> None:
     needs()
 
 
+@pytest.mark.slow
 def test_built_once(tools: None, tmp_path: Path) -> None:
     first, second = (build_plugin(tmp_path, "0") for _ in range(2))
     assert (first.built, second.built, first.path) == (True, False, second.path)
@@ -132,6 +133,7 @@ def test_built_once(tools: None, tmp_path: Path) -> None:
     assert build_plugin(tmp_path, "1").path != first.path
 
 
+@pytest.mark.slow
 def test_command(tools: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WSCHED_CACHE_DIR", str(tmp_path))
     done = CliRunner().invoke(app, ["plugin", "build"])

@@ -107,6 +107,7 @@ def test_a_word_that_is_no_stage() -> None:
     )
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", SMALL)
 def test_text_reads_back_after_every_pass(name: str) -> None:
     for step in lowered(name):

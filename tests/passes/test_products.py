@@ -47,6 +47,7 @@ def test_weights_of_different_widths(adversary: Adversary) -> None:
         assert np.array_equal(d, product(x, w).astype(BF16))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("in_flight", [0, 1, 2])
 def test_gate_and_up(in_flight: int) -> None:
     rng = np.random.default_rng(2)
@@ -93,6 +94,7 @@ def test_accumulators_of_different_widths() -> None:
     assert np.array_equal(e, product(x, v).astype(BF16))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", ["prologue", "rewritten"])
 @pytest.mark.parametrize("adversary", ["random", "lazy", "eager"])
 def test_a_computed_in_registers_or_by_another_warpgroup(name: str, adversary: Adversary) -> None:

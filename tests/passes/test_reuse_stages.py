@@ -75,7 +75,7 @@ def test_refused_where_stages_are_filled_again() -> None:
         kernel(reusing(cooperative(128, 64, stages=3)))
 
 
-@pytest.mark.sampled
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("params", "result"),
     [
@@ -139,7 +139,7 @@ FAULTS = {
 }
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_shows(name: str) -> None:
     """The machine names the race, or the bytes; the proof refutes a claim of the storage."""

@@ -102,7 +102,7 @@ def right(source: str, case: Case, adversary: Adversary, seed: int) -> bool:
     return all(np.array_equal(tensors[name], result) for name, result in results.items())
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("adversary", ["random", "lazy", "eager"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_kinds(kind: Callable[[np.random.Generator], Case], adversary: Adversary) -> None:
@@ -133,6 +133,7 @@ def test_any_number_of_stages(name: str, stages: int) -> None:
     assert right(source, kind(np.random.default_rng(stages)), "random", stages)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("n", [8, 64, 72, 136])
 @pytest.mark.parametrize("stages", [(1, 1), (2, 3), (4, 1)])
 def test_a_step_later_with_few_steps(stages: tuple[int, int], n: int) -> None:

@@ -64,6 +64,7 @@ def test_stamps_take_their_time_beside_a_recorded_line() -> None:
     assert free.cycles + 8 * STAMP < paid.cycles < free.cycles + 32 * STAMP
 
 
+@pytest.mark.slow
 def test_it_is_told_again_alike() -> None:
     assert line(SCHEDULES["cluster_2x1"]) == line(SCHEDULES["cluster_2x1"])
 

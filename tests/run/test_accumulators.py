@@ -28,7 +28,7 @@ def halves(base: MatmulParams) -> MatmulParams:
 SMALL = halves(cooperative(128, 64, stages=3))
 
 
-@pytest.mark.sampled
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["coop_128x64", "pingpong_64x128", "pipelined", "across_128x256"])
 @pytest.mark.parametrize("result", ["f16", "f32"])
 def test_right_proved_and_without_spills(name: str, result: str) -> None:

@@ -47,6 +47,7 @@ def test_layouts(a_major: str, b_major: str) -> None:
     assert torch.equal(run(text, [a, b], "coop_128x64"), product(a, b))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("ranks", [(3, 2), (2, 3)])
 @pytest.mark.parametrize("name", ["coop_128x64", "cluster_2x1", "pingpong_64x128"])
 def test_one_matrix_for_all(ranks: tuple[int, int], name: str) -> None:
@@ -66,6 +67,7 @@ def test_linear_of_a_batch_of_activations() -> None:
     assert torch.equal(run(text, [x, w], "coop_128x64"), product(x, w.T))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("axes", ["BMN", "MN", "N", "BM1"])
 @pytest.mark.parametrize("stages", [0, 2])
 def test_epilogue_inputs(axes: str, stages: int) -> None:

@@ -71,7 +71,7 @@ def test_few_rows_in_every_layout(name: str, layout: str) -> None:
         check(compiled, m, n, k, ORDERS[i % 3])
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ["coop_128x256", "cluster_2x1", "pingpong_64x128"])
 def test_few_rows_of_a_matrix_that_the_epilogue_reads(name: str) -> None:
     compiled = residual.kernel(RESIDUAL, name)

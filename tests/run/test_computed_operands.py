@@ -45,7 +45,7 @@ def require_clean(kernel: CompiledFusion) -> None:
     assert read_resources(compiled, kernel.kernel.name).clean
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("given", TYPES)
 @pytest.mark.parametrize("scaled", [False, True])
 def test_every_type(given: str, scaled: bool) -> None:
@@ -59,7 +59,7 @@ def test_every_type(given: str, scaled: bool) -> None:
     require_clean(kernel)
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("m", "n", "k", "groups", "more"),
     [
@@ -92,7 +92,7 @@ def test_the_largest_legal_tile(text: str) -> None:
     require_clean(compile_fusion(fusion(text), largest.params))
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("given", "k", "most"), [
     ("Int8", 128, 4.0), ("Int8", 64, 4.8), ("Float8_e4m3fn", 128, 4.0), ("Float8_e4m3fn", 64, 4.8),
 ])  # fmt: skip

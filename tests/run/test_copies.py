@@ -40,6 +40,7 @@ UNREADABLE: dict[str, tuple[Callable[[Any], Any], str]] = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", UNREADABLE)
 @pytest.mark.parametrize("position", [0, 1])
 def test_a_copy_is_read(name: str, position: int) -> None:

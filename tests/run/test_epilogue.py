@@ -149,6 +149,7 @@ LAYOUTS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_layouts_of_a_matrix(layout: str) -> None:
     r = LAYOUTS[layout](FULL)

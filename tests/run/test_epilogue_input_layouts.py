@@ -35,6 +35,7 @@ LAYOUTS: dict[str, tuple[Any, bool]] = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_kernel_for_each_layout(name: str) -> None:
     """What TMA cannot address is read by the threads; the result is the same."""

@@ -80,7 +80,7 @@ def problems(k: CompiledFusion) -> list[Problem]:
     ]
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "schedule",
     ["coop_128x256", "coop_128x64", "coop_3_groups", "coop_1_group", "tile_per_cta",
@@ -157,7 +157,7 @@ def test_threads_read_it_themselves(schedule: str, changes: dict[str, int]) -> N
     assert np.array_equal(d, (a @ b.T + r).astype(NUMPY["bf16"]).astype(np.float32))
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("text", [RESIDUAL, WIDE])
 @pytest.mark.parametrize("schedule", ["coop_128x256", "pingpong_128x128"])
 def test_resources_are_clean(schedule: str, text: str) -> None:

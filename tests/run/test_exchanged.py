@@ -43,6 +43,7 @@ def run(text: Any, inputs: Any, params: MatmulParams = BOXES) -> Any:
     return wsched.compile(text, inputs, params=params)(*inputs)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("name", KERNELS)
 def test_every_layout(name: str, layout: str) -> None:

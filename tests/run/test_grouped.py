@@ -86,12 +86,14 @@ def check(k: CompiledFusion, inputs: tuple[Any, Any, Any], **options: Any) -> No
     check_rows(run(k, inputs, **options), *inputs)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("name", "sizes"), dealt(SMALL, list(SIZES)))
 def test_sizes(name: str, sizes: str) -> None:
     """Rows behind the last group are left alone."""
     check(kernel(name), given(SIZES[sizes], 40, 48, behind=5))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("adversary", ["eager", "lazy", "fair"])
 @pytest.mark.parametrize("name", SMALL)
 def test_adversaries(name: str, adversary: Adversary) -> None:
@@ -158,6 +160,7 @@ def test_ends_that_no_groups_have_write_nothing_outside(ends: tuple[int, ...]) -
     assert torch.equal(d[:last], wanted) and d[last:].isnan().all()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("m", "g", "n", "k"),
     [(5, 0, 16, 32), (0, 3, 16, 32), (8, 2, 16, 0), (8, 2, 0, 32), (1, 1, 8, 8)],

@@ -42,7 +42,7 @@ def test_choice(layer: str, text: str) -> None:
     assert made.resources.clean, made.resources
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("layer", LAYERS)
 @pytest.mark.parametrize(("form", "shared_out"), [("columns", "NMK"), ("sums", "KMN")])
 def test_choice_of_other_forms(layer: str, form: str, shared_out: str) -> None:
@@ -56,7 +56,7 @@ def test_choice_of_other_forms(layer: str, form: str, shared_out: str) -> None:
     assert made.resources.clean, made.resources
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", in_tiers([n for n in SCHEDULES if "dynamic" in n], QUICK))
 @pytest.mark.parametrize("form", FORMS)
 def test_schedules(form: str, name: str) -> None:

@@ -94,7 +94,7 @@ def test_drawn(
     check_rows(run(made, inputs, seed=seed), *inputs)
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("form", "name"), CASES)
 def test_what_is_of_others_leaves_no_trace(form: str, name: str) -> None:
     """Were other groups NaN, what is a group's own is right: they meet no sum and no result."""
@@ -128,6 +128,7 @@ def test_ends_that_no_groups_have(form: str, ends: tuple[int, ...]) -> None:
     check_rows(d, x, w, torch.tensor(rising))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("form", ["columns", "sums"])
 @pytest.mark.parametrize(
     ("whole", "g", "n", "k"), [(0, 3, 16, 32), (8, 2, 16, 0), (8, 2, 0, 32), (1, 1, 8, 8)]
@@ -189,6 +190,7 @@ EPILOGUE = (
 """A residual, a scale for each column and one for each row."""
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", ["cooperative", "ping-pong", "exchanged"])
 def test_an_epilogue_of_columns(name: str) -> None:
     """What has columns is read at those of the group; what has rows is the same for all groups."""
@@ -212,6 +214,7 @@ SUMMED = (
 """Gradients that are added to those of earlier steps."""
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ["cooperative", "cluster"])
 @pytest.mark.parametrize("staged", [0, 2])
 def test_an_epilogue_of_sums(name: str, staged: int) -> None:

@@ -143,6 +143,7 @@ def test_allocated_as_the_first_one(like: Any) -> None:
     assert made.untyped_storage().nbytes() >= made.numel() * made.element_size()
 
 
+@pytest.mark.slow
 def test_plans_keep_no_result_alive(kernel: Any) -> None:
     (d,) = kernel(X, W)
     kernel(X, W)
@@ -223,6 +224,7 @@ def test_a_bound_launch_packs_once(kernel: Any, packed: list[Any]) -> None:
     assert bound.inputs == (X, W)
 
 
+@pytest.mark.slow
 def test_a_bound_launch_keeps_its_tensors(kernel: Any) -> None:
     x = zeros(16, 64)
     alive = weakref.ref(x)

@@ -84,7 +84,7 @@ def test_right(
     assert np.array_equal(d, exact(a, b).astype(NUMPY[types[1]])), p
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("params", [SMALL, dynamic(SMALL)], ids=["in turn", "queue"])
 @pytest.mark.parametrize(
     ("text", "matrices"), [(RESIDUAL, 1), (FOUR, 4)], ids=["residual", "four matrices"]

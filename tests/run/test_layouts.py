@@ -59,7 +59,7 @@ def arranged(layout: str, x: Any, w: Any) -> tuple[Any, Any]:
     )
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("name", in_tiers(KERNELS, {"cooperative", "span_32", "ping_pong"}))
 def test_every_layout_on_every_kind_of_kernel(name: str, layout: str) -> None:
@@ -69,6 +69,7 @@ def test_every_layout_on_every_kind_of_kernel(name: str, layout: str) -> None:
     assert torch.equal(d, product(x, w))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_kernel_says_its_layout(layout: str) -> None:
     inputs = arranged(layout, integers(M, K), integers(N, K))
@@ -199,6 +200,7 @@ def moved(*ops: str) -> str:
 COLUMNS = moved("stride_order(stride_order=[0, 1])")
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("name", ["cooperative", "ping_pong", "cluster_2x1"])
 def test_a_result_by_columns(name: str, layout: str) -> None:
@@ -241,6 +243,7 @@ def test_a_kernel_that_stores_by_columns_takes_no_rows() -> None:
     )
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_an_epilogue_of_a_result_by_columns(layout: str) -> None:
     """The row of a bias is a column of the product that is computed, and a matrix is turned."""

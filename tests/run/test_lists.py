@@ -59,7 +59,7 @@ def equal(found: Sequence[Any], wanted: Sequence[Any]) -> bool:
     return len(found) == len(wanted) and all(map(torch.equal, found, wanted))
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", EVERY)
 def test_weights_of_different_widths(name: str) -> None:
     made = compile_fusion(import_fusion(side_by_side()), EVERY[name])
@@ -122,6 +122,7 @@ def test_the_same_operations_behind_each() -> None:
     assert equal(made(x, *weights), [y.relu() for y in products(x, weights)])
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", ["cooperative", "ping_pong", "side_by_side", "split"])
 def test_a_bias_for_each(name: str) -> None:
     text = side_by_side(bias=True, after=("z = fd.ops.neg(y)",))
@@ -222,7 +223,7 @@ def test_tiles_that_an_entry_does_not_fill_are_counted() -> None:
     assert asked.tiles(WAYS["cooperative"]) == (16, 12)
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("params", [None, WAYS["cluster"], WAYS["dynamic"]])
 def test_it_compiles_clean(params: MatmulParams | None) -> None:
     if nvrtc.nvrtc_version() is None:

@@ -54,7 +54,7 @@ def broken() -> Kernel:
     return next(m.kernel for m in mutants(kernel) if m.kind == "stage" and "= wgmma" in m.what)
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("setting", "written", "proofs"),
     [("", False, 0), ("", True, 1), ("0", True, 0), ("1", False, 1), ("1", True, 1)],

@@ -62,7 +62,7 @@ def long(operations: int) -> str:
     return chain(calls, operations, "r: [-1, -1]", "b: [-1]")
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("text", [definition(), GELU], ids=["plain", "gelu"])
 @pytest.mark.parametrize("name", ["coop_128x256", "dynamic_cluster_pingpong", "stream_k_pingpong"])
 def test_before_nvrtc(name: str, text: str) -> None:
@@ -75,7 +75,7 @@ SLOWEST = (
 """Of all schedules with GELU, beside those above."""
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", SLOWEST)
 def test_the_slowest_with_an_epilogue(name: str) -> None:
     assert corrected(compiled(GELU, name), 5) < BOUND_MS
@@ -92,5 +92,6 @@ def test_long_epilogues_take_linear_time() -> None:
     assert corrected(many, 2) < 6 * corrected(few, 3)
 
 
+@pytest.mark.slow
 def test_five_hundred_operations() -> None:
     assert corrected(compiled(long(500), "pingpong_128x128"), 1) < LONG_MS

@@ -49,7 +49,7 @@ def check(found: list[Any], wanted: list[Any]) -> None:
     assert all(torch.equal(x, y) for x, y in zip(found, wanted, strict=True))
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", in_tiers(WAYS, QUICK))
 def test_schedules(name: str) -> None:
     params = SCHEDULES[name]
@@ -60,6 +60,7 @@ def test_schedules(name: str) -> None:
     check(found, expected(reduced, *given))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("size", [(129, 77, 40), (1, 1, 8), (65, 9, 0), (0, 8, 16), (8, 0, 16)])
 def test_sizes(size: tuple[int, int, int]) -> None:
     given = inputs(*size)
@@ -75,7 +76,7 @@ def test_of_no_elements() -> None:
     assert least.tolist() == [torch.inf] * 8
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("reduced", ALL, ids=str)
 def test_alone(reduced: Reduced) -> None:
     """The product itself is no result."""

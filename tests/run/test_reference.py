@@ -31,6 +31,7 @@ TEXTS = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", TEXTS)
 def test_right(name: str) -> None:
     kernel = kernel_for(TEXTS[name], EXTENTS)

@@ -52,6 +52,7 @@ def sass(bf16: CompiledFusion) -> str:
     return bf16.dump("sass")
 
 
+@pytest.mark.sampled
 def test_resources_are_clean(bf16: CompiledFusion) -> None:
     found = bf16.resources
     assert found.clean, str(found)
@@ -96,7 +97,7 @@ def test_a_policy_of_one_operand_only() -> None:
     assert "evict_first" not in found.source.partition("__global__")[2]
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 def test_instructions(bf16: CompiledFusion, sass: str) -> None:
     """Per role: one wgmma for each 64 rows and 16 k, one TMA for each box, no spills or calls."""
     counts, tile, warp = count_opcodes(sass), bf16.params.output_tile, bf16.params.tile_sizes
@@ -118,6 +119,7 @@ def test_instructions(bf16: CompiledFusion, sass: str) -> None:
     assert counts["ACQBULK"] == roles + (number_bytes(bf16.kernel) > 0)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("opcode", ["HGMMA", "UTMALDG"])
 def test_no_division_in_the_machine_code_of_a_k_step(
     bf16: CompiledFusion, sass: str, opcode: str
@@ -130,6 +132,7 @@ def test_no_division_in_the_machine_code_of_a_k_step(
         assert "BAR" not in loop, loop
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["pipelined", "pipelined_256"])
 def test_bytes_of_clipped_boxes_are_not_computed_in_a_k_step(name: str) -> None:
     """A minimum is one instruction here, which the compiler would rather repeat than keep a

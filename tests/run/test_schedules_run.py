@@ -59,6 +59,7 @@ def test_integers_are_exact_in_every_order(bf16: CompiledFusion, kind: str) -> N
         assert np.array_equal(d, wanted), (adversary, seed)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("operand", "result"), [("bf16", "bf16"), ("f16", "f16"), ("bf16", "f32"), ("f16", "bf16")]
 )

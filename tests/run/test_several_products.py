@@ -78,7 +78,7 @@ def product(made: Fusion) -> Fusion:
     return replace(made, exprs=exprs)
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", WAYS)
 def test_gate_and_up(name: str) -> None:
     made = compile_fusion(product(build(*GATED)), WAYS[name])

@@ -27,7 +27,7 @@ def in_spans(a: int, b: int, base: MatmulParams = SMALL) -> MatmulParams:
     return replace(base, smem_swizzles=SmemSwizzles(Spans(a), Spans(b)))
 
 
-@pytest.mark.sampled
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("layout", "a", "b"),
     [("tn", 16, 16), ("tt", 0, 16), ("nn", 16, 128), ("nt", 16, 16), ("tn", 32, 64),
@@ -44,6 +44,7 @@ def test_right_proved_and_without_spills(layout: str, a: int, b: int) -> None:
     assert made.resources.clean
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "base",
     [

@@ -100,6 +100,7 @@ def test_small_problems(split: CompiledFusion, request: pytest.FixtureRequest) -
         assert np.array_equal(d, exact(a, b).astype(NUMPY["bf16"])), (case, p, how)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", ["stream_k-ping_pong", "stream_k-cluster", "split_2-cluster",
                                   "split_3-tile_per_cta"])  # fmt: skip
 def test_clusters_may_start_in_any_order(name: str) -> None:
@@ -115,6 +116,7 @@ def test_clusters_may_start_in_any_order(name: str) -> None:
         assert np.array_equal(d, exact(a, b).astype(NUMPY["bf16"])), order
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ["stream_k-cooperative", "stream_k-ping_pong",
                                   "split_3-ping_pong", "split_4-one_group"])  # fmt: skip
 def test_always_the_same_bits(name: str) -> None:
@@ -197,6 +199,7 @@ def test_loop_nests(name: str, golden: object) -> None:
     assert side_by_side(compiled.fusion) + "\n" + str(load_relation(compiled.fusion)) == golden
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("how", ["stream_k", "split_k"])
 @pytest.mark.parametrize("name", EPILOGUES)
 def test_epilogues(name: str, how: str) -> None:
@@ -208,6 +211,7 @@ def test_epilogues(name: str, how: str) -> None:
     check(wsched.execute(text, [X, W, *inputs], params=params), *wanted)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", ["split_2-cooperative", "stream_k-one_group",
                                   "stream_k-ping_pong"])  # fmt: skip
 def test_a_trace_numbers_tiles_alike_on_both_sides(name: str) -> None:

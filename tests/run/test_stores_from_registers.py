@@ -32,6 +32,7 @@ K = 40
 # --- every kind of kernel -------------------------------------------------------------------------
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", FAMILIES)
 @pytest.mark.parametrize("result", ["bf16", "f32"])
 def test_every_kind_of_kernel(name: str, result: str) -> None:
@@ -85,7 +86,7 @@ def test_a_result_by_columns() -> None:
     frame.check(product(x, w).T)
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ["coop_128x256", "coop_3_groups", "pingpong_128x128"])
 def test_the_machine_code_is_clean(name: str) -> None:
     """Single elements, with an epilogue: the kernels with most addresses beside accumulators."""

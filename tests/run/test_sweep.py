@@ -152,7 +152,7 @@ def test_random_numbers_go_by_their_places(shape: tuple[int, ...], lies: tuple[i
     assert torch.equal(kept, torch.where(numbers < 0.75, x, torch.zeros((), dtype=x.dtype)))
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("shape", [(8, 1024, 4096), (7, 1023, 4095), (3, 5, 7), (65, 1, 1)])
 def test_dropout_is_machine_code_without_spills(shape: tuple[int, ...]) -> None:
     sweep = compiled_sweep(import_sweep(record_text(RANDOM)))

@@ -83,6 +83,7 @@ WAYS: dict[str, tuple[Any, tuple[int, int, int]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", WAYS)
 def test_runs_without_copies(name: str) -> None:
     p, (m, n, k) = WAYS[name]

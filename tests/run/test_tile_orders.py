@@ -17,6 +17,7 @@ from wsched.schedule.matmul.params import TileRasterizationOrder
 CLUSTERS = [(1, 1), (2, 1), (1, 2), (2, 2)]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("persistent", [True, False], ids=["persistent", "tile_per_cta"])
 @pytest.mark.parametrize("cluster", CLUSTERS, ids=lambda c: f"{c[0]}x{c[1]}")
 @pytest.mark.parametrize("group", [1, 2])
@@ -35,6 +36,7 @@ def test_every_tile_once(
     assert np.array_equal(d, exact(a, b).astype(NUMPY["bf16"]))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("in_flight", [0, 1, 2])
 @pytest.mark.parametrize("cluster", CLUSTERS[1:], ids=lambda c: f"{c[0]}x{c[1]}")
 def test_releases_reach_the_peers_with_any_groups_in_flight(

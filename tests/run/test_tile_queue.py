@@ -108,7 +108,7 @@ def test_adversaries(name: str, adversary: Adversary) -> None:
         run(both(name)[0], p, adversary=adversary)
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", SMALL)
 def test_ctas_ask_in_many_orders(name: str) -> None:
     """Who gets which tile depends on who comes first."""
@@ -130,6 +130,7 @@ def test_one_cta_may_take_all() -> None:
     assert sum(requests.values()) == 6 + 3
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", SMALL)
 def test_more_ctas_than_tiles(name: str) -> None:
     """More than the launch would start: those that come too late find the end at once."""
@@ -140,7 +141,7 @@ def test_more_ctas_than_tiles(name: str) -> None:
         run(many, Problem(tile.m, tile.n, tile.k, 1), adversary=adversary)
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("schedule", ["dynamic", "dynamic_cluster", "dynamic_pingpong"])
 def test_matrices_of_the_epilogue(schedule: str) -> None:
     """Their load warps read the queue too."""

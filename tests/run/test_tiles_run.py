@@ -36,7 +36,7 @@ TILES = [
 ]
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("tile", TILES, ids=str)
 def test_integers_are_exact(
     tile: tuple[int, int, int, tuple[int, bool] | tuple[int, bool, int], str, str, tuple[int, int]],

@@ -169,6 +169,7 @@ def test_no_stamp_without_a_trace() -> None:
     assert replace(k.traced, kernel=k.kernel, tile_level=k.tile_level, options=k.options) == k
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "name", ["coop_24_240", "pingpong_128x128", "pingpong_64x256", "pipelined_256", "cluster_2x1"]
 )

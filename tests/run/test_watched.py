@@ -95,7 +95,7 @@ FAMILIES = (
 )  # fmt: skip
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", FAMILIES)
 def test_each_family_compiles(name: str) -> None:
     found = made(SCHEDULES[name]).resources

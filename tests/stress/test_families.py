@@ -61,7 +61,7 @@ def of(monkeypatch: pytest.MonkeyPatch) -> Callable[[Form], None]:
     return lambda form: monkeypatch.setattr(wsched.stress.launches, "drawn_form", lambda rng: form)
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("form", FORMS, ids=name)
 def test_the_machine_passes(form: Form, of: Any) -> None:
     of(form)

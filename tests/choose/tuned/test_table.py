@@ -133,6 +133,7 @@ def test_a_full_disk_and_ctrl_c(
     assert len(read_table(path).entries) == 2
 
 
+@pytest.mark.slow
 def test_processes_at_once(path: Path) -> None:
     count = 6
     words = [sys.executable, "-m", "tests.choose.tuned.entries", str(path)]

@@ -25,7 +25,7 @@ def large(tokens: int, width: int = 4096, hidden: int = 14336) -> list[Any]:
     return [torch.empty(s, dtype=torch.bfloat16) for s in sizes]
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("tokens", [512, 2048, 8192])
 def test_an_mlp_block_is_two_kernels(tokens: int) -> None:
     found = decision_of(built(BUILDERS["mlp"]), large(tokens))

@@ -115,6 +115,7 @@ def test_layers_keep_their_own(made: Runs) -> None:
     assert len(made) == 3
 
 
+@pytest.mark.slow
 def test_it_goes_with_its_constants(made: Runs) -> None:
     inputs = inputs_of(COMMUTE["norm"])
     inputs[1].requires_grad_()  # nothing is recorded that would hold it

@@ -80,6 +80,7 @@ def test_a_backward_pass_is_two_kernels() -> None:
     assert torch.equal(dx, product(y, w.mT, ends).bfloat16())
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("form", FORMS)
 def test_what_is_left_of_other_forms(form: str) -> None:
     """Sizes of results are known in front of a call, also of a product that is nobody's kernel."""

@@ -52,7 +52,7 @@ def test_what_has_none_and_why(name: str) -> None:
     assert error.value.what == WITHOUT[name]
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ["th_llama4_router", "hf_qwen2_qkv", "nv_deepseek_linear_bwd"])
 def test_explained_without_memory_and_what_install_does(name: str) -> None:
     """Inputs of hundreds of megabytes need not be there to be explained."""
@@ -75,7 +75,7 @@ QUICK = {
 """Of each source, the cheaper ones."""
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", in_tiers(sorted(set(ALL) - set(WITHOUT)), QUICK))
 def test_which_calls_install_takes(name: str) -> None:
     asked = read(name)

@@ -41,6 +41,7 @@ def test_nothing_taken() -> None:
     assert {"sum", "mul"} <= {n.op for n in rest.definition.nodes}
 
 
+@pytest.mark.slow
 def test_executed() -> None:
     torch.manual_seed(0)
     shapes = (200, 72), (136, 72), (136,)

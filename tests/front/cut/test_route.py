@@ -52,6 +52,7 @@ def test_execute_runs_the_parts(name: str) -> None:
     assert route.name == "cut" and sum(p.kernel is not None for p in route.parts) == feature.kernels
 
 
+@pytest.mark.sampled
 @each_feature
 def test_explain_says_of_each_matmul(name: str) -> None:
     feature = ALL[name]
@@ -66,7 +67,7 @@ def test_explain_says_of_each_matmul(name: str) -> None:
     assert len(found.to_dict()["parts"]) == len(found.parts)
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @each_feature
 def test_a_text_alone_is_explained_alike(name: str) -> None:
     feature = ALL[name]
@@ -112,6 +113,7 @@ def test_the_parts_are_made_once_for_a_class(monkeypatch: pytest.MonkeyPatch) ->
     assert len(made) == 1
 
 
+@pytest.mark.slow
 def test_a_shape_of_its_own_is_another_class() -> None:
     feature = FEATURES["gated"]
     text = feature.text.replace("shape=[24, 16]", "shape=[-1, 16]")

@@ -109,7 +109,7 @@ def test_segments(name: str, wanted: list[str]) -> None:
     assert ops(found) == wanted
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ALL)
 def test_executed(name: str) -> None:
     """Without a call of anybody else's, and as torch has it."""

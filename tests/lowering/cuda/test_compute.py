@@ -231,6 +231,7 @@ def test_conversions_between_all_types() -> None:
     assert not any(line.startswith(("float e", "e[")) for line in lines)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("dtype", ["bf16", "f16"])
 @pytest.mark.parametrize("span", [1, 2, 4])
 def test_conversions_of_rows_and_columns(dtype: str, span: int) -> None:

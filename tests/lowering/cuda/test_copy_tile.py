@@ -92,6 +92,7 @@ def test_addresses(
     assert moved(k, env) == wanted
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("dtype", "size", "cols", "span", "at", "align", "rows"), CASES)
 def test_machine_code(
     dtype: str, size: int, cols: int, span: int, at: int, align: int, rows: int

@@ -50,6 +50,7 @@ def copies(k: Kernel, env: dict[str, int]) -> list[tuple[int, int, int]]:
     return found
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("dtype", "size", "cols", "span", "at"),
     [("bf16", 2, 128, 128, 8), ("u8", 1, 64, 64, 16), ("u8", 1, 256, 128, 0),
@@ -76,7 +77,7 @@ def test_text(golden: object) -> None:
     assert emit_kernel(parse_kernel(ring_text("gather"))) == golden
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("fill", FILLS)
 def test_machine_code(fill: str) -> None:
     compiled = compile_cubin(emit_cuda(parse_kernel(ring_text(fill))))

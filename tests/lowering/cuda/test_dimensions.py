@@ -56,6 +56,7 @@ def test_batched_on_the_machine(b: int, m: int, n: int, strided: bool) -> None:
     assert (whole[:, [0, -1]] == 7).all()
 
 
+@pytest.mark.slow
 def test_batched_compiles_clean() -> None:
     compiled = compile_cubin(emit_cuda(batched_kernel()))
     assert read_resources(compiled, "batched").clean
@@ -92,7 +93,7 @@ def copies(rank: int) -> Kernel:
     )
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("rank", [1, 2, 3, 4, 5])
 def test_every_form_of_a_copy_compiles(rank: int) -> None:
     assert verify(copies(rank)) == []

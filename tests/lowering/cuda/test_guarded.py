@@ -100,7 +100,7 @@ def test_where_there_is_a_shorter_text(op: str, kind: str, by: str, shorter: boo
         kernel("neg", kind))))  # fmt: skip
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("op", "by"), [("div", "128x1"), ("sin", ""), ("cos", "")])
 def test_no_local_memory(op: str, by: str) -> None:
     text = emit_cuda(kernel(op, by=by))

@@ -60,7 +60,7 @@ def stores(k: Kernel) -> list[tuple[int, int, int, str, list[int]]]:
     return found
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("swizzle", [0, 32, 64, 128])
 @pytest.mark.parametrize("frag", ["64x64", "64x128", "128x64"])
 @pytest.mark.parametrize("statement", ["st.shared S[1, 0, 0], f", "f: FRAG = ld.shared S[1, 0, 0]"])
@@ -79,6 +79,7 @@ def test_st_shared_addresses(statement: str, swizzle: int, frag: str) -> None:
     assert len(seen) == rows * cols
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("frag", "swizzle"),
     [

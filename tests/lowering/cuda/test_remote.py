@@ -17,6 +17,7 @@ CALLS = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("way", ALL)
 def test_it_compiles(way: str) -> None:
     text = emit_cuda(parse_kernel(ALL[way]))

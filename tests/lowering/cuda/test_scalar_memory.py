@@ -51,6 +51,7 @@ def test_text(golden: object) -> None:
     assert emit_kernel(parse_kernel(KERNEL)) == golden
 
 
+@pytest.mark.slow
 def test_machine_code() -> None:
     compiled = compile_cubin(emit_cuda(parse_kernel(KERNEL)))
     assert read_resources(compiled, "rows").clean

@@ -123,6 +123,7 @@ def byte_perm(a: int, b: int, selector: int) -> int:
     return sum(pool[selector >> 4 * i & 7] << 8 * i for i in range(4))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("dtype", "span", "other"), FORMS)
 def test_every_element_arrives(dtype: str, span: int, other: int) -> None:
     """Rows and columns of elements, as registers hold them, before and after."""
@@ -165,6 +166,7 @@ def test_machine_code(dtype: str, span: int, other: int) -> None:
     assert disassemble(compiled.cubin).count("SHFL.IDX") - 1 == count, "beside the warp's index"
 
 
+@pytest.mark.slow
 def test_bytes_compile() -> None:
     compiled = compile_cubin(emit_cuda(parse_kernel(BYTES)))
     assert read_resources(compiled, "bytes").clean

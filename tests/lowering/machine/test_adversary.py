@@ -59,7 +59,7 @@ def goes_wrong(right: Subject, kernel: Kernel, adversary: Adversary, seed: int =
     return not all(np.array_equal(found[name], wanted[name]) for name in wanted)
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("bug", BUGS)
 def test_one_statement_that_is_late_shows_the_bug(bug: str) -> None:
     name, kind, what, late = BUGS[bug]
@@ -70,6 +70,7 @@ def test_one_statement_that_is_late_shows_the_bug(bug: str) -> None:
                    for s in walk(right.kernel.body) if late == s.OP)  # fmt: skip
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("order", ["eager", "lazy"])
 @pytest.mark.parametrize("bug", BUGS)
 def test_a_watched_run_shows_the_bug_in_any_order(bug: str, order: Order) -> None:
@@ -93,6 +94,7 @@ def test_an_index_of_the_queue_that_is_off_by_one(barrier: str) -> None:
             right.run(each.kernel, SEVERAL, adversary="eager", races=True)
 
 
+@pytest.mark.slow
 def test_some_seeds_miss_it() -> None:
     """Why there are such adversaries: of six random orders none shows the wrong index."""
     right, kernel = planted(*BUGS["an index of queue_empty that is off"][:3])

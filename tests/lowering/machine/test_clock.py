@@ -51,6 +51,7 @@ def run(rung: int, prices: Prices, sizes: Sizes = TILE, together: int = 1) -> Ru
     return ran(kernel(rung), sizes, rung, prices, together)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("rung", [1, 4, 5, 8, 10])
 def test_results_are_those_of_any_order(rung: int) -> None:
     sizes = Sizes(520, 136, 200, 2)

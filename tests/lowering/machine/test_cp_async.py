@@ -32,6 +32,7 @@ def run_ring(fill: str, text: str, adversary: Any = "random", seed: int = 0) -> 
     return np.array_equal(d, from_dtype(x, "bf16")[rows] @ from_dtype(b, "bf16").T)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("adversary", ADVERSARIES)
 @pytest.mark.parametrize("fill", FILLS)
 def test_a_ring_that_threads_fill(fill: str, adversary: Any) -> None:

@@ -39,6 +39,7 @@ def without_wait(kernel: Kernel, which: int) -> Kernel:
     return parse_kernel(text[: found.start()] + text[found.end() :])
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", SMALL)
 def test_kernels_wait_in_time(name: str) -> None:
     kernel = final(name)

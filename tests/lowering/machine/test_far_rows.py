@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from lowering.kernel.text import parse_kernel
 from lowering.machine import run_kernel
@@ -20,6 +21,7 @@ KERNEL = """kernel far threads 128 cluster 1 grid 1 {
 }"""
 
 
+@pytest.mark.slow
 def test_rows_far_apart(tmp_path: Path) -> None:
     """A sparse file: 17 GB long, of which the rows are stored."""
     far = [

@@ -151,7 +151,7 @@ def caught(fault: Callable[[str, int], bool]) -> set[str]:
     return found
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("fault", SILENT)
 def test_fault_shows(fault: str) -> None:
     """At least one of the adversaries must bring it to light."""

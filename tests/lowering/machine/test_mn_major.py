@@ -67,12 +67,14 @@ def in_core_matrices() -> str:
     return found
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("seed", range(3))
 def test_both_operands_mn_major(seed: int) -> None:
     assert verify(parse_kernel(text())) == []
     assert right(text(), seed=seed)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("old", "new"),
     [
@@ -118,7 +120,7 @@ def _half_a_stride(right: MatrixDescriptor) -> MatrixDescriptor:
     return replace(right, stride=right.stride // 2)
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("spans", [128, 16])
 @pytest.mark.parametrize("fault", [_no_leading, _half_a_box, _exchanged, _half_a_stride])
 def test_a_fault_in_the_descriptor_shows(

@@ -56,7 +56,7 @@ def test_right_in_any_order(name: str, adversary: Adversary) -> None:
     run(kernel(PAIRS[name]), 392, 72, 104, adversary)
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("name", "adversary"), dealt(CLUSTERS, ADVERSARIES))
 def test_what_a_cluster_shares_is_multicast(name: str, adversary: Adversary) -> None:
     """Of several tiles a cluster, the last ones of which some CTAs have nothing."""
@@ -197,6 +197,7 @@ FAULTS: dict[str, tuple[str, str, str]] = {
 """What is broken, how, and what the machine says of it."""
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("fault", FAULTS)
 def test_faults(fault: str) -> None:
     old, new, why = FAULTS[fault]

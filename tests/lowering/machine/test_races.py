@@ -65,7 +65,7 @@ def run(edit: tuple[str, str], adversary: Order, races: bool) -> bool:
     return run_matmul(text, 256, 200, 200, adversary=adversary, races=races)[0]
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("adversary", ORDERS)
 def test_no_alarm(adversary: Order) -> None:
     assert run(("", ""), adversary, races=True)

@@ -50,7 +50,7 @@ def test_the_order_of_a_sum(m: int, n: int) -> None:
     assert not np.array_equal(found["row"][0], np.add.accumulate(x[:128], axis=0)[-1])
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("adversary", ["eager", "lazy", "random", "fair"])
 def test_adversaries(adversary: Adversary) -> None:
     """Only the sum over CTAs depends on who comes first, and the largest of all does not."""

@@ -23,6 +23,7 @@ def right(text: str, adversary: str = "random", seed: int = 0) -> bool:
     return bool(np.array_equal(d, from_dtype(a, "bf16") @ from_dtype(b, "bf16").T))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("adversary", ADVERSARIES)
 @pytest.mark.parametrize("way", ALL)
 def test_a_sum_over_two_ctas(way: str, adversary: str) -> None:

@@ -25,6 +25,7 @@ KINDS = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("adversary", ["eager", "lazy", "random"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_matmul_with_tails(kind: str, adversary: str) -> None:
@@ -34,6 +35,7 @@ def test_matmul_with_tails(kind: str, adversary: str) -> None:
     assert right
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("seed", range(8))
 def test_every_seed_gives_the_same_result(seed: int) -> None:
     assert run_matmul(matmul_text(), 136, 72, 136, seed=seed)[0]

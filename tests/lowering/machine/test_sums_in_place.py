@@ -47,7 +47,7 @@ def test_right_in_any_order(tile: Tile, adversary: Adversary) -> None:
     run(final(tile), 300, 72, 104, adversary)
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("tile", TILES.values(), ids=TILES)
 def test_proved(tile: Tile) -> None:
     proof = prove(final(tile), admitted_by(plan(tile)))

@@ -43,6 +43,7 @@ def run(k: Kernel, m: int, n: int, depth: int, adversary: Adversary, seed: int =
     np.testing.assert_array_equal(d.astype(np.float32), wanted.astype(np.float32))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("adversary", ["eager", "lazy", "random", "fair"])
 @pytest.mark.parametrize(
     "tile",
@@ -155,6 +156,7 @@ FAULTS: dict[str, tuple[str, str, str]] = {
 """What is broken, how, and what the machine says of it."""
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("fault", FAULTS)
 def test_faults(fault: str) -> None:
     old, new, why = FAULTS[fault]

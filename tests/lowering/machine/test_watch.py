@@ -53,6 +53,7 @@ def run(
     return d, result
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("adversary", ["random", "fair", "lazy", "eager"])
 def test_all_is_seen_and_nothing_changed(adversary: Adversary) -> None:
     notes = Notes()

@@ -56,6 +56,7 @@ def test_nothing_writes_it_of_other_types(given: str, text: object) -> None:
     require_untouched(computed(text(given)))
 
 
+@pytest.mark.slow
 @with_triton
 def test_what_is_written_too_early_is_found() -> None:
     """In the machine code, with an instruction more between a wgmma and the wait behind it."""

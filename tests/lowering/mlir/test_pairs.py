@@ -35,6 +35,7 @@ def test_cubin(name: str) -> None:
     assert resources.clean, resources
 
 
+@pytest.mark.sampled
 @with_triton
 @pytest.mark.parametrize("name", ["v9", "2x2-alone", "4x1-pairs"])
 def test_ptx_has_the_instructions_of_the_cuda_way(name: str) -> None:

@@ -80,6 +80,7 @@ def counts(ptx: str, words: tuple[str, ...]) -> dict[str, int]:
     return {w: len(re.findall(rf"\b{re.escape(w)}", ptx)) for w in words}
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("tile", TILES.values(), ids=TILES)
 def test_bindings_read_it_the_same_again(tile: Tile, jaxlib: Any) -> None:
     once = jaxlib(emit_mlir(final(tile)))

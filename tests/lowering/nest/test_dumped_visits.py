@@ -140,7 +140,7 @@ def test_those_that_are_written_call_by_call(name: str) -> None:
     check(by_calls(name), FEW, name)
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", in_tiers(RUN, QUICK))
 def test_those_by_hand(name: str) -> None:
     """All that run: none is left out."""

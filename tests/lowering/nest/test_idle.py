@@ -66,6 +66,7 @@ def test_who_has_rows_of_every_tile_does_not_ask(name: str) -> None:
     assert branches(kernel(name)) == []
 
 
+@pytest.mark.slow
 def test_three_warpgroups_of_a_cluster() -> None:
     """Two of three idle in both CTAs, which release what is sent to both."""
     params: Any = dynamic(

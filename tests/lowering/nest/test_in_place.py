@@ -38,7 +38,7 @@ def test_integers_are_exact(name: str, kind: str) -> None:
         assert np.array_equal(d, exact(a, b).astype(NUMPY["bf16"])), order
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", IN_PLACE)
 def test_kernels_are_proved_and_do_not_spill(name: str) -> None:
     assert kernel(name).proof().proved

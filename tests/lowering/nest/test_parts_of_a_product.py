@@ -56,6 +56,7 @@ def test_columns_inside_of_k() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("layout", ["tn", "nn", "nt", "tt"])
 @pytest.mark.parametrize("order", ["half k16 m64", "k16 half m64"])
 def test_runs_right(order: str, layout: str) -> None:

@@ -24,7 +24,7 @@ def printed(s: Schedule) -> tuple[list[str], np.ndarray]:
     return [line.partition(" ")[2] for line in ran(k, SIZES, 5).printed], whole
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("rung", [1, 4, 5, 8, 10])
 def test_loads_and_sums(rung: int) -> None:
     """Of the first tile of a CTA: each slice, and an element of the result from the sums."""

@@ -65,7 +65,7 @@ def test_runs_right_at_odd_sizes(name: str, adversary: Adversary) -> None:
         assert run_wrong(fusion(name), kernel(name), problem, seed, adversary) is None
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", MADE)
 def test_proof_oracle_and_machine_agree(name: str) -> None:
     """By pairs of columns, at the sizes of all other schedules by hand."""

@@ -91,6 +91,7 @@ def test_cluster_with_three_tiles(golden: object) -> None:
     assert table(run(CLUSTER_2X1, 3, 1, 2, grid=2)) == golden
 
 
+@pytest.mark.slow
 @budget(12)
 @given(
     st.sampled_from(tuple(SMALL)),

@@ -147,6 +147,7 @@ STREAM_K = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("fault", STREAM_K)
 def test_stream_k_awaits_those_who_raise(fault: str) -> None:
     """Counters of CTAs whose intervals end within a tile: no other claim says who they are, only

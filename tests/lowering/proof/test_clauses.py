@@ -73,6 +73,7 @@ def text_of(name: str) -> str:
     return print_kernel(kernel_of(name))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault(fault: str) -> None:
     """The claim is open that is about it."""
@@ -83,6 +84,7 @@ def test_a_fault(fault: str) -> None:
     assert [o for o in found if o.name == claim and why in o.why], "\n".join(map(str, found))
 
 
+@pytest.mark.slow
 def test_more_bytes_than_a_phase_counts() -> None:
     """Forty copies of 32 KB are announced and land, on one phase."""
     text = matmul_text()

@@ -38,6 +38,7 @@ EDITS = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("schedule", "name"), [(s, n) for s, e in EDITS.items() for n in e])
 def test_what_is_not_right(schedule: str, name: str) -> None:
     """Of tickets, of who raises and waits, of slots: a claim that was proved is open."""

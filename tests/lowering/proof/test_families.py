@@ -65,7 +65,7 @@ def reduced(name: str, **more: Any) -> CompiledFusion:
 QUEUES = "dynamic", "dynamic_pingpong", "dynamic_cluster_2x2"
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("form", "name"), dealt(FORMS, QUEUES))
 def test_grouped(form: str, name: str) -> None:
     """Words that nested loops store, their ends behind them."""
@@ -157,7 +157,7 @@ def test_sweeps_and_copies() -> None:
         check(row_kernel(dtype))
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "make", [epilogue_in_turns, three_in_turns, split_k_on_a_grid_of_two_axes, steps_of_neighbours]
 )
@@ -167,6 +167,7 @@ def test_schedules_by_calls(make: Callable[[], Fusion]) -> None:
     check(compiled(plan), plan)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["pingpong_64x128", "dynamic"])
 def test_stamps(name: str) -> None:
     """Kernels that are traced: warps of a warpgroup stamp for themselves."""

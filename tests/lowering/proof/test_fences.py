@@ -16,7 +16,7 @@ PASSES = Path(__file__).parents[2] / "passes"
 FENCE = "fence.proxy.async"
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("name", "claims"),
     [

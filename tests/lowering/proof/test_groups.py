@@ -89,6 +89,7 @@ def test_more_than_can_be_followed() -> None:
         assert (o.verdict, o.why) == (Verdict.UNPROVED, why)
 
 
+@pytest.mark.slow
 def test_parts_of_k() -> None:
     """CTAs that wait for the sums of others are followed together, also if they are many; three
     for each part as well, and parts of more steps than there are stages.

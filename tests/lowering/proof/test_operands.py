@@ -139,7 +139,7 @@ def claim(kernel: Kernel) -> Obligation:
     return found
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("fault", in_tiers(MOVED, [*MOVED][::3]))
 def test_moved(fault: str) -> None:
     """Proved as it is; refuted at a size that is named once it is moved."""

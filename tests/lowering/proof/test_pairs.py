@@ -23,7 +23,7 @@ QUICK = "registers", "queue", "2x2-alone", "4x1-pairs"
 """Of each kind, the cheaper ones."""
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", in_tiers([*PAIRS, *CLUSTERS], QUICK))
 def test_proved(name: str) -> None:
     kernel = made((PAIRS | CLUSTERS)[name])
@@ -38,7 +38,7 @@ def test_an_epilogue_with_a_ring_of_its_own_is_proved() -> None:
     assert proof.proved, proof
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("fault", [f for f in FAULTS if f not in OF_VALUES])
 def test_faults_are_not_proved(fault: str) -> None:
     old, new, _ = FAULTS[fault]

@@ -78,7 +78,7 @@ def text_of(kernel: str) -> str:
     return print_kernel(KERNELS[kernel]())
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_each_element_once(kernel: str) -> None:
     """Proved of the kernels as they are."""

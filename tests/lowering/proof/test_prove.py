@@ -40,7 +40,7 @@ def kernel_of(name: str) -> Kernel:
     return made(name).kernel
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", in_tiers(SCHEDULES, QUICK))
 def test_every_family(name: str) -> None:
     """Every claim about every schedule's kernel is proved."""

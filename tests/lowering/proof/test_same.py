@@ -58,6 +58,7 @@ EDITS = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", EDITS)
 def test_other_steps_are_not_the_same(name: str) -> None:
     """An edit of the loops that count: a claim that was proved is open."""

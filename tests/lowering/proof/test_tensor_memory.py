@@ -25,7 +25,7 @@ OF_VALUES = {
 """Faults that are none of the protocol's, or that have a test of their own below."""
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "tile",
     [Tile(), Tile(by_tma=False), Tile(m=256, stages=3), Tile(m=256, stages=3, groups=2, sums=1)],
@@ -55,6 +55,7 @@ def test_faults_are_not_proved(fault: str) -> None:
     assert not prove(parse_kernel(broken)).proved
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("old", "new", "why"),
     [

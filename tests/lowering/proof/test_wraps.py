@@ -50,7 +50,7 @@ def claim(name: str, before: str = "", after: str = "", largest: int = LARGEST) 
     return next(o for o in found.obligations if o.name == "32 bits")
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", NAMES)
 def test_nothing_wraps(name: str) -> None:
     """Of schedules of all kinds."""
@@ -69,7 +69,7 @@ WRAPS = {
 }  # fmt: skip
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("fault", WRAPS)
 def test_what_wraps(fault: str) -> None:
     """The last one was found by this claim: what a launch admits has some room since."""
@@ -89,7 +89,7 @@ FEW_COLUMNS = {
 the rows that it has, and a quotient that is large times a divisor that is large would wrap."""
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", FEW_COLUMNS)
 def test_groups_of_tiles(name: str) -> None:
     """What a quotient stands for is no more than what was divided."""
@@ -115,6 +115,7 @@ def test_lists() -> None:
     assert found.proved, str(found)
 
 
+@pytest.mark.slow
 def test_no_claim_about_unknown_launches() -> None:
     """Of a kernel alone nothing is known of the sizes that it gets."""
     found = prove(made("dynamic").kernel)

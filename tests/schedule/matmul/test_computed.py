@@ -83,6 +83,7 @@ def test_more_pieces_than_a_wait_can_leave() -> None:
     assert tile(INT8, 64, 16, 128).legal
 
 
+@pytest.mark.slow
 def test_legal_tiles_have_the_weights_as_rows() -> None:
     found = [c for c in legal_tiles(cast("Int8")) if c.legal]
     assert found and all(c.params.exchange_operands and not c.ping_pong for c in found)

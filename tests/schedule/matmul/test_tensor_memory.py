@@ -49,6 +49,7 @@ def made(p: MatmulParams, result: str = "bf16", layout: str = "tn") -> CompiledF
     return compile_fusion(import_fusion(definition("bf16", result, layout=layout)), p)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", TILES)
 def test_right_at_odd_sizes(name: str) -> None:
     problem = Problem(300, 104, 136, 2)
@@ -132,6 +133,7 @@ def test_refused_by_name(change: dict[str, Any], what: str) -> None:
         made(replace(TILES["128x64"], **change))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", ["tn", "nt"])
 def test_operands_in_other_spans(layout: str) -> None:
     """Descriptors without a swizzle are this target's, too."""

@@ -67,6 +67,7 @@ def agrees(fusion: Fusion, found: TileChoice) -> None:
     assert found.reason in str(error.value)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=60)
 @given(
     st.sampled_from(sorted(FUSIONS)),

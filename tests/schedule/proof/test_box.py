@@ -57,6 +57,7 @@ def test_what_ends_with_the_tensor_may_be_cut() -> None:
     make_plan(s.fusion)
 
 
+@pytest.mark.slow
 def test_a_loop_of_one_iteration_reaches_nowhere() -> None:
     """Tiles in pairs, which two warpgroups take in turns: the loop over pairs of a pair has one
     iteration, and what is rounded up for it is of the loop over pairs.

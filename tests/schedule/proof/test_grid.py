@@ -104,6 +104,7 @@ def test_neighbours_that_share_nothing_are_no_cluster() -> None:
     assert p.cluster == ()
 
 
+@pytest.mark.slow
 def test_a_cluster_is_one_that_the_target_runs() -> None:
     """Neighbours share what they load as far as they can be launched together."""
 

@@ -47,6 +47,7 @@ def own(factor: Expr, least: int | None = 1) -> Schedule:
     return draft.s
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "factor", [turn, turn * 2, maximum(turn, 2), ceildiv(turn + 1, 2), turn % 5]
 )

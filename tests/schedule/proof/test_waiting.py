@@ -151,6 +151,7 @@ def test_parts_in_a_circle() -> None:
     )
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("matrix", "by"), [("chunk", "chunk"), ("tile", "chunk"), ("tile", "tile")]
 )
