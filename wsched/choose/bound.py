@@ -14,7 +14,15 @@ from math import inf
 import numpy as np
 
 from wsched.choose import cost_model
-from wsched.choose.bound_tile import Counts, Held, Many, Numbers, busy_cycles, filled_cycles, held_by
+from wsched.choose.bound_tile import (
+    Counts,
+    Held,
+    Many,
+    Numbers,
+    busy_cycles,
+    filled_cycles,
+    held_by,
+)
 from wsched.choose.copy_engine import asks_dearly
 from wsched.choose.memory import (
     APART_BYTES,
@@ -56,9 +64,10 @@ def least_us(problem: Problem, tried: Sequence[tuple[Tile, ClusterDims]]) -> lis
 
 def _least(problem: Problem, tiles: Many) -> Numbers:
     """The same of tiles of one product, before rounding."""
-    across_m = -(-problem.tiles_m(tiles.m) // tiles.cluster_m)
-    across_n = -(-problem.tiles_n(tiles.n) // tiles.cluster_n)
-    clusters, steps = problem.batch * across_m * across_n, problem.steps(tiles.k)
+    across_m = _dealt(problem.m_entries or (problem.m,), tiles.m, tiles.cluster_m)
+    across_n = _dealt(problem.n_entries or (problem.n,), tiles.n, tiles.cluster_n)
+    clusters: Counts = problem.batch * across_m * across_n
+    steps = np.sum([-(-part // tiles.k) for part in problem.k_entries or (problem.k,)], axis=0)
     at_once = np.array([cost_model.places(problem.sms, ctas) for ctas in tiles.ctas.tolist()])
     held = held_by(problem, tiles)
     at, parts = _shared_out(problem, clusters, steps, at_once)
@@ -80,19 +89,25 @@ def _least(problem: Problem, tiles: Many) -> Numbers:
     return np.where(held.legal, found, inf)
 
 
+def _dealt(sizes: Sequence[int], tile: Counts, ctas: Counts) -> Counts:
+    """Clusters of so many tiles that what stands side by side takes, at least."""
+    tiles = -(-sum(sizes) // tile)
+    found: Counts = -(-tiles // ctas)
+    return found
+
+
 def _shared_out(
     problem: Problem, clusters: Counts, steps: Counts, at_once: Counts
 ) -> tuple[Counts, Counts]:
     """Which tiles, each as often as there are ways to part its K, and the parts."""
     every = np.arange(len(clusters))
-    found = [(every, np.ones_like(every))]
+    at, many = [every], [1]
     if problem.products == 1 and not problem.batch_invariant:
         for parts in SPLITS:
             fits = (parts * clusters <= at_once) & (parts * LEAST_STEPS <= steps)
-            at = every[fits]
-            found.append((at, np.full_like(at, parts)))
-    at, parts = zip(*found, strict=True)
-    return np.concatenate(at), np.concatenate(parts)
+            at.append(every[fits])
+            many.append(parts)
+    return np.concatenate(at), np.repeat(many, [len(found) for found in at])
 
 
 def _cycles(
@@ -122,7 +137,8 @@ def _cycles(
     engine = work * fill[at] + rounds * cost_model.STORE_LINE * held.lines[at]
     hidden = (work * busy[at] + rounds * epilogue) / 2 + epilogue
     longest = np.maximum(np.maximum(main, engine), np.where(turns[at], hidden, 0.0))
-    return longest + cost_model.START + cost_model.CLUSTER_START * clustered[at]
+    found: Numbers = longest + cost_model.START + cost_model.CLUSTER_START * clustered[at]
+    return found
 
 
 def _stream_us(
@@ -147,19 +163,19 @@ def _stream_us(
 def _repeated(problem: Problem, across_m: Counts, across_n: Counts) -> Numbers:
     """:func:`wsched.choose.memory.repeated_bytes`."""
     a, b = problem.operand_bytes
-    found: Numbers = a * (1 - 1 / np.maximum(across_n, 1)) + b * (1 - 1 / np.maximum(across_m, 1))
+    asking_a, asking_b = (np.maximum(n, 1).astype(np.float64) for n in (across_n, across_m))
+    found: Numbers = a * (1 - 1 / asking_a) + b * (1 - 1 / asking_b)
     return found
 
 
 def _energy(problem: Problem, across_m: Counts) -> Numbers:
     """:func:`wsched.choose.cost_model.energy_of` of what is moved."""
     a, b = problem.operand_bytes
-    passes: Counts = np.ones_like(across_m)
+    again: Numbers = np.full(len(across_m), float(b))
     if b >= 0.8 * problem.batch * problem.l2_bytes:
-        passes = np.maximum(-(-across_m // TRAVERSAL[0]), 1)
-    moved = a + float(b) * passes + result_bytes(problem)
-    least = cost_model.energy_of(problem, 0.0)
-    found: Numbers = least + cost_model.BYTE_ENERGY * moved
+        again *= np.maximum(-(-across_m // TRAVERSAL[0]), 1)
+    least = cost_model.energy_of(problem, float(a + result_bytes(problem)))
+    found: Numbers = least + cost_model.BYTE_ENERGY * again
     return found
 
 

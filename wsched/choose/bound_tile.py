@@ -24,7 +24,7 @@ from wsched.choose.copy_engine import (
     promotions,
 )
 from wsched.choose.problem import Problem
-from wsched.choose.tiles import TRAVERSAL, Tile
+from wsched.choose.tiles import Tile
 from wsched.schedule.matmul.chunks import TRANSPOSED_CHUNK
 from wsched.schedule.matmul.params import ClusterDims
 from wsched.schedule.matmul.shared import BARRIER_BYTES
@@ -133,9 +133,7 @@ def _computing_cycles(problem: Problem, tiles: Many, work: float) -> Numbers:
     slices = tiles.k * problem.operand.bytes // computed.K_BYTES
     wgmmas = slices * (tiles.m // computed.ROWS) * tiles.across
     share = np.where(tiles.warpgroups == 1, computed.ISSUED / 2, computed.ISSUED)
-    found: Numbers = (
-        computed.SLICE + issued / share + wgmmas / tiles.warpgroups * computed.WGMMA
-    )
+    found: Numbers = computed.SLICE + issued / share + wgmmas / tiles.warpgroups * computed.WGMMA
     return found
 
 
@@ -187,7 +185,10 @@ def held_by(problem: Problem, tiles: Many) -> Held:
     Where TMA loads matrices for the epilogue or results are reduced, chunks may be narrower and
     buffers larger than they are taken to be here: then stages are as many as fit without buffers.
     """
-    columns, known = _chunk_columns(problem, tiles), not (problem.inputs or problem.reductions.types)
+    columns, known = (
+        _chunk_columns(problem, tiles),
+        not (problem.inputs or problem.reductions.types),
+    )
     rows = np.minimum(tiles.warp_m, 64) if tiles.exchanged else tiles.warp_m
     blocks, widths = tiles.warp_m // rows, tiles.warp_n // columns
     chunks, odd = blocks * widths, np.where(blocks > 1, blocks, widths) % 2 > 0

@@ -48,6 +48,7 @@ __all__ = [
 CLUSTERED = 128 * 128
 """Elements of the least tile for which a cluster pays where rows are aligned."""
 
+
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """A schedule with as many stages as fit, and its predicted cost."""

@@ -115,8 +115,9 @@ def _computes(problem: Problem, tile: Tile) -> bool:
     """Whether an operand that is computed would be the A of a tile, whose rows it has, by
     warpgroups that share the tile: they have no turns.
     """
-    computed = tile.of(problem).computed
-    return computed is not None and computed.side == "a" and not tile.ping_pong
+    if problem.computed is None or tile.ping_pong:
+        return False
+    return (problem.computed.side == "a") is not tile.exchanged
 
 
 def exchanged_tiles(problem: Problem) -> tuple[Tile, ...]:
