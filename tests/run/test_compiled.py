@@ -11,6 +11,7 @@ import pytest
 
 from lowering.cuda.nvrtc import Compiled
 from lowering.ground.errors import UnsupportedError
+from tests.epilogues import GELU
 from tests.lowering.cuda.fake_driver import Driver, installed
 from tests.run.test_once import at_once
 from tests.schedules import SCHEDULES, definition
@@ -20,9 +21,18 @@ from wsched.run.arguments import Arguments
 from wsched.run.compiled import CompiledFusion, compile_fusion
 from wsched.run.kernel_name import kernel_name
 from wsched.run.mlir import through_mlir
+from wsched.schedule.graph import TransformGraph
 from wsched.schedule.matmul.params import MatmulParams, TileRasterizationOrder
 
 FUSION = import_fusion(definition())
+
+
+@pytest.mark.parametrize("name", ["coop_128x256", "dynamic_cluster_pingpong", "split_cluster"])
+def test_one_transform_graph_for_each_kernel(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, build = [], TransformGraph.__init__
+    monkeypatch.setattr(TransformGraph, "__init__", lambda *a: (made.append(a[0]), build(*a))[1])
+    assert compile_fusion(import_fusion(GELU), SCHEDULES[name]).source
+    assert len(made) == 1
 
 
 # --- names ----------------------------------------------------------------------------------------

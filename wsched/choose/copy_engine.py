@@ -19,7 +19,7 @@ from wsched.schedule.matmul.params import (
 )
 from wsched.schedule.options import CachePolicy, TensorMapL2Promotion
 
-__all__ = ["Extents", "asks_dearly", "fill_cycles", "policies", "promotions"]
+__all__ = ["Extents", "asked_rate", "asks_dearly", "fill_cycles", "policies", "promotions"]
 
 LINE = WIDEST_SWIZZLE
 """Bytes of a line, of a box as of the L2."""
@@ -74,9 +74,9 @@ def fill_cycles(
         rate: bytes in a cycle of aligned lines.
     """
     (own_a, a), (own_b, b) = _lines(problem, tile, cluster)
-    asked = own_a / _rate(problem.align_a, promoted.a, rate)
+    asked = own_a / asked_rate(problem.align_a, promoted.a, rate)
     across = own_b / rate * _across(problem, tile, cluster)
-    asked += max(own_b / _rate(problem.align_b, promoted.b, rate), across)
+    asked += max(own_b / asked_rate(problem.align_b, promoted.b, rate), across)
     if cluster.m * cluster.n == 1:
         return LINE * asked
     by_two = (cluster.m, cluster.n).count(2) if asks_dearly(problem) else 0
@@ -132,7 +132,7 @@ def _of_tile(rows: int, of: int, k: int, outer: bool, size: int) -> int:
     return min(rows, of) * -(-size * k // LINE)
 
 
-def _rate(align: int, promotion: TensorMapL2Promotion, most: float) -> float:
+def asked_rate(align: int, promotion: TensorMapL2Promotion, most: float) -> float:
     """Bytes in a cycle of an operand for whose lines an SM asks itself."""
     wide = promotion is TensorMapL2Promotion.B256
     found = ASKED_BYTES.get(align, most) / (FETCHED_WIDE.get(align, 1.0) if wide else 1.0)

@@ -23,7 +23,7 @@ from wsched.choose.cost_model import cost, places
 from wsched.choose.problem import Problem, demands
 from wsched.choose.tensor_memory import tried_in_tensor_memory
 from wsched.choose.thread_loads import SURE, copied_us, variants
-from wsched.choose.tiles import CLUSTERS, TILES, Tile, splits, tiles_for
+from wsched.choose.tiles import CLUSTERS, TILES, TRAVERSAL, Tile, splits, tiles_for
 from wsched.choose.tuned.lookup import lookup
 from wsched.schedule.matmul.kernel_options import thread_bytes
 from wsched.schedule.matmul.limits import require_legal_for
@@ -47,11 +47,6 @@ __all__ = [
 
 CLUSTERED = 128 * 128
 """Elements of the least tile for which a cluster pays where rows are aligned."""
-
-TRAVERSAL = (8, 1)
-"""Tiles along M that are visited together, so that operands are still in the L2 when they are read
-again: row-major order lost a quarter of the speed at 8192x28672x4096; 4 and 16 were as fast as 8
-within what repeats differ by."""
 
 
 @dataclass(frozen=True, slots=True)

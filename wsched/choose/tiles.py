@@ -9,7 +9,10 @@ from lowering.ground.frozen import replaced
 from wsched.choose.problem import Problem
 from wsched.schedule.matmul.params import ClusterDims
 
-__all__ = ["CLUSTERS", "TILES", "Tile", "exchanged_tiles", "splits", "tiles_for"]
+__all__ = [
+    "CLUSTERS", "LEAST_STEPS", "SPLITS", "TILES", "TRAVERSAL", "Tile", "exchanged_tiles", "splits",
+    "tiles_for",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +80,11 @@ SPLITS = (2, 3, 4, 5, 6, 8, 10, 12)
 """Parts of K. Stream-K is no candidate: on 12 shapes from 256x768x768 to 64x8192x28672 whole tiles
 or split-K were always faster, by 3 to 18 % (design/performance.md)."""
 
+TRAVERSAL = (8, 1)
+"""Tiles along M that are visited together, so that operands are still in the L2 when they are read
+again: row-major order lost a quarter of the speed at 8192x28672x4096; 4 and 16 were as fast as 8
+within what repeats differ by."""
+
 LEAST_STEPS = 4
 """Steps of the k loop that are worth a part of their own."""
 
@@ -107,8 +115,9 @@ def _computes(problem: Problem, tile: Tile) -> bool:
     """Whether an operand that is computed would be the A of a tile, whose rows it has, by
     warpgroups that share the tile: they have no turns.
     """
-    computed = tile.of(problem).computed
-    return computed is not None and computed.side == "a" and not tile.ping_pong
+    if problem.computed is None or tile.ping_pong:
+        return False
+    return (problem.computed.side == "a") is not tile.exchanged
 
 
 def exchanged_tiles(problem: Problem) -> tuple[Tile, ...]:

@@ -18,8 +18,9 @@ from lowering.ground.errors import InternalError, ScheduleError, UnsupportedErro
 from lowering.ground.progress import doing
 from wsched.choose.cost_model import cost
 from wsched.choose.gpus import GPUS, Gpu
-from wsched.choose.heuristics import TRAVERSAL, choose_params
+from wsched.choose.heuristics import choose_params
 from wsched.choose.problem import Problem, demands
+from wsched.choose.tiles import TRAVERSAL
 from wsched.front.known import import_fusion
 from wsched.ladder.climb import rate
 from wsched.ladder.decisions import TILE, Decisions

@@ -16,7 +16,15 @@ import pytest
 from tests.choose.tuned.entries import PROBLEM, entry, problem
 from wsched.choose.tuned import lookup
 from wsched.choose.tuned.entry import Entry, problem_to_dict
-from wsched.choose.tuned.table import SCHEMA, Table, TableError, add_entries, read_table, table_text
+from wsched.choose.tuned.table import (
+    SCHEMA,
+    Table,
+    TableError,
+    add_entries,
+    read_entries,
+    read_table,
+    table_text,
+)
 
 
 @pytest.fixture
@@ -151,6 +159,23 @@ def test_shipped(file: Path) -> None:
     assert not table.unread and table_text(table) == file.read_text()
     for of, data in table.entries.items():
         assert Entry.of(of, data).problem == of
+
+
+@pytest.mark.parametrize("file", lookup.shipped_tables(), ids=lambda p: p.name)
+def test_entries_of_sizes(file: Path) -> None:
+    """Of a shipped file the same as reading all of it finds, and nothing where it has none."""
+    whole = read_table(file).entries
+    for m, n, k in {(p.m, p.n, p.k) for p in whole} | {(1, 2, 3)}:
+        found = read_entries(file, (m, n, k))
+        assert found == Table({p: d for p, d in whole.items() if (p.m, p.n, p.k) == (m, n, k)})
+
+
+def test_entries_of_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    assert read_entries(tmp_path / "none.json", (1, 2, 3)) == Table()
+    (tmp_path / "cut.json").write_text('  {\n   "problem": {"m": 1, "n": 2, "k": 3, ')
+    for name in ("cut.json", "."):
+        with pytest.raises(TableError, match="cannot be read"):
+            read_entries(tmp_path / name, (1, 2, 3))
 
 
 def test_two_are_shipped() -> None:

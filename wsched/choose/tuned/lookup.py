@@ -3,7 +3,8 @@
 Where no table has a problem on its GPU, what was measured on a sister counts: one with as many
 multiprocessors and the same target. An H100 SXM and an H200 are sisters, which differ in memory.
 
-A table is read once in a process, when the first schedule is chosen. What is wrong with a table or
+A table is read once in a process, when the first schedule is chosen; of those that are shipped, on
+which tests have looked, only entries of the sizes that are asked for. What is wrong with a table or
 an entry gives one warning for each file, and the cost model goes on in its place.
 """
 
@@ -11,7 +12,6 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -20,10 +20,12 @@ from lowering.ground.errors import UnsupportedError
 from lowering.ground.files import distrust
 from wsched.choose.problem import Problem
 from wsched.choose.tuned.entry import Entry, EntryError
-from wsched.choose.tuned.table import Table, TableError, read_table
+from wsched.choose.tuned.table import Table, TableError, kept_text, read_entries, read_table
 from wsched.schedule.matmul.k_order import fixed_k_order
 
 __all__ = ["VARIABLE", "Hit", "forget", "lookup", "shipped_tables", "untrusted", "user_table"]
+
+Sizes = tuple[int, int, int]
 
 VARIABLE, OFF = "WSCHED_TUNED", "0"
 """The environment variable: the path of a table in place of the user's, or 0 for no tables."""
@@ -57,7 +59,7 @@ def lookup(problem: Problem) -> Hit | None:
 
 def forget() -> None:
     """Read the tables again when the next schedule is chosen."""
-    for kept in (_lookup, _by_sisters, _tables, _warn):
+    for kept in (_lookup, _own, kept_text, _warn):
         kept.cache_clear()
 
 
@@ -104,12 +106,15 @@ def _lookup(setting: str, problem: Problem) -> Hit | None:
 
 def _measured(setting: str, problem: Problem) -> Hit | None:
     """The problem's entry, on its own GPU or on the sister whose L2 is nearest to its."""
-    for file, table in _tables(setting):
+    tables = _tables(setting, (problem.m, problem.n, problem.k))
+    for file, table in tables:
         if problem in table.entries and (hit := _hit(problem, file, problem, table)) is not None:
             return hit
-    sisters = _by_sisters(setting).get(_anywhere(problem), ())
+    alike = _anywhere(problem)
+    others = [(of, *found) for found in tables for of in found[1].entries if of != problem]
+    sisters = [found for found in others if _anywhere(found[0]) == alike]
     for of, file, table in sorted(sisters, key=lambda s: abs(s[0].l2_bytes - problem.l2_bytes)):
-        if of != problem and (hit := _hit(problem, file, of, table)) is not None:
+        if (hit := _hit(problem, file, of, table)) is not None:
             return hit
     return None
 
@@ -127,45 +132,46 @@ def _anywhere(problem: Problem) -> Problem:
     return replace(problem, gpu="", l2_bytes=0)
 
 
-@lru_cache(maxsize=8)
-def _by_sisters(setting: str) -> dict[Problem, list[tuple[Problem, Path, Table]]]:
-    """By what sisters share: the problems of entries, those of the first table in front."""
-    found: dict[Problem, list[tuple[Problem, Path, Table]]] = {}
-    for file, table in _tables(setting):
-        for of in table.entries:
-            found.setdefault(_anywhere(of), []).append((of, file, table))
+def _tables(setting: str, sizes: Sizes) -> list[tuple[Path, Table]]:
+    """What tables have for an M, N, K, those that count first in front; ``setting`` is that of the
+    environment.
+    """
+    found = []
+    for file, whole in _own(setting):
+        kept = {p: data for p, data in whole.entries.items() if (p.m, p.n, p.k) == sizes}
+        found.append((file, Table(kept)))
+    for file in shipped_tables():
+        try:
+            found.append((file, read_entries(file, sizes)))
+        except TableError as e:
+            _warn(file, f"the table is ignored: {e}")
     return found
 
 
 @lru_cache(maxsize=8)
-def _tables(setting: str) -> tuple[tuple[Path, Table], ...]:
-    """The tables, those that count first in front; ``setting`` is that of the environment."""
-    return tuple(_read())
-
-
-def _read() -> Iterator[tuple[Path, Table]]:
+def _own(setting: str) -> tuple[tuple[Path, Table], ...]:
+    """The user's table, if there is one that can be believed."""
     try:
-        own: tuple[Path, ...] = (user_table(),)
+        file = user_table()
     except UnsupportedError:
-        own = ()
-    for file in (*own, *shipped_tables()):
-        if file in own and not file.exists():
-            if os.environ.get(VARIABLE):
-                _warn(file, f"{VARIABLE} names it, and there is no such file", "it counts as empty")
-            continue
-        if file in own and (why := untrusted(file)):
-            _warn(file, f"the table is ignored: {why}")
-            continue
-        try:
-            table = read_table(file)
-        except TableError as e:
-            _warn(file, f"the table is ignored: {e}")
-            continue
-        if table.unread:
-            count, (_, why) = len(table.unread), table.unread[0]
-            noun = "1 entry is" if count == 1 else f"{count} entries are"
-            _warn(file, f"{noun} ignored: {why}")
-        yield file, table
+        return ()
+    if not file.exists():
+        if setting:
+            _warn(file, f"{VARIABLE} names it, and there is no such file", "it counts as empty")
+        return ()
+    if why := untrusted(file):
+        _warn(file, f"the table is ignored: {why}")
+        return ()
+    try:
+        table = read_table(file)
+    except TableError as e:
+        _warn(file, f"the table is ignored: {e}")
+        return ()
+    if table.unread:
+        count, (_, why) = len(table.unread), table.unread[0]
+        noun = "1 entry is" if count == 1 else f"{count} entries are"
+        _warn(file, f"{noun} ignored: {why}")
+    return ((file, table),)
 
 
 def untrusted(file: Path) -> str:

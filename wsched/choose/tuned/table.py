@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,10 @@ from lowering.ground.files import replace_file
 from wsched.choose.problem import Problem
 from wsched.choose.tuned.entry import Entry, EntryError, problem_from_dict
 
-__all__ = ["SCHEMA", "Table", "TableError", "add_entries", "read_table", "table_text"]
+__all__ = [
+    "SCHEMA", "Table", "TableError", "add_entries", "kept_text", "read_entries", "read_table",
+    "table_text",
+]  # fmt: skip
 
 SCHEMA = "wsched.tuned/1"
 
@@ -52,17 +56,55 @@ def read_table(path: Path) -> Table:
         data = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return Table()
-    except (OSError, ValueError, RecursionError) as e:
-        why = (e.strerror if isinstance(e, OSError) else str(e)) or type(e).__name__
-        raise TableError(f"{path} cannot be read ({why})") from None
+    except _UNREADABLE as e:
+        raise _unreadable(path, e) from None
     schema = data.get("schema") if isinstance(data, dict) else None
     if schema != SCHEMA:
         raise TableError(f"{path} has schema {schema!r}, this version of wsched reads {SCHEMA!r}")
     if not isinstance(data.get("entries"), list):
         raise TableError(f"{path} has no list of entries")
+    return _table(data["entries"])
+
+
+def read_entries(path: Path, sizes: tuple[int, int, int]) -> Table:
+    """The entries of one M, N, K of a file that is just as :func:`table_text` writes it, as those
+    that are shipped are; nothing else is looked at, which is most of the time of a first choice.
+
+    Raises:
+        TableError: it cannot be read.
+    """
+    found, at = [], 0
+    try:
+        text = kept_text(path)
+        wanted = '"problem": {{"m": {}, "n": {}, "k": {}, '.format(*sizes)
+        while (at := text.find(wanted, at) + 1) > 0:
+            found.append(json.JSONDecoder().raw_decode(text, text.rindex("{", 0, at))[0])
+    except FileNotFoundError:
+        return Table()
+    except _UNREADABLE as e:
+        raise _unreadable(path, e) from None
+    return _table(found)
+
+
+@lru_cache(maxsize=4)
+def kept_text(path: Path) -> str:
+    """A file's text, read once: a process may choose for many sizes."""
+    return path.read_text(encoding="utf-8")
+
+
+_UNREADABLE = (OSError, ValueError, RecursionError)
+
+
+def _unreadable(path: Path, e: BaseException) -> TableError:
+    why = (e.strerror if isinstance(e, OSError) else str(e)) or type(e).__name__
+    return TableError(f"{path} cannot be read ({why})")
+
+
+def _table(listed: list[Any]) -> Table:
+    """The entries of a list that are understood, and the others."""
     entries: dict[Problem, dict[str, Any]] = {}
     unread = []
-    for found in data["entries"]:
+    for found in listed:
         try:
             if not isinstance(found, dict):
                 raise EntryError(f"an entry is {found!r}, not a dict")
