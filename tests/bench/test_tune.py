@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import sys
@@ -12,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 from typer.testing import CliRunner
 
 from tests.bench.fake_schedules import SMS, ranked_here
@@ -23,7 +21,7 @@ from wsched.bench.fused.epilogue import EPILOGUES
 from wsched.bench.problem import Problem, Shape, definition_text
 from wsched.bench.schedules.ranking import Ranked, problem_for, shortlist
 from wsched.bench.tune import command as command
-from wsched.bench.tune.results import Outcome, notes, outcome_of, shown
+from wsched.bench.tune.results import Outcome
 from wsched.choose.heuristics import choose_params, modelled
 from wsched.choose.problem import Problem as Planned
 from wsched.choose.tuned.entry import Entry, problem_to_dict
@@ -86,6 +84,17 @@ def known(shape: str = SMALL) -> Entry:
     """An entry of an earlier run."""
     params = ranked_at(shape)[1].params
     return Entry(planned(shape), params, 3.0, 4.0, "0.1.0", "2026-11-01T09:00:00+00:00")
+
+
+def result(choice: list[float], other: list[float]) -> dict[str, Any]:
+    def record(rank: int, times: list[float]) -> dict[str, Any]:
+        return {"rank": rank, "status": "ok", "reason": "", "times_us": times}
+
+    params = {name: r.params.to_dict() for name, r in zip("ab", ranked_at(SMALL), strict=False)}
+    return {
+        "choice": "a", "systems": {"a": record(1, choice), "b": record(2, other)},
+        "finalists": params, "problem": problem_to_dict(planned(SMALL)),
+    }  # fmt: skip
 
 
 @pytest.mark.slow
@@ -339,46 +348,6 @@ def test_without_a_gpu(monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
         "torch\n",
     )
     assert not path.exists()
-
-
-def result(choice: list[float], other: list[float]) -> dict[str, Any]:
-    def record(rank: int, times: list[float]) -> dict[str, Any]:
-        return {"rank": rank, "status": "ok", "reason": "", "times_us": times}
-
-    params = {name: r.params.to_dict() for name, r in zip("ab", ranked_at(SMALL), strict=False)}
-    return {
-        "choice": "a", "systems": {"a": record(1, choice), "b": record(2, other)},
-        "finalists": params, "problem": problem_to_dict(planned(SMALL)),
-    }  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("other", "kept"),
-    [
-        ([9.0, 9.0, 9.5, 9.0], "b"),
-        ([9.0, 9.0, 10.5, 10.5], "a"),  # as often slower as faster
-        ([9.5, 9.5, 10.4, 9.9], "a"),  # the lower quartile is below 1
-        ([11.0, 11.0, 11.0, 11.0], "a"),
-    ],
-)
-def test_faster_by_more_than_the_noise(other: list[float], kept: str) -> None:
-    made = outcome_of(SMALL, result([10.0] * 4, other), "0.1.0", "2026-11-21T09:00:00+00:00")
-    assert made.entry is not None and made.ratio is not None
-    assert (made.name, made.rank) == (kept, {"a": 1, "b": 2}[kept])
-    assert (made.ratio.low > 1) is (kept == "b")
-
-
-def test_shown(golden: object) -> None:
-    date = "2026-11-21T09:00:00+00:00"
-    first = outcome_of(SMALL, result([10.0] * 4, [9.0] * 4), "0.1.0", date)
-    stays = outcome_of(LARGE, result([10.0] * 4, [11.0] * 4), "0.1.0", date)
-    lost = result([], [])
-    lost["systems"] = {"a": {"status": "failed", "reason": "hung"}}
-    none = outcome_of("8x8x8", lost, "0.1.0", date)
-    console = Console(width=120, record=True, file=io.StringIO())
-    console.print(shown([first, stays, none]))
-    assert console.export_text() == golden
-    assert notes([first, none]) == ["a failed at 8x8x8: hung"]
 
 
 @pytest.mark.gpu
