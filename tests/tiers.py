@@ -4,11 +4,11 @@ A test is slow above :data:`LIMIT` seconds of processor time, its fixtures and p
 however busy the machine is. The end of a run lists those above it that have no mark, and
 ``--seconds=FILE`` writes what each test took, the dearest first.
 
-Where each case of a test takes a tenth of a second or more, mostly since it makes, proves or runs a
-kernel of its own, the test is ``sampled``: two of its cases are quick and the others slow, or as
-many as a number says, ``sampled(1)`` where a case takes half a second. Which these are goes with the
-file's name, so that files that share a list of schedules, as most do, each take others of it, and
-the tests of one file the same. A test all of whose cases are slow is marked so as a whole;
+Where each case of a test takes a tenth of a second or more, mostly since it makes, proves or runs
+a kernel of its own, the test is ``sampled``: two of its cases are quick and the others slow, or as
+many as a number says, ``sampled(1)`` where a case takes half a second. Which these are goes with
+the file's name, so that files that share a list of schedules, as most do, each take others of it,
+and the tests of one file the same. A test all of whose cases are slow is marked so as a whole;
 ``tests/test_tiers.py`` holds that.
 """
 
