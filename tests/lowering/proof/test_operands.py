@@ -41,7 +41,8 @@ MOVED = {
         "coop_2_stages", "frag.columns total, chunk * 64", "frag.columns total, 0",
         "T5[0, 64] gets column 0 of T1"),
     "the stage of the other warpgroup": (
-        "coop_2_stages", "T5_s[group, 0, 0], t9", "T5_s[1 - group, 0, 0], t9", "gets row 64 of T0"),
+        "coop_2_stages", "T5_s[group, 0, 0], t9", "T5_s[1 - group, 0, 0], t9",
+        "T5[0, 0] gets what nobody has loaded or computed"),
     "rows behind the stage": (
         "coop_2_stages", "T5_s[group, 0, 0], t9", "T5_s[group, 8, 0], t9",
         "8 .. 72, 0 .. 64 of T5_s[0] lie outside of it"),
