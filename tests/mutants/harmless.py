@@ -34,6 +34,7 @@ from lowering.kernel.nodes import (
     MBarrierInval,
     MBarrierRef,
     MBarrierWait,
+    NamedBarrierRef,
     OnWarp,
     SetMaxNReg,
     Stmt,
@@ -207,6 +208,11 @@ def _of_scalar(kernel: Kernel, let: Let, new: Expr) -> str | None:
     return None
 
 
+def _meetings(kernel: Kernel, bar: NamedBarrierRef) -> int:
+    """How many syncs at a named barrier stand in a kernel."""
+    return sum(isinstance(s, BarSync) and s.bar == bar for s in walk(kernel.body))
+
+
 def _only(kernel: Kernel, old: Stmt, new: Stmt) -> bool:
     """Whether a statement names the first barrier of an array of one in other words."""
     pairs = ((getattr(old, f.name), getattr(new, f.name)) for f in fields(old))
@@ -227,6 +233,8 @@ def argument(mutant: Mutant) -> str | None:
             return _AGAIN.get(type(stmt))
         case "swap", BarSync() if " and bar.sync " in mutant.what:
             return "the same warps meet at either, one in place of the other"
+        case "move", BarSync(bar=bar) if _meetings(mutant.kernel, bar) > 2:
+            return "the warps meet at that barrier between any other two uses of the buffer, too"
         case (("move" | "swap"), Stmt()):
             return _MOVED.get(type(stmt))
         case "drop", GridDepLaunchDependents():

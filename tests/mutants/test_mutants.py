@@ -169,6 +169,14 @@ def test_an_argument_is_about_the_place(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("name", "harmless"), [("reductions", True), ("coop_2_stages", False)])
+def test_a_meeting_that_another_one_makes_up_for(name: str, harmless: bool) -> None:
+    """Buffers in turns: what one meeting does not part, those of the next buffer do."""
+    found = [m for m in mutants(subject(name).kernel) if m.kind == "move"]
+    rows = [m for m in found if m.what.startswith(("bar.sync rows", "bar.sync T5_store"))]
+    assert rows and {argument(m) is not None for m in rows} == {harmless}
+
+
 def test_a_word_behind_the_arrival_for_it() -> None:
     """Who is told of a word before it is stored may load the one before."""
     right = judge("dynamic")
