@@ -1,7 +1,12 @@
 """Do the tests notice when the code is changed? Mutants of lines that tests run, tried one by one.
 
-    pytest -n 2 --reaches=DIR                   which test runs which line, with its time
-    python tools/mutate.py DIR --seed 1 --count 60 --jobs 2 --json FILE.jsonl
+    python tools/mutate.py --jobs 14 --seed 1 2 --count 60 --json FILE.jsonl
+
+Which test runs which line is written to build/reaches first, by ``pytest --reaches`` on as many
+workers, and again when the code has changed since. With ``--only`` and ``--tests`` it is a few
+files and their tests, in minutes on a small machine:
+
+    python tools/mutate.py build/few --only 'wsched/importer/*' --tests tests/importer --json F
 
 A mutant is one mutation (``tools/mutations.py``) in a copy of the tree. A line is drawn evenly from
 those that tests run, then one of its mutations. The tests that run the line are tried, those that
@@ -16,6 +21,7 @@ A run goes on where an earlier one with the same file ended.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import random
@@ -26,9 +32,10 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
+from fnmatch import fnmatch
 from itertools import takewhile
 from pathlib import Path
 from queue import SimpleQueue
@@ -115,10 +122,56 @@ class Coverage:
         return sorted(found, key=lambda t: (t.lines + 1000 * t.seconds, t.test))
 
 
-def draw(coverage: Coverage, seed: int, count: int) -> list[tuple[str, Mutation]]:
-    """``count`` mutations, of as many lines; the same for the same tree, coverage and seed."""
+MADE_OF = "made-of"
+"""File beside those of a map: of which code it is."""
+
+
+def make_map(folder: Path, tests: list[str], jobs: int) -> bool:
+    """Write which test runs which line, unless it is there and of this code, or somebody else's.
+
+    Returns:
+        Whether there is one now; not if a test fails as the code is, which would kill every mutant.
+    """
+    told, code = folder / MADE_OF, _code()
+    there = list(folder.glob("*.jsonl"))
+    if there and (not told.exists() or told.read_text() == f"{code} {tests}"):
+        return True
+    for path in (*there, told):
+        path.unlink(missing_ok=True)
+    command = [
+        sys.executable, "-m", "pytest", "-q", "-n", str(jobs), "--dist", "worksteal",
+        "-m", "not slow and not gpu", f"--reaches={folder.resolve()}", *tests,
+    ]  # fmt: skip
+    if subprocess.run(command, cwd=ROOT, check=False).returncode:
+        for path in folder.glob("*.jsonl"):
+            path.unlink()
+        return False
+    told.write_text(f"{code} {tests}")
+    return True
+
+
+def _code() -> str:
+    """What the lines of a map are lines of."""
+    found = hashlib.sha256()
+    for name in sorted(_git("ls-files", "*.py").split()):
+        found.update(name.encode() + b"\0" + (ROOT / name).read_bytes() + b"\0")
+    return found.hexdigest()
+
+
+def draw(
+    coverage: Coverage, seed: int, count: int, only: Sequence[str] = ("*",)
+) -> list[tuple[str, Mutation]]:
+    """``count`` mutations, of as many lines; the same for the same tree, coverage and seed.
+
+    Args:
+        coverage: the lines that tests run.
+        seed: which.
+        count: how many, if there are as many lines.
+        only: patterns of the files that they are of.
+    """
     places: list[tuple[str, list[Mutation]]] = []
-    texts = {file: (ROOT / file).read_text(encoding="utf-8") for file in coverage.files()}
+    chosen_files = [f for f in coverage.files() if any(fnmatch(f, p) for p in only)]
+    texts = {file: (ROOT / file).read_text(encoding="utf-8") for file in chosen_files}
     for file, text in texts.items():
         reached, by_line = coverage.lines(file), dict[int, list[Mutation]]()
         for mutation in mutations(text):
@@ -256,20 +309,31 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("reaches", type=Path, help="the folder that pytest --reaches wrote")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--count", type=int, default=60)
+    parser.add_argument(
+        "reaches", type=Path, nargs="?", default=ROOT / "build/reaches",
+        help="the folder of pytest --reaches; written where there is none, or of other code",
+    )  # fmt: skip
+    parser.add_argument("--seed", type=int, nargs="+", default=[1])
+    parser.add_argument("--count", type=int, default=60, help="mutants of each seed")
+    parser.add_argument("--only", nargs="+", default=["*"], help="patterns of files to change")
+    parser.add_argument("--tests", nargs="+", default=[], help="files of tests, by default all")
     parser.add_argument("--json", type=Path, help="a line for each mutant, added to what is there")
     parser.add_argument("--jobs", type=int, default=1, help="mutants at a time")
     parser.add_argument("--budget", type=float, default=float("inf"), help="seconds")
     told = parser.parse_args()
-    end, coverage = time.monotonic() + told.budget, Coverage(told.reaches)
+    end = time.monotonic() + told.budget
+    if not make_map(told.reaches, told.tests, told.jobs):
+        print("tests fail as the code is: mend them first", file=sys.stderr)
+        return 2
+    coverage = Coverage(told.reaches)
     there = told.json.read_text().splitlines() if told.json and told.json.exists() else []
     results = [Result(**json.loads(x)) for x in there]
     known = {(r.file, r.line, r.what) for r in results}
     drawn = [
         (file, mutation)
-        for file, mutation in draw(coverage, told.seed, told.count)
+        for file, mutation in dict.fromkeys(
+            d for seed in told.seed for d in draw(coverage, seed, told.count, told.only)
+        )
         if (file, mutation.line, mutation.shown((ROOT / file).read_text("utf-8"))) not in known
     ]
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(told.jobs) as pool:

@@ -184,7 +184,8 @@ def test_dimensions_that_there_are_not(call: str, message: str) -> None:
 @pytest.mark.parametrize(
     "call",
     [
-        "neg(fd.ops.sum(d))", "add(d, fd.ops.sum(d, [0]))", "expand(d, [2, -1, -1])",
+        "neg(fd.ops.sum(d))", "sum(d, [-2, -1])", "add(d, fd.ops.sum(d, [0]))",
+        "expand(d, [2, -1, -1])",
         "broadcast(fd.ops.sum(d, [0, 1]), [True])", "size(d, -1)", "sum(d, [-1], keepdim=False)",
         "squeeze(fd.ops.max(d, [0], True), [0])",
         "matmul(fd.ops.sum(x, [0]), fd.ops.permute(w, [1, 0]))",

@@ -183,7 +183,8 @@ def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host, "_LAUNCHES", 3)
     monkeypatch.setattr(host, "_PLANS", 2)
     launched: list[int] = []
-    plan = HostPlan(lambda i, o: lambda: launched.append(1), [X], [zeros(2)], lambda: None)
+    like = zeros(2)  # which stays, so that no result of a call has its address
+    plan = HostPlan(lambda i, o: lambda: launched.append(1), [X], [like], lambda: None)
     kept = [plan([X])[0] for _ in range(8)]
     assert len(plan._launches) == 3 and len(launched) == len(kept) == 8
     plans = Plans()

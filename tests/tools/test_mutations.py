@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import mutate
 import pytest
@@ -79,6 +80,37 @@ def told(tmp_path: Path) -> Path:
     }
     (tmp_path / "2.jsonl").write_text(json.dumps(other) + "\n")
     return tmp_path
+
+
+def test_a_map_is_made_once_of_a_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Again of other code or tests, and where tests failed; what somebody else wrote stays."""
+    ran: list[list[str]] = []
+    fate = SimpleNamespace(returncode=0)
+
+    def run(command: list[str], **_: object) -> SimpleNamespace:
+        ran.append(command)
+        (tmp_path / f"{len(ran)}.jsonl").write_text("")
+        return fate
+
+    monkeypatch.setattr(mutate.subprocess, "run", run)
+    for code, tests, count in [("a", ["x"], 1), ("a", ["x"], 1), ("b", ["x"], 2), ("b", [], 3)]:
+        monkeypatch.setattr(mutate, "_code", lambda code=code: code)
+        assert mutate.make_map(tmp_path, tests, 14)
+        assert len(ran) == count
+        assert [p.name for p in tmp_path.glob("*.jsonl")] == [f"{count}.jsonl"]
+    assert ran[0][-1] == "x" and ran[0][ran[0].index("-n") + 1] == "14"
+    fate.returncode = 1
+    for count in (4, 5):
+        assert not mutate.make_map(tmp_path, ["y"], 14)
+        assert len(ran) == count and not list(tmp_path.iterdir())
+    (tmp_path / "1.jsonl").write_text("")
+    assert mutate.make_map(tmp_path, ["y"], 14) and len(ran) == 5
+
+
+def test_mutants_of_some_files(told: Path) -> None:
+    coverage = mutate.Coverage(told)
+    assert mutate.draw(coverage, 1, 3, ["no", "wsched/c*"]) == mutate.draw(coverage, 1, 3)
+    assert mutate.draw(coverage, 1, 3, ["wsched/ver*"]) == []  # whose lines have no mutation
 
 
 def test_the_tests_of_a_line(told: Path) -> None:
