@@ -183,7 +183,6 @@ def judged(seeds: range) -> Counter[str]:
 def test_what_is_whole_is_right() -> None:
     text, inputs = WRITTEN, [torch.zeros(n) for n in SIZES]
     assert outcome(text, inputs) == "right"
-    assert outcome(text.replace("1.0)", "1.1)"), inputs) == "right"
 
 
 def test_the_judge_sees_what_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -253,10 +252,10 @@ def test_sizes_that_contradict_each_other(call: str, message: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "block", [0, 1, *(pytest.param(n, marks=pytest.mark.slow) for n in range(2, 50))]
+    "block", [0, 1, 2, 3, *(pytest.param(n, marks=pytest.mark.slow) for n in range(4, 100))]
 )
 def test_damaged_definitions_compute_what_they_say(block: int) -> None:
-    judged(range(block * 6, block * 6 + 6))
+    judged(range(block * 3, block * 3 + 3))
 
 
 @pytest.mark.slow
