@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from lowering.ground.expr import Binary, Const, Expr, Select, Special, Var, children, parts_of
-from lowering.kernel.control import Let
+from lowering.kernel.control import For, Let
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.scalar_memory import LdGlobalScalar
 from lowering.kernel.visit import expressions, walk
@@ -77,13 +77,15 @@ def groups_of(kernel: Kernel, most: int) -> frozenset[Group]:
 
     A number that only something else is divided by, which depends on the CTA or on the trip, may be
     one of any parameter, where ``most`` tiles are no two groups; the CTAs of a cluster, and of a
-    place, are followed one by one.
+    place, are followed one by one, as are the trips of loops that have a number of them.
     """
     units = units_of(kernel)
     walked = list(walk(kernel.body))
     lets = {s.var: s.value for s in walked if isinstance(s, Let)}
     words = frozenset(s.out for s in walked if isinstance(s, LdGlobalScalar))
     quotients = _Quotients(frozenset(units), words, lets)
+    loops = [s for s in walked if isinstance(s, For) and type(s.start) is type(s.stop) is Const]
+    counted = frozenset(s.var for s in loops)
     found, digits, ctas = set[Group](), set[int](), kernel.cluster * kernel.splits
     for part in _parts(kernel):
         match part:
@@ -93,9 +95,19 @@ def groups_of(kernel: Kernel, most: int) -> frozenset[Group]:
                     extent = op == "ceildiv"
                     found |= {Group(p, unit, n, extent) for p, unit in of if unit > 1}
                 elif op in ("//", "%") and ctas % n and 2 * n >= most:
-                    digits.add(n)
+                    digits |= set() if _only(x, counted, lets) else {n}
     free = digits - {g.count for g in found}
     return frozenset(found | {Group(p, unit, n, False) for n in free for p, unit in units.items()})
+
+
+def _only(e: Expr, names: frozenset[Var], lets: Mapping[Var, Expr]) -> bool:
+    """Whether an expression depends on some names alone."""
+    match e:
+        case Var():
+            return e in names or (e in lets and _only(lets[e], names, lets))
+        case Special():
+            return False
+    return all(_only(c, names, lets) for c in children(e))
 
 
 @dataclass

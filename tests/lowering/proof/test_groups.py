@@ -142,6 +142,18 @@ def test_digits() -> None:
     assert found == {("M", 128, 20), ("N", 128, 20), ("K", 64, 20)}
 
 
+@pytest.mark.parametrize(
+    ("chunks", "groups"), [("4", set[int]()), ("4 + 0 * tile", {128})], ids=["counted", "unknown"]
+)
+def test_digits_of_chunks(chunks: str, groups: set[int]) -> None:
+    """The trips of a loop that has a number of them are followed one by one."""
+    text, before = print_kernel(kernel_of("coop_2_stages")), "for chunk in 0 .. 4 unroll {"
+    assert before in text
+    half = f"for chunk in 0 .. {chunks} {{\n let half: i32 = chunk * 64 // 128"
+    kernel = parse_kernel(text.replace(before, half, 1))
+    assert {g.count for g in groups_of(kernel, 7)} == groups
+
+
 QUOTIENTS = {
     "a rest of more than the divisor": ("select(divisor <= rest, 1, 0) < n_Mo",
                                         "select(divisor <= rest, 2, 0) < n_Mo", Verdict.REFUTED),
