@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import MISSING, fields
 from functools import cache
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 __all__ = ["fields_of", "quick", "replaced", "values_of"]
 
@@ -17,22 +17,25 @@ if TYPE_CHECKING:
     _Kind = TypeVar("_Kind", bound=type[DataclassInstance])
 
 
-def _reader(cls: Any) -> tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]]]:
-    """The names of a kind's fields, and what reads all of them at once."""
+_Reader: TypeAlias = tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]], frozenset[str]]
+
+
+def _reader(cls: Any) -> _Reader:
+    """The names of a kind's fields, what reads all of them at once, and the names as a set."""
     names: tuple[str, ...] = cls.__match_args__  # all fields are arguments
     if not names:
-        return names, lambda _: ()
+        return names, lambda _: (), frozenset()
     read = attrgetter(*names)
-    return names, read if len(names) > 1 else lambda made: (read(made),)
+    every = read if len(names) > 1 else lambda made: (read(made),)
+    return names, every, frozenset(names)
 
 
-_readers: Callable[[type], tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]]]]
-_readers = cache(_reader)
+_readers: Callable[[type], _Reader] = cache(_reader)
 
 
 def values_of(made: DataclassInstance) -> dict[str, Any]:
     """What stands in the fields of a value, by their names."""
-    names, read = _readers(type(made))
+    names, read, _ = _readers(type(made))
     return dict(zip(names, read(made), strict=True))
 
 
@@ -49,9 +52,9 @@ def replaced(made: _Made, **values: Any) -> _Made:
     Raises:
         TypeError: there is no field of that name.
     """
-    names, read = _readers(type(made))
-    if not values.keys() <= {*names}:
-        unknown = ", ".join(sorted(values.keys() - {*names}))
+    names, read, known = _readers(type(made))
+    if not values.keys() <= known:
+        unknown = ", ".join(sorted(values.keys() - known))
         raise TypeError(f"{type(made).__name__} has no field {unknown}")
     return type(made)(*map(values.get, names, read(made)))
 

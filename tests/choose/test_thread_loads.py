@@ -7,13 +7,15 @@ from dataclasses import replace
 import pytest
 
 import wsched
+from wsched.choose import heuristics
 from wsched.choose.copy_cost import slower_than_direct
 from wsched.choose.cost_model import cost
 from wsched.choose.heuristics import candidates, choose_params, modelled, thread_loaded
 from wsched.choose.problem import Problem
-from wsched.choose.thread_loads import LEAST_BYTES, SURE, copied_us, thread_cycles
+from wsched.choose.thread_loads import LEAST_BYTES, SURE, copied_us, thread_cycles, variants
 from wsched.fusion import DataType
 from wsched.importer.linear import LINEAR
+from wsched.schedule.matmul.kernel_options import thread_bytes
 from wsched.schedule.matmul.params import ThreadLoads
 
 BF16 = DataType.BFloat16
@@ -48,6 +50,23 @@ def test_few_rows_of_a_large_operand() -> None:
 def test_copies_stay(p: Problem, why: str) -> None:
     assert thread_loaded(p) is None, why
     assert choose_params(p, tuned=False) == modelled(p)
+
+
+@pytest.mark.parametrize("p", [problem(16, 8192, 8191), problem(64, 9000, 4001, 0, 2)])
+def test_the_fastest_of_all_that_threads_could_load(p: Problem) -> None:
+    """Those that cannot win are not priced, and the result is that of pricing all."""
+    found = thread_loaded(p)
+    assert found is not None
+    us = found.cost.us + copied_us(p, ThreadLoads(*thread_bytes(found.params)))
+    for params in variants(p, (c.params for c in candidates(p))):
+        if heuristics._legal(p, params):
+            loads = ThreadLoads(*thread_bytes(params))
+            assert us <= cost(p, params).us + copied_us(p, loads)
+
+
+def test_nothing_is_priced_for_little_to_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heuristics, "_priced", lambda *_: pytest.fail("a tile was priced"))
+    assert thread_loaded.__wrapped__(problem(1000, 1001, 999)) is None
 
 
 def test_wider_pieces_are_faster() -> None:

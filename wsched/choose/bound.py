@@ -50,8 +50,10 @@ def least_us(problem: Problem, tried: Sequence[tuple[Tile, ClusterDims]]) -> lis
     """Microseconds below which the model predicts no candidate of each tile in a cluster, however
     many parts K is in; infinite where registers or shared memory have no room for the tile.
 
-    Of a problem whose sizes only the device knows, or in tensor memory, it says nothing.
+    Of sizes that only the device knows it says nothing, and none is for tensor memory.
     """
+    if problem.grouped:
+        return [0.0] * len(tried)
     found = np.full(len(tried), inf)
     for exchanged in (False, True):
         at = [i for i, (tile, _) in enumerate(tried) if tile.exchanged is exchanged]

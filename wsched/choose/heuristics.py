@@ -22,7 +22,7 @@ from wsched.choose.cost import Cost
 from wsched.choose.cost_model import cost, places
 from wsched.choose.problem import Problem, demands
 from wsched.choose.tensor_memory import tried_in_tensor_memory
-from wsched.choose.thread_loads import SURE, copied_us, variants
+from wsched.choose.thread_loads import SURE, are_large, copied_us, variants
 from wsched.choose.tiles import CLUSTERS, TILES, TRAVERSAL, Tile, splits, tiles_for
 from wsched.choose.tuned.lookup import lookup
 from wsched.schedule.matmul.kernel_options import thread_bytes
@@ -96,15 +96,18 @@ def thread_loaded(problem: Problem) -> Candidate | None:
     """The schedule whose threads load what TMA cannot read of the operands, where that is predicted
     to be clearly faster than copies in front of the best one by TMA.
     """
-    if not (problem.thread_a or problem.thread_b) or problem.batch_invariant:
+    if not are_large(problem) or problem.batch_invariant:
         return None
-    found = candidates(problem)
-    tried = variants(problem, (c.params for c in found))
+    by_tma = cost(problem, modelled(problem)).us + copied_us(problem)
+    alone = [(tile, cluster) for tile, cluster in _tried(problem) if cluster == ClusterDims()]
+    near = zip(alone, least_us(problem, alone), strict=True)  # threads make no kernel faster
+    found = [c for tried, us in near if us * SURE <= by_tma for c in _priced(problem, *tried)]
+    tried = variants(problem, (c.params for c in sorted(found, key=lambda c: c.cost.us)))
     legal = (p for p in tried if _legal(problem, p))
     priced = [(c, c.cost.us + copied_us(problem, ThreadLoads(*thread_bytes(c.params))))
               for c in (Candidate(p, cost(problem, p)) for p in legal)]  # fmt: skip
     best, us = min(priced, key=lambda x: x[1], default=(None, inf))
-    return best if us * SURE <= found[0].cost.us + copied_us(problem) else None
+    return best if us * SURE <= by_tma else None
 
 
 def _grouped(problem: Problem) -> MatmulParams:

@@ -17,7 +17,7 @@ from wsched.choose.copy_cost import copy_us
 from wsched.choose.problem import Problem
 from wsched.schedule.matmul.params import ClusterDims, MatmulParams, ThreadLoads
 
-__all__ = ["LEAST_BYTES", "SURE", "copied_us", "thread_cycles", "variants"]
+__all__ = ["LEAST_BYTES", "SURE", "are_large", "copied_us", "thread_cycles", "variants"]
 
 PIECE, LOAD_LATENCY, TOGETHER = 8.0, 900.0, 32
 """Cycles of a warp for a piece, to load and to store it; from the L2 or memory into registers; and
@@ -73,15 +73,24 @@ def _bytes(problem: Problem) -> tuple[int, int]:
     return a * (problem.thread_a > 0), b * (problem.thread_b > 0)
 
 
+def are_large(problem: Problem) -> bool:
+    """Whether an operand that TMA cannot read and threads can is worth more than a copy's launch.
+
+    Args:
+        problem: whose operands they are.
+    """
+    return max(_bytes(problem)) >= LEAST_BYTES
+
+
 def variants(problem: Problem, found: Iterable[MatmulParams]) -> Iterator[MatmulParams]:
     """Schedules whose threads load what TMA cannot read of a large operand, made of others.
 
     Clusters share what TMA loads, so those without are taken. Where both operands cannot be read,
     threads load both or the larger one.
     """
-    a, b = _bytes(problem)
-    if max(a, b) < LEAST_BYTES:
+    if not are_large(problem):
         return
+    a, b = _bytes(problem)
     both = (problem.thread_a, problem.thread_b)
     larger = (problem.thread_a, 0) if a > b else (0, problem.thread_b)
     for params in found:
