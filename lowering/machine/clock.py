@@ -22,7 +22,7 @@ from lowering.machine.program import Handler, Program, Run
 from lowering.machine.scheduler import Blocked, Effect, Runnable, Scheduler
 from lowering.machine.state import Warp
 
-__all__ = ["Clock", "Costs", "Stretch", "Work", "timed"]
+__all__ = ["Clock", "Costs", "Slower", "Stretch", "Work", "timed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +42,30 @@ class Work:
     latency: float
 
 
+@dataclass(frozen=True, slots=True)
+class Slower:
+    """How many cycles more a statement takes beside what others do.
+
+    Args:
+        unit: while this unit of the warp's SM, or of its quarter, works.
+        cycles: then.
+        beside_warps: while it does not, but another warp of the quarter executes something.
+    """
+
+    unit: str
+    cycles: float
+    beside_warps: float
+
+
 @runtime_checkable
 class Costs(Protocol):
     """What is known of a GPU, in cycles of an SM."""
 
     def busy(self, stmt: Stmt) -> float:
         """For which a warp does nothing but execute a statement; 0 of one that is free."""
+
+    def slower(self, stmt: Stmt) -> Slower | None:
+        """How much longer it takes beside others; None of what takes as long as alone."""
 
     def work(self, stmt: Stmt) -> Work:
         """What a statement starts that goes on by itself."""
@@ -102,23 +120,39 @@ class Clock(Scheduler):
         self._made = 0
         self._free: dict[tuple[str, int, int], float] = {}
         self._blocked: dict[int, float] = {}
+        self._executing: dict[tuple[int, int], dict[int, float]] = {}
 
     @property
     def time(self) -> float:
         """Cycles since all began."""
         return self._now
 
-    def spend(self, warp: Warp, stmt: Stmt, cycles: float) -> None:
+    def spend(self, warp: Warp, stmt: Stmt, cycles: float, slower: Slower | None) -> None:
         """Let the warp that runs be busy with a statement; whom it has woken is not."""
         self._wake()
+        _, sm, quarter = self._unit("", warp, True)
+        executing = self._executing.setdefault((sm, quarter), {})
+        if slower is not None:
+            if self._works(slower.unit, warp):
+                cycles += slower.cycles
+            elif any(end > self._now for who, end in executing.items() if who != id(warp)):
+                cycles += slower.beside_warps
+            executing[id(warp)] = self._now + cycles
         self._note(warp, stmt, False, self._now, self._now + cycles)
         self._now += cycles
 
+    def _works(self, unit: str, warp: Warp) -> bool:
+        keys = self._unit(unit, warp, True), self._unit(unit, warp, False)
+        return any(self._free.get(key, 0.0) > self._now for key in keys)
+
+    def _unit(self, name: str, warp: Runnable, quarter: bool) -> tuple[str, int, int]:
+        sm = warp.cta.ctaid if self.apart and isinstance(warp, Warp) else warp.rank
+        return name, sm, warp.index % 4 if quarter else -1
+
     def add(self, effect: Effect) -> None:
         """Let an asynchronous operation take its time, behind others of its unit."""
-        work, warp = self.costs.work(effect.stmt), effect.warp
-        sm = warp.cta.ctaid if self.apart and isinstance(warp, Warp) else warp.rank
-        unit = work.unit, sm, warp.index % 4 if work.quarter else -1
+        work = self.costs.work(effect.stmt)
+        unit = self._unit(work.unit, effect.warp, work.quarter)
         begin = max(self._now, self._free.get(unit, 0.0))
         self._free[unit] = begin + work.cycles
         self._push(begin + work.cycles + work.latency, effect)
@@ -169,16 +203,16 @@ def timed(handlers: Mapping[type[Stmt], Handler], costs: Costs) -> dict[type[Stm
 def _timed(handler: Handler, costs: Costs) -> Handler:
     def prepared(stmt: Stmt, program: Program) -> Run:
         run, cycles = handler(stmt, program), costs.busy(stmt)
-        return _paid(run, stmt, cycles) if cycles else run
+        return _paid(run, stmt, cycles, costs.slower(stmt)) if cycles else run
 
     return prepared
 
 
-def _paid(run: Run, stmt: Stmt, cycles: float) -> Run:
+def _paid(run: Run, stmt: Stmt, cycles: float, slower: Slower | None) -> Run:
     def paid(warp: Warp) -> Iterator[Blocked | None]:
         clock = warp.scheduler
         assert isinstance(clock, Clock)
-        clock.spend(warp, stmt, cycles)
+        clock.spend(warp, stmt, cycles, slower)
         yield None
         steps = run(warp)
         if steps is not None:

@@ -43,6 +43,17 @@ def test_another_target() -> None:
     assert "TFLOP/s" not in text and "not measured: no such GPU" in text
 
 
+@pytest.mark.slow
+def test_tables_fit_into_80_columns(measured: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """With what was measured, too: no word of a decision or of a heading is cut off."""
+    monkeypatch.setenv("COLUMNS", "80")
+    text = invoke("v6", "v10").stdout.partition("4096x4096x4096, bf16")[2]
+    assert measured == ["v6", "v10"] and max(map(len, text.splitlines())) <= 80
+    assert "…" not in text
+    words = "multiprocessor, registers predicted measured v10 compute[1] others"
+    assert set(words.split()) <= set(text.split())
+
+
 def test_to_the_choice() -> None:
     text = invoke("--to-choice").stdout
     assert "the last rung" in text and "cluster_dims.m: 2 → 1" in text and "1.000" in text

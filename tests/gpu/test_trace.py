@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from tests.schedules import SCHEDULES, definition
+from wsched.front.sizes import Extents, kernel_for
+from wsched.predict.line import beside
 from wsched.trace.timeline import Trace
 
 pytestmark = pytest.mark.gpu
@@ -71,3 +73,15 @@ def test_ctas_begin_at_about_the_same_time() -> None:
     begins = [s.begin for s in trace.spans if s.name == "cta"]
     assert max(begins) - min(begins) < 10_000
     assert len({s.sm for s in trace.spans}) == len(begins)
+
+
+@pytest.mark.parametrize("name", ["coop_128x256", "pingpong_128x128"])
+def test_main_loops_are_predicted_at_the_clock_of_the_launch(name: str) -> None:
+    """At 2048 x 2048 x 1024, where the model was right about an H200; a clock that GPUs have."""
+    extents = Extents(2048, 2048, 1024)
+    trace = traced(name, extents.m, extents.n, extents.k)
+    assert 0.5 < trace.ghz < 2.5
+    kernel = kernel_for(definition(), extents, 132, SCHEDULES[name])
+    found = beside(kernel, extents, extents.problem(kernel.fusion, 132), trace)
+    loops = [p for p in found.phases if p.name == "main_loop"]
+    assert len(loops) == 1 and not loops[0].wrong, found.table()

@@ -46,7 +46,7 @@ def test_who_waits() -> None:
     shares = compute.shares(STEPS[3].shown.cycles)
     assert max(shares, key=lambda name: shares[name]) == "data"
     consumer, producer = STEPS[7].shown.lanes
-    assert set(producer.shares(1.0)) == {"copy", "room"}
+    assert set(producer.shares(1.0)) == {"copy", "room", "reckon"}
     assert set(consumer.shares(1.0)) <= {*ACTIVITIES} - {"copy"}
 
 
@@ -55,7 +55,7 @@ def test_who_waits_for_products() -> None:
     step = climb(named("sm_100a"))[7]
     lanes = {lane.name: lane.shares(step.shown.cycles) for lane in step.shown.lanes}
     assert list(lanes) == ["epilogue[0]", "load[0]", "load[0] warp 1"]
-    assert set(lanes["load[0]"]) == {"copy", "room"}
+    assert set(lanes["load[0]"]) == {"copy", "room", "reckon"}
     assert lanes["load[0] warp 1"]["data"] > 0.3 and lanes["epilogue[0]"]["multiply"] > 0.3
 
 

@@ -5,14 +5,25 @@ from __future__ import annotations
 import pytest
 
 from lowering.ground.errors import InternalError
+from lowering.ground.expr import Var
 from lowering.kernel import nodes
 from lowering.kernel.kernel import Kernel
-from lowering.kernel.nodes import Stmt
+from lowering.kernel.nodes import Let, Stmt
 from lowering.kernel.visit import walk
+from lowering.machine.clock import Slower
 from tests.schedules import SCHEDULES, definition
 from wsched.choose.step import FILL_BYTES
 from wsched.front.sizes import DEFAULT, kernel_for
-from wsched.predict.costs import CONVERT, LATENCY, READ_LINE, STAMP, Hopper, Rates
+from wsched.predict.costs import (
+    CONVERT,
+    CROWDED,
+    LATENCY,
+    NUMBER,
+    READ_LINE,
+    STAMP,
+    Hopper,
+    Rates,
+)
 
 
 def made(name: str) -> Kernel:
@@ -41,7 +52,7 @@ def test_a_copy_takes_what_neighbours_leave_it() -> None:
     assert (work.unit, work.cycles, work.latency) == ("copies", size / FILL_BYTES[True], LATENCY)
     assert Hopper(kernel, Rates(30.0, 100.0)).work(load).cycles == size / 30
     store = Hopper(kernel).work(first(kernel, nodes.TmaStore))
-    assert (store.unit, store.latency) == ("copies", 64 * READ_LINE) and store.cycles > 0
+    assert (store.unit, store.latency) == ("stores", 64 * READ_LINE) and store.cycles > 0
 
 
 def test_what_warps_are_busy_with() -> None:
@@ -58,6 +69,31 @@ def test_stamps_take_their_time_where_they_are_asked_for() -> None:
     stamp = first(kernel, nodes.Stamp)
     assert Hopper(kernel).busy(stamp) == 0.0
     assert Hopper(kernel, stamped=True).busy(stamp) == STAMP
+
+
+def test_what_takes_longer_beside_others() -> None:
+    """Instructions on elements; and what is stored to shared memory gets of its 128 bytes in a
+    cycle what wgmmas leave, which of 64 x 128 x 16 read 6 KiB in 64 cycles.
+    """
+    kernel = made("pingpong_128x128")
+    cast, store = (first(kernel, kind) for kind in (nodes.FragCast, nodes.StMatrix))
+    costs = Hopper(kernel)
+    more = (CROWDED - 1) * costs.busy(cast)
+    assert costs.slower(cast) == Slower("tensor", pytest.approx(more), pytest.approx(more))
+    assert isinstance(store, nodes.StMatrix)
+    size, found = store.value.type.rows * store.value.type.cols * 2, costs.slower(store)
+    assert found is not None
+    assert costs.busy(store) + found.cycles == pytest.approx(size / (128 - 6144 / 64))
+    assert found.beside_warps == pytest.approx((CROWDED - 1) * costs.busy(store))
+    assert costs.slower(first(kernel, nodes.MBarrierWait)) is None
+
+
+def test_numbers_are_reckoned_one_after_the_other() -> None:
+    kernel = made("coop_128x256")
+    n = Var("n")
+    twice = Let(Var("x"), (n + 1) * (n + 1))
+    assert Hopper(kernel).busy(twice) == 2 * NUMBER  # n + 1 once
+    assert Hopper(kernel).busy(Let(Var("x"), n)) == 0.0
 
 
 def test_what_starts_nothing() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 from math import log
 from statistics import median
@@ -18,7 +19,7 @@ from wsched.front.known import import_fusion
 from wsched.front.sizes import Extents, kernel_for
 from wsched.ladder.climb import climb
 from wsched.predict.costs import STAMP, Rates
-from wsched.predict.line import Predicted, predicted, rates_of
+from wsched.predict.line import Predicted, beside, predicted, rates_of
 from wsched.schedule.matmul.params import MatmulParams
 
 TRACED = Extents(2048, 2048, 1024)
@@ -80,7 +81,31 @@ def test_copies_take_what_the_model_says() -> None:
     few = Extents(16, 28672, 8192).problem(kernel.fusion, 132)
     assert rates_of(kernel, few).fill < 0.9 * rates[0].fill
     own = climb()[3].kernel
-    assert rates_of(own, aligned) == Rates()
+    assert rates_of(own, aligned) == Rates.of_l2()
+
+
+def test_copies_come_sooner_from_the_l2() -> None:
+    """Where operands and result fit in; at any clock of the SMs as many bytes in a nanosecond."""
+    kernel = climb()[3].kernel
+    small, large = (
+        rates_of(kernel, Extents.parse(f"{n}x{n}x{n}").problem(kernel.fusion, 132))
+        for n in (2048, 4096)
+    )
+    assert large == Rates() and small == Rates.of_l2() and small.latency < large.latency / 2
+    slow = rates_of(kernel, TRACED.problem(kernel.fusion, 132), GHZ / 2)
+    assert slow.fill == 2 * small.fill and slow.latency == small.latency
+
+
+def test_beside_a_launch_its_clock_is_taken() -> None:
+    kernel = kernel_for(definition(), TRACED, 132, SCHEDULES["coop_128x256"])
+    problem = TRACED.problem(kernel.fusion, 132)
+    slow, fast = (predicted(kernel, TRACED, problem, stamped=True, ghz=g).trace for g in (1.5, GHZ))
+    assert (slow.ghz, fast.ghz) == (1.5, GHZ) and slow.about.startswith("predicted at 1.5 GHz")
+    found = beside(kernel, TRACED, problem, slow)
+    assert found.predicted == slow and not any(p.difference for p in found.phases)
+    assert beside(kernel, TRACED, problem, replace(slow, ghz=0.0)).predicted == fast
+    loops = [next(s.end - s.begin for s in t.spans if s.name == "main_loop") for t in (slow, fast)]
+    assert loops[0] / loops[1] == pytest.approx(GHZ / 1.5, rel=0.02)
 
 
 def test_what_has_none() -> None:

@@ -18,9 +18,9 @@ from tests.schedules import SCHEDULES, definition
 from wsched.choose.presets import PRESETS, read_params
 from wsched.front.sizes import Extents, kernel_for
 from wsched.ladder.climb import climb
-from wsched.predict.line import predicted
+from wsched.predict.line import beside
 from wsched.run.compiled import CompiledFusion
-from wsched.trace.overlay import Overlay, overlay
+from wsched.trace.overlay import Overlay
 from wsched.trace.spans import Span
 from wsched.trace.timeline import Trace
 
@@ -53,14 +53,14 @@ def measured(name: str) -> Trace:
         for event, tile, begin, end in rows:
             place = int(cta), int(cta) % 132, role, int(group), int(warp)
             spans.append(Span(event, *place, tile, float(begin), float(end)))
-    return Trace(TRACES[name]["kernel"], "ns", tuple(spans))
+    return Trace(TRACES[name]["kernel"], "ns", tuple(spans), ghz=TRACES[name]["ghz"])
 
 
-def beside(name: str) -> Overlay:
-    """Both."""
+def both(name: str) -> Overlay:
+    """What is predicted of a trace's kernel beside it."""
     kernel, extents = kernel_of(name)
     problem = extents.problem(kernel.fusion, 132)
-    return overlay(predicted(kernel, extents, problem, stamped=True).trace, measured(name))
+    return beside(kernel, extents, problem, measured(name))
 
 
 @lru_cache
@@ -93,7 +93,7 @@ def _rows(page: str) -> Iterator[tuple[str, str, str]]:
 )
 def test_where_the_model_is_wrong(name: str) -> None:
     """Each phase that is wrong stands in the note, and no other."""
-    wrong = {(p.role, p.name): p for p in beside(name).phases if p.wrong}
+    wrong = {(p.role, p.name): p for p in both(name).phases if p.wrong}
     assert wrong.keys() == told()[name].keys()
     for key, quotient in told()[name].items():
         assert wrong[key].predicted / wrong[key].measured == pytest.approx(quotient, abs=NEAR)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
@@ -57,11 +58,12 @@ def test_each_tile_is_compared_with_its_own() -> None:
 
 
 def test_table() -> None:
-    found = overlay(PREDICTED, trace(*measured(0, 0, 1100.5, 400)))
+    line = replace(trace(*measured(0, 0, 1100.5, 400)), ghz=1.5525)
+    found = overlay(PREDICTED, line)
     assert found.table().splitlines() == [
         "k",
         "  predicted: CTA 0",
-        "  measured: the medians of 1 CTAs",
+        "  measured: the medians of 1 CTAs at 1.552 GHz",
         "ns of a tile        tiles  predicted  measured  difference",
         "all cta                 1       5000      3156       +58 %  the model is wrong here",
         "compute main_loop       2       1000      1100        -9 %",

@@ -17,11 +17,11 @@ def test_what_was_saved_is_read_back(unit: str, tmp_path: Path) -> None:
         Span("main_loop", 0, 17, "compute", 1, 4, 3, 8.0, 32.0),
         Span("load", 1, 18, "load", 0, 8, 0, 0.5, 16.0),
     )
-    trace, path = Trace("k_traced", unit, spans, 2, "of CTA 0"), tmp_path / "t.json"
+    trace, path = Trace("k_traced", unit, spans, 2, "of CTA 0", 1.625), tmp_path / "t.json"
     trace.save(path)
     found = load_trace(path)
-    assert (found.kernel, found.unit, found.dropped, found.about) == (
-        "k_traced", unit, 2, "of CTA 0",
+    assert (found.kernel, found.unit, found.dropped, found.about, found.ghz) == (
+        "k_traced", unit, 2, "of CTA 0", 1.625,
     )  # fmt: skip
     for mine, its in zip(spans, found.spans, strict=True):
         assert (its.begin, its.end) == pytest.approx((mine.begin, mine.end))

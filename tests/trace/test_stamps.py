@@ -53,7 +53,7 @@ def test_clocks_of_two_sms() -> None:
     first = {0: cta(5, 0, 7000, 2000, 8000)}
     second = {0: cta(9, 1_000_000, 7100, 1_002_000, 8100), 4: load}
     trace = decode(KERNEL, words(first, second), on_machine=False)
-    assert (trace.unit, trace.dropped, trace.kernel) == ("ns", 0, "k")
+    assert (trace.unit, trace.dropped, trace.kernel, trace.ghz) == ("ns", 0, "k", 2.0)
     assert times(trace) == [(0, "cta", 0, 1000), (1, "cta", 100, 1100), (1, "load", 300, 400)]
     assert [(s.sm, s.role, s.group, s.warp, s.tile) for s in trace.spans] == [
         (5, "compute", 0, 0, None), (9, "compute", 0, 0, None), (9, "load", 0, 4, 3),
@@ -72,7 +72,7 @@ def test_a_coarse_timer_is_averaged() -> None:
 def test_a_timer_that_stands_still_leaves_cycles() -> None:
     first, second = {0: cta(0, 50, 7000, 90, 7000)}, {0: cta(1, 900, 7000, 970, 7000)}
     trace = decode(KERNEL, words(first, second), on_machine=False)
-    assert trace.unit == "cycles"
+    assert trace.unit == "cycles" and trace.ghz == 0.0
     assert times(trace) == [(0, "cta", 0, 40), (1, "cta", 0, 70)]
 
 

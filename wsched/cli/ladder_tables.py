@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
@@ -45,11 +46,13 @@ def _table(
     """What each decides and how fast it is."""
     from wsched.ladder.climb import rate
 
-    table = Table(title=f"{'x'.join(map(str, sizes))}, bf16", title_justify="left")
-    for name in ("rung", "decision", "threads", "registers", "KiB", "CTAs of an SM"):
-        table.add_column(name)
+    table = _narrow(f"{'x'.join(map(str, sizes))}, bf16")
+    for name in ("rung", "decision", "threads", "registers", "KiB", "CTAs of\nan SM"):
+        words = (word for s in steps for word in (s.decision or s.rung.title).split())
+        longest = max(map(len, words)) if name == "decision" else None
+        table.add_column(name, min_width=longest)
     priced, measured = steps[0].priced, any(us is not None for us in times)
-    for name in (*(["predicted TFLOP/s"] * priced), *(["measured"] * measured)):
+    for name in (*(["predicted\nTFLOP/s"] * priced), *(["measured"] * measured)):
         table.add_column(name, justify="right")
     for step, us in zip(steps, times, strict=True):
         k, p = step.kernel, step.prediction
@@ -66,7 +69,7 @@ def _waits(steps: Sequence[Step]) -> Table:
     """Shares of what warps do."""
     from wsched.predict.activity import ACTIVITIES
 
-    waits = Table(title="% of the time, by the machine's clock", title_justify="left")
+    waits = _narrow("% of the time, by the machine's clock")
     for name in ("warpgroup", *ACTIVITIES):
         waits.add_column(name, justify="right", no_wrap=True)
     for step in steps:
@@ -75,3 +78,11 @@ def _waits(steps: Sequence[Step]) -> Table:
             cells = (f"{100 * shares[a]:.0f}" if a in shares else "" for a in ACTIVITIES)
             waits.add_row(f"{step.rung.name} {lane.name}", *cells)
     return waits
+
+
+def _narrow(title: str) -> Table:
+    """A table of eight or nine columns for a terminal of 80."""
+    return Table(
+        title=title, title_justify="left", box=SIMPLE_HEAD, show_edge=False, pad_edge=False,
+        collapse_padding=True,
+    )  # fmt: skip

@@ -24,7 +24,7 @@ from wsched.cli.options import (
 )
 from wsched.front.sizes import Extents
 from wsched.run.compiled import CompiledFusion
-from wsched.trace.overlay import Overlay, overlay
+from wsched.trace.overlay import Overlay
 from wsched.trace.perfetto import load_trace
 
 if TYPE_CHECKING:
@@ -63,16 +63,13 @@ def trace(
     definition, extents = read_problem(file, shape)
     asked = asked_kernel(definition, params, target, sms)
     kernel, where, sms = asked.kernel(definition, extents), device(asked.planned), asked.sms
-    found: Trace | Overlay
-    if not predict:
-        found = _timeline(kernel, extents, seed, where)
-    else:
-        found = _predicted(kernel, extents, sms)
-        if measured is not None:
-            with file_of(measured, "--measured"):
-                found = overlay(found, load_trace(measured))
-        elif where == "cuda":
-            found = overlay(found, _timeline(kernel, extents, seed, where))
+    recorded: Trace | None = None
+    if measured is not None:
+        with file_of(measured, "--measured"):
+            recorded = load_trace(measured)
+    elif not predict or where == "cuda":
+        recorded = _timeline(kernel, extents, seed, where)
+    found = _predicted(kernel, extents, sms, recorded) if predict or recorded is None else recorded
     typer.echo(f"{found.table()}{planned_for(definition, sms)}", nl=False)
     if json_path is not None:
         with file_of(json_path, "--json"):
@@ -87,8 +84,12 @@ def _timeline(kernel: CompiledFusion, extents: Extents, seed: int, where: str) -
     return kernel.trace(*inputs)
 
 
-def _predicted(kernel: CompiledFusion, extents: Extents, sms: int) -> Trace:
-    from wsched.predict.line import predicted
+def _predicted(
+    kernel: CompiledFusion, extents: Extents, sms: int, recorded: Trace | None
+) -> Trace | Overlay:
+    from wsched.predict.line import beside, predicted
 
     problem = extents.problem(kernel.fusion, sms)
+    if recorded is not None:
+        return beside(kernel, extents, problem, recorded)
     return predicted(kernel, extents, problem, stamped=True).trace

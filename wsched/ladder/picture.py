@@ -15,7 +15,8 @@ __all__ = ["draw", "lanes_of_trace"]
 
 _COLOURS = {
     "copy": "#7f7f7f", "data": "#f2c14e", "room": "#f7e3a1", "multiply": "#2a6f97",
-    "convert": "#d1495b", "stored": "#edae9f", "others": "#e0e0e0",
+    "convert": "#d1495b", "stored": "#edae9f", "reckon": "#9a8fb8",
+    "others": "#e0e0e0",
 }  # fmt: skip
 
 _SPANS = {

@@ -26,11 +26,10 @@ from wsched.losses.facts import LEAST, Facts, Mended
 from wsched.losses.mends import mends_of
 from wsched.losses.picture import draw
 from wsched.losses.text import plain
-from wsched.predict.line import predicted
+from wsched.predict.line import beside, predicted
 from wsched.run.compiled import CompiledFusion, compile_fusion
 from wsched.run.layout import laid_out
 from wsched.schedule.matmul.params import MatmulParams
-from wsched.trace.overlay import overlay
 from wsched.trace.timeline import Trace
 
 if TYPE_CHECKING:
@@ -173,8 +172,6 @@ def _told(
     hit = lookup(problem)
     tuned = hit.entry.us if hit is not None and hit.entry.params.matches(params) else None
     waits, unknown = _waits(kernel, extents, problem)
-    beside = measured is not None
-    line = predicted(kernel, extents, problem, stamped=True).trace if beside else None
     return Why(
         kernel=kernel.kernel.name,
         problem=str(extents),
@@ -193,7 +190,7 @@ def _told(
         tuned_us=tuned,
         waits=waits,
         unknown=unknown,
-        measured=None if line is None or measured is None else overlay(line, measured),
+        measured=None if measured is None else beside(kernel, extents, problem, measured),
     )
 
 

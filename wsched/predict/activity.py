@@ -18,6 +18,7 @@ ACTIVITIES = {
     "multiply": "products run, and it waits for them",
     "convert": "rounds the result and puts it where it is stored from",
     "stored": "waits until a store has read its buffer",
+    "reckon": "reckons which tile and slice come next, and where they lie",
     "others": "waits for other warps or CTAs",
 }
 """Names of what a warp does, with what they mean."""
@@ -31,6 +32,7 @@ _KINDS: tuple[tuple[str, tuple[type[nodes.Stmt], ...]], ...] = (
                  nodes.FenceProxyAsync, nodes.TmaStore, nodes.BulkCommit,
                  nodes.Tcgen05Load, nodes.Tcgen05WaitLoad)),
     ("stored", (nodes.BulkWait,)),
+    ("reckon", (nodes.Let,)),
 )  # fmt: skip
 
 

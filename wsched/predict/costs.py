@@ -12,13 +12,15 @@ from dataclasses import dataclass
 from math import prod
 
 from lowering.ground.errors import InternalError
+from lowering.ground.expr import children, parts_of
 from lowering.kernel import nodes
 from lowering.kernel.cp_async import CP_ASYNC_BYTES
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import Frag, Stmt
-from lowering.machine.clock import Work
+from lowering.kernel.visit import walk
+from lowering.machine.clock import Slower, Work
 from lowering.target import ptx
-from wsched.choose.cost_model import COMBINE_TILE, GHZ, STORE_LINE
+from wsched.choose.cost_model import CLUSTER_START, COMBINE_TILE, GHZ, STORE_LINE
 from wsched.choose.epilogue import REDUCED, WORK
 from wsched.choose.problem import FUNCTION, FUNCTIONS, MATRIX
 from wsched.choose.step import FILL_BYTES, FLOPS_PER_CYCLE, WGMMA
@@ -30,26 +32,41 @@ QUARTERS = 4
 """Tensor cores of an SM; a warp uses that of its number modulo four (PTX ISA, wgmma)."""
 
 LATENCY = 900
-"""Cycles of a copy from the L2 that nobody is in front of, which the clock sees to: with it rungs
-of one and of two stages are predicted at 0.86 to 1.03 of what they take at 4096 and 8192, with the
-1600 of the cost model at 1.09 to 1.29."""
+"""Cycles of a copy that nobody is in front of, which the clock sees to, where memory has what is
+asked for, and whoever wants the same waits with it: with it rungs of one and of two stages are
+predicted at 0.86 to 1.03 of what they take at 4096 and 8192, with the 1600 of the cost model at
+1.09 to 1.29."""
+
+L2_LATENCY, L2_LOADED = 400, 290
+"""The same where the L2 has it: by the copy engine, in the trace of the seventh rung, and by
+threads, in those of the first and of the second."""
 
 ORDER = 20
 """Cycles of a barrier, a fence, or of an instruction that starts something. Estimated: 21 are what
 the cost model has for all of a step of the k loop."""
 
-CONVERT = 0.05
+CONVERT = 0.04
 """Cycles for an element of a fragment, to round it and to stage two bytes of it: in traces of rungs
 4, 6 and 8 of the ladder and of a cooperative kernel, without what their stamps take; the cost
 model's 0.165 have the waits for stores in them."""
 
-READ_LINE = 3.0
+READ_LINE = 2.3
 """Cycles for a line that is stored from when the copy engine is free for others until it has been
 read: boxes of 128 lines are waited for twice as long as boxes of 64; from the same traces."""
 
-STAMP = 160
+SHARED_BYTES = 128
+"""Bytes in a cycle of shared memory: 32 banks of 4 (CUDA C++ Programming Guide)."""
+
+CROWDED = 1.35
+"""How many times as long instructions take beside a warp of the same quarter that executes or has
+products running."""
+
+STAMP = 140
 """Cycles of a stamp, between its reading of the clock and the next one's: two stamps with nothing
 but a wait that is over between them are 80 to 85 ns apart in all traces."""
+
+NUMBER = 4
+"""Cycles of an instruction on numbers that waits for the one before it."""
 
 WORD = 16
 """Cycles of a quarter for a load from global memory and the store of what came to shared memory, of
@@ -65,8 +82,15 @@ PARTIAL = COMBINE_TILE * GHZ * 1e3 / 8192
 
 _ORDERS = (
     nodes.MBarrierArrive, nodes.MBarrierExpectTx, nodes.MBarrierWait, nodes.FenceProxyAsync,
-    nodes.WarpSync, nodes.BarSync, nodes.CtaSync, nodes.ClusterSync, nodes.TmaLoad,
+    nodes.WarpSync, nodes.BarSync, nodes.CtaSync, nodes.TmaLoad,
     nodes.TmaStore, nodes.BulkCommit, nodes.WgmmaFence, nodes.WgmmaCommit, nodes.WgmmaWait,
+)  # fmt: skip
+
+
+_INSTRUCTIONS = (
+    nodes.FragCast, nodes.FragPointwise, nodes.FragUpdate, nodes.FragReduce, nodes.StMatrix,
+    nodes.StShared, nodes.LdMatrix, nodes.LdShared, nodes.FragStorePartial, nodes.FragAddPartial,
+    nodes.Stamp,
 )  # fmt: skip
 
 
@@ -77,10 +101,17 @@ class Rates:
     Args:
         fill: bytes in a cycle that come to an SM from the L2 and from memory.
         latency: cycles of a copy until the first of them is there.
+        loaded: the same of what threads load.
     """
 
     fill: float = FILL_BYTES[True]
     latency: float = LATENCY
+    loaded: float = LATENCY
+
+    @classmethod
+    def of_l2(cls) -> Rates:
+        """Where all is in the L2 before it is asked for."""
+        return cls(latency=L2_LATENCY, loaded=L2_LOADED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +134,7 @@ class Hopper:
         match stmt:
             case nodes.CopyTile(rows=rows, cols=cols, dst=ref):
                 size = rows * cols * self.kernel.buffer(ref.buffer).dtype.bytes
-                return self.rates.latency + WORD * size / QUARTERS / (32 * 4)
+                return self.rates.loaded + WORD * size / QUARTERS / (32 * 4)
             case nodes.CpAsync():
                 return PIECE * self._copied(stmt) / ptx.WARPGROUP / CP_ASYNC_BYTES
             case nodes.FragPointwise(out=f, op=op) | nodes.FragUpdate(out=f, op=op):
@@ -116,8 +147,12 @@ class Hopper:
                 return PARTIAL * _size(f)
             case nodes.FragStoreGlobal(value=f) | nodes.FragRedGlobal(value=f):
                 return SCATTERED * _size(f)
+            case nodes.Let(value=value):
+                return NUMBER * len({p for p in parts_of(value) if children(p)})
             case nodes.Atom():
                 return LOAD_LATENCY
+            case nodes.ClusterSync():
+                return CLUSTER_START / 2  # it meets at the beginning and at the end
             case nodes.Stamp():
                 return STAMP if self.stamped else 0.0
             case (
@@ -126,6 +161,35 @@ class Hopper:
             ):  # fmt: skip
                 return CONVERT / 2 * _size(f)
         return ORDER if isinstance(stmt, _ORDERS) else 0.0
+
+    def slower(self, stmt: Stmt) -> Slower | None:
+        """Instructions on elements, and stamps; what goes through shared memory gets what products
+        that run leave of it.
+        """
+        if not isinstance(stmt, _INSTRUCTIONS):
+            return None
+        cycles = self.busy(stmt)
+        more = least = (CROWDED - 1) * cycles
+        match stmt:
+            case (
+                nodes.StMatrix(value=f) | nodes.StShared(value=f)
+                | nodes.LdMatrix(out=f) | nodes.LdShared(out=f)
+            ):  # fmt: skip
+                size = _size(f) * f.type.dtype.bytes
+                more = max(least, size / self._unread() - cycles)
+            case nodes.Stamp():
+                least = 0.0
+        return Slower("tensor", more, least)
+
+    def _unread(self) -> float:
+        """Bytes in a cycle of shared memory that no product asks for while they run."""
+        family = self.kernel.target.mma
+        rates = [
+            (family.m * family.k_bytes * (not isinstance(s.a, Frag)) + s.width * family.k_bytes)
+            / self.work(s).cycles * (s.acc.type.rows // family.m)
+            for s in walk(self.kernel.body) if isinstance(s, nodes.Wgmma)
+        ]  # fmt: skip
+        return max(SHARED_BYTES - max(rates, default=0.0), 1.0)
 
     def work(self, stmt: Stmt) -> Work:
         """What goes on by itself: copies, products, stores into another CTA."""
@@ -143,7 +207,7 @@ class Hopper:
                 return self._copy(self.kernel.buffer(place.buffer).stage_bytes)
             case nodes.TmaStore(dst=ref):
                 lines = self._bytes(ref) / ptx.WIDEST_SWIZZLE
-                return Work("copies", False, lines * STORE_LINE, lines * READ_LINE)
+                return Work("stores", False, lines * STORE_LINE, lines * READ_LINE)
             case nodes.StAsync() | nodes.StMatrix() | nodes.StShared():  # into another CTA
                 return Work("cluster", False, 0.0, ORDER)
         raise InternalError("predict", f"no cost of what {stmt.OP} starts")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from lowering.kernel import nodes
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import Stmt
-from lowering.machine.clock import Costs, Work
+from lowering.machine.clock import Costs, Slower, Work
 from wsched.choose.reckoned import PRODUCTS
 from wsched.predict.costs import ORDER, Hopper
 
@@ -37,6 +37,10 @@ class InTensorMemory:
     def busy(self, stmt: Stmt) -> float:
         """For which a warp does nothing but execute a statement."""
         return ORDER if isinstance(stmt, _ORDERS) else Hopper(self.kernel).busy(stmt)
+
+    def slower(self, stmt: Stmt) -> Slower | None:
+        """Nothing is known of it."""
+        return None
 
     def work(self, stmt: Stmt) -> Work:
         """What goes on by itself: products hold the SM's tensor core, a commit is behind them."""

@@ -100,7 +100,8 @@ class Overlay:
         lines = [f"{self.measured.kernel}", f"  {self.predicted.about}"]
         step = _step(self.measured)
         coarse = f", by a clock with steps of {step:.0f} ns" if step > 1 else ""
-        lines.append(f"  measured: the medians of {ctas} CTAs{coarse}")
+        at = f" at {self.measured.ghz:.4g} GHz" if self.measured.ghz else ""
+        lines.append(f"  measured: the medians of {ctas} CTAs{at}{coarse}")
         rows = [["ns of a tile", "tiles", "predicted", "measured", "difference"]]
         for p in self.phases:
             differs = "not told" if p.difference is None else f"{100 * p.difference:+.0f} %"

@@ -58,5 +58,5 @@ def trace_of(data: dict[str, Any]) -> Trace:
             spans.append(
                 Span(e["name"], e["pid"], sms[e["pid"]], role, group, e["tid"], tile, begin, end)
             )
-    told = about.get("about", "")
-    return Trace(about["kernel"], about["unit"], tuple(spans), about["dropped"], told)
+    told = about.get("about", ""), about.get("ghz", 0.0)
+    return Trace(about["kernel"], about["unit"], tuple(spans), about["dropped"], *told)

@@ -69,7 +69,7 @@ def decode(kernel: Kernel, stamps: Any, *, on_machine: bool) -> Trace:
     first = min((s.begin for s in spans), default=0.0)
     moved = (replace(s, begin=s.begin - first, end=s.end - first) for s in spans)
     ordered = tuple(sorted(moved, key=lambda s: (s.cta, s.warp, s.begin, -s.end)))
-    return Trace(kernel.name, unit, ordered, dropped)
+    return Trace(kernel.name, unit, ordered, dropped, ghz=rate if unit == "ns" else 0.0)
 
 
 def _from_the_first(ctas: list[_Cta]) -> None:

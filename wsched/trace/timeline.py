@@ -28,6 +28,7 @@ class Trace:
         dropped: stamps for which there was no room.
         about: of which CTAs it is and where its times are from, where these are no device's or
             machine's own; else empty.
+        ghz: cycles of an SM in a nanosecond; 0 where that is not known.
     """
 
     kernel: str
@@ -35,6 +36,7 @@ class Trace:
     spans: tuple[Span, ...]
     dropped: int = 0
     about: str = ""
+    ghz: float = 0.0
 
     def tracks(self) -> dict[tuple[int, str, int], tuple[Span, ...]]:
         """By CTA, role and group: spans of the warpgroup's first warp that has any, but ``cta``."""
@@ -92,6 +94,7 @@ class Trace:
             events.append(event | {"args": {} if s.tile is None else {"tile": s.tile}})
         about = {"kernel": self.kernel, "unit": self.unit, "dropped": self.dropped}
         about |= {"about": self.about} if self.about else {}
+        about |= {"ghz": self.ghz} if self.ghz else {}
         return {"traceEvents": events, "displayTimeUnit": "ns", "otherData": about}
 
     def save(self, path: Path | str) -> None:

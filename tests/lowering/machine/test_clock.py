@@ -11,13 +11,13 @@ from lowering.kernel import nodes
 from lowering.kernel.nodes import Stmt
 from lowering.kernel.text import parse_kernel
 from lowering.machine.blank import blank_arguments
-from lowering.machine.clock import Work
+from lowering.machine.clock import Slower, Work
 from lowering.machine.errors import DeadlockError
 from lowering.machine.run import RunResult, run_kernel
 from tests.on_machine import NUMPY, operands
 from tests.on_machine import Problem as Sizes
 from tests.rungs import kernel, ran
-from tests.schedules import cooperative, definition, split_k
+from tests.schedules import SCHEDULES, cooperative, definition, split_k
 from wsched.front.sizes import Extents, kernel_for
 from wsched.trace.stamps import decode
 
@@ -33,10 +33,15 @@ class Prices:
     copy: float = 0.0
     product: float = 0.0
     cast: float = 0.0
+    crowded: Slower | None = None
 
     def busy(self, stmt: Stmt) -> float:
         """What a warp does."""
         return self.cast if isinstance(stmt, nodes.FragCast) else 0.0
+
+    def slower(self, stmt: Stmt) -> Slower | None:
+        """What takes longer beside others."""
+        return self.crowded if isinstance(stmt, nodes.FragCast) else None
 
     def work(self, stmt: Stmt) -> Work:
         """What goes on by itself."""
@@ -131,6 +136,27 @@ def test_waits_and_work_are_noted() -> None:
     assert [(s.stmt.OP, s.end - s.begin) for s in mine if not s.waits] == [("frag.cast", 50.0)] * 2
     assert {(s.cta, s.role, s.group) for s in mine} == {(0, "compute", 0)}
     assert found.cycles == 1000 * STEPS + 2 * 50
+
+
+def test_what_takes_longer_beside_others() -> None:
+    """Beside a warp of the quarter that executes, too, and beside products of others; not alone."""
+    crowd = Slower("tensor", 1000.0, 30.0)
+    alone, crowded = (
+        [run(n, Prices(cast=50.0, crowded=x), Sizes(m, 128, 64 * STEPS, 2)).cycles
+         for x in (None, crowd)]
+        for n, m in ((8, 128), (10, 512))
+    )  # fmt: skip
+    assert alone == [2 * 50, 2 * 50]
+    assert crowded[0] == 2 * 50 and crowded[0] + 30 <= crowded[1] <= crowded[0] + 2 * 30
+    ping_pong = SCHEDULES["pingpong_128x128"]
+    turns = kernel_for(definition(), Extents(128, 512, 128), 1, ping_pong).kernel
+    extents = {"M": 128, "N": 512, "K": 128}
+    found = [
+        run_kernel(turns, blank_arguments(turns, extents, 1), extents, 1, resident=1,
+                   adversary=Prices(product=100.0, cast=50.0, crowded=x)).cycles
+        for x in (None, Slower("tensor", 1000.0, 0.0), Slower("nothing", 1000.0, 0.0))
+    ]  # fmt: skip
+    assert found[0] == found[2] < found[1] - 1000
 
 
 def test_a_kernel_that_hangs_is_still_named() -> None:
