@@ -48,10 +48,8 @@ def dealt(carried: Sequence[Scalar], bounds: Bounds) -> Sequence[Dealt]:
         match c.following:
             case Binary("+", Var() as own, Binary("*", Var() as turns, by)) if own == c.var:
                 match bounds.rounded_up(turns):
-                    case (Var() as left, n) if n == by and left in bounds.lets:
-                        left = bounds.lets[left]
-                    case (left, n) if n == by:
-                        pass
+                    case (left, n) if bounds.resolved(n) == bounds.resolved(by):
+                        left = bounds.lets.get(left, left) if isinstance(left, Var) else left
                     case _:
                         continue
                 for s in carried:

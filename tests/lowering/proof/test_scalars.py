@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lowering.ground.expr import I32_MAX, Binary, Const, Expr, Var, maximum, select
+from lowering.ground.expr import I32_MAX, Binary, Const, Expr, Var, maximum, select, substitute
 from lowering.proof.bounds import Bounds
 from lowering.proof.dealt import Dealt, dealt
 from lowering.proof.scalars import Branch, Leave, Loop, Name, Program, Uses, covers
@@ -78,6 +78,8 @@ def test_tiles_in_turns() -> None:
     """By a division, or by a product with a reciprocal."""
     assert found(LETS) == [DEALT]
     assert found({TURNS: Binary("ceildiv", LETS[LEFT], CTAS)}) == [DEALT]
+    named = {v: substitute(e, {CTAS: Var("divisor")}) for v, e in LETS.items()}
+    assert found({**named, Var("divisor"): CTAS}) == [DEALT]
 
 
 @pytest.mark.parametrize("fault", NOT)
