@@ -43,6 +43,12 @@ def test_no_candidate_costs_less_than_its_bound_and_the_choice_is_the_best(
     hold(problem)
 
 
+@pytest.mark.parametrize("sizes", [(0, 0, 136), (0, 512, 136), (512, 0, 136), (512, 512, 0)])
+def test_of_empty_matrices(sizes: tuple[int, int, int]) -> None:
+    m, n, k = sizes
+    hold(replace(planned("512x512x136 tn"), m=m, n=n, k=k))
+
+
 def hold(problem: Problem) -> None:
     """Compare what each candidate costs with its bound, and the choice with the best of them."""
     tried = [(t, c) for t in tiles_for(problem) for c in CLUSTERS]

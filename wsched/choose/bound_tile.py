@@ -152,7 +152,7 @@ def filled_cycles(problem: Problem, tiles: Many, rate: float) -> Numbers:
     by_two = (1 * (tiles.cluster_m == 2) + (tiles.cluster_n == 2)) * asks_dearly(problem)
     most = np.array([RECEIVED_SLOWLY.get(n, RECEIVED_BYTES) for n in range(3)])
     received = (a + b) / most[by_two]
-    larger = np.maximum(asked, received)
+    larger = np.maximum(np.maximum(asked, received), np.finfo(np.float64).tiny)  # 0: no elements
     both = (asked / larger) ** RECEIVED_SHARP + (received / larger) ** RECEIVED_SHARP
     joined = larger * both ** (1 / RECEIVED_SHARP)
     found: Numbers = LINE * np.where(tiles.ctas == 1, asked, joined)
