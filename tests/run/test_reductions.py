@@ -178,8 +178,8 @@ def test_refused() -> None:
     [
         ("r = fd.ops.sum(y3, dims=[0])", "fd.ops.sum with dims=[0] is not supported; supported: "
          "reductions over rows or columns of the result, or both"),
-        ("r = fd.ops.sum(y3, dims=[1, 1])", "fd.ops.sum with dims=[1, 1] is not supported; "
-         "supported: dimensions of 3, each once"),
+        ("r = fd.ops.sum(y3, dims=[1, 1])", "line 10: fd.ops.sum of 3 dimensions with dims=[1, 1] "
+         "is not supported; supported: dimensions of 3, each once"),
         ("r = fd.ops.sum(y3, dims=[1], dtype=DataType.Double)", "fd.ops.sum of BFloat16 as Double "
          "is not supported; supported: BFloat16, Half, Float, and casts of a reduction in Float"),
         ("r = fd.ops.relu(fd.ops.sum(y3, dims=[1], keepdim=True))", "fd.ops.sum that an operation "

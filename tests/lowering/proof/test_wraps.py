@@ -148,7 +148,8 @@ def of_groups(form: str, before: str = "", after: str = "") -> Obligation:
     return found
 
 
-@pytest.mark.parametrize("form", in_tiers(FORMS, []))
+@pytest.mark.slow
+@pytest.mark.parametrize("form", FORMS)
 def test_nothing_wraps_whatever_is_in_memory(form: str) -> None:
     """Nobody has looked at the ends of groups when a kernel begins."""
     found = of_groups(form)
