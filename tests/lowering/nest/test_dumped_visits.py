@@ -36,9 +36,13 @@ FEW, MANY = Problem(136, 72, 456, 5, 2), Problem(200, 392, 264, 2, 2)
 """Fewer tiles than CTAs, and more; with tails along each dimension."""
 
 STEPS_OF_A_TILE = {
-    "M": {"epilogue_in_turns", "halves_of_a_tile"},
+    "M": {
+        "epilogue_in_blocks", "epilogue_in_blocks_of_a_queue", "epilogue_in_pairs_of_blocks",
+        "epilogue_in_turns", "epilogue_in_turns_of_a_queue", "halves_of_a_tile",
+    },
     "N": {
-        "epilogue_apart", "epilogue_by_tma", "epilogue_of_a_queue", "operand_and_epilogue_apart",
+        "epilogue_apart", "epilogue_by_tma", "epilogue_in_blocks", "epilogue_in_blocks_of_a_queue",
+        "epilogue_in_pairs_of_blocks", "epilogue_of_a_queue", "operand_and_epilogue_apart",
         "residual_by_ring",
     },
 }  # fmt: skip
