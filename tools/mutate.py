@@ -142,8 +142,10 @@ def make_map(folder: Path, tests: list[str], jobs: int) -> bool:
         sys.executable, "-m", "pytest", "-q", "-n", str(jobs), "--dist", "worksteal",
         "-m", "not slow and not gpu", f"--reaches={folder.resolve()}", *tests,
     ]  # fmt: skip
+    folder.mkdir(parents=True, exist_ok=True)
+    told.write_text("unfinished")  # a map that is left so is made again
     if subprocess.run(command, cwd=ROOT, check=False).returncode:
-        for path in folder.glob("*.jsonl"):
+        for path in (*folder.glob("*.jsonl"), told):
             path.unlink()
         return False
     told.write_text(f"{code} {tests}")

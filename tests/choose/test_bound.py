@@ -49,6 +49,16 @@ def test_of_empty_matrices(sizes: tuple[int, int, int]) -> None:
     hold(replace(planned("512x512x136 tn"), m=m, n=n, k=k))
 
 
+@pytest.mark.parametrize("side", ["m", "n"])
+def test_of_empty_ones_side_by_side(side: str) -> None:
+    hold(replace(planned("4096x4096x512 tn"), **{side: 0, f"{side}_entries": (0, 0)}))
+
+
+def test_of_sizes_whose_steps_no_64_bits_hold() -> None:
+    problem = replace(planned("4096x4096x4096 tn"), m=2**30, n=2**30, k=2**30)
+    assert all(us > 0 for us in least_us(problem, [(t, CLUSTERS[0]) for t in tiles_for(problem)]))
+
+
 def hold(problem: Problem) -> None:
     """Compare what each candidate costs with its bound, and the choice with the best of them."""
     tried = [(t, c) for t in tiles_for(problem) for c in CLUSTERS]

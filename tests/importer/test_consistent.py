@@ -190,6 +190,7 @@ def test_dimensions_that_there_are_not(call: str, message: str) -> None:
         "squeeze(fd.ops.max(d, [0], True), [0])",
         "matmul(fd.ops.sum(x, [0]), fd.ops.permute(w, [1, 0]))",
         "linear(fd.ops.linear(x, fd.ops.sum(w, [0])), w)",
+        "broadcast(fd.ops.matmul(fd.ops.sum(x, [0]), fd.ops.sum(w, [0])), [True])",
     ],
 )  # fmt: skip
 def test_dimensions_that_there_are(call: str) -> None:

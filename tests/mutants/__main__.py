@@ -41,18 +41,18 @@ def _main() -> int:
     asked = parser.parse_args()
     asked.out.touch()
     found = [Line(**json.loads(text)) for text in asked.out.read_text().splitlines()]
-    lines = [line for line in found if not asked.count or line.verdict != "open"]
-    asked.out.write_text("".join(map(_json, lines)))
-    done = {(line.name, line.number) for line in lines}
+    known = {(line.name, line.number): line for line in found}  # the last one of each counts
+    again = {(line.name, line.number) for line in open_ones(list(known.values())) if asked.count}
     os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # of processes to come
     processes = multiprocessing.get_context("spawn")
     with processes.Pool(asked.jobs) as pool, asked.out.open("a") as out:
         of = sorted(pool.imap_unordered(partial(numbers, asked.kinds), asked.only))
-        places = [p for p in drawn(of, asked.count, asked.seed) if p not in done]
+        places = sorted(again | ({*drawn(of, asked.count, asked.seed)} - known.keys()))
         for some in pool.imap_unordered(judge_some, chunks(places)):
-            lines += some
+            known |= {(line.name, line.number): line for line in some}
             out.writelines(map(_json, some))
             out.flush()
+    lines = list(known.values())
     text = report(lines)
     print(text, cost(lines), sep="\n\n")
     if asked.write is not None:

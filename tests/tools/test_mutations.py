@@ -107,6 +107,19 @@ def test_a_map_is_made_once_of_a_code(tmp_path: Path, monkeypatch: pytest.Monkey
     assert mutate.make_map(tmp_path, ["y"], 14) and len(ran) == 5
 
 
+def test_a_map_that_was_interrupted_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(command: list[str], **_: object) -> SimpleNamespace:
+        (tmp_path / "1.jsonl").write_text("")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(mutate.subprocess, "run", run)
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            mutate.make_map(tmp_path, [], 2)
+
+
 def test_mutants_of_some_files(told: Path) -> None:
     coverage = mutate.Coverage(told)
     assert mutate.draw(coverage, 1, 3, ["no", "wsched/c*"]) == mutate.draw(coverage, 1, 3)

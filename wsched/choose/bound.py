@@ -28,6 +28,7 @@ from wsched.choose.memory import (
     APART_BYTES,
     CLOSE_BYTES,
     CLOSE_BYTES_IN_ALL,
+    L2_KEEPS,
     REPEATED,
     START_US,
     bytes_per_us,
@@ -50,7 +51,7 @@ def least_us(problem: Problem, tried: Sequence[tuple[Tile, ClusterDims]]) -> lis
     """Microseconds below which the model predicts no candidate of each tile in a cluster, however
     many parts K is in; infinite where registers or shared memory have no room for the tile.
 
-    Of sizes that only the device knows it says nothing, and none is for tensor memory.
+    It is 0 where only the device knows the sizes; no tile is for tensor memory.
     """
     if problem.grouped:
         return [0.0] * len(tried)
@@ -74,7 +75,7 @@ def _least(problem: Problem, tiles: Many) -> Numbers:
     held = held_by(problem, tiles)
     at, parts = _shared_out(problem, clusters, steps, at_once)
     rounds = -(-clusters[at] // np.maximum(at_once[at] // parts, 1))
-    work = rounds * -(-steps[at] // parts)
+    work: Numbers = rounds.astype(np.float64) * -(-steps[at] // parts)  # 2^63 at sizes of 2^30
     energy = _energy(problem, across_m)
     repeated = _repeated(problem, across_m, across_n)
     size = (tiles.m * tiles.n)[at] / 8192
@@ -114,7 +115,7 @@ def _shared_out(
 
 def _cycles(
     problem: Problem, tiles: Many, held: Held, dependent: bool, at: Counts, rounds: Counts,
-    work: Counts,
+    work: Numbers,
 ) -> Numbers:  # fmt: skip
     """Cycles of what :func:`~wsched.choose.cost_model.priced` has one after the other, where
     ``rounds`` tiles with ``work`` steps in all are computed ``at`` these places in the arrays.
@@ -150,7 +151,7 @@ def _stream_us(
     tiles, what it is at least.
     """
     if problem.m_entries or problem.n_entries:
-        return np.full(len(shares), moved_us(problem))
+        return np.where(shares > 0, moved_us(problem), START_US)
     full, last = np.divmod(shares, places)
     each = (least_bytes(problem) + REPEATED * repeated) / np.maximum(shares, 1)
     rate, most = bytes_per_us(problem), CLOSE_BYTES_IN_ALL / np.maximum(last, 1)
@@ -174,7 +175,7 @@ def _energy(problem: Problem, across_m: Counts) -> Numbers:
     """:func:`wsched.choose.cost_model.energy_of` of what is moved."""
     a, b = problem.operand_bytes
     again: Numbers = np.full(len(across_m), float(b))
-    if b >= 0.8 * problem.batch * problem.l2_bytes:
+    if b >= L2_KEEPS * problem.batch * problem.l2_bytes:
         again *= np.maximum(-(-across_m // TRAVERSAL[0]), 1)
     least = cost_model.energy_of(problem, float(a + result_bytes(problem)))
     found: Numbers = least + cost_model.BYTE_ENERGY * again

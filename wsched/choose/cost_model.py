@@ -21,7 +21,7 @@ from math import ceil
 from lowering.ground.frozen import quick
 from wsched.choose.cost import Cost
 from wsched.choose.epilogue import epilogue_cycles, store_lines
-from wsched.choose.memory import moved_us, repeated_bytes, result_bytes, stream_us
+from wsched.choose.memory import L2_KEEPS, moved_us, repeated_bytes, result_bytes, stream_us
 from wsched.choose.problem import Problem
 from wsched.choose.reckoned import reckoned
 from wsched.choose.step import Step, step_of
@@ -256,7 +256,7 @@ def memory_bytes(problem: Problem, params: MatmulParams, tiles_m: int, tiles_n: 
     strips = -(-tiles_n // params.cluster_dims.n), -(-tiles_m // traversed)
     by_columns = problem.grouped == "m"
     again, once, passes = (a, b, strips[0]) if by_columns else (b, a, strips[1])
-    if again < 0.8 * problem.l2_bytes:
+    if again < L2_KEEPS * problem.l2_bytes:
         passes = 1
     return problem.batch * (once + again * max(passes, 1)) + result_bytes(problem)
 

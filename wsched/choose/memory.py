@@ -15,7 +15,7 @@ from wsched.choose.gpus import GPUS
 from wsched.choose.problem import Problem
 
 __all__ = [
-    "OTHER_BYTES_PER_US", "bytes_per_us", "least_bytes", "moved_us", "repeated_bytes",
+    "L2_KEEPS", "OTHER_BYTES_PER_US", "bytes_per_us", "least_bytes", "moved_us", "repeated_bytes",
     "result_bytes", "stream_us",
 ]  # fmt: skip
 
@@ -37,6 +37,9 @@ START_US = 1.1
 APART_BYTES, CLOSE_BYTES, CLOSE_BYTES_IN_ALL = 93e3, 36.5e3, 3.15e6
 """Bytes in a microsecond that come to an SM whose neighbours are idle, to one among many that are
 not, and to all of a last round (28 of them 93e3 each, 52 of them 60e3, 80 to 96 of them 38e3)."""
+
+L2_KEEPS = 0.8
+"""Part of the L2 up to which it holds what is read again."""
 
 REPEATED = 0.33
 """Share of its time that a byte takes for which others ask as well, without a cluster: two tiles of

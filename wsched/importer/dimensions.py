@@ -100,7 +100,7 @@ class Dimensions:
         a, b = ranks[0], ranks[1]
         if node.op == "linear":
             return a + b - 2
-        return max(a, b) - (a == 1) - (b == 1)
+        return max(a, b, 2) - (a == 1) - (b == 1)
 
     def _check_cat(self, node: Node) -> None:
         listed = node.argument("tensors", 0)

@@ -16,7 +16,7 @@ from lowering.machine.run import run_kernel
 from lowering.target.target import Target
 from lowering.target.targets import DEFAULT
 from wsched.choose.cost_model import GHZ, terms_of
-from wsched.choose.memory import least_bytes
+from wsched.choose.memory import L2_KEEPS, least_bytes
 from wsched.choose.problem import Problem
 from wsched.choose.step import stage_bytes
 from wsched.front.sizes import Extents
@@ -29,9 +29,6 @@ from wsched.trace.stamps import decode
 from wsched.trace.timeline import Trace
 
 __all__ = ["Predicted", "beside", "predicted", "rates_of"]
-
-L2_KEEPS = 0.8
-"""Part of the L2 up to which it holds what is read again, as the cost model has it."""
 
 
 @dataclass(frozen=True, slots=True)
