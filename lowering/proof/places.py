@@ -60,7 +60,7 @@ def _ends_reach(kernel: Kernel, board: Board, sizes: Env) -> bool:
     tables = {s.src.map for s in walk(kernel.body) if isinstance(s, LdGlobalScalar)}
     for name in tables:
         last = [n - 1 for n in _extents(kernel, name, 0, sizes)]
-        if min(last) < 0 or board.memory(name, last) < max(sizes.values()):
+        if min(last) < 0 or board.memory(name, last) < max(sizes.values(), default=0):
             return False
     return True
 

@@ -174,7 +174,7 @@ def _wrong(kernel: Kernel) -> str:
     if not (there and _fenced(*body[at - 4 : at - 1]) and _loads(body[at - 1], alloc)):
         return "the address is not read behind fence before, a sync and fence after"
     where = body.index(warps[1])
-    if where < 3 or not _fenced(*body[where - 3 : where]):
+    if where <= max(roles, 2) or not _fenced(*body[where - 3 : where]):
         return "the columns are not freed behind fence before, a sync and fence after"
     return _wrong_together(kernel, where) if kernel.cta_group.several else ""
 

@@ -11,7 +11,9 @@ Of words of global memory, as the ends of a grouped matmul's groups, nothing is 
 looks at them, so that they may be any numbers, in any order. That they are ends which do not fall
 and lie in the tensor is what the kernel itself makes of them, by a minimum and a maximum, or it
 wraps. They are looked at where they are as small and as large as 32 bits, and in the middle of the
-sizes: what a trip reads beside what all trips before it have read.
+sizes: what a trip reads beside what all trips before it have read. Where a trip reads several words
+nothing is claimed. Not looked at is what falls and rises in between, as a remainder of a word, and
+what very many groups of a few rows add up to, whose tiles and steps a launch counts (``Admitted``).
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import reduce
 from itertools import combinations, product
 
 from lowering.ground.expr import I32_MAX, Binary, Expr, ScalarType, Var, evaluate, type_of
@@ -74,8 +77,8 @@ def unwrapped(
     """One claim: every operation stays within 32 bits; none where launches are not known."""
     if admitted is None:
         return [Obligation(NAME, kernel.name, Verdict.ABSENT, "its launches are not known")]
-    walks = _walks(steps, sorted({0, kernel.cluster - 1}))
     try:
+        walks = _walks(steps, sorted({0, kernel.cluster - 1}))
         for sizes, grid in _largest(kernel, admitted):
             for place, read in product(_places(kernel, sizes, grid), _read(kernel, sizes)):
                 if why := _wrapped(walks, place, read):
@@ -222,7 +225,11 @@ class _Walk:
         self.lets |= {s.var: s.value for s in walked if isinstance(s, Name)}
         self.loads = frozenset(s.buffer for s in walked if isinstance(s, Load))
         self.bounds = Bounds(self.names, self.lets, self.told)
-        reads = (s for s in walked if isinstance(s, Loop) and s.reads)
+        reads = [s for s in walked if isinstance(s, Loop) and s.reads]
+        for s in reads:
+            words = sum(isinstance(x, Read) for x in within(s.body))
+            if words > 1 or any(isinstance(x, Loop) and x.reads for x in within(s.body)):
+                raise UnknownError("a trip reads several words of memory, or a loop's trips do")
         self.dealt = {s.var: found for s in reads if (found := dealt(s.carried, self.bounds))}
         for each in self.dealt.values():
             self.bounds.behind |= {d.next: d.place for d in each}
@@ -302,9 +309,11 @@ class _Walk:
         if (last := max(stop - 1, first) + step) > I32_MAX:
             self.told(loop.var + loop.step, (first, last))
         self.deal(loop)
+        kept = dict(self.names)
         memory = self.memory if loop.reads else None
         with self.noted(memory is None or memory.before is None):
             ranges = once = self.trip(loop, inits, first) if trips else inits
+        carrying: Sequence[Range] = inits
         if trips > 1:
             with self.noted(False), self.reading(memory.before if memory else None):
                 if loop.reads:
@@ -313,8 +322,18 @@ class _Walk:
                 carrying = self.carried(loop, inits, once, last, trips - 1)
             with self.noted(memory is None or memory.before is not None):
                 ranges = self.trip(loop, carrying, first + (trips - 1) * step)
-        for c, at, found in zip(loop.carried, loop.places, ranges, strict=True):
-            self.names[c.result.name] = at or found
+        self.names |= kept  # that a trip has not left the loop says nothing behind it
+        left = any(isinstance(s, Leave) for s in within(loop.body))
+        sure = trips == self.least(loop) and not left
+        for c, at, *found in zip(loop.carried, loop.places, ranges, carrying, inits, strict=True):
+            after = found[0] if sure else reduce(joined, found)
+            self.names[c.result.name] = at or after
+
+    def least(self, loop: Loop) -> int:
+        """Trips that a loop has at least."""
+        (_, start), (stop, _) = self.bounds.of(loop.start), self.bounds.of(loop.stop)
+        step = max(self.bounds.of(loop.step)[1], 1)
+        return max(-(-(stop - start) // step), 0)
 
     def deal(self, loop: Loop) -> None:
         """Of a loop that deals tiles out: what holds behind each trip holds in front of the first.

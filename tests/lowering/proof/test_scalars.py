@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from lowering.ground.expr import I32_MAX, Binary, Const, Expr, Var, maximum, select, substitute
 from lowering.proof.bounds import Bounds
 from lowering.proof.dealt import Dealt, dealt
-from lowering.proof.scalars import Branch, Leave, Loop, Name, Program, Uses, covers
+from lowering.proof.obligation import UnknownError
+from lowering.proof.scalars import Branch, Leave, Loop, Name, Program, Read, Uses, covers
 from lowering.proof.steps import Scalar
+from lowering.proof.wraps import _Walk
 
 X, Y, N = Var("x"), Var("y"), Var("n")
 
@@ -85,3 +89,36 @@ def test_tiles_in_turns() -> None:
 @pytest.mark.parametrize("fault", NOT)
 def test_what_deals_nothing_out(fault: str) -> None:
     assert not found(LETS | NOT[fault])
+
+
+T, C, RESULT = Var("t"), Var("c"), Var("result")
+CARRYING = Scalar(C, Const(2**30), RESULT, Const(0))
+
+
+def wrapping(steps: Program, **known: tuple[int, int]) -> bool:
+    walk = _Walk(None, steps)  # type: ignore[arg-type]
+    walk.begin(known, {}, None)
+    return bool(walk.found)
+
+
+def test_that_a_loop_was_not_left_says_nothing_behind_it() -> None:
+    inside: Program = (loop(Leave(Const(5) <= T), stop=Const(9)),)
+    assert wrapping((*inside, uses(T * 2)), t=(0, I32_MAX))
+    assert not wrapping((loop(Leave(Const(5) <= T), uses(T * 2), stop=Const(9)),), t=(0, I32_MAX))
+
+
+@pytest.mark.parametrize(("trips", "leave"), [((0, 8), False), ((8, 8), True), ((8, 8), False)])
+def test_a_result_is_of_no_trip_or_of_any(trips: tuple[int, int], leave: bool) -> None:
+    body: Program = (Leave(Const(3) < T),) if leave else ()
+    carries = Loop(X, Const(0), N, Const(1), (CARRYING,), (None,), body, False)
+    unsure = leave or trips[0] < trips[1]
+    assert wrapping((carries, uses(RESULT * 4)), n=trips, t=(0, 9)) is unsure
+
+
+@pytest.mark.parametrize("inner", [(), (loop(Read("w"), stop=Const(1)),)])
+def test_what_reads_several_words_is_unknown(inner: Program) -> None:
+    one = Loop(X, Const(0), N, Const(1), (), (), (Read("v"),), True)
+    _Walk(None, (one,))  # type: ignore[arg-type]
+    several = replace(one, body=(*one.body, *inner, Read("u")))
+    with pytest.raises(UnknownError, match="a trip reads several words of memory"):
+        _Walk(None, (several,))  # type: ignore[arg-type]

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from lowering.kernel.control import Roles
 from lowering.kernel.text import parse_kernel
 from lowering.proof.obligation import Verdict
 from lowering.proof.prove import prove
@@ -101,3 +102,12 @@ def test_an_allocation_behind_what_tells_of_it(behind: str) -> None:
     found = {o.name: o for o in prove(late).obligations}["tensor memory"]
     assert found.verdict is Verdict.REFUTED
     assert found.why == "the address is not read behind fence before, a sync and fence after"
+
+
+def test_columns_that_are_freed_before_the_parts_are_not_allocated_for_them() -> None:
+    kernel = parse_kernel(text())
+    at = next(n for n, s in enumerate(kernel.body) if isinstance(s, Roles))
+    body = (*kernel.body[:at], *kernel.body[at + 1 :], kernel.body[at])
+    found = {o.name: o for o in prove(replace(kernel, body=body)).obligations}["tensor memory"]
+    assert found.verdict is Verdict.REFUTED
+    assert "fence before, a sync and fence after" in found.why
