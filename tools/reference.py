@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urldefrag, urlparse
 
+from check_tree import PACKAGES
+
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
@@ -51,12 +53,9 @@ def _take_in(cls: Any) -> None:
     """Show what a class has from bases of ours, which have no pages: with them alone,
     ``Schedule`` had no ``split``.
     """
-    bases = [members for (module, _), members in cls.inherited_members.items() if _ours(module)]
-    cls.own_members = [*cls.own_members, *(member for members in bases for member in members)]
-
-
-def _ours(module: str) -> bool:
-    return module.partition(".")[0] in ("wsched", "lowering", "passes")
+    for (module, _), members in cls.inherited_members.items():
+        if module.partition(".")[0] in PACKAGES:
+            cls.own_members = [*cls.own_members, *members]
 
 
 def build(folder: Path) -> None:

@@ -276,7 +276,7 @@ def _operation(op: str) -> Callable[[Range, Range], Range]:
 
 
 def _binary(op: str, a: Range, b: Range) -> Range:
-    """Of an operation on two ranges."""
+    """Of one that is no sum or difference."""
     if op in COMPARISONS or op == "parity":
         return 0, 1
     if op == "stage":
@@ -287,8 +287,6 @@ def _binary(op: str, a: Range, b: Range) -> Range:
         return a if a[0] >= 0 and a[1] < b[0] else (0, max(min(a[1], b[1] - 1), 0))
     if op == "^":
         return 0, (1 << max(a[1], b[1], 0).bit_length()) - 1
-    if op == "-":
-        return a[0] - b[1], a[1] - b[0]
     if op in ("//", "ceildiv"):
         b = max(b[0], 1), max(b[1], 1)
         a = max(a[0], 0), max(a[1], 0)

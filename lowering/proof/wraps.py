@@ -301,9 +301,9 @@ class _Walk:
 
     def loop(self, loop: Loop) -> None:
         """Walk the first and the last trip of a loop."""
-        (first, _), (_, stop) = self.bounds.of(loop.start), self.bounds.of(loop.stop)
-        step = max(self.bounds.of(loop.step)[0], 1)
-        trips = max(-(-(stop - first) // step), 0)
+        (first, latest), (soonest, stop) = self.bounds.of(loop.start), self.bounds.of(loop.stop)
+        step, widest = (max(s, 1) for s in self.bounds.of(loop.step))
+        trips, least = _trips(first, stop, step), _trips(latest, soonest, widest)
         both = zip(loop.carried, loop.places, strict=True)
         inits = [at or self.bounds.of(c.init) for c, at in both]
         if (last := max(stop - 1, first) + step) > I32_MAX:
@@ -324,16 +324,10 @@ class _Walk:
                 ranges = self.trip(loop, carrying, first + (trips - 1) * step)
         self.names |= kept  # that a trip has not left the loop says nothing behind it
         left = any(isinstance(s, Leave) for s in within(loop.body))
-        sure = trips == self.least(loop) and not left
+        sure = trips == least and not left
         for c, at, *found in zip(loop.carried, loop.places, ranges, carrying, inits, strict=True):
             after = found[0] if sure else reduce(joined, found)
             self.names[c.result.name] = at or after
-
-    def least(self, loop: Loop) -> int:
-        """Trips that a loop has at least."""
-        (_, start), (stop, _) = self.bounds.of(loop.start), self.bounds.of(loop.stop)
-        step = max(self.bounds.of(loop.step)[1], 1)
-        return max(-(-(stop - start) // step), 0)
 
     def deal(self, loop: Loop) -> None:
         """Of a loop that deals tiles out: what holds behind each trip holds in front of the first.
@@ -398,3 +392,7 @@ class _Walk:
             (a, b) if b < FAR else (low + trips * (x - low), high + trips * (y - high))
             for (low, high), (x, y), (a, b) in zip(inits, once, last, strict=True)
         ]
+
+
+def _trips(start: int, stop: int, step: int) -> int:
+    return max(-(-(stop - start) // step), 0)

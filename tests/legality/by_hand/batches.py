@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.batches import batched
 from tests.legality.builder import CTAS, Matmul, P, matmul
+from tests.legality.by_hand.tiles import parts_of_k
 from wsched.fusion import Fusion
 
 __all__ = ["BATCH", "BATCHES"]
@@ -20,20 +21,13 @@ def _of_matrices() -> Matmul:
     return m
 
 
-def _parts_of_k(m: Matmul) -> None:
-    """K in two halves, for a CTA along z each."""
-    k = (*m.loads, m.acc)
-    m.split(k, "k", 2, "part k", outer=True)
-    m.run(k, "part", P.BIDz)
-
-
 def matrices_on_y_and_k_on_z() -> Fusion:
     """A CTA has a tile of a matrix, or half of its sum."""
     m = _of_matrices()
     m.run(m.every, "B", P.BIDy)
     m.merge(m.every, "Mo No", "cta")
     m.run(m.every, "cta", P.BIDx)
-    _parts_of_k(m)
+    parts_of_k(m, 2, runs=True)
     m.order(m.loads, "B cta part k")
     m.stage()
     m.order(m.compute, "B cta part")
@@ -49,7 +43,7 @@ def halves_of_k_of_all_matrices() -> Fusion:
     m.deal("Mo No", traversal=2)
     m.split(m.every, "tile", 2, "tile turn")
     m.run(m.compute, "turn", P.TIDy)
-    _parts_of_k(m)
+    parts_of_k(m, 2, runs=True)
     m.order(m.loads, "cta part tile turn k")
     m.steps("tile turn k")
     m.stage(4, 2)
