@@ -6,7 +6,6 @@ call, which compares them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from lowering.ground.errors import UnsupportedError
@@ -15,7 +14,7 @@ from wsched.importer.definition import Node, Ref, Value, text_of
 from wsched.importer.ops import MATMULS, arity_of
 from wsched.importer.text.signatures import parameters
 
-__all__ = ["Dimensions"]
+__all__ = ["Dimensions", "reduced_dims"]
 
 _REDUCTIONS = ("max", "min", "prod", "sum", "var", "var_mean", "welford")
 
@@ -90,7 +89,7 @@ class Dimensions:
             dims = node.argument("dims", 1)
             return rank - len(dims) if isinstance(dims, tuple) else None
         if node.op in _REDUCTIONS:
-            return rank if _argument(node, "keepdim") else rank - len(_reduced(node, rank))
+            return rank if _argument(node, "keepdim") else rank - len(reduced_dims(node, rank))
         return None
 
     def _of_product(self, node: Node) -> int | None:
@@ -182,7 +181,7 @@ def _check(node: Node, rank: int) -> None:
         case "squeeze":
             _check_dims(node, _argument(node, "dims"), rank)
         case op if op in _REDUCTIONS:
-            _reduced(node, rank)
+            reduced_dims(node, rank)
             kept = _argument(node, "keepdim")
             if kept is not None and not isinstance(kept, bool):
                 raise _refusal(node, f" with keepdim={text_of(kept)}", "True or False")
@@ -214,17 +213,20 @@ def _check_dims(node: Node, dims: Value, rank: int) -> None:
         raise _wrong(node, "dims", dims, rank, supported)
 
 
-def _reduced(node: Node, rank: int) -> Sequence[int]:
-    """The dimensions of a reduction, all by default."""
+def reduced_dims(node: Node, rank: int) -> set[int]:
+    """The dimensions that a reduction of a tensor of that rank is over, all by default.
+
+    Raises:
+        UnsupportedError: dimensions that there are not, or one twice.
+    """
     dims = _argument(node, "dims")
     dims = node.get("dim") if dims is None else dims
     if dims is None:
-        return range(rank)
+        return set(range(rank))
     _check_dims(node, dims, rank)
     return _places(dims if isinstance(dims, tuple) else (dims,), rank)
 
 
-def _places(dims: tuple[Value, ...], rank: int) -> list[int]:
-    """Those that are dimensions of so many, each once; below 0 they count from the end."""
-    there = [d for d in dims if type(d) is int and -rank <= d < rank]
-    return list({d % rank for d in there})
+def _places(dims: tuple[Value, ...], rank: int) -> set[int]:
+    """Those that are dimensions of so many; below 0 they count from the end."""
+    return {d % rank for d in dims if type(d) is int and -rank <= d < rank}

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from lowering.ground.errors import UnsupportedError
 from lowering.ground.resolve import resolve
 from wsched.importer.definition import Definition, Node, Ref, Value
+from wsched.importer.dimensions import reduced_dims
 from wsched.importer.ops import MATMULS
-from wsched.importer.reductions import reduced_dims
 from wsched.importer.steps import REDUCED
 
 __all__ = ["Ranks", "squeezed"]

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 from lowering.ground.errors import UnsupportedError
 from wsched.fusion import DataType
-from wsched.importer.definition import Definition, Node, Ref, Value, text_of
+from wsched.importer.definition import Definition, Ref, Value, text_of
+from wsched.importer.dimensions import reduced_dims
 from wsched.importer.steps import REDUCED, Dims
 
-__all__ = ["Reduced", "reduced_dims", "reduced_result"]
+__all__ = ["Reduced", "reduced_result"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,22 +62,3 @@ def reduced_result(definition: Definition, name: str, dims: Dims) -> Reduced | N
     dtype = node.argument("dtype", 3)
     made = dtype if isinstance(dtype, DataType) else None
     return Reduced(node.op, node.operands[0], frozenset(dims[p] for p in over), axes, made, to)
-
-
-def reduced_dims(node: Node, rank: int) -> set[int]:
-    """The dimensions that a reduction of a tensor of that rank is over, all by default.
-
-    Raises:
-        UnsupportedError: dimensions that there are not, or one twice.
-    """
-    found = node.argument("dims", 1)
-    if found is None:
-        found = node.get("dim")
-    if found is None:
-        return set(range(rank))
-    given = found if isinstance(found, tuple) else (found,)
-    wrong = [d for d in given if not isinstance(d, int) or not -rank <= d < rank]
-    if wrong or len({d % rank for d in given if isinstance(d, int)}) < len(given):
-        what = f"fd.ops.{node.op} with dims={text_of(found)}"
-        raise UnsupportedError(what, f"dimensions of {rank}, each once")
-    return {d % rank for d in given if isinstance(d, int)}

@@ -14,9 +14,9 @@ from lowering.ground.errors import UnsupportedError
 from wsched.fusion import DataType
 from wsched.fusion.sweep import Place, Sweep, Term
 from wsched.importer.definition import Definition, Node, Ref, text_of
+from wsched.importer.dimensions import reduced_dims
 from wsched.importer.epilogue import EpilogueImport, Key, Making
 from wsched.importer.ranks import Ranks
-from wsched.importer.reductions import reduced_dims
 from wsched.importer.steps import REDUCED, Dims, Operand, Step
 
 __all__ = ["import_sweep"]

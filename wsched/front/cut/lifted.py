@@ -12,8 +12,8 @@ from dataclasses import replace
 
 from wsched.front.cut.tensors import Dim, Tensors
 from wsched.importer import Definition, Node, Ref
+from wsched.importer.dimensions import reduced_dims
 from wsched.importer.ops import MATMULS
-from wsched.importer.reductions import reduced_dims
 from wsched.importer.steps import REDUCED
 
 __all__ = ["lifted"]
