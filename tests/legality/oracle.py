@@ -121,15 +121,16 @@ _Dims = frozenset[int]
 
 def _ways(parts: Parts) -> tuple[tuple[_Dims, _Dims], ...]:
     """Dimensions whose tails are run through, of those that have any: none, M and N, or all, or one
-    of M and N where one side rounds up the other for itself; and that of a batch with each of them.
-    Then the same with those of which the tails of tiles alone are, where one side rounds up tiles.
+    of M and N where one side rounds up the other for itself; and that of a batch with each of them,
+    which is no box, so that its first split may have a tail of matrices. Then the same with those of which the tails of tiles alone are, where one side rounds up tiles.
     """
     splits = [
         (s, dim)
         for t in (*parts.loads, *parts.computed)
         for s in t.transforms
-        if isinstance(s, Split) and s.input not in t.logical and len(roots(t, s.input)) == 1
+        if isinstance(s, Split) and len(roots(t, s.input)) == 1
         for dim in roots(t, s.input)
+        if s.input not in t.logical or dim < parts.outer
     ]
     tails = frozenset(dim for _, dim in splits)
     m, n, k = range(parts.outer, parts.outer + 3)

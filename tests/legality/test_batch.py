@@ -104,3 +104,26 @@ def test_matrices_in_pairs_of_ctas() -> None:
 def test_each_part_is_loaded_by_all() -> None:
     said = outcome(parts_of_k(twice=True))
     assert not said.legal and said.refused == "load-index"
+
+
+@pytest.mark.slow
+def test_turns_of_rows_of_which_a_cta_may_have_one() -> None:
+    """Tiles go in pairs along the matrices, and of an odd one out one warpgroup has all tiles."""
+    m = begun()
+    m.split(m.every, "B", 2, "B one")
+    m.run(m.every, "one", P.BIDy)
+    m.order(m.every, "one B Mo No")
+    m.merge(m.every, "B Mo", "Mo")
+    m.merge(m.every, "Mo No", "tile", traversal=2)
+    m.split(m.every, "tile", 2, "it turn")
+    m.run(m.compute, "turn", P.TIDz)
+    m.order(m.loads, "one it turn k")
+    m.steps("it turn k")
+    m.split(m.loads, "it·turn·k", CTAS, "cta step", outer=True)
+    m.run(m.loads, "cta", P.BIDx)
+    m.stage()
+    m.order(m.compute, "one it turn")
+    m.fragments("turn", 16)
+    m.inline("turn")
+    said = outcome(m.s.fusion)
+    assert (said.fault, said.legal, said.ran) == (None, True, True)
