@@ -15,11 +15,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations, product
+from math import prod
 
 from lowering.ground.expr import evaluate
 from lowering.kernel.atomic import CounterWait
 from lowering.kernel.compute import Wgmma
 from lowering.kernel.kernel import Kernel
+from lowering.kernel.scalar_memory import LdGlobalScalar
 from lowering.kernel.tensor_memory import Tcgen05Mma
 from lowering.kernel.visit import walk
 from lowering.proof.agent import Agent
@@ -27,8 +29,8 @@ from lowering.proof.board import Board, Env, Walker
 from lowering.proof.flow import unused
 from lowering.proof.moves import ALONE, TOGETHER
 from lowering.proof.obligation import Obligation, UnknownError, Verdict
-from lowering.proof.places import STEPS, misplaced
-from lowering.proof.sizes import Group, groups_of, listed, units_of
+from lowering.proof.places import STEPS, extents_of, misplaced
+from lowering.proof.sizes import Group, groups_of, listed, lists_of, units_of
 from lowering.proof.skeleton import Skeleton, alike
 
 __all__ = ["circles"]
@@ -80,10 +82,12 @@ def _all(kernel: Kernel, agents: tuple[Agent, ...]) -> Iterator[Obligation]:
         if grid.clusters > CLUSTERS and grid.waiting:
             left |= dict.fromkeys(size.chosen, str(grid))
         elif grid.clusters:
-            wrong = list(_followed(grid, plain if size.many else moving, not size.many, sums))
-            yield from wrong
-            if wrong:
-                return
+            skeletons = plain if size.many else moving
+            for memory in _memories(kernel, size.sizes):
+                wrong = list(_followed(grid, memory, skeletons, not size.many, sums))
+                yield from wrong
+                if wrong:
+                    return
             followed |= size.chosen
             seen.add(key)
     for at in (at for n, at in left.items() if n not in followed):
@@ -127,7 +131,8 @@ class _Size:
 def _sizes(kernel: Kernel) -> Iterator[_Size]:
     """Any two parameters so large that what they are divided by is in them no, one, two times, and
     once more for each stage of each ring and for each step that one who reads it has released;
-    then each parameter as large as one and two of its groups, with two tiles of the others.
+    then each parameter beside one part of a list that is as wide as all of it; then each as large
+    as one and two of its groups, with two tiles of the others.
     """
     most = 2 + sum(m.stages + 1 for m in kernel.mbarriers) // 2
     units, least = units_of(kernel), kernel.cluster * kernel.splits
@@ -143,6 +148,11 @@ def _sizes(kernel: Kernel) -> Iterator[_Size]:
                 many = min(counts, default=0) == most and len(pair) > 1
                 for n in several:
                     yield _Size(sizes, frozenset(some.items()), n * least, many)
+    for name, parts in lists_of(units).items():
+        for part, other in product(parts, (n for n in units if n not in (name, *parts))):
+            sizes = {n: _size(1, u) for n, u in units.items()} | dict.fromkeys(parts, 0)
+            some = {part: _size(1, units[part]), other: _size(most, units[other])}
+            yield _Size(listed(sizes | some, units), frozenset(some.items()), least)
     for group in sorted(groups_of(kernel, most)):
         if group.count > GROUP:
             raise UnknownError(f"{group.param} is dealt out in groups of {group.count} tiles, of "
@@ -154,8 +164,8 @@ def _sizes(kernel: Kernel) -> Iterator[_Size]:
 
 
 def _size(count: int, unit: int) -> int:
-    """So many units; of two one that is almost empty."""
-    return unit + 1 if count == 2 else count * unit
+    """So many units; of several the last one is almost empty."""
+    return (count - 1) * unit + 1 if count > 1 else count * unit
 
 
 def _of_group(group: Group, unit: int, most: int) -> Iterator[tuple[int, int, int]]:
@@ -202,7 +212,11 @@ def _grid(kernel: Kernel, size: _Size) -> _Grid:
 
 
 def _followed(
-    at: _Grid, skeletons: list[Skeleton], whole: bool, sums: set[frozenset[str]]
+    at: _Grid,
+    memory: _Memory,
+    skeletons: list[Skeleton],
+    whole: bool,
+    sums: set[frozenset[str]],
 ) -> Iterator[Obligation]:
     """What is wrong with a launch; ``whole`` if all clusters are followed however many they are.
     The operands of which results are products are put into ``sums``.
@@ -213,7 +227,7 @@ def _followed(
         return Obligation(name, kernel.name, Verdict.REFUTED, f"{at} {why}", trace)
 
     whole = whole or clusters <= CLUSTERS
-    board = Board(kernel, at.ctas, at.rows, sizes, _Memory(max(sizes.values(), default=0)))
+    board = Board(kernel, at.ctas, at.rows, sizes, memory)
     for together in _together(clusters, at.waiting, whole):
         walkers = [(s, _walker(board, s.agent, c)) for c in together for s in skeletons]
         while sum(s.go(w, LIMIT) for s, w in walkers):
@@ -260,18 +274,37 @@ def _walker(board: Board, agent: Agent, number: int) -> Walker:
     return Walker(number * kernel.cluster + rank, board, groups, env)
 
 
+@dataclass(frozen=True, slots=True)
 class _Memory:
-    """What tensors hold: numbers that grow, up to some that are too large. As ends of groups they
-    make a small one, one that is most of all, a small one, and empty ones.
-    """
+    """What tensors hold: two numbers, then ``largest`` and ones that are too large."""
 
-    def __init__(self, largest: int) -> None:
-        self.largest, self.step = largest, max(largest // 8, 1)
+    first: int
+    second: int
+    largest: int
 
     def __call__(self, tensor: str, at: Sequence[int]) -> int:
         match sum(at):
             case 0:
-                return self.step
+                return self.first
             case 1:
-                return max(self.largest - self.step, self.step)
+                return self.second
         return (sum(at) - 1) * self.largest
+
+
+def _memories(kernel: Kernel, sizes: Env) -> list[_Memory]:
+    """What tensors may hold, one where none is read. As ends of groups the numbers make one small
+    group, or one of all; of two, two halves, or an empty one and one of all; of more, a small one,
+    one that is most of all and a small one, or an empty one and two halves, with empty ones behind.
+    """
+    largest = max(sizes.values(), default=0)
+    step, half = max(largest // 8, 1), largest // 2
+    tables = {s.src.map for s in walk(kernel.body) if isinstance(s, LdGlobalScalar)}
+    if not tables:
+        return [_Memory(step, largest, largest)]
+    ends = [(step, max(largest - step, step)), (0, half)]
+    match max(prod(extents_of(kernel, name, 0, sizes)) for name in tables):
+        case 1:
+            ends = [(step, largest), (largest, largest)]
+        case 2:
+            ends = [(half, largest), (0, largest)]
+    return [_Memory(*pair, largest) for pair in ends]

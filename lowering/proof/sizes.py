@@ -4,7 +4,7 @@ together.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from lowering.ground.expr import Binary, Const, Expr, Select, Special, Var, children, parts_of
@@ -13,7 +13,7 @@ from lowering.kernel.kernel import Kernel
 from lowering.kernel.scalar_memory import LdGlobalScalar
 from lowering.kernel.visit import expressions, walk
 
-__all__ = ["Group", "groups_of", "listed", "units_of"]
+__all__ = ["Group", "groups_of", "listed", "lists_of", "units_of"]
 
 _DIVISIONS = ("ceildiv", "//", "%")
 _COMPARISONS = ("<", "<=", "==", "!=")
@@ -34,11 +34,16 @@ def listed(sizes: Mapping[str, int], units: Mapping[str, int]) -> dict[str, int]
     ``N1`` are side by side in ``N``.
     """
     found = dict(sizes)
-    for name in sizes:
-        parts = [p for p in sizes if p.startswith(name) and p[len(name) :].isdecimal()]
-        if parts:
-            found[name] = sum(units[p] * -(-sizes[p] // units[p]) for p in parts)
+    for name, parts in lists_of(sizes).items():
+        found[name] = sum(units[p] * -(-sizes[p] // units[p]) for p in parts)
     return found
+
+
+def lists_of(names: Iterable[str]) -> dict[str, list[str]]:
+    """The parameters that are sums of others, with these: ``N`` of ``N0``, ``N1``."""
+    known = list(names)
+    parts = {n: [p for p in known if p.startswith(n) and p[len(n) :].isdecimal()] for n in known}
+    return {name: of for name, of in parts.items() if of}
 
 
 @dataclass(frozen=True, order=True, slots=True)

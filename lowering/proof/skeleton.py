@@ -9,90 +9,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from operator import itemgetter
 from typing import Any
 
-from lowering.ground.expr import I32_MAX, ONE, Binary, Const, Expr, Select, Special, Var, free_vars
+from lowering.ground.expr import ONE, Expr, Var, free_vars
 from lowering.ground.frozen import replaced
-from lowering.ground.scalar_ops import OPS
 from lowering.kernel.control import Break, Carry, Elect, For, If, Let
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.operands import Body, Frag, MBarrierRef, Stmt
 from lowering.kernel.text import print_stmt
 from lowering.kernel.visit import operands, walk
 from lowering.proof.agent import Agent
-from lowering.proof.board import QUIET, Env, Event, Walker
+from lowering.proof.board import QUIET, Event, Walker
 from lowering.proof.obligation import UnknownError
 from lowering.proof.steps import scalars_of
+from lowering.proof.value_of import Value, value_of, value_of_let, values_of
 
 __all__ = ["Skeleton", "alike"]
 
 BLOCKED = -1
 """In place of the number of the next step: nothing has happened."""
 
-Value = Callable[[Env], int]
 Step = Callable[[Walker], int]
-
-
-@lru_cache(maxsize=4096)
-def _value(e: Expr) -> Value:
-    """A function that gives the value of an expression; special registers are ``%name``."""
-    match e:
-        case Const(value):
-            return lambda env: value
-        case Var(name):
-            return itemgetter(name)
-        case Special(name):
-            return itemgetter("%" + name)
-        case Select(cond, then, other):
-            c, a, b = _value(cond), _value(then), _value(other)
-            return lambda env: a(env) if c(env) else b(env)
-        case Binary("mulhi"):
-            raise UnknownError(f"the value of {e}: {e.rhs} is not known to be a reciprocal")
-        case Binary(op, lhs, Const(number)):
-            f, left = OPS[op][0], _value(lhs)
-            return lambda env: f(left(env), number)
-        case Binary(op, lhs, rhs):
-            f, left, right = OPS[op][0], _value(lhs), _value(rhs)
-            return lambda env: f(left(env), right(env))
-    raise UnknownError(f"the value of {e}")
-
-
-def _values(asked: Sequence[Expr]) -> Callable[[Env], list[int]]:
-    """A function that gives the values of expressions."""
-    found = [_value(e) for e in asked]
-    if all(isinstance(e, Const) for e in asked):
-        known = [v({}) for v in found]
-        return lambda env: [*known]
-    if len(found) == 1:
-        (only,) = found
-        return lambda env: [only(env)]
-    if len(found) == 2:
-        first, second = found
-        return lambda env: [first(env), second(env)]
-    return lambda env: [v(env) for v in found]
-
-
-def _let(value: Expr, lets: Mapping[str, Expr]) -> Value:
-    """A function that gives what a name stands for.
-
-    ``mulhi(x, (2**31 - 1) // d)`` is ``x // d`` or one less (``passes.divide_by_reciprocal``), the
-    first for most of the small numbers that are followed here, the other one for more and more of
-    larger ones. So it is one less for multiples of ``d``, as it always is, and for odd numbers.
-    """
-    match value:
-        case Binary("mulhi", x, Var(name)):
-            match lets.get(name):
-                case Binary("//", Const(most), d) if most == I32_MAX:
-                    dividend, divisor = _value(x), _value(d)
-
-                    def quotient(env: Env) -> int:
-                        a, b = dividend(env), divisor(env)
-                        return a // b - (a >= b and (a % b == 0 or a & 1))
-
-                    return quotient
-    return _value(value)
 
 
 @dataclass
@@ -232,14 +170,14 @@ class Skeleton:
         for stmt in body:
             if isinstance(stmt, Let):
                 if stmt.var.name in self.needed:
-                    lets.append((stmt.var.name, _let(stmt.value, self.lets)))
+                    lets.append((stmt.var.name, value_of_let(stmt.value, self.lets)))
                 continue
             if lets and (isinstance(stmt, Break) or id(stmt) in self.kept):
                 self.name(lets)
                 lets = []
             if isinstance(stmt, Break):
                 self.breaks[-1].append(len(self.steps))
-                self.add(_value(stmt.cond))
+                self.add(value_of(stmt.cond))
             elif id(stmt) in self.kept:
                 self.statement(stmt, threads)
         if lets:
@@ -262,7 +200,7 @@ class Skeleton:
         """Add the step of an event."""
         at = len(self.steps)
         asked = event.asks(self.kernel, stmt)
-        values, does, after = _values(asked), event.does, at + 1
+        values, does, after = values_of(asked), event.does, at + 1
 
         def step(w: Walker) -> int:
             given = does(stmt, w, threads, values(w.env))
@@ -323,7 +261,7 @@ class Skeleton:
 
     def branch(self, stmt: If, threads: int) -> None:
         """Add the steps of a condition."""
-        at, cond = self.add(None), _value(stmt.cond)
+        at, cond = self.add(None), value_of(stmt.cond)
         self.body(stmt.then, threads)
         over = self.add(None)
         other = len(self.steps)
@@ -336,16 +274,16 @@ class Skeleton:
         """Add the steps of a loop."""
         carried, var = list(scalars_of(stmt)), stmt.var.name
         names = tuple(c.var.name for c in carried)
-        stop = _value(stmt.stop)
-        inits = tuple(_value(c.init) for c in carried)
-        self.assign((var, *names), (_value(stmt.start), *inits))
+        stop = value_of(stmt.stop)
+        inits = tuple(value_of(c.init) for c in carried)
+        self.assign((var, *names), (value_of(stmt.start), *inits))
         frags = list(_frags_of(stmt)) if self.data else []
         self.hand([(a, b) for a, b, _, _ in frags])
         head = self.add(None)
         self.breaks.append([])
         self.body(stmt.body, threads)
-        following = tuple(_value(c.following) for c in carried)
-        step = _value(stmt.var + stmt.step if stmt.step != ONE else stmt.var + 1)
+        following = tuple(value_of(c.following) for c in carried)
+        step = value_of(stmt.var + stmt.step if stmt.step != ONE else stmt.var + 1)
         self.assign((var, *names), (step, *following))
         self.hand([(d, b) for _, b, _, d in frags])
         back = self.add(None)

@@ -122,7 +122,8 @@ _Dims = frozenset[int]
 def _ways(parts: Parts) -> tuple[tuple[_Dims, _Dims], ...]:
     """Dimensions whose tails are run through, of those that have any: none, M and N, or all, or one
     of M and N where one side rounds up the other for itself; and that of a batch with each of them,
-    which is no box, so that its first split may have a tail of matrices. Then the same with those of which the tails of tiles alone are, where one side rounds up tiles.
+    which is no box, so that its first split may have a tail of matrices. Then the same with those
+    of which the tails of tiles alone are, where one side rounds up tiles.
     """
     splits = [
         (s, dim)

@@ -144,7 +144,11 @@ IDLE: list[tuple[str, str, tuple[str | None, ...]]] = [
     ("stage", "coop_1_stage", ("the one barrier that there is", None)),
     ("scalar", "grouped", (
         "of tiles and steps behind the end zeros are loaded, and nothing is stored",
-        "trips for nearly all tiles of a grid, of which each cluster has a part",
+        None,
+    )),
+    ("scalar", "dynamic_cluster_pingpong", (
+        "the same number, whatever the names in it stand for",
+        "of tiles and steps behind the end zeros are loaded, and nothing is stored",
         None,
     )),
     ("scalar", "cluster_2x1", (
@@ -166,6 +170,32 @@ def test_an_argument_is_about_the_place(
     """Of one class of edits some are harmless for a reason, and the others are known to be none."""
     found = [m for m in mutants(subject(name).kernel) if m.kind == kind]
     assert {argument(m) for m in found} == set(wanted)
+
+
+FOUND = [
+    ("split_2", "n_k: i32 = ceildiv(K, 64) -> K // 64", "operands"),
+    (
+        "qkv_pingpong",
+        "reciprocal2: i32 = 2147483647 // max(n_No, 1) -> 2147483647 // max(n_No, 2)",
+        "operands",
+    ),
+    ("grouped", "n_No: i32 = ceildiv(N, 16) -> N // 16", "circles of waits"),
+    ("grouped", "n_No: i32 = ceildiv(N, 16) -> ceildiv(N, 17)", "circles of waits"),
+    ("tensor_memory_grouped", "select(%nctaid.x < rest, 2, 0)", "results"),
+    ("cluster_pingpong", "select(divisor3 <= rest3, rest3, rest3 - divisor3)", "circles of waits"),
+]
+"""Kernels, scalars, and the claim that fails: at a size with an almost empty last tile of several,
+of a list with one part, for one group of all rows, for two large groups, by a negative quotient.
+"""
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize(("name", "what", "claim"), FOUND)
+def test_a_number_that_is_right_at_most_sizes_is_rejected(name: str, what: str, claim: str) -> None:
+    right = judge(name)
+    found = [m for m in right.mutants if m.kind == "scalar" and what in m.what]
+    said = [right.judged(m, machine=False) for m in found]
+    assert said and all(s.fate is Fate.PROOF and f" {claim} (" in s.why for s in said)
 
 
 @pytest.mark.slow

@@ -121,7 +121,7 @@ def test_two_rings(order: str) -> None:
         return
     (claim,) = found
     assert (claim.name, claim.verdict) == ("circles of waits", Verdict.REFUTED)
-    assert claim.why == "at N = 576 on 1 x 1 x 1 CTAs warps wait for each other for ever"
+    assert claim.why == "at N = 513 on 1 x 1 x 1 CTAs warps wait for each other for ever"
     assert claim.trace[::2] == (
         "CTA 0, role load, warp 0: mbarrier.wait x_empty[k_x], k_xp ^ 1 (k_x = 1, k_xp = 1)",
         "CTA 0, role compute, group 0, warps 4..7: mbarrier.wait y_full[m_y], m_yp "
