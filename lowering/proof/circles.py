@@ -30,7 +30,7 @@ from lowering.proof.flow import unused
 from lowering.proof.moves import ALONE, TOGETHER
 from lowering.proof.obligation import Obligation, UnknownError, Verdict
 from lowering.proof.places import STEPS, extents_of, misplaced
-from lowering.proof.sizes import Group, groups_of, listed, lists_of, units_of
+from lowering.proof.sizes import Group, groups_of, limited_by, listed, lists_of, units_of
 from lowering.proof.skeleton import Skeleton, alike
 
 __all__ = ["circles"]
@@ -276,7 +276,7 @@ def _walker(board: Board, agent: Agent, number: int) -> Walker:
 
 @dataclass(frozen=True, slots=True)
 class _Memory:
-    """What tensors hold: two numbers, then ``largest`` and ones that are too large."""
+    """What tensors hold: two numbers, then the largest that there may be, and larger ones."""
 
     first: int
     second: int
@@ -292,15 +292,16 @@ class _Memory:
 
 
 def _memories(kernel: Kernel, sizes: Env) -> list[_Memory]:
-    """What tensors may hold, one where none is read. As ends of groups the numbers make one small
-    group, or one of all; of two, two halves, or an empty one and one of all; of more, a small one,
-    one that is most of all and a small one, or an empty one and two halves, with empty ones behind.
+    """What tensors may hold, one where none is read. As ends of groups of what limits them the
+    numbers make one small group, or one of all; of two, two halves, or an empty one and one of all;
+    of more, a small one, one that is most of all and a small one, or an empty one and two halves,
+    with empty ones behind.
     """
-    largest = max(sizes.values(), default=0)
-    step, half = max(largest // 8, 1), largest // 2
     tables = {s.src.map for s in walk(kernel.body) if isinstance(s, LdGlobalScalar)}
     if not tables:
-        return [_Memory(step, largest, largest)]
+        return [_Memory(0, 0, 0)]
+    largest = max((sizes[n] for n in limited_by(kernel).values()), default=max(sizes.values()))
+    step, half = max(largest // 8, 1), largest // 2
     ends = [(step, max(largest - step, step)), (0, half)]
     match max(prod(extents_of(kernel, name, 0, sizes)) for name in tables):
         case 1:

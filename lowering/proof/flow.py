@@ -18,7 +18,7 @@ from lowering.kernel.kernel import GlobalTensor, Kernel, TensorMap
 from lowering.kernel.memory import PrefetchTensorMap
 from lowering.kernel.operands import GmemRef, MapRef
 from lowering.kernel.scalar_memory import LdGlobalScalar
-from lowering.kernel.tensors import ENTRY
+from lowering.kernel.tensors import ENTRY, Ragged
 from lowering.kernel.visit import operands, walk
 from lowering.proof.tile import Along, Piece, Read, Term, Tile
 
@@ -77,7 +77,7 @@ class Flow:
     sums: dict[str, frozenset[frozenset[str]]] = field(default_factory=dict)
     wrong: list[str] = field(default_factory=list)
     _sizes: dict[tuple[str, int], tuple[int, ...]] = field(default_factory=dict)
-    _partial: dict[Term, tuple[str, ...]] = field(default_factory=dict)
+    _partial: dict[tuple[Term, int | None], tuple[str, ...]] = field(default_factory=dict)
 
     @staticmethod
     def of(kernel: Kernel, params: Mapping[str, int], memory: Memory) -> Flow:
@@ -89,10 +89,14 @@ class Flow:
         return Flow(tensors, params, memory, frozenset(read & tables))
 
     def sizes(self, name: str, entry: int) -> tuple[int, ...]:
-        """The extents of a tensor, or of one of an array of them."""
+        """The extents of a tensor, or of one of an array of them; where a run of rows begins is a
+        coordinate.
+        """
         if (name, entry) not in self._sizes:
             tensor = self.tensors[name]
-            sizes = tensor.behind if isinstance(tensor, TensorMap) else tensor.sizes
+            sizes = tensor.sizes
+            if isinstance(tensor, TensorMap) and tensor.ragged is not Ragged.BEGIN:
+                sizes = tensor.behind
             known = {**self.params, ENTRY.name: entry}
             self._sizes[name, entry] = tuple(evaluate(e, known) for e in sizes)
         return self._sizes[name, entry]
@@ -112,6 +116,22 @@ class Flow:
                 return begin, self.memory(table, (0, group))
         return None
 
+    def run_of(self, at: Result, name: str) -> tuple[int, int] | None:
+        """Where the run of rows begins that is the group of a result's matrix, and how many these
+        are, of a tensor of runs; None of another one.
+        """
+        tensor = self.tensors[name]
+        if not isinstance(tensor, TensorMap) or tensor.ragged is not Ragged.BEGIN:
+            return None
+        rows, groups = self.sizes(name, 0)[1], self.sizes(at.tensor, at.entry or 0)[:1]
+        for table in self.tables:
+            if len(at.outer) == 1 and self.sizes(table, 0) == groups:
+                (group,) = at.outer
+                ends = (self.memory(table, (n,)) if n >= 0 else 0 for n in (group - 1, group))
+                begin, end = (min(n, rows) for n in ends)
+                return begin, end - begin
+        return None
+
     def store(self, at: Result, tile: Tile, several: bool = False) -> None:
         """Note what is wrong with a tile that is stored, of which all lies in the tensor; with
         ``several`` others add to the same elements.
@@ -122,7 +142,8 @@ class Flow:
             self.wrong.append(f"{at} gets what nobody has loaded or computed")
         for piece in tile.pieces:
             found = [why for t in piece.terms for why in self.misplaced(at, t, piece)]
-            found += () if found or several else (w for t in piece.terms for w in self.partial(t))
+            if not found and not several:
+                found = [why for t in piece.terms for why in self.partial(t, at)]
             if found:
                 self.wrong.append(f"{at} gets {min(found)}")
                 return
@@ -165,6 +186,8 @@ class Flow:
         x, sizes = read.at[d], self.sizes(at.tensor, at.entry or 0)
         if extents[d] == 1 and not x:
             return True
+        if (run := self.run_of(at, read.tensor)) is not None:
+            return run[0] == x
         place = len(at.outer) - (len(extents) - 2) + d
         if d < len(extents) - 2 and 0 <= place < len(at.outer) and sizes[place] == extents[d]:
             return at.outer[place] == x
@@ -187,22 +210,25 @@ class Flow:
         alike = (r for t in piece.terms for r in t.reads if r.tensor == read.tensor)
         return {r.at[d] for r in alike if r.along == read.along}
 
-    def partial(self, term: Term) -> tuple[str, ...]:
-        """A sum of products that is not over all of K."""
-        if term not in self._partial:
-            self._partial[term] = tuple(self.left_out(term))
-        return self._partial[term]
+    def partial(self, term: Term, at: Result | None = None) -> tuple[str, ...]:
+        """A sum of products that is not over all of K, or of what of it belongs to a result."""
+        runs = {run for r in term.reads if at and (run := self.run_of(at, r.tensor)) is not None}
+        size = None if len(runs) != 1 else next(iter(runs))[1]
+        if (term, size) not in self._partial:
+            self._partial[term, size] = tuple(self.left_out(term, size))
+        return self._partial[term, size]
 
-    def left_out(self, term: Term) -> Iterator[str]:
-        """What :meth:`partial` finds."""
+    def left_out(self, term: Term, size: int | None) -> Iterator[str]:
+        """What :meth:`partial` finds; ``size`` is the group's, whose rows others follow."""
         extents = [
             self.sizes(r.tensor, r.entry)[d]
             for r in term.reads
             for d, way in enumerate(r.along)
             if way is Along.SUMMED
         ]
-        whole = max(extents, default=0)
-        found = [(max(a, 0), min(b, whole)) for a, b in term.slices if a < whole and b > 0]
+        whole = max(extents, default=0) if size is None else size
+        found = [(max(a, 0), min(b, whole) if size is None else b) for a, b in term.slices]
+        found = [(a, b) for a, b in found if a < b]
         if term.slices and found != [(0, whole)][: whole > 0]:
             said = ", ".join(f"{a} .. {b}" for a, b in found) or "nothing"
             names = " and ".join(sorted({r.tensor for r in term.reads}))

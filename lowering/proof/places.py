@@ -25,6 +25,7 @@ from lowering.kernel.tensors import Ragged
 from lowering.kernel.traits import Threads
 from lowering.kernel.visit import walk
 from lowering.proof.board import EVENTS, Board, Env, Event, Region, Walker
+from lowering.proof.sizes import limited_by
 
 __all__ = ["STEPS", "extents_of", "misplaced"]
 
@@ -59,9 +60,10 @@ def _ends_reach(kernel: Kernel, board: Board, sizes: Env) -> bool:
     then all rows are somebody's.
     """
     tables = {s.src.map for s in walk(kernel.body) if isinstance(s, LdGlobalScalar)}
+    rows = [sizes[n] for n in limited_by(kernel).values()] or [*sizes.values()]
     for name in tables:
         last = [n - 1 for n in extents_of(kernel, name, 0, sizes)]
-        if min(last) < 0 or board.memory(name, last) < max(sizes.values(), default=0):
+        if min(last) < 0 or board.memory(name, last) < max(rows):
             return False
     return True
 

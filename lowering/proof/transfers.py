@@ -13,7 +13,6 @@ from lowering.kernel.kernel import Kernel
 from lowering.kernel.memory import FragStoreGlobal, TmaLoad, TmaStore
 from lowering.kernel.operands import GmemRef, Stmt
 from lowering.kernel.reduction import FragRedGlobal, FragStoreReduced
-from lowering.kernel.tensors import Ragged
 from lowering.proof.board import Event, Walker
 from lowering.proof.flow import Result
 from lowering.proof.stages import Spot, asks
@@ -51,8 +50,6 @@ def _copied(stmt: TmaLoad, w: Walker, threads: int, values: list[int]) -> bool:
     for number, outer in enumerate(product(*map(range, box[:-2]))):
         rows = box[-2] if len(box) > 1 else 1
         place = [x + n for x, n in zip(at, (*outer, 0, 0)[-len(at) :], strict=True)]
-        if source.ragged is Ragged.BEGIN:
-            place = [place[0] + place[1], place[2]]
         terms = _read(w, source.name, entry, place, frozenset())
         for each in spots:
             each.below(number * rows).put(w, Tile.of(rows, box[-1], terms))

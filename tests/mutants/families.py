@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -15,7 +15,7 @@ from lowering.ground.expr import evaluate
 from lowering.kernel.kernel import Kernel
 from lowering.proof.admitted import Admitted
 from tests.computed import cast, fusion, tile
-from tests.grouped import GATE, grouped
+from tests.grouped import FORMS, GATE, given, grouped
 from tests.importer.test_build import build
 from tests.importer.test_several import GATED
 from tests.lists import side_by_side
@@ -34,7 +34,7 @@ from wsched.run.compiled import CompiledFusion, compile_fusion
 from wsched.run.counts import admitted_by
 from wsched.run.row_kernel import row_kernel
 from wsched.run.summary import compiled_summary
-from wsched.schedule.matmul.params import ClusterDims, MatmulParams
+from wsched.schedule.matmul.params import ClusterDims, MatmulParams, SupportedVectorization
 
 __all__ = ["FAMILIES", "SIZES", "Made", "Sizes", "linear"]
 
@@ -69,6 +69,9 @@ _PAIRED: tuple[Sizes, ...] = ((256, 24, 64, 4), (392, 72, 96, 2), (264, 136, 160
 _ONE = partial(cooperative, 64, 32, stages=3, groups=1, registers=None)
 _NARROW = partial(cooperative, 64, 16, 32, stages=3, groups=1, registers=None)
 _TURNS = partial(ping_pong, 64, 32, stages=3)
+_FROM_REGISTERS = replace(
+    dynamic(_NARROW()), use_smem_epilogue=False, supported_vec_size=SupportedVectorization(1)
+)
 _CELLS = partial(in_tensor_memory, 128, 32, 32, stages=2, epilogue_stages=1)
 _TF32 = wsched.with_tf32(definition("f32", "f32"))
 
@@ -107,6 +110,18 @@ def _grouped(text: str, params: MatmulParams, more: bool = False) -> Made:
         second = (integers(2, len(ends), n, k).mT,) if more else ()
         calls.append(((x, w, torch.tensor(ends, dtype=torch.int32), *second), sms))
     return _on(wsched.compile(text, list(calls[0][0]), params=dynamic(params)), *calls)
+
+
+def _of_groups(form: str, params: MatmulParams) -> Made:
+    """Groups of columns, or sums over groups, of which the first or the last one is empty."""
+    calls, ranks = [], FORMS[form]
+    for sizes, n, k, sms in (
+        ((0, 24, 40), 40, 64, 4),
+        ((72, 1, 63), 96, 96, 2),
+        ((70, 0), 64, 40, 2),
+    ):
+        calls.append((given(sizes, n, k, ranks=ranks), sms))
+    return _on(wsched.compile(grouped(ranks=ranks), list(calls[0][0]), params=params), *calls)
 
 
 def _reduced(params: MatmulParams) -> Made:
@@ -190,6 +205,8 @@ FAMILIES: Mapping[str, Mapping[str, Callable[[], Made]]] = {
         "grouped_pingpong": partial(_grouped, grouped(), ping_pong(64, 16, 32, stages=3)),
         "grouped_cluster": partial(_grouped, grouped(), _NARROW(cluster=(2, 1))),
         "grouped_gated": partial(_grouped, GATE, ping_pong(64, 16, 32, stages=3), more=True),
+        "grouped_columns": partial(_of_groups, "columns", _FROM_REGISTERS),
+        "grouped_sums": partial(_of_groups, "sums", dynamic(_ONE())),
     },
     "reductions": {
         "reductions": partial(_reduced, _ONE()),

@@ -199,6 +199,16 @@ def _meetings(kernel: Kernel, bar: NamedBarrierRef) -> int:
     return sum(isinstance(s, BarSync) and s.bar == bar for s in walk(kernel.body))
 
 
+def _ends(kernel: Kernel, end: Expr, new: Stmt | None) -> bool:
+    """Whether a word that is stored is the number from which on loops end, or one more than that,
+    and ``new`` stores one more.
+    """
+    ends = {s.cond.lhs for s in walk(kernel.body) if isinstance(s, Break)
+            and isinstance(s.cond, Binary) and s.cond.op == "<="}  # fmt: skip
+    more = isinstance(new, StWord) and new.value == end + 1
+    return more and any(end in (e, e + 1) for e in ends)
+
+
 def _only(kernel: Kernel, old: Stmt, new: Stmt) -> bool:
     """Whether a statement names the first barrier of an array of one in other words."""
     pairs = ((getattr(old, f.name), getattr(new, f.name)) for f in fields(old))
@@ -243,7 +253,7 @@ def argument(mutant: Mutant) -> str | None:
             return _of_scalar(mutant.kernel, stmt, new.value)
         case "stage", Stmt() if new is not None and _only(mutant.kernel, stmt, new):
             return "the one barrier that there is"
-        case "value", StWord() if " + 1 + 1" in mutant.what:
+        case "value", StWord(value=end) if _ends(mutant.kernel, end, new):
             return "any number behind the last one ends the loop"
         case "value", StWord(value=Const()):
             return "of an entry that ends the loop one word is read, and this is another"

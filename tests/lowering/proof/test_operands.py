@@ -100,12 +100,17 @@ MOVED = {
         "reductions", "T2[0, No * 32]", "T2[0, No * 32 + 8]", "gets column 8 of T2"),
     "a matrix of another group": (
         "grouped_gated", "T1[B3, No2 * 16", "T1[max(B3 - 1, 0), No2 * 16",
-        "T12[8, 0] gets T1, of which coordinate 0 is 0"),
+        "gets T1, of which coordinate 0 is 0"),
     "rows of another tile of the group": (
         "grouped_gated", "T0[first2 - M + end2 + Mo2 * 64", "T0[first2 - M + end2",
         "T12[64, 0] gets row 0 of T0"),
     "columns of another group": (
         "columns of groups", "T0[B3,", "T0[max(B3 - 1, 0),", "gets T0, of which coordinate 0 is 0"),
+    "sums over rows of another group": (
+        "grouped_sums", "T1[begin2,", "T1[0,", "gets T1, of which coordinate 0 is 0"),
+    "sums over a row of the next group": (
+        "grouped_sums", "let size: i32 = end - begin3", "let size: i32 = end - begin3 + 1",
+        "gets 0 .. 9 of 0 .. 8 of K of T0 and T1"),
     "another matrix of a batch": (
         "batch", "T1[B3,", "T1[min(B3, 0),", "gets T1, of which coordinate 0 is 0"),
     "nothing": (
