@@ -17,6 +17,7 @@ from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import (
     BarArrive,
     BarSync,
+    Break,
     BulkCommit,
     BulkWait,
     ClusterSync,
