@@ -1,5 +1,5 @@
-"""Reductions of schedules by hand whose results are cut along what no warpgroup reduces over: there
-would be places for which there is no row, and whatever is computed of those would count.
+"""Reductions of schedules by hand: what is cut along what no warpgroup reduces over is refused, as
+there would be places for which there is no row, and whatever is computed of those would count.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ import pytest
 
 import wsched
 from lowering.ground.errors import UnsupportedError
-from tests.reductions import Reduced, definition
-from tests.run.test_reductions import inputs
+from tests.reductions import Reduced, definition, expected
+from tests.run.test_reductions import check, inputs
 from wsched.schedule.matmul.params import MatmulParams
 
 
@@ -54,3 +54,12 @@ def test_matrices_of_a_sum_over_columns() -> None:
         "T13 = reduction(T8, op = sum), which is cut along B and reduced over N is not supported; "
         "supported: all of B as a dimension"
     )
+
+
+def test_rows_that_are_no_fragment_are_stored_at_once() -> None:
+    """The loop over them is one over parts of what a statement of a fragment does."""
+    text, copied = _text(1), "    s.split('T9', 3, 64, labels=('m64', 'M'))\n"
+    assert copied in text
+    s = wsched.Schedule.parse(text.replace(copied, copied.replace("64,", "8,", 1)))
+    given = inputs(137, 72, 24)
+    check(wsched.execute(s, given), expected([Reduced("sum", (1,))], *given)[1:])
