@@ -3,7 +3,7 @@
 Requires: one ``store.tile`` for each result that TMA stores, next to each other, inside the
 unrolled chunk loop of the compute role.
 Guarantees: buffers of the epilogue's own (``reuse_stages`` may lay them over the operands' stages),
-``store_buffers`` for each warpgroup, used in turn. Per chunk, in this order: the issuing thread
+``epilogue_stages`` for each warpgroup, used in turn. Per chunk, in this order: the issuing thread
 waits until the store that last read this buffer has read it; a barrier of the warpgroup tells the
 others; all write; every writer fences towards the async proxy; a second barrier; one thread issues
 and commits. Without the first wait *before* a barrier the next chunk may overwrite what a store
@@ -91,7 +91,7 @@ def chunk_epilogue(kernel: Kernel, options: LoweringOptions) -> Kernel:
         if len(runs) > 1:
             raise InternalError("chunk_epilogue", f"role {role.name} stores in {len(runs)} places")
         for stores, loop in runs:
-            kernel = _stage(kernel, role, stores, min(options.store_buffers, _chunks(loop)))
+            kernel = _stage(kernel, role, stores, min(options.epilogue_stages, _chunks(loop)))
     return kernel
 
 
@@ -180,10 +180,10 @@ def _turn(loop: For | None, buffers: int) -> Expr:
     chunks = _chunks(loop)
     if buffers < 1 or chunks % buffers:
         raise ScheduleError(
-            "store-buffers",
-            f"store_buffers={buffers}",
+            "epilogue-stages",
+            f"epilogue_stages={buffers}",
             f"a tile has {chunks} epilogue chunks, which {buffers} buffers cannot take in turn",
-            tuple(f"store_buffers={n}" for n in range(1, chunks + 1) if chunks % n == 0),
+            tuple(f"epilogue_stages={n}" for n in range(1, chunks + 1) if chunks % n == 0),
         )
     return loop.var % buffers if loop is not None and chunks > 1 else ZERO
 

@@ -14,8 +14,8 @@ class LoweringOptions:
     """Options of the lowering.
 
     Args:
-        store_buffers: shared-memory buffers of the epilogue per warpgroup, at most one for each of
-            its chunks; a TMA store may be in flight from each.
+        epilogue_stages: shared-memory buffers of the epilogue per warpgroup, at most one for each
+            of its chunks; a TMA store may be in flight from each.
         programmatic_dependent_launch: whether the kernel may start before the grid in front of it
             has ended, and lets the next one do the same.
         cache_policies: (tensor map, policy) of the copies that have one of their own.
@@ -30,7 +30,7 @@ class LoweringOptions:
         watchdog: nanoseconds that a wait may take; 0 for any time.
     """
 
-    store_buffers: int = 2
+    epilogue_stages: int = 2
     programmatic_dependent_launch: bool = True
     cache_policies: tuple[tuple[str, str], ...] = ()
     l2_promotions: tuple[tuple[str, int], ...] = ()

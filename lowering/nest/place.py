@@ -31,11 +31,10 @@ __all__ = ["Place", "is_fragment"]
 
 def is_fragment(plan: Plan, tile: Tile) -> bool:
     """Whether a tile in registers has whole rows and columns of instructions."""
-    *_, rows, cols = tile.sizes
+    mma, sizes = plan.target.mma, tile.sizes[-2:]
     reduced = plan.fusion.reduction(tile.tensor.name) is not None  # to a row, or to a column
-    mma = plan.target.mma
-    whole = rows % mma.m == 0 and cols % mma.layout.columns == 0
-    return whole or (reduced and (rows == 1 or cols == 1))
+    units = zip(sizes, (mma.m, mma.layout.columns), strict=True)
+    return all(size % unit == 0 or (reduced and size == 1) for size, unit in units)
 
 
 @dataclass

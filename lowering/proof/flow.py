@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lowering.ground.dtypes import DType
-from lowering.ground.expr import evaluate
+from lowering.ground.expr import Expr, evaluate
 from lowering.kernel.kernel import GlobalTensor, Kernel, TensorMap
 from lowering.kernel.memory import PrefetchTensorMap
 from lowering.kernel.operands import GmemRef, MapRef
@@ -89,17 +89,17 @@ class Flow:
         return Flow(tensors, params, memory, frozenset(read & tables))
 
     def sizes(self, name: str, entry: int) -> tuple[int, ...]:
-        """The extents of a tensor, or of one of an array of them; where a run of rows begins is a
-        coordinate.
-        """
+        """The extents of a tensor, or of one of an array of them."""
         if (name, entry) not in self._sizes:
-            tensor = self.tensors[name]
-            sizes = tensor.sizes
-            if isinstance(tensor, TensorMap) and tensor.ragged is not Ragged.BEGIN:
-                sizes = tensor.behind
             known = {**self.params, ENTRY.name: entry}
-            self._sizes[name, entry] = tuple(evaluate(e, known) for e in sizes)
+            self._sizes[name, entry] = tuple(evaluate(e, known) for e in self.dims(name))
         return self._sizes[name, entry]
+
+    def dims(self, name: str) -> tuple[Expr, ...]:
+        """The extents of a tensor as they are written; where a run of rows begins is a coordinate."""
+        tensor = self.tensors[name]
+        runs = isinstance(tensor, GlobalTensor) or tensor.ragged is Ragged.BEGIN
+        return tensor.sizes if runs else tensor.behind
 
     def array(self, name: str) -> bool:
         """Whether there are several tensors of that name."""
@@ -188,9 +188,8 @@ class Flow:
             return True
         if (run := self.run_of(at, read.tensor)) is not None:
             return run[0] == x
-        place = len(at.outer) - (len(extents) - 2) + d
-        if d < len(extents) - 2 and 0 <= place < len(at.outer) and sizes[place] == extents[d]:
-            return at.outer[place] == x
+        if d < len(extents) - 2 and (place := self.place_of(at, read, d)) is not None:
+            return (*at.outer, at.row)[place] == x
         if self.all_of(read, d, piece) == set(range(extents[d])):
             return True
         if piece.bottom == 1 and sizes[-2:-1] == extents[d : d + 1]:
@@ -202,6 +201,18 @@ class Flow:
         if Along.ROWS not in read.along and at.row is not None:
             begin, size = at.row + piece.top, piece.bottom - piece.top
         return span[0] <= begin and begin + size <= span[1]
+
+    def place_of(self, at: Result, read: Read, d: int) -> int | None:
+        """Which coordinate of a result, but for its columns, is of the same dimension as one of
+        what is read: that of the extent that is written alike, of several the one as far in front
+        of the last two. None if there is none.
+        """
+        own, extent = self.dims(at.tensor)[:-1], self.dims(read.tensor)[d]
+        found = [p for p, e in enumerate(own) if e == extent]
+        if not found or len(own) != len(at.outer) + 1:
+            return None
+        alike = len(at.outer) - (len(read.at) - 2) + d
+        return alike if alike in found else found[0]
 
     def all_of(self, read: Read, d: int, piece: Piece) -> set[int]:
         """The coordinates at which a piece is made of such elements, of a dimension that it sums,

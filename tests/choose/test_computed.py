@@ -13,6 +13,7 @@ from wsched.choose.computed import computing_cycles
 from wsched.choose.heuristics import candidates
 from wsched.choose.memory import least_bytes
 from wsched.choose.problem import Problem
+from wsched.choose.shape import Shape
 from wsched.fusion import DataType
 from wsched.schedule.matmul.params import ClusterDims
 
@@ -46,10 +47,10 @@ def test_half_the_bytes_of_few_rows_take_less_than_widening_first() -> None:
 
 def test_more_work_takes_longer() -> None:
     bare, scaled = problem(cast("Int8"), 64), problem(by_rows("Int8"), 64)
-    params = candidates(bare)[0].params
-    cycles = [computing_cycles(p.exchanged, params) for p in (bare, scaled)]
+    shape = Shape.of(candidates(bare)[0].params)
+    cycles = [computing_cycles(p.exchanged, shape) for p in (bare, scaled)]
     assert 0 < cycles[0] < cycles[1]
-    assert computing_cycles(replace(bare, computed=None), params) == 0
+    assert computing_cycles(replace(bare, computed=None), shape) == 0
 
 
 MEASURED = {

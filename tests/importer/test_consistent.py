@@ -35,8 +35,8 @@ def refused(old: str, new: str) -> str:
             "symbolic",
         ),
         (
-            "[-1, True], contiguity=[True, True]",
-            "with shape=[-1, True] is not supported; supported: a list of extents, -1 where one is "
+            "[-1, 1.0], contiguity=[True, True]",
+            "with shape=[-1, 1.0] is not supported; supported: a list of extents, -1 where one is "
             "symbolic",
         ),
         (
@@ -45,9 +45,14 @@ def refused(old: str, new: str) -> str:
             "True, False and None",
         ),
         (
-            "[-1, -1], contiguity=[True, 3]",
-            "of shape [-1, -1] with contiguity=[True, 3] is not supported; supported: a list of 2 "
-            "of True, False and None",
+            "[-1, -1], contiguity=[True, 'no']",
+            "of shape [-1, -1] with contiguity=[True, 'no'] is not supported; supported: a list of "
+            "2 of True, False and None",
+        ),
+        (
+            "None, sizes=[4, 5], strides=[5]",
+            "of shape [4, 5] with strides=[5] is not supported; supported: an integer for each of "
+            "the sizes",
         ),
         (
             "[-1, -1], contiguity=[True, True], stride_order=[1, 1]",
@@ -111,9 +116,9 @@ def test_numbers_beside_tensors_are_no_numbers() -> None:
             "times False",
         ),
         (
-            "broadcast(d, [0, 0, 1])",
-            "broadcast of 2 dimensions with is_broadcast_dim=[0, 0, 1]|a list of True and 2 times "
-            "False",
+            "broadcast(d, [0, 'no', 1])",
+            "broadcast of 2 dimensions with is_broadcast_dim=[False, 'no', True]|a list of True "
+            "and 2 times False",
         ),
         (
             "broadcast_in_dim(d, [4, 4, 4], [0, 3])",
@@ -153,7 +158,7 @@ def test_numbers_beside_tensors_are_no_numbers() -> None:
         ("sum(d, [1, -1])", "sum of 2 dimensions with dims=[1, -1]|dimensions of 2, each once"),
         ("max(d, dim=-3)", "max of 2 dimensions with dims=-3|dimensions of 2, each once"),
         ("sum(fd.ops.sum(d), [0])", "sum of 0 dimensions with dims=[0]|tensors with dimensions"),
-        ("sum(d, [0], 1)", "sum with keepdim=1|True or False"),
+        ("sum(d, [0], 'no')", "sum with keepdim='no'|True or False"),
         ("cat([d, 3], 0)", "cat of 3, which is no tensor,|tensors"),
         (
             "cat([d, fd.ops.sum(d, [0])], 0)",

@@ -67,7 +67,7 @@ def compiled(scheduled: Plan | Fusion, vector: int = 2, copied: int | None = Non
     made = make_plan(scheduled) if isinstance(scheduled, Fusion) else scheduled
     of = {made.fusion.source(name).name for name in made.fusion.loaded_by_threads if copied}
     lowered = lower(made, "drawn", vector, dict.fromkeys(of, copied or 0))
-    return run_passes(lowered, LoweringOptions(store_buffers=1))
+    return run_passes(lowered, LoweringOptions(epilogue_stages=1))
 
 
 def run_wrong(

@@ -31,9 +31,9 @@ def text(name: str, folder: str = "products") -> str:
 
 
 @lru_cache
-def final(source: str, store_buffers: int = 1) -> Kernel:
+def final(source: str, epilogue_stages: int = 1) -> Kernel:
     """The kernel of a text after all passes."""
-    return run_passes(parse_kernel(source), LoweringOptions(store_buffers=store_buffers))
+    return run_passes(parse_kernel(source), LoweringOptions(epilogue_stages=epilogue_stages))
 
 
 def integers(rng: np.random.Generator, *shape: int) -> Array:

@@ -78,7 +78,7 @@ def test_two_buffers_in_turn() -> None:
 def test_one_buffer() -> None:
     """The wait leaves nothing pending, and there is no turn to take."""
     after = AFTER.replace("wait 1,", "wait 0,").replace("wg * 2 + c % 2", "wg")
-    assert lowered(chunk_epilogue, TILE_LEVEL + BEFORE, store_buffers=1) == full(head(2) + after)
+    assert lowered(chunk_epilogue, TILE_LEVEL + BEFORE, epilogue_stages=1) == full(head(2) + after)
 
 
 def test_fp32_goes_by_vector_stores_into_a_narrower_box() -> None:
@@ -99,7 +99,7 @@ roles {
   }
 }
 """
-    text = lowered(chunk_epilogue, TILE_LEVEL + before, store_buffers=1)
+    text = lowered(chunk_epilogue, TILE_LEVEL + before, epilogue_stages=1)
     assert "stmatrix D_s[0, 0, 0], out" in text
     assert "bar.sync D_store[0]" in text
 
@@ -124,21 +124,21 @@ def test_stores_of_threads_stay() -> None:
 @pytest.mark.parametrize("buffers", [3, 0])
 def test_buffers_that_the_chunks_cannot_take_in_turn(buffers: int) -> None:
     with pytest.raises(ScheduleError) as error:
-        lowered(chunk_epilogue, TILE_LEVEL + BEFORE, store_buffers=buffers)
+        lowered(chunk_epilogue, TILE_LEVEL + BEFORE, epilogue_stages=buffers)
     assert str(error.value) == (
-        f"ScheduleError[store-buffers]: store_buffers={buffers}: "
+        f"ScheduleError[epilogue-stages]: epilogue_stages={buffers}: "
         f"a tile has 4 epilogue chunks, which {buffers} buffers cannot take in turn\n"
-        "  legal here: store_buffers=1; store_buffers=2; store_buffers=4"
+        "  legal here: epilogue_stages=1; epilogue_stages=2; epilogue_stages=4"
     )
 
 
 def test_no_more_buffers_than_chunks() -> None:
-    of_a_chunk_each = lowered(chunk_epilogue, TILE_LEVEL + BEFORE, store_buffers=4)
-    assert lowered(chunk_epilogue, TILE_LEVEL + BEFORE, store_buffers=8) == of_a_chunk_each
+    of_a_chunk_each = lowered(chunk_epilogue, TILE_LEVEL + BEFORE, epilogue_stages=4)
+    assert lowered(chunk_epilogue, TILE_LEVEL + BEFORE, epilogue_stages=8) == of_a_chunk_each
     one = BEFORE.replace("0 .. 4 unroll", "0 .. 1 unroll")
     default = lowered(chunk_epilogue, TILE_LEVEL + one)
     assert one != BEFORE
-    assert default == lowered(chunk_epilogue, TILE_LEVEL + one, store_buffers=1)
+    assert default == lowered(chunk_epilogue, TILE_LEVEL + one, epilogue_stages=1)
 
 
 def test_a_chunk_wider_than_a_swizzle_is_stored_in_several_boxes() -> None:

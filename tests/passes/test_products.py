@@ -88,7 +88,7 @@ def test_accumulators_of_different_widths() -> None:
     m, n, r, k = 130, 264, 40, 200
     x, w, v = integers(rng, m, k), integers(rng, n, k), integers(rng, r, k)
     d, e = unwritten(m, n), unwritten(m, r)
-    kernel = final(text("widths"), store_buffers=2)
+    kernel = final(text("widths"), epilogue_stages=2)
     execute(kernel, {"X": x, "W": w, "V": v, "D": d, "E": e}, M=m, N=n, K=k, R=r)
     assert np.array_equal(d, product(x, w).astype(BF16))
     assert np.array_equal(e, product(x, v).astype(BF16))
@@ -152,7 +152,7 @@ def test_a_second_accumulator() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_pass_leaves_a_well_formed_kernel(name: str) -> None:
-    *_, last = steps(parse_kernel(text(name)), LoweringOptions(store_buffers=1))
+    *_, last = steps(parse_kernel(text(name)), LoweringOptions(epilogue_stages=1))
     assert last.kernel == final(text(name))
 
 

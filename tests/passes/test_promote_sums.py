@@ -110,6 +110,6 @@ def test_two_products_of_a_step_in_one_sum() -> None:
 def test_what_is_made_of_a_whole_kernel() -> None:
     """Steps of 128 of K, in loops over tiles and with a ring: nothing spills."""
     source = product("typed").replace("s32", "f32").replace("s8", "e4m3").replace("u8", "e4m3")
-    made = run_passes(parse_kernel(source), LoweringOptions(promotion=128, store_buffers=1))
+    made = run_passes(parse_kernel(source), LoweringOptions(promotion=128, epilogue_stages=1))
     assert print_kernel(made).count("frag.update add") == 1
     assert machine_code_is_clean(made)

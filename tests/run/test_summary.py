@@ -36,6 +36,14 @@ def test_sizes_that_threads_read_one_by_one() -> None:
     assert {key[1] for key in made._variants} == {1, 2}
 
 
+@pytest.mark.parametrize("shape", [(2, 1), (4, 1), (2, 2, 1)])
+def test_rows_of_one_element_are_read_one_by_one(shape: tuple[int, ...]) -> None:
+    """An even number of them is no even number of columns."""
+    made, x = CompiledSummary(rms(len(shape), (len(shape) - 2,))), torch.randn(shape).bfloat16()
+    (found,) = made(0.5, x)
+    torch.testing.assert_close(found, wanted(x.transpose(-1, -2), 0.5))
+
+
 def test_a_bound_launch() -> None:
     """Into given memory, of any strides; what is copied is copied by each launch."""
     x = torch.randn(40, 70).bfloat16().T

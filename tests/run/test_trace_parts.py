@@ -26,7 +26,7 @@ SLOTS = 256
 def spans(make: Callable[[], Fusion], count: int) -> list[Span]:
     """Those of one CTA that has all ``count`` tiles, of two steps of k each."""
     fusion = make()
-    options = LoweringOptions(store_buffers=1, trace_slots=SLOTS)
+    options = LoweringOptions(epilogue_stages=1, trace_slots=SLOTS)
     kernel = run_passes(lower(make_plan(fusion), "traced", 2), options)
     m, n, k = tile_of(fusion)
     size = Problem(count * m, n, 2 * k, 1)

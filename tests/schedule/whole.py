@@ -131,7 +131,7 @@ def result(p: Plan, m: int, n: int, k: int, sms: int) -> tuple[Any, Any]:
     rng = np.random.default_rng(m * 7 + n * 3 + k)
     a, b = (rng.integers(-2, 3, shape).astype(ml_dtypes.bfloat16) for shape in ((m, k), (n, k)))
     d = np.full((m, n), np.nan, ml_dtypes.bfloat16)
-    kernel = run_passes(lower(p, "k"), LoweringOptions(store_buffers=1))
+    kernel = run_passes(lower(p, "k"), LoweringOptions(epilogue_stages=1))
     extents = {"M": m, "N": n, "K": k}
     grid = evaluate(kernel.grid, extents | {"sms": sms})
     run_kernel(kernel, {"T0": a, "T1": b, "T5": d}, extents, grid, seed=1, adversary="random")

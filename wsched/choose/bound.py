@@ -1,9 +1,9 @@
 """The least that candidates can cost, of all at once: what need not be made and priced.
 
-The model of :mod:`wsched.choose.cost_model`, with its constants, over arrays of tiles in clusters.
-What only a made schedule knows is taken as the best that it can be (:mod:`wsched.choose.bound_tile`
-has stages and chunks), so that the choice prices a handful. Whoever changes the model changes it
-here as well: ``tests/choose/test_bound.py`` holds each candidate's cost against its bound.
+The laws of :mod:`wsched.choose.cost_model`, of arrays of tiles in clusters. What only a made
+schedule knows is taken as the best that it can be (:mod:`wsched.choose.bound_tile` has stages and
+chunks), so that the choice prices a handful; ``tests/choose/test_bound.py`` holds the cost of each
+candidate against its bound.
 """
 
 from __future__ import annotations
@@ -14,30 +14,19 @@ from math import inf
 import numpy as np
 
 from wsched.choose import cost_model
-from wsched.choose.bound_tile import (
-    Counts,
-    Held,
-    Many,
-    Numbers,
-    busy_cycles,
-    filled_cycles,
-    held_by,
-)
-from wsched.choose.copy_engine import asks_dearly
+from wsched.choose.bound_tile import Counts, Held, Numbers, held_by
+from wsched.choose.copy_engine import promotions
 from wsched.choose.memory import (
-    APART_BYTES,
-    CLOSE_BYTES,
-    CLOSE_BYTES_IN_ALL,
     L2_KEEPS,
-    REPEATED,
     START_US,
-    bytes_per_us,
-    least_bytes,
     moved_us,
+    repeated_bytes,
     result_bytes,
+    stream_us,
 )
 from wsched.choose.problem import Problem
-from wsched.choose.step import CLUSTER_LATENCY, CLUSTER_STEP, FILL_BYTES, HELD_STEPS, LATENCY
+from wsched.choose.shape import Shape
+from wsched.choose.step import step_of_shape
 from wsched.choose.tiles import LEAST_STEPS, SPLITS, TRAVERSAL, Tile
 from wsched.schedule.matmul.params import ClusterDims
 
@@ -60,12 +49,12 @@ def least_us(problem: Problem, tried: Sequence[tuple[Tile, ClusterDims]]) -> lis
         at = [i for i, (tile, _) in enumerate(tried) if tile.exchanged is exchanged]
         if at:
             of = problem.exchanged if exchanged else problem
-            found[at] = _least(of, Many.of([tried[i] for i in at], exchanged))
+            found[at] = _least(of, Shape.of_all([tried[i] for i in at], exchanged))
     least: list[float] = (ROUNDING * found).tolist()
     return least
 
 
-def _least(problem: Problem, tiles: Many) -> Numbers:
+def _least(problem: Problem, tiles: Shape) -> Numbers:
     """The same of tiles of one product, before rounding."""
     across_m = _dealt(problem.m_entries or (problem.m,), tiles.m, tiles.cluster_m)
     across_n = _dealt(problem.n_entries or (problem.n,), tiles.n, tiles.cluster_n)
@@ -77,17 +66,16 @@ def _least(problem: Problem, tiles: Many) -> Numbers:
     rounds = -(-clusters[at] // np.maximum(at_once[at] // parts, 1))
     work: Numbers = rounds.astype(np.float64) * -(-steps[at] // parts)  # 2^63 at sizes of 2^30
     energy = _energy(problem, across_m)
-    repeated = _repeated(problem, across_m, across_n)
-    size = (tiles.m * tiles.n)[at] / 8192
-    more = cost_model.COMBINE_TILE + cost_model.COMBINE_PART * (parts - 1)
-    combine = np.where(parts > 1, cost_model.COMBINE + more * size, 0.0)
+    repeated = repeated_bytes(problem, across_n, across_m)[at]
+    combine = cost_model.combine_us((tiles.m * tiles.n)[at], parts)
     shares, together = (clusters * tiles.ctas)[at] * parts, (at_once * tiles.ctas)[at]
     found = np.full(len(tiles.m), inf)
     for dependent, launch in cost_model.LAUNCH_US.items():
         cycles = _cycles(problem, tiles, held, dependent, at, rounds, work)
         alone = cycles / (cost_model.GHZ * 1e3)
-        stream = _stream_us(problem, shares, together, dependent, repeated[at])
-        fed = _joined(alone * _slowed(alone, moved_us(problem), energy[at]), stream)
+        stream = _stream_us(problem, shares, together, dependent, repeated)
+        longer = cost_model.slowed(alone, moved_us(problem), energy[at])
+        fed = cost_model.joined(alone * longer, stream)
         np.minimum.at(found, at, launch + combine + fed)
     return np.where(held.legal, found, inf)
 
@@ -114,7 +102,7 @@ def _shared_out(
 
 
 def _cycles(
-    problem: Problem, tiles: Many, held: Held, dependent: bool, at: Counts, rounds: Counts,
+    problem: Problem, tiles: Shape, held: Held, dependent: bool, at: Counts, rounds: Counts,
     work: Numbers,
 ) -> Numbers:  # fmt: skip
     """Cycles of what :func:`~wsched.choose.cost_model.priced` has one after the other, where
@@ -124,50 +112,30 @@ def _cycles(
     than what one step takes longer: so the sum of both is least where the step is. Not where two
     epilogues hide it, and not of a kernel without steps.
     """
-    clustered, turns = tiles.ctas > 1, tiles.ping_pong
-    busy = busy_cycles(problem, tiles)
-    fill = filled_cycles(problem, tiles, FILL_BYTES[dependent or asks_dearly(problem)])
-    holds = np.where(turns, HELD_STEPS[True], HELD_STEPS[False])
-    latency = LATENCY + fill + CLUSTER_LATENCY * clustered + holds * busy
-    step = np.maximum(busy + CLUSTER_STEP * clustered, fill)
-    step = np.maximum(step, latency / np.maximum(held.stages, 1))
-    first = np.maximum(fill + busy - step, 0.0)[at] * (work > 0)
+    turns, promoted = tiles.ping_pong, promotions(problem)
+    step = step_of_shape(problem, tiles, np.maximum(held.stages, 1), promoted, dependent)
+    busy, fill = step.busy, step.fill
+    longest = np.maximum(np.maximum(busy + step.meeting, fill), step.waited(busy))
+    first = np.maximum(fill + busy - longest, 0.0)[at] * (work > 0)
     issued = cost_model.OVERLAPPED_WORK * problem.work * tiles.m * tiles.n
     behind = np.where(turns, cost_model.HAND_OVER + issued, 0.0)[at]
     epilogue = held.epilogue[at]
     last = np.where(turns[at], epilogue, rounds * epilogue)
-    main = work * step[at] + rounds * behind + first + last
+    main = work * longest[at] + rounds * behind + first + last
     engine = work * fill[at] + rounds * cost_model.STORE_LINE * held.lines[at]
     hidden = (work * busy[at] + rounds * epilogue) / 2 + epilogue
-    longest = np.maximum(np.maximum(main, engine), np.where(turns[at], hidden, 0.0))
-    found: Numbers = longest + cost_model.START + cost_model.CLUSTER_START * clustered[at]
+    cycles = np.maximum(np.maximum(main, engine), np.where(turns[at], hidden, 0.0))
+    found: Numbers = cycles + cost_model.START + cost_model.CLUSTER_START * (tiles.ctas > 1)[at]
     return found
 
 
 def _stream_us(
     problem: Problem, shares: Counts, places: Counts, dependent: bool, repeated: Numbers
 ) -> Numbers:
-    """:func:`wsched.choose.memory.stream_us`; of tensors side by side, of which there may be more
-    tiles, what it is at least.
-    """
+    """What memory takes; of tensors side by side, of which there may be more tiles, at least."""
     if problem.m_entries or problem.n_entries:
         return np.where(shares > 0, moved_us(problem), START_US)
-    full, last = np.divmod(shares, places)
-    each = (least_bytes(problem) + REPEATED * repeated) / np.maximum(shares, 1)
-    rate, most = bytes_per_us(problem), CLOSE_BYTES_IN_ALL / np.maximum(last, 1)
-    behind = np.maximum(CLOSE_BYTES, np.minimum(APART_BYTES, most))
-    close = dependent & (2 * last > problem.sms)
-    single = np.where(close, CLOSE_BYTES, APART_BYTES)
-    end = np.maximum(last * each / rate, each / np.where(full > 0, behind, single))
-    moved: Numbers = START_US + full * places * each / rate + np.where(last > 0, end, 0.0)
-    return moved
-
-
-def _repeated(problem: Problem, across_m: Counts, across_n: Counts) -> Numbers:
-    """:func:`wsched.choose.memory.repeated_bytes`."""
-    a, b = problem.operand_bytes
-    asking_a, asking_b = (np.maximum(n, 1).astype(np.float64) for n in (across_n, across_m))
-    found: Numbers = a * (1 - 1 / asking_a) + b * (1 - 1 / asking_b)
+    found: Numbers = stream_us(problem, shares, places, dependent, repeated)
     return found
 
 
@@ -180,19 +148,3 @@ def _energy(problem: Problem, across_m: Counts) -> Numbers:
     least = cost_model.energy_of(problem, float(a + result_bytes(problem)))
     found: Numbers = least + cost_model.BYTE_ENERGY * again
     return found
-
-
-def _slowed(inner: Numbers, moved: float, energy: Numbers) -> Numbers:
-    """:func:`wsched.choose.cost_model.slowed`."""
-    us = _joined(inner, np.full_like(inner, moved))
-    longer: Numbers = (1 + (energy / us) ** 6) ** (cost_model.CLOCK_EXPONENT / 6)
-    return longer
-
-
-def _joined(inner: Numbers, stream: Numbers) -> Numbers:
-    """:func:`wsched.choose.cost_model.joined`."""
-    largest = np.maximum(inner, stream)
-    sharp = cost_model.MEMORY_SHARP
-    both = (inner / largest) ** sharp + (stream / largest) ** sharp
-    total: Numbers = largest * both ** (1 / sharp)
-    return total

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lowering.target.ptx import WARPGROUP
 from wsched.choose.problem import Problem
-from wsched.schedule.matmul.params import MatmulParams
+from wsched.choose.shape import Number, Shape, either
 
 __all__ = ["computing_cycles"]
 
@@ -16,15 +16,14 @@ bytes of K and 64 rows, with what it waits for in front. Fitted to 27 kernels of
 wsched.bench.weights`` (H200, 2026-11-22), 5.4 % in root mean square; the note has the table."""
 
 
-def computing_cycles(problem: Problem, params: MatmulParams) -> float:
+def computing_cycles(problem: Problem, shape: Shape) -> Number:
     """Cycles of a step in which threads compute A: as many instructions as their schedulers issue,
     of a single warpgroup half as many, which nobody runs beside; and waits, which many elements of
     a step share: a slice of 128 of K takes less than two of 64.
     """
     if problem.computed is None:
         return 0.0
-    tile = params.output_tile
-    issued = tile.m * tile.k * params.across * problem.computed.work / WARPGROUP
-    wgmmas = tile.k * problem.operand.bytes // K_BYTES * (tile.m // ROWS) * params.across
-    alone = params.warpgroups == 1
-    return SLICE + issued / (ISSUED / 2 if alone else ISSUED) + wgmmas / params.warpgroups * WGMMA
+    issued = shape.m * shape.k * shape.across * problem.computed.work / WARPGROUP
+    wgmmas = shape.k * problem.operand.bytes // K_BYTES * (shape.m // ROWS) * shape.across
+    share = either(shape.warpgroups == 1, ISSUED / 2, ISSUED)
+    return SLICE + issued / share + wgmmas / shape.warpgroups * WGMMA

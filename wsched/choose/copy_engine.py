@@ -8,10 +8,12 @@ CTA asks for its share of the lines and receives all, which brings most of it ba
 
 from __future__ import annotations
 
+import sys
 from typing import Protocol
 
-from lowering.target.ptx import WIDEST_SWIZZLE, stored_columns
+from lowering.target.ptx import WIDEST_SWIZZLE
 from wsched.choose.problem import ALIGNED, Problem
+from wsched.choose.shape import Number, Shape, either, least, most
 from wsched.schedule.matmul.params import (
     CachePolicies,
     ClusterDims,
@@ -19,7 +21,13 @@ from wsched.schedule.matmul.params import (
 )
 from wsched.schedule.options import CachePolicy, TensorMapL2Promotion
 
-__all__ = ["Extents", "asked_rate", "asks_dearly", "fill_cycles", "policies", "promotions"]
+__all__ = [
+    "Extents", "asked_rate", "asks_dearly", "fill_cycles", "policies", "promotions",
+    "stored_columns",
+]  # fmt: skip
+
+TINY = sys.float_info.min
+"""What is divided by where there is nothing."""
 
 LINE = WIDEST_SWIZZLE
 """Bytes of a line, of a box as of the L2."""
@@ -49,42 +57,41 @@ class Extents(Protocol):
     """A tile: rows, columns, and columns of K in a step."""
 
     @property
-    def m(self) -> int:
+    def m(self) -> Number:
         """Rows."""
 
     @property
-    def n(self) -> int:
+    def n(self) -> Number:
         """Columns."""
 
     @property
-    def k(self) -> int:
+    def k(self) -> Number:
         """Columns of K."""
 
 
-def fill_cycles(
-    problem: Problem, tile: Extents, cluster: ClusterDims, promoted: L2Promotions, rate: float
-) -> float:
+def fill_cycles(problem: Problem, shape: Shape, promoted: L2Promotions, rate: float) -> Number:
     """Cycles to fill a stage.
 
     Args:
         problem: says how rows are aligned.
-        tile: rows, columns and slice of K of the CTA's tile.
-        cluster: CTAs of a cluster.
+        shape: the CTA's tile, and how many of a cluster share what is loaded.
         promoted: what the L2 fetches at once.
         rate: bytes in a cycle of aligned lines.
     """
-    (own_a, a), (own_b, b) = _lines(problem, tile, cluster)
+    size_a, size_b = problem.element_bytes
+    a = problem.a_count * _lines(shape.m, problem.m, shape.k, problem.m_major, size_a)
+    b = problem.b_count * _lines(shape.n, problem.n, shape.k, problem.n_major, size_b)
+    own_a, own_b = a / shape.cluster_n, b / shape.cluster_m  # for which a CTA asks itself
     asked = own_a / asked_rate(problem.align_a, promoted.a, rate)
-    across = own_b / rate * _across(problem, tile, cluster)
-    asked += max(own_b / asked_rate(problem.align_b, promoted.b, rate), across)
-    if cluster.m * cluster.n == 1:
-        return LINE * asked
-    by_two = (cluster.m, cluster.n).count(2) if asks_dearly(problem) else 0
-    received = (a + b) / RECEIVED_SLOWLY.get(by_two, RECEIVED_BYTES)
-    larger = max(asked, received)
-    both: float = (asked / larger) ** RECEIVED_SHARP + (received / larger) ** RECEIVED_SHARP
-    joined: float = larger * both ** (1 / RECEIVED_SHARP)
-    return LINE * joined
+    across = own_b / rate * _across(problem, shape)
+    asked = asked + most(own_b / asked_rate(problem.align_b, promoted.b, rate), across)
+    two = (shape.cluster_m == 2) * 1 + (shape.cluster_n == 2)
+    slow, slower = (RECEIVED_SLOWLY[n] for n in (2, 1))
+    by_two = either(two == 1, slower, slow) if asks_dearly(problem) else RECEIVED_BYTES
+    received = (a + b) / either(two == 0, RECEIVED_BYTES, by_two)
+    larger = most(most(asked, received), TINY)
+    both = (asked / larger) ** RECEIVED_SHARP + (received / larger) ** RECEIVED_SHARP
+    return LINE * either(shape.ctas == 1, asked, larger * both ** (1 / RECEIVED_SHARP))
 
 
 def promotions(problem: Problem) -> L2Promotions:
@@ -111,17 +118,7 @@ def asks_dearly(problem: Problem) -> bool:
     return problem.align_a in ASKED_BYTES or problem.align_b in ASKED_BYTES
 
 
-def _lines(
-    problem: Problem, tile: Extents, cluster: ClusterDims
-) -> tuple[tuple[float, int], tuple[float, int]]:
-    """Lines of A and of B in a stage: those for which a CTA asks itself, and all."""
-    size_a, size_b = problem.element_bytes
-    a = problem.a_count * _of_tile(tile.m, problem.m, tile.k, problem.m_major, size_a)
-    b = problem.b_count * _of_tile(tile.n, problem.n, tile.k, problem.n_major, size_b)
-    return (a / cluster.n, a), (b / cluster.m, b)
-
-
-def _of_tile(rows: int, of: int, k: int, outer: bool, size: int) -> int:
+def _lines(rows: Number, of: int, k: Number, outer: bool, size: int) -> Number:
     """Lines of ``rows`` by ``k`` elements of ``size`` bytes: along K, or along M or N where K is
     the ``outer`` dimension.
 
@@ -129,7 +126,13 @@ def _of_tile(rows: int, of: int, k: int, outer: bool, size: int) -> int:
     """
     if outer:
         return k * -(-size * stored_columns(rows, size) // LINE)
-    return min(rows, of) * -(-size * k // LINE)
+    return least(rows, of) * -(-size * k // LINE)
+
+
+def stored_columns(columns: Number, size: int) -> Number:
+    """:func:`lowering.target.ptx.stored_columns`, also of many at once."""
+    span = WIDEST_SWIZZLE // size
+    return either(columns < span, columns, -(-columns // span) * span)
 
 
 def asked_rate(align: int, promotion: TensorMapL2Promotion, most: float) -> float:
@@ -139,8 +142,8 @@ def asked_rate(align: int, promotion: TensorMapL2Promotion, most: float) -> floa
     return min(most, found)
 
 
-def _across(problem: Problem, tile: Extents, cluster: ClusterDims) -> float:
+def _across(problem: Problem, shape: Shape) -> Number:
     """What rows of aligned boxes of B cost because they lie across two lines."""
-    row = problem.element_bytes[1] * tile.n
-    cut = problem.n_major and cluster.m == 1 and row > LINE and row % LINE
-    return ACROSS_LINES if cut else 1.0
+    row = problem.element_bytes[1] * shape.n
+    cut = (shape.cluster_m == 1) & (row > LINE) & (row % LINE > 0)
+    return either(cut, ACROSS_LINES, 1.0) if problem.n_major else 1.0

@@ -24,6 +24,7 @@ from wsched.choose.epilogue import epilogue_cycles, store_lines
 from wsched.choose.memory import L2_KEEPS, moved_us, repeated_bytes, result_bytes, stream_us
 from wsched.choose.problem import Problem
 from wsched.choose.reckoned import reckoned
+from wsched.choose.shape import Number, either, most
 from wsched.choose.step import Step, step_of
 from wsched.schedule.matmul.params import MatmulParams
 
@@ -239,10 +240,10 @@ def _share(params: MatmulParams, tiles: int, steps: int, places: int) -> _Share:
     return _Share(rounds * -(-steps // parts), rounds, parts)
 
 
-def combine_us(elements: int, parts: int) -> float:
+def combine_us(elements: Number, parts: Number) -> Number:
     """Microseconds to add up ``parts`` of a tile of so many elements."""
-    size = elements / 8192
-    return COMBINE + (COMBINE_TILE + COMBINE_PART * (parts - 1)) * size if parts > 1 else 0.0
+    each = COMBINE_TILE + COMBINE_PART * (parts - 1)
+    return either(parts > 1, COMBINE + each * (elements / 8192), 0.0)
 
 
 def memory_bytes(problem: Problem, params: MatmulParams, tiles_m: int, tiles_n: int) -> int:
@@ -261,7 +262,7 @@ def memory_bytes(problem: Problem, params: MatmulParams, tiles_m: int, tiles_n: 
     return problem.batch * (once + again * max(passes, 1)) + result_bytes(problem)
 
 
-def energy_of(problem: Problem, moved: float) -> float:
+def energy_of(problem: Problem, moved: Number) -> Number:
     """Microseconds at the power limit that so many bytes and the products take; those of zeros, of
     rows and columns beyond the edges, take next to none.
     """
@@ -270,19 +271,17 @@ def energy_of(problem: Problem, moved: float) -> float:
     return FLOP_ENERGY * flops + BYTE_ENERGY * moved
 
 
-def slowed(inner: float, moved: float, energy: float) -> float:
+def slowed(inner: Number, moved: float, energy: Number) -> Number:
     """How much longer the clock of the SMs makes ``inner`` microseconds so that power suffices.
 
     That of memory, which takes the :func:`moved_us`, does not change.
     """
     us = joined(inner, moved)
-    longer: float = (1 + (energy / us) ** 6) ** (CLOCK_EXPONENT / 6)
-    return longer
+    return (1 + (energy / us) ** 6) ** (CLOCK_EXPONENT / 6)
 
 
-def joined(inner: float, stream: float) -> float:
+def joined(inner: Number, stream: Number) -> Number:
     """Microseconds of what SMs do and what memory does, which mostly run at the same time."""
-    largest = max(inner, stream)
-    both: float = (inner / largest) ** MEMORY_SHARP + (stream / largest) ** MEMORY_SHARP
-    total: float = largest * both ** (1 / MEMORY_SHARP)
-    return total
+    largest = most(inner, stream)
+    both = (inner / largest) ** MEMORY_SHARP + (stream / largest) ** MEMORY_SHARP
+    return largest * both ** (1 / MEMORY_SHARP)

@@ -12,7 +12,7 @@ from wsched.choose.problem import Problem
 from wsched.schedule.matmul.chunks import box_rows, chunk_columns
 from wsched.schedule.matmul.params import MatmulParams
 
-__all__ = ["ELEMENT", "epilogue_cycles", "store_lines"]
+__all__ = ["ELEMENT", "element_cycles", "epilogue_cycles", "store_lines"]
 
 TILE_END, CHUNK, SINGLE = 140, 40, 150
 """Cycles: barriers of an epilogue; of a chunk; and more, where there is one buffer. With operands
@@ -30,11 +30,16 @@ def epilogue_cycles(problem: Problem, params: MatmulParams) -> float:
     """Cycles of a tile's epilogue."""
     tile, warp = params.output_tile, params.tile_sizes.warp_tile
     warpgroups = 1 if params.ping_pong else params.warpgroups
-    work = problem.work + REDUCED * (problem.over_rows + problem.over_columns)
-    element = ELEMENT * sum(r.bytes for r in problem.results) / 2 + WORK * work
+    element = element_cycles(problem)
     chunks = warp.m // box_rows(params) * (warp.n // _columns(problem, params))
     each = CHUNK + (SINGLE if params.epilogue_stages == 1 and chunks > 1 else 0)
     return TILE_END + element * tile.m * tile.n / warpgroups + each * chunks
+
+
+def element_cycles(problem: Problem) -> float:
+    """Cycles for an element of a tile on one warpgroup."""
+    work = problem.work + REDUCED * (problem.over_rows + problem.over_columns)
+    return ELEMENT * sum(r.bytes for r in problem.results) / 2 + WORK * work
 
 
 def store_lines(problem: Problem, params: MatmulParams) -> int:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from wsched.choose.gpus import GPUS
 from wsched.choose.problem import Problem
+from wsched.choose.shape import Number, either, least, most
 
 __all__ = [
     "L2_KEEPS", "OTHER_BYTES_PER_US", "bytes_per_us", "least_bytes", "moved_us", "repeated_bytes",
@@ -47,7 +48,7 @@ REPEATED = 0.33
 that share the weights 17.2."""
 
 
-def repeated_bytes(problem: Problem, readers_a: int, readers_b: int) -> float:
+def repeated_bytes(problem: Problem, readers_a: Number, readers_b: Number) -> Number:
     """Bytes of operands for which more than one asks.
 
     Args:
@@ -59,7 +60,7 @@ def repeated_bytes(problem: Problem, readers_a: int, readers_b: int) -> float:
         Each byte at most once, however many ask: the third is served from the L2 as the second is.
     """
     a, b = problem.operand_bytes
-    return a * (1 - 1 / max(readers_a, 1)) + b * (1 - 1 / max(readers_b, 1))
+    return a * (1 - 1 / most(readers_a, 1)) + b * (1 - 1 / most(readers_b, 1))
 
 
 def least_bytes(problem: Problem) -> int:
@@ -79,8 +80,8 @@ def moved_us(problem: Problem) -> float:
 
 
 def stream_us(
-    problem: Problem, shares: int, places: int, dependent: bool, repeated: float = 0.0
-) -> float:
+    problem: Problem, shares: Number, places: Number, dependent: bool, repeated: Number = 0.0
+) -> Number:
     """Microseconds to move everything once in so many equal ``shares``.
 
     Args:
@@ -91,15 +92,13 @@ def stream_us(
         repeated: the :func:`repeated_bytes`.
     """
     full, last = divmod(shares, places)
-    each = (least_bytes(problem) + REPEATED * repeated) / max(shares, 1)
-    rounds = full * places * each / bytes_per_us(problem)
-    if not last:
-        return START_US + rounds
-    if full:
-        rate = max(CLOSE_BYTES, min(APART_BYTES, CLOSE_BYTES_IN_ALL / last))
-    else:
-        rate = CLOSE_BYTES if dependent and 2 * last > problem.sms else APART_BYTES
-    return START_US + rounds + max(last * each / bytes_per_us(problem), each / rate)
+    each = (least_bytes(problem) + REPEATED * repeated) / most(shares, 1)
+    rate = bytes_per_us(problem)
+    rounds = full * places * each / rate
+    behind = most(CLOSE_BYTES, least(APART_BYTES, CLOSE_BYTES_IN_ALL / most(last, 1)))
+    close = either(2 * last > problem.sms, CLOSE_BYTES, APART_BYTES) if dependent else APART_BYTES
+    end = most(last * each / rate, each / either(full > 0, behind, close))
+    return START_US + rounds + either(last > 0, end, 0.0)
 
 
 def bytes_per_us(problem: Problem) -> float:

@@ -9,14 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lowering.ground.frozen import quick
-from lowering.target.ptx import WARPGROUP, stored_columns
+from lowering.target.ptx import WARPGROUP
 from wsched.choose.computed import computing_cycles
-from wsched.choose.copy_engine import asks_dearly, fill_cycles
+from wsched.choose.copy_engine import Extents, asks_dearly, fill_cycles, stored_columns
 from wsched.choose.problem import Problem
+from wsched.choose.shape import Number, Shape, either, most
 from wsched.choose.thread_loads import thread_cycles
-from wsched.schedule.matmul.params import ClusterDims, MatmulParams
+from wsched.schedule.matmul.params import L2Promotions, MatmulParams
 
-__all__ = ["Step", "stage_bytes", "step_of", "tensor_cycles"]
+__all__ = ["Step", "stage_bytes", "step_of", "step_of_shape", "tensor_cycles"]
 
 FLOPS_PER_CYCLE = 4096
 """Of the tensor cores of an SM, 16-bit operands; narrower ones in proportion to their bytes (NVIDIA
@@ -50,7 +51,7 @@ CLUSTER_LATENCY, CLUSTER_STEP = 195, 14
 @quick
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A step of the k loop of a CTA, in cycles by what takes them.
+    """A step of the k loop of a CTA, in cycles by what takes them; or of each of many shapes.
 
     Args:
         products: wgmmas.
@@ -67,30 +68,35 @@ class Step:
         threads: for which those that load are busy; 0 where none do.
     """
 
-    products: float
-    barriers: float
-    smem: float
-    computing: float
-    promoted: float
-    fill: float
+    products: Number
+    barriers: Number
+    smem: Number
+    computing: Number
+    promoted: Number
+    fill: Number
     latency: float
-    held: float
-    stages: int
-    far: float
-    meeting: float
+    held: Number
+    stages: Number
+    far: Number
+    meeting: Number
     threads: float
 
     @property
-    def busy(self) -> float:
+    def busy(self) -> Number:
         """Cycles for which a warpgroup that computes is busy with a stage."""
-        return max(self.products + self.barriers, self.smem, self.computing) + self.promoted
+        issued = self.products + self.barriers
+        return most(most(issued, self.smem), self.computing) + self.promoted
+
+    def waited(self, busy: Number) -> Number:
+        """Cycles of a step that is :attr:`busy` for so many, by the latency of copies."""
+        return (self.latency + self.fill + self.far + self.held * busy) / self.stages
 
     def slowest(self, busy: float) -> tuple[float, str]:
         """Cycles of the whole and what takes them, of a step that is :attr:`busy` for so many."""
         limits = {
             self._busy_with(): busy + self.meeting,
             "copies": self.fill,
-            "latency": (self.latency + self.fill + self.far + self.held * busy) / self.stages,
+            "latency": self.waited(busy),
         }
         if self.threads:
             limits["threads that load"] = self.threads
@@ -107,59 +113,76 @@ class Step:
 
 def step_of(problem: Problem, params: MatmulParams) -> Step:
     """A step of the k loop of the product that is computed."""
-    tile, clustered = params.output_tile, params.cluster_dims != ClusterDims()
-    shared = not params.ping_pong and params.warpgroups > 1
-    rate = FILL_BYTES[params.programmatic_dependent_launch or asks_dearly(problem)]
+    return step_of_shape(
+        problem, Shape.of(params), params.circular_buffer_options.smem_circular_buffer_stage,
+        params.l2_promotions, params.programmatic_dependent_launch,
+        thread_cycles(problem, params) if params.thread_loads else 0.0,
+    )  # fmt: skip
+
+
+def step_of_shape(
+    problem: Problem, shape: Shape, stages: Number, promoted: L2Promotions, dependent: bool,
+    threads: float = 0.0,
+) -> Step:  # fmt: skip
+    """The same.
+
+    Args:
+        problem: what is computed.
+        shape: the tile.
+        stages: of the ring.
+        promoted: what the L2 fetches at once.
+        dependent: whether the kernel is launched dependently.
+        threads: cycles for which those that load are busy.
+    """
+    clustered = shape.ctas > 1
+    rate = FILL_BYTES[dependent or asks_dearly(problem)]
     return Step(
-        products=problem.products * tensor_cycles(problem, params),
-        barriers=STEP + (SHARED_STEP if shared else 0),
-        smem=(_read_bytes(problem, params) + stage_bytes(problem, params)) / SMEM_BYTES,
-        computing=computing_cycles(problem, params),
-        promoted=_promoted(problem, params) if problem.promotion else 0.0,
-        fill=fill_cycles(problem, tile, params.cluster_dims, params.l2_promotions, rate),
+        products=problem.products * tensor_cycles(problem, shape),
+        barriers=STEP + either(shape.alone, 0, SHARED_STEP),
+        smem=(_read_bytes(problem, shape) + stage_bytes(problem, shape)) / SMEM_BYTES,
+        computing=computing_cycles(problem, shape),
+        promoted=_promoted(problem, shape) if problem.promotion else 0.0,
+        fill=fill_cycles(problem, shape, promoted, rate),
         latency=LATENCY,
-        held=HELD_STEPS[params.ping_pong],
-        stages=params.circular_buffer_options.smem_circular_buffer_stage,
-        far=CLUSTER_LATENCY if clustered else 0,
-        meeting=CLUSTER_STEP if clustered else 0,
-        threads=thread_cycles(problem, params) if params.thread_loads else 0.0,
+        held=either(shape.ping_pong, HELD_STEPS[True], HELD_STEPS[False]),
+        stages=stages,
+        far=either(clustered, CLUSTER_LATENCY, 0),
+        meeting=either(clustered, CLUSTER_STEP, 0),
+        threads=threads,
     )
 
 
-def tensor_cycles(problem: Problem, params: MatmulParams) -> float:
+def tensor_cycles(problem: Problem, shape: Shape) -> Number:
     """Cycles of the wgmmas of one product in a step."""
-    tile, blocks = params.output_tile, params.output_tile.m // 64 * params.across
-    wide = tile.k * problem.operand.bytes / 2  # columns of 16-bit operands that take as long
-    flops = 2 * tile.m * -(-tile.n // WGMMA_N) * WGMMA_N * wide
-    return max(flops / FLOPS_PER_CYCLE, blocks * wide / 16 * WGMMA)
+    blocks = shape.m // 64 * shape.across
+    wide = shape.k * problem.operand.bytes / 2  # columns of 16-bit operands that take as long
+    flops = 2 * shape.m * -(-shape.n // WGMMA_N) * WGMMA_N * wide
+    return most(flops / FLOPS_PER_CYCLE, blocks * wide / 16 * WGMMA)
 
 
-def stage_bytes(problem: Problem, params: MatmulParams) -> int:
+def stage_bytes(problem: Problem, tile: Extents) -> Number:
     """Bytes of a stage."""
-    tile, (a, b) = params.output_tile, problem.element_bytes
+    a, b = problem.element_bytes
     n = stored_columns(tile.n, b) if problem.n_major else tile.n
     return (problem.a_count * tile.m * a + problem.b_count * n * b) * tile.k
 
 
-def _read_bytes(problem: Problem, params: MatmulParams) -> int:
+def _read_bytes(problem: Problem, shape: Shape) -> Number:
     """Bytes that are read of a stage, of B by the wgmma of each 64 rows. What threads read of A,
     two bytes in the time of four, takes as long as four.
     """
-    tile, columns = params.output_tile, params.tile_sizes.warp_tile.n
     a, b = problem.element_bytes
     if problem.computed is not None:
         a *= 2 if a == 1 else 1
-    return (64 * a + problem.products * columns * b) * tile.k * (tile.m // 64 * params.across)
+    blocks = shape.m // 64 * shape.across
+    return (64 * a + problem.products * shape.warp_n * b) * shape.k * blocks
 
 
-def _promoted(problem: Problem, params: MatmulParams) -> float:
+def _promoted(problem: Problem, shape: Shape) -> Number:
     """Cycles of a step in which no wgmma runs, because its sums are added to those of all steps:
     where several warpgroups share a step one adds under the wgmmas of the others.
     """
-    warp = params.tile_sizes.warp_tile
-    spans = max(1.0, warp.k / problem.promotion)
-    alone = params.ping_pong or params.warpgroups == 1
-    adds = problem.products * spans * warp.m * warp.n / WARPGROUP
-    if alone:
-        return PROMOTED + adds
-    return adds / 2 + PROMOTED * (params.warpgroups > 2)
+    spans = most(1.0, shape.k / problem.promotion)
+    adds = problem.products * spans * shape.warp_m * shape.warp_n / WARPGROUP
+    shared = adds / 2 + PROMOTED * (shape.warpgroups > 2)
+    return either(shape.alone, PROMOTED + adds, shared)

@@ -42,6 +42,8 @@ def check_consistent(definition: Definition) -> None:
 def _check_input(node: Node) -> None:
     """Extents are numbers, and everything that is said of dimensions is said of each."""
     shape = node.get("shape")
+    if node.get("strides") is not None:
+        raise _refusal(node, "strides", "an integer for each of the sizes")
     if shape is None:
         return
     if not isinstance(shape, tuple) or not all(type(n) is int and n >= -1 for n in shape):
@@ -59,7 +61,8 @@ def _check_input(node: Node) -> None:
 
 
 def _refusal(node: Node, name: str, supported: str) -> UnsupportedError:
-    shape = f" of shape {text_of(node.get('shape'))}" if name != "shape" else ""
+    given = node.get("sizes" if name == "strides" else "shape")
+    shape = f" of shape {text_of(given)}" if name != "shape" else ""
     what = f"line {node.line}: {node.results[0]}{shape} with {name}={text_of(node.get(name))}"
     return UnsupportedError(what, supported)
 

@@ -51,7 +51,8 @@ class Prediction:
         places = 1 if decided.grid is Grid.ONE_CTA else sms * self.tiles
         cycles = START + ceil(tiles / places) * (self.start + self.slice * k / 64)
         us = cycles / GHZ / 1e3
-        return us * slowed(us, 0.0, FLOP_ENERGY * m * n * k)
+        longer: float = slowed(us, 0.0, FLOP_ENERGY * m * n * k)
+        return us * longer
 
 
 @dataclass(frozen=True, slots=True)

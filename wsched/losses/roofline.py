@@ -85,8 +85,8 @@ def roofline_of(problem: Problem, params: MatmulParams, terms: Terms) -> Rooflin
     done = 2 * problem.products * steps * tile.m * tile.n * tile.k * wide
     least = 2 * problem.products * problem.batch * problem.m * problem.n * problem.k * wide
     clock = GHZ * 1e3 * problem.sms
-    loaded = steps * stage_bytes(computed, params)
-    rate = stage_bytes(computed, params) / terms.step.fill * clock
+    loaded = steps * stage_bytes(computed, tile)
+    rate = stage_bytes(computed, tile) / terms.step.fill * clock
     moved = memory_bytes(computed, params, *problem.tiles(params))
     return Roofline(
         Traffic("tensor cores", done, FLOPS_PER_CYCLE * clock, least),

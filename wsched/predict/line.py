@@ -118,6 +118,6 @@ def rates_of(kernel: CompiledFusion, problem: Problem, ghz: float = GHZ) -> Rate
     if params is None or not (params.warp_specialized and params.persistent):
         return replace(rates, fill=rates.fill * faster)
     computed = problem.exchanged if params.exchange_operands else problem
-    terms, size = terms_of(problem, params), stage_bytes(computed, params)
+    terms, size = terms_of(problem, params), stage_bytes(computed, params.output_tile)
     cycles = terms.stream * GHZ * 1e3 / max(terms.rounds * terms.steps, 1)
     return replace(rates, fill=size / max(terms.step.fill, cycles) * faster)

@@ -24,7 +24,7 @@ def lowering_options(plan: Plan, options: KernelOptions) -> LoweringOptions:
     """
     buffers = options.epilogue_stages
     return LoweringOptions(
-        store_buffers=_store_buffers(plan) if buffers is None else buffers,
+        epilogue_stages=_epilogue_stages(plan) if buffers is None else buffers,
         programmatic_dependent_launch=options.programmatic_dependent_launch,
         cache_policies=tuple((n, _WORDS[p]) for n, p in options.cache_policies if p in _WORDS),
         l2_promotions=tuple((n, p.value) for n, p in options.l2_promotions),
@@ -36,7 +36,7 @@ def lowering_options(plan: Plan, options: KernelOptions) -> LoweringOptions:
     )
 
 
-def _store_buffers(plan: Plan) -> int:
+def _epilogue_stages(plan: Plan) -> int:
     """Two where the chunks that TMA stores of a tile can take them in turn, else one."""
     fusion = plan.fusion
     done = fusion.tensor(plan.operands.compute).compute_at

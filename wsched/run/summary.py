@@ -13,7 +13,7 @@ from lowering.summary.axes import BEHIND, FRONT, REDUCED
 from lowering.summary.kernel import summary_kernel
 from lowering.summary.tile import Tile, tile_of
 from passes.summary import lower_summary
-from wsched.fusion.summary import Extent, Summary
+from wsched.fusion.summary import Axis, Extent, Summary
 from wsched.importer.input_error import InputError, no_tensor, wrong_number, wrong_rank, wrong_type
 from wsched.program.memory import device_of
 from wsched.program.program import Step, SummaryStep
@@ -91,7 +91,9 @@ class CompiledSummary(Unscheduled):
         self, extents: Mapping[str, int], inputs: Sequence[Any], outputs: Sequence[Any]
     ) -> Variant:
         tile = tile_of(self.summary, extents[REDUCED.name])
-        pairs = all(_pairs(t, extents) for t in (*inputs, *outputs) if hasattr(t, "data_ptr"))
+        last = BEHIND if self.summary.axis is Axis.ROWS else REDUCED
+        tensors = [t for t in (*inputs, *outputs) if hasattr(t, "data_ptr")]
+        pairs = all(_pairs(t, extents[last.name]) for t in tensors)
         key = tile, 2 if pairs else 1
         found = self._variants.get(key)
         if found is None:  # two threads may make one each, which are equal
@@ -186,13 +188,10 @@ class CompiledSummary(Unscheduled):
         ]
 
 
-def _pairs(tensor: torch.Tensor, extents: Mapping[str, int]) -> bool:
-    """Whether threads may access two neighbours of a dense tensor at once, from even columns on.
-
-    What lies in rows has those of the last dimension that a kernel knows, or is read one by one.
+def _pairs(tensor: torch.Tensor, columns: int) -> bool:
+    """Whether threads may access two neighbours of a dense tensor at once, from even columns on, of
+    which a row of the kernel has so many; where all is reduced they read one by one.
     """
-    behind, reduced = extents[BEHIND.name], extents[REDUCED.name]
-    columns = behind if behind > 1 else reduced
     return columns % 2 == 0 and tensor.data_ptr() % (2 * tensor.element_size()) == 0
 
 

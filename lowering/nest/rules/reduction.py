@@ -67,4 +67,11 @@ def _along(place: Place) -> tuple[IterDomain, ...]:
     if len(found) != 1 or len(summed) != 1:
         names = ", ".join(d.label for d in summed)
         raise place.refuse(f"{t.name} = {place.expr} over {names}", "rows or columns of a tile")
+    parts = [_from(t, d).id for d in t.logical]
+    for d in t.read:
+        if (
+            d not in found and parts.count(d.id) > 1
+        ):  # places that are none of it, and count as none
+            what = f"{t.name} = {place.expr}, which is cut along {d.label} and reduced over "
+            raise place.refuse(f"{what}{found[0].label}", f"all of {d.label} as a dimension")
     return found

@@ -28,7 +28,7 @@ from tests.lowering.summary.summaries import rms
 from tests.lowering.sweep.sweeps import BF16, masked
 from tests.lowering.sweep.test_kernel import accesses
 from tests.mutants.edits import mutants
-from tests.reductions import ALL, definition
+from tests.reductions import ALL, Reduced, definition
 from tests.schedules import SCHEDULES, for_result
 from tests.schedules import definition as plain
 from tests.tiers import dealt
@@ -110,6 +110,19 @@ def test_computed_operands(dims: tuple[int, int]) -> None:
 def test_reductions(name: str) -> None:
     """Rows of warps meet in shared memory."""
     checked(reduced(name))
+
+
+@pytest.mark.parametrize("dims", [(0, 1), (2,)])
+def test_reductions_of_a_batch(dims: tuple[int, ...]) -> None:
+    """Of two matrices as of the two parts in front of them: a place is of the matrix that its own
+    coordinate says.
+    """
+    text = definition([Reduced("sum", dims)], batched=True, result=False)
+    kernel = checked(compile_fusion(import_fusion(text), SCHEDULES["coop_narrow"]))
+    moved = print_kernel(kernel).replace("T0[B3,", "T0[max(B3 - 1, 0),")
+    (found,) = prove(parse_kernel(moved)).open
+    assert (found.name, found.verdict) == ("operands", Verdict.REFUTED)
+    assert "gets T0, of which coordinate 0 is 0" in found.why
 
 
 @pytest.mark.slow

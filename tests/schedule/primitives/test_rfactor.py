@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from lowering.ground.errors import ScheduleError
@@ -12,6 +14,7 @@ from wsched.schedule import Schedule, plan_matmul, replay
 from wsched.schedule.matmul.params import GemmTile, MatmulParams
 from wsched.schedule.matmul.scheduler import schedule_onto
 from wsched.schedule.matmul.tiles import with_tile
+from wsched.schedule.plan import make_plan
 from wsched.schedule.primitives.rfactor import rfactor
 from wsched.schedule.text import calls_text, parse_calls
 
@@ -93,12 +96,19 @@ def test_a_reduction_over_what_several_ctas_have() -> None:
     schedule_onto(s, PARAMS)
     made = next(e.output for e in s.fusion.exprs if s.fusion.tensor(e.output).root)
     s.undo(len(s.history) - next(n for n, r in enumerate(s.history) if r.op == "inline_at"))
-    s.parallelize(made, "m64", ParallelType.BIDz)
+    legal = (f"rfactor of {made}: the parts are results, one for each of m64",)
+    for parallel in (ParallelType.BIDz, ParallelType.TIDx):
+        with pytest.raises(ScheduleError) as error:
+            s.parallelize(made, "m64", parallel)
+        assert (error.value.rule, error.value.legal) == ("parallelize", legal)
+        assert error.value.why == (
+            f"m64 is reduced over: each of {parallel} would be left with a part of the result"
+        )
+    t, at = s.tensor(made), s.axis(made, "m64")
+    loop = (*t.loop[:at], t.loop[at].on(ParallelType.BIDz), *t.loop[at + 1 :])
     with pytest.raises(ScheduleError) as error:
-        s.plan()
-    assert (error.value.rule, error.value.legal) == (
-        "reduction", (f"rfactor of {made}: the parts are results, one for each of m64",),
-    )  # fmt: skip
+        make_plan(s.fusion.updated([replace(t, loop=loop)]))
+    assert (error.value.rule, error.value.legal) == ("reduction", legal)
 
 
 def test_the_plan() -> None:

@@ -21,9 +21,9 @@ def canonical(source: Source, at: ast.Call, op: str, call: Call) -> Call:
     """The arguments of ``fd.ops.op`` or ``fd.op``.
 
     Operands are positional where they are named ``arg``, ``arg0``, ... in nvFuser; what is said of
-    them (dimensions, sizes, types, flags) is named, as nvFuser prints it, and a permutation counts
-    from the first dimension. Other arguments stay as they are written. Those of the definition's
-    own calls are all named.
+    them (dimensions, sizes, types, flags) is named, as nvFuser prints it: flags are True or False,
+    dimensions and sizes numbers, and a permutation counts from the first dimension. Other arguments
+    stay as they are written. Those of the definition's own calls are all named.
 
     Raises:
         UnsupportedError: an argument that the call does not have, or two for one.
@@ -46,7 +46,9 @@ def canonical(source: Source, at: ast.Call, op: str, call: Call) -> Call:
         if name in names[: len(operands)]:
             raise source.refusal(at, "one", f"two arguments {name} of {what}")
     if op in DEFINE:
-        return (), dict(zip(names, operands, strict=False)) | named
+        if op == "define_tensor" and len(operands) > 1 and all(map(_integers, operands[:2])):
+            names = ("sizes", "strides", *names[2:])  # for nvFuser, too, integers are that here
+        return (), _typed(dict(zip(names, operands, strict=False)) | named)
     for name in names[len(operands) :]:
         if not name.startswith("arg") or name not in named:
             break
@@ -54,6 +56,7 @@ def canonical(source: Source, at: ast.Call, op: str, call: Call) -> Call:
     if (first := _said_from(names)) < len(operands):
         named = dict(zip(names[first:], operands[first:], strict=False)) | named
         operands = operands[:first]
+    named = _typed(named)
     if op == "permute" and _integers(dims := named.get("dims")):
         named["dims"] = tuple(d + len(dims) if d < 0 else d for d in dims)
     order = {name: position for position, name in enumerate((*names, *extra))}
@@ -67,12 +70,19 @@ _EXTRA = {
 }
 
 
-_SAID = frozenset((
-    "broadcast_dims", "correction", "descending", "diagonal", "dim", "dims", "dtype", "end_indices",
-    "init", "is_broadcast_dim", "keepdim", "largest", "manual_normalization", "manual_padding",
-    "new_shape", "original_shape", "pad_widths", "shape", "sorted", "squeeze_expanded", "stable",
-    "start_indices", "stride_order", "strides", "value",
+_FLAGS = frozenset((
+    "contiguity", "descending", "is_broadcast_dim", "is_cpu", "keepdim", "largest",
+    "manual_normalization", "manual_padding", "sorted", "squeeze_expanded", "stable",
 ))  # fmt: skip
+"""Names of arguments that are true or false, or lists of these."""
+
+_COUNTS = frozenset((
+    "broadcast_dims", "correction", "diagonal", "dim", "dims", "end_indices", "new_shape",
+    "original_shape", "pad_widths", "shape", "start_indices", "stride_order", "strides",
+))  # fmt: skip
+"""Names of arguments that are integers, or lists of these."""
+
+_SAID = _FLAGS | _COUNTS | {"dtype", "init", "value"}
 """Names of arguments that are no operands."""
 
 
@@ -82,6 +92,25 @@ def _said_from(names: tuple[str, ...]) -> int:
     while first > 1 and names[first - 1] in _SAID:
         first -= 1
     return first
+
+
+def _typed(named: Named) -> Named:
+    """Numbers as the flags, and flags as the numbers, that they stand for: nvFuser takes both."""
+    return {
+        k: _flags(v) if k in _FLAGS else _counts(v) if k in _COUNTS else v for k, v in named.items()
+    }
+
+
+def _flags(value: Value) -> Value:
+    if isinstance(value, tuple):
+        return tuple(map(_flags, value))
+    return bool(value) if isinstance(value, int | float | complex) else value
+
+
+def _counts(value: Value) -> Value:
+    if isinstance(value, tuple):
+        return tuple(map(_counts, value))
+    return int(value) if isinstance(value, bool) else value
 
 
 def _newer(name: str, names: tuple[str, ...]) -> str:
@@ -102,8 +131,7 @@ def layout_of(named: Named) -> Named:
 
     Sizes are symbolic then, but for 1, unless ``static_sizes`` is true.
     """
-    sizes = named.get("sizes", named.get("shape"))
-    strides = named.get("strides", named.get("contiguity"))
+    sizes, strides = named.get("sizes"), named.get("strides")
     if not _integers(sizes) or not _integers(strides) or len(sizes) != len(strides):
         return named
     fixed = named.get("static_sizes", False) is True

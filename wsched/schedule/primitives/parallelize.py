@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from lowering.ground.frozen import replaced
-from wsched.fusion import Fusion, IterType, ParallelType, PrimitiveCall, TensorView
+from wsched.fusion import (
+    Fusion,
+    IterType,
+    ParallelType,
+    PrimitiveCall,
+    ReductionOp,
+    TensorView,
+)
 from wsched.schedule.primitives.checks import Reasons, axis_reasons, find, refuse
 
 __all__ = ["check_parallelize", "parallelize"]
@@ -34,25 +41,43 @@ def parallelize(fusion: Fusion, tv: str, axis: int, parallel: ParallelType) -> F
 
     Legal if a CTA or thread dimension is used once in a tensor, and the tensor is not
     circular-buffered. Of a domain that is summed over only BIDz can run the iterations: the CTAs
-    then combine their partial sums through global memory (split-K).
+    then combine their partial sums through global memory (split-K). Of a reduction nobody combines
+    parts: :mod:`~wsched.schedule.primitives.rfactor` makes them results.
 
     before: ``for cta [Serial]``
     after ``parallelize(fusion, "T3", 0, ParallelType.BIDx)``: ``for cta [BIDx]``
     """
     call = PrimitiveCall("parallelize", (tv, axis, parallel))
     t = find(fusion, tv, call)
-    legal = _combined(t, axis, parallel)
-    refuse("parallelize", call, check_parallelize(t, axis, parallel), t, legal)
+    if isinstance(fusion.definition(tv), ReductionOp):
+        reasons, legal = _check_reduction(t, axis, parallel)
+    else:
+        reasons, legal = check_parallelize(t, axis, parallel), _combined(t, axis, parallel)
+    refuse("parallelize", call, reasons, t, legal)
     loop = (*t.loop[:axis], t.loop[axis].on(parallel), *t.loop[axis + 1 :])
     return fusion.updated((replaced(t, loop=loop),), call=call)
 
 
 def _combined(t: TensorView, axis: int, parallel: ParallelType) -> tuple[str, ...]:
     """The same on the CTAs whose sums are combined, where these can run it and the others not."""
-    summed = 0 <= axis < len(t.loop) and t.loop[axis].iter_type is IterType.Reduction
-    if not summed or parallel not in _ONCE or check_parallelize(t, axis, _COMBINED):
+    if not _reduced(t, axis) or parallel not in _ONCE or check_parallelize(t, axis, _COMBINED):
         return ()
     return (str(PrimitiveCall("parallelize", (t.name, axis, _COMBINED))),)
+
+
+def _check_reduction(
+    t: TensorView, axis: int, parallel: ParallelType
+) -> tuple[Reasons, tuple[str, ...]]:
+    """Why it would be illegal of a reduction, and what is legal."""
+    if not _reduced(t, axis) or parallel not in _ONCE:
+        return check_parallelize(t, axis, parallel), ()
+    label = t.loop[axis].label
+    why = f"{label} is reduced over: each of {parallel} would be left with a part of the result"
+    return [why], (f"rfactor of {t.name}: the parts are results, one for each of {label}",)
+
+
+def _reduced(t: TensorView, axis: int) -> bool:
+    return 0 <= axis < len(t.loop) and t.loop[axis].iter_type is IterType.Reduction
 
 
 def check_parallelize(t: TensorView, axis: int, parallel: ParallelType) -> Reasons:
