@@ -30,6 +30,20 @@ def test_completion_is_offered() -> None:
     assert "--show-completion" in printed("-h")
 
 
+def test_the_command_has_one_name(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also as ``python -m wsched``: a script that completes that is none that a shell takes."""
+    monkeypatch.setattr(sys, "argv", ["wsched/__main__.py", "-h"])
+    with pytest.raises(SystemExit):
+        main()
+    assert "Usage: wsched [OPTIONS] COMMAND" in capsys.readouterr().out
+    monkeypatch.setenv("_WSCHED_COMPLETE", "source_bash")
+    with pytest.raises(SystemExit):
+        main()
+    assert capsys.readouterr().out.rstrip().endswith(" _wsched_completion wsched")
+
+
 def test_a_definition_from_stdin(file: Path) -> None:
     shown = CliRunner().invoke(app, ["dump", "-", *SMALL], input=file.read_text())
     assert (shown.exit_code, shown.stdout) == (0, printed("dump", str(file), *SMALL))

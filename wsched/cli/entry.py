@@ -14,6 +14,11 @@ INTERRUPTED = 130
 """Exit status of a command that SIGINT ended, as shells have it."""
 
 
+NAME = "wsched"
+"""Of the command, however it was started: completion is for what is typed, which is no ``python -m
+wsched``."""
+
+
 def main() -> None:
     """Run the command line."""
     try:
@@ -21,4 +26,4 @@ def main() -> None:
     except KeyboardInterrupt:
         print("Aborted.", file=sys.stderr)
         raise SystemExit(INTERRUPTED) from None
-    app()
+    app(prog_name=NAME)
