@@ -197,9 +197,9 @@ def test_run_is_too_large_for_the_machine(file: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr("wsched.cli.app.device", lambda _: "cpu")
     text = refusal(["run", file, "--shape", "2048x2048x512"])
     assert re.fullmatch(
-        r"a run of matmul_\S+ on the machine that takes (about|more than) [\d.]+ s is not "
-        r"supported; supported: runs of up to 0\.001 s\. Take a smaller problem, or raise the "
-        r"limit: limit_seconds or WSCHED_MACHINE_SECONDS\n",
+        rf"{re.escape(str(file))}: a run of matmul_\S+ on the machine that takes "
+        r"(about|more than) [\d.]+ s is not supported; supported: runs of up to 0\.001 s\. Take "
+        r"a smaller problem, or raise the limit: limit_seconds or WSCHED_MACHINE_SECONDS\n",
         text,
     )
 

@@ -19,6 +19,7 @@ from wsched.cli.options import (
     Sms,
     TargetName,
     file_of,
+    named,
     planned_for,
     read_problem,
 )
@@ -62,14 +63,19 @@ def trace(
         raise UnsupportedError("tracing without torch", "torch tensors", "Install torch")
     definition, extents = read_problem(file, shape)
     asked = asked_kernel(definition, params, target, sms)
-    kernel, where, sms = asked.kernel(definition, extents), device(asked.planned), asked.sms
+    where, sms = device(asked.planned), asked.sms
     recorded: Trace | None = None
     if measured is not None:
         with file_of(measured, "--measured"):
             recorded = load_trace(measured)
-    elif not predict or where == "cuda":
-        recorded = _timeline(kernel, extents, seed, where)
-    found = _predicted(kernel, extents, sms, recorded) if predict or recorded is None else recorded
+    with named(file):
+        kernel = asked.kernel(definition, extents)
+        if measured is None and (not predict or where == "cuda"):
+            recorded = _timeline(kernel, extents, seed, where)
+        if predict or recorded is None:
+            found: Trace | Overlay = _predicted(kernel, extents, sms, recorded)
+        else:
+            found = recorded
     typer.echo(f"{found.table()}{planned_for(definition, sms)}", nl=False)
     if json_path is not None:
         with file_of(json_path, "--json"):
