@@ -61,6 +61,29 @@ def test_inputs_that_do_not_fit(text: str, inputs: list[Any], message: str) -> N
     assert str(caught.value) == message
 
 
+@pytest.mark.parametrize("text", [definition(), definition().replace("linear(x", "linear(w")])
+def test_tensors_that_are_no_arrays(text: str) -> None:
+    """Whichever way takes the definition: of the second one that is nvFuser's or torch's."""
+    for odd, layout in (
+        (X.to_sparse(), "torch.sparse_coo"),
+        (torch.nested.nested_tensor([X, X], layout=torch.jagged), "nested"),
+    ):
+        with pytest.raises(InputError) as caught:
+            wsched.execute(text, [odd, W])
+        assert str(caught.value) == f"input 0 is a tensor of layout {layout}, not torch.strided"
+
+
+def test_a_number_that_no_argument_holds() -> None:
+    text = definition().replace("    fd.add_output(d)", (
+        "    s = fd.define_scalar(None, dtype=DataType.Double)\n    y = fd.ops.mul(d, s)\n"
+        "    fd.add_output(y)"
+    ))  # fmt: skip
+    for call in (wsched.execute, wsched.explain):
+        with pytest.raises(InputError) as caught:
+            call(text, [X, W, 10**400])
+        assert str(caught.value) == ("input 2 is a whole number of 1329 bits, which 64 do not hold")
+
+
 def test_a_device_without_a_kernel() -> None:
     """The kernel refuses it; ``wsched.execute`` goes another way (test_route)."""
     inputs = [X.to("meta"), W.to("meta")]
