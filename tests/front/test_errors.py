@@ -61,16 +61,25 @@ def test_inputs_that_do_not_fit(text: str, inputs: list[Any], message: str) -> N
     assert str(caught.value) == message
 
 
-@pytest.mark.parametrize("text", [definition(), definition().replace("linear(x", "linear(w")])
-def test_tensors_that_are_no_arrays(text: str) -> None:
-    """Whichever way takes the definition: of the second one that is nvFuser's or torch's."""
-    for odd, layout in (
-        (X.to_sparse(), "torch.sparse_coo"),
-        (torch.nested.nested_tensor([X, X], layout=torch.jagged), "nested"),
-    ):
-        with pytest.raises(InputError) as caught:
-            wsched.execute(text, [odd, W])
-        assert str(caught.value) == f"input 0 is a tensor of layout {layout}, not torch.strided"
+OTHERS = definition().replace("linear(x", "linear(w")
+"""Taken by nvFuser or torch."""
+
+
+@pytest.mark.parametrize("text", [definition(), OTHERS])
+def test_sparse_tensors(text: str) -> None:
+    with pytest.raises(InputError) as caught:
+        wsched.execute(text, [X.to_sparse(), W])
+    assert str(caught.value) == (
+        "input 0 is a tensor of layout torch.sparse_coo, not torch.strided"
+    )
+
+
+@pytest.mark.slow
+def test_nested_tensors() -> None:
+    nested = torch.nested.nested_tensor([X, X], layout=torch.jagged)
+    for text in (definition(), OTHERS):
+        with pytest.raises(InputError, match=r"input 0 is a tensor of layout nested, not torch\."):
+            wsched.execute(text, [nested, W])
 
 
 def test_a_number_that_no_argument_holds() -> None:
@@ -123,6 +132,8 @@ def test_too_large_for_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     ("out", "message"),
     [
         ([], "out has 0 tensors, the definition has 1 outputs"),
+        (3, "out is a int, not a torch.Tensor"),
+        ([None], "out[0] is a NoneType, not a torch.Tensor"),
         ([zeros(16, 24)] * 2, "out has 2 tensors, the definition has 1 outputs"),
         (
             [zeros(16, 24, dtype=torch.float32)],
@@ -140,7 +151,7 @@ def test_too_large_for_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
         ),
     ],
 )
-def test_outputs_that_do_not_fit(out: list[Any], message: str) -> None:
+def test_outputs_that_do_not_fit(out: Any, message: str) -> None:
     kernel = wsched.compile(definition(), [X, W])
     with pytest.raises(InputError) as caught:
         kernel(X, W, out=out)
