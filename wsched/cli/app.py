@@ -208,17 +208,23 @@ def check_command(
         bool, typer.Option("--proof", help="Print what is proved of a definition's kernel instead.")
     ] = False,
     shape: Shape = None,
+    sms: Sms = None,
     params: Params = None,
     target: TargetName = None,
 ) -> None:
     """Print a schedule's loops and say whether it is legal, or why not; exit status 1 if not."""
     if proof:
         definition, extents = read_problem(file, shape)
+        asked = asked_kernel(definition, params, target, sms)
         with named(file):
-            proved = asked_kernel(definition, params, target).kernel(definition, extents).proof()
-        typer.echo(json.dumps(proved.to_dict(), indent=2) if as_json else str(proved))
+            proved = asked.kernel(definition, extents).proof()
+        if as_json:
+            typer.echo(json.dumps(proved.to_dict(), indent=2))
+        else:
+            typer.echo(f"{proved}\n{planned_for(definition, asked.sms)}", nl=False)
         raise typer.Exit(0 if proved.proved else 1)
-    for option, given in (("--shape", shape), ("--params", params), ("--target", target)):
+    options = {"--shape": shape, "--sms": sms, "--params": params, "--target": target}
+    for option, given in options.items():
         if given is not None:  # a schedule has made all of its choices
             raise typer.BadParameter("is for --proof", param_hint=option)
     text = text_of(file)
