@@ -25,6 +25,7 @@ from wsched.cli.options import (
 )
 from wsched.front.sizes import Extents
 from wsched.run.compiled import CompiledFusion
+from wsched.run.cpu import MULTIPROCESSORS
 from wsched.trace.overlay import Overlay
 from wsched.trace.perfetto import load_trace
 
@@ -32,6 +33,12 @@ if TYPE_CHECKING:
     from wsched.trace.timeline import Trace
 
 __all__ = ["trace"]
+
+RESTED = "  of one launch on a GPU that has rested: what the power limit takes is in wsched why\n"
+"""Why a predicted time line is shorter than what is predicted of a kernel that runs for ever."""
+
+FEW = f"  run by the machine model, which has {MULTIPROCESSORS} multiprocessors\n"
+"""Why CTAs are few."""
 
 
 def trace(
@@ -76,7 +83,8 @@ def trace(
             found: Trace | Overlay = _predicted(kernel, extents, sms, recorded)
         else:
             found = recorded
-    typer.echo(f"{found.table()}{planned_for(definition, sms)}", nl=False)
+    note = RESTED if recorded is None else FEW if recorded.unit != "ns" else ""
+    typer.echo(f"{found.table()}{planned_for(definition, sms)}{note}", nl=False)
     if json_path is not None:
         with file_of(json_path, "--json"):
             json_path.write_text(json.dumps(found.perfetto()), encoding="utf-8")
