@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 
 from lowering.ground.errors import UnsupportedError, WschedError
@@ -18,10 +19,13 @@ from lowering.kernel.kernel import Kernel
 from lowering.kernel.text import print_kernel
 from passes.options import LoweringOptions
 
-__all__ = ["ALL", "DumpSettingError", "Dumper", "dumper_from_environment"]
+__all__ = ["ALL", "DumpSettingError", "Dumper", "dump_folder", "dumper_from_environment"]
 
 ALL = "all"
 """The word that asks for every stage."""
+
+LONGEST = 200
+"""Characters of a kernel's name that become a folder's; most file systems take 255 in all."""
 
 
 class DumpSettingError(WschedError):
@@ -102,4 +106,13 @@ def dumper_from_environment(
             f"WSCHED_DUMP={setting}: {word!r} is no stage; use a comma-separated list of: "
             + ", ".join(legal)
         )
-    return Dumper(words, Path(environment.get("WSCHED_DUMP_DIR", "wsched-dump")) / kernel)
+    return Dumper(words, dump_folder(environment.get("WSCHED_DUMP_DIR", "wsched-dump"), kernel))
+
+
+def dump_folder(within: str | Path, kernel: str) -> Path:
+    """Where the dumps of a kernel go: a folder of its name, or of its beginning and a hash where
+    that is longer than file systems take, as the name of a kernel with 60 results is.
+    """
+    if len(kernel) > LONGEST:
+        kernel = f"{kernel[:LONGEST]}_{sha256(kernel.encode()).hexdigest()[:12]}"
+    return Path(within) / kernel

@@ -127,7 +127,8 @@ def read_bundle(path: Path, version: str) -> Bundle:
         why = distrust(path.stat())
         data = path.read_bytes()
     except OSError as e:
-        raise _refused(path, e.strerror or type(e).__name__, "a file that can be read") from None
+        why = f"cannot be read ({e.strerror or type(e).__name__})"
+        raise _refused(path, why, "a file that can be read") from None
     if why:
         raise _refused(path, why, "a file of your own that nobody else can write")
     payload = sealed_payload(_MAGIC, data)

@@ -93,5 +93,13 @@ def test_a_definition_without_a_kernel_is_named(file: Path, tmp_path: Path) -> N
 
 
 def test_a_folder_that_is_not_there(file: Path, tmp_path: Path) -> None:
+    """Said before anything is compiled, and by the name that was given."""
     code, text = invoke(file, "-o", tmp_path / "none" / "b")
-    assert code == 2 and "No such file or directory" in text
+    assert code == 2 and "--out" in text and "matmul" not in text
+    assert "no such folder" in " ".join(text.replace("│", " ").split())
+
+
+def test_a_folder_in_the_place_of_the_file(file: Path, tmp_path: Path) -> None:
+    (tmp_path / "b").mkdir()
+    code, text = invoke(file, "-o", tmp_path / "b", "--shape", "64x64x64")
+    assert code == 2 and "--out" in text and "Is a directory" in text

@@ -133,16 +133,15 @@ def test_a_folder_that_cannot_be_made(file: Path) -> None:
 def test_all_commands_plan_for_the_same_device(file: Path) -> None:
     """One default, an H200's where there is no GPU, and one option, said by each of them."""
     here = multiprocessors()
-    told = {
-        command: invoke(command, file, *SMALL, *options)
-        for command, options in (("dump", ["--stage", "kernel"]), ("run", []), ("explain", []))
-    }
+    commands = {"dump": ["--stage", "kernel"], "run": [], "explain": [], "check": ["--proof"]}
+    told = {name: invoke(name, file, *SMALL, *more) for name, more in commands.items()}
     name = parse_kernel(told["dump"].stdout).name
     assert all(name in result.stdout for result in told.values())
     assert told["dump"].stderr == f"  planned for {here} multiprocessors\n"
-    assert told["run"].stdout.endswith(f"  planned for {here} multiprocessors\n")
+    for command in ("run", "check"):
+        assert told[command].stdout.endswith(f"  planned for {here} multiprocessors\n")
     assert f" on {here} multiprocessors: {name}" in told["explain"].stdout
-    assert "planned for 7 multiprocessors" in printed("run", file, *SMALL, "--sms", 7)
+    assert " for 7 multiprocessors" in invoke("dump", file, *SMALL, "--sms", 7).stderr
 
 
 # --- run ----------------------------------------------------------------------------------------
@@ -197,9 +196,9 @@ def test_run_is_too_large_for_the_machine(file: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr("wsched.cli.app.device", lambda _: "cpu")
     text = refusal(["run", file, "--shape", "2048x2048x512"])
     assert re.fullmatch(
-        r"a run of matmul_\S+ on the machine that takes (about|more than) [\d.]+ s is not "
-        r"supported; supported: runs of up to 0\.001 s\. Take a smaller problem, or raise the "
-        r"limit: limit_seconds or WSCHED_MACHINE_SECONDS\n",
+        rf"{re.escape(str(file))}: a run of matmul_\S+ on the machine that takes "
+        r"(about|more than) [\d.]+ s is not supported; supported: runs of up to 0\.001 s\. Take "
+        r"a smaller problem, or raise the limit: limit_seconds or WSCHED_MACHINE_SECONDS\n",
         text,
     )
 

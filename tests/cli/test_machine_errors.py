@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from wsched.choose.tuned.lookup import forget
 from wsched.cli import app as module
 from wsched.cli.app import app
+from wsched.cli.entry import main
 
 
 class OutOfMemoryError(RuntimeError):
@@ -106,6 +107,21 @@ def test_a_full_disk(file: Path) -> None:
         )  # fmt: skip
     assert done.returncode == 2
     assert done.stderr.strip() == "[Errno 28] No space left on device"
+
+
+def test_a_full_disk_for_what_no_command_prints(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Help and the version are written before there is a command."""
+
+    def full(**_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(module, "app", full)
+    with pytest.raises(SystemExit) as end:
+        main()
+    told = "[Errno 28] No space left on device\n"
+    assert (end.value.code, capsys.readouterr().err) == (2, told)
 
 
 def test_warnings_are_a_line(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

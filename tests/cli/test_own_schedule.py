@@ -53,6 +53,15 @@ def test_check_of_an_illegal_schedule(file: Path) -> None:
     assert not found["legal"] and found["error"]["rule"] == "ring"
 
 
+@pytest.mark.parametrize("option", [["--shape", "7x7x7"], ["--sms", "7"], ["--params", "ping-pong"],
+                                    ["--target", "sm_100a"]])  # fmt: skip
+def test_check_takes_nothing_beside_a_schedule(file: Path, option: list[str]) -> None:
+    """Options of ``--proof`` are not ignored without it."""
+    result = invoke("check", file, *option)
+    assert result.exit_code == 2 and result.stdout == ""
+    assert f"Invalid value for {option[0]}: is for --proof" in result.stderr
+
+
 @pytest.mark.slow
 def test_check_with_a_proof(file: Path) -> None:
     result = invoke("check", file, "--proof")

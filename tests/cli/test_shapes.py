@@ -57,3 +57,20 @@ def test_empty_problems(file: Path, shape: str) -> None:
     assert result.exit_code == 0, result.exception
     ctas = result.stdout.splitlines()[1].split()[0]
     assert (ctas == "0") == (not shape.endswith("x0"))
+
+
+@pytest.mark.parametrize("command", ["dump", "run", "trace", "why"])
+def test_whoever_refuses_names_the_file(file: Path, command: str) -> None:
+    """Of sizes that the definition says."""
+    size = 2**63 - 1
+    file.write_text(definition().replace("shape=[-1, -1]", f"shape=[{size}, 64]", 1))
+    result = CliRunner().invoke(app, [command, str(file)])
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"{file}: M = {size} is not supported; supported: sizes of at")
+
+
+@pytest.mark.parametrize("command", ["dump", "run", "explain"])
+def test_more_multiprocessors_than_there_are(file: Path, command: str) -> None:
+    result = CliRunner().invoke(app, [command, str(file), "--sms", str(10**20)])
+    assert result.exit_code == 2
+    assert "'--sms': Input should be less than or equal to 4096" in result.stderr

@@ -24,9 +24,12 @@ def test_table_and_files(file: Path, tmp_path: Path) -> None:
     assert lines[1].split()[-7:] == [
         "load", "turn", "main_loop", "epilogue", "store_wait", "drain", "other",
     ]  # fmt: skip
-    assert [line.split()[0] for line in lines[2:-2]] == ["compute[0]", "compute[1]", "load[0]"]
-    assert lines[-2].endswith(" % of the epilogue under another group's main loop")
-    assert lines[-1] == "  planned for 132 multiprocessors"
+    assert [line.split()[0] for line in lines[2:-3]] == ["compute[0]", "compute[1]", "load[0]"]
+    assert lines[-3].endswith(" % of the epilogue under another group's main loop")
+    assert lines[-2:] == [
+        "  planned for 132 multiprocessors",
+        "  run by the machine model, which has 4 multiprocessors",
+    ]
     assert json.loads(json_path.read_text())["otherData"]["unit"] == "steps"
     assert png.read_bytes().startswith(b"\x89PNG")
 
@@ -61,8 +64,9 @@ def test_predicted(file: Path, tmp_path: Path) -> None:
     asked = [file, "--shape", "512x512x128", "--params", "ping-pong", "--predict"]
     lines = told(*asked, "--json", path, "--plot", png).splitlines()
     assert re.fullmatch(r"matmul_\w+_pingpong_\w+_traced: 1 CTAs, \d+ ns", lines[0])
-    assert lines[-2:] == [
+    assert lines[-3:] == [
         "  predicted at 1.904 GHz: CTA 0 of 16, on an SM", "  planned for 132 multiprocessors",
+        "  of one launch on a GPU that has rested: what the power limit takes is in wsched why",
     ]  # fmt: skip
     data = json.loads(path.read_text())["otherData"]
     assert data["unit"] == "ns" and data["about"].startswith("predicted at")

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from wsched.cli.app import app
 from wsched.cli.entry import main
+from wsched.cli.options import text_of
 
 SMALL = ["--shape", "64x128x64"]
 
@@ -30,9 +33,40 @@ def test_completion_is_offered() -> None:
     assert "--show-completion" in printed("-h")
 
 
+def test_the_command_has_one_name(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also as ``python -m wsched``: a script that completes that is none that a shell takes."""
+    monkeypatch.setattr(sys, "argv", ["wsched/__main__.py", "-h"])
+    with pytest.raises(SystemExit):
+        main()
+    assert "Usage: wsched [OPTIONS] COMMAND" in capsys.readouterr().out
+    monkeypatch.setenv("_WSCHED_COMPLETE", "source_bash")
+    with pytest.raises(SystemExit):
+        main()
+    assert capsys.readouterr().out.rstrip().endswith(" _wsched_completion wsched")
+
+
 def test_a_definition_from_stdin(file: Path) -> None:
     shown = CliRunner().invoke(app, ["dump", "-", *SMALL], input=file.read_text())
     assert (shown.exit_code, shown.stdout) == (0, printed("dump", str(file), *SMALL))
+
+
+def test_a_definition_from_a_pipe(file: Path) -> None:
+    """As shells make one of ``<(…)``."""
+    read, write = os.pipe()
+    os.write(write, file.read_bytes())
+    os.close(write)
+    try:
+        assert printed("dump", f"/dev/fd/{read}", *SMALL) == printed("dump", str(file), *SMALL)
+    finally:
+        os.close(read)
+
+
+def test_a_closed_stdin(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(typer.BadParameter, match="-: standard input is closed"):
+        text_of(Path("-"))
 
 
 def test_an_empty_stdin() -> None:

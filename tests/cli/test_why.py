@@ -54,6 +54,19 @@ def test_a_definition_of_several_kernels(tmp_path: Path) -> None:
         assert text in " ".join(re.sub(r"[│╭╮╰╯─|]", " ", result.stderr).split())
 
 
+def test_an_operation_that_nobody_knows(file: Path) -> None:
+    """Said as explain says it, not as what cannot be cut behind it."""
+    file.write_text(file.read_text().replace("ops.linear", "ops.lineer"))
+    told = {
+        command: CliRunner().invoke(cli.app, [command, str(file)]).stderr
+        for command in ("explain", "run", "why", "explore")
+    }
+    assert set(told.values()) == {
+        f"{file}: line 4: the unknown operation fd.ops.lineer is not supported; supported: "
+        "operations of nvFuser. Did you mean fd.ops.linear?\n"
+    }
+
+
 def test_errors(file: Path, tmp_path: Path) -> None:
     for arguments, text in (
         (["--gpu", "V100"], "gpu is 'V100'; known are H200, H200 NVL, H100, H100 PCIe"),

@@ -15,7 +15,7 @@ from wsched.explore.data import Page
 from wsched.explore.model import FILMS, Asked, book_of, page_of
 from wsched.explore.page import LARGEST, packed, page_html, unpacked
 from wsched.front.schedule import Schedule
-from wsched.front.sizes import Extents
+from wsched.front.sizes import Extents, kernel_for
 from wsched.importer.input_error import InputError
 from wsched.trace.spans import Span
 from wsched.trace.timeline import Trace
@@ -68,6 +68,28 @@ def test_a_problem_that_is_too_large_for_the_machine(monkeypatch: pytest.MonkeyP
     assert shown.films == ()
     assert shown.unfilmed.endswith("Take a smaller problem, or raise the limit: limit_seconds or "
                                    "WSCHED_MACHINE_SECONDS")  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("extents", "why"),
+    [
+        (Extents(0, 64, 64), "a film of an empty result"),
+        (Extents(1 << 14, 1 << 14, 1 << 14), "a film of 16384x16384x16384, whose tensors have "),
+    ],
+)
+def test_no_film_is_refused_before_there_are_inputs(
+    extents: Extents, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(model, "drawn_inputs", None)
+    films, unfilmed = model._films(kernel_for(definition(), Extents(64, 64, 64)), extents)
+    assert films == () and why in unfilmed
+
+
+def test_sizes_without_a_kernel() -> None:
+    large = Extents(10**8, 10**6, 64)
+    with pytest.raises(UnsupportedError) as error:
+        page_of(asked(extents=large))
+    assert error.value.what == f"a page of {large}" and " CTAs, where " in error.value.hint
 
 
 @pytest.mark.slow

@@ -101,6 +101,19 @@ def test_a_print_of_what_is_not_there() -> None:
         MatmulBuilder(prints=(DebugPrint("T99", "Ko"),)).build()
 
 
+@pytest.mark.parametrize(
+    ("option", "value", "kind"),
+    [
+        ("num_stages", "3", "an int"), ("block_m", 128.0, "an int"), ("block_n", True, "an int"),
+        ("block_k", None, "an int"), ("tma", 64, "a TmaOptions"),
+    ],
+)  # fmt: skip
+def test_an_option_of_another_type(option: str, value: Any, kind: str) -> None:
+    with pytest.raises(ScheduleError) as error:
+        MatmulBuilder(**{option: value})
+    assert str(error.value) == f"ScheduleError[builder]: {option}={value!r}: {option} takes {kind}"
+
+
 def test_options_are_fields_of_the_parameters() -> None:
     made = MatmulBuilder("multistage", block_n=256, num_stages=3, persistent=False).build().params
     assert made.circular_buffering_strategy is CircularBufferingStrategy.Pipelined

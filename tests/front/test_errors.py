@@ -61,6 +61,38 @@ def test_inputs_that_do_not_fit(text: str, inputs: list[Any], message: str) -> N
     assert str(caught.value) == message
 
 
+OTHERS = definition().replace("linear(x", "linear(w")
+"""Taken by nvFuser or torch."""
+
+
+@pytest.mark.parametrize("text", [definition(), OTHERS])
+def test_sparse_tensors(text: str) -> None:
+    with pytest.raises(InputError) as caught:
+        wsched.execute(text, [X.to_sparse(), W])
+    assert str(caught.value) == (
+        "input 0 is a tensor of layout torch.sparse_coo, not torch.strided"
+    )
+
+
+@pytest.mark.slow
+def test_nested_tensors() -> None:
+    nested = torch.nested.nested_tensor([X, X], layout=torch.jagged)
+    for text in (definition(), OTHERS):
+        with pytest.raises(InputError, match=r"input 0 is a tensor of layout nested, not torch\."):
+            wsched.execute(text, [nested, W])
+
+
+def test_a_number_that_no_argument_holds() -> None:
+    text = definition().replace("    fd.add_output(d)", (
+        "    s = fd.define_scalar(None, dtype=DataType.Double)\n    y = fd.ops.mul(d, s)\n"
+        "    fd.add_output(y)"
+    ))  # fmt: skip
+    for call in (wsched.execute, wsched.explain):
+        with pytest.raises(InputError) as caught:
+            call(text, [X, W, 10**400])
+        assert str(caught.value) == ("input 2 is a whole number of 1329 bits, which 64 do not hold")
+
+
 def test_a_device_without_a_kernel() -> None:
     """The kernel refuses it; ``wsched.execute`` goes another way (test_route)."""
     inputs = [X.to("meta"), W.to("meta")]
@@ -100,6 +132,8 @@ def test_too_large_for_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     ("out", "message"),
     [
         ([], "out has 0 tensors, the definition has 1 outputs"),
+        (3, "out is a int, not a torch.Tensor"),
+        ([None], "out[0] is a NoneType, not a torch.Tensor"),
         ([zeros(16, 24)] * 2, "out has 2 tensors, the definition has 1 outputs"),
         (
             [zeros(16, 24, dtype=torch.float32)],
@@ -117,7 +151,7 @@ def test_too_large_for_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
         ),
     ],
 )
-def test_outputs_that_do_not_fit(out: list[Any], message: str) -> None:
+def test_outputs_that_do_not_fit(out: Any, message: str) -> None:
     kernel = wsched.compile(definition(), [X, W])
     with pytest.raises(InputError) as caught:
         kernel(X, W, out=out)

@@ -75,6 +75,9 @@ def test_sizes_alone_tell_the_same_as_tensors(
 def test_the_machine_is_not_taken_for_a_gpu() -> None:
     here = wsched.explain(definition(), matrices())
     assert here.device == "cpu" and here.kernel is not None and here.kernel.sms == 4
+    cut_down = "\ntimes are of an H200 cut down to what the machine model pretends to have; gpu="
+    there = wsched.explain(definition(), matrices(), gpu="H200")
+    assert cut_down in str(here) and cut_down not in str(there)
 
 
 def test_another_way_on_that_gpu() -> None:

@@ -103,7 +103,11 @@ HEAD = "def f(fd: FusionDefinition):\n    t = fd.define_tensor(shape=[2])\n"
     ("text", "message"),
     [
         (HEAD + NESTED.format("fd.ops.neg(" * 150 + "t" + ")" * 150), "line 3: deeper nesting in "),
-        (HEAD + NESTED.format("fd.ops.neg(" * 5000 + "t" + ")" * 5000), "line 3: `x = fd.ops.neg("),
+        (
+            HEAD + NESTED.format("fd.ops.neg(" * 5000 + "t" + ")" * 5000),
+            "line 3: the nesting of `x = fd.ops.neg(",
+        ),
+        (HEAD + "    x = (\u202e t\x1b[31m\n", "line 3: `x = (\\u202e t\\x1b[31m` is not"),
         (HEAD + NESTED.format("[" * 90 + "]" * 90), "line 3: deeper nesting in "),
         (HEAD + NESTED.format("-" * 20000 + "1"), "line 3: the nesting of `x = ----"),
         (HEAD + NESTED.format("fd" + ".ops" * 20000), "line 3: the nesting of `x = fd.ops"),

@@ -101,6 +101,21 @@ def test_refused(lines: tuple[str, ...]) -> None:
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("after", [(), ("fd.ops.relu(y{})",)])
+def test_what_shares_nothing(after: tuple[str, ...]) -> None:
+    """Products of their own operands are no parts of one sum along K: each has its own result."""
+    lines, out = [f"{name}{i} = {X}" for i in range(2) for name in "xw"], "y{}"
+    lines += [f"y{i} = fd.ops.linear(x{i}, w{i})" for i in range(2)]
+    for call in after:
+        lines += [f"z{i} = {call.format(i)}" for i in range(2)]
+        out = "z{}"
+    with pytest.raises(UnsupportedError) as error:
+        build(*lines, f"fd.add_output({out.format(0)})", out=out.format(1))
+    assert error.value.what == (
+        "a fusion with 2 fd.ops.linear or fd.ops.matmul with no operand in common"
+    )
+
+
 def test_too_many() -> None:
     assert imported(side_by_side(8)).lists
     with pytest.raises(UnsupportedError) as error:

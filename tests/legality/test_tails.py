@@ -12,7 +12,6 @@ from tests.legality.oracle import Verdict
 from wsched.fusion import WarpSpecialized
 
 
-@pytest.mark.slow
 def test_rows_are_run_through_where_the_loads_count_more_columns_than_there_are() -> None:
     """Half of the last tile may have no rows: whose turn it is goes on. The loads round up the
     columns of tiles to threes, which nobody else does.

@@ -13,6 +13,7 @@ from lowering.ground.errors import UnsupportedError
 from tests.schedules import SCHEDULES, definition
 from wsched import InputError, Schedule, Why
 from wsched.front.sizes import Extents, kernel_for
+from wsched.predict.activity import ACTIVITIES
 from wsched.predict.line import predicted
 
 SIZES = "2304x4352x1024"
@@ -52,6 +53,14 @@ def test_as_text() -> None:
     assert first + sum(us) == pytest.approx(last, abs=0.005 * (len(us) + 2))
     assert any(x.startswith("    - stream-K: ") for x in lines)
     assert "  idle SMs, " in str(told())
+
+
+def test_who_waits_as_text() -> None:
+    """Each warpgroup by its whole name, and what the columns mean."""
+    lines = str(told()).splitlines()
+    for name in (*told().waits, "warpgroup", *(f"  {a}: {m}" for a, m in ACTIVITIES.items())):
+        assert sum(x.startswith((name, f" {name}", f"   {name}")) for x in lines) == 1, name
+    assert "…" not in str(told())
 
 
 def test_as_a_picture(tmp_path: Path) -> None:

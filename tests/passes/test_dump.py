@@ -7,7 +7,7 @@ import pytest
 
 from lowering.ground.errors import UnsupportedError
 from lowering.kernel.text import parse_kernel, print_kernel
-from passes.dump import Dumper, DumpSettingError, dumper_from_environment
+from passes.dump import Dumper, DumpSettingError, dump_folder, dumper_from_environment
 from passes.options import LoweringOptions
 from passes.pipeline import PASSES, run_passes
 from tests.lowering.nest.kernels import SMALL, lowered, tile_level
@@ -48,6 +48,15 @@ def test_head_says_what_changed(tmp_path: Path) -> None:
 def test_some_passes_keep_their_numbers(tmp_path: Path) -> None:
     files = dump(" lower, simplify ,, cuda", tmp_path)
     assert [f.name for f in files] == ["00_lower.ir", f"{len(PASSES):02d}_simplify.ir"]
+
+
+def test_a_name_that_no_file_system_takes(tmp_path: Path) -> None:
+    names = [f"matmul_{'float_' * 60}{end}" for end in "ab"]
+    folders = [dump_folder(tmp_path, name) for name in names]
+    for folder in folders:
+        folder.mkdir()
+    assert folders[0] != folders[1] and folders[0].name.startswith("matmul_float_float_")
+    assert dump_folder(tmp_path, "matmul") == tmp_path / "matmul"
 
 
 def test_unset_is_silent(tmp_path: Path) -> None:

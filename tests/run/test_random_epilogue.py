@@ -17,6 +17,10 @@ from tests.random_epilogue import F64, RandomEpilogue
 OPS = 12
 
 
+def test_one_epilogue() -> None:
+    within_bounds(7, 72, 40, 24)
+
+
 @pytest.mark.slow
 @given(
     seed=st.integers(0, 1 << 20),
@@ -33,6 +37,11 @@ OPS = 12
     suppress_health_check=[HealthCheck.too_slow],
 )
 def test_any_epilogue(seed: int, m: int, n: int, k: int) -> None:
+    within_bounds(seed, m, n, k)
+
+
+def within_bounds(seed: int, m: int, n: int, k: int) -> None:
+    """A case that is executed, its results against their bounds."""
     case = RandomEpilogue(seed, m, n, k, OPS)
     for got, wanted in zip(wsched.execute(case.text, case.inputs), case.outputs, strict=True):
         off = (got.to(F64) - wanted.exact).abs() - wanted.bound

@@ -28,7 +28,7 @@ def kernel(name: str, reduced: tuple[Reduced, ...]) -> CompiledFusion:
     return compile_fusion(fusion, params)
 
 
-@pytest.mark.slow
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", WAYS)
 def test_nothing_spills(name: str) -> None:
     found = kernel(name, WAYS[name]).resources

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from lowering.ground.errors import ScheduleError, UnsupportedError
+from passes.dump import dump_folder
 from wsched.bench.cli import app as bench_app
 from wsched.bench.tune.command import tune
 from wsched.cli.asked import asked_kernel
@@ -119,18 +120,18 @@ def dump(
     definition, extents = read_problem(file, shape)
     asked = asked_kernel(definition, params, target, sms)
     sms = asked.sms
-    if stage == "schedule":
-        typer.echo(
-            str(schedule_for(definition, extents, sms, asked.params, asked.target)), nl=False
-        )
-        return
-    kernel = asked.kernel(definition, extents)
+    with named(file):
+        if stage == "schedule":
+            made = schedule_for(definition, extents, sms, asked.params, asked.target)
+            typer.echo(str(made), nl=False)
+            return
+        kernel = asked.kernel(definition, extents)
     if stage != "all":
         typer.echo(kernel.dump(stage), nl=False)
         typer.echo(planned_for(definition, sms), err=True, nl=False)  # programs read the other
         return
     with file_of(folder, "--dir"):
-        dumps = kernel.dump_all(folder / kernel.kernel.name)
+        dumps = kernel.dump_all(dump_folder(folder, kernel.kernel.name))
     for path in dumps.files:
         typer.echo(path)
     for reason in dumps.missing:
@@ -152,8 +153,10 @@ def run(
 
     definition, extents = read_problem(file, shape)
     asked = asked_kernel(definition, params, target, sms)
-    kernel, where, sms = asked.kernel(definition, extents), device(asked.planned), asked.sms
-    outcome = check(kernel, sized_inputs(kernel, extents, seed, where))
+    where, sms = device(asked.planned), asked.sms
+    with named(file):
+        kernel = asked.kernel(definition, extents)
+        outcome = check(kernel, sized_inputs(kernel, extents, seed, where))
     if as_json:
         facts = {"kernel": kernel.kernel.name, "device": where, "sms": sms}
         typer.echo(json.dumps(facts | outcome.to_dict(), indent=2))
@@ -205,15 +208,25 @@ def check_command(
         bool, typer.Option("--proof", help="Print what is proved of a definition's kernel instead.")
     ] = False,
     shape: Shape = None,
+    sms: Sms = None,
     params: Params = None,
     target: TargetName = None,
 ) -> None:
     """Print a schedule's loops and say whether it is legal, or why not; exit status 1 if not."""
     if proof:
         definition, extents = read_problem(file, shape)
-        proved = asked_kernel(definition, params, target).kernel(definition, extents).proof()
-        typer.echo(json.dumps(proved.to_dict(), indent=2) if as_json else str(proved))
+        asked = asked_kernel(definition, params, target, sms)
+        with named(file):
+            proved = asked.kernel(definition, extents).proof()
+        if as_json:
+            typer.echo(json.dumps(proved.to_dict(), indent=2))
+        else:
+            typer.echo(f"{proved}\n{planned_for(definition, asked.sms)}", nl=False)
         raise typer.Exit(0 if proved.proved else 1)
+    options = {"--shape": shape, "--sms": sms, "--params": params, "--target": target}
+    for option, given in options.items():
+        if given is not None:  # a schedule has made all of its choices
+            raise typer.BadParameter("is for --proof", param_hint=option)
     text = text_of(file)
     with named(file, ScheduleError):
         schedule = Schedule.parse(text)

@@ -19,6 +19,7 @@ from wsched.cli.options import (
     TargetName,
     asked_extents,
     asked_target,
+    file_of,
     found_file,
     read_definition_file,
 )
@@ -64,7 +65,14 @@ def bundle(
     """Compile kernels ahead of time into one file, which loads where there is no NVRTC."""
     asked = [asked_extents(s) for s in shape or ()] or [None]
     definitions = [(str(file), read_definition_file(file)) for file in files]
-    for line in write(out, definitions, asked, gpu, sms, jobs, asked_target(target)):
+    if not out.parent.is_dir():  # said before kernels are compiled for minutes
+        raise typer.BadParameter(f"{out}: no such folder", param_hint="--out")
+    lines = write(out, definitions, asked, gpu, sms, jobs, asked_target(target))
+    while True:
+        with file_of(out, "--out"):
+            line = next(lines, None)
+        if line is None:
+            return
         typer.echo(line)
 
 

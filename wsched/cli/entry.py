@@ -13,6 +13,13 @@ __all__ = ["main"]
 INTERRUPTED = 130
 """Exit status of a command that SIGINT ended, as shells have it."""
 
+REFUSED = 2
+"""Exit status of a command that says why it did not do what it should."""
+
+NAME = "wsched"
+"""Of the command, however it was started: completion is for what is typed, which is no ``python -m
+wsched``."""
+
 
 def main() -> None:
     """Run the command line."""
@@ -21,4 +28,8 @@ def main() -> None:
     except KeyboardInterrupt:
         print("Aborted.", file=sys.stderr)
         raise SystemExit(INTERRUPTED) from None
-    app()
+    try:
+        app(prog_name=NAME)
+    except OSError as e:  # of what no command has written: help, the version
+        print(e, file=sys.stderr)
+        raise SystemExit(REFUSED) from None

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.table import Table
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from wsched.ladder.climb import Step
 
 __all__ = ["show_tables"]
@@ -29,12 +29,13 @@ def show_tables(
         sizes: M, N and K.
         times: microseconds of each that a GPU took; None where none was asked.
     """
-    from wsched.predict.activity import ACTIVITIES
+    from wsched.predict.shares import meanings, shares_table
 
+    lanes = ((s, lane) for s in steps for lane in s.shown.lanes)
+    shares = {f"{s.rung.name} {x.name}": x.shares(s.shown.cycles) for s, x in lanes}
     console.print(_table(steps, sizes, times))
-    console.print(_waits(steps))
-    for name, meaning in ACTIVITIES.items():
-        console.print(f"  {name}: {meaning}", markup=False, highlight=False)
+    console.print(shares_table(shares))
+    console.print(meanings(), markup=False, highlight=False)
     if not steps[0].priced:
         text = "not measured: no such GPU; cycles are by assumptions (design/ladder-sm_100a.md)"
         console.print(text, markup=False, highlight=False)
@@ -45,8 +46,9 @@ def _table(
 ) -> Table:
     """What each decides and how fast it is."""
     from wsched.ladder.climb import rate
+    from wsched.predict.shares import narrow
 
-    table = _narrow(f"{'x'.join(map(str, sizes))}, bf16")
+    table = narrow(f"{'x'.join(map(str, sizes))}, bf16")
     for name in ("rung", "decision", "threads", "registers", "KiB", "CTAs of\nan SM"):
         words = (word for s in steps for word in (s.decision or s.rung.title).split())
         longest = max(map(len, words)) if name == "decision" else None
@@ -63,26 +65,3 @@ def _table(
             row.append(f"{rate(*sizes, p.us(step.rung.decided, *sizes)):.1f}")
         table.add_row(*row, *([f"{rate(*sizes, us):.1f}"] if us is not None else []))
     return table
-
-
-def _waits(steps: Sequence[Step]) -> Table:
-    """Shares of what warps do."""
-    from wsched.predict.activity import ACTIVITIES
-
-    waits = _narrow("% of the time, by the machine's clock")
-    for name in ("warpgroup", *ACTIVITIES):
-        waits.add_column(name, justify="right", no_wrap=True)
-    for step in steps:
-        for lane in step.shown.lanes:
-            shares = lane.shares(step.shown.cycles)
-            cells = (f"{100 * shares[a]:.0f}" if a in shares else "" for a in ACTIVITIES)
-            waits.add_row(f"{step.rung.name} {lane.name}", *cells)
-    return waits
-
-
-def _narrow(title: str) -> Table:
-    """A table of eight or nine columns for a terminal of 80."""
-    return Table(
-        title=title, title_justify="left", box=SIMPLE_HEAD, show_edge=False, pad_edge=False,
-        collapse_padding=True,
-    )  # fmt: skip

@@ -29,11 +29,14 @@ __all__ = [
 
 STDIN = Path("-")
 
+MOST_SMS = 4096
+"""Multiprocessors that may be asked for; GPUs have a few hundred."""
+
 
 def found_file(file: Path | None) -> Path | None:
     """The same file, or the end where there is none."""
-    if file is None or file == STDIN or file.is_file():
-        return file
+    if file is None or file == STDIN or (file.exists() and not file.is_dir()):
+        return file  # also a pipe, which shells make of <(…)
     what = "is a folder" if file.is_dir() else "does not exist"
     raise typer.BadParameter(f"file '{file}' {what}.")
 
@@ -58,6 +61,7 @@ Sms = Annotated[
     typer.Option(
         "--sms",
         min=1,
+        max=MOST_SMS,
         help="Multiprocessors of the device to plan for; by default those of the GPU that is here, "
         f"else {H200_SMS}, those of an H200.",
     ),
@@ -123,6 +127,8 @@ def asked_target(asked: str | None) -> Target | None:
 
 def text_of(file: Path) -> str:
     """What a file has, or stdin."""
+    if file == STDIN and sys.stdin is None:
+        raise typer.BadParameter("-: standard input is closed", param_hint="FILE")
     try:
         data = sys.stdin.buffer.read() if file == STDIN else file.read_bytes()
         return data.decode("utf-8")

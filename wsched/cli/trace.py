@@ -19,11 +19,13 @@ from wsched.cli.options import (
     Sms,
     TargetName,
     file_of,
+    named,
     planned_for,
     read_problem,
 )
 from wsched.front.sizes import Extents
 from wsched.run.compiled import CompiledFusion
+from wsched.run.cpu import MULTIPROCESSORS
 from wsched.trace.overlay import Overlay
 from wsched.trace.perfetto import load_trace
 
@@ -31,6 +33,12 @@ if TYPE_CHECKING:
     from wsched.trace.timeline import Trace
 
 __all__ = ["trace"]
+
+RESTED = "  of one launch on a GPU that has rested: what the power limit takes is in wsched why\n"
+"""Why a predicted time line is shorter than what is predicted of a kernel that runs for ever."""
+
+FEW = f"  run by the machine model, which has {MULTIPROCESSORS} multiprocessors\n"
+"""Why CTAs are few."""
 
 
 def trace(
@@ -62,15 +70,21 @@ def trace(
         raise UnsupportedError("tracing without torch", "torch tensors", "Install torch")
     definition, extents = read_problem(file, shape)
     asked = asked_kernel(definition, params, target, sms)
-    kernel, where, sms = asked.kernel(definition, extents), device(asked.planned), asked.sms
+    where, sms = device(asked.planned), asked.sms
     recorded: Trace | None = None
     if measured is not None:
         with file_of(measured, "--measured"):
             recorded = load_trace(measured)
-    elif not predict or where == "cuda":
-        recorded = _timeline(kernel, extents, seed, where)
-    found = _predicted(kernel, extents, sms, recorded) if predict or recorded is None else recorded
-    typer.echo(f"{found.table()}{planned_for(definition, sms)}", nl=False)
+    with named(file):
+        kernel = asked.kernel(definition, extents)
+        if measured is None and (not predict or where == "cuda"):
+            recorded = _timeline(kernel, extents, seed, where)
+        if predict or recorded is None:
+            found: Trace | Overlay = _predicted(kernel, extents, sms, recorded)
+        else:
+            found = recorded
+    note = RESTED if recorded is None else FEW if recorded.unit != "ns" else ""
+    typer.echo(f"{found.table()}{planned_for(definition, sms)}{note}", nl=False)
     if json_path is not None:
         with file_of(json_path, "--json"):
             json_path.write_text(json.dumps(found.perfetto()), encoding="utf-8")

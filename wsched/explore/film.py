@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from lowering.ground.errors import UnsupportedError
 from lowering.ground.expr import evaluate
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import CpAsyncArrive, For, MBarrierExpectTx, Stmt
@@ -17,7 +18,7 @@ from lowering.kernel.text import kernel_lines, parse_kernel, print_kernel, print
 from lowering.kernel.visit import walk
 from lowering.machine.adversary import Order
 from lowering.machine.barriers import MBarrier
-from lowering.machine.run import run_kernel
+from lowering.machine.run import refuse_long_run, run_kernel
 from lowering.machine.scalars import compile_scalar
 from lowering.machine.scheduler import Effect, Runnable
 from lowering.machine.state import Cluster
@@ -26,7 +27,7 @@ from wsched.explore.data import Barrier, Film, Warp
 from wsched.run.cpu import grid_on_cpu
 from wsched.trace.stamps import warp_places
 
-__all__ = ["BARRIER_FIELDS", "MOST_FRAMES", "WARP_FIELDS", "Camera", "film_of"]
+__all__ = ["BARRIER_FIELDS", "MOST_FRAMES", "WARP_FIELDS", "Camera", "film_grid", "film_of"]
 
 WARP_FIELDS = ("line", "wait", "at", "over", "issued", "done", "seen", "stores")
 BARRIER_FIELDS = ("phase", "pending", "missing", "announced", "what")
@@ -62,9 +63,9 @@ def film_of(
         UnsupportedError: the problem is too large for the machine.
         DeadlockError, MachineError: the kernel is wrong.
     """
+    grid = film_grid(kernel, extents)
     fresh = parse_kernel(print_kernel(kernel))  # in which no statement stands twice
     camera = Camera(fresh, rings)
-    grid = _grid(fresh, extents)
     run_kernel(
         fresh, arrays, extents, grid,
         seed=seed, adversary=adversary, watch=camera.begin, first_only=True,
@@ -72,11 +73,23 @@ def film_of(
     return camera.film(adversary, seed, grid)
 
 
-def _grid(kernel: Kernel, extents: Mapping[str, int]) -> int:
+def film_grid(kernel: Kernel, extents: Mapping[str, int]) -> int:
     """CTAs of the run: as few as give a CTA some tiles, of which only the first cluster runs.
 
     Where CTAs share counters all have to run, so that there are few.
+
+    Raises:
+        UnsupportedError: there is none, since the result is empty, or the problem is too large for
+            the machine.
     """
+    grid = _grid(kernel, extents)
+    if not grid:
+        raise UnsupportedError("a film of an empty result", "results with elements")
+    refuse_long_run(kernel, extents, grid, share=1.0 if kernel.counters else kernel.cluster / grid)
+    return grid
+
+
+def _grid(kernel: Kernel, extents: Mapping[str, int]) -> int:
     if kernel.counters:
         return grid_on_cpu(kernel, extents)
     most = evaluate(kernel.grid, {**extents, "sms": MANY})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 
 from lowering.ground.errors import ScheduleError, UnsupportedError
 from lowering.ground.progress import doing
@@ -13,7 +14,7 @@ from wsched.choose.otherwise import Priced, alternatives
 from wsched.choose.problem import Problem
 from wsched.explore.code import codes_of
 from wsched.explore.data import Book, Choice, Film, Otherwise, Page, TimeLine
-from wsched.explore.film import film_of
+from wsched.explore.film import film_grid, film_of
 from wsched.explore.graph import graph_of
 from wsched.explore.program import program_of
 from wsched.explore.texts import texts_of
@@ -24,13 +25,14 @@ from wsched.front.explain import explain_definition, planned_cut
 from wsched.front.explain_kernel import explain_kernel
 from wsched.front.explanation import Explanation, KernelFacts
 from wsched.front.known import import_fusion
-from wsched.front.route import Part, Refusal
+from wsched.front.route import WSCHED, Part, Refusal
 from wsched.front.schedule import Schedule
 from wsched.front.sizes import Extents, extents_for, kernel_for
 from wsched.fusion import Fusion
 from wsched.importer.definition import definition_text
 from wsched.importer.input_error import InputError
 from wsched.run.compiled import TRACED, CompiledFusion
+from wsched.schedule.entries import with_sums
 from wsched.schedule.loops import extent_lines
 from wsched.schedule.matmul.params import MatmulParams
 from wsched.trace.timeline import Trace
@@ -40,6 +42,9 @@ __all__ = ["FILMS", "Asked", "book_of", "page_of"]
 
 FILMS: tuple[Order, ...] = ("random", "fair", "lazy")
 """Orders that are filmed: copies land at any time, at once, and as late as can be."""
+
+MOST_ELEMENTS = 3 << 26
+"""Of all tensors of a film: a GB of random numbers, those of 8192 x 8192 x 8192."""
 
 SEED = 0
 """Of random inputs, and of the machine's choices."""
@@ -110,6 +115,9 @@ def page_of(asked: Asked, trace: Trace | None = None) -> Page:
         asked.sms,
         asked.target,
     )
+    if found.kernel is None:
+        why = next(r.reason for r in found.refusals if r.what == WSCHED)
+        raise UnsupportedError(f"a page of {extents}", "sizes that have a kernel", why)
     problem = extents.problem(compiled.fusion, asked.sms, asked.target)
     return _page(compiled, found, problem, extents, asked.text, trace)
 
@@ -226,6 +234,7 @@ def _films(compiled: CompiledFusion, extents: Extents) -> tuple[tuple[Film, ...]
     rings = [ring.name for ring in compiled.tile_level.rings]
     found = []
     try:
+        _require_room(compiled, extents)
         inputs = drawn_inputs(compiled.fusion, extents, SEED)
         for number, adversary in enumerate(FILMS, 1):
             bound = machine_arrays(compiled, inputs)
@@ -236,6 +245,22 @@ def _films(compiled: CompiledFusion, extents: Extents) -> tuple[tuple[Film, ...]
     except (UnsupportedError, InputError) as e:
         return (), str(e)
     return tuple(found), ""
+
+
+def _require_room(compiled: CompiledFusion, extents: Extents) -> None:
+    """Refuse a film before its tensors take memory.
+
+    Raises:
+        UnsupportedError: the problem is too large for the machine, or its tensors for a film.
+    """
+    fusion = compiled.fusion
+    sizes = with_sums(fusion, extents.named(fusion))
+    film_grid(compiled.kernel, sizes)
+    bound = (*fusion.inputs, *fusion.outputs)
+    elements = sum(prod(sizes.get(name, 1) for name in b.extents) for b in bound)
+    if elements > MOST_ELEMENTS:
+        what = f"a film of {extents}, whose tensors have {elements} elements,"
+        raise UnsupportedError(what, f"at most {MOST_ELEMENTS}")
 
 
 def _times(

@@ -111,6 +111,11 @@ class MatmulBuilder:
         self._one_of("input_type", _INPUTS)
         self._one_of("output_type", _OUTPUTS)
         self._one_of("b_layout", ("nk", "kn"))
+        for option in ("block_m", "block_n", "block_k", "num_stages"):
+            if type(value := getattr(self, option)) is not int:
+                raise ScheduleError("builder", f"{option}={value!r}", f"{option} takes an int")
+        if not isinstance(self.tma, TmaOptions):
+            raise ScheduleError("builder", f"tma={self.tma!r}", "tma takes a TmaOptions")
         tma, rows = self.tma, self._rows
         fits = tuple(s for s in _SPANS if all(row % (s or ptx.NO_SWIZZLE) == 0 for row in rows))
         why = f"rows of a stage have {' and '.join(map(str, dict.fromkeys(rows)))} bytes"

@@ -168,9 +168,13 @@ def planned_cut(definition: Any, sms: int, target: Target = DEFAULT) -> PlannedC
         target: of the GPU.
 
     Raises:
-        UnsupportedError, ScheduleError: it may not be cut, or no matmul has a kernel.
+        UnsupportedError, ScheduleError: an operation that nobody knows; it may not be cut, or no
+            matmul has a kernel.
     """
-    cutter = cutter_of(recorded(definition))
+    operations = recorded(definition)
+    if (nobodys := first_unknown(operations)) is not None:
+        raise nobodys  # whatever else may be said of it
+    cutter = cutter_of(operations)
     chosen = choose(cutter, _open_sizes(cutter, sms, target), may_leave=False)
     return PlannedCut(cutter, chosen, _planned_parts(chosen))
 

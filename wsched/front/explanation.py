@@ -19,6 +19,12 @@ NO_PREDICTION = "nothing, the cost model describes only what the heuristic can c
 RUNNERS_UP = 8
 """Ways not taken that the text shows."""
 
+CUT_DOWN = (
+    "times are of an H200 cut down to what the machine model pretends to have; "
+    'gpu="H200" asks for a whole one'
+)
+"""What the times of a call on CPU tensors mean."""
+
 
 @dataclass(frozen=True, slots=True)
 class Choice:
@@ -192,6 +198,8 @@ class Explanation:
         }
         lines = [] if self.kernel is None else [str(self.kernel)]
         lines.append(f"route on {self.device}: {does[self.route]}")
+        if self.device == "cpu" and (self.kernel is not None or self.parts):
+            lines.append(CUT_DOWN)
         if self.predicted_us is not None:
             lines.append(f"all parts: predicted {self.predicted_us:.1f} us")
         if self.nvfuser is not None:

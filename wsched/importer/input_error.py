@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from lowering.ground.errors import WschedError
 
 __all__ = [
-    "InputError", "no_tensor", "require_sequence", "several_devices", "wrong_number", "wrong_rank",
-    "wrong_size", "wrong_type",
+    "InputError", "no_tensor", "require_64_bits", "require_sequence", "several_devices",
+    "wrong_layout", "wrong_number", "wrong_rank", "wrong_size", "wrong_type",
 ]  # fmt: skip
 
 
@@ -62,6 +62,19 @@ def wrong_type(argument: str, dtype: object, expected: object) -> InputError:
     """A tensor of another type."""
     text = f"{argument} is {dtype}, the definition says {expected}"
     return InputError(text, argument, str(dtype), str(expected))
+
+
+def wrong_layout(argument: str, layout: object) -> InputError:
+    """A tensor that is no array: sparse, or a list of others."""
+    text = f"{argument} is a tensor of layout {layout}, not torch.strided"
+    return InputError(text, argument, str(layout), "torch.strided")
+
+
+def require_64_bits(argument: str, value: float) -> None:
+    """Refuse a number that no kernel's argument holds."""
+    if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
+        text = f"{argument} is a whole number of {value.bit_length()} bits, which 64 do not hold"
+        raise InputError(text, argument, f"{value.bit_length()} bits", "64 bits")
 
 
 def require_sequence(inputs: object) -> None:

@@ -75,7 +75,10 @@ def side_by_side(
         return None
     own = [at for at, given in enumerate(zip(*names, strict=True)) if len({*given}) > 1]
     axis = _axis(first, own)
-    if axis is None or (first.reduced and axis != SUMMED):
+    summed = all(p.outputs == definition.outputs for p in parts)
+    if axis is None or (axis == SUMMED) is not summed:  # only summands are one product along K
+        return None
+    if first.reduced and not summed:
         return None
     inputs = dict[str, TensorBinding]()
     outputs = dict[str, list[TensorBinding]]()

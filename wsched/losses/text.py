@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from wsched.losses.facts import Facts
-from wsched.predict.activity import ACTIVITIES
+from wsched.predict.shares import meanings, shares_table
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -56,7 +56,11 @@ def shown(why: Facts) -> Iterator[RenderableType]:
         yield _wrapped("  ", f"{loss.effect}, {loss.us:.1f} us: {loss.about}")
         for mend in mended.mends or ("nothing that the model knows of",):
             yield _wrapped("    - ", str(mend))
-    yield _waits(why) if why.waits else _wrapped("", f"Waits are not known: {why.unknown}")
+    if why.waits:
+        yield shares_table(why.waits)
+        yield Text(meanings())
+    else:
+        yield _wrapped("", f"Waits are not known: {why.unknown}")
     if why.measured is not None:
         yield Text("A launch, predicted beside measured", style="bold")
         yield Text(why.measured.table().rstrip())
@@ -118,17 +122,4 @@ def _waterfall(why: Facts) -> Table:
         if x.us >= SHOWN_US:
             table.add_row(x.effect, f"+{x.us:.2f}", "█" * max(round(BAR * x.us / most), 1))
     table.add_row("predicted", f"{why.us:.2f}", "")
-    return table
-
-
-def _waits(why: Facts) -> Table:
-    """Who waits for what."""
-    table = Table(title="% of the time, by the machine's clock", title_justify="left",
-                  title_style="bold")  # fmt: skip
-    table.add_column("warpgroup")
-    names = [a for a in ACTIVITIES if any(a in row for row in why.waits.values())]
-    for name in names:
-        table.add_column(name, justify="right")
-    for label, row in why.waits.items():
-        table.add_row(label, *(f"{100 * row[n]:.0f}" if n in row else "" for n in names))
     return table

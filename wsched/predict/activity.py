@@ -13,9 +13,9 @@ __all__ = ["ACTIVITIES", "Lane", "Part", "lanes"]
 
 ACTIVITIES = {
     "copy": "starts copies, or copies itself",
-    "data": "waits until a slice has come",
+    "data": "waits until a slice has come, while that before may be multiplied",
     "room": "waits until a stage is free",
-    "multiply": "products run, and it waits for them",
+    "multiply": "products run, and it waits for nothing else",
     "convert": "rounds the result and puts it where it is stored from",
     "stored": "waits until a store has read its buffer",
     "reckon": "reckons which tile and slice come next, and where they lie",

@@ -13,7 +13,9 @@ from wsched.fusion import DataType, Fusion, TensorBinding
 from wsched.importer.input_error import (
     InputError,
     no_tensor,
+    require_64_bits,
     several_devices,
+    wrong_layout,
     wrong_number,
     wrong_rank,
     wrong_size,
@@ -274,9 +276,12 @@ def extents_of(fusion: Fusion, inputs: Sequence[Any]) -> dict[str, int]:
     origin: dict[str, str] = {}
     for position, (binding, tensor) in enumerate(zip(fusion.inputs, inputs, strict=True)):
         if not binding.axes and isinstance(tensor, (int, float)):
+            require_64_bits(f"input {position}", tensor)
             continue
         if not isinstance(tensor, torch.Tensor):
             raise no_tensor(f"input {position}", tensor)
+        if tensor.layout is not torch.strided or tensor.is_nested:
+            raise wrong_layout(f"input {position}", "nested" if tensor.is_nested else tensor.layout)
         shape = tuple(tensor.shape)
         if len(shape) != len(binding.axes):
             raise wrong_rank(f"input {position}", shape, len(binding.axes))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from lowering.ground.expr import evaluate
 from lowering.kernel.kernel import Kernel
 from wsched.fusion import Fusion, TensorBinding
-from wsched.importer.input_error import InputError
+from wsched.importer.input_error import InputError, no_tensor
 from wsched.run.arguments import (
     Arguments,
     in_memory,
@@ -54,6 +54,8 @@ def results(
     wanted = [
         (_result_shape(fusion, b, arguments.extents), torch_dtype(b.dtype)) for b in fusion.outputs
     ]
+    if not isinstance(out, torch.Tensor | Sequence):
+        raise no_tensor("out", out)
     outputs = [out] if isinstance(out, torch.Tensor) else list(out)
     require_like(outputs, wanted, arguments.device)
     return outputs
@@ -78,6 +80,8 @@ def require_like(
         text = f"out has {len(outputs)} tensors, the definition has {len(wanted)} outputs"
         raise InputError(text, "out", str(len(outputs)), str(len(wanted)))
     for position, (given, (shape, dtype)) in enumerate(zip(outputs, wanted, strict=True)):
+        if not hasattr(given, "data_ptr"):
+            raise no_tensor(f"out[{position}]", given)
         if (list(given.shape), given.dtype, given.device) != (shape, dtype, device):
             argument, result = f"out[{position}]", f"{dtype} {shape} on {device}"
             is_now = f"{given.dtype} {list(given.shape)} on {given.device}"

@@ -109,6 +109,24 @@ def test_what_a_definition_leaves_open() -> None:
     assert set(open_extents(definition, cutter.graph.types).values()) == {OPEN}
 
 
+def test_dimensions_outside_of_a_batch_of_matrices() -> None:
+    """They are 1: a page or an explanation is of no quarter of a million matrices."""
+    dims = ", ".join(["-1"] * 5), ", ".join(["True"] * 5)
+    text = (
+        "def f(fd: FusionDefinition):\n"
+        f"    x = fd.define_tensor(shape=[{dims[0]}], contiguity=[{dims[1]}], "
+        "dtype=DataType.BFloat16)\n"
+        "    w = fd.define_tensor(shape=[-1, -1], contiguity=[True, True], "
+        "dtype=DataType.BFloat16)\n"
+        "    fd.add_output(fd.ops.linear(x, w))\n"
+    )
+    definition = record_text(text)
+    cutter = Cutter(definition)
+    sizes = open_extents(definition, cutter.graph.types)
+    x = cutter.graph.types.types[definition.inputs[0].results[0]]
+    assert [sizes[str(d.extent)] for d in x.dims or ()] == [1, 1, OPEN, OPEN, OPEN]
+
+
 # --- what is left to nvFuser ---------------------------------------------------------------------
 
 M, N, K = 100, 4096, 512

@@ -68,7 +68,8 @@ def cut(path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "version", "why", "supported"),
     [
-        (Path.unlink, "0.1", "No such file or directory", "a file that can be read"),
+        (Path.unlink, "0.1", "cannot be read (No such file or directory)",
+         "a file that can be read"),
         (lambda p: p.chmod(0o620), "0.1", "can be written by others",
          "a file of your own that nobody else can write"),
         (replaced(0), "0.1", "is no bundle", "a whole file that `wsched bundle` wrote"),

@@ -194,10 +194,7 @@ free = st.builds(
 )  # fmt: skip
 
 
-@pytest.mark.slow
-@settings(max_examples=120, deadline=None)
-@given(free)
-def test_the_decision_agrees_with_enumeration(plan: Plan) -> None:
+def decided_as_enumerated(plan: Plan) -> None:
     f = schedule(plan)
     try:
         relation = load_relation(f)
@@ -210,6 +207,25 @@ def test_the_decision_agrees_with_enumeration(plan: Plan) -> None:
 
 
 @pytest.mark.slow
+@settings(max_examples=120, deadline=None)
+@given(free)
+def test_the_decision_agrees_with_enumeration(plan: Plan) -> None:
+    decided_as_enumerated(plan)
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        Plan(1, 1, 1, 1, (0, 1, 2, 3), (0, 1, 2, 3), False),
+        Plan(2, 2, 2, 1, (0, 1, 2, 3), (0, 1, 2, 3), True),
+        Plan(3, 1, 1, 2, (1, 0, 2, 3), (0, 1, 3, 2), False, strided=False),
+    ],
+)
+def test_plans_that_agree(plan: Plan) -> None:
+    """One that is as it should be, one whose warpgroups take turns, one in another order."""
+    decided_as_enumerated(plan)
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.sampled_from([1, 2, 3, 4]), st.booleans(), st.booleans())
 def test_ping_pong_with_any_number_of_groups_is_legal(

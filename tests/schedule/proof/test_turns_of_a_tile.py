@@ -131,7 +131,6 @@ def test_runs_and_single_warpgroups(first: Brought, second: Brought) -> None:
     assert (said.fault, said.why, said.legal) == (None, "", True)
 
 
-@pytest.mark.slow
 def test_who_is_ahead_in_a_run_needs_stages() -> None:
     """It is legal with one: who is ahead by a step waits, and then the other one is."""
     said = outcome(in_runs(Brought(RUN, 1, 8), Brought(ONE, 1, 8)))

@@ -11,7 +11,9 @@ from wsched.importer.definition import Definition, Node
 from wsched.importer.input_error import (
     InputError,
     no_tensor,
+    require_64_bits,
     several_devices,
+    wrong_layout,
     wrong_number,
     wrong_rank,
     wrong_size,
@@ -47,6 +49,8 @@ def check_inputs(definition: Definition, inputs: Sequence[Any], *, runs: bool = 
         elif not isinstance(value, bool | int | float):
             argument, kind = f"input {position}", type(value).__name__
             raise InputError(f"{argument} is a {kind}, not a number", argument, kind, "a number")
+        else:
+            require_64_bits(f"input {position}", value)
     tensors = [
         t
         for n, t in zip(wanted, inputs, strict=True)
@@ -64,6 +68,8 @@ def _check_tensor(node: Node, value: Any, what: str) -> None:
 
     if not isinstance(value, torch.Tensor):
         raise no_tensor(what, value)
+    if value.layout is not torch.strided or value.is_nested:
+        raise wrong_layout(what, "nested" if value.is_nested else value.layout)
     dtype, shape = node.get("dtype", DataType.Float), node.get("shape")
     if isinstance(dtype, DataType) and value.dtype is not torch_dtype(dtype):
         raise wrong_type(what, value.dtype, torch_dtype(dtype))

@@ -16,7 +16,12 @@ from wsched.schedule.entries import with_sums
 __all__ = ["OPEN", "bind_extents", "open_extents", "problem_extents"]
 
 OPEN = 512
-"""The size of a dimension that neither the definition nor the user says."""
+"""The size of a dimension that neither the definition nor the user says; of a fourth one from the
+right and those outside of it 1, as nobody has a quarter of a million matrices.
+"""
+
+MATRICES = 3
+"""Dimensions of a tensor that are as large as :data:`OPEN`: of a batch of matrices."""
 
 
 def bind_extents(
@@ -33,10 +38,18 @@ def bind_extents(
 
 
 def open_extents(definition: Definition, tensors: Tensors) -> dict[str, int]:
-    """A value for each symbol where there are no inputs: :data:`OPEN`."""
-    named = (tensors.types.get(n.results[0]) for n in definition.inputs)
-    extents = (d.extent for t in named if t is not None for d in t.dims or ())
-    return {e.name: OPEN for e in extents if isinstance(e, Var)}
+    """A value for each symbol where there are no inputs: :data:`OPEN`, or 1 where it is but of
+    dimensions outside of a batch of matrices.
+    """
+    found: dict[str, int] = {}
+    for node in definition.inputs:
+        tensor = tensors.types.get(node.results[0])
+        dims = tensor.dims or () if tensor is not None else ()
+        for left, dim in zip(range(len(dims), 0, -1), dims, strict=True):
+            if isinstance(dim.extent, Var):
+                size = OPEN if left <= MATRICES else 1
+                found[dim.extent.name] = max(size, found.get(dim.extent.name, 1))
+    return found
 
 
 def problem_extents(

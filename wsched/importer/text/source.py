@@ -50,18 +50,26 @@ class Source:
             return ast.parse(self.text)
         except SyntaxError as e:
             number = min(max(e.lineno or 1, 1), len(self.lines))
+            if "too many nested" in e.msg:
+                raise self._too_deep(number) from None
             raise UnsupportedError(f"line {number}: `{self.shown(number)}`", "Python") from None
         except (MemoryError, RecursionError, ValueError):
-            number = 1 + max(range(len(self.lines)), key=lambda i: len(self.lines[i]))
-            raise UnsupportedError(
-                f"line {number}: the nesting of `{self.shown(number)}`",
-                "expressions that Python's parser takes",
-            ) from None
+            longest = max(range(len(self.lines)), key=lambda i: len(self.lines[i]))
+            raise self._too_deep(longest + 1) from None
+
+    def _too_deep(self, number: int) -> UnsupportedError:
+        """The error for a line, from 1, that is nested too deeply."""
+        return UnsupportedError(
+            f"line {number}: the nesting of `{self.shown(number)}`",
+            "expressions that Python's parser takes",
+        )
 
     def shown(self, number: int) -> str:
-        """A line, from 1, as a message has it: without indentation, cut where it is long."""
+        """A line, from 1, as a message has it: without indentation, cut where it is long, and with
+        nothing that a terminal obeys.
+        """
         line = self.lines[number - 1].strip().replace("\0", "\\0")
-        line = line.encode("utf-8", "backslashreplace").decode()
+        line = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in line)
         return line if len(line) <= _SHOWN else f"{line[:_SHOWN]}..."
 
     def text_of(self, e: ast.expr) -> str:
