@@ -15,7 +15,7 @@ from math import gcd
 from lowering.ground.expr import Binary, Const, Expr, Select, Special, Var, free_vars
 from lowering.ground.poly import Poly, poly
 
-__all__ = ["NOTHING", "Facts"]
+__all__ = ["NOTHING", "Facts", "natural", "positive"]
 
 SPLITS = 3
 """Minima, maxima and choices of one question that are taken apart, each into its two cases."""
@@ -227,13 +227,13 @@ def _meaning(atom: Expr, facts: Facts, deep: bool) -> Iterator[Poly]:
                 yield this - _ONE
             if name in _RANKS:
                 yield poly(Special(_RANKS[name])) - this - _ONE
-        case Binary("//", a, b) if _positive(b, facts):
+        case Binary("//", a, b) if positive(b, facts):
             yield poly(a) - this * poly(b)
             yield this * poly(b) + poly(b) - _ONE - poly(a)
-        case Binary("ceildiv", a, b) if _positive(b, facts):
+        case Binary("ceildiv", a, b) if positive(b, facts):
             yield this * poly(b) - poly(a)
             yield poly(a) + poly(b) - _ONE - this * poly(b)
-        case Binary("%", a, b) if _positive(b, facts):
+        case Binary("%", a, b) if positive(b, facts):
             yield this
             yield poly(b) - _ONE - this
         case Binary("min", a, b):
@@ -261,7 +261,7 @@ def natural(e: Expr, facts: Facts) -> bool:
     return False
 
 
-def _positive(e: Expr, facts: Facts) -> bool:
+def positive(e: Expr, facts: Facts) -> bool:
     """Divisors that are positive whatever happens: constants, counts of CTAs, maxima with one."""
     match e:
         case Const(value):
@@ -271,9 +271,9 @@ def _positive(e: Expr, facts: Facts) -> bool:
         case _ if e in facts.positive:
             return True
         case Var(name) if name in facts.defined:
-            return _positive(facts.defined[name], facts)
+            return positive(facts.defined[name], facts)
         case Binary("max", a, b):
-            return _positive(a, facts) or _positive(b, facts)
+            return positive(a, facts) or positive(b, facts)
         case Binary("//", Special(name), Const(value)):
             return name.startswith("n") and value > 0  # clusters of a grid
     return False

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from lowering.ground.expr import (
@@ -28,6 +30,7 @@ from tests.legality.by_hand.parts import (
     epilogue_in_blocks_of_a_queue,
     epilogue_in_turns_of_a_queue,
 )
+from tests.legality.by_hand.steps import steps_of_k_in_threes
 from tests.legality.machine import compiled
 from tests.lowering.proof.test_prove import kernel_of
 
@@ -245,6 +248,42 @@ def test_turns_of_words_in_turn(
     arriving = of_words(theirs, "arrive", *inner)
     why, _ = meetings.turn(mine, ("arrive", *arriving) if first else arriving)
     assert (not why) is right, why
+
+
+SHARES = {
+    "ends where the share before begins": ("stop", "place + 1", "place - 1"),
+    "begins behind its end": ("start", "place *", "(place + 2) *"),
+    "ends as k is in pairs": ("stop", "n_three * 3", "n_three * 2"),
+    "begins as k is in pairs": ("start", "n_three * 3", "n_three * 2"),
+    "ends as shares are shorter": ("stop", "* share", "* (share - 1)"),
+    "ends in front of the last step": ("stop", ", steps)", ", steps - 1)"),
+    "begins behind the last step": ("start", ", steps)", ", steps + 1)"),
+    "has one tile more": ("tiles", "- first", "- first + 1"),
+    "has tiles of the steps that are counted": ("per_tile", "max(n_k, 1)", "max(n_three * 3, 1)"),
+    "begins a tile late": ("begin", "first + group", "first + group + 1"),
+    "has tiles that are too long": ("end", "(at + 1) * n_k", "(at + 2) * n_k"),
+    "leaves out the steps that are counted": ("skip_stage", "n_k % 4", "n_three * 3 % 4"),
+}
+"""What is wrong with a share: a name, and its value."""
+
+
+@pytest.mark.slow
+def test_shares_of_steps_that_are_counted_otherwise() -> None:
+    """Of the places that the loads count some are no step; two groups take turns with tiles."""
+    found = prove(compiled(steps_of_k_in_threes()))
+    assert found.proved, "\n".join(map(str, found.open))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SHARES)
+def test_shares_that_are_none(name: str) -> None:
+    what, before, after = SHARES[name]
+    text = print_kernel(compiled(steps_of_k_in_threes()))
+    value = next(re.finditer(rf"\b{what}: i32 = (.*?) ?(->|\n)", text))[1]
+    assert before in value
+    wrong = text.replace(f"{what}: i32 = {value}", f"{what}: i32 = {value.replace(before, after)}")
+    found = prove(parse_kernel(wrong))
+    assert {o.name for o in found.open} & {"same steps", "step"}, str(found)
 
 
 TILES, STEPS, FIRST = Var("tiles"), Var("n_k"), Var("first")
