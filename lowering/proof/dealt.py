@@ -48,7 +48,7 @@ def dealt(carried: Sequence[Scalar], bounds: Bounds) -> Sequence[Dealt]:
         match c.following:
             case Binary("+", Var() as own, Binary("*", Var() as turns, by)) if own == c.var:
                 match bounds.rounded_up(turns):
-                    case (left, n) if bounds.resolved(n) == bounds.resolved(by):
+                    case (left, n) if bounds.apart(n, by) == 0:
                         left = bounds.lets.get(left, left) if isinstance(left, Var) else left
                     case _:
                         continue
