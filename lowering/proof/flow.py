@@ -14,23 +14,27 @@ from dataclasses import dataclass, field
 
 from lowering.ground.dtypes import DType
 from lowering.ground.expr import evaluate
+from lowering.ground.frozen import quick
 from lowering.kernel.kernel import GlobalTensor, Kernel, TensorMap
 from lowering.kernel.memory import PrefetchTensorMap
 from lowering.kernel.operands import GmemRef, MapRef
 from lowering.kernel.scalar_memory import LdGlobalScalar
 from lowering.kernel.tensors import ENTRY
 from lowering.kernel.visit import operands, walk
-from lowering.proof.tile import Along, Piece, Read, Term, Tile
+from lowering.proof.tile import Along, Piece, Read, Term, Terms, Tile
 
 __all__ = ["Flow", "Result", "unused"]
 
 Key = tuple[int, str, int]
 """A CTA, a buffer and a stage of it."""
 
+Product = tuple[Terms, Terms, int]
+
 Memory = Callable[[str, Sequence[int]], int]
 """What a plain tensor holds, by entry and coordinates."""
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Result:
     """Where in a tensor a tile is stored.
@@ -65,6 +69,7 @@ class Flow:
         tables: their names.
         stages: what is in shared and in tensor memory; ``slots`` in workspaces.
         sums: of each result the operands whose products it is of.
+        products: of two operands, along so much of K, what they are of, and what is wrong.
         wrong: what is stored and does not belong there.
     """
 
@@ -75,6 +80,7 @@ class Flow:
     stages: dict[Key, Tile] = field(default_factory=dict)
     slots: dict[tuple[str, int], Tile] = field(default_factory=dict)
     sums: dict[str, frozenset[frozenset[str]]] = field(default_factory=dict)
+    products: dict[Product, tuple[Terms, tuple[str, ...]]] = field(default_factory=dict)
     wrong: list[str] = field(default_factory=list)
     _sizes: dict[tuple[str, int], tuple[int, ...]] = field(default_factory=dict)
     _partial: dict[Term, tuple[str, ...]] = field(default_factory=dict)

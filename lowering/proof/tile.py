@@ -151,6 +151,9 @@ class Piece:
 
     def without(self, top: int, bottom: int, left: int, right: int) -> Iterator[Piece]:
         """The parts of it outside of a rectangle."""
+        if self.bottom <= top or bottom <= self.top or self.right <= left or right <= self.left:
+            yield self
+            return
         for band in (
             (self.top, top, self.left, self.right),
             (bottom, self.bottom, self.left, self.right),
@@ -194,7 +197,7 @@ class Tile:
     @staticmethod
     def of(rows: int, cols: int, terms: Terms = NOTHING) -> Tile:
         """A tile that is made in one way."""
-        return Tile(rows, cols, (Piece(0, rows, 0, cols, terms),))
+        return _made(rows, cols, terms)
 
     @property
     def whole(self) -> Piece | None:
@@ -293,6 +296,11 @@ class Tile:
             Piece(p.left, p.right, p.top, p.bottom, _turned(p.terms, Along.COLS, Along.ROWS))
             for p in self.pieces
         ))  # fmt: skip
+
+
+@lru_cache(maxsize=1 << 12)
+def _made(rows: int, cols: int, terms: Terms) -> Tile:
+    return Tile(rows, cols, (Piece(0, rows, 0, cols, terms),))
 
 
 @lru_cache(maxsize=1 << 12)

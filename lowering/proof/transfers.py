@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from itertools import product
 
 from lowering.ground.expr import ZERO, Expr
@@ -36,7 +37,13 @@ def _read(w: Walker, name: str, entry: int, at: Sequence[int], gone: frozenset[i
     free = [d in gone or extents[d] == 1 for d in range(len(at))]
     along = tuple(Along.ANY if f else way for f, way in zip(free, ways, strict=True))
     places = tuple(0 if f else x for f, x in zip(free, at, strict=True))
-    return frozenset({Term(frozenset({Read(name, entry, places, along)}))})
+    return _elements(name, entry, places, along)
+
+
+@lru_cache(maxsize=1 << 14)
+def _elements(name: str, entry: int, at: tuple[int, ...], along: tuple[Along, ...]) -> Terms:
+    """What is made of one tensor; the same object again, which is compared at once."""
+    return frozenset({Term(frozenset({Read(name, entry, at, along)}))})
 
 
 def _copied(stmt: TmaLoad, w: Walker, threads: int, values: list[int]) -> bool:
