@@ -12,15 +12,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from lowering.ground.dtypes import DType
 from lowering.ground.expr import evaluate
 from lowering.ground.frozen import quick
 from lowering.kernel.kernel import GlobalTensor, Kernel, TensorMap
 from lowering.kernel.memory import PrefetchTensorMap
 from lowering.kernel.operands import GmemRef, MapRef
-from lowering.kernel.scalar_memory import LdGlobalScalar
 from lowering.kernel.tensors import ENTRY
 from lowering.kernel.visit import operands, walk
+from lowering.proof.ends import tables_of
 from lowering.proof.tile import Along, Piece, Read, Term, Terms, Tile
 
 __all__ = ["Flow", "Result", "unused"]
@@ -83,16 +82,16 @@ class Flow:
     products: dict[Product, tuple[Terms, tuple[str, ...]]] = field(default_factory=dict)
     wrong: list[str] = field(default_factory=list)
     _sizes: dict[tuple[str, int], tuple[int, ...]] = field(default_factory=dict)
-    _partial: dict[Term, tuple[str, ...]] = field(default_factory=dict)
+    _partial: dict[tuple[Term, tuple[int, int] | None], tuple[str, ...]] = field(
+        default_factory=dict
+    )
 
     @staticmethod
     def of(kernel: Kernel, params: Mapping[str, int], memory: Memory) -> Flow:
         """Of a grid of a kernel, before anything has moved."""
         tensors: dict[str, TensorMap | GlobalTensor] = {m.name: m for m in kernel.tensor_maps}
         tensors |= {t.name: t for t in kernel.globals}
-        read = {s.src.map for s in walk(kernel.body) if isinstance(s, LdGlobalScalar)}
-        tables = {t.name for t in kernel.globals if t.rank == 1 and t.dtype is DType.S32}
-        return Flow(tensors, params, memory, frozenset(read & tables))
+        return Flow(tensors, params, memory, frozenset(t.name for t in tables_of(kernel)))
 
     def sizes(self, name: str, entry: int) -> tuple[int, ...]:
         """The extents of a tensor, or of one of an array of them."""
@@ -128,7 +127,8 @@ class Flow:
             self.wrong.append(f"{at} gets what nobody has loaded or computed")
         for piece in tile.pieces:
             found = [why for t in piece.terms for why in self.misplaced(at, t, piece)]
-            found += () if found or several else (w for t in piece.terms for w in self.partial(t))
+            if not found and not several:
+                found += (why for t in piece.terms for why in self.partial(t, at))
             if found:
                 self.wrong.append(f"{at} gets {min(found)}")
                 return
@@ -136,7 +136,7 @@ class Flow:
 
     def like_others(self, at: Result, terms: frozenset[Term]) -> None:
         """A result is everywhere of products of the same operands."""
-        found = frozenset(self.named(at, t) for t in terms if t.slices)
+        found = frozenset(self.named(at, t) for t in terms if t.summed)
         before = self.sums.setdefault(at.tensor, found)
         if found != before:
             self.wrong.append(f"{at} gets products of {_text(found)}, other parts {_text(before)}")
@@ -155,6 +155,8 @@ class Flow:
             extents, name = self.sizes(read.tensor, read.entry), read.tensor
             if at.entry not in (None, read.entry) and self.array(name):
                 yield f"{name}[{read.entry}]"
+            if read.begin is not None and Along.SUMMED not in read.along:
+                yield f"{name}, of which zeros lie in front of row {read.begin}"
             for d, (x, way) in enumerate(zip(read.at, read.along, strict=True)):
                 if way is Along.ROWS and at.row not in (None, x):
                     yield f"row {x} of {name}"
@@ -193,13 +195,18 @@ class Flow:
         alike = (r for t in piece.terms for r in t.reads if r.tensor == read.tensor)
         return {r.at[d] for r in alike if r.along == read.along}
 
-    def partial(self, term: Term) -> tuple[str, ...]:
-        """A sum of products that is not over all of K."""
-        if term not in self._partial:
-            self._partial[term] = tuple(self.left_out(term))
-        return self._partial[term]
+    def partial(self, term: Term, at: Result | None = None) -> tuple[str, ...]:
+        """A sum of products that is not over all of K, or, of runs of rows, over the one that the
+        result's matrix is of.
+        """
+        span = None
+        if any(r.begin is not None for r in term.reads):
+            span = self.span_of(at.tensor, at.outer[0]) if at is not None and at.outer else (0, 0)
+        if (term, span) not in self._partial:
+            self._partial[term, span] = tuple(self.left_out(term, span))
+        return self._partial[term, span]
 
-    def left_out(self, term: Term) -> Iterator[str]:
+    def left_out(self, term: Term, span: tuple[int, int] | None) -> Iterator[str]:
         """What :meth:`partial` finds."""
         extents = [
             self.sizes(r.tensor, r.entry)[d]
@@ -208,11 +215,12 @@ class Flow:
             if way is Along.SUMMED
         ]
         whole = max(extents, default=0)
+        first, last = (min(x, whole) for x in span or (0, whole))
         found = [(max(a, 0), min(b, whole)) for a, b in term.slices if a < whole and b > 0]
-        if term.slices and found != [(0, whole)][: whole > 0]:
+        if term.summed and found != [(first, last)][: first < last]:
             said = ", ".join(f"{a} .. {b}" for a, b in found) or "nothing"
             names = " and ".join(sorted({r.tensor for r in term.reads}))
-            yield f"{said} of 0 .. {whole} of K of {names}"
+            yield f"{said} of {first} .. {last} of K of {names}"
 
 
 def unused(kernel: Kernel) -> Iterator[str]:

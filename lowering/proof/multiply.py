@@ -44,10 +44,18 @@ def _product(a: Terms, b: Terms, k: int) -> Terms | str:
     if len(begins) > 1:
         said = " by ".join(f"{name} from {at} on" for at, name in begins.items())
         return f"{said} along K"
+    runs = {r.begin for side in reads for r in side if r.summed(Along.COLS) is not None}
+    if len(runs) > 1:
+        return "rows of different runs"
     over = {Along.SUMMED: Along.ANY, Along.COLS: Along.SUMMED}
     mine = (r.turned(over) for r in reads[0])
     its = (r.turned({**over, Along.ROWS: Along.COLS}) for r in reads[1])
-    slices = tuple((at, at + k) for at in begins if at is not None)
+    front = next((begin for begin in runs if begin is not None), None)
+    slices = tuple(
+        (at if front is None else max(at, front), at + k)
+        for at in begins
+        if at is not None and (front is None or at + k > front)
+    )
     return frozenset({Term(frozenset((*mine, *its)), slices)})
 
 

@@ -12,6 +12,7 @@ from lowering.kernel.control import For, Let
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.scalar_memory import LdGlobalScalar
 from lowering.kernel.visit import expressions, walk
+from lowering.proof.ends import Words
 
 __all__ = ["Group", "groups_of", "listed", "lists_of", "units_of"]
 
@@ -20,12 +21,16 @@ _COMPARISONS = ("<", "<=", "==", "!=")
 
 
 def units_of(kernel: Kernel) -> dict[str, int]:
-    """The largest number that each parameter is divided by."""
-    found = {p.name: 1 for p in kernel.params}
+    """The largest number that each parameter is divided by, or what words of memory say, up to
+    where groups go that it bounds.
+    """
+    found, words = {p.name: 1 for p in kernel.params}, Words.of(kernel)
     for part in _parts(kernel):
         match part:
             case Binary("ceildiv" | "//", Var(name), Const(value)) if name in found:
                 found[name] = max(found[name], value)
+            case Binary("ceildiv" | "//", x, Const(value)) if words.say(x):
+                found |= {name: max(found[name], value) for name in words.bounds}
     return found
 
 

@@ -42,25 +42,28 @@ class Read:
         entry: which one of an array of them; else 0.
         at: coordinates of the one for the tile's first element.
         along: how each of them changes.
+        begin: of a matrix of whose rows each run is one of its own, where this one begins: there
+            are zeros in front of that; else None.
     """
 
     tensor: str
     entry: int
     at: tuple[int, ...]
     along: tuple[Along, ...]
+    begin: int | None = None
 
     def moved(self, rows: int, cols: int) -> Read:
         """The same of a tile that begins so many rows and columns further."""
         step = {Along.ROWS: rows, Along.COLS: cols}
         at = (a + step.get(way, 0) for a, way in zip(self.at, self.along, strict=True))
-        return Read(self.tensor, self.entry, tuple(at), self.along)
+        return Read(self.tensor, self.entry, tuple(at), self.along, self.begin)
 
     def turned(self, ways: dict[Along, Along]) -> Read:
         """With other words for how its coordinates change; what is summed has no place."""
         along = tuple(ways.get(way, way) for way in self.along)
         gone = {Along.SUMMED, Along.ANY}
         at = tuple(0 if way in gone else a for a, way in zip(self.at, along, strict=True))
-        return Read(self.tensor, self.entry, at, along)
+        return Read(self.tensor, self.entry, at, along, self.begin)
 
     def summed(self, way: Along) -> int | None:
         """The coordinate that changes in a way; None if none does."""
@@ -77,6 +80,11 @@ class Term:
 
     reads: frozenset[Read]
     slices: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def summed(self) -> bool:
+        """Whether it is such a sum, perhaps of nothing."""
+        return bool(self.slices) or any(Along.SUMMED in r.along for r in self.reads)
 
 
 Terms = frozenset[Term]
