@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from lowering.ground.dtypes import DType
-from lowering.ground.expr import Binary, Expr, Var, free_vars, parts_of
+from lowering.ground.expr import Binary, Expr, Var, parts_of
 from lowering.kernel.control import Let
 from lowering.kernel.kernel import GlobalTensor, Kernel
 from lowering.kernel.scalar_memory import LdGlobalScalar
 from lowering.kernel.visit import expressions, walk
+from lowering.proof.numbering import depends
 
 __all__ = ["Ends", "Way", "Words", "grouped", "tables_of"]
 
@@ -93,7 +94,7 @@ class Words:
         bounds: the parameters that bound them.
     """
 
-    names: frozenset[Var]
+    names: frozenset[str]
     lets: Mapping[Var, Expr]
     bounds: frozenset[str]
 
@@ -101,7 +102,7 @@ class Words:
     def of(kernel: Kernel) -> Words:
         """Those of a kernel."""
         walked = list(walk(kernel.body))
-        names = frozenset(s.out for s in walked if isinstance(s, LdGlobalScalar))
+        names = frozenset(s.out.name for s in walked if isinstance(s, LdGlobalScalar))
         found = Words(names, {s.var: s.value for s in walked if isinstance(s, Let)}, frozenset())
         if not names:
             return found
@@ -112,11 +113,7 @@ class Words:
 
     def say(self, e: Expr) -> bool:
         """Whether a number depends on one of them, within a trip of a loop."""
-        if not self.names:
-            return False
-        return any(
-            v in self.names or (v in self.lets and self.say(self.lets[v])) for v in free_vars(e)
-        )
+        return bool(self.names) and depends(e, self.names, self.lets)
 
 
 def grouped(kernel: Kernel) -> frozenset[str]:

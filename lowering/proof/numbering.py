@@ -10,10 +10,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from lowering.ground.expr import Binary, Expr, Select, Var, binary, select, type_of
+from lowering.ground.expr import Binary, Expr, Select, Var, binary, free_vars, select, type_of
 from lowering.ground.poly import Poly, poly
 
-__all__ = ["Numbering"]
+__all__ = ["Numbering", "depends"]
+
+
+def depends(e: Expr, names: frozenset[str], lets: Mapping[Var, Expr]) -> bool:
+    """Whether an expression is told by some names, or what it is told by stands for such."""
+    return any(
+        v.name in names or (v in lets and depends(lets[v], names, lets)) for v in free_vars(e)
+    )
 
 
 @dataclass
