@@ -19,7 +19,7 @@ After ``synchronize_wgmma`` (it puts the last wait behind the loop), before ``al
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 
 from lowering.ground.errors import InternalError
@@ -105,7 +105,8 @@ def order_pingpong(kernel: Kernel, options: LoweringOptions) -> Kernel:
     loop that waits for both kinds of rings, with both.
 
     Raises:
-        InternalError: a consuming role without a group index, or whose groups are no whole teams.
+        InternalError: a consuming role without a group index, or whose groups are no whole teams;
+            or one that asks queues whose tiles are not those of as many teams each.
     """
     by_place: dict[Body, list[Ring]] = {}
     for ring in kernel.rings:
@@ -174,13 +175,27 @@ def _order(
         declared.append(order)
         lets = _of_groups(r)
         asked = {s.ring for s in walk(r.body) if isinstance(s, NextTile)}
-        queues = [q.takers for q in kernel.rings if q.name in asked]
-        sharing = ring.takers // queues[0] if queues else 1
+        sharing = _sharing(r, ring, {q.takers for q in kernel.rings if q.name in asked})
         turns = _Turns(ring, rings, every, finer, order, r.group, groups, sharing, lets)
         return replace(r, body=turns.role(r.body))
 
     made = map_roles(kernel, role)
     return made.declare(*declared)
+
+
+def _sharing(role: Role, ring: Ring, takers: Set[int]) -> int:
+    """How many teams of ``ring`` have each tile of the queues that a role asks, which so many
+    ``takers`` deal out among them; one without a queue.
+    """
+    if not takers:
+        return 1
+    if len(takers) > 1 or ring.takers % min(takers):
+        some = " and ".join(map(str, sorted(takers)))
+        why = (
+            f"role {role.name} takes {ring.name} in {ring.takers} turns, tiles of a queue in {some}"
+        )
+        raise InternalError("order_pingpong", why)
+    return ring.takers // min(takers)
 
 
 def _takes(stmt: Stmt, rings: frozenset[str]) -> bool:
