@@ -19,7 +19,7 @@ After ``synchronize_wgmma`` (it puts the last wait behind the loop), before ``al
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 
 from lowering.ground.errors import InternalError
@@ -97,25 +97,25 @@ def order_pingpong(kernel: Kernel, options: LoweringOptions) -> Kernel:
 
     Where a turn is a single step, it is the wait for it that is between the barriers.
 
-    With more groups each hands its turn to the next one, the last to the first. A group that has
-    one turn only, or none, has no loop over turns; whether it enters is a branch. Where several
-    groups take a turn together, each team of neighbours meets the next one at a barrier of both.
+    With more groups each hands its turn to the next one, the last to the first. A group with one
+    turn, or none, has no loop over turns; whether it enters is a branch. Where several groups take
+    a turn together, each team of neighbours meets the next one at a barrier of both.
 
-    Where the groups of a team deal out steps of a ring, each has turns of its own with that; in a
-    loop that waits for both kinds of rings, with both.
+    Where groups of a team deal out steps of a ring, each has turns of its own with that, or both.
 
     Raises:
-        InternalError: a consuming role without a group index, or whose groups are no whole teams.
+        InternalError: a consuming role without a group index, whose groups are no whole teams, or
+            that asks queues whose tiles are not those of as many teams each.
     """
     by_place: dict[Body, list[Ring]] = {}
-    for ring in kernel.rings:
-        if ring.takers > 1 and (place := _place(kernel.body, ring)):
+    for ring in (r for r in kernel.rings if r.takers > 1):
+        if place := _place(kernel.body, ring):
             by_place.setdefault(place, []).append(ring)
     takers = {r.name: r.takers for found in by_place.values() for r in found}
-    for found in sorted(by_place.values(), key=lambda found: _finest(found).takers):
-        finest = _finest(found)
+    for found in sorted(by_place.values(), key=lambda f: _finest(f).takers):
+        finest, names = _finest(found), frozenset(r.name for r in found)
         finer = frozenset(name for name, n in takers.items() if n > finest.takers)
-        kernel = _order(kernel, finest, frozenset(r.name for r in found), frozenset(takers), finer)
+        kernel = _order(kernel, finest, names, frozenset(takers), finer)
     return kernel
 
 
@@ -174,13 +174,27 @@ def _order(
         declared.append(order)
         lets = _of_groups(r)
         asked = {s.ring for s in walk(r.body) if isinstance(s, NextTile)}
-        queues = [q.takers for q in kernel.rings if q.name in asked]
-        sharing = ring.takers // queues[0] if queues else 1
+        sharing = _sharing(r, ring, {q.takers for q in kernel.rings if q.name in asked})
         turns = _Turns(ring, rings, every, finer, order, r.group, groups, sharing, lets)
         return replace(r, body=turns.role(r.body))
 
     made = map_roles(kernel, role)
     return made.declare(*declared)
+
+
+def _sharing(role: Role, ring: Ring, takers: Set[int]) -> int:
+    """How many teams of ``ring`` have each tile of the queues that a role asks, which so many
+    ``takers`` deal out among them; one without a queue.
+    """
+    if not takers:
+        return 1
+    if len(takers) > 1 or ring.takers % min(takers):
+        some = " and ".join(map(str, sorted(takers)))
+        why = (
+            f"role {role.name} takes {ring.name} in {ring.takers} turns, tiles of a queue in {some}"
+        )
+        raise InternalError("order_pingpong", why)
+    return ring.takers // min(takers)
 
 
 def _takes(stmt: Stmt, rings: frozenset[str]) -> bool:

@@ -24,6 +24,7 @@ from lowering.ground.expr import (
 )
 from lowering.ground.poly import Poly, poly
 from lowering.ground.scalar_ops import COMPARISONS, OPS
+from lowering.proof.numbering import Numbering
 
 __all__ = ["ANY", "NEVER", "Bounds", "Range", "joined"]
 
@@ -68,17 +69,20 @@ class Bounds:
         names: ranges of variables, and of special registers as ``%name``.
         lets: what names stand for.
         told: what is told of a sum, difference or product that 32 bits do not hold, and its range.
-        distances: what :meth:`apart` has found for the same names.
         behind: what a name is, of two others: of sums with it the range is also taken so.
+        numbering: what expressions stand for.
     """
 
     names: Mapping[str, Range]
     lets: Mapping[Var, Expr]
     told: Callable[[Binary, Range], None]
-    distances: dict[tuple[Expr, Expr], int | None] = field(default_factory=dict)
     behind: dict[Var, Expr] = field(default_factory=dict)
     made: dict[int, tuple[_Way, Expr]] = field(default_factory=dict)
     narrowed: dict[tuple[int, bool, int], tuple[_Way, Expr, Expr]] = field(default_factory=dict)
+    numbering: Numbering = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.numbering = Numbering(self.lets)
 
     def of(self, e: Expr) -> Range:
         """The range of an expression."""
@@ -226,15 +230,7 @@ class Bounds:
 
     def apart(self, a: Expr, b: Expr) -> int | None:
         """How much larger one expression is than another, if that is a number."""
-        if (a, b) not in self.distances:
-            self.distances[a, b] = poly(self.resolved(a)).apart(poly(self.resolved(b)))
-        return self.distances[a, b]
-
-    def resolved(self, e: Expr) -> Expr:
-        """``e`` without names of lets."""
-        while free_vars(e) & self.lets.keys():
-            e = substitute(e, self.lets)
-        return e
+        return self.numbering.of(a).apart(self.numbering.of(b))
 
     def divided(self, e: Expr) -> Range | None:
         """Of what is made of ``q = mulhi(x, (2**31 - 1) // d)``, which is ``x // d`` or one less

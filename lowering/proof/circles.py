@@ -15,22 +15,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations, product
-from math import prod
 
 from lowering.ground.expr import evaluate
 from lowering.kernel.atomic import CounterWait
 from lowering.kernel.compute import Wgmma
 from lowering.kernel.kernel import Kernel
-from lowering.kernel.scalar_memory import LdGlobalScalar
 from lowering.kernel.tensor_memory import Tcgen05Mma
 from lowering.kernel.visit import walk
 from lowering.proof.agent import Agent
 from lowering.proof.board import Board, Env, Walker
+from lowering.proof.ends import Ends, Way, grouped, tables_of
 from lowering.proof.flow import unused
 from lowering.proof.moves import ALONE, TOGETHER
 from lowering.proof.obligation import Obligation, UnknownError, Verdict
-from lowering.proof.places import STEPS, extents_of, misplaced
-from lowering.proof.sizes import Group, groups_of, limited_by, listed, lists_of, units_of
+from lowering.proof.places import STEPS, misplaced
+from lowering.proof.sizes import Group, groups_of, listed, lists_of, units_of
 from lowering.proof.skeleton import Skeleton, alike
 
 __all__ = ["circles"]
@@ -73,21 +72,20 @@ def _all(kernel: Kernel, agents: tuple[Agent, ...]) -> Iterator[Obligation]:
     plain = alike([Skeleton(kernel, a, (STEPS,)) for a in agents])
     moving = alike([_with_data(kernel, a) for a in agents])
     followed, left, sums = set[Sized](), dict[Sized, str](), set[frozenset[str]]()
-    seen = set[tuple[int, ...]]()
+    seen = set[tuple[object, ...]]()
     for size in _sizes(kernel):
         grid = _grid(kernel, size)
-        if (key := (*size.sizes.values(), grid.ctas, size.many)) in seen:
+        if (key := (*size.sizes.values(), grid.ctas, size.many, *grid.memory.all)) in seen:
             followed |= size.chosen  # on more multiprocessors than it has tiles
             continue
         if grid.clusters > CLUSTERS and grid.waiting:
             left |= dict.fromkeys(size.chosen, str(grid))
         elif grid.clusters:
             skeletons = plain if size.many else moving
-            for memory in _memories(kernel, size.sizes):
-                wrong = list(_followed(grid, memory, skeletons, not size.many, sums))
-                yield from wrong
-                if wrong:
-                    return
+            wrong = list(_followed(grid, skeletons, not size.many, sums))
+            yield from wrong
+            if wrong:
+                return
             followed |= size.chosen
             seen.add(key)
     for at in (at for n, at in left.items() if n not in followed):
@@ -120,23 +118,26 @@ class _Size:
         sms: multiprocessors.
         many: whether two parameters are many tiles; data is not followed there, since where it lies
             depends on each of them by itself.
+        way: which groups memory makes, if it does.
     """
 
     sizes: Env
     chosen: frozenset[Sized]
     sms: int
     many: bool = False
+    way: Way = Way.UNEQUAL
 
 
 def _sizes(kernel: Kernel) -> Iterator[_Size]:
     """Any two parameters so large that what they are divided by is in them no, one, two times, and
     once more for each stage of each ring and for each step that one who reads it has released;
     then each parameter beside one part of a list that is as wide as all of it; then each as large
-    as one and two of its groups, with two tiles of the others.
+    as one and two of its groups, with two tiles of the others. Where memory says where groups end,
+    it makes others as well, of as many tiles as there may be.
     """
     most = 2 + sum(m.stages + 1 for m in kernel.mbarriers) // 2
     units, least = units_of(kernel), kernel.cluster * kernel.splits
-    seen = set[tuple[int, ...]]()
+    seen, groups = set[tuple[int, ...]](), grouped(kernel)
     for pair in combinations(units, min(2, len(units))):
         for counts in product((0, 1, 2, most), repeat=len(pair)):
             sizes = {n: _size(1, u) for n, u in units.items()}
@@ -148,6 +149,10 @@ def _sizes(kernel: Kernel) -> Iterator[_Size]:
                 many = min(counts, default=0) == most and len(pair) > 1
                 for n in several:
                     yield _Size(sizes, frozenset(some.items()), n * least, many)
+                further = Way if min(counts, default=0) and groups.issuperset(pair) else ()
+                for way in further:
+                    n = 1 if many or way is Way.HALVES else 3
+                    yield _Size(sizes, frozenset(), n * least, many, way)
     for name, parts in lists_of(units).items():
         for part, other in product(parts, (n for n in units if n not in (name, *parts))):
             sizes = {n: _size(1, u) for n, u in units.items()} | dict.fromkeys(parts, 0)
@@ -184,11 +189,12 @@ def _of_group(group: Group, unit: int, most: int) -> Iterator[tuple[int, int, in
 @dataclass(frozen=True, slots=True)
 class _Grid:
     """A launch: CTAs along x, rows of them, and clusters in all; ``waiting`` for each other or
-    not.
+    not. ``way`` says which groups memory makes.
     """
 
     kernel: Kernel
     sizes: Env
+    way: Way
     ctas: int
     rows: int
     clusters: int
@@ -196,7 +202,15 @@ class _Grid:
 
     def __str__(self) -> str:
         at = ", ".join(f"{n} = {v}" for n, v in self.sizes.items())
-        return f"at {at} on {self.ctas} x {self.rows} x {self.kernel.splits} CTAs"
+        way = "" if self.way is Way.UNEQUAL else f", {self.way.value},"
+        return f"at {at}{way} on {self.ctas} x {self.rows} x {self.kernel.splits} CTAs"
+
+    @property
+    def memory(self) -> Ends:
+        """What memory holds."""
+        counts = {t.name: evaluate(t.sizes[0], self.sizes) for t in tables_of(self.kernel)}
+        tile = max(units_of(self.kernel).values(), default=1)
+        return Ends(self.way, max(self.sizes.values(), default=0), tile, counts)
 
 
 def _grid(kernel: Kernel, size: _Size) -> _Grid:
@@ -206,17 +220,13 @@ def _grid(kernel: Kernel, size: _Size) -> _Grid:
         ctas = evaluate(kernel.grid, size.sizes | {"sms": size.sms})
         rows = kernel.rows(size.sizes)
     except ZeroDivisionError:  # by an extent of 0: the result has no element
-        return _Grid(kernel, size.sizes, 0, 0, 0, waiting)
+        return _Grid(kernel, size.sizes, size.way, 0, 0, 0, waiting)
     clusters = ctas // kernel.cluster * rows * kernel.splits
-    return _Grid(kernel, size.sizes, ctas, rows, clusters, waiting)
+    return _Grid(kernel, size.sizes, size.way, ctas, rows, clusters, waiting)
 
 
 def _followed(
-    at: _Grid,
-    memory: _Memory,
-    skeletons: list[Skeleton],
-    whole: bool,
-    sums: set[frozenset[str]],
+    at: _Grid, skeletons: list[Skeleton], whole: bool, sums: set[frozenset[str]]
 ) -> Iterator[Obligation]:
     """What is wrong with a launch; ``whole`` if all clusters are followed however many they are.
     The operands of which results are products are put into ``sums``.
@@ -227,7 +237,7 @@ def _followed(
         return Obligation(name, kernel.name, Verdict.REFUTED, f"{at} {why}", trace)
 
     whole = whole or clusters <= CLUSTERS
-    board = Board(kernel, at.ctas, at.rows, sizes, memory)
+    board = Board(kernel, at.ctas, at.rows, sizes, at.memory)
     for together in _together(clusters, at.waiting, whole):
         walkers = [(s, _walker(board, s.agent, c)) for c in together for s in skeletons]
         while sum(s.go(w, LIMIT) for s, w in walkers):
@@ -272,40 +282,3 @@ def _walker(board: Board, agent: Agent, number: int) -> Walker:
     env |= {"%nctaid.x": board.grid, "%nctaid.y": board.rows, "%cluster.ctarank": rank}
     groups = sum(warp % 4 == 0 for warp in agent.warps)
     return Walker(number * kernel.cluster + rank, board, groups, env)
-
-
-@dataclass(frozen=True, slots=True)
-class _Memory:
-    """What tensors hold: two numbers, then the largest that there may be, and larger ones."""
-
-    first: int
-    second: int
-    largest: int
-
-    def __call__(self, tensor: str, at: Sequence[int]) -> int:
-        match sum(at):
-            case 0:
-                return self.first
-            case 1:
-                return self.second
-        return (sum(at) - 1) * self.largest
-
-
-def _memories(kernel: Kernel, sizes: Env) -> list[_Memory]:
-    """What tensors may hold, one where none is read. As ends of groups of what limits them the
-    numbers make one small group, or one of all; of two, two halves, or an empty one and one of all;
-    of more, a small one, one that is most of all and a small one, or an empty one and two halves,
-    with empty ones behind.
-    """
-    tables = {s.src.map for s in walk(kernel.body) if isinstance(s, LdGlobalScalar)}
-    if not tables:
-        return [_Memory(0, 0, 0)]
-    largest = max((sizes[n] for n in limited_by(kernel).values()), default=max(sizes.values()))
-    step, half = max(largest // 8, 1), largest // 2
-    ends = [(step, max(largest - step, step)), (0, half)]
-    match max(prod(extents_of(kernel, name, 0, sizes)) for name in tables):
-        case 1:
-            ends = [(step, largest), (largest, largest)]
-        case 2:
-            ends = [(half, largest), (0, largest)]
-    return [_Memory(*pair, largest) for pair in ends]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from lowering.ground.expr import Binary, Const, Expr, Var
 from lowering.ground.poly import poly
 from lowering.proof.bounds import Bounds
+from lowering.proof.numbering import depends
 from lowering.proof.steps import Scalar
 
 __all__ = ["Dealt", "dealt"]
@@ -41,14 +42,20 @@ class Dealt:
     place: Expr
 
 
-def dealt(carried: Sequence[Scalar], bounds: Bounds) -> Sequence[Dealt]:
-    """What a loop deals out that carries these; ``bounds`` knows what names stand for."""
+def dealt(
+    carried: Sequence[Scalar], bounds: Bounds, inside: frozenset[str] = frozenset()
+) -> Sequence[Dealt]:
+    """What a loop deals out that carries these; ``bounds`` knows what names stand for, ``inside``
+    are those that have a value of their own in each trip, by which turns are not counted.
+    """
     found = []
     for c in carried:
         match c.following:
             case Binary("+", Var() as own, Binary("*", Var() as turns, by)) if own == c.var:
+                if depends(by, inside, bounds.lets):
+                    continue
                 match bounds.rounded_up(turns):
-                    case (left, n) if bounds.resolved(n) == bounds.resolved(by):
+                    case (left, n) if bounds.apart(n, by) == 0:
                         left = bounds.lets.get(left, left) if isinstance(left, Var) else left
                     case _:
                         continue

@@ -12,25 +12,28 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from lowering.ground.dtypes import DType
 from lowering.ground.expr import Expr, evaluate
+from lowering.ground.frozen import quick
 from lowering.kernel.kernel import GlobalTensor, Kernel, TensorMap
 from lowering.kernel.memory import PrefetchTensorMap
 from lowering.kernel.operands import GmemRef, MapRef
-from lowering.kernel.scalar_memory import LdGlobalScalar
-from lowering.kernel.tensors import ENTRY, Ragged
+from lowering.kernel.tensors import ENTRY
 from lowering.kernel.visit import operands, walk
-from lowering.proof.tile import Along, Piece, Read, Term, Tile
+from lowering.proof.ends import tables_of
+from lowering.proof.tile import Along, Piece, Read, Term, Terms, Tile
 
 __all__ = ["Flow", "Result", "unused"]
 
 Key = tuple[int, str, int]
 """A CTA, a buffer and a stage of it."""
 
+Product = tuple[Terms, Terms, int]
+
 Memory = Callable[[str, Sequence[int]], int]
 """What a plain tensor holds, by entry and coordinates."""
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Result:
     """Where in a tensor a tile is stored.
@@ -65,6 +68,7 @@ class Flow:
         tables: their names.
         stages: what is in shared and in tensor memory; ``slots`` in workspaces.
         sums: of each result the operands whose products it is of.
+        products: of two operands, along so much of K, what they are of, and what is wrong.
         wrong: what is stored and does not belong there.
     """
 
@@ -75,18 +79,19 @@ class Flow:
     stages: dict[Key, Tile] = field(default_factory=dict)
     slots: dict[tuple[str, int], Tile] = field(default_factory=dict)
     sums: dict[str, frozenset[frozenset[str]]] = field(default_factory=dict)
+    products: dict[Product, tuple[Terms, tuple[str, ...]]] = field(default_factory=dict)
     wrong: list[str] = field(default_factory=list)
     _sizes: dict[tuple[str, int], tuple[int, ...]] = field(default_factory=dict)
-    _partial: dict[tuple[Term, int | None], tuple[str, ...]] = field(default_factory=dict)
+    _partial: dict[tuple[Term, tuple[int, int] | None], tuple[str, ...]] = field(
+        default_factory=dict
+    )
 
     @staticmethod
     def of(kernel: Kernel, params: Mapping[str, int], memory: Memory) -> Flow:
         """Of a grid of a kernel, before anything has moved."""
         tensors: dict[str, TensorMap | GlobalTensor] = {m.name: m for m in kernel.tensor_maps}
         tensors |= {t.name: t for t in kernel.globals}
-        read = {s.src.map for s in walk(kernel.body) if isinstance(s, LdGlobalScalar)}
-        tables = {t.name for t in kernel.globals if t.rank == 1 and t.dtype is DType.S32}
-        return Flow(tensors, params, memory, frozenset(read & tables))
+        return Flow(tensors, params, memory, frozenset(t.name for t in tables_of(kernel)))
 
     def sizes(self, name: str, entry: int) -> tuple[int, ...]:
         """The extents of a tensor, or of one of an array of them."""
@@ -96,10 +101,9 @@ class Flow:
         return self._sizes[name, entry]
 
     def dims(self, name: str) -> tuple[Expr, ...]:
-        """The extents of a tensor as they are written; where a run of rows begins is a coordinate."""
+        """The extents of a tensor as they are written."""
         tensor = self.tensors[name]
-        runs = isinstance(tensor, GlobalTensor) or tensor.ragged is Ragged.BEGIN
-        return tensor.sizes if runs else tensor.behind
+        return tensor.behind if isinstance(tensor, TensorMap) else tensor.sizes
 
     def array(self, name: str) -> bool:
         """Whether there are several tensors of that name."""
@@ -116,22 +120,6 @@ class Flow:
                 return begin, self.memory(table, (0, group))
         return None
 
-    def run_of(self, at: Result, name: str) -> tuple[int, int] | None:
-        """Where the run of rows begins that is the group of a result's matrix, and how many these
-        are, of a tensor of runs; None of another one.
-        """
-        tensor = self.tensors[name]
-        if not isinstance(tensor, TensorMap) or tensor.ragged is not Ragged.BEGIN:
-            return None
-        rows, groups = self.sizes(name, 0)[1], self.sizes(at.tensor, at.entry or 0)[:1]
-        for table in self.tables:
-            if len(at.outer) == 1 and self.sizes(table, 0) == groups:
-                (group,) = at.outer
-                ends = (self.memory(table, (n,)) if n >= 0 else 0 for n in (group - 1, group))
-                begin, end = (min(n, rows) for n in ends)
-                return begin, end - begin
-        return None
-
     def store(self, at: Result, tile: Tile, several: bool = False) -> None:
         """Note what is wrong with a tile that is stored, of which all lies in the tensor; with
         ``several`` others add to the same elements.
@@ -143,7 +131,7 @@ class Flow:
         for piece in tile.pieces:
             found = [why for t in piece.terms for why in self.misplaced(at, t, piece)]
             if not found and not several:
-                found = [why for t in piece.terms for why in self.partial(t, at)]
+                found += (why for t in piece.terms for why in self.partial(t, at))
             if found:
                 self.wrong.append(f"{at} gets {min(found)}")
                 return
@@ -151,7 +139,7 @@ class Flow:
 
     def like_others(self, at: Result, terms: frozenset[Term]) -> None:
         """A result is everywhere of products of the same operands."""
-        found = frozenset(self.named(at, t) for t in terms if t.slices)
+        found = frozenset(self.named(at, t) for t in terms if t.summed)
         before = self.sums.setdefault(at.tensor, found)
         if found != before:
             self.wrong.append(f"{at} gets products of {_text(found)}, other parts {_text(before)}")
@@ -170,6 +158,8 @@ class Flow:
             extents, name = self.sizes(read.tensor, read.entry), read.tensor
             if at.entry not in (None, read.entry) and self.array(name):
                 yield f"{name}[{read.entry}]"
+            if read.begin is not None and Along.SUMMED not in read.along:
+                yield f"{name}, of which zeros lie in front of row {read.begin}"
             for d, (x, way) in enumerate(zip(read.at, read.along, strict=True)):
                 if way is Along.ROWS and at.row not in (None, x):
                     yield f"row {x} of {name}"
@@ -186,8 +176,6 @@ class Flow:
         x, sizes = read.at[d], self.sizes(at.tensor, at.entry or 0)
         if extents[d] == 1 and not x:
             return True
-        if (run := self.run_of(at, read.tensor)) is not None:
-            return run[0] == x
         if d < len(extents) - 2 and (place := self.place_of(at, read, d)) is not None:
             return (*at.outer, at.row)[place] == x
         if self.all_of(read, d, piece) == set(range(extents[d])):
@@ -222,28 +210,31 @@ class Flow:
         return {r.at[d] for r in alike if r.along == read.along}
 
     def partial(self, term: Term, at: Result | None = None) -> tuple[str, ...]:
-        """A sum of products that is not over all of K, or of what of it belongs to a result."""
-        runs = {run for r in term.reads if at and (run := self.run_of(at, r.tensor)) is not None}
-        size = None if len(runs) != 1 else next(iter(runs))[1]
-        if (term, size) not in self._partial:
-            self._partial[term, size] = tuple(self.left_out(term, size))
-        return self._partial[term, size]
+        """A sum of products that is not over all of K, or, of runs of rows, over the one that the
+        result's matrix is of.
+        """
+        span = None
+        if any(r.begin is not None for r in term.reads):
+            span = self.span_of(at.tensor, at.outer[0]) if at is not None and at.outer else (0, 0)
+        if (term, span) not in self._partial:
+            self._partial[term, span] = tuple(self.left_out(term, span))
+        return self._partial[term, span]
 
-    def left_out(self, term: Term, size: int | None) -> Iterator[str]:
-        """What :meth:`partial` finds; ``size`` is the group's, whose rows others follow."""
+    def left_out(self, term: Term, span: tuple[int, int] | None) -> Iterator[str]:
+        """What :meth:`partial` finds."""
         extents = [
             self.sizes(r.tensor, r.entry)[d]
             for r in term.reads
             for d, way in enumerate(r.along)
             if way is Along.SUMMED
         ]
-        whole = max(extents, default=0) if size is None else size
-        found = [(max(a, 0), min(b, whole) if size is None else b) for a, b in term.slices]
-        found = [(a, b) for a, b in found if a < b]
-        if term.slices and found != [(0, whole)][: whole > 0]:
+        whole = max(extents, default=0)
+        first, last = (min(x, whole) for x in span or (0, whole))
+        found = [(max(a, 0), min(b, whole)) for a, b in term.slices if a < whole and b > 0]
+        if term.summed and found != [(first, last)][: first < last]:
             said = ", ".join(f"{a} .. {b}" for a, b in found) or "nothing"
             names = " and ".join(sorted({r.tensor for r in term.reads}))
-            yield f"{said} of 0 .. {whole} of K of {names}"
+            yield f"{said} of {first} .. {last} of K of {names}"
 
 
 def unused(kernel: Kernel) -> Iterator[str]:

@@ -15,7 +15,7 @@ from math import gcd
 from lowering.ground.expr import Binary, Const, Expr, Select, Special, Var, free_vars
 from lowering.ground.poly import Poly, poly
 
-__all__ = ["NOTHING", "Facts"]
+__all__ = ["NOTHING", "Facts", "natural", "positive"]
 
 SPLITS = 3
 """Minima, maxima and choices of one question that are taken apart, each into its two cases."""
@@ -24,7 +24,9 @@ ROWS = 80
 """Inequalities that an elimination may come to; more are not worked on."""
 
 Monomial = tuple[Expr, ...]
-_Row = tuple[tuple[Monomial, int], ...]
+_Row = tuple[tuple[int, int], ...]
+"""A sum that is not negative: numbers of monomials, with how often each is in it."""
+_CONSTANT = 0
 _ONE = Poly((((), 1),))
 _RANKS = {"ctaid.x": "nctaid.x", "ctaid.y": "nctaid.y"}
 
@@ -227,13 +229,13 @@ def _meaning(atom: Expr, facts: Facts, deep: bool) -> Iterator[Poly]:
                 yield this - _ONE
             if name in _RANKS:
                 yield poly(Special(_RANKS[name])) - this - _ONE
-        case Binary("//", a, b) if _positive(b, facts):
+        case Binary("//", a, b) if positive(b, facts):
             yield poly(a) - this * poly(b)
             yield this * poly(b) + poly(b) - _ONE - poly(a)
-        case Binary("ceildiv", a, b) if _positive(b, facts):
+        case Binary("ceildiv", a, b) if positive(b, facts):
             yield this * poly(b) - poly(a)
             yield poly(a) + poly(b) - _ONE - this * poly(b)
-        case Binary("%", a, b) if _positive(b, facts):
+        case Binary("%", a, b) if positive(b, facts):
             yield this
             yield poly(b) - _ONE - this
         case Binary("min", a, b):
@@ -261,7 +263,7 @@ def natural(e: Expr, facts: Facts) -> bool:
     return False
 
 
-def _positive(e: Expr, facts: Facts) -> bool:
+def positive(e: Expr, facts: Facts) -> bool:
     """Divisors that are positive whatever happens: constants, counts of CTAs, maxima with one."""
     match e:
         case Const(value):
@@ -271,9 +273,9 @@ def _positive(e: Expr, facts: Facts) -> bool:
         case _ if e in facts.positive:
             return True
         case Var(name) if name in facts.defined:
-            return _positive(facts.defined[name], facts)
+            return positive(facts.defined[name], facts)
         case Binary("max", a, b):
-            return _positive(a, facts) or _positive(b, facts)
+            return positive(a, facts) or positive(b, facts)
         case Binary("//", Special(name), Const(value)):
             return name.startswith("n") and value > 0  # clusters of a grid
     return False
@@ -281,21 +283,22 @@ def _positive(e: Expr, facts: Facts) -> bool:
 
 def _eliminated(rows: list[Poly]) -> bool:
     """Whether no rationals satisfy all rows (Fourier and Motzkin), monomials being unknowns."""
-    table = {_row(dict(r.terms)) for r in rows}
+    numbers: dict[Monomial, int] = {(): _CONSTANT}
+    table = {_row({numbers.setdefault(m, len(numbers)): c for m, c in r.terms}) for r in rows}
     while True:
-        counts: dict[Monomial, list[int]] = {}
+        counts: dict[int, list[int]] = {}
         for row in table:
-            if not row or (len(row) == 1 and not row[0][0]):
+            if not row or (len(row) == 1 and row[0][0] == _CONSTANT):
                 if row and row[0][1] < 0:
                     return True
                 continue
-            for monomial, c in row:
-                if monomial:
-                    counts.setdefault(monomial, [0, 0])[c > 0] += 1
+            for unknown, c in row:
+                if unknown != _CONSTANT:
+                    counts.setdefault(unknown, [0, 0])[c > 0] += 1
         if not counts or len(table) > ROWS:
             return False
         best = min(counts, key=lambda m: counts[m][0] * counts[m][1] - sum(counts[m]))
-        kept, above, below = set[_Row](), list[dict[Monomial, int]](), list[dict[Monomial, int]]()
+        kept, above, below = set[_Row](), list[dict[int, int]](), list[dict[int, int]]()
         for row in table:
             terms = dict(row)
             c = terms.get(best, 0)
@@ -306,7 +309,7 @@ def _eliminated(rows: list[Poly]) -> bool:
         table = kept | {_joined(a, b, best) for a in above for b in below}
 
 
-def _joined(a: dict[Monomial, int], b: dict[Monomial, int], unknown: Monomial) -> _Row:
+def _joined(a: dict[int, int], b: dict[int, int], unknown: int) -> _Row:
     x, y = a[unknown], -b[unknown]
     total = {m: y * c for m, c in a.items()}
     for m, c in b.items():
@@ -314,19 +317,10 @@ def _joined(a: dict[Monomial, int], b: dict[Monomial, int], unknown: Monomial) -
     return _row(total)
 
 
-def _row(terms: dict[Monomial, int]) -> _Row:
+def _row(terms: dict[int, int]) -> _Row:
     """A row divided by what its coefficients have in common, its constant rounded down."""
-    common = 0
-    for m, c in terms.items():
-        if m:
-            common = gcd(common, c)
-    common = max(common, 1)
-    found = [(m, c // common) for m, c in terms.items() if c // common]
-    return tuple(sorted(found, key=_order)) if len(found) > 1 else tuple(found)
-
-
-def _order(term: tuple[Monomial, int]) -> int:
-    return hash(term[0])
+    common = max(gcd(*(c for m, c in terms.items() if m != _CONSTANT)), 1)
+    return tuple(sorted([(m, c // common) for m, c in terms.items() if c // common]))
 
 
 def _all_atoms(rows: Iterable[Poly]) -> set[Expr]:

@@ -11,7 +11,7 @@ one arrival is made beforehand, so that of warps that wait in a circle one can g
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -24,7 +24,7 @@ from lowering.kernel.visit import walk
 from lowering.proof.obligation import Obligation, Verdict
 from lowering.proof.shape import Shape, share_of, text
 from lowering.proof.views import Views
-from lowering.proof.words import ends_at
+from lowering.proof.words import Until, ends_at, until
 
 __all__ = ["Meetings"]
 
@@ -74,11 +74,11 @@ class Meetings:
 
     def turn(self, meeting: Shape, arriving: Shape) -> tuple[str, int | None]:
         """What is not proved of a turn, and the arrivals before the first one."""
+        if (words := _Words.of(meeting)) is not None:
+            return self.of_queue(words, arriving)
         match meeting:
             case (("loop", Const(0), Expr() as syncs, Const(1), (), (word,)),) if word == SYNC:
                 pass
-            case (("loop", _, _, _, (), (("if", _, (word,), ()), *_)),) if word == SYNC:
-                return self.dealt(meeting, arriving)
             case (("loop", _, _, _, (), (("loop", *_),)),):
                 return _nested(meeting, arriving)
             case _:
@@ -104,37 +104,69 @@ class Meetings:
             return f"{trips} + {first} arrivals for {syncs} turns", None
         return "", first
 
-    def dealt(self, meeting: Shape, arriving: Shape) -> tuple[str, int | None]:
-        """The same, of teams that take the words of a ring in turn, up to one that is its end.
+    def of_queue(self, meeting: _Words, arriving: Shape) -> tuple[str, int | None]:
+        """The same, of teams that load the words of a queue, up to one that is its end, word ``e``.
 
-        Let word ``e`` be the end. Team t of T syncs for each of its words up to ``e``, which may be
-        its own; team t - 1 arrives for each of its words in front of ``e``, and, if it is the last
-        team, once before. Word j of the one is word j - 1 of the other: these are equally many.
+        Teams that share the words have as many turns within each one in front of ``e``, one team
+        behind the other, and each arrival is for a turn of the same word. But the last team arrives
+        for the next turn of the first one, once before all: that one syncs at ``e`` once more.
+
+        Of those that take the words in turn, with one turn within each, team t of T syncs for each
+        of its words up to ``e``, which may be its own; team t - 1 arrives for each of its words in
+        front of ``e``, and, if it is the last team, once before. Word j of the one is word j - 1 of
+        the other: these are equally many.
         """
-        match meeting:
-            case (("loop", Const(0), stop, Const(1), (), (
-                ("if", Binary("==", Var() as mine, Expr() as end), (a,), ()),
-                ("break", Binary("<=", bound, m)), b,
-            )),) if a == b == SYNC and (bound, m) == (end, mine):  # fmt: skip
-                pass
-            case _:
-                return f"{text(meeting)} is no loop of turns", None
         first, rest = (1, arriving[1:]) if arriving[0] == ARRIVE else (0, arriving)
-        match rest:
-            case (("loop", Const(0), s, Const(1), (), (
-                ("break", Binary("<=", bound, Var() as theirs)), a
-            )),) if a == ARRIVE and (s, bound) == (stop, end):  # fmt: skip
-                pass
-            case _:
-                return f"{text(rest)} is no loop of arrivals", None
-        share, before = share_of(mine), share_of(theirs)
-        if share is None or before is None or share.count < 2:
-            return f"whose words {mine} and {theirs} are is not known", None
-        due = replace(share, team=(share.team - 1) % share.count)
-        if before != due or first != (share.team == 0):
-            return f"{first} arrivals and those for {theirs} are made for {mine}", None
-        exact = ends_at(share.buffer, end, self.views.steps, self.views.facts, exactly=True)
-        return "" if exact else f"the first end of {share.buffer} may not be {end}", first
+        theirs, loop = _Words.of(rest), (meeting.stop, meeting.end, False)
+        if theirs is None or (theirs.stop, theirs.end, theirs.synced) != loop:
+            return f"{text(rest)} is no loop of arrivals", None
+        (stops, inner), (others, told) = _stops(meeting.turns), _stops(theirs.turns)
+        if inner != (SYNC,) or told != (ARRIVE,) or stops != others or _of_trips(stops):
+            return f"{text(theirs.turns)} within a word is not for {text(meeting.turns)}", None
+        share = share_of(meeting.word)
+        if share is None:
+            return f"whose words {meeting.word} are is not known", None
+        if theirs.word == meeting.word:
+            right = first == meeting.synced and (share.count == 1 or not first)
+        else:
+            before = replace(share, team=(share.team - 1) % share.count)
+            due = Var(meeting.word.name.removesuffix(share.suffix) + before.suffix)
+            right = theirs.word == due and meeting.synced and first == (share.team == 0)
+            right = right and not stops
+        if not right:
+            return f"{first} arrivals and those for {theirs.word} are made for {meeting.word}", None
+        end, facts = meeting.end, self.views.facts
+        if meeting.synced and not ends_at(share.buffer, end, self.views.steps, facts, exactly=True):
+            return f"the first end of {share.buffer} may not be {end}", None
+        return "", first
+
+
+@dataclass(frozen=True, slots=True)
+class _Words:
+    """A loop over the words of a queue, up to the first that is no smaller than ``end``.
+
+    Args:
+        stop: its trips, at most.
+        word: that of a trip.
+        end: the bound.
+        synced: whether there is a sync at a word that is the bound itself.
+        turns: what there is of each word in front of the end.
+    """
+
+    stop: Expr
+    word: Var
+    end: Expr
+    synced: bool
+    turns: Shape
+
+    @staticmethod
+    def of(shape: Shape) -> _Words | None:
+        """That of a program; None of other forms."""
+        match until(shape):
+            case Until(stop, Binary("<=", end, Var() as word), front, turns):
+                if front in ((), (("if", word.eq(end), (SYNC,), ()),)):
+                    return _Words(stop, word, end, bool(front), turns)
+        return None
 
 
 def _nested(meeting: Shape, arriving: Shape) -> tuple[str, int | None]:
@@ -143,8 +175,7 @@ def _nested(meeting: Shape, arriving: Shape) -> tuple[str, int | None]:
     next.
     """
     stops, inner = _stops(meeting)
-    own = any(v.name.startswith("%") for e in stops for v in free_vars(e))
-    if inner != (SYNC,) or own:
+    if inner != (SYNC,) or _of_trips(stops):
         return f"{text(meeting)} is no loop of turns", None
     first, rest = 0, arriving
     some = {str(Const(0) < e) for e in stops if not isinstance(e, Const) or e.value < 1}
@@ -176,6 +207,11 @@ def _stops(shape: Shape) -> tuple[list[Expr], Shape]:
                 shape = inner
             case _:
                 return found, shape
+
+
+def _of_trips(stops: Iterable[Expr]) -> bool:
+    """Whether how often loops run depends on the trip of one, or on a word."""
+    return any(v.name.startswith("%") for e in stops for v in free_vars(e))
 
 
 def _parts(cond: Expr, op: str) -> set[str]:

@@ -9,6 +9,7 @@ from lowering.kernel.compute import Wgmma
 from lowering.kernel.operands import Frag, Stmt
 from lowering.kernel.tensor_memory import Tcgen05Mma
 from lowering.proof.board import Event, Walker
+from lowering.proof.flow import Flow
 from lowering.proof.stages import Ref, Spot, asks
 from lowering.proof.tile import NOTHING, Along, Piece, Term, Terms, Tile, repeated
 
@@ -43,10 +44,18 @@ def _product(a: Terms, b: Terms, k: int) -> Terms | str:
     if len(begins) > 1:
         said = " by ".join(f"{name} from {at} on" for at, name in begins.items())
         return f"{said} along K"
+    runs = {r.begin for side in reads for r in side if r.summed(Along.COLS) is not None}
+    if len(runs) > 1:
+        return "rows of different runs"
     over = {Along.SUMMED: Along.ANY, Along.COLS: Along.SUMMED}
     mine = (r.turned(over) for r in reads[0])
     its = (r.turned({**over, Along.ROWS: Along.COLS}) for r in reads[1])
-    slices = tuple((at, at + k) for at in begins if at is not None)
+    front = next((begin for begin in runs if begin is not None), None)
+    slices = tuple(
+        (at if front is None else max(at, front), at + k)
+        for at in begins
+        if at is not None and (front is None or at + k > front)
+    )
     return frozenset({Term(frozenset((*mine, *its)), slices)})
 
 
@@ -58,21 +67,30 @@ def _multiplied(w: Walker, a: Tile, b: Tile, k: int) -> Tile:
             if (p.left, p.right, q.left, q.right) != (0, k, 0, k):
                 flow.wrong.append("a part of a slice of K is multiplied")
                 continue
-            for why in (x for t in (*p.terms, *q.terms) for x in flow.partial(t)):
-                flow.wrong.append(f"CTA {w.cta} multiplies {why}")
-            terms = _product(p.terms, q.terms, k)
-            if isinstance(terms, str):
-                flow.wrong.append(f"CTA {w.cta} multiplies {terms}")
-                terms = NOTHING
+            key = p.terms, q.terms, k
+            if key not in flow.products:
+                flow.products[key] = _checked(flow, *key)
+            terms, wrong = flow.products[key]
+            if wrong:
+                flow.wrong += (f"CTA {w.cta} multiplies {why}" for why in wrong)
             pieces.append(Piece(p.top, p.bottom, q.top, q.bottom, terms))
     return Tile(a.rows, b.rows, tuple(pieces))
+
+
+def _checked(flow: Flow, a: Terms, b: Terms, k: int) -> tuple[Terms, tuple[str, ...]]:
+    """What a product is of, and what is wrong with it."""
+    wrong = [x for t in (*a, *b) for x in flow.partial(t)]
+    terms = _product(a, b, k)
+    if isinstance(terms, str):
+        return NOTHING, (*wrong, terms)
+    return terms, tuple(wrong)
 
 
 def added(w: Walker, before: Tile, more: Tile) -> Tile:
     """A sum, in which no slice is twice."""
     for p in before.pieces:
         for q in more.pieces:
-            if p.within(*q.place) is not None and (twice := repeated(p.terms, q.terms)):
+            if (twice := repeated(p.terms, q.terms)) and p.within(*q.place) is not None:
                 names = " and ".join(sorted({r.tensor for r in twice.reads}))
                 w.board.flow.wrong.append(f"a slice of K of {names} is added twice")
     return before.with_(more)

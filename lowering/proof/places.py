@@ -25,9 +25,8 @@ from lowering.kernel.tensors import Ragged
 from lowering.kernel.traits import Threads
 from lowering.kernel.visit import walk
 from lowering.proof.board import EVENTS, Board, Env, Event, Region, Walker
-from lowering.proof.sizes import limited_by
 
-__all__ = ["STEPS", "extents_of", "misplaced"]
+__all__ = ["STEPS", "misplaced"]
 
 _Load = FragLoadGlobal | CopyTile | CpAsync
 _Store = TmaStore | FragStoreGlobal | FragStoreReduced
@@ -42,7 +41,7 @@ def misplaced(kernel: Kernel, board: Board, sizes: Env) -> str:
     for name, entry in sorted({*board.writes, *_results(kernel, sizes)}):
         if name in several:
             continue
-        extents = extents_of(kernel, name, entry, sizes)
+        extents = _extents(kernel, name, entry, sizes)
         regions = board.writes.get((name, entry), ())
         boxes = {r: _clipped(r, extents) for r in regions}
         boxes = {r: inside for r, inside in boxes.items() if _count(inside)}
@@ -60,10 +59,9 @@ def _ends_reach(kernel: Kernel, board: Board, sizes: Env) -> bool:
     then all rows are somebody's.
     """
     tables = {s.src.map for s in walk(kernel.body) if isinstance(s, LdGlobalScalar)}
-    rows = [sizes[n] for n in limited_by(kernel).values()] or [*sizes.values()]
     for name in tables:
-        last = [n - 1 for n in extents_of(kernel, name, 0, sizes)]
-        if min(last) < 0 or board.memory(name, last) < max(rows):
+        last = [n - 1 for n in _extents(kernel, name, 0, sizes)]
+        if min(last) < 0 or board.memory(name, last) < max(sizes.values(), default=0):
             return False
     return True
 
@@ -90,7 +88,7 @@ def _several(kernel: Kernel) -> set[str]:
     return found
 
 
-def extents_of(kernel: Kernel, name: str, entry: int, sizes: Env) -> tuple[int, ...]:
+def _extents(kernel: Kernel, name: str, entry: int, sizes: Env) -> tuple[int, ...]:
     """Of a tensor."""
     tensor = kernel.find(TensorMap, name)
     found = kernel.global_tensor(name).sizes if tensor is None else tensor.behind

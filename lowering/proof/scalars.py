@@ -32,6 +32,7 @@ __all__ = [
     "Store",
     "Uses",
     "covers",
+    "given",
     "program",
     "within",
 ]
@@ -138,6 +139,18 @@ def within(p: Program) -> Iterator[Step]:
         yield step
         for inner in _inner(step):
             yield from within(inner)
+
+
+def given(loop: Loop) -> frozenset[str]:
+    """The names that a trip of a loop gives values, but for those that stand for expressions."""
+    found = set[str]()
+    for step in (loop, *within(loop.body)):
+        match step:
+            case Loop():
+                found |= {step.var.name, *(v.name for c in step.carried for v in (c.var, c.result))}
+            case Load(out) | Read(out) | Draw(out):
+                found.add(out)
+    return frozenset(found)
 
 
 def covers(a: Program, b: Program) -> bool:

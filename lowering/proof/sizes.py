@@ -7,64 +7,30 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from lowering.ground.expr import (
-    Binary,
-    Const,
-    Expr,
-    Select,
-    Special,
-    Var,
-    children,
-    free_vars,
-    parts_of,
-)
+from lowering.ground.expr import Binary, Const, Expr, Select, Special, Var, children, parts_of
 from lowering.kernel.control import For, Let
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.scalar_memory import LdGlobalScalar
 from lowering.kernel.visit import expressions, walk
+from lowering.proof.ends import Words
 
-__all__ = ["Group", "groups_of", "limited_by", "listed", "lists_of", "units_of"]
+__all__ = ["Group", "groups_of", "listed", "lists_of", "units_of"]
 
 _DIVISIONS = ("ceildiv", "//", "%")
 _COMPARISONS = ("<", "<=", "==", "!=")
 
 
 def units_of(kernel: Kernel) -> dict[str, int]:
-    """The largest number that each parameter is divided by, or what memory says of it."""
-    found = {p.name: 1 for p in kernel.params}
-    limited, lets = limited_by(kernel), _lets(kernel)
+    """The largest number that each parameter is divided by, or what words of memory say, up to
+    where groups go that it bounds.
+    """
+    found, words = {p.name: 1 for p in kernel.params}, Words.of(kernel)
     for part in _parts(kernel):
         match part:
             case Binary("ceildiv" | "//", Var(name), Const(value)) if name in found:
                 found[name] = max(found[name], value)
-            case Binary("ceildiv", Var() as size, Const(value)) if limited:
-                for name in {limited[v] for v in _behind(size, lets) if v in limited}:
-                    found[name] = max(found[name], value)
-    return found
-
-
-def limited_by(kernel: Kernel) -> dict[Var, str]:
-    """Names that are words of memory, as ends of groups, with the parameter that limits them."""
-    words = {s.out for s in walk(kernel.body) if isinstance(s, LdGlobalScalar)}
-    params, found = {p.name for p in kernel.params}, dict[Var, str]()
-    for var, value in _lets(kernel).items():
-        match value:
-            case Binary("min", e, Var(name)) if name in params and words & free_vars(e):
-                found[var] = name
-    return found
-
-
-def _lets(kernel: Kernel) -> dict[Var, Expr]:
-    return {s.var: s.value for s in walk(kernel.body) if isinstance(s, Let)}
-
-
-def _behind(name: Var, lets: Mapping[Var, Expr]) -> set[Var]:
-    """A name, and the names that it is computed of, with those behind them."""
-    found, left = {name}, [name]
-    while left:
-        value = lets.get(left.pop())
-        left += () if value is None else free_vars(value) - found
-        found.update(left)
+            case Binary("ceildiv" | "//", x, Const(value)) if words.say(x):
+                found |= {name: max(found[name], value) for name in words.bounds}
     return found
 
 
@@ -125,7 +91,7 @@ def groups_of(kernel: Kernel, most: int) -> frozenset[Group]:
     """
     units = units_of(kernel)
     walked = list(walk(kernel.body))
-    lets = _lets(kernel)
+    lets = {s.var: s.value for s in walked if isinstance(s, Let)}
     words = frozenset(s.out for s in walked if isinstance(s, LdGlobalScalar))
     quotients = _Quotients(frozenset(units), words, lets)
     loops = [s for s in walked if isinstance(s, For) and type(s.start) is type(s.stop) is Const]

@@ -10,9 +10,9 @@ different numbers of steps are ``lowering.proof.uneven``'s.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from lowering.ground.expr import Const, Expr, Var, ceildiv, free_vars, maximum
+from lowering.ground.expr import ONE, ZERO, Const, Expr, Var, ceildiv, free_vars, maximum
 from lowering.ground.poly import Poly, poly
 from lowering.kernel.control import For
 from lowering.kernel.operands import Body
@@ -26,6 +26,7 @@ from lowering.proof.state import Walked
 from lowering.proof.steps import congruent
 from lowering.proof.total import times
 from lowering.proof.uneven import Gaps, uneven
+from lowering.proof.words import until
 
 __all__ = ["Dealt", "dealt"]
 
@@ -124,8 +125,9 @@ class _Gapped:
 
     def in_turns(self, shape: Shape, mine: Shape, team: int, count: int, facts: Facts) -> bool:
         """Whether a program has as many trips as a team has of all trips that are like them,
-        whatever the loops around either.
+        whatever the loops around either; also within each word of a queue that both load.
         """
+        shape, mine, facts = _ended_together(shape, mine, facts)
         inner = mine
         for _ in range(self.depth):
             match inner:
@@ -138,6 +140,20 @@ class _Gapped:
         if trips is None or whole is None or own:
             return False
         return facts.equal(trips - poly(ceildiv(maximum(whole.expr() - team, 0), count)))
+
+
+def _ended_together(shape: Shape, mine: Shape, facts: Facts) -> tuple[Shape, Shape, Facts]:
+    """Two programs whose outermost loops the same condition ends, at the head of their trips, as
+    loops of some number of trips, which is the same; others as they are.
+    """
+    whole, part = until(shape), until(mine)
+    if whole is None or part is None or whole.front or part.front:
+        return shape, mine, facts
+    if (whole.stop, whole.end) != (part.stop, part.end):
+        return shape, mine, facts
+    trips = Var("trips in front of the end")
+    counted, mine = ((("loop", ZERO, trips, ONE, (), u.behind),) for u in (whole, part))
+    return counted, mine, replace(facts, natural=facts.natural | {trips.name}, memo={})
 
 
 def _gapped(agent: Agent, way: Walked, ring: Ring) -> list[_Gapped]:

@@ -42,25 +42,28 @@ class Read:
         entry: which one of an array of them; else 0.
         at: coordinates of the one for the tile's first element.
         along: how each of them changes.
+        begin: of a matrix of whose rows each run is one of its own, where this one begins: there
+            are zeros in front of that; else None.
     """
 
     tensor: str
     entry: int
     at: tuple[int, ...]
     along: tuple[Along, ...]
+    begin: int | None = None
 
     def moved(self, rows: int, cols: int) -> Read:
         """The same of a tile that begins so many rows and columns further."""
         step = {Along.ROWS: rows, Along.COLS: cols}
         at = (a + step.get(way, 0) for a, way in zip(self.at, self.along, strict=True))
-        return Read(self.tensor, self.entry, tuple(at), self.along)
+        return Read(self.tensor, self.entry, tuple(at), self.along, self.begin)
 
     def turned(self, ways: dict[Along, Along]) -> Read:
         """With other words for how its coordinates change; what is summed has no place."""
         along = tuple(ways.get(way, way) for way in self.along)
         gone = {Along.SUMMED, Along.ANY}
         at = tuple(0 if way in gone else a for a, way in zip(self.at, along, strict=True))
-        return Read(self.tensor, self.entry, at, along)
+        return Read(self.tensor, self.entry, at, along, self.begin)
 
     def summed(self, way: Along) -> int | None:
         """The coordinate that changes in a way; None if none does."""
@@ -77,6 +80,11 @@ class Term:
 
     reads: frozenset[Read]
     slices: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def summed(self) -> bool:
+        """Whether it is such a sum, perhaps of nothing."""
+        return bool(self.slices) or any(Along.SUMMED in r.along for r in self.reads)
 
 
 Terms = frozenset[Term]
@@ -151,6 +159,9 @@ class Piece:
 
     def without(self, top: int, bottom: int, left: int, right: int) -> Iterator[Piece]:
         """The parts of it outside of a rectangle."""
+        if self.bottom <= top or bottom <= self.top or self.right <= left or right <= self.left:
+            yield self
+            return
         for band in (
             (self.top, top, self.left, self.right),
             (bottom, self.bottom, self.left, self.right),
@@ -194,7 +205,7 @@ class Tile:
     @staticmethod
     def of(rows: int, cols: int, terms: Terms = NOTHING) -> Tile:
         """A tile that is made in one way."""
-        return Tile(rows, cols, (Piece(0, rows, 0, cols, terms),))
+        return _made(rows, cols, terms)
 
     @property
     def whole(self) -> Piece | None:
@@ -293,6 +304,11 @@ class Tile:
             Piece(p.left, p.right, p.top, p.bottom, _turned(p.terms, Along.COLS, Along.ROWS))
             for p in self.pieces
         ))  # fmt: skip
+
+
+@lru_cache(maxsize=1 << 12)
+def _made(rows: int, cols: int, terms: Terms) -> Tile:
+    return Tile(rows, cols, (Piece(0, rows, 0, cols, terms),))
 
 
 @lru_cache(maxsize=1 << 12)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from itertools import product
 
 from lowering.ground.expr import ZERO, Expr
@@ -13,6 +14,7 @@ from lowering.kernel.kernel import Kernel
 from lowering.kernel.memory import FragStoreGlobal, TmaLoad, TmaStore
 from lowering.kernel.operands import GmemRef, Stmt
 from lowering.kernel.reduction import FragRedGlobal, FragStoreReduced
+from lowering.kernel.tensors import Ragged
 from lowering.proof.board import Event, Walker
 from lowering.proof.flow import Result
 from lowering.proof.stages import Spot, asks
@@ -26,16 +28,28 @@ _ByThreads = FragLoadGlobal | CpAsync | CopyTile
 _Store = TmaStore | FragStoreReduced | FragStoreGlobal | FragRedGlobal
 
 
-def _read(w: Walker, name: str, entry: int, at: Sequence[int], gone: frozenset[int]) -> Terms:
+def _read(
+    w: Walker, name: str, entry: int, at: Sequence[int],
+    gone: frozenset[int] = frozenset(), begin: int | None = None,
+) -> Terms:  # fmt: skip
     """What is at a place of a tensor, along whose last two dimensions rows and columns lie, and
-    the first of a tile's; ``gone`` are those whose coordinate is known to nobody.
+    the first of a tile's; ``gone`` are those whose coordinate is known to nobody. A run of rows has
+    a ``begin``.
     """
     ways = [Along.FIXED] * (len(at) - 2) + [*_ALONG][-len(at) :]
     extents = w.board.flow.sizes(name, entry)
     free = [d in gone or extents[d] == 1 for d in range(len(at))]
     along = tuple(Along.ANY if f else way for f, way in zip(free, ways, strict=True))
     places = tuple(0 if f else x for f, x in zip(free, at, strict=True))
-    return frozenset({Term(frozenset({Read(name, entry, places, along)}))})
+    return _elements(name, entry, places, along, begin)
+
+
+@lru_cache(maxsize=1 << 14)
+def _elements(
+    name: str, entry: int, at: tuple[int, ...], along: tuple[Along, ...], begin: int | None
+) -> Terms:
+    """What is made of one tensor; the same object again, which is compared at once."""
+    return frozenset({Term(frozenset({Read(name, entry, at, along, begin)}))})
 
 
 def _copied(stmt: TmaLoad, w: Walker, threads: int, values: list[int]) -> bool:
@@ -50,7 +64,10 @@ def _copied(stmt: TmaLoad, w: Walker, threads: int, values: list[int]) -> bool:
     for number, outer in enumerate(product(*map(range, box[:-2]))):
         rows = box[-2] if len(box) > 1 else 1
         place = [x + n for x, n in zip(at, (*outer, 0, 0)[-len(at) :], strict=True)]
-        terms = _read(w, source.name, entry, place, frozenset())
+        begin = place[0] if source.ragged is Ragged.BEGIN else None
+        if begin is not None:
+            place = [begin + place[1], place[2]]
+        terms = _read(w, source.name, entry, place, begin=begin)
         for each in spots:
             each.below(number * rows).put(w, Tile.of(rows, box[-1], terms))
     return True

@@ -34,6 +34,7 @@ from lowering.ground.expr import (
 )
 from lowering.ground.poly import Poly, poly
 from lowering.proof.linear import Facts, natural
+from lowering.proof.ordered import ordered
 from lowering.proof.shape import Shape
 from lowering.proof.steps import congruent
 
@@ -212,7 +213,10 @@ def _same(whole: _Spans, part: _Spans, team: int, count: int, gaps: Gaps, facts:
         known = facts + runs
         begin, end = whole.span(trip, first and not team)
         mine = part.span(as_expr(0) if first else _TRIP, first)
-        goals = (begin - mine[0], mine[0] - begin, end - mine[1], mine[1] - end, end - begin)
-        if not all(known.follows(g, products=True) for g in goals):
+        same = begin - mine[0], mine[0] - begin, end - mine[1], mine[1] - end
+        if not all(known.follows(g, products=True) for g in same):
+            return False
+        rises = known.follows(end - begin, products=True)
+        if not rises and not ordered(begin.expr(), end.expr(), known):
             return False
     return True

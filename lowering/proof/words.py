@@ -25,9 +25,36 @@ from lowering.proof.linear import Facts
 from lowering.proof.shape import Shape, share_of
 from lowering.proof.steps import Steps
 
-__all__ = ["end_of", "ended_behind", "ended_for", "ends_at", "reads_of"]
+__all__ = ["Until", "end_of", "ended_behind", "ended_for", "ends_at", "reads_of", "until"]
 
 _ONE = poly(Const(1))
+
+
+@dataclass(frozen=True, slots=True)
+class Until:
+    """A loop that a condition ends before ``stop`` trips are over, which carries nothing.
+
+    Args:
+        stop: its trips, at most.
+        end: the condition.
+        front, behind: what stands in a trip on either side of it.
+    """
+
+    stop: Expr
+    end: Expr
+    front: Shape
+    behind: Shape
+
+
+def until(shape: Shape) -> Until | None:
+    """That loop, if a program is one; None of other forms."""
+    match shape:
+        case (("loop", Const(0), Expr() as stop, Const(1), (), tuple() as body),):
+            ends = [n for n, part in enumerate(body) if _breaks(part)]
+            match [body[n] for n in ends]:
+                case [("break", Expr() as end)]:
+                    return Until(stop, end, body[: ends[0]], body[ends[0] + 1 :])
+    return None
 
 
 def ended_for(shape: Shape) -> tuple[Shape, int]:

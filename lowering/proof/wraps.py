@@ -46,6 +46,7 @@ from lowering.proof.scalars import (
     Store,
     Uses,
     covers,
+    given,
     program,
     within,
 )
@@ -230,7 +231,8 @@ class _Walk:
             words = sum(isinstance(x, Read) for x in within(s.body))
             if words > 1 or any(isinstance(x, Loop) and x.reads for x in within(s.body)):
                 raise UnknownError("a trip reads several words of memory, or a loop's trips do")
-        self.dealt = {s.var: found for s in reads if (found := dealt(s.carried, self.bounds))}
+        turns = {s.var: dealt(s.carried, self.bounds, given(s)) for s in reads}
+        self.dealt = {var: found for var, found in turns.items() if found}
         for each in self.dealt.values():
             self.bounds.behind |= {d.next: d.place for d in each}
 

@@ -289,6 +289,33 @@ def test_turns_that_are_dealt_out(golden: object) -> None:
     assert lowered(order_pingpong, HEAD + RING + DEALT) == golden
 
 
+@pytest.mark.parametrize(
+    ("queues", "first", "some"),
+    [
+        ("ring queue() stages 2 teams 3 remote\n", "queue", "3"),
+        ("ring queue() stages 2 teams 4 remote\n", "queue", "4"),
+        (
+            "ring queue() stages 2 teams 2 remote\nring more() stages 2 remote\n",
+            "more",
+            "1 and 2",
+        ),
+        (
+            "ring more() stages 2 remote\nring queue() stages 2 teams 2 remote\n",
+            "more",
+            "1 and 2",
+        ),
+    ],
+)
+def test_tiles_of_a_queue_that_are_not_shared_alike(queues: str, first: str, some: str) -> None:
+    """Who finds the end of a queue first is known where as many teams have each tile."""
+    asked = "      first: i32 = next.tile more, t, tiles\n" if first == "more" else ""
+    text = DEALT.replace("\nring queue() stages 2 teams 2 remote\n", queues)
+    text = text.replace("      tile: i32 =", f"{asked}      tile: i32 =")
+    with pytest.raises(InternalError) as error:
+        order_pingpong(kernel(HEAD + RING + text), LoweringOptions())
+    assert error.value.why == f"role compute takes ring in 2 turns, tiles of a queue in {some}"
+
+
 def test_a_turn_is_all_steps_of_a_tile_also_in_two_loops() -> None:
     text = """
 roles {

@@ -10,7 +10,19 @@ from lowering.ground.expr import I32_MAX, Binary, Const, Expr, Var, maximum, sel
 from lowering.proof.bounds import Bounds
 from lowering.proof.dealt import Dealt, dealt
 from lowering.proof.obligation import UnknownError
-from lowering.proof.scalars import Branch, Leave, Loop, Name, Program, Read, Uses, covers
+from lowering.proof.scalars import (
+    Branch,
+    Draw,
+    Leave,
+    Load,
+    Loop,
+    Name,
+    Program,
+    Read,
+    Uses,
+    covers,
+    given,
+)
 from lowering.proof.steps import Scalar
 from lowering.proof.wraps import _Walk
 
@@ -84,6 +96,27 @@ def test_tiles_in_turns() -> None:
     assert found({TURNS: Binary("ceildiv", LETS[LEFT], CTAS)}) == [DEALT]
     named = {v: substitute(e, {CTAS: Var("divisor")}) for v, e in LETS.items()}
     assert found({**named, Var("divisor"): CTAS}) == [DEALT]
+
+
+@pytest.mark.parametrize("inside", ["n", "c"])
+def test_turns_of_ctas_that_change(inside: str) -> None:
+    """What a trip makes, or reads, is no number of CTAs."""
+    lets = {v: substitute(e, {CTAS: Var("divisor")}) for v, e in LETS.items()}
+    lets |= {Var("divisor"): Var("clusters"), Var("clusters"): Var("c") + 1}
+    carried = [
+        Scalar(BEFORE, Const(0), Var("before_end"), BEFORE + HERE),
+        Scalar(NEXT, N, Var("next_end"), NEXT + TURNS * CTAS),
+    ]
+    bounds = Bounds({}, lets, lambda e, found: None)
+    by = [replace(carried[1], following=NEXT + TURNS * Var("divisor"))]
+    many = dealt([carried[0], *by], bounds, frozenset({inside}))
+    assert [d.by for d in many] == [Var("divisor")] * (inside == "n")
+
+
+def test_names_that_a_trip_gives_values() -> None:
+    inner = Loop(X, Const(0), N, Const(1), (CARRYING,), (None,), (Read("v"),), True)
+    outer = loop(Load("w", "words"), Draw("d", "inc", N), inner, Name(Var("a"), N), stop=N)
+    assert given(outer) == {"x", "c", "result", "v", "w", "d"}
 
 
 @pytest.mark.parametrize("fault", NOT)

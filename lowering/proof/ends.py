@@ -1,0 +1,122 @@
+"""What memory holds where a launch is followed: where groups end, in several ways."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from lowering.ground.dtypes import DType
+from lowering.ground.expr import Binary, Expr, Var, parts_of
+from lowering.kernel.control import Let
+from lowering.kernel.kernel import GlobalTensor, Kernel
+from lowering.kernel.scalar_memory import LdGlobalScalar
+from lowering.kernel.visit import expressions, walk
+from lowering.proof.numbering import depends
+
+__all__ = ["Ends", "Way", "Words", "grouped", "tables_of"]
+
+
+class Way(Enum):
+    """Which groups there are; the value says it for people.
+
+    ``UNEQUAL``: a small one, of more than two one that is most of all, one that is left, and empty
+    ones, as numbers that are too large make them. ``FEW``: a small one, and, of several, most of
+    the rest, so that some rows are nobody's. ``HALVES``: two alike, of more groups behind an empty
+    one. ``ONE``: empty ones, one with everything, and empty ones again. ``TILES``: of a tile and a
+    row each, and the last one of all that is left. Where nothing else is said, a single group has
+    everything.
+    """
+
+    UNEQUAL = "unequal groups"
+    FEW = "rows behind all groups"
+    HALVES = "halves in two groups"
+    ONE = "all in one group"
+    TILES = "a tile and a row in each group"
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """Numbers in memory, by tensor and coordinates, the entry of an array of tensors among them.
+
+    Args:
+        way: which groups they make.
+        largest: of all extents.
+        tile: elements of the largest tile.
+        counts: how many numbers a table has, by its name.
+    """
+
+    way: Way
+    largest: int
+    tile: int
+    counts: Mapping[str, int]
+
+    def __call__(self, tensor: str, at: Sequence[int]) -> int:
+        """A number."""
+        group, whole = sum(at), self.largest
+        count = self.counts.get(tensor, group + 1)
+        step = max(whole // 8, 1)
+        most = max(whole - step, step)
+        match self.way:
+            case Way.UNEQUAL:
+                ends = (step, *(most for _ in range(count > 2)), whole) if count > 1 else (whole,)
+            case Way.FEW:
+                ends = (step, *(most for _ in range(count - 1)))
+            case Way.HALVES:
+                ends = (0, whole // 2, whole)[max(3 - count, 0) :]
+            case Way.ONE:
+                ends = (*(0 for _ in range(count // 2)), whole)
+            case Way.TILES:
+                tiles = ((self.tile + 1) * n for n in range(1, count))
+                ends = (*(min(n, whole) for n in tiles), whole)
+        return ends[group] if group < len(ends) else (group - len(ends) + 2) * whole
+
+    @property
+    def all(self) -> tuple[int, ...]:
+        """All of them that say where groups end."""
+        return tuple(self(name, (n,)) for name, count in self.counts.items() for n in range(count))
+
+
+def tables_of(kernel: Kernel) -> tuple[GlobalTensor, ...]:
+    """The tensors that say where groups end."""
+    read = {s.src.map for s in walk(kernel.body) if isinstance(s, LdGlobalScalar)}
+    return tuple(
+        t for t in kernel.globals if t.name in read and t.rank == 1 and t.dtype is DType.S32
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """Scalars that a kernel reads in memory.
+
+    Args:
+        names: of those; ``lets`` are what other names stand for.
+        bounds: the parameters that bound them.
+    """
+
+    names: frozenset[str]
+    lets: Mapping[Var, Expr]
+    bounds: frozenset[str]
+
+    @staticmethod
+    def of(kernel: Kernel) -> Words:
+        """Those of a kernel."""
+        walked = list(walk(kernel.body))
+        names = frozenset(s.out.name for s in walked if isinstance(s, LdGlobalScalar))
+        found = Words(names, {s.var: s.value for s in walked if isinstance(s, Let)}, frozenset())
+        if not names:
+            return found
+        parts = (p for s in walked for e in expressions(s) for p in parts_of(e))
+        least = (p for p in parts if isinstance(p, Binary) and p.op == "min")
+        bounds = {p.rhs.name for p in least if isinstance(p.rhs, Var) and found.say(p.lhs)}
+        return replace(found, bounds=frozenset(p.name for p in kernel.params) & bounds)
+
+    def say(self, e: Expr) -> bool:
+        """Whether a number depends on one of them, within a trip of a loop."""
+        return bool(self.names) and depends(e, self.names, self.lets)
+
+
+def grouped(kernel: Kernel) -> frozenset[str]:
+    """The parameters that say how many groups there are, and those up to where groups go."""
+    counts = (e for t in tables_of(kernel) for e in t.sizes)
+    return Words.of(kernel).bounds | {e.name for e in counts if isinstance(e, Var)}

@@ -1,0 +1,123 @@
+"""Groups whose ends memory says: of all kinds, and what is wrong for some of them only."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+import pytest
+
+from lowering.kernel.kernel import Kernel
+from lowering.kernel.text import parse_kernel, print_kernel
+from lowering.proof.agent import agents
+from lowering.proof.circles import circles
+from lowering.proof.ends import Ends, Way, Words, grouped
+from lowering.proof.obligation import Obligation, Verdict
+from lowering.proof.sizes import units_of
+from tests.grouped import FORMS
+from tests.grouped import grouped as definition
+from tests.lowering.proof.test_prove import kernel_of
+from tests.schedules import SCHEDULES
+from wsched.front.known import import_fusion
+from wsched.run.compiled import compile_fusion
+from wsched.schedule.matmul.params import SupportedVectorization
+
+BOUNDS = {"rows": ("M", 128), "columns": ("N", 256), "sums": ("K", 64)}
+"""Up to where groups of each form go, and what their sizes are divided by."""
+
+
+@cache
+def made(form: str) -> Kernel:
+    params = SCHEDULES["dynamic"]
+    if form == "columns":
+        vector = SupportedVectorization(1)
+        params = replace(params, use_smem_epilogue=False, supported_vec_size=vector)
+    return compile_fusion(import_fusion(definition(ranks=FORMS[form])), params).kernel
+
+
+def refuted(kernel: Kernel) -> list[Obligation]:
+    return [o for o in circles(kernel, agents(kernel)) if o.verdict is Verdict.REFUTED]
+
+
+@pytest.mark.parametrize(
+    ("way", "one", "two", "four"),
+    [
+        (Way.UNEQUAL, (800,), (100, 800), (100, 700, 800, 1600)),
+        (Way.FEW, (100,), (100, 700), (100, 700, 700, 700)),
+        (Way.HALVES, (800,), (400, 800), (0, 400, 800, 1600)),
+        (Way.ONE, (800,), (0, 800), (0, 0, 800, 1600)),
+        (Way.TILES, (800,), (301, 800), (301, 602, 800, 800)),
+    ],
+)
+def test_ends(way: Way, one: tuple[int, ...], two: tuple[int, ...], four: tuple[int, ...]) -> None:
+    for wanted in (one, two, four):
+        ends = Ends(way, 800, 300, {"o": len(wanted)})
+        assert ends.all == wanted
+        assert ends("o", (0, 0)) == wanted[0]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_what_groups_are_of(form: str) -> None:
+    """How many there are is a parameter, and so is how far they go: as many tiles as of others."""
+    kernel, (bound, unit) = made(form), BOUNDS[form]
+    assert Words.of(kernel).bounds == {bound}
+    assert grouped(kernel) == {"B", bound}
+    assert units_of(kernel)[bound] == unit
+
+
+def test_a_kernel_without_groups() -> None:
+    kernel = kernel_of("coop_128x64")
+    assert not Words.of(kernel).bounds
+    assert not grouped(kernel)
+
+
+FAULTS = {
+    "the first row is the first group's": (
+        "rows", "min(max(end_read, begin), M)", "min(max(max(end_read, begin), 1), M)", "operands",
+    ),
+    "the first column is the first group's": (
+        "columns", "min(max(end_read, begin), N)", "min(max(max(end_read, begin), 1), N)",
+        "operands",
+    ),
+    "a row behind a tile is left out": (
+        "rows", "ceildiv(size, 128)", "((size + 126) // 128)", "results",
+    ),
+    "a column behind a tile is left out": (
+        "columns", "ceildiv(size, 256)", "((size + 254) // 256)", "results",
+    ),
+    "a step of one k is left out": (
+        "sums", "i32 = max(ceildiv(size, 64), 1)", "i32 = max((size + 62) // 64, 1)", "operands",
+    ),
+    "a sum begins where all groups do": (
+        "sums", "queue_begin[stage_turn, 0], begin", "queue_begin[stage_turn, 0], 0 * begin",
+        "operands",
+    ),
+    "a sum goes on behind its group": (
+        "sums", "i32 = size - max(ceildiv(size, 64), 1) * 64", "i32 = 0", "operands",
+    ),
+    "a sum ends in front of the end of its group": (
+        "sums", "i32 = size - max(", "i32 = size - 1 - max(", "operands",
+    ),
+    "an empty group has the sum of another one": (
+        "sums", "i32 = max(ceildiv(size, 64), 1)", "i32 = ceildiv(size, 64)", "operands",
+    ),
+    "a sum is stored as that of another group": (
+        "sums", "queue_B[stage_turn, 0], group3", "queue_B[stage_turn, 0], B - 1 - group3",
+        "operands",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.sampled
+@pytest.mark.parametrize("name", FAULTS)
+def test_what_is_wrong_for_some_groups(name: str) -> None:
+    form, before, after, claim = FAULTS[name]
+    text = print_kernel(made(form))
+    assert before in text
+    assert claim in {o.name for o in refuted(parse_kernel(text.replace(before, after)))}
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("form", FORMS)
+def test_what_is_right_for_all_groups(form: str) -> None:
+    assert not refuted(made(form))
