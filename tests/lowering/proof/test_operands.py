@@ -107,7 +107,7 @@ MOVED = {
     "columns of another group": (
         "columns of groups", "T0[B3,", "T0[max(B3 - 1, 0),", "gets T0, of which coordinate 0 is 0"),
     "sums over rows of another group": (
-        "grouped_sums", "T1[begin2,", "T1[0,", "gets T1, of which coordinate 0 is 0"),
+        "grouped_sums", "T1[begin2,", "T1[0,", "multiplies T0 from 0 on by T1 from -8 on"),
     "sums over a row of the next group": (
         "grouped_sums", "let size: i32 = end - begin3", "let size: i32 = end - begin3 + 1",
         "gets 0 .. 9 of 0 .. 8 of K of T0 and T1"),
