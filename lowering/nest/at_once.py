@@ -17,6 +17,7 @@ from lowering.nest.accumulator import Accumulator
 from lowering.nest.place import is_fragment
 from lowering.nest.tile import Tile, tile_of
 from wsched.fusion import IterDomain, ParallelType, ReductionOp, TensorView
+from wsched.schedule.entries import entry_step, listed
 from wsched.schedule.graph import Group
 from wsched.schedule.plan import Plan
 from wsched.schedule.proof.nest import BOX, Loop, Node, leaves
@@ -172,16 +173,30 @@ class AtOnce:
         for depth in reversed(range(first)):
             loop = self.around[t.name][depth]
             if loop.domain.parallel in PARTS and loop.domain.extent != ONE:
-                return depth if self._has_no_order(loop) else None
+                return depth if self._has_no_order(loop, depth) else None
         return None
 
-    def _has_no_order(self, loop: Loop) -> bool:
-        """Whether the trips of a loop may be executed together."""
+    def _has_no_order(self, loop: Loop, depth: int) -> bool:
+        """Whether the trips of a loop in ``depth`` others may be executed together."""
         if self.graph.group(loop.domain) in self.counted:
             return False
         return not any(
-            t.name in self.accumulators or isinstance(self.fusion.definition(t.name), ReductionOp)
+            t.name in self.accumulators
+            or isinstance(self.fusion.definition(t.name), ReductionOp)
+            or self._has_two_entries(t, depth)
             for t in leaves(loop)
+        )
+
+    def _has_two_entries(self, t: TensorView, first: int) -> bool:
+        """Whether the box of a leaf, with the loops from ``first`` on, may have parts of two of the
+        tensors that stand side by side in a list.
+        """
+        axes = listed(self.fusion, t)
+        tile = self._tile(t, first) if axes else None
+        return tile is not None and any(
+            entry_step(self.fusion, str(d.extent)) % tile.size(d) > 0
+            for d in t.logical
+            if str(d.extent) in axes
         )
 
 

@@ -7,9 +7,10 @@ that read it rely on.
 from __future__ import annotations
 
 from lowering.ground.errors import UnsupportedError
-from wsched.importer.definition import Definition, Node, Ref, Value, text_of
-from wsched.importer.dimensions import Dimensions
-from wsched.importer.ops import MATMULS, arity_of
+from wsched.importer.definition import Definition, Node, Value, text_of
+from wsched.importer.dimensions import check_dimensions, check_type
+from wsched.importer.ops import MATMULS
+from wsched.importer.ranks import Ranks
 from wsched.importer.text.signatures import parameters
 
 __all__ = ["check_consistent"]
@@ -26,17 +27,19 @@ def check_consistent(definition: Definition) -> None:
     Raises:
         UnsupportedError: so it is; with the line.
     """
-    numbers, dimensions = set[str](), Dimensions()
+    ranks = Ranks()
     for node in definition.nodes:
+        number = ranks.makes_number(node)
         if node.op == "define_tensor":
             _check_input(node)
         elif node.op in MATMULS:
-            _check_operands(node, numbers)
-        elif _is_number(node, numbers):
-            numbers.update(node.results)
-        elif (parameters(node.op) or ("",))[0] == "arg":
-            _check_tensors(node, (node.argument("arg", 0),), numbers)
-        dimensions.visit(node, numbers.issuperset(node.results))
+            _check_operands(node, ranks)
+        elif not number and (parameters(node.op) or ("",))[0] == "arg":
+            _check_tensors(node, (node.argument("arg", 0),), ranks)
+        check_type(node)
+        if not number:
+            check_dimensions(node, ranks)
+        ranks.enter(node)
 
 
 def _check_input(node: Node) -> None:
@@ -67,24 +70,17 @@ def _refusal(node: Node, name: str, supported: str) -> UnsupportedError:
     return UnsupportedError(what, supported)
 
 
-def _check_operands(node: Node, numbers: set[str]) -> None:
+def _check_operands(node: Node, ranks: Ranks) -> None:
     """Both operands of a product are tensors."""
     if len(node.factors) < 2:
         call = f"line {node.line}: fd.ops.{node.op}"
         raise UnsupportedError(f"{call} of {len(node.factors)} operands", "of two")
-    _check_tensors(node, node.factors, numbers)
+    _check_tensors(node, node.factors, ranks)
 
 
-def _check_tensors(node: Node, given: tuple[Value, ...], numbers: set[str]) -> None:
+def _check_tensors(node: Node, given: tuple[Value, ...], ranks: Ranks) -> None:
     """Operands of what is not done to numbers are tensors."""
     for value in given:
-        if not isinstance(value, Ref) or value.name in numbers:
+        if not ranks.is_tensor(value):
             what = f"line {node.line}: fd.ops.{node.op} of {text_of(value)}, which is no tensor,"
             raise UnsupportedError(what, "tensors")
-
-
-def _is_number(node: Node, numbers: set[str]) -> bool:
-    """Whether an operation makes a scalar: of a tensor's size, or of nothing but scalars."""
-    if node.op in ("define_scalar", "size"):
-        return True
-    return (node.op == "cast" or arity_of(node.op) is not None) and numbers.issuperset(node.refs)

@@ -22,7 +22,7 @@ from wsched.importer.composite import COMPOSITES
 from wsched.importer.constants import Numbers, exact, same_size
 from wsched.importer.definition import Definition, Node, Ref, Value, text_of
 from wsched.importer.ops import ALIASES, MISSING, Promotion, arity_of, promotion
-from wsched.importer.ranks import Ranks, squeezed
+from wsched.importer.ranks import Ranks, places
 from wsched.importer.reductions import Reduced
 from wsched.importer.steps import REDUCED, Dims, Operand, Step
 
@@ -73,7 +73,7 @@ class EpilogueImport:
     _same: dict[tuple[object, ...], Step] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.ranks = Ranks(self.definition, len(self.dims))
+        self.ranks = Ranks.all_of(self.definition)
         self.numbers = Numbers(self.definition)
 
     def output(self, name: str) -> Step:
@@ -85,9 +85,10 @@ class EpilogueImport:
         node = self.definition.node(name)
         if node is None or node.op in ("define_tensor", "define_scalar"):
             raise UnsupportedError(f"the output {name}, which is an input,", "a computed output")
-        if self.ranks.of(Ref(name)) != len(self.dims):
+        rank = self.ranks.of(Ref(name))
+        if rank != len(self.dims) and node.op not in MISSING:
             raise UnsupportedError(
-                f"the output {name} with {self.ranks.of(Ref(name))} dimensions",
+                f"the output {name} with {rank} dimensions",
                 f"outputs [{', '.join(self.dims)}]",
             )
         step = self.operand(Ref(name), self.dims)
@@ -362,7 +363,8 @@ class EpilogueImport:
     def unsqueezed(self, node: Node, dims: Dims) -> Dims:
         """The dimensions before a squeeze; those of size 1 are never those of a dimension."""
         rank = self.ranks.of(node.operands[0])
-        gone = {p % rank for p in squeezed(node)}
+        said = node.argument("dims", 1)
+        gone = places(said if isinstance(said, tuple) else (), rank)
         left = iter(dims)
         return tuple("1" if p in gone else next(left) for p in range(rank))
 

@@ -1,90 +1,135 @@
-"""The numbers of dimensions of what a definition names."""
+"""The numbers of dimensions of what a definition names, operation by operation."""
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from dataclasses import dataclass, field
 
-from lowering.ground.errors import UnsupportedError
-from lowering.ground.resolve import resolve
 from wsched.importer.definition import Definition, Node, Ref, Value
-from wsched.importer.dimensions import reduced_dims
-from wsched.importer.ops import MATMULS
-from wsched.importer.steps import REDUCED
+from wsched.importer.ops import FORMS, GROUPED, arity_of
+from wsched.importer.text.signatures import parameters
 
-__all__ = ["Ranks", "squeezed"]
+__all__ = ["REDUCING", "Ranks", "argument_of", "places", "reduced"]
 
-_AS_IT_IS = ("expand", "cast", "set", "stride_order")
+REDUCING = ("max", "min", "prod", "sum", "var", "var_mean", "welford")
+"""Operations whose results lack the dimensions that they are over."""
 
-_REDUCING = frozenset((*REDUCED, "welford"))
+_AS_THEIR_OPERAND = frozenset((
+    "argsort", "cast", "cummax", "cummin", "cumprod", "cumsum", "index_select", "pad", "permute",
+    "rand_like", "randn_like", "scaled_mm", "scatter", "set", "slice", "stride_order", "topk",
+    "triu",
+))  # fmt: skip
+"""Operations whose results have as many dimensions as their first operand."""
 
-# Operations that say what they make: the argument that does, and where it stands.
 _SAID = {
-    "define_tensor": ("shape", 0),
-    "broadcast": ("is_broadcast_dim", 1),
-    "broadcast_in_dim": ("shape", 1),
-    "normal": ("shape", 2),
-    "uniform": ("shape", 2),
-}
+    "broadcast": "is_broadcast_dim", "broadcast_in_dim": "shape", "define_tensor": "shape",
+    "expand": "shape", "full": "shape", "normal": "shape", "reshape": "new_shape",
+    "uniform": "shape",
+}  # fmt: skip
+"""Operations that say how many: the argument that does."""
 
 
-@dataclass
+@dataclass(slots=True)
 class Ranks:
-    """Numbers of dimensions, each found once.
+    """A walk over operations in their order, which knows how many dimensions each tensor has."""
 
-    Args:
-        definition: whose names these are.
-        result: of a matmul's result; None where matmuls have no place.
-        reduced: whether a reduction has the dimensions that it leaves; else those of its operand.
-    """
-
-    definition: Definition
-    result: int | None
-    reduced: bool = False
     _found: dict[str, int] = field(default_factory=dict)
+    _most: dict[str, int] = field(default_factory=dict)
+    _tensors: set[str] = field(default_factory=set)
+
+    @classmethod
+    def all_of(cls, definition: Definition) -> Ranks:
+        """Those of a definition, which has been checked."""
+        found = cls()
+        for node in definition.nodes:
+            found.enter(node)
+        return found
+
+    def enter(self, node: Node) -> None:
+        """Find those of an operation's results, whose dimensions have been checked."""
+        if self.makes_number(node):
+            return
+        self._tensors.update(node.results)
+        if (rank := self._made(node)) is not None:
+            self._found |= dict.fromkeys(node.results, rank)
+        else:
+            most = max((self.of(Ref(name)) for name in node.refs), default=0)
+            self._most |= dict.fromkeys(node.results, most)
+
+    def makes_number(self, node: Node) -> bool:
+        """Whether an operation makes a scalar: of a tensor's size, or of nothing but scalars."""
+        if node.op in ("define_scalar", "size"):
+            return True
+        pointwise = node.op == "cast" or arity_of(node.op) is not None
+        return pointwise and self._tensors.isdisjoint(node.refs)
+
+    def is_tensor(self, value: Value) -> bool:
+        """Whether a name is a tensor's."""
+        return isinstance(value, Ref) and value.name in self._tensors
+
+    def get(self, value: Value) -> int | None:
+        """Dimensions of an operand: of a number none; None where they are not known."""
+        if not isinstance(value, Ref):
+            return None if isinstance(value, tuple) else 0
+        return self._found.get(value.name) if value.name in self._tensors else 0
 
     def of(self, value: Value) -> int:
-        """Number of dimensions of a name; 0 of a number.
-
-        Raises:
-            UnsupportedError: it depends on a reduction over dimensions that there are not, or on a
-                matmul that has no place.
+        """The same; where they are not known the most that is read there has, which is for somebody
+        to refuse who knows what it is for.
         """
-        return resolve(value.name, self._rank, self._found) if isinstance(value, Ref) else 0
+        found = self.get(value)
+        return self._most.get(str(value), 0) if found is None else found
 
-    def _rank(self, name: str) -> Generator[str, int, int]:
-        node = self.definition.node(name)
-        if node is None or node.op in ("define_scalar", "size"):
-            return 0
-        if node.op in MATMULS:
-            if self.result is None:
-                raise UnsupportedError(f"fd.ops.{node.op}", "pointwise operations and reductions")
-            return self.result
+    def _made(self, node: Node) -> int | None:
         if node.op in _SAID:
-            said = node.argument(*_SAID[node.op])
-            return len(said) if isinstance(said, tuple) else 0
-        if node.op in _AS_IT_IS or node.op == "squeeze" or (self.reduced and node.op in _REDUCING):
-            inner = node.operands[0]
-            rank = (yield inner.name) if isinstance(inner, Ref) else 0
-            return rank - self._gone(node, rank)
-        most = 0
-        for v in node.arguments:
-            if isinstance(v, Ref):
-                most = max(most, (yield v.name))
-        return most
-
-    def _gone(self, node: Node, rank: int) -> int:
-        """Dimensions that a squeeze or a reduction of as many does not leave."""
+            said = argument_of(node, _SAID[node.op])
+            return len(said) if isinstance(said, tuple) else None
+        if node.op == "cat":
+            listed = node.argument("tensors", 0)
+            return self.get(listed[0]) if isinstance(listed, tuple) and listed else None
+        if node.op in ("linear", "matmul", GROUPED):
+            return self._of_product(node)
+        if arity_of(node.op) is not None:
+            known = [self.get(v) for v in node.values]
+            return None if None in known else max((r for r in known if r is not None), default=0)
+        rank = self.get(node.operands[0]) if node.operands else None
+        if rank is None:
+            return None
+        if node.op in _AS_THEIR_OPERAND:
+            return rank
         if node.op == "squeeze":
-            return len(squeezed(node))
-        if node.op not in _REDUCING:
-            return 0
-        if node.op in REDUCED and node.argument("keepdim", 2) is True:
-            return 0
-        return len(reduced_dims(node, rank))
+            dims = node.argument("dims", 1)
+            return rank - len(dims) if isinstance(dims, tuple) else None
+        if node.op in REDUCING:
+            return rank if argument_of(node, "keepdim") else rank - len(reduced(node, rank))
+        return None
+
+    def _of_product(self, node: Node) -> int | None:
+        ranks = [self.get(v) for v in node.factors]
+        if len(ranks) < 2 or ranks[0] is None or ranks[1] is None:
+            return None
+        a, b = ranks[0], ranks[1]
+        if node.op == GROUPED:
+            return (3 if a == b else 2) if (a, b) in FORMS else None
+        if node.op == "linear":
+            return a + b - 2
+        return max(a, b, 2) - (a == 1) - (b == 1)
 
 
-def squeezed(node: Node) -> list[int]:
-    """The dimensions that a squeeze takes away."""
-    dims = node.argument("dims", 1)
-    return [d for d in dims if isinstance(d, int)] if isinstance(dims, tuple) else []
+def argument_of(node: Node, name: str) -> Value:
+    """An argument by its name, wherever the call has it."""
+    names = parameters(node.op) or ()
+    return node.argument(name, names.index(name)) if name in names else node.get(name)
+
+
+def reduced(node: Node, rank: int) -> set[int]:
+    """The dimensions that a reduction of a tensor of that rank is over, all by default."""
+    dims = argument_of(node, "dims")
+    dims = node.get("dim") if dims is None else dims
+    if dims is None:
+        return set(range(rank))
+    return places(dims if isinstance(dims, tuple) else (dims,), rank)
+
+
+def places(dims: tuple[Value, ...], rank: int) -> set[int]:
+    """Those that are dimensions of so many; below 0 they count from the end."""
+    return {d % rank for d in dims if type(d) is int and -rank <= d < rank}

@@ -11,7 +11,6 @@ from wsched.fusion.summary import Extent, Result, Summary, Value
 from wsched.importer.definition import Definition, Node, Ref
 from wsched.importer.dimensions import reduced_dims
 from wsched.importer.epilogue import EpilogueImport, Key, Making
-from wsched.importer.ranks import Ranks
 from wsched.importer.steps import REDUCED, Dims, Operand, Step
 
 __all__ = ["import_summary"]
@@ -33,7 +32,7 @@ def import_summary(definition: Definition) -> Summary:
     nodes = [n for n in definition.nodes if n.op in REDUCED]
     if not nodes:
         raise UnsupportedError("a definition without a reduction", "sum, max or min")
-    steps = _Import(definition, {}, DataType.Float)
+    steps = _Import(definition, {}, DataType.Float, where="of a summary")
     ranks = {steps.ranks.of(n.operands[0]) for n in nodes}
     if len(ranks) > 1:
         raise UnsupportedError("reductions of tensors of several ranks", "of one shape")
@@ -53,10 +52,6 @@ class _Import(EpilogueImport):
 
     over: frozenset[str] = frozenset()
     read: set[int] = field(default_factory=set)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.ranks = Ranks(self.definition, None, reduced=True)
 
     @property
     def kept(self) -> Dims:

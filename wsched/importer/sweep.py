@@ -16,7 +16,6 @@ from wsched.fusion.sweep import Place, Sweep, Term
 from wsched.importer.definition import Definition, Node, Ref, text_of
 from wsched.importer.dimensions import reduced_dims
 from wsched.importer.epilogue import EpilogueImport, Key, Making
-from wsched.importer.ranks import Ranks
 from wsched.importer.steps import REDUCED, Dims, Operand, Step
 
 __all__ = ["import_sweep"]
@@ -66,10 +65,6 @@ class _Import(EpilogueImport):
 
     over: frozenset[str] = frozenset()
     by_index: str = ""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.ranks = Ranks(self.definition, None, reduced=True)
 
     def made(self, name: str) -> Step:
         """The step of a result."""

@@ -20,7 +20,7 @@ from wsched.fusion import (
     roots,
 )
 
-__all__ = ["ends", "entry_step", "with_sums"]
+__all__ = ["ends", "entry_step", "listed", "with_sums"]
 
 
 def entry_step(fusion: Fusion, axis: str) -> int:
@@ -31,7 +31,7 @@ def entry_step(fusion: Fusion, axis: str) -> int:
     """
     sizes = [1]
     for t in fusion.tensors:
-        if axis not in _listed(fusion, t):
+        if axis not in listed(fusion, t):
             continue
         for d in (d for d in t.logical if str(d.extent) == axis):
             boxed = (x for x in t.loop if x.parallel in BOX)
@@ -41,7 +41,7 @@ def entry_step(fusion: Fusion, axis: str) -> int:
     return lcm(*sizes)
 
 
-def _listed(fusion: Fusion, t: TensorView) -> set[str]:
+def listed(fusion: Fusion, t: TensorView) -> set[str]:
     """Axes of the lists that a tensor is, or is copied from."""
     e, names = fusion.definition(t.name), [t.name]
     if isinstance(e, LoadStoreOp) and fusion.tensor(e.input).memory is MemoryType.Global:

@@ -13,6 +13,7 @@ from lowering.nest.lower import lower
 from tests.legality.agreement import outcome
 from tests.legality.builder import Matmul, P, matmul
 from tests.legality.by_hand.results import one_big_store, residual_in_ring
+from tests.lists import side_by_side
 from wsched.fusion import Fusion
 from wsched.schedule.plan import make_plan
 
@@ -135,3 +136,24 @@ def test_steps_of_a_ring_are_not_taken_at_once() -> None:
     staged = m.epilogue[-2]
     assert error.value.what == f"{staged} inlined at 3"
     assert error.value.supported == "at least 4: read in the loops around it"
+
+
+def test_not_of_two_tensors_side_by_side() -> None:
+    """A box of all chunks of a tile would have parts of several results, each of which is rounded
+    up to chunks alone.
+    """
+    m = matmul(side_by_side(3))
+    m.tile(64, 96, 32)
+    m.deal("No Mo")
+    m.split((m.loads[1],), "Ni", 8, "piece Ni")
+    m.steps("tile k")
+    m.stage(3, 1)
+    m.order(m.compute, "cta tile")
+    m.fragments("tile", 8)
+    m.inline("tile", box="tile")
+    with pytest.raises(UnsupportedError) as error:
+        compute(m.s.fusion)
+    assert str(error.value).startswith(
+        "T5 = CpAsyncBulkTensorTile(T8) of 64 x 8 where a warpgroup has staged 64 x 96 is not "
+        "supported; supported: boxes of what one warpgroup stages at once"
+    )
