@@ -123,9 +123,10 @@ HEAD = "def f(fd: FusionDefinition):\n    t = fd.define_tensor(shape=[2])\n"
             HEAD + "    for i in range(9999):\n        for j in range(9999):\n            pass\n",
             "line 5: one step too many in ",
         ),
-        (
+        pytest.param(
             HEAD + NESTED.format("[0 for i in range(999) for j in range(999) if j < 0]"),
             "line 3: one step too many in ",
+            marks=pytest.mark.slow,
         ),
         ("def g(fd):\n    return g(fd)\n" + HEAD + "    g(fd)\n", "line 2: deeper nesting in "),
         (HEAD + "    t\0 = 3\n", "line 3: the character NUL in `t\\0 = 3`"),

@@ -88,6 +88,7 @@ def test_a_wheel_in_a_fresh_place(wheel: Path, tmp_path: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         tops = {name.partition("/")[0] for name in archive.namelist()}
         assert {t.partition("-")[0] for t in tops} == {"wsched"}
+        assert "wsched/py.typed" in archive.namelist()
         archive.extractall(target)
     (work / "passes").mkdir(parents=True)
     (work / "passes" / "__init__.py").write_text("MINE = True\n")
