@@ -105,8 +105,7 @@ def order_pingpong(kernel: Kernel, options: LoweringOptions) -> Kernel:
     loop that waits for both kinds of rings, with both.
 
     Raises:
-        InternalError: a consuming role without a group index, or whose groups are no whole teams;
-            or one that asks queues whose tiles are not those of as many teams each.
+        InternalError: a consuming role without a group index, whole teams or equal shares of tiles.
     """
     by_place: dict[Body, list[Ring]] = {}
     for ring in kernel.rings:
