@@ -97,25 +97,25 @@ def order_pingpong(kernel: Kernel, options: LoweringOptions) -> Kernel:
 
     Where a turn is a single step, it is the wait for it that is between the barriers.
 
-    With more groups each hands its turn to the next one, the last to the first. A group with one
-    turn, or none, has no loop over turns; whether it enters is a branch. Where several groups take
-    a turn together, each team of neighbours meets the next one at a barrier of both.
+    With more groups each hands its turn to the next one, the last to the first. A group that has
+    one turn only, or none, has no loop over turns; whether it enters is a branch. Where several
+    groups take a turn together, each team of neighbours meets the next one at a barrier of both.
 
-    Where groups of a team deal out steps of a ring, each has turns of its own with that, or both.
+    Where the groups of a team deal out steps of a ring, each has turns of its own with that; in a
+    loop that waits for both kinds of rings, with both.
 
     Raises:
-        InternalError: a consuming role without a group index, whose groups are no whole teams, or
-            that asks queues whose tiles are not those of as many teams each.
+        InternalError: a consuming role without a group index, whole teams or equal shares of tiles.
     """
     by_place: dict[Body, list[Ring]] = {}
-    for ring in (r for r in kernel.rings if r.takers > 1):
-        if place := _place(kernel.body, ring):
+    for ring in kernel.rings:
+        if ring.takers > 1 and (place := _place(kernel.body, ring)):
             by_place.setdefault(place, []).append(ring)
     takers = {r.name: r.takers for found in by_place.values() for r in found}
-    for found in sorted(by_place.values(), key=lambda f: _finest(f).takers):
-        finest, names = _finest(found), frozenset(r.name for r in found)
+    for found in sorted(by_place.values(), key=lambda found: _finest(found).takers):
+        finest = _finest(found)
         finer = frozenset(name for name, n in takers.items() if n > finest.takers)
-        kernel = _order(kernel, finest, names, frozenset(takers), finer)
+        kernel = _order(kernel, finest, frozenset(r.name for r in found), frozenset(takers), finer)
     return kernel
 
 

@@ -104,7 +104,7 @@ class Board:
         memory: what plain tensors hold, by tensor and coordinates.
         writes: what was stored to tensors, or entries of arrays of them.
         wrong: what should not have happened.
-        within: accesses to stages that the buffers have.
+        within: accesses to stages that the buffers have; ``reached`` are words that were looked at.
     """
 
     kernel: Kernel
@@ -119,6 +119,7 @@ class Board:
     writes: dict[tuple[str, int], list[Region]] = field(default_factory=dict)
     wrong: set[str] = field(default_factory=set)
     within: set[tuple[str, tuple[tuple[int, int], ...]]] = field(default_factory=set)
+    reached: set[tuple[str, tuple[int, ...]]] = field(default_factory=set)
     flow: Flow = field(init=False)
 
     def __post_init__(self) -> None:
@@ -198,6 +199,12 @@ class Board:
             self.flow.wrong.append(f"{said} of {name}[{stage}] lie outside of it")
         else:
             self.within.add((name, reached))
+
+    def word(self, name: str, at: tuple[int, ...]) -> None:
+        """The same of a word, with its stage."""
+        if (name, at) not in self.reached:
+            self.touch(name, at[0], *((x, 1) for x in (0, *at[1:])[-2:]))
+            self.reached.add((name, at))
 
     def barrier(self, array: str, index: int) -> None:
         """Note a named barrier that there is not."""
@@ -344,7 +351,7 @@ def _store(stmt: StWord, w: Walker, threads: int, values: list[int]) -> bool:
     if stmt.cta is None:
         value, rank = values[-1], []
     cta = w.board.peer(w.cta, rank[0]) if rank else w.cta
-    w.board.touch(stmt.dst.buffer, at[0], *((x, 1) for x in (0, *at[1:])[-2:]))
+    w.board.word(stmt.dst.buffer, at)
     w.board.words[cta, stmt.dst.buffer, at] = value
     return True
 
@@ -355,9 +362,9 @@ def _allocate(stmt: Tcgen05Alloc, w: Walker, threads: int, values: list[int]) ->
 
 
 def _load(stmt: LdWord, w: Walker, threads: int, values: list[int]) -> Env:
-    stage, *at = values
-    w.board.touch(stmt.src.buffer, stage, *((x, 1) for x in (0, *at)[-2:]))
-    return {stmt.out.name: w.board.words[w.cta, stmt.src.buffer, tuple(values)]}
+    at = tuple(values)
+    w.board.word(stmt.src.buffer, at)
+    return {stmt.out.name: w.board.words[w.cta, stmt.src.buffer, at]}
 
 
 def _read(stmt: LdGlobalScalar, w: Walker, threads: int, values: list[int]) -> Env:

@@ -24,7 +24,7 @@ from lowering.kernel.tensor_memory import Tcgen05Mma
 from lowering.kernel.visit import walk
 from lowering.proof.agent import Agent
 from lowering.proof.board import Board, Env, Walker
-from lowering.proof.ends import Ends, Way, grouped, tables_of
+from lowering.proof.ends import Ends, Tables, Way, grouped
 from lowering.proof.flow import unused
 from lowering.proof.moves import ALONE, TOGETHER
 from lowering.proof.obligation import Obligation, UnknownError, Verdict
@@ -73,16 +73,18 @@ def _all(kernel: Kernel, agents: tuple[Agent, ...]) -> Iterator[Obligation]:
     moving = alike([_with_data(kernel, a) for a in agents])
     followed, left, sums = set[Sized](), dict[Sized, str](), set[frozenset[str]]()
     seen = set[tuple[object, ...]]()
+    tables = Tables.of(kernel, max(units_of(kernel).values(), default=1))
+    waiting = any(isinstance(s, CounterWait) for s in walk(kernel.body))
     for size in _sizes(kernel):
-        grid = _grid(kernel, size)
-        if (key := (*size.sizes.values(), grid.ctas, size.many, *grid.memory.all)) in seen:
+        grid, memory = _grid(kernel, size, waiting), tables.ends(size.way, size.sizes)
+        if (key := (*size.sizes.values(), grid.ctas, size.many, *memory.all)) in seen:
             followed |= size.chosen  # on more multiprocessors than it has tiles
             continue
         if grid.clusters > CLUSTERS and grid.waiting:
             left |= dict.fromkeys(size.chosen, str(grid))
         elif grid.clusters:
             skeletons = plain if size.many else moving
-            wrong = list(_followed(grid, skeletons, not size.many, sums))
+            wrong = list(_followed(grid, memory, skeletons, not size.many, sums))
             yield from wrong
             if wrong:
                 return
@@ -133,7 +135,7 @@ def _sizes(kernel: Kernel) -> Iterator[_Size]:
     once more for each stage of each ring and for each step that one who reads it has released;
     then each parameter beside one part of a list that is as wide as all of it; then each as large
     as one and two of its groups, with two tiles of the others. Where memory says where groups end,
-    it makes others as well, of as many tiles as there may be.
+    several groups of several tiles are all that there may be.
     """
     most = 2 + sum(m.stages + 1 for m in kernel.mbarriers) // 2
     units, least = units_of(kernel), kernel.cluster * kernel.splits
@@ -149,7 +151,7 @@ def _sizes(kernel: Kernel) -> Iterator[_Size]:
                 many = min(counts, default=0) == most and len(pair) > 1
                 for n in several:
                     yield _Size(sizes, frozenset(some.items()), n * least, many)
-                further = Way if min(counts, default=0) and groups.issuperset(pair) else ()
+                further = Way if min(counts, default=0) > 1 and groups.issuperset(pair) else ()
                 for way in further:
                     n = 1 if many or way is Way.HALVES else 3
                     yield _Size(sizes, frozenset(), n * least, many, way)
@@ -205,17 +207,9 @@ class _Grid:
         way = "" if self.way is Way.UNEQUAL else f", {self.way.value},"
         return f"at {at}{way} on {self.ctas} x {self.rows} x {self.kernel.splits} CTAs"
 
-    @property
-    def memory(self) -> Ends:
-        """What memory holds."""
-        counts = {t.name: evaluate(t.sizes[0], self.sizes) for t in tables_of(self.kernel)}
-        tile = max(units_of(self.kernel).values(), default=1)
-        return Ends(self.way, max(self.sizes.values(), default=0), tile, counts)
 
-
-def _grid(kernel: Kernel, size: _Size) -> _Grid:
+def _grid(kernel: Kernel, size: _Size, waiting: bool) -> _Grid:
     """The launch at some sizes; of no cluster where nothing is launched."""
-    waiting = any(isinstance(s, CounterWait) for s in walk(kernel.body))
     try:
         ctas = evaluate(kernel.grid, size.sizes | {"sms": size.sms})
         rows = kernel.rows(size.sizes)
@@ -226,7 +220,7 @@ def _grid(kernel: Kernel, size: _Size) -> _Grid:
 
 
 def _followed(
-    at: _Grid, skeletons: list[Skeleton], whole: bool, sums: set[frozenset[str]]
+    at: _Grid, memory: Ends, skeletons: list[Skeleton], whole: bool, sums: set[frozenset[str]]
 ) -> Iterator[Obligation]:
     """What is wrong with a launch; ``whole`` if all clusters are followed however many they are.
     The operands of which results are products are put into ``sums``.
@@ -237,7 +231,7 @@ def _followed(
         return Obligation(name, kernel.name, Verdict.REFUTED, f"{at} {why}", trace)
 
     whole = whole or clusters <= CLUSTERS
-    board = Board(kernel, at.ctas, at.rows, sizes, at.memory)
+    board = Board(kernel, at.ctas, at.rows, sizes, memory)
     for together in _together(clusters, at.waiting, whole):
         walkers = [(s, _walker(board, s.agent, c)) for c in together for s in skeletons]
         while sum(s.go(w, LIMIT) for s, w in walkers):

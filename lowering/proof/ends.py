@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from lowering.ground.dtypes import DType
-from lowering.ground.expr import Binary, Expr, Var, parts_of
+from lowering.ground.expr import Binary, Expr, Var, evaluate, parts_of
 from lowering.kernel.control import Let
 from lowering.kernel.kernel import GlobalTensor, Kernel
 from lowering.kernel.scalar_memory import LdGlobalScalar
 from lowering.kernel.visit import expressions, walk
 from lowering.proof.numbering import depends
 
-__all__ = ["Ends", "Way", "Words", "grouped", "tables_of"]
+__all__ = ["Ends", "Tables", "Way", "Words", "grouped", "tables_of"]
 
 
 class Way(Enum):
@@ -83,6 +83,26 @@ def tables_of(kernel: Kernel) -> tuple[GlobalTensor, ...]:
     return tuple(
         t for t in kernel.globals if t.name in read and t.rank == 1 and t.dtype is DType.S32
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """The tensors of a kernel that say where groups end, with how many numbers they have, and the
+    elements of its largest tile.
+    """
+
+    counts: Mapping[str, Expr]
+    tile: int
+
+    @staticmethod
+    def of(kernel: Kernel, tile: int) -> Tables:
+        """Those of a kernel."""
+        return Tables({t.name: t.sizes[0] for t in tables_of(kernel)}, tile)
+
+    def ends(self, way: Way, sizes: Mapping[str, int]) -> Ends:
+        """What they hold at some sizes."""
+        counts = {name: evaluate(e, sizes) for name, e in self.counts.items()}
+        return Ends(way, max(sizes.values(), default=0), self.tile, counts)
 
 
 @dataclass(frozen=True, slots=True)
