@@ -4,6 +4,8 @@ there would be places for which there is no row, and whatever is computed of tho
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 import wsched
@@ -63,3 +65,14 @@ def test_rows_that_are_no_fragment_are_stored_at_once() -> None:
     s = wsched.Schedule.parse(text.replace(copied, copied.replace("64,", "8,", 1)))
     given = inputs(137, 72, 24)
     check(wsched.execute(s, given), expected([Reduced("sum", (1,))], *given)[1:])
+
+
+def test_row_by_row() -> None:
+    """A loop over the rows of a fragment, which has no parts of them."""
+    text, rows = _text(0), r"s.parallelize\('(T\d+)', 5, ParallelType.Mma\)\n    s.parallelize"
+    changed = re.sub(rows + r"\('\1', 6", r"s.parallelize('\1', 6", text)
+    assert changed.count("ParallelType.Mma") < text.count("ParallelType.Mma")
+    assert _refused(changed) == (
+        "T13 = reduction(T8, op = sum) over a tile of 1 x 32 is not supported; supported: tiles of "
+        "a multiple of 64 rows and of 8 columns"
+    )

@@ -23,6 +23,10 @@ def reduction(place: Place) -> None:
     if not isinstance(e, ReductionOp):
         raise InternalError("lower", f"{t.name} = {e} as a reduction")
     rows, cols = (_size(place, d) for d in t.read[-2:])
+    mma = place.plan.target.mma
+    if rows % mma.m or cols % mma.layout.columns:
+        units = f"a multiple of {mma.m} rows and of {mma.layout.columns} columns"
+        raise place.refuse(f"{t.name} = {e} over a tile of {rows} x {cols}", f"tiles of {units}")
     value = place.operand(e.input, (rows, cols))
     if value.type.dtype is not DType.F32 or (value.type.rows, value.type.cols) != (rows, cols):
         raise place.refuse(
