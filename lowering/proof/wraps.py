@@ -209,7 +209,9 @@ def _wrapped(walks: Sequence[_Walk], known: Mapping[str, Range], read: _Memory |
 
 @dataclass
 class _Walk:
-    """One agent's walks; ``found`` are the operations that wrap with their ranges."""
+    """One agent's walks; ``found`` are the operations that wrap with their ranges, ``walked`` what
+    came of walks that nothing but names and words tell.
+    """
 
     agent: Agent
     program: Program
@@ -217,6 +219,7 @@ class _Walk:
     names: dict[str, Range] = field(default_factory=dict)
     lets: dict[Var, Expr] = field(default_factory=dict)
     found: dict[Expr, Range] = field(default_factory=dict)
+    walked: dict[object, dict[Expr, Range]] = field(default_factory=dict)
     read: Range = ANY
     memory: _Memory | None = None
     ahead: int = 0
@@ -225,6 +228,7 @@ class _Walk:
         walked = list(within(self.program))
         self.lets |= {s.var: s.value for s in walked if isinstance(s, Name)}
         self.loads = frozenset(s.buffer for s in walked if isinstance(s, Load))
+        self.tells = any(isinstance(s, Read | Store) for s in walked)
         self.bounds = Bounds(self.names, self.lets, self.told)
         reads = [s for s in walked if isinstance(s, Loop) and s.reads]
         for s in reads:
@@ -240,9 +244,16 @@ class _Walk:
         self, known: Mapping[str, Range], words: dict[str, Range], read: _Memory | None
     ) -> None:
         """Walk the whole program, from what is known of parameters and special registers."""
+        needs = {b: words[b] for b in self.loads if b in words}
+        key = None if self.tells else (*known.items(), *needs.items())
+        if key in self.walked:
+            self.found = self.walked[key]
+            return
         self.names.clear()
         self.names |= known
-        self.found.clear()
+        self.found = {}
+        if key is not None:
+            self.walked[key] = self.found
         self.words, self.memory = words, read
         self.read = (read.now, read.now) if read else ANY
         self.walk(self.program)
