@@ -26,8 +26,6 @@ from itertools import combinations, product
 
 from lowering.ground.expr import I32_MAX, Binary, Expr, ScalarType, Var, evaluate, type_of
 from lowering.kernel.kernel import Kernel
-from lowering.kernel.scalar_memory import LdGlobalScalar
-from lowering.kernel.visit import walk
 from lowering.proof.admitted import FIRST_CTA, Admitted
 from lowering.proof.agent import Agent
 from lowering.proof.bounds import ANY, Bounds, Range, joined
@@ -52,6 +50,7 @@ from lowering.proof.scalars import (
 )
 from lowering.proof.sizes import listed, units_of
 from lowering.proof.steps import Steps
+from lowering.proof.trip_words import TripWords, trip_words
 
 __all__ = ["unwrapped"]
 
@@ -81,7 +80,7 @@ def unwrapped(
     try:
         walks = _walks(steps, sorted({0, kernel.cluster - 1}))
         for sizes, grid in _largest(kernel, admitted):
-            for place, read in product(_places(kernel, sizes, grid), _read(kernel, sizes)):
+            for place, read in product(_places(kernel, sizes, grid), trip_words(kernel, sizes)):
                 if why := _wrapped(walks, place, read):
                     at = ", ".join(f"{n} = {v}" for n, v in sizes.items())
                     why = f"at {at} on {grid} CTAs{read or ''} {why}"
@@ -125,35 +124,6 @@ def _fits(kernel: Kernel, admitted: Admitted, sizes: Sizes, sms: int) -> bool:
     return admissible and all(n <= admitted.largest for n in numbers)
 
 
-@dataclass(frozen=True, slots=True)
-class _Memory:
-    """Scalars in memory, and the trip of the loop that reads them which is looked at: words that it
-    stores are of one trip.
-
-    Args:
-        before: what all trips before it read; None of the first trip.
-        now: what is read in it.
-    """
-
-    before: int | None
-    now: int
-
-    def __str__(self) -> str:
-        before = "first" if self.before is None else f"{self.before}, then"
-        return f", of {before} {self.now} in memory,"
-
-
-def _read(kernel: Kernel, sizes: Sizes) -> Sequence[_Memory | None]:
-    """What may be in memory, if a kernel reads scalars there: any number."""
-    if not any(isinstance(s, LdGlobalScalar) for s in walk(kernel.body)):
-        return (None,)
-    (low, high), half = ANY, max(sizes.values()) // 2
-    pairs = (
-        (None, low), (None, high), (low, high), (high, low), (half, high), (half, half),
-    )  # fmt: skip
-    return [_Memory(*p) for p in pairs]
-
-
 def _places(kernel: Kernel, sizes: Sizes, grid: int) -> Iterator[dict[str, Range]]:
     """Ranges of parameters and special registers in some CTAs."""
     cluster, rows = kernel.cluster, kernel.rows(sizes)
@@ -185,7 +155,7 @@ def _walks(steps: Mapping[Agent, Steps], ranks: Sequence[int]) -> list[_Walk]:
     return sorted(walks, key=lambda w: len(w.loads))
 
 
-def _wrapped(walks: Sequence[_Walk], known: Mapping[str, Range], read: _Memory | None) -> str:
+def _wrapped(walks: Sequence[_Walk], known: Mapping[str, Range], read: TripWords | None) -> str:
     """What wraps in a CTA; empty if nothing does."""
     words: dict[str, Range] = {}
     given: list[dict[str, Range] | None] = [None] * len(walks)
@@ -221,7 +191,7 @@ class _Walk:
     found: dict[Expr, Range] = field(default_factory=dict)
     walked: dict[object, dict[Expr, Range]] = field(default_factory=dict)
     read: Range = ANY
-    memory: _Memory | None = None
+    memory: TripWords | None = None
     ahead: int = 0
 
     def __post_init__(self) -> None:
@@ -241,7 +211,7 @@ class _Walk:
             self.bounds.behind |= {d.next: d.place for d in each}
 
     def begin(
-        self, known: Mapping[str, Range], words: dict[str, Range], read: _Memory | None
+        self, known: Mapping[str, Range], words: dict[str, Range], read: TripWords | None
     ) -> None:
         """Walk the whole program, from what is known of parameters and special registers."""
         needs = {b: words[b] for b in self.loads if b in words}

@@ -1,0 +1,42 @@
+"""What memory may hold for the trips of a loop that reads scalars there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from lowering.kernel.kernel import Kernel
+from lowering.kernel.scalar_memory import LdGlobalScalar
+from lowering.kernel.visit import walk
+from lowering.proof.bounds import ANY
+
+__all__ = ["TripWords", "trip_words"]
+
+
+@dataclass(frozen=True, slots=True)
+class TripWords:
+    """Scalars in memory, and the trip of the loop that reads them which is looked at: words that it
+    stores are of one trip.
+
+    Args:
+        before: what all trips before it read; None of the first trip.
+        now: what is read in it.
+    """
+
+    before: int | None
+    now: int
+
+    def __str__(self) -> str:
+        before = "first" if self.before is None else f"{self.before}, then"
+        return f", of {before} {self.now} in memory,"
+
+
+def trip_words(kernel: Kernel, sizes: Mapping[str, int]) -> Sequence[TripWords | None]:
+    """What may be in memory, if a kernel reads scalars there: any number."""
+    if not any(isinstance(s, LdGlobalScalar) for s in walk(kernel.body)):
+        return (None,)
+    (low, high), half = ANY, max(sizes.values()) // 2
+    pairs = (
+        (None, low), (None, high), (low, high), (high, low), (half, high), (half, half),
+    )  # fmt: skip
+    return [TripWords(*p) for p in pairs]
