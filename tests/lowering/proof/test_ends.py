@@ -117,7 +117,7 @@ def test_what_is_wrong_for_some_groups(name: str) -> None:
     assert claim in {o.name for o in refuted(parse_kernel(text.replace(before, after)))}
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
 def test_what_is_right_for_all_groups(form: str) -> None:
     assert not refuted(made(form))
