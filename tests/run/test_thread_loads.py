@@ -156,7 +156,7 @@ def test_thread_bytes(make: Any, most: int) -> None:
         (integers(70, 144)[:, ::2], integers(65, 74)[:, 1:73], {"T1": 2}),
         (integers(70, 72), integers(65, 72), {}),
     ],
-    ids=str,
+    ids=["odd rows", "multiples of 8", "one of them", "columns apart", "neither"],
 )
 def test_operands_that_threads_can_read_and_tma_cannot(x: Any, w: Any, widths: Any) -> None:
     """Not those that TMA reads, nor those of which no thread can copy two elements at once."""

@@ -175,6 +175,24 @@ def test_what_is_left_of_a_rest_is_without_what_became_a_sweep(
         assert found == whole.segments
 
 
+@pytest.mark.parametrize(
+    ("source", "order", "swept"),
+    [("q", "[2, 1, 0]", True), ("q", "[0, 1, 2]", False), ("c", "[0, 1, 2]", True)],
+)
+def test_a_result_in_another_shape_and_order_is_no_sweep(
+    source: str, order: str, swept: bool
+) -> None:
+    """A sweep's memory is looked at in another shape, which row by row alone is one."""
+    text = feature("heads, scaled, as batches").text.replace(
+        "fd.add_output(q)",
+        f"z = fd.ops.stride_order({source}, stride_order={order})\n    fd.add_output(z)",
+    )
+    cutter = Cutter(record_text(text))
+    found = with_sweeps(cutter.graph, cutter.all(Take.NONE), {}, lambda _: True).segments
+    (rest,) = (s for s in found if not s.matmul)
+    assert rest.outputs == ("z",) and (rest.sweep is not None) is swept
+
+
 def test_results_that_look_at_a_kernels_memory_are_still_views() -> None:
     """Beside one that is computed: nobody copies what nvFuser would not."""
     made = feature("halves of a projection")
