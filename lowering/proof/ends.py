@@ -67,8 +67,8 @@ class Ends:
             case Way.ONE:
                 ends = (*(0 for _ in range(count // 2)), whole)
             case Way.TILES:
-                tiles = ((self.tile + 1) * n for n in range(1, count))
-                ends = (*(min(n, whole) for n in tiles), whole)
+                rows = max(min(self.tile + 1, whole // max(count, 1)), 1)
+                ends = (*(min(rows * n, whole) for n in range(1, count)), whole)
         return ends[group] if group < len(ends) else (group - len(ends) + 2) * whole
 
     @property

@@ -16,9 +16,9 @@ from wsched.bench.cli import app
 from wsched.bench.method.measure import Broken, Plan
 from wsched.bench.models import command
 from wsched.bench.models.asked import Asked, asked
-from wsched.bench.models.measure import OWN, WAYS, measure_case
+from wsched.bench.models.measure import COMPILE, NVFUSER, OWN, WAYS, measure_case
 from wsched.bench.models.modules import MODULES
-from wsched.bench.models.results import line_of, reasons, table, totals
+from wsched.bench.models.results import Line, line_of, reasons, table, totals
 
 US = {
     "eager": 400.0, "compile": 240.0, "thunder": 300.0, "thunder+nvfuser": 220.0,
@@ -85,22 +85,25 @@ def test_times_of_calls_hosts_and_graphs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "status", "reason"),
+    ("kind", "status", "reason", "error"),
     [
-        ("skip", "skipped", "there is no module thunder"),
-        ("unsupported", "skipped", "split-K is not supported; supported: no split"),
-        ("error", "failed", "RuntimeError: an illegal memory access was encountered"),
-        ("wrong", "wrong", "error 5.00e-01, limit 2.20e-02"),
-        ("nan", "wrong", "error nan, limit 2.20e-02"),
+        ("skip", "skipped", "there is no module thunder", None),
+        ("unsupported", "skipped", "split-K is not supported; supported: no split", None),
+        ("error", "failed", "RuntimeError: an illegal memory access was encountered", None),
+        ("wrong", "wrong", "error 5.00e-01, limit 2.20e-02", 0.5),
+        ("nan", "wrong", "error nan, limit 2.20e-02", None),  # which JSON has no word for
     ],
 )
-def test_a_way_that_cannot_take_part(kind: str, status: str, reason: str) -> None:
+def test_a_way_that_cannot_take_part(
+    kind: str, status: str, reason: str, error: float | None
+) -> None:
     found = measured(FakeDevice(US, {OWN: kind}))
     record = found["systems"][OWN]
-    assert (record["status"], record["reason"]) == (status, reason)
+    assert (record["status"], record["reason"], record.get("error")) == (status, reason, error)
     assert "us" not in record and not found["told"]
     assert ("in way\n" in record.get("traceback", "")) is (status == "failed")
     assert found["systems"]["eager"]["status"] == "ok"
+    assert found["systems"]["eager"]["error"] == 1e-3
 
 
 def test_a_way_without_a_graph() -> None:
@@ -141,6 +144,36 @@ def test_lines_and_totals() -> None:
     assert reasons(lines) == [" 20.0% not: not handed to nvFuser", "  5.0% not: the rank"]
     assert table(lines, "t").row_count == 3
     assert totals([]) == ["nothing was measured"]
+
+
+def cells(*lines: Line) -> list[list[str]]:
+    """The header of the table of some lines, and each line's cells."""
+    made = table(lines, "t")
+    assert {c.justify for c in made.columns[1:]} == {"right"}
+    rows = zip(*(map(str, c.cells) for c in made.columns), strict=True)
+    return [[str(c.header) for c in made.columns], *map(list, rows)]
+
+
+def test_the_table_has_a_column_for_each_way_that_any_line_has() -> None:
+    """In the order of the ways, whatever was measured first."""
+    times = {OWN: 20.4, COMPILE: 30.0}
+    one = Line("a", {"us": times, "host_us": {OWN: 7.6}, "graph_us": {OWN: 18.0}}, flops=4, own=3)
+    two = Line("b", {"us": {NVFUSER: 25.0}, "host_us": {}, "graph_us": {}}, broken={OWN: "a fault"})
+    ways = [COMPILE, NVFUSER, OWN]
+    head = ["", "in wsched", *ways, "without / wsched", "host"]
+    assert cells(one, two) == [
+        head,
+        ["a", "75.0%", "30", "–", "20 (18)", "–", "8"],
+        ["b", "–", "–", "25", "failed", "–", "–"],
+    ]
+    assert cells(one)[0] == [h for h in head if h != NVFUSER]
+
+
+def test_ratios_of_calls_and_of_graphs_stand_apart() -> None:
+    us: dict[str, dict[str, float]] = {"us": {}, "host_us": {}, "graph_us": {}}
+    ratios = {"both": {"us": 1.25, "graph_us": 1.5}, "call": {"us": 1.25}, "none": {}}
+    found = cells(*(Line(name, us, without) for name, without in ratios.items()))
+    assert [row[2] for row in found[1:]] == ["1.250 (1.500)", "1.250", "–"]
 
 
 # --- the command ----------------------------------------------------------------------------------

@@ -63,6 +63,15 @@ def test_a_module_in_eager_mode(name: str, small: None) -> None:
     assert (told["own"], told["reasons"]) == (0, {"not handed to nvFuser": told["flops"]})
 
 
+def test_a_layer_of_a_small_rank_is_scaled_by_alpha_over_it(small: None) -> None:
+    """LoRA's W x + B A x * alpha / r, of the alpha that Llama's recipes have."""
+    module = make("lora", 8, "cpu").module.float()
+    x = torch.ones(3, 64)
+    w, a, b = (layer.weight for layer in (module.layer, module.down, module.up))
+    assert a.shape[0] == 4
+    torch.testing.assert_close(module(x), x @ (w + b @ a * (32 / 4)).T)
+
+
 def test_the_published_sizes() -> None:
     """Nothing is allocated."""
     counts = {}

@@ -338,30 +338,13 @@ def test_shapes_of_tensors() -> None:
 def test_torch_tensors_are_inputs_of_unknown_shape() -> None:
     definition = body("t = fd.from_pytorch(inputs[0])", "fd.add_output(fd.ops.relu(t))")
     assert definition.inputs[0].get("shape") == Open("inputs[0].shape", 2)
+    assert [n.results for n in definition.nodes] == [("t",), ("relu",)]
 
 
-@pytest.mark.parametrize(
-    ("condition", "kept"),
-    [("x is not None", "neg"), ("not bias", None), ("3 > 2 and True", "relu"), ("[]", "neg")],
-)
-def test_conditions(condition: str, kept: str | None) -> None:
-    lines = (
-        "def f(fd: FusionDefinition, bias):",
-        f"    t = {X}",
-        "    x = None",
-        f"    if {condition}:",
-        "        fd.add_output(fd.ops.relu(t))",
-        "    else:",
-        "        fd.add_output(fd.ops.neg(t))",
-    )
-    if kept is not None:
-        assert record_text("\n".join(lines)).nodes[1].op == kept
-        return
-    with pytest.raises(UnsupportedError) as error:
-        record_text("\n".join(lines))
-    assert str(error.value) == (
-        "line 4: `if not bias:` is not supported; supported: conditions that the text decides"
-    )
+def test_what_has_no_name_is_called_by_its_call() -> None:
+    calls = {"tensor": X, "scalar": "fd.define_scalar(2.0)", "from_pytorch": "fd.from_pytorch(x)"}
+    definition = body(*(f"fd.add_output(fd.ops.neg({call}))" for call in calls.values()))
+    assert [n.results[0] for n in definition.nodes if n.op != "neg"] == [*calls]
 
 
 def test_operations_that_nobody_knows_are_recorded() -> None:

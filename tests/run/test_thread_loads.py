@@ -13,7 +13,7 @@ from tests.schedules import definition
 from wsched.fusion import IterType, ParallelType
 from wsched.importer import build_fusion, record_text
 from wsched.run.compiled import CompiledFusion, compile_fusion
-from wsched.run.copies import copies, thread_bytes, unreadable
+from wsched.run.copies import copies, thread_bytes, thread_widths, unreadable
 from wsched.run.layout import laid_out
 from wsched.schedule.matmul.params import (
     BufferingLoopLevel,
@@ -115,8 +115,24 @@ def test_what_threads_cannot_read_is_copied() -> None:
     odd, apart = integers(70, 67)[:, 1:], integers(70, 132)[:, ::2]
     assert unreadable(made.fusion, [odd, w], made.by_threads) == (0,)
     assert unreadable(made.fusion, [apart, w], made.by_threads) == (0,)
+    reasons = [c.reason for t in (odd, apart) for c in copies(made.fusion, [t, w], made.by_threads)]
+    assert reasons == [f"threads copy 4 bytes at once, here {n}" for n in (2, 0)]
     check(made, odd, w)
     check(made, apart, w)
+
+
+def test_rows_of_a_length_that_threads_cannot_copy_are_refused() -> None:
+    """A copy has rows of the same length: none would help, however they lie."""
+    made = kernel(params(ThreadLoads(4, 4)), integers(70, 66), integers(65, 66, 1))
+    for pitch in (67, 68, 72):
+        x, w = integers(70, pitch)[:, :67], integers(65, pitch, 1)[:, :67]
+        assert copies(made.fusion, [x, w], made.by_threads) == ()
+        with pytest.raises(UnsupportedError) as error:
+            made(x, w)
+        assert (error.value.what, error.value.supported) == (
+            "input 0 with rows of 134 bytes, of which a thread copies 4 at once",
+            "rows of multiples of 4 bytes",
+        )  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -129,6 +145,23 @@ def test_what_threads_cannot_read_is_copied() -> None:
 )  # fmt: skip
 def test_thread_bytes(make: Any, most: int) -> None:
     assert thread_bytes(make(torch.zeros(24, 32, dtype=torch.bfloat16))) == most
+
+
+@pytest.mark.parametrize(
+    ("x", "w", "widths"),
+    [
+        (integers(70, 67), integers(65, 67), {"T0": 2, "T1": 2}),
+        (integers(70, 68), integers(65, 68), {"T0": 8, "T1": 8}),
+        (integers(70, 72), integers(65, 74)[:, :72], {"T1": 4}),
+        (integers(70, 144)[:, ::2], integers(65, 74)[:, 1:73], {"T1": 2}),
+        (integers(70, 72), integers(65, 72), {}),
+    ],
+    ids=["odd rows", "multiples of 8", "one of them", "columns apart", "neither"],
+)
+def test_operands_that_threads_can_read_and_tma_cannot(x: Any, w: Any, widths: Any) -> None:
+    """Not those that TMA reads, nor those of which no thread can copy two elements at once."""
+    fusion = laid_out(build_fusion(record_text(definition())), [x, w])
+    assert thread_widths(fusion, [x, w]) == widths
 
 
 def test_rows_that_a_thread_cannot_copy_at_once_are_refused_where_nothing_is_copied() -> None:

@@ -95,6 +95,19 @@ def test_a_thread_has_what_it_accesses_at_once(
     assert tile.lanes * span >= min(walk.sizes[1], 32)
 
 
+@pytest.mark.parametrize(
+    ("sizes", "wanted"),
+    [((8, 32), (8, 32)), ((7, 32), (56, 4)), ((8, 31), (62, 4)), ((8, 33), (8, 33)),
+     ((7, 33), (231, 1))],
+)  # fmt: skip
+def test_rows_that_fill_a_warp_and_as_many_as_fill_a_cta(
+    sizes: tuple[int, int], wanted: tuple[int, int]
+) -> None:
+    """Each from the first number that is enough; at this address threads access four at once."""
+    walk = walked(sizes, (sizes[1], 1), (sizes[1], 1), address=24)
+    assert walk is not None and walk.sizes == wanted
+
+
 def test_a_row_decides_nothing() -> None:
     """A bias is in the L1, whatever its address; rows of matrices as they lie do decide."""
     terms = (

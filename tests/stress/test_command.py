@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -109,6 +111,54 @@ def test_a_device_that_is_lost_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> 
         run, "judged", lambda _, worked, numbers: Row(worked.number, "k", 1, 0, 0.1, (failure,))
     )
     assert len(list(rows(Plan(Where("cpu", 40, 0), 100, 60, 1, 1), ()))) == 1
+
+
+class Made:
+    """A kernel that nobody needs the cubin of, which takes until the run ends.
+
+    Args:
+        number: which.
+        begun: numbers of those whose cubins are being made, of all.
+        under_way: set with the first of them.
+        ended: set when the run ends.
+    """
+
+    source = loaded = ""
+
+    def __init__(self, number: int, begun: list[int], under_way: Event, ended: Event) -> None:
+        self.number, self.begun, self.under_way, self.ended = number, begun, under_way, ended
+        self.kernel = self
+
+    @property
+    def compiled(self) -> None:
+        self.begun.append(self.number)
+        self.under_way.set()
+        assert self.ended.wait(60)
+
+
+def test_cubins_that_nobody_waits_for_any_more_are_not_begun(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One is under way while the run ends, and is waited for; the one behind it never begins."""
+    begun, under_way, ended = list[int](), Event(), Event()
+
+    def judged(_: Where, made: Made, __: range) -> Row:
+        assert under_way.wait(60)
+        return Row(made.number, "k", 1, 0, 0.1, ())
+
+    class Pool(ThreadPoolExecutor):
+        def shutdown(self, *given: Any, **named: Any) -> None:
+            super().shutdown(*given, **named | {"wait": False})
+            ended.set()
+            super().shutdown()
+
+    monkeypatch.setattr(run, "ThreadPoolExecutor", Pool)
+    monkeypatch.setattr(run, "drawn_kernel", lambda _, n: Made(n, begun, under_way, ended))
+    monkeypatch.setattr(run, "Worked", Made)
+    monkeypatch.setattr(run, "judged", judged)
+    found = list(rows(Plan(Where("cuda", 40, 0), 2, 60, 1, 1), ()))
+    assert [r.kernel for r in found] == [0, 1]
+    assert begun == [0]
 
 
 @pytest.mark.slow

@@ -10,9 +10,18 @@ import pytest
 
 import wsched.run.on_device
 from lowering.ground.errors import UnsupportedError
-from wsched.stress.launches import WRONG, Where, Worked, drawn_kernel, launched, sizes_of
+from wsched.stress.epilogue import LARGEST
+from wsched.stress.launches import (
+    WRONG,
+    Where,
+    Worked,
+    _differ,
+    drawn_kernel,
+    launched,
+    sizes_of,
+)
 from wsched.stress.run import judged
-from wsched.stress.tensors import poisoned
+from wsched.stress.tensors import NONZEROS, _set, filled, poison_in, poisoned, sparse
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
@@ -135,15 +144,58 @@ def test_an_error_of_a_launch(worked: Worked, monkeypatch: pytest.MonkeyPatch) -
     assert row.failures[0].sizes == str(sizes_of(WHERE, worked, 0))
 
 
+@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "bfloat16", "int32"])
+def test_numbers_are_drawn_where_the_tensor_is(dtype: str) -> None:
+    """Of 8 bits in another type, on the device all the same: here one without memory."""
+    where: list[tuple[str, tuple[int, ...]]] = []
+
+    def draw(t: Any) -> Any:
+        where.append((t.device.type, tuple(t.shape)))
+        return t
+
+    _set(torch.empty((3, 5), dtype=getattr(torch, dtype), device="meta"), draw)
+    assert where == [("meta", (3, 5))]
+
+
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.bfloat16, torch.int32])
+def test_numbers_that_are_drawn(dtype: Any) -> None:
+    """Whole ones of either sign, the same again of the same seed; of sums over K few are not 0."""
+    one, two = (
+        filled(torch.empty((40, 50), dtype=dtype), torch.Generator().manual_seed(3)).float()
+        for _ in range(2)
+    )
+    assert torch.equal(one, two) and torch.equal(one, one.round())
+    assert (one.min(), one.max()) == (-LARGEST, LARGEST)
+    few, all_ = (
+        sparse(torch.empty((40, 400), dtype=dtype), k, torch.Generator().manual_seed(3)).float()
+        for k in (10 * NONZEROS, NONZEROS)
+    )
+    assert set(few.unique().tolist()) == {0.0, 1.0} and bool(all_.all())
+    assert 0.05 < few.mean() < 0.15
+
+
+@pytest.mark.parametrize("dtype", ["Half", "Float8_e4m3fn", "Int8", "Int32"])
 @pytest.mark.parametrize("shape", [(), (7,), (3, 5), (2, 3, 5)])
-def test_poison(shape: tuple[int, ...]) -> None:
-    p = poisoned(shape, 2, "Half", "cpu")
+def test_poison(shape: tuple[int, ...], dtype: str) -> None:
+    p = poisoned(shape, 2, dtype, "cpu")
     assert p.tensor.shape == shape
-    assert p.tensor.isnan().all()
+    assert poison_in(p.tensor).all()
     p.tensor.fill_(1)
-    assert int((~p.whole.isnan()).sum()) == p.tensor.numel()
+    assert int((~poison_in(p.whole)).sum()) == p.tensor.numel()
     assert p.intact()
     p.whole[0] = 1
     assert not p.intact()
     if len(shape) > 1:
         assert p.tensor.stride(-2) == shape[-1] + 2
+
+
+@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "bfloat16", "float32", "int8", "int32"])
+def test_what_differs(dtype: str) -> None:
+    """One element does; NaN is as NaN, and as no number."""
+    kind = getattr(torch, dtype)
+    one, other = (torch.tensor([1.0, last]).to(kind) for last in (2.0, 3.0))
+    assert not _differ(one, one.clone()) and _differ(one, other)
+    if kind.is_floating_point:
+        none = torch.tensor([1.0, float("nan")]).to(kind)
+        assert not _differ(none, none.clone())
+        assert _differ(none, one) and _differ(one, none)

@@ -41,7 +41,7 @@ class Copy:
 
     Args:
         argument: which input.
-        reason: why TMA cannot address it where it lies.
+        reason: why the kernel cannot read it where it lies.
         bytes: read and written by the copy.
     """
 

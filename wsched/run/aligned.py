@@ -33,7 +33,7 @@ def aligned_rows(tensor: torch.Tensor) -> torch.Tensor:
     if tensor.dim() not in (2, 3):
         raise UnsupportedError(f"rows of a tensor of {tensor.dim()} dimensions", "2 or 3")
     rows, cols = tensor.dim() - 2, tensor.dim() - 1
-    if tma_reads(tensor, rows, cols) or tma_reads(tensor, cols, rows):
+    if tma_reads(tensor, cols) or tma_reads(tensor, rows):
         return tensor
     by_columns = tensor.stride(rows) == 1 and tensor.stride(cols) != 1
     found = tensor.mT if by_columns else tensor

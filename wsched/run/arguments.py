@@ -158,7 +158,7 @@ def _as_result(fusion: Fusion, tensor: torch.Tensor) -> torch.Tensor:
 def _rows_by_tma(fusion: Fusion, tensor: torch.Tensor) -> bool:
     """Whether TMA can read a matrix of the result's size by the rows of the product."""
     view = _as_result(fusion, tensor)
-    return tma_reads(view, view.dim() - 2, view.dim() - 1)
+    return tma_reads(view, view.dim() - 1)
 
 
 def loaded_inputs(fusion: Fusion) -> frozenset[str]:
@@ -332,6 +332,12 @@ def matrix(
             if binding in fusion.inputs
             else "",
         )
+    if not rows and (length := cols * tensor.element_size()) % align:
+        raise UnsupportedError(
+            f"{what} with rows of {length} bytes, of which a thread copies {align} at once",
+            f"rows of multiples of {align} bytes",
+            instead,
+        )
     for n, step, between in zip(sizes[::-1], strides[::-1], _BETWEEN, strict=False):
         apart = step * tensor.element_size()
         if n > 1 and (apart % align or (rows and not apart)):
@@ -344,12 +350,6 @@ def matrix(
         raise UnsupportedError(
             f"{what} that starts {past} bytes past a multiple of {align}",
             f"starts at multiples of {align} bytes",
-            instead,
-        )
-    if not rows and (length := cols * tensor.element_size()) % align:
-        raise UnsupportedError(
-            f"{what} with rows of {length} bytes, of which a thread copies {align} at once",
-            f"rows of multiples of {align} bytes",
             instead,
         )
     return tensor

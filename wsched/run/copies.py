@@ -48,13 +48,14 @@ COPIED_ROWS = ALIGNED
 """Bytes that the rows of a copy are a multiple of: as much as makes TMA faster."""
 
 
-def tma_reads(tensor: torch.Tensor, rows: int, cols: int) -> bool:
-    """Whether TMA can read a matrix where it lies, dimension ``rows`` by dimension ``cols``."""
-    return not _obstacle(tensor, rows, cols)
+def tma_reads(tensor: torch.Tensor, cols: int) -> bool:
+    """Whether TMA can read matrices where they lie, of which dimension ``cols`` is contiguous."""
+    return _obstacle(tensor, cols) == ""
 
 
-def _obstacle(tensor: torch.Tensor, rows: int, cols: int) -> str:
-    """What TMA cannot do about a matrix; empty if it can read it.
+def _obstacle(tensor: torch.Tensor, cols: int, rows: int | None = None) -> str:
+    """What TMA cannot do about a matrix, in words that call dimension ``rows`` so; empty if it can
+    read it.
 
     Strides of dimensions of size 1 and of empty tensors mean nothing.
     """
@@ -84,9 +85,12 @@ def copies(fusion: Fusion, inputs: Sequence[Any], widths: Widths = NONE) -> tupl
     found = []
     for position, (binding, tensor) in enumerate(zip(fusion.inputs, inputs, strict=False)):
         if _is_operand(fusion, binding, tensor) and _needs(fusion, binding, tensor, widths):
-            rows, cols = _order(fusion, binding)
             moved = 2 * tensor.numel() * tensor.element_size()
-            reason = _obstacle(tensor, rows, cols)
+            if width := widths.get(binding.tensor, 0):
+                reason = f"threads copy {width} bytes at once, here {thread_bytes(tensor)}"
+            else:
+                rows, cols = _order(fusion, binding)
+                reason = _obstacle(tensor, cols, rows)
             found.append(Copy(f"input {position}", reason, moved))
     return tuple(found)
 
@@ -180,17 +184,20 @@ def any_order(fusion: Fusion, binding: TensorBinding) -> bool:
 def _unreadable(fusion: Fusion, binding: TensorBinding, tensor: torch.Tensor) -> bool:
     """Whether TMA can read it in no order that the kernel takes; rows in groups go by rows only."""
     rows, cols = _order(fusion, binding)
-    if tma_reads(tensor, rows, cols):
+    if tma_reads(tensor, cols):
         return False
     either = any_order(fusion, binding) and not fusion.ragged(binding.tensor)
-    return not (either and tma_reads(tensor, cols, rows))
+    return not (either and tma_reads(tensor, rows))
 
 
 def _needs(fusion: Fusion, binding: TensorBinding, tensor: torch.Tensor, widths: Widths) -> bool:
-    """Whether a kernel cannot read an operand where it lies."""
-    width = widths.get(binding.tensor, 0)
-    if width:
-        return width > thread_bytes(tensor)
+    """Whether a kernel cannot read an operand where it lies, but could read a copy: that has rows
+    of the same length, of which threads need multiples of what they copy at once.
+    """
+    if width := widths.get(binding.tensor, 0):
+        _, cols = _order(fusion, binding)
+        length = tensor.shape[cols] * tensor.element_size()
+        return width > thread_bytes(tensor) and length % width == 0
     return _unreadable(fusion, binding, tensor)
 
 

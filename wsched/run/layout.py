@@ -57,13 +57,12 @@ def _order(
         declared = candidates[0]
     for fits in (tma_reads, _contiguous):  # the second: what is copied keeps its order
         for order in candidates:
-            *_, rows, cols = (binding.axes.index(name) for name in order)
-            if fits(tensor, rows, cols):
+            if fits(tensor, binding.axes.index(order[-1])):
                 return order
     return declared
 
 
-def _contiguous(tensor: torch.Tensor, rows: int, cols: int) -> bool:
+def _contiguous(tensor: torch.Tensor, cols: int) -> bool:
     stride: int = tensor.stride(cols)
     return stride == 1 or tensor.shape[cols] == 1 or 0 in tensor.shape
 

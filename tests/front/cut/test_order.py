@@ -146,6 +146,16 @@ def test_an_order_of_an_input() -> None:
     assert found(build) == [(1, 2, 0), (1, 0), (1, 0), (0, 1)]
 
 
+def test_one_dimension_is_enough_to_say_it_and_none_is_not() -> None:
+    def build(fd: Any) -> None:
+        for shape, runs in (([1, -1], [True, None]), ([1, 1], [None, None])):
+            fd.add_output(fd.ops.neg(fd.define_tensor(
+                shape=shape, contiguity=runs, dtype=BF16, stride_order=[0, 1]
+            )))  # fmt: skip
+
+    assert found(build) == [(1, 0), (0, 1)]
+
+
 def test_dimensions_that_the_input_has_not_come_first() -> None:
     def build(fd: Any) -> None:
         x = matrix(fd)

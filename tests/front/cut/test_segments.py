@@ -18,9 +18,6 @@ from wsched.importer import definition_of
 WAYS = (Take.ALL, Take.NARROW, Take.NONE)
 
 
-WAYS = (Take.ALL, Take.NARROW, Take.NONE)
-
-
 def segments(build: Callable[[Any], None], take: Take) -> tuple[Segment, ...]:
     return Cutter(definition_of(built(build))).all(take).segments
 
@@ -233,6 +230,27 @@ def test_another_stride_order(several: bool) -> None:
     found = segments(build, Take.ALL)
     assert [s.matmul for s in found] == [True] * (2 if several else 1)
     assert not any(n.op == "stride_order" for s in found for n in s.definition.nodes)
+
+
+@pytest.mark.parametrize(
+    ("dims", "transposes"),
+    [((1, 0), True), ((0, 2, 1), True), ((0, 1, 3, 2), True), ((0, 1), False), ((1, 0, 2), False)],
+)
+def test_a_kernel_transposes_what_no_tensor_map_has(
+    dims: tuple[int, ...], transposes: bool
+) -> None:
+    """Of any rank: here what is put into another order in memory first, which is no view."""
+
+    def build(fd: Any) -> None:
+        x, w = (
+            fd.define_tensor(shape=[-1] * len(dims), contiguity=True, dtype=BF16) for _ in range(2)
+        )
+        ordered = fd.ops.stride_order(w, list(range(len(dims))))
+        fd.add_output(fd.ops.matmul(x, fd.ops.permute(ordered, list(dims))))
+
+    (last,) = (s for s in segments(build, Take.ALL) if s.matmul)
+    inside = {n.op for n in last.definition.nodes}
+    assert ({"stride_order", "permute"} <= inside) is transposes
 
 
 def test_an_operand_by_columns_alone() -> None:

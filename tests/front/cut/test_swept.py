@@ -13,9 +13,11 @@ from wsched.choose.nvfuser_cost import pointwise_us
 from wsched.choose.sweep_cost import accesses_us
 from wsched.doors.fallback import interpret
 from wsched.front.cut.choose import choose
+from wsched.front.cut.epilogues import Take
 from wsched.front.cut.predict import SOONER_US, VIEW_HOST_US, segment_us
 from wsched.front.cut.route import call_of, cutter_of
 from wsched.front.cut.segments import Cutter, Segment
+from wsched.front.cut.swept import with_sweeps
 from wsched.front.cut.views_first import views_first
 from wsched.importer import record_text
 
@@ -141,6 +143,54 @@ def test_what_is_left(old: str, new: str) -> None:
     cutter = Cutter(record_text(text.replace(old, new)))
     found = choose(cutter, sizes_of(cutter), may_leave=False).cut.segments
     assert [s.own for s in found] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("refused", "runs", "sweeps", "left"),
+    [
+        ((), True, ["e", "n"], []),
+        (("e",), True, ["n"], ["e"]),
+        (("n",), True, ["e"], ["n"]),
+        (("e", "n"), True, [], ["e", "n"]),
+        ((), False, [], ["e", "n"]),
+    ],
+)
+def test_what_is_left_of_a_rest_is_without_what_became_a_sweep(
+    refused: tuple[str, ...], runs: bool, sweeps: list[str], left: list[str]
+) -> None:
+    """Of two results of two shapes: no kernel has an operation, or none runs in these sizes."""
+    text = feature("results of two shapes").text
+    for name, old, new in (("e", "exp(a)", "atan(a)"), ("n", "neg(b)", "atan(b)")):
+        text = text.replace(old, new) if name in refused else text
+    cutter = Cutter(record_text(text))
+    whole = cutter.all(Take.NONE)
+    found = with_sweeps(cutter.graph, whole, {}, lambda _: runs).segments
+    rest = [s for s in found if not s.matmul]
+    assert [n for s in rest if s.sweep is not None for n in s.outputs] == sweeps
+    assert [n for s in rest if s.sweep is None for n in s.outputs] == left
+    for s in rest:
+        computed = [n for n in s.definition.nodes if n.op in ("exp", "neg", "atan")]
+        assert len(computed) == len(s.outputs)
+    if not sweeps:
+        assert found == whole.segments
+
+
+@pytest.mark.parametrize(
+    ("source", "order", "swept"),
+    [("q", "[2, 1, 0]", True), ("q", "[0, 1, 2]", False), ("c", "[0, 1, 2]", True)],
+)
+def test_a_result_in_another_shape_and_order_is_no_sweep(
+    source: str, order: str, swept: bool
+) -> None:
+    """A sweep's memory is looked at in another shape, which row by row alone is one."""
+    text = feature("heads, scaled, as batches").text.replace(
+        "fd.add_output(q)",
+        f"z = fd.ops.stride_order({source}, stride_order={order})\n    fd.add_output(z)",
+    )
+    cutter = Cutter(record_text(text))
+    found = with_sweeps(cutter.graph, cutter.all(Take.NONE), {}, lambda _: True).segments
+    (rest,) = (s for s in found if not s.matmul)
+    assert rest.outputs == ("z",) and (rest.sweep is not None) is swept
 
 
 def test_results_that_look_at_a_kernels_memory_are_still_views() -> None:

@@ -56,6 +56,22 @@ def test_a_step_of_other_than_numbers_is_none(dims: Any) -> None:
     assert move_of(replace(step, operands=("b", dims)), types) is None
 
 
+def test_only_operands_are_looked_at() -> None:
+    """What a kernel adds it reads by itself, of size 1 or not: no view on the host for it."""
+    body = """
+        b = fd.ops.squeeze(t2, dims=[0])
+        x = fd.ops.slice(t0, start_indices=[0, 16], end_indices=[8, 32], strides=[1, 1])
+        y = fd.ops.linear(x, t1, b)
+        fd.add_output(y)
+    """
+    feature = Feature(body, ((8, 48), (64, 16), (1, 64)), 1, 1)
+    found = segment_with(feature, "y")
+    assert [str(look) for look in found.looks] == ["x is t0 by slice from [0, 16]"]
+    inputs = inputs_of(feature)
+    (wanted,) = interpret(record_text(feature.text), inputs)
+    assert wsched.execute(feature.text, inputs)[0].equal(wanted)
+
+
 def test_what_they_cost() -> None:
     """NvFuser makes them without a kernel, too, but calls something for each."""
     cutter = Cutter(record_text(HEADS.text))

@@ -39,3 +39,25 @@ def test_faults() -> None:
     with pytest.raises(FaultError) as error:
         memory.write_words(WORDS + 6, np.zeros(2, np.uint64))
     assert str(error.value) == "the bytes of an mbarrier at offset 48 would be overwritten"
+
+
+def test_words_around_an_mbarrier_are_nobodys() -> None:
+    """It is 8 bytes: a word may be written in front of it and behind it."""
+    memory = SharedMemory(64, barriers=(48,))
+    for offset in (44, 56):
+        memory.write_word(SHARED_BASE + offset, offset)
+        assert memory.read_word(SHARED_BASE + offset) == offset
+    for offset in (48, 52):
+        with pytest.raises(FaultError) as error:
+            memory.write_word(SHARED_BASE + offset, 1)
+        assert str(error.value) == "the bytes of an mbarrier at offset 48 would be overwritten"
+
+
+def test_words_up_to_the_last() -> None:
+    memory = SharedMemory(60)
+    assert memory.read_word(SHARED_BASE + 56) is None  # nobody has written it
+    memory.write_word(SHARED_BASE + 56, -1)
+    assert memory.read_word(SHARED_BASE + 56) == -1
+    for access in (memory.read_word, lambda at: memory.write_word(at, 0)):
+        with pytest.raises(FaultError, match="offset 60 lies outside the 60 bytes"):
+            access(SHARED_BASE + 60)

@@ -5,8 +5,15 @@ from __future__ import annotations
 import pytest
 
 from lowering.kernel.text import parse_kernel, print_kernel
+from lowering.proof.agent import agents
+from lowering.proof.counters import splits
+from lowering.proof.linear import Facts
+from lowering.proof.obligation import Verdict
 from lowering.proof.prove import prove
+from lowering.proof.views import Views
 from tests.lowering.proof.test_prove import kernel_of
+from tests.on_machine import kernel as compiled
+from tests.schedules import cooperative, split_k
 
 READY = "ready[(tile * %nctaid.x + %ctaid.x) * 2 * 2 + group]"
 OTHER, BOTH = READY.replace("group", "1 - group"), READY.replace(" + group", "")
@@ -47,3 +54,26 @@ def test_what_is_not_right(schedule: str, name: str) -> None:
     assert before in text
     found = prove(parse_kernel(text.replace(before, after)))
     assert {o.name for o in found.open} & {"counters", "order of partial sums"}, str(found)
+
+
+SPLIT = split_k(cooperative(64, 16, 16, stages=3, groups=1, registers=None), 2)
+
+
+def test_partial_sums_that_are_right() -> None:
+    """Of the warps alone that hand them over: the others neither raise a counter nor wait."""
+    found = [o for o in prove(compiled(SPLIT).kernel).obligations if o.name == "counters"]
+    assert [(o.subject, o.verdict) for o in found] == [("parts", Verdict.PROVED)]
+
+
+@pytest.mark.parametrize("some", [False, True])
+def test_partial_sums_that_nobody_is_known_to_hand_over(some: bool) -> None:
+    """Of no agent at all, and of agents whose walks came to no end: nothing is proved by that."""
+    kernel = compiled(SPLIT).kernel
+    warps = agents(kernel) if some else ()
+    (found,) = splits(kernel, warps, Views((), {}, {}, Facts()))
+    assert (found.subject, found.verdict) == ("parts", Verdict.UNPROVED)
+
+
+def test_of_kernels_whose_ctas_share_out_no_k_nothing_is_claimed() -> None:
+    plain = cooperative(64, 16, 16, stages=3, groups=1, registers=None)
+    assert [*splits(compiled(plain).kernel, (), Views((), {}, {}, Facts()))] == []

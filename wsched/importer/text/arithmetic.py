@@ -8,10 +8,16 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["LENGTH", "PURE", "WORDS", "NoValueError", "binary", "bounded", "compare", "computed"]
+__all__ = [
+    "BITS", "LENGTH", "NESTING", "POWER", "PURE", "WORDS", "NoValueError", "binary", "bounded",
+    "compare", "computed",
+]  # fmt: skip
 
 LENGTH, BITS, NESTING = 10_000, 128, 4
 """Bounds of a value: elements of a list, bits of a number, lists in lists."""
+
+POWER = 64
+"""Largest number that is raised to a power, and largest power."""
 
 WORDS: dict[str, float] = {"inf": math.inf, "nan": math.nan, "pi": math.pi, "e": math.e}
 """Numbers that have a name."""
@@ -66,12 +72,12 @@ def binary(op: ast.operator, x: Any, y: Any) -> Any:
     lists = [v for v in (x, y) if isinstance(v, tuple)]
     if function is None or len(numbers) + len(lists) != 2:
         raise NoValueError("sums and products of numbers and lists")
-    if isinstance(op, ast.Pow) and any(abs(v) > 64 for v in numbers):
-        raise NoValueError("powers of numbers up to 64")
+    if isinstance(op, ast.Pow) and any(abs(v) > POWER for v in numbers):
+        raise NoValueError(f"powers of numbers up to {POWER}")
     if lists and numbers:
         times = numbers[0]
-        if not isinstance(op, ast.Mult) or not isinstance(times, int) or times > LENGTH:
-            raise NoValueError(f"lists repeated at most {LENGTH} times")
+        if not isinstance(op, ast.Mult) or not isinstance(times, int):
+            raise NoValueError("lists repeated a whole number of times")
         if len(lists[0]) * times > LENGTH:
             raise NoValueError(f"lists of at most {LENGTH}")
     return computed(function, x, y)

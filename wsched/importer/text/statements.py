@@ -126,8 +126,7 @@ class Statements(Expressions):
         return len(self.recording.nodes), len(self.recording.outputs), dict(scope)
 
     def call_function(self, at: ast.Call, function: Function, call: Call) -> Python:
-        """Follow a call of a function of the text."""
-        self.step(at)
+        """Follow a call of a function of the text, whose statements count."""
         args, (given, named) = function.node.args, call
         names = [a.arg for a in (*args.posonlyargs, *args.args, *args.kwonlyargs)]
         defaults = defaults_of(args)
