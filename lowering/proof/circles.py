@@ -135,7 +135,8 @@ def _sizes(kernel: Kernel) -> Iterator[_Size]:
     once more for each stage of each ring and for each step that one who reads it has released;
     then each parameter beside one part of a list that is as wide as all of it; then each as large
     as one and two of its groups, with two tiles of the others. Where memory says where groups end,
-    several groups of several tiles are all that there may be.
+    several groups of several tiles are all that there may be; many tiles of something else are
+    beside many groups of a few rows each, too.
     """
     most = 2 + sum(m.stages + 1 for m in kernel.mbarriers) // 2
     units, least = units_of(kernel), kernel.cluster * kernel.splits
@@ -155,6 +156,8 @@ def _sizes(kernel: Kernel) -> Iterator[_Size]:
                 for way in further:
                     n = 1 if many or way is Way.HALVES else 3
                     yield _Size(sizes, frozenset(), n * least, many, way)
+                if many and len(groups.intersection(pair)) == 1:
+                    yield _Size(sizes, frozenset(), least, many, Way.TILES)
     for name, parts in lists_of(units).items():
         for part, other in product(parts, (n for n in units if n not in (name, *parts))):
             sizes = {n: _size(1, u) for n, u in units.items()} | dict.fromkeys(parts, 0)

@@ -24,8 +24,8 @@ class Way(Enum):
     ones, as numbers that are too large make them. ``FEW``: a small one, and, of several, most of
     the rest, so that some rows are nobody's. ``HALVES``: two alike, of more groups behind an empty
     one. ``ONE``: empty ones, one with everything, and empty ones again. ``TILES``: of a tile and a
-    row each, and the last one of all that is left. Where nothing else is said, a single group has
-    everything.
+    row each, or where that is too much of as many rows each, and the last one of all that is left.
+    Where nothing else is said, a single group has everything.
     """
 
     UNEQUAL = "unequal groups"

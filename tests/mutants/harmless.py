@@ -27,6 +27,7 @@ from lowering.kernel.nodes import (
     For,
     GridDepLaunchDependents,
     GridDepWait,
+    LdGlobalScalar,
     Let,
     MBarrierArrive,
     MBarrierExpectTx,
@@ -172,6 +173,35 @@ def _residue(kernel: Kernel, path: list[tuple[Expr, Expr]]) -> bool:
     return False
 
 
+def _bounds(kernel: Kernel, var: Var) -> bool:
+    """Whether a number is only made into how many trips loops take that end by words of memory."""
+    names, stmts = {var.name}, list(walk(kernel.body))
+    for s in stmts:
+        if isinstance(s, Let) and names & used(s):
+            names.add(s.var.name)
+    users = [s for s in stmts if not isinstance(s, Let) and names & used(s)]
+    loops = [s for s in users if isinstance(s, For) and any(isinstance(b, Break) for b in s.body)]
+    return len(loops) == len(users) and not any(
+        names & used(replace(s, start=ZERO, stop=ZERO)) for s in loops
+    )
+
+
+def _groups(kernel: Kernel) -> bool:
+    """Whether memory says where groups of tiles end, of which each has a trip beside its whole
+    tiles: its last one, which may not be whole.
+    """
+    return any(isinstance(s, LdGlobalScalar) for s in walk(kernel.body))
+
+
+def _of_k(kernel: Kernel, steps: Var) -> bool:
+    """Whether a number is that of the steps that K has."""
+    lets = {s.var: s.value for s in walk(kernel.body) if isinstance(s, Let)}
+    match lets.get(steps):
+        case Binary("ceildiv", Var("K"), Const()):
+            return True
+    return False
+
+
 def _of_scalar(kernel: Kernel, let: Let, new: Expr) -> str | None:
     """Why another number or operator in what a name stands for is harmless."""
     if same(kernel, let.value, new):
@@ -180,6 +210,17 @@ def _of_scalar(kernel: Kernel, let: Let, new: Expr) -> str | None:
     match path[-2:]:
         case [(Binary("ceildiv", _, Const(n)), _), (Const(), Const(m))] if m < n:
             return "of tiles and steps behind the end zeros are loaded, and nothing is stored"
+        case [(Binary("ceildiv", Var()), _), (Const(n), Const(m))] if m == n + 1 > 8:
+            if _bounds(kernel, let.var):
+                return "trips for nearly all tiles of a grid; one cluster has all of few tiles only"
+        case [*_, (Binary("ceildiv", Var(), n), Binary("//", Var(), m))] if n == m:
+            if _groups(kernel) and _bounds(kernel, let.var):
+                return "trips for the whole tiles of all groups, beside one for each group"
+        case [(Select(), _), (Binary("<", Const(0), Var() as steps), Binary("<="))]:
+            if _of_k(kernel, steps):
+                return "where K has no step, all take one of zeros"
+        case [(Binary("max", Var() as d, _), _), (Const(1), Const(m))] if m <= _factor(kernel, d):
+            return "what is divided by is a multiple of that, or nothing is"
     match path[-3:]:
         case [(Binary("ceildiv"), _), (Binary("max"), _), (Binary("-"), Binary("+"))]:
             return "a CTA takes tiles behind the last one, too: nothing of them is in the result"

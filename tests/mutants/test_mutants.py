@@ -143,6 +143,8 @@ IDLE: list[tuple[str, str, tuple[str | None, ...]]] = [
     ("carry", "grouped", ("nobody reads what the loop carries there", None)),
     ("stage", "coop_1_stage", ("the one barrier that there is", None)),
     ("scalar", "grouped", (
+        "trips for nearly all tiles of a grid; one cluster has all of few tiles only",
+        "trips for the whole tiles of all groups, beside one for each group",
         "of tiles and steps behind the end zeros are loaded, and nothing is stored",
         None,
     )),
@@ -156,6 +158,7 @@ IDLE: list[tuple[str, str, tuple[str | None, ...]]] = [
         "of tiles and steps behind the end zeros are loaded, and nothing is stored",
         "a CTA takes tiles behind the last one, too: nothing of them is in the result",
         "there are no more CTAs than tiles, so the first of each is there",
+        "what is divided by is a multiple of that, or nothing is",
         "what is left is a whole divisor: a first tile, which both orders begin with",
         "what is left is a whole divisor, which leaves no rest modulo its factor either",
         None,
@@ -173,6 +176,7 @@ def test_an_argument_is_about_the_place(
 
 
 FOUND = [
+    ("grouped", "tiles: i32 = n_tiles + n_No * B -> n_tiles + (n_No + B)", "circles of waits"),
     ("split_2", "n_k: i32 = ceildiv(K, 64) -> K // 64", "operands"),
     (
         "qkv_pingpong",
@@ -180,12 +184,12 @@ FOUND = [
         "operands",
     ),
     ("grouped", "n_No: i32 = ceildiv(N, 16) -> N // 16", "circles of waits"),
-    ("grouped", "n_No: i32 = ceildiv(N, 16) -> ceildiv(N, 17)", "circles of waits"),
     ("tensor_memory_grouped", "select(%nctaid.x < rest, 2, 0)", "results"),
     ("cluster_pingpong", "select(divisor3 <= rest3, rest3, rest3 - divisor3)", "circles of waits"),
 ]
-"""Kernels, scalars, and the claim that fails: at a size with an almost empty last tile of several,
-of a list with one part, for one group of all rows, for two large groups, by a negative quotient.
+"""Kernels, scalars, and the claim that fails: for many groups of few rows, at a size with an almost
+empty last tile of several, of a list with one part, for one group of all rows, for two large
+groups, by a negative quotient.
 """
 
 

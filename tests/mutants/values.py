@@ -12,7 +12,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from math import prod
 
-from lowering.ground.expr import Const, Expr, Special, evaluate, free_vars, parts_of
+from lowering.ground.expr import (
+    Const,
+    Expr,
+    Special,
+    Var,
+    evaluate,
+    free_vars,
+    parts_of,
+    substitute,
+)
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import For, Let, Roles
 from lowering.kernel.visit import walk
@@ -61,10 +70,23 @@ def _bound(kernel: Kernel) -> Iterator[_Bound]:
                 yield s.var.name, s.value
             case For():
                 yield s.var.name, _trips(s)
+                lets = {x.var: x.value for x in s.body if isinstance(x, Let)}
                 for carry, new in zip(s.carries, s.yields, strict=True):
                     for e in (carry.init, new):
                         if isinstance(e, Expr):
-                            yield from ((str(v), e) for v in (carry.var, carry.result))
+                            written = _written(e, lets)
+                            yield from ((str(v), written) for v in (carry.var, carry.result))
+
+
+def _written(e: Expr, lets: Mapping[Var, Expr]) -> Expr:
+    """A number with what names of a trip stand for: what each says by itself is of no use where a
+    condition and its choice are of the same.
+    """
+    for _ in lets:
+        if not lets.keys() & free_vars(e):
+            break
+        e = substitute(e, lets)
+    return e
 
 
 def _trips(loop: For) -> _Values | None:

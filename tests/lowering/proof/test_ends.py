@@ -46,7 +46,7 @@ def refuted(kernel: Kernel) -> list[Obligation]:
         (Way.FEW, (100,), (100, 700), (100, 700, 700, 700)),
         (Way.HALVES, (800,), (400, 800), (0, 400, 800, 1600)),
         (Way.ONE, (800,), (0, 800), (0, 0, 800, 1600)),
-        (Way.TILES, (800,), (301, 800), (301, 602, 800, 800)),
+        (Way.TILES, (800,), (301, 800), (200, 400, 600, 800)),
     ],
 )
 def test_ends(way: Way, one: tuple[int, ...], two: tuple[int, ...], four: tuple[int, ...]) -> None:
@@ -63,6 +63,12 @@ def test_what_groups_are_of(form: str) -> None:
     assert Words.of(kernel).bounds == {bound}
     assert grouped(kernel) == {"B", bound}
     assert units_of(kernel)[bound] == unit
+
+
+def test_many_groups_of_few_rows() -> None:
+    """Of less than a tile for each group as many rows each; of fewer rows than groups one each."""
+    assert Ends(Way.TILES, 800, 300, {"o": 5}).all == (160, 320, 480, 640, 800)
+    assert Ends(Way.TILES, 3, 300, {"o": 5}).all == (1, 2, 3, 3, 3)
 
 
 def test_a_kernel_without_groups() -> None:
