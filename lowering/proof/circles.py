@@ -44,6 +44,9 @@ first and the last; and of one of which all wait for each other, no larger one i
 GROUP = 32
 """Tiles of the largest group that is followed."""
 
+MANY = 16
+"""Multiprocessors for each CTA of a cluster: more than two tiles of two steps have shares for."""
+
 LIMIT = 20_000
 """Steps of an agent, beyond which a claim is not decided."""
 
@@ -73,7 +76,7 @@ def _all(kernel: Kernel, agents: tuple[Agent, ...]) -> Iterator[Obligation]:
     moving = alike([_with_data(kernel, a) for a in agents])
     followed, left, sums = set[Sized](), dict[Sized, str](), set[frozenset[str]]()
     seen = set[tuple[object, ...]]()
-    tables = Tables.of(kernel, max(units_of(kernel).values(), default=1))
+    tables = Tables.of(kernel, units_of(kernel))
     waiting = any(isinstance(s, CounterWait) for s in walk(kernel.body))
     for size in _sizes(kernel):
         grid, memory = _grid(kernel, size, waiting), tables.ends(size.way, size.sizes)
@@ -136,11 +139,13 @@ def _sizes(kernel: Kernel) -> Iterator[_Size]:
     then each parameter beside one part of a list that is as wide as all of it; then each as large
     as one and two of its groups, with two tiles of the others. Where memory says where groups end,
     several groups of several tiles are all that there may be; many tiles of something else are
-    beside many groups of a few rows each, too.
+    beside many groups of a few rows each, too. CTAs that wait for each other are followed where
+    there are as many as steps as well.
     """
     most = 2 + sum(m.stages + 1 for m in kernel.mbarriers) // 2
     units, least = units_of(kernel), kernel.cluster * kernel.splits
     seen, groups = set[tuple[int, ...]](), grouped(kernel)
+    waits = any(isinstance(s, CounterWait) for s in walk(kernel.body))
     for pair in combinations(units, min(2, len(units))):
         for counts in product((0, 1, 2, most), repeat=len(pair)):
             sizes = {n: _size(1, u) for n, u in units.items()}
@@ -148,17 +153,20 @@ def _sizes(kernel: Kernel) -> Iterator[_Size]:
             sizes = listed(sizes | some, units)
             if (key := tuple(sizes.values())) not in seen:
                 seen.add(key)
-                several = (1, 3) if min(counts, default=0) < most else (1,)
+                several = [1, 3] if min(counts, default=0) < most else [1]
+                several += [MANY] if waits and {*counts} == {2} else []
                 many = min(counts, default=0) == most and len(pair) > 1
                 for n in several:
                     yield _Size(sizes, frozenset(some.items()), n * least, many)
                 further = Way if min(counts, default=0) > 1 and groups.issuperset(pair) else ()
                 for way in further:
-                    n = 1 if many or way is Way.HALVES else 3
+                    n = 1 if many else 3
                     yield _Size(sizes, frozenset(), n * least, many, way)
                 if many and len(groups.intersection(pair)) == 1:
                     yield _Size(sizes, frozenset(), least, many, Way.TILES)
     for name, parts in lists_of(units).items():
+        if any(units[part] not in (1, units[name]) for part in parts):  # the last one's end is none
+            raise UnknownError(f"{name} is divided by {units[name]}, its parts by other numbers")
         for part, other in product(parts, (n for n in units if n not in (name, *parts))):
             sizes = {n: _size(1, u) for n, u in units.items()} | dict.fromkeys(parts, 0)
             some = {part: _size(1, units[part]), other: _size(most, units[other])}

@@ -41,8 +41,8 @@ class Ends:
 
     Args:
         way: which groups they make.
-        largest: of all extents.
-        tile: elements of the largest tile.
+        largest: extent of what the groups are of.
+        tile: elements of a tile of that.
         counts: how many numbers a table has, by its name.
     """
 
@@ -63,7 +63,7 @@ class Ends:
             case Way.FEW:
                 ends = (step, *(most for _ in range(count - 1)))
             case Way.HALVES:
-                ends = (0, whole // 2, whole)[max(3 - count, 0) :]
+                ends = (0, (whole + 1) // 2, whole)[max(3 - count, 0) :]
             case Way.ONE:
                 ends = (*(0 for _ in range(count // 2)), whole)
             case Way.TILES:
@@ -87,22 +87,26 @@ def tables_of(kernel: Kernel) -> tuple[GlobalTensor, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """The tensors of a kernel that say where groups end, with how many numbers they have, and the
-    elements of its largest tile.
+    """The tensors of a kernel that say where groups end, with how many numbers they have; the
+    parameters that bound these, and the elements of a tile of those.
     """
 
     counts: Mapping[str, Expr]
+    bounds: frozenset[str]
     tile: int
 
     @staticmethod
-    def of(kernel: Kernel, tile: int) -> Tables:
-        """Those of a kernel."""
-        return Tables({t.name: t.sizes[0] for t in tables_of(kernel)}, tile)
+    def of(kernel: Kernel, units: Mapping[str, int]) -> Tables:
+        """Those of a kernel whose parameters are divided by ``units``."""
+        bounds = Words.of(kernel).bounds
+        tile = max((units[b] for b in bounds), default=1)
+        return Tables({t.name: t.sizes[0] for t in tables_of(kernel)}, bounds, tile)
 
     def ends(self, way: Way, sizes: Mapping[str, int]) -> Ends:
         """What they hold at some sizes."""
         counts = {name: evaluate(e, sizes) for name, e in self.counts.items()}
-        return Ends(way, max(sizes.values(), default=0), self.tile, counts)
+        largest = max((sizes[b] for b in self.bounds or sizes), default=0)
+        return Ends(way, largest, self.tile, counts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -113,14 +113,15 @@ def _grouped(text: str, params: MatmulParams, more: bool = False) -> Made:
 
 
 def _of_groups(form: str, params: MatmulParams) -> Made:
-    """Groups of columns, or sums over groups, of which the first or the last one is empty."""
-    calls, ranks = [], FORMS[form]
-    for sizes, n, k, sms in (
-        ((0, 24, 40), 40, 64, 4),
-        ((72, 1, 63), 96, 96, 2),
-        ((70, 0), 64, 40, 2),
-    ):
+    """Groups of columns, or sums over groups: empty ones in front and behind, and ends that are
+    none, of which the kernel tells.
+    """
+    ranks, calls = FORMS[form], []
+    of = ((0, 24, 40), 40, 64, 4), ((72, 1, 63), 96, 96, 2), ((70, 0), 64, 40, 2)
+    for sizes, n, k, sms in of:
         calls.append((given(sizes, n, k, ranks=ranks), sms))
+    x, w, _ = given((20, 20, 24), 40, 64, ranks=ranks)
+    calls.append(((x, w, torch.tensor((9, 4, 64), dtype=torch.int32)), 2))
     return _on(wsched.compile(grouped(ranks=ranks), list(calls[0][0]), params=params), *calls)
 
 

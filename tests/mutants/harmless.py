@@ -41,6 +41,7 @@ from lowering.kernel.nodes import (
     Stmt,
     StWord,
     Tcgen05Fence,
+    Tcgen05Mma,
     TmaLoad,
     TmaStore,
     WarpSync,
@@ -87,6 +88,7 @@ _MOVED: dict[type[Stmt], str] = {
     MBarrierInval: "nobody uses a barrier any more, whichever is first",
     SetMaxNReg: "what it passes needs no more registers",
     StWord: "words of one entry are in no order: the arrival behind them tells of all",
+    Tcgen05Mma: "products of one step behind the one that begins a sum are added in any order",
     TmaLoad: "loads of one step into different buffers are in no order, and their bytes add up",
     TmaStore: "stores of one group to different places are in no order",
     WgmmaCommit: "still behind the wgmmas of the group, in front of other ones and of waits for it",
@@ -251,6 +253,11 @@ def _ends(kernel: Kernel, end: Expr, new: Stmt | None) -> bool:
     return more and any(end in (e, e + 1) for e in ends)
 
 
+def _turns(kernel: Kernel, bar: NamedBarrierRef) -> bool:
+    """Whether a named barrier hands on turns: who arrives there does not wait."""
+    return any(isinstance(s, BarArrive) and s.bar.array == bar.array for s in walk(kernel.body))
+
+
 def _only(kernel: Kernel, old: Stmt, new: Stmt) -> bool:
     """Whether a statement names the first barrier of an array of one in other words."""
     pairs = ((getattr(old, f.name), getattr(new, f.name)) for f in fields(old))
@@ -271,8 +278,10 @@ def argument(mutant: Mutant) -> str | None:
             return _AGAIN.get(type(stmt))
         case "swap", BarSync() if " and bar.sync " in mutant.what:
             return "the same warps meet at either, one in place of the other"
-        case "move", BarSync(bar=bar) if _meetings(mutant.kernel, bar) > 2:
+        case (("move" | "drop"), BarSync(bar=bar)) if _meetings(mutant.kernel, bar) > 2:
             return "the warps meet at that barrier between any other two uses of the buffer, too"
+        case "move", BarSync(bar=bar) if _turns(mutant.kernel, bar):
+            return "a turn is waited for earlier, and no circle of waits comes of it"
         case (("move" | "swap"), Stmt()):
             return _MOVED.get(type(stmt))
         case "drop", GridDepLaunchDependents():
