@@ -1,7 +1,7 @@
 """Claims of finitely many states: what one warp has to have done before it does something else.
 
 No step is counted here. A condition that is no constant goes both ways, a loop is followed until no
-new state is found at its head, and the states are few, so this ends; a loop of a constant number of
+new state is found at its head, or too many are, so this ends; a loop of a constant number of
 trips is followed through each.
 """
 
@@ -100,4 +100,6 @@ class Finite(ABC, Generic[S]):
                 states = states | ends
                 fresh = {self.head(loop, s) for s in ends} - seen
                 seen |= fresh
+                if len(seen) > STATES:  # each trip may find one more, without end
+                    raise UnknownError(f"more than {STATES} states at the head of a loop")
         return states | self.left.pop()

@@ -9,7 +9,10 @@ from dataclasses import dataclass, field
 
 from lowering.ground.expr import Binary, Const, Expr, Select, Special, Var, children, parts_of
 from lowering.kernel.control import For, Let
-from lowering.kernel.kernel import Kernel
+from lowering.kernel.copy_tile import CopyTile
+from lowering.kernel.cp_async import CpAsync
+from lowering.kernel.kernel import GlobalTensor, Kernel, TensorMap
+from lowering.kernel.memory import TmaLoad
 from lowering.kernel.scalar_memory import LdGlobalScalar
 from lowering.kernel.visit import expressions, walk
 from lowering.proof.ends import Words
@@ -22,9 +25,11 @@ _COMPARISONS = ("<", "<=", "==", "!=")
 
 def units_of(kernel: Kernel) -> dict[str, int]:
     """The largest number that each parameter is divided by, or what words of memory say, up to
-    where groups go that it bounds.
+    where groups go that it bounds; not less than what one box, or one copy by threads, has of it.
     """
     found, words = {p.name: 1 for p in kernel.params}, Words.of(kernel)
+    for name, extent in _copied(kernel):
+        found[name] = max(found.get(name, 1), extent)
     for part in _parts(kernel):
         match part:
             case Binary("ceildiv" | "//", Var(name), Const(value)) if name in found:
@@ -32,6 +37,23 @@ def units_of(kernel: Kernel) -> dict[str, int]:
             case Binary("ceildiv" | "//", x, Const(value)) if words.say(x):
                 found |= {name: max(found[name], value) for name in words.bounds}
     return found
+
+
+def _copied(kernel: Kernel) -> Iterator[tuple[str, int]]:
+    """Parameters that are extents of tensors, and how much of them is loaded at once."""
+    params = {p.name for p in kernel.params}
+    for stmt in walk(kernel.body):
+        match stmt:
+            case TmaLoad(src=src):
+                boxed = kernel.named(TensorMap, src.map)
+                sizes, lengths = boxed.sizes, boxed.box
+            case CpAsync(src=src, rows=rows, cols=cols) | CopyTile(src=src, rows=rows, cols=cols):
+                sizes, lengths = kernel.named(GlobalTensor, src.map).sizes, (rows, cols)
+            case _:
+                continue
+        for size, length in zip(reversed(sizes), reversed(lengths), strict=False):
+            if isinstance(size, Var) and size.name in params:
+                yield size.name, length
 
 
 def listed(sizes: Mapping[str, int], units: Mapping[str, int]) -> dict[str, int]:

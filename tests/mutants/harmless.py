@@ -12,7 +12,15 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from itertools import pairwise
 
-from lowering.ground.expr import ZERO, Binary, Const, Expr, Select, Var, children
+from lowering.ground.expr import (
+    ZERO,
+    Binary,
+    Const,
+    Expr,
+    Select,
+    Var,
+    children,
+)
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import (
     BarArrive,
@@ -51,6 +59,7 @@ from lowering.kernel.nodes import (
 )
 from lowering.kernel.visit import bodies, used, walk
 from tests.mutants.edits import Mutant
+from tests.mutants.others import of_another_place
 from tests.mutants.values import same
 
 __all__ = ["argument"]
@@ -315,4 +324,4 @@ def argument(mutant: Mutant) -> str | None:
         case "swizzle", None:
             return "who writes and who reads go by the buffer's own swizzle, and no tensor map does"
         case _:
-            return None
+            return of_another_place(mutant)
