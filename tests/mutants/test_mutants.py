@@ -95,9 +95,10 @@ SAMPLED = "coop_1_stage", "cluster_pingpong", "dynamic", "pairs"
 """Kernels that have mutants of all classes between them."""
 
 CLASSES = (
-    "barrier", "bytes", "carry", "condition", "count", "descriptor", "double", "drop", "index",
-    "move", "offset", "order", "parity", "pending", "registers", "scalar", "stage", "swap",
-    "swizzle", "target", "threads", "trips", "value",
+    "array", "barrier", "bytes", "carry", "condition", "copy", "count", "decide", "descriptor",
+    "double", "drop", "exchange", "further", "index", "move", "name", "nest", "offset", "order",
+    "parity", "pending", "registers", "role", "scalar", "scope", "stage", "swap", "swizzle",
+    "target", "threads", "trips", "value",
 )  # fmt: skip
 
 SEED = 1
