@@ -31,7 +31,7 @@ from tests.schedules import cooperative, definition, dynamic, in_tensor_memory, 
 from wsched.front.known import import_fusion
 from wsched.front.scaled import int_mm_call, scaled_mm_call
 from wsched.run.compiled import CompiledFusion, compile_fusion
-from wsched.run.counts import admitted_by
+from wsched.run.counts import admitted_by, admitted_of
 from wsched.run.row_kernel import row_kernel
 from wsched.run.summary import compiled_summary
 from wsched.schedule.matmul.params import ClusterDims, MatmulParams, SupportedVectorization
@@ -185,7 +185,7 @@ def _summary() -> Made:
         found += launches_of(compiled_summary(rms(2, (1,))).bind(0.5, x, out=[out]), 2)
     kernels = {id(kernel): kernel for kernel, _ in found}
     (kernel,) = kernels.values()
-    return Made(kernel, tuple(launch for _, launch in found))
+    return Made(kernel, tuple(launch for _, launch in found), admitted_of(kernel))
 
 
 def _row_copies() -> Made:
@@ -197,7 +197,7 @@ def _row_copies() -> Made:
         extents = {"B": 1, "R": rows, "C": columns}
         tensors = {"source": source, "target": target}
         launches.append(Launch(tensors, extents, evaluate(made.grid, extents)))
-    return Made(made, tuple(launches))
+    return Made(made, tuple(launches), admitted_of(made))
 
 
 FAMILIES: Mapping[str, Mapping[str, Callable[[], Made]]] = {

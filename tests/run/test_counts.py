@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from lowering.ground.dtypes import DType
 from lowering.ground.errors import UnsupportedError
 from tests.legality.builder import P, matmul
 from tests.schedules import cooperative, definition, dynamic, stream_k
 from wsched.front.known import import_fusion
-from wsched.run.counts import LARGEST, require_countable
+from wsched.run.counts import LARGEST, ctas_of, require_countable
+from wsched.run.row_kernel import row_kernel
 from wsched.schedule import MatmulParams, Plan, plan_matmul
 from wsched.schedule.plan import make_plan
 
@@ -92,3 +94,14 @@ def test_ctas_along_x() -> None:
         "2130745600, is not supported; supported: at most 2130706431. Take smaller factors, or "
         "larger tiles"
     )
+
+
+def test_a_kernel_without_a_plan() -> None:
+    """A copy of rows: 64 rows and 128 columns for each CTA."""
+    kernel = row_kernel(DType.BF16)
+    assert ctas_of(kernel, {"B": 3, "R": 65, "C": 129}) == 12
+    assert ctas_of(kernel, {"B": 1, "R": LARGEST, "C": 1}) == -(-LARGEST // 64)
+    with pytest.raises(UnsupportedError, match=rf"^R = {LARGEST + 1} is not supported"):
+        ctas_of(kernel, {"B": 1, "R": LARGEST + 1, "C": 1})
+    with pytest.raises(UnsupportedError, match=rf"^a grid of {2**31} CTAs is not supported"):
+        ctas_of(kernel, {"B": 2**20, "R": 2**17, "C": 128})

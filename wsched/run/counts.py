@@ -6,10 +6,18 @@ from collections.abc import Mapping
 
 from lowering.ground.errors import UnsupportedError
 from lowering.ground.expr import I32_MAX, evaluate
+from lowering.kernel.kernel import Kernel
 from lowering.proof.admitted import FIRST_CTA, Admitted
 from wsched.schedule import Plan
 
-__all__ = ["LARGEST", "admitted_by", "require_countable", "require_extents"]
+__all__ = [
+    "LARGEST",
+    "admitted_by",
+    "admitted_of",
+    "ctas_of",
+    "require_countable",
+    "require_extents",
+]
 
 LARGEST = I32_MAX - 2**24
 """Largest size and number of a launch: what a kernel adds to one, such as a tile that begins behind
@@ -24,6 +32,32 @@ def admitted_by(plan: Plan) -> Admitted:
     """
     grid = () if plan.grid is None else (plan.grid,)
     return Admitted((*plan.counts, *plan.numbers, *grid), LARGEST)
+
+
+def admitted_of(kernel: Kernel) -> Admitted:
+    """What launches of a kernel without a plan have in common: :func:`ctas_of` is asked first.
+
+    Args:
+        kernel: of a sweep, a summary or a copy of rows.
+    """
+    return Admitted((kernel.grid, kernel.grid_y), LARGEST)
+
+
+def ctas_of(kernel: Kernel, extents: Mapping[str, int]) -> int:
+    """CTAs along x of a launch of a kernel without a plan.
+
+    Args:
+        kernel: of a sweep, a summary or a copy of rows.
+        extents: sizes by name.
+
+    Raises:
+        UnsupportedError: a size, or how many CTAs there would be, is above :data:`LARGEST`.
+    """
+    require_extents(extents)
+    for ctas in (kernel.grid, kernel.grid_y):
+        if (found := evaluate(ctas, extents)) > LARGEST:
+            raise UnsupportedError(f"a grid of {found} CTAs", f"at most {LARGEST}")
+    return evaluate(kernel.grid, extents)
 
 
 def require_extents(extents: Mapping[str, int]) -> None:

@@ -19,7 +19,7 @@ from passes.pipeline import PASSES, run_passes, steps
 from wsched.fusion import Fusion, fusion_text
 from wsched.importer.input_error import InputError
 from wsched.run.bundles import compiled_text, disk_cache
-from wsched.run.counts import admitted_by
+from wsched.run.counts import admitted_by, admitted_of
 from wsched.run.once import once
 from wsched.run.proving import proof_of, prove_if_asked
 from wsched.schedule.loops import loops_text
@@ -166,12 +166,12 @@ def dump_scheduled(plan: Plan, dumper: Dumper) -> None:
 
 
 def compiled_kernel(kernel: Kernel) -> Compiled:
-    """The cubin of a final kernel, from a bundle, the disk cache or NVRTC.
+    """The cubin of a final kernel without a plan, from a bundle, the disk cache or NVRTC.
 
     Raises:
         InternalError: ``WSCHED_PROOF`` asks for a proof, which refutes the kernel.
     """
     from lowering.cuda.emit import emit_cuda
 
-    prove_if_asked(kernel)
+    prove_if_asked(kernel, admitted_of(kernel))
     return compiled_text(emit_cuda(kernel), f"{kernel.name}.cu", kernel.target.arch)

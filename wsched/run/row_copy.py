@@ -10,11 +10,12 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from lowering.ground.dtypes import DType
-from lowering.ground.expr import I32_MAX, evaluate
+from lowering.ground.expr import evaluate
 from lowering.ground.locks import Lock
 from lowering.ground.recent import bounded
 from lowering.kernel.kernel import Kernel
 from lowering.target.ptx import TMA_STRIDE_ALIGN
+from wsched.run.counts import LARGEST
 from wsched.run.row_kernel import TYPES, row_kernel
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ class RowCopies:
             return None
         kernel = row_kernel(dtype)
         params: dict[str, int] = dict(zip("BRC", views[0].shape, strict=True))
-        if (grid := evaluate(kernel.grid, params)) > I32_MAX:
+        if (grid := evaluate(kernel.grid, params)) > LARGEST:
             return None
         if dtype not in self._loaded:
             self._loaded[dtype] = self._load(kernel)
@@ -97,7 +98,7 @@ def matrices(
     """
     if source.shape != target.shape or source.dtype != target.dtype or not 2 <= source.dim() <= 3:
         return None
-    if 0 in source.shape or max(source.shape) > I32_MAX:
+    if 0 in source.shape or max(source.shape) > LARGEST:
         return None
     order = sorted(range(target.dim()), key=lambda d: (-target.stride(d), d))
     found = tuple(t.permute(order) for t in (target, source))

@@ -18,6 +18,7 @@ from wsched.importer.input_error import InputError, no_tensor, wrong_number, wro
 from wsched.program.memory import device_of
 from wsched.program.program import Step, SummaryStep
 from wsched.run.arguments import Arguments, torch_dtype
+from wsched.run.counts import ctas_of
 from wsched.run.cpu import refuse_large, run_on_cpu
 from wsched.run.kernel_name import digits
 from wsched.run.staged import Make, Number
@@ -144,7 +145,7 @@ class CompiledSummary(Unscheduled):
                 run_on_cpu(kernel, arguments)
 
             return simulate
-        return variant.loaded.prepare(matrices, extents, evaluate(kernel.grid, extents)).here
+        return variant.loaded.prepare(matrices, extents, ctas_of(kernel, extents)).here
 
     def _extents(self, inputs: Sequence[Any]) -> dict[str, int]:
         """The parameters of the kernel.

@@ -8,7 +8,6 @@ from operator import methodcaller
 from typing import TYPE_CHECKING, Any
 
 from lowering.ground.errors import UnsupportedError
-from lowering.ground.expr import I32_MAX, evaluate
 from lowering.kernel.kernel import Kernel
 from lowering.sweep.kernel import Access, sweep_kernel, tensor_names
 from lowering.sweep.tile import Tile, row_tile, tile_of
@@ -17,6 +16,7 @@ from wsched.fusion.sweep import Sweep
 from wsched.importer.input_error import InputError, no_tensor, wrong_number, wrong_rank, wrong_type
 from wsched.program.memory import device_of
 from wsched.run.arguments import Arguments, torch_dtype
+from wsched.run.counts import ctas_of
 from wsched.run.cpu import refuse_large, run_on_cpu
 from wsched.run.kernel_name import digits
 from wsched.run.staged import Make, Number, staged
@@ -141,10 +141,7 @@ class CompiledSweep(Unscheduled):
                 run_on_cpu(variant.kernel, arguments)
 
             return simulate
-        grid = evaluate(variant.kernel.grid, extents)
-        if grid > I32_MAX:
-            raise UnsupportedError(f"a sweep of {grid} CTAs", f"at most {I32_MAX}")
-        return variant.loaded.prepare(tensors, extents, grid).here
+        return variant.loaded.prepare(tensors, extents, ctas_of(variant.kernel, extents)).here
 
     def _sizes(self, inputs: Sequence[Any]) -> tuple[int, ...]:
         """Sizes of the index space.

@@ -35,7 +35,7 @@ from tests.tiers import dealt
 from wsched.front.known import import_fusion
 from wsched.fusion import Fusion
 from wsched.run.compiled import CompiledFusion, compile_fusion
-from wsched.run.counts import admitted_by
+from wsched.run.counts import admitted_by, admitted_of
 from wsched.run.row_kernel import TYPES, row_kernel
 from wsched.schedule.matmul.params import ClusterDims, SupportedVectorization
 from wsched.schedule.matmul.reductions import Reductions
@@ -43,9 +43,10 @@ from wsched.schedule.plan import Plan, make_plan
 
 
 def check(kernel: Kernel, plan: Plan | None = None) -> None:
-    """With a plan also of what is computed at the largest sizes that its launches have."""
-    found = prove(kernel, None if plan is None else admitted_by(plan))
+    """All claims, at the largest sizes that launches have, of the plan or of a kernel without."""
+    found = prove(kernel, admitted_of(kernel) if plan is None else admitted_by(plan))
     assert found.proved, "\n".join(map(str, found.open))
+    assert next(o for o in found.obligations if o.name == "32 bits").verdict is Verdict.PROVED
 
 
 def checked(made: CompiledFusion) -> Kernel:
