@@ -134,23 +134,18 @@ class _Size:
 
 
 def _sizes(kernel: Kernel) -> Iterator[_Size]:
-    """Each parameter large beside a single element of all others that make no groups, so that
-    nothing else is as large as it is; any two so large that what they are divided by is in them no,
-    one, two times, and once more for each stage of each ring and for each step that one who reads
-    it has released; then each beside one part of a list that is as wide as all of it; then
-    each as large as one and two of its groups, with two tiles of the others. Where memory says
-    where groups end, several groups of several tiles are all that there may be; many tiles of
-    something else are beside many groups of a few rows each, too. CTAs that wait for each other are
-    followed where there are as many as steps as well.
+    """Any two parameters so large that what they are divided by is in them no, one, two times, and
+    once more for each stage of each ring and for each step that one who reads it has released;
+    then each parameter beside one part of a list that is as wide as all of it; then each as large
+    as one and two of its groups, with two tiles of the others. Where memory says where groups end,
+    several groups of several tiles are all that there may be; many tiles of something else are
+    beside many groups of a few rows each, too. CTAs that wait for each other are followed where
+    there are as many as steps as well.
     """
     most = 2 + sum(m.stages + 1 for m in kernel.mbarriers) // 2
     units, least = units_of(kernel), kernel.cluster * kernel.splits
     seen, groups = set[tuple[int, ...]](), grouped(kernel)
     waits = any(isinstance(s, CounterWait) for s in walk(kernel.body))
-    for name in (n for n in units if n not in groups):
-        some = {name: _size(most, units[name])}
-        sizes = {n: u if n in groups else 1 for n, u in units.items()} | some
-        yield _Size(listed(sizes, units), frozenset(some.items()), least)
     for pair in combinations(units, min(2, len(units))):
         for counts in product((0, 1, 2, most), repeat=len(pair)):
             sizes = {n: _size(1, u) for n, u in units.items()}
@@ -170,7 +165,7 @@ def _sizes(kernel: Kernel) -> Iterator[_Size]:
                 if many and len(groups.intersection(pair)) == 1:
                     yield _Size(sizes, frozenset(), least, many, Way.TILES)
     for name, parts in lists_of(units).items():
-        if any(units[part] not in (1, units[name]) for part in parts):  # the last one's end is none
+        if any(units[name] % units[part] for part in parts):
             raise UnknownError(f"{name} is divided by {units[name]}, its parts by other numbers")
         for part, other in product(parts, (n for n in units if n not in (name, *parts))):
             sizes = {n: _size(1, u) for n, u in units.items()} | dict.fromkeys(parts, 0)

@@ -21,7 +21,7 @@ from wsched.schedule.options import (
 )
 
 OTHERS: dict[str, tuple[Any, str, Any]] = {
-    "epilogue_stages": (4, "store_buffers", 4),
+    "epilogue_stages": (4, "epilogue_stages", 4),
     "programmatic_dependent_launch": (False, "programmatic_dependent_launch", False),
     "cache_policies": (
         (("T0", CachePolicy.EvictFirst), ("T1", CachePolicy.EvictLast)),
