@@ -184,13 +184,16 @@ FOUND = [
         "reciprocal2: i32 = 2147483647 // max(n_No, 1) -> 2147483647 // max(n_No, 2)",
         "operands",
     ),
+    ("two_pairs", "n_k: i32 = ceildiv(K, 64) -> ceildiv(K, 65)", "circles of waits"),
+    ("stream_k", "max(share, 1) -> 2147483647 // max(share, 2)", "circles of waits"),
     ("grouped", "n_No: i32 = ceildiv(N, 16) -> N // 16", "circles of waits"),
     ("tensor_memory_grouped", "select(%nctaid.x < rest, 2, 0)", "results"),
     ("cluster_pingpong", "select(divisor3 <= rest3, rest3, rest3 - divisor3)", "circles of waits"),
 ]
 """Kernels, scalars, and the claim that fails: for many groups of few rows, at a size with an almost
-empty last tile of several, of a list with one part, for one group of all rows, for two large
-groups, by a negative quotient.
+empty last tile of several, of a list with one part, of a list that is divided by another number
+than its parts, on as many CTAs as steps, for one group of all rows, for two large groups, by a
+negative quotient.
 """
 
 
