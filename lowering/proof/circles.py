@@ -12,7 +12,7 @@ On the way it is noted what is written where, and which counters are left.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, product
 
@@ -76,9 +76,9 @@ def _all(kernel: Kernel, agents: tuple[Agent, ...]) -> Iterator[Obligation]:
     moving = alike([_with_data(kernel, a) for a in agents])
     followed, left, sums = set[Sized](), dict[Sized, str](), set[frozenset[str]]()
     seen = set[tuple[object, ...]]()
-    tables = Tables.of(kernel, units_of(kernel))
-    waiting = any(isinstance(s, CounterWait) for s in walk(kernel.body))
-    for size in _sizes(kernel):
+    units, waiting = units_of(kernel), any(isinstance(s, CounterWait) for s in walk(kernel.body))
+    tables = Tables.of(kernel, units)
+    for size in _sizes(kernel, units, waiting):
         grid, memory = _grid(kernel, size, waiting), tables.ends(size.way, size.sizes)
         if (key := (*size.sizes.values(), grid.ctas, size.many, *memory.all)) in seen:
             followed |= size.chosen  # on more multiprocessors than it has tiles
@@ -133,7 +133,7 @@ class _Size:
     way: Way = Way.UNEQUAL
 
 
-def _sizes(kernel: Kernel) -> Iterator[_Size]:
+def _sizes(kernel: Kernel, units: Mapping[str, int], waiting: bool) -> Iterator[_Size]:
     """Any two parameters so large that what they are divided by is in them no, one, two times, and
     once more for each stage of each ring and for each step that one who reads it has released;
     then each parameter beside one part of a list that is as wide as all of it; then each as large
@@ -143,9 +143,8 @@ def _sizes(kernel: Kernel) -> Iterator[_Size]:
     there are as many as steps as well.
     """
     most = 2 + sum(m.stages + 1 for m in kernel.mbarriers) // 2
-    units, least = units_of(kernel), kernel.cluster * kernel.splits
+    least = kernel.cluster * kernel.splits
     seen, groups = set[tuple[int, ...]](), grouped(kernel)
-    waits = any(isinstance(s, CounterWait) for s in walk(kernel.body))
     for pair in combinations(units, min(2, len(units))):
         for counts in product((0, 1, 2, most), repeat=len(pair)):
             sizes = {n: _size(1, u) for n, u in units.items()}
@@ -154,7 +153,7 @@ def _sizes(kernel: Kernel) -> Iterator[_Size]:
             if (key := tuple(sizes.values())) not in seen:
                 seen.add(key)
                 several = [1, 3] if min(counts, default=0) < most else [1]
-                several += [MANY] if waits and {*counts} == {2} else []
+                several += [MANY] if waiting and {*counts} == {2} else []
                 many = min(counts, default=0) == most and len(pair) > 1
                 for n in several:
                     yield _Size(sizes, frozenset(some.items()), n * least, many)

@@ -54,10 +54,10 @@ def ctas_of(kernel: Kernel, extents: Mapping[str, int]) -> int:
         UnsupportedError: a size, or how many CTAs there would be, is above :data:`LARGEST`.
     """
     require_extents(extents)
-    for ctas in (kernel.grid, kernel.grid_y):
-        if (found := evaluate(ctas, extents)) > LARGEST:
-            raise UnsupportedError(f"a grid of {found} CTAs", f"at most {LARGEST}")
-    return evaluate(kernel.grid, extents)
+    grid = evaluate(kernel.grid, extents)
+    if (most := max(grid, evaluate(kernel.grid_y, extents))) > LARGEST:
+        raise UnsupportedError(f"a grid of {most} CTAs", f"at most {LARGEST}")
+    return grid
 
 
 def require_extents(extents: Mapping[str, int]) -> None:
