@@ -35,7 +35,6 @@ from lowering.kernel.nodes import (
     For,
     GridDepLaunchDependents,
     GridDepWait,
-    LdGlobalScalar,
     Let,
     MBarrierArrive,
     MBarrierExpectTx,
@@ -58,6 +57,7 @@ from lowering.kernel.nodes import (
     WgmmaWait,
 )
 from lowering.kernel.visit import bodies, used, walk
+from lowering.proof.ends import tables_of
 from tests.mutants.edits import Mutant
 from tests.mutants.others import of_another_place
 from tests.mutants.values import same
@@ -148,11 +148,16 @@ def _decides(path: list[tuple[Expr, Expr]]) -> bool:
                for (a, _), (b, _) in pairwise(path))  # fmt: skip
 
 
+def _lets(kernel: Kernel) -> dict[Expr, Expr]:
+    """What names of a kernel stand for."""
+    return {s.var: s.value for s in walk(kernel.body) if isinstance(s, Let)}
+
+
 def _modulo(kernel: Kernel, path: list[tuple[Expr, Expr]], divisor: Var) -> bool:
     """Whether of a choice by an edited comparison only the rest is used modulo a factor of its
     divisor.
     """
-    lets = {s.var: s.value for s in walk(kernel.body) if isinstance(s, Let)}
+    lets = _lets(kernel)
     match path[-3:-1], lets.get(divisor):
         case [(Binary("%", Select(), Const(n)), _), (Select(), _)], Binary("*", _, Const(factor)):
             return factor % n == 0
@@ -161,7 +166,7 @@ def _modulo(kernel: Kernel, path: list[tuple[Expr, Expr]], divisor: Var) -> bool
 
 def _factor(kernel: Kernel, e: Expr) -> int:
     """A number that divides an expression, by its form."""
-    lets = {s.var: s.value for s in walk(kernel.body) if isinstance(s, Let)}
+    lets = _lets(kernel)
     match lets.get(e, e) if isinstance(e, Var) else e:
         case Const(int() as value):
             return value
@@ -197,16 +202,9 @@ def _bounds(kernel: Kernel, var: Var) -> bool:
     )
 
 
-def _groups(kernel: Kernel) -> bool:
-    """Whether memory says where groups of tiles end, of which each has a trip beside its whole
-    tiles: its last one, which may not be whole.
-    """
-    return any(isinstance(s, LdGlobalScalar) for s in walk(kernel.body))
-
-
 def _of_k(kernel: Kernel, steps: Var) -> bool:
     """Whether a number is that of the steps that K has."""
-    lets = {s.var: s.value for s in walk(kernel.body) if isinstance(s, Let)}
+    lets = _lets(kernel)
     match lets.get(steps):
         case Binary("ceildiv", Var("K"), Const()):
             return True
@@ -225,7 +223,8 @@ def _of_scalar(kernel: Kernel, let: Let, new: Expr) -> str | None:
             if _bounds(kernel, let.var):
                 return "trips for nearly all tiles of a grid; one cluster has all of few tiles only"
         case [*_, (Binary("ceildiv", Var(), n), Binary("//", Var(), m))] if n == m:
-            if _groups(kernel) and _bounds(kernel, let.var):
+            # Each group has a trip beside its whole tiles: its last one, which may not be whole.
+            if tables_of(kernel) and _bounds(kernel, let.var):
                 return "trips for the whole tiles of all groups, beside one for each group"
         case [(Select(), _), (Binary("<", Const(0), Var() as steps), Binary("<="))]:
             if _of_k(kernel, steps):
