@@ -115,7 +115,7 @@ def _pointwise(e: Emitter, s: FragPointwise) -> None:
     def argument(index: int, at: _Place) -> Value | float:
         value = s.args[index]
         if not isinstance(value, Frag):
-            return e.out.constant(int(value), I1) if index < conditions else value
+            return e.out.truth(value != 0) if index < conditions else value
         register, part = e.element(value, *at)
         if index < conditions:
             return condition(e, value.type.dtype, register)
