@@ -22,7 +22,7 @@ from lowering.mlir.elements import WIDENED, as_f32, condition, pack, widened
 from lowering.mlir.emitter import Emitter, Rule, Word
 from lowering.mlir.pointwise import applied
 from lowering.mlir.registers import element_index
-from lowering.mlir.ssa import I1, Value
+from lowering.mlir.ssa import Value
 from lowering.mlir.wgmma import pinned
 
 __all__ = ["RULES"]
