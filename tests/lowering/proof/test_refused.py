@@ -60,7 +60,7 @@ def test_claims(name: str, golden: object) -> None:
 
 @cache
 def sample(name: str) -> tuple[Mutant, ...]:
-    """One of every third class, the same as long as the kernel has it; other kernels have others."""
+    """One of every third class, the same as long as it is there; other kernels have others."""
     every = sorted(mutants(made(name).kernel), key=lambda m: (m.kind, crc32(m.what.encode())))
     first = [next(same) for _, same in groupby(every, key=lambda m: m.kind)]
     return tuple(first[[*MADE].index(name) % 3 :: 3])
