@@ -203,9 +203,12 @@ class _Verifier:
                 yield from self.consume(value.name)
         self.before_loop = outside
         for carry in loop.carries:
-            if isinstance(carry.init, Frag) and isinstance(carry.var, Frag):
-                yield from self.assignable(carry.init.type, carry.var.type, carry.init.name)
-                yield from self.consume(carry.init.name)
+            match carry.init, carry.var:
+                case Frag() as init, Frag() as var:
+                    yield from self.assignable(init.type, var.type, init.name)
+                    yield from self.consume(init.name)
+                case (Frag(), _) | (_, Frag()):
+                    yield f"of {carry.var.name} and what it begins as one is a fragment"
         for carry in loop.carries:
             yield from self.define(scope, carry.result.name, carry.result.type)
 
