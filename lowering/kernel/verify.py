@@ -198,9 +198,12 @@ class _Verifier:
             names = {value.name} if isinstance(value, Frag) else _names(value)
             for name in sorted(names - set(inner)):
                 yield f"{name} is yielded before it is defined"
-            if isinstance(value, Frag) and isinstance(carry.var, Frag):
-                yield from self.assignable(value.type, carry.var.type, value.name)
-                yield from self.consume(value.name)
+            match value, carry.var:
+                case Frag() as last, Frag() as var:
+                    yield from self.assignable(last.type, var.type, last.name)
+                    yield from self.consume(last.name)
+                case (Frag(), _) | (_, Frag()):
+                    yield f"of {carry.var.name} and what is yielded for it one is a fragment"
         self.before_loop = outside
         for carry in loop.carries:
             match carry.init, carry.var:

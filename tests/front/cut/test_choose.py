@@ -105,7 +105,7 @@ def test_a_matmul_that_cublas_is_faster_at_may_be_left() -> None:
         own = [s for s in found.segments if s.matmul]
         assert len(own) == (1 if may_leave else 2)
     explained = planned_cut(feature.text, 132).chosen.cut  # as it is executed
-    assert sum(s.matmul is not None for s in explained.segments) == 2
+    assert sum(bool(s.matmul) for s in explained.segments) == 2
 
 
 def test_what_a_definition_leaves_open() -> None:

@@ -154,6 +154,18 @@ def test_a_fragment_that_begins_as_a_number(changed: dict[str, Any]) -> None:
     assert sum("of acc and what it begins as one is a fragment" in p for p in problems) == 1
 
 
+def test_a_fragment_that_becomes_a_number() -> None:
+    kernel = parse_kernel(WELL_FORMED)
+
+    def yielded(stmt: object) -> tuple[For] | None:
+        found = isinstance(stmt, For) and stmt.carries
+        return (replace(stmt, yields=(Const(0),)),) if found else None  # type: ignore[type-var]
+
+    assert [
+        p.partition(", in")[0] for p in verify(replace(kernel, body=rewrite(kernel.body, yielded)))
+    ] == ["of acc and what is yielded for it one is a fragment"]
+
+
 def test_a_value_yielded_before_it_is_defined() -> None:
     kernel = parse_kernel(WELL_FORMED)
 
