@@ -30,7 +30,7 @@ from lowering.kernel.nodes import (
 )
 from lowering.kernel.visit import bodies, expressions, walk
 from tests.mutants.edits import Mutant
-from tests.mutants.passing import beyond, fence_of_each, same_warp
+from tests.mutants.passing import beyond, fence_of_each, same_warp, waits_for_nothing
 from tests.mutants.places import matters
 
 __all__ = ["of_another_place"]
@@ -140,6 +140,8 @@ def of_another_place(mutant: Mutant) -> str | None:
             return "no register of a place is negative"
         case "array", BarSync() if _same_warps(mutant.kernel, stmt, new):
             return "the same warps meet at either, one in place of the other"
+        case "scope", MBarrierArrive() if new is not None and waits_for_nothing(kernel, new):
+            return "each CTA has as many first arrivals of its own as it had of both"
         case "role", Roles() if _relative(stmt):
             return "a role has other whole warpgroups, and nobody asks for a warp of the CTA"
         case _:

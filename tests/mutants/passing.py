@@ -8,6 +8,7 @@ a reason; of statements with others inside, so does each of those.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 
 from lowering.ground.expr import Const
 from lowering.kernel.kernel import Kernel
@@ -27,6 +28,7 @@ from lowering.kernel.nodes import (
     MBarrierWait,
     OnWarp,
     PrefetchTensorMap,
+    Roles,
     SetMaxNReg,
     Stmt,
     TmaLoad,
@@ -36,7 +38,7 @@ from lowering.kernel.nodes import (
 from lowering.kernel.visit import bodies, walk
 from tests.mutants.places import after, matters
 
-__all__ = ["beyond", "fence_of_each", "hint", "same_warp"]
+__all__ = ["beyond", "fence_of_each", "hint", "same_warp", "waits_for_nothing"]
 
 _FILLED = TmaLoad | MBarrierExpectTx
 _BY_THREADS = CopyTile | CpAsync | FenceProxyAsync | WarpSync | MBarrierArrive
@@ -134,9 +136,22 @@ def fence_of_each(kernel: Kernel, fence: FenceMBarrierInit) -> bool:
 
 
 def same_warp(kernel: Kernel, stmt: Stmt) -> bool:
-    """Whether what is left to one warp of each warpgroup stands alone in what only that warp does
+    """Whether what is left to one warp of each warpgroup stands in what only that warp does
     anyway.
     """
     alone = OnWarp(0, (stmt,), "warpgroup.warp")
-    around = (s for s in walk(kernel.body) if isinstance(s, OnWarp) and alone in s.body)
-    return any(s.of == "warp" and s.index % 4 == 0 for s in around)
+    around = (s for s in walk(kernel.body) if isinstance(s, OnWarp) and s != alone)
+    alike = (s for s in around if (s.index if s.of == "warpgroup.warp" else s.index % 4) == 0)
+    return any(alone in walk(s.body) for s in alike)
+
+
+def waits_for_nothing(kernel: Kernel, stmt: Stmt) -> bool:
+    """Whether a statement of a role is in front of all its waits: what all CTAs of a cluster do
+    there they do once, for stages that nobody has held.
+    """
+    roles = (role for s in kernel.body if isinstance(s, Roles) for role in s.roles)
+    for role in roles:
+        ahead = takewhile(lambda s: not isinstance(s, MBarrierWait), walk(role.body))
+        if stmt in ahead:
+            return True
+    return False

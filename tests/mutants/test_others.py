@@ -126,6 +126,7 @@ def test_beyond_what_it_is_in_order_with() -> None:
         ("across_2x2", "nest", "fence.mbarrier_init into for", "still behind all inits"),
         ("tf32_pingpong", "nest", "parity_k2 out in front of elect", "all lanes wait"),
         ("tensor_memory_cluster", "nest", "tcgen05.alloc cells[0, 0, 0], 128 by one warp", "same"),
+        ("split_cluster", "scope", "ring_first], order=relaxed.cluster", "first arrivals"),
         ("int8_split", "copy", "fence.proxy.async of compute behind griddep", "orders more"),
         ("pairs_queue", "decide", "%cluster.ctarank <= 0", "negative"),
         ("reductions_pingpong", "name", "t15, below=below4", "stand for the same"),
@@ -134,3 +135,10 @@ def test_beyond_what_it_is_in_order_with() -> None:
 )
 def test_harmless_by_what_is_there(name: str, kind: str, what: str, why: str) -> None:
     assert why in (argument(found(name, kind, what)) or "")
+
+
+def test_the_warps_that_do_it_anyway() -> None:
+    """A sync of all warps of who computes, and of the one that loads."""
+    kernel = subject("grouped_sums").kernel
+    every = [m for m in mutants(kernel) if m.what == "warp.sync by one warp of each four"]
+    assert [argument(m) for m in every] == [None, "the warps that do it are the same"]
