@@ -262,8 +262,8 @@ def _sizes(matmul: Node, inputs: tuple[TensorBinding, ...]) -> dict[str, int | N
     """Size of each axis that the definition fixes.
 
     Raises:
-        UnsupportedError: one has two, or a size of 1 that another input leaves open: nvFuser repeats
-            what is one element long, and no kernel repeats a product.
+        UnsupportedError: one has two, or a size of 1 that another input leaves open: nvFuser
+            repeats what is one element long, and no kernel repeats a product.
     """
     found: dict[str, int | None] = dict.fromkeys(EXTENTS)
     left = {a for b in inputs for a, n in zip(b.axes, b.sizes, strict=True) if n is None}
