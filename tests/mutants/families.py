@@ -117,7 +117,7 @@ def _of_groups(form: str, params: MatmulParams) -> Made:
     none, of which the kernel tells.
     """
     ranks, calls = FORMS[form], []
-    of = ((0, 24, 40), 40, 64, 4), ((72, 1, 63), 96, 96, 2), ((70, 0), 64, 40, 2)
+    of = ((0, 24, 40), 40, 64, 4), ((72, 1, 63), 96, 96, 2), ((5, 70, 0), 200, 40, 2)
     for sizes, n, k, sms in of:
         calls.append((given(sizes, n, k, ranks=ranks), sms))
     x, w, _ = given((20, 20, 24), 40, 64, ranks=ranks)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from lowering.ground.expr import FALSE, Binary, Special, parts_of
+from lowering.ground.expr import FALSE, ZERO, Binary, Special, parts_of
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import (
     BarArrive,
     BarSync,
     Break,
     BulkWait,
+    FenceMBarrierInit,
+    FenceProxyAsync,
     GridDepLaunchDependents,
     GridDepWait,
     If,
@@ -16,16 +18,20 @@ from lowering.kernel.nodes import (
     Let,
     MBarrierArrive,
     MBarrierInit,
+    MBarrierWait,
     OnWarp,
     PrefetchTensorMap,
     Roles,
     Stmt,
     StWord,
+    Tcgen05Fence,
     WgmmaCommit,
     WgmmaFence,
 )
 from lowering.kernel.visit import bodies, expressions, walk
 from tests.mutants.edits import Mutant
+from tests.mutants.passing import beyond, fence_of_each, same_warp, waits_for_nothing
+from tests.mutants.places import matters
 
 __all__ = ["of_another_place"]
 
@@ -100,12 +106,24 @@ def _relative(roles: Roles) -> bool:
 
 def of_another_place(mutant: Mutant) -> str | None:
     """Why such a mutant is harmless that proof and machine let pass; None if nobody knows."""
-    stmt, new = mutant.stmt, mutant.new
+    stmt, new, kernel = mutant.stmt, mutant.new, mutant.kernel
     match mutant.kind, stmt:
+        case "nest", FenceMBarrierInit() if fence_of_each(kernel, stmt):
+            return "still behind all inits of its warp and in front of the sync"
+        case "nest", MBarrierWait() if " out in front of " in mutant.what and not any(
+            matters(s) for s in mutant.passed
+        ):
+            return "all lanes wait for what one of them has waited for"
+        case "nest", Stmt() if same_warp(kernel, stmt):
+            return "the warps that do it are the same"
+        case "further", Stmt() if why := beyond(kernel, stmt, mutant.passed):
+            return why
         case "nest" | "further", Stmt():
             return _elsewhere(stmt)
         case "copy", Stmt() if _hint(stmt):
             return "a hint, or a wait of who has nothing to wait for"
+        case "copy", FenceProxyAsync() | Tcgen05Fence():
+            return "one fence more orders more"
         case "copy", GridDepWait():
             return "what has been waited for is over"
         case "copy", WgmmaFence():
@@ -116,8 +134,14 @@ def of_another_place(mutant: Mutant) -> str | None:
             return "what it passes is a name, and nothing is done"
         case "decide", If(cond=Binary("==", _, rhs)) if " <= " in mutant.what and rhs == FALSE:
             return "of two that are true or false only false is no more than false"
+        case "decide", If(cond=Binary("==", Special(), rhs)) if (
+            " <= " in mutant.what and rhs == ZERO
+        ):
+            return "no register of a place is negative"
         case "array", BarSync() if _same_warps(mutant.kernel, stmt, new):
             return "the same warps meet at either, one in place of the other"
+        case "scope", MBarrierArrive() if new is not None and waits_for_nothing(kernel, new):
+            return "each CTA has as many first arrivals of its own as it had of both"
         case "role", Roles() if _relative(stmt):
             return "a role has other whole warpgroups, and nobody asks for a warp of the CTA"
         case _:

@@ -20,6 +20,7 @@ from wsched.schedule.options import MmaInputSmemSwizzle
 from wsched.stress import schedules
 from wsched.stress.draws import drawn_form
 from wsched.stress.epilogue import Epilogue
+from wsched.stress.several import Joined, Product, Several, drawn_several
 
 PARAMS = MatmulParams(splitk_factor=9, cta_order=TileRasterizationOrder.ColumnMajor)
 """Of which each change changes what it is about."""
@@ -62,10 +63,13 @@ FAMILIES: dict[str, dict[str, set[object]]] = {
         "operand": {"BFloat16", "Half"}, "batched": {False, True}, "aligned": {False, True},
         "a_by_rows": {False, True}, "b_by_rows": {False, True},
     },
-    "Listed": {"operand": {"BFloat16", "Half"}, "count": {2, 3}, "aligned": {True}},
+    "Listed": {
+        "operand": {"BFloat16", "Half"}, "count": {2, 3}, "of_one_weight": {False, True},
+        "aligned": {True},
+    },
     "Gated": {
         "operand": {"BFloat16", "Half"}, "function": {"silu", "relu", "sigmoid"},
-        "aligned": {True},
+        "of_one_weight": {False, True}, "aligned": {True},
     },
     "Reduced": {
         "operand": {"BFloat16", "Half"}, "op": {"sum", "max", "min"}, "over": {0, 1},
@@ -73,6 +77,8 @@ FAMILIES: dict[str, dict[str, set[object]]] = {
     },
     "Eight": {"floats": {False, True}, "aligned": {True}},
     "Grouped": {"operand": {"BFloat16", "Half"}, "aligned": {True}},
+    "Summed": {"operand": {"BFloat16", "Half"}, "aligned": {True}},
+    "Several": {"operand": {"BFloat16", "Half"}, "aligned": {True}},
 }  # fmt: skip
 
 
@@ -83,13 +89,38 @@ def test_forms_and_their_shares() -> None:
         form = drawn_form(rng)
         for f in fields(form):
             value = getattr(form, f.name)
-            if not isinstance(value, Epilogue):
+            if not isinstance(value, Epilogue | tuple):
                 found[type(form).__name__][f.name].append(value)
     values = {n: {f: {*v} for f, v in of.items()} for n, of in found.items()}
     assert values == FAMILIES
     linear = found["Linear"]
-    assert len(linear["operand"]) / count == pytest.approx(0.6, abs=0.03)
+    assert len(linear["operand"]) / count == pytest.approx(0.5, abs=0.03)
+    assert len(found["Several"]["operand"]) / count == pytest.approx(0.15, abs=0.03)
     shares = {n: linear[n].count(True) / len(linear[n]) for n in linear if n != "operand"}
     assert shares == pytest.approx(
         {"batched": 0.125, "a_by_rows": 0.8, "b_by_rows": 0.8, "aligned": 5 / 6}, abs=0.03
     )
+
+
+def test_several_products() -> None:
+    """Two to four, sums and extremes of two; of what others read one in four is a result."""
+    rng = random.Random(6)
+    forms = [drawn_several(rng) for _ in range(400)]
+    steps = [s for f in forms for s in f.steps]
+    products = [sum(isinstance(s, Product) for s in f.steps) for f in forms]
+    assert {*products} == {2, 3, 4}
+    assert {s.op for s in steps if isinstance(s, Joined)} == {"add", "sub", "maximum", "minimum"}
+    assert {s.by_rows for s in steps if isinstance(s, Product)} == {False, True}
+    assert {s.made.depth for s in steps} == {1, 2}
+    read = [(f, s.made.name) for f in forms for s in f.steps if is_read(f, s.made.name)]
+    assert sum(n in f.results for f, n in read) / len(read) == pytest.approx(0.25, abs=0.06)
+    others = [(f, s.made.name) for f in forms for s in f.steps if not is_read(f, s.made.name)]
+    assert all(n in f.results for f, n in others)
+
+
+def is_read(form: Several, name: str) -> bool:
+    """Whether a step reads what another one makes."""
+    pairs = (
+        (s.left, s.right) if isinstance(s, Product) else (s.first, s.second) for s in form.steps
+    )
+    return any(name in (a.name, b.name) for a, b in pairs)

@@ -216,6 +216,15 @@ class Problem:
             *(replaced(bare, k=k) for k in self.k_entries),
         )
 
+    @property
+    def bare(self) -> Problem:
+        """The product alone: of several one, without an epilogue, of operands that are there."""
+        return replaced(
+            self, results=(self.operand,), inputs=(), work=0, pairs=True, smem_epilogue=True,
+            matrices=(), batch_invariant=False, a_count=1, b_count=1, over_rows=0, over_columns=0,
+            computed=None,
+        )  # fmt: skip
+
     def tiles_m(self, m: int, piece: int = 1) -> int:
         """Tiles of ``m`` rows, of pieces none of which has rows of two As."""
         return -(-sum(-(-rows // piece) * piece for rows in self.m_entries or (self.m,)) // m)

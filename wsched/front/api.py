@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from lowering.ground.errors import UnsupportedError
 from lowering.ground.log import log
+from wsched.doors.fallback import require_fitting
 from wsched.front.cut.route import call_of, chosen_cut, cutter_of
 from wsched.front.explain import (
     explain_beside,
@@ -244,6 +245,8 @@ def explain(
             made = explain_cut(where, chosen, route.parts, cutter, route.refusals)
             return replace(made, installed=_installed(definition, inputs, where))
         if route.kernel is None:
+            if isinstance(found.recorded, Definition):
+                require_fitting(found.recorded, inputs)
             return explain_other(route.name, where, route.refusals, found.recorded)
         kernel = route.kernel
     problem = problem_of(kernel.fusion, inputs, batch_invariant=batch_invariant)

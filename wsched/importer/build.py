@@ -259,8 +259,14 @@ def _bindings(
 
 
 def _sizes(matmul: Node, inputs: tuple[TensorBinding, ...]) -> dict[str, int | None]:
-    """Size of each axis that the definition fixes."""
+    """Size of each axis that the definition fixes.
+
+    Raises:
+        UnsupportedError: one has two, or a size of 1 that another input leaves open: nvFuser
+            repeats what is one element long, and no kernel repeats a product.
+    """
     found: dict[str, int | None] = dict.fromkeys(EXTENTS)
+    left = {a for b in inputs for a, n in zip(b.axes, b.sizes, strict=True) if n is None}
     for binding in inputs:
         for axis, size in zip(binding.axes, binding.sizes, strict=True):
             if axis == "1":
@@ -270,5 +276,8 @@ def _sizes(matmul: Node, inputs: tuple[TensorBinding, ...]) -> dict[str, int | N
                     f"fd.ops.{matmul.op} with {axis} = {found[axis]} and {size}",
                     f"one size of {axis}",
                 )
+            if size == 1 and axis in left - {SUMMED}:
+                what = f"fd.ops.{matmul.op} with {axis} = 1 where another input leaves it open"
+                raise UnsupportedError(what, f"one size of {axis}")
             found[axis] = found[axis] if size is None else size
     return found
