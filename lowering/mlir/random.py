@@ -144,7 +144,7 @@ _ZERO = Const(0, ScalarType.I64)
 def _random(e: Emitter, s: FragRandom) -> None:
     kind, layout = s.out.type, s.out.type.layout
     rows, cols = kind.group
-    together = 2 if cols > 1 and cols % 2 == 0 else 1
+    together = 2 if cols % 2 == 0 else 1
     e.functions |= {"philox": PHILOX, "uniform_word": _UNIFORM}
     e.functions[f"random_{together}"] = _TWO if together == 2 else _ONE
     result = e.out.struct(F32, 2) if together == 2 else F32

@@ -46,6 +46,13 @@ def test_offsets_without_a_swizzle(trans: bool, leading: int, stride: int) -> No
     assert (bits >> 16 & 0x3FFF, bits >> 32 & 0x3FFF, bits >> 62) == (leading, stride, 0)
 
 
+def test_chunks_without_a_swizzle() -> None:
+    """8 rows of 16 bytes one after the other, the next 8 behind them, the next 16 bytes of K far."""
+    bits = MatrixDescriptor.of(buffer((64, 64), Swizzle.B16), False).at(0x4400)
+    row, k = np.arange(64)[:, None], np.arange(4)
+    assert np.array_equal(operand_chunks(bits, 64, 64), 0x440 + row + 64 * k)
+
+
 def test_refuses_a_row_major_operand() -> None:
     with pytest.raises(InternalError) as error:
         MatrixDescriptor.of(buffer((64, 64), Swizzle.NONE), False)

@@ -10,7 +10,7 @@ import pytest
 from lowering.kernel.text import parse_kernel
 from lowering.machine import RunResult, run_kernel
 from lowering.machine.adversary import Adversary
-from lowering.machine.scheduler import Effect, Runnable
+from lowering.machine.scheduler import Effect, Runnable, span
 from lowering.machine.state import Cluster
 from tests.lowering.machine.kernels import matmul_text
 
@@ -81,3 +81,14 @@ def test_only_the_first_cta() -> None:
     written = ~np.isnan(part)
     assert written.any() and not written.all()
     assert (part[written] == whole[written]).all()
+
+
+@pytest.mark.parametrize(
+    ("warps", "told"),
+    [
+        ([3], "warp 3"), ([3, 3], "warp 3"), ([4, 5], "warps 4, 5"), ([6, 4, 5], "warps 4..6"),
+        ([4, 5, 7], "warps 4, 5, 7"), ([7, 4, 6, 5], "warps 4..7"),
+    ],
+)  # fmt: skip
+def test_warps_by_number(warps: list[int], told: str) -> None:
+    assert span(warps) == told

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -121,11 +122,21 @@ def test_parts_of_fragments_are_no_operations() -> None:
     assert re.findall(r"extractvalue %\d+\[(\d+)\]", used) == ["8", "9", "10", "11"]
 
 
-def test_columns_inside_a_group_are_refused() -> None:
-    with pytest.raises(InternalError, match="columns 4 of"):
-        emit_mlir(
-            kernel("v: frag<f32, 64x16> = frag.fill 0.5\n c: frag<f32, 64x8> = frag.columns v, 4")
-        )
+@pytest.mark.parametrize(
+    ("part", "why"),
+    [
+        ("c: frag<f32, 128x8> = frag.columns v, 4", "columns 4 of"),
+        ("c: frag<f32, 128x16> = frag.columns v, 8", "columns 8 of"),
+        ("c: frag<f32, 64x16> = frag.rows v, 32", "rows 32 of"),
+        ("c: frag<f32, 128x16> = frag.rows v, 64", "rows 64 of"),
+        ("c: frag<f32, 128x8> = frag.columns v, 8", ""),
+        ("c: frag<f32, 64x16> = frag.rows v, 64", ""),
+    ],
+)
+def test_parts_are_whole_groups_that_are_there(part: str, why: str) -> None:
+    body = f"v: frag<f32, 128x16> = frag.fill 0.5\n {part}"
+    with pytest.raises(InternalError, match=why) if why else nullcontext():
+        emit_mlir(kernel(body))
 
 
 def test_a_row_is_the_same_in_all_rows() -> None:

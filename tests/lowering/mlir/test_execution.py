@@ -26,7 +26,9 @@ def kernel(body: str, dtype: str = "f32") -> Kernel:
           global C: f32[M, 1]
           global R: f32[1, N]
           global Q: bool[M, N]
+          global V: f32[1, N * 4]
           shared S: f32[1][8x64] at 0
+          shared W: f32[1][4x192] at 20480
           shared T: f32[1][64x64] swizzle 128 at 4096
           named_barrier all[1] id 1 threads 128
           {body}
@@ -43,6 +45,7 @@ def both(k: Kernel) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
     start = {
         "X": rng.standard_normal((M, N)).astype(np.float32), "Y": np.zeros((M, N), np.float32),
         "C": np.zeros((M, 1), np.float32), "R": np.zeros((1, N), np.float32),
+        "V": np.zeros((1, 4 * N), np.float32),
         "Q": rng.integers(0, 2, (M, N)).astype(np.uint8),
     }  # fmt: skip
     if size.value == "bf16":
@@ -163,6 +166,17 @@ def test_reduced_rows_are_stored_by_all_threads(op: str) -> None:
     frag.store_reduced {op}, R[0, 0], S[0, 0, 0], 4, 64
     """
     require_equal(LOAD + body, "R")
+
+
+def test_more_columns_than_threads_are_stored() -> None:
+    """Each part of a buffer's columns by itself; those behind the last one are left alone."""
+    parts = "\n".join(
+        f"y{c}: frag<f32, 128x64> = frag.pointwise mul, x, {c + 1}.0\n"
+        f"frag.reduce_to_shared sum, W[0, 0, {64 * c}], y{c}"
+        for c in range(3)
+    )
+    body = f"{parts}\n bar.sync all[0]\n frag.store_reduced sum, V[0, 3], W[0, 0, 0], 4, 170"
+    require_equal(LOAD + body, "V")
 
 
 def test_all_rows_onto_one_value() -> None:
