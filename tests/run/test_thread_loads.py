@@ -202,7 +202,7 @@ def test_illegal_parameters(why: str) -> None:
 def test_parameters_without_a_kernel() -> None:
     pipelined = {"circular_buffering_strategy": CircularBufferingStrategy.Pipelined}
     queue = {"tiling_strategy": TilingStrategy.DistributeTilesDynamically}
-    said = "thread_loads(a 2 bytes, 1 warpgroups) with "
+    said = "thread_loads(a 2 bytes, 1 warpgroup) with "
     for others, what in ((pipelined, "Pipelined loads"), (queue, "DistributeTilesDynamically")):
         with pytest.raises(UnsupportedError) as error:
             kernel(params(ThreadLoads(2, 0), **others))

@@ -47,7 +47,7 @@ def test_offsets_without_a_swizzle(trans: bool, leading: int, stride: int) -> No
 
 
 def test_chunks_without_a_swizzle() -> None:
-    """8 rows of 16 bytes one after the other, the next 8 behind them, the next 16 bytes of K far."""
+    """Rows of 16 bytes one after the other, the next 16 bytes of K behind all of them."""
     bits = MatrixDescriptor.of(buffer((64, 64), Swizzle.B16), False).at(0x4400)
     row, k = np.arange(64)[:, None], np.arange(4)
     assert np.array_equal(operand_chunks(bits, 64, 64), 0x440 + row + 64 * k)
