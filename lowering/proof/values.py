@@ -99,7 +99,7 @@ def _from_shared(
 
 def _rows_to_shared(stmt: FragReduceToShared, w: Walker, n: int, values: list[int]) -> bool:
     cols = stmt.value.type.cols
-    row = w.frags[stmt.value.name].reduced(1, cols).spread(WARP_ROWS, cols)
+    row = w.frags[stmt.value.name].reduced(WARP_ROWS, cols)
     Spot.of(w, stmt.dst, iter(values)).put(w, row)
     return True
 
