@@ -244,7 +244,8 @@ def _bindings(
                 raise UnsupportedError(
                     f"{name} as operand of the matmul and in the epilogue", "one way to read it"
                 )
-            yield TensorBinding(name, by_input[name].axes, fixed_sizes(node), dtype_of(node))
+            x = by_input[name]
+            yield TensorBinding(name, x.axes, fixed_sizes(node), dtype_of(x.node))
         elif name in read:
             step = read[name]
             sizes = tuple(
