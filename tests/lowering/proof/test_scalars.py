@@ -71,7 +71,7 @@ LETS: dict[Var, Expr] = {
     REST: LEFT - Q * CTAS,
     TURNS: Q + WHOLE + select(CTAS < REST, 1, 0),
 }
-DEALT = Dealt(NEXT, BEFORE, N - 0, HERE, CTAS, Var("next ahead of before"),
+DEALT = Dealt(NEXT, BEFORE, TURNS, N - 0, HERE, CTAS, Var("next ahead of before"),
               BEFORE + Var("next ahead of before"))  # fmt: skip
 
 NOT: dict[str, dict[Var, Expr]] = {
