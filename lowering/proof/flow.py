@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from lowering.ground.expr import Binary, Const, Expr, evaluate
+from lowering.ground.expr import Binary, Const, Expr, Var, evaluate
 from lowering.ground.frozen import quick
 from lowering.kernel.kernel import GlobalTensor, Kernel, TensorMap
 from lowering.kernel.memory import PrefetchTensorMap
@@ -68,6 +68,7 @@ class Flow:
         tables: their names.
         stages: what is in shared and in tensor memory; ``slots`` in workspaces.
         sums: of each result the operands whose products it is of.
+        ends: up to where parameters were gone through, in sums and in results.
         products: of two operands, along so much of K, what they are of, and what is wrong.
         wrong: what is stored and does not belong there.
     """
@@ -80,6 +81,7 @@ class Flow:
     slots: dict[tuple[str, int], Tile] = field(default_factory=dict)
     sums: dict[str, frozenset[frozenset[str]]] = field(default_factory=dict)
     products: dict[Product, tuple[Terms, tuple[str, ...]]] = field(default_factory=dict)
+    ends: dict[str, int] = field(default_factory=dict)
     wrong: list[str] = field(default_factory=list)
     _sizes: dict[tuple[str, int], tuple[int, ...]] = field(default_factory=dict)
     _partial: dict[tuple[Term, tuple[int, int] | None], tuple[str, ...]] = field(
@@ -104,6 +106,12 @@ class Flow:
         """The extents of a tensor as they are written."""
         tensor = self.tensors[name]
         return tensor.behind if isinstance(tensor, TensorMap) else tensor.sizes
+
+    def reach(self, name: str, d: int, end: int) -> None:
+        """Note up to where a dimension of a tensor was gone through, if it is a parameter."""
+        match self.dims(name)[d]:
+            case Var(param):
+                self.ends[param] = max(self.ends.get(param, 0), end)
 
     def array(self, name: str) -> bool:
         """Whether there are several tensors of that name."""
@@ -263,13 +271,12 @@ class Flow:
 
     def left_out(self, term: Term, span: tuple[int, int] | None) -> Iterator[str]:
         """What :meth:`partial` finds."""
-        extents = [
-            self.sizes(r.tensor, r.entry)[d]
-            for r in term.reads
-            for d, way in enumerate(r.along)
-            if way is Along.SUMMED
+        summed = [
+            (r, d) for r in term.reads for d, way in enumerate(r.along) if way is Along.SUMMED
         ]
-        whole = max(extents, default=0)
+        for r, d in summed:
+            self.reach(r.tensor, d, max((end for _, end in term.slices), default=0))
+        whole = max((self.sizes(r.tensor, r.entry)[d] for r, d in summed), default=0)
         first, last = (min(x, whole) for x in span or (0, whole))
         found = [(max(a, 0), min(b, whole)) for a, b in term.slices if a < whole and b > 0]
         if term.summed and found != [(first, last)][: first < last]:

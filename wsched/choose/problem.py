@@ -226,7 +226,7 @@ class Problem:
         return replaced(
             self, results=(self.operand,), inputs=(), work=0, pairs=True, smem_epilogue=True,
             matrices=(), batch_invariant=False, a_count=1, b_count=1, over_rows=0, over_columns=0,
-            computed=None,
+            computed=None, scaled=None,
         )  # fmt: skip
 
     def tiles_m(self, m: int, piece: int = 1) -> int:
@@ -304,9 +304,7 @@ def _aligned(made: tuple[Product, ...], sizes: Sizes, known: Mapping[str, int]) 
 
 
 def dense_widths(fusion: Fusion, extents: Mapping[str, int]) -> dict[str, int]:
-    """Of operands that lie densely and that TMA cannot read, by name, the bytes that a thread can
-    copy at once; not of those that stand side by side.
-    """
+    """Of dense operands that TMA cannot read, by name, the bytes that a thread can copy at once."""
     if fusion.lists:
         return {}
     made = the_products(fusion)

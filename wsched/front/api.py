@@ -222,8 +222,7 @@ def explain(
     """
     require_sequence(inputs)
     key = _key(inputs, constants)
-    if not isinstance(definition, Schedule):
-        definition = as_allowed(definition)
+    definition = definition if isinstance(definition, Schedule) else as_allowed(definition)
     if gpu is not None:
         return explain_on(
             gpu_named(gpu), definition, inputs, batch_invariant=batch_invariant, constants=constants
@@ -253,9 +252,8 @@ def explain(
         kernel = route.kernel
     problem = problem_of(kernel.fusion, inputs, batch_invariant=batch_invariant)
     made = explain_beside(definition, kernel, kernel.fusion, inputs, problem, where)
-    if batch_invariant:  # nobody asks install for that
-        return made
-    return replace(made, installed=_installed(definition, inputs, where))
+    asked = not batch_invariant  # nobody asks install for that
+    return replace(made, installed=_installed(definition, inputs, where)) if asked else made
 
 
 def _installed(definition: Any, inputs: Sequence[Any], where: str) -> str:
