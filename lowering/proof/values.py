@@ -66,6 +66,10 @@ def _pointwise(stmt: FragPointwise | FragUpdate, w: Walker, n: int, values: list
     own = () if isinstance(stmt, FragPointwise) else (stmt.acc,)
     found = Tile.of(rows, cols)
     sums = isinstance(stmt, FragUpdate) and stmt.op == "add"
+    factors = [w.frags[x.name] for x in stmt.args if isinstance(x, Frag)]
+    if isinstance(stmt, FragPointwise) and stmt.op == "mul" and len(factors) == 2:
+        w.board.flow.scale(*factors)
+        w.board.flow.scale(*factors[::-1])
     for arg in (*own, *stmt.args):
         if isinstance(arg, Frag):
             tile = w.frags[arg.name].spread(rows, cols)
