@@ -306,5 +306,7 @@ def _with_readers(
             pending += graph.readers[j]
         else:
             levels.append((own[j], True) if j in own else (rest[j], False))
-    first, by_kernel = min(levels, default=(earliest, True))
+    if not levels:
+        return earliest
+    first, by_kernel = min(levels)
     return earliest if by_kernel else first
