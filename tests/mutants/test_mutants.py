@@ -177,7 +177,7 @@ def test_an_argument_is_about_the_place(
 
 
 FOUND = [
-    ("grouped", "tiles: i32 = n_tiles + n_No * B -> n_tiles + (n_No + B)", "circles of waits"),
+    ("grouped", "tiles: i32 = n_tiles + n_No * B -> n_tiles + (n_No + B)", "trips for words"),
     ("split_2", "n_k: i32 = ceildiv(K, 64) -> K // 64", "operands"),
     (
         "qkv_pingpong",
@@ -186,8 +186,8 @@ FOUND = [
     ),
     ("two_pairs", "n_k: i32 = ceildiv(K, 64) -> ceildiv(K, 65)", "circles of waits"),
     ("stream_k", "max(share, 1) -> 2147483647 // max(share, 2)", "circles of waits"),
-    ("grouped", "n_No: i32 = ceildiv(N, 16) -> N // 16", "circles of waits"),
-    ("tensor_memory_grouped", "select(%nctaid.x < rest, 2, 0)", "results"),
+    ("grouped", "n_No: i32 = ceildiv(N, 16) -> N // 16", "trips for words"),
+    ("tensor_memory_grouped", "select(%nctaid.x < rest, 2, 0)", "trips for words"),
     ("cluster_pingpong", "select(divisor3 <= rest3, rest3, rest3 - divisor3)", "circles of waits"),
 ]
 """Kernels, scalars, and the claim that fails: for many groups of few rows, at a size with an almost

@@ -13,6 +13,7 @@ from lowering.ground.errors import UnsupportedError
 from wsched.stress.epilogue import LARGEST
 from wsched.stress.launches import (
     WRONG,
+    Executed,
     Where,
     Worked,
     _differ,
@@ -80,6 +81,13 @@ def test_the_same_is_drawn_again(worked: Worked) -> None:
     assert len({sizes_of(WHERE, again, n) for n in range(20)}) > 10
     assert sizes_of(WHERE, again, 3) == sizes_of(WHERE, worked, 3)
     assert drawn_kernel(replace(WHERE, seed=1), PLAIN).form != worked.form
+
+
+def test_what_is_executed_has_few_sizes(worked: Worked) -> None:
+    """For each of which something is compiled."""
+    executed = replace(worked, kernel=Executed(worked.form.text))
+    found = [sizes_of(WHERE, executed, n) for n in range(12)]
+    assert len({*found}) == 4 and found[:4] == found[4:8] == found[8:]
 
 
 def test_an_element_that_is_wrong(worked: Worked, spoiled: Any) -> None:
