@@ -278,7 +278,7 @@ def _binary(op: str, a: Range, b: Range) -> Range:
     if op == "stage":
         return 0, b[1] - 1
     if op == "%":  # less than the divisor and no more than the dividend, which grow as sizes do
-        if 0 <= a[0] and a[1] < b[0]:
+        if a[0] >= 0 and a[1] < b[0]:
             return a
         most = max(b[1] - 1, 0)
         return min(max(a[0], -most), 0), max(min(a[1], most), 0)
