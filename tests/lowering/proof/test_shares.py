@@ -28,12 +28,12 @@ def test_shares(name: str) -> None:
 
 SHARE = "share: i32 = ceildiv(steps, "
 FAULTS = {
-    "of rows": (SHARE, "share: i32 = ceildiv(M, ", "nctaid.x shares of share may be less than steps"),
+    "of rows": (SHARE, "share: i32 = ceildiv(M, ", "%nctaid.x shares of share may be less"),
     "of bytes": (SHARE, "share: i32 = ceildiv(step_bytes, ", "may be less than steps"),
     "up to a column": (
         "min(place * share, steps)", "min(place * share, N)",
         "starts go up to N, stops up to steps"),
-    "a step more": (
+    "another share": (
         "min(start + share, steps)", "min(start + max(share, 1), steps)",
         "starts are share apart, and max(share, 1) is taken from there"),
 }  # fmt: skip
