@@ -223,6 +223,7 @@ def golden_orphans(request: pytest.FixtureRequest) -> list[str]:
 # --------------------------------------------------------------------------------------------- GPU
 
 
+@cache
 def no_gpu_reason() -> str:
     """Return why ``gpu`` tests cannot run here, empty if they can."""
     from lowering.cuda.driver import has_driver
@@ -235,6 +236,15 @@ def no_gpu_reason() -> str:
     except ImportError:
         return "needs a GPU: torch is not installed"
     return "" if torch.cuda.is_available() else "needs a GPU: torch.cuda finds none"
+
+
+@pytest.fixture(autouse=True)
+def unmarked_tests_see_no_gpu(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is not marked ``gpu`` says the same on every machine, also on one with a GPU."""
+    if request.node.get_closest_marker("gpu") is None and not no_gpu_reason():
+        monkeypatch.setattr("torch.cuda.is_available", lambda: False)
 
 
 def skip_without_gpu(items: list[pytest.Item]) -> None:

@@ -57,7 +57,10 @@ class RandomProgram:
         self.head = self.random.choice([n for n in (8, 16, 32, 64, 128) if 2 * n <= self.largest])
         batch = self.random.choice([(), (), (1,), (2,), (3,), (4,)])
         x = self.given((*batch, self.rows(self.largest // prod(batch)), self.width()))
-        products = (self.layer, self.gated, self.heads, self.low_rank, self.backward, self.matrix)
+        products = (
+            self.layer, self.gated, self.heads, self.low_rank, self.backward, self.matrix,
+            self.beside, self.summed, self.of_one_weight,
+        )  # fmt: skip
         others = (self.norm, self.halves, self.softmax, self.pointwise, self.joined)
         made = self.random.choices((*products, *others), k=self.random.randint(1, self.most))
         for block in made if {*made} & {*products} else (*made, self.layer):
@@ -213,6 +216,35 @@ class RandomProgram:
         k, n = x.shape[-1], self.width()
         w = self.given((k, n), deviation=k**-0.5)
         return self.do(f"matmul({x}, {w})", (*x.shape[:-1], n), self.dtype)
+
+    def beside(self, x: Tensor) -> Tensor:
+        """A layer, and a product that shares nothing with it: mostly of the same sizes, and perhaps
+        added behind an activation of each.
+        """
+        width, rows = self.width(), prod(x.shape[:-1])
+        y = self.linear(x, width)
+        alike = self.random.random() < 0.7
+        k = x.shape[-1] if alike else self.width()
+        other = self.given((*x.shape[:-1], k) if alike else (self.rows(rows), k))
+        z = self.linear(other, width if alike else self.width())
+        if alike and self.random.random() < 0.5:
+            return self.narrow(self.add(*(self.activation(self.wide(v)) for v in (y, z))))
+        self._results.append(z)
+        return y
+
+    def summed(self, x: Tensor) -> Tensor:
+        """The sum of two products of operands of their own."""
+        width, other = self.width(), self.given((*x.shape[:-1], self.width()))
+        return self.narrow(self.add(*(self.wide(self.linear(t, width)) for t in (x, other))))
+
+    def of_one_weight(self, x: Tensor) -> Tensor:
+        """Two inputs by the same weight; both are results, or one is."""
+        k, n = x.shape[-1], self.width()
+        w = self.given((n, k), deviation=k**-0.5)
+        other = self.given((self.rows(prod(x.shape[:-1])), k))
+        y, z = (self.do(f"linear({t}, {w})", (*t.shape[:-1], n), self.dtype) for t in (x, other))
+        self._results += [z, y] if self.random.random() < 0.5 else [z]
+        return y
 
     def backward(self, x: Tensor) -> Tensor:
         """All gradients of a layer whose result has the gradient x."""

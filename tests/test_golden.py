@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -140,6 +142,19 @@ def test_gpu_tests_are_skipped_with_the_reason(
     result = suite.runpytest("-rs")
     result.assert_outcomes(skipped=1)
     result.stdout.fnmatch_lines(["SKIPPED*needs a GPU: there is no CUDA driver (libcuda.so.1)"])
+
+
+@pytest.mark.parametrize(("mark", "sees"), [("", False), ("@pytest.mark.gpu\n", True)])
+def test_only_gpu_tests_see_a_gpu(
+    suite: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, mark: str, sees: bool
+) -> None:
+    """On a machine that has one."""
+    there = SimpleNamespace(cuda=SimpleNamespace(is_available=lambda: True))
+    monkeypatch.setitem(sys.modules, "torch", there)
+    monkeypatch.setattr("lowering.cuda.driver.has_driver", lambda: True)
+    body = f"def test_g():\n    assert torch.cuda.is_available() is {sees}\n"
+    write(suite, f"import pytest, torch\n{mark}{body}")
+    suite.runpytest().assert_outcomes(passed=1)
 
 
 def test_no_golden_file_of_this_suite_is_an_orphan(golden_orphans: list[str]) -> None:

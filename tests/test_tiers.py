@@ -68,7 +68,9 @@ def test_none(request):
 
 
 @pytest.fixture
-def run(pytester: pytest.Pytester) -> pytest.Pytester:
+def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+    """Without plugins that some environment has: what they say is nobody's here."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     pytester.makeini("[pytest]\nmarkers =\n    slow: takes long\n    sampled(n=2): some\n")
     pytester.makepyfile(HEAD + BUSY)
     return pytester
@@ -78,7 +80,7 @@ def run(pytester: pytest.Pytester) -> pytest.Pytester:
     "workers",
     [
         pytest.param((), id="here"),
-        pytest.param(("-n", "1"), id="in a worker", marks=pytest.mark.slow),
+        pytest.param(("-p", "xdist", "-n", "1"), id="in a worker", marks=pytest.mark.slow),
     ],
 )
 def test_those_without_a_mark_are_named(

@@ -99,7 +99,7 @@ class AtOnce:
             if loops[depth].extent != ONE:
                 group = self.graph.group(loops[depth])
                 steps = group in self.counted and t.name not in self.accumulators
-                if steps or group not in self.repeating:
+                if steps or group not in self.repeating or self._has_two_entries(t, depth):
                     break
                 first = depth
         return first

@@ -48,6 +48,7 @@ from lowering.kernel.tensor_memory import (
     Tcgen05WaitLoad,
 )
 from lowering.kernel.tensors import ENTRY, TensorMap
+from lowering.proof.ends import Ends
 from lowering.proof.flow import Flow
 from lowering.proof.obligation import UnknownError
 from lowering.proof.tile import Tile
@@ -101,7 +102,7 @@ class Board:
         kernel: that they execute.
         grid: CTAs along x; ``rows`` along y.
         sizes: values of the parameters.
-        memory: what plain tensors hold, by tensor and coordinates.
+        memory: what plain tensors hold.
         writes: what was stored to tensors, or entries of arrays of them.
         wrong: what should not have happened.
         within: accesses to stages that the buffers have; ``reached`` are words that were looked at.
@@ -111,7 +112,7 @@ class Board:
     grid: int
     rows: int
     sizes: Env
-    memory: Callable[[str, Sequence[int]], int]
+    memory: Ends
     phases: dict[tuple[int, str, int], Phase] = field(default_factory=dict)
     meetings: dict[Met, Meeting] = field(default_factory=dict)
     words: dict[tuple[int, str, tuple[int, ...]], int] = field(default_factory=dict)

@@ -142,6 +142,10 @@ class _Size:
     way: Way = Way.UNEQUAL
 
 
+_Chosen = tuple[tuple[str, ...], tuple[int, ...], Env, frozenset[Sized]]
+"""Parameters that are chosen, how many units each has, and with those of all others the sizes."""
+
+
 def _sizes(kernel: Kernel, units: Mapping[str, int], waiting: bool) -> Iterator[_Size]:
     """Any two parameters so large that what they are divided by is in them no, one, two times, and
     once more for each stage of each ring and for each step that one who reads it has released;
@@ -152,25 +156,25 @@ def _sizes(kernel: Kernel, units: Mapping[str, int], waiting: bool) -> Iterator[
     there are as many as steps as well.
     """
     most, least = _most(kernel), kernel.cluster * kernel.splits
-    seen, groups = set[tuple[int, ...]](), grouped(kernel)
+    groups, found = grouped(kernel), dict[tuple[int, ...], _Chosen]()
     for pair in combinations(units, min(2, len(units))):
         for counts in product((0, 1, 2, most), repeat=len(pair)):
             sizes = {n: _size(1, u) for n, u in units.items()}
             some = {n: _size(c, units[n]) for n, c in zip(pair, counts, strict=True)}
             sizes = listed(sizes | some, units)
-            if (key := tuple(sizes.values())) not in seen:
-                seen.add(key)
-                several = [1, 3] if min(counts, default=0) < most else [1]
-                several += [MANY] if waiting and {*counts} == {2} else []
-                many = min(counts, default=0) == most and len(pair) > 1
-                for n in several:
-                    yield _Size(sizes, frozenset(some.items()), n * least, many)
-                further = Way if min(counts, default=0) > 1 and groups.issuperset(pair) else ()
-                for way in further:
-                    n = 1 if many else 3
-                    yield _Size(sizes, frozenset(), n * least, many, way)
-                if many and len(groups.intersection(pair)) == 1:
-                    yield _Size(sizes, frozenset(), least, many, Way.TILES)
+            found.setdefault(tuple(sizes.values()), (pair, counts, sizes, frozenset(some.items())))
+    for pair, counts, sizes, chosen in found.values():
+        several = [1, 3] if min(counts, default=0) < most else [1]
+        several += [MANY] if waiting and {*counts} == {2} else []
+        many = min(counts, default=0) == most and len(pair) > 1
+        for n in several:
+            yield _Size(sizes, chosen, n * least, many)
+        further = Way if min(counts, default=0) > 1 and groups.issuperset(pair) else ()
+        for way in further:
+            n = 1 if many else 3
+            yield _Size(sizes, frozenset(), n * least, many, way)
+        if many and len(groups.intersection(pair)) == 1:
+            yield _Size(sizes, frozenset(), least, many, Way.TILES)
     for name, parts in lists_of(units).items():
         if any(units[name] % units[part] for part in parts):
             raise UnknownError(f"{name} is divided by {units[name]}, its parts by other numbers")

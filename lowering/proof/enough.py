@@ -186,7 +186,7 @@ class _Words:
         return before == ZERO and natural(first, self.facts) and positive(by, self.facts)
 
     def sizes(self, carried: list[Scalar], lets: Mapping[Var, Expr]) -> tuple[Poly | None, Expr]:
-        """What the size of a group is, if it has one, and up to where all of them go."""
+        """What the size of a group is, None where it has none, and up to where all of them go."""
         for c in carried:
             match _whole(c.following, lets):
                 case Binary("min", Binary("max", a, b), extent) as end if c.var in (a, b):

@@ -57,13 +57,13 @@ def misplaced(kernel: Kernel, board: Board, sizes: Env) -> str:
 
 
 def _ends_reach(kernel: Kernel, board: Board, sizes: Env) -> bool:
-    """Whether there are no groups, whose ends memory says, or the last of them ends where rows do:
-    then all rows are somebody's.
+    """Whether there are no groups, whose ends memory says, or the last of them ends where that does
+    which they are of: then all of it is somebody's.
     """
     tables = {s.src.map for s in walk(kernel.body) if isinstance(s, LdGlobalScalar)}
     for name in tables:
         last = [n - 1 for n in _extents(kernel, name, 0, sizes)]
-        if min(last) < 0 or board.memory(name, last) < max(sizes.values(), default=0):
+        if min(last) < 0 or board.memory(name, last) < board.memory.largest:
             return False
     return True
 

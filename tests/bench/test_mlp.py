@@ -89,8 +89,7 @@ def test_tokens_that_are_none(text: str) -> None:
     )
 
 
-def test_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+def test_without_a_gpu() -> None:
     found = CliRunner().invoke(app, ["mlp"])
     assert found.exit_code == 1
     assert "measuring without a GPU is not supported; supported: a CUDA device" in found.output

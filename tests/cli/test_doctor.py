@@ -17,7 +17,8 @@ from wsched.cli.doctor import Finding, State, findings, verdict
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cache and no table, of this test's own."""
+    """A cache, no table and no driver, of this test's own."""
+    monkeypatch.setattr(doctor, "DRIVER", tmp_path / "driver")
     monkeypatch.setenv("WSCHED_CACHE_DIR", str(tmp_path / "cubins"))
     monkeypatch.delenv("WSCHED_TUNED")
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
@@ -46,6 +47,12 @@ def test_what_works_ends_with_0_and_as_json_has_the_same(monkeypatch: pytest.Mon
     for f in everything:
         assert f"{f.state.value:>8}  {f.name}: {f.found}\n" in shown.stdout
         assert f.advice in shown.stdout
+
+
+def test_a_driver_of_whose_gpu_torch_knows_nothing() -> None:
+    doctor.DRIVER.touch()
+    asked = found("GPU")
+    assert (asked.state, asked.found) == (State.FAILS, "a driver, but torch.cuda finds no GPU")
 
 
 def test_without_nvrtc(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,11 +32,6 @@ ROUNDED = 4e-3
 """Relative error of a bf16 result."""
 
 
-@pytest.fixture(autouse=True)
-def on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-
-
 def test_each_of_them_is_run_here() -> None:
     names = {f.stem for f in Path(linear.__file__).parent.glob("*.py")}
     assert names and {f"test_{name}" for name in names} <= set(globals())

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import (
+    Body,
     Elect,
     FenceProxyAsync,
     If,
@@ -44,6 +45,7 @@ class Mutant:
         kernel: what came of it.
         stmt: the statement; None of a declaration.
         new: what stands in its place, where that is one with another number, index or operand.
+        passed: what it stands beyond now, of its own list.
     """
 
     kind: str
@@ -51,6 +53,7 @@ class Mutant:
     kernel: Kernel
     stmt: Stmt | None = None
     new: Stmt | None = None
+    passed: Body = ()
 
 
 def mutants(kernel: Kernel) -> Iterator[Mutant]:
@@ -83,7 +86,9 @@ def mutants(kernel: Kernel) -> Iterator[Mutant]:
                 yield Mutant("scalar", what, place.with_(new), stmt, new)
     for place in every:
         yield from _others(place)
-        for kind, what, edited in (*elsewhere(place), *decided(place), *roles(place)):
+        for (kind, what, edited), passed in elsewhere(place):
+            yield Mutant(kind, what, edited, place.stmt, passed=passed)
+        for kind, what, edited in (*decided(place), *roles(place)):
             yield Mutant(kind, what, edited, place.stmt)
     for kind, what, edited, copy in copied(every):
         yield Mutant(kind, what, edited, copy)

@@ -60,6 +60,7 @@ from lowering.kernel.visit import bodies, used, walk
 from lowering.proof.ends import tables_of
 from tests.mutants.edits import Mutant
 from tests.mutants.others import of_another_place
+from tests.mutants.places import after
 from tests.mutants.values import same
 
 __all__ = ["argument"]
@@ -164,6 +165,24 @@ def _modulo(kernel: Kernel, path: list[tuple[Expr, Expr]], divisor: Var) -> bool
     return False
 
 
+def _rest_of_a_rest(kernel: Kernel, path: list[tuple[Expr, Expr]]) -> bool:
+    """Whether a rest, of which the remainder modulo a factor of its divisor is taken, is no more
+    put right where it is the divisor or more: what is asked instead is a rest of that rest put
+    right, which is always less.
+    """
+    lets = _lets(kernel)
+    for one, other in path:
+        match one, other:
+            case (
+                Binary("%", Select(Binary("<=", d, r), Binary("-", a, b), c), Const(n)),
+                Binary("%", Select(Binary("<=", e, Var() as new)), Const()),
+            ) if a == c == r and b == d == e and _factor(kernel, d) % n == 0:
+                match lets.get(new):
+                    case Binary("-", Var() as whole, Binary("*")):
+                        return lets.get(whole) == Select(d <= r, r - d, r)
+    return False
+
+
 def _factor(kernel: Kernel, e: Expr) -> int:
     """A number that divides an expression, by its form."""
     lets = _lets(kernel)
@@ -236,6 +255,8 @@ def _of_scalar(kernel: Kernel, let: Let, new: Expr) -> str | None:
             return "a CTA takes tiles behind the last one, too: nothing of them is in the result"
         case [(Binary("ceildiv"), _), (Binary("max", _, Const(0)), _), (Const(0), Const(1))]:
             return "there are no more CTAs than tiles, so the first of each is there"
+    if _rest_of_a_rest(kernel, path):
+        return "what is left is less by a whole divisor or not: the same modulo its factor"
     match path[-1]:
         case Binary("<="), Binary("<") if _decides(path):
             return "what is left is a whole divisor: a first tile, which both orders begin with"
@@ -274,6 +295,19 @@ def _only(kernel: Kernel, old: Stmt, new: Stmt) -> bool:
     return barriers and now.index == ZERO and kernel.mbarrier(now.array).stages == 1
 
 
+def _alike(kernel: Kernel, old: Stmt, new: Stmt) -> bool:
+    """Whether the name that a statement reads in place of another one is bound by a statement of
+    the same operation and operands, which reads no memory.
+    """
+    by = {n.name: s for s in walk(kernel.body) for n in after(s) if not s.TRAITS.touches}
+    (was,), (now,) = used(old) - used(new), used(new) - used(old)
+    if not {was, now} <= by.keys():
+        return False
+    one, other = by[was], by[now]
+    binds = {n: getattr(one, n) for n in one.TRAITS.binds} if type(one) is type(other) else {}
+    return bool(binds) and replace(other, **binds) == one
+
+
 def argument(mutant: Mutant) -> str | None:
     """Why a mutant is harmless that proof and machine let pass; None if nobody knows.
 
@@ -286,7 +320,9 @@ def argument(mutant: Mutant) -> str | None:
             return _AGAIN.get(type(stmt))
         case "swap", BarSync() if " and bar.sync " in mutant.what:
             return "the same warps meet at either, one in place of the other"
-        case (("move" | "drop"), BarSync(bar=bar)) if _meetings(mutant.kernel, bar) > 2:
+        case (("move" | "drop" | "further" | "nest"), BarSync(bar=bar)) if (
+            _meetings(mutant.kernel, bar) > 2
+        ):
             return "the warps meet at that barrier between any other two uses of the buffer, too"
         case "move", BarSync(bar=bar) if _turns(mutant.kernel, bar):
             return "a turn is waited for earlier, and no circle of waits comes of it"
@@ -298,7 +334,7 @@ def argument(mutant: Mutant) -> str | None:
             return "waiting for writes is waiting for more than the reads"
         case "registers", SetMaxNReg():
             return "the pool has eight more for each thread, so nobody waits for ever"
-        case "carry", For() if _unread(mutant.kernel, stmt):
+        case "carry" | "name", For() if _unread(mutant.kernel, stmt):
             return "nobody reads what the loop carries there"
         case "pending", WgmmaWait() if _beside(mutant.kernel, stmt):
             return "the wait beside it covers as many groups"
@@ -308,8 +344,10 @@ def argument(mutant: Mutant) -> str | None:
             return "the warps do the same, each for itself: a hint, or a wait of nothing"
         case "order", MBarrierArrive():
             return "copies alone, or nothing, are told of, which a relaxed order hands on as well"
-        case "scalar", Let() if isinstance(new, Let):
+        case "scalar" | "name", Let() if isinstance(new, Let):
             return _of_scalar(mutant.kernel, stmt, new.value)
+        case "name", Stmt() if new is not None and _alike(mutant.kernel, stmt, new):
+            return "both names stand for the same"
         case "stage", Stmt() if new is not None and _only(mutant.kernel, stmt, new):
             return "the one barrier that there is"
         case "value", StWord(value=end) if _ends(mutant.kernel, end, new):

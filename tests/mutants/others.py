@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from lowering.ground.expr import FALSE, Binary, Special, parts_of
+from lowering.ground.expr import FALSE, ZERO, Binary, Special, parts_of
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import (
     BarArrive,
     BarSync,
     Break,
     BulkWait,
+    FenceMBarrierInit,
+    FenceProxyAsync,
     GridDepLaunchDependents,
     GridDepWait,
     If,
@@ -19,11 +21,13 @@ from lowering.kernel.nodes import (
     Let,
     MBarrierArrive,
     MBarrierInit,
+    MBarrierWait,
     OnWarp,
     PrefetchTensorMap,
     Roles,
     Stmt,
     StWord,
+    Tcgen05Fence,
     WgmmaCommit,
     WgmmaFence,
 )
@@ -31,6 +35,8 @@ from lowering.kernel.verify import verify
 from lowering.kernel.visit import bodies, expressions, walk
 from lowering.proof.prove import claims
 from tests.mutants.edits import Mutant
+from tests.mutants.passing import beyond, fence_of_each, same_warp, waits_for_nothing
+from tests.mutants.places import matters
 
 __all__ = ["of_another_place"]
 
@@ -94,9 +100,11 @@ _ELSEWHERE: dict[type[Stmt], _Argument] = {
 
 _COPIED: dict[type[Stmt], _Argument] = {
     BulkWait: _IDLE,
+    FenceProxyAsync: _argument("one fence more orders more"),
     GridDepLaunchDependents: _HINT,
     GridDepWait: _argument("what has been waited for is over", "griddepcontrol.wait"),
     PrefetchTensorMap: _HINT,
+    Tcgen05Fence: _argument("one fence more orders more"),
     WgmmaFence: _argument(
         "it orders registers, of which a role without products has none in flight", "wgmma.fence"
     ),
@@ -154,20 +162,38 @@ def _relative(roles: Roles) -> bool:
 
 def of_another_place(mutant: Mutant) -> str | None:
     """Why such a mutant is harmless that proof and machine let pass; None if nobody knows."""
-    stmt, new = mutant.stmt, mutant.new
+    stmt, new, kernel = mutant.stmt, mutant.new, mutant.kernel
     match mutant.kind, stmt:
+        case "nest", FenceMBarrierInit() if fence_of_each(kernel, stmt):
+            why = "still behind all inits of its warp and in front of the sync"
+            return _argument(why, "lifetime of mbarriers").of(kernel)
+        case "nest", MBarrierWait() if " out in front of " in mutant.what and not any(
+            matters(s) for s in mutant.passed
+        ):
+            why = "all lanes wait for what one of them has waited for"
+            return _argument(why, "steps of rings").of(kernel)
+        case "nest", Stmt() if same_warp(kernel, stmt):
+            return _argument("the warps that do it are the same").of(kernel)
+        case "further", Stmt() if why := beyond(kernel, stmt, mutant.passed):
+            return _argument(why).of(kernel)
         case "nest" | "further", Stmt():
-            return _elsewhere(stmt, _ELSEWHERE, mutant.kernel)
+            return _elsewhere(stmt, _ELSEWHERE, kernel)
         case "copy", Stmt():
-            return _elsewhere(stmt, _COPIED, mutant.kernel)
+            return _elsewhere(stmt, _COPIED, kernel)
         case "decide", Break() if f"{stmt.cond} behind let " in mutant.what and _lets_alone(
             mutant.kernel, stmt
         ):
             return "what it passes is a name, and nothing is done"
         case "decide", If(cond=Binary("==", _, rhs)) if " <= " in mutant.what and rhs == FALSE:
             return "of two that are true or false only false is no more than false"
+        case "decide", If(cond=Binary("==", Special(), rhs)) if (
+            " <= " in mutant.what and rhs == ZERO
+        ):
+            return "no register of a place is negative"
         case "array", BarSync() if _same_warps(mutant.kernel, stmt, new):
             return "the same warps meet at either, one in place of the other"
+        case "scope", MBarrierArrive() if new is not None and waits_for_nothing(kernel, new):
+            return "each CTA has as many first arrivals of its own as it had of both"
         case "role", Roles() if _relative(stmt):
             return "a role has other whole warpgroups, and nobody asks for a warp of the CTA"
         case _:

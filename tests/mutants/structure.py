@@ -10,7 +10,7 @@ from random import Random
 
 from lowering.ground.expr import Binary, Expr
 from lowering.kernel.kernel import Kernel
-from lowering.kernel.nodes import Break, Elect, If, OnWarp, Roles, Stmt
+from lowering.kernel.nodes import Body, Break, Elect, If, OnWarp, Roles, Stmt
 from lowering.kernel.visit import bodies, rename, used
 from tests.mutants.places import Name, Place, holding, matters, orders, text_of
 
@@ -20,22 +20,24 @@ Edit = tuple[str, str, Kernel]
 """The class of an edit, what it is, and what came of it."""
 
 
-def elsewhere(place: Place) -> Iterator[Edit]:
-    """A statement in the list around its own, in that of its neighbour, further on, or by one."""
+def elsewhere(place: Place) -> Iterator[tuple[Edit, Body]]:
+    """A statement in the list around its own, in that of its neighbour, further on, or by one; and
+    what it has passed on its way in its list.
+    """
     stmt, text = place.stmt, text_of(place.stmt)
     if not matters(stmt):
         return
-    for what, kernel in (*_out(place), *_into(place)):
-        yield "nest", f"{text} {what}", kernel
-    for what, kernel in _further(place):
-        yield "further", f"{text} {what}", kernel
+    for what, kernel, passed in (*_out(place), *_into(place)):
+        yield ("nest", f"{text} {what}", kernel), passed
+    for what, kernel, passed in _further(place):
+        yield ("further", f"{text} {what}", kernel), passed
     if orders(stmt):
-        yield "nest", f"{text} by one thread of each warp", place.with_(Elect((stmt,)))
+        yield ("nest", f"{text} by one thread of each warp", place.with_(Elect((stmt,)))), ()
         alone = OnWarp(0, (stmt,), "warpgroup.warp")
-        yield "nest", f"{text} by one warp of each four", place.with_(alone)
+        yield ("nest", f"{text} by one warp of each four", place.with_(alone)), ()
 
 
-def _out(place: Place) -> Iterator[tuple[str, Kernel]]:
+def _out(place: Place) -> Iterator[tuple[str, Kernel, Body]]:
     """In front of and behind what holds the statement."""
     outer = place.outer
     if outer is None:
@@ -43,11 +45,12 @@ def _out(place: Place) -> Iterator[tuple[str, Kernel]]:
     rest = (*place.body[: place.at], *place.body[place.at + 1 :])
     held = holding(outer.stmt, place.index, rest)
     text = text_of(outer.stmt)
-    yield f"out in front of {text}", outer.with_(place.stmt, held)
-    yield f"out behind {text}", outer.with_(held, place.stmt)
+    before, behind = place.body[: place.at], place.body[place.at + 1 :]
+    yield f"out in front of {text}", outer.with_(place.stmt, held), before
+    yield f"out behind {text}", outer.with_(held, place.stmt), behind
 
 
-def _into(place: Place) -> Iterator[tuple[str, Kernel]]:
+def _into(place: Place) -> Iterator[tuple[str, Kernel, Body]]:
     """First in the neighbour behind it, last in the one in front; of roles, in each."""
     stmt, body, at = place.stmt, place.body, place.at
     for n in (at + 1, at - 1):
@@ -57,20 +60,20 @@ def _into(place: Place) -> Iterator[tuple[str, Kernel]]:
             if inner or index == 0:
                 new = holding(body[n], index, (stmt, *inner) if n > at else (*inner, stmt))
                 kernel = place.with_(new, over=2, first=min(n, at))
-                yield f"into {text_of(body[n])}", kernel
+                yield f"into {text_of(body[n])}", kernel, ()
 
 
-def _further(place: Place) -> Iterator[tuple[str, Kernel]]:
+def _further(place: Place) -> Iterator[tuple[str, Kernel, Body]]:
     """Behind the second and third statement that matters, at the list's end and its beginning."""
     stmt, body, at = place.stmt, place.body, place.at
     later = [n for n in range(at + 1, len(body)) if matters(body[n])]
     sooner = [n for n in range(at) if matters(body[n])]
     for n in dict.fromkeys((*later[1:3], *later[2:][-1:])):
         moved = place.with_(*body[at + 1 : n + 1], stmt, over=n + 1 - at)
-        yield f"further behind {text_of(body[n])}", moved
+        yield f"further behind {text_of(body[n])}", moved, body[at + 1 : n + 1]
     for n in dict.fromkeys((*sooner[:-1][:1], *sooner[:-1][-1:])):
         moved = place.with_(stmt, *body[n:at], over=at + 1 - n, first=n)
-        yield f"further in front of {text_of(body[n])}", moved
+        yield f"further in front of {text_of(body[n])}", moved, body[n:at]
 
 
 def decided(place: Place) -> Iterator[Edit]:

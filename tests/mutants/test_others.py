@@ -6,10 +6,21 @@ from dataclasses import replace
 
 import pytest
 
-from lowering.kernel.nodes import BarSync, Break, GridDepWait
+from lowering.ground.expr import ZERO
+from lowering.kernel.nodes import (
+    BarSync,
+    Break,
+    GridDepWait,
+    LdShared,
+    MBarrierRef,
+    MBarrierWait,
+    TmaLoad,
+)
+from lowering.kernel.visit import walk
 from tests.mutants.edits import Mutant, mutants
 from tests.mutants.harmless import argument
 from tests.mutants.judge import Fate, Judge
+from tests.mutants.passing import beyond
 from tests.mutants.subjects import subject
 
 
@@ -101,3 +112,64 @@ def test_harmless_at_another_barrier() -> None:
 def test_roles_of_other_warps() -> None:
     """Whole warpgroups are as good as others."""
     assert argument(found("split_cluster", "role", "exchanged"))
+
+
+PASSED = {
+    "a_by_threads": ("on %warpgroup.warp 0 { further behind elect {", "what threads copy"),
+    "across_2x2": (
+        "bar=ring_full[stage_k2] further in front of mbarrier.expect",
+        "all are awaited",
+    ),
+    "computed": (
+        "mbarrier.wait ring_full[stage_k], parity_k further behind acc_next",
+        "another ring",
+    ),
+    "fp8_pingpong": ("setmaxnreg inc, 232 further behind griddep", "needs no more registers"),
+    "grouped_sums": ("warp 1 { further in front of griddepcontrol.launch", "other warps"),
+    "qkv_pingpong": (", 2) { further behind griddepcontrol.launch", "a turn is handed on later"),
+}
+"""Statements further on, and why that is harmless."""
+
+
+@pytest.mark.sampled
+@pytest.mark.parametrize("name", PASSED)
+def test_harmless_beyond(name: str) -> None:
+    what, why = PASSED[name]
+    assert why in (argument(found(name, "further", what)) or "")
+
+
+def test_beyond_what_it_is_in_order_with() -> None:
+    """A reason is for both: a wait for a ring is in an order with what is read of that one."""
+    kernel = subject("computed").kernel
+    reader = next(s for s in walk(kernel.body) if isinstance(s, LdShared))
+    ring, aux = (MBarrierWait(MBarrierRef(f"{n}_full", ZERO), ZERO) for n in ("ring", "aux"))
+    assert beyond(kernel, ring, (reader,)) == "what it passes is read of another ring"
+    assert beyond(kernel, aux, (reader,)) is None
+    assert beyond(kernel, ring, (reader, aux)) is None
+    load = next(s for s in walk(kernel.body) if isinstance(s, TmaLoad))
+    assert beyond(kernel, load, (replace(load, bar=aux.bar),)) is None
+
+
+@pytest.mark.sampled
+@pytest.mark.parametrize(
+    ("name", "kind", "what", "why"),
+    [
+        ("across_2x2", "nest", "fence.mbarrier_init into for", "still behind all inits"),
+        ("tf32_pingpong", "nest", "parity_k2 out in front of elect", "all lanes wait"),
+        ("tensor_memory_cluster", "nest", "tcgen05.alloc cells[0, 0, 0], 128 by one warp", "same"),
+        ("split_cluster", "scope", "ring_first], order=relaxed.cluster", "first arrivals"),
+        ("int8_split", "copy", "fence.proxy.async of compute behind griddep", "orders more"),
+        ("pairs_queue", "decide", "%cluster.ctarank <= 0", "negative"),
+        ("reductions_pingpong", "name", "t15, below=below4", "stand for the same"),
+        ("cluster_pingpong", "name", "< n_Mc // 8, select(divisor3 <= rest4, rest3", "factor"),
+    ],
+)
+def test_harmless_by_what_is_there(name: str, kind: str, what: str, why: str) -> None:
+    assert why in (argument(found(name, kind, what)) or "")
+
+
+def test_the_warps_that_do_it_anyway() -> None:
+    """A sync of all warps of who computes, and of the one that loads."""
+    kernel = subject("grouped_sums").kernel
+    every = [m for m in mutants(kernel) if m.what == "warp.sync by one warp of each four"]
+    assert [argument(m) for m in every] == [None, "the warps that do it are the same"]

@@ -281,7 +281,7 @@ REFUSED = [
     ),
     (
         replace(COOPERATIVE, thread_loads=ThreadLoads(2, 0)),
-        "thread_loads=a 2 bytes, 1 warpgroups",
+        "thread_loads=a 2 bytes, 1 warpgroup",
         "none: its operands are loaded by TMA",
     ),
     (

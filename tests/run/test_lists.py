@@ -29,7 +29,8 @@ from wsched.fusion import Fusion
 from wsched.importer.input_error import InputError
 from wsched.run.compiled import compile_fusion
 from wsched.run.registers import compile_clean
-from wsched.schedule.matmul.params import MatmulParams, SupportedVectorization
+from wsched.schedule.matmul.params import GemmTile, MatmulParams, SupportedVectorization
+from wsched.schedule.matmul.tiles import with_tile
 
 torch = pytest.importorskip("torch")
 
@@ -44,6 +45,12 @@ BY_COLUMNS = (
     f"x = {X}", f"g = {COLUMNS}", f"u = {COLUMNS}", "a = fd.ops.matmul(x, g)",
     "b = fd.ops.matmul(x, u)",
 )  # fmt: skip
+COLUMN = X.replace("[-1, -1]", "[-1, 1]").replace("[True, True]", "[True, None]")
+BY_THREADS = replace(
+    WAYS["cooperative"], use_smem_epilogue=False, epilogue_input_stages=0, epilogue_stages=1,
+    num_registers="auto", supported_vec_size=SupportedVectorization(1),
+)  # fmt: skip
+"""Threads read what the epilogue reads, and store the results."""
 
 
 def drawn(*shape: int) -> Any:
@@ -90,6 +97,38 @@ def test_inputs_of_one_weight() -> None:
     made = compile_fusion(build(*ROWS, "fd.add_output(a)", out="b"), WAYS["cooperative"])
     x, rows = drawn(72, 40), [drawn(n, 40) for n in (130, 5)]
     assert equal(made(x, *rows), [y.T for y in products(x, rows)])
+
+
+@pytest.mark.sampled
+@pytest.mark.parametrize("tile", [(128, 64, 1), (256, 64, 2), (192, 64, 1)], ids=str)
+def test_inputs_of_one_weight_that_threads_store(tile: tuple[int, int, int]) -> None:
+    """A warpgroup's rows are of several instructions, and those of two inputs: what it stores at
+    once is of one.
+    """
+    m, n, groups = tile
+    params = with_tile(BY_THREADS, GemmTile(m, n, 64), groups, False)
+    made = compile_fusion(build(*ROWS, "fd.add_output(a)", out="b"), params)
+    assert made.proof().proved
+    for width, sizes in ((72, (130, 5)), (8, (8, 8)), (33, (1, 200))):
+        x, rows = drawn(width, 40), [drawn(n, 40) for n in sizes]
+        assert equal(made(x, *rows), [y.T for y in products(x, rows)])
+
+
+@pytest.mark.parametrize("smem", [False, True])
+def test_a_matrix_and_a_column_for_each_of_several_inputs(smem: bool) -> None:
+    """Threads read them, for rows of several instructions."""
+    lines = ("c = fd.ops.add(a, r)", "d = fd.ops.add(b, s)", "e = fd.ops.mul(c, v)",
+             "f = fd.ops.mul(d, z)")  # fmt: skip
+    columns = tuple(f"{name} = {COLUMN}" for name in "vz")
+    fusion = build(*ROWS[:3], f"r = {X}", f"s = {X}", *columns, *ROWS[3:], *lines,
+                   "fd.add_output(e)", out="f")  # fmt: skip
+    params = replace(with_tile(BY_THREADS, GemmTile(128, 64, 64), 1, False), use_smem_epilogue=smem)
+    made = compile_fusion(fusion, params)
+    x, rows = drawn(72, 40), [drawn(n, 40) for n in (70, 9)]
+    r, s, v, z = drawn(70, 72), drawn(9, 72), drawn(70, 1), drawn(9, 1)
+    sums = [y.float() @ x.float().T for y in rows]
+    wanted = [((y + m) * c).bfloat16() for y, m, c in zip(sums, (r, s), (v, z), strict=True)]
+    assert equal(made(x, *rows, r, s, v, z), wanted)
 
 
 @pytest.mark.parametrize("name", ["cooperative", "ping_pong", "cluster", "wide", "split"])

@@ -24,7 +24,7 @@ from wsched.choose.problem import Problem, demands
 from wsched.choose.tensor_memory import tried_in_tensor_memory
 from wsched.choose.thread_loads import SURE, are_large, copied_us, variants
 from wsched.choose.tiles import CLUSTERS, TILES, TRAVERSAL, Tile, splits, tiles_for
-from wsched.choose.tuned.lookup import lookup
+from wsched.choose.tuned.lookup import Hit, lookup
 from wsched.schedule.matmul.kernel_options import thread_bytes
 from wsched.schedule.matmul.limits import require_legal_for
 from wsched.schedule.matmul.params import (
@@ -40,8 +40,8 @@ from wsched.schedule.matmul.params import (
 from wsched.schedule.matmul.tiles import fit_stages, with_tile
 
 __all__ = [
-    "CLUSTERS", "TILES", "Candidate", "Tile", "candidates", "choose_params", "modelled", "ranked",
-    "thread_loaded",
+    "CLUSTERS", "TILES", "Candidate", "Taken", "Tile", "candidates", "choose_params", "modelled",
+    "ranked", "taken", "thread_loaded",
 ]  # fmt: skip
 
 
@@ -57,6 +57,21 @@ class Candidate:
     cost: Cost
 
 
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """The schedule of a problem.
+
+    Args:
+        params: the schedule.
+        why: in a few words where it is from.
+        hit: of the table that has it, if one has.
+    """
+
+    params: MatmulParams
+    why: str
+    hit: Hit | None = None
+
+
 def choose_params(problem: Problem, *, tuned: bool = True) -> MatmulParams:
     """The schedule that a table has for the problem, else that with the least predicted time.
 
@@ -64,24 +79,24 @@ def choose_params(problem: Problem, *, tuned: bool = True) -> MatmulParams:
         problem: what to plan for.
         tuned: whether to look into the tables; ``WSCHED_TUNED=0`` in the environment says no, too.
     """
-    params, why = _chosen(problem, tuned)
-    log("schedule", lambda: f"{_told(problem)}: {why}")
-    return params
+    found = taken(problem, tuned=tuned)
+    log("schedule", lambda: f"{_told(problem)}: {found.why}")
+    return found.params
 
 
-def _chosen(problem: Problem, tuned: bool) -> tuple[MatmulParams, str]:
-    """The schedule, and in a few words where it is from."""
+def taken(problem: Problem, *, tuned: bool = True) -> Taken:
+    """What :func:`choose_params` returns, and where it is from."""
     if problem.target.tensor_memory is not None:
-        return candidates(problem)[0].params, "by data sheets, nothing was measured"
+        return Taken(candidates(problem)[0].params, "by data sheets, nothing was measured")
     if problem.grouped:
-        return _grouped(problem), "by the cost model"
+        return Taken(_grouped(problem), "by the cost model")
     hit = lookup(problem) if tuned else None
     if hit is not None:
-        return hit.entry.params, f"the fastest measured on {hit.gpu}, {hit.file}"
+        return Taken(hit.entry.params, f"the fastest measured on {hit.gpu}, {hit.file}", hit)
     by_threads = thread_loaded(problem)
     if by_threads is not None:
-        return by_threads.params, "by the cost model, operands loaded by threads"
-    return modelled(problem), "by the cost model"
+        return Taken(by_threads.params, "by the cost model, operands loaded by threads")
+    return Taken(modelled(problem), "by the cost model")
 
 
 def _told(problem: Problem) -> str:

@@ -27,6 +27,9 @@ from wsched.version import __version__
 
 __all__ = ["Finding", "State", "findings", "verdict"]
 
+DRIVER = Path("/proc/driver/nvidia/version")
+"""There while the kernel's part of NVIDIA's driver is loaded."""
+
 
 class State(Enum):
     """How a finding stands."""
@@ -111,8 +114,7 @@ def _gpu() -> Finding:
     except (ImportError, OSError):
         return Finding("GPU", State.MISSING, "not looked for without torch", "see torch")
     if not torch.cuda.is_available():
-        driver = Path("/proc/driver/nvidia/version").exists()
-        if driver:
+        if DRIVER.exists():
             advice = "see CUDA_VISIBLE_DEVICES, and whether the driver is older than torch's CUDA"
             return Finding("GPU", State.FAILS, "a driver, but torch.cuda finds no GPU", advice)
         advice = f"kernels run on {gpus()}; here the machine model runs them"

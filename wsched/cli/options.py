@@ -19,6 +19,7 @@ from wsched.choose.presets import PRESETS, ParamsError, read_params
 from wsched.front.known import import_fusion
 from wsched.front.schedule import Schedule
 from wsched.front.sizes import Extents, extents_for, read_definition
+from wsched.importer.input_error import InputError
 from wsched.schedule.matmul.params import MatmulParams
 
 __all__ = [
@@ -53,7 +54,8 @@ Shape = Annotated[
     typer.Option(
         "--shape",
         metavar="MxNxK",
-        help="Problem size; by default the definition's, 256x256x512 where it is symbolic.",
+        help="Problem size; by default the definition's, 256x256x512 where it is symbolic, and 512 "
+        "of each such dimension where it is cut.",
     ),
 ]
 Sms = Annotated[
@@ -158,9 +160,11 @@ def planned_for(definition: str | Schedule, sms: int) -> str:
 
 @contextmanager
 def named(file: Path, also: type[WschedError] = UnsupportedError) -> Iterator[None]:
-    """End with status 2 and the file's name where it is not supported, or raises another error."""
+    """End with status 2 and the file's name where it is not supported, nothing fits it, or it
+    raises another error.
+    """
     try:
         yield
-    except (UnsupportedError, also) as e:
+    except (UnsupportedError, InputError, also) as e:
         typer.echo(f"{file}: {e}", err=True)
         raise typer.Exit(2) from None

@@ -20,8 +20,9 @@ from wsched.front.known import import_fusion, known, recorded
 from wsched.front.own import kernel_of
 from wsched.front.routes import routes
 from wsched.front.sizes import Extents, extents_for
+from wsched.front.tf32 import as_allowed
 from wsched.fusion import Fusion
-from wsched.importer.input_error import require_sequence
+from wsched.importer.input_error import InputError, require_sequence
 from wsched.run.compiled import CompiledFusion
 from wsched.run.registers import compile_clean
 from wsched.schedule.schedule import Schedule
@@ -125,18 +126,38 @@ def prepare(
 
     Returns:
         What is under way; it need not be kept.
+
+    Raises:
+        InputError: something else than pairs of a definition and a list of inputs.
     """
-    asked = list(calls)
-    for _, inputs in asked:
-        require_sequence(inputs)
+    asked = [_pair(call) for call in _listed(calls)]
     pool = at_once(threads)
     made = tuple(pool.submit(_prepare, definition, inputs) for definition, inputs in asked)
     pool.shutdown(wait=False)
     return Preparation(made)
 
 
+def _listed(calls: Any) -> list[Any]:
+    if isinstance(calls, str) or not isinstance(calls, Iterable):
+        raise _no_pairs("calls", calls)
+    return list(calls)
+
+
+def _pair(call: Any) -> tuple[Any, Sequence[Any]]:
+    if not isinstance(call, tuple | list) or len(call) != 2:
+        raise _no_pairs("one of calls", call)
+    require_sequence(call[1])
+    return call[0], call[1]
+
+
+def _no_pairs(what: str, found: Any) -> InputError:
+    kind, wanted = type(found).__name__, "[(definition, [tensor, ...]), ...]"
+    return InputError(f"{what} is a {kind}; prepare takes {wanted}", "calls", kind, wanted)
+
+
 def _prepare(definition: Any, inputs: Sequence[Any]) -> None:
     if isinstance(definition, Schedule):
         kernel_of(definition).admit(inputs)
     else:
+        definition = as_allowed(definition)
         next(routes(definition, known(definition).recorded, inputs))

@@ -34,25 +34,26 @@ def choices_of(kernel: CompiledFusion, problem: Problem, why: str, grid: int) ->
     used = stages * stage + epilogue + BARRIER_BYTES
     more, limit = used + stage, kernel.plan.target.shared_bytes
     found = [
-        Choice("tile_sizes", f"{params.tile_sizes.cta_tile}, {params.warpgroups} warpgroups of "
-               f"{params.tile_sizes.warp_tile}",
-               f"{tiles} tiles of {tile} {why}"),
+        Choice("tile_sizes", f"{params.tile_sizes.cta_tile}, "
+               f"{_count(params.warpgroups, 'warpgroup')} of {params.tile_sizes.warp_tile}",
+               f"{_count(tiles, 'tile')} of {tile} {why}"),
         Choice("buffering_loop_level", params.buffering_loop_level.name,
                _who_computes(params, kernel.plan.target)),
         Choice("mma_macro", str(params.mma_macro),
                f"the widest {kernel.plan.target.mma.name} that the warpgroup's tile "
                "takes, so that shared memory is read least often"),
         Choice("smem_circular_buffer_stage", str(stages),
-               f"{stages} stages of {stage} bytes, {epilogue} for the epilogue and "
+               f"{_count(stages, 'stage')} of {stage} bytes, {epilogue} for the epilogue and "
                f"{BARRIER_BYTES} for barriers take {used} of {limit} bytes of shared memory"
                + (f", one more would take {more}" if more > limit
                   else ", more do not hide more")),
         Choice("tiling_strategy", params.tiling_strategy.name,
-               f"{grid} CTAs loop over {tiles} tiles" if params.persistent
+               f"{_loop(grid)} over {_count(tiles, 'tile')}" if params.persistent
                else "a CTA for each tile"),
         Choice("splitk_factor", str(params.splitk_factor),
                "each tile is computed by one CTA" if params.splitk_factor == 1 else
-               f"{tiles} tiles would leave SMs idle: CTAs share each and add up what they have"),
+               f"{_count(tiles, 'tile')} would leave SMs idle: "
+               "CTAs share each and add up what they have"),
         Choice("grid_traversal_factor", str(params.grid_traversal_factor),
                "tiles that are visited together share operands in the L2"),
         Choice("programmatic_dependent_launch", str(params.programmatic_dependent_launch),
@@ -74,6 +75,14 @@ def choices_of(kernel: CompiledFusion, problem: Problem, why: str, grid: int) ->
                    f"loads need few registers; what they give up holds accumulators{tried}")
         )  # fmt: skip
     return tuple(found)
+
+
+def _count(n: int, noun: str) -> str:
+    return f"{n} {noun}{'s' * (n != 1)}"
+
+
+def _loop(ctas: int) -> str:
+    return "1 CTA loops" if ctas == 1 else f"{ctas} CTAs loop"
 
 
 def _who_computes(params: MatmulParams, target: Target) -> str:

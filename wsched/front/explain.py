@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import Any
@@ -15,7 +16,7 @@ from wsched.choose.gpus import H200_SMS, Gpu
 from wsched.choose.heuristics import choose_params
 from wsched.choose.nvfuser_cost import NvfuserCost, nvfuser_cost
 from wsched.choose.problem import Problem
-from wsched.doors.fallback import rebuild, unknown_ops
+from wsched.doors.fallback import rebuild, require_fitting, require_fitting_sizes, unknown_ops
 from wsched.front.cut.choose import Chosen, choose, translated
 from wsched.front.cut.epilogues import Take
 from wsched.front.cut.fates import fates, why_none
@@ -52,7 +53,8 @@ def explain_other(
     missing: tuple[MissingOp, ...] = (),
 ) -> Explanation:
     """The explanation of a definition that goes to nvFuser or torch."""
-    matmuls = why_none(definition) if isinstance(definition, Definition) else ()
+    cut = next((r.reason for r in refusals if r.what == CUT), "")
+    matmuls = why_none(definition, cut) if isinstance(definition, Definition) else ()
     return Explanation(route, device, None, (), refusals, missing=missing, matmuls=matmuls)
 
 
@@ -251,6 +253,8 @@ def explain_definition(
         return replace(made, installed=told)
     except (UnsupportedError, ScheduleError) as e:
         refusals.append(Refusal(CUT, str(e)))
+    with suppress(UnsupportedError):  # one that cannot be read is told of there
+        require_fitting_sizes(recorded(definition))
     return _explain_others(definition, device, refusals)
 
 
@@ -298,6 +302,8 @@ def explain_on(
         return replace(made, installed=installed())
     except (UnsupportedError, ScheduleError) as e:
         refusals.append(Refusal(CUT, str(e)))
+    with suppress(UnsupportedError):  # one that cannot be read is told of there
+        require_fitting(recorded(definition), inputs)
     return _explain_others(definition, str(gpu), refusals)
 
 

@@ -9,13 +9,14 @@ from wsched.choose.cost import Cost
 from wsched.choose.cost_model import cost
 from wsched.choose.heuristics import Candidate, candidates
 from wsched.choose.nvfuser_cost import NvfuserCost
+from wsched.choose.price import price
 from wsched.choose.problem import Problem
 from wsched.choose.thread_loads import copied_us
 from wsched.choose.tuned.lookup import Hit, lookup
 from wsched.front.choices import choices_of
 from wsched.front.explanation import Choice, Explanation, KernelFacts
 from wsched.front.route import WSCHED, Refusal
-from wsched.fusion.names import HEADS, in_order
+from wsched.fusion.names import HEADS, blocks_of, in_order
 from wsched.run.compiled import CompiledFusion
 from wsched.run.counts import require_countable, require_extents
 from wsched.schedule.entries import with_sums
@@ -32,18 +33,29 @@ def explain_kernel(
     nvfuser: NvfuserCost | None = None,
 ) -> Explanation:
     """The explanation of a kernel that the heuristic chose for a problem, with its copies."""
+    found = _explain_chosen(kernel, problem, device, needed)
+    counted = price(problem)
+    if found.kernel is not None and counted.params.matches(kernel.params):
+        facts = replace(found.kernel, counts_us=counted.us, counts=counted.by)
+        found = replace(found, kernel=facts)
+    return replace(found, nvfuser=nvfuser)
+
+
+def _explain_chosen(
+    kernel: CompiledFusion, problem: Problem, device: str, needed: tuple[Copy, ...]
+) -> Explanation:
     hit = lookup(problem)
     if hit is not None and hit.entry.params.matches(kernel.params):
-        return replace(_explain_tuned(kernel, problem, device, hit, needed), nvfuser=nvfuser)
+        return _explain_tuned(kernel, problem, device, hit, needed)
     if kernel.by_threads:
-        return replace(_explain_by_threads(kernel, problem, device, needed), nvfuser=nvfuser)
+        return _explain_by_threads(kernel, problem, device, needed)
     best, *others = candidates(problem)
     facts = _facts(kernel, problem, best.cost, others)
     refusals = tuple(Refusal(_short(c.params), _behind(c.cost, best.cost)) for c in others)
     guess = "" if best.cost.measured else ", by data sheets"
     why = f"take {best.cost.us:.1f} us{guess}, the least of {len(others) + 1} schedules"
     choices = choices_of(kernel, problem, why, facts.grid)
-    return Explanation(WSCHED, device, facts, choices + _copied(needed), refusals, nvfuser)
+    return Explanation(WSCHED, device, facts, choices + _copied(needed), refusals)
 
 
 def _explain_by_threads(
@@ -121,6 +133,7 @@ def _facts(
     sizes = problem.extents(fusion)
     own = {name for names in fusion.lists.values() for name in names}
     own |= {HEADS} if sizes.get(HEADS) == 1 else set()
+    own |= {name for name in sizes if blocks_of(name) is not None}
     text = "x".join(str(sizes[name]) for name in in_order(sizes) if name not in own)
     sizes = with_sums(fusion, sizes)
     require_extents(sizes)

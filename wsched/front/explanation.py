@@ -57,6 +57,10 @@ class KernelFacts:
         tuned: the entry of a table that the schedule is from, its ``file``, and the ``gpu`` that it
             was measured on; None if it is chosen by what is predicted, or given.
         schedule: the calls that made it, where there are no parameters.
+        counts_us: microseconds that it counts as where ways are compared: as it was measured, or
+            predicted; None of a schedule that was given.
+        counts: where these are from: ``measured``, ``predicted``, or ``predicted beside what was
+            measured`` of the same product.
     """
 
     problem: str
@@ -73,6 +77,8 @@ class KernelFacts:
     params: dict[str, Any]
     tuned: dict[str, Any] | None = None
     schedule: tuple[str, ...] = ()
+    counts_us: float | None = None
+    counts: str = "predicted"
 
     def __str__(self) -> str:
         title, made = "schedule, call by call:", list(self.schedule)
@@ -85,6 +91,7 @@ class KernelFacts:
             f"  {self.grid} CTAs of {self.threads} threads and {self.shared_bytes} bytes of "
             f"shared memory{columns}",
             f"  predicted: {self.cost or NO_PREDICTION}",
+            *self._counted,
             "",
             "legal, because the index of the load loop follows from compute's loops:",
             *(f"  {line}" for line in self.relation),
@@ -94,6 +101,12 @@ class KernelFacts:
             "",
         ]
         return "\n".join(lines)
+
+    @property
+    def _counted(self) -> tuple[str, ...]:
+        if self.counts_us is None or self.counts == "predicted":
+            return ()
+        return (f"  counts as {self.counts_us:.1f} us, {self.counts}",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,9 +148,10 @@ class PartFacts:
         """What else is said of it: its kernel, what is a view, copied or kept."""
         made = ""
         if self.kernel is not None:
-            us = self.kernel.predicted_us
-            time = "" if us is None else f", predicted {us:.1f} us"
-            made = f"{self.kernel.kernel}, {self.kernel.problem}{time}"
+            facts = self.kernel
+            us = facts.predicted_us if facts.counts_us is None else facts.counts_us
+            time = "" if us is None else f", {facts.counts} {us:.1f} us"
+            made = f"{facts.kernel}, {facts.problem}{time}"
         once = f"once, then kept while {', '.join(self.reads)} stay as they are" * self.kept
         return tuple(filter(None, (made, self.sweep, *self.views, self.copied, once)))
 

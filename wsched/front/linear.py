@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from lowering.ground.errors import UnsupportedError
 from lowering.ground.frozen import replaced
-from wsched.choose.heuristics import ranked
+from wsched.choose.price import price
 from wsched.front.known import import_fusion
 from wsched.front.problems import problem_of
 from wsched.front.written import (
@@ -152,9 +152,9 @@ def _loses(form: _Form, inputs: list[torch.Tensor]) -> bool:
     fusion = laid_out(import_fusion(_text(form)), inputs)
     problem = problem_of(fusion, inputs)
     moved = problem.n * problem.k * (inputs[1].element_size() + problem.operand.bytes)
-    wide = ranked(replaced(problem, computed=None))[0][0] + _widening_us(moved)
+    wide = price(replaced(problem, computed=None)).us + _widening_us(moved)
     try:
-        return ranked(problem)[0][0] > wide
+        return price(problem).us > wide
     except UnsupportedError:  # no tile whose operand registers hold
         return True
 

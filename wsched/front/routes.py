@@ -11,8 +11,7 @@ from typing import Any
 
 from lowering.ground.errors import ScheduleError, UnsupportedError, WschedError
 from wsched.choose.copy_cost import slower_than_direct
-from wsched.choose.cost_model import cost
-from wsched.choose.heuristics import ranked
+from wsched.choose.price import price
 from wsched.doors.fallback import check_inputs, execute, interpret, rebuild, unknown_ops
 from wsched.front import kernels
 from wsched.front.cut.route import chosen_cut, cut_route, cutter_of
@@ -96,7 +95,7 @@ def _slower(kernel: CompiledFusion, inputs: Sequence[Any]) -> str:
     if not needed and not kernel.by_threads:
         return ""
     problem = problem_of(kernel.fusion, inputs)
-    us = cost(problem, kernel.params).us if kernel.by_threads else ranked(problem)[0][0]
+    us = price(problem).us
     work = bool(problem.work)
     matmuls = problem.products * problem.batch
     m, n, k = problem.m, problem.n, problem.k
@@ -122,7 +121,7 @@ def _apart(
         return ""
     if len(chosen.cut.segments) == 1:
         return ""
-    us = ranked(problem_of(kernel.fusion, inputs))[0][0]
+    us = price(problem_of(kernel.fusion, inputs)).us
     if computed:
         both = f"{us:.1f} us, in front of it {chosen.cost.us:.1f} us"
         slower = us > chosen.cost.us

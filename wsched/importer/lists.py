@@ -67,6 +67,8 @@ def side_by_side(
     if not 1 < len(fusions) <= MOST:
         return None
     first = fusions[0]
+    if first.scales:  # a tile's step would load those of its entry
+        return None
     alike = all((f.tensors, f.exprs) == (first.tensors, first.exprs) for f in fusions)
     if not alike or not all(_told(f) == _told(first) for f in fusions):
         return None
@@ -78,7 +80,7 @@ def side_by_side(
     summed = all(p.outputs == definition.outputs for p in parts)
     if axis is None or (axis == SUMMED) is not summed:  # only summands are one product along K
         return None
-    if first.reduced and not summed:
+    if (first.reduced and not summed) or not _as_long(parts, fusions, axis):
         return None
     inputs = dict[str, TensorBinding]()
     outputs = dict[str, list[TensorBinding]]()
@@ -96,6 +98,21 @@ def side_by_side(
         inputs=tuple(inputs[n.results[0]] for n in definition.inputs),
         outputs=tuple(outputs[name].pop(0) for name in definition.outputs),
     )
+
+
+def _as_long(parts: Sequence[Definition], fusions: Sequence[Fusion], axis: str) -> bool:
+    """Whether what is one element long in one part is so in all, but for the axis of the list: else
+    what follows repeats it, and nothing in a product does.
+    """
+    told = [
+        [
+            [n == 1 for n, of in zip(shape, b.axes, strict=False) if of != axis]
+            for node, b in zip(part.inputs, fusion.inputs, strict=True)
+            if isinstance(shape := node.get("shape"), tuple)
+        ]
+        for part, fusion in zip(parts, fusions, strict=True)
+    ]
+    return all(one == told[0] for one in told)
 
 
 def _axis(fusion: Fusion, own: Collection[int]) -> str | None:

@@ -139,7 +139,7 @@ def _again(where: Where, only: str, each: int) -> int:
         raise typer.BadParameter(f"--only {only}: numbers of a kernel and a launch, 12.3 or 12")
     worked = drawn_kernel(where, int(number))
     typer.echo(worked.form.text)
-    typer.echo(f"{worked.kernel.params}\n")
+    typer.echo(f"{worked.told}\n")
     numbers = range(int(launch), int(launch) + 1) if launch else range(each)
     row = judged(where, worked, numbers)
     for failure in row.failures:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from wsched.stress.form import Asked, Sizes, Wanted, definition, drawn_size, tensor_text
@@ -12,7 +12,7 @@ from wsched.stress.tensors import filled, matrix, poisoned, sparse
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Eight", "Gated", "Grouped", "Listed", "Reduced"]
+__all__ = ["Eight", "Gated", "Grouped", "Listed", "Reduced", "Summed"]
 
 _GROUPS = 6
 """Most groups, of which a third are empty."""
@@ -41,24 +41,27 @@ def _product(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """Linears of one input side by side: queries, keys and values.
+    """Linears of one input side by side, queries, keys and values; or of several by one weight.
 
     Args:
         operand: nvFuser's type of all tensors.
         count: of weights, whose rows are N, half of it, N, ...
+        of_one_weight: whether these are inputs, and the one of M rows is their weight.
     """
 
     operand: str
     count: int
+    of_one_weight: bool = False
     aligned: bool = True
 
     @property
     def text(self) -> str:
         """The definition as nvFuser prints one."""
         given, numbers = tensor_text((-1, -1), self.operand), range(self.count)
+        pair = "w{}, x" if self.of_one_weight else "x, w{}"
         return definition(
             f"x = {given}", *(f"w{n} = {given}" for n in numbers),
-            *(f"y{n} = fd.ops.linear(x, w{n})" for n in numbers),
+            *(f"y{n} = fd.ops.linear({pair.format(n)})" for n in numbers),
             *(f"fd.add_output(y{n})" for n in numbers),
         )  # fmt: skip
 
@@ -71,8 +74,9 @@ class Listed:
         less = 8 * -(-sizes.n // 16)
         rows = tuple(less if n % 2 else sizes.n for n in range(self.count))
         x, *weights = _operands(sizes, self.operand, rows, seed, device)
-        wanted = [Wanted(_product(x, w), self.operand, sizes.padding) for w in weights]
-        return Asked([x, *weights], wanted)
+        found = (_product(x, w) for w in weights)
+        values = (y.mT.contiguous() if self.of_one_weight else y for y in found)
+        return Asked([x, *weights], [Wanted(y, self.operand, sizes.padding) for y in values])
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,19 +86,22 @@ class Gated:
     Args:
         operand: nvFuser's type of all tensors.
         function: of the first product: ``silu``, ``relu`` or ``sigmoid``.
+        of_one_weight: whether g and u are the inputs, and x is their weight.
     """
 
     operand: str
     function: str
+    of_one_weight: bool = False
     aligned: bool = True
 
     @property
     def text(self) -> str:
         """The definition as nvFuser prints one."""
         given = tensor_text((-1, -1), self.operand)
+        first, second = ("g, x", "u, x") if self.of_one_weight else ("x, g", "x, u")
         return definition(
-            f"x = {given}", f"g = {given}", f"u = {given}", "a = fd.ops.linear(x, g)",
-            "b = fd.ops.linear(x, u)", "c = fd.ops.cast(a, dtype=DataType.Float)",
+            f"x = {given}", f"g = {given}", f"u = {given}", f"a = fd.ops.linear({first})",
+            f"b = fd.ops.linear({second})", "c = fd.ops.cast(a, dtype=DataType.Float)",
             f"s = fd.ops.{self.function}(c)", "d = fd.ops.mul(s, b)",
             f"e = fd.ops.cast(d, dtype=DataType.{self.operand})", "fd.add_output(e)",
         )  # fmt: skip
@@ -110,7 +117,49 @@ class Gated:
         x, g, u = _operands(sizes, self.operand, (sizes.n, sizes.n), seed, device)
         functions = {"silu": torch.nn.functional.silu, "relu": torch.relu, "sigmoid": torch.sigmoid}
         value = functions[self.function](_product(x, g)) * _product(x, u)
+        value = value.mT.contiguous() if self.of_one_weight else value
         return Asked([x, g, u], [Wanted(value, self.operand, sizes.padding)])
+
+
+@dataclass(frozen=True, slots=True)
+class Summed:
+    """``x w^T + t b^T``, which share nothing but where they are added: one sum along both Ks.
+
+    Args:
+        operand: nvFuser's type of all tensors.
+    """
+
+    operand: str
+    aligned: bool = True
+
+    @property
+    def text(self) -> str:
+        """The definition as nvFuser prints one."""
+        given = tensor_text((-1, -1), self.operand)
+        return definition(
+            *(f"{name} = {given}" for name in "xwtb"),
+            "y = fd.ops.linear(x, w)", "z = fd.ops.linear(t, b)", "s = fd.ops.add(y, z)",
+            f"d = fd.ops.cast(s, dtype=DataType.{self.operand})", "fd.add_output(d)",
+        )  # fmt: skip
+
+    def sizes(self, rng: random.Random, largest: int) -> Sizes:
+        """Multiples of 8."""
+        return _sizes(rng, largest)
+
+    def asked(self, sizes: Sizes, seed: int, device: str) -> Asked:
+        """Integers, with NaN around them; the second sum is over half of K, or less."""
+        import torch
+
+        rank = 8 * -(-random.Random(seed).randint(1, sizes.k) // 16)
+        less = replace(sizes, k=rank)
+        pairs = [
+            _operands(of, self.operand, (sizes.n,), seed + at, device)
+            for at, of in enumerate((sizes, less))
+        ]
+        value = torch.stack([_product(x, w) for x, w in pairs]).sum(0)
+        return Asked(
+            [t for pair in pairs for t in pair], [Wanted(value, self.operand, sizes.padding)]
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from lowering.ground.errors import UnsupportedError
 from lowering.target.targets import DEFAULT, target_of_device
 from wsched.choose.heuristics import choose_params
+from wsched.front.api import execute
 from wsched.front.problems import planned
 from wsched.run.compiled import CompiledFusion, compile_fusion
 from wsched.stress.draws import drawn_form
 from wsched.stress.epilogue import tolerance
 from wsched.stress.form import Form, Sizes, Wanted
 from wsched.stress.schedules import drawn_params
+from wsched.stress.several import Several
 from wsched.stress.tensors import poison_in, poisoned
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["WRONG", "Where", "Worked", "drawn_kernel", "launched", "sizes_of"]
+__all__ = ["WRONG", "Executed", "Where", "Worked", "drawn_kernel", "launched", "sizes_of"]
 
 WRONG = (
     "elements are not written, or NaN",
@@ -55,34 +59,77 @@ class Where:
 
 
 @dataclass(frozen=True, slots=True)
+class Executed:
+    """A definition that ``wsched.execute`` runs as it likes, called as a kernel is.
+
+    Args:
+        text: of the definition.
+    """
+
+    text: str
+
+    def __call__(self, *inputs: torch.Tensor, out: Sequence[torch.Tensor]) -> None:
+        """Run it; its results are copied to where a kernel would have stored them."""
+        for here, found in zip(out, execute(self.text, inputs), strict=True):
+            if here.shape != found.shape or here.dtype != found.dtype:
+                text = f"{found.dtype} {list(found.shape)}, not {here.dtype} {list(here.shape)}"
+                raise ValueError(f"a result is {text}")
+            here.copy_(found)
+
+
+@dataclass(frozen=True, slots=True)
 class Worked:
-    """A kernel of a run.
+    """A kernel of a run, or a definition of several.
 
     Args:
         number: which.
         form: what it computes.
-        kernel: lowered, with the first register pair that parameters leave open.
+        kernel: lowered, with the first register pair that parameters leave open; of a definition of
+            several products all that runs it.
     """
 
     number: int
     form: Form
-    kernel: CompiledFusion
+    kernel: CompiledFusion | Executed
+
+    @property
+    def name(self) -> str:
+        """The kernel's; how a definition of several is called."""
+        return "execute" if isinstance(self.kernel, Executed) else self.kernel.kernel.name
+
+    @property
+    def told(self) -> str:
+        """How it is scheduled."""
+        if isinstance(self.kernel, Executed):
+            return "cut and scheduled as wsched.execute does"
+        return str(self.kernel.params)
 
 
 def drawn_kernel(where: Where, number: int) -> Worked:
     """The kernel of a number, lowered; its cubin is made when it is asked for.
 
     One in four is the heuristic's choice for sizes that are drawn, and so is each whose rows are
-    not aligned; the others have a schedule that is drawn, too.
+    not aligned; the others have a schedule that is drawn, too. A definition of several products
+    is ``wsched.execute``'s, but for half of those that are one kernel.
 
     Raises:
         UnsupportedError: there is no lowering for what was drawn.
         ScheduleError: it is not legal.
     """
-    import torch
-
     rng = where.random(number)
     form = drawn_form(rng)
+    if not isinstance(form, Several):
+        return Worked(number, form, _kernel(where, rng, form))
+    if rng.random() < 0.5:
+        with suppress(UnsupportedError):  # most are no single kernel
+            return Worked(number, form, _kernel(where, rng, form))
+    return Worked(number, form, Executed(form.text))
+
+
+def _kernel(where: Where, rng: random.Random, form: Form) -> CompiledFusion:
+    """A kernel of a form."""
+    import torch
+
     sample = form.asked(form.sizes(rng, where.largest), 0, where.device).inputs
     fusion, problem = planned(form.text, sample)
     chosen = rng.random() < 0.25 or not form.aligned
@@ -91,7 +138,7 @@ def drawn_kernel(where: Where, number: int) -> Worked:
         one = replace(params.supported_vec_size, epilogue=1)
         params = replace(params, use_smem_epilogue=False, supported_vec_size=one)
     target = DEFAULT if where.device == "cpu" else target_of_device(torch) or DEFAULT
-    return Worked(number, form, compile_fusion(fusion, params, target))
+    return compile_fusion(fusion, params, target)
 
 
 def sizes_of(where: Where, worked: Worked, launch: int) -> Sizes:

@@ -15,7 +15,7 @@ from itertools import count
 from time import perf_counter
 
 from lowering.ground.errors import ScheduleError, UnsupportedError
-from wsched.stress.launches import WRONG, Where, Worked, drawn_kernel, launched, sizes_of
+from wsched.stress.launches import WRONG, Executed, Where, Worked, drawn_kernel, launched, sizes_of
 from wsched.stress.results import Failure, Row
 
 __all__ = ["Plan", "judged", "lives", "rows"]
@@ -77,15 +77,16 @@ def _made(where: Where, number: int, pool: ThreadPoolExecutor) -> Worked | Row:
         return Row(number, "", 0, 0, 0.0, (), str(e).splitlines()[0])
     except Exception as e:  # whatever it is, it belongs to the kernel
         return Row(number, "", 0, 0, 0.0, (Failure(-1, "", _said(e)),))
-    if where.device != "cpu":
-        _ = worked.kernel.source  # made here, not by the thread
-        pool.submit(lambda: worked.kernel.compiled)
+    kernel = worked.kernel
+    if where.device != "cpu" and not isinstance(kernel, Executed):
+        _ = kernel.source  # made here, not by the thread
+        pool.submit(lambda: kernel.compiled)
     return worked
 
 
 def _row(where: Where, worked: Worked, each: int, begin: Callable[[int], None]) -> Row:
     """What comes of a kernel, once its cubin is there."""
-    if where.device != "cpu":
+    if where.device != "cpu" and not isinstance(worked.kernel, Executed):
         try:
             _ = worked.kernel.loaded
         except Exception as e:
@@ -133,7 +134,7 @@ def judged(where: Where, worked: Worked, numbers: range) -> Row:
         for launch, each in zip(found, counts, strict=False)
         if (text := _wrong(each))
     ]
-    name, seconds = worked.kernel.kernel.name, perf_counter() - start
+    name, seconds = worked.name, perf_counter() - start
     form = type(worked.form).__name__.lower()
     return Row(worked.number, name, len(found), refused, seconds, tuple(failures), form=form)
 

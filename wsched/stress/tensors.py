@@ -87,9 +87,11 @@ def matrix(
     return poisoned((*batch, cols, rows), padding, dtype, device).tensor.mT
 
 
-def sparse(tensor: torch.Tensor, k: int, generator: torch.Generator) -> torch.Tensor:
-    """Zeros and ones, few of them: sums over K stay small."""
-    return _set(tensor, lambda t: t.bernoulli_(min(1.0, NONZEROS / k), generator=generator))
+def sparse(
+    tensor: torch.Tensor, k: int, generator: torch.Generator, ones: int = NONZEROS
+) -> torch.Tensor:
+    """Zeros and ones, so many in a row to be expected: sums over K stay small."""
+    return _set(tensor, lambda t: t.bernoulli_(min(1.0, ones / k), generator=generator))
 
 
 def filled(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:

@@ -27,10 +27,10 @@ steps_of = st.lists(
 )
 
 
-def write(fd: Any, steps: Steps, outputs: Sequence[int]) -> None:
-    """Three inputs, then each step's operation on two of the values before it."""
-    inputs = [matrix(fd) for _ in range(3)]
-    values, wide = list(inputs), [False] * 3
+def write(fd: Any, steps: Steps, outputs: Sequence[int], count: int = 3) -> None:
+    """Inputs, then each step's operation on two of the values before it."""
+    inputs = [matrix(fd) for _ in range(count)]
+    values, wide = list(inputs), [False] * count
     for op, i, j in steps:
         i, j = i % len(values), j % len(values)
         x, y, is_wide = values[i], values[j], wide[i]
@@ -58,7 +58,7 @@ def write(fd: Any, steps: Steps, outputs: Sequence[int]) -> None:
 @settings(max_examples=25, deadline=None)
 @given(steps_of, st.lists(st.integers(0, 30), max_size=2), st.integers(0, 1000))
 def test_the_segments_are_the_whole(steps: Steps, outputs: list[int], seed: int) -> None:
-    fd = built(lambda fd: write(fd, steps, outputs))
+    fd = built(lambda fd: write(fd, steps, outputs, 4))  # so that two matmuls may share nothing
     whole = definition_of(fd)
     generator = torch.Generator().manual_seed(seed)
     inputs = [torch.randint(-1, 2, (N, N), generator=generator).bfloat16() for _ in whole.inputs]

@@ -17,6 +17,7 @@ from lowering.proof.sizes import units_of
 from tests.grouped import FORMS
 from tests.grouped import grouped as definition
 from tests.lowering.proof.test_prove import kernel_of
+from tests.mutants.subjects import subject
 from tests.schedules import SCHEDULES
 from wsched.front.known import import_fusion
 from wsched.run.compiled import compile_fusion
@@ -121,6 +122,17 @@ def test_what_is_wrong_for_some_groups(name: str) -> None:
     text = print_kernel(made(form))
     assert before in text
     assert claim in {o.name for o in refuted(parse_kernel(text.replace(before, after)))}
+
+
+def test_groups_of_few_columns_beside_many_rows() -> None:
+    """Tiles of all rows have to be written, however much longer those are than groups go."""
+    text = print_kernel(subject("grouped_columns").kernel)
+    before, after = (f"2147483647 // max(divisor, {least})" for least in (1, 2))
+    assert before in text
+    (found,) = refuted(parse_kernel(text.replace(before, after)))
+    assert found.name == "results"
+    where = "at B = 1, M = 513, N = 16, K = 32 on 1 x 1 x 1 CTAs"
+    assert found.why == f"{where} 2048 of 8208 elements of T5 are written"
 
 
 @pytest.mark.slow

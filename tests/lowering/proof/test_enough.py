@@ -1,4 +1,4 @@
-"""Trips of who reads a grouped matmul's words: one for each that there may be, and the end."""
+"""Trips of who reads a grouped matmul's words: as many as those may be, and one for the end."""
 
 from __future__ import annotations
 

@@ -23,7 +23,10 @@ from wsched.choose.tuned.entry import Entry, EntryError
 from wsched.choose.tuned.table import Table, TableError, kept_text, read_entries, read_table
 from wsched.schedule.matmul.k_order import fixed_k_order
 
-__all__ = ["VARIABLE", "Hit", "forget", "lookup", "shipped_tables", "untrusted", "user_table"]
+__all__ = [
+    "VARIABLE", "Hit", "forget", "lookup", "lookup_product", "shipped_tables", "untrusted",
+    "user_table",
+]  # fmt: skip
 
 Sizes = tuple[int, int, int]
 
@@ -57,9 +60,17 @@ def lookup(problem: Problem) -> Hit | None:
     return None if setting == OFF else _lookup(setting, problem)
 
 
+def lookup_product(problem: Problem) -> Hit | None:
+    """An entry of the same product on the same GPU, whatever its epilogue: that with the least of
+    one; None if no table has any.
+    """
+    setting = os.environ.get(VARIABLE, "")
+    return None if setting == OFF else _lookup_product(setting, problem.bare)
+
+
 def forget() -> None:
     """Read the tables again when the next schedule is chosen."""
-    for kept in (_lookup, _own, kept_text, _warn):
+    for kept in (_lookup, _lookup_product, _own, kept_text, _warn):
         kept.cache_clear()
 
 
@@ -102,6 +113,16 @@ def _lookup(setting: str, problem: Problem) -> Hit | None:
         return None
     params = replace(plain.entry.params, batch_invariant=True)
     return replace(plain, entry=replace(plain.entry, problem=problem, params=params))
+
+
+@lru_cache(maxsize=4096)
+def _lookup_product(setting: str, bare: Problem) -> Hit | None:
+    tables = _tables(setting, (bare.m, bare.n, bare.k))
+    alike = [(of, *found) for found in tables for of in found[1].entries if of.bare == bare]
+    for of, file, table in sorted(alike, key=lambda x: (x[0].products, x[0].work)):
+        if (hit := _hit(of, file, of, table)) is not None:
+            return hit
+    return None
 
 
 def _measured(setting: str, problem: Problem) -> Hit | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from wsched.doors.fallback.fit import require_fitting, require_fitting_sizes
 from wsched.doors.fallback.inputs import check_inputs
 from wsched.doors.fallback.interpret import evaluated, interpret, unknown_ops
 from wsched.doors.fallback.nvfuser import NvfuserError, execute, rebuild
@@ -9,5 +10,5 @@ from wsched.doors.fallback.rest import or_torch
 
 __all__ = [
     "NvfuserError", "check_inputs", "evaluated", "execute", "interpret", "or_torch", "rebuild",
-    "unknown_ops",
+    "require_fitting", "require_fitting_sizes", "unknown_ops",
 ]  # fmt: skip

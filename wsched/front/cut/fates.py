@@ -75,10 +75,14 @@ def _fate(node: Node, reason: str) -> Fate:
     return Fate(node.line, node.op, node.results[0], "", (), reason)
 
 
-def why_none(definition: Definition) -> tuple[Fate, ...]:
+def why_none(definition: Definition, refusal: str) -> tuple[Fate, ...]:
     """The matmuls of a definition of which wsched takes no part: each one's own reason.
 
     Where a matmul alone would have a kernel, the reason is why the definition may not be cut.
+
+    Args:
+        definition: the whole.
+        refusal: why no cut of it is run, where it may be cut.
     """
     try:
         cutter = Cutter(definition)
@@ -86,7 +90,7 @@ def why_none(definition: Definition) -> tuple[Fate, ...]:
         return tuple(_fate(n, str(e)) for n in definition.nodes if n.op in PRODUCTS)
     try:
         cutter.all(Take.NONE)
-        whole = "no cut of the definition can be run"
+        whole = refusal
     except UnsupportedError as e:
         whole = str(e)
     found = cutter.alone()

@@ -24,7 +24,6 @@ from wsched.choose.copy_cost import (
 )
 from wsched.choose.cost_model import LAUNCH_US
 from wsched.choose.gpus import H200_SMS, Gpu
-from wsched.choose.heuristics import ranked
 from wsched.choose.nvfuser_cost import (
     NvfuserCost,
     cublas_us,
@@ -33,6 +32,7 @@ from wsched.choose.nvfuser_cost import (
     pointwise_us,
     roofline_us,
 )
+from wsched.choose.price import price
 from wsched.choose.problem import Problem
 from wsched.choose.sweep_cost import accesses_us
 from wsched.front.cut.looks import looked
@@ -281,7 +281,8 @@ def segment_us(
         host = STEP_HOST_US + COPY_HOST_US * len(p.copied) + APART_HOST_US * p.apart
         host += NUMBER_HOST_US * sum(not b.axes for b in p.fusion.inputs)
         host += VIEW_HOST_US * (len(segment.looks) + len(segment.seen))
-        return SegmentsCost(ranked(p.problem)[0][0] + copies_us(p.copied), host)
+        found = price(p.problem)
+        return SegmentsCost(found.us + copies_us(p.copied) - found.spared_us, host)
     if segment.views:
         return SegmentsCost(0.0, VIEW_HOST_US * len(segment.views))
     if segment.summary:

@@ -56,7 +56,14 @@ def find(source: Source, module: ast.Module) -> Found:
     Raises:
         UnsupportedError: there is none, or more than one.
     """
-    candidates = [f for f in _candidates(module) if _uses(f)]
+    blocks = [*_candidates(module)]
+    candidates = [f for f in blocks if _uses(f)]
+    if blocks and not candidates:
+        at = blocks[0]
+        raise UnsupportedError(
+            f"line {at.at.lineno}: a definition that calls nothing of {at.handle}",
+            f"one with inputs and a result, {at.handle}.add_output(...)",
+        )
     functions = {f.at.name for f in candidates if isinstance(f.at, ast.FunctionDef)}
     calls = {id(f): set(_calls(f)) & functions for f in candidates}
     called = {name for names in calls.values() for name in names}

@@ -68,6 +68,8 @@ class Recording:
         """``fd.define_tensor``, ``fd.define_scalar`` or ``fd.define_vector``."""
         if op == "define_scalar" and len(call[0]) == 1 and isinstance(call[0][0], DataType):
             call = (), {**call[1], "dtype": call[0][0]}
+        if op == "define_tensor" and NULL in (*call[0], call[1].get("dtype")):
+            raise self.source.refusal(at, "a type of elements", f"a tensor of {NULL}")
         _, named = canonical(self.source, at, op, _given(call))
         name = names[0] if len(names) == 1 else op.removeprefix("define_")
         if op == "define_tensor":

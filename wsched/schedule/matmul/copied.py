@@ -79,4 +79,8 @@ class ThreadLoads(Checked):
 
     def __str__(self) -> str:
         said = (f"{name} {n} bytes" for name, n in (("a", self.a), ("b", self.b)) if n)
-        return ", ".join((*said, f"{self.warpgroups} warpgroups")) if self else "none"
+        return (
+            ", ".join((*said, f"{self.warpgroups} warpgroup{'s' * (self.warpgroups != 1)}"))
+            if self
+            else "none"
+        )
