@@ -33,6 +33,7 @@ from lowering.proof.registers import budget
 from lowering.proof.reuse import reused
 from lowering.proof.rings import Ring, rings_of
 from lowering.proof.same import same_steps
+from lowering.proof.shares import shares
 from lowering.proof.staging import alike, staged
 from lowering.proof.state import State, Told, Walked
 from lowering.proof.steps import Steps
@@ -78,6 +79,7 @@ def claims(kernel: Kernel, admitted: Admitted | None = None) -> Iterator[Obligat
     yield from lifetimes(kernel, warps)
     yield from (o for ring in rings for o in ways.protocol(kernel, ring))
     yield from enough(warps, facts)
+    yield from shares(kernel, facts)
     yield from Meetings(kernel, ways.views).claims()
     yield from circles(kernel, warps)
     yield alike(kernel, warps)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
 from lowering.ground.expr import FALSE, ZERO, Binary, Special, parts_of
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import (
@@ -28,7 +31,9 @@ from lowering.kernel.nodes import (
     WgmmaCommit,
     WgmmaFence,
 )
+from lowering.kernel.verify import verify
 from lowering.kernel.visit import bodies, expressions, walk
+from lowering.proof.prove import claims
 from tests.mutants.edits import Mutant
 from tests.mutants.passing import beyond, fence_of_each, same_warp, waits_for_nothing
 from tests.mutants.places import matters
@@ -36,36 +41,87 @@ from tests.mutants.places import matters
 __all__ = ["of_another_place"]
 
 
-def _hint(stmt: Stmt) -> bool:
-    """Whether all that a statement does, or those in it do, is a hint, or a wait of who has nothing
-    to wait for.
+@dataclass(frozen=True, slots=True)
+class _Argument:
+    """Why statements of a kind may stand elsewhere, and the claims that say of a kernel that they
+    may stand where they do: somebody has to look at that.
     """
-    hints = GridDepLaunchDependents | PrefetchTensorMap | BulkWait
-    leaves = [s for s in walk((stmt,)) if not bodies(s)]
-    return bool(leaves) and all(isinstance(s, hints) for s in leaves)
+
+    why: str
+    claims: frozenset[str] = frozenset()
+
+    def of(self, kernel: Kernel) -> str | None:
+        """It, of a kernel that is well formed and of which those claims, and all others, hold."""
+        if verify(kernel):
+            return None
+        found = set[str]()
+        for obligation in claims(kernel):
+            if obligation.open:
+                return None
+            found.add(obligation.name)
+        return self.why if found >= self.claims else None
 
 
-def _elsewhere(stmt: Stmt) -> str | None:
-    """Why a statement may stand further on or in another list, where proof and machine see nothing
-    wrong: of one with others in it, why each of those may.
-    """
-    if _hint(stmt):
-        return "a hint, or a wait of who has nothing to wait for"
-    leaves = [s for s in walk((stmt,)) if not bodies(s)]
-    reasons = [_LATER.get(type(s)) for s in leaves]
-    return reasons[0] if reasons and len({*reasons}) == 1 else None
+def _argument(why: str, *names: str) -> _Argument:
+    return _Argument(why, frozenset(names))
 
 
-_LATER: dict[type[Stmt], str] = {
-    GridDepWait: "still in front of each first access to global memory",
-    LdWord: "words of one entry are read in any order in front of the arrival that frees it",
-    MBarrierArrive: "a step is told of later, still behind its last access; no circle comes of it",
-    MBarrierInit: "inits of different barriers are in no order",
-    PrefetchTensorMap: "a hint",
-    StWord: "words of one entry are in no order: the arrival behind them tells of all",
-    WgmmaCommit: "still behind the wgmmas of the group, in front of other ones and of waits for it",
+_HINT = _argument("a hint")
+_IDLE = _argument("a hint, or a wait of who has nothing to wait for", "staging of stores")
+
+_ELSEWHERE: dict[type[Stmt], _Argument] = {
+    BulkWait: _IDLE,
+    GridDepLaunchDependents: _HINT,
+    GridDepWait: _argument(
+        "still in front of each first access to global memory", "griddepcontrol.wait"
+    ),
+    LdWord: _argument(
+        "words of one entry are read in any order in front of the arrival that frees it",
+        "steps of rings", "same steps",
+    ),
+    MBarrierArrive: _argument(
+        "a step is told of later, still behind its last access; no circle comes of it",
+        "steps of rings", "arrivals", "circles of waits",
+    ),
+    MBarrierInit: _argument(
+        "inits of different barriers are in no order", "mbarrier.init", "lifetime of mbarriers"
+    ),
+    PrefetchTensorMap: _HINT,
+    StWord: _argument(
+        "words of one entry are in no order: the arrival behind them tells of all",
+        "steps of rings", "arrivals", "operands",
+    ),
+    WgmmaCommit: _argument(
+        "still behind the wgmmas of the group, in front of other ones and of waits for it",
+        "steps of rings", "registers of operands",
+    ),
+}  # fmt: skip
+"""Why a statement may stand in another list, or several others further on, and who says so."""
+
+_COPIED: dict[type[Stmt], _Argument] = {
+    BulkWait: _IDLE,
+    FenceProxyAsync: _argument("one fence more orders more"),
+    GridDepLaunchDependents: _HINT,
+    GridDepWait: _argument("what has been waited for is over", "griddepcontrol.wait"),
+    PrefetchTensorMap: _HINT,
+    Tcgen05Fence: _argument("one fence more orders more"),
+    WgmmaFence: _argument(
+        "it orders registers, of which a role without products has none in flight", "wgmma.fence"
+    ),
 }
-"""Why a statement may stand several others further on."""
+"""Why another role may execute a statement as well, and who says so."""
+
+
+def _elsewhere(stmt: Stmt, table: Mapping[type[Stmt], _Argument], kernel: Kernel) -> str | None:
+    """Why a statement may stand where it does in a kernel: of one with others in it, all that are
+    in it for one reason.
+    """
+    leaves = [s for s in walk((stmt,)) if not bodies(s)]
+    found = {table.get(type(s)) for s in leaves}
+    if _HINT in found and _IDLE in found:
+        found.remove(_HINT)
+    reason = found.pop() if len(found) == 1 else None
+    return None if reason is None else reason.of(kernel)
 
 
 def _lets_alone(kernel: Kernel, leaves: Break) -> bool:
@@ -109,25 +165,21 @@ def of_another_place(mutant: Mutant) -> str | None:
     stmt, new, kernel = mutant.stmt, mutant.new, mutant.kernel
     match mutant.kind, stmt:
         case "nest", FenceMBarrierInit() if fence_of_each(kernel, stmt):
-            return "still behind all inits of its warp and in front of the sync"
+            why = "still behind all inits of its warp and in front of the sync"
+            return _argument(why, "lifetime of mbarriers").of(kernel)
         case "nest", MBarrierWait() if " out in front of " in mutant.what and not any(
             matters(s) for s in mutant.passed
         ):
-            return "all lanes wait for what one of them has waited for"
+            why = "all lanes wait for what one of them has waited for"
+            return _argument(why, "steps of rings").of(kernel)
         case "nest", Stmt() if same_warp(kernel, stmt):
-            return "the warps that do it are the same"
+            return _argument("the warps that do it are the same").of(kernel)
         case "further", Stmt() if why := beyond(kernel, stmt, mutant.passed):
-            return why
+            return _argument(why).of(kernel)
         case "nest" | "further", Stmt():
-            return _elsewhere(stmt)
-        case "copy", Stmt() if _hint(stmt):
-            return "a hint, or a wait of who has nothing to wait for"
-        case "copy", FenceProxyAsync() | Tcgen05Fence():
-            return "one fence more orders more"
-        case "copy", GridDepWait():
-            return "what has been waited for is over"
-        case "copy", WgmmaFence():
-            return "it orders registers, of which a role without products has none in flight"
+            return _elsewhere(stmt, _ELSEWHERE, kernel)
+        case "copy", Stmt():
+            return _elsewhere(stmt, _COPIED, kernel)
         case "decide", Break() if f"{stmt.cond} behind let " in mutant.what and _lets_alone(
             mutant.kernel, stmt
         ):

@@ -72,6 +72,34 @@ def test_harmless_elsewhere() -> None:
     assert not argument(far)
 
 
+KINDS = {
+    "a wait behind loads": ("coop_2_stages", "nest", "griddepcontrol.wait out behind roles"),
+    "a wait behind some": ("coop_2_stages", "further", "griddepcontrol.wait further behind on"),
+    "an arrival for all steps": ("coop_2_stages", "nest", "for ring_first in 0 .. 2"),
+    "a group that is nobody's": ("coop_2_stages", "further", "wgmma.commit further behind if"),
+    "words in front of a wait": ("dynamic", "further", "st.word queue_tile[stage_entry, 0], taken"),
+    "a wait of nobody": ("coop_2_stages", "nest", "bulk.wait 0, read=true out behind elect"),
+    "a wait by one": ("coop_2_stages", "copy", "griddepcontrol.wait of load behind mbarrier"),
+}  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_kind_is_no_argument(kind: str) -> None:
+    """Statements of kinds that may stand elsewhere, where the proof says that they may not."""
+    mutant = found(*KINDS[kind])
+    judged = Judge(subject(KINDS[kind][0])).judged(mutant, machine=False)
+    assert judged.fate in (Fate.PROOF, Fate.VERIFY)
+    assert not argument(mutant)
+
+
+def test_somebody_has_to_look() -> None:
+    """Where nothing is claimed of what an argument is about it says nothing."""
+    late = found("dynamic", "further", "dealt: i32 = ld.word queue_tile[stage_tile, 0]")
+    assert argument(replace(late, kernel=subject("dynamic").kernel))
+    assert not argument(replace(late, kernel=subject("row_copy").kernel))
+
+
 def test_harmless_at_another_barrier() -> None:
     """Not where it is of other threads, or another one by its index."""
     same = found("stream_k_cluster", "array", "bar.sync T5_store[group] -> bar.sync parts_sync[")
