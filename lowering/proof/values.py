@@ -36,6 +36,7 @@ from lowering.proof.board import Event, Walker
 from lowering.proof.multiply import added
 from lowering.proof.stages import Spot, asks
 from lowering.proof.tile import Tile
+from lowering.proof.transfers import row_of_warps
 
 __all__ = ["VALUES"]
 
@@ -105,9 +106,8 @@ def _rows_to_shared(stmt: FragReduceToShared, w: Walker, n: int, values: list[in
 
 
 def _rows_from_shared(stmt: FragReduceFromShared, w: Walker, n: int, values: list[int]) -> bool:
-    cols = stmt.out.type.cols
-    rows = Spot.of(w, stmt.src, iter(values)).take(w, stmt.rows, cols)
-    w.frags[stmt.out.name] = w.frags[stmt.acc.name].with_(rows.reduced(1, cols))
+    row = row_of_warps(w, stmt.src, stmt.rows, stmt.out.type.cols, values)
+    w.frags[stmt.out.name] = w.frags[stmt.acc.name].with_(row)
     return True
 
 

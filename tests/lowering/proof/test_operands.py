@@ -113,6 +113,13 @@ MOVED = {
         "gets 0 .. 9 of 0 .. 8 of K of T0 and T1"),
     "another matrix of a batch": (
         "batch", "T1[B3,", "T1[min(B3, 0),", "gets T1, of which coordinate 0 is 0"),
+    "a step further where three sizes are several": (
+        "reductions", "T1[No2 * 32, k2 * 64]",
+        "T1[No2 * 32, k2 * 64 + min(Mo2, 1) * min(No2, 1) * min(k2, 1) * 64]",
+        "at M = 97, N = 49, K = 97"),
+    "the rows of three of four warps": (
+        "reductions", "t202_s[group, 0, 0], 4, 32", "t202_s[group, 0, 0], 3, 32",
+        "3 rows of t202_s from 0 on are not those of whole warpgroups"),
     "nothing": (
         "stream_k", "select(0 < n_k, stop, start)", "select(0 < n_k, start, stop)",
         "at no size: no result is made of any product"),
