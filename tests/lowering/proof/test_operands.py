@@ -120,6 +120,17 @@ MOVED = {
     "the rows of three of four warps": (
         "reductions", "t202_s[group, 0, 0], 4, 32", "t202_s[group, 0, 0], 3, 32",
         "3 rows of t202_s from 0 on are not those of whole warpgroups"),
+    "a sum without the last column": (
+        "reductions", "below2: frag<pred, 1x32> = frag.below N - No * 32",
+        "below2: frag<pred, 1x32> = frag.below N - No * 32 - 1",
+        "31 columns of T1 from 0 on are reduced, of 32"),
+    "a maximum of rows behind the tensor": (
+        "reductions", "below3: frag<pred, 64x1> = frag.below M - (Mo * 64 + group * 64)",
+        "below3: frag<pred, 64x1> = frag.below M", "64 rows of T0 from 64 on are reduced, of 1"),
+    "one row of a tile that is neither whole nor almost empty": (
+        "reductions", "below: frag<pred, 64x1> = frag.below M - (Mo * 64 + group * 64)",
+        "below: frag<pred, 64x1> = frag.below select(M - Mo * 64 < 64, 1, 64)",
+        "1 rows of T0 from 64 on are reduced, of 33"),
     "nothing": (
         "stream_k", "select(0 < n_k, stop, start)", "select(0 < n_k, start, stop)",
         "at no size: no result is made of any product"),
