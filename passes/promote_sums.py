@@ -5,7 +5,8 @@ Of 8-bit floats the tensor core adds with fewer bits than fp32 has (design/0030-
 Requires: loops that carry the accumulators of their ``mma.tile``s, with nothing else that reads
 them.
 Guarantees: a product sums over at most ``options.promotion`` of K, beginning with zero, and a
-``frag.update add`` behind it puts that onto what the loop has summed. Accumulators of wgmmas live
+``frag.update add`` behind it puts that onto what the loop has summed; times its scales, which no
+product has any more. Accumulators of wgmmas live
 in the loop alone: those that were carried from tile to tile are gone.
 
 After ``circular_buffer``, so that a stage is released in front of the addition; before
@@ -26,6 +27,7 @@ from lowering.kernel.nodes import (
     For,
     Frag,
     FragFill,
+    FragPointwise,
     FragUpdate,
     MmaTile,
     SmemRef,
@@ -62,9 +64,12 @@ def promote_sums(kernel: Kernel, options: LoweringOptions) -> Kernel:
           yield acc1, sum
         }
 
+    With ``by_row=r, by_col=c`` there is a product of these in front of the addition, and one of it
+    and the sum.
+
     Raises:
         UnsupportedError: a product of A in registers over more of K, or one that a step adds to
-            several times.
+            several times; a scaled one over more of K.
     """
     if not options.promotion:
         return kernel
@@ -82,11 +87,13 @@ class _Sum:
         total: what the loop has summed.
         part: what wgmmas add to.
         depth: K that ``part`` has of this trip, by the first of the columns.
+        scales: by row and by column, of what ``part`` has.
     """
 
     total: Frag
     part: Frag
     depth: dict[int, int] = field(default_factory=dict)
+    scales: tuple[Frag | None, Frag | None] = (None, None)
 
 
 def _body(body: Body, names: Names, span: int) -> Body:
@@ -135,7 +142,7 @@ def _trip(body: Body, names: Names, span: int, sums: dict[str, _Sum]) -> Body:
         else:
             out.append(stmt)
     for found in sums.values():
-        out.append(_added(names, found))
+        out += _added(names, found)
     return tuple(out)
 
 
@@ -149,25 +156,43 @@ def _products(p: MmaTile, names: Names, span: int, found: _Sum) -> Iterator[Stmt
             f"products over {before + p.k} of K in a step, promoted every {span}",
             f"one product of shared memory, or {span} of K in a step",
         )
+    if (p.by_row or p.by_col) is not None and before + p.k > span:
+        raise UnsupportedError(
+            f"a scaled product over {before + p.k} of K in a step, promoted every {span}",
+            f"one of at most {span} of K in a step",
+        )
     for k in pieces:
         if k:
-            yield _added(names, found)
+            yield from _added(names, found)
         part = replace(found.part, name=names.new("sum"))
+        found.scales = p.by_row, p.by_col
         a = p.a if isinstance(p.a, Frag) else p.a.moved(0, k)
         yield replace(
             p, out=part, acc=found.part, a=a, b=p.b.moved(0, k), k=min(span, p.k - k),
-            accumulate=TRUE if before else FALSE,
+            accumulate=TRUE if before else FALSE, by_row=None, by_col=None,
         )  # fmt: skip
         found.part = part
     found.depth[p.col] = before + p.k
 
 
-def _added(names: Names, found: _Sum) -> FragUpdate:
-    """What wgmmas have summed, put onto the sum of all."""
+def _added(names: Names, found: _Sum) -> Iterator[Stmt]:
+    """What wgmmas have summed, put onto the sum of all; times its scales, multiplied with each
+    other first where that is a number or one for each row, or column.
+    """
+    value = found.part
+    scales = [s for s in found.scales if s is not None]
+    if len(scales) == 2 and not all(s.type.rows * s.type.cols > 1 for s in scales):
+        wide = max(scales, key=lambda s: s.type.rows * s.type.cols)
+        scale = Frag(names.new("scale"), wide.type)
+        yield FragPointwise(scale, "mul", (scales[0], scales[1]))
+        scales = [scale]
+    for scale in scales:
+        scaled = replace(found.part, name=names.new("scaled"))
+        yield FragPointwise(scaled, "mul", (value, scale))
+        value = scaled
     total = replace(found.total, name=names.new("promoted"))
-    made = FragUpdate(total, "add", found.total, (found.part,))
+    yield FragUpdate(total, "add", found.total, (value,))
     found.total = total
-    return made
 
 
 def _without_unread(body: Body) -> Body:

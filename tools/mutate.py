@@ -220,6 +220,9 @@ class Tree:
                 f"@{arguments}",
             ]  # fmt: skip
             own = {"PYTHONDONTWRITEBYTECODE": "", "WSCHED_CACHE_DIR": f"{scratch}/cubins"}
+            own["PYTHONPATH"] = str(
+                self.folder.resolve()
+            )  # of processes that tests start elsewhere
             with subprocess.Popen(
                 command, cwd=self.folder, env=os.environ | own, stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,

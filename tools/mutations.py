@@ -1,7 +1,8 @@
 """What a mutation of a Python text may be: one operator, constant, condition or statement changed.
 
 Each kind changes what a line says. Docstrings, annotations,
-texts of messages and what only type checkers read stay as they are: no test can see them.
+texts of messages and what only type checkers read stay as they are: no test can see them. So does
+what only they would refuse: None in place of False.
 """
 
 from __future__ import annotations
@@ -164,9 +165,13 @@ class _Finder(ast.NodeVisitor):
             self.found.append(Mutation(keyword.lineno, begin, end, "", "keyword"))
 
     def visit_Return(self, node: ast.Return) -> None:
-        if node.value is not None and not _is_none(node.value):
+        if node.value is not None and not _is_falsy(node.value):
             self._change(node.value, "None", "return")
         self.generic_visit(node)
+
+    def visit_Assert(self, node: ast.Assert) -> None:
+        if not _narrows(node.test):
+            self.generic_visit(node)
 
     def visit_Expr(self, node: ast.Expr) -> None:
         if isinstance(node.value, ast.Constant):
@@ -199,5 +204,17 @@ class _Finder(ast.NodeVisitor):
         """Nothing: positions within f-strings are not reliable before Python 3.12."""
 
 
-def _is_none(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is None
+def _is_falsy(node: ast.expr) -> bool:
+    """None, and False, of which a flag is made True elsewhere."""
+    return isinstance(node, ast.Constant) and (node.value is None or node.value is False)
+
+
+def _narrows(test: ast.expr) -> bool:
+    """Whether all that is claimed is of which types something is."""
+    if isinstance(test, ast.BoolOp):
+        return all(map(_narrows, test.values))
+    return (
+        isinstance(test, ast.Call)
+        and isinstance(test.func, ast.Name)
+        and test.func.id == "isinstance"
+    )

@@ -88,6 +88,11 @@ class DType(Enum):
         return self.bits // 8
 
     @property
+    def stored(self) -> DType:
+        """What its elements are in memory to whoever else reads them: of ``tf32`` that is fp32."""
+        return next(d for d in DType if d.row.torch == self.row.torch)
+
+    @property
     def register_bits(self) -> int:
         """Bits that an element takes of a thread's registers; a predicate takes a whole one."""
         return self.row.bits or 32

@@ -171,6 +171,9 @@ class MmaTile(Stmt):
     or ``trans_b`` (of 16 bits only) the operand is MN-major instead, stored as ``k x rows`` or
     ``k x cols``. A may be a fragment of ``rows x k`` elements. Consumes ``acc``. With ``cols`` only
     so many columns of ``acc`` are added to, from ``col`` on; the others stay.
+
+    ``by_row`` and ``by_col`` are numbers that the product counts times, one for each row (or 1) and
+    each column (or 1), until ``promote_sums``: the instruction knows none.
     """
 
     OP: ClassVar[str] = "mma.tile"
@@ -190,6 +193,8 @@ class MmaTile(Stmt):
     trans_b: bool = False
     col: int = 0
     cols: int | None = None
+    by_row: Frag | None = None
+    by_col: Frag | None = None
 
     @property
     def width(self) -> int:

@@ -198,14 +198,20 @@ class _Verifier:
             names = {value.name} if isinstance(value, Frag) else _names(value)
             for name in sorted(names - set(inner)):
                 yield f"{name} is yielded before it is defined"
-            if isinstance(value, Frag) and isinstance(carry.var, Frag):
-                yield from self.assignable(value.type, carry.var.type, value.name)
-                yield from self.consume(value.name)
+            match value, carry.var:
+                case Frag() as last, Frag() as var:
+                    yield from self.assignable(last.type, var.type, last.name)
+                    yield from self.consume(last.name)
+                case (Frag(), _) | (_, Frag()):
+                    yield f"of {carry.var.name} and what is yielded for it one is a fragment"
         self.before_loop = outside
         for carry in loop.carries:
-            if isinstance(carry.init, Frag) and isinstance(carry.var, Frag):
-                yield from self.assignable(carry.init.type, carry.var.type, carry.init.name)
-                yield from self.consume(carry.init.name)
+            match carry.init, carry.var:
+                case Frag() as init, Frag() as var:
+                    yield from self.assignable(init.type, var.type, init.name)
+                    yield from self.consume(init.name)
+                case (Frag(), _) | (_, Frag()):
+                    yield f"of {carry.var.name} and what it begins as one is a fragment"
         for carry in loop.carries:
             yield from self.define(scope, carry.result.name, carry.result.type)
 

@@ -27,6 +27,8 @@ def operand_rules(kernel: Kernel, stmt: MmaTile | Wgmma) -> Iterator[str]:
         yield from _from_registers(kernel, stmt, stmt.a)
     if stmt.col % kind.layout.columns or not 0 <= stmt.col <= kind.cols - stmt.width:
         yield f"columns {stmt.col} .. {stmt.col + stmt.width} of {kind} are no part of it"
+    if isinstance(stmt, MmaTile):
+        yield from _scales(stmt)
     for operand, extent, trans in (
         (stmt.a, kind.rows, stmt.trans_a),
         (stmt.b, stmt.width, stmt.trans_b),
@@ -34,6 +36,17 @@ def operand_rules(kernel: Kernel, stmt: MmaTile | Wgmma) -> Iterator[str]:
         b = None if isinstance(operand, Frag) else _buffer(kernel, operand)
         if b is not None:
             yield from _tile(kernel, stmt, b, extent, trans)
+
+
+def _scales(stmt: MmaTile) -> Iterator[str]:
+    """What a product counts times is in fp32: a number for all, for each row, or each column."""
+    kind = stmt.acc.type
+    for scale, rows, cols in ((stmt.by_row, kind.rows, 1), (stmt.by_col, 1, stmt.width)):
+        if scale is None:
+            continue
+        found = (scale.type.rows, scale.type.cols)
+        if found not in ((1, 1), (rows, cols)) or scale.type.dtype is not DType.F32:
+            yield f"{scale.name} is {scale.type}, scales are f32 of 1x1 or {rows}x{cols}"
 
 
 def _types(kernel: Kernel, stmt: MmaTile | Wgmma) -> Iterator[str]:

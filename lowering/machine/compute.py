@@ -35,7 +35,7 @@ from lowering.machine.fragment import (
 )
 from lowering.machine.operands import Operand, descriptor_of, elements, where
 from lowering.machine.program import Place, Program, Run
-from lowering.machine.scheduler import PAUSE, Blocked, Effect, Steps
+from lowering.machine.scheduler import Blocked, Effect
 from lowering.machine.state import Registers, Warp
 from lowering.target.mma import MmaFamily
 
@@ -105,10 +105,8 @@ def frag_rows(stmt: FragRows, program: Program) -> Run:
 def wgmma_fence(stmt: WgmmaFence, program: Program) -> Run:
     """``wgmma.fence``: what the warp did to registers so far is ordered before later wgmmas."""
 
-    def run(warp: Warp) -> Steps:
-        warp.whole(stmt.OP)
+    def run(warp: Warp) -> None:
         warp.epoch += 1
-        return PAUSE
 
     return run
 
@@ -126,8 +124,7 @@ def wgmma(stmt: Wgmma, program: Program) -> Run:
     form = family.form(dtype, b.buffer.dtype, stmt.acc.type.dtype)
     add = adding(stmt.acc.type.dtype, form.aligned if form is not None else None)
 
-    def run(warp: Warp) -> Steps:
-        warp.whole(stmt.OP)
+    def run(warp: Warp) -> None:
         registers = warp.take(stmt.acc)
         _fenced(warp, stmt.acc, registers)
         keep = bool(accumulate(warp.env))
@@ -143,7 +140,6 @@ def wgmma(stmt: Wgmma, program: Program) -> Run:
         if warp.index % 4 == 0:
             warp.record(stmt.OP, b.buffer.name, b.element(warp.env)[0])
         _issue(warp, Effect(update, warp, stmt))
-        return PAUSE
 
     return run
 
@@ -272,10 +268,8 @@ def _update(
 def wgmma_commit(stmt: WgmmaCommit, program: Program) -> Run:
     """``wgmma.commit_group``."""
 
-    def run(warp: Warp) -> Steps:
-        warp.whole(stmt.OP)
+    def run(warp: Warp) -> None:
         warp.wgmma.groups.append(warp.wgmma.issued)
-        return PAUSE
 
     return run
 
@@ -284,7 +278,6 @@ def wgmma_wait(stmt: WgmmaWait, program: Program) -> Run:
     """``wgmma.wait_group``: for the warp's own groups."""
 
     def run(warp: Warp) -> Iterator[Blocked | None]:
-        warp.whole(stmt.OP)
         queue, target = warp.wgmma, warp.wgmma.target(stmt.pending)
         yield None
         while queue.done < target:

@@ -116,8 +116,6 @@ def elect(stmt: Elect, program: Program) -> Run:
     body = program.body(stmt.body)
 
     def run(warp: Warp) -> Iterator[Blocked | None]:
-        if warp.elected:
-            raise FaultError("elect stands in elect")
         warp.known.meet(warp.scheduler.events.moments)
         warp.elected = True
         warp.env["%lane"] = 0
@@ -154,7 +152,6 @@ def setmaxnreg(stmt: SetMaxNReg, program: Program) -> Run:
     problem = program.kernel.target.count_problem(count)
 
     def run(warp: Warp) -> Iterator[Blocked | None]:
-        warp.whole("setmaxnreg")
         if problem is not None:
             raise FaultError(problem)
         if count < warp.registers if inc else count > warp.registers:

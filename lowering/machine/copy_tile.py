@@ -14,7 +14,6 @@ from lowering.machine.fragment import Array
 from lowering.machine.global_memory import gather, tensor_place
 from lowering.machine.memory import SHARED_BASE
 from lowering.machine.program import Program, Run
-from lowering.machine.scheduler import PAUSE, Steps
 from lowering.machine.state import Warp
 
 __all__ = ["copy_tile"]
@@ -28,7 +27,7 @@ def copy_tile(stmt: CopyTile, program: Program) -> Run:
     place, where = program.place(stmt.dst), tensor_place(stmt.OP, stmt.src, program)
     pieces = pieces_of(stmt, program.kernel.global_tensor(stmt.src.map), place.buffer)
 
-    def run(warp: Warp) -> Steps:
+    def run(warp: Warp) -> None:
         matrix, row, col = where(warp)
         if col % pieces.elements:
             raise FaultError(f"column {col} of {stmt.src.map} is no multiple of {pieces.elements}")
@@ -41,7 +40,6 @@ def copy_tile(stmt: CopyTile, program: Program) -> Run:
         warp.unpublished.append(words)
         if warp.scheduler.coin(stmt):
             cta.memory.publish(words)
-        return PAUSE
 
     return run
 

@@ -17,7 +17,7 @@ from lowering.machine.fragment import Array
 from lowering.machine.global_memory import gather, rows_of, tensor_place
 from lowering.machine.memory import SHARED_BASE
 from lowering.machine.program import Program, Run
-from lowering.machine.scheduler import PAUSE, Effect, Steps
+from lowering.machine.scheduler import Effect
 from lowering.machine.state import Warp
 
 __all__ = ["cp_async", "cp_async_arrive"]
@@ -30,7 +30,7 @@ def cp_async(stmt: CpAsync, program: Program) -> Run:
     behind = rows_of(stmt.limit, stmt.index, kind, program)
     align = CP_ASYNC_BYTES // place.buffer.dtype.bytes
 
-    def run(warp: Warp) -> Steps:
+    def run(warp: Warp) -> None:
         matrix, row, col = where(warp)
         if col % align:
             raise FaultError(f"column {col} of {stmt.src.map} is no multiple of {align}")
@@ -42,7 +42,6 @@ def cp_async(stmt: CpAsync, program: Program) -> Run:
         warp.copies.append(copy)
         warp.cta.cluster.counts["load bytes"] += data.nbytes
         warp.scheduler.add(Effect(_landing(warp, stmt, copy, data), warp, stmt))
-        return PAUSE
 
     return run
 
@@ -70,7 +69,7 @@ def cp_async_arrive(stmt: CpAsyncArrive, program: Program) -> Run:
     """
     find = program.mbarrier(stmt.bar)
 
-    def run(warp: Warp) -> Steps:
+    def run(warp: Warp) -> None:
         bar, index = find(warp.cta, warp.env)
         bar.check("arrived at")
         flying = [copy for copy in warp.copies if not copy.landed]
@@ -83,7 +82,6 @@ def cp_async_arrive(stmt: CpAsyncArrive, program: Program) -> Run:
         if not flying:
             arrival.arrive(warp.scheduler)
         warp.record(stmt.OP, stmt.bar.array, index)
-        return PAUSE
 
     return run
 

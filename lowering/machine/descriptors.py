@@ -14,7 +14,6 @@ from lowering.kernel.nodes import (
 )
 from lowering.machine.errors import FaultError
 from lowering.machine.program import Program, Run
-from lowering.machine.scheduler import PAUSE, Steps
 from lowering.machine.state import Warp
 from lowering.machine.tensor_map import Descriptor
 
@@ -46,10 +45,9 @@ def fence_tensormap_acquire(stmt: FenceTensormapAcquire, program: Program) -> Ru
     """``fence.proxy.tensormap`` with acquire."""
     find = descriptor_of(stmt.map, program)
 
-    def run(warp: Warp) -> Steps:
+    def run(warp: Warp) -> None:
         warp.touches_global()
         find(warp).acquire(warp)
-        return PAUSE
 
     return run
 
@@ -57,10 +55,9 @@ def fence_tensormap_acquire(stmt: FenceTensormapAcquire, program: Program) -> Ru
 def fence_tensormap_release(stmt: FenceTensormapRelease, program: Program) -> Run:
     """``fence.proxy.tensormap`` with release: of all that the warp has changed."""
 
-    def run(warp: Warp) -> Steps:
+    def run(warp: Warp) -> None:
         for d in warp.cta.cluster.tensors.values():
             d.released = max(d.released, d.changed.pop(warp, 0))
-        return PAUSE
 
     return run
 
@@ -69,7 +66,7 @@ def tensormap_replace_address(stmt: TensormapReplaceAddress, program: Program) -
     """``tensormap.replace.global_address``."""
     find, where = descriptor_of(stmt.map, program), program.coordinates(stmt.src)
 
-    def run(warp: Warp) -> Steps:
+    def run(warp: Warp) -> None:
         descriptor, at = find(warp), where(warp.env)
         array = warp.cta.cluster.globals[stmt.src.map]
         place = f"{stmt.src.map}[{', '.join(map(str, at))}]"
@@ -83,7 +80,6 @@ def tensormap_replace_address(stmt: TensormapReplaceAddress, program: Program) -
             raise FaultError(f"{place} lies {offset} bytes from the start, no multiple of 16")
         _change(warp, descriptor)
         descriptor.memory = memory
-        return PAUSE
 
     return run
 
@@ -92,13 +88,12 @@ def tensormap_replace_dim(stmt: TensormapReplaceDim, program: Program) -> Run:
     """``tensormap.replace.global_dim``."""
     find, size = descriptor_of(stmt.map, program), program.scalar(stmt.size)
 
-    def run(warp: Warp) -> Steps:
+    def run(warp: Warp) -> None:
         descriptor, extent = find(warp), size(warp.env)
         if extent < 1:
             raise FaultError(f"{descriptor.name} would have {extent} elements")
         _change(warp, descriptor)
         descriptor.sizes[stmt.dim] = extent
-        return PAUSE
 
     return run
 

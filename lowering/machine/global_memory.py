@@ -15,7 +15,6 @@ from lowering.kernel.nodes import Frag, FragLoadGlobal, FragRedGlobal, FragStore
 from lowering.machine.errors import FaultError
 from lowering.machine.fragment import Array, element_index, greater, held_type, less
 from lowering.machine.program import Program, Run
-from lowering.machine.scheduler import PAUSE, Steps
 from lowering.machine.state import Registers, Warp
 
 __all__ = [
@@ -109,7 +108,7 @@ def frag_red_global(stmt: FragRedGlobal, program: Program) -> Run:
     """``frag.red_global``: warps in the order of the scheduler, a warp's elements in any order."""
     where, op = _place(stmt, stmt.dst, stmt.value.type, program), _RED[stmt.op]
 
-    def run(warp: Warp) -> Steps:
+    def run(warp: Warp) -> None:
         array, rows, cols = where(warp)
         data = warp.read(stmt.value)
         inside = _stored(stmt.value.type, warp, array, rows, cols)
@@ -122,7 +121,6 @@ def frag_red_global(stmt: FragRedGlobal, program: Program) -> Run:
             array[at] = op(array[at], values[now])
             left = np.delete(left, first)
         warp.record(stmt.OP, stmt.dst.map, -1)
-        return PAUSE
 
     return run
 
@@ -178,7 +176,6 @@ def tensor_place(
     entry = None if ref.entry is None else program.scalar(ref.entry)
 
     def place(warp: Warp) -> tuple[Array, int, int]:
-        warp.whole(op)
         warp.touches_global()
         at = where(warp.env)
         *outer, row, col = at if len(at) > 1 else (0, *at)

@@ -19,12 +19,11 @@ from lowering.machine.workspace import Slots
 __all__ = ["frag_add_partial", "frag_store_partial"]
 
 
-def _at(ref: PartialRef, op: str, program: Program) -> Callable[[Warp], tuple[Slots, int]]:
+def _at(ref: PartialRef, program: Program) -> Callable[[Warp], tuple[Slots, int]]:
     """The slots that a whole warp works on, and which of them."""
     index, name = program.scalar(ref.index), ref.array
 
     def at(warp: Warp) -> tuple[Slots, int]:
-        warp.whole(op)
         warp.touches_global()
         return warp.cta.cluster.slots[name], index(warp.env)
 
@@ -33,7 +32,7 @@ def _at(ref: PartialRef, op: str, program: Program) -> Callable[[Warp], tuple[Sl
 
 def frag_store_partial(stmt: FragStorePartial, program: Program) -> Run:
     """``frag.store_partial``."""
-    place, name = _at(stmt.dst, stmt.OP, program), stmt.dst.array
+    place, name = _at(stmt.dst, program), stmt.dst.array
 
     def run(warp: Warp) -> None:
         slots, at = place(warp)
@@ -47,7 +46,7 @@ def frag_store_partial(stmt: FragStorePartial, program: Program) -> Run:
 
 def frag_add_partial(stmt: FragAddPartial, program: Program) -> Run:
     """``frag.add_partial``."""
-    place, name = _at(stmt.src, stmt.OP, program), stmt.src.array
+    place, name = _at(stmt.src, program), stmt.src.array
 
     def run(warp: Warp) -> None:
         slots, at = place(warp)

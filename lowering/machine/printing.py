@@ -5,7 +5,6 @@ from __future__ import annotations
 from lowering.kernel.nodes import FragPrint, Print
 from lowering.machine.fragment import element_index, to_float32
 from lowering.machine.program import Program, Run
-from lowering.machine.scheduler import PAUSE, Steps
 from lowering.machine.state import Warp
 
 __all__ = ["frag_print", "print_line"]
@@ -15,10 +14,9 @@ def print_line(stmt: Print, program: Program) -> Run:
     """``print``."""
     number, when = program.scalar(stmt.value), program.scalar(stmt.when)
 
-    def run(warp: Warp) -> Steps:
+    def run(warp: Warp) -> None:
         if when(warp.env):
             _write(warp, stmt, f"{number(warp.env)}")
-        return PAUSE
 
     return run
 
@@ -27,14 +25,12 @@ def frag_print(stmt: FragPrint, program: Program) -> Run:
     """``frag.print``."""
     when, kind = program.scalar(stmt.when), stmt.value.type
 
-    def run(warp: Warp) -> Steps:
-        warp.whole(stmt.OP)
+    def run(warp: Warp) -> None:
         if when(warp.env):
             data = to_float32(warp.read(stmt.value), kind.dtype)
             rows, cols = element_index(kind, warp.index % 4)
             (found,) = data[(rows == stmt.row) & (cols == stmt.col)].tolist()
             _write(warp, stmt, f"{float(found):g}")
-        return PAUSE
 
     return run
 

@@ -15,6 +15,7 @@ from lowering.kernel.descriptor import tile_byte
 from lowering.kernel.kernel import Kernel, SharedBuffer
 from lowering.kernel.nodes import Body, GmemRef, MBarrierRef, SmemRef, Stmt
 from lowering.kernel.text import print_stmt
+from lowering.kernel.traits import Threads
 from lowering.machine.barriers import MBarrier
 from lowering.machine.errors import FaultError
 from lowering.machine.memory import SHARED_BASE
@@ -25,9 +26,11 @@ from lowering.machine.state import Cta, Warp
 __all__ = ["Code", "Handler", "Place", "Program", "Run", "execute"]
 
 Run = Callable[[Warp], "Steps | None"]
-"""Executes a statement for a warp; steps are given back where others may run meanwhile."""
+"""Executes a statement for a warp; steps are given back where it may have to wait."""
 
-Code = tuple[tuple[Stmt, Run], ...]
+Code = tuple[tuple[Stmt, Run, bool, bool], ...]
+"""Statements; whether each lets others run behind it, who could tell that it ran; whether it is a
+whole warp's."""
 
 Handler = Callable[[Any, "Program"], Run]
 """Prepares a statement of one kind."""
@@ -35,11 +38,15 @@ Handler = Callable[[Any, "Program"], Run]
 
 def execute(warp: Warp, code: Code) -> Iterator[Blocked | None]:
     """Run statements one after the other."""
-    for stmt, run in code:
+    for stmt, run, shared, whole in code:
         warp.stmt = stmt
+        if whole:
+            warp.whole(stmt.OP)
         steps = run(warp)
         if steps is not None:
             yield from steps
+        elif shared:
+            yield None
 
 
 class Place:
@@ -94,7 +101,7 @@ class Program:
 
     def body(self, body: Body) -> Code:
         """A statement list as code."""
-        return tuple((stmt, self._prepare(stmt)) for stmt in body)
+        return tuple((s, self._prepare(s), _is_shared(s), _is_whole(s)) for s in body)
 
     def _prepare(self, stmt: Stmt) -> Run:
         handler = self._handlers.get(type(stmt))
@@ -138,11 +145,25 @@ class Program:
         return find
 
 
+def _is_shared(stmt: Stmt) -> bool:
+    """Whether it reads or writes what others do, or waits, signals or orders."""
+    return bool(stmt.TRAITS.touches) or stmt.TRAITS.synchronizes
+
+
+def _is_whole(stmt: Stmt) -> bool:
+    """Whether all threads of the warp execute it together."""
+    return stmt.TRAITS.threads in (Threads.WARP, Threads.WARPGROUP)
+
+
 def _behind_others(run: Run) -> Run:
     """The statement, in front of which others run."""
 
     def late(warp: Warp) -> Iterator[Blocked | None]:
         yield LATE
-        yield from run(warp) or ()
+        steps = run(warp)
+        if steps is not None:
+            yield from steps
+        else:
+            yield None
 
     return late

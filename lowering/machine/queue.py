@@ -10,7 +10,6 @@ from lowering.machine.cluster import heard
 from lowering.machine.errors import FaultError
 from lowering.machine.program import Place, Program, Run
 from lowering.machine.scalars import bind
-from lowering.machine.scheduler import PAUSE, Steps
 from lowering.machine.state import Warp
 
 __all__ = ["ld_word", "st_word"]
@@ -21,7 +20,7 @@ def st_word(stmt: StWord, program: Program) -> Run:
     place, value = program.place(stmt.dst), program.scalar(stmt.value)
     peer = None if stmt.cta is None else program.scalar(stmt.cta)
 
-    def run(warp: Warp) -> Steps:
+    def run(warp: Warp) -> None:
         if not warp.elected:
             raise FaultError("a word is stored by 32 threads, not by one")
         cta = warp.cta
@@ -31,7 +30,6 @@ def st_word(stmt: StWord, program: Program) -> Run:
                 cta.signalled(f"a store to {stmt.dst.buffer}")
         warp.touches(cta, np.array([_address(place, warp) // 4]), 4, write=True)
         cta.memory.write_word(_address(place, warp), value(warp.env))
-        return PAUSE
 
     return run
 
@@ -42,7 +40,7 @@ def ld_word(stmt: LdWord, program: Program) -> Run:
     loads = (s for s in walk(program.kernel.body) if isinstance(s, TmaLoad))
     overtaken = name in {s.dst.buffer for s in loads}
 
-    def run(warp: Warp) -> Steps:
+    def run(warp: Warp) -> None:
         address = _address(place, warp)
         heard(warp, warp.cta, np.array([address // 8]), name)
         warp.touches(warp.cta, np.array([address // 4]), 4)
@@ -55,7 +53,6 @@ def ld_word(stmt: LdWord, program: Program) -> Run:
             warp.reads(np.array([address // 8]))
         bind(warp.env, stmt.out, found)
         warp.record(stmt.OP, name, stage, value=found)
-        return PAUSE
 
     return run
 

@@ -51,7 +51,6 @@ def frag_random(stmt: FragRandom, program: Program) -> Run:
     kind = stmt.out.type
 
     def run(warp: Warp) -> None:
-        warp.whole(stmt.OP)
         rows, cols = element_index(kind, warp.index % 4)
         number = np.broadcast_to(first(warp.env) + rows * stride(warp.env) + cols, (32, *kind.held))
         if number.min() < 0:

@@ -26,7 +26,6 @@ from lowering.machine.global_memory import tensor_place
 from lowering.machine.handed import Handed
 from lowering.machine.memory import SHARED_BASE
 from lowering.machine.program import Program, Run
-from lowering.machine.scheduler import PAUSE, Steps
 from lowering.machine.state import Registers, Warp
 
 __all__ = [
@@ -77,7 +76,6 @@ def frag_reduce(stmt: FragReduce, program: Program) -> Run:
     down, right = to.rows < kind.rows, to.cols < kind.cols
 
     def run(warp: Warp) -> None:
-        warp.whole(stmt.OP)
         data = _blocks(op, _masked(warp, stmt), down, right)
         if to.cols == 1 < kind.cols:
             data = _butterfly(op, _chain(op, data, 4), *kind.layout.distances)
@@ -94,8 +92,7 @@ def frag_reduce_to_shared(stmt: FragReduceToShared, program: Program) -> Run:
     op, kind = _OPS[stmt.op], stmt.value.type
     where = _region(stmt.dst, 1, kind.cols, program)
 
-    def run(warp: Warp) -> Steps:
-        warp.whole(stmt.OP)
+    def run(warp: Warp) -> None:
         own = warp.index % WARP_ROWS
         lines, region, addresses = where(warp, own)
         data = _chain(op, _blocks(op, _masked(warp, stmt), True, False), 3)
@@ -109,7 +106,6 @@ def frag_reduce_to_shared(stmt: FragReduceToShared, program: Program) -> Run:
         warp.cta.memory.write_floats(addresses, row)
         warp.unpublished.append(np.unique(addresses // 8))
         warp.record(stmt.OP, stmt.dst.buffer, region[0])
-        return PAUSE
 
     return run
 
@@ -119,8 +115,7 @@ def frag_reduce_from_shared(stmt: FragReduceFromShared, program: Program) -> Run
     op, kind = _OPS[stmt.op], stmt.acc.type
     where = _region(stmt.src, stmt.rows, kind.cols, program)
 
-    def run(warp: Warp) -> Steps:
-        warp.whole(stmt.OP)
+    def run(warp: Warp) -> None:
         lines, region, addresses = where(warp, 0)
         lines.load(warp, region)
         warp.touches(warp.cta, addresses // 4, 4)
@@ -132,7 +127,6 @@ def frag_reduce_from_shared(stmt: FragReduceFromShared, program: Program) -> Run
         registers.data = op(before, np.broadcast_to(total[cols], before.shape))
         warp.define(stmt.out, registers)
         warp.record(stmt.OP, stmt.src.buffer, region[0])
-        return PAUSE
 
     return run
 
@@ -144,7 +138,7 @@ def frag_store_reduced(stmt: FragStoreReduced, program: Program) -> Run:
     into = tensor_place(stmt.OP, stmt.dst, program)
     warps = np.arange(stmt.cols) // 32 % WARP_ROWS
 
-    def run(warp: Warp) -> Steps:
+    def run(warp: Warp) -> None:
         matrix, row, col = into(warp)
         lines, region, addresses = where(warp, 0)
         lines.load(warp, region)
@@ -158,7 +152,6 @@ def frag_store_reduced(stmt: FragStoreReduced, program: Program) -> Run:
             matrix[row, col + own] = total[own]
         warp.cta.cluster.counts["store bytes"] += own.size * matrix.itemsize
         warp.record(stmt.OP, stmt.src.buffer, region[0])
-        return PAUSE
 
     return run
 
@@ -201,7 +194,6 @@ def frag_below(stmt: FragBelow, program: Program) -> Run:
     limit, kind = program.scalar(stmt.limit), stmt.out.type
 
     def run(warp: Warp) -> None:
-        warp.whole(stmt.OP)
         rows, cols = element_index(kind, warp.index % 4)
         held = np.broadcast_to((cols if kind.rows == 1 else rows), (32, *kind.held))
         warp.define(stmt.out, Registers(held < limit(warp.env), warp.epoch))

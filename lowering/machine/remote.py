@@ -11,7 +11,7 @@ from lowering.machine.barriers import MBarrier
 from lowering.machine.errors import FaultError
 from lowering.machine.fragment import Array
 from lowering.machine.program import Program, Run
-from lowering.machine.scheduler import PAUSE, Effect, Steps
+from lowering.machine.scheduler import Effect
 from lowering.machine.state import Cta, Warp
 from lowering.machine.transfer import fragment_data, fragment_words
 
@@ -24,8 +24,7 @@ def st_async(stmt: StAsync, program: Program) -> Run:
     value, buffer = stmt.value, place.buffer
     assert rank is not None
 
-    def run(warp: Warp) -> Steps:
-        warp.whole(stmt.OP)
+    def run(warp: Warp) -> None:
         words = fragment_words(buffer, value.type, warp.index % 4, place.element(warp.env))
         data = fragment_data(warp.read(value), words)
         cta = rank(warp)
@@ -43,7 +42,6 @@ def st_async(stmt: StAsync, program: Program) -> Run:
         land = _landing(warp, before, cta, bar, f"an {what}", data.nbytes, write)
         warp.scheduler.add(Effect(land, warp, stmt))
         warp.cta.cluster.counts[stmt.OP] += 1
-        return PAUSE
 
     return run
 
@@ -58,7 +56,7 @@ def bulk_copy(stmt: BulkCopy, program: Program) -> Run:
     def chunks(address: int) -> Array:
         return address // 16 + np.arange(count)
 
-    def run(warp: Warp) -> Steps:
+    def run(warp: Warp) -> None:
         source, target = chunks(src.address(warp.env)), chunks(dst.address(warp.env))
         cta, own = rank(warp), warp.cta
         if not warp.elected:
@@ -83,7 +81,6 @@ def bulk_copy(stmt: BulkCopy, program: Program) -> Run:
 
         warp.scheduler.add(Effect(read, warp, stmt))
         own.cluster.counts[stmt.OP] += 1
-        return PAUSE
 
     return run
 

@@ -9,7 +9,6 @@ from lowering.machine.errors import FaultError
 from lowering.machine.fragment import Array
 from lowering.machine.program import Program, Run
 from lowering.machine.scalars import bind
-from lowering.machine.scheduler import PAUSE, Steps
 from lowering.machine.state import Warp
 
 __all__ = ["ld_global_scalar", "st_global_scalar"]
@@ -19,14 +18,13 @@ def ld_global_scalar(stmt: LdGlobalScalar, program: Program) -> Run:
     """``ld.global.scalar``: what other grids write meanwhile is not simulated."""
     where, name = _element(stmt.src, program), stmt.src.map
 
-    def run(warp: Warp) -> Steps:
+    def run(warp: Warp) -> None:
         array, at, place = where(warp)
         value = int(array[at])
         if stmt.uniform == "cta":
             _agree(warp, stmt, place, value)
         bind(warp.env, stmt.out, value)
         warp.record(stmt.OP, name, -1, at=at)
-        return PAUSE
 
     return run
 
@@ -35,13 +33,12 @@ def st_global_scalar(stmt: StGlobalScalar, program: Program) -> Run:
     """``st.global.scalar``, by one thread."""
     where, value = _element(stmt.dst, program), program.scalar(stmt.value)
 
-    def run(warp: Warp) -> Steps:
+    def run(warp: Warp) -> None:
         if not warp.elected:
             raise FaultError(f"{stmt.dst.map} is written by 32 threads, not by one")
         array, at, _ = where(warp)
         array[at] = value(warp.env)
         warp.record(stmt.OP, stmt.dst.map, -1, at=at)
-        return PAUSE
 
     return run
 

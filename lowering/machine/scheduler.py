@@ -21,7 +21,7 @@ from lowering.machine.errors import DeadlockError, FaultError, MachineError
 from lowering.machine.order import Actor, Events, Known
 
 __all__ = [
-    "LATE", "PAUSE", "Adversary", "Blocked", "Effect", "Resource", "Runnable", "Scheduler",
+    "LATE", "Adversary", "Blocked", "Effect", "Resource", "Runnable", "Scheduler",
     "Steps", "Watch", "span",
 ]  # fmt: skip
 
@@ -76,9 +76,6 @@ class Blocked:
 
 
 Steps = Iterable["Blocked | None"]
-
-PAUSE: tuple[None] = (None,)
-"""The steps of a statement that does not block but lets others run."""
 
 LATE: Final = Blocked(Resource(), lambda: "everybody else")
 """What a warp waits for in front of a statement that is held back: until no other can run."""

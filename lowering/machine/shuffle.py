@@ -24,7 +24,6 @@ def frag_shuffle(stmt: FragShuffle, program: Program) -> Run:
     """``frag.shuffle``: every element where the formula of the layout has it."""
 
     def run(warp: Warp) -> None:
-        warp.whole(stmt.OP)
         data = redealt(warp.read(stmt.value), stmt.out.type)
         warp.define(stmt.out, Registers(data, warp.epoch))
 

@@ -9,7 +9,6 @@ from lowering.kernel.kernel import Kernel, TraceBuffer
 from lowering.kernel.nodes import Stamp
 from lowering.machine.fragment import Array
 from lowering.machine.program import Program, Run
-from lowering.machine.scheduler import PAUSE, Steps
 from lowering.machine.state import Warp
 
 __all__ = ["stamp", "trace_array"]
@@ -33,13 +32,11 @@ def stamp(stmt: Stamp, program: Program) -> Run:
     trace = program.kernel.trace(stmt.buffer)
     code, value = trace.code(stmt.event, stmt.phase, stmt.clock), program.scalar(stmt.value)
 
-    def run(warp: Warp) -> Steps:
-        warp.whole(stmt.OP)
+    def run(warp: Warp) -> None:
         records = warp.cta.cluster.globals[trace.name][warp.cta.ctaid, warp.index]
         made = warp.stamps[trace.name]
         if made < trace.slots:
             records[1 + made] = int(warp.scheduler.time), code + (value(warp.env) << 32)
         warp.stamps[trace.name] = records[0, 0] = made + 1
-        return PAUSE
 
     return run

@@ -28,7 +28,7 @@ from lowering.machine.barriers import NamedBarrier
 from lowering.machine.cluster import acquire, publish_known, release
 from lowering.machine.errors import FaultError
 from lowering.machine.program import Program, Run
-from lowering.machine.scheduler import PAUSE, Blocked, Steps
+from lowering.machine.scheduler import Blocked
 from lowering.machine.state import Warp
 
 __all__ = [
@@ -43,14 +43,13 @@ def mbarrier_init(stmt: MBarrierInit, program: Program) -> Run:
     find = program.mbarrier(stmt.bar)
     declared = program.kernel.mbarrier(stmt.bar.array).arrivals
 
-    def run(warp: Warp) -> Steps:
+    def run(warp: Warp) -> None:
         bar, _ = find(warp.cta, warp.env)
         if not warp.elected:
             raise FaultError(f"{bar.name} is initialized by 32 threads, not by one")
         if stmt.arrivals != declared:
             raise FaultError(f"{bar.name} awaits {declared} arrivals, not {stmt.arrivals}")
         bar.init(stmt.arrivals, warp)
-        return PAUSE
 
     return run
 
@@ -59,12 +58,11 @@ def mbarrier_inval(stmt: MBarrierInval, program: Program) -> Run:
     """``mbarrier.inval``, by one thread."""
     find = program.mbarrier(stmt.bar)
 
-    def run(warp: Warp) -> Steps:
+    def run(warp: Warp) -> None:
         bar, _ = find(warp.cta, warp.env)
         if not warp.elected:
             raise FaultError(f"{bar.name} is invalidated by 32 threads, not by one")
         bar.inval(warp)
-        return PAUSE
 
     return run
 
@@ -74,7 +72,7 @@ def mbarrier_arrive(stmt: MBarrierArrive, program: Program) -> Run:
     find = program.mbarrier(stmt.bar)
     peer = None if stmt.cta is None else program.scalar(stmt.cta)
 
-    def run(warp: Warp) -> Steps:
+    def run(warp: Warp) -> None:
         cta = warp.cta
         if peer is not None:
             cta = cta.peer(peer(warp.env))
@@ -87,7 +85,6 @@ def mbarrier_arrive(stmt: MBarrierArrive, program: Program) -> Run:
         bar.release(release(warp, stmt.order))
         bar.arrive(warp.threads, warp.known.before(warp.elected), warp.scheduler)
         warp.record(stmt.OP, stmt.bar.array, index)
-        return PAUSE
 
     return run
 
@@ -99,13 +96,12 @@ def mbarrier_expect_tx(stmt: MBarrierExpectTx, program: Program) -> Run:
         raise InternalError("machine", "expect_tx without bytes", print_stmt(stmt))
     announced = program.scalar(stmt.bytes)
 
-    def run(warp: Warp) -> Steps:
+    def run(warp: Warp) -> None:
         bar, _ = find(warp.cta, warp.env)
         bar.use(warp, "arrived at")
         bar.release(release(warp, "release.cta"))
         known = warp.known.before(warp.elected)
         bar.arrive(warp.threads, known, warp.scheduler, announced(warp.env) * warp.threads)
-        return PAUSE
 
     return run
 
@@ -134,11 +130,10 @@ def mbarrier_wait(stmt: MBarrierWait, program: Program) -> Run:
 def fence_mbarrier_init(stmt: FenceMBarrierInit, program: Program) -> Run:
     """``fence.mbarrier_init``: the warp's inits become visible to TMA and peers."""
 
-    def run(warp: Warp) -> Steps:
+    def run(warp: Warp) -> None:
         for array in warp.cta.mbarriers.values():
             for bar in array:
                 bar.fenced |= bar.initializer is warp
-        return PAUSE
 
     return run
 
@@ -149,14 +144,13 @@ def fence_proxy_async(stmt: FenceProxyAsync, program: Program) -> Run:
     In ``elect`` it covers one thread's accesses only; no kernel needs that, so it does nothing.
     """
 
-    def run(warp: Warp) -> Steps:
+    def run(warp: Warp) -> None:
         if not warp.elected:
             for words in warp.unpublished:
                 warp.cta.memory.publish(words)
             warp.unpublished.clear()
             publish_known(warp)
             warp.fence_reads()
-        return PAUSE
 
     return run
 
@@ -164,10 +158,8 @@ def fence_proxy_async(stmt: FenceProxyAsync, program: Program) -> Run:
 def warp_sync(stmt: WarpSync, program: Program) -> Run:
     """``bar.warp.sync``."""
 
-    def run(warp: Warp) -> Steps:
-        warp.whole(stmt.OP)
+    def run(warp: Warp) -> None:
         warp.order_reads()
-        return PAUSE
 
     return run
 
@@ -177,7 +169,7 @@ def bar_sync(stmt: BarSync, program: Program) -> Run:
     named = _Named(stmt.bar, program)
 
     def run(warp: Warp) -> Iterator[Blocked | None]:
-        return _meet(warp, named.find(warp, stmt.OP), named.threads, warp.index)
+        return _meet(warp, named.find(warp), named.threads, warp.index)
 
     return run
 
@@ -186,10 +178,9 @@ def bar_arrive(stmt: BarArrive, program: Program) -> Run:
     """``bar.arrive``."""
     named = _Named(stmt.bar, program)
 
-    def run(warp: Warp) -> Steps:
+    def run(warp: Warp) -> None:
         warp.order_reads()
-        named.find(warp, stmt.OP).arrive(warp, named.threads, warp.index)
-        return PAUSE
+        named.find(warp).arrive(warp, named.threads, warp.index)
 
     return run
 
@@ -199,7 +190,6 @@ def cta_sync(stmt: CtaSync, program: Program) -> Run:
     threads = program.kernel.threads
 
     def run(warp: Warp) -> Iterator[Blocked | None]:
-        warp.whole(stmt.OP)
         return _meet(warp, warp.cta.named_barrier(0, stmt.OP, threads), threads, warp.index)
 
     return run
@@ -209,7 +199,6 @@ def cluster_sync(stmt: ClusterSync, program: Program) -> Run:
     """``barrier.cluster``."""
 
     def run(warp: Warp) -> Iterator[Blocked | None]:
-        warp.whole(stmt.OP)
         bar = warp.cta.cluster.barrier
         key = warp.cta.rank * program.kernel.threads + warp.index
         release(warp, "release.cluster")
@@ -222,12 +211,10 @@ def cta_number(stmt: CtaNumber, program: Program) -> Run:
     """``cta.number``: the warp's ``%ctaid`` from here on; what is said of a CTA names its place."""
     number = program.scalar(stmt.number)
 
-    def run(warp: Warp) -> Steps:
-        warp.whole(stmt.OP)
+    def run(warp: Warp) -> None:
         cluster = warp.cta.cluster
         ctaid = number(warp.env) * len(cluster.ctas) + warp.cta.rank
         warp.env.update(cluster.place(ctaid))
-        return PAUSE
 
     return run
 
@@ -239,10 +226,8 @@ def griddep_wait(stmt: GridDepWait, program: Program) -> Run:
     ``Warp.touches_global``.
     """
 
-    def run(warp: Warp) -> Steps:
-        warp.whole(stmt.OP)
+    def run(warp: Warp) -> None:
         warp.waited = warp.cta.waited = True
-        return PAUSE
 
     return run
 
@@ -265,9 +250,8 @@ class _Named:
         self.limit = program.kernel.target.named_barriers
         self._index = program.scalar(ref.index)
 
-    def find(self, warp: Warp, op: str) -> NamedBarrier:
+    def find(self, warp: Warp) -> NamedBarrier:
         """The barrier of the warp's CTA."""
-        warp.whole(op)
         i, name = self._index(warp.env), self.array.name
         if not 0 <= i < self.array.count:
             raise FaultError(f"{name}[{i}] lies outside {name}[{self.array.count}]")

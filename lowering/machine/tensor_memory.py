@@ -29,7 +29,7 @@ from lowering.machine.fragment import Array, element_index, sums_of_products
 from lowering.machine.groups import group_of, masked
 from lowering.machine.operands import Operand, descriptor_of, elements, where
 from lowering.machine.program import Program, Run
-from lowering.machine.scheduler import PAUSE, Blocked, Effect, Steps
+from lowering.machine.scheduler import Blocked, Effect
 from lowering.machine.state import Cta, Registers, Warp
 from lowering.target.mma import MmaForm
 from lowering.target.tensor_memory import LANES
@@ -96,7 +96,7 @@ def tcgen05_mma(stmt: Tcgen05Mma, program: Program) -> Run:
     shares = rows // family.ctas, cols // family.ctas
     accumulate = program.scalar(stmt.accumulate)
 
-    def run(warp: Warp) -> Steps:
+    def run(warp: Warp) -> None:
         if not warp.elected:
             raise FaultError(f"{stmt.OP} is issued by 32 threads, not by one")
         group, (lane, column) = group_of(warp.cta), find(warp)
@@ -137,7 +137,6 @@ def tcgen05_mma(stmt: Tcgen05Mma, program: Program) -> Run:
 
         state.products.issue(Effect(update, warp, stmt), warp.scheduler)
         warp.record(stmt.OP, b.buffer.name, b.element(warp.env)[0])
-        return PAUSE
 
     return run
 
@@ -147,7 +146,7 @@ def tcgen05_commit(stmt: Tcgen05Commit, program: Program) -> Run:
     find = program.mbarrier(stmt.bar)
     mask = None if stmt.multicast is None else program.scalar(stmt.multicast)
 
-    def run(warp: Warp) -> Steps:
+    def run(warp: Warp) -> None:
         if not warp.elected:
             raise FaultError(f"{stmt.OP} is executed by 32 threads, not by one")
         cluster, (_, index) = warp.cta.cluster, find(warp.cta, warp.env)
@@ -159,7 +158,6 @@ def tcgen05_commit(stmt: Tcgen05Commit, program: Program) -> Run:
             bar.use(warp, "arrived at")
             bar.remote |= cta is not warp.cta
             warp.tensor.products.issue(_arrival(warp, stmt, cta, bar), warp.scheduler)
-        return PAUSE
 
     return run
 
@@ -181,8 +179,7 @@ def tcgen05_load(stmt: Tcgen05Load, program: Program) -> Run:
     """``tcgen05.ld``: each warp its quarter of the lanes, at any time until it is waited for."""
     find, kind = _place(stmt.src, program), stmt.out.type
 
-    def run(warp: Warp) -> Steps:
-        warp.whole(stmt.OP)
+    def run(warp: Warp) -> None:
         cells, (lane, column) = _cells(warp.cta), find(warp)
         rows, cols = element_index(kind, warp.index % 4)
         lanes = lane + rows % LANES
@@ -208,7 +205,6 @@ def tcgen05_load(stmt: Tcgen05Load, program: Program) -> Run:
         warp.define(stmt.out, registers)
         warp.record(stmt.OP, stmt.src.buffer, -1)
         warp.scheduler.add(Effect(land, warp, stmt))
-        return PAUSE
 
     return run
 
@@ -228,7 +224,6 @@ def tcgen05_wait_load(stmt: Tcgen05WaitLoad, program: Program) -> Run:
     """``tcgen05.wait::ld``: for all loads of the warp."""
 
     def run(warp: Warp) -> Iterator[Blocked | None]:
-        warp.whole(stmt.OP)
         state = warp.tensor
         yield None
         while state.loading:
@@ -247,10 +242,9 @@ def tcgen05_fence(stmt: Tcgen05Fence, program: Program) -> Run:
     if stmt.when not in ("before", "after"):
         raise InternalError("machine", f"a fence {stmt.when}", print_stmt(stmt))
 
-    def run(warp: Warp) -> Steps:
+    def run(warp: Warp) -> None:
         fence = warp.tensor.fence_before if stmt.when == "before" else warp.tensor.fence_after
         fence(warp.known, warp.elected)
-        return PAUSE
 
     return run
 
@@ -260,7 +254,6 @@ def tcgen05_alloc(stmt: Tcgen05Alloc, program: Program) -> Run:
     slot = program.place(stmt.dst)
 
     def run(warp: Warp) -> Iterator[Blocked | None]:
-        warp.whole(stmt.OP)
         cells = _cells(warp.cta)
         if problem := cells.memory.problem(stmt.columns):
             raise FaultError(f"{problem}, not {stmt.columns}")
@@ -280,10 +273,8 @@ def tcgen05_alloc(stmt: Tcgen05Alloc, program: Program) -> Run:
 def tcgen05_relinquish(stmt: Tcgen05Relinquish, program: Program) -> Run:
     """``tcgen05.relinquish_alloc_permit``."""
 
-    def run(warp: Warp) -> Steps:
-        warp.whole(stmt.OP)
+    def run(warp: Warp) -> None:
         _cells(warp.cta).relinquished = True
-        return PAUSE
 
     return run
 
@@ -292,10 +283,8 @@ def tcgen05_base(stmt: Tcgen05Base, program: Program) -> Run:
     """``tcgen05.base``: where the warp's references to tensor memory count from."""
     address = program.scalar(stmt.address)
 
-    def run(warp: Warp) -> Steps:
-        warp.whole(stmt.OP)
+    def run(warp: Warp) -> None:
         warp.tensor.base = address(warp.env)
-        return PAUSE
 
     return run
 
@@ -303,8 +292,7 @@ def tcgen05_base(stmt: Tcgen05Base, program: Program) -> Run:
 def tcgen05_dealloc(stmt: Tcgen05Dealloc, program: Program) -> Run:
     """``tcgen05.dealloc``: of the whole allocation, which nothing uses any more."""
 
-    def run(warp: Warp) -> Steps:
-        warp.whole(stmt.OP)
+    def run(warp: Warp) -> None:
         cells, first = _cells(warp.cta), warp.tensor.base
         for cta in group_of(warp.cta):
             cta.signalled(stmt.OP)
@@ -315,6 +303,5 @@ def tcgen05_dealloc(stmt: Tcgen05Dealloc, program: Program) -> Run:
         cells.freed = warp.event()
         warp.known.did(1 << cells.freed, warp.elected)
         cells.wake(warp.scheduler)
-        return PAUSE
 
     return run

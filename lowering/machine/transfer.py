@@ -30,7 +30,7 @@ from lowering.machine.fragment import Array, element_rows_cols, held_type, lane_
 from lowering.machine.groups import group_of, masked
 from lowering.machine.memory import SHARED_BASE
 from lowering.machine.program import Program, Run
-from lowering.machine.scheduler import PAUSE, Blocked, Effect, Steps
+from lowering.machine.scheduler import Blocked, Effect
 from lowering.machine.state import Cluster, Cta, Registers, Store, Warp
 from lowering.machine.tensor_map import Descriptor
 
@@ -58,7 +58,7 @@ def tma_load(stmt: TmaLoad, program: Program) -> Run:
     mask = None if stmt.multicast is None else program.scalar(stmt.multicast)
     size = program.kernel.cta_group.size
 
-    def run(warp: Warp) -> Steps:
+    def run(warp: Warp) -> None:
         warp.touches_global()
         if stmt.cta_group not in (1, size):
             raise FaultError(f"cta_group {stmt.cta_group} in a kernel with cta_group {size}")
@@ -82,7 +82,6 @@ def tma_load(stmt: TmaLoad, program: Program) -> Run:
                 source.flying += 1
                 land = _landing(warp, stmt, (cta, told), bar, source, chunks, data)
                 warp.scheduler.add(Effect(land, warp, stmt))
-        return PAUSE
 
     return run
 
@@ -118,7 +117,7 @@ def tma_store(stmt: TmaStore, program: Program) -> Run:
     place, descriptor = program.place(stmt.src), descriptor_of(stmt.dst, program)
     where = program.coordinates(stmt.dst)
 
-    def run(warp: Warp) -> Steps:
+    def run(warp: Warp) -> None:
         warp.touches_global()
         target, at = descriptor(warp), where(warp.env)
         tensor = target.use(warp)
@@ -146,7 +145,6 @@ def tma_store(stmt: TmaStore, program: Program) -> Run:
                 warp.scheduler.add(Effect(write, warp, stmt))
 
             warp.scheduler.add(Effect(read, warp, stmt))
-        return PAUSE
 
     return run
 
@@ -154,10 +152,9 @@ def tma_store(stmt: TmaStore, program: Program) -> Run:
 def bulk_commit(stmt: BulkCommit, program: Program) -> Run:
     """``cp.async.bulk.commit_group`` of the elected thread."""
 
-    def run(warp: Warp) -> Steps:
+    def run(warp: Warp) -> None:
         warp.bulk.groups.append(warp.bulk.open)
         warp.bulk.open = []
-        return PAUSE
 
     return run
 
@@ -203,8 +200,7 @@ def _store_fragment(
     peer = program.rank(stmt.cta) if isinstance(stmt, StShared) else None
     noted = lent(buffer.name, program)
 
-    def run(warp: Warp) -> Steps:
-        warp.whole(stmt.OP)
+    def run(warp: Warp) -> None:
         words = fragment_words(buffer, value.type, warp.index % 4, place.element(warp.env), trans)
         data = fragment_data(warp.read(value), words, trans)
         warp.cta.cluster.counts[stmt.OP] += 1
@@ -212,7 +208,7 @@ def _store_fragment(
         warp.touches(cta, words, 8, write=True)
         if cta is not warp.cta:
             send(warp, cta, buffer.name, words, data)
-            return PAUSE
+            return
         memory = warp.cta.memory
         memory.write_words(words, data)
         if noted:
@@ -220,7 +216,6 @@ def _store_fragment(
         warp.unpublished.append(words)
         if warp.scheduler.coin(stmt):
             memory.publish(words)
-        return PAUSE
 
     return run
 
@@ -252,8 +247,7 @@ def _load_fragment(stmt: LdMatrix | LdShared, program: Program, row_bytes: tuple
     element = held_type(type_.dtype)
     peer = program.rank(stmt.cta) if isinstance(stmt, LdShared) else None
 
-    def run(warp: Warp) -> Steps:
-        warp.whole(stmt.OP)
+    def run(warp: Warp) -> None:
         words = fragment_words(buffer, type_, warp.index % 4, place.element(warp.env))
         cta = warp.cta if peer is None else peer(warp)
         if cta is not warp.cta:
@@ -265,7 +259,6 @@ def _load_fragment(stmt: LdMatrix | LdShared, program: Program, row_bytes: tuple
             warp.reads(words)
         warp.define(stmt.out, Registers(row_lanes(rows), warp.epoch))
         warp.cta.cluster.counts[stmt.OP] += 1
-        return PAUSE
 
     return run
 

@@ -22,7 +22,7 @@ from lowering.mlir.elements import WIDENED, as_f32, condition, pack, widened
 from lowering.mlir.emitter import Emitter, Rule, Word
 from lowering.mlir.pointwise import applied
 from lowering.mlir.registers import element_index
-from lowering.mlir.ssa import I1, Value
+from lowering.mlir.ssa import Value
 from lowering.mlir.wgmma import pinned
 
 __all__ = ["RULES"]
@@ -115,7 +115,7 @@ def _pointwise(e: Emitter, s: FragPointwise) -> None:
     def argument(index: int, at: _Place) -> Value | float:
         value = s.args[index]
         if not isinstance(value, Frag):
-            return e.out.constant(int(value), I1) if index < conditions else value
+            return e.out.truth(value != 0) if index < conditions else value
         register, part = e.element(value, *at)
         if index < conditions:
             return condition(e, value.type.dtype, register)

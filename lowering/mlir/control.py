@@ -85,7 +85,7 @@ def _left(e: Emitter, s: For) -> None:
     """``scf.while`` with an ``i1`` that says to go on, for a body with breaks."""
     kind = SCALARS[s.var.type]
     stop = e.expr(s.stop)
-    inits = [e.expr(s.start), e.out.constant(1, I1), *_carried(e, [c.init for c in s.carries])]
+    inits = [e.expr(s.start), e.out.truth(True), *_carried(e, [c.init for c in s.carries])]
     types = ", ".join(v.type for v in inits)
     results, last = e.out.results([v.type for v in inits])
     names = _fresh(e, _names(s), inits)
@@ -99,7 +99,7 @@ def _left(e: Emitter, s: For) -> None:
     with e.inside(f"}} attributes {{loop_annotation = {_ONCE}}}"):
         e.define(s.var, names[0])
         _enter(e, s.carries, names[2:])
-        _until_break(e, s, s.body, [names[0], e.out.constant(0, I1), *names[2:]])
+        _until_break(e, s, s.body, [names[0], e.out.truth(False), *names[2:]])
     _leave(e, s.carries, last[2:])
 
 
@@ -109,7 +109,7 @@ def _until_break(e: Emitter, s: For, body: Body, left: list[Value]) -> None:
     if at is None:
         e.body(body)
         after = e.expr(s.var + s.step)
-        _yield(e, [after, e.out.constant(1, I1), *_carried(e, s.yields)])
+        _yield(e, [after, e.out.truth(True), *_carried(e, s.yields)])
         return
     e.body(body[:at])
     stmt = body[at]

@@ -9,7 +9,6 @@ from itertools import product
 from lowering.ground.dtypes import DType
 from lowering.ground.errors import InternalError, UnsupportedError
 from lowering.ground.expr import ONE, TRUE, ZERO, Expr, ScalarType, Special, Var, as_expr
-from lowering.ground.layouts import ACCUMULATOR
 from lowering.ground.types import FragmentType
 from lowering.kernel.nodes import Frag, FragLoadGlobal, FragStoreGlobal, GmemRef, Stmt
 from lowering.kernel.places import thread_col, thread_row
@@ -149,10 +148,7 @@ class Elements:
         """Neighbouring columns that are accessed at once."""
         if self.s.trans or self.kind.group[1] == 1 or self.g.dtype is DType.BOOL:
             return 1
-        span = self.kind.layout.span
-        if span > ACCUMULATOR.span:
-            return self.g.together(span)
-        return 2 if self.g.pairs else 1
+        return self.g.together(self.kind.layout.span)
 
 
 _OPCODES = {"f32": "f32", I32: "b32", I16: "b16", I1: "u8"}

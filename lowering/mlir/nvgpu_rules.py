@@ -257,7 +257,6 @@ def _store(e: NvgpuEmitter, s: FragStoreGlobal) -> None:
     if g.dtype is not DType.F32 or s.trans or s.index is not None or len(s.dst.coords) != 2:
         raise UnsupportedError(f"{s.OP} of {s.value.type} to {s.dst.map} in nvgpu", "fp32 matrices")
     if start:
-        e.out.line("// stored with the first columns")
         return
     whole = e.scalars[f"%matrix.{g.name}"]
     for block, (word,) in enumerate(e.registers(s.value)):

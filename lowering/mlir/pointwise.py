@@ -116,7 +116,7 @@ OPERATIONS: Mapping[str, Apply] = {
     "isinf": _size("oeq"), "isfinite": _size("olt"),
     "logical_and": _logic("andi"), "logical_or": _logic("ori"),
     "bitwise_and": _logic("andi"), "bitwise_or": _logic("ori"),
-    "logical_not": lambda e, args: _logic("xori")(e, [args[0], e.out.constant(1, I1)]),
+    "logical_not": lambda e, args: _logic("xori")(e, [args[0], e.out.truth(True)]),
 }  # fmt: skip
 """Each operation of ``lowering.kernel.pointwise.OPS``."""
 

@@ -236,7 +236,7 @@ def _store_reduced(e: Emitter, s: FragStoreReduced) -> None:
             behind = [_loaded(e, at + (start * 4 + row * width), 1)[0] for row in range(s.rows)]
             total = _fold(e, s.op, behind)
             told = _two(e, s.op, e.out.number(NEUTRAL[s.op]), total)
-            store_words(e, where, e.out.constant(1, I1), [told])
+            store_words(e, where, e.out.truth(True), [told])
 
 
 # --- onto what other CTAs have -----------------------------------------------------------------

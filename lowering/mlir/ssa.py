@@ -82,8 +82,13 @@ class Writer:
     def constant(self, value: int, type_: str = I32) -> Value:
         """An integer; 0 or 1 of ``i1``."""
         if type_ == I1:
-            return self._constant("%true" if value else "%false", "true" if value else "false", I1)
+            return self.truth(value != 0)
         return self._constant(f"%c{value}_{type_}", f"{value} : {type_}", type_)
+
+    def truth(self, value: bool) -> Value:
+        """A constant of ``i1``."""
+        word = "true" if value else "false"
+        return self._constant(f"%{word}", word, I1)
 
     def number(self, value: float) -> Value:
         """A number of fp32, the nearest to ``value``, by its bits."""

@@ -33,7 +33,7 @@ from lowering.nest.views import global_tensors
 from lowering.nest.work_loops import WorkLoops
 from lowering.target import ptx
 from wsched.fusion import Fusion
-from wsched.fusion.names import in_order
+from wsched.fusion.names import blocks_of, in_order
 from wsched.schedule.options import DebugPrint
 from wsched.schedule.plan import Plan
 from wsched.schedule.proof.grid import cluster_size, counts_ctas, rows_of
@@ -153,7 +153,7 @@ def _parameters(fusion: Fusion) -> tuple[Var, ...]:
     """Run-time extents: M, N, K; of a list those of its entries as well."""
     bound = (*fusion.inputs, *fusion.outputs)
     names = {a for b in bound for a in (*b.axes, *b.extents)} - {"1"}
-    return tuple(map(Var, in_order(names)))
+    return tuple(map(Var, in_order(n for n in names if blocks_of(n) is None)))
 
 
 def _label(plan: Plan, shared: Shared) -> None:

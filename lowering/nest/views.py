@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from lowering.ground.expr import Const
+from lowering.ground.expr import Const, Var, ceildiv
 from lowering.kernel.kernel import GlobalTensor
 from lowering.nest.domains import repeats
 from lowering.nest.element import element_type
@@ -19,6 +19,7 @@ from wsched.fusion import (
     MemoryType,
     TensorView,
 )
+from wsched.fusion.names import blocks_of
 
 __all__ = ["View", "global_tensors", "thread_views", "view_of"]
 
@@ -86,4 +87,9 @@ def global_tensors(
         align = 1 if vector == 1 or single else vector * dtype.bytes
         align = copied.get(name, align)
         declared.append(GlobalTensor(name, dtype, sizes, align, entries(fusion, name)))
+    for b in (b for b in fusion.inputs if b.tensor in fusion.scales):
+        t = fusion.tensor(b.tensor)
+        dtype, found = element_type(t.dtype), ((d, blocks_of(str(d.extent))) for d in t.in_memory)
+        sizes = tuple(d.extent if of is None else ceildiv(Var(of[0]), of[1]) for d, of in found)
+        declared.append(GlobalTensor(t.name, dtype, sizes, dtype.bytes))
     return tuple(declared)

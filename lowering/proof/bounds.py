@@ -277,10 +277,11 @@ def _binary(op: str, a: Range, b: Range) -> Range:
         return 0, 1
     if op == "stage":
         return 0, b[1] - 1
-    if op == "%":
-        if 0 < b[0] == b[1] and a[0] >= 0 and a[0] // b[0] == a[1] // b[0]:
-            return a[0] % b[0], a[1] % b[0]
-        return a if a[0] >= 0 and a[1] < b[0] else (0, max(min(a[1], b[1] - 1), 0))
+    if op == "%":  # less than the divisor and no more than the dividend, which grow as sizes do
+        if a[0] >= 0 and a[1] < b[0]:
+            return a
+        most = max(b[1] - 1, 0)
+        return min(max(a[0], -most), 0), max(min(a[1], most), 0)
     if op == "^":
         return 0, (1 << max(a[1], b[1], 0).bit_length()) - 1
     if op in ("//", "ceildiv"):

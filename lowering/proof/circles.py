@@ -12,6 +12,7 @@ On the way it is noted what is written where, and which counters are left.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, product
@@ -23,8 +24,9 @@ from lowering.kernel.kernel import Kernel
 from lowering.kernel.tensor_memory import Tcgen05Mma
 from lowering.kernel.visit import walk
 from lowering.proof.agent import Agent
+from lowering.proof.beyond import Beyond
 from lowering.proof.board import Board, Env, Walker
-from lowering.proof.ends import Ends, Tables, Way, grouped
+from lowering.proof.ends import Tables, Way, grouped
 from lowering.proof.flow import unused
 from lowering.proof.moves import ALONE, TOGETHER
 from lowering.proof.obligation import Obligation, UnknownError, Verdict
@@ -47,8 +49,8 @@ GROUP = 32
 MANY = 16
 """Multiprocessors for each CTA of a cluster: more than two tiles of two steps have shares for."""
 
-LIMIT = 20_000
-"""Steps of an agent, beyond which a claim is not decided."""
+LIMIT, ALL = 20_000, 400_000
+"""Steps of an agent between two waits, and of a grid, beyond which a claim is not decided."""
 
 
 def circles(kernel: Kernel, agents: tuple[Agent, ...]) -> Iterator[Obligation]:
@@ -77,8 +79,11 @@ def _all(kernel: Kernel, agents: tuple[Agent, ...]) -> Iterator[Obligation]:
     followed, left, sums = set[Sized](), dict[Sized, str](), set[frozenset[str]]()
     seen = set[tuple[object, ...]]()
     units, waiting = units_of(kernel), any(isinstance(s, CounterWait) for s in walk(kernel.body))
+    most, least = _most(kernel), kernel.cluster * kernel.splits
     tables = Tables.of(kernel, units)
-    for size in _sizes(kernel, units, waiting):
+    beyond = Beyond(units, least, {n: _size(most, u) for n, u in units.items()})
+    larger, usual = deque[_Size](), _sizes(kernel, units, waiting)
+    while size := larger.popleft() if larger else next(usual, None):
         grid, memory = _grid(kernel, size, waiting), tables.ends(size.way, size.sizes)
         if (key := (*size.sizes.values(), grid.ctas, size.many, *memory.all)) in seen:
             followed |= size.chosen  # on more multiprocessors than it has tiles
@@ -87,10 +92,14 @@ def _all(kernel: Kernel, agents: tuple[Agent, ...]) -> Iterator[Obligation]:
             left |= dict.fromkeys(size.chosen, str(grid))
         elif grid.clusters:
             skeletons = plain if size.many else moving
-            wrong = list(_followed(grid, memory, skeletons, not size.many, sums))
+            board = Board(kernel, grid.ctas, grid.rows, grid.sizes, memory)
+            wrong = list(_followed(grid, board, skeletons, not size.many))
             yield from wrong
             if wrong:
                 return
+            sums.update(*board.flow.sums.values())
+            for name, sizes in beyond.sizes(size.sizes, board.flow.ends):
+                larger.append(_Size(listed(sizes, units), frozenset({(name, sizes[name])}), least))
             followed |= size.chosen
             seen.add(key)
     for at in (at for n, at in left.items() if n not in followed):
@@ -133,6 +142,10 @@ class _Size:
     way: Way = Way.UNEQUAL
 
 
+_Chosen = tuple[tuple[str, ...], tuple[int, ...], Env, frozenset[Sized]]
+"""Parameters that are chosen, how many units each has, and with those of all others the sizes."""
+
+
 def _sizes(kernel: Kernel, units: Mapping[str, int], waiting: bool) -> Iterator[_Size]:
     """Any two parameters so large that what they are divided by is in them no, one, two times, and
     once more for each stage of each ring and for each step that one who reads it has released;
@@ -142,27 +155,26 @@ def _sizes(kernel: Kernel, units: Mapping[str, int], waiting: bool) -> Iterator[
     that there may be; many tiles of something else are beside many groups of a few rows each, too.
     CTAs that wait for each other are followed where there are as many as steps as well.
     """
-    most = 2 + sum(m.stages + 1 for m in kernel.mbarriers) // 2
-    least = kernel.cluster * kernel.splits
-    seen, groups = set[tuple[int, ...]](), grouped(kernel)
+    most, least = _most(kernel), kernel.cluster * kernel.splits
+    groups, found = grouped(kernel), dict[tuple[int, ...], _Chosen]()
     for pair in combinations(units, min(2, len(units))):
         for counts in product((0, 1, 2, most), repeat=len(pair)):
             sizes = {n: _size(1, u) for n, u in units.items()}
             some = {n: _size(c, units[n]) for n, c in zip(pair, counts, strict=True)}
             sizes = listed(sizes | some, units)
-            if (key := tuple(sizes.values())) not in seen:
-                seen.add(key)
-                several = [1, 3] if min(counts, default=0) < most else [1]
-                several += [MANY] if waiting and {*counts} == {2} else []
-                many = min(counts, default=0) == most and len(pair) > 1
-                for n in several:
-                    yield _Size(sizes, frozenset(some.items()), n * least, many)
-                further = Way if min(counts, default=0) > 1 and groups.issuperset(pair) else ()
-                for way in further:
-                    n = 1 if many else 3
-                    yield _Size(sizes, frozenset(), n * least, many, way)
-                if many and len(groups.intersection(pair)) == 1:
-                    yield _Size(sizes, frozenset(), least, many, Way.TILES)
+            found.setdefault(tuple(sizes.values()), (pair, counts, sizes, frozenset(some.items())))
+    for pair, counts, sizes, chosen in found.values():
+        several = [1, 3] if min(counts, default=0) < most else [1]
+        several += [MANY] if waiting and {*counts} == {2} else []
+        many = min(counts, default=0) == most and len(pair) > 1
+        for n in several:
+            yield _Size(sizes, chosen, n * least, many)
+        further = Way if min(counts, default=0) > 1 and groups.issuperset(pair) else ()
+        for way in further:
+            n = 1 if many else 3
+            yield _Size(sizes, frozenset(), n * least, many, way)
+        if many and len(groups.intersection(pair)) == 1:
+            yield _Size(sizes, frozenset(), least, many, Way.TILES)
     yield _Size(listed({n: _half(u) for n, u in units.items()}, units), frozenset(), 3 * least)
     for name, parts in lists_of(units).items():
         if any(units[name] % units[part] for part in parts):
@@ -179,6 +191,11 @@ def _sizes(kernel: Kernel, units: Mapping[str, int], waiting: bool) -> Iterator[
             sizes = {n: _size(others, u) for n, u in units.items()} | {group.param: size}
             chosen = frozenset({(group.param, size)})
             yield _Size(listed(sizes, units), chosen, n * least)
+
+
+def _most(kernel: Kernel) -> int:
+    """More trips than all rings have stages, and steps that one who reads them has released."""
+    return 2 + sum(m.stages + 1 for m in kernel.mbarriers) // 2
 
 
 def _size(count: int, unit: int) -> int:
@@ -236,22 +253,21 @@ def _grid(kernel: Kernel, size: _Size, waiting: bool) -> _Grid:
 
 
 def _followed(
-    at: _Grid, memory: Ends, skeletons: list[Skeleton], whole: bool, sums: set[frozenset[str]]
+    at: _Grid, board: Board, skeletons: list[Skeleton], whole: bool
 ) -> Iterator[Obligation]:
-    """What is wrong with a launch; ``whole`` if all clusters are followed however many they are.
-    The operands of which results are products are put into ``sums``.
-    """
+    """What is wrong with a launch; ``whole`` if all clusters are followed however many they are."""
     kernel, sizes, clusters = at.kernel, at.sizes, at.clusters
 
     def refuted(name: str, why: str, trace: tuple[str, ...] = ()) -> Obligation:
         return Obligation(name, kernel.name, Verdict.REFUTED, f"{at} {why}", trace)
 
-    whole = whole or clusters <= CLUSTERS
-    board = Board(kernel, at.ctas, at.rows, sizes, memory)
+    whole, steps = whole or clusters <= CLUSTERS, 0
     for together in _together(clusters, at.waiting, whole):
         walkers = [(s, _walker(board, s.agent, c)) for c in together for s in skeletons]
-        while sum(s.go(w, LIMIT) for s, w in walkers):
-            pass
+        while taken := sum(s.go(w, LIMIT) for s, w in walkers):
+            steps += taken
+            if steps > ALL:
+                raise UnknownError(f"more than {ALL} steps {at}")
         stuck = tuple(s.said(w) for s, w in walkers if w.at < len(s.steps))
         if stuck:
             yield refuted(NAME, "warps wait for each other for ever", stuck)
@@ -260,7 +276,6 @@ def _followed(
         yield refuted(NAME, why)
     if whole and (why := misplaced(kernel, board, sizes)):
         yield refuted(PLACES, why)
-    sums.update(*board.flow.sums.values())
     for why in board.flow.wrong[:1]:
         yield refuted(OPERANDS, why)
 

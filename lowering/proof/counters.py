@@ -209,9 +209,11 @@ class _Splits:
         for (g, n), place in places.items():
             if place != base + by_group * poly(Const(g)) + by_part * poly(Const(n)):
                 return False
-        whole = base + by_group * poly(_GROUP) + by_part * poly(_PART)
-        radix: dict[Expr, Poly | None] = {_X: poly(Special("nctaid.x"))}
-        radix |= {d: poly(Const(n)) for d, n in ((_GROUP, groups), (_PART, parts)) if n > 1}
+        whole, radix = base, dict[Expr, Poly | None]({_X: poly(Special("nctaid.x"))})
+        for digit, count, by in ((_GROUP, groups, by_group), (_PART, parts, by_part)):
+            if count > 1:
+                whole += by * poly(digit)
+                radix[digit] = poly(Const(count))
         if self.kernel.grid_y != ONE:
             radix[Special("ctaid.y")] = poly(self.rows)
         if looped:

@@ -26,6 +26,7 @@ class Dealt:
 
     Args:
         next, before: what is carried.
+        turns: how many tiles a trip gives the CTA.
         lead: how far ``next`` is ahead when the loop begins.
         more: how many tiles a trip counts.
         by: CTAs, or clusters.
@@ -35,6 +36,7 @@ class Dealt:
 
     next: Var
     before: Var
+    turns: Var
     lead: Expr
     more: Expr
     by: Expr
@@ -48,7 +50,7 @@ def dealt(
     """What a loop deals out that carries these; ``bounds`` knows what names stand for, ``inside``
     are those that have a value of their own in each trip, by which turns are not counted.
     """
-    found = []
+    found: list[Dealt] = []
     for c in carried:
         match c.following:
             case Binary("+", Var() as own, Binary("*", Var() as turns, by)) if own == c.var:
@@ -67,5 +69,6 @@ def dealt(
                             ahead = Var(f"{c.var.name} ahead of {s.var.name}")
                             place = s.var + ahead
                             lead = c.init - s.init
-                            found.append(Dealt(c.var, s.var, lead, more, by, ahead, place))
+                            dealt_ = Dealt(c.var, s.var, turns, lead, more, by, ahead, place)
+                            found.append(dealt_)
     return found

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from lowering.ground.expr import Expr, evaluate
+from lowering.ground.expr import Binary, Const, Expr, Var, evaluate
 from lowering.ground.frozen import quick
 from lowering.kernel.kernel import GlobalTensor, Kernel, TensorMap
 from lowering.kernel.memory import PrefetchTensorMap
@@ -68,6 +68,7 @@ class Flow:
         tables: their names.
         stages: what is in shared and in tensor memory; ``slots`` in workspaces.
         sums: of each result the operands whose products it is of.
+        ends: up to where parameters were gone through, in sums and in results.
         products: of two operands, along so much of K, what they are of, and what is wrong.
         wrong: what is stored and does not belong there.
     """
@@ -80,6 +81,7 @@ class Flow:
     slots: dict[tuple[str, int], Tile] = field(default_factory=dict)
     sums: dict[str, frozenset[frozenset[str]]] = field(default_factory=dict)
     products: dict[Product, tuple[Terms, tuple[str, ...]]] = field(default_factory=dict)
+    ends: dict[str, int] = field(default_factory=dict)
     wrong: list[str] = field(default_factory=list)
     _sizes: dict[tuple[str, int], tuple[int, ...]] = field(default_factory=dict)
     _partial: dict[tuple[Term, tuple[int, int] | None], tuple[str, ...]] = field(
@@ -104,6 +106,12 @@ class Flow:
         """The extents of a tensor as they are written."""
         tensor = self.tensors[name]
         return tensor.behind if isinstance(tensor, TensorMap) else tensor.sizes
+
+    def reach(self, name: str, d: int, end: int) -> None:
+        """Note up to where a dimension of a tensor was gone through, if it is a parameter."""
+        match self.dims(name)[d]:
+            case Var(param):
+                self.ends[param] = max(self.ends.get(param, 0), end)
 
     def array(self, name: str) -> bool:
         """Whether there are several tensors of that name."""
@@ -178,8 +186,18 @@ class Flow:
             return True
         if d < len(extents) - 2 and (place := self.place_of(at, read, d)) is not None:
             return (*at.outer, at.row)[place] == x
-        if self.all_of(read, d, piece) == set(range(extents[d])):
+        block, found = self.block_of(read, d), self.all_of(read, d, piece)
+        if block is not None:  # behind the last block there are zeros of everything
+            found &= set(range(extents[d]))
+        if found == set(range(extents[d])):
             return True
+        if block is not None and block[0] in self.dims(at.tensor)[-2:]:
+            by_row = block[0] == self.dims(at.tensor)[-2]
+            inside = (piece.top, piece.bottom) if by_row else (piece.left, piece.right)
+            first = at.row if by_row else at.col
+            return first is not None and x == (first + inside[0]) // block[1] == (
+                first + inside[1] - 1
+            ) // block[1]  # fmt: skip
         if piece.bottom == 1 and sizes[-2:-1] == extents[d : d + 1]:
             return at.row == x
         span = self.span_of(read.tensor, x) if not d else None
@@ -189,6 +207,37 @@ class Flow:
         if Along.ROWS not in read.along and at.row is not None:
             begin, size = at.row + piece.top, piece.bottom - piece.top
         return span[0] <= begin and begin + size <= span[1]
+
+    def block_of(self, read: Read, d: int) -> tuple[Expr, int] | None:
+        """The extent, and the size of its blocks, that a dimension of what is read counts."""
+        match self.dims(read.tensor)[d]:
+            case Binary("ceildiv", extent, Const(size)):
+                return extent, size
+        return None
+
+    def scale(self, sums: Tile, by: Tile) -> None:
+        """Note where a sum is multiplied by a number of another block of what it is summed over."""
+        terms = [t for p in sums.pieces for t in p.terms if t.slices]
+        for read in {r for p in by.pieces for t in p.terms for r in t.reads}:
+            for d, x in enumerate(read.at):
+                block = self.block_of(read, d)
+                if block is None:
+                    continue
+                extent, size = block
+                whole = evaluate(extent, self.params)
+                for term in (t for t in terms if extent in self.summed_by(t)):
+                    inside = ((a, min(b, whole)) for a, b in term.slices if a < whole)
+                    if any(a < x * size or b > (x + 1) * size for a, b in inside):
+                        self.wrong.append(f"a sum of other blocks than {x} counts {read.tensor}")
+
+    def summed_by(self, term: Term) -> set[Expr]:
+        """The extents that a sum is over."""
+        return {
+            self.dims(r.tensor)[d]
+            for r in term.reads
+            for d, way in enumerate(r.along)
+            if way is Along.SUMMED
+        }
 
     def place_of(self, at: Result, read: Read, d: int) -> int | None:
         """Which coordinate of a result, but for its columns, is of the same dimension as one of
@@ -222,13 +271,12 @@ class Flow:
 
     def left_out(self, term: Term, span: tuple[int, int] | None) -> Iterator[str]:
         """What :meth:`partial` finds."""
-        extents = [
-            self.sizes(r.tensor, r.entry)[d]
-            for r in term.reads
-            for d, way in enumerate(r.along)
-            if way is Along.SUMMED
+        summed = [
+            (r, d) for r in term.reads for d, way in enumerate(r.along) if way is Along.SUMMED
         ]
-        whole = max(extents, default=0)
+        for r, d in summed:
+            self.reach(r.tensor, d, max((end for _, end in term.slices), default=0))
+        whole = max((self.sizes(r.tensor, r.entry)[d] for r, d in summed), default=0)
         first, last = (min(x, whole) for x in span or (0, whole))
         found = [(max(a, 0), min(b, whole)) for a, b in term.slices if a < whole and b > 0]
         if term.summed and found != [(first, last)][: first < last]:

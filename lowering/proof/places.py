@@ -43,6 +43,8 @@ def misplaced(kernel: Kernel, board: Board, sizes: Env) -> str:
             continue
         extents = _extents(kernel, name, entry, sizes)
         regions = board.writes.get((name, entry), ())
+        for d in range(len(extents)):
+            board.flow.reach(name, d, max((region[d][1] for region in regions), default=0))
         boxes = {r: _clipped(r, extents) for r in regions}
         boxes = {r: inside for r, inside in boxes.items() if _count(inside)}
         inside = sorted(boxes[r] for r in regions if r in boxes)

@@ -18,6 +18,7 @@ from lowering.proof.automaton import Automaton
 from lowering.proof.circles import circles
 from lowering.proof.counters import splits, tickets
 from lowering.proof.counts import arrivals, bytes_of, first_arrivals, initialised
+from lowering.proof.enough import enough
 from lowering.proof.exchange import exchanged, exchanges
 from lowering.proof.handed import handed
 from lowering.proof.lifetime import lifetimes
@@ -76,6 +77,7 @@ def claims(kernel: Kernel, admitted: Admitted | None = None) -> Iterator[Obligat
     yield from initialised(kernel, warps)
     yield from lifetimes(kernel, warps)
     yield from (o for ring in rings for o in ways.protocol(kernel, ring))
+    yield from enough(warps, facts)
     yield from Meetings(kernel, ways.views).claims()
     yield from circles(kernel, warps)
     yield alike(kernel, warps)

@@ -162,7 +162,8 @@ def _wrong(kernel: Kernel) -> str:
     found = [s for s in walk(kernel.body) if isinstance(s, kinds)]
     body = kernel.body
     warps = [s for s in body if isinstance(s, OnWarp) and set(s.body) & set(found)]
-    if tuple(map(type, found)) != kinds or [w.index for w in warps] != [0, 0]:
+    alone = tuple(map(type, found)) == kinds and [w.index for w in warps] == [0, 0]
+    if not alone or found[2] not in body:
         return "not one allocation, its end, its address and its release, by one warp"
     alloc, _, base, dealloc = found
     assert isinstance(alloc, Tcgen05Alloc) and isinstance(dealloc, Tcgen05Dealloc)

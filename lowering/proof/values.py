@@ -67,6 +67,10 @@ def _pointwise(stmt: FragPointwise | FragUpdate, w: Walker, n: int, values: list
     own = () if isinstance(stmt, FragPointwise) else (stmt.acc,)
     found = Tile.of(rows, cols)
     sums = isinstance(stmt, FragUpdate) and stmt.op == "add"
+    factors = [w.frags[x.name] for x in stmt.args if isinstance(x, Frag)]
+    if isinstance(stmt, FragPointwise) and stmt.op == "mul" and len(factors) == 2:
+        w.board.flow.scale(*factors)
+        w.board.flow.scale(*factors[::-1])
     for arg in (*own, *stmt.args):
         if isinstance(arg, Frag):
             tile = w.frags[arg.name].spread(rows, cols)
@@ -131,7 +135,7 @@ def _from_shared(
 
 def _rows_to_shared(stmt: FragReduceToShared, w: Walker, n: int, values: list[int]) -> bool:
     cols = stmt.value.type.cols
-    row = _counted(stmt, w).reduced(1, cols).spread(WARP_ROWS, cols)
+    row = _counted(stmt, w).reduced(WARP_ROWS, cols)
     Spot.of(w, stmt.dst, iter(values)).put(w, row)
     return True
 

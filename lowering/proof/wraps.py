@@ -12,8 +12,9 @@ looks at them, so that they may be any numbers, in any order. That they are ends
 and lie in the tensor is what the kernel itself makes of them, by a minimum and a maximum, or it
 wraps. They are looked at where they are as small and as large as 32 bits, and in the middle of the
 sizes: what a trip reads beside what all trips before it have read. Where a trip reads several words
-nothing is claimed. Not looked at is what falls and rises in between, as a remainder of a word, and
-what very many groups of a few rows add up to, whose tiles and steps a launch counts (``Admitted``).
+nothing is claimed. A remainder is any that there is up to the dividend, at the ends as well: it
+falls and rises in between. Not looked at is what does so by a condition, and what very many groups
+of a few rows add up to, whose tiles and steps a launch counts (``Admitted``).
 """
 
 from __future__ import annotations

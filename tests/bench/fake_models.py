@@ -105,6 +105,17 @@ class FakeCase:
         return {"flops": 100, "own": 75, "reasons": reasons, "calls": 2, "taken": 1, "cuts": cuts}
 
 
+@dataclass
+class ColdDevice(FakeDevice):
+    """The first calls and replays, behind the check and the capture, take 100 times as long."""
+
+    runs: int = 0
+
+    def run(self, us: float, host: float) -> None:
+        self.runs += 1
+        super().run(us * (100 if self.runs <= 8 else 1), host)
+
+
 class FullDevice(FakeDevice):
     def case(self, asked: Asked, seed: int) -> FakeCase:
         raise OutOfMemory("CUDA out of memory. Tried to allocate 96.00 GiB.")

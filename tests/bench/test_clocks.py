@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 import time
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -51,6 +53,51 @@ def test_nvml(monkeypatch: pytest.MonkeyPatch) -> None:
     assert EnergyCounter("GPU-1").joules() == 12.5
 
 
+class Pynvml(ModuleType):
+    """The package, for a board at a clock that starts it once."""
+
+    NVML_CLOCK_SM, NVML_TEMPERATURE_GPU = 1, 0
+
+    def __init__(self) -> None:
+        super().__init__("pynvml")
+        self.started = 0
+
+    def nvmlInit(self) -> None:  # noqa: N802
+        self.started += 1
+
+    def nvmlDeviceGetHandleByUUID(self, uuid: str) -> str:  # noqa: N802
+        assert self.started == 1
+        return f"handle of {uuid}"
+
+    def nvmlDeviceGetClockInfo(self, handle: str, kind: int) -> int:  # noqa: N802
+        return {("handle of GPU-1", 1): 1755}[handle, kind]
+
+    def nvmlDeviceGetPowerUsage(self, handle: str) -> int:  # noqa: N802
+        return {"handle of GPU-1": 689_120}[handle]
+
+    def nvmlDeviceGetTemperature(self, handle: str, kind: int) -> int:  # noqa: N802
+        return {("handle of GPU-1", 0): 54}[handle, kind]
+
+    def nvmlDeviceGetTotalEnergyConsumption(self, handle: str) -> int:  # noqa: N802
+        if self.started > 1:
+            raise RuntimeError("not supported")
+        return {"handle of GPU-1": 12_500}[handle]
+
+
+def test_what_nvml_says_in_units(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", package := Pynvml())
+    board = clocks._nvml("GPU-1")
+    assert board is not None
+    assert (board.sample(), board.joules()) == (Sample(1755, 689.12, 54), 12.5)
+    package.started = 0
+    counter = EnergyCounter("GPU-1")
+    assert counter.joules() == 12.5
+    package.started = 2
+    assert counter.joules() is None
+    package.started = 0
+    assert clocks._nvml("GPU-2") is None  # no such board
+
+
 def test_smi(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     seen = []
 
@@ -67,7 +114,12 @@ def test_smi(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     while not sampler._samples:
         time.sleep(0.01)
     assert sampler.stop()["watts"] == 650.5
-    assert seen[0][:3] == ["nvidia-smi", "-i", "GPU-1"]
+    assert seen == [
+        [
+            *("nvidia-smi", "-i", "GPU-1", "--query-gpu=clocks.sm,power.draw,temperature.gpu"),
+            *("--format=csv,noheader,nounits", "-lms", "100"),
+        ]
+    ]
 
 
 def test_neither(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -218,6 +218,10 @@ def test_what_is_compiled_ahead_is_found(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert laid_out(import_fusion(text), inputs) == import_fusion(text)
 
 
+def _us(ranked: Any) -> float:
+    return float(ranked.us)
+
+
 def test_the_model_is_judged_by_what_was_measured(tmp_path: Path) -> None:
     drawn, taken = Drawn(1000, 2000, 3000), listed(Problem(Shape(1000, 2000, 3000)), 4)
     text = definition_text(drawn.problem)
@@ -232,6 +236,9 @@ def test_the_model_is_judged_by_what_was_measured(tmp_path: Path) -> None:
     (found,) = judge(path)
     assert (found.ratio, found.over_cublas, found.rank) == (1, 1, 1)
     assert found.choice == best and found.bias == pytest.approx(0.5)
+    renamed = {f"{9 - at}": systems[r.name] for at, r in enumerate(sorted(taken[:4], key=_us))}
+    by_time = verdict_of(str(drawn), result | {"systems": renamed})
+    assert by_time is not None and by_time.choice == "9"
     systems[best]["first_us"] *= 4
     worse = verdict_of(str(drawn), result)
     assert worse is not None and worse.ratio < 0.6 and worse.over_cublas == 1 / 4

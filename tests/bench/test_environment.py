@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from datetime import datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -95,3 +97,14 @@ def test_driver_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_version_text() -> None:
     assert (version_text(13000), version_text(12080)) == ("13.0", "12.8")
+
+
+@pytest.mark.parametrize("found", [None, "12.8"])
+def test_the_cuda_that_torch_was_built_with(
+    found: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch = SimpleNamespace(version=SimpleNamespace(cuda=found))
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    assert module._cuda_runtime() == found
+    monkeypatch.setitem(sys.modules, "torch", None)  # as Python has it that there is none
+    assert module._cuda_runtime() is None

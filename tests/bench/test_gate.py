@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import sys
+from math import log, sqrt
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +106,20 @@ def test_how_many_more_processes() -> None:
     assert Verdict(sure, {}, limits, 4).more == 0
     verdict = Verdict(unsure, {"p": sure}, limits, 4)
     assert (verdict.outcome, verdict.more) == ("unsure", 13)
+
+
+@pytest.mark.parametrize("now", [0.93, 0.965, 0.985, 1.02])
+@pytest.mark.parametrize("lost", [0.01, 0.04, 0.06])
+def test_so_many_processes_settle_it(now: float, lost: float) -> None:
+    """With half widths that fall with the root of their number; one fewer would not."""
+    half, limits = 0.2, Limits(mean=lost, each=lost)
+    more = Verdict(Change.of(log(now), half), {}, limits, 4).more
+
+    def outcome(processes: int) -> str:
+        return Change.of(log(now), half * sqrt(4 / processes)).outcome(lost)
+
+    assert more > 0
+    assert [outcome(4 + n) == "unsure" for n in (more, more - 1)] == [False, True]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from lowering.ground.errors import UnsupportedError
-from tests.bench.fake_models import DOT, FakeDevice, FullDevice
+from tests.bench.fake_models import DOT, ColdDevice, FakeDevice, FullDevice
 from wsched.bench.cli import app
 from wsched.bench.method.measure import Broken, Plan
 from wsched.bench.models import command
@@ -82,6 +82,15 @@ def test_times_of_calls_hosts_and_graphs() -> None:
             assert record["host_us"] == pytest.approx([US[name] / 10] * 2)
             assert record["graph_us"] == pytest.approx([US[name] / 2] * 2)
     assert found["told"]["own"] == 75
+
+
+def test_first_calls_do_not_say_how_many_there_are() -> None:
+    """A round of 2 ms is 10 calls of 200 us and 20 replays, though the first ones took 20 ms."""
+    device = ColdDevice(US)
+    plan = Plan(2, 2.0)
+    measure_case(device, Asked("lora", 512), (OWN,), (), plan, lambda *_: None, clock=device.clock)
+    lengths = 2 * (3 + 3)
+    assert device.runs == 2 + lengths + 3 * (10 + 20)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The bench of products of 8 bits, with a clock of our own."""
+"""The bench of narrow products, with a clock of our own."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def test_lines() -> None:
     found = {"shape": "512x8192x8192", "setting": "rows", "ratio": 1.25, "kernel": "matmul_x",
              "tflops": [1300.4, 1040.3], "errors": [1.6e-3, 1.7e-3]}  # fmt: skip
     assert report(found) == (
-        "512x8192x8192      rows         1.250 of torch    1300 and   1040 TFLOP/s  "
+        "512x8192x8192      rows           1.250 of torch    1300 and   1040 TFLOP/s  "
         "errors 1.60e-03 1.70e-03  matmul_x"
     )
     skipped = {"shape": "1x2x3", "setting": "int8", "skipped": "torch takes more than 16 rows"}
-    assert report(skipped) == "1x2x3              int8         torch takes more than 16 rows"
+    assert report(skipped) == "1x2x3              int8           torch takes more than 16 rows"
     lines = list(summary([found, found | {"ratio": 0.8}, skipped]))
-    assert lines == ["rows         1.000 in geometric mean of 2, 0.800"]
+    assert lines == ["rows           1.000 in geometric mean of 2, 0.800"]
 
 
 def test_settings_are_told_apart_by_their_names() -> None:
@@ -45,4 +45,4 @@ def test_without_a_gpu(capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("torch", reason="torch is not installed")
     with pytest.raises(SystemExit, match="2"):
         main([])
-    assert "measuring products of 8 bits without a GPU" in capsys.readouterr().err
+    assert "measuring products without a GPU" in capsys.readouterr().err

@@ -11,12 +11,19 @@ from typer.testing import CliRunner
 from lowering.cuda.emit import emit_cuda
 from lowering.cuda.nvrtc import compile_cubin
 from lowering.ground.errors import UnsupportedError
+from lowering.kernel.text import print_kernel
 from lowering.machine.run import run_kernel
 from tests.bench.fakes import FakeSampler
 from wsched.bench.cli import app
 from wsched.bench.tma import command
 from wsched.bench.tma.kernel import LINES, Copies, ring_kernel
 from wsched.bench.tma.measure import BANDS, Case, Figure, GpuRing, cases, measure, tables
+
+
+@pytest.mark.parametrize("copies", [Copies(128, 128, 256, 1), Copies(256, 0, 128, 4)])
+def test_the_kernel(copies: Copies, golden: object) -> None:
+    """Rings that one CTA fills, with lines swizzled, and four together, with lines as they are."""
+    assert print_kernel(ring_kernel(copies)) == golden
 
 
 @pytest.mark.parametrize(

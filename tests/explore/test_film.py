@@ -60,7 +60,7 @@ def test_the_end(adversary: Order) -> None:
     assert len(computing) == 8 and [shown.warps[i].group for i in computing] == [0] * 4 + [1] * 4
     for i in range(len(shown.warps)):
         assert of_warp(shown, last, i, "over") == 1
-        assert of_warp(shown, last, i, "wait") == 0
+        assert of_warp(shown, last, i, "wait") == of_warp(shown, last, i, "line") == 0
     for i in computing:
         assert [of_warp(shown, last, i, f) for f in ("issued", "done", "seen")] == [48] * 3
 
@@ -112,6 +112,8 @@ def test_named_barriers_count_threads() -> None:
     assert [b.index for b in turns] == [0, 1]
     arrived = {of_barrier(shown, s, "order", 0, "pending") for s in states(shown)}
     assert {0, 32, 64, 96, 128} <= arrived and max(arrived) < 256
+    met = {b.index: of_barrier(shown, states(shown)[-1], "order", b.index, "phase") for b in turns}
+    assert min(met.values()) > 0
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,16 @@ from lowering.ground.errors import UnsupportedError
 from lowering.proof.prove import prove
 from tests.on_machine import Problem, run
 from tests.schedules import cooperative, definition, ping_pong, split_k
+from wsched.choose.cost_model import cost
+from wsched.choose.heuristics import choose_params
+from wsched.choose.problem import Problem as HeuristicsProblem
+from wsched.choose.tiles import tiles_for
 from wsched.cli.check import check, sized_inputs
-from wsched.front.known import import_fusion
+from wsched.doors.fallback import rebuild
+from wsched.front.known import import_fusion, recorded
 from wsched.front.sizes import Extents
+from wsched.front.tf32 import torch_allows_tf32
+from wsched.fusion import DataType
 from wsched.run.compiled import CompiledFusion, compile_fusion
 from wsched.run.counts import admitted_by
 from wsched.schedule.matmul.params import MatmulParams
@@ -67,6 +75,7 @@ def test_the_lower_bits_are_cut_off() -> None:
     assert "tensormap T0: tf32[M, K]" in made.dump("kernel")
 
 
+@pytest.mark.slow
 def test_a_call_of_torch_tensors() -> None:
     torch = pytest.importorskip("torch")
     text = wsched.with_tf32(definition("f32", "f32", "matmul"))  # [K, N]: copied, since K is apart
@@ -100,13 +109,105 @@ def test_what_becomes_tf32() -> None:
     changed = [
         line.strip()[0] for line in wsched.with_tf32(text).splitlines() if "DataType.TF32" in line
     ]
-    assert changed == ["x", "w"]
+    assert changed == ["x", "w", "v"]
+
+
+def computed(*lines: str) -> str:
+    """A definition of fp32 inputs ``x``, ``w`` and ``v`` whose output is ``d``."""
+    return "def nvfuser_fusion(fd : FusionDefinition) -> None :\n" + "".join(
+        f"    {line}\n"
+        for line in (
+            *(f"{n} = fd.define_tensor(shape=[-1, -1], contiguity=[True, True], "
+              "dtype=DataType.Float)" for n in "xwv"),
+            *lines, "fd.add_output(d)",
+        )
+    )  # fmt: skip
+
+
+MLP = computed("h = fd.ops.linear(x, w)", "g = fd.ops.relu(h)", "d = fd.ops.linear(g, v)")
+RESIDUAL = computed(
+    "y = fd.ops.linear(x, w)", "z = fd.ops.mul(y, 0.5)", "t = fd.ops.linear(z, v)",
+    "d = fd.ops.add(t, x)",
+)  # fmt: skip
+
+
+@pytest.fixture
+def allowed() -> Any:
+    """Torch, whose settings allow it for the time of a test."""
+    torch = pytest.importorskip("torch")
+    torch.backends.cuda.matmul.allow_tf32 = True
+    yield torch
+    torch.backends.cuda.matmul.allow_tf32 = False
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("text", "count"), [(MLP, 2), (RESIDUAL, 2)], ids=["mlp", "residual"])
+def test_products_of_what_kernels_make(text: str, count: int, allowed: Any) -> None:
+    """One operand of TF32 says for both; what is read elsewhere is fp32 there."""
+    inputs = [allowed.randn(s) for s in ((40, 64), (48, 64) if text is MLP else (64, 64))]
+    inputs.append(allowed.randn(64, inputs[1].shape[0]))
+    explained = wsched.explain(text, inputs)
+    assert explained.route == "cut" and len([m for m in explained.matmuls if m.kernel]) == count
+    (found,) = wsched.execute(text, inputs)
+    x, w, v = (t.double() for t in inputs)
+    wanted = (x @ w.t()).relu() @ v.t() if text is MLP else x @ w.t() * 0.5 @ v.t() + x
+    error = allowed.linalg.norm(found - wanted) / allowed.linalg.norm(wanted)
+    assert found.dtype is allowed.float32 and 1e-5 < error < 3e-3
+
+
+def test_torch_says_so(allowed: Any) -> None:
+    """By each of its names, from call to call; what is compiled is kept by it."""
+    settings = allowed.backends.cuda.matmul
+    x, w = allowed.randn(40, 64), allowed.randn(24, 64)
+    assert wsched.execute(FP32, [x, w])[0].dtype is allowed.float32
+    assert wsched.compile(FP32, [x, w]).fusion.inputs[0].dtype.name == "TF32"
+    assert wsched.explain(FP32, [x, w]).route == "wsched"
+    for name, value in (("allow_tf32", False), ("fp32_precision", "ieee")):
+        setattr(settings, name, value)
+        (found,) = wsched.execute(FP32, [x, w])
+        assert allowed.linalg.norm(found - x @ w.t()) < 1e-5 * allowed.linalg.norm(found)
+        refused = wsched.explain(FP32, [x, w])
+        assert refused.route == "torch" and "allow_tf32" in refused.refusals[0].reason
+        with pytest.raises(UnsupportedError, match="of Float and Float"):
+            wsched.compile(FP32, [x, w])
+    settings.fp32_precision = "tf32"
+    assert wsched.explain(FP32, [x, w]).route == "wsched"
+
+
+def test_what_settings_torch_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before 2.9 there was the one."""
+    torch = pytest.importorskip("torch")
+    for given in (True, False):
+        old = type("Old", (), {"allow_tf32": given})
+        monkeypatch.setattr(torch.backends.cuda, "matmul", old)
+        assert torch_allows_tf32() is given
+
+
+def test_what_nvfuser_and_torch_have_in_place_of_it() -> None:
+    """fp32, where wsched leaves the definition to them."""
+    nvfuser = pytest.importorskip("nvfuser_direct")
+    text = wsched.with_tf32(FP32)
+    assert "Float" in repr(rebuild(recorded(text))) and nvfuser
+    assert "TF32" not in repr(rebuild(recorded(text)))
+
+
+def test_half_the_rate_of_16_bits() -> None:
+    """A step has as many bytes, and so half of K."""
+    wide = HeuristicsProblem(8192, 8192, 8192, DataType.TF32, (DataType.Float,), 132)
+    narrow = replace(wide, operand=DataType.BFloat16)
+    us = [cost(p, choose_params(p)).us for p in (wide, narrow)]
+    assert 1.8 < us[0] / us[1] < 2.2
+    assert {t.k for t in tiles_for(wide)} == {32, 64}
 
 
 def test_nothing_to_change() -> None:
-    """Operands of 16 bits; and one that is read elsewhere, so that its matmul would be mixed."""
-    text = definition("f32", "f32").replace("fd.add_output(d)", "fd.add_output(d)\n    e = "
-                                            "fd.ops.relu(w)\n    fd.add_output(e)")  # fmt: skip
-    for found in (definition(), text):
+    """Operands of 16 bits; inputs that are read elsewhere, as what is added or written too."""
+    read = computed(
+        *(f"{n}1 = fd.ops.relu({n})" for n in "xw"), "d = fd.ops.linear(x, w)",
+        *(f"fd.add_output({n})" for n in ("x1", "w1", "v")),
+    )  # fmt: skip
+    written = computed("d = fd.ops.linear(x, w)", "fd.add_output(d, w)", "y = fd.ops.neg(v)",
+                       "fd.add_output(y)", "fd.add_output(x)")  # fmt: skip
+    for found in (definition(), read, written):
         with pytest.raises(UnsupportedError, match="TF32 in a definition without a matmul of fp32"):
             wsched.with_tf32(found)

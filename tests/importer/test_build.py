@@ -279,7 +279,9 @@ def test_casts(casts: tuple[str, ...], kept: tuple[DataType, ...]) -> None:
                 "y = fd.ops.linear(x, w)",
             ),
             "fd.ops.linear of Float and Float",
-            "pairs of Half; of BFloat16; of TF32; of Float8_e4m3fn, Float8_e5m2; of Int8, UInt8",
+            "pairs of Half; of BFloat16; of TF32; of Float8_e4m3fn, Float8_e5m2; of Int8, UInt8. "
+            "fp32 is multiplied as TF32 where torch may do so (torch.backends.cuda.matmul."
+            "allow_tf32 and its like), or by wsched.with_tf32",
         ),
         (
             (f"x = {X.replace('[-1, -1]', '[-1]')}", f"w = {X}", "y = fd.ops.linear(x, w)"),

@@ -140,3 +140,98 @@ def test_integers_are_computed_with_as_float(line: str, what: str) -> None:
     with pytest.raises(UnsupportedError) as error:
         build(f"x = {I8}", f"w = {I8}", "s = fd.ops.linear(x, w)", line)
     assert str(error.value) == f"{what} is not supported; supported: BFloat16, Half, Float"
+
+
+MATRIX = SCALE.format("-1, -1", "True, True")
+BLOCKS = (*SCALED[:2], f"p = {MATRIX}", f"q = {MATRIX}")
+
+
+def scaled(blocks: str, more: str = "") -> str:
+    return f"d, _, _ = fd.ops.scaled_mm(x, w, p, q, scale_blocks={blocks}{more})"
+
+
+@pytest.mark.parametrize(
+    ("blocks", "axes", "lie"),
+    [
+        ("[1, 128]", [("M", "K_128"), ("K_128", "N_128")], [("K_128", "M"), ("N_128", "K_128")]),
+        ("[1, 1]", [("M", "K_128"), ("K_128", "N")], [("K_128", "M"), ("K_128", "N")]),
+        ("[128, 1]", [("M_128", "K_128"), ("K_128", "N")], [("M_128", "K_128"), ("K_128", "N")]),
+    ],
+)
+def test_scales_of_blocks(
+    blocks: str, axes: list[tuple[str, ...]], lie: list[tuple[str, ...]]
+) -> None:
+    """They are the product's, which nothing but it reads."""
+    f = build(*BLOCKS, scaled(blocks))
+    mma, cast = (e for e in f.exprs if not isinstance(e, BroadcastOp))
+    first, second = blocks.strip("[]").split(", ")
+    assert str(mma) == (f"mma(T4, T5, promotion = 128, scales = {{T2 of {first}, T3 of {second}}})")
+    assert str(cast) == "cast(T6)" and f.scales == {"T2", "T3"}
+    assert [b.axes for b in f.inputs[2:]] == axes
+    assert [f.order(b) for b in f.inputs[2:]] == lie
+
+
+def test_scales_of_blocks_of_the_transposed_product() -> None:
+    """A result by columns is one of the operands exchanged."""
+    f = build(*BLOCKS, scaled("[1, 128]"), "e = fd.ops.stride_order(d, stride_order=[0, 1])",
+              out="e")  # fmt: skip
+    assert f.mmas[0].scales is not None
+    assert [(s.tensor, s.rows) for s in f.mmas[0].scales] == [("T3", 128), ("T2", 1)]
+
+
+def test_scales_of_blocks_of_several_products() -> None:
+    """Side by side or in one result, they are refused; without blocks they are one kernel."""
+    more = f"v = {X.replace('dtype', 'stride_order=[0, 1], dtype')}", f"r = {MATRIX}"
+    second = scaled("[1, 1]").replace("w, p, q", "v, p, r").replace("d,", "e,")
+    lines = *BLOCKS, *more, scaled("[1, 1]"), second, "f = fd.ops.add(d, e)"
+    with pytest.raises(UnsupportedError) as error:
+        build(*lines, out="f")
+    assert str(error.value) == (
+        "scales of blocks [1, 1] of 2 matmuls along M, N is not supported; "
+        "supported: those of one matmul of matrices"
+    )
+    with pytest.raises(UnsupportedError, match=r"2 fd\.ops\.linear or fd\.ops\.matmul"):
+        build(*lines[:-1], "fd.add_output(e)")
+
+
+_BATCH = (X.replace("[-1, -1]", "[-1, -1, -1]").replace("[True, True]", "[True, True, True]"),) * 2
+
+
+@pytest.mark.parametrize(
+    ("lines", "what", "supported"),
+    [
+        (
+            (*BLOCKS, scaled("[1, 64]")),
+            "scales of blocks [1, 64]", "1 or 128 of rows and of columns, 128 of K",
+        ),
+        (
+            (*BLOCKS, scaled("[1]")),
+            "scales of blocks [1]", "1 or 128 of rows and of columns, 128 of K",
+        ),
+        (
+            (*BLOCKS[:3], f"q = {COLUMNS}", "r = fd.ops.mul(q, 2.0)",
+             scaled("[1, 1]").replace("q,", "r,")),
+            "scales of blocks [1, 1] in r", "inputs of fp32 with two dimensions",
+        ),
+        (
+            (*BLOCKS[:3], scaled("[1, 1]").replace("q,", "p,")),
+            "scales of blocks [1, 1] of both operands in p", "a tensor for each",
+        ),
+        (
+            (f"x = {_BATCH[0]}", f"w = {_BATCH[1]}", *BLOCKS[2:], scaled("[1, 128]")),
+            "scales of blocks [1, 128] of 1 matmuls along B, M, N",
+            "those of one matmul of matrices",
+        ),
+        (
+            (*BLOCKS, scaled("[1, 128]", ", use_fast_accum=True")),
+            "scales of blocks [1, 128] of a product whose sums stay in the tensor core",
+            "those of floats of 8 bits, whose sums are promoted",
+        ),
+    ],
+)  # fmt: skip
+def test_scales_of_blocks_that_are_refused(
+    lines: tuple[str, ...], what: str, supported: str
+) -> None:
+    with pytest.raises(UnsupportedError) as error:
+        build(*lines)
+    assert str(error.value) == f"{what} is not supported; supported: {supported}"

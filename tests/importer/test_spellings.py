@@ -282,6 +282,17 @@ def test_a_definition_in_a_test() -> None:
     assert [n.op for n in record_text(textwrap.dedent(text)).nodes] == ["define_tensor", "relu"]
 
 
+@pytest.mark.parametrize("argument", ["factor", "[2, factor]", "[[1], [2, [factor, 3]]]"])
+def test_what_has_no_value_is_found_however_deep(argument: str) -> None:
+    node = record_text(
+        "def f(fd: FusionDefinition, z: nvfuser.TensorView, factor):\n"
+        f"    return fd.ops.expand(z, {argument})\n"
+    ).nodes[-1]
+    definition = Definition((node,), ())
+    with pytest.raises(UnsupportedError, match=r"`factor`, which the text gives no value"):
+        definition.check_complete()
+
+
 def test_a_part_of_a_definition() -> None:
     """Tensors that a function is given are inputs, what it returns are outputs."""
     definition = record_text(

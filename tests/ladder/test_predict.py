@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from lowering.target.targets import named
+from wsched.choose.cost_model import START
 from wsched.ladder.climb import climb, rate
+from wsched.ladder.decisions import Grid
 from wsched.ladder.picture import draw, lanes_of_trace
 from wsched.ladder.predict import Prediction
 from wsched.ladder.rungs import RUNGS
@@ -37,6 +39,20 @@ def test_one_cta_takes_as_long_as_all_its_tiles() -> None:
     assert p.us(one, *sizes) == pytest.approx(12 * 11 * 1500 / 1904, rel=0.01)
     assert p.us(many, *sizes) == pytest.approx((1500 + 500) / 1904, rel=0.05)
     assert rate(1000, 1000, 1000, 2.0) == 1000.0
+
+
+@pytest.mark.parametrize(("k", "sms"), [(64, 132), (640, 132), (640, 20)])
+@pytest.mark.parametrize("number", range(len(RUNGS)))
+def test_rounds_of_places(number: int, k: int, sms: int) -> None:
+    """A launch, and for each round what a tile costs beside and in its k loop: so long
+    that power does not matter.
+    """
+    p, decided = Prediction(1e5, 3e4, 2), RUNGS[number].decided
+    m, n = 128 * 9, 128 * 11
+    rows = -(-m // (decided.rows * decided.cluster)) * decided.cluster
+    places = 1 if decided.grid is Grid.ONE_CTA else 2 * sms
+    cycles = START + -(-rows * 11 // places) * (100_000 + 30_000 * k // 64)
+    assert p.us(decided, m, n, k, sms) == pytest.approx(cycles / 1904, rel=1e-6)
 
 
 def test_who_waits() -> None:

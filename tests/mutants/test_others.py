@@ -34,6 +34,9 @@ def found(name: str, kind: str, what: str) -> Mutant:
     ("name", "kind", "what"),
     [
         pytest.param("coop_2_stages", "name", "-> let n_k: i32 = ceildiv(tiles, 64)", id="few"),
+        pytest.param(
+            "coop_2_stages", "name", "-> let n_k: i32 = ceildiv(step_bytes, 64)", id="enough"
+        ),
         pytest.param("qkv", "name", "-> let n_k: i32 = ceildiv(N0, 64)", id="a list"),
         pytest.param("both_by_threads", "name", "-> let n_k: i32 = ceildiv(N, 64)", id="threads"),
         pytest.param("exchanged", "copy", "bulk.commit of compute behind mbarrier", id="endless"),

@@ -1,10 +1,17 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from lowering.ground.dtypes import DType
 from lowering.ground.errors import UnsupportedError
+from lowering.ground.types import FragmentType
+from lowering.kernel.nodes import Frag, MmaTile
 from lowering.kernel.text import parse_kernel, print_kernel
 from lowering.kernel.verify import verify
+from lowering.kernel.verify_operands import operand_rules
+from lowering.kernel.visit import walk
 from passes.options import LoweringOptions
 from passes.pipeline import run_passes
 from passes.promote_sums import promote_sums
@@ -52,6 +59,36 @@ AFTER = """
     }
 """
 
+LOADS = """        wait_full ring, k
+        row: frag<f32, 64x1> = frag.fill 2.0
+        col: frag<f32, {}> = frag.fill 3.0
+"""
+"""Scales, which stand in front of the product that counts times them."""
+
+
+def scaled(text: str, col: str, made: str) -> str:
+    """A text with scales by row and by column, in ``made`` what they are multiplied by."""
+    text = text.replace("        wait_full ring, k\n", LOADS.format(col))
+    text = text.replace("128, 0 < k", "128, 0 < k, by_row=row, by_col=col")
+    return text.replace(
+        "        promoted: frag<f32, 64x64> = frag.update add, acc, sum\n",
+        made + f"        promoted: frag<f32, 64x64> = frag.update add, acc, {last_of(made)}\n",
+    )
+
+
+ONE = """        scale: frag<f32, 64x1> = frag.pointwise mul, row, col
+        scaled: frag<f32, 64x64> = frag.pointwise mul, sum, scale
+"""
+EACH = """        scaled: frag<f32, 64x64> = frag.pointwise mul, sum, row
+        scaled2: frag<f32, 64x64> = frag.pointwise mul, scaled, col
+"""
+
+
+def last_of(made: str) -> str:
+    """The name of what the last line makes."""
+    return made.splitlines()[-1].strip().partition(":")[0] if made else "sum"
+
+
 WIDE = BEFORE.replace("128, 0 < k", "256, 0 < k")
 
 WIDE_AFTER = AFTER.replace(
@@ -79,6 +116,37 @@ def promoted(body: str, span: int = 128) -> str:
 @pytest.mark.parametrize(("before", "after"), [(BEFORE, AFTER), (WIDE, WIDE_AFTER)])
 def test_a_sum_of_each_step(before: str, after: str) -> None:
     assert promoted(before) == print_kernel(kernel(HEAD + after + TAIL))
+
+
+@pytest.mark.parametrize(("col", "made"), [("1x1", ONE), ("1x64", EACH)])
+def test_what_a_step_has_summed_counts_times_its_scales(col: str, made: str) -> None:
+    """A number for all is multiplied by those for the rows first: one product an element."""
+    found, wanted = (promoted(scaled(BEFORE, col, "")), scaled(AFTER, col, made))
+    assert found == print_kernel(kernel(HEAD + wanted + TAIL))
+
+
+def test_scaled_products_of_several_blocks() -> None:
+    with pytest.raises(UnsupportedError) as error:
+        promoted(scaled(BEFORE, "1x1", ""), 64)
+    assert str(error.value) == (
+        "a scaled product over 128 of K in a step, promoted every 64 is not supported; "
+        "supported: one of at most 64 of K in a step"
+    )
+
+
+@pytest.mark.parametrize(("row", "col"), [("64x1", "64x1"), ("1x64", "1x64"), ("32x1", "1x1")])
+def test_scales_of_other_shapes(row: str, col: str) -> None:
+    made = kernel(HEAD + scaled(BEFORE, "1x1", "") + TAIL)
+    (stmt,) = (s for s in walk(made.body) if isinstance(s, MmaTile))
+    kinds = [FragmentType(DType.F32, *map(int, x.split("x"))) for x in (row, col)]
+    wrong = replace(stmt, by_row=Frag("row", kinds[0]), by_col=Frag("col", kinds[1]))
+    assert list(operand_rules(made, stmt)) == []
+    (found,) = operand_rules(made, wrong)
+    assert found in (
+        "col is frag<f32, 64x1>, scales are f32 of 1x1 or 1x64",
+        "row is frag<f32, 1x64>, scales are f32 of 1x1 or 64x1",
+        "row is frag<f32, 32x1>, scales are f32 of 1x1 or 64x1",
+    )
 
 
 def test_only_where_it_is_asked_for() -> None:

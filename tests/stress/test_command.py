@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from typer.testing import CliRunner
@@ -181,6 +182,42 @@ stress(count=1, largest=40, each=1, hang=1, json=Path({str(path)!r}))
     assert "WRONG no kernel: no end after 1 s (--seed 0 --largest 40 --only 0)" in done.stdout
     (row,) = read_rows(path, {"seed": 0, "device": "cpu", "largest": 40})
     assert row.failures == (Failure(-1, "", "no end after 1 s"),)
+
+
+class Timer:
+    """Records what is done to it; ends nothing by itself."""
+
+    made: ClassVar[list[Timer]] = []
+
+    def __init__(self, seconds: float, end: Callable[[int], None], told: tuple[int]) -> None:
+        self.seconds, self.end, self.told, self.daemon, self.state = seconds, end, told, False, ""
+        self.made.append(self)
+
+    def start(self) -> None:
+        assert self.daemon
+        self.state = "started"
+
+    def cancel(self) -> None:
+        self.state = "cancelled"
+
+
+def test_one_kernel_is_watched_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command.threading, "Timer", Timer)
+    monkeypatch.setattr(Timer, "made", [])
+    monkeypatch.setattr(command.os, "_exit", sys.exit)
+    kept: list[Row] = []
+    with command._watchdog(2.5, kept.append) as watch:
+        watch(3)
+        watch(None)
+        watch(4)
+        watch(5)
+        assert [t.state for t in Timer.made] == ["cancelled", "cancelled", "started"]
+    last = Timer.made[-1]
+    assert (last.state, last.seconds, last.told) == ("cancelled", 2.5, (5,))
+    with pytest.raises(SystemExit) as ended:
+        last.end(*last.told)
+    assert ended.value.code == command.HUNG
+    assert kept == [Row(5, "", 0, 0, 2.5, (Failure(-1, "", "no end after 2.5 s"),))]
 
 
 def test_the_summary() -> None:

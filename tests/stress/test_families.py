@@ -13,9 +13,9 @@ import wsched.stress.launches
 from wsched.importer import build_fusion, record_text
 from wsched.stress.draws import drawn_form
 from wsched.stress.families import Eight, Gated, Grouped, Listed, Reduced, Summed
-from wsched.stress.form import Form
+from wsched.stress.form import Form, Sizes
 from wsched.stress.launches import WRONG, Where, drawn_kernel, launched
-from wsched.stress.linear import Linear
+from wsched.stress.linear import Linear, drawn_linear
 from wsched.stress.run import judged
 from wsched.stress.several import Several
 from wsched.stress.tensors import poison_in, poisoned
@@ -55,6 +55,21 @@ def test_a_definition_and_its_launches(form: Form) -> None:
         again = form.asked(sizes, seed, "cpu")
         assert all(map(torch.equal, asked.inputs, again.inputs))
         assert all(w.value.abs().max() < 2**15 for w in asked.wanted if w.value.numel())
+
+
+def test_where_inputs_lie(golden: object) -> None:
+    """Shapes and strides with padding, types, and what is expected, of every form."""
+    rng, lines = random.Random(2), list[str]()
+    linears = (drawn_linear(rng) for _ in range(12))
+    for form in (*FORMS, *linears):
+        lines += [form.text]
+        asked = form.asked(Sizes(2, 24, 40, 16, 8), 3, "cpu")
+        for t in (*asked.inputs, *asked.wanted):
+            told = t if isinstance(t, torch.Tensor) else t.value
+            more = "" if told is t else f", results of {t.dtype}, {t.padding} behind a row"
+            lines.append(f"{told.dtype} {tuple(told.shape)} by {told.stride()}{more}")
+        lines.append("")
+    assert "\n".join(lines) == golden
 
 
 @pytest.fixture

@@ -56,6 +56,10 @@ def test_a_change_is_made_where_it_is_said() -> None:
 def test_what_no_test_can_see_is_left_alone() -> None:
     assert mutations("for a, b in zip(x, y, strict=True): pass\n") == []
     assert mutations("@dataclass(frozen=True)\nclass A:\n    x: int\n") == []
+    assert mutations("assert isinstance(a, int) and isinstance(b, str)\n") == []
+    assert [m.kind for m in mutations("assert isinstance(a, int) and b\n")] == ["boolean"]
+    assert [m.kind for m in mutations("def f(): return False\n")] == ["flag"]
+    assert [m.kind for m in mutations("def f(): return 0\n")] == ["number", "return"]
 
 
 def test_characters_of_several_bytes_move_nothing() -> None:

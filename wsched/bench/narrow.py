@@ -1,18 +1,20 @@
 """Products of 8 bits beside torch's: ``wsched.scaled_mm`` and ``torch._scaled_mm``, and of integers
-``wsched.int_mm`` and ``torch._int_mm``.
+``wsched.int_mm`` and ``torch._int_mm``; and of fp32 as TF32 beside ``torch.matmul``.
 
 ``python -m wsched.bench.narrow`` measures the anchors of ``wsched bench gemm``, each with scales
 that are single numbers and with one for each row and column, with sums that stay in the tensor core
-(``fast``) and without. Both sides are captured in CUDA graphs whose launches rotate among sets of
-operands that together exceed the L2, and replayed in turn. A line has the median of the rounds'
-ratios, TFLOP/s of both, and of both the error against fp32: root of the mean square of the
-difference over that of the result.
+(``fast``) and without, and with scales of blocks of 128 along K. Both sides are captured in CUDA
+graphs whose launches rotate among sets of operands that together exceed the L2, and replayed in
+turn. A line has the median of the rounds' ratios, TFLOP/s of both, and of both the error against
+fp32 (of fp32 against fp64): root of the mean square of the difference over that of the result.
+``--settings`` and ``--shapes`` choose; a line takes 2 to 4 seconds, most of them NVRTC's.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -25,7 +27,9 @@ from wsched.bench.method.gpu import elapsed_us
 from wsched.bench.method.operands import relative_error
 from wsched.bench.method.statistic import geometric_mean, orders, paired_ratios
 from wsched.bench.problem import ANCHORS, Shape, parse_shapes
-from wsched.front.scaled import int_mm_call, scaled_mm_call
+from wsched.front.scaled import BLOCK, int_mm_call, scaled_mm_call
+from wsched.front.written import definition, run, tensor_line
+from wsched.fusion import DataType
 
 __all__ = ["SETTINGS", "Setting", "captured", "compared", "main", "report", "summary"]
 
@@ -42,12 +46,19 @@ class Setting:
         dtype: of both operands, in torch.
         rows: whether rows and columns have scales of their own.
         fast: whether sums of floats stay in the tensor core.
+        blocks: rows of A and columns of B that a scale of 128 of K is for; None of other scales.
     """
 
     name: str
     dtype: str
     rows: bool = False
     fast: bool = False
+    blocks: tuple[int, int] | None = None
+
+    @property
+    def scaled(self) -> bool:
+        """Whether operands have scales."""
+        return self.dtype.startswith("float8")
 
     @property
     def integers(self) -> bool:
@@ -60,7 +71,14 @@ SETTINGS = (
     Setting("scalar fast", "float8_e4m3fn", fast=True),
     Setting("rows", "float8_e4m3fn", rows=True),
     Setting("rows fast", "float8_e4m3fn", rows=True, fast=True),
+    Setting("blocks", "float8_e4m3fn", blocks=(1, 128)),
+    Setting("blocks of rows", "float8_e4m3fn", blocks=(1, 1)),
     Setting("int8", "int8"),
+    Setting("tf32", "float32"),
+)
+
+_TF32 = definition(
+    *(tensor_line(name, (-1, -1), DataType.TF32) for name in "ab"), "d = fd.ops.linear(a, b)"
 )
 
 Way = Callable[..., Any]
@@ -89,7 +107,7 @@ def compared(
 
 def report(found: dict[str, Any]) -> str:
     """A line for a shape and a setting."""
-    head = f"{found['shape']:18} {found['setting']:12}"
+    head = f"{found['shape']:18} {found['setting']:14}"
     if found.get("skipped"):
         return f"{head} {found['skipped']}"
     ours, theirs = found["tflops"]
@@ -106,7 +124,7 @@ def summary(found: Sequence[dict[str, Any]]) -> Iterator[str]:
         ratios = [x["ratio"] for x in found if x["setting"] == setting and "ratio" in x]
         if ratios:
             mean = geometric_mean(ratios)
-            yield f"{setting:12} {mean:.3f} in geometric mean of {len(ratios)}, {min(ratios):.3f}"
+            yield f"{setting:14} {mean:.3f} in geometric mean of {len(ratios)}, {min(ratios):.3f}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -119,8 +137,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     import torch
 
     if not torch.cuda.is_available():
-        error = UnsupportedError("measuring products of 8 bits without a GPU", "a CUDA device")
+        error = UnsupportedError("measuring products without a GPU", "a CUDA device")
         parser.exit(2, f"{error}\n")
+    torch.backends.cuda.matmul.allow_tf32 = True
     shapes = parse_shapes(options.shapes) if options.shapes else ANCHORS
     names = options.settings.split(",") if options.settings else [s.name for s in SETTINGS]
     found = []
@@ -161,7 +180,7 @@ def _measured(shape: Shape, setting: Setting) -> dict[str, Any]:
 def _operands(torch: Any, shape: Shape, setting: Setting) -> list[tuple[Any, ...]]:
     """Sets of operands and scales, so many that they exceed twice the L2."""
     l2 = torch.cuda.get_device_properties(0).L2_cache_size
-    size = shape.k * (shape.m + shape.n)
+    size = shape.k * (shape.m + shape.n) * getattr(torch, setting.dtype).itemsize
     draw = torch.Generator("cuda").manual_seed(0)
     return [_set(torch, draw, shape, setting) for _ in range(max(2, -(-2 * l2 // size)))]
 
@@ -172,15 +191,34 @@ def _set(torch: Any, draw: Any, shape: Shape, setting: Setting) -> tuple[Any, ..
     if setting.integers:
         a, w = (torch.randint(-128, 128, (x, k), dtype=dtype, **cuda) for x in (m, n))
         return a, w.t()
+    if not setting.scaled:
+        return tuple(torch.randn(x, k, dtype=dtype, **cuda) for x in (m, n))
     a, w = (torch.randn(x, k, dtype=torch.bfloat16, **cuda).to(dtype) for x in (m, n))
     of_a, of_b = ((m, 1), (1, n)) if setting.rows else ((), ())
     scales = (torch.rand(size, **cuda) + 0.5 for size in (of_a, of_b))
+    if setting.blocks is not None:
+        pairs = zip((m, n), setting.blocks, strict=True)
+        scales = (_block_scales(torch, cuda, rows, k, of) for rows, of in pairs)
+        left, right = scales
+        return a, w.t(), left, right.t()
     return a, w.t(), *scales
+
+
+def _block_scales(torch: Any, cuda: dict[str, Any], rows: int, k: int, of: int) -> Any:
+    """Scales of an operand [rows, K], with single rows side by side, else K in whole fours: so
+    ``torch._scaled_mm`` takes them.
+    """
+    along, blocks = -(-k // BLOCK), -(-rows // of)
+    if of == 1:
+        return (torch.rand(along, rows, **cuda) + 0.5).t()
+    return (torch.rand(blocks, -(-along // 4) * 4, **cuda) + 0.5)[:, :along]
 
 
 def _ours(setting: Setting) -> Way:
     if setting.integers:
         return wsched.int_mm
+    if not setting.scaled:
+        return lambda a, w: run(_TF32, [a, w])
     return lambda a, b, x, y: wsched.scaled_mm(a, b, x, y, use_fast_accum=setting.fast)
 
 
@@ -188,6 +226,8 @@ def _theirs(torch: Any, setting: Setting) -> Way:
     if setting.integers:
         found: Way = torch._int_mm
         return found
+    if not setting.scaled:
+        return lambda a, w: torch.nn.functional.linear(a, w)
     more = {"out_dtype": torch.bfloat16, "use_fast_accum": setting.fast}
     return lambda a, b, x, y: torch._scaled_mm(a, b, x, y, **more)
 
@@ -209,17 +249,49 @@ def captured(torch: Any, way: Way, sets: list[tuple[Any, ...]]) -> tuple[Any, in
 def _error(torch: Any, way: Way, operands: tuple[Any, ...], setting: Setting) -> float:
     """Distance of a result from fp32's, relative; of integers from fp64's."""
     a, b, *scales = operands
-    wide = torch.float64 if setting.integers else torch.float32
-    wanted = a.to(wide) @ b.to(wide)
+    wide = torch.float32 if setting.scaled else torch.float64
+    if setting.blocks is not None:
+        (left, right), scales = scales, []
+        a, b = (
+            x.float() * _spread(scale, of, x.shape)
+            for x, scale, of in (
+                (a, left, setting.blocks[0]),
+                (b.t(), right.t(), setting.blocks[1]),
+            )
+        )
+        b = b.t()
+    elif setting.dtype == "float32":
+        b = b.t()
+    with _exact(torch):
+        wanted = a.to(wide) @ b.to(wide)
     for scale in scales:
         wanted = wanted * scale
     return relative_error(way(*operands), wanted)
+
+
+def _spread(scale: Any, rows: int, shape: Any) -> Any:
+    """Scales of blocks, one for each element."""
+    m, k = shape
+    return scale.repeat_interleave(rows, 0)[:m].repeat_interleave(BLOCK, 1)[:, :k]
+
+
+@contextmanager
+def _exact(torch: Any) -> Iterator[None]:
+    """Matmuls of fp32 that read all of it."""
+    settings = torch.backends.cuda.matmul
+    before, settings.allow_tf32 = settings.allow_tf32, False
+    try:
+        yield
+    finally:
+        settings.allow_tf32 = before
 
 
 def _kernel(setting: Setting, operands: tuple[Any, ...]) -> str:
     """The name of wsched's kernel."""
     if setting.integers:
         return wsched.compile(*int_mm_call(*operands)).kernel.name
+    if not setting.scaled:
+        return wsched.compile(_TF32, list(operands)).kernel.name
     a, b, x, y = operands
     return wsched.compile(*scaled_mm_call(a, b, x, y, use_fast_accum=setting.fast)).kernel.name
 

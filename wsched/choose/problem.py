@@ -28,6 +28,7 @@ from wsched.schedule.matmul.computed import Computed, element_bytes
 from wsched.schedule.matmul.demands import Demands
 from wsched.schedule.matmul.params import MatmulParams
 from wsched.schedule.matmul.reductions import Reductions
+from wsched.schedule.matmul.scaled import blocks_scaled, numbers_of_blocks
 
 __all__ = [
     "ALIGNED", "FUNCTION", "FUNCTIONS", "MATRIX", "Problem", "demands", "dense_widths",
@@ -87,6 +88,7 @@ class Problem:
         thread_b: the same of B.
         promotion: of the product (:class:`wsched.fusion.MmaOp`).
         computed: what is computed on an operand.
+        scaled: rows of A and columns of B that a scale inside the sum is for; None without any.
         grouped: which of ``m``, ``n`` and ``k`` groups share out of whose sizes only the device
             knows; then that is the mean, and ``batch`` is the number of groups. Empty without any.
     """
@@ -122,6 +124,7 @@ class Problem:
     thread_b: int = 0
     promotion: int = 0
     computed: Computed | None = None
+    scaled: tuple[int, int] | None = None
     grouped: str = ""
 
     def on(self, gpu: Gpu) -> Problem:
@@ -182,6 +185,7 @@ class Problem:
             k_entries=_entries(fusion, product.of(Role.K), extents),
             promotion=product.mma.promotion,
             computed=Computed.of(fusion, product),
+            scaled=blocks_scaled(product),
             grouped=grouped,
             **asdict(Reductions.of(fusion)),
         )  # fmt: skip
@@ -204,7 +208,7 @@ class Problem:
         found = {str(d.extent): sizes[d] for d in product.dims}
         for names in fusion.lists.values():
             found |= zip(names, self.m_entries or self.n_entries or self.k_entries, strict=True)
-        return found
+        return found | numbers_of_blocks(fusion, found)
 
     @property
     def apart(self) -> tuple[Problem, ...]:
@@ -222,7 +226,7 @@ class Problem:
         return replaced(
             self, results=(self.operand,), inputs=(), work=0, pairs=True, smem_epilogue=True,
             matrices=(), batch_invariant=False, a_count=1, b_count=1, over_rows=0, over_columns=0,
-            computed=None,
+            computed=None, scaled=None,
         )  # fmt: skip
 
     def tiles_m(self, m: int, piece: int = 1) -> int:
@@ -278,6 +282,7 @@ class Problem:
             m_entries=self.n_entries, n_entries=self.m_entries,
             thread_a=self.thread_b, thread_b=self.thread_a,
             computed=self.computed and self.computed.exchanged,
+            scaled=self.scaled and self.scaled[::-1],
             grouped={"m": "n", "n": "m"}.get(self.grouped, self.grouped),
         )  # fmt: skip
 
@@ -299,9 +304,7 @@ def _aligned(made: tuple[Product, ...], sizes: Sizes, known: Mapping[str, int]) 
 
 
 def dense_widths(fusion: Fusion, extents: Mapping[str, int]) -> dict[str, int]:
-    """Of operands that lie densely and that TMA cannot read, by name, the bytes that a thread can
-    copy at once; not of those that stand side by side.
-    """
+    """Of dense operands that TMA cannot read, by name, the bytes that a thread can copy at once."""
     if fusion.lists:
         return {}
     made = the_products(fusion)
@@ -377,6 +380,7 @@ def demands(problem: Problem) -> Demands:
         problem.reductions,
         problem.promotion,
         problem.computed,
+        problem.scaled,
     )
 
 

@@ -184,5 +184,6 @@ def _promoted(problem: Problem, shape: Shape) -> Number:
     """
     spans = most(1.0, shape.k / problem.promotion)
     adds = problem.products * spans * shape.warp_m * shape.warp_n / WARPGROUP
+    adds *= 2 if problem.scaled == (1, 1) else 1  # a number for all is multiplied and added at once
     shared = adds / 2 + PROMOTED * (shape.warpgroups > 2)
     return either(shape.alone, PROMOTED + adds, shared)

@@ -266,7 +266,8 @@ def _einsum_numpy(formula: str, x: Any, y: Any) -> Any:
 def _einsum_torch(formula: str, x: Any, y: Any) -> Any:
     import torch
 
-    return torch.einsum(formula, x.float(), y.float()).cpu().numpy()
+    wide = (torch.as_tensor(v).float() for v in (x, y))  # scaled operands are NumPy's
+    return torch.einsum(formula, *wide).cpu().numpy()
 
 
 def _as_held(values: Any, dtype: DataType) -> Any:
@@ -292,13 +293,13 @@ def _epilogue_inputs(fusion: Fusion, inputs: list[Any]) -> dict[str, Any]:
     """The others in fp32, as the product has them, without their dimensions of size 1."""
     values = [
         None
-        if b.tensor in fusion.operands
+        if b.tensor in {*fusion.operands, *fusion.scales}
         else np.asarray(x.float().cpu() if hasattr(x, "is_cuda") else x, np.float32)
         for b, x in zip(fusion.inputs, inputs, strict=True)
     ]
     found = {}
     for name, (axes, array) in joined(fusion, values, _side_by_side).items():
-        if name not in fusion.operands:
+        if name not in {*fusion.operands, *fusion.scales}:
             array = array.reshape(plain(axes, array.shape))
             found[name] = array.transpose(of_product(fusion, axes))
     return found

@@ -20,6 +20,7 @@ from wsched.front.known import import_fusion, known, recorded
 from wsched.front.own import kernel_of
 from wsched.front.routes import routes
 from wsched.front.sizes import Extents, extents_for
+from wsched.front.tf32 import as_allowed
 from wsched.fusion import Fusion
 from wsched.importer.input_error import InputError, require_sequence
 from wsched.run.compiled import CompiledFusion
@@ -158,4 +159,5 @@ def _prepare(definition: Any, inputs: Sequence[Any]) -> None:
     if isinstance(definition, Schedule):
         kernel_of(definition).admit(inputs)
     else:
+        definition = as_allowed(definition)
         next(routes(definition, known(definition).recorded, inputs))

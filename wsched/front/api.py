@@ -27,6 +27,7 @@ from wsched.front.problems import problem_of
 from wsched.front.route import CUT, Route
 from wsched.front.routes import routes
 from wsched.front.targets import gpu_named
+from wsched.front.tf32 import allowed, as_allowed
 from wsched.front.traced import define, is_compiling, traced
 from wsched.importer import Definition
 from wsched.importer.input_error import InputError, require_sequence
@@ -57,10 +58,9 @@ def execute(
     """Run a definition: by wsched's kernels, or another way where there is none.
 
     What is no single kernel is cut: matmuls with what follows them are wsched's, the rest is
-    nvFuser's or torch's. On CPU tensors the machine model executes the kernels. What nobody takes
-    otherwise is computed by torch, operation by operation. The way is decided once for each class
-    of inputs; :func:`explain` tells it. With ``params``, ``batch_invariant`` or a schedule there is
-    only wsched's kernel.
+    nvFuser's or torch's, what nobody else takes too. On CPU tensors the machine model executes the
+    kernels. The way is decided once for each class of inputs; :func:`explain` tells it. With
+    ``params``, ``batch_invariant`` or a schedule there is only wsched's kernel.
 
     Args:
         definition: a ``nvfuser_direct.FusionDefinition``, the text that nvFuser prints for one,
@@ -97,7 +97,7 @@ def execute(
         return _execute_invariant(definition, inputs, params)
     if params is not None or isinstance(definition, Schedule):
         return compile(definition, inputs, params=params)(*inputs)
-    found = known(definition)
+    definition, found = allowed(definition)
     route = found.routes.get(_key(inputs, constants) if constants else class_key(inputs))
     if route is not None:
         try:
@@ -222,6 +222,7 @@ def explain(
     """
     require_sequence(inputs)
     key = _key(inputs, constants)
+    definition = definition if isinstance(definition, Schedule) else as_allowed(definition)
     if gpu is not None:
         return explain_on(
             gpu_named(gpu), definition, inputs, batch_invariant=batch_invariant, constants=constants
@@ -251,9 +252,8 @@ def explain(
         kernel = route.kernel
     problem = problem_of(kernel.fusion, inputs, batch_invariant=batch_invariant)
     made = explain_beside(definition, kernel, kernel.fusion, inputs, problem, where)
-    if batch_invariant:  # nobody asks install for that
-        return made
-    return replace(made, installed=_installed(definition, inputs, where))
+    asked = not batch_invariant  # nobody asks install for that
+    return replace(made, installed=_installed(definition, inputs, where)) if asked else made
 
 
 def _installed(definition: Any, inputs: Sequence[Any], where: str) -> str:

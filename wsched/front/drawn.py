@@ -80,7 +80,7 @@ def machine_arrays(kernel: CompiledFusion, inputs: list[Any]) -> MachineArrays:
         sizes = dict(zip(binding.axes, x.shape, strict=True))
         order = _stored(fusion, binding)
         arrays[binding.key] = x.transpose([binding.axes.index(a) for a in order])
-        if binding.tensor not in fusion.operands:
+        if binding.tensor not in {*fusion.operands, *fusion.scales}:
             x = x.reshape(plain(binding.axes, x.shape))
             x = x.transpose(of_product(fusion, binding.axes))
             arrays[binding.key] = x.reshape([sizes.get(a, 1) for a in fusion.result_axes])
@@ -118,7 +118,7 @@ def plain(axes: tuple[str, ...], shape: tuple[int, ...]) -> list[int]:
 
 def _stored(fusion: Fusion, binding: TensorBinding) -> list[str]:
     """Axes of a tensor in the order of memory, innermost last."""
-    if binding.tensor not in fusion.operands:
+    if binding.tensor not in {*fusion.operands, *fusion.scales}:
         return list(binding.axes)
     return [str(d.extent) for d in fusion.tensor(binding.tensor).in_memory]
 

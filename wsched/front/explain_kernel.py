@@ -16,7 +16,7 @@ from wsched.choose.tuned.lookup import Hit, lookup
 from wsched.front.choices import choices_of
 from wsched.front.explanation import Choice, Explanation, KernelFacts
 from wsched.front.route import WSCHED, Refusal
-from wsched.fusion.names import HEADS, in_order
+from wsched.fusion.names import HEADS, blocks_of, in_order
 from wsched.run.compiled import CompiledFusion
 from wsched.run.counts import require_countable, require_extents
 from wsched.schedule.entries import with_sums
@@ -133,6 +133,7 @@ def _facts(
     sizes = problem.extents(fusion)
     own = {name for names in fusion.lists.values() for name in names}
     own |= {HEADS} if sizes.get(HEADS) == 1 else set()
+    own |= {name for name in sizes if blocks_of(name) is not None}
     text = "x".join(str(sizes[name]) for name in in_order(sizes) if name not in own)
     sizes = with_sums(fusion, sizes)
     require_extents(sizes)

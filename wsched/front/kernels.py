@@ -14,6 +14,7 @@ from wsched.front.known import import_fusion
 from wsched.front.own import compile_schedule
 from wsched.front.problems import problem_of
 from wsched.front.targets import refuse_target, require_target
+from wsched.front.tf32 import as_allowed
 from wsched.fusion import Fusion
 from wsched.importer.input_error import InputError, require_sequence
 from wsched.run.compiled import CompiledFusion, compile_fusion
@@ -110,7 +111,7 @@ def _kernel_key(
     batch_invariant: bool = False,
     target: str | None = None,
 ) -> _Key:
-    fusion = laid_out(import_fusion(definition), inputs)
+    fusion = laid_out(import_fusion(as_allowed(definition)), inputs)
     asked = None if target is None else named(target)
     if params is None:
         problem = problem_of(fusion, inputs, batch_invariant=batch_invariant, target=asked)

@@ -11,6 +11,7 @@ from wsched.front.route import Route
 from wsched.fusion import Fusion
 from wsched.importer import Definition, Version, build_fusion, definition_of, is_live, record_text
 from wsched.importer.consistent import check_consistent
+from wsched.importer.tf32 import as_tf32, tf32_inputs
 
 __all__ = ["Known", "import_for_calls", "import_fusion", "known", "recorded"]
 
@@ -31,18 +32,23 @@ class Known:
         recorded: its operations, or why they cannot be read.
         fusion: the fusion that wsched schedules, or why there is none.
         routes: the route of each class of inputs.
+        tf32: of the same with inputs as TF32, for calls where torch's settings allow it; None where
+            no input can be.
         version: which state of a live definition all this is about; None for anything else.
     """
 
-    __slots__ = ("fusion", "recorded", "routes", "version")
+    __slots__ = ("fusion", "recorded", "routes", "tf32", "version")
 
     def __init__(self, definition: Any) -> None:
         self.recorded: Definition | UnsupportedError
         self.fusion: Fusion | UnsupportedError
         self.routes: dict[Any, Route] = {}
         self.version: Version | None = None
+        self.tf32: Known | None = None
         try:
             self.recorded = _record(definition)
+            if names := tf32_inputs(self.recorded):
+                self.tf32 = _known_text(as_tf32(self.recorded, names))
             self.fusion = build_fusion(self.recorded)
         except UnsupportedError as e:
             self.fusion = _again(e)

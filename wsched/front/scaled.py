@@ -7,6 +7,7 @@ other.
 from __future__ import annotations
 
 from functools import lru_cache
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from lowering.ground.errors import UnsupportedError
@@ -27,6 +28,9 @@ from wsched.importer.input_error import InputError, no_tensor
 if TYPE_CHECKING:
     import torch
 
+BLOCK = 128
+"""K of a block of scales, and its rows or columns where these are not single ones."""
+
 __all__ = ["int_mm", "int_mm_call", "scaled_mm", "scaled_mm_call"]
 
 
@@ -45,13 +49,18 @@ def scaled_mm(
     accumulator in fp32; with ``use_fast_accum`` over all of K, which is faster and keeps fewer
     bits. Sums of integers are exact.
 
+    Scales of blocks are for 128 of K each, of one row or column or of 128 of them: what the tensor
+    core has summed over 128 of K counts times both before it is added. Blocks at the end may be
+    shorter.
+
     Args:
         a: [M, K] of ``float8_e4m3fn`` or ``float8_e5m2``; or of ``int8`` or ``uint8``.
         b: [K, N] of the same kind. The matrix instruction reads K contiguous: a row-major ``a`` and
             a column-major ``b`` (``w.t()`` of weights [N, K]) are read where they lie if rows are
             multiples of 16 bytes apart; others are copied by every call.
-        scale_a: fp32, one number, or [M, 1].
-        scale_b: fp32, one number, or [1, N].
+        scale_a: fp32, one number, or [M, 1]; or of blocks, [M, K / 128] or [M / 128, K / 128], then
+            ``scale_b``, too. Rows are read where they lie with M contiguous, others with K.
+        scale_b: fp32, one number, or [1, N]; or of blocks, [K / 128, N] or [K / 128, N / 128].
         bias: [N], bf16, fp16 or fp32.
         out_dtype: bf16 (where none is given), fp16 or fp32.
         use_fast_accum: see above.
@@ -61,7 +70,7 @@ def scaled_mm(
 
     Raises:
         InputError: shapes, types or devices that do not fit each other.
-        UnsupportedError: other types than these; scales of blocks.
+        UnsupportedError: other types than these; scales of other blocks, or of blocks of integers.
     """
     return run(*scaled_mm_call(a, b, scale_a, scale_b, bias, out_dtype, use_fast_accum))
 
@@ -77,9 +86,10 @@ def scaled_mm_call(
 ) -> Call:
     """What :func:`scaled_mm` runs; arguments and errors as there."""
     _require_matrices(a, b, FLOATS, INTEGERS)
-    (m, _), (_, n) = a.shape, b.shape
-    left, by_row = _scale(scale_a, "scale_a", (m, 1))
-    right, by_column = _scale(scale_b, "scale_b", (1, n))
+    (m, k), (_, n) = a.shape, b.shape
+    blocks = _blocks(scale_a, scale_b, (m, n, k))
+    left, by_row = _scale(scale_a, "scale_a", (m, 1), blocks)
+    right, by_column = _scale(scale_b, "scale_b", (1, n), blocks)
     result = DataType.BFloat16 if out_dtype is None else type_of_torch(out_dtype)
     if result not in RESULTS:
         raise UnsupportedError(f"scaled_mm into {out_dtype}", torch_names(RESULTS))
@@ -92,6 +102,7 @@ def scaled_mm_call(
         added,
         result,
         bool(use_fast_accum),
+        blocks,
     )
     return text, [a, b, left, right] if bias is None else [a, b, left, right, bias]
 
@@ -123,7 +134,7 @@ def int_mm_call(a: torch.Tensor, b: torch.Tensor) -> Call:
 @lru_cache(maxsize=256)
 def _scaled_mm_text(
     a: DataType, b: DataType, by_row: bool, by_column: bool, bias: DataType | None,
-    result: DataType, fast: bool,
+    result: DataType, fast: bool, blocks: tuple[int, int] | None = None,
 ) -> str:  # fmt: skip
     """The definition that :func:`scaled_mm` runs.
 
@@ -135,14 +146,17 @@ def _scaled_mm_text(
         bias: its type; None without.
         result: type of the result.
         fast: whether sums stay in the tensor core.
+        blocks: rows and columns of blocks along K that have scales; None where none have.
     """
     rows, columns = -1 if by_row else 1, -1 if by_column else 1
+    inner = 1 if blocks is None else -1
     named = f"dtype={result!r}{', use_fast_accum=True' if fast else ''}"
+    named += "" if blocks is None else f", scale_blocks={[*blocks]}"
     lines = [
         tensor_line("a", (-1, -1), a),
         tensor_line("b", (-1, -1), b, ", stride_order=[0, 1]"),
-        tensor_line("scale_a", (rows, 1), DataType.Float),
-        tensor_line("scale_b", (1, columns), DataType.Float),
+        tensor_line("scale_a", (rows, inner), DataType.Float),
+        tensor_line("scale_b", (inner, columns), DataType.Float),
     ]
     if bias is not None:
         lines.append(tensor_line("bias", (-1,), bias))
@@ -173,7 +187,21 @@ def _require_matrices(a: Any, b: Any, *kinds: tuple[DataType, ...]) -> None:
         raise InputError(text, "b", f"{b.shape[0]} rows", f"{a.shape[1]} rows")
 
 
-def _scale(scale: Any, name: str, each: tuple[int, int]) -> tuple[torch.Tensor, bool]:
+def _blocks(scale_a: Any, scale_b: Any, sizes: tuple[int, int, int]) -> tuple[int, int] | None:
+    """Rows and columns of the blocks that both scales are for; None of other scales."""
+    shapes = [tuple(getattr(s, "shape", ())) for s in (scale_a, scale_b)]
+    m, n, k = sizes
+    if all(x == each or prod(x) == 1 for x, each in zip(shapes, ((m, 1), (1, n)), strict=True)):
+        return None  # one block along K is all of it
+    found = []
+    for shape, size in zip((shapes[0], shapes[1][::-1]), (m, n), strict=True):
+        found += [r for r in (1, BLOCK) if shape == (-(-size // r), -(-k // BLOCK))][:1]
+    return (found[0], found[1]) if len(found) == 2 else None
+
+
+def _scale(
+    scale: Any, name: str, each: tuple[int, int], blocks: tuple[int, int] | None
+) -> tuple[torch.Tensor, bool]:
     """A scale as the definition has it, and whether there is one for each row or column."""
     import torch
 
@@ -182,7 +210,7 @@ def _scale(scale: Any, name: str, each: tuple[int, int]) -> tuple[torch.Tensor, 
     if scale.dtype != torch.float32:
         text = f"{name} is {scale.dtype}, not {torch.float32}"
         raise InputError(text, name, str(scale.dtype), str(torch.float32))
-    if tuple(scale.shape) == each and scale.numel() != 1:
+    if blocks is not None or (tuple(scale.shape) == each and scale.numel() != 1):
         return scale, True
     if scale.numel() == 1:
         return scale.reshape(1, 1), False

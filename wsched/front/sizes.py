@@ -16,13 +16,14 @@ from wsched.front.own import kernel_of
 from wsched.front.schedule import Schedule, is_schedule_text
 from wsched.front.targets import refuse_target, require_target
 from wsched.fusion import Fusion
-from wsched.fusion.names import BATCH, EXTENTS, HEADS
+from wsched.fusion.names import BATCH, EXTENTS, HEADS, blocks_of
 from wsched.importer.input_error import InputError
 from wsched.run.compiled import CompiledFusion, compile_fusion
 from wsched.run.counts import require_extents
 from wsched.run.cpu import MULTIPROCESSORS
 from wsched.schedule.matmul.epilogue_inputs import matrix_inputs
 from wsched.schedule.matmul.params import MatmulParams
+from wsched.schedule.matmul.scaled import numbers_of_blocks
 
 __all__ = [
     "DEFAULT", "Extents", "extents_for", "kernel_for", "read_definition",
@@ -78,6 +79,8 @@ class Extents:
 
     def of(self, axis: str) -> int:
         """Size of an extent by its name, or of a dimension of size ``1``."""
+        if (blocks := blocks_of(axis)) is not None:
+            return -(-self.of(blocks[0]) // blocks[1])
         sizes = zip(EXTENTS, (self.batch, self.heads, self.m, self.n, self.k), strict=True)
         return dict(sizes, **{"1": 1})[axis]
 
@@ -86,6 +89,7 @@ class Extents:
         fixes have these, the others share what is left equally; N is the sum of theirs.
         """
         found = {name: self.of(name) for name in (*EXTENTS, "1")}
+        found |= numbers_of_blocks(fusion, found)
         for axis, names in fusion.lists.items():
             known = {
                 extent: size

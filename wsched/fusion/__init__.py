@@ -19,6 +19,7 @@ from wsched.fusion.expr import (
     MmaOp,
     PointwiseOp,
     ReductionOp,
+    Scale,
     inputs_of,
     rewire,
 )
@@ -92,6 +93,7 @@ __all__ = [
     "Product",
     "ReductionOp",
     "Role",
+    "Scale",
     "Split",
     "TensorBinding",
     "TensorView",

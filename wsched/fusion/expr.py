@@ -9,7 +9,7 @@ from wsched.fusion.types import LoadStoreOpType
 
 __all__ = [
     "BroadcastOp", "CastOp", "FusionExpr", "LoadStoreOp", "MmaOp", "PointwiseOp", "ReductionOp",
-    "inputs_of", "rewire",
+    "Scale", "inputs_of", "rewire",
 ]  # fmt: skip
 
 # Operations that nvFuser prints between their operands.
@@ -34,21 +34,40 @@ class BroadcastOp:
 
 
 @dataclass(frozen=True, slots=True)
+class Scale:
+    """What blocks of an operand count times: a number for each ``promotion`` of K of its product
+    and each ``rows`` of the rows that it has there.
+
+    ``tensor`` is an input of fp32, [K blocks, rows] of single rows and [row blocks, K blocks] of
+    blocks of several: what a step of the main loop reads of it lies side by side.
+    """
+
+    tensor: str
+    rows: int
+
+    def __str__(self) -> str:
+        return f"{self.tensor} of {self.rows}"
+
+
+@dataclass(frozen=True, slots=True)
 class MmaOp:
     """``output[m, n] = sum over k of a[m, 1, k] * b[1, n, k]``, in the output's type.
 
     ``promotion`` is the K after which what the instruction has summed is added to a second
-    accumulator, for types that it adds with fewer bits than the output has; 0 for never.
+    accumulator, for types that it adds with fewer bits than the output has; 0 for never. With
+    ``scales``, of A and of B, that counts times both of them.
     """
 
     output: str
     a: str
     b: str
     promotion: int = 0
+    scales: tuple[Scale, Scale] | None = None
 
     def __str__(self) -> str:
         promotion = f", promotion = {self.promotion}" if self.promotion else ""
-        return f"mma({self.a}, {self.b}{promotion})"
+        scales = "" if self.scales is None else ", scales = {{{}, {}}}".format(*self.scales)
+        return f"mma({self.a}, {self.b}{promotion}{scales})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +135,7 @@ FusionExpr = BroadcastOp | MmaOp | CastOp | LoadStoreOp | PointwiseOp | Reductio
 
 
 def inputs_of(e: FusionExpr) -> tuple[str, ...]:
-    """Names of the tensors that ``e`` reads, each once."""
+    """Names of the tensors that ``e`` is computed from, each once; scales are no operands."""
     if isinstance(e, MmaOp):
         return (e.a, e.b)
     if isinstance(e, PointwiseOp):

@@ -186,6 +186,11 @@ class Fusion(_Kept):
         return tuple(dict.fromkeys(b.tensor for b in self.inputs if b.tensor in read))
 
     @property
+    def scales(self) -> frozenset[str]:
+        """Names of the inputs that blocks of operands count times."""
+        return frozenset(s.tensor for e in self.mmas for s in e.scales or ())
+
+    @property
     def lists(self) -> Mapping[str, tuple[str, ...]]:
         """Of each axis along which the caller's tensors stand side by side the names of their
         extents there, in order. The extent of that name is their sum; of a scheduled fusion each

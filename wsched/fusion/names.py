@@ -8,12 +8,29 @@ product's rows. What a dimension is to a product of the fusion says
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
-__all__ = ["BATCH", "COLS", "EXTENTS", "HEADS", "ROWS", "SUMMED", "in_order"]
+__all__ = [
+    "BATCH", "COLS", "EXTENTS", "HEADS", "ROWS", "SUMMED", "blocks_of", "in_blocks", "in_order",
+]  # fmt: skip
 
 BATCH, HEADS, ROWS, COLS, SUMMED = EXTENTS = ("B", "H", "M", "N", "K")
 """Batches have one dimension, B, or two, of which H is the inner one: heads of sequences."""
+
+
+_BLOCKS = re.compile(r"([A-Z])_(\d+)")
+
+
+def in_blocks(axis: str, size: int) -> str:
+    """What the number of blocks of so many along an axis is called: ``K_128``, rounded up."""
+    return axis if size == 1 else f"{axis}_{size}"
+
+
+def blocks_of(name: str) -> tuple[str, int] | None:
+    """The axis and the size of the blocks that an extent counts; None of any other."""
+    found = _BLOCKS.fullmatch(name)
+    return None if found is None else (found[1], int(found[2]))
 
 
 def in_order(names: Iterable[str]) -> tuple[str, ...]:

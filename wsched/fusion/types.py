@@ -69,7 +69,9 @@ class DataType(_Named):
 
     @property
     def made(self) -> DataType:
-        """What a linear or matmul of such operands makes, unless they are integers."""
+        """What a linear or matmul of such operands makes, unless they are integers; of ``TF32`` the
+        type in memory.
+        """
         return DataType.Float if self is DataType.TF32 else self
 
     @property

@@ -6,7 +6,7 @@ operation's type; what follows is the epilogue (:mod:`wsched.importer.epilogue`)
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from lowering.ground.errors import UnsupportedError
@@ -31,6 +31,7 @@ from wsched.importer.operands import (
 from wsched.importer.ops import MATMULS
 from wsched.importer.reductions import reduced_result
 from wsched.importer.scaled import without_scaled
+from wsched.importer.scales import block_scales
 from wsched.importer.steps import REDUCED, Step
 from wsched.importer.sums import summands
 from wsched.importer.text.signatures import known_ops
@@ -114,7 +115,8 @@ def _build(definition: Definition, computable: Computable = Computable.ONE) -> F
     own = {x.input for x in operands.values()}
     before = [s for steps in computed.values() for s in steps if s.source not in own]
     read = [*epilogue.steps, *before]
-    inputs = tuple(_bindings(definition, operands, read))
+    scales = block_scales(definition, matmuls, form, dims)
+    inputs = tuple(_bindings(definition, operands, read, {} if scales is None else scales.axes))
     sizes = _sizes(matmuls[0], inputs)
     mn_major = {x.input for x in operands.values() if x.memory[-1] != SUMMED}
     matrices = [x for s, x in made if s.op not in REDUCED]
@@ -126,8 +128,11 @@ def _build(definition: Definition, computable: Computable = Computable.ONE) -> F
         if node.results[0] in products.values()
     }
     promotion = 0 if matmuls[0].get("use_fast_accum") else form.promotion
+    numbers = None if scales is None else scales.pair
+    if numbers is not None and turn < 0:
+        numbers = numbers[1], numbers[0]
     emitted = emit_fusion(
-        inputs, names, epilogue.steps, outputs, memory, mn_major, computed, promotion
+        inputs, names, epilogue.steps, outputs, memory, mn_major, computed, promotion, numbers
     )
     bound = tuple(
         TensorBinding(t.name, x.axes, tuple(1 if a == "1" else sizes[a] for a in x.axes), t.dtype)
@@ -229,9 +234,12 @@ def _require_meeting(products: set[str], outputs: list[Step]) -> None:
 
 
 def _bindings(
-    definition: Definition, operands: dict[str, ImportedOperand], steps: list[Step]
-) -> Iterator[TensorBinding]:
-    """How the caller's tensors are passed, in the order of the definition, by their names there."""
+    definition: Definition, operands: dict[str, ImportedOperand], steps: list[Step],
+    scales: Mapping[str, Axes],
+) -> Iterator[TensorBinding]:  # fmt: skip
+    """How the caller's tensors are passed, in the order of the definition, by their names there;
+    ``scales`` are the axes of those of blocks.
+    """
     read = {s.source: s for s in steps if s.op == "input"}
     by_input = {x.input: x for x in operands.values()}
     for node in definition.nodes:
@@ -244,7 +252,10 @@ def _bindings(
                 raise UnsupportedError(
                     f"{name} as operand of the matmul and in the epilogue", "one way to read it"
                 )
-            yield TensorBinding(name, by_input[name].axes, fixed_sizes(node), dtype_of(node))
+            x = by_input[name]
+            yield TensorBinding(name, x.axes, fixed_sizes(node), dtype_of(x.node))
+        elif name in scales:
+            yield TensorBinding(name, scales[name], fixed_sizes(node), dtype_of(node))
         elif name in read:
             step = read[name]
             sizes = tuple(
@@ -265,7 +276,7 @@ def _sizes(matmul: Node, inputs: tuple[TensorBinding, ...]) -> dict[str, int | N
         UnsupportedError: one has two, or a size of 1 that another input leaves open: nvFuser
             repeats what is one element long, and no kernel repeats a product.
     """
-    found: dict[str, int | None] = dict.fromkeys(EXTENTS)
+    found: dict[str, int | None] = dict.fromkeys((*EXTENTS, *(a for b in inputs for a in b.axes)))
     left = {a for b in inputs for a, n in zip(b.axes, b.sizes, strict=True) if n is None}
     for binding in inputs:
         for axis, size in zip(binding.axes, binding.sizes, strict=True):

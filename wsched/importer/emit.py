@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from lowering.ground.expr import Expr, Var
+from lowering.ground.expr import Var
 from wsched.fusion import (
     BroadcastOp,
     CastOp,
@@ -21,6 +21,7 @@ from wsched.fusion import (
     MmaOp,
     PointwiseOp,
     ReductionOp,
+    Scale,
     TensorBinding,
     TensorView,
 )
@@ -49,6 +50,7 @@ def emit_fusion(
     mn_major: Collection[str] = (),
     computed: Mapping[str, Sequence[Step]] | None = None,
     promotion: int = 0,
+    scales: tuple[Scale, Scale] | None = None,
 ) -> Emitted:
     """Number and connect everything: inputs, views of them, the mmas, then the epilogue.
 
@@ -63,21 +65,20 @@ def emit_fusion(
         mn_major: inputs that are operands whose K is not contiguous.
         computed: the steps of operands that are no inputs, each list in order, the operand last.
         promotion: of the mmas.
+        scales: of the one mma, their tensors by their names in the definition.
     """
     e = _Emitter()
     computed = computed or {}
-    used = needed(*outputs)
-    before = needed(*(made[-1] for made in computed.values()))
+    used, before = needed(*outputs), needed(*(made[-1] for made in computed.values()))
     spread = {s.source: s.spread for s in used | before if s.op == "input"}
+    full = (*memory, SUMMED)
     for b in inputs:
-        text = _axes(spread.get(b.tensor, frozenset(b.axes)), (*memory, SUMMED))
-        e.named[b.tensor] = e.add(b.dtype, MemoryType.Global, text, b.tensor in mn_major)
+        text = _axes(spread.get(b.tensor, frozenset(b.axes)), full)
+        e.named[b.tensor] = e.input(b, text, b.tensor in mn_major, scales or ())
     axes = {b.tensor: frozenset(b.axes) for b in inputs}
     sides = [dict.fromkeys(names) for names in zip(*operands.values(), strict=True)]
     views = {
-        x: e.operand(computed[x], (*memory, SUMMED))
-        if x in computed
-        else e.view(x, axes[x], (*memory, SUMMED))
+        x: e.operand(computed[x], full) if x in computed else e.view(x, axes[x], full)
         for side in sides
         for x in side
     }
@@ -86,8 +87,8 @@ def emit_fusion(
     order = sorted((s for s in steps if s in used), key=lambda s: (*first, s.op).index(s.op))
     for s in order:
         if s.op == "input":
-            full = len(s.spread) == len(memory)
-            e.made[s] = e.named[s.source] if full else e.view(s.source, s.spread, memory)
+            whole = len(s.spread) == len(memory)
+            e.made[s] = e.named[s.source] if whole else e.view(s.source, s.spread, memory)
     read = {x for s in order for x in s.inputs if isinstance(x, Step)}
     once = {s for s, times in Counter(outputs).items() if times == 1}
     for s in order:
@@ -95,8 +96,8 @@ def emit_fusion(
         where = MemoryType.Global if direct else MemoryType.Local
         if s.op == "mma":
             e.made[s] = e.add(s.dtype, where, " ".join((*memory, f"r{SUMMED}")))
-            left, right = operands[s.source]
-            e.exprs.append(MmaOp(e.made[s], views[left], views[right], promotion))
+            left, right = (views[x] for x in operands[s.source])
+            e.exprs.append(MmaOp(e.made[s], left, right, promotion, e.renamed(scales)))
         elif s.op != "input":
             e.step(s, where, memory)
     return e.finish(outputs, memory)
@@ -144,11 +145,35 @@ class _Emitter:
         kinds = {"b": IterType.Broadcast, "r": IterType.Reduction}
         made = []
         for word in text.split():
-            extent: Expr = Var(word[-1])
             kind = kinds.get(word[0], IterType.Iteration)
-            made.append(IterDomain(self.next_id, extent, word[-1], kind))
-            self.next_id += 1
+            made.append(self.domain(word[-1], kind))
         return tuple(made)
+
+    def domain(self, name: str, kind: IterType = IterType.Iteration) -> IterDomain:
+        """The next domain, of an extent of this name."""
+        self.next_id += 1
+        return IterDomain(self.next_id - 1, Var(name), name, kind)
+
+    def input(self, b: TensorBinding, text: str, exchanged: bool, scales: Sequence[Scale]) -> str:
+        """An input of such dimensions, or that blocks of an operand count times, as :class:`Scale`
+        says it lies.
+        """
+        scale = next((s for s in scales if s.tensor == b.tensor), None)
+        if scale is None:
+            return self.add(b.dtype, MemoryType.Global, text, exchanged)
+        along = next(axis for axis in b.axes if axis.startswith(SUMMED))
+        (rows,) = (axis for axis in b.axes if axis != along)
+        order = (along, rows) if scale.rows == 1 else (rows, along)
+        domains, name = tuple(map(self.domain, order)), f"T{len(self.tensors)}"
+        self.tensors.append(TensorView(name, b.dtype, MemoryType.Global, domains, domains))
+        return name
+
+    def renamed(self, scales: tuple[Scale, Scale] | None) -> tuple[Scale, Scale] | None:
+        """They with their tensors in the fusion."""
+        if scales is None:
+            return None
+        left, right = (Scale(self.named[s.tensor], s.rows) for s in scales)
+        return left, right
 
     def add(self, dtype: DataType, memory: MemoryType, text: str, exchanged: bool = False) -> str:
         """A new tensor, the last two dimensions exchanged in memory if asked for; its name."""

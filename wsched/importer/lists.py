@@ -67,6 +67,8 @@ def side_by_side(
     if not 1 < len(fusions) <= MOST:
         return None
     first = fusions[0]
+    if first.scales:  # a tile's step would load those of its entry
+        return None
     alike = all((f.tensors, f.exprs) == (first.tensors, first.exprs) for f in fusions)
     if not alike or not all(_told(f) == _told(first) for f in fusions):
         return None

@@ -8,7 +8,7 @@ call by call say who computes it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from lowering.ground.dtypes import DType
@@ -29,6 +29,7 @@ from wsched.importer.layout import (
 )
 from wsched.importer.ops import MATMULS
 from wsched.importer.steps import Step
+from wsched.importer.tf32 import retyped
 
 __all__ = [
     "Computable", "ImportedOperand", "Pair", "dtype_of", "fixed_sizes", "form_of", "operand_pair",
@@ -45,6 +46,11 @@ _FLOATS_OF_8_BITS = (DataType.Float8_e4m3fn, DataType.Float8_e5m2)
 _OF_8_BITS = (*_FLOATS_OF_8_BITS, DataType.Int8, DataType.UInt8)
 _HOLDS_8_BITS = (DataType.BFloat16, DataType.Half)
 """Types of matmuls that have every value of those."""
+
+_TF32 = (
+    "fp32 is multiplied as TF32 where torch may do so (torch.backends.cuda.matmul.allow_tf32 and "
+    "its like), or by wsched.with_tf32"
+)
 
 _BRANCHES = ("log1p", "reciprocal", "sqrt")
 """Operations that are compiled to branches whatever they are of (NVRTC 12.8, each of
@@ -137,6 +143,7 @@ def operand_pair(definition: Definition, matmul: Node, computable: Computable) -
         for v, axes in zip(named, whole, strict=True)
     )
     _require_batch(call, a, b)
+    a, b = _read_as(a, b), _read_as(b, a)
     if a.name == b.name:
         raise UnsupportedError(f"{call} of {a.name} with itself", "two different tensors")
     form_of(call, a, b)
@@ -148,6 +155,13 @@ def operand_pair(definition: Definition, matmul: Node, computable: Computable) -
     return a, b
 
 
+def _read_as(x: ImportedOperand, beside: ImportedOperand) -> ImportedOperand:
+    """An input of fp32 beside an operand of TF32, which says how both are multiplied."""
+    if x.steps or x.dtype is beside.dtype or x.dtype is not beside.dtype.made:
+        return x
+    return replace(x, node=retyped(x.node, beside.dtype), dtype=beside.dtype, wide=beside.wide)
+
+
 def form_of(call: str, a: ImportedOperand, b: ImportedOperand) -> MmaForm:
     """How the matrix instruction multiplies them.
 
@@ -157,7 +171,8 @@ def form_of(call: str, a: ImportedOperand, b: ImportedOperand) -> MmaForm:
     stored = a.dtype.is_stored and b.dtype.is_stored
     found = DEFAULT.mma.multiplying(a.dtype.element, b.dtype.element) if stored else None
     if found is None:
-        raise UnsupportedError(f"{call} of {a.dtype} and {b.dtype}", _products())
+        wide = a.dtype is b.dtype is DataType.Float
+        raise UnsupportedError(f"{call} of {a.dtype} and {b.dtype}", _products(), _TF32 * wide)
     return found
 
 

@@ -1,7 +1,8 @@
 """``fd.ops.scaled_mm`` as what it computes: a matmul, its scales, a bias and a cast.
 
 nvFuser hands it to torch, which computes ``scale1 * scale2 * (mat1 · mat2) + bias`` in fp32 and
-rounds once. As single operations it is a matmul with an epilogue, like any other.
+rounds once. As single operations it is a matmul with an epilogue, like any other; only numbers for
+blocks along K stand inside the sum, and stay with the matmul.
 """
 
 from __future__ import annotations
@@ -20,11 +21,18 @@ _OP = "scaled_mm"
 _FAST = "use_fast_accum"
 """An argument of wsched's own: sums stay in the tensor core, which keeps fewer bits."""
 
+SCALES, BLOCKS = ("scale_a", "scale_b"), "scale_blocks"
+"""Another one, ``scale_blocks=[1, 128]``: how many rows of ``mat1`` and columns of ``mat2`` each of
+their scales is for, of as many of K as sums are promoted after. Of a matmul that has been taken
+apart the arguments with such scales.
+"""
+
 
 def without_scaled(definition: Definition) -> Definition:
     """The definition with each ``scaled_mm`` taken apart.
 
-    Its scales are Float: single numbers, or [M, 1] of ``mat1`` and [1, N] of ``mat2``.
+    Its scales are Float: single numbers, or [M, 1] of ``mat1`` and [1, N] of ``mat2``; with blocks
+    of 128 [M, K / 128] or [M / 128, K / 128] of ``mat1``, likewise [K / 128, ...] of ``mat2``.
 
     Raises:
         UnsupportedError: one is scaled or quantized in another way.
@@ -57,7 +65,11 @@ def _apart(definition: Definition, node: Node) -> Iterator[Node]:
         return Node(op, (result,), operands, tuple(named.items()), node.line)
 
     fast = {_FAST: True} if given.get(_FAST) else {}
-    yield step("matmul", "sum", given["mat1"], given["mat2"], **fast)
+    inside: dict[str, Value] = {}
+    if given.get(BLOCKS) is not None:
+        inside = dict(zip(SCALES, scales, strict=True)) | {BLOCKS: given[BLOCKS]}
+        scales = []
+    yield step("matmul", "sum", given["mat1"], given["mat2"], **fast, **inside)
     yield step("cast", "wide", Ref(f"{name}.sum"), dtype=DataType.Float)
     at = f"{name}.wide"
     for n, scale in enumerate(scales, 1):

@@ -204,7 +204,7 @@ class _Verifier:
         if not buffer.is_known and buffer not in step.writes:
             return
         wanted = binding.dtype.element
-        if buffer.dtype is not wanted:
+        if buffer.dtype is None or buffer.dtype.stored is not wanted.stored:
             found = buffer.dtype.value if buffer.dtype else "any"
             why = f"{buffer} has elements of type {found}, the plan {wanted.value}"
             raise self._refuse("kernel", str(step), why)

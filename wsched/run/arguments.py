@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from lowering.ground.errors import UnsupportedError
 from lowering.target.ptx import TMA_STRIDE_ALIGN
 from wsched.fusion import DataType, Fusion, TensorBinding
+from wsched.fusion.names import blocks_of
 from wsched.importer.input_error import (
     InputError,
     no_tensor,
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ONE", "Arguments", "apart", "bind", "columns_at_once", "extents_of", "in_memory",
-    "input_matrix", "loaded_inputs", "rows_by_columns", "torch_dtype",
+    "input_matrix", "loaded_inputs", "rows_by_columns", "scale_matrix", "torch_dtype",
 ]  # fmt: skip
 
 ONE = (
@@ -131,6 +132,8 @@ def input_matrix(
         return matrix(fusion, binding, tensor, what)
     if fusion.groups is not None and binding.tensor == fusion.groups.ends:
         return tensor
+    if binding.tensor in fusion.scales:
+        return scale_matrix(fusion, binding, tensor)
     if binding.tensor not in loaded:
         return epilogue_matrix(fusion, binding, tensor, what, vector)
     if not _rows_by_tma(fusion, tensor):
@@ -220,7 +223,8 @@ def reads_pairs(fusion: Fusion, inputs: Sequence[Any], loaded: bool) -> bool:
     """
     by_tma = matrix_inputs(fusion) if loaded else ()
     for binding, tensor in zip(fusion.inputs, inputs, strict=True):
-        if binding.tensor in fusion.operands or fusion.result_axes[-1] not in binding.axes:
+        inside = binding.tensor in {*fusion.operands, *fusion.scales}
+        if inside or fusion.result_axes[-1] not in binding.axes:
             continue
         if binding.tensor not in by_tma:
             view = rows_by_columns(fusion, binding, tensor)
@@ -233,7 +237,8 @@ def apart(fusion: Fusion, inputs: Sequence[Any]) -> int:
     """How many inputs beside operands have columns apart, so that each call copies them."""
     count = 0
     for binding, tensor in zip(fusion.inputs, inputs, strict=True):
-        columns = binding.tensor not in fusion.operands and fusion.result_axes[-1] in binding.axes
+        inside = binding.tensor in {*fusion.operands, *fusion.scales}
+        columns = not inside and fusion.result_axes[-1] in binding.axes
         if columns and not columns_at_once(rows_by_columns(fusion, binding, tensor)):
             count += 1
     return count
@@ -300,7 +305,32 @@ def extents_of(fusion: Fusion, inputs: Sequence[Any]) -> dict[str, int]:
             origin.setdefault(name, here)
     found = with_sums(fusion, extents) if fusion.lists else extents
     require_extents(found)
+    require_blocks(found)
     return found
+
+
+def require_blocks(extents: Mapping[str, int]) -> None:
+    """Refuse tensors that have another number of blocks than the axis that they count.
+
+    Raises:
+        InputError: so it is.
+    """
+    for name, size in extents.items():
+        axis, rows = blocks_of(name) or ("", 1)
+        if axis and size != (wanted := -(-extents[axis] // rows)):
+            text = f"{size} blocks of {rows} along {axis}, which is {extents[axis]}: {wanted}"
+            raise InputError(text, name, str(size), str(wanted))
+
+
+def scale_matrix(fusion: Fusion, binding: TensorBinding, tensor: torch.Tensor) -> torch.Tensor:
+    """Scales of blocks as the kernel reads them, copied where they lie otherwise."""
+    from torch import contiguous_format
+
+    order = fusion.order(binding)
+    if order != binding.axes:
+        tensor = tensor.permute([binding.axes.index(name) for name in order])
+    plain = tensor.stride(-1) == 1 or tensor.shape[-1] == 1
+    return tensor if plain else tensor.clone(memory_format=contiguous_format)
 
 
 def matrix(

@@ -30,6 +30,7 @@ from wsched.fusion import (
     TensorBinding,
     products,
 )
+from wsched.fusion.names import blocks_of
 
 __all__ = ["FUNCTIONS", "REDUCTIONS", "computed_operands", "joined", "multiplied", "reference"]
 
@@ -224,8 +225,27 @@ def multiplied(
                     "matrix products of inputs",
                 )
         formula = _formula(p, given[p.a.name][0], given[p.b.name][0])
-        made[p.mma.output] = einsum(formula, *(operands[name] for name in names))
+        sides = [operands[name] for name in names]
+        for at, scale in enumerate(p.mma.scales or ()):
+            axes = given[(p.a, p.b)[at].name][0]
+            sides[at] = _scaled(sides[at], axes, *given[scale.tensor])
+        made[p.mma.output] = einsum(formula, *sides)
     return made
+
+
+def _scaled(x: Any, axes: tuple[str, ...], of: tuple[str, ...], scale: Any) -> Any:
+    """An operand in fp32 times the numbers of its blocks, of dimensions ``of``."""
+    x, scale = _in_fp32(x), _in_fp32(scale)
+    sizes = {axis: blocks_of(axis) or (axis, 1) for axis in of}
+    order = [next(at for at, name in enumerate(of) if sizes[name][0] == axis) for axis in axes]
+    scale = scale.transpose(order)
+    for at, dim in enumerate(order):
+        scale = np.repeat(scale, sizes[of[dim]][1], at)
+    return x * scale[tuple(slice(n) for n in x.shape)]
+
+
+def _in_fp32(x: Any) -> Any:
+    return np.asarray(x.float().cpu() if hasattr(x, "is_cuda") else x, np.float32)
 
 
 def _copied(fusion: Fusion, name: str) -> str:

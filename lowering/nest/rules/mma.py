@@ -4,12 +4,15 @@ statement for a whole k slice.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
+from lowering.ground.dtypes import DType
 from lowering.ground.errors import InternalError
-from lowering.ground.expr import TRUE, ZERO
-from lowering.kernel.nodes import Frag, MmaTile, SmemRef
+from lowering.ground.expr import TRUE, ZERO, Binary, Const, Expr
+from lowering.ground.types import FragmentType
+from lowering.kernel.nodes import Frag, FragLoadGlobal, GmemRef, MmaTile, SmemRef
 from lowering.nest.cluster import constant
 from lowering.nest.element import element_type
 from lowering.nest.place import Place
@@ -28,6 +31,7 @@ def mma(place: Place) -> None:
     """
     t = place.tensor
     e, product, parts, depth = product_of(place)
+    scales = _scales(place, e, product, parts, depth)
     shared = [x for x in (e.a, e.b) if place.fusion.tensor(x).memory is MemoryType.Shared]
     place.consume(*shared)
     acc = place.registers.held[t.name].value
@@ -47,11 +51,62 @@ def mma(place: Place) -> None:
         again = TRUE if x.k else place.again
         place.emit(
             MmaTile(
-                after, acc, a, moved(b, trans_b, x.col, x.k), depth, again, trans_a, trans_b, *some
+                after, acc, a, moved(b, trans_b, x.col, x.k), depth, again, trans_a, trans_b,
+                *some, *scales,
             )
-        )
+        )  # fmt: skip
         acc = after
     place.hold(acc)
+
+
+def _scales(
+    place: Place, e: MmaOp, product: Product, parts: Sequence[_Part], depth: int
+) -> tuple[Frag, Frag] | tuple[()]:
+    """The numbers that a step's product counts times, by rows of the fragment and by columns:
+    loaded before the step is waited for, and waited for behind its product.
+
+    Raises:
+        UnsupportedError: a step, or a warpgroup's part of a tile, has parts of several blocks.
+    """
+    if e.scales is None:
+        return ()
+    t, tile = place.tensor, place.tile
+    if len(parts) > 1 or e.promotion % depth:
+        what = f"{depth} of K at a time, {len(parts)} times a step, of {t.name} = {e}"
+        raise place.refuse(what, f"one product of a step over a divisor of {e.promotion} of K")
+    sides = list(zip(e.scales, (product.rows, product.cols), strict=True))
+    if exchanged(place, product):
+        sides.reverse()
+    found = []
+    for (scale, d), by_rows in zip(sides, (True, False), strict=True):
+        size = tile.size(d)
+        if scale.rows % size and scale.rows > 1:
+            what = f"{size} of {d.label} of a warpgroup of {t.name} = {e}"
+            raise place.refuse(what, f"a divisor of the {scale.rows} that a scale is for")
+        k, at = _block(place.index(product.of(Role.K)[-1]), e.promotion), place.index(d)
+        several = scale.rows == 1
+        rows, cols = (size, 1) if several and by_rows else (1, size) if several else (1, 1)
+        kind = FragmentType(DType.F32, rows, cols, layout=place.plan.target.mma.layout)
+        value = Frag(place.namer.new("scale"), kind)
+        coords = (k, at) if several else (_block(at, scale.rows), k)
+        turned = several and by_rows
+        place.emit(FragLoadGlobal(value, GmemRef(scale.tensor, coords), trans=turned))
+        found.append(value)
+    return found[0], found[1]
+
+
+def _block(at: Expr, size: int) -> Expr:
+    """Which block an index is in, without divisions of what is a multiple of it: the proof follows
+    as many groups of tiles as a kernel divides by.
+    """
+    match at:
+        case Binary("+", Binary("*", _, Const(each)) as whole, rest) if each % size == 0:
+            return _block(whole, size) + _block(rest, size)
+        case Binary("*", step, Const(each)) if each % size == 0:
+            return step * (each // size)
+        case Binary("*", step, Const(each)) if size % each == 0:
+            return step // (size // each)
+    return at // size
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,9 @@ def mma_tensor(place: Place) -> None:
     """``acc += A · Bᵀ`` over one step of the operands' ring, into a step of the accumulator's."""
     t = place.tensor
     e, product, parts, depth = product_of(place)
+    if e.scales is not None:
+        wanted = "sums in registers"
+        raise place.refuse(f"{t.name} = {e}, scaled inside of the sum, in tensor memory", wanted)
     if exchanged(place, product):
         wanted = "the rows of the product as lanes of tensor memory"
         raise place.refuse(f"{t.name} = {e} with columns as lanes", wanted)

@@ -105,7 +105,9 @@ def aliased(fd: Any) -> None:
     [
         (pointwise, "no linear or matmul"),
         (fp32, "fd.ops.linear of Float and Float is not supported; supported: pairs of Half; of "
-         "BFloat16; of TF32; of Float8_e4m3fn, Float8_e5m2; of Int8, UInt8"),
+         "BFloat16; of TF32; of Float8_e4m3fn, Float8_e5m2; of Int8, UInt8. fp32 is multiplied as "
+         "TF32 where torch may do so (torch.backends.cuda.matmul.allow_tf32 and its like), or by "
+         "wsched.with_tf32"),
         (aliased, "line 8: tv4 of Float, written into tv0 of BFloat16, is not supported; "
          "supported: outputs of the input's type"),
     ],

@@ -14,7 +14,7 @@ import pytest
 
 import wsched
 from lowering.ground.errors import InternalError, UnsupportedError
-from tests.doors.dropin.definitions import BUILDERS, built, inputs_of, matrix, nvf, torch
+from tests.doors.dropin.definitions import BUILDERS, F32, built, inputs_of, matrix, nvf, torch
 from tests.doors.dropin.spy import Spy
 from wsched.doors.dropin import decide, execute
 from wsched.doors.dropin.execute import in_front_of
@@ -55,6 +55,30 @@ def test_results_are_those_of_the_definition(name: str, nvfuser: Spy) -> None:
     tensors = [t for t in inputs if isinstance(t, torch.Tensor)]
     assert all(map(torch.equal, before, tensors))
     assert hasattr(fd, "fec") and not hasattr(fd, "_fusion")  # as nvFuser leaves it
+
+
+def wide(fd: Any) -> None:
+    """A linear of fp32 with what follows it."""
+    fd.add_output(fd.ops.relu(fd.ops.linear(matrix(fd, F32), matrix(fd, F32))))
+
+
+def test_fp32_where_torch_may_read_less_of_it(nvfuser: Spy) -> None:
+    """Torch's setting of each call counts; nvFuser has the others, in one line of the report."""
+    settings = torch.backends.cuda.matmul
+    fd, inputs = built(wide), [t.float() for t in inputs_of("linear")]
+    try:
+        for allowed in (False, True, False, True, False):
+            settings.allow_tf32 = allowed
+            before = len(nvfuser.calls)
+            (found,) = fd.execute(inputs)
+            assert (len(nvfuser.calls) - before, found.dtype) == (not allowed, torch.float32)
+            torch.testing.assert_close(found, wanted(fd, inputs)[0], rtol=2**-9, atol=2**-9)
+            assert decide.decision_of(fd, inputs).taken is allowed
+    finally:
+        settings.allow_tf32 = False
+    known = decide.known_of(fd)
+    assert known.never is not None and known.tf32 is not None
+    assert (known.never.calls, [t.calls for _, t in known.tf32.plans.values()]) == (3, [2])
 
 
 def test_segments_of_both(nvfuser: Spy) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from itertools import product
 from math import inf
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+import wsched.front.cut.choose as module
 from lowering.ground.errors import UnsupportedError
 from tests.front.cut.features import FEATURES, Feature, sizes_of
 from wsched.choose.copy_cost import CALL_HOST_US, STEP_HOST_US
@@ -28,9 +30,11 @@ from wsched.front.cut.predict import (
     together,
 )
 from wsched.front.cut.segments import Cutter, Segment
+from wsched.front.cut.shares import shares
 from wsched.front.cut.sizes import OPEN, open_extents
 from wsched.front.cut.summaries import with_summaries
 from wsched.front.cut.swept import with_sweeps
+from wsched.front.explain import planned_cut
 from wsched.importer import record_text
 
 
@@ -100,6 +104,8 @@ def test_a_matmul_that_cublas_is_faster_at_may_be_left() -> None:
         found = choose(cutter, call, may_leave=may_leave).cut
         own = [s for s in found.segments if s.matmul]
         assert len(own) == (1 if may_leave else 2)
+    explained = planned_cut(feature.text, 132).chosen.cut  # as it is executed
+    assert sum(bool(s.matmul) for s in explained.segments) == 2
 
 
 def test_what_a_definition_leaves_open() -> None:
@@ -223,3 +229,59 @@ def test_the_limit_of_the_gpu_is_asked_for() -> None:
     ways = (cutter.all(t) for t in (Take.ALL, Take.NARROW, Take.NONE))
     least_gpu = min(sum(segment_us(s, call).gpu_us for s in w.segments) for w in ways)
     assert found.cost.gpu_us <= least_gpu
+
+
+def test_factors_are_moved_only_where_that_is_better(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of what takes as long the definition as it is; those of all operands before those of one."""
+    cutter = Cutter(record_text(FAN.text))
+    call = sizes_of(cutter)
+    cut = cutter.all(Take.NONE)
+
+    def made(us: float) -> Chosen:
+        return Chosen(cut, SegmentsCost(us, 0.0), cutter, call)
+
+    given = SimpleNamespace(moves=("a", "b"))
+    for times, wanted in (
+        ({("a", "b"): 5, ("a",): 5, ("b",): 5}, 5.0),
+        ({("a", "b"): 4, ("a",): 3, ("b",): 3}, 4.0),  # all are moved already
+        ({("a", "b"): 6, ("a",): 4, ("a", "b", "b"): 9}, 4.0),
+        ({("a", "b"): 6, ("a",): 6, ("b",): 3}, 3.0),
+        ({}, 5.0),
+    ):
+        tried: list[Any] = []
+
+        def moved(_: Any, moves: Any, *more: Any, times: Any = times, tried: Any = tried) -> Any:
+            tried.append(moves)
+            return made(times[moves]) if moves in times else None
+
+        first = made(5)
+        monkeypatch.setattr(module, "least", lambda *_, first=first: first)
+        monkeypatch.setattr(module, "_with_moved", moved)
+        found = choose(given, call, may_leave=False)  # type: ignore[arg-type]
+        assert found.cost.us == wanted and (found is first) is (wanted == 5)
+        assert tried[0] == ("a", "b")
+
+
+def test_operations_of_matmuls() -> None:
+    """Two for each product, whatever the rank of the operands."""
+    lines = {
+        "linear(t0, t1)": 2 * 24 * 16 * 40,
+        "matmul(t0, t2)": 2 * 24 * 48 * 40,
+        "matmul(t3, t4)": 2 * 3 * 24 * 8 * 40,
+        "linear(t3, t1)": 2 * 3 * 24 * 16 * 40,
+    }
+    body = "\n".join(f"y{n} = fd.ops.{x}\nfd.add_output(y{n})" for n, x in enumerate(lines))
+    shapes = ((24, 40), (16, 40), (40, 48), (3, 24, 40), (3, 40, 8))
+    cutter = Cutter(record_text(Feature(body, shapes, 0, 4).text))
+    found = shares(cutter.definition, cutter.graph.types, {}, "told")
+    assert [s.flops for s in found] == [*lines.values()]
+    assert found[0].problem == "24x40 . 16x40"
+    assert {(s.narrow, s.reason) for s in found} == {(True, "told")}
+
+
+def test_a_matmul_without_a_batch_is_planned_as_one() -> None:
+    cutter = Cutter(record_text(FAN.text))
+    segment = next(s for s in cutter.all(Take.NONE).segments if s.matmul)
+    problem = sizes_of(cutter).planned(segment).problem
+    assert (problem.m, problem.n, problem.k) == (8192, 8192, 4096)
+    assert (problem.batch, problem.a_count, problem.b_count) == (1, 1, 1)

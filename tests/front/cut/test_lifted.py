@@ -7,8 +7,10 @@ import pytest
 import wsched
 from tests.front.cut.features import Feature, inputs_of
 from wsched.doors.fallback import interpret
+from wsched.front.cut.epilogues import Take
 from wsched.front.cut.infer import infer
 from wsched.front.cut.lifted import lifted
+from wsched.front.cut.segments import Cutter
 from wsched.importer import Definition, record_text
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
@@ -140,3 +142,20 @@ def test_what_is_made_of_more_is_stored() -> None:
     feature = Feature(body, (*SHARED.shapes, (32, 24)), 1, 1, wide=(2,))
     rest, kernel = wsched.explain(feature.text, inputs_of(feature)).parts
     assert rest.writes == ("y", "c") and "y" in kernel.reads
+
+
+@pytest.mark.parametrize("order", [None, (0, 1), (1, 0)])
+def test_operands_of_fewer_dimensions_lie_as_they_do(order: tuple[int, ...] | None) -> None:
+    """Both batches of A become rows; what B says of columns stays, and nothing is added."""
+    text = Feature(
+        "y = fd.ops.matmul(t0, t1)\nfd.add_output(y)", ((2, 3, 24, 40), (40, 16)), 1, 1
+    ).text
+    if order is not None:
+        text = text.replace("shape=[40, 16]", f"shape=[40, 16], stride_order={list(order)}")
+    (segment,) = Cutter(record_text(text)).all(Take.NONE).segments
+    a, b = segment.definition.inputs
+    assert (a.get("shape"), a.get("stride_order")) == ((144, 40), None)
+    assert (b.get("shape"), b.get("stride_order")) == (
+        (40, 16),
+        (0, 1) if order == (0, 1) else None,
+    )

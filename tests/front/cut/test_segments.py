@@ -107,7 +107,9 @@ def test_no_matmul_of_ours() -> None:
 
     assert refusal(build) == (
         "fd.ops.linear of Float and Float is not supported; supported: pairs of Half; of "
-        "BFloat16; of TF32; of Float8_e4m3fn, Float8_e5m2; of Int8, UInt8"
+        "BFloat16; of TF32; of Float8_e4m3fn, Float8_e5m2; of Int8, UInt8. fp32 is multiplied as "
+        "TF32 where torch may do so (torch.backends.cuda.matmul.allow_tf32 and its like), or by "
+        "wsched.with_tf32"
     )
 
 

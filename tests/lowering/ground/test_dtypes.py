@@ -179,3 +179,8 @@ def test_how_accumulators_add() -> None:
         found = add_products(held, np.array([product], np.float32), DType.F16)
         assert found.view(np.float16).tolist() == [after]
     assert add_products(ends.astype(np.float32), np.float32([1]), DType.F32).tolist() == [2**31]
+
+
+def test_stored() -> None:
+    """What others read of a tensor: of tf32 fp32, of everything else itself."""
+    assert {d: d.stored for d in DType if d.stored is not d} == {DType.TF32: DType.F32}

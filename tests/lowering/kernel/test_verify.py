@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -137,6 +138,32 @@ def test_yields_that_do_not_match_the_carried_values() -> None:
         "0 yields for 1 carried values, in: for k in 0 .. 2 carry "
         "(acc: frag<f32, 64x64, async> = zero -> sum) {"
     ]
+
+
+@pytest.mark.parametrize("changed", [{"init": Const(0)}, {"var": Var("acc")}])
+def test_a_fragment_that_begins_as_a_number(changed: dict[str, Any]) -> None:
+    """Not expressible as text either."""
+    kernel = parse_kernel(WELL_FORMED)
+
+    def begun(stmt: object) -> tuple[For] | None:
+        if not isinstance(stmt, For) or not stmt.carries:
+            return None
+        return (replace(stmt, carries=(replace(stmt.carries[0], **changed),)),)
+
+    problems = verify(replace(kernel, body=rewrite(kernel.body, begun)))
+    assert sum("of acc and what it begins as one is a fragment" in p for p in problems) == 1
+
+
+def test_a_fragment_that_becomes_a_number() -> None:
+    kernel = parse_kernel(WELL_FORMED)
+
+    def yielded(stmt: object) -> tuple[For] | None:
+        found = isinstance(stmt, For) and stmt.carries
+        return (replace(stmt, yields=(Const(0),)),) if found else None  # type: ignore[type-var]
+
+    assert [
+        p.partition(", in")[0] for p in verify(replace(kernel, body=rewrite(kernel.body, yielded)))
+    ] == ["of acc and what is yielded for it one is a fragment"]
 
 
 def test_a_value_yielded_before_it_is_defined() -> None:

@@ -55,7 +55,7 @@ def test_a_missing_wait_is_found(which: int, role: str, statement: str) -> None:
     with pytest.raises(MachineError) as error:
         right(without_wait(final("cooperative"), which))
     assert error.value.what == EARLY
-    assert f"role {role}, group 0, warp " in error.value.who
+    assert f"role {role}, group " in error.value.who
     assert error.value.line.startswith(statement)
 
 

@@ -38,11 +38,21 @@ def execute(body: str, adversary: str = "eager") -> None:
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        ("elect { elect { } }", "elect stands in elect"),
+        ("elect { elect { } }", "elect needs all threads of the warp and stands in elect"),
         ("elect { cta.sync }", "cta.sync needs all threads of the warp and stands in elect"),
         (
             "elect { stmatrix s[0, 0, 0], v }",
             "stmatrix needs all threads of the warp and stands in elect",
+        ),
+        *(
+            (f"elect {{ {stmt} }}", f"{op} needs all threads of the warp and stands in elect")
+            for op, stmt in (
+                ("frag.pointwise", "z: frag<f32, 64x32> = frag.pointwise neg, x"),
+                ("frag.update", "z: frag<f32, 64x32> = frag.update mul, x, 2.0"),
+                ("frag.random", "z: frag<f32, 64x32> = frag.random 1:i64, 2:i64, 3, 4"),
+                ("wgmma.commit", "wgmma.commit"),
+                ("setmaxnreg", "setmaxnreg dec, 40"),
+            )
         ),
         ("for i in 0 .. 4 step 0 { }", "the step of the loop over i is 0"),
         (
@@ -182,3 +192,35 @@ def test_an_unroll_of_groups_in_flight() -> None:
         "fragment b1 may still be written by: "
         "b1: frag<f32, 64x8, async> = wgmma b0, s[0, 0, 0], s[0, 0, 0]"
     )
+
+
+@pytest.mark.parametrize(
+    ("op", "args", "expected"),
+    [
+        ("where", (0, 5, 7), 7),
+        ("where", (1, 5, 7), 5),
+        ("where", (2, 5, 7), 5),
+        ("logical_and", (1, 2), 1),
+        ("logical_and", (1, 0), 0),
+        ("logical_not", (1,), 0),
+        ("logical_not", (0,), 1),
+        ("sub", (5, 7), -2),
+    ],
+)
+def test_numbers_are_conditions_where_one_is_asked_for(
+    op: str, args: tuple[float, ...], expected: float
+) -> None:
+    numbers = ", ".join(f"{a:.1f}" for a in args)
+    kind = "pred" if op.startswith("logical") else "f32"
+    found = np.zeros((64, 32), np.uint8 if kind == "pred" else np.float32)
+    kernel = parse_kernel(
+        f"""
+        kernel small threads 128 cluster 1 grid 1 {{
+          global d: {"bool" if kind == "pred" else "f32"}[64, 32]
+          v: frag<{kind}, 64x32> = frag.pointwise {op}, {numbers}
+          frag.store_global d[0, 0], v
+        }}
+        """
+    )
+    run_kernel(kernel, {"d": found}, {}, 1)
+    assert np.array_equal(found, np.full_like(found, expected))

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
-from lowering.machine import visit_table
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from lowering.machine import run_kernel, visit_table
 from tests.lowering.machine.kernels import matmul_text, run_matmul
+from tests.on_machine import kernel
+from tests.schedules import cooperative, dynamic, split_k
 
 
 def test_visits_of_a_ring(golden: object) -> None:
@@ -24,3 +32,30 @@ def test_the_same_seed_gives_the_same_run() -> None:
         run_matmul(matmul_text(), 128, 64, 128, trace=True, seed=5)[1] for _ in range(2)
     )
     assert first == second
+
+
+SMALL = cooperative(64, 16, 16, stages=3, groups=1, registers=None)
+KINDS = {
+    "tma": SMALL,
+    "registers": replace(SMALL, use_smem_epilogue=False),
+    "dynamic": dynamic(SMALL),
+    "split": split_k(SMALL, 2),
+}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_what_is_counted_and_noted(name: str, golden: object) -> None:
+    """Statements, bytes and stages, of one CTA along x that computes two tiles."""
+    made = kernel(KINDS[name])
+    extents = {"M": 80, "N": 16, "K": 40}
+    shapes = {"A": (80, 40), "B": (16, 40), "D": (80, 16)}
+    names = [b.tensor for b in (*made.fusion.inputs, *made.fusion.outputs)]
+    arrays = {n: np.zeros(s, np.uint16) for n, s in zip(names, shapes.values(), strict=True)}
+    done = run_kernel(made.kernel, arrays, extents, 1, trace=True)
+    assert done.trace is not None
+    rows = Counter(
+        f"{r.role} {r.op} {r.target}[{r.index}] parity {r.parity} at {r.at} of {r.ctas}"
+        for r in done.trace
+    )
+    counts = [f"{n} {done.counts[n]}" for n in sorted(done.counts) if n != "steps"]
+    assert "\n".join([*counts, "", *(f"{rows[r]} x {r}" for r in sorted(rows))]) == golden

@@ -40,6 +40,12 @@ def stored(op: str, *args: float) -> list[object]:
     return [value for c in calls for value in c.values[-2:]]
 
 
+@pytest.mark.parametrize(("dtype", "sums"), [("f32", True), ("s32", True), ("bf16", False)])
+def test_only_what_products_sum_up_in_is_filled_ahead_of_them(dtype: str, sums: bool) -> None:
+    text = emit_mlir(kernel(f"v: frag<{dtype}, 64x8> = frag.fill 0.0"))
+    assert ('att ""' in text) is sums
+
+
 @pytest.mark.parametrize(
     ("op", "args", "expected"),
     [

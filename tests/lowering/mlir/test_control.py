@@ -81,6 +81,7 @@ def test_a_loop_that_is_left_goes_on_by_a_condition() -> None:
         }
         """
     )
+    assert sum(re.search(r"arith\.addi %i_\d, %c1_i32", line) is not None for line in text) == 1
     loops = [line.partition("(")[0] for line in text if "scf.while" in line]
     assert len(loops) == 1
     condition = next(line for line in text if line.startswith("scf.condition"))

@@ -36,6 +36,50 @@ def test_a_cooperative_kernel(golden: object) -> None:
     assert emit_mlir(cooperative_kernel()) == golden
 
 
+def test_what_warps_and_ctas_wait_for(golden: object) -> None:
+    """Named barriers, counters, partial results, stamps, and other grids."""
+    assert emit_mlir(parse_kernel(TOGETHER)) == golden
+
+
+TOGETHER = """
+kernel k threads 256 cluster 1 splits 2 dependent grid 1 {
+  param K: i32
+  named_barrier turn[2] id 1 threads 256
+  trace spans[8](main_loop, cta)
+  counter arrived[K]
+  workspace parts: f32[ctas * 2][128x16]
+  griddepcontrol.wait
+  cta.number K
+  roles {
+    role first warps 0 .. 4 {
+      bar.arrive turn[1]
+      bar.sync turn[0]
+      stamp spans, main_loop, begin, K * 2
+      one: frag<f32, 128x16> = frag.fill 1.0
+      frag.store_partial parts[%ctaid.z], one
+      stamp spans, cta, end, %smid, clock=globaltimer
+    }
+    role second warps 4 .. 8 {
+      bar.sync turn[1]
+      bar.arrive turn[0]
+      on %warpgroup.warp 0 {
+        elect {
+          ticket: i32 = atom inc, arrived[0], K - 1
+          before: i32 = atom add, arrived[ticket], 1, order=release.gpu
+          counter.wait arrived[before], 2
+        }
+      }
+      two: frag<f32, 128x16> = frag.fill 2.0
+      sum: frag<f32, 128x16> = frag.add_partial two, parts[K]
+      frag.store_partial parts[K + 1], sum
+    }
+  }
+  griddepcontrol.launch_dependents
+  cta.sync
+}
+"""
+
+
 def kernel(body: str = "", storage: str = "", head: str = "threads 128 cluster 1") -> Kernel:
     return parse_kernel(f"kernel k {head} grid 1 {{ param K: i32\n{storage}\n{body} }}")
 

@@ -128,10 +128,11 @@ def test_transposed() -> None:
     require_equal(body, "Y")
 
 
+@pytest.mark.parametrize("count", ["N", "26", "27"])  # behind an even and an odd column
 @pytest.mark.parametrize("op", ["sum", "max", "min"])
-def test_rows_are_reduced(op: str) -> None:
+def test_rows_are_reduced(op: str, count: str) -> None:
     body = f"""
-    in_cols: frag<pred, 1x64> = frag.below N
+    in_cols: frag<pred, 1x64> = frag.below {count}
     zero: frag<f32, 128x1> = frag.fill 0.5
     c: frag<f32, 128x1> = frag.reduce {op}, zero, x, below=in_cols
     frag.store_global C[0, 0], c
@@ -140,11 +141,11 @@ def test_rows_are_reduced(op: str) -> None:
 
 
 @pytest.mark.parametrize("op", ["sum", "max", "min"])
-@pytest.mark.parametrize("cols", [8, 24, 64])
-def test_columns_are_reduced_across_warps(op: str, cols: int) -> None:
+@pytest.mark.parametrize(("cols", "rows"), [(8, "M"), (24, "72"), (64, "M"), (8, "3")])
+def test_columns_are_reduced_across_warps(op: str, cols: int, rows: str) -> None:
     body = f"""
     x: frag<f32, 128x{cols}> = frag.load_global X[0, 0]
-    in_rows: frag<pred, 128x1> = frag.below M
+    in_rows: frag<pred, 128x1> = frag.below {rows}
     frag.reduce_to_shared {op}, S[0, 0, 0], x, below=in_rows
     bar.sync all[0]
     start: frag<f32, 1x{cols}> = frag.fill -0.25
@@ -199,8 +200,9 @@ def test_lanes_exchange_columns(dtype: str, spans: tuple[int, int]) -> None:
     require_equal(body, "Y", dtype=dtype)
 
 
-@pytest.mark.parametrize(("align", "rows"), [(2, 64), (4, 64), (8, 100)])
+@pytest.mark.parametrize(("align", "rows"), [(2, 64), (4, 64), (8, 100), (8, 25), (4, 33)])
 def test_a_tile_that_threads_copy(align: int, rows: int) -> None:
+    """Rows of shared memory behind the tile keep what they hold."""
     text = f"""
     kernel k threads 128 cluster 1 grid 1 {{
       param M: i32
@@ -209,6 +211,9 @@ def test_a_tile_that_threads_copy(align: int, rows: int) -> None:
       global Y: bf16[M, N]
       shared T: bf16[1][128x128] swizzle 128 at 1024
       named_barrier all[1] id 1 threads 128
+      old: frag<bf16, 64x64> = frag.load_global X[0, 0]
+      stmatrix T[0, 0, 0], old
+      bar.sync all[0]
       copy.tile T[0, 0, 0], X[50, 0], {rows}, 128
       bar.sync all[0]
       w: frag<bf16, 64x64> = ldmatrix T[0, 0, 0]

@@ -53,6 +53,11 @@ def test_each_statement_is_an_operation(name: str, blocks: int) -> None:
     assert not any(word in text for word in ("nvvm.wgmma.mma", "nvvm.mbarrier", "nvvm.cp.async"))
 
 
+def test_two_blocks_of_sums(golden: object) -> None:
+    """Barriers, loads, products and results that end in a trap where the tensor ends."""
+    assert module("two-blocks") == golden
+
+
 def test_where_tiles_lie() -> None:
     """Views of shared memory begin where the machine and CUDA have the tile."""
     kernel = PLAIN.build().kernel

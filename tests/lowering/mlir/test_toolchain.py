@@ -105,5 +105,11 @@ def test_a_module_that_is_wrong_is_refused() -> None:
         lowered(text, "copy", "sm_90a")
 
 
+def test_shared_addresses_have_32_bits() -> None:
+    """With 64 they are widened in front of each use, which takes registers for nothing."""
+    ptx = lowered(emit_mlir(copy_kernel()), "copy", "sm_90a")
+    assert "cvt.u64.u32" not in ptx
+
+
 def test_the_release_of_ptxas() -> None:
     assert ptxas_version() >= (12, 8)

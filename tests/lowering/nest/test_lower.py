@@ -1,16 +1,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from lowering.ground.errors import UnsupportedError
-from lowering.ground.expr import evaluate
+from lowering.ground.expr import Expr, Special, Var, evaluate, maximum, minimum
 from lowering.kernel.nodes import Consume, Produce, Section
 from lowering.kernel.text import print_body
 from lowering.kernel.verify import verify
-from lowering.nest.lower import lower
+from lowering.nest.lower import _grid, lower
 from tests.lowering.nest.kernels import CLUSTER_2X1, SMALL, tile_level
 from tests.passes.evaluator import execute
 from tests.schedule.fusions import COOPERATIVE, linear
@@ -36,6 +37,33 @@ def test_results_from_registers(golden: object) -> None:
     assert [g.align for g in lower(make_plan(scheduled), "registers", vector=1).globals] == [1]
     compute = next(s for s in kernel.body if isinstance(s, Section) and s.name == "compute")
     assert print_body(compute.body) == golden
+
+
+M, CTAS, SMS = Var("M"), Special("nctaid.x"), Var("sms")
+
+
+@pytest.mark.parametrize(
+    ("asked", "most", "size", "splits", "grid"),
+    [
+        (M * 2, M, 2, 1, M * 2),
+        (None, M, 1, 1, minimum(M, SMS)),
+        (None, M, 2, 1, minimum(M, SMS // 2) * 2),
+        (None, M, 2, 3, minimum(M, maximum(SMS // 6, 1)) * 2),
+        (None, None, 1, 1, SMS),
+        (None, None, 4, 1, SMS // 4 * 4),
+        (None, None, 2, 3, maximum(SMS // 6, 1) * 2),
+        (None, CTAS * M, 4, 1, SMS // 4 * 4),
+    ],
+)
+def test_so_many_ctas_are_launched(
+    asked: Expr | None, most: Expr | None, size: int, splits: int, grid: Expr
+) -> None:
+    """As the schedule says; else as there is place for, and of those that have something to do."""
+    work = SimpleNamespace(most_clusters=most, splits=splits)
+    plan: Any = SimpleNamespace(grid=asked, fusion=SimpleNamespace(tensors=()), work=work)
+    for m, sms in ((3, 132), (500, 132), (3, 7)):
+        env = {"M": m, "sms": sms, "%nctaid.x": 8}
+        assert evaluate(_grid(plan, size), env) == evaluate(grid, env)
 
 
 @pytest.mark.parametrize("name", SMALL)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from lowering.ground.expr import ONE, Expr, Special, Var
+from lowering.ground.poly import poly
 from lowering.kernel.text import parse_kernel, print_kernel
 from lowering.proof.agent import agents
-from lowering.proof.counters import splits
+from lowering.proof.counters import _Splits, splits
 from lowering.proof.linear import Facts
 from lowering.proof.obligation import Verdict
 from lowering.proof.prove import prove
@@ -77,3 +81,44 @@ def test_partial_sums_that_nobody_is_known_to_hand_over(some: bool) -> None:
 def test_of_kernels_whose_ctas_share_out_no_k_nothing_is_claimed() -> None:
     plain = cooperative(64, 16, 16, stages=3, groups=1, registers=None)
     assert [*splits(compiled(plain).kernel, (), Views((), {}, {}, Facts()))] == []
+
+
+X, CTAS, TRIP, Y = Special("ctaid.x"), Special("nctaid.x"), Var("%0"), Special("ctaid.y")
+
+
+@pytest.mark.parametrize(
+    ("places", "looped", "apart"),
+    [
+        ({(0, 0): X}, False, True),
+        ({(0, 0): X}, True, False),
+        ({(0, 0): TRIP * CTAS + X}, True, True),
+        ({(0, 0): X * 2, (1, 0): X * 2 + 1}, False, True),
+        ({(0, 0): X * 2 + 1, (1, 0): X * 2}, False, False),  # it is not told
+        ({(0, 0): X, (1, 0): X + 1}, False, False),
+        ({(0, 0): X, (1, 0): X}, False, False),
+        ({(0, 0): X, (1, 0): CTAS + X}, False, True),
+        ({(0, 0): X * 2, (0, 1): X * 2 + 1}, False, True),
+        ({(0, 0): X * 3, (0, 1): X * 3 + 1, (0, 2): X * 3 + 2}, False, True),
+        ({(0, 0): X * 2, (0, 1): X * 2 + 1, (0, 2): X * 2 + 2}, False, False),
+        ({(0, 0): X * 4, (0, 1): X * 4 + 1, (0, 2): X * 4 + 3}, False, False),  # in no steps
+        ({(g, n): X * 4 + (2 * g + n) for g in (0, 1) for n in (0, 1)}, False, True),
+        ({(g, n): X * 4 + (g + n) for g in (0, 1) for n in (0, 1)}, False, False),
+        ({(0, 0): X * 2, (1, 1): X * 2 + 1}, False, False),  # one warpgroup lacks a part
+        ({(0, 0): X * 2}, False, True),
+    ],
+)
+def test_places_that_are_apart(
+    places: dict[tuple[int, int], Expr], looped: bool, apart: bool
+) -> None:
+    """For all trips, CTAs, warpgroups and parts, as digits of one number."""
+    found = _Splits(compiled(SPLIT).kernel, ONE)
+    assert found.distinct({key: poly(at) for key, at in places.items()}, looped) is apart
+
+
+def test_ctas_along_y_are_a_digit_too() -> None:
+    kernel = replace(compiled(SPLIT).kernel, grid_y=Var("B"))
+    found = _Splits(kernel, Var("B"))
+    assert not found.distinct({(0, 0): poly(X)}, looped=False)
+    assert found.distinct({(0, 0): poly(Y * CTAS + X)}, looped=False)
+    assert found.distinct({(0, 0): poly((TRIP * Var("B") + Y) * CTAS + X)}, looped=True)
+    assert not found.distinct({(0, 0): poly((TRIP + Y) * CTAS + X)}, looped=True)

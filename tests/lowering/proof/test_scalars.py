@@ -24,6 +24,7 @@ from lowering.proof.scalars import (
     given,
 )
 from lowering.proof.steps import Scalar
+from lowering.proof.trip_words import TripWords
 from lowering.proof.wraps import _Walk
 
 X, Y, N = Var("x"), Var("y"), Var("n")
@@ -70,7 +71,7 @@ LETS: dict[Var, Expr] = {
     REST: LEFT - Q * CTAS,
     TURNS: Q + WHOLE + select(CTAS < REST, 1, 0),
 }
-DEALT = Dealt(NEXT, BEFORE, N - 0, HERE, CTAS, Var("next ahead of before"),
+DEALT = Dealt(NEXT, BEFORE, TURNS, N - 0, HERE, CTAS, Var("next ahead of before"),
               BEFORE + Var("next ahead of before"))  # fmt: skip
 
 NOT: dict[str, dict[Var, Expr]] = {
@@ -138,6 +139,24 @@ def test_that_a_loop_was_not_left_says_nothing_behind_it() -> None:
     inside: Program = (loop(Leave(Const(5) <= T), stop=Const(9)),)
     assert wrapping((*inside, uses(T * 2)), t=(0, I32_MAX))
     assert not wrapping((loop(Leave(Const(5) <= T), uses(T * 2), stop=Const(9)),), t=(0, I32_MAX))
+
+
+@pytest.mark.parametrize("stop", [8, 9])
+def test_remainders_of_trips_in_between(stop: int) -> None:
+    """Those of the first and the last trip may be none, one of the others is 7."""
+    assert wrapping((loop(uses(X % 8 * 2**29), stop=Const(stop)),))
+    assert not wrapping((loop(uses(X % 8 * 2**28), stop=Const(stop)),))
+
+
+@pytest.mark.parametrize("now", [2**20, -(2**20)])
+def test_remainders_of_words_in_between(now: int) -> None:
+    """Of a word that is a whole multiple, as the least and the middle of a size may be, there are
+    others; those of what is negative are negative.
+    """
+    walk = _Walk(None, (Read("y"), uses(Y % 8 * 2**29 - 2**30)))  # type: ignore[arg-type]
+    walk.begin({}, {}, TripWords(None, now))
+    low, high = (-(2**30), 2**31 + 2**29) if now > 0 else (-(2**30) * 9 // 2, -(2**30))
+    assert walk.found[Y % 8 * 2**29 - 2**30] == (low, high)
 
 
 @pytest.mark.parametrize(("trips", "leave"), [((0, 8), False), ((8, 8), True), ((8, 8), False)])

@@ -208,8 +208,10 @@ RANGES: list[tuple[Expr, Range]] = [
     (X // D, (0, 33)),
     (X % D, (0, 6)),
     (Const(32) % D, (0, 6)),
-    (Const(32) % Var("eight"), (0, 0)),
-    ((X % 4 + 32) % Var("eight"), (0, 3)),
+    (Const(32) % Var("eight"), (0, 7)),  # of sizes in between, too, which are less
+    ((X % 4 + 32) % Var("eight"), (0, 7)),
+    ((X - 5) % Var("eight"), (-5, 7)),
+    ((X - 500) % Var("eight"), (-7, 0)),
     (X % Var("eight"), (0, 7)),
     (Q * D, (0, 100)),
     (Q * Var("eight"), (0, 264)),

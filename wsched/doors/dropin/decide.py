@@ -26,9 +26,11 @@ from wsched.front.cut.segments import Cutter, Segment
 from wsched.front.cut.shares import Share, cut_shares, shares
 from wsched.front.cut.sizes import bind_extents
 from wsched.front.cut.verdict import verdict
+from wsched.front.tf32 import torch_allows_tf32
 from wsched.importer import Definition, definition_of, refuse_unfinished
 from wsched.importer.input_error import InputError
 from wsched.importer.ops import PRODUCTS
+from wsched.importer.tf32 import as_tf32, tf32_inputs
 from wsched.importer.title import title_of
 
 if TYPE_CHECKING:
@@ -107,6 +109,7 @@ class Known:
         plans: how classes of inputs run that wsched takes, by
             :func:`wsched.program.classes.class_key`, and the calls.
         never: the calls of a definition with a reason.
+        tf32: of the same with inputs as TF32; None where no input can be.
     """
 
     reason: str
@@ -116,6 +119,12 @@ class Known:
     left: dict[tuple[Any, ...], Tally] = field(default_factory=dict)
     plans: dict[Any, tuple[Run, Tally]] = field(default_factory=dict)
     never: Tally | None = None
+    tf32: Known | None = None
+
+    @property
+    def now(self) -> Known:
+        """What counts under torch's settings of this moment."""
+        return self if self.tf32 is None or not torch_allows_tf32() else self.tf32
 
     def shapes(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
         """The shapes that decide."""
@@ -153,6 +162,8 @@ def known_of(fd: Any) -> Known:
         found = _known.get(definition)
         if found is None:
             found = _read(definition)
+            if names := tf32_inputs(definition):
+                found.tf32 = _read(as_tf32(definition, names))
             bounded(_known, definition, found, _DEFINITIONS)
     return found
 
@@ -183,7 +194,7 @@ def decision_of(fd: Any, inputs: Sequence[Any]) -> Decision:
         UnfinishedError: the ``with`` block has not ended.
         InputError: the inputs do not fit the definition.
     """
-    return decide(known_of(fd), inputs)
+    return decide(known_of(fd).now, inputs)
 
 
 def decide(known: Known, inputs: Sequence[Any], constants: Sequence[int] = ()) -> Decision:

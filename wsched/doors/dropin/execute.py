@@ -74,14 +74,20 @@ class _Seen:
 
     Attributes:
         fec: its ``FusionExecutorCache``; with another one it is another definition.
-        known: None if wsched never takes it.
+        known: None if wsched never takes it, whatever torch's settings are.
         tally: counts its calls then.
     """
 
     __slots__ = ("fec", "known", "tally")
 
     def __init__(self, fec: Any, known: Known, tally: Tally) -> None:
-        self.fec, self.known, self.tally = fec, None if known.reason else known, tally
+        self.fec, self.known, self.tally = fec, _ever(known), tally
+
+
+def _ever(known: Known) -> Known | None:
+    """It, if wsched may take calls under any of torch's settings."""
+    may = any(not k.reason for k in (known, known.tf32) if k is not None)
+    return known if may else None
 
 
 def in_front_of(original: Execute) -> Execute:
@@ -104,6 +110,11 @@ def in_front_of(original: Execute) -> Execute:
         if known is None:
             seen.tally.calls += 1
             return original(self, inputs, **options)
+        if known.tf32 is not None:
+            known = known.now
+            if known.reason:
+                _never_tally(known, inputs)
+                return original(self, inputs, **options)
         if known.left:
             try:
                 left = known.left.get(_shapes(known, inputs))
@@ -261,9 +272,9 @@ def _first(
     state = fd.__dict__
     known = None if "ke" in state else _read(fd)
     try:
-        if known is None or known.reason:
+        if known is None or known.now.reason:
             return original(fd, inputs, **options)
-        return _taken(original, fd, known, inputs, options)
+        return _taken(original, fd, known.now, inputs, options)
     finally:
         # As nvFuser does: from its first call on a definition is what the fec has a copy of.
         if known is not None and "fec" in state:
@@ -274,6 +285,7 @@ def _first(
 
 def _never_tally(known: Known, inputs: Any) -> Tally:
     """Where calls are counted that wsched never takes, with the first one."""
+    known = known.now
     if not known.reason:
         return _UNCOUNTED
     if known.never is None:
@@ -300,7 +312,7 @@ def _read(fd: Any) -> Known | None:
             return None
         except ValueError:  # another thread's first call of nvFuser's own hands it over just now
             return None
-        if not known.reason and "fec" not in state:
+        if not known.now.reason and "fec" not in state:
             _freeze(fd)
     return known
 

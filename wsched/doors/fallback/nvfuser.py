@@ -43,6 +43,8 @@ def execute(
 def rebuild(definition: Definition) -> Any:
     """A ``nvfuser_direct.FusionDefinition`` with the recorded operations.
 
+    Of TF32 it has fp32: whether matmuls of that read fewer bits torch's settings say there.
+
     Raises:
         UnsupportedError: nvFuser is not installed, does not have an operation, or refuses one.
     """
@@ -90,7 +92,7 @@ def _call(nvfuser: Any, fd: Any, node: Node, values: dict[str, Any]) -> Any:
         if isinstance(v, Ref):
             return values[v.name]
         if isinstance(v, DataType):
-            found = getattr(nvfuser.DataType, v.name, None)
+            found = getattr(nvfuser.DataType, v.made.name, None)
             if found is None:
                 raise UnsupportedError(f"{v} by this nvFuser", "types that it has")
             return found

@@ -283,11 +283,12 @@ def _own(dim: Dim) -> Dim:
 
 
 def _attention(sizes: Sizes, node: Node) -> Shapes:
-    query = sizes.dims(node.operands[0])
-    if query is None:
+    query, value = sizes.dims(node.operands[0]), sizes.dims(node.argument("value", 2))
+    if not query or not value:
         return [None] * len(node.results)
     # Log-sum-exp, then seed and offset, whose shapes depend on torch's version.
-    return [tuple(map(_own, query)), tuple(map(_own, query[:-1])), *[None] * len(node.results[2:])]
+    shapes = (*query[:-1], value[-1]), query[:-1]
+    return [*(tuple(map(_own, s)) for s in shapes), *[None] * len(node.results[2:])]
 
 
 def _attention_gradients(sizes: Sizes, node: Node) -> Shapes:

@@ -66,7 +66,7 @@ def canonical(source: Source, at: ast.Call, op: str, call: Call) -> Call:
 _EXTRA = {
     "define_tensor": ("sizes", "strides", "static_sizes"),
     "add_output": ("stride_order",),
-    "scaled_mm": ("use_fast_accum",),
+    "scaled_mm": ("use_fast_accum", "scale_blocks"),
 }
 
 
@@ -78,7 +78,8 @@ _FLAGS = frozenset((
 
 _COUNTS = frozenset((
     "broadcast_dims", "correction", "diagonal", "dim", "dims", "end_indices", "new_shape",
-    "original_shape", "pad_widths", "shape", "start_indices", "stride_order", "strides",
+    "original_shape", "pad_widths", "scale_blocks", "shape", "start_indices", "stride_order",
+    "strides",
 ))  # fmt: skip
 """Names of arguments that are integers, or lists of these."""
 

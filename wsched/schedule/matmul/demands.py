@@ -11,6 +11,7 @@ from wsched.schedule.matmul.computed import Computed, element_bytes
 from wsched.schedule.matmul.epilogue_inputs import matrix_inputs
 from wsched.schedule.matmul.params import MatmulParams
 from wsched.schedule.matmul.reductions import NO_REDUCTIONS, Reductions
+from wsched.schedule.matmul.scaled import blocks_scaled
 
 __all__ = ["Demands"]
 
@@ -32,6 +33,7 @@ class Demands:
         reductions: results that are reductions.
         promotion: of the product (:class:`wsched.fusion.MmaOp`).
         computed: what is computed on an operand.
+        scaled: rows of A and columns of B that a scale inside the sum is for; None without any.
     """
 
     operand: DataType
@@ -45,6 +47,7 @@ class Demands:
     reductions: Reductions = NO_REDUCTIONS
     promotion: int = 0
     computed: Computed | None = None
+    scaled: tuple[int, int] | None = None
 
     @classmethod
     def of(cls, fusion: Fusion, target: Target = DEFAULT) -> Demands:
@@ -67,6 +70,7 @@ class Demands:
             Reductions.of(fusion),
             product.mma.promotion,
             Computed.of(fusion, product),
+            blocks_scaled(product),
         )
 
     @property
@@ -90,6 +94,7 @@ class Demands:
         return replace(
             self, m_major=self.n_major, n_major=self.m_major, counts=self.counts[::-1],
             computed=self.computed and self.computed.exchanged,
+            scaled=self.scaled and self.scaled[::-1],
         )  # fmt: skip
 
     def loaded(self, params: MatmulParams) -> tuple[DataType, ...]:

@@ -18,6 +18,7 @@ from wsched.schedule.matmul.instruction import instruction_reasons, refuse_in_te
 from wsched.schedule.matmul.k_order import fixed_k_order
 from wsched.schedule.matmul.params import MatmulParams
 from wsched.schedule.matmul.reductions import reduction_reasons
+from wsched.schedule.matmul.scaled_limits import scaled_reasons, scaled_registers
 from wsched.schedule.matmul.shared import (
     BARRIER_BYTES,
     fitting_stages,
@@ -122,6 +123,7 @@ def _fusion_reasons(demands: Demands, params: MatmulParams) -> Reasons:
     """Reasons why the parameters are illegal for these types and operands that lie in memory so."""
     tile = params.output_tile
     reasons = [*swizzle_reasons(demands, params), *computed_reasons(demands, params)]
+    reasons += scaled_reasons(demands, params)
     reasons += _operand_reasons(demands, params.mma_macro.n, tile.k, params.halves)
     if params.halves and demands.promotion:
         reasons.append(
@@ -345,7 +347,7 @@ def _other_registers(demands: Demands, params: MatmulParams) -> int:
         held *= 2
     blocks = params.tile_sizes.warp_tile.m // demands.target.mma.m
     others = max(SPARE_REGISTERS, BARE_REGISTERS + held * blocks // 2)
-    return others + computed_registers(demands, params)
+    return others + computed_registers(demands, params) + scaled_registers(demands, params)
 
 
 def registers_left(demands: Demands, params: MatmulParams) -> int:

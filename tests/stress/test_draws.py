@@ -1,0 +1,126 @@
+"""What is drawn, and how often: all of it, and none of it always."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from dataclasses import fields
+
+import pytest
+
+from wsched.choose.heuristics import CLUSTERS
+from wsched.schedule.matmul.params import (
+    CircularBufferingStrategy,
+    MatmulParams,
+    SmemSwizzles,
+    TileRasterizationOrder,
+    TilingStrategy,
+)
+from wsched.schedule.options import MmaInputSmemSwizzle
+from wsched.stress import schedules
+from wsched.stress.draws import drawn_form
+from wsched.stress.epilogue import Epilogue
+from wsched.stress.several import Joined, Product, Several, drawn_several
+
+PARAMS = MatmulParams(splitk_factor=9, cta_order=TileRasterizationOrder.ColumnMajor)
+"""Of which each change changes what it is about."""
+
+DRAWN: dict[str, tuple[float, set[object]]] = {
+    "tiling_strategy": (0.6, {*TilingStrategy}),
+    "splitk_factor": (0.2, {2, 3, 4, 5, 6}),
+    "cluster_dims": (0.4, {*CLUSTERS}),
+    "cta_order": (0.3, {*TileRasterizationOrder}),
+    "grid_traversal_factor": (0.3, {(n, 1) for n in range(2, 10)}),
+    "circular_buffer_options": (0.3, {2, 3, 4}),
+    "wgmma_in_flight": (0.3, {0, 1, 2}),
+    "programmatic_dependent_launch": (0.15, {False}),
+    "circular_buffering_strategy": (0.1, {CircularBufferingStrategy.Pipelined}),
+    "epilogue_input_stages": (0.15, {0}),
+    "use_smem_epilogue": (0.15, {False}),
+    "smem_swizzles": (
+        0.15,
+        {SmemSwizzles(a, b) for a in MmaInputSmemSwizzle for b in MmaInputSmemSwizzle},
+    ),
+}
+
+
+def test_each_parameter_takes_all_values() -> None:
+    for (name, wanted), (share, change) in zip(DRAWN.items(), schedules._CHANGES, strict=True):
+        rng, found = random.Random(name), set()
+        for _ in range(400):
+            made = change(rng, PARAMS)
+            others = [f.name for f in fields(made) if f.name != name]
+            assert all(getattr(made, n) == getattr(PARAMS, n) for n in others)
+            value = getattr(made, name)
+            found.add(
+                value.smem_circular_buffer_stage if name == "circular_buffer_options" else value
+            )
+        assert (share, found) == wanted, name
+
+
+FAMILIES: dict[str, dict[str, set[object]]] = {
+    "Linear": {
+        "operand": {"BFloat16", "Half"}, "batched": {False, True}, "aligned": {False, True},
+        "a_by_rows": {False, True}, "b_by_rows": {False, True},
+    },
+    "Listed": {
+        "operand": {"BFloat16", "Half"}, "count": {2, 3}, "of_one_weight": {False, True},
+        "aligned": {True},
+    },
+    "Gated": {
+        "operand": {"BFloat16", "Half"}, "function": {"silu", "relu", "sigmoid"},
+        "of_one_weight": {False, True}, "aligned": {True},
+    },
+    "Reduced": {
+        "operand": {"BFloat16", "Half"}, "op": {"sum", "max", "min"}, "over": {0, 1},
+        "aligned": {True},
+    },
+    "Eight": {"floats": {False, True}, "aligned": {True}},
+    "Grouped": {"operand": {"BFloat16", "Half"}, "aligned": {True}},
+    "Summed": {"operand": {"BFloat16", "Half"}, "aligned": {True}},
+    "Several": {"operand": {"BFloat16", "Half"}, "aligned": {True}},
+}  # fmt: skip
+
+
+def test_forms_and_their_shares() -> None:
+    rng, count = random.Random(5), 3000
+    found: dict[str, dict[str, list[object]]] = defaultdict(lambda: defaultdict(list))
+    for _ in range(count):
+        form = drawn_form(rng)
+        for f in fields(form):
+            value = getattr(form, f.name)
+            if not isinstance(value, Epilogue | tuple):
+                found[type(form).__name__][f.name].append(value)
+    values = {n: {f: {*v} for f, v in of.items()} for n, of in found.items()}
+    assert values == FAMILIES
+    linear = found["Linear"]
+    assert len(linear["operand"]) / count == pytest.approx(0.5, abs=0.03)
+    assert len(found["Several"]["operand"]) / count == pytest.approx(0.15, abs=0.03)
+    shares = {n: linear[n].count(True) / len(linear[n]) for n in linear if n != "operand"}
+    assert shares == pytest.approx(
+        {"batched": 0.125, "a_by_rows": 0.8, "b_by_rows": 0.8, "aligned": 5 / 6}, abs=0.03
+    )
+
+
+def test_several_products() -> None:
+    """Two to four, sums and extremes of two; of what others read one in four is a result."""
+    rng = random.Random(6)
+    forms = [drawn_several(rng) for _ in range(400)]
+    steps = [s for f in forms for s in f.steps]
+    products = [sum(isinstance(s, Product) for s in f.steps) for f in forms]
+    assert {*products} == {2, 3, 4}
+    assert {s.op for s in steps if isinstance(s, Joined)} == {"add", "sub", "maximum", "minimum"}
+    assert {s.by_rows for s in steps if isinstance(s, Product)} == {False, True}
+    assert {s.made.depth for s in steps} == {1, 2}
+    read = [(f, s.made.name) for f in forms for s in f.steps if is_read(f, s.made.name)]
+    assert sum(n in f.results for f, n in read) / len(read) == pytest.approx(0.25, abs=0.06)
+    others = [(f, s.made.name) for f in forms for s in f.steps if not is_read(f, s.made.name)]
+    assert all(n in f.results for f, n in others)
+
+
+def is_read(form: Several, name: str) -> bool:
+    """Whether a step reads what another one makes."""
+    pairs = (
+        (s.left, s.right) if isinstance(s, Product) else (s.first, s.second) for s in form.steps
+    )
+    return any(name in (a.name, b.name) for a, b in pairs)
