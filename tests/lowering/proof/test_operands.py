@@ -131,6 +131,9 @@ MOVED = {
         "reductions", "below: frag<pred, 64x1> = frag.below M - (Mo * 64 + group * 64)",
         "below: frag<pred, 64x1> = frag.below select(M - Mo * 64 < 64, 1, 64)",
         "1 rows of T0 from 64 on are reduced, of 33"),
+    "no more than so many steps": (
+        "coop_2_stages", "let n_k: i32 = ceildiv(K, 64)",
+        "let n_k: i32 = min(ceildiv(K, 64), 20)", "gets 0 .. 1280 of 0 .. "),
     "nothing": (
         "stream_k", "select(0 < n_k, stop, start)", "select(0 < n_k, start, stop)",
         "at no size: no result is made of any product"),
