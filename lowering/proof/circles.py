@@ -149,11 +149,11 @@ _Chosen = tuple[tuple[str, ...], tuple[int, ...], Env, frozenset[Sized]]
 def _sizes(kernel: Kernel, units: Mapping[str, int], waiting: bool) -> Iterator[_Size]:
     """Any two parameters so large that what they are divided by is in them no, one, two times, and
     once more for each stage of each ring and for each step that one who reads it has released;
-    then each parameter beside one part of a list that is as wide as all of it; then each as large
-    as one and two of its groups, with two tiles of the others. Where memory says where groups end,
-    several groups of several tiles are all that there may be; many tiles of something else are
-    beside many groups of a few rows each, too. CTAs that wait for each other are followed where
-    there are as many as steps as well.
+    then all parameters at once, each one and a half of them; then each parameter beside one part of
+    a list that is as wide as all of it; then each as large as one and two of its groups, with two
+    tiles of the others. Where memory says where groups end, several groups of several tiles are all
+    that there may be; many tiles of something else are beside many groups of a few rows each, too.
+    CTAs that wait for each other are followed where there are as many as steps as well.
     """
     most, least = _most(kernel), kernel.cluster * kernel.splits
     groups, found = grouped(kernel), dict[tuple[int, ...], _Chosen]()
@@ -175,6 +175,7 @@ def _sizes(kernel: Kernel, units: Mapping[str, int], waiting: bool) -> Iterator[
             yield _Size(sizes, frozenset(), n * least, many, way)
         if many and len(groups.intersection(pair)) == 1:
             yield _Size(sizes, frozenset(), least, many, Way.TILES)
+    yield _Size(listed({n: _half(u) for n, u in units.items()}, units), frozenset(), 3 * least)
     for name, parts in lists_of(units).items():
         if any(units[name] % units[part] for part in parts):
             raise UnknownError(f"{name} is divided by {units[name]}, its parts by other numbers")
@@ -200,6 +201,11 @@ def _most(kernel: Kernel) -> int:
 def _size(count: int, unit: int) -> int:
     """So many units; of several the last one is almost empty."""
     return (count - 1) * unit + 1 if count > 1 else count * unit
+
+
+def _half(unit: int) -> int:
+    """Two units, of which the second is neither whole nor almost empty."""
+    return unit + unit // 2 + 1
 
 
 def _of_group(group: Group, unit: int, most: int) -> Iterator[tuple[int, int, int]]:

@@ -20,7 +20,7 @@ from lowering.proof.ends import Words
 __all__ = ["Group", "groups_of", "listed", "lists_of", "units_of"]
 
 _DIVISIONS = ("ceildiv", "//", "%")
-_COMPARISONS = ("<", "<=", "==", "!=")
+_COMPARISONS = ("<", "<=", "==", "!=", "min", "max")
 
 
 def units_of(kernel: Kernel) -> dict[str, int]:
@@ -105,7 +105,7 @@ class Group:
 
 def groups_of(kernel: Kernel, most: int) -> frozenset[Group]:
     """The groups that quotients of parameters are dealt into: by what these are divided, taken
-    modulo and compared with.
+    modulo, compared with and cut at.
 
     A number that only something else is divided by, which depends on the CTA or on the trip, may be
     one of any parameter, where ``most`` tiles are no two groups; the CTAs of a cluster, and of a

@@ -12,15 +12,15 @@ from lowering.kernel.copy_tile import CopyTile
 from lowering.kernel.cp_async import CpAsync
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.memory import FragStoreGlobal, TmaLoad, TmaStore
-from lowering.kernel.operands import GmemRef, Stmt
-from lowering.kernel.reduction import FragRedGlobal, FragStoreReduced
+from lowering.kernel.operands import GmemRef, SmemRef, Stmt
+from lowering.kernel.reduction import WARP_ROWS, FragRedGlobal, FragStoreReduced
 from lowering.kernel.tensors import Ragged
 from lowering.proof.board import Event, Walker
 from lowering.proof.flow import Result
 from lowering.proof.stages import Spot, asks
 from lowering.proof.tile import Along, Read, Term, Terms, Tile
 
-__all__ = ["BY_ONE", "BY_THREADS"]
+__all__ = ["BY_ONE", "BY_THREADS", "row_of_warps"]
 
 _ALONG = (Along.ROWS, Along.COLS)
 
@@ -168,10 +168,20 @@ def _tile_stored(
     return True
 
 
+def row_of_warps(w: Walker, src: SmemRef, rows: int, cols: int, values: Sequence[int]) -> Tile:
+    """Rows of shared memory put together to one: those of all warps of warpgroups, since each warp
+    has stored one of a part of their tile.
+    """
+    if rows % WARP_ROWS or values[1] % WARP_ROWS:
+        said = f"{rows} rows of {src.buffer} from {values[1]} on"
+        w.board.flow.wrong.append(f"{said} are not those of whole warpgroups")
+    return Spot.of(w, src, iter(values)).take(w, rows, cols).reduced(1, cols)
+
+
 def _row_stored(stmt: FragStoreReduced, w: Walker, threads: int, values: list[int]) -> bool:
     rank = 1 + len(stmt.dst.coords)
-    rows = Spot.of(w, stmt.src, iter(values[rank:])).take(w, stmt.rows, stmt.cols)
-    _stored(w, stmt.dst, values[0], values[1:rank], rows.reduced(1, stmt.cols))
+    row = row_of_warps(w, stmt.src, stmt.rows, stmt.cols, values[rank:])
+    _stored(w, stmt.dst, values[0], values[1:rank], row)
     return True
 
 

@@ -35,7 +35,8 @@ from lowering.kernel.tensor_memory import Tcgen05Load, Tcgen05WaitLoad
 from lowering.proof.board import Event, Walker
 from lowering.proof.multiply import added
 from lowering.proof.stages import Spot, asks
-from lowering.proof.tile import Tile
+from lowering.proof.tile import Along, Tile
+from lowering.proof.transfers import row_of_warps
 
 __all__ = ["VALUES"]
 
@@ -43,7 +44,7 @@ _Changed = FragCast | FragShuffle
 _Same = _Changed | WgmmaWait | Tcgen05WaitLoad
 
 
-def _filled(stmt: FragFill | FragBelow | FragRandom, w: Walker, n: int, values: list[int]) -> bool:
+def _filled(stmt: FragFill | FragRandom, w: Walker, n: int, values: list[int]) -> bool:
     w.frags[stmt.out.name] = Tile.of(stmt.out.type.rows, stmt.out.type.cols)
     return True
 
@@ -78,9 +79,40 @@ def _pointwise(stmt: FragPointwise | FragUpdate, w: Walker, n: int, values: list
     return True
 
 
+def _below(stmt: FragBelow, w: Walker, threads: int, values: list[int]) -> bool:
+    """Of rows, or columns, those in front of the limit are known, and no others."""
+    rows, cols = stmt.out.type.rows, stmt.out.type.cols
+    rows_in = min(rows, max(values[0], 0)) if cols == 1 else rows
+    cols_in = cols if cols == 1 else min(cols, max(values[0], 0))
+    tile = Tile(rows, cols)
+    if rows_in and cols_in:
+        tile = tile.put(0, 0, Tile.of(rows_in, cols_in))
+    w.frags[stmt.out.name] = tile
+    return True
+
+
+def _counted(stmt: FragReduce | FragReduceToShared, w: Walker) -> Tile:
+    """What is reduced. Note if it is not what lies in front of the ends of the tensors that it is
+    made of, where a reduction says how much it takes; ends of groups are another matter.
+    """
+    flow, value = w.board.flow, w.frags[stmt.value.name]
+    if stmt.below is None or flow.tables:
+        return value
+    below = w.frags[stmt.below.name]
+    way, size = (Along.ROWS, value.rows) if below.cols == 1 else (Along.COLS, value.cols)
+    for read in {r for p in value.pieces for t in p.terms for r in t.reads if r.begin is None}:
+        extents = flow.sizes(read.tensor, read.entry)
+        for x, along, extent in zip(read.at, read.along, extents, strict=True):
+            inside = max(min(extent - x, size), 0)
+            if along is way and below.known != inside:
+                said = f"{below.known} {way.value} of {read.tensor} from {x} on"
+                flow.wrong.append(f"{said} are reduced, of {inside}")
+    return value
+
+
 def _reduced(stmt: FragReduce, w: Walker, threads: int, values: list[int]) -> bool:
     out = stmt.out.type
-    tile = w.frags[stmt.value.name].reduced(out.rows, out.cols)
+    tile = _counted(stmt, w).reduced(out.rows, out.cols)
     w.frags[stmt.out.name] = w.frags[stmt.acc.name].with_(tile)
     return True
 
@@ -103,15 +135,14 @@ def _from_shared(
 
 def _rows_to_shared(stmt: FragReduceToShared, w: Walker, n: int, values: list[int]) -> bool:
     cols = stmt.value.type.cols
-    row = w.frags[stmt.value.name].reduced(WARP_ROWS, cols)
+    row = _counted(stmt, w).reduced(WARP_ROWS, cols)
     Spot.of(w, stmt.dst, iter(values)).put(w, row)
     return True
 
 
 def _rows_from_shared(stmt: FragReduceFromShared, w: Walker, n: int, values: list[int]) -> bool:
-    cols = stmt.out.type.cols
-    rows = Spot.of(w, stmt.src, iter(values)).take(w, stmt.rows, cols)
-    w.frags[stmt.out.name] = w.frags[stmt.acc.name].with_(rows.reduced(1, cols))
+    row = row_of_warps(w, stmt.src, stmt.rows, stmt.out.type.cols, values)
+    w.frags[stmt.out.name] = w.frags[stmt.acc.name].with_(row)
     return True
 
 
@@ -136,12 +167,13 @@ def _peer_asks(ref: SmemRef, cta: Expr | None) -> tuple[Expr, ...]:
 
 
 VALUES: Mapping[type[Stmt], Event] = {
-    **dict.fromkeys((FragBelow, FragFill, FragRandom), Event(_none, _filled)),
+    **dict.fromkeys((FragFill, FragRandom), Event(_none, _filled)),
     **dict.fromkeys((FragCast, FragShuffle, Tcgen05WaitLoad, WgmmaWait), Event(_none, _same)),
     **dict.fromkeys((FragColumns, FragRows), Event(lambda k, s: (s.start,), _cut)),
     **dict.fromkeys((FragPointwise, FragUpdate), Event(_none, _pointwise)),
     **dict.fromkeys((LdMatrix, Tcgen05Load), Event(lambda k, s: asks(s.src), _from_shared)),
     FragAddPartial: Event(lambda k, s: (s.src.index,), _fetched),
+    FragBelow: Event(lambda k, s: (s.limit,), _below),
     FragReduce: Event(_none, _reduced),
     FragReduceFromShared: Event(lambda k, s: asks(s.src), _rows_from_shared),
     FragReduceToShared: Event(lambda k, s: asks(s.dst), _rows_to_shared),

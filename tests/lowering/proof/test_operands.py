@@ -113,6 +113,27 @@ MOVED = {
         "gets 0 .. 9 of 0 .. 8 of K of T0 and T1"),
     "another matrix of a batch": (
         "batch", "T1[B3,", "T1[min(B3, 0),", "gets T1, of which coordinate 0 is 0"),
+    "a step further where three sizes are several": (
+        "reductions", "T1[No2 * 32, k2 * 64]",
+        "T1[No2 * 32, k2 * 64 + min(Mo2, 1) * min(No2, 1) * min(k2, 1) * 64]",
+        "at M = 97, N = 49, K = 97"),
+    "the rows of three of four warps": (
+        "reductions", "t202_s[group, 0, 0], 4, 32", "t202_s[group, 0, 0], 3, 32",
+        "3 rows of t202_s from 0 on are not those of whole warpgroups"),
+    "a sum without the last column": (
+        "reductions", "below2: frag<pred, 1x32> = frag.below N - No * 32",
+        "below2: frag<pred, 1x32> = frag.below N - No * 32 - 1",
+        "31 columns of T1 from 0 on are reduced, of 32"),
+    "a maximum of rows behind the tensor": (
+        "reductions", "below3: frag<pred, 64x1> = frag.below M - (Mo * 64 + group * 64)",
+        "below3: frag<pred, 64x1> = frag.below M", "64 rows of T0 from 64 on are reduced, of 1"),
+    "one row of a tile that is neither whole nor almost empty": (
+        "reductions", "below: frag<pred, 64x1> = frag.below M - (Mo * 64 + group * 64)",
+        "below: frag<pred, 64x1> = frag.below select(M - Mo * 64 < 64, 1, 64)",
+        "1 rows of T0 from 64 on are reduced, of 33"),
+    "no more than so many steps": (
+        "coop_2_stages", "let n_k: i32 = ceildiv(K, 64)",
+        "let n_k: i32 = min(ceildiv(K, 64), 20)", "gets 0 .. 1280 of 0 .. "),
     "nothing": (
         "stream_k", "select(0 < n_k, stop, start)", "select(0 < n_k, start, stop)",
         "at no size: no result is made of any product"),
