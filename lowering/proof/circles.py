@@ -31,7 +31,7 @@ from lowering.proof.flow import unused
 from lowering.proof.moves import ALONE, TOGETHER
 from lowering.proof.obligation import Obligation, UnknownError, Verdict
 from lowering.proof.places import STEPS, misplaced
-from lowering.proof.sizes import Group, groups_of, listed, lists_of, units_of
+from lowering.proof.sizes import Group, grids_of, groups_of, listed, lists_of, units_of
 from lowering.proof.skeleton import Skeleton, alike
 
 __all__ = ["circles"]
@@ -153,7 +153,8 @@ def _sizes(kernel: Kernel, units: Mapping[str, int], waiting: bool) -> Iterator[
     a list that is as wide as all of it; then each as large as one and two of its groups, with two
     tiles of the others. Where memory says where groups end, several groups of several tiles are all
     that there may be; many tiles of something else are beside many groups of a few rows each, too.
-    CTAs that wait for each other are followed where there are as many as steps as well.
+    CTAs that wait for each other are followed where there are as many as steps as well; and all
+    where there are as many as something is compared with, or one more.
     """
     most, least = _most(kernel), kernel.cluster * kernel.splits
     groups, found = grouped(kernel), dict[tuple[int, ...], _Chosen]()
@@ -191,6 +192,14 @@ def _sizes(kernel: Kernel, units: Mapping[str, int], waiting: bool) -> Iterator[
             sizes = {n: _size(others, u) for n, u in units.items()} | {group.param: size}
             chosen = frozenset({(group.param, size)})
             yield _Size(listed(sizes, units), chosen, n * least)
+    for ctas in sorted(grids_of(kernel)):
+        if ctas > GROUP:
+            raise UnknownError(f"{ctas} CTAs may do otherwise than more of them, of which at most "
+                               f"{GROUP} are followed")  # fmt: skip
+        for name, n in product(units, (ctas, ctas + 1)):  # and more tiles than CTAs
+            sizes = {other: _size(2, u) for other, u in units.items()}
+            sizes |= {name: _size(n + 1, units[name])}
+            yield _Size(listed(sizes, units), frozenset(), -(-n // least) * least)
 
 
 def _most(kernel: Kernel) -> int:

@@ -17,7 +17,7 @@ from lowering.kernel.scalar_memory import LdGlobalScalar
 from lowering.kernel.visit import expressions, walk
 from lowering.proof.ends import Words
 
-__all__ = ["Group", "groups_of", "listed", "lists_of", "units_of"]
+__all__ = ["Group", "grids_of", "groups_of", "listed", "lists_of", "units_of"]
 
 _DIVISIONS = ("ceildiv", "//", "%")
 _COMPARISONS = ("<", "<=", "==", "!=", "min", "max")
@@ -130,6 +130,32 @@ def groups_of(kernel: Kernel, most: int) -> frozenset[Group]:
                     digits |= set() if _only(x, counted, lets) else {n}
     free = digits - {g.count for g in found}
     return frozenset(found | {Group(p, unit, n, False) for n in free for p, unit in units.items()})
+
+
+def grids_of(kernel: Kernel) -> frozenset[int]:
+    """The numbers of CTAs along x around which a kernel may do otherwise: by what it divides that
+    number, or what is made of it alone, and what it compares it with and cuts it at.
+    """
+    lets = {s.var: s.value for s in walk(kernel.body) if isinstance(s, Let)}
+    found = set[int]()
+    for part in _parts(kernel):
+        match part:
+            case Binary(op, x, Const(n)) if n > 1 and op in _DIVISIONS + _COMPARISONS:
+                found |= {n} if _of_grid(x, lets) else set()
+            case Binary(op, Const(n), x) if n > 1 and op in _COMPARISONS:
+                found |= {n} if _of_grid(x, lets) else set()
+    return frozenset(found)
+
+
+def _of_grid(e: Expr, lets: Mapping[Var, Expr]) -> bool:
+    """Whether an expression depends on the number of CTAs along x, and on nothing else."""
+    match e:
+        case Var():
+            return e in lets and _of_grid(lets[e], lets)
+        case Special(name):
+            return name == "nctaid.x"
+    parts = [c for c in children(e) if not isinstance(c, Const)]
+    return bool(parts) and all(_of_grid(c, lets) for c in parts)
 
 
 def _only(e: Expr, names: frozenset[Var], lets: Mapping[Var, Expr]) -> bool:

@@ -87,3 +87,9 @@ def test_an_interrupt_while_modules_are_imported(
     with pytest.raises(SystemExit) as end:
         main()
     assert (end.value.code, capsys.readouterr().err) == (130, "Aborted.\n")
+
+
+def test_the_command_line_starts_without_torch() -> None:
+    """Which takes seconds to load, and cannot be where there is no working directory."""
+    code = "import sys, wsched.cli.app; sys.exit('torch' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)

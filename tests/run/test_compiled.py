@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from dataclasses import replace
+from dataclasses import field, make_dataclass, replace
 from typing import Any
 
 import pytest
@@ -19,7 +19,7 @@ from wsched.choose.presets import PRESETS
 from wsched.front.known import import_fusion
 from wsched.run.arguments import Arguments
 from wsched.run.compiled import CompiledFusion, compile_fusion
-from wsched.run.kernel_name import kernel_name
+from wsched.run.kernel_name import _said, kernel_name
 from wsched.run.mlir import through_mlir
 from wsched.schedule.graph import TransformGraph
 from wsched.schedule.matmul.params import MatmulParams, TileRasterizationOrder
@@ -167,3 +167,14 @@ def test_a_result_is_not_left_unwritten(driver: Driver, compiler: Compiler) -> N
         "clusters that the device can hold. Take smaller cluster_dims"
     )
     packed(kernel, 0)  # nothing to write
+
+
+def test_a_field_that_is_added_changes_no_names() -> None:
+    """A schedule's name is of what is said there: what is at its default is not."""
+
+    def made(*fields: tuple[str, type, object]) -> object:
+        return make_dataclass("Op", [(n, t, field(default=d)) for n, t, d in fields])()
+
+    before, behind = made(("k", int, 0)), made(("k", int, 0), ("scales", int, None))
+    assert _said({"op": (before,)}) == _said({"op": (behind,)})
+    assert _said(replace(behind, scales=3)) != _said(behind)  # type: ignore[type-var]

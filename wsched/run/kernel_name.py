@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass, replace
 
 from lowering.target.targets import DEFAULT
 from wsched.fusion import DataType, Fusion, History, PointwiseOp, Product, products
@@ -78,8 +79,20 @@ def schedule_name(fusion: Fusion, options: KernelOptions) -> str:
     Calls that lead to the same schedule give the same name.
     """
     told = {n: v for n, v in options.changed().items() if n not in _LAUNCH}
-    facts = repr((replace(fusion, history=History()), told))
+    facts = repr(_said((replace(fusion, history=History()), told)))
     return "_".join([*_fusion_words(fusion), "schedule", digits(facts, 10)])
+
+
+def _said(value: object) -> object:
+    """A value without what is at its default: a field that is added later, for something else,
+    changes no names.
+    """
+    if is_dataclass(value) and not isinstance(value, type):
+        said = [(f.name, v) for f in fields(value) if (v := getattr(value, f.name)) != f.default]
+        return type(value).__name__, [(name, _said(v)) for name, v in said]
+    if isinstance(value, Mapping):
+        return [(_said(k), _said(v)) for k, v in value.items()]
+    return [_said(v) for v in value] if isinstance(value, tuple | list) else value
 
 
 def digits(facts: str, number: int) -> str:

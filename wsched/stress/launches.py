@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from lowering.ground.errors import UnsupportedError
 from lowering.target.targets import DEFAULT, target_of_device
 from wsched.choose.heuristics import choose_params
-from wsched.front.api import execute
 from wsched.front.problems import planned
 from wsched.run.compiled import CompiledFusion, compile_fusion
 from wsched.stress.draws import drawn_form
@@ -75,6 +74,8 @@ class Executed:
 
     def __call__(self, *inputs: torch.Tensor, out: Sequence[torch.Tensor]) -> None:
         """Run it; its results are copied to where a kernel would have stored them."""
+        from wsched.front.api import execute  # loads torch, which the command line does without
+
         for here, found in zip(out, execute(self.text, inputs), strict=True):
             if here.shape != found.shape or here.dtype != found.dtype:
                 text = f"{found.dtype} {list(found.shape)}, not {here.dtype} {list(here.shape)}"

@@ -1,0 +1,40 @@
+"""Which launches are followed: so many CTAs as something in a kernel is made for, and one more."""
+
+from __future__ import annotations
+
+import pytest
+
+from lowering.kernel.text import parse_kernel, print_kernel
+from lowering.proof.prove import prove
+from lowering.proof.sizes import grids_of
+from tests.mutants.subjects import subject
+
+TEXT = print_kernel(subject("coop_2_stages").kernel)
+APART = {
+    "%nctaid.x + %nctaid.x // 4": 4,
+    "min(%nctaid.x, 3)": 3,
+    "select(%nctaid.x < 4, %nctaid.x, 3)": 4,
+    "select(4 < %nctaid.x, 3, %nctaid.x)": 4,
+    "%nctaid.x - %nctaid.x // 5": 5,
+}
+
+
+@pytest.mark.parametrize("apart", APART)
+def test_ctas_that_are_apart_only_where_there_are_many(apart: str) -> None:
+    """Tiles of a CTA are as far apart as there are CTAs, at all numbers of them below one."""
+    before = "* %nctaid.x + %ctaid.x"
+    assert TEXT.count(before) == 2, "a load and a compute loop"
+    kernel = parse_kernel(TEXT.replace(before, f"* ({apart}) + %ctaid.x"))
+    assert grids_of(kernel) == {APART[apart]}
+    found = prove(kernel, subject("coop_2_stages").admitted)
+    assert any(o.name == "results" for o in found.open), found
+
+
+def test_more_ctas_than_are_followed() -> None:
+    """A number that is a dividend is nothing that CTAs are many of."""
+    for apart, grids in (("min(%nctaid.x, 5000)", {5000}), ("5000 // max(%nctaid.x, 1)", set())):
+        kernel = parse_kernel(TEXT.replace("* %nctaid.x +", f"* {apart} +"))
+        assert grids_of(kernel) == grids
+    kernel = parse_kernel(TEXT.replace("* %nctaid.x +", "* min(%nctaid.x, 5000) +"))
+    why = "5000 CTAs may do otherwise than more of them, of which at most"
+    assert any(why in o.why for o in prove(kernel).open)
