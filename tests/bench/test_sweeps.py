@@ -43,6 +43,12 @@ def test_machine_code_without_spills(name: str) -> None:
     assert found.spill_stores == found.spill_loads == found.stack == 0
 
 
+@pytest.mark.parametrize("name", CASES)
+def test_inputs_are_where_they_are_asked_for(name: str) -> None:
+    """All of one case in one place, an index among them."""
+    assert {t.device.type for t in CASES[name].tensors("meta")} == {"meta"}
+
+
 def test_the_line() -> None:
     found = {
         "case": "gate", "bytes": 4_000_000, "predicted_us": 4.0, "error": 0.0,

@@ -116,6 +116,8 @@ def test_parameters_beside_a_schedule(file: Path) -> None:
         assert result.exit_code == 2
         wrong = "--params beside a schedule, which has made every choice itself"
         assert result.stderr.removeprefix(f"{file}: ") == f"{wrong}\n"
+        result = invoke(command, file, "--target", "sm_100a")
+        assert result.exit_code == 2 and "beside a schedule" in result.stderr
 
 
 def test_a_wrong_line(file: Path) -> None:

@@ -66,6 +66,26 @@ def run(words: list[str], terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -
     return terminal.read()
 
 
+def test_a_listener_hears_nothing_of_what_is_done_behind_it() -> None:
+    heard = list[What]()
+
+    class Listener:
+        def begins(self, what: What) -> None:
+            heard.append(what)
+
+        def ends(self) -> None:
+            heard.append("over")
+
+    with told(Listener()):
+        with told(None), doing("to nobody"):
+            pass
+        with doing("inside"):
+            pass
+    with doing("outside"):
+        pass
+    assert heard == ["inside", "over"]
+
+
 def test_work_is_shown_while_it_lasts(terminal: Terminal) -> None:
     count = 0
     with shown(terminal.stream):

@@ -61,6 +61,9 @@ def test_two_targets_are_refused() -> None:
     schedule = schedule_for(definition(), Extents(256, 256, 256))
     with pytest.raises(InputError, match="target='sm_90a' beside a schedule"):
         wsched.compile(schedule, [a, b], target="sm_90a")
+    for planned in (kernel_for, schedule_for):
+        with pytest.raises(InputError, match="target='sm_90a' beside a schedule"):
+            planned(schedule, Extents(256, 256, 256), target=HOPPER)
 
 
 def test_no_such_target() -> None:

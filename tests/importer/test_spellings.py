@@ -267,6 +267,16 @@ def test_functions_of_the_text_are_followed() -> None:
     assert definition.nodes[0].get("shape") == (64, Open("size", 12))
 
 
+@pytest.mark.parametrize("rest", ["*more", "**named"])
+def test_functions_of_any_arguments_are_refused(rest: str) -> None:
+    text = (
+        f"def shifted(fd, x, {rest}):\n    return fd.ops.add(x, 1.0)\n\n"
+        f"def f(fd: FusionDefinition):\n    t = {X}\n    fd.add_output(shifted(fd, t))\n"
+    )
+    with pytest.raises(UnsupportedError, match=r"shifted\(fd, x\)"):
+        record_text(text)
+
+
 def test_a_definition_in_a_test() -> None:
     text = f"""
         class TestMatmul:

@@ -13,7 +13,7 @@ from lowering.target.targets import DEFAULT
 from wsched.bench.problem import ANCHORS
 from wsched.choose.problem import Problem
 from wsched.fusion import DataType
-from wsched.nvfuser.choice import choose_params, ranked
+from wsched.nvfuser.choice import candidates, choose_params, ranked
 from wsched.nvfuser.limits import most_stages, require_for, require_taken
 from wsched.schedule.matmul.params import (
     CircularBufferOptions,
@@ -143,3 +143,12 @@ def test_stages_at_the_bound() -> None:
         tile_sizes=MatMulTileOptions(GemmTile(64, 64, 64), GemmTile(64, 64, 64)),
     )
     assert most_stages(small, BF16, (BF16,)) == 8
+
+
+def test_candidates_have_the_stages_of_their_tile() -> None:
+    """All warpgroups share a tile there, so that it is the tile's bytes that count."""
+    found = {(c.tile.m, c.tile.n, c.tile.k, c.tile.warpgroups): c.stages
+             for c in candidates(BF16, (BF16,), (), smem_epilogue=True)}  # fmt: skip
+    assert found[128, 256, 64, 2] == found[256, 128, 64, 2] == 3
+    assert found[128, 192, 64, 2] == 4
+    assert found[128, 128, 64, 2] == found[128, 128, 64, 1] == 6

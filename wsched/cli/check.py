@@ -227,7 +227,7 @@ def _summed(fusion: Fusion, inputs: Sequence[Any]) -> Iterator[float]:
         if form is not None and form.promotion:
             yield SUMMED[p.mma.promotion > 0]
         if fusion.tensor(p.mma.output).dtype is DataType.Half:
-            summed = math.prod(sizes.get(name, 1) for name in p.names(Role.K))
+            summed = math.prod(sizes[name] for name in p.names(Role.K))
             yield TOLERANCE[DataType.Half] * math.sqrt(max(1, summed // DEFAULT.mma.k(element)))
 
 

@@ -87,12 +87,7 @@ def machine_arrays(kernel: CompiledFusion, inputs: list[Any]) -> MachineArrays:
     extents = with_sums(fusion, extents_of_arrays(fusion, inputs))
     results = []
     for b in with_parts(kernel.plan).fusion.outputs:
-        own = dict(zip(b.axes, b.extents, strict=True))
-        stored = (
-            tuple(extents[own.get(a, a)] for a in fusion.result_axes)
-            if b in fusion.outputs
-            else parts_shape(fusion, b, extents)
-        )
+        stored = parts_shape(fusion, b, extents)
         results.append(rounded(np.full(stored, np.nan, np.float32), b.dtype))
         arrays[b.key] = results[-1]
     return MachineArrays(arrays, extents, results)

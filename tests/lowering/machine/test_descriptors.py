@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -60,6 +61,42 @@ def test_a_fence_is_missing(missing: str, why: str) -> None:
     with pytest.raises(MachineError) as e:
         run_groups(GROUPS.replace(missing, ""))
     assert e.value.what == why
+
+
+@pytest.mark.parametrize(("warp", "right"), [(0, True), (1, False)])
+def test_a_warp_releases_what_it_has_changed(warp: int, right: bool) -> None:
+    """And nothing of others, who may not have changed it yet."""
+    text = f"""
+    kernel k threads 64 cluster 1 grid 1 {{
+      tensormap D[1] device: f32[8, 8] box 8x8
+      global d: f32[8, 8]
+      shared S: f32[1][8x8] at 0
+      on %warp 0 {{
+        elect {{
+          tensormap.replace.global_address D[0], d[0, 0]
+        }}
+      }}
+      cta.sync
+      on %warp {warp} {{
+        elect {{
+          fence.proxy.tensormap.release
+        }}
+      }}
+      cta.sync
+      on %warp 0 {{
+        elect {{
+          fence.proxy.tensormap.acquire D[0]
+          tma.store D[0][0, 0], S[0, 0, 0]
+          bulk.commit
+          bulk.wait 0
+        }}
+      }}
+    }}
+    """
+    d = np.zeros((8, 8), np.float32)
+    refused = pytest.raises(MachineError, match="has not acquired it since it changed")
+    with nullcontext() if right else refused:
+        run_kernel(parse_kernel(text), {"D[0]": d, "d": d}, {}, 1)
 
 
 def test_a_change_that_does_not_wait_for_the_copies() -> None:
