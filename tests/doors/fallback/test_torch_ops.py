@@ -167,3 +167,35 @@ def test_values(body: str, wanted: Any) -> None:
         record_text(text(body, "Float")), [torch.tensor([[1.0, 2.0], [3.0, 4.0]])]
     )
     assert result.tolist() == wanted
+
+
+@pytest.mark.parametrize("dim", [0, 1, -1])
+@pytest.mark.parametrize("rows", [3, 0])
+def test_indices_that_are_none(dim: int, rows: int) -> None:
+    """Zeros, as kernels have for them; torch's own ends the process's context on a GPU."""
+    x = torch.arange(1.0, 1 + rows * rows).view(rows, rows)
+    index = "i = fd.define_tensor(shape=[-1], dtype=DataType.Int32)"
+    body = f"{index}\nr = fd.ops.index_select(a, i, dim={dim})"
+    places = torch.tensor([2, -1, 3, 0, 2**31 - 1], dtype=torch.int32)
+    (result,) = interpret(record_text(text(body, "Float")), [x, places])
+    wanted = torch.zeros((5, rows))
+    if rows:
+        wanted[0], wanted[3] = (x if dim == 0 else x.T)[[2, 0]]
+    assert torch.equal(result if dim == 0 else result.T, wanted)
+
+
+def test_groups_have_a_shape_whatever_torch_multiplies() -> None:
+    """Shapes are told of fp16, and of rows that are not a multiple of 16 bytes."""
+
+    def shape(*sizes: tuple[int, ...]) -> tuple[int, ...]:
+        a, b = (torch.empty(s, dtype=torch.float16, device="meta") for s in sizes)
+        ends = torch.empty(4, dtype=torch.int32, device="meta")
+        return tuple(operations()["grouped_mm"](a, b, ends).shape)
+
+    assert shape((9, 3), (4, 3, 5)) == (9, 5)
+    assert shape((4, 9, 3), (3, 5)) == (9, 5)
+    assert shape((9, 3), (3, 5)) == (4, 9, 5)
+    with pytest.raises(RuntimeError):
+        shape((9, 3), (4, 2, 5))
+    with pytest.raises(ValueError, match="of 3 groups, offsets of 4"):
+        shape((9, 3), (3, 3, 5))

@@ -114,6 +114,8 @@ def grouped_mm(mat1: Any, mat2: Any, offsets: Any, bias: Any = None) -> Any:
     """The product of each group, and a row for each group of rows added; on a CPU one by one."""
     import torch
 
+    if mat1.device.type == "meta":
+        return _of_groups(mat1, mat2, offsets)
     begins = [0, *offsets.tolist()] if mat1.device.type == "cpu" or bias is not None else []
     if not begins:
         return torch._grouped_mm(mat1, mat2, offs=offsets)
@@ -129,6 +131,18 @@ def grouped_mm(mat1: Any, mat2: Any, offsets: Any, bias: Any = None) -> Any:
         made = left.float() @ right.float()
         out.copy_(made if bias is None else made + bias[g].float())
     return result
+
+
+def _of_groups(mat1: Any, mat2: Any, offsets: Any) -> Any:
+    """The shape of the product, or why there is none; torch's own says so of more, of fp16 and of
+    rows that are not a multiple of 16 bytes.
+    """
+    groups, matrices = len(offsets), [len(t) for t in (mat1, mat2) if t.dim() == 3]
+    if matrices not in ([], [groups]):
+        raise ValueError(f"matrices of {matrices[0]} groups, offsets of {groups}")
+    left, right = (t.new_empty(t.shape[-2:]) for t in (mat1, mat2))
+    product = left @ right
+    return product if matrices else product.new_empty((groups, *product.shape))
 
 
 def full(shape: Sequence[int], fill_value: Any, dtype: Any) -> Any:
@@ -184,10 +198,15 @@ def gather(x: Any, index: Any, dim: int) -> Any:
 
 
 def index_select(x: Any, index: Any, dim: int) -> Any:
-    """The slices that a vector of indices names."""
+    """The slices that a vector of indices names; zeros for one that there is not, as of a sweep."""
     import torch
 
-    return torch.index_select(x, dim, index)
+    along = dim % x.dim()
+    if not x.shape[along]:  # no slice to take in place of those
+        return x.new_zeros((*x.shape[:along], len(index), *x.shape[along + 1 :]))
+    known = (index >= 0) & (index < x.shape[along])
+    taken = torch.index_select(x, along, torch.where(known, index, 0))
+    return torch.where(known.view(-1, *(1,) * (x.dim() - 1 - along)), taken, 0)
 
 
 def pad(x: Any, pad_widths: Sequence[int], value: Any = 0) -> Any:
