@@ -83,8 +83,8 @@ def chunk_epilogue(kernel: Kernel, options: LoweringOptions) -> Kernel:
 
     Raises:
         ScheduleError: the number of buffers, if it is less than that of chunks, does not divide it.
-        UnsupportedError: elements of other than 16 or 32 bits; transposed ones of other than 16; a
-            line that no swizzle divides.
+        UnsupportedError: elements of other than 8, 16 or 32 bits; transposed ones of other than 16;
+            a line that no swizzle divides.
     """
     for role in (r for s in kernel.body if hasattr(s, "roles") for r in s.roles):
         runs = list(_runs(role.body))
@@ -146,8 +146,8 @@ def _buffer(names: Names, store: StoreTile, stages: int) -> SharedBuffer:
     kind, name = store.value.type, store.dst.map
     if store.trans and kind.dtype.bits != 16:
         raise UnsupportedError(f"a transposed store of {kind.dtype.value}", "16-bit types")
-    if kind.dtype.bits not in (16, 32):
-        raise UnsupportedError(f"a TMA store of {kind.dtype.value}", "16-bit and 32-bit types")
+    if kind.dtype.bits not in (8, 16, 32):
+        raise UnsupportedError(f"a TMA store of {kind.dtype.value}", "types of 8, 16 and 32 bits")
     rows, cols = (kind.cols, kind.rows) if store.trans else (kind.rows, kind.cols)
     swizzle = store_swizzle(name, kind.dtype, cols)
     return SharedBuffer(names.new(f"{name}_s"), kind.dtype, stages, (rows, cols), swizzle)
@@ -214,8 +214,8 @@ def _spans(names: Names, store: StoreTile, buffer: SharedBuffer, stage: Expr) ->
             part = Frag(names.new("span"), replaced(value.type, rows=rows, cols=cols))
             cut = [(FragRows if store.trans else FragColumns)(part, value, Const(at))]
         ref = first.moved(0, at)
-        wide = value.type.dtype.bits == 32
-        write = StShared(ref, part) if wide else StMatrix(ref, part, trans=store.trans)
+        matrices = value.type.dtype.bits == 16
+        write = StMatrix(ref, part, trans=store.trans) if matrices else StShared(ref, part)
         yield _Span(tuple(cut), write, TmaStore(store.dst.moved(0, at), ref))
 
 

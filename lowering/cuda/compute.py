@@ -9,7 +9,7 @@ from lowering.cuda import elements
 from lowering.cuda.elements import pack
 from lowering.cuda.emitter import Emitter, Rule
 from lowering.cuda.literals import literal
-from lowering.cuda.narrow import HALVES_OF, PAIRS
+from lowering.cuda.narrow import HALVES_OF, PAIRS, rounded
 from lowering.cuda.wgmma import PIN_WORDS
 from lowering.ground.dtypes import DType
 from lowering.ground.errors import InternalError
@@ -49,8 +49,11 @@ def _fill(e: Emitter, s: FragFill) -> None:
 def _cast(e: Emitter, s: FragCast) -> None:
     if s.out.type.dtype is s.value.type.dtype:
         return
-    out = e.view(s.out)
+    out, narrow = e.view(s.out), rounded(s.out.type.dtype)
     e.declare(s.out)
+    if narrow is not None:
+        _narrow(e, s, *narrow)
+        return
     if s.out.type.group == (1, 1):
         _convert_singles(e, s)
         return
@@ -79,6 +82,19 @@ def _widen(e: Emitter, s: FragCast) -> None:
                 four = f"halves_of({four})"
             for half in (0, 1):
                 _widen_pair(e, s, block, half, f"{name}<{half}>({four})")
+
+
+def _narrow(e: Emitter, s: FragCast, name: str, text: str) -> None:
+    """Elements of 8 bits, four of a register at a time."""
+    source, e.functions[name] = s.value.type, text
+    if source.group != (2, 2):
+        raise InternalError("emit_cuda", f"{s.OP} of {source}: whole tiles are rounded to 8 bits")
+    for block in range(source.blocks):
+        with e.groups(source.groups):
+            places = ((row, col) for row in (0, 1) for col in (0, 1))
+            found = (e.element(s.value, block, row, col) for row, col in places)
+            four = (elements.value(source.dtype, register, part) for register, part in found)
+            e.out.line(f"{e.register(s.out, block, 'r')} = {name}({', '.join(four)});")
 
 
 def _widen_pair(e: Emitter, s: FragCast, block: int, half: int, pair: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lowering.ground.dtypes import DType
+from lowering.ground.dtypes import FLOATS_OF_8_BITS, DType
 from lowering.ground.errors import UnsupportedError
 
 __all__ = ["moved", "pack", "register_type", "value"]
@@ -48,8 +48,8 @@ def _convertible(dtype: DType, *more: DType) -> str:
 
 
 def moved(dtype: DType) -> str:
-    """What loads and stores of one element are called: ``f32``, ``s32``, ``b16`` for 16 bits, or
-    ``bool`` for a predicate.
+    """What loads and stores of one element are called: ``f32``, ``s32``, ``b16`` for 16 bits,
+    ``b8`` for floats of 8 bits, which are stored only, or ``bool`` for a predicate.
 
     Raises:
         UnsupportedError: threads do not move elements of the type.
@@ -58,6 +58,10 @@ def moved(dtype: DType) -> str:
         return str(dtype.value)
     if dtype is DType.PRED:
         return "bool"
+    if dtype in FLOATS_OF_8_BITS:
+        return "b8"
     if dtype.register_bits != 16:
-        raise UnsupportedError(f"threads that move {dtype.value} in CUDA", "16-bit types, f32, s32")
+        known = ", ".join(d.value for d in FLOATS_OF_8_BITS)
+        what = f"threads that move {dtype.value} in CUDA"
+        raise UnsupportedError(what, f"16-bit types, f32, s32, {known}")
     return "b16"

@@ -8,6 +8,7 @@ from dataclasses import fields
 from lowering.cuda.elements import moved
 from lowering.cuda.emitter import Emitter, Rule
 from lowering.cuda.global_elements import Elements, Rows
+from lowering.cuda.narrow import STORE_BYTE, STORE_PAIR
 from lowering.cuda.vectors import load_bool, load_vector, store_bool, store_vector
 from lowering.ground.errors import InternalError
 from lowering.ground.layouts import ACCUMULATOR
@@ -195,6 +196,10 @@ class _Stores(Elements):
                     store_vector(self.e, self.value, (block, row, col), many, *place)
             return
         form = moved(self.value.type.dtype)
+        if form == "b8":
+            for row in range(rows):
+                self.bytes(block, row)
+            return
         wide = form != "b16"
         if form == "s32":
             self.e.functions["st_global_s32"], self.function = _STORE_S32, "st_global"
@@ -209,6 +214,14 @@ class _Stores(Elements):
             for col, (register, half) in enumerate(places):
                 value = f"{register} >> 16" if half else register
                 self.store(form, block, row, col, value)
+
+    def bytes(self, block: int, row: int) -> None:
+        """Elements of 8 bits of a row, two at once where the tensor allows it."""
+        name, text, step = ("pair", STORE_PAIR, 2) if self.pairs else ("b8", STORE_BYTE, 1)
+        self.function, self.e.functions[f"st_global_{name}"] = "st_global", text
+        for col in range(0, self.value.type.group[1], step):
+            register, part = self.e.element(self.value, block, row, col)
+            self.store(name, block, row, col, f"{register} >> {8 * part}" if part else register)
 
     def store(self, form: str, block: int, row: int, col: int, *values: str) -> None:
         where, inside = self.place(block, row, col)

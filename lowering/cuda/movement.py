@@ -8,7 +8,7 @@ from dataclasses import replace
 from lowering.cuda.cluster import bulk_copy, map_line, mapped, pair_function
 from lowering.cuda.copies import CopyForm
 from lowering.cuda.emitter import Emitter, Rule
-from lowering.cuda.narrow import LOAD_PAIRS
+from lowering.cuda.narrow import LOAD_PAIRS, STORE_PAIRS
 from lowering.cuda.transposed import store_transposed
 from lowering.ground.dtypes import DType
 from lowering.ground.errors import InternalError
@@ -185,24 +185,26 @@ def _vectors(
             e.out.call(function, f"{at} + {8 * span}", r[2], r[3], *last)
 
 
-def _pairs(e: Emitter, s: LdShared) -> None:
-    """The neighbours of 8 bits that a thread holds of a row, and of the row 8 below.
+def _pairs(e: Emitter, ref: SmemRef, value: Frag) -> Iterator[tuple[str, str, int]]:
+    """Where the neighbours of 8 bits lie that a thread holds of a row, and those of the row 8 below
+    (C++ in a loop over groups ``r``), and of which block they are.
 
     A thread begins in the first 8 of 16 bytes of a line, and a line of a swizzled buffer at a
     multiple of its length: a step flips whole 16 bytes in the address itself, and the other 8 are
     an offset of the instruction.
     """
-    e.functions["ld_shared_u16x2"] = LOAD_PAIRS
-    if s.cta is not None:
-        raise InternalError("emit_cuda", f"{s.OP} of {s.out.type} from another CTA")
-    lane, span = e.special("lane"), e.buffer(s.src.buffer).box_cols
-    to = "^" if e.buffer(s.src.buffer).swizzle.value else "+"
+    lane, span = e.special("lane"), e.buffer(ref.buffer).box_cols
+    to = "^" if e.buffer(ref.buffer).swizzle.value else "+"
     with e.out.block(""):
-        line, byte = frame(e, s.src, f"({lane} >> 2)", f"({lane} & 3) * 2", s.out.type.layout)
-        for rows, step, block in _steps(e, s.src, s.out, s.out.type.layout.columns):
+        line, byte = frame(e, ref, f"({lane} >> 2)", f"({lane} & 3) * 2", value.type.layout)
+        for rows, step, block in _steps(e, ref, value, value.type.layout.columns):
             at = f"(({line} + {byte}) {to} ({step} & ~15)) + ({step} & 8){rows}"
-            value = f"ld_shared_u16x2({at}, {at} + {8 * span})"
-            e.out.line(f"{e.register(s.out, block, 'r')} = {value};")
+            yield at, f"{at} + {8 * span}", block
+
+
+def _in_this_cta(s: LdShared | StShared, value: Frag) -> None:
+    if s.cta is not None:
+        raise InternalError("emit_cuda", f"{s.OP} of {value.type} in another CTA")
 
 
 _WORDS = {
@@ -234,6 +236,12 @@ def _ldmatrix(e: Emitter, s: LdMatrix) -> None:
 
 def _st_shared(e: Emitter, s: StShared) -> None:
     _check(e, s.OP, s.dst, s.value, wide=True)
+    if s.value.type.dtype.register_bits == 8:
+        _in_this_cta(s, s.value)
+        e.functions["st_shared_u16x2"] = STORE_PAIRS
+        for upper, lower, block in _pairs(e, s.dst, s.value):
+            e.out.call("st_shared_u16x2", upper, lower, e.register(s.value, block, "r"))
+        return
     _vectors(e, "st_shared", s.dst, s.value, s.cta)
 
 
@@ -248,7 +256,10 @@ def _ld_shared(e: Emitter, s: LdShared) -> None:
     _check(e, s.OP, s.src, s.out, wide=True)
     e.declare(s.out)
     if s.out.type.dtype.register_bits == 8:
-        _pairs(e, s)
+        _in_this_cta(s, s.out)
+        e.functions["ld_shared_u16x2"] = LOAD_PAIRS
+        for upper, lower, block in _pairs(e, s.src, s.out):
+            e.out.line(f"{e.register(s.out, block, 'r')} = ld_shared_u16x2({upper}, {lower});")
         return
     _vectors(e, "ld_shared", s.src, s.out, s.cta)
 

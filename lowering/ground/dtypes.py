@@ -11,7 +11,7 @@ from enum import Enum
 
 from lowering.ground.errors import UnsupportedError
 
-__all__ = ["NUMBERS_OF_8_BITS", "STORED", "DType"]
+__all__ = ["FLOATS_OF_8_BITS", "NUMBERS_OF_8_BITS", "STORED", "DType"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,5 +154,8 @@ class DType(Enum):
 STORED = tuple(d for d in DType if d.row.bits is not None)
 """Types of elements in memory."""
 
-NUMBERS_OF_8_BITS = (DType.E4M3, DType.E5M2, DType.S8, DType.U8)
+FLOATS_OF_8_BITS = (DType.E4M3, DType.E5M2)
+"""What is rounded to one is at most its largest number (PTX's ``satfinite``), unless it is NaN."""
+
+NUMBERS_OF_8_BITS = (*FLOATS_OF_8_BITS, DType.S8, DType.U8)
 """All of whose values fp32 has, and bf16: at most 8 significant bits."""

@@ -189,7 +189,8 @@ class StMatrix(Stmt):
 
 @dataclass(frozen=True, slots=True)
 class StShared(Stmt):
-    """``st.shared.v2``: a 32-bit fragment to shared memory, two elements a store, generic proxy.
+    """``st.shared.v2``, or ``st.shared.b16``: a fragment of 32 or 8 bits to shared memory, two
+    elements a store, generic proxy.
 
     With ``cta`` into that CTA of the cluster (``mapa``, ``st.shared::cluster``), where it is
     visible behind a ``release.cluster`` of each storing thread and an ``acquire.cluster``.

@@ -16,7 +16,7 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from lowering.ground.dtypes import NUMBERS_OF_8_BITS, DType
+from lowering.ground.dtypes import FLOATS_OF_8_BITS, NUMBERS_OF_8_BITS, DType
 from lowering.ground.errors import UnsupportedError
 from lowering.ground.layouts import ACCUMULATOR, RegisterLayout
 from lowering.ground.types import FragmentType
@@ -185,11 +185,21 @@ def from_float32(data: Array, dtype: DType) -> Array:
         return data
     if dtype is DType.F16:
         return data.astype(np.float16).view(np.uint16)
+    if dtype in FLOATS_OF_8_BITS:
+        return _saturated(data, dtype)
     if dtype is not DType.BF16:
-        raise _no_arithmetic(dtype)
+        raise _no_arithmetic(dtype, *FLOATS_OF_8_BITS)
     bits = np.ascontiguousarray(data).view(np.uint32)
     rounded = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16
     return np.where(np.isnan(data), 0x7FFF, rounded).astype(np.uint16)
+
+
+def _saturated(data: Array, dtype: DType) -> Array:
+    """``cvt.rn.satfinite``: what is larger than the largest number, infinity too, becomes that."""
+    kind = np.dtype(getattr(ml_dtypes, dtype.numpy))
+    most = np.float32(ml_dtypes.finfo(kind).max)
+    bits = data.clip(-most, most).astype(kind).view(np.uint8)
+    return np.where(np.isnan(data), np.uint8(0x7F), bits)
 
 
 def _no_arithmetic(dtype: DType, *more: DType) -> UnsupportedError:

@@ -181,20 +181,20 @@ def bulk_wait(stmt: BulkWait, program: Program) -> Run:
 
 def stmatrix(stmt: StMatrix, program: Program) -> Run:
     """``stmatrix``: each 8 elements of a matrix row are 16 bytes at an address of their own."""
-    return _store_fragment(stmt, program, row_bytes=16, trans=stmt.trans)
+    return _store_fragment(stmt, program, row_bytes=(16,), trans=stmt.trans)
 
 
 def stshared(stmt: StShared, program: Program) -> Run:
-    """``st.shared.v2``: the two neighbours that a thread holds are 8 bytes."""
-    return _store_fragment(stmt, program, row_bytes=32)
+    """``st.shared``: the two neighbours that a thread holds are 8 bytes, or 2."""
+    return _store_fragment(stmt, program, row_bytes=(32, 8))
 
 
 def _store_fragment(
-    stmt: StMatrix | StShared, program: Program, row_bytes: int, trans: bool = False
+    stmt: StMatrix | StShared, program: Program, row_bytes: tuple[int, ...], trans: bool = False
 ) -> Run:
     place, value = program.place(stmt.dst), stmt.value
     buffer = place.buffer
-    if value.type.row_bytes != row_bytes or buffer.dtype is not value.type.dtype:
+    if value.type.row_bytes not in row_bytes or buffer.dtype is not value.type.dtype:
         why = f"{stmt.OP} of {value.type} to {buffer.dtype.value} elements"
         raise InternalError("machine", why, print_stmt(stmt))
     peer = program.rank(stmt.cta) if isinstance(stmt, StShared) else None

@@ -18,7 +18,7 @@ from lowering.kernel.nodes import (
     Stmt,
 )
 from lowering.kernel.pointwise import OPS
-from lowering.mlir.elements import WIDENED, as_f32, condition, pack, widened
+from lowering.mlir.elements import WIDENED, as_f32, condition, pack, pack_four, widened
 from lowering.mlir.emitter import Emitter, Rule, Word
 from lowering.mlir.pointwise import applied
 from lowering.mlir.registers import element_index
@@ -105,6 +105,8 @@ def _register(e: Emitter, dtype: DType, values: list[Value]) -> Value:
     """A register of its elements; a single short one has the lower half."""
     if dtype in (DType.F32, DType.PRED):
         return values[0]
+    if len(values) == 4:
+        return pack_four(e, dtype, *values)
     low, high = values if len(values) == 2 else (values[0], e.out.number(0.0))
     return pack(e, dtype, low, high)
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from lowering.ground.dtypes import DType
+from lowering.ground.dtypes import FLOATS_OF_8_BITS, DType
 from lowering.ground.errors import UnsupportedError
 from lowering.mlir.emitter import Emitter
 from lowering.mlir.ssa import F32, I1, I16, I32, Value
 
-__all__ = ["WIDENED", "as_f32", "condition", "pack", "widened"]
+__all__ = ["WIDENED", "as_f32", "condition", "pack", "pack_four", "widened"]
 
 WIDENED = {DType.S8: DType.BF16, DType.U8: DType.BF16, DType.E4M3: DType.F16, DType.E5M2: DType.F16}
 """What elements of 8 bits become in few instructions; others are made of that. Both are exact."""
@@ -99,6 +99,24 @@ def pack(e: Emitter, dtype: DType, low: Value, high: Value) -> Value:
         raise _unknown(dtype)
     text = f"cvt.rn.{dtype.ptx}x2.f32 $0, $1, $2;"
     (word,) = e.asm(text, [high, low], [I32], memory=False, volatile=False)
+    return word.value
+
+
+_FOUR = (
+    "{{ .reg .b16 upper, lower; cvt.rn.satfinite.{kind}x2.f32 upper, $2, $1; "
+    "cvt.rn.satfinite.{kind}x2.f32 lower, $4, $3; mov.b32 $0, {{upper, lower}}; }}"
+)
+
+
+def pack_four(e: Emitter, dtype: DType, *values: Value) -> Value:
+    """A register of four values of fp32, the first in the lowest byte, at most the largest number.
+
+    Raises:
+        UnsupportedError: nothing is rounded to the type, or four of it do not share a register.
+    """
+    if dtype not in FLOATS_OF_8_BITS:
+        raise _unknown(dtype)
+    (word,) = e.asm(_FOUR.format(kind=dtype.ptx), values, [I32], memory=False, volatile=False)
     return word.value
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from lowering.ground.dtypes import DType
+from lowering.ground.dtypes import FLOATS_OF_8_BITS, DType
 from lowering.ground.errors import InternalError, UnsupportedError
 from lowering.ground.expr import ONE, TRUE, ZERO, Expr, ScalarType, Special, Var, as_expr
 from lowering.ground.types import FragmentType
@@ -74,7 +74,9 @@ class Elements:
             raise UnsupportedError(f"{s.OP} of one of several tensors in MLIR", "a single tensor")
         if found.dtype.register is not value.type.dtype:
             raise InternalError("emit_mlir", f"{s.OP} of {value.type} and {found.dtype.value}")
-        if found.dtype is not DType.BOOL and found.dtype.bits not in (16, 32):
+        bits = found.dtype.bits
+        stored = found.dtype in FLOATS_OF_8_BITS and isinstance(s, FragStoreGlobal)
+        if found.dtype is not DType.BOOL and bits not in (16, 32) and not stored:
             raise UnsupportedError(f"{s.OP} of {found.dtype.value} in MLIR", "16 and 32 bits, bool")
         self.e, self.g, self.kind, self.ref, self.s = e, found, value.type, ref, s
         self.owned = isinstance(s, FragStoreGlobal) and not every
@@ -234,9 +236,12 @@ def _store_global(e: Emitter, s: FragStoreGlobal) -> None:
             words = registers[block][index : index + len(cols) // step]
             store_words(e, at, inside, e.words(words))
             continue
-        word = e.word(registers[block][index])
+        word, bits = e.word(registers[block][index]), kind.dtype.bits
         if part:
-            word = e.out.op(f"arith.shrui {word}, {e.out.constant(16)} : i32", I32)
+            word = e.out.op(f"arith.shrui {word}, {e.out.constant(bits * part)} : i32", I32)
+        if bits * len(cols) == 8:
+            e.asm("@$1 st.global.u8 [$0], $2;", [at, inside, word])
+            continue
         store_words(e, at, inside, [e.out.op(f"arith.trunci {word} : i32 to i16", I16)])
 
 

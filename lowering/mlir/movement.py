@@ -162,7 +162,7 @@ def _check(e: Emitter, op: str, ref: SmemRef, value: Frag, *, wide: bool) -> Non
     fits = inner + cols <= buffer.box_cols or (inner == 0 and cols % buffer.box_cols == 0)
     if not fits or buffer.dtype is not value.type.dtype:
         raise InternalError("emit_mlir", f"{op} of {value.type} to {buffer.name}")
-    narrow = op == LdShared.OP and value.type.row_bytes == 8
+    narrow = op in (LdShared.OP, StShared.OP) and value.type.row_bytes == 8
     if not narrow and value.type.row_bytes != (32 if wide else 16):
         raise UnsupportedError(f"{op} of {value.type} in MLIR", "16 and 32 bits")
 
@@ -276,6 +276,9 @@ def _mapped(e: Emitter, address: Expr, cta: Expr) -> Expr:
 
 def _st_shared(e: Emitter, s: StShared) -> None:
     _check(e, s.OP, s.dst, s.value, wide=True)
+    if s.value.type.dtype.bits == 8:
+        _st_pairs(e, s)
+        return
     space = "shared" if s.cta is None else "shared::cluster"
     for at, block, register in _pairs(e, s.dst, s.value, s.cta):
         pair = e.words(e.registers(s.value)[block][register : register + 2])
@@ -316,6 +319,22 @@ def _ld_shared(e: Emitter, s: LdShared) -> None:
         text = f"ld.{space}.v2.{_ptx(s.out)} {{$0, $1}}, [$2];"
         found[block] += e.asm(text, [e.expr(at)], [kind, kind])
     e.keep(s.out, tuple(map(tuple, found)))
+
+
+_STORE_PAIRS_OF_8 = (
+    "{ .reg .b16 upper, lower; mov.b32 {upper, lower}, $2; "
+    "st.shared.b16 [$0], upper; st.shared.b16 [$1], lower; }"
+)
+
+
+def _st_pairs(e: Emitter, s: StShared) -> None:
+    """Four elements of 8 bits of a register, as :func:`_ld_pairs` has them."""
+    if s.cta is not None:
+        raise InternalError("emit_mlir", f"{s.OP} of {s.value.type} to another CTA")
+    places = iter(_pairs(e, s.dst, s.value))
+    for (upper, block, register), (lower, _, _) in zip(places, places, strict=True):
+        word = e.word(e.registers(s.value)[block][register // 4])
+        e.asm(_STORE_PAIRS_OF_8, [e.expr(upper), e.expr(lower), word])
 
 
 _PAIRS_OF_8 = (

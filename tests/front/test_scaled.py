@@ -86,6 +86,35 @@ def test_scales_and_bias(by: tuple[bool, bool], bias: str | None, result: str) -
     assert found.dtype is getattr(torch, result) and error(found, wanted) < LIMITS[result]
 
 
+@pytest.mark.sampled
+@pytest.mark.parametrize("result", FLOATS)
+@pytest.mark.parametrize("pair", [(FLOATS[0], FLOATS[0]), ("int8", "int8")])
+def test_results_of_8_bits(pair: tuple[str, str], result: str) -> None:
+    """Scaled, rounded to the largest number at most; the largest value before both."""
+    a, b, product = operands(*pair)
+    (x, y), dtype = scales(True, True), getattr(torch, result)
+    wanted, most = product * x * y, torch.finfo(dtype).max
+    scale = most / wanted.abs().max().float() * 2
+    found, amax = wsched.scaled_mm(a, b, x, y, None, dtype, scale_result=scale, amax=True)
+    assert found.dtype is dtype and amax.shape == ()
+    assert amax.double() == pytest.approx(wanted.abs().max().item(), rel=1e-3)
+    wanted = (wanted * scale.double()).clamp(-most, most)
+    assert error(found.float(), wanted) < (0.04 if result == FLOATS[0] else 0.08)
+    assert found.float().abs().max() == most
+    plain = wsched.scaled_mm(a, b, x, y, out_dtype=dtype)
+    assert plain.dtype is dtype and error(plain.float(), (product * x * y).clamp(-most, most)) < 0.08
+
+
+def test_the_largest_value_of_other_results() -> None:
+    """Of fp32 it is one of them; of scales of blocks, too."""
+    a, b, _ = operands(FLOATS[0], FLOATS[0])
+    found, amax = wsched.scaled_mm(a, b, ONE, ONE, out_dtype=torch.float32, amax=True)
+    assert amax == found.abs().max()
+    blocks = torch.rand(M, 3), torch.rand(3, 1)
+    found, amax = wsched.scaled_mm(a, b, *blocks, out_dtype=torch.float32, amax=True)
+    assert amax == found.abs().max()
+
+
 def test_bf16_where_nothing_is_said() -> None:
     a, b, _ = operands(FLOATS[0], FLOATS[0])
     assert wsched.scaled_mm(a, b, *scales(False, False)).dtype is torch.bfloat16
@@ -167,8 +196,8 @@ def test_mistakes(arguments: tuple[Any, ...], text: str) -> None:
             (A, B, torch.ones(32, 4), ONE), "scale_a of shape [32, 4]", "one number, or [32, 1]",
         ),
         (
-            (A, B, ONE, ONE, None, torch.float8_e4m3fn), "scaled_mm into torch.float8_e4m3fn",
-            "bfloat16, float16, float32",
+            (A, B, ONE, ONE, None, torch.int8), "scaled_mm into torch.int8",
+            "bfloat16, float16, float32, float8_e4m3fn, float8_e5m2",
         ),
         (
             (A, B, ONE, ONE, torch.ones(16).double()), "a bias of torch.float64",
@@ -180,6 +209,29 @@ def test_refused(arguments: tuple[Any, ...], what: str, supported: str) -> None:
     with pytest.raises(UnsupportedError) as found:
         wsched.scaled_mm(*arguments)
     assert str(found.value) == f"{what} is not supported; supported: {supported}"
+
+
+def test_a_scale_of_wide_results() -> None:
+    with pytest.raises(UnsupportedError) as found:
+        wsched.scaled_mm(A, B, ONE, ONE, scale_result=ONE)
+    assert str(found.value) == (
+        "scale_result of a result of bfloat16 is not supported; "
+        "supported: float8_e4m3fn, float8_e5m2"
+    )
+
+
+@pytest.mark.parametrize(
+    ("scale", "text"),
+    [
+        (torch.ones(2), "scale_result has shape [2]"),
+        (torch.ones(()).half(), "scale_result is torch.float16, not torch.float32"),
+        (2.0, "scale_result is a float, not a torch.Tensor"),
+    ],
+)
+def test_a_scale_that_is_none(scale: Any, text: str) -> None:
+    with pytest.raises(InputError) as found:
+        wsched.scaled_mm(A, B, ONE, ONE, None, torch.float8_e5m2, scale_result=scale)
+    assert str(found.value) == text
 
 
 def test_int_mm_takes_integers_alone() -> None:

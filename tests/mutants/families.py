@@ -21,6 +21,8 @@ from tests.importer.test_several import GATED
 from tests.lists import side_by_side
 from tests.lowering.summary.summaries import rms
 from tests.mutants.launches import Launch, called, integers, launched, launches_of
+from tests.narrow_results import AMAX
+from tests.narrow_results import definition as narrow_results
 from tests.pairs import CLUSTERS, PAIRS
 from tests.reductions import ALL
 from tests.reductions import definition as reductions_of
@@ -169,6 +171,14 @@ def _eight_bits(params: MatmulParams, floats: bool) -> Made:
     return _on(made, *((inputs, sms) for (_, inputs), sms in calls))
 
 
+def _rounded_to_eight(params: MatmulParams) -> Made:
+    """Results of 8 bits, some of them at the largest number, and the largest absolute value."""
+    text, scale = narrow_results("Float8_e4m3fn", *AMAX), torch.tensor([[60.0]])
+    calls = [([integers(0, m, k), integers(1, 16 * -(-n // 16), k), scale], sms)
+             for m, n, k, sms in SIZES]  # fmt: skip
+    return _on(wsched.compile(text, calls[0][0], params=params), *calls)
+
+
 def _computed(**params: Any) -> Made:
     """Weights of 8 bits that warps widen on their way."""
     f = fusion(cast("Int8"))
@@ -226,6 +236,8 @@ FAMILIES: Mapping[str, Mapping[str, Callable[[], Made]]] = {
         "int8": partial(_eight_bits, _ONE(), False),
         "fp8_pingpong": partial(_eight_bits, _TURNS(), True),
         "int8_split": partial(_eight_bits, split_k(_ONE(), 2), False),
+        "fp8_results": partial(_rounded_to_eight, _ONE()),
+        "fp8_results_pingpong": partial(_rounded_to_eight, _TURNS()),
     },
     "computed operands": {
         "computed": _computed,

@@ -90,6 +90,14 @@ def test_fp32_goes_by_vector_stores_into_a_narrower_box() -> None:
     assert "stmatrix" not in text
 
 
+def test_8_bits_go_by_stores_of_pairs_into_a_box_of_half_the_width() -> None:
+    text = lowered(chunk_epilogue, (TILE_LEVEL + BEFORE).replace("bf16", "e4m3"))
+    assert "tensormap D: e4m3[512, 512] box 128x64 swizzle 64" in text
+    assert "shared D_s: e4m3[4][128x64] swizzle 64" in text
+    assert "st.shared D_s[wg * 2 + c % 2, 0, 0], out" in text
+    assert "stmatrix" not in text
+
+
 def test_a_store_outside_a_chunk_loop_uses_one_buffer() -> None:
     before = """
 roles {

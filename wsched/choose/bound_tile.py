@@ -16,7 +16,7 @@ from wsched.choose import epilogue
 from wsched.choose.problem import Problem
 from wsched.choose.shape import Shape
 from wsched.choose.step import stage_bytes
-from wsched.schedule.matmul.chunks import TRANSPOSED_CHUNK
+from wsched.schedule.matmul.chunks import WIDEST_CHUNK
 from wsched.schedule.matmul.shared import BARRIER_BYTES
 from wsched.schedule.matmul.tiles import LEAST_STAGES, MAX_STAGES
 from wsched.schedule.registers import BARE_REGISTERS, SPARE_REGISTERS
@@ -60,6 +60,8 @@ def held_by(problem: Problem, tiles: Shape) -> Held:
     stored = sum(r.bytes for r in problem.results) * tiles.warpgroups * rows * columns
     turned = tiles.exchanged and any(r.bytes != 2 for r in problem.results)
     by_tma = problem.smem_epilogue and problem.unaligned is None and not turned
+    row = columns * min((r.bytes for r in problem.results), default=ptx.TMA_STRIDE_ALIGN)
+    by_tma &= tiles.exchanged | (row % ptx.TMA_STRIDE_ALIGN == 0)
     room, stage = problem.target.shared_bytes - BARRIER_BYTES, stage_bytes(problem, tiles)
     none, one, two = ((room - n * by_tma * stored) // stage for n in range(3))
     single = odd | (two < LEAST_STAGES)
@@ -82,11 +84,11 @@ def _chunk_columns(problem: Problem, tiles: Shape) -> Counts:
     """Columns of a chunk of each, no fewer than those of any schedule of the tile."""
     found: Counts = tiles.warp_n
     if tiles.exchanged:
-        for columns in range(8, TRANSPOSED_CHUNK + 1, 8):
+        for columns in range(8, WIDEST_CHUNK + 1, 8):
             found = np.where(tiles.warp_n % columns == 0, columns, found)
         return found
     types = (*problem.results, *problem.reductions.types)
-    return np.gcd(found, ptx.WIDEST_SWIZZLE // max(t.bytes for t in types))
+    return np.gcd(found, min(ptx.WIDEST_SWIZZLE // max(t.bytes for t in types), WIDEST_CHUNK))
 
 
 def _have_registers(

@@ -25,6 +25,7 @@ from wsched.choose.tensor_memory import tried_in_tensor_memory
 from wsched.choose.thread_loads import SURE, are_large, copied_us, variants
 from wsched.choose.tiles import CLUSTERS, TILES, TRAVERSAL, Tile, splits, tiles_for
 from wsched.choose.tuned.lookup import Hit, lookup
+from wsched.schedule.matmul.chunks import chunk_columns, unboxed
 from wsched.schedule.matmul.kernel_options import thread_bytes
 from wsched.schedule.matmul.limits import require_legal_for
 from wsched.schedule.matmul.params import (
@@ -289,7 +290,9 @@ def _fitting(problem: Problem, tile: Tile) -> MatmulParams | None:
 
 
 def _params(problem: Problem, tile: Tile) -> MatmulParams | None:
-    """The parameters of a candidate; None where shared memory has no room for enough stages."""
+    """The parameters of a candidate; None where shared memory has no room for enough stages, or
+    chunks are too narrow for TMA.
+    """
     computed = tile.of(problem)
     turned = tile.exchanged and any(r.bytes != 2 for r in problem.results)
     base = MatmulParams(
@@ -307,6 +310,9 @@ def _params(problem: Problem, tile: Tile) -> MatmulParams | None:
         base, GemmTile(tile.m, tile.n, tile.k), tile.warpgroups, tile.ping_pong, tile.across
     )
     inputs = problem.inputs or ()
+    columns = chunk_columns(made, *problem.results, *inputs, *problem.reductions.types)
+    if unboxed(made, columns, *problem.results):
+        return None
     return fit_stages(
         made, problem.operand, problem.results, inputs, n_major=computed.n_major,
         target=problem.target, counts=(computed.a_count, computed.b_count),

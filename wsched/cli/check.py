@@ -51,6 +51,7 @@ __all__ = [
 
 TOLERANCE = {
     DataType.BFloat16: 4e-3, DataType.Half: 6e-4, DataType.Float: 2e-5, DataType.Int32: 2e-5,
+    DataType.Float8_e4m3fn: 6.3e-2, DataType.Float8_e5m2: 1.3e-1,
 }  # fmt: skip
 """Relative Frobenius error against fp32 that rounding to a type may cause."""
 
@@ -62,7 +63,7 @@ CUT_OFF = 2e-3
 
 LARGEST = {
     DataType.BFloat16: 3.3895e38, DataType.Half: 65504.0, DataType.Float: 3.4028e38,
-    DataType.Int32: 2.0**31 - 1,
+    DataType.Int32: 2.0**31 - 1, DataType.Float8_e4m3fn: 448.0, DataType.Float8_e5m2: 57344.0,
 }  # fmt: skip
 """The largest finite value of a type."""
 

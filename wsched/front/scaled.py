@@ -18,6 +18,7 @@ from wsched.front.written import (
     Call,
     definition,
     run,
+    run_all,
     tensor_line,
     torch_names,
     type_of_torch,
@@ -42,8 +43,14 @@ def scaled_mm(
     bias: torch.Tensor | None = None,
     out_dtype: torch.dtype | None = None,
     use_fast_accum: bool = False,
-) -> torch.Tensor:
+    *,
+    scale_result: torch.Tensor | None = None,
+    amax: bool = False,
+) -> Any:
     """``scale_a * scale_b * (a · b) + bias``, rounded once; the meaning is ``torch._scaled_mm``'s.
+
+    Results of 8 bits count times ``scale_result`` before they are rounded, and what exceeds their
+    largest number becomes it.
 
     Floats of 8 bits are summed in the tensor core over 128 of K, which then go to a second
     accumulator in fp32; with ``use_fast_accum`` over all of K, which is faster and keeps fewer
@@ -62,17 +69,26 @@ def scaled_mm(
             ``scale_b``, too. Rows are read where they lie with M contiguous, others with K.
         scale_b: fp32, one number, or [1, N]; or of blocks, [K / 128, N] or [K / 128, N / 128].
         bias: [N], bf16, fp16 or fp32.
-        out_dtype: bf16 (where none is given), fp16 or fp32.
+        out_dtype: bf16 (where none is given), fp16, fp32, ``float8_e4m3fn`` or ``float8_e5m2``.
         use_fast_accum: see above.
+        scale_result: fp32, one number, for a result of 8 bits.
+        amax: whether the largest absolute value of the result is asked for, too: in fp32, as it is
+            before ``scale_result`` and before it is rounded; NaN if one is.
 
     Returns:
-        [M, N], row-major. On CPU tensors the machine model computes it.
+        [M, N], row-major; with ``amax`` a pair of that and of a tensor without dimensions. On CPU
+        tensors the machine model computes it.
 
     Raises:
         InputError: shapes, types or devices that do not fit each other.
-        UnsupportedError: other types than these; scales of other blocks, or of blocks of integers.
+        UnsupportedError: other types than these; scales of other blocks, or of blocks of integers;
+            ``scale_result`` for a result of more than 8 bits.
     """
-    return run(*scaled_mm_call(a, b, scale_a, scale_b, bias, out_dtype, use_fast_accum))
+    call = scaled_mm_call(
+        a, b, scale_a, scale_b, bias, out_dtype, use_fast_accum, scale_result=scale_result,
+        amax=amax,
+    )  # fmt: skip
+    return run_all(*call) if amax else run(*call)
 
 
 def scaled_mm_call(
@@ -83,6 +99,9 @@ def scaled_mm_call(
     bias: torch.Tensor | None = None,
     out_dtype: torch.dtype | None = None,
     use_fast_accum: bool = False,
+    *,
+    scale_result: torch.Tensor | None = None,
+    amax: bool = False,
 ) -> Call:
     """What :func:`scaled_mm` runs; arguments and errors as there."""
     _require_matrices(a, b, FLOATS, INTEGERS)
@@ -91,9 +110,15 @@ def scaled_mm_call(
     left, by_row = _scale(scale_a, "scale_a", (m, 1), blocks)
     right, by_column = _scale(scale_b, "scale_b", (1, n), blocks)
     result = DataType.BFloat16 if out_dtype is None else type_of_torch(out_dtype)
-    if result not in RESULTS:
-        raise UnsupportedError(f"scaled_mm into {out_dtype}", torch_names(RESULTS))
+    if result not in (*RESULTS, *FLOATS):
+        raise UnsupportedError(f"scaled_mm into {out_dtype}", torch_names((*RESULTS, *FLOATS)))
+    if scale_result is not None and result not in FLOATS:
+        what = f"scale_result of a result of {result.element.torch}"
+        raise UnsupportedError(what, torch_names(FLOATS))
     added = None if bias is None else _bias(bias, n)
+    inputs = [a, b, left, right, *(() if bias is None else (bias,))]
+    if scale_result is not None:
+        inputs.append(_number(scale_result, "scale_result"))
     text = _scaled_mm_text(
         type_of_torch(a.dtype),
         type_of_torch(b.dtype),
@@ -103,8 +128,10 @@ def scaled_mm_call(
         result,
         bool(use_fast_accum),
         blocks,
+        scale_result is not None,
+        bool(amax),
     )
-    return text, [a, b, left, right] if bias is None else [a, b, left, right, bias]
+    return text, inputs
 
 
 def int_mm(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
@@ -134,7 +161,8 @@ def int_mm_call(a: torch.Tensor, b: torch.Tensor) -> Call:
 @lru_cache(maxsize=256)
 def _scaled_mm_text(
     a: DataType, b: DataType, by_row: bool, by_column: bool, bias: DataType | None,
-    result: DataType, fast: bool, blocks: tuple[int, int] | None = None,
+    result: DataType, fast: bool, blocks: tuple[int, int] | None = None, scaled: bool = False,
+    amax: bool = False,
 ) -> str:  # fmt: skip
     """The definition that :func:`scaled_mm` runs.
 
@@ -147,10 +175,14 @@ def _scaled_mm_text(
         result: type of the result.
         fast: whether sums stay in the tensor core.
         blocks: rows and columns of blocks along K that have scales; None where none have.
+        scaled: whether the result has a scale.
+        amax: whether the largest absolute value is a result.
     """
     rows, columns = -1 if by_row else 1, -1 if by_column else 1
     inner = 1 if blocks is None else -1
-    named = f"dtype={result!r}{', use_fast_accum=True' if fast else ''}"
+    whole = amax or scaled  # something but the result's cast reads the sum
+    made = DataType.Float if whole else result
+    named = f"dtype={made!r}{', use_fast_accum=True' if fast else ''}"
     named += "" if blocks is None else f", scale_blocks={[*blocks]}"
     lines = [
         tensor_line("a", (-1, -1), a),
@@ -161,7 +193,17 @@ def _scaled_mm_text(
     if bias is not None:
         lines.append(tensor_line("bias", (-1,), bias))
         named = f"bias=bias, {named}"
-    return definition(*lines, f"d, _, _ = fd.ops.scaled_mm(a, b, scale_a, scale_b, {named})")
+    if scaled:
+        lines.append(tensor_line("scale_result", (1, 1), DataType.Float))
+    name = "sum" if whole else "d"
+    lines.append(f"{name}, _, _ = fd.ops.scaled_mm(a, b, scale_a, scale_b, {named})")
+    if scaled:
+        lines.append("scaled = fd.ops.mul(sum, scale_result)")
+    if whole:
+        lines.append(f"d = fd.ops.cast({'scaled' if scaled else 'sum'}, dtype={result!r})")
+    if amax:
+        lines.append("amax = fd.ops.max(fd.ops.abs(sum), dims=[0, 1])")
+    return definition(*lines, outputs=("d", "amax") if amax else ("d",))
 
 
 @lru_cache(maxsize=8)
@@ -203,13 +245,7 @@ def _scale(
     scale: Any, name: str, each: tuple[int, int], blocks: tuple[int, int] | None
 ) -> tuple[torch.Tensor, bool]:
     """A scale as the definition has it, and whether there is one for each row or column."""
-    import torch
-
-    if not hasattr(scale, "data_ptr"):
-        raise no_tensor(name, scale)
-    if scale.dtype != torch.float32:
-        text = f"{name} is {scale.dtype}, not {torch.float32}"
-        raise InputError(text, name, str(scale.dtype), str(torch.float32))
+    _require_scale(scale, name)
     if blocks is not None or (tuple(scale.shape) == each and scale.numel() != 1):
         return scale, True
     if scale.numel() == 1:
@@ -218,6 +254,26 @@ def _scale(
     if scale.dim() == 2:
         raise UnsupportedError(f"{name} of shape {found}", f"one number, or {list(each)}")
     raise InputError(f"{name} has shape {found}", name, found, f"one number, or {list(each)}")
+
+
+def _number(scale: Any, name: str) -> torch.Tensor:
+    """A scale that is a single number, as the definition has it."""
+    _require_scale(scale, name)
+    if scale.numel() != 1:
+        found = str(list(scale.shape))
+        raise InputError(f"{name} has shape {found}", name, found, "one number")
+    made: torch.Tensor = scale.reshape(1, 1)
+    return made
+
+
+def _require_scale(scale: Any, name: str) -> None:
+    import torch
+
+    if not hasattr(scale, "data_ptr"):
+        raise no_tensor(name, scale)
+    if scale.dtype != torch.float32:
+        text = f"{name} is {scale.dtype}, not {torch.float32}"
+        raise InputError(text, name, str(scale.dtype), str(torch.float32))
 
 
 def _bias(bias: Any, columns: int) -> DataType:

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     import torch
 
 __all__ = [
-    "FLOATS", "INTEGERS", "RESULTS", "Call", "definition", "run", "run_class", "tensor_line",
-    "torch_names", "type_of_torch",
+    "FLOATS", "INTEGERS", "RESULTS", "Call", "definition", "run", "run_all", "run_class",
+    "tensor_line", "torch_names", "type_of_torch",
 ]  # fmt: skip
 
 Call = tuple[str, list["torch.Tensor"]]
@@ -36,8 +36,19 @@ def run(text: str, inputs: Sequence[torch.Tensor]) -> torch.Tensor:
     return run_class(text, inputs, class_key(inputs))
 
 
+def run_all(text: str, inputs: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+    """All results of a definition."""
+    return tuple(_results(text, inputs, class_key(inputs)))
+
+
 def run_class(text: str, inputs: Sequence[torch.Tensor], key: Key | None) -> torch.Tensor:
-    """The same for a caller that knows the :func:`~wsched.program.classes.class_key`."""
+    """The one result for a caller that knows the :func:`~wsched.program.classes.class_key`."""
+    return _results(text, inputs, key)[0]
+
+
+def _results(
+    text: str, inputs: Sequence[torch.Tensor], key: Key | None
+) -> Sequence[torch.Tensor]:
     kernel = _kernels.get((text, key)) if key is not None else None
     if kernel is None:
         kernel = compile(text, inputs)
@@ -45,14 +56,14 @@ def run_class(text: str, inputs: Sequence[torch.Tensor], key: Key | None) -> tor
             if len(_kernels) >= _CLASSES:
                 _kernels.clear()
             _kernels[text, key] = kernel
-    return kernel.call(inputs, key)[0]
+    return kernel.call(inputs, key)
 
 
-def definition(*lines: str) -> str:
-    """The text of a definition of these lines, whose output is ``d``."""
+def definition(*lines: str, outputs: Sequence[str] = ("d",)) -> str:
+    """The text of a definition of these lines, whose outputs have these names."""
     head = "def nvfuser_fusion(fd : FusionDefinition) -> None :"
-    return "".join(f"{line}\n" for line in (head, *(f"    {x}" for x in lines),
-                                            "    fd.add_output(d)"))  # fmt: skip
+    more = (f"fd.add_output({name})" for name in outputs)
+    return "".join(f"{line}\n" for line in (head, *(f"    {x}" for x in (*lines, *more))))
 
 
 def tensor_line(name: str, shape: tuple[int, ...], dtype: DataType, more: str = "") -> str:

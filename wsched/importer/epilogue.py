@@ -30,6 +30,7 @@ __all__ = ["STORED", "EpilogueImport", "Key", "Making"]
 
 _FLOAT = DataType.Float
 STORED = (DataType.BFloat16, DataType.Half, _FLOAT)
+_ROUNDED = (DataType.Float8_e4m3fn, DataType.Float8_e5m2)
 _NAMES = ", ".join(map(str, STORED))
 _COMPUTED = (*STORED, DataType.Bool)
 Key = tuple[str, Dims]
@@ -59,6 +60,8 @@ class EpilogueImport:
 
     LOADED: ClassVar[tuple[DataType, ...]] = STORED
     """Types of inputs."""
+    ROUNDED: ClassVar[tuple[DataType, ...]] = _ROUNDED
+    """Types that results alone are cast to, at their largest number if they exceed it."""
 
     definition: Definition
     matmuls: Mapping[str, str]
@@ -98,8 +101,10 @@ class EpilogueImport:
                 "outputs that the matmul or a full matrix has a part in",
             )
         step = self.settled(step)
-        if step.dtype not in (*STORED, self.summed):
-            raise UnsupportedError(f"the output {name} of type {step.dtype}", _NAMES)
+        known = (*STORED, *self.ROUNDED)
+        if step.dtype not in (*known, self.summed):
+            names = ", ".join(map(str, known))
+            raise UnsupportedError(f"the output {name} of type {step.dtype}", names)
         return step
 
     def reduction(self, found: Reduced) -> Step:
@@ -148,6 +153,8 @@ class EpilogueImport:
         x = self.settled(x)
         if x.dtype is to:
             return x
+        if x.op == "cast" and x.dtype in self.ROUNDED:
+            raise UnsupportedError(f"fd.ops.cast of what is cast to {x.dtype}", "results of it")
         if x.dtype is DataType.Double:
             narrow = [self.narrowed(y) for y in x.inputs]
             return self.cast(self.make(x.op, _FLOAT, *narrow), to)
@@ -252,7 +259,7 @@ class EpilogueImport:
         call = f"fd.ops.{node.op}"
         match node.op:
             case "cast":
-                to = _type_of(node)
+                to = self.type_of(node)
                 return self.cast((yield from self.asked(node.operands[0], dims)), to)
             case "broadcast" | "broadcast_in_dim" | "set" | "expand" | "stride_order" | "squeeze":
                 return (yield from self.asked(node.operands[0], self.moved(node, dims)))
@@ -338,6 +345,15 @@ class EpilogueImport:
             self.steps.append(made)
         return self._same[key]
 
+    def type_of(self, cast: Node) -> DataType:
+        """What is cast to."""
+        to = cast.argument("dtype", 1)
+        known = (*_COMPUTED, *self.ROUNDED)
+        if to not in known or not isinstance(to, DataType):
+            names = ", ".join(map(str, known))
+            raise UnsupportedError(f"fd.ops.cast to {text_of(to)}", names)
+        return to
+
     # --- shapes --------------------------------------------------------------------------------
 
     def inner(self, value: Value, dims: Dims) -> Dims:
@@ -381,11 +397,3 @@ class EpilogueImport:
                 raise UnsupportedError(
                     f"fd.ops.expand to shape={text_of(shape)}", "the sizes of the matmul's result"
                 )
-
-
-def _type_of(cast: Node) -> DataType:
-    """What is cast to."""
-    to = cast.argument("dtype", 1)
-    if to not in _COMPUTED or not isinstance(to, DataType):
-        raise UnsupportedError(f"fd.ops.cast to {text_of(to)}", "BFloat16, Half, Float, Bool")
-    return to

@@ -246,6 +246,7 @@ class _OperandImport(EpilogueImport):
     """The steps of an operand, which may be of 8 bits before they are cast."""
 
     LOADED = (*STORED, *_OF_8_BITS)
+    ROUNDED = ()
 
 
 def _computed(definition: Definition, node: Node, axes: Axes, call: str) -> ImportedOperand:

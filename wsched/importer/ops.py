@@ -86,7 +86,7 @@ COMPOSITE = {
 STRUCTURE = {
     "broadcast": "of an input or of what is computed from inputs",
     "broadcast_in_dim": "likewise",
-    "cast": "to BFloat16, Half, Float and Bool",
+    "cast": "to BFloat16, Half, Float and Bool; a result to Float8_e4m3fn and Float8_e5m2",
     "expand": "to the sizes of the matmul",
     "grouped_mm": "the matmul of groups, two operands and the ends [G], in three forms",
     "linear": "the matmul; with a bias of [N]",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from lowering.ground.errors import UnsupportedError
 from wsched.fusion import DataType
@@ -49,6 +50,8 @@ def import_summary(definition: Definition) -> Summary:
 @dataclass
 class _Import(EpilogueImport):
     """Steps of a summary; ``over`` are the dimensions that are reduced."""
+
+    ROUNDED: ClassVar[tuple[DataType, ...]] = ()
 
     over: frozenset[str] = frozenset()
     read: set[int] = field(default_factory=set)

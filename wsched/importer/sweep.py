@@ -62,6 +62,7 @@ class _Import(EpilogueImport):
     """
 
     LOADED: ClassVar[tuple[DataType, ...]] = _STORED
+    ROUNDED: ClassVar[tuple[DataType, ...]] = ()
 
     over: frozenset[str] = frozenset()
     by_index: str = ""

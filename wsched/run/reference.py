@@ -1,7 +1,7 @@
 """What a fusion's results should be: its expressions in fp32 with NumPy, behind given products.
 
 Nothing is rounded to 16 bits on the way, so that a kernel's roundings show as errors; but what a
-type cannot hold is infinite.
+type cannot hold is infinite, or the largest number of 8 bits.
 """
 
 from __future__ import annotations
@@ -102,6 +102,8 @@ REDUCTIONS: dict[str, Callable[..., Any]] = {
 
 _OVERFLOW = {DataType.Half: np.float32(65520.0), DataType.BFloat16: np.float32(3.3961775e38)}
 """The least value that is rounded to infinity."""
+_MOST = {DataType.Float8_e4m3fn: 448.0, DataType.Float8_e5m2: 57344.0}
+"""The value that what exceeds it is rounded to."""
 
 
 def reference(
@@ -265,7 +267,9 @@ def _formula(product: Product, a: tuple[str, ...], b: tuple[str, ...]) -> str:
 
 
 def _held(x: Any, dtype: DataType) -> Any:
-    """Infinities for what is rounded to them in a tensor of that type."""
+    """Infinities, or largest numbers, for what is rounded to them in a tensor of that type."""
+    if dtype in _MOST:
+        return np.clip(x, -_MOST[dtype], _MOST[dtype])
     limit = _OVERFLOW.get(dtype)
     return x if limit is None else np.where(np.abs(x) >= limit, np.copysign(np.inf, x), x)
 

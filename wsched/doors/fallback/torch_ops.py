@@ -89,10 +89,17 @@ def wide(x: Any) -> Any:
 
 
 def cast(x: Any, dtype: Any) -> Any:
-    """A tensor of another type; a number as the Python number of that type."""
+    """A tensor of another type; a number as the Python number of that type.
+
+    Of floats of 8 bits the largest one is what larger values become, as nvFuser casts; torch has
+    NaN or infinity for them.
+    """
     import torch
 
     if isinstance(x, torch.Tensor):
+        if dtype in (torch.float8_e4m3fn, torch.float8_e5m2) and x.dtype.itemsize > 1:
+            most = torch.finfo(dtype).max
+            x = x.clamp(-most, most)
         return x.to(dtype)
     if dtype.is_floating_point:
         return float(x)

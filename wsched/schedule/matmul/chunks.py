@@ -8,11 +8,14 @@ from lowering.target import ptx
 from wsched.fusion import DataType
 from wsched.schedule.matmul.params import MatmulParams
 
-__all__ = ["MOST_PIECES", "TRANSPOSED_CHUNK", "box_rows", "chunk_columns", "chunk_turns", "pieces"]
+__all__ = [
+    "MOST_PIECES", "WIDEST_CHUNK", "box_rows", "chunk_columns", "chunk_turns", "pieces", "unboxed",
+]  # fmt: skip
 
-TRANSPOSED_CHUNK = 64
-"""Columns at most of a chunk that is transposed as it is stored: they are lines of a box, so only
-registers bound them, and 64 are as many as 16-bit results that are not transposed have."""
+WIDEST_CHUNK = 64
+"""Columns at most, as many as of 16-bit results make 128 bytes. Of chunks that are transposed as
+they are stored, whose columns are lines of a box, and of results of 8 bits registers alone bound
+them."""
 
 MOST_PIECES = 4
 """Pieces of a tile that may be of several tensors: the thread that loads them has two registers for
@@ -20,17 +23,26 @@ each, and 24 or 40 in all."""
 
 
 def chunk_columns(params: MatmulParams, *types: DataType) -> int:
-    """Columns that the epilogue computes at a time: at most 128 bytes of each, dividing the warp
-    tile.
+    """Columns that the epilogue computes at a time: at most 128 bytes of each, and 64, dividing the
+    warp tile.
 
     ``types`` are those of the results, of the inputs that TMA loads for it, and fp32 where it is
     reduced.
     """
     columns = params.tile_sizes.warp_tile.n
     if params.exchange_operands:
-        fitting = range(8, min(columns, TRANSPOSED_CHUNK) + 1, 8)
+        fitting = range(8, min(columns, WIDEST_CHUNK) + 1, 8)
         return max((n for n in fitting if columns % n == 0), default=columns)
-    return gcd(columns, ptx.WIDEST_SWIZZLE // max(t.bytes for t in types))
+    return gcd(columns, min(ptx.WIDEST_SWIZZLE // max(t.bytes for t in types), WIDEST_CHUNK))
+
+
+def unboxed(params: MatmulParams, columns: int, *results: DataType) -> DataType | None:
+    """The first result of which TMA does not store chunks of so many columns: a row of a box has a
+    multiple of 16 bytes.
+    """
+    if params.exchange_operands or not params.use_smem_epilogue:
+        return None
+    return next((t for t in results if columns * t.bytes % ptx.TMA_STRIDE_ALIGN), None)
 
 
 def box_rows(params: MatmulParams) -> int:

@@ -10,7 +10,7 @@ from lowering.target import ptx
 from lowering.target.target import Target
 from lowering.target.targets import DEFAULT
 from wsched.fusion import Fusion
-from wsched.schedule.matmul.chunks import chunk_columns, chunk_turns
+from wsched.schedule.matmul.chunks import chunk_columns, chunk_turns, unboxed
 from wsched.schedule.matmul.computed_limits import computed_reasons, computed_registers
 from wsched.schedule.matmul.demands import Demands
 from wsched.schedule.matmul.grid import grid_reasons
@@ -146,11 +146,17 @@ def _fusion_reasons(demands: Demands, params: MatmulParams) -> Reasons:
     reasons += thread_load_reasons(demands, params)
     reasons += reduction_reasons(demands.reductions, params)
     types = (*demands.results, *demands.loaded(params), *demands.reductions.types)
-    chunks = chunk_turns(params, chunk_columns(params, *types))
+    columns = chunk_columns(params, *types)
+    chunks = chunk_turns(params, columns)
     if chunks % params.epilogue_stages:
         reasons.append(
             f"epilogue_stages={params.epilogue_stages}: a tile has {chunks} epilogue chunks, which "
             f"{params.epilogue_stages} buffers cannot take in turn"
+        )
+    if narrow := unboxed(params, columns, *demands.results):
+        reasons.append(
+            f"use_smem_epilogue=True: chunks of {columns} columns of {narrow} are rows of "
+            f"{columns * narrow.bytes} bytes, TMA stores multiples of {ptx.TMA_STRIDE_ALIGN}"
         )
     for wide in [t for t in demands.results if t.bytes != 2]:
         if params.exchange_operands and params.use_smem_epilogue:
