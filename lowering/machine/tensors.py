@@ -15,7 +15,7 @@ from lowering.kernel.tensors import Ragged
 from lowering.machine.errors import FaultError
 from lowering.machine.fragment import Array
 from lowering.machine.memory import swizzled
-from lowering.target.ptx import TMA_BOX_MAX, TMA_STRIDE_ALIGN
+from lowering.target.ptx import TMA_BOX_MAX, TMA_STRIDE_ALIGN, TMA_WRITES
 
 __all__ = ["MappedArray", "box_chunks"]
 
@@ -108,10 +108,27 @@ class MappedArray:
         return box.view(np.uint64).reshape(self.lines, self.line // 16, 2)
 
     def store(self, at: Sequence[int], chunks: Array) -> None:
-        """Write chunks ``[lines, line / 16, 2]`` at ``at``; what is out of bounds is dropped."""
+        """Write chunks ``[lines, line / 16, 2]`` at ``at``; what is out of bounds is dropped, but
+        for the zeros that end a clipped line.
+        """
         inside, target = self._clip(at)
         box = np.ascontiguousarray(chunks).view(self.raw.dtype).reshape(self.box)
         self.raw[target] = box[inside]
+        if self.raw.ndim > 1 and inside[-1].stop < self.box[-1]:
+            self._end_lines(target)
+
+    def _end_lines(self, target: tuple[slice, ...]) -> None:
+        """Zeros behind rows that are no multiple of :data:`TMA_WRITES`. Not behind a matrix's last
+        one: whose memory that is nobody says here.
+        """
+        rows, cols = self.raw.shape[-2:]
+        behind = -cols % (TMA_WRITES // self.raw.itemsize)
+        whole = self.raw.strides[-2] >= (cols + behind) * self.raw.itemsize
+        run = slice(target[-2].start, min(target[-2].stop, rows - 1))
+        if behind and whole and run.start < run.stop:
+            last = self.raw[*target[:-2], run, cols - 1 :]
+            shape = *last.shape[:-1], 1 + behind
+            np.lib.stride_tricks.as_strided(last, shape, last.strides)[..., 1:] = 0
 
     def _clip(self, at: Sequence[int]) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
         """Slices of the box and of the tensor where the box at ``at`` lies in bounds.

@@ -14,9 +14,11 @@ from dataclasses import dataclass, field
 
 from lowering.ground.expr import Binary, Const, Expr, Var, evaluate
 from lowering.ground.frozen import quick
+from lowering.kernel.compute import FragColumns, FragPointwise, FragRows
 from lowering.kernel.kernel import GlobalTensor, Kernel, TensorMap
 from lowering.kernel.memory import PrefetchTensorMap
-from lowering.kernel.operands import GmemRef, MapRef
+from lowering.kernel.operands import Frag, GmemRef, MapRef
+from lowering.kernel.reduction import FragBelow
 from lowering.kernel.tensors import ENTRY
 from lowering.kernel.visit import operands, walk
 from lowering.proof.ends import tables_of
@@ -57,6 +59,21 @@ class Result:
         return f"{self.tensor}{entry}[{', '.join(map(str, at))}]"
 
 
+def _limits(kernel: Kernel) -> frozenset[str]:
+    """The fragments of ``frag.below``, and those that are made of nothing else."""
+    found = set[str]()
+    for s in walk(kernel.body):
+        match s:
+            case FragBelow(out=out):
+                found.add(out.name)
+            case FragColumns(out=out, value=value) | FragRows(out=out, value=value):
+                found |= {out.name} if value.name in found else set()
+            case FragPointwise(out=out, args=args):
+                frags = {x.name for x in args if isinstance(x, Frag)}
+                found |= {out.name} if frags and frags <= found else set()
+    return frozenset(found)
+
+
 @dataclass
 class Flow:
     """The data of a grid.
@@ -66,6 +83,7 @@ class Flow:
         params: values of the parameters.
         memory: what the tables hold that say where groups of rows end.
         tables: their names.
+        limits: fragments that say what lies in front of an end, and nothing of data.
         stages: what is in shared and in tensor memory; ``slots`` in workspaces.
         sums: of each result the operands whose products it is of.
         ends: up to where parameters were gone through, in sums and in results.
@@ -77,6 +95,7 @@ class Flow:
     params: Mapping[str, int]
     memory: Memory
     tables: frozenset[str]
+    limits: frozenset[str]
     stages: dict[Key, Tile] = field(default_factory=dict)
     slots: dict[tuple[str, int], Tile] = field(default_factory=dict)
     sums: dict[str, frozenset[frozenset[str]]] = field(default_factory=dict)
@@ -93,7 +112,8 @@ class Flow:
         """Of a grid of a kernel, before anything has moved."""
         tensors: dict[str, TensorMap | GlobalTensor] = {m.name: m for m in kernel.tensor_maps}
         tensors |= {t.name: t for t in kernel.globals}
-        return Flow(tensors, params, memory, frozenset(t.name for t in tables_of(kernel)))
+        tables = frozenset(t.name for t in tables_of(kernel))
+        return Flow(tensors, params, memory, tables, _limits(kernel))
 
     def sizes(self, name: str, entry: int) -> tuple[int, ...]:
         """The extents of a tensor, or of one of an array of them."""

@@ -71,8 +71,9 @@ def _pointwise(stmt: FragPointwise | FragUpdate, w: Walker, n: int, values: list
     if isinstance(stmt, FragPointwise) and stmt.op == "mul" and len(factors) == 2:
         w.board.flow.scale(*factors)
         w.board.flow.scale(*factors[::-1])
+    limits = w.board.flow.limits
     for arg in (*own, *stmt.args):
-        if isinstance(arg, Frag):
+        if isinstance(arg, Frag) and (arg.name not in limits or stmt.out.name in limits):
             tile = w.frags[arg.name].spread(rows, cols)
             found = added(w, found, tile) if sums else found.with_(tile)
     w.frags[stmt.out.name] = found

@@ -124,6 +124,29 @@ def test_rows_by_index() -> None:
         assert torch.equal(wsched.grouped_mm(x[:20], w, ends, rows=index), wanted)
 
 
+@pytest.mark.parametrize("k", [40, 1])
+def test_a_table_by_columns_is_turned(k: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who selects from it as it lies reads what is nobody's for a row that there is not."""
+    x, w, ends = given((5, 9, 70), 32, k)
+    turned, rows = (
+        torch.empty_strided((20, k), (1, 20), dtype=x.dtype),
+        torch.randint(-1, 20, (84,)),
+    )
+    turned.copy_(x[:20])
+    taken = torch.where(rows[:, None] >= 0, x[:20][rows.clamp(min=0)], 0)
+    seen = []
+    execute = wsched.execute
+
+    def told(text: str, inputs: Any) -> Any:
+        seen.append(inputs[0].stride())
+        return execute(text, inputs)
+
+    monkeypatch.setattr("wsched.front.grouped.execute", told)
+    found = wsched.grouped_mm(turned, w, ends, rows=rows)
+    assert torch.equal(found, product(taken, w, ends).bfloat16())
+    assert seen == [(k, 1)]
+
+
 @pytest.mark.parametrize(
     ("form", "change", "said"),
     [

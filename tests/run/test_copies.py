@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 import wsched
+from lowering.ground.errors import UnsupportedError
 from tests.schedules import definition, ping_pong
 from wsched.choose.copy_cost import Copy, slower_than_direct
 from wsched.front.explanation import Explanation
 from wsched.front.known import import_fusion
 from wsched.front.problems import planned
 from wsched.importer.input_error import InputError
+from wsched.program.memory import allocator, spanned_bytes
 from wsched.program.text import print_program
 from wsched.run.copies import copied, copies, in_front, operand_rows, unreadable
 from wsched.run.layout import laid_out
+from wsched.schedule.matmul.params import SupportedVectorization
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
@@ -107,6 +111,29 @@ def test_a_call_into_given_memory() -> None:
     kernel, out = wsched.compile(definition(), [x, w]), torch.empty(M, N, dtype=torch.bfloat16)
     (result,) = kernel(x, w, out=out)
     assert result is out and torch.equal(out, (x.float() @ w.float().T).bfloat16())
+
+
+def test_memory_beside_a_result_is_left_alone() -> None:
+    """TMA would end each row of 126 bytes with zeros; threads store them."""
+    x, w = integers(M, 40), integers(63, 40, seed=1)
+    whole = torch.full((M, 64), 7.0).bfloat16()
+    by_tma = wsched.compile(definition(), [x, w], params=ping_pong(64, 64))
+    with pytest.raises(UnsupportedError, match="rows of 126 bytes, behind which TMA stores zeros"):
+        by_tma(x, w, out=whole[:, :63])
+    one = SupportedVectorization(epilogue=1)
+    by_threads = replace(ping_pong(64, 64), use_smem_epilogue=False, supported_vec_size=one)
+    wsched.compile(definition(), [x, w], params=by_threads)(x, w, out=whole[:, :63])
+    assert torch.equal(whole[:, :63], (x.float() @ w.float().T).bfloat16())
+    assert torch.equal(whole[:, 63], torch.full((M,), 7.0).bfloat16())
+
+
+def test_memory_of_copies_ends_with_whole_stores() -> None:
+    for shape, strides in (((3, 63), (64, 1)), ((3, 64), (64, 1)), ((2, 5, 9), (80, 16, 1))):
+        like = torch.empty_strided(shape, strides, dtype=torch.bfloat16)
+        found = allocator(like)()
+        assert (tuple(found.shape), found.stride()) == (shape, strides)
+        room = found.untyped_storage().nbytes()
+        assert room % 16 == 0 and 0 <= room - spanned_bytes(found) < 16
 
 
 def test_a_bound_launch_copies_each_time() -> None:

@@ -29,7 +29,7 @@ from wsched.importer.ops import FORMS, GROUPED
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Operations", "grouped_mm"]
+__all__ = ["Operations", "by_rows", "grouped_mm"]
 
 
 def grouped_mm(
@@ -90,8 +90,17 @@ def grouped_mm(
     index = None if rows is None else named(rows.dtype)
     operands = _Operands(named(x.dtype), ranks, len(matrices), index)
     text = _definition(operands, tuple(kinds), tuple(more), epilogue, out)
-    first = [x] if rows is None else [x, rows]
+    first = [x] if rows is None else [by_rows(x), rows]
     return execute(text, [*first, offsets.contiguous(), *matrices, *added, *inputs])[0]
+
+
+def by_rows(x: torch.Tensor) -> torch.Tensor:
+    """A table of rows as kernels select from, which know of rows that there are not: nvFuser, which
+    is faster by columns, reads memory that is nobody's there.
+    """
+    import torch
+
+    return x if x.stride(1) == 1 else x.clone(memory_format=torch.contiguous_format)
 
 
 def _require(

@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from wsched.front.api import execute
+from wsched.front.grouped import by_rows
 from wsched.front.operations import DEFINITIONS, Epilogue, Operations, named, written
 from wsched.fusion.types import DataType
 from wsched.importer.definition import Definition, Node, Ref, Value, definition_text
@@ -128,7 +129,7 @@ def moe(
     text = _definition(*kinds, len(matrices), weights.shape[1], epilogue)
     choices = [t for pair in zip(routing.places.unbind(1), weights.unbind(1), strict=True)
                for t in pair]  # fmt: skip
-    return execute(text, [x, routing.rows, routing.ends, *matrices, down, *choices])[0]
+    return execute(text, [by_rows(x), routing.rows, routing.ends, *matrices, down, *choices])[0]
 
 
 def _require(

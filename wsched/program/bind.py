@@ -80,7 +80,8 @@ def bind(
             elif buffer not in tensors:
                 out = given.get(buffer)
                 tensors[buffer] = new_tensor(buffer, extents, device) if out is None else out
-        launches.append(_launch(step, kernels, functions, tensors, copy))
+        own = not any(b in given or b.at is not None for b in step.writes)
+        launches.append(_launch(step, kernels, functions, tensors, copy if own else torch_copy))
 
     def launch() -> None:
         for step in launches:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from lowering.ground.expr import Var, evaluate
+from lowering.target.ptx import TMA_WRITES
 from wsched.importer.input_error import InputError, wrong_number, wrong_rank, wrong_size
 from wsched.program.program import Buffer
 
@@ -57,10 +58,8 @@ def device_of(inputs: Sequence[Any]) -> torch.device:
 
 def new_tensor(buffer: Buffer, extents: Mapping[str, int], device: torch.device) -> torch.Tensor:
     """New memory for a buffer; a tensor without memory on the device ``meta``."""
-    import torch
-
     sizes, strides = buffer.sizes(extents), buffer.pitches(extents)
-    return torch.empty_strided(sizes, strides, dtype=_dtype(buffer), device=device)
+    return _allocator(sizes, strides, _dtype(buffer), device)()
 
 
 def within(
@@ -106,4 +105,17 @@ def allocator(like: torch.Tensor, device: torch.device | None = None) -> Callabl
         if torch.empty_like(model).stride() == strides:
             empty_like = torch.empty_like
             return lambda: empty_like(model)
-    return lambda: torch.empty_strided(shape, strides, dtype=dtype, device=device)
+    return _allocator(shape, strides, dtype, device)
+
+
+def _allocator(
+    shape: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype, device: torch.device
+) -> Callable[[], torch.Tensor]:
+    """The same of any shape and strides; what TMA writes beside its last row is its own, too."""
+    import torch
+
+    spanned = spanned_bytes(torch.empty_strided(shape, strides, dtype=dtype, device="meta"))
+    if spanned % TMA_WRITES == 0:
+        return lambda: torch.empty_strided(shape, strides, dtype=dtype, device=device)
+    count = -(-spanned // TMA_WRITES) * TMA_WRITES // dtype.itemsize
+    return lambda: torch.empty(count, dtype=dtype, device=device).as_strided(shape, strides)

@@ -55,7 +55,9 @@ class Kernel(Packs, Protocol):
 
 
 Copy = Callable[["torch.Tensor", "torch.Tensor"], "torch.Tensor"]
-"""Copies the elements of its second argument into its first one, and returns that."""
+"""Copies the elements of its second argument into its first one, and returns that. That is nobody
+else's: behind each row zeros may be written, up to whole :data:`~lowering.target.ptx.TMA_WRITES`.
+"""
 
 
 def torch_copy(target: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
@@ -299,9 +301,9 @@ def _call(step: CallStep, function: Function, places: Places) -> Action:
 
 def _copy(step: CopyStep, places: Places, make: Callable[[Buffer], Maker], copy: Copy) -> Action:
     source, at = places[step.source], step.target.at
-    if at is not None:
+    if at is not None:  # somebody else's, whose rows ``copy`` may write beside
         into = places[at]
-        return lambda values: values.append(copy(values[into], values[source]))
+        return lambda values: values.append(torch_copy(values[into], values[source]))
     new = make(step.target)
     return lambda values: values.append(copy(new(), values[source]))
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from lowering.ground.errors import UnsupportedError
 from lowering.ground.expr import evaluate
 from lowering.kernel.kernel import Kernel
+from lowering.target.ptx import TMA_WRITES
 from wsched.fusion import Fusion, TensorBinding
 from wsched.importer.input_error import InputError, no_tensor
 from wsched.run.arguments import (
@@ -110,6 +112,23 @@ def new_result(
     return result.permute([order.index(name) for name in binding.axes])
 
 
+def _stored_by_tma(
+    fusion: Fusion, binding: TensorBinding, tensor: torch.Tensor, what: str, instead: str
+) -> torch.Tensor:
+    """An output as TMA stores it, which leaves nothing beside its rows alone but by whole
+    :data:`~lowering.target.ptx.TMA_WRITES`.
+    """
+    found = matrix(fusion, binding, tensor, what, instead)
+    length = found.shape[-1] * found.element_size()
+    if length % TMA_WRITES and found.numel():
+        raise UnsupportedError(
+            f"{what} with rows of {length} bytes, behind which TMA stores zeros",
+            f"rows of multiples of {TMA_WRITES} bytes",
+            instead,
+        )
+    return found
+
+
 def add_outputs(
     fusion: Fusion,
     kernel: Kernel,
@@ -137,7 +156,7 @@ def add_outputs(
     for position, (binding, tensor) in enumerate(zip(fusion.outputs, outputs, strict=True)):
         what = f"output {position}"
         arguments.matrices[binding.key] = (
-            matrix(fusion, binding, tensor, what, from_registers)
+            _stored_by_tma(fusion, binding, tensor, what, from_registers)
             if binding.tensor in by_tma
             else stored_matrix(fusion, binding, tensor, what, vector)
         )
