@@ -109,6 +109,28 @@ def test_refused(arguments: Any, text: str) -> None:
     assert str(e.value).startswith(text)
 
 
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("columns", [4, 37])
+@pytest.mark.parametrize("form", FORMS)
+def test_a_residual_that_tma_does_not_read(form: str, columns: int) -> None:
+    """Threads read it where its rows are no multiple of 16 bytes, up to the group's end."""
+    n, k = (40, columns) if form == "sums" else (columns, 40)
+    whole = {"rows": (78, n), "columns": (n, 78), "sums": (3, n, k)}[form]
+    x, w, ends = given((5, 0, 70), n, k, behind=3, matrix="kn", ranks=FORMS[form])
+    rest = torch.randint(-3, 4, whole).bfloat16()
+    rank = ", ".join(["-1"] * len(whole))
+    text = grouped(
+        f"r = fd.define_tensor(shape=[{rank}], dtype=DataType.BFloat16)",
+        "p = fd.ops.grouped_mm(x, w, o)", "t = fd.ops.add(p, r)",
+        "d = fd.ops.cast(t, dtype=DataType.BFloat16)", "fd.add_output(d)",
+        matrix="kn", ranks=FORMS[form],
+    )  # fmt: skip
+    (d,) = wsched.compile(text, [x, w, ends, rest])(x, w, ends, rest)
+    wanted = product(x, w, ends)
+    inside = tuple(slice(n) for n in wanted.shape)
+    assert torch.equal(d[inside], (wanted + rest[inside].float()).bfloat16())
+
+
 def test_as_many_biases_as_matrices() -> None:
     with pytest.raises(InputError) as e:
         wsched.grouped_mm(X, W, ENDS, bias=[torch.zeros(2, 16)] * 2, epilogue=relu)

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from lowering.ground.frozen import quick
+from wsched.choose import groups
 from wsched.choose.cost import Cost
 from wsched.choose.epilogue import epilogue_cycles, store_lines
 from wsched.choose.memory import L2_KEEPS, moved_us, repeated_bytes, result_bytes, stream_us
@@ -71,13 +72,6 @@ STREAM_K = 1.2
 """What the main loops of stream-K take longer: CTAs are at different k of their tiles, so that they
 meet at fewer operands in the L2. 12 shapes, same run."""
 
-UNEVEN = 0.5
-"""Tiles of a group that its last rows leave empty, on average over sizes."""
-
-IDLE = 0.5
-"""What of the time of a warpgroup is saved that has nothing of such a tile: its share is loaded all
-the same. Estimated."""
-
 MEMORY_SHARP = 5
 """How sharply the larger of two limits wins, the exponent of their norm: what SMs and what memory
 does, whose bytes come to some CTAs later than to others."""
@@ -104,6 +98,7 @@ class Terms:
         moved: the same of everything once, with all SMs.
         energy: microseconds that it takes at the power limit.
         tiles: output tiles, with those that a cluster adds at an edge.
+        sharp: how sharply the larger of what SMs and what memory does wins.
     """
 
     rounds: float
@@ -121,6 +116,7 @@ class Terms:
     moved: float
     energy: float
     tiles: int
+    sharp: float = MEMORY_SHARP
 
 
 def cost(problem: Problem, params: MatmulParams) -> Cost:
@@ -142,7 +138,10 @@ def terms_of(problem: Problem, params: MatmulParams) -> Terms:
     work = _share(params, clusters, problem.steps(tile.k), places(problem.sms, ctas))
     shares = problem.sms if params.stream_k else clusters * ctas * work.parts
     at_once = ctas * places(problem.sms, ctas)
-    repeated = repeated_bytes(problem, -(-tiles_n // cluster.n), -(-tiles_m // cluster.m))
+    shares_out, repeated = groups.shares_out(problem), 0.0
+    if not shares_out:
+        repeated = repeated_bytes(problem, -(-tiles_n // cluster.n), -(-tiles_m // cluster.m))
+    moved = memory_bytes(problem, params, tiles_m, tiles_n)
     dependent, elements = params.programmatic_dependent_launch, tile.m * tile.n
     behind = HAND_OVER + OVERLAPPED_WORK * problem.work * elements if params.ping_pong else 0.0
     return Terms(
@@ -159,8 +158,9 @@ def terms_of(problem: Problem, params: MatmulParams) -> Terms:
         combine=combine_us(elements, work.parts),
         stream=stream_us(problem, shares, at_once, dependent, repeated),
         moved=moved_us(problem),
-        energy=energy_of(problem, memory_bytes(problem, params, tiles_m, tiles_n)),
+        energy=energy_of(problem, moved, groups.multiplied(problem, params)),
         tiles=clusters * ctas,
+        sharp=groups.SHARP if shares_out else MEMORY_SHARP,
     )
 
 
@@ -180,15 +180,15 @@ def priced(terms: Terms) -> Cost:
     start = terms.start + first + terms.cluster
     clock = GHZ * 1e3
     alone = (rounds * main + exposed + start) / clock
-    fed = joined(alone, terms.stream)
-    longer = slowed(alone, terms.moved, terms.energy)
+    fed = joined(alone, terms.stream, terms.sharp)
+    longer = slowed(alone, terms.moved, terms.energy, terms.sharp)
     return Cost(
         launch_us=terms.launch + start / clock,
         main_us=rounds * main / clock,
         epilogue_us=exposed / clock,
         combine_us=terms.combine,  # memory and tensor cores idle meanwhile
         memory_us=fed - alone,
-        power_us=joined(alone * longer, terms.stream) - fed,
+        power_us=joined(alone * longer, terms.stream, terms.sharp) - fed,
         tiles=terms.tiles,
         rounds=ceil(rounds),
         step=limit,
@@ -196,22 +196,13 @@ def priced(terms: Terms) -> Cost:
 
 
 def _clusters(problem: Problem, params: MatmulParams, tiles_m: int, tiles_n: int) -> int:
-    """Clusters of tiles; of groups of any number of rows or columns, half a one more for each than
-    they fill.
-    """
-    tile, cluster = params.output_tile, params.cluster_dims
+    """Clusters of tiles; of groups of any number of rows or columns, as many as on average."""
+    cluster = params.cluster_dims
     across_m, across_n = -(-tiles_m // cluster.m), -(-tiles_n // cluster.n)
-    if problem.grouped not in ("m", "n"):
+    if not groups.shares_out(problem):
         return problem.batch * across_m * across_n
-    if problem.grouped == "n":
-        filled, others = problem.n / (tile.n * cluster.n), across_m
-    else:
-        filled, others = problem.m / (tile.m * cluster.m), across_n
-    empty = UNEVEN
-    if problem.grouped == "m" and not params.ping_pong:
-        warps = params.tile_sizes.warp_tile.m / tile.m
-        empty -= IDLE * UNEVEN * (1 - warps)
-    return ceil(problem.batch * (filled + empty)) * others
+    others = across_n if problem.grouped == "m" else across_m
+    return ceil(problem.batch * groups.tiles_across(problem, params)) * others
 
 
 def places(sms: int, ctas: int) -> int:
@@ -262,26 +253,31 @@ def memory_bytes(problem: Problem, params: MatmulParams, tiles_m: int, tiles_n: 
     return problem.batch * (once + again * max(passes, 1)) + result_bytes(problem)
 
 
-def energy_of(problem: Problem, moved: Number) -> Number:
+def energy_of(problem: Problem, moved: Number, multiplied: float = 1.0) -> Number:
     """Microseconds at the power limit that so many bytes and the products take; those of zeros, of
     rows and columns beyond the edges, take next to none.
+
+    Args:
+        problem: what is multiplied.
+        moved: bytes from memory and to it.
+        multiplied: rows for each that is the problem's, of none that are zeros.
     """
     wide = problem.k * problem.operand.bytes / 2
     flops = problem.products * problem.batch * problem.m * problem.n * wide
-    return FLOP_ENERGY * flops + BYTE_ENERGY * moved
+    return FLOP_ENERGY * flops * multiplied + BYTE_ENERGY * moved
 
 
-def slowed(inner: Number, moved: float, energy: Number) -> Number:
+def slowed(inner: Number, moved: float, energy: Number, sharp: float = MEMORY_SHARP) -> Number:
     """How much longer the clock of the SMs makes ``inner`` microseconds so that power suffices.
 
     That of memory, which takes the :func:`moved_us`, does not change.
     """
-    us = joined(inner, moved)
+    us = joined(inner, moved, sharp)
     return (1 + (energy / us) ** 6) ** (CLOCK_EXPONENT / 6)
 
 
-def joined(inner: Number, stream: Number) -> Number:
+def joined(inner: Number, stream: Number, sharp: float = MEMORY_SHARP) -> Number:
     """Microseconds of what SMs do and what memory does, which mostly run at the same time."""
     largest = most(inner, stream)
-    both = (inner / largest) ** MEMORY_SHARP + (stream / largest) ** MEMORY_SHARP
-    return largest * both ** (1 / MEMORY_SHARP)
+    both = (inner / largest) ** sharp + (stream / largest) ** sharp
+    return largest * both ** (1 / sharp)

@@ -112,7 +112,7 @@ def _levels(
         ("stores", {"stores": real.stores}, {}),
         ("start", {"start": real.start, "launch": real.launch}, {}),
         ("adding parts", {"combine": real.combine}, {}),
-        ("memory", {"stream": real.stream, "moved": real.moved}, {}),
+        ("memory", {"stream": real.stream, "moved": real.moved, "sharp": real.sharp}, {}),
         ("power", {"energy": real.energy}, {}),
     )  # fmt: skip
     for effect, of_all, of_step in effects:

@@ -147,7 +147,7 @@ def tma_inputs(fusion: Fusion, inputs: Sequence[Any]) -> tuple[DataType, ...] | 
     """Types of the epilogue's matrices; None if TMA cannot address all of them as they are."""
     names = matrix_inputs(fusion)
     read = [x for b, x in zip(fusion.inputs, inputs, strict=True) if b.tensor in names]
-    if fusion.groups is None and not all(_rows_by_tma(fusion, x) for x in read):
+    if not all(_rows_by_tma(fusion, x) for x in read):
         return None
     return tuple(fusion.tensor(name).dtype for name in names)
 

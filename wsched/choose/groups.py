@@ -1,0 +1,75 @@
+"""What groups, of whose sizes only the device knows, make of a kernel's time (H200, 2026-11-23).
+
+The mean size is all that is known. Sizes are taken to be anything from nothing to twice the mean,
+each as often as another. Three things follow, which are not so of a matmul that fills its tiles.
+
+*Rows padded to the tile.* A group has a tile for each row of tiles in which it has any, so large
+tiles of small groups are mostly empty (:func:`tiles_of_group`). What lies behind a group's end is
+the next one's rows: it is multiplied, and takes energy, as its own do (:func:`multiplied`). A
+warpgroup without a row of its own saves its neighbours nothing: of what cooperative tiles of 128
+rows take, with an idle warpgroup now and then, 0.92 to 1.01 is predicted without any saving.
+
+*Strips of weights are read once.* Tiles of a strip follow each other, so that CTAs ask for it
+together: 64 groups of 8192 rows in all, 2048 columns and K of 7168, take 568 us by tiles of
+64 rows, which ask for a strip 2.4 times, and 563 by tiles of 128 where each asks once.
+
+*Memory and SMs wait for each other.* Tiles are dealt out in turn, to CTAs whose tiles find their
+strip in the L2 or do not; who waits for memory does not give its tiles to who could multiply. So
+the two times add up to more (:data:`SHARP`).
+"""
+
+from __future__ import annotations
+
+from wsched.choose.problem import Problem
+from wsched.schedule.matmul.params import MatmulParams
+
+__all__ = ["SHARP", "multiplied", "shares_out", "tiles_across", "tiles_of_group"]
+
+SHARP = 2.5
+"""Exponent of the norm of what SMs and what memory does, of groups of rows or columns. Of what 38
+kernels of three problems took 0.90 to 1.11 is predicted, where it was 0.73 to 1.04 with the
+exponent of other kernels and none of the above (tests/choose/test_grouped.py has the times)."""
+
+
+def shares_out(problem: Problem) -> bool:
+    """Whether tiles are shared out by groups: those of rows or columns, not of sums."""
+    return problem.grouped in ("m", "n")
+
+
+def tiles_across(problem: Problem, params: MatmulParams) -> float:
+    """Clusters of tiles along what a group shares out, on average.
+
+    Args:
+        problem: of groups of rows or columns; the exchanged one of a schedule that exchanges.
+        params: the schedule.
+    """
+    return tiles_of_group(*_along(problem, params))
+
+
+def tiles_of_group(mean: int, length: int) -> float:
+    """Tiles of so many rows that a group takes on average; never more than it has rows.
+
+    That is half a tile more than its rows fill where twice the mean is a multiple of a tile's, and
+    one for each group where twice the mean fits into a tile.
+    """
+    if not mean:
+        return 0.0
+    most = 2 * mean / length
+    whole = int(most)
+    return min((whole + 1) * (most - whole / 2) / most, mean)
+
+
+def multiplied(problem: Problem, params: MatmulParams) -> float:
+    """Rows that are multiplied for each that a group has, or columns; 1 of other problems."""
+    if not shares_out(problem):
+        return 1.0
+    mean, length = _along(problem, params)
+    return max(tiles_of_group(mean, length) * length / max(mean, 1), 1.0)
+
+
+def _along(problem: Problem, params: MatmulParams) -> tuple[int, int]:
+    """The mean of what groups share out, and how much of it a cluster of tiles has."""
+    tile, cluster = params.output_tile, params.cluster_dims
+    if problem.grouped == "m":
+        return problem.m, tile.m * cluster.m
+    return problem.n, tile.n * cluster.n
