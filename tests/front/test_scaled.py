@@ -102,7 +102,9 @@ def test_results_of_8_bits(pair: tuple[str, str], result: str) -> None:
     assert error(found.float(), wanted) < (0.04 if result == FLOATS[0] else 0.08)
     assert found.float().abs().max() == most
     plain = wsched.scaled_mm(a, b, x, y, out_dtype=dtype)
-    assert plain.dtype is dtype and error(plain.float(), (product * x * y).clamp(-most, most)) < 0.08
+    assert (
+        plain.dtype is dtype and error(plain.float(), (product * x * y).clamp(-most, most)) < 0.08
+    )
 
 
 def test_the_largest_value_of_other_results() -> None:

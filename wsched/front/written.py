@@ -46,9 +46,7 @@ def run_class(text: str, inputs: Sequence[torch.Tensor], key: Key | None) -> tor
     return _results(text, inputs, key)[0]
 
 
-def _results(
-    text: str, inputs: Sequence[torch.Tensor], key: Key | None
-) -> Sequence[torch.Tensor]:
+def _results(text: str, inputs: Sequence[torch.Tensor], key: Key | None) -> Sequence[torch.Tensor]:
     kernel = _kernels.get((text, key)) if key is not None else None
     if kernel is None:
         kernel = compile(text, inputs)
