@@ -86,9 +86,9 @@ def mutants(kernel: Kernel) -> Iterator[Mutant]:
                 yield Mutant("scalar", what, place.with_(new), stmt, new)
     for place in every:
         yield from _others(place)
-        for (kind, what, edited), passed in elsewhere(place):
+        for (kind, what, edited), passed in (*elsewhere(place), *decided(place)):
             yield Mutant(kind, what, edited, place.stmt, passed=passed)
-        for kind, what, edited in (*decided(place), *roles(place)):
+        for kind, what, edited in roles(place):
             yield Mutant(kind, what, edited, place.stmt)
     for kind, what, edited, copy in copied(every):
         yield Mutant(kind, what, edited, copy)

@@ -44,6 +44,7 @@ from lowering.kernel.nodes import (
     MBarrierWait,
     NamedBarrierRef,
     OnWarp,
+    Roles,
     SetMaxNReg,
     Stmt,
     StWord,
@@ -194,6 +195,23 @@ def _factor(kernel: Kernel, e: Expr) -> int:
     return 1
 
 
+def _never(kernel: Kernel, path: list[tuple[Expr, Expr]]) -> bool:
+    """Whether a rest, of which the remainder modulo a factor of its divisor is taken, is no more
+    put right at all: no number of a warpgroup is a divisor.
+    """
+    groups = {r.group: r.warps // 4 for s in walk(kernel.body) if isinstance(s, Roles)
+              for r in s.roles if r.group is not None}  # fmt: skip
+    for one, other in path:
+        match one, other:
+            case (
+                Binary("%", Select(Binary("<=", d, r), Binary("-", a, b), c), Const(n)),
+                Binary("%", Select(Binary("<=", e, Var() as new)), Const()),
+            ) if a == c == r and b == d == e:
+                factor = _factor(kernel, d)
+                return factor % n == 0 and groups.get(new, factor + 1) <= factor
+    return False
+
+
 def _residue(kernel: Kernel, path: list[tuple[Expr, Expr]]) -> bool:
     """Whether what is added in place of subtracted changes nothing modulo the number that the
     choice which it is in is taken by: neither is negative.
@@ -255,7 +273,7 @@ def _of_scalar(kernel: Kernel, let: Let, new: Expr) -> str | None:
             return "a CTA takes tiles behind the last one, too: nothing of them is in the result"
         case [(Binary("ceildiv"), _), (Binary("max", _, Const(0)), _), (Const(0), Const(1))]:
             return "there are no more CTAs than tiles, so the first of each is there"
-    if _rest_of_a_rest(kernel, path):
+    if _rest_of_a_rest(kernel, path) or _never(kernel, path):
         return "what is left is less by a whole divisor or not: the same modulo its factor"
     match path[-1]:
         case Binary("<="), Binary("<") if _decides(path):

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from lowering.ground.expr import FALSE, ZERO, Binary, Special, parts_of
+from lowering.ground.expr import FALSE, ZERO, Binary, Expr, Special, parts_of
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import (
     BarArrive,
     BarSync,
+    Body,
     Break,
     BulkWait,
     FenceMBarrierInit,
@@ -66,6 +67,9 @@ def _argument(why: str, *names: str) -> _Argument:
     return _Argument(why, frozenset(names))
 
 
+_MEETINGS = ("steps of rings", "arrivals", "circles of waits")
+"""Who says that nobody waits for ever, and for too little."""
+
 _HINT = _argument("a hint")
 _IDLE = _argument("a hint, or a wait of who has nothing to wait for", "staging of stores")
 
@@ -91,6 +95,9 @@ _ELSEWHERE: dict[type[Stmt], _Argument] = {
         "words of one entry are in no order: the arrival behind them tells of all",
         "steps of rings", "arrivals", "operands",
     ),
+    Tcgen05Fence: _argument(
+        "still behind all that it orders, which is skipped where it is", "tensor memory"
+    ),
     WgmmaCommit: _argument(
         "still behind the wgmmas of the group, in front of other ones and of waits for it",
         "steps of rings", "registers of operands",
@@ -105,6 +112,9 @@ _COPIED: dict[type[Stmt], _Argument] = {
     GridDepWait: _argument("what has been waited for is over", "griddepcontrol.wait"),
     PrefetchTensorMap: _HINT,
     Tcgen05Fence: _argument("one fence more orders more"),
+    WgmmaCommit: _argument(
+        "the group is empty; waits that leave some pending count it, so cover more"
+    ),
     WgmmaFence: _argument(
         "it orders registers, of which a role without products has none in flight", "wgmma.fence"
     ),
@@ -124,16 +134,17 @@ def _elsewhere(stmt: Stmt, table: Mapping[type[Stmt], _Argument], kernel: Kernel
     return None if reason is None else reason.of(kernel)
 
 
-def _lets_alone(kernel: Kernel, leaves: Break) -> bool:
-    """Whether what stands next to a break, which it has been moved beyond, is a name alone for what
-    divides nothing.
-    """
-    lists = [inner for s in walk(kernel.body) for inner in bodies(s) if leaves in inner]
-    beside = [body[at - 1] for body in lists if (at := body.index(leaves))]
-    lets = (s for s in beside if isinstance(s, Let))
-    parts = [p for s in lets for p in parts_of(s.value)]
+def _lets_alone(passed: Body) -> bool:
+    """Whether statements are names alone for what divides nothing."""
+    parts = [p for s in passed if isinstance(s, Let) for p in parts_of(s.value)]
     divides = any(isinstance(p, Binary) and p.op in ("//", "%", "ceildiv") for p in parts)
-    return bool(parts) and not divides
+    return all(isinstance(s, Let) for s in passed) and not divides
+
+
+def _groups(kernel: Kernel) -> set[Expr]:
+    """The names of which warpgroup of its role one is."""
+    roles = (r for s in walk(kernel.body) if isinstance(s, Roles) for r in s.roles)
+    return {r.group for r in roles if r.group is not None}
 
 
 def _same_warps(kernel: Kernel, old: Stmt, new: Stmt | None) -> bool:
@@ -174,20 +185,22 @@ def of_another_place(mutant: Mutant) -> str | None:
             return _argument(why, "steps of rings").of(kernel)
         case "nest", Stmt() if same_warp(kernel, stmt):
             return _argument("the warps that do it are the same").of(kernel)
-        case "further", Stmt() if why := beyond(kernel, stmt, mutant.passed):
-            return _argument(why).of(kernel)
+        case "further", Stmt() if why := beyond(
+            kernel, stmt, mutant.passed, " in front of " in mutant.what
+        ):
+            return _argument(why, *_MEETINGS).of(kernel)
         case "nest" | "further", Stmt():
             return _elsewhere(stmt, _ELSEWHERE, kernel)
         case "copy", Stmt():
             return _elsewhere(stmt, _COPIED, kernel)
-        case "decide", Break() if f"{stmt.cond} behind let " in mutant.what and _lets_alone(
-            mutant.kernel, stmt
-        ):
+        case "decide", Break() if " behind " in mutant.what and _lets_alone(mutant.passed):
             return "what it passes is a name, and nothing is done"
         case "decide", If(cond=Binary("==", _, rhs)) if " <= " in mutant.what and rhs == FALSE:
             return "of two that are true or false only false is no more than false"
-        case "decide", If(cond=Binary("==", Special(), rhs)) if (
-            " <= " in mutant.what and rhs == ZERO
+        case "decide", If(cond=Binary("==", lhs, rhs)) if (
+            " <= " in mutant.what
+            and rhs == ZERO
+            and (isinstance(lhs, Special) or lhs in _groups(kernel))
         ):
             return "no register of a place is negative"
         case "array", BarSync() if _same_warps(mutant.kernel, stmt, new):

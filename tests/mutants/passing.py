@@ -14,6 +14,7 @@ from lowering.ground.expr import Const
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import (
     BarArrive,
+    BarSync,
     CopyTile,
     CpAsync,
     FenceMBarrierInit,
@@ -35,6 +36,7 @@ from lowering.kernel.nodes import (
     WarpSync,
     WgmmaWait,
 )
+from lowering.kernel.traits import Memory
 from lowering.kernel.visit import bodies, walk
 from tests.mutants.places import after, matters
 
@@ -49,11 +51,16 @@ def hint(stmt: Stmt) -> bool:
     return isinstance(stmt, GridDepLaunchDependents | PrefetchTensorMap)
 
 
-def beyond(kernel: Kernel, stmt: Stmt, passed: Sequence[Stmt]) -> str | None:
-    """Why a statement may stand on the other side of some; None if that is not known."""
+def beyond(kernel: Kernel, stmt: Stmt, passed: Sequence[Stmt], sooner: bool) -> str | None:
+    """Why a statement may stand on the other side of some, sooner or later than they; None if that
+    is not known.
+    """
     others = [other for other in passed if _other_warps(stmt, other)]
     theirs = [b for other in passed if other not in others for b in _leaves(other) if not hint(b)]
-    told = dict.fromkeys(_pair(kernel, a, b) for a in _leaves(stmt) for b in theirs)
+    pairs = [(a, b) for a in _leaves(stmt) for b in theirs]
+    told = dict.fromkeys(
+        _pair(kernel, a, b) or (_put_off(a, b) if sooner else None) for a, b in pairs
+    )
     if None in told:
         return None
     if others:
@@ -122,6 +129,18 @@ def _pair(kernel: Kernel, a: Stmt, b: Stmt) -> str | None:
             return "what it passes needs no more registers"
         case BarArrive(), _:
             return "a turn is handed on later, and no circle of waits comes of it"
+    return None
+
+
+def _put_off(a: Stmt, b: Stmt) -> str | None:
+    """Why ``b`` may wait or tell behind ``a`` only."""
+    match a, b:
+        case _, MBarrierArrive() if not isinstance(a, MBarrierArrive | MBarrierWait | TmaLoad):
+            return "a step is told of later, and no circle of waits comes of it"
+        case _, WgmmaWait() if not _frags(a) and not a.TRAITS.touches & Memory.SHARED:
+            return "still in front of all that needs it"
+        case BarSync(), WarpSync():
+            return "the lanes meet at the named barrier as well"
     return None
 
 

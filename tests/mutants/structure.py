@@ -76,27 +76,28 @@ def _further(place: Place) -> Iterator[tuple[str, Kernel, Body]]:
         yield f"further in front of {text_of(body[n])}", moved, body[n:at]
 
 
-def decided(place: Place) -> Iterator[Edit]:
-    """A branch taken where it was not, and a loop left elsewhere."""
+def decided(place: Place) -> Iterator[tuple[Edit, Body]]:
+    """A branch taken where it was not, and a loop left elsewhere: with what it has passed."""
     stmt, body, at, text = place.stmt, place.body, place.at, text_of(place.stmt)
     match stmt:
         case If(cond=cond, then=then, other=other):
             for name, new in _not(cond):
-                yield "decide", f"{text} if {name}", place.with_(replace(stmt, cond=new))
+                yield ("decide", f"{text} if {name}", place.with_(replace(stmt, cond=new))), ()
             if other:
                 swapped = replace(stmt, then=other, other=then)
-                yield "decide", f"{text} branches exchanged", place.with_(swapped)
+                yield ("decide", f"{text} branches exchanged", place.with_(swapped)), ()
         case Break(cond=cond):
             for name, new in _not(cond):
-                yield "decide", f"{text} if {name}", place.with_(replace(stmt, cond=new))
-            yield "decide", f"{text} dropped", place.with_()
+                yield ("decide", f"{text} if {name}", place.with_(replace(stmt, cond=new))), ()
+            yield ("decide", f"{text} dropped", place.with_()), ()
             for n in range(at + 1, min(at + 4, len(body))):
-                moved = place.with_(*body[at + 1 : n + 1], stmt, over=n + 1 - at)
+                passed = body[at + 1 : n + 1]
+                moved = place.with_(*passed, stmt, over=n + 1 - at)
                 far = "far " if n > at + 1 else ""
-                yield "decide", f"{text} {far}behind {text_of(body[n])}", moved
+                yield ("decide", f"{text} {far}behind {text_of(body[n])}", moved), passed
             for n in range(max(at - 3, 0), at):
                 moved = place.with_(stmt, *body[n:at], over=at + 1 - n, first=n)
-                yield "decide", f"{text} in front of {text_of(body[n])}", moved
+                yield ("decide", f"{text} in front of {text_of(body[n])}", moved), body[n:at]
 
 
 def _not(cond: Expr) -> Iterator[tuple[str, Expr]]:

@@ -125,9 +125,9 @@ def spoiled(results: Sequence[Any], how: str) -> list[Any]:
     ],
 )
 def test_a_wrong_result_is_found(how: str, wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    execute = wsched.stress.launches.execute
+    execute = wsched.execute
     monkeypatch.setattr(
-        wsched.stress.launches, "execute", lambda text, inputs: spoiled(execute(text, inputs), how)
+        "wsched.front.api.execute", lambda text, inputs: spoiled(execute(text, inputs), how)
     )
     alike = replace(APART.sizes(random.Random(0), 64), m=64, n=64, k=64)
     monkeypatch.setattr(Several, "sizes", lambda *_: alike)

@@ -64,7 +64,7 @@ def test_registers() -> None:
         ),
         (
             {"thread_loads": ThreadLoads(b=8)},
-            "thread_loads(b 8 bytes, 1 warpgroups) of operands that are computed",
+            "thread_loads(b 8 bytes, 1 warpgroup) of operands that are computed",
         ),
     ],
 )
