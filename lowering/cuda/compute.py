@@ -85,16 +85,18 @@ def _widen(e: Emitter, s: FragCast) -> None:
 
 
 def _narrow(e: Emitter, s: FragCast, name: str, text: str) -> None:
-    """Elements of 8 bits, four of a register at a time."""
+    """Elements of 8 bits, four of a register at a time; where a group has fewer, zeros."""
     source, e.functions[name] = s.value.type, text
-    if source.group != (2, 2):
-        raise InternalError("emit_cuda", f"{s.OP} of {source}: whole tiles are rounded to 8 bits")
+    rows, cols = source.group
+    places = [(row, col) for row in range(rows) for col in range(cols)]
     for block in range(source.blocks):
         with e.groups(source.groups):
-            places = ((row, col) for row in (0, 1) for col in (0, 1))
-            found = (e.element(s.value, block, row, col) for row, col in places)
-            four = (elements.value(source.dtype, register, part) for register, part in found)
-            e.out.line(f"{e.register(s.out, block, 'r')} = {name}({', '.join(four)});")
+            for first in range(0, len(places), 4):
+                found = (e.element(s.value, block, *at) for at in places[first : first + 4])
+                four = [elements.value(source.dtype, register, part) for register, part in found]
+                four += ["0.0f"] * (4 - len(four))
+                register, _ = e.element(s.out, block, *places[first])
+                e.out.line(f"{register} = {name}({', '.join(four)});")
 
 
 def _widen_pair(e: Emitter, s: FragCast, block: int, half: int, pair: str) -> None:

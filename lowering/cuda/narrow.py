@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from lowering.ground.dtypes import FLOATS_OF_8_BITS, DType
 
 __all__ = [
-    "HALVES_OF", "LOAD_PAIRS", "PAIRS", "STORE_BYTE", "STORE_PAIR", "STORE_PAIRS", "Pairs", "rounded",
+    "HALVES_OF", "LOAD_PAIRS", "PAIRS", "STORE_BYTE", "STORE_PAIR", "STORE_PAIRS", "Pairs",
+    "rounded",
 ]  # fmt: skip
 
 
@@ -121,16 +122,20 @@ __device__ __forceinline__ void st_shared_u16x2(unsigned upper, unsigned lower, 
 
 STORE_PAIR = """\
 __device__ __forceinline__ void st_global_pair(unsigned char* at, unsigned two, bool inside) {
-  asm volatile("{\\n .reg .pred p;\\n setp.ne.b32 p, %2, 0;\\n @p st.global.b16 [%0], %1;\\n}" ::"l"(at),
-               "h"((unsigned short)two), "r"(int(inside))
-               : "memory");
+  asm volatile(
+      "{\\n .reg .pred p;\\n setp.ne.b32 p, %2, 0;\\n"
+      " @p st.global.b16 [%0], %1;\\n}" ::"l"(at),
+      "h"((unsigned short)two), "r"(int(inside))
+      : "memory");
 }"""
 """Two neighbours of a row; the lower half of a register."""
 
 STORE_BYTE = """\
 __device__ __forceinline__ void st_global_b8(unsigned char* at, unsigned value, bool inside) {
-  asm volatile("{\\n .reg .pred p;\\n setp.ne.b32 p, %2, 0;\\n @p st.global.u8 [%0], %1;\\n}" ::"l"(at),
-               "r"(value), "r"(int(inside))
-               : "memory");
+  asm volatile(
+      "{\\n .reg .pred p;\\n setp.ne.b32 p, %2, 0;\\n"
+      " @p st.global.u8 [%0], %1;\\n}" ::"l"(at),
+      "r"(value), "r"(int(inside))
+      : "memory");
 }"""
 """One element; the lowest byte of a register."""

@@ -233,7 +233,7 @@ def test_casts(casts: tuple[str, ...], kept: tuple[DataType, ...]) -> None:
                 "z = fd.ops.cast(y, dtype=DataType.Double)",
             ),
             "fd.ops.cast to DataType.Double",
-            "BFloat16, Half, Float, Bool",
+            "BFloat16, Half, Float, Bool, Float8_e4m3fn, Float8_e5m2",
         ),
         (
             (f"x = {X}", "y = fd.ops.linear(x, x)"),

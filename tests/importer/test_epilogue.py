@@ -11,6 +11,7 @@ from wsched.fusion.types import DataType
 from wsched.importer import build_fusion, record_text
 
 POINTWISE = "the operations of design/pointwise-ops.md"
+RESULTS = "BFloat16, Half, Float, Float8_e4m3fn, Float8_e5m2"
 
 
 def build(text: str) -> Fusion:
@@ -164,6 +165,14 @@ def test_run_time_scalar_does_not_widen() -> None:
     assert f.outputs[0].dtype is DataType.BFloat16
 
 
+def test_results_of_8_bits() -> None:
+    """Rounded twice where the definition says so: a linear of bf16 gives bf16."""
+    lines = ("d = fd.ops.cast(y, dtype=DataType.Float8_e5m2)",)
+    assert math(epilogue(*lines)) == ["T5_l___bfloat = cast(T4)", "T6_g___e5m2 = cast(T5)"]
+    text = epilogue("f = fd.ops.cast(y, dtype=DataType.Float)", lines[0].replace("(y", "(f"))
+    assert math(text) == ["T5_g___e5m2 = cast(T4)"]
+
+
 def test_matmul_and_its_epilogue_as_outputs() -> None:
     """The result that is stored is rounded, the epilogue reads the accumulator."""
     text = epilogue("d = fd.ops.exp(y)", outputs="y d")
@@ -195,11 +204,24 @@ def test_matmul_and_its_epilogue_as_outputs() -> None:
             "operations of nvFuser. Did you mean fd.ops.linear?",
         ),
         (["d = fd.ops.add(y)"], "fd.ops.add with 1 operands", "2 operands"),
-        (["d = fd.ops.gt(y, 0.0)"], "the output d of type Bool", "BFloat16, Half, Float"),
+        (
+            [
+                "e = fd.ops.cast(y, dtype=DataType.Float8_e4m3fn)",
+                "d = fd.ops.cast(e, dtype=DataType.Half)",
+            ],
+            "fd.ops.cast of what is cast to Float8_e4m3fn",
+            "results of it",
+        ),
+        (
+            ["e = fd.ops.cast(y, dtype=DataType.Float8_e5m2)", "d = fd.ops.relu(e)"],
+            "fd.ops.relu of Float8_e5m2",
+            "BFloat16, Half, Float",
+        ),
+        (["d = fd.ops.gt(y, 0.0)"], "the output d of type Bool", RESULTS),
         (
             ["a = fd.ops.gt(y, 0.0)", "d = fd.ops.where(a, 1.0, 0.0)"],
             "the output d of type Double",
-            "BFloat16, Half, Float",
+            RESULTS,
         ),
         (
             ["a = fd.ops.gt(y, 0.0)", "b = fd.ops.where(a, 1.0, 0.0)", "d = fd.ops.mul(b, y)"],

@@ -137,7 +137,8 @@ def test_a_type_that_kernels_do_not_have(nvf: Any) -> None:
     with pytest.raises(UnsupportedError) as error:
         build_fusion(definition_of(fd))
     assert str(error.value) == (
-        "fd.ops.cast to DataType.Double is not supported; supported: BFloat16, Half, Float, Bool"
+        "fd.ops.cast to DataType.Double is not supported; supported: BFloat16, Half, Float, Bool, "
+        "Float8_e4m3fn, Float8_e5m2"
     )
     with pytest.raises(UnsupportedError) as error:
         build_fusion(record_text(epilogue(*lines)))

@@ -132,12 +132,12 @@ def test_an_n_that_only_floats_have() -> None:
     )
 
 
-def test_results_that_stmatrix_does_not_store() -> None:
+def test_results_that_no_thread_puts_into_shared_memory() -> None:
     source = typed(DType.E4M3, DType.E4M3, DType.F32)
-    source = source.replace("D: f32", "D: e4m3").replace("frag.columns total, chunk * 32", "X")
-    source = source.replace("part: frag<f32, 64x32> = X", "part: frag<e4m3, 64x32> = frag.fill 0.0")
+    source = source.replace("D: f32", "D: s64").replace("frag.columns total, chunk * 32", "X")
+    source = source.replace("part: frag<f32, 64x32> = X", "part: frag<s64, 64x32> = frag.fill 0.0")
     with pytest.raises(UnsupportedError) as error:
         run_passes(parse_kernel(source), LoweringOptions())
     assert str(error.value) == (
-        "a TMA store of e4m3 is not supported; supported: 16-bit and 32-bit types"
+        "a TMA store of s64 is not supported; supported: types of 8, 16 and 32 bits"
     )

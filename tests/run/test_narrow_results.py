@@ -154,17 +154,32 @@ def test_what_is_transposed_threads_store() -> None:
     assert "stmatrix transposes 16-bit elements, a result is Float8_e4m3fn" in error.value.why
 
 
-def test_a_computed_scale_is_behind_the_kernel() -> None:
-    """What reads a reduction of the whole result is a part of its own."""
-    scaled = (
-        "a = fd.ops.max(fd.ops.abs(f), dims=[0, 1], keepdim=True)",
-        "q = fd.ops.cast(fd.ops.mul(f, fd.ops.div(448.0, a)), dtype=DataType.Float8_e4m3fn)",
-        "fd.add_output(q)",
-    )
-    text = definition(E4M3, *scaled)
+KIND = "fd.define_tensor(shape=[-1, -1], contiguity=[True, True], dtype=DataType.BFloat16)"
+COMPUTED = f"""\
+def nvfuser_fusion(fd : FusionDefinition) -> None :
+    x = {KIND}
+    w = {KIND}
+    f = fd.ops.cast(fd.ops.linear(x, w), dtype=DataType.Float)
+    t = fd.ops.div(448.0, fd.ops.max(fd.ops.abs(f), dims=DIMS, keepdim=True))
+    q = fd.ops.cast(fd.ops.mul(f, t), dtype=DataType.RESULT)
+    fd.add_output(q)
+    fd.add_output(t)
+"""
+
+
+@pytest.mark.parametrize("dims", [(0, 1), (1,), (0,)])
+@pytest.mark.parametrize("to", [E4M3, "BFloat16"])
+def test_a_computed_scale(dims: tuple[int, ...], to: str) -> None:
+    """Of the largest value of all, of each row or each column: a kernel reduces, one divides what
+    is left and keeps its dimensions, and one scales and rounds.
+    """
+    text = COMPUTED.replace("DIMS", str([*dims])).replace("RESULT", to)
     x, w = integers(0, 40, 72), integers(1, 48, 72)
-    assert "reductions that are results" in str(wsched.explain(text, [x, w, torch.ones(1, 1)]))
-    found, q = wsched.execute(text, [x, w, torch.tensor([[3.0]])])
+    found = wsched.explain(text, [x, w])
+    assert "reductions that are results" in str(found) and "torch:" not in str(found)
+    q, t = wsched.execute(text, [x, w])
     product = x.float() @ w.float().T
-    assert torch.equal(found.float(), expected(x, w, 3.0, E4M3))
-    assert torch.equal(q.float(), expected(x, w, (448.0 / product.abs().max()).item(), E4M3))
+    wanted = 448.0 / product.abs().amax(dims, keepdim=True)
+    assert t.shape == wanted.shape and torch.allclose(t, wanted, rtol=1e-6)
+    kind = torch.bfloat16 if to == "BFloat16" else getattr(torch, to.lower())
+    assert torch.equal(q.float(), (product * t).to(kind).float())

@@ -77,6 +77,10 @@ FAMILIES: dict[str, dict[str, set[object]]] = {
     },
     "Eight": {"floats": {False, True}, "aligned": {True}},
     "Grouped": {"operand": {"BFloat16", "Half"}, "aligned": {True}},
+    "Rounded": {
+        "operand": {"BFloat16", "Half"}, "to": {"Float8_e4m3fn", "Float8_e5m2"},
+        "scale": {0.25, 12.5, 4096.0}, "aligned": {True},
+    },
     "Summed": {"operand": {"BFloat16", "Half"}, "aligned": {True}},
     "Several": {"operand": {"BFloat16", "Half"}, "aligned": {True}},
 }  # fmt: skip

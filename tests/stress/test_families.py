@@ -12,7 +12,7 @@ import pytest
 import wsched.stress.launches
 from wsched.importer import build_fusion, record_text
 from wsched.stress.draws import drawn_form
-from wsched.stress.families import Eight, Gated, Grouped, Listed, Reduced, Summed
+from wsched.stress.families import Eight, Gated, Grouped, Listed, Reduced, Rounded, Summed
 from wsched.stress.form import Form, Sizes
 from wsched.stress.launches import WRONG, Where, drawn_kernel, launched
 from wsched.stress.linear import Linear, drawn_linear
@@ -27,6 +27,7 @@ FORMS: tuple[Form, ...] = (
     Listed("BFloat16", 3), Gated("Half", "silu"), Reduced("BFloat16", "sum", 0),
     Reduced("Half", "max", 1), Eight(True), Eight(False), Grouped("BFloat16"), Summed("Half"),
     Listed("Half", 2, of_one_weight=True), Gated("BFloat16", "relu", of_one_weight=True),
+    Rounded("BFloat16", "Float8_e4m3fn", 12.5), Rounded("Half", "Float8_e5m2", 0.25),
 )  # fmt: skip
 
 
@@ -37,7 +38,9 @@ def name(form: Form) -> str:
 def test_all_families_are_drawn() -> None:
     found = [drawn_form(random.Random(seed)) for seed in range(900)]
     count = Counter(type(form) for form in found)
-    assert set(count) == {Linear, Listed, Gated, Reduced, Eight, Grouped, Summed, Several}
+    assert set(count) == {
+        Linear, Listed, Gated, Reduced, Eight, Grouped, Rounded, Summed, Several,
+    }  # fmt: skip
     assert min(count.values()) > 20
     assert drawn_form(random.Random(7)) == found[7]
 

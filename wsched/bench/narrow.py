@@ -47,6 +47,8 @@ class Setting:
         rows: whether rows and columns have scales of their own.
         fast: whether sums of floats stay in the tensor core.
         blocks: rows of A and columns of B that a scale of 128 of K is for; None of other scales.
+        result: of a product with scales, in torch; one of 8 bits counts times :data:`_EIGHTH`.
+        amax: whether wsched, but not torch, gives the largest absolute value as well.
     """
 
     name: str
@@ -54,6 +56,13 @@ class Setting:
     rows: bool = False
     fast: bool = False
     blocks: tuple[int, int] | None = None
+    result: str = "bfloat16"
+    amax: bool = False
+
+    @property
+    def eighth(self) -> bool:
+        """Whether results have 8 bits, and a scale."""
+        return self.result.startswith("float8")
 
     @property
     def scaled(self) -> bool:
@@ -73,6 +82,8 @@ SETTINGS = (
     Setting("rows fast", "float8_e4m3fn", rows=True, fast=True),
     Setting("blocks", "float8_e4m3fn", blocks=(1, 128)),
     Setting("blocks of rows", "float8_e4m3fn", blocks=(1, 1)),
+    Setting("to e4m3", "float8_e4m3fn", result="float8_e4m3fn"),
+    Setting("to e4m3, amax", "float8_e4m3fn", result="float8_e4m3fn", amax=True),
     Setting("int8", "int8"),
     Setting("tf32", "float32"),
 )
@@ -80,6 +91,9 @@ SETTINGS = (
 _TF32 = definition(
     *(tensor_line(name, (-1, -1), DataType.TF32) for name in "ab"), "d = fd.ops.linear(a, b)"
 )
+
+_EIGHTH = 0.125
+"""The scale of a result of 8 bits: of sums of 8192 products none is beyond the largest number."""
 
 Way = Callable[..., Any]
 
@@ -159,7 +173,7 @@ def _measured(shape: Shape, setting: Setting) -> dict[str, Any]:
 
     beside = {"shape": str(shape), "setting": setting.name}
     sets = _operands(torch, shape, setting)
-    ways: dict[str, Way] = {"wsched": _ours(setting), "torch": _theirs(torch, setting)}
+    ways: dict[str, Way] = {"wsched": _ours(torch, setting), "torch": _theirs(torch, setting)}
     try:
         graphs = {name: captured(torch, way, sets) for name, way in ways.items()}
     except (RuntimeError, UnsupportedError) as e:
@@ -173,7 +187,7 @@ def _measured(shape: Shape, setting: Setting) -> dict[str, Any]:
         "tflops": [shape.tflops(median(us[name])) for name in ways],
         "us": us,
         "errors": [_error(torch, way, sets[0], setting) for way in ways.values()],
-        "kernel": _kernel(setting, sets[0]),
+        "kernel": _kernel(torch, setting, sets[0]),
     }
 
 
@@ -214,12 +228,22 @@ def _block_scales(torch: Any, cuda: dict[str, Any], rows: int, k: int, of: int) 
     return (torch.rand(blocks, -(-along // 4) * 4, **cuda) + 0.5)[:, :along]
 
 
-def _ours(setting: Setting) -> Way:
+def _more(torch: Any, setting: Setting) -> dict[str, Any]:
+    """Further arguments of ``scaled_mm``, wsched's and torch's."""
+    found = {"out_dtype": getattr(torch, setting.result), "use_fast_accum": setting.fast}
+    scale = {"scale_result": torch.tensor(_EIGHTH, device="cuda")} if setting.eighth else {}
+    return found | scale
+
+
+def _ours(torch: Any, setting: Setting) -> Way:
     if setting.integers:
         return wsched.int_mm
     if not setting.scaled:
         return lambda a, w: run(_TF32, [a, w])
-    return lambda a, b, x, y: wsched.scaled_mm(a, b, x, y, use_fast_accum=setting.fast)
+    more = _more(torch, setting)
+    if setting.amax:
+        return lambda a, b, x, y: wsched.scaled_mm(a, b, x, y, amax=True, **more)[0]
+    return lambda a, b, x, y: wsched.scaled_mm(a, b, x, y, **more)
 
 
 def _theirs(torch: Any, setting: Setting) -> Way:
@@ -228,7 +252,7 @@ def _theirs(torch: Any, setting: Setting) -> Way:
         return found
     if not setting.scaled:
         return lambda a, w: torch.nn.functional.linear(a, w)
-    more = {"out_dtype": torch.bfloat16, "use_fast_accum": setting.fast}
+    more = _more(torch, setting)
     return lambda a, b, x, y: torch._scaled_mm(a, b, x, y, **more)
 
 
@@ -266,7 +290,8 @@ def _error(torch: Any, way: Way, operands: tuple[Any, ...], setting: Setting) ->
         wanted = a.to(wide) @ b.to(wide)
     for scale in scales:
         wanted = wanted * scale
-    return relative_error(way(*operands), wanted)
+    found = way(*operands)
+    return relative_error(found.float() / _EIGHTH if setting.eighth else found, wanted)
 
 
 def _spread(scale: Any, rows: int, shape: Any) -> Any:
@@ -286,14 +311,15 @@ def _exact(torch: Any) -> Iterator[None]:
         settings.allow_tf32 = before
 
 
-def _kernel(setting: Setting, operands: tuple[Any, ...]) -> str:
+def _kernel(torch: Any, setting: Setting, operands: tuple[Any, ...]) -> str:
     """The name of wsched's kernel."""
     if setting.integers:
         return wsched.compile(*int_mm_call(*operands)).kernel.name
     if not setting.scaled:
         return wsched.compile(_TF32, list(operands)).kernel.name
     a, b, x, y = operands
-    return wsched.compile(*scaled_mm_call(a, b, x, y, use_fast_accum=setting.fast)).kernel.name
+    call = scaled_mm_call(a, b, x, y, amax=setting.amax, **_more(torch, setting))
+    return wsched.compile(*call).kernel.name
 
 
 if __name__ == "__main__":

@@ -62,7 +62,6 @@ class _Import(EpilogueImport):
     """
 
     LOADED: ClassVar[tuple[DataType, ...]] = _STORED
-    ROUNDED: ClassVar[tuple[DataType, ...]] = ()
 
     over: frozenset[str] = frozenset()
     by_index: str = ""
@@ -72,10 +71,9 @@ class _Import(EpilogueImport):
         step = self.operand(Ref(name), self.dims)
         if not isinstance(step, Step):
             raise UnsupportedError(f"the output {name}, which is a number,", "computed outputs")
-        if step.dtype not in _STORED:
-            raise UnsupportedError(
-                f"the output {name} of {step.dtype}", ", ".join(map(str, _STORED))
-            )
+        known = (*_STORED, *self.ROUNDED)
+        if step.dtype not in known:
+            raise UnsupportedError(f"the output {name} of {step.dtype}", ", ".join(map(str, known)))
         return step
 
     def node(self, key: Key) -> Making:

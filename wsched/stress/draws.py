@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from wsched.stress.families import Eight, Gated, Grouped, Listed, Reduced, Summed
+from wsched.stress.families import LARGEST, Eight, Gated, Grouped, Listed, Reduced, Rounded, Summed
 from wsched.stress.form import Form
 from wsched.stress.linear import drawn_linear
 from wsched.stress.several import drawn_several
@@ -24,6 +24,9 @@ _FAMILIES: tuple[Callable[[random.Random], Form], ...] = (
     ),
     lambda rng: Eight(rng.random() < 0.5),
     lambda rng: Grouped(rng.choice(_OPERANDS)),
+    lambda rng: Rounded(
+        rng.choice(_OPERANDS), rng.choice((*LARGEST,)), rng.choice((0.25, 12.5, 4096.0))
+    ),
     lambda rng: Summed(rng.choice(_OPERANDS)),
 )
 

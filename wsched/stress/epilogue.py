@@ -29,7 +29,10 @@ _COMPARED = ("lt", "ge")
 _MOST = 5
 """Operations of an epilogue, beside those that read what nothing has read."""
 
-_ROUNDING = {"BFloat16": 2.0**-7, "Half": 2.0**-10, "Float": 2.0**-18, "Int32": 0.0}
+_ROUNDING = {
+    "BFloat16": 2.0**-7, "Half": 2.0**-10, "Float": 2.0**-18, "Int32": 0.0,
+    "Float8_e4m3fn": 2.0**-4, "Float8_e5m2": 2.0**-3,
+}  # fmt: skip
 _ABSOLUTE = 0.02
 
 

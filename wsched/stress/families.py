@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -12,7 +13,9 @@ from wsched.stress.tensors import filled, matrix, poisoned, sparse
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Eight", "Gated", "Grouped", "Listed", "Reduced", "Summed"]
+__all__ = [
+    "LARGEST", "Eight", "Gated", "Grouped", "Listed", "Reduced", "Rounded", "Summed",
+]  # fmt: skip
 
 _GROUPS = 6
 """Most groups, of which a third are empty."""
@@ -249,6 +252,50 @@ class Eight:
         _, inputs = self._call(x, w.t(), torch.ones((), device=device))
         dtype = "BFloat16" if self.floats else "Int32"
         return Asked(inputs, [Wanted(_product(x, w), dtype, sizes.padding)])
+
+
+@dataclass(frozen=True, slots=True)
+class Rounded:
+    """A linear, scaled and rounded to 8 bits; the largest absolute value in front of both.
+
+    Args:
+        operand: nvFuser's type of the operands.
+        to: that of the result.
+        scale: a number.
+    """
+
+    operand: str
+    to: str
+    scale: float
+    aligned: bool = True
+
+    @property
+    def text(self) -> str:
+        """The definition as nvFuser prints one."""
+        given = tensor_text((-1, -1), self.operand)
+        return definition(
+            f"x = {given}", f"w = {given}", "y = fd.ops.linear(x, w)",
+            "f = fd.ops.cast(y, dtype=DataType.Float)", f"s = fd.ops.mul(f, {self.scale})",
+            f"d = fd.ops.cast(s, dtype=DataType.{self.to})", "p = fd.ops.abs(f)",
+            "a = fd.ops.max(p, dims=[0, 1], keepdim=False, dtype=DataType.Null)",
+            "fd.add_output(d)", "fd.add_output(a)",
+        )  # fmt: skip
+
+    def sizes(self, rng: random.Random, largest: int) -> Sizes:
+        """Multiples of 16."""
+        return _sizes(rng, largest, step=16)
+
+    def asked(self, sizes: Sizes, seed: int, device: str) -> Asked:
+        """Integers, with NaN around them."""
+        x, w = _operands(sizes, self.operand, (sizes.n,), seed, device)
+        value = _product(x, w)
+        rounded = (value * self.scale).clamp(-LARGEST[self.to], LARGEST[self.to])
+        largest = value.abs().amax() if value.numel() else value.new_tensor(-math.inf)
+        return Asked([x, w], [Wanted(rounded, self.to, sizes.padding), Wanted(largest, "Float")])
+
+
+LARGEST = {"Float8_e4m3fn": 448.0, "Float8_e5m2": 57344.0}
+"""What is larger is rounded to it."""
 
 
 @dataclass(frozen=True, slots=True)

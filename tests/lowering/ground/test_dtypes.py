@@ -123,7 +123,8 @@ def test_no_moves_in_cuda() -> None:
     with pytest.raises(UnsupportedError) as error:
         moved(DType.S8)
     assert str(error.value) == (
-        "threads that move s8 in CUDA is not supported; supported: 16-bit types, f32, s32"
+        "threads that move s8 in CUDA is not supported; supported: 16-bit types, f32, s32, "
+        "e4m3, e5m2"
     )
 
 
@@ -134,14 +135,29 @@ def test_what_the_machine_holds() -> None:
 
 
 def test_no_arithmetic_on_the_machine() -> None:
-    known = "arithmetic on e4m3 on the machine is not supported; supported: bf16, f16, f32"
+    known = "arithmetic on s8 on the machine is not supported; supported: bf16, f16, f32"
     with pytest.raises(UnsupportedError) as error:
-        from_float32(np.zeros(1, np.float32), DType.E4M3)
-    assert str(error.value) == known
+        from_float32(np.zeros(1, np.float32), DType.S8)
+    assert str(error.value) == f"{known}, e4m3, e5m2"
     with pytest.raises(UnsupportedError) as error:
         to_float32(np.zeros(1, np.int64), DType.S64)
-    known = known.replace("e4m3 on", "s64 on")
+    known = known.replace("s8 on", "s64 on")
     assert str(error.value) == f"{known}, e4m3, e5m2, s8, u8, s32"
+
+
+@pytest.mark.parametrize(
+    ("dtype", "most", "tie"), [(DType.E4M3, 448.0, 2.0**-10), (DType.E5M2, 57344.0, 2.0**-17)]
+)
+def test_what_is_rounded_to_8_bits_ends_at_the_largest_number(
+    dtype: DType, most: float, tie: float
+) -> None:
+    """To nearest even, infinities too; only NaN is NaN, the one that ``cvt`` makes."""
+    given = [most, 1.01 * most, 1e38, np.inf, -np.inf, -1e9, tie, 1.01 * tie, -0.0, 1.3125]
+    found = from_float32(np.array([*given, np.nan, -np.nan], np.float32), dtype)
+    assert found.dtype == np.uint8 and found[-2:].tolist() == [0x7F, 0x7F]
+    wide = [most, most, most, most, -most, -most, 0.0, 2 * tie, -0.0, 1.25]
+    assert to_float32(found[:-2], dtype).tolist() == wide
+    assert found[-4] == 0x80
 
 
 def test_numbers_of_8_bits_are_exact_in_bf16() -> None:

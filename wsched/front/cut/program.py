@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from lowering.ground.expr import ONE
 from wsched.front import kernels
 from wsched.front.cut.graph import is_elementwise
 from wsched.front.cut.in_place import written_in_place
@@ -231,10 +232,14 @@ class _Steps:
         parts: bool = False,
     ) -> None:
         given = [b if isinstance(b, Buffer) else self._buffers(b) for b in reads]
-        made = list(map(self._buffers, writes))
-        steps = summary_steps(import_summary(definition), given, made, parts)
+        summary, seen = import_summary(definition), list(map(self._buffers, writes))
+        made = [_of_rank(len(r.dims), b) for r, b in zip(summary.results, seen, strict=True)]
+        steps = summary_steps(summary, given, made, parts)
         self.own |= kernels_of(steps)
         self._steps += steps
+        for inner, outer in zip(made, seen, strict=True):
+            if inner is not outer:
+                self._view(inner, outer, partial(_reshaped, outer.sizes(self._extents)))
 
     def _settle(self, names: Iterable[str]) -> None:
         """Put together what of these a kernel has stored in parts, all that are of one kernel."""
@@ -328,6 +333,16 @@ def _lies_as_declared(definition: Definition, written: Written, given: Any) -> b
     order = None if node is None else declared_order(node)
     lies = given if order is None else given.permute(order)
     return bool(lies.is_contiguous()) and given.data_ptr() % ALIGNMENT == 0
+
+
+def _of_rank(rank: int, seen: Buffer) -> Buffer:
+    """A result of a summary of so many dimensions: parts have no dimension of size 1 for one that
+    is reduced, which others may see.
+    """
+    if len(seen.shape) == rank:
+        return seen
+    left = [n for n in seen.shape if n != ONE]
+    return Buffer(f"{seen.name}@", seen.dtype, (ONE,) * (rank - len(left)) + tuple(left))
 
 
 def _reshaped(shape: tuple[int, ...], tensor: Any) -> Any:
