@@ -145,10 +145,11 @@ class Scopes:
         innermost list, where it would live too long from the beginning on.
         """
         short = self.shared.apply(e)
-        if self._place(short) < len(self._open) - 1:
+        *outer, innermost = self._open
+        if self._place(short) < len(outer):
             return self._let(label, short), ()
         var = Var(self.shared.namer.new(label), type_of(short))
-        self._open[-1].defined.add(var)
+        innermost.defined.add(var)
         return var, (Let(var, short),)
 
     def _let(self, label: str, short: Expr) -> Var:
