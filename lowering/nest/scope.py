@@ -145,11 +145,9 @@ class Scopes:
         innermost list, where it would live too long from the beginning on.
         """
         short = self.shared.apply(e)
-        *outer, innermost = self._open
-        if self._place(short) < len(outer):
+        if self._place(short) < len(self._open) - 1:
             return self._let(label, short), ()
         var = Var(self.shared.namer.new(label), type_of(short))
-        innermost.defined.add(var)
         return var, (Let(var, short),)
 
     def _let(self, label: str, short: Expr) -> Var:
