@@ -242,7 +242,7 @@ def _durations(trace: Trace) -> Mapping[Key, list[float]]:
 
 def _begins(trace: Trace) -> dict[tuple[str, int, int | None], float]:
     """When each tile of each warpgroup of the first CTA begins."""
-    first = min((s.cta for s in trace.spans), default=0)
+    first = min((s.cta for s in trace.spans), default=None)
     found: dict[tuple[str, int, int | None], float] = {}
     for (cta, role, group), track in trace.tracks().items():
         if cta == first:
