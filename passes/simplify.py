@@ -23,6 +23,7 @@ from lowering.ground.expr import (
     Var,
     binary,
     children,
+    parts_of,
     plain,
     select,
     substitute,
@@ -114,9 +115,7 @@ def _put_together(a: Expr, b: Expr) -> Expr | None:
 
 
 def _size(e: Expr) -> int:
-    if type(e) is Binary:
-        return 1 + _size(e.lhs) + _size(e.rhs)
-    return 1 + sum(map(_size, children(e)))
+    return len([*parts_of(e)])
 
 
 @dataclass(slots=True)

@@ -148,7 +148,6 @@ class Scopes:
         if self._place(short) < len(self._open) - 1:
             return self._let(label, short), ()
         var = Var(self.shared.namer.new(label), type_of(short))
-        self._open[-1].defined.add(var)
         return var, (Let(var, short),)
 
     def _let(self, label: str, short: Expr) -> Var:

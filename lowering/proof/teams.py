@@ -10,7 +10,7 @@ different numbers of steps are ``lowering.proof.uneven``'s.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from lowering.ground.expr import ONE, ZERO, Const, Expr, Var, ceildiv, free_vars, maximum
 from lowering.ground.poly import Poly, poly
@@ -127,7 +127,7 @@ class _Gapped:
         """Whether a program has as many trips as a team has of all trips that are like them,
         whatever the loops around either; also within each word of a queue that both load.
         """
-        shape, mine, facts = _ended_together(shape, mine, facts)
+        shape, mine = _ended_together(shape, mine)
         inner = mine
         for _ in range(self.depth):
             match inner:
@@ -142,18 +142,18 @@ class _Gapped:
         return facts.equal(trips - poly(ceildiv(maximum(whole.expr() - team, 0), count)))
 
 
-def _ended_together(shape: Shape, mine: Shape, facts: Facts) -> tuple[Shape, Shape, Facts]:
+def _ended_together(shape: Shape, mine: Shape) -> tuple[Shape, Shape]:
     """Two programs whose outermost loops the same condition ends, at the head of their trips, as
     loops of some number of trips, which is the same; others as they are.
     """
     whole, part = until(shape), until(mine)
     if whole is None or part is None or whole.front or part.front:
-        return shape, mine, facts
+        return shape, mine
     if (whole.stop, whole.end) != (part.stop, part.end):
-        return shape, mine, facts
+        return shape, mine
     trips = Var("trips in front of the end")
     counted, mine = ((("loop", ZERO, trips, ONE, (), u.behind),) for u in (whole, part))
-    return counted, mine, replace(facts, natural=facts.natural | {trips.name}, memo={})
+    return counted, mine
 
 
 def _gapped(agent: Agent, way: Walked, ring: Ring) -> list[_Gapped]:

@@ -47,6 +47,16 @@ def test_cublas_is_a_ratio_of_the_bare_matmul() -> None:
     assert cublas_us(replace(bare, work=20)) == cublas_us(bare)
 
 
+def test_the_product_alone_is_that_without_an_epilogue() -> None:
+    """Whoever has measured the one has measured the other, whatever is made of it."""
+    plain, others = problem(definition()), [e.definition("bf16") for e in EPILOGUES.values()]
+    made = [problem(text) for text in others]
+    made += [replace(p, pairs=False, smem_epilogue=False, inputs=None) for p in made]
+    made += [replace(p, batch_invariant=True, over_rows=1, over_columns=2) for p in made]
+    assert len({*made}) > len(others)
+    assert {p.bare for p in made} == {plain}
+
+
 def test_it_splits_k_where_memory_is_the_limit() -> None:
     small = problem(definition(), Extents(100, 4096, 4096))
     moved = 2 * (100 * 4096 * 2 + 4096 * 4096)

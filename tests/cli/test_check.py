@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import replace
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 
+from lowering.target.target import Target
+from lowering.target.targets import DEFAULT
+from lowering.target.targets import named as named_target
 from tests.schedules import definition
 from wsched.cli import check as module
 from wsched.cli.check import check, random_inputs
@@ -155,3 +160,25 @@ def test_a_result_with_infinities_in_other_places(
     outcome = check(kernel, random_inputs(kernel.fusion, SMALL, 0, "cpu"))
     assert not outcome.passed and outcome.error == math.inf
     assert "error (Frobenius norm) inf, limit 6e-04; inf or nan in other places" in outcome.text
+
+
+@pytest.mark.parametrize(
+    ("driver", "torch", "seen", "named"),
+    [
+        (True, True, DEFAULT, "cuda"),
+        (True, True, None, "cpu"),
+        (False, True, DEFAULT, "cpu"),
+        (True, False, DEFAULT, "cpu"),
+    ],
+)
+def test_where_it_runs(
+    driver: bool, torch: bool, seen: Target | None, named: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a GPU that torch sees and that there are kernels for; torch is asked if there is any."""
+    monkeypatch.setitem(sys.modules, "torch", ModuleType("torch"))
+    monkeypatch.setattr(module, "has_driver", lambda: driver)
+    monkeypatch.setattr(module, "find_spec", lambda name: object() if torch else None)
+    monkeypatch.setattr(module, "target_of_device", lambda torch: seen)
+    assert module.device() == named
+    assert module.device(DEFAULT) == named
+    assert module.device(named_target("sm_100a")) == "cpu"

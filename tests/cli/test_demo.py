@@ -52,5 +52,8 @@ def test_exit_status_is_the_verdict(
 def test_dumps_that_cannot_be_written(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
     small.write_text("a file where the folder should be")
     assert demo.run_demo(small) == 0
-    last = capsys.readouterr().out.rstrip().splitlines()[-1]
+    lines = capsys.readouterr().out.rstrip().splitlines()
+    why = next(at for at, line in enumerate(lines) if "The schedule is legal because" in line)
+    assert lines[why + 2].startswith("   T6, T7: tile·k = ")  # indices of the loads, by loops
+    last = lines[-1]
     assert last.startswith(f"   not written, because {small}") and last.endswith("Not a directory")

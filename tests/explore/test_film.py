@@ -4,11 +4,12 @@ from functools import cache
 
 import pytest
 
+from lowering.ground.errors import UnsupportedError
 from lowering.machine.adversary import Order
 from tests.explore.pages import compiled
 from wsched.explore import film as module
 from wsched.explore.data import Film
-from wsched.explore.film import BARRIER_FIELDS, WARP_FIELDS, film_of
+from wsched.explore.film import BARRIER_FIELDS, WARP_FIELDS, film_grid, film_of
 from wsched.front.drawn import drawn_inputs, machine_arrays
 from wsched.front.sizes import Extents
 
@@ -137,6 +138,18 @@ def test_a_film_that_is_too_long_says_so(monkeypatch: pytest.MonkeyPatch) -> Non
     shown = film("coop_128x128")
     film.cache_clear()
     assert shown.cut and len(shown.frames) == 50
+
+
+def test_what_would_take_too_long_is_refused_before_it_is_drawn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The first cluster alone runs, unless CTAs share counters."""
+    monkeypatch.setenv("WSCHED_MACHINE_SECONDS", "2")
+    large = {"M": 2048, "N": 4096, "K": 4096}
+    assert film_grid(compiled("coop_128x128").kernel, large) > 100
+    for name, extents in (("coop_128x128", large | {"K": 1 << 20}), ("stream_k", large)):
+        with pytest.raises(UnsupportedError, match=r"a run of \w+ on the machine that takes"):
+            film_grid(compiled(name).kernel, extents)
 
 
 def test_ctas_that_share_counters_all_run() -> None:

@@ -143,6 +143,8 @@ def test_without_a_compiler_the_rest_is_there(monkeypatch: pytest.MonkeyPatch) -
     assert "NVRTC" in dict(shown.facts)["registers"]
     assert shown.codes[0].lines and "NVRTC" in shown.codes[1].missing
     assert "NVRTC" in shown.codes[2].missing and shown.films
+    route = dict(shown.facts)["nvFuser's route"]
+    assert route.startswith("predicted ") and " us: matmul by cuBLAS" in route
 
 
 # --- several kernels ------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 import wsched
 from lowering.ground import log as log_module
+from tests.front.cut.features import FEATURES, inputs_of
 from tests.schedules import definition
 from wsched.choose import heuristics
 from wsched.choose.problem import Problem
@@ -113,6 +114,21 @@ def test_where_a_schedule_is_from(
     assert heuristics.choose_params(problem) == wsched.MatmulParams()
     (schedule,) = lines(capsys.readouterr().err)
     assert schedule.endswith(f": the fastest measured on NVIDIA H100, {tmp_path}")
+
+
+def test_the_kernels_of_a_cut(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Those that wsched makes are named, each once it has been said that it is made."""
+    feature = FEATURES["gated"]
+    monkeypatch.setenv("WSCHED_LOG", "1")
+    wsched.execute(feature.text, inputs_of(feature))
+    found = lines(capsys.readouterr().err)
+    made = [line.split()[1] for line in found if line.startswith("kernel: ")]
+    (route,) = (line for line in found if line.startswith("route: "))
+    named = re.search(r": cut \((.*?)\)", route)
+    assert named and named[1].split(", ") == made and made
+    assert all(re.fullmatch(NAME, name) for name in made)
 
 
 def test_ways_that_were_not_taken(

@@ -15,11 +15,14 @@ from lowering.cuda.nvrtc import compile_cubin
 from lowering.cuda.resources import read_resources
 from lowering.ground.errors import UnsupportedError
 from lowering.machine.random import philox, uniform
+from lowering.sweep.tile import LONGEST_ROW
+from tests.lowering.sweep.sweeps import BF16, masked
+from tests.lowering.sweep.test_rows import norm, softmax
 from wsched.doors.fallback import interpret
 from wsched.importer import Definition, record_text
 from wsched.importer.input_error import InputError
 from wsched.importer.sweep import import_sweep
-from wsched.run.sweep import CompiledSweep, compiled_sweep
+from wsched.run.sweep import CompiledSweep, check_rows, compiled_sweep
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
@@ -186,6 +189,15 @@ def test_inputs_that_do_not_fit(change: Any, said: str) -> None:
     with pytest.raises(InputError) as error:
         made()(*change(inputs_of((4, 8))))
     assert str(error.value) == said
+
+
+def test_rows_that_no_tile_holds() -> None:
+    """They are refused before there are tensors, where anything is reduced."""
+    for sweep in (softmax(BF16), norm(BF16)):
+        check_rows(sweep, (3, LONGEST_ROW))
+        with pytest.raises(UnsupportedError, match="a sweep that reduces rows of 1025 is not"):
+            check_rows(sweep, (3, LONGEST_ROW + 1))
+    check_rows(masked(), (3, LONGEST_ROW + 1))
 
 
 def test_results_that_no_walk_writes() -> None:

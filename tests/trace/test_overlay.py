@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from lowering.ground.errors import UnsupportedError
+from tests.trace.drawn import drawn
 from wsched.trace.overlay import overlay
 from wsched.trace.perfetto import trace_of
 from wsched.trace.spans import Span
@@ -130,11 +131,15 @@ def test_both_in_one_file() -> None:
     assert data["otherData"]["phases"] == [p.to_dict() for p in found.phases]
 
 
-def test_picture(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    path = tmp_path / "o.png"
-    overlay(PREDICTED, trace(*measured(4, 900, 1100.5, 400))).plot(path)
-    assert path.read_bytes().startswith(b"\x89PNG")
+def test_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the first CTA, what is predicted below what is measured, from where each tile begins."""
+    ctas = [*measured(4, 900, 1100.5, 400), *measured(5, 0, 1000, 300)]
+    shown = drawn(overlay(PREDICTED, trace(*ctas)).plot, tmp_path, monkeypatch)
+    assert shown.rows == ["compute[0] measured", "compute[0] predicted"]
+    above, below = (sorted(b for b in shown.bars[r] if b[0] == "main_loop") for r in shown.rows)
+    assert above == [("main_loop", 900, 2000.5), ("main_loop", 2478, 3578.5)]
+    assert below == [("main_loop", 900, 1900), ("main_loop", 2478, 3478)]
+    assert (shown.title, shown.unit) == ("k, CTA 0", "time [ns]")
 
 
 def test_what_is_not_comparable() -> None:

@@ -233,7 +233,7 @@ def _durations(trace: Trace) -> Mapping[Key, list[float]]:
             tiles[cta] = max(tiles[cta], s.tile or 0)
         for (name, tile), time in times.items():
             found.setdefault((role, name, tile), []).append(time)
-    most = max(tiles.values(), default=0)
+    most = max(tiles.values(), default=None)
     for s in trace.spans:
         if s.name == "cta" and tiles[s.cta] == most:
             found.setdefault(("all", s.name, None), []).append(s.end - s.begin)
@@ -242,7 +242,7 @@ def _durations(trace: Trace) -> Mapping[Key, list[float]]:
 
 def _begins(trace: Trace) -> dict[tuple[str, int, int | None], float]:
     """When each tile of each warpgroup of the first CTA begins."""
-    first = min((s.cta for s in trace.spans), default=0)
+    first = min((s.cta for s in trace.spans), default=None)
     found: dict[tuple[str, int, int | None], float] = {}
     for (cta, role, group), track in trace.tracks().items():
         if cta == first:

@@ -73,6 +73,13 @@ def test_an_element_of_a_shape(at: str, what: Value) -> None:
     assert m is not None and m.operands[0] == (what or Ref("n"))
 
 
+@pytest.mark.parametrize("asks", ["y", "y, 3", "y, -4", "dim=1"])
+def test_a_size_at_no_place_is_left_as_it_is(asks: str) -> None:
+    """It is nvFuser's to refuse."""
+    n = asked(f"n = fd.ops.size({asks})\nfd.add_output(y)").node("n")
+    assert n is not None and n.op == "size" and Ref("x") not in n.arguments
+
+
 def test_what_asks_inputs_alone_is_left_as_it_is() -> None:
     definition = record_text(HEAD + "    n = fd.ops.size(x, 0)\n    fd.add_output(y)\n")
     assert asked_of_inputs(definition, infer(definition)) is definition

@@ -54,6 +54,31 @@ def test_what_goes_through_memory() -> None:
     ]
 
 
+def test_what_is_larger_than_what_it_is_made_of_is_made_again() -> None:
+    """By each kernel that reads it, while what is computed or as narrow lies in memory between."""
+    feature = Feature(
+        """
+        f = fd.ops.cast(t0, dtype=DataType.Float)
+        b = fd.ops.broadcast_in_dim(t3, shape=[64, 32], broadcast_dims=[1])
+        v = fd.ops.mul(f, b)
+        n = fd.ops.cast(v, dtype=DataType.BFloat16)
+        s = fd.ops.linear(n, t1)
+        c = fd.ops.add(s, f)
+        d = fd.ops.add(c, b)
+        e = fd.ops.add(d, v)
+        p = fd.ops.cast(e, dtype=DataType.BFloat16)
+        y = fd.ops.linear(p, t2)
+        fd.add_output(y)
+        """,
+        ((64, 32), (32, 32), (16, 32), (32,)), 2, 2, wide=(3,),
+    )  # fmt: skip
+    rest, call = rest_of(feature)
+    assert [(p.reads, p.writes) for p in pieces(rest.definition, call.tensors.types)[2:]] == [
+        ({"t0", "t3"}, {"n", "v"}),
+        ({"s", "t0", "t3", "v"}, {"p"}),
+    ]
+
+
 def test_numbers_are_no_kernel() -> None:
     feature = Feature(
         """

@@ -119,6 +119,34 @@ def test_a_second_store_to_the_same_words_comes_second() -> None:
     assert outcomes(edited("st.shared", (store, f"{old}\n    {store}"))) == set()
 
 
+WORD = """kernel k threads 128 cluster 2 grid 2 {
+  shared tile: s32[1][64x8] at 0
+  mbarrier full[1] arrivals 4 at 2048
+  on %warp 0 { elect { mbarrier.init full[0], 4 fence.mbarrier_init } }
+  cluster.sync
+  if %cluster.ctarank == 1 {
+    ones: frag<s32, 64x8> = frag.fill 1
+    st.shared tile[0, 0, 0], ones, cta=0
+    warp.sync
+    elect { mbarrier.arrive full[0], cta=0, order=release.cluster }
+  }
+  if %cluster.ctarank == 0 {
+    mbarrier.wait full[0], 0, order=acquire.cluster
+    one: i32 = ld.word tile[0, 0, 0]
+  }
+  cluster.sync
+}"""
+
+
+def test_a_word_of_what_a_peer_stores() -> None:
+    """It is known behind an acquire, and read by a thread alone as by all."""
+    trace = run_kernel(parse_kernel(WORD), {}, {}, 2, trace=True).trace
+    assert [r.value for r in trace if r.op == "ld.word"] == [1] * 4
+    with pytest.raises(MachineError) as error:
+        run_kernel(parse_kernel(WORD.replace("acquire", "relaxed")), {}, {}, 2)
+    assert error.value.what == f"tile {UNHEARD}"
+
+
 READER_LEAVES = """kernel k threads 128 cluster 2 grid 2 {
   shared tile: f32[1][64x8] at 0
   mbarrier full[1] arrivals 1 at 2048

@@ -160,12 +160,14 @@ CLAMPED = "min(max(end_read, begin), M)"
 
 IN_MEMORY = {
     "where a group begins": (  # the sum is less than M, but not the first of its sums
-        "rows", "first2 - M + end2", "end2 + first2 - M", "end2 + first2 is in"),
+        "rows", "first2 - M + end2", "end2 + first2 - M",
+        ", of 1065353152, then 2147483647 in memory, role load, warp 8: end2 + first2 is in"),
     "the same in columns": (
         "columns", "first - N + end", "end + first - N", "end + first is in"),
     "an element's number": (
         "rows", "T0[first2 - M + end2 + Mo2 * 128, k3 * 64]",
-        "T0[(first2 - M + end2 + Mo2 * 128) * K + k3 * 64, 0]", "* K is in"),
+        "T0[(first2 - M + end2 + Mo2 * 128) * K + k3 * 64, 0]",
+        ", of first -2147483648 in memory, role load, warp 8: (first2 - M + end2 + Mo2 * 128) * K"),
     "ends that fall": ("rows", CLAMPED, "min(end_read, M)", "is in"),
     "ends behind the tensor": ("rows", CLAMPED, "max(end_read, begin)", "is in"),
     "tiles of all groups": (

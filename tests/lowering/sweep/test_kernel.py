@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lowering.cuda.emit import emit_cuda
+from lowering.cuda.emit import emit_cuda, emit_kernel
 from lowering.cuda.nvrtc import compile_cubin
 from lowering.cuda.resources import read_resources
 from lowering.ground.expr import evaluate
@@ -17,6 +17,7 @@ from lowering.machine import run_kernel
 from lowering.sweep.kernel import Access, sweep_kernel, tensor_names
 from lowering.sweep.tile import SPAN, Tile, tile_of
 from passes.summary import lower_summary
+from tests.conftest import Golden
 from tests.lowering.cuda.unwritten import unwritten
 from tests.lowering.sweep.sweeps import BF16, BOOL, F32, HALF, NUMPY, expected, masked
 from wsched.fusion import DataType
@@ -125,6 +126,18 @@ def test_narrow_machine_code_without_spills(span: int, dtype: DataType) -> None:
         kernel = made(sweep, tile, accesses(sweep, 2 * span if span > 1 else 2))
         found = read_resources(compile_cubin(emit_cuda(kernel), "sweep.cu"), "sweep")
         assert found.spill_stores == found.spill_loads == found.stack == 0
+
+
+@pytest.mark.parametrize(
+    ("shape", "align", "turned", "span"),
+    [((9, 520), 16, "", SPAN), ((40, 24), 16, "mask", SPAN), ((9, 33), 2, "", 2)],
+    ids=["vectors", "columns", "narrow"],
+)
+def test_text(shape: tuple[int, ...], align: int, turned: str, span: int, golden: Golden) -> None:
+    """The machine reads elements, however a thread of a GPU packs them."""
+    sweep = masked(len(shape), BF16)
+    kernel = made(sweep, tile_of(shape, bool(turned), span), accesses(sweep, align, turned))
+    assert emit_kernel(kernel) == golden
 
 
 def test_tiles_fill_warps() -> None:

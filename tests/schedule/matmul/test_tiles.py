@@ -14,9 +14,11 @@ from passes.options import LoweringOptions
 from passes.pipeline import run_passes
 from tests.epilogues import GELU, RESIDUAL, TWO_OUTPUTS
 from tests.schedule.fusions import linear
-from wsched.fusion import Fusion
+from tests.schedules import SCHEDULES
+from wsched.fusion import DataType, Fusion
 from wsched.importer import build_fusion, record_text
 from wsched.schedule import ClusterDims, GemmTile, MatmulParams, make_plan
+from wsched.schedule.matmul.chunks import chunk_columns, pieces
 from wsched.schedule.matmul.limits import register_candidates, settled
 from wsched.schedule.matmul.scheduler import schedule_matmul
 from wsched.schedule.matmul.tiles import (
@@ -201,3 +203,23 @@ def test_registers_left_open() -> None:
     assert settled(FUSIONS["plain"], given) == given
     assert settled(FUSIONS["plain"], BASE) == replace(BASE, num_registers=(40, 232))
     assert BASE.matches(settled(FUSIONS["plain"], BASE)) and not given.matches(BASE)
+
+
+@pytest.mark.parametrize(
+    ("name", "stored", "by_threads"),
+    [
+        ("coop_256x128", (128, 64), (64, 64)),
+        ("across_128x256", (128, 64), (64, 64)),
+        ("across_128x384", (128, 128), (64, 128)),  # no more than four pieces of a tile
+        ("exchanged_boxes", (64, 48), (64, 48)),
+        ("coop_128x64", (64, 64), (64, 64)),
+    ],
+)
+def test_pieces_of_a_tile_that_several_tensors_share(
+    name: str, stored: tuple[int, int], by_threads: tuple[int, int]
+) -> None:
+    """TMA stores all rows of a warpgroup at once, and threads those of a wgmma."""
+    params = SCHEDULES[name]
+    columns = chunk_columns(params, DataType.BFloat16)
+    assert pieces(params, columns) == stored
+    assert pieces(replace(params, use_smem_epilogue=False), columns) == by_threads
