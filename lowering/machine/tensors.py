@@ -126,7 +126,7 @@ class MappedArray:
         whole = self.raw.strides[-2] >= (cols + behind) * self.raw.itemsize
         run = slice(target[-2].start, min(target[-2].stop, rows - 1))
         if behind and whole and run.start < run.stop:
-            last = self.raw[*target[:-2], run, cols - 1 :]
+            last = self.raw[(*target[:-2], run, slice(cols - 1, None))]
             shape = *last.shape[:-1], 1 + behind
             np.lib.stride_tricks.as_strided(last, shape, last.strides)[..., 1:] = 0
 

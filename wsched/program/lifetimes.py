@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from lowering.target.ptx import TMA_WRITES
 from wsched.program.program import Buffer, Program
 
 __all__ = ["ALIGNMENT", "Arena", "Lifetime", "arena_of", "last_uses", "lifetimes", "placed"]
@@ -55,7 +54,7 @@ class Arena:
     """One allocation for what a program needs between its steps.
 
     Args:
-        nbytes: of all of it.
+        nbytes: of all of it, a multiple of :data:`ALIGNMENT`.
         offsets: where each piece begins, a multiple of :data:`ALIGNMENT`.
     """
 
@@ -74,7 +73,7 @@ def arena_of(program: Program, extents: Mapping[str, int]) -> Arena:
     theirs = {b.memory for b in (*program.inputs, *program.outputs)}
     buffers = [b for b in living if b not in theirs]
     total, offsets = placed([(b.nbytes(extents), living[b]) for b in buffers])
-    return Arena(-(-total // TMA_WRITES) * TMA_WRITES, dict(zip(buffers, offsets, strict=True)))
+    return Arena(-(-total // ALIGNMENT) * ALIGNMENT, dict(zip(buffers, offsets, strict=True)))
 
 
 def placed(pieces: Sequence[tuple[int, Lifetime]]) -> tuple[int, tuple[int, ...]]:

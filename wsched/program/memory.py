@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from lowering.ground.expr import Var, evaluate
-from lowering.target.ptx import TMA_WRITES
 from wsched.importer.input_error import InputError, wrong_number, wrong_rank, wrong_size
+from wsched.program.classes import ALIGNMENT
 from wsched.program.program import Buffer
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def _allocator(
     import torch
 
     spanned = spanned_bytes(torch.empty_strided(shape, strides, dtype=dtype, device="meta"))
-    if spanned % TMA_WRITES == 0:
+    if spanned % ALIGNMENT == 0:
         return lambda: torch.empty_strided(shape, strides, dtype=dtype, device=device)
-    count = -(-spanned // TMA_WRITES) * TMA_WRITES // dtype.itemsize
+    count = -(-spanned // ALIGNMENT) * ALIGNMENT // dtype.itemsize
     return lambda: torch.empty(count, dtype=dtype, device=device).as_strided(shape, strides)
