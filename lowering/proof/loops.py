@@ -205,7 +205,7 @@ class _Loop:
         for array, (head, ahead) in self.counted.items():
             wanted = poly(head.at) + head.delta - ahead
             count = state.count(array)
-            taken = count - (poly(head.at) - ahead)
+            taken = count - wanted + head.delta
             self.auto.walked.lengths.setdefault((self.loop.var.name, array), taken)
             if count != wanted:
                 _skipped(self.auto, self.loop, state, array, head, wanted - count)

@@ -170,12 +170,12 @@ def _wrong(kernel: Kernel) -> str:
     most = max(t.column + t.columns for t in kernel.tensors if t.column is not None)
     if alloc.columns != dealloc.columns or most > alloc.columns:
         return f"{alloc.columns} columns are allocated, {dealloc.columns} freed, {most} used"
-    at, roles = body.index(base), next((n for n, s in enumerate(body) if isinstance(s, Roles)), -1)
-    there = body.index(warps[0]) < at - 4 and at < roles
+    at, roles = body.index(base), [n for n, s in enumerate(body) if isinstance(s, Roles)]
+    there = body.index(warps[0]) < at - 4 and at < min(roles, default=at)
     if not (there and _fenced(*body[at - 4 : at - 1]) and _loads(body[at - 1], alloc)):
         return "the address is not read behind fence before, a sync and fence after"
     where = body.index(warps[1])
-    if where <= max(roles, 2) or not _fenced(*body[where - 3 : where]):
+    if where <= min(roles) or not _fenced(*body[where - 3 : where]):
         return "the columns are not freed behind fence before, a sync and fence after"
     return _wrong_together(kernel, where) if kernel.cta_group.several else ""
 

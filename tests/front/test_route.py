@@ -16,9 +16,12 @@ from wsched.choose.cost import Cost
 from wsched.choose.heuristics import Candidate
 from wsched.choose.problem import Problem
 from wsched.front import api, explain_kernel, known, routes
+from wsched.front.choices import choices_of
 from wsched.fusion import DataType
 from wsched.importer.input_error import InputError
 from wsched.run.compiled import CompiledFusion
+from wsched.schedule import GemmTile
+from wsched.schedule.matmul.tiles import with_tile
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
@@ -326,6 +329,24 @@ def test_explanation_of_a_kernel(
     problem = Problem(512, 1024, 256, DataType.BFloat16, (DataType.BFloat16,), 132)
     text = str(explain_kernel.explain_kernel(kernel, problem, "cuda:0"))
     assert text.replace(kernel.kernel.name, "KERNEL") == golden
+
+
+@pytest.mark.parametrize(
+    ("stages", "why"),
+    [
+        (7, "take 203776 of 232448 bytes of shared memory, more do not hide more"),
+        (8, "take 232448 of 232448 bytes of shared memory, one more would take 261120"),
+    ],
+)
+def test_a_stage_that_just_fits(stages: int, why: str) -> None:
+    """Eight of 28672 bytes take all that there is beside the epilogue and barriers."""
+    tiled = with_tile(wsched.MatmulParams(), GemmTile(64, 48, 128), 1, False)
+    options = replace(tiled.circular_buffer_options, smem_circular_buffer_stage=stages)
+    params = replace(tiled, circular_buffer_options=options, epilogue_stages=1)
+    kernel = wsched.compile(definition(), [integers(64, 256), integers(96, 256)], params=params)
+    problem = Problem(64, 96, 256, DataType.BFloat16, (DataType.BFloat16,), 132)
+    found = {c.name: c.reason for c in choices_of(kernel, problem, "", 1)}
+    assert found["smem_circular_buffer_stage"].endswith(why)
 
 
 def test_explanation_has_the_kernel_that_runs() -> None:

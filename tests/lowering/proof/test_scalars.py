@@ -141,6 +141,19 @@ def test_that_a_loop_was_not_left_says_nothing_behind_it() -> None:
     assert not wrapping((loop(Leave(Const(5) <= T), uses(T * 2), stop=Const(9)),), t=(0, I32_MAX))
 
 
+@pytest.mark.parametrize(
+    ("cond", "wraps"),
+    [(T < 8, "other"), (Const(8) <= T, "then")],
+)
+@pytest.mark.parametrize("side", ["then", "other"])
+def test_each_branch_is_of_what_its_condition_leaves(cond: Expr, wraps: str, side: str) -> None:
+    """Numbers below 16, 2^28 times those from 8 on: in one branch alone, and behind both."""
+    bodies = {"then": (), "other": ()} | {side: (uses(T * 2**28),)}
+    assert wrapping((Branch(cond, **bodies),), t=(0, 15)) is (side == wraps)
+    both = {"then": (uses(T * 2),), "other": (uses(T * 3),)}
+    assert wrapping((Branch(cond, **both), uses(T * 2**28)), t=(0, 15))
+
+
 @pytest.mark.parametrize("stop", [8, 9])
 def test_remainders_of_trips_in_between(stop: int) -> None:
     """Those of the first and the last trip may be none, one of the others is 7."""

@@ -10,6 +10,7 @@ from lowering.kernel.control import Roles
 from lowering.kernel.text import parse_kernel
 from lowering.proof.obligation import Verdict
 from lowering.proof.prove import prove
+from lowering.proof.tensor_memory import allocated
 from tests.blackwell import Tile, final, plan
 from tests.epilogues import RESIDUAL
 from tests.lowering.machine.test_tensor_memory import FAULTS, text
@@ -111,3 +112,5 @@ def test_columns_that_are_freed_before_the_parts_are_not_allocated_for_them() ->
     found = {o.name: o for o in prove(replace(kernel, body=body)).obligations}["tensor memory"]
     assert found.verdict is Verdict.REFUTED
     assert "fence before, a sync and fence after" in found.why
+    (found,) = allocated(replace(kernel, body=body[:-1]))
+    assert "the address is not read behind fence" in found.why  # without parts for none
