@@ -108,7 +108,8 @@ def groups_of(kernel: Kernel, most: int) -> frozenset[Group]:
     modulo, compared with and cut at.
 
     A number that only something else is divided by, which depends on the CTA or on the trip, may be
-    one of any parameter, where ``most`` tiles are no two groups; the CTAs of a cluster, and of a
+    one of any parameter, where ``most`` tiles are no two groups, and so may one that such is
+    compared with or cut at, where they are not beyond it; the CTAs of a cluster, and of a
     place, are followed one by one, as are the trips of loops that have a number of them.
     """
     units = units_of(kernel)
@@ -119,15 +120,15 @@ def groups_of(kernel: Kernel, most: int) -> frozenset[Group]:
     loops = [s for s in walked if isinstance(s, For) and type(s.start) is type(s.stop) is Const]
     counted = frozenset(s.var for s in loops)
     found, digits, ctas = set[Group](), set[int](), kernel.cluster * kernel.splits
-    for part in _parts(kernel):
-        match part:
-            case Binary(op, x, Const(n)) if n > 1 and op in _DIVISIONS + _COMPARISONS:
-                of = quotients.of(x)
-                if of is not None:
-                    extent = op == "ceildiv"
-                    found |= {Group(p, unit, n, extent) for p, unit in of if unit > 1}
-                elif op in ("//", "%") and ctas % n and 2 * n >= most:
-                    digits |= set() if _only(x, counted, lets) else {n}
+    for op, x, n in _beside_numbers(kernel):
+        of = quotients.of(x)
+        if of is not None:
+            extent = op == "ceildiv"
+            found |= {Group(p, unit, n, extent) for p, unit in of if unit > 1}
+        elif (op in ("//", "%") and ctas % n and 2 * n >= most) or (
+            op in _COMPARISONS and n >= most and x not in kernel.params
+        ):
+            digits |= set() if _only(x, counted, lets) else {n}
     free = digits - {g.count for g in found}
     return frozenset(found | {Group(p, unit, n, False) for n in free for p, unit in units.items()})
 
@@ -138,13 +139,17 @@ def grids_of(kernel: Kernel) -> frozenset[int]:
     """
     lets = {s.var: s.value for s in walk(kernel.body) if isinstance(s, Let)}
     found = set[int]()
+    return frozenset(n for _, x, n in _beside_numbers(kernel) if _of_grid(x, lets))
+
+
+def _beside_numbers(kernel: Kernel) -> Iterator[tuple[str, Expr, int]]:
+    """What a kernel divides by a number of two or more, compares with one, or cuts at it."""
     for part in _parts(kernel):
         match part:
             case Binary(op, x, Const(n)) if n > 1 and op in _DIVISIONS + _COMPARISONS:
-                found |= {n} if _of_grid(x, lets) else set()
+                yield op, x, n
             case Binary(op, Const(n), x) if n > 1 and op in _COMPARISONS:
-                found |= {n} if _of_grid(x, lets) else set()
-    return frozenset(found)
+                yield op, x, n
 
 
 def _of_grid(e: Expr, lets: Mapping[Var, Expr]) -> bool:

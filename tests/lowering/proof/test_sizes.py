@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from lowering.kernel.text import parse_kernel, print_kernel
@@ -28,6 +30,22 @@ def test_ctas_that_are_apart_only_where_there_are_many(apart: str) -> None:
     assert grids_of(kernel) == {APART[apart]}
     found = prove(kernel, subject("coop_2_stages").admitted)
     assert any(o.name == "results" for o in found.open), found
+
+
+@pytest.mark.parametrize(
+    ("cut", "why"),
+    [
+        ("min({}, 20)", "T5[2560.."),
+        ("select(20 <= {}, 19, {})", "T5[2432.."),
+        ("min({}, 100)", "dealt out in groups of 100 tiles, of which at most 32 are followed"),
+    ],
+)
+def test_a_tile_that_is_cut_at_a_number(cut: str, why: str) -> None:
+    """Beyond all tiles that would be followed otherwise; or nothing is said."""
+    bound = re.compile(r"(let Mo2?: i32 = )(.*)")
+    text = bound.sub(lambda m: m[1] + cut.replace("{}", f"({m[2]})"), TEXT)
+    found = prove(parse_kernel(text), subject("coop_2_stages").admitted)
+    assert any(o.name == "results" and why in o.why for o in found.open), found
 
 
 def test_more_ctas_than_are_followed() -> None:
