@@ -33,7 +33,8 @@ exponent of other kernels and none of the above (tests/choose/test_grouped.py ha
 
 TURNS = 1.1
 """What main loops of one product take longer in tiles of 64 rows by warpgroups in turns, whose two
-tiles lie at different strips: some twenty such kernels take 0.94 to 1.4 of what is predicted without."""
+tiles lie at different strips: some twenty such kernels take 0.94 to 1.4 of what is predicted
+without."""
 
 
 def longer(problem: Problem, params: MatmulParams) -> float:
