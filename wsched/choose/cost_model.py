@@ -144,9 +144,10 @@ def terms_of(problem: Problem, params: MatmulParams) -> Terms:
     moved = memory_bytes(problem, params, tiles_m, tiles_n)
     dependent, elements = params.programmatic_dependent_launch, tile.m * tile.n
     behind = HAND_OVER + OVERLAPPED_WORK * problem.work * elements if params.ping_pong else 0.0
+    waits = STREAM_K if params.stream_k else groups.longer(problem, params)
     return Terms(
         rounds=work.rounds,
-        steps=work.steps / max(work.rounds, 1) * (STREAM_K if params.stream_k else 1),
+        steps=work.steps / max(work.rounds, 1) * waits,
         step=step_of(problem, params),
         behind=behind,
         ping_pong=params.ping_pong,
