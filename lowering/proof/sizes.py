@@ -125,12 +125,14 @@ def groups_of(kernel: Kernel, most: int) -> frozenset[Group]:
         if of is not None:
             extent = op == "ceildiv"
             found |= {Group(p, unit, n, extent) for p, unit in of if unit > 1}
-        elif (op in ("//", "%") and ctas % n and 2 * n >= most) or (
-            op in _COMPARISONS and n >= most and x not in kernel.params
-        ):
+        elif op in _COMPARISONS:
+            known = x in kernel.params or _of_grid(x, lets) or _only(x, counted, lets)
+            digits |= {n} if n >= most and not known else set()
+        elif op != "ceildiv" and ctas % n and 2 * n >= most:
             digits |= set() if _only(x, counted, lets) else {n}
-    free = digits - {g.count for g in found}
-    return frozenset(found | {Group(p, unit, n, False) for n in free for p, unit in units.items()})
+    digits -= {g.count for g in found}
+    more = (Group(p, unit, n, False) for n in digits for p, unit in units.items())
+    return frozenset({*found, *more})
 
 
 def grids_of(kernel: Kernel) -> frozenset[int]:
@@ -138,7 +140,6 @@ def grids_of(kernel: Kernel) -> frozenset[int]:
     number, or what is made of it alone, and what it compares it with and cuts it at.
     """
     lets = {s.var: s.value for s in walk(kernel.body) if isinstance(s, Let)}
-    found = set[int]()
     return frozenset(n for _, x, n in _beside_numbers(kernel) if _of_grid(x, lets))
 
 
