@@ -184,8 +184,8 @@ class _Walk:
         self.scopes.enter(branch=True)
         epilogue = self.scopes.leave(self.body(rest, depth))
         self.registers = outer
-        tile, piece = self.work.ordinal(self.known), ZERO + 0
-        if tile is None:
+        piece: Expr = ZERO
+        if (tile := self.work.ordinal(self.known)) is None:
             why = "tiles that the loops around their parts do not count"
             raise refused(self.lead, why, "loops that count the load loop's tiles")
         for d in self.lead.loop:

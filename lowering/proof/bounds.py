@@ -145,7 +145,7 @@ class Bounds:
         """Whether an operation is one of those that are made of a quotient; with what names are
         ``behind`` others, if they are in it.
         """
-        behind = free_vars(e) & self.behind.keys()
+        behind = not self.behind.keys().isdisjoint(free_vars(e))
         match e:
             case Binary("*", Var() as q, _) | Binary("-", _, Binary("*", Var() as q, _)):
                 quotient = self.by(q) is not None

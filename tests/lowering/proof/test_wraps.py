@@ -236,3 +236,16 @@ def test_ranges(e: Expr, wanted: Range) -> None:
     for var, value in LETS.items():
         names[var.name] = bounds.of(value)
     assert bounds.of(e) == wanted
+
+
+Z = Var("z")
+
+
+@pytest.mark.parametrize(
+    ("e", "wanted"), [(Z - X, (3, 7)), (Z - D, (0, 100)), (Z + X, (3, 207)), (Z, (0, 500))], ids=str
+)
+def test_ranges_of_what_is_behind_others(e: Expr, wanted: Range) -> None:
+    """Of 0 to 500, and the sum of 0 to 100 and 3 to 7: both are known."""
+    names = {"x": (0, 100), "d": (3, 7), "z": (0, 500)}
+    bounds = Bounds(names, {}, lambda e, found: None, behind={Z: X + D})
+    assert bounds.of(e) == wanted
