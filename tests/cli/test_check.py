@@ -182,3 +182,12 @@ def test_where_it_runs(
     assert module.device() == named
     assert module.device(DEFAULT) == named
     assert module.device(named_target("sm_100a")) == "cpu"
+
+
+def test_an_error_at_the_limit_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = kernel_for(definition(), SMALL)
+    inputs = random_inputs(kernel.fusion, SMALL, 0, "cpu")
+    found = check(kernel, inputs)
+    for limit, passed in ((math.nextafter(found.error, 1), True), (found.error, False)):
+        monkeypatch.setitem(module.TOLERANCE, DataType.BFloat16, limit)
+        assert check(kernel, inputs).passed is passed

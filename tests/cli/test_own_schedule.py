@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from tests.schedules import definition
 from wsched import Schedule
 from wsched.choose.presets import PRESETS
 from wsched.cli.app import app
+from wsched.run.compiled import CompiledFusion
 
 pytestmark = pytest.mark.usefixtures("plain")
 
@@ -70,6 +72,17 @@ def test_check_with_a_proof(file: Path) -> None:
     assert all(line.startswith("proved ") for line in lines[1:])
     found = json.loads(invoke("check", file, "--proof", "--json").stdout)
     assert found["proved"] and len(found["obligations"]) == len(lines) - 1
+
+
+@pytest.mark.parametrize("proved", [True, False])
+def test_check_ends_as_the_proof_does(
+    file: Path, proved: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = SimpleNamespace(proved=proved)
+    monkeypatch.setattr(CompiledFusion, "proof", lambda kernel: found)
+    result = invoke("check", file, "--proof")
+    assert result.exit_code == (0 if proved else 1)
+    assert result.stdout.startswith(f"{found}\n") and "for cta" not in result.stdout
 
 
 def test_check_of_what_is_no_schedule(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from lowering.ground.expr import Const
 from lowering.kernel.kernel import Kernel, MBarrierArray, Ring
 from lowering.kernel.nodes import FetchTiles, NextTile, OnWarp, Role, Roles, Section
 from lowering.kernel.visit import walk
+from lowering.nest.computing import computing_parts
 from lowering.nest.counter import Counter, counters
 from lowering.nest.loops_from_queue import Queue
 from lowering.nest.lower import lower
@@ -80,6 +81,19 @@ def test_a_part_takes_turns_or_reads_every_entry() -> None:
         queue(three, alone, two)
     assert error.value.what == "parts of 2 and 3 turns with tiles of a queue"
     assert error.value.supported == "as many turns in all parts that take turns"
+
+
+def test_parts_that_read_a_ring_in_other_turns_are_refused() -> None:
+    """Of the ring that they read; sums have another one."""
+    plan = planned(in_tensor_memory(256, 32, 32, stages=2, epilogue_stages=1))
+    assert [e.name for e in plan.edges] == ["ring", "acc"]
+    read = plan.edges[0].relation
+    turns = replace(plan.edges[1].relation.warpgroups, taking=1)  # of two warpgroups
+    others = replace(plan.edges[0], relation=replace(read, warpgroups=turns))
+    with pytest.raises(UnsupportedError) as error:
+        computing_parts(replace(plan, edges=(*plan.edges, others)))
+    assert error.value.what == "T6, T7 read by parts of [1, 2] turns"
+    assert error.value.supported == "as many turns in all parts that read a ring"
 
 
 def test_sums_over_groups_are_refused() -> None:

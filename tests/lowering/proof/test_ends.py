@@ -10,13 +10,14 @@ import pytest
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.text import parse_kernel, print_kernel
 from lowering.proof.agent import agents
-from lowering.proof.circles import circles
+from lowering.proof.circles import _sizes, circles
 from lowering.proof.ends import Ends, Way, Words, grouped
 from lowering.proof.obligation import Obligation, Verdict
 from lowering.proof.sizes import units_of
 from tests.grouped import FORMS
 from tests.grouped import grouped as definition
 from tests.lowering.proof.test_prove import kernel_of
+from tests.lowering.proof.test_wraps import in_groups
 from tests.mutants.subjects import subject
 from tests.schedules import SCHEDULES
 from wsched.front.known import import_fusion
@@ -139,3 +140,14 @@ def test_groups_of_few_columns_beside_many_rows() -> None:
 @pytest.mark.parametrize("form", FORMS)
 def test_what_is_right_for_all_groups(form: str) -> None:
     assert not refuted(made(form))
+
+
+@pytest.mark.parametrize("form", ["rows", "columns"])
+def test_groups_end_in_all_ways_that_there_are(form: str) -> None:
+    """Many of a few rows each beside many steps, too; where there are no groups in one alone."""
+    kernel = in_groups(form).kernel
+    found = [*_sizes(kernel, units_of(kernel), False)]
+    assert {size.way for size in found} == {*Way}
+    assert any(s.way is Way.TILES and s.sizes["K"] > 8 * 64 and s.sizes["B"] > 8 for s in found)
+    alone = kernel_of("coop_128x64")
+    assert {size.way for size in _sizes(alone, units_of(alone), False)} == {Way.UNEQUAL}
