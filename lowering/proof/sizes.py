@@ -127,7 +127,7 @@ def groups_of(kernel: Kernel, most: int) -> frozenset[Group]:
             found |= {Group(p, unit, n, extent) for p, unit in of if unit > 1}
         elif op in _COMPARISONS:
             known = x in kernel.params or _of_grid(x, lets) or _only(x, counted, lets)
-            digits |= {n} if n >= most and not known else set()
+            digits |= {n} if n >= max(most, ctas) and not known else set()
         elif op != "ceildiv" and ctas % n and 2 * n >= most:
             digits |= set() if _only(x, counted, lets) else {n}
     digits -= {g.count for g in found}

@@ -101,7 +101,8 @@ def _counted(stmt: FragReduce | FragReduceToShared, w: Walker) -> Tile:
         return value
     below = w.frags[stmt.below.name]
     way, size = (Along.ROWS, value.rows) if below.cols == 1 else (Along.COLS, value.cols)
-    for read in {r for p in value.pieces for t in p.terms for r in t.reads if r.begin is None}:
+    reads = {r for p in value.pieces for t in p.terms for r in t.reads if r.begin is None}
+    for read in sorted(reads, key=str):
         extents = flow.sizes(read.tensor, read.entry)
         for x, along, extent in zip(read.at, read.along, extents, strict=True):
             inside = max(min(extent - x, size), 0)
