@@ -40,7 +40,9 @@ def test_what_works_ends_with_0_and_as_json_has_the_same(monkeypatch: pytest.Mon
     monkeypatch.setenv("COLUMNS", "2000")
     shown = CliRunner().invoke(app, ["doctor"])
     assert shown.exit_code == 0
-    data = json.loads(CliRunner().invoke(app, ["doctor", "--json"]).stdout)
+    text = CliRunner().invoke(app, ["doctor", "--json"]).stdout
+    data = json.loads(text)
+    assert text == f"{json.dumps(data, indent=2)}\n"
     everything = list(findings())
     assert data == {"findings": [f.to_dict() for f in everything], "verdict": verdict(everything)}
     assert shown.stdout.splitlines()[-1] == data["verdict"]

@@ -79,6 +79,16 @@ def test_turns_around_whole_main_loops() -> None:
     assert before != full(HEAD + order + RING + AFTER)
 
 
+def test_names_that_stand_for_names_of_a_group() -> None:
+    """The other group's are asked for by its index, through all of them."""
+    names = "    let twice: i32 = wg * 2\n    let mine: i32 = twice // 2\n"
+    bound = "    for t in 0 .. ceildiv(max(tiles - wg, 0), 2) {"
+    before = BEFORE.replace(bound, names + bound.replace("tiles - wg", "tiles - mine"))
+    made = lowered(order_pingpong, HEAD + RING + before)
+    assert "if t + wg < ceildiv(max(tiles - (1 - wg) * 2 // 2, 0), 2) {" in made
+    assert "if wg == 1 and 0 < ceildiv(max(tiles, 0), 2) {" in made
+
+
 @budget(40)
 @given(st.integers(0, 7), st.integers(0, 2))
 def test_every_sync_meets_one_arrive(tiles: int, n: int) -> None:

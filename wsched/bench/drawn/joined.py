@@ -90,7 +90,7 @@ def classes(choice: Joined) -> tuple[str, ...]:
     p, params = choice.problem, choice.params
     found = cost(p, params)
     steps = -(-p.steps(params.output_tile.k) // params.splitk_factor)
-    last = found.tiles * params.splitk_factor / p.sms
+    full = found.tiles * params.splitk_factor >= FULL * p.sms
     told = {
         f"rows of {min(p.align_a, p.align_b)} bytes": True,
         f"waits for {found.step}": True,
@@ -98,8 +98,8 @@ def classes(choice: Joined) -> tuple[str, ...]:
         "few steps": steps <= FEW_STEPS,
         "many steps": steps > MANY_STEPS,
         "K in parts": params.splitk_factor > 1,
-        "one round, full": found.rounds == 1 and last >= FULL,
-        "one round, not full": found.rounds == 1 and last < FULL,
+        "one round, full": found.rounds == 1 and full,
+        "one round, not full": found.rounds == 1 and not full,
         "several rounds": found.rounds > 1,
         "narrow chunks": chunk_columns(params, *p.results) < WIDE_CHUNK,
         "clusters": params.cluster_dims.m * params.cluster_dims.n > 1,
