@@ -211,3 +211,17 @@ def test_nothing_to_change() -> None:
     for found in (definition(), read, written):
         with pytest.raises(UnsupportedError, match="TF32 in a definition without a matmul of fp32"):
             wsched.with_tf32(found)
+
+
+def test_however_an_input_is_written() -> None:
+    """Over several lines, and of fp32 since nothing else is said."""
+    text = """
+def f(fd: FusionDefinition):
+    a = fd.define_tensor(
+        shape=[-1, -1], contiguity=[True, True],
+        dtype=DataType.Float)
+    b = fd.define_tensor(shape=[-1, -1], contiguity=[True, True])
+    fd.add_output(fd.ops.linear(a, b))
+"""
+    found = wsched.with_tf32(text)
+    assert found.count("dtype=DataType.TF32") == 2 and "DataType.Float)" not in found

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from lowering.ground.errors import UnsupportedError
 from wsched.front.known import Known, known, recorded
-from wsched.importer.tf32 import tf32_inputs
+from wsched.importer.definition import definition_text
+from wsched.importer.tf32 import as_tf32, tf32_inputs
 
 __all__ = ["allowed", "as_allowed", "torch_allows_tf32", "with_tf32"]
-
-_FLOAT = re.compile(r"\bdtype=DataType\.Float\b")
 
 
 def with_tf32(definition: Any) -> str:
@@ -35,18 +33,13 @@ def with_tf32(definition: Any) -> str:
         UnsupportedError: a definition that cannot be read, or none of whose matmuls multiplies
             such an input.
     """
-    text = definition if isinstance(definition, str) else repr(definition)
-    found = recorded(text)
-    lines = text.splitlines(keepends=True)
+    found = recorded(definition if isinstance(definition, str) else repr(definition))
     names = tf32_inputs(found)
-    for node in found.inputs:
-        if node.results[0] in names:
-            lines[node.line - 1] = _FLOAT.sub("dtype=DataType.TF32", lines[node.line - 1])
     if not names:
         raise UnsupportedError(
             "TF32 in a definition without a matmul of fp32 inputs", "inputs that only matmuls read"
         )
-    return "".join(lines)
+    return definition_text(as_tf32(found, names))
 
 
 def allowed(definition: Any) -> tuple[Any, Known]:

@@ -18,7 +18,7 @@ def tf32_inputs(definition: Definition) -> frozenset[str]:
     The other operand of such a matmul may be anything in fp32: one of TF32 says for both how they
     are multiplied (:func:`~wsched.importer.operands.operand_pair`).
     """
-    if not any(n.get("dtype") is DataType.Float for n in definition.inputs):
+    if not any(n.get("dtype", DataType.Float) is DataType.Float for n in definition.inputs):
         return frozenset()
     readers: dict[str, list[Node]] = {}
     for node in definition.nodes:
@@ -52,9 +52,9 @@ def _input(definition: Definition, value: object) -> str | None:
     while node is not None and _is_moved(node):
         source = node.operands[0]
         node = definition.node(source.name) if isinstance(source, Ref) else None
-    if node is None or node.op != "define_tensor" or node.get("dtype") is not DataType.Float:
+    if node is None or node.op != "define_tensor":
         return None
-    return node.results[0]
+    return node.results[0] if node.get("dtype", DataType.Float) is DataType.Float else None
 
 
 def _is_moved(node: Node) -> bool:

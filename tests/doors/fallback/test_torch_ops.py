@@ -199,3 +199,17 @@ def test_groups_have_a_shape_whatever_torch_multiplies() -> None:
         shape((9, 3), (4, 2, 5))
     with pytest.raises(ValueError, match="of 3 groups, offsets of 4"):
         shape((9, 3), (3, 3, 5))
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.int64, torch.float32, torch.float8_e4m3fn])
+def test_what_is_selected_keeps_its_type(dtype: Any) -> None:
+    table, index = torch.ones(2, 3).to(dtype), torch.tensor([1, 0, 7, -1])
+    found = operations()["index_select"](table, index, 0)
+    assert found.dtype is dtype and found.float().sum(1).tolist() == [3.0, 3.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("source", [torch.float16, torch.float32, torch.float8_e5m2])
+def test_the_largest_number_of_8_bits(source: Any) -> None:
+    large = torch.tensor([57344.0, -512.0, 2.0, torch.inf]).to(source)
+    found = operations()["cast"](large, torch.float8_e4m3fn)
+    assert found.float().tolist() == [448.0, -448.0, 2.0, 448.0]

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import Any
 
+from lowering.ground.errors import InternalError
 from wsched.doors.fallback.interpret import evaluated
 from wsched.fusion import DataType
 from wsched.importer import Definition
@@ -39,7 +40,7 @@ def require_fitting(definition: Definition, inputs: Sequence[Any]) -> None:
     try:
         with torch.device("meta"):
             evaluated(definition, [bare(value) for value in inputs])
-    except InputError:
+    except (InputError, InternalError):
         raise
     except Exception:  # what depends on values, or is not there without any, says nothing
         return

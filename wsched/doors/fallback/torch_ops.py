@@ -97,9 +97,9 @@ def cast(x: Any, dtype: Any) -> Any:
     import torch
 
     if isinstance(x, torch.Tensor):
-        if dtype in (torch.float8_e4m3fn, torch.float8_e5m2) and x.dtype.itemsize > 1:
+        if dtype in (torch.float8_e4m3fn, torch.float8_e5m2) and x.dtype is not dtype:
             most = torch.finfo(dtype).max
-            x = x.clamp(-most, most)
+            x = (x.float() if x.dtype.itemsize == 1 else x).clamp(-most, most)
         return x.to(dtype)
     if dtype.is_floating_point:
         return float(x)
@@ -213,7 +213,7 @@ def index_select(x: Any, index: Any, dim: int) -> Any:
         return x.new_zeros((*x.shape[:along], len(index), *x.shape[along + 1 :]))
     known = (index >= 0) & (index < x.shape[along])
     taken = torch.index_select(x, along, torch.where(known, index, 0))
-    return torch.where(known.view(-1, *(1,) * (x.dim() - 1 - along)), taken, 0)
+    return torch.where(known.view(-1, *(1,) * (x.dim() - 1 - along)), taken, x.new_zeros(()))
 
 
 def pad(x: Any, pad_widths: Sequence[int], value: Any = 0) -> Any:
