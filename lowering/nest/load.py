@@ -137,7 +137,7 @@ def _events(steps: LoadNest) -> tuple[Event | None, ...]:
     """Of each loop, what it is to a tile: the first one behind those that choose the tile loads
     it; if there is none, each trip of the last one does.
     """
-    if steps.tile is None or not steps.heads:
+    if steps.tile is None:
         return (None,) * len(steps.heads)
     chosen = [h.chooses(steps.tile) for h in steps.heads]
     behind = len(chosen) - chosen[::-1].index(True) if any(chosen) else 0

@@ -272,3 +272,12 @@ def test_it_compiles_clean(params: MatmulParams | None) -> None:
         fusion = import_fusion(text)
         chosen = candidates(Extents(2048, 6144, 4096).problem(fusion, 132))[0].params
         assert compile_clean(fusion, params or chosen).resources.clean
+
+
+@pytest.mark.parametrize("along", "mnk")
+def test_what_stands_side_by_side_alone(along: str) -> None:
+    """Each part has its own size, and no parts."""
+    bare = Extents(4096, 512, 1024).problem(import_fusion(side_by_side(1)), 132)
+    whole = replace(bare, **{f"{along}_entries": (128, 384)})
+    assert [getattr(p, along) for p in whole.apart] == [128, 384]
+    assert all(p.apart == () for p in whole.apart)
