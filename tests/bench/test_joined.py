@@ -72,6 +72,10 @@ def test_a_problem_belongs_to_classes_by_its_choice(path: Path) -> None:
     first, *_, last = joined(path)
     assert {"all", "rows of 16 bytes", "K in parts", "clusters"} <= set(classes(first))
     assert "few rows or columns" in classes(last) and "clusters" not in classes(last)
+    rounds = ("one round, full", "one round, not full", "several rounds")
+    assert [[r for r in rounds if r in classes(j)] for j in (first, last)] == [
+        ["one round, full"], ["one round, not full"],
+    ]  # fmt: skip
 
 
 def test_a_problem_with_one_schedule_or_without_cublas_is_no_comparison(tmp_path: Path) -> None:

@@ -90,6 +90,7 @@ def test_an_interrupt_while_modules_are_imported(
     assert (end.value.code, capsys.readouterr().err) == (130, "Aborted.\n")
 
 
+@pytest.mark.slow
 def test_the_command_line_starts_without_torch() -> None:
     """Which takes seconds to load, and cannot be where there is no working directory."""
     code = "import sys, wsched.cli.app; sys.exit('torch' in sys.modules)"

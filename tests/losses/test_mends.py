@@ -47,6 +47,15 @@ def test_another_schedule_loses_at_most_half_as_much() -> None:
     assert other.us == pytest.approx(cost(P, params).us - half[0].cost.us)
 
 
+def test_orders_of_tiles() -> None:
+    """The best is priced as what it is."""
+    base, wide = SCHEDULES["coop_128x256"], replace(P, m=8192, n=8192, k=8192)
+    (mend,) = (m for m in mends_of(wide, base, "power") if m.what.startswith("groups of "))
+    tried = (replace(base, grid_traversal_factor=(rows, 1)) for rows in (8, 16, 32))
+    saved = max(cost(wide, base).us - cost(wide, other).us for other in tried)
+    assert mend.us == pytest.approx(saved) and saved > 50
+
+
 def test_rows_that_somebody_pads() -> None:
     odd = replace(P, k=4104, align_a=16, align_b=16)
     mends = found(odd, "coop_128x256", "row alignment")

@@ -59,6 +59,10 @@ def test_what_a_problem_did_not_have_before_has_its_default() -> None:
             {"computed": {"side": "c", "dtype": "Half", "work": 1.0}},
             "computed is {'side': 'c', 'dtype': 'Half', 'work': 1.0}, not a side, a dtype and work",
         ),
+        (
+            {"computed": {"side": "a", "dtype": "Half", "work": 0}},
+            "computed is {'side': 'a', 'dtype': 'Half', 'work': 0}, not a side, a dtype and work",
+        ),
         ({"results": []}, "a problem without results"),
     ],
 )

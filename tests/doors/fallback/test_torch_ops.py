@@ -213,3 +213,12 @@ def test_the_largest_number_of_8_bits(source: Any) -> None:
     large = torch.tensor([57344.0, -512.0, 2.0, torch.inf]).to(source)
     found = operations()["cast"](large, torch.float8_e4m3fn)
     assert found.float().tolist() == [448.0, -448.0, 2.0, 448.0]
+
+
+def test_sums_products_and_copies() -> None:
+    x = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+    known = operations()
+    assert known["sum"](x, dims=[0]).tolist() == [4.0, 6.0]
+    assert known["prod"](x, dims=[1]).tolist() == [2.0, 12.0]
+    copy = known["set"](x)
+    assert torch.equal(copy, x) and copy.data_ptr() != x.data_ptr()
