@@ -105,7 +105,7 @@ class Group:
 
 def groups_of(kernel: Kernel, most: int) -> frozenset[Group]:
     """The groups that quotients of parameters are dealt into: by what these are divided, taken
-    modulo, compared with and cut at.
+    modulo, compared with and cut at; parameters themselves where that is of ``most`` tiles or more.
 
     A number that only something else is divided by, which depends on the CTA or on the trip, may be
     one of any parameter, where ``most`` tiles are no two groups, and so may one that such is
@@ -125,6 +125,8 @@ def groups_of(kernel: Kernel, most: int) -> frozenset[Group]:
         if of is not None:
             extent = op == "ceildiv"
             found |= {Group(p, unit, n, extent) for p, unit in of if unit > 1}
+            cut = {p: -(-n // units[p]) for p, unit in of if unit == 1 and op in _COMPARISONS}
+            found |= {Group(p, units[p], c, False) for p, c in cut.items() if c >= most}
         elif op in _COMPARISONS:
             known = x in kernel.params or _of_grid(x, lets) or _only(x, counted, lets)
             digits |= {n} if n >= max(most, ctas) and not known else set()

@@ -48,6 +48,22 @@ def test_a_tile_that_is_cut_at_a_number(cut: str, why: str) -> None:
     assert any(o.name == "results" and why in o.why for o in found.open), found
 
 
+@pytest.mark.parametrize(
+    ("cut", "why"),
+    [
+        ("select(K < 2000, K, 2000)", "at M = 129, N = 257, K = 4161 on 3"),
+        ("min(K, 1000000)", "K is dealt out in groups of 15625 tiles, of which at most 32 are"),
+    ],
+)
+def test_a_size_that_is_cut_at_a_number(cut: str, why: str) -> None:
+    """Of more elements than all tiles that would be followed have."""
+    before = "let n_k: i32 = ceildiv(K, 64)"
+    assert before in TEXT
+    kernel = parse_kernel(TEXT.replace(before, f"let n_k: i32 = ceildiv({cut}, 64)"))
+    found = prove(kernel, subject("coop_2_stages").admitted)
+    assert any(o.name == "operands" and why in o.why for o in found.open), found
+
+
 def test_more_ctas_than_are_followed() -> None:
     """A number that is a dividend is nothing that CTAs are many of."""
     for apart, grids in (("min(%nctaid.x, 5000)", {5000}), ("5000 // max(%nctaid.x, 1)", set())):
