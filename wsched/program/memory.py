@@ -58,8 +58,11 @@ def device_of(inputs: Sequence[Any]) -> torch.device:
 
 def new_tensor(buffer: Buffer, extents: Mapping[str, int], device: torch.device) -> torch.Tensor:
     """New memory for a buffer; a tensor without memory on the device ``meta``."""
+    import torch
+
     sizes, strides = buffer.sizes(extents), buffer.pitches(extents)
-    return _allocator(sizes, strides, _dtype(buffer), device)()
+    like = torch.empty_strided(sizes, strides, dtype=_dtype(buffer), device="meta")
+    return like if device.type == "meta" else allocator(like, device)()
 
 
 def within(
@@ -90,7 +93,8 @@ def _dtype(buffer: Buffer) -> torch.dtype:
 def allocator(like: torch.Tensor, device: torch.device | None = None) -> Callable[[], torch.Tensor]:
     """A function that allocates a tensor of the same shape, strides and type.
 
-    Its device is that of ``like`` unless it is given.
+    Its device is that of ``like`` unless it is given. What TMA writes beside the last of rows that
+    lie apart is its own, too.
 
     A contiguous one is made in the likeness of an expanded single element, which is the fastest
     way that torch offers in public and keeps no result alive.
@@ -105,17 +109,7 @@ def allocator(like: torch.Tensor, device: torch.device | None = None) -> Callabl
         if torch.empty_like(model).stride() == strides:
             empty_like = torch.empty_like
             return lambda: empty_like(model)
-    return _allocator(shape, strides, dtype, device)
-
-
-def _allocator(
-    shape: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype, device: torch.device
-) -> Callable[[], torch.Tensor]:
-    """The same of any shape and strides; what TMA writes beside its last row is its own, too."""
-    import torch
-
-    spanned = spanned_bytes(torch.empty_strided(shape, strides, dtype=dtype, device="meta"))
-    if spanned % ALIGNMENT == 0:
+    if (spanned := spanned_bytes(like)) % ALIGNMENT == 0:
         return lambda: torch.empty_strided(shape, strides, dtype=dtype, device=device)
     count = -(-spanned // ALIGNMENT) * ALIGNMENT // dtype.itemsize
     return lambda: torch.empty(count, dtype=dtype, device=device).as_strided(shape, strides)
