@@ -166,22 +166,30 @@ def _modulo(kernel: Kernel, path: list[tuple[Expr, Expr]], divisor: Var) -> bool
     return False
 
 
-def _rest_of_a_rest(kernel: Kernel, path: list[tuple[Expr, Expr]]) -> bool:
+def _not_put_right(kernel: Kernel, path: list[tuple[Expr, Expr]]) -> bool:
     """Whether a rest, of which the remainder modulo a factor of its divisor is taken, is no more
-    put right where it is the divisor or more: what is asked instead is a rest of that rest put
-    right, which is always less.
+    put right where it is the divisor or more: what is asked instead is never so large.
     """
-    lets = _lets(kernel)
     for one, other in path:
         match one, other:
             case (
                 Binary("%", Select(Binary("<=", d, r), Binary("-", a, b), c), Const(n)),
                 Binary("%", Select(Binary("<=", e, Var() as new)), Const()),
             ) if a == c == r and b == d == e and _factor(kernel, d) % n == 0:
-                match lets.get(new):
-                    case Binary("-", Var() as whole, Binary("*")):
-                        return lets.get(whole) == Select(d <= r, r - d, r)
+                return _below(kernel, new, d, r)
     return False
+
+
+def _below(kernel: Kernel, asked: Var, divisor: Expr, rest: Expr) -> bool:
+    """Whether a name is less than a divisor: a rest of its rest put right, or the number of a
+    warpgroup, of which there are no more than a factor of it.
+    """
+    lets = _lets(kernel)
+    match lets.get(asked):
+        case Binary("-", Var() as whole, Binary("*")):
+            return lets.get(whole) == Select(divisor <= rest, rest - divisor, rest)
+    roles = (r for s in walk(kernel.body) if isinstance(s, Roles) for r in s.roles)
+    return any(r.group == asked and r.warps // 4 <= _factor(kernel, divisor) for r in roles)
 
 
 def _factor(kernel: Kernel, e: Expr) -> int:
@@ -193,23 +201,6 @@ def _factor(kernel: Kernel, e: Expr) -> int:
         case Binary("*", lhs, rhs):
             return _factor(kernel, lhs) * _factor(kernel, rhs)
     return 1
-
-
-def _never(kernel: Kernel, path: list[tuple[Expr, Expr]]) -> bool:
-    """Whether a rest, of which the remainder modulo a factor of its divisor is taken, is no more
-    put right at all: no number of a warpgroup is a divisor.
-    """
-    groups = {r.group: r.warps // 4 for s in walk(kernel.body) if isinstance(s, Roles)
-              for r in s.roles if r.group is not None}  # fmt: skip
-    for one, other in path:
-        match one, other:
-            case (
-                Binary("%", Select(Binary("<=", d, r), Binary("-", a, b), c), Const(n)),
-                Binary("%", Select(Binary("<=", e, Var() as new)), Const()),
-            ) if a == c == r and b == d == e:
-                factor = _factor(kernel, d)
-                return factor % n == 0 and groups.get(new, factor + 1) <= factor
-    return False
 
 
 def _residue(kernel: Kernel, path: list[tuple[Expr, Expr]]) -> bool:
@@ -273,7 +264,7 @@ def _of_scalar(kernel: Kernel, let: Let, new: Expr) -> str | None:
             return "a CTA takes tiles behind the last one, too: nothing of them is in the result"
         case [(Binary("ceildiv"), _), (Binary("max", _, Const(0)), _), (Const(0), Const(1))]:
             return "there are no more CTAs than tiles, so the first of each is there"
-    if _rest_of_a_rest(kernel, path) or _never(kernel, path):
+    if _not_put_right(kernel, path):
         return "what is left is less by a whole divisor or not: the same modulo its factor"
     match path[-1]:
         case Binary("<="), Binary("<") if _decides(path):
