@@ -32,7 +32,6 @@ from lowering.nest.computing import Computing
 from lowering.nest.counted import require_parts, require_perfect
 from lowering.nest.counter import Counter
 from lowering.nest.domains import summed
-from lowering.nest.idle import drained, shared_dimension, without_idle
 from lowering.nest.leading import led
 from lowering.nest.partials import PartialResults
 from lowering.nest.place import Place
@@ -41,7 +40,7 @@ from lowering.nest.registers import Registers
 from lowering.nest.rules import lower_leaf
 from lowering.nest.scope import Scopes
 from lowering.nest.steps import steps_of
-from lowering.nest.work_loops import FIRST, Head, WorkLoops
+from lowering.nest.work_loops import Head, WorkLoops
 from wsched.fusion import IterDomain, IterType, ParallelType, ReductionOp, TensorView
 from wsched.schedule.graph import Group
 from wsched.schedule.plan import Plan
@@ -146,7 +145,7 @@ class _Walk:
 
     def _require_one_wait(self, body: Body) -> None:
         """What reads a step of a ring stands in one statement list, at whose end it is released."""
-        waits = [s.ring for s in walk(without_idle(body)) if isinstance(s, Consume)]
+        waits = [s.ring for s in walk(body) if isinstance(s, Consume)]
         for ring, relation in dict(self.part.rings.values()).items():
             if relation.readers[1:] and waits.count(ring) > 1:
                 t = self.plan.fusion.tensor(relation.readers[-1])
@@ -247,9 +246,6 @@ class _Walk:
         self.counted |= {counter.loop.group}
         require_parts(self.plan, node, counter)
         over_k = all(summed(self.lead, s.domain) for s in counter.serial)
-        ragged = shared_dimension(self.plan, self.lead)
-        if counter.outside and not counter.roles and ragged is not None:
-            return (*steps, self.unless_idle(node, head, ragged, depth))
         if over_k:
             self.again = binary("or", self.again, head.start < head.var)
         event = self._event(counter, head)
@@ -288,31 +284,6 @@ class _Walk:
         if head.chooses(tile) and (self.accumulators or any(c.serial for c in inner)):
             return None
         return Event(self.part.event, tile)
-
-    def unless_idle(self, node: Loop, head: Head, ragged: IterDomain, depth: int) -> For:
-        """A loop over tiles of groups, of which some warpgroups may have nothing.
-
-        Nothing is carried in registers: who has nothing of a tile has no sum to go on with.
-        """
-        outer, self.registers = self.registers, self.registers.inner()
-        zeros = [Frag(self.namer.new("zero"), a.kind) for a in self.part.held]
-        for accumulator, zero in zip(self.part.held, zeros, strict=True):
-            self.registers.hold(accumulator.tile, zero)
-        self.scopes.enter(head.var, *head.defined)
-        left = self._left(ragged)
-        self.scopes.enter(branch=True)
-        body = self.scopes.leave(self.body(node.body, depth + 1))
-        self.registers = outer
-        work = (*(FragFill(zero, 0.0) for zero in zeros), *body)
-        branch = If(left > 0, work, drained(body, self.namer))
-        return head.loop(self.scopes.leave((branch,)), None)
-
-    def _left(self, d: IterDomain) -> Expr:
-        """How much the group has along a dimension, from this warpgroup's part of the tile on."""
-        pairs = ((x, x.parallel in ROLES) for x in self.lead.loop)
-        own = {self.graph.group(x): self.on_warpgroup(x) if r else ZERO + 0 for x, r in pairs}
-        found = self._found(own | self.known)
-        return d.extent - found[FIRST] - found[self.graph.group(d)]
 
     def unrolled(self, node: Loop, depth: int) -> Body:
         """A loop over parts of what is in registers, whose numbers the compiler has to know."""
