@@ -169,6 +169,22 @@ def test_a_table_by_columns_is_turned(k: int, monkeypatch: pytest.MonkeyPatch) -
     assert seen == [(k, 1)]
 
 
+@pytest.mark.parametrize("strides", [(40, 1), (43, 1), (1, 20)])
+@pytest.mark.parametrize(("n", "k"), [(32, 40), (2, 1), (33, 1), (1, 1), (1, 3), (32, 9)])
+def test_rows_by_index_are_never_left_to_nvfuser(
+    n: int, k: int, strides: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It reads in front of the table, or behind it, for a row that there is not."""
+    asked: list[Any] = []
+    monkeypatch.setattr("wsched.front.grouped.execute", lambda *given: [asked.append(given)])
+    x = torch.empty_strided((20, k), strides, dtype=torch.bfloat16)
+    w, rows = torch.empty(3, k, n, dtype=x.dtype), torch.zeros(84, dtype=torch.int64)
+    wsched.grouped_mm(x, w, torch.tensor([5, 14, 84], dtype=torch.int32), rows=rows)
+    (text, inputs) = asked[0]
+    told = str(wsched.explain(text, [t.to("meta") for t in inputs], gpu="H200"))
+    assert "wsched: v0, v1 -> v2: index_select" in told and "nvfuser: " not in told
+
+
 @pytest.mark.parametrize(
     ("form", "change", "said"),
     [

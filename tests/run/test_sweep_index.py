@@ -107,6 +107,16 @@ def test_places_that_a_table_has_not() -> None:
     assert torch.equal(found, found[:, :1].expand(5, 16))
 
 
+@pytest.mark.parametrize("strides", [(1, 1), (4, 1), (1, 9), (5, 7)])
+def test_tables_of_one_column(strides: tuple[int, int]) -> None:
+    """Rows that there are not are zeros there, too; how far apart columns would be, nobody asks."""
+    whole = torch.full((64,), float("nan"))
+    table = whole.as_strided((5, 1), strides, 20)
+    table.copy_(torch.arange(1.0, 6)[:, None])
+    (found,) = combining(1, "Float")(table, torch.tensor([-1, 4, 0, 5]), torch.ones(4))
+    assert found.tolist() == [[0.0], [5.0], [1.0], [0.0]]
+
+
 def inputs_of(count: int, dtype: str, columns: int) -> list[Any]:
     """Without memory: views of tensors of places and of weights."""
     table = torch.empty(64 * count, columns, dtype=TYPES[dtype], device="meta")

@@ -208,7 +208,10 @@ def walk_of(sweep: Sweep, sizes: Sequence[int], lies: Sequence[Lies]) -> Walk | 
         lies: for each input, then for each result.
     """
     alone = sweep.by_index
-    order = [d for d in sweep.results[0].order if sizes[d] > 1 or d == alone]
+    dims = sweep.results[0].order
+    order = [d for d in dims if sizes[d] > 1 or d == alone]
+    if order == [alone]:  # one column is still not the rows that an index says
+        order += [d for d in dims if d != alone][-1:]
     reduced = [d for d in order if d in sweep.over]
     if reduced != order[len(order) - len(reduced) :] or (sweep.over and not reduced):
         return None
@@ -224,7 +227,7 @@ def walk_of(sweep: Sweep, sizes: Sequence[int], lies: Sequence[Lies]) -> Walk | 
         return _flat(sweep, counts[runs[0]], sizes, lies, runs[0])
     *others, columns = runs
     last = columns[-1]
-    turned = [x.strides.get(last, 1) != 1 for x in lies]
+    turned = [sizes[last] > 1 and x.strides.get(last, 1) != 1 for x in lies]
     along = {_unit(x, others) for x, turn in zip(lies, turned, strict=True) if turn}
     if alone is not None:
         if along - {(alone,)} or _turns_tables(sweep, turned):
