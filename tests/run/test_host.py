@@ -16,6 +16,7 @@ from lowering.cuda.launch import LoadedKernel, PreparedLaunch
 from tests.schedules import definition
 from wsched.bench.host import fake_kernel
 from wsched.front import kernels, known
+from wsched.importer.input_error import InputError
 from wsched.program.classes import class_key
 from wsched.run import arguments, compiled, host
 from wsched.run.host import HostPlan, Plans
@@ -93,6 +94,31 @@ def test_other_addresses_are_packed_anew(
     other = zeros(16, 64)
     kernel(other, W)
     assert packed[-1][0]["T0"].data_ptr() == other.data_ptr()
+
+
+@pytest.mark.parametrize("given", [lambda d: d, lambda d: [d], lambda d: (d,)])
+def test_a_class_with_results_is_checked_once(
+    given: Callable[[Any], Any], kernel: Any, packed: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is asked of addresses, that results lie where no inputs do, is asked of each."""
+    both = zeros(40, 64)
+    d, e = zeros(16, 24), both.view(-1)[: 16 * 24].view(16, 24)
+    kernel(X, W, out=given(d))
+    checked = []
+    results = compiled.results
+    monkeypatch.setattr(compiled, "results", lambda *x: checked.append(x) or results(*x))
+    for _ in range(3):
+        (made,) = kernel(X, W, out=given(d))
+        assert made is d
+    assert len(packed) == 1 and not checked
+    assert kernel(X, W, out=given(e))[0] is e and len(packed) == 2 and not checked
+    with pytest.raises(InputError, match="out"):
+        kernel(both[:16], W, out=given(e))
+    for other in (zeros(16, 32), zeros(16, 24).half(), zeros(16, 48)[:, ::2]):
+        with pytest.raises(wsched.WschedError):
+            kernel(X, W, out=given(other))
+    kernel(X, W, out=given(zeros(16, 32)[:, :24]))
+    assert checked
 
 
 @pytest.mark.parametrize(

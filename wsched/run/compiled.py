@@ -23,7 +23,7 @@ from wsched.run.copies import copied, in_front, unreadable
 from wsched.run.counts import admitted_by
 from wsched.run.cpu import refuse_large
 from wsched.run.finish import finishing, with_parts
-from wsched.run.host import BoundLaunch, HostPlan, Plans, repeated, repeated_into
+from wsched.run.host import BoundLaunch, HostPlan, Plans, Run, repeated, repeated_into
 from wsched.run.kernel_name import kernel_name
 from wsched.run.lowering_options import lowering_options
 from wsched.run.made import STAGES, dump_scheduled
@@ -154,7 +154,21 @@ class CompiledFusion(OnDevice):
             UnsupportedError: a layout that TMA cannot address, a device without this kernel's
                 instructions, or a CPU problem too large for the machine.
         """
-        return self.call(inputs, class_key(inputs) if out is None else None, out)
+        return self.call(inputs, class_key(inputs)) if out is None else self._call_into(inputs, out)
+
+    def _call_into(self, inputs: Sequence[Any], out: Any) -> list[torch.Tensor]:
+        """A call with results that are there; what is checked is kept for the class of both."""
+        outputs = [out] if hasattr(out, "data_ptr") else out
+        classes = class_key(inputs), class_key(outputs)
+        into = self._intos.get(classes)
+        if into is not None:
+            return into(inputs, [*outputs])
+        if None in classes:
+            return self.call(inputs, None, out)
+        found = self._first_into(inputs, outputs := [*outputs])
+        if found is not None:
+            self._intos.add(classes, found)
+        return outputs
 
     def call(self, inputs: Sequence[Any], key: Key | None, out: Any = None) -> list[torch.Tensor]:
         """A call by its :func:`~wsched.program.classes.class_key`, None with ``out``."""
@@ -322,7 +336,11 @@ class CompiledFusion(OnDevice):
         return replace(self, options=options, tile_level=named, kernel=kernel)
 
     @once
-    def _plans(self) -> Plans:
+    def _plans(self) -> Plans[Run]:
+        return Plans()
+
+    @once
+    def _intos(self) -> Plans[Into]:
         return Plans()
 
     def _packer(self, inputs: Sequence[Any], outputs: Sequence[torch.Tensor]) -> Launch:

@@ -8,7 +8,7 @@ done once and found again by these; the outputs are allocated anew.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from lowering.ground.locks import Lock
 from lowering.ground.recent import bounded
@@ -19,7 +19,7 @@ from wsched.program.prepare import Into
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["BoundLaunch", "HostPlan", "Plans", "repeated", "repeated_into"]
+__all__ = ["BoundLaunch", "HostPlan", "Plans", "Run", "repeated", "repeated_into"]
 
 _LAUNCHES = 256
 """Sets of addresses for which a plan keeps a launch, about 1.5 KB each."""
@@ -106,23 +106,30 @@ Run = Callable[[Sequence[Any]], "list[torch.Tensor]"]
 """Runs a kernel, and what has to run in front of it, on inputs of one class."""
 
 
-class Plans:
-    """What runs each class of inputs, the most recently made ones; safe to use from threads."""
+P = TypeVar("P", Run, Into)
+
+
+class Plans(Generic[P]):
+    """What runs each class of inputs, or of inputs and results, the most recently made ones; safe
+    to use from threads.
+    """
 
     __slots__ = ("_lock", "_plans", "get")
 
     def __init__(self) -> None:
-        self._plans: dict[Key | None, Run] = {}
+        self._plans: dict[Key | None, P] = {}
         self._lock = Lock()
-        self.get = self._plans.get
+        self.get: Callable[[Key | None], P | None] = self._plans.get
 
-    def add(self, key: Key, plan: Run) -> None:
+    def add(self, key: Key, plan: P) -> None:
         """Keep a plan."""
         with self._lock:
             bounded(self._plans, key, plan, _PLANS)
 
 
-def repeated(call: Callable[[Sequence[Any], Key | None], list[torch.Tensor]], plans: Plans) -> Run:
+def repeated(
+    call: Callable[[Sequence[Any], Key | None], list[torch.Tensor]], plans: Plans[Run]
+) -> Run:
     """Calls on inputs of one class; from the second one on nobody looks which class that is.
 
     Args:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from wsched.program.classes import Key, class_key
 from wsched.program.memory import device_of
 from wsched.program.prepare import Into
-from wsched.run.host import BoundLaunch, HostPlan, Plans, repeated, repeated_into
+from wsched.run.host import BoundLaunch, HostPlan, Plans, Run, repeated, repeated_into
 from wsched.run.overlap import require_disjoint
 from wsched.run.results import require_like
 from wsched.run.staged import Make, StagedPlan, staged
@@ -24,7 +24,7 @@ class Unscheduled(ABC):
     """A kernel without a schedule, for tensors of any sizes, on a GPU or on the machine."""
 
     def __init__(self) -> None:
-        self._plans = Plans()
+        self._plans = Plans[Run]()
 
     def __call__(self, *inputs: Any, out: Any = None) -> list[torch.Tensor]:
         """Run on torch's current stream, or on the machine model if the tensors are on the CPU.
