@@ -224,8 +224,7 @@ def _orders(definition: Definition) -> Iterator[tuple[int, ...] | None]:
     """Of each result the places of its shape, slowest first; None row by row."""
     for name in definition.outputs:
         node = definition.node(name)
-        said = node is not None and node.op == "stride_order"
-        yield declared_order(node) if said and node is not None else None
+        yield None if node is None else declared_order(node)
 
 
 def _dense(shape: Sequence[Any], order: tuple[int, ...] | None) -> tuple[Any, ...]:

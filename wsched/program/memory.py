@@ -103,12 +103,10 @@ def allocator(like: torch.Tensor, device: torch.device | None = None) -> Callabl
 
     shape, strides = tuple(like.shape), like.stride()
     dtype, device = like.dtype, device or like.device
-    if like.is_contiguous():
-        element = torch.empty((1,) * like.dim(), dtype=dtype, device=device)
-        model = element.expand(shape)
-        if torch.empty_like(model).stride() == strides:
-            empty_like = torch.empty_like
-            return lambda: empty_like(model)
+    model = torch.empty((1,) * like.dim(), dtype=dtype, device=device).expand(shape)
+    if torch.empty_like(model).stride() == strides:
+        empty_like = torch.empty_like
+        return lambda: empty_like(model)
     if (spanned := spanned_bytes(like)) % ALIGNMENT == 0:
         return lambda: torch.empty_strided(shape, strides, dtype=dtype, device=device)
     count = -(-spanned // ALIGNMENT) * ALIGNMENT // dtype.itemsize
