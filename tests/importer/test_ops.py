@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from lowering.kernel.pointwise import OPS
+from wsched.importer import missing_ops, record_text
 from wsched.importer.composite import COMPOSITES
 from wsched.importer.ops import ALIASES, COMPOSITE, MISSING, STRUCTURE, ops_text
 
@@ -30,3 +31,15 @@ def test_every_operation_of_nvfuser_is_in_the_table_once() -> None:
 
 def test_every_composite_is_built() -> None:
     assert set(COMPOSITE) == set(COMPOSITES)
+
+
+def test_what_is_said_of_operations_that_there_are_not() -> None:
+    """Each once, with its lines; those of other names that are near, and those that are nobody's."""
+    calls = ["lineer(t0, t0)", "topk(t0, 2)", *["quack(t0)"] * 9, "lineer(t0, t0)"]
+    lines = [f"t{n} = fd.ops.{call}" for n, call in enumerate(calls, 1)]
+    tensor = "t0 = fd.define_tensor(shape=[-1, -1], dtype=DataType.BFloat16)"
+    body = "\n".join(f"    {line}" for line in (tensor, *lines))
+    near, known, nobodys = map(str, missing_ops(record_text(f"def f(fd):\n{body}\n")))
+    assert near == "fd.ops.lineer (lines 3, 14): unknown; did you mean fd.ops.linear?"
+    assert known == f"fd.ops.topk (line 4): {MISSING['topk']}"
+    assert nobodys == "fd.ops.quack (lines 5, 6, 7, 8, 9 and 4 more): unknown"

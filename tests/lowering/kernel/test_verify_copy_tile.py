@@ -21,14 +21,16 @@ kernel good threads 128 cluster 1 grid 1 {
 COPY = "copy.tile S[1, 0, 0], x[M, 8], 128, 64"
 
 
-def test_good() -> None:
-    assert verify(parse_kernel(KERNEL)) == []
+@pytest.mark.parametrize("size", ["128, 64", "1, 64", "64, 8"])
+def test_good(size: str) -> None:
+    assert verify(parse_kernel(KERNEL.replace("128, 64\n", f"{size}\n"))) == []
 
 
 @pytest.mark.parametrize(
     ("after", "problem"),
     [
         ("copy.tile S[1, 0, 0], x[M, 8], 0, 64", "copy.tile of a tile of 0x64"),
+        ("copy.tile S[1, 0, 0], x[M, 8], 64, 0", "copy.tile of a tile of 64x0"),
         ("copy.tile S[1, 0, 0], z[8], 64, 64", "copy.tile of z, which has one dimension"),
         ("copy.tile S[1, 0, 0], T[M, 8], 64, 64", "T is a tensor map, copy.tile takes a global"),
         ("copy.tile F[1, 0, 0], x[M, 8], 64, 64", "x holds bf16, F f32"),

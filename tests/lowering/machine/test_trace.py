@@ -34,6 +34,14 @@ def test_the_same_seed_gives_the_same_run() -> None:
     assert first == second
 
 
+def test_rows_and_columns_of_places() -> None:
+    """Of one dimension there is no row; a batch is neither."""
+    ats = (), (3,), (3, 5), (2, 3, 5)
+    row = run_matmul(matmul_text(), 128, 64, 64, trace=True)[1].trace[0]
+    found = [replace(row, at=at) for at in ats]
+    assert [(r.row, r.col) for r in found] == [(-1, -1), (-1, 3), (3, 5), (3, 5)]
+
+
 SMALL = cooperative(64, 16, 16, stages=3, groups=1, registers=None)
 KINDS = {
     "tma": SMALL,
