@@ -34,7 +34,7 @@ def test_every_composite_is_built() -> None:
 
 
 def test_what_is_said_of_operations_that_there_are_not() -> None:
-    """Each once, with its lines; those of other names that are near, and those that are nobody's."""
+    """Each once, with its lines; near names too."""
     calls = ["lineer(t0, t0)", "topk(t0, 2)", *["quack(t0)"] * 9, "lineer(t0, t0)"]
     lines = [f"t{n} = fd.ops.{call}" for n, call in enumerate(calls, 1)]
     tensor = "t0 = fd.define_tensor(shape=[-1, -1], dtype=DataType.BFloat16)"
