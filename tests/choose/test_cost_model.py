@@ -187,6 +187,25 @@ def test_the_l2_fetches_no_more_than_a_line_of_unaligned_rows() -> None:
     assert cost(problem, line).us < cost(problem, plain).us
 
 
+@pytest.mark.parametrize(
+    ("sizes", "operand", "narrow"),
+    [
+        ((16, 8192, 8192), BF16, (False, True)),  # 16 FLOP for a byte of 134 MB
+        ((8192, 16, 8192), BF16, (True, False)),
+        ((128, 8192, 8192), BF16, (False, True)),
+        ((256, 8192, 8192), BF16, (False, False)),
+        ((16, 4096, 4096), BF16, (False, False)),  # which stay in the L2
+        ((128, 8192, 8192), DataType.Float8_e4m3fn, (False, True)),
+    ],
+)
+def test_the_l2_fetches_single_lines_of_what_streams_by(
+    sizes: tuple[int, int, int], operand: DataType, narrow: tuple[bool, bool]
+) -> None:
+    found = promotions(Problem(*sizes, operand, (BF16,), 132))
+    line = TensorMapL2Promotion.B128
+    assert (found.a is line, found.b is line) == narrow
+
+
 @pytest.mark.parametrize(("ctas", "clusters"), [(1, 132), (2, 66), (4, 30)])
 def test_clusters_of_four_leave_sms_idle(ctas: int, clusters: int) -> None:
     """A GPC has no multiple of four SMs."""

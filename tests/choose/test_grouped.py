@@ -15,7 +15,11 @@ from wsched.choose.heuristics import Candidate, candidates
 from wsched.choose.memory import result_bytes
 from wsched.choose.problem import Problem
 from wsched.front.known import import_fusion
-from wsched.schedule.matmul.params import TileRasterizationOrder
+from wsched.schedule.matmul.params import (
+    L2Promotions,
+    TensorMapL2Promotion,
+    TileRasterizationOrder,
+)
 
 EXTENTS = {"rows": "MNK", "columns": "NMK", "sums": "KMN"}
 """What is shared out, and the others."""
@@ -94,6 +98,14 @@ def test_a_strip_is_read_once_by_all_its_tiles() -> None:
     assert (terms_of(made, few).sharp, terms_of(problem("sums"), few).sharp) == (
         SHARP, MEMORY_SHARP,
     )  # fmt: skip
+
+
+def test_few_rows_of_each_group_stream_weights_by() -> None:
+    """Of 128 rows for each group memory decides, of 512 it does not."""
+    few, many = (problem("rows", *x) for x in ((64, 8192, 2048, 7168), (16, 8192, 8192, 5120)))
+    line = TensorMapL2Promotion.B128
+    assert candidates(few)[0].params.l2_promotions == L2Promotions(line, line)
+    assert candidates(many)[0].params.l2_promotions == L2Promotions()
 
 
 def test_sums_are_by_warpgroups_that_share_tiles() -> None:

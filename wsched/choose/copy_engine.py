@@ -12,6 +12,7 @@ import sys
 from typing import Protocol
 
 from lowering.target.ptx import WIDEST_SWIZZLE
+from wsched.choose.memory import least_bytes
 from wsched.choose.problem import ALIGNED, Problem
 from wsched.choose.shape import Number, Shape, either, least, most
 from wsched.schedule.matmul.params import (
@@ -39,6 +40,13 @@ what two runs of ``bench random`` measured, a line that lies across two of the L
 
 FETCHED_WIDE = {16: 1.15, 32: 1.25}
 """What they cost more where the L2 fetches 256 bytes at once; 1.19 and 1.0 to 1.05 alone."""
+
+FEW_FLOPS = 150
+"""FLOP for a byte, of 16-bit operands, below which the L2 had better fetch single lines of what
+comes from memory (H200, 2026-11-24): 8 and 16 rows by weights of 50 to 235 MB 1 to 6 % sooner, 64
+rows 1 %, 64 groups of 128 rows 3.3 % twice; from 128 rows on it is within 1 % either way, and 16
+groups of 512 rows take up to 1.5 % longer. The line that comes with another one is not asked for
+before the next step, and then by as many as this one."""
 
 RECEIVED_BYTES, RECEIVED_SHARP = 61, 6
 """Bytes in a cycle that an SM of a cluster receives, whoever asked; how sharply the larger of both
@@ -95,10 +103,21 @@ def fill_cycles(problem: Problem, shape: Shape, promoted: L2Promotions, rate: fl
 
 
 def promotions(problem: Problem) -> L2Promotions:
-    """What the L2 should fetch at once: one line where the next one is not read with it."""
+    """What the L2 should fetch at once: one line where the next one is not read with it, and of
+    operands larger than the L2 where memory decides (:data:`FEW_FLOPS`).
+    """
     wide, line = TensorMapL2Promotion.B256, TensorMapL2Promotion.B128
-    a, b = (wide if align == ALIGNED else line for align in (problem.align_a, problem.align_b))
+    few = _flops(problem) < FEW_FLOPS * least_bytes(problem)
+    streams = [few and size > problem.l2_bytes for size in problem.operand_bytes]
+    aligned = [align == ALIGNED for align in (problem.align_a, problem.align_b)]
+    a, b = (wide if x and not y else line for x, y in zip(aligned, streams, strict=True))
     return L2Promotions(a, b)
+
+
+def _flops(problem: Problem) -> float:
+    """FLOP of a problem, as many as of 16-bit operands take as long."""
+    wide = problem.k * problem.operand.bytes / 2
+    return 2 * problem.products * problem.batch * problem.m * problem.n * wide
 
 
 def policies(problem: Problem, tile: Extents, cluster: ClusterDims) -> CachePolicies:

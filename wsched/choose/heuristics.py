@@ -29,7 +29,6 @@ from wsched.schedule.matmul.chunks import chunk_columns, unboxed
 from wsched.schedule.matmul.kernel_options import thread_bytes
 from wsched.schedule.matmul.limits import require_legal_for
 from wsched.schedule.matmul.params import (
-    CachePolicies,
     ClusterDims,
     GemmTile,
     MatmulParams,
@@ -208,9 +207,11 @@ def _priced(problem: Problem, tile: Tile, cluster: ClusterDims) -> list[Candidat
     ways = _launches(_alike(problem), tile, cluster)
     if not ways:
         return []
-    kept = policies(tile.of(problem), tile, cluster)
-    if kept != CachePolicies():
-        ways = tuple(replaced(way, cache_policies=kept) for way in ways)
+    computed = tile.of(problem)
+    kept = {"cache_policies": policies(computed, tile, cluster),
+            "l2_promotions": promotions(computed)}  # fmt: skip
+    if any(getattr(ways[0], name) != value for name, value in kept.items()):
+        ways = tuple(replaced(way, **kept) for way in ways)
     whole = _fastest(problem, ways)
     parts = () if problem.batch_invariant or problem.grouped else _parted(problem, whole)
     return [whole, _fastest(problem, parts)] if parts else [whole]
@@ -301,7 +302,6 @@ def _params(problem: Problem, tile: Tile) -> MatmulParams | None:
         supported_vec_size=SupportedVectorization(2 if problem.pairs and problem.n % 2 == 0 else 1),
         epilogue_input_stages=0 if problem.inputs is None else 2,
         batch_invariant=problem.batch_invariant,
-        l2_promotions=promotions(computed),
         exchange_operands=tile.exchanged,
     )
     if problem.grouped:
