@@ -13,6 +13,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from tests.bench.fakes import process
+from tests.pictures import shown
 from wsched.bench.cli import app
 from wsched.bench.pingpong import command as command
 from wsched.bench.pingpong.command import SWEEP, sweep_shapes
@@ -144,7 +145,6 @@ def test_curves() -> None:
     }
 
 
-@pytest.mark.slow
-def test_plot(tmp_path: Path) -> None:
-    plot(rows(), "NVIDIA H200", tmp_path / "f.png")
-    assert (tmp_path / "f.png").read_bytes().startswith(b"\x89PNG")
+def test_plot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, golden: object) -> None:
+    draw = lambda path: plot(rows(), "NVIDIA H200", path)  # noqa: E731
+    assert shown(draw, tmp_path, monkeypatch) == golden

@@ -12,6 +12,7 @@ from rich.text import Text
 from lowering.ground.errors import UnsupportedError
 from tests.bench.fakes import process
 from tests.bench.test_results import BIG, SMALL, SYSTEMS, runs
+from tests.pictures import shown
 from wsched.bench.gemm.plot import plot
 from wsched.bench.gemm.report import markdown, notes, table
 from wsched.bench.gemm.results import summarize
@@ -72,9 +73,10 @@ def test_energy_note() -> None:
     )
 
 
-def test_plot(tmp_path: Path) -> None:
-    plot(summarize([BIG, SMALL], SYSTEMS, runs()), "NVIDIA H200", tmp_path / "f.png")
-    assert (tmp_path / "f.png").read_bytes().startswith(b"\x89PNG")
+def test_plot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, golden: object) -> None:
+    found = summarize([BIG, SMALL], SYSTEMS, runs())
+    draw = lambda path: plot(found, "NVIDIA H200", path)  # noqa: E731
+    assert shown(draw, tmp_path, monkeypatch) == golden
 
 
 @pytest.mark.usefixtures("no_matplotlib")

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from lowering.target.targets import named
+from tests.pictures import shown
 from wsched.choose.cost_model import START
 from wsched.ladder.climb import climb, rate
 from wsched.ladder.decisions import Grid
 from wsched.ladder.picture import draw, lanes_of_trace
 from wsched.ladder.predict import Prediction
 from wsched.ladder.rungs import RUNGS
-from wsched.predict.activity import ACTIVITIES
+from wsched.predict.activity import ACTIVITIES, Lane, Part
 from wsched.trace.spans import Span
 from wsched.trace.timeline import Trace
 
@@ -92,12 +94,20 @@ def test_json() -> None:
     assert found["waits"]["compute[0]"]["data"] > 0.3
 
 
-@pytest.mark.slow
-def test_picture(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    path = tmp_path / "lines.png"
-    draw([(s, s.shown.lanes) for s in STEPS[3:5]], "cycles", path)
-    assert path.read_bytes().startswith(b"\x89PNG")
+def test_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, golden: object) -> None:
+    """Of six steps one may be so slow that its lanes end beyond the axis."""
+    slow, fast = (
+        [(step, [Lane(f"compute[{g}]", tuple(parts(unit))) for g in range(2)])]
+        for step, unit in ((STEPS[3], 1000.0), (STEPS[4], 10.0))
+    )
+    rows = [*slow, *fast * 5]
+    assert shown(lambda path: draw(rows, "cycles", path), tmp_path, monkeypatch) == golden
+
+
+def parts(unit: float) -> Iterator[Part]:
+    """One of each activity."""
+    for n, activity in enumerate(ACTIVITIES):
+        yield Part(activity, n * unit, (n + 1) * unit)
 
 
 def test_lanes_of_a_recorded_run() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 import wsched
 from lowering.ground.errors import UnsupportedError
+from tests.pictures import shown
 from tests.schedules import SCHEDULES, definition
 from wsched import InputError, Schedule, Why
 from wsched.front.sizes import Extents, kernel_for
@@ -63,10 +64,8 @@ def test_who_waits_as_text() -> None:
     assert "…" not in str(told())
 
 
-def test_as_a_picture(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    told().draw(tmp_path / "why.png")
-    assert (tmp_path / "why.png").read_bytes().startswith(b"\x89PNG")
+def test_as_a_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, golden: object) -> None:
+    assert shown(told().draw, tmp_path, monkeypatch) == golden
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from lowering.ground.errors import UnsupportedError
+from tests.pictures import shown
 from tests.trace.drawn import drawn
 from tests.trace.test_spans import PING_PONG
 from wsched.trace.spans import COLUMNS
@@ -13,19 +14,23 @@ from wsched.trace.timeline import Trace
 
 def test_a_row_for_each_warpgroup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """From above, each phase at its time, and once in the legend, outer ones first."""
-    shown = drawn(PING_PONG.plot, tmp_path, monkeypatch)
-    assert shown.rows == ["CTA 0 compute[0]", "CTA 0 compute[1]", "CTA 0 load[0]"]
-    assert shown.bars["CTA 0 compute[1]"] == {
+    seen = drawn(PING_PONG.plot, tmp_path, monkeypatch)
+    assert seen.rows == ["CTA 0 compute[0]", "CTA 0 compute[1]", "CTA 0 load[0]"]
+    assert seen.bars["CTA 0 compute[1]"] == {
         ("turn", 0, 40), ("main_loop", 40, 55), ("epilogue", 55, 75)
     }  # fmt: skip
-    assert shown.bars["CTA 0 load[0]"] == {("load", 0, 50)}
-    assert shown.names == [*COLUMNS]
-    assert (shown.title.partition(":")[0], shown.unit) == ("k", "time [ns]")
+    assert seen.bars["CTA 0 load[0]"] == {("load", 0, 50)}
+    assert seen.names == [*COLUMNS]
+    assert (seen.title.partition(":")[0], seen.unit) == ("k", "time [ns]")
+
+
+def test_all_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, golden: object) -> None:
+    assert shown(PING_PONG.plot, tmp_path, monkeypatch) == golden
 
 
 def test_of_no_spans(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shown = drawn(Trace("k", "steps", ()).plot, tmp_path, monkeypatch)
-    assert (shown.rows, shown.names, shown.title, shown.unit) == ([], [], "k", "time [steps]")
+    seen = drawn(Trace("k", "steps", ()).plot, tmp_path, monkeypatch)
+    assert (seen.rows, seen.names, seen.title, seen.unit) == ([], [], "k", "time [steps]")
 
 
 @pytest.mark.usefixtures("no_matplotlib")
