@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from dataclasses import fields
+from math import log
 
 import pytest
 
@@ -20,6 +21,7 @@ from wsched.schedule.options import MmaInputSmemSwizzle
 from wsched.stress import schedules
 from wsched.stress.draws import drawn_form
 from wsched.stress.epilogue import Epilogue
+from wsched.stress.form import drawn_size
 from wsched.stress.several import Joined, Product, Several, drawn_several
 
 PARAMS = MatmulParams(splitk_factor=9, cta_order=TileRasterizationOrder.ColumnMajor)
@@ -128,3 +130,27 @@ def is_read(form: Several, name: str) -> bool:
         (s.left, s.right) if isinstance(s, Product) else (s.first, s.second) for s in form.steps
     )
     return any(name in (a.name, b.name) for a, b in pairs)
+
+
+def test_what_a_number_draws(golden: object) -> None:
+    """A run is told by its seed: other draws are another run."""
+    lines = list[str]()
+    for number in range(30):
+        rng = random.Random(number)
+        form = drawn_form(rng)
+        sizes = [form.sizes(rng, largest) for largest in (1, 64, 700)]
+        lines += [f"{number}: {form.text}", *map(repr, sizes), ""]
+    assert "\n".join(lines) == golden
+
+
+def test_sizes() -> None:
+    """Up to the largest, all lengths of a number alike, a third beside multiples of 64."""
+    rng = random.Random(3)
+    found = [drawn_size(rng, 4096) for _ in range(6000)]
+    assert (min(found), max(found)) == (1, 4096)
+    beside = sum((n + d) % 64 == 0 for n in found for d in (-8, -1, 0, 1, 8)) / len(found)
+    assert 0.33 < beside < 0.42
+    small = sum(n <= 55 for n in found) / len(found)
+    assert small == pytest.approx(2 / 3 * log(55.5) / log(4096), abs=0.02)
+    assert {drawn_size(rng, 100, 8) % 8 for _ in range(200)} == {0}
+    assert {drawn_size(rng, 1) for _ in range(50)} == {1}
