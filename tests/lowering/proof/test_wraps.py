@@ -165,8 +165,8 @@ IN_MEMORY = {
     "the same in columns": (
         "columns", "first - N + end", "end + first - N", "end + first is in"),
     "an element's number": (
-        "rows", "T0[first2 - M + end2 + Mo2 * 128, k3 * 64]",
-        "T0[(first2 - M + end2 + Mo2 * 128) * K + k3 * 64, 0]",
+        "rows", "T0[first2 - M + end2 + Mo2 * 128, ",
+        "T0[(first2 - M + end2 + Mo2 * 128) * K, ",
         ", of first -2147483648 in memory, role load, warp 8: (first2 - M + end2 + Mo2 * 128) * K"),
     "ends that fall": ("rows", CLAMPED, "min(end_read, M)", "is in"),
     "ends behind the tensor": ("rows", CLAMPED, "max(end_read, begin)", "is in"),
