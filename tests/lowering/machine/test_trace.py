@@ -8,8 +8,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from lowering.machine import run_kernel, visit_table
+from lowering.machine import estimate_seconds, run_kernel, visit_table
+from lowering.machine.run import RunResult
 from tests.lowering.machine.kernels import matmul_text, run_matmul
+from tests.mutants.subjects import subject
 from tests.on_machine import kernel
 from tests.schedules import cooperative, dynamic, split_k
 
@@ -60,10 +62,32 @@ def test_what_is_counted_and_noted(name: str, golden: object) -> None:
     names = [b.tensor for b in (*made.fusion.inputs, *made.fusion.outputs)]
     arrays = {n: np.zeros(s, np.uint16) for n, s in zip(names, shapes.values(), strict=True)}
     done = run_kernel(made.kernel, arrays, extents, 1, trace=True)
+    assert told(done) == golden
+
+
+def told(done: RunResult) -> str:
+    """What is counted, and what is noted how often."""
     assert done.trace is not None
     rows = Counter(
         f"{r.role} {r.op} {r.target}[{r.index}] parity {r.parity} at {r.at} of {r.ctas}"
         for r in done.trace
     )
     counts = [f"{n} {done.counts[n]}" for n in sorted(done.counts) if n != "steps"]
-    assert "\n".join([*counts, "", *(f"{rows[r]} x {r}" for r in sorted(rows))]) == golden
+    return "\n".join([*counts, "", *(f"{rows[r]} x {r}" for r in sorted(rows))])
+
+
+FAMILIES = (
+    "a_by_threads", "computed_cluster", "coop_128x128-residual", "dynamic_cluster_pingpong",
+    "exchanged", "fp8_results", "four_warpgroups", "gated", "grouped_columns", "int8", "pairs",
+    "reductions", "row_copy", "stream_k_cluster", "summary", "tensor_memory_grouped",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_what_a_launch_does(name: str, golden: object) -> None:
+    """Of each family the smallest launch: what it counts and notes, and how long it may take."""
+    right = subject(name)
+    _, done = right.run(right.kernel, 0, adversary="eager", trace=True)
+    launch = right.launches[0]
+    took = estimate_seconds(right.kernel, launch.extents, launch.grid)
+    assert f"{took * 1e6:.0f} us\n{told(done)}" == golden
