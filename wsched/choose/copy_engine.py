@@ -24,7 +24,7 @@ from wsched.schedule.options import CachePolicy, TensorMapL2Promotion
 
 __all__ = [
     "Extents", "asked_rate", "asks_dearly", "fill_cycles", "policies", "promotions",
-    "stored_columns",
+    "stored_columns", "streams",
 ]  # fmt: skip
 
 TINY = sys.float_info.min
@@ -107,11 +107,16 @@ def promotions(problem: Problem) -> L2Promotions:
     operands larger than the L2 where memory decides (:data:`FEW_FLOPS`).
     """
     wide, line = TensorMapL2Promotion.B256, TensorMapL2Promotion.B128
-    few = _flops(problem) < FEW_FLOPS * least_bytes(problem)
-    streams = [few and size > problem.l2_bytes for size in problem.operand_bytes]
     aligned = [align == ALIGNED for align in (problem.align_a, problem.align_b)]
-    a, b = (wide if x and not y else line for x, y in zip(aligned, streams, strict=True))
+    a, b = (wide if x and not y else line for x, y in zip(aligned, streams(problem), strict=True))
     return L2Promotions(a, b)
+
+
+def streams(problem: Problem) -> tuple[bool, bool]:
+    """Whether A, and B, is larger than the L2 where memory decides."""
+    few = _flops(problem) < FEW_FLOPS * least_bytes(problem)
+    a, b = (few and size > problem.l2_bytes for size in problem.operand_bytes)
+    return a, b
 
 
 def _flops(problem: Problem) -> float:

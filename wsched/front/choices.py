@@ -6,7 +6,7 @@ from math import prod
 
 from lowering.target.ptx import TMA_STRIDE_ALIGN
 from lowering.target.target import Target
-from wsched.choose.copy_engine import asks_dearly
+from wsched.choose.copy_engine import asks_dearly, streams
 from wsched.choose.problem import Problem
 from wsched.choose.thread_loads import copied_us
 from wsched.front.explanation import Choice
@@ -105,11 +105,14 @@ def _load_choices(params: MatmulParams, problem: Problem) -> list[Choice]:
         rows = "rows begin where TMA takes none, or are no whole number of 16 bytes"
         copied = f"copies in front would take {copied_us(problem):.1f} us"
         return [Choice("thread_loads", str(params.thread_loads), f"{rows}; {copied}")]
-    if not asks_dearly(problem):
-        return []
-    rows = f"rows of A begin at multiples of {problem.align_a} bytes, of B {problem.align_b}"
-    why = f"{rows}: more than a line would be part of others"
-    return [Choice("l2_promotions", str(params.l2_promotions), why)]
+    why = []
+    if asks_dearly(problem):
+        rows = f"rows of A begin at multiples of {problem.align_a} bytes, of B {problem.align_b}"
+        why.append(f"{rows}: more than a line would be part of others")
+    if large := [name for name, each in zip("AB", streams(problem), strict=True) if each]:
+        lines = f"lines of {' and '.join(large)}, more than the L2 holds,"
+        why.append(f"memory decides: {lines} come one by one")
+    return [Choice("l2_promotions", str(params.l2_promotions), "; ".join(why))] if why else []
 
 
 def _product_choices(params: MatmulParams, problem: Problem) -> list[Choice]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from wsched.figures import load_pyplot
+from wsched.figures import new_figure
 from wsched.ladder.climb import Step
 from wsched.predict.activity import ACTIVITIES, Lane, Part
 from wsched.trace.spans import Span
@@ -39,9 +39,9 @@ def draw(rows: Sequence[tuple[Step, Sequence[Lane]]], unit: str, path: Path) -> 
         UnsupportedError: matplotlib is not installed.
         OSError: it cannot be written.
     """
-    pyplot = load_pyplot()
     count = sum(len(lanes) for _, lanes in rows)
-    figure, axes = pyplot.subplots(figsize=(12, 1.5 + 0.36 * count), layout="constrained")
+    figure = new_figure(12, 1.5 + 0.36 * count, layout="constrained")
+    axes = figure.subplots()
     at, names = 0, []
     for step, lanes in rows:
         for lane in lanes:
@@ -64,7 +64,6 @@ def draw(rows: Sequence[tuple[Step, Sequence[Lane]]], unit: str, path: Path) -> 
             handles.values(), handles, loc="outside lower center", ncols=2, fontsize="small"
         )
     figure.savefig(path, format="png", dpi=90, metadata={"Software": None})
-    pyplot.close(figure)
 
 
 def lanes_of_trace(trace: Trace) -> tuple[Lane, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from wsched.figures import load_pyplot
+from wsched.figures import new_figure
 from wsched.losses.facts import Facts
 
 __all__ = ["draw"]
@@ -23,11 +23,11 @@ def draw(why: Facts, path: Path) -> None:
         UnsupportedError: matplotlib is not installed.
         OSError: it cannot be written.
     """
-    pyplot = load_pyplot()
     found = [x for x in why.losses if x.us > 0.001 * why.us]
     largest = {x.loss.effect for x in why.largest}
     names = ["roofline", *(x.effect for x in found), "predicted"]
-    figure, axes = pyplot.subplots(figsize=(10, 1.2 + 0.32 * len(names)), layout="constrained")
+    figure = new_figure(10, 1.2 + 0.32 * len(names), layout="constrained")
+    axes = figure.subplots()
     rows, begins, widths, colours = range(len(names)), [0.0], [why.roofline.us], [_BOUND]
     for x in found:
         begins.append(begins[-1] + widths[-1])
@@ -47,4 +47,3 @@ def draw(why: Facts, path: Path) -> None:
     axes.set_xlabel("us")
     axes.set_title(f"{why.problem} on {why.gpu}: {why.kernel}", loc="left", fontsize="small")
     figure.savefig(path, format="png", dpi=90, metadata={"Software": None})
-    pyplot.close(figure)

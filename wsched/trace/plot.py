@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from wsched.figures import load_pyplot
+from wsched.figures import new_figure
 from wsched.trace.spans import COLUMNS, Span, epilogue_overlap, tracks
 
 __all__ = ["draw_rows", "plot"]
@@ -52,9 +52,8 @@ def draw_rows(rows: Mapping[str, Sequence[Span]], title: str, unit: str, path: P
     Raises:
         UnsupportedError: matplotlib is not installed.
     """
-    pyplot = load_pyplot()
-    size = 12, 1.4 + 0.45 * len(rows)
-    figure, axes = pyplot.subplots(figsize=size, layout="constrained")
+    figure = new_figure(12, 1.4 + 0.45 * len(rows), layout="constrained")
+    axes = figure.subplots()
     for row, track in enumerate(rows.values()):
         for name in COLUMNS:  # inner spans come later and lie on top
             bars = [(s.begin, s.end - s.begin) for s in track if s.name == name]
@@ -67,4 +66,3 @@ def draw_rows(rows: Mapping[str, Sequence[Span]], title: str, unit: str, path: P
     if handles:
         figure.legend(handles.values(), handles, loc="outside lower center", ncols=len(COLUMNS))
     figure.savefig(path, format="png")
-    pyplot.close(figure)

@@ -7,7 +7,7 @@ from typing import Any
 
 from wsched.bench.gemm.results import Summary
 from wsched.bench.peers.systems import REFERENCE
-from wsched.figures import load_pyplot
+from wsched.figures import new_figure
 
 __all__ = ["plot"]
 
@@ -18,9 +18,9 @@ def plot(summary: Summary, title: str, path: Path) -> None:
     Raises:
         UnsupportedError: matplotlib is not installed.
     """
-    pyplot = load_pyplot()
     names = [n for n in summary.systems if n != REFERENCE]
-    figure, axes = pyplot.subplots(figsize=(1.6 * len(summary.shapes) + 2, 4.5))
+    figure = new_figure(1.6 * len(summary.shapes) + 2, 4.5)
+    axes = figure.subplots()
     width = 0.8 / max(len(names), 1)
     for i, name in enumerate(names):
         _bars(axes, summary, name, (i + 0.5) * width - 0.4, width)
@@ -31,7 +31,6 @@ def plot(summary: Summary, title: str, path: Path) -> None:
     axes.legend(fontsize="small", ncols=3)
     figure.tight_layout()
     figure.savefig(path, dpi=150)
-    pyplot.close(figure)
 
 
 def _bars(axes: Any, summary: Summary, name: str, offset: float, width: float) -> None:

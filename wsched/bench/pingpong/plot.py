@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from wsched.bench.fused.epilogue import BARE
 from wsched.bench.method.statistic import Spread
 from wsched.bench.pingpong.results import Row
-from wsched.figures import load_pyplot
+from wsched.figures import new_figure
 
 __all__ = ["curves", "plot"]
 
@@ -48,9 +47,9 @@ def plot(rows: Sequence[Row], title: str, path: Path) -> None:
     Raises:
         UnsupportedError: matplotlib is not installed.
     """
-    pyplot: Any = load_pyplot()
     where, found = curves(rows)
-    figure, axes = pyplot.subplots(figsize=(8, 4.5))
+    figure = new_figure(8, 4.5)
+    axes = figure.subplots()
     for name, curve in found.items():
         ks = [k for k, _ in curve]
         style = "--" if name.startswith("cuBLAS") else "-"
@@ -70,4 +69,3 @@ def plot(rows: Sequence[Row], title: str, path: Path) -> None:
     axes.legend(fontsize="small")
     figure.tight_layout()
     figure.savefig(path, dpi=150)
-    pyplot.close(figure)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from wsched.bench.problem import parse_shapes
 from wsched.bench.schedules.results import LIMIT, Row, Totals
-from wsched.figures import load_pyplot
+from wsched.figures import new_figure
 
 __all__ = ["plot"]
 
@@ -19,8 +18,8 @@ def plot(rows: Sequence[Row], title: str, path: Path) -> None:
     Raises:
         UnsupportedError: matplotlib is not installed.
     """
-    pyplot: Any = load_pyplot()
-    figure, (left, right) = pyplot.subplots(1, 2, figsize=(11, 4.5))
+    figure = new_figure(11, 4.5)
+    left, right = figure.subplots(1, 2)
     ratios = [(parse_shapes(r.shape)[0].m, r.ratio.median) for r in rows if r.ratio is not None]
     left.scatter([m for m, _ in ratios], [ratio for _, ratio in ratios], s=18, alpha=0.7)
     left.axhline(1, color="gray", linewidth=1)
@@ -46,4 +45,3 @@ def plot(rows: Sequence[Row], title: str, path: Path) -> None:
     figure.suptitle(title, x=0.01, ha="left")
     figure.tight_layout()
     figure.savefig(path, dpi=150)
-    pyplot.close(figure)
