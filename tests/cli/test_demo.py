@@ -6,12 +6,15 @@ import re
 from pathlib import Path
 
 import pytest
+import torch
 
 from lowering.cuda.nvrtc import nvrtc_version
 from lowering.ground.errors import UnsupportedError
 from tests.conftest import Golden
 from wsched.cli import demo
 from wsched.cli.check import Outcome
+from wsched.front.sizes import Extents
+from wsched.fusion import Fusion
 
 
 @pytest.fixture
@@ -52,11 +55,20 @@ def test_exit_status_is_the_verdict(
 
 
 def test_what_it_prints_where_dumps_cannot_be_written(
-    small: Path, capsys: pytest.CaptureFixture[str], golden: Golden
-) -> None:
+    small: Path, capsys: pytest.CaptureFixture[str], golden: Golden,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
     """All of it, without what another machine or library says otherwise."""
     small.write_text("a file where the folder should be")
-    assert demo.run_demo(small) == 0
+    made = demo.random_inputs
+    seeds = list[int]()
+
+    def seen(fusion: Fusion, extents: Extents, seed: int, where: str) -> list[torch.Tensor]:
+        seeds.append(seed)
+        return made(fusion, extents, seed, where)
+
+    monkeypatch.setattr(demo, "random_inputs", seen)
+    assert (demo.run_demo(small), seeds) == (0, [0])
     text = capsys.readouterr().out
     for place in (
         rf"because (.*/){small.name}\S*",

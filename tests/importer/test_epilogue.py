@@ -112,6 +112,14 @@ def test_an_output_that_is_read_is_copied(golden: object) -> None:
             ],
         ),
         (
+            ["d = fd.ops.lerp(y, 1.0, 0.5)"],  # which is no nearer to either
+            [
+                "T5_l_float = double(1) - T4",
+                "T6_l_float = T5 * double(0.5)",
+                "T7_g_float = double(1) - T6",
+            ],
+        ),
+        (
             ["p: [-1]", "d = fd.ops.pow(y, p)"],
             ["T7_l_float = cast(T5)", "T8_g_float = pow(T6, T7)"],
         ),

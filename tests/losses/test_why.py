@@ -56,6 +56,10 @@ def test_as_text() -> None:
     assert "  idle SMs, " in str(told())
 
 
+def test_all_of_the_text(golden: object) -> None:
+    assert str(told()) == golden
+
+
 def test_who_waits_as_text() -> None:
     """Each warpgroup by its whole name, and what the columns mean."""
     lines = str(told()).splitlines()

@@ -87,6 +87,23 @@ def test_numbers_of_elements(tid: int) -> None:
     assert {c[-3:-1] for c in calls} == {(SEED, SEED)}
 
 
+def test_random_numbers_are_the_fragments() -> None:
+    """Two of a call, one behind the other, as they are stored."""
+    body = """
+    param S: i64
+    global X: f32[64, 16]
+    t: frag<f32, 64x16> = frag.random S, S, 0, 16
+    frag.store_global X[0, 0], t
+    """
+    kernel = module(body).partition("nvvm.kernel")[2]
+    calls = re.findall(r"(%\w+) = llvm.call @random_2", kernel)
+    taken = re.findall(r"(%\w+) = llvm.extractvalue (%\w+)\[(\d)\]", kernel)
+    parts = {value: (call, place) for value, call, place in taken}
+    stored = re.findall(r", (%\w+) : \(!llvm.ptr<1>, i1, f32\)", kernel)
+    assert [parts[x] for x in stored] == [(call, place) for call in calls for place in "01"]
+    assert len(calls) == 4
+
+
 # --- sine and cosine -----------------------------------------------------------------------------
 
 

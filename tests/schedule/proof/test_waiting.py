@@ -143,6 +143,8 @@ def refused(f: Fusion) -> ScheduleError:
 
 def test_parts_in_a_circle() -> None:
     error = refused(in_a_circle())
+    ring = "WarpSpecialized(on=ParallelType.TIDy, stage_slice_position=3)"
+    assert error.wrote == f"circular_buffer('T6', 2, 1, {ring})"
     assert (error.rule, error.why, error.legal) == (
         "parts",
         "T16 reads T6, and T6 is computed from what the part of T16 fills: none of their parts can "
@@ -171,6 +173,11 @@ def test_two_ways_in_two_orders() -> None:
         "T20 and T17 take the steps of aux1 and aux one before the other inside tile, other parts "
         "otherwise: each could wait for what the other holds",
         ("one order of their steps in all parts",),
+    )
+    ring = "WarpSpecialized(on=ParallelType.TIDy"
+    assert error.wrote == (
+        f"circular_buffer('T14', 2, 1, {ring})), "
+        f"circular_buffer('T8', 2, 1, {ring}, stage_slice_position=2))"
     )
     assert "T8_s___bfloat:" in error.where and "T14_s___bfloat:" in error.where
 
