@@ -20,9 +20,11 @@ from wsched.bench.tma.kernel import LINES, Copies, ring_kernel
 from wsched.bench.tma.measure import BANDS, Case, Figure, GpuRing, cases, measure, tables
 
 
-@pytest.mark.parametrize("copies", [Copies(128, 128, 256, 1), Copies(256, 0, 128, 4)])
+@pytest.mark.parametrize(
+    "copies", [Copies(128, 128, 256, 1), Copies(32, 32, 0, 2), Copies(256, 0, 128, 4)]
+)
 def test_the_kernel(copies: Copies, golden: object) -> None:
-    """Rings that one CTA fills, with lines swizzled, and four together, with lines as they are."""
+    """Rings that one CTA fills, with lines swizzled, two, and four with lines as they are."""
     assert print_kernel(ring_kernel(copies)) == golden
 
 

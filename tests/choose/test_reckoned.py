@@ -57,6 +57,23 @@ def test_a_pair_loads_its_columns_once() -> None:
     assert cost(LARGE, multicast).main_us == alone.main_us
 
 
+def test_inputs_that_tma_loads_take_the_room_of_a_stage() -> None:
+    """Stages of the operands and of the inputs; where too few would be left, threads read them."""
+    wide = DataType.Float
+    found = {}
+    for inputs in ((), (BF16,), (wide, wide)):
+        made = [c.params for c in candidates(replace(LARGE, inputs=inputs))]
+        found[len(inputs)] = {
+            str(p.output_tile): (p.circular_buffer_options.smem_circular_buffer_stage,
+                                 p.epilogue_input_stages)
+            for p in made if p.output_tile.n in (128, 256)
+        }  # fmt: skip
+    large, small = "256x128x64", "128x128x64"
+    assert [(x[large], x[small]) for x in found.values()] == [
+        ((3, 2), (6, 2)), ((3, 0), (5, 2)), ((3, 0), (4, 2)),
+    ]  # fmt: skip
+
+
 def test_no_kernel_is_faster_than_memory() -> None:
     few = Problem(128, 256 * 148, 2**14, BF16, (BF16,), 132).on(B200)
     best = candidates(few)[0]

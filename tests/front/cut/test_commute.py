@@ -16,6 +16,7 @@ from wsched import execute, explain
 from wsched.doors.fallback import interpret, rebuild
 from wsched.front.cut.choose import choose, least
 from wsched.front.cut.epilogues import Take
+from wsched.front.cut.factors import why_no_product
 from wsched.front.cut.predict import Call
 from wsched.front.cut.program import make
 from wsched.front.cut.route import rest_by
@@ -204,6 +205,22 @@ def test_what_is_normalised_first(old: str, new: str, said: str) -> None:
     text = feature.text.replace(old, new) if old else feature.text
     assert old == new or text != feature.text
     assert told(text, inputs_of(feature)) == said
+
+
+def test_an_operand_without_a_norm_is_not_normalised() -> None:
+    feature = Feature(
+        """
+        f = fd.ops.cast(t0, dtype=DataType.Float)
+        i = fd.ops.add(f, 1.0)
+        x = fd.ops.cast(i, dtype=DataType.BFloat16)
+        y = fd.ops.linear(x, t1)
+        fd.add_output(y)
+        """,
+        ((40, 64), (24, 64)), 1, 1,
+    )  # fmt: skip
+    graph = Cutter(record_text(feature.text)).graph
+    (matmul,) = graph.matmuls
+    assert list(why_no_product(graph, matmul)) == []
 
 
 def test_half() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 
@@ -24,7 +25,7 @@ from lowering.proof.meet import Meetings
 from lowering.proof.prove import prove
 from lowering.proof.uneven import Gaps, uneven
 from lowering.proof.views import Views
-from lowering.proof.words import ended_behind, reads_of
+from lowering.proof.words import ended_behind, ended_for, reads_of
 from tests.legality.by_hand.parts import (
     epilogue_in_blocks,
     epilogue_in_blocks_of_a_queue,
@@ -324,6 +325,42 @@ def test_spans_of_a_team(team: int, wrong: str) -> None:
         assert not uneven(whole, part, team, 2, gaps, FACTS)
         assert not uneven(whole, part, (team + 1) % 3, 3, gaps, FACTS)
         assert not uneven(whole, part, team, 3, Gaps(Poly(()), gaps.skips, 8), FACTS) or team == 0
+
+
+@pytest.mark.parametrize("form", ["as it is", "another begin", "several first begins"])
+@pytest.mark.parametrize("of", ["whole", "part"])
+def test_spans_of_other_forms_are_not_known(form: str, of: str) -> None:
+    """Trips that begin elsewhere than where those before ended; a first begin that is no number."""
+    whole = spans(TILES, Var("from"), end_of(TRIP), end_of(TRIP))
+    end = end_of(TRIP * 3 + 1)
+    init = maximum(Var("from"), (FIRST + 1) * STEPS)
+    part = spans(ceildiv(maximum(TILES - 1, 0), 3), init, end + STEPS * 2, end)
+    gaps = Gaps(poly(init - Var("from")), poly(STEPS * 2), 8)
+
+    def changed(shape: tuple[Any, ...]) -> tuple[Any, ...]:
+        ((kind, start, trips, by, ((first, after),), ((inner, begin, *rest),)),) = shape
+        begin = Var("from") if form == "another begin" else begin
+        first = (first,) if form == "several first begins" else first
+        return ((kind, start, trips, by, ((first, after),), ((inner, begin, *rest),)),)
+
+    both = (changed(whole), part) if of == "whole" else (whole, changed(part))
+    assert uneven(*both, 1, 3, gaps, FACTS) is (form == "as it is")
+
+
+def test_an_end_for_each_team() -> None:
+    """In a condition that is that of the end, of nothing but waits."""
+    last = Binary("<=", TILES, Var("%word q[0] of %0"))
+
+    def reads(cond: object, more: tuple[object, ...]) -> tuple[object, ...]:
+        inner = ("wait", ("if", cond, more, ()), ("break", last))
+        return (("loop", Const(0), STEPS, Const(1), (), inner),)
+
+    alone = (("loop", Const(0), STEPS, Const(1), (), ("wait", ("break", last))),)
+    assert ended_for(reads(last, ("wait", "wait"))) == (alone, 3)
+    for other in (
+        reads(last, ("wait", "meet")), reads(Var("p"), ("wait",)), reads(last, ()), alone,
+    ):  # fmt: skip
+        assert ended_for(other) == (other, 0)
 
 
 def test_ends_behind_loops() -> None:

@@ -1,0 +1,85 @@
+"""Buffers through which warps hand each other values: programs of two roles, right and wrong.
+
+Words stand for statements of a role: ``w`` its warps store their rows, ``o`` those of the other
+role, ``r`` they load, ``b`` all meet, ``h`` half of them do, ``[`` and ``]`` stand around a loop.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from lowering.kernel.text import parse_kernel
+from lowering.proof.exchange import NAME
+from lowering.proof.obligation import Verdict
+from lowering.proof.prove import prove
+
+WORDS = {
+    "w": "st.shared S[0, {row}, 0], v{role}",
+    "o": "st.shared S[0, {other}, 0], v{role}",
+    "r": "x{role}_{n}: frag<f32, 64x8> = ld.shared S[0, {row}, 0]",
+    "b": "bar.sync all[0]",
+    "h": "bar.sync half[0]",
+    "[": "for i{role}_{n} in 0 .. 2 {{",
+    "]": "}}",
+}
+STORE_LOAD = "warps store while others load"
+BETWEEN = "ld.shared: warps load and store without a meeting between"
+BEHIND = "st.shared: warps store and load without a meeting between"
+SAME_ROWS = "warpgroups 0 and 1 store to the same rows"
+WAYS = "warps come to S[0] in several ways"
+LOOP = "a loop, or a condition, that others have not: "
+
+
+def said(first: str, second: str) -> list[tuple[Verdict, str]]:
+    """What is said of programs of two roles, of a warpgroup each."""
+    bodies = [
+        "\n".join(
+            WORDS[w].format(row=64 * role, other=64 * (1 - role), role=role, n=n)
+            for n, w in enumerate(words.split())
+        )
+        for role, words in enumerate((first, second))
+    ]
+    kernel = parse_kernel(
+        f"""
+        kernel k threads 256 cluster 1 grid 1 {{
+          shared S: f32[1][128x8] at 0
+          named_barrier all[1] id 1 threads 256
+          named_barrier half[1] id 2 threads 128
+          roles {{
+            role a warps 0 .. 4 {{
+              v0: frag<f32, 64x8> = frag.fill 0.0
+              {bodies[0]}
+            }}
+            role b warps 4 .. 8 {{
+              v1: frag<f32, 64x8> = frag.fill 1.0
+              {bodies[1]}
+            }}
+          }}
+        }}
+        """
+    )
+    found = prove(kernel).obligations
+    return [(o.verdict, o.why) for o in found if o.name == NAME]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "verdict", "why"),
+    [
+        ("w b r", "w b r", Verdict.PROVED, ""),
+        ("w b r b w", "w b r b w", Verdict.PROVED, ""),
+        ("w b r b w", "w b r b o", Verdict.REFUTED, SAME_ROWS),
+        ("[ w b r b ]", "[ w b r b ]", Verdict.PROVED, ""),
+        ("w b", "b r", Verdict.PROVED, ""),
+        ("w r", "w b r", Verdict.UNPROVED, WAYS),
+        ("w b r", "b w", Verdict.REFUTED, STORE_LOAD),
+        ("w b r w", "w b r", Verdict.REFUTED, STORE_LOAD),
+        ("w b r b", "w b r", Verdict.UNPROVED, WAYS),
+        ("w h r", "w h r", Verdict.REFUTED, BETWEEN),
+        ("w b r w", "w b r w", Verdict.REFUTED, BEHIND),
+        ("[ w b r b ]", "w b r b", Verdict.UNPROVED, LOOP),
+        ("w b r", "o b r", Verdict.REFUTED, SAME_ROWS),
+    ],
+)
+def test_turns(first: str, second: str, verdict: Verdict, why: str) -> None:
+    ((found, text),) = said(first, second)
+    assert found is verdict and text.startswith(why) and bool(text) == bool(why)
