@@ -39,9 +39,8 @@ class DType(Enum):
     """Element type; the value is its text in the kernel IR.
 
     ``e4m3`` and ``e5m2`` are OCP's FP8 (e4m3 without infinities); ``tf32`` is fp32 of which the
-    tensor core reads 19 bits; a tensor map copies it as fp32, since one of ``TFLOAT32`` would
-    round on the way. ``bool`` is a byte in memory, ``pred`` the outcome of a comparison in
-    a register.
+    tensor core reads 19 bits, to which TMA rounds what it loads (:attr:`rounded_by_tma`). ``bool``
+    is a byte in memory, ``pred`` the outcome of a comparison in a register.
     """
 
     _value_: str
@@ -51,7 +50,7 @@ class DType(Enum):
     F16 = "f16", _Row(16, "float16", "float16", "FLOAT16", "f16", "unsigned short")
     F32 = "f32", _Row(32, "float32", "float32", "FLOAT32", "f32", "float")
     F64 = "f64", _Row(64, "float64", "float64", "FLOAT64", "f64", "double")
-    TF32 = "tf32", _Row(32, "float32", "float32", "FLOAT32", "tf32", "float")
+    TF32 = "tf32", _Row(32, "float32", "float32", "TFLOAT32", "tf32", "float")
     E4M3 = "e4m3", _Row(8, "float8_e4m3fn", "float8_e4m3fn", "UINT8", "e4m3", "unsigned char")
     E5M2 = "e5m2", _Row(8, "float8_e5m2", "float8_e5m2", "UINT8", "e5m2", "unsigned char")
     S8 = "s8", _Row(8, "int8", "int8", "UINT8", "s8", "signed char")
@@ -91,6 +90,14 @@ class DType(Enum):
     def stored(self) -> DType:
         """What its elements are in memory to whoever else reads them: of ``tf32`` that is fp32."""
         return next(d for d in DType if d.row.torch == self.row.torch)
+
+    @property
+    def rounded_by_tma(self) -> bool:
+        """Whether TMA rounds elements that it loads, to nearest even, to the bits that are read of
+        them. Nothing else does, so what threads load would be cut off instead
+        (design/0030-eight-bits.md has the measurement).
+        """
+        return self is DType.TF32
 
     @property
     def register_bits(self) -> int:

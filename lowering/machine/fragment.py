@@ -24,7 +24,7 @@ from lowering.ground.types import FragmentType
 __all__ = [
     "Array", "add_aligned", "add_products", "block_to_lanes", "convert", "element_index",
     "element_rows_cols", "filled", "greater", "held_type", "lane_rows", "lanes_to_block", "less",
-    "operand_values", "row_lanes", "sums_of_products", "to_float32",
+    "operand_values", "rounded_to_tf32", "row_lanes", "sums_of_products", "to_float32",
 ]  # fmt: skip
 
 Array = npt.NDArray[Any]
@@ -132,6 +132,19 @@ def operand_values(data: Array, dtype: DType) -> Array:
         return (np.ascontiguousarray(data).view(np.uint32) & 0xFFFFE000).view(np.float32)
     kind = np.dtype(getattr(ml_dtypes, dtype.numpy, dtype.numpy))
     return np.ascontiguousarray(data).view(kind).astype(np.float32)
+
+
+def rounded_to_tf32(raw: Array) -> Array:
+    """Raw bits of float32, rounded to the 19 that the tensor core reads of tf32, to nearest even.
+
+    That is what TMA does by a map of ``TFLOAT32`` (an H200, 2026-11-24: of a million numbers, half
+    of them ties or beside one, subnormal ones among them, each bit). What is rounded beyond the
+    largest number is infinite. A NaN stays one; which is an assumption.
+    """
+    even = raw + 0xFFF + (raw >> 13 & 1)
+    nan = (raw & 0x7FFFFFFF) > 0x7F800000
+    found: Array = np.where(nan, raw | 0x00400000, even) & np.uint32(0xFFFFE000)
+    return found.astype(np.uint32)
 
 
 def sums_of_products(a: Array, b: Array) -> Array:

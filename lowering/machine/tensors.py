@@ -13,7 +13,7 @@ from lowering.ground.types import Swizzle
 from lowering.kernel.kernel import TensorMap
 from lowering.kernel.tensors import Ragged
 from lowering.machine.errors import FaultError
-from lowering.machine.fragment import Array
+from lowering.machine.fragment import Array, rounded_to_tf32
 from lowering.machine.memory import swizzled
 from lowering.target.ptx import TMA_BOX_MAX, TMA_STRIDE_ALIGN, TMA_WRITES
 
@@ -95,7 +95,8 @@ class MappedArray:
         return self.lines * self.line
 
     def load(self, at: Sequence[int]) -> Array:
-        """The box at ``at`` as chunks ``[lines, line / 16, 2]``; zero out of bounds.
+        """The box at ``at`` as chunks ``[lines, line / 16, 2]``; zero out of bounds, and rounded
+        where TMA rounds elements of the map's type.
 
         Raises FaultError for a ragged map: its address may lie in front of mapped memory, which TMA
         takes of maps that it stores through only.
@@ -104,7 +105,8 @@ class MappedArray:
             raise FaultError(f"a load through {self.map.name}, which begins in front of its tensor")
         box = np.zeros(self.box, self.raw.dtype)
         inside, source = self._clip(at)
-        box[inside] = self.raw[source]
+        found = self.raw[source]
+        box[inside] = rounded_to_tf32(found) if self.map.dtype.rounded_by_tma else found
         return box.view(np.uint64).reshape(self.lines, self.line // 16, 2)
 
     def store(self, at: Sequence[int], chunks: Array) -> None:

@@ -1,4 +1,4 @@
-"""Matmuls of fp32 as TF32: only where it is said, truncated, proved, without spills."""
+"""Matmuls of fp32 as TF32: only where it is said, rounded, proved, without spills."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import wsched
-from lowering.ground.errors import UnsupportedError
+from lowering.ground.errors import ScheduleError, UnsupportedError
 from lowering.proof.prove import prove
 from tests.on_machine import Problem, run
 from tests.schedules import cooperative, definition, ping_pong, split_k
@@ -25,7 +25,7 @@ from wsched.front.tf32 import torch_allows_tf32
 from wsched.fusion import DataType
 from wsched.run.compiled import CompiledFusion, compile_fusion
 from wsched.run.counts import admitted_by
-from wsched.schedule.matmul.params import MatmulParams
+from wsched.schedule.matmul.params import MatmulParams, ThreadLoads
 
 ODD = Problem(200, 72, 100, 4)
 FP32 = definition("f32", "f32")
@@ -35,9 +35,10 @@ def kernel(params: MatmulParams) -> CompiledFusion:
     return compile_fusion(import_fusion(wsched.with_tf32(FP32)), params)
 
 
-def cut(x: Any) -> Any:
-    """The upper 19 bits."""
-    return (x.view(np.uint32) & 0xFFFFE000).view(np.float32)
+def rounded(x: Any) -> Any:
+    """To 10 bits of the mantissa, to nearest even, by arithmetic: no exponent is at its limits."""
+    fraction, exponent = np.frexp(x.astype(np.float64))
+    return np.ldexp(np.rint(np.ldexp(fraction, 11)), exponent - 11).astype(np.float32)
 
 
 @pytest.mark.slow
@@ -62,17 +63,29 @@ def test_right_proved_and_without_spills(params: MatmulParams) -> None:
     assert made.resources.clean
 
 
-def test_the_lower_bits_are_cut_off() -> None:
-    """One product: 1 + 2**-11 counts as 1, and what is stored in memory stays fp32."""
+def test_operands_are_rounded_on_their_way() -> None:
+    """One product: 1 + 2**-11 counts as 1, 1 + 3 * 2**-11 as 1 + 2**-9, and what is stored in
+    memory stays fp32.
+    """
     made = kernel(cooperative(128, 64, k=32, stages=3))
     rng = np.random.default_rng(1)
     a, b = rng.standard_normal((2, 64, 1)).astype("f4")
     a, b = (np.pad(x, ((0, 0), (0, 3))) for x in (a, b))
-    a[0, 0], b[0, 0] = 1 + 2**-11, 1 + 2**-10
+    a[:3, 0], b[0, 0] = (1 + 2**-11, 1 + 3 * 2**-11, -1 - 2**-11 - 2**-23), 1
     found = run(made, Problem(64, 64, 4, 1), a, b, "f32")
-    assert found[0, 0] == np.float32(1 + 2**-10)
-    assert np.array_equal(found, cut(a) @ cut(b).T)
+    assert found[:3, 0].tolist() == [1, 1 + 2**-9, -1 - 2**-10]
+    assert np.array_equal(found, rounded(a) @ rounded(b).T)
     assert "tensormap T0: tf32[M, K]" in made.dump("kernel")
+
+
+def test_threads_do_not_load_it() -> None:
+    """They would cut off what TMA rounds, and a schedule changes no result's accuracy."""
+    params = replace(cooperative(128, 64, k=32, stages=3), thread_loads=ThreadLoads(0, 4))
+    with pytest.raises(ScheduleError) as error:
+        kernel(params)
+    assert str(error.value).endswith(
+        "...): thread_loads.b=4: threads would cut off what TMA rounds of TF32"
+    )
 
 
 @pytest.mark.slow
@@ -82,7 +95,7 @@ def test_a_call_of_torch_tensors() -> None:
     x, w = torch.randn(40, 64), torch.randn(64, 24)
     (out,) = wsched.execute(text, [x, w])
     error = torch.linalg.norm(out - x @ w) / torch.linalg.norm(x @ w)
-    assert out.dtype is torch.float32 and 1e-5 < error < 2e-3
+    assert out.dtype is torch.float32 and 1e-5 < error < 4e-4
     made = wsched.compile(text, [x, w])
     assert check(made, sized_inputs(made, Extents(64, 64, 512), 0, "cpu")).passed
     (same,) = wsched.execute(definition("f32", "f32", "matmul"), [x, w])  # nobody said so

@@ -18,6 +18,7 @@ from lowering.machine.fragment import (
     from_float32,
     held_type,
     operand_values,
+    rounded_to_tf32,
     to_float32,
 )
 from wsched.fusion import DataType
@@ -185,6 +186,20 @@ def test_what_the_tensor_core_reads() -> None:
         assert operand_values(np.array([bits], dtype.raw), dtype).tolist() == [number]
 
 
+def test_what_tma_makes_of_tf32() -> None:
+    """To nearest even, carried into the exponent; of subnormal numbers as well, and NaN is one."""
+    bits = {
+        0x3F800000: 0x3F800000, 0x3F800FFF: 0x3F800000, 0x3F801000: 0x3F800000,
+        0x3F801001: 0x3F802000, 0x3F803000: 0x3F804000, 0xBF803000: 0xBF804000,
+        0x3FFFF000: 0x40000000, 0x00001001: 0x00002000, 0x80003000: 0x80004000,
+        0x7F7FFFFF: 0x7F800000, 0x7F800000: 0x7F800000, 0xFF800000: 0xFF800000,
+        0x7F800001: 0x7FC00000, 0xFFFFFFFF: 0xFFFFE000, 0x00000000: 0, 0x80000000: 0x80000000,
+    }  # fmt: skip
+    found = rounded_to_tf32(np.array(list(bits), np.uint32))
+    assert found.dtype == np.uint32
+    assert found.tolist() == list(bits.values())
+
+
 def test_how_accumulators_add() -> None:
     """s32 wraps, f16 rounds to nearest even and overflows, and without a sum before all begin."""
     ends = np.array([2**31 - 1], np.int32)
@@ -200,3 +215,9 @@ def test_how_accumulators_add() -> None:
 def test_stored() -> None:
     """What others read of a tensor: of tf32 fp32, of everything else itself."""
     assert {d: d.stored for d in DType if d.stored is not d} == {DType.TF32: DType.F32}
+
+
+def test_what_tma_rounds() -> None:
+    """The one type whose map's name says so, so that the driver is asked for it."""
+    assert [d for d in STORED if d.rounded_by_tma] == [DType.TF32]
+    assert DType.TF32.driver == "TFLOAT32" and DType.F32.driver == "FLOAT32"

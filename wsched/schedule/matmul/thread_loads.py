@@ -51,6 +51,11 @@ def thread_load_reasons(demands: Demands, params: MatmulParams) -> Reasons:
                 f"thread_loads.{name}={found}: threads copy {words} bytes of {demands.operand} at "
                 "once, 0 leaves it to TMA"
             )
+        if found and demands.operand.element.rounded_by_tma:
+            reasons.append(
+                f"thread_loads.{name}={found}: threads would cut off what TMA rounds of "
+                f"{demands.operand}"
+            )
         rows = tile.k if k_is_rows else rows
         if found and rows % loads.warpgroups:
             reasons.append(
