@@ -5,11 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from itertools import chain
+from zlib import crc32
 
 import pytest
 
+from lowering.cuda.emit import emit_cuda
+from lowering.ground.errors import ScheduleError, UnsupportedError
 from tests.conftest import Golden
+from tests.mutants.families import FAMILIES
+from tests.replay import cases
 from tests.schedules import QUICK, SCHEDULES, definition
+from wsched.front.known import import_fusion
 from wsched.importer import build_fusion, record_text
 from wsched.ladder.climb import climb
 from wsched.run.compiled import compile_fusion
@@ -28,6 +34,28 @@ def digests(sources: Iterable[tuple[str, str]]) -> str:
 
 def test_one_of_each_kind(golden: Golden) -> None:
     assert digests(scheduled(sorted(QUICK))) == golden
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_families(family: str, golden: Golden) -> None:
+    """Groups, lists, several products, reductions, 8 bits, computed operands, tensor memory."""
+    made = FAMILIES[family].items()
+    assert digests((n, emit_cuda(make().kernel)) for n, make in made) == golden
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_epilogues_and_layouts(part: int, golden: Golden) -> None:
+    """One in eight of the cases of ``tests.replay``, by their names, and why some have no kernel."""
+    found = []
+    for name, text, params in cases():
+        if crc32(name.encode()) % 32 != part:
+            continue
+        try:
+            fusion = import_fusion(text)
+            found.append((name, compile_fusion(fusion, params).source))
+        except (ScheduleError, UnsupportedError) as e:
+            found.append((name, str(e)))
+    assert digests(found) == golden
 
 
 @pytest.mark.slow
