@@ -45,7 +45,7 @@ def test_families(family: str, golden: Golden) -> None:
 
 @pytest.mark.parametrize("part", range(4))
 def test_epilogues_and_layouts(part: int, golden: Golden) -> None:
-    """One in eight of the cases of ``tests.replay``, by their names, and why some have no kernel."""
+    """One in eight of the cases of ``tests.replay``, by name, and why some have no kernel."""
     found = []
     for name, text, params in cases():
         if crc32(name.encode()) % 32 != part:
