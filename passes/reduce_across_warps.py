@@ -174,5 +174,5 @@ def _whole(store: FragStoreGlobal) -> bool:
 
 def _turns(loop: For | None) -> int:
     """Buffers that take turns from trip to trip."""
-    trips = 0 if loop is None else trips_of(loop)
+    trips = loop and trips_of(loop)
     return 2 if trips and trips % 2 == 0 else 1

@@ -295,7 +295,7 @@ class _Stepper:
         delta = to - place.at
         steps = delta.constant()
         if steps == 0:
-            return (), replaced(place, at=to)
+            return (), place
         add_stage, add_parity = (
             self.split(delta, "skip") if steps is None
             else (Const(steps % self.stages), Const(steps // self.stages % 2))

@@ -50,6 +50,28 @@ def complaint(name: str, epilogue: str, problem: Problem = PROBLEM) -> str:
     return found.complaint(problem.tolerance)
 
 
+@pytest.mark.parametrize("name", EPILOGUES)
+def test_torch_computes_what_the_definition_says(name: str) -> None:
+    """In fp64: of both gelus only one is in the definition."""
+    epilogue, draw = EPILOGUES[name], torch.Generator().manual_seed(3)
+    shapes = {"N": (24,), "MN": (40, 24)}
+    x, w, *others = (
+        torch.randn(shape, dtype=torch.float64, generator=draw)
+        for shape in ((40, 16), (24, 16), *(shapes[a] for a in epilogue.inputs))
+    )
+    y = x @ w.T
+    wanted = {
+        "bare": lambda: y,
+        "gelu": lambda: (
+            (z := y + others[0])
+            * (0.5 + 0.5 * torch.tanh(0.7978845608028654 * (z + 0.044715 * z**3)))
+        ),
+        "residual": lambda: y + others[0],
+        "silu": lambda: y / (1 + torch.exp(-y)),
+    }[name]()
+    assert torch.allclose(epilogue.compute(x, w, *others), wanted, rtol=1e-12, atol=1e-12)
+
+
 def test_parse_epilogues() -> None:
     assert parse_epilogues("silu, bare,silu") == ("silu", "bare")
     known = "supported: bare, gelu, residual, silu"

@@ -276,3 +276,14 @@ def test_a_shipped_baseline_has_the_whole_list(path: Path) -> None:
     assert not found.broken() and not found.refused()
     ratios = found.ratios(names)
     assert set(ratios) == set(names) and min(map(len, ratios.values())) >= 4
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "said"),
+    [
+        (0.9, 0.97, "slower"), (0.9, 1 - 0.02, "unsure"), (1 - 0.02, 1.1, "as fast"),
+        (0.979, 1.1, "unsure"), (1.0, 1.0, "as fast"),
+    ],
+)  # fmt: skip
+def test_what_is_surely_lost(low: float, high: float, said: str) -> None:
+    assert Change((low + high) / 2, low, high).outcome(0.02) == said

@@ -5,16 +5,30 @@ from __future__ import annotations
 import csv
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from wsched.bench.drawn.joined import ClassLine, by_class, classes, joined, main, write_csv
+from tests.conftest import Golden
+from tests.schedules import SCHEDULES, cooperative
+from wsched.bench.drawn.joined import (
+    ClassLine,
+    Joined,
+    by_class,
+    classes,
+    joined,
+    main,
+    write_csv,
+)
 from wsched.bench.drawn.problems import Drawn
 from wsched.bench.drawn.schedules import schedules_for
 from wsched.bench.problem import definition_text
 from wsched.bench.schedules.ranking import problem_for
+from wsched.choose.problem import Problem
 from wsched.choose.tuned.entry import problem_to_dict
+from wsched.fusion import DataType
+from wsched.schedule.matmul.params import MatmulParams
 
 PROBLEMS = (Drawn(512, 408, 8760, "tn"), Drawn(64, 4096, 4096, "tn"))
 
@@ -51,6 +65,35 @@ def test_what_ran_is_joined_with_what_is_predicted(path: Path) -> None:
     assert found[0].predicted_us * 1.2 == pytest.approx(found[0].us)
     assert found[0].cublas_us == pytest.approx(found[1].us, rel=0.001)
     assert found[0].problem.align_a == 16 and found[2].problem.align_a == 128
+
+
+BASE = Problem(4096, 4096, 4096, DataType.BFloat16, (DataType.BFloat16,), 132)
+
+CLASSES: dict[str, tuple[Problem, MatmulParams]] = {
+    "plain": (BASE, cooperative(128, 256)),
+    "pairs": (BASE, cooperative(128, 256, cluster=(2, 1))),
+    "pairs of columns": (BASE, cooperative(128, 256, cluster=(1, 2))),
+    "exchanged": (BASE, SCHEDULES["exchanged"]),
+    "K in parts": (BASE, SCHEDULES["split_2"]),
+    "a round that is full": (replace(BASE, m=128 * 12, n=256 * 11), cooperative(128, 256)),
+    "a round that is nearly full": (
+        replace(BASE, m=128 * 13, n=256 * 9), cooperative(128, 256),
+    ),
+    "few rows": (replace(BASE, m=64), cooperative(64, 64, groups=1)),
+    "few steps": (replace(BASE, k=256), cooperative(128, 128)),
+    "many steps": (replace(BASE, k=64 * 1024), cooperative(128, 128)),
+    "unaligned": (replace(BASE, align_a=16), cooperative(128, 48)),
+    "narrow": (BASE, cooperative(128, 24, 32)),
+}  # fmt: skip
+
+
+def test_classes(golden: Golden) -> None:
+    """Of which classes schedules at problems are: a table."""
+    lines = (
+        f"{name}: {', '.join(classes(Joined(name, problem, name, params, 1.0, None)))}"
+        for name, (problem, params) in CLASSES.items()
+    )
+    assert "\n".join(lines) == golden
 
 
 def test_ranking_and_reach_are_told_apart(path: Path) -> None:

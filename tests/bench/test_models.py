@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from lowering.ground.errors import UnsupportedError
 from tests.bench.fake_models import DOT, ColdDevice, FakeDevice, FullDevice
+from tests.conftest import Golden
 from wsched.bench.cli import app
 from wsched.bench.method.measure import Broken, Plan
 from wsched.bench.models import command
@@ -82,6 +83,19 @@ def test_times_of_calls_hosts_and_graphs() -> None:
             assert record["host_us"] == pytest.approx([US[name] / 10] * 2)
             assert record["graph_us"] == pytest.approx([US[name] / 2] * 2)
     assert found["told"]["own"] == 75
+
+
+def test_who_watches_is_told_what_begins(golden: Golden) -> None:
+    """Each way's stages in order, also of one that cannot take part."""
+    said = list[str]()
+    device = FakeDevice(US, {"eager": "error", OWN: "wrong"})
+    plan = Plan(2, 2.0)
+    measure_case(
+        device, Asked("lora", 512), WAYS, ("nvfuser",), plan,
+        lambda *words: said.append(" ".join(str(w) for w in words if not isinstance(w, float))),
+        clock=device.clock,
+    )  # fmt: skip
+    assert "\n".join(said) == golden
 
 
 def test_first_calls_do_not_say_how_many_there_are() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,7 @@ import wsched
 from wsched.bench.fused.epilogue import EPILOGUES
 from wsched.bench.fused.systems import FusedOperands
 from wsched.bench.problem import LAYOUTS, Problem, Shape
+from wsched.bench.schedules import worker
 from wsched.bench.schedules.ranking import problem_for, ranking
 from wsched.front.known import import_fusion
 from wsched.front.problems import problem_of
@@ -54,3 +56,11 @@ def test_the_problem_is_that_of_a_call(
     fusion = laid_out(import_fusion(text), [x, *others])
     planned = problem_for(text, problem.shape, MULTIPROCESSORS)
     assert problem_of(fusion, [x, *others]) == planned
+
+
+def test_how_many_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is taken and the best others, so many of them in all; 0 is all of them."""
+    monkeypatch.setattr(worker, "taken_first", lambda definition, planned: [*"abcde"])
+    planned: Any = None
+    assert [len(worker.of_all("", planned, top)) for top in (0, 1, 3, 9)] == [5, 1, 3, 5]
+    assert worker.of_all("", planned, 2) == ["a", "b"]

@@ -102,3 +102,14 @@ def test_explain() -> None:
     )
     without = wsched.explain(definition(), [a, b])
     assert "batch_invariant" not in {c.name for c in without.choices}
+
+
+def test_explained_is_what_execute_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the machine would refuse to run is refused, also of a schedule of one's own."""
+    inputs = operands(64, 64, N)
+    own = wsched.Schedule.of(TEXT, SCHEDULES["coop_128x64"])
+    assert wsched.explain(TEXT, inputs, batch_invariant=True).kernel
+    monkeypatch.setenv("WSCHED_MACHINE_SECONDS", "0.0001")
+    for given, asked in ((TEXT, True), (own, False)):
+        with pytest.raises(UnsupportedError, match=r"^a run of matmul_\w+ on the machine that"):
+            wsched.explain(given, inputs, batch_invariant=asked)

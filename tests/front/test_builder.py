@@ -50,6 +50,22 @@ def test_a_kernel_is_called_by_its_options_and_right(options: dict[str, Any], na
     assert check(kernel, sized_inputs(kernel, EXTENTS, 0, "cpu")).passed
 
 
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({}, ""),
+        ({"smem_epilogue": False}, "_registers"),
+        ({"tma": TmaOptions(swizzle=128)}, ""),
+        ({"tma": TmaOptions(swizzle=64)}, "_swizzle_64"),
+        ({"tma": TmaOptions(swizzle=0, l2_promotion=64)}, "_swizzle_0_l2_64"),
+        ({"tma": TmaOptions(l2_promotion=128)}, "_l2_128"),
+        ({"persistent": False, "b_layout": "kn"}, "_kn_tile_per_cta"),
+    ],
+)
+def test_words_of_options(options: dict[str, Any], words: str) -> None:
+    assert MatmulBuilder(**options).kernel_name == f"warpspecialized_f16_f32_128x128x64_4{words}"
+
+
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("sizes", ["200x136x40", "72x520x264", "1x8x8"])
 @pytest.mark.parametrize(

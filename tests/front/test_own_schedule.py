@@ -177,6 +177,15 @@ def test_operands_lie_as_the_inputs_do() -> None:
     )
 
 
+def test_sizes_that_do_not_fit_are_refused_in_front_of_the_kernel() -> None:
+    x, w = (torch.zeros(s, dtype=torch.bfloat16) for s in ((64, 64), (64, 72)))
+    with pytest.raises(InputError) as refused:
+        wsched.compile(Schedule.of(definition(), SQUARE), [x, w])
+    assert str(refused.value) == (
+        "K is 64 in dimension 1 of input 0 and 72 in dimension 1 of input 1"
+    )
+
+
 def test_parameters_beside_a_schedule() -> None:
     with pytest.raises(InputError) as refused:
         wsched.compile(cooperative(definition()), operands(), params=SQUARE)

@@ -11,10 +11,15 @@ import pytest
 
 from lowering.cuda.nvrtc import Compiled
 from lowering.ground.errors import UnsupportedError
-from tests.epilogues import GELU
+from tests.conftest import Golden
+from tests.epilogues import GELU, TWO_OUTPUTS
+from tests.grouped import GATE, grouped
+from tests.lists import side_by_side
 from tests.lowering.cuda.fake_driver import Driver, installed
+from tests.reductions import Reduced
+from tests.reductions import definition as reductions
 from tests.run.test_once import at_once
-from tests.schedules import SCHEDULES, definition
+from tests.schedules import LAYOUTS, SCHEDULES, definition, in_tensor_memory
 from wsched.choose.presets import PRESETS
 from wsched.front.known import import_fusion
 from wsched.run.arguments import Arguments
@@ -22,7 +27,16 @@ from wsched.run.compiled import CompiledFusion, compile_fusion
 from wsched.run.kernel_name import _said, kernel_name
 from wsched.run.mlir import through_mlir
 from wsched.schedule.graph import TransformGraph
-from wsched.schedule.matmul.params import MatmulParams, TileRasterizationOrder
+from wsched.schedule.matmul.copied import SmemSwizzles, ThreadLoads
+from wsched.schedule.matmul.params import (
+    Accumulators,
+    ClusterDims,
+    MatmulParams,
+    MmaArch,
+    MmaMacro,
+    TileRasterizationOrder,
+)
+from wsched.schedule.options import MmaInputSmemSwizzle
 
 FUSION = import_fusion(definition())
 
@@ -62,23 +76,40 @@ def test_what_no_word_says_is_in_the_hash(change: dict[str, Any]) -> None:
     assert name.rpartition("_")[0] == other.rpartition("_")[0]
 
 
-def test_a_name_is_the_same_in_every_process() -> None:
-    assert kernel_name(FUSION, MatmulParams(num_registers=(40, 232))) == (
-        "matmul_bfloat16_bfloat16_128x256x64_cooperative_persistent_s4_f1_3c5131"
-    )
-
-
-@pytest.mark.parametrize(
-    ("schedule", "words"),
-    [
-        ("stream_k", "128x128x64_cooperative_stream_k_s4_f1"),
-        ("split_3_traversal", "128x256x64_cooperative_persistent_s4_f1_split3_g8"),
-        ("split_tile_per_cta", "128x64x64_cooperative_tile_per_cta_s4_f1_split4"),
-    ],
-)
-def test_a_name_says_who_has_parts_of_tiles(schedule: str, words: str) -> None:
-    name = kernel_name(FUSION, SCHEDULES[schedule])
-    assert name.rpartition("_")[0] == f"matmul_bfloat16_bfloat16_{words}"
+def test_words(golden: Golden) -> None:
+    """What a name says of each parameter and each fusion; the same in every process."""
+    plain = SCHEDULES["coop_128x128"]
+    options = plain.circular_buffer_options
+    changed = {
+        "promote_prologue_smem_reuse": replace(plain, promote_prologue_smem_reuse=True),
+        "thread_loads": replace(plain, thread_loads=ThreadLoads(4, 16, 2)),
+        "threads load one": replace(plain, thread_loads=ThreadLoads(b=8)),
+        "smem_swizzles": replace(
+            plain, smem_swizzles=SmemSwizzles(b=MmaInputSmemSwizzle.B64)
+        ),
+        "accumulators": replace(plain, accumulators=Accumulators.Half),
+        "batch_invariant": replace(plain, batch_invariant=True),
+        "use_smem_epilogue": replace(plain, use_smem_epilogue=False),
+        "prefetch": replace(
+            plain, circular_buffer_options=replace(options, smem_circular_buffer_prefetch_gap=1)
+        ),
+        "num_registers": replace(plain, num_registers=(24, 240)),
+        "tensor memory": in_tensor_memory(128, 128),
+        "pairs": replace(
+            in_tensor_memory(128, 256), cluster_dims=ClusterDims(2, 1),
+            mma_macro=MmaMacro(256, 256, arch=MmaArch.Blackwell2CTA),
+        ),
+    }  # fmt: skip
+    sums = (Reduced("sum", (1,)), Reduced("max", (0,), "abs"), Reduced("min", (0, 1)))
+    texts = {
+        **{layout: definition("f16", "f32", layout=layout) for layout in LAYOUTS},
+        "gelu": GELU, "groups": grouped(), "gated groups": GATE, "list": side_by_side(),
+        "several results": TWO_OUTPUTS, "reductions": reductions(sums),
+        "reductions alone": reductions(sums[:1], result=False),
+    }  # fmt: skip
+    made = {n: kernel_name(FUSION, p) for n, p in {**SCHEDULES, **changed}.items()}
+    made |= {n: kernel_name(import_fusion(text), plain) for n, text in texts.items()}
+    assert "\n".join(f"{n}: {name}" for n, name in made.items()) == golden
 
 
 # --- in one line ----------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import pytest
 from typer.testing import CliRunner
 
-from lowering.ground.errors import ScheduleError
+from lowering.ground.errors import ScheduleError, UnsupportedError
 from wsched.cli.app import app
 from wsched.stress import command, run
 from wsched.stress.launches import Where
@@ -225,3 +225,29 @@ def test_the_summary() -> None:
     assert summary(found, 2.0) == (
         "250 launches of 1 kernels in 2 s, 125 a second, none wrong, 6 refused, 1 kernels unmade"
     )
+
+
+@pytest.mark.parametrize(
+    ("error", "refused", "failures"),
+    [
+        (UnsupportedError("this", "that"), "this is not supported; supported: that", 0),
+        (ScheduleError("rule", "a call", "why"), "ScheduleError[rule]: a call: why", 0),
+        (ValueError("a fault"), "", 1),
+    ],
+    ids=str,
+)
+def test_a_kernel_that_there_is_not(
+    error: Exception, refused: str, failures: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Is a row without launches, for what it was refused; a fault is its own."""
+
+    def drawn(where: Any, number: int) -> Any:
+        raise error
+
+    monkeypatch.setattr(run, "drawn_kernel", drawn)
+    where: Any = None
+    pool: Any = None
+    row = run._made(where, 7, pool)
+    assert isinstance(row, Row)
+    assert (row.kernel, row.name, row.launches, row.refused, row.seconds) == (7, "", 0, 0, 0.0)
+    assert row.unmade == refused and len(row.failures) == failures

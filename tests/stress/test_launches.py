@@ -190,6 +190,9 @@ def test_poison(shape: tuple[int, ...], dtype: str) -> None:
     assert poison_in(p.tensor).all()
     p.tensor.fill_(1)
     assert int((~poison_in(p.whole)).sum()) == p.tensor.numel()
+    begin, width = p.tensor.storage_offset(), (shape or (1,))[-1] + 2
+    rows = p.tensor.numel() // max(width - 2, 1)
+    assert p.whole.numel() - begin - rows * width == begin >= 64  # as much behind as in front
     assert p.intact()
     p.whole[0] = 1
     assert not p.intact()

@@ -130,7 +130,7 @@ class Fusion(_Kept):
         """The tensor of this name, None if there is none; its place is in its name."""
         try:
             found = self.tensors[int(name[1:])]
-        except (TypeError, ValueError, IndexError):  # what a caller took for a name, too
+        except (TypeError, ValueError, LookupError):  # what a caller took for a name, too
             return None
         return found if found.name == name else None
 

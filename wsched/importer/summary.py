@@ -152,11 +152,10 @@ class _Writer:
             if step.op != "input" and set(behind) - {Extent.TENSOR, Extent.ONE}:
                 raise UnsupportedError(f"fd.ops.{step.op} in front of a reduction", _SHAPES)
             return Extent.TENSOR
-        if Extent.TENSOR in behind or not step.spread <= kept:
-            raise UnsupportedError(f"a value of [{', '.join(sorted(step.spread))}]", _SHAPES)
-        if Extent.KEPT in behind or (step.spread == kept and kept):
+        small = Extent.TENSOR not in behind and step.spread <= kept
+        if small and (Extent.KEPT in behind or (step.spread == kept and kept)):
             return Extent.KEPT
-        if step.spread:
+        if step.spread or not small:
             raise UnsupportedError(f"a value of [{', '.join(sorted(step.spread))}]", _SHAPES)
         return Extent.ONE
 

@@ -46,7 +46,6 @@ def _words(schedule: Schedule) -> dict[str, str]:
     """A word for each tensor that calls name."""
     fusion = schedule.fusion
     words = dict(zip((t.name for t in fusion.loads), ("a", "b"), strict=True))
-    words |= {fusion.source(t).name: w.upper() for t, w in tuple(words.items())}
     for t, w in tuple(words.items())[:2]:
         words |= {p.name: w.upper() for p in fusion.producers(t)}
     (result,) = schedule.outputs

@@ -237,6 +237,7 @@ class Schedule:
             order: new positions by loops; or the loops in their new order from the outside, those
                 left out following in their old one. It is no call if nothing moves.
         """
+        require(PrimitiveCall("reorder", (tv, order)), "order", order, (Mapping, Iterable))
         order = order if isinstance(order, Mapping | str) else tuple(order)
         call = PrimitiveCall("reorder", (tv, order))
         moved = new_order(find(self.fusion, tv, call), order, call)

@@ -8,6 +8,7 @@ import pytest
 
 from tests.doors.dropin.definitions import BUILDERS, F32, built, inputs_of, matrix, torch
 from wsched.doors.dropin import decide, decision_of
+from wsched.doors.dropin.execute import _recorded
 from wsched.front import problems
 from wsched.importer import UnfinishedError
 from wsched.importer.input_error import InputError
@@ -178,3 +179,11 @@ def test_a_gpu_on_which_nothing_has_run_is_left_alone(
     monkeypatch.undo()
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
     assert decide.runs_on(torch.device("cuda")) is taken
+
+
+def test_autograd_records_tensors_alone() -> None:
+    """A number among the inputs asks for no gradients; nor does anything where none are taken."""
+    plain, asked = torch.zeros(2), torch.zeros(2, requires_grad=True)
+    assert not _recorded([plain, 0.5, 3]) and _recorded([plain, asked])
+    with torch.no_grad():
+        assert not _recorded([asked])

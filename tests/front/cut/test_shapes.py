@@ -4,9 +4,11 @@
 
 from __future__ import annotations
 
+from wsched.front.cut.dtypes import result_types
 from wsched.front.cut.infer import infer
 from wsched.front.cut.looks import move_of
 from wsched.front.cut.order import Orders
+from wsched.fusion import DataType
 from wsched.importer import record_text
 
 INPUTS = {
@@ -255,3 +257,12 @@ def shown(operation: str) -> str:
 
 def test_of_every_operation(golden: object) -> None:
     assert "\n".join(map(shown, OPERATIONS.split("\n")[1:-1])) == golden
+
+
+def test_as_many_types_as_results() -> None:
+    for operation in OPERATIONS.split("\n")[1:-1]:
+        text, names = definition_of(operation)
+        node = record_text(text).node(names[0])
+        assert node is not None
+        kinds = result_types(node, [DataType.BFloat16] * 4, False)
+        assert len(kinds) == len(node.results), operation

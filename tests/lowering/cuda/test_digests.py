@@ -5,14 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from itertools import chain
+from zlib import crc32
 
 import pytest
 
+from lowering.cuda.emit import emit_cuda
+from lowering.ground.errors import ScheduleError, UnsupportedError
 from tests.conftest import Golden
+from tests.mutants.families import FAMILIES
+from tests.mutants.subjects import subject
+from tests.replay import cases
 from tests.schedules import QUICK, SCHEDULES, definition
+from wsched.front.known import import_fusion
 from wsched.importer import build_fusion, record_text
 from wsched.ladder.climb import climb
 from wsched.run.compiled import compile_fusion
+
+BY_HAND = (
+    "a_by_threads", "b_by_two_warpgroups", "both_by_threads", "four_warpgroups", "in_turns",
+    "in_turns_from_the_queue", "coop_128x128-residual", "pingpong_64x128-residual",
+)  # fmt: skip
 
 
 def scheduled(names: Iterable[str]) -> Iterator[tuple[str, str]]:
@@ -28,6 +40,33 @@ def digests(sources: Iterable[tuple[str, str]]) -> str:
 
 def test_one_of_each_kind(golden: Golden) -> None:
     assert digests(scheduled(sorted(QUICK))) == golden
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_families(family: str, golden: Golden) -> None:
+    """Groups, lists, several products, reductions, 8 bits, computed operands, tensor memory."""
+    made = FAMILIES[family].items()
+    assert digests((n, emit_cuda(make().kernel)) for n, make in made) == golden
+
+
+def test_by_hand(golden: Golden) -> None:
+    """Loads by threads, four warpgroups, results beside what is added: schedules call by call."""
+    assert digests((n, emit_cuda(subject(n).kernel)) for n in BY_HAND) == golden
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_epilogues_and_layouts(part: int, golden: Golden) -> None:
+    """One in eight of the cases of ``tests.replay``, by name, and why some have no kernel."""
+    found = []
+    for name, text, params in cases():
+        if crc32(name.encode()) % 32 != part:
+            continue
+        try:
+            fusion = import_fusion(text)
+            found.append((name, compile_fusion(fusion, params).source))
+        except (ScheduleError, UnsupportedError) as e:
+            found.append((name, str(e)))
+    assert digests(found) == golden
 
 
 @pytest.mark.slow

@@ -119,6 +119,16 @@ def test_both_branches_may_consume() -> None:
     assert [p for p in problems if "consumed" in p] == []
 
 
+@pytest.mark.parametrize("empty", [0, 1])
+def test_what_a_branch_consumes_is_gone_behind_it(empty: int) -> None:
+    """Either of them may have been executed."""
+    behind = TOTAL.replace("total", "other")
+    branches = [f"{{ {TOTAL} }}", "{ let none: i32 = 0 }"]
+    one, two = branches[::-1] if empty == 0 else branches
+    problems = broken(TOTAL, f"if wg == 0 {one} else {two}\n{behind}")
+    assert f"sum is consumed twice, in: {behind}" in problems
+
+
 def test_a_loop_may_not_consume_what_stands_before_it() -> None:
     """The second iteration would consume it again."""
     again = "again: frag<f32, 64x64> = wgmma.wait x, 0"

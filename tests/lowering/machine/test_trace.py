@@ -91,3 +91,12 @@ def test_what_a_launch_does(name: str, golden: object) -> None:
     launch = right.launches[0]
     took = estimate_seconds(right.kernel, launch.extents, launch.grid)
     assert f"{took * 1e6:.0f} us\n{told(done)}" == golden
+
+
+@pytest.mark.parametrize("name", ["grouped", "grouped_sums"])
+def test_what_a_launch_does_where_ends_are_none(name: str, golden: object) -> None:
+    """Ends that fall, of which a word of memory tells afterwards."""
+    right = subject(name)
+    _, done = right.run(right.kernel, len(right.launches) - 1, adversary="eager", trace=True)
+    assert "st.global.scalar" in told(done)
+    assert told(done) == golden

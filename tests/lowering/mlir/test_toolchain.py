@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from importlib.util import find_spec
+from types import SimpleNamespace
 
 import pytest
 
 from lowering.cuda.nvrtc import CompileError, compile_ptx
 from lowering.cuda.resources import read_resources
+from lowering.mlir import toolchain
 from lowering.mlir.emit import emit_mlir
 from lowering.mlir.toolchain import compile_mlir, lowered, ptxas_version
 from tests.epilogues import GELU, RESIDUAL, WHERE
@@ -113,3 +115,13 @@ def test_shared_addresses_have_32_bits() -> None:
 
 def test_the_release_of_ptxas() -> None:
     assert ptxas_version() >= (12, 8)
+
+
+@pytest.mark.parametrize(
+    ("said", "version"), [("Cuda compilation tools, release 12.9, V12.9.86", (12, 9)), ("", (0, 0))]
+)
+def test_version_of_ptxas(
+    said: str, version: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(toolchain.subprocess, "run", lambda *a, **k: SimpleNamespace(stdout=said))
+    assert ptxas_version.__wrapped__() == version

@@ -42,6 +42,9 @@ FAULTS = {
     "a tile for each group": (
         "grouped", "n_tiles + n_No * B", "n_tiles + n_No // 64 + max(n_No, 64) * B - 64 * B", FEW),
     "none for the end": ("grouped", "in 0 .. tiles + 1 carry", "in 0 .. tiles carry", FEW),
+    "from the second on": ("grouped", "in 0 .. tiles + 1 carry", "in 1 .. tiles + 1 carry", FEW),
+    "every other one": (
+        "grouped", "in 0 .. tiles + 1 carry", "in 0 .. tiles + 1 step 2 carry", FEW),
     "of a few groups' sums": ("grouped_sums", "n_tiles * B", "n_tiles * min(B, 64)", FEW),
     "of rows in place of columns": (
         "grouped_columns", "n_tiles + n_Mo * B", "n_tiles + n_No * B", FEW),

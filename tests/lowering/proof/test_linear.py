@@ -16,7 +16,7 @@ from lowering.ground.expr import (
     select,
 )
 from lowering.ground.poly import poly
-from lowering.proof.linear import Facts, natural, positive
+from lowering.proof.linear import Facts, _cases, natural, positive
 
 K, N, T = Var("K"), Var("N"), Var("T")
 CTA, CTAS = Special("ctaid.x"), Special("nctaid.x")
@@ -271,3 +271,35 @@ POSITIVE = [
 @pytest.mark.parametrize(("e", "wanted"), POSITIVE, ids=str)
 def test_divisors_that_are_positive(e: Expr, wanted: bool) -> None:
     assert positive(e, NAMES) is wanted
+
+
+LESS, OTHER = X < 3, Y < 2
+WAYS: list[tuple[Expr, bool, list[list[Expr]]]] = [
+    (LESS, True, [[2 - X]]),
+    (LESS, False, [[X - 3]]),
+    (X <= 3, True, [[3 - X]]),
+    (X <= 3, False, [[X - 4]]),
+    (X.eq(3), True, [[X - 3, 3 - X]]),
+    (X.eq(3), False, [[X - 4], [2 - X]]),
+    (binary("!=", X, as_expr(3)), False, [[X - 3, 3 - X]]),
+    (LESS.logical_and(OTHER), True, [[2 - X, 1 - Y]]),
+    (LESS.logical_and(OTHER), False, [[X - 3], [Y - 2]]),
+    (binary("or", LESS, OTHER), True, [[2 - X], [1 - Y]]),
+    (binary("or", LESS, OTHER), False, [[X - 3, Y - 2]]),
+    (as_expr(1), True, [[]]),
+    (as_expr(1), False, []),
+    (X, True, [[]]),
+]
+
+
+@pytest.mark.parametrize(("cond", "truth", "wanted"), WAYS, ids=str)
+def test_ways_in_which_a_predicate_holds(cond: Expr, truth: bool, wanted: list[list[Expr]]) -> None:
+    """Each has its facts; none if it never does, one without facts where nothing is known."""
+    assert [list(way) for way in _cases(cond, truth)] == [[poly(e) for e in w] for w in wanted]
+
+
+def test_one_of_two_cases_decides_nothing() -> None:
+    facts = Facts(known=(poly(X - 5),))
+    assert facts.decide(binary("or", X < 3, Y < 2)) is None
+    assert facts.decide(binary("or", X < 3, X < 4)) is False
+    assert facts.decide((X < 3).logical_and(Y < 2)) is False

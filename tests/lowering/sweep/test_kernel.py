@@ -16,6 +16,9 @@ from lowering.kernel.text import parse_kernel, print_kernel
 from lowering.machine import run_kernel
 from lowering.sweep.kernel import Access, sweep_kernel, tensor_names
 from lowering.sweep.tile import SPAN, Tile, tile_of
+from lowering.target.blackwell import BLACKWELL
+from lowering.target.hopper import HOPPER
+from lowering.target.target import Target
 from passes.summary import lower_summary
 from tests.conftest import Golden
 from tests.lowering.cuda.unwritten import unwritten
@@ -145,3 +148,10 @@ def test_tiles_fill_warps() -> None:
     assert [tile_of((512, n), False).lanes for n in (8, 16, 64, 200, 4096)] == [1, 2, 8, 32, 32]
     assert tile_of((512, 4096), True).lanes == 4
     assert tile_of((512, 4096), False).columns == 512 and tile_of((512, 8), False).rows == 512
+
+
+@pytest.mark.parametrize("target", [HOPPER, BLACKWELL], ids=lambda t: t.arch)
+def test_it_is_for_the_target_that_is_asked_for(target: Target) -> None:
+    sweep = masked(2, BF16)
+    made = sweep_kernel(sweep, "sweep", tile_of((8, 64), False), accesses(sweep, 8), target)
+    assert made.target is target and lower_summary(made).target is target

@@ -6,6 +6,8 @@ import pytest
 
 from lowering.ground.errors import ScheduleError
 from tests.schedule.fusions import ON_TIDY, cached, tile, tiled
+from tests.schedules import SCHEDULES, definition
+from wsched.front.known import import_fusion
 from wsched.fusion import (
     CircularBuffer,
     CircularBufferType,
@@ -14,6 +16,8 @@ from wsched.fusion import (
     WarpSpecialized,
 )
 from wsched.schedule import Schedule
+from wsched.schedule.matmul.scheduler import schedule_matmul
+from wsched.schedule.primitives.circular_buffer import circular_buffer
 
 
 def merged() -> Schedule:
@@ -178,3 +182,15 @@ def test_cta_loop_inside_a_stage_is_refused() -> None:
     with pytest.raises(ScheduleError) as error:
         s.circular_buffer("T6", 4, 2, WarpSpecialized(ParallelType.TIDy, None, 1))
     assert error.value.why == "loop cta [BIDx] lies in a stage"
+
+
+@pytest.mark.parametrize("name", ["coop_128x128", "pingpong_64x128"])
+def test_of_what_warpgroups_hold_nothing_is_legal_instead(name: str) -> None:
+    """Refused in words for every tensor of a whole schedule; no call of one with [Mma] helps."""
+    fusion = schedule_matmul(import_fusion(definition()), SCHEDULES[name])
+    for t in fusion.tensors:
+        with pytest.raises(ScheduleError) as error:
+            circular_buffer(fusion, t.name, 0, 5, WarpSpecialized(ParallelType.TIDy))
+        if ParallelType.Mma in {d.parallel for d in t.loop}:
+            assert error.value.legal == ()
+        assert all(isinstance(call, str) for call in error.value.legal)
