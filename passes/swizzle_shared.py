@@ -184,14 +184,15 @@ def widest_swizzle(name: str, dtype: DType, cols: int) -> Swizzle:
 
 
 def store_swizzle(name: str, dtype: DType, cols: int) -> Swizzle:
-    """The widest swizzle for what threads read and write; none for rows of 16 bytes.
+    """The widest swizzle for what threads read and write; none for rows of an odd number of 16 bytes.
 
-    Eight such rows are one 8x8 matrix of 128 bytes, which no bank holds two words of.
+    Of eight such rows the 16 bytes that an 8x8 matrix has begin at eight multiples of 16 bytes that
+    differ modulo 128, so no bank holds two words of it.
 
     Raises:
         UnsupportedError: neither fits.
     """
-    if cols * dtype.bytes == ptx.TMA_STRIDE_ALIGN:
+    if cols * dtype.bytes % (2 * ptx.TMA_STRIDE_ALIGN) == ptx.TMA_STRIDE_ALIGN:
         return Swizzle.NONE
     return widest_swizzle(name, dtype, cols)
 

@@ -10,7 +10,7 @@ from lowering.target import ptx
 from lowering.target.target import Target
 from lowering.target.targets import DEFAULT
 from wsched.fusion import Fusion
-from wsched.schedule.matmul.chunks import chunk_columns, chunk_turns, unboxed
+from wsched.schedule.matmul.chunks import chunk_columns, chunk_problem, chunk_turns, unboxed
 from wsched.schedule.matmul.computed_limits import computed_reasons, computed_registers
 from wsched.schedule.matmul.demands import Demands
 from wsched.schedule.matmul.grid import grid_reasons
@@ -278,6 +278,8 @@ def _buffer_reasons(params: MatmulParams) -> Reasons:
         )
     if params.epilogue_stages < 1:
         reasons.append(f"epilogue_stages={params.epilogue_stages}: a store needs a buffer")
+    if (found := chunk_problem(params)) is not None:
+        reasons.append(f"epilogue_columns={params.epilogue_columns}: {found}")
     if params.supported_vec_size.epilogue not in (1, 2):
         reasons.append(
             f"supported_vec_size.epilogue={params.supported_vec_size.epilogue}: a thread holds two "
