@@ -184,7 +184,8 @@ def widest_swizzle(name: str, dtype: DType, cols: int) -> Swizzle:
 
 
 def store_swizzle(name: str, dtype: DType, cols: int) -> Swizzle:
-    """The widest swizzle for what threads read and write; none for rows of an odd number of 16 bytes.
+    """The widest swizzle for what threads read and write; none for rows of an odd number of 16
+    bytes.
 
     Of eight such rows the 16 bytes that an 8x8 matrix has begin at eight multiples of 16 bytes that
     differ modulo 128, so no bank holds two words of it.

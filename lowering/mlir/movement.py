@@ -29,6 +29,7 @@ from lowering.kernel.nodes import (
     StShared,
     StWord,
     TmaLoad,
+    TmaPrefetch,
     TmaStore,
 )
 from lowering.kernel.places import placed, tile_offset
@@ -89,10 +90,16 @@ def _tma_load(e: Emitter, s: TmaLoad) -> None:
     e.out.line(f"{name}({names}) <{{{attributes}}}> : ({types}) -> ()")
 
 
+def _tma_prefetch(e: Emitter, s: TmaPrefetch) -> None:
+    rank, at = len(s.src.coords), [e.expr(c) for c in reversed(s.src.coords)]
+    box = ", ".join(f"${d}" for d in range(1, rank + 1))
+    form = f"cp.async.bulk.prefetch.tensor.{rank}d.L2.global.tile [$0, {{{box}}}];"
+    e.asm(form, [tensor_map(e, s.src), *at])
+
+
 def _tma_store(e: Emitter, s: TmaStore) -> None:
     src, target = e.pointer(e.box_address(s.src)), tensor_map(e, s.dst)
     hint = "".join(f" l2_cache_hint = {policy}" for policy in _hint(e, s.cache))
-    # The innermost coordinate first, as PTX has it.
     box = ", ".join(str(e.expr(at)) for at in reversed(s.dst.coords))
     text = f"{target}, {src}, box[{box}]{hint} : {target.type}, {src.type}"
     e.out.line(f"nvvm.cp.async.bulk.tensor.global.shared.cta {text}")
@@ -387,7 +394,8 @@ def _ld_word(e: Emitter, s: LdWord) -> None:
 
 RULES: Mapping[type[Stmt], Rule] = {
     PrefetchTensorMap: _prefetch, TmaLoad: _tma_load, TmaStore: _tma_store,
-    BulkCommit: _bulk_commit, BulkWait: _bulk_wait, StMatrix: _stmatrix, StShared: _st_shared,
+    TmaPrefetch: _tma_prefetch, BulkCommit: _bulk_commit, BulkWait: _bulk_wait,
+    StMatrix: _stmatrix, StShared: _st_shared,
     LdMatrix: _ldmatrix, LdShared: _ld_shared, StAsync: _st_async, BulkCopy: _bulk_copy,
     CpAsyncArrive: _cp_async_arrive, StWord: _st_word, LdWord: _ld_word,
 }  # fmt: skip

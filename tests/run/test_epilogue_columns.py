@@ -1,4 +1,4 @@
-"""Chunks of the epilogue that are no power of two wide: the same bits, from every kind of kernel."""
+"""Chunks of the epilogue that are no power of two wide: the same bits from every kind of kernel."""
 
 from __future__ import annotations
 
@@ -54,7 +54,9 @@ def test_right_proved_and_without_spills(name: str) -> None:
 def test_a_row_of_a_chunk_is_a_line_of_its_own() -> None:
     """80 columns in two chunks: each is one box of 80 bytes, where five chunks of 32 bytes were."""
     wide, narrow = WAYS["cooperative, two chunks"], cooperative(128, 80, stages=3)
-    boxes = [kernel(p).kernel.tensor_maps[-1].box for p in (wide, replace(narrow, epilogue_stages=1))]
+    boxes = [
+        kernel(p).kernel.tensor_maps[-1].box for p in (wide, replace(narrow, epilogue_stages=1))
+    ]
     assert boxes == [(64, 40), (64, 16)]
 
 
