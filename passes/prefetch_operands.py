@@ -11,7 +11,8 @@ flushed.
 *What it costs.* A box that the copy engine asks for twice, line by line; what is asked for before
 the wait is over is in front of the first loads.
 
-Behind the passes that add or change copies, before ``wait_for_earlier_grids``.
+After every pass that adds copies of operands, before ``wait_for_earlier_grids`` (the hints stand in
+front of the wait).
 """
 
 from __future__ import annotations
