@@ -71,7 +71,9 @@ def test_what_is_illegal(params: MatmulParams, why: str) -> None:
     assert error.value.why == why
 
 
-@pytest.mark.parametrize("base", [split_k(SMALL, 2), SCHEDULES["pipelined"]], ids=["split", "pipelined"])
+@pytest.mark.parametrize(
+    "base", [split_k(SMALL, 2), SCHEDULES["pipelined"]], ids=["split", "pipelined"]
+)
 def test_what_has_no_kernel(base: MatmulParams) -> None:
     with pytest.raises(UnsupportedError) as error:
         compile_fusion(import_fusion(definition()), early(base))

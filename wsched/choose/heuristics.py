@@ -282,7 +282,7 @@ def _fitting(problem: Problem, tile: Tile) -> MatmulParams | None:
     Where shared memory has no room for the operands beside the epilogue, threads read its matrices
     themselves; where that is not enough, they store the results, too.
     """
-    if tile.exchanged:
+    if tile.exchanged or tile.chunk or tile.apart:
         return _params(problem, tile)
     by_threads = replaced(problem, inputs=None if problem.inputs else problem.inputs)
     ways = (problem, by_threads, replaced(by_threads, smem_epilogue=False))
@@ -303,6 +303,7 @@ def _params(problem: Problem, tile: Tile) -> MatmulParams | None:
         epilogue_input_stages=0 if problem.inputs is None else 2,
         batch_invariant=problem.batch_invariant,
         exchange_operands=tile.exchanged,
+        epilogue_columns=tile.chunk,
     )
     if problem.grouped:
         base = replaced(base, **_dealt(problem, tile))
@@ -316,7 +317,7 @@ def _params(problem: Problem, tile: Tile) -> MatmulParams | None:
     return fit_stages(
         made, problem.operand, problem.results, inputs, n_major=computed.n_major,
         target=problem.target, counts=(computed.a_count, computed.b_count),
-        reductions=problem.reductions, computed=computed.computed,
+        reductions=problem.reductions, computed=computed.computed, apart=tile.apart,
     )  # fmt: skip
 
 
