@@ -149,7 +149,7 @@ def _in_any_chunks(problem: Problem) -> bool:
         and problem.unaligned is None
         and all(r.bytes == 2 for r in problem.results)
     )
-    return stored and not (problem.matrices or problem.reductions.types)
+    return stored and not (problem.matrices or problem.reductions.types or problem.grouped)
 
 
 def _computes(problem: Problem, tile: Tile) -> bool:
