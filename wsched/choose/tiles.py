@@ -105,7 +105,7 @@ WIDEST, MORE_PARTS = 256, 2
 CLUSTERS = tuple(ClusterDims(m, n) for m in (1, 2, 4) for n in (1, 2, 4) if m * n <= 4)
 """CTAs along M and N."""
 
-SPLITS = (2, 3, 4, 5, 6, 8, 10, 12)
+SPLITS = (2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 14, 16)
 """Parts of K. Stream-K is no candidate: on 12 shapes from 256x768x768 to 64x8192x28672 whole tiles
 or split-K were always faster, by 3 to 18 % (design/performance.md)."""
 
