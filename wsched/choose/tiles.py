@@ -178,9 +178,7 @@ def exchanged_tiles(problem: Problem) -> tuple[Tile, ...]:
     step = 16 if problem.m_major else 8
     m = max(problem.m, 1)
     fewest = -(-m // WIDEST)
-    counts = range(fewest, fewest + MORE_PARTS + 1)
-    widths = {-(-m // (by * n)) * by for n in counts for by in (step, 16, 32)}
-    widths = {n for n in widths if n <= WIDEST}
+    widths = {-(-m // (step * n)) * step for n in range(fewest, fewest + MORE_PARTS + 1)}
     ways = _WAYS if problem.computed is None else (*_WAYS, _COMPUTED)
     found = tuple(replaced(way, n=n) for way in ways for n in sorted(widths))
     chunked = (replaced(t, chunk=c) for t in found if (c := _wide_chunk(t.n)))
