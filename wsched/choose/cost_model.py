@@ -30,7 +30,7 @@ from wsched.choose.step import Step, step_of
 from wsched.schedule.matmul.params import MatmulParams
 
 __all__ = [
-    "Terms", "combine_us", "cost", "energy_of", "joined", "memory_bytes", "places",
+    "NUMBERED_US", "Terms", "combine_us", "cost", "energy_of", "joined", "memory_bytes", "places",
     "priced", "slowed", "terms_of",
 ]  # fmt: skip
 
