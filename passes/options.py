@@ -18,6 +18,8 @@ class LoweringOptions:
             of its chunks; a TMA store may be in flight from each.
         programmatic_dependent_launch: whether the kernel may start before the grid in front of it
             has ended, and lets the next one do the same.
+        prefetched_steps: of its first tile, for which a CTA asks the L2 for the operands before it
+            waits for the grid in front.
         cache_policies: (tensor map, policy) of the copies that have one of their own.
         l2_promotions: (tensor map, bytes) of those with one of their own.
         promote_prologue_smem_reuse: whether the epilogue's buffers lie where the operands' stages
@@ -32,6 +34,7 @@ class LoweringOptions:
 
     epilogue_stages: int = 2
     programmatic_dependent_launch: bool = True
+    prefetched_steps: int = 0
     cache_policies: tuple[tuple[str, str], ...] = ()
     l2_promotions: tuple[tuple[str, int], ...] = ()
     promote_prologue_smem_reuse: bool = False

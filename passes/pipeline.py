@@ -33,6 +33,7 @@ from passes.load_vectors_first import load_vectors_first
 from passes.number_ctas import number_ctas
 from passes.options import LoweringOptions
 from passes.order_pingpong import order_pingpong
+from passes.prefetch_operands import prefetch_operands
 from passes.prefetch_tensor_maps import prefetch_tensor_maps
 from passes.promote_sums import promote_sums
 from passes.queue_tiles import queue_tiles
@@ -85,6 +86,7 @@ PASSES: tuple[Pass, ...] = (
     set_cache_policies,  # what the L2 keeps, of the copies that the schedule names
     set_l2_promotions,  # what the L2 fetches at once, of the tensors that the schedule names
     prefetch_tensor_maps,  # descriptors fetched before the first copy needs them
+    prefetch_operands,  # hints of the first boxes, where they are asked for
     wait_for_earlier_grids,  # may start before the grid in front ends; waits before global memory
     number_ctas,  # CTAs that wait for each other take numbers as they start
     allocate_named_barriers,  # hardware ids, of which there are 16

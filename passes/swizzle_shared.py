@@ -92,10 +92,10 @@ def swizzle_shared(kernel: Kernel, options: LoweringOptions) -> Kernel:
     rows: dict[str, int] = {}
     for load in loads:
         buffer, name = buffers[load.dst.buffer], load.src.map
+        _require_whole_patterns(buffer.name, load.rows or buffer.rows)
         rows[name] = gcd(rows.get(name, 0), _slice(kernel, buffer, load)[0])
-        maps[name] = kernel.tensor_map(name).boxed(
-            _box_rows(buffer.name, rows[name]), buffer.box_cols, buffer.swizzle
-        )
+        box = _box_rows(rows[name])
+        maps[name] = kernel.tensor_map(name).boxed(box, buffer.box_cols, buffer.swizzle)
     by_columns = [
         ref
         for s in products
@@ -184,14 +184,16 @@ def widest_swizzle(name: str, dtype: DType, cols: int) -> Swizzle:
 
 
 def store_swizzle(name: str, dtype: DType, cols: int) -> Swizzle:
-    """The widest swizzle for what threads read and write; none for rows of 16 bytes.
+    """The widest swizzle for what threads read and write; none for rows of an odd number of 16
+    bytes.
 
-    Eight such rows are one 8x8 matrix of 128 bytes, which no bank holds two words of.
+    Of eight such rows the 16 bytes that an 8x8 matrix has begin at eight multiples of 16 bytes that
+    differ modulo 128, so no bank holds two words of it.
 
     Raises:
         UnsupportedError: neither fits.
     """
-    if cols * dtype.bytes == ptx.TMA_STRIDE_ALIGN:
+    if cols * dtype.bytes % (2 * ptx.TMA_STRIDE_ALIGN) == ptx.TMA_STRIDE_ALIGN:
         return Swizzle.NONE
     return widest_swizzle(name, dtype, cols)
 
@@ -219,31 +221,34 @@ def _slice(kernel: Kernel, buffer: SharedBuffer, load: LoadTile) -> tuple[int, i
     """Rows and columns that one CTA loads of a tile, or of a part of it."""
     count, _ = _share(kernel, buffer.name)
     rows, cols = load.rows or buffer.rows, load.cols or buffer.cols
-    found = ptx.multicast_slice(rows, cols, buffer.box_cols, count)
+    found = ptx.multicast_slice(rows, cols, buffer.box_cols, count, buffer.dtype.bytes)
     if found is None:
+        line = buffer.box_cols * buffer.dtype.bytes
         raise UnsupportedError(
             f"a shared tile {buffer.name} of {rows} rows, loaded by {count} CTAs together "
             f"({ptx.slice_problem(rows, count)}),",
-            f"a multiple of {count * ptx.SWIZZLE_ROWS} rows",
+            f"a multiple of {count * max(ptx.TMA_SMEM_ALIGN // line, 1)} rows",
         )
     return found
 
 
-def _box_rows(name: str, rows: int) -> int:
-    """Rows of the largest box that fills ``rows`` a whole number of times.
+def _require_whole_patterns(name: str, rows: int) -> None:
+    """A tile fills the pattern of a swizzle a whole number of times."""
+    if rows % ptx.SWIZZLE_ROWS:
+        raise UnsupportedError(
+            f"a shared tile {name} of {rows} rows",
+            f"a multiple of {ptx.SWIZZLE_ROWS} rows, after which the pattern of a swizzle repeats",
+        )
+
+
+def _box_rows(rows: int) -> int:
+    """Rows of the largest box that fills ``rows`` a whole number of times, of a whole number of
+    patterns of a swizzle where those have.
 
     One tensor map may serve tiles of different height (both operands from one tensor); ``rows`` is
     then their greatest common divisor.
-
-    Raises:
-        UnsupportedError: rows that do not fill the pattern of a swizzle.
     """
-    step = ptx.SWIZZLE_ROWS
-    if rows % step:
-        raise UnsupportedError(
-            f"a shared tile {name} of {rows} rows",
-            f"a multiple of {step} rows, after which the pattern of a swizzle repeats",
-        )
+    step = gcd(rows, ptx.SWIZZLE_ROWS)
     largest = min(rows, ptx.TMA_BOX_MAX) // step * step
     return next(r for r in range(largest, 0, -step) if rows % r == 0)
 

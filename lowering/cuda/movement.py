@@ -29,6 +29,7 @@ from lowering.kernel.nodes import (
     Stmt,
     StShared,
     TmaLoad,
+    TmaPrefetch,
     TmaStore,
 )
 
@@ -47,6 +48,21 @@ def _tma_load(e: Emitter, s: TmaLoad) -> None:
     mask = [] if s.multicast is None else [e.arg(s.multicast)]
     form = CopyForm(len(s.src.coords), multicast=s.multicast is not None, group=s.cta_group)
     _copy(e, form, [*operands, *mask], s.cache)
+
+
+def _tma_prefetch(e: Emitter, s: TmaPrefetch) -> None:
+    rank = len(s.src.coords)
+    name = f"tma_prefetch_{rank}d"
+    at = ", ".join(f"%{d + 1}" for d in range(rank))
+    given = ", ".join(f'"r"(c{d})' for d in range(rank))
+    e.functions[name] = (
+        f"__device__ __forceinline__ void {name}(const TensorMap* map, "
+        + ", ".join(f"int c{d}" for d in range(rank))
+        + ") {\n"
+        f'  asm volatile("cp.async.bulk.prefetch.tensor.{rank}d.L2.global.tile [%0, {{{at}}}];"\n'
+        f'      :: "l"(map), {given} : "memory");\n}}'
+    )
+    e.out.call(name, *e.coordinates(s.src))
 
 
 def _tma_store(e: Emitter, s: TmaStore) -> None:
@@ -272,6 +288,7 @@ def _registers(e: Emitter, value: Frag, block: int, count: int) -> list[str]:
 
 RULES: Mapping[type[Stmt], Rule] = {
     PrefetchTensorMap: _prefetch, TmaLoad: _tma_load, TmaStore: _tma_store,
+    TmaPrefetch: _tma_prefetch,
     BulkCommit: _bulk_commit, BulkWait: _bulk_wait, StMatrix: _stmatrix, StShared: _st_shared,
     LdMatrix: _ldmatrix, LdShared: _ld_shared, StAsync: _st_async, BulkCopy: bulk_copy,
 }  # fmt: skip

@@ -21,6 +21,7 @@ __all__ = [
     "StShared",
     "StoreTile",
     "TmaLoad",
+    "TmaPrefetch",
     "TmaStore",
 ]
 
@@ -130,6 +131,19 @@ class TmaLoad(Stmt):
     ctas: int = 1
     cache: str = "evict_normal"
     cta_group: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class TmaPrefetch(Stmt):
+    """``cp.async.bulk.prefetch.tensor``: a hint that the L2 should fetch one box of the tensor map.
+
+    Nobody gets to see what is fetched: whoever reads it later reads what was written last, so it
+    may be asked for before the grid that writes it has ended.
+    """
+
+    OP: ClassVar[str] = "tma.prefetch"
+    TRAITS: ClassVar[Traits] = Traits(threads=Threads.ONE, since="prefetch_operands")
+    src: GmemRef
 
 
 @dataclass(frozen=True, slots=True)

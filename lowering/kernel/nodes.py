@@ -56,6 +56,7 @@ from lowering.kernel.memory import (
     StoreTile,
     StShared,
     TmaLoad,
+    TmaPrefetch,
     TmaStore,
 )
 from lowering.kernel.operands import (
@@ -232,6 +233,7 @@ __all__ = [
     "TensormapReplaceAddress",
     "TensormapReplaceDim",
     "TmaLoad",
+    "TmaPrefetch",
     "TmaStore",
     "TmemRef",
     "WaitFull",

@@ -92,6 +92,7 @@ HANDLERS: dict[type[Stmt], Handler] = {
     nodes.CounterWait: atomics.counter_wait,
     nodes.PrefetchTensorMap: transfer.prefetch_tensormap,
     nodes.TmaLoad: transfer.tma_load,
+    nodes.TmaPrefetch: transfer.tma_prefetch,
     nodes.TmaStore: transfer.tma_store,
     nodes.BulkCommit: transfer.bulk_commit,
     nodes.BulkWait: transfer.bulk_wait,

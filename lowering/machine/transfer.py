@@ -19,6 +19,7 @@ from lowering.kernel.nodes import (
     StMatrix,
     StShared,
     TmaLoad,
+    TmaPrefetch,
     TmaStore,
 )
 from lowering.kernel.text import print_stmt
@@ -36,7 +37,7 @@ from lowering.machine.tensor_map import Descriptor
 
 __all__ = [
     "bulk_commit", "bulk_wait", "fragment_data", "fragment_words", "ldmatrix", "ldshared",
-    "prefetch_tensormap", "stmatrix", "stshared", "tma_load", "tma_store",
+    "prefetch_tensormap", "stmatrix", "stshared", "tma_load", "tma_prefetch", "tma_store",
 ]  # fmt: skip
 
 
@@ -45,6 +46,16 @@ def prefetch_tensormap(stmt: PrefetchTensorMap, program: Program) -> Run:
 
     def run(warp: Warp) -> None:
         return None
+
+    return run
+
+
+def tma_prefetch(stmt: TmaPrefetch, program: Program) -> Run:
+    """``cp.async.bulk.prefetch.tensor`` changes nothing; its coordinates are reckoned."""
+    where = program.coordinates(stmt.src)
+
+    def run(warp: Warp) -> None:
+        where(warp.env)
 
     return run
 

@@ -25,6 +25,7 @@ from lowering.mlir import (
     stamps,
     tensor_memory,
     wgmma,
+    words,
 )
 from lowering.mlir.emitter import SHARED, Emitter, Rule
 from lowering.mlir.ssa import I32, I64, SCALARS, Value
@@ -36,7 +37,7 @@ RULES: Mapping[type[Stmt], Rule] = {
     **global_memory.RULES, **counters.RULES, **reductions.RULES,
     **plain.RULES, **shuffles.RULES, **copies.RULES,
     **printing.RULES, **tensor_memory.RULES,
-    **random.RULES, **stamps.RULES,
+    **random.RULES, **stamps.RULES, **words.RULES,
 }  # fmt: skip
 """The rule of each statement that MLIR has."""
 

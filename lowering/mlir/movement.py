@@ -1,4 +1,4 @@
-"""Rules for TMA copies, for fragments to and from shared memory, and for words there."""
+"""Rules for TMA copies, and for fragments to and from shared memory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from lowering.kernel.nodes import (
     GmemRef,
     LdMatrix,
     LdShared,
-    LdWord,
     MapRef,
     PrefetchTensorMap,
     SmemRef,
@@ -27,15 +26,15 @@ from lowering.kernel.nodes import (
     StMatrix,
     Stmt,
     StShared,
-    StWord,
     TmaLoad,
+    TmaPrefetch,
     TmaStore,
 )
-from lowering.kernel.places import placed, tile_offset
+from lowering.kernel.places import placed
 from lowering.mlir.emitter import Emitter, Rule, Word, register_type
 from lowering.mlir.ssa import I16, I32, I64, Value
 
-__all__ = ["RULES", "frame", "mask_of", "tensor_map", "word_address"]
+__all__ = ["RULES", "frame", "mask_of", "tensor_map"]
 
 _LANE, _WARP = Special("lane"), Special("warpgroup.warp")
 
@@ -87,6 +86,13 @@ def _tma_load(e: Emitter, s: TmaLoad) -> None:
     names, types = ", ".join(map(str, given)), ", ".join(v.type for v in given)
     name = '"nvvm.cp.async.bulk.tensor.shared.cluster.global"'
     e.out.line(f"{name}({names}) <{{{attributes}}}> : ({types}) -> ()")
+
+
+def _tma_prefetch(e: Emitter, s: TmaPrefetch) -> None:
+    rank, at = len(s.src.coords), [e.expr(c) for c in reversed(s.src.coords)]
+    box = ", ".join(f"${d}" for d in range(1, rank + 1))
+    form = f"cp.async.bulk.prefetch.tensor.{rank}d.L2.global.tile [$0, {{{box}}}];"
+    e.asm(form, [tensor_map(e, s.src), *at])
 
 
 def _tma_store(e: Emitter, s: TmaStore) -> None:
@@ -358,36 +364,9 @@ def _ptx(value: Frag) -> str:
     return "f32" if value.type.dtype is DType.F32 else "b32"
 
 
-# --- words ------------------------------------------------------------------------------------
-
-
-def word_address(e: Emitter, ref: SmemRef) -> Expr:
-    """Shared address of a word."""
-    buffer = placed(e.kernel, ref.buffer)
-    inner = e.box_column(ref)[1] * buffer.dtype.bytes
-    return e.buffer_at(ref.buffer) + tile_offset(e.kernel, ref, 1) + inner
-
-
-def _st_word(e: Emitter, s: StWord) -> None:
-    at, value = e.expr(word_address(e, s.dst)), e.expr(s.value)
-    if s.cta is None:
-        e.asm("st.shared.u32 [$0], $1;", [at, value])
-        return
-    e.asm(
-        "{ .reg .b32 remote; mapa.shared::cluster.u32 remote, $0, $2; "
-        "st.shared::cluster.u32 [remote], $1; }",
-        [at, value, e.expr(s.cta)],
-    )
-
-
-def _ld_word(e: Emitter, s: LdWord) -> None:
-    (word,) = e.asm("ld.shared.u32 $0, [$1];", [e.expr(word_address(e, s.src))], [I32])
-    e.define(s.out, word.value)
-
-
 RULES: Mapping[type[Stmt], Rule] = {
     PrefetchTensorMap: _prefetch, TmaLoad: _tma_load, TmaStore: _tma_store,
-    BulkCommit: _bulk_commit, BulkWait: _bulk_wait, StMatrix: _stmatrix, StShared: _st_shared,
-    LdMatrix: _ldmatrix, LdShared: _ld_shared, StAsync: _st_async, BulkCopy: _bulk_copy,
-    CpAsyncArrive: _cp_async_arrive, StWord: _st_word, LdWord: _ld_word,
+    TmaPrefetch: _tma_prefetch, BulkCommit: _bulk_commit, BulkWait: _bulk_wait,
+    StMatrix: _stmatrix, StShared: _st_shared, LdMatrix: _ldmatrix, LdShared: _ld_shared,
+    StAsync: _st_async, BulkCopy: _bulk_copy, CpAsyncArrive: _cp_async_arrive,
 }  # fmt: skip

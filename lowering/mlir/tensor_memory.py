@@ -27,9 +27,9 @@ from lowering.kernel.nodes import (
 )
 from lowering.kernel.places import placed
 from lowering.mlir.emitter import Emitter, Rule, Word
-from lowering.mlir.movement import word_address
 from lowering.mlir.ssa import F32, I1, I16, Value
 from lowering.mlir.wgmma import operand_descriptor, pinned
+from lowering.mlir.words import word_address
 from lowering.target.tensor_memory import LANES
 
 __all__ = ["RULES"]

@@ -16,7 +16,7 @@ from lowering.ground.expr import Binary, Const, Expr, Var, evaluate
 from lowering.ground.frozen import quick
 from lowering.kernel.compute import FragColumns, FragPointwise, FragRows
 from lowering.kernel.kernel import GlobalTensor, Kernel, TensorMap
-from lowering.kernel.memory import PrefetchTensorMap
+from lowering.kernel.memory import PrefetchTensorMap, TmaPrefetch
 from lowering.kernel.operands import Frag, GmemRef, MapRef
 from lowering.kernel.reduction import FragBelow
 from lowering.kernel.tensors import ENTRY
@@ -311,7 +311,7 @@ def unused(kernel: Kernel) -> Iterator[str]:
         ref.map
         for s in walk(kernel.body)
         for ref in operands(s)
-        if isinstance(ref, GmemRef | MapRef) and not isinstance(s, PrefetchTensorMap)
+        if isinstance(ref, GmemRef | MapRef) and not isinstance(s, PrefetchTensorMap | TmaPrefetch)
     }
     return (m.name for m in kernel.tensor_maps if m.name not in moved)
 

@@ -37,6 +37,10 @@ WIDEST_SWIZZLE = 128
 SWIZZLE_ROWS = 8
 """Lines after which the pattern of a swizzle repeats."""
 
+TMA_SMEM_ALIGN = 128
+"""Bytes that what TMA reads or writes of shared memory begins at multiples of (CUDA C++ Programming
+Guide, multi-dimensional copies)."""
+
 SWIZZLE_ATOM = 1024
 """Bytes after which the 128-byte swizzle repeats; the alignment of every stage."""
 
@@ -46,15 +50,21 @@ GRID_X_MAX, GRID_YZ_MAX = 2**31 - 1, 65535
 """CTAs of a grid along x, and along y or z (CUDA C++ Programming Guide, compute capabilities)."""
 
 
-def multicast_slice(rows: int, cols: int, span: int, count: int) -> tuple[int, int] | None:
+def multicast_slice(
+    rows: int, cols: int, span: int, count: int, element_bytes: int
+) -> tuple[int, int] | None:
     """Rows and columns that each of ``count`` CTAs loads of a tile that all of them share.
 
-    Whole boxes of ``span`` columns where their number allows it (fewer and larger copies), else
-    whole groups of the rows after which the swizzle repeats; None where neither divides.
+    Whole boxes of ``span`` columns where their number allows it (fewer and larger copies), else as
+    many rows of each box, which begin at a multiple of :data:`TMA_SMEM_ALIGN` in shared memory. The
+    pattern of a swizzle need not begin with a slice: it follows from the address. None where
+    neither divides.
     """
     if cols % (count * span) == 0:
         return rows, cols // count
-    return None if rows % (count * SWIZZLE_ROWS) else (rows // count, cols)
+    found = rows // count
+    whole = rows % count == 0 and found * span * element_bytes % TMA_SMEM_ALIGN == 0
+    return (found, cols) if whole else None
 
 
 def stored_columns(cols: int, element_bytes: int, widest: int = WIDEST_SWIZZLE) -> int:
@@ -76,5 +86,6 @@ def stored_columns(cols: int, element_bytes: int, widest: int = WIDEST_SWIZZLE) 
 def slice_problem(rows: int, count: int) -> str:
     """What is wrong where :func:`multicast_slice` finds none."""
     return (
-        f"each would load {rows / count:g} rows, and a slice is whole groups of {SWIZZLE_ROWS} rows"
+        f"each would load {rows / count:g} rows, and a slice is whole rows and multiples of "
+        f"{TMA_SMEM_ALIGN} bytes"
     )

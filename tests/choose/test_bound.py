@@ -80,8 +80,11 @@ def known_by(of: Tile | MatmulParams) -> tuple[object, ...]:
     """What tells tiles of a problem apart."""
     if isinstance(of, MatmulParams):
         tile, exchanged = of.output_tile, of.exchange_operands
-        return tile.m, tile.n, tile.k, of.warpgroups, of.ping_pong, of.across, exchanged
-    return of.m, of.n, of.k, of.warpgroups, of.ping_pong, of.across, of.exchanged
+        chunk, apart = of.epilogue_columns, of.epilogue_stages > 2
+        way = of.warpgroups, of.ping_pong, of.across
+        return tile.m, tile.n, tile.k, *way, exchanged, chunk, apart
+    way = of.warpgroups, of.ping_pong, of.across
+    return of.m, of.n, of.k, *way, of.exchanged, of.chunk, of.apart
 
 
 def hold(problem: Problem) -> None:

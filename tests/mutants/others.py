@@ -29,6 +29,7 @@ from lowering.kernel.nodes import (
     Stmt,
     StWord,
     Tcgen05Fence,
+    TmaPrefetch,
     WgmmaCommit,
     WgmmaFence,
 )
@@ -91,6 +92,7 @@ _ELSEWHERE: dict[type[Stmt], _Argument] = {
         "inits of different barriers are in no order", "mbarrier.init", "lifetime of mbarriers"
     ),
     PrefetchTensorMap: _HINT,
+    TmaPrefetch: _HINT,
     StWord: _argument(
         "words of one entry are in no order: the arrival behind them tells of all",
         "steps of rings", "arrivals", "operands",
@@ -111,6 +113,7 @@ _COPIED: dict[type[Stmt], _Argument] = {
     GridDepLaunchDependents: _HINT,
     GridDepWait: _argument("what has been waited for is over", "griddepcontrol.wait"),
     PrefetchTensorMap: _HINT,
+    TmaPrefetch: _HINT,
     Tcgen05Fence: _argument("one fence more orders more"),
     WgmmaCommit: _argument(
         "the group is empty; waits that leave some pending count it, so cover more"

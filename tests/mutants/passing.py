@@ -33,6 +33,7 @@ from lowering.kernel.nodes import (
     SetMaxNReg,
     Stmt,
     TmaLoad,
+    TmaPrefetch,
     WarpSync,
     WgmmaWait,
 )
@@ -48,7 +49,7 @@ _BY_THREADS = CopyTile | CpAsync | FenceProxyAsync | WarpSync | MBarrierArrive
 
 def hint(stmt: Stmt) -> bool:
     """Whether it only says what may begin early."""
-    return isinstance(stmt, GridDepLaunchDependents | PrefetchTensorMap)
+    return isinstance(stmt, GridDepLaunchDependents | PrefetchTensorMap | TmaPrefetch)
 
 
 def beyond(kernel: Kernel, stmt: Stmt, passed: Sequence[Stmt], sooner: bool) -> str | None:

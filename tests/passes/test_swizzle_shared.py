@@ -146,9 +146,9 @@ def test_without_tile_loads_nothing_changes() -> None:
 
 def test_rows_that_no_swizzle_divides() -> None:
     with pytest.raises(UnsupportedError) as error:
-        lowered(swizzle_shared, BEFORE.replace("128x128", "128x40"))
+        lowered(swizzle_shared, BEFORE.replace("128x128", "128x36"))
     assert str(error.value) == (
-        "a shared tile A_s of 40 bf16 columns, rows of 80 bytes, is not supported; supported: "
+        "a shared tile A_s of 36 bf16 columns, rows of 72 bytes, is not supported; supported: "
         "rows of a multiple of 32 bytes, as a swizzle needs: 16 columns"
     )
 
@@ -177,12 +177,19 @@ def test_an_n_major_tile_is_filled_up_to_whole_spans() -> None:
     ]
 
 
+def test_slices_that_begin_within_the_pattern_of_a_swizzle() -> None:
+    text = lowered(swizzle_shared, SHARED_BY_TWO.replace("128x64", "72x64"))
+    assert "tensormap A: bf16[512, 512] box 36x64 swizzle 128" in text
+
+
 def test_a_tile_that_cannot_be_sliced() -> None:
+    """18 lines of 32 bytes are no multiple of 128."""
     with pytest.raises(UnsupportedError) as error:
-        lowered(swizzle_shared, SHARED_BY_TWO.replace("128x64", "72x64"))
+        lowered(swizzle_shared, SHARED_BY_TWO.replace("128x64", "72x16").replace("2x2", "4x1"))
     assert str(error.value) == (
-        "a shared tile A_s of 72 rows, loaded by 2 CTAs together (each would load 36 rows, and a "
-        "slice is whole groups of 8 rows), is not supported; supported: a multiple of 16 rows"
+        "a shared tile A_s of 72 rows, loaded by 4 CTAs together (each would load 18 rows, and a "
+        "slice is whole rows and multiples of 128 bytes), is not supported; supported: a multiple "
+        "of 16 rows"
     )
 
 

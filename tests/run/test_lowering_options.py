@@ -35,6 +35,7 @@ OTHERS: dict[str, tuple[Any, str, Any]] = {
     ),
     "promote_prologue_smem_reuse": (True, "promote_prologue_smem_reuse", True),
     "vector_registers": (24, "vector_registers", 24),
+    "prefetched_steps": (2, "prefetched_steps", 2),
 }  # fmt: skip
 """Of each option another value, and what the passes are told then, and how they call it."""
 

@@ -43,6 +43,8 @@ DRAWN: dict[str, tuple[float, set[object]]] = {
         0.15,
         {SmemSwizzles(a, b) for a in MmaInputSmemSwizzle for b in MmaInputSmemSwizzle},
     ),
+    "prefetched_steps": (0.2, {*range(1, 9)}),
+    "epilogue_columns": (0.3, {8, 16, 32, 64, 128, 256}),
 }
 
 

@@ -64,14 +64,20 @@ def held_by(problem: Problem, tiles: Shape) -> Held:
     by_tma &= tiles.exchanged | (row % ptx.TMA_STRIDE_ALIGN == 0)
     room, stage = problem.target.shared_bytes - BARRIER_BYTES, stage_bytes(problem, tiles)
     none, one, two = ((room - n * by_tma * stored) // stage for n in range(3))
-    single = odd | (two < LEAST_STAGES)
-    kept = np.where(single, one, two)
-    threads = kept < LEAST_STAGES  # store the results, for which there is no room
+    turns = np.where(blocks > 1, blocks, widths)
+    single = ~tiles.apart & (odd | (two < LEAST_STAGES))
+    every = (room - turns * by_tma * stored) // stage
+    kept = np.where(tiles.apart, every, np.where(single, one, two))
+    never = (tiles.chunk > 0) | tiles.apart
+    threads = (kept < LEAST_STAGES) & ~never  # store the results, for which there is no room
     kept = np.where(threads, none, kept) if known else none
-    each = epilogue.CHUNK + epilogue.SINGLE * (known & (odd | single & ~threads) & (chunks > 1))
+    each = epilogue.CHUNK + epilogue.SINGLE * (known & single & ~threads & (chunks > 1))
     element = epilogue.element_cycles(problem)
     groups = np.where(tiles.ping_pong, 1, tiles.warpgroups)
-    lines = tiles.n * (tiles.m // rows) if tiles.exchanged else tiles.m * (tiles.n // columns)
+    lines = tiles.n * (tiles.m // rows)
+    if not tiles.exchanged:
+        size = min((r.bytes for r in problem.results), default=1)
+        lines = tiles.m * (tiles.n // columns) * -(-columns * size // ptx.WIDEST_SWIZZLE)
     return Held(
         stages=np.minimum(kept, MAX_STAGES),
         legal=(kept >= LEAST_STAGES) & _have_registers(problem, tiles, columns, known),
@@ -86,9 +92,10 @@ def _chunk_columns(problem: Problem, tiles: Shape) -> Counts:
     if tiles.exchanged:
         for columns in range(8, WIDEST_CHUNK + 1, 8):
             found = np.where(tiles.warp_n % columns == 0, columns, found)
-        return found
+        return np.where(tiles.chunk > 0, tiles.chunk, found)
     types = (*problem.results, *problem.reductions.types)
-    return np.gcd(found, min(ptx.WIDEST_SWIZZLE // max(t.bytes for t in types), WIDEST_CHUNK))
+    found = np.gcd(found, min(ptx.WIDEST_SWIZZLE // max(t.bytes for t in types), WIDEST_CHUNK))
+    return np.where(tiles.chunk > 0, tiles.chunk, found)
 
 
 def _have_registers(

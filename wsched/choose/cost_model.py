@@ -30,7 +30,7 @@ from wsched.choose.step import Step, step_of
 from wsched.schedule.matmul.params import MatmulParams
 
 __all__ = [
-    "Terms", "combine_us", "cost", "energy_of", "joined", "memory_bytes", "places",
+    "NUMBERED_US", "Terms", "combine_us", "cost", "energy_of", "joined", "memory_bytes", "places",
     "priced", "slowed", "terms_of",
 ]  # fmt: skip
 
@@ -67,6 +67,11 @@ COMBINE, COMBINE_TILE, COMBINE_PART = 1.2, 0.4, 0.4
 the tile, once and for each part that is added. 213 kernels with 2, 3, 4 and 8 parts beside the same
 without (H200, 2026-11-21) had 1.4 for a tile of 64x64 in two parts, 2.3 for 128x128, 10.2 for
 128x256 in eight; in the problems of ``bench random`` each part takes a third more."""
+
+NUMBERED_US = {True: 1.5, False: 0.6}
+"""Microseconds until CTAs that wait for each other have their numbers (0019), by whether they are
+in clusters: their first loads wait for the grid in front, an atomic and a second meeting of the
+cluster. 40 kernels in parts beside whole tiles at problems of 10 to 25 us (H200, 2026-11-24)."""
 
 STREAM_K = 1.2
 """What the main loops of stream-K take longer: CTAs are at different k of their tiles, so that they
@@ -156,7 +161,7 @@ def terms_of(problem: Problem, params: MatmulParams) -> Terms:
         start=START,
         cluster=CLUSTER_START if ctas > 1 else 0,
         launch=LAUNCH_US[dependent],
-        combine=combine_us(elements, work.parts),
+        combine=combine_us(elements, work.parts, ctas > 1),
         stream=stream_us(problem, shares, at_once, dependent, repeated),
         moved=moved_us(problem),
         energy=energy_of(problem, moved, groups.multiplied(problem, params)),
@@ -232,10 +237,11 @@ def _share(params: MatmulParams, tiles: int, steps: int, places: int) -> _Share:
     return _Share(rounds * -(-steps // parts), rounds, parts)
 
 
-def combine_us(elements: Number, parts: Number) -> Number:
-    """Microseconds to add up ``parts`` of a tile of so many elements."""
+def combine_us(elements: Number, parts: Number, clustered: Number) -> Number:
+    """Microseconds to add up ``parts`` of a tile of so many elements, and to number CTAs for it."""
     each = COMBINE_TILE + COMBINE_PART * (parts - 1)
-    return either(parts > 1, COMBINE + each * (elements / 8192), 0.0)
+    numbered = either(clustered, NUMBERED_US[True], NUMBERED_US[False])
+    return either(parts > 1, COMBINE + numbered + each * (elements / 8192), 0.0)
 
 
 def memory_bytes(problem: Problem, params: MatmulParams, tiles_m: int, tiles_n: int) -> int:

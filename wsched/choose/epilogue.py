@@ -8,6 +8,7 @@ line, a line of 32 bytes for the price of one of 128, between those that it load
 
 from __future__ import annotations
 
+from lowering.target.ptx import WIDEST_SWIZZLE as LINE
 from wsched.choose.problem import Problem
 from wsched.schedule.matmul.chunks import box_rows, chunk_columns
 from wsched.schedule.matmul.params import MatmulParams
@@ -48,10 +49,10 @@ def store_lines(problem: Problem, params: MatmulParams) -> int:
     if not params.use_smem_epilogue:
         return 0
     tile, columns = params.output_tile, _columns(problem, params)
-    lines = tile.m * (tile.n // columns)
     if params.exchange_operands:
-        lines = tile.n * (tile.m // box_rows(params))
-    return lines * len(problem.results)
+        return tile.n * (tile.m // box_rows(params)) * len(problem.results)
+    rows = tile.m * (tile.n // columns)
+    return rows * sum(-(-columns * r.bytes // LINE) for r in problem.results)
 
 
 def _columns(problem: Problem, params: MatmulParams) -> int:

@@ -17,7 +17,7 @@ from lowering.ground.errors import ScheduleError, UnsupportedError
 from lowering.ground.frozen import replaced
 from lowering.ground.log import log
 from wsched.choose.bound import least_us
-from wsched.choose.copy_engine import asks_dearly, policies, promotions
+from wsched.choose.copy_engine import asks_dearly, policies, promotions, streams
 from wsched.choose.cost import Cost
 from wsched.choose.cost_model import cost, places
 from wsched.choose.problem import Problem, demands
@@ -212,9 +212,27 @@ def _priced(problem: Problem, tile: Tile, cluster: ClusterDims) -> list[Candidat
             "l2_promotions": promotions(computed)}  # fmt: skip
     if any(getattr(ways[0], name) != value for name, value in kept.items()):
         ways = tuple(replaced(way, **kept) for way in ways)
+    if _hints(computed):
+        ways = tuple(_hinting(way) for way in ways)
     whole = _fastest(problem, ways)
     parts = () if problem.batch_invariant or problem.grouped else _parted(problem, whole)
     return [whole, _fastest(problem, parts)] if parts else [whole]
+
+
+def _hints(problem: Problem) -> bool:
+    """Whether the L2 is asked for a CTA's first steps before the grid in front has ended: where
+    memory decides, of one operand that is larger than the L2. Elsewhere these lines only stand in
+    front of those that are loaded (0011).
+    """
+    listed = problem.m_entries or problem.n_entries or problem.k_entries
+    return any(streams(problem)) and not (problem.grouped or listed)
+
+
+def _hinting(params: MatmulParams) -> MatmulParams:
+    """The same with hints for as many steps as the ring holds, where the kernel starts early."""
+    stages = params.circular_buffer_options.smem_circular_buffer_stage
+    steps = stages * params.programmatic_dependent_launch
+    return replaced(params, prefetched_steps=steps)
 
 
 @lru_cache(maxsize=4096)
@@ -269,7 +287,12 @@ def _parted(problem: Problem, whole: Candidate) -> list[MatmulParams]:
     ctas = whole.params.cluster_dims.m * whole.params.cluster_dims.n
     clusters, at_once = whole.cost.tiles // ctas, places(problem.sms, ctas)
     return [
-        replaced(whole.params, splitk_factor=parts, programmatic_dependent_launch=dependent)
+        replaced(
+            whole.params,
+            splitk_factor=parts,
+            programmatic_dependent_launch=dependent,
+            prefetched_steps=0,
+        )
         for parts in splits(clusters, at_once, steps)
         for dependent in (True, False)
     ]
@@ -282,7 +305,7 @@ def _fitting(problem: Problem, tile: Tile) -> MatmulParams | None:
     Where shared memory has no room for the operands beside the epilogue, threads read its matrices
     themselves; where that is not enough, they store the results, too.
     """
-    if tile.exchanged:
+    if tile.exchanged or tile.chunk or tile.apart:
         return _params(problem, tile)
     by_threads = replaced(problem, inputs=None if problem.inputs else problem.inputs)
     ways = (problem, by_threads, replaced(by_threads, smem_epilogue=False))
@@ -303,6 +326,7 @@ def _params(problem: Problem, tile: Tile) -> MatmulParams | None:
         epilogue_input_stages=0 if problem.inputs is None else 2,
         batch_invariant=problem.batch_invariant,
         exchange_operands=tile.exchanged,
+        epilogue_columns=tile.chunk,
     )
     if problem.grouped:
         base = replaced(base, **_dealt(problem, tile))
@@ -316,7 +340,7 @@ def _params(problem: Problem, tile: Tile) -> MatmulParams | None:
     return fit_stages(
         made, problem.operand, problem.results, inputs, n_major=computed.n_major,
         target=problem.target, counts=(computed.a_count, computed.b_count),
-        reductions=problem.reductions, computed=computed.computed,
+        reductions=problem.reductions, computed=computed.computed, apart=tile.apart,
     )  # fmt: skip
 
 

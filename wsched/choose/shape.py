@@ -58,6 +58,8 @@ class Shape:
         cluster_m: CTAs of a cluster along M.
         cluster_n: and along N.
         exchanged: whether it is the transposed product; of all of them.
+        chunk: columns that the epilogue stores at a time; 0 for as many as a power of two leaves.
+        apart: whether each chunk has a buffer of its own.
     """
 
     m: Number
@@ -71,6 +73,8 @@ class Shape:
     cluster_m: Number
     cluster_n: Number
     exchanged: bool
+    chunk: Number = 0
+    apart: Number = False
 
     @classmethod
     def of(cls, params: MatmulParams) -> Shape:
@@ -84,13 +88,16 @@ class Shape:
     @classmethod
     def of_all(cls, tried: Sequence[tuple[Tile, ClusterDims]], exchanged: bool) -> Shape:
         """Those of a list of one product."""
-        rows = [(t.m, t.n, t.k, t.warpgroups, t.ping_pong, t.across, c.m, c.n) for t, c in tried]
-        m, n, k, warpgroups, turns, across, cluster_m, cluster_n = np.array(rows, np.int64).T
+        rows = [(t.m, t.n, t.k, t.warpgroups, t.ping_pong, t.across, c.m, c.n, t.chunk, t.apart)
+                for t, c in tried]  # fmt: skip
+        m, n, k, warpgroups, turns, across, cluster_m, cluster_n, chunk, apart = np.array(
+            rows, np.int64
+        ).T
         ping_pong = turns > 0
         warp_m = np.where(ping_pong, m, m * across // warpgroups)
         return cls(
             m, n, k, warpgroups, ping_pong, across, warp_m, n // across, cluster_m, cluster_n,
-            exchanged,
+            exchanged, chunk, apart > 0,
         )  # fmt: skip
 
     @property

@@ -99,4 +99,4 @@ def variants(problem: Problem, found: Iterable[MatmulParams]) -> Iterator[Matmul
         for sides in dict.fromkeys((both, larger)):
             mine = sides[::-1] if params.exchange_operands else sides
             for groups in (1, 2):
-                yield replaced(params, thread_loads=ThreadLoads(*mine, groups))
+                yield replaced(params, thread_loads=ThreadLoads(*mine, groups), prefetched_steps=0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import takewhile
+from math import gcd
 
 from lowering.ground.frozen import replaced
 from wsched.choose.problem import Problem
@@ -27,6 +28,9 @@ class Tile:
         k: columns of a step; in the lists below of 16-bit operands.
         across: warpgroups that lie side by side along N.
         exchanged: whether it is a tile of the transposed product, whose M is the problem's N.
+        chunk: columns of it that the epilogue stores at a time; 0 for as many as a power of two
+            leaves.
+        apart: whether each chunk has a buffer of its own.
     """
 
     m: int
@@ -36,13 +40,15 @@ class Tile:
     k: int = 64
     across: int = 1
     exchanged: bool = False
+    chunk: int = 0
+    apart: bool = False
 
     def of(self, problem: Problem) -> Problem:
         """The product that it is a tile of."""
         return problem.exchanged if self.exchanged else problem
 
 
-TILES = (
+_EVEN = (
     *(Tile(128, n, 2, ping_pong=True) for n in range(64, 193, 16)),
     *(Tile(64, n, 2, ping_pong=True) for n in range(48, 257, 16)),
     *(Tile(128, n, 2) for n in range(64, 257, 16)),
@@ -54,6 +60,29 @@ TILES = (
     *(Tile(64, n, 2, across=2) for n in (288, 320, 352, 384)),
     Tile(128, 128, 1),
 )
+
+_ODD = tuple(
+    Tile(m, n, warpgroups, chunk=n)
+    for m, warpgroups, most in ((64, 1, 248), (128, 2, 248), (192, 3, 184), (256, 2, 184))
+    for n in range(72, most + 1, 16)
+)
+"""Tiles of an odd number of 8 columns, in one chunk: 840x2408x7720 takes 53.3 us with 128x152, 57.7
+with the fastest of the others."""
+
+
+def _in_chunks(tile: Tile) -> tuple[Tile, ...]:
+    """A tile with its epilogue in other chunks: two in place of many of 16 columns; each with a
+    buffer of its own, where an odd number would take turns on one.
+    """
+    columns = tile.n // tile.across
+    power = gcd(columns, 64)
+    if columns > 32 and power == 16:
+        return (replaced(tile, chunk=columns // 2),)
+    few = columns // power in (3, 5)
+    return (replaced(tile, apart=True),) if few and power > 16 else ()
+
+
+TILES = (*_EVEN, *_ODD, *(other for tile in _EVEN for other in _in_chunks(tile)))
 """Of ``legal_tiles()`` every way to share a tile, with columns so close that tiles and SMs come out
 even for some of them; K as a rule one swizzle span, two for few columns."""
 
@@ -76,7 +105,7 @@ WIDEST, MORE_PARTS = 256, 2
 CLUSTERS = tuple(ClusterDims(m, n) for m in (1, 2, 4) for n in (1, 2, 4) if m * n <= 4)
 """CTAs along M and N."""
 
-SPLITS = (2, 3, 4, 5, 6, 8, 10, 12)
+SPLITS = (2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 14, 16)
 """Parts of K. Stream-K is no candidate: on 12 shapes from 256x768x768 to 64x8192x28672 whole tiles
 or split-K were always faster, by 3 to 18 % (design/performance.md)."""
 
@@ -104,11 +133,23 @@ def splits(clusters: int, places: int, steps: int) -> tuple[int, ...]:
 def tiles_for(problem: Problem) -> tuple[Tile, ...]:
     """The tiles that are candidates for a problem where they are legal."""
     found = TILES + exchanged_tiles(problem)
+    if not _in_any_chunks(problem):
+        found = tuple(t for t in found if not (t.chunk or t.apart))
     if problem.computed is not None:
         return tuple(t for t in found if _computes(problem, t))
     if problem.operand.bytes == 2:
         return found
     return tuple(replaced(t, k=t.k * 2 // problem.operand.bytes) for t in found)
+
+
+def _in_any_chunks(problem: Problem) -> bool:
+    """Whether a problem's epilogue is one of which chunks of any width were measured."""
+    stored = (
+        problem.smem_epilogue
+        and problem.unaligned is None
+        and all(r.bytes == 2 for r in problem.results)
+    )
+    return stored and not (problem.matrices or problem.reductions.types or problem.grouped)
 
 
 def _computes(problem: Problem, tile: Tile) -> bool:
@@ -121,7 +162,8 @@ def _computes(problem: Problem, tile: Tile) -> bool:
 
 
 def exchanged_tiles(problem: Problem) -> tuple[Tile, ...]:
-    """Tiles of the transposed product whose columns come out even for the rows of the result.
+    """Tiles of the transposed product whose columns come out even for the rows of the result; of
+    many columns that only chunks of 8 or 16 divide also in one chunk or two.
 
     None where nothing was measured: results that are not stored by TMA, two bytes each, matrices
     that the epilogue reads; none of a batch-invariant problem, since nobody has measured that a
@@ -138,4 +180,16 @@ def exchanged_tiles(problem: Problem) -> tuple[Tile, ...]:
     fewest = -(-m // WIDEST)
     widths = {-(-m // (step * n)) * step for n in range(fewest, fewest + MORE_PARTS + 1)}
     ways = _WAYS if problem.computed is None else (*_WAYS, _COMPUTED)
-    return tuple(replaced(way, n=n) for way in ways for n in sorted(widths))
+    found = tuple(replaced(way, n=n) for way in ways for n in sorted(widths))
+    chunked = (replaced(t, chunk=c) for t in found if (c := _wide_chunk(t.n)))
+    return (*found, *chunked)
+
+
+def _wide_chunk(columns: int) -> int:
+    """A half or all of the columns of an exchanged tile, where the widest chunk of at most 64 that
+    divides them is a quarter or less; else 0.
+    """
+    usual = max(n for n in range(8, 65, 8) if columns % n == 0)
+    if columns // usual < 4:
+        return 0
+    return columns // 2 if columns % 16 == 0 else columns

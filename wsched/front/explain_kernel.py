@@ -171,4 +171,7 @@ def _short(params: MatmulParams) -> str:
     parts = f", K in {params.splitk_factor} parts" if params.splitk_factor > 1 else ""
     exchanged = ", operands exchanged" if params.exchange_operands else ""
     threads = ", operands loaded by threads" if params.thread_loads else ""
-    return f"{way} {params.output_tile}{groups}{cluster}{parts}{exchanged}{threads}"
+    columns, buffers = params.epilogue_columns, params.epilogue_stages
+    chunks = f", chunks of {columns}" if columns else ""
+    apart = f", {buffers} buffers" if buffers > 2 else ""
+    return f"{way} {params.output_tile}{groups}{cluster}{parts}{exchanged}{threads}{chunks}{apart}"

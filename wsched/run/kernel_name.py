@@ -18,7 +18,7 @@ __all__ = ["digits", "kernel_name", "schedule_name"]
 
 _OUTSIDE = frozenset({
     "batch_invariant", "exchange_operands", "thread_loads", "l2_promotions", "smem_swizzles",
-    "accumulators",
+    "accumulators", "epilogue_columns", "prefetched_steps",
 })  # fmt: skip
 """Parameters that the kernel's code does not show, or that have a word of their own."""
 
@@ -33,7 +33,8 @@ def kernel_name(fusion: Fusion, params: MatmulParams) -> str:
     six hexadecimal digits of a hash of all but ``batch_invariant`` and ``l2_promotions``, which the
     kernel is the same without (the one is a promise about it, the other a property of the tensor
     maps that a launch makes), and the target, ``exchange_operands``, ``thread_loads``,
-    ``smem_swizzles`` and ``accumulators``, which are words.
+    ``smem_swizzles``, ``accumulators``, ``epilogue_columns`` and ``prefetched_steps``, which are
+    words.
     """
     tile, cluster = params.output_tile, params.cluster_dims
     buffer = params.circular_buffer_options
@@ -63,6 +64,10 @@ def kernel_name(fusion: Fusion, params: MatmulParams) -> str:
         words.append(f"spans{spans.a.value}x{spans.b.value}")
     if params.halves:
         words.append("sums_f16")
+    if params.epilogue_columns:
+        words.append(f"chunks{params.epilogue_columns}")
+    if params.prefetched_steps:
+        words.append(f"early{params.prefetched_steps}")
     if params.splitk_factor > 1:
         words.append(f"split{params.splitk_factor}")
     if params.grid_traversal_factor[0] > 1:

@@ -43,10 +43,11 @@ def configured(fusion: Fusion, options: KernelOptions, call: PrimitiveCall) -> K
                     raise _refused(call, f"{value} buffers hold nothing", ("1 and more", "None"))
             case "programmatic_dependent_launch" | "promote_prologue_smem_reuse":
                 require(call, name, value, bool)
-            case "vector_registers":
+            case "vector_registers" | "prefetched_steps":
                 require(call, name, value, int)
                 if value < 0:
-                    raise _refused(call, f"{value} registers", ("0 and more",))
+                    what = "registers" if name == "vector_registers" else "steps"
+                    raise _refused(call, f"{value} {what}", ("0 and more",))
             case "vector":
                 require(call, name, value, int)
                 if value not in _VECTORS:

@@ -37,6 +37,10 @@ def _stages(rng: random.Random, options: CircularBufferOptions) -> CircularBuffe
     return replace(options, smem_circular_buffer_stage=rng.randint(min(2, most), most))
 
 
+def _chunk(rng: random.Random, columns: int) -> int:
+    return rng.choice([n for n in range(8, columns + 1, 8) if columns % n == 0] or [columns])
+
+
 _CHANGES: tuple[tuple[float, Change], ...] = (
     (0.6, lambda rng, p: replace(p, tiling_strategy=rng.choice(list(TilingStrategy)))),
     (0.2, lambda rng, p: replace(p, splitk_factor=rng.randint(2, 6))),
@@ -53,6 +57,8 @@ _CHANGES: tuple[tuple[float, Change], ...] = (
     (0.15, lambda rng, p: replace(p, use_smem_epilogue=False)),
     (0.15, lambda rng, p: replace(p, smem_swizzles=SmemSwizzles(
         rng.choice(list(MmaInputSmemSwizzle)), rng.choice(list(MmaInputSmemSwizzle))))),
+    (0.2, lambda rng, p: replace(p, prefetched_steps=rng.randint(1, 8))),
+    (0.3, lambda rng, p: replace(p, epilogue_columns=_chunk(rng, p.tile_sizes.warp_tile.n))),
 )  # fmt: skip
 """How often a parameter is drawn anew, and how."""
 

@@ -187,6 +187,7 @@ kernel all threads 384 cluster 2 splits 3 dependent grid min(ceildiv(M, 128) * 2
           mbarrier.expect_tx full[0], bytes=fill + 64
           tma.load A_s[0, 0, 0], A[0, 0]
           tma.load V_s[0, 0], V[M - 64]
+          tma.prefetch A[M, 64]
           tma.load A_s[0, 0, 0], A[0, 0], bar=full[0], multicast=3 << %cluster.ctarank, ctas=2
           tma.load A_s[0, 0, 0], A[0, 0], cache=evict_last
           mbarrier.arrive empty[0]

@@ -156,13 +156,14 @@ def test_reasons(found: TileChoice, reason: str) -> None:
 
 
 def test_reasons_of_a_cluster() -> None:
-    base = replace(BASE, cluster_dims=ClusterDims(2, 1))
-    found = tile_choice(FUSIONS["plain"], base, GemmTile(64, 24, 64), 1, False)
+    base = replace(BASE, cluster_dims=ClusterDims(4, 1))
+    found = tile_choice(FUSIONS["plain"], base, GemmTile(64, 24, 32), 1, False)
+    assert not found.reason
+    found = tile_choice(FUSIONS["plain"], base, GemmTile(64, 24, 16), 1, False)
     assert found.reason == (
-        "the tile's n 24, loaded by 2 CTAs together: each would load 12 rows, and a slice is whole "
-        "groups of 8 rows"
+        "the tile's n 24, loaded by 4 CTAs together: each would load 6 rows, and a slice is whole "
+        "rows and multiples of 128 bytes"
     )
-    assert tile_choice(FUSIONS["plain"], base, GemmTile(64, 24, 128), 1, False).legal
 
 
 def test_buffers_that_do_not_divide_the_chunks() -> None:

@@ -9,7 +9,8 @@ from wsched.fusion import DataType
 from wsched.schedule.matmul.params import MatmulParams
 
 __all__ = [
-    "MOST_PIECES", "WIDEST_CHUNK", "box_rows", "chunk_columns", "chunk_turns", "pieces", "unboxed",
+    "MOST_PIECES", "WIDEST_CHUNK", "box_rows", "chunk_columns", "chunk_problem", "chunk_turns",
+    "pieces", "unboxed",
 ]  # fmt: skip
 
 WIDEST_CHUNK = 64
@@ -23,17 +24,31 @@ each, and 24 or 40 in all."""
 
 
 def chunk_columns(params: MatmulParams, *types: DataType) -> int:
-    """Columns that the epilogue computes at a time: at most 128 bytes of each, and 64, dividing the
-    warp tile.
+    """Columns that the epilogue computes at a time: those of the parameters, else at most 128 bytes
+    of each, and 64, dividing the warp tile.
 
     ``types`` are those of the results, of the inputs that TMA loads for it, and fp32 where it is
     reduced.
     """
+    if params.epilogue_columns:
+        return params.epilogue_columns
     columns = params.tile_sizes.warp_tile.n
     if params.exchange_operands:
         fitting = range(8, min(columns, WIDEST_CHUNK) + 1, 8)
         return max((n for n in fitting if columns % n == 0), default=columns)
     return gcd(columns, min(ptx.WIDEST_SWIZZLE // max(t.bytes for t in types), WIDEST_CHUNK))
+
+
+def chunk_problem(params: MatmulParams) -> str | None:
+    """Why the warp tile has no chunks of the columns that the parameters say; None if it has."""
+    said, columns = params.epilogue_columns, params.tile_sizes.warp_tile.n
+    if said < 0:
+        return "a chunk has at least 8 columns, and 0 means the most that are a power of two"
+    if said % 8:
+        return "a chunk has whole 8x8 matrices, a multiple of 8 columns"
+    if said and columns % said:
+        return f"chunks of so many columns do not make up the warp tile's {columns}"
+    return None
 
 
 def unboxed(params: MatmulParams, columns: int, *results: DataType) -> DataType | None:

@@ -10,9 +10,10 @@ from lowering.target import ptx
 from lowering.target.target import Target
 from lowering.target.targets import DEFAULT
 from wsched.fusion import Fusion
-from wsched.schedule.matmul.chunks import chunk_columns, chunk_turns, unboxed
+from wsched.schedule.matmul.chunks import chunk_columns, chunk_problem, chunk_turns, unboxed
 from wsched.schedule.matmul.computed_limits import computed_reasons, computed_registers
 from wsched.schedule.matmul.demands import Demands
+from wsched.schedule.matmul.early import prefetch_reasons, refuse_prefetch
 from wsched.schedule.matmul.grid import grid_reasons
 from wsched.schedule.matmul.instruction import instruction_reasons, refuse_in_tensor_memory
 from wsched.schedule.matmul.k_order import fixed_k_order
@@ -224,6 +225,7 @@ def _refuse_unsupported(params: MatmulParams) -> None:
             "tiling_strategy=DistributeTilesDynamically with Pipelined loads",
             "WarpSpecialized: a warp of the load warpgroup fetches tiles",
         )
+    refuse_prefetch(params)
     if not params.use_ldst_matrix:
         raise UnsupportedError("use_ldst_matrix=False", "use_ldst_matrix=True")
     if params.promote_prologue_smem_reuse and params.persistent:
@@ -278,6 +280,9 @@ def _buffer_reasons(params: MatmulParams) -> Reasons:
         )
     if params.epilogue_stages < 1:
         reasons.append(f"epilogue_stages={params.epilogue_stages}: a store needs a buffer")
+    if (found := chunk_problem(params)) is not None:
+        reasons.append(f"epilogue_columns={params.epilogue_columns}: {found}")
+    reasons += prefetch_reasons(params)
     if params.supported_vec_size.epilogue not in (1, 2):
         reasons.append(
             f"supported_vec_size.epilogue={params.supported_vec_size.epilogue}: a thread holds two "

@@ -1,7 +1,7 @@
 """Parameters of the matmul scheduler, under nvFuser's field names.
 
 Source of the names: ``nvfuser::MatmulParams`` (csrc/scheduler/matmul_heuristic.h) and
-``MatMulTileOptions``, ``GemmTile``, ``MmaMacro`` (csrc/mma_type.h). The last twelve fields of
+``MatMulTileOptions``, ``GemmTile``, ``MmaMacro`` (csrc/mma_type.h). The last fourteen fields of
 :class:`MatmulParams` are wsched's own.
 """
 
@@ -218,6 +218,10 @@ class MatmulParams(Checked):
         smem_swizzles: wsched's own (nvFuser takes the widest): spans in which operands that TMA
             loads lie in shared memory, without a swizzle too.
         accumulators: wsched's own (nvFuser's are fp32): what products are summed in.
+        epilogue_columns: wsched's own: columns of a warp tile that the epilogue computes and stores
+            at a time; 0 for the most of 64, or of 128 bytes, that divide it as a power of two does.
+        prefetched_steps: wsched's own: of its first tile, for which a CTA asks the L2 for the
+            operands before it waits for the grid in front.
 
     Raises:
         ScheduleError: a field of another type than its own. Whether the values make a legal
@@ -252,6 +256,8 @@ class MatmulParams(Checked):
     thread_loads: ThreadLoads = field(default_factory=ThreadLoads)
     smem_swizzles: SmemSwizzles = field(default_factory=SmemSwizzles)
     accumulators: Accumulators = Accumulators.Widest
+    epilogue_columns: int = 0
+    prefetched_steps: int = 0
 
     @property
     def load_warpgroups(self) -> int:

@@ -95,7 +95,7 @@ def _slices(side: _Side) -> Iterator[str]:
     """Why the CTAs cannot load a tile together, each a slice of it."""
     rows, cols = side.rows_cols
     span = gcd(cols * side.element, widest_span(side.asked)) // side.element
-    if ptx.multicast_slice(rows, cols, span, side.ctas) is None:
+    if ptx.multicast_slice(rows, cols, span, side.ctas, side.element) is None:
         size = cols if side.k_is_rows else rows
         problem = ptx.slice_problem(rows, side.ctas)
         yield f"the tile's {side.axis} {size}, loaded by {side.ctas} CTAs together: {problem}"

@@ -181,6 +181,7 @@ def fit_stages(
     counts: tuple[int, int] = (1, 1),
     reductions: Reductions = NO_REDUCTIONS,
     computed: Computed | None = None,
+    apart: bool = False,
 ) -> MatmulParams | None:
     """``params`` with the most stages that fit beside two buffers for each result, or beside one.
 
@@ -195,9 +196,10 @@ def fit_stages(
         counts: number of As and of Bs.
         reductions: results that are reductions.
         computed: what is computed on an operand of the product that is computed.
+        apart: whether each chunk of the epilogue has a buffer of its own.
     """
     chunks = chunk_turns(params, chunk_columns(params, *results, *inputs, *reductions.types))
-    for buffers in (1,) if chunks % 2 else (2, 1):
+    for buffers in (chunks,) if apart else (1,) if chunks % 2 else (2, 1):
         tried = replace(params, epilogue_stages=buffers)
         found = shared_bytes(
             tried,

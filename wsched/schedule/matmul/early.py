@@ -1,0 +1,37 @@
+"""What a kernel may do before the grid in front of it in the stream has ended."""
+
+from __future__ import annotations
+
+from lowering.ground.errors import UnsupportedError
+from wsched.schedule.matmul.params import MatmulParams
+from wsched.schedule.primitives.checks import Reasons
+
+__all__ = ["prefetch_reasons", "refuse_prefetch"]
+
+
+def refuse_prefetch(params: MatmulParams) -> None:
+    """Refuse to prefetch operands where a CTA does not know its first tile by itself.
+
+    Raises:
+        UnsupportedError: it asks memory which tile is its own, or threads load operands.
+    """
+    asks = params.combines or params.dynamic
+    if params.prefetched_steps and (asks or params.thread_loads or not params.warp_specialized):
+        raise UnsupportedError(
+            f"prefetched_steps={params.prefetched_steps} where memory tells a CTA its tiles, or no "
+            "warp of its own loads operands by TMA",
+            "prefetched_steps=0",
+        )
+
+
+def prefetch_reasons(params: MatmulParams) -> Reasons:
+    """Why no kernel can prefetch so many steps."""
+    steps = params.prefetched_steps
+    if steps < 0:
+        return [f"prefetched_steps={steps}: 0 means none"]
+    if steps and not params.programmatic_dependent_launch:
+        return [
+            f"prefetched_steps={steps}: a kernel that starts when the grid in front has ended "
+            "(programmatic_dependent_launch=False) waits for none"
+        ]
+    return []
