@@ -39,6 +39,7 @@ from passes.promote_sums import promote_sums
 from passes.queue_tiles import queue_tiles
 from passes.reallocate_registers import reallocate_registers
 from passes.reduce_across_warps import reduce_across_warps
+from passes.reduce_behind_stores import reduce_behind_stores
 from passes.reduce_lanes_last import reduce_lanes_last
 from passes.reshape_pointwise import reshape_pointwise
 from passes.reuse_stages import reuse_stages
@@ -78,6 +79,7 @@ PASSES: tuple[Pass, ...] = (
     load_vectors_first,  # scales and biases once for all chunks, where registers hold them
     reduce_across_warps,  # rows of a tile, from warp to warp through shared memory
     reduce_lanes_last,  # columns of a tile, the lanes of a row once behind the loop over chunks
+    reduce_behind_stores,  # chunks, each behind the store of one
     trace,  # stamps around turns, main loops and epilogues, where a trace is asked for
     watch_waits,  # a bound on every wait, where one is asked for
     step_stages,  # stage and parity carried instead of divided

@@ -1,0 +1,123 @@
+"""Reduce a chunk while the store of one is under way, not all chunks in front of the first store.
+
+Requires: unrolled loops of as many trips next to each other in a compute role: one that reduces
+chunks of a fragment, one that stores them through shared memory, and between them what meets
+behind the first.
+Guarantees: one loop, in which each trip reduces its chunk behind its store; what met behind the
+loop of reductions stands behind this one. The wait for a staging buffer to be read, which comes in
+front of the next chunk, has arithmetic to hide behind; nothing else has changed its order.
+
+A barrier of the warps in front of the reductions goes: it kept rows that they stored for each other
+in the tile before, and every trip passes barriers of the same warps between the reads of the last
+tile and its own reduction.
+
+After ``reduce_across_warps`` and ``reduce_lanes_last``, before ``allocate_named_barriers``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from lowering.kernel.kernel import Kernel
+from lowering.kernel.nodes import (
+    BarSync,
+    Body,
+    For,
+    FragReduce,
+    FragReduceToShared,
+    FragStoreGlobal,
+    FragStoreReduced,
+    Stmt,
+    TmaStore,
+)
+from lowering.kernel.visit import defined_in, map_bodies, rename, used_in, walk
+from passes.chunks import trips_of
+from passes.options import LoweringOptions
+
+__all__ = ["reduce_behind_stores"]
+
+_REDUCED = (FragReduce, FragReduceToShared)
+_MEETING = (BarSync, FragStoreGlobal, FragStoreReduced)
+"""What may stand behind a loop of reductions beside what has no effect but its value."""
+
+
+def reduce_behind_stores(kernel: Kernel, options: LoweringOptions) -> Kernel:
+    """Two loops become one.
+
+    before::
+
+        bar.sync rows[wg]
+        for c in 0 .. 4 unroll {
+          frag.reduce_to_shared sum, sums_s[wg, 0, c * 32], x
+        }
+        bar.sync rows[wg]
+        frag.store_reduced sum, T[i, n], sums_s[wg, 0, 0], 4, 128
+        for d in 0 .. 4 unroll {
+          on %warpgroup.warp 0 { elect { bulk.wait 0, read=true } }
+          bar.sync D_store[wg]
+          ...
+          on %warpgroup.warp 0 { elect { tma.store D[...], D_s[...]  bulk.commit } }
+        }
+
+    after::
+
+        for d in 0 .. 4 unroll {
+          on %warpgroup.warp 0 { elect { bulk.wait 0, read=true } }
+          bar.sync D_store[wg]
+          ...
+          on %warpgroup.warp 0 { elect { tma.store D[...], D_s[...]  bulk.commit } }
+          frag.reduce_to_shared sum, sums_s[wg, 0, d * 32], x
+        }
+        bar.sync rows[wg]
+        frag.store_reduced sum, T[i, n], sums_s[wg, 0, 0], 4, 128
+    """
+    if not any(isinstance(s, _REDUCED) for s in walk(kernel.body)):
+        return kernel
+    return replace(kernel, body=_merged(kernel.body))
+
+
+def _merged(body: Body) -> Body:
+    out = list[Stmt]()
+    for stmt in body:
+        stmt = map_bodies(stmt, _merged)
+        at = next((n for n, s in enumerate(out) if isinstance(s, For) and _reduces(s)), None)
+        if isinstance(stmt, For) and at is not None and _may_wait(out[at:], stmt):
+            reducing, *meeting = out[at:]
+            assert isinstance(reducing, For)
+            del out[at:]
+            if out and isinstance(out[-1], BarSync):
+                out.pop()
+            out += (_one(stmt, reducing), *meeting)
+        else:
+            out.append(stmt)
+    return tuple(out)
+
+
+def _reduces(loop: For) -> bool:
+    """Whether a loop does nothing but reduce chunks of fragments."""
+    plain = all(s.TRAITS.pure or isinstance(s, _REDUCED) for s in walk(loop.body))
+    return plain and trips_of(loop) > 1 and any(isinstance(s, _REDUCED) for s in loop.body)
+
+
+def _may_wait(front: list[Stmt], storing: For) -> bool:
+    """Whether a loop of reductions, with what stands behind it, may do so for the stores."""
+    reducing, *meeting = front
+    assert isinstance(reducing, For)
+    statements = list(walk(storing.body))
+    stores = any(isinstance(s, TmaStore) for s in statements)
+    meets = any(isinstance(s, BarSync) for s in storing.body)
+    alike = trips_of(storing) == trips_of(reducing)
+    apart = not defined_in(front) & used_in((storing,))
+    still = all(s.TRAITS.pure or isinstance(s, (*_MEETING, FragReduce)) for s in meeting)
+    return stores and meets and alike and apart and still
+
+
+def _one(storing: For, reducing: For) -> For:
+    """Each trip stores, then reduces."""
+    behind = rename(reducing.body, {reducing.var: storing.var})
+    return replace(
+        storing,
+        body=(*storing.body, *behind),
+        carries=(*storing.carries, *reducing.carries),
+        yields=(*storing.yields, *reducing.yields),
+    )

@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import pytest
+
+from passes.reduce_behind_stores import reduce_behind_stores
+from tests.passes.texts import full, lowered, unchanged
+
+DECLARED = """
+global T: f32[2, 128]
+tensormap D: f32[64, 128] box 64x32 swizzle 128
+shared D_s: f32[1][64x32] swizzle 128
+shared sums_s: f32[1][4x128]
+named_barrier D_store[1] threads 128
+named_barrier rows[1] threads 128
+x: frag<f32, 64x128> = frag.fill 1.0
+"""
+
+ROWS = """bar.sync rows[0]
+for c in 0 .. 4 unroll {
+  part: frag<f32, 64x32> = frag.columns x, c * 32
+  frag.reduce_to_shared sum, sums_s[0, 0, c * 32], part
+}
+"""
+
+MEET = """bar.sync rows[0]
+frag.store_reduced sum, T[0, 0], sums_s[0, 0, 0], 4, 128
+"""
+
+STORES = """for d in 0 .. 4 unroll {
+  out: frag<f32, 64x32> = frag.columns x, d * 32
+  on %warp 0 {
+    elect {
+      bulk.wait 0, read=true
+    }
+  }
+  bar.sync D_store[0]
+  st.shared D_s[0, 0, 0], out
+  fence.proxy.async
+  bar.sync D_store[0]
+  on %warp 0 {
+    elect {
+      tma.store D[0, d * 32], D_s[0, 0, 0]
+      bulk.commit
+    }
+  }
+"""
+
+BEFORE = DECLARED + ROWS + MEET + STORES + "}\n"
+
+AFTER = f"""{DECLARED}{STORES}  part: frag<f32, 64x32> = frag.columns x, d * 32
+  frag.reduce_to_shared sum, sums_s[0, 0, d * 32], part
+}}
+{MEET}"""
+
+CARRIED = f"""{DECLARED}
+start: frag<f32, 64x8> = frag.fill 0.0
+for c in 0 .. 4 carry (so_far: frag<f32, 64x8> = start -> lanes) unroll {{
+  part: frag<f32, 64x32> = frag.columns x, c * 32
+  inside: frag<pred, 1x32> = frag.below 100 - c * 32
+  next: frag<f32, 64x8> = frag.reduce sum, so_far, part, below=inside
+  yield next
+}}
+none: frag<f32, 64x1> = frag.fill 0.0
+total: frag<f32, 64x1> = frag.reduce sum, none, lanes
+frag.store_global T[0, 0], total, trans=true
+{STORES}}}
+"""
+
+LATE = f"""{DECLARED}
+start: frag<f32, 64x8> = frag.fill 0.0
+{STORES.replace("unroll", "carry (so_far: frag<f32, 64x8> = start -> lanes) unroll")}
+  part: frag<f32, 64x32> = frag.columns x, d * 32
+  inside: frag<pred, 1x32> = frag.below 100 - d * 32
+  next: frag<f32, 64x8> = frag.reduce sum, so_far, part, below=inside
+  yield next
+}}
+none: frag<f32, 64x1> = frag.fill 0.0
+total: frag<f32, 64x1> = frag.reduce sum, none, lanes
+frag.store_global T[0, 0], total, trans=true
+"""
+
+
+def test_rows_of_warps() -> None:
+    """The barrier in front goes; the one behind is between the stores of rows and their reads."""
+    assert lowered(reduce_behind_stores, BEFORE) == full(AFTER)
+
+
+def test_what_a_loop_carries() -> None:
+    """Nothing was in front of it that would go."""
+    assert lowered(reduce_behind_stores, CARRIED) == full(LATE)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("for c in 0 .. 4 unroll", "for c in 0 .. 4"),
+        ("for c in 0 .. 4 unroll", "for c in 0 .. 2 unroll"),
+        ("  frag.reduce_to_shared", "  bar.sync rows[0]\n  frag.reduce_to_shared"),
+        (MEET, f"{MEET}st.shared D_s[0, 0, 0], x\n"),
+        ("      tma.store D[0, d * 32], D_s[0, 0, 0]\n", ""),
+        ("  bar.sync D_store[0]\n", ""),
+    ],
+    ids=[
+        "no_chunks", "other_chunks", "meets_in_each", "something_between", "no_store",
+        "nobody_meets",
+    ],
+)  # fmt: skip
+def test_what_stays(old: str, new: str) -> None:
+    assert old in BEFORE
+    assert unchanged(reduce_behind_stores, BEFORE.replace(old, new))
+
+
+def test_what_the_stores_read() -> None:
+    """A total that each chunk of the result needs is there before the first."""
+    read = "  out: frag<f32, 64x32> = frag.pointwise add, part_of, total\n"
+    stores = STORES.replace(
+        "out: frag<f32, 64x32> = frag.columns", "part_of: frag<f32, 64x32> = frag.columns"
+    )
+    stores = stores.replace("  on %warp 0", f"{read}  on %warp 0", 1)
+    assert unchanged(reduce_behind_stores, CARRIED.replace(STORES, stores))
