@@ -4,7 +4,8 @@ Requires: unrolled loops over chunks of columns, whose ``frag.load_global``s are
 kernel does not write.
 Guarantees: a load that is the same in every trip of such a loop stands in front of it, and one of
 few registers in front of the loop before it, too, whose time hides its latency. Loads of a row's
-neighbouring columns, a chunk in each trip, are one load of all of them.
+neighbouring columns, a chunk in each trip, are one load of all of them; where registers do not hold
+these, a chunk's are loaded while the one before it is stored.
 
 After ``chunk_epilogue``, which makes the loops; before ``wait_for_earlier_grids``, which looks for
 the first access to global memory.
@@ -21,6 +22,7 @@ from lowering.kernel.nodes import Body, For, Frag, FragColumns, FragLoadGlobal, 
 from lowering.kernel.visit import Names, defined_in, map_bodies, used
 from passes.chunks import lie_side_by_side, trips_of
 from passes.options import LoweringOptions
+from passes.trip_ahead import by_trip, trip_ahead
 
 __all__ = ["load_vectors_first"]
 
@@ -49,6 +51,16 @@ def load_vectors_first(kernel: Kernel, options: LoweringOptions) -> Kernel:
           cols: frag<f32, 1x64> = frag.columns all, chunk * 64
           ...
         }
+
+    With too few registers for ``all``::
+
+        cols_first: frag<f32, 1x64> = frag.load_global y[0, col]
+        for chunk in 0 .. 3 unroll carry (cols: frag<f32, 1x64> = cols_first -> cols_rest) {
+          ...
+          cols_next: frag<f32, 1x64> = frag.load_global y[0, col + (chunk + 1) * 64]
+          ...
+          yield cols_next
+        }
     """
     if not options.vector_registers:
         return kernel
@@ -74,6 +86,7 @@ def _hoisted(loop: For, names: Names, registers: int) -> tuple[list[FragLoadGlob
     inside = defined_in(loop.body)
     inside |= {c.var.name for c in loop.carries}
     first: list[FragLoadGlobal] = []
+    later: list[FragLoadGlobal] = []
     left: list[Stmt] = []
     for stmt in loop.body:
         if not isinstance(stmt, FragLoadGlobal) or used(stmt) & inside:
@@ -82,12 +95,20 @@ def _hoisted(loop: For, names: Names, registers: int) -> tuple[list[FragLoadGlob
         whole = _whole(loop, stmt, names)
         if whole is None or whole.out.type.registers > registers:
             left.append(stmt)
+            if whole is not None and by_trip(loop, stmt):
+                later.append(stmt)
             continue
         registers -= whole.out.type.registers
         first.append(whole)
         if whole is not stmt:
             left.append(FragColumns(stmt.out, whole.out, loop.var * stmt.out.type.cols))
-    return first, replace(loop, body=tuple(left)) if first else loop
+    loop = replace(loop, body=tuple(left)) if first else loop
+    for load in later:
+        if load.out.type.registers <= registers:
+            registers -= load.out.type.registers
+            begin, loop = trip_ahead(loop, load, names)
+            first.append(begin)
+    return first, loop
 
 
 def _whole(loop: For, load: FragLoadGlobal, names: Names) -> FragLoadGlobal | None:

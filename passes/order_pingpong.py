@@ -54,7 +54,7 @@ from lowering.kernel.visit import Names, consumes, map_roles, walk
 from lowering.target import ptx
 from passes.options import LoweringOptions
 
-__all__ = ["order_pingpong"]
+__all__ = ["of_groups", "order_pingpong"]
 
 
 def order_pingpong(kernel: Kernel, options: LoweringOptions) -> Kernel:
@@ -172,7 +172,7 @@ def _order(
             raise InternalError("order_pingpong", why)
         order = NamedBarrierArray(names.new("order"), ring.takers, 2 * groups * ptx.WARPGROUP)
         declared.append(order)
-        lets = _of_groups(r)
+        lets = of_groups(r)
         asked = {s.ring for s in walk(r.body) if isinstance(s, NextTile)}
         sharing = _sharing(r, ring, {q.takers for q in kernel.rings if q.name in asked})
         turns = _Turns(ring, rings, every, finer, order, r.group, groups, sharing, lets)
@@ -202,7 +202,7 @@ def _takes(stmt: Stmt, rings: frozenset[str]) -> bool:
     return any(consumes((stmt,), ring) for ring in rings)
 
 
-def _of_groups(role: Role) -> dict[Var, Expr]:
+def of_groups(role: Role) -> dict[Var, Expr]:
     """The bindings of a role that depend on its group index."""
     found: dict[Var, Expr] = {}
     known = {role.group}

@@ -29,10 +29,12 @@ from passes.dump import Dumper
 from passes.expect_tx import expect_tx
 from passes.interleave_loads import interleave_loads
 from passes.load_invariants_first import load_invariants_first
+from passes.load_scales_ahead import load_scales_ahead
 from passes.load_vectors_first import load_vectors_first
 from passes.number_ctas import number_ctas
 from passes.options import LoweringOptions
 from passes.order_pingpong import order_pingpong
+from passes.order_promotions import order_promotions
 from passes.prefetch_operands import prefetch_operands
 from passes.prefetch_tensor_maps import prefetch_tensor_maps
 from passes.promote_sums import promote_sums
@@ -68,8 +70,10 @@ PASSES: tuple[Pass, ...] = (
     circular_buffer,  # stages, and acquire / wait / release around each load step
     load_invariants_first,  # what a computed operand takes for its rows, in front of the k loop
     promote_sums,  # of types that wgmma adds with few bits, to a second accumulator
+    load_scales_ahead,  # numbers inside sums, while the step before multiplies
     synchronize_wgmma,  # asynchronous groups; releases move behind the waits that cover them
     order_pingpong,  # turns on the tensor core, around whole main loops
+    order_promotions,  # and around groups of wgmmas, where what they sum is added meanwhile
     synchronize_partials,  # counters and barriers around parts of tiles, where CTAs share one
     queue_tiles,  # where tiles are handed out at run time: a counter, and steps of the queue
     allocate_mbarriers,  # full and empty barriers for the steps of all rings, init and teardown
@@ -99,6 +103,8 @@ PASSES: tuple[Pass, ...] = (
 
 _IN_TENSOR_MEMORY: Mapping[Pass, tuple[Pass, ...]] = {
     promote_sums: (),  # of types that have no form here yet
+    load_scales_ahead: (),
+    order_promotions: (),
     synchronize_wgmma: (synchronize_tcgen05,),  # completion is what rings are told
     allocate_shared: (allocate_tensor_memory, allocate_shared),  # the word with the address
 }

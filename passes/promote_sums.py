@@ -15,11 +15,11 @@ After ``circular_buffer``, so that a stage is released in front of the addition;
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from lowering.ground.errors import UnsupportedError
-from lowering.ground.expr import FALSE, TRUE, Expr
+from lowering.ground.expr import FALSE, TRUE, Const, Expr
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import (
     Body,
@@ -28,6 +28,7 @@ from lowering.kernel.nodes import (
     Frag,
     FragFill,
     FragPointwise,
+    FragRows,
     FragUpdate,
     MmaTile,
     SmemRef,
@@ -85,15 +86,17 @@ class _Sum:
 
     Args:
         total: what the loop has summed.
-        part: what wgmmas add to.
+        part: what wgmmas add to; of all rows of ``total``, or of some of them in turn.
         depth: K that ``part`` has of this trip, by the first of the columns.
-        scales: by row and by column, of what ``part`` has.
+        row: the first of the rows that ``part`` has.
+        scales: by row and by column, of all that is summed.
     """
 
     total: Frag
     part: Frag
     depth: dict[int, int] = field(default_factory=dict)
-    scales: tuple[Frag | None, Frag | None] = (None, None)
+    row: int = 0
+    scales: tuple[Frag, ...] = ()
 
 
 def _body(body: Body, names: Names, span: int) -> Body:
@@ -109,16 +112,17 @@ def _body(body: Body, names: Names, span: int) -> Body:
 
 def _promoted(loop: For, names: Names, span: int) -> tuple[Body, For]:
     """A loop whose products are promoted, and the zeros in front of it."""
-    accs = {s.acc.name for s in loop.body if isinstance(s, MmaTile)}
+    products = [s for s in loop.body if isinstance(s, MmaTile)]
+    accs = {s.acc.name for s in products}
     begin: list[Stmt] = []
     carries, sums = list[Carry](), dict[str, _Sum]()
     for carry in loop.carries:
         if not isinstance(carry.var, Frag) or carry.var.name not in accs:
             carries.append(carry)
             continue
-        none, first, part, rest = (
-            replace(carry.var, name=names.new(n)) for n in ("none", "part", "part", "rest")
-        )
+        none = replace(carry.var, name=names.new("none"))
+        kind = replace(carry.var.type, rows=_rows(carry.var, products))
+        first, part, rest = (Frag(names.new(n), kind) for n in ("part", "part", "rest"))
         begin += [FragFill(none, 0.0), FragFill(first, 0.0)]
         carries += [replace(carry, init=none), Carry(part, first, rest)]
         sums[carry.var.name] = _Sum(carry.var, part)
@@ -130,6 +134,15 @@ def _promoted(loop: For, names: Names, span: int) -> tuple[Body, For]:
         found = sums.get(y.name) if isinstance(y, Frag) else None
         yields += [y] if found is None else [found.total, found.part]
     return tuple(begin), replace(loop, body=body, carries=tuple(carries), yields=tuple(yields))
+
+
+def _rows(acc: Frag, products: Sequence[MmaTile]) -> int:
+    """Rows that are summed at a time: those of one instruction, where all that reads them is one
+    product of shared memory, which can be one for each such block of rows.
+    """
+    (first, *others) = [p for p in products if p.acc.name == acc.name]
+    others += [p for p in products if p.acc.name == first.out.name]
+    return acc.type.layout.rows if isinstance(first.a, SmemRef) and not others else acc.type.rows
 
 
 def _trip(body: Body, names: Names, span: int, sums: dict[str, _Sum]) -> Body:
@@ -149,7 +162,6 @@ def _trip(body: Body, names: Names, span: int, sums: dict[str, _Sum]) -> Body:
 def _products(p: MmaTile, names: Names, span: int, found: _Sum) -> Iterator[Stmt]:
     """A product over at most ``span`` of K at a time, all but the last of them added."""
     before = found.depth.get(p.col, 0)
-    pieces = range(0, p.k, span)
     alone = not found.depth and isinstance(p.a, SmemRef)
     if before + p.k > span and not alone:
         raise UnsupportedError(
@@ -161,12 +173,15 @@ def _products(p: MmaTile, names: Names, span: int, found: _Sum) -> Iterator[Stmt
             f"a scaled product over {before + p.k} of K in a step, promoted every {span}",
             f"one of at most {span} of K in a step",
         )
-    for k in pieces:
-        if k:
+    multiplied, found.scales = _scales(names, p)
+    yield from multiplied
+    rows = found.part.type.rows
+    pieces = [(row, k) for k in range(0, p.k, span) for row in range(0, p.out.type.rows, rows)]
+    for row, k in pieces:
+        if row or k:
             yield from _added(names, found)
-        part = replace(found.part, name=names.new("sum"))
-        found.scales = p.by_row, p.by_col
-        a = p.a if isinstance(p.a, Frag) else p.a.moved(0, k)
+        part, found.row = replace(found.part, name=names.new("sum")), row
+        a = p.a if isinstance(p.a, Frag) else p.a.moved(row, k)
         yield replace(
             p, out=part, acc=found.part, a=a, b=p.b.moved(0, k), k=min(span, p.k - k),
             accumulate=TRUE if before else FALSE, by_row=None, by_col=None,
@@ -175,23 +190,32 @@ def _products(p: MmaTile, names: Names, span: int, found: _Sum) -> Iterator[Stmt
     found.depth[p.col] = before + p.k
 
 
-def _added(names: Names, found: _Sum) -> Iterator[Stmt]:
-    """What wgmmas have summed, put onto the sum of all; times its scales, multiplied with each
-    other first where that is a number or one for each row, or column.
+def _scales(names: Names, p: MmaTile) -> tuple[Body, tuple[Frag, ...]]:
+    """What a product counts times: two numbers multiplied with each other first, where that is a
+    number or one for each row, or column.
     """
-    value = found.part
-    scales = [s for s in found.scales if s is not None]
-    if len(scales) == 2 and not all(s.type.rows * s.type.cols > 1 for s in scales):
-        wide = max(scales, key=lambda s: s.type.rows * s.type.cols)
-        scale = Frag(names.new("scale"), wide.type)
-        yield FragPointwise(scale, "mul", (scales[0], scales[1]))
-        scales = [scale]
-    for scale in scales:
+    scales = tuple(s for s in (p.by_row, p.by_col) if s is not None)
+    if len(scales) < 2 or all(s.type.rows * s.type.cols > 1 for s in scales):
+        return (), scales
+    wide = max(scales, key=lambda s: s.type.rows * s.type.cols)
+    scale = Frag(names.new("scale"), wide.type)
+    return (FragPointwise(scale, "mul", scales),), (scale,)
+
+
+def _added(names: Names, found: _Sum) -> Iterator[Stmt]:
+    """What wgmmas have summed, put onto the sum of all; times its scales."""
+    value, rows, whole = found.part, found.part.type.rows, found.total.type.rows
+    for scale in found.scales:
+        if rows < scale.type.rows:
+            some = Frag(names.new("scale_rows"), replace(scale.type, rows=rows))
+            yield FragRows(some, scale, Const(found.row))
+            scale = some
         scaled = replace(found.part, name=names.new("scaled"))
         yield FragPointwise(scaled, "mul", (value, scale))
         value = scaled
     total = replace(found.total, name=names.new("promoted"))
-    yield FragUpdate(total, "add", found.total, (value,))
+    some_rows = (found.row, rows) if rows < whole else (0, None)
+    yield FragUpdate(total, "add", found.total, (value,), *some_rows)
     found.total = total
 
 

@@ -15,12 +15,12 @@ one, a pair has one element, and there is one block or one group.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lowering.ground.errors import InternalError
-from lowering.ground.expr import ZERO, Expr
+from lowering.ground.expr import ZERO, Const, Expr
 from lowering.ground.poly import divided
 from lowering.ground.types import FragmentType
 from lowering.kernel.nodes import (
@@ -52,9 +52,9 @@ from lowering.kernel.nodes import (
     Wgmma,
     WgmmaWait,
 )
-from lowering.kernel.visit import bodies, used_in
+from lowering.kernel.visit import bodies, defined, used_in
 
-__all__ = ["FragmentPlan", "View", "plan_fragments"]
+__all__ = ["FragmentPlan", "View", "plan_fragments", "updated"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +113,11 @@ class FragmentPlan:
 
     views: Mapping[str, View]
     arrays: Mapping[str, str]
+
+
+def updated(s: FragUpdate) -> Frag:
+    """What is written of an accumulator: the result, or a part of it, whose name no value has."""
+    return s.out if s.part == s.out.type else Frag(f"{s.out.name}.part", s.part)
 
 
 @dataclass(slots=True)
@@ -183,6 +188,10 @@ class _Planner:
                 self.read(arg, s.OP)
         if isinstance(s, FragUpdate):
             self.consume(s.acc, s.out, s.OP)
+            part, whole = updated(s), self.views[s.out.name]
+            if part != s.out:
+                columns = whole.columns(Const(s.col), replace(part.type, rows=whole.type.rows))
+                self.define(part, columns.rows(Const(s.row), part.type))
         else:
             self.declare(s.out)
 
@@ -227,21 +236,27 @@ class _Planner:
         for var, _, _, last in carried:
             assert isinstance(last, Frag)
             if self.read(last, "yield").array != self.views[var.name].array:
-                self.replaces(
-                    last,
-                    var,
-                    {*used_in(s.body), *(y.name for *_, y in carried if isinstance(y, Frag))},
-                )
+                self.replaces(last, var, self._read_since(last, s))
         self.loops = outer
         for _, _, result, last in carried:
             assert isinstance(last, Frag) and isinstance(result, Frag)
             self.home[last.name] = outer
             self.consume(last, result, s.OP)
 
-    def replaces(self, last: Frag, var: Frag, read: Container[str]) -> None:
-        """What a loop makes anew is made in the registers of what it carries and does not read."""
+    def _read_since(self, made: Frag, loop: For) -> set[str]:
+        """What a loop reads from the statement on that makes a value, and yields."""
+        yielded = {y.name for y in loop.yields if isinstance(y, Frag)}
+        array = self.views[made.name].array
+        at = next((n for n, s in enumerate(loop.body) if array in defined(s)), 0)
+        return used_in(loop.body[at:]) | yielded
+
+    def replaces(self, last: Frag, var: Frag, read: Set[str]) -> None:
+        """What a loop makes anew is made in the registers of what it carries, if it does not read
+        that any more.
+        """
         made, carried = self.views[last.name], self.views[var.name]
-        if var.name in read or self.home[last.name] != self.loops or carried.start != ZERO:
+        mine = {name for name, view in self.views.items() if view.array == carried.array}
+        if mine & read or self.home[last.name] != self.loops or carried.start != ZERO:
             raise _error(last, f"is yielded for {var.name} but lives in other registers")
         for name, view in self.views.items():
             if view.array == made.array:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from lowering.cuda import elements
 from lowering.cuda.emitter import Emitter, Rule
+from lowering.cuda.fragments import updated
 from lowering.cuda.guarded import guarded
 from lowering.cuda.literals import literal
 from lowering.cuda.trigonometry import FUNCTIONS
@@ -84,10 +85,13 @@ def _pointwise(e: Emitter, s: FragPointwise) -> None:
 
 
 def _update(e: Emitter, s: FragUpdate) -> None:
-    """The same in place: the plan gave ``out`` the registers of ``acc``."""
+    """The same in place: the plan gave ``out`` the registers of ``acc``, and a name to the part of
+    them that is updated.
+    """
     if s.op not in EXPRESSIONS:
         raise InternalError("emit_cuda", f"no C++ for the pointwise operation {s.op}")
-    _elements(e, FragPointwise(s.out, s.op, (s.acc, *s.args)))
+    part = updated(s)
+    _elements(e, FragPointwise(part, s.op, (part, *s.args)))
 
 
 def _elements(e: Emitter, s: FragPointwise) -> None:

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from lowering.ground.expr import TRUE, Expr
-from lowering.ground.frozen import quick
+from lowering.ground.frozen import quick, replaced
+from lowering.ground.types import FragmentType
 from lowering.kernel.operands import Frag, GmemRef, SmemRef, Stmt
 from lowering.kernel.traits import Memory, Threads, Traits
 
@@ -97,6 +98,9 @@ class FragUpdate(Stmt):
 
     A second accumulator is such a value: ``add`` puts the sum of a few steps onto that of all, in
     fp32, where wgmma itself adds with fewer bits.
+
+    With ``rows``, or ``cols``, only so many of ``acc`` are updated, from ``row`` (a multiple of the
+    layout's rows) or ``col`` (of its columns) on; the others stay. Arguments are of that part.
     """
 
     OP: ClassVar[str] = "frag.update"
@@ -105,6 +109,17 @@ class FragUpdate(Stmt):
     op: str
     acc: Frag
     args: tuple[Frag | float, ...]
+    row: int = 0
+    rows: int | None = None
+    col: int = 0
+    cols: int | None = None
+
+    @property
+    def part(self) -> FragmentType:
+        """What is updated of ``acc``."""
+        kind = self.acc.type
+        rows = kind.rows if self.rows is None else self.rows
+        return replaced(kind, rows=rows, cols=kind.cols if self.cols is None else self.cols)
 
 
 @dataclass(frozen=True, slots=True)

@@ -248,15 +248,21 @@ class _Parser(Declarations):
         return found
 
     def mixed(self) -> tuple[Frag | float, ...]:
-        """Fragments and numbers up to the end of the statement; ``inf`` and ``nan`` are numbers."""
+        """Fragments and numbers up to the end of the statement, or what has a name and a value;
+        ``inf`` and ``nan`` are numbers.
+        """
         found: list[Frag | float] = []
-        while not found or self.accept(","):
+        while not found or (not self.named() and self.accept(",")):
             named = self.scope.get(self.peek)
             if isinstance(named, Frag) and self.peek not in NUMBER_NAMES:
                 found.append(self.fragment())
             else:
                 found.append(self.number("a defined fragment or a number"))
         return tuple(found)
+
+    def named(self) -> bool:
+        """Whether ``, NAME =`` follows."""
+        return [token for token, _ in self.tokens[self.at + 2 : self.at + 3]] == ["="]
 
     def result(self) -> Frag:
         name = self.name()

@@ -102,7 +102,17 @@ def _update(kernel: Kernel, stmt: FragUpdate) -> Iterator[str]:
     out, acc = stmt.out, stmt.acc
     if out.type != acc.type:
         yield f"{out.name} is {out.type}, it takes the registers of {acc.type}"
-    yield from _pointwise(kernel, FragPointwise(out, stmt.op, (acc, *stmt.args)))
+    kind, part = acc.type, stmt.part
+    for what, at, size, whole, each in (
+        ("rows", stmt.row, part.rows, kind.rows, kind.layout.rows),
+        ("columns", stmt.col, part.cols, kind.cols, kind.layout.columns),
+    ):
+        if (at, size) != (0, whole) and (
+            at % each or size % each or not 0 <= at < at + size <= whole
+        ):
+            yield f"{what} {at} .. {at + size} of {kind} are no part of it"
+    mine = replace(acc, type=part)
+    yield from _pointwise(kernel, FragPointwise(mine, stmt.op, (mine, *stmt.args)))
 
 
 def _shaped(_: Kernel, stmt: FragBelow | FragRandom | FragLoadGlobal) -> Iterator[str]:

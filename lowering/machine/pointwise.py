@@ -95,14 +95,18 @@ def frag_pointwise(stmt: FragPointwise, program: Program) -> Run:
 
 
 def frag_update(stmt: FragUpdate, program: Program) -> Run:
-    """``frag.update``: likewise, into the registers of ``acc``."""
+    """``frag.update``: likewise, into the registers of ``acc``, or into some of them."""
     function, args = FUNCTIONS[stmt.op], (stmt.acc, *stmt.args)
+    layout, part = stmt.acc.type.layout, stmt.part
+    block, group = stmt.row // layout.rows, stmt.col // layout.columns
+    mine = np.s_[:, block : block + part.blocks, group : group + part.groups]
 
     def run(warp: Warp) -> None:
         warp.whole(stmt.OP)
-        found = function(*_arguments(warp, stmt.op, args))
+        before, *others = _arguments(warp, stmt.op, args)
+        found = function(np.asarray(before)[mine], *others)
         registers = warp.take(stmt.acc)
-        registers.data[...] = found
+        registers.data[mine] = found
         warp.define(stmt.out, registers)
 
     return run

@@ -130,8 +130,20 @@ def _pointwise(e: Emitter, s: FragPointwise) -> None:
 
 
 def _update(e: Emitter, s: FragUpdate) -> None:
-    """The same of a value that nobody reads any more."""
-    _pointwise(e, FragPointwise(s.out, s.op, (s.acc, *s.args)))
+    """The same of a value that nobody reads any more, or of a part of it, beside which it stays."""
+    kind, whole = s.part, e.registers(s.acc)
+    if kind == s.out.type:
+        _pointwise(e, FragPointwise(s.out, s.op, (s.acc, *s.args)))
+        return
+    first, size = s.row // kind.layout.rows, kind.groups * kind.group_registers
+    begin = s.col // kind.layout.columns * kind.group_registers
+    mine, made = (Frag(f"{x.name}.part", kind) for x in (s.acc, s.out))
+    parts = whole[first : first + kind.blocks]
+    e.keep(mine, tuple(block[begin : begin + size] for block in parts))
+    _pointwise(e, FragPointwise(made, s.op, (mine, *s.args)))
+    new = zip(parts, e.registers(made), strict=True)
+    changed = tuple((*old[:begin], *part, *old[begin + size :]) for old, part in new)
+    e.keep(s.out, (*whole[:first], *changed, *whole[first + kind.blocks :]))
 
 
 RULES: Mapping[type[Stmt], Rule] = {

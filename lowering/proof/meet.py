@@ -5,8 +5,10 @@ of them come equally often, by the same loops and conditions.
 
 A barrier at which some sync and others ``bar.arrive`` is a turn: the k-th sync needs the k-th
 arrival. Each arrival stands in a condition that says that the sync which needs it comes, k < X of X
-syncs; and there are enough of them, the first ones perhaps before any turn. In an array of turns
-one arrival is made beforehand, so that of warps that wait in a circle one can go on: the token.
+syncs; and there are enough of them, the first ones perhaps before any turn. Or there is one for
+each sync, in the same loops and conditions, and one more sync behind all where an arrival is made
+beforehand; then all sync and arrive in turn. In an array of turns one arrival is made beforehand,
+so that of warps that wait in a circle one can go on: the token.
 """
 
 from __future__ import annotations
@@ -70,7 +72,21 @@ class Meetings:
             return f"warps come to {array.name}[{index}] in several ways", None
         if not arriving:
             return "", None
-        return self.turn(*meeting, *arriving) if meeting else ("nobody waits there", None)
+        if not meeting:
+            return "nobody waits there", None
+        (syncs,), (arrivals,) = meeting, arriving
+        found, first = self.turn(syncs, arrivals), _handed_on(syncs, arrivals)
+        return (self.alternating(array.name), first) if found[0] and first is not None else found
+
+    def alternating(self, array: str) -> str:
+        """What is not proved of who syncs and arrives in turn, so that no arrival is early: it is
+        behind a turn that was handed to it, for one that was before that.
+        """
+        for agent in self.views.ways:
+            shape = self.views.shape(agent, partial(_event, array, None))
+            if shape and _alternates(shape, frozenset()) is None:
+                return f"{agent} syncs, or arrives, twice in a row: {text(shape)}"
+        return ""
 
     def turn(self, meeting: Shape, arriving: Shape) -> tuple[str, int | None]:
         """What is not proved of a turn, and the arrivals before the first one."""
@@ -169,6 +185,52 @@ class _Words:
         return None
 
 
+def _handed_on(meeting: Shape, arriving: Shape) -> int | None:
+    """The arrivals before the first turn, where there is an arrival for each sync in the same loops
+    and conditions; or else one in front of all, and a sync behind all. None of another form.
+    """
+    syncs = _arriving(meeting)
+    if syncs == arriving:
+        return 0
+    ends = arriving[:1] == (ARRIVE,) and meeting[-1:] == (SYNC,)
+    return 1 if ends and syncs[:-1] == arriving[1:] else None
+
+
+def _arriving(shape: Shape) -> Shape:
+    """A program with an arrival in the place of each sync."""
+    return tuple(
+        _arriving(s) if isinstance(s, tuple) else ARRIVE if s == SYNC else s for s in shape
+    )
+
+
+def _alternates(shape: Shape, before: frozenset[str]) -> frozenset[str] | None:
+    """What a program's last word may be, if no two alike follow each other; ``before`` is what may
+    be the last one in front of it. None if two may.
+    """
+    for part in shape:
+        match part:
+            case "sync" | "arrive":
+                if part in before:
+                    return None
+                before = frozenset((part,))
+            case ("loop", *_, tuple() as inner):
+                for _ in (1, 2):  # a second trip follows a first one
+                    behind = _alternates(inner, before)
+                    if behind is None:
+                        return None
+                    before |= behind
+            case ("if", Expr(), tuple() as then, tuple() as other):
+                ways = _alternates(then, before), _alternates(other, before)
+                if ways[0] is None or ways[1] is None:
+                    return None
+                before = ways[0] | ways[1]
+            case ("break", _):
+                pass
+            case _:
+                return None
+    return before
+
+
 def _nested(meeting: Shape, arriving: Shape) -> tuple[str, int | None]:
     """What is not proved of turns in loops in each other, and the arrivals before the first one:
     those of all trips are for the same trip, or, with one before all, each but the last for the
@@ -222,13 +284,13 @@ def _parts(cond: Expr, op: str) -> set[str]:
     return {str(cond)}
 
 
-def _event(array: str, index: int, stmt: Stmt) -> str | None:
-    match stmt:
-        case BarSync(bar=bar) if (bar.array, bar.index) == (array, Const(index)):
-            return SYNC
-        case BarArrive(bar=bar) if (bar.array, bar.index) == (array, Const(index)):
-            return ARRIVE
-    return None
+def _event(array: str, index: int | None, stmt: Stmt) -> str | None:
+    """The word of a sync or arrival at a barrier, or at any of the array."""
+    if not isinstance(stmt, BarSync | BarArrive) or stmt.bar.array != array:
+        return None
+    if index is not None and stmt.bar.index != Const(index):
+        return None
+    return SYNC if isinstance(stmt, BarSync) else ARRIVE
 
 
 def _words(shape: object) -> set[str]:

@@ -63,8 +63,16 @@ def _cut(stmt: FragColumns | FragRows, w: Walker, threads: int, values: list[int
 
 
 def _pointwise(stmt: FragPointwise | FragUpdate, w: Walker, n: int, values: list[int]) -> bool:
-    rows, cols = stmt.out.type.rows, stmt.out.type.cols
-    own = () if isinstance(stmt, FragPointwise) else (stmt.acc,)
+    part = stmt.out.type if isinstance(stmt, FragPointwise) else stmt.part
+    found = _computed(stmt, w, part.rows, part.cols)
+    if isinstance(stmt, FragUpdate):
+        found = w.frags[stmt.acc.name].put(stmt.row, stmt.col, found)
+    w.frags[stmt.out.name] = found
+    return True
+
+
+def _computed(stmt: FragPointwise | FragUpdate, w: Walker, rows: int, cols: int) -> Tile:
+    """What an operation makes: a tile of so many rows and columns."""
     found = Tile.of(rows, cols)
     sums = isinstance(stmt, FragUpdate) and stmt.op == "add"
     factors = [w.frags[x.name] for x in stmt.args if isinstance(x, Frag)]
@@ -72,12 +80,14 @@ def _pointwise(stmt: FragPointwise | FragUpdate, w: Walker, n: int, values: list
         w.board.flow.scale(*factors)
         w.board.flow.scale(*factors[::-1])
     limits = w.board.flow.limits
-    for arg in (*own, *stmt.args):
-        if isinstance(arg, Frag) and (arg.name not in limits or stmt.out.name in limits):
-            tile = w.frags[arg.name].spread(rows, cols)
-            found = added(w, found, tile) if sums else found.with_(tile)
-    w.frags[stmt.out.name] = found
-    return True
+    read = [x for x in stmt.args if isinstance(x, Frag)]
+    read = [x for x in read if x.name not in limits or stmt.out.name in limits]
+    tiles = [w.frags[x.name].spread(rows, cols) for x in read]
+    if isinstance(stmt, FragUpdate):
+        tiles.insert(0, w.frags[stmt.acc.name].cut(stmt.row, stmt.col, rows, cols))
+    for tile in tiles:
+        found = added(w, found, tile) if sums else found.with_(tile)
+    return found
 
 
 def _below(stmt: FragBelow, w: Walker, threads: int, values: list[int]) -> bool:

@@ -51,12 +51,30 @@ def test_rows_in_front_of_the_main_loop_and_columns_in_front_of_the_chunks() -> 
     assert found == lowered(load_vectors_first, wanted)
 
 
-@pytest.mark.parametrize("registers", [2, 49])
+@pytest.mark.parametrize("registers", [2, 17])
 def test_what_registers_do_not_hold_stays(registers: int) -> None:
-    """192 columns take 48, two rows 2."""
+    """A chunk of 64 columns takes 16, two rows 2."""
     zero, loop = MAIN.split("    for k")
     found = lowered(load_vectors_first, HEAD + MAIN + BEFORE + TAIL, vector_registers=registers)
     wanted = HEAD + zero + ROWS + "    for k" + loop + ROWS_FIRST + TAIL
+    assert found == lowered(load_vectors_first, wanted)
+
+
+@pytest.mark.parametrize("registers", [18, 49])
+def test_columns_a_chunk_ahead(registers: int) -> None:
+    """192 columns take 48, with two rows more than there are."""
+    zero, loop = MAIN.split("    for k")
+    found = lowered(load_vectors_first, HEAD + MAIN + BEFORE + TAIL, vector_registers=registers)
+    first = "    cols_first: frag<f32, 1x64> = frag.load_global y[0, 8]\n    for chunk"
+    carried = "carry (cols: frag<f32, 1x64> = cols_first -> cols_rest) unroll"
+    cols = "      cols: frag<f32, 1x64> = frag.load_global y[0, 8 + chunk * 64]\n"
+    chunks = ROWS_FIRST.replace("    for chunk", first).replace("unroll", carried)
+    product = "      d: frag<f32, 64x64> = frag.pointwise mul, e, cols\n"
+    ahead = "      next: frag<f32, 1x64> = frag.load_global y[0, 8 + (chunk + 1) * 64]\n"
+    stored = "      frag.store_global z[row, chunk * 64], out\n"
+    tail = TAIL.replace(product, product + ahead.replace("next", "cols_next"))
+    tail = tail.replace(stored, stored + "      yield cols_next\n")
+    wanted = HEAD + zero + ROWS + "    for k" + loop + chunks.replace(cols, "") + tail
     assert found == lowered(load_vectors_first, wanted)
 
 

@@ -66,9 +66,11 @@ LOADS = """        wait_full ring, k
 """Scales, which stand in front of the product that counts times them."""
 
 
-def scaled(text: str, col: str, made: str) -> str:
-    """A text with scales by row and by column, in ``made`` what they are multiplied by."""
-    text = text.replace("        wait_full ring, k\n", LOADS.format(col))
+def scaled(text: str, col: str, first: str = "", made: str = "") -> str:
+    """A text with scales by row and by column, in ``first`` what they are together, in ``made``
+    what sums are multiplied by.
+    """
+    text = text.replace("        wait_full ring, k\n", LOADS.format(col) + first)
     text = text.replace("128, 0 < k", "128, 0 < k, by_row=row, by_col=col")
     return text.replace(
         "        promoted: frag<f32, 64x64> = frag.update add, acc, sum\n",
@@ -76,12 +78,16 @@ def scaled(text: str, col: str, made: str) -> str:
     )
 
 
-ONE = """        scale: frag<f32, 64x1> = frag.pointwise mul, row, col
-        scaled: frag<f32, 64x64> = frag.pointwise mul, sum, scale
-"""
-EACH = """        scaled: frag<f32, 64x64> = frag.pointwise mul, sum, row
+ONE = (
+    "        scale: frag<f32, 64x1> = frag.pointwise mul, row, col\n",
+    "        scaled: frag<f32, 64x64> = frag.pointwise mul, sum, scale\n",
+)
+EACH = (
+    "",
+    """        scaled: frag<f32, 64x64> = frag.pointwise mul, sum, row
         scaled2: frag<f32, 64x64> = frag.pointwise mul, scaled, col
-"""
+""",
+)
 
 
 def last_of(made: str) -> str:
@@ -119,15 +125,61 @@ def test_a_sum_of_each_step(before: str, after: str) -> None:
 
 
 @pytest.mark.parametrize(("col", "made"), [("1x1", ONE), ("1x64", EACH)])
-def test_what_a_step_has_summed_counts_times_its_scales(col: str, made: str) -> None:
+def test_what_a_step_has_summed_counts_times_its_scales(col: str, made: tuple[str, str]) -> None:
     """A number for all is multiplied by those for the rows first: one product an element."""
-    found, wanted = (promoted(scaled(BEFORE, col, "")), scaled(AFTER, col, made))
+    found, wanted = (promoted(scaled(BEFORE, col)), scaled(AFTER, col, *made))
     assert found == print_kernel(kernel(HEAD + wanted + TAIL))
+
+
+ROWS = """
+    none: frag<f32, 128x64> = frag.fill 0.0
+    part: frag<f32, 64x64> = frag.fill 0.0
+    for k in 0 .. n carry (acc: frag<f32, 128x64> = none -> total,
+        part2: frag<f32, 64x64> = part -> rest) {
+      wait_full ring, k
+      row: frag<f32, 128x1> = frag.fill 2.0
+      col: frag<f32, 1x1> = frag.fill 3.0
+      scale: frag<f32, 128x1> = frag.pointwise mul, row, col
+      sum: frag<f32, 64x64> = mma.tile part2, A_s[k % 4, 0, 0], B_s[k % 4, 0, 0], 128, false
+      scale_rows: frag<f32, 64x1> = frag.rows scale, 0
+      scaled: frag<f32, 64x64> = frag.pointwise mul, sum, scale_rows
+      promoted: frag<f32, 128x64> = frag.update add, acc, scaled, rows=64
+      sum2: frag<f32, 64x64> = mma.tile sum, A_s[k % 4, 64, 0], B_s[k % 4, 0, 0], 128, false
+      release ring, k
+      scale_rows2: frag<f32, 64x1> = frag.rows scale, 64
+      scaled2: frag<f32, 64x64> = frag.pointwise mul, sum2, scale_rows2
+      promoted2: frag<f32, 128x64> = frag.update add, promoted, scaled2, row=64, rows=64
+      yield promoted2, sum2
+    }
+    half: frag<bf16, 128x64> = frag.cast total
+"""
+"""A product of two instructions' rows, which are summed one after the other."""
+
+
+def test_rows_in_turn() -> None:
+    """What wgmmas add to has the rows of one instruction."""
+    head = HEAD.replace("A_s: e4m3[4][64x256]", "A_s: e4m3[4][128x256]")
+    before = """
+    zero: frag<f32, 128x64> = frag.fill 0.0
+    for k in 0 .. n carry (acc: frag<f32, 128x64> = zero -> total) {
+      wait_full ring, k
+      row: frag<f32, 128x1> = frag.fill 2.0
+      col: frag<f32, 1x1> = frag.fill 3.0
+      acc1: frag<f32, 128x64> = mma.tile acc, A_s[k % 4, 0, 0], B_s[k % 4, 0, 0], 128, 0 < k,
+          by_row=row, by_col=col
+      release ring, k
+      yield acc1
+    }
+    half: frag<bf16, 128x64> = frag.cast total
+"""
+    made = promote_sums(kernel(head + before + TAIL), LoweringOptions(promotion=128))
+    assert verify(made) == []
+    assert print_kernel(made) == print_kernel(kernel(head + ROWS + TAIL))
 
 
 def test_scaled_products_of_several_blocks() -> None:
     with pytest.raises(UnsupportedError) as error:
-        promoted(scaled(BEFORE, "1x1", ""), 64)
+        promoted(scaled(BEFORE, "1x1"), 64)
     assert str(error.value) == (
         "a scaled product over 128 of K in a step, promoted every 64 is not supported; "
         "supported: one of at most 64 of K in a step"
@@ -136,7 +188,7 @@ def test_scaled_products_of_several_blocks() -> None:
 
 @pytest.mark.parametrize(("row", "col"), [("64x1", "64x1"), ("1x64", "1x64"), ("32x1", "1x1")])
 def test_scales_of_other_shapes(row: str, col: str) -> None:
-    made = kernel(HEAD + scaled(BEFORE, "1x1", "") + TAIL)
+    made = kernel(HEAD + scaled(BEFORE, "1x1") + TAIL)
     (stmt,) = (s for s in walk(made.body) if isinstance(s, MmaTile))
     kinds = [FragmentType(DType.F32, *map(int, x.split("x"))) for x in (row, col)]
     wrong = replace(stmt, by_row=Frag("row", kinds[0]), by_col=Frag("col", kinds[1]))

@@ -29,6 +29,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 
 WAYS = {
     "cooperative": cooperative(128, 128, k=128, stages=4),
+    "rows in turn": cooperative(256, 64, k=128, stages=4),
     "half steps": cooperative(128, 128, k=64, stages=4),
     "ping-pong": ping_pong(64, 128, k=128, stages=4),
     "split-K": split_k(cooperative(128, 64, k=128, stages=4), 2),
@@ -36,6 +37,7 @@ WAYS = {
     "exchanged": exchanged(cooperative(128, 32, k=128, stages=4)),
     "exchanged ping-pong": exchanged(ping_pong(64, 16, k=128, stages=4)),
 }
+ROWS_IN_TURN = cooperative(256, 128, k=128, stages=3)
 PAIRS = [(1, 128), (1, 1), (128, 1), (128, 128)]
 M, N, K = 200, 264, 400
 
@@ -71,21 +73,50 @@ def test_right_proved_and_without_spills(name: str, blocks: tuple[int, int]) -> 
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ("T2[k, Mo", "T2[0, Mo"),
-        ("T2[k, Mo", "T2[k + 1, Mo"),
-        ("T2[k, Mo * 128 + group * 64]", "T2[k, Mo * 128]"),
-        ("T3[No, k]", "T3[No + 1, k]"),
-        ("T3[No, k]", "T3[0, k]"),
-        ("T3[No, k]", "T3[No, n_k - 1 - k]"),
-        ("frag.pointwise mul, sum,", "frag.pointwise mul, acc,"),
+        ("T2[0, Mo", "T2[1, Mo"),
+        ("T2[k + 1, Mo", "T2[1, Mo"),
+        ("T2[k + 1, Mo", "T2[k, Mo"),
+        ("T2[k + 1, Mo * 256 + group * 128]", "T2[k + 1, Mo * 256]"),
+        ("T3[No, k + 1]", "T3[No + 1, k + 1]"),
+        ("T3[No, k + 1]", "T3[0, k + 1]"),
+        ("T3[No, k + 1]", "T3[No, n_k - 1 - k]"),
+        ("frag.pointwise mul, sum2,", "frag.pointwise mul, acc,"),
+        ("frag.rows scale3, 64", "frag.rows scale3, 0"),
+        ("frag.pointwise mul, sum2, scale_rows2", "frag.pointwise mul, sum2, scale_rows"),
+        ("scaled2, row=64, rows=64", "scaled2, rows=64"),
     ],
-    ids=["always the first", "the next", "another warpgroup's", "the next columns",
-         "the first columns", "in another order", "what is summed"],
+    ids=["begins with the second", "always the second", "the step before", "another warpgroup's",
+         "the next columns", "the first columns", "in another order", "what is summed",
+         "the first rows", "those of the first rows", "onto the first rows"],
 )  # fmt: skip
 def test_the_proof_tells_blocks_apart(old: str, new: str) -> None:
     given, _ = call()
-    kernel = wsched.compile(*given, params=WAYS["cooperative"])
+    kernel = wsched.compile(*given, params=ROWS_IN_TURN)
     assert refuted(kernel.kernel, old, new, kernel.plan)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("      if group == 1 {\n        bar.arrive turn[0]\n      }\n", ""),
+        ("group == 1 {\n        bar.arrive turn[0]", "group == 0 {\n        bar.arrive turn[0]"),
+        ("      if group == 0 {\n        bar.sync turn[0]\n      }\n", ""),
+        ("          bar.sync turn[group]\n          wgmma.fence\n          sum2",
+         "          wgmma.fence\n          sum2"),
+        ("          bar.arrive turn[1 - group]\n          sum:", "          sum:"),
+        ("          bar.arrive turn[1 - group]\n          sum:",
+         "          if k < 3 {\n bar.arrive turn[1 - group]\n }\n          sum:"),
+    ],
+    ids=["nobody is let in", "one of its own", "an arrival is left over", "rows without a turn",
+         "nobody is let in for the second rows", "only in some steps"],
+)  # fmt: skip
+def test_the_proof_counts_turns(old: str, new: str) -> None:
+    kernel = wsched.compile(*call()[0], params=ROWS_IN_TURN)
+    text = print_kernel(kernel.kernel)
+    assert text.count(old) == 1, text
+    found = prove(parse_kernel(text.replace(old, new)), admitted_by(kernel.plan))
+    assert "named barriers" in {o.name for o in found.open}, found
 
 
 def refuted(kernel: Kernel, old: str, new: str, plan: Any) -> bool:

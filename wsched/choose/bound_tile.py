@@ -114,5 +114,9 @@ def _have_registers(
         blocks = tiles.warp_m // target.mma.m
         others = np.maximum(others, BARE_REGISTERS + held * blocks // 2)
     compute = np.array([most[count] for count in threads.tolist()])
-    fits: NDArray[np.bool_] = sums * (2 if problem.promotion else 1) + others <= compute
+    fits: NDArray[np.bool_] = sums + others <= compute
+    if problem.promotion:
+        first = tiles.warp_m if problem.computed is not None else target.mma.m
+        summed = sums * np.minimum(first, tiles.warp_m) // tiles.warp_m
+        fits &= sums + summed + BARE_REGISTERS <= compute
     return fits

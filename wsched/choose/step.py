@@ -33,9 +33,12 @@ SMEM_BYTES, FILL_BYTES = 146, {True: 60, False: 75}
 kernel is launched dependently (then CTAs of one GPC do not start together and share less). Beside
 lines that come slowly others come no faster than ``bench tma`` has for lines: 61."""
 
-PROMOTED = 60
-"""Cycles of a wait for all wgmmas, and of the first one behind it. Two warpgroups hide it (128x192
-within 2 % of what is predicted), three do not (192x96 took 14 % longer; H200, 2026-11-22)."""
+PROMOTED, IN_TURN, SCALED = 130, 40, 2.0
+"""Cycles of a wait for all wgmmas, and of the first one behind it, where nobody multiplies then
+(ping-pong 128x128 at 2048x2048x2048 and 4096x3584x512); of a step whose warpgroups add the rows of
+one instruction after those of another; and for an addition that scales, where another warpgroup
+multiplies (128x128 and 256x128). Without scales it is a quarter. Three warpgroups hide as much as
+two: 192x128 is within 2 % of 128x192 (H200, 2026-11-24)."""
 
 LATENCY = 1600
 """Cycles of a copy from the L2 into shared memory, of a kernel that is busy with others."""
@@ -185,5 +188,8 @@ def _promoted(problem: Problem, shape: Shape) -> Number:
     spans = most(1.0, shape.k / problem.promotion)
     adds = problem.products * spans * shape.warp_m * shape.warp_n / WARPGROUP
     adds *= 2 if problem.scaled == (1, 1) else 1  # a number for all is multiplied and added at once
-    shared = adds / 2 + PROMOTED * (shape.warpgroups > 2)
-    return either(shape.alone, PROMOTED + adds, shared)
+    blocks = shape.warp_m / problem.target.mma.m
+    alone = PROMOTED * blocks * spans + 2 * adds
+    in_turn = either(shape.warp_m > problem.target.mma.m, IN_TURN, 0)
+    shared = SCALED * adds if problem.scaled is not None else adds / 4 + in_turn
+    return either(shape.alone, alone, shared)

@@ -59,7 +59,7 @@ def _require(made: Plan, sums: list[TensorView], most: int | None) -> None:
         elements = zip(sums, map(_elements, loops), strict=False)
         number = sum(t.dtype.bytes * n for t, n in elements) // ptx.WARPGROUP // _REGISTER_BYTES
         if loops is held and any(e.promotion for e in made.fusion.mmas):
-            number *= 2
+            number += len(held) * _elements(one) // ptx.WARPGROUP  # that wgmmas add to
         if number + other > limit:
             what = "a thread" if loops is held else "one wgmma"
             why = (

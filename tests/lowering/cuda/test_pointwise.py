@@ -323,6 +323,46 @@ def test_updates_in_place() -> None:
     assert read_resources(compile_cubin(emit_cuda(k)), k.name).clean
 
 
+PARTS = """
+kernel k threads 128 cluster 1 grid 1 {
+  param n: i32
+  global out: f32[128, 32]
+  global x: f32[64, 16]
+  none: frag<f32, 128x32> = frag.fill 1.0
+  for i in 0 .. n carry (sum: frag<f32, 128x32> = none -> total) {
+    part: frag<f32, 64x16> = frag.load_global x[0, 0]
+    more: frag<f32, 128x32> = frag.update add, sum, part, row=64, rows=64, col=8, cols=16
+    next: frag<f32, 128x32> = frag.update mul, more, 3.0, rows=64
+    last: frag<f32, 128x32> = frag.update sub, next, 5.0, cols=8
+    yield last
+  }
+  frag.store_global out[0, 0], total
+}
+"""
+"""Updates of some rows and columns, of some rows and of some columns."""
+
+
+def test_updates_of_parts() -> None:
+    """Beside a part everything stays where it is."""
+    k = parse_kernel(PARTS)
+    assert verify(k) == []
+    text = emit_kernel(k)
+    assert re.findall(r"float (\w+)\[", text) == ["sum", "part"]
+    assert "sum[4 * r + 20] = sum[4 * r + 20] + part[4 * r];" in text
+    assert read_resources(compile_cubin(emit_cuda(k)), k.name).clean
+
+
+def test_updates_of_parts_on_the_machine() -> None:
+    x = np.random.default_rng(0).random((64, 16), np.float32)
+    out, wanted = np.full((128, 32), np.nan, np.float32), np.ones((128, 32), np.float32)
+    run_kernel(parse_kernel(PARTS), {"out": out, "x": x}, {"n": 2}, 1)
+    for _ in range(2):
+        wanted[64:, 8:24] += x
+        wanted[:64] *= 3
+        wanted[:, :8] -= 5
+    np.testing.assert_array_equal(out, wanted)
+
+
 def test_updates_in_place_on_the_machine() -> None:
     rng = np.random.default_rng(0)
     x, row = rng.random((64, 16), np.float32), rng.random((1, 16), np.float32)

@@ -101,6 +101,17 @@ def test_halves_are_unpacked_rounded_and_packed(dtype: str) -> None:
     require_equal(body, "Y", dtype=dtype)
 
 
+def test_parts_are_updated_beside_what_stays() -> None:
+    body = """
+    p: frag<f32, 64x24> = frag.load_global X[3, 1]
+    a: frag<f32, 128x64> = frag.update add, x, p, row=64, rows=64, col=16, cols=24
+    b: frag<f32, 128x64> = frag.update mul, a, 1.5, rows=64
+    c: frag<f32, 128x64> = frag.update sub, b, 0.5, col=8, cols=8
+    frag.store_global Y[0, 0], c
+    """
+    require_equal(LOAD + body, "Y")
+
+
 def test_conditions_are_bytes() -> None:
     body = """
     q: frag<pred, 128x64> = frag.load_global Q[0, 0]

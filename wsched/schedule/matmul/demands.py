@@ -83,10 +83,13 @@ class Demands:
         """Products of a tile."""
         return max(self.counts)
 
-    @property
-    def accumulators(self) -> int:
-        """Accumulators that a warpgroup has of its tile."""
-        return self.products * (2 if self.promotion else 1)
+    def accumulators(self, rows: int, each: int) -> int:
+        """Accumulators of a thread whose warpgroup has so many rows of a tile, ``each`` of a
+        product; where sums are promoted also those that wgmmas add to, of the rows of one
+        instruction at a time, unless A comes from registers.
+        """
+        first = rows if self.computed is not None else min(rows, self.target.mma.m)
+        return self.products * (each + (each * first // rows if self.promotion else 0))
 
     @property
     def exchanged(self) -> Demands:

@@ -54,7 +54,7 @@ def register_candidates(
     """
     pairs = _pairs(params, target)
     demands = Demands.of(fusion, target)
-    need = demands.accumulators * _accumulators(params) + _other_registers(demands, params)
+    need = sum(max(_needs(demands, params), key=sum))
     fitting = tuple(p for p in pairs if need <= _compute_registers(params, p, target))
     return fitting or pairs[-1:]
 
@@ -135,15 +135,7 @@ def _fusion_reasons(demands: Demands, params: MatmulParams) -> Reasons:
             f"the tile's k {tile.k} is no multiple of {demands.promotion}, after which sums are "
             "promoted in every batch-invariant schedule"
         )
-    accumulators = demands.accumulators * _accumulators(params)
-    others = _other_registers(demands, params)
-    target = demands.target
-    compute = _compute_registers(params, _pairs(params, target)[-1], target)
-    if accumulators + others > compute:
-        reasons.append(
-            f"{accumulators} accumulators{_of(demands)} and {others} registers for this epilogue "
-            f"a thread exceed {compute}"
-        )
+    reasons += _too_many(demands, params)
     reasons += thread_load_reasons(demands, params)
     reasons += reduction_reasons(demands.reductions, params)
     types = (*demands.results, *demands.loaded(params), *demands.reductions.types)
@@ -345,8 +337,18 @@ def _compute_registers(params: MatmulParams, pair: RegisterPair, target: Target)
     return target.registers_at_entry(_threads(params)) if pair is None else pair[1]
 
 
-def _other_registers(demands: Demands, params: MatmulParams) -> int:
-    """What a thread needs beside its accumulators: more where the epilogue's chunks are wide.
+def _needs(demands: Demands, params: MatmulParams) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Accumulators of a thread, and what it needs beside them, in its main loop and in its
+    epilogue, where those that wgmmas add to are free.
+    """
+    each = _accumulators(params)
+    loop = computed_registers(demands, params) + scaled_registers(demands, params)
+    sums = demands.accumulators(params.tile_sizes.warp_tile.m, each)
+    return (sums, BARE_REGISTERS + loop), (demands.products * each, _others(demands, params))
+
+
+def _others(demands: Demands, params: MatmulParams) -> int:
+    """What a thread needs in its epilogue beside sums: more where chunks are wide.
 
     A chunk of one 64-row block takes ``columns * bytes / 8`` registers, twice that where it is
     computed and not only converted; ptxas holds more of them with more than two blocks. Fitted to
@@ -358,20 +360,28 @@ def _other_registers(demands: Demands, params: MatmulParams) -> int:
         held *= 2
     blocks = params.tile_sizes.warp_tile.m // demands.target.mma.m
     others = max(SPARE_REGISTERS, BARE_REGISTERS + held * blocks // 2)
-    return others + computed_registers(demands, params) + scaled_registers(demands, params)
+    return others + computed_registers(demands, params)
 
 
 def registers_left(demands: Demands, params: MatmulParams) -> int:
     """Registers that a thread has to spare in the epilogue of legal parameters."""
-    taken = demands.products * _accumulators(params) + _other_registers(demands, params)
+    _, taken = _needs(demands, params)
     target = demands.target
-    return _compute_registers(params, _pairs(params, target)[-1], target) - taken
+    return _compute_registers(params, _pairs(params, target)[-1], target) - sum(taken)
 
 
-def _of(demands: Demands) -> str:
-    kinds = [f"of {demands.products} products"] if demands.products > 1 else []
-    kinds += ["with those that sums are promoted to"] if demands.promotion else []
-    return "".join(f" {kind}" for kind in kinds)
+def _too_many(demands: Demands, params: MatmulParams) -> Reasons:
+    """Why registers do not hold what the epilogue needs, or else the main loop."""
+    compute = _compute_registers(params, _pairs(params, demands.target)[-1], demands.target)
+    loop, epilogue = _needs(demands, params)
+    of = f" of {demands.products} products" if demands.products > 1 else ""
+    for (sums, others), kinds, what in (
+        (epilogue, of, "registers for this epilogue"),
+        (loop, f"{of} with those that sums are promoted from", "other registers"),
+    ):
+        if sums + others > compute:
+            return [f"{sums} accumulators{kinds} and {others} {what} a thread exceed {compute}"]
+    return []
 
 
 def _accumulators(params: MatmulParams) -> int:
