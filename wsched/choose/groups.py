@@ -29,16 +29,43 @@ kernels of three problems took 0.90 to 1.11 is predicted, where it was 0.73 to 1
 exponent of other kernels and none of the above (tests/choose/test_grouped.py has the times)."""
 
 
-TURNS = 1.1
-"""What main loops of one product take longer in tiles of 64 rows by warpgroups in turns, whose two
-tiles lie at different strips: some twenty such kernels take 0.94 to 1.4 of what is predicted
-without."""
+YIELDS, ENERGY = 0.38, 0.6
+"""Exponent of the clock that gives way, and share of the energy that other kernels' law has. 131
+kernels of five problems, each for three to seven lists of sizes, one after the other at the power
+limit, have clocks of 1.35 to 1.6 GHz, where the voltage falls little with the clock: padding of 6 %
+takes 4 to 5 %, and cycles in which no product runs take less than their share."""
+
+TURNS, HALVES = 1.3, 2
+"""What main loops take longer in tiles of 64 rows by warpgroups in turns if the weights of all
+tiles at a time do not fit into half of the L2: what SMs of both halves read stands in both. Such
+tiles ask for more than 75 bytes in a cycle, so CTAs wait, drift apart and read a strip again, once
+it has left: 64x224 takes 712 us where 28 MB are read at a time (8 groups, 4096 x 14336 x 4096), the
+least of 18 tiles; 1239 where 36 are (16 groups, 8192 x 8192 x 5120), 11 % more than the choice; and
+1876 where 51 are (8 groups, 8192 x 4096 x 14336), 34 % more."""
 
 
 def longer(problem: Problem, params: MatmulParams) -> float:
-    """What a schedule's main loops take longer than those of a matmul that fills its tiles."""
-    apart = params.ping_pong and params.output_tile.m == 64 and problem.products == 1
-    return TURNS if shares_out(problem) and apart else 1.0
+    """What a schedule's main loops take longer than those of a matmul that fills its tiles.
+
+    Args:
+        problem: of any kind; the exchanged one of a schedule that exchanges.
+        params: the schedule.
+    """
+    if not (shares_out(problem) and params.ping_pong and params.output_tile.m == 64):
+        return 1.0
+    return TURNS if HALVES * _weights_at_once(problem, params) > problem.l2_bytes else 1.0
+
+
+def _weights_at_once(problem: Problem, params: MatmulParams) -> float:
+    """Bytes of the weights that all tiles at a time have."""
+    tile, cluster = params.output_tile, params.cluster_dims
+    clusters = problem.sms / (cluster.m * cluster.n)
+    strips = clusters / max(tiles_across(problem, params), 1.0)
+    of_a, of_b = problem.element_bytes
+    wide = problem.b_count * tile.n * cluster.n * of_b
+    if problem.grouped == "n":
+        wide = problem.a_count * tile.m * cluster.m * of_a
+    return strips * wide * problem.k
 
 
 def shares_out(problem: Problem) -> bool:
