@@ -1,7 +1,7 @@
-"""What groups, of whose sizes only the device knows, make of a kernel's time (H200, 2026-11-23).
+"""What groups, of whose sizes only the device knows, make of a kernel's time (an H200).
 
 The mean size is all that is known. Sizes are taken to be anything from nothing to twice the mean,
-each as often as another. Three things follow, which are not so of a matmul that fills its tiles.
+each as often as another. Five things follow, which are not so of a matmul that fills its tiles.
 
 *Rows padded to the tile.* A group has a tile for each row of tiles in which it has any, so large
 tiles of small groups are mostly empty (:func:`tiles_of_group`). What lies behind a group's end is
@@ -14,6 +14,11 @@ together: 64 groups of 8192 rows in all, 2048 columns and K of 7168, take 568 us
 *Memory and SMs wait for each other.* Tiles are dealt out in turn, to CTAs whose tiles find their
 strip in the L2 or do not; who waits for memory does not give its tiles to who could multiply. So
 the two times add up to more (:data:`SHARP`).
+
+*Power counts more, cycles less* (:data:`YIELDS`): products of 0.5 to 3 ms one after the other.
+
+*Half of the L2* holds the weights of all tiles at a time, or tiles of 64 rows by warpgroups in
+turns wait (:data:`TURNS`).
 """
 
 from __future__ import annotations
@@ -21,7 +26,10 @@ from __future__ import annotations
 from wsched.choose.problem import Problem
 from wsched.schedule.matmul.params import MatmulParams
 
-__all__ = ["SHARP", "longer", "multiplied", "shares_out", "tiles_across", "tiles_of_group"]
+__all__ = [
+    "ENERGY", "SHARP", "TURNS", "YIELDS", "longer", "multiplied", "shares_out", "tiles_across",
+    "tiles_of_group",
+]  # fmt: skip
 
 SHARP = 2.5
 """Exponent of the norm of what SMs and what memory does, of groups of rows or columns. Of what 38
@@ -30,10 +38,10 @@ exponent of other kernels and none of the above (tests/choose/test_grouped.py ha
 
 
 YIELDS, ENERGY = 0.38, 0.6
-"""Exponent of the clock that gives way, and share of the energy that other kernels' law has. 131
-kernels of five problems, each for three to seven lists of sizes, one after the other at the power
-limit, have clocks of 1.35 to 1.6 GHz, where the voltage falls little with the clock: padding of 6 %
-takes 4 to 5 %, and cycles in which no product runs take less than their share."""
+"""Exponent of the clock that gives way, and share of the energy that other kernels' law has: 80
+kernels of five problems, each for four to seven lists of sizes, one after the other at the power
+limit, at 1.5 to 1.6 GHz. Padding of 6 % takes 4 to 5 %, and cycles in which no product runs take
+less than their share."""
 
 TURNS, HALVES = 1.3, 2
 """What main loops take longer in tiles of 64 rows by warpgroups in turns if the weights of all
