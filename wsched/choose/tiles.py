@@ -11,7 +11,7 @@ from wsched.schedule.matmul.params import ClusterDims
 
 __all__ = [
     "CLUSTERS", "LEAST_STEPS", "SPLITS", "TILES", "TRAVERSAL", "Tile", "exchanged_tiles", "splits",
-    "tiles_for",
+    "tiles_for", "tiles_of_groups",
 ]  # fmt: skip
 
 
@@ -73,6 +73,9 @@ _COMPUTED = Tile(128, 8, 2, k=128, exchanged=True)
 WIDEST, MORE_PARTS = 256, 2
 """Columns of a tile, and how many more tiles than the fewest the rows of a result are dealt to."""
 
+GROUPED = range(64, 209, 8)
+"""Rows of exchanged tiles of groups, of which none come out even for all."""
+
 CLUSTERS = tuple(ClusterDims(m, n) for m in (1, 2, 4) for n in (1, 2, 4) if m * n <= 4)
 """CTAs along M and N."""
 
@@ -127,15 +130,37 @@ def exchanged_tiles(problem: Problem) -> tuple[Tile, ...]:
     that the epilogue reads; none of a batch-invariant problem, since nobody has measured that a
     wgmma gives the same bits with A and B exchanged. What is computed of B has no others.
     """
-    if problem.computed is None or problem.computed.side == "a":
-        stored = problem.smem_epilogue and problem.unaligned is None
-        if not stored or any(r.bytes != 2 for r in problem.results):
-            return ()
-        if problem.matrices or problem.batch_invariant:
-            return ()
-    step = 16 if problem.m_major else 8
-    m = max(problem.m, 1)
+    if not _exchanges(problem):
+        return ()
+    step, m = _rows_at_once(problem), max(problem.m, 1)
     fewest = -(-m // WIDEST)
     widths = {-(-m // (step * n)) * step for n in range(fewest, fewest + MORE_PARTS + 1)}
     ways = _WAYS if problem.computed is None else (*_WAYS, _COMPUTED)
     return tuple(replaced(way, n=n) for way in ways for n in sorted(widths))
+
+
+def tiles_of_groups(problem: Problem) -> tuple[Tile, ...]:
+    """Further tiles of the transposed product for groups of rows: any number of rows up to the
+    mean, by CTAs alone. There are none of other problems.
+    """
+    if problem.grouped != "m" or problem.computed is not None or not _exchanges(problem):
+        return ()
+    known, step = set(exchanged_tiles(problem)), _rows_at_once(problem)
+    widths = [n for n in GROUPED if n <= problem.m and n % step == 0]
+    made = (replaced(way, n=n) for way in _WAYS if way.m == 128 for n in widths)
+    return tuple(t for t in made if t not in known)
+
+
+def _exchanges(problem: Problem) -> bool:
+    """Whether tiles of the transposed product are candidates at all."""
+    if problem.computed is not None and problem.computed.side == "b":
+        return True
+    stored = problem.smem_epilogue and problem.unaligned is None
+    if not stored or any(r.bytes != 2 for r in problem.results):
+        return False
+    return not (problem.matrices or problem.batch_invariant)
+
+
+def _rows_at_once(problem: Problem) -> int:
+    """What the rows of an exchanged tile are a multiple of."""
+    return 16 if problem.m_major else 8
