@@ -30,9 +30,11 @@ from wsched.choose.groups import (
 from wsched.choose.heuristics import Candidate, candidates
 from wsched.choose.memory import result_bytes
 from wsched.choose.problem import Problem
+from wsched.choose.tiles import tiles_of_groups
 from wsched.front.known import import_fusion
 from wsched.schedule.matmul.params import (
     ClusterDims,
+    GemmTile,
     L2Promotions,
     TensorMapL2Promotion,
     TileRasterizationOrder,
@@ -178,6 +180,29 @@ def test_tiles_of_a_strip_of_weights_follow_each_other(form: str) -> None:
     for params in (c.params for c in candidates(problem(form))):
         by_rows = (form == "rows") is not params.exchange_operands
         assert params.cta_order is (order.ColumnMajor if by_rows else order.RowMajor)
+
+
+def test_exchanged_tiles_of_any_number_of_rows() -> None:
+    """Up to the mean, of those that are none anyway (of 100 rows 104, 56 and 40, or 112, 64 and
+    48); as rows of M-major operands come, sixteen at once; of rows of groups only.
+    """
+    rows, columns, sums = map(problem, FORMS)
+    few = replace(rows, m=100, b_count=2)
+    assert [t.n for t in tiles_of_groups(few)] == [64, 72, 80, 88, 96]
+    assert [t.n for t in tiles_of_groups(replace(few, m_major=True))] == [80, 96]
+    assert {(t.m, t.ping_pong, t.exchanged) for t in tiles_of_groups(rows)} == {(128, True, True)}
+    assert not any(map(tiles_of_groups, (columns, sums, replace(rows, smem_epilogue=False))))
+    known = {(c.params.output_tile, c.params.cluster_dims) for c in candidates(few)}
+    assert (GemmTile(128, 88, 64), ClusterDims()) in known
+
+
+def test_columns_count_in_eights() -> None:
+    """88 of them take less time than 96, unlike elsewhere."""
+    made, tile = problem("rows"), dynamic(ping_pong(128, 88, 64, stages=4))
+    batch = replace(made, grouped="")
+    wide = replace(made, n=96), dynamic(ping_pong(128, 96, 64, stages=4))
+    assert 96 * terms_of(made, tile).step.products == 88 * terms_of(*wide).step.products
+    assert terms_of(batch, tile).step.products == terms_of(*wide).step.products
 
 
 MEASURED = {

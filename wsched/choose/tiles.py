@@ -141,13 +141,13 @@ def exchanged_tiles(problem: Problem) -> tuple[Tile, ...]:
 
 def tiles_of_groups(problem: Problem) -> tuple[Tile, ...]:
     """Further tiles of the transposed product for groups of rows: any number of rows up to the
-    mean, by CTAs alone. There are none of other problems.
+    mean, by warpgroups in turns and CTAs alone. There are none of other problems.
     """
     if problem.grouped != "m" or problem.computed is not None or not _exchanges(problem):
         return ()
     known, step = set(exchanged_tiles(problem)), _rows_at_once(problem)
     widths = [n for n in GROUPED if n <= problem.m and n % step == 0]
-    made = (replaced(way, n=n) for way in _WAYS if way.m == 128 for n in widths)
+    made = (replaced(way, n=n) for way in _WAYS if way.ping_pong for n in widths)
     return tuple(t for t in made if t not in known)
 
 
