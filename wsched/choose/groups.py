@@ -1,7 +1,7 @@
 """What groups, of whose sizes only the device knows, make of a kernel's time (an H200).
 
 The mean size is all that is known. Sizes are taken to be anything from nothing to twice the mean,
-each as often as another. Five things follow, which are not so of a matmul that fills its tiles.
+each as often as another. Six things follow, which are not so of a matmul that fills its tiles.
 
 *Rows padded to the tile.* A group has a tile for each row of tiles in which it has any, so large
 tiles of small groups are mostly empty (:func:`tiles_of_group`). What lies behind a group's end is
@@ -19,6 +19,8 @@ the two times add up to more (:data:`SHARP`).
 
 *Half of the L2* holds the weights of all tiles at a time, or tiles of 64 rows by warpgroups in
 turns wait (:data:`TURNS`).
+
+*Columns count in eights* (:data:`COLUMNS`).
 """
 
 from __future__ import annotations
