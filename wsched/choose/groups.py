@@ -1,7 +1,7 @@
-"""What groups, of whose sizes only the device knows, make of a kernel's time (H200, 2026-11-23).
+"""What groups, of whose sizes only the device knows, make of a kernel's time (an H200).
 
 The mean size is all that is known. Sizes are taken to be anything from nothing to twice the mean,
-each as often as another. Three things follow, which are not so of a matmul that fills its tiles.
+each as often as another. Six things follow, which are not so of a matmul that fills its tiles.
 
 *Rows padded to the tile.* A group has a tile for each row of tiles in which it has any, so large
 tiles of small groups are mostly empty (:func:`tiles_of_group`). What lies behind a group's end is
@@ -14,6 +14,13 @@ together: 64 groups of 8192 rows in all, 2048 columns and K of 7168, take 568 us
 *Memory and SMs wait for each other.* Tiles are dealt out in turn, to CTAs whose tiles find their
 strip in the L2 or do not; who waits for memory does not give its tiles to who could multiply. So
 the two times add up to more (:data:`SHARP`).
+
+*Power counts more, cycles less* (:data:`YIELDS`): products of 0.5 to 3 ms one after the other.
+
+*Half of the L2* holds the weights of all tiles at a time, or tiles of 64 rows by warpgroups in
+turns wait (:data:`TURNS`).
+
+*Columns count in eights* (:data:`COLUMNS`).
 """
 
 from __future__ import annotations
@@ -21,7 +28,10 @@ from __future__ import annotations
 from wsched.choose.problem import Problem
 from wsched.schedule.matmul.params import MatmulParams
 
-__all__ = ["SHARP", "longer", "multiplied", "shares_out", "tiles_across", "tiles_of_group"]
+__all__ = [
+    "COLUMNS", "ENERGY", "SEVERAL", "SHARP", "TURNS", "YIELDS", "longer", "multiplied",
+    "shares_out", "tiles_across", "tiles_of_group",
+]  # fmt: skip
 
 SHARP = 2.5
 """Exponent of the norm of what SMs and what memory does, of groups of rows or columns. Of what 38
@@ -29,16 +39,56 @@ kernels of three problems took 0.90 to 1.11 is predicted, where it was 0.73 to 1
 exponent of other kernels and none of the above (tests/choose/test_grouped.py has the times)."""
 
 
-TURNS = 1.1
-"""What main loops of one product take longer in tiles of 64 rows by warpgroups in turns, whose two
-tiles lie at different strips: some twenty such kernels take 0.94 to 1.4 of what is predicted
-without."""
+YIELDS, ENERGY = 0.38, 0.6
+"""Exponent of the clock that gives way, and share of the energy that other kernels' law has: 80
+kernels of five problems, each for four to seven lists of sizes, one after the other at the power
+limit, at 1.5 to 1.6 GHz. Padding of 6 % takes 4 to 5 %, and cycles in which no product runs take
+less than their share."""
+
+TURNS, HALVES = 1.3, 2
+"""What main loops take longer in tiles of 64 rows by warpgroups in turns if the weights of all
+tiles at a time do not fit into half of the L2: what SMs of both halves read stands in both. Such
+tiles ask for more than 75 bytes in a cycle, so CTAs wait, drift apart and read a strip again, once
+it has left: 64x224 takes 712 us where 28 MB are read at a time (8 groups, 4096 x 14336 x 4096), the
+least of 18 tiles; 1239 where 36 are (16 groups, 8192 x 8192 x 5120), 11 % more than the choice; and
+1876 where 51 are (8 groups, 8192 x 4096 x 14336), 34 % more."""
+
+
+SEVERAL = 1.03
+"""The same of several products, whose tiles of 64 rows in turns sometimes wait for copies: 64x144
+of gate and up has 3.87 million cycles with a skewed routing and 4.5 to 5.05 with a uniform one, of
+as many tiles (ncu), 64x176 3.88 with both."""
+
+COLUMNS = 8
+"""Columns that a wgmma computes at once, where other kernels count sixteen: 128x88 of gate and up
+has 731 cycles a step (ncu), 704 of them its products, and times of tiles of 88, 104 and 152 columns
+are as far from what is predicted as those of whole sixteens, which they were 4 % above."""
 
 
 def longer(problem: Problem, params: MatmulParams) -> float:
-    """What a schedule's main loops take longer than those of a matmul that fills its tiles."""
-    apart = params.ping_pong and params.output_tile.m == 64 and problem.products == 1
-    return TURNS if shares_out(problem) and apart else 1.0
+    """What a schedule's main loops take longer than those of a matmul that fills its tiles.
+
+    Args:
+        problem: of any kind; the exchanged one of a schedule that exchanges.
+        params: the schedule.
+    """
+    if not (shares_out(problem) and params.ping_pong and params.output_tile.m == 64):
+        return 1.0
+    if HALVES * _weights_at_once(problem, params) > problem.l2_bytes:
+        return TURNS
+    return SEVERAL if problem.products > 1 else 1.0
+
+
+def _weights_at_once(problem: Problem, params: MatmulParams) -> float:
+    """Bytes of the weights that all tiles at a time have."""
+    tile, cluster = params.output_tile, params.cluster_dims
+    clusters = problem.sms / (cluster.m * cluster.n)
+    strips = clusters / max(tiles_across(problem, params), 1.0)
+    of_a, of_b = problem.element_bytes
+    wide = problem.b_count * tile.n * cluster.n * of_b
+    if problem.grouped == "n":
+        wide = problem.a_count * tile.m * cluster.m * of_a
+    return strips * wide * problem.k
 
 
 def shares_out(problem: Problem) -> bool:

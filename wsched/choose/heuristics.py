@@ -23,7 +23,7 @@ from wsched.choose.cost_model import cost, places
 from wsched.choose.problem import Problem, demands
 from wsched.choose.tensor_memory import tried_in_tensor_memory
 from wsched.choose.thread_loads import SURE, are_large, copied_us, variants
-from wsched.choose.tiles import CLUSTERS, TILES, TRAVERSAL, Tile, splits, tiles_for
+from wsched.choose.tiles import CLUSTERS, TILES, TRAVERSAL, Tile, splits, tiles_for, tiles_of_groups
 from wsched.choose.tuned.lookup import Hit, lookup
 from wsched.schedule.matmul.chunks import chunk_columns, unboxed
 from wsched.schedule.matmul.kernel_options import thread_bytes
@@ -199,7 +199,8 @@ def _tried(problem: Problem) -> list[tuple[Tile, ClusterDims]]:
     both, tiles = (problem, problem.exchanged), tiles_for(problem)
     if problem.grouped == "k":  # tiles have any number of steps: warpgroups that take turns do not
         tiles = tuple(t for t in tiles if not t.ping_pong)
-    return [(t, c) for t in tiles for c in CLUSTERS if _spans(both[t.exchanged], t, c)]
+    found = [(t, c) for t in tiles for c in CLUSTERS if _spans(both[t.exchanged], t, c)]
+    return found + [(t, ClusterDims()) for t in tiles_of_groups(problem)]
 
 
 def _priced(problem: Problem, tile: Tile, cluster: ClusterDims) -> list[Candidate]:

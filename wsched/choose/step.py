@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from lowering.ground.frozen import quick
 from lowering.target.ptx import WARPGROUP
+from wsched.choose import groups
 from wsched.choose.computed import computing_cycles
 from wsched.choose.copy_engine import Extents, asks_dearly, fill_cycles, stored_columns
 from wsched.choose.problem import Problem
@@ -159,7 +160,8 @@ def tensor_cycles(problem: Problem, shape: Shape) -> Number:
     """Cycles of the wgmmas of one product in a step."""
     blocks = shape.m // 64 * shape.across
     wide = shape.k * problem.operand.bytes / 2  # columns of 16-bit operands that take as long
-    flops = 2 * shape.m * -(-shape.n // WGMMA_N) * WGMMA_N * wide
+    at_once = groups.COLUMNS if groups.shares_out(problem) else WGMMA_N
+    flops = 2 * shape.m * -(-shape.n // at_once) * at_once * wide
     return most(flops / FLOPS_PER_CYCLE, blocks * wide / 16 * WGMMA)
 
 

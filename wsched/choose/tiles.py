@@ -12,7 +12,7 @@ from wsched.schedule.matmul.params import ClusterDims
 
 __all__ = [
     "CLUSTERS", "LEAST_STEPS", "SPLITS", "TILES", "TRAVERSAL", "Tile", "exchanged_tiles", "splits",
-    "tiles_for",
+    "tiles_for", "tiles_of_groups",
 ]  # fmt: skip
 
 
@@ -102,6 +102,9 @@ _COMPUTED = Tile(128, 8, 2, k=128, exchanged=True)
 WIDEST, MORE_PARTS = 256, 2
 """Columns of a tile, and how many more tiles than the fewest the rows of a result are dealt to."""
 
+GROUPED = range(64, 209, 8)
+"""Rows of exchanged tiles of groups, of which none come out even for all."""
+
 CLUSTERS = tuple(ClusterDims(m, n) for m in (1, 2, 4) for n in (1, 2, 4) if m * n <= 4)
 """CTAs along M and N."""
 
@@ -144,12 +147,14 @@ def tiles_for(problem: Problem) -> tuple[Tile, ...]:
 
 def _in_any_chunks(problem: Problem) -> bool:
     """Whether a problem's epilogue is one of which chunks of any width were measured."""
-    stored = (
-        problem.smem_epilogue
-        and problem.unaligned is None
-        and all(r.bytes == 2 for r in problem.results)
-    )
-    return stored and not (problem.matrices or problem.reductions.types or problem.grouped)
+    beside = problem.matrices or problem.reductions.types or problem.grouped
+    return _stores_pairs_of_bytes(problem) and not beside
+
+
+def _stores_pairs_of_bytes(problem: Problem) -> bool:
+    """Whether TMA stores all results, and their elements have two bytes."""
+    stored = problem.smem_epilogue and problem.unaligned is None
+    return stored and all(r.bytes == 2 for r in problem.results)
 
 
 def _computes(problem: Problem, tile: Tile) -> bool:
@@ -169,14 +174,9 @@ def exchanged_tiles(problem: Problem) -> tuple[Tile, ...]:
     that the epilogue reads; none of a batch-invariant problem, since nobody has measured that a
     wgmma gives the same bits with A and B exchanged. What is computed of B has no others.
     """
-    if problem.computed is None or problem.computed.side == "a":
-        stored = problem.smem_epilogue and problem.unaligned is None
-        if not stored or any(r.bytes != 2 for r in problem.results):
-            return ()
-        if problem.matrices or problem.batch_invariant:
-            return ()
-    step = 16 if problem.m_major else 8
-    m = max(problem.m, 1)
+    if not _exchanges(problem):
+        return ()
+    step, m = _rows_at_once(problem), max(problem.m, 1)
     fewest = -(-m // WIDEST)
     widths = {-(-m // (step * n)) * step for n in range(fewest, fewest + MORE_PARTS + 1)}
     ways = _WAYS if problem.computed is None else (*_WAYS, _COMPUTED)
@@ -193,3 +193,28 @@ def _wide_chunk(columns: int) -> int:
     if columns // usual < 4:
         return 0
     return columns // 2 if columns % 16 == 0 else columns
+
+
+def tiles_of_groups(problem: Problem) -> tuple[Tile, ...]:
+    """Further tiles of the transposed product for groups of rows: any number of rows up to the
+    mean, by warpgroups in turns and CTAs alone. There are none of other problems.
+    """
+    if problem.grouped != "m" or problem.computed is not None or not _exchanges(problem):
+        return ()
+    known, step = set(exchanged_tiles(problem)), _rows_at_once(problem)
+    widths = [n for n in GROUPED if n <= problem.m and n % step == 0]
+    made = (replaced(way, n=n) for way in _WAYS if way.ping_pong for n in widths)
+    return tuple(t for t in made if t not in known)
+
+
+def _exchanges(problem: Problem) -> bool:
+    """Whether tiles of the transposed product are candidates at all."""
+    if problem.computed is not None and problem.computed.side == "b":
+        return True
+    measured = not (problem.matrices or problem.batch_invariant)
+    return measured and _stores_pairs_of_bytes(problem)
+
+
+def _rows_at_once(problem: Problem) -> int:
+    """What the rows of an exchanged tile are a multiple of."""
+    return 16 if problem.m_major else 8

@@ -113,7 +113,7 @@ def _levels(
         ("start", {"start": real.start, "launch": real.launch}, {}),
         ("adding parts", {"combine": real.combine}, {}),
         ("memory", {"stream": real.stream, "moved": real.moved, "sharp": real.sharp}, {}),
-        ("power", {"energy": real.energy}, {}),
+        ("power", {"energy": real.energy, "yields": real.yields}, {}),
     )  # fmt: skip
     for effect, of_all, of_step in effects:
         terms = replace(terms, step=replace(terms.step, **of_step), **of_all)

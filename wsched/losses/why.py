@@ -166,7 +166,7 @@ def _told(
     terms = terms_of(problem, params)
     cost = priced(terms)
     alone = cost.us - terms.launch - cost.combine_us - cost.memory_us - cost.power_us
-    slower = slowed(alone, terms.moved, terms.energy, terms.sharp)
+    slower = slowed(alone, terms.moved, terms.energy, terms.sharp, terms.yields)
     named = (x for x in losses if x.us > LEAST * cost.us)
     largest = sorted(named, key=lambda x: -x.us)[:LARGEST]
     hit = lookup(problem)
