@@ -41,6 +41,7 @@ from passes.reduce_across_warps import reduce_across_warps
 from passes.reduce_lanes_last import reduce_lanes_last
 from passes.reshape_pointwise import reshape_pointwise
 from passes.reuse_stages import reuse_stages
+from passes.share_slices import share_slices
 from passes.set_cache_policies import set_cache_policies
 from passes.set_l2_promotions import set_l2_promotions
 from passes.simplify import simplify
@@ -59,6 +60,7 @@ __all__ = ["FINAL", "PASSES", "PIPELINES", "Step", "passes_of", "run_passes", "s
 Pass = Callable[[Kernel, LoweringOptions], Kernel]
 
 PASSES: tuple[Pass, ...] = (
+    share_slices,  # several warpgroups for one that multiplies, where that is asked for
     warp_specialize,  # sections become roles: everything later asks "which role?"
     interleave_loads,  # or, without warp specialization, one role that loads ahead of itself
     swizzle_shared,  # operand layouts, and TMA boxes that fit them
