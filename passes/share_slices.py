@@ -97,10 +97,17 @@ def share_slices(kernel: Kernel, options: LoweringOptions) -> Kernel:
     if len(sections) != 1 or sections[0].groups != 1:
         raise _unlike(f"{len(sections)} sections of {[s.groups for s in sections]} warpgroups")
     shared = _Shared.of(kernel, sections[0], options.slice_groups)
-    body = tuple(shared.section(s) if s is sections[0] else s for s in kernel.body)
+    found = (shared.section(s) if s is sections[0] else s for s in kernel.body)
+    body = tuple(_with_registers(s, options.slice_registers) for s in found)
     kernel = kernel.declare(shared.sums, shared.barrier)
     threads = kernel.threads + (options.slice_groups - 1) * ptx.WARPGROUP
     return replace(kernel, threads=threads, body=body)
+
+
+def _with_registers(stmt: Stmt, pair: tuple[int, int] | None) -> Stmt:
+    if pair is None or not isinstance(stmt, Section):
+        return stmt
+    return replace(stmt, registers=pair[stmt.group is not None])
 
 
 def _unlike(what: str) -> UnsupportedError:

@@ -1,8 +1,8 @@
 """Buffers through which warps hand each other values: all store, meet, all load, meet, and so on.
 
-Of a stage all warps that touch it come to the same stores, loads and meetings, by the same loops
-and conditions, so what stands between two meetings of one stands between the same two of the
-others: stores, or loads, not both. Warpgroups that store meanwhile have rows of their own; within
+Of a stage all warps that touch it come to the same meetings, by the same loops and conditions, so
+what stands between two meetings of one stands between the same two of the others: stores, or loads,
+not both. Warpgroups that store meanwhile have rows of their own, or not all of them store; within
 one each warp has its own row.
 """
 
@@ -95,30 +95,45 @@ def _exchange(views: Views, agents: list[Agent], stage: Stage, threads: Mapping[
 
 
 def _in_step(shapes: set[Shape], stage: Stage) -> None:
-    """Fail unless agents come to the same stores, loads and meetings; or, in no loop, to the same
-    meetings with stores or with loads of whomever between two.
+    """Fail unless agents come to the same stores, loads and meetings; or to the same meetings, in
+    the same loops, with stores or with loads of whomever between two.
     """
     if len(shapes) < 2:
         return
-    apart = [_between(shape) for shape in shapes]
-    if any(len(spans) != len(apart[0]) for spans in apart):
+    found = [_between(shape) for shape in shapes]
+    if any(meetings != found[0][0] for meetings, _ in found):
         raise UnknownError(f"warps come to {stage[0]}[{stage[1]}] in several ways")
-    for together in zip(*apart, strict=True):
+    for together in zip(*(spans for _, spans in found), strict=True):
         if len(set().union(*together)) > 1:
             raise RefutedError(NAME, stage[0], "warps store while others load")
 
 
-def _between(shape: Shape) -> list[set[object]]:
-    """What a program in no loop does between meetings."""
+def _between(shape: Shape) -> tuple[Shape, list[set[object]]]:
+    """The meetings of a program, and the loops that they stand in; what it does between them.
+
+    Behind the last meeting of a loop comes the first of its next trip, or what follows the loop,
+    which may have no trip: all of that is one span.
+    """
+    meetings: list[object] = []
     spans = [set[object]()]
-    for word in shape:
-        if not isinstance(word, str):
-            raise UnknownError(f"a loop, or a condition, that others have not: {text(word)}")
-        if word == "meet":
-            spans.append(set())
-        else:
-            spans[-1].add(word)
-    return spans
+    for part in shape:
+        match part:
+            case "meet":
+                meetings.append(part)
+                spans.append(set())
+            case str():
+                spans[-1].add(part)
+            case ("loop", *head, tuple() as inner):
+                within, (first, *others) = _between(inner)
+                meetings.append(("loop", *head, within))
+                around = spans[-1]
+                around |= first
+                if others:
+                    around |= others[-1]
+                    spans += [*others[:-1], around]
+            case _:
+                raise UnknownError(f"a condition that others have not: {text(part)}")
+    return tuple(meetings), spans
 
 
 def _event(stage: Stage, barriers: frozenset[str], stmt: Stmt) -> str | None:

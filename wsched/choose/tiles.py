@@ -27,6 +27,7 @@ class Tile:
         k: columns of a step; in the lists below of 16-bit operands.
         across: warpgroups that lie side by side along N.
         exchanged: whether it is a tile of the transposed product, whose M is the problem's N.
+        along_k: warpgroups that share each slice of K.
     """
 
     m: int
@@ -36,6 +37,7 @@ class Tile:
     k: int = 64
     across: int = 1
     exchanged: bool = False
+    along_k: int = 1
 
     def of(self, problem: Problem) -> Problem:
         """The product that it is a tile of."""

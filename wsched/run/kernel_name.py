@@ -63,6 +63,8 @@ def kernel_name(fusion: Fusion, params: MatmulParams) -> str:
         words.append(f"spans{spans.a.value}x{spans.b.value}")
     if params.halves:
         words.append("sums_f16")
+    if params.along_k > 1:
+        words.append(f"shared{params.along_k}")
     if params.splitk_factor > 1:
         words.append(f"split{params.splitk_factor}")
     if params.grid_traversal_factor[0] > 1:

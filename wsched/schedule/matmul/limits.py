@@ -25,6 +25,7 @@ from wsched.schedule.matmul.shared import (
     shared_bytes,
     taken,
 )
+from wsched.schedule.matmul.slice_limits import slice_reasons
 from wsched.schedule.matmul.swizzles import swizzle_reasons
 from wsched.schedule.matmul.thread_loads import (
     refuse_thread_loads,
@@ -123,8 +124,9 @@ def _fusion_reasons(demands: Demands, params: MatmulParams) -> Reasons:
     """Reasons why the parameters are illegal for these types and operands that lie in memory so."""
     tile = params.output_tile
     reasons = [*swizzle_reasons(demands, params), *computed_reasons(demands, params)]
-    reasons += scaled_reasons(demands, params)
-    reasons += _operand_reasons(demands, params.mma_macro.n, tile.k, params.halves)
+    reasons += [*scaled_reasons(demands, params), *slice_reasons(demands, params)]
+    k = params.tile_sizes.warp_tile.k
+    reasons += _operand_reasons(demands, params.mma_macro.n, k, params.halves)
     if params.halves and demands.promotion:
         reasons.append(
             f"accumulators=Half: every {demands.promotion} of K sums are promoted to fp32"
@@ -250,8 +252,8 @@ def _tile_reasons(params: MatmulParams) -> Reasons:
         for axis, c, w in (("m", cta.m, warp.m), ("n", cta.n, warp.n))
         if c % w
     ]
-    if cta.k != warp.k:
-        reasons.append(f"the warp tile's k {warp.k} differs from the CTA tile's {cta.k}")
+    if cta.k % warp.k:
+        reasons.append(f"the CTA tile's k {cta.k} is no multiple of the warp tile's {warp.k}")
     return reasons
 
 

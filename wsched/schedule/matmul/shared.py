@@ -11,6 +11,7 @@ from wsched.schedule.matmul.computed import Computed, element_bytes
 from wsched.schedule.matmul.demands import Demands
 from wsched.schedule.matmul.params import MatmulParams
 from wsched.schedule.matmul.reductions import NO_REDUCTIONS, Reductions, row_bytes
+from wsched.schedule.matmul.slice_limits import summed_bytes
 from wsched.schedule.matmul.swizzles import widest_span
 
 __all__ = ["BARRIER_BYTES", "chunk_columns", "fitting_stages", "shared_bytes", "taken"]
@@ -47,7 +48,7 @@ def shared_bytes(
     if params.promote_prologue_smem_reuse and buffers <= _reused(params, tile.m * a, n * b):
         buffers = 0
     buffers += row_bytes(params.warpgroups, params.tile_sizes.warp_tile.n) * reductions.over_rows
-    return stage, buffers + loaded * params.epilogue_input_stages
+    return stage, buffers + loaded * params.epilogue_input_stages + summed_bytes(params)
 
 
 def _reused(params: MatmulParams, a: int, b: int) -> int:
