@@ -41,9 +41,9 @@ from passes.reduce_across_warps import reduce_across_warps
 from passes.reduce_lanes_last import reduce_lanes_last
 from passes.reshape_pointwise import reshape_pointwise
 from passes.reuse_stages import reuse_stages
-from passes.share_slices import share_slices
 from passes.set_cache_policies import set_cache_policies
 from passes.set_l2_promotions import set_l2_promotions
+from passes.share_slices import share_slices
 from passes.simplify import simplify
 from passes.step_stages import step_stages
 from passes.swizzle_shared import swizzle_shared

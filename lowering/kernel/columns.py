@@ -74,7 +74,6 @@ class Chain:
             made[stmt.out.name] = piece
         return tuple(out)
 
-
     def part(self, names: Names, start: Expr, cols: int) -> Body:
         """Statements that make columns ``start .. start + cols`` in place of all, one for each.
 

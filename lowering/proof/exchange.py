@@ -101,39 +101,54 @@ def _in_step(shapes: set[Shape], stage: Stage) -> None:
     if len(shapes) < 2:
         return
     found = [_between(shape) for shape in shapes]
-    if any(meetings != found[0][0] for meetings, _ in found):
+    if any(way.meetings != found[0].meetings for way in found):
         raise UnknownError(f"warps come to {stage[0]}[{stage[1]}] in several ways")
-    for together in zip(*(spans for _, spans in found), strict=True):
+    for together in zip(*(way.spans for way in found), strict=True):
         if len(set().union(*together)) > 1:
             raise RefutedError(NAME, stage[0], "warps store while others load")
 
 
-def _between(shape: Shape) -> tuple[Shape, list[set[object]]]:
-    """The meetings of a program, and the loops that they stand in; what it does between them.
+@dataclass(slots=True)
+class _Way:
+    """How a program comes to meetings.
 
-    Behind the last meeting of a loop comes the first of its next trip, or what follows the loop,
-    which may have no trip: all of that is one span.
+    Args:
+        meetings: and the loops that they stand in, and the breaks of those.
+        spans: what it does between them.
+        left: the spans in which a break stands.
     """
-    meetings: list[object] = []
-    spans = [set[object]()]
+
+    meetings: list[object] = field(default_factory=list)
+    spans: list[set[object]] = field(default_factory=lambda: [set()])
+    left: list[set[object]] = field(default_factory=list)
+
+
+def _between(shape: Shape) -> _Way:
+    """The way of a program.
+
+    Behind the last meeting of a loop, or the last one in front of a break, comes the first of its
+    next trip, or what follows the loop, which may have no trip: all of that is one span.
+    """
+    way = _Way()
     for part in shape:
         match part:
             case "meet":
-                meetings.append(part)
-                spans.append(set())
+                way.meetings.append(part)
+                way.spans.append(set())
             case str():
-                spans[-1].add(part)
+                way.spans[-1].add(part)
+            case ("break", *_):
+                way.meetings.append(part)
+                way.left.append(way.spans[-1])
             case ("loop", *head, tuple() as inner):
-                within, (first, *others) = _between(inner)
-                meetings.append(("loop", *head, within))
-                around = spans[-1]
-                around |= first
-                if others:
-                    around |= others[-1]
-                    spans += [*others[:-1], around]
+                within = _between(inner)
+                way.meetings.append(("loop", *head, within.meetings))
+                around, (first, *others) = way.spans[-1], within.spans
+                around.update(first, *others[-1:], *within.left)
+                way.spans += [*others[:-1], around] if others else []
             case _:
                 raise UnknownError(f"a condition that others have not: {text(part)}")
-    return tuple(meetings), spans
+    return way
 
 
 def _event(stage: Stage, barriers: frozenset[str], stmt: Stmt) -> str | None:

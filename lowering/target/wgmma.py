@@ -77,6 +77,7 @@ class WgmmaForm:
         factors = ("1", "1") if form.scales else ()
         return *factors, *(str(int(t)) for t in trans if form.transposes)
 
+
 TOGETHER = 2
 """Instructions that multiply a piece of A in registers, which is made, waited for and fenced off at
 once. Of bf16 by int8 with 16 rows 128x16x128 took 22.1 us where pieces of one

@@ -69,8 +69,13 @@ _WAYS = (
 )
 """Rows of exchanged tiles, and who computes them; their columns depend on the problem."""
 
-_COMPUTED = Tile(128, 8, 2, k=128, exchanged=True)
-"""More of them where threads compute an operand, who then wait half as often."""
+_COMPUTED = (
+    Tile(128, 8, 2, k=128, exchanged=True),
+    Tile(64, 8, 2, k=256, exchanged=True, along_k=2),
+    Tile(64, 8, 4, k=256, exchanged=True, along_k=4),
+)
+"""More of them where threads compute an operand, who wait half as often in a step of twice the K;
+and where nothing but their number is wanted of warpgroups, they share slices."""
 
 WIDEST, MORE_PARTS = 256, 2
 """Columns of a tile, and how many more tiles than the fewest the rows of a result are dealt to."""
@@ -139,5 +144,5 @@ def exchanged_tiles(problem: Problem) -> tuple[Tile, ...]:
     m = max(problem.m, 1)
     fewest = -(-m // WIDEST)
     widths = {-(-m // (step * n)) * step for n in range(fewest, fewest + MORE_PARTS + 1)}
-    ways = _WAYS if problem.computed is None else (*_WAYS, _COMPUTED)
+    ways = _WAYS if problem.computed is None else (*_WAYS, *_COMPUTED)
     return tuple(replaced(way, n=n) for way in ways for n in sorted(widths))

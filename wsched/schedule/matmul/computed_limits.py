@@ -51,13 +51,13 @@ def _pieces(demands: Demands, params: MatmulParams) -> int:
 
 def computed_registers(demands: Demands, params: MatmulParams) -> int:
     """Registers of a thread for the operand that it computes: A of a whole slice, what that is
-    loaded as where it is narrower, and one piece of K in fp32.
+    loaded as where it is narrower, and one instruction's K in fp32.
     """
     made, operand = demands.computed, demands.operand
     if made is None:
         return 0
     warp = params.tile_sizes.warp_tile
     narrow = made.dtype.bytes if made.dtype.bytes < operand.bytes else 0
-    piece = warp.k // _pieces(demands, params)
+    piece = demands.target.mma.k(operand.element)
     bytes_ = warp.m * (warp.k * (operand.bytes + narrow) + piece * DataType.Float.bytes)
     return bytes_ // 4 // ptx.WARPGROUP

@@ -11,7 +11,7 @@ __all__ = ["slice_reasons", "summed_bytes"]
 
 
 def slice_reasons(demands: Demands, params: MatmulParams) -> Reasons:
-    """Why warpgroups cannot share the slices of K, where the warp tile's is a part of the tile's."""
+    """Why warpgroups cannot share slices of K, where the warp tile's k is a part of the tile's."""
     if params.along_k == 1:
         return []
     count = params.warpgroups // params.along_k
