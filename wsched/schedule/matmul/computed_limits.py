@@ -57,7 +57,7 @@ def computed_registers(demands: Demands, params: MatmulParams) -> int:
     if made is None:
         return 0
     warp = params.tile_sizes.warp_tile
-    narrow = made.dtype.bytes if made.dtype.bytes < operand.bytes else 0
+    narrow = made.bytes if made.bytes < operand.bytes else 0
     piece = demands.target.mma.k(operand.element)
     bytes_ = warp.m * (warp.k * (operand.bytes + narrow) + piece * DataType.Float.bytes)
-    return bytes_ // 4 // ptx.WARPGROUP
+    return int(bytes_) // 4 // ptx.WARPGROUP

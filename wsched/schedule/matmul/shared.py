@@ -40,8 +40,8 @@ def shared_bytes(
     columns = chunk_columns(params, *results, *inputs, *reductions.types)
     a, b = element_bytes(operand, computed)
     widest, own = widest_span(params.smem_swizzles.b), tile.n // params.mma_macro.target.mma.ctas
-    n = ptx.stored_columns(own, b, widest) if n_major else own
-    stage = (counts[0] * tile.m * a + counts[1] * n * b) * tile.k
+    n = ptx.stored_columns(own, int(b), widest) if n_major else own
+    stage = int((counts[0] * tile.m * a + counts[1] * n * b) * tile.k)
     stored = box_rows(params) * columns * sum(r.bytes for r in results) * params.use_smem_epilogue
     loaded = tile.m * columns * sum(t.bytes for t in inputs)
     buffers = stored * params.epilogue_stages * params.warpgroups
@@ -51,7 +51,7 @@ def shared_bytes(
     return stage, buffers + loaded * params.epilogue_input_stages + summed_bytes(params)
 
 
-def _reused(params: MatmulParams, a: int, b: int) -> int:
+def _reused(params: MatmulParams, a: float, b: float) -> float:
     """Bytes of the stages of one operand, which has rows of ``a`` or ``b`` bytes for each k: where
     the epilogue may store through.
     """
