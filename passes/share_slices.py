@@ -3,9 +3,9 @@
 Requires: one section with threads, of one warpgroup, whose main loop stands in the loop over tiles
 and multiplies slices of a multiple of ``slice_groups`` instructions' K.
 Guarantees: that section has so many warpgroups. Of each slice, which all of them wait for and let
-go of as before, each reads and multiplies a part of its own. Behind the main loop all store what
-they have summed, meet, and load it in one order, so that all have the same sum, bit for bit; the
-first one computes the epilogue.
+go of as before, each reads and multiplies a part of its own. Behind the main loop all but the first
+one store what they have summed; all meet, and load that, so that they take the same way; the first
+one adds it to its own, in one order, and computes the epilogue.
 
 Few rows of a tile and little of it in each SM are what it is for: a warpgroup has 64 rows at least,
 and one by itself neither computes operands nor waits for them fast enough. Parts of K on other CTAs
@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 
 from lowering.ground.dtypes import DType
 from lowering.ground.errors import UnsupportedError
-from lowering.ground.expr import ZERO, Const, Expr, Var
+from lowering.ground.expr import ZERO, Expr, Var
 from lowering.kernel.columns import chain_of
 from lowering.kernel.kernel import Kernel, NamedBarrierArray, SharedBuffer
 from lowering.kernel.nodes import (
@@ -67,7 +67,7 @@ def share_slices(kernel: Kernel, options: LoweringOptions) -> Kernel:
 
     after, with two::
 
-        shared sums: f32[2][64x16] swizzle 64
+        shared sums: f32[1][64x16] swizzle 64
         named_barrier sums_sync[1] threads 256
         section compute groups 2 as share {
           for tile in 0 .. tiles carry (before: frag<f32, 64x16> = zero -> last) {
@@ -77,11 +77,10 @@ def share_slices(kernel: Kernel, options: LoweringOptions) -> Kernel:
               acc1: frag<f32, 64x16> = mma.tile acc, left, B_s[0, 0, share * 64], 64, 0 < k
               yield acc1
             }
-            st.shared sums[share, 0, 0], total
+            if 0 < share { st.shared sums[share - 1, 0, 0], total }
             bar.sync sums_sync[0]
-            part0: frag<f32, 64x16> = ld.shared sums[0, 0, 0]
-            part1: frag<f32, 64x16> = ld.shared sums[1, 0, 0]
-            whole: frag<f32, 64x16> = frag.pointwise add, part0, part1
+            part: frag<f32, 64x16> = ld.shared sums[0, 0, 0]
+            whole: frag<f32, 64x16> = frag.pointwise add, total, part
             bar.sync sums_sync[0]
             if share == 0 { store.tile D[...], whole }
             yield total
@@ -124,7 +123,7 @@ class _Shared:
         names: of it.
         groups: that share.
         share: which of them executes.
-        sums: what each has summed.
+        sums: what each but the first one has summed.
         barrier: of all of them.
     """
 
@@ -149,7 +148,7 @@ class _Shared:
         barrier = NamedBarrierArray(names.new("sums_sync"), 1, groups * ptx.WARPGROUP)
         return _Shared(
             kernel, names, groups, Var(names.new("share")),
-            SharedBuffer(name, kind.dtype, groups, shape, swizzle), barrier,
+            SharedBuffer(name, kind.dtype, groups - 1, shape, swizzle), barrier,
         )  # fmt: skip
 
     def section(self, section: Section) -> Section:
@@ -199,20 +198,20 @@ class _Shared:
         return tuple(mine if s is product else made.get(id(s), s) for s in body)
 
     def added(self, total: Frag) -> tuple[Body, Frag]:
-        """What follows the main loop, and the sum of all."""
+        """What follows the main loop, and what is the sum of all in the first warpgroup."""
         meet = BarSync(NamedBarrierRef(self.barrier.name, ZERO))
-        parts = [replace(total, name=self.names.new(f"part{i}")) for i in range(self.groups)]
-        loads = [LdShared(p, self._at(Const(i))) for i, p in enumerate(parts)]
-        adds: list[Stmt] = []
-        whole = parts[0]
-        for part in parts[1:]:
-            after = replace(total, name=self.names.new("whole"))
-            adds.append(FragPointwise(after, "add", (whole, part)))
+        out: list[Stmt] = [
+            If(self.share > ZERO, (StShared(self._at(self.share - 1), total),)), meet
+        ]  # fmt: skip
+        whole = total
+        for i in range(self.groups - 1):
+            part, after = (replace(total, name=self.names.new(n)) for n in ("part", "whole"))
+            out += LdShared(part, self._at(ZERO + i)), FragPointwise(after, "add", (whole, part))
             whole = after
-        return (StShared(self._at(self.share), total), meet, *loads, *adds, meet), whole
+        return (*out, meet), whole
 
-    def _at(self, share: Expr) -> SmemRef:
-        return SmemRef(self.sums.name, share, (ZERO, ZERO))
+    def _at(self, stage: Expr) -> SmemRef:
+        return SmemRef(self.sums.name, stage, (ZERO, ZERO))
 
 
 def _along_k(ref: SmemRef, k: Expr, trans: bool) -> SmemRef:

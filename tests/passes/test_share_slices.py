@@ -40,7 +40,7 @@ param tiles: i32
 tensormap D: f32[64, 16]
 shared A_s: bf16[1][64x64]
 shared B_s: bf16[1][16x64]
-shared sums: f32[2][64x16] swizzle 64
+shared sums: f32[1][64x16] swizzle 64
 named_barrier sums_sync[1] threads 256
 ring ring(A_s, B_s) stages 4 in_flight 1
 section compute groups 2 as share registers 152 {
@@ -53,11 +53,12 @@ section compute groups 2 as share registers 152 {
       acc1: frag<f32, 64x16> = mma.tile acc, left2, B_s[0, 0, share * 32], 32, 0 < k
       yield acc1
     }
-    st.shared sums[share, 0, 0], total
+    if 0 < share {
+      st.shared sums[share - 1, 0, 0], total
+    }
     bar.sync sums_sync[0]
-    part0: frag<f32, 64x16> = ld.shared sums[0, 0, 0]
-    part1: frag<f32, 64x16> = ld.shared sums[1, 0, 0]
-    whole: frag<f32, 64x16> = frag.pointwise add, part0, part1
+    part: frag<f32, 64x16> = ld.shared sums[0, 0, 0]
+    whole: frag<f32, 64x16> = frag.pointwise add, total, part
     bar.sync sums_sync[0]
     if share == 0 {
       store.tile D[row, 0], whole
@@ -81,16 +82,18 @@ def edited(*edits: tuple[str, str]) -> str:
 
 
 def test_two_warpgroups_share_slices() -> None:
-    """All wait for them and have the same sum; the first one stores it."""
+    """All wait for them; the first one adds up what they have, and stores it."""
     assert shared(BEFORE).splitlines() == full(AFTER, 256).splitlines()
 
 
 def test_more_of_them_add_in_one_order() -> None:
     lines = [line.strip() for line in shared(BEFORE, 4).splitlines()]
-    at = lines.index("part3: frag<f32, 64x16> = ld.shared sums[3, 0, 0]")
-    assert lines[at + 1 : at + 4] == [
-        "whole: frag<f32, 64x16> = frag.pointwise add, part0, part1",
+    at = lines.index("part2: frag<f32, 64x16> = ld.shared sums[1, 0, 0]")
+    assert lines[at - 1 : at + 4] == [
+        "whole: frag<f32, 64x16> = frag.pointwise add, total, part",
+        "part2: frag<f32, 64x16> = ld.shared sums[1, 0, 0]",
         "whole2: frag<f32, 64x16> = frag.pointwise add, whole, part2",
+        "part3: frag<f32, 64x16> = ld.shared sums[2, 0, 0]",
         "whole3: frag<f32, 64x16> = frag.pointwise add, whole2, part3",
     ]
     assert "named_barrier sums_sync[1] threads 512" in lines

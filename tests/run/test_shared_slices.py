@@ -79,10 +79,11 @@ def test_every_way(text: str, n: int, k: int, groups: int, more: dict[str, Any])
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ("ld.shared sums[1, 0, 0]", "ld.shared sums[0, 0, 0]"),
+        ("frag.pointwise add, total, part", "frag.pointwise add, total, total"),
         ("T8[stage_k, 0, share * 64]", "T8[stage_k, 0, 0]"),
-        ("st.shared sums[share, 0, 0]", "st.shared sums[0, 0, 0]"),
-        ("bar.sync sums_sync[0]\n        part0", "part0"),
+        ("T7[stage_k, 0, share * 64 + 16]", "T7[stage_k, 0, 16]"),
+        ("if 0 < share {", "if 0 <= share {"),
+        ("bar.sync sums_sync[0]\n        part:", "part:"),
         ("bar.sync sums_sync[0]\n        if share", "if share"),
     ],
 )

@@ -71,8 +71,7 @@ _WAYS = (
 
 _COMPUTED = (
     Tile(128, 8, 2, k=128, exchanged=True),
-    Tile(64, 8, 2, k=256, exchanged=True, along_k=2),
-    Tile(64, 8, 4, k=256, exchanged=True, along_k=4),
+    *(Tile(64, 8, n, k=128 * n, exchanged=True, along_k=n) for n in (2, 3, 4)),
 )
 """More of them where threads compute an operand, who wait half as often in a step of twice the K;
 and where nothing but their number is wanted of warpgroups, they share slices."""

@@ -37,5 +37,5 @@ def slice_reasons(demands: Demands, params: MatmulParams) -> Reasons:
 
 def summed_bytes(params: MatmulParams) -> int:
     """Bytes of shared memory through which warpgroups that share slices hand each other sums."""
-    tile, count = params.output_tile, params.along_k
-    return count * tile.m * tile.n * DataType.Float.bytes if count > 1 else 0
+    tile = params.output_tile
+    return (params.along_k - 1) * tile.m * tile.n * DataType.Float.bytes
