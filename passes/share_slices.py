@@ -11,7 +11,7 @@ Few rows of a tile and little of it in each SM are what it is for: a warpgroup h
 and one by itself neither computes operands nor waits for them fast enough. Parts of K on other CTAs
 do the same through the L2, with counters and a number to be taken first (``synchronize_partials``).
 
-First of all passes: to the others these are warpgroups as any.
+Before ``warp_specialize``, first of all: to the others these are warpgroups as any.
 """
 
 from __future__ import annotations

@@ -152,6 +152,21 @@ def test_refused(edits: list[tuple[str, str]], what: str) -> None:
     assert str(e.value) == said
 
 
+def test_a_part_of_what_stands_in_front_of_the_slices() -> None:
+    text = edited(
+        ("for k in", "other: frag<f32, 64x64> = frag.fill 1.0\nfor k in"),
+        (LEFT, f"{LEFT.replace('left:', 'raw:')}\n"
+               "wide: frag<f32, 64x64> = frag.pointwise mul, raw, other\n"
+               "left: frag<bf16, 64x64> = frag.cast wide"),
+    )  # fmt: skip
+    with pytest.raises(UnsupportedError) as e:
+        shared(text)
+    assert str(e.value) == (
+        "a part of other, which is made in front of the slices is not supported; supported: what "
+        "is made of each slice"
+    )
+
+
 def test_slices_that_do_not_come_out_even() -> None:
     with pytest.raises(UnsupportedError) as e:
         shared(BEFORE, 3)

@@ -17,14 +17,22 @@ from tests.computed import by_rows, cast, drawn, fusion, weights
 from wsched.fusion import Fusion
 from wsched.run.compiled import CompiledFusion, compile_fusion
 from wsched.run.counts import admitted_by
+from wsched.schedule.matmul.demands import Demands
 from wsched.schedule.matmul.limits import require_legal
 from wsched.schedule.matmul.params import (
+    Accumulators,
+    BufferingLoopLevel,
     CircularBufferingStrategy,
     ClusterDims,
     GemmTile,
     MatmulParams,
+    MatMulTileOptions,
+    MmaArch,
+    MmaMacro,
     TilingStrategy,
 )
+from wsched.schedule.matmul.reductions import Reductions
+from wsched.schedule.matmul.slice_limits import slice_reasons
 from wsched.schedule.matmul.tiles import tile_choice, with_tile
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
@@ -120,6 +128,28 @@ def test_what_nobody_has_built(change: dict[str, Any], what: str) -> None:
     with pytest.raises(ScheduleError) as e:
         require_legal(fusion(cast("Int8")), params)
     assert f"{SAID}, which nobody has built for {what}" in e.value.why
+
+
+@pytest.mark.parametrize(
+    ("demanded", "change", "what"),
+    [
+        ({"counts": (1, 2)}, {}, "2 products"),
+        ({"promotion": 128}, {}, "sums that are promoted after 128 of K"),
+        ({"reductions": Reductions(over_rows=1)}, {}, "results that are reduced"),
+        ({}, {"accumulators": Accumulators.Half}, "accumulators=Half"),
+        ({}, {"buffering_loop_level": BufferingLoopLevel.WarpTiles}, "WarpTiles"),
+        ({}, {"mma_macro": MmaMacro(128, 16, 16, MmaArch.Blackwell1CTA)}, "sums in tensor memory"),
+    ],
+)
+def test_what_else_nobody_has_built(
+    demanded: dict[str, Any], change: dict[str, Any], what: str
+) -> None:
+    params = with_tile(MatmulParams(**change), GemmTile(64, 16, 128), 2, False, along_k=2)
+    params = replace(
+        params, tile_sizes=MatMulTileOptions(GemmTile(64, 16, 128), GemmTile(64, 16, 64))
+    )
+    demands = replace(Demands.of(fusion(BARE)), **demanded)
+    assert f"{SAID}, which nobody has built for {what}" in slice_reasons(demands, params)
 
 
 def test_several_warp_tiles() -> None:
