@@ -144,10 +144,8 @@ def test_what_nobody_has_built(change: dict[str, Any], what: str) -> None:
 def test_what_else_nobody_has_built(
     demanded: dict[str, Any], change: dict[str, Any], what: str
 ) -> None:
-    params = with_tile(MatmulParams(**change), GemmTile(64, 16, 128), 2, False, along_k=2)
-    params = replace(
-        params, tile_sizes=MatMulTileOptions(GemmTile(64, 16, 128), GemmTile(64, 16, 64))
-    )
+    tiles = MatMulTileOptions(GemmTile(64, 16, 128), GemmTile(64, 16, 64))
+    params = MatmulParams(**{"tile_sizes": tiles, **change})
     demands = replace(Demands.of(fusion(BARE)), **demanded)
     assert f"{SAID}, which nobody has built for {what}" in slice_reasons(demands, params)
 
