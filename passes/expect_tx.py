@@ -109,7 +109,7 @@ class _Counter:
         multicasts one to us, as many as ours go to, and each whose copies our barrier counts.
         """
         tensor_map = self.kernel.tensor_map(load.src.map)
-        line = tensor_map.box[-1] * tensor_map.dtype.bytes
+        line = tensor_map.dtype.size(tensor_map.box[-1])
         return tensor_map.box_lines, line * load.ctas * load.cta_group
 
 

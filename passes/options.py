@@ -27,6 +27,9 @@ class LoweringOptions:
         smem_swizzles: (tensor map, span) of the tiles that do not have the widest that fits.
         promotion: K after which sums of wgmma are added to a second accumulator; 0 for never.
         vector_registers: registers of a thread for vectors that an epilogue's chunks share.
+        slice_groups: warpgroups that share each slice of K.
+        slice_registers: registers of a thread that loads and of one that multiplies, where several
+            do; None where all keep what they start with.
         trace_slots: stamps that a warp of a traced kernel has room for; 0 for a kernel without
             stamps.
         watchdog: nanoseconds that a wait may take; 0 for any time.
@@ -41,5 +44,7 @@ class LoweringOptions:
     smem_swizzles: tuple[tuple[str, Swizzle], ...] = ()
     promotion: int = 0
     vector_registers: int = 0
+    slice_groups: int = 1
+    slice_registers: tuple[int, int] | None = None
     trace_slots: int = 0
     watchdog: int = 0

@@ -47,6 +47,7 @@ from passes.reshape_pointwise import reshape_pointwise
 from passes.reuse_stages import reuse_stages
 from passes.set_cache_policies import set_cache_policies
 from passes.set_l2_promotions import set_l2_promotions
+from passes.share_slices import share_slices
 from passes.simplify import simplify
 from passes.step_stages import step_stages
 from passes.swizzle_shared import swizzle_shared
@@ -63,6 +64,7 @@ __all__ = ["FINAL", "PASSES", "PIPELINES", "Step", "passes_of", "run_passes", "s
 Pass = Callable[[Kernel, LoweringOptions], Kernel]
 
 PASSES: tuple[Pass, ...] = (
+    share_slices,  # several warpgroups for one that multiplies, where that is asked for
     warp_specialize,  # sections become roles: everything later asks "which role?"
     interleave_loads,  # or, without warp specialization, one role that loads ahead of itself
     swizzle_shared,  # operand layouts, and TMA boxes that fit them

@@ -136,7 +136,7 @@ def _swizzled(
 
 def _require_spans(buffer: SharedBuffer, wanted: Swizzle) -> None:
     """Rows of the buffer have whole spans of what is asked for."""
-    row = buffer.cols * buffer.dtype.bytes
+    row = buffer.dtype.size(buffer.cols)
     if row % wanted.value:
         wrote = f"smem_swizzles: spans of {wanted.value} bytes in {buffer.name}"
         legal = (str(s.value) for s in Swizzle if s.value and row % s.value == 0)
@@ -173,13 +173,13 @@ def widest_swizzle(name: str, dtype: DType, cols: int) -> Swizzle:
     Raises:
         UnsupportedError: no swizzle fits.
     """
-    row_bytes = cols * dtype.bytes
+    row_bytes = dtype.size(cols)
     for swizzle in (Swizzle.B128, Swizzle.B64, Swizzle.B32):
         if row_bytes % swizzle.value == 0:
             return swizzle
     raise UnsupportedError(
         f"a shared tile {name} of {cols} {dtype.value} columns, rows of {row_bytes} bytes,",
-        f"rows of a multiple of 32 bytes, as a swizzle needs: {32 // dtype.bytes} columns",
+        f"rows of a multiple of 32 bytes, as a swizzle needs: {dtype.count(32)} columns",
     )
 
 
@@ -193,7 +193,7 @@ def store_swizzle(name: str, dtype: DType, cols: int) -> Swizzle:
     Raises:
         UnsupportedError: neither fits.
     """
-    if cols * dtype.bytes % (2 * ptx.TMA_STRIDE_ALIGN) == ptx.TMA_STRIDE_ALIGN:
+    if dtype.size(cols) % (2 * ptx.TMA_STRIDE_ALIGN) == ptx.TMA_STRIDE_ALIGN:
         return Swizzle.NONE
     return widest_swizzle(name, dtype, cols)
 
@@ -221,7 +221,9 @@ def _slice(kernel: Kernel, buffer: SharedBuffer, load: LoadTile) -> tuple[int, i
     """Rows and columns that one CTA loads of a tile, or of a part of it."""
     count, _ = _share(kernel, buffer.name)
     rows, cols = load.rows or buffer.rows, load.cols or buffer.cols
-    found = ptx.multicast_slice(rows, cols, buffer.box_cols, count, buffer.dtype.bytes)
+    found = ptx.multicast_slice(
+        rows, cols, buffer.box_cols, count, buffer.dtype.size(buffer.box_cols)
+    )
     if found is None:
         line = buffer.box_cols * buffer.dtype.bytes
         raise UnsupportedError(

@@ -7,8 +7,8 @@ one ``wgmma.commit``. In a loop whose products only update accumulators that it 
 in flight from one step to the next, as many steps as the circular buffers that the products read
 allow (the fewest ``in_flight``): one ``wgmma.wait`` in each step leaves them pending, a step is
 released only behind a wait that covers it, and waits for all groups stand behind the loop.
-A step that makes A in registers is *rolling* (``wgmma_groups``): a group for each instruction's K,
-one step in flight. Everywhere else each group is waited for at once.
+A step that makes A in registers is *rolling* (``wgmma_groups``): a group for each piece of K, one
+step in flight. Everywhere else each group is waited for at once.
 
 After ``circular_buffer`` (releases exist), before ``allocate_mbarriers`` (they become arrivals).
 """

@@ -9,7 +9,7 @@ warpgroup, a warp each, of which a single elected thread acts. Copies of a secti
 products in tensor memory, are issued by one thread of it, or of each group whose number they depend
 on (``issuer``).
 
-First of all passes, because every later one asks "which role am I in?"
+After ``share_slices``, before all others, because every later one asks "which role am I in?"
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Groups of wgmmas for ``synchronize_wgmma``: all of a k slice at once, or rolling.
 
 A *rolling* step is for A that the step makes in registers. A wgmma reads them until it is done, so
-that the next step may write piece j of A, an instruction's K, only when piece j of this step is
-done. Each piece is a group of its own; with n pieces, n - 1 groups may be pending in front of what
-writes the next one: the tensor core has work while threads compute, and A takes no more registers
-than one slice of it.
+that the next step may write piece j of A only when piece j of this step is done. Each piece is a
+group of its own; with n pieces, n - 1 groups may be pending in front of what writes the next one:
+the tensor core has work while threads compute, and A takes no more registers than one slice of it.
+A piece is the K of two instructions (``pieces_of``), which threads wait for and fence off once.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from lowering.kernel.nodes import (
     WgmmaWait,
 )
 from lowering.kernel.visit import Names
+from lowering.target.wgmma import pieces_of
 
 __all__ = ["flying", "group", "rolling"]
 
@@ -69,8 +70,8 @@ def group(
 def rolling(
     kernel: Kernel, names: Names, run: list[MmaTile], chains: Mapping[str, Chain]
 ) -> Iterator[Stmt]:
-    """Products of one K as groups of an instruction's K each, in front of each a wait for the one
-    of the step before that reads the same registers.
+    """Products of one K as groups of a piece of it each, in front of each a wait for the one of the
+    step before that reads the same registers.
 
     Args:
         kernel: for its target and buffers.
@@ -83,12 +84,13 @@ def rolling(
         UnsupportedError: no wgmma computes such a product.
     """
     step = {_instruction_k(kernel, p) for p in run}.pop()
-    groups = run[0].k // step
+    groups = pieces_of(run[0].k // step)
+    whole = run[0].k // groups
     accs = [flying(p.acc) for p in run]
     for chain in chains.values():
         yield from chain.first
-    for k in range(0, run[0].k, step):
-        made = {name: chain.columns(names, k, step) for name, chain in chains.items()}
+    for k in range(0, run[0].k, whole):
+        made = {name: chain.columns(names, k, whole) for name, chain in chains.items()}
         for stmts in made.values():
             yield from stmts[:-1]
         done = replaced(accs[0], name=names.new(f"{run[0].out.name}_before{k}"))
@@ -100,16 +102,24 @@ def rolling(
         pieces = {name: _out(stmts[-1]) for name, stmts in made.items()}
         for p in run:
             if isinstance(p.a, Frag) and p.a.name not in pieces:
-                part = FragColumns(_piece(names, p.a, k, step), p.a, Const(k))
+                part = FragColumns(_piece(names, p.a, k, whole), p.a, Const(k))
                 pieces[p.a.name] = part.out
                 yield part
+        lefts: dict[tuple[str, int], Frag] = {}
+        for name, piece in pieces.items():
+            for at in range(0, whole, step):
+                cut = FragColumns(_piece(names, piece, at, step), piece, Const(at))
+                lefts[name, k + at] = piece if whole == step else cut.out
+                yield from () if whole == step else (cut,)
         yield WgmmaFence()
         for i, p in enumerate(run):
-            new = _wgmma(names, p, accs[i], k, pieces[p.a.name] if isinstance(p.a, Frag) else None)
-            if k + step == p.k:
-                new = replaced(new, out=replaced(new.out, name=p.out.name))
-            accs[i] = new.out
-            yield new
+            for at in range(k, k + whole, step):
+                a = lefts[p.a.name, at] if isinstance(p.a, Frag) else None
+                new = _wgmma(names, p, accs[i], at, a)
+                if at + step == p.k:
+                    new = replaced(new, out=replaced(new.out, name=p.out.name))
+                accs[i] = new.out
+                yield new
         yield WgmmaCommit()
 
 

@@ -9,7 +9,7 @@ from wsched.importer import build_fusion, record_text
 from wsched.schedule.matmul.params import GemmTile, MatmulParams
 from wsched.schedule.matmul.tiles import TileChoice, tile_choice
 
-__all__ = ["by_rows", "cast", "drawn", "fusion", "tile", "weights"]
+__all__ = ["by_rows", "cast", "drawn", "fusion", "tile", "weights", "words"]
 
 _MATRIX = "fd.define_tensor(shape=[-1, -1], contiguity=[True, True], dtype=DataType"
 
@@ -63,3 +63,11 @@ def drawn(given: str, rows: int, columns: int, seed: int = 0) -> Any:
         return torch.randn(rows, columns, generator=generator).to(kind)
     info = torch.iinfo(kind)
     return torch.randint(info.min, info.max + 1, (rows, columns), dtype=kind, generator=generator)
+
+
+def words(numbers: Any) -> Any:
+    """Integers from 0 to 15, eight in a word, the first one in its lowest bits."""
+    import torch
+
+    packed = sum(numbers[:, i::8].long() << 4 * i for i in range(8))
+    return packed.to(torch.int32)

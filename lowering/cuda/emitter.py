@@ -15,9 +15,11 @@ from lowering.cuda.elements import register_type
 from lowering.cuda.expressions import SPECIAL_REGISTERS, expression
 from lowering.cuda.fragments import View, plan_fragments
 from lowering.cuda.names import Names, Writer
+from lowering.cuda.narrow import APART
 from lowering.cuda.operand_reads import operand_reads
 from lowering.ground.errors import InternalError
 from lowering.ground.expr import ZERO, Expr, ExprLike, Special, Var, as_expr
+from lowering.ground.poly import divided
 from lowering.kernel.kernel import GlobalTensor, Kernel, SharedBuffer, Watch
 from lowering.kernel.memory import CACHE_POLICIES
 from lowering.kernel.nodes import (
@@ -84,7 +86,7 @@ class Emitter:
         self.apart = {
             self.plan.views[s.out.name].array
             for s in statements
-            if isinstance(s, LdShared) and s.out.type.dtype.register_bits == 8
+            if isinstance(s, LdShared) and s.out.type.dtype.register_bits in APART
         }
         self.atoms: set[tuple[str, str]] = set()
         self.copies: set[CopyForm] = set()
@@ -225,7 +227,10 @@ class Emitter:
 
     def coordinates(self, ref: GmemRef) -> list[str]:
         """Address of the tensor map, and the coordinates, the innermost first as PTX has it."""
-        return [self.tensor_map(ref), *map(self.arg, reversed(ref.coords))]
+        *outer, col = ref.coords
+        packed = self.kernel.tensor_map(ref.map).dtype.packed
+        col = col if packed == 1 else divided(col, packed)
+        return [self.tensor_map(ref), *map(self.arg, (col, *reversed(outer)))]
 
     def address(self, ref: GmemRef) -> str:
         """Address of an element of a plain tensor; strides are 64-bit, so no product overflows."""
@@ -259,7 +264,8 @@ class Emitter:
         if out.name in self.kept or array != out.name:
             return self.names.of("fragment", self.plan.arrays[array])
         name = self.names.define("fragment", self.plan.arrays[out.name])
-        kind = "ushort2" if self.is_apart(out) else register_type(out.type.dtype)
+        bits, kind = out.type.dtype.register_bits, register_type(out.type.dtype)
+        kind = APART[bits] if self.is_apart(out) else kind
         self.out.line(f"{kind} {name}[{out.type.registers}];  // {out.type}")
         return name
 

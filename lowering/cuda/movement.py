@@ -8,13 +8,13 @@ from dataclasses import replace
 from lowering.cuda.cluster import bulk_copy, map_line, mapped, pair_function
 from lowering.cuda.copies import CopyForm
 from lowering.cuda.emitter import Emitter, Rule
-from lowering.cuda.narrow import LOAD_PAIRS, STORE_PAIRS
+from lowering.cuda.narrow import LOAD_PAIRS, LOAD_WORDS, STORE_PAIRS
 from lowering.cuda.transposed import store_transposed
 from lowering.ground.dtypes import DType
 from lowering.ground.errors import InternalError
 from lowering.ground.expr import Const, Expr
 from lowering.ground.layouts import ACCUMULATOR, RegisterLayout
-from lowering.ground.poly import poly
+from lowering.ground.poly import divided, poly
 from lowering.kernel.nodes import (
     BulkCommit,
     BulkCopy,
@@ -106,13 +106,14 @@ def frame(
     identifiers.
     """
     buffer = e.buffer(ref.buffer)
-    span = buffer.box_cols * buffer.dtype.bytes
+    span = buffer.dtype.size(buffer.box_cols)
     row = f"({e.special('warpgroup.warp')} * {layout.row(1, 0, 0, 0)} + {thread_row})"
     line, byte = e.names.fresh("line"), e.names.fresh("byte")
     e.out.line(f"const unsigned {line} = {e.line_address(ref)} + {row} * {span};")
     flipped = e.swizzled(buffer, line)
     mask = f" ^ ({flipped})" if flipped else ""
-    inner = e.box_column(ref)[1] * buffer.dtype.bytes
+    inner, packed = e.box_column(ref)[1], buffer.dtype.packed
+    inner = divided(inner, packed) if packed > 1 else inner * buffer.dtype.bytes
     start = f"({e.sum(thread_byte, inner)})" if inner != Const(0) else f"({thread_byte})"
     e.out.line(f"const unsigned {byte} = {start}{mask};")
     return line, byte
@@ -125,7 +126,7 @@ def _steps(e: Emitter, ref: SmemRef, value: Frag, cols: int) -> Iterator[tuple[s
     step) as C++ over the loop index ``r``, with the block number.
     """
     buffer, view = e.buffer(ref.buffer), e.view(value)
-    span = buffer.box_cols * buffer.dtype.bytes
+    span = buffer.dtype.size(buffer.box_cols)
     per_box = max(buffer.box_cols // cols, 1)
     steps = view.type.cols // cols
     several = steps > per_box
@@ -136,7 +137,7 @@ def _steps(e: Emitter, ref: SmemRef, value: Frag, cols: int) -> Iterator[tuple[s
         with e.out.block(f"for (int r = 0; r < {steps}; ++r)"):
             box = f" + r / {per_box} * {buffer.lines * span}" if several else ""
             step = f"r % {per_box}" if several else "r"
-            yield rows + box, f"{step} * {cols * buffer.dtype.bytes}", block
+            yield rows + box, f"{step} * {buffer.dtype.size(cols)}", block
 
 
 def _check(e: Emitter, op: str, ref: SmemRef, value: Frag, *, wide: bool) -> None:
@@ -154,7 +155,7 @@ def _check(e: Emitter, op: str, ref: SmemRef, value: Frag, *, wide: bool) -> Non
         fits = whole and buffer.box_cols % cols == 0 and cols.bit_count() == 1
     if not fits:
         raise InternalError("emit_cuda", f"{op}: {cols} columns straddle boxes of {buffer.name}")
-    if value.type.row_bytes not in ((32, 8) if wide else (16,)):
+    if value.type.row_bytes not in ((32, 8, 4) if wide else (16,)):
         raise InternalError("emit_cuda", f"{op} of a {value.type.dtype.register_bits}-bit fragment")
 
 
@@ -183,7 +184,7 @@ def _vectors(
     """
     lane = e.special("lane")
     buffer = e.buffer(ref.buffer)
-    span = buffer.box_cols * buffer.dtype.bytes
+    span = buffer.dtype.size(buffer.box_cols)
     function = f"ptx::{name}_v2"
     if buffer.dtype is DType.S32:
         function = f"{name}_v2_s32"
@@ -271,6 +272,9 @@ def _st_async(e: Emitter, s: StAsync) -> None:
 def _ld_shared(e: Emitter, s: LdShared) -> None:
     _check(e, s.OP, s.src, s.out, wide=True)
     e.declare(s.out)
+    if s.out.type.dtype.packed > 1:
+        _load_words(e, s)
+        return
     if s.out.type.dtype.register_bits == 8:
         _in_this_cta(s, s.out)
         e.functions["ld_shared_u16x2"] = LOAD_PAIRS
@@ -278,6 +282,25 @@ def _ld_shared(e: Emitter, s: LdShared) -> None:
             e.out.line(f"{e.register(s.out, block, 'r')} = ld_shared_u16x2({upper}, {lower});")
         return
     _vectors(e, "ld_shared", s.src, s.out, s.cta)
+
+
+def _load_words(e: Emitter, s: LdShared) -> None:
+    """Halves of bytes: the four threads of a row load the same words of 8 columns, four at a time,
+    and each takes its byte where they are widened.
+    """
+    _in_this_cta(s, s.out)
+    buffer, value = e.buffer(s.src.buffer), s.out
+    name, cols = "ld_shared_v4_x2", buffer.dtype.count(16)
+    e.functions[name] = LOAD_WORDS
+    if value.type.cols % cols or not buffer.swizzle.permutes:
+        raise InternalError("emit_cuda", f"{s.OP} of {value.type} from {buffer.swizzle}")
+    span = buffer.dtype.size(buffer.box_cols)
+    with e.out.block(""):
+        row = f"({e.special('lane')} >> 2)"
+        line, byte = frame(e, s.src, row, "0", value.type.layout)
+        for rows, step, block in _steps(e, s.src, value, cols):
+            at = f"{line}{rows} + ({byte} ^ ({step}))"
+            e.out.call(name, f"&{e.register(value, block, '4 * r')}", at, f"{at} + {8 * span}")
 
 
 def _registers(e: Emitter, value: Frag, block: int, count: int) -> list[str]:

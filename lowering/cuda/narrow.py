@@ -1,9 +1,12 @@
 """Elements of 8 bits in registers: how they get there, what they become, and what becomes them.
 
-A register has four of them: two neighbours of a row, and those of the row 8 below. They are loaded
-apart and never packed: ``ushort2`` leaves each half where its load has put it. Two neighbours
-become two elements of 16 bits at once. Each type has one that is had in few instructions; all
-others are made from that by way of fp32. Both ways are exact.
+Of 4 bits a thread's two neighbours of a row are a byte, one of the four in a word, which are a
+thread's each. So all four load all words, four at once, and each takes its byte as it widens it.
+
+Of 8 bits a register has four of them: two neighbours of a row, and those of the row 8 below. They
+are loaded apart and never packed: ``ushort2`` leaves each half where its load has put it. Two
+neighbours become two elements of 16 bits at once. Each type has one that is had in few
+instructions; all others are made from that by way of fp32. Both ways are exact.
 
 What is rounded to 8 bits is packed: two conversions fill the halves of a register, and each half is
 stored by itself.
@@ -16,8 +19,8 @@ from dataclasses import dataclass
 from lowering.ground.dtypes import FLOATS_OF_8_BITS, DType
 
 __all__ = [
-    "HALVES_OF", "LOAD_PAIRS", "PAIRS", "STORE_BYTE", "STORE_PAIR", "STORE_PAIRS", "Pairs",
-    "rounded",
+    "APART", "HALVES_OF", "LOAD_PAIRS", "LOAD_WORDS", "PAIRS", "STORE_BYTE", "STORE_PAIR",
+    "STORE_PAIRS", "Pairs", "rounded",
 ]  # fmt: skip
 
 
@@ -27,7 +30,8 @@ class Pairs:
 
     Args:
         dtype: the type of 16 bits that they become.
-        source: C++ of ``template <int half> unsigned NAME(ushort2 four)``, without its head.
+        source: C++ of ``template <int half> unsigned NAME(ushort2 four)``, without its head; of
+            ``uint2`` where they are halves of a byte.
     """
 
     dtype: DType
@@ -36,20 +40,27 @@ class Pairs:
     def function(self, narrow: DType) -> tuple[str, str]:
         """Name and text of the device function."""
         name = f"cvt_{self.dtype.ptx}x2_{narrow.ptx}x2"
-        head = f"template <int half>\n__device__ __forceinline__ unsigned {name}(ushort2 four) {{"
+        head = "template <int half>\n__device__ __forceinline__ unsigned "
+        head += f"{name}({APART[narrow.bits]} four) {{"
         return name, f"{head}\n{self.source}}}"
 
 
-_OF_INTEGERS = """\
+_HELD = """\
   // tid.y is 0, which the compiler does not know: it keeps the sum in a register. Of two constants
-  // of a prmt it would move one there each time.
+  // of an instruction it would move one there each time, or make two instructions of it.
   unsigned exponents;
-  asm("{ .reg .u32 zero; mov.u32 zero, %%tid.y; add.u32 %0, zero, 0x43434343; }" : "=r"(exponents));
+  asm("{ .reg .u32 zero; mov.u32 zero, %%tid.y; add.u32 %0, zero, NUMBER; }" : "=r"(exponents));
+"""
+
+_OF_INTEGERS = (
+    _HELD.replace("NUMBER", "0x43434343")
+    + """\
   // 0x43 in front of a byte: 128 + its lower 7 bits, and 128 or 256 for its highest one.
   const unsigned w = __byte_perm(half ? four.y : four.x, exponents, 0x4140);
   const unsigned low = w & 0xff7fff7fu;
   unsigned high = w & 0xff80ff80u, pair;
 """
+)
 
 _OF_FLOATS = """\
   unsigned pair;
@@ -57,7 +68,23 @@ _OF_FLOATS = """\
   return pair;
 """
 
+_OF_HALVES = (
+    _HELD.replace("NUMBER", "0x43004300")
+    + """\
+  // A thread's byte of the word, and what the word moved by half a byte has in its place.
+  unsigned lane;
+  asm("mov.u32 %0, %%laneid;" : "=r"(lane));
+  const unsigned word = half ? four.y : four.x;
+  const unsigned both = __byte_perm(word, word >> 4, (lane & 3) * 0x1111 + 0x4400);
+  unsigned pair;
+  asm("lop3.b32 %0, %1, 0x000f000f, %2, 0xea;" : "=r"(pair) : "r"(both), "r"(exponents));
+  asm("sub.rn.bf16x2 %0, %0, %1;" : "+r"(pair) : "r"(exponents));
+  return pair;
+"""
+)
+
 PAIRS = {
+    DType.U4: Pairs(DType.BF16, _OF_HALVES),
     DType.S8: Pairs(DType.BF16, _OF_INTEGERS + """\
   asm("sub.rn.bf16x2 %0, %1, %2;" : "=r"(pair) : "r"(low), "r"(high));
   return pair;
@@ -73,6 +100,10 @@ PAIRS = {
 """The types that are widened. Integers are at most 256 away from a power of two whose neighbours in
 bf16 are 1 apart; ``cvt`` makes fp16 alone of floats (PTX ISA, ``cvt``)."""
 
+APART = {8: "ushort2", 4: "uint2"}
+"""C++ type of a register that is kept as it was loaded, by the bits of an element: of 8 bits two
+neighbours of either row, of 4 bits eight, of which a thread takes its two."""
+
 HALVES_OF = """\
 __device__ __forceinline__ ushort2 halves_of(unsigned word) {
   return make_ushort2(word & 0xffffu, word >> 16);
@@ -87,6 +118,17 @@ __device__ __forceinline__ ushort2 ld_shared_u16x2(unsigned upper, unsigned lowe
   return four;
 }"""
 """Two neighbours of a row, and those of the row 8 below."""
+
+LOAD_WORDS = """\
+__device__ __forceinline__ void ld_shared_v4_x2(uint2* words, unsigned upper, unsigned lower) {
+  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(words[0].x), "=r"(words[1].x), "=r"(words[2].x), "=r"(words[3].x)
+               : "r"(upper) : "memory");
+  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(words[0].y), "=r"(words[1].y), "=r"(words[2].y), "=r"(words[3].y)
+               : "r"(lower) : "memory");
+}"""
+"""Four words of a row, and those of the row 8 below."""
 
 _ROUNDED = """\
 // Two neighbours of a row in the lower half, those of the row 8 below in the upper one.

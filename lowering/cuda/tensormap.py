@@ -63,15 +63,17 @@ def layout_of(m: TensorMap, tensor: torch.Tensor) -> Layout:
     if tensor.dim() != rank or str(tensor.dtype) != wanted or not tensor.is_cuda:
         what = f"{tensor.dim()}-D {tensor.dtype} on {tensor.device}"
         raise UnsupportedError(f"{name}: {what}", f"a {rank}-D CUDA tensor of {wanted}")
-    sizes = tuple(tensor.shape)
     *outer, col = tensor.stride()
+    width, sizes = m.dtype.stored.bytes, tuple(tensor.shape)
+    if m.dtype.packed > 1:  # words of whole bytes
+        m, sizes = m.in_bytes, (*sizes[:-1], sizes[-1] * width)
     require_extents(name, sizes)
     if col != 1 and sizes[-1] > 1:
         raise UnsupportedError(
             f"{name}: stride {col} between columns", "contiguous columns (stride 1)"
         )
     address = tensor.data_ptr()
-    strides = _strides(m, sizes, [n * m.dtype.bytes for n in outer])
+    strides = _strides(m, sizes, [n * width for n in outer])
     if address % TMA_STRIDE_ALIGN:
         raise UnsupportedError(
             f"{name}: a base address of {address:#x}", f"multiples of {TMA_STRIDE_ALIGN} bytes"
@@ -122,6 +124,7 @@ def encode(driver: Any, m: TensorMap, layout: Layout) -> bytes:
     Raises:
         InternalError: the driver refuses it.
     """
+    m = m.in_bytes
     if not m.box:
         raise InternalError("launch", f"tensor map {m.name} has no box")
     swizzle = f"{m.swizzle.value}B" if m.swizzle.permutes else "NONE"

@@ -40,7 +40,9 @@ class DType(Enum):
 
     ``e4m3`` and ``e5m2`` are OCP's FP8 (e4m3 without infinities); ``tf32`` is fp32 of which the
     tensor core reads 19 bits, to which TMA rounds what it loads (:attr:`rounded_by_tma`). ``bool``
-    is a byte in memory, ``pred`` the outcome of a comparison in a register.
+    is a byte in memory, ``pred`` the outcome of a comparison in a register. ``u4`` are integers
+    from 0 to 15, two in a byte, the first one in its lower half; so eight of them are a word of
+    ``int32``, as torch has them. Their NumPy type and their C++ type are those of a byte.
     """
 
     _value_: str
@@ -56,6 +58,7 @@ class DType(Enum):
     S8 = "s8", _Row(8, "int8", "int8", "UINT8", "s8", "signed char")
     U8 = "u8", _Row(8, "uint8", "uint8", "UINT8", "u8", "unsigned char")
     S32 = "s32", _Row(32, "int32", "int32", "INT32", "s32", "int")
+    U4 = "u4", _Row(4, "uint8", "int32", "UINT8", "u4", "unsigned char")
     S64 = "s64", _Row(64, "int64", "int64", "INT64", "s64", "long long")
     BOOL = "bool", _Row(8, "bool", "bool", "UINT8", None, "unsigned char")
     PRED = "pred", _Row(None)
@@ -84,7 +87,22 @@ class DType(Enum):
         Raises:
             UnsupportedError: it lives in registers only.
         """
+        if self.packed > 1:
+            raise UnsupportedError(f"bytes of one element of {self.value}", "those of several")
         return self.bits // 8
+
+    @property
+    def packed(self) -> int:
+        """Elements in a byte; 1 where an element has bytes of its own."""
+        return max(8 // self.bits, 1)
+
+    def size(self, count: int) -> int:
+        """Bytes of so many elements."""
+        return count * self.bits // 8
+
+    def count(self, size: int) -> int:
+        """Elements in so many bytes."""
+        return size * 8 // self.bits
 
     @property
     def stored(self) -> DType:
@@ -121,7 +139,7 @@ class DType(Enum):
         Raises:
             UnsupportedError: it lives in registers only.
         """
-        return f"uint{self.bits}"
+        return f"uint{max(self.bits, 8)}"
 
     @property
     def torch(self) -> str:

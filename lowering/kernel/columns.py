@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from lowering.ground.expr import Const
+from lowering.ground.errors import UnsupportedError
+from lowering.ground.expr import Const, Expr, ExprLike
 from lowering.kernel.nodes import (
     Body,
     Frag,
@@ -73,6 +74,24 @@ class Chain:
             made[stmt.out.name] = piece
         return tuple(out)
 
+    def part(self, names: Names, start: Expr, cols: int) -> Body:
+        """Statements that make columns ``start .. start + cols`` in place of all, one for each.
+
+        Raises:
+            UnsupportedError: a part of a value that is made in front of the list.
+        """
+        made: dict[str, Frag] = {}
+        out: list[Stmt] = []
+        for stmt in self.stmts:
+            if given := [f.name for f in _whole(stmt) if f.name not in made]:
+                what = f"a part of {given[0]}, which is made in front of the slices"
+                raise UnsupportedError(what, "what is made of each slice")
+            piece = Frag(names.new(stmt.out.name), replace(stmt.out.type, cols=cols))
+            piece = piece if stmt.out.type.cols > 1 else stmt.out
+            out.append(_of_columns(stmt, piece, start, made))
+            made[stmt.out.name] = piece
+        return tuple(out)
+
 
 def chain_of(body: Body, value: Frag) -> Chain | None:
     """The chain that makes ``value`` in ``body``, None where something else reads a part of it, or
@@ -112,7 +131,7 @@ def _piece(names: Names, frag: Frag, start: int, cols: int) -> Frag:
     return Frag(names.new(f"{frag.name}_k{start}"), replace(frag.type, cols=cols))
 
 
-def _of_columns(stmt: Stmt, out: Frag, start: int, made: Mapping[str, Frag]) -> Stmt:
+def _of_columns(stmt: Stmt, out: Frag, start: ExprLike, made: Mapping[str, Frag]) -> Stmt:
     """The statement for a piece of its result, whose arguments are in ``made``."""
     match stmt:
         case FragCast(value=value):

@@ -37,10 +37,11 @@ def tile_byte(buffer: SharedBuffer, stage: Index, *coords: Index) -> Index:
     TMA and wgmma take this address and permute chunks themselves, by absolute address bits.
     ``stage`` and ``coords`` are numbers or expressions.
     """
-    width, size, col = buffer.box_cols, buffer.dtype.bytes, coords[-1]
+    width, dtype, col = buffer.box_cols, buffer.dtype, coords[-1]
     box, inner = col // width, col % width
     line = box * buffer.lines + buffer.line(coords)
-    return stage * buffer.stage_bytes + line * (width * size) + inner * size
+    within = inner // dtype.packed if dtype.packed > 1 else inner * dtype.bytes
+    return stage * buffer.stage_bytes + line * dtype.size(width) + within
 
 
 def block_bytes(buffer: SharedBuffer, trans: bool) -> int:

@@ -51,7 +51,7 @@ def tile_offset(kernel: Kernel, ref: SmemRef, unit: int) -> Expr:
         InternalError: a line or a stage is no multiple of ``unit``.
     """
     b = placed(kernel, ref.buffer)
-    line = b.box_cols * b.dtype.bytes
+    line = b.dtype.size(b.box_cols)
     if line % unit or b.stage_bytes % unit:
         raise InternalError("emit", f"{ref.buffer}: a line is no multiple of {unit} bytes")
     box, _ = box_column(kernel, ref)

@@ -32,6 +32,7 @@ _BY_ONE = Traits(threads=Threads.ONE, synchronizes=True, since="allocate_mbarrie
 _BY_EACH = Traits(synchronizes=True, since="allocate_mbarriers")
 _BY_WARPS = Traits(threads=Threads.WARP, synchronizes=True, since="allocate_mbarriers")
 _NAMED = Traits(threads=Threads.WARP, synchronizes=True, since="order_pingpong")
+_MEETING = Traits(threads=Threads.WARP, synchronizes=True, since="share_slices")
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +143,7 @@ class BarSync(Stmt):
     """``bar.sync id, threads``: arrive and wait until ``threads`` threads have arrived."""
 
     OP: ClassVar[str] = "bar.sync"
-    TRAITS: ClassVar[Traits] = _NAMED
+    TRAITS: ClassVar[Traits] = _MEETING
     bar: NamedBarrierRef
 
 

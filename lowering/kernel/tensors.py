@@ -138,6 +138,16 @@ class TensorMap(_InMemory):
             return minimum(self.rows, self.box[-2])
         return Const(prod(self.box[:-1]))
 
+    @property
+    def in_bytes(self) -> TensorMap:
+        """The same of whole bytes, as TMA has it; itself where elements have bytes of their own."""
+        packed = self.dtype.packed
+        if packed == 1:
+            return self
+        sizes = (*self.sizes[:-1], self.cols // packed)
+        box = (*self.box[:-1], *(n // packed for n in self.box[-1:]))
+        return replaced(self, dtype=DType.U8, sizes=sizes, box=box)
+
     def boxed(self, rows: int, cols: int, swizzle: Swizzle) -> TensorMap:
         """The map with boxes of ``rows x cols`` elements of one matrix."""
         box = (*(1 for _ in self.sizes[:-2]), rows, cols)[-self.rank :]
@@ -245,7 +255,7 @@ class SharedBuffer(Declared):
     @property
     def box_cols(self) -> int:
         """Columns of one box: the swizzle span, or all of them without a swizzle."""
-        return self.swizzle.value // self.dtype.bytes or self.cols
+        return self.dtype.count(self.swizzle.value) or self.cols
 
     @property
     def align(self) -> int:
@@ -257,7 +267,15 @@ class SharedBuffer(Declared):
     @property
     def stage_bytes(self) -> int:
         """Bytes of one stage."""
-        return self.lines * self.cols * self.dtype.bytes
+        return self.dtype.size(self.lines * self.cols)
+
+    @property
+    def in_bytes(self) -> SharedBuffer:
+        """The same of whole bytes; itself where elements have bytes of their own."""
+        packed = self.dtype.packed
+        if packed == 1:
+            return self
+        return replaced(self, dtype=DType.U8, shape=(*self.shape[:-1], self.cols // packed))
 
     def line(self, coords: Sequence[Index]) -> Index:
         """Line of an element in its box; ``coords`` are numbers or expressions, the column last."""
@@ -269,6 +287,6 @@ class SharedBuffer(Declared):
     def byte(self, stage: int, *coords: int) -> int:
         """Byte offset of an element from the start of the buffer, after swizzling."""
         box, inner = divmod(coords[-1], self.box_cols)
-        width = self.box_cols * self.dtype.bytes
+        width = self.dtype.size(self.box_cols)
         linear = stage * self.stage_bytes + (box * self.lines + self.line(coords)) * width
-        return self.swizzle.apply(linear + inner * self.dtype.bytes)
+        return self.swizzle.apply(linear + self.dtype.size(inner))

@@ -50,7 +50,7 @@ from lowering.kernel.verify_operands import operand_rules
 __all__ = ["RULES", "declared", "predicate_rules", "tensor_rules"]
 
 
-_ROW_BITS = {LdMatrix.OP: (128,), LdShared.OP: (256, 64)}
+_ROW_BITS = {LdMatrix.OP: (128,), LdShared.OP: (256, 64, 32)}
 """Bits of a group's columns in one row, as the statements load them."""
 
 _PREDICATES = frozenset({FragPointwise, FragUpdate, FragBelow, FragLoadGlobal, FragStoreGlobal})

@@ -24,7 +24,7 @@ from lowering.ground.types import FragmentType
 __all__ = [
     "Array", "add_aligned", "add_products", "block_to_lanes", "convert", "element_index",
     "element_rows_cols", "filled", "greater", "held_type", "lane_rows", "lanes_to_block", "less",
-    "operand_values", "rounded_to_tf32", "row_lanes", "sums_of_products", "to_float32",
+    "operand_values", "rounded_to_tf32", "row_lanes", "sums_of_products", "to_float32", "unpacked",
 ]  # fmt: skip
 
 Array = npt.NDArray[Any]
@@ -61,6 +61,16 @@ def row_lanes(rows: Array) -> Array:
     span = columns // 4
     parts = rows.reshape(blocks, groups, 2, 8, 4, span).transpose(3, 4, 0, 1, 2, 5)
     return np.ascontiguousarray(parts).reshape(32, blocks, groups, 2, span)
+
+
+def unpacked(rows: Array) -> Array:
+    """Rows of matrices of bytes ``[blocks, groups, 2, 8, 8]`` as those of the halves of bytes, the
+    lower one first: ``[blocks, 2 groups, 2, 8, 8]``.
+    """
+    blocks, groups, _, _, columns = rows.shape
+    halves = np.stack([rows & 15, rows >> 4], -1).reshape(blocks, groups, 2, 8, 2, columns)
+    parts = halves.transpose(0, 1, 4, 2, 3, 5)
+    return np.ascontiguousarray(parts).reshape(blocks, 2 * groups, 2, 8, columns)
 
 
 def element_rows_cols(type_: FragmentType, warp: int) -> tuple[Array, Array]:
@@ -121,7 +131,7 @@ def to_float32(data: Array, dtype: DType) -> Array:
         return data.view(np.float16).astype(np.float32)
     if dtype is DType.S32:
         return data.astype(np.float32)
-    if dtype in NUMBERS_OF_8_BITS:
+    if dtype in NUMBERS_OF_8_BITS or dtype is DType.U4:
         return operand_values(data, dtype)
     raise _no_arithmetic(dtype, *NUMBERS_OF_8_BITS, DType.S32)
 

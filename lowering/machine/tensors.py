@@ -56,7 +56,10 @@ class MappedArray:
     """
 
     def __init__(self, map: TensorMap, array: Array, sizes: Sequence[int]) -> None:
-        self.map = map
+        self.packed, map = map.dtype.packed, map.in_bytes
+        self.map, sizes = map, (*sizes[:-1], sizes[-1] // self.packed)
+        if self.packed > 1:
+            array = array.view(map.dtype.raw)
         legal = (map.dtype.numpy, map.dtype.raw)
         if array.ndim != len(map.behind) or array.dtype.name not in legal:
             found = f"tensor {map.name} of {array.dtype.name} and {array.ndim} dimensions"
@@ -137,6 +140,7 @@ class MappedArray:
 
         Raises FaultError for a box whose lines do not begin at 16 bytes: an illegal instruction.
         """
+        at = (*at[:-1], at[-1] // self.packed)
         unit = TMA_STRIDE_ALIGN // self.map.dtype.bytes
         if at[-1] % unit:
             name = self.map.name

@@ -7,7 +7,9 @@ from functools import lru_cache
 
 import numpy as np
 
+from lowering.ground.dtypes import DType
 from lowering.ground.errors import InternalError
+from lowering.ground.frozen import replaced
 from lowering.ground.types import FragmentType
 from lowering.kernel.kernel import SharedBuffer
 from lowering.kernel.nodes import (
@@ -27,7 +29,14 @@ from lowering.machine.barriers import MBarrier
 from lowering.machine.cluster import heard, lent, note, send
 from lowering.machine.descriptors import descriptor_of
 from lowering.machine.errors import FaultError
-from lowering.machine.fragment import Array, element_rows_cols, held_type, lane_rows, row_lanes
+from lowering.machine.fragment import (
+    Array,
+    element_rows_cols,
+    held_type,
+    lane_rows,
+    row_lanes,
+    unpacked,
+)
 from lowering.machine.groups import group_of, masked
 from lowering.machine.memory import SHARED_BASE
 from lowering.machine.program import Program, Run
@@ -245,8 +254,8 @@ def ldmatrix(stmt: LdMatrix, program: Program) -> Run:
 
 
 def ldshared(stmt: LdShared, program: Program) -> Run:
-    """``ld.shared``: the two neighbours that a thread holds are 8 bytes, or 2."""
-    return _load_fragment(stmt, program, row_bytes=(32, 8))
+    """``ld.shared``: the two neighbours that a thread holds are 8 bytes, or 2, or 1."""
+    return _load_fragment(stmt, program, row_bytes=(32, 8, 4))
 
 
 def _load_fragment(stmt: LdMatrix | LdShared, program: Program, row_bytes: tuple[int, ...]) -> Run:
@@ -255,23 +264,32 @@ def _load_fragment(stmt: LdMatrix | LdShared, program: Program, row_bytes: tuple
     if type_.row_bytes not in row_bytes or buffer.dtype is not type_.dtype:
         why = f"{stmt.OP} of {type_} from {buffer.dtype.value} elements"
         raise InternalError("machine", why, print_stmt(stmt))
-    element = held_type(type_.dtype)
+    element, packed = held_type(type_.dtype), type_.dtype.packed
     peer = program.rank(stmt.cta) if isinstance(stmt, LdShared) else None
+    held, bytewise = _in_bytes(type_), buffer.in_bytes
 
     def run(warp: Warp) -> None:
-        words = fragment_words(buffer, type_, warp.index % 4, place.element(warp.env))
+        *at, col = place.element(warp.env)
+        words = fragment_words(bytewise, held, warp.index % 4, (*at, col // packed))
         cta = warp.cta if peer is None else peer(warp)
         if cta is not warp.cta:
             cta.signalled(f"a read of {buffer.name}")
         heard(warp, cta, words, buffer.name)
         warp.touches(cta, words, 8)
         rows = cta.memory.read_words(words).view(element)
+        rows = unpacked(rows) if packed > 1 else rows
         if cta is warp.cta:
             warp.reads(words)
         warp.define(stmt.out, Registers(row_lanes(rows), warp.epoch))
         warp.cta.cluster.counts[stmt.OP] += 1
 
     return run
+
+
+def _in_bytes(type_: FragmentType) -> FragmentType:
+    """The type whose elements are the bytes of a fragment's; itself where they are that."""
+    packed = type_.dtype.packed
+    return type_ if packed == 1 else replaced(type_, dtype=DType.U8, cols=type_.cols // packed)
 
 
 @lru_cache(maxsize=4096)

@@ -292,7 +292,7 @@ def _boxes(kernel: Kernel, stmt: TmaLoad) -> tuple[Expr, ...]:
         raise UnknownError(f"{stmt.OP} that completes on no mbarrier")
     source = kernel.tensor_map(stmt.src.map)
     entry = {} if stmt.src.entry is None else {ENTRY: stmt.src.entry}
-    bytes_ = substitute(source.box_lines * (source.box[-1] * source.dtype.bytes), entry)
+    bytes_ = substitute(source.box_lines * (source.dtype.size(source.box[-1])), entry)
     return stmt.bar.index, bytes_, *(() if stmt.multicast is None else (stmt.multicast,))
 
 

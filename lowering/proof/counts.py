@@ -211,5 +211,5 @@ def _reached(copy: TmaLoad, agent: Agent, cluster: int) -> list[int]:
 def _bytes(kernel: Kernel, copy: TmaLoad) -> Poly:
     """Bytes that a copy completes in each CTA that it goes to."""
     source = kernel.tensor_map(copy.src.map)
-    line = source.box[-1] * source.dtype.bytes
+    line = source.dtype.size(source.box[-1])
     return poly(source.box_lines) * poly(Const(line))

@@ -1,8 +1,8 @@
 """Buffers through which warps hand each other values: all store, meet, all load, meet, and so on.
 
-Of a stage all warps that touch it come to the same stores, loads and meetings, by the same loops
-and conditions, so what stands between two meetings of one stands between the same two of the
-others: stores, or loads, not both. Warpgroups that store meanwhile have rows of their own; within
+Of a stage all warps that touch it come to the same meetings, by the same loops and conditions, so
+what stands between two meetings of one stands between the same two of the others: stores, or loads,
+not both. Warpgroups that store meanwhile have rows of their own, or not all of them store; within
 one each warp has its own row.
 """
 
@@ -95,30 +95,60 @@ def _exchange(views: Views, agents: list[Agent], stage: Stage, threads: Mapping[
 
 
 def _in_step(shapes: set[Shape], stage: Stage) -> None:
-    """Fail unless agents come to the same stores, loads and meetings; or, in no loop, to the same
-    meetings with stores or with loads of whomever between two.
+    """Fail unless agents come to the same stores, loads and meetings; or to the same meetings, in
+    the same loops, with stores or with loads of whomever between two.
     """
     if len(shapes) < 2:
         return
-    apart = [_between(shape) for shape in shapes]
-    if any(len(spans) != len(apart[0]) for spans in apart):
+    found = [_between(shape) for shape in shapes]
+    if any(way.meetings != found[0].meetings for way in found):
         raise UnknownError(f"warps come to {stage[0]}[{stage[1]}] in several ways")
-    for together in zip(*apart, strict=True):
+    for together in zip(*(way.spans for way in found), strict=True):
         if len(set().union(*together)) > 1:
             raise RefutedError(NAME, stage[0], "warps store while others load")
 
 
-def _between(shape: Shape) -> list[set[object]]:
-    """What a program in no loop does between meetings."""
-    spans = [set[object]()]
-    for word in shape:
-        if not isinstance(word, str):
-            raise UnknownError(f"a loop, or a condition, that others have not: {text(word)}")
-        if word == "meet":
-            spans.append(set())
-        else:
-            spans[-1].add(word)
-    return spans
+@dataclass(slots=True)
+class _Way:
+    """How a program comes to meetings.
+
+    Args:
+        meetings: and the loops that they stand in, and the breaks of those.
+        spans: what it does between them.
+        left: the spans in which a break stands.
+    """
+
+    meetings: list[object] = field(default_factory=list)
+    spans: list[set[object]] = field(default_factory=lambda: [set()])
+    left: list[set[object]] = field(default_factory=list)
+
+
+def _between(shape: Shape) -> _Way:
+    """The way of a program.
+
+    Behind the last meeting of a loop, or the last one in front of a break, comes the first of its
+    next trip, or what follows the loop, which may have no trip: all of that is one span.
+    """
+    way = _Way()
+    for part in shape:
+        match part:
+            case "meet":
+                way.meetings.append(part)
+                way.spans.append(set())
+            case str():
+                way.spans[-1].add(part)
+            case ("break", *_):
+                way.meetings.append(part)
+                way.left.append(way.spans[-1])
+            case ("loop", *head, tuple() as inner):
+                within = _between(inner)
+                way.meetings.append(("loop", *head, within.meetings))
+                around, (first, *others) = way.spans[-1], within.spans
+                around.update(first, *others[-1:], *within.left)
+                way.spans += [*others[:-1], around] if others else []
+            case _:
+                raise UnknownError(f"a condition that others have not: {text(part)}")
+    return way
 
 
 def _event(stage: Stage, barriers: frozenset[str], stmt: Stmt) -> str | None:

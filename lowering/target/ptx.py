@@ -51,19 +51,19 @@ GRID_X_MAX, GRID_YZ_MAX = 2**31 - 1, 65535
 
 
 def multicast_slice(
-    rows: int, cols: int, span: int, count: int, element_bytes: int
+    rows: int, cols: int, span: int, count: int, line: int
 ) -> tuple[int, int] | None:
     """Rows and columns that each of ``count`` CTAs loads of a tile that all of them share.
 
-    Whole boxes of ``span`` columns where their number allows it (fewer and larger copies), else as
-    many rows of each box, which begin at a multiple of :data:`TMA_SMEM_ALIGN` in shared memory. The
-    pattern of a swizzle need not begin with a slice: it follows from the address. None where
-    neither divides.
+    Whole boxes of ``span`` columns, ``line`` bytes, where their number allows it (fewer and larger
+    copies), else as many rows of each box, which begin at a multiple of :data:`TMA_SMEM_ALIGN` in
+    shared memory. The pattern of a swizzle need not begin with a slice: it follows from the
+    address. None where neither divides.
     """
     if cols % (count * span) == 0:
         return rows, cols // count
     found = rows // count
-    whole = rows % count == 0 and found * span * element_bytes % TMA_SMEM_ALIGN == 0
+    whole = rows % count == 0 and found * line % TMA_SMEM_ALIGN == 0
     return (found, cols) if whole else None
 
 

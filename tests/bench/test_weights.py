@@ -10,9 +10,9 @@ from wsched.bench.weights import ROTATED, SHAPES, main, report, sets_of
 
 def test_weights_rotate_over_more_than_the_caches() -> None:
     for shape in (*SHAPES, Shape(16, 1024, 1024)):
-        for size in (1, 2):
-            assert sets_of(shape, size) * shape.n * shape.k * size > ROTATED
-    assert sets_of(Shape(1, 2**15, 2**15), 2) == 2
+        for bits in (4, 8, 16):
+            assert sets_of(shape, bits) * shape.n * shape.k * bits > 8 * ROTATED
+    assert sets_of(Shape(1, 2**15, 2**15), 16) == 2
 
 
 def test_lines() -> None:

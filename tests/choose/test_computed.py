@@ -39,7 +39,7 @@ def test_weights_are_rows_of_tiles() -> None:
 
 
 def test_half_the_bytes_of_few_rows_take_less_than_widening_first() -> None:
-    for m, least in ((16, 1.4), (64, 1.28), (256, 1.0)):
+    for m, least in ((16, 1.4), (64, 1.25), (256, 0.95)):
         own = problem(cast("Int8"), m)
         wide = candidates(replace(own, computed=None))[0]
         assert wide.cost.us > least * candidates(own)[0].cost.us
@@ -54,23 +54,18 @@ def test_more_work_takes_longer() -> None:
 
 
 MEASURED = {
-    (16, "128x16x64", 2): 28.0, (16, "128x16x128", 2): 24.4, (16, "192x16x64", 3): 25.5,
-    (16, "256x16x64", 4): 25.1, (16, "128x16x64", 1): 48.9, (32, "128x32x64", 2): 29.2,
-    (32, "128x32x128", 2): 25.7, (64, "128x64x128", 2): 28.3, (64, "128x64x64", 2): 32.8,
-    (128, "128x128x128", 2): 35.9, (128, "128x128x64", 2): 39.8, (256, "128x128x128", 1): 62.7,
+    (16, "64x16x512", 1): 20.6, (16, "64x16x384", 1): 20.8, (16, "64x16x256", 1): 21.2,
+    (16, "128x16x128", 2): 22.3, (32, "64x32x256", 1): 21.5, (32, "128x32x128", 2): 23.5,
+    (64, "64x64x256", 1): 24.6, (64, "128x64x128", 2): 26.7, (128, "128x128x128", 2): 35.5,
+    (256, "128x128x128", 1): 60.1,
 }  # fmt: skip
 """Microseconds of int8 by 8192x8192 weights on an H200: rows, tile, parts of K."""
-
-MEASURED_WORK = 3.9
-"""Instructions for an element of the kernels that were measured."""
 
 
 @pytest.mark.parametrize("m", sorted({m for m, *_ in MEASURED}))
 def test_what_was_measured(m: int) -> None:
     """Times within 12 %, and the fastest of the measured ones is predicted to be that."""
     own = problem(cast("Int8"), m)
-    assert own.computed is not None
-    own = replace(own, computed=replace(own.computed, work=MEASURED_WORK))
     predicted = dict[tuple[int, str, int], float]()
     for c in candidates(own):
         key = (m, str(c.params.output_tile), c.params.splitk_factor)
@@ -82,9 +77,11 @@ def test_what_was_measured(m: int) -> None:
 
 
 def test_slices_of_128_of_few_rows() -> None:
-    """What a step waits for is waited for half as often."""
-    for given, m in product(("Int8", "Float8_e4m3fn"), (16, 32, 64, 128)):
-        assert candidates(problem(cast(given), m))[0].params.output_tile.k == 128
+    """What a step waits for is waited for half as often; and nobody adds up parts of fewer rows."""
+    for given, m in product(("Int8", "Float8_e4m3fn", "UInt4"), (16, 32, 64, 128)):
+        best = candidates(problem(cast(given), m))[0].params
+        assert best.tile_sizes.warp_tile.k == 128
+        assert (best.along_k > 1, best.splitk_factor > 1) == (m < 128, m == 128)
 
 
 def test_no_tile() -> None:

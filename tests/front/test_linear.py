@@ -8,7 +8,7 @@ import pytest
 
 import wsched
 from lowering.ground.errors import UnsupportedError
-from tests.computed import drawn
+from tests.computed import drawn, words
 from tests.tiers import dealt
 from wsched.front import linear as door
 from wsched.front.linear import linear_call
@@ -56,6 +56,30 @@ def test_every_type(weights: str, rows: str, given: tuple[str, ...]) -> None:
     assert kernel.params.exchange_operands
 
 
+@pytest.mark.parametrize("given", [(), ("scale",), ("scale", "zero", "bias")])
+@pytest.mark.parametrize(("rows", "columns"), [("bfloat16", 256), ("float16", K)])
+def test_weights_of_4_bits(rows: str, columns: int, given: tuple[str, ...]) -> None:
+    """Read where they lie, or copied where rows are no multiples of 16 bytes."""
+    draw = torch.Generator().manual_seed(1)
+    x, w = drawn(rows, M, columns), torch.randint(0, 16, (N, columns), generator=draw)
+    named = zip(("scale", "zero", "bias"), vectors(), strict=True)
+    more = {name: v for name, v in named if name in given}
+    q = words(w)
+    found = wsched.linear(x, q, **more)
+    assert found.dtype is x.dtype and error(found, wanted(x, w, **more)) < LIMITS[rows]
+    kernel = wsched.compile(*linear_call(x, q, **more))
+    assert kernel.fusion.inputs[1].dtype is DataType.UInt4
+
+
+def test_weights_of_4_bits_that_are_widened_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    w = torch.randint(0, 16, (N, 256), generator=torch.Generator().manual_seed(1))
+    x, q = drawn("bfloat16", M, 256), words(w)
+    own = wsched.linear(x, q, *vectors())
+    monkeypatch.setattr(door, "_first", {})
+    monkeypatch.setattr(door, "_widening_us", lambda moved: -1e6)
+    assert torch.equal(wsched.linear(x, q, *vectors()), own)
+
+
 def test_rows_of_several_dimensions() -> None:
     x, w = drawn("bfloat16", M, K), drawn("int8", N, K, 1)
     found = wsched.linear(x.reshape(2, 3, 4, K), w)
@@ -98,6 +122,7 @@ def test_many_rows_are_predicted_to_lose() -> None:
         ({"w": torch.zeros(N, K, 1, dtype=torch.int8)}, "w has shape [72, 208, 1], not [N, K]"),
         ({"x": torch.zeros(K, dtype=torch.bfloat16)}, "x has shape [208], not [..., M, K]"),
         ({"w": torch.zeros(N, K - 16, dtype=torch.int8)}, "x has 208 columns, w 192"),
+        ({"w": torch.zeros(N, 25, dtype=torch.int32)}, "x has 208 columns, w 200"),
         ({"scale": torch.ones(N, 1)}, "scale has shape [72, 1]"),
         ({"scale": 2.0}, "scale is a float, not a torch.Tensor"),
     ],
@@ -114,7 +139,7 @@ def test_inputs_that_do_not_fit(change: dict[str, Any], what: str) -> None:
     [
         ({"x": torch.zeros(M, K)}, "linear of torch.float32", "bfloat16, float16"),
         ({"w": torch.zeros(N, K)}, "weights of torch.float32",
-         "int8, uint8, float8_e4m3fn, float8_e5m2"),
+         "int8, uint8, float8_e4m3fn, float8_e5m2, int32"),
         ({"scale": torch.ones(N).half()}, "a scale of torch.float16", "float32"),
         ({"bias": torch.ones(N).int()}, "a bias of torch.int32", "float32, bfloat16, float16"),
     ],

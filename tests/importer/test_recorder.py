@@ -160,7 +160,8 @@ def test_non_finite_scalars() -> None:
             "x = fd.ops.cast(tv0, dtype=DataType.Doubel)",
             "DataType.Doubel in `x = fd.ops.cast(tv0, dtype=DataType.Doubel)`",
             "DataType.{BFloat16, Half, Float, Double, Float8_e4m3fn, Float8_e5m2, Int, Int32, "
-            "Int8, UInt8, TF32, Index, Bool, Float8_e8m0fnu, Float4_e2m1fn, Float4_e2m1fn_x2, "
+            "Int8, UInt8, UInt4, TF32, Index, Bool, Float8_e8m0fnu, Float4_e2m1fn, "
+            "Float4_e2m1fn_x2, "
             "UInt64, ComplexFloat, ComplexDouble}. Did you mean Double?",
         ),
     ],

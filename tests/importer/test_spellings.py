@@ -132,7 +132,7 @@ def test_types_that_are_not_computed_with() -> None:
         assert DataType.Float4_e2m1fn.bytes
     assert str(error.value) == (
         "a tensor of DataType.Float4_e2m1fn is not supported; supported: BFloat16, Half, Float, "
-        "Double, Float8_e4m3fn, Float8_e5m2, Int, Int32, Int8, UInt8, TF32, Index, "
+        "Double, Float8_e4m3fn, Float8_e5m2, Int, Int32, Int8, UInt8, UInt4, TF32, Index, "
         "Bool"
     )
 
@@ -141,8 +141,9 @@ def test_nvfusers_types_are_ours() -> None:
     """And three more, of which it has none."""
     nvfuser = pytest.importorskip("nvfuser_direct", reason="nvFuser is not installed")
     theirs = set(nvfuser.DataType.__members__)
-    assert {*DataType.__members__, "Null"} == theirs | {"Int8", "UInt8", "TF32"}
-    assert not theirs & {"Int8", "UInt8", "TF32"}
+    ours = {"Int8", "UInt8", "UInt4", "TF32"}
+    assert {*DataType.__members__, "Null"} == theirs | ours
+    assert not theirs & ours
 
 
 def test_arguments_are_nvfusers() -> None:

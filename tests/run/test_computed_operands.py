@@ -10,7 +10,8 @@ from lowering.cuda.emit import emit_cuda
 from lowering.cuda.nvrtc import compile_cubin
 from lowering.cuda.resources import read_resources
 from lowering.cuda.sass import disassemble
-from tests.computed import by_rows, cast, drawn, fusion, tile, weights
+from lowering.ground.errors import UnsupportedError
+from tests.computed import by_rows, cast, drawn, fusion, tile, weights, words
 from tests.lowering.cuda.opcodes import count_opcodes
 from tests.sass_loops import innermost_loops
 from tests.tiers import in_tiers
@@ -139,3 +140,29 @@ def test_an_operand_that_is_not_contiguous_along_k_is_copied() -> None:
     kernel = compile_fusion(f, tile(f, 128, 40).params)
     x, q = drawn("bfloat16", M, K), drawn("float32", K, N, 1).t()
     assert error(kernel, q.bfloat16(), x, q) < 3e-3
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize(("k", "scaled"), [(64, False), (128, False), (128, True)])
+def test_integers_of_4_bits(k: int, scaled: bool) -> None:
+    """Eight of a word, of which each of four threads takes two."""
+    f = fusion(by_rows("UInt4") if scaled else cast("UInt4"))
+    kernel = compile_fusion(f, tile(f, 128, 40, k).params)
+    w = torch.randint(0, 16, (N, 224), generator=torch.Generator().manual_seed(1))
+    x, v = drawn("bfloat16", M, 224), torch.rand(N) + 0.5
+    wide = (w.float() * v[:, None]).bfloat16() if scaled else w.bfloat16()
+    assert error(kernel, wide, x, words(w), *([v] if scaled else [])) < 3e-3
+    assert kernel.proof().proved
+    require_clean(kernel)
+
+
+def test_words_whose_rows_are_apart_otherwise() -> None:
+    f = fusion(cast("UInt4"))
+    kernel = compile_fusion(f, tile(f, 128, 40).params)
+    w = torch.zeros(N, 25, dtype=torch.int32)
+    with pytest.raises(UnsupportedError) as e:
+        kernel(drawn("bfloat16", M, 200), w)
+    assert str(e.value) == (
+        "T1 of UInt4, whose rows TMA cannot read where they lie, is not supported; supported: rows "
+        "of K contiguous, multiples of 16 bytes apart"
+    )

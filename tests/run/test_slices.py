@@ -57,7 +57,7 @@ def test_right_and_proved(params: MatmulParams, rows: int) -> None:
 def test_what_each_cta_loads(
     rows: int, cols: int, span: int, count: int, found: tuple[int, int] | None
 ) -> None:
-    assert ptx.multicast_slice(rows, cols, span, count, 2) == found
+    assert ptx.multicast_slice(rows, cols, span, count, 2 * span) == found
 
 
 def test_what_is_refused() -> None:

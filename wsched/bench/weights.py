@@ -1,5 +1,6 @@
-"""Linears whose weights have 8 bits beside cuBLAS with weights of 16: ``wsched.linear`` of bf16 and
-int8 or e4m3 with a scale for each output column, and ``torch.nn.functional.linear`` in bf16.
+"""Linears whose weights have 8 bits, or 4, beside cuBLAS with weights of 16: ``wsched.linear`` of
+bf16 and int8, e4m3 or integers of 4 bits with a scale for each output column, and
+``torch.nn.functional.linear`` in bf16.
 
 ``python -m wsched.bench.weights`` measures few rows by 8192x8192 weights, which rotate over more
 than 256 MiB on either side, so that no cache holds them. Both sides are captured in CUDA graphs,
@@ -33,7 +34,7 @@ from wsched.front.problems import problem_of
 __all__ = ["ROTATED", "SHAPES", "TYPES", "main", "report", "sets_of"]
 
 SHAPES = tuple(Shape(m, 8192, 8192) for m in (16, 32, 64, 128))
-TYPES = ("int8", "float8_e4m3fn")
+TYPES = ("int8", "float8_e4m3fn", "int4")
 
 ROTATED = 256 * 2**20
 """Bytes of weights among which launches rotate, at least."""
@@ -49,9 +50,9 @@ class _Side:
     sets: list[tuple[Any, ...]]
 
 
-def sets_of(shape: Shape, size: int) -> int:
-    """Sets of weights with elements of ``size`` bytes that are rotated among."""
-    return max(2, ROTATED // (shape.n * shape.k * size) + 1)
+def sets_of(shape: Shape, bits: int) -> int:
+    """Sets of weights with elements of so many bits that are rotated among."""
+    return max(2, 8 * ROTATED // (shape.n * shape.k * bits) + 1)
 
 
 def report(found: dict[str, Any]) -> list[str]:
@@ -96,7 +97,7 @@ def _measured(torch: Any, shape: Shape, dtype: str, best: int) -> dict[str, Any]
     """The times of a shape with weights of a type."""
     narrow = _operands(torch, shape, dtype)
     x, w, scale = narrow[0]
-    wide = [(x, w.to(x.dtype)) for x, w, _ in narrow[: sets_of(shape, 2)]]
+    wide = [(x, _wide(torch, w)) for x, w, _ in narrow[: sets_of(shape, 16)]]
     text, inputs = linear_call(x, w, scale)
     kernel = wsched.compile(text, inputs)
     sides = {
@@ -117,7 +118,7 @@ def _measured(torch: Any, shape: Shape, dtype: str, best: int) -> dict[str, Any]
     replays = {name: graph.replay for name, (graph, _) in graphs.items()}
     times = compared(replays, elapsed_us, f"{shape} {dtype}")
     us = {name: [t / launches[name] for t in ts] for name, ts in times.items()}
-    wanted = x.float() @ w.float().T * scale
+    wanted = x.float() @ wide[0][1].float().T * scale
     return {
         "shape": str(shape),
         "type": dtype,
@@ -131,12 +132,15 @@ def _measured(torch: Any, shape: Shape, dtype: str, best: int) -> dict[str, Any]
 
 def _operands(torch: Any, shape: Shape, dtype: str) -> list[tuple[Any, ...]]:
     """Rows, weights and scales."""
-    draw, kind = torch.Generator("cuda").manual_seed(0), getattr(torch, dtype)
-    cuda = {"device": "cuda", "generator": draw}
+    cuda = {"device": "cuda", "generator": torch.Generator("cuda").manual_seed(0)}
+    words = dtype == "int4"
+    kind = torch.int32 if words else getattr(torch, dtype)
     found = []
-    for _ in range(sets_of(shape, 1)):
+    for _ in range(sets_of(shape, 4 if words else 8)):
         x = torch.randn(shape.m, shape.k, dtype=torch.bfloat16, **cuda)
-        if kind.is_floating_point:
+        if words:
+            w = torch.randint(-(2**31), 2**31, (shape.n, shape.k // 8), dtype=kind, **cuda)
+        elif kind.is_floating_point:
             w = torch.randn(shape.n, shape.k, dtype=torch.bfloat16, **cuda).to(kind)
         else:
             w = torch.randint(-128, 128, (shape.n, shape.k), dtype=kind, **cuda)
@@ -144,11 +148,19 @@ def _operands(torch: Any, shape: Shape, dtype: str) -> list[tuple[Any, ...]]:
     return found
 
 
+def _wide(torch: Any, w: Any) -> Any:
+    """Weights of 16 bits."""
+    if w.dtype is torch.int32:
+        shifts = torch.arange(0, 32, 4, dtype=torch.int32, device=w.device)
+        w = (w[:, :, None] >> shifts & 15).flatten(1)
+    return w.to(torch.bfloat16)
+
+
 def _widened_first(torch: Any) -> Call:
     """A kernel that widens the weights, then cuBLAS; scales behind, as a third one."""
 
     def call(x: Any, w: Any, scale: Any) -> Any:
-        return torch.nn.functional.linear(x, w.to(x.dtype)) * scale.to(x.dtype)
+        return torch.nn.functional.linear(x, _wide(torch, w)) * scale.to(x.dtype)
 
     return call
 

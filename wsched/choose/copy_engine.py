@@ -142,14 +142,14 @@ def asks_dearly(problem: Problem) -> bool:
     return problem.align_a in ASKED_BYTES or problem.align_b in ASKED_BYTES
 
 
-def _lines(rows: Number, of: int, k: Number, outer: bool, size: int) -> Number:
+def _lines(rows: Number, of: int, k: Number, outer: bool, size: float) -> Number:
     """Lines of ``rows`` by ``k`` elements of ``size`` bytes: along K, or along M or N where K is
     the ``outer`` dimension.
 
     Rows beyond those ``of`` the operand are not copied; a box is whole spans wide.
     """
     if outer:
-        return k * -(-size * stored_columns(rows, size) // LINE)
+        return k * -(-size * stored_columns(rows, int(size)) // LINE)
     return least(rows, of) * -(-size * k // LINE)
 
 

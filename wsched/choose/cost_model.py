@@ -253,8 +253,8 @@ def memory_bytes(problem: Problem, params: MatmulParams, tiles_m: int, tiles_n: 
     rows, whose tiles of a strip of B follow each other, A for each such strip.
     """
     size_a, size_b = problem.element_bytes
-    a = problem.a_count * problem.m * problem.k * size_a
-    b = problem.b_count * problem.n * problem.k * size_b
+    a = int(problem.a_count * problem.m * problem.k * size_a)
+    b = int(problem.b_count * problem.n * problem.k * size_b)
     traversed = params.grid_traversal_factor[0] * params.cluster_dims.m
     strips = -(-tiles_n // params.cluster_dims.n), -(-tiles_m // traversed)
     by_columns = problem.grouped == "m"

@@ -332,7 +332,12 @@ def _params(problem: Problem, tile: Tile) -> MatmulParams | None:
     if problem.grouped:
         base = replaced(base, **_dealt(problem, tile))
     made = with_tile(
-        base, GemmTile(tile.m, tile.n, tile.k), tile.warpgroups, tile.ping_pong, tile.across
+        base,
+        GemmTile(tile.m, tile.n, tile.k),
+        tile.warpgroups,
+        tile.ping_pong,
+        tile.across,
+        tile.along_k,
     )
     inputs = problem.inputs or ()
     columns = chunk_columns(made, *problem.results, *inputs, *problem.reductions.types)

@@ -256,10 +256,10 @@ class Problem:
     def operand_bytes(self) -> tuple[int, int]:
         """Bytes of all As and of all Bs."""
         (a, b), each = self.element_bytes, self.batch * self.k
-        return self.a_count * self.m * a * each, self.b_count * self.n * b * each
+        return int(self.a_count * self.m * a * each), int(self.b_count * self.n * b * each)
 
     @property
-    def element_bytes(self) -> tuple[int, int]:
+    def element_bytes(self) -> tuple[float, float]:
         """Bytes of an element of A and of B in memory."""
         return element_bytes(self.operand, self.computed)
 
@@ -323,7 +323,7 @@ def _apart(
     a = (k, m) if made[0].m_major else (m, k)
     b = (k, n) if made[0].n_major else (n, k)
     left, right = (
-        {t.name: length * t.dtype.bytes if batch * rows > 1 else 0 for t in side}
+        {t.name: t.dtype.element.size(length) if batch * rows > 1 else 0 for t in side}
         for side, (rows, length) in (([p.a for p in made], a), ([p.b for p in made], b))
     )
     return left, right

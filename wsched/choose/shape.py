@@ -88,13 +88,16 @@ class Shape:
     @classmethod
     def of_all(cls, tried: Sequence[tuple[Tile, ClusterDims]], exchanged: bool) -> Shape:
         """Those of a list of one product."""
-        rows = [(t.m, t.n, t.k, t.warpgroups, t.ping_pong, t.across, c.m, c.n, t.chunk, t.apart)
-                for t, c in tried]  # fmt: skip
-        m, n, k, warpgroups, turns, across, cluster_m, cluster_n, chunk, apart = np.array(
+        rows = [
+            (t.m, t.n, t.k, t.warpgroups, t.ping_pong, t.across, t.along_k, c.m, c.n, t.chunk,
+             t.apart)
+            for t, c in tried
+        ]  # fmt: skip
+        m, n, k, warpgroups, turns, across, along_k, cluster_m, cluster_n, chunk, apart = np.array(
             rows, np.int64
         ).T
         ping_pong = turns > 0
-        warp_m = np.where(ping_pong, m, m * across // warpgroups)
+        warp_m = np.where(ping_pong, m, m * across * along_k // warpgroups)
         return cls(
             m, n, k, warpgroups, ping_pong, across, warp_m, n // across, cluster_m, cluster_n,
             exchanged, chunk, apart > 0,

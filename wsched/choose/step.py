@@ -168,7 +168,7 @@ def tensor_cycles(problem: Problem, shape: Shape) -> Number:
 def stage_bytes(problem: Problem, tile: Extents) -> Number:
     """Bytes of a stage."""
     a, b = problem.element_bytes
-    n = stored_columns(tile.n, b) if problem.n_major else tile.n
+    n = stored_columns(tile.n, int(b)) if problem.n_major else tile.n
     return (problem.a_count * tile.m * a + problem.b_count * n * b) * tile.k
 
 
@@ -178,7 +178,7 @@ def _read_bytes(problem: Problem, shape: Shape) -> Number:
     """
     a, b = problem.element_bytes
     if problem.computed is not None:
-        a *= 2 if a == 1 else 1
+        a *= 2 if a <= 1 else 1
     blocks = shape.m // 64 * shape.across
     return (64 * a + problem.products * shape.warp_n * b) * shape.k * blocks
 

@@ -31,6 +31,7 @@ class Tile:
         chunk: columns of it that the epilogue stores at a time; 0 for as many as a power of two
             leaves.
         apart: whether each chunk has a buffer of its own.
+        along_k: warpgroups that share each slice of K.
     """
 
     m: int
@@ -42,6 +43,7 @@ class Tile:
     exchanged: bool = False
     chunk: int = 0
     apart: bool = False
+    along_k: int = 1
 
     def of(self, problem: Problem) -> Problem:
         """The product that it is a tile of."""
@@ -96,8 +98,12 @@ _WAYS = (
 )
 """Rows of exchanged tiles, and who computes them; their columns depend on the problem."""
 
-_COMPUTED = Tile(128, 8, 2, k=128, exchanged=True)
-"""More of them where threads compute an operand, who then wait half as often."""
+_COMPUTED = (
+    Tile(128, 8, 2, k=128, exchanged=True),
+    *(Tile(64, 8, n, k=128 * n, exchanged=True, along_k=n) for n in (2, 3, 4)),
+)
+"""More of them where threads compute an operand, who wait half as often in a step of twice the K;
+and where nothing but their number is wanted of warpgroups, they share slices."""
 
 WIDEST, MORE_PARTS = 256, 2
 """Columns of a tile, and how many more tiles than the fewest the rows of a result are dealt to."""
@@ -179,7 +185,7 @@ def exchanged_tiles(problem: Problem) -> tuple[Tile, ...]:
     step, m = _rows_at_once(problem), max(problem.m, 1)
     fewest = -(-m // WIDEST)
     widths = {-(-m // (step * n)) * step for n in range(fewest, fewest + MORE_PARTS + 1)}
-    ways = _WAYS if problem.computed is None else (*_WAYS, _COMPUTED)
+    ways = _WAYS if problem.computed is None else (*_WAYS, *_COMPUTED)
     found = tuple(replaced(way, n=n) for way in ways for n in sorted(widths))
     chunked = (replaced(t, chunk=c) for t in found if (c := _wide_chunk(t.n)))
     return (*found, *chunked)

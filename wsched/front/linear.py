@@ -1,4 +1,4 @@
-"""A linear whose weights have 8 bits: ``wsched.linear``.
+"""A linear whose weights have 8 bits, or 4: ``wsched.linear``.
 
 The call is a definition that wsched writes: a cast in front of the product, which the threads that
 multiply make in registers (design/0032-computed-operands.md), scales and a bias behind it. Where it
@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from lowering.ground.errors import UnsupportedError
 from lowering.ground.frozen import replaced
+from lowering.target.ptx import TMA_STRIDE_ALIGN
 from wsched.choose.price import price
 from wsched.front.known import import_fusion
 from wsched.front.problems import problem_of
 from wsched.front.written import (
     FLOATS,
     INTEGERS,
+    PACKED,
     Call,
     definition,
     run,
@@ -64,13 +66,17 @@ def linear(
     ``w - zero`` is rounded to the type of ``x``: exact without ``zero``, and of integers of 8 bits
     where that is an integer of 8 bits as well. The scales multiply the sums, in fp32.
 
+    Integers of 4 bits, from 0 to 15, are eight in each word of ``int32`` along K, the first one in
+    its lowest bits.
+
     The weights are read as they are and widened by the threads that multiply, or by a kernel in
     front where that is predicted to be faster, as it is for many rows.
 
     Args:
         x: [..., K] of ``bfloat16`` or ``float16``.
-        w: [N, K] of ``int8``, ``uint8``, ``float8_e4m3fn`` or ``float8_e5m2``. Read where it lies
-            if it is row-major and rows are multiples of 16 bytes apart; else copied by every call.
+        w: [N, K] of ``int8``, ``uint8``, ``float8_e4m3fn`` or ``float8_e5m2``, or [N, K / 8] of
+            ``int32``. Read where it lies if it is row-major and rows are multiples of 16 bytes
+            apart; else copied by every call.
         scale: fp32 [N], of each output column.
         zero: fp32 [N], likewise.
         bias: [N] of ``float32``, ``bfloat16`` or ``float16``.
@@ -129,11 +135,23 @@ def _form(
 ) -> tuple[_Form, list[torch.Tensor]]:  # fmt: skip
     """What is to be written for these arguments, and its inputs."""
     _require_operands(x, w)
+    if type_of_torch(w.dtype) in PACKED:
+        w = _rows_apart(w)
     vectors = {"zero": zero, "scale": scale, "bias": bias}
     kinds = [_vector(name, v, w.shape[0]) for name, v in vectors.items()]
     rows = x if x.dim() == 2 else x.reshape(-1, x.shape[-1])
     form = _Form(type_of_torch(x.dtype), type_of_torch(w.dtype), *kinds)
     return form, [rows, w, *(v for v in vectors.values() if v is not None)]
+
+
+def _rows_apart(words: torch.Tensor) -> torch.Tensor:
+    """Words whose rows TMA can read: as they lie, or copied where they are apart otherwise."""
+    step = TMA_STRIDE_ALIGN // words.element_size()
+    row, col = words.stride()
+    if col == 1 and row % step == 0 and words.data_ptr() % TMA_STRIDE_ALIGN == 0:
+        return words
+    rows, columns = words.shape
+    return words.new_empty(rows, -(-columns // step) * step)[:, :columns].copy_(words)
 
 
 def _widens_first(form: _Form, inputs: list[torch.Tensor], key: Key | None) -> bool:
@@ -151,7 +169,8 @@ def _widens_first(form: _Form, inputs: list[torch.Tensor], key: Key | None) -> b
 def _loses(form: _Form, inputs: list[torch.Tensor]) -> bool:
     fusion = laid_out(import_fusion(_text(form)), inputs)
     problem = problem_of(fusion, inputs)
-    moved = problem.n * problem.k * (inputs[1].element_size() + problem.operand.bytes)
+    weights = inputs[1].numel() * inputs[1].element_size()
+    moved = weights + problem.n * problem.k * problem.operand.bytes
     wide = price(replaced(problem, computed=None)).us + _widening_us(moved)
     try:
         return price(problem).us > wide
@@ -169,6 +188,9 @@ def _widened(form: _Form, inputs: list[torch.Tensor]) -> tuple[_Form, list[torch
     import torch
 
     x, w, *vectors = inputs
+    if form.w is DataType.UInt4:
+        shifts = torch.arange(0, 32, 4, dtype=torch.int32, device=w.device)
+        w = (w[:, :, None] >> shifts & 15).flatten(1)
     if form.zero is not None:
         zero, *vectors = vectors
         w = w.to(torch.float32).sub_(zero[:, None])
@@ -218,11 +240,12 @@ def _require_operands(x: Any, w: Any) -> None:
         raise InputError(f"{name} has shape {found}, not {wanted}", name, found, wanted)
     if type_of_torch(x.dtype) not in _ROWS:
         raise UnsupportedError(f"linear of {x.dtype}", torch_names(_ROWS))
-    if type_of_torch(w.dtype) not in (*INTEGERS, *FLOATS):
-        raise UnsupportedError(f"weights of {w.dtype}", torch_names((*INTEGERS, *FLOATS)))
-    if x.shape[-1] != w.shape[1]:
-        text = f"x has {x.shape[-1]} columns, w {w.shape[1]}"
-        raise InputError(text, "w", f"{w.shape[1]} columns", f"{x.shape[-1]} columns")
+    kind, legal = type_of_torch(w.dtype), (*INTEGERS, *FLOATS, *PACKED)
+    if kind not in legal:
+        raise UnsupportedError(f"weights of {w.dtype}", torch_names(legal))
+    if x.shape[-1] != (columns := kind.element.count(w.shape[1] * w.element_size())):
+        text = f"x has {x.shape[-1]} columns, w {columns}"
+        raise InputError(text, "w", f"{columns} columns", f"{x.shape[-1]} columns")
 
 
 def _vector(name: str, vector: Any, columns: int) -> DataType | None:

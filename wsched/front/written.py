@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import torch
 
 __all__ = [
-    "FLOATS", "INTEGERS", "RESULTS", "Call", "definition", "run", "run_all", "run_class",
+    "FLOATS", "INTEGERS", "PACKED", "RESULTS", "Call", "definition", "run", "run_all", "run_class",
     "tensor_line", "torch_names", "type_of_torch",
 ]  # fmt: skip
 
@@ -23,6 +23,7 @@ Call = tuple[str, list["torch.Tensor"]]
 
 FLOATS = (DataType.Float8_e4m3fn, DataType.Float8_e5m2)
 INTEGERS = (DataType.Int8, DataType.UInt8)
+PACKED = (DataType.UInt4,)
 RESULTS = (DataType.BFloat16, DataType.Half, DataType.Float)
 
 _CLASSES = 1024
@@ -78,7 +79,7 @@ def type_of_torch(dtype: torch.dtype) -> DataType:
     return _BY_NAME.get(str(dtype).removeprefix("torch."), DataType.Bool)
 
 
-_BY_NAME = {d.element.torch: d for d in (*FLOATS, *INTEGERS, *RESULTS)}
+_BY_NAME = {d.element.torch: d for d in (*FLOATS, *INTEGERS, *PACKED, *RESULTS)}
 
 
 def torch_names(types: Sequence[DataType]) -> str:

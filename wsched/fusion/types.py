@@ -32,9 +32,10 @@ class DataType(_Named):
     """Element type; the value is (text in a tensor's name, the same type in memory).
 
     All of nvFuser's have a name, so that any definition can be read; those without a type in memory
-    are not computed with. Three are wsched's own: ``Int8`` and ``UInt8``, since nvFuser has no
-    integers of 8 bits, and ``TF32``: elements of fp32 in memory, of which a matmul reads the upper
-    19 bits.
+    are not computed with. Four are wsched's own: ``Int8``, ``UInt8`` and ``UInt4``, since nvFuser
+    has no integers of 8 bits or 4 (a tensor of those is one of ``int32`` in torch, eight in each
+    word, the first one in its lowest bits), and ``TF32``: elements of fp32 in memory, of which a
+    matmul reads the upper 19 bits.
     """
 
     BFloat16 = ("__bfloat", DType.BF16)
@@ -47,6 +48,7 @@ class DataType(_Named):
     Int32 = ("int", DType.S32)
     Int8 = ("int8_t", DType.S8)
     UInt8 = ("uint8_t", DType.U8)
+    UInt4 = ("uint4_t", DType.U4)
     TF32 = ("tf32", DType.TF32)
     Index = ("nvfuser_index_t", DType.S64)
     Bool = ("bool", DType.BOOL)

@@ -43,7 +43,7 @@ _AXES: dict[str, tuple[Axes, Axes]] = {
 """The axes of both operands of what multiplies matrices."""
 
 _FLOATS_OF_8_BITS = (DataType.Float8_e4m3fn, DataType.Float8_e5m2)
-_OF_8_BITS = (*_FLOATS_OF_8_BITS, DataType.Int8, DataType.UInt8)
+_OF_8_BITS = (*_FLOATS_OF_8_BITS, DataType.Int8, DataType.UInt8, DataType.UInt4)
 _HOLDS_8_BITS = (DataType.BFloat16, DataType.Half)
 """Types of matmuls that have every value of those."""
 

@@ -290,6 +290,8 @@ def extents_of(fusion: Fusion, inputs: Sequence[Any]) -> dict[str, int]:
         shape = tuple(tensor.shape)
         if len(shape) != len(binding.axes):
             raise wrong_rank(f"input {position}", shape, len(binding.axes))
+        if binding.dtype.is_stored and binding.dtype.element.packed > 1:
+            shape = (*shape[:-1], binding.dtype.element.count(tensor.element_size() * shape[-1]))
         for axis, (name, size) in enumerate(zip(binding.extents, shape, strict=True)):
             fixed = binding.sizes[axis]
             here = f"dimension {axis} of input {position}"

@@ -13,6 +13,7 @@ from math import gcd
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from lowering.ground.errors import UnsupportedError
 from lowering.ground.expr import ONE, Expr, ceildiv
 from lowering.target.ptx import TMA_STRIDE_ALIGN
 from lowering.target.targets import DEFAULT
@@ -225,6 +226,9 @@ def _order(fusion: Fusion, binding: TensorBinding) -> tuple[int, int]:
 
 def _aligned(fusion: Fusion, binding: TensorBinding, source: Buffer) -> Buffer:
     """The buffer of a copy: the caller's dimensions, rows whole lines of the L2 apart."""
+    if binding.dtype.element.packed > 1:
+        what = f"{binding.tensor} of {binding.dtype}, whose rows TMA cannot read where they lie,"
+        raise UnsupportedError(what, "rows of K contiguous, multiples of 16 bytes apart")
     rows, cols = _order(fusion, binding)
     step = COPIED_ROWS // binding.dtype.bytes
     strides: list[Expr] = [ONE] * len(source.shape)

@@ -68,6 +68,8 @@ def kernel_name(fusion: Fusion, params: MatmulParams) -> str:
         words.append(f"chunks{params.epilogue_columns}")
     if params.prefetched_steps:
         words.append(f"early{params.prefetched_steps}")
+    if params.along_k > 1:
+        words.append(f"shared{params.along_k}")
     if params.splitk_factor > 1:
         words.append(f"split{params.splitk_factor}")
     if params.grid_traversal_factor[0] > 1:

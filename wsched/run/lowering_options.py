@@ -32,6 +32,8 @@ def lowering_options(plan: Plan, options: KernelOptions) -> LoweringOptions:
         promote_prologue_smem_reuse=options.promote_prologue_smem_reuse,
         smem_swizzles=tuple((n, Swizzle(s.value)) for n, s in options.smem_swizzles if s.value),
         vector_registers=options.vector_registers,
+        slice_groups=options.slice_groups,
+        slice_registers=options.slice_registers,
         watchdog=bound_from_environment(),
         promotion=max((e.promotion for e in plan.fusion.mmas), default=0),
     )

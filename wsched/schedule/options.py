@@ -116,6 +116,10 @@ class KernelOptions:
             itself, 1 or 2; the tensors of a call have to be aligned for it.
         vector_registers: registers of a thread for rows and columns that the epilogue reads: as
             many as fit are loaded in front of its chunks; of the others each chunk loads its part.
+        slice_groups: warpgroups that share each slice of K in place of one that multiplies all of
+            it, and add up what they have.
+        slice_registers: registers of a thread that loads and of one that multiplies, where they
+            do; None where all keep what they start with.
         prints: what is printed for whoever debugs.
         copied_bytes: (tensor in global memory, bytes that a thread copies of it at once) of what
             threads load into shared memory; of those that are not named, ``vector`` elements.
@@ -131,6 +135,8 @@ class KernelOptions:
     vector: int = 2
     copied_bytes: tuple[tuple[str, int], ...] = ()
     vector_registers: int = 0
+    slice_groups: int = 1
+    slice_registers: tuple[int, int] | None = None
     prints: tuple[DebugPrint, ...] = ()
 
     def changed(self) -> dict[str, Any]:

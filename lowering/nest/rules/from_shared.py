@@ -16,7 +16,7 @@ def from_shared(place: Place) -> None:
     """``LdMatrix`` of 16 bits or ``Set`` of 8 or 32: this warpgroup's part of a load step."""
     place.require_box(ParallelType.Mma)
     (name,), e, t = inputs_of(place.expr), place.expr, place.tensor
-    kind = LoadStoreOpType.LdMatrix if t.dtype.bytes == 2 else LoadStoreOpType.Set
+    kind = LoadStoreOpType.LdMatrix if t.dtype.element.bits == 16 else LoadStoreOpType.Set
     if name not in place.rings or not isinstance(e, LoadStoreOp) or e.op is not kind:
         supported = (
             "LdMatrix (16 bits) or Set (8 or 32 bits) of what TMA loads into a circular buffer"

@@ -105,7 +105,7 @@ def test_globals_read_back() -> None:
     assert (str(stack.rows), str(stack.cols), line.strides, str(line.rows)) == ("M", "4", (), "1")
 
 
-STORED = "bf16, f16, f32, f64, tf32, e4m3, e5m2, s8, u8, s32, s64, bool"
+STORED = "bf16, f16, f32, f64, tf32, e4m3, e5m2, s8, u8, s32, u4, s64, bool"
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,8 @@
 """Buffers through which warps hand each other values: programs of two roles, right and wrong.
 
 Words stand for statements of a role: ``w`` its warps store their rows, ``o`` those of the other
-role, ``r`` they load, ``b`` all meet, ``h`` half of them do, ``[`` and ``]`` stand around a loop.
+role, ``r`` they load, ``b`` all meet, ``h`` half of them do, ``[`` and ``]`` stand around a loop,
+``?`` and ``]`` around what is done on a condition, ``!`` is a way out of one.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ WORDS = {
     "b": "bar.sync all[0]",
     "h": "bar.sync half[0]",
     "[": "for i{role}_{n} in 0 .. 2 {{",
+    "?": "if 3 < n {{",
+    "!": "break 3 < n",
     "]": "}}",
 }
 STORE_LOAD = "warps store while others load"
@@ -27,7 +30,7 @@ BETWEEN = "ld.shared: warps load and store without a meeting between"
 BEHIND = "st.shared: warps store and load without a meeting between"
 SAME_ROWS = "warpgroups 0 and 1 store to the same rows"
 WAYS = "warps come to S[0] in several ways"
-LOOP = "a loop, or a condition, that others have not: "
+CONDITION = "a condition that others have not: "
 
 
 def said(first: str, second: str) -> list[tuple[Verdict, str]]:
@@ -42,6 +45,7 @@ def said(first: str, second: str) -> list[tuple[Verdict, str]]:
     kernel = parse_kernel(
         f"""
         kernel k threads 256 cluster 1 grid 1 {{
+          param n: i32
           shared S: f32[1][128x8] at 0
           named_barrier all[1] id 1 threads 256
           named_barrier half[1] id 2 threads 128
@@ -76,7 +80,16 @@ def said(first: str, second: str) -> list[tuple[Verdict, str]]:
         ("w b r b", "w b r", Verdict.UNPROVED, WAYS),
         ("w h r", "w h r", Verdict.REFUTED, BETWEEN),
         ("w b r w", "w b r w", Verdict.REFUTED, BEHIND),
-        ("[ w b r b ]", "w b r b", Verdict.UNPROVED, LOOP),
+        ("[ w b r b ]", "w b r b", Verdict.UNPROVED, WAYS),
+        ("[ w b r b ]", "[ b r b ]", Verdict.PROVED, ""),
+        ("b [ w b r b ]", "b [ b r b ] r", Verdict.REFUTED, STORE_LOAD),
+        ("[ w b b r ]", "[ b r b r ]", Verdict.REFUTED, STORE_LOAD),
+        ("[ w ] b r", "b [ r ]", Verdict.UNPROVED, WAYS),
+        ("[ w ] b [ r ]", "[ w ] b [ r ] r", Verdict.PROVED, ""),
+        ("[ [ w b r b ] ]", "[ [ b r b ] ]", Verdict.PROVED, ""),
+        ("[ w ! b r b ] b r", "[ ! b r b ] b r", Verdict.PROVED, ""),
+        ("[ w ! b r b ] b r", "[ ! b r b ] r b", Verdict.REFUTED, STORE_LOAD),
+        ("? w ] b r", "b r", Verdict.UNPROVED, CONDITION),
         ("w b r", "o b r", Verdict.REFUTED, SAME_ROWS),
     ],
 )

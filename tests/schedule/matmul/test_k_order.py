@@ -13,7 +13,11 @@ from wsched.importer.linear import LINEAR
 from wsched.run.kernel_name import kernel_name
 from wsched.schedule.matmul.k_order import fixed_k_order
 from wsched.schedule.matmul.limits import require_legal
-from wsched.schedule.matmul.params import MatmulParams, MmaMacro, TilingStrategy
+from wsched.schedule.matmul.params import GemmTile, MatmulParams, MmaMacro, TilingStrategy
+from wsched.schedule.matmul.tiles import with_tile
+
+SLICES = with_tile(MatmulParams(), GemmTile(64, 64, 128), 2, ping_pong=False, along_k=2)
+"""Of which each of two warpgroups sums a half."""
 
 STAGES = TilingStrategy.DistributeStagesAcrossSMs
 
@@ -30,6 +34,7 @@ def test_every_kernel_that_does_not_split_k(name: str) -> None:
         (MatmulParams(splitk_factor=2), "DistributeTilesAcrossSMs, splitk_factor=2"),
         (MatmulParams(tiling_strategy=STAGES), "DistributeStagesAcrossSMs, splitk_factor=1"),
         (MatmulParams(mma_macro=MmaMacro(k=32)), "DistributeTilesAcrossSMs, splitk_factor=1"),
+        (SLICES, "DistributeTilesAcrossSMs, splitk_factor=1"),
     ],
 )
 def test_a_contradiction(params: MatmulParams, said: str) -> None:

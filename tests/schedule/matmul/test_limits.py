@@ -119,10 +119,10 @@ def test_legal(params: MatmulParams) -> None:
             ],
         ),
         (
-            with_tiles(GemmTile(100, 256, 64), GemmTile(64, 256, 32)),
+            with_tiles(GemmTile(100, 256, 64), GemmTile(64, 256, 48)),
             [
                 "the CTA tile's m 100 is no multiple of the warp tile's 64",
-                "the warp tile's k 32 differs from the CTA tile's 64",
+                "the CTA tile's k 64 is no multiple of the warp tile's 48",
             ],
         ),
         (with_tiles(GemmTile(0, 256, 64), GemmTile(64, 256, 64)), ["tiles have positive sizes"]),

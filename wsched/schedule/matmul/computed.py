@@ -32,6 +32,12 @@ class Computed:
     work: float
 
     @property
+    def bytes(self) -> float:
+        """Bytes of an element in memory."""
+        element = self.dtype.element
+        return element.bits / 8 if element.packed > 1 else element.bytes
+
+    @property
     def exchanged(self) -> Computed:
         """The same of the transposed product."""
         return replace(self, side="b" if self.side == "a" else "a")
@@ -54,15 +60,17 @@ class Computed:
         return None
 
 
-def element_bytes(operand: DataType, computed: Computed | None) -> tuple[int, int]:
-    """Bytes of an element of A and of B as they lie in memory and in shared memory."""
+def element_bytes(operand: DataType, computed: Computed | None) -> tuple[float, float]:
+    """Bytes of an element of A and of B as they lie in memory and in shared memory; half a one of
+    integers of 4 bits.
+    """
     if computed is None:
         return operand.bytes, operand.bytes
-    found = computed.dtype.bytes, operand.bytes
+    found = computed.bytes, operand.bytes
     return found if computed.side == "a" else found[::-1]
 
 
 def _work(fusion: Fusion, name: str) -> float:
     e = fusion.definition(name)
-    narrow = isinstance(e, CastOp) and fusion.tensor(e.input).dtype.bytes == 1
+    narrow = isinstance(e, CastOp) and fusion.tensor(e.input).dtype.element.bits <= 8
     return NARROW_WORK if narrow else WORK

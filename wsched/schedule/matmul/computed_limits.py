@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from lowering.target import ptx
+from lowering.target.wgmma import pieces_of
 from wsched.fusion import DataType
 from wsched.schedule.matmul.demands import Demands
 from wsched.schedule.matmul.params import MatmulParams
@@ -11,8 +12,8 @@ from wsched.schedule.primitives.checks import Reasons
 __all__ = ["computed_reasons", "computed_registers"]
 
 MOST_PENDING = 7
-"""Groups of wgmmas that a wait can leave (``wgmma.wait_group`` in machine code). Each 32 bytes of K
-of a slice are a group of their own, and all but one are pending where one is computed."""
+"""Groups of wgmmas that a wait can leave (``wgmma.wait_group`` in machine code). Each piece of a
+slice is a group of its own, and all but one are pending where one is computed."""
 
 
 def computed_reasons(demands: Demands, params: MatmulParams) -> Reasons:
@@ -30,8 +31,8 @@ def computed_reasons(demands: Demands, params: MatmulParams) -> Reasons:
         reasons.append("threads compute an operand with K contiguous, that one has M")
     if pieces > MOST_PENDING + 1:
         reasons.append(
-            f"the tile's k {params.output_tile.k} is computed in {pieces} pieces, a wait leaves at "
-            f"most {MOST_PENDING} groups"
+            f"the warp tile's k {params.tile_sizes.warp_tile.k} is computed in {pieces} pieces, a "
+            f"wait leaves at most {MOST_PENDING} groups"
         )
     if params.ping_pong:
         reasons.append("WarpTiles: a warpgroup that computes an operand has no turns to wait for")
@@ -44,7 +45,8 @@ def computed_reasons(demands: Demands, params: MatmulParams) -> Reasons:
 
 def _pieces(demands: Demands, params: MatmulParams) -> int:
     """Groups of wgmmas of a slice of K whose A is computed."""
-    return -(-params.output_tile.k // demands.target.mma.k(demands.operand.element))
+    k = params.tile_sizes.warp_tile.k
+    return pieces_of(-(-k // demands.target.mma.k(demands.operand.element)))
 
 
 def computed_registers(demands: Demands, params: MatmulParams) -> int:
@@ -55,7 +57,7 @@ def computed_registers(demands: Demands, params: MatmulParams) -> int:
     if made is None:
         return 0
     warp = params.tile_sizes.warp_tile
-    narrow = made.dtype.bytes if made.dtype.bytes < operand.bytes else 0
+    narrow = made.bytes if made.bytes < operand.bytes else 0
     piece = demands.target.mma.k(operand.element)
     bytes_ = warp.m * (warp.k * (operand.bytes + narrow) + piece * DataType.Float.bytes)
-    return bytes_ // 4 // ptx.WARPGROUP
+    return int(bytes_) // 4 // ptx.WARPGROUP

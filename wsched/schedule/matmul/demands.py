@@ -74,7 +74,7 @@ class Demands:
         )
 
     @property
-    def element_bytes(self) -> tuple[int, int]:
+    def element_bytes(self) -> tuple[float, float]:
         """Bytes of an element of A and of B in shared memory."""
         return element_bytes(self.operand, self.computed)
 

@@ -31,6 +31,8 @@ def kernel_options(fusion: Fusion, params: MatmulParams) -> KernelOptions:
         smem_swizzles=_smem_swizzles(fusion, params),
         copied_bytes=_copied_bytes(fusion, params),
         vector_registers=vector_registers(fusion, params),
+        slice_groups=params.along_k,
+        slice_registers=params.register_pair if params.along_k > 1 else None,
         vector=1 if params.exchange_operands else params.supported_vec_size.epilogue,
     )
 

@@ -16,7 +16,7 @@ from wsched.schedule.matmul.demands import Demands
 from wsched.schedule.matmul.early import prefetch_reasons, refuse_prefetch
 from wsched.schedule.matmul.grid import grid_reasons
 from wsched.schedule.matmul.instruction import instruction_reasons, refuse_in_tensor_memory
-from wsched.schedule.matmul.k_order import fixed_k_order
+from wsched.schedule.matmul.k_order import refuse_other_k_orders
 from wsched.schedule.matmul.params import MatmulParams
 from wsched.schedule.matmul.reductions import reduction_reasons
 from wsched.schedule.matmul.scaled_limits import scaled_reasons, scaled_registers
@@ -26,6 +26,7 @@ from wsched.schedule.matmul.shared import (
     shared_bytes,
     taken,
 )
+from wsched.schedule.matmul.slice_limits import slice_reasons
 from wsched.schedule.matmul.swizzles import swizzle_reasons
 from wsched.schedule.matmul.thread_loads import (
     refuse_thread_loads,
@@ -77,7 +78,7 @@ def require_legal(fusion: Fusion, params: MatmulParams, target: Target = DEFAULT
 def require_legal_for(demands: Demands, params: MatmulParams) -> None:
     """The same for every fusion that demands this; raises as :func:`require_legal`."""
     target = demands.target
-    _refuse_contradiction(params)
+    refuse_other_k_orders(params)
     _refuse_unsupported(params)
     refuse_in_tensor_memory(demands, params)
     if params.combines and demands.products > 1:
@@ -124,8 +125,9 @@ def _fusion_reasons(demands: Demands, params: MatmulParams) -> Reasons:
     """Reasons why the parameters are illegal for these types and operands that lie in memory so."""
     tile = params.output_tile
     reasons = [*swizzle_reasons(demands, params), *computed_reasons(demands, params)]
-    reasons += scaled_reasons(demands, params)
-    reasons += _operand_reasons(demands, params.mma_macro.n, tile.k, params.halves)
+    reasons += [*scaled_reasons(demands, params), *slice_reasons(demands, params)]
+    k = params.tile_sizes.warp_tile.k
+    reasons += _operand_reasons(demands, params.mma_macro.n, k, params.halves)
     if params.halves and demands.promotion:
         reasons.append(
             f"accumulators=Half: every {demands.promotion} of K sums are promoted to fp32"
@@ -181,18 +183,6 @@ def _operand_reasons(demands: Demands, n: int, k: int, halves: bool) -> Reasons:
     return reasons
 
 
-def _refuse_contradiction(params: MatmulParams) -> None:
-    if params.batch_invariant and not fixed_k_order(params):
-        raise ScheduleError(
-            "params",
-            f"MatmulParams(batch_invariant=True, tiling_strategy={params.tiling_strategy}, "
-            f"splitk_factor={params.splitk_factor}, mma_macro={params.mma_macro})",
-            "with K split or another wgmma the bits of a row would depend on the schedule, and "
-            "that on M",
-            ("one CTA that sums all of K, with k16 wgmmas", "batch_invariant=False"),
-        )
-
-
 def _refuse_unsupported(params: MatmulParams) -> None:
     tiles = params.tile_sizes
     if params.combines and not params.warp_specialized:
@@ -244,8 +234,8 @@ def _tile_reasons(params: MatmulParams) -> Reasons:
         for axis, c, w in (("m", cta.m, warp.m), ("n", cta.n, warp.n))
         if c % w
     ]
-    if cta.k != warp.k:
-        reasons.append(f"the warp tile's k {warp.k} differs from the CTA tile's {cta.k}")
+    if cta.k % warp.k:
+        reasons.append(f"the CTA tile's k {cta.k} is no multiple of the warp tile's {warp.k}")
     return reasons
 
 

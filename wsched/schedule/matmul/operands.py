@@ -50,7 +50,7 @@ def _view(s: Schedule, operand: str) -> str:
 
 def _way(s: Schedule, staged: str) -> LoadStoreOpType:
     """How threads load their part of a stage."""
-    return LoadStoreOpType.LdMatrix if s.tensor(staged).dtype.bytes == 2 else _SET
+    return LoadStoreOpType.LdMatrix if s.tensor(staged).dtype.element.bits == 16 else _SET
 
 
 def cache_matrix(s: Schedule, tv: str) -> str:

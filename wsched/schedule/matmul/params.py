@@ -183,7 +183,8 @@ class MatmulParams(Checked):
         cta_order: order of the tile grid.
         circular_buffer_options: stages and prefetch.
         tile_sizes: tiles of a CTA and of a warpgroup; warp tiles lie below each other along M and
-            side by side along N, as many as make up the CTA's.
+            side by side along N, as many as make up the CTA's; where the warp tile's k is a part of
+            the CTA tile's, so many warpgroups share each slice of K, and add up what they have.
         mma_macro: the matrix instruction; its architecture is the target's.
         grid_traversal_factor: (G, 1): G indices of the slower dimension (rows, or columns with
             ``ColumnMajor``) are visited as a group, the last group may be narrower.
@@ -307,12 +308,13 @@ class MatmulParams(Checked):
     @property
     def loads_epilogue_inputs(self) -> bool:
         """Whether the load warpgroup loads the matrices that the epilogue reads; not where parts of
-        a tile are added up, since only one of the CTAs computes the epilogue, not with warpgroups
-        side by side, since a step of their ring is a chunk of columns for all, and not where the
-        fragments are those of the transposed product or threads load operands.
+        a tile are added up, since only one of the CTAs, or warpgroups, computes the epilogue, not
+        with warpgroups side by side, since a step of their ring is a chunk of columns for all, and
+        not where the fragments are those of the transposed product or threads load operands.
         """
         loads = self.warp_specialized and self.epilogue_input_stages > 0 and not self.thread_loads
-        return loads and not self.combines and self.across == 1 and not self.exchange_operands
+        alone = self.across == 1 and self.along_k == 1
+        return loads and not self.combines and alone and not self.exchange_operands
 
     @property
     def halves(self) -> bool:
@@ -344,7 +346,12 @@ class MatmulParams(Checked):
     def warpgroups(self) -> int:
         """Number of compute warpgroups."""
         cta, warp = self.tile_sizes.cta_tile, self.tile_sizes.warp_tile
-        return (cta.m // warp.m) * (cta.n // warp.n)
+        return (cta.m // warp.m) * (cta.n // warp.n) * self.along_k
+
+    @property
+    def along_k(self) -> int:
+        """Number of compute warpgroups that share each slice of K."""
+        return max(self.tile_sizes.cta_tile.k // self.tile_sizes.warp_tile.k, 1)
 
     @property
     def across(self) -> int:

@@ -214,11 +214,16 @@ def _step_through(
         s.merge(tv, first)
     _fill_stage(s, tv, params, first + 1)
     kind = (
-        WarpSpecialized(ParallelType.TIDy, params.register_pair, first + 1)
+        WarpSpecialized(ParallelType.TIDy, _register_pair(params), first + 1)
         if params.warp_specialized
         else Pipelined()
     )
     s.circular_buffer(tv, stages, prefetch, kind)
+
+
+def _register_pair(params: MatmulParams) -> tuple[int, int] | None:
+    """What rings say of registers: nothing where the passes add warpgroups that share slices."""
+    return params.register_pair if params.along_k == 1 else None
 
 
 def _fill_stage(s: Schedule, tv: str, params: MatmulParams, first: int) -> None:

@@ -11,6 +11,7 @@ from wsched.schedule.matmul.computed import Computed, element_bytes
 from wsched.schedule.matmul.demands import Demands
 from wsched.schedule.matmul.params import MatmulParams
 from wsched.schedule.matmul.reductions import NO_REDUCTIONS, Reductions, row_bytes
+from wsched.schedule.matmul.slice_limits import summed_bytes
 from wsched.schedule.matmul.swizzles import widest_span
 
 __all__ = ["BARRIER_BYTES", "chunk_columns", "fitting_stages", "shared_bytes", "taken"]
@@ -39,18 +40,18 @@ def shared_bytes(
     columns = chunk_columns(params, *results, *inputs, *reductions.types)
     a, b = element_bytes(operand, computed)
     widest, own = widest_span(params.smem_swizzles.b), tile.n // params.mma_macro.target.mma.ctas
-    n = ptx.stored_columns(own, b, widest) if n_major else own
-    stage = (counts[0] * tile.m * a + counts[1] * n * b) * tile.k
+    n = ptx.stored_columns(own, int(b), widest) if n_major else own
+    stage = int((counts[0] * tile.m * a + counts[1] * n * b) * tile.k)
     stored = box_rows(params) * columns * sum(r.bytes for r in results) * params.use_smem_epilogue
     loaded = tile.m * columns * sum(t.bytes for t in inputs)
     buffers = stored * params.epilogue_stages * params.warpgroups
     if params.promote_prologue_smem_reuse and buffers <= _reused(params, tile.m * a, n * b):
         buffers = 0
     buffers += row_bytes(params.warpgroups, params.tile_sizes.warp_tile.n) * reductions.over_rows
-    return stage, buffers + loaded * params.epilogue_input_stages
+    return stage, buffers + loaded * params.epilogue_input_stages + summed_bytes(params)
 
 
-def _reused(params: MatmulParams, a: int, b: int) -> int:
+def _reused(params: MatmulParams, a: float, b: float) -> float:
     """Bytes of the stages of one operand, which has rows of ``a`` or ``b`` bytes for each k: where
     the epilogue may store through.
     """

@@ -38,7 +38,7 @@ class _Side:
     axis: str
     size: int
     k: int
-    element: int
+    element: float
     k_is_rows: bool
     ctas: int
     asked: MmaInputSmemSwizzle
@@ -50,7 +50,7 @@ class _Side:
         """Of a tile in shared memory."""
         if not self.k_is_rows:
             return self.size, self.k
-        return self.k, ptx.stored_columns(self.size, self.element, widest_span(self.asked))
+        return self.k, ptx.stored_columns(self.size, int(self.element), widest_span(self.asked))
 
 
 def widest_span(asked: MmaInputSmemSwizzle) -> int:
@@ -94,8 +94,9 @@ def _sides(demands: Demands, params: MatmulParams) -> tuple[_Side, _Side]:
 def _slices(side: _Side) -> Iterator[str]:
     """Why the CTAs cannot load a tile together, each a slice of it."""
     rows, cols = side.rows_cols
-    span = gcd(cols * side.element, widest_span(side.asked)) // side.element
-    if ptx.multicast_slice(rows, cols, span, side.ctas, side.element) is None:
+    line = gcd(int(cols * side.element), widest_span(side.asked))
+    span = int(line / side.element)
+    if ptx.multicast_slice(rows, cols, span, side.ctas, line) is None:
         size = cols if side.k_is_rows else rows
         problem = ptx.slice_problem(rows, side.ctas)
         yield f"the tile's {side.axis} {size}, loaded by {side.ctas} CTAs together: {problem}"

@@ -108,9 +108,10 @@ def tile_choice(
     ping_pong: bool,
     across: int = 1,
     target: Target = DEFAULT,
+    along_k: int = 1,
 ) -> TileChoice:
-    """One of :func:`tile_choices`, of any size."""
-    shared = with_tile(base, tile, warpgroups, ping_pong, across)
+    """One of :func:`tile_choices`, of any size; ``along_k`` as of :func:`with_tile`."""
+    shared = with_tile(base, tile, warpgroups, ping_pong, across, along_k)
     params = _with_most_stages(fusion, shared, target)
     reason = _reason(fusion, params, target)
     if not reason:
@@ -129,8 +130,9 @@ def _reason(fusion: Fusion, params: MatmulParams, target: Target) -> str:
 
 
 def with_tile(
-    params: MatmulParams, tile: GemmTile, warpgroups: int, ping_pong: bool, across: int = 1
-) -> MatmulParams:
+    params: MatmulParams, tile: GemmTile, warpgroups: int, ping_pong: bool, across: int = 1,
+    along_k: int = 1,
+) -> MatmulParams:  # fmt: skip
     """``params`` with another output tile.
 
     Args:
@@ -140,9 +142,11 @@ def with_tile(
         ping_pong: whether each of them has tiles of its own.
         across: how many lie side by side along N where they share a tile, a divisor of
             ``warpgroups``.
+        along_k: how many share each slice of K, likewise.
     """
-    below = warpgroups // across
-    warp = tile if ping_pong else replace(tile, m=tile.m // below, n=tile.n // across)
+    below = warpgroups // across // along_k
+    shared = replace(tile, m=tile.m // below, n=tile.n // across, k=tile.k // along_k)
+    warp = tile if ping_pong else shared
     return replace(
         params,
         buffering_loop_level=BufferingLoopLevel(int(ping_pong)),

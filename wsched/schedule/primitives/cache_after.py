@@ -60,7 +60,7 @@ def check_cache_after(fusion: Fusion, t: TensorView, op: LoadStoreOpType) -> Rea
         reasons.append(f"a TMA load reads global memory, {t.name} is in {t.memory} memory")
     if op is LoadStoreOpType.LdMatrix and t.memory is not MemoryType.Shared:
         reasons.append(f"LdMatrix reads shared memory, {t.name} is in {t.memory} memory")
-    if op is LoadStoreOpType.LdMatrix and t.dtype.bytes != _LDMATRIX_BYTES:
+    if op is LoadStoreOpType.LdMatrix and t.dtype.element.bits != 8 * _LDMATRIX_BYTES:
         reasons.append(f"LdMatrix loads 16-bit elements, {t.name} has {t.dtype}")
     if (op is LoadStoreOpType.LdTMem) != (t.memory is MemoryType.Tensor):
         does = "reads tensor memory" if op is LoadStoreOpType.LdTMem else "does not"
