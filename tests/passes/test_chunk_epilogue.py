@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import pytest
 
+from lowering.ground.dtypes import DType
 from lowering.ground.errors import InternalError, ScheduleError, UnsupportedError
 from passes.chunk_epilogue import chunk_epilogue
+from passes.swizzle_shared import store_swizzle
 from tests.passes.texts import full, lowered, unchanged
 
 HEAD = """
@@ -168,17 +170,18 @@ def test_a_chunk_wider_than_a_swizzle_is_stored_in_several_boxes() -> None:
 
 def test_a_chunk_that_no_swizzle_divides() -> None:
     with pytest.raises(UnsupportedError) as error:
-        lowered(chunk_epilogue, TILE_LEVEL + BEFORE.replace("128x64", "128x40"))
+        store_swizzle("D", DType.E4M3, 40)
     assert str(error.value) == (
-        "a shared tile D of 40 bf16 columns, rows of 80 bytes, is not supported; supported: "
-        "rows of a multiple of 32 bytes, as a swizzle needs: 16 columns"
+        "a shared tile D of 40 e4m3 columns, rows of 40 bytes, is not supported; supported: "
+        "rows of a multiple of 32 bytes, as a swizzle needs: 32 columns"
     )
 
 
-def test_a_chunk_of_16_bytes_has_no_swizzle() -> None:
-    text = lowered(chunk_epilogue, TILE_LEVEL + BEFORE.replace("128x64", "128x8"))
-    assert "tensormap D: bf16[512, 512] box 128x8\n" in text
-    assert "shared D_s: bf16[4][128x8]\n" in text
+@pytest.mark.parametrize("columns", [8, 40])
+def test_a_chunk_of_an_odd_number_of_16_bytes_has_no_swizzle(columns: int) -> None:
+    text = lowered(chunk_epilogue, TILE_LEVEL + BEFORE.replace("128x64", f"128x{columns}"))
+    assert f"tensormap D: bf16[512, 512] box 128x{columns}\n" in text
+    assert f"shared D_s: bf16[4][128x{columns}]\n" in text
 
 
 SECOND = "tensormap E: f32[512, 512]\n"

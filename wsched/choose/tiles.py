@@ -153,8 +153,8 @@ def tiles_for(problem: Problem) -> tuple[Tile, ...]:
 
 def _in_any_chunks(problem: Problem) -> bool:
     """Whether a problem's epilogue is one of which chunks of any width were measured."""
-    beside = problem.matrices or problem.reductions.types or problem.grouped or problem.promotion
-    return _stores_pairs_of_bytes(problem) and not beside
+    beside = problem.matrices or problem.reductions.types or problem.grouped
+    return _stores_pairs_of_bytes(problem) and problem.operand.bytes == 2 and not beside
 
 
 def _stores_pairs_of_bytes(problem: Problem) -> bool:
