@@ -36,6 +36,8 @@ OTHERS: dict[str, tuple[Any, str, Any]] = {
     "promote_prologue_smem_reuse": (True, "promote_prologue_smem_reuse", True),
     "vector_registers": (24, "vector_registers", 24),
     "prefetched_steps": (2, "prefetched_steps", 2),
+    "slice_groups": (2, "slice_groups", 2),
+    "slice_registers": ((40, 232), "slice_registers", (40, 232)),
 }  # fmt: skip
 """Of each option another value, and what the passes are told then, and how they call it."""
 
