@@ -30,35 +30,6 @@ st.shared F_s[0, 0, 0], y
     assert lowered(reshape_pointwise, HEAD + LOAD + before) == full(HEAD + LOAD + after)
 
 
-DERIVATIVE = """
-t: frag<f32, 64x64> = frag.pointwise tanh, u
-q: frag<f32, 64x64> = frag.pointwise mul, t, t
-d: frag<f32, 64x64> = frag.pointwise sub, 1.0, q
-"""
-
-
-def test_one_minus_its_square() -> None:
-    """What gelu's derivative reads: beside one and tanh, with one sigmoid for both."""
-    before = f"""{DERIVATIVE}
-y: frag<f32, 64x64> = frag.pointwise add, 1.0, t
-z: frag<f32, 64x64> = frag.pointwise mul, d, y
-st.shared F_s[0, 0, 0], z
-"""
-    after = """
-t: frag<f32, 64x64> = frag.pointwise tanh, u
-q: frag<f32, 64x64> = frag.pointwise mul, t, t
-twice: frag<f32, 64x64> = frag.pointwise mul, u, 2.0
-half: frag<f32, 64x64> = frag.pointwise sigmoid, twice
-rest: frag<f32, 64x64> = frag.pointwise sub, 1.0, half
-part: frag<f32, 64x64> = frag.pointwise mul, half, rest
-d: frag<f32, 64x64> = frag.pointwise mul, part, 4.0
-y: frag<f32, 64x64> = frag.pointwise mul, half, 2.0
-z: frag<f32, 64x64> = frag.pointwise mul, d, y
-st.shared F_s[0, 0, 0], z
-"""
-    assert lowered(reshape_pointwise, HEAD + LOAD + before) == full(HEAD + LOAD + after)
-
-
 def test_inside_loops() -> None:
     inner = """
 for c in 0 .. 2 unroll {
@@ -73,14 +44,11 @@ for c in 0 .. 2 unroll {
 @pytest.mark.parametrize(
     "chain",
     [
-        # tanh is used twice, its square or tanh beside it; another number, another function
+        # tanh is used twice, another number is added, something else is added to one
         "t: frag<f32, 64x64> = frag.pointwise tanh, u\n"
         "y: frag<f32, 64x64> = frag.pointwise add, t, 1.0\n"
         "z: frag<f32, 64x64> = frag.pointwise mul, t, y\n"
         "st.shared F_s[0, 0, 0], z",
-        f"{DERIVATIVE}\nz: frag<f32, 64x64> = frag.pointwise add, q, d\nst.shared F_s[0, 0, 0], z",
-        f"{DERIVATIVE}\nz: frag<f32, 64x64> = frag.pointwise add, t, d\nst.shared F_s[0, 0, 0], z",
-        f"{DERIVATIVE.replace('1.0', '2.0')}\nst.shared F_s[0, 0, 0], d",
         "t: frag<f32, 64x64> = frag.pointwise tanh, u\n"
         "y: frag<f32, 64x64> = frag.pointwise add, t, 2.0\n"
         "st.shared F_s[0, 0, 0], y",
