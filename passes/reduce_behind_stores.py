@@ -85,7 +85,7 @@ def _merged(body: Body) -> Body:
             reducing, *meeting = out[at:]
             assert isinstance(reducing, For)
             del out[at:]
-            if out and isinstance(out[-1], BarSync):
+            if out and out[-1] in meeting:  # the rows' barrier, which stands behind all as well
                 out.pop()
             out += (_one(stmt, reducing), *meeting)
         else:

@@ -221,11 +221,9 @@ def _slice(kernel: Kernel, buffer: SharedBuffer, load: LoadTile) -> tuple[int, i
     """Rows and columns that one CTA loads of a tile, or of a part of it."""
     count, _ = _share(kernel, buffer.name)
     rows, cols = load.rows or buffer.rows, load.cols or buffer.cols
-    found = ptx.multicast_slice(
-        rows, cols, buffer.box_cols, count, buffer.dtype.size(buffer.box_cols)
-    )
+    line = buffer.dtype.size(buffer.box_cols)
+    found = ptx.multicast_slice(rows, cols, buffer.box_cols, count, line)
     if found is None:
-        line = buffer.box_cols * buffer.dtype.bytes
         raise UnsupportedError(
             f"a shared tile {buffer.name} of {rows} rows, loaded by {count} CTAs together "
             f"({ptx.slice_problem(rows, count)}),",

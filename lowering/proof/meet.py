@@ -84,7 +84,7 @@ class Meetings:
         """
         for agent in self.views.ways:
             shape = self.views.shape(agent, partial(_event, array, None))
-            if shape and _alternates(shape, frozenset()) is None:
+            if shape and _last_words(shape, frozenset()) is None:
                 return f"{agent} syncs, or arrives, twice in a row: {text(shape)}"
         return ""
 
@@ -203,10 +203,14 @@ def _arriving(shape: Shape) -> Shape:
     )
 
 
-def _alternates(shape: Shape, before: frozenset[str]) -> frozenset[str] | None:
-    """What a program's last word may be, if no two alike follow each other; ``before`` is what may
-    be the last one in front of it. None if two may.
+def _last_words(
+    shape: Shape, before: frozenset[str]
+) -> tuple[frozenset[str], frozenset[str]] | None:
+    """What a program's last word may be, at its end and where it leaves the loop around it, if no
+    two alike follow each other; ``before`` is what may be the last one in front of it. None if two
+    may.
     """
+    left = frozenset[str]()
     for part in shape:
         match part:
             case "sync" | "arrive":
@@ -214,21 +218,23 @@ def _alternates(shape: Shape, before: frozenset[str]) -> frozenset[str] | None:
                     return None
                 before = frozenset((part,))
             case ("loop", *_, tuple() as inner):
+                behind = before
                 for _ in (1, 2):  # a second trip follows a first one
-                    behind = _alternates(inner, before)
-                    if behind is None:
+                    if (found := _last_words(inner, before)) is None:
                         return None
-                    before |= behind
+                    before |= found[0]
+                    behind |= found[0] | found[1]
+                before = behind
             case ("if", Expr(), tuple() as then, tuple() as other):
-                ways = _alternates(then, before), _alternates(other, before)
-                if ways[0] is None or ways[1] is None:
+                ways = [_last_words(way, before) for way in (then, other)]
+                if (found := ways[0]) is None or (else_ := ways[1]) is None:
                     return None
-                before = ways[0] | ways[1]
+                before, left = found[0] | else_[0], left | found[1] | else_[1]
             case ("break", _):
-                pass
+                left |= before
             case _:
                 return None
-    return before
+    return before, left
 
 
 def _nested(meeting: Shape, arriving: Shape) -> tuple[str, int | None]:

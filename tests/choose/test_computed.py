@@ -12,9 +12,10 @@ from tests.computed import by_rows, cast, fusion
 from wsched.choose.computed import computing_cycles
 from wsched.choose.heuristics import candidates
 from wsched.choose.memory import least_bytes
-from wsched.choose.problem import Problem
+from wsched.choose.problem import Problem, demands
 from wsched.choose.shape import Shape
 from wsched.fusion import DataType
+from wsched.schedule.matmul.limits import require_legal_for
 from wsched.schedule.matmul.params import ClusterDims
 
 
@@ -89,3 +90,13 @@ def test_no_tile() -> None:
     with pytest.raises(UnsupportedError) as error:
         candidates(wide)
     assert error.value.what == "an operand that is computed from Float, in no legal tile"
+
+
+@pytest.mark.parametrize("n", [512, 2048, 4096])
+def test_all_that_is_tried_is_legal(n: int) -> None:
+    """Slices that warpgroups share are no parts of K of CTAs as well; found where parts fit."""
+    p = problem(cast("Int8"), n=n)
+    for c in candidates(p):
+        require_legal_for(demands(p), c.params)
+        assert c.params.along_k == 1 or c.params.splitk_factor == 1
+        assert not c.params.prefetched_steps  # what streams goes through registers

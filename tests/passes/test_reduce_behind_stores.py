@@ -90,6 +90,13 @@ def test_what_a_loop_carries() -> None:
     assert lowered(reduce_behind_stores, CARRIED) == full(LATE)
 
 
+def test_a_barrier_of_others_stays() -> None:
+    """What keeps results from stages that are still read is no barrier of rows."""
+    other = BEFORE.replace(ROWS, ROWS.replace("bar.sync rows[0]", "bar.sync D_store[0]", 1))
+    text = lowered(reduce_behind_stores, other)
+    assert text == full(AFTER.replace(STORES, f"bar.sync D_store[0]\n{STORES}", 1))
+
+
 @pytest.mark.parametrize(
     ("old", "new"),
     [

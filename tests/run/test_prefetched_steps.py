@@ -16,6 +16,7 @@ from tests.schedules import SCHEDULES, cooperative, definition, ping_pong, split
 from wsched.front.known import import_fusion
 from wsched.run.compiled import compile_fusion
 from wsched.run.counts import admitted_by
+from wsched.schedule.matmul.early import launched
 from wsched.schedule.matmul.params import ClusterDims, MatmulParams, TilingStrategy
 
 ODD = Problem(200, 168, 136, 4)
@@ -52,6 +53,18 @@ def test_the_source_asks_for_boxes() -> None:
     assert "cp.async.bulk.prefetch.tensor.2d.L2.global.tile [%0, {%1, %2}];" in source
     assert source.count("tma_prefetch_2d(&") == 2
     assert "prefetch.tensor." not in kernel(SMALL).source
+
+
+def test_a_trace_has_none() -> None:
+    """It starts when the grid in front has ended."""
+    stamped = kernel(early(SMALL)).traced.kernel
+    assert not any(isinstance(s, TmaPrefetch | GridDepWait) for s in walk(stamped.body))
+
+
+def test_launched_otherwise() -> None:
+    apart = launched(early(SMALL), False)
+    assert (apart.prefetched_steps, apart.programmatic_dependent_launch) == (0, False)
+    assert launched(early(SMALL), True) == early(SMALL)
 
 
 @pytest.mark.parametrize(

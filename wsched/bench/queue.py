@@ -41,7 +41,8 @@ def variants(params: MatmulParams) -> dict[str, MatmulParams]:
     """One schedule with its tiles dealt out in both ways."""
     ways = TilingStrategy.DistributeTilesAcrossSMs, TilingStrategy.DistributeTilesDynamically
     names = ("static", "dynamic")
-    return {n: replace(params, tiling_strategy=w) for n, w in zip(names, ways, strict=True)}
+    known = replace(params, prefetched_steps=0)  # a queue tells a CTA its tiles
+    return {n: replace(known, tiling_strategy=w) for n, w in zip(names, ways, strict=True)}
 
 
 def measure(

@@ -223,8 +223,11 @@ def _priced(problem: Problem, tile: Tile, cluster: ClusterDims) -> list[Candidat
 def _hints(problem: Problem) -> bool:
     """Whether the L2 is asked for a CTA's first steps before the grid in front has ended: where
     memory decides, of one operand that is larger than the L2. Elsewhere these lines only stand in
-    front of those that are loaded (0011).
+    front of those that are loaded (0011). Not where threads widen what streams: hints are for what
+    wgmma reads in shared memory.
     """
+    if problem.computed is not None:
+        return False
     listed = problem.m_entries or problem.n_entries or problem.k_entries
     return any(streams(problem)) and not (problem.grouped or listed)
 
@@ -280,9 +283,10 @@ def _fastest(problem: Problem, ways: Sequence[MatmulParams]) -> Candidate:
 def _parted(problem: Problem, whole: Candidate) -> list[MatmulParams]:
     """The same with K in parts, where all parts have a place at the same time.
 
-    Not of several products: what adds up parts has room for one accumulator.
+    Not of several products: what adds up parts has room for one accumulator. Nor where warpgroups
+    share slices of K, which are parts already.
     """
-    if problem.products > 1:
+    if problem.products > 1 or whole.params.along_k > 1:
         return []
     steps = problem.steps(whole.params.output_tile.k)
     ctas = whole.params.cluster_dims.m * whole.params.cluster_dims.n

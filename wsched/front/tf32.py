@@ -13,7 +13,7 @@ __all__ = ["allowed", "as_allowed", "torch_allows_tf32", "with_tf32"]
 
 
 def with_tf32(definition: Any) -> str:
-    """A definition in which matmuls read the upper 19 bits of their fp32 operands (TF32).
+    """A definition in which matmuls round their fp32 operands to 19 bits (TF32).
 
     The tensors, their memory and the results stay fp32; products of fp32 have no instruction of the
     tensor core, and are nvFuser's or torch's without this. Where torch's settings allow it for its

@@ -34,8 +34,8 @@ class DataType(_Named):
     All of nvFuser's have a name, so that any definition can be read; those without a type in memory
     are not computed with. Four are wsched's own: ``Int8``, ``UInt8`` and ``UInt4``, since nvFuser
     has no integers of 8 bits or 4 (a tensor of those is one of ``int32`` in torch, eight in each
-    word, the first one in its lowest bits), and ``TF32``: elements of fp32 in memory, of which a
-    matmul reads the upper 19 bits.
+    word, the first one in its lowest bits), and ``TF32``: elements of fp32 in memory, which a
+    matmul reads rounded to 19 bits.
     """
 
     BFloat16 = ("__bfloat", DType.BF16)

@@ -17,6 +17,7 @@ from wsched.choose.cost_model import cost
 from wsched.choose.heuristics import CLUSTERS, Candidate, candidates
 from wsched.choose.problem import ALIGNED, Problem, demands
 from wsched.losses.effects import losses_of
+from wsched.schedule.matmul.early import launched
 from wsched.schedule.matmul.limits import require_legal_for
 from wsched.schedule.matmul.params import MatmulParams, TilingStrategy
 from wsched.schedule.matmul.tiles import MAX_STAGES
@@ -131,9 +132,10 @@ def _nothing(params: MatmulParams) -> Tried:
 def _dealt(params: MatmulParams) -> Tried:
     strategy = TilingStrategy.DistributeStagesAcrossSMs
     if not params.stream_k and params.splitk_factor == 1:
-        yield "stream-K", replace(params, tiling_strategy=strategy)
+        known = replace(params, prefetched_steps=0)  # of parts memory tells a CTA its tiles
+        yield "stream-K", replace(known, tiling_strategy=strategy)
         for parts in (2, 3, 4):
-            yield f"split-K of {parts}", replace(params, splitk_factor=parts)
+            yield f"split-K of {parts}", replace(known, splitk_factor=parts)
 
 
 def _stages(params: MatmulParams) -> Tried:
@@ -153,7 +155,7 @@ def _clusters(params: MatmulParams) -> Tried:
 def _launch(params: MatmulParams) -> Tried:
     other = not params.programmatic_dependent_launch
     word = "a dependent launch" if other else "no dependent launch"
-    yield word, replace(params, programmatic_dependent_launch=other)
+    yield word, launched(params, other)
 
 
 def _orders(params: MatmulParams) -> Tried:

@@ -329,8 +329,8 @@ class CompiledFusion(OnDevice):
 
         It starts when the grid in front has ended: two runs write the same records.
         """
-        options = replace(self.options, programmatic_dependent_launch=False, watchdog=0)
-        options = replace(options, trace_slots=slots_of(self.plan))
+        options = replace(self.options, programmatic_dependent_launch=False, prefetched_steps=0)
+        options = replace(options, watchdog=0, trace_slots=slots_of(self.plan))
         named = replace(self.tile_level, name=f"{self.kernel.name}{TRACED}")
         kernel = run_passes(named, options)
         return replace(self, options=options, tile_level=named, kernel=kernel)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from lowering.ground.expr import ONE, ZERO, Expr, Var, as_expr
+from lowering.ground.expr import ONE, ZERO, Const, Expr, Var, as_expr
 from lowering.proof.handed import _Hands, _Walk
 from lowering.proof.linear import Facts
+from lowering.proof.meet import _last_words
 from lowering.proof.obligation import RefutedError, UnknownError
 
 C, J, N = Var("i"), Var("j"), Var("N")
@@ -140,3 +141,13 @@ def test_what_is_not_followed() -> None:
         states(*(ways(n > N) for n in range(1, 33)))
     with pytest.raises(UnknownError, match=r"is not understood$"):
         states(("sleep", C))
+
+
+def test_the_last_word_where_a_loop_is_left() -> None:
+    """Behind a loop comes what came last at its end, or where it was left in the middle."""
+    body = ("sync", ("break", ONE), "arrive")
+    loop = ("loop", ZERO, Const(4), ONE, (), body)
+    assert _last_words((loop,), frozenset()) == (frozenset({"sync", "arrive"}), frozenset())
+    assert _last_words((loop, "sync"), frozenset()) is None
+    whole = ("loop", ZERO, Const(4), ONE, (), ("sync", "arrive"))
+    assert _last_words((whole, "arrive"), frozenset()) is None

@@ -16,6 +16,7 @@ from wsched.choose.cost_model import cost
 from wsched.choose.heuristics import choose_params, ranked
 from wsched.choose.problem import Problem, demands
 from wsched.front.known import import_fusion
+from wsched.schedule.matmul.early import launched
 from wsched.schedule.matmul.limits import require_legal_for
 from wsched.schedule.matmul.params import (
     ClusterDims,
@@ -93,7 +94,7 @@ def _variants(taken: MatmulParams) -> Iterator[MatmulParams]:
     yield from (replace(taken, l2_promotions=L2Promotions(p, p)) for p in _PROMOTIONS)
     yield from (replace(taken, grid_traversal_factor=group) for group in _GROUPS)
     yield replace(taken, cta_order=TileRasterizationOrder.ColumnMajor)
-    yield replace(taken, programmatic_dependent_launch=not taken.programmatic_dependent_launch)
+    yield launched(taken, not taken.programmatic_dependent_launch)
     if taken.cluster_dims == ClusterDims():
         stages = TilingStrategy.DistributeStagesAcrossSMs
-        yield replace(taken, tiling_strategy=stages, splitk_factor=1)
+        yield replace(taken, tiling_strategy=stages, splitk_factor=1, prefetched_steps=0)

@@ -12,6 +12,7 @@ from wsched.front.known import import_fusion
 from wsched.front.sizes import Extents
 from wsched.fusion import Fusion
 from wsched.run.kernel_name import kernel_name
+from wsched.schedule.matmul.early import launched
 from wsched.schedule.matmul.params import L2Promotions, MatmulParams
 
 __all__ = [
@@ -88,8 +89,7 @@ def shortlist(definition: str, problem: Problem, top: int) -> list[Ranked]:
     found = ranking_of(definition, problem)[: top or None]
     fusion = import_fusion(definition)
     for r in found[:TWINS]:
-        other = not r.params.programmatic_dependent_launch
-        twin = replace(r.params, programmatic_dependent_launch=other)
+        twin = launched(r.params, not r.params.programmatic_dependent_launch)
         us = cost(problem, twin).us
         found.append(Ranked(label(fusion, twin), us, twin))
     return found

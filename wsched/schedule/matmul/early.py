@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from lowering.ground.errors import UnsupportedError
 from wsched.schedule.matmul.params import MatmulParams
 from wsched.schedule.primitives.checks import Reasons
 
-__all__ = ["prefetch_reasons", "refuse_prefetch"]
+__all__ = ["launched", "prefetch_reasons", "refuse_prefetch"]
+
+
+def launched(params: MatmulParams, dependent: bool) -> MatmulParams:
+    """The same, launched dependently or not; without hints where nothing is waited for."""
+    steps = params.prefetched_steps if dependent else 0
+    return replace(params, programmatic_dependent_launch=dependent, prefetched_steps=steps)
 
 
 def refuse_prefetch(params: MatmulParams) -> None:
