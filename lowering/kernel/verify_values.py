@@ -220,8 +220,9 @@ def _from_shared(kernel: Kernel, stmt: LdMatrix | LdShared) -> Iterator[str]:
     buffer = kernel.find(SharedBuffer, stmt.src.buffer)
     sizes = [n // kind.layout.columns for n in _ROW_BITS[stmt.OP]]
     if kind.dtype.register_bits not in sizes:
-        bits = "- or ".join(map(str, sizes))
-        yield f"{stmt.OP} gives {bits}-bit elements, not {kind.dtype.value}"
+        *wide, least = (f"{n}-" for n in sizes)
+        bits = f"{', '.join(wide)} or {least}" if wide else least
+        yield f"{stmt.OP} gives {bits}bit elements, not {kind.dtype.value}"
     if kind.rows == 1 or kind.cols == 1:
         yield f"{stmt.OP} gives whole tiles, not {kind.rows}x{kind.cols}"
     else:

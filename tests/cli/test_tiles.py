@@ -54,9 +54,9 @@ def test_tiles_as_json(file: Path) -> None:
 @pytest.mark.slow
 def test_tiles_with_parameters_of_their_own(file: Path, tmp_path: Path) -> None:
     path = tmp_path / "params.json"
-    path.write_text('{"cluster_dims": {"m": 2}}')
+    path.write_text('{"cluster_dims": {"m": 8}}')
     text = " ".join(printed(file, "--params", path).split())
-    assert "8x32: the tile's n 8, loaded by 2 CTAs together: each would load 4 rows" in text
+    assert "8x32: the tile's n 8, loaded by 8 CTAs together: each would load 1 rows" in text
 
 
 def test_tiles_of_what_is_not_scheduled(tmp_path: Path) -> None:

@@ -74,9 +74,9 @@ def test_each_turn_is_the_best_legal_one() -> None:
 
 
 def test_decisions_that_are_legal_together_only() -> None:
-    """40 columns leave rows of 64 of K no whole number of lines."""
-    words = [turn.decision for turn in to_choice(71, 2832, 3912)]
-    assert "tile_sizes.n: 128 → 40, tile_sizes.k: 64 → 128" in words
+    """Clusters of 2x4 have more CTAs than there are places."""
+    words = [turn.decision for turn in to_choice(40, 2832, 3912)]
+    assert "cluster_dims.m: 2 → 1, cluster_dims.n: 1 → 4" in words
 
 
 def test_json() -> None:

@@ -98,7 +98,6 @@ IMPOSSIBLE = {
     (("m", 64), ("way", (4, False, 2))), (("m", 192), ("way", (4, False, 2))),
     *((("n", n), ("way", (groups, False, 2))) for n in (8, 24) for groups in (2, 4)),
     # warp tiles of whole wgmmas, side by side
-    (("n", 8), ("cluster", (4, 1))), (("n", 24), ("cluster", (4, 1))),  # slices of whole swizzles
     (("exchanged", True), ("result", "Float")),  # stmatrix transposes 16 bits
 }  # fmt: skip
 

@@ -109,7 +109,7 @@ def test_well_formed() -> None:
         (KEPT, "y: frag<f32, 64x64> = ldmatrix F_s[0, 0, 0]",
          "ldmatrix gives 16-bit elements, not f32"),
         (KEPT, "y: frag<bf16, 64x64> = ld.shared A_s[0, 0, 0]",
-         "ld.shared gives 32- or 8-bit elements, not bf16"),
+         "ld.shared gives 32-, 8- or 4-bit elements, not bf16"),
         (KEPT, "y: frag<f16, 64x64> = ldmatrix A_s[0, 0, 0]", "y is f16, A_s holds bf16"),
         (KEPT, "y: frag<bf16, 1x64> = ldmatrix A_s[0, 0, 0]",
          "ldmatrix gives whole tiles, not 1x64"),

@@ -86,7 +86,7 @@ MOVED = {
         "gated", "T13[stage_k, 0, 0]", "T12[stage_k, 0, 0]",
         "16 .. 64 of 0 .. 64 of K of T0 and T2"),
     "another piece of a computed operand": (
-        "computed", "t4_k16, T7[stage_k, 0, 16]", "t4_k0, T7[stage_k, 0, 16]",
+        "computed", "t4_k0_k16, T7[stage_k, 0, 16]", "t4_k0_k0, T7[stage_k, 0, 16]",
         "multiplies T1 from 0 on by T0 from 16 on along K"),
     "a residual of another tile": (
         "coop_128x128-residual", "T2[Mo3 * 128", "T2[Mo3 * 128 + 64", "of T2"),
