@@ -20,6 +20,7 @@ from wsched.fusion.expr import (
     PointwiseOp,
     ReductionOp,
     Scale,
+    Scales,
     inputs_of,
     rewire,
 )
@@ -93,7 +94,7 @@ __all__ = [
     "Product",
     "ReductionOp",
     "Role",
-    "Scale",
+    "Scale", "Scales",
     "Split",
     "TensorBinding",
     "TensorView",
