@@ -146,9 +146,8 @@ def tiles_for(problem: Problem) -> tuple[Tile, ...]:
         found = tuple(t for t in found if not (t.chunk or t.apart))
     if problem.computed is not None:
         return tuple(_of_groups(problem, t) for t in found if _computes(problem, t))
-    if problem.operand.bytes == 2:
-        return found
-    return tuple(replaced(t, k=t.k * 2 // problem.operand.bytes) for t in found)
+    found = tuple(replaced(t, k=t.k * 2 // problem.operand.bytes) for t in found)
+    return tuple(_of_groups(problem, t) for t in found)
 
 
 def _of_groups(problem: Problem, tile: Tile) -> Tile:

@@ -43,10 +43,15 @@ __all__ = ["linear", "linear_call"]
 _ROWS = (DataType.BFloat16, DataType.Half)
 _VECTORS = (DataType.Float, *_ROWS)
 
-_WIDENING_US, _WIDENED_BYTES_PER_US = 6.0, 1.1e6
+_WIDENING_US, _FURTHER_US, _WIDENED_BYTES_PER_US = 6.0, 2.0, 1.1e6
 """What torch takes to widen elements of 8 bits: its kernel's start, with that of the product behind
-it, and bytes that it reads and writes. 64 MiB of int8 in 182 us, of e4m3 in 207 (``python -m
-wsched.bench.weights``, H200, 2026-11-22)."""
+it, each further kernel's, and bytes that they read and write. 64 MiB of int8 in 182 us, of e4m3 in
+207 (``python -m wsched.bench.weights``, H200, 2026-11-22)."""
+
+_UNPACKED, _SHIFTED = (3, 4.0), (2, 16.0)
+"""Kernels more, and bytes that they read and write for each element, counted by what
+:func:`_widened` does: of integers of 4 bits, whose bytes are masked and shifted and stand side by
+side then; of zero points, which are taken away in fp32."""
 
 _CLASSES = 1024
 """Classes of inputs for which the way is remembered."""
@@ -147,10 +152,15 @@ def _form(
     if type_of_torch(w.dtype) in PACKED:
         w = _rows_apart(w)
     vectors = {"zero": zero, "scale": scale, "bias": bias}
+    if group is not None and getattr(zero, "ndim", 1) > 1:
+        raise UnsupportedError("zero points of groups", "a zero point of each output column")
     sizes = {"scale": _grouped(x.shape[-1], scale, group)}
     kinds = [_vector(name, v, (w.shape[0], *sizes.get(name, ()))) for name, v in vectors.items()]
     rows = x if x.dim() == 2 else x.reshape(-1, x.shape[-1])
-    form = _Form(type_of_torch(x.dtype), type_of_torch(w.dtype), *kinds, group)
+    zeros, scales, biases = kinds
+    form = _Form(
+        type_of_torch(x.dtype), type_of_torch(w.dtype), zeros, scales, biases, group
+    )  # fmt: skip
     return form, [rows, w, *(v for v in vectors.values() if v is not None)]
 
 
@@ -179,18 +189,21 @@ def _widens_first(form: _Form, inputs: list[torch.Tensor], key: Key | None) -> b
 def _loses(form: _Form, inputs: list[torch.Tensor]) -> bool:
     fusion = laid_out(import_fusion(_text(form)), inputs)
     problem = problem_of(fusion, inputs)
-    weights = inputs[1].numel() * inputs[1].element_size()
-    moved = weights + problem.n * problem.k * problem.operand.bytes
-    wide = price(replaced(problem, computed=None)).us + _widening_us(moved)
+    wide = price(replaced(problem, computed=None)).us + _widening_us(form, problem.n * problem.k)
     try:
         return price(problem).us > wide
     except UnsupportedError:  # no tile whose operand registers hold
         return True
 
 
-def _widening_us(moved: int) -> float:
-    """Of a kernel of torch's in front that reads and writes so many bytes."""
-    return _WIDENING_US + moved / _WIDENED_BYTES_PER_US
+def _widening_us(form: _Form, elements: int) -> float:
+    """Of torch's kernels in front that widen so many."""
+    assert form.w is not None
+    packed = form.w in PACKED
+    more = [_UNPACKED] * packed + [_SHIFTED] * (form.zero is not None)
+    bytes_ = (1 if packed else form.w.bytes) + form.x.bytes + sum(moved for _, moved in more)
+    starts = _WIDENING_US + _FURTHER_US * sum(kernels for kernels, _ in more)
+    return starts + bytes_ * elements / _WIDENED_BYTES_PER_US
 
 
 def _widened(form: _Form, inputs: list[torch.Tensor]) -> tuple[_Form, list[torch.Tensor]]:
@@ -199,8 +212,8 @@ def _widened(form: _Form, inputs: list[torch.Tensor]) -> tuple[_Form, list[torch
 
     x, w, *vectors = inputs
     if form.w is DataType.UInt4:
-        shifts = torch.arange(0, 32, 4, dtype=torch.int32, device=w.device)
-        w = (w[:, :, None] >> shifts & 15).flatten(1)
+        two = w.view(torch.uint8)
+        w = torch.stack((two & 15, two >> 4), -1).flatten(1)
     if form.zero is not None:
         zero, *vectors = vectors
         w = w.to(torch.float32).sub_(zero[:, None])
@@ -232,7 +245,8 @@ def _text(form: _Form) -> str:
     behind = [(op, name) for op, name in (("mul", "scale"), ("add", "bias")) if given[name]]
     inside = ""
     if form.group:
-        behind, inside = [x for x in behind if x[1] != "scale"], f", scale_b=scale, group={form.group}"
+        behind = [x for x in behind if x[1] != "scale"]
+        inside = f", scale_b=scale, group={form.group}"
     made = "sums" if behind else "d"
     lines.append(f"{'y' if behind else 'd'} = fd.ops.linear(x, {weights}{inside})")
     if behind:

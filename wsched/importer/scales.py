@@ -75,7 +75,11 @@ def _of_groups(definition: Definition, node: Node, form: MmaForm, what: str) -> 
     if type_of(form.accumulators[0]) is not DataType.Float or node.op != "linear":
         raise UnsupportedError(f"{what} of fd.ops.{node.op} of {form.types}",
                                "those of a linear whose sums are fp32")  # fmt: skip
-    if not isinstance(span, int) or span not in GROUPS or (form.promotion and span > form.promotion):
+    if (
+        not isinstance(span, int)
+        or span not in GROUPS
+        or (form.promotion and span > form.promotion)
+    ):
         most = form.promotion or GROUPS[-1]
         raise UnsupportedError(what, f"groups of {', '.join(str(n) for n in GROUPS if n <= most)}")
     name = _tensor(definition, source, what)
