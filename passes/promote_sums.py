@@ -168,7 +168,7 @@ def _products(p: MmaTile, names: Names, span: int, found: _Sum) -> Iterator[Stmt
             f"products over {before + p.k} of K in a step, promoted every {span}",
             f"one product of shared memory, or {span} of K in a step",
         )
-    if (p.by_row or p.by_col) is not None and before + p.k > span:
+    if (p.by_row or p.by_col) and before + p.k > span:
         raise UnsupportedError(
             f"a scaled product over {before + p.k} of K in a step, promoted every {span}",
             f"one of at most {span} of K in a step",
@@ -184,7 +184,7 @@ def _products(p: MmaTile, names: Names, span: int, found: _Sum) -> Iterator[Stmt
         a = p.a if isinstance(p.a, Frag) else p.a.moved(row, k)
         yield replace(
             p, out=part, acc=found.part, a=a, b=p.b.moved(0, k), k=min(span, p.k - k),
-            accumulate=TRUE if before else FALSE, by_row=None, by_col=None,
+            accumulate=TRUE if before else FALSE, by_row=(), by_col=(),
         )  # fmt: skip
         found.part = part
     found.depth[p.col] = before + p.k
@@ -194,7 +194,7 @@ def _scales(names: Names, p: MmaTile) -> tuple[Body, tuple[Frag, ...]]:
     """What a product counts times: two numbers multiplied with each other first, where that is a
     number or one for each row, or column.
     """
-    scales = tuple(s for s in (p.by_row, p.by_col) if s is not None)
+    scales = (*p.by_row, *p.by_col)
     if len(scales) < 2 or all(s.type.rows * s.type.cols > 1 for s in scales):
         return (), scales
     wide = max(scales, key=lambda s: s.type.rows * s.type.cols)

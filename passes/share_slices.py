@@ -16,7 +16,6 @@ Before ``warp_specialize``, first of all: to the others these are warpgroups as 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from lowering.ground.dtypes import DType
@@ -29,6 +28,7 @@ from lowering.kernel.nodes import (
     Body,
     For,
     Frag,
+    FragLoadGlobal,
     FragPointwise,
     If,
     LdShared,
@@ -138,7 +138,7 @@ class _Shared:
     def of(kernel: Kernel, section: Section, groups: int) -> _Shared:
         """For the sums of a section."""
         products = [s for s in walk(section.body) if isinstance(s, MmaTile)]
-        if len(products) != 1 or products[0].by_row or products[0].by_col:
+        if len(products) != 1:
             raise _unlike(f"{len(products)} products of a slice")
         kind, names = products[0].out.type, Names(kernel)
         if kind.dtype not in (DType.F32, DType.S32):
@@ -184,7 +184,7 @@ class _Shared:
         chain = chain_of(body, product.a) if isinstance(product.a, Frag) else None
         if isinstance(product.a, Frag) and chain is None:
             raise _unlike(f"{product.a.name}, which is not made of the slice alone")
-        made: Mapping[int, Stmt] = {}
+        made: dict[int, Stmt] = {}
         a = product.a
         if chain is not None:
             parts = chain.part(self.names, start, k)
@@ -194,8 +194,33 @@ class _Shared:
             a = out
         elif isinstance(a, SmemRef):
             a = _along_k(a, start, product.trans_a)
-        mine = replace(product, a=a, b=_along_k(product.b, start, product.trans_b), k=k)
-        return tuple(mine if s is product else made.get(id(s), s) for s in body)
+        by_row, by_col = (self.numbers(body, x) for x in (product.by_row, product.by_col))
+        kept = {s.out.name for s in (*by_row, *by_col)}
+        gone = {f.name for f in (*product.by_row, *product.by_col)} - kept
+        made |= {id(s): new for new in (*by_row, *by_col) for s in body
+                 if isinstance(s, FragLoadGlobal) and s.out == new.out}  # fmt: skip
+        mine = replace(
+            product, a=a, b=_along_k(product.b, start, product.trans_b), k=k,
+            by_row=tuple(s.out for s in by_row), by_col=tuple(s.out for s in by_col),
+        )  # fmt: skip
+        left = (s for s in body if not (isinstance(s, FragLoadGlobal) and s.out.name in gone))
+        return tuple(mine if s is product else made.get(id(s), s) for s in left)
+
+    def numbers(self, body: Body, scales: tuple[Frag, ...]) -> list[FragLoadGlobal]:
+        """The loads of what this warpgroup's part counts times, in place of the first of those of
+        the slice; of a slice that is a part of one block they are all.
+        """
+        names = [f.name for f in scales]
+        loads = [s for s in body if isinstance(s, FragLoadGlobal) and s.out.name in names]
+        if len(loads) < 2:
+            return loads
+        if len(loads) != len(scales) or (len(loads) % self.groups and self.groups % len(loads)):
+            raise _unlike(f"{len(scales)} scales of a slice for {self.groups} warpgroups")
+        first, second = (s.src.coords for s in loads[:2])
+        (along,) = (d for d, (x, y) in enumerate(zip(first, second, strict=True)) if x != y)
+        each, of = max(len(loads) // self.groups, 1), max(self.groups // len(loads), 1)
+        step = self.share * each // of
+        return [_further(s, along, step) for s in loads[:each]]
 
     def added(self, total: Frag) -> tuple[Body, Frag]:
         """What follows the main loop, and what is the sum of all in the first warpgroup."""
@@ -212,6 +237,11 @@ class _Shared:
 
     def _at(self, stage: Expr) -> SmemRef:
         return SmemRef(self.sums.name, stage, (ZERO, ZERO))
+
+
+def _further(load: FragLoadGlobal, along: int, step: Expr) -> FragLoadGlobal:
+    coords = tuple(x + step if d == along else x for d, x in enumerate(load.src.coords))
+    return replace(load, src=replace(load.src, coords=coords))
 
 
 def _along_k(ref: SmemRef, k: Expr, trans: bool) -> SmemRef:

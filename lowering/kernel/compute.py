@@ -188,7 +188,8 @@ class MmaTile(Stmt):
     so many columns of ``acc`` are added to, from ``col`` on; the others stay.
 
     ``by_row`` and ``by_col`` are numbers that the product counts times, one for each row (or 1) and
-    each column (or 1), until ``promote_sums``: the instruction knows none.
+    each column (or 1), until ``promote_sums``: the instruction knows none. Of several each is for
+    as much of ``k`` as the others, in order, until ``share_slices`` gives each to who sums that.
     """
 
     OP: ClassVar[str] = "mma.tile"
@@ -208,8 +209,8 @@ class MmaTile(Stmt):
     trans_b: bool = False
     col: int = 0
     cols: int | None = None
-    by_row: Frag | None = None
-    by_col: Frag | None = None
+    by_row: tuple[Frag, ...] = ()
+    by_col: tuple[Frag, ...] = ()
 
     @property
     def width(self) -> int:

@@ -203,10 +203,10 @@ class _Parser(Declarations):
             return self.number()
         if hint is str:
             return self.name()
+        if hint in (tuple[Frag | float, ...], tuple[Frag, ...]):
+            return self.mixed()
         if hint is Frag or (Frag in get_args(hint) and not self.ahead("[")):
             return self.fragment()
-        if hint == tuple[Frag | float, ...]:
-            return self.mixed()
         if hint is GmemRef:
             return self.place()
         if hint is MapRef:

@@ -39,14 +39,18 @@ def operand_rules(kernel: Kernel, stmt: MmaTile | Wgmma) -> Iterator[str]:
 
 
 def _scales(stmt: MmaTile) -> Iterator[str]:
-    """What a product counts times is in fp32: a number for all, for each row, or each column."""
+    """What a product counts times is in fp32: a number for all, for each row, or each column; as
+    many by rows as by columns, where it counts times both, each for whole instructions.
+    """
     kind = stmt.acc.type
-    for scale, rows, cols in ((stmt.by_row, kind.rows, 1), (stmt.by_col, 1, stmt.width)):
-        if scale is None:
-            continue
-        found = (scale.type.rows, scale.type.cols)
-        if found not in ((1, 1), (rows, cols)) or scale.type.dtype is not DType.F32:
-            yield f"{scale.name} is {scale.type}, scales are f32 of 1x1 or {rows}x{cols}"
+    for scales, rows, cols in ((stmt.by_row, kind.rows, 1), (stmt.by_col, 1, stmt.width)):
+        for scale in scales:
+            found = (scale.type.rows, scale.type.cols)
+            if found not in ((1, 1), (rows, cols)) or scale.type.dtype is not DType.F32:
+                yield f"{scale.name} is {scale.type}, scales are f32 of 1x1 or {rows}x{cols}"
+    counts = {len(x) for x in (stmt.by_row, stmt.by_col) if x}
+    if len(counts) > 1 or any(stmt.k % n for n in counts):
+        yield f"{len(stmt.by_row)} and {len(stmt.by_col)} scales are for no parts of {stmt.k} of K"
 
 
 def _types(kernel: Kernel, stmt: MmaTile | Wgmma) -> Iterator[str]:

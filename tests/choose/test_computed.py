@@ -85,6 +85,23 @@ def test_slices_of_128_of_few_rows() -> None:
         assert (best.along_k > 1, best.splitk_factor > 1) == (m < 128, m == 128)
 
 
+@pytest.mark.parametrize("group", [32, 64, 128])
+def test_scales_of_groups(group: int) -> None:
+    """A warpgroup's part of a step is a group at most, and whoever multiplies 16 bits has steps of
+    one; slices are shared by as many as without groups, and nothing is faster by them.
+    """
+    text = cast("UInt4").replace("linear(x, w)", f"linear(x, w, scale_b=s, group={group})")
+    matrix = "fd.define_tensor(shape=[-1, -1], contiguity=[True, True], dtype=DataType.Float)"
+    text = text.replace("    w = ", f"    s = {matrix}\n    w = ")
+    extents = {"M": 16, "N": 8192, "K": 8192, f"K_{group}": 8192 // group}
+    own = Problem.of(fusion(text), extents, 132, ())
+    best, plain = candidates(own)[0], candidates(problem(cast("UInt4")))[0]
+    assert (best.params.along_k, best.params.tile_sizes.warp_tile.k) == (4, group)
+    assert best.cost.us > plain.cost.us
+    wide = candidates(replace(own, computed=None))
+    assert wide and all(c.params.tile_sizes.warp_tile.k <= group for c in wide)
+
+
 def test_no_tile() -> None:
     wide = replace(problem(cast("Float")), n_major=True)
     with pytest.raises(UnsupportedError) as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -76,8 +77,44 @@ def test_weights_of_4_bits_that_are_widened_first(monkeypatch: pytest.MonkeyPatc
     x, q = drawn("bfloat16", M, 256), words(w)
     own = wsched.linear(x, q, *vectors())
     monkeypatch.setattr(door, "_first", {})
-    monkeypatch.setattr(door, "_widening_us", lambda moved: -1e6)
+    monkeypatch.setattr(door, "_widening_us", lambda form, elements: -1e6)
     assert torch.equal(wsched.linear(x, q, *vectors()), own)
+
+
+@pytest.mark.parametrize("group", [32, 64, 128])
+@pytest.mark.parametrize("weights", ["uint8", "float8_e4m3fn", "int32"])
+def test_scales_of_groups(weights: str, group: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads widen the weights, or a kernel in front: in both the scales are in the product."""
+    draw = torch.Generator().manual_seed(1)
+    columns = 416 if weights == "int32" else 392  # no multiple of a group of 64 or 128
+    x, w = drawn("bfloat16", M, columns), torch.randint(0, 16, (N, columns), generator=draw)
+    w = w if weights == "int32" else drawn(weights, N, columns, 1)
+    q = words(w) if weights == "int32" else w
+    scale = torch.rand(N, -(-columns // group), generator=draw) + 0.5
+    _, zero, bias = vectors()
+    exact = (w.double() - zero.double()[:, None]).bfloat16().double()
+    exact = exact * scale.repeat_interleave(group, 1)[:, :columns].double()
+    exact = x.double() @ exact.T + bias.double()
+    given = (x, q, scale, zero, bias)
+    assert error(wsched.linear(*given, group=group), exact) < LIMITS["bfloat16"]
+    monkeypatch.setattr(door, "_first", {})
+    monkeypatch.setattr(door, "_widening_us", lambda form, elements: -1e6)
+    assert error(wsched.linear(*given, group=group), exact) < LIMITS["bfloat16"]
+    kernel = wsched.compile(*linear_call(*given, group=group))
+    assert f"promotion = {group}, scales = {{" in str(kernel.fusion.mmas[0])
+
+
+def test_what_widening_first_moves() -> None:
+    """More of integers of 4 bits, which are taken apart first, and of what has zero points."""
+    form = door._Form(DataType.BFloat16, DataType.Int8, None, None, None)
+    elements = 8192 * 8192
+    (eight, four, shifted) = (
+        door._widening_us(replace(form, **more), elements)
+        for more in ({}, {"w": DataType.UInt4}, {"zero": DataType.Float})
+    )
+    assert eight == pytest.approx(189, abs=1)  # 182 were measured
+    assert four == pytest.approx(eight + 6 + 4 * elements / 1.1e6)
+    assert shifted == pytest.approx(eight + 4 + 16 * elements / 1.1e6)
 
 
 def test_rows_of_several_dimensions() -> None:
@@ -96,7 +133,7 @@ def test_weights_that_are_widened_first(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(door, "run", lambda text, inputs: ran.append((text, inputs)) or
                         run(text, inputs))  # fmt: skip
     monkeypatch.setattr(door, "_first", {})
-    monkeypatch.setattr(door, "_widening_us", lambda moved: -1e6)
+    monkeypatch.setattr(door, "_widening_us", lambda form, elements: -1e6)
     assert torch.equal(wsched.linear(x, w, scale, zero, bias), own)
     ((text, inputs),) = ran
     assert "Int8" not in text and [t.dtype for t in inputs] == [
@@ -107,7 +144,7 @@ def test_weights_that_are_widened_first(monkeypatch: pytest.MonkeyPatch) -> None
 def test_many_rows_are_predicted_to_lose() -> None:
     """What is computed for each tile of rows again costs more than a kernel in front."""
     form, inputs = door._form(
-        drawn("bfloat16", 8, 64), torch.empty(8192, 64, dtype=torch.int8), None, None, None
+        drawn("bfloat16", 8, 64), torch.empty(8192, 64, dtype=torch.int8), *[None] * 4
     )
     assert form.w is DataType.Int8 and not door._loses(form, inputs)
     x, w = (torch.empty(s, dtype=t, device="meta") for s, t in
@@ -125,6 +162,8 @@ def test_many_rows_are_predicted_to_lose() -> None:
         ({"w": torch.zeros(N, 25, dtype=torch.int32)}, "x has 208 columns, w 200"),
         ({"scale": torch.ones(N, 1)}, "scale has shape [72, 1]"),
         ({"scale": 2.0}, "scale is a float, not a torch.Tensor"),
+        ({"scale": torch.ones(N), "group": 128}, "scale has shape [72]"),
+        ({"group": 128}, "groups of 128 without a scale"),
     ],
 )
 def test_inputs_that_do_not_fit(change: dict[str, Any], what: str) -> None:
@@ -140,6 +179,9 @@ def test_inputs_that_do_not_fit(change: dict[str, Any], what: str) -> None:
         ({"x": torch.zeros(M, K)}, "linear of torch.float32", "bfloat16, float16"),
         ({"w": torch.zeros(N, K)}, "weights of torch.float32",
          "int8, uint8, float8_e4m3fn, float8_e5m2, int32"),
+        ({"scale": torch.ones(N, 13), "group": 16}, "groups of 16", "32, 64, 128"),
+        ({"scale": torch.ones(N, 2), "zero": torch.ones(N, 2), "group": 128},
+         "zero points of groups", "a zero point of each output column"),
         ({"scale": torch.ones(N).half()}, "a scale of torch.float16", "float32"),
         ({"bias": torch.ones(N).int()}, "a bias of torch.int32", "float32, bfloat16, float16"),
     ],

@@ -191,7 +191,7 @@ def test_scales_of_other_shapes(row: str, col: str) -> None:
     made = kernel(HEAD + scaled(BEFORE, "1x1") + TAIL)
     (stmt,) = (s for s in walk(made.body) if isinstance(s, MmaTile))
     kinds = [FragmentType(DType.F32, *map(int, x.split("x"))) for x in (row, col)]
-    wrong = replace(stmt, by_row=Frag("row", kinds[0]), by_col=Frag("col", kinds[1]))
+    wrong = replace(stmt, by_row=(Frag("row", kinds[0]),), by_col=(Frag("col", kinds[1]),))
     assert list(operand_rules(made, stmt)) == []
     (found,) = operand_rules(made, wrong)
     assert found in (
@@ -199,6 +199,18 @@ def test_scales_of_other_shapes(row: str, col: str) -> None:
         "row is frag<f32, 1x64>, scales are f32 of 1x1 or 64x1",
         "row is frag<f32, 32x1>, scales are f32 of 1x1 or 64x1",
     )
+
+
+def test_scales_of_other_parts_of_k() -> None:
+    made = kernel(HEAD + scaled(BEFORE, "1x1") + TAIL)
+    (stmt,) = (s for s in walk(made.body) if isinstance(s, MmaTile))
+    assert list(operand_rules(made, replace(stmt, by_row=stmt.by_row * 2))) == [
+        "2 and 1 scales are for no parts of 128 of K"
+    ]
+    assert list(operand_rules(made, replace(stmt, by_row=stmt.by_row * 3, by_col=()))) == [
+        "3 and 0 scales are for no parts of 128 of K"
+    ]
+    assert list(operand_rules(made, replace(stmt, by_row=stmt.by_row * 2, by_col=()))) == []
 
 
 def test_only_where_it_is_asked_for() -> None:

@@ -171,3 +171,33 @@ def test_slices_that_do_not_come_out_even() -> None:
     with pytest.raises(UnsupportedError) as e:
         shared(BEFORE, 3)
     assert str(e.value).endswith(f"slices of 64 of K for 3 warpgroups is not supported; {LEGAL}")
+
+
+SCALED = edited(
+    (LEFT, f"""first: frag<f32, 64x1> = frag.load_global s[k * 2, 0], trans=true
+      second: frag<f32, 64x1> = frag.load_global s[k * 2 + 1, 0], trans=true
+      {LEFT}"""),
+    ("64, 0 < k", "64, 0 < k, by_row=first, second"),
+    ("param tiles: i32\n", "param tiles: i32\nglobal s: f32[n * 2, 64] align 4\n"),
+)  # fmt: skip
+"""Each 32 of K counts times numbers of its rows."""
+
+
+@pytest.mark.parametrize(("groups", "block"), [(2, "k * 2 + share"), (4, "k * 2 + share // 2")])
+def test_each_has_the_numbers_of_its_part(groups: int, block: str) -> None:
+    """Two warpgroups one each; of four both halves of a block."""
+    lines = [line.strip() for line in shared(SCALED, groups).splitlines()]
+    loads = [line for line in lines if "frag.load_global" in line]
+    assert loads == [f"first: frag<f32, 64x1> = frag.load_global s[{block}, 0], trans=true"]
+    (product,) = (line for line in lines if "mma.tile" in line)
+    assert product.endswith("0 < k, by_row=first")
+
+
+def test_blocks_that_are_no_parts() -> None:
+    with pytest.raises(UnsupportedError) as error:
+        shared(SCALED.replace("64x64]", "64x96]").replace("16x64]", "16x96]")
+               .replace("left: frag<bf16, 64x64>", "left: frag<bf16, 64x96>")
+               .replace("B_s[0, 0, 0], 64", "B_s[0, 0, 0], 96"), 3)  # fmt: skip
+    assert error.value.what == (
+        "warpgroups that share slices of K, with 2 scales of a slice for 3 warpgroups"
+    )

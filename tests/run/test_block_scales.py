@@ -162,9 +162,8 @@ def test_tensor_memory() -> None:
          "96 of N of a warpgroup of T6 = mma(T8, T9, promotion = 128, scales = {T2 of 1, T3 of "
          "128}) is not supported; supported: a divisor of the 128 that a scale is for"),
         ((", 128, labels=('k'",), (", 256, labels=('k'",),
-         "256 of K at a time, 1 times a step, of T6 = mma(T8, T9, promotion = 128, scales = {T2 of "
-         "1, T3 of 128}) is not supported; supported: one product of a step over a divisor of 128 "
-         "of K"),
+         "a scaled product over 256 of K in a step, promoted every 128 is not supported; "
+         "supported: one of at most 128 of K in a step"),
     ],
     ids=["columns", "K"],
 )  # fmt: skip

@@ -145,10 +145,15 @@ def tiles_for(problem: Problem) -> tuple[Tile, ...]:
     if not _in_any_chunks(problem):
         found = tuple(t for t in found if not (t.chunk or t.apart))
     if problem.computed is not None:
-        return tuple(t for t in found if _computes(problem, t))
-    if problem.operand.bytes == 2:
-        return found
-    return tuple(replaced(t, k=t.k * 2 // problem.operand.bytes) for t in found)
+        return tuple(_of_groups(problem, t) for t in found if _computes(problem, t))
+    found = tuple(replaced(t, k=t.k * 2 // problem.operand.bytes) for t in found)
+    return tuple(_of_groups(problem, t) for t in found)
+
+
+def _of_groups(problem: Problem, tile: Tile) -> Tile:
+    """A tile whose warpgroups sum at most one group of K in a step, where groups are scaled."""
+    most = tile.along_k * problem.promotion if problem.scaled is not None else tile.k
+    return replaced(tile, k=most) if tile.k > most else tile
 
 
 def _in_any_chunks(problem: Problem) -> bool:

@@ -31,6 +31,7 @@ from wsched.front.written import (
 )
 from wsched.fusion import DataType
 from wsched.importer.input_error import InputError, no_tensor
+from wsched.importer.scales import GROUPS
 from wsched.program.classes import Key, class_key
 from wsched.run.layout import laid_out
 
@@ -42,10 +43,15 @@ __all__ = ["linear", "linear_call"]
 _ROWS = (DataType.BFloat16, DataType.Half)
 _VECTORS = (DataType.Float, *_ROWS)
 
-_WIDENING_US, _WIDENED_BYTES_PER_US = 6.0, 1.1e6
+_WIDENING_US, _FURTHER_US, _WIDENED_BYTES_PER_US = 6.0, 2.0, 1.1e6
 """What torch takes to widen elements of 8 bits: its kernel's start, with that of the product behind
-it, and bytes that it reads and writes. 64 MiB of int8 in 182 us, of e4m3 in 207 (``python -m
-wsched.bench.weights``, H200, 2026-11-22)."""
+it, each further kernel's, and bytes that they read and write. 64 MiB of int8 in 182 us, of e4m3 in
+207 (``python -m wsched.bench.weights``, H200, 2026-11-22)."""
+
+_UNPACKED, _SHIFTED = (3, 4.0), (2, 16.0)
+"""Kernels more, and bytes that they read and write for each element, counted by what
+:func:`_widened` does: of integers of 4 bits, whose bytes are masked and shifted and stand side by
+side then; of zero points, which are taken away in fp32."""
 
 _CLASSES = 1024
 """Classes of inputs for which the way is remembered."""
@@ -60,11 +66,13 @@ def linear(
     scale: torch.Tensor | None = None,
     zero: torch.Tensor | None = None,
     bias: torch.Tensor | None = None,
+    group: int | None = None,
 ) -> torch.Tensor:
     """``x · ((w - zero) * scale)ᵀ + bias``, summed in fp32 and rounded once.
 
     ``w - zero`` is rounded to the type of ``x``: exact without ``zero``, and of integers of 8 bits
-    where that is an integer of 8 bits as well. The scales multiply the sums, in fp32.
+    where that is an integer of 8 bits as well. The scales multiply the sums, in fp32: those of all
+    of K, or, with ``group``, those of each so many of K, before they are added.
 
     Integers of 4 bits, from 0 to 15, are eight in each word of ``int32`` along K, the first one in
     its lowest bits.
@@ -77,9 +85,12 @@ def linear(
         w: [N, K] of ``int8``, ``uint8``, ``float8_e4m3fn`` or ``float8_e5m2``, or [N, K / 8] of
             ``int32``. Read where it lies if it is row-major and rows are multiples of 16 bytes
             apart; else copied by every call.
-        scale: fp32 [N], of each output column.
+        scale: fp32 [N], of each output column; with ``group`` [N, K / group], the last group
+            of what is left of K, read where it lies if it is [K / group, N] in memory, else copied
+            by every call.
         zero: fp32 [N], likewise.
         bias: [N] of ``float32``, ``bfloat16`` or ``float16``.
+        group: 32, 64 or 128.
 
     Returns:
         [..., N] of the type of ``x``. On CPU tensors the machine model computes it.
@@ -88,7 +99,7 @@ def linear(
         InputError: shapes or devices that do not fit each other.
         UnsupportedError: other types than these.
     """
-    form, inputs = _form(x, w, scale, zero, bias)
+    form, inputs = _form(x, w, scale, zero, bias, group)
     key = class_key(inputs)
     if _widens_first(form, inputs, key):
         form, inputs = _widened(form, inputs)
@@ -104,9 +115,10 @@ def linear_call(
     scale: torch.Tensor | None = None,
     zero: torch.Tensor | None = None,
     bias: torch.Tensor | None = None,
+    group: int | None = None,
 ) -> Call:
     """What :func:`linear` runs where threads widen the weights; arguments and errors as there."""
-    form, inputs = _form(x, w, scale, zero, bias)
+    form, inputs = _form(x, w, scale, zero, bias, group)
     return _text(form), inputs
 
 
@@ -120,6 +132,7 @@ class _Form:
         zero: of what is taken from the weights.
         scale: of the factors behind the product.
         bias: of what is added.
+        group: K that each of the scales is for; None for all of it.
     """
 
     x: DataType
@@ -127,20 +140,27 @@ class _Form:
     zero: DataType | None
     scale: DataType | None
     bias: DataType | None
+    group: int | None = None
 
 
 def _form(
     x: torch.Tensor, w: torch.Tensor, scale: torch.Tensor | None, zero: torch.Tensor | None,
-    bias: torch.Tensor | None,
+    bias: torch.Tensor | None, group: int | None,
 ) -> tuple[_Form, list[torch.Tensor]]:  # fmt: skip
     """What is to be written for these arguments, and its inputs."""
     _require_operands(x, w)
     if type_of_torch(w.dtype) in PACKED:
         w = _rows_apart(w)
     vectors = {"zero": zero, "scale": scale, "bias": bias}
-    kinds = [_vector(name, v, w.shape[0]) for name, v in vectors.items()]
+    if group is not None and getattr(zero, "ndim", 1) > 1:
+        raise UnsupportedError("zero points of groups", "a zero point of each output column")
+    sizes = {"scale": _grouped(x.shape[-1], scale, group)}
+    kinds = [_vector(name, v, (w.shape[0], *sizes.get(name, ()))) for name, v in vectors.items()]
     rows = x if x.dim() == 2 else x.reshape(-1, x.shape[-1])
-    form = _Form(type_of_torch(x.dtype), type_of_torch(w.dtype), *kinds)
+    zeros, scales, biases = kinds
+    form = _Form(
+        type_of_torch(x.dtype), type_of_torch(w.dtype), zeros, scales, biases, group
+    )  # fmt: skip
     return form, [rows, w, *(v for v in vectors.values() if v is not None)]
 
 
@@ -169,18 +189,21 @@ def _widens_first(form: _Form, inputs: list[torch.Tensor], key: Key | None) -> b
 def _loses(form: _Form, inputs: list[torch.Tensor]) -> bool:
     fusion = laid_out(import_fusion(_text(form)), inputs)
     problem = problem_of(fusion, inputs)
-    weights = inputs[1].numel() * inputs[1].element_size()
-    moved = weights + problem.n * problem.k * problem.operand.bytes
-    wide = price(replaced(problem, computed=None)).us + _widening_us(moved)
+    wide = price(replaced(problem, computed=None)).us + _widening_us(form, problem.n * problem.k)
     try:
         return price(problem).us > wide
     except UnsupportedError:  # no tile whose operand registers hold
         return True
 
 
-def _widening_us(moved: int) -> float:
-    """Of a kernel of torch's in front that reads and writes so many bytes."""
-    return _WIDENING_US + moved / _WIDENED_BYTES_PER_US
+def _widening_us(form: _Form, elements: int) -> float:
+    """Of torch's kernels in front that widen so many."""
+    assert form.w is not None
+    packed = form.w in PACKED
+    more = [_UNPACKED] * packed + [_SHIFTED] * (form.zero is not None)
+    bytes_ = (1 if packed else form.w.bytes) + form.x.bytes + sum(moved for _, moved in more)
+    starts = _WIDENING_US + _FURTHER_US * sum(kernels for kernels, _ in more)
+    return starts + bytes_ * elements / _WIDENED_BYTES_PER_US
 
 
 def _widened(form: _Form, inputs: list[torch.Tensor]) -> tuple[_Form, list[torch.Tensor]]:
@@ -189,8 +212,8 @@ def _widened(form: _Form, inputs: list[torch.Tensor]) -> tuple[_Form, list[torch
 
     x, w, *vectors = inputs
     if form.w is DataType.UInt4:
-        shifts = torch.arange(0, 32, 4, dtype=torch.int32, device=w.device)
-        w = (w[:, :, None] >> shifts & 15).flatten(1)
+        two = w.view(torch.uint8)
+        w = torch.stack((two & 15, two >> 4), -1).flatten(1)
     if form.zero is not None:
         zero, *vectors = vectors
         w = w.to(torch.float32).sub_(zero[:, None])
@@ -203,7 +226,11 @@ def _text(form: _Form) -> str:
     row, column = "is_broadcast_dim=[True, False]", "is_broadcast_dim=[False, True]"
     given = {"zero": form.zero, "scale": form.scale, "bias": form.bias}
     lines = [tensor_line("x", (-1, -1), form.x), tensor_line("q", (-1, -1), form.w or form.x)]
-    lines += [tensor_line(name, (-1,), kind) for name, kind in given.items() if kind is not None]
+    shapes = {"scale": (-1, -1)} if form.group else {}
+    lines += [
+        tensor_line(name, shapes.get(name, (-1,)), kind)
+        for name, kind in given.items() if kind is not None
+    ]  # fmt: skip
     weights = "q"
     if form.zero is not None:
         lines += [
@@ -216,8 +243,12 @@ def _text(form: _Form) -> str:
         lines.append(f"w = fd.ops.cast({weights}, dtype={form.x!r})")
         weights = "w"
     behind = [(op, name) for op, name in (("mul", "scale"), ("add", "bias")) if given[name]]
+    inside = ""
+    if form.group:
+        behind = [x for x in behind if x[1] != "scale"]
+        inside = f", scale_b=scale, group={form.group}"
     made = "sums" if behind else "d"
-    lines.append(f"{'y' if behind else 'd'} = fd.ops.linear(x, {weights})")
+    lines.append(f"{'y' if behind else 'd'} = fd.ops.linear(x, {weights}{inside})")
     if behind:
         lines.append("sums = fd.ops.cast(y, dtype=DataType.Float)")
     for op, name in behind:
@@ -248,7 +279,18 @@ def _require_operands(x: Any, w: Any) -> None:
         raise InputError(text, "w", f"{columns} columns", f"{x.shape[-1]} columns")
 
 
-def _vector(name: str, vector: Any, columns: int) -> DataType | None:
+def _grouped(k: int, scale: Any, group: int | None) -> tuple[int, ...]:
+    """How many groups of K a scale is of: one dimension more, or none."""
+    if group is None:
+        return ()
+    if group not in GROUPS:
+        raise UnsupportedError(f"groups of {group}", ", ".join(map(str, GROUPS)))
+    if scale is None:
+        raise InputError(f"groups of {group} without a scale", "scale", "None", "a tensor")
+    return (-(-k // group),)
+
+
+def _vector(name: str, vector: Any, shape: tuple[int, ...]) -> DataType | None:
     """The type of a vector that fits; None where there is none."""
     if vector is None:
         return None
@@ -258,7 +300,7 @@ def _vector(name: str, vector: Any, columns: int) -> DataType | None:
     dtype = type_of_torch(vector.dtype)
     if dtype not in legal:
         raise UnsupportedError(f"a {name} of {vector.dtype}", torch_names(legal))
-    if tuple(vector.shape) != (columns,):
+    if tuple(vector.shape) != shape:
         found = str(list(vector.shape))
-        raise InputError(f"{name} has shape {found}", name, found, f"[{columns}]")
+        raise InputError(f"{name} has shape {found}", name, found, str(list(shape)))
     return dtype

@@ -20,6 +20,7 @@ from wsched.fusion.expr import (
     PointwiseOp,
     ReductionOp,
     Scale,
+    Scales,
     inputs_of,
     rewire,
 )
@@ -94,6 +95,7 @@ __all__ = [
     "ReductionOp",
     "Role",
     "Scale",
+    "Scales",
     "Split",
     "TensorBinding",
     "TensorView",

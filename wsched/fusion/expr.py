@@ -9,7 +9,7 @@ from wsched.fusion.types import LoadStoreOpType
 
 __all__ = [
     "BroadcastOp", "CastOp", "FusionExpr", "LoadStoreOp", "MmaOp", "PointwiseOp", "ReductionOp",
-    "Scale", "inputs_of", "rewire",
+    "Scale", "Scales", "inputs_of", "rewire",
 ]  # fmt: skip
 
 # Operations that nvFuser prints between their operands.
@@ -49,24 +49,29 @@ class Scale:
         return f"{self.tensor} of {self.rows}"
 
 
+Scales = tuple[Scale | None, Scale | None]
+"""Of A and of B; None of one whose blocks count as they are."""
+
+
 @dataclass(frozen=True, slots=True)
 class MmaOp:
     """``output[m, n] = sum over k of a[m, 1, k] * b[1, n, k]``, in the output's type.
 
     ``promotion`` is the K after which what the instruction has summed is added to a second
     accumulator, for types that it adds with fewer bits than the output has; 0 for never. With
-    ``scales``, of A and of B, that counts times both of them.
+    ``scales``, of A and of B or of one of them, that counts times these.
     """
 
     output: str
     a: str
     b: str
     promotion: int = 0
-    scales: tuple[Scale, Scale] | None = None
+    scales: Scales | None = None
 
     def __str__(self) -> str:
         promotion = f", promotion = {self.promotion}" if self.promotion else ""
-        scales = "" if self.scales is None else ", scales = {{{}, {}}}".format(*self.scales)
+        found = () if self.scales is None else (str(s or "none") for s in self.scales)
+        scales = f", scales = {{{', '.join(found)}}}" if self.scales else ""
         return f"mma({self.a}, {self.b}{promotion}{scales})"
 
 

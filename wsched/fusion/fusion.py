@@ -188,7 +188,7 @@ class Fusion(_Kept):
     @property
     def scales(self) -> frozenset[str]:
         """Names of the inputs that blocks of operands count times."""
-        return frozenset(s.tensor for e in self.mmas for s in e.scales or ())
+        return frozenset(s.tensor for e in self.mmas for s in e.scales or () if s is not None)
 
     @property
     def lists(self) -> Mapping[str, tuple[str, ...]]:

@@ -128,6 +128,7 @@ def _build(definition: Definition, computable: Computable = Computable.ONE) -> F
         if node.results[0] in products.values()
     }
     promotion = 0 if matmuls[0].get("use_fast_accum") else form.promotion
+    promotion = promotion if scales is None else scales.span
     numbers = None if scales is None else scales.pair
     if numbers is not None and turn < 0:
         numbers = numbers[1], numbers[0]

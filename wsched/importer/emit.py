@@ -22,6 +22,7 @@ from wsched.fusion import (
     PointwiseOp,
     ReductionOp,
     Scale,
+    Scales,
     TensorBinding,
     TensorView,
 )
@@ -50,7 +51,7 @@ def emit_fusion(
     mn_major: Collection[str] = (),
     computed: Mapping[str, Sequence[Step]] | None = None,
     promotion: int = 0,
-    scales: tuple[Scale, Scale] | None = None,
+    scales: Scales | None = None,
 ) -> Emitted:
     """Number and connect everything: inputs, views of them, the mmas, then the epilogue.
 
@@ -74,7 +75,7 @@ def emit_fusion(
     full = (*memory, SUMMED)
     for b in inputs:
         text = _axes(spread.get(b.tensor, frozenset(b.axes)), full)
-        e.named[b.tensor] = e.input(b, text, b.tensor in mn_major, scales or ())
+        e.named[b.tensor] = e.input(b, text, b.tensor in mn_major, [s for s in scales or () if s])
     axes = {b.tensor: frozenset(b.axes) for b in inputs}
     sides = [dict.fromkeys(names) for names in zip(*operands.values(), strict=True)]
     views = {
@@ -168,11 +169,11 @@ class _Emitter:
         self.tensors.append(TensorView(name, b.dtype, MemoryType.Global, domains, domains))
         return name
 
-    def renamed(self, scales: tuple[Scale, Scale] | None) -> tuple[Scale, Scale] | None:
+    def renamed(self, scales: Scales | None) -> Scales | None:
         """They with their tensors in the fusion."""
         if scales is None:
             return None
-        left, right = (Scale(self.named[s.tensor], s.rows) for s in scales)
+        left, right = (s and Scale(self.named[s.tensor], s.rows) for s in scales)
         return left, right
 
     def add(self, dtype: DataType, memory: MemoryType, text: str, exchanged: bool = False) -> str:

@@ -1,4 +1,9 @@
-"""Scales of blocks along K: numbers that stand inside the sum of a product."""
+"""Scales of blocks along K: numbers that stand inside the sum of a product.
+
+``scaled_mm`` has them of both operands, of as much of K as sums are promoted after; ``linear`` of
+the second one, ``fd.ops.linear(x, w, scale_b=s, group=128)``: a number for each row of the weights
+and each group of K, s[N, K / 128]. Both are words of wsched's own.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +12,17 @@ from dataclasses import dataclass
 
 from lowering.ground.errors import UnsupportedError
 from lowering.target.mma import MmaForm
-from wsched.fusion import DataType, Scale
+from wsched.fusion import DataType, Scale, Scales, type_of
 from wsched.fusion.names import COLS, ROWS, SUMMED, in_blocks
-from wsched.importer.definition import Definition, Node, Ref
+from wsched.importer.definition import Definition, Node, Ref, Value
 from wsched.importer.layout import Axes
 from wsched.importer.operands import dtype_of
 from wsched.importer.scaled import BLOCKS, SCALES
 
-__all__ = ["BlockScales", "block_scales"]
+__all__ = ["GROUP", "GROUPS", "BlockScales", "block_scales"]
+
+GROUP, GROUPS = "group", (32, 64, 128)
+"""Of a ``linear``: K of a group; the sizes that there are, of whole instructions of every type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +32,12 @@ class BlockScales:
     Args:
         pair: of the operand that has the rows, and of the other one.
         axes: of their tensors, as the caller passes them.
+        span: K of a block.
     """
 
-    pair: tuple[Scale, Scale]
+    pair: Scales
     axes: Mapping[str, Axes]
+    span: int
 
 
 def block_scales(
@@ -45,14 +55,40 @@ def block_scales(
         UnsupportedError: several matmuls, or batches; blocks of another size than sums are promoted
             after, or none are; scales that are no matrices of fp32.
     """
-    asked = [n for n in matmuls if n.get(BLOCKS) is not None]
+    asked = [n for n in matmuls if any(n.get(x) is not None for x in (BLOCKS, GROUP, SCALES[1]))]
     if not asked:
         return None
     (node, *others), blocks = asked, asked[0].get(BLOCKS)
     what = f"scales of blocks {list(blocks) if isinstance(blocks, tuple) else blocks}"
+    what = f"scales of groups of {node.get(GROUP)}" if blocks is None else what
     if others or len(matmuls) > 1 or dims != (ROWS, COLS):
         raise UnsupportedError(f"{what} of {len(matmuls)} matmuls along {', '.join(dims)}",
                                "those of one matmul of matrices")  # fmt: skip
+    return _of_groups(definition, node, form, what) if blocks is None else _of_blocks(
+        definition, node, form, what
+    )  # fmt: skip
+
+
+def _of_groups(definition: Definition, node: Node, form: MmaForm, what: str) -> BlockScales:
+    """Those of the weights of a linear."""
+    span, source = node.get(GROUP), node.get(SCALES[1])
+    if type_of(form.accumulators[0]) is not DataType.Float or node.op != "linear":
+        raise UnsupportedError(f"{what} of fd.ops.{node.op} of {form.types}",
+                               "those of a linear whose sums are fp32")  # fmt: skip
+    if (
+        not isinstance(span, int)
+        or span not in GROUPS
+        or (form.promotion and span > form.promotion)
+    ):
+        most = form.promotion or GROUPS[-1]
+        raise UnsupportedError(what, f"groups of {', '.join(str(n) for n in GROUPS if n <= most)}")
+    name = _tensor(definition, source, what)
+    return BlockScales((None, Scale(name, 1)), {name: (COLS, in_blocks(SUMMED, span))}, span)
+
+
+def _of_blocks(definition: Definition, node: Node, form: MmaForm, what: str) -> BlockScales:
+    """Those of both operands of a ``scaled_mm``."""
+    blocks = node.get(BLOCKS)
     span = form.promotion
     if not span or node.get("use_fast_accum"):
         why = "whose sums stay in the tensor core" if span else f"of {form.types}"
@@ -63,15 +99,21 @@ def block_scales(
     along, found, axes = in_blocks(SUMMED, span), list[Scale](), dict[str, Axes]()
     for name, axis, rows in zip(SCALES, (ROWS, COLS), blocks, strict=True):
         source = node.get(name)
-        tensor = definition.node(source.name) if isinstance(source, Ref) else None
-        shape = tensor.get("shape") if tensor is not None else None
-        matrix = isinstance(shape, tuple) and len(shape) == 2
-        if tensor is None or not matrix or dtype_of(tensor) is not DataType.Float:
-            raise UnsupportedError(f"{what} in {source}", "inputs of fp32 with two dimensions")
+        tensor = _tensor(definition, source, what)
         assert isinstance(rows, int)
-        found.append(Scale(tensor.results[0], rows))
+        found.append(Scale(tensor, rows))
         own = in_blocks(axis, rows), along
-        axes[tensor.results[0]] = own if axis == ROWS else own[::-1]
+        axes[tensor] = own if axis == ROWS else own[::-1]
     if len(axes) < len(found):
         raise UnsupportedError(f"{what} of both operands in {source}", "a tensor for each")
-    return BlockScales((found[0], found[1]), axes)
+    return BlockScales((found[0], found[1]), axes, span)
+
+
+def _tensor(definition: Definition, source: Value, what: str) -> str:
+    """The name of the input that has such scales."""
+    tensor = definition.node(source.name) if isinstance(source, Ref) else None
+    shape = tensor.get("shape") if tensor is not None else None
+    matrix = isinstance(shape, tuple) and len(shape) == 2
+    if tensor is None or not matrix or dtype_of(tensor) is not DataType.Float:
+        raise UnsupportedError(f"{what} in {source}", "inputs of fp32 with two dimensions")
+    return tensor.results[0]

@@ -229,6 +229,8 @@ def multiplied(
         formula = _formula(p, given[p.a.name][0], given[p.b.name][0])
         sides = [operands[name] for name in names]
         for at, scale in enumerate(p.mma.scales or ()):
+            if scale is None:
+                continue
             axes = given[(p.a, p.b)[at].name][0]
             sides[at] = _scaled(sides[at], axes, *given[scale.tensor])
         made[p.mma.output] = einsum(formula, *sides)

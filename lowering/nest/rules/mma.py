@@ -61,29 +61,36 @@ def mma(place: Place) -> None:
 
 def _scales(
     place: Place, e: MmaOp, product: Product, parts: Sequence[_Part], depth: int
-) -> tuple[Frag, Frag] | tuple[()]:
-    """The numbers that a step's product counts times, by rows of the fragment and by columns:
-    loaded before the step is waited for, and waited for behind its product.
+) -> tuple[tuple[Frag, ...], ...]:
+    """The numbers that a step's product counts times, by rows of the fragment and by columns, of
+    each block of K that it sums: loaded before the step is waited for, and waited for behind its
+    product.
 
     Raises:
-        UnsupportedError: a step, or a warpgroup's part of a tile, has parts of several blocks.
+        UnsupportedError: a step has a part of a block and another one's, or a warpgroup's part of a
+            tile has parts of several.
     """
     if e.scales is None:
         return ()
     t, tile = place.tensor, place.tile
-    if len(parts) > 1 or e.promotion % depth:
+    if len(parts) > 1 or (e.promotion % depth and depth % e.promotion):
         what = f"{depth} of K at a time, {len(parts)} times a step, of {t.name} = {e}"
-        raise place.refuse(what, f"one product of a step over a divisor of {e.promotion} of K")
+        wanted = f"one product of a step over a divisor of {e.promotion} of K, or a multiple"
+        raise place.refuse(what, wanted)
     sides = list(zip(e.scales, (product.rows, product.cols), strict=True))
     if exchanged(place, product):
         sides.reverse()
-    found = []
-    for (scale, d), by_rows in zip(sides, (True, False), strict=True):
+    found = list[list[Frag]]([[], []])
+    blocks = [(n, *side) for n in range(-(-depth // e.promotion)) for side in enumerate(sides)]
+    for n, side, (scale, d) in blocks:
+        by_rows = side == 0
+        if scale is None:
+            continue
         size = tile.size(d)
         if scale.rows % size and scale.rows > 1:
             what = f"{size} of {d.label} of a warpgroup of {t.name} = {e}"
             raise place.refuse(what, f"a divisor of the {scale.rows} that a scale is for")
-        k, at = _block(place.index(product.of(Role.K)[-1]), e.promotion), place.index(d)
+        k, at = _block(place.index(product.of(Role.K)[-1]), e.promotion) + n, place.index(d)
         several = scale.rows == 1
         rows, cols = (size, 1) if several and by_rows else (1, size) if several else (1, 1)
         kind = FragmentType(DType.F32, rows, cols, layout=place.plan.target.mma.layout)
@@ -91,8 +98,8 @@ def _scales(
         coords = (k, at) if several else (_block(at, scale.rows), k)
         turned = several and by_rows
         place.emit(FragLoadGlobal(value, GmemRef(scale.tensor, coords), trans=turned))
-        found.append(value)
-    return found[0], found[1]
+        found[side].append(value)
+    return tuple(map(tuple, found))
 
 
 def _block(at: Expr, size: int) -> Expr:

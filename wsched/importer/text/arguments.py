@@ -66,6 +66,7 @@ def canonical(source: Source, at: ast.Call, op: str, call: Call) -> Call:
 _EXTRA = {
     "define_tensor": ("sizes", "strides", "static_sizes"),
     "add_output": ("stride_order",),
+    "linear": ("scale_b", "group"),
     "scaled_mm": ("use_fast_accum", "scale_blocks"),
 }
 
@@ -77,7 +78,7 @@ _FLAGS = frozenset((
 """Names of arguments that are true or false, or lists of these."""
 
 _COUNTS = frozenset((
-    "broadcast_dims", "correction", "diagonal", "dim", "dims", "end_indices", "new_shape",
+    "broadcast_dims", "correction", "diagonal", "dim", "dims", "end_indices", "group", "new_shape",
     "original_shape", "pad_widths", "scale_blocks", "shape", "start_indices", "stride_order",
     "strides",
 ))  # fmt: skip

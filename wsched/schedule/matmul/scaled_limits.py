@@ -20,6 +20,9 @@ def scaled_reasons(demands: Demands, params: MatmulParams) -> Reasons:
     warp, span = params.tile_sizes.warp_tile, demands.promotion
     if span % warp.k:
         reasons.append(f"the tile's k {warp.k} is no divisor of {span}, of which each is scaled")
+    tile = params.tile_sizes.cta_tile
+    if tile.k % span and span % tile.k:
+        reasons.append(f"the tile's k {tile.k} has parts of {span}, of which each is scaled")
     for axis, size, rows in zip("mn", (warp.m, warp.n), demands.scaled, strict=True):
         if rows > 1 and rows % size:
             reasons.append(

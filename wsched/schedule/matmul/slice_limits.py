@@ -23,7 +23,10 @@ def slice_reasons(demands: Demands, params: MatmulParams) -> Reasons:
         (params.halves, "accumulators=Half"),
         (params.mma_macro.target.tensor_memory is not None, "sums in tensor memory"),
         (demands.products > 1, f"{demands.products} products"),
-        (demands.promotion > 0, f"sums that are promoted after {demands.promotion} of K"),
+        (
+            demands.promotion > 0 and demands.scaled is None,
+            f"sums that are promoted after {demands.promotion} of K",
+        ),
         (bool(demands.reductions.types), "results that are reduced"),
     )  # fmt: skip
     tiles = params.tile_sizes

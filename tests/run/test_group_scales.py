@@ -1,0 +1,132 @@
+"""Weights whose groups of K have scales of their own: on the machine, proved, as machine code."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lowering.ground.errors import ScheduleError, UnsupportedError
+from lowering.kernel.text import parse_kernel, print_kernel
+from lowering.proof.prove import prove
+from tests.computed import drawn, fusion, words
+from tests.tiers import in_tiers
+from wsched.front.linear import linear_call
+from wsched.run.compiled import CompiledFusion, compile_fusion
+from wsched.run.counts import admitted_by
+from wsched.schedule.matmul.params import GemmTile, MatmulParams
+from wsched.schedule.matmul.tiles import tile_choice
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+M, N, K = 24, 200, 672
+"""No multiples of a tile, and of no group but 32."""
+
+WAYS = {
+    "one group in a step": (128, (128, 16, 128), 2, 1, {}),
+    "a group in two steps": (128, (64, 16, 64), 1, 1, {"splitk_factor": 2}),
+    "parts of K": (64, (128, 24, 64), 2, 1, {"splitk_factor": 2}),
+    "a group for each warpgroup": (128, (64, 16, 512), 4, 4, {}),
+    "groups of 64": (64, (64, 16, 256), 4, 4, {}),
+    "groups of 32": (32, (64, 16, 128), 4, 4, {}),
+    "two warpgroups in a group": (128, (64, 16, 256), 4, 4, {}),
+    "three groups": (128, (64, 16, 384), 3, 3, {}),
+    "four warpgroups in a group": (128, (64, 16, 128), 4, 4, {}),
+}
+"""Group, tile, warpgroups, those that share a slice, further parameters."""
+
+
+def given(weights: str, group: int) -> tuple[Any, list[Any], Any]:
+    """The text of a call, its inputs and its result in fp64."""
+    draw = torch.Generator().manual_seed(1)
+    w = torch.randint(0, 16, (N, K), generator=draw)
+    w = w if weights == "int32" else drawn(weights, N, K, 1)
+    x = drawn("bfloat16", M, K)
+    scale = torch.exp2(torch.randint(-6, 7, (-(-K // group), N), generator=draw).float()).t()
+    wide = w.double() * scale.double().repeat_interleave(group, 1)[:, :K]
+    q = words(w) if weights == "int32" else w
+    text, inputs = linear_call(x, q, scale, group=group)
+    return text, inputs, x.double() @ wide.T
+
+
+def made(
+    text: str, m: int, n: int, k: int, groups: int, along_k: int, **more: Any
+) -> CompiledFusion:
+    f, base = fusion(text), MatmulParams(**{"exchange_operands": True, **more})
+    choice = tile_choice(f, base, GemmTile(m, n, k), groups, False, along_k=along_k)
+    return compile_fusion(f, choice.params)
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("weights", ["int32", "int8", "float8_e5m2"])
+@pytest.mark.parametrize("name", in_tiers(tuple(WAYS), ("groups of 64",)))
+def test_right_proved_and_without_spills(name: str, weights: str) -> None:
+    group, tile, groups, along_k, more = WAYS[name]
+    text, inputs, wanted = given(weights, group)
+    kernel = made(text, *tile, groups, along_k, **more)
+    assert (kernel(*inputs)[0].double() - wanted).norm() < 3e-3 * wanted.norm()
+    found = prove(kernel.kernel, admitted_by(kernel.plan))
+    assert found.proved, "\n".join(map(str, found.open))
+    assert kernel.resources.clean
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("T2[(k + 1) * 4 + share,", "T2[(k + 1) * 4,"),
+     ("T2[(k + 1) * 4 + share,", "T2[k * 4 + share,"),
+     ("T2[(k + 1) * 4 + share,", "T2[k + 1 + share,"),
+     ("T2[share,", "T2[share + 1,")],
+    ids=["another warpgroup's", "the step before", "of every step", "begins with the second"],
+)  # fmt: skip
+def test_the_proof_tells_groups_apart(old: str, new: str) -> None:
+    group, tile, groups, along_k, more = WAYS["groups of 64"]
+    kernel = made(given("int32", group)[0], *tile, groups, along_k, **more)
+    text = print_kernel(kernel.kernel)
+    assert text.count(old) == 1, text
+    assert not prove(parse_kernel(text.replace(old, new)), admitted_by(kernel.plan)).proved
+
+
+@pytest.mark.parametrize(
+    ("tile", "groups", "along_k", "why"),
+    [
+        ((128, 16, 128), 2, 1, "the tile's k 128 is no divisor of 64, of which each is scaled"),
+        ((64, 16, 96), 3, 3, "the tile's k 96 has parts of 64, of which each is scaled"),
+    ],
+)
+def test_tiles_with_parts_of_groups(
+    tile: tuple[int, int, int], groups: int, along_k: int, why: str
+) -> None:
+    with pytest.raises(ScheduleError) as caught:
+        made(given("int32", 64)[0], *tile, groups, along_k)
+    assert why in str(caught.value.why)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "what"),
+    [
+        ("group=64", "group=16", "scales of groups of 16 is not supported; supported: groups of "
+         "32, 64, 128"),
+        (", group=64", "", "scales of groups of None is not supported; supported: groups of 32, "
+         "64, 128"),
+        ("scale_b=scale, ", "", "scales of groups of 64 in None is not supported; supported: "
+         "inputs of fp32 with two dimensions"),
+        ("scale_b=scale", "scale_b=x", "scales of groups of 64 in x is not supported; supported: "
+         "inputs of fp32 with two dimensions"),
+    ],
+)  # fmt: skip
+def test_words_that_say_no_groups(old: str, new: str, what: str) -> None:
+    text = given("int8", 64)[0]
+    assert old in text
+    with pytest.raises(UnsupportedError) as caught:
+        fusion(text.replace(old, new))
+    assert str(caught.value) == what
+
+
+def test_sums_of_integers() -> None:
+    text = given("int8", 64)[0].replace("fd.ops.linear(x, w,", "fd.ops.linear(x, q,")
+    lines = (line for line in text.splitlines(True) if "cast(q" not in line)
+    with pytest.raises(UnsupportedError) as caught:
+        fusion("".join(lines).replace("BFloat16", "Int8"))
+    assert caught.value.supported == "those of a linear whose sums are fp32"
+    assert caught.value.what.startswith("scales of groups of 64 of fd.ops.linear of ")
