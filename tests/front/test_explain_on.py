@@ -15,7 +15,7 @@ from tests.schedules import definition
 from wsched.choose.gpus import GPUS
 from wsched.choose.heuristics import choose_params
 from wsched.front import api
-from wsched.front.explain import explain_definition
+from wsched.front.explain import explain_definition, under_install
 from wsched.front.problems import planned
 from wsched.front.sizes import Extents, extents_for
 from wsched.importer.input_error import InputError
@@ -78,6 +78,7 @@ def test_the_machine_is_not_taken_for_a_gpu() -> None:
     cut_down = "\ntimes are of an H200 cut down to what the machine model pretends to have; gpu="
     there = wsched.explain(definition(), matrices(), gpu="H200")
     assert cut_down in str(here) and cut_down not in str(there)
+    assert here.installed == "" and there.installed != ""  # install takes no call without a GPU
 
 
 def test_another_way_on_that_gpu() -> None:
@@ -152,3 +153,9 @@ def test_what_install_does_stands_in_each_explanation(
     inputs = [torch.empty(64, 64, dtype=torch.bfloat16)] * 2
     found = wsched.explain(text, inputs)
     assert (found.route, found.installed) == ("cut" if parts else "wsched", "it takes this call")
+
+
+def test_what_install_leaves_to_nvfuser_says_why() -> None:
+    text = definition().replace("linear", "lineer")
+    said = under_install(text, lambda cutter: pytest.fail("there is no way to cut it"))
+    assert said.startswith("nvFuser runs it all: a result that is computed after fd.ops.lineer is ")

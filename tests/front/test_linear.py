@@ -68,8 +68,9 @@ def test_weights_of_4_bits(rows: str, columns: int, given: tuple[str, ...]) -> N
     q = words(w)
     found = wsched.linear(x, q, **more)
     assert found.dtype is x.dtype and error(found, wanted(x, w, **more)) < LIMITS[rows]
-    kernel = wsched.compile(*linear_call(x, q, **more))
-    assert kernel.fusion.inputs[1].dtype is DataType.UInt4
+    text, inputs = linear_call(x, q, **more)
+    assert (inputs[1] is q) is (columns % 32 == 0) and torch.equal(inputs[1], q)
+    assert wsched.compile(text, inputs).fusion.inputs[1].dtype is DataType.UInt4
 
 
 def test_weights_of_4_bits_that_are_widened_first(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,12 +11,14 @@ import pytest
 
 import wsched
 from lowering.ground.errors import InternalError, UnsupportedError
+from tests.epilogues import RESIDUAL
 from tests.schedules import SCHEDULES, definition
 from wsched.choose.cost import Cost
 from wsched.choose.heuristics import Candidate
 from wsched.choose.problem import Problem
 from wsched.front import api, explain_kernel, known, routes
 from wsched.front.choices import choices_of
+from wsched.front.problems import problem_of
 from wsched.fusion import DataType
 from wsched.importer.input_error import InputError
 from wsched.run.compiled import CompiledFusion
@@ -358,6 +360,22 @@ def test_explanation_has_the_kernel_that_runs() -> None:
     assert found.to_dict()["route"] == "wsched"
     assert {c.name for c in found.choices} >= {"tile_sizes", "smem_circular_buffer_stage"}
     assert len(found.refusals) == len(found.kernel.others) > 0
+
+
+@pytest.mark.parametrize(
+    ("stages", "why"),
+    [
+        (0, "threads read them: their buffers leave no shared memory for the operands"),
+        (1, "TMA loads them ahead of the epilogue"),
+    ],
+)
+def test_explanation_of_how_matrices_are_read(stages: int, why: str) -> None:
+    inputs = [integers(64, 256), integers(96, 256), integers(64, 96)]
+    params = replace(wsched.compile(RESIDUAL, inputs).params, epilogue_input_stages=stages)
+    kernel = wsched.compile(RESIDUAL, inputs, params=params)
+    problem = problem_of(kernel.fusion, inputs)
+    said = {c.name: (c.value, c.reason) for c in choices_of(kernel, problem, "", 1)}
+    assert said["epilogue_input_stages"] == (str(stages), f"matrices of the epilogue: {why}")
 
 
 def test_explanation_of_torch(golden: object) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 import wsched
 from lowering.ground.errors import UnsupportedError
+from wsched.front import written
 from wsched.front.scaled import int_mm_call, scaled_mm_call
 from wsched.importer.input_error import InputError
 
@@ -105,6 +106,27 @@ def test_results_of_8_bits(pair: tuple[str, str], result: str) -> None:
     assert (
         plain.dtype is dtype and error(plain.float(), (product * x * y).clamp(-most, most)) < 0.08
     )
+
+
+def test_a_kernel_is_looked_for_once_for_a_class(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled, run = list[str](), written.compile
+    monkeypatch.setattr(written, "_kernels", {})
+    monkeypatch.setattr(
+        written, "compile", lambda text, inputs: compiled.append(text) or run(text, inputs)
+    )
+    a, b, _ = operands("int8", "int8")
+    for rows in (a[:16], a[16:32], a[:24]):  # one class, and another one
+        assert torch.equal(wsched.int_mm(rows, b).double(), rows.double() @ b.double())
+    assert len(compiled) == 2
+
+
+def test_two_rows_with_a_scale_each() -> None:
+    a, b, _ = operands(FLOATS[0], FLOATS[0])
+    scale, one = torch.tensor([[0.5], [4.0]]), torch.ones(1)
+    plain, found = (
+        wsched.scaled_mm(a[:2], b, x, one, out_dtype=torch.float32) for x in (one, scale)
+    )
+    assert torch.equal(found, plain * scale)
 
 
 def test_the_largest_value_of_other_results() -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from lowering.ground.errors import UnsupportedError
 from wsched.importer import build_fusion, missing_ops, record_text
+from wsched.importer.text.expressions import DEPTH
 
 TEXT = """\
 import torch
@@ -97,6 +98,15 @@ def test_damaged_texts_are_refused_by_line(block: int) -> None:
 
 NESTED = "    x = {}\n    fd.add_output(x)\n"
 HEAD = "def f(fd: FusionDefinition):\n    t = fd.define_tensor(shape=[2])\n"
+
+
+def test_as_deep_as_texts_may_be() -> None:
+    """The statement is a level, each call one, and the name of the innermost has three."""
+    calls = DEPTH - 4
+    for more, message in ((0, None), (1, "line 3: deeper nesting in `x = ")):
+        nested = "fd.ops.neg(" * (calls + more) + "t" + ")" * (calls + more)
+        found = refusal(HEAD + NESTED.format(nested))
+        assert found is message if message is None else str(found).startswith(message)
 
 
 @pytest.mark.parametrize(

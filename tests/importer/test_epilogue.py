@@ -165,6 +165,23 @@ def test_inputs(
     assert f.inputs[2] == TensorBinding("T2", axes, sizes, DataType.Float)
 
 
+@pytest.mark.parametrize("size", ["-1", "256", "fd.ops.size(w, dim=0)"])
+def test_an_expand_to_a_size_of_a_transposed_operand(size: str) -> None:
+    text = epilogue(
+        "b: [1, 1]",
+        "t = fd.ops.permute(w, dims=[1, 0])",
+        "y = fd.ops.matmul(x, t)",
+        f"e = fd.ops.expand(b, shape=[-1, {size}])",
+        "d = fd.ops.add(y, e)",
+    )
+    x, _, rest = text.partition("    w = ")
+    text = f"{x}    w = {rest.replace('[-1, -1]', '[256, -1]', 1)}"
+    assert [b.axes for b in build(text).inputs] == [("M", "K"), ("N", "K"), ("1", "1")]
+    if size == "256":
+        with pytest.raises(UnsupportedError, match=r"fd\.ops\.expand to shape=\[-1, 255\]"):
+            build(text.replace("[-1, 256]", "[-1, 255]"))
+
+
 def test_run_time_scalar_does_not_widen() -> None:
     lines = ("s = fd.define_scalar(None, dtype=DataType.Double)", "c = fd.ops.gt(y, s)")
     text = epilogue(*lines, "d = fd.ops.where(c, y, s)")

@@ -184,3 +184,13 @@ def test_a_named_constant_is_repaired_where_it_is_defined() -> None:
     node = Node("mul", ("tv2",), (Ref("tv0"), Ref("c1")), (), 4)
     changed = _repair(node, ["T0_g_float[iS0{i0}]", "double(2.1234567890000001)"], {"c1": scalar})
     assert changed["c1"].operands == (2.123456789,)
+
+
+def test_what_is_read_often_is_looked_at_once(nvf: Any) -> None:
+    """There are 2^40 ways from the result to the product."""
+    with nvf.FusionDefinition() as fd:
+        y = fd.ops.linear(tensor(nvf, fd), tensor(nvf, fd))
+        for _ in range(40):
+            y = fd.ops.add(y, y)
+        fd.add_output(y)
+    assert [n.op for n in definition_of(fd).nodes].count("add") == 40

@@ -321,6 +321,17 @@ def test_a_part_of_a_definition() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "number", ["factor", "math.sqrt(factor)", "float(factor + 1)", "scale_of(factor)", "factor(2)"]
+)
+def test_what_is_called_with_what_has_no_value_has_none(number: str) -> None:
+    definition = record_text(
+        "def gate(fd: FusionDefinition, z: nvfuser.TensorView, factor, scale_of):\n"
+        f"    return fd.ops.mul(z, {number})\n"
+    )
+    assert definition.nodes[-1].operands == (Ref("z"), Open(number, 2))
+
+
 def test_what_is_said_of_tensors_is_kept() -> None:
     definition = body(
         f"x = {X}",

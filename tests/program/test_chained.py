@@ -151,3 +151,15 @@ def test_what_a_kernel_makes_anew_is_not_chained(
     results = [wsched.execute(LAYERS, inputs) for _ in range(3)]
     assert len(chains) == 1  # which found out, and nobody asked again
     assert all(map(torch.equal, results[2], results[0]))
+
+
+def test_what_a_first_call_forgets() -> None:
+    """Of a tensor how it lay is left, of that the same, of a number nothing."""
+    tensor = torch.arange(24.0).view(4, 6)[1:, ::2]
+    values = chained.Values([0.5, tensor])
+    for _ in range(2):
+        values[0] = values[1] = None
+        was = values[1]
+        assert values[0] is None and was.memory == tensor.untyped_storage().data_ptr()
+        assert (was.past, was.device, was.like.device.type) == (6, tensor.device, "meta")
+        assert (was.like.shape, was.like.stride()) == ((3, 3), (6, 2))

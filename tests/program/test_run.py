@@ -139,6 +139,24 @@ def test_what_lies_between_the_steps_lives_as_long_as_the_launch() -> None:
     launch()
 
 
+def test_what_lies_between_the_steps_is_one_allocation() -> None:
+    """The copied operand and the results that only steps read; inputs and results lie apart."""
+    seen = dict[int, set[int]]()
+
+    class Seen:
+        def __init__(self, number: int) -> None:
+            self.number = number
+
+        def bind(self, *given: Any, out: Any = None) -> BoundLaunch:
+            between = (given[0], *out)[: 2 - self.number]  # the copy and the product; the factor's
+            seen[self.number] = {t.untyped_storage().data_ptr() for t in between}
+            return BoundLaunch(lambda: None, given, out)
+
+    packed = {"matmul": Seen(0), "residual": Seen(1)}
+    bind(whole().program, packed, FUNCTIONS, inputs())  # type: ignore[arg-type]
+    assert len(seen[0] | seen[1]) == 1
+
+
 def test_a_workspace_of_zeros_holds_zeros_for_each_launch() -> None:
     text = """\
 program (x) -> (t) {

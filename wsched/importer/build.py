@@ -245,8 +245,7 @@ def _bindings(
     by_input = {x.input: x for x in operands.values()}
     for node in definition.nodes:
         name = node.results[0]
-        constant = node.op == "define_scalar" and node.operands[:1] not in ((), (None,))
-        if node.op not in ("define_tensor", "define_scalar") or constant:
+        if not node.is_input:
             continue
         if name in by_input:
             if name in read:

@@ -250,7 +250,7 @@ def _without_groups(node: Node) -> Node:
         if node.argument("dims", 1) != (0, 2, 1):
             what = f"fd.ops.permute with dims={text_of(node.argument('dims', 1))}"
             raise UnsupportedError(what, "dims=[0, 2, 1]")
-        return replace(node, operands=node.operands[:1], kwargs=(("dims", (1, 0)),))
+        return replace(node, kwargs=(("dims", (1, 0)),))
     kwargs: dict[str, Value] = dict(node.kwargs)
     order = kwargs.get("stride_order")
     if isinstance(order, tuple) and order[0] != len(order) - 1:

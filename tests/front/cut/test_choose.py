@@ -285,3 +285,36 @@ def test_a_matmul_without_a_batch_is_planned_as_one() -> None:
     problem = sizes_of(cutter).planned(segment).problem
     assert (problem.m, problem.n, problem.k) == (8192, 8192, 4096)
     assert (problem.batch, problem.a_count, problem.b_count) == (1, 1, 1)
+
+
+@pytest.mark.parametrize("behind", ["fd.ops.linear(t0, y)", "fd.ops.linear(y, t1)"])
+def test_what_is_computed_of_a_matmul_shares_no_kernel_with_it(behind: str) -> None:
+    """Though both have an operand; the third one has it, too, and is in its kernel."""
+    beside = "t0, t2" if "t0" in behind else "t2, t1"
+    body = f"""
+    y = fd.ops.linear(t0, t1)
+    z = fd.ops.linear({beside})
+    v = {behind}
+    fd.add_output(z)
+    fd.add_output(v)
+    """
+    cutter = Cutter(record_text(Feature(body, ((32, 32),) * 3, 3, 3).text))
+    found = [s.outputs for s in cutter.all(Take.SHARED).segments]
+    assert found == [("y", "z"), ("v",)]
+
+
+@pytest.mark.parametrize("also", ["", "fd.add_output(p)"])
+def test_what_only_an_epilogue_reads_is_in_its_kernel(also: str) -> None:
+    body = f"""
+    y = fd.ops.linear(t0, t1)
+    p = fd.ops.silu(t2)
+    d = fd.ops.add(y, p)
+    fd.add_output(d)
+    {also}
+    """
+    cutter = Cutter(record_text(Feature(body, ((24, 32), (40, 32), (24, 40)), 1, 1).text))
+    found = [
+        [n.op for n in s.definition.nodes if not n.is_input]
+        for s in cutter.all(Take.ALL).segments if s.matmul
+    ]  # fmt: skip
+    assert found == [["linear", "add"] if also else ["linear", "silu", "add"]]

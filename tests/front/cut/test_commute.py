@@ -114,6 +114,31 @@ def test_read_once_by_two_matmuls() -> None:
     assert "t0" in kernel.reads
 
 
+@pytest.mark.parametrize("weights", ["t1", "w"])
+def test_what_is_left_of_an_operand_is_made_once_if_it_is_read(weights: str) -> None:
+    """In 16 bits for both matmuls; in fp32 it is multiplied by what was the weight's along K."""
+    body = f"""
+        p = fd.ops.add(t0, t3)
+        q = fd.ops.mul(p, p)
+        s = fd.ops.sum(q, dims=[1], keepdim=True, dtype=DataType.Null)
+        r = fd.ops.rsqrt(s)
+        n = fd.ops.mul(p, r)
+        x = fd.ops.cast(n, dtype=DataType.BFloat16)
+        e = fd.ops.mul(t1, t4)
+        w = fd.ops.cast(e, dtype=DataType.BFloat16)
+        y = fd.ops.linear(x, {weights})
+        z = fd.ops.linear(x, t2)
+        fd.add_output(y)
+        fd.add_output(z)
+    """
+    shapes = (40, 64), (24, 64), (24, 64), (40, 64), (64,)
+    found = moved(Feature(body, shapes, 2, 2).text).definition
+    made = [n.results[0] for n in found.nodes if "@" in n.results[0]]
+    read = {name for n in found.nodes for name in n.refs}
+    assert len(set(made)) == len(made) and set(made) <= read
+    assert ("p@BFloat16" in made) and sum(n.refs[:1] == ("p",) for n in found.nodes) > 1
+
+
 def test_rounded_once() -> None:
     """What reads the scaled product as fp32 reads it so; results are rounded."""
     cutter = moved(COMMUTE["bias_and_epilogue"].text)

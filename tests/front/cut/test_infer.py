@@ -202,3 +202,36 @@ def f(fd: FusionDefinition):
     types = infer(record_text(text)).types
     assert types["y"].dims is None
     assert types["z"].dims == (Dim(Const(8)), Dim(Const(4)))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "neg(u)", "add(x, u)", "linear(u, x)", "matmul(x, u)", "permute(u, dims=[1, 0])",
+        "select(u, 1, dim=0)", "cat([u, x], dim=0)", "cat([x, u], dim=1)", "sum(u, dims=[0])",
+        "slice(u, start_indices=[0, 0], end_indices=[2, 2])", "pad(u, [0, 1])", "squeeze(u, [0])",
+        "index_select(u, i, dim=0)", "broadcast(u, [False, False, True])",
+    ],
+)  # fmt: skip
+def test_what_is_made_of_what_has_none_has_none(call: str) -> None:
+    text = f"""
+def f(fd: FusionDefinition):
+    x = fd.define_tensor(shape=[4, 8], contiguity=[True, True], dtype=DataType.Half)
+    i = fd.define_tensor(shape=[3], contiguity=[True], dtype=DataType.Int)
+    u = fd.ops.permute(x, dims=[0, 0])
+    y = fd.ops.{call}
+    fd.add_output(y)
+"""
+    assert infer(record_text(text)).types["y"].dims is None
+
+
+def test_sizes_that_are_told() -> None:
+    """None is one of them; only those of -1 are found from inputs."""
+    text = """
+def f(fd: FusionDefinition):
+    x = fd.define_tensor(shape=[0, -1, 3], contiguity=[True, True, True], dtype=DataType.Half)
+    fd.add_output(fd.ops.neg(x))
+"""
+    assert infer(record_text(text)).types["x"].dims == (
+        Dim(Const(0)), Dim(Var("i0")), Dim(Const(3))
+    )  # fmt: skip

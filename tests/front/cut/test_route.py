@@ -15,6 +15,8 @@ from wsched.choose.gpus import GPUS
 from wsched.doors.dropin import decide, decision_of
 from wsched.doors.fallback import interpret, rebuild
 from wsched.front import known, routes
+from wsched.front.cut.epilogues import Take
+from wsched.front.cut.segments import Cutter
 from wsched.front.explain import explain_definition, explain_on
 from wsched.importer import record_text
 from wsched.importer.input_error import InputError
@@ -315,3 +317,27 @@ def test_operands_that_are_views_are_read_by_strides(
     assert sorted(v for p in found.parts for v in p.views) == sorted(views)
     assert not any(p.copied for p in found.parts)
     assert all(v in str(found) for v in views)
+
+
+@pytest.mark.parametrize(
+    ("spread", "moved"),
+    [
+        ("expand(t3, shape=[n, 3, 8, 16])", "set"),
+        ("broadcast_in_dim(t4, shape=[n, 3, 8, 16], broadcast_dims=[3])", "broadcast"),
+    ],
+)
+def test_sizes_that_are_implied_are_not_asked_for(spread: str, moved: str) -> None:
+    """Nor is the tensor whose size it is read: a kernel has its own dimensions."""
+    body = f"""
+        n = fd.ops.size(t2, dim=0)
+        y = fd.ops.linear(t0, t1)
+        e = fd.ops.{spread}
+        f = fd.ops.add(y, e)
+        fd.add_output(f)
+    """
+    shapes = (2, 3, 8, 32), (16, 32), (2, 3, 8, 16), (1, 1, 1, 16), (16,)
+    cutter = Cutter(record_text(Feature(body, shapes, 1, 1).text))
+    (kernel,) = cutter.all(Take.ALL).segments
+    assert kernel.inputs == ("t0", "t1", spread.partition("(")[2][:2])
+    ops = [n.op for n in kernel.definition.nodes if not n.is_input]
+    assert ops == ["linear", moved, "add"]

@@ -57,6 +57,18 @@ def test_a_sum_without_a_factor() -> None:
     assert order(arranged(recorded(text))) == ["t", "y", "u", "f", "g", "s", "z"]
 
 
+def test_a_weight_that_is_transposed() -> None:
+    """Its type is that of what it is transposed from."""
+    text = LOW_RANK.replace(
+        "t = fd.ops.linear(t0, t2)",
+        "t4 = fd.ops.permute(t2, dims=[1, 0])\n    t = fd.ops.matmul(t0, t4)",
+    )
+    found = arranged(recorded(text))
+    assert [name.partition("@")[0] for name in order(found)] == [
+        "t4", "t", "t", "t", "t", "y", "u", "f", "g", "s", "z",
+    ]  # fmt: skip
+
+
 def test_bits_are_those_of_the_definition() -> None:
     """A kernel for t with its factor, one for the sum."""
     torch = pytest.importorskip("torch")

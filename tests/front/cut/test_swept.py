@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import wsched
+from lowering.sweep.tile import LONGEST_ROW
 from tests.front.cut.features import Feature, inputs_of, sizes_of
 from wsched.choose.copy_cost import COPY_HOST_US, STEP_HOST_US
 from wsched.choose.nvfuser_cost import pointwise_us
@@ -258,3 +259,20 @@ def test_views_go_through_what_is_pointwise() -> None:
     assert segment.seen[0][0] == "q" and len(segment.seen[0][1]) == 4
     plain, looks = views_first(segment.definition, cutter.graph.types.types)
     assert plain is segment.definition and not looks  # nothing is left to move
+
+
+@pytest.mark.parametrize("row", [LONGEST_ROW, LONGEST_ROW + 8])
+def test_rows_that_are_longer_than_a_tile_are_no_sweep(row: int) -> None:
+    text = """
+def f(fd: FusionDefinition):
+    x = fd.define_tensor(shape=[-1, -1], contiguity=True, dtype=DataType.BFloat16)
+    w = fd.define_tensor(shape=[-1, -1], contiguity=True, dtype=DataType.BFloat16)
+    f = fd.ops.cast(x, dtype=DataType.Float)
+    d = fd.ops.sub(f, fd.ops.max(f, dims=[1], keepdim=True))
+    y = fd.ops.linear(fd.ops.cast(d, dtype=DataType.BFloat16), w)
+    fd.add_output(y)
+"""
+    cutter = cutter_of(record_text(text))
+    given = [torch.empty(n, row, dtype=torch.bfloat16) for n in (8, 16)]
+    first, _ = swept(cutter, call_of(cutter, given))
+    assert (first.sweep is not None) is (row == LONGEST_ROW)

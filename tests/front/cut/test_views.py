@@ -14,9 +14,12 @@ from wsched.doors.fallback import interpret
 from wsched.front.cut.epilogues import Take
 from wsched.front.cut.looks import move_of
 from wsched.front.cut.predict import VIEW_HOST_US, nvfuser_us, segment_us
+from wsched.front.cut.program import make
 from wsched.front.cut.segments import Cutter, Segment
 from wsched.importer import record_text
 from wsched.importer.definition import Node
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
 
 HEADS = Feature(
     """
@@ -104,3 +107,27 @@ def test_a_rest_that_is_more(why: str, old: str, new: str) -> None:
     wanted = interpret(record_text(feature.text), inputs)
     for found, right in zip(wsched.execute(feature.text, inputs), wanted, strict=True):
         assert found.equal(right), why
+
+
+def test_a_view_of_a_sum_that_a_kernel_stores_in_parts() -> None:
+    """It looks at what has been put together."""
+    body = """
+        y = fd.ops.linear(t0, t1)
+        f = fd.ops.cast(y, dtype=DataType.Float)
+        s = fd.ops.sum(f, dims=[1], dtype=DataType.Float)
+        r = fd.ops.reshape(s, new_shape=[4, 6])
+        fd.add_output(r)
+    """
+    feature = Feature(body, ((24, 32), (40, 32)), 1, 1)
+    cutter = Cutter(record_text(feature.text))
+    segments = cutter.all(Take.ALL).segments
+    assert [v.name for v in segments[-1].views] == ["r"]
+    inputs = inputs_of(feature)
+    run = make(cutter.definition, cutter.graph.types, segments, inputs, no_rest).run
+    (found,) = run(inputs, None)
+    wanted = (inputs[0].double() @ inputs[1].double().T).sum(1).view(4, 6)
+    torch.testing.assert_close(found.double(), wanted, rtol=2**-7, atol=2**-7)
+
+
+def no_rest(segment: Segment) -> Any:
+    raise AssertionError(f"{segment.outputs} are somebody else's")

@@ -173,7 +173,7 @@ class Dimensions:
         if source is None or dims is None or len(dims) != len(source[1]):
             return None
         name, ids = source
-        arguments = tuple(str(v) for v in (*node.operands[1:], *node.kwargs))
+        arguments = tuple(map(str, node.kwargs))
         old = self.dims(name) or ()
         return tuple(
             number
