@@ -212,9 +212,11 @@ class _Shared:
         """
         names = [f.name for f in scales]
         loads = [s for s in body if isinstance(s, FragLoadGlobal) and s.out.name in names]
+        if len(loads) != len(scales):
+            raise _unlike(f"{len(loads)} of {len(scales)} scales loaded with the slice")
         if len(loads) < 2:
             return loads
-        if len(loads) != len(scales) or (len(loads) % self.groups and self.groups % len(loads)):
+        if len(loads) % self.groups and self.groups % len(loads):
             raise _unlike(f"{len(scales)} scales of a slice for {self.groups} warpgroups")
         first, second = (s.src.coords for s in loads[:2])
         (along,) = (d for d, (x, y) in enumerate(zip(first, second, strict=True)) if x != y)

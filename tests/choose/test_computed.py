@@ -14,6 +14,7 @@ from wsched.choose.heuristics import candidates
 from wsched.choose.memory import least_bytes
 from wsched.choose.problem import Problem, demands
 from wsched.choose.shape import Shape
+from wsched.choose.tiles import tiles_for
 from wsched.fusion import DataType
 from wsched.schedule.matmul.limits import require_legal_for
 from wsched.schedule.matmul.params import ClusterDims
@@ -100,6 +101,8 @@ def test_scales_of_groups(group: int) -> None:
     assert best.cost.us > plain.cost.us
     wide = candidates(replace(own, computed=None))
     assert wide and all(c.params.tile_sizes.warp_tile.k <= group for c in wide)
+    for tiles in map(tiles_for, (own, replace(own, computed=None))):
+        assert len(tiles) == len(set(tiles))
 
 
 def test_no_tile() -> None:

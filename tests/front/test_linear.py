@@ -181,6 +181,8 @@ def test_inputs_that_do_not_fit(change: dict[str, Any], what: str) -> None:
         ({"w": torch.zeros(N, K)}, "weights of torch.float32",
          "int8, uint8, float8_e4m3fn, float8_e5m2, int32"),
         ({"scale": torch.ones(N, 13), "group": 16}, "groups of 16", "32, 64, 128"),
+        ({"scale": torch.ones(N, 2), "group": 128.0}, "groups of 128.0", "32, 64, 128"),
+        ({"scale": torch.ones(N, 2), "group": "128"}, "groups of '128'", "32, 64, 128"),
         ({"scale": torch.ones(N, 2), "zero": torch.ones(N, 2), "group": 128},
          "zero points of groups", "a zero point of each output column"),
         ({"scale": torch.ones(N).half()}, "a scale of torch.float16", "float32"),

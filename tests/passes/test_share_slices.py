@@ -201,3 +201,17 @@ def test_blocks_that_are_no_parts() -> None:
     assert error.value.what == (
         "warpgroups that share slices of K, with 2 scales of a slice for 3 warpgroups"
     )
+
+
+def test_numbers_that_another_step_has() -> None:
+    """What is loaded in front of the loop would be left out of the product."""
+    load = "second: frag<f32, 64x1> = frag.load_global s[k * 2 + 1, 0], trans=true\n"
+    assert SCALED.count(load) == 1
+    text = SCALED.replace(load, "")
+    at = text.index("for k in")
+    text = text[:at] + load.replace("k * 2 + 1", "1") + "    " + text[at:]
+    with pytest.raises(UnsupportedError) as error:
+        shared(text, 2)
+    assert error.value.what == (
+        "warpgroups that share slices of K, with 1 of 2 scales loaded with the slice"
+    )

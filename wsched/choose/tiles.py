@@ -146,9 +146,10 @@ def tiles_for(problem: Problem) -> tuple[Tile, ...]:
     if not _in_any_chunks(problem):
         found = tuple(t for t in found if not (t.chunk or t.apart))
     if problem.computed is not None:
-        return tuple(_of_groups(problem, t) for t in found if _computes(problem, t))
-    found = tuple(replaced(t, k=t.k * 2 // problem.operand.bytes) for t in found)
-    return tuple(_of_groups(problem, t) for t in found)
+        found = tuple(t for t in found if _computes(problem, t))
+    else:
+        found = tuple(replaced(t, k=t.k * 2 // problem.operand.bytes) for t in found)
+    return tuple(dict.fromkeys(_of_groups(problem, t) for t in found))
 
 
 def _of_groups(problem: Problem, tile: Tile) -> Tile:

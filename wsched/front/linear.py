@@ -283,8 +283,8 @@ def _grouped(k: int, scale: Any, group: int | None) -> tuple[int, ...]:
     """How many groups of K a scale is of: one dimension more, or none."""
     if group is None:
         return ()
-    if group not in GROUPS:
-        raise UnsupportedError(f"groups of {group}", ", ".join(map(str, GROUPS)))
+    if not isinstance(group, int) or group not in GROUPS:
+        raise UnsupportedError(f"groups of {group!r}", ", ".join(map(str, GROUPS)))
     if scale is None:
         raise InputError(f"groups of {group} without a scale", "scale", "None", "a tensor")
     return (-(-k // group),)

@@ -51,7 +51,6 @@ def operations() -> dict[str, Callable[..., Any]]:
         "clamp": lambda x, low, high: torch.clamp(x, low, high),
         "cumsum": lambda x, dim: torch.cumsum(x, dim),
         "cumprod": lambda x, dim: torch.cumprod(x, dim),
-        "linear": lambda x, w, bias=None: functional.linear(wide(x), wide(w), bias),
         "matmul": lambda x, w: torch.matmul(wide(x), wide(w)),
         "grouped_mm": grouped_mm,
         "mod": torch.fmod,
@@ -62,7 +61,7 @@ def operations() -> dict[str, Callable[..., Any]]:
     }
     named = (
         argsort, broadcast, broadcast_in_dim, cast, cat, div, expand, full, gather, index_select,
-        iota, pad, permute, reshape, select, shape, size, slice_, squeeze, stride_order,
+        iota, linear, pad, permute, reshape, select, shape, size, slice_, squeeze, stride_order,
         take_along_axis, topk, triu, var, var_mean, welford,
     )  # fmt: skip
     table |= {f.__name__.rstrip("_"): f for f in named}
@@ -115,6 +114,27 @@ def div(x: Any, y: Any) -> Any:
         for v in (x, y)
     ]
     return torch.div(x, y) if any(floats) else torch.div(x, y, rounding_mode="trunc")
+
+
+def linear(
+    x: Any, w: Any, bias: Any = None, *, scale_b: Any = None, group: int | None = None
+) -> Any:
+    """``x · wᵀ + bias``; with scales of groups, [N, K / group], of weights times these, in fp32.
+
+    Raises:
+        UnsupportedError: scales without the size of their groups, or a size without scales.
+    """
+    import torch
+
+    if scale_b is None and group is None:
+        return torch.nn.functional.linear(wide(x), wide(w), bias)
+    if scale_b is None or group is None:
+        one = "group without scale_b" if scale_b is None else "scale_b without group"
+        raise UnsupportedError(f"a linear with {one}", "both or none")
+    scales = scale_b.repeat_interleave(group, 1)[:, : w.shape[1]]
+    added = None if bias is None else bias.float()
+    made = torch.nn.functional.linear(wide(x).float(), wide(w).float() * scales, added)
+    return made.to(x.dtype)
 
 
 def grouped_mm(mat1: Any, mat2: Any, offsets: Any, bias: Any = None) -> Any:

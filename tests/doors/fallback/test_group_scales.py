@@ -1,0 +1,67 @@
+"""Linears whose weights have scales of groups of K, where torch computes them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import wsched
+from lowering.ground.errors import UnsupportedError
+from wsched.doors.fallback.torch_ops import operations
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+N, K, GROUP = 24, 96, 64
+
+
+def given() -> tuple[Any, Any, Any, Any]:
+    draw = torch.Generator().manual_seed(1)
+    x = torch.randn(2, 3, K, generator=draw).bfloat16()
+    w = torch.randint(-99, 99, (N, K), generator=draw).to(torch.int8)
+    return x, w, torch.rand(N, 2, generator=draw) + 0.5, torch.randn(N, generator=draw).bfloat16()
+
+
+def exact(x: Any, w: Any, scale: Any) -> Any:
+    return x.double() @ (w.double() * scale.double().repeat_interleave(GROUP, 1)[:, :K]).T
+
+
+@pytest.mark.parametrize("biased", [False, True])
+def test_linear(biased: bool) -> None:
+    """The last group is what is left of K."""
+    x, w, scale, bias = given()
+    vector = bias if biased else None
+    found = operations()["linear"](x, w.bfloat16(), vector, scale_b=scale, group=GROUP)
+    wanted = exact(x, w, scale) + (bias.double() if biased else 0)
+    assert found.dtype is torch.bfloat16 and (found - wanted).norm() < 3e-3 * wanted.norm()
+
+
+@pytest.mark.parametrize(
+    ("name", "other"), [("group", "scale_b"), ("scale_b", "group")], ids=["group", "scales"]
+)
+def test_one_without_the_other(name: str, other: str) -> None:
+    x, w, scale, _ = given()
+    one = {"group": GROUP, "scale_b": scale}[name]
+    with pytest.raises(UnsupportedError) as error:
+        operations()["linear"](x, w.bfloat16(), **{name: one})
+    assert str(error.value) == (
+        f"a linear with {name} without {other} is not supported; supported: both or none"
+    )
+
+
+def test_batches_that_no_kernel_of_ours_computes() -> None:
+    """Scales stand in products of matrices; ``execute`` leaves others to what is there."""
+    x, w, scale, _ = given()
+
+    def tensor(rank: int, dtype: str) -> str:
+        sizes, dense = ", ".join(["-1"] * rank), ", ".join(["True"] * rank)
+        return f"fd.define_tensor(shape=[{sizes}], contiguity=[{dense}], dtype=DataType.{dtype})"
+
+    text = "\n    ".join((
+        "def f(fd):", f"x = {tensor(3, 'BFloat16')}", f"q = {tensor(2, 'Int8')}",
+        f"s = {tensor(2, 'Float')}", "w = fd.ops.cast(q, dtype=DataType.BFloat16)",
+        f"d = fd.ops.linear(x, w, scale_b=s, group={GROUP})", "fd.add_output(d)",
+    ))  # fmt: skip
+    (found,) = wsched.execute(text + "\n", [x, w, scale])
+    wanted = exact(x, w, scale)
+    assert (found - wanted).norm() < 3e-3 * wanted.norm()
