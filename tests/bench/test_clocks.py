@@ -53,6 +53,19 @@ def test_nvml(monkeypatch: pytest.MonkeyPatch) -> None:
     assert EnergyCounter("GPU-1").joules() == 12.5
 
 
+def test_a_sampler_samples_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever measures twice starts and stops it twice."""
+    monkeypatch.setattr(clocks, "_nvml", lambda uuid: Device())
+    monkeypatch.setattr(clocks, "_NVML_PERIOD_S", 0.001)
+    sampler = ClockSampler("GPU-1")
+    for _ in range(2):
+        sampler.start()
+        end = time.monotonic() + 2
+        while not sampler._samples and time.monotonic() < end:
+            time.sleep(0.001)
+        assert sampler.stop()["source"] == "NVML"
+
+
 class Pynvml(ModuleType):
     """The package, for a board at a clock that starts it once."""
 

@@ -221,6 +221,26 @@ def test_a_run_goes_on_where_it_ended(
     assert invoke(monkeypatch, "--json", path, "--baseline", baseline)[0] == 0
 
 
+def test_processes_are_measured_while_time_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first whatever it takes, and none behind the end of the time."""
+    rooms: list[float] = []
+
+    def run_shapes(job: Any, words: Any, shapes: int, limits: Any, keep: Any) -> str:
+        rooms.append(limits[0])
+        monkeypatch.setattr(command.time, "monotonic", lambda: 1000.0 + 60.0 * len(rooms))
+        return ""
+
+    monkeypatch.setattr(command, "run_shapes", run_shapes)
+    for seconds, found in ((0.0, [0.0] * 4), (150.0, [150.0, 90.0, 30.0]), (1e-9, [1e-3])):
+        rooms.clear()
+        monkeypatch.setattr(command.time, "monotonic", lambda: 1000.0)
+        path = tmp_path / "of.jsonl"
+        command._measure(path, read(path), {}, command.Plan(2, 1.0), 4, (seconds, 60.0))
+        assert rooms == found
+
+
 @pytest.mark.slow
 def test_what_is_wrong_is_no_matter_of_speed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, baseline: Path

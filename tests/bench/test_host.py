@@ -85,6 +85,13 @@ def test_fake_driver(capsys: pytest.CaptureFixture[str]) -> None:
     assert "limit" not in capsys.readouterr().out
 
 
+def test_inputs_lie_where_they_are_asked_for() -> None:
+    """Whatever torch makes tensors on by default."""
+    torch = pytest.importorskip("torch")
+    with torch.device("meta"):
+        assert main(["--fake-driver", "--calls", "1", "--rounds", "1", "--json"]) == 0
+
+
 @pytest.mark.parametrize(("path", "us", "status"), [
     ("bind", 4.1, 1), ("bind", 3.9, 0), ("bind of six", 5.9, 0), ("bind of six", 6.1, 1),
 ])  # fmt: skip

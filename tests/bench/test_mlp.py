@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -23,6 +24,12 @@ def test_the_definition_is_the_block_of_the_tests() -> None:
         return sorted(n.op for n in d.nodes if n.op != "cast")
 
     assert ops(ours) == ops(theirs) and len(ours.outputs) == 1
+
+
+def test_sizes_are_symbolic() -> None:
+    text = bench.mlp_definition()
+    assert [re.findall(r"shape=(\[.*?\])", line)[0] for line in text.splitlines()
+            if "define_tensor" in line] == ["[-1, -1]", "[-1, -1]", "[-1]", "[-1, -1]"]  # fmt: skip
 
 
 class Device:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from tests.doors.dropin.spy import Spy, nvfuser
-from wsched.bench.models import modules
+from wsched.bench.models import cases, modules
 from wsched.bench.models.cases import DefinitionCase, ModuleCase, told_of
 from wsched.bench.models.dot import to_dot
 from wsched.bench.models.listed import read_listed
-from wsched.bench.models.measure import COMPILE, EAGER, NVFUSER, OWN, THUNDER
+from wsched.bench.models.measure import COMPILE, EAGER, NVFUSER, OWN, THUNDER, THUNDER_NVFUSER
 from wsched.bench.models.modules import MODULES, make
 from wsched.bench.peers.systems import Skip
+from wsched.doors.dropin.patch import enabled
 from wsched.doors.dropin.report import report
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
@@ -61,6 +63,23 @@ def test_a_module_in_eager_mode(name: str, small: None) -> None:
     told = case.told(way)
     assert told["flops"] == 16 * MATMULS[name]
     assert (told["own"], told["reasons"]) == (0, {"not handed to nvFuser": told["flops"]})
+
+
+def test_wsched_is_asked_in_its_own_way_alone(small: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of three ways that thunder runs, which has nvFuser's matmuls in two."""
+    options: list[dict[str, Any]] = []
+
+    def jit(module: Any, **given: Any) -> Any:
+        options.append(given)
+        return module
+
+    monkeypatch.setattr(cases, "_module", lambda name: SimpleNamespace(jit=jit))
+    case = ModuleCase(make("gelu-mlp", 16, "cpu"))
+    ways = [case.way(name) for name in (THUNDER, THUNDER_NVFUSER, OWN)]
+    assert [way.around is enabled for way in ways] == [False, False, True]
+    assert [sorted(given) for given in options] == [
+        [], *[["nv_enable_linear", "nv_enable_matmul"]] * 2
+    ]  # fmt: skip
 
 
 def test_a_layer_of_a_small_rank_is_scaled_by_alpha_over_it(small: None) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import pytest
 import torch
 from typer.testing import CliRunner
@@ -50,6 +52,21 @@ def test_a_layer_as_a_whole(routing: str) -> None:
     assert (layer.name, layer.flops) == ("layer", 6 * 40 * 64 * 32)
     assert set(layer.ways) == {TORCH, COMPILED, WSCHED}
     assert relative_error(layer.ways[WSCHED](), layer.ways[TORCH]().float()) < TOLERANCE
+
+
+def test_tokens_are_drawn_by_the_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever else was drawn in the process."""
+    monkeypatch.setattr(torch.compiler, "reset", lambda: None)
+    monkeypatch.setattr(torch, "compile", lambda of, **_: of)
+
+    def result(state: int, seed: int) -> torch.Tensor:
+        torch.manual_seed(state)
+        weights = [torch.ones(s).bfloat16().mT for s in ((6, 32, 64), (6, 32, 64), (6, 64, 32))]
+        (layer,) = whole_of(choices_of("uniform", SMALL, 20, 1), weights, seed)
+        return cast(torch.Tensor, layer.ways[TORCH]())
+
+    found = result(0, 7)
+    assert torch.equal(found, result(1, 7)) and not torch.equal(found, result(0, 8))
 
 
 def test_the_ratio_is_to_the_fastest_other_way() -> None:

@@ -23,6 +23,15 @@ def test_both_ways_compute_the_norm(weight: bool) -> None:
         assert (found.double() - wanted).norm() < 0.004 * wanted.norm()
 
 
+def test_what_wsched_has_no_kernel_for_is_torchs() -> None:
+    torch.manual_seed(0)
+    x, w = (torch.randint(-2, 3, s).bfloat16() for s in ((40, 64), (24, 64)))
+    text = definition(Shape(40, 24, 64), False)
+    text += "    z = fd.ops.cumsum(x, 0)\n    fd.add_output(z)\n"
+    _, found = run_of(text, (x, w), False)((x, w))
+    assert torch.equal(found, x.cumsum(0))
+
+
 def test_report() -> None:
     us = {"nvfuser": 110.0, "first": 103.0, "behind": 101.0, "folded": 100.0}
     assert report({"shape": "1x2x3", "us": us}) == (

@@ -44,7 +44,7 @@ def test_refused(text: str, message: str) -> None:
 def test_work() -> None:
     shape = Shape(512, 1024, 2048)
     assert (shape.flops, shape.bytes) == (2**31, 2 * (2**20 + 2**21 + 2**19))
-    assert shape.tflops(1e6) == pytest.approx(2**31 / 1e12)
+    assert shape.tflops(1e6) == pytest.approx(2**31 / 1e12, rel=1e-12)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

@@ -49,6 +49,16 @@ def test_inputs_are_where_they_are_asked_for(name: str) -> None:
     assert {t.device.type for t in CASES[name].tensors("meta")} == {"meta"}
 
 
+def test_what_inputs_are_drawn_from() -> None:
+    """Normal numbers; as many are true as are not."""
+    inputs = ((100, 100), "Float"), ((100, 100), "Bool"), ((100,), "Int")
+    case = replace(CASES["gate"], inputs=inputs, turned=())
+    numbers, truths, index = case.tensors("cpu")
+    assert abs(float(numbers.mean())) < 0.1 and abs(float(numbers.std()) - 1) < 0.1
+    assert truths.dtype is torch.bool and abs(float(truths.float().mean()) - 0.5) < 0.1
+    assert 0 <= int(index.min()) <= int(index.max()) < 100
+
+
 def test_the_line() -> None:
     found = {
         "case": "gate", "bytes": 4_000_000, "predicted_us": 4.0, "error": 0.0,

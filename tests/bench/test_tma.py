@@ -97,7 +97,10 @@ def invoke(*words: str) -> tuple[int, str]:
     return result.exit_code, result.output
 
 
-def test_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A GPU on which every copy takes as long."""
+
     class Gpu:
         uuid = ""
 
@@ -111,6 +114,9 @@ def test_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "CudaGpu", Gpu)
     monkeypatch.setattr(command, "ClockSampler", lambda uuid: FakeSampler())
     monkeypatch.setattr(command, "GpuRing", lambda: lambda case: ([100.0], 132))
+
+
+def test_the_command(fake: None) -> None:
     words = ("--source", "l2", "--width", "64", "--align", "16", "--align", "128")
     code, text = invoke(*words, "--json")
     assert code == 0, text
@@ -120,6 +126,12 @@ def test_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     assert {f["align"] for f in data["figures"]} == {16, 128}
     code, text = invoke(*words)
     assert code == 0 and text.count("TB/s received from l2") == 2, text
+
+
+def test_the_line_of_the_clocks_is_one_in_a_narrow_terminal(fake: None) -> None:
+    words = ["tma", "--source", "l2", "--width", "64", "--align", "16"]
+    result = CliRunner().invoke(app, words, env={"COLUMNS": "60"})
+    assert result.output.splitlines()[-1] == f"fake; clocks: {FakeSampler().stop()}"
 
 
 def test_words_that_are_not_known() -> None:

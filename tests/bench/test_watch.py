@@ -12,6 +12,7 @@ import pytest
 
 from lowering.ground.errors import UnsupportedError
 from tests.bench.fakes import FakeSampler
+from wsched.bench.gemm.worker import measure_each
 from wsched.bench.method import watch
 from wsched.bench.method.watch import BenchError, Enough, Job, _run, _Worker, run_process
 from wsched.bench.problem import Shape
@@ -147,6 +148,27 @@ def test_a_worker_may_take_its_time_to_start(monkeypatch: pytest.MonkeyPatch) ->
         worker = _Worker()
         told = _run(job, 0.5, lambda *_: None, command, worker)
         assert f"the worker hung at 'start': no sign of life for {patience} s" in told
+
+
+def test_a_step_of_which_nothing_is_said_takes_no_time() -> None:
+    """Of work that takes long the worker says how long; nothing else delays the verdict."""
+    events: list[dict[str, Any]] = []
+
+    def ready(item: Shape, left_out: Any, tell: Any) -> Any:
+        tell("wsched", "compile")
+        tell("wsched", "round 1", 2.5)
+        return dict
+
+    measure_each({"shapes": [(256, 256, 256)], "excluded": {}}, events.append, Shape, ready)
+    steps = [(e["system"], e["step"], e["seconds"]) for e in events if e["event"] == "step"]
+    assert steps == [("", "inputs", 0.0), ("wsched", "compile", 0.0), ("wsched", "round 1", 2.5)]
+
+
+def test_a_worker_may_end_a_while_behind_its_output() -> None:
+    """Its own exit status counts: it is not killed for what it does behind its last result."""
+    script = "import os, time\nos.close(1)\ntime.sleep(0.3)\n"
+    job = Job(SHAPES, "bf16", "tn", {"wsched": None}, PLAN)
+    assert _run(job, 5.0, lambda *_: None, (sys.executable, "-c", script), _Worker()) == ""
 
 
 def test_a_worker_that_does_not_start() -> None:

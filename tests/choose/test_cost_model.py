@@ -16,7 +16,7 @@ from wsched.bench.method.correlation import rank_correlation
 from wsched.bench.method.statistic import geometric_mean
 from wsched.choose.copy_engine import promotions
 from wsched.choose.cost import Cost
-from wsched.choose.cost_model import cost, places
+from wsched.choose.cost_model import _share, cost, places
 from wsched.choose.memory import BYTES_PER_US
 from wsched.choose.problem import Problem
 from wsched.fusion import DataType
@@ -26,6 +26,7 @@ from wsched.schedule.matmul.params import (
     L2Promotions,
     MatmulParams,
     TensorMapL2Promotion,
+    TilingStrategy,
 )
 from wsched.schedule.matmul.tiles import fit_stages, with_tile
 
@@ -257,3 +258,17 @@ def test_matrices_cost_their_bytes_whoever_reads_them() -> None:
     by_tma = costed(8192, 8192, 512, matrices=(BF16,), inputs=(BF16,))
     by_threads = costed(8192, 8192, 512, matrices=(BF16,), inputs=None)
     assert by_tma.us == by_threads.us > costed(8192, 8192, 512).us
+
+
+@pytest.mark.parametrize(("share", "steps"), [(5, 7), (7, 5), (3, 16), (16, 3), (9, 11), (4, 4)])
+def test_ctas_that_share_a_tile_of_stream_k(share: int, steps: int) -> None:
+    """Counted where each has so many steps of tiles that have so many."""
+    ctas = steps * 12
+    tiles = share * ctas // steps
+    met = [t * steps // share for t in range(tiles)]
+    last = [((t + 1) * steps - 1) // share for t in range(tiles)]
+    found = _share(
+        MatmulParams(tiling_strategy=TilingStrategy.DistributeStagesAcrossSMs), tiles, steps, ctas
+    )
+    most = max(b - a + 1 for a, b in zip(met, last, strict=True))
+    assert (found.steps, found.parts) == (share, most)

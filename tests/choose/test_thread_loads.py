@@ -12,7 +12,14 @@ from wsched.choose.copy_cost import slower_than_direct
 from wsched.choose.cost_model import cost
 from wsched.choose.heuristics import candidates, choose_params, modelled, thread_loaded
 from wsched.choose.problem import Problem
-from wsched.choose.thread_loads import LEAST_BYTES, SURE, copied_us, thread_cycles, variants
+from wsched.choose.thread_loads import (
+    LEAST_BYTES,
+    SURE,
+    are_large,
+    copied_us,
+    thread_cycles,
+    variants,
+)
 from wsched.fusion import DataType
 from wsched.importer.linear import LINEAR
 from wsched.schedule.matmul.kernel_options import thread_bytes
@@ -67,6 +74,12 @@ def test_the_fastest_of_all_that_threads_could_load(p: Problem) -> None:
 def test_nothing_is_priced_for_little_to_copy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(heuristics, "_priced", lambda *_: pytest.fail("a tile was priced"))
     assert thread_loaded.__wrapped__(problem(1000, 1001, 999)) is None
+
+
+def test_from_how_many_bytes_an_operand_is_large() -> None:
+    rows = LEAST_BYTES // 2 // 64
+    assert [are_large(problem(m, 8, 64)) for m in (rows - 1, rows)] == [False, True]
+    assert not are_large(problem(rows, 8, 64, a=0))
 
 
 def test_wider_pieces_are_faster() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
@@ -89,6 +90,15 @@ def test_an_nvfuser_of_another_torch(monkeypatch: pytest.MonkeyPatch) -> None:
         "libnvfuser.so: undefined symbol: _ZN3c104cuda",
         "install the nvFuser that was built for this torch",
     )
+
+
+@pytest.mark.parametrize(("own", "told"), [("0.2.40", "0.2.40"), ("", "of unknown version")])
+def test_the_version_of_nvfuser(monkeypatch: pytest.MonkeyPatch, own: str, told: str) -> None:
+    """What the module says, else the package that it is of."""
+    monkeypatch.setattr(doctor, "find_spec", lambda n: object())
+    monkeypatch.setattr(doctor, "import_module", lambda n: SimpleNamespace(__version__=own))
+    monkeypatch.setattr(doctor.metadata, "packages_distributions", dict)
+    assert doctor._nvfuser() == Finding("nvFuser", State.WORKS, told)
 
 
 @pytest.mark.parametrize(

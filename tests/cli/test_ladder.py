@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 from wsched.choose.gpus import GPUS
 from wsched.cli.app import app
+from wsched.cli.ladder_choice import _table
+from wsched.ladder.choice import Turn
+from wsched.schedule.matmul.params import MatmulParams
 
 
 def invoke(*arguments: object) -> Any:
@@ -85,6 +90,19 @@ def test_measured_shares_of_the_choice(measured: list[str]) -> None:
     text = invoke("--to-choice").stdout
     share = (300 - len(found) + 1) / 300
     assert text.count("of the choice") == 2 and f"{share:.3f}" in text
+
+
+def test_numbers_stand_under_the_end_of_their_heading() -> None:
+    """Of every column but that of decisions."""
+    turns = [Turn("a: 1 → 2", MatmulParams(), us) for us in (8.0, 4.0)]
+    console = Console(width=200)
+    with console.capture() as shown:
+        console.print(_table(turns, (512, 512, 512), (9.0, 5.0)))
+    _, _, head, _, *rows, _ = shown.get().splitlines()
+    ends = [[m.end() for m in re.finditer(r"[│┃]", line)] for line in (head, *rows)]
+    assert len(rows) == 2 and len(ends[0]) == 6 and ends[1:] == ends[:1] * 2
+    for line in (head, *rows):
+        assert all(line[end - 3 : end - 1].strip() and line[end - 2] == " " for end in ends[0][2:])
 
 
 @pytest.mark.slow

@@ -8,7 +8,10 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.losses.test_why import CUT
+from tests.schedules import SCHEDULES, definition
+from wsched import Schedule
 from wsched.cli import app as cli
+from wsched.cli.why import _is_cut
 
 ASKED = ("--shape", "512x512x256", "--params", "cooperative")
 
@@ -52,6 +55,11 @@ def test_a_definition_of_several_kernels(tmp_path: Path) -> None:
         result = CliRunner().invoke(cli.app, ["why", str(file), option, str(value)])
         assert result.exit_code == 2
         assert text in " ".join(re.sub(r"[│╭╮╰╯─|]", " ", result.stderr).split())
+
+
+def test_what_is_no_single_kernel() -> None:
+    schedule = Schedule.of(definition(), SCHEDULES["coop_128x128"])
+    assert [_is_cut(x) for x in (definition(), CUT, schedule)] == [False, True, False]
 
 
 def test_an_operation_that_nobody_knows(file: Path) -> None:

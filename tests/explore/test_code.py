@@ -75,6 +75,15 @@ def test_ptx_of_a_function_in_a_function() -> None:
     assert origins == (-1, 8, 8, 8, -1, 9, -1)
 
 
+def test_ptx_of_a_place_that_was_inlined_before() -> None:
+    """The same line later, outside of what it was inlined into: it stands for itself."""
+    text = (
+        "entry()\n\t.loc\t1 4 2, function_name $a, inlined_at 1 9 3\n\tone;\n"
+        "\t.loc\t1 4 2\n\ttwo;\n}\n"
+    )
+    assert ptx_lines(text)[1] == (-1, 8, 3, -1)
+
+
 def test_sass_of_inlined_functions() -> None:
     text = (
         "\t.section\t.text.k\n"

@@ -106,6 +106,19 @@ def test_lines_are_those_of_the_kernel() -> None:
     assert {"mbarrier.wait ring_full[stage_k], parity_k", "cta.sync"} <= seen
 
 
+def test_stores_that_have_not_read_shared_memory() -> None:
+    """Where they read as late as they may: one of the two stages, or both, and none at the end."""
+    shown = film("coop_128x128", "lazy")
+    committed = [
+        of_warp(shown, state, frame[1], "stores")
+        for frame, state in zip(shown.frames, states(shown), strict=True)
+        if shown.texts[frame[0]] == "bulk.commit"
+    ]
+    assert set(committed) == {1, 2}
+    last = states(shown)[-1]
+    assert not any(of_warp(shown, last, i, "stores") for i in range(len(shown.warps)))
+
+
 def test_named_barriers_count_threads() -> None:
     """The turns of ping-pong: half of the threads come, then the other half."""
     shown = film("pingpong_128x128")

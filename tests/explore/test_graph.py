@@ -48,3 +48,9 @@ def test_places_are_apart_and_edges_lead_down(name: str) -> None:
         {n.column for n in graph.nodes if n.part == part} for part in range(len(graph.parts))
     ]
     assert all(max(a) < min(b) for a, b in pairwise(columns))
+
+
+@pytest.mark.parametrize("name", ["coop_128x128", "stream_k", "sm_100a"])
+def test_no_column_is_empty(name: str) -> None:
+    columns = {n.column for n in graph_of(compiled(name).plan).nodes}
+    assert columns == set(range(len(columns)))

@@ -6,6 +6,8 @@ from dataclasses import asdict, replace
 import pytest
 
 from lowering.ground.errors import UnsupportedError
+from lowering.ground.progress import What, told
+from lowering.target.targets import named
 from tests.explore.pages import book, cut_book, page
 from tests.front.cut.features import FEATURES
 from tests.grouped import BIAS
@@ -85,6 +87,25 @@ def test_no_film_is_refused_before_there_are_inputs(
     assert films == () and why in unfilmed
 
 
+def test_films_say_how_far_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[str] = []
+
+    class Told:
+        def begins(self, what: What) -> None:
+            begun.append(what if isinstance(what, str) else what())
+
+        def ends(self) -> None:
+            pass
+
+    monkeypatch.setattr(model, "FILMS", ("fair", "lazy"))
+    monkeypatch.setattr(model, "film_of", lambda *_: None)
+    made = kernel_for(definition(), Extents(64, 64, 64))
+    with told(Told()):
+        model._films(made, Extents(64, 64, 64))
+    films = [what for what in begun if what.startswith("film")]
+    assert films == ["film 1 of 2 (fair)", "film 2 of 2 (lazy)"]
+
+
 def test_sizes_without_a_kernel() -> None:
     large = Extents(10**8, 10**6, 64)
     with pytest.raises(UnsupportedError) as error:
@@ -125,10 +146,18 @@ def test_a_trace_stands_beside_what_is_predicted() -> None:
     assert [t.title for t in shown.times] == ["predicted", "measured"]
 
 
-def test_the_trace_of_another_kernel() -> None:
+@pytest.mark.parametrize("kind", ["definition", "schedule", "sm_100a"])
+def test_the_trace_of_another_kernel(kind: str) -> None:
+    """Of the kernel that the page is of: that of the target, or of a schedule as it is."""
+    of, target = asked(), None
+    if kind == "sm_100a":
+        target = named(kind)
+        of = asked(target=target)
+    elif kind == "schedule":
+        of = asked(definition=Schedule.of(definition(), SCHEDULES["coop_128x128"]))
     with pytest.raises(InputError) as e:
-        page_of(asked(), Trace("other_traced", "ns", ()))
-    kernel = kernel_for(definition(), Extents(128, 128, 128), 132).kernel.name
+        page_of(of, Trace("other_traced", "ns", ()))
+    kernel = kernel_for(of.definition, Extents(128, 128, 128), 132, None, target).kernel.name
     text = f"the trace is of other, the page of {kernel}: was it made with other options?"
     assert str(e.value) == text
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +14,9 @@ from wsched.choose.cost_model import cost
 from wsched.choose.gpus import GPUS
 from wsched.choose.heuristics import choose_params
 from wsched.choose.problem import Problem, demands
+from wsched.choose.tuned.entry import Entry
+from wsched.choose.tuned.lookup import VARIABLE, forget
+from wsched.choose.tuned.table import add_entries
 from wsched.front.known import import_fusion
 from wsched.ladder.choice import params_of, to_choice
 from wsched.ladder.rungs import DEFINITION, RUNGS
@@ -41,6 +45,29 @@ def test_the_last_rung_is_parameters() -> None:
     """The matmul scheduler makes the same kernel of them, but for the names of loops."""
     made = compile_fusion(FUSION, params_of(RUNGS[-1].decided))
     assert nameless(made.dump("kernel")) == nameless(kernel(RUNGS[-1].number).dump("kernel"))
+
+
+def test_tables_of_measured_schedules_do_not_count(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    wanted = problem(512, 512, 512)
+    other = params_of(RUNGS[-1].decided)
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "tuned.json"))
+    forget()
+    made = Entry(wanted, other, 9.5, None, "0.1.0", "2026-11-01T09:00:00+00:00")
+    add_entries(tmp_path / "tuned.json", [made])
+    assert choose_params(wanted) == other
+    assert to_choice(512, 512, 512)[-1].params == choose_params(wanted, tuned=False) != other
+    forget()
+
+
+@pytest.mark.parametrize(("stages", "in_flight"), [(2, 0), (3, 1), (6, 2)])
+def test_stages_of_a_rung(stages: int, in_flight: int) -> None:
+    """Half of them are ahead; what is multiplied holds the others, one of them the last."""
+    found = params_of(replace(RUNGS[-1].decided, stages=stages))
+    buffer = found.circular_buffer_options
+    assert buffer.smem_circular_buffer_stage == stages
+    assert found.wgmma_in_flight == buffer.smem_circular_buffer_prefetch_gap - 1 == in_flight
 
 
 @pytest.mark.parametrize("shape", SHAPES)

@@ -341,6 +341,14 @@ def test_fields_without_a_word(changes: dict[str, Any], text: str) -> None:
     assert str(error.value) == text
 
 
+def test_a_size_of_one_is_positive() -> None:
+    """It is refused for what it does not divide."""
+    tile = MatMulTileOptions(warp_tile=GemmTile(1, 256, 64))
+    with pytest.raises(UnsupportedError) as error:
+        to_fields(replace(COOPERATIVE, tile_sizes=tile))
+    assert "positive" not in str(error.value)
+
+
 @pytest.mark.parametrize("name", REFUSED_FIELDS)
 def test_what_nvfuser_refuses_is_refused(name: str) -> None:
     with pytest.raises(UnsupportedError):

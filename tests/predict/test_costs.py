@@ -17,6 +17,7 @@ from wsched.front.sizes import DEFAULT, kernel_for
 from wsched.predict.costs import (
     CONVERT,
     CROWDED,
+    L2_LOADED,
     LATENCY,
     NUMBER,
     READ_LINE,
@@ -53,6 +54,11 @@ def test_a_copy_takes_what_neighbours_leave_it() -> None:
     assert Hopper(kernel, Rates(30.0, 100.0)).work(load).cycles == size / 30
     store = Hopper(kernel).work(first(kernel, nodes.TmaStore))
     assert (store.unit, store.latency) == ("stores", 64 * READ_LINE) and store.cycles > 0
+
+
+def test_what_threads_load_comes_sooner_from_the_l2_too() -> None:
+    assert (Rates().loaded, Rates.of_l2().loaded) == (LATENCY, L2_LOADED)
+    assert L2_LOADED < LATENCY and Rates.of_l2().latency < LATENCY
 
 
 def test_what_warps_are_busy_with() -> None:

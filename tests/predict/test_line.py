@@ -13,7 +13,7 @@ import pytest
 from lowering.ground.errors import UnsupportedError
 from lowering.target.targets import named
 from tests.choose.test_cost_model import DATA, params_of
-from tests.schedules import QUICK, SCHEDULES, definition
+from tests.schedules import QUICK, SCHEDULES, cooperative, definition
 from wsched.choose.cost_model import GHZ, slowed, terms_of
 from wsched.front.known import import_fusion
 from wsched.front.sizes import Extents, kernel_for
@@ -82,6 +82,16 @@ def test_copies_take_what_the_model_says() -> None:
     assert rates_of(kernel, few).fill < 0.9 * rates[0].fill
     own = climb()[3].kernel
     assert rates_of(own, aligned) == Rates.of_l2()
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_copies_of_a_transposed_product(transposed: bool) -> None:
+    """Stages are those of the product that is computed, here of one A with two of B."""
+    params = replace(cooperative(256, 64), exchange_operands=transposed)
+    kernel = kernel_for(definition(), TRACED, 132, params)
+    gated = replace(TRACED.problem(kernel.fusion, 132), b_count=2)
+    asked = gated.exchanged if transposed else gated
+    assert rates_of(kernel, asked).fill == pytest.approx(60)
 
 
 def test_copies_come_sooner_from_the_l2() -> None:

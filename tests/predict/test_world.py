@@ -26,6 +26,16 @@ def test_the_first_cta_has_most_tiles() -> None:
     assert found.extents == {"B": 1, "H": 1, "M": 2048, "N": 2048, "K": 1024, "1": 1}
 
 
+@pytest.mark.parametrize(("most", "whole"), [(None, True), (32, True), (31, False)])
+def test_with_more_steps_than_asked_for_a_smaller_problem_stands_for_it(
+    most: int | None, whole: bool
+) -> None:
+    """A CTA has two tiles of 16 steps at most."""
+    kernel = kernel_for(definition(), SIZES, 132, SCHEDULES["coop_128x128"])
+    found = world_of(kernel, SIZES, SIZES.problem(kernel.fusion, 132), most)
+    assert (found.resident == 1, found.extents["M"] == 2048) == (whole, whole)
+
+
 def test_a_cluster_runs_on_as_many_sms() -> None:
     found = world(SCHEDULES["cluster_2x2"])
     assert (found.grid, found.resident) == (120, 1)  # 30 clusters of four find a place

@@ -9,6 +9,7 @@ from lowering.ground.errors import UnsupportedError
 from tests.legality.builder import P, matmul
 from tests.schedules import cooperative, definition, dynamic, stream_k
 from wsched.front.known import import_fusion
+from wsched.run.arguments import extents_of
 from wsched.run.counts import LARGEST, ctas_of, require_countable
 from wsched.run.row_kernel import row_kernel
 from wsched.schedule import MatmulParams, Plan, plan_matmul
@@ -105,3 +106,16 @@ def test_a_kernel_without_a_plan() -> None:
         ctas_of(kernel, {"B": 1, "R": LARGEST + 1, "C": 1})
     with pytest.raises(UnsupportedError, match=rf"^a grid of {2**31} CTAs is not supported"):
         ctas_of(kernel, {"B": 2**20, "R": 2**17, "C": 128})
+
+
+def test_tensors_of_more_rows_than_a_coordinate_reaches() -> None:
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    fusion = import_fusion(definition())
+    w = torch.empty((8, 16), device="meta")
+    x, y = (torch.empty((n, 16), device="meta") for n in (LARGEST, LARGEST + 1))
+    assert extents_of(fusion, [x, w])["M"] == LARGEST
+    with pytest.raises(UnsupportedError) as error:
+        extents_of(fusion, [y, w])
+    assert str(error.value) == (
+        f"M = {LARGEST + 1} is not supported; supported: sizes of at most {LARGEST}"
+    )

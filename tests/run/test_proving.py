@@ -77,6 +77,19 @@ def test_every_kernel_when_it_is_made(asked: list[str], monkeypatch: pytest.Monk
     assert asked == [name]
 
 
+@pytest.mark.parametrize(("setting", "proofs"), [("", 0), ("0", 0), ("1", 1)])
+def test_who_is_proved_when_it_is_made(
+    setting: str, proofs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    required: list[Kernel] = []
+    monkeypatch.setattr(proving, "require_proved", lambda kernel, _: required.append(kernel))
+    monkeypatch.setenv(proving.VARIABLE, setting)
+    kernel = made().kernel
+    required.clear()
+    proving.prove_if_asked(kernel)
+    assert required == [kernel] * proofs
+
+
 def test_another_setting_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(proving.VARIABLE, "yes")
     with pytest.raises(WschedError) as caught:

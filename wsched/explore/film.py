@@ -204,7 +204,7 @@ class Camera:
         )
 
     def _of_mbarrier(self, bar: MBarrier) -> tuple[int, ...]:
-        phase, announced = self._announced.get(id(bar), (-1, 0))
+        phase, announced = self._announced.get(id(bar), (bar.phase, 0))
         if phase != bar.phase:
             announced = 0
         announced = max(announced, bar.missing)

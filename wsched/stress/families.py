@@ -218,14 +218,12 @@ class Eight:
     aligned: bool = True
 
     def _call(self, a: torch.Tensor, b: torch.Tensor, one: Any) -> tuple[str, list[Any]]:
-        import torch
-
         from wsched.front.scaled import int_mm_call, scaled_mm_call
 
         if not self.floats:
             text, inputs = int_mm_call(a, b)
         else:
-            text, inputs = scaled_mm_call(a, b, one, one, out_dtype=torch.bfloat16)
+            text, inputs = scaled_mm_call(a, b, one, one)
         return str(text), [*inputs]
 
     @property

@@ -7,14 +7,16 @@ import os
 import stat
 import subprocess
 import sys
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from filelock import FileLock
 
 from tests.choose.tuned.entries import PROBLEM, entry, problem
-from wsched.choose.tuned import lookup
+from wsched.choose.tuned import lookup, table
 from wsched.choose.tuned.entry import Entry, problem_to_dict
 from wsched.choose.tuned.table import (
     SCHEMA,
@@ -139,6 +141,20 @@ def test_a_full_disk_and_ctrl_c(
     assert path.read_bytes() == before and names(path) == ["tuned.json"]
     add_entries(path, [entry(problem(8192))])
     assert len(read_table(path).entries) == 2
+
+
+def test_a_table_that_another_process_keeps(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is waited for so long, and not forever."""
+    add_entries(path, [entry()])
+    monkeypatch.setattr(table, "LOCK_SECONDS", 0.01)
+    kept = FileLock(str(path.with_name(".tuned.json.lock")), thread_local=False)
+    with kept:
+        later = threading.Timer(1.0, kept.release)
+        later.start()
+        with pytest.raises(OSError, match="could not be acquired"):
+            add_entries(path, [entry(problem(8192))])
+        later.cancel()
+    assert list(read_table(path).entries) == [PROBLEM]
 
 
 @pytest.mark.slow
