@@ -24,7 +24,6 @@ from lowering.machine.errors import FaultError
 from lowering.machine.fragment import Array, element_index, greater, less
 from lowering.machine.global_memory import tensor_place
 from lowering.machine.handed import Handed
-from lowering.machine.memory import SHARED_BASE
 from lowering.machine.program import Program, Run
 from lowering.machine.state import Registers, Warp
 
@@ -179,7 +178,7 @@ def _region(
             raise FaultError(f"two columns at once of {b.name} from column {col} on, which is odd")
         offsets = [[b.byte(stage, r, c) for c in range(col, col + cols)]
                    for r in range(row, row + rows)]  # fmt: skip
-        addresses = SHARED_BASE + (b.offset or 0) + np.array(offsets)
+        addresses = place.base + np.array(offsets)
         part = stage, slice(row, row + rows), slice(col, col + cols)
         if b.name not in warp.cta.handed:
             warps = program.kernel.threads // 32

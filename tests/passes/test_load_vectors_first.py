@@ -79,6 +79,21 @@ def test_columns_a_chunk_ahead(registers: int) -> None:
 
 
 @pytest.mark.parametrize(
+    ("registers", "ahead"), [(17, []), (18, ["cols"]), (33, ["cols"]), (34, ["cols", "more"])]
+)
+def test_what_comes_ahead_has_registers_of_its_own(registers: int, ahead: list[str]) -> None:
+    """Two rows take 2, a chunk of either columns 16: those of one are no other's."""
+    head = HEAD.replace("global z", "global w: f32[1, N]\nglobal z")
+    more = "      more: frag<f32, 1x64> = frag.load_global w[0, chunk * 64]\n"
+    product = "      d: frag<f32, 64x64> = frag.pointwise mul, e, cols\n"
+    both = product.replace(" d:", " both:") + product.replace("mul, e, cols", "add, both, more")
+    tail = TAIL.replace(product, both)
+    text = head + MAIN + BEFORE + more + tail
+    found = lowered(load_vectors_first, text, vector_registers=registers)
+    assert [name for name in ("cols", "more") if f"{name}_first" in found] == ahead
+
+
+@pytest.mark.parametrize(
     ("old", "new"),
     [
         ("8 + chunk * 64", "8 + chunk * 128"),

@@ -141,7 +141,13 @@ def nvfuser_fusion(fd : FusionDefinition) -> None :
 
 
 @pytest.mark.parametrize(
-    ("shape", "lies"), [((3, 5, 8), (0, 1, 2)), ((2, 9, 33), (0, 1, 2)), ((2, 40, 24), (0, 2, 1))]
+    ("shape", "lies"),
+    [
+        ((3, 5, 8), (0, 1, 2)),
+        ((2, 9, 33), (0, 1, 2)),
+        ((2, 40, 24), (0, 2, 1)),
+        ((2, 136, 200), (0, 2, 1)),
+    ],
 )
 def test_random_numbers_go_by_their_places(shape: tuple[int, ...], lies: tuple[int, ...]) -> None:
     """Those of Philox in rows of the results, however the walk goes."""

@@ -56,6 +56,13 @@ def test_text(golden: object) -> None:
     assert emit_kernel(kernel) == golden
 
 
+def test_whole_warpgroups_of_columns_ask_for_none() -> None:
+    """Who has a column is asked where a warpgroup has more threads than columns are left."""
+    whole = SMALL.replace("4x160", "4x256").replace("4, 160", "4, 256")
+    texts = [emit_kernel(parse_kernel(text)) for text in (SMALL, whole)]
+    assert [text.count(" < 32 && ") - text.count(" < 128 && ") for text in texts] == [2, 1]
+
+
 @pytest.mark.parametrize("op", ["sum", "max", "min"])
 def test_four_shapes(op: str, golden: object) -> None:
     assert emit_kernel(four_shapes(op)) == golden

@@ -193,3 +193,15 @@ def test_parts() -> None:
 def test_evaluate_refuses_what_is_no_expression() -> None:
     with pytest.raises(TypeError, match=r"^not an expression: 'a'$"):
         evaluate("a", {})  # type: ignore[arg-type]
+
+
+def test_python_values() -> None:
+    """A bool is a predicate, an int a number, also where Python takes one for the other."""
+    for value, found in (
+        (True, TRUE),
+        (False, FALSE),
+        (1, ONE),
+        (0, ZERO),
+        (1 << 40, Const(1 << 40)),
+    ):
+        assert (as_expr(value), type_of(as_expr(value))) == (found, type_of(found))

@@ -91,3 +91,9 @@ def test_split_multiple() -> None:
     assert split_multiple(Const(200), 64) == (Const(3), Const(8))
     assert split_multiple(N, 64) == (N // 64, N % 64)
     assert divided(N * 64, 2) == N * 32
+
+
+def test_a_normal_form_is_found_once() -> None:
+    """It is kept with the tree, which is asked for it again and again."""
+    e = Var("kept") * 3 + 4
+    assert poly(e) is poly(e)

@@ -17,7 +17,9 @@ from tests.lowering.machine.kernels import from_dtype, integers
 ADVERSARIES: tuple[Any, ...] = ("eager", "lazy", "random", "fair")
 
 
-def run_ring(fill: str, text: str, adversary: Any = "random", seed: int = 0) -> bool:
+def run_ring(
+    fill: str, text: str, adversary: Any = "random", seed: int = 0, races: bool = False
+) -> bool:
     """100 rows out of 150, K of 200 that is no multiple of 64; whether all of it is right."""
     rng = np.random.default_rng(seed)
     x, b = integers(rng, 150, 200), integers(rng, 40, 200)
@@ -27,7 +29,7 @@ def run_ring(fill: str, text: str, adversary: Any = "random", seed: int = 0) -> 
     assert verify(k) == []
     params = {"M": 100, "N": 40, "K": 200, "R": 150}
     tensors = {"x": x, "b": b, "d": d, "order": order}
-    run_kernel(k, tensors, params, 2, adversary=adversary, seed=seed)
+    run_kernel(k, tensors, params, 2, adversary=adversary, seed=seed, races=races)
     rows = np.arange(100) if fill == "rows" else order[:, 0]
     return np.array_equal(d, from_dtype(x, "bf16")[rows] @ from_dtype(b, "bf16").T)
 
@@ -44,6 +46,12 @@ def test_without_a_fence_wgmma_does_not_see_it(fill: str) -> None:
     text = ring_text(fill)
     assert text.count("fence.proxy.async") == 1
     assert not run_ring(fill, text.replace("fence.proxy.async", ""), "lazy")
+
+
+@pytest.mark.parametrize("fill", FILLS)
+def test_who_waits_comes_behind_the_copies(fill: str) -> None:
+    """No alarm of a race: the arrival tells of what its copies have written."""
+    assert run_ring(fill, ring_text(fill), "eager", races=True)
 
 
 def test_an_arrival_that_does_not_wait_for_the_copies() -> None:

@@ -93,3 +93,43 @@ def test_a_barrier_of_all_orders_as_well() -> None:
             "  mbarrier full", "  named_barrier readers[1] id 1 threads 128\n  mbarrier full"
         )
     )
+
+
+TWICE = """
+kernel stored_twice threads 256 cluster 1 grid 1 {
+  tensormap d: f32[64, 8] box 64x8
+  shared tile: f32[1][64x8] at 0
+  named_barrier both[1] id 1 threads 256
+  named_barrier own[1] id 2 threads 128
+  roles {
+    role first warps 0 .. 4 {
+      ones: frag<f32, 64x8> = frag.fill 1.0
+      st.shared tile[0, 0, 0], ones
+      fence.proxy.async
+      bar.sync both[0]
+      bar.sync both[0]
+      fence.proxy.async
+      bar.sync own[0]
+      on %warp 0 { elect { tma.store d[0, 0], tile[0, 0, 0] bulk.commit bulk.wait 0 } }
+    }
+    role second warps 4 .. 8 {
+      twos: frag<f32, 64x8> = frag.fill 2.0
+      bar.sync both[0]
+      st.shared tile[0, 0, 0], twos
+      FENCE
+      bar.sync both[0]
+    }
+  }
+}
+"""
+
+
+@pytest.mark.parametrize(("fence", "stored"), [("", 1.0), ("fence.proxy.async", 2.0)])
+def test_a_fence_is_for_what_its_own_warp_wrote_since_the_last_one(
+    fence: str, stored: float
+) -> None:
+    """What others write to the same bytes behind it they have to fence themselves."""
+    kernel, d = parse_kernel(TWICE.replace("FENCE", fence)), np.zeros((64, 8), np.float32)
+    assert verify(kernel) == []
+    run_kernel(kernel, {"d": d}, {}, 1, adversary="lazy")
+    assert (d == stored).all()

@@ -9,7 +9,7 @@ from lowering.machine import MachineError, run_kernel
 from lowering.machine.run import RunResult
 
 
-def run(body: str, cluster: int = 1, threads: int = 32) -> RunResult:
+def run(body: str, cluster: int = 1, threads: int = 32, races: bool = False) -> RunResult:
     text = f"""kernel k threads {threads} cluster {cluster} grid {cluster} {{
       param n: i32
       mbarrier there[2] arrivals 1 at 0
@@ -17,7 +17,7 @@ def run(body: str, cluster: int = 1, threads: int = 32) -> RunResult:
       named_barrier turn[1] id 1 threads 64
       {body}
     }}"""
-    return run_kernel(parse_kernel(text), {}, {"n": 3}, cluster, trace=True)
+    return run_kernel(parse_kernel(text), {}, {"n": 3}, cluster, trace=True, races=races)
 
 
 def reads(found: RunResult) -> list[int]:
@@ -68,6 +68,34 @@ def test_faults(body: str, why: str) -> None:
     with pytest.raises(MachineError) as error:
         run(body)
     assert error.value.what == why
+
+
+def test_a_word_that_nothing_orders() -> None:
+    """Two warps, and no barrier between the store and the load: a fault whoever comes first."""
+    body = """
+    on %warp 0 { elect { st.word tile[0, 0], 0 } }
+    cta.sync
+    on %warp 0 { elect { st.word tile[0, 0], 1 } }
+    SYNC on %warp 1 { a: i32 = ld.word tile[0, 0] }
+    """
+    assert reads(run(body.replace("SYNC", "cta.sync"), threads=64, races=True)) == [0]
+    with pytest.raises(MachineError, match="nothing orders the two"):
+        run(body.replace("SYNC", ""), threads=64, races=True)
+
+
+def test_a_barrier_is_used_behind_its_init() -> None:
+    """By whoever announces bytes, as by whoever arrives or waits."""
+    body = """
+    on %warp 0 { elect { mbarrier.init there[0], 1 fence.mbarrier_init } }
+    SYNC on %warp 1 { elect { mbarrier.expect_tx there[0], bytes=0 } }
+    """
+    run(body.replace("SYNC", "cta.sync"), threads=64, races=True)
+    with pytest.raises(MachineError) as error:
+        run(body.replace("SYNC", ""), threads=64, races=True)
+    assert error.value.what in (
+        "there[0] is arrived at but not initialized",
+        "there[0] is arrived at, but nothing orders that behind its init",
+    )
 
 
 def test_a_loop_that_ends_early_has_the_carried_values_of_its_last_trip() -> None:

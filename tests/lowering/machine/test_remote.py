@@ -12,14 +12,14 @@ from tests.lowering.machine.kernels import from_dtype, integers
 from tests.lowering.remotes import ADVERSARIES, ALL
 
 
-def right(text: str, adversary: str = "random", seed: int = 0) -> bool:
+def right(text: str, adversary: str = "random", seed: int = 0, races: bool = False) -> bool:
     rng = np.random.default_rng(seed)
     a, b = integers(rng, 64, 128), integers(rng, 64, 128)
     d = np.full((64, 64), np.nan, np.float32)
     kernel = parse_kernel(text)
     assert verify(kernel) == []
     tensors = {"a": a, "b": b, "d": d}
-    run_kernel(kernel, tensors, {}, 2, seed=seed, adversary=adversary)
+    run_kernel(kernel, tensors, {}, 2, seed=seed, adversary=adversary, races=races)
     return bool(np.array_equal(d, from_dtype(a, "bf16") @ from_dtype(b, "bf16").T))
 
 
@@ -112,6 +112,12 @@ def test_faults(fault: str) -> None:
     assert what in outcomes(edited(way, *edits))
 
 
+def test_a_relaxed_wait_for_a_copy_is_enough() -> None:
+    """It tells of copies, which a bulk.copy is: no alarm of a race."""
+    relaxed = edited("bulk.copy", (WAIT + "acquire", WAIT + "relaxed"))
+    assert all(right(relaxed, way, races=True) for way in ADVERSARIES)
+
+
 def test_a_second_store_to_the_same_words_comes_second() -> None:
     """A thread's own stores to a place stay in order, whenever they arrive."""
     store = "st.shared sum_s[0, 0, 0], mine0, cta=0"
@@ -176,6 +182,24 @@ def test_reader_leaves(fill: str, why: str) -> None:
         kernel = parse_kernel(READER_LEAVES.replace("FILL", fill))
         run_kernel(kernel, {}, {}, 2, adversary="lazy")
     assert error.value.what == why
+
+
+@pytest.mark.parametrize(
+    ("fill", "what"),
+    [
+        ("st.async tile[0, 0, 0], ones, full[0], 0", "st.async to full[0]"),
+        ("st.shared tile[0, 0, 0], ones, cta=0", "a store to tile"),
+        ("on %warp 0 { elect { bulk.copy tile[0, 0, 0], tile[0, 0, 0], full[0], 0 } }",
+         "bulk.copy to full[0]"),
+    ],
+)  # fmt: skip
+def test_reader_has_left(fill: str, what: str) -> None:
+    """Nothing is stored in a CTA that is over, and it is told where that begins."""
+    text = READER_LEAVES.replace("  cluster.sync\n}", "}").replace("FILL", fill)
+    with pytest.raises(MachineError) as error:
+        run_kernel(parse_kernel(text), {}, {}, 2, adversary="lazy")
+    assert error.value.what == f"{what} reaches CTA 0, which has left"
+    assert str(error.value).endswith(fill.split(" { ")[-1].rstrip(" }"))
 
 
 def test_a_barrier_that_a_peer_may_not_see_yet() -> None:

@@ -18,7 +18,14 @@ from lowering.nest.lower import lower
 from lowering.nest.scope import Namer, Shared
 from lowering.nest.tiles_by_counter import TilesByCounter
 from tests.grouped import FORMS, grouped
-from tests.schedules import cooperative, definition, dynamic, in_tensor_memory, ping_pong
+from tests.schedules import (
+    cooperative,
+    definition,
+    dynamic,
+    in_tensor_memory,
+    ping_pong,
+    stream_k,
+)
 from wsched.front.known import import_fusion
 from wsched.run.compiled import compile_fusion
 from wsched.schedule.matmul.params import MatmulParams
@@ -103,3 +110,13 @@ def test_sums_over_groups_are_refused() -> None:
         lower(plan_matmul(fusion, THREE), "sums")
     assert error.value.what == "2 parts that compute, of sums over groups"
     assert error.value.supported == "groups of rows or columns"
+
+
+def test_parts_of_tiles_that_ctas_share_are_refused() -> None:
+    """Several parts run whole tiles: none hands the rest of one to another CTA."""
+    plan, shared = planned(THREE), planned(stream_k(cooperative(128, 128))).relations[0].work
+    edges = (replace(e, relation=replace(e.relation, work=shared)) for e in plan.edges)
+    with pytest.raises(UnsupportedError) as error:
+        computing_parts(replace(plan, edges=tuple(edges)))
+    assert error.value.what == "2 parts that compute, of tiles that CTAs share"
+    assert error.value.supported == "whole tiles"

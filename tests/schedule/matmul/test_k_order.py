@@ -12,6 +12,7 @@ from wsched.front.known import import_fusion
 from wsched.importer.linear import LINEAR
 from wsched.run.kernel_name import kernel_name
 from wsched.schedule.matmul.k_order import fixed_k_order
+from wsched.schedule.matmul.kernel_options import kernel_options
 from wsched.schedule.matmul.limits import require_legal
 from wsched.schedule.matmul.params import GemmTile, MatmulParams, MmaMacro, TilingStrategy
 from wsched.schedule.matmul.tiles import with_tile
@@ -53,3 +54,14 @@ def test_the_promise_makes_no_other_kernel() -> None:
     fusion = import_fusion(LINEAR)
     promised = MatmulParams(batch_invariant=True)
     assert kernel_name(fusion, promised) == kernel_name(fusion, MatmulParams())
+
+
+def test_slices_of_warpgroups_have_the_registers_that_are_asked_for() -> None:
+    """They change hands where the slices are made; else the rings of the schedule say it."""
+    fusion, pair = import_fusion(LINEAR), (40, 232)
+    found = [
+        kernel_options(fusion, replace(params, num_registers=pair))
+        for params in (SLICES, MatmulParams())
+    ]
+    asked = [(options.slice_groups, options.slice_registers) for options in found]
+    assert asked == [(2, pair), (1, None)]

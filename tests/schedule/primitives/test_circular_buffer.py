@@ -132,6 +132,12 @@ def test_no_box_where_the_stage_is_said_to_begin() -> None:
         (
             4,
             2,
+            WarpSpecialized(ParallelType.TIDy, None, 0),
+            "the slice position 0 is not in 1 .. 5",
+        ),
+        (
+            4,
+            2,
             WarpSpecialized(ParallelType.TIDy, None, 3),
             "loop Mi [Bulk] is left of the slice position 3",
         ),

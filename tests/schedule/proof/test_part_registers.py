@@ -90,6 +90,11 @@ def test_two_numbers_for_one_part() -> None:
         "160 by T8",
         ("one number on all rings that a part fills or reads",),
     )
+    with pytest.raises(ScheduleError) as error:
+        make_plan(f)
+    first = str(error.value).partition(": the threads")[0]
+    assert first.startswith("ScheduleError[registers]: circular_buffer('T6', ")
+    assert re.findall(r"circular_buffer\('(\w+)'", first) == ["T6", "T7", "T8"], "all are named"
 
 
 def test_loads_share_a_warpgroup() -> None:
