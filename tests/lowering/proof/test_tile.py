@@ -82,3 +82,10 @@ def test_a_slice_twice() -> None:
         other = frozenset({Term(FACTORS, ((begin, end),))})
         assert bool(repeated(FIRST, other)) is bool(repeated(other, FIRST)) is twice
     assert repeated(FIRST, FIRST) == once and repeated(FIRST, A) is repeated(A, FIRST) is None
+
+
+@pytest.mark.parametrize("at", [(4, 6, 0, 3), (0, 2, 3, 6), (3, 4, 4, 6), (2, 3, 0, 2)])
+def test_what_only_touches_a_rectangle_stays_whole(at: tuple[int, int, int, int]) -> None:
+    """Above, below, to the right and to the left of it."""
+    piece = Piece(2, 4, 2, 4, A)
+    assert list(piece.without(*at)) == [piece] and piece.within(*at) is None
