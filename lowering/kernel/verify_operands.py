@@ -40,7 +40,7 @@ def operand_rules(kernel: Kernel, stmt: MmaTile | Wgmma) -> Iterator[str]:
 
 def _scales(stmt: MmaTile) -> Iterator[str]:
     """What a product counts times is in fp32: a number for all, for each row, or each column; as
-    many by rows as by columns, where it counts times both, each for whole instructions.
+    many by rows as by columns, where it counts times both, each for an equal part of K.
     """
     kind = stmt.acc.type
     for scales, rows, cols in ((stmt.by_row, kind.rows, 1), (stmt.by_col, 1, stmt.width)):

@@ -15,7 +15,7 @@ from wsched.choose.cost import Cost
 from wsched.choose.cost_model import cost
 from wsched.choose.heuristics import CLUSTERS, Candidate, candidates
 from wsched.choose.problem import Problem, demands
-from wsched.schedule.matmul.early import launched
+from wsched.schedule.matmul.early import in_parts, launched
 from wsched.schedule.matmul.limits import require_legal_for
 from wsched.schedule.matmul.params import MatmulParams
 from wsched.schedule.matmul.tiles import MAX_STAGES
@@ -110,10 +110,7 @@ def _changed(
             for n in range(2, MAX_STAGES + 2)
         ],
         "cluster_dims": [replace(params, cluster_dims=c) for c in CLUSTERS],
-        "splitk_factor": [
-            replace(params, splitk_factor=n, prefetched_steps=params.prefetched_steps * (n == 1))
-            for n in (1, 2, 4, 8)
-        ],
+        "splitk_factor": [in_parts(params, n) for n in (1, 2, 4, 8)],
         "programmatic_dependent_launch": [launched(params, x) for x in (True, False)],
     }
     return [(of(p), p) for p in tried[name] if of(p) != of(params)]

@@ -64,9 +64,8 @@ def block_scales(
     if others or len(matmuls) > 1 or dims != (ROWS, COLS):
         raise UnsupportedError(f"{what} of {len(matmuls)} matmuls along {', '.join(dims)}",
                                "those of one matmul of matrices")  # fmt: skip
-    return _of_groups(definition, node, form, what) if blocks is None else _of_blocks(
-        definition, node, form, what
-    )  # fmt: skip
+    found = _of_groups if blocks is None else _of_blocks
+    return found(definition, node, form, what)
 
 
 def _of_groups(definition: Definition, node: Node, form: MmaForm, what: str) -> BlockScales:

@@ -17,7 +17,7 @@ from wsched.choose.cost_model import cost
 from wsched.choose.heuristics import CLUSTERS, Candidate, candidates
 from wsched.choose.problem import ALIGNED, Problem, demands
 from wsched.losses.effects import losses_of
-from wsched.schedule.matmul.early import launched
+from wsched.schedule.matmul.early import in_parts, launched
 from wsched.schedule.matmul.limits import require_legal_for
 from wsched.schedule.matmul.params import MatmulParams, TilingStrategy
 from wsched.schedule.matmul.tiles import MAX_STAGES
@@ -132,10 +132,9 @@ def _nothing(params: MatmulParams) -> Tried:
 def _dealt(params: MatmulParams) -> Tried:
     strategy = TilingStrategy.DistributeStagesAcrossSMs
     if not params.stream_k and params.splitk_factor == 1:
-        known = replace(params, prefetched_steps=0)  # of parts memory tells a CTA its tiles
-        yield "stream-K", replace(known, tiling_strategy=strategy)
+        yield "stream-K", replace(params, tiling_strategy=strategy, prefetched_steps=0)
         for parts in (2, 3, 4):
-            yield f"split-K of {parts}", replace(known, splitk_factor=parts)
+            yield f"split-K of {parts}", in_parts(params, parts)
 
 
 def _stages(params: MatmulParams) -> Tried:

@@ -8,13 +8,21 @@ from lowering.ground.errors import UnsupportedError
 from wsched.schedule.matmul.params import MatmulParams
 from wsched.schedule.primitives.checks import Reasons
 
-__all__ = ["launched", "prefetch_reasons", "refuse_prefetch"]
+__all__ = ["in_parts", "launched", "prefetch_reasons", "refuse_prefetch"]
 
 
 def launched(params: MatmulParams, dependent: bool) -> MatmulParams:
     """The same, launched dependently or not; without hints where nothing is waited for."""
     steps = params.prefetched_steps if dependent else 0
     return replace(params, programmatic_dependent_launch=dependent, prefetched_steps=steps)
+
+
+def in_parts(params: MatmulParams, parts: int) -> MatmulParams:
+    """The same with K in so many parts; of several without hints, since memory tells a CTA its
+    tiles.
+    """
+    steps = params.prefetched_steps if parts == 1 else 0
+    return replace(params, splitk_factor=parts, prefetched_steps=steps)
 
 
 def refuse_prefetch(params: MatmulParams) -> None:
