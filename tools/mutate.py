@@ -40,6 +40,7 @@ from itertools import takewhile
 from pathlib import Path
 from queue import SimpleQueue
 
+from forks import Forks
 from mutations import Mutation, mutations
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -76,6 +77,8 @@ class Result:
         tests: how many were tried.
         seconds: wall time.
         by: the first test that failed.
+        of: how many there were to try, if a fork judged it.
+        sure: not, if a fork judged it and what ran before the fork may see it, too.
     """
 
     file: str
@@ -85,6 +88,8 @@ class Result:
     tests: int
     seconds: float
     by: str = ""
+    of: int = 0
+    sure: bool = True
 
 
 class Coverage:
@@ -115,6 +120,14 @@ class Coverage:
         for _, bits in self._of[file]:
             found |= bits
         return found
+
+    def of_files(self) -> dict[str, list[Reached]]:
+        """The tests of each file of tests, in their order."""
+        every = dict.fromkeys(test for found in self._of.values() for test, _ in found)
+        files: dict[str, list[Reached]] = {}
+        for test in every:
+            files.setdefault(test.test.partition("::")[0], []).append(test)
+        return files
 
     def tests(self, file: str, line: int) -> list[Reached]:
         """The tests that run a line, those that run least first."""
@@ -298,6 +311,37 @@ def tried(tree: Tree, file: str, mutation: Mutation, tests: list[Reached]) -> Re
     return Result(file, mutation.line, what, by is not None, count, seconds, by or "")
 
 
+def tried_in_fork(
+    forks: Forks, file: str, mutation: Mutation, tests: list[Reached], took: dict[str, list[Reached]],
+    seconds: float,
+) -> Result | str:
+    """Run the tests of a mutation in a fork until one fails.
+
+    Args:
+        forks: that are judged in.
+        file: that is changed.
+        mutation: how.
+        tests: that run the line.
+        took: the tests of each file.
+        seconds: of processor time for all of them.
+
+    Returns:
+        The result, or why there is none.
+    """
+    text, begin = (ROOT / file).read_text(encoding="utf-8"), time.monotonic()
+    *_, (files, _) = rounds(tests, seconds, file)
+    order = {t.test: t.seconds for t in [*tests, *(t for f in files for t in took.get(str(f), ()))]}
+    verdict = forks.judge(file, mutation, list(order.items()), seconds)
+    if isinstance(verdict, str):
+        return verdict
+    whole = round(time.monotonic() - begin, 1)
+    what, by = mutation.shown(text), verdict.by
+    return Result(
+        file, mutation.line, what, by is not None, verdict.tests, whole, by or "", len(order),
+        by is not None or not verdict.early,
+    )  # fmt: skip
+
+
 def summary(results: Iterable[Result]) -> str:
     """How many were killed, by kind."""
     found = list(results)
@@ -325,8 +369,23 @@ def main() -> int:
     parser.add_argument("--json", type=Path, help="a line for each mutant, added to what is there")
     parser.add_argument("--jobs", type=int, default=1, help="mutants at a time")
     parser.add_argument("--budget", type=float, default=float("inf"), help="seconds")
+    parser.add_argument("--forked", choices=["no", "first", "only"], default="first")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="of a mutant in a fork")
     told = parser.parse_args()
     end = time.monotonic() + told.budget
+    with tempfile.TemporaryDirectory() as folder:
+        forks = None
+        if told.forked != "no":
+            (Path(folder) / "forks").mkdir()
+            forks = Forks(Tree(Path(folder) / "forks").folder, told.tests)
+        try:
+            return _judge_all(told, Path(folder), forks, end)
+        finally:
+            if forks:
+                forks.close()
+
+
+def _judge_all(told: argparse.Namespace, folder: Path, forks: Forks | None, end: float) -> int:
     if not make_map(told.reaches, told.tests, told.jobs):
         print("tests fail as the code is: mend them first", file=sys.stderr)
         return 2
@@ -341,17 +400,25 @@ def main() -> int:
         )
         if (file, mutation.line, mutation.shown((ROOT / file).read_text("utf-8"))) not in known
     ]
-    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(told.jobs) as pool:
+    of_files = coverage.of_files()
+    with ThreadPoolExecutor(told.jobs) as pool:
         trees: SimpleQueue[Tree] = SimpleQueue()
-        for number in range(told.jobs):
-            trees.put(Tree(Path(folder) / str(number)))
+        for number in range(told.jobs if told.forked != "only" else 0):
+            trees.put(Tree(folder / str(number)))
 
         def judged(file: str, mutation: Mutation) -> Result | None:
             if time.monotonic() > end:
                 return None
+            tests = coverage.tests(file, mutation.line)
+            if forks:
+                found = tried_in_fork(forks, file, mutation, tests, of_files, told.seconds)
+                if isinstance(found, Result) and (found.sure or told.forked == "only"):
+                    return found
+                if told.forked == "only":
+                    return None
             tree = trees.get()
             try:
-                return tried(tree, file, mutation, coverage.tests(file, mutation.line))
+                return tried(tree, file, mutation, tests)
             finally:
                 trees.put(tree)
 
