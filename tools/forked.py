@@ -3,12 +3,15 @@
 Starting pytest, importing the tree and collecting its tests takes longer than a mutant needs to be
 killed. So one process does that and then waits at a listening socket; for each that connects it
 forks, and the child runs the tests that it is told, with the code of one function replaced, in an
-order that it is told too, until one fails. A request is one line of JSON, as ``forks.Forks`` writes
-it: ``{"file", "begin", "end", "new"`` (none of these: nothing is changed), ``"tests": [[node id,
-seconds]], "seconds", "scratch"}``. The answer is lines of JSON: ``{"pid"}`` first, ``{"test"}``
-before each test, and last ``{"failed"}``, ``{"passed"}`` (how many, and whether the line had run
-before the fork) or ``{"unable"}`` with the reason. A child that dies or never ends gives no last
-line.
+order that it is told too, until one fails. A request is one line of JSON, as
+``forks.Forks`` writes it: ``file``, ``begin``, ``end`` and ``new`` say what is changed (without
+them nothing is), ``tests`` are pairs of node ids and seconds, run in this order; behind them come
+all other tests of ``files``, slow ones last, without those of ``without``. No test is begun when
+``seconds`` of processor time are over, each may take ``room`` seconds beside three times its own,
+and ``scratch`` is an empty folder. The answer is lines of
+JSON: ``pid`` first, then ``of``, how many tests there are, and ``early``, whether the line had run
+before the fork; ``test`` before each test; and last ``failed``, ``passed`` (how many) or
+``unable`` with the reason. A child that dies or never ends gives no last line.
 
 What is replaced is ``__code__`` of all functions that have the old one, wrapped and cached ones and
 methods among them, in the outermost function around the change; what ``functools.cache`` keeps is
@@ -39,8 +42,8 @@ from typing import Any
 
 import pytest
 
-ROOM = 20.0
-"""Seconds of processor time that a test may take beside three times what it took."""
+SLOW = 15.0
+"""Seconds that a test of the slow tier is expected to take."""
 
 MEMORY = 8 << 30
 """Bytes that a child may have beside those of its parent."""
@@ -130,7 +133,7 @@ class Functions:
             raise UnableError(f"no function {name[0]}")
         pairs = list(zip(codes(before), codes(after), strict=False))
         same = [a.co_qualname for a in codes(before)] == [b.co_qualname for b in codes(after)]
-        found = dict((_key(a), b) for a, b in (pairs if same else pairs[:1]))
+        found = {_key(a): b for a, b in (pairs if same else pairs[:1])}
         changes = list[tuple[FunctionType, CodeType]]()
         for code in codes(before):
             for function in self._of.get(_key(code), ()):
@@ -180,6 +183,13 @@ class Server:
             self.ran.add((code.co_filename, line))
         return self._monitoring.DISABLE
 
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Remember the first failure."""
+        if report.failed and self.failed is None:
+            crash = getattr(report.longrepr, "reprcrash", None)
+            said = getattr(crash, "message", "").split("\n")[0]
+            self.failed = f"FAILED {report.nodeid} - {said}"[:200]
+
     def serve(self, items: dict[str, pytest.Item]) -> None:
         """Fork until nobody is there to connect."""
         self._monitoring.set_events(TOOL, 0)
@@ -216,31 +226,47 @@ class Server:
         room = pages * resource.getpagesize() + MEMORY
         resource.setrlimit(resource.RLIMIT_AS, (room, room))
         self.functions.forget()
-        if "file" not in told:
-            tell(**self.run(tell, told, items), early=False)
-            return
-        path = self.root / told["file"]
-        old = path.read_text(encoding="utf-8")
-        begin, end = told["begin"], told["end"]
-        new = old[:begin] + told["new"] + old[end:]
         try:
-            self.functions.replace(str(path), old, new, begin, end)
-        except UnableError as why:
+            early = "file" in told and self.change(told)
+        except (UnableError, SyntaxError) as why:
             tell(unable=str(why))
             return
-        lines = range(old.count("\n", 0, begin) + 1, old.count("\n", 0, end) + 2)
-        early = any((str(path), line) in self.ran for line in lines)
-        tell(**self.run(tell, told, items), early=early)
+        chosen = self.chosen(told, items)
+        tell(of=len(chosen), early=early)
+        tell(**self.run(tell, chosen, told["seconds"], told["room"]))
 
-    def run(self, tell: Any, told: dict[str, Any], items: dict[str, pytest.Item]) -> dict[str, Any]:
+    def change(self, told: dict[str, Any]) -> bool:
+        """Make the change; whether what is changed ran before."""
+        path, begin, end = self.root / told["file"], told["begin"], told["end"]
+        old = path.read_text(encoding="utf-8")
+        new = old[:begin] + told["new"] + old[end:]
+        self.functions.replace(str(path), old, new, begin, end)
+        lines = range(old.count("\n", 0, begin) + 1, old.count("\n", 0, end) + 2)
+        return any((str(path), line) in self.ran for line in lines)
+
+    @staticmethod
+    def chosen(told: dict[str, Any], items: dict[str, pytest.Item]) -> list[tuple[Any, float]]:
+        """The tests that are asked for, with seconds that they may be expected to take."""
+        timed = {name: took for name, took in told["tests"] if name in items}
+        files, slow = set(told.get("files", ())), dict[str, float]()
+        for name, item in items.items():
+            if name.partition("::")[0] in files and name not in timed:
+                if item.get_closest_marker("slow"):
+                    slow[name] = SLOW
+                else:
+                    timed[name] = 1.0
+        without = set(told.get("without", ()))
+        return [(items[n], took) for n, took in {**timed, **slow}.items() if n not in without]
+
+    def run(
+        self, tell: Any, chosen: list[tuple[pytest.Item, float]], seconds: float, room: float
+    ) -> dict[str, Any]:
         """Run tests until one fails or the time is over."""
-        chosen = [(items[name], took) for name, took in told["tests"] if name in items]
         for count, (item, took) in enumerate(chosen):
-            used = sum(os.times()[:4])
-            if used > told["seconds"]:
+            if sum(os.times()[:4]) >= seconds:
                 return {"passed": count}
             tell(test=item.nodeid)
-            limit = int(sum(os.times()[:2]) + ROOM + 3 * took)
+            limit = int(sum(os.times()[:2]) + room + 3 * took)
             resource.setrlimit(resource.RLIMIT_CPU, (limit, resource.RLIM_INFINITY))
             after = chosen[count + 1][0] if count + 1 < len(chosen) else None
             try:
@@ -253,42 +279,38 @@ class Server:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    """``--forked=FD`` and, as often as there are any, ``--forked-import=PACKAGE``."""
     parser.addoption("--forked", type=int, metavar="FD", help="judge mutants; see tools/forked.py")
-    parser.addoption("--forked-import", action="append", default=[], help="a package to import first")
+    parser.addoption("--forked-import", action="append", default=[], help="package to import first")
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    """Watch what runs from here on."""
     if (fd := config.getoption("--forked")) is not None:
-        config.stash[FORKED] = Server(fd, Path.cwd())
-
-
-def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    if report.failed and _SERVER and _SERVER[0].failed is None:
-        said = getattr(getattr(report.longrepr, "reprcrash", None), "message", "").split("\n")[0]
-        _SERVER[0].failed = f"FAILED {report.nodeid} - {said}"[:200]
-
-
-_SERVER: list[Server] = []
+        server = Server(fd, Path.cwd())
+        config.stash[FORKED] = server
+        config.pluginmanager.register(server)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> bool | None:
+    """Fork in place of running tests."""
     if FORKED not in session.config.stash:
         return None
     if session.testsfailed:
         raise session.Interrupted(f"{session.testsfailed} errors while collecting")
-    server = session.config.stash[FORKED]
-    _SERVER.append(server)
     for package in session.config.getoption("--forked-import"):
         import_all(package)
-    server.serve({item.nodeid: item for item in session.items})
+    session.config.stash[FORKED].serve({item.nodeid: item for item in session.items})
     return True
 
 
 def import_all(package: str) -> None:
-    """Import a package with all its modules, but for what cannot be here."""
+    """Import a module, a package with all its own, but for what cannot be here."""
     top = importlib.import_module(package)
-    for found in pkgutil.walk_packages(top.__path__, f"{package}.", onerror=lambda _: None):
+    for found in pkgutil.walk_packages(
+        getattr(top, "__path__", ()), f"{package}.", onerror=lambda _: None
+    ):
         if not found.name.endswith("__main__"):
             try:
                 importlib.import_module(found.name)

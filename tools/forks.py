@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
@@ -26,6 +26,10 @@ PATIENCE = 300.0
 """Seconds by the clock in which nothing is heard of a child, beside those it may take."""
 
 
+ALONE = 120.0
+"""Seconds that a test may take that is tried without a change."""
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """What a fork says of a mutant.
@@ -33,26 +37,34 @@ class Verdict:
     Args:
         by: the first test that failed, None if none did.
         tests: how many were tried.
+        of: how many there were.
         early: whether the line ran before the fork, so that more than these tests may see it.
     """
 
     by: str | None
     tests: int
+    of: int
     early: bool = False
 
 
 class Forks:
-    """A process that collects the quick tests of a tree, and forks for each mutant.
+    """A process that collects the tests of a tree, and forks for each mutant.
 
     Args:
         folder: the tree.
         tests: files of tests, all if there are none.
         packages: of the tree, that are imported before.
+        room: seconds of processor time that a test may take beside three times what it took.
     """
 
     def __init__(
-        self, folder: Path, tests: Sequence[str] = (), packages: Sequence[str] = PACKAGES
+        self,
+        folder: Path,
+        tests: Sequence[str] = (),
+        packages: Sequence[str] = PACKAGES,
+        room: float = 20.0,
     ) -> None:
+        self._room = room
         self._scratch = tempfile.TemporaryDirectory()
         self._socket = f"{self._scratch.name}/socket"
         self._sound, self._lock = dict[str, bool](), Lock()
@@ -72,7 +84,7 @@ class Forks:
                 sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "forked",
                 f"--forked={listener.fileno()}", f"--basetemp={self._scratch.name}/pytest",
                 *(f"--forked-import={package}" for package in packages),
-                "-m", "not slow and not gpu", *tests,
+                "-m", "not gpu", *tests,
             ]  # fmt: skip
             self._process = subprocess.Popen(
                 command, cwd=folder, env=os.environ | own, pass_fds=[listener.fileno()],
@@ -86,7 +98,12 @@ class Forks:
         self._scratch.cleanup()
 
     def judge(
-        self, file: str, mutation: Mutation, tests: Sequence[tuple[str, float]], seconds: float
+        self,
+        file: str,
+        mutation: Mutation,
+        tests: Mapping[str, float],
+        files: Sequence[str],
+        seconds: float,
     ) -> Verdict | str:
         """Run tests of a mutant until one fails that does not fail without it.
 
@@ -94,71 +111,67 @@ class Forks:
             file: that is changed.
             mutation: how.
             tests: node ids in their order, each with the seconds that it took.
-            seconds: of processor time, in which no further test is begun.
+            files: of tests, of which all the others are run behind these, slow ones last.
+            seconds: of processor time; when they are over no further test is begun.
 
         Returns:
             The verdict, or the reason why there is none.
         """
-        change = {
-            "file": file, "begin": mutation.begin, "end": mutation.end, "new": mutation.new
+        told = {
+            "file": file, "begin": mutation.begin, "end": mutation.end, "new": mutation.new,
+            "tests": list(tests.items()), "files": list(files), "seconds": seconds,
         }  # fmt: skip
-        left = list(tests)
+        without = list[str]()
         while True:
-            verdict, failing = self._ask(change, left, seconds)
+            verdict, failing = self._ask({**told, "without": without})
             if failing is None or isinstance(verdict, str) or self._passes(failing):
                 return verdict
-            left = [t for t in left if t[0] != failing]
+            without.append(failing)
 
     def _passes(self, test: str) -> bool:
         """Whether a test passes alone in a fork without a change."""
         with self._lock:
             known = self._sound.get(test)
         if known is None:
-            verdict, _ = self._ask({}, [(test, 60.0)], 1e6)
+            verdict, _ = self._ask({"tests": [(test, ALONE)], "seconds": ALONE})
             known = isinstance(verdict, Verdict) and verdict.by is None
             with self._lock:
                 self._sound[test] = known
         return known
 
-    def _ask(
-        self, change: dict[str, Any], tests: Sequence[tuple[str, float]], seconds: float
-    ) -> tuple[Verdict | str, str | None]:
+    def _ask(self, told: dict[str, Any]) -> tuple[Verdict | str, str | None]:
         """Have a child run tests; also the node id of the one that failed."""
-        child, running, count, last = None, None, 0, dict[str, Any]()
+        said, running, count = dict[str, Any](), None, 0
         with (
             tempfile.TemporaryDirectory(dir=self._scratch.name) as scratch,
             socket.socket(socket.AF_UNIX) as connection,
+            connection.makefile("rw", encoding="utf-8") as stream,
         ):
             try:
                 connection.connect(self._socket)
-                told = {**change, "tests": list(tests), "seconds": seconds, "scratch": scratch}
-                stream = connection.makefile("rw", encoding="utf-8")
-                stream.write(json.dumps(told) + "\n")
+                stream.write(json.dumps({**told, "scratch": scratch, "room": self._room}) + "\n")
                 stream.flush()
-                connection.settimeout(None)
                 for text in stream:
-                    last = json.loads(text)
-                    if "pid" in last:
-                        child = last["pid"]
-                        connection.settimeout(PATIENCE + 10 * seconds)
-                    elif "test" in last:
-                        running, count = last["test"], count + 1
+                    said |= json.loads(text)
+                    connection.settimeout(PATIENCE + 10 * told["seconds"])
+                    if running != said.get("test"):
+                        running, count = said["test"], count + 1
             except TimeoutError:
-                last = {"failed": f"no end in {running}"}
-            except OSError:
+                said["failed"] = f"no end in {running}"
+            except OSError:  # the process has ended
                 pass
             finally:
-                if child is not None:
-                    _end(child)
-        if child is None:
-            log = self._log.read_text(errors="replace")[-2000:] if self._log.exists() else ""
+                if "pid" in said:
+                    _end(said["pid"])
+        if "pid" not in said:
+            log = self._log.read_text(errors="replace")[-2000:]
             raise RuntimeError(f"no test can be run\n{log}")
-        if "unable" in last:
-            return last["unable"], None
-        if "passed" in last:
-            return Verdict(None, last["passed"], last["early"]), None
-        by = last.get("failed", f"no end, or the process died, in {running}")
-        return Verdict(by, count), running
+        if "passed" in said:
+            return Verdict(None, said["passed"], said["of"], said["early"]), None
+        if "unable" in said or running is None:
+            return said.get("unable", "the fork died"), None
+        by = said.get("failed", f"no end of {running}, or the process died")
+        return Verdict(by, count, said["of"]), running
 
 
 def _end(child: int) -> None:

@@ -8,12 +8,20 @@ files and their tests, in minutes on a small machine:
 
     python tools/mutate.py build/few --only 'wsched/importer/*' --tests tests/importer --json F
 
-A mutant is one mutation (``tools/mutations.py``) in a copy of the tree. A line is drawn evenly from
-those that tests run, then one of its mutations. The tests that run the line are tried, those that
-run least first, because they are the quickest and say most, until one fails: the mutant is killed.
-If all pass, so do all tests of their files (what a fixture or a cache of a module runs is told of
-its first test only), those first that lie as the changed file does. A mutant that survives, or
-outlives its time, is shown with what was tried.
+A mutant is one mutation (``tools/mutations.py``). A line is drawn evenly from those that tests run,
+then one of its mutations. The tests that run the line are tried, those that run least first,
+because they are the quickest and say most, until one fails: the mutant is killed. If all pass, so
+do all tests of their files (what a fixture or a cache of a module runs is told of its first test
+only), those first that lie as the changed file does. A mutant that survives, or outlives its time,
+is shown with what was tried.
+
+A mutant within a function is judged by a fork of a process that has collected all tests, in seconds
+(``tools/forked.py``). Others, and one that lives though its line ran before the fork, are judged by
+processes of pytest in a copy of the tree, in minutes; ``--forked only`` leaves out the former
+and tells of the latter that they are not sure. ``--forked no`` has all judged by processes. Of
+thousands at 25 s each, on 32 cores, within a budget that includes the map:
+
+    python tools/mutate.py --forked only --seconds 25 --count 2000 --jobs 32 --budget 380 --json F
 
 A run goes on where an earlier one with the same file ended.
 """
@@ -21,7 +29,6 @@ A run goes on where an earlier one with the same file ended.
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import os
 import random
@@ -42,8 +49,7 @@ from queue import SimpleQueue
 
 from forks import Forks
 from mutations import Mutation, mutations
-
-ROOT = Path(__file__).resolve().parent.parent
+from reached import ROOT, Coverage, Reached, git, make_map
 
 FIRST, SECONDS = 40, 240.0
 """Tests of a first run, and time for all runs of a mutant."""
@@ -54,15 +60,6 @@ mutant that never ends is killed by this."""
 
 PATIENCE = 20
 """How many times as long a run may take by the clock: the machine is another's too."""
-
-
-@dataclass(frozen=True, slots=True)
-class Reached:
-    """A test: its node id, how long it took, and how many lines it ran."""
-
-    test: str
-    seconds: float
-    lines: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +74,9 @@ class Result:
         tests: how many were tried.
         seconds: wall time.
         by: the first test that failed.
-        of: how many there were to try, if a fork judged it.
-        sure: not, if a fork judged it and what ran before the fork may see it, too.
+        of: how many there were to try, if a fork judged it; more than were tried where its time
+            was over.
+        sure: False if a fork let live what had run before the fork.
     """
 
     file: str
@@ -90,87 +88,6 @@ class Result:
     by: str = ""
     of: int = 0
     sure: bool = True
-
-
-class Coverage:
-    """Which tests run a line, read from what ``pytest --reaches`` wrote.
-
-    Args:
-        folder: with its files.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self._of: dict[str, list[tuple[Reached, int]]] = {}
-        for path in sorted(folder.glob("*.jsonl")):
-            for text in path.read_text(encoding="utf-8").splitlines():
-                row = json.loads(text)
-                lines = {name: int(bits, 16) for name, bits in row["lines"].items()}
-                count = sum(bits.bit_count() for bits in lines.values())
-                test = Reached(row["test"], row["seconds"], count)
-                for name, bits in lines.items():
-                    self._of.setdefault(name, []).append((test, bits))
-
-    def files(self) -> list[str]:
-        """Files of which tests run something."""
-        return sorted(self._of)
-
-    def lines(self, file: str) -> int:
-        """The lines that tests run, as bits."""
-        found = 0
-        for _, bits in self._of[file]:
-            found |= bits
-        return found
-
-    def of_files(self) -> dict[str, list[Reached]]:
-        """The tests of each file of tests, in their order."""
-        every = dict.fromkeys(test for found in self._of.values() for test, _ in found)
-        files: dict[str, list[Reached]] = {}
-        for test in every:
-            files.setdefault(test.test.partition("::")[0], []).append(test)
-        return files
-
-    def tests(self, file: str, line: int) -> list[Reached]:
-        """The tests that run a line, those that run least first."""
-        found = [test for test, bits in self._of[file] if bits >> line & 1]
-        return sorted(found, key=lambda t: (t.lines + 1000 * t.seconds, t.test))
-
-
-MADE_OF = "made-of"
-"""File beside those of a map: of which code it is."""
-
-
-def make_map(folder: Path, tests: list[str], jobs: int) -> bool:
-    """Write which test runs which line, unless it is there and of this code, or somebody else's.
-
-    Returns:
-        Whether there is one now; not if a test fails as the code is, which would kill every mutant.
-    """
-    told, code = folder / MADE_OF, _code()
-    there = list(folder.glob("*.jsonl"))
-    if there and (not told.exists() or told.read_text() == f"{code} {tests}"):
-        return True
-    for path in (*there, told):
-        path.unlink(missing_ok=True)
-    command = [
-        sys.executable, "-m", "pytest", "-q", "-n", str(jobs), "--dist", "worksteal",
-        "-m", "not slow and not gpu", f"--reaches={folder.resolve()}", *tests,
-    ]  # fmt: skip
-    folder.mkdir(parents=True, exist_ok=True)
-    told.write_text("unfinished")  # a map that is left so is made again
-    if subprocess.run(command, cwd=ROOT, check=False).returncode:
-        for path in (*folder.glob("*.jsonl"), told):
-            path.unlink()
-        return False
-    told.write_text(f"{code} {tests}")
-    return True
-
-
-def _code() -> str:
-    """What the lines of a map are lines of."""
-    found = hashlib.sha256()
-    for name in sorted(_git("ls-files", "*.py").split()):
-        found.update(name.encode() + b"\0" + (ROOT / name).read_bytes() + b"\0")
-    return found.hexdigest()
 
 
 def draw(
@@ -212,7 +129,7 @@ class Tree:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        names = _git("ls-files", "-z", "--cached", "--others", "--exclude-standard")
+        names = git("ls-files", "-z", "--cached", "--others", "--exclude-standard")
         for name in filter(None, names.split("\0")):
             if (ROOT / name).is_file():
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -255,12 +172,6 @@ class Tree:
         return next(iter(lines + last), f"pytest ended with {done.returncode}")
 
 
-def _git(*words: str) -> str:
-    return subprocess.run(
-        ["git", *words], cwd=ROOT, check=True, capture_output=True, text=True
-    ).stdout
-
-
 def rounds(
     tests: list[Reached], seconds: float, file: str
 ) -> Iterator[tuple[list[Reached | str], float]]:
@@ -280,8 +191,13 @@ def rounds(
         within.append(test)
     if within:
         yield within, seconds - left
+    yield [*nearest(tests, file)], seconds
+
+
+def nearest(tests: Iterable[Reached], file: str) -> list[str]:
+    """Six files of tests, those first that lie as the changed file does."""
     files = sorted({t.test.partition("::")[0] for t in tests}, key=lambda f: (-_near(f, file), f))
-    yield [*files[:6]], seconds
+    return files[:6]
 
 
 def _near(test: str, file: str) -> int:
@@ -311,35 +227,56 @@ def tried(tree: Tree, file: str, mutation: Mutation, tests: list[Reached]) -> Re
     return Result(file, mutation.line, what, by is not None, count, seconds, by or "")
 
 
-def tried_in_fork(
-    forks: Forks, file: str, mutation: Mutation, tests: list[Reached], took: dict[str, list[Reached]],
-    seconds: float,
-) -> Result | str:
-    """Run the tests of a mutation in a fork until one fails.
+class Judges:
+    """What judges mutants: forks, and processes where these cannot; for as many threads as like.
 
     Args:
-        forks: that are judged in.
-        file: that is changed.
-        mutation: how.
-        tests: that run the line.
-        took: the tests of each file.
-        seconds: of processor time for all of them.
-
-    Returns:
-        The result, or why there is none.
+        folder: in which copies of the tree are made.
+        jobs: mutants at a time.
+        tests: files of tests, all if there are none.
+        forked: ``no``, ``first`` or ``only``.
+        seconds: of processor time for the tests of a mutant in a fork.
     """
-    text, begin = (ROOT / file).read_text(encoding="utf-8"), time.monotonic()
-    *_, (files, _) = rounds(tests, seconds, file)
-    order = {t.test: t.seconds for t in [*tests, *(t for f in files for t in took.get(str(f), ()))]}
-    verdict = forks.judge(file, mutation, list(order.items()), seconds)
-    if isinstance(verdict, str):
-        return verdict
-    whole = round(time.monotonic() - begin, 1)
-    what, by = mutation.shown(text), verdict.by
-    return Result(
-        file, mutation.line, what, by is not None, verdict.tests, whole, by or "", len(order),
-        by is not None or not verdict.early,
-    )  # fmt: skip
+
+    def __init__(
+        self, folder: Path, jobs: int, tests: Sequence[str], forked: str, seconds: float
+    ) -> None:
+        self._only, self._seconds = forked == "only", seconds
+        self._trees, self._forks = SimpleQueue[Tree](), None
+        if forked != "no":
+            self._forks = Forks(Tree(folder / "forked").folder, tests)
+        for number in range(0 if self._only else jobs):
+            self._trees.put(Tree(folder / str(number)))
+
+    def close(self) -> None:
+        """End the process that forks."""
+        if self._forks:
+            self._forks.close()
+
+    def judged(self, file: str, mutation: Mutation, tests: list[Reached]) -> Result | None:
+        """What becomes of a mutant, by the tests that run its line; None if no fork can tell."""
+        if self._forks:
+            found = self._in_fork(self._forks, file, mutation, tests)
+            if self._only or (found and found.sure):
+                return found
+        tree = self._trees.get()
+        try:
+            return tried(tree, file, mutation, tests)
+        finally:
+            self._trees.put(tree)
+
+    def _in_fork(
+        self, forks: Forks, file: str, mutation: Mutation, tests: list[Reached]
+    ) -> Result | None:
+        text, begin = (ROOT / file).read_text(encoding="utf-8"), time.monotonic()
+        timed = {t.test: t.seconds for t in tests}
+        found = forks.judge(file, mutation, timed, nearest(tests, file), self._seconds)
+        if isinstance(found, str):
+            return None
+        return Result(
+            file, mutation.line, mutation.shown(text), found.by is not None, found.tests,
+            round(time.monotonic() - begin, 1), found.by or "", found.of, not found.early,
+        )  # fmt: skip
 
 
 def summary(results: Iterable[Result]) -> str:
@@ -370,25 +307,23 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=1, help="mutants at a time")
     parser.add_argument("--budget", type=float, default=float("inf"), help="seconds")
     parser.add_argument("--forked", choices=["no", "first", "only"], default="first")
-    parser.add_argument("--seconds", type=float, default=SECONDS, help="of a mutant in a fork")
+    parser.add_argument(
+        "--seconds", type=float, default=SECONDS, help="processor time of a mutant in a fork"
+    )
     told = parser.parse_args()
     end = time.monotonic() + told.budget
     with tempfile.TemporaryDirectory() as folder:
-        forks = None
-        if told.forked != "no":
-            (Path(folder) / "forks").mkdir()
-            forks = Forks(Tree(Path(folder) / "forks").folder, told.tests)
+        judges = Judges(Path(folder), told.jobs, told.tests, told.forked, told.seconds)
         try:
-            return _judge_all(told, Path(folder), forks, end)
+            if make_map(told.reaches, told.tests, told.jobs):
+                return _judge_drawn(told, judges, end)
         finally:
-            if forks:
-                forks.close()
+            judges.close()
+    print("tests fail as the code is: mend them first", file=sys.stderr)
+    return 2
 
 
-def _judge_all(told: argparse.Namespace, folder: Path, forks: Forks | None, end: float) -> int:
-    if not make_map(told.reaches, told.tests, told.jobs):
-        print("tests fail as the code is: mend them first", file=sys.stderr)
-        return 2
+def _judge_drawn(told: argparse.Namespace, judges: Judges, end: float) -> int:
     coverage = Coverage(told.reaches)
     there = told.json.read_text().splitlines() if told.json and told.json.exists() else []
     results = [Result(**json.loads(x)) for x in there]
@@ -400,28 +335,13 @@ def _judge_all(told: argparse.Namespace, folder: Path, forks: Forks | None, end:
         )
         if (file, mutation.line, mutation.shown((ROOT / file).read_text("utf-8"))) not in known
     ]
-    of_files = coverage.of_files()
+
+    def judged(file: str, mutation: Mutation) -> Result | None:
+        if time.monotonic() > end:
+            return None
+        return judges.judged(file, mutation, coverage.tests(file, mutation.line))
+
     with ThreadPoolExecutor(told.jobs) as pool:
-        trees: SimpleQueue[Tree] = SimpleQueue()
-        for number in range(told.jobs if told.forked != "only" else 0):
-            trees.put(Tree(folder / str(number)))
-
-        def judged(file: str, mutation: Mutation) -> Result | None:
-            if time.monotonic() > end:
-                return None
-            tests = coverage.tests(file, mutation.line)
-            if forks:
-                found = tried_in_fork(forks, file, mutation, tests, of_files, told.seconds)
-                if isinstance(found, Result) and (found.sure or told.forked == "only"):
-                    return found
-                if told.forked == "only":
-                    return None
-            tree = trees.get()
-            try:
-                return tried(tree, file, mutation, tests)
-            finally:
-                trees.put(tree)
-
         for done in as_completed(pool.submit(judged, *d) for d in drawn):
             if (result := done.result()) is None:
                 continue

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import mutate
 import pytest
+import reached
 from mutations import mutations
 
 TEXT = '''\
@@ -98,7 +99,7 @@ def test_a_map_is_made_once_of_a_code(tmp_path: Path, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(mutate.subprocess, "run", run)
     for code, tests, count in [("a", ["x"], 1), ("a", ["x"], 1), ("b", ["x"], 2), ("b", [], 3)]:
-        monkeypatch.setattr(mutate, "_code", lambda code=code: code)
+        monkeypatch.setattr(reached, "_code", lambda code=code: code)
         assert mutate.make_map(tmp_path, tests, 14)
         assert len(ran) == count
         assert [p.name for p in tmp_path.glob("*.jsonl")] == [f"{count}.jsonl"]
@@ -168,7 +169,7 @@ def test_files_that_lie_as_the_changed_one_come_first() -> None:
 def test_a_mutant_that_never_ends_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mutate, "_git", lambda *_: "")
+    monkeypatch.setattr(mutate, "git", lambda *_: "")
     (tmp_path / "test_on.py").write_text("def test_on():\n    while True: pass\n")
     tree = mutate.Tree(tmp_path)
     assert tree.failing(["test_on.py"], 3) == "no end within 3 s of processor time"
@@ -187,7 +188,7 @@ def test_a_mutant_is_tried_in_a_copy(tmp_path: Path, monkeypatch: pytest.MonkeyP
     (root / "pyproject.toml").write_text('[tool.pytest.ini_options]\npythonpath = ["."]\n')
     monkeypatch.setattr(mutate, "ROOT", root)
     monkeypatch.setattr(
-        mutate, "_git", lambda *_: "code.py\0tests/test_f.py\0pyproject.toml\0gone.py\0"
+        mutate, "git", lambda *_: "code.py\0tests/test_f.py\0pyproject.toml\0gone.py\0"
     )
     (change,) = (m for m in mutations((root / "code.py").read_text()) if m.kind == "compare")
     tree = mutate.Tree(copy)
