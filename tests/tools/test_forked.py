@@ -141,7 +141,7 @@ def change(kind: str, line: str) -> Mutation:
     ("kind", "line", "name"),
     [
         ("binary", "x + x", "twice"),
-        ("number", "lambda y", "third"),
+        ("keyword", "lambda y", "third"),
         ("return", "return function", "logged"),
         ("binary", "0 * 5", "Point.zero"),
         ("number", "LIMIT = 3", None),
@@ -257,7 +257,7 @@ def judged(forks: Forks, kind: str, line: str, *tests: str, files: bool = True) 
     [
         ("boolean", "least < x and", "below"),
         ("binary", "x + x", "twice"),
-        ("number", "lambda y", "third"),
+        ("keyword", "lambda y", "third"),
         ("number", "return function", "third"),
         ("binary", "self.x + 1", "point"),
         ("binary", "6 - 5", "kept"),
