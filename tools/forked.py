@@ -165,10 +165,11 @@ class Server:
     Args:
         fd: of the listening socket.
         root: of the tree.
+        config: of pytest.
     """
 
-    def __init__(self, fd: int, root: Path) -> None:
-        self.listener, self.root = socket.socket(fileno=fd), root
+    def __init__(self, fd: int, root: Path, config: Any) -> None:
+        self.listener, self.root, self.config = socket.socket(fileno=fd), root, config
         self.ran: set[tuple[str, int]] = set()
         self.failed: str | None = None
         self._parent = os.getppid()
@@ -225,6 +226,8 @@ class Server:
         pages = int(Path("/proc/self/statm").read_text().split()[0])
         room = pages * resource.getpagesize() + MEMORY
         resource.setrlimit(resource.RLIMIT_AS, (room, room))
+        factory = self.config._tmp_path_factory  # of tmp_path; no other child may have its folder
+        factory._given_basetemp = Path(told["scratch"]) / "pytest"
         self.functions.forget()
         try:
             early = "file" in told and self.change(told)
@@ -287,7 +290,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Watch what runs from here on."""
     if (fd := config.getoption("--forked")) is not None:
-        server = Server(fd, Path.cwd())
+        server = Server(fd, Path.cwd(), config)
         config.stash[FORKED] = server
         config.pluginmanager.register(server)
 

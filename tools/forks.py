@@ -65,7 +65,7 @@ class Forks:
         room: float = 20.0,
     ) -> None:
         self._room = room
-        self._scratch = tempfile.TemporaryDirectory()
+        self._scratch = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         self._socket = f"{self._scratch.name}/socket"
         self._sound, self._lock = dict[str, bool](), Lock()
         self._log = Path(self._scratch.name) / "log"
@@ -82,7 +82,7 @@ class Forks:
             listener.listen(4096)
             command = [
                 sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "forked",
-                f"--forked={listener.fileno()}", f"--basetemp={self._scratch.name}/pytest",
+                f"--forked={listener.fileno()}",
                 *(f"--forked-import={package}" for package in packages),
                 "-m", "not gpu", *tests,
             ]  # fmt: skip
@@ -143,7 +143,9 @@ class Forks:
         """Have a child run tests; also the node id of the one that failed."""
         said, running, count = dict[str, Any](), None, 0
         with (
-            tempfile.TemporaryDirectory(dir=self._scratch.name) as scratch,
+            tempfile.TemporaryDirectory(
+                dir=self._scratch.name, ignore_cleanup_errors=True
+            ) as scratch,
             socket.socket(socket.AF_UNIX) as connection,
             connection.makefile("rw", encoding="utf-8") as stream,
         ):

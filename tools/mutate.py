@@ -21,7 +21,7 @@ processes of pytest in a copy of the tree, in minutes; ``--forked only`` leaves 
 and tells of the latter that they are not sure. ``--forked no`` has all judged by processes. Of
 thousands at 25 s each, on 32 cores, within a budget that includes the map:
 
-    python tools/mutate.py --forked only --seconds 25 --count 2000 --jobs 32 --budget 380 --json F
+    python tools/mutate.py --forked only --seconds 25 --count 2000 --jobs 32 --budget 350 --json F
 
 A run goes on where an earlier one with the same file ended.
 """

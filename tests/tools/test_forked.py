@@ -6,6 +6,7 @@ import functools
 import sys
 import types
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import forked
@@ -118,8 +119,11 @@ def test_made():
 def test_unseen():
     c.unseen()
 
-def test_own_cache(tmp_path):
+def test_own_folders(tmp_path):
     assert os.listdir(tmp_path) == [] and not os.path.exists(os.environ["WSCHED_CACHE_DIR"])
+    assert tmp_path.parent.parent == type(tmp_path)(os.environ["WSCHED_CACHE_DIR"]).parent
+    time.sleep(0.05)
+    assert tmp_path.is_dir()
 
 def test_fails_as_it_is():
     assert not c
@@ -278,6 +282,12 @@ def test_a_mutant_lives_that_no_test_sees(forks: Forks) -> None:
     """Each child has its own folders; a test that fails as it is kills nobody."""
     assert judged(forks, "binary", "8 % 3") == Verdict(None, 10, 10)
     assert judged(forks, "binary", "8 % 3", "test_unseen", files=False) == Verdict(None, 1, 1)
+
+
+def test_children_at_the_same_time_do_not_meet(forks: Forks) -> None:
+    with ThreadPoolExecutor(6) as pool:
+        each = [pool.submit(judged, forks, "binary", "8 % 3", "test_own_folders") for _ in range(6)]
+    assert {e.result() for e in each} == {Verdict(None, 10, 10)}
 
 
 @pytest.mark.slow
