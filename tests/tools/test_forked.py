@@ -87,6 +87,7 @@ def unseen():
 """
 
 TESTS = """\
+import time
 import os
 import pytest
 import code_of_it as c
