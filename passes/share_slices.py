@@ -193,14 +193,14 @@ class _Shared:
             assert isinstance(out, Frag)
             a = out
         elif isinstance(a, SmemRef):
-            a = _along_k(a, start, product.trans_a)
+            a = a.along(0, start, product.trans_a)
         by_row, by_col = (self.numbers(body, x) for x in (product.by_row, product.by_col))
         kept = {s.out.name for s in (*by_row, *by_col)}
         gone = {f.name for f in (*product.by_row, *product.by_col)} - kept
         made |= {id(s): new for new in (*by_row, *by_col) for s in body
                  if isinstance(s, FragLoadGlobal) and s.out == new.out}  # fmt: skip
         mine = replace(
-            product, a=a, b=_along_k(product.b, start, product.trans_b), k=k,
+            product, a=a, b=product.b.along(0, start, product.trans_b), k=k,
             by_row=tuple(s.out for s in by_row), by_col=tuple(s.out for s in by_col),
         )  # fmt: skip
         left = (s for s in body if not (isinstance(s, FragLoadGlobal) and s.out.name in gone))
@@ -244,7 +244,3 @@ class _Shared:
 def _further(load: FragLoadGlobal, along: int, step: Expr) -> FragLoadGlobal:
     coords = tuple(x + step if d == along else x for d, x in enumerate(load.src.coords))
     return replace(load, src=replace(load.src, coords=coords))
-
-
-def _along_k(ref: SmemRef, k: Expr, trans: bool) -> SmemRef:
-    return ref.moved(k, 0) if trans else ref.moved(0, k)
