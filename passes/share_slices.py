@@ -26,6 +26,7 @@ from lowering.kernel.kernel import Kernel, NamedBarrierArray, SharedBuffer
 from lowering.kernel.nodes import (
     BarSync,
     Body,
+    Consume,
     For,
     Frag,
     FragLoadGlobal,
@@ -34,6 +35,7 @@ from lowering.kernel.nodes import (
     LdShared,
     MmaTile,
     NamedBarrierRef,
+    Produce,
     Section,
     SmemRef,
     Stmt,
@@ -88,7 +90,8 @@ def share_slices(kernel: Kernel, options: LoweringOptions) -> Kernel:
         }
 
     Raises:
-        UnsupportedError: sections, products or sums of another form.
+        UnsupportedError: sections, products or sums of another form; a ring that has a step behind
+            the main loop, where one warpgroup is left, while all of a section let a stage go.
     """
     if options.slice_groups == 1:
         return kernel
@@ -163,6 +166,8 @@ class _Shared:
         if main is None:
             return tuple(map_bodies(s, self.body) for s in body)
         loop, behind = body[main], body[main + 1 :]
+        if stepped := [s for s in walk(behind) if isinstance(s, Produce | Consume)]:
+            raise _unlike(f"a step of {stepped[0].ring} behind the products")
         assert isinstance(loop, For)
         (carry,) = (c for c in loop.carries if isinstance(c.var, Frag))
         total = carry.result
