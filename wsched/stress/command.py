@@ -63,8 +63,8 @@ def stress(
     """Launch random fusions with random schedules on random sizes, and judge every result.
 
     A kernel is used for many sizes. Results, and what lies around all tensors, are poisoned before.
-    What is wrong, or refused, is drawn again by its numbers. Without a GPU the machine runs them, slowly. With
-    WSCHED_WATCHDOG=1 a kernel that hangs says where.
+    What is wrong, or refused, is drawn again by its numbers. Without a GPU the machine runs them,
+    slowly. With WSCHED_WATCHDOG=1 a kernel that hangs says where.
     """
     device = _device()
     where = Where(device, largest or _LARGEST[device], seed)
