@@ -181,9 +181,9 @@ def _products(p: MmaTile, names: Names, span: int, found: _Sum) -> Iterator[Stmt
         if row or k:
             yield from _added(names, found)
         part, found.row = replace(found.part, name=names.new("sum")), row
-        a = p.a if isinstance(p.a, Frag) else p.a.moved(row, k)
+        a = p.a if isinstance(p.a, Frag) else p.a.along(row, k, p.trans_a)
         yield replace(
-            p, out=part, acc=found.part, a=a, b=p.b.moved(0, k), k=min(span, p.k - k),
+            p, out=part, acc=found.part, a=a, b=p.b.along(0, k, p.trans_b), k=min(span, p.k - k),
             accumulate=TRUE if before else FALSE, by_row=(), by_col=(),
         )  # fmt: skip
         found.part = part

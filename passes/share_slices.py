@@ -26,6 +26,7 @@ from lowering.kernel.kernel import Kernel, NamedBarrierArray, SharedBuffer
 from lowering.kernel.nodes import (
     BarSync,
     Body,
+    Consume,
     For,
     Frag,
     FragLoadGlobal,
@@ -34,6 +35,7 @@ from lowering.kernel.nodes import (
     LdShared,
     MmaTile,
     NamedBarrierRef,
+    Produce,
     Section,
     SmemRef,
     Stmt,
@@ -88,7 +90,8 @@ def share_slices(kernel: Kernel, options: LoweringOptions) -> Kernel:
         }
 
     Raises:
-        UnsupportedError: sections, products or sums of another form.
+        UnsupportedError: sections, products or sums of another form; a ring that has a step behind
+            the main loop, where one warpgroup is left, while all of a section let a stage go.
     """
     if options.slice_groups == 1:
         return kernel
@@ -163,6 +166,8 @@ class _Shared:
         if main is None:
             return tuple(map_bodies(s, self.body) for s in body)
         loop, behind = body[main], body[main + 1 :]
+        if stepped := [s for s in walk(behind) if isinstance(s, Produce | Consume)]:
+            raise _unlike(f"a step of {stepped[0].ring} behind the products")
         assert isinstance(loop, For)
         (carry,) = (c for c in loop.carries if isinstance(c.var, Frag))
         total = carry.result
@@ -193,14 +198,14 @@ class _Shared:
             assert isinstance(out, Frag)
             a = out
         elif isinstance(a, SmemRef):
-            a = _along_k(a, start, product.trans_a)
+            a = a.along(0, start, product.trans_a)
         by_row, by_col = (self.numbers(body, x) for x in (product.by_row, product.by_col))
         kept = {s.out.name for s in (*by_row, *by_col)}
         gone = {f.name for f in (*product.by_row, *product.by_col)} - kept
         made |= {id(s): new for new in (*by_row, *by_col) for s in body
                  if isinstance(s, FragLoadGlobal) and s.out == new.out}  # fmt: skip
         mine = replace(
-            product, a=a, b=_along_k(product.b, start, product.trans_b), k=k,
+            product, a=a, b=product.b.along(0, start, product.trans_b), k=k,
             by_row=tuple(s.out for s in by_row), by_col=tuple(s.out for s in by_col),
         )  # fmt: skip
         left = (s for s in body if not (isinstance(s, FragLoadGlobal) and s.out.name in gone))
@@ -244,7 +249,3 @@ class _Shared:
 def _further(load: FragLoadGlobal, along: int, step: Expr) -> FragLoadGlobal:
     coords = tuple(x + step if d == along else x for d, x in enumerate(load.src.coords))
     return replace(load, src=replace(load.src, coords=coords))
-
-
-def _along_k(ref: SmemRef, k: Expr, trans: bool) -> SmemRef:
-    return ref.moved(k, 0) if trans else ref.moved(0, k)

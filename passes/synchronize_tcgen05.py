@@ -130,8 +130,8 @@ def _products(kernel: Kernel, mma: MmaTensor) -> Iterator[Tcgen05Mma]:
         for row in range(0, mma.rows, family.m):
             yield Tcgen05Mma(
                 mma.d.moved(row, 0),
-                mma.a.moved(k, row) if mma.trans_a else mma.a.moved(row, k),
-                mma.b.moved(k, 0) if mma.trans_b else mma.b.moved(0, k),
+                mma.a.along(row, k, mma.trans_a),
+                mma.b.along(0, k, mma.trans_b),
                 mma.cols,
                 TRUE if k else mma.accumulate,
                 mma.trans_a,

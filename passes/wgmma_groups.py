@@ -149,8 +149,8 @@ def _instruction_k(kernel: Kernel, mma: MmaTile) -> int:
 def _wgmma(names: Names, mma: MmaTile, acc: Frag, k: int, piece: Frag | None) -> Wgmma:
     """The wgmma of one instruction's K from ``k`` on; ``piece`` is A of it in registers."""
     out = Frag(names.new(f"{mma.out.name}_k{k}"), mma.out.type.flying())
-    a = _along_k(mma.a, k, mma.trans_a) if isinstance(mma.a, SmemRef) else piece or mma.a
-    b = _along_k(mma.b, k, mma.trans_b)
+    a = mma.a.along(0, k, mma.trans_a) if isinstance(mma.a, SmemRef) else piece or mma.a
+    b = mma.b.along(0, k, mma.trans_b)
     keep = TRUE if k else mma.accumulate
     return Wgmma(out, acc, a, b, keep, mma.trans_a, mma.trans_b, mma.col, mma.cols)
 
@@ -166,8 +166,3 @@ def _pieces(names: Names, mma: MmaTile, step: int) -> list[FragColumns]:
 
 def _piece(names: Names, a: Frag, k: int, step: int) -> Frag:
     return Frag(names.new(f"{a.name}_k{k}"), replaced(a.type, cols=step))
-
-
-def _along_k(ref: SmemRef, k: int, trans: bool) -> SmemRef:
-    """``ref`` moved by ``k`` elements of K, which are rows of an MN-major operand."""
-    return ref.moved(k, 0) if trans else ref.moved(0, k)

@@ -6,10 +6,12 @@ import re
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from lowering.ground.expr import SPECIALS
 from lowering.ground.scalar_ops import OPS
 from passes.pipeline import PASSES
+from wsched.cli.app import app
 from wsched.importer import build_fusion, record_text
 from wsched.importer.linear import LINEAR
 from wsched.run.compiled import compile_fusion
@@ -85,6 +87,22 @@ def test_examples_of_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     a, b, out = names["a"], names["b"], names["out"]
     expected = a.float() @ b.float().T  # type: ignore[attr-defined]
     assert (out.float() - expected).norm() < 4e-3 * expected.norm()  # type: ignore[attr-defined]
+
+
+@pytest.mark.slow
+def test_what_the_readme_shows_of_a_prediction(tmp_path: Path) -> None:
+    """Each of its lines is one of those of the command."""
+    pytest.importorskip("torch")
+    file = tmp_path / "linear.py"
+    file.write_text(LINEAR)
+    words = ["why", str(file), "--shape", "2304x4352x1024", "--params", "cooperative"]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.output
+    told = [" ".join(line.split()) for line in done.output.splitlines()]
+    (block,) = re.findall(r"```\n(predicted .*?)```", text_of("README.md"), flags=re.DOTALL)
+    shown = [" ".join(line.split()) for line in block.splitlines()]
+    assert len(shown) > 12
+    assert [line for line in shown if line not in told] == []
 
 
 def test_a_matmul_from_nothing_takes_few_lines() -> None:

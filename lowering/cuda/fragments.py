@@ -244,7 +244,12 @@ class _Planner:
             self.consume(last, result, s.OP)
 
     def _read_since(self, made: Frag, loop: For) -> set[str]:
-        """What a loop reads from the statement on that makes a value, and yields."""
+        """What a loop reads from the statement on that makes a value, and yields.
+
+        Reads count where they are issued. A wgmma that was issued in front, and not waited for,
+        reads its A until it is over: that nobody writes these registers before is claimed of each
+        kernel (``registers of operands``), and the machine, which has this plan, faults.
+        """
         yielded = {y.name for y in loop.yields if isinstance(y, Frag)}
         array = self.views[made.name].array
         at = next((n for n, s in enumerate(loop.body) if array in defined(s)), 0)

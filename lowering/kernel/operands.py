@@ -62,6 +62,12 @@ class SmemRef(_Element):
     stage: Expr
     coords: tuple[Expr, ...]
 
+    def along(self, line: ExprLike, k: ExprLike, trans: bool) -> SmemRef:
+        """The element of a product's operand so many lines of the product, and ``k``, from here:
+        its lines are rows, or, with ``trans`` (M- or N-major), K is.
+        """
+        return self.moved(k, line) if trans else self.moved(line, k)
+
 
 @quick
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,20 @@ A barrier at which some sync and others ``bar.arrive`` is a turn: the k-th sync 
 arrival. Each arrival stands in a condition that says that the sync which needs it comes, k < X of X
 syncs; and there are enough of them, the first ones perhaps before any turn. Or there is one for
 each sync, in the same loops and conditions, and one more sync behind all where an arrival is made
-beforehand; then all sync and arrive in turn. In an array of turns one arrival is made beforehand,
-so that of warps that wait in a circle one can go on: the token.
+beforehand. In an array of turns one arrival is made beforehand, so that of warps that wait in a
+circle one can go on: the token.
+
+That nobody arrives for the next turn while somebody still has to come for this one is asked of an
+array of turns as a whole, whatever its barriers form. Warps are teams of one program, at each
+barrier one of which syncs and one arrives; nobody arrives twice without a sync between, and one
+team at most begins with an arrival. Then a team has made no more arrivals than turns were handed
+over to it, and that team one more: all together one more than there were turns at all, while a
+barrier at which somebody is early would have two more than turns.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -20,9 +28,10 @@ from functools import partial
 from lowering.ground.expr import Binary, Const, Expr, Var, free_vars
 from lowering.ground.poly import poly
 from lowering.kernel.kernel import Kernel, NamedBarrierArray
-from lowering.kernel.operands import Stmt
+from lowering.kernel.operands import NamedBarrierRef, Stmt
 from lowering.kernel.sync import BarArrive, BarSync
 from lowering.kernel.visit import walk
+from lowering.proof.agent import Agent
 from lowering.proof.obligation import Obligation, Verdict
 from lowering.proof.shape import Shape, share_of, text
 from lowering.proof.views import Views
@@ -44,10 +53,14 @@ class Meetings:
         """One for each array of named barriers."""
         for array in self.kernel.named_barriers:
             found = [self.claim(array, n) for n in range(array.count)]
+            if any(not isinstance(b.index, Const) for b in self.places(array.name)):
+                found = [("an index is no number", None)]
             why = next((w for w, _ in found if w), "")
             turns = [first for _, first in found if first is not None]
             if not why and turns and sum(turns) != 1:
                 why = f"{sum(turns)} arrivals are made before the first turn"
+            if not why and turns:
+                why = self.early(array.name)
             verdict = Verdict.UNPROVED if why else Verdict.PROVED
             yield Obligation("named barriers", array.name, verdict, why)
 
@@ -59,10 +72,6 @@ class Meetings:
             if not agent.rank
             and (shape := self.views.shape(agent, partial(_event, array.name, index)))
         }
-        for agent in shapes:
-            bars = (s.bar for s in walk(agent.body) if isinstance(s, BarSync | BarArrive))
-            if any(b.array == array.name and not isinstance(b.index, Const) for b in bars):
-                return "an index is no number", None
         threads = sum(32 * len(a.warps) for a in shapes)
         if shapes and threads != array.threads:
             return f"{threads} threads come to {array.name}[{index}], {array.threads} do not", None
@@ -76,16 +85,33 @@ class Meetings:
             return "nobody waits there", None
         (syncs,), (arrivals,) = meeting, arriving
         found, first = self.turn(syncs, arrivals), _handed_on(syncs, arrivals)
-        return (self.alternating(array.name), first) if found[0] and first is not None else found
+        return ("", first) if found[0] and first is not None else found
 
-    def alternating(self, array: str) -> str:
-        """What is not proved of who syncs and arrives in turn, so that no arrival is early: it is
-        behind a turn that was handed to it, for one that was before that.
-        """
+    def places(self, array: str, *kinds: type[BarSync | BarArrive]) -> Iterator[NamedBarrierRef]:
+        """Where somebody syncs or arrives at an array, or does one of both."""
+        for stmt in (s for agent in self.views.ways for s in walk(agent.body)):
+            if isinstance(stmt, kinds or (BarSync, BarArrive)) and stmt.bar.array == array:
+                yield stmt.bar
+
+    def early(self, array: str) -> str:
+        """What is not proved of an array of turns, so that no arrival is early."""
+        turns = frozenset(b.index for b in self.places(array, BarArrive))
+        teams = defaultdict[Shape, list[Agent]](list)
         for agent in self.views.ways:
-            shape = self.views.shape(agent, partial(_event, array, None))
-            if shape and _last_words(shape, frozenset()) is None:
-                return f"{agent} syncs, or arrives, twice in a row: {text(shape)}"
+            if not agent.rank and (shape := self.views.shape(agent, partial(_turn, array, turns))):
+                teams[shape].append(agent)
+        for word in sorted({w for shape in teams for w in _turns(shape)}, key=str):
+            come = [agents for shape, agents in teams.items() if word in _turns(shape)]
+            if len(come) > 1:
+                said = " and ".join(str(agents[0]) for agents in come)
+                return f"{said} come to {array}[{word[1]}], each by a program of its own"
+        begin = list[Agent]()
+        for shape, agents in teams.items():
+            if _last_words(shape, frozenset()) is None:
+                return f"{agents[0]} arrives twice in a row: {text(shape)}"
+            begin += agents[:1] if _last_words(shape, frozenset((ARRIVE,))) is None else ()
+        if len(begin) > 1:
+            return f"{' and '.join(map(str, begin))} begin with an arrival"
         return ""
 
     def turn(self, meeting: Shape, arriving: Shape) -> tuple[str, int | None]:
@@ -207,16 +233,16 @@ def _last_words(
     shape: Shape, before: frozenset[str]
 ) -> tuple[frozenset[str], frozenset[str]] | None:
     """What a program's last word may be, at its end and where it leaves the loop around it, if no
-    two alike follow each other; ``before`` is what may be the last one in front of it. None if two
-    may.
+    two arrivals follow each other; ``before`` is what may be the last one in front of it. None if
+    two may.
     """
     left = frozenset[str]()
     for part in shape:
         match part:
-            case "sync" | "arrive":
-                if part in before:
+            case (("sync" | "arrive") as word) | (("sync" | "arrive") as word, Const()):
+                if word == ARRIVE and word in before:
                     return None
-                before = frozenset((part,))
+                before = frozenset((word,))
             case ("loop", *_, tuple() as inner):
                 behind = before
                 for _ in (1, 2):  # a second trip follows a first one
@@ -297,6 +323,24 @@ def _event(array: str, index: int | None, stmt: Stmt) -> str | None:
     if index is not None and stmt.bar.index != Const(index):
         return None
     return SYNC if isinstance(stmt, BarSync) else ARRIVE
+
+
+def _turn(array: str, turns: frozenset[Expr], stmt: Stmt) -> tuple[str | Expr, ...] | None:
+    """The word of a sync or arrival at any of an array's barriers that are turns, and at which."""
+    if (word := _event(array, None, stmt)) is None:
+        return None
+    assert isinstance(stmt, BarSync | BarArrive)
+    return (word, stmt.bar.index) if stmt.bar.index in turns else None
+
+
+def _turns(shape: object) -> set[tuple[str, Const]]:
+    """The words of :func:`_turn` in a program."""
+    match shape:
+        case (("sync" | "arrive") as word, Const() as at):
+            return {(word, at)}
+        case tuple():
+            return {w for s in shape for w in _turns(s)}
+    return set()
 
 
 def _words(shape: object) -> set[str]:

@@ -64,7 +64,8 @@ _Flight = tuple[frozenset[str], tuple[frozenset[str], ...]]
 @dataclass
 class _Sources(Finite[_Flight]):
     """The state: fragments that wgmmas read which no commit has put into a group, then those of the
-    groups that may be in flight, the oldest first. ``parts`` are columns of what.
+    groups that may be in flight, the oldest first. ``parts`` are columns of what, and what a loop
+    carries and makes anew in each trip lies in the registers of what it begins with.
     """
 
     parts: dict[str, str] = field(default_factory=dict, init=False)
@@ -89,20 +90,23 @@ class _Sources(Finite[_Flight]):
         return state
 
     def head(self, loop: For, state: _Flight) -> _Flight:
-        for carry in loop.carries:
-            if isinstance(carry.var, Frag):
+        for carry, last in zip(loop.carries, loop.yields, strict=True):
+            if isinstance(carry.init, Frag) and isinstance(last, Frag):
                 self.written(carry.var.name, state, f"loop {loop.var.name}")
+                here = self.whole(carry.init.name)
+                others = {carry.var.name, carry.result.name, last.name} - {here}
+                self.parts |= dict.fromkeys(others, here)
         return state
 
     def whole(self, name: str) -> str:
-        """The fragment that this one is columns of, or itself."""
+        """The fragment whose registers this one has, or some of them."""
         while name in self.parts:
             name = self.parts[name]
         return name
 
     def written(self, name: str, state: _Flight, what: str) -> None:
         """Fail if a wgmma may still read registers that are written."""
-        if name in state[0].union(*state[1]):
+        if self.whole(name) in state[0].union(*state[1]):
             why = f"{what} writes {name}, which a wgmma in flight may read"
             raise RefutedError("registers of operands", "", why)
 

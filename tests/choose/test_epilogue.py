@@ -42,6 +42,15 @@ def test_one_chunk_waits_for_no_other() -> None:
     assert epilogue_cycles(SQUARE, found) == pytest.approx(TILE_END + ELEMENT * 64 * 64 + CHUNK)
 
 
+def test_warpgroups_that_share_slices_have_one_epilogue() -> None:
+    """It is the first one's, which has the sum; two with rows of their own have a half each."""
+    shared = with_tile(MatmulParams(), GemmTile(64, 64, 256), 4, False, along_k=4)
+    assert epilogue_cycles(SQUARE, shared) == epilogue_cycles(SQUARE, tiled(64, 64, 1, False))
+    two, one = tiled(128, 64, 2, False), tiled(128, 64, 1, False)
+    fewer = epilogue_cycles(SQUARE, one) - epilogue_cycles(SQUARE, two)
+    assert fewer == pytest.approx(ELEMENT * 64 * 64)
+
+
 @pytest.mark.parametrize(
     ("params", "lines"),
     [

@@ -71,7 +71,7 @@ def test_a_schedule_of_ones_own() -> None:
     params = SCHEDULES["coop_128x64"]
     kernel = wsched.compile(definition(), [a, b], params=params, batch_invariant=True)
     assert kernel.params.batch_invariant and not params.batch_invariant
-    with pytest.raises(ScheduleError, match=r"MatmulParams\(batch_invariant=True, tiling_"):
+    with pytest.raises(ScheduleError, match=r"MatmulParams\(batch_invariant=True, splitk_"):
         split = MatmulParams(splitk_factor=2)
         wsched.execute(definition(), [a, b], params=split, batch_invariant=True)
 

@@ -156,6 +156,54 @@ ROWS = """
 """A product of two instructions' rows, which are summed one after the other."""
 
 
+M_MAJOR = """
+    none: frag<f32, 128x64> = frag.fill 0.0
+    part: frag<f32, 64x64> = frag.fill 0.0
+    for k in 0 .. n carry (acc: frag<f32, 128x64> = none -> total,
+        part2: frag<f32, 64x64> = part -> rest) {
+      wait_full ring, k
+      sum: frag<f32, 64x64> = mma.tile part2, A_s[k % 4, 0, 0], B_s[k % 4, 0, 0], 32, false, MAJOR
+      promoted: frag<f32, 128x64> = frag.update add, acc, sum, rows=64
+      sum2: frag<f32, 64x64> = mma.tile sum, A_s[k % 4, 0, 64], B_s[k % 4, 0, 0], 32, false, MAJOR
+      promoted2: frag<f32, 128x64> = frag.update add, promoted, sum2, row=64, rows=64
+      sum3: frag<f32, 64x64> = mma.tile sum2, A_s[k % 4, 32, 0], B_s[k % 4, 32, 0], 32, false, MAJOR
+      promoted3: frag<f32, 128x64> = frag.update add, promoted2, sum3, rows=64
+      sum4: frag<f32, 64x64> = mma.tile sum3, A_s[k % 4, 32, 64], B_s[k % 4, 32, 0], 32, false,
+          MAJOR
+      release ring, k
+      promoted4: frag<f32, 128x64> = frag.update add, promoted3, sum4, row=64, rows=64
+      yield promoted4, sum4
+    }
+    half: frag<bf16, 128x64> = frag.cast total
+""".replace("MAJOR", "trans_a=true, trans_b=true")
+
+
+def test_operands_whose_rows_are_k() -> None:
+    """K goes along the rows of both, the rows of the product along the columns of A."""
+    head = """
+param n: i32
+shared A_s: bf16[4][64x128] swizzle 128
+shared B_s: bf16[4][64x64] swizzle 128
+ring ring(A_s, B_s) stages 4 in_flight 1
+roles {
+  role compute warps 0 .. 4 {
+"""
+    before = """
+    zero: frag<f32, 128x64> = frag.fill 0.0
+    for k in 0 .. n carry (acc: frag<f32, 128x64> = zero -> total) {
+      wait_full ring, k
+      acc1: frag<f32, 128x64> = mma.tile acc, A_s[k % 4, 0, 0], B_s[k % 4, 0, 0], 64, 0 < k,
+          trans_a=true, trans_b=true
+      release ring, k
+      yield acc1
+    }
+    half: frag<bf16, 128x64> = frag.cast total
+"""
+    made = promote_sums(kernel(head + before + TAIL), LoweringOptions(promotion=32))
+    assert verify(made) == []
+    assert print_kernel(made) == print_kernel(kernel(head + M_MAJOR + TAIL))
+
+
 def test_rows_in_turn() -> None:
     """What wgmmas add to has the rows of one instruction."""
     head = HEAD.replace("A_s: e4m3[4][64x256]", "A_s: e4m3[4][128x256]")

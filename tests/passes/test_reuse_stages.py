@@ -17,6 +17,7 @@ from lowering.proof.prove import prove
 from passes.reuse_stages import reuse_stages
 from tests.on_machine import Problem, exact, kernel, operands, run
 from tests.passes.texts import full, lowered, unchanged
+from tests.proofs import proved
 from tests.schedules import cooperative, pipelined, split_k
 from wsched.run.counts import admitted_by
 from wsched.schedule.matmul.params import MatmulParams
@@ -93,8 +94,7 @@ def test_right_proved_and_without_spills(params: MatmulParams, result: str) -> N
         a, b = operands(ODD, "bf16", seed, integer=True)
         found = run(made, ODD, a, b, result, seed=seed, races=True).astype("f4")
         assert np.array_equal(found, exact(a, b))
-    proof = prove(made.kernel, admitted_by(made.plan))
-    assert proof.proved, "\n".join(map(str, proof.open))
+    proof = proved(made.kernel, made.plan)
     assert "stages are read" in {o.name for o in proof.obligations}
     assert made.resources.clean
     stored = sum(b.stages * b.stage_bytes for b in made.kernel.shared if b.over)

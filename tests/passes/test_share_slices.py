@@ -133,6 +133,10 @@ def test_one_warpgroup_is_left_alone() -> None:
 LEGAL = "supported: one accumulator of fp32 or int32, of one warpgroup's products of whole slices"
 
 
+OTHER = "shared C_s: f32[1][64x16]\nring other(C_s) stages 2 in_flight 0"
+"""What an epilogue could read."""
+
+
 @pytest.mark.parametrize(
     ("edits", "what"),
     [
@@ -143,6 +147,8 @@ LEGAL = "supported: one accumulator of fp32 or int32, of one warpgroup's product
         ([("for k in", "other: frag<bf16, 64x64> = frag.fill 1.0\nfor k in"),
           (LEFT, "left: frag<bf16, 64x64> = frag.columns other, 0")],
          "left, which is not made of the slice alone"),
+        ([("ring ring", f"{OTHER}\nring ring"), ("store.tile", "consume other, tile\nstore.tile")],
+         "a step of other behind the products"),
     ],
 )  # fmt: skip
 def test_refused(edits: list[tuple[str, str]], what: str) -> None:

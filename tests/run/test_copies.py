@@ -63,6 +63,20 @@ def test_a_copy_is_read(name: str, position: int) -> None:
     assert torch.equal(odd, before)
 
 
+@pytest.mark.parametrize("length", [3, 1])
+@pytest.mark.parametrize("by_rows", [True, False], ids=["rows", "columns"])
+def test_rows_of_any_length(by_rows: bool, length: int) -> None:
+    """A kernel of rows reads a copy of rows of one element, too, which could be a column as well;
+    and one of columns.
+    """
+    given = [X, W] if by_rows else [X.T.contiguous().T, W]
+    kernel = wsched.compile(definition(), given)
+    x = X[:, :length].contiguous() if by_rows else X[:length].T.contiguous().T
+    w = W[:, :length].contiguous() if by_rows else W
+    assert unreadable(kernel.fusion, [x, w]) == ((0, 1) if by_rows else (0,))
+    assert torch.equal(kernel(x, w)[0], (x.float() @ w.float().T).bfloat16())
+
+
 def test_rows_of_a_copy_are_whole_lines_of_the_l2() -> None:
     x, w = integers(M, 37), torch.nn.functional.pad(integers(N, 37), (0, 3))[:, :37]
     kernel = wsched.compile(definition(), [x, w])

@@ -12,17 +12,16 @@ from hypothesis import strategies as st
 
 from lowering.ground.errors import ScheduleError
 from lowering.machine.adversary import Adversary
-from lowering.proof.prove import prove
 from tests.epilogues import RESIDUAL
 from tests.lowering.ground.expressions import budget
 from tests.on_machine import NUMPY, Problem, exact, operands
 from tests.on_machine import run as run_linear
 from tests.passes.products import machine_code_is_clean
+from tests.proofs import proved
 from tests.run.test_epilogue_inputs import FOUR, load_warps, run
 from tests.schedules import LAYOUTS, definition, dynamic, in_tensor_memory
 from wsched.front.known import import_fusion
 from wsched.run.compiled import CompiledFusion, compile_fusion
-from wsched.run.counts import admitted_by
 from wsched.schedule.matmul.params import MatmulParams
 
 SMALL = in_tensor_memory(128, 32, 32, stages=2, epilogue_stages=1)
@@ -101,4 +100,4 @@ def test_matrices_of_the_epilogue(text: str, matrices: int, params: MatmulParams
         wanted = (a @ b.T + sum(more)).astype(NUMPY["bf16"]).astype(np.float32)
         assert np.array_equal(d, wanted), (p, adversary)
     assert machine_code_is_clean(kernel.kernel)
-    assert prove(kernel.kernel, admitted_by(kernel.plan)).proved
+    proved(kernel.kernel, kernel.plan)

@@ -17,36 +17,17 @@ import pytest
 from lowering.ground.errors import ScheduleError, UnsupportedError
 from lowering.nest.lower import lower
 from tests.conftest import Golden
-from tests.epilogues import RESIDUAL
-from tests.grouped import grouped
-from tests.schedules import (
-    SCHEDULES,
-    cooperative,
-    definition,
-    dynamic,
-    in_tensor_memory,
-    ping_pong,
-    stream_k,
-)
+from tests.kinds import KINDS
 from wsched.front.known import import_fusion
 from wsched.fusion import ParallelType, PrimitiveCall
 from wsched.schedule import make_plan
-from wsched.schedule.matmul.params import MatmulParams
 from wsched.schedule.matmul.scheduler import schedule_matmul
 from wsched.schedule.primitives.replay import replay
 
-SMALL = cooperative(64, 32, 32, stages=3, groups=1, registers=None)
-
-MADE: dict[str, tuple[str, MatmulParams]] = {
-    "pingpong": (definition(), ping_pong(64, 32, 32, stages=3)),
-    "cluster": (definition(), SCHEDULES["cluster_2x1"]),
-    "pipelined": (definition(), SCHEDULES["across_pipelined"]),
-    "dynamic": (definition(), dynamic(SMALL)),
-    "stream_k": (definition(), stream_k(SMALL)),
-    "residual": (RESIDUAL, SMALL),
-    "groups": (grouped(), dynamic(SMALL)),
-    "tensor_memory": (definition(), in_tensor_memory(128, 64, epilogue_stages=1)),
-}
+CALLED = (
+    "pingpong", "cluster", "pipelined", "dynamic", "stream_k", "residual", "groups",
+    "tensor_memory",
+)  # fmt: skip
 
 _OTHERS = {
     ParallelType.Mma: ParallelType.Bulk, ParallelType.Bulk: ParallelType.Mma,
@@ -75,9 +56,9 @@ def changed(call: PrimitiveCall) -> Iterator[PrimitiveCall]:
 
 
 @pytest.mark.parametrize("part", range(3))
-@pytest.mark.parametrize("name", MADE)
+@pytest.mark.parametrize("name", CALLED)
 def test_other_calls(name: str, part: int, golden: Golden) -> None:
-    text, params = MADE[name]
+    text, params = KINDS[name]
     fusion, lines = import_fusion(text), list[str]()
     calls = schedule_matmul(fusion, params).history
 

@@ -91,6 +91,24 @@ def test_a_failure_says_how_to_draw_it_again(monkeypatch: pytest.MonkeyPatch) ->
     assert "1 WRONG" in done.output
 
 
+def test_what_is_refused_is_told_with_its_reason(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path = tmp_path / "rows.json"
+    row = Row(0, "k", 1, 2, 0.1, (), untaken=(3, "this is not supported; supported: that"))
+    unmade = Row(1, "", 0, 0, 0.0, (), "ScheduleError[smem]: this: why")
+    monkeypatch.setattr(command, "rows", lambda *_: iter((row, unmade)))
+    done = stress("--count", "1", "--json", str(path))
+    assert done.exit_code == 0, done.output
+    assert (
+        "2 refused by k: this is not supported; supported: that "
+        "(--seed 0 --largest 40 --only 0.3)\n"
+        "unmade: ScheduleError[smem]: this: why (--seed 0 --largest 40 --only 1)\n"
+    ) in done.output
+    assert "none wrong, 2 refused, 1 kernels unmade" in done.output
+    assert read_rows(path, {"seed": 0, "device": "cpu", "largest": 40}) == [row, unmade]
+
+
 @pytest.mark.parametrize("error", [ScheduleError("smem", "this", "why"), KeyError("a defect")])
 def test_a_kernel_that_is_not_made(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(where: Where, number: int) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 import wsched.run.on_device
 from lowering.ground.errors import UnsupportedError
+from wsched.run.compiled import CompiledFusion
 from wsched.stress.epilogue import LARGEST
 from wsched.stress.launches import (
     WRONG,
@@ -21,6 +22,7 @@ from wsched.stress.launches import (
     launched,
     sizes_of,
 )
+from wsched.stress.linear import Linear
 from wsched.stress.run import judged
 from wsched.stress.tensors import NONZEROS, _set, filled, poison_in, poisoned, sparse
 
@@ -62,7 +64,7 @@ def result(matrices: dict[str, Any]) -> Any:
 def wrong(worked: Worked, launch: int = 0) -> dict[str, int]:
     """What is wrong, and how often."""
     found = launched(WHERE, worked, launch)
-    assert found is not None
+    assert not isinstance(found, str)
     return {what: n for what, n in zip(WRONG, found.tolist(), strict=True) if n}
 
 
@@ -135,9 +137,25 @@ def test_what_a_kernel_does_not_take(worked: Worked, monkeypatch: pytest.MonkeyP
         raise UnsupportedError("this", "that")
 
     monkeypatch.setattr(wsched.run.on_device, "run_on_cpu", refuse)
-    assert launched(WHERE, worked, 0) is None
-    row = judged(WHERE, worked, range(3))
+    why = "this is not supported; supported: that"
+    assert launched(WHERE, worked, 0) == why
+    row = judged(WHERE, worked, range(1, 4))
     assert (row.launches, row.refused, row.failures) == (0, 3, ())
+    assert row.untaken == (1, why)
+
+
+@pytest.mark.parametrize("number", [18, 36, 91], ids=["epilogue", "one column", "other order"])
+def test_rows_that_lie_anywhere(number: int) -> None:
+    """No launch of what is drawn is refused: matrices of the epilogue whose rows begin anywhere,
+    operands of one column, kernels that were drawn for such.
+    """
+    worked = drawn_kernel(WHERE, number)
+    assert isinstance(worked.form, Linear) and not worked.form.aligned
+    assert isinstance(worked.kernel, CompiledFusion)
+    for launch in range(12):
+        asked = worked.form.asked(sizes_of(WHERE, worked, launch), 0, "cpu")
+        out = [poisoned(tuple(w.value.shape), w.padding, w.dtype, "cpu") for w in asked.wanted]
+        worked.kernel.bind(*asked.inputs, out=[p.tensor for p in out])
 
 
 def test_an_error_of_a_launch(worked: Worked, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,9 +29,9 @@ REDUCED = 3
 
 
 def epilogue_cycles(problem: Problem, params: MatmulParams) -> float:
-    """Cycles of a tile's epilogue."""
+    """Cycles of a tile's epilogue; of warpgroups that share slices of K one computes it."""
     tile, warp = params.output_tile, params.tile_sizes.warp_tile
-    warpgroups = 1 if params.ping_pong else params.warpgroups
+    warpgroups = 1 if params.ping_pong else params.warpgroups // params.along_k
     element = element_cycles(problem)
     chunks = warp.m // box_rows(params) * (warp.n // _columns(problem, params))
     each = CHUNK + (SINGLE if params.epilogue_stages == 1 and chunks > 1 else 0)

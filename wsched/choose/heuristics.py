@@ -26,6 +26,7 @@ from wsched.choose.thread_loads import SURE, are_large, copied_us, variants
 from wsched.choose.tiles import CLUSTERS, TILES, TRAVERSAL, Tile, splits, tiles_for, tiles_of_groups
 from wsched.choose.tuned.lookup import Hit, lookup
 from wsched.schedule.matmul.chunks import chunk_columns, unboxed
+from wsched.schedule.matmul.early import in_parts, launched
 from wsched.schedule.matmul.kernel_options import thread_bytes
 from wsched.schedule.matmul.limits import require_legal_for
 from wsched.schedule.matmul.params import (
@@ -292,12 +293,7 @@ def _parted(problem: Problem, whole: Candidate) -> list[MatmulParams]:
     ctas = whole.params.cluster_dims.m * whole.params.cluster_dims.n
     clusters, at_once = whole.cost.tiles // ctas, places(problem.sms, ctas)
     return [
-        replaced(
-            whole.params,
-            splitk_factor=parts,
-            programmatic_dependent_launch=dependent,
-            prefetched_steps=0,
-        )
+        launched(in_parts(whole.params, parts), dependent)
         for parts in splits(clusters, at_once, steps)
         for dependent in (True, False)
     ]

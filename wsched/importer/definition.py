@@ -92,7 +92,9 @@ class Node:
         return dict(self.kwargs).get(name, default)
 
     def argument(self, name: str, position: int) -> Value:
-        """An argument by name, else by position; None if neither is there."""
+        """An operand, or what stands in front of one, by name, else by position; None if neither is
+        there. What is said of operands behind all of them is named (``text/arguments.py``).
+        """
         return self.get(name, self.operands[position] if len(self.operands) > position else None)
 
 

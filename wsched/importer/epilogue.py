@@ -347,7 +347,7 @@ class EpilogueImport:
 
     def type_of(self, cast: Node) -> DataType:
         """What is cast to."""
-        to = cast.argument("dtype", 1)
+        to = cast.get("dtype")
         known = (*_COMPUTED, *self.ROUNDED)
         if to not in known or not isinstance(to, DataType):
             names = ", ".join(map(str, known))
@@ -364,11 +364,11 @@ class EpilogueImport:
         """The dimensions of what an operation looks at otherwise."""
         match node.op:
             case "broadcast":
-                flags = node.argument("is_broadcast_dim", 1)
+                flags = node.get("is_broadcast_dim")
                 kept = zip(dims, flags if isinstance(flags, tuple) else (), strict=True)
                 return tuple(d for d, new in kept if not new)
             case "broadcast_in_dim":
-                into = node.argument("broadcast_dims", 2)
+                into = node.get("broadcast_dims")
                 at = into if isinstance(into, tuple) else ()
                 return tuple(dims[p] for p in at if isinstance(p, int))
             case "squeeze":
@@ -379,7 +379,7 @@ class EpilogueImport:
     def unsqueezed(self, node: Node, dims: Dims) -> Dims:
         """The dimensions before a squeeze; those of size 1 are never those of a dimension."""
         rank = self.ranks.of(node.operands[0])
-        said = node.argument("dims", 1)
+        said = node.get("dims")
         gone = places(said if isinstance(said, tuple) else (), rank)
         left = iter(dims)
         return tuple("1" if p in gone else next(left) for p in range(rank))
@@ -390,7 +390,7 @@ class EpilogueImport:
             return
         if not self.matmuls:
             raise UnsupportedError(f"fd.ops.expand {self.where}", _POINTWISE)
-        shape = node.argument("shape", 1)
+        shape = node.get("shape")
         matmul = next(node for node in self.definition.nodes if node.results[0] in self.matmuls)
         for size, axis in zip(shape if isinstance(shape, tuple) else (), dims, strict=False):
             if not same_size(self.definition, matmul, size, axis):

@@ -247,8 +247,8 @@ def _matmul(node: Node) -> Iterator[Node]:
 def _without_groups(node: Node) -> Node:
     """What a definition says of one matrix of a tensor of them."""
     if node.op == "permute":
-        if node.argument("dims", 1) != (0, 2, 1):
-            what = f"fd.ops.permute with dims={text_of(node.argument('dims', 1))}"
+        if node.get("dims") != (0, 2, 1):
+            what = f"fd.ops.permute with dims={text_of(node.get('dims'))}"
             raise UnsupportedError(what, "dims=[0, 2, 1]")
         return replace(node, kwargs=(("dims", (1, 0)),))
     kwargs: dict[str, Value] = dict(node.kwargs)

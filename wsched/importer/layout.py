@@ -83,7 +83,7 @@ def operand_axes(node: Node, axes: Axes) -> Axes:
 
 def broadcast_flags(node: Node) -> tuple[bool, ...]:
     """Which dimensions a broadcast makes."""
-    new = node.argument("is_broadcast_dim", 1)
+    new = node.get("is_broadcast_dim")
     return tuple(flag is True for flag in new) if isinstance(new, tuple) else ()
 
 
@@ -107,7 +107,7 @@ def result_layout(moves: Sequence[Node], axes: Axes = (ROWS, COLS)) -> Result:
 
 def _argument(node: Node) -> Value:
     """The permutation or stride order of an operation."""
-    return node.argument("dims" if node.op == "permute" else "stride_order", 1)
+    return node.get("dims" if node.op == "permute" else "stride_order")
 
 
 def _ordered(axes: Axes, order: Value, what: str) -> Axes:

@@ -205,7 +205,7 @@ def _widens(definition: Definition, value: object) -> DataType | None:
     wide = None
     while node is not None and (moves_no_data(node) or node.op == "cast"):
         if node.op == "cast":
-            to = node.argument("dtype", 1)
+            to = node.get("dtype")
             wide = to if wide is None and to in _HOLDS_8_BITS else None
             if wide is None:
                 return None

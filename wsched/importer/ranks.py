@@ -97,7 +97,7 @@ class Ranks:
         if node.op in _AS_THEIR_OPERAND:
             return rank
         if node.op == "squeeze":
-            dims = node.argument("dims", 1)
+            dims = node.get("dims")
             return rank - len(dims) if isinstance(dims, tuple) else None
         if node.op in REDUCING:
             return rank if argument_of(node, "keepdim") else rank - len(reduced(node, rank))

@@ -47,7 +47,7 @@ def reduced_result(definition: Definition, name: str, dims: Dims) -> Reduced | N
     """
     node, to = definition.node(name), None
     if node is not None and node.op == "cast" and isinstance(node.operands[0], Ref):
-        asked = node.argument("dtype", 1)
+        asked = node.get("dtype")
         to = asked if isinstance(asked, DataType) else None
         node = definition.node(node.operands[0].name)
     if node is None or node.op not in REDUCED:
@@ -57,8 +57,8 @@ def reduced_result(definition: Definition, name: str, dims: Dims) -> Reduced | N
     if not {len(dims) - 1, len(dims) - 2} & over:
         what = f"{call} with dims={text_of(tuple(sorted(over)))}"
         raise UnsupportedError(what, "reductions over rows or columns of the result, or both")
-    kept = node.argument("keepdim", 2) is True
+    kept = node.get("keepdim") is True
     axes = tuple("1" if p in over else d for p, d in enumerate(dims) if kept or p not in over)
-    dtype = node.argument("dtype", 3)
+    dtype = node.get("dtype")
     made = dtype if isinstance(dtype, DataType) else None
     return Reduced(node.op, node.operands[0], frozenset(dims[p] for p in over), axes, made, to)

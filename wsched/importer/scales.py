@@ -111,7 +111,7 @@ def _of_blocks(definition: Definition, node: Node, form: MmaForm, what: str) -> 
 def _tensor(definition: Definition, source: Value, what: str) -> str:
     """The name of the input that has such scales."""
     tensor = definition.node(source.name) if isinstance(source, Ref) else None
-    shape = tensor.get("shape") if tensor is not None else None
+    shape = tensor.get("shape") if tensor is not None and tensor.op == "define_tensor" else None
     matrix = isinstance(shape, tuple) and len(shape) == 2
     if tensor is None or not matrix or dtype_of(tensor) is not DataType.Float:
         raise UnsupportedError(f"{what} in {source}", "inputs of fp32 with two dimensions")

@@ -85,7 +85,7 @@ class _Import(EpilogueImport):
         source = yield from self.asked(node.operands[0], self.dims)
         if not isinstance(source, Step):
             raise UnsupportedError(f"fd.ops.{node.op} of a number", "of tensors")
-        asked = node.argument("dtype", 3)
+        asked = node.get("dtype")
         dtype = asked if isinstance(asked, DataType) else source.dtype
         if not {source.dtype, dtype} <= set(_STORED):
             what = f"fd.ops.{node.op} of {source.dtype} as {dtype}"

@@ -94,7 +94,7 @@ def _chain(definition: Definition, value: Value, reads: Counter[str]) -> tuple[s
         found.append(value.name)
         if node is not None and node.op in MATMULS:
             return tuple(found)
-        wide = node is not None and node.op == "cast" and node.argument("dtype", 1)
+        wide = node is not None and node.op == "cast" and node.get("dtype")
         if node is None or wide is not DataType.Float or len(found) > 1:
             return ()
         value = node.operands[0]

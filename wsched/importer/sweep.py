@@ -88,7 +88,7 @@ class _Import(EpilogueImport):
             return (yield from self._random(node, dims))
         if node is None or node.op != "permute":
             return (yield from super().node(key))
-        places = node.argument("dims", 1)
+        places = node.get("dims")
         if not isinstance(places, tuple) or len(places) != len(dims):
             raise UnsupportedError(
                 f"fd.ops.permute to {text_of(places)}", f"{len(dims)} dimensions"
@@ -132,7 +132,7 @@ class _Import(EpilogueImport):
         Raises:
             UnsupportedError: the index is no input [n] of Int or Int32.
         """
-        along, value = node.argument("dim", 2), node.argument("index", 1)
+        along, value = node.get("dim"), node.argument("index", 1)
         index = self.definition.node(value.name) if isinstance(value, Ref) else None
         shape = index.get("shape") if index is not None and index.op == "define_tensor" else None
         at = along % len(dims) if isinstance(along, int) else -1
@@ -203,7 +203,7 @@ class _Import(EpilogueImport):
             raise UnsupportedError(f"fd.ops.{node.op} of what is the same in a row", "of rows")
         wide = self.cast(source, DataType.Float)
         assert isinstance(wide, Step)
-        asked = node.argument("dtype", 3) if node.op in REDUCED else None
+        asked = node.get("dtype") if node.op in REDUCED else None
         to = asked if isinstance(asked, DataType) else source.dtype
         if not {source.dtype, to} <= set(_FLOATS):
             raise UnsupportedError(f"fd.ops.{node.op} of {source.dtype} as {to}", "floats")

@@ -17,9 +17,9 @@ from wsched.choose.cost_model import cost
 from wsched.choose.heuristics import CLUSTERS, Candidate, candidates
 from wsched.choose.problem import ALIGNED, Problem, demands
 from wsched.losses.effects import losses_of
-from wsched.schedule.matmul.early import in_parts, launched
+from wsched.schedule.matmul.early import in_parts, in_shares, launched
 from wsched.schedule.matmul.limits import require_legal_for
-from wsched.schedule.matmul.params import MatmulParams, TilingStrategy
+from wsched.schedule.matmul.params import MatmulParams
 from wsched.schedule.matmul.tiles import MAX_STAGES
 
 __all__ = ["Mend", "mends_of"]
@@ -130,9 +130,8 @@ def _nothing(params: MatmulParams) -> Tried:
 
 
 def _dealt(params: MatmulParams) -> Tried:
-    strategy = TilingStrategy.DistributeStagesAcrossSMs
     if not params.stream_k and params.splitk_factor == 1:
-        yield "stream-K", replace(params, tiling_strategy=strategy, prefetched_steps=0)
+        yield "stream-K", in_shares(params)
         for parts in (2, 3, 4):
             yield f"split-K of {parts}", in_parts(params, parts)
 

@@ -183,12 +183,15 @@ def any_order(fusion: Fusion, binding: TensorBinding) -> bool:
 
 
 def _unreadable(fusion: Fusion, binding: TensorBinding, tensor: torch.Tensor) -> bool:
-    """Whether TMA can read it in no order that the kernel takes; rows in groups go by rows only."""
+    """Whether TMA can read it in no order that the kernel takes; rows in groups go by rows only.
+
+    One column lies in both orders: a kernel of rows reads a copy of it.
+    """
     rows, cols = _order(fusion, binding)
     if tma_reads(tensor, cols):
         return False
     either = any_order(fusion, binding) and not fusion.ragged(binding.tensor)
-    return not (either and tma_reads(tensor, rows))
+    return not (either and tensor.shape[cols] != 1 and tma_reads(tensor, rows))
 
 
 def _needs(fusion: Fusion, binding: TensorBinding, tensor: torch.Tensor, widths: Widths) -> bool:

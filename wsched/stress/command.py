@@ -63,8 +63,8 @@ def stress(
     """Launch random fusions with random schedules on random sizes, and judge every result.
 
     A kernel is used for many sizes. Results, and what lies around all tensors, are poisoned before.
-    What is wrong is drawn again by its numbers. Without a GPU the machine runs them, slowly. With
-    WSCHED_WATCHDOG=1 a kernel that hangs says where.
+    What is wrong, or refused, is drawn again by its numbers. Without a GPU the machine runs them,
+    slowly. With WSCHED_WATCHDOG=1 a kernel that hangs says where.
     """
     device = _device()
     where = Where(device, largest or _LARGEST[device], seed)
@@ -87,6 +87,13 @@ def _run(plan: Plan, json: Path | None, before: Sequence[Row], hang: float) -> l
             append(json, row.to_dict())
         for failure in row.failures:
             typer.echo(_told(plan.where, row, failure))
+        if row.untaken is not None:
+            launch, why = row.untaken
+            typer.echo(
+                f"{row.refused} refused by {row.name}: {why} ({_at(plan.where, row, launch)})"
+            )
+        if row.unmade:
+            typer.echo(f"unmade: {row.unmade} ({_at(plan.where, row)})")
 
     begin, found = perf_counter(), list[Row]()
     with progress_bar(plan.count) as update, _watchdog(hang, keep) as watch:
@@ -126,10 +133,15 @@ def _begun(json: Path | None, resume: bool, told: dict[str, Any]) -> list[Row]:
 
 def _told(where: Where, row: Row, failure: Failure) -> str:
     """A failure, and how to draw it again."""
-    launch = "" if failure.launch < 0 else f".{failure.launch}"
     sizes = f" on {failure.sizes}" if failure.sizes else ""
-    again = f"--seed {where.seed} --largest {where.largest} --only {row.kernel}{launch}"
+    again = _at(where, row, failure.launch)
     return f"WRONG {row.name or 'no kernel'}{sizes}: {failure.wrong} ({again})"
+
+
+def _at(where: Where, row: Row, launch: int = -1) -> str:
+    """How to draw a kernel again, or a launch of it."""
+    number = row.kernel if launch < 0 else f"{row.kernel}.{launch}"
+    return f"--seed {where.seed} --largest {where.largest} --only {number}"
 
 
 def _again(where: Where, only: str, each: int) -> int:

@@ -136,13 +136,18 @@ def _kernel(where: Where, rng: random.Random, form: Form) -> CompiledFusion:
     """A kernel of a form."""
     import torch
 
-    sample = form.asked(form.sizes(rng, where.largest), 0, where.device).inputs
+    sizes = form.sizes(rng, where.largest)
+    if not form.aligned:  # one row, or column, would lie in either order of memory
+        sizes = replace(sizes, m=max(sizes.m, 2), n=max(sizes.n, 2), k=max(sizes.k, 2))
+    sample = form.asked(sizes, 0, where.device).inputs
     fusion, problem = planned(form.text, sample)
     chosen = rng.random() < 0.25 or not form.aligned
     params = choose_params(problem) if chosen else drawn_params(rng, problem)
     if not form.aligned:  # results and inputs of rows that lie anywhere
         one = replace(params.supported_vec_size, epilogue=1)
-        params = replace(params, use_smem_epilogue=False, supported_vec_size=one)
+        params = replace(
+            params, use_smem_epilogue=False, epilogue_input_stages=0, supported_vec_size=one
+        )
     target = DEFAULT if where.device == "cpu" else target_of_device(torch) or DEFAULT
     return compile_fusion(fusion, params, target)
 
@@ -153,9 +158,9 @@ def sizes_of(where: Where, worked: Worked, launch: int) -> Sizes:
     return worked.form.sizes(where.random(worked.number, at), where.largest)
 
 
-def launched(where: Where, worked: Worked, launch: int) -> torch.Tensor | None:
+def launched(where: Where, worked: Worked, launch: int) -> torch.Tensor | str:
     """Run and judge; how often each of :data:`WRONG` is the case, on the device, which is not
-    waited for. None where the kernel does not take such tensors.
+    waited for. Where the kernel does not take such tensors, why.
     """
     import torch
 
@@ -173,8 +178,8 @@ def launched(where: Where, worked: Worked, launch: int) -> torch.Tensor | None:
                for w in asked.wanted]  # fmt: skip
     try:
         first = [t.clone() for t in run()] if twice else run()
-    except UnsupportedError:
-        return None
+    except UnsupportedError as e:
+        return str(e)
     counts = [
         [poison_in(got).sum() for got in first],
         [_beyond(got, w).sum() for got, w in zip(first, asked.wanted, strict=True)],

@@ -43,6 +43,7 @@ class Row:
         failures: those that went wrong.
         unmade: why it was not made.
         form: what it computes, by family; empty if it was not made.
+        untaken: the first launch that was refused, and why; None if none was.
     """
 
     kernel: int
@@ -53,6 +54,7 @@ class Row:
     failures: tuple[Failure, ...]
     unmade: str = ""
     form: str = ""
+    untaken: tuple[int, str] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON has it."""
@@ -61,7 +63,9 @@ class Row:
     @staticmethod
     def from_dict(found: dict[str, Any]) -> Row:
         """From what JSON had."""
-        return Row(**{**found, "failures": tuple(Failure(**f) for f in found["failures"])})
+        failures = tuple(Failure(**f) for f in found["failures"])
+        untaken = found.get("untaken")
+        return Row(**found | {"failures": failures, "untaken": untaken and tuple(untaken)})
 
 
 def read_rows(path: Path, command: dict[str, Any]) -> list[Row]:

@@ -111,13 +111,13 @@ def judged(where: Where, worked: Worked, numbers: range) -> Row:
     """Launches of a kernel, and what is wrong with them."""
     import torch
 
-    start, failures, refused = perf_counter(), list[Failure](), 0
+    start, failures, refused = perf_counter(), list[Failure](), dict[int, str]()
     found: dict[int, torch.Tensor] = {}
     for launch in numbers:
         try:
             wrong = launched(where, worked, launch)
-            if wrong is None:
-                refused += 1
+            if isinstance(wrong, str):
+                refused[launch] = wrong
             else:
                 found[launch] = wrong
         except Exception as e:  # whatever it is, it belongs to the launch
@@ -136,7 +136,11 @@ def judged(where: Where, worked: Worked, numbers: range) -> Row:
     ]
     name, seconds = worked.name, perf_counter() - start
     form = type(worked.form).__name__.lower()
-    return Row(worked.number, name, len(found), refused, seconds, tuple(failures), form=form)
+    untaken = next(iter(refused.items()), None)
+    return Row(
+        worked.number, name, len(found), len(refused), seconds, tuple(failures), form=form,
+        untaken=untaken,
+    )  # fmt: skip
 
 
 def _wrong(counts: list[int]) -> str:

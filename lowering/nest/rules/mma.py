@@ -20,7 +20,7 @@ from lowering.nest.refs import smem
 from lowering.nest.stage import stage_of
 from wsched.fusion import MemoryType, MmaOp, ParallelType, Product, Role
 
-__all__ = ["exchanged", "mma", "moved", "operand", "product_of"]
+__all__ = ["exchanged", "mma", "operand", "product_of"]
 
 
 def mma(place: Place) -> None:
@@ -51,7 +51,7 @@ def mma(place: Place) -> None:
         again = TRUE if x.k else place.again
         place.emit(
             MmaTile(
-                after, acc, a, moved(b, trans_b, x.col, x.k), depth, again, trans_a, trans_b,
+                after, acc, a, b.along(x.col, x.k, trans_b), depth, again, trans_a, trans_b,
                 *some, *scales,
             )
         )  # fmt: skip
@@ -146,11 +146,6 @@ def product_of(place: Place) -> tuple[MmaOp, Product, list[_Part], int]:
     return e, product, parts, depth
 
 
-def moved(ref: SmemRef, trans: bool, line: int, k: int) -> SmemRef:
-    """An operand so many lines of the product, and ``k``, on; ``trans``: its rows are K."""
-    return ref.moved(k, line) if trans else ref.moved(line, k)
-
-
 def exchanged(place: Place, product: Product) -> bool:
     """Whether the fragment has columns of the product as its rows."""
     return place.tile.order[-2] == product.cols
@@ -174,7 +169,7 @@ def _left(
     """The operand with the rows of the fragment, ``k`` on in the slice; whether K is its rows."""
     if place.fusion.tensor(name).memory is MemoryType.Shared:
         a, trans = operand(place, product, name)
-        return moved(a, trans, 0, k), trans
+        return a.along(0, k, trans), trans
     rows = place.registers.held[place.tensor.name].value.type.rows
     return _in_registers(place, name, rows, depth), False
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from lowering.ground.expr import TRUE, ZERO
 from lowering.kernel.nodes import MmaTensor, TmemRef
 from lowering.nest.place import Place
-from lowering.nest.rules.mma import exchanged, moved, operand, product_of
+from lowering.nest.rules.mma import exchanged, operand, product_of
 from lowering.nest.shares import group_of
 
 __all__ = ["mma_tensor"]
@@ -36,8 +36,8 @@ def mma_tensor(place: Place) -> None:
         place.emit(
             MmaTensor(
                 acc.moved(0, x.col),
-                moved(a, trans_a, 0, x.k),
-                moved(b, trans_b, x.col, x.k),
+                a.along(0, x.k, trans_a),
+                b.along(x.col, x.k, trans_b),
                 place.tile.size(product.rows), x.cols, depth,
                 TRUE if x.k else place.again, trans_a, trans_b,
             )

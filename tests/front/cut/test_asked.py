@@ -42,8 +42,8 @@ def test_a_shape_is_a_list_of_numbers() -> None:
         """
     )
     r, e = definition.node("r"), definition.node("e")
-    assert r is not None and r.argument("new_shape", 1) == (Ref("s[0]"), Ref("s[1]"), 4, 8)
-    assert e is not None and e.argument("shape", 1) == (Ref("s[0]"), Ref("s[1]"), Ref("s[2]"))
+    assert r is not None and r.get("new_shape") == (Ref("s[0]"), Ref("s[1]"), 4, 8)
+    assert e is not None and e.get("shape") == (Ref("s[0]"), Ref("s[1]"), Ref("s[2]"))
     assert "shape" not in [n.op for n in definition.nodes]
 
 

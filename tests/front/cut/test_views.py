@@ -53,10 +53,10 @@ def test_they_are_the_kernels_memory() -> None:
 @pytest.mark.parametrize("dims", [None, 3, "s0", ("s0", 2, 1, 3), (0, 2, 1)], ids=str)
 def test_a_step_of_other_than_numbers_is_none(dims: Any) -> None:
     types = Cutter(record_text(HEADS.text)).graph.types.types
-    step = Node("permute", ("q",), ("b", (0, 2, 1, 3)), (), 1)
+    step = Node("permute", ("q",), ("b",), (("dims", (0, 2, 1, 3)),), 1)
     known = move_of(step, types)
     assert known is not None and known.places == (0, 2, 1, 3)
-    assert move_of(replace(step, operands=("b", dims)), types) is None
+    assert move_of(replace(step, kwargs=(("dims", dims),)), types) is None
 
 
 def test_only_operands_are_looked_at() -> None:

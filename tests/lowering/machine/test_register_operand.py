@@ -7,9 +7,12 @@ import re
 import numpy as np
 import pytest
 
+from lowering.kernel.kernel import Kernel
 from lowering.kernel.text import parse_kernel
 from lowering.kernel.verify import verify
 from lowering.machine import MachineError, run_kernel
+from lowering.proof.agent import agents
+from lowering.proof.order import kept
 from tests.lowering.machine.kernels import from_dtype, integers, matmul_text, to_dtype
 
 
@@ -61,12 +64,21 @@ kernel k threads 128 cluster 1 grid 1 {
 """
 
 
-def run(*edits: tuple[str, str]) -> None:
+def edited(*edits: tuple[str, str]) -> Kernel:
     text = SMALL
     for old, new in edits:
         assert text.count(old) == 1
         text = text.replace(old, new)
-    run_kernel(parse_kernel(text), {}, {}, 1, adversary="lazy")
+    return parse_kernel(text)
+
+
+def run(*edits: tuple[str, str]) -> None:
+    run_kernel(edited(*edits), {}, {}, 1, adversary="lazy")
+
+
+def kept_of(*edits: tuple[str, str]) -> list[str]:
+    """What is wrong with the registers of operands."""
+    return [o.why for o in kept(agents(edited(*edits))) if o.open]
 
 
 LATE = ("= wgmma.wait y, 0", "= wgmma.wait y, 1")
@@ -86,6 +98,34 @@ def test_written_while_a_wgmma_may_read_them() -> None:
         "fragment b is written while it may be read by: "
         "y: frag<f32, 64x32, async> = wgmma acc, b, S[0, 0, 0]"
     )
+
+
+CARRIED = (
+    ("  for i in 0 .. 2 carry (acc", "  first: frag<bf16, 64x16> = frag.fill 1.0\n"
+     "  for i in 0 .. 2 carry (b: frag<bf16, 64x16> = first -> end, acc"),
+    ("    b: frag<bf16, 64x16> = frag.fill 2.0\n", ""),
+    ("yield z", "yield next, z"),
+)  # fmt: skip
+"""What a product multiplies was made by the trip before, in the registers of what that had."""
+MADE = "    next: frag<bf16, 64x16> = frag.fill 2.0\n"
+
+
+def test_made_anew_behind_the_wait() -> None:
+    edits = (*CARRIED, ("    yield", f"{MADE}    yield"))
+    run(*edits)
+    assert kept_of(*edits) == []
+
+
+def test_made_anew_while_a_wgmma_may_read_what_it_replaces() -> None:
+    """The plan of registers asks for reads where they are issued; who waits is asked here."""
+    edits = (*CARRIED, ("    z: frag", f"{MADE}    z: frag"))
+    with pytest.raises(MachineError) as error:
+        run(*edits)
+    assert error.value.what == (
+        "fragment next is written while it may be read by: "
+        "y: frag<f32, 64x32, async> = wgmma acc, b, S[0, 0, 0]"
+    )
+    assert kept_of(*edits) == ["frag.fill writes next, which a wgmma in flight may read"]
 
 
 def test_parts_of_what_nobody_writes_may_be_read_late() -> None:

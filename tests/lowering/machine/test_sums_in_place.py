@@ -15,13 +15,13 @@ from lowering.proof.prove import prove
 from tests.blackwell import Tile, final, plan
 from tests.lowering.machine.test_tensor_memory import run
 from tests.on_machine import Problem
+from tests.proofs import proved
 from tests.rungs import kernel as rung
 from tests.rungs import ran
 from wsched import Schedule
 from wsched.front.own import kernel_of
 from wsched.ladder.decisions import decide
 from wsched.ladder.rungs import DEFINITION, RUNGS
-from wsched.run.counts import admitted_by
 
 SMALL = Tile(n=32, k=32, stages=2, sums=0, by_tma=False)
 TILES = {
@@ -50,8 +50,7 @@ def test_right_in_any_order(tile: Tile, adversary: Adversary) -> None:
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("tile", TILES.values(), ids=TILES)
 def test_proved(tile: Tile) -> None:
-    proof = prove(final(tile), admitted_by(plan(tile)))
-    assert proof.proved, proof
+    proved(final(tile), plan(tile))
 
 
 @pytest.mark.parametrize("number", [4, 5])

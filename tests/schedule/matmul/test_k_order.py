@@ -32,10 +32,14 @@ def test_every_kernel_that_does_not_split_k(name: str) -> None:
 @pytest.mark.parametrize(
     ("params", "said"),
     [
-        (MatmulParams(splitk_factor=2), "DistributeTilesAcrossSMs, splitk_factor=2"),
-        (MatmulParams(tiling_strategy=STAGES), "DistributeStagesAcrossSMs, splitk_factor=1"),
-        (MatmulParams(mma_macro=MmaMacro(k=32)), "DistributeTilesAcrossSMs, splitk_factor=1"),
-        (SLICES, "DistributeTilesAcrossSMs, splitk_factor=1"),
+        (MatmulParams(splitk_factor=2), "splitk_factor=2"),
+        (MatmulParams(tiling_strategy=STAGES), "tiling_strategy=DistributeStagesAcrossSMs"),
+        (MatmulParams(mma_macro=MmaMacro(k=32)), "mma_macro=Hopper_64_256_32"),
+        (SLICES, "cta_tile=64x64x128, warp_tile=64x64x64"),
+        (
+            replace(SLICES, splitk_factor=2),
+            "cta_tile=64x64x128, warp_tile=64x64x64, splitk_factor=2",
+        ),
     ],
 )
 def test_a_contradiction(params: MatmulParams, said: str) -> None:
@@ -43,10 +47,11 @@ def test_a_contradiction(params: MatmulParams, said: str) -> None:
     with pytest.raises(ScheduleError) as error:
         require_legal(import_fusion(LINEAR), replace(params, batch_invariant=True))
     assert str(error.value) == (
-        f"ScheduleError[params]: MatmulParams(batch_invariant=True, tiling_strategy={said}, "
-        f"mma_macro={params.mma_macro}): with K split or another wgmma the bits of a row would "
-        "depend on the schedule, and that on M\n"
-        "  legal here: one CTA that sums all of K, with k16 wgmmas; batch_invariant=False"
+        f"ScheduleError[params]: MatmulParams(batch_invariant=True, {said}): "
+        "with K split, among CTAs or warpgroups, or another wgmma the bits of a row would depend "
+        "on the schedule, and that on M\n"
+        "  legal here: one CTA, and in it one warpgroup, that sums all of K of an element, with "
+        "k16 wgmmas; batch_invariant=False"
     )
 
 

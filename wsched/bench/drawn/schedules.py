@@ -16,7 +16,7 @@ from wsched.choose.cost_model import cost
 from wsched.choose.heuristics import choose_params, ranked
 from wsched.choose.problem import Problem, demands
 from wsched.front.known import import_fusion
-from wsched.schedule.matmul.early import launched
+from wsched.schedule.matmul.early import in_shares, launched
 from wsched.schedule.matmul.limits import require_legal_for
 from wsched.schedule.matmul.params import (
     ClusterDims,
@@ -25,7 +25,6 @@ from wsched.schedule.matmul.params import (
     MatmulParams,
     TensorMapL2Promotion,
     TileRasterizationOrder,
-    TilingStrategy,
 )
 
 __all__ = ["FIRST", "schedules_for"]
@@ -96,5 +95,4 @@ def _variants(taken: MatmulParams) -> Iterator[MatmulParams]:
     yield replace(taken, cta_order=TileRasterizationOrder.ColumnMajor)
     yield launched(taken, not taken.programmatic_dependent_launch)
     if taken.cluster_dims == ClusterDims():
-        stages = TilingStrategy.DistributeStagesAcrossSMs
-        yield replace(taken, tiling_strategy=stages, splitk_factor=1, prefetched_steps=0)
+        yield in_shares(taken)

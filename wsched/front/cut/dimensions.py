@@ -187,11 +187,11 @@ class Dimensions:
         if source is None or dims is None:
             return None
         if node.op == "broadcast":
-            flags = node.argument("is_broadcast_dim", 1)
+            flags = node.get("is_broadcast_dim")
             news = flags if isinstance(flags, tuple) else ()
             into = tuple(at for at, new in enumerate(news) if not new)
         else:
-            into = numbers_of(node.argument("broadcast_dims", 2))
+            into = numbers_of(node.get("broadcast_dims"))
         by_place = dict(zip(into, source[1], strict=False))
         return tuple(by_place[at] if at in by_place else self._new() for at in range(len(dims)))
 
@@ -199,13 +199,13 @@ class Dimensions:
         source = self._operand(node)
         if source is None or self.dims(node.results[0]) is None:
             return None
-        return tuple(source[1][at] for at in numbers_of(node.argument("dims", 1)))
+        return tuple(source[1][at] for at in numbers_of(node.get("dims")))
 
     def _squeeze(self, node: Node) -> tuple[int, ...] | None:
         source = self._operand(node)
         if source is None:
             return None
-        gone = {at % len(source[1]) for at in numbers_of(node.argument("dims", 1))}
+        gone = {at % len(source[1]) for at in numbers_of(node.get("dims"))}
         return tuple(number for at, number in enumerate(source[1]) if at not in gone)
 
     def _reshape(self, node: Node) -> tuple[int, ...] | None:
@@ -223,7 +223,7 @@ class Dimensions:
         return tuple(found[at] if at in found else self._new() for at in range(len(after)))
 
     def _cat(self, node: Node) -> tuple[int, ...] | None:
-        dims, along = self.dims(node.results[0]), node.argument("dim", 1)
+        dims, along = self.dims(node.results[0]), node.get("dim")
         if dims is None or not isinstance(along, int):
             return None
         if node.get("manual_padding"):  # of operands that have been padded to the whole
@@ -235,7 +235,7 @@ class Dimensions:
         if source is None:
             return []
         ids = source[1]
-        along = node.argument("dims", 1)
+        along = node.get("dims")
         along = node.get("dim") if along is None else along
         places = range(len(ids)) if along is None else numbers_of(along)
         gone = {at % len(ids) for at in places}
@@ -251,7 +251,7 @@ class Dimensions:
         source = self._operand(node)
         if source is None:
             return []
-        along = node.argument("dim", 2)
+        along = node.get("dim")
         at = (along if isinstance(along, int) else -1) % len(source[1])
         taken = self._new()
         return [tuple(taken if n == at else i for n, i in enumerate(source[1]))] * 2
@@ -293,7 +293,7 @@ class Dimensions:
 
     def _selected(self, node: Node) -> tuple[int, ...] | None:
         """The operand's, but for the one along which places are looked up: that is the index's."""
-        source, index, along = self._operand(node), self._operand(node, 1), node.argument("dim", 2)
+        source, index, along = self._operand(node), self._operand(node, 1), node.get("dim")
         if source is None or index is None or not isinstance(along, int) or len(index[1]) != 1:
             return None
         at = along % len(source[1])

@@ -150,11 +150,11 @@ def _before_broadcasts(
     while True:
         node = graph.nodes[graph.home[name]]
         if node.op == "broadcast":
-            flags = node.argument("is_broadcast_dim", 1)
+            flags = node.get("is_broadcast_dim")
             news = flags if isinstance(flags, tuple) else ()
             places = tuple(p for p, new in zip(places, news, strict=True) if not new)
         elif node.op == "broadcast_in_dim":
-            places = tuple(places[at] for at in numbers_of(node.argument("broadcast_dims", 2)))
+            places = tuple(places[at] for at in numbers_of(node.get("broadcast_dims")))
         elif node.op not in ("expand", "set") and not _is_cast(graph, node):
             return name, places
         name = node.refs[0]

@@ -241,21 +241,21 @@ class _Writer:
             return [(n, places[-1:]) for n in names[2:]]  # the bias
         match node.op:
             case "broadcast":
-                flags = node.argument("is_broadcast_dim", 1)
+                flags = node.get("is_broadcast_dim")
                 new = flags if isinstance(flags, tuple) else ()
                 return [(names[0], tuple(p for p, n in zip(places, new, strict=True) if not n))]
             case "broadcast_in_dim":
-                into = node.argument("broadcast_dims", 2)
+                into = node.get("broadcast_dims")
                 at = [p for p in into if isinstance(p, int)] if isinstance(into, tuple) else []
                 return [(names[0], tuple(places[p] for p in at))]
             case "squeeze":
                 rank = len(self._extents(names[0]))
-                said = node.argument("dims", 1)
+                said = node.get("dims")
                 dims = said if isinstance(said, tuple) else ()
                 gone = {d % rank for d in dims if isinstance(d, int)}
                 left = iter(places)
                 return [(names[0], tuple(None if d in gone else next(left) for d in range(rank)))]
-            case "stride_order" if node.argument("stride_order", 1) != _rows_of(len(places)):
+            case "stride_order" if node.get("stride_order") != _rows_of(len(places)):
                 raise UnsupportedError(f"{node.results[0]} in another stride order", "row by row")
             case "permute" | "reshape":
                 raise UnsupportedError(f"fd.ops.{node.op} in an epilogue", "pointwise operations")

@@ -235,7 +235,7 @@ class Graph:
             return node.op == "stride_order"
         rows = tuple(range(len(dims)))
         wanted = (*rows[:-2], rows[-1], rows[-2])
-        return wanted == node.argument("dims", 1)
+        return wanted == node.get("dims")
 
     def _widens(self, node: Node) -> bool:
         wide, narrow = (self.types.types.get(n) for n in (node.results[0], *node.refs, "")[:2])

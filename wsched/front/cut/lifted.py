@@ -79,17 +79,17 @@ def _same(a: Dim, b: Dim) -> bool:
 
 def _reduction(definition: Definition, tensors: Tensors, node: Node) -> Node | None:
     """A reduction of what a ``squeeze`` is of; None of any other operation."""
-    if node.op not in REDUCED or node.argument("keepdim", 2) is True:
+    if node.op not in REDUCED or node.get("keepdim") is True:
         return None
     before = definition.node(node.refs[0])
     if before is None or before.op != "squeeze" or before.refs[0] not in tensors:
         return None
-    dims, said = tensors[before.refs[0]].dims, before.argument("dims", 1)
+    dims, said = tensors[before.refs[0]].dims, before.get("dims")
     if dims is None or not isinstance(said, tuple):
         return None
     gone = {d % len(dims) for d in said if isinstance(d, int)}
     left = [d for d in range(len(dims)) if d not in gone]
     over = tuple(sorted({*gone, *(left[d] for d in reduced_dims(node, len(left)))}))
-    dtype = node.argument("dtype", 3)
+    dtype = node.get("dtype")
     kwargs = (("dims", over), *((("dtype", dtype),) if dtype is not None else ()))
     return replace(node, operands=(Ref(before.refs[0]),), kwargs=kwargs)

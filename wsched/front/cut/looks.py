@@ -33,8 +33,8 @@ def move_of(node: Node, types: Mapping[str, TensorType]) -> Move | None:
         return None
     if node.op not in ("permute", "slice"):
         return Move("reshape", (), extents)
-    first = _numbers(node.argument("dims" if node.op == "permute" else "start_indices", 1))
-    steps = _numbers(node.argument("strides", 3)) if node.op == "slice" else ()
+    first = _numbers(node.get("dims" if node.op == "permute" else "start_indices"))
+    steps = _numbers(node.get("strides")) if node.op == "slice" else ()
     if first is None or len(first) != len(extents) or steps is None or set(steps) - {1}:
         return None
     return Move(node.op, first, extents)
@@ -117,7 +117,7 @@ def _look(definition: Definition, types: Mapping[str, TensorType], name: str) ->
 
 def _exchanges(node: Node) -> bool:
     """Whether a permutation exchanges the last two dimensions, which a kernel does itself."""
-    order = _numbers(node.argument("dims", 1)) or ()
+    order = _numbers(node.get("dims")) or ()
     rows = tuple(range(len(order)))
     return order == (*rows[:-2], *rows[:-3:-1])
 

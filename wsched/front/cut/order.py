@@ -46,10 +46,7 @@ def with_orders(definition: Definition, tensors: Tensors) -> Tensors:
 
 def declared_order(node: Node) -> Order | None:
     """The order that a ``stride_order`` says, of an input or an operation; None without one."""
-    if node.op == "stride_order":
-        said = node.argument("stride_order", 1)
-    else:
-        said = node.get("stride_order")
+    said = node.get("stride_order")
     if not isinstance(said, tuple) or not all(isinstance(at, int) for at in said):
         return None
     ranks = [int(str(at)) for at in said]
@@ -182,7 +179,7 @@ class Orders:
             return None
         match node.op:
             case "permute":
-                said = node.argument("dims", 1)
+                said = node.get("dims")
                 to = list(said) if isinstance(said, tuple) else []
                 return _Layout(tuple(to.index(at) for at in before.order), before.dense)
             case "reshape":
@@ -250,13 +247,13 @@ def _regrouped(before: _Layout, old: tuple[Dim, ...], new: tuple[Dim, ...]) -> _
 def _places_changed(node: Node, before: _Layout, rank: int) -> _Layout:
     """After dimensions of size 1 came or went."""
     if node.op == "broadcast":
-        flags = node.argument("is_broadcast_dim", 1)
+        flags = node.get("is_broadcast_dim")
         news = list(flags) if isinstance(flags, tuple) else []
         kept = [at for at in range(rank) if not news[at]]
         ones = [at for at in range(rank) if news[at]]
         order = (*ones, *(kept[at] for at in before.order))
         return _Layout(order, (*(True for _ in ones), *before.dense))
-    said = node.argument("dims", 1)
+    said = node.get("dims")
     width = len(before.order)
     gone = {at % width for at in said if isinstance(at, int)} if isinstance(said, tuple) else set()
     left = [at for at in range(width) if at not in gone]

@@ -154,7 +154,7 @@ class _Writer:
         at, turns = along(self.node.op, side, rank), list[Node]()
         swap = (*range(rank - 2), rank - 1, rank - 2)
         node = self.graph.nodes[self.graph.home[name]] if name in self.graph.types else None
-        while node is not None and node.op == "permute" and node.argument("dims", 1) == swap:
+        while node is not None and node.op == "permute" and node.get("dims") == swap:
             turns.append(node)
             name = node.refs[0]
             node = self.graph.nodes[self.graph.home[name]]

@@ -76,7 +76,7 @@ def _stored(sizes: Sizes, node: Node) -> Shapes:
 
 
 def _broadcast(sizes: Sizes, node: Node) -> Shapes:
-    dims, flags = sizes.dims(node.operands[0]), node.argument("is_broadcast_dim", 1)
+    dims, flags = sizes.dims(node.operands[0]), node.get("is_broadcast_dim")
     if dims is None or not isinstance(flags, tuple):
         return [None]
     left = iter(dims)
@@ -93,8 +93,8 @@ def _spread(sizes: Sizes, dim: Dim, to: Expr | None) -> Dim:
 
 
 def _broadcast_in_dim(sizes: Sizes, node: Node) -> Shapes:
-    dims, shape = sizes.dims(node.operands[0]), sizes.sizes(node.argument("shape", 1))
-    into = numbers_of(node.argument("broadcast_dims", 2))
+    dims, shape = sizes.dims(node.operands[0]), sizes.sizes(node.get("shape"))
+    into = numbers_of(node.get("broadcast_dims"))
     if dims is None or shape is None or len(into) != len(dims):
         return [None]
     by_place = dict(zip(into, dims, strict=True))
@@ -102,7 +102,7 @@ def _broadcast_in_dim(sizes: Sizes, node: Node) -> Shapes:
 
 
 def _expand(sizes: Sizes, node: Node) -> Shapes:
-    dims, shape = sizes.dims(node.operands[0]), sizes.sizes(node.argument("shape", 1))
+    dims, shape = sizes.dims(node.operands[0]), sizes.sizes(node.get("shape"))
     if dims is None or shape is None or len(shape) != len(dims):
         return [None]
     return [tuple(_spread(sizes, d, to) for d, to in zip(dims, shape, strict=True))]
@@ -112,12 +112,12 @@ def _squeeze(sizes: Sizes, node: Node) -> Shapes:
     dims = sizes.dims(node.operands[0])
     if dims is None:
         return [None]
-    gone = {d % len(dims) for d in numbers_of(node.argument("dims", 1))}
+    gone = {d % len(dims) for d in numbers_of(node.get("dims"))}
     return [tuple(d for at, d in enumerate(dims) if at not in gone)]
 
 
 def _permute(sizes: Sizes, node: Node) -> Shapes:
-    dims, order = sizes.dims(node.operands[0]), numbers_of(node.argument("dims", 1))
+    dims, order = sizes.dims(node.operands[0]), numbers_of(node.get("dims"))
     if dims is None:
         return [None]
     places = [at + len(dims) if at < 0 else at for at in order]
@@ -126,7 +126,7 @@ def _permute(sizes: Sizes, node: Node) -> Shapes:
 
 
 def _reshape(sizes: Sizes, node: Node) -> Shapes:
-    dims, shape = sizes.dims(node.operands[0]), sizes.sizes(node.argument("new_shape", 1))
+    dims, shape = sizes.dims(node.operands[0]), sizes.sizes(node.get("new_shape"))
     if shape is None:
         return [None]
     found = list(shape)
@@ -142,11 +142,8 @@ def _reshape(sizes: Sizes, node: Node) -> Shapes:
 
 def _slice(sizes: Sizes, node: Node) -> Shapes:
     dims = sizes.dims(node.operands[0])
-    starts, ends = (
-        sizes.sizes(node.argument(name, at))
-        for at, name in ((1, "start_indices"), (2, "end_indices"))
-    )
-    steps = node.argument("strides", 3)
+    starts, ends = (sizes.sizes(node.get(name)) for name in ("start_indices", "end_indices"))
+    steps = node.get("strides")
     if dims is None or starts is None or ends is None:
         return [None]
     by = numbers_of(steps) or (1,) * len(dims)
@@ -172,7 +169,7 @@ def _cat(sizes: Sizes, node: Node) -> Shapes:
     listed = node.argument("tensors", 0)
     shapes = [sizes.dims(v) for v in listed] if isinstance(listed, tuple) else [None]
     known = [s for s in shapes if s is not None]
-    along = node.argument("dim", 1)
+    along = node.get("dim")
     if len(known) < len(shapes) or not known:
         return [None]
     if node.get("manual_padding"):
@@ -185,7 +182,7 @@ def _cat(sizes: Sizes, node: Node) -> Shapes:
 
 
 def _pad(sizes: Sizes, node: Node) -> Shapes:
-    dims, widths = sizes.dims(node.operands[0]), sizes.sizes(node.argument("pad_widths", 1))
+    dims, widths = sizes.dims(node.operands[0]), sizes.sizes(node.get("pad_widths"))
     if dims is None or widths is None:
         return [None]
     found = list(dims)
@@ -236,7 +233,7 @@ def _reduction(sizes: Sizes, node: Node) -> Shapes:
     dims = sizes.dims(node.operands[0])
     if dims is None:
         return [None] * len(node.results)
-    along = node.argument("dims", 1)
+    along = node.get("dims")
     along = node.get("dim") if along is None else along
     named = range(len(dims)) if along is None else numbers_of(along)
     gone = {d % len(dims) for d in named}
@@ -248,14 +245,14 @@ def _reduction(sizes: Sizes, node: Node) -> Shapes:
 
 
 def _select(sizes: Sizes, node: Node) -> Shapes:
-    dims, along = sizes.dims(node.operands[0]), node.argument("dim", 2)
+    dims, along = sizes.dims(node.operands[0]), node.get("dim")
     if dims is None or not isinstance(along, int):
         return [None]
     return [tuple(d for at, d in enumerate(dims) if at != along % len(dims))]
 
 
 def _topk(sizes: Sizes, node: Node) -> Shapes:
-    dims, along = sizes.dims(node.operands[0]), node.argument("dim", 2)
+    dims, along = sizes.dims(node.operands[0]), node.get("dim")
     if dims is None or not isinstance(along, int | None):
         return [None] * len(node.results)
     at = (-1 if along is None else along) % len(dims)
@@ -265,7 +262,7 @@ def _topk(sizes: Sizes, node: Node) -> Shapes:
 
 def _index(sizes: Sizes, node: Node) -> Shapes:
     dims, index = sizes.dims(node.operands[0]), sizes.dims(node.argument("index", 1))
-    along = node.argument("dim", 2)
+    along = node.get("dim")
     if dims is None or index is None or not isinstance(along, int):
         return [None]
     at = along % len(dims)

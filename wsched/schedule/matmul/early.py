@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from lowering.ground.errors import UnsupportedError
-from wsched.schedule.matmul.params import MatmulParams
+from lowering.ground.frozen import replaced
+from wsched.schedule.matmul.params import MatmulParams, TilingStrategy
 from wsched.schedule.primitives.checks import Reasons
 
-__all__ = ["in_parts", "launched", "prefetch_reasons", "refuse_prefetch"]
+__all__ = ["in_parts", "in_shares", "launched", "prefetch_reasons", "refuse_prefetch"]
 
 
 def launched(params: MatmulParams, dependent: bool) -> MatmulParams:
     """The same, launched dependently or not; without hints where nothing is waited for."""
     steps = params.prefetched_steps if dependent else 0
-    return replace(params, programmatic_dependent_launch=dependent, prefetched_steps=steps)
+    return replaced(params, programmatic_dependent_launch=dependent, prefetched_steps=steps)
 
 
 def in_parts(params: MatmulParams, parts: int) -> MatmulParams:
@@ -22,7 +21,13 @@ def in_parts(params: MatmulParams, parts: int) -> MatmulParams:
     tiles.
     """
     steps = params.prefetched_steps if parts == 1 else 0
-    return replace(params, splitk_factor=parts, prefetched_steps=steps)
+    return replaced(params, splitk_factor=parts, prefetched_steps=steps)
+
+
+def in_shares(params: MatmulParams) -> MatmulParams:
+    """The same with the steps of all tiles dealt out (stream-K), and no hints, likewise."""
+    shares = TilingStrategy.DistributeStagesAcrossSMs
+    return replaced(in_parts(params, 1), tiling_strategy=shares, prefetched_steps=0)
 
 
 def refuse_prefetch(params: MatmulParams) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lowering.ground.errors import ScheduleError
-from wsched.schedule.matmul.params import MatmulParams, MmaMacro, TilingStrategy
+from wsched.schedule.matmul.params import MatmulParams, MmaMacro
 
 __all__ = ["fixed_k_order", "refuse_other_k_orders"]
 
@@ -16,9 +16,19 @@ def fixed_k_order(params: MatmulParams) -> bool:
     column, whose number does depend on the tile, add nothing. A kernel that splits K, among CTAs or
     among warpgroups, adds partial sums, which is another order.
     """
-    split = params.splitk_factor != 1 or params.along_k != 1
-    split |= params.tiling_strategy is TilingStrategy.DistributeStagesAcrossSMs
-    return not split and params.mma_macro.k == MmaMacro().k
+    return not _other_orders(params)
+
+
+def _other_orders(params: MatmulParams) -> list[str]:
+    """The parameters that make another order, as they are written."""
+    tiles = params.tile_sizes
+    found = {
+        f"cta_tile={tiles.cta_tile}, warp_tile={tiles.warp_tile}": params.along_k != 1,
+        f"tiling_strategy={params.tiling_strategy}": params.stream_k,
+        f"splitk_factor={params.splitk_factor}": params.splitk_factor != 1,
+        f"mma_macro={params.mma_macro}": params.mma_macro.k != MmaMacro().k,
+    }
+    return [written for written, other in found.items() if other]
 
 
 def refuse_other_k_orders(params: MatmulParams) -> None:
@@ -27,12 +37,15 @@ def refuse_other_k_orders(params: MatmulParams) -> None:
     Raises:
         ScheduleError: rule ``params``.
     """
-    if params.batch_invariant and not fixed_k_order(params):
+    if params.batch_invariant and (found := _other_orders(params)):
         raise ScheduleError(
             "params",
-            f"MatmulParams(batch_invariant=True, tiling_strategy={params.tiling_strategy}, "
-            f"splitk_factor={params.splitk_factor}, mma_macro={params.mma_macro})",
-            "with K split or another wgmma the bits of a row would depend on the schedule, and "
-            "that on M",
-            ("one CTA that sums all of K, with k16 wgmmas", "batch_invariant=False"),
+            f"MatmulParams(batch_invariant=True, {', '.join(found)})",
+            "with K split, among CTAs or warpgroups, or another wgmma the bits of a row would "
+            "depend on the schedule, and that on M",
+            (
+                "one CTA, and in it one warpgroup, that sums all of K of an element, with k16 "
+                "wgmmas",
+                "batch_invariant=False",
+            ),
         )
