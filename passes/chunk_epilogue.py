@@ -5,11 +5,11 @@ unrolled chunk loop of the compute role.
 Guarantees: buffers of the epilogue's own (``reuse_stages`` may lay them over the operands' stages),
 ``epilogue_stages`` for each warpgroup, used in turn, beginning with the first one in each tile. Per
 chunk, in this order: the issuing thread waits until the store that last read this buffer has read
-it; a barrier of the warpgroup tells the others; all write; every writer fences towards the async proxy; a second barrier; one thread issues
-and commits. Without the first wait *before* a barrier the next chunk may overwrite what a store
-still reads (nvFuser's ping-pong kernel has that race). The role ends when its stores have read
-shared memory; that their writes are complete is known when the grid is, and nothing in the kernel
-reads them.
+it; a barrier of the warpgroup tells the others; all write; every writer fences towards the async
+proxy; a second barrier; one thread issues and commits. Without the first wait *before* a barrier
+the next chunk may overwrite what a store still reads (nvFuser's ping-pong kernel has that race).
+The role ends when its stores have read shared memory; that their writes are complete is known when
+the grid is, and nothing in the kernel reads them.
 
 After ``warp_specialize`` (a group index exists), before ``allocate_shared``.
 """

@@ -78,8 +78,7 @@ class Problem:
         align_b: the same of B.
         target: what kernels for the device are made for.
         over_rows: number of results that are reductions over rows.
-        over_columns: number of those that are reductions over columns, or over both.
-        over_both: number of those that are over both.
+        over_columns: number of those over columns, or over both; ``over_both`` of these are.
         m_entries: rows of each of several As that stand side by side, whose sum is ``m``; empty of
             one.
         n_entries: columns of each of several Bs, likewise.

@@ -166,12 +166,13 @@ def test_reasons_of_a_cluster() -> None:
     )
 
 
-def test_buffers_that_do_not_divide_the_chunks() -> None:
-    params = replace(choice(128, 24, 64, 2).params, epilogue_stages=2)
+def test_more_buffers_than_chunks() -> None:
+    params = choice(128, 24, 64, 2).params
+    schedule_matmul(FUSIONS["plain"], replace(params, epilogue_stages=3))
     with pytest.raises(ScheduleError) as error:
-        schedule_matmul(FUSIONS["plain"], params)
+        schedule_matmul(FUSIONS["plain"], replace(params, epilogue_stages=4))
     assert error.value.why == (
-        "epilogue_stages=2: a tile has 3 epilogue chunks, which 2 buffers cannot take in turn"
+        "epilogue_stages=4: a tile has 3 epilogue chunks, no more buffers than that are used"
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lowering.target import ptx
-from wsched.fusion import DataType, Fusion, IterDomain, IterType
+from wsched.fusion import DataType, Fusion, IterType
 from wsched.schedule.matmul.params import MatmulParams
 from wsched.schedule.primitives.checks import Reasons
 
@@ -68,18 +68,24 @@ def reduction_reasons(found: Reductions, params: MatmulParams) -> Reasons:
 
 def over_columns(fusion: Fusion, tv: str) -> bool:
     """Whether a reduction is over the columns of a tile; of one over both, too."""
-    return _reads(fusion, tv)[-1].iter_type is IterType.Reduction
+    return _summed(fusion, tv)[1]
 
 
 def over_both(fusion: Fusion, tv: str) -> bool:
-    """Whether a reduction is over rows and columns of a tile."""
-    return all(d.iter_type is IterType.Reduction for d in _reads(fusion, tv)[-2:])
+    """Whether a reduction is over rows and columns of a tile, at once or one behind the other."""
+    return all(_summed(fusion, tv))
 
 
-def _reads(fusion: Fusion, tv: str) -> tuple[IterDomain, ...]:
-    """The dimensions of what a reduction reads, of a copy that one's."""
+def _summed(fusion: Fusion, tv: str) -> tuple[bool, bool]:
+    """Whether a reduction, or a copy of one, is over rows, and over columns."""
+    rows = columns = False
     e = fusion.reduction(tv)
-    return fusion.tensor(tv if e is None else e.output).read
+    while e is not None:
+        row, column = fusion.tensor(e.output).read[-2:]
+        rows |= row.iter_type is IterType.Reduction
+        columns |= column.iter_type is IterType.Reduction
+        e = fusion.reduction(e.input)
+    return rows, columns
 
 
 def shared_by_warps(found: Reductions, params: MatmulParams) -> int:
