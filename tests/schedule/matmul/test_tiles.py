@@ -20,6 +20,7 @@ from wsched.importer import build_fusion, record_text
 from wsched.schedule import ClusterDims, GemmTile, MatmulParams, make_plan
 from wsched.schedule.matmul.chunks import chunk_columns, pieces
 from wsched.schedule.matmul.limits import register_candidates, settled
+from wsched.schedule.matmul.reductions import Reductions
 from wsched.schedule.matmul.scheduler import schedule_matmul
 from wsched.schedule.matmul.tiles import (
     PARTITIONS,
@@ -190,6 +191,11 @@ def test_stages() -> None:
     assert options == {"wide": (4, 2), "small": (8, 1), "odd": (8, 1), "deep": (2, 2)}
     plain = FUSIONS["plain"].outputs[0].dtype
     assert fit_stages(choice(128, 256, 128, 2).params, plain, (plain,), (), 3) is None
+    reduced = [
+        fit_stages(choice(128, 24, 64, 2).params, plain, (plain,), (), reductions=r)
+        for r in (Reductions(), Reductions(over_rows=1), Reductions(over_columns=1))
+    ]
+    assert [p and p.epilogue_stages for p in reduced] == [1, 2, 2]
 
 
 def test_registers_left_open() -> None:
