@@ -3,13 +3,13 @@
 Requires: one ``store.tile`` for each result that TMA stores, next to each other, inside the
 unrolled chunk loop of the compute role.
 Guarantees: buffers of the epilogue's own (``reuse_stages`` may lay them over the operands' stages),
-``epilogue_stages`` for each warpgroup, used in turn. Per chunk, in this order: the issuing thread
-waits until the store that last read this buffer has read it; a barrier of the warpgroup tells the
-others; all write; every writer fences towards the async proxy; a second barrier; one thread issues
-and commits. Without the first wait *before* a barrier the next chunk may overwrite what a store
-still reads (nvFuser's ping-pong kernel has that race). The role ends when its stores have read
-shared memory; that their writes are complete is known when the grid is, and nothing in the kernel
-reads them.
+``epilogue_stages`` for each warpgroup, used in turn, beginning with the first one in each tile. Per
+chunk, in this order: the issuing thread waits until the store that last read this buffer has read
+it; a barrier of the warpgroup tells the others; all write; every writer fences towards the async
+proxy; a second barrier; one thread issues and commits. Without the first wait *before* a barrier
+the next chunk may overwrite what a store still reads (nvFuser's ping-pong kernel has that race).
+The role ends when its stores have read shared memory; that their writes are complete is known when
+the grid is, and nothing in the kernel reads them.
 
 After ``warp_specialize`` (a group index exists), before ``allocate_shared``.
 """
@@ -34,6 +34,7 @@ from lowering.kernel.nodes import (
     Frag,
     FragColumns,
     FragRows,
+    If,
     NamedBarrierRef,
     Role,
     SmemRef,
@@ -77,12 +78,21 @@ def chunk_epilogue(kernel: Kernel, options: LoweringOptions) -> Kernel:
         }
         on %warpgroup.warp 0 { elect { bulk.wait 0, read=true } }
 
+    Where the chunks of a tile do not go round the buffers a whole number of times, its first one
+    may have the buffer of the last one of the tile before, so it waits for all stores::
+
+        if c == 0 {
+          on %warpgroup.warp 0 { elect { bulk.wait 0, read=true } }
+        } else {
+          on %warpgroup.warp 0 { elect { bulk.wait 1, read=true } }
+        }
+
     With ``trans`` a chunk's columns are the lines of its buffer; ``stmatrix`` transposes as well.
     A chunk with longer lines than a swizzle spans is written and copied span by span, by boxes of
     one each.
 
     Raises:
-        ScheduleError: the number of buffers, if it is less than that of chunks, does not divide it.
+        ScheduleError: no buffers.
         UnsupportedError: elements of other than 8, 16 or 32 bits; transposed ones of other than 16;
             a line that no swizzle divides.
     """
@@ -133,7 +143,7 @@ def _stage(kernel: Kernel, role: Role, stores: tuple[StoreTile, ...], buffers: i
     def put(run: tuple[StoreTile, ...], loop: For | None) -> Body:
         stage = group * buffers + _turn(loop, buffers)
         spans = [x for s in run for x in _spans(names, s, staged[s.dst.map], stage)]
-        return _store(spans, NamedBarrierRef(barrier.name, group), buffers)
+        return (*_read(loop, buffers), *_store(spans, NamedBarrierRef(barrier.name, group)))
 
     body = _body(role.body, put)
     done = one_thread(BulkWait(0, read=True), of="warpgroup.warp")
@@ -172,20 +182,27 @@ def _body(
 
 
 def _turn(loop: For | None, buffers: int) -> Expr:
-    """Which of its buffers a warpgroup uses for this chunk.
-
-    The chunks of a tile go round the buffers a whole number of times, so that every tile begins
-    with the same buffer and nothing has to be carried from tile to tile.
+    """Which of its buffers a warpgroup uses for this chunk: every tile begins with the same one, so
+    that nothing has to be carried from tile to tile.
     """
-    chunks = _chunks(loop)
-    if buffers < 1 or chunks % buffers:
+    if buffers < 1:
         raise ScheduleError(
-            "epilogue-stages",
-            f"epilogue_stages={buffers}",
-            f"a tile has {chunks} epilogue chunks, which {buffers} buffers cannot take in turn",
-            tuple(f"epilogue_stages={n}" for n in range(1, chunks + 1) if chunks % n == 0),
-        )
-    return loop.var % buffers if loop is not None and chunks > 1 else ZERO
+            "epilogue-stages", f"epilogue_stages={buffers}", "a store needs a buffer",
+            ("epilogue_stages=1", "epilogue_stages=2"),
+        )  # fmt: skip
+    return loop.var % buffers if loop is not None and _chunks(loop) > 1 else ZERO
+
+
+def _read(loop: For | None, buffers: int) -> Body:
+    """Wait until the store that last read this chunk's buffer has read it.
+
+    Always the same thread: bulk groups belong to one.
+    """
+    others = one_thread(BulkWait(buffers - 1, read=True), of="warpgroup.warp")
+    if loop is None or _chunks(loop) % buffers == 0:
+        return (others,)
+    first = one_thread(BulkWait(0, read=True), of="warpgroup.warp")
+    return (If(loop.var.eq(0), (first,), (others,)),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,10 +236,9 @@ def _spans(names: Names, store: StoreTile, buffer: SharedBuffer, stage: Expr) ->
         yield _Span(tuple(cut), write, TmaStore(store.dst.moved(0, at), ref))
 
 
-def _store(spans: list[_Span], barrier: NamedBarrierRef, buffers: int) -> Body:
+def _store(spans: list[_Span], barrier: NamedBarrierRef) -> Body:
     """All results of a chunk: written, then copied out by one thread as one bulk group."""
-    return (  # always the same thread: bulk groups belong to one
-        one_thread(BulkWait(buffers - 1, read=True), of="warpgroup.warp"),
+    return (
         BarSync(barrier),
         *(s for span in spans for s in (*span.cut, span.write)),
         FenceProxyAsync(),

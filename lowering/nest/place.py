@@ -103,7 +103,8 @@ class Place:
 
         Args:
             kinds: ``Bulk``, the box of a TMA, or ``Mma``, a fragment. With ``Mma`` among them the
-                box is to be a whole fragment.
+                box is to be a whole fragment; of a number that all of a tile is reduced to there
+                is none.
 
         Raises:
             UnsupportedError: it is of another kind, or no whole fragment.
@@ -113,6 +114,8 @@ class Place:
         mma, whole = self.plan.target.mma, is_fragment(self.plan, self.tile)
         found = {d.parallel for d in dims}
         if len(found) == 1 and found <= {*kinds} and (whole or ParallelType.Mma not in kinds):
+            return
+        if not dims and whole and ParallelType.Mma in kinds:
             return
         sizes = [n for d, n in zip(self.tile.order, self.tile.sizes, strict=True) if not repeats(d)]
         names = " and ".join(dict.fromkeys(str(d.parallel) for d in dims)) or "no box"

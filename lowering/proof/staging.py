@@ -70,7 +70,7 @@ class _Walk(Finite[_State]):
             case BulkCommit():
                 return replace(state, open=frozenset(), groups=(*state.groups, state.open))
             case BulkWait(pending=n):
-                kept = state.groups[len(state.groups) - n :] if n else ()
+                kept = state.groups[max(len(state.groups) - n, 0) :]
                 gone = frozenset[Stage]().union(*state.groups[: len(state.groups) - len(kept)])
                 return replace(state, groups=kept, drained=state.drained | gone)
             case FenceProxyAsync() if not self.one:

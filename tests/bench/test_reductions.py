@@ -11,7 +11,7 @@ from wsched.front.known import import_fusion
 @pytest.mark.parametrize(
     ("name", "op", "axes"),
     [("columns", "sum", ("N",)), ("rows", "sum", ("M",)), ("squares", "sum", ("M",)),
-     ("amax", "max", ())],
+     ("amax", "max", ()), ("norm", "sum", ())],
 )  # fmt: skip
 def test_definitions(name: str, op: str, axes: tuple[str, ...]) -> None:
     fusion = import_fusion(definition(name))
@@ -21,7 +21,7 @@ def test_definitions(name: str, op: str, axes: tuple[str, ...]) -> None:
 
 
 def test_all_are_tested() -> None:
-    assert set(REDUCTIONS) == {"columns", "rows", "squares", "amax"}
+    assert set(REDUCTIONS) == {"columns", "rows", "squares", "amax", "norm"}
 
 
 def test_report() -> None:

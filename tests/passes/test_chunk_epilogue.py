@@ -131,14 +131,30 @@ def test_stores_of_threads_stay() -> None:
     assert text.index("bulk.commit") < text.index(DIRECT) < text.index("bulk.wait 0")
 
 
-@pytest.mark.parametrize("buffers", [3, 0])
-def test_buffers_that_the_chunks_cannot_take_in_turn(buffers: int) -> None:
+def test_buffers_that_do_not_divide_the_chunks() -> None:
+    """The first chunk of a tile may have the buffer of the last one of the tile before."""
+    wait = """
+        on %warpgroup.warp 0 {{
+          elect {{
+            bulk.wait {}, read=true
+          }}
+        }}
+"""
+    inner = wait.replace("\n        ", "\n          ").removeprefix("\n").removesuffix("        ")
+    ways = f"{{\n{inner.format(0)}        }} else {{\n{inner.format(2)}        }}\n"
+    first = f"\n        if c == 0 {ways}"
+    after = AFTER.replace(wait.format(1), first).replace("[wg * 2 + c % 2", "[wg * 3 + c % 3")
+    assert after.count("% 3") == 2 and "bulk.wait 2" in after
+    text = lowered(chunk_epilogue, TILE_LEVEL + BEFORE, epilogue_stages=3)
+    assert text == full(head(6) + after)
+
+
+def test_a_store_needs_a_buffer() -> None:
     with pytest.raises(ScheduleError) as error:
-        lowered(chunk_epilogue, TILE_LEVEL + BEFORE, epilogue_stages=buffers)
+        lowered(chunk_epilogue, TILE_LEVEL + BEFORE, epilogue_stages=0)
     assert str(error.value) == (
-        f"ScheduleError[epilogue-stages]: epilogue_stages={buffers}: "
-        f"a tile has 4 epilogue chunks, which {buffers} buffers cannot take in turn\n"
-        "  legal here: epilogue_stages=1; epilogue_stages=2; epilogue_stages=4"
+        "ScheduleError[epilogue-stages]: epilogue_stages=0: a store needs a buffer\n"
+        "  legal here: epilogue_stages=1; epilogue_stages=2"
     )
 
 

@@ -21,14 +21,14 @@ def _refused(text: str, *batch: int) -> str:
     return str(error.value).partition(". The nest is")[0]
 
 
-def _text(*dims: int) -> str:
+def _text(*dims: int, batched: bool = False) -> str:
     """The built-in schedule of a sum over these dimensions, which cuts the columns."""
-    reduced = definition([Reduced("sum", dims)], result=False, batched=len(dims) > 2)
+    reduced = definition([Reduced("sum", dims)], result=False, batched=batched)
     return str(wsched.Schedule.of(reduced, MatmulParams()))
 
 
 def test_rows_of_a_sum_over_columns() -> None:
-    text, rows = _text(0, 1), ", 0, 128, labels=('Mo', 'Mi'))\n"
+    text, rows = _text(1), ", 0, 128, labels=('Mo', 'Mi'))\n"
     for tv in ("T13", "T9"):
         text = text.replace(f"    s.split('{tv}'{rows}", "")
     rfactor = "    s.rfactor('T13', "
@@ -41,7 +41,7 @@ def test_rows_of_a_sum_over_columns() -> None:
 
 def test_matrices_of_a_sum_over_columns() -> None:
     """Two by two of them."""
-    text = _text(0, 1, 2)
+    text = _text(0, 2, batched=True)
     for tv in ("T10", "T11", "T6", "T12", "T7", "T8", "T13", "T9"):
         two, merge = f"s.split('{tv}', 0, 2, labels=('Bo', 'Bi'))", f"s.merge('{tv}', 0, 1)"
         split = f"s.split('{tv}'"

@@ -12,6 +12,12 @@ from lowering.ground.errors import ScheduleError, UnsupportedError
 from tests.reductions import ALL, Reduced, definition, expected
 from tests.schedules import QUICK, SCHEDULES, for_result
 from tests.tiers import in_tiers
+from wsched.front.known import import_fusion
+from wsched.fusion import DataType
+from wsched.program.program import Buffer, KernelStep
+from wsched.run.compiled import compile_fusion
+from wsched.run.finish import finish_steps, in_parts_step, parts_shape
+from wsched.run.kernel_name import kernel_name
 from wsched.schedule.matmul.params import MatmulParams
 from wsched.schedule.matmul.reductions import Reductions
 
@@ -113,6 +119,24 @@ def test_batches() -> None:
     check(found, expected(reduced, *given))
 
 
+def test_all_of_a_tile_is_a_number() -> None:
+    """Over rows and columns one kernel puts together what the warpgroups have of each tile."""
+    reduced = (Reduced("sum", (0, 1)), Reduced("max", (0, 1), "abs"))
+    fusion = import_fusion(definition(reduced))
+    params = fitted(SCHEDULES["coop_128x256"], reduced)
+    plan = compile_fusion(fusion, params).plan
+    assert kernel_name(fusion, params).startswith(
+        "matmul_bfloat16_bfloat16_float_float_epilogue_tile"
+    )
+    sizes = [parts_shape(plan.fusion, b, {"M": 300, "N": 264}) for b in plan.fusion.reduced]
+    assert sizes == [(3, 2, 2)] * 2
+    names = [Buffer(n, DataType.Float, ()) for n in "abyst"]
+    kernel = KernelStep("k", plan, tuple(names[:3]), tuple(names[2:]))
+    _, parts = in_parts_step(plan, kernel)
+    (step,) = finish_steps(plan, kernel, parts)
+    assert (step.summary.over, len(step.reads)) == ((0, 1, 2), 2)
+
+
 def test_nan_and_infinities() -> None:
     reduced = (Reduced("max", (0,)), Reduced("min", (1,)), Reduced("sum", (0,)))
     x, w, bias = inputs(130, 72, 40)
@@ -187,8 +211,6 @@ def test_refused() -> None:
     ],
 )  # fmt: skip
 def test_not_imported(line: str, text: str) -> None:
-    from wsched.front.known import import_fusion
-
     whole = definition((), batched=True).replace("wide = ", "y3 = fd.ops.set(y)\n    wide = ")
     whole = whole.replace("    fd.add_output(y)", f"    {line}\n    fd.add_output(r)")
     with pytest.raises(UnsupportedError) as error:

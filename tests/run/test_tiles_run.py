@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from lowering.kernel.text import parse_kernel, print_kernel
+from lowering.proof.prove import prove
 from tests.on_machine import NUMPY, Problem, exact, operands, run
 from tests.schedules import definition
 from wsched.front.known import import_fusion
@@ -56,3 +60,31 @@ def test_integers_are_exact(
         a, b = operands(problem, "bf16", 1, integer=True)
         d = run(compiled, problem, a, b, result)
         assert np.array_equal(d, exact(a, b).astype(NUMPY[result])), problem
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize(
+    ("tile", "way", "buffers"),
+    [
+        (GemmTile(192, 96, 32), (3, False), 2), (GemmTile(128, 40, 64), (2, True), 2),
+        (GemmTile(64, 56, 32), (1, False), 4),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_buffers_that_do_not_divide_the_chunks(
+    tile: GemmTile, way: tuple[int, bool], buffers: int
+) -> None:
+    """Tile after tile, of three, five and seven chunks."""
+    fusion = import_fusion(definition("bf16", "bf16"))
+    params = replace(
+        tile_choice(fusion, MatmulParams(), tile, *way).params, epilogue_stages=buffers
+    )
+    compiled = compile_fusion(fusion, params)
+    problem = Problem(5 * tile.m - 8, 3 * tile.n - 8, tile.k + 8, 2)
+    a, b = operands(problem, "bf16", 1, integer=True)
+    assert np.array_equal(run(compiled, problem, a, b, "bf16"), exact(a, b).astype(NUMPY["bf16"]))
+    assert compiled.proof().proved
+    text, wait = print_kernel(compiled.kernel), "bulk.wait {}, read=true\n"
+    at = text.index(wait.format(0), text.index(" == 0 {\n", text.index("frag.columns")))
+    early = text[:at] + text[at:].replace(wait.format(0), wait.format(buffers - 1), 1)
+    assert "stage 0 is written while a store may read it" in str(prove(parse_kernel(early)))

@@ -35,8 +35,10 @@ REDUCTIONS = {
                "    s = fd.ops.sum(q, dims=[1], keepdim=False, dtype=DataType.Null)",
     "amax": "a = fd.ops.abs(f)\n"
             "    s = fd.ops.max(a, dims=[0, 1], keepdim=False, dtype=DataType.Null)",
+    "norm": "q = fd.ops.mul(f, f)\n"
+            "    s = fd.ops.sum(q, dims=[0, 1], keepdim=False, dtype=DataType.Null)",
 }  # fmt: skip
-"""A bias gradient, sums of rows, a norm's statistics, the scale of a tensor."""
+"""A bias gradient, sums of rows, a norm's statistics, the scale and the norm of a tensor."""
 
 _ROUNDS = 11
 _REPLAY_US = 2e4
@@ -138,7 +140,7 @@ def _measured(shape: Shape, reduction: str) -> dict[str, Any]:
 def _bare(inputs: Sequence[Any], params: MatmulParams) -> CompiledFusion:
     """The matmul alone in the same schedule.
 
-    Its chunks are wider, so another number of buffers may have to take them in turn.
+    Its chunks are wider, so there may be fewer than buffers.
     """
     for buffers in (params.epilogue_stages, 1):
         try:
@@ -153,7 +155,7 @@ def _check(results: Sequence[Any], reduction: str, x: Any, w: Any) -> None:
     y = x.float() @ w.float().T
     wanted = {
         "columns": lambda: y.sum(0), "rows": lambda: y.sum(1), "squares": lambda: (y * y).sum(1),
-        "amax": lambda: y.abs().amax(),
+        "amax": lambda: y.abs().amax(), "norm": lambda: (y * y).sum(),
     }[reduction]()  # fmt: skip
     error = (results[1] - wanted).norm() / wanted.norm()
     if not error < 0.01:

@@ -78,7 +78,7 @@ class Problem:
         align_b: the same of B.
         target: what kernels for the device are made for.
         over_rows: number of results that are reductions over rows.
-        over_columns: number of those that are reductions over columns.
+        over_columns: number of those over columns, or over both; ``over_both`` of these are.
         m_entries: rows of each of several As that stand side by side, whose sum is ``m``; empty of
             one.
         n_entries: columns of each of several Bs, likewise.
@@ -117,6 +117,7 @@ class Problem:
     target: Target = DEFAULT
     over_rows: int = 0
     over_columns: int = 0
+    over_both: int = 0
     m_entries: tuple[int, ...] = ()
     n_entries: tuple[int, ...] = ()
     k_entries: tuple[int, ...] = ()
@@ -226,7 +227,7 @@ class Problem:
         return replaced(
             self, results=(self.operand,), inputs=(), work=0, pairs=True, smem_epilogue=True,
             matrices=(), batch_invariant=False, a_count=1, b_count=1, over_rows=0, over_columns=0,
-            computed=None, scaled=None,
+            over_both=0, computed=None, scaled=None,
         )  # fmt: skip
 
     def tiles_m(self, m: int, piece: int = 1) -> int:
@@ -271,7 +272,7 @@ class Problem:
     @property
     def reductions(self) -> Reductions:
         """The results that are reductions."""
-        return Reductions(self.over_rows, self.over_columns)
+        return Reductions(self.over_rows, self.over_columns, self.over_both)
 
     @property
     def exchanged(self) -> Problem:

@@ -126,19 +126,18 @@ class Summary:
         return prod(tensor[:first]), prod(tensor[first:stop]), prod(tensor[stop:])
 
 
-def staged(summary: Summary, parts: bool = False, outer: bool = False) -> tuple[Summary, ...]:
+def staged(summary: Summary, parts: bool = False) -> tuple[Summary, ...]:
     """A summary as one or more that a kernel each can compute, the next one of the results of the
     one before and of those of its own inputs that are no tensors.
 
     A kernel reduces dimensions beside each other. All dimensions are the last one and then the
-    others, or the other way round, so that many CTAs have a part in it.
+    others, so that many CTAs have a part in it; of what is small already they are one.
 
     Args:
         summary: what is computed.
         parts: whether the tensors are small already.
-        outer: whether of all dimensions the last one is left for the end.
     """
-    last = _last_run(summary, parts, outer)
+    last = _last_run(summary, parts)
     if last == summary.over:
         return (summary,)
     left = tuple(d for d in range(summary.rank) if d not in last)
@@ -161,11 +160,11 @@ def staged(summary: Summary, parts: bool = False, outer: bool = False) -> tuple[
     return first, *staged(Summary(len(left), over, tuple(made), results), parts=True)
 
 
-def _last_run(summary: Summary, parts: bool, outer: bool) -> tuple[int, ...]:
+def _last_run(summary: Summary, parts: bool) -> tuple[int, ...]:
     """The last dimensions that are reduced and lie beside each other."""
     *before, last = summary.over
     if len(summary.over) == summary.rank > 1 and not parts:
-        return tuple(before) if outer else (last,)
+        return (last,)
     run = [last]
     while before and before[-1] == run[0] - 1:
         run.insert(0, before.pop())

@@ -143,7 +143,7 @@ def summary_steps(
         parts: whether the inputs are parts of reductions, the parts outermost.
     """
     known = {v.name: b for v, b in zip(summary.inputs, reads, strict=True)}
-    steps, stages = list[SummaryStep](), staged(summary, outer=parts)
+    steps, stages = list[SummaryStep](), staged(summary, parts)
     for stage in stages:
         made = tuple(writes)
         if stage is not stages[-1]:

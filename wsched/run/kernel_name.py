@@ -10,7 +10,7 @@ from dataclasses import fields, is_dataclass, replace
 from lowering.target.targets import DEFAULT
 from wsched.fusion import DataType, Fusion, History, PointwiseOp, Product, products
 from wsched.schedule.matmul.params import MatmulParams
-from wsched.schedule.matmul.reductions import over_columns
+from wsched.schedule.matmul.reductions import over_both, over_columns
 from wsched.schedule.options import KernelOptions
 
 __all__ = ["digits", "kernel_name", "schedule_name"]
@@ -127,7 +127,11 @@ def _result_types(fusion: Fusion) -> list[DataType]:
 
 
 def _over(fusion: Fusion, tv: str) -> str:
-    """What is reduced to what: ``row`` of a result that has a value for each row."""
+    """What is reduced to what: ``row`` of a result that has a value for each row, ``tile`` of one
+    whose parts have one for each tile.
+    """
+    if over_both(fusion, tv):
+        return "tile"
     return "row" if over_columns(fusion, tv) else "column"
 
 

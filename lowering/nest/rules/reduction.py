@@ -24,7 +24,8 @@ def reduction(place: Place) -> None:
         raise InternalError("lower", f"{t.name} = {e} as a reduction")
     rows, cols = (_size(place, d) for d in t.read[-2:])
     mma = place.plan.target.mma
-    if rows % mma.m or cols % mma.layout.columns:
+    single = 1 if place.fusion.reduction(e.input) is not None else 0  # a column that is left
+    if rows % mma.m or (cols % mma.layout.columns and cols != single):
         units = f"a multiple of {mma.m} rows and of {mma.layout.columns} columns"
         raise place.refuse(f"{t.name} = {e} over a tile of {rows} x {cols}", f"tiles of {units}")
     value = place.operand(e.input, (rows, cols))

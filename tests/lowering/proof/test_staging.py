@@ -72,6 +72,7 @@ def said(words: str) -> list[str]:
         ("w0 f b s0 w1 f b s1 d1 b w0 f b s0 d0", ""),
         ("w0 f b s0 w1 f b s1 d1 b w1 f b s1 d0", READ.format(1)),
         ("w0 f b s0 w1 f b s1 d2 b w0 f b s0 d0", READ.format(0)),
+        ("w0 f b s0 w1 f b s1 d3 b w0 f b s0 d0", READ.format(0)),
         ("w0 f b s0 w1 f b s1 d2 b w2 f b s2 d1 b w0 f b s0 d0", ""),
         ("w0 f b s0 w1 f b s1 w2 f b s2 d1 b w1 f b s1 d0", ""),
         ("w0 f b s0 w1 f b s1 w2 f b s2 d1 b w2 f b s2 d0", READ.format(2)),

@@ -20,6 +20,7 @@ from wsched.importer import build_fusion, record_text
 from wsched.schedule import ClusterDims, GemmTile, MatmulParams, make_plan
 from wsched.schedule.matmul.chunks import chunk_columns, pieces
 from wsched.schedule.matmul.limits import register_candidates, settled
+from wsched.schedule.matmul.reductions import Reductions
 from wsched.schedule.matmul.scheduler import schedule_matmul
 from wsched.schedule.matmul.tiles import (
     PARTITIONS,
@@ -166,12 +167,13 @@ def test_reasons_of_a_cluster() -> None:
     )
 
 
-def test_buffers_that_do_not_divide_the_chunks() -> None:
-    params = replace(choice(128, 24, 64, 2).params, epilogue_stages=2)
+def test_more_buffers_than_chunks() -> None:
+    params = choice(128, 24, 64, 2).params
+    schedule_matmul(FUSIONS["plain"], replace(params, epilogue_stages=3))
     with pytest.raises(ScheduleError) as error:
-        schedule_matmul(FUSIONS["plain"], params)
+        schedule_matmul(FUSIONS["plain"], replace(params, epilogue_stages=4))
     assert error.value.why == (
-        "epilogue_stages=2: a tile has 3 epilogue chunks, which 2 buffers cannot take in turn"
+        "epilogue_stages=4: a tile has 3 epilogue chunks, no more buffers than that are used"
     )
 
 
@@ -189,6 +191,11 @@ def test_stages() -> None:
     assert options == {"wide": (4, 2), "small": (8, 1), "odd": (8, 1), "deep": (2, 2)}
     plain = FUSIONS["plain"].outputs[0].dtype
     assert fit_stages(choice(128, 256, 128, 2).params, plain, (plain,), (), 3) is None
+    reduced = [
+        fit_stages(choice(128, 24, 64, 2).params, plain, (plain,), (), reductions=r)
+        for r in (Reductions(), Reductions(over_rows=1), Reductions(over_columns=1))
+    ]
+    assert [p and p.epilogue_stages for p in reduced] == [1, 2, 2]
 
 
 def test_registers_left_open() -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from lowering.ground.errors import ScheduleError
-from tests.reductions import ALL, definition
+from tests.reductions import ALL, Reduced, definition
 from wsched.front.known import import_fusion
 from wsched.fusion import Fusion, IterType, ParallelType, fusion_text
 from wsched.schedule import Schedule, plan_matmul, replay
@@ -88,6 +88,65 @@ def test_refused() -> None:
         f"{made} has no other loop that is reduced over: split it first; loops of {made} are "
         "merged: its parts are no dimensions of a result"
     )
+
+
+def both() -> tuple[Schedule, str]:
+    """A sum over all whose columns are cut, and a copy of its parts, whose rows are split."""
+    s = Schedule(import_fusion(definition((Reduced("sum", (0, 1)),))))
+    made = s.cache_before(s.outputs[1])
+    s.split(made, 1, 128, labels=("No", "Ni"))
+    s.rfactor(made, "Ni")
+    copied = s.cache_before(s.outputs[1])
+    s.split(copied, 0, 128, labels=("Mo", "Mi"))
+    s.split(copied, 1, 64, labels=("group", "Mi"))
+    return s, copied
+
+
+def test_parts_are_reduced_further() -> None:
+    s, copied = both()
+    made = s.fusion.definition(copied).input
+    s.rfactor(copied, "Mi")
+    first, second, result = (s.tensor(t) for t in (made, copied, s.outputs[1]))
+    assert str(s.fusion.definition(copied)) == f"reduction({made}, op = sum)"
+    assert [(d.label, d.iter_type) for d in second.read] == [
+        ("M", IterType.Reduction), ("No", IterType.Iteration),
+    ]  # fmt: skip
+    assert [(d.label, d.iter_type is IterType.Reduction) for d in second.logical] == [
+        ("Mo", False), ("group", False), ("Mi", True), ("No", False),
+    ]  # fmt: skip
+    assert [d.label for d in first.stored] == ["M", "No"]
+    assert [str(d.extent) for d in result.in_memory] == [
+        "ceildiv(M, 128)", "2", "ceildiv(N, 128)",
+    ]  # fmt: skip
+    assert s.fusion.outputs[1].axes == ()
+
+
+def test_parts_that_are_not_reduced_further() -> None:
+    s, copied = both()
+    made = s.fusion.definition(copied).input
+    assert refused(s, copied, 3) == f"{copied} = Set({made}) is no reduction"
+    s.rfactor(copied, "Mi")
+    assert refused(s, copied, 2) == f"{copied} is made in parts already"
+    s, _ = both()
+    s.undo(2)
+    assert refused(s, copied, 0) == (
+        f"{copied} has no other loop that is reduced over: split it first"
+    )
+    s = Schedule(fusion())
+    made = s.cache_before(s.outputs[1])
+    s.split(made, 0, 128, labels=("Mo", "Mi"))
+    s.rfactor(made, "Mi")
+    copied = s.cache_before(s.outputs[1])
+    assert refused(s, copied, 0) == f"{copied} = Set({made}) is no reduction"
+
+
+def test_replayed_and_as_text_of_both() -> None:
+    reduced = import_fusion(definition((Reduced("max", (0, 1)),)))
+    s = Schedule(reduced)
+    schedule_onto(s, PARAMS)
+    calls = [r for _, r in parse_calls(calls_text(s.history))]
+    assert [r.op for r in calls].count("rfactor") == 2
+    assert replay(reduced, calls) == s.fusion
 
 
 def test_a_reduction_over_what_several_ctas_have() -> None:

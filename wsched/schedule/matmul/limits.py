@@ -143,10 +143,10 @@ def _fusion_reasons(demands: Demands, params: MatmulParams) -> Reasons:
     types = (*demands.results, *demands.loaded(params), *demands.reductions.types)
     columns = chunk_columns(params, *types)
     chunks = chunk_turns(params, columns)
-    if chunks % params.epilogue_stages:
+    if params.epilogue_stages > chunks:
         reasons.append(
-            f"epilogue_stages={params.epilogue_stages}: a tile has {chunks} epilogue chunks, which "
-            f"{params.epilogue_stages} buffers cannot take in turn"
+            f"epilogue_stages={params.epilogue_stages}: a tile has {chunks} epilogue chunks, no "
+            "more buffers than that are used"
         )
     if narrow := unboxed(params, columns, *demands.results):
         reasons.append(

@@ -36,7 +36,7 @@ from wsched.schedule.matmul.kernel_options import thread_bytes
 from wsched.schedule.matmul.limits import require_legal, settled
 from wsched.schedule.matmul.operands import cache_matrix, cache_operands
 from wsched.schedule.matmul.params import MatmulParams
-from wsched.schedule.matmul.reductions import over_columns
+from wsched.schedule.matmul.reductions import over_both, over_columns
 from wsched.schedule.matmul.tile_loops import split_into_tiles, tile_loops
 from wsched.schedule.plan import Plan
 from wsched.schedule.schedule import Schedule
@@ -133,10 +133,10 @@ def _cache(s: Schedule, params: MatmulParams) -> _Names:
     results = tuple(b.tensor for b in s.fusion.matrices)
     boxed = results if params.use_smem_epilogue else ()
     for output in outputs:
-        if output not in boxed:
-            made = s.cache_before(output)
-            if output not in results:
-                _cut_reduction(s, made, params, outer)
+        if output in results and output not in boxed:
+            s.cache_before(output)
+        elif output not in results:
+            _cut_reduction(s, output, params, outer)
     for output in boxed:
         stored = s.cache_before(output, _TMA)
         matrices = s.tensor(output).dtype.bytes == 2
@@ -154,13 +154,18 @@ def _cache(s: Schedule, params: MatmulParams) -> _Names:
     return _Names(loads, computed, sums, inputs, after, boxed, columns, outer)
 
 
-def _cut_reduction(s: Schedule, tv: str, params: MatmulParams, b: int) -> None:
-    """Reduce over a warpgroup's part of a tile, behind ``b`` of a batch; the parts are results."""
-    tile = params.output_tile
+def _cut_reduction(s: Schedule, output: str, params: MatmulParams, b: int) -> None:
+    """Reduce over a warpgroup's part of a tile, behind ``b`` of a batch; the parts are results. Of
+    both rows and columns first the columns, then the rows of what is left.
+    """
+    tv, tile = s.cache_before(output), params.output_tile
     if over_columns(s.fusion, tv):
+        both = over_both(s.fusion, tv)
         s.split(tv, b + 1, tile.n, labels=("No", "Ni"))
         s.rfactor(tv, b + 2)
-        return
+        if not both:
+            return
+        tv = s.cache_before(output)
     s.split(tv, b, tile.m, labels=("Mo", "Mi"))
     if not params.ping_pong:
         s.split(tv, b + 1, params.tile_sizes.warp_tile.m, labels=("group", "Mi"))
@@ -316,6 +321,7 @@ def _schedule_epilogue(s: Schedule, tv: str, params: MatmulParams, names: _Names
     stored has a box for each m64: its rows are columns of the box.
     """
     boxed = tv in names.boxed
+    dims = sum(s.axis(tv, label) >= 0 for label in ("Mi", "Ni"))
     _split_tile(s, tv, params)
     if s.axis(tv, "Ni") >= 0:
         _split_columns(s, tv, names.columns)
@@ -325,8 +331,7 @@ def _schedule_epilogue(s: Schedule, tv: str, params: MatmulParams, names: _Names
     if boxed and params.exchange_operands:
         s.reorder(tv, {s.axis(tv, "N"): s.axis(tv, "M")})
     loops = len(s.tensor(tv).loop)
-    stored = tv in s.outputs and s.fusion.reduction(tv) is not None
-    for axis in range(loops - (1 if stored else 2), loops):
+    for axis in range(loops - dims, loops):
         s.parallelize(tv, axis, ParallelType.Bulk if boxed else ParallelType.Mma)
 
 
@@ -342,8 +347,8 @@ def _inline(s: Schedule, names: _Names) -> None:
         if readers:
             by_fragment = all(s.axis(reader, _block(s)) >= 0 for reader in readers)
             if tv not in s.outputs and isinstance(s.fusion.definition(tv), ReductionOp):
-                columns = over_columns(s.fusion, tv)
-                s.inline_at(tv, _innermost_group(s, tv) + 1 if columns else s.axis(tv, "chunk") + 1)
+                within = -1 if over_columns(s.fusion, tv) else s.axis(tv, "chunk")
+                s.inline_at(tv, max(within, _innermost_group(s, tv)) + 1)
             else:
                 s.inline_at(tv, s.axis(tv, _block(s) if by_fragment else "chunk") + 1)
     for tv in names.sums:

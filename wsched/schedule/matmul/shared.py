@@ -10,7 +10,7 @@ from wsched.schedule.matmul.chunks import box_rows, chunk_columns
 from wsched.schedule.matmul.computed import Computed, element_bytes
 from wsched.schedule.matmul.demands import Demands
 from wsched.schedule.matmul.params import MatmulParams
-from wsched.schedule.matmul.reductions import NO_REDUCTIONS, Reductions, row_bytes
+from wsched.schedule.matmul.reductions import NO_REDUCTIONS, Reductions, shared_by_warps
 from wsched.schedule.matmul.slice_limits import summed_bytes
 from wsched.schedule.matmul.swizzles import widest_span
 
@@ -47,7 +47,7 @@ def shared_bytes(
     buffers = stored * params.epilogue_stages * params.warpgroups
     if params.promote_prologue_smem_reuse and buffers <= _reused(params, tile.m * a, n * b):
         buffers = 0
-    buffers += row_bytes(params.warpgroups, params.tile_sizes.warp_tile.n) * reductions.over_rows
+    buffers += shared_by_warps(reductions, params)
     return stage, buffers + loaded * params.epilogue_input_stages + summed_bytes(params)
 
 

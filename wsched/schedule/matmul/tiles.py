@@ -188,6 +188,7 @@ def fit_stages(
     apart: bool = False,
 ) -> MatmulParams | None:
     """``params`` with the most stages that fit beside two buffers for each result, or beside one.
+    So also of an odd number of chunks where nothing is reduced: two do not pay there (0026).
 
     Args:
         params: their stages are replaced.
@@ -203,7 +204,8 @@ def fit_stages(
         apart: whether each chunk of the epilogue has a buffer of its own.
     """
     chunks = chunk_turns(params, chunk_columns(params, *results, *inputs, *reductions.types))
-    for buffers in (chunks,) if apart else (1,) if chunks % 2 else (2, 1):
+    in_turn = chunks > 1 if reductions.types else chunks % 2 == 0
+    for buffers in (chunks,) if apart else (2, 1) if in_turn else (1,):
         tried = replace(params, epilogue_stages=buffers)
         found = shared_bytes(
             tried,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import replace
 
 from wsched.fusion import (
@@ -10,11 +11,13 @@ from wsched.fusion import (
     IterDomain,
     IterType,
     LoadStoreOp,
+    MemoryType,
     PrimitiveCall,
     ReductionOp,
     Split,
     TensorView,
     Transform,
+    roots,
 )
 from wsched.schedule.primitives.checks import Reasons, axis_reasons, find, refuse
 
@@ -26,7 +29,7 @@ def rfactor(fusion: Fusion, tv: str, axis: int) -> Fusion:
 
     Args:
         fusion: the fusion.
-        tv: name of the tensor, a reduction.
+        tv: name of the tensor, a reduction, or a copy in registers of the parts of one.
         axis: position of the loop that is still reduced over, one of those that the dimension was
             split into.
 
@@ -37,9 +40,16 @@ def rfactor(fusion: Fusion, tv: str, axis: int) -> Fusion:
 
     before: ``T7[ rMo, rMi, N ] = reduction(T6, op = sum)``, ``T5[ N ] = Set(T7)``
     after ``rfactor(fusion, "T7", 1)``: ``T7[ Mo, rMi, N ]``, ``T5[ Mo, N ] = Set(T7)``
+
+    What is reduced over several dimensions has all of the others as parts. A copy of these is
+    reduced further, over a loop of one of them.
+
+    before: ``T7[ M, No, rNi ] = reduction(T6, op = sum)``, ``T8[ Mo, Mi, No ] = Set(T7)``
+    after ``rfactor(fusion, "T8", 1)``: ``T8[ Mo, rMi, No ] = reduction(T7, op = sum)``
     """
     call = PrimitiveCall("rfactor", (tv, axis))
     t = find(fusion, tv, call)
+    fusion, t = _further(fusion, t, axis)
     refuse("rfactor", call, check_rfactor(fusion, t, axis), t)
     return _rfactor(fusion, t, axis).after(call)
 
@@ -64,6 +74,42 @@ def check_rfactor(fusion: Fusion, t: TensorView, axis: int) -> Reasons:
         elif fusion.tensor(e.output).transforms:
             reasons.append(f"{e.output} has loops of its own: cut the reduction first")
     return reasons
+
+
+def _further(fusion: Fusion, t: TensorView, axis: int) -> tuple[Fusion, TensorView]:
+    """Of a copy of parts, the reduction over the dimension of a loop that it may as well be, as far
+    as the whole is reduced over that dimension; of any other tensor, it and its fusion.
+    """
+    e = fusion.definition(t.name)
+    source = fusion.definition(e.input) if isinstance(e, LoadStoreOp) else None
+    if not isinstance(source, ReductionOp) or axis_reasons(t, axis):
+        return fusion, t
+    of = fusion.tensor(source.output)
+    summed = {d.id for d in of.root if d.iter_type is IterType.Reduction}
+    left = {d.id for s, d in zip(of.stored, t.logical, strict=True) if s.id in summed}
+    found = {d.id for d in roots(t, t.loop[axis])} & left
+    if t.memory is not MemoryType.Local or not found:
+        return fusion, t
+    for s in t.transforms:
+        found |= {d.id for d in s.outputs if found & {x.id for x in s.inputs}}
+    reduced = replace(
+        t,
+        logical=tuple(_summed(d, found) for d in t.logical),
+        loop=tuple(_summed(d, found) for d in t.loop),
+        transforms=tuple(
+            replace(s, input=_summed(s.input, found), outer=_summed(s.outer, found),
+                    inner=_summed(s.inner, found)) if isinstance(s, Split) else s
+            for s in t.transforms
+        ),
+    )  # fmt: skip
+    made = ReductionOp(t.name, of.name, source.op)
+    exprs = tuple(made if x is e else x for x in fusion.exprs)
+    return fusion.updated([reduced], exprs), reduced
+
+
+def _summed(d: IterDomain, among: Container[int]) -> IterDomain:
+    """A domain, as one that is reduced over if it is among these."""
+    return replace(d, iter_type=IterType.Reduction) if d.id in among else d
 
 
 def _rfactor(fusion: Fusion, t: TensorView, axis: int) -> Fusion:
