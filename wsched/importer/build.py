@@ -35,6 +35,7 @@ from wsched.importer.scales import block_scales
 from wsched.importer.steps import REDUCED, Step
 from wsched.importer.sums import summands
 from wsched.importer.text.signatures import known_ops
+from wsched.importer.weights import with_weights
 
 __all__ = ["build_fusion"]
 
@@ -68,7 +69,7 @@ def build_fusion(definition: Definition, by_calls: bool = False) -> Fusion:
     """
     definition.check_complete()
     definition.check_pure("a kernel")
-    definition = without_scaled(definition)
+    definition = with_weights(without_scaled(definition))
     if grouped_matmuls(definition):
         return build_grouped(definition, _bare)
     if by_calls:
