@@ -110,9 +110,11 @@ def test_tiles_with_parts_of_groups(
         (", group=64", "", "scales of groups of None is not supported; supported: groups of 32, "
          "64, 128"),
         ("scale_b=scale, ", "", "scales of groups of 64 in None is not supported; supported: "
-         "inputs of fp32 with two dimensions"),
-        ("scale_b=scale", "scale_b=x", "scales of groups of 64 in x is not supported; supported: "
-         "inputs of fp32 with two dimensions"),
+         "inputs of fp32 or 16 bits with two dimensions"),
+        ("scale_b=scale", "scale_b=w", "scales of groups of 64 in w is not supported; supported: "
+         "inputs of fp32 or 16 bits with two dimensions"),
+        ("scale_b=scale", "scale_b=x", "x as operand of the matmul and as its scales is not "
+         "supported; supported: one way to read it"),
     ],
 )  # fmt: skip
 def test_words_that_say_no_groups(old: str, new: str, what: str) -> None:

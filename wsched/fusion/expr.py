@@ -38,8 +38,9 @@ class Scale:
     """What blocks of an operand count times: a number for each ``promotion`` of K of its product
     and each ``rows`` of the rows that it has there.
 
-    ``tensor`` is an input of fp32, [K blocks, rows] of single rows and [row blocks, K blocks] of
-    blocks of several: what a step of the main loop reads of it lies side by side.
+    ``tensor`` is an input of fp32, or of 16 bits, [K blocks, rows] of single rows and
+    [row blocks, K blocks] of blocks of several: what a step of the main loop reads of it lies side
+    by side.
     """
 
     tensor: str

@@ -249,10 +249,10 @@ def _bindings(
         if not node.is_input:
             continue
         if name in by_input:
-            if name in read:
-                raise UnsupportedError(
-                    f"{name} as operand of the matmul and in the epilogue", "one way to read it"
-                )
+            if name in read or name in scales:
+                other = "in the epilogue" if name in read else "as its scales"
+                what = f"{name} as operand of the matmul and {other}"
+                raise UnsupportedError(what, "one way to read it")
             x = by_input[name]
             yield TensorBinding(name, x.axes, fixed_sizes(node), dtype_of(x.node))
         elif name in scales:

@@ -25,6 +25,10 @@ GROUP, GROUPS = "group", (32, 64, 128)
 """Of a ``linear``: K of a group; the sizes that there are, of whole instructions of every type."""
 
 
+_OF_GROUPS = (DataType.Float, DataType.BFloat16, DataType.Half)
+"""Their types, of groups; they are multiplied in fp32."""
+
+
 @dataclass(frozen=True, slots=True)
 class BlockScales:
     """Scales of the operands of a product, by their names in the definition.
@@ -81,8 +85,23 @@ def _of_groups(definition: Definition, node: Node, form: MmaForm, what: str) -> 
     ):
         most = form.promotion or GROUPS[-1]
         raise UnsupportedError(what, f"groups of {', '.join(str(n) for n in GROUPS if n <= most)}")
-    name = _tensor(definition, source, what)
-    return BlockScales((None, Scale(name, 1)), {name: (COLS, in_blocks(SUMMED, span))}, span)
+    axes: Axes = (COLS, in_blocks(SUMMED, span))
+    node = definition.node(source.name) if isinstance(source, Ref) else None
+    while node is not None and _is_looked_at(node):
+        source = node.operands[0]
+        axes = axes[::-1] if node.op == "permute" else axes
+        node = definition.node(source.name) if isinstance(source, Ref) else None
+    name = _tensor(definition, source, what, _OF_GROUPS)
+    return BlockScales((None, Scale(name, 1)), {name: axes}, span)
+
+
+def _is_looked_at(node: Node) -> bool:
+    """Whether an operation makes scales of an input that lies or is typed otherwise: turned, and
+    as fp32, in which the kernel multiplies.
+    """
+    if node.op == "permute":
+        return node.argument("dims", 1) == (1, 0)
+    return node.op == "cast" and node.argument("dtype", 1) is DataType.Float
 
 
 def _of_blocks(definition: Definition, node: Node, form: MmaForm, what: str) -> BlockScales:
@@ -108,11 +127,15 @@ def _of_blocks(definition: Definition, node: Node, form: MmaForm, what: str) -> 
     return BlockScales((found[0], found[1]), axes, span)
 
 
-def _tensor(definition: Definition, source: Value, what: str) -> str:
+def _tensor(
+    definition: Definition, source: Value, what: str,
+    types: tuple[DataType, ...] = (DataType.Float,),
+) -> str:  # fmt: skip
     """The name of the input that has such scales."""
     tensor = definition.node(source.name) if isinstance(source, Ref) else None
     shape = tensor.get("shape") if tensor is not None else None
     matrix = isinstance(shape, tuple) and len(shape) == 2
-    if tensor is None or not matrix or dtype_of(tensor) is not DataType.Float:
-        raise UnsupportedError(f"{what} in {source}", "inputs of fp32 with two dimensions")
+    if tensor is None or not matrix or dtype_of(tensor) not in types:
+        known = f"fp32{' or 16 bits' * (len(types) > 1)}"
+        raise UnsupportedError(f"{what} in {source}", f"inputs of {known} with two dimensions")
     return tensor.results[0]

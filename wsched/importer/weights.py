@@ -219,8 +219,9 @@ class _Walk:
         if scaled := [w.source for w in weights if w.scale]:
             what = f"fd.ops.{node.op} of {scaled[0]} behind its scales of groups"
             raise UnsupportedError(what, "a cast in front of the product")
-        numbers = all(self._is_number(v) for v in given if views.weight(v) is None)
-        if any(w.turned for w in weights) or (any(w.span for w in weights) and not numbers):
+        alike = len({w.span for w in weights}) == 1
+        alike = alike and all(self._is_number(v) for v in given if views.weight(v) is None)
+        if any(w.turned for w in weights) or (any(w.span for w in weights) and not alike):
             if words:
                 what = f"fd.ops.{node.op} of {first.source}, taken apart, and a tensor"
                 raise UnsupportedError(what, "numbers of all of it, of a row or of a group")

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
-from lowering.ground.dtypes import DType
 from lowering.ground.errors import InternalError
 from lowering.ground.expr import TRUE, ZERO, Binary, Const, Expr
 from lowering.ground.types import FragmentType
@@ -93,7 +92,8 @@ def _scales(
         k, at = _block(place.index(product.of(Role.K)[-1]), e.promotion) + n, place.index(d)
         several = scale.rows == 1
         rows, cols = (size, 1) if several and by_rows else (1, size) if several else (1, 1)
-        kind = FragmentType(DType.F32, rows, cols, layout=place.plan.target.mma.layout)
+        dtype = element_type(place.fusion.tensor(scale.tensor).dtype)
+        kind = FragmentType(dtype, rows, cols, layout=place.plan.target.mma.layout)
         value = Frag(place.namer.new("scale"), kind)
         coords = (k, at) if several else (_block(at, scale.rows), k)
         turned = several and by_rows
