@@ -1,4 +1,4 @@
-"""Weights that a definition takes out of words, or scales by groups: the same as in wsched's words."""
+"""Weights that a definition takes out of words, or scales by groups, as in wsched's own words."""
 
 from __future__ import annotations
 
@@ -113,6 +113,17 @@ def test_scales_behind_zero_points() -> None:
     text = definition(*IOTA, "z = fd.ops.sub(e, 8)", *scaled(64, of="z")["by groups"], LINEAR,
                       more=scales(64))  # fmt: skip
     assert built(text) == built(words(*EIGHT, SCALED.replace("32", "64"), group=64))
+
+
+def test_scales_of_16_bits() -> None:
+    """Cast behind the broadcast, where nvFuser casts what is multiplied in fp32."""
+    lines = [x.replace("(f, g)", "(f, g1)")
+             for x in scaled(32)["by groups"]]  # fmt: skip
+    at = next(n for n, x in enumerate(lines) if x.startswith("h ="))
+    lines.insert(at, "g1 = fd.ops.cast(g, dtype=DataType.Float)")
+    more = tuple(x.replace("Float", "Half") for x in scales(32))
+    made = built(definition(*IOTA, *lines, LINEAR, more=more))
+    assert made.inputs[2].dtype is DataType.Half and made.mmas[0].scales is not None
 
 
 def test_scales_that_lie_by_groups_and_have_16_bits() -> None:

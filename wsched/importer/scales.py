@@ -86,11 +86,11 @@ def _of_groups(definition: Definition, node: Node, form: MmaForm, what: str) -> 
         most = form.promotion or GROUPS[-1]
         raise UnsupportedError(what, f"groups of {', '.join(str(n) for n in GROUPS if n <= most)}")
     axes: Axes = (COLS, in_blocks(SUMMED, span))
-    node = definition.node(source.name) if isinstance(source, Ref) else None
-    while node is not None and _is_looked_at(node):
-        source = node.operands[0]
-        axes = axes[::-1] if node.op == "permute" else axes
-        node = definition.node(source.name) if isinstance(source, Ref) else None
+    made = definition.node(source.name) if isinstance(source, Ref) else None
+    while made is not None and _is_looked_at(made):
+        source = made.operands[0]
+        axes = axes[::-1] if made.op == "permute" else axes
+        made = definition.node(source.name) if isinstance(source, Ref) else None
     name = _tensor(definition, source, what, _OF_GROUPS)
     return BlockScales((None, Scale(name, 1)), {name: axes}, span)
 

@@ -153,6 +153,8 @@ class _Walk:
                 made = views.expanded(node, group)
             case "set":
                 made = weight or group
+            case "cast" if group is not None:  # as the product does
+                made = group if argument_of(node, "dtype") is DataType.Float else None
             case "reshape" if group is not None:
                 made = views.joined(node, group)
             case "reshape" if weight is not None:
