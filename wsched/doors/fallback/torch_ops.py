@@ -61,8 +61,8 @@ def operations() -> dict[str, Callable[..., Any]]:
     }
     named = (
         argsort, broadcast, broadcast_in_dim, cast, cat, div, expand, full, gather, index_select,
-        iota, linear, pad, permute, reshape, select, shape, size, slice_, squeeze, stride_order,
-        take_along_axis, topk, triu, var, var_mean, welford,
+        iota, linear, logical_right_shift, pad, permute, reshape, select, shape, size, slice_,
+        squeeze, stride_order, take_along_axis, topk, triu, var, var_mean, welford,
     )  # fmt: skip
     table |= {f.__name__.rstrip("_"): f for f in named}
     table |= {"set": torch.clone, "sum": _reduction(_sum), "prod": _reduction(_prod)}
@@ -114,6 +114,17 @@ def div(x: Any, y: Any) -> Any:
         for v in (x, y)
     ]
     return torch.div(x, y) if any(floats) else torch.div(x, y, rounding_mode="trunc")
+
+
+def logical_right_shift(x: Any, by: Any) -> Any:
+    """The bits of integers of 32 or 64 moved, zeros behind them, whatever their sign."""
+    import torch
+
+    integers = x if isinstance(x, torch.Tensor) else torch.full((), x, dtype=by.dtype)
+    ones = torch.full_like(integers, -1)
+    bits = 8 * integers.element_size()
+    low = torch.where(torch.as_tensor(by) > 0, ~(ones << (bits - by)), ones)
+    return (integers >> by) & low
 
 
 def linear(
