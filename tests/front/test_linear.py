@@ -105,6 +105,27 @@ def test_scales_of_groups(weights: str, group: int, monkeypatch: pytest.MonkeyPa
     assert f"promotion = {group}, scales = {{" in str(kernel.fusion.mmas[0])
 
 
+@pytest.mark.parametrize("group", [32, 128])
+@pytest.mark.parametrize("weights", ["int8", "int32"])
+def test_zero_points_of_groups(weights: str, group: int) -> None:
+    """The last group is what is left of K. A kernel in front takes them away."""
+    draw = torch.Generator().manual_seed(1)
+    columns = 416 if weights == "int32" else 392
+    w = torch.randint(0, 16, (N, columns), generator=draw)
+    w = w if weights == "int32" else drawn(weights, N, columns, 1)
+    x, q = drawn("bfloat16", M, columns), words(w) if weights == "int32" else w
+    scale, zero = (torch.rand(N, -(-columns // group), generator=draw) + 0.5 for _ in range(2))
+    zero = (16 * zero).round()
+    shift, factor = (t.repeat_interleave(group, 1)[:, :columns].double() for t in (zero, scale))
+    exact = x.double() @ ((w.double() - shift).bfloat16().double() * factor).T
+    assert error(wsched.linear(x, q, scale, zero, group=group), exact) < LIMITS["bfloat16"]
+    with pytest.raises(UnsupportedError) as e:
+        linear_call(x, q, scale, zero, group=group)
+    assert (e.value.what, e.value.supported) == (
+        "zero points of groups in a kernel", "those of each output column"
+    )  # fmt: skip
+
+
 def test_what_widening_first_moves() -> None:
     """More of integers of 4 bits, which are taken apart first, and of what has zero points."""
     form = door._Form(DataType.BFloat16, DataType.Int8, None, None, None)
@@ -165,6 +186,11 @@ def test_many_rows_are_predicted_to_lose() -> None:
         ({"scale": 2.0}, "scale is a float, not a torch.Tensor"),
         ({"scale": torch.ones(N), "group": 128}, "scale has shape [72]"),
         ({"group": 128}, "groups of 128 without a scale"),
+        (
+            {"scale": torch.ones(N, 2), "zero": torch.ones(N, 3), "group": 128},
+            "zero has shape [72, 3]",
+        ),
+        ({"zero": torch.ones(N, 2)}, "zero has shape [72, 2]"),
     ],
 )
 def test_inputs_that_do_not_fit(change: dict[str, Any], what: str) -> None:
@@ -183,8 +209,6 @@ def test_inputs_that_do_not_fit(change: dict[str, Any], what: str) -> None:
         ({"scale": torch.ones(N, 13), "group": 16}, "groups of 16", "32, 64, 128"),
         ({"scale": torch.ones(N, 2), "group": 128.0}, "groups of 128.0", "32, 64, 128"),
         ({"scale": torch.ones(N, 2), "group": "128"}, "groups of '128'", "32, 64, 128"),
-        ({"scale": torch.ones(N, 2), "zero": torch.ones(N, 2), "group": 128},
-         "zero points of groups", "a zero point of each output column"),
         ({"scale": torch.ones(N).half()}, "a scale of torch.float16", "float32"),
         ({"bias": torch.ones(N).int()}, "a bias of torch.int32", "float32, bfloat16, float16"),
     ],

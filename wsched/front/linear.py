@@ -78,7 +78,8 @@ def linear(
     its lowest bits.
 
     The weights are read as they are and widened by the threads that multiply, or by a kernel in
-    front where that is predicted to be faster, as it is for many rows.
+    front where that is predicted to be faster, as it is for many rows, and where groups have zero
+    points.
 
     Args:
         x: [..., K] of ``bfloat16`` or ``float16``.
@@ -88,7 +89,7 @@ def linear(
         scale: fp32 [N], of each output column; with ``group`` [N, K / group], the last group
             of what is left of K, read where it lies if it is [K / group, N] in memory, else copied
             by every call.
-        zero: fp32 [N], likewise.
+        zero: fp32 [N], or [N, K / group].
         bias: [N] of ``float32``, ``bfloat16`` or ``float16``.
         group: 32, 64 or 128.
 
@@ -117,8 +118,12 @@ def linear_call(
     bias: torch.Tensor | None = None,
     group: int | None = None,
 ) -> Call:
-    """What :func:`linear` runs where threads widen the weights; arguments and errors as there."""
+    """What :func:`linear` runs where threads widen the weights; arguments and errors as there, and
+    zero points of groups refused.
+    """
     form, inputs = _form(x, w, scale, zero, bias, group)
+    if form.shifted:
+        raise UnsupportedError("zero points of groups in a kernel", "those of each output column")
     return _text(form), inputs
 
 
@@ -133,6 +138,7 @@ class _Form:
         scale: of the factors behind the product.
         bias: of what is added.
         group: K that each of the scales is for; None for all of it.
+        shifted: whether each of the zero points is for so much.
     """
 
     x: DataType
@@ -141,6 +147,7 @@ class _Form:
     scale: DataType | None
     bias: DataType | None
     group: int | None = None
+    shifted: bool = False
 
 
 def _form(
@@ -152,14 +159,14 @@ def _form(
     if type_of_torch(w.dtype) in PACKED:
         w = _rows_apart(w)
     vectors = {"zero": zero, "scale": scale, "bias": bias}
-    if group is not None and getattr(zero, "ndim", 1) > 1:
-        raise UnsupportedError("zero points of groups", "a zero point of each output column")
-    sizes = {"scale": _grouped(x.shape[-1], scale, group)}
+    groups = _grouped(x.shape[-1], scale, group)
+    shifted = group is not None and getattr(zero, "ndim", 1) > 1
+    sizes = {"scale": groups, "zero": groups if shifted else ()}
     kinds = [_vector(name, v, (w.shape[0], *sizes.get(name, ()))) for name, v in vectors.items()]
     rows = x if x.dim() == 2 else x.reshape(-1, x.shape[-1])
     zeros, scales, biases = kinds
     form = _Form(
-        type_of_torch(x.dtype), type_of_torch(w.dtype), zeros, scales, biases, group
+        type_of_torch(x.dtype), type_of_torch(w.dtype), zeros, scales, biases, group, shifted
     )  # fmt: skip
     return form, [rows, w, *(v for v in vectors.values() if v is not None)]
 
@@ -175,7 +182,11 @@ def _rows_apart(words: torch.Tensor) -> torch.Tensor:
 
 
 def _widens_first(form: _Form, inputs: list[torch.Tensor], key: Key | None) -> bool:
-    """Whether it is predicted to be faster to widen the weights first; found once for a class."""
+    """Whether it is predicted to be faster to widen the weights first, found once for a class; or
+    nothing else is built.
+    """
+    if form.shifted:
+        return True
     found = None if key is None else _first.get((form, key))
     if found is None:
         found = _loses(form, inputs)
@@ -216,8 +227,12 @@ def _widened(form: _Form, inputs: list[torch.Tensor]) -> tuple[_Form, list[torch
         w = torch.stack((two & 15, two >> 4), -1).flatten(1)
     if form.zero is not None:
         zero, *vectors = vectors
-        w = w.to(torch.float32).sub_(zero[:, None])
-    return replace(form, w=None, zero=None), [x, w.to(x.dtype), *vectors]
+        by_column = zero[:, None]
+        if form.group is not None and form.shifted:
+            by_column = zero.repeat_interleave(form.group, 1)[:, : w.shape[1]]
+        w = w.to(torch.float32).sub_(by_column)
+    form = replace(form, w=None, zero=None, shifted=False)
+    return form, [x, w.to(x.dtype), *vectors]
 
 
 @lru_cache(maxsize=64)
