@@ -78,8 +78,7 @@ def linear(
     its lowest bits.
 
     The weights are read as they are and widened by the threads that multiply, or by a kernel in
-    front where that is predicted to be faster, as it is for many rows, and where groups have zero
-    points.
+    front where that is predicted to be faster, as it is for many rows.
 
     Args:
         x: [..., K] of ``bfloat16`` or ``float16``.
@@ -118,12 +117,8 @@ def linear_call(
     bias: torch.Tensor | None = None,
     group: int | None = None,
 ) -> Call:
-    """What :func:`linear` runs where threads widen the weights; arguments and errors as there, and
-    zero points of groups refused.
-    """
+    """What :func:`linear` runs where threads widen the weights; arguments and errors as there."""
     form, inputs = _form(x, w, scale, zero, bias, group)
-    if form.shifted:
-        raise UnsupportedError("zero points of groups in a kernel", "those of each output column")
     return _text(form), inputs
 
 
@@ -182,11 +177,7 @@ def _rows_apart(words: torch.Tensor) -> torch.Tensor:
 
 
 def _widens_first(form: _Form, inputs: list[torch.Tensor], key: Key | None) -> bool:
-    """Whether it is predicted to be faster to widen the weights first, found once for a class; or
-    nothing else is built.
-    """
-    if form.shifted:
-        return True
+    """Whether it is predicted to be faster to widen the weights first; found once for a class."""
     found = None if key is None else _first.get((form, key))
     if found is None:
         found = _loses(form, inputs)
@@ -242,12 +233,13 @@ def _text(form: _Form) -> str:
     given = {"zero": form.zero, "scale": form.scale, "bias": form.bias}
     lines = [tensor_line("x", (-1, -1), form.x), tensor_line("q", (-1, -1), form.w or form.x)]
     shapes = {"scale": (-1, -1)} if form.group else {}
+    shapes |= {"zero": (-1, -1)} if form.shifted else {}
     lines += [
         tensor_line(name, shapes.get(name, (-1,)), kind)
         for name, kind in given.items() if kind is not None
     ]  # fmt: skip
     weights = "q"
-    if form.zero is not None:
+    if form.zero is not None and not form.shifted:
         lines += [
             "wide = fd.ops.cast(q, dtype=DataType.Float)",
             f"shift = fd.ops.broadcast(zero, {column})",
@@ -261,7 +253,8 @@ def _text(form: _Form) -> str:
     inside = ""
     if form.group:
         behind = [x for x in behind if x[1] != "scale"]
-        inside = f", scale_b=scale, group={form.group}"
+        shift = ", zero_b=zero" if form.shifted else ""
+        inside = f", scale_b=scale{shift}, group={form.group}"
     made = "sums" if behind else "d"
     lines.append(f"{'y' if behind else 'd'} = fd.ops.linear(x, {weights}{inside})")
     if behind:

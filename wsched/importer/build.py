@@ -117,6 +117,9 @@ def _build(definition: Definition, computable: Computable = Computable.ONE) -> F
     before = [s for steps in computed.values() for s in steps if s.source not in own]
     read = [*epilogue.steps, *before]
     scales = block_scales(definition, matmuls, form, dims)
+    if scales is not None and scales.pair[1] and scales.pair[1].zero and not b.steps:
+        what = f"zero points of groups of {b.name}, which is multiplied as it is"
+        raise UnsupportedError(what, "of what is computed, a cast say")
     inputs = tuple(_bindings(definition, operands, read, {} if scales is None else scales.axes))
     sizes = _sizes(matmuls[0], inputs)
     mn_major = {x.input for x in operands.values() if x.memory[-1] != SUMMED}

@@ -2,7 +2,8 @@
 
 ``scaled_mm`` has them of both operands, of as much of K as sums are promoted after; ``linear`` of
 the second one, ``fd.ops.linear(x, w, scale_b=s, group=128)``: a number for each row of the weights
-and each group of K, s[N, K / 128]. Both are words of wsched's own.
+and each group of K, s[N, K / 128]; with ``zero_b=z`` of as many, of ``w - z``. All of them are
+words of wsched's own.
 """
 
 from __future__ import annotations
@@ -19,10 +20,12 @@ from wsched.importer.layout import Axes
 from wsched.importer.operands import dtype_of
 from wsched.importer.scaled import BLOCKS, SCALES
 
-__all__ = ["GROUP", "GROUPS", "BlockScales", "block_scales"]
+__all__ = ["GROUP", "GROUPS", "ZERO", "BlockScales", "block_scales"]
 
-GROUP, GROUPS = "group", (32, 64, 128)
-"""Of a ``linear``: K of a group; the sizes that there are, of whole instructions of every type."""
+GROUP, ZERO, GROUPS = "group", "zero_b", (32, 64, 128)
+"""Of a ``linear``: K of a group, and zero points; the sizes that there are of groups, of whole
+instructions of every type.
+"""
 
 
 _OF_GROUPS = (DataType.Float, DataType.BFloat16, DataType.Half)
@@ -59,7 +62,8 @@ def block_scales(
         UnsupportedError: several matmuls, or batches; blocks of another size than sums are promoted
             after, or none are; scales that are no matrices of fp32.
     """
-    asked = [n for n in matmuls if any(n.get(x) is not None for x in (BLOCKS, GROUP, SCALES[1]))]
+    words = (BLOCKS, GROUP, SCALES[1], ZERO)
+    asked = [n for n in matmuls if any(n.get(x) is not None for x in words)]
     if not asked:
         return None
     (node, *others), blocks = asked, asked[0].get(BLOCKS)
@@ -74,7 +78,7 @@ def block_scales(
 
 def _of_groups(definition: Definition, node: Node, form: MmaForm, what: str) -> BlockScales:
     """Those of the weights of a linear."""
-    span, source = node.get(GROUP), node.get(SCALES[1])
+    span, zero = node.get(GROUP), node.get(ZERO)
     if type_of(form.accumulators[0]) is not DataType.Float or node.op != "linear":
         raise UnsupportedError(f"{what} of fd.ops.{node.op} of {form.types}",
                                "those of a linear whose sums are fp32")  # fmt: skip
@@ -85,14 +89,24 @@ def _of_groups(definition: Definition, node: Node, form: MmaForm, what: str) -> 
     ):
         most = form.promotion or GROUPS[-1]
         raise UnsupportedError(what, f"groups of {', '.join(str(n) for n in GROUPS if n <= most)}")
+    name, axes = _numbers(definition, node.get(SCALES[1]), span, what)
+    if zero is None:
+        return BlockScales((None, Scale(name, 1)), {name: axes}, span)
+    shift, own = _numbers(definition, zero, span, f"zero points of groups of {span}")
+    if shift == name:
+        raise UnsupportedError(f"{what} and zero points in {name}", "a tensor for each")
+    return BlockScales((None, Scale(name, 1, shift)), {name: axes, shift: own}, span)
+
+
+def _numbers(definition: Definition, source: Value, span: int, what: str) -> tuple[str, Axes]:
+    """The input with numbers of groups, and its axes."""
     axes: Axes = (COLS, in_blocks(SUMMED, span))
     made = definition.node(source.name) if isinstance(source, Ref) else None
     while made is not None and _is_looked_at(made):
         source = made.operands[0]
         axes = axes[::-1] if made.op == "permute" else axes
         made = definition.node(source.name) if isinstance(source, Ref) else None
-    name = _tensor(definition, source, what, _OF_GROUPS)
-    return BlockScales((None, Scale(name, 1)), {name: axes}, span)
+    return _tensor(definition, source, what, _OF_GROUPS), axes
 
 
 def _is_looked_at(node: Node) -> bool:

@@ -8,10 +8,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
+from lowering.ground.dtypes import DType
 from lowering.ground.errors import InternalError
 from lowering.ground.expr import TRUE, ZERO, Binary, Const, Expr
+from lowering.ground.frozen import replaced
 from lowering.ground.types import FragmentType
-from lowering.kernel.nodes import Frag, FragLoadGlobal, GmemRef, MmaTile, SmemRef
+from lowering.kernel.nodes import (
+    Frag,
+    FragCast,
+    FragLoadGlobal,
+    FragPointwise,
+    GmemRef,
+    MmaTile,
+    SmemRef,
+)
 from lowering.nest.cluster import constant
 from lowering.nest.element import element_type
 from lowering.nest.place import Place
@@ -45,6 +55,7 @@ def mma(place: Place) -> None:
         raise place.refuse(what, f"a multiple of {whole}, which fragments keep together")
     for n, x in enumerate(parts):
         a, trans_a = _left(place, product, first, depth, x.k)
+        a = _shifted(place, e, product, first, a)
         after = Frag(place.namer.new("acc_next" if n == len(parts) - 1 else "acc_part"), acc.type)
         some = (x.col, x.cols) if x.cols < acc.type.cols else (0, None)
         again = TRUE if x.k else place.again
@@ -100,6 +111,35 @@ def _scales(
         place.emit(FragLoadGlobal(value, GmemRef(scale.tensor, coords), trans=turned))
         found[side].append(value)
     return tuple(map(tuple, found))
+
+
+def _shifted(
+    place: Place, e: MmaOp, product: Product, name: str, a: SmemRef | Frag
+) -> SmemRef | Frag:
+    """A without the zero points of its rows' groups, which are loaded with the step's scales.
+
+    Raises:
+        UnsupportedError: A is read from shared memory, or of several groups; or B has zero points.
+    """
+    zeros = [x and x.zero for x in e.scales or ()]
+    if not any(zeros):
+        return a
+    zero, d = (zeros[0], product.rows) if name == e.a else (zeros[1], product.cols)
+    if not zero or len([z for z in zeros if z]) > 1 or not isinstance(a, Frag):
+        raise place.refuse(f"{place.tensor.name} = {e}", "zero points of A, in registers")
+    if e.promotion % a.type.cols:
+        what = f"{a.type.cols} of K at a time of {place.tensor.name} = {e}"
+        raise place.refuse(what, f"a divisor of {e.promotion}, of which each has a zero point")
+    k = _block(place.index(product.of(Role.K)[-1]), e.promotion)
+    dtype = element_type(place.fusion.tensor(zero).dtype)
+    kind = replaced(a.type, dtype=dtype, cols=1)
+    value = Frag(place.namer.new("zero"), kind)
+    place.emit(FragLoadGlobal(value, GmemRef(zero, (k, place.index(d))), trans=True))
+    wide = Frag(place.namer.new("shifted"), replaced(a.type, dtype=DType.F32))
+    out = Frag(place.namer.new("shifted"), a.type)
+    place.emit(FragPointwise(wide, "sub", (a, value)))
+    place.emit(FragCast(out, wide))
+    return out
 
 
 def _block(at: Expr, size: int) -> Expr:

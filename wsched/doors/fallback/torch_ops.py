@@ -128,9 +128,11 @@ def logical_right_shift(x: Any, by: Any) -> Any:
 
 
 def linear(
-    x: Any, w: Any, bias: Any = None, *, scale_b: Any = None, group: int | None = None
-) -> Any:
-    """``x · wᵀ + bias``; with scales of groups, [N, K / group], of weights times these, in fp32.
+    x: Any, w: Any, bias: Any = None, *, scale_b: Any = None, zero_b: Any = None,
+    group: int | None = None,
+) -> Any:  # fmt: skip
+    """``x · wᵀ + bias``; with scales of groups, [N, K / group], of weights times these, in fp32,
+    behind their zero points.
 
     Raises:
         UnsupportedError: scales without the size of their groups, or a size without scales.
@@ -143,6 +145,9 @@ def linear(
         one = "group without scale_b" if scale_b is None else "scale_b without group"
         raise UnsupportedError(f"a linear with {one}", "both or none")
     scales = scale_b.repeat_interleave(group, 1)[:, : w.shape[1]]
+    if zero_b is not None:
+        zeros = zero_b.repeat_interleave(group, 1)[:, : w.shape[1]]
+        w = (wide(w).float() - zeros).to(w.dtype)
     added = None if bias is None else bias.float()
     made = torch.nn.functional.linear(wide(x).float(), wide(w).float() * scales, added)
     return made.to(x.dtype)
