@@ -14,6 +14,7 @@ from tests.tiers import dealt
 from wsched.front import linear as door
 from wsched.front.linear import linear_call
 from wsched.fusion import DataType
+from wsched.importer import build_fusion, record_text
 from wsched.importer.input_error import InputError
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
@@ -107,8 +108,8 @@ def test_scales_of_groups(weights: str, group: int, monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize("group", [32, 128])
 @pytest.mark.parametrize("weights", ["int8", "int32"])
-def test_zero_points_of_groups(weights: str, group: int) -> None:
-    """The last group is what is left of K. A kernel in front takes them away."""
+def test_zero_points_of_groups(weights: str, group: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last group is what is left of K. Threads take them away, or a kernel in front."""
     draw = torch.Generator().manual_seed(1)
     columns = 416 if weights == "int32" else 392
     w = torch.randint(0, 16, (N, columns), generator=draw)
@@ -119,11 +120,12 @@ def test_zero_points_of_groups(weights: str, group: int) -> None:
     shift, factor = (t.repeat_interleave(group, 1)[:, :columns].double() for t in (zero, scale))
     exact = x.double() @ ((w.double() - shift).bfloat16().double() * factor).T
     assert error(wsched.linear(x, q, scale, zero, group=group), exact) < LIMITS["bfloat16"]
-    with pytest.raises(UnsupportedError) as e:
-        linear_call(x, q, scale, zero, group=group)
-    assert (e.value.what, e.value.supported) == (
-        "zero points of groups in a kernel", "those of each output column"
-    )  # fmt: skip
+    monkeypatch.setattr(door, "_first", {})
+    monkeypatch.setattr(door, "_widening_us", lambda form, elements: -1e6)
+    assert error(wsched.linear(x, q, scale, zero, group=group), exact) < LIMITS["bfloat16"]
+    assert "behind zero points" in str(
+        build_fusion(record_text(linear_call(x, q, scale, zero, group=group)[0])).mmas[0]
+    )
 
 
 def test_what_widening_first_moves() -> None:

@@ -126,6 +126,57 @@ def test_scales_of_16_bits() -> None:
     assert made.inputs[2].dtype is DataType.Half and made.mmas[0].scales is not None
 
 
+ZEROS = SCALED.replace("scale_b=s,", "scale_b=s, zero_b=z,")
+
+
+def with_zeros(group: int = 32) -> tuple[str, ...]:
+    """Inputs with numbers of groups."""
+    (s,) = scales(group)
+    return s, s.replace("s =", "z =")
+
+
+def shifted(group: int = 32, of: str = "e") -> tuple[str, ...]:
+    """Weights without their groups' zero points, times scales."""
+    lines = [x.replace("(f, g)", "(y, g)") for x in scaled(group, of)["by groups"]]
+    at = lines.index("h = fd.ops.mul(y, g)")
+    lines[at:at] = ["u = fd.ops.broadcast(z, is_broadcast_dim=[False, False, True])",
+                    "y = fd.ops.sub(f, u)"]  # fmt: skip
+    return tuple(lines)
+
+
+def test_zero_points_of_groups() -> None:
+    made = built(definition(*IOTA, *shifted(), LINEAR, more=with_zeros()))
+    text = definition(CASTS[1], ZEROS, more=with_zeros())
+    assert made == built(text.replace(f"[{N}, {K // 8}]", f"[{N}, {K}]").replace("Int32", "UInt4"))
+    assert str(made.mmas[0]).endswith(
+        "promotion = 32, scales = {none, T2 of 1 behind zero points T3})"
+    )
+    assert made.scales == {"T2", "T3"}
+    assert [b.axes for b in made.inputs[2:]] == [("N", "K_32")] * 2
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "what", "supported"),
+    [
+        ("zero_b=z", "zero_b=s", "scales of groups of 32 and zero points in s",
+         "a tensor for each"),
+        ("zero_b=z", "zero_b=w", "zero points of groups of 32 in w",
+         "inputs of fp32 or 16 bits with two dimensions"),
+        ("(x, w,", "(x, v,", "zero points of groups of v, which is multiplied as it is",
+         "of what is computed, a cast say"),
+        ("scale_b=s, ", "", "scales of groups of 32 in None",
+         "inputs of fp32 or 16 bits with two dimensions"),
+    ],
+)  # fmt: skip
+def test_words_that_say_no_zero_points(old: str, new: str, what: str, supported: str) -> None:
+    plain = "v = fd.define_tensor(shape=[72, 64], contiguity=[True, True], dtype=DataType.BFloat16)"
+    text = definition(CASTS[1], ZEROS, more=(plain, *with_zeros()))
+    text = text.replace(f"[{N}, {K // 8}]", f"[{N}, {K}]").replace("Int32", "UInt4")
+    with pytest.raises(UnsupportedError) as error:
+        built(text.replace(old, new))
+    assert (error.value.what, error.value.supported) == (what, supported)
+
+
 def test_scales_that_lie_by_groups_and_have_16_bits() -> None:
     more = (f"s0 = fd.define_tensor(shape=[{K // 32}, {N}], contiguity=[True, True], "
             "dtype=DataType.BFloat16)",)  # fmt: skip
@@ -184,6 +235,7 @@ ORDER = (
 )
 ARITHMETIC = "sums, differences and products with small integers, and casts to floats"
 SHIFTS = "numbers of the definition from 0 to 31, and fd.ops.iota of 8"
+NUMBERS = "in floats zero points, which are taken from small integers, then scales"
 VECTOR = "i0 = fd.define_tensor(shape=[8], contiguity=[True], dtype=DataType.Int32)"
 
 
@@ -231,12 +283,18 @@ def test_words_that_are_no_integers(lines: tuple[str, ...], what: str, supported
     ("change", "what", "supported"),
     [
         (("h = fd.ops.mul(f, g)", "h = fd.ops.div(f, g)"),
-         "fd.ops.div of q and s, numbers of groups,", "one product with scales of groups, in "
-         "floats"),
+         "fd.ops.div of q and s, numbers of groups,", NUMBERS),
+        (("h = fd.ops.mul(f, g)", "h = fd.ops.sub(g, f)"),
+         "fd.ops.sub of q and s, numbers of groups,", NUMBERS),
+        (("h = fd.ops.mul(f, g)", "k = fd.ops.mul(f, g)\n    h = fd.ops.sub(k, g)"),
+         "fd.ops.sub of q and s, numbers of groups,", NUMBERS),
+        (("h = fd.ops.mul(f, g)", "k = fd.ops.mul(f, 0.3)\n    h = fd.ops.sub(k, g)"),
+         "fd.ops.sub of q and s, numbers of groups,", NUMBERS),
         (("w = fd.ops.cast(j,", "t = fd.ops.mul(j, 2.0)\n    w = fd.ops.cast(t,"),
-         "fd.ops.mul of q behind its scales of groups", "a cast in front of the product"),
+         "fd.ops.mul of q behind its scales or zero points of groups",
+         "a cast in front of the product"),
     ],
-    ids=["quotient", "behind"],
+    ids=["quotient", "taken from", "behind scales", "of others", "behind"],
 )  # fmt: skip
 def test_scales_that_are_none_of_groups(change: tuple[str, str], what: str, supported: str) -> None:
     text = definition(*IOTA, *scaled(32)["by groups"], LINEAR, more=scales(32))

@@ -36,16 +36,19 @@ WAYS = {
 """Group, tile, warpgroups, those that share a slice, further parameters."""
 
 
-def given(weights: str, group: int) -> tuple[Any, list[Any], Any]:
-    """The text of a call, its inputs and its result in fp64."""
+def given(weights: str, group: int, shifted: bool = False) -> tuple[Any, list[Any], Any]:
+    """The text of a call, its inputs and its result in fp64; groups may have zero points."""
     draw = torch.Generator().manual_seed(1)
     w = torch.randint(0, 16, (N, K), generator=draw)
     w = w if weights == "int32" else drawn(weights, N, K, 1)
     x = drawn("bfloat16", M, K)
     scale = torch.exp2(torch.randint(-6, 7, (-(-K // group), N), generator=draw).float()).t()
-    wide = w.double() * scale.double().repeat_interleave(group, 1)[:, :K]
-    q = words(w) if weights == "int32" else w
-    text, inputs = linear_call(x, q, scale, group=group)
+    zero = torch.randint(0, 16, (N, -(-K // group)), generator=draw).float() if shifted else None
+    q, wide = words(w) if weights == "int32" else w, w.double()
+    if zero is not None:
+        wide = (wide - zero.repeat_interleave(group, 1)[:, :K]).bfloat16().double()
+    wide = wide * scale.double().repeat_interleave(group, 1)[:, :K]
+    text, inputs = linear_call(x, q, scale, zero, group=group)
     return text, inputs, x.double() @ wide.T
 
 
@@ -68,6 +71,40 @@ def test_right_proved_and_without_spills(name: str, weights: str) -> None:
     found = prove(kernel.kernel, admitted_by(kernel.plan))
     assert found.proved, "\n".join(map(str, found.open))
     assert kernel.resources.clean
+
+
+SHIFTED = ("one group in a step", "a group in two steps", "four warpgroups in a group")
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("weights", ["int32", "float8_e5m2"])
+@pytest.mark.parametrize("name", SHIFTED)
+def test_zero_points(name: str, weights: str) -> None:
+    group, tile, groups, along_k, more = WAYS[name]
+    text, inputs, wanted = given(weights, group, shifted=True)
+    kernel = made(text, *tile, groups, along_k, **more)
+    assert (kernel(*inputs)[0].double() - wanted).norm() < 3e-3 * wanted.norm()
+    found = prove(kernel.kernel, admitted_by(kernel.plan))
+    assert found.proved, "\n".join(map(str, found.open))
+    assert kernel.resources.clean
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("T2[(k + 1) // 2,", "T2[k // 2,"), ("T2[(k + 1) // 2,", "T2[(k + 2) // 2,"),
+     ("T2[(k + 1) // 2,", "T2[k + 1,"), ("T2[0,", "T2[1,"),
+     ("T2[0, Mo * 64", "T2[0, Mo * 64 + 8")],
+    ids=["the step before", "too early", "of every step", "begins with the second", "rows"],
+)  # fmt: skip
+def test_the_proof_tells_zero_points_apart(old: str, new: str) -> None:
+    """T2 has zero points, T3 scales."""
+    group, tile, groups, along_k, _ = WAYS["a group in two steps"]
+    kernel = made(given("int32", group, shifted=True)[0], *tile, groups, along_k)
+    text = print_kernel(kernel.kernel)
+    assert text.count(old) == 1, text
+    assert prove(kernel.kernel, admitted_by(kernel.plan)).proved
+    assert not prove(parse_kernel(text.replace(old, new)), admitted_by(kernel.plan)).proved
 
 
 @pytest.mark.slow
@@ -123,6 +160,13 @@ def test_words_that_say_no_groups(old: str, new: str, what: str) -> None:
     with pytest.raises(UnsupportedError) as caught:
         fusion(text.replace(old, new))
     assert str(caught.value) == what
+
+
+def test_tiles_of_several_zero_points() -> None:
+    group, tile, groups, along_k, more = WAYS["groups of 64"]
+    with pytest.raises(ScheduleError) as caught:
+        made(given("int32", group, shifted=True)[0], *tile, groups, along_k, **more)
+    assert "the tile's k 256 has groups of 64 with zero points" in str(caught.value.why)
 
 
 def test_sums_of_integers() -> None:

@@ -26,7 +26,8 @@ class Weight:
         exact: what ``flat`` is a cast of to a type that has all its numbers; "" of others.
         most: the largest absolute value where elements are integers; 0 where that is not known.
         typed: whether a definition has them as a type of integers.
-        scale: the numbers that groups count times, and K of a group.
+        zero: the numbers that are taken from groups first, and K of a group.
+        scale: those that groups count times, likewise.
     """
 
     source: str
@@ -36,7 +37,13 @@ class Weight:
     exact: str = ""
     most: int = 0
     typed: bool = False
+    zero: tuple[str, int] | None = None
     scale: tuple[str, int] | None = None
+
+    @property
+    def by_groups(self) -> bool:
+        """Whether it is computed with numbers of groups."""
+        return self.zero is not None or self.scale is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +147,7 @@ class Views:
         span = (sizes[2] or -1) if len(sizes) == 3 else 0 if len(sizes) == 2 else -1
         if not weight.turned and same and span >= 0:
             return replace(weight, span=span)
-        if self.of_words(weight) or weight.scale is not None:
+        if self.of_words(weight) or weight.by_groups:
             raise UnsupportedError(
                 f"fd.ops.reshape of {weight.source} [N, K] to {text_of(said)}",
                 "[N, K] and [N, K / group, group]",

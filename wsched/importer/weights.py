@@ -22,7 +22,7 @@ from wsched.importer.layout import broadcast_flags
 from wsched.importer.ops import MATMULS, arity_of
 from wsched.importer.ranks import argument_of
 from wsched.importer.scaled import SCALES
-from wsched.importer.scales import GROUP, GROUPS
+from wsched.importer.scales import GROUP, GROUPS, ZERO
 from wsched.importer.weight_views import OfGroups, Views, Weight
 
 __all__ = ["with_weights"]
@@ -34,8 +34,8 @@ _INTEGERS = (DataType.Int, DataType.Int32)
 _OF_BITS = ("bitwise_and", "bitwise_right_shift", "logical_right_shift")
 _ARITHMETIC = ("add", "sub", "mul")
 """Operations that make integers of integers."""
-_EXACT, _HALF = 1 << 24, 65504
-"""Up to which fp32 has every integer; the largest number of fp16."""
+_EXACT, _BFLOAT, _HALF = 1 << 24, 1 << 8, 65504
+"""Up to which fp32 has every integer, and bf16; the largest number of fp16."""
 
 
 def with_weights(definition: Definition) -> Definition:
@@ -146,7 +146,7 @@ class _Walk:
                     f"{PARTS}",
                 )
             case "broadcast" if weight is not None:
-                plain = not (weight.span or weight.typed or weight.scale)
+                plain = not (weight.span or weight.typed or weight.by_groups)
                 flags = broadcast_flags(node) == (False, False, True)
                 made = OfGroups(text_of(first)) if plain and flags else None
             case "expand" if group is not None:
@@ -193,8 +193,8 @@ class _Walk:
         if weight.typed and to in _INTEGERS:
             return weight
         small = weight.exact or 0 < weight.most <= _HALF
-        if to not in _FLOATS or (weight.scale and to is DataType.Half and not small):
-            if weight.typed or weight.scale:
+        if to not in _FLOATS or (weight.by_groups and to is DataType.Half and not small):
+            if weight.typed or weight.by_groups:
                 what = f"fd.ops.cast of {weight.source}, taken apart, to {text_of(to)}"
                 raise UnsupportedError(what, "Float, BFloat16, and Half of what it surely holds")
             return None
@@ -202,7 +202,7 @@ class _Walk:
         exact = weight.exact if keeps else ""
         if text_of(node.operands[0]) == (weight.exact or weight.flat):
             return replace(weight, flat=node.results[0], exact=exact)
-        if not weight.exact and to is DataType.Float and (weight.typed or weight.scale):
+        if not weight.exact and to is DataType.Float and (weight.typed or weight.by_groups):
             return replace(weight, typed=False)  # computed in fp32 already
         source = Ref(weight.exact or weight.flat)
         flat = self._enter(node, Node("cast", (), (source,), (("dtype", to),), node.line))
@@ -218,8 +218,8 @@ class _Walk:
         if len(weights) == len(groups) == 1 and len(given) == 2:
             return self._of_group(node, weights[0], groups[0])
         first, words = weights[0], any(map(views.of_words, weights))
-        if scaled := [w.source for w in weights if w.scale]:
-            what = f"fd.ops.{node.op} of {scaled[0]} behind its scales of groups"
+        if scaled := [w.source for w in weights if w.by_groups]:
+            what = f"fd.ops.{node.op} of {scaled[0]} behind its scales or zero points of groups"
             raise UnsupportedError(what, "a cast in front of the product")
         alike = len({w.span for w in weights}) == 1
         alike = alike and all(self._is_number(v) for v in given if views.weight(v) is None)
@@ -283,18 +283,25 @@ class _Walk:
         return dtype in (*_FLOATS, DataType.Double) or any(map(self._is_real, node.operands))
 
     def _of_group(self, node: Node, weight: Weight, group: OfGroups) -> Weight | None:
-        """Weights times their groups' scales."""
+        """Weights times their groups' scales, or without their zero points: of what the operand's
+        type has exactly, so that rounding it first changes nothing.
+        """
         fits = not (weight.span or weight.turned) if group.flat else weight.span > 0
         span = weight.span or group.span
         if not fits or group.span not in (0, span):
             return None
-        if node.op == "mul" and not weight.scale and not weight.typed:
+        alike = weight.zero is None or weight.zero[1] == span
+        if node.op == "mul" and not weight.scale and not weight.typed and alike:
             return replace(weight, scale=(group.source, span))
+        exact = weight.exact or 0 < weight.most <= _BFLOAT
+        first = self.views.weight(node.arguments[0]) is weight
+        if node.op == "sub" and first and exact and not weight.typed and not weight.by_groups:
+            return replace(weight, zero=(group.source, span))
         if not self.views.of_words(weight) and span not in GROUPS:
             return None
         raise UnsupportedError(
             f"fd.ops.{node.op} of {weight.source} and {group.source}, numbers of groups,",
-            "one product with scales of groups, in floats",
+            "in floats zero points, which are taken from small integers, then scales",
         )
 
     # --- products --------------------------------------------------------------------------------
@@ -310,13 +317,11 @@ class _Walk:
             if weight is not None and not weight.span and self.views.of_words(weight):
                 found[v] = Ref(weight.flat)
         second = self.views.weight(node.factors[-1])
-        scale = None if second is None or second.span else second.scale
-        if second is not None and scale is not None and second.turned == (node.op == "matmul"):
+        scaled = second is not None and not second.span and second.scale is not None
+        if second is not None and scaled and second.turned == (node.op == "matmul"):
             found[node.factors[-1]] = Ref(second.flat)
-        elif any(w is not None and w.scale for w in map(self.views.weight, node.factors)):
+        elif any(w is not None and w.by_groups for w in map(self.views.weight, node.factors)):
             return  # reshaped, as the importer says
-        else:
-            scale = None
         if not found:
             return
         made = replace(
@@ -324,16 +329,19 @@ class _Walk:
             operands=tuple(found.get(v, v) for v in node.operands),
             kwargs=tuple((k, found.get(v, v)) for k, v in node.kwargs),
         )
-        if scale is not None:
-            made = self._scaled(made, scale)
+        if second is not None and scaled:
+            made = self._scaled(made, second)
         self.products[node.results[0]] = made
 
-    def _scaled(self, node: Node, scale: tuple[str, int]) -> Node:
+    def _scaled(self, node: Node, weight: Weight) -> Node:
         """A linear whose weights' groups count times these numbers."""
-        kwargs = (*node.kwargs, (SCALES[1], Ref(scale[0])), (GROUP, scale[1]))
+        assert weight.scale is not None
+        words: list[tuple[str, Value]] = [(SCALES[1], Ref(weight.scale[0]))]
+        words += [(ZERO, Ref(weight.zero[0]))] if weight.zero else []
+        words.append((GROUP, weight.scale[1]))
         if node.op == "linear":
-            return replace(node, kwargs=kwargs)
+            return replace(node, kwargs=(*node.kwargs, *words))
         x, w = node.factors
         turned = self.made.get(str(w)) or self.definition.node(str(w))
         assert turned is not None
-        return Node("linear", node.results, (x, turned.operands[0]), kwargs[-2:], node.line)
+        return Node("linear", node.results, (x, turned.operands[0]), tuple(words), node.line)

@@ -39,6 +39,16 @@ def test_linear(biased: bool) -> None:
     assert found.dtype is torch.bfloat16 and (found - wanted).norm() < 3e-3 * wanted.norm()
 
 
+def test_zero_points() -> None:
+    x, w, scale, _ = given()
+    zero = torch.randint(-9, 9, (N, 2), generator=torch.Generator().manual_seed(2)).float()
+    found = operations()["linear"](
+        x, w.bfloat16(), scale_b=scale, zero_b=zero, group=GROUP
+    )  # fmt: skip
+    wanted = exact(x, w - zero.repeat_interleave(GROUP, 1)[:, :K], scale)
+    assert (found - wanted).norm() < 3e-3 * wanted.norm()
+
+
 @pytest.mark.parametrize(
     ("name", "other"), [("group", "scale_b"), ("scale_b", "group")], ids=["group", "scales"]
 )

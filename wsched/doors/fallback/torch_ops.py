@@ -117,22 +117,19 @@ def div(x: Any, y: Any) -> Any:
 
 
 def logical_right_shift(x: Any, by: Any) -> Any:
-    """The bits of integers of 32 or 64 moved, zeros behind them, whatever their sign."""
+    """The bits of integers moved, with zeros behind them, whatever their sign."""
     import torch
 
-    integers = x if isinstance(x, torch.Tensor) else torch.full((), x, dtype=by.dtype)
-    ones = torch.full_like(integers, -1)
-    bits = 8 * integers.element_size()
-    low = torch.where(torch.as_tensor(by) > 0, ~(ones << (bits - by)), ones)
-    return (integers >> by) & low
+    ones = torch.full_like(x, -1)
+    low = torch.where(torch.as_tensor(by) > 0, ~(ones << (8 * x.element_size() - by)), ones)
+    return (x >> by) & low
 
 
 def linear(
     x: Any, w: Any, bias: Any = None, *, scale_b: Any = None, zero_b: Any = None,
     group: int | None = None,
 ) -> Any:  # fmt: skip
-    """``x · wᵀ + bias``; with scales of groups, [N, K / group], of weights times these, in fp32,
-    behind their zero points.
+    """``x · wᵀ + bias``; with scales of groups, [N, K / group], of ``w - zero_b`` times these.
 
     Raises:
         UnsupportedError: scales without the size of their groups, or a size without scales.
