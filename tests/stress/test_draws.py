@@ -90,7 +90,7 @@ FAMILIES: dict[str, dict[str, set[object]]] = {
     "Several": {"operand": {"BFloat16", "Half"}, "aligned": {True}},
     "Weights": {
         "operand": {"BFloat16", "Half"}, "weights": {*NARROW}, "group": {0, 32, 64, 128},
-        "zero": {False, True}, "by_groups": {False, True}, "aligned": {True},
+        "zero": {"", "columns", "groups"}, "by_groups": {False, True}, "aligned": {True},
     },
 }  # fmt: skip
 

@@ -29,9 +29,9 @@ FORMS: tuple[Form, ...] = (
     Reduced("Half", "max", 1), Eight(True), Eight(False), Grouped("BFloat16"), Summed("Half"),
     Listed("Half", 2, of_one_weight=True), Gated("BFloat16", "relu", of_one_weight=True),
     Rounded("BFloat16", "Float8_e4m3fn", 12.5), Rounded("Half", "Float8_e5m2", 0.25),
-    Weights("BFloat16", "UInt4", 64, zero=True), Weights("Half", "Int8"),
+    Weights("BFloat16", "UInt4", 64, "columns"), Weights("Half", "Int8"),
     Weights("BFloat16", "UInt8", 32, by_groups=False),
-    Weights("Half", "Float8_e4m3fn", 128, zero=True),
+    Weights("Half", "Float8_e4m3fn", 128, "groups"),
 )  # fmt: skip
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from wsched.fusion import DataType
 from wsched.stress.form import Asked, Sizes, Wanted, drawn_size
@@ -31,14 +31,14 @@ class Weights:
         operand: nvFuser's type of the rows.
         weights: of the weights.
         group: K that each of the scales is for; 0 of scales of all of K.
-        zero: whether each column has a zero point.
+        zero: of what each has a zero point: of ``columns``, of ``groups``, or "" of nothing.
         by_groups: whether scales of groups lie as kernels read them; else they are copied.
     """
 
     operand: str
     weights: str
     group: int = 0
-    zero: bool = False
+    zero: Literal["", "columns", "groups"] = ""
     by_groups: bool = True
     aligned: bool = True
 
@@ -63,12 +63,15 @@ class Weights:
         """Integers times powers of two, with poison around them."""
         x, w, scale, zero, wide = self._inputs(sizes, seed, device)
         _, inputs = self._call(x, w, scale, zero)
-        shifted = wide if zero is None else wide - zero[:, None]
-        if self.group:
-            shifted = shifted * scale.repeat_interleave(self.group, 1)[:, : sizes.k]
-        made = x.float() @ shifted.T
+        if zero is not None:
+            wide = wide - (self._each(zero, sizes) if self.zero == "groups" else zero[:, None])
+        made = x.float() @ (wide * self._each(scale, sizes) if self.group else wide).T
         return Asked(inputs, [Wanted(made if self.group else made * scale, self.operand,
                                      sizes.padding)])  # fmt: skip
+
+    def _each(self, numbers: torch.Tensor, sizes: Sizes) -> torch.Tensor:
+        """Those of groups for each element of a row."""
+        return numbers.repeat_interleave(self.group, 1)[:, : sizes.k]
 
     def _inputs(self, sizes: Sizes, seed: int, device: str) -> tuple[Any, ...]:
         """Rows, weights, scales, zero points or None, and the weights in fp32."""
@@ -78,15 +81,17 @@ class Weights:
         x = matrix((sizes.m, sizes.k), True, sizes.padding, self.operand, device)
         sparse(x, sizes.k, generator)
         w, wide = self._weights(sizes, generator, device)
-        shape: tuple[int, ...] = (sizes.n,)
-        shape = (sizes.n, -(-sizes.k // self.group)) if self.group else shape
-        flat = self.group == 0
-        scale = poisoned(shape, 0, "Float", device).tensor if flat else matrix(
-            shape, not self.by_groups, sizes.padding, "Float", device
-        )  # fmt: skip
+        scale = self._numbers(sizes, self.group > 0, device)
         scale.random_(-2, 3, generator=generator).exp2_()
-        zero = poisoned((sizes.n,), 0, "Float", device).tensor if self.zero else None
+        zero = self._numbers(sizes, self.zero == "groups", device) if self.zero else None
         return x, w, scale, zero if zero is None else filled(zero, generator), wide
+
+    def _numbers(self, sizes: Sizes, of_groups: bool, device: str) -> torch.Tensor:
+        """Poison for numbers of columns, or of groups."""
+        if not of_groups:
+            return poisoned((sizes.n,), 0, "Float", device).tensor
+        shape = sizes.n, -(-sizes.k // self.group)
+        return matrix(shape, not self.by_groups, sizes.padding, "Float", device)
 
     def _weights(
         self, sizes: Sizes, generator: torch.Generator, device: str
@@ -111,4 +116,7 @@ def drawn_weights(rng: random.Random) -> Weights:
     """Two in three have scales of groups."""
     group = rng.choice((0, 32, 64, 128, 32, 64, 128))
     operand, weights = rng.choice(("BFloat16", "Half")), rng.choice(NARROW)
-    return Weights(operand, weights, group, rng.random() < 0.3, rng.random() < 0.8)
+    zero: Literal["", "columns", "groups"] = rng.choice(("", "", "columns", "groups"))
+    if zero == "groups" and not group:
+        zero = "columns"
+    return Weights(operand, weights, group, zero, rng.random() < 0.8)
