@@ -31,6 +31,7 @@ WAYS = {
     "groups of 32": (32, (64, 16, 128), 4, 4, {}),
     "two warpgroups in a group": (128, (64, 16, 256), 4, 4, {}),
     "three groups": (128, (64, 16, 384), 3, 3, {}),
+    "slices without a swizzle": (32, (64, 16, 32), 1, 1, {}),
     "four warpgroups in a group": (128, (64, 16, 128), 4, 4, {}),
 }
 """Group, tile, warpgroups, those that share a slice, further parameters."""
@@ -73,7 +74,12 @@ def test_right_proved_and_without_spills(name: str, weights: str) -> None:
     assert kernel.resources.clean
 
 
-SHIFTED = ("one group in a step", "a group in two steps", "four warpgroups in a group")
+SHIFTED = (
+    "slices without a swizzle",
+    "one group in a step",
+    "a group in two steps",
+    "four warpgroups in a group",
+)
 
 
 @pytest.mark.sampled(1)
