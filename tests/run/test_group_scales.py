@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,8 +13,10 @@ from lowering.proof.prove import prove
 from tests.computed import drawn, fusion, words
 from tests.tiers import in_tiers
 from wsched.front.linear import linear_call
+from wsched.run.arguments import scale_matrix
 from wsched.run.compiled import CompiledFusion, compile_fusion
 from wsched.run.counts import admitted_by
+from wsched.run.layout import laid_out
 from wsched.schedule.matmul.params import GemmTile, MatmulParams
 from wsched.schedule.matmul.tiles import tile_choice
 
@@ -93,6 +96,25 @@ def test_zero_points(name: str, weights: str) -> None:
     found = prove(kernel.kernel, admitted_by(kernel.plan))
     assert found.proved, "\n".join(map(str, found.open))
     assert kernel.resources.clean
+
+
+@pytest.mark.parametrize("name", ["a group in two steps", "groups of 64"])
+def test_numbers_that_lie_by_rows(name: str) -> None:
+    """[N, K / group] in memory: read where they lie, a row apart."""
+    group, tile, groups, along_k, more = WAYS[name]
+    text, (x, q, scale), wanted = given("int32", group)
+    by_rows = [x, q, scale.contiguous()]
+    assert laid_out(fusion(text), [x, q, scale]) == fusion(text)
+    f, base = laid_out(fusion(text), by_rows), MatmulParams(exchange_operands=True)
+    assert [str(d.extent) for d in f.tensor("T2").in_memory] == ["N", f"K_{group}"]
+    assert scale_matrix(f, f.inputs[2], by_rows[2]) is by_rows[2]
+    choice = tile_choice(f, replace(base, **more), GemmTile(*tile), groups, False, along_k=along_k)
+    kernel = compile_fusion(f, choice.params)
+    assert (kernel(*by_rows)[0].double() - wanted).norm() < 3e-3 * wanted.norm()
+    found = prove(kernel.kernel, admitted_by(kernel.plan))
+    assert found.proved, "\n".join(map(str, found.open))
+    lines = [x for x in print_kernel(kernel.kernel).splitlines() if "load_global T2[" in x]
+    assert lines and all("trans=true" not in x for x in lines)
 
 
 @pytest.mark.slow

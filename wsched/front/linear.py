@@ -86,8 +86,7 @@ def linear(
             ``int32``. Read where it lies if it is row-major and rows are multiples of 16 bytes
             apart; else copied by every call.
         scale: fp32 [N], of each output column; with ``group`` [N, K / group], the last group
-            of what is left of K, read where it lies if it is [K / group, N] in memory, else copied
-            by every call.
+            of what is left of K, either dimension contiguous, else copied by every call.
         zero: fp32 [N], or [N, K / group].
         bias: [N] of ``float32``, ``bfloat16`` or ``float16``.
         group: 32, 64 or 128.

@@ -32,7 +32,7 @@ class Weights:
         weights: of the weights.
         group: K that each of the scales is for; 0 of scales of all of K.
         zero: of what each has a zero point: of ``columns``, of ``groups``, or "" of nothing.
-        by_groups: whether scales of groups lie as kernels read them; else they are copied.
+        by_groups: whether numbers of groups lie side by side for all rows; else those of a row do.
     """
 
     operand: str

@@ -28,6 +28,7 @@ from lowering.nest.place import Place
 from lowering.nest.refs import smem
 from lowering.nest.stage import stage_of
 from wsched.fusion import MemoryType, MmaOp, ParallelType, Product, Role
+from wsched.fusion.names import blocks_of
 
 __all__ = ["exchanged", "mma", "moved", "operand", "product_of"]
 
@@ -106,11 +107,22 @@ def _scales(
         dtype = element_type(place.fusion.tensor(scale.tensor).dtype)
         kind = FragmentType(dtype, rows, cols, layout=place.plan.target.mma.layout)
         value = Frag(place.namer.new("scale"), kind)
-        coords = (k, at) if several else (_block(at, scale.rows), k)
-        turned = several and by_rows
-        place.emit(FragLoadGlobal(value, GmemRef(scale.tensor, coords), trans=turned))
+        if several:
+            place.emit(_loaded(place, value, scale.tensor, k, at))
+        else:
+            place.emit(FragLoadGlobal(value, GmemRef(scale.tensor, (_block(at, scale.rows), k))))
         found[side].append(value)
     return tuple(map(tuple, found))
+
+
+def _loaded(place: Place, value: Frag, tensor: str, k: Expr, at: Expr) -> FragLoadGlobal:
+    """The load of a number for each row, or column, from ``at`` on, of a block of K; the tensor has
+    either of the two contiguous.
+    """
+    last = blocks_of(str(place.fusion.tensor(tensor).in_memory[-1].extent))
+    coords = (k, at) if last is None else (at, k)
+    by_rows = value.type.rows > 1
+    return FragLoadGlobal(value, GmemRef(tensor, coords), trans=by_rows == (last is None))
 
 
 def _shifted(
@@ -134,7 +146,7 @@ def _shifted(
     dtype = element_type(place.fusion.tensor(zero).dtype)
     kind = replaced(a.type, dtype=dtype, cols=1)
     value = Frag(place.namer.new("zero"), kind)
-    place.emit(FragLoadGlobal(value, GmemRef(zero, (k, place.index(d))), trans=True))
+    place.emit(_loaded(place, value, zero, k, place.index(d)))
     wide = Frag(place.namer.new("shifted"), replaced(a.type, dtype=DType.F32))
     out = Frag(place.namer.new("shifted"), a.type)
     place.emit(FragPointwise(wide, "sub", (a, value)))
