@@ -98,6 +98,7 @@ def test_zero_points(name: str, weights: str) -> None:
     assert kernel.resources.clean
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ["a group in two steps", "groups of 64"])
 def test_numbers_that_lie_by_rows(name: str) -> None:
     """[N, K / group] in memory: read where they lie, a row apart."""
