@@ -18,14 +18,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from lowering.ground.dtypes import DType
 from lowering.ground.errors import UnsupportedError
 from lowering.ground.expr import FALSE, TRUE, Const, Expr
+from lowering.ground.frozen import replaced
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import (
     Body,
     Carry,
     For,
     Frag,
+    FragCast,
     FragFill,
     FragPointwise,
     FragRows,
@@ -191,15 +194,22 @@ def _products(p: MmaTile, names: Names, span: int, found: _Sum) -> Iterator[Stmt
 
 
 def _scales(names: Names, p: MmaTile) -> tuple[Body, tuple[Frag, ...]]:
-    """What a product counts times: two numbers multiplied with each other first, where that is a
-    number or one for each row, or column.
+    """What a product counts times, in fp32: two numbers multiplied with each other first, where
+    that is a number or one for each row, or column.
     """
-    scales = (*p.by_row, *p.by_col)
-    if len(scales) < 2 or all(s.type.rows * s.type.cols > 1 for s in scales):
-        return (), scales
-    wide = max(scales, key=lambda s: s.type.rows * s.type.cols)
-    scale = Frag(names.new("scale"), wide.type)
-    return (FragPointwise(scale, "mul", scales),), (scale,)
+    out, scales = list[Stmt](), list[Frag]()
+    for scale in (*p.by_row, *p.by_col):
+        wide = scale
+        if scale.type.dtype is not DType.F32:
+            wide = Frag(names.new(f"{scale.name}_wide"), replaced(scale.type, dtype=DType.F32))
+            out.append(FragCast(wide, scale))
+        scales.append(wide)
+    if len(scales) > 1 and any(s.type.rows * s.type.cols == 1 for s in scales):
+        most = max(scales, key=lambda s: s.type.rows * s.type.cols)
+        both = Frag(names.new("scale"), most.type)
+        out.append(FragPointwise(both, "mul", tuple(scales)))
+        scales = [both]
+    return tuple(out), tuple(scales)
 
 
 def _added(names: Names, found: _Sum) -> Iterator[Stmt]:

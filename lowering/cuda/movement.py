@@ -292,14 +292,15 @@ def _load_words(e: Emitter, s: LdShared) -> None:
     buffer, value = e.buffer(s.src.buffer), s.out
     name, cols = "ld_shared_v4_x2", buffer.dtype.count(16)
     e.functions[name] = LOAD_WORDS
-    if value.type.cols % cols or not buffer.swizzle.permutes:
+    if value.type.cols % cols:
         raise InternalError("emit_cuda", f"{s.OP} of {value.type} from {buffer.swizzle}")
     span = buffer.dtype.size(buffer.box_cols)
     with e.out.block(""):
         row = f"({e.special('lane')} >> 2)"
         line, byte = frame(e, s.src, row, "0", value.type.layout)
+        add = "^" if buffer.swizzle.permutes else "+"
         for rows, step, block in _steps(e, s.src, value, cols):
-            at = f"{line}{rows} + ({byte} ^ ({step}))"
+            at = f"{line}{rows} + ({byte} {add} ({step}))"
             e.out.call(name, f"&{e.register(value, block, '4 * r')}", at, f"{at} + {8 * span}")
 
 

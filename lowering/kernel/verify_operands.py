@@ -15,6 +15,9 @@ from lowering.kernel.nodes import Frag, MmaTile, SmemRef, Wgmma
 
 __all__ = ["operand_rules"]
 
+_SCALES = (DType.F32, DType.BF16, DType.F16)
+"""Types of the numbers that a product counts times, in fp32."""
+
 
 def operand_rules(kernel: Kernel, stmt: MmaTile | Wgmma) -> Iterator[str]:
     """Rules that the operands of a product break.
@@ -39,15 +42,16 @@ def operand_rules(kernel: Kernel, stmt: MmaTile | Wgmma) -> Iterator[str]:
 
 
 def _scales(stmt: MmaTile) -> Iterator[str]:
-    """What a product counts times is in fp32: a number for all, for each row, or each column; as
-    many by rows as by columns, where it counts times both, each for an equal part of K.
+    """What a product counts times is in fp32 or 16 bits: a number for all, for each row, or each
+    column; as many by rows as by columns, where it counts times both, each for an equal part of K.
     """
     kind = stmt.acc.type
     for scales, rows, cols in ((stmt.by_row, kind.rows, 1), (stmt.by_col, 1, stmt.width)):
         for scale in scales:
             found = (scale.type.rows, scale.type.cols)
-            if found not in ((1, 1), (rows, cols)) or scale.type.dtype is not DType.F32:
-                yield f"{scale.name} is {scale.type}, scales are f32 of 1x1 or {rows}x{cols}"
+            if found not in ((1, 1), (rows, cols)) or scale.type.dtype not in _SCALES:
+                types = ", ".join(d.value for d in _SCALES)
+                yield f"{scale.name} is {scale.type}, scales are {types} of 1x1 or {rows}x{cols}"
     counts = {len(x) for x in (stmt.by_row, stmt.by_col) if x}
     if len(counts) > 1 or any(stmt.k % n for n in counts):
         yield f"{len(stmt.by_row)} and {len(stmt.by_col)} scales are for no parts of {stmt.k} of K"

@@ -250,6 +250,28 @@ class Flow:
                     if any(a < x * size or b > (x + 1) * size for a, b in inside):
                         self.wrong.append(f"a sum of other blocks than {x} counts {read.tensor}")
 
+    def of_groups(self, by: Tile, of: Tile) -> Tile:
+        """Numbers of groups that columns of another tile are computed with, which are of no place
+        then. Note where they are of other groups than those.
+        """
+        read = {r for p in by.pieces for t in p.terms for r in t.reads}
+        blocks = {(r, d): b for r in read for d in range(len(r.at)) if (b := self.block_of(r, d))}
+        columns = [
+            (self.dims(r.tensor)[d], r.at[d] + p.left, r.at[d] + p.right)
+            for p in of.pieces for t in p.terms for r in t.reads
+            for d, way in enumerate(r.along) if way is Along.COLS
+        ]  # fmt: skip
+        for (r, d), (extent, size) in blocks.items():
+            whole = evaluate(extent, self.params)
+            inside = [(a, min(b, whole)) for e, a, b in columns if e == extent]
+            if not inside:
+                continue
+            x = r.at[d]
+            if any(a < b and (a < x * size or b > (x + 1) * size) for a, b in inside):
+                self.wrong.append(f"columns of other blocks than {x} are computed with {r.tensor}")
+            by = by.without_place(r, d)
+        return by
+
     def summed_by(self, term: Term) -> set[Expr]:
         """The extents that a sum is over."""
         return {

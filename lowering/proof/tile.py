@@ -262,6 +262,21 @@ class Tile:
         )  # fmt: skip
         return Tile(rows, cols, tuple(found))
 
+    def without_place(self, read: Read, d: int) -> Tile:
+        """The same where a coordinate of what is read is nobody's business."""
+        at = tuple(0 if n == d else x for n, x in enumerate(read.at))
+        along = tuple(Along.ANY if n == d else way for n, way in enumerate(read.along))
+        instead = Read(read.tensor, read.entry, at, along, read.begin)
+        found = []
+        for p in self.pieces:
+            terms = (
+                Term(frozenset(instead if r == read else r for r in t.reads), t.slices)
+                for t in p.terms
+            )
+            made = reduce(_joined, (frozenset({t}) for t in terms), NOTHING)
+            found.append(Piece(p.top, p.bottom, p.left, p.right, made))
+        return Tile(self.rows, self.cols, tuple(found))
+
     def with_(self, other: Tile) -> Tile:
         """What is made element by element of two tiles."""
         mine, its = self.whole, other.whole

@@ -83,6 +83,9 @@ def _computed(stmt: FragPointwise | FragUpdate, w: Walker, rows: int, cols: int)
     read = [x for x in stmt.args if isinstance(x, Frag)]
     read = [x for x in read if x.name not in limits or stmt.out.name in limits]
     tiles = [w.frags[x.name].spread(rows, cols) for x in read]
+    if isinstance(stmt, FragPointwise) and len(tiles) == 2:
+        first, second = tiles
+        tiles = [w.board.flow.of_groups(first, second), w.board.flow.of_groups(second, first)]
     if isinstance(stmt, FragUpdate):
         tiles.insert(0, w.frags[stmt.acc.name].cut(stmt.row, stmt.col, rows, cols))
     for tile in tiles:

@@ -13,6 +13,7 @@ from tests.tiers import dealt
 from wsched.front import linear as door
 from wsched.front.linear import linear_call
 from wsched.fusion import DataType
+from wsched.importer import build_fusion, record_text
 from wsched.importer.input_error import InputError
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
@@ -105,6 +106,28 @@ def test_scales_of_groups(weights: str, group: int, monkeypatch: pytest.MonkeyPa
     assert f"promotion = {group}, scales = {{" in str(kernel.fusion.mmas[0])
 
 
+@pytest.mark.parametrize("group", [32, 128])
+@pytest.mark.parametrize("weights", ["int8", "int32"])
+def test_zero_points_of_groups(weights: str, group: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last group is what is left of K. Threads take them away, or a kernel in front."""
+    draw = torch.Generator().manual_seed(1)
+    columns = 416 if weights == "int32" else 392
+    w = torch.randint(0, 16, (N, columns), generator=draw)
+    w = w if weights == "int32" else drawn(weights, N, columns, 1)
+    x, q = drawn("bfloat16", M, columns), words(w) if weights == "int32" else w
+    scale, zero = (torch.rand(N, -(-columns // group), generator=draw) + 0.5 for _ in range(2))
+    zero = (16 * zero).round()
+    shift, factor = (t.repeat_interleave(group, 1)[:, :columns].double() for t in (zero, scale))
+    exact = x.double() @ ((w.double() - shift).bfloat16().double() * factor).T
+    assert error(wsched.linear(x, q, scale, zero, group=group), exact) < LIMITS["bfloat16"]
+    monkeypatch.setattr(door, "_first", {})
+    monkeypatch.setattr(door, "_widening_us", lambda form, elements: -1e6)
+    assert error(wsched.linear(x, q, scale, zero, group=group), exact) < LIMITS["bfloat16"]
+    assert "behind zero points" in str(
+        build_fusion(record_text(linear_call(x, q, scale, zero, group=group)[0])).mmas[0]
+    )
+
+
 def test_what_widening_first_takes() -> None:
     """64 MiB of int8 in 182 us were measured."""
     form = door._Form(DataType.BFloat16, DataType.Int8, None, None, None)
@@ -186,6 +209,11 @@ def test_many_rows_are_predicted_to_lose() -> None:
         ({"scale": 2.0}, "scale is a float, not a torch.Tensor"),
         ({"scale": torch.ones(N), "group": 128}, "scale has shape [72]"),
         ({"group": 128}, "groups of 128 without a scale"),
+        (
+            {"scale": torch.ones(N, 2), "zero": torch.ones(N, 3), "group": 128},
+            "zero has shape [72, 3]",
+        ),
+        ({"zero": torch.ones(N, 2)}, "zero has shape [72, 2]"),
     ],
 )
 def test_inputs_that_do_not_fit(change: dict[str, Any], what: str) -> None:
@@ -204,8 +232,6 @@ def test_inputs_that_do_not_fit(change: dict[str, Any], what: str) -> None:
         ({"scale": torch.ones(N, 13), "group": 16}, "groups of 16", "32, 64, 128"),
         ({"scale": torch.ones(N, 2), "group": 128.0}, "groups of 128.0", "32, 64, 128"),
         ({"scale": torch.ones(N, 2), "group": "128"}, "groups of '128'", "32, 64, 128"),
-        ({"scale": torch.ones(N, 2), "zero": torch.ones(N, 2), "group": 128},
-         "zero points of groups", "a zero point of each output column"),
         ({"scale": torch.ones(N).half()}, "a scale of torch.float16", "float32"),
         ({"bias": torch.ones(N).int()}, "a bias of torch.int32", "float32, bfloat16, float16"),
     ],

@@ -243,9 +243,9 @@ def test_scales_of_other_shapes(row: str, col: str) -> None:
     assert list(operand_rules(made, stmt)) == []
     (found,) = operand_rules(made, wrong)
     assert found in (
-        "col is frag<f32, 64x1>, scales are f32 of 1x1 or 1x64",
-        "row is frag<f32, 1x64>, scales are f32 of 1x1 or 64x1",
-        "row is frag<f32, 32x1>, scales are f32 of 1x1 or 64x1",
+        "col is frag<f32, 64x1>, scales are f32, bf16, f16 of 1x1 or 1x64",
+        "row is frag<f32, 1x64>, scales are f32, bf16, f16 of 1x1 or 64x1",
+        "row is frag<f32, 32x1>, scales are f32, bf16, f16 of 1x1 or 64x1",
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,8 +14,10 @@ from tests.computed import drawn, fusion, words
 from tests.proofs import proved
 from tests.tiers import in_tiers
 from wsched.front.linear import linear_call
+from wsched.run.arguments import scale_matrix
 from wsched.run.compiled import CompiledFusion, compile_fusion
 from wsched.run.counts import admitted_by
+from wsched.run.layout import laid_out
 from wsched.schedule.matmul.params import GemmTile, MatmulParams
 from wsched.schedule.matmul.tiles import tile_choice
 
@@ -32,21 +35,25 @@ WAYS = {
     "groups of 32": (32, (64, 16, 128), 4, 4, {}),
     "two warpgroups in a group": (128, (64, 16, 256), 4, 4, {}),
     "three groups": (128, (64, 16, 384), 3, 3, {}),
+    "slices without a swizzle": (32, (64, 16, 32), 1, 1, {}),
     "four warpgroups in a group": (128, (64, 16, 128), 4, 4, {}),
 }
 """Group, tile, warpgroups, those that share a slice, further parameters."""
 
 
-def given(weights: str, group: int) -> tuple[Any, list[Any], Any]:
-    """The text of a call, its inputs and its result in fp64."""
+def given(weights: str, group: int, shifted: bool = False) -> tuple[Any, list[Any], Any]:
+    """The text of a call, its inputs and its result in fp64; groups may have zero points."""
     draw = torch.Generator().manual_seed(1)
     w = torch.randint(0, 16, (N, K), generator=draw)
     w = w if weights == "int32" else drawn(weights, N, K, 1)
     x = drawn("bfloat16", M, K)
     scale = torch.exp2(torch.randint(-6, 7, (-(-K // group), N), generator=draw).float()).t()
-    wide = w.double() * scale.double().repeat_interleave(group, 1)[:, :K]
-    q = words(w) if weights == "int32" else w
-    text, inputs = linear_call(x, q, scale, group=group)
+    zero = torch.randint(0, 16, (N, -(-K // group)), generator=draw).float() if shifted else None
+    q, wide = words(w) if weights == "int32" else w, w.double()
+    if zero is not None:
+        wide = (wide - zero.repeat_interleave(group, 1)[:, :K]).bfloat16().double()
+    wide = wide * scale.double().repeat_interleave(group, 1)[:, :K]
+    text, inputs = linear_call(x, q, scale, zero, group=group)
     return text, inputs, x.double() @ wide.T
 
 
@@ -67,6 +74,63 @@ def test_right_and_without_spills(name: str, weights: str) -> None:
     kernel = made(text, *tile, groups, along_k, **more)
     assert (kernel(*inputs)[0].double() - wanted).norm() < 3e-3 * wanted.norm()
     assert kernel.resources.clean
+
+
+SHIFTED = (
+    "slices without a swizzle",
+    "one group in a step",
+    "a group in two steps",
+    "four warpgroups in a group",
+)
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("weights", ["int32", "float8_e5m2"])
+@pytest.mark.parametrize("name", SHIFTED)
+def test_zero_points(name: str, weights: str) -> None:
+    group, tile, groups, along_k, more = WAYS[name]
+    text, inputs, wanted = given(weights, group, shifted=True)
+    kernel = made(text, *tile, groups, along_k, **more)
+    assert (kernel(*inputs)[0].double() - wanted).norm() < 3e-3 * wanted.norm()
+    proved(kernel.kernel, kernel.plan)
+    assert kernel.resources.clean
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("name", ["a group in two steps", "groups of 64"])
+def test_numbers_that_lie_by_rows(name: str) -> None:
+    """[N, K / group] in memory: read where they lie, a row apart."""
+    group, tile, groups, along_k, more = WAYS[name]
+    text, (x, q, scale), wanted = given("int32", group)
+    by_rows = [x, q, scale.contiguous()]
+    assert laid_out(fusion(text), [x, q, scale]) == fusion(text)
+    f, base = laid_out(fusion(text), by_rows), MatmulParams(exchange_operands=True)
+    assert [str(d.extent) for d in f.tensor("T2").in_memory] == ["N", f"K_{group}"]
+    assert scale_matrix(f, f.inputs[2], by_rows[2]) is by_rows[2]
+    choice = tile_choice(f, replace(base, **more), GemmTile(*tile), groups, False, along_k=along_k)
+    kernel = compile_fusion(f, choice.params)
+    assert (kernel(*by_rows)[0].double() - wanted).norm() < 3e-3 * wanted.norm()
+    proved(kernel.kernel, kernel.plan)
+    lines = [x for x in print_kernel(kernel.kernel).splitlines() if "load_global T2[" in x]
+    assert lines and all("trans=true" not in x for x in lines)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("T2[(k + 1) // 2,", "T2[k // 2,"), ("T2[(k + 1) // 2,", "T2[(k + 2) // 2,"),
+     ("T2[(k + 1) // 2,", "T2[k + 1,"), ("T2[0,", "T2[1,"),
+     ("T2[0, Mo * 64", "T2[0, Mo * 64 + 8")],
+    ids=["the step before", "too early", "of every step", "begins with the second", "rows"],
+)  # fmt: skip
+def test_the_proof_tells_zero_points_apart(old: str, new: str) -> None:
+    """T2 has zero points, T3 scales."""
+    group, tile, groups, along_k, _ = WAYS["a group in two steps"]
+    kernel = made(given("int32", group, shifted=True)[0], *tile, groups, along_k)
+    text = print_kernel(kernel.kernel)
+    assert text.count(old) == 1, text
+    assert prove(kernel.kernel, admitted_by(kernel.plan)).proved
+    assert not prove(parse_kernel(text.replace(old, new)), admitted_by(kernel.plan)).proved
 
 
 @pytest.mark.slow
@@ -118,13 +182,15 @@ def test_tiles_with_parts_of_groups(
         (", group=64", "", "scales of groups of None is not supported; supported: groups of 32, "
          "64, 128"),
         ("scale_b=scale, ", "", "scales of groups of 64 in None is not supported; supported: "
-         "inputs of fp32 with two dimensions"),
-        ("scale_b=scale", "scale_b=x", "scales of groups of 64 in x is not supported; supported: "
-         "inputs of fp32 with two dimensions"),
+         "inputs of fp32 or 16 bits with two dimensions"),
+        ("scale_b=scale", "scale_b=w", "scales of groups of 64 in w is not supported; supported: "
+         "inputs of fp32 or 16 bits with two dimensions"),
+        ("scale_b=scale", "scale_b=x", "x as operand of the matmul and as its scales is not "
+         "supported; supported: one way to read it"),
         ("scale = fd.define_tensor(shape=[-1, -1], contiguity=[True, True], dtype=DataType.Float)",
          "scale = fd.ops.full(shape=[11, 200], fill_value=1.0, dtype=DataType.Float)",
-         "scales of groups of 64 in scale is not supported; supported: inputs of fp32 with two "
-         "dimensions"),
+         "scales of groups of 64 in scale is not supported; supported: inputs of fp32 or 16 "
+         "bits with two dimensions"),
     ],
 )  # fmt: skip
 def test_words_that_say_no_groups(old: str, new: str, what: str) -> None:
@@ -133,6 +199,13 @@ def test_words_that_say_no_groups(old: str, new: str, what: str) -> None:
     with pytest.raises(UnsupportedError) as caught:
         fusion(text.replace(old, new))
     assert str(caught.value) == what
+
+
+def test_tiles_of_several_zero_points() -> None:
+    group, tile, groups, along_k, more = WAYS["groups of 64"]
+    with pytest.raises(ScheduleError) as caught:
+        made(given("int32", group, shifted=True)[0], *tile, groups, along_k, **more)
+    assert "the tile's k 256 has groups of 64 with zero points" in str(caught.value.why)
 
 
 def test_sums_of_integers() -> None:

@@ -23,6 +23,7 @@ from wsched.stress.draws import drawn_form
 from wsched.stress.epilogue import Epilogue
 from wsched.stress.form import drawn_size
 from wsched.stress.several import Joined, Product, Several, drawn_several
+from wsched.stress.weights import NARROW
 
 PARAMS = MatmulParams(splitk_factor=9, cta_order=TileRasterizationOrder.ColumnMajor)
 """Of which each change changes what it is about."""
@@ -87,6 +88,10 @@ FAMILIES: dict[str, dict[str, set[object]]] = {
     },
     "Summed": {"operand": {"BFloat16", "Half"}, "aligned": {True}},
     "Several": {"operand": {"BFloat16", "Half"}, "aligned": {True}},
+    "Weights": {
+        "operand": {"BFloat16", "Half"}, "weights": {*NARROW}, "group": {0, 32, 64, 128},
+        "zero": {"", "columns", "groups"}, "by_groups": {False, True}, "aligned": {True},
+    },
 }  # fmt: skip
 
 

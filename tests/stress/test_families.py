@@ -19,6 +19,7 @@ from wsched.stress.linear import Linear, drawn_linear
 from wsched.stress.run import judged
 from wsched.stress.several import Several
 from wsched.stress.tensors import poison_in, poisoned
+from wsched.stress.weights import Weights
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
@@ -28,6 +29,9 @@ FORMS: tuple[Form, ...] = (
     Reduced("Half", "max", 1), Eight(True), Eight(False), Grouped("BFloat16"), Summed("Half"),
     Listed("Half", 2, of_one_weight=True), Gated("BFloat16", "relu", of_one_weight=True),
     Rounded("BFloat16", "Float8_e4m3fn", 12.5), Rounded("Half", "Float8_e5m2", 0.25),
+    Weights("BFloat16", "UInt4", 64, "columns"), Weights("Half", "Int8"),
+    Weights("BFloat16", "UInt8", 32, by_groups=False),
+    Weights("Half", "Float8_e4m3fn", 128, "groups"),
 )  # fmt: skip
 
 
@@ -39,7 +43,7 @@ def test_all_families_are_drawn() -> None:
     found = [drawn_form(random.Random(seed)) for seed in range(900)]
     count = Counter(type(form) for form in found)
     assert set(count) == {
-        Linear, Listed, Gated, Reduced, Eight, Grouped, Rounded, Summed, Several,
+        Linear, Listed, Gated, Reduced, Eight, Grouped, Rounded, Summed, Several, Weights,
     }  # fmt: skip
     assert min(count.values()) > 20
     assert drawn_form(random.Random(7)) == found[7]

@@ -86,9 +86,8 @@ def linear(
             ``int32``. Read where it lies if it is row-major and rows are multiples of 16 bytes
             apart; else copied by every call.
         scale: fp32 [N], of each output column; with ``group`` [N, K / group], the last group
-            of what is left of K, read where it lies if it is [K / group, N] in memory, else copied
-            by every call.
-        zero: fp32 [N], likewise.
+            of what is left of K, either dimension contiguous, else copied by every call.
+        zero: fp32 [N], or [N, K / group].
         bias: [N] of ``float32``, ``bfloat16`` or ``float16``.
         group: 32, 64 or 128.
 
@@ -133,6 +132,7 @@ class _Form:
         scale: of the factors behind the product.
         bias: of what is added.
         group: K that each of the scales is for; None for all of it.
+        shifted: whether each of the zero points is for so much.
     """
 
     x: DataType
@@ -141,6 +141,7 @@ class _Form:
     scale: DataType | None
     bias: DataType | None
     group: int | None = None
+    shifted: bool = False
 
 
 def _form(
@@ -152,14 +153,14 @@ def _form(
     if type_of_torch(w.dtype) in PACKED:
         w = _rows_apart(w)
     vectors = {"zero": zero, "scale": scale, "bias": bias}
-    if group is not None and getattr(zero, "ndim", 1) > 1:
-        raise UnsupportedError("zero points of groups", "a zero point of each output column")
-    sizes = {"scale": _grouped(x.shape[-1], scale, group)}
+    groups = _grouped(x.shape[-1], scale, group)
+    shifted = group is not None and getattr(zero, "ndim", 1) > 1
+    sizes = {"scale": groups, "zero": groups if shifted else ()}
     kinds = [_vector(name, v, (w.shape[0], *sizes.get(name, ()))) for name, v in vectors.items()]
     rows = x if x.dim() == 2 else x.reshape(-1, x.shape[-1])
     zeros, scales, biases = kinds
     form = _Form(
-        type_of_torch(x.dtype), type_of_torch(w.dtype), zeros, scales, biases, group
+        type_of_torch(x.dtype), type_of_torch(w.dtype), zeros, scales, biases, group, shifted
     )  # fmt: skip
     return form, [rows, w, *(v for v in vectors.values() if v is not None)]
 
@@ -216,8 +217,12 @@ def _widened(form: _Form, inputs: list[torch.Tensor]) -> tuple[_Form, list[torch
         w = torch.stack((two & 15, two >> 4), -1).flatten(1)
     if form.zero is not None:
         zero, *vectors = vectors
-        w = w.to(torch.float32).sub_(zero[:, None])
-    return replace(form, w=None, zero=None), [x, w.to(x.dtype), *vectors]
+        by_column = zero[:, None]
+        if form.group is not None and form.shifted:
+            by_column = zero.repeat_interleave(form.group, 1)[:, : w.shape[1]]
+        w = w.to(torch.float32).sub_(by_column)
+    form = replace(form, w=None, zero=None, shifted=False)
+    return form, [x, w.to(x.dtype), *vectors]
 
 
 @lru_cache(maxsize=64)
@@ -227,12 +232,13 @@ def _text(form: _Form) -> str:
     given = {"zero": form.zero, "scale": form.scale, "bias": form.bias}
     lines = [tensor_line("x", (-1, -1), form.x), tensor_line("q", (-1, -1), form.w or form.x)]
     shapes = {"scale": (-1, -1)} if form.group else {}
+    shapes |= {"zero": (-1, -1)} if form.shifted else {}
     lines += [
         tensor_line(name, shapes.get(name, (-1,)), kind)
         for name, kind in given.items() if kind is not None
     ]  # fmt: skip
     weights = "q"
-    if form.zero is not None:
+    if form.zero is not None and not form.shifted:
         lines += [
             "wide = fd.ops.cast(q, dtype=DataType.Float)",
             f"shift = fd.ops.broadcast(zero, {column})",
@@ -246,7 +252,8 @@ def _text(form: _Form) -> str:
     inside = ""
     if form.group:
         behind = [x for x in behind if x[1] != "scale"]
-        inside = f", scale_b=scale, group={form.group}"
+        shift = ", zero_b=zero" if form.shifted else ""
+        inside = f", scale_b=scale{shift}, group={form.group}"
     made = "sums" if behind else "d"
     lines.append(f"{'y' if behind else 'd'} = fd.ops.linear(x, {weights}{inside})")
     if behind:

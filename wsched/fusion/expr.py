@@ -38,15 +38,24 @@ class Scale:
     """What blocks of an operand count times: a number for each ``promotion`` of K of its product
     and each ``rows`` of the rows that it has there.
 
-    ``tensor`` is an input of fp32, [K blocks, rows] of single rows and [row blocks, K blocks] of
-    blocks of several: what a step of the main loop reads of it lies side by side.
+    ``tensor`` is an input of fp32, or of 16 bits, [K blocks, rows] of single rows and
+    [row blocks, K blocks] of blocks of several: what a step of the main loop reads of it lies side
+    by side. ``zero`` is another one, or "": numbers that are taken from the operand's elements
+    first, which is rounded to the operand's type.
     """
 
     tensor: str
     rows: int
+    zero: str = ""
 
     def __str__(self) -> str:
-        return f"{self.tensor} of {self.rows}"
+        behind = f" behind zero points {self.zero}" if self.zero else ""
+        return f"{self.tensor} of {self.rows}{behind}"
+
+    @property
+    def tensors(self) -> tuple[str, ...]:
+        """The inputs."""
+        return (self.tensor, self.zero) if self.zero else (self.tensor,)
 
 
 Scales = tuple[Scale | None, Scale | None]

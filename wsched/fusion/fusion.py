@@ -187,8 +187,9 @@ class Fusion(_Kept):
 
     @property
     def scales(self) -> frozenset[str]:
-        """Names of the inputs that blocks of operands count times."""
-        return frozenset(s.tensor for e in self.mmas for s in e.scales or () if s is not None)
+        """Names of the inputs that blocks of operands count times, and of their zero points."""
+        found = (s for e in self.mmas for s in e.scales or () if s is not None)
+        return frozenset(name for s in found for name in s.tensors)
 
     @property
     def lists(self) -> Mapping[str, tuple[str, ...]]:

@@ -35,6 +35,7 @@ from wsched.importer.scales import block_scales
 from wsched.importer.steps import REDUCED, Step
 from wsched.importer.sums import summands
 from wsched.importer.text.signatures import known_ops
+from wsched.importer.weights import with_weights
 
 __all__ = ["build_fusion"]
 
@@ -68,7 +69,7 @@ def build_fusion(definition: Definition, by_calls: bool = False) -> Fusion:
     """
     definition.check_complete()
     definition.check_pure("a kernel")
-    definition = without_scaled(definition)
+    definition = with_weights(without_scaled(definition))
     if grouped_matmuls(definition):
         return build_grouped(definition, _bare)
     if by_calls:
@@ -116,6 +117,9 @@ def _build(definition: Definition, computable: Computable = Computable.ONE) -> F
     before = [s for steps in computed.values() for s in steps if s.source not in own]
     read = [*epilogue.steps, *before]
     scales = block_scales(definition, matmuls, form, dims)
+    if scales is not None and scales.pair[1] and scales.pair[1].zero and not b.steps:
+        what = f"zero points of groups of {b.name}, which is multiplied as it is"
+        raise UnsupportedError(what, "of what is computed, a cast say")
     inputs = tuple(_bindings(definition, operands, read, {} if scales is None else scales.axes))
     sizes = _sizes(matmuls[0], inputs)
     mn_major = {x.input for x in operands.values() if x.memory[-1] != SUMMED}
@@ -248,10 +252,10 @@ def _bindings(
         if not node.is_input:
             continue
         if name in by_input:
-            if name in read:
-                raise UnsupportedError(
-                    f"{name} as operand of the matmul and in the epilogue", "one way to read it"
-                )
+            if name in read or name in scales:
+                other = "in the epilogue" if name in read else "as its scales"
+                what = f"{name} as operand of the matmul and {other}"
+                raise UnsupportedError(what, "one way to read it")
             x = by_input[name]
             yield TensorBinding(name, x.axes, fixed_sizes(node), dtype_of(x.node))
         elif name in scales:

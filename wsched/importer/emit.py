@@ -159,7 +159,7 @@ class _Emitter:
         """An input of such dimensions, or that blocks of an operand count times, as :class:`Scale`
         says it lies.
         """
-        scale = next((s for s in scales if s.tensor == b.tensor), None)
+        scale = next((s for s in scales if b.tensor in s.tensors), None)
         if scale is None:
             return self.add(b.dtype, MemoryType.Global, text, exchanged)
         along = next(axis for axis in b.axes if axis.startswith(SUMMED))
@@ -173,7 +173,8 @@ class _Emitter:
         """They with their tensors in the fusion."""
         if scales is None:
             return None
-        left, right = (s and Scale(self.named[s.tensor], s.rows) for s in scales)
+        named = {"": "", **self.named}
+        left, right = (s and Scale(named[s.tensor], s.rows, named[s.zero]) for s in scales)
         return left, right
 
     def add(self, dtype: DataType, memory: MemoryType, text: str, exchanged: bool = False) -> str:

@@ -2,7 +2,8 @@
 
 ``scaled_mm`` has them of both operands, of as much of K as sums are promoted after; ``linear`` of
 the second one, ``fd.ops.linear(x, w, scale_b=s, group=128)``: a number for each row of the weights
-and each group of K, s[N, K / 128]. Both are words of wsched's own.
+and each group of K, s[N, K / 128]; with ``zero_b=z`` of as many, of ``w - z``. All of them are
+words of wsched's own.
 """
 
 from __future__ import annotations
@@ -19,10 +20,16 @@ from wsched.importer.layout import Axes
 from wsched.importer.operands import dtype_of
 from wsched.importer.scaled import BLOCKS, SCALES
 
-__all__ = ["GROUP", "GROUPS", "BlockScales", "block_scales"]
+__all__ = ["GROUP", "GROUPS", "ZERO", "BlockScales", "block_scales"]
 
-GROUP, GROUPS = "group", (32, 64, 128)
-"""Of a ``linear``: K of a group; the sizes that there are, of whole instructions of every type."""
+GROUP, ZERO, GROUPS = "group", "zero_b", (32, 64, 128)
+"""Of a ``linear``: K of a group, and zero points; the sizes that there are of groups, of whole
+instructions of every type.
+"""
+
+
+_OF_GROUPS = (DataType.Float, DataType.BFloat16, DataType.Half)
+"""Their types, of groups; they are multiplied in fp32."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +62,8 @@ def block_scales(
         UnsupportedError: several matmuls, or batches; blocks of another size than sums are promoted
             after, or none are; scales that are no matrices of fp32.
     """
-    asked = [n for n in matmuls if any(n.get(x) is not None for x in (BLOCKS, GROUP, SCALES[1]))]
+    words = (BLOCKS, GROUP, SCALES[1], ZERO)
+    asked = [n for n in matmuls if any(n.get(x) is not None for x in words)]
     if not asked:
         return None
     (node, *others), blocks = asked, asked[0].get(BLOCKS)
@@ -70,7 +78,7 @@ def block_scales(
 
 def _of_groups(definition: Definition, node: Node, form: MmaForm, what: str) -> BlockScales:
     """Those of the weights of a linear."""
-    span, source = node.get(GROUP), node.get(SCALES[1])
+    span, zero = node.get(GROUP), node.get(ZERO)
     if type_of(form.accumulators[0]) is not DataType.Float or node.op != "linear":
         raise UnsupportedError(f"{what} of fd.ops.{node.op} of {form.types}",
                                "those of a linear whose sums are fp32")  # fmt: skip
@@ -81,8 +89,33 @@ def _of_groups(definition: Definition, node: Node, form: MmaForm, what: str) -> 
     ):
         most = form.promotion or GROUPS[-1]
         raise UnsupportedError(what, f"groups of {', '.join(str(n) for n in GROUPS if n <= most)}")
-    name = _tensor(definition, source, what)
-    return BlockScales((None, Scale(name, 1)), {name: (COLS, in_blocks(SUMMED, span))}, span)
+    name, axes = _numbers(definition, node.get(SCALES[1]), span, what)
+    if zero is None:
+        return BlockScales((None, Scale(name, 1)), {name: axes}, span)
+    shift, own = _numbers(definition, zero, span, f"zero points of groups of {span}")
+    if shift == name:
+        raise UnsupportedError(f"{what} and zero points in {name}", "a tensor for each")
+    return BlockScales((None, Scale(name, 1, shift)), {name: axes, shift: own}, span)
+
+
+def _numbers(definition: Definition, source: Value, span: int, what: str) -> tuple[str, Axes]:
+    """The input with numbers of groups, and its axes."""
+    axes: Axes = (COLS, in_blocks(SUMMED, span))
+    made = definition.node(source.name) if isinstance(source, Ref) else None
+    while made is not None and _is_looked_at(made):
+        source = made.operands[0]
+        axes = axes[::-1] if made.op == "permute" else axes
+        made = definition.node(source.name) if isinstance(source, Ref) else None
+    return _tensor(definition, source, what, _OF_GROUPS), axes
+
+
+def _is_looked_at(node: Node) -> bool:
+    """Whether an operation makes scales of an input that lies or is typed otherwise: turned, and
+    as fp32, in which the kernel multiplies.
+    """
+    if node.op == "permute":
+        return node.argument("dims", 1) == (1, 0)
+    return node.op == "cast" and node.argument("dtype", 1) is DataType.Float
 
 
 def _of_blocks(definition: Definition, node: Node, form: MmaForm, what: str) -> BlockScales:
@@ -108,11 +141,15 @@ def _of_blocks(definition: Definition, node: Node, form: MmaForm, what: str) -> 
     return BlockScales((found[0], found[1]), axes, span)
 
 
-def _tensor(definition: Definition, source: Value, what: str) -> str:
+def _tensor(
+    definition: Definition, source: Value, what: str,
+    types: tuple[DataType, ...] = (DataType.Float,),
+) -> str:  # fmt: skip
     """The name of the input that has such scales."""
     tensor = definition.node(source.name) if isinstance(source, Ref) else None
     shape = tensor.get("shape") if tensor is not None and tensor.op == "define_tensor" else None
     matrix = isinstance(shape, tuple) and len(shape) == 2
-    if tensor is None or not matrix or dtype_of(tensor) is not DataType.Float:
-        raise UnsupportedError(f"{what} in {source}", "inputs of fp32 with two dimensions")
+    if tensor is None or not matrix or dtype_of(tensor) not in types:
+        known = f"fp32{' or 16 bits' * (len(types) > 1)}"
+        raise UnsupportedError(f"{what} in {source}", f"inputs of {known} with two dimensions")
     return tensor.results[0]

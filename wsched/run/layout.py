@@ -27,7 +27,8 @@ def laid_out(fusion: Fusion, inputs: Sequence[Any]) -> Fusion:
     is no tensor or has another rank stays as it is, for :func:`~wsched.run.arguments.bind` to
     refuse. A tensor that TMA cannot read is copied (:mod:`wsched.run.copies`), in its own order if
     it has one. So is one that lies otherwise than with what is summed over contiguous, if the
-    matrix instruction takes its type only so, or if it is computed on.
+    matrix instruction takes its type only so, or if it is computed on. Numbers of groups, which
+    threads read one by one, may lie either way.
 
     Raises:
         UnsupportedError: operands that stand side by side lie in different orders.
@@ -43,8 +44,18 @@ def laid_out(fusion: Fusion, inputs: Sequence[Any]) -> Fusion:
         if named and binding.tensor in fusion.operands:
             either = any_order(fusion, binding)
             order = _order(binding, tensor, declared, () if either else summed)
+        elif named and binding.tensor in _of_groups(fusion):
+            ways = (declared, declared[::-1])
+            fitting = (o for o in ways if _contiguous(tensor, binding.axes.index(o[-1])))
+            order = next(fitting, declared)
         orders.append(order)
     return _with_orders(fusion, tuple(orders))
+
+
+def _of_groups(fusion: Fusion) -> set[str]:
+    """Inputs with numbers of groups of K of one operand."""
+    found = (s for e in fusion.mmas for s in e.scales or () if None in (e.scales or ()))
+    return {name for s in found if s is not None for name in s.tensors}
 
 
 def _order(

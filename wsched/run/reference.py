@@ -232,20 +232,22 @@ def multiplied(
             if scale is None:
                 continue
             axes = given[(p.a, p.b)[at].name][0]
-            sides[at] = _scaled(sides[at], axes, *given[scale.tensor])
+            if scale.zero:
+                sides[at] = _in_fp32(sides[at]) - _each(sides[at], axes, *given[scale.zero])
+            sides[at] = _in_fp32(sides[at]) * _each(sides[at], axes, *given[scale.tensor])
         made[p.mma.output] = einsum(formula, *sides)
     return made
 
 
-def _scaled(x: Any, axes: tuple[str, ...], of: tuple[str, ...], scale: Any) -> Any:
-    """An operand in fp32 times the numbers of its blocks, of dimensions ``of``."""
-    x, scale = _in_fp32(x), _in_fp32(scale)
+def _each(x: Any, axes: tuple[str, ...], of: tuple[str, ...], scale: Any) -> Any:
+    """The numbers of an operand's blocks, of dimensions ``of``, for each of its elements."""
+    scale = _in_fp32(scale)
     sizes = {axis: blocks_of(axis) or (axis, 1) for axis in of}
     order = [next(at for at, name in enumerate(of) if sizes[name][0] == axis) for axis in axes]
     scale = scale.transpose(order)
     for at, dim in enumerate(order):
         scale = np.repeat(scale, sizes[of[dim]][1], at)
-    return x * scale[tuple(slice(n) for n in x.shape)]
+    return scale[tuple(slice(n) for n in x.shape)]
 
 
 def _in_fp32(x: Any) -> Any:

@@ -9,6 +9,7 @@ from wsched.stress.families import LARGEST, Eight, Gated, Grouped, Listed, Reduc
 from wsched.stress.form import Form
 from wsched.stress.linear import drawn_linear
 from wsched.stress.several import drawn_several
+from wsched.stress.weights import drawn_weights
 
 __all__ = ["drawn_form"]
 
@@ -28,6 +29,7 @@ _FAMILIES: tuple[Callable[[random.Random], Form], ...] = (
         rng.choice(_OPERANDS), rng.choice((*LARGEST,)), rng.choice((0.25, 12.5, 4096.0))
     ),
     lambda rng: Summed(rng.choice(_OPERANDS)),
+    drawn_weights,
 )
 
 _OTHER, _SEVERAL = 0.35, 0.15

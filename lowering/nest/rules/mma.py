@@ -11,14 +11,24 @@ from math import prod
 from lowering.ground.dtypes import DType
 from lowering.ground.errors import InternalError
 from lowering.ground.expr import TRUE, ZERO, Binary, Const, Expr
+from lowering.ground.frozen import replaced
 from lowering.ground.types import FragmentType
-from lowering.kernel.nodes import Frag, FragLoadGlobal, GmemRef, MmaTile, SmemRef
+from lowering.kernel.nodes import (
+    Frag,
+    FragCast,
+    FragLoadGlobal,
+    FragPointwise,
+    GmemRef,
+    MmaTile,
+    SmemRef,
+)
 from lowering.nest.cluster import constant
 from lowering.nest.element import element_type
 from lowering.nest.place import Place
 from lowering.nest.refs import smem
 from lowering.nest.stage import stage_of
 from wsched.fusion import MemoryType, MmaOp, ParallelType, Product, Role
+from wsched.fusion.names import blocks_of
 
 __all__ = ["exchanged", "mma", "operand", "product_of"]
 
@@ -46,6 +56,7 @@ def mma(place: Place) -> None:
         raise place.refuse(what, f"a multiple of {whole}, which fragments keep together")
     for n, x in enumerate(parts):
         a, trans_a = _left(place, product, first, depth, x.k)
+        a = _shifted(place, e, product, first, a)
         after = Frag(place.namer.new("acc_next" if n == len(parts) - 1 else "acc_part"), acc.type)
         some = (x.col, x.cols) if x.cols < acc.type.cols else (0, None)
         again = TRUE if x.k else place.again
@@ -93,13 +104,54 @@ def _scales(
         k, at = _block(place.index(product.of(Role.K)[-1]), e.promotion) + n, place.index(d)
         several = scale.rows == 1
         rows, cols = (size, 1) if several and by_rows else (1, size) if several else (1, 1)
-        kind = FragmentType(DType.F32, rows, cols, layout=place.plan.target.mma.layout)
+        dtype = element_type(place.fusion.tensor(scale.tensor).dtype)
+        kind = FragmentType(dtype, rows, cols, layout=place.plan.target.mma.layout)
         value = Frag(place.namer.new("scale"), kind)
-        coords = (k, at) if several else (_block(at, scale.rows), k)
-        turned = several and by_rows
-        place.emit(FragLoadGlobal(value, GmemRef(scale.tensor, coords), trans=turned))
+        if several:
+            place.emit(_loaded(place, value, scale.tensor, k, at))
+        else:
+            place.emit(FragLoadGlobal(value, GmemRef(scale.tensor, (_block(at, scale.rows), k))))
         found[side].append(value)
     return tuple(map(tuple, found))
+
+
+def _loaded(place: Place, value: Frag, tensor: str, k: Expr, at: Expr) -> FragLoadGlobal:
+    """The load of a number for each row, or column, from ``at`` on, of a block of K; the tensor has
+    either of the two contiguous.
+    """
+    last = blocks_of(str(place.fusion.tensor(tensor).in_memory[-1].extent))
+    coords = (k, at) if last is None else (at, k)
+    by_rows = value.type.rows > 1
+    return FragLoadGlobal(value, GmemRef(tensor, coords), trans=by_rows == (last is None))
+
+
+def _shifted(
+    place: Place, e: MmaOp, product: Product, name: str, a: SmemRef | Frag
+) -> SmemRef | Frag:
+    """A without the zero points of its rows' groups, which are loaded with the step's scales.
+
+    Raises:
+        UnsupportedError: A is read from shared memory, or of several groups; or B has zero points.
+    """
+    zeros = [x and x.zero for x in e.scales or ()]
+    if not any(zeros):
+        return a
+    zero, d = (zeros[0], product.rows) if name == e.a else (zeros[1], product.cols)
+    if not zero or len([z for z in zeros if z]) > 1 or not isinstance(a, Frag):
+        raise place.refuse(f"{place.tensor.name} = {e}", "zero points of A, in registers")
+    if e.promotion % a.type.cols:
+        what = f"{a.type.cols} of K at a time of {place.tensor.name} = {e}"
+        raise place.refuse(what, f"a divisor of {e.promotion}, of which each has a zero point")
+    k = _block(place.index(product.of(Role.K)[-1]), e.promotion)
+    dtype = element_type(place.fusion.tensor(zero).dtype)
+    kind = replaced(a.type, dtype=dtype, cols=1)
+    value = Frag(place.namer.new("zero"), kind)
+    place.emit(_loaded(place, value, zero, k, place.index(d)))
+    wide = Frag(place.namer.new("shifted"), replaced(a.type, dtype=DType.F32))
+    out = Frag(place.namer.new("shifted"), a.type)
+    place.emit(FragPointwise(wide, "sub", (a, value)))
+    place.emit(FragCast(out, wide))
+    return out
 
 
 def _block(at: Expr, size: int) -> Expr:

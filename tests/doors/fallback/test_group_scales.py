@@ -8,7 +8,10 @@ import pytest
 
 import wsched
 from lowering.ground.errors import UnsupportedError
+from wsched.doors.fallback import rebuild
 from wsched.doors.fallback.torch_ops import operations
+from wsched.front import routes
+from wsched.importer import record_text
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
@@ -36,6 +39,16 @@ def test_linear(biased: bool) -> None:
     assert found.dtype is torch.bfloat16 and (found - wanted).norm() < 3e-3 * wanted.norm()
 
 
+def test_zero_points() -> None:
+    x, w, scale, _ = given()
+    zero = torch.randint(-9, 9, (N, 2), generator=torch.Generator().manual_seed(2)).float()
+    found = operations()["linear"](
+        x, w.bfloat16(), scale_b=scale, zero_b=zero, group=GROUP
+    )  # fmt: skip
+    wanted = exact(x, w - zero.repeat_interleave(GROUP, 1)[:, :K], scale)
+    assert (found - wanted).norm() < 3e-3 * wanted.norm()
+
+
 @pytest.mark.parametrize(
     ("name", "other"), [("group", "scale_b"), ("scale_b", "group")], ids=["group", "scales"]
 )
@@ -49,19 +62,41 @@ def test_one_without_the_other(name: str, other: str) -> None:
     )
 
 
-def test_batches_that_no_kernel_of_ours_computes() -> None:
-    """Scales stand in products of matrices; ``execute`` leaves others to what is there."""
-    x, w, scale, _ = given()
+def batches(weights: str) -> str:
+    """A linear of a batch, which no kernel of ours computes with scales of groups."""
 
     def tensor(rank: int, dtype: str) -> str:
         sizes, dense = ", ".join(["-1"] * rank), ", ".join(["True"] * rank)
         return f"fd.define_tensor(shape=[{sizes}], contiguity=[{dense}], dtype=DataType.{dtype})"
 
-    text = "\n    ".join((
-        "def f(fd):", f"x = {tensor(3, 'BFloat16')}", f"q = {tensor(2, 'Int8')}",
+    return "\n    ".join((
+        "def f(fd):", f"x = {tensor(3, 'BFloat16')}", f"q = {tensor(2, weights)}",
         f"s = {tensor(2, 'Float')}", "w = fd.ops.cast(q, dtype=DataType.BFloat16)",
-        f"d = fd.ops.linear(x, w, scale_b=s, group={GROUP})", "fd.add_output(d)",
+        f"d = fd.ops.linear(x, w, scale_b=s, group={GROUP})", "fd.add_output(d)\n",
     ))  # fmt: skip
-    (found,) = wsched.execute(text + "\n", [x, w, scale])
+
+
+def test_batches_that_no_kernel_of_ours_computes() -> None:
+    """Scales stand in products of matrices; ``execute`` leaves others to what is there."""
+    x, w, scale, _ = given()
+    (found,) = wsched.execute(batches("Int8"), [x, w, scale])
     wanted = exact(x, w, scale)
+    assert (found - wanted).norm() < 3e-3 * wanted.norm()
+
+
+def test_nvfuser_is_not_given_words_that_it_does_not_know(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a GPU, where it is asked first: it takes no ``scale_b``, so torch computes."""
+    pytest.importorskip("nvfuser_direct")
+    x, w, scale, _ = given()
+    text, eight = batches("Float8_e4m3fn"), (w / 16).to(torch.float8_e4m3fn)
+    with pytest.raises(UnsupportedError) as error:
+        rebuild(record_text(text))
+    assert error.value.what.startswith("line 6: fd.ops.linear by nvFuser (")
+    assert error.value.supported == "what nvFuser takes"
+    monkeypatch.setattr(routes, "_on_gpu", lambda inputs: True)
+    way = next(routes.routes(text, record_text(text), [x, eight, scale]))
+    assert way.name == "torch"
+    assert [r.what for r in way.refusals] == ["wsched", "cut", "nvfuser"]
+    (found,) = way.run(text, [x, eight, scale])
+    wanted = exact(x, eight, scale)
     assert (found - wanted).norm() < 3e-3 * wanted.norm()

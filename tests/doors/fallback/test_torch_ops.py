@@ -22,7 +22,7 @@ _BINARY = "add atan2 div eq fmod ge gt le lt maximum minimum mod mul ne pow rema
 WITHOUT = {
     # Random numbers, attention, quantization, grouped matmuls: torch computes others, or not these.
     "cutlass_nvfp4_grouped_mm", "embedding_fwd", "erfcinv",
-    "logical_right_shift", "normal", "nv_block_quantize", "nv_grouped_block_quantize",
+    "normal", "nv_block_quantize", "nv_grouped_block_quantize",
     "preprocess_grouped_matmul_input_sf", "rand_like", "randn_like", "scaled_mm", "scatter",
     "sdpfa_bwd", "sdpfa_fwd", "segment_set", "uniform", "cummax", "cummin",
 }  # fmt: skip

@@ -61,8 +61,8 @@ def operations() -> dict[str, Callable[..., Any]]:
     }
     named = (
         argsort, broadcast, broadcast_in_dim, cast, cat, div, expand, full, gather, index_select,
-        iota, linear, pad, permute, reshape, select, shape, size, slice_, squeeze, stride_order,
-        take_along_axis, topk, triu, var, var_mean, welford,
+        iota, linear, logical_right_shift, pad, permute, reshape, select, shape, size, slice_,
+        squeeze, stride_order, take_along_axis, topk, triu, var, var_mean, welford,
     )  # fmt: skip
     table |= {f.__name__.rstrip("_"): f for f in named}
     table |= {"set": torch.clone, "sum": _reduction(_sum), "prod": _reduction(_prod)}
@@ -116,10 +116,20 @@ def div(x: Any, y: Any) -> Any:
     return torch.div(x, y) if any(floats) else torch.div(x, y, rounding_mode="trunc")
 
 
+def logical_right_shift(x: Any, by: Any) -> Any:
+    """The bits of integers moved, with zeros behind them, whatever their sign."""
+    import torch
+
+    ones = torch.full_like(x, -1)
+    low = torch.where(torch.as_tensor(by) > 0, ~(ones << (8 * x.element_size() - by)), ones)
+    return (x >> by) & low
+
+
 def linear(
-    x: Any, w: Any, bias: Any = None, *, scale_b: Any = None, group: int | None = None
-) -> Any:
-    """``x · wᵀ + bias``; with scales of groups, [N, K / group], of weights times these, in fp32.
+    x: Any, w: Any, bias: Any = None, *, scale_b: Any = None, zero_b: Any = None,
+    group: int | None = None,
+) -> Any:  # fmt: skip
+    """``x · wᵀ + bias``; with scales of groups, [N, K / group], of ``w - zero_b`` times these.
 
     Raises:
         UnsupportedError: scales without the size of their groups, or a size without scales.
@@ -132,6 +142,9 @@ def linear(
         one = "group without scale_b" if scale_b is None else "scale_b without group"
         raise UnsupportedError(f"a linear with {one}", "both or none")
     scales = scale_b.repeat_interleave(group, 1)[:, : w.shape[1]]
+    if zero_b is not None:
+        zeros = zero_b.repeat_interleave(group, 1)[:, : w.shape[1]]
+        w = (wide(w).float() - zeros).to(w.dtype)
     added = None if bias is None else bias.float()
     made = torch.nn.functional.linear(wide(x).float(), wide(w).float() * scales, added)
     return made.to(x.dtype)

@@ -16,11 +16,12 @@ Known = Sequence[DataType | None]
 _INTEGERS = (DataType.Bool, DataType.Int32, DataType.Int)
 """The narrower first."""
 
-_ARITHMETIC = frozenset(("abs", "add", "fmod", "maximum", "minimum", "mod", "mul", "neg",
-                         "remainder", "sub"))  # fmt: skip
+_SHIFTS = frozenset(("bitwise_left_shift", "bitwise_right_shift", "logical_right_shift"))
+_ARITHMETIC = _SHIFTS | frozenset(("abs", "add", "fmod", "maximum", "minimum", "mod", "mul", "neg",
+                                   "remainder", "sub"))  # fmt: skip
 """Of integers these are integers."""
 
-PROMOTED_ALIKE = frozenset((
+PROMOTED_ALIKE = _SHIFTS | frozenset((
     "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cos", "cosh", "erfcinv", "erfinv",
     "fmod", "lgamma", "mod", "nextafter", "remainder", "sin", "sinh", "tan",
 ))  # fmt: skip

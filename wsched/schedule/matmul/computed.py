@@ -15,6 +15,8 @@ __all__ = ["Computed", "element_bytes"]
 LOAD_WORK, NARROW_WORK, WORK = 1.0, 1.75, 1.0
 """Instructions of a thread for an element: to load it, to widen it from 8 bits, and for any other
 operation (counted in machine code)."""
+SHIFT_WORK = 2.5
+"""To take a group's zero point from an element of 16 bits, in fp32: to it, and back by pairs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +27,13 @@ class Computed:
         side: which one, of the product that is computed.
         dtype: its type in memory, and in its ring.
         work: instructions of a thread for an element.
+        shifted: whether groups of K have zero points, which are taken away last.
     """
 
     side: Literal["a", "b"]
     dtype: DataType
     work: float
+    shifted: bool = False
 
     @property
     def bytes(self) -> float:
@@ -56,7 +60,10 @@ class Computed:
         for side, source in (("a", product.a), ("b", product.b)):
             if made[side]:
                 work = LOAD_WORK + sum(_work(fusion, name) for name in made[side])
-                return Computed("a" if side == "a" else "b", source.dtype, work)
+                scale = (product.mma.scales or (None, None))[side == "b"]
+                shifted = scale is not None and bool(scale.zero)
+                work += SHIFT_WORK * shifted
+                return Computed("a" if side == "a" else "b", source.dtype, work, shifted)
         return None
 
 

@@ -23,6 +23,8 @@ def scaled_reasons(demands: Demands, params: MatmulParams) -> Reasons:
     tile = params.tile_sizes.cta_tile
     if tile.k % span and span % tile.k:
         reasons.append(f"the tile's k {tile.k} has parts of {span}, of which each is scaled")
+    if demands.computed is not None and demands.computed.shifted and tile.k > span:
+        reasons.append(f"the tile's k {tile.k} has groups of {span} with zero points")
     for axis, size, rows in zip("mn", (warp.m, warp.n), demands.scaled, strict=True):
         if rows > 1 and rows % size:
             reasons.append(
@@ -47,4 +49,5 @@ def scaled_registers(demands: Demands, params: MatmulParams) -> int:
     by_row, by_col = demands.scaled
     rows = _SHARED * warp.m // demands.target.mma.m if by_row == 1 else 1
     cols = warp.n // _LANES if by_col == 1 else 1
-    return rows + cols if by_row == by_col == 1 else 2 * max(rows, cols)
+    shifts = max(rows, cols) if demands.computed is not None and demands.computed.shifted else 0
+    return shifts + (rows + cols if by_row == by_col == 1 else 2 * max(rows, cols))
