@@ -6,7 +6,8 @@ import multiprocessing
 import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from contextlib import suppress
+from contextlib import ExitStack, suppress
+from itertools import starmap
 from typing import Any
 
 from lowering.ground.errors import ScheduleError, UnsupportedError, WschedError
@@ -20,6 +21,10 @@ from wsched.schedule.matmul.params import MatmulParams
 
 __all__ = ["build", "build_for"]
 
+MANY, CHUNK = 32, 4
+"""So many problems are ranked by several processes, so many of them at a time: a process takes a
+second or two to start, a ranking half a second."""
+
 
 def build_for(
     wanted: Iterable[tuple[str, Shape]],
@@ -27,7 +32,7 @@ def build_for(
     listed: Callable[[str, Problem], Iterable[Ranked]],
     jobs: int,
 ) -> None:
-    """Compile what will be measured, under a bar; the worker says what wsched refuses.
+    """Choose and compile what will be measured, under bars; the worker says what wsched refuses.
 
     Args:
         wanted: definitions and their sizes.
@@ -35,13 +40,29 @@ def build_for(
         listed: the schedules of a definition for the problem that is planned for.
         jobs: processes; 0 for as many as there are processors.
     """
-    found = []
-    for text, shape in wanted:
-        with suppress(ScheduleError, UnsupportedError):
-            planned = problem_for(text, shape, gpu["sms"], gpu["l2_bytes"], gpu["name"])
-            found += [(text, r.params) for r in listed(text, planned)]
+    asked = [(listed, text, shape, gpu) for text, shape in wanted]
+    found = list[tuple[str, MatmulParams]]()
+    with ExitStack() as ends:
+        update = ends.enter_context(progress_bar(len(asked)))
+        every: Iterable[list[tuple[str, MatmulParams]]] = starmap(_listed, asked)
+        if len(asked) >= MANY:
+            pool = ends.enter_context(_pool(jobs or None, len(asked)))
+            every = pool.map(_listed, *zip(*asked, strict=True), chunksize=CHUNK)
+        for number, some in enumerate(every, 1):
+            found += some
+            update(number, f"chose for {number} of {len(asked)}")
     with progress_bar(len(set(found))) as update:
         build(found, jobs or None, lambda done, of: update(done, f"compiled {done} of {of}"))
+
+
+def _listed(
+    listed: Callable[[str, Problem], Iterable[Ranked]], text: str, shape: Shape, gpu: dict[str, Any]
+) -> list[tuple[str, MatmulParams]]:
+    """The schedules of a problem; none of what is refused."""
+    with suppress(ScheduleError, UnsupportedError):
+        planned = problem_for(text, shape, gpu["sms"], gpu["l2_bytes"], gpu["name"])
+        return [(text, r.params) for r in listed(text, planned)]
+    return []
 
 
 def build(
@@ -63,15 +84,19 @@ def build(
     """
     unique = dict.fromkeys(wanted)
     found: dict[str, int] = {}
-    fresh = multiprocessing.get_context("spawn")  # a forked CUDA context does not work
-    workers = min(jobs or os.cpu_count() or 1, max(len(unique), 1))
-    with ProcessPoolExecutor(workers, mp_context=fresh) as pool:
+    with _pool(jobs, len(unique)) as pool:
         left = [pool.submit(_compiled, *one) for one in unique]
         for number, future in enumerate(as_completed(left), 1):
             outcome = future.result()
             found[outcome] = found.get(outcome, 0) + 1
             told(number, len(left))
     return found
+
+
+def _pool(jobs: int | None, most: int) -> ProcessPoolExecutor:
+    """Fresh processes: a forked CUDA context does not work."""
+    workers = min(jobs or os.cpu_count() or 1, max(most, 1))
+    return ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn"))
 
 
 def _compiled(definition: str, params: MatmulParams) -> str:

@@ -48,9 +48,9 @@ def schedules_for(definition: str, problem: Problem, first: int = FIRST) -> list
         first: how many of the model's; 0 for none but what is taken, and no variants.
     """
     taken = choose_params(problem)
-    found = [p for _, p in ranked(problem)]
     tried = [taken]
     if first:
+        found = [p for _, p in ranked(problem)]
         tried += [*_first(found, first), *_best_of_kinds(found), *_variants(taken)]
     fusion = import_fusion(definition)
     named: dict[str, MatmulParams] = {}
