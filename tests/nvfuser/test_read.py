@@ -84,8 +84,11 @@ def test_a_swizzle_is_opaque(nvf: Any) -> None:
         y.split(1, 8)
         y.split(0, 8)
         y.swizzle(1, 3)
-    (opaque,) = read_schedule(fd).tensor("T1").opaque
+    read = read_schedule(fd).tensor("T1")
+    (opaque,) = read.opaque
     assert opaque.startswith("Xor(2D): ")
+    assert [type(t) for t in read.view.transforms] == [Split, Split]  # what it is of
+    assert str(read).endswith(f"\n  {opaque}")
 
 
 def test_a_parallel_type_without_a_word(nvf: Any) -> None:
