@@ -1,0 +1,47 @@
+"""What a text declares: the definition by an annotation, a type by a tensor, a vector by a count."""
+
+from __future__ import annotations
+
+import pytest
+
+from lowering.ground.errors import UnsupportedError
+from wsched.importer import Open, record_text
+
+
+@pytest.mark.parametrize("form", ["nvf.FusionDefinition", "'nvf.FusionDefinition'", "Definition"])
+def test_an_annotation_tells_the_definition(form: str) -> None:
+    """Whatever the argument is called, and in whichever place."""
+    text = (
+        f"def build(n: int, d: {form}) -> None:\n"
+        "    x = d.define_tensor(shape=[-1, -1], dtype=DataType.Half)\n"
+        "    d.add_output(d.ops.relu(x))\n"
+    )
+    if form != "Definition":
+        assert [n.op for n in record_text(text).nodes] == ["define_tensor", "relu"]
+        return
+    with pytest.raises(UnsupportedError, match="text with 0 fusion definitions"):
+        record_text(text)
+
+
+def test_a_type_that_a_tensor_tells_is_open() -> None:
+    definition = record_text(
+        "def gate(fd: FusionDefinition, z: nvfuser.TensorView):\n"
+        "    return fd.ops.cast(z, dtype=z.dtype())\n"
+    )
+    assert definition.nodes[-1].get("dtype") == Open("z.dtype()", 2)
+
+
+@pytest.mark.parametrize("count", [0, 1, 64, 65, -1, 2.0, True, "'a'"])
+def test_a_vector_of_so_many(count: object) -> None:
+    text = f"    v = fd.define_vector({count})\n    x = fd.ops.add(1, 2)\n"
+    text = f"def nvfuser_fusion(fd: FusionDefinition) -> None:\n{text}"
+    if type(count) is int and 0 <= count <= 64:
+        made = [n for n in record_text(text).nodes if n.op == "define_scalar"]
+        assert [n.results for n in made] == [(f"v[{at}]",) for at in range(count)]
+        return
+    with pytest.raises(UnsupportedError) as error:
+        record_text(text)
+    assert str(error.value) == (
+        f"line 2: a vector of {str(count).strip(chr(39))} in `v = fd.define_vector({count})` is "
+        "not supported; supported: a list of at most 64"
+    )
