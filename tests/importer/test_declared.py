@@ -1,4 +1,4 @@
-"""What a text declares: the definition by an annotation, a type by a tensor, a vector by a count."""
+"""What a text declares: a definition by an annotation, a type by a tensor, a vector by a count."""
 
 from __future__ import annotations
 
