@@ -45,3 +45,19 @@ def test_a_vector_of_so_many(count: object) -> None:
         f"line 2: a vector of {str(count).strip(chr(39))} in `v = fd.define_vector({count})` is "
         "not supported; supported: a list of at most 64"
     )
+
+
+@pytest.mark.parametrize(
+    "block",
+    ["FusionDefinition()", "FusionDefinition() as fds[0]", "FusionDefinition() as (fd, n)",
+     "Other() as fd"],
+)  # fmt: skip
+def test_blocks_that_define_nothing(block: str) -> None:
+    """They are none, and stand in the way of none."""
+    text = (
+        f"with {block}:\n    x = fd.define_tensor(shape=[-1])\n    fd.add_output(fd.ops.neg(x))\n"
+    )
+    with pytest.raises(UnsupportedError, match="text with 0 fusion definitions"):
+        record_text(text)
+    with_one = text + text.replace(block, "open('a') as f, nvf.FusionDefinition() as fd")
+    assert [n.op for n in record_text(with_one).nodes] == ["define_tensor", "neg"]
