@@ -61,3 +61,28 @@ def test_blocks_that_define_nothing(block: str) -> None:
         record_text(text)
     with_one = text + text.replace(block, "open('a') as f, nvf.FusionDefinition() as fd")
     assert [n.op for n in record_text(with_one).nodes] == ["define_tensor", "neg"]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "while n:\n        pass",
+        "try:\n        pass\n    finally:\n        pass",
+        "for i in [1]:\n        pass\n    else:\n        pass",
+        "match n:\n        case 1:\n            pass",
+        "with f() as g:\n        pass",
+        "class A:\n        pass",
+        "async def f():\n        pass",
+        *("del x", "raise E", "x.y += 1", "break", "y: int", "x.y: int = 3"),
+    ],
+)
+def test_statements_that_no_definition_is_written_with(statement: str) -> None:
+    text = (
+        "def build(fd: FusionDefinition, n: int) -> None:\n"
+        "    x = fd.define_tensor(shape=[-1, -1], dtype=DataType.Half)\n"
+        f"    {statement}\n"
+        "    fd.add_output(fd.ops.relu(x))\n"
+    )
+    with pytest.raises(UnsupportedError) as error:
+        record_text(text)
+    assert error.value.what == f"line 3: `{statement.splitlines()[0]}`"
