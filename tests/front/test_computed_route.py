@@ -34,3 +34,17 @@ def test_a_kernel_in_front_that_takes_less(monkeypatch: pytest.MonkeyPatch) -> N
     assert found.route == "cut"
     assert reason.startswith("an operand computed in the kernel takes ")
     assert reason.endswith(" us, in front of it 0.5 us")
+
+
+def test_what_stays_is_told_to_the_ways_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel in front of constants alone would run once."""
+    told, chosen = list[object](), routes.chosen_cut
+
+    def noted(*args: object, **more: object) -> object:
+        told.append(more["constants"])
+        return chosen(*args, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(routes, "chosen_cut", noted)
+    for constants in ((1,), ()):
+        wsched.explain(cast("Float8_e4m3fn"), INPUTS, constants=constants)
+    assert told == [(1,), ()]

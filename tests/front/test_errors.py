@@ -259,3 +259,30 @@ def test_an_unknown_stage_of_the_dump() -> None:
         f"no stage 'llvm'; there are: fusion, subdags, dot, loops, lower, {passes}, kernel, cuda, "
         "ptx, sass, mlir, mlir-nvgpu"
     )
+
+
+@pytest.mark.parametrize(
+    ("op", "said"),
+    [
+        (
+            "reshape(x, new_shape=[4, 4])",
+            "fd.ops.reshape of [[3, 5]]: shape '[4, 4]' is invalid for input of size 15",
+        ),
+        ("cat([x, w], dim=0)", "fd.ops.cat of []: Sizes of tensors must match except in dimension"),
+    ],
+)
+def test_an_explanation_of_what_nobody_runs_is_refused(op: str, said: str) -> None:
+    """As the call, whoever would run it: torch says so of tensors that have no memory."""
+    text = (
+        "def nvfuser_fusion(fd : FusionDefinition) -> None :\n"
+        "    x = fd.define_tensor(shape=[-1, -1], dtype=DataType.Float)\n"
+        "    w = fd.define_tensor(shape=[-1, -1], dtype=DataType.Float)\n"
+        f"    y = fd.ops.{op}\n"
+        "    fd.add_output(fd.ops.triu(y, 1))\n"
+    )
+    inputs = [torch.zeros(3, 5), torch.zeros(4, 4)]
+    for ask in (wsched.explain, wsched.execute):
+        with pytest.raises(InputError) as error:
+            ask(text, inputs)
+        assert str(error.value).startswith(f"line 4: {said}")
+    assert wsched.explain(text, [torch.zeros(2, 8), torch.zeros(4, 8)]).route == "torch"

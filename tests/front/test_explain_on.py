@@ -159,3 +159,15 @@ def test_what_install_leaves_to_nvfuser_says_why() -> None:
     text = definition().replace("linear", "lineer")
     said = under_install(text, lambda cutter: pytest.fail("there is no way to cut it"))
     assert said.startswith("nvFuser runs it all: a result that is computed after fd.ops.lineer is ")
+
+
+@pytest.mark.parametrize(
+    ("rows", "reason"),
+    [(4096, "when they have read it"), (128, "while they store the one before")],
+)
+def test_who_computes_where_sums_are_in_tensor_memory(rows: int, reason: str) -> None:
+    """Two stages of a small tile's sums, of a large one's one."""
+    inputs = [torch.empty(n, 4096, dtype=torch.bfloat16, device="meta") for n in (rows, 4096)]
+    found = wsched.explain(definition(), inputs, gpu="B200")
+    (said,) = (c.reason for c in found.choices if c.name == "buffering_loop_level")
+    assert said == f"one thread computes each tile, which warpgroups store; the next one {reason}"

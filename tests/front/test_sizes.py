@@ -11,6 +11,7 @@ from lowering.ground.errors import UnsupportedError
 from lowering.kernel.parse import parse_kernel
 from passes.pipeline import PASSES
 from tests.batches import batched
+from tests.lists import side_by_side
 from tests.schedules import definition
 from wsched.front import explain
 from wsched.front.explain import explain_definition
@@ -183,3 +184,27 @@ def test_dumps_of_a_running_program_are_the_same(
     assert [p.name for p in while_compiling] == [p.name for p in dumps.files]
     assert [p.read_text() for p in while_compiling] == [p.read_text() for p in dumps.files]
     assert any("(unchanged)" in p.read_text() for p in dumps.files)
+
+
+@pytest.mark.parametrize(
+    ("widths", "n", "own", "wanted"),
+    [
+        ((-1, -1, -1), 256, (), (85, 85, 86)),
+        ((-1, -1, -1), 100, (("N1", 50),), (25, 50, 25)),
+        ((64, -1, -1), 256, (), (64, 96, 96)),
+        ((64, -1, -1), 65, (), (64, 0, 1)),
+        ((64, -1, -1), 64, (), (64, 0, 0)),
+        ((64, -1, -1), 32, (), (64, 0, 0)),
+        ((64, 32, -1), 100, (), (64, 32, 4)),
+        ((64, 32, -1), 8, (), (64, 32, 0)),
+        ((64, 32, 8), 256, (), (64, 32, 8)),
+    ],
+)
+def test_weights_side_by_side_share_what_is_left(
+    widths: tuple[int, ...], n: int, own: tuple[tuple[str, int], ...], wanted: tuple[int, ...]
+) -> None:
+    """Those that the definition fixes, or the call, have these; N is what they are together."""
+    found = Extents(16, n, 24, own=own).named(import_fusion(side_by_side(3, widths=widths)))
+    assert tuple(found[f"N{at}"] for at in range(3)) == wanted
+    assert found["N"] == sum(wanted)
+    assert {found[name] for name in "BH1"} == {1} and (found["M"], found["K"]) == (16, 24)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from lowering.target.blackwell import BLACKWELL
 from lowering.target.hopper import HOPPER
 from tests.epilogues import GELU, RESIDUAL, SILU, TWO_OUTPUTS, WHERE
 from tests.schedules import definition
+from wsched.front import kernels
 from wsched.front.known import import_fusion
 from wsched.front.sizes import Extents, kernel_for, schedule_for
 from wsched.importer.input_error import InputError
@@ -123,3 +125,17 @@ def test_no_element_of_lanes_is_printed() -> None:
     schedule.debug_print("T9", "T9[3, 1]")
     with pytest.raises(ScheduleError, match="T9 has registers as tensor memory has lanes"):
         wsched.execute(schedule, inputs(128, 128, 128))
+
+
+@pytest.mark.parametrize(
+    ("capability", "target"), [((9, 0), HOPPER), ((10, 0), BLACKWELL), ((8, 0), None)]
+)
+def test_the_gpu_of_the_inputs(
+    capability: tuple[int, int], target: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the first one that is anywhere; numbers and tensors of the CPU are on none."""
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    on_gpu = SimpleNamespace(device=torch.device("cuda:1"))
+    assert kernels._target([0.5, on_gpu]) is target
+    for inputs_ in ([], [0.5], [torch.zeros(1)], [torch.zeros(1), on_gpu]):
+        assert kernels._target(inputs_) is None

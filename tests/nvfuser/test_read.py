@@ -84,8 +84,23 @@ def test_a_swizzle_is_opaque(nvf: Any) -> None:
         y.split(1, 8)
         y.split(0, 8)
         y.swizzle(1, 3)
-    (opaque,) = read_schedule(fd).tensor("T1").opaque
+    read = read_schedule(fd).tensor("T1")
+    (opaque,) = read.opaque
     assert opaque.startswith("Xor(2D): ")
+    assert str(read).endswith(f"\n  {opaque}")
+
+
+def test_what_a_swizzle_is_of_is_read(nvf: Any) -> None:
+    """Nothing but the swizzle leads to it."""
+    with nvf.FusionDefinition() as fd:
+        x = fd.define_tensor(shape=[2, 4, 8], contiguity=True, dtype=nvf.DataType.Float)
+        y = fd.ops.relu(x)
+        fd.add_output(y)
+        y.merge(0, 1)
+        y.swizzle(0, 1)
+    view = read_schedule(fd).tensor("T1").view
+    assert [type(t) for t in view.transforms] == [Merge]
+    assert {d.id for d in view.loop}.isdisjoint(d.id for t in view.transforms for d in t.outputs)
 
 
 def test_a_parallel_type_without_a_word(nvf: Any) -> None:

@@ -110,8 +110,9 @@ def test_what_lies_between_shares_memory_and_results_do_not(chains: list[Any]) -
     arena, *results = chain._new
     assert len(results) == 2 and arena().nbytes < 3 * 24 * 32 * 2 + 512
     assert c.untyped_storage().data_ptr() != a.untyped_storage().data_ptr()
-    again = wsched.execute(LAYERS, inputs)
+    again = chain(inputs)
     assert all(map(torch.equal, again, (c, a))) and again[0] is not c
+    assert all(r.whole for r in chain._results)  # what has been allocated, no views of it
 
 
 @pytest.mark.slow
@@ -163,3 +164,20 @@ def test_what_a_first_call_forgets() -> None:
         assert values[0] is None and was.memory == tensor.untyped_storage().data_ptr()
         assert (was.past, was.device, was.like.device.type) == (6, tensor.device, "meta")
         assert (was.like.shape, was.like.stride()) == ((3, 3), (6, 2))
+
+
+@pytest.mark.parametrize("first", [0, 4])
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_value_within_other_memory(first: int, whole: bool) -> None:
+    """From an element of the root's on, in strides of its own; the root itself where it is that."""
+    root = torch.arange(40.0)[first:]
+    like = torch.empty_strided((2, 3), (6, 2), device="meta")
+    found = chained._Lies(1, 8, like, whole).of([torch.zeros(1), root])
+    if whole:
+        assert found is root
+        return
+    assert torch.equal(found, root.as_strided((2, 3), (6, 2), first + 2))
+    assert found.data_ptr() == root.data_ptr() + 8
+    half = torch.empty_strided((3,), (2,), dtype=torch.bfloat16, device="meta")
+    narrow = chained._Lies(0, 6, half, False).of([root])
+    assert narrow.data_ptr() == root.data_ptr() + 6 and narrow.stride() == (2,)

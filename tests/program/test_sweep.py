@@ -51,3 +51,35 @@ def test_refused(step: SweepStep, why: str) -> None:
     with pytest.raises(ScheduleError) as error:
         verify(program(step))
     assert (error.value.rule, error.value.why) == ("kernel", why)
+
+
+SQUARE = """
+def nvfuser_fusion(fd : FusionDefinition) -> None :
+    x = fd.define_tensor(shape=[-1, -1], contiguity=[True, True], dtype=DataType.Float)
+    t = fd.ops.permute(x, dims=[1, 0])
+    y = fd.ops.add({a}, {b})
+    fd.add_output(y)
+"""
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "read", "refused"),
+    [("x", "x", True, False), ("t", "t", True, True), ("t", "t", False, False)],
+)
+def test_in_the_place_of_what_it_reads(a: str, b: str, read: bool, refused: bool) -> None:
+    """An element is overwritten by what is computed of it, and of no other one; what the sweep does
+    not read it may overwrite as it wants."""
+    n = Var("N")
+    x, other = (Buffer(name, DType.F32, (n, n)) for name in ("x", "z"))
+    sweep = import_sweep(record_text(SQUARE.format(a=a, b=b)), [(0, 1)])
+    y = Buffer("y", DType.F32, (n, n), at=x if read else other)
+    step = SweepStep("sum", sweep, (x,) * len(sweep.inputs), (y,))
+    made = Program((x, other), (step,), (y,))
+    if not refused:
+        return verify(made)
+    with pytest.raises(ScheduleError) as error:
+        verify(made)
+    assert (error.value.rule, error.value.why, error.value.legal) == (
+        "in-place", "y lies at x, elements of which the sweep reads for several",
+        ("a buffer of its own for y",),
+    )  # fmt: skip

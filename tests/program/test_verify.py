@@ -9,6 +9,7 @@ import pytest
 from lowering.ground.errors import ScheduleError
 from tests.program.programs import TEXT, plans, whole
 from wsched.program.parse import parse_program
+from wsched.program.prepare import prepare
 from wsched.program.verify import verify
 
 
@@ -190,3 +191,10 @@ def test_two_buffers_of_one_name() -> None:
     assert str(e.value).startswith(
         "ScheduleError[buffer-name]: x: there are two buffers of this name that differ\n  in:\n"
     )
+
+
+def test_what_cannot_run_is_not_prepared() -> None:
+    program = parse_program(TEXT.replace("copy x -> a\n", ""), plans())
+    with pytest.raises(ScheduleError) as e:
+        prepare(program, {}, {}, [])
+    assert e.value.rule == "buffer-defined"

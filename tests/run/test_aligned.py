@@ -61,3 +61,9 @@ def test_a_vector_has_no_rows() -> None:
     assert str(caught.value) == (
         "rows of a tensor of 1 dimensions is not supported; supported: 2 or 3"
     )
+
+
+def test_the_copy_is_on_the_device_of_the_tensor() -> None:
+    given = torch.empty(24, 33, dtype=torch.bfloat16, device="meta")
+    made = wsched.aligned_rows(given)
+    assert (made.device, made.shape, made.stride()) == (given.device, given.shape, (64, 1))

@@ -141,6 +141,19 @@ def test_memory_beside_a_result_is_left_alone() -> None:
     assert torch.equal(whole[:, 63], torch.full((M,), 7.0).bfloat16())
 
 
+def test_what_a_call_refuses_of_its_results_is_not_admitted() -> None:
+    """Rows of 126 bytes, which nobody has allocated yet."""
+    x, w = integers(M, 40), integers(63, 40, seed=1)
+    by_tma = wsched.compile(definition(), [x, w], params=ping_pong(64, 64))
+    said = set[str]()
+    for ask in (lambda: by_tma(x, w), lambda: by_tma.admit([x, w])):
+        with pytest.raises(UnsupportedError) as error:
+            ask()
+        said.add(str(error.value))
+    assert len(said) == 1 and "output 0 with 126 bytes from row to row" in said.pop()
+    by_tma.admit([x, w[:56]])
+
+
 def test_memory_of_copies_ends_with_whole_stores() -> None:
     for shape, strides in (((3, 63), (64, 1)), ((3, 64), (64, 1)), ((2, 5, 9), (80, 16, 1))):
         like = torch.empty_strided(shape, strides, dtype=torch.bfloat16)

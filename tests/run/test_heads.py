@@ -11,6 +11,7 @@ from tests.importer.test_build import X, build
 from tests.run.test_lists import EVERY
 from wsched.fusion import Fusion
 from wsched.run.compiled import compile_fusion
+from wsched.run.copies import copied, in_front, unreadable
 from wsched.run.layout import laid_out
 
 torch = pytest.importorskip("torch")
@@ -82,3 +83,17 @@ def test_no_copy_of_views() -> None:
     heads = (x.view(2, 40, 3, 16).permute(0, 2, 1, 3).float() for x in (q, k))
     left, right = heads
     assert torch.equal(s, (left @ right.mT).bfloat16())
+
+
+def test_heads_that_no_tensor_map_has_are_copied() -> None:
+    """Rows of 74 bytes: each batch is as many matrices in whole lines of the L2 as there are heads,
+    by the operand's own order."""
+    q = torch.randint(-2, 3, (2, 3, 24, 37)).bfloat16()
+    k = torch.randint(-2, 3, (2, 3, 16, 37)).bfloat16().mT
+    fusion = laid_out(build(*SCORES), [q, k])
+    assert unreadable(fusion, [q, k]) == (0, 1)
+    kernel = compile_fusion(fusion, EVERY["cooperative"])
+    first, second = copied(in_front(kernel.plan, "matmul", (0, 1)), [q, k])
+    assert first.stride() == (3 * 24 * 64, 24 * 64, 64, 1) and torch.equal(first, q)
+    assert second.stride() == (3 * 16 * 64, 16 * 64, 1, 64) and torch.equal(second, k)
+    assert torch.equal(kernel(q, k)[0], (q.float() @ k.float()).bfloat16())

@@ -117,6 +117,22 @@ def test_an_open_claim_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
 
 
+def test_what_is_proved_is_on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With each claim, proved or not; another process reads it there."""
+    kernel, asked = made().kernel, list[str]()
+    known = (Obligation("bytes", "ring"), Obligation("arrivals", "x", Verdict.UNPROVED, "why"))
+
+    def found(kernel: Kernel, admitted: Admitted | None) -> Proof:
+        asked.append(kernel.name)
+        return Proof(kernel.name, known)
+
+    monkeypatch.setattr("lowering.proof.prove.prove", found)
+    for _ in range(3):
+        monkeypatch.setattr(proving, "_found", type(proving._found)(lambda: 8))
+        assert proving.proof_of(kernel) == Proof(kernel.name, known)
+    assert asked == [kernel.name]
+
+
 @pytest.mark.slow
 def test_a_proof_is_kept(asked: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """In memory, then on disk: other processes prove nothing again; a damaged file is no proof."""

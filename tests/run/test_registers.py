@@ -28,8 +28,8 @@ PAIR = tuple[int, int] | None
 TOO_FEW = "ptxas fatal   : (C7602) Insufficient registers (128) to compile instruction at line 673"
 
 
-def spilling(spilled: int, *warnings: str) -> Resources:
-    return Resources("k", 168, 0, spilled, 0, 0, 2, 1, warnings)
+def spilling(spilled: int, *warnings: str, loads: int = 0, stack: int = 0) -> Resources:
+    return Resources("k", 168, stack, spilled, loads, 0, 2, 1, warnings)
 
 
 @pytest.fixture
@@ -91,6 +91,11 @@ def test_each_pair_takes_one_transform_graph(
     [
         (spilling(64), spilling(96), (40, 232)),
         (spilling(728), spilling(328), (24, 240)),
+        (spilling(64), spilling(64), (40, 232)),  # the first of equals
+        (spilling(64, loads=64), spilling(96), (24, 240)),
+        (spilling(64, loads=32), spilling(80, loads=24), (40, 232)),
+        (spilling(64, stack=32), spilling(64, stack=16), (24, 240)),
+        (spilling(64, "C7600: one", "C7601: another"), spilling(64, "C7600: one"), (24, 240)),
         (spilling(8, "C7510: wgmma serialized"), spilling(96), (24, 240)),
         (CompileError("k.cu", "NVRTC_ERROR_COMPILATION", TOO_FEW), spilling(96), (24, 240)),
     ],

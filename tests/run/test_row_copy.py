@@ -14,6 +14,7 @@ from lowering.kernel.kernel import Kernel
 from lowering.kernel.verify import verify
 from lowering.machine import run_kernel
 from passes.pipeline import FINAL
+from wsched.run.counts import LARGEST
 from wsched.run.row_copy import RowCopies, matrices
 from wsched.run.row_kernel import TYPES as ROW_TYPES
 from wsched.run.row_kernel import copied_columns, row_kernel
@@ -153,6 +154,15 @@ def test_what_stays_with_torch(source: Any, target: Any) -> None:
         target = torch.empty((*source.shape[:-1], 64), dtype=source.dtype)[..., : source.shape[-1]]
     assert torch.equal(copies(target, source), source)
     assert not copies.kernels
+
+
+@pytest.mark.parametrize(("rows", "taken"), [(LARGEST, True), (LARGEST + 1, False)])
+def test_as_many_rows_as_are_counted(rows: int, taken: bool) -> None:
+    target, source = (
+        torch.empty_strided((rows, 66), (pitch, 1), dtype=torch.bfloat16, device="meta")
+        for pitch in (72, 67)
+    )
+    assert (matrices(target, source) is not None) is taken
 
 
 def test_too_many_tiles_for_a_grid() -> None:

@@ -81,5 +81,7 @@ def test_results_with_dimensions_of_size_1() -> None:
     ],
 )  # fmt: skip
 def test_refused(inputs: tuple[object, ...], text: str) -> None:
-    with pytest.raises(InputError, match=text):
-        compiled_summary(rms(2, (1,)))(*inputs)
+    made = compiled_summary(rms(2, (1,)))
+    for call in (lambda: made(*inputs), lambda: made.packed(inputs, [torch.empty(8)])):
+        with pytest.raises(InputError, match=text):
+            call()

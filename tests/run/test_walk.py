@@ -9,7 +9,7 @@ import pytest
 from lowering.sweep.tile import tile_of
 from tests.lowering.sweep.sweeps import BF16
 from wsched.fusion.sweep import Place, Sweep, Term
-from wsched.run.walk import Lies, Walk, by_rows, walk_of
+from wsched.run.walk import Lies, Walk, _lower_words, by_rows, walk_of
 
 
 def copy(rank: int, order: tuple[int, ...]) -> Sweep:
@@ -136,3 +136,16 @@ def test_tensors_that_are_not_made_yet() -> None:
     """Lie row by row, results in their order."""
     assert by_rows(copy(2, (0, 1)), (6, 8)) == walked((6, 8), (8, 1), (8, 1), address=0)
     assert by_rows(copy(2, (1, 0)), (9, 7)) == walked((9, 7), (7, 1), (1, 9), address=0)
+
+
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_an_index_of_64_bits_is_read_by_its_lower_words(device: str) -> None:
+    """Where it is: nothing is copied, and a word is half as far as an element."""
+    torch = pytest.importorskip("torch")
+    whole = torch.tensor([5, -1, 7, 2**31 - 1, -2, 0], device=device)
+    given = whole[1::2]
+    found = _lower_words(given, [3], [4])
+    assert (found.device, found.dtype, found.storage_offset()) == (whole.device, torch.int32, 2)
+    assert found.data_ptr() == given.data_ptr()
+    if device == "cpu":
+        assert found.tolist() == [-1, 2**31 - 1, 0]

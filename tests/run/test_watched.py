@@ -159,7 +159,12 @@ def on_device(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Callable[[], Non
     def launch(rows: Any, fails: bool = True, capturing: bool = False) -> Callable[[], None]:
         driver = Driver(made(SMALL).kernel, rows, fails)
         zeros = torch.zeros
-        monkeypatch.setattr(torch, "zeros", lambda *a, pin_memory, **k: zeros(*a, **k))
+
+        def pinned(*a: Any, pin_memory: bool, **k: Any) -> Any:
+            assert pin_memory  # of the host, which reads it when the device has failed
+            return zeros(*a, **k)
+
+        monkeypatch.setattr(torch, "zeros", pinned)
         monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: capturing)
         monkeypatch.setattr(torch.cuda, "current_stream", lambda _: driver)
         tensors = {"A": SimpleNamespace(device="cuda:0")}

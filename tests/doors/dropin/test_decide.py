@@ -187,3 +187,23 @@ def test_autograd_records_tensors_alone() -> None:
     assert not _recorded([plain, 0.5, 3]) and _recorded([plain, asked])
     with torch.no_grad():
         assert not _recorded([asked])
+
+
+def test_what_the_prediction_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The caller's tensors by name, which of them stay, their sizes and device."""
+    told, real = list[Any](), decide.verdict
+
+    def noted(cutter: Any, call: Any) -> Any:
+        told.append(call)
+        return real(cutter, call)
+
+    monkeypatch.setattr(decide, "verdict", noted)
+    known, inputs = decide.known_of(built(BUILDERS["linear"])), inputs_of("linear")
+    assert known.names == ("tv0", "tv1")
+    for constants, names in (((), set()), ((1,), {"tv1"}), ((0, 1), {"tv0", "tv1"})):
+        decide.decide(known, inputs, constants)
+        (call,) = told
+        told.clear()
+        assert call.constants == names and call.device == torch.device("cpu")
+        assert list(call.given) == ["tv0", "tv1"] and call.given["tv1"] is inputs[1]
+        assert sorted(call.sizes.values()) == [24, 32, 64]

@@ -196,3 +196,18 @@ def test_calls_under_a_profiler_are_nvfusers(nvfuser: Spy, monkeypatch: pytest.M
     assert "nvFuser's profiler is on" in str(wsched.report())
     uninstall()
     assert own == (Profiler.__enter__, Profiler.__exit__)
+
+
+@pytest.mark.parametrize("stay", [False, True])
+def test_inputs_that_are_of_no_class_are_nvfusers(stay: bool, nvfuser: Spy) -> None:
+    """A sparse tensor has no strides that could be remembered."""
+    install(constant_parameters=stay)
+    fd, (x, w) = built(BUILDERS["linear"]), inputs_of("linear")
+    fd.execute([x, w])
+    assert not nvfuser.calls
+    sparse = [x, w.to_sparse()]
+    nvfuser.error = RuntimeError("nvFuser's own")
+    with pytest.raises(RuntimeError, match="nvFuser's own"):
+        fd.execute(sparse)
+    assert nvfuser.calls == [(fd, sparse, {})]
+    assert not fd._wsched.known.left and len(fd._wsched.known.plans) == 1

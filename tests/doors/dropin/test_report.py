@@ -138,3 +138,86 @@ def test_the_text() -> None:
         "     1000 x linear + matmul: 1 of 2 matmuls, 90.0 us instead of 150.0\n\n"
         "why not:\n   25.0% of the operations: too small\n"
     )
+
+
+def test_plain_data_of_each_line() -> None:
+    """All that the text has, and each matmul; None where nothing was predicted."""
+    own = Share("linear", 4, "8x4 . 4x4", 750, narrow=True, reason="")
+    other = Share("matmul", 9, "8x4 . 4x4", 250, narrow=False, reason="too small")
+    cost, nvfuser = SegmentsCost(90.0, 20.0), NvfuserCost(100.0, 50.0, 30.0)
+    lines = (
+        Tally("linear + matmul", "", (own, other), cost, nvfuser, 3),
+        Tally("linear", "slower", (own,), None, nvfuser, 2),
+        Tally("no matmul", "no matmul"),
+    )
+    shares = [
+        {"op": "linear", "line": 4, "problem": "8x4 . 4x4", "flops": 750, "narrow": True,
+         "reason": ""},
+        {"op": "matmul", "line": 9, "problem": "8x4 . 4x4", "flops": 250, "narrow": False,
+         "reason": "too small"},
+    ]  # fmt: skip
+    assert Report(lines).to_dict() == {
+        "calls": 5, "taken": 3, "share": 1.0, "saved_us": 180.0,
+        "lines": [
+            {"name": "linear + matmul", "calls": 3, "taken": True, "reason": "",
+             "predicted_us": 90.0, "nvfuser_us": 150.0, "saved_us": 180.0, "matmuls": shares},
+            {"name": "linear", "calls": 2, "taken": False, "reason": "slower",
+             "predicted_us": None, "nvfuser_us": 150.0, "saved_us": 0.0, "matmuls": shares[:1]},
+            {"name": "no matmul", "calls": 0, "taken": False, "reason": "no matmul",
+             "predicted_us": None, "nvfuser_us": None, "saved_us": 0.0, "matmuls": []},
+        ],
+    }  # fmt: skip
+
+
+def test_the_text_of_many_lines() -> None:
+    """Those of most operations first, as far as these are known; reasons that are rare are counted
+    together."""
+
+    def line(at: int) -> Tally:
+        share = Share("linear", 1, "", 10 + at, narrow=at % 2 == 0, reason=f"reason {at}")
+        return Tally(f"line {at}", "" if at == 3 else f"all {at}", (share,), calls=1)
+
+    text = str(Report((Tally("unknown", "none", calls=9), *map(line, range(14)))))
+    head, _, rest = text.partition("\n\n")
+    assert head == (
+        "1 of 23 calls taken in part or whole; of the matmuls: 0.0% of the operations in wsched's "
+        "kernels; predicted to have saved 0.000 ms"
+    )
+    told, _, why = rest.partition("\n\nwhy not:\n")
+    wanted = [f"        1 x line {at}: nvFuser (all {at})" for at in range(13, -1, -1)]
+    wanted[10] = "        1 x line 3: 0 of 1 matmuls"
+    assert told.splitlines() == [*wanted, "        9 x unknown: nvFuser (none)"]
+    whole = sum(10 + at for at in range(14))
+    reasons = [
+        f"  {(10 + at) / whole:6.1%} of the operations: reason {at}" for at in range(13, 1, -1)
+    ]
+    assert why == "\n".join([*reasons, "  and 2 more reasons", ""])
+    assert "of the matmuls: none of 16 bits in" in str(Report((Tally("a", "b", calls=1),)))
+
+
+@pytest.mark.parametrize(
+    ("tally", "told"),
+    [
+        (Tally("linear", "slower"), "linear: nvFuser runs it: slower"),
+        (Tally("linear", ""), "linear: 0 kernels of wsched's in 0 parts"),
+        (Tally("linear", "", (), SegmentsCost(9.0, 20.0), NvfuserCost(1.0, 5.0, 30.0)),
+         "linear: 0 kernels of wsched's in 0 parts, predicted 20.0 us, nvFuser 30.0 us"),
+    ],
+)  # fmt: skip
+def test_a_line_of_the_log(tally: Tally, told: str) -> None:
+    assert tally.told() == told
+
+
+def test_kernels_and_parts_of_a_line_of_the_log() -> None:
+    fd = built(BUILDERS["centred_before"])
+    fd.execute(inputs_of("centred_before"))
+    (line,) = wsched.report().lines
+    assert line.told().startswith(f"{line.name}: 1 kernels of wsched's in 2 parts, predicted ")
+
+
+def test_saved_by_calls() -> None:
+    cost, nvfuser = SegmentsCost(90.0, 20.0), NvfuserCost(100.0, 50.0, 30.0)
+    assert Tally("a", "", (), cost, nvfuser, 4).saved_us == 240.0
+    for tally in (Tally("a", "no", (), cost, nvfuser, 4), Tally("a", "", (), cost, None, 4)):
+        assert tally.saved_us == 0.0
+    assert Tally("a", "", (), None, nvfuser, 4).saved_us == 0.0

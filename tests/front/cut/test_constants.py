@@ -18,6 +18,7 @@ from tests.front.cut.features import sizes_of
 from tests.front.cut.norms import COMMUTE
 from tests.front.cut.test_commute import error, exactly, inputs_of
 from wsched import InputError, execute, explain
+from wsched.front import api
 from wsched.front.cut import route
 from wsched.front.cut.choose import choose
 from wsched.front.cut.segments import Cutter
@@ -258,3 +259,17 @@ def test_what_a_program_may_not_keep(
     with pytest.raises(ScheduleError, match=re.escape(said)) as e:
         prepare(program, {}, {}, [torch.zeros(1)] * 2, keep=Keep(constants, 1))
     assert e.value.rule == "keep"
+
+
+def test_an_explanation_is_of_what_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the parts take is predicted of a call that has made them."""
+    told, chosen = list[Any](), api.chosen_cut
+
+    def noted(*args: Any, **more: Any) -> Any:
+        told.append(more["constants"])
+        return chosen(*args, **more)
+
+    monkeypatch.setattr(api, "chosen_cut", noted)
+    for constants in ((1, 2), ()):
+        explain(TEXT, inputs_of(COMMUTE["norm"]), constants=constants)
+    assert told == [(1, 2), ()]

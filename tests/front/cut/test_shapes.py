@@ -4,6 +4,9 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+
 from wsched.front.cut.dtypes import result_types
 from wsched.front.cut.infer import infer
 from wsched.front.cut.looks import move_of
@@ -208,14 +211,21 @@ scaled_mm(w, w, w, w)
 SEVERAL = {"var_mean": 2, "topk": 2, "sdpfa_fwd": 4, "sdpfa_bwd": 3, "scaled_mm": 3}
 
 
-def definition_of(operation: str) -> tuple[str, list[str]]:
-    """A text with one operation, and the names of its results."""
+def definition_of(operation: str, before: str = "") -> tuple[str, list[str]]:
+    """A text with one operation, and the names of its results.
+
+    Args:
+        operation: a call.
+        before: a line in front of it.
+    """
     names = [f"z{n}" for n in range(SEVERAL.get(operation.partition("(")[0], 1))]
     lines = ["def nvfuser_fusion(fd : FusionDefinition) -> None :"]
     lines += [f"    {x} = fd.define_tensor(shape={told})" for x, told in INPUTS.items()]
     lines += ["    n = fd.define_scalar(None, dtype=DataType.Int)"]
     lines += ["    m = fd.define_scalar(3, dtype=DataType.Int)"]
-    lines += [f"    {', '.join(names)} = fd.ops.{operation}"]
+    lines += [
+        f"    {line}" for line in (before, f"{', '.join(names)} = fd.ops.{operation}") if line
+    ]
     return "\n".join([*lines, "    fd.add_output(z0)", ""]), names
 
 
@@ -259,6 +269,41 @@ def shown(operation: str) -> str:
 
 def test_of_every_operation(golden: object) -> None:
     assert "\n".join(map(shown, OPERATIONS.split("\n")[1:-1])) == golden
+
+
+UNKNOWN = "u = fd.ops.broadcast_in_dim(w, shape=[4, 16, 8], broadcast_dims=[1])"
+"""Not known, because nvFuser takes no such call."""
+
+
+def of_what_is_not_known() -> Iterator[str]:
+    """Of each operation a call for each tensor that it reads, with ``u`` in its place."""
+    seen = set[str]()
+    for operation in OPERATIONS.split("\n")[1:-1]:
+        op, _, rest = operation.partition("(")
+        if op in seen:
+            continue
+        seen.add(op)
+        for found in re.finditer(rf"\b({'|'.join(INPUTS)})\b(?!=)", rest):
+            yield f"{op}({rest[: found.start()]}u{rest[found.end() :]}"
+
+
+def test_of_a_tensor_of_which_nothing_is_known(golden: object) -> None:
+    lines = []
+    for operation in of_what_is_not_known():
+        text, names = definition_of(operation, UNKNOWN)
+        definition = record_text(text)
+        found = infer(definition)
+        orders = Orders(definition, found)
+        assert found.types["u"].dims is None
+        told = []
+        for name in names:
+            dims = found.types[name].dims
+            extents = [f"{d.extent}" + " repeated" * d.repeated for d in dims or ()]
+            told.append(
+                f"{found.types[name].dtype}: {listed(dims, extents)}, {place(orders, name)}"
+            )
+        lines.append(f"{operation}: {'; '.join(told)}")
+    assert "\n".join(lines) == golden
 
 
 def test_as_many_types_as_results() -> None:

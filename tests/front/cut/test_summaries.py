@@ -161,3 +161,27 @@ def test_what_is_no_summary_alone(runs: str, old: str, new: str) -> None:
     for a, b in zip(route.run(None, (x, w)), interpret(definition, (x, w)), strict=True):
         torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5)
         assert a.stride() == b.stride()
+
+
+APART = Feature(
+    """
+    y = fd.ops.linear(t0, t1)
+    f = fd.ops.cast(t0, dtype=DataType.Float)
+    q = fd.ops.mul(f, f)
+    s = fd.ops.sum(q, dims=[0], keepdim=False, dtype=DataType.Null)
+    t = fd.ops.sum(q, dims=[1], keepdim=False, dtype=DataType.Null)
+    r = fd.ops.rsqrt(t)
+    fd.add_output(y)
+    fd.add_output(s)
+    fd.add_output(r)
+    """,
+    ((4096, 1024), (72, 1024)), 1, 1,
+)  # fmt: skip
+
+
+def test_reductions_that_no_kernel_has_together() -> None:
+    """Over rows and over columns: a kernel each, which makes again what both are of."""
+    first, second, product = chosen(APART)
+    assert first.summary and second.summary and product.matmul
+    assert (ops(first), first.outputs) == (["cast", "mul", "sum"], ("s",))
+    assert (ops(second), second.outputs) == (["cast", "mul", "sum", "rsqrt"], ("r",))

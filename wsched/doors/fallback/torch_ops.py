@@ -163,11 +163,12 @@ def grouped_mm(mat1: Any, mat2: Any, offsets: Any, bias: Any = None) -> Any:
     groups = [len(begins) - 1] * (ranks == (2, 2))
     result = mat1.new_zeros(*groups, mat1.shape[-2], mat2.shape[-1])
     for g, (a, b) in enumerate(pairwise(begins)):
-        left, right, out = {
-            (2, 3): (mat1[a:b], mat2[g], result[a:b]),
-            (3, 2): (mat1[g], mat2[:, a:b], result[:, a:b]),
-            (2, 2): (mat1[:, a:b], mat2[a:b], result[g]),
-        }[ranks]
+        if ranks == (2, 3):
+            left, right, out = mat1[a:b], mat2[g], result[a:b]
+        elif ranks == (3, 2):
+            left, right, out = mat1[g], mat2[:, a:b], result[:, a:b]
+        else:
+            left, right, out = mat1[:, a:b], mat2[a:b], result[g]
         made = left.float() @ right.float()
         out.copy_(made if bias is None else made + bias[g].float())
     return result

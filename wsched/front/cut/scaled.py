@@ -51,7 +51,7 @@ def narrow(graph: Graph, name: str, to: DataType, before: int) -> str | None:
     if node.op == "cast" and graph.types[node.refs[0]].dtype is to:
         return node.refs[0]
     for other in (graph.nodes[i] for i in sorted(graph.live) if i < before):
-        casts = other.op == "cast" and other.refs[:1] == (name,)
+        casts = other.op == "cast" and other.refs == (name,)
         if casts and graph.types[other.results[0]].dtype is to:
             return other.results[0]
     return None
