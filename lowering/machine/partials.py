@@ -50,9 +50,10 @@ def frag_add_partial(stmt: FragAddPartial, program: Program) -> Run:
 
     def run(warp: Warp) -> None:
         slots, at = place(warp)
-        number, data = slots.stored.get(slots.key(at, warp), (0, None))
-        if data is None:
+        stored = slots.stored.get(slots.key(at, warp))
+        if stored is None:
             raise FaultError(f"{name}[{at}] is read, but nobody has stored there")
+        number, data = stored
         if not warp.known.before(warp.elected) >> number & 1:
             raise FaultError(f"{name}[{at}] is read, but nothing orders the load behind the store")
         total = warp.read(stmt.acc)

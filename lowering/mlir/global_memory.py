@@ -106,10 +106,7 @@ class Elements:
         if s.trans:
             below, right = right, below
         at_row, at_col = self.row + below, self.col + right
-        if not self._single(g.rows, self.ref.row, below) or s.index is not None:
-            tests.append(at_row < g.rows)
-        if not self._single(g.cols, self.ref.col, right):
-            tests.append(at_col < g.cols)
+        tests += (at_row < g.rows, at_col < g.cols)
         offset, more = outer_dimensions(self.ref, g)
         if g.strides:
             offset = offset + at_row * strides_of(g)[-1]
@@ -118,11 +115,6 @@ class Elements:
         for test in (*tests[1:], *self._owner()):
             inside = inside.logical_and(test)
         return _Place(offset, at_col, inside)
-
-    def _single(self, size: Expr, start: Expr, step: Expr) -> bool:
-        """Whether there is only one, which is in bounds."""
-        rows, cols = self.kind.rows, self.kind.cols
-        return size == ONE and start == ZERO and step == ZERO and 1 in (rows, cols)
 
     def _owner(self) -> Iterator[Expr]:
         """Conditions that the executing thread stores its elements: of a row or column that several

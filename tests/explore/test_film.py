@@ -123,6 +123,9 @@ def test_named_barriers_count_threads() -> None:
     """The turns of ping-pong: half of the threads come, then the other half."""
     shown = film("pingpong_128x128")
     turns = [b for b in shown.barriers if b.named and b.array == "order"]
+    assert {b.array for b in shown.barriers if not b.named} == {
+        f"{b.ring}_{b.end}" for b in shown.barriers if b.ring
+    }
     assert [b.index for b in turns] == [0, 1]
     arrived = {of_barrier(shown, s, "order", 0, "pending") for s in states(shown)}
     assert {0, 32, 64, 96, 128} <= arrived and max(arrived) < 256

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from lowering.target.targets import named
 from tests.pictures import shown
 from wsched.choose.cost_model import START
+from wsched.ladder import predict as module
 from wsched.ladder.climb import climb, rate
 from wsched.ladder.decisions import Grid
 from wsched.ladder.picture import draw, lanes_of_trace
@@ -55,6 +58,28 @@ def test_rounds_of_places(number: int, k: int, sms: int) -> None:
     places = 1 if decided.grid is Grid.ONE_CTA else 2 * sms
     cycles = START + -(-rows * 11 // places) * (100_000 + 30_000 * k // 64)
     assert p.us(decided, m, n, k, sms) == pytest.approx(cycles / 1904, rel=1e-6)
+
+
+@pytest.mark.parametrize("each", [True, False])
+def test_a_line_through_two_depths(each: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a round costs without a step of K, and each 64 of it more; where CTAs go on with their
+    next tile, without what all of them cost together.
+    """
+    asked = []
+
+    def run(kernel: object, decided: object, tiles: int, k: int, together: int) -> object:
+        asked.append((tiles, k, together))
+        round_ = 700 + 5.5 * k
+        return SimpleNamespace(cycles=round_ if each else 9999 + tiles * round_)
+
+    monkeypatch.setattr(module, "_run", run)
+    monkeypatch.setattr(module, "resident", lambda kernel: 3)
+    decided = next(r.decided for r in RUNGS if (r.decided.grid is Grid.A_CTA_EACH) is each)
+    found = module.predict(cast(Any, None), decided)
+    assert (found.start, found.slice) == pytest.approx((700, 5.5 * 64))
+    assert found.tiles == (3 if each else 1)
+    rounds = [(3, 3)] if each else [(3, 1), (2, 1)]
+    assert asked == [(tiles, k, of) for k in module.DEPTHS for tiles, of in rounds]
 
 
 def test_who_waits() -> None:

@@ -59,6 +59,24 @@ def test_a_meeting_behind_the_products() -> None:
     assert unchanged(reuse_stages, BEFORE)
 
 
+def test_the_meeting_is_behind_the_last_products() -> None:
+    """Of several that are waited for one by one; the storage is over all that they read."""
+    more = """
+    wgmma.fence
+    more: frag<f32, 64x64, async> = wgmma total, A_s[0, 0, 0], B_s[0, 0, 0]
+    wgmma.commit
+    all: frag<f32, 64x64> = wgmma.wait more, 0
+    out: frag<bf16, 64x64> = frag.cast all"""
+    before = BEFORE.replace("\n    out: frag<bf16, 64x64> = frag.cast total", more)
+    before = before.replace("shared D_s", "shared B_s: bf16[1][64x64] swizzle 128\nshared D_s")
+    after = before.replace(
+        "shared D_s: bf16[1][64x64] swizzle 128",
+        "shared D_s: bf16[1][64x64] swizzle 128 over A_s, B_s\n"
+        "named_barrier stages_read[1] threads 256",
+    ).replace("wgmma.wait more, 0\n", "wgmma.wait more, 0\n    bar.sync stages_read[0]\n")
+    assert lowered(reuse_stages, before, promote_prologue_smem_reuse=True) == full(after)
+
+
 def test_refused_where_stages_are_filled_again() -> None:
     """The loop over tiles reads and stores."""
     lines = BEFORE.splitlines()

@@ -153,6 +153,16 @@ def test_rows_that_no_swizzle_divides() -> None:
     )
 
 
+@pytest.mark.parametrize("rows", [4, 100])
+def test_rows_within_the_pattern_of_a_swizzle(rows: int) -> None:
+    with pytest.raises(UnsupportedError) as error:
+        lowered(swizzle_shared, BEFORE.replace("128x128", f"{rows}x128"))
+    assert str(error.value) == (
+        f"a shared tile A_s of {rows} rows is not supported; supported: a multiple of 8 rows, "
+        "after which the pattern of a swizzle repeats"
+    )
+
+
 def test_rows_of_16_bytes_only_where_wgmma_does_not_read_them() -> None:
     narrow = BEFORE.replace("128x128", "128x8")
     text = lowered(swizzle_shared, narrow)

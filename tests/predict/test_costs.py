@@ -94,6 +94,39 @@ def test_what_takes_longer_beside_others() -> None:
     assert costs.slower(first(kernel, nodes.MBarrierWait)) is None
 
 
+def test_products_that_leave_nothing_of_shared_memory() -> None:
+    """Of 64 x 64 x 16 they read 4 KiB in 32 cycles, which is all; a byte in a cycle is left."""
+    kernel = made("coop_128x64")
+    store, costs = first(kernel, nodes.StMatrix), Hopper(kernel)
+    assert isinstance(store, nodes.StMatrix)
+    found = costs.slower(store)
+    assert found is not None
+    size = store.value.type.rows * store.value.type.cols * 2
+    assert costs.busy(store) + found.cycles == pytest.approx(size)
+
+
+@pytest.mark.parametrize("name", ["coop_128x256", "stream_k", "cluster_2x1"])
+def test_each_statement(name: str, golden: object) -> None:
+    """Cycles that a warp is busy, how much longer beside others, and what goes on by itself."""
+    kernel = made(name)
+    costs, lines = Hopper(kernel), set[str]()
+    for s in walk(kernel.body):
+        slower = costs.slower(s)
+        beside = "" if slower is None else f", beside {_cycles(slower.cycles, slower.beside_warps)}"
+        try:
+            work = costs.work(s)
+            starts = f", {work.unit} {_cycles(work.cycles, work.latency)}"
+        except InternalError:
+            starts = ""
+        if (cycles := costs.busy(s)) or beside or starts:
+            lines.add(f"{s.OP}: {_cycles(cycles)}{beside}{starts}")
+    assert "\n".join(sorted(lines)) == golden
+
+
+def _cycles(*numbers: float) -> str:
+    return " ".join(f"{n:.6g}" for n in numbers)
+
+
 def test_numbers_are_reckoned_one_after_the_other() -> None:
     kernel = made("coop_128x256")
     n = Var("n")

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any, cast
+
 import pytest
 
 from lowering.ground.errors import UnsupportedError
+from lowering.target.hopper import HOPPER
 from tests.schedules import SCHEDULES, cooperative, definition
 from wsched import Schedule
 from wsched.front.own import kernel_of
 from wsched.front.sizes import Extents, kernel_for
-from wsched.predict.world import World, world_of
+from wsched.predict.world import World, resident, world_of
 from wsched.schedule.matmul.params import MatmulParams
 
 SIZES = Extents(2048, 2048, 1024)
@@ -81,6 +85,29 @@ def test_no_more_rows_than_the_problem_has_where_columns_suffice() -> None:
     assert (found.extents["M"], found.extents["N"]) == (8, 768)
     found = world(SCHEDULES["dynamic"], Extents(8192, 8, 64), sms=20)
     assert (found.extents["M"], found.extents["N"]) == (512, 8)
+
+
+@pytest.mark.parametrize(
+    ("threads", "registers", "shared", "ctas"),
+    [
+        (128, 32, 0, 16),
+        (1024, 32, 0, 2),
+        (256, 64, 0, 4),
+        (128, 33, 0, 12),
+        (128, 40, 0, 12),
+        (128, 41, 0, 10),
+        (128, 32, 115712, 2),
+        (128, 32, 115713, 1),
+        (384, 168, 199 * 1024, 1),
+    ],
+)
+def test_so_many_ctas_fit_an_sm(threads: int, registers: int, shared: int, ctas: int) -> None:
+    """2048 threads, 65536 registers that a thread has in steps of 8, 228 KiB of which each CTA
+    takes one more.
+    """
+    kernel = SimpleNamespace(threads=threads, shared_bytes=shared, target=HOPPER, tensor_columns=0)
+    made = SimpleNamespace(kernel=kernel, resources=SimpleNamespace(registers=registers))
+    assert resident(cast(Any, made)) == ctas
 
 
 def test_what_no_rule_picks() -> None:

@@ -35,6 +35,10 @@ def test_prints_are_options_and_calls() -> None:
         ("store", "Ko", {}, "legal here: compute; load; T0"),
         ("T4", "Ko", {"thread": 128}, "there is no thread 128"),
         ("T4", "Ko", {"cta": -1}, "there is no cta -1"),
+        *(
+            ("T4", "Ko", {name: 1 << 31}, f"there is no {name} 2147483648")
+            for name in ("cta", "group", "tile", "step")
+        ),
         ("T4", "Ko", {"step": "1"}, "step takes an int or None, not '1'"),
         ("T4", 3, {}, "value takes a str, not 3"),
     ],
@@ -43,6 +47,14 @@ def test_refused(where: str, value: Any, numbers: dict[str, Any], why: str) -> N
     with pytest.raises(ScheduleError) as error:
         scheduled(8).debug_print(where, value, **numbers)
     assert why in str(error.value)
+
+
+def test_the_last_numbers() -> None:
+    s, last = scheduled(8), (1 << 31) - 1
+    s.debug_print("T4", "Ko", cta=last, group=last, tile=last, step=last, thread=127)
+    s.debug_print("T4", "Ko", cta=0, group=0, tile=0, step=0, thread=0)
+    found = [(p.cta, p.group, p.tile, p.step, p.thread) for p in s.options.prints]
+    assert found == [(last, last, last, last, 127), (0, 0, 0, 0, 0)]
 
 
 @pytest.mark.filterwarnings("ignore::wsched.run.prints.PrintWarning")

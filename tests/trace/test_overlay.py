@@ -110,6 +110,15 @@ def test_a_coarse_clock_tells_no_small_difference() -> None:
     assert "clock with steps of 256 ns" in overlay(PREDICTED, coarse).table()
 
 
+def test_nothing_beside_nothing() -> None:
+    found = overlay(trace(), trace())
+    assert found.phases == ()
+    assert found.table() == (
+        "k\n  predicted: CTA 0\n  measured: the medians of 0 CTAs\n"
+        "ns of a tile  tiles  predicted  measured  difference\n"
+    )
+
+
 def test_what_is_short_is_not_judged() -> None:
     short = trace(span("main_loop", 0, 0, 40.5)), trace(span("main_loop", 0, 0, 90.5))
     (phase,) = overlay(*short).phases

@@ -57,7 +57,7 @@ def _rows(fusion: Fusion, cut: Collection[str]) -> dict[str, int]:
     """
     found = {b.tensor: 0 for b in fusion.inputs}
     for e in fusion.exprs:
-        above = [found.setdefault(name, 0) + (name in cut) for name in inputs_of(e)]
+        above = [found[name] + (name in cut) for name in inputs_of(e)]
         found[e.output] = 1 + max(above, default=-1)
     return found
 

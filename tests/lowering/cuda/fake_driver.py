@@ -75,6 +75,8 @@ class Driver:
     CUlaunchConfig = SimpleNamespace
     CUlaunchAttributeID = Names()
     active_clusters: int = 3
+    counted: list[Any] = field(default_factory=list)
+    """The configurations whose clusters were counted."""
     contexts: dict[int, int] = field(default_factory=dict)
     """The current one of each thread that has one."""
     captures: dict[int, int] = field(default_factory=dict)
@@ -112,6 +114,7 @@ class Driver:
     def cuOccupancyMaxActiveClusters(  # noqa: N802
         self, function: int, config: Any
     ) -> tuple[Any, int]:
+        self.counted.append(config)
         self.note("occupancy", function, config.gridDimX, config.attrs[0].value.clusterDim.x)
         return self.ready, self.active_clusters
 

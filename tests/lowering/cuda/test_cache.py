@@ -7,6 +7,7 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -199,6 +200,26 @@ def test_the_folder_is_not_looked_through_at_every_file(
     for i in range(1, 12):
         c.compile(f"text {i}", "k.cu")
     assert looks == [2, 7, 12]
+
+
+def test_a_look_is_due_behind_a_64th_of_the_limit(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To the byte; what was written in front of a look counts no more."""
+    looks: list[int] = []
+    monkeypatch.setattr(Shelf, "_prune", lambda _: looks.append(len(files(directory))))
+    shelf = Shelf(directory, b"sixteen bytes...", ".x", 1 << 20, "nothing")
+    shelf.put("a", b"1234")
+    (first,) = files(directory)
+    exactly = replace(shelf, limit=64 * 3 * first.stat().st_size)
+    for name in "bcdefghi":
+        exactly.put(name, b"1234")
+    assert looks == [1, 2, 6]
+    looks.clear()
+    shorter = replace(shelf, limit=64 * 3 * first.stat().st_size - 1)
+    for name in "bcdefghi":
+        shorter.put(name, b"1234")
+    assert looks == [9, 9, 9]
 
 
 def test_error_of_the_compiler_is_not_cached(directory: Path, compiler: Compiler) -> None:

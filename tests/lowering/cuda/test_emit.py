@@ -336,3 +336,20 @@ def test_a_role_is_where_its_branch_is_from() -> None:
         if of is roles.roles[1]
     ]
     assert found == ["// role b: warps 4 to 7", "else {", "}"]
+
+
+def test_functions_stand_in_the_order_of_their_names() -> None:
+    """Whichever statement is first: forms of wgmma, atoms, and the others."""
+    one = """
+      a{n}: frag<f32, 64x{n}> = frag.fill 0.0
+      wgmma.fence
+      b{n}: frag<f32, 64x{n}, async> = wgmma a{n}, S[0, 0, 0], S[0, 0, 0], cols={n}
+      wgmma.commit
+      c{n}: frag<f32, 64x{n}> = wgmma.wait b{n}, 0
+    """
+    texts = []
+    for widths in ((64, 8, 32), (32, 64, 8)):
+        text = emit_kernel(kernel("".join(one.format(n=n) for n in widths)))
+        texts.append(re.findall(r"^__device__ \S+ void (wgmma_\w+)\(", text, re.MULTILINE))
+    names = [f"wgmma_m64n{n}k16_f32_bf16" for n in (8, 32, 64)]
+    assert texts == [sorted(names)] * 2

@@ -158,6 +158,34 @@ def test_whole_clusters_are_resident(driver: Driver) -> None:
     assert driver.named("occupancy") == [(43, 8, 4)]
 
 
+def test_clusters_are_counted_as_they_are_launched(driver: Driver) -> None:
+    """Once the kernel has its shared memory on that device: whole clusters, and one attribute."""
+    k = LoadedKernel(replace(copy_kernel(), cluster=4), b"")
+    assert k.resident_ctas(1) == 12
+    names = [name for name, _ in driver.calls]
+    assert names.index("attribute") < names.index("occupancy")
+    assert driver.named("attribute")[0][1:] == (k.kernel.shared_bytes, 42, 1)
+    (config,) = driver.counted
+    assert (config.gridDimX, config.gridDimY, config.gridDimZ) == (8, 1, 1)
+    assert (config.blockDimX, config.blockDimY, config.blockDimZ) == (k.kernel.threads, 1, 1)
+    assert config.sharedMemBytes == k.kernel.shared_bytes
+    assert config.numAttrs == len(config.attrs) == 1
+    assert config.attrs[0].id == "CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION"
+    assert vars(config.attrs[0].value.clusterDim) == {"x": 4, "y": 1, "z": 1}
+
+
+@pytest.mark.parametrize(("shape", "dims"), [((1, 8), [8, 1]), ((0, 8), [8, 1]), ((2, 8), [8, 2])])
+def test_dimensions_of_a_descriptor(
+    driver: Driver, shape: tuple[int, int], dims: list[int]
+) -> None:
+    """Innermost first; one without elements counts as one."""
+    go(LoadedKernel(copy_kernel(), b""), Tensor(shape=shape), Tensor())
+    kind, rank, _, found, strides, _, steps, *_ = driver.named("encode")[0]
+    assert kind == "CU_TENSOR_MAP_DATA_TYPE_BFLOAT16"
+    assert (rank, found, steps) == (2, dims, [1, 1])
+    assert strides == [256 if shape[0] > 1 else 16]
+
+
 def test_plain_tensors_are_passed_by_address_and_stride(
     driver: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:

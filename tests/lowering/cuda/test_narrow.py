@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 import pytest
 
@@ -78,8 +79,25 @@ def test_every_register_is_made(given: DType, to: DType) -> None:
     made = sorted(evaluate(at, r=r) for at in registers for r in range(2))
     assert made == list(range(8 if to is DType.F32 else 4))
     natural = PAIRS[given].dtype
+    lines = re.findall(r"(?:g\[.*\]|const unsigned \w+) = (?:ptx::)?cvt.*;", text)
+    assert lines == list(_widened(given, natural, to))
     assert f"cvt_{natural.ptx}x2_{given.ptx}x2<1>(f[r])" in text
     assert (f"ptx::cvt_{to.ptx}x2(" in text) is (to is not natural and to is not DType.F32)
+
+
+def _widened(given: DType, natural: DType, to: DType) -> Iterator[str]:
+    """Two neighbours of a row, then those of the row 8 below; each element from its half."""
+    for half, pair in enumerate(("pair", "pair_2")):
+        made = f"cvt_{natural.ptx}x2_{given.ptx}x2<{half}>(f[r])"
+        if to is natural:
+            yield f"g[2 * r + {half}] = {made};"
+            continue
+        yield f"const unsigned {pair} = {made};"
+        both = [f"ptx::cvt_f32_{natural.ptx}<{part}>({pair})" for part in (0, 1)]
+        if to is DType.F32:
+            yield from (f"g[4 * r + {2 * half + n}] = {both[n]};" for n in (0, 1))
+        else:
+            yield f"g[2 * r + {half}] = ptx::cvt_{to.ptx}x2({both[0]}, {both[1]});"
 
 
 @pytest.mark.parametrize("given", [DType.BF16, DType.F16, DType.F32])

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from lowering.cuda import sass
 from lowering.cuda.sass import disassemble, find_nvdisasm
 from lowering.ground.errors import InternalError, UnsupportedError
 from tests.lowering.cuda.opcodes import count_opcodes
@@ -44,3 +45,15 @@ def test_missing_nvdisasm_is_unsupported(monkeypatch: pytest.MonkeyPatch) -> Non
         "disassembling without nvdisasm is not supported; supported: nvdisasm of the package "
         "nvidia-cuda-nvdisasm or on PATH. Install nvidia-cuda-nvdisasm"
     )
+
+
+def test_what_nvdisasm_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Code alone, what is asked for beside it, and a file that is gone behind the call."""
+    tool = tmp_path / "nvdisasm"
+    tool.write_text('#!/bin/sh\necho "$@"\neval cat \\"\\$$#\\"\n')
+    tool.chmod(0o700)
+    monkeypatch.setattr(sass, "find_nvdisasm", lambda: tool)
+    told, held = disassemble(b"a cubin", ["-gi"]).splitlines()
+    code, option, path = told.split()
+    assert (code, option, held) == ("-c", "-gi", "a cubin")
+    assert Path(path).parent.name.startswith("wsched-") and not Path(path).parent.exists()

@@ -98,6 +98,8 @@ def test_a_grid_is_over_what_a_launch_knows() -> None:
          f"not 20, in: {ONE}, cols=20"),
         (CAST, "again: frag<f32, 64x64> = wgmma.wait sum, 0",
          "sum is consumed twice, in: again: frag<f32, 64x64> = wgmma.wait sum, 0"),
+        (HALF, f"again: frag<f32, 64x64> = wgmma.wait zero, 0 {HALF}",
+         "zero is consumed twice, in: again: frag<f32, 64x64> = wgmma.wait zero, 0"),
         ("yield one", "yield acc",
          "acc is consumed twice, in: for k in 0 .. 2 carry "
          "(acc: frag<f32, 64x64, async> = zero -> sum) {"),

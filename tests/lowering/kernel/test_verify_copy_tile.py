@@ -21,7 +21,7 @@ kernel good threads 128 cluster 1 grid 1 {
 COPY = "copy.tile S[1, 0, 0], x[M, 8], 128, 64"
 
 
-@pytest.mark.parametrize("size", ["128, 64", "1, 64", "64, 8"])
+@pytest.mark.parametrize("size", ["128, 64", "1, 64", "64, 8", "64, 1"])
 def test_good(size: str) -> None:
     assert verify(parse_kernel(KERNEL.replace("128, 64\n", f"{size}\n"))) == []
 

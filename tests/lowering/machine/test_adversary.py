@@ -164,6 +164,34 @@ def test_all_of_a_kernel() -> None:
     assert any(isinstance(s, BarSync) for s in held)
 
 
+def test_whose_turn_it_is() -> None:
+    """As was chosen, then the first one's; how many waited is kept."""
+    draws = Draws((2, 1))
+    assert [draws.turn(n) for n in (3, 2, 4, 1)] == [2, 1, 0, 0]
+    assert draws.widths == [3, 2, 4, 1]
+
+
+def test_each_order_comes_once() -> None:
+    """Also where a choice decides how many wait after it: one more than the numbers drawn so far
+    leave, in three turns.
+    """
+    seen: list[tuple[int, ...]] = []
+
+    def run(draws: Draws) -> None:
+        made: list[int] = []
+        for _ in range(3):
+            made.append(draws.turn(1 + (sum(made) + 1) % 3))
+        seen.append(tuple(made))
+
+    def orders(made: tuple[int, ...]) -> list[tuple[int, ...]]:
+        if len(made) == 3:
+            return [made]
+        return [o for n in range(1 + (sum(made) + 1) % 3) for o in orders((*made, n))]
+
+    assert len([*orders_of_draws(run)]) == len(seen)
+    assert sorted(seen) == orders(()) and len(seen) > 6
+
+
 @pytest.mark.slow
 def test_all_orders_of_draws() -> None:
     """Two CTAs draw from a counter, the first two numbers and one that ends each: each order of the

@@ -88,3 +88,20 @@ def test_more_bytes_than_announced() -> None:
     assert fault(bar.complete, 48, 0, SCHEDULER) == (
         "16 bytes more than announced landed on full[0] in phase 0"
     )
+
+
+def test_a_phase_tells_of_what_came_before_its_end() -> None:
+    """Not of what is released behind it, until the next one ends; nothing is told of by itself."""
+    bar = barrier()
+    bar.release(0b100)
+    assert bar.told == 0
+    bar.arrive(1, 0, SCHEDULER)
+    assert bar.told == 0b100
+    bar.release(0b1000)
+    assert bar.told == 0b100
+    bar.arrive(1, 0, SCHEDULER)
+    bar.arrive(1, 0, SCHEDULER)
+    assert (bar.phase, bar.told) == (3, 0b1100)
+    bar.inval(WARP)
+    bar.init(1, WARP)
+    assert (bar.phase, bar.told) == (0, 0)

@@ -7,6 +7,7 @@ import pytest
 
 from lowering.kernel.text import parse_kernel
 from lowering.machine import DeadlockError, MachineError, run_kernel
+from lowering.machine.adversary import RunLast
 from tests.lowering.machine.kernels import from_dtype, integers
 
 # Each CTA loads its rows of A; CTA 0 loads B for both and waits until both have read it.
@@ -97,6 +98,33 @@ def test_peer_that_has_left() -> None:
         for seed in range(8):
             run(text, "random", seed)
     assert error.value.what == "an arrival at empty[0] reaches CTA 0, which has left"
+
+
+def test_a_load_for_a_cta_that_has_left() -> None:
+    """CTA 0 loads for both, once CTA 1 is over: an atom lets others come first."""
+    text = """kernel k threads 32 cluster 2 grid 2 {
+      counter turn[1]
+      tensormap a: f32[8, 8] box 8x8
+      shared s: f32[1][8x8] at 0
+      mbarrier full[1] arrivals 1 at 256
+      elect { mbarrier.init full[0], 1 fence.mbarrier_init }
+      cluster.sync
+      if %cluster.ctarank == 0 {
+        elect {
+          was: i32 = atom add, turn[0], 0
+          tma.load s[0, 0, 0], a[0, 0], bar=full[0], multicast=3, ctas=2
+        }
+      }
+      SYNC
+    }"""
+    tensors = {"a": np.zeros((8, 8), np.float32), "turn": np.zeros(1, np.int32)}
+    with pytest.raises(MachineError) as error:
+        kernel = parse_kernel(text.replace("SYNC", ""))
+        run_kernel(kernel, tensors, {}, 2, adversary=RunLast(0, 0))
+    assert error.value.what == "a load that completes on full[0] reaches CTA 1, which has left"
+    waits = "elect { mbarrier.expect_tx full[0], bytes=256 } mbarrier.wait full[0], 0 cluster.sync"
+    kernel = parse_kernel(text.replace("SYNC", waits))
+    run_kernel(kernel, tensors, {}, 2, adversary=RunLast(0, 0))
 
 
 def test_multicast_before_the_peer_is_ready() -> None:

@@ -58,3 +58,20 @@ def test_rows_that_are_not_aligned_as_declared() -> None:
     with pytest.raises(UnsupportedError) as error:
         run(tile_text("bf16", 2, 64, 128, 0, 4, 64), "bf16", (200, 64, 65))
     assert error.value.supported == "multiples of 4 bytes"
+
+
+def test_two_copies_that_nothing_orders() -> None:
+    """Of two warpgroups to one place; behind a barrier one may write over what the other did."""
+    text = """kernel k threads 256 cluster 1 grid 1 {
+      global X: f32[64, 8] align 8
+      shared S: f32[1][64x8] at 0
+      named_barrier turn[1] id 1 threads 256
+      roles {
+        role one warps 0 .. 4 { copy.tile S[0, 0, 0], X[0, 0], 64, 8 SYNC }
+        role two warps 4 .. 8 { SYNC copy.tile S[0, 0, 0], X[0, 0], 64, 8 }
+      }
+    }"""
+    x = {"X": np.zeros((64, 8), np.float32)}
+    run_kernel(parse_kernel(text.replace("SYNC", "bar.sync turn[0]")), x, {}, 1, races=True)
+    with pytest.raises(MachineError, match="nothing orders the two"):
+        run_kernel(parse_kernel(text.replace("SYNC", "")), x, {}, 1, races=True)

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from lowering.ground.expr import evaluate
+from lowering.kernel import nodes
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.text import parse_kernel, print_kernel
+from lowering.kernel.traits import Memory
 from lowering.machine import MachineError, run_kernel
 from tests.lowering.machine.kernels import from_dtype, integers
 from tests.lowering.nest.kernels import SMALL, final
@@ -85,14 +87,65 @@ def test_a_cta_without_a_tile_waits_too() -> None:
     assert error.value.who.startswith("CTA 2, warp ")
 
 
-def test_loads_by_threads_wait_too() -> None:
-    kernel = parse_kernel("""
+TOUCHES = {
+    "frag.load_global": "a: frag<f32, 64x8> = frag.load_global x[0, 0]",
+    "frag.store_global": "frag.store_global x[0, 0], zeros",
+    "frag.red_global": "frag.red_global max, x[0, 0], zeros",
+    "frag.store_reduced": "frag.store_reduced sum, x[0, 0], s[0, 0, 0], 1, 8",
+    "frag.store_partial": "frag.store_partial parts[0], zeros",
+    "frag.add_partial": "b: frag<f32, 64x8> = frag.add_partial zeros, parts[0]",
+    "copy.tile": "copy.tile s[0, 0, 0], x[0, 0], 64, 8",
+    "cp.async": "cp.async s[0, 0, 0], x[0, 0], 64, 8",
+    "ld.global.scalar": "c: i32 = ld.global.scalar sizes[0]",
+    "st.global.scalar": "elect { st.global.scalar sizes[0], 1 }",
+    "atom": "elect { d: i32 = atom add, ready[0], 0 }",
+    "counter.wait": "counter.wait ready[0], 0",
+    "tma.load": "elect { tma.load s[0, 0, 0], X[0, 0], bar=full[0] }",
+    "tma.store": "elect { tma.store X[0, 0], s[0, 0, 0] }",
+    "fence.proxy.tensormap.acquire": "fence.proxy.tensormap.acquire D",
+    "tensormap.replace.global_address": "elect { tensormap.replace.global_address D, x[0, 0] }",
+    "tensormap.replace.global_dim": "elect { tensormap.replace.global_dim D, 0, 1 }",
+}
+"""A statement for each kind of a final kernel's that reads or writes global memory."""
+
+
+def test_they_are_all() -> None:
+    found = {
+        each.OP for each in vars(nodes).values()
+        if isinstance(each, type) and issubclass(each, nodes.Stmt) and each is not nodes.Stmt
+        and each.TRAITS.touches & Memory.GLOBAL and not each.TRAITS.until
+    }  # fmt: skip
+    assert found == set(TOUCHES)
+
+
+@pytest.mark.parametrize("op", TOUCHES)
+def test_each_statement_waits(op: str) -> None:
+    """The statement is refused in front of the wait, and not for that reason behind it."""
+    text = """
     kernel k threads 128 cluster 1 dependent grid 1 {
-      global x: f32[1, 64]
-      a: frag<f32, 1x64> = frag.load_global x[0, 0]
-      griddepcontrol.wait
+      tensormap X: f32[64, 8] box 64x8
+      tensormap D device: f32[64, 8] box 64x8
+      global x: f32[64, 8] align 8
+      global sizes: s32[4]
+      counter ready[1]
+      workspace parts: f32[1][64x8]
+      mbarrier full[1] arrivals 1 at 0
+      shared s: f32[1][64x8] at 128
+      zeros: frag<f32, 64x8> = frag.fill 0.0
+      HERE
     }
-    """)
-    with pytest.raises(MachineError) as error:
-        run_kernel(kernel, {"x": np.zeros((1, 64), np.float32)}, {}, 1)
-    assert error.value.what == EARLY
+    """
+    early, late = f"{TOUCHES[op]} griddepcontrol.wait", f"griddepcontrol.wait {TOUCHES[op]}"
+    assert outcome(text.replace("HERE", early)) == EARLY
+    assert outcome(text.replace("HERE", late)) != EARLY
+
+
+def outcome(text: str) -> str:
+    """What a run with tensors of zeros is refused for."""
+    x = np.zeros((64, 8), np.float32)
+    tensors = {"x": x, "X": x, "D": x, "sizes": np.zeros(4, np.int32)}
+    try:
+        run_kernel(parse_kernel(text), {**tensors, "ready": np.zeros(1, np.int32)}, {}, 1)
+    except MachineError as error:
+        return error.what
+    return ""

@@ -45,3 +45,32 @@ def test_tiles_that_are_dealt_out_are_counted_once() -> None:
         assert two == four
         in_turn = estimate_seconds(kernel(SCHEDULES[static]).kernel, sizes, 4)
         assert 0.5 < two / in_turn < 2
+
+
+def test_what_each_statement_costs() -> None:
+    """15 us each, and 10 ns for each of a warp's elements; in a loop as often as it is executed,
+    in a branch that is taken, and four times, for the warps of a warpgroup.
+    """
+    text = """kernel k threads 128 cluster 1 grid 1 {
+      param n: i32
+      global x: f32[64, 64]
+      mbarrier full[1] arrivals 1 at 0
+      shared s: f32[1][64x32] swizzle 128 at 128
+      BODY
+    }"""
+    a = "a: frag<f32, 64x64> = frag.load_global x[0, 0]"
+    quarter = 64 * 64 // 4
+    for body, statements, elements in (
+        ("cta.sync", 1, 0),
+        (a, 1, quarter),
+        (f"{a} frag.store_global x[0, 0], a", 2, 2 * quarter),
+        (f"for i in 0 .. n {{ {a} cta.sync }}", 2 * 5, 5 * quarter),
+        ("if n < 5 { cta.sync } else { cta.sync cta.sync }", 2, 0),
+        ("on %warp 0 { elect { mbarrier.init full[0], 1 } }", 1, 0),
+        ("on %warp 1 { elect { mbarrier.init full[0], 1 } }", 0, 0),
+        (f"{a} b: frag<f32, 64x32> = frag.columns a, 0 st.shared s[0, 0, 0], b", 3,
+         quarter + quarter // 2),
+    ):  # fmt: skip
+        k = parse_kernel(text.replace("BODY", body))
+        found = estimate_seconds(k, {"n": 5}, 3)
+        assert found == pytest.approx(4 * 3 * (statements * 1.5e-5 + elements * 1e-8))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from lowering.kernel.text import parse_kernel
@@ -134,3 +135,31 @@ def test_a_barrier_that_is_left_half_full() -> None:
     assert error.value.what == (
         "the CTA ends with a barrier half full: turn[0]: 32 of 64 threads (CTA 0, warp 0)"
     )
+
+
+def test_a_word_of_a_stage_that_a_load_overwrites() -> None:
+    """It has certainly been read behind a fence and a meeting of the warp, as what others read."""
+    text = """kernel k threads 32 cluster 1 grid 1 {
+      tensormap x: s32[8, 4] box 8x4
+      mbarrier full[1] arrivals 1 at 0
+      shared tile: s32[1][8x4] at 128
+      elect { mbarrier.init full[0], 1 fence.mbarrier_init }
+      warp.sync
+      for i in 0 .. 2 {
+        elect {
+          mbarrier.expect_tx full[0], bytes=128
+          tma.load tile[0, 0, 0], x[0, 0], bar=full[0]
+        }
+        mbarrier.wait full[0], i
+        a: i32 = ld.word tile[0, 3, 1]
+        FENCE
+      }
+      b: i32 = ld.word tile[0, 7, a - 13]
+    }"""
+    x = np.arange(32, dtype=np.int32).reshape(8, 4)
+    right = parse_kernel(text.replace("FENCE", "fence.proxy.async warp.sync"))
+    found = run_kernel(right, {"x": x}, {}, 1, trace=True)
+    assert [r.value for r in found.trace if r.op == "ld.word"] == [13, 13, 28]
+    for missing in ("", "fence.proxy.async", "warp.sync"):
+        with pytest.raises(MachineError, match="a load overwrites what warp 0 may"):
+            run_kernel(parse_kernel(text.replace("FENCE", missing)), {"x": x}, {}, 1)

@@ -135,6 +135,27 @@ def test_rows_stored_at_once_are_those_of_registers() -> None:
         assert np.isnan(b[0]).all() and np.isnan(b[1, :8]).all() and not np.isnan(b[1, 8:]).any()
 
 
+@pytest.mark.parametrize("warp", range(4))
+def test_a_warp_stores_its_columns(warp: int) -> None:
+    """32 of each 128, whoever else stores."""
+    text = f"""
+    kernel k threads 128 cluster 1 grid 1 {{
+      global x: f32[64, 160]
+      global d: f32[1, 160]
+      shared meeting: f32[1][4x160] at 0
+      t: frag<f32, 64x160> = frag.load_global x[0, 0]
+      frag.reduce_to_shared sum, meeting[0, 0, 0], t
+      cta.sync
+      on %warp {warp} {{ frag.store_reduced sum, d[0, 0], meeting[0, 0, 0], 4, 160 }}
+    }}
+    """
+    d = np.zeros((1, 160), np.float32)
+    found = run_kernel(parse_kernel(text), {"x": np.ones((64, 160), np.float32), "d": d}, {}, 1)
+    own = np.arange(160) // 32 % 4 == warp
+    assert np.array_equal(d[0], np.where(own, 64, 0))
+    assert found.counts["store bytes"] == 4 * own.sum()
+
+
 def test_blocks_and_groups_fold_in_the_thread() -> None:
     """128x64 to 64x8 without any other lane, then to 64x1: the same sum in two steps."""
     text = """

@@ -184,6 +184,45 @@ def test_reader_leaves(fill: str, why: str) -> None:
     assert error.value.what == why
 
 
+@pytest.mark.parametrize("first", [0, 4])
+@pytest.mark.parametrize(
+    "fill", ["st.async tile[0, 0, 0], x, full[0], 0", "st.shared tile[0, 0, 0], x, cta=0"]
+)
+def test_any_warpgroup_sends(fill: str, first: int) -> None:
+    """A thread's own elements, whichever warpgroup of its CTA it is in."""
+    counted = fill.startswith("st.async")
+    behind = "" if counted else "warp.sync elect { mbarrier.arrive full[0], cta=0, ORDER }"
+    expect = "on %warpgroup.warp 0 { elect { mbarrier.expect_tx full[0], bytes=2048 } }"
+    text = f"""kernel k threads 256 cluster 2 grid 2 {{
+      global a: f32[64, 8] align 8
+      global d: f32[64, 8] align 8
+      shared tile: f32[1][64x8] at 0
+      mbarrier full[1] arrivals {1 if counted else 4} at 2048
+      on %warp 0 {{ elect {{ mbarrier.init full[0], {1 if counted else 4} fence.mbarrier_init }} }}
+      cluster.sync
+      roles {{
+        role idle warps {4 - first} .. {8 - first} {{ }}
+        role work warps {first} .. {first + 4} {{
+          if %cluster.ctarank == 1 {{
+            x: frag<f32, 64x8> = frag.load_global a[0, 0]
+            {fill} {behind.replace("ORDER", "order=release.cluster")}
+          }} else {{
+            {expect if counted else ""}
+            mbarrier.wait full[0], 0, order=acquire.cluster
+            y: frag<f32, 64x8> = ld.shared tile[0, 0, 0]
+            frag.store_global d[0, 0], y
+          }}
+        }}
+      }}
+      cluster.sync
+    }}"""
+    kernel = parse_kernel(text)
+    assert verify(kernel) == []
+    a, d = np.arange(512, dtype=np.float32).reshape(64, 8), np.zeros((64, 8), np.float32)
+    run_kernel(kernel, {"a": a, "d": d}, {}, 2, adversary="lazy")
+    assert np.array_equal(a, d)
+
+
 @pytest.mark.parametrize(
     ("fill", "what"),
     [
@@ -202,11 +241,16 @@ def test_reader_has_left(fill: str, what: str) -> None:
     assert str(error.value).endswith(fill.split(" { ")[-1].rstrip(" }"))
 
 
-def test_a_barrier_that_a_peer_may_not_see_yet() -> None:
-    text = READER_LEAVES.replace(" fence.mbarrier_init", "")
-    text = text.replace("FILL", "st.async tile[0, 0, 0], ones, full[0], 0")
+@pytest.mark.parametrize(
+    ("use", "what"),
+    [
+        ("st.async tile[0, 0, 0], ones, full[0], 0", "given to st.async"),
+        ("on %warp 0 { elect { mbarrier.arrive full[0], cta=0, order=release.cluster } }",
+         "arrived at by a peer"),
+    ],
+)  # fmt: skip
+def test_a_barrier_that_a_peer_may_not_see_yet(use: str, what: str) -> None:
+    text = READER_LEAVES.replace("FILL", use)
     with pytest.raises(MachineError) as error:
-        run_kernel(parse_kernel(text), {}, {}, 2)
-    assert error.value.what == (
-        "full[0] is given to st.async before a fence.mbarrier_init after its init"
-    )
+        run_kernel(parse_kernel(text.replace(" fence.mbarrier_init", "")), {}, {}, 2)
+    assert error.value.what == f"full[0] is {what} before a fence.mbarrier_init after its init"

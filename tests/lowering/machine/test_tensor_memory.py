@@ -201,3 +201,29 @@ def test_an_allocation_waits_for_room() -> None:
     )
     with pytest.raises(DeadlockError, match="64 columns of tensor memory"):
         run(parse_kernel(twice), 128, 32, 32, "eager")
+
+
+@pytest.mark.parametrize(
+    ("warp", "lane", "found", "legal"),
+    [
+        (0, 32, "32 .. 64", "0 .. 32"),
+        (1, 16, "48 .. 80", "32 .. 64"),
+        (3, 1, "97 .. 129", "96 .. 128"),
+    ],
+)
+def test_a_warp_reaches_its_quarter(warp: int, lane: int, found: str, legal: str) -> None:
+    """Whatever is there: nobody has written to any of them."""
+    text = f"""kernel k threads 128 cluster 1 target sm_100a grid 1 {{
+      shared cells: s32[1][1x1] at 0
+      tensor sums: f32[1][128x32] column 0
+      on %warp 0 {{ tcgen05.alloc cells[0, 0, 0], 32 }}
+      tcgen05.fence before cta.sync tcgen05.fence after
+      at: i32 = ld.word cells[0, 0, 0]
+      tcgen05.base at
+      on %warp {warp} {{
+        a: frag<f32, 128x32, span 2, below 2, async> = tcgen05.ld sums[0, {lane}, 0]
+      }}
+    }}"""
+    with pytest.raises(MachineError) as error:
+        run_kernel(parse_kernel(text), {}, {}, 1)
+    assert error.value.what == f"lanes {found} of tensor memory, warp {warp} reaches {legal} only"

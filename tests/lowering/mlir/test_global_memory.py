@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from lowering.ground.errors import UnsupportedError
@@ -115,6 +117,35 @@ def test_conditions_are_bytes() -> None:
     )
     assert places(k, "ld.global.u8") == tile(range(64), range(8, 24))
     assert places(k, "st.global.u8") == tile(range(64, 128), range(16))
+
+
+def test_floats_of_8_bits_are_stored_one_by_one() -> None:
+    """As bytes, each from its place in a register, where neighbours are not aligned."""
+    wide = "x: frag<f32, 64x16> = frag.fill 1.0\nv: frag<e4m3, 64x16> = frag.cast x"
+    k = kernel(f"{wide}\nfrag.store_global G[64, 8], v", "e4m3")
+    assert places(k, "st.global.u8") == tile(range(64, 128), range(8, 24))
+    shifts = re.findall(r"arith.shrui %\w+, %c(8|16|24)_i32", emit_mlir(k))
+    assert sorted(shifts) == sorted(["8", "16", "24"] * 2)
+
+
+def test_a_row_of_a_tensor_of_one_row_is_in_bounds() -> None:
+    """Without a condition on rows, as one of a tensor of several has it."""
+
+    def conditions(at: str) -> int:
+        value = "v: frag<f32, 1x8> = frag.fill 1.0"
+        return emit_mlir(kernel(f"{value}\nfrag.store_global {at}, v")).count("arith.cmpi slt")
+
+    assert conditions("G[0, 0]") == conditions("V[0, 0]") + 1
+
+
+@pytest.mark.parametrize("at", ["V[0, 5]", "G[74, 5]"])
+@pytest.mark.parametrize("trans", [False, True])
+def test_a_column_of_a_tensor_of_one_row(at: str, trans: bool) -> None:
+    """Its first element alone is in bounds; along the row those up to the row's end."""
+    tail = ", trans=true" * trans
+    k = kernel(f"v: frag<f32, 64x1> = frag.fill 1.0\nfrag.store_global {at}, v{tail}")
+    first = 74 * STRIDE if at[0] == "G" else 0
+    assert places(k, "st.global.f32") == {first + c for c in (range(5, N) if trans else [5])}
 
 
 def test_other_types_are_refused() -> None:

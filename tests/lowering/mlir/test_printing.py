@@ -48,6 +48,29 @@ def test_a_line_under_a_condition() -> None:
     assert text.count("scf.if") == written(PRINT.format("")).count("scf.if") + 1
 
 
+def test_the_numbers_of_a_line_lie_in_the_order_of_its_text() -> None:
+    """The clock, the CTA, the warp and the number, as the structure has them."""
+    for text, kind in ((written(PRINT.format("")), "i32"), (written(FRAGMENT), "f64")):
+        fields = f"(i64, i32, i32, {kind})"
+        ((frame, count),) = re.findall(
+            rf"(%\w+) = llvm.alloca %(\w+) x !llvm.struct<{re.escape(fields)}>", text
+        )
+        assert count == "c1_i32"
+        places = dict(re.findall(
+            rf"(%\w+) = llvm.getelementptr {frame}\[0, (\d)\] .*{re.escape(fields)}>", text
+        ))  # fmt: skip
+        stored = re.findall(r"llvm.store (%\w+), (%\w+) : (\w+), !llvm.ptr", text)
+        assert [places[at] for _, at, _ in stored] == ["0", "1", "2", "3"]
+        assert [type_ for *_, type_ in stored] == ["i64", "i32", "i32", kind]
+        clock, cta, warp, number = (value for value, *_ in stored)
+        assert f"{clock} = nvvm.read.ptx.sreg.clock64 : i64" in text
+        assert (cta, warp) == ("%ctaid_x", "%warp")
+        made = "arith.muli %K, %c2_i32 : i32" if kind == "i32" else "arith.extf"
+        assert f"{number} = {made}" in text
+        ((form, given),) = re.findall(r"llvm.call @vprintf\((%\w+), (%\w+)\)", text)
+        assert given == frame and f"{form} = llvm.mlir.addressof @printed0 : !llvm.ptr" in text
+
+
 def test_texts_are_there_once() -> None:
     text = written(PRINT.format(""), PRINT.format(""), PRINT.format("").replace("T1", "T2"))
     assert len(re.findall(r"global internal constant @printed\d", text)) == 2

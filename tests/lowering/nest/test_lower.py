@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from lowering.ground.errors import UnsupportedError
-from lowering.ground.expr import Expr, Special, Var, evaluate, maximum, minimum
+from lowering.ground.expr import ONE, Expr, Special, Var, evaluate, maximum, minimum
 from lowering.kernel.nodes import Consume, Produce, Section
 from lowering.kernel.text import print_body
 from lowering.kernel.verify import verify
 from lowering.nest.lower import _grid, lower
+from tests.legality.by_hand.batches import matrices_on_y_and_k_on_z
 from tests.lowering.nest.kernels import CLUSTER_2X1, SMALL, tile_level
 from tests.passes.evaluator import execute
 from tests.schedule.fusions import COOPERATIVE, linear
@@ -37,6 +38,13 @@ def test_results_from_registers(golden: object) -> None:
     assert [g.align for g in lower(make_plan(scheduled), "registers", vector=1).globals] == [1]
     compute = next(s for s in kernel.body if isinstance(s, Section) and s.name == "compute")
     assert print_body(compute.body) == golden
+
+
+def test_ctas_along_y_are_those_of_its_loop() -> None:
+    """One for each matrix of a batch; one alone where no loop runs there."""
+    kernel = lower(make_plan(matrices_on_y_and_k_on_z()), "k")
+    assert (kernel.grid_y, kernel.splits) == (Var("B"), 2)
+    assert tile_level("cooperative").grid_y == ONE
 
 
 M, CTAS, SMS = Var("M"), Special("nctaid.x"), Var("sms")

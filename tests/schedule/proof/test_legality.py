@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
 
-from lowering.ground.expr import evaluate
+import pytest
+
+from lowering.ground.expr import Const, Var, evaluate
 from tests.schedule.fusions import (
     CLASSES,
     COOPERATIVE,
@@ -18,7 +22,7 @@ from tests.schedule.fusions import (
     tiled,
 )
 from tests.schedule.relation import load_relation
-from wsched.fusion import ParallelType
+from wsched.fusion import IterType, ParallelType
 from wsched.schedule import (
     ClusterDims,
     FromQueue,
@@ -26,6 +30,8 @@ from wsched.schedule import (
     TilingStrategy,
     schedule_matmul,
 )
+from wsched.schedule.proof.legality import _tiles
+from wsched.schedule.proof.relation import StepLoop
 
 
 def test_cooperative() -> None:
@@ -127,3 +133,35 @@ def test_tiles_that_are_dealt_out() -> None:
         assert r.tail == static.tail
         assert (str(r.tail.item), str(r.tail.steps)) == (item, "ceildiv(K, 64)")
         assert str(r).splitlines()[-1] == (f"  while dealt[{item}] < {r.tail.extent}")
+
+
+@pytest.mark.parametrize(
+    ("digits", "found"),
+    [
+        ("", (0, 0)),
+        ("c", (0, 0)),
+        ("cc", (0, 0)),
+        ("u", (1, 1)),
+        ("cuc", (2, 2)),
+        ("uuc", (2, 2)),
+        ("r", (0, 1)),
+        ("crc", (0, 2)),
+        ("urc", (1, 2)),
+        ("ruc", (2, 2)),
+        ("urcr", (1, 4)),
+        ("s", (0, 0)),
+        ("us", (1, 1)),
+        ("rcsu", (2, 2)),
+        ("usus", (1, 1)),
+    ],
+)
+def test_how_many_digits_choose_a_tile(digits: str, found: tuple[int, int]) -> None:
+    """Of known numbers, unknown ones, roles and sums, from the slowest."""
+
+    def digit(kind: str) -> StepLoop:
+        iter_type = IterType.Reduction if kind == "s" else IterType.Iteration
+        stop = Var("n") if kind in "us" else Const(4)
+        domain = SimpleNamespace(iter_type=iter_type)
+        return cast(Any, SimpleNamespace(domain=domain, role=kind == "r", stop=stop))
+
+    assert _tiles([digit(kind) for kind in digits]) == found
