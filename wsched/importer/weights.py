@@ -182,7 +182,8 @@ class _Walk:
             return None
         flat = node.results[0]
         if weight.flat != text_of(node.operands[0]):
-            flat = self._enter(node, replace(node, operands=(Ref(weight.flat), (1, 0)), kwargs=()))
+            turned = replace(node, operands=(Ref(weight.flat),), kwargs=(("dims", (1, 0)),))
+            flat = self._enter(node, turned)
         return replace(weight, flat=flat, turned=not weight.turned, exact="")
 
     # --- arithmetic ------------------------------------------------------------------------------
