@@ -46,7 +46,7 @@ from lowering.proof.board import EVENTS, Board, Meeting, Walker
 from lowering.proof.ends import Ends, Way
 from lowering.proof.obligation import UnknownError
 
-N, I, J, V, P, M = (Var(name) for name in "nijvpm")
+N, AT, J, V, P, M = (Var(name) for name in "nijvpm")
 SIZES = {"n": 40}
 KERNEL = Kernel(
     "k", 96, ONE, (N,),
@@ -54,7 +54,9 @@ KERNEL = Kernel(
         TensorMap("T", DType.BF16, (N, as_expr(64)), (8, 64)),
         TensorMap("C", DType.BF16, (N, as_expr(64)), (8, 64), clipped=True),
         TensorMap("E", DType.BF16, (ENTRY, as_expr(64)), (8, 64), clipped=True, count=as_expr(4)),
+        TensorMap("B", DType.BF16, (N, N, as_expr(64)), (3, 8, 64)),
         SharedBuffer("words", DType.S32, 3, (2, 5)),
+        SharedBuffer("line", DType.S32, 2, (5,)),
         SharedBuffer("boxes", DType.S32, 2, (3, 4, 8)),
         TensorBuffer("cells", DType.F32, 2, (128, 32)),
         MBarrierArray("b", 2, 33),
@@ -63,7 +65,7 @@ KERNEL = Kernel(
     ),
     (), cluster=2,
 )  # fmt: skip
-BAR = MBarrierRef("b", I)
+BAR = MBarrierRef("b", AT)
 
 
 def board(kernel: Kernel = KERNEL, grid: int = 8, rows: int = 3) -> Board:
@@ -99,8 +101,8 @@ def test_arrivals_end_a_phase() -> None:
 
 def test_bytes_are_awaited_that_are_announced() -> None:
     on = board()
-    full, load = MBarrierRef("c", I), TmaLoad(SmemRef("words", ZERO, (ZERO, ZERO)),
-                                              GmemRef("T", (ZERO, ZERO)), MBarrierRef("c", I))  # fmt: skip
+    full, into = MBarrierRef("c", AT), SmemRef("words", ZERO, (ZERO, ZERO))
+    load = TmaLoad(into, GmemRef("T", (ZERO, ZERO)), full)
     assert does(MBarrierExpectTx(full, V), walker(on, i=1, v=2048)) is True
     assert phases(on) == {(0, "c", 1): (0, 0, 2048)}
     assert does(load, walker(on, i=1), 2) is True
@@ -124,6 +126,7 @@ def test_bytes_are_awaited_that_are_announced() -> None:
         (GmemRef("T", (ZERO, ZERO)), 1, 2, {5: 1024}),
         (GmemRef("T", (ZERO, ZERO)), 2, 3, {4: 2048}),
         (GmemRef("E", (ZERO, ZERO), as_expr(3)), 1, None, {5: 3 * 128}),
+        (GmemRef("B", (ZERO, ZERO, ZERO)), 1, None, {5: 3 * 1024}),
     ],
 )
 def test_where_boxes_land(
@@ -133,7 +136,7 @@ def test_where_boxes_land(
     on = board()
     multicast = None if mask is None else as_expr(mask)
     into = SmemRef("words", ZERO, (ZERO, ZERO))
-    load = TmaLoad(into, source, MBarrierRef("c", I), multicast, cta_group=group)
+    load = TmaLoad(into, source, MBarrierRef("c", AT), multicast, cta_group=group)
     does(load, walker(on, 5, i=0))
     assert {cta: -p.bytes for (cta, _, _), p in on.phases.items()} == wanted
 
@@ -142,17 +145,17 @@ def test_what_products_and_copies_tell() -> None:
     on = board()
     assert does(CpAsyncArrive(BAR), walker(on, 5, i=0), 32) is True
     assert phases(on) == {(5, "b", 0): (0, 1, 0)}
-    assert does(Tcgen05Commit(MBarrierRef("c", I), M), walker(on, 3, i=0, m=3)) is True
+    assert does(Tcgen05Commit(MBarrierRef("c", AT), M), walker(on, 3, i=0, m=3)) is True
     assert {key: p.done for key, p in on.phases.items() if key[1] == "c"} == {
         (2, "c", 0): 1, (3, "c", 0): 1,
     }  # fmt: skip
-    does(Tcgen05Commit(MBarrierRef("c", I)), walker(on, 7, i=1))
+    does(Tcgen05Commit(MBarrierRef("c", AT)), walker(on, 7, i=1))
     assert on.phases[7, "c", 1].done == 1
 
 
 def test_waits_are_for_a_parity() -> None:
     """That of the phase before passes at once, that of the current one when it is over."""
-    on, wait = board(), MBarrierWait(MBarrierRef("c", I), P)
+    on, wait = board(), MBarrierWait(MBarrierRef("c", AT), P)
     seen = []
     for _ in range(3):
         seen.append([does(wait, walker(on, 1, i=1, p=p)) for p in (0, 1)])
@@ -170,13 +173,13 @@ def test_threads_meet() -> None:
     assert (meeting.done, meeting.threads) == (1, 32)
     on = board()
     first, other = walker(on, i=2), walker(on, i=2)
-    sync = BarSync(NamedBarrierRef("named", I))
+    sync = BarSync(NamedBarrierRef("named", AT))
     assert not does(sync, first, 32) and not does(sync, first, 32)
     assert not does(sync, walker(on, 1, i=2), 32) and not does(sync, walker(on, i=1), 32)
     assert does(sync, other, 32) and does(sync, first, 32)
     assert first.joined is other.joined is None
     assert not does(sync, first, 32)
-    assert does(BarArrive(NamedBarrierRef("named", I)), other, 32) is True
+    assert does(BarArrive(NamedBarrierRef("named", AT)), other, 32) is True
     assert does(sync, first, 32)
 
 
@@ -186,9 +189,10 @@ def test_a_cta_and_a_cluster_meet() -> None:
     assert not does(CtaSync(), one, 64) and not does(CtaSync(), walker(on, 3), 32)
     assert does(CtaSync(), walker(on, 2), 32) and does(CtaSync(), one, 64)
     mine, its = walker(on, 2), walker(on, 3)
-    assert not does(ClusterSync(), mine, 96)
+    assert not does(ClusterSync(), mine, 96) and not does(ClusterSync(), its, 32)
     assert not does(ClusterSync(), walker(on, 4), 96)
-    assert does(ClusterSync(), its, 96) and does(ClusterSync(), mine, 96)
+    assert does(ClusterSync(), walker(on, 3), 64)
+    assert does(ClusterSync(), its, 32) and does(ClusterSync(), mine, 96)
 
 
 def test_places_of_ctas() -> None:
@@ -197,7 +201,8 @@ def test_places_of_ctas() -> None:
     found = [tuple(on.place(n, rank).values()) for n in range(24) for rank in (0, 1)]
     assert found == [(x, y, z) for z in range(2) for y in range(3) for x in range(8)]
     assert list(on.place(0, 0)) == ["%ctaid.x", "%ctaid.y", "%ctaid.z"]
-    told = does(CtaNumber(V), walker(on, 3, v=5))
+    assert walker(on).at == 0
+    told = does(CtaNumber(V), walker(on, 5, v=5))
     assert told == {"%ctaid.x": 3, "%ctaid.y": 1, "%ctaid.z": 0}
 
 
@@ -212,20 +217,20 @@ def test_counters(op: str, before: int, value: int, after: int) -> None:
     on = board()
     on.counters["c", 1] = before
     w = walker(on, i=1, v=value)
-    assert does(Atom(V, op, CounterRef("c", I), V), w) == {"v": before}
+    assert does(Atom(V, op, CounterRef("c", AT), V), w) == {"v": before}
     assert on.counters == {("c", 1): after}
-    assert does(Atom(V, "add", CounterRef("c", I), V), walker(on, i=0, v=7)) == {"v": 0}
+    assert does(Atom(V, "add", CounterRef("c", AT), V), walker(on, i=0, v=7)) == {"v": 0}
     for n in (after - 1, after, after + 1):
-        wait = CounterWait(CounterRef("c", I), V)
+        wait = CounterWait(CounterRef("c", AT), V)
         assert does(wait, walker(on, i=1, v=n)) is (after >= n)
-    assert does(CounterWait(CounterRef("z", I), V), walker(on, i=1, v=0)) is True
-    assert does(CounterWait(CounterRef("z", I), V), walker(on, i=1, v=1)) is False
+    assert does(CounterWait(CounterRef("z", AT), V), walker(on, i=1, v=0)) is True
+    assert does(CounterWait(CounterRef("z", AT), V), walker(on, i=1, v=1)) is False
 
 
 def test_words() -> None:
     """In the CTA's memory, or in that of another one of its cluster."""
     on = board()
-    at = SmemRef("words", I, (ZERO, J))
+    at = SmemRef("words", AT, (ZERO, J))
     assert does(StWord(at, V), walker(on, 3, i=2, j=4, v=9)) is True
     assert does(StWord(at, V, ZERO), walker(on, 3, i=2, j=4, v=8)) is True
     assert on.words == {(3, "words", (2, 0, 4)): 9, (2, "words", (2, 0, 4)): 8}
@@ -235,9 +240,9 @@ def test_words() -> None:
     alloc = Tcgen05Alloc(at, 32)
     assert does(alloc, walker(on, 5, i=0, j=0)) is True
     assert on.words[5, "words", (0, 0, 0)] == 0
-    read = LdGlobalScalar(P, GmemRef("ends", (I,)))
+    read = LdGlobalScalar(P, GmemRef("ends", (AT,)))
     assert [does(read, walker(on, i=n)) for n in (0, 1)] == [{"p": 0}, {"p": 40}]
-    entry = LdGlobalScalar(P, GmemRef("ends", (ZERO,), I))
+    entry = LdGlobalScalar(P, GmemRef("ends", (ZERO,), AT))
     assert does(entry, walker(on, i=1)) == {"p": 40}
 
 
@@ -266,6 +271,14 @@ def test_words_that_a_buffer_has(at: tuple[int, ...], said: str | None) -> None:
     assert on.flow.wrong == wanted
 
 
+def test_words_of_a_buffer_of_one_dimension() -> None:
+    on = board()
+    for at, wrong in ((4, 0), (5, 1), (-1, 1)):
+        on.flow.wrong.clear()
+        does(StWord(SmemRef("line", ONE, (AT,)), ZERO), walker(on, i=at))
+        assert len(on.flow.wrong) == wrong
+
+
 @pytest.mark.parametrize(
     ("name", "spans", "right"),
     [
@@ -291,7 +304,7 @@ def test_lines_and_columns_that_a_buffer_has(
 def test_named_barriers_that_there_are(kind: type[BarSync] | type[BarArrive]) -> None:
     for at in (-1, 0, 2, 3):
         on = board()
-        does(kind(NamedBarrierRef("named", I)), walker(on, i=at), 32)
+        does(kind(NamedBarrierRef("named", AT)), walker(on, i=at), 32)
         assert on.flow.wrong == ([] if 0 <= at < 3 else [f"there is no named[{at}]"])
 
 

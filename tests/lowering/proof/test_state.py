@@ -45,6 +45,14 @@ def test_accesses_through_the_generic_proxy() -> None:
     assert cells.arrived().meet().before() == Access(True, True, False, cells=True)
 
 
+def test_what_is_begun() -> None:
+    """A step that is read is known to all threads; nothing else has been done yet."""
+    assert Read("a", X) == Read("a", X, Access(), (), True, False, False, False)
+    fill = Fill("a", X, True)
+    assert not (fill.untold or fill.told or fill.copies or fill.stored or fill.bytes)
+    assert (fill.ordered, fill.issued, fill.access) == (False, False, Access())
+
+
 def test_steps_that_are_counted() -> None:
     """One of each array; what is not counted yet is at the first step."""
     assert STATE.count("a") == X and STATE.count("b") == Y and STATE.count("z") == NONE
