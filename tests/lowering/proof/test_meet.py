@@ -249,6 +249,7 @@ PROGRAMS = {
     ("sx", "sx"): "",
     ("sx s0", "sx s0"): "an index is no number",
     ("a0", "a0"): "nobody waits there",
+    ("a0", "[ a0 ]"): "warps come to t[0] in several ways",
     ("s0", "a0"): "0 arrivals are made before the first turn",
     ("[ s0 a1 ]", "a0 [ s1 a0 ] s1"): "(arrive (loop 0 n 1 () (arrive))) is no loop of arrivals",
     ("[ s0 a1 ] s0", "a0 [ s1 a0 ]"): "",

@@ -1,0 +1,154 @@
+"""Loops of a walk through a ring of two stages: trips that take steps, or leave some to others.
+
+Each program is text; what comes of its walk is a table: the steps that loops leave out, how long
+their trips are, and what is wrong. Its shape, as waits see it, is in the table too.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+
+from lowering.kernel.control import Let
+from lowering.kernel.text import parse_kernel
+from lowering.kernel.traits import Memory
+from lowering.proof.agent import agents
+from lowering.proof.automaton import Automaton
+from lowering.proof.linear import Facts
+from lowering.proof.loops import follow
+from lowering.proof.obligation import RefutedError, UnknownError
+from lowering.proof.rings import Ring
+from lowering.proof.same import _wait
+from lowering.proof.shape import Shaper, text
+from lowering.proof.state import State
+from lowering.proof.steps import Steps
+from tests.conftest import Golden
+
+KERNEL = """
+kernel k threads 256 cluster 1 grid 1 {{
+  param n: i32
+  param m: i32
+  shared w: s32[2][1x1] at 0
+  mbarrier f[2] arrivals 1 at 64
+  mbarrier e[2] arrivals 1 at 128
+  let half: i32 = n // 2
+  roles {{
+    role r warps 0 .. 8 as g {{
+{body}
+    }}
+  }}
+}}
+"""
+RING = Ring("f", "e", 2, frozenset("w"), True, False, Memory.SHARED, frozenset())
+NEXT = "s ^ 1, p ^ s"
+STEP = "mbarrier.wait f[{s}], {p}\nelect {{ mbarrier.arrive e[{s}] }}"
+
+
+def step(s: str = "s", p: str = "p") -> str:
+    return STEP.format(s=s, p=p)
+
+
+def loop(
+    inner: str, after: str = NEXT, trips: str = "i in 0 .. n", init: str = "0 0", names: str = "s p"
+) -> str:
+    """A loop that carries a stage and a parity."""
+    (s, p), (first, parity) = names.split(), init.split()
+    carried = f"{s}: i32 = {first} -> {s}_end, {p}: i32 = {parity} -> {p}_end"
+    return f"for {trips} carry ({carried}) {{\n{inner}\nyield {after}\n}}"
+
+
+TWICE = loop(loop(step("t", "q"), "t ^ 1, q ^ t", "j in 0 .. m", "s p", "t q"), "t_end, q_end")
+PROGRAMS = {
+    "each step": loop(step()),
+    "each step of parts": TWICE,
+    "each step twice": loop(step() + "\n" + step()),
+    "the other stage": loop(step("s ^ 1")),
+    "never further": loop(step(), "s, p"),
+    "a parity that stays": loop(step(), "s ^ 1, p"),
+    "a step in front": "mbarrier.wait f[0], 0\nelect { mbarrier.arrive e[0] }\n"
+    + loop(step(), init="1 0"),
+    "a step behind": loop(step()) + "\n" + step("s_end", "p_end"),
+    "a step behind that is taken": loop(step()) + "\n" + step("0", "0"),
+    "every other step": loop(step(), "s, p ^ 1"),
+    "every other step, by the second": loop(step(), "s, p ^ 1", init="g 0"),
+    "from the second step": loop(step(), init="1 0"),
+    "from the step of a group": loop(step(), init="g 0"),
+    "a step of two": loop(step(), "s, p ^ 1", init="g 0"),
+    "a step if": loop(f"if i < m {{\n{step()}\n}}"),
+    "a step if, in both ways": loop(f"if i < m {{\n{step()}\n}} else {{\n{step()}\n}}"),
+    "a step if, and none": loop(f"if i < m {{\n{step()}\n}}", "s, p"),
+    "until": loop(f"break m <= i\n{step()}"),
+    "until, behind": loop(f"{step()}\nbreak m <= i"),
+    "two trips": loop(step(), trips="i in 0 .. 2"),
+    "three trips": loop(step(), trips="i in 0 .. 3"),
+    "three trips in steps": loop(step(), trips="i in 1 .. 7 step 2"),
+    "64 trips": loop(step(), trips="i in 0 .. 64"),
+    "65 trips": loop(step(), trips="i in 0 .. 65"),
+    "no trip": loop(step(), trips="i in 2 .. 2"),
+    "two trips, then more": loop(step(), trips="i in 0 .. 2")
+    + "\n"
+    + loop(step("t", "q"), "t ^ 1, q ^ t", "j in 0 .. n", "s_end p_end", "t q"),
+    "two trips of parts": loop(
+        loop(step("t", "q"), "t ^ 1, q ^ t", "j in 0 .. 2", "s p", "t q"), "t_end, q_end"),
+    "two trips of every other step": loop(
+        loop(step("t", "q"), "t, q ^ 1", "j in 0 .. 2", "s p", "t q"), "t_end, q_end"),
+    "three trips of every other step": loop(
+        loop(step("t", "q"), "t, q ^ 1", "j in 0 .. 3", "s p", "t q"), "t_end, q_end"),
+    "two trips of every other step, of a group": loop(
+        loop(step("t", "q"), "t, q ^ 1", "j in 0 .. 2", "s p", "t q"), "t_end, q_end",
+        init="g 0"),
+    "two trips, of which one breaks": loop(f"break n < 1\n{step()}", trips="i in 0 .. 2"),
+    "in steps": loop(step(), trips="i in 0 .. n step 3"),
+    "in steps of the grid": loop(step(), trips="i in %ctaid.x .. n step %nctaid.x"),
+    "held over a trip": loop("mbarrier.wait f[s], p\nif 0 < i { elect { mbarrier.arrive e[s ^ 1] } }")
+    + "\nif 0 < n { elect { mbarrier.arrive e[s_end ^ 1] } }",
+    "held too long": loop("mbarrier.wait f[s], p\nif 1 < i { elect { mbarrier.arrive e[s] } }"),
+    "never released": loop("mbarrier.wait f[s], p"),
+    "counted by the trip": "for i in 0 .. n {\n" + step("i % 2", "i // 2 % 2") + "\n}",
+    "as many as half": loop(step(), trips="i in 0 .. half"),
+    "as a select says": loop(step(), "select(s == 1, 0, s + 1), p ^ select(s == 1, 1, 0)"),
+    "no wait": "for i in 0 .. n {\nlet x: i32 = i + 1\n}",
+    "first arrivals": "for i in 0 .. 2 { elect { mbarrier.arrive e[i] } }\n" + loop(step()),
+    "first arrivals, of n": "for i in 0 .. n { elect { mbarrier.arrive e[i % 2] } }\n" + loop(step()),
+}  # fmt: skip
+
+
+def told(program: str) -> str:
+    """What comes of a program, in each warpgroup, and its shape."""
+    lines: list[str] = []
+    kernel = parse_kernel(KERNEL.format(body=program))
+    for agent in agents(kernel):
+        facts = Facts(
+            natural=frozenset("nm"),
+            defined={s.var.name: s.value for s in kernel.body if isinstance(s, Let)},
+        )
+        steps = Steps.of(agent.body, (2,), facts)
+        auto = Automaton(agent, steps, (RING,), {"e": frozenset({(None, 1)})}, follow)
+        try:
+            way = auto.run(State(facts=facts))
+        except RefutedError as e:
+            said = f"{e.name}: {e.why}"
+        except UnknownError as e:
+            said = f"not known: {e}"
+        else:
+            assert auto.left == [] and not auto.values and not auto.places and not auto.one
+            found = {
+                what: {f"{loop_} {array}": str(p.expr()) for (loop_, array), p in values.items()}
+                for what, values in (
+                    ("begins", way.begins), ("skips", way.skips), ("lengths", way.lengths),
+                )
+            }  # fmt: skip
+            first = [(stage, told_) for _, stage, told_ in way.first]
+            said = f"{found}, idle {sorted(way.idle)}, first {first}, {len(way.releases)} released"
+            shaper = Shaper(
+                agent, steps, partial(_wait, "f"), way, (RING,), frozenset({"n", "m", "half"})
+            )
+            said += f"\n    {text(shaper.whole())}"
+        lines.append(f"  {agent.group}: {said}")
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_loops(part: int, golden: Golden) -> None:
+    assert "\n".join(f"{name}\n{told(PROGRAMS[name])}" for name in [*PROGRAMS][part::4]) == golden
