@@ -101,7 +101,8 @@ PROGRAMS = {
     "two trips, of which one breaks": loop(f"break n < 1\n{step()}", trips="i in 0 .. 2"),
     "in steps": loop(step(), trips="i in 0 .. n step 3"),
     "in steps of the grid": loop(step(), trips="i in %ctaid.x .. n step %nctaid.x"),
-    "held over a trip": loop("mbarrier.wait f[s], p\nif 0 < i { elect { mbarrier.arrive e[s ^ 1] } }")
+    "held over a trip": loop(
+        "mbarrier.wait f[s], p\nif 0 < i { elect { mbarrier.arrive e[s ^ 1] } }")
     + "\nif 0 < n { elect { mbarrier.arrive e[s_end ^ 1] } }",
     "held too long": loop("mbarrier.wait f[s], p\nif 1 < i { elect { mbarrier.arrive e[s] } }"),
     "never released": loop("mbarrier.wait f[s], p"),
@@ -110,7 +111,8 @@ PROGRAMS = {
     "as a select says": loop(step(), "select(s == 1, 0, s + 1), p ^ select(s == 1, 1, 0)"),
     "no wait": "for i in 0 .. n {\nlet x: i32 = i + 1\n}",
     "first arrivals": "for i in 0 .. 2 { elect { mbarrier.arrive e[i] } }\n" + loop(step()),
-    "first arrivals, of n": "for i in 0 .. n { elect { mbarrier.arrive e[i % 2] } }\n" + loop(step()),
+    "first arrivals, of n": "for i in 0 .. n { elect { mbarrier.arrive e[i % 2] } }\n"
+    + loop(step()),
 }  # fmt: skip
 
 
