@@ -6,6 +6,7 @@ their trips are, and what is wrong. Its shape, as waits see it, is in the table 
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import partial
 
 import pytest
@@ -111,6 +112,10 @@ PROGRAMS = {
     "as a select says": loop(step(), "select(s == 1, 0, s + 1), p ^ select(s == 1, 1, 0)"),
     "no wait": "for i in 0 .. n {\nlet x: i32 = i + 1\n}",
     "first arrivals": "for i in 0 .. 2 { elect { mbarrier.arrive e[i] } }\n" + loop(step()),
+    "first arrivals, of 64": "for i in 0 .. 64 { elect { mbarrier.arrive e[i % 2] } }\n"
+    + loop(step()),
+    "first arrivals, of 65": "for i in 0 .. 65 { elect { mbarrier.arrive e[i % 2] } }\n"
+    + loop(step()),
     "first arrivals, of n": "for i in 0 .. n { elect { mbarrier.arrive e[i % 2] } }\n"
     + loop(step()),
 }  # fmt: skip
@@ -141,7 +146,7 @@ def told(program: str) -> str:
                     ("begins", way.begins), ("skips", way.skips), ("lengths", way.lengths),
                 )
             }  # fmt: skip
-            first = [(stage, told_) for _, stage, told_ in way.first]
+            first = dict(Counter((stage, told_) for _, stage, told_ in way.first))
             said = f"{found}, idle {sorted(way.idle)}, first {first}, {len(way.releases)} released"
             shaper = Shaper(
                 agent, steps, partial(_wait, "f"), way, (RING,), frozenset({"n", "m", "half"})
