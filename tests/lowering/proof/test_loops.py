@@ -1,4 +1,4 @@
-"""Loops of a walk through a ring of two stages: trips that take steps, or leave some to others.
+"""Loops of a walk through a ring of two stages, or three: trips that take steps, or leave some to others.
 
 Each program is text; what comes of its walk is a table: the steps that loops leave out, how long
 their trips are, and what is wrong. Its shape, as waits see it, is in the table too.
@@ -30,9 +30,9 @@ KERNEL = """
 kernel k threads 256 cluster 1 grid 1 {{
   param n: i32
   param m: i32
-  shared w: s32[2][1x1] at 0
-  mbarrier f[2] arrivals 1 at 64
-  mbarrier e[2] arrivals 1 at 128
+  shared w: s32[{stages}][1x1] at 0
+  mbarrier f[{stages}] arrivals 1 at 64
+  mbarrier e[{stages}] arrivals 1 at 128
   let half: i32 = n // 2
   roles {{
     role r warps 0 .. 8 as g {{
@@ -41,7 +41,6 @@ kernel k threads 256 cluster 1 grid 1 {{
   }}
 }}
 """
-RING = Ring("f", "e", 2, frozenset("w"), True, False, Memory.SHARED, frozenset())
 NEXT = "s ^ 1, p ^ s"
 STEP = "mbarrier.wait f[{s}], {p}\nelect {{ mbarrier.arrive e[{s}] }}"
 
@@ -120,18 +119,61 @@ PROGRAMS = {
     + loop(step()),
 }  # fmt: skip
 
+ONE_ON = "select({s} == 2, 0, {s} + 1), {p} ^ select({s} == 2, 1, 0)"
+TWO_ON = "select({s} == 0, 2, {s} - 1), {p} ^ select({s} == 0, 0, 1)"
+FIRST, OTHER = ONE_ON.format(s="s", p="p"), TWO_ON.format(s="s", p="p")
+INNER, LESS = ONE_ON.format(s="t", p="q"), TWO_ON.format(s="t", p="q")
 
-def told(program: str) -> str:
+
+def within(after: str, trips: str, begin: str = "0 0") -> str:
+    """A loop in each trip of one, from where that is."""
+    inner = loop(step("t", "q"), after, f"j in 0 .. {trips}", "s p", "t q")
+    return loop(inner, "t_end, q_end", init=begin)
+
+
+OF_THREE = {
+    "each step": loop(step(), FIRST),
+    "every other step": loop(step(), OTHER),
+    "every other step of a group": loop(step(), OTHER, init="g 0"),
+    "each step of a group": loop(step(), FIRST, init="g 0"),
+    "two trips": loop(step(), FIRST, trips="i in 0 .. 2"),
+    "two trips of a group": loop(step(), FIRST, trips="i in 0 .. 2", init="g 0"),
+    "two trips of every other step": loop(step(), OTHER, trips="i in 0 .. 2"),
+    "three trips of every other step, of a group": loop(
+        step(), OTHER, trips="i in 0 .. 3", init="g 0"),
+    "one trip": loop(step(), FIRST, trips="i in 0 .. 1", init="g 0"),
+    "never further": loop(step(), "s, p"),
+    "no further in two trips": loop(step(), "s, p", trips="i in 0 .. 2"),
+    "trips in trips": within(INNER, "m"),
+    "trips of every other step in trips": within(LESS, "m"),
+    "two trips in trips": within(INNER, "2"),
+    "two trips of every other step in trips": within(LESS, "2"),
+    "two trips of every other step in trips of a group": within(LESS, "2", "g 0"),
+    "a trip that takes none": loop(f"if i < m {{\n{step()}\n}}", FIRST, trips="i in 0 .. 2"),
+    "two ways in two trips": loop(
+        f"if n < m {{\n{step()}\n}}", FIRST, trips="i in 0 .. 2"),
+    "leaves out steps in one way": loop(
+        step(), "select(n < m, select(s == 2, 0, s + 1), select(s == 0, 2, s - 1)), "
+        "p ^ select(n < m, select(s == 2, 1, 0), select(s == 0, 0, 1))"),
+    "left in two trips": loop(f"break m <= i\n{step()}", FIRST, trips="i in 0 .. 2")
+    + "\n" + step("s_end", "p_end"),
+    "left behind a step": loop(f"{step()}\nbreak m <= i", FIRST)
+    + "\n" + step("s_end", "p_end"),
+}  # fmt: skip
+
+
+def told(program: str, stages: int = 2) -> str:
     """What comes of a program, in each warpgroup, and its shape."""
     lines: list[str] = []
-    kernel = parse_kernel(KERNEL.format(body=program))
+    kernel = parse_kernel(KERNEL.format(body=program, stages=stages))
+    ring = Ring("f", "e", stages, frozenset("w"), True, False, Memory.SHARED, frozenset())
     for agent in agents(kernel):
         facts = Facts(
             natural=frozenset("nm"),
             defined={s.var.name: s.value for s in kernel.body if isinstance(s, Let)},
         )
-        steps = Steps.of(agent.body, (2,), facts)
-        auto = Automaton(agent, steps, (RING,), {"e": frozenset({(None, 1)})}, follow)
+        steps = Steps.of(agent.body, (stages,), facts)
+        auto = Automaton(agent, steps, (ring,), {"e": frozenset({(None, 1)})}, follow)
         try:
             way = auto.run(State(facts=facts))
         except RefutedError as e:
@@ -149,7 +191,7 @@ def told(program: str) -> str:
             first = dict(Counter((stage, told_) for _, stage, told_ in way.first))
             said = f"{found}, idle {sorted(way.idle)}, first {first}, {len(way.releases)} released"
             shaper = Shaper(
-                agent, steps, partial(_wait, "f"), way, (RING,), frozenset({"n", "m", "half"})
+                agent, steps, partial(_wait, "f"), way, (ring,), frozenset({"n", "m", "half"})
             )
             said += f"\n    {text(shaper.whole())}"
         lines.append(f"  {agent.group}: {said}")
@@ -159,3 +201,7 @@ def told(program: str) -> str:
 @pytest.mark.parametrize("part", range(4))
 def test_loops(part: int, golden: Golden) -> None:
     assert "\n".join(f"{name}\n{told(PROGRAMS[name])}" for name in [*PROGRAMS][part::4]) == golden
+
+
+def test_loops_of_three_stages(golden: Golden) -> None:
+    assert "\n".join(f"{name}\n{told(p, 3)}" for name, p in OF_THREE.items()) == golden
