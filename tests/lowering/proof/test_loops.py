@@ -1,4 +1,4 @@
-"""Loops of a walk through a ring of two stages, or three: trips that take steps, or leave some to others.
+"""Loops of a walk through a ring: trips that take steps, or leave some to others.
 
 Each program is text; what comes of its walk is a table: the steps that loops leave out, how long
 their trips are, and what is wrong. Its shape, as waits see it, is in the table too.
