@@ -40,7 +40,8 @@ class _State:
         ready: the warps have met behind the fence.
         open: read by stores in no group yet.
         groups: read by stores in groups, the oldest first.
-        drained: of groups that have been waited for; the warps have not met since.
+        drained: of groups that there were at a wait, of which they may be all; the warps have not
+            met since.
     """
 
     written: frozenset[Stage] = frozenset()
@@ -71,8 +72,7 @@ class _Walk(Finite[_State]):
                 return replace(state, open=frozenset(), groups=(*state.groups, state.open))
             case BulkWait(pending=n):
                 kept = state.groups[len(state.groups) - n :] if n else ()
-                gone = frozenset[Stage]().union(*state.groups[: len(state.groups) - len(kept)])
-                return replace(state, groups=kept, drained=state.drained | gone)
+                return replace(state, groups=kept, drained=state.drained.union(*state.groups))
             case FenceProxyAsync() if not self.one:
                 fenced = state.fenced | state.written
                 return replace(state, written=frozenset(), fenced=fenced)

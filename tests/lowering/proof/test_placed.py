@@ -85,7 +85,8 @@ SUMS = {
         whole(sums(32, 48, (0, 16), (32, 64))),
         OUT + "0 .. 16, 32 .. 64 of 0 .. 64 of K of A and W"),
     "none of it": (
-        whole(term(read("A", (32, 0), (R, S)), WEIGHT)), OUT + "nothing of 0 .. 64 of K of A and W"),
+        whole(term(read("A", (32, 0), (R, S)), WEIGHT)),
+        OUT + "nothing of 0 .. 64 of K of A and W"),
     "another row": (whole(sums(33)), OUT + "row 33 of A"),
     "another column": (whole(sums(32, 0)), OUT + "column 0 of W"),
     "not everywhere": (
