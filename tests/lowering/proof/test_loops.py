@@ -78,6 +78,12 @@ PROGRAMS = {
     "a step if": loop(f"if i < m {{\n{step()}\n}}"),
     "a step if, in both ways": loop(f"if i < m {{\n{step()}\n}} else {{\n{step()}\n}}"),
     "a step if, and none": loop(f"if i < m {{\n{step()}\n}}", "s, p"),
+    "a step if there is one": loop(f"if i < n {{\n{step()}\n}}"),
+    "a step if there is one more": loop(f"if i + 1 < n {{\n{step()}\n}}"),
+    "a step from the first on": loop(f"if 0 <= i {{\n{step()}\n}}"),
+    "a step from one on": loop(f"if 2 <= i {{\n{step()}\n}}", trips="i in 2 .. n"),
+    "behind some trips": loop(step()) + f"\nif n <= 0 {{\n{step('0', '0')}\n}}",
+    "behind no trip": loop(step()) + f"\nif 0 < n {{\n{step('s_end', 'p_end')}\n}}",
     "until": loop(f"break m <= i\n{step()}"),
     "until, behind": loop(f"{step()}\nbreak m <= i"),
     "two trips": loop(step(), trips="i in 0 .. 2"),
@@ -131,7 +137,15 @@ def within(after: str, trips: str, begin: str = "0 0") -> str:
     return loop(inner, "t_end, q_end", init=begin)
 
 
+BEHIND = step("select(s == 0, 2, s - 1)", "p ^ select(s == 0, 1, 0)")
 OF_THREE = {
+    "behind what is carried": loop(BEHIND, FIRST, init="1 0"),
+    "behind what is carried, every other": loop(BEHIND, OTHER, init="1 0"),
+    "behind what is carried, in two trips": loop(
+        BEHIND, FIRST, trips="i in 0 .. 2", init="1 0"),
+    "behind what is carried, every other in two trips": loop(
+        BEHIND, OTHER, trips="i in 0 .. 2", init="1 0"),
+    "behind what is carried, late": loop(BEHIND, FIRST, init="2 0"),
     "each step": loop(step(), FIRST),
     "every other step": loop(step(), OTHER),
     "every other step of a group": loop(step(), OTHER, init="g 0"),
