@@ -17,7 +17,7 @@ from lowering.ground.poly import Poly, poly
 from lowering.kernel.cluster import StAsync
 from lowering.kernel.compute import Wgmma, WgmmaCommit, WgmmaWait
 from lowering.kernel.control import Break, Elect, For, If, Let
-from lowering.kernel.cp_async import CpAsyncArrive
+from lowering.kernel.cp_async import CpAsync, CpAsyncArrive
 from lowering.kernel.memory import TmaLoad
 from lowering.kernel.operands import Body, MBarrierRef, SmemRef, Stmt, TmemRef
 from lowering.kernel.sync import (
@@ -299,7 +299,7 @@ class Automaton:
         fill = self.filling(state, ring, bar.index, "arrives")
         if fill.issued and not self.committing:
             self.fail(state, "fill", ring.full, "an arrival, no tcgen05.commit, tells of products")
-        if fill.access.done and not landed:
+        if fill.access.done and not (landed and fill.access.copied):
             if Memory.SHARED_ASYNC in ring.proxies and not fill.access.fenced:
                 self.fail(state, "fill", ring.full, "no fence.proxy.async behind the stores")
             if not fill.access.met and not fill.one:
@@ -342,9 +342,9 @@ class Automaton:
                     self.fail(state, "fill", ring.full, f"{stmt.OP} by threads that did not wait")
                 untold = fill.untold | {self.target(stmt)}
                 stored = fill.stored | {ref.buffer}
-                state = state.filling(
-                    replace(fill, access=Access(True), untold=untold, stored=stored)
-                )
+                copied = isinstance(stmt, CpAsync) and (fill.access.copied or not fill.untold)
+                access = Access(True, copied=copied)
+                state = state.filling(replace(fill, access=access, untold=untold, stored=stored))
             else:
                 state = self.read(state.said(self.told(stmt)), stmt, ring, ref)
         return state

@@ -94,7 +94,7 @@ def _wrong(agent: Agent, reached: int) -> str:
     fenced = True
     for stmt in walk(agent.body):
         if isinstance(stmt, CtaSync | ClusterSync):
-            if state == 0 and not fenced:
+            if not fenced:
                 return "no fence.mbarrier_init between the inits and the sync"
             state += 1
         elif isinstance(stmt, MBarrierInit):

@@ -147,11 +147,11 @@ class Odometers:
         conds = sorted({s.cond for e in after for s in _choices(e)}, key=str)
         for truths in product((True, False), repeat=len(conds)):
             known: Facts = runs + ranges
-            for cond, truth in zip(conds, truths, strict=True):
-                known = known.assumed(cond, truth)
+            table = dict(zip(conds, truths, strict=True))
+            for cond, truth in table.items():  # a digit is compared with what the next one carries
+                known = known.assumed(_chosen(cond, table), truth)
             if known.impossible:
                 continue
-            table = dict(zip(conds, truths, strict=True))
             now = [poly(_chosen(e, table)) for e in after]
             least = [f for x, b in zip(now[1:], bases, strict=True) for f in (x, b - x - one)]
             step = _number(now, bases) - _number(before, bases) - one

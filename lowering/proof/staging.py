@@ -40,7 +40,8 @@ class _State:
         ready: the warps have met behind the fence.
         open: read by stores in no group yet.
         groups: read by stores in groups, the oldest first.
-        drained: of groups that have been waited for; the warps have not met since.
+        drained: of groups that there were at a wait, of which they may be all; the warps have not
+            met since.
     """
 
     written: frozenset[Stage] = frozenset()
@@ -73,6 +74,8 @@ class _Walk(Finite[_State]):
                 kept = state.groups[max(len(state.groups) - n, 0) :]
                 gone = frozenset[Stage]().union(*state.groups[: len(state.groups) - len(kept)])
                 return replace(state, groups=kept, drained=state.drained | gone)
+                kept = state.groups[len(state.groups) - n :] if n else ()
+                return replace(state, groups=kept, drained=state.drained.union(*state.groups))
             case FenceProxyAsync() if not self.one:
                 fenced = state.fenced | state.written
                 return replace(state, written=frozenset(), fenced=fenced)

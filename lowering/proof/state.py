@@ -26,7 +26,7 @@ class Access:
     """What the warp's threads have done with a stage through the generic proxy: ``done`` anything,
     then ``fenced`` it for the async proxy, then ``met`` in a barrier of the warp behind that. Of
     ``cells`` of tensor memory the fence is ``tcgen05.fence before``, behind the wait for what is
-    ``flying``.
+    ``flying``. All of it may be ``copied``, by ``cp.async``.
     """
 
     done: bool = False
@@ -34,10 +34,11 @@ class Access:
     met: bool = False
     cells: bool = False
     flying: bool = False
+    copied: bool = False
 
     def fence(self) -> Access:
         """Behind ``fence.proxy.async`` by all threads that accessed."""
-        return Access(True, True, False) if self.done and not self.cells else self
+        return replace(self, fenced=True, met=False) if self.done and not self.cells else self
 
     def arrived(self) -> Access:
         """Behind ``tcgen05.wait.ld``."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 
-from lowering.ground.expr import I32_MAX, Binary, Expr, Var, select
-from lowering.proof.bounds import ANY, Bounds, Range
+from lowering.ground.expr import I32_MAX, Binary, Expr, Var, evaluate, select
+from lowering.proof.bounds import ANY, NEVER, Bounds, Range
 
 N, FEW, IS_FEW = Var("n"), Var("few"), Var("is_few")
 LETS: dict[Var, Expr] = {IS_FEW: N < 7}
@@ -34,3 +36,63 @@ def test_the_first_number_that_is_too_much(begin: int, by: int, told: int) -> No
     bounds = Bounds({"n": (begin, begin), "few": (by, by)}, {}, lambda e, r: found.append(r))
     assert bounds.of(Binary("+", N, FEW)) == (begin + by, begin + by)
     assert found == [(begin + by, begin + by)] * told
+
+
+def test_a_condition_is_computed_too() -> None:
+    """Of what is selected all is told that 32 bits do not hold."""
+    found: list[Range] = []
+    bounds = Bounds({"n": (5, I32_MAX)}, {}, lambda e, r: found.append(r))
+    assert bounds.of(select((N + 1).eq(7), 1, 2)) == (1, 2)
+    assert found == [(6, I32_MAX + 1)]
+
+
+OPERATIONS = ["+", "-", "*", "//", "ceildiv", "%", "^", "<<", "min", "max", "<", "<=", "=="]
+SPANS = [(0, 0), (0, 3), (1, 4), (2, 7), (5, 6)]
+
+
+@pytest.mark.parametrize("op", OPERATIONS)
+def test_ranges_hold_all_results(op: str) -> None:
+    """Of numbers that are not negative, and of differences: each result is in its range; of what
+    rises or falls with its operands the ends are results.
+    """
+    x, y = Var("x"), Var("y")
+    e = Binary(op, x, y)
+    signed = op in ("+", "-", "*", "min", "max", "<", "<=", "==")
+    spans = SPANS + ([(-3, 2), (-5, -4)] if signed else [])
+    for (a, b), (c, d) in product(spans, repeat=2):
+        if op in ("//", "ceildiv", "%") and not c:
+            c, d = c + 1, d + 1
+        low, high = Bounds({"x": (a, b), "y": (c, d)}, {}, lambda e, r: None).of(e)
+        found = {
+            int(evaluate(e, {"x": i, "y": j})) for i in range(a, b + 1) for j in range(c, d + 1)
+        }
+        assert low <= min(found) and max(found) <= high, (a, b, c, d)
+        if op not in ("%", "^", "<", "<=", "=="):
+            assert (low, high) == (min(found), max(found)), (a, b, c, d)
+
+
+@pytest.mark.parametrize("op", ["<", "<="])
+@pytest.mark.parametrize("truth", [True, False])
+def test_ranges_where_a_comparison_holds(op: str, truth: bool) -> None:
+    """Of what is compared, and of what is a number away from it: exact where something is left."""
+    x, y = Var("x"), Var("y")
+    cond = Binary(op, x, y)
+    for (a, b), (c, d) in product([(0, 3), (1, 4), (2, 7), (5, 6), (-3, 2)], repeat=2):
+        bounds = Bounds({"x": (a, b), "y": (c, d)}, {}, lambda e, r: None)
+        held = [
+            (i, j)
+            for i in range(a, b + 1)
+            for j in range(c, d + 1)
+            if bool(evaluate(cond, {"x": i, "y": j})) is truth
+        ]
+        for e in (x, y, x + 2, y - 3, y - x):
+            low, high = bounds.where(cond, truth, e)
+            if not held:
+                assert (low, high) == NEVER
+                continue
+            found = [int(evaluate(e, {"x": i, "y": j})) for i, j in held]
+            assert low <= min(found) and max(found) <= high
+            if e != y - x:
+                assert (low, high) == (min(found), max(found)), (str(e), a, b, c, d)
+            elif truth:
+                assert low == max(c - b, int(op == "<"))

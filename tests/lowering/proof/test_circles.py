@@ -9,9 +9,13 @@ import pytest
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.text import parse_kernel, print_kernel
 from lowering.proof.agent import agents
-from lowering.proof.circles import circles
+from lowering.proof.board import Board
+from lowering.proof.circles import _half, _left, _of_group, _size, _sizes, _together, circles
+from lowering.proof.ends import Ends, Way
 from lowering.proof.obligation import Verdict
 from lowering.proof.prove import prove
+from lowering.proof.sizes import Group, units_of
+from tests.conftest import Golden
 from tests.lowering.proof.test_prove import kernel_of
 
 TWO_RINGS = """
@@ -177,3 +181,63 @@ def test_what_is_not_understood() -> None:
     assert {(o.verdict, o.why) for o in found} == {
         (Verdict.UNPROVED, "bulk.copy synchronizes, and nothing is known of how")
     }
+
+
+@pytest.mark.parametrize("waiting", [False, True])
+def test_sizes_that_are_looked_at(waiting: bool, golden: Golden) -> None:
+    """Of two parameters, one of which is dealt out in groups of three tiles."""
+    text = TWO_RINGS.replace("param N: i32", "param N: i32\n  param M: i32").replace(
+        "let n: i32 = ceildiv(N, 64)",
+        "let n: i32 = ceildiv(N, 64)\n  let m: i32 = ceildiv(M, 16)\n  let g: i32 = m // 3",
+    )
+    kernel = parse_kernel(text.format(load=ORDERS["step by step"], read=loop("m2", read, "x", "y")))
+    units = units_of(kernel)
+    lines = [f"units {units}"]
+    for size in _sizes(kernel, units, waiting):
+        at = ", ".join(f"{n} = {v}" for n, v in size.sizes.items())
+        there = ", ".join(f"{n} {v}" for n, v in sorted(size.chosen))
+        many = ", many" * size.many
+        lines.append(f"{at} on {size.sms}, {size.way.value}{many}, for {there or 'nothing'}")
+    assert "\n".join(lines) == golden
+
+
+def test_units() -> None:
+    """So many, of several the last almost empty; two of which the second is half full."""
+    assert [_size(n, 64) for n in range(4)] == [0, 64, 65, 129]
+    assert [_half(n) for n in (1, 2, 64)] == [2, 4, 97]
+
+
+@pytest.mark.parametrize(
+    ("group", "most", "wanted"),
+    [
+        (Group("M", 16, 3, False), 8, [(48, 2, 1)]),
+        (Group("M", 16, 3, False), 9, [(48, 2, 1), (113, 2, 3)]),
+        (Group("M", 16, 5, False), 8, [(80, 2, 1), (177, 2, 3)]),
+        (Group("M", 16, 4, False), 8, [(64, 2, 1), (145, 2, 3)]),
+        (Group("M", 16, 2, False), 8, [(65, 2, 3)]),
+        (Group("M", 16, 8, False), 8, [(273, 2, 3)]),
+        (Group("M", 16, 3, True), 8, [(48, 2, 1), (384, 1, 1)]),
+    ],
+)
+def test_sizes_of_groups(group: Group, most: int, wanted: list[tuple[int, int, int]]) -> None:
+    assert [*_of_group(group, 16, most)] == wanted
+
+
+def test_clusters_that_are_followed() -> None:
+    """All together where they wait for each other; else each alone, or the first and the last."""
+    assert _together(5, True, False) == [range(5)]
+    assert _together(5, False, True) == [[0], [1], [2], [3], [4]]
+    assert _together(5, False, False) == [[0], [4]]
+
+
+def test_counters_that_are_left() -> None:
+    """Each is zero in the end, and one that there is."""
+    text = TWO_RINGS.replace("  let n: i32 =", "  counter c[ctas * 2]\n  let n: i32 =")
+    kernel = parse_kernel(text.format(load="", read=""))
+    for used, said in (
+        ({0: 0, 5: 0}, ""), ({6: 0}, "counter 6 of 6 is used, c"), ({-1: 0}, "counter -1 of 6"),
+        ({1: 2, 5: 0}, "counters are not zero in the end: c[1]"),
+    ):  # fmt: skip
+        board = Board(kernel, 3, 1, {"N": 64}, Ends(Way.ONE, 0, 1, {}))
+        board.counters.update({("c", n): value for n, value in used.items()})
+        assert _left(kernel, board).startswith(said) and bool(_left(kernel, board)) is bool(said)

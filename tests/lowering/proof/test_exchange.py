@@ -18,6 +18,7 @@ WORDS = {
     "w": "st.shared S[0, {row}, 0], v{role}",
     "o": "st.shared S[0, {other}, 0], v{role}",
     "r": "x{role}_{n}: frag<f32, 64x8> = ld.shared S[0, {row}, 0]",
+    "m": "y{role}_{n}: frag<f32, 64x8, async> = wgmma v{role}, S[0, {row}, 0], S[0, 0, 0]",
     "b": "bar.sync all[0]",
     "h": "bar.sync half[0]",
     "[": "for i{role}_{n} in 0 .. 2 {{",
@@ -91,6 +92,7 @@ def said(first: str, second: str) -> list[tuple[Verdict, str]]:
         ("[ w ! b r b ] b r", "[ ! b r b ] r b", Verdict.REFUTED, STORE_LOAD),
         ("? w ] b r", "b r", Verdict.UNPROVED, CONDITION),
         ("w b r", "o b r", Verdict.REFUTED, SAME_ROWS),
+        ("w b r m", "w b r", Verdict.UNPROVED, "wgmma by another proxy"),
     ],
 )
 def test_turns(first: str, second: str, verdict: Verdict, why: str) -> None:

@@ -370,7 +370,7 @@ def test_ends_behind_loops() -> None:
     inner = ("loop", Const(0), STEPS, Const(1), (), ("wait",))
     nest = ("loop", Const(0), TILES, Const(1), (), (inner,))
     assert [ended_behind((nest, *("wait",) * n)) for n in range(3)] == [0, 1, 2]
-    assert ended_behind(("wait",)) == 0
+    assert ended_behind(("wait",)) == ended_behind((nest, nest)) == 0
     until = ("break", Binary("<=", TILES, Var("%word q[0] of %0")))
     reads = (("loop", Const(0), STEPS, Const(1), (), ("wait", until)),)
     assert ended_behind((*reads, "wait")) == 0

@@ -7,8 +7,10 @@ from dataclasses import replace
 import pytest
 
 from lowering.ground.expr import I32_MAX, Binary, Const, Expr, Var, maximum, select, substitute
+from lowering.kernel.nodes import If, Let
 from lowering.proof.bounds import Bounds
 from lowering.proof.dealt import Dealt, dealt
+from lowering.proof.linear import Facts
 from lowering.proof.obligation import UnknownError
 from lowering.proof.scalars import (
     Branch,
@@ -22,8 +24,9 @@ from lowering.proof.scalars import (
     Uses,
     covers,
     given,
+    program,
 )
-from lowering.proof.steps import Scalar
+from lowering.proof.steps import Scalar, Steps
 from lowering.proof.trip_words import TripWords
 from lowering.proof.wraps import _Walk
 
@@ -187,3 +190,13 @@ def test_what_reads_several_words_is_unknown(inner: Program) -> None:
     several = replace(one, body=(*one.body, *inner, Read("u")))
     with pytest.raises(UnknownError, match="a trip reads several words of memory"):
         _Walk(None, (several,))  # type: ignore[arg-type]
+
+
+def test_conditions_use_what_they_compare() -> None:
+    """Of a way in which nothing is done as well."""
+    body = (If(X * 2 < Y, ()), If(Y * 3 < X, (Let(N, X),)), If(Var("p"), ()))
+    steps = Steps.of(body, (), Facts())
+    first, second = (Uses(frozenset({c}), frozenset()) for c in (X * 2 < Y, Y * 3 < X))
+    assert program(body[:1], steps) == (first,)
+    assert program(body[1:], steps) == (second, Branch(Y * 3 < X, (Name(N, X),), ()))
+    assert program(body[2:], steps) == ()

@@ -89,3 +89,12 @@ def test_what_only_touches_a_rectangle_stays_whole(at: tuple[int, int, int, int]
     """Above, below, to the right and to the left of it."""
     piece = Piece(2, 4, 2, 4, A)
     assert list(piece.without(*at)) == [piece] and piece.within(*at) is None
+
+
+@pytest.mark.parametrize("at", [(0, 0), (1, 0), (0, 1), (2, 3), (-1, 0), (0, -2)])
+@pytest.mark.parametrize("name", TILES)
+def test_a_part_as_large_as_all(name: str, at: tuple[int, int]) -> None:
+    """Is all of it only where it begins as that does."""
+    tile = TILES[name]
+    assert tile.cut(*at, 4, 6) == tile.part(*at, 4, 6)
+    assert tile.cut(*at, 4, 5) == tile.part(*at, 4, 5) and tile.cut(0, 0, 3, 6).rows == 3
