@@ -8,9 +8,12 @@ from typing import Any
 import pytest
 
 import wsched
+from lowering.ground.dtypes import DType
+from lowering.ground.expr import Var
 from tests.front.cut.features import torch
 from wsched.front import known
 from wsched.program import chained, prepare
+from wsched.program.program import Buffer, CallStep, Program
 from wsched.run.compiled import CompiledFusion
 from wsched.run.unscheduled import Unscheduled
 
@@ -181,3 +184,31 @@ def test_a_value_within_other_memory(first: int, whole: bool) -> None:
     half = torch.empty_strided((3,), (2,), dtype=torch.bfloat16, device="meta")
     narrow = chained._Lies(0, 6, half, False).of([root])
     assert narrow.data_ptr() == root.data_ptr() + 6 and narrow.stride() == (2,)
+
+
+X, Z = (Buffer(name, DType.F32, (Var("M"), Var("N"))) for name in "xz")
+Y = Buffer("y", DType.F32, (Var("N"), Var("M")))
+
+
+@pytest.mark.parametrize(
+    ("reads", "stable", "view", "known"),
+    [
+        ((X,), True, lambda x: x.t(), True),
+        ((X,), False, lambda x: x.t(), False),  # it may be another one in the next call
+        ((X, Z), True, lambda x: x.t(), False),  # of which of them?
+        ((X,), True, lambda x: x.t().clone(), False),
+        ((X,), True, lambda x: x.t().view(torch.int32), False),
+    ],
+)
+def test_a_step_that_is_no_kernel_is_a_view(
+    reads: tuple[Buffer, ...], stable: bool, view: Any, known: bool
+) -> None:
+    """Of the memory of the one value that it reads, in each call."""
+    x, z = torch.arange(12.0).view(3, 4), torch.zeros(3, 4)
+    program = Program((X, Z), (CallStep("view", reads, (Y,), stable=stable),), (Y,))
+    made = chained.chained(program, {}, [x, z, view(x)])
+    assert (made is not None) is known
+    if made is not None:
+        other = x + 1
+        (found,) = made([other, z]) or ()
+        assert torch.equal(found, other.t()) and found.data_ptr() == other.data_ptr()
