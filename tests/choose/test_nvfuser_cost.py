@@ -47,6 +47,13 @@ def test_cublas_is_a_ratio_of_the_bare_matmul() -> None:
     assert cublas_us(replace(bare, work=20)) == cublas_us(bare)
 
 
+@pytest.mark.parametrize("count", [2, 3])
+def test_products_are_computed_one_by_one(count: int) -> None:
+    bare = problem(definition())
+    assert cublas_us(replace(bare, a_count=count)) == count * cublas_us(bare)
+    assert cublas_us(replace(bare, b_count=count)) == count * cublas_us(bare)
+
+
 def test_the_product_alone_is_that_without_an_epilogue() -> None:
     """Whoever has measured the one has measured the other, whatever is made of it."""
     plain, others = problem(definition()), [e.definition("bf16") for e in EPILOGUES.values()]

@@ -7,6 +7,8 @@ from dataclasses import replace
 import pytest
 
 import wsched
+from lowering.ground.frozen import replaced
+from tests.schedules import cooperative
 from wsched.choose import heuristics
 from wsched.choose.copy_cost import slower_than_direct
 from wsched.choose.cost_model import cost
@@ -23,13 +25,36 @@ from wsched.choose.thread_loads import (
 from wsched.fusion import DataType
 from wsched.importer.linear import LINEAR
 from wsched.schedule.matmul.kernel_options import thread_bytes
-from wsched.schedule.matmul.params import ThreadLoads
+from wsched.schedule.matmul.params import ClusterDims, ThreadLoads
 
 BF16 = DataType.BFloat16
 
 
 def problem(m: int, n: int, k: int, a: int = 2, b: int = 2) -> Problem:
     return Problem(m, n, k, BF16, (BF16,), 132, thread_a=a, thread_b=b)
+
+
+def test_variants_of_a_schedule() -> None:
+    """Threads load both operands or the larger one, of one or two warpgroups; with operands that
+    are exchanged the schedule's A is the problem's B. Clusters are left out.
+    """
+    plain = cooperative(128, 128)
+    shared = replace(plain, cluster_dims=ClusterDims(2))
+    for p, wanted in (
+        (problem(64, 8192, 8191, 4, 2), [(4, 2), (0, 2)]),
+        (problem(8192, 64, 8191, 4, 2), [(4, 2), (4, 0)]),
+        (problem(64, 8192, 8191, 0, 2), [(0, 2)]),
+    ):
+        for exchanged in (False, True):
+            given = replace(plain, exchange_operands=exchanged)
+            found = [*variants(p, [given, replace(shared, exchange_operands=exchanged)])]
+            sides = [s[::-1] if exchanged else s for s in wanted]
+            loads = [ThreadLoads(a, b, groups) for a, b in sides for groups in (1, 2)]
+            assert [f.thread_loads for f in found] == loads
+            assert found == [
+                replaced(given, thread_loads=each, prefetched_steps=0) for each in loads
+            ]
+    assert not [*variants(problem(16, 16, 15), [plain])]
 
 
 def test_few_rows_of_a_large_operand() -> None:

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from lowering.machine.barriers import MBarrier
+from lowering.machine.barriers import MBarrier, NamedBarrier, heard
 from lowering.machine.errors import FaultError
 from lowering.machine.order import Known
 from lowering.machine.scheduler import Scheduler
@@ -105,3 +105,27 @@ def test_a_phase_tells_of_what_came_before_its_end() -> None:
     bar.inval(WARP)
     bar.init(1, WARP)
     assert (bar.phase, bar.told) == (0, 0)
+
+
+def told(**events: int) -> MBarrier:
+    bar = MBarrier("full[0]", phase=3)
+    bar.told, bar.coming = events.get("told", 0), events.get("coming", 0)
+    return bar
+
+
+@pytest.mark.parametrize(
+    ("bars", "known", "said"),
+    [
+        ([], 0, "no barrier tells of the first yet"),
+        ([told(told=0b1011, coming=0b11)], 0b1010, "no barrier tells of the first yet"),
+        ([told(coming=0b100)], 0b1011,
+         "phase 3 of full[0] will tell of the first, but is not over"),
+        ([told(told=0b100), told(coming=0b100)], 0, "full[0] would tell of the first"),
+        ([told(told=0b100)], 0b100, "full[0], turn[1] would tell of the first"),
+        ([told(coming=0b100)], 0b110, "turn[1] would tell of the first"),
+    ],
+)  # fmt: skip
+def test_who_tells_of_an_event(bars: list[MBarrier], known: int, said: str) -> None:
+    """Of number 2: phases that are over first, then those that are not."""
+    named = NamedBarrier("turn[1]", 64, known=known)
+    assert heard(2, bars, [named, named]) == said

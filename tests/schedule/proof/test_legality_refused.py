@@ -25,6 +25,7 @@ from wsched.schedule import (
     Schedule,
     plan_matmul,
 )
+from wsched.schedule.proof import roles
 
 
 def reversed_order(s: Schedule) -> None:
@@ -295,6 +296,17 @@ def test_register_pair(
     with pytest.raises(ScheduleError) as error:
         load_relation(with_registers(groups, pair))
     assert (error.value.rule, error.value.why, error.value.legal) == ("registers", why, legal)
+
+
+def test_registers_of_two_warpgroups_that_load(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No pair is offered: those that are listed are of one."""
+    monkeypatch.setattr(roles, "warpgroups_that_load", lambda *_: 2)
+    with pytest.raises(ScheduleError) as error:
+        load_relation(with_registers(2, (40, 240)))
+    assert error.value.why == (
+        "256 x 40 + 256 x 240 = 71680 registers, the CTA has 512 x 128 = 65536"
+    )
+    assert error.value.legal == ("num_registers=None",)
 
 
 @pytest.mark.parametrize(("groups", "pair"), [(2, (40, 232)), (2, (24, 240)), (4, (40, 104))])

@@ -7,8 +7,9 @@ from functools import cache
 
 import pytest
 
+from lowering.ground.expr import Const, Var
 from tests.schedule.proof.test_tile_steps import of_two
-from wsched.fusion import ParallelType
+from wsched.fusion import IterType, ParallelType
 from wsched.schedule.plan import Plan, make_plan
 from wsched.schedule.proof.nest import nest
 from wsched.schedule.proof.tile_order import TileRing, stopped
@@ -79,3 +80,9 @@ def test_slices_of_k_are_any_number() -> None:
     assert ring.endless
     assert ring.steps == 2
     assert not waited({OPERANDS: 1})
+    (known,) = (replace(d, extent=Const(4)) for d in ring.loops)
+    assert replace(ring, loops=(known,)).endless
+    deals = replace(known, iter_type=IterType.Iteration, parallel=Y)
+    assert not replace(ring, loops=(deals,)).endless
+    assert replace(ring, loops=(deals,)).turns == 4
+    assert replace(ring, loops=(replace(deals, extent=Var("n")),)).endless

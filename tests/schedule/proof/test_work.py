@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -19,10 +20,12 @@ from wsched.schedule import (
     OfInterval,
     Plan,
     Schedule,
+    TransformGraph,
     Work,
     make_plan,
     plan_matmul,
 )
+from wsched.schedule.proof.work_of_groups import batch_of_tiles
 
 PING_PONG = ping_pong(64, 64)
 KINDS: dict[str, tuple[Callable[[MatmulParams], MatmulParams], type]] = {
@@ -200,3 +203,32 @@ def test_who_asks_the_queue_computes_the_tile_alone(monkeypatch: pytest.MonkeyPa
         "T6 need the same",
         ("split tiles with dynamic=False",),
     )
+
+
+def test_tiles_of_a_batch_are_merged_behind_it() -> None:
+    """``M`` in place of the groups: all of ``N`` of one, and then of the next."""
+    groups = cast(Any, SimpleNamespace(axis="M"))
+
+    def found(change: Callable[[Schedule], object], at: int = 0) -> list[str] | None:
+        s = Schedule(linear())
+        change(s)
+        graph = TransformGraph(s.fusion)
+        made = batch_of_tiles(graph, graph.group(s.tensor("T4").loop[at]), groups)
+        return None if made is None else [g.label for g in made]
+
+    def behind_each_other(s: Schedule) -> None:
+        s.split("T4", 0, 4)
+        s.merge("T4", 1)
+
+    def around_part(s: Schedule) -> None:
+        s.split("T4", 0, 4)
+        s.reorder("T4", {1: 2})
+        s.merge("T4", 0)
+
+    assert found(lambda s: s.merge("T4", 0)) == ["M", "N"]
+    assert found(lambda s: None) is None
+    assert found(lambda s: s.merge("T4", 0, traversal=2)) is None
+    assert found(lambda s: s.split("T4", 0, 4)) is None
+    assert found(behind_each_other, 1) is None
+    assert found(around_part) is None
+    assert found(lambda s: s.merge("T4", 1, 0)) is None
