@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,15 @@ import pytest
 
 from tests.conftest import Golden
 from tests.schedules import cooperative, split_k
-from wsched.bench.drawn.joined import joined, main
-from wsched.bench.drawn.judge import judge
+from wsched.bench.drawn.joined import ClassLine, Joined, classes, joined, main
+from wsched.bench.drawn.judge import judge, planned
 from wsched.bench.drawn.judge import main as judged
 from wsched.bench.drawn.problems import Drawn
 from wsched.bench.problem import definition_text
 from wsched.bench.schedules.ranking import problem_for
+from wsched.choose.problem import Problem
 from wsched.choose.tuned.entry import problem_to_dict
+from wsched.fusion import DataType
 
 SCHEDULES = {
     "wide": cooperative(128, 256), "square": cooperative(128, 128),
@@ -32,10 +35,10 @@ def line(drawn: Drawn, **scores: Any) -> dict[str, Any]:
         params = {"params": SCHEDULES[name].to_dict()} if name in SCHEDULES else {}
         systems[name] = found | params
     text = definition_text(drawn.problem)
-    planned = problem_for(text, drawn.problem.shape, 132)
+    problem = problem_for(text, drawn.problem.shape, 132)
     return {
         "problem": str(drawn),
-        "result": {"systems": systems, "problem": problem_to_dict(planned)},
+        "result": {"systems": systems, "problem": problem_to_dict(problem)},
     }
 
 
@@ -95,6 +98,43 @@ def test_what_is_printed(
     """Of the same file twice, which is two runs."""
     main([str(path), *words, str(path)])
     assert capsys.readouterr().out.replace("\r\n", "\n") == golden
+
+
+BASE = Problem(4096, 4096, 4096, DataType.BFloat16, (DataType.BFloat16,), 132)
+
+
+@pytest.mark.parametrize(
+    ("name", "inside", "outside"),
+    [
+        ("few rows or columns", {"m": 128}, {"m": 129}),
+        ("few rows or columns", {"n": 128}, {"n": 136}),
+        ("few steps", {"k": 512}, {"k": 513}),
+        ("many steps", {"k": 64 * 256 + 1}, {"k": 64 * 256}),
+    ],
+)
+def test_the_ends_of_classes(name: str, inside: dict[str, int], outside: dict[str, int]) -> None:
+    found = [
+        classes(Joined("", replace(BASE, **sizes), "", SCHEDULES["square"], 1.0, None))
+        for sizes in (inside, outside)
+    ]
+    assert [name in of for of in found] == [True, False]
+
+
+def test_what_reaches_cublas_just() -> None:
+    found = ClassLine("all", (0.94, 0.95, 0.94), (0.95, 0.95, 0.949))
+    assert (found.ranked_behind, found.out_of_reach) == (1, 1)
+
+
+def test_files_from_before_alignment_was_planned_for() -> None:
+    """Say nothing of it, or something else: rows are aligned as the sizes are."""
+    for drawn, aligned in (
+        (Drawn(512, 408, 8760), (16, 16)),
+        (Drawn(520, 512, 512, "nt"), (16, 128)),
+    ):
+        told = line(drawn)["result"]
+        told["problem"] |= {"align_a": 64, "align_b": 64}
+        found = planned(str(drawn), told)
+        assert (found.align_a, found.align_b) == aligned
 
 
 def test_the_verdicts(path: Path, golden: Golden, capsys: pytest.CaptureFixture[str]) -> None:
