@@ -48,8 +48,11 @@ def test_nvml(monkeypatch: pytest.MonkeyPatch) -> None:
     sampler.start()
     while not sampler._samples:
         time.sleep(0.01)
+    thread = sampler._thread
+    assert thread is not None and thread.daemon  # a benchmark that fails does not wait for it
     read = sampler.stop()
     assert (read["source"], read["watts"]) == ("NVML", 650)
+    assert not thread.is_alive()
     assert EnergyCounter("GPU-1").joules() == 12.5
 
 

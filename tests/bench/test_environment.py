@@ -82,7 +82,18 @@ def test_cpu_name(tmp_path: Path) -> None:
     info = tmp_path / "cpuinfo"
     info.write_text("processor\t: 0\nmodel name\t: Xeon 8480\nmodel name\t: Xeon 8480\n")
     assert cpu_name(info) == "Xeon 8480"
-    assert cpu_name(tmp_path / "none") == (module.platform.processor() or module.platform.machine())
+
+
+@pytest.mark.parametrize("told", ["", "arm"])
+def test_a_processor_without_a_name(
+    told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Is what the system calls it, or its architecture; there may be a file that says no more."""
+    info = tmp_path / "cpuinfo"
+    info.write_text("processor\t: 0\nBogoMIPS\t: 2000.00\n")
+    monkeypatch.setattr(module.platform, "processor", lambda: told)
+    monkeypatch.setattr(module.platform, "machine", lambda: "aarch64")
+    assert cpu_name(info) == cpu_name(tmp_path / "none") == (told or "aarch64")
 
 
 def test_driver_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from wsched.bench.method.operands import Operands, distance
+from wsched.bench.method.measure import Accuracy
+from wsched.bench.method.operands import Operands, _worst, distance
 from wsched.bench.problem import Problem, Shape
 
 torch = pytest.importorskip("torch")
@@ -79,6 +80,19 @@ def test_right_results_pass() -> None:
     assert complaint(into_d) == ""
     assert complaint(Allocating()) == ""
     assert complaint(into_d, operands(sets=1)) == ""
+
+
+NAN = float("nan")
+
+
+@pytest.mark.parametrize(
+    "errors", [(0.1, 0.3, 0.2), (0.3, 0.1), (0.1, 0.3), (0.2, NAN), (NAN, 0.2)]
+)
+def test_the_worst_of_several(errors: tuple[float, ...]) -> None:
+    """The largest error wherever it stands, NaN above all; elements of all that are off."""
+    found = _worst([Accuracy(error, 2) for error in errors])
+    assert str(found.error) == ("0.3" if 0.3 in errors else "nan")
+    assert found.outliers == 2 * len(errors)
 
 
 def test_own_result_that_is_not_written_again_is_found() -> None:

@@ -192,6 +192,7 @@ def test_what_hung_is_told_again(path: Path) -> None:
     assert (before.us, before.choice_us) == (9.0, None) and not outcomes[SMALL].broken
     add_entries(path, [replace(before, us=5.0)])
     told["systems"]["a"] = {"status": "failed", "reason": "hung"}
+    told["systems"]["b"]["times_us"] = [7.0] * 4
     keep({}, {SMALL: told})
     assert outcomes[SMALL].broken and outcomes[SMALL].entry == before
     assert entries(path)[planned(SMALL)].us == 5.0  # it is not written twice

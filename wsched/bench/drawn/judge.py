@@ -66,13 +66,16 @@ def judge(path: Path) -> list[Verdict]:
 
 
 def verdict_of(name: str, result: dict[str, Any]) -> Verdict | None:
-    """The verdict of a result of ``worker.measure_drawn``, by the times of its first stage."""
-    times = {n: r["first_us"] for n, r in result["systems"].items() if "first_us" in r}
+    """The verdict of a result of ``worker.measure_drawn``, by the times of its first stage;
+    what was found wrong, be it after timing, is left out.
+    """
+    right = {n: r for n, r in result["systems"].items() if r["status"] == "ok"}
+    times = {n: r["first_us"] for n, r in right.items() if "first_us" in r}
     cublas = times.pop(REFERENCE, None)
     if len(times) < 2:
         return None
     problem = planned(name, result)
-    all_params = {n: MatmulParams.from_dict(result["systems"][n]["params"]) for n in times}
+    all_params = {n: MatmulParams.from_dict(right[n]["params"]) for n in times}
     predicted = {n: cost(problem, params).us for n, params in all_params.items()}
     choice = min(predicted, key=predicted.__getitem__)
     return Verdict(

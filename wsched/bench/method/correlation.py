@@ -24,7 +24,7 @@ def rank_correlation(first: Sequence[float], second: Sequence[float]) -> float |
 
 def _ranks(values: Sequence[float]) -> np.ndarray:
     """Place of each value among them, the mean of the places where several are equal."""
-    array = np.asarray(values, dtype=np.float64)
+    array = np.asarray(values)
     below = (array[None, :] < array[:, None]).sum(axis=1)
     equal = (array[None, :] == array[:, None]).sum(axis=1)
     return np.asarray(below + (equal - 1) / 2, dtype=np.float64)
