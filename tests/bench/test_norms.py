@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from wsched.bench import norms
 from wsched.bench.norms import definition, main, report, run_of
 from wsched.bench.problem import Shape
+from wsched.front.cut.route import rest_by
+from wsched.front.cut.segments import Segment
 
 torch = pytest.importorskip("torch")
 
@@ -30,6 +35,22 @@ def test_what_wsched_has_no_kernel_for_is_torchs() -> None:
     text += "    z = fd.ops.cumsum(x, 0)\n    fd.add_output(z)\n"
     _, found = run_of(text, (x, w), False)((x, w))
     assert torch.equal(found, x.cumsum(0))
+
+
+def test_nvfuser_is_for_a_gpu_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What wsched has no kernel for is given to torch where the inputs are on the CPU."""
+    asked: list[bool] = []
+
+    def watched(segment: Segment, on_gpu: bool) -> tuple[str, Any]:
+        asked.append(on_gpu)
+        return rest_by(segment, on_gpu)
+
+    monkeypatch.setattr(norms, "rest_by", watched)
+    inputs = [torch.ones(s, dtype=torch.bfloat16) for s in ((40, 64), (24, 64))]
+    text = definition(Shape(40, 24, 64), False)
+    text += "    z = fd.ops.cumsum(x, 0)\n    fd.add_output(z)\n"
+    run_of(text, inputs, False)(inputs)
+    assert set(asked) == {False}
 
 
 def test_report() -> None:

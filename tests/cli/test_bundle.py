@@ -8,8 +8,14 @@ import pytest
 from typer.testing import CliRunner
 
 import wsched
+from lowering.ground.errors import UnsupportedError
+from lowering.target.blackwell import BLACKWELL
+from lowering.target.hopper import HOPPER
+from lowering.target.target import Target
 from tests.schedules import definition
+from wsched.choose.gpus import GPUS
 from wsched.cli.app import app
+from wsched.cli.bundle import _gpu
 from wsched.front.schedule import Schedule
 from wsched.run import bundles
 
@@ -82,6 +88,33 @@ def test_what_is_refused(file: Path, tmp_path: Path, words: list[str], told: str
     code, text = invoke(file, "-o", tmp_path / "b", *words)
     assert code == 2 and told in text
     assert not (tmp_path / "b").exists()
+
+
+@pytest.mark.parametrize(
+    ("gpu", "target", "found"),
+    [("B200", None, "B200"), ("B200", BLACKWELL, "B200"), ("H100 PCIe", HOPPER, "H100 PCIe")],
+)
+def test_the_gpu_that_is_planned_for(gpu: str, target: Target | None, found: str) -> None:
+    assert _gpu(gpu, target) == GPUS[found]
+
+
+@pytest.mark.parametrize(
+    ("gpu", "target", "said"),
+    [
+        ("H200", BLACKWELL,
+         "--gpu H200 is of sm_90a: --target sm_100a beside it is not supported; supported: "
+         "--target sm_90a, or none"),
+        ("B200", HOPPER,
+         "--gpu B200 is of sm_100a: --target sm_90a beside it is not supported; supported: "
+         "--target sm_100a, or none"),
+        ("A100", HOPPER,
+         "--gpu A100 is not supported; supported: H200, H200 NVL, H100, H100 PCIe, B200"),
+    ],
+)  # fmt: skip
+def test_a_gpu_of_another_target(gpu: str, target: Target, said: str) -> None:
+    with pytest.raises(UnsupportedError) as error:
+        _gpu(gpu, target)
+    assert str(error.value) == said
 
 
 def test_a_definition_without_a_kernel_is_named(file: Path, tmp_path: Path) -> None:

@@ -105,6 +105,23 @@ def test_numbers_stand_under_the_end_of_their_heading() -> None:
         assert all(line[end - 3 : end - 1].strip() and line[end - 2] == " " for end in ends[0][2:])
 
 
+@pytest.mark.parametrize("times", [(), (9.0, 5.0)])
+def test_the_table_of_the_way(times: tuple[float, ...]) -> None:
+    """2 * 512**3 operations, in 8 us and in 4: without a GPU nothing is said of measured ones."""
+    turns = [Turn(told, MatmulParams(), us) for told, us in (("", 8.0), ("a: 1 → 2", 4.0))]
+    made = _table(turns, (512, 512, 512), times)
+    assert made.title == "from the last rung to the choice for 512x512x512, bf16"
+    head = ["decision", "predicted TFLOP/s", "of the choice", "measured", "of the choice"]
+    rows = [
+        ["the last rung", "33.6", "0.500", "29.8", "0.556"],
+        ["a: 1 → 2", "67.1", "1.000", "53.7", "1.000"],
+    ]
+    width = 5 if times else 3
+    assert [c.header for c in made.columns] == head[:width]
+    found = zip(*(c.cells for c in made.columns), strict=True)
+    assert [*map(list, found)] == [row[:width] for row in rows]
+
+
 @pytest.mark.slow
 def test_a_measured_rung(measured: list[str]) -> None:
     text = invoke("v8").stdout

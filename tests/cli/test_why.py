@@ -31,6 +31,15 @@ def test_text_and_picture(file: Path, tmp_path: Path) -> None:
     assert png.read_bytes().startswith(b"\x89PNG")
 
 
+def test_numbers_have_no_colours(file: Path) -> None:
+    """On a terminal that has them; titles are bold."""
+    words = ["why", str(file), *ASKED]
+    result = CliRunner().invoke(cli.app, words, env={"FORCE_COLOR": "1", "TERM": "xterm-256color"})
+    assert result.exit_code == 0, result.output
+    assert "\x1b[1m" in result.stdout
+    assert not re.search(r"\x1b\[[\d;]*3\dm", result.stdout)
+
+
 def test_json_beside_a_saved_time_line(file: Path, tmp_path: Path) -> None:
     line = tmp_path / "t.json"
     saved = CliRunner().invoke(

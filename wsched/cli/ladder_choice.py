@@ -24,13 +24,14 @@ def show_way(console: Console, sizes: tuple[int, int, int], as_json: bool) -> No
     from wsched.ladder.choice import to_choice
 
     turns = to_choice(*sizes, _gpu())
-    times: Sequence[float | None] = [None] * len(turns)
+    times: Sequence[float] = ()
     if device() == "cuda":
         from wsched.ladder.measure import measure
 
         times = measure({str(n): turn.kernel for n, turn in enumerate(turns)}, *sizes)
     if as_json:
-        found = [turn.to_dict(*sizes, us) for turn, us in zip(turns, times, strict=True)]
+        measured: Sequence[float | None] = times or [None] * len(turns)
+        found = [turn.to_dict(*sizes, us) for turn, us in zip(turns, measured, strict=True)]
         typer.echo(json.dumps(found, indent=2, ensure_ascii=False))
         return
     console.print(_table(turns, sizes, times))
@@ -45,23 +46,24 @@ def _gpu() -> Gpu:
     return Gpu.of(torch.cuda.get_device_properties(torch.cuda.current_device()))
 
 
-def _table(
-    turns: Sequence[Turn], sizes: tuple[int, int, int], times: Sequence[float | None]
-) -> Table:
-    """Of each turn the decision, how fast it is, and its share of the choice."""
+def _table(turns: Sequence[Turn], sizes: tuple[int, int, int], times: Sequence[float]) -> Table:
+    """Of each turn the decision, how fast it is, and its share of the choice; no measured times
+    where there is no GPU.
+    """
     from wsched.ladder.climb import rate
 
     title = f"from the last rung to the choice for {'x'.join(map(str, sizes))}, bf16"
     table = Table(title=title, title_justify="left")
     table.add_column("decision", overflow="fold")
-    measured = times[-1] is not None
-    for name in ("predicted TFLOP/s", *(["measured"] if measured else [])):
+    columns = {"predicted TFLOP/s": [turn.us for turn in turns]}
+    if times:
+        columns["measured"] = list(times)
+    for name in columns:
         table.add_column(name, justify="right")
         table.add_column("of the choice", justify="right")
-    for turn, us in zip(turns, times, strict=True):
+    for at, turn in enumerate(turns):
         row = [turn.decision or "the last rung"]
-        for mine, last in ((turn.us, turns[-1].us), (us, times[-1])):
-            if mine is not None and last is not None:
-                row += [f"{rate(*sizes, mine):.1f}", f"{last / mine:.3f}"]
+        for us in columns.values():
+            row += [f"{rate(*sizes, us[at]):.1f}", f"{us[-1] / us[at]:.3f}"]
         table.add_row(*row)
     return table

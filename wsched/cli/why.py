@@ -73,7 +73,7 @@ def why(
     console = Console()
     for x in found:
         for part in shown(x):
-            console.print(part, highlight=False)
+            console.print(part)
 
 
 def _is_cut(definition: str | Schedule) -> bool:

@@ -38,7 +38,7 @@ def plain(why: Facts) -> str:
     out = StringIO()
     console = Console(file=out, width=WIDTH, color_system=None)
     for part in shown(why):
-        console.print(part, highlight=False)
+        console.print(part)
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
 
 
