@@ -72,9 +72,6 @@ class _Walk(Finite[_State]):
                 return replace(state, open=frozenset(), groups=(*state.groups, state.open))
             case BulkWait(pending=n):
                 kept = state.groups[max(len(state.groups) - n, 0) :]
-                gone = frozenset[Stage]().union(*state.groups[: len(state.groups) - len(kept)])
-                return replace(state, groups=kept, drained=state.drained | gone)
-                kept = state.groups[len(state.groups) - n :] if n else ()
                 return replace(state, groups=kept, drained=state.drained.union(*state.groups))
             case FenceProxyAsync() if not self.one:
                 fenced = state.fenced | state.written

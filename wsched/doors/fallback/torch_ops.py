@@ -1,8 +1,7 @@
 """nvFuser's operations as torch functions, by name.
 
-Texts that nvFuser prints cast before every operation that computes in fp32. A text written by hand
-need not: so 16-bit floats are widened before the operations for which nvFuser casts them
-(``PROMOTED``). The other operations keep the type of their argument, as nvFuser's do.
+Texts of nvFuser cast in front of what computes in fp32. One written by hand need not: 16-bit floats
+are widened where nvFuser casts them (``PROMOTED``); other operations keep their argument's type.
 """
 
 from __future__ import annotations
