@@ -153,7 +153,7 @@ def test_a_smaller_l2_reads_an_operand_again() -> None:
     assert costed(8192, 8192, 8192).power_us > once.power_us
 
 
-def test_n_major_tiles_across_lines_cost_more_and_less_in_a_cluster_that_shares_them() -> None:
+def test_n_major_tiles_across_lines_cost_more_unless_a_cluster_shares_them() -> None:
     """160 columns are two and a half lines, 192 three, 32 a half one that costs as much."""
 
     def more(name: str) -> float:

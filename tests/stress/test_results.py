@@ -98,8 +98,9 @@ def test_a_kernel_is_watched_until_its_row_is_there(
     plan = Plan(Where("cpu", 40, 9), 3, 60, 1, 1)
     assert command._run(plan, path, [Row(7, "c", 1, 0, 0.1, ())], 2.5) == list(ROWS)
     assert done == [x for row in ROWS for x in (row.kernel, None, row.to_dict())]
-    wrong, hung, total, lost = capsys.readouterr().out.splitlines()
+    unmade, wrong, hung, total, lost = capsys.readouterr().out.splitlines()
     again = "--seed 9 --largest 40 --only 2"
+    assert unmade == "unmade: no such schedule (--seed 9 --largest 40 --only 1)"
     assert wrong == f"WRONG b on 8x8x8: 2 elements ({again}.3)"
     assert hung == f"WRONG b: no end ({again})"
     assert total.startswith("259 launches of 2 kernels in 0 s, ")

@@ -33,11 +33,10 @@ TINY = sys.float_info.min
 LINE = WIDEST_SWIZZLE
 """Bytes of a line, of a box as of the L2."""
 
-ASKED_BYTES = {16: 32.0, 32: 40.0, 64: 40.0}
+ASKED_BYTES = {16: 32.0, 32: 41.0, 64: 50.0}
 """Most bytes in a cycle that an SM gets of lines for which it asks itself, by the alignment of the
 rows. ``bench tma`` has 30, 54 and 61 (7.9, 14.2 and 16 TB/s of 132 SMs); beside wgmma, fitted to
-what three runs of ``bench random`` measured, a line that lies across two of the L2 loses more, the
-same wherever it is cut between sectors."""
+what two runs of ``bench random`` measured, a line that lies across two of the L2 loses more."""
 
 FETCHED_WIDE = {16: 1.15, 32: 1.25}
 """What they cost more where the L2 fetches 256 bytes at once; 1.19 and 1.0 to 1.05 alone."""
@@ -49,14 +48,17 @@ rows 1 %, 64 groups of 128 rows 3.3 % twice; from 128 rows on it is within 1 % e
 groups of 512 rows take up to 1.5 % longer. The line that comes with another one is not asked for
 before the next step, and then by as many as this one."""
 
-RECEIVED_BYTES, RECEIVED_SHARP = 72, 6
+RECEIVED_BYTES, RECEIVED_SHARP = 61, 6
 """Bytes in a cycle that an SM of a cluster receives, whoever asked; how sharply the larger of both
 limits, of what it asks for and of what it receives, wins."""
 
-RECEIVED_SLOWLY, SLOW_ROWS = {1: 52, 2: 55}, 32
-"""The same of rows at multiples of no more than so many bytes, where two CTAs share an operand: by
-how many operands are shared by two. ``bench tma`` has 49 in clusters of two, 55 in those of
-four."""
+RECEIVED_SLOWLY = {1: 52, 2: 55}
+"""The same of lines that come slowly, where two CTAs share an operand: by how many operands are
+shared by two. ``bench tma`` has 49 in clusters of two, 55 in those of four."""
+
+ACROSS_LINES = 1.25
+"""What rows of N-major boxes cost that lie across two lines of the L2, as of every second tile of
+160 columns: 8 to 14 % of the kernel, nothing in a cluster that shares them."""
 
 
 class Extents(Protocol):
@@ -75,7 +77,7 @@ class Extents(Protocol):
         """Columns of K."""
 
 
-def fill_cycles(problem: Problem, shape: Shape, promoted: L2Promotions, rate: Number) -> Number:
+def fill_cycles(problem: Problem, shape: Shape, promoted: L2Promotions, rate: float) -> Number:
     """Cycles to fill a stage.
 
     Args:
@@ -89,11 +91,11 @@ def fill_cycles(problem: Problem, shape: Shape, promoted: L2Promotions, rate: Nu
     b = problem.b_count * _lines(shape.n, problem.n, shape.k, problem.n_major, size_b)
     own_a, own_b = a / shape.cluster_n, b / shape.cluster_m  # for which a CTA asks itself
     asked = own_a / asked_rate(problem.align_a, promoted.a, rate)
-    asked = asked + own_b / _asked_rate_b(problem, shape, promoted, rate)
+    across = own_b / rate * _across(problem, shape)
+    asked = asked + most(own_b / asked_rate(problem.align_b, promoted.b, rate), across)
     two = (shape.cluster_m == 2) * 1 + (shape.cluster_n == 2)
     slow, slower = (RECEIVED_SLOWLY[n] for n in (2, 1))
-    cut = min(problem.align_a, problem.align_b) <= SLOW_ROWS
-    by_two = either(two == 1, slower, slow) if cut else RECEIVED_BYTES
+    by_two = either(two == 1, slower, slow) if asks_dearly(problem) else RECEIVED_BYTES
     received = (a + b) / either(two == 0, RECEIVED_BYTES, by_two)
     larger = most(most(asked, received), TINY)
     both = (asked / larger) ** RECEIVED_SHARP + (received / larger) ** RECEIVED_SHARP
@@ -157,21 +159,15 @@ def stored_columns(columns: Number, size: int) -> Number:
     return either(columns < span, columns, -(-columns // span) * span)
 
 
-def asked_rate(align: int, promotion: TensorMapL2Promotion, rate: Number) -> Number:
-    """Bytes in a cycle of an operand for whose lines an SM asks itself; ``rate`` of whole ones."""
-    if align not in ASKED_BYTES:
-        return rate
+def asked_rate(align: int, promotion: TensorMapL2Promotion, most: float) -> float:
+    """Bytes in a cycle of an operand for whose lines an SM asks itself."""
     wide = promotion is TensorMapL2Promotion.B256
-    return least(rate, ASKED_BYTES[align] / (FETCHED_WIDE.get(align, 1.0) if wide else 1.0))
+    found = ASKED_BYTES.get(align, most) / (FETCHED_WIDE.get(align, 1.0) if wide else 1.0)
+    return min(most, found)
 
 
-def _asked_rate_b(problem: Problem, shape: Shape, promoted: L2Promotions, rate: Number) -> Number:
-    """:func:`asked_rate` of B: N-major boxes begin where tiles do, at multiples of their columns,
-    which cuts lines as rows do that begin there.
-    """
-    found: Number = asked_rate(problem.align_b, promoted.b, rate)
+def _across(problem: Problem, shape: Shape) -> Number:
+    """What rows of aligned boxes of B cost because they lie across two lines."""
     row = problem.element_bytes[1] * shape.n
-    for align, most_bytes in ASKED_BYTES.items() if problem.n_major else ():
-        cut = (row > LINE) & (row % (2 * align) > 0)
-        found = either(cut, least(found, most_bytes), found)
-    return found
+    cut = (shape.cluster_m == 1) & (row > LINE) & (row % LINE > 0)
+    return either(cut, ACROSS_LINES, 1.0) if problem.n_major else 1.0
