@@ -176,7 +176,11 @@ def test_weights_with_scales_of_groups() -> None:
 
 @pytest.mark.parametrize(
     ("named", "said"),
-    [({"group": 2}, "group without scale_b"), ({"scale_b": X}, "scale_b without group")],
+    [
+        ({"group": 2}, "group without scale_b"),
+        ({"scale_b": X}, "scale_b without group"),
+        ({"zero_b": X}, "zero_b without scale_b"),
+    ],
 )
 def test_half_of_the_scales(named: dict[str, Any], said: str) -> None:
     text = f"a linear with {said} is not supported; supported: both or none"

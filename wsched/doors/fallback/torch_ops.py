@@ -1,7 +1,8 @@
 """nvFuser's operations as torch functions, by name.
 
-Texts of nvFuser cast in front of what computes in fp32. One written by hand need not: 16-bit floats
-are widened where nvFuser casts them (``PROMOTED``); other operations keep their argument's type.
+Texts that nvFuser prints cast before every operation that computes in fp32. A text written by hand
+need not: so 16-bit floats are widened before the operations for which nvFuser casts them
+(``PROMOTED``). The other operations keep the type of their argument, as nvFuser's do.
 """
 
 from __future__ import annotations
@@ -9,10 +10,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import cache, reduce
-from itertools import pairwise
 from typing import Any
 
-from lowering.ground.errors import UnsupportedError
+from wsched.doors.fallback.torch_products import grouped_mm, linear, matmul
 
 __all__ = ["PROMOTED", "operations"]
 
@@ -50,8 +50,6 @@ def operations() -> dict[str, Callable[..., Any]]:
         "clamp": lambda x, low, high: torch.clamp(x, low, high),
         "cumsum": lambda x, dim: torch.cumsum(x, dim),
         "cumprod": lambda x, dim: torch.cumprod(x, dim),
-        "matmul": lambda x, w: torch.matmul(wide(x), wide(w)),
-        "grouped_mm": grouped_mm,
         "mod": torch.fmod,
         "silu": functional.silu,
         "threshold": lambda x, limit, value: torch.where(x <= limit, value, x),
@@ -59,9 +57,10 @@ def operations() -> dict[str, Callable[..., Any]]:
         "where": torch.where,
     }
     named = (
-        argsort, broadcast, broadcast_in_dim, cast, cat, div, expand, full, gather, index_select,
-        iota, linear, logical_right_shift, pad, permute, reshape, select, shape, size, slice_,
-        squeeze, stride_order, take_along_axis, topk, triu, var, var_mean, welford,
+        argsort, broadcast, broadcast_in_dim, cast, cat, div, expand, full, gather,
+        grouped_mm, index_select, iota, linear, logical_right_shift, matmul, pad, permute,
+        reshape, select, shape, size, slice_, squeeze, stride_order, take_along_axis, topk, triu,
+        var, var_mean, welford,
     )  # fmt: skip
     table |= {f.__name__.rstrip("_"): f for f in named}
     table |= {"set": torch.clone, "sum": _reduction(_sum), "prod": _reduction(_prod)}
@@ -73,17 +72,6 @@ def operations() -> dict[str, Callable[..., Any]]:
 
 
 # --- arithmetic ----------------------------------------------------------------------------------
-
-
-def wide(x: Any) -> Any:
-    """An operand of a matmul.
-
-    Raises:
-        UnsupportedError: it has 8 bits, of which torch's matmul makes 8 again, or nothing.
-    """
-    if x.element_size() == 1:
-        raise UnsupportedError(f"a matmul of {x.dtype} by torch", "16 bits and more")
-    return x
 
 
 def cast(x: Any, dtype: Any) -> Any:
@@ -122,67 +110,6 @@ def logical_right_shift(x: Any, by: Any) -> Any:
     ones = torch.full_like(x, -1)
     low = torch.where(torch.as_tensor(by) > 0, ~(ones << (8 * x.element_size() - by)), ones)
     return (x >> by) & low
-
-
-def linear(
-    x: Any, w: Any, bias: Any = None, *, scale_b: Any = None, zero_b: Any = None,
-    group: int | None = None,
-) -> Any:  # fmt: skip
-    """``x · wᵀ + bias``; with scales of groups, [N, K / group], of ``w - zero_b`` times these.
-
-    Raises:
-        UnsupportedError: scales without the size of their groups, or a size without scales.
-    """
-    import torch
-
-    if scale_b is None and group is None:
-        return torch.nn.functional.linear(wide(x), wide(w), bias)
-    if scale_b is None or group is None:
-        one = "group without scale_b" if scale_b is None else "scale_b without group"
-        raise UnsupportedError(f"a linear with {one}", "both or none")
-    scales = scale_b.repeat_interleave(group, 1)[:, : w.shape[1]]
-    if zero_b is not None:
-        zeros = zero_b.repeat_interleave(group, 1)[:, : w.shape[1]]
-        w = (wide(w).float() - zeros).to(w.dtype)
-    added = None if bias is None else bias.float()
-    made = torch.nn.functional.linear(wide(x).float(), wide(w).float() * scales, added)
-    return made.to(x.dtype)
-
-
-def grouped_mm(mat1: Any, mat2: Any, offsets: Any, bias: Any = None) -> Any:
-    """The product of each group, and a row for each group of rows added; on a CPU one by one."""
-    import torch
-
-    if mat1.device.type == "meta":
-        return _of_groups(mat1, mat2, offsets)
-    begins = [0, *offsets.tolist()] if mat1.device.type == "cpu" or bias is not None else []
-    if not begins:
-        return torch._grouped_mm(mat1, mat2, offs=offsets)
-    ranks = mat1.dim(), mat2.dim()
-    groups = [len(begins) - 1] * (ranks == (2, 2))
-    result = mat1.new_zeros(*groups, mat1.shape[-2], mat2.shape[-1])
-    for g, (a, b) in enumerate(pairwise(begins)):
-        if ranks == (2, 3):
-            left, right, out = mat1[a:b], mat2[g], result[a:b]
-        elif ranks == (3, 2):
-            left, right, out = mat1[g], mat2[:, a:b], result[:, a:b]
-        else:
-            left, right, out = mat1[:, a:b], mat2[a:b], result[g]
-        made = left.float() @ right.float()
-        out.copy_(made if bias is None else made + bias[g].float())
-    return result
-
-
-def _of_groups(mat1: Any, mat2: Any, offsets: Any) -> Any:
-    """The shape of the product, or why there is none; torch's own says so of more, of fp16 and of
-    rows that are not a multiple of 16 bytes.
-    """
-    groups, matrices = len(offsets), [len(t) for t in (mat1, mat2) if t.dim() == 3]
-    if matrices not in ([], [groups]):
-        raise ValueError(f"matrices of {matrices[0]} groups, offsets of {groups}")
-    left, right = (t.new_empty(t.shape[-2:]) for t in (mat1, mat2))
-    product = left @ right
-    return product if matrices else product.new_empty((groups, *product.shape))
 
 
 def full(shape: Sequence[int], fill_value: Any, dtype: Any) -> Any:

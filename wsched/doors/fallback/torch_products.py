@@ -1,0 +1,94 @@
+"""nvFuser's matmuls, and those with words of wsched's own, as torch functions."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+from lowering.ground.errors import UnsupportedError
+
+__all__ = ["grouped_mm", "linear", "matmul"]
+
+
+def matmul(x: Any, w: Any) -> Any:
+    """``x · w``, of 16 bits and more."""
+    import torch
+
+    return torch.matmul(_wide(x), _wide(w))
+
+
+def linear(
+    x: Any, w: Any, bias: Any = None, *, scale_b: Any = None, zero_b: Any = None,
+    group: int | None = None,
+) -> Any:  # fmt: skip
+    """``x · wᵀ + bias``; with scales of groups, [N, K / group], of ``w - zero_b`` times these.
+
+    Raises:
+        UnsupportedError: scales without the size of their groups, or a size, or zero points,
+            without scales.
+    """
+    import torch
+
+    said = {"group": group, "zero_b": zero_b, "scale_b": scale_b}
+    found = [name for name, v in said.items() if v is not None]
+    if not found:
+        return torch.nn.functional.linear(_wide(x), _wide(w), bias)
+    if scale_b is None or group is None:
+        one = f"{found[0]} without scale_b" if scale_b is None else "scale_b without group"
+        raise UnsupportedError(f"a linear with {one}", "both or none")
+    scales, zeros = (
+        None if v is None else v.repeat_interleave(group, 1)[:, : w.shape[1]]
+        for v in (scale_b, zero_b)
+    )  # fmt: skip
+    if zeros is not None:
+        w = (_wide(w).float() - zeros).to(w.dtype)
+    added = None if bias is None else bias.float()
+    made = torch.nn.functional.linear(_wide(x).float(), _wide(w).float() * scales, added)
+    return made.to(x.dtype)
+
+
+def grouped_mm(mat1: Any, mat2: Any, offsets: Any, bias: Any = None) -> Any:
+    """The product of each group, and a row for each group of rows added; on a CPU one by one."""
+    import torch
+
+    if mat1.device.type == "meta":
+        return _of_groups(mat1, mat2, offsets)
+    begins = [0, *offsets.tolist()] if mat1.device.type == "cpu" or bias is not None else []
+    if not begins:
+        return torch._grouped_mm(mat1, mat2, offs=offsets)
+    ranks = mat1.dim(), mat2.dim()
+    groups = [len(begins) - 1] * (ranks == (2, 2))
+    result = mat1.new_zeros(*groups, mat1.shape[-2], mat2.shape[-1])
+    for g, (a, b) in enumerate(pairwise(begins)):
+        if ranks == (2, 3):
+            left, right, out = mat1[a:b], mat2[g], result[a:b]
+        elif ranks == (3, 2):
+            left, right, out = mat1[g], mat2[:, a:b], result[:, a:b]
+        else:
+            left, right, out = mat1[:, a:b], mat2[a:b], result[g]
+        made = left.float() @ right.float()
+        out.copy_(made if bias is None else made + bias[g].float())
+    return result
+
+
+def _wide(x: Any) -> Any:
+    """An operand of a matmul.
+
+    Raises:
+        UnsupportedError: it has 8 bits, of which torch's matmul makes 8 again, or nothing.
+    """
+    if x.element_size() == 1:
+        raise UnsupportedError(f"a matmul of {x.dtype} by torch", "16 bits and more")
+    return x
+
+
+def _of_groups(mat1: Any, mat2: Any, offsets: Any) -> Any:
+    """The shape of the product, or why there is none; torch's own says so of more, of fp16 and of
+    rows that are not a multiple of 16 bytes.
+    """
+    groups, matrices = len(offsets), [len(t) for t in (mat1, mat2) if t.dim() == 3]
+    if matrices not in ([], [groups]):
+        raise ValueError(f"matrices of {matrices[0]} groups, offsets of {groups}")
+    left, right = (t.new_empty(t.shape[-2:]) for t in (mat1, mat2))
+    product = left @ right
+    return product if matrices else product.new_empty((groups, *product.shape))
