@@ -9,7 +9,7 @@ is in.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lowering.ground.expr import Binary, Const, Expr, Var, evaluate
@@ -246,8 +246,7 @@ class Flow:
                 extent, size = block
                 whole = evaluate(extent, self.params)
                 for term in (t for t in terms if extent in self.summed_by(t)):
-                    inside = ((a, min(b, whole)) for a, b in term.slices if a < whole)
-                    if any(a < x * size or b > (x + 1) * size for a, b in inside):
+                    if _beyond(term.slices, x * size, (x + 1) * size, whole):
                         self.wrong.append(f"a sum of other blocks than {x} counts {read.tensor}")
 
     def of_groups(self, by: Tile, of: Tile) -> Tile:
@@ -262,12 +261,11 @@ class Flow:
             for d, way in enumerate(r.along) if way is Along.COLS
         ]  # fmt: skip
         for (r, d), (extent, size) in blocks.items():
-            whole = evaluate(extent, self.params)
-            inside = [(a, min(b, whole)) for e, a, b in columns if e == extent]
+            x, whole = r.at[d], evaluate(extent, self.params)
+            inside = [(a, b) for e, a, b in columns if e == extent]
             if not inside:
                 continue
-            x = r.at[d]
-            if any(a < b and (a < x * size or b > (x + 1) * size) for a, b in inside):
+            if _beyond(inside, x * size, (x + 1) * size, whole):
                 self.wrong.append(f"columns of other blocks than {x} are computed with {r.tensor}")
             by = by.without_place(r, d)
         return by
@@ -336,6 +334,12 @@ def unused(kernel: Kernel) -> Iterator[str]:
         if isinstance(ref, GmemRef | MapRef) and not isinstance(s, PrefetchTensorMap | TmaPrefetch)
     }
     return (m.name for m in kernel.tensor_maps if m.name not in moved)
+
+
+def _beyond(spans: Iterable[tuple[int, int]], first: int, last: int, whole: int) -> bool:
+    """Whether some of what spans have of a dimension, which ends at ``whole``, is outside."""
+    ends = ((a, min(b, whole)) for a, b in spans)
+    return any(a < b and (a < first or b > last) for a, b in ends)
 
 
 def _text(sums: frozenset[frozenset[str]]) -> str:

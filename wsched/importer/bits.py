@@ -18,7 +18,7 @@ from wsched.importer.definition import Definition, Node, Ref, Value
 from wsched.importer.layout import broadcast_flags
 from wsched.importer.ranks import argument_of
 
-__all__ = ["BITS", "PARTS", "Bits", "Dim", "Words", "integer"]
+__all__ = ["BITS", "PARTS", "Bits", "Dim", "Words", "integer", "known"]
 
 PARTS, BITS = 8, 4
 """Numbers in a word, and bits of each."""
@@ -83,13 +83,18 @@ class _Vector:
     values: tuple[int, ...]
 
 
-def integer(numbers: Numbers, value: Value) -> int | None:
-    """The integer that a value is in every call; None if it is none."""
+def known(numbers: Numbers, value: Value) -> float | None:
+    """The number that a value is in every call; None if it is none."""
     try:
-        found = numbers.of(value)
+        return numbers.of(value)
     except UnsupportedError:
         return None
-    return int(found) if found.is_integer() else None
+
+
+def integer(numbers: Numbers, value: Value) -> int | None:
+    """The integer that a value is in every call; None if it is none."""
+    found = known(numbers, value)
+    return int(found) if found is not None and found.is_integer() else None
 
 
 @dataclass(slots=True)
@@ -203,7 +208,7 @@ class Bits:
 
     def _joined(self, node: Node) -> Words | None:
         """Parts side by side; of padded ones each is one of them."""
-        listed, along = node.argument("tensors", 0), node.argument("dim", 1)
+        listed, along = node.argument("tensors", 0), node.get("dim")
         given = [self._of(v) for v in listed] if isinstance(listed, tuple) else []
         words = [w for w in given if isinstance(w, Words)]
         if len(words) != PARTS or len(given) != PARTS or not isinstance(along, int):

@@ -173,8 +173,10 @@ class _Emitter:
         """They with their tensors in the fusion."""
         if scales is None:
             return None
-        named = {"": "", **self.named}
-        left, right = (s and Scale(named[s.tensor], s.rows, named[s.zero]) for s in scales)
+        left, right = (
+            s and Scale(self.named[s.tensor], s.rows, self.named[s.zero] if s.zero else "")
+            for s in scales
+        )
         return left, right
 
     def add(self, dtype: DataType, memory: MemoryType, text: str, exchanged: bool = False) -> str:

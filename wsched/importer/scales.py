@@ -114,8 +114,8 @@ def _is_looked_at(node: Node) -> bool:
     as fp32, in which the kernel multiplies.
     """
     if node.op == "permute":
-        return node.argument("dims", 1) == (1, 0)
-    return node.op == "cast" and node.argument("dtype", 1) is DataType.Float
+        return node.get("dims") == (1, 0)
+    return node.op == "cast" and node.get("dtype") is DataType.Float
 
 
 def _of_blocks(definition: Definition, node: Node, form: MmaForm, what: str) -> BlockScales:

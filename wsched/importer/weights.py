@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 
 from lowering.ground.errors import UnsupportedError
 from wsched.fusion import DataType
-from wsched.importer.bits import BITS, PARTS, integer
+from wsched.importer.bits import BITS, PARTS, integer, known
 from wsched.importer.definition import Definition, Node, Ref, Value, text_of
 from wsched.importer.layout import broadcast_flags
 from wsched.importer.ops import MATMULS, arity_of
@@ -245,13 +245,7 @@ class _Walk:
         return Ref(self._enter(node, Node("cast", (), (Ref(weight.exact),), kwargs, 0), "wide"))
 
     def _is_number(self, value: Value) -> bool:
-        if not isinstance(value, Ref):
-            return True
-        try:
-            self.views.numbers.of(value)
-        except UnsupportedError:
-            return False
-        return True
+        return not isinstance(value, Ref) or known(self.views.numbers, value) is not None
 
     def _integers(self, node: Node, weights: list[Weight]) -> tuple[int, bool]:
         """How large an operation makes integers, 0 where it makes others; and whether it makes a

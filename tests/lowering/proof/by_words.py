@@ -9,12 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from lowering.ground.dtypes import DType
 from lowering.ground.expr import Const, Var
-from lowering.kernel.nodes import Body, Break, Elect, For, If, Stmt
+from lowering.ground.types import FragmentType
+from lowering.kernel.nodes import Body, Break, Elect, For, Frag, If, Stmt
 from lowering.proof.agent import Agent
 from lowering.proof.obligation import Obligation, Verdict
 
 N = Var("n")
+TYPE = FragmentType(DType.F32, 64, 8)
+V, ACC, NEXT = (Frag(name, TYPE) for name in ("v", "acc", "next"))
 
 
 def body(words: str, means: Mapping[str, Stmt]) -> Body:

@@ -12,9 +12,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from lowering.ground.dtypes import DType
 from lowering.ground.expr import ONE, ZERO, Const, Var, as_expr
-from lowering.ground.types import FragmentType
 from lowering.kernel.atomic import Atom
 from lowering.kernel.cluster import StAsync
 from lowering.kernel.cp_async import CpAsync, CpAsyncArrive
@@ -22,7 +20,6 @@ from lowering.kernel.nodes import (
     BarSync,
     CtaSync,
     FenceProxyAsync,
-    Frag,
     GmemRef,
     LdShared,
     MBarrierArrive,
@@ -49,10 +46,8 @@ from lowering.proof.rings import Ring
 from lowering.proof.state import State, Told
 from lowering.proof.steps import Steps
 from tests.conftest import Golden
-from tests.lowering.proof.by_words import body
+from tests.lowering.proof.by_words import ACC, NEXT, V, body
 
-TYPE = FragmentType(DType.F32, 64, 8)
-V, ACC, NEXT = (Frag(name, TYPE) for name in ("v", "acc", "next"))
 FROM = GmemRef("T", (ZERO, ZERO))
 
 

@@ -13,11 +13,11 @@ from lowering.kernel.text import parse_kernel, print_kernel
 from lowering.proof.agent import agents
 from lowering.proof.circles import circles
 from lowering.proof.obligation import Verdict
-from lowering.proof.prove import prove
 from tests.batches import batched
 from tests.grouped import grouped
 from tests.lowering.proof.test_families import reduced
 from tests.mutants.subjects import subject
+from tests.proofs import proved
 from tests.schedules import SCHEDULES, definition
 from wsched.front.known import import_fusion
 from wsched.run.compiled import compile_fusion
@@ -82,8 +82,7 @@ def text_of(kernel: str) -> str:
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_each_element_once(kernel: str) -> None:
     """Proved of the kernels as they are."""
-    found = prove(parse_kernel(text_of(kernel)))
-    assert found.proved, "\n".join(map(str, found.open))
+    found = proved(parse_kernel(text_of(kernel)))
     assert any(o.name == "results" for o in found.obligations)
 
 

@@ -11,7 +11,6 @@ import pytest
 
 from lowering.ground.dtypes import DType
 from lowering.ground.expr import ONE, ZERO
-from lowering.ground.types import FragmentType
 from lowering.kernel.copy_tile import CopyTile
 from lowering.kernel.kernel import Kernel, NamedBarrierArray, SharedBuffer
 from lowering.kernel.nodes import (
@@ -30,10 +29,9 @@ from lowering.kernel.operands import NamedBarrierRef
 from lowering.proof.agent import Agent
 from lowering.proof.obligation import Verdict
 from lowering.proof.reuse import reused
-from tests.lowering.proof.by_words import body
+from tests.lowering.proof.by_words import ACC, NEXT, TYPE, V, body
 
-TYPE = FragmentType(DType.F32, 64, 8)
-V, ACC, NEXT, DONE = (Frag(name, TYPE) for name in ("v", "acc", "next", "done"))
+DONE = Frag("done", TYPE)
 STAGE, OUT, FREE = (SmemRef(name, ZERO, (ZERO, ZERO)) for name in ("stages", "out", "free"))
 FROM = GmemRef("T", (ZERO, ZERO))
 MEANS: dict[str, Stmt] = {

@@ -12,14 +12,11 @@ from dataclasses import replace
 
 import pytest
 
-from lowering.ground.dtypes import DType
 from lowering.ground.errors import InternalError
 from lowering.ground.expr import ONE, ZERO, Var, as_expr
-from lowering.ground.types import FragmentType
 from lowering.kernel.cp_async import CpAsync, CpAsyncArrive
 from lowering.kernel.kernel import Kernel, MBarrierArray
 from lowering.kernel.nodes import (
-    Frag,
     GmemRef,
     LdShared,
     Let,
@@ -36,10 +33,8 @@ from lowering.kernel.operands import TmemRef
 from lowering.kernel.tensor_memory import Tcgen05Commit, Tcgen05Fence, Tcgen05Load
 from lowering.kernel.traits import Memory
 from lowering.proof.rings import Ring, defined, rings_of, written
-from tests.lowering.proof.by_words import agent
+from tests.lowering.proof.by_words import ACC, NEXT, V, agent
 
-TYPE = FragmentType(DType.F32, 64, 8)
-V, ACC, NEXT = (Frag(name, TYPE) for name in ("v", "acc", "next"))
 S, T = SmemRef("s", ZERO, (ZERO, ZERO)), SmemRef("t", ZERO, (ZERO, ZERO))
 FROM, CELLS = GmemRef("T", (ZERO, ZERO)), TmemRef("cells", ZERO, (ZERO, ZERO))
 BARS = {name: MBarrierRef(name, ZERO) for name in "efx"}

@@ -34,6 +34,7 @@ from tests.legality.by_hand.parts import (
 from tests.legality.by_hand.steps import steps_of_k_in_threes
 from tests.legality.machine import compiled
 from tests.lowering.proof.test_prove import kernel_of
+from tests.proofs import proved
 
 EDITS = {
     "a step more is loaded ahead": (
@@ -99,8 +100,7 @@ def blocks() -> str:
 
 def test_steps_that_are_dealt_out_within_a_tile() -> None:
     """Steps are left out behind the trips of the inner one of two loops, and turns handed on."""
-    found = prove(parse_kernel(blocks()))
-    assert found.proved, "\n".join(map(str, found.open))
+    proved(parse_kernel(blocks()))
 
 
 @pytest.mark.parametrize("name", BLOCKS)
@@ -163,8 +163,7 @@ WORDS = {
 @pytest.mark.parametrize("name", QUEUES)
 def test_steps_that_are_dealt_out_within_a_word(name: str) -> None:
     """Groups load the same words of a queue, and take turns with the steps of each."""
-    found = prove(compiled(QUEUES[name]()))
-    assert found.proved, "\n".join(map(str, found.open))
+    proved(compiled(QUEUES[name]()))
 
 
 @pytest.mark.sampled(1)
@@ -273,8 +272,7 @@ SHARES = {
 @pytest.mark.slow
 def test_shares_of_steps_that_are_counted_otherwise() -> None:
     """Of the places that the loads count some are no step; two groups take turns with tiles."""
-    found = prove(compiled(steps_of_k_in_threes()))
-    assert found.proved, "\n".join(map(str, found.open))
+    proved(compiled(steps_of_k_in_threes()))
 
 
 @pytest.mark.slow
