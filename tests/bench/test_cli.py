@@ -113,6 +113,18 @@ def test_exit_status(monkeypatch: pytest.MonkeyPatch, kind: str, code: int, told
     assert (found, told in text) == (code, True), text
 
 
+@pytest.mark.parametrize(
+    "words",
+    ["gate", "gemm", "groups", "mlp", "models", "moe", "pingpong", "random LIST", "schedules"],
+)
+def test_where_nothing_can_be_written_nothing_is_measured(words: str, tmp_path: Path) -> None:
+    problems, saved = tmp_path / "problems.csv", tmp_path / "none" / "f.json"
+    problems.write_text("M,N,K,layout\n" + "1000,1000,1000,TN\n" * 200)
+    code, text = invoke(*words.replace("LIST", str(problems)).split(), "--json", str(saved))
+    told = f"--json {saved} is not supported; supported: a file in a folder that can be written"
+    assert (code, text.strip()) == (1, told)
+
+
 def test_job(tmp_path: Path) -> None:
     file = tmp_path / "wide.json"
     file.write_text(json.dumps({"cluster_dims": {"m": 2, "n": 1}}))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-import subprocess
-from dataclasses import replace
+import os
+import sys
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,6 +21,7 @@ from wsched.choose.problem import Problem as Question
 from wsched.fusion import DataType
 from wsched.nvfuser.choice import choose_params
 from wsched.nvfuser.params import to_fields
+from wsched.schedule.matmul.params import MatmulParams
 
 PROBLEM = Problem(Shape(4096, 3584, 512))
 PARAMS = choose_params(Question(4096, 3584, 512, DataType.BFloat16, (DataType.BFloat16,), 132))
@@ -65,37 +67,55 @@ def test_what_is_not_supported_is_skipped(
     )
 
 
+@dataclass
+class Process:
+    """In place of the Python that asks nvFuser: what it says, and what it was started with."""
+
+    path: Path
+    code: int = 0
+    out: str = ""
+    err: str = ""
+
+    def asked(self) -> MatmulParams:
+        """What is made of what it says."""
+        says = f"cat <<'END'\n{self.out}\nEND\ncat >&2 <<'END'\n{self.err}\nEND\n"
+        begin = f"#!/bin/sh\nenv > {self.path}.env\nprintf '%s\\n' \"$@\" > {self.path}.words\n"
+        self.path.write_text(f"{begin}{says}exit {self.code}\n")
+        self.path.chmod(0o755)
+        return plugin_answer.plugin_answer(replace(PROBLEM, layout="nt"))
+
+    def given(self, what: str) -> list[str]:
+        """Lines of its ``words`` or of its ``env``."""
+        return self.path.with_suffix(f".{what}").read_text().splitlines()
+
+
 @pytest.fixture
-def process(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The process that asks nvFuser: what it was started with, and what it says."""
-    found = SimpleNamespace(command=None, env=None, code=0, out="", err="")
-
-    def run(command: Any, env: Any, **_: Any) -> Any:
-        found.command, found.env = command, env
-        return subprocess.CompletedProcess(command, found.code, found.out, found.err)
-
+def process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Process:
     built = lambda folder, version: SimpleNamespace(path=Path(folder) / "x.so")  # noqa: E731
     monkeypatch.setattr(plugin_answer, "build_plugin", built)
-    monkeypatch.setattr(plugin_answer.subprocess, "run", run)
-    return found
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    return Process(tmp_path / "python")
 
 
-def test_the_process_that_is_asked(process: Any) -> None:
-    process.out = "a warning\n" + json.dumps(to_fields(PARAMS)) + "\n"
-    answer = plugin_answer.plugin_answer(replace(PROBLEM, layout="nt"))
-    assert to_fields(answer) == to_fields(PARAMS)
-    assert process.command[1:] == [
-        "-m", "wsched.bench.peers.plugin_answer", '[4096, 3584, 512, "bf16", "nt"]',
-    ]  # fmt: skip
-    assert process.env["NVFUSER_MATMUL_HEURISTIC_PLUGIN"].endswith("/x.so")
-    assert process.env["NVFUSER_ENABLE"] == "fuse_matmul"
+def test_the_process_that_is_asked(process: Process, capfd: pytest.CaptureFixture[str]) -> None:
+    process.out, process.err = "a warning\n" + json.dumps(to_fields(PARAMS)), "another one"
+    assert to_fields(process.asked()) == to_fields(PARAMS)
+    question = '[4096, 3584, 512, "bf16", "nt"]'
+    assert process.given("words") == ["-m", "wsched.bench.peers.plugin_answer", question]
+    found = dict(line.partition("=")[::2] for line in process.given("env"))
+    assert found["NVFUSER_MATMUL_HEURISTIC_PLUGIN"].endswith("/x.so")
+    assert found["NVFUSER_ENABLE"] == "fuse_matmul" and found["PATH"] == os.environ["PATH"]
+    assert capfd.readouterr() == ("", "")
 
 
-def test_the_process_fails(process: Any) -> None:
-    process.code, process.err = 1, "Traceback\nRuntimeError: no device\n"
+@pytest.mark.parametrize(
+    ("err", "why"),
+    [("Traceback\nRuntimeError: no device\n", "RuntimeError: no device"), ("", "exit status 3")],
+)
+def test_the_process_fails(process: Process, err: str, why: str) -> None:
+    process.code, process.err = 3, err
     with pytest.raises(UnsupportedError) as error:
-        plugin_answer.plugin_answer(PROBLEM)
+        process.asked()
     assert str(error.value) == (
-        "nvFuser's heuristic with the plugin (RuntimeError: no device) is not supported; "
-        "supported: others"
+        f"nvFuser's heuristic with the plugin ({why}) is not supported; supported: others"
     )

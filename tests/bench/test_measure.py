@@ -97,6 +97,17 @@ def test_who_is_told_is_who_runs_whenever_the_host_may_block() -> None:
     assert max(len(queued) for _, queued in blocked) == 2  # the GPU never idles between two
 
 
+def test_each_step_of_a_system_is_told_before_it_begins() -> None:
+    """What hangs or ends the process is named by the step that was told last."""
+    _, told = measure(FakeGpu({"a": 100.0, "b": 100.0}), Plan(rounds=1, replay_ms=2))
+    entering = [
+        "compile", "check", "capture", "first replay", "second replay", "capture of all launches",
+    ]  # fmt: skip
+    for name in "ab":
+        steps = [step for system, step, _ in told if system == name]
+        assert steps == [*entering, "round 0", "round 1", "check after timing"]
+
+
 def test_a_replay_is_told_with_its_time() -> None:
     _, told = measure(FakeGpu({"a": 100.0, "b": 300.0}), Plan(3, 2.0, energy_s=0.01))
     timed = [t for t in told if t[1].startswith(("round", "energy"))]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import groupby
 from typing import Any
 
 import pytest
@@ -54,13 +55,18 @@ class Device:
 
 
 def test_times_of_ways_that_take_turns() -> None:
+    """Each as often as fills a burst on the GPU, whatever that was still busy with."""
     gpu = Device()
+    gpu.busy = 5000.0
     ways = {"slow": gpu.way("slow", 30.0), "fast": gpu.way("fast", 10.0)}
     found = times_of(ways, gpu.synchronize, 2, 3000.0, gpu.clock)
     assert found["slow"] == (pytest.approx(30.0, rel=0.01), pytest.approx(2.0))
     assert found["fast"] == (pytest.approx(10.0, rel=0.01), pytest.approx(2.0))
-    changes = [n for i, n in enumerate(gpu.turns) if i == 0 or gpu.turns[i - 1] != n]
-    assert changes == ["slow", "fast"] * 4
+    bursts = [(name, len(list(calls))) for name, calls in groupby(gpu.turns)]
+    assert bursts[:2] == [("slow", 3), ("fast", 3)]  # which say how many a burst has
+    assert {name for name, _ in bursts[2::2]} == {"slow"} and len(bursts) == 2 + 2 * 3
+    for (_, slow), (_, fast) in zip(bursts[2::2], bursts[3::2], strict=True):
+        assert slow == pytest.approx(100, rel=0.05) and fast == pytest.approx(300, rel=0.1)
 
 
 def row(error: float = 1e-3) -> Row:

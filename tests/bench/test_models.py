@@ -172,6 +172,7 @@ def test_lines_and_totals() -> None:
 def cells(*lines: Line) -> list[list[str]]:
     """The header of the table of some lines, and each line's cells."""
     made = table(lines, "t")
+    assert made.title == "t"
     assert {c.justify for c in made.columns[1:]} == {"right"}
     rows = zip(*(map(str, c.cells) for c in made.columns), strict=True)
     return [[str(c.header) for c in made.columns], *map(list, rows)]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +65,24 @@ def test_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         "compile skipped at bare 256x256x64, silu 256x256x64: not installed: there is no module x"
         in text
     )
+
+
+def test_the_bar_goes_over_all_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of so many shapes of each epilogue, in the order in which they are measured."""
+    shown, totals = list[tuple[int, str]](), list[int]()
+
+    @contextmanager
+    def bar(total: int) -> Iterator[Callable[[int, str], None]]:
+        totals.append(total)
+        yield lambda finished, text: shown.append((finished, text.partition(":")[0]))
+
+    monkeypatch.setattr(command, "progress_bar", bar)
+    fake(monkeypatch)
+    words = ("--epilogues", "bare,silu", "--processes", "2", "--shapes", f"{SHORT},{OTHER}")
+    code, text = invoke(*words)
+    assert code == 0, text
+    turns = [f"{epilogue} {shape}" for epilogue in ("bare", "silu") for shape in (SHORT, OTHER)]
+    assert totals == [8] and list(dict.fromkeys(shown)) == [*enumerate(turns * 2)]
 
 
 @pytest.mark.parametrize(("system", "status"), [("ping-pong", 1), ("compile", 0)])

@@ -51,6 +51,12 @@ def test_the_fastest_and_the_choice_run_again() -> None:
     assert "all: round 3" not in rounds
 
 
+def test_energy_is_left_to_the_second_stage() -> None:
+    """There are far more systems in the first one, and each would run alone for as long."""
+    short = FIRST.shortened(Plan(rounds=8, replay_ms=10.0, energy_s=2.0))
+    assert short == Plan(rounds=2, replay_ms=2.0, energy_s=0.0)
+
+
 def test_what_fails_or_is_excluded_does_not_run_again() -> None:
     found = ranked_here(PROBLEM)
     result, _ = measure(RankedGpu(FACTORS, {3: "wrong", 1: "skip"}, {}), (found[2].name,))

@@ -67,6 +67,8 @@ def test_peer_that_is_not_installed(
         ("import not_there.at_all", "there is no module not_there"),
         ("import PACKAGE.inner", "there is no module PACKAGE.inner"),
         ("raise ImportError('lib.so: cannot open')", "lib.so: cannot open"),
+        ("raise ImportError('it has no x', name='there')", "it has no x"),
+        ("raise ModuleNotFoundError('gone')", "gone"),
     ],
 )
 @pytest.mark.parametrize("peer", PACKAGES)
@@ -105,6 +107,17 @@ def test_cutlass_example_without_the_kernel(tmp_path: Any) -> None:
     assert str(skip.value) == (
         f"WSCHED_BENCH_CUTLASS={file}: it has no HopperWgmmaGemmPersistentKernel"
     )
+
+
+def test_cutlass_example_that_imports_its_neighbours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(sys, "modules", {**sys.modules})
+    (tmp_path / "its_neighbour.py").write_text("class HopperWgmmaGemmPersistentKernel: pass\n")
+    file = tmp_path / "example.py"
+    file.write_text("from its_neighbour import HopperWgmmaGemmPersistentKernel\n")
+    assert _example(str(file)).HopperWgmmaGemmPersistentKernel.__module__ == "its_neighbour"
 
 
 @dataclass(frozen=True)
