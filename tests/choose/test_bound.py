@@ -60,6 +60,20 @@ def test_each_tile_has_the_stages_that_a_bound_says(problem: Problem) -> None:
         assert stages == room[known_by(c.params)], c.params
 
 
+@pytest.mark.sampled
+@pytest.mark.parametrize(
+    "name", ["square", "parts of K", "one row of tiles", "batch", "two products", "fp32 results"]
+)
+def test_a_tile_without_room_is_one_without_a_schedule(name: str) -> None:
+    """Registers and shared memory are all that refuses a tile of these, and refuse the same."""
+    tiles = [t for t in tiles_for(PROBLEMS[name]) if not t.exchanged]
+    held = held_by(PROBLEMS[name], Shape.of_all([(t, CLUSTERS[0]) for t in tiles], False))
+    room = {known_by(t) for t, legal in zip(tiles, held.legal, strict=True) if legal}
+    found = [c.params for c in candidates(PROBLEMS[name])]
+    assert 0 < len(room) < len(tiles)
+    assert room == {known_by(p) for p in found if not p.exchange_operands}
+
+
 @pytest.mark.parametrize("sizes", [(0, 0, 136), (0, 512, 136), (512, 0, 136), (512, 512, 0)])
 def test_of_empty_matrices(sizes: tuple[int, int, int]) -> None:
     m, n, k = sizes

@@ -16,9 +16,12 @@ from wsched.choose.heuristics import ranked
 from wsched.choose.nvfuser_cost import (
     CUBLAS,
     CUBLAS_START_US,
+    GROUP_US,
+    GROUPED_FLOPS_PER_US,
     READ_BYTES_PER_US,
     NvfuserCost,
     cublas_us,
+    grouped_us,
     nvfuser_cost,
     pointwise_us,
     roofline_us,
@@ -79,6 +82,13 @@ def test_operands_that_tma_cannot_read() -> None:
 def test_roofline_has_two_limits() -> None:
     assert roofline_us(670e6, 0) == CUBLAS_START_US + 1
     assert roofline_us(0, READ_BYTES_PER_US) == CUBLAS_START_US + 1
+
+
+def test_groups_one_after_the_other_have_three_limits() -> None:
+    """What is computed, what is read, and what each group takes that has little of both."""
+    assert grouped_us(1, 300 * GROUPED_FLOPS_PER_US, READ_BYTES_PER_US) == CUBLAS_START_US + 300
+    assert grouped_us(1, GROUPED_FLOPS_PER_US, 300 * READ_BYTES_PER_US) == CUBLAS_START_US + 300
+    assert grouped_us(1000, 0, 0) == 1000 * GROUP_US
 
 
 def test_an_epilogue_is_a_kernel_of_its_own() -> None:

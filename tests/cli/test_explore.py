@@ -6,8 +6,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from lowering.ground.errors import UnsupportedError
+from tests.front.own import cooperative
+from tests.schedules import definition
 from wsched.cli import app as cli
+from wsched.explore.model import Asked
 from wsched.explore.page import unpacked
+from wsched.front.schedule import Schedule
 
 
 def explore(*arguments: object) -> Result:
@@ -28,6 +33,26 @@ def test_a_page(file: Path, tmp_path: Path) -> None:
     assert isinstance(shown, dict)
     assert shown["title"].startswith("128x128x64 on ")
     assert "with 16 multiprocessors" in shown["title"]
+
+
+@pytest.mark.parametrize("own", [False, True], ids=["definition", "schedule"])
+def test_a_page_is_asked_for_with_the_text_of_its_file(
+    own: bool, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = list[Asked]()
+
+    def book_of(what: Asked, trace: object) -> object:
+        asked.append(what)
+        raise UnsupportedError("a page of this", "others")
+
+    monkeypatch.setattr("wsched.cli.explore.book_of", book_of)
+    text = file.read_text()
+    if own:
+        text, file = str(cooperative(definition())), tmp_path / "own.sched"
+        file.write_text(text)
+    assert explore(file).exit_code == 2
+    ((given, said),) = ((x.definition, x.text) for x in asked)
+    assert isinstance(given, Schedule) is own and str(given) == said == text
 
 
 @pytest.mark.slow

@@ -3,11 +3,14 @@ from __future__ import annotations
 import pytest
 
 from tests.explore.pages import compiled
-from tests.schedules import QUICK, SCHEDULES
+from tests.schedule.gated import gated
+from tests.schedules import QUICK, SCHEDULES, cooperative
 from tests.tiers import in_tiers
 from wsched.explore.data import NestLine
-from wsched.explore.links import _staged, _tensor
+from wsched.explore.links import KernelText, _staged, _tensor
 from wsched.explore.texts import Texts, texts_of
+from wsched.fusion import MmaOp
+from wsched.run.compiled import compile_fusion
 
 
 def links(texts: Texts, line: NestLine, text: int = -1) -> list[str]:
@@ -34,6 +37,18 @@ def test_what_they_are_linked_to(golden: object) -> None:
         for line in nest.lines
     ]
     assert "\n".join(found) + "\n" == golden
+
+
+def test_each_product_has_its_own_statements() -> None:
+    """Of two with one A: it is B that tells them apart."""
+    made = compile_fusion(gated(), cooperative(128, 128, stages=4))
+    fusion = made.plan.fusion
+    text = KernelText.of(made.kernel, fusion)
+    products = [e for e in fusion.exprs if isinstance(e, MmaOp)]
+    found = [{text.lines[at] for at in text.made[e.output]} for e in products]
+    for lines, mine, other in ((found[0], *products), (found[1], *reversed(products))):
+        assert lines and all(" = wgmma " in line and mine.b in line for line in lines)
+        assert not any(other.b in line for line in lines)
 
 
 def test_a_number_behind_a_name_leads_to_the_tensor_without_it() -> None:

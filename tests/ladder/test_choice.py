@@ -11,7 +11,7 @@ import pytest
 
 from tests.rungs import kernel
 from wsched.choose.cost_model import cost
-from wsched.choose.gpus import GPUS
+from wsched.choose.gpus import GPUS, Gpu
 from wsched.choose.heuristics import choose_params
 from wsched.choose.problem import Problem, demands
 from wsched.choose.tuned.entry import Entry
@@ -28,8 +28,7 @@ FUSION = import_fusion(DEFINITION)
 SHAPES = [(4096, 4096, 4096), (8192, 8192, 8192), (16, 4096, 4096), (300, 72, 1000)]
 
 
-def problem(m: int, n: int, k: int) -> Problem:
-    gpu = GPUS["H200"]
+def problem(m: int, n: int, k: int, gpu: Gpu = GPUS["H200"]) -> Problem:
     extents = {"M": m, "N": n, "K": k}
     return Problem.of(FUSION, extents, gpu.sms, (), l2_bytes=gpu.l2_bytes, gpu=gpu.name)
 
@@ -78,6 +77,22 @@ def test_the_way_ends_with_the_choice(shape: tuple[int, int, int]) -> None:
     for before, after in pairwise(turns):
         assert before.params != after.params and after.decision
         require_legal_for(demands(wanted), after.params)
+
+
+@pytest.mark.parametrize("gpu", [GPUS["H100 PCIe"], replace(GPUS["H200"], l2_bytes=2**20)])
+def test_a_way_is_that_of_its_gpu(gpu: Gpu) -> None:
+    """By its multiprocessors and its L2, in what is chosen and in what each schedule takes."""
+    shape = (16384, 2048, 1024)
+    turns, wanted = to_choice(*shape, gpu), problem(*shape, gpu)
+    assert turns[-1].params == choose_params(wanted, tuned=False)
+    assert [t.us for t in turns] == [cost(wanted, t.params).us for t in turns]
+
+
+def test_the_kernel_of_a_turn_is_that_of_its_parameters() -> None:
+    first, *_, last = to_choice(512, 512, 512)
+    assert first.kernel.kernel == compile_fusion(FUSION, first.params).kernel
+    assert first.kernel.params.output_tile != last.kernel.params.output_tile
+    assert last.kernel.params.output_tile == last.params.output_tile
 
 
 def test_decisions() -> None:

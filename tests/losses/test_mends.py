@@ -8,11 +8,12 @@ import pytest
 
 from tests.schedules import SCHEDULES, cooperative, ping_pong
 from wsched.choose.cost_model import cost
-from wsched.choose.heuristics import candidates
+from wsched.choose.heuristics import CLUSTERS, candidates
 from wsched.choose.problem import Problem
 from wsched.fusion import DataType
 from wsched.losses.effects import losses_of
 from wsched.losses.mends import Mend, mends_of
+from wsched.schedule.matmul.early import launched
 from wsched.schedule.matmul.params import MatmulParams
 
 P = Problem(2304, 4352, 4096, DataType.BFloat16, (DataType.BFloat16,), 132)
@@ -54,6 +55,38 @@ def test_orders_of_tiles() -> None:
     tried = (replace(base, grid_traversal_factor=(rows, 1)) for rows in (8, 16, 32))
     saved = max(cost(wide, base).us - cost(wide, other).us for other in tried)
     assert mend.us == pytest.approx(saved) and saved > 50
+
+
+BASE = SCHEDULES["coop_128x256"]
+
+
+def staged(stages: int) -> MatmulParams:
+    options = BASE.circular_buffer_options
+    return replace(
+        BASE, circular_buffer_options=replace(options, smem_circular_buffer_stage=stages)
+    )
+
+
+@pytest.mark.parametrize(
+    ("effect", "params", "others"),
+    [
+        ("latency", staged(3), {f"stages {n}": staged(n) for n in (2, 4)}),
+        ("copies", BASE, {f"clusters of {c.m}x{c.n}": replace(BASE, cluster_dims=c)
+                          for c in CLUSTERS if c != BASE.cluster_dims}),
+        ("memory", BASE, {"no dependent launch": launched(BASE, False)}),
+        ("memory", launched(BASE, False), {"a dependent launch": launched(BASE, True)}),
+        ("adding parts", replace(BASE, splitk_factor=2), {"K whole": BASE}),
+    ],
+)  # fmt: skip
+def test_another_value_of_a_parameter_saves_what_it_is_priced_at(
+    effect: str, params: MatmulParams, others: dict[str, MatmulParams]
+) -> None:
+    """Of several the best is told."""
+    saved = {what: cost(P, params).us - cost(P, other).us for what, other in others.items()}
+    best = max(saved, key=saved.__getitem__)
+    found = {m.what: m.us for m in mends_of(P, params, effect)}
+    assert found[best] == pytest.approx(saved[best]) and saved[best] != 0
+    assert {*others} & {*found} == {best}
 
 
 def test_rows_that_somebody_pads() -> None:

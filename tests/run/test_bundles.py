@@ -147,7 +147,7 @@ def test_the_gpu_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     )
     with pytest.warns(RuntimeWarning) as caught:
         load_bundle(path)
-    assert [str(w.message) for w in caught] == [told]
+    assert [(str(w.message), w.filename) for w in caught] == [(told, __file__)]
     pretend(monkeypatch, Properties("NVIDIA A100", 108), (8, 0))
     with pytest.raises(UnsupportedError) as refused:
         load_bundle(path)

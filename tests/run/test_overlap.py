@@ -18,6 +18,7 @@ from wsched.importer.input_error import InputError
 from wsched.importer.sweep import import_sweep
 from wsched.run import overlap
 from wsched.run.compiled import CompiledFusion, compile_fusion
+from wsched.run.overlap import never, require_disjoint
 from wsched.run.sweep import compiled_sweep
 
 torch = pytest.importorskip("torch")
@@ -119,6 +120,16 @@ def test_windows_of_one_row(linear: CompiledFusion) -> None:
     a, b = (torch.randn(64, 64).bfloat16() for _ in range(2))
     out = torch.empty(64 * 64, dtype=torch.bfloat16).as_strided((64, 64), (8, 1))
     _refused(linear, a, b, out=out, what="out[0] has several elements at one address")
+
+
+def test_strides_of_dimensions_of_one_element_do_not_count() -> None:
+    """Nothing is at another place by those; by all others each step leads to another one."""
+    memory = torch.empty(4096)
+    for shape, strides in (((64, 1), (2, 0)), ((1, 64), (1, 2)), ((1, 8, 4, 1), (0, 1, 8, 3))):
+        require_disjoint([], [memory.as_strided(shape, strides)], never)
+    for shape, strides in (((64, 2), (2, 0)), ((2, 64), (1, 1)), ((8, 4), (1, 7))):
+        with pytest.raises(InputError, match=r"^out\[0\] has several elements at one address"):
+            require_disjoint([], [memory.as_strided(shape, strides)], never)
 
 
 def test_tensors_apart_are_told_by_a_comparison(

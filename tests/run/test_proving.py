@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -157,6 +158,38 @@ def test_another_kernel_or_prover_is_another_proof(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(proving, "_prover", lambda: "another")
     keys.add(proving._key(kernel, None))
     assert len(keys) == 5
+
+
+def test_another_text_of_what_proves_is_another_proof(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Of any module of the three packages; nothing else that lies there counts."""
+    packages, asked = ("ground", "kernel", "proof"), list[str]()
+    for package in packages:
+        (tmp_path / package).mkdir()
+        (tmp_path / package / "some.py").write_text("claims = 1\n")
+    monkeypatch.setattr(proving, "files", lambda name: tmp_path / name.removeprefix("lowering."))
+    monkeypatch.setattr(proving, "_prover", cache(proving._prover.__wrapped__))
+    kernel = made().kernel
+
+    def found(kernel: Kernel, admitted: Admitted | None) -> Proof:
+        asked.append(kernel.name)
+        return Proof(kernel.name, (Obligation("bytes", "ring"),))
+
+    def proofs() -> int:
+        """How many there were once another process has asked, too."""
+        proving._prover.cache_clear()
+        monkeypatch.setattr(proving, "_found", type(proving._found)(lambda: 8))
+        proving.proof_of(kernel)
+        return len(asked)
+
+    monkeypatch.setattr("lowering.proof.prove.prove", found)
+    assert [proofs(), proofs()] == [1, 1]
+    (tmp_path / "proof" / "notes.txt").write_text("claims = 2\n")
+    assert proofs() == 1
+    for number, package in enumerate(packages, 2):
+        (tmp_path / package / "some.py").write_text("claims = 2\n")
+        assert [proofs(), proofs()] == [number, number]
 
 
 def test_a_refutation_is_kept_with_its_trace(asked: list[str]) -> None:

@@ -193,6 +193,14 @@ def test_tensors(tmp_path: Path) -> None:
     assert k.trace(a[:0], b).spans == ()
 
 
+def test_warps_take_turns_step_by_step() -> None:
+    """Whatever else may happen on a machine: a time line is that of steps of the same length."""
+    torch = pytest.importorskip("torch")
+    k, p = kernel(SCHEDULES[PING_PONG]), Problem(200, 136, 128, 4)
+    a, b = (torch.zeros(rows, p.k).bfloat16() for rows in (p.m, p.n))
+    assert k.trace(a, b).spans == run(k, p, "fair").spans != run(k, p, "random").spans
+
+
 @pytest.mark.parametrize("schedule", ["coop_128x128", "pingpong_64x128"])
 def test_matrices_that_the_epilogue_reads(schedule: str) -> None:
     """A second warp loads them, and in ping-pong the epilogues take turns as well."""

@@ -36,6 +36,10 @@ def test_who_asks_is_told_once(form: str, ends: tuple[int, ...], wrong: bool) ->
     assert not wsched.wrong_ends()
 
 
+def test_a_device_on_which_no_kernel_has_met_groups() -> None:
+    assert not wsched.wrong_ends("meta")
+
+
 def test_the_word_stays_where_it_is() -> None:
     """A captured graph has its address."""
     cpu = torch.device("cpu")

@@ -85,10 +85,10 @@ def _made(name: str, text: KernelText, fusion: Fusion) -> tuple[int, ...]:
 def _makes(stmt: Stmt, fusion: Fusion) -> Iterator[str]:
     """The tensors that a statement makes."""
     if isinstance(stmt, Wgmma | MmaTile | MmaTensor | Tcgen05Mma):
-        read = {_tensor(r.name if isinstance(r, Frag) else r.buffer, fusion)
-                for r in (stmt.a, stmt.b)}  # fmt: skip
+        names = (r.name if isinstance(r, Frag) else r.buffer for r in (stmt.a, stmt.b))
+        read = set(filter(None, (_tensor(name, fusion) for name in names)))
         yield from (e.output for e in fusion.exprs
-                    if isinstance(e, MmaOp) and read & set(inputs_of(e)))  # fmt: skip
+                    if isinstance(e, MmaOp) and read <= set(inputs_of(e)))  # fmt: skip
         return
     for field in fields(stmt):
         value = getattr(stmt, field.name)

@@ -186,7 +186,7 @@ def overlay(predicted: Trace, measured: Trace) -> Overlay:
     step, times = _step(measured), _times(measured)
     only = {key: _only(key, own) for key in phases.keys() - both}
     told = tuple(
-        Phase(*key, tuple(tiles), step * times.get(key, 1), only.get(key, ""))
+        Phase(*key, tuple(tiles), step * times[key], only.get(key, ""))
         for key, tiles in phases.items()
     )
     return Overlay(predicted, measured, told)
@@ -197,12 +197,12 @@ def _only(phase: tuple[str, str], predicted: Iterable[Key]) -> str:
     return "predicted" if any(key[:2] == phase for key in predicted) else "measured"
 
 
-def _times(trace: Trace) -> dict[tuple[str, str], int]:
+def _times(trace: Trace) -> Counter[tuple[str, str]]:
     """How often warps of a role do something in a tile, at most."""
-    found: dict[tuple[str, str], int] = {}
+    found = Counter[tuple[str, str]]()
     for (_, role, _), track in trace.tracks().items():
         for (name, _), n in Counter((s.name, s.tile) for s in track).items():
-            found[role, name] = max(found.get((role, name), 0), n)
+            found |= Counter({(role, name): n})
     return found
 
 
