@@ -11,9 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from lowering.ground.errors import UnsupportedError
 from lowering.target.target import Target
 from lowering.target.targets import DEFAULT
 from lowering.target.targets import named as named_target
+from tests import int4
+from tests.computed import cast
 from tests.schedules import definition
 from wsched.cli import check as module
 from wsched.cli.check import check, random_inputs
@@ -57,6 +60,41 @@ def test_right_in_other_layouts(library: str) -> None:
     inputs = random_inputs(kernel.fusion, SMALL, 0, "cpu")
     assert the_matmul(kernel.fusion).a.in_memory[-1].label == "N"
     assert check(kernel, inputs).text.startswith("RIGHT: 72 x 136 Half result against ")
+
+
+def of_words(group: int) -> tuple[str, Extents]:
+    """A linear of integers of 4 bits, which may have scales of groups of K."""
+    to = [f"r = fd.ops.reshape(e, new_shape=[{int4.N}, {int4.K}])",
+          "w = fd.ops.cast(r, dtype=DataType.BFloat16)"]  # fmt: skip
+    lines = int4.scaled(group)["by groups"] if group else to
+    more = int4.scales(group) if group else ()
+    text = int4.definition(*int4.IOTA, *lines, "d = fd.ops.linear(x, w)", more=more)
+    return text, Extents(int4.M, int4.N, int4.K)
+
+
+@pytest.mark.parametrize("group", [0, 32])
+def test_weights_in_words(group: int, library: str) -> None:
+    """Eight integers each, of which all values are drawn; the reference is that of the integers."""
+    text, extents = of_words(group)
+    kernel = kernel_for(text, extents)
+    inputs = random_inputs(kernel.fusion, extents, 0, "cpu")
+    words = np.asarray(inputs[1])
+    assert (words.shape, words.dtype) == ((int4.N, int4.K // 8), np.int32)
+    for place in range(8):
+        assert {*(words >> 4 * place & 15).flat} == {*range(16)}
+    outcome = check(kernel, inputs)
+    assert outcome.passed and outcome.error < outcome.limit == 4e-3
+    assert outcome.text.startswith("RIGHT: 24 x 72 BFloat16 result against ")
+
+
+def test_rows_that_end_within_a_word(library: str) -> None:
+    text, extents = cast("UInt4"), Extents(24, 72, 100)
+    with pytest.raises(UnsupportedError) as error:
+        random_inputs(import_fusion(text), extents, 0, "cpu")
+    assert str(error.value) == (
+        "rows of 100 integers of 4 bits in words of 32 is not supported; supported: multiples of 8 "
+        "of them"
+    )
 
 
 def test_wrong(library: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,6 +36,7 @@ from wsched.run.counts import require_countable
 from wsched.run.cpu import grid_on_cpu, refuse_large, run_arrays
 from wsched.run.finish import finished
 from wsched.run.reference import computed_operands, joined, multiplied, reference
+from wsched.run.words import of_words
 from wsched.schedule.entries import with_sums
 
 __all__ = [
@@ -135,7 +136,8 @@ def multiprocessors(asked: int | None = None, target: Target | None = None) -> i
 
 
 def random_inputs(fusion: Fusion, extents: Extents, seed: int, where: str) -> list[Any]:
-    """Normally distributed inputs in the order of the definition, in memory as it says.
+    """Normally distributed inputs, and integers of all values, in the order of the definition, in
+    memory as it says.
 
     Torch tensors on device ``where``, or NumPy arrays if there is no torch.
     """
@@ -176,12 +178,13 @@ def check(kernel: CompiledFusion, inputs: list[Any]) -> Outcome:
         UnsupportedError: a layout or size that the device or the machine model does not take.
     """
     fusion = kernel.fusion
-    given = partial(_in_fp32, fusion, inputs)
+    said = [_said(b.dtype, x) for b, x in zip(fusion.inputs, inputs, strict=True)]
+    given = partial(_in_fp32, fusion, said)
     if isinstance(inputs[0], np.ndarray):
         where, by = "the machine model (CPU, byte for byte)", "NumPy"
         got, seconds = _run_numpy(kernel, inputs)
         computed = computed_operands(fusion, given, _as_held)
-        made = multiplied(fusion, inputs, _einsum_numpy, computed=computed)
+        made = multiplied(fusion, said, _einsum_numpy, computed=computed)
     else:
         import torch
 
@@ -191,13 +194,13 @@ def check(kernel: CompiledFusion, inputs: list[Any]) -> Outcome:
         got, seconds = _run_torch(kernel, inputs)
         computed = computed_operands(fusion, given, _as_held_by_torch)
         on = {n: torch.from_numpy(x).to(inputs[0].device) for n, x in computed.items()}
-        made = multiplied(fusion, inputs, _einsum_torch, torch.cat, on)
+        made = multiplied(fusion, said, _einsum_torch, torch.cat, on)
     extents = extents_of_arrays(fusion, inputs)
-    expected = reference(fusion, made, _epilogue_inputs(fusion, inputs), extents)
+    expected = reference(fusion, made, _epilogue_inputs(fusion, said), extents)
     types = [b.dtype for b in fusion.outputs]
     error = max(map(_error, got, expected, types))
     odd = sum(int(np.count_nonzero(~np.isfinite(x))) for x in got)
-    limit = max((*(TOLERANCE[t.dtype] for t in _results(fusion)), *_summed(fusion, inputs)))
+    limit = max((*(TOLERANCE[t.dtype] for t in _results(fusion)), *_summed(fusion, said)))
     passed = error < limit
     sizes = dict(zip(fusion.result_axes, next(iter(made.values())).shape, strict=True))
     axes = fusion.matrices[0].axes if fusion.matrices else fusion.result_axes
@@ -268,8 +271,9 @@ def _einsum_numpy(formula: str, x: Any, y: Any) -> Any:
 def _einsum_torch(formula: str, x: Any, y: Any) -> Any:
     import torch
 
-    wide = (torch.as_tensor(v).float() for v in (x, y))  # scaled operands are NumPy's
-    return torch.einsum(formula, *wide).cpu().numpy()
+    wide = [torch.as_tensor(v).float() for v in (x, y)]  # scaled operands are NumPy's
+    on = next((v.device for v in wide if v.is_cuda), wide[0].device)
+    return torch.einsum(formula, *(v.to(on) for v in wide)).cpu().numpy()
 
 
 def _as_held(values: Any, dtype: DataType) -> Any:
@@ -283,6 +287,13 @@ def _as_held_by_torch(values: Any, dtype: DataType) -> Any:
 
     held = torch.from_numpy(np.ascontiguousarray(values, np.float32)).to(torch_dtype(dtype))
     return held.float().numpy()
+
+
+def _said(dtype: DataType, given: Any) -> Any:
+    """An input as the definition says it: of words their integers, as a NumPy array."""
+    if dtype.element.packed == 1:
+        return given
+    return of_words(given.cpu().numpy() if hasattr(given, "is_cuda") else given)
 
 
 def _in_fp32(fusion: Fusion, inputs: list[Any], name: str) -> Any:

@@ -13,6 +13,7 @@ from wsched.front.sizes import Extents
 from wsched.fusion import DataType, Fusion, TensorBinding
 from wsched.run.compiled import CompiledFusion
 from wsched.run.finish import parts_shape, with_parts
+from wsched.run.words import in_words, sizes_of
 from wsched.schedule.entries import with_sums
 
 __all__ = [
@@ -22,20 +23,23 @@ __all__ = [
 
 
 def drawn_inputs(fusion: Fusion, extents: Extents, seed: int) -> list[Any]:
-    """Normally distributed NumPy arrays in the order of the definition, in memory as it says."""
-    return [
-        rounded(values, binding.dtype).transpose(axes)
-        for binding, values, axes in drawn_values(fusion, extents, seed)
-    ]
+    """NumPy arrays in the order of the definition, in memory as it says: :func:`drawn_values`."""
+    found = []
+    for binding, values, axes in drawn_values(fusion, extents, seed):
+        held = values if binding.dtype.element.packed > 1 else rounded(values, binding.dtype)
+        found.append(held.transpose(axes))
+    return found
 
 
 def drawn_values(
     fusion: Fusion, extents: Extents, seed: int
 ) -> Iterator[tuple[TensorBinding, Any, list[int]]]:
-    """Of each input its values in fp32, in the order of memory, and how to permute them.
+    """Of each input its values in fp32, in the order of memory, and how to permute them; of
+    integers of 4 bits their words.
 
     Raises:
-        UnsupportedError: rows in groups, whose ends are no random numbers.
+        UnsupportedError: rows in groups, whose ends are no random numbers; rows that end within a
+            word.
     """
     if fusion.groups is not None:
         what = "random inputs for rows in groups"
@@ -50,8 +54,11 @@ def drawn_values(
 
 def _drawn(generator: np.random.Generator, shape: list[int], dtype: DataType) -> Any:
     """Values of a normal distribution in fp32; of integers all that the type has."""
+    element = dtype.element
+    if element.packed > 1:
+        return in_words(generator.integers(0, 1 << element.bits, shape, np.uint8))
     try:
-        info = np.iinfo(dtype.element.numpy)
+        info = np.iinfo(element.numpy)
     except (TypeError, ValueError):  # floats, which NumPy may not know
         return generator.standard_normal(shape, dtype=np.float32)
     return generator.integers(info.min, info.max + 1, shape).astype(np.float32)
@@ -96,7 +103,7 @@ def machine_arrays(kernel: CompiledFusion, inputs: list[Any]) -> MachineArrays:
 def extents_of_arrays(fusion: Fusion, inputs: list[Any]) -> dict[str, int]:
     """Sizes by name."""
     tensors = ((b, x) for b, x in zip(fusion.inputs, inputs, strict=True) if b.axes)
-    named = (zip(b.extents, x.shape, strict=True) for b, x in tensors)
+    named = (zip(b.extents, sizes_of(b.dtype, x), strict=True) for b, x in tensors)
     return {name: size for found in named for name, size in found}
 
 

@@ -34,6 +34,7 @@ from wsched.importer.input_error import InputError, no_tensor
 from wsched.importer.scales import GROUPS
 from wsched.program.classes import Key, class_key
 from wsched.run.layout import laid_out
+from wsched.run.words import sizes_of
 
 if TYPE_CHECKING:
     import torch
@@ -281,7 +282,7 @@ def _require_operands(x: Any, w: Any) -> None:
     kind, legal = type_of_torch(w.dtype), (*INTEGERS, *FLOATS, *PACKED)
     if kind not in legal:
         raise UnsupportedError(f"weights of {w.dtype}", torch_names(legal))
-    if x.shape[-1] != (columns := kind.element.count(w.shape[1] * w.element_size())):
+    if x.shape[-1] != (columns := sizes_of(kind, w)[1]):
         text = f"x has {x.shape[-1]} columns, w {columns}"
         raise InputError(text, "w", f"{columns} columns", f"{x.shape[-1]} columns")
 

@@ -24,6 +24,7 @@ from wsched.importer.input_error import (
 )
 from wsched.run.copies import tma_reads
 from wsched.run.counts import require_extents
+from wsched.run.words import sizes_of
 from wsched.schedule.entries import with_sums
 from wsched.schedule.matmul.epilogue_inputs import matrix_inputs
 
@@ -287,12 +288,10 @@ def extents_of(fusion: Fusion, inputs: Sequence[Any]) -> dict[str, int]:
             raise no_tensor(f"input {position}", tensor)
         if tensor.layout is not torch.strided or tensor.is_nested:
             raise wrong_layout(f"input {position}", "nested" if tensor.is_nested else tensor.layout)
-        shape = tuple(tensor.shape)
-        if len(shape) != len(binding.axes):
-            raise wrong_rank(f"input {position}", shape, len(binding.axes))
-        if binding.dtype.is_stored and binding.dtype.element.packed > 1:
-            shape = (*shape[:-1], binding.dtype.element.count(tensor.element_size() * shape[-1]))
-        for axis, (name, size) in enumerate(zip(binding.extents, shape, strict=True)):
+        if len(tensor.shape) != len(binding.axes):
+            raise wrong_rank(f"input {position}", tuple(tensor.shape), len(binding.axes))
+        sizes = sizes_of(binding.dtype, tensor)
+        for axis, (name, size) in enumerate(zip(binding.extents, sizes, strict=True)):
             fixed = binding.sizes[axis]
             here = f"dimension {axis} of input {position}"
             if fixed is not None and fixed != size:
