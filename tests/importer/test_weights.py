@@ -164,13 +164,16 @@ def test_zero_points_of_groups() -> None:
          "inputs of fp32 or 16 bits with two dimensions"),
         ("(x, w,", "(x, v,", "zero points of groups of v, which is multiplied as it is",
          "of what is computed, a cast say"),
+        ("(x, w,", "(x, u,", "zero points of groups of u, which is multiplied as it is",
+         "of what is computed, a cast say"),
         ("scale_b=s, ", "", "scales of groups of 32 in None",
          "inputs of fp32 or 16 bits with two dimensions"),
     ],
 )  # fmt: skip
 def test_words_that_say_no_zero_points(old: str, new: str, what: str, supported: str) -> None:
     plain = "v = fd.define_tensor(shape=[72, 64], contiguity=[True, True], dtype=DataType.BFloat16)"
-    text = definition(CASTS[1], ZEROS, more=(plain, *with_zeros()))
+    same = "u = fd.ops.cast(v, dtype=DataType.BFloat16)"
+    text = definition(same, CASTS[1], ZEROS, more=(plain, *with_zeros()))
     text = text.replace(f"[{N}, {K // 8}]", f"[{N}, {K}]").replace("Int32", "UInt4")
     with pytest.raises(UnsupportedError) as error:
         built(text.replace(old, new))

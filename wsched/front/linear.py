@@ -15,6 +15,7 @@ from lowering.ground.errors import UnsupportedError
 from lowering.ground.frozen import replaced
 from lowering.target.ptx import TMA_STRIDE_ALIGN
 from wsched.choose.price import price
+from wsched.doors.fallback.torch_products import along_k
 from wsched.front.known import import_fusion
 from wsched.front.problems import problem_of
 from wsched.front.written import (
@@ -218,10 +219,10 @@ def _widened(form: _Form, inputs: list[torch.Tensor]) -> tuple[_Form, list[torch
         w = torch.stack((two & 15, two >> 4), -1).flatten(1)
     if form.zero is not None:
         zero, *vectors = vectors
-        by_column = zero[:, None]
+        each = zero[:, None]
         if form.group is not None and form.shifted:
-            by_column = zero.repeat_interleave(form.group, 1)[:, : w.shape[1]]
-        w = w.to(torch.float32).sub_(by_column)
+            each = along_k(zero, form.group, w.shape[1])
+        w = w.to(torch.float32).sub_(each)
     form = replace(form, w=None, zero=None, shifted=False)
     return form, [x, w.to(x.dtype), *vectors]
 

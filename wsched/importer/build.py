@@ -117,7 +117,8 @@ def _build(definition: Definition, computable: Computable = Computable.ONE) -> F
     before = [s for steps in computed.values() for s in steps if s.source not in own]
     read = [*epilogue.steps, *before]
     scales = block_scales(definition, matmuls, form, dims)
-    if scales is not None and scales.pair[1] and scales.pair[1].zero and not b.steps:
+    as_it_is = all(s.op == "input" for s in b.steps)  # a cast to its own type is no step
+    if scales is not None and scales.pair[1] and scales.pair[1].zero and as_it_is:
         what = f"zero points of groups of {b.name}, which is multiplied as it is"
         raise UnsupportedError(what, "of what is computed, a cast say")
     inputs = tuple(_bindings(definition, operands, read, {} if scales is None else scales.axes))

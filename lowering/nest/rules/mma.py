@@ -54,9 +54,10 @@ def mma(place: Place) -> None:
     if any(x.col % whole for x in parts):
         what = f"{parts[0].cols} of the {acc.type.cols} columns of {t.name} at a time"
         raise place.refuse(what, f"a multiple of {whole}, which fragments keep together")
+    left, trans_a = _left(place, product, first, depth)
+    left = _shifted(place, e, product, first, left)
     for n, x in enumerate(parts):
-        a, trans_a = _left(place, product, first, depth, x.k)
-        a = _shifted(place, e, product, first, a)
+        a = left if isinstance(left, Frag) else left.along(0, x.k, trans_a)
         after = Frag(place.namer.new("acc_next" if n == len(parts) - 1 else "acc_part"), acc.type)
         some = (x.col, x.cols) if x.cols < acc.type.cols else (0, None)
         again = TRUE if x.k else place.again
@@ -215,13 +216,10 @@ def operand(place: Place, product: Product, name: str) -> tuple[SmemRef, bool]:
     return smem(name, (by_dim[d] for d in stage.dims)), inner is not Role.K
 
 
-def _left(
-    place: Place, product: Product, name: str, depth: int, k: int
-) -> tuple[SmemRef | Frag, bool]:
-    """The operand with the rows of the fragment, ``k`` on in the slice; whether K is its rows."""
+def _left(place: Place, product: Product, name: str, depth: int) -> tuple[SmemRef | Frag, bool]:
+    """The operand with the rows of the fragment, where the slice begins; whether K is its rows."""
     if place.fusion.tensor(name).memory is MemoryType.Shared:
-        a, trans = operand(place, product, name)
-        return a.along(0, k, trans), trans
+        return operand(place, product, name)
     rows = place.registers.held[place.tensor.name].value.type.rows
     return _in_registers(place, name, rows, depth), False
 

@@ -49,19 +49,6 @@ def test_zero_points() -> None:
     assert (found - wanted).norm() < 3e-3 * wanted.norm()
 
 
-@pytest.mark.parametrize(
-    ("name", "other"), [("group", "scale_b"), ("scale_b", "group")], ids=["group", "scales"]
-)
-def test_one_without_the_other(name: str, other: str) -> None:
-    x, w, scale, _ = given()
-    one = {"group": GROUP, "scale_b": scale}[name]
-    with pytest.raises(UnsupportedError) as error:
-        operations()["linear"](x, w.bfloat16(), **{name: one})
-    assert str(error.value) == (
-        f"a linear with {name} without {other} is not supported; supported: both or none"
-    )
-
-
 def batches(weights: str) -> str:
     """A linear of a batch, which no kernel of ours computes with scales of groups."""
 

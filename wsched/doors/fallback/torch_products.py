@@ -7,7 +7,7 @@ from typing import Any
 
 from lowering.ground.errors import UnsupportedError
 
-__all__ = ["grouped_mm", "linear", "matmul"]
+__all__ = ["along_k", "grouped_mm", "linear", "matmul"]
 
 
 def matmul(x: Any, w: Any) -> Any:
@@ -36,15 +36,19 @@ def linear(
     if scale_b is None or group is None:
         one = f"{found[0]} without scale_b" if scale_b is None else "scale_b without group"
         raise UnsupportedError(f"a linear with {one}", "both or none")
-    scales, zeros = (
-        None if v is None else v.repeat_interleave(group, 1)[:, : w.shape[1]]
-        for v in (scale_b, zero_b)
-    )  # fmt: skip
-    if zeros is not None:
-        w = (_wide(w).float() - zeros).to(w.dtype)
+    k = w.shape[1]
+    if zero_b is not None:
+        w = (_wide(w).float() - along_k(zero_b, group, k)).to(w.dtype)
+    scaled = _wide(w).float() * along_k(scale_b, group, k)
     added = None if bias is None else bias.float()
-    made = torch.nn.functional.linear(_wide(x).float(), _wide(w).float() * scales, added)
-    return made.to(x.dtype)
+    return torch.nn.functional.linear(_wide(x).float(), scaled, added).to(x.dtype)
+
+
+def along_k(numbers: Any, group: int, k: int) -> Any:
+    """The numbers of groups, [N, K / group], of each element, [N, K]; the last group may be less
+    than one.
+    """
+    return numbers.repeat_interleave(group, 1)[:, :k]
 
 
 def grouped_mm(mat1: Any, mat2: Any, offsets: Any, bias: Any = None) -> Any:

@@ -1,0 +1,80 @@
+"""Zero points of groups of K: taken away once from what a step multiplies, or refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+import wsched
+from lowering.ground.errors import UnsupportedError
+from lowering.kernel.nodes import Frag, FragCast, FragLoadGlobal, FragPointwise, MmaTile
+from lowering.kernel.visit import walk
+from lowering.nest.lower import lower
+from tests.computed import fusion
+from wsched.fusion import Fusion, MmaOp
+from wsched.schedule.matmul.params import GemmTile, MatmulParams
+from wsched.schedule.matmul.tiles import tile_choice
+from wsched.schedule.plan import make_plan
+
+WORDS = """
+def nvfuser_fusion(fd : FusionDefinition) -> None :
+    x = fd.define_tensor(shape=[-1, -1], contiguity=[True, True], dtype=DataType.BFloat16)
+    q = fd.define_tensor(shape=[-1, -1], contiguity=[True, True], dtype=DataType.Int8)
+    zero = fd.define_tensor(shape=[-1, -1], contiguity=[True, True], dtype=DataType.Float)
+    scale = fd.define_tensor(shape=[-1, -1], contiguity=[True, True], dtype=DataType.Float)
+    w = fd.ops.cast(q, dtype=DataType.BFloat16)
+    d = fd.ops.linear(x, w, scale_b=scale, zero_b=zero, group=128)
+    fd.add_output(d)
+"""
+
+
+def scheduled(text: str, exchanged: bool = True) -> str:
+    """The built-in schedule of tiles of 64 x 16 and slices of 128, as a text."""
+    base = MatmulParams(exchange_operands=exchanged)
+    choice = tile_choice(fusion(text), base, GemmTile(64, 16, 128), 1, False, along_k=1)
+    return str(wsched.Schedule.of(text, choice.params))
+
+
+def refused(f: Fusion) -> tuple[str, str]:
+    with pytest.raises(UnsupportedError) as error:
+        lower(make_plan(f), "k")
+    return error.value.what, error.value.supported
+
+
+def test_a_step_takes_them_away_once() -> None:
+    """From what all of its products read: loaded, subtracted in fp32, rounded as what is cast."""
+    kernel = lower(make_plan(wsched.Schedule.parse(scheduled(WORDS)).fusion), "k")
+    found = list(walk(kernel.body))
+    (load,) = (s for s in found if isinstance(s, FragLoadGlobal) and s.src.map == "T2")
+    (less,) = (s for s in found if isinstance(s, FragPointwise) and s.op == "sub")
+    (product,) = (s for s in found if isinstance(s, MmaTile))
+    (narrow,) = (s for s in found if isinstance(s, FragCast) and s.out == product.a)
+    weights, zero = less.args
+    assert zero == load.out and load.out.type.cols == 1 and narrow.value == less.out
+    assert isinstance(weights, Frag) and weights.type == narrow.out.type
+
+
+def test_of_several_groups_in_a_step() -> None:
+    text = scheduled(WORDS).replace("group=128", "group=64")
+    what, supported = refused(wsched.Schedule.parse(text).fusion)
+    assert what.startswith("128 of K at a time of T7 = mma(T9, T6, promotion = 64, scales = ")
+    assert supported == "a divisor of 64, of which each has a zero point"
+
+
+@pytest.mark.parametrize("exchanged", [False, True], ids=["of B", "in shared memory"])
+def test_of_what_no_registers_hold(exchanged: bool) -> None:
+    """Of weights that are multiplied as they are, whichever of both operands they are."""
+    plain = WORDS.replace("linear(x, w,", "linear(x, q,").replace("zero_b=zero, ", "")
+    kept = (line for line in plain.splitlines(True) if "zero =" not in line and "w =" not in line)
+    text = scheduled("".join(kept).replace("Int8", "BFloat16"), exchanged)
+    f = wsched.Schedule.parse(text).fusion
+    exprs = [
+        replace(e, scales=tuple(s and replace(s, zero=s.tensor) for s in e.scales or ()))
+        if isinstance(e, MmaOp)
+        else e
+        for e in f.exprs
+    ]
+    what, supported = refused(f.updated((), exprs))
+    assert " = mma(" in what and "behind zero points T2" in what
+    assert supported == "zero points of A, in registers"
