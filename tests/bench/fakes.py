@@ -17,9 +17,6 @@ from wsched.bench.method.measure import Accuracy, OutOfMemory
 from wsched.bench.peers.systems import Prepared, Skip
 from wsched.bench.problem import Problem, Shape
 
-BUILD = "wsched.bench.drawn.build.build"
-"""What compiles kernels before they are measured: ``build(wanted, jobs, told)``."""
-
 HANGS = {"event": "hangs"}
 """What a worker says that is silent from now on: the fixture ``announced_hangs`` hears it."""
 

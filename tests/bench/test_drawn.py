@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,28 +13,34 @@ import pytest
 from typer.testing import CliRunner
 
 from lowering.ground.errors import UnsupportedError
+from tests.bench.compiling import Kernels, without_compiling
 from tests.bench.fake_drawn import DEVICE, listed
-from tests.bench.fakes import BUILD
+from tests.bench.fakes import FakeGpu
 from wsched.bench.cli import app
+from wsched.bench.drawn import build as building
 from wsched.bench.drawn import command
-from wsched.bench.drawn.build import build
+from wsched.bench.drawn.build import build, build_for, processes
 from wsched.bench.drawn.judge import judge, summary, verdict_of
 from wsched.bench.drawn.problems import Drawn, draw, read_problems
 from wsched.bench.drawn.results import SCHEMA
 from wsched.bench.method.appended import append, read
 from wsched.bench.problem import Problem, Shape, definition_text
-from wsched.bench.schedules.ranking import problem_for
+from wsched.bench.schedules.ranking import Ranked, problem_for
+from wsched.choose.problem import Problem as Planned
 from wsched.choose.tuned.entry import problem_to_dict
 from wsched.front.known import import_fusion
+from wsched.fusion import DataType
 from wsched.run.layout import laid_out
 from wsched.schedule.matmul.params import (
     ClusterDims,
+    GemmTile,
     MatmulParams,
     TensorMapL2Promotion,
     TileRasterizationOrder,
 )
 
 LIST = "M,N,K,layout\n1000,1000,1000,TN\n264,1048,4112,NT\n16,16,16,NN\n904,1048,4112,tt\n"
+BF16 = DataType.BFloat16
 FIRST, SECOND = "1000x1000x1000 tn", "264x1048x4112 nt"
 
 
@@ -43,14 +51,12 @@ def problems(tmp_path: Path) -> Path:
     return path
 
 
-def fake(monkeypatch: pytest.MonkeyPatch, **spec: Any) -> list[tuple[str, MatmulParams]]:
+def fake(monkeypatch: pytest.MonkeyPatch, **spec: Any) -> Kernels:
     """Neither a GPU nor a compiler; the kernels that would be compiled."""
-    wanted: list[tuple[str, MatmulParams]] = []
     words = (sys.executable, "-m", "tests.bench.fake_drawn", json.dumps(spec))
     monkeypatch.setattr(command, "COMMAND", words)
     monkeypatch.setattr(command, "device", lambda: dict(DEVICE))
-    monkeypatch.setattr(BUILD, lambda found, jobs, told: wanted.extend(found))
-    return wanted
+    return without_compiling(monkeypatch)
 
 
 def invoke(path: Path, *words: str) -> tuple[int, str]:
@@ -212,10 +218,86 @@ def test_what_is_compiled_ahead_is_found(monkeypatch: pytest.MonkeyPatch, tmp_pa
     monkeypatch.setenv("WSCHED_CACHE_DIR", str(tmp_path))
     problem = Problem(Shape(64, 64, 64), layout="nt")
     text = definition_text(problem)
-    assert build([(text, MatmulParams())] * 2, jobs=1) == {"ok": 1}
+    with processes(1) as pool:
+        assert build([(text, MatmulParams())] * 2, pool) == {"ok": 1}
     assert len(list(tmp_path.glob("*.cubin"))) == 1
     inputs = [torch.empty(64, 64, dtype=torch.bfloat16).t() for _ in range(2)]
     assert laid_out(import_fusion(text), inputs) == import_fusion(text)
+
+
+class Pool(ThreadPoolExecutor):
+    """Processes that are threads, and what they were given."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.ranked = 0
+        self.compiled = Kernels()
+
+    def map(self, fn: Any, *rest: Any, **options: Any) -> Any:
+        def counted(one: Any) -> Any:
+            self.ranked += 1
+            return fn(one)
+
+        return super().map(counted, *rest, **options)
+
+    def submit(self, fn: Any, /, *given: Any, **more: Any) -> Any:
+        if fn is compiled:
+            self.compiled.append(given)
+        return super().submit(fn, *given, **more)
+
+
+def compiled(definition: str, params: MatmulParams) -> str:
+    return "ok"
+
+
+@pytest.mark.parametrize(("seconds", "elsewhere"), [(0.01, 0), (0.7, 3), (9.0, 5)])
+def test_one_pool_ranks_what_takes_long_and_compiles(
+    seconds: float, elsewhere: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Six problems, of which one is refused and two want the same kernel; each is ranked, in order,
+    here or, once others could have started, by those.
+    """
+    clock, pools, order = [0.0], list[Pool](), list[Shape]()
+    sizes = [(8, 8), (16, 16), (0, 0), (8, 8), (24, 24), (32, 32)]
+    asked = [("text", Shape(m, n, 64)) for m, n in sizes]
+
+    def made(jobs: int) -> Pool:
+        assert jobs == 3
+        pools.append(Pool())
+        return pools[-1]
+
+    def ranking(text: str, problem: Planned) -> list[Ranked]:
+        clock[0] += seconds
+        order.append(Shape(problem.m, problem.n, problem.k))
+        if problem.m == 0:
+            raise UnsupportedError("no rows", "some")
+        return [Ranked("a", 1.0, MatmulParams(grid_traversal_factor=(problem.m, 1)))]
+
+    def planned(text: str, shape: Shape, sms: int, l2_bytes: int, name: str) -> Planned:
+        assert (sms, l2_bytes, name) == (4, FakeGpu.l2_bytes, "fake")
+        return Planned(shape.m, shape.n, shape.k, BF16, (BF16,), sms)
+
+    monkeypatch.setattr(building, "problem_for", planned)
+    monkeypatch.setattr(building, "processes", made)
+    monkeypatch.setattr(building, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(building, "_compiled", compiled)
+    build_for(asked, dict(DEVICE), ranking, 3)
+    (pool,) = pools
+    assert order == [shape for _, shape in asked] and pool.ranked == elsewhere
+    factors = [params.grid_traversal_factor[0] for _, params in pool.compiled]
+    assert factors == [8, 16, 24, 32] and {text for text, _ in pool.compiled} == {"text"}
+
+
+def test_outcomes_of_compilations_are_counted() -> None:
+    """By kind, and told one after the other; what does not compile is left to who measures it."""
+    text = definition_text(Problem(Shape(64, 64, 64)))
+    tiles = GemmTile(4096, 4096, 64)
+    wrong = MatmulParams(tile_sizes=replace(MatmulParams().tile_sizes, cta_tile=tiles))
+    told = list[tuple[int, int]]()
+    with ThreadPoolExecutor(1) as pool:
+        found = build([(text, wrong), ("no definition", wrong)], pool, lambda *x: told.append(x))
+    assert found == {"ScheduleError": 1, "UnsupportedError": 1}
+    assert told == [(1, 2), (2, 2)]
 
 
 def _us(ranked: Any) -> float:

@@ -13,8 +13,8 @@ import pytest
 from typer.testing import CliRunner
 
 from lowering.ground.errors import UnsupportedError
+from tests.bench.compiling import Kernels, without_compiling
 from tests.bench.fake_drawn import DEVICE
-from tests.bench.fakes import BUILD
 from wsched.bench.cli import app
 from wsched.bench.drawn.problems import Drawn
 from wsched.bench.gate import command
@@ -138,9 +138,9 @@ def test_what_cannot_be_compared(before: Any, now: Any, told: str) -> None:
 # --- runs -----------------------------------------------------------------------------------------
 
 
-def pretend(patch: pytest.MonkeyPatch) -> list[tuple[str, MatmulParams]]:
+def pretend(patch: pytest.MonkeyPatch) -> Kernels:
     """What is compiled; the GPU is a fake one, and asked for only behind that."""
-    wanted: list[tuple[str, MatmulParams]] = []
+    wanted = without_compiling(patch)
 
     def device() -> dict[str, Any]:
         assert len(wanted) >= len(FEW)
@@ -148,7 +148,6 @@ def pretend(patch: pytest.MonkeyPatch) -> list[tuple[str, MatmulParams]]:
 
     patch.setattr(command, "PROBLEMS", FEW)
     patch.setattr(command, "device", device)
-    patch.setattr(BUILD, lambda found, jobs, told: wanted.extend(found))
     patch.setitem(GPUS, "fake", Gpu("fake", DEVICE["sms"], DEVICE["l2_bytes"]))
     return wanted
 

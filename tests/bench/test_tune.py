@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from tests.bench.compiling import Kernels, without_compiling
 from tests.bench.fake_schedules import SMS, ranked_here
-from tests.bench.fakes import BUILD, FakeGpu
+from tests.bench.fakes import FakeGpu
 from tests.epilogues import TWO_OUTPUTS, WHERE
 from tests.schedules import definition
 from wsched.bench.fused.epilogue import EPILOGUES
@@ -28,22 +29,15 @@ from wsched.choose.tuned.entry import Entry, problem_to_dict
 from wsched.choose.tuned.lookup import VARIABLE, forget
 from wsched.choose.tuned.table import add_entries, read_table
 from wsched.cli.app import app
-from wsched.schedule.matmul.params import MatmulParams
 
 SMALL, LARGE = "16x512x512", "512x4096x1024"
 GPU = {"name": "fake", "sms": SMS, "l2_bytes": FakeGpu.l2_bytes}
 
 
-Built = list[tuple[str, MatmulParams]]
-"""Definitions and schedules."""
-
-
 @pytest.fixture(autouse=True)
-def built(monkeypatch: pytest.MonkeyPatch) -> Built:
+def built(monkeypatch: pytest.MonkeyPatch) -> Kernels:
     """What would be compiled before the GPU measures."""
-    wanted: Built = []
-    monkeypatch.setattr(BUILD, lambda found, jobs, told: wanted.extend(found))
-    return wanted
+    return without_compiling(monkeypatch)
 
 
 @pytest.fixture(autouse=True)
@@ -113,7 +107,7 @@ def test_the_fastest_is_kept_and_chosen(monkeypatch: pytest.MonkeyPatch, path: P
 
 @pytest.mark.slow
 def test_what_is_measured_is_compiled_before(
-    monkeypatch: pytest.MonkeyPatch, path: Path, built: Built
+    monkeypatch: pytest.MonkeyPatch, path: Path, built: Kernels
 ) -> None:
     """The shortlists of what is left."""
     fake(monkeypatch)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-from collections.abc import Callable, Iterable
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from contextlib import ExitStack, suppress
-from itertools import starmap
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
+from contextlib import suppress
+from time import monotonic
 from typing import Any
 
 from lowering.ground.errors import ScheduleError, UnsupportedError, WschedError
@@ -19,11 +19,13 @@ from wsched.front.known import import_fusion
 from wsched.run.registers import compile_clean
 from wsched.schedule.matmul.params import MatmulParams
 
-__all__ = ["build", "build_for"]
+__all__ = ["build", "build_for", "processes"]
 
-MANY, CHUNK = 32, 4
-"""So many problems are ranked by several processes, so many of them at a time: a process takes a
-second or two to start, a ranking half a second."""
+START_S, CHUNK = 2.0, 4
+"""What a process takes to start, and how many problems it ranks at a time."""
+
+_Asked = tuple[Callable[[str, Problem], Iterable[Ranked]], str, Shape, dict[str, Any]]
+_Kernel = tuple[str, MatmulParams]
 
 
 def build_for(
@@ -41,24 +43,31 @@ def build_for(
         jobs: processes; 0 for as many as there are processors.
     """
     asked = [(listed, text, shape, gpu) for text, shape in wanted]
-    found = list[tuple[str, MatmulParams]]()
-    with ExitStack() as ends:
-        update = ends.enter_context(progress_bar(len(asked)))
-        every: Iterable[list[tuple[str, MatmulParams]]] = starmap(_listed, asked)
-        if len(asked) >= MANY:
-            pool = ends.enter_context(_pool(jobs or None, len(asked)))
-            every = pool.map(_listed, *zip(*asked, strict=True), chunksize=CHUNK)
-        for number, some in enumerate(every, 1):
-            found += some
-            update(number, f"chose for {number} of {len(asked)}")
-    with progress_bar(len(set(found))) as update:
-        build(found, jobs or None, lambda done, of: update(done, f"compiled {done} of {of}"))
+    found = list[_Kernel]()
+    with processes(jobs) as pool:
+        with progress_bar(len(asked)) as update:
+            for number, some in enumerate(_ranked(asked, pool), 1):
+                found += some
+                update(number, f"chose for {number} of {len(asked)}")
+        with progress_bar(len(set(found))) as update:
+            build(found, pool, lambda done, of: update(done, f"compiled {done} of {of}"))
 
 
-def _listed(
-    listed: Callable[[str, Problem], Iterable[Ranked]], text: str, shape: Shape, gpu: dict[str, Any]
-) -> list[tuple[str, MatmulParams]]:
+def _ranked(asked: Iterable[_Asked], pool: Executor) -> Iterator[list[_Kernel]]:
+    """The schedules of each problem, in order: ranked in this process for as long as others would
+    take to start, then by those. A ranking takes 20 ms, or half a second with its variants.
+    """
+    begin, left = monotonic(), iter(asked)
+    for one in left:
+        yield _listed(one)
+        if monotonic() - begin > START_S:
+            break
+    yield from pool.map(_listed, left, chunksize=CHUNK)
+
+
+def _listed(asked: _Asked) -> list[_Kernel]:
     """The schedules of a problem; none of what is refused."""
+    listed, text, shape, gpu = asked
     with suppress(ScheduleError, UnsupportedError):
         planned = problem_for(text, shape, gpu["sms"], gpu["l2_bytes"], gpu["name"])
         return [(text, r.params) for r in listed(text, planned)]
@@ -66,8 +75,8 @@ def _listed(
 
 
 def build(
-    wanted: Iterable[tuple[str, MatmulParams]],
-    jobs: int | None = None,
+    wanted: Iterable[_Kernel],
+    pool: Executor,
     told: Callable[[int, int], None] = lambda done, of: None,
 ) -> dict[str, int]:
     """Compile kernels into the cache on disk, where the process that measures finds them.
@@ -76,27 +85,27 @@ def build(
 
     Args:
         wanted: definition and schedule of each; what comes twice is compiled once.
-        jobs: processes; as many as there are processors if it is not given.
+        pool: the processes, as :func:`processes` makes them.
         told: takes how many are done, and of how many.
 
     Returns:
         Kernels by outcome: ``ok``, or the type of the error.
     """
-    unique = dict.fromkeys(wanted)
     found: dict[str, int] = {}
-    with _pool(jobs, len(unique)) as pool:
-        left = [pool.submit(_compiled, *one) for one in unique]
-        for number, future in enumerate(as_completed(left), 1):
-            outcome = future.result()
-            found[outcome] = found.get(outcome, 0) + 1
-            told(number, len(left))
+    left = [pool.submit(_compiled, *one) for one in dict.fromkeys(wanted)]
+    for number, future in enumerate(as_completed(left), 1):
+        outcome = future.result()
+        found[outcome] = found.get(outcome, 0) + 1
+        told(number, len(left))
     return found
 
 
-def _pool(jobs: int | None, most: int) -> ProcessPoolExecutor:
-    """Fresh processes: a forked CUDA context does not work."""
-    workers = min(jobs or os.cpu_count() or 1, max(most, 1))
-    return ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn"))
+def processes(jobs: int) -> ProcessPoolExecutor:
+    """So many fresh processes, 0 for one for each processor, each started when there is work for
+    it; forked ones would have a CUDA context that does not work.
+    """
+    spawned = multiprocessing.get_context("spawn")
+    return ProcessPoolExecutor(jobs or os.cpu_count() or 1, mp_context=spawned)
 
 
 def _compiled(definition: str, params: MatmulParams) -> str:
