@@ -162,7 +162,12 @@ def test_a_lost_context_ends_the_process() -> None:
 
 
 def test_energy() -> None:
-    result, _ = measure(FakeGpu({"cublas": 100.0}), Plan(rounds=1, replay_ms=2, energy_s=0.1))
+    """Of replays behind one that warms up; the counter stands for nothing else."""
+    gpu = FakeGpu({"cublas": 100.0})
+    result, told = measure(gpu, Plan(rounds=1, replay_ms=2, energy_s=0.1))
+    (counted,) = (len(told) - at for at, (_, step, _) in enumerate(told, 1) if step == "energy")
+    rounds_and_length = 2 + 2
+    assert gpu.log.count("cublas") == rounds_and_length + 1 + counted
     expected = 100e-6 * 700 / PROBLEM.shape.flops * 1e12
     assert result["systems"]["cublas"]["pj_per_flop"] == pytest.approx(expected)
 

@@ -93,6 +93,10 @@ def test_both_ways_run(nvfuser: Spy, monkeypatch: pytest.MonkeyPatch) -> None:
     assert nvfuser.calls and all("tanh" in repr(c[0]) for c in nvfuser.calls)
 
 
+def test_tokens() -> None:
+    assert bench._sizes("512, 2048,8") == [512, 2048, 8]
+
+
 @pytest.mark.parametrize("text", ["", "a", "512,-1", "0"])
 def test_tokens_that_are_none(text: str) -> None:
     with pytest.raises(UnsupportedError) as caught:

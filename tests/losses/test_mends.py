@@ -118,5 +118,6 @@ def test_nothing_is_told_of_what_all_schedules_have() -> None:
 def test_texts() -> None:
     assert str(Mend("stages 5", 3.26)) == "stages 5: 3.3 us less in all"
     assert str(Mend("stages 5", -3.26)) == "stages 5: 3.3 us more in all"
+    assert str(Mend("stages 5", 0.05)) == "stages 5: 0.1 us less in all"
     assert str(Mend("stages 5", 0.01)) == "stages 5: as long"
     assert Mend("x", None, "y").to_dict() == {"what": "x", "saves_us": None, "refused": "y"}

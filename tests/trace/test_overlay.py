@@ -110,6 +110,25 @@ def test_a_coarse_clock_tells_no_small_difference() -> None:
     assert "clock with steps of 256 ns" in overlay(PREDICTED, coarse).table()
 
 
+@pytest.mark.parametrize(("longer", "coarse"), [(1001, False), (1002, True)])
+def test_a_clock_of_whole_nanoseconds_is_no_coarse_one(longer: int, coarse: bool) -> None:
+    line = trace(span("main_loop", 0, 0, 1000), span("main_loop", 1, 1000, 1000 + longer))
+    assert ("by a clock with steps of 2 ns" in overlay(PREDICTED, line).table()) is coarse
+    assert ("clock" in overlay(PREDICTED, line).table()) is coarse
+
+
+def test_of_several_predicted_ctas_the_first_is_drawn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever number it has."""
+    several = trace(span("main_loop", 0, 0, 800, cta=7), span("main_loop", 0, 0, 1000, cta=3))
+    line = trace(*measured(4, 900, 1100.5, 400, tiles=1))
+    shown = drawn(overlay(several, line).plot, tmp_path, monkeypatch)
+    assert shown.bars["compute[0] predicted"] == {("main_loop", 900, 1900)}
+    data = overlay(several, line).perfetto()
+    assert {s.cta for s in trace_of(data).spans} == {4, 5}
+
+
 def test_nothing_beside_nothing() -> None:
     found = overlay(trace(), trace())
     assert found.phases == ()
