@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -257,7 +259,7 @@ def test_one_pool_ranks_what_takes_long_and_compiles(
     """Six problems, of which one is refused and two want the same kernel; each is ranked, in order,
     here or, once others could have started, by those.
     """
-    clock, pools, order = [0.0], list[Pool](), list[Shape]()
+    clock, pools, order, bars = [0.0], list[Pool](), list[Shape](), list[tuple[object, ...]]()
     sizes = [(8, 8), (16, 16), (0, 0), (8, 8), (24, 24), (32, 32)]
     asked = [("text", Shape(m, n, 64)) for m, n in sizes]
 
@@ -265,6 +267,10 @@ def test_one_pool_ranks_what_takes_long_and_compiles(
         assert jobs == 3
         pools.append(Pool())
         return pools[-1]
+
+    @contextmanager
+    def bar(total: int) -> Iterator[Callable[[int, str], None]]:
+        yield lambda finished, text: bars.append((finished, total, text))
 
     def ranking(text: str, problem: Planned) -> list[Ranked]:
         clock[0] += seconds
@@ -279,6 +285,7 @@ def test_one_pool_ranks_what_takes_long_and_compiles(
 
     monkeypatch.setattr(building, "problem_for", planned)
     monkeypatch.setattr(building, "processes", made)
+    monkeypatch.setattr(building, "progress_bar", bar)
     monkeypatch.setattr(building, "monotonic", lambda: clock[0])
     monkeypatch.setattr(building, "_compiled", compiled)
     build_for(asked, dict(DEVICE), ranking, 3)
@@ -286,6 +293,10 @@ def test_one_pool_ranks_what_takes_long_and_compiles(
     assert order == [shape for _, shape in asked] and pool.ranked == elsewhere
     factors = [params.grid_traversal_factor[0] for _, params in pool.compiled]
     assert factors == [8, 16, 24, 32] and {text for text, _ in pool.compiled} == {"text"}
+    assert bars == [
+        *((n, 6, f"chose for {n} of 6") for n in range(1, 7)),
+        *((n, 4, f"compiled {n} of 4") for n in range(1, 5)),
+    ]
 
 
 def test_outcomes_of_compilations_are_counted() -> None:

@@ -112,12 +112,17 @@ def test_cutlass_example_without_the_kernel(tmp_path: Any) -> None:
 def test_cutlass_example_that_imports_its_neighbours(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sys, "path", [*sys.path])
+    """And not what has the name of one elsewhere."""
+    other, own = tmp_path / "other", tmp_path / "own"
+    for folder in (other, own):
+        folder.mkdir()
+        (folder / "its_neighbour.py").write_text(
+            f"class HopperWgmmaGemmPersistentKernel: of = {folder.name!r}\n"
+        )
+    monkeypatch.setattr(sys, "path", [str(other), *sys.path])
     monkeypatch.setattr(sys, "modules", {**sys.modules})
-    (tmp_path / "its_neighbour.py").write_text("class HopperWgmmaGemmPersistentKernel: pass\n")
-    file = tmp_path / "example.py"
-    file.write_text("from its_neighbour import HopperWgmmaGemmPersistentKernel\n")
-    assert _example(str(file)).HopperWgmmaGemmPersistentKernel.__module__ == "its_neighbour"
+    (own / "example.py").write_text("from its_neighbour import HopperWgmmaGemmPersistentKernel\n")
+    assert _example(str(own / "example.py")).HopperWgmmaGemmPersistentKernel.of == "own"
 
 
 @dataclass(frozen=True)

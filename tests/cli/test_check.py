@@ -20,6 +20,7 @@ from tests.computed import cast
 from tests.schedules import definition
 from wsched.cli import check as module
 from wsched.cli.check import check, random_inputs
+from wsched.front.drawn import drawn_values
 from wsched.front.known import import_fusion
 from wsched.front.sizes import Extents, kernel_for
 from wsched.fusion import DataType, the_matmul
@@ -134,6 +135,15 @@ def test_inputs_depend_on_the_seed_only(library: str) -> None:
     assert (first[0] == same[0]).all() and not (first[0] == other[0]).all()
 
 
+def test_values_are_drawn_in_fp32() -> None:
+    """Before they are rounded to what an input has; integers are all those of their type."""
+    for text, extents in ((definition(), SMALL), (cast("Int8"), SMALL)):
+        for binding, values, axes in drawn_values(import_fusion(text), extents, 0):
+            assert values.dtype == np.float32 and len(axes) == values.ndim == 2
+            if binding.dtype is DataType.Int8:
+                assert {*values.flat} == {*range(-128, 128)}
+
+
 def test_limit_is_that_of_the_coarsest_rounding() -> None:
     """bf16 between accumulator and an fp16 result costs what bf16 costs."""
     text = definition("bf16", "f16")
@@ -220,6 +230,17 @@ def test_where_it_runs(
     assert module.device() == named
     assert module.device(DEFAULT) == named
     assert module.device(named_target("sm_100a")) == "cpu"
+
+
+def test_multiprocessors_that_are_asked_for_are_planned_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whatever is here; without a GPU those of the first one of a target."""
+    for here in ("cuda", "cpu"):
+        monkeypatch.setattr(module, "device", lambda target, here=here: here)
+        assert module.multiprocessors(7) == 7
+    assert module.multiprocessors() == 132
+    assert module.multiprocessors(target=named_target("sm_100a")) == 148
 
 
 def test_an_error_at_the_limit_is_one(monkeypatch: pytest.MonkeyPatch) -> None:

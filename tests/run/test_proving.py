@@ -5,7 +5,9 @@ from __future__ import annotations
 import warnings
 from dataclasses import replace
 from functools import cache
+from itertools import cycle
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -163,12 +165,21 @@ def test_another_kernel_or_prover_is_another_proof(monkeypatch: pytest.MonkeyPat
 def test_another_text_of_what_proves_is_another_proof(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Of any module of the three packages; nothing else that lies there counts."""
+    """Of any module of the three packages, in whatever order a folder tells them; nothing else that
+    lies there counts.
+    """
     packages, asked = ("ground", "kernel", "proof"), list[str]()
     for package in packages:
         (tmp_path / package).mkdir()
         (tmp_path / package / "some.py").write_text("claims = 1\n")
-    monkeypatch.setattr(proving, "files", lambda name: tmp_path / name.removeprefix("lowering."))
+        (tmp_path / package / "more.py").write_text("claims = 3\n")
+    turns = cycle((False, True))
+
+    def files(name: str) -> SimpleNamespace:
+        found = sorted((tmp_path / name.removeprefix("lowering.")).iterdir(), reverse=next(turns))
+        return SimpleNamespace(iterdir=lambda: iter(found))
+
+    monkeypatch.setattr(proving, "files", files)
     monkeypatch.setattr(proving, "_prover", cache(proving._prover.__wrapped__))
     kernel = made().kernel
 
