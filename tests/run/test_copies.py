@@ -10,6 +10,7 @@ import pytest
 
 import wsched
 from lowering.ground.errors import UnsupportedError
+from tests import batches
 from tests.schedules import definition, ping_pong
 from wsched.choose.copy_cost import Copy, slower_than_direct
 from wsched.front.explanation import Explanation
@@ -242,3 +243,13 @@ def test_rows_of_operands_by_how_they_lie(view: Callable[[Any], Any], rows: int)
     assert list(operand_rows(fusion, inputs).values()) == [rows, 128]
     problem = planned(definition(), inputs)[1]
     assert (problem.align_a, problem.align_b) == (rows, 128)
+
+
+def test_memory_beside_each_matrix_of_a_result_is_left_alone() -> None:
+    """Rows of a batch are rows, too: 64 of them, of 126 bytes each."""
+    a = batches.integers((2, 64, 40), "columns", torch.bfloat16)
+    b = batches.integers((2, 40, 63), "rows", torch.bfloat16)
+    whole = torch.full((2, 64, 64), 7.0).bfloat16()
+    by_tma = wsched.compile(batches.batched(), [a, b], params=ping_pong(64, 64))
+    with pytest.raises(UnsupportedError, match="rows of 126 bytes, behind which TMA stores zeros"):
+        by_tma(a, b, out=whole[..., :63])
