@@ -1,4 +1,4 @@
-"""Zero points of groups of K: taken away once from what a step multiplies, or refused."""
+"""Numbers of groups of K: the scales of each group in a step, and zero points, once or refused."""
 
 from __future__ import annotations
 
@@ -29,6 +29,11 @@ def nvfuser_fusion(fd : FusionDefinition) -> None :
 """
 
 
+def without_zero_points(text: str) -> str:
+    lines = (line for line in text.splitlines(True) if "zero =" not in line)
+    return "".join(lines).replace("zero_b=zero, ", "")
+
+
 def scheduled(text: str, exchanged: bool = True) -> str:
     """The built-in schedule of tiles of 64 x 16 and slices of 128, as a text."""
     base = MatmulParams(exchange_operands=exchanged)
@@ -42,7 +47,17 @@ def refused(f: Fusion) -> tuple[str, str]:
     return error.value.what, error.value.supported
 
 
-def test_a_step_takes_them_away_once() -> None:
+@pytest.mark.parametrize(("group", "blocks"), [(128, ["k"]), (64, ["k * 2", "k * 2 + 1"])])
+def test_a_step_has_the_scales_of_each_of_its_groups(group: int, blocks: list[str]) -> None:
+    text = scheduled(without_zero_points(WORDS)).replace("group=128", f"group={group}")
+    kernel = lower(make_plan(wsched.Schedule.parse(text).fusion), "k")
+    loads = [s for s in walk(kernel.body) if isinstance(s, FragLoadGlobal)]
+    assert [(s.src.map, str(s.src.coords[0])) for s in loads] == [("T2", at) for at in blocks]
+    (product,) = (s for s in walk(kernel.body) if isinstance(s, MmaTile))
+    assert product.by_row == tuple(s.out for s in loads) and product.by_col == ()
+
+
+def test_a_step_takes_zero_points_away_once() -> None:
     """From what all of its products read: loaded, subtracted in fp32, rounded as what is cast."""
     kernel = lower(make_plan(wsched.Schedule.parse(scheduled(WORDS)).fusion), "k")
     found = list(walk(kernel.body))
@@ -55,7 +70,7 @@ def test_a_step_takes_them_away_once() -> None:
     assert isinstance(weights, Frag) and weights.type == narrow.out.type
 
 
-def test_of_several_groups_in_a_step() -> None:
+def test_zero_points_of_several_groups_in_a_step() -> None:
     text = scheduled(WORDS).replace("group=128", "group=64")
     what, supported = refused(wsched.Schedule.parse(text).fusion)
     assert what.startswith("128 of K at a time of T7 = mma(T9, T6, promotion = 64, scales = ")
@@ -63,11 +78,11 @@ def test_of_several_groups_in_a_step() -> None:
 
 
 @pytest.mark.parametrize("exchanged", [False, True], ids=["of B", "in shared memory"])
-def test_of_what_no_registers_hold(exchanged: bool) -> None:
+def test_zero_points_of_what_no_registers_hold(exchanged: bool) -> None:
     """Of weights that are multiplied as they are, whichever of both operands they are."""
-    plain = WORDS.replace("linear(x, w,", "linear(x, q,").replace("zero_b=zero, ", "")
-    kept = (line for line in plain.splitlines(True) if "zero =" not in line and "w =" not in line)
-    text = scheduled("".join(kept).replace("Int8", "BFloat16"), exchanged)
+    cast = "    w = fd.ops.cast(q, dtype=DataType.BFloat16)\n"
+    plain = without_zero_points(WORDS).replace(cast, "").replace("linear(x, w,", "linear(x, q,")
+    text = scheduled(plain.replace("Int8", "BFloat16"), exchanged)
     f = wsched.Schedule.parse(text).fusion
     exprs = [
         replace(e, scales=tuple(s and replace(s, zero=s.tensor) for s in e.scales or ()))
