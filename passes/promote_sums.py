@@ -5,9 +5,9 @@ Of 8-bit floats the tensor core adds with fewer bits than fp32 has (design/0030-
 Requires: loops that carry the accumulators of their ``mma.tile``s, with nothing else that reads
 them.
 Guarantees: a product sums over at most ``options.promotion`` of K, beginning with zero, and a
-``frag.update add`` behind it puts that onto what the loop has summed; times its scales, which no
-product has any more. Accumulators of wgmmas live
-in the loop alone: those that were carried from tile to tile are gone.
+``frag.update add`` behind it puts that onto what the loop has summed; times its scales, of A
+without its zero points, which no product has any more. Accumulators of wgmmas live in the loop
+alone: those that were carried from tile to tile are gone.
 
 After ``circular_buffer``, so that a stage is released in front of the addition; before
 ``synchronize_wgmma``, which then waits for each product.
@@ -69,7 +69,10 @@ def promote_sums(kernel: Kernel, options: LoweringOptions) -> Kernel:
         }
 
     With ``by_row=r, by_col=c`` there is a product of these in front of the addition, and one of it
-    and the sum.
+    and the sum. With ``zeros=z``, in front of the product of a fragment::
+
+        wide: frag<f32, 64x128> = frag.pointwise sub, left, z
+        less: frag<bf16, 64x128> = frag.cast wide
 
     Raises:
         UnsupportedError: a product of A in registers over more of K, or one that a step adds to
@@ -178,6 +181,13 @@ def _products(p: MmaTile, names: Names, span: int, found: _Sum) -> Iterator[Stmt
         )
     multiplied, found.scales = _scales(names, p)
     yield from multiplied
+    for zero in p.zeros:
+        assert isinstance(p.a, Frag)
+        wide = Frag(names.new("wide"), replaced(p.a.type, dtype=DType.F32))
+        less = Frag(names.new("less"), p.a.type)
+        yield FragPointwise(wide, "sub", (p.a, zero))
+        yield FragCast(less, wide)
+        p = replace(p, a=less, zeros=())
     rows = found.part.type.rows
     pieces = [(row, k) for k in range(0, p.k, span) for row in range(0, p.out.type.rows, rows)]
     for row, k in pieces:

@@ -15,7 +15,9 @@ from tests.computed import by_rows, cast, drawn, fusion, tile, weights, words
 from tests.lowering.cuda.opcodes import count_opcodes
 from tests.sass_loops import innermost_loops
 from tests.tiers import in_tiers
+from wsched.front.kernels import compile as compile_text
 from wsched.front.legal_tiles import legal_tiles
+from wsched.front.linear import linear_call
 from wsched.run.compiled import CompiledFusion, compile_fusion
 from wsched.schedule.matmul.params import (
     ClusterDims,
@@ -109,6 +111,25 @@ def test_instructions_of_an_element(given: str, k: int, most: float) -> None:
     elements = 64 * k // 128
     assert counts["LDS"] == elements // 2 and counts["HGMMA"] == k // 16
     assert sum(counts.values()) <= most * elements
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize(("groups", "loads"), [(None, 2), (128, 26)])
+def test_zero_points_take_an_instruction_for_two_elements(groups: int | None, loads: int) -> None:
+    """Of 64, and those of groups what it takes to load two for each step."""
+    x = torch.empty(16, 8192, dtype=torch.bfloat16)
+    q = torch.empty(8192, 1024, dtype=torch.int32)
+    shape = (8192,) if groups is None else (8192, 8192 // groups)
+    scale, zero = torch.empty(shape), torch.empty(shape, dtype=torch.bfloat16)
+    counts = []
+    for shift in (None, zero):
+        kernel = compile_text(*linear_call(x, q, scale, shift, group=groups))
+        require_clean(kernel)
+        assert (kernel.params.along_k, kernel.params.tile_sizes.warp_tile.k) == (4, 128)
+        sass = disassemble(compile_cubin(emit_cuda(kernel.kernel)).cubin)
+        (loop,) = innermost_loops(sass, "HGMMA")
+        counts.append(sum(count_opcodes("\n".join(loop)).values()))
+    assert counts[1] - counts[0] <= 64 // 2 + loads
 
 
 def test_rows_that_are_computed() -> None:
