@@ -93,9 +93,11 @@ def _pointwise(e: Emitter, s: FragPointwise) -> None:
 _PAIR = """\
 __device__ __forceinline__ unsigned NAME(unsigned x, unsigned y) {
   unsigned pair;
-  asm("OP.rn.KINDx2 %0, %1, %2;" : "=r"(pair) : "r"(x), "r"(y));
+  asm("OP.KINDx2 %0, %1, %2;" : "=r"(pair) : "r"(x), "r"(y));
   return pair;
 }"""
+"""Rounded to nearest even, which is not said: so ptxas may make one instruction of it and of a
+product that is exact."""
 
 
 def _in_pairs(e: Emitter, s: FragPointwise) -> None:

@@ -12,13 +12,18 @@ import struct
 
 from lowering.ground.dtypes import NUMBERS_OF_8_BITS, DType
 
-__all__ = ["OPERATIONS", "PAIRED", "bits_of", "has_all"]
+__all__ = ["OPERATIONS", "PAIRED", "SMALLER", "bits_of", "has_all"]
 
 PAIRED = (DType.BF16, DType.F16)
 """Types of which there are instructions for two elements at once."""
 
 OPERATIONS = ("add", "sub")
 """What these instructions compute, by the names of pointwise operations."""
+
+
+SMALLER = {(DType.U4, DType.BF16): -6}
+"""Powers of two that elements of a type, as one of pairs, are multiplied by where that takes fewer
+instructions than without (``lowering.cuda.narrow``)."""
 
 
 def has_all(dtype: DType, narrow: DType) -> bool:

@@ -42,11 +42,14 @@ class FragFill(Stmt):
 
 @dataclass(frozen=True, slots=True)
 class FragCast(Stmt):
-    """``value`` converted to the result's dtype by way of fp32, round to nearest even."""
+    """``value`` converted to the result's dtype by way of fp32, round to nearest even; times
+    ``2 ** exponent``, which is that of the types in ``lowering.ground.pairs.SMALLER``.
+    """
 
     OP: ClassVar[str] = "frag.cast"
     out: Frag
     value: Frag
+    exponent: int = 0
 
 
 @dataclass(frozen=True, slots=True)

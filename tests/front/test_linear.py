@@ -149,7 +149,7 @@ def test_zero_points_of_the_type_of_x(rows: str, weights: str, group: int | None
     kernel = wsched.compile(*linear_call(x, q, scale, zero, group=group))
     assert kernel.proof().proved
     text = emit_cuda(kernel.kernel)
-    assert f"sub.rn.{kernel.fusion.inputs[0].dtype.element.ptx}x2" in text
+    assert f"sub.{kernel.fusion.inputs[0].dtype.element.ptx}x2" in text
 
 
 def test_zero_points_of_another_type_than_x() -> None:

@@ -11,6 +11,7 @@ from lowering.cuda.nvrtc import compile_cubin
 from lowering.cuda.resources import read_resources
 from lowering.cuda.sass import disassemble
 from lowering.ground.errors import UnsupportedError
+from passes import scale_unpacked
 from tests.computed import by_rows, cast, drawn, fusion, tile, weights, words
 from tests.lowering.cuda.opcodes import count_opcodes
 from tests.sass_loops import innermost_loops
@@ -18,7 +19,9 @@ from tests.tiers import in_tiers
 from wsched.front.kernels import compile as compile_text
 from wsched.front.legal_tiles import legal_tiles
 from wsched.front.linear import linear_call
+from wsched.importer import build_fusion, record_text
 from wsched.run.compiled import CompiledFusion, compile_fusion
+from wsched.run.layout import laid_out
 from wsched.schedule.matmul.params import (
     ClusterDims,
     GemmTile,
@@ -114,9 +117,11 @@ def test_instructions_of_an_element(given: str, k: int, most: float) -> None:
 
 
 @pytest.mark.sampled(1)
-@pytest.mark.parametrize(("groups", "loads"), [(None, 2), (128, 26)])
+@pytest.mark.parametrize(("groups", "loads"), [(None, -20), (128, 36)])
 def test_zero_points_take_an_instruction_for_two_elements(groups: int | None, loads: int) -> None:
-    """Of 64, and those of groups what it takes to load two for each step."""
+    """Of 64, and those of groups what it takes to load two for each step; those of columns none,
+    since one instruction widens and takes away.
+    """
     x = torch.empty(16, 8192, dtype=torch.bfloat16)
     q = torch.empty(8192, 1024, dtype=torch.int32)
     shape = (8192,) if groups is None else (8192, 8192 // groups)
@@ -175,6 +180,28 @@ def test_integers_of_4_bits(k: int, scaled: bool) -> None:
     assert error(kernel, wide, x, words(w), *([v] if scaled else [])) < 3e-3
     assert kernel.proof().proved
     require_clean(kernel)
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("group", [None, 128])
+@pytest.mark.parametrize("shift", [False, True])
+def test_integers_of_4_bits_have_the_bits_of_plain_ones(
+    group: int | None, shift: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A 64th of them, and sums times 64: powers of two."""
+    draw = torch.Generator().manual_seed(1)
+    x, w = drawn("bfloat16", 16, 256), words(torch.randint(0, 16, (N, 256), generator=draw))
+    shape = (N,) if group is None else (N, 2)
+    scale = torch.rand(shape, generator=draw) + 0.5
+    zero = (16 * torch.rand(shape, generator=draw)).bfloat16() if shift else None
+    text, inputs = linear_call(x, w, scale, zero, group=group)
+    params = compile_text(text, inputs).params
+    f = laid_out(build_fusion(record_text(text)), inputs)
+    small = compile_fusion(f, params)
+    monkeypatch.setattr(scale_unpacked, "SMALLER", {})
+    plain = compile_fusion(f, params)
+    assert "exponent=-6" in small.dump("kernel") and "exponent=" not in plain.dump("kernel")
+    assert torch.equal(*(kernel(*inputs)[0] for kernel in (small, plain)))
 
 
 def test_words_whose_rows_are_apart_otherwise() -> None:

@@ -24,7 +24,7 @@ def test_registers_of_pairs(dtype: str, shape: str, second: str) -> None:
     given, arg = ("frag.fill 1.0", shape) if shape == "8.0" else (given, "b")
     whole = f"frag<{dtype}, 128x32>"
     text = emit_kernel(kernel(f"a: {whole} = {given}\nd: {whole} = frag.pointwise sub, a, {arg}"))
-    assert f"sub.rn.{dtype}x2 %0, %1, %2;" in text
+    assert f"sub.{dtype}x2 %0, %1, %2;" in text
     lines = re.findall(rf"d\[(.*)\] = sub_{dtype}x2\(a\[(.*?)\], (.*)\);", text)
     assert len(lines) == 4
     found = set()
