@@ -37,7 +37,7 @@ from lowering.kernel.nodes import (
     SmemRef,
     Stmt,
 )
-from lowering.kernel.visit import Names, changed, kept, map_bodies, rewrite, used_in
+from lowering.kernel.visit import Names, changed, defined, kept, map_bodies, rewrite, used_in
 from passes.options import LoweringOptions
 
 __all__ = ["promote_sums"]
@@ -157,7 +157,7 @@ def _trip(body: Body, names: Names, span: int, sums: dict[str, _Sum]) -> Body:
     for stmt in body:
         if isinstance(stmt, MmaTile) and stmt.acc.name in sums:
             found = sums[stmt.out.name] = sums.pop(stmt.acc.name)
-            out += _products(stmt, names, span, found)
+            out += _products(_without_zeros(names, out, stmt), names, span, found)
         else:
             out.append(stmt)
     for found in sums.values():
@@ -181,13 +181,6 @@ def _products(p: MmaTile, names: Names, span: int, found: _Sum) -> Iterator[Stmt
         )
     multiplied, found.scales = _scales(names, p)
     yield from multiplied
-    for zero in p.zeros:
-        assert isinstance(p.a, Frag)
-        wide = Frag(names.new("wide"), replaced(p.a.type, dtype=DType.F32))
-        less = Frag(names.new("less"), p.a.type)
-        yield FragPointwise(wide, "sub", (p.a, zero))
-        yield FragCast(less, wide)
-        p = replace(p, a=less, zeros=())
     rows = found.part.type.rows
     pieces = [(row, k) for k in range(0, p.k, span) for row in range(0, p.out.type.rows, rows)]
     for row, k in pieces:
@@ -201,6 +194,24 @@ def _products(p: MmaTile, names: Names, span: int, found: _Sum) -> Iterator[Stmt
         )  # fmt: skip
         found.part = part
     found.depth[p.col] = before + p.k
+
+
+def _without_zeros(names: Names, out: list[Stmt], p: MmaTile) -> MmaTile:
+    """A product of A without its zero points, which are loaded in front of what makes it and taken
+    away right behind that: in front of what the product waits for. Of several it is refused.
+    """
+    a = p.a
+    if len(p.zeros) != 1 or not isinstance(a, Frag):
+        return p
+    (zero,) = p.zeros
+    loads = [s for s in out if zero.name in defined(s)]
+    out[:] = [s for s in out if s not in loads]
+    at = next((n for n, s in enumerate(out) if a.name in defined(s)), len(out))
+    wide = Frag(names.new("wide"), replaced(a.type, dtype=DType.F32))
+    less = Frag(names.new("less"), a.type)
+    out[at + 1 : at + 1] = FragPointwise(wide, "sub", (a, zero)), FragCast(less, wide)
+    out[at:at] = loads
+    return replace(p, a=less, zeros=())
 
 
 def _scales(names: Names, p: MmaTile) -> tuple[Body, tuple[Frag, ...]]:

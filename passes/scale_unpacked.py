@@ -29,7 +29,7 @@ from lowering.kernel.nodes import (
     MmaTile,
     Stmt,
 )
-from lowering.kernel.visit import Names, map_bodies, reads_in, rename
+from lowering.kernel.visit import Names, defined, map_bodies, reads_in, rename, used
 from passes.options import LoweringOptions
 
 __all__ = ["scale_unpacked"]
@@ -109,23 +109,33 @@ def _smaller(
     exponents = {SMALLER[x.cast.value.type.dtype, x.cast.out.type.dtype] for x in found.values()}
     if len(found) < len(products) or len(exponents) != 1 or not _begin(before, loop, products):
         return None
-    exponent, out = exponents.pop(), list[Stmt]()
-    casts = {x.cast.out.name for x in found.values()}
-    others = {x.behind.out.name for x in found.values() if x.behind is not None}
-    for stmt in loop.body:
-        if isinstance(stmt, FragCast) and stmt.out.name in casts:
-            stmt = replace(stmt, exponent=exponent)
-        elif isinstance(stmt, FragPointwise) and stmt.out.name in others:
-            args = list[Frag | float]()
-            for arg in stmt.args:
-                if isinstance(arg, Frag) and arg.name not in casts:
-                    out += _times(names, arg, small := _named(names, arg), exponent)
-                    args.append(small)
-                else:
-                    args.append(arg if isinstance(arg, Frag) else arg * 2.0**exponent)
-            stmt = replace(stmt, args=tuple(args))
-        out.append(stmt)
-    return replace(loop, body=tuple(out)), exponent
+    exponent, body = exponents.pop(), loop.body
+    for made in found.values():
+        body = _replaced(body, made, names, exponent)
+    return replace(loop, body=body), exponent
+
+
+def _replaced(body: Body, made: _Made, names: Names, exponent: int) -> Body:
+    """Where an operand is made smaller: what is taken from it first, so that ptxas has the product
+    that widens and the difference side by side.
+    """
+    first, args = list[Stmt](), list[Frag | float]()
+    for arg in () if made.behind is None else made.behind.args:
+        if isinstance(arg, Frag) and arg != made.cast.out:
+            small = replace(arg, name=names.new("small"))
+            first += _times(names, arg, small, exponent)
+            args.append(small)
+        else:
+            args.append(arg if isinstance(arg, Frag) else arg * 2.0**exponent)
+    out: list[Stmt] = []
+    for stmt in body:
+        if stmt is made.cast:
+            out += *first, replace(made.cast, exponent=exponent)
+        elif made.behind is not None and stmt is made.behind:
+            out.append(replace(made.behind, args=tuple(args)))
+        else:
+            out.append(stmt)
+    return tuple(out)
 
 
 def _begin(before: Sequence[Stmt], loop: For, products: list[MmaTile]) -> bool:
@@ -153,11 +163,9 @@ def _made(body: Body, a: object, reads: Mapping[str, int]) -> _Made | None:
     if exponent is None or reads[cast.out.name] > 1:
         return None
     known = all(bits_of(made.out.type.dtype, x * 2.0**exponent) is not None for x in numbers)
-    return _Made(cast, made) if known else None
-
-
-def _named(names: Names, value: Frag) -> Frag:
-    return replace(value, name=names.new("small"))
+    late = {x for s in body[body.index(cast) : body.index(made)] for x in defined(s)}
+    late -= {cast.out.name}
+    return None if late & used(made) or not known else _Made(cast, made)
 
 
 def _times(names: Names, value: Frag, out: Frag, exponent: int) -> Iterator[Stmt]:

@@ -226,20 +226,17 @@ def test_rows_in_turn() -> None:
 
 
 def test_zero_points_are_taken_from_what_registers_hold() -> None:
-    """In fp32, and rounded to its type."""
-    loads = """        wait_full ring, k
-        left: frag<bf16, 64x128> = frag.fill 1.0
-        shift: frag<f32, 64x1> = frag.fill 8.0
-"""
+    """In fp32, and rounded to its type, in front of what the product waits for."""
+    left = "        left: frag<bf16, 64x128> = frag.fill 1.0\n"
+    shift = "        shift: frag<f32, 64x1> = frag.fill 8.0\n"
+    wait = "        wait_full ring, k\n"
     less = """        wide: frag<f32, 64x128> = frag.pointwise sub, left, shift
         less: frag<bf16, 64x128> = frag.cast wide
 """
     head = HEAD.replace("e4m3", "bf16")
-    before = BEFORE.replace("        wait_full ring, k\n", loads).replace(
-        "A_s[k % 4, 0, 0]", "left"
-    )
+    before = BEFORE.replace(wait, left + wait + shift).replace("A_s[k % 4, 0, 0]", "left")
     before = before.replace("0 < k\n", "0 < k, zeros=shift\n")
-    after = AFTER.replace("        wait_full ring, k\n", loads + less)
+    after = AFTER.replace(wait, shift + left + less + wait)
     after = after.replace("A_s[k % 4, 0, 0]", "less")
     given = kernel(head + before + TAIL)
     made = promote_sums(given, LoweringOptions(promotion=128))

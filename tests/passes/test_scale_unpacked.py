@@ -74,9 +74,9 @@ def test_zero_points_are_made_smaller() -> None:
     text = BEFORE.replace(LEFT, shifted("v")).replace("zero: frag", ZERO)
     small = (
         "    wide: frag<f32, 64x1> = frag.pointwise mul, v, 0.015625\n"
-        "    small: frag<bf16, 64x1> = frag.cast wide\n    left:"
+        "    small: frag<bf16, 64x1> = frag.cast wide\n"
     )
-    after = shifted("small", ", exponent=-6").replace("    left:", small)
+    after = small + shifted("small", ", exponent=-6")
     wanted = AFTER.replace(f"{LEFT}, exponent=-6", after).replace("zero: frag", ZERO)
     assert made(text) == full(HEAD + wanted, 128)
 
