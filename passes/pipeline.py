@@ -35,6 +35,7 @@ from passes.number_ctas import number_ctas
 from passes.options import LoweringOptions
 from passes.order_pingpong import order_pingpong
 from passes.order_promotions import order_promotions
+from passes.pair_arithmetic import pair_arithmetic
 from passes.prefetch_operands import prefetch_operands
 from passes.prefetch_tensor_maps import prefetch_tensor_maps
 from passes.promote_sums import promote_sums
@@ -45,6 +46,7 @@ from passes.reduce_behind_stores import reduce_behind_stores
 from passes.reduce_lanes_last import reduce_lanes_last
 from passes.reshape_pointwise import reshape_pointwise
 from passes.reuse_stages import reuse_stages
+from passes.scale_unpacked import scale_unpacked
 from passes.set_cache_policies import set_cache_policies
 from passes.set_l2_promotions import set_l2_promotions
 from passes.share_slices import share_slices
@@ -72,6 +74,8 @@ PASSES: tuple[Pass, ...] = (
     circular_buffer,  # stages, and acquire / wait / release around each load step
     load_invariants_first,  # what a computed operand takes for its rows, in front of the k loop
     promote_sums,  # of types that wgmma adds with few bits, to a second accumulator
+    pair_arithmetic,  # two elements of 16 bits at once, where fp32 gives the same bits
+    scale_unpacked,  # integers of 4 bits, smaller and in fewer instructions
     load_scales_ahead,  # numbers inside sums, while the step before multiplies
     synchronize_wgmma,  # asynchronous groups; releases move behind the waits that cover them
     order_pingpong,  # turns on the tensor core, around whole main loops

@@ -5,9 +5,9 @@ Of 8-bit floats the tensor core adds with fewer bits than fp32 has (design/0030-
 Requires: loops that carry the accumulators of their ``mma.tile``s, with nothing else that reads
 them.
 Guarantees: a product sums over at most ``options.promotion`` of K, beginning with zero, and a
-``frag.update add`` behind it puts that onto what the loop has summed; times its scales, which no
-product has any more. Accumulators of wgmmas live
-in the loop alone: those that were carried from tile to tile are gone.
+``frag.update add`` behind it puts that onto what the loop has summed; times its scales, of A
+without its zero points, which no product has any more. Accumulators of wgmmas live in the loop
+alone: those that were carried from tile to tile are gone.
 
 After ``circular_buffer``, so that a stage is released in front of the addition; before
 ``synchronize_wgmma``, which then waits for each product.
@@ -37,7 +37,7 @@ from lowering.kernel.nodes import (
     SmemRef,
     Stmt,
 )
-from lowering.kernel.visit import Names, changed, kept, map_bodies, rewrite, used_in
+from lowering.kernel.visit import Names, changed, defined, kept, map_bodies, rewrite, used_in
 from passes.options import LoweringOptions
 
 __all__ = ["promote_sums"]
@@ -69,7 +69,10 @@ def promote_sums(kernel: Kernel, options: LoweringOptions) -> Kernel:
         }
 
     With ``by_row=r, by_col=c`` there is a product of these in front of the addition, and one of it
-    and the sum.
+    and the sum. With ``zeros=z``, in front of the product of a fragment::
+
+        wide: frag<f32, 64x128> = frag.pointwise sub, left, z
+        less: frag<bf16, 64x128> = frag.cast wide
 
     Raises:
         UnsupportedError: a product of A in registers over more of K, or one that a step adds to
@@ -154,7 +157,7 @@ def _trip(body: Body, names: Names, span: int, sums: dict[str, _Sum]) -> Body:
     for stmt in body:
         if isinstance(stmt, MmaTile) and stmt.acc.name in sums:
             found = sums[stmt.out.name] = sums.pop(stmt.acc.name)
-            out += _products(stmt, names, span, found)
+            out += _products(_without_zeros(names, out, stmt), names, span, found)
         else:
             out.append(stmt)
     for found in sums.values():
@@ -191,6 +194,24 @@ def _products(p: MmaTile, names: Names, span: int, found: _Sum) -> Iterator[Stmt
         )  # fmt: skip
         found.part = part
     found.depth[p.col] = before + p.k
+
+
+def _without_zeros(names: Names, out: list[Stmt], p: MmaTile) -> MmaTile:
+    """A product of A without its zero points, which are loaded in front of what makes it and taken
+    away right behind that: in front of what the product waits for. Of several it is refused.
+    """
+    a = p.a
+    if len(p.zeros) != 1 or not isinstance(a, Frag):
+        return p
+    (zero,) = p.zeros
+    loads = [s for s in out if zero.name in defined(s)]
+    out[:] = [s for s in out if s not in loads]
+    at = next((n for n, s in enumerate(out) if a.name in defined(s)), len(out))
+    wide = Frag(names.new("wide"), replaced(a.type, dtype=DType.F32))
+    less = Frag(names.new("less"), a.type)
+    out[at + 1 : at + 1] = FragPointwise(wide, "sub", (a, zero)), FragCast(less, wide)
+    out[at:at] = loads
+    return replace(p, a=less, zeros=())
 
 
 def _scales(names: Names, p: MmaTile) -> tuple[Body, tuple[Frag, ...]]:

@@ -199,15 +199,14 @@ class _Shared:
             a = out
         elif isinstance(a, SmemRef):
             a = a.along(0, start, product.trans_a)
-        by_row, by_col = (self.numbers(body, x) for x in (product.by_row, product.by_col))
-        kept = {s.out.name for s in (*by_row, *by_col)}
-        gone = {f.name for f in (*product.by_row, *product.by_col)} - kept
-        made |= {id(s): new for new in (*by_row, *by_col) for s in body
+        loads = {x: self.numbers(body, getattr(product, x)) for x in ("by_row", "by_col", "zeros")}
+        kept = {s.out for found in loads.values() for s in found}
+        gone = {f.name for x in loads for f in getattr(product, x) if f not in kept}
+        made |= {id(s): new for found in loads.values() for new in found for s in body
                  if isinstance(s, FragLoadGlobal) and s.out == new.out}  # fmt: skip
-        mine = replace(
-            product, a=a, b=product.b.along(0, start, product.trans_b), k=k,
-            by_row=tuple(s.out for s in by_row), by_col=tuple(s.out for s in by_col),
-        )  # fmt: skip
+        by_row, by_col, zeros = (tuple(s.out for s in found) for found in loads.values())
+        b = product.b.along(0, start, product.trans_b)
+        mine = replace(product, a=a, b=b, k=k, by_row=by_row, by_col=by_col, zeros=zeros)
         left = (s for s in body if not (isinstance(s, FragLoadGlobal) and s.out.name in gone))
         return tuple(mine if s is product else made.get(id(s), s) for s in left)
 

@@ -9,7 +9,7 @@ from lowering.cuda import elements
 from lowering.cuda.elements import pack
 from lowering.cuda.emitter import Emitter, Rule
 from lowering.cuda.literals import literal
-from lowering.cuda.narrow import HALVES_OF, PAIRS, rounded
+from lowering.cuda.narrow import HALVES_OF, PAIRS, SMALLER_PAIRS, rounded
 from lowering.cuda.wgmma import PIN_WORDS
 from lowering.ground.dtypes import DType
 from lowering.ground.errors import InternalError
@@ -70,8 +70,8 @@ def _cast(e: Emitter, s: FragCast) -> None:
 def _widen(e: Emitter, s: FragCast) -> None:
     """Elements of 8 bits, two neighbours of a row at a time."""
     source = s.value.type
-    pairs = PAIRS[source.dtype]
-    name, e.functions[name] = pairs.function(source.dtype)
+    pairs = SMALLER_PAIRS[source.dtype, s.exponent] if s.exponent else PAIRS[source.dtype]
+    name, e.functions[name] = pairs.function(source.dtype, s.exponent)
     if source.group != (2, 2):
         raise InternalError("emit_cuda", f"{s.OP} of {source}: whole tiles are widened")
     for block in range(source.blocks):

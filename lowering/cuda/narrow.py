@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from lowering.ground.dtypes import FLOATS_OF_8_BITS, DType
 
 __all__ = [
-    "APART", "HALVES_OF", "LOAD_PAIRS", "LOAD_WORDS", "PAIRS", "STORE_BYTE", "STORE_PAIR",
-    "STORE_PAIRS", "Pairs", "rounded",
+    "APART", "HALVES_OF", "LOAD_PAIRS", "LOAD_WORDS", "PAIRS", "SMALLER_PAIRS", "STORE_BYTE",
+    "STORE_PAIR", "STORE_PAIRS", "Pairs", "rounded",
 ]  # fmt: skip
 
 
@@ -37,9 +37,9 @@ class Pairs:
     dtype: DType
     source: str
 
-    def function(self, narrow: DType) -> tuple[str, str]:
-        """Name and text of the device function."""
-        name = f"cvt_{self.dtype.ptx}x2_{narrow.ptx}x2"
+    def function(self, narrow: DType, exponent: int = 0) -> tuple[str, str]:
+        """Name and text of the device function; what it gives is times a power of two."""
+        name = f"cvt_{self.dtype.ptx}x2_{narrow.ptx}x2" + f"_{-exponent}" * (exponent < 0)
         head = "template <int half>\n__device__ __forceinline__ unsigned "
         head += f"{name}({APART[narrow.bits]} four) {{"
         return name, f"{head}\n{self.source}}}"
@@ -83,6 +83,21 @@ _OF_HALVES = (
 """
 )
 
+_OF_SMALL_HALVES = (
+    _HELD.replace("NUMBER", "0x7d007f00")
+    + """\
+  // A thread's byte of the word in both halves. As the lowest bits of bf16, below and above, its
+  // halves are 2^-133 and 2^-129 of what they are, the largest ones normal numbers: the bits of
+  // what is just below the smallest exponent go on there. Times 2^127 and 2^123 both are 2^-6.
+  unsigned lane;
+  asm("mov.u32 %0, %%laneid;" : "=r"(lane));
+  const unsigned both = __byte_perm(half ? four.y : four.x, 0, (lane & 3) * 0x0101 + 0x4040);
+  unsigned pair = both & 0x00f0000fu;
+  asm("mul.bf16x2 %0, %0, %1;" : "+r"(pair) : "r"(exponents));
+  return pair;
+"""
+)
+
 PAIRS = {
     DType.U4: Pairs(DType.BF16, _OF_HALVES),
     DType.S8: Pairs(DType.BF16, _OF_INTEGERS + """\
@@ -99,6 +114,9 @@ PAIRS = {
 }  # fmt: skip
 """The types that are widened. Integers are at most 256 away from a power of two whose neighbours in
 bf16 are 1 apart; ``cvt`` makes fp16 alone of floats (PTX ISA, ``cvt``)."""
+
+SMALLER_PAIRS = {(DType.U4, -6): Pairs(DType.BF16, _OF_SMALL_HALVES)}
+"""Types that are widened to a part of them, a power of two, in fewer instructions."""
 
 APART = {8: "ushort2", 4: "uint2"}
 """C++ type of a register that is kept as it was loaded, by the bits of an element: of 8 bits two

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import product
 
 from lowering.cuda import elements
 from lowering.cuda.emitter import Emitter, Rule
@@ -10,7 +11,9 @@ from lowering.cuda.fragments import updated
 from lowering.cuda.guarded import guarded
 from lowering.cuda.literals import literal
 from lowering.cuda.trigonometry import FUNCTIONS
+from lowering.ground.dtypes import DType
 from lowering.ground.errors import InternalError
+from lowering.ground.pairs import PAIRED, bits_of
 from lowering.kernel.nodes import Frag, FragPointwise, FragUpdate, Stmt
 from lowering.kernel.pointwise import OPS
 
@@ -81,7 +84,49 @@ def _pointwise(e: Emitter, s: FragPointwise) -> None:
     if s.op not in EXPRESSIONS:
         raise InternalError("emit_cuda", f"no C++ for the pointwise operation {s.op}")
     e.declare(s.out)
-    _elements(e, s)
+    if s.out.type.dtype in PAIRED:
+        _in_pairs(e, s)
+    else:
+        _elements(e, s)
+
+
+_PAIR = """\
+__device__ __forceinline__ unsigned NAME(unsigned x, unsigned y) {
+  unsigned pair;
+  asm("OP.KINDx2 %0, %1, %2;" : "=r"(pair) : "r"(x), "r"(y));
+  return pair;
+}"""
+"""Rounded to nearest even, which is not said: so ptxas may make one instruction of it and of a
+product that is exact."""
+
+
+def _in_pairs(e: Emitter, s: FragPointwise) -> None:
+    """A line for two neighbours of a row, which are a register."""
+    kind = s.out.type
+    name = f"{s.op}_{kind.dtype.ptx}x2"
+    text = _PAIR.replace("NAME", name).replace("OP", s.op).replace("KIND", kind.dtype.ptx)
+    e.functions[name] = text
+    rows, cols = kind.group
+    for block in range(kind.blocks):
+        with e.groups(kind.groups):
+            for row, col in product(range(rows), range(0, cols, 2)):
+                register, _ = e.element(s.out, block, row, col)
+                args = ", ".join(_pair(e, x, kind.dtype, (block, row, col)) for x in s.args)
+                e.out.line(f"{register} = {name}({args});")
+
+
+def _pair(e: Emitter, value: Frag | float, dtype: DType, at: tuple[int, int, int]) -> str:
+    """Two neighbours of an argument, or the one element or number that both are."""
+    if not isinstance(value, Frag):
+        bits = bits_of(dtype, value)
+        if bits is None:
+            raise InternalError("emit_cuda", f"{value}, which {dtype.value} has not")
+        return f"{bits * 0x10001:#x}u"
+    block, row, col = at
+    first, second = (e.element(value, block, row, col + n) for n in (0, 1))
+    if first != second:
+        return first[0]
+    return f"__byte_perm({first[0]}, 0, {(0x1010, 0x3232)[first[1]]:#x})"
 
 
 def _update(e: Emitter, s: FragUpdate) -> None:

@@ -42,11 +42,14 @@ class FragFill(Stmt):
 
 @dataclass(frozen=True, slots=True)
 class FragCast(Stmt):
-    """``value`` converted to the result's dtype by way of fp32, round to nearest even."""
+    """``value`` converted to the result's dtype by way of fp32, round to nearest even; times
+    ``2 ** exponent``, which is that of the types in ``lowering.ground.pairs.SMALLER``.
+    """
 
     OP: ClassVar[str] = "frag.cast"
     out: Frag
     value: Frag
+    exponent: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +85,8 @@ class FragPointwise(Stmt):
     Arguments are settled fragments, whose rows or columns of 1 are repeated as in NumPy, and
     numbers, rounded to fp32. Arithmetic is fp32; a 16-bit argument is converted first, and so is
     one of s32, rounded to nearest even. ``out`` has dtype f32, or pred for a comparison; nothing
-    but ``frag.pointwise`` reads a predicate.
+    but ``frag.pointwise`` reads a predicate. A sum or difference of a whole tile may have one of 16
+    bits, which all arguments have then: pairs are computed at once (``lowering.ground.pairs``).
     """
 
     OP: ClassVar[str] = "frag.pointwise"
@@ -190,6 +194,8 @@ class MmaTile(Stmt):
     ``by_row`` and ``by_col`` are numbers that the product counts times, one for each row (or 1) and
     each column (or 1), until ``promote_sums``: the instruction knows none. Of several each is for
     as much of ``k`` as the others, in order, until ``share_slices`` gives each to who sums that.
+    ``zeros`` are likewise, one for each row, what is taken from A, a fragment, before it is
+    multiplied; the difference is rounded to A's type.
     """
 
     OP: ClassVar[str] = "mma.tile"
@@ -211,6 +217,7 @@ class MmaTile(Stmt):
     cols: int | None = None
     by_row: tuple[Frag, ...] = ()
     by_col: tuple[Frag, ...] = ()
+    zeros: tuple[Frag, ...] = ()
 
     @property
     def width(self) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from lowering.ground.dtypes import DType
 from lowering.ground.expr import ScalarType, type_of
 from lowering.ground.layouts import ACCUMULATOR
+from lowering.ground.pairs import SMALLER
 from lowering.ground.types import FragmentType
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import (
@@ -27,6 +28,10 @@ def _cast(_: Kernel, stmt: FragCast) -> Iterator[str]:
     out, value = stmt.out, stmt.value
     if (out.type.rows, out.type.cols) != (value.type.rows, value.type.cols):
         yield f"{out.name} is {out.type}, {value.name} {value.type}: a cast changes no shape"
+    types = value.type.dtype, out.type.dtype
+    if stmt.exponent not in (0, SMALLER.get(types, 0)):
+        given, to = (x.value for x in types)
+        yield f"{given} times 2 ** {stmt.exponent} as {to}, of which there is no smaller one"
 
 
 def _random(_: Kernel, stmt: FragRandom) -> Iterator[str]:

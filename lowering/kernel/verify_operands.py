@@ -44,17 +44,25 @@ def operand_rules(kernel: Kernel, stmt: MmaTile | Wgmma) -> Iterator[str]:
 def _scales(stmt: MmaTile) -> Iterator[str]:
     """What a product counts times is in fp32 or 16 bits: a number for all, for each row, or each
     column; as many by rows as by columns, where it counts times both, each for an equal part of K.
+    So are what is taken from A.
     """
-    kind = stmt.acc.type
+    kind, types = stmt.acc.type, ", ".join(d.value for d in _SCALES)
     for scales, rows, cols in ((stmt.by_row, kind.rows, 1), (stmt.by_col, 1, stmt.width)):
         for scale in scales:
             found = (scale.type.rows, scale.type.cols)
             if found not in ((1, 1), (rows, cols)) or scale.type.dtype not in _SCALES:
-                types = ", ".join(d.value for d in _SCALES)
                 yield f"{scale.name} is {scale.type}, scales are {types} of 1x1 or {rows}x{cols}"
-    counts = {len(x) for x in (stmt.by_row, stmt.by_col) if x}
+    for zero in stmt.zeros:
+        found = (zero.type.rows, zero.type.cols)
+        if found != (kind.rows, 1) or zero.type.dtype not in _SCALES:
+            yield f"{zero.name} is {zero.type}, zero points are {types} of {kind.rows}x1"
+    if stmt.zeros and not isinstance(stmt.a, Frag):
+        yield f"{stmt.zeros[0].name} is taken from {stmt.a}, which is in shared memory"
+    counts = {len(x) for x in (stmt.by_row, stmt.by_col, stmt.zeros) if x}
     if len(counts) > 1 or any(stmt.k % n for n in counts):
-        yield f"{len(stmt.by_row)} and {len(stmt.by_col)} scales are for no parts of {stmt.k} of K"
+        more = f", {len(stmt.zeros)} zero points" if stmt.zeros else ""
+        what = f"{len(stmt.by_row)} and {len(stmt.by_col)} scales{more}"
+        yield f"{what} are for no parts of {stmt.k} of K"
 
 
 def _types(kernel: Kernel, stmt: MmaTile | Wgmma) -> Iterator[str]:

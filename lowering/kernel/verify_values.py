@@ -13,6 +13,7 @@ from dataclasses import replace
 from lowering.ground.dtypes import DType
 from lowering.ground.expr import ScalarType
 from lowering.ground.frozen import fields_of
+from lowering.ground.pairs import OPERATIONS, PAIRED, bits_of
 from lowering.ground.types import FragmentType, Swizzle
 from lowering.kernel.atomic import ATOM_ORDERS, ATOMS
 from lowering.kernel.kernel import GlobalTensor, Kernel, SharedBuffer, TensorMap, Workspace
@@ -111,6 +112,8 @@ def _update(kernel: Kernel, stmt: FragUpdate) -> Iterator[str]:
             at % each or size % each or not 0 <= at < at + size <= whole
         ):
             yield f"{what} {at} .. {at + size} of {kind} are no part of it"
+    if acc.type.dtype in PAIRED:
+        yield f"{stmt.OP} of {acc.type.dtype.value}, which is not updated in place"
     mine = replace(acc, type=part)
     yield from _pointwise(kernel, FragPointwise(mine, stmt.op, (mine, *stmt.args)))
 
@@ -190,7 +193,9 @@ def _pointwise(_: Kernel, stmt: FragPointwise) -> Iterator[str]:
     if len(stmt.args) != op.arity:
         yield f"{stmt.op} takes {op.arity} arguments, not {len(stmt.args)}"
     result = DType.PRED if op.predicate else DType.F32
-    if stmt.out.type.dtype is not result:
+    if stmt.op in OPERATIONS and stmt.out.type.dtype in PAIRED:
+        yield from _paired(stmt)
+    elif stmt.out.type.dtype is not result:
         yield f"{stmt.op} gives {result.value}, not {stmt.out.type.dtype.value}"
     yield from _shape(stmt.out)
     for i, arg in enumerate(stmt.args):
@@ -202,6 +207,19 @@ def _pointwise(_: Kernel, stmt: FragPointwise) -> Iterator[str]:
         if not _broadcasts(arg.type, stmt.out.type):
             shape, to = (f"{t.rows}x{t.cols}" for t in (arg.type, stmt.out.type))
             yield f"{arg.name} of {shape} does not broadcast to {to}"
+
+
+def _paired(stmt: FragPointwise) -> Iterator[str]:
+    """Two elements at once: of a whole tile, whose type all arguments have."""
+    kind = stmt.out.type
+    if min(kind.rows, kind.cols) == 1:
+        yield f"{stmt.op} of pairs gives whole tiles, not {kind.rows}x{kind.cols}"
+    for i, arg in enumerate(stmt.args):
+        if not isinstance(arg, Frag):
+            if bits_of(kind.dtype, arg) is None:
+                yield f"argument {i + 1} of {stmt.op} is {arg}, which {kind.dtype.value} has not"
+        elif arg.type.dtype is not kind.dtype:
+            yield f"argument {i + 1} of {stmt.op} is {arg.type.dtype.value}, not {kind.dtype.value}"
 
 
 def _broadcasts(arg: FragmentType, out: FragmentType) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+import numpy as np
+
 from lowering.ground.dtypes import DType
 from lowering.ground.errors import InternalError
 from lowering.kernel.descriptor import MatrixDescriptor, block_bytes
@@ -60,6 +62,9 @@ def frag_cast(stmt: FragCast, program: Program) -> Run:
 
     def run(warp: Warp) -> None:
         data = convert(warp.read(stmt.value), source, target)
+        if stmt.exponent:
+            wide = np.ldexp(to_float32(data, target), stmt.exponent)
+            data = convert(wide, DType.F32, target)
         warp.define(stmt.out, Registers(data, warp.epoch))
 
     return run

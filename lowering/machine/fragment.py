@@ -24,7 +24,8 @@ from lowering.ground.types import FragmentType
 __all__ = [
     "Array", "add_aligned", "add_products", "block_to_lanes", "convert", "element_index",
     "element_rows_cols", "filled", "greater", "held_type", "lane_rows", "lanes_to_block", "less",
-    "operand_values", "rounded_to_tf32", "row_lanes", "sums_of_products", "to_float32", "unpacked",
+    "operand_values", "rounded", "rounded_to_tf32", "row_lanes", "sums_of_products", "to_float32",
+    "unpacked",
 ]  # fmt: skip
 
 Array = npt.NDArray[Any]
@@ -196,6 +197,11 @@ def add_aligned(before: Array | None, a: Array, b: Array, bits: int) -> Array:
     with np.errstate(invalid="ignore"):
         kept = np.where(np.isfinite(largest), np.trunc(terms / unit) * unit, terms)
         return kept.sum(axis=-1).astype(np.float32)
+
+
+def rounded(data: Array, dtype: DType) -> Array:
+    """What arithmetic in float32 gives, as the type that it is to have: predicates, too."""
+    return data if dtype is DType.PRED else from_float32(data, dtype)
 
 
 def from_float32(data: Array, dtype: DType) -> Array:

@@ -10,7 +10,7 @@ import numpy as np
 from lowering.ground.types import FragmentType
 from lowering.kernel.nodes import Frag, FragPointwise, FragUpdate
 from lowering.kernel.pointwise import OPS
-from lowering.machine.fragment import Array, to_float32
+from lowering.machine.fragment import Array, rounded, to_float32
 from lowering.machine.program import Program, Run
 from lowering.machine.state import Registers, Warp
 
@@ -84,11 +84,12 @@ FUNCTIONS: Mapping[str, Callable[..., Array]] = {
 
 def frag_pointwise(stmt: FragPointwise, program: Program) -> Run:
     """``frag.pointwise``: on a warp's whole part at once; NumPy repeats rows and columns of 1."""
-    function, shape = FUNCTIONS[stmt.op], _shape(stmt.out.type)
+    function, shape, dtype = FUNCTIONS[stmt.op], _shape(stmt.out.type), stmt.out.type.dtype
 
     def run(warp: Warp) -> None:
         warp.whole(stmt.OP)
-        data = np.array(np.broadcast_to(function(*_arguments(warp, stmt.op, stmt.args)), shape))
+        found = function(*_arguments(warp, stmt.op, stmt.args))
+        data = np.array(np.broadcast_to(rounded(found, dtype), shape))
         warp.define(stmt.out, Registers(data, warp.epoch))
 
     return run

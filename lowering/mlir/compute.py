@@ -74,7 +74,7 @@ def _cast(e: Emitter, s: FragCast) -> None:
         e.keep(s.out, e.registers(s.value))
         return
 
-    if WIDENED.get(source.dtype) is result.dtype:
+    if WIDENED.get(source.dtype) is result.dtype and not s.exponent:
         blocks = (e.words(block) for block in e.registers(s.value))
         e.keep(s.out, tuple(
             tuple(Word(widened(e, source.dtype, w, half)) for w in block for half in (0, 1))
@@ -83,7 +83,8 @@ def _cast(e: Emitter, s: FragCast) -> None:
         return
 
     def made(at: _Place) -> Value:
-        return as_f32(e, source.dtype, *e.element(s.value, *at))
+        value = as_f32(e, source.dtype, *e.element(s.value, *at))
+        return applied(e, "mul", [value, 2.0**s.exponent]) if s.exponent else value
 
     _each(e, s.out, made)
 

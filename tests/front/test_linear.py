@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import wsched
+from lowering.cuda.emit import emit_cuda
 from lowering.ground.errors import UnsupportedError
 from tests.computed import drawn, words
 from tests.tiers import dealt
@@ -125,6 +126,38 @@ def test_zero_points_of_groups(weights: str, group: int, monkeypatch: pytest.Mon
     assert error(wsched.linear(x, q, scale, zero, group=group), exact) < LIMITS["bfloat16"]
     assert "behind zero points" in str(
         build_fusion(record_text(linear_call(x, q, scale, zero, group=group)[0])).mmas[0]
+    )
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("group", [None, 128])
+@pytest.mark.parametrize(
+    ("weights", "rows"), dealt(["int8", "uint8", "float8_e4m3fn", "int32"], list(LIMITS))
+)
+def test_zero_points_of_the_type_of_x(rows: str, weights: str, group: int | None) -> None:
+    """What pairs of 16 bits come to is what fp32 comes to, to the bit; numbers that are no
+    integers, too.
+    """
+    draw = torch.Generator().manual_seed(1)
+    columns, groups = 256, () if group is None else (2,)
+    w = torch.randint(0, 16, (N, columns), generator=draw)
+    q = words(w) if weights == "int32" else drawn(weights, N, columns, 1)
+    x, scale = drawn(rows, M, columns), torch.rand(N, *groups, generator=draw) + 0.5
+    zero = (16 * torch.rand(N, *groups, generator=draw)).to(x.dtype)
+    found, in_fp32 = (wsched.linear(x, q, scale, z, group=group) for z in (zero, zero.float()))
+    assert torch.equal(found, in_fp32)
+    kernel = wsched.compile(*linear_call(x, q, scale, zero, group=group))
+    assert kernel.proof().proved
+    text = emit_cuda(kernel.kernel)
+    assert f"sub.{kernel.fusion.inputs[0].dtype.element.ptx}x2" in text
+
+
+def test_zero_points_of_another_type_than_x() -> None:
+    x, q = drawn("bfloat16", M, K), drawn("int8", N, K)
+    with pytest.raises(UnsupportedError) as e:
+        wsched.linear(x, q, zero=torch.zeros(N, dtype=torch.float16))
+    assert str(e.value) == (
+        "a zero of torch.float16 is not supported; supported: float32, bfloat16"
     )
 
 

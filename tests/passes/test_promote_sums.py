@@ -225,6 +225,36 @@ def test_rows_in_turn() -> None:
     assert print_kernel(made) == print_kernel(kernel(head + ROWS + TAIL))
 
 
+def test_zero_points_are_taken_from_what_registers_hold() -> None:
+    """In fp32, and rounded to its type, in front of what the product waits for."""
+    left = "        left: frag<bf16, 64x128> = frag.fill 1.0\n"
+    shift = "        shift: frag<f32, 64x1> = frag.fill 8.0\n"
+    wait = "        wait_full ring, k\n"
+    less = """        wide: frag<f32, 64x128> = frag.pointwise sub, left, shift
+        less: frag<bf16, 64x128> = frag.cast wide
+"""
+    head = HEAD.replace("e4m3", "bf16")
+    before = BEFORE.replace(wait, left + wait + shift).replace("A_s[k % 4, 0, 0]", "left")
+    before = before.replace("0 < k\n", "0 < k, zeros=shift\n")
+    after = AFTER.replace(wait, shift + left + less + wait)
+    after = after.replace("A_s[k % 4, 0, 0]", "less")
+    given = kernel(head + before + TAIL)
+    made = promote_sums(given, LoweringOptions(promotion=128))
+    assert print_kernel(made) == print_kernel(kernel(head + after + TAIL))
+    (stmt,) = (s for s in walk(given.body) if isinstance(s, MmaTile))
+    (shift,) = stmt.zeros
+    narrow = Frag("narrow", FragmentType(DType.U4, 64, 1))
+    assert list(operand_rules(given, replace(stmt, zeros=(narrow,)))) == [
+        "narrow is frag<u4, 64x1>, zero points are f32, bf16, f16 of 64x1"
+    ]
+    assert list(operand_rules(given, replace(stmt, zeros=(shift,) * 3))) == [
+        "0 and 0 scales, 3 zero points are for no parts of 128 of K"
+    ]
+    assert list(operand_rules(given, replace(stmt, a=stmt.b))) == [
+        f"shift is taken from {stmt.b}, which is in shared memory"
+    ]
+
+
 def test_scaled_products_of_several_blocks() -> None:
     with pytest.raises(UnsupportedError) as error:
         promoted(scaled(BEFORE, "1x1"), 64)

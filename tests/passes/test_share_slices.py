@@ -199,6 +199,25 @@ def test_each_has_the_numbers_of_its_part(groups: int, block: str) -> None:
     assert product.endswith("0 < k, by_row=first")
 
 
+SECOND = "second: frag<f32, 64x1> = frag.load_global s[k * 2 + 1, 0], trans=true"
+
+
+def test_each_has_the_zero_points_of_its_part() -> None:
+    """Beside its scales."""
+    zeros = (f"zero{n}: frag<f32, 64x1> = frag.load_global z[k * 2 + {n}, 0], trans=true"
+             for n in range(2))  # fmt: skip
+    text = SCALED.replace(SECOND, "\n".join((SECOND, *zeros)).replace("2 + 0", "2"))
+    text = text.replace("by_row=first, second", "by_row=first, second, zeros=zero0, zero1")
+    text = text.replace("\nglobal s", "\nglobal z: f32[n * 2, 64] align 4\nglobal s")
+    lines = [line.strip() for line in shared(text).splitlines()]
+    assert [line for line in lines if "frag.load_global" in line] == [
+        f"{name}: frag<f32, 64x1> = frag.load_global {x}[k * 2 + share, 0], trans=true"
+        for name, x in (("first", "s"), ("zero0", "z"))
+    ]
+    (product,) = (line for line in lines if "mma.tile" in line)
+    assert product.endswith("0 < k, by_row=first, zeros=zero0")
+
+
 def test_blocks_that_are_no_parts() -> None:
     with pytest.raises(UnsupportedError) as error:
         shared(SCALED.replace("64x64]", "64x96]").replace("16x64]", "16x96]")

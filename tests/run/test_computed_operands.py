@@ -11,12 +11,17 @@ from lowering.cuda.nvrtc import compile_cubin
 from lowering.cuda.resources import read_resources
 from lowering.cuda.sass import disassemble
 from lowering.ground.errors import UnsupportedError
+from passes import scale_unpacked
 from tests.computed import by_rows, cast, drawn, fusion, tile, weights, words
 from tests.lowering.cuda.opcodes import count_opcodes
 from tests.sass_loops import innermost_loops
 from tests.tiers import in_tiers
+from wsched.front.kernels import compile as compile_text
 from wsched.front.legal_tiles import legal_tiles
+from wsched.front.linear import linear_call
+from wsched.importer import build_fusion, record_text
 from wsched.run.compiled import CompiledFusion, compile_fusion
+from wsched.run.layout import laid_out
 from wsched.schedule.matmul.params import (
     ClusterDims,
     GemmTile,
@@ -111,6 +116,25 @@ def test_instructions_of_an_element(given: str, k: int, most: float) -> None:
     assert sum(counts.values()) <= most * elements
 
 
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize(("groups", "most"), [(None, 10), (128, 24)])
+def test_zero_points_take_nothing_for_each_element(groups: int | None, most: int) -> None:
+    """One instruction widens two of them and takes away; of groups two are loaded for each step."""
+    x = torch.empty(16, 8192, dtype=torch.bfloat16)
+    q = torch.empty(8192, 1024, dtype=torch.int32)
+    shape = (8192,) if groups is None else (8192, 8192 // groups)
+    scale, zero = torch.empty(shape), torch.empty(shape, dtype=torch.bfloat16)
+    counts = []
+    for shift in (None, zero):
+        kernel = compile_text(*linear_call(x, q, scale, shift, group=groups))
+        require_clean(kernel)
+        assert (kernel.params.along_k, kernel.params.tile_sizes.warp_tile.k) == (4, 128)
+        sass = disassemble(compile_cubin(emit_cuda(kernel.kernel)).cubin)
+        (loop,) = innermost_loops(sass, "HGMMA")
+        counts.append(sum(count_opcodes("\n".join(loop)).values()))
+    assert counts[1] - counts[0] <= most
+
+
 def test_rows_that_are_computed() -> None:
     """As A, without exchanged operands, beside a matrix that the epilogue reads."""
     lines = weights("Float", "w = fd.ops.cast(q, dtype=DataType.BFloat16)").splitlines()
@@ -154,6 +178,28 @@ def test_integers_of_4_bits(k: int, scaled: bool) -> None:
     assert error(kernel, wide, x, words(w), *([v] if scaled else [])) < 3e-3
     assert kernel.proof().proved
     require_clean(kernel)
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("group", [None, 128])
+@pytest.mark.parametrize("shift", [False, True])
+def test_integers_of_4_bits_have_the_bits_of_plain_ones(
+    group: int | None, shift: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A 64th of them, and sums times 64: powers of two."""
+    draw = torch.Generator().manual_seed(1)
+    x, w = drawn("bfloat16", 16, 256), words(torch.randint(0, 16, (N, 256), generator=draw))
+    shape = (N,) if group is None else (N, 2)
+    scale = torch.rand(shape, generator=draw) + 0.5
+    zero = (16 * torch.rand(shape, generator=draw)).bfloat16() if shift else None
+    text, inputs = linear_call(x, w, scale, zero, group=group)
+    params = compile_text(text, inputs).params
+    f = laid_out(build_fusion(record_text(text)), inputs)
+    small = compile_fusion(f, params)
+    monkeypatch.setattr(scale_unpacked, "SMALLER", {})
+    plain = compile_fusion(f, params)
+    assert "exponent=-6" in small.dump("kernel") and "exponent=" not in plain.dump("kernel")
+    assert torch.equal(*(kernel(*inputs)[0] for kernel in (small, plain)))
 
 
 def test_words_whose_rows_are_apart_otherwise() -> None:

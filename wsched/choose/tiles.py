@@ -153,12 +153,8 @@ def tiles_for(problem: Problem) -> tuple[Tile, ...]:
 
 
 def _of_groups(problem: Problem, tile: Tile) -> Tile:
-    """A tile whose warpgroups sum at most one group of K in a step, where groups are scaled; the
-    tile itself where they have zero points.
-    """
+    """A tile whose warpgroups sum at most one group of K in a step, where groups are scaled."""
     most = tile.along_k * problem.promotion if problem.scaled is not None else tile.k
-    if problem.computed is not None and problem.computed.shifted:
-        most = problem.promotion
     return replaced(tile, k=most) if tile.k > most else tile
 
 

@@ -8,16 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
-from lowering.ground.dtypes import DType
 from lowering.ground.errors import InternalError
 from lowering.ground.expr import TRUE, ZERO, Binary, Const, Expr
 from lowering.ground.frozen import replaced
 from lowering.ground.types import FragmentType
 from lowering.kernel.nodes import (
     Frag,
-    FragCast,
     FragLoadGlobal,
-    FragPointwise,
     GmemRef,
     MmaTile,
     SmemRef,
@@ -41,7 +38,7 @@ def mma(place: Place) -> None:
     """
     t = place.tensor
     e, product, parts, depth = product_of(place)
-    scales = _scales(place, e, product, parts, depth)
+    by_row, by_col = _scales(place, e, product, parts, depth)
     shared = [x for x in (e.a, e.b) if place.fusion.tensor(x).memory is MemoryType.Shared]
     place.consume(*shared)
     acc = place.registers.held[t.name].value
@@ -55,16 +52,16 @@ def mma(place: Place) -> None:
         what = f"{parts[0].cols} of the {acc.type.cols} columns of {t.name} at a time"
         raise place.refuse(what, f"a multiple of {whole}, which fragments keep together")
     left, trans_a = _left(place, product, first, depth)
-    left = _shifted(place, e, product, first, left)
+    zeros = _zeros(place, e, product, first, left)
     for n, x in enumerate(parts):
         a = left if isinstance(left, Frag) else left.along(0, x.k, trans_a)
         after = Frag(place.namer.new("acc_next" if n == len(parts) - 1 else "acc_part"), acc.type)
-        some = (x.col, x.cols) if x.cols < acc.type.cols else (0, None)
+        col, cols = (x.col, x.cols) if x.cols < acc.type.cols else (0, None)
         again = TRUE if x.k else place.again
         place.emit(
             MmaTile(
                 after, acc, a, b.along(x.col, x.k, trans_b), depth, again, trans_a, trans_b,
-                *some, *scales,
+                col, cols, by_row, by_col, zeros,
             )
         )  # fmt: skip
         acc = after
@@ -73,7 +70,7 @@ def mma(place: Place) -> None:
 
 def _scales(
     place: Place, e: MmaOp, product: Product, parts: Sequence[_Part], depth: int
-) -> tuple[tuple[Frag, ...], ...]:
+) -> tuple[tuple[Frag, ...], tuple[Frag, ...]]:
     """The numbers that a step's product counts times, by rows of the fragment and by columns, of
     each block of K that it sums: loaded before the step is waited for, and waited for behind its
     product.
@@ -83,7 +80,7 @@ def _scales(
             tile has parts of several.
     """
     if e.scales is None:
-        return ()
+        return (), ()
     t, tile = place.tensor, place.tile
     if len(parts) > 1 or (e.promotion % depth and depth % e.promotion):
         what = f"{depth} of K at a time, {len(parts)} times a step, of {t.name} = {e}"
@@ -113,7 +110,7 @@ def _scales(
         else:
             place.emit(FragLoadGlobal(value, GmemRef(scale.tensor, (_block(at, scale.rows), k))))
         found[side].append(value)
-    return tuple(map(tuple, found))
+    return tuple(found[0]), tuple(found[1])
 
 
 def _loaded(place: Place, value: Frag, tensor: str, k: Expr, at: Expr) -> FragLoadGlobal:
@@ -126,33 +123,28 @@ def _loaded(place: Place, value: Frag, tensor: str, k: Expr, at: Expr) -> FragLo
     return FragLoadGlobal(value, GmemRef(tensor, coords), trans=by_rows == (last is None))
 
 
-def _shifted(
+def _zeros(
     place: Place, e: MmaOp, product: Product, name: str, a: SmemRef | Frag
-) -> SmemRef | Frag:
-    """A without the zero points of its rows' groups, which are loaded with the step's scales.
+) -> tuple[Frag, ...]:
+    """What is taken from the rows of A, of each group of K of a step, which is loaded with its
+    scales.
 
     Raises:
-        UnsupportedError: A is read from shared memory, or of several groups; or B has zero points.
+        UnsupportedError: A is read from shared memory; or B has zero points.
     """
     zeros = [x and x.zero for x in e.scales or ()]
     if not any(zeros):
-        return a
+        return ()
     zero, d = (zeros[0], product.rows) if name == e.a else (zeros[1], product.cols)
     if not zero or len([z for z in zeros if z]) > 1 or not isinstance(a, Frag):
         raise place.refuse(f"{place.tensor.name} = {e}", "zero points of A, in registers")
-    if e.promotion % a.type.cols:
-        what = f"{a.type.cols} of K at a time of {place.tensor.name} = {e}"
-        raise place.refuse(what, f"a divisor of {e.promotion}, of which each has a zero point")
-    k = _block(place.index(product.of(Role.K)[-1]), e.promotion)
-    dtype = element_type(place.fusion.tensor(zero).dtype)
-    kind = replaced(a.type, dtype=dtype, cols=1)
-    value = Frag(place.namer.new("zero"), kind)
-    place.emit(_loaded(place, value, zero, k, place.index(d)))
-    wide = Frag(place.namer.new("shifted"), replaced(a.type, dtype=DType.F32))
-    out = Frag(place.namer.new("shifted"), a.type)
-    place.emit(FragPointwise(wide, "sub", (a, value)))
-    place.emit(FragCast(out, wide))
-    return out
+    first = _block(place.index(product.of(Role.K)[-1]), e.promotion)
+    kind = replaced(a.type, dtype=element_type(place.fusion.tensor(zero).dtype), cols=1)
+    found = list[Frag]()
+    for n in range(-(-a.type.cols // e.promotion)):
+        found.append(Frag(place.namer.new("zero"), kind))
+        place.emit(_loaded(place, found[-1], zero, first + n, place.index(d)))
+    return tuple(found)
 
 
 def _block(at: Expr, size: int) -> Expr:

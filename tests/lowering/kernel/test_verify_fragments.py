@@ -54,6 +54,8 @@ def test_good() -> None:
          "first is pred, frag.random counts in i32 or i64"),
         (NOISE, NOISE.replace(", M, 32", ", M, true"),
          "stride is pred, frag.random counts in i32 or i64"),
+        ("frag.cast t", "frag.cast t, exponent=-6",
+         "f32 times 2 ** -6 as bf16, of which there is no smaller one"),
         ("half: frag<bf16, 64x32>", "half: frag<bf16, 64x16>",
          "half is frag<bf16, 64x16>, t frag<f32, 64x32>: a cast changes no shape"),
         ("half: frag<bf16, 64x32>", "half: frag<bf16, 64x1>",

@@ -26,6 +26,7 @@ kernel good threads 128 cluster 1 grid 1 {
   wide: frag<f32, 64x32> = ld.shared F_s[0, 0, 0]
   outer: frag<f32, 64x64> = frag.pointwise mul, row, column
   sum: frag<f32, 64x64> = frag.pointwise add, x, old
+  twice: frag<bf16, 64x64> = frag.pointwise add, old, row
   main: frag<f32, 64x64> = frag.fill 0.0
   main2: frag<f32, 64x64> = frag.update add, main, sum
   low: frag<pred, 64x64> = frag.pointwise lt, sum, 0.5
@@ -77,6 +78,15 @@ def test_well_formed() -> None:
         (KEPT, "y: frag<f32, 64x64> = frag.pointwise neg, sum, 1.0",
          "neg takes 1 arguments, not 2"),
         (KEPT, "y: frag<bf16, 64x64> = frag.pointwise neg, sum", "neg gives f32, not bf16"),
+        (KEPT, "y: frag<bf16, 64x64> = frag.pointwise mul, old, old", "mul gives f32, not bf16"),
+        (KEPT, "y: frag<bf16, 64x64> = frag.pointwise sub, old, column",
+         "argument 2 of sub is f32, not bf16"),
+        (KEPT, "y: frag<bf16, 64x64> = frag.pointwise sub, old, 0.1",
+         "argument 2 of sub is 0.1, which bf16 has not"),
+        (KEPT, "y: frag<bf16, 1x64> = frag.pointwise add, row, row",
+         "add of pairs gives whole tiles, not 1x64"),
+        (KEPT, "y: frag<bf16, 64x64> = frag.update add, old, old",
+         "frag.update of bf16, which is not updated in place"),
         (KEPT, "y: frag<f32, 64x64> = frag.pointwise lt, sum, 0.0", "lt gives pred, not f32"),
         (KEPT, "y: frag<f32, 64x64> = frag.pointwise neg, low",
          "argument 1 of neg is pred, not a value"),

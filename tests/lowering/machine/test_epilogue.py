@@ -7,10 +7,12 @@ import math
 import numpy as np
 import pytest
 
+from lowering.ground.dtypes import DType
 from lowering.ground.errors import UnsupportedError
 from lowering.kernel.pointwise import OPS
 from lowering.kernel.text import parse_kernel, print_kernel
 from lowering.machine import MachineError
+from lowering.machine.fragment import convert, to_float32
 from lowering.machine.pointwise import FUNCTIONS
 from tests.lowering.machine.epilogues import (
     LOAD,
@@ -64,6 +66,25 @@ def test_column() -> None:
 def test_16_bit_column() -> None:
     body = "s: frag<f16, 64x1> = frag.load_global half[r, 0]\n" + chain("out = mul acc, s")
     check(body, lambda t: t["x"] * t["half"])
+
+
+@pytest.mark.parametrize("kind", ["bf16", "f16"])
+def test_pairs_of_16_bits_are_rounded_once(kind: str) -> None:
+    """Columns, and numbers, of the same type; the difference has less bits than its arguments."""
+    column = "y[r, 0]" if kind == "bf16" else "half[r, 0]"
+    body = f"""a: frag<{kind}, 64x64> = frag.cast acc
+    s: frag<{kind}, 64x1> = frag.load_global {column}
+    low: frag<{kind}, 64x64> = frag.pointwise sub, a, s
+    kept: frag<{kind}, 64x64> = frag.pointwise add, low, 8.0
+    out: frag<f32, 64x64> = frag.cast kept
+    """
+
+    def rounded(x: np.ndarray) -> np.ndarray:
+        return to_float32(convert(x.astype(np.float32), DType.F32, dtype), dtype).astype(float)
+
+    dtype = DType(kind)
+    name = "y" if kind == "bf16" else "half"
+    check(body, lambda t: rounded(rounded(rounded(t["x"]) - t[name][:, :1]) + 8))
 
 
 def test_single_value() -> None:

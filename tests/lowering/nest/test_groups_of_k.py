@@ -8,7 +8,7 @@ import pytest
 
 import wsched
 from lowering.ground.errors import UnsupportedError
-from lowering.kernel.nodes import Frag, FragCast, FragLoadGlobal, FragPointwise, MmaTile
+from lowering.kernel.nodes import FragLoadGlobal, MmaTile
 from lowering.kernel.visit import walk
 from lowering.nest.lower import lower
 from tests.computed import fusion
@@ -57,24 +57,17 @@ def test_a_step_has_the_scales_of_each_of_its_groups(group: int, blocks: list[st
     assert product.by_row == tuple(s.out for s in loads) and product.by_col == ()
 
 
-def test_a_step_takes_zero_points_away_once() -> None:
-    """From what all of its products read: loaded, subtracted in fp32, rounded as what is cast."""
-    kernel = lower(make_plan(wsched.Schedule.parse(scheduled(WORDS)).fusion), "k")
-    found = list(walk(kernel.body))
-    (load,) = (s for s in found if isinstance(s, FragLoadGlobal) and s.src.map == "T2")
-    (less,) = (s for s in found if isinstance(s, FragPointwise) and s.op == "sub")
-    (product,) = (s for s in found if isinstance(s, MmaTile))
-    (narrow,) = (s for s in found if isinstance(s, FragCast) and s.out == product.a)
-    weights, zero = less.args
-    assert zero == load.out and load.out.type.cols == 1 and narrow.value == less.out
-    assert isinstance(weights, Frag) and weights.type == narrow.out.type
-
-
-def test_zero_points_of_several_groups_in_a_step() -> None:
-    text = scheduled(WORDS).replace("group=128", "group=64")
-    what, supported = refused(wsched.Schedule.parse(text).fusion)
-    assert what.startswith("128 of K at a time of T7 = mma(T9, T6, promotion = 64, scales = ")
-    assert supported == "a divisor of 64, of which each has a zero point"
+@pytest.mark.parametrize(("group", "blocks"), [(128, ["k"]), (64, ["k * 2", "k * 2 + 1"])])
+def test_a_step_takes_the_zero_points_of_each_of_its_groups_from_its_rows(
+    group: int, blocks: list[str]
+) -> None:
+    text = scheduled(WORDS).replace("group=128", f"group={group}")
+    kernel = lower(make_plan(wsched.Schedule.parse(text).fusion), "k")
+    loads = [s for s in walk(kernel.body) if isinstance(s, FragLoadGlobal) and s.src.map == "T2"]
+    assert [str(s.src.coords[0]) for s in loads] == blocks
+    (product,) = (s for s in walk(kernel.body) if isinstance(s, MmaTile))
+    assert product.zeros == tuple(s.out for s in loads)
+    assert all(z.type.cols == 1 for z in product.zeros)
 
 
 @pytest.mark.parametrize("exchanged", [False, True], ids=["of B", "in shared memory"])

@@ -4,19 +4,22 @@ the registers from which wgmma reads its A.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from lowering.ground.errors import UnsupportedError
-from wsched.fusion import CastOp, DataType, Fusion, Product, prologue
+from lowering.ground.pairs import OPERATIONS, PAIRED, bits_of, has_all
+from wsched.fusion import CastOp, DataType, Fusion, PointwiseOp, Product, prologue
 
 __all__ = ["Computed", "element_bytes"]
 
 LOAD_WORK, NARROW_WORK, WORK = 1.0, 1.75, 1.0
 """Instructions of a thread for an element: to load it, to widen it from 8 bits, and for any other
 operation (counted in machine code)."""
-SHIFT_WORK = 2.5
-"""To take a group's zero point from an element of 16 bits, in fp32: to it, and back by pairs."""
+SHIFT_WORK, PAIR_WORK = 2.5, 0.5
+"""To take a group's zero point from an element of 16 bits, in fp32: to it, and back by pairs; and
+an operation on pairs of 16 bits (``passes/pair_arithmetic.py``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +62,14 @@ class Computed:
             raise UnsupportedError(what, "one of them: wgmma takes A alone from registers")
         for side, source in (("a", product.a), ("b", product.b)):
             if made[side]:
-                work = LOAD_WORK + sum(_work(fusion, name) for name in made[side])
                 scale = (product.mma.scales or (None, None))[side == "b"]
-                shifted = scale is not None and bool(scale.zero)
-                work += SHIFT_WORK * shifted
-                return Computed("a" if side == "a" else "b", source.dtype, work, shifted)
+                zero = scale.zero if scale is not None else ""
+                work = LOAD_WORK + _work(fusion, made[side])
+                if zero:
+                    own = fusion.tensor(getattr(product.mma, side)).dtype.element
+                    exact = has_all(own, fusion.tensor(zero).dtype.element)
+                    work += PAIR_WORK if exact else SHIFT_WORK
+                return Computed("a" if side == "a" else "b", source.dtype, work, bool(zero))
         return None
 
 
@@ -77,7 +83,37 @@ def element_bytes(operand: DataType, computed: Computed | None) -> tuple[float, 
     return found if computed.side == "a" else found[::-1]
 
 
-def _work(fusion: Fusion, name: str) -> float:
-    e = fusion.definition(name)
-    narrow = isinstance(e, CastOp) and fusion.tensor(e.input).dtype.element.bits <= 8
-    return NARROW_WORK if narrow else WORK
+def _work(fusion: Fusion, names: Collection[str]) -> float:
+    """Of operations that make an element one after another."""
+    paired = {name: parts for name in names if (parts := _in_pairs(fusion, name))}
+    work, inside = PAIR_WORK * len(paired), {x for parts in paired.values() for x in parts}
+    for name in names:
+        e = fusion.definition(name)
+        narrow = isinstance(e, CastOp) and fusion.tensor(e.input).dtype.element.bits <= 8
+        if name not in paired and name not in inside:
+            work += NARROW_WORK if narrow else WORK
+    return work
+
+
+def _in_pairs(fusion: Fusion, name: str) -> tuple[str, ...]:
+    """Of a sum or difference that is rounded, and so one operation on pairs: that, and what only
+    widens an argument of it. Nothing of other tensors.
+    """
+    cast, own = fusion.definition(name), fusion.tensor(name).dtype.element
+    wide = fusion.definition(cast.input) if isinstance(cast, CastOp) else None
+    if not isinstance(cast, CastOp) or not isinstance(wide, PointwiseOp):
+        return ()
+    if own not in PAIRED or wide.op not in OPERATIONS:
+        return ()
+    left = [cast.input]
+    for value in wide.inputs:
+        if not isinstance(value, str):
+            if bits_of(own, value) is None:
+                return ()
+            continue
+        e = fusion.definition(value)
+        source = fusion.tensor(e.input if isinstance(e, CastOp) else value).dtype.element
+        if not has_all(own, source):
+            return ()
+        left += [value] if isinstance(e, CastOp) and source is own else []
+    return tuple(left)

@@ -23,8 +23,6 @@ def scaled_reasons(demands: Demands, params: MatmulParams) -> Reasons:
     tile = params.tile_sizes.cta_tile
     if tile.k % span and span % tile.k:
         reasons.append(f"the tile's k {tile.k} has parts of {span}, of which each is scaled")
-    if demands.computed is not None and demands.computed.shifted and tile.k > span:
-        reasons.append(f"the tile's k {tile.k} has groups of {span} with zero points")
     for axis, size, rows in zip("mn", (warp.m, warp.n), demands.scaled, strict=True):
         if rows > 1 and rows % size:
             reasons.append(
