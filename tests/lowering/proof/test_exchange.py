@@ -2,8 +2,8 @@
 
 Words stand for statements of a role: ``w`` its warps store their rows, ``o`` those of the other
 role, ``r`` they load, ``b`` all meet, ``c`` all of the CTA, ``C`` all of its cluster, ``h`` half of
-them do, ``[`` and ``]`` stand around a loop,
-``?`` and ``]`` around what is done on a condition, ``!`` is a way out of one.
+them do, ``[`` and ``]`` stand around a loop, ``?`` and ``]`` around what is done on a condition,
+``!`` is a way out of one.
 """
 
 from __future__ import annotations

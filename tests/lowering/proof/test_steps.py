@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lowering.ground.expr import Var
+from lowering.ground.expr import ZERO, Expr, Var, as_expr, select
 from lowering.ground.poly import poly
 from lowering.kernel.control import For
 from lowering.kernel.text import parse_kernel
@@ -51,3 +51,44 @@ def test_a_pair(init: str, add: str, parity: str, delta: str | None) -> None:
     assert congruent(head.delta, wanted, 10)
     assert head.first.constant() == int(init)
     assert head.moved == poly(Var("n")) * head.delta
+
+
+I, J = Var("i"), Var("j")
+PLACES: list[tuple[Expr, Expr | None, int, Expr | None]] = [
+    (I % 3, I // 3 % 2, 3, I),
+    (I % 3, None, 3, I),
+    ((I + 1) % 3, (I + 1) // 3 % 2, 3, I + 1),
+    (I % 3, (I // 3 + 1) % 2, 3, None),
+    (I % 3, I // 3 % 2 ^ 1, 3, I + 3),
+    (as_expr(2) - I % 3, None, 3, 2 - I),
+    (as_expr(2), as_expr(1), 3, as_expr(-1)),
+    (as_expr(2), as_expr(0), 3, as_expr(2)),
+    (as_expr(2), None, 3, as_expr(2)),
+    (as_expr(3), None, 3, None),
+    (as_expr(-1), None, 3, None),
+    (as_expr(2), as_expr(2), 3, None),
+    (as_expr(2), as_expr(-1), 3, None),
+    (ZERO, I % 2, 1, I),
+    (ZERO, I % 2 ^ 1, 1, I + 1),
+    (I % 2, I // 2 % 2, 2, I),
+    (select((I % 3).eq(2), 0, I % 3 + 1), None, 3, I + 1),
+    (select((I % 3).eq(2), 0, I % 3 + 1), I // 3 % 2 ^ select((I % 3).eq(2), 1, 0), 3, I + 1),
+    (select((I % 3).eq(1), 0, I % 3 + 1), None, 3, None),
+    (select(I < 1, I % 3, 0), None, 3, None),
+    (I % 3, J // 3 % 2, 3, None),
+    ((I % 3 + J % 3) % 3, None, 3, I % 3 + J % 3),
+    (select(I % 3 + J % 3 < 3, I % 3 + J % 3, I % 3 + J % 3 - 3), None, 3, I + J),
+    (I % 4, I // 4 % 2, 3, None),
+    (I, None, 3, None),
+]
+
+
+@pytest.mark.parametrize(("stage", "parity", "stages", "step"), PLACES, ids=str)
+def test_which_step_a_stage_and_a_parity_belong_to(
+    stage: Expr, parity: Expr | None, stages: int, step: Expr | None
+) -> None:
+    """Of a stage alone modulo the stages; of what is none in all cases, no step."""
+    found = Steps.of((), (stages,), Facts()).place(stage, parity, stages)
+    assert (found is None) is (step is None)
+    if found is not None and step is not None:
+        assert congruent(found, poly(step), stages if parity is None else 2 * stages)
