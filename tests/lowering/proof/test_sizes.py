@@ -90,6 +90,9 @@ kernel k threads 128 cluster {cluster} splits {splits} grid {grid} {{
 """
 
 
+WORD = "w: i32 = ld.global.scalar ends[0] let end: i32 = min(max(w, 0), M)"
+
+
 def kernel_of(body: str = "", grid: str = "1", cluster: int = 1, splits: int = 1) -> Kernel:
     return parse_kernel(KERNEL.format(body=body, grid=grid, cluster=cluster, splits=splits))
 
@@ -102,6 +105,8 @@ def kernel_of(body: str = "", grid: str = "1", cluster: int = 1, splits: int = 1
         ("let x: i32 = (%nctaid.x + 1) // 4 // 2", "1", {4, 2}),
         ("let x: i32 = %nctaid.x let y: i32 = x % 6", "1", {6}),
         ("let x: pred = 7 <= 2 * %nctaid.x", "1", {7}),
+        ("let x: pred = 2 <= %nctaid.x", "1", {2}),
+        ("let x: pred = 1 <= %nctaid.x", "1", set()),
         ("let x: pred = %nctaid.x + %ctaid.x < 7", "1", set()),
         ("let x: pred = %nctaid.x + N < 7", "1", set()),
         ("let x: i32 = %nctaid.y // 7", "1", set()),
@@ -123,6 +128,9 @@ def test_numbers_of_ctas(body: str, grid: str, grids: set[int]) -> None:
         ("let x: i32 = N // 8 let y: i32 = ceildiv(N, 24) + N // 2", {"N": 24, "M": 16}),
         ("let x: i32 = (N + 1) // 8", {"N": 1, "M": 16}),
         ("let x: i32 = N % 8", {"N": 1, "M": 16}),
+        (f"{WORD} let x: i32 = ceildiv(end, 24)", {"N": 1, "M": 24}),
+        (f"{WORD} let x: i32 = ceildiv(end, 8)", {"N": 1, "M": 16}),
+        (f"{WORD} let x: i32 = end % 24", {"N": 1, "M": 16}),
         ("tma.load s[0, 0, 0], T[0, 0], bar=f[0]", {"N": 32, "M": 64}),
         ("cp.async s[0, 0, 0], G[0, 0], 8, 4", {"N": 4, "M": 16}),
         ("copy.tile s[0, 0, 0], G[0, 0], 32, 4", {"N": 4, "M": 32}),
@@ -151,6 +159,7 @@ OF_BOTH = {("N", 1, 9, False), ("M", 16, 9, False)}
         ("let x: pred = rows < 3", {("M", 16, 3, False)}),
         ("let x: i32 = min(rows, 3)", {("M", 16, 3, False)}),
         ("let x: i32 = rows // 3 // 4", {("M", 16, 3, False), ("M", 48, 4, False)}),
+        ("let x: i32 = N // 2 // 3", {("N", 2, 3, False)}),
         ("let x: i32 = select(N < 3, rows, 2) // 5", {("M", 16, 5, False)}),
         ("let x: pred = M < 100", {("M", 16, 7, False)}),
         ("let x: pred = M < 96", set()),
@@ -180,7 +189,9 @@ def test_groups_of_tiles(body: str, wanted: set[tuple[str, int, int, bool]]) -> 
 
 
 def test_groups_of_ctas() -> None:
-    """CTAs of a cluster and of a place are followed one by one."""
+    """CTAs of a cluster and of a place are followed one by one, as are two groups in all tiles."""
+    assert groups("let x: i32 = %ctaid.x // 4", most=8) != set()
+    assert groups("let x: i32 = %ctaid.x // 4", most=9) == set()
     assert groups("let x: i32 = %ctaid.x // 4") == {(p, u, 4, False) for p, u, *_ in OF_BOTH}
     assert groups("let x: i32 = %ctaid.x // 4", cluster=4) == set()
     assert groups("let x: i32 = %ctaid.x // 4", cluster=2, splits=2) == set()

@@ -53,14 +53,14 @@ def test_a_pair(init: str, add: str, parity: str, delta: str | None) -> None:
     assert head.moved == poly(Var("n")) * head.delta
 
 
-I, J = Var("i"), Var("j")
+N, M = Var("n"), Var("m")
 PLACES: list[tuple[Expr, Expr | None, int, Expr | None]] = [
-    (I % 3, I // 3 % 2, 3, I),
-    (I % 3, None, 3, I),
-    ((I + 1) % 3, (I + 1) // 3 % 2, 3, I + 1),
-    (I % 3, (I // 3 + 1) % 2, 3, None),
-    (I % 3, I // 3 % 2 ^ 1, 3, I + 3),
-    (as_expr(2) - I % 3, None, 3, 2 - I),
+    (N % 3, N // 3 % 2, 3, N),
+    (N % 3, None, 3, N),
+    ((N + 1) % 3, (N + 1) // 3 % 2, 3, N + 1),
+    (N % 3, (N // 3 + 1) % 2, 3, None),
+    (N % 3, N // 3 % 2 ^ 1, 3, N + 3),
+    (as_expr(2) - N % 3, None, 3, 2 - N),
     (as_expr(2), as_expr(1), 3, as_expr(-1)),
     (as_expr(2), as_expr(0), 3, as_expr(2)),
     (as_expr(2), None, 3, as_expr(2)),
@@ -68,18 +68,18 @@ PLACES: list[tuple[Expr, Expr | None, int, Expr | None]] = [
     (as_expr(-1), None, 3, None),
     (as_expr(2), as_expr(2), 3, None),
     (as_expr(2), as_expr(-1), 3, None),
-    (ZERO, I % 2, 1, I),
-    (ZERO, I % 2 ^ 1, 1, I + 1),
-    (I % 2, I // 2 % 2, 2, I),
-    (select((I % 3).eq(2), 0, I % 3 + 1), None, 3, I + 1),
-    (select((I % 3).eq(2), 0, I % 3 + 1), I // 3 % 2 ^ select((I % 3).eq(2), 1, 0), 3, I + 1),
-    (select((I % 3).eq(1), 0, I % 3 + 1), None, 3, None),
-    (select(I < 1, I % 3, 0), None, 3, None),
-    (I % 3, J // 3 % 2, 3, None),
-    ((I % 3 + J % 3) % 3, None, 3, I % 3 + J % 3),
-    (select(I % 3 + J % 3 < 3, I % 3 + J % 3, I % 3 + J % 3 - 3), None, 3, I + J),
-    (I % 4, I // 4 % 2, 3, None),
-    (I, None, 3, None),
+    (ZERO, N % 2, 1, N),
+    (ZERO, N % 2 ^ 1, 1, N + 1),
+    (N % 2, N // 2 % 2, 2, N),
+    (select((N % 3).eq(2), 0, N % 3 + 1), None, 3, N + 1),
+    (select((N % 3).eq(2), 0, N % 3 + 1), N // 3 % 2 ^ select((N % 3).eq(2), 1, 0), 3, N + 1),
+    (select((N % 3).eq(1), 0, N % 3 + 1), None, 3, None),
+    (select(N < 1, N % 3, 0), None, 3, None),
+    (N % 3, M // 3 % 2, 3, None),
+    ((N % 3 + M % 3) % 3, None, 3, N % 3 + M % 3),
+    (select(N % 3 + M % 3 < 3, N % 3 + M % 3, N % 3 + M % 3 - 3), None, 3, N + M),
+    (N % 4, N // 4 % 2, 3, None),
+    (N, None, 3, None),
 ]
 
 
