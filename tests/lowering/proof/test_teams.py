@@ -135,6 +135,26 @@ def test_steps_count_modulo_two_rounds_of_the_ring(stages: int, right: bool) -> 
     assert (found == "0 1") is right
 
 
+def test_trips_of_which_something_is_asked() -> None:
+    """Not of their numbers, which are other ones of a team, and not where they end elsewhere."""
+
+    def members(*inner: object) -> tuple[Shape, list[Member]]:
+        parts = [((loop(part(N, t, 2), *inner),), way(t, 1)) for t in range(2)]
+        return (loop(N, *inner),), parts
+
+    for inner in (
+        (loop(M, ("if", Var("%1") < 2, ("wait",), ())),), (("if", M < 2, ("wait",), ()),),
+    ):  # fmt: skip
+        shape, parts = members(*inner)
+        assert said(shape, *parts) == "0 1"
+    for inner in (
+        (("if", Var("%0") < 2, ("wait",), ()),), (loop(Var("%0"), "wait"),),
+        (("break", Var("%memory G[0]") < M), "wait"), (("break", Var("%0") < M), "wait"),
+    ):  # fmt: skip
+        shape, parts = members(*inner)
+        assert "is no team's part of" in said(shape, *parts)
+
+
 def test_teams_in_each_cta() -> None:
     """All of them are in each CTA of a cluster."""
     shapes = [m for m, _ in (FIRST, SECOND)]
