@@ -360,6 +360,9 @@ class _Walk:
         that yields it again; what the one before, whose number is ``at``, yields whatever it was
         given; or, if that has no end, as much more for each of the ``trips`` before as the first
         one has added.
+
+        Raises:
+            UnknownError: it becomes less than it was given.
         """
         if all(loop.places):
             return inits
@@ -372,6 +375,9 @@ class _Walk:
             if kept == stays:
                 break
             stays = kept
+        for c, (few, _), (low, _) in zip(loop.carried, given, last, strict=True):
+            if low < few:
+                raise UnknownError(f"{c.var.name} may fall from trip to trip")
         return [
             (a, b) if b < FAR else (low + trips * (x - low), high + trips * (y - high))
             for (low, high), (x, y), (a, b) in zip(inits, once, last, strict=True)
