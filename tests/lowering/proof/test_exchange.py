@@ -96,6 +96,9 @@ def said(first: str, second: str) -> list[tuple[Verdict, str]]:
         ("[ [ w b r b ] ]", "[ [ b r b ] ]", Verdict.PROVED, ""),
         ("[ w ! b r b ] b r", "[ ! b r b ] b r", Verdict.PROVED, ""),
         ("[ w ! b r b ] b r", "[ ! b r b ] r b", Verdict.REFUTED, STORE_LOAD),
+        ("[ w ! b r b ] b r", "[ b r b ] b r", Verdict.UNPROVED, WAYS),
+        ("[ w b r b ]", "[ b w b ]", Verdict.REFUTED, STORE_LOAD),
+        ("[ w b r b w b r b ]", "[ b r b w b r b ]", Verdict.PROVED, ""),
         ("? w ] b r", "b r", Verdict.UNPROVED, CONDITION),
         ("w b r", "o b r", Verdict.REFUTED, SAME_ROWS),
         ("w b r m", "w b r", Verdict.UNPROVED, "wgmma by another proxy"),
@@ -104,3 +107,7 @@ def said(first: str, second: str) -> list[tuple[Verdict, str]]:
 def test_turns(first: str, second: str, verdict: Verdict, why: str) -> None:
     ((found, text),) = said(first, second)
     assert found is verdict and text.startswith(why) and bool(text) == bool(why)
+
+
+def test_what_nobody_loads_is_no_exchange() -> None:
+    assert said("w b w", "w b w") == said("", "") == []
