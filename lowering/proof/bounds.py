@@ -290,8 +290,8 @@ def _binary(op: str, a: Range, b: Range) -> Range:
         return OPS[op][0](a[0], b[1]), OPS[op][0](a[1], b[0])
     if op == "<<":
         a, b = (max(a[0], 0), max(a[1], 0)), (max(b[0], 0), min(max(b[1], 0), 31))
-    if op == "*":
-        ends = [x * y for x in a for y in b]
-        return min(ends), max(ends)
     f = OPS[op][0]
+    if op in ("*", "mulhi"):
+        ends = [f(x, y) for x in a for y in b]
+        return min(ends), max(ends)
     return f(a[0], b[0]), f(a[1], b[1])

@@ -14,7 +14,8 @@ wraps. They are looked at where they are as small and as large as 32 bits, and i
 sizes: what a trip reads beside what all trips before it have read. Where a trip reads several words
 nothing is claimed. A remainder is any that there is up to the dividend, at the ends as well: it
 falls and rises in between. Not looked at is what does so by a condition, and what very many groups
-of a few rows add up to, whose tiles and steps a launch counts (``Admitted``).
+of a few rows add up to, whose tiles and steps a launch counts (``Admitted``). Of a loop that
+carries what becomes less from trip to trip nothing is claimed.
 """
 
 from __future__ import annotations
