@@ -186,15 +186,14 @@ def _sharing(role: Role, ring: Ring, takers: Set[int]) -> int:
     """How many teams of ``ring`` have each tile of the queues that a role asks, which so many
     ``takers`` deal out among them; one without a queue.
     """
-    if not takers:
-        return 1
-    if len(takers) > 1 or ring.takers % min(takers):
+    each = min(takers, default=ring.takers)
+    if len(takers) > 1 or ring.takers % each:
         some = " and ".join(map(str, sorted(takers)))
         why = (
             f"role {role.name} takes {ring.name} in {ring.takers} turns, tiles of a queue in {some}"
         )
         raise InternalError("order_pingpong", why)
-    return ring.takers // min(takers)
+    return ring.takers // each
 
 
 def _takes(stmt: Stmt, rings: frozenset[str]) -> bool:

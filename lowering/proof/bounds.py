@@ -126,11 +126,11 @@ class Bounds:
         left, right, compute = self.found(e.lhs), self.found(e.rhs), _operation(e.op)
         if e.op not in ("+", "-", "*"):
             return lambda: compute(left(), right())
-        made_of_quotient, behind = self.form(e)
+        quotient, behind = self.divided(e), self.sum_behind(e)
 
         def ranged() -> Range:
             low, high = compute(left(), right())
-            if made_of_quotient and (by := self.divided(e)):
+            if quotient is not None and (by := quotient()):
                 low, high = max(low, by[0]), min(high, by[1])
             if behind is not None:
                 few, most = self.sum(behind)
@@ -141,19 +141,11 @@ class Bounds:
 
         return ranged
 
-    def form(self, e: Binary) -> tuple[bool, Poly | None]:
-        """Whether an operation is one of those that are made of a quotient; with what names are
-        ``behind`` others, if they are in it.
-        """
-        behind = not self.behind.keys().isdisjoint(free_vars(e))
-        match e:
-            case Binary("*", Var() as q, _) | Binary("-", _, Binary("*", Var() as q, _)):
-                quotient = self.by(q) is not None
-            case Binary("+", Var() as q, Select()):
-                quotient = self.by(q) is not None
-            case _:
-                quotient = False
-        return quotient, poly(substitute(e, self.behind)) if behind else None
+    def sum_behind(self, e: Binary) -> Poly | None:
+        """An operation with what names are ``behind`` others; None if none of them is in it."""
+        if self.behind.keys().isdisjoint(free_vars(e)):
+            return None
+        return poly(substitute(e, self.behind))
 
     def sum(self, p: Poly) -> Range:
         """The range of a sum, term by term."""
@@ -232,22 +224,30 @@ class Bounds:
         """How much larger one expression is than another, if that is a number."""
         return self.numbering.of(a).apart(self.numbering.of(b))
 
-    def divided(self, e: Expr) -> Range | None:
-        """Of what is made of ``q = mulhi(x, (2**31 - 1) // d)``, which is ``x // d`` or one less
-        (``passes.divide_by_reciprocal``): the rest ``x - q * d``, the quotient itself, and how much
-        of ``x`` it stands for, which the ends of ``q`` and ``d`` do not tell: where ``d`` is large
-        ``q`` is small.
+    def divided(self, e: Binary) -> Callable[[], Range | None] | None:
+        """What finds the range of what is made of ``q = mulhi(x, (2**31 - 1) // d)``, which is
+        ``x // d`` or one less (``passes.divide_by_reciprocal``): the rest ``x - q * d``, the
+        quotient itself, and how much of ``x`` it stands for, which the ends of ``q`` and ``d`` do
+        not tell: where ``d`` is large ``q`` is small. None of other operations; what it finds is
+        None where numbers are negative.
         """
         match e:
             case Binary("*", Var() as q, d) if (by := self.by(q)) and by[1] == d:
-                low, high = self.of(by[0])
-                return (0, high) if low >= 0 and self.of(d)[0] >= 0 else None
+                whole, divisor = self.found(by[0]), self.found(d)
+
+                def part() -> Range | None:
+                    low, high = whole()
+                    return (0, high) if low >= 0 and divisor()[0] >= 0 else None
+
+                return part
             case Binary("-", x, Binary("*", Var() as q, d)) if self.by(q) == (x, d):
-                (_, high), (_, most) = self.of(x), self.of(d)
-                return 0, max(min(high, 2 * most - 1), 0)
-            case Binary("+", Var() as q, Select(Binary("<=", d, _), Const(1), Const(0))):
-                by = self.by(q)
-                return _binary("//", self.of(by[0]), self.of(d)) if by and by[1] == d else None
+                whole, divisor = self.found(x), self.found(d)
+                return lambda: (0, max(min(whole()[1], 2 * divisor()[1] - 1), 0))
+            case Binary("+", Var() as q, Select(Binary("<=", d, _), Const(1), Const(0))) if (
+                by := self.by(q)
+            ) and by[1] == d:
+                whole, divisor, quotient = self.found(by[0]), self.found(d), _operation("//")
+                return lambda: quotient(whole(), divisor())
         return None
 
     def by(self, q: Var) -> tuple[Expr, Expr] | None:
@@ -290,8 +290,8 @@ def _binary(op: str, a: Range, b: Range) -> Range:
         return OPS[op][0](a[0], b[1]), OPS[op][0](a[1], b[0])
     if op == "<<":
         a, b = (max(a[0], 0), max(a[1], 0)), (max(b[0], 0), min(max(b[1], 0), 31))
-    if op == "*":
-        ends = [x * y for x in a for y in b]
-        return min(ends), max(ends)
     f = OPS[op][0]
+    if op in ("*", "mulhi"):
+        ends = [f(x, y) for x in a for y in b]
+        return min(ends), max(ends)
     return f(a[0], b[0]), f(a[1], b[1])

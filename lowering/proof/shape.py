@@ -124,7 +124,7 @@ class Shaper:
     def shape(self, body: Body, depth: int) -> Shape:
         """That of a statement list."""
         found: list[object] = []
-        for n, stmt in enumerate(body):
+        for stmt in body:
             word = self.event(stmt)
             if word is not None:
                 found.append(word if isinstance(word, str) else tuple(map(self.said, word)))
@@ -150,8 +150,7 @@ class Shaper:
                     elif any(inside):
                         found.append(("if", key, *inside))
                 case Break(cond):
-                    rest = (s for s in (*body[:n], *body[n + 1 :]))
-                    if any(self.happens(s) for s in rest):
+                    if any(map(self.happens, body)):
                         found.append(("break", self.key(cond)))
                 case _:
                     for inner_body in bodies(stmt):

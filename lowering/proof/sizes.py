@@ -29,7 +29,7 @@ def units_of(kernel: Kernel) -> dict[str, int]:
     """
     found, words = {p.name: 1 for p in kernel.params}, Words.of(kernel)
     for name, extent in _copied(kernel):
-        found[name] = max(found.get(name, 1), extent)
+        found[name] = max(found[name], extent)
     for part in _parts(kernel):
         match part:
             case Binary("ceildiv" | "//", Var(name), Const(value)) if name in found:

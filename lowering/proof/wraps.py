@@ -14,7 +14,8 @@ wraps. They are looked at where they are as small and as large as 32 bits, and i
 sizes: what a trip reads beside what all trips before it have read. Where a trip reads several words
 nothing is claimed. A remainder is any that there is up to the dividend, at the ends as well: it
 falls and rises in between. Not looked at is what does so by a condition, and what very many groups
-of a few rows add up to, whose tiles and steps a launch counts (``Admitted``).
+of a few rows add up to, whose tiles and steps a launch counts (``Admitted``). Of a loop that
+carries what becomes less from trip to trip nothing is claimed.
 """
 
 from __future__ import annotations
@@ -360,6 +361,9 @@ class _Walk:
         that yields it again; what the one before, whose number is ``at``, yields whatever it was
         given; or, if that has no end, as much more for each of the ``trips`` before as the first
         one has added.
+
+        Raises:
+            UnknownError: it becomes less than it was given.
         """
         if all(loop.places):
             return inits
@@ -372,6 +376,9 @@ class _Walk:
             if kept == stays:
                 break
             stays = kept
+        for c, (few, _), (low, _) in zip(loop.carried, given, last, strict=True):
+            if low < few:
+                raise UnknownError(f"{c.var.name} may fall from trip to trip")
         return [
             (a, b) if b < FAR else (low + trips * (x - low), high + trips * (y - high))
             for (low, high), (x, y), (a, b) in zip(inits, once, last, strict=True)

@@ -5,8 +5,15 @@ import re
 import pytest
 
 from lowering.ground.errors import InternalError
+from lowering.kernel.text import print_kernel
 from passes.allocate_mbarriers import allocate_mbarriers
+from tests.epilogues import RESIDUAL
+from tests.pairs import PAIRS
 from tests.passes.texts import full, kernel, lowered, unchanged
+from tests.schedule.matmul.test_tensor_memory import TILES
+from wsched.front.known import import_fusion
+from wsched.run.compiled import compile_fusion
+from wsched.schedule.matmul.params import MatmulParams
 
 HEAD = """
 param n: i32
@@ -161,6 +168,23 @@ def test_copies_into_other_buffers_are_left_alone() -> None:
     assert "tma.load B_s[0, 0, 0], A[0, 0]\n" in lowered(
         allocate_mbarriers, HEAD + other + RING + more
     )
+
+
+@pytest.mark.parametrize("params", [PAIRS["tma"], TILES["128x64"]], ids=["pairs", "alone"])
+def test_what_products_of_pairs_read_is_full_where_they_are_issued(params: MatmulParams) -> None:
+    """And not what threads read, nor what a CTA multiplies alone: of those each CTA waits for its
+    own copies.
+    """
+    paired = params is PAIRS["tma"]
+    lines = print_kernel(compile_fusion(import_fusion(RESIDUAL), params).kernel).splitlines()
+    loads = {line.split("bar=")[1] for line in lines if "tma.load" in line}
+    assert loads == {
+        "ring_full[stage_k2]" + ", cta_group=2" * paired, "aux_full[stage_tile4]",
+    }  # fmt: skip
+    waits = [line.strip() for line in lines if "mbarrier.wait" in line]
+    assert "mbarrier.wait aux_full[stage_tile2], parity_tile2" in waits
+    wide = ", order=acquire.cluster" * paired
+    assert f"mbarrier.wait ring_full[stage_k], parity_k{wide}" in waits
 
 
 @pytest.mark.parametrize(

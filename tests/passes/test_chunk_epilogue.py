@@ -114,6 +114,15 @@ roles {
     assert "bar.sync D_store[0]" in text
 
 
+@pytest.mark.parametrize("loop", ["for c in 0 .. 4 {", "for c in 0 .. row {"])
+def test_trips_that_are_not_unrolled_use_one_buffer(loop: str) -> None:
+    """However many buffers may be had, and whether or not it is known how many trips there are."""
+    before = TILE_LEVEL + BEFORE.replace("for c in 0 .. 4 unroll {", loop)
+    text = lowered(chunk_epilogue, before, epilogue_stages=4)
+    assert "stmatrix D_s[wg, 0, 0], out" in text
+    assert text == lowered(chunk_epilogue, before, epilogue_stages=1)
+
+
 def test_without_a_store_nothing_changes() -> None:
     assert unchanged(chunk_epilogue, "roles { role load warps 0 .. 4 { cta.sync } }")
 

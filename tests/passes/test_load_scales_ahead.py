@@ -60,6 +60,9 @@ AFTER = """
     }
 """
 
+LIMITS = {"y[0, k]": "n - k", "y[0, m]": "n - m", "y[0, k + 1]": "n - (k + 1)"}
+"""Of what is loaded in a trip, by that."""
+
 PRODUCT = "      scale: frag<f32, 64x1> = frag.pointwise mul, row, one\n"
 LATE = """      scale: frag<f32, 64x64> = frag.pointwise mul, sum, row
       scaled: frag<f32, 64x64> = frag.pointwise mul, scale, one
@@ -79,6 +82,14 @@ def ahead(body: str) -> str:
 
 def test_a_step_ahead() -> None:
     assert ahead(BEFORE) == print_kernel(kernel(HEAD + AFTER + TAIL))
+
+
+def test_a_limit_is_that_of_the_trip() -> None:
+    """Of the first one in front, of the next one ahead."""
+    before, after = BEFORE, AFTER
+    for load, limit in LIMITS.items():
+        before, after = (x.replace(load, f"{load}, limit={limit}") for x in (before, after))
+    assert ahead(before) == print_kernel(kernel(HEAD + after + TAIL))
 
 
 def test_behind_what_reads_them_last() -> None:

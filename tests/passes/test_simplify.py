@@ -154,6 +154,10 @@ def test_nothing_to_do() -> None:
         ("select(t + n == n + t, 3, wg)", "3"),
         ("select(n < t, n + 0, n)", "n"),
         ("n * (0 + 1) // 1", "n"),
+        ("(t // n * n + t % n) // wg", "t // wg"),
+        ("wg // (t // n * n + t % n)", "wg // t"),
+        ("(t // n * n + t % n) // (wg // n * n + wg % n)", "t // wg"),
+        ("select((t // n * n + t % n) < wg, n + 0, 0 + t)", "select(t < wg, n, t)"),
     ],
 )
 def test_expressions(before: str, after: str) -> None:

@@ -6,7 +6,16 @@ from itertools import product
 
 import pytest
 
-from lowering.ground.expr import I32_MAX, Binary, Expr, Var, evaluate, select
+from lowering.ground.expr import (
+    I32_MAX,
+    Binary,
+    Const,
+    Expr,
+    Var,
+    evaluate,
+    maximum,
+    select,
+)
 from lowering.proof.bounds import ANY, NEVER, Bounds, Range
 
 N, FEW, IS_FEW = Var("n"), Var("few"), Var("is_few")
@@ -46,7 +55,22 @@ def test_a_condition_is_computed_too() -> None:
     assert found == [(6, I32_MAX + 1)]
 
 
-OPERATIONS = ["+", "-", "*", "//", "ceildiv", "%", "^", "<<", "min", "max", "<", "<=", "=="]
+OPERATIONS = [
+    "+",
+    "-",
+    "*",
+    "mulhi",
+    "//",
+    "ceildiv",
+    "%",
+    "^",
+    "<<",
+    "min",
+    "max",
+    "<",
+    "<=",
+    "==",
+]
 SPANS = [(0, 0), (0, 3), (1, 4), (2, 7), (5, 6)]
 
 
@@ -57,7 +81,7 @@ def test_ranges_hold_all_results(op: str) -> None:
     """
     x, y = Var("x"), Var("y")
     e = Binary(op, x, y)
-    signed = op in ("+", "-", "*", "min", "max", "<", "<=", "==")
+    signed = op in ("+", "-", "*", "mulhi", "min", "max", "<", "<=", "==")
     spans = SPANS + ([(-3, 2), (-5, -4)] if signed else [])
     for (a, b), (c, d) in product(spans, repeat=2):
         if op in ("//", "ceildiv", "%") and not c:
@@ -85,14 +109,67 @@ def test_ranges_where_a_comparison_holds(op: str, truth: bool) -> None:
             for j in range(c, d + 1)
             if bool(evaluate(cond, {"x": i, "y": j})) is truth
         ]
-        for e in (x, y, x + 2, y - 3, y - x):
+        for e in (x, y, x + 2, y - 3, y - x, y - x + 2):
             low, high = bounds.where(cond, truth, e)
             if not held:
                 assert (low, high) == NEVER
                 continue
             found = [int(evaluate(e, {"x": i, "y": j})) for i, j in held]
             assert low <= min(found) and max(found) <= high
-            if e != y - x:
+            if e not in (y - x, y - x + 2):
                 assert (low, high) == (min(found), max(found)), (str(e), a, b, c, d)
             elif truth:
-                assert low == max(c - b, int(op == "<"))
+                assert low == max(c - b, int(op == "<")) + 2 * (e != y - x)
+
+
+X, D, OTHER = Var("x"), Var("d"), Var("other")
+Q, R, REST = Var("q"), Var("r"), Var("rest")
+QUOTIENT: dict[Var, Expr] = {
+    R: Const(I32_MAX) // maximum(D, 1),
+    Q: Binary("mulhi", X, R),
+    REST: X - Q * D,
+}
+MADE: list[tuple[Expr, tuple[int, int], Range]] = [
+    (Q * D, (0, 100), (0, 100)),
+    (Q * OTHER, (0, 100), (0, 330)),
+    (REST, (0, 100), (0, 13)),
+    (X - Q * OTHER, (0, 100), (-330, 100)),
+    (Q + select(D <= REST, 1, 0), (0, 100), (0, 33)),
+    (Q + select(OTHER <= REST, 1, 0), (0, 100), (0, 34)),
+    (REST, (0, 5), (0, 5)),
+    (Q * D, (-5, 100), (-14, 231)),
+]
+
+
+@pytest.mark.parametrize(("e", "span", "wanted"), MADE, ids=str)
+def test_what_is_made_of_a_quotient_by_multiplication(
+    e: Expr, span: tuple[int, int], wanted: Range
+) -> None:
+    """By 3 to 7: of that divisor alone it is no more than what is divided, if that is not negative;
+    and a rest is less than two divisors.
+    """
+    names = {"x": span, "d": (3, 7), "other": (10, 10)}
+    bounds = Bounds(names, QUOTIENT, lambda e, found: None)
+    for var, value in QUOTIENT.items():
+        names[var.name] = bounds.of(value)
+    low, high = bounds.of(e)
+    assert (low, high) == wanted
+    for x, d in product(range(span[0], span[1] + 1), range(3, 8)):
+        env = {"x": x, "d": d, "other": 10}
+        for var, value in QUOTIENT.items():
+            env[var.name] = int(evaluate(value, env))
+        assert low <= int(evaluate(e, env)) <= high
+
+
+def test_stages_and_parities() -> None:
+    bounds = Bounds({"x": (3, 50)}, {}, lambda e, r: None)
+    assert bounds.of(Binary("stage", X, Const(4))) == (0, 3)
+    assert bounds.of(Binary("parity", X, Const(4))) == (0, 1)
+
+
+def test_what_is_behind_others() -> None:
+    """Both ways are taken where the name is in a sum, and neither otherwise."""
+    names = {"x": (0, 100), "d": (3, 7), "n": (0, 500)}
+    bounds = Bounds(names, {}, lambda e, r: None, behind={N: X + D})
+    assert bounds.of(N - X) == (3, 7) and bounds.of(N + X) == (3, 207)
+    assert bounds.of(X - D) == (-7, 97) and bounds.of(N) == (0, 500)

@@ -1,8 +1,9 @@
 """Buffers through which warps hand each other values: programs of two roles, right and wrong.
 
 Words stand for statements of a role: ``w`` its warps store their rows, ``o`` those of the other
-role, ``r`` they load, ``b`` all meet, ``h`` half of them do, ``[`` and ``]`` stand around a loop,
-``?`` and ``]`` around what is done on a condition, ``!`` is a way out of one.
+role, ``r`` they load, ``b`` all meet, ``c`` all of the CTA, ``C`` all of its cluster, ``h`` half of
+them do, ``[`` and ``]`` stand around a loop, ``?`` and ``]`` around what is done on a condition,
+``!`` is a way out of one.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ WORDS = {
     "r": "x{role}_{n}: frag<f32, 64x8> = ld.shared S[0, {row}, 0]",
     "m": "y{role}_{n}: frag<f32, 64x8, async> = wgmma v{role}, S[0, {row}, 0], S[0, 0, 0]",
     "b": "bar.sync all[0]",
+    "c": "cta.sync",
+    "C": "cluster.sync",
     "h": "bar.sync half[0]",
     "[": "for i{role}_{n} in 0 .. 2 {{",
     "?": "if 3 < n {{",
@@ -71,6 +74,9 @@ def said(first: str, second: str) -> list[tuple[Verdict, str]]:
     ("first", "second", "verdict", "why"),
     [
         ("w b r", "w b r", Verdict.PROVED, ""),
+        ("w c r", "w c r", Verdict.PROVED, ""),
+        ("w C r", "w C r", Verdict.PROVED, ""),
+        ("w c r", "w b r", Verdict.PROVED, ""),
         ("w b r b w", "w b r b w", Verdict.PROVED, ""),
         ("w b r b w", "w b r b o", Verdict.REFUTED, SAME_ROWS),
         ("[ w b r b ]", "[ w b r b ]", Verdict.PROVED, ""),
@@ -90,6 +96,9 @@ def said(first: str, second: str) -> list[tuple[Verdict, str]]:
         ("[ [ w b r b ] ]", "[ [ b r b ] ]", Verdict.PROVED, ""),
         ("[ w ! b r b ] b r", "[ ! b r b ] b r", Verdict.PROVED, ""),
         ("[ w ! b r b ] b r", "[ ! b r b ] r b", Verdict.REFUTED, STORE_LOAD),
+        ("[ w ! b r b ] b r", "[ b r b ] b r", Verdict.UNPROVED, WAYS),
+        ("[ w b r b ]", "[ b w b ]", Verdict.REFUTED, STORE_LOAD),
+        ("[ w b r b w b r b ]", "[ b r b w b r b ]", Verdict.PROVED, ""),
         ("? w ] b r", "b r", Verdict.UNPROVED, CONDITION),
         ("w b r", "o b r", Verdict.REFUTED, SAME_ROWS),
         ("w b r m", "w b r", Verdict.UNPROVED, "wgmma by another proxy"),
@@ -98,3 +107,7 @@ def said(first: str, second: str) -> list[tuple[Verdict, str]]:
 def test_turns(first: str, second: str, verdict: Verdict, why: str) -> None:
     ((found, text),) = said(first, second)
     assert found is verdict and text.startswith(why) and bool(text) == bool(why)
+
+
+def test_what_nobody_loads_is_no_exchange() -> None:
+    assert said("w b w", "w b w") == said("", "") == []

@@ -5,10 +5,13 @@ from __future__ import annotations
 import pytest
 
 from lowering.ground.expr import ONE, ZERO, Const, Expr, Var, as_expr
+from lowering.kernel.text import parse_kernel
 from lowering.proof.handed import _Hands, _Walk
 from lowering.proof.linear import Facts
 from lowering.proof.meet import _last_words
 from lowering.proof.obligation import RefutedError, UnknownError
+from lowering.proof.prove import prove
+from tests.lowering.proof.by_words import said
 
 C, J, N = Var("i"), Var("j"), Var("N")
 FACTS = Facts(natural=frozenset({"N"}))
@@ -151,3 +154,76 @@ def test_the_last_word_where_a_loop_is_left() -> None:
     assert _last_words((loop, "arrive"), frozenset()) is None
     whole = ("loop", ZERO, Const(4), ONE, (), ("sync", "arrive"))
     assert _last_words((whole, "arrive"), frozenset()) is None
+
+
+KERNEL = """
+kernel k threads 256 cluster 1 grid 1 {{
+  workspace parts: f32[ctas * 2][64x8]
+  counter ready[ctas * 2]
+  named_barrier all[2] id 1 threads 128
+  named_barrier warp[2] id 3 threads 32
+  roles {{
+    role r warps 0 .. 8 as g {{
+      v: frag<f32, 64x8> = frag.fill 1.0
+      {body}
+    }}
+  }}
+}}
+"""
+BY_THREADS = {
+    "store": "frag.store_partial parts[g], v",
+    "add": "sum: frag<f32, 64x8> = frag.add_partial v, parts[g]",
+    "meet": "bar.sync all[g]",
+    "cta": "cta.sync",
+    "cluster": "cluster.sync",
+    "few": "bar.sync warp[g]",
+    "raise": "t: i32 = atom add, ready[g], 1, order=release.gpu",
+    "both": "t2: i32 = atom add, ready[g], 1, order=acq_rel.gpu",
+    "relaxed": "t3: i32 = atom add, ready[g], 1",
+    "wait": "counter.wait ready[g], 1",
+    "reset": "t4: i32 = atom exch, ready[g], 0",
+}
+COUNTED = ("raise", "both", "relaxed", "wait", "reset")
+
+
+def claimed(words: str, by_one: bool = True) -> list[str]:
+    """Why the order of each warpgroup's partial sums is open, empty if it is proved; counters are
+    one thread's, or each warp's.
+    """
+    lines = [
+        f"on %warpgroup.warp 0 {{ elect {{ {BY_THREADS[w]} }} }}"
+        if by_one and w in COUNTED
+        else f"elect {{ {BY_THREADS[w]} }}"
+        if w in COUNTED
+        else BY_THREADS[w]
+        for w in words.split()
+    ]
+    found = prove(parse_kernel(KERNEL.format(body="\n".join(lines)))).obligations
+    return [said(o) for o in found if o.name == "order of partial sums"]
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ("store meet raise", ""),
+        ("store cta raise", ""),
+        ("store cluster raise", ""),
+        ("store meet both", ""),
+        ("store meet relaxed", "the program ends, and a part that is stored was not told"),
+        ("store few raise", BEFORE.replace("counter i", "counter {g}")),
+        ("wait meet add reset", ""),
+        ("wait add reset", ADD),
+        ("store", "0 agents of a warpgroup raise counters or wait for them"),
+        ("add", "0 agents of a warpgroup raise counters or wait for them"),
+    ],
+)
+def test_statements(words: str, why: str) -> None:
+    """Of each warpgroup: what its threads do, and which of it counts."""
+    assert claimed(words) == [why.format(g=g) for g in range(2)]
+
+
+def test_warps_that_each_raise() -> None:
+    """One thread of a warpgroup does, or there are as many as warps."""
+    why = "1 agents of a warpgroup raise counters or wait for them"
+    assert claimed("store meet raise", by_one=False) == [why] * 2
+    assert claimed("raise") == []  # tickets, no parts

@@ -194,7 +194,8 @@ AT_ONCE = [
     (X < LARGER, False),
     (X % 8 < 0, True),
     (K < 0, True),
-    (SMALLER + LARGER < X + Y, False),  # only where they are taken apart
+    ((SMALLER < X).logical_and(SMALLER < Y), False),  # only where it is taken apart
+    (SMALLER + LARGER < X + Y, False),
     (N < T, False),  # only where a name is what it stands for
 ]
 

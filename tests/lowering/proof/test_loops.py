@@ -123,6 +123,9 @@ PROGRAMS = {
     + loop(step()),
     "first arrivals, of n": "for i in 0 .. n { elect { mbarrier.arrive e[i % 2] } }\n"
     + loop(step()),
+    "five steps, and one further": loop("\n".join(
+        step(*at) for at in (("s", "p"), ("s ^ 1", "p ^ s"), ("s", "p ^ 1"),
+                             ("s ^ 1", "p ^ s ^ 1"), ("s", "p")))),
 }  # fmt: skip
 
 ONE_ON = "select({s} == 2, 0, {s} + 1), {p} ^ select({s} == 2, 1, 0)"

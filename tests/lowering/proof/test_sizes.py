@@ -6,9 +6,10 @@ import re
 
 import pytest
 
+from lowering.kernel.kernel import Kernel
 from lowering.kernel.text import parse_kernel, print_kernel
 from lowering.proof.prove import prove
-from lowering.proof.sizes import grids_of
+from lowering.proof.sizes import Group, grids_of, groups_of, listed, lists_of, units_of
 from tests.mutants.subjects import subject
 
 TEXT = print_kernel(subject("coop_2_stages").kernel)
@@ -72,3 +73,143 @@ def test_more_ctas_than_are_followed() -> None:
     kernel = parse_kernel(TEXT.replace("* %nctaid.x +", "* min(%nctaid.x, 5000) +"))
     why = "5000 CTAs may do otherwise than more of them, of which at most"
     assert any(why in o.why for o in prove(kernel).open)
+
+
+KERNEL = """
+kernel k threads 128 cluster {cluster} splits {splits} grid {grid} {{
+  param N: i32
+  param M: i32
+  tensormap T: bf16[M, N] box 64x32 clipped swizzle 64
+  global G: bf16[M, N]
+  global ends: s32[N]
+  shared s: bf16[1][64x32] swizzle 64 at 0
+  mbarrier f[1] arrivals 1 at 4096
+  let rows: i32 = ceildiv(M, 16)
+  {body}
+}}
+"""
+
+
+WORD = "w: i32 = ld.global.scalar ends[0] let end: i32 = min(max(w, 0), M)"
+
+
+def kernel_of(body: str = "", grid: str = "1", cluster: int = 1, splits: int = 1) -> Kernel:
+    return parse_kernel(KERNEL.format(body=body, grid=grid, cluster=cluster, splits=splits))
+
+
+@pytest.mark.parametrize(
+    ("body", "grid", "grids"),
+    [
+        ("", "1", set[int]()),
+        ("let x: i32 = (%nctaid.x + 1) // 4", "1", {4}),
+        ("let x: i32 = (%nctaid.x + 1) // 4 // 2", "1", {4, 2}),
+        ("let x: i32 = %nctaid.x let y: i32 = x % 6", "1", {6}),
+        ("let x: pred = 7 <= 2 * %nctaid.x", "1", {7}),
+        ("let x: pred = 2 <= %nctaid.x", "1", {2}),
+        ("let x: pred = 1 <= %nctaid.x", "1", set()),
+        ("let x: pred = %nctaid.x + %ctaid.x < 7", "1", set()),
+        ("let x: pred = %nctaid.x + N < 7", "1", set()),
+        ("let x: i32 = %nctaid.y // 7", "1", set()),
+        ("let x: i32 = %nctaid.x * 7 + %nctaid.x // 1", "1", set()),
+        ("let x: i32 = 9 // max(%nctaid.x, 1)", "1", set()),
+        ("", "min(%nctaid.x, 5)", {5}),
+    ],
+)
+def test_numbers_of_ctas(body: str, grid: str, grids: set[int]) -> None:
+    """What is made of the number of CTAs alone, beside a number of two or more."""
+    assert grids_of(kernel_of(body, grid)) == grids
+
+
+@pytest.mark.parametrize(
+    ("body", "units"),
+    [
+        ("", {"N": 1, "M": 16}),
+        ("let x: i32 = N // 8", {"N": 8, "M": 16}),
+        ("let x: i32 = N // 8 let y: i32 = ceildiv(N, 24) + N // 2", {"N": 24, "M": 16}),
+        ("let x: i32 = (N + 1) // 8", {"N": 1, "M": 16}),
+        ("let x: i32 = N % 8", {"N": 1, "M": 16}),
+        (f"{WORD} let x: i32 = ceildiv(end, 24)", {"N": 1, "M": 24}),
+        (f"{WORD} let x: i32 = ceildiv(end, 8)", {"N": 1, "M": 16}),
+        (f"{WORD} let x: i32 = end % 24", {"N": 1, "M": 16}),
+        ("tma.load s[0, 0, 0], T[0, 0], bar=f[0]", {"N": 32, "M": 64}),
+        ("cp.async s[0, 0, 0], G[0, 0], 8, 4", {"N": 4, "M": 16}),
+        ("copy.tile s[0, 0, 0], G[0, 0], 32, 4", {"N": 4, "M": 32}),
+    ],
+)
+def test_units(body: str, units: dict[str, int]) -> None:
+    """The largest number that a parameter is divided by, or that one copy has of it."""
+    assert units_of(kernel_of(body)) == units
+
+
+def groups(body: str, most: int = 7, **of: int) -> set[tuple[str, int, int, bool]]:
+    found = groups_of(kernel_of(body, **of), most)
+    return {(g.param, g.unit, g.count, g.extent) for g in found}
+
+
+OF_BOTH = {("N", 1, 9, False), ("M", 16, 9, False)}
+
+
+@pytest.mark.parametrize(
+    ("body", "wanted"),
+    [
+        ("", set()),
+        ("let x: i32 = rows // 3", {("M", 16, 3, False)}),
+        ("let x: i32 = ceildiv(rows, 3)", {("M", 16, 3, True)}),
+        ("let x: i32 = rows % 3", {("M", 16, 3, False)}),
+        ("let x: pred = rows < 3", {("M", 16, 3, False)}),
+        ("let x: i32 = min(rows, 3)", {("M", 16, 3, False)}),
+        ("let x: i32 = rows // 3 // 4", {("M", 16, 3, False), ("M", 48, 4, False)}),
+        ("let x: i32 = N // 2 // 3", {("N", 2, 3, False)}),
+        ("let x: i32 = select(N < 3, rows, 2) // 5", {("M", 16, 5, False)}),
+        ("let x: pred = M < 100", {("M", 16, 7, False)}),
+        ("let x: pred = M < 96", set()),
+        ("let x: pred = N < 7", {("N", 1, 7, False)}),
+        ("let x: pred = N < 6", set()),
+        ("let x: i32 = (rows + %ctaid.x) // 9", OF_BOTH),
+        ("let x: i32 = (rows + %ctaid.x) // 3", set()),
+        ("let x: i32 = (rows + %ctaid.x) // 4", {(p, u, 4, False) for p, u, *_ in OF_BOTH}),
+        ("let x: i32 = ceildiv(%ctaid.x, 9)", set()),
+        ("let x: pred = %ctaid.x < 9", OF_BOTH),
+        ("let x: pred = %ctaid.x < 6", set()),
+        ("let x: pred = %ctaid.x == 7", {(p, u, 7, False) for p, u, *_ in OF_BOTH}),
+        ("let x: pred = %nctaid.x < 9", set()),
+        ("let x: i32 = %ctaid.x // 9 let y: i32 = rows // 9", {("M", 16, 9, False)}),
+        ("for i in 0 .. 20 { let x: i32 = i // 9 }", set()),
+        ("for i in 0 .. 20 { let x: pred = i < 9 }", set()),
+        ("for i in 0 .. N { let x: i32 = i // 9 }", OF_BOTH),
+        ("for i in 0 .. N { let x: pred = i < 9 }", OF_BOTH),
+        ("for i in 0 .. 20 { let j: i32 = i * 2 let x: i32 = j // 9 }", set()),
+        ("for i in 0 .. 20 { let x: i32 = (i + %ctaid.x) // 9 }", OF_BOTH),
+        ("w: i32 = ld.global.scalar ends[0] let x: i32 = (rows + w) // 3", {("M", 16, 3, False)}),
+    ],
+)
+def test_groups_of_tiles(body: str, wanted: set[tuple[str, int, int, bool]]) -> None:
+    """Of quotients of parameters, of words beside them; of what is none, where it is large."""
+    assert groups(body) == wanted
+
+
+def test_groups_of_ctas() -> None:
+    """CTAs of a cluster and of a place are followed one by one, as are two groups in all tiles."""
+    assert groups("let x: i32 = %ctaid.x // 4", most=8) != set()
+    assert groups("let x: i32 = %ctaid.x // 4", most=9) == set()
+    assert groups("let x: i32 = %ctaid.x // 4") == {(p, u, 4, False) for p, u, *_ in OF_BOTH}
+    assert groups("let x: i32 = %ctaid.x // 4", cluster=4) == set()
+    assert groups("let x: i32 = %ctaid.x // 4", cluster=2, splits=2) == set()
+    assert groups("let x: i32 = %ctaid.x // 4", cluster=2) != set()
+    assert groups("let x: pred = %ctaid.x < 9", cluster=10) == set()
+    assert groups("let x: pred = %ctaid.x < 9", cluster=3, splits=3) == OF_BOTH
+
+
+def test_sizes_of_a_group() -> None:
+    """Two groups and a rest of two tiles, of which the last is almost empty."""
+    assert [(g.one, g.two) for g in (Group("M", 16, n, False) for n in (2, 3, 5))] == [
+        (32, 16 * 4 + 1), (48, 16 * 7 + 1), (80, 16 * 11 + 1),
+    ]  # fmt: skip
+
+
+def test_lists() -> None:
+    """A list is as long as its parts, each of which begins at a whole unit."""
+    names = {"N": 5, "N0": 17, "N1": 16, "Nx": 3, "M": 2}
+    assert lists_of(names) == {"N": ["N0", "N1"]}
+    assert listed(names, dict.fromkeys(names, 16)) == names | {"N": 48}
+    assert listed({"M": 2}, {"M": 16}) == {"M": 2}

@@ -6,14 +6,46 @@ from dataclasses import replace
 
 import pytest
 
+from lowering.ground.expr import ONE, ZERO, Const, as_expr
 from lowering.kernel.control import Roles
+from lowering.kernel.nodes import (
+    FenceProxyAsync,
+    LdShared,
+    MBarrierArrive,
+    MBarrierRef,
+    MBarrierWait,
+    SmemRef,
+    Stmt,
+    WarpSync,
+    Wgmma,
+    WgmmaCommit,
+    WgmmaWait,
+)
+from lowering.kernel.operands import TmemRef
+from lowering.kernel.tensor_memory import (
+    Tcgen05Commit,
+    Tcgen05Fence,
+    Tcgen05Load,
+    Tcgen05Mma,
+    Tcgen05WaitLoad,
+)
 from lowering.kernel.text import parse_kernel
-from lowering.proof.obligation import Verdict
+from lowering.kernel.traits import Memory
+from lowering.proof.agent import Agent
+from lowering.proof.automaton import Automaton
+from lowering.proof.linear import Facts
+from lowering.proof.loops import follow
+from lowering.proof.obligation import RefutedError, UnknownError, Verdict
 from lowering.proof.prove import prove
-from lowering.proof.tensor_memory import allocated
+from lowering.proof.rings import Ring
+from lowering.proof.state import State
+from lowering.proof.steps import Steps
+from lowering.proof.tensor_memory import allocated, told_by
 from tests.blackwell import Tile, final, plan
+from tests.conftest import Golden
 from tests.epilogues import RESIDUAL
 from tests.lowering.machine.test_tensor_memory import FAULTS, text
+from tests.lowering.proof.by_words import ACC, NEXT, V, body
 from tests.schedule.matmul.test_tensor_memory import TILES
 from wsched.front.known import import_fusion
 from wsched.run.compiled import compile_fusion
@@ -114,3 +146,146 @@ def test_columns_that_are_freed_before_the_parts_are_not_allocated_for_them() ->
     assert "fence before, a sync and fence after" in found.why
     (found,) = allocated(replace(kernel, body=body[:-1]))
     assert "the address is not read behind fence" in found.why  # without parts for none
+
+
+def cells(n: int) -> TmemRef:
+    return TmemRef("cells", Const(n % 2), (ZERO, ZERO))
+
+
+def stage(n: int, buffer: str = "s") -> SmemRef:
+    return SmemRef(buffer, Const(n % 2), (ZERO, ZERO))
+
+
+def bar(array: str, n: int) -> MBarrierRef:
+    return MBarrierRef(array, Const(n % 2))
+
+
+def about(n: int) -> dict[str, Stmt]:
+    """The words about a step: ``f`` and ``se`` wait for operands and for free cells, ``sf`` for
+    sums; ``mma`` multiplies, ``other`` into the next cells, ``nobody``'s operands are in no ring;
+    ``C`` commits at the sums' barrier, ``R`` at that of free operands, ``R3`` at those of two CTAs;
+    ``F`` and ``E`` are arrivals there, ``SE`` one at free cells; ``ld`` loads cells, ``lds`` a
+    stage, ``wgmma`` reads one.
+    """
+    parity = Const(n // 2 % 2)
+    means = {
+        "f": MBarrierWait(bar("f", n), parity),
+        "sf": MBarrierWait(bar("sf", n), parity),
+        "se": MBarrierWait(bar("se", n), Const(1 - n // 2 % 2)),
+        "mma": Tcgen05Mma(cells(n), stage(n), stage(n, "t"), 64),
+        "other": Tcgen05Mma(cells(n + 1), stage(n), stage(n, "t"), 64),
+        "nobody": Tcgen05Mma(cells(n), stage(n), stage(n, "u"), 64),
+        "C": Tcgen05Commit(bar("sf", n)),
+        "R": Tcgen05Commit(bar("e", n)),
+        "R3_": Tcgen05Commit(bar("e", n), as_expr(3)),
+        "F": MBarrierArrive(bar("sf", n)),
+        "E": MBarrierArrive(bar("e", n)),
+        "SE": MBarrierArrive(bar("se", n)),
+        "ld": Tcgen05Load(V, cells(n)),
+        "lds": LdShared(V, stage(n)),
+        "wgmma": Wgmma(NEXT, ACC, stage(n), stage(n, "t")),
+    }
+    return {f"{word}{n}": stmt for word, stmt in means.items()}
+
+
+MEANS: dict[str, Stmt] = {
+    **{word: stmt for n in range(4) for word, stmt in about(n).items()},
+    "after": Tcgen05Fence("after"),
+    "before": Tcgen05Fence("before"),
+    "fence": FenceProxyAsync(),
+    "wait": Tcgen05WaitLoad(V, NEXT),
+    "warp": WarpSync(),
+    "commit": WgmmaCommit(),
+    "w0": WgmmaWait(V, NEXT, 0),
+}
+BOTH = Memory.SHARED | Memory.SHARED_ASYNC
+OPERANDS = Ring("f", "e", 2, frozenset("st"), True, False, BOTH, frozenset())
+COPIED = replace(OPERANDS, loaded=False, copied=True)
+SUMS = Ring("sf", "se", 2, frozenset({"cells"}), False, False, Memory.NONE, frozenset())
+
+
+def walked(words: str, operands: Ring = OPERANDS, two: bool = False) -> str:
+    """What comes of a program; a step of operands is released by one arrival, or by two CTAs'."""
+    agent = Agent("r", None, (0,), 0, body(words, MEANS))
+    steps = Steps.of(agent.body, (2,), Facts())
+    told = {"e": frozenset({(None, 1), (ONE, 1)} if two else {(None, 1)}),
+            "se": frozenset({(None, 1)})}  # fmt: skip
+    auto = Automaton(agent, steps, (operands, SUMS), told, follow)
+    try:
+        way = auto.run(State())
+    except RefutedError as e:
+        last = e.trace[-1].partition(": ")[2] if e.trace else "nothing"
+        return f"{e.name} of {e.ring}: {e.why} behind {last}"
+    except UnknownError as e:
+        return f"not known: {e}"
+    assert not auto.committing
+    said = [
+        f"fill of {ring} (ordered {f.ordered}, issued {f.issued}, told {f.told})"
+        for ring, fills in sorted(way.fills.items())
+        for f in sorted(fills, key=str)
+    ]
+    said += [
+        f"{ring} released by {sorted('own' if cta is None else str(cta) for cta, _ in told)}"
+        for ring, ways in sorted(way.releases.items())
+        for told in ways
+    ]
+    return "; ".join(said) or "nothing"
+
+
+PRODUCTS = """
+one se0 f0 after mma0 R0 C0 ]|one f0 se0 after mma0 R0 C0 ]|one se0 f0 mma0 R0 C0 ]
+one se0 after f0 mma0 R0 C0 ]|one after se0 f0 mma0 R0 C0 ]|one se0 f0 after mma0 C0 R0 ]
+one se0 f0 after mma0 R0 ]|one se0 f0 after mma0 C0 ]|one se0 f0 after mma0 mma0 R0 C0 ]
+one se0 f0 after other0 R0 C0 ]|one se0 f0 after nobody0 R0 C0 ]|one f0 after mma0 R0 C0 ]
+one se0 after mma0 C0 ]|one se0 f0 after mma0 R1 C0 ]|one se0 f0 after mma0 R0 C1 ]
+one se0 f0 after mma0 E0 C0 ]|one se0 f0 after mma0 R0 F0 ]|one se0 f0 after R0 C0 ]
+one se0 f0 after mma0 R0 f1 mma1 R1 C0 ]|one se0 f0 after mma0 f1 R0 R1 C0 ]
+one se0 f0 after mma0 f1 R1 R0 C0 ]|one se0 f0 after mma0 R0 C0 se1 f1 after mma1 R1 C1 ]
+one se0 f0 after mma0 R0 C0 se1 f1 mma1 R1 C1 ]|se0 f0 after mma0 R0 C0|one f0 E0 ]|one f0 R0 ]
+one se0 after F0 ]|f0 lds0 fence warp one R0 ]|f0 lds0 fence warp one E0 ]
+one f0 ] se0 after mma0 R0 C0
+"""
+LOADS = """
+sf0 after ld0 wait before warp one SE0 ]|sf0 ld0 wait before warp one SE0 ]
+after sf0 ld0 wait before warp one SE0 ]|sf0 after ld0 before warp one SE0 ]
+sf0 after ld0 before wait warp one SE0 ]|sf0 after ld0 wait warp one SE0 ]
+sf0 after ld0 wait warp before one SE0 ]|sf0 after ld0 wait before one SE0 ]
+sf0 after ld0 wait one before ] warp one SE0 ]|sf0 after ld0 wait fence warp one SE0 ]
+sf0 after ld0 wait before warp|sf0 after ld1 wait before warp one SE0 ]
+sf0 after ld0 wait ld0 before warp one SE0 ]|sf0 after ld0 ld0 wait before warp one SE0 ]
+sf0 after ld0 wait before warp ld0 one SE0 ]|sf0 after sf1 ld0 wait before warp one SE0 SE1 ]
+sf0 sf1 after ld0 ld1 wait before warp one SE0 SE1 ]|one sf0 ] after ld0 wait before warp one SE0 ]
+one sf0 ] warp after ld0 wait before warp one SE0 ]|sf0 one SE0 ]|ld0
+"""
+
+
+def programs(text: str) -> list[str]:
+    return [p.strip() for line in text.strip().splitlines() for p in line.split("|")]
+
+
+@pytest.mark.parametrize("what", ["products", "loads"])
+def test_ways_through_a_ring_of_sums(what: str, golden: Golden) -> None:
+    words = {"products": PRODUCTS, "loads": LOADS}[what]
+    assert "\n".join(f"{p}: {walked(p)}" for p in programs(words)) == golden
+
+
+def test_a_commit_tells_several_ctas() -> None:
+    """Of one mask; a step is released once all of them are told."""
+    both = walked("one se0 f0 after mma0 R3_0 C0 ]", two=True)
+    assert both.endswith("f released by ['1', 'own']")
+    assert walked("one se0 f0 after mma0 R0 C0 ]", two=True) == (
+        "release of f: step 0 is never released behind tcgen05.commit sf[0]"
+    )
+    commit = Tcgen05Commit(bar("e", 0), as_expr(5))
+    assert [*told_by(commit, 0)] == [None, Const(2)] and [*told_by(commit, 2)] == [ZERO, None]
+    assert [*told_by(replace(commit, multicast=None), 2)] == [None]
+
+
+def test_a_fence_of_tensor_memory_is_none_of_the_async_proxy() -> None:
+    """Copies by threads that products read are behind ``fence.proxy.async``."""
+    behind = "wgmma0 commit w0 one E0 ]"
+    assert walked(f"f0 fence {behind}", COPIED) == "f released by ['own']"
+    read = "next: frag<f32, 64x8> = wgmma acc, s[0, 0, 0], t[0, 0, 0]"
+    for other in ("", "before", "after", "wait"):
+        said = f"read of f: no fence.proxy.async behind the wait behind {read}"
+        assert walked(f"f0 {other} {behind}", COPIED) == said

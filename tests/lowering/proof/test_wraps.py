@@ -7,15 +7,26 @@ from functools import cache
 
 import pytest
 
-from lowering.ground.expr import I32_MAX, Binary, Const, Expr, Special, Var, maximum, select
+from lowering.ground.expr import (
+    I32_MAX,
+    Binary,
+    Const,
+    Expr,
+    Special,
+    Var,
+    free_vars,
+    maximum,
+    select,
+)
 from lowering.kernel.text import parse_kernel, print_kernel
 from lowering.proof.agent import agents
 from lowering.proof.bounds import ANY, Bounds, Range
 from lowering.proof.linear import Facts
-from lowering.proof.obligation import Obligation, Proof, Verdict
+from lowering.proof.obligation import Obligation, Proof, UnknownError, Verdict
 from lowering.proof.prove import prove
+from lowering.proof.scalars import program
 from lowering.proof.steps import Steps
-from lowering.proof.wraps import unwrapped
+from lowering.proof.wraps import _Walk, unwrapped
 from tests.grouped import FORMS, grouped
 from tests.lists import side_by_side
 from tests.schedules import SCHEDULES, cooperative, definition, in_tensor_memory
@@ -249,3 +260,130 @@ def test_ranges_of_what_is_behind_others(e: Expr, wanted: Range) -> None:
     names = {"x": (0, 100), "d": (3, 7), "z": (0, 500)}
     bounds = Bounds(names, {}, lambda e, found: None, behind={Z: X + D})
     assert bounds.of(e) == wanted
+
+
+WALKED = """
+kernel k threads 32 cluster 1 grid 1 {{
+  param n: i32
+  param m: i32
+  global ends: s32[n]
+  shared w: s32[1][1x2] at 0
+  counter c[1]
+  {body}
+}}
+"""
+MOST = I32_MAX - 8
+
+
+def walked(body: str, words: dict[str, Range] | None = None, **sizes: Range) -> _Walk:
+    """A walk through a program, where ``n`` is 10 and ``m`` 0 to 5 unless told."""
+    (agent,) = agents(parse_kernel(WALKED.format(body=body)))
+    walk = _Walk(agent, program(agent.body, Steps.of(agent.body, (2,), Facts())))
+    walk.begin({"n": (10, 10), "m": (0, 5)} | sizes, {} if words is None else words, None)
+    return walk
+
+
+def trips(inner: str, after: str, head: str = "i in 0 .. n", init: str = "0") -> str:
+    return f"for {head} carry (a: i32 = {init} -> b) {{\n{inner}\nyield {after}\n}}"
+
+
+CARRIED = {
+    "what is added": (trips("", "a + 5"), (50, 50)),
+    "what is added of two sizes": (trips("", "a + m"), (0, 50)),
+    "from a number on": (trips("", "a + 5", init="m"), (50, 55)),
+    "the trip": (trips("", "i"), (9, 9)),
+    "the trip, of steps": (trips("", "i", "i in 2 .. n step 3"), (8, 8)),
+    "the trip, of a few": (trips("", "i", "i in 0 .. m"), (0, 4)),
+    "a sum of a few": (trips("", "a + 5", "i in 0 .. m"), (0, 25)),
+    "a sum in front of a way out": (trips("break m < i", "a + 5"), (0, 50)),
+    "no trip": (trips("", "a + 5", "i in 0 .. 0", "7"), (7, 7)),
+    "no trip behind the end": (trips("", "a + 5", "i in 12 .. n", "7"), (7, 7)),
+    "one trip": (trips("", "a + 5", "i in 9 .. n", "7"), (12, 12)),
+    "two trips": (trips("", "a + i", "i in 8 .. n", "7"), (24, 24)),
+    "the smaller one": (trips("", "min(a + 5, 12)"), (10, 12)),
+    "a number": (trips("", "3"), (3, 3)),
+    "inner trips": (
+        trips("for j in 0 .. 3 carry (x: i32 = a -> y) {\nyield x + 2\n}", "y"), (60, 60)),
+    "one way of two": (trips("", "select(i < 3, 1, 2)"), (2, 2)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CARRIED)
+def test_what_a_loop_yields(name: str) -> None:
+    """Of the first trip, the last one, and the one before, all in between are known."""
+    body, found = CARRIED[name]
+    walk = walked(body)
+    assert walk.names["b"] == found and not walk.found
+
+
+TOO_MUCH: list[tuple[str, str, Range]] = [
+    (trips(f"let x: i32 = a + {MOST + 1}", "i"), "a", (I32_MAX + 1, I32_MAX + 1)),
+    (trips(f"let x: i32 = a + {MOST + 4}", "i", "i in 2 .. n step 3"), "a",
+     (I32_MAX + 1, I32_MAX + 1)),
+    (trips(f"let x: i32 = i + {MOST}", "0"), "i", (I32_MAX + 1, I32_MAX + 1)),
+    (trips(f"let x: i32 = i * {-2**30}", "0"), "i", (-9 * 2**30, -9 * 2**30)),
+    (trips(f"let x: i32 = a + {I32_MAX}", "a + 1"), "a", (I32_MAX + 9, I32_MAX + 9)),
+    (f"let x: i32 = m + {I32_MAX - 4}", "m", (I32_MAX - 4, I32_MAX + 1)),
+    (f"let x: pred = m + {I32_MAX - 4} < n", "m", (I32_MAX - 4, I32_MAX + 1)),
+    (f"if n < m + {I32_MAX - 4} {{ let y: i32 = 1 }}", "m", (I32_MAX - 4, I32_MAX + 1)),
+    (f"st.word w[0, 0], m + {I32_MAX - 4}", "m", (I32_MAX - 4, I32_MAX + 1)),
+    (f"x: i32 = atom inc, c[0], 4 let y: i32 = x + {I32_MAX - 3}", "x",
+     (I32_MAX - 3, I32_MAX + 1)),
+    (f"for i in 0 .. {I32_MAX} step 2 {{ let y: i32 = i }}", "i", (0, I32_MAX + 1)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("body", "name", "found"), TOO_MUCH)
+def test_numbers_that_are_too_much(body: str, name: str, found: Range) -> None:
+    """Each is told, with its range; and one less of what is added is not."""
+    ((e, told),) = walked(body).found.items()
+    assert told == found and name in {v.name for v in free_vars(e)}
+
+
+@pytest.mark.parametrize("less", [
+    trips(f"let x: i32 = a + {MOST}", "i"),
+    trips(f"let x: i32 = a + {MOST + 3}", "i", "i in 2 .. n step 3"),
+    trips(f"let x: i32 = i + {MOST - 1}", "0"),
+    f"let x: i32 = m + {I32_MAX - 5}",
+    f"if m < 5 {{ let x: i32 = m + {I32_MAX - 4} }}",
+    f"if m < 5 {{ let y: i32 = 1 }} else {{ let x: i32 = m - 5 + {I32_MAX} }}",
+    f"if n < m {{ let x: i32 = n * {I32_MAX} }}",
+    f"for i in 0 .. 2 {{ break 4 < m let x: i32 = m + {I32_MAX - 4} }}",
+    f"x: i32 = atom inc, c[0], 3 let y: i32 = x + {I32_MAX - 3}",
+    f"for i in 0 .. {I32_MAX - 1} step 2 {{ let y: i32 = i }}",
+])  # fmt: skip
+def test_numbers_that_are_not_too_much(less: str) -> None:
+    assert not walked(less).found
+
+
+@pytest.mark.parametrize("after", ["a - 5", f"min(a - {2**30}, 3)"])
+def test_what_falls_is_not_followed(after: str) -> None:
+    """What becomes less with each trip may be less than any number that is looked at."""
+    with pytest.raises(UnknownError, match=r"^a may fall from trip to trip$"):
+        walked(trips("", after))
+    assert walked(trips("", f"max({after}, 0)")).names["b"][0] == 0
+
+
+def test_what_branches_know_is_not_known_behind() -> None:
+    """Neither of a condition nor of a way out of a loop."""
+    wide = f"let x: i32 = m + {I32_MAX - 4}"
+    for front in ("if m < 5 { let y: i32 = 1 }", "for i in 0 .. 2 { break 4 < m }"):
+        assert walked(f"{front} {wide}").found and not walked(front).found
+
+
+def test_words_have_the_ranges_of_all_that_is_stored() -> None:
+    """Those that nobody has stored are none."""
+    words: dict[str, Range] = {}
+    walk = walked("st.word w[0, 0], m st.word w[0, 1], n x: i32 = ld.word w[0, 0]", words)
+    assert words == {"w": (0, 10)} and walk.names["x"] == (0, 10)
+    assert walked("x: i32 = ld.word w[0, 0]").names["x"] == (0, 0)
+    assert walked("x: i32 = ld.word w[0, 0]", {"w": (3, 4)}).names["x"] == (3, 4)
+
+
+@pytest.mark.parametrize("body", [
+    "for i in 0 .. n { x: i32 = ld.global.scalar ends[0] y: i32 = ld.global.scalar ends[1] }",
+    "for i in 0 .. n { for j in 0 .. m { x: i32 = ld.global.scalar ends[0] } }",
+])  # fmt: skip
+def test_trips_that_read_several_words_are_not_followed(body: str) -> None:
+    with pytest.raises(UnknownError, match="a trip reads several words of memory"):
+        walked(body)
