@@ -116,6 +116,15 @@ def test_faults(before: str, after: str, why: str) -> None:
     assert e.value.what == why
 
 
+def test_an_arrival_needs_a_barrier_while_its_copies_still_fly() -> None:
+    text = copy_text("bf16", 2, 64, 128, 0).replace("mbarrier.init full[0], 128", "")
+    x, d = np.ones((2, 192, 64), np.uint16), np.zeros((256, 512), np.uint16)
+    with pytest.raises(MachineError) as e:
+        run_kernel(parse_kernel(text), {"X": x, "D": d}, {"M": 192, "N": 64}, 1, adversary="lazy")
+    assert e.value.what == "full[0] is arrived at but not initialized"
+    assert e.value.line == "cp.async.mbarrier.arrive.noinc full[0]"
+
+
 def test_a_copy_that_nobody_waits_for() -> None:
     text = copy_text("bf16", 2, 64, 128, 0).replace("cp.async.mbarrier.arrive.noinc full[0]", "")
     text = text.replace("mbarrier.wait full[0], 0", "")
