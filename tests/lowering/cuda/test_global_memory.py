@@ -253,7 +253,10 @@ def test_stores(dtype: str, bits: int, alone: str, both: str, align: str) -> Non
                         col = 72 + 8 * group + lane % 4 * 2
                         index = ((block * 4 + group) * 2 + half) * 2 + pair
                         first = col if align else col + pair
-                        wanted[place_of(index, bits)] = (row * STRIDE + col + pair, row < ROWS and first < COLS)
+                        wanted[place_of(index, bits)] = (
+                            row * STRIDE + col + pair,
+                            row < ROWS and first < COLS,
+                        )
         assert got == wanted
         assert {form for form, _, _, _ in stores(k, warp, lane)} == {both if align else alone}
 
@@ -286,7 +289,10 @@ def test_stores_transposed(dtype: str, bits: int, align: str) -> None:
                         row = 64 + 8 * group + lane % 4 * 2 + pair
                         col = 72 + 64 * block + 16 * warp + lane // 4 + 8 * half
                         index = ((block * 4 + group) * 2 + half) * 2 + pair
-                        wanted[place_of(index, bits)] = (row * STRIDE + col, row < ROWS and col < COLS)
+                        wanted[place_of(index, bits)] = (
+                            row * STRIDE + col,
+                            row < ROWS and col < COLS,
+                        )
         assert got == wanted and len(stores(k, warp, lane)) == len(wanted)
 
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
+import numpy as np
 import pytest
 
-from lowering.machine import MachineError
+from lowering.kernel.text import parse_kernel
+from lowering.machine import MachineError, run_kernel
 from lowering.machine.adversary import Order
 from tests.lowering.machine.kernels import matmul_text, run_matmul
 
@@ -85,6 +89,43 @@ def test_any_order_shows_it(name: str, adversary: Order) -> None:
     """No luck is needed: each is a fault in the first order that is tried, whichever that is."""
     with pytest.raises(MachineError):
         run(RACES[name][0], adversary, races=True)
+
+
+STORED = """kernel stored threads 128 cluster 1 grid 1 {
+  tensormap d: f32[128, 8] box 64x8
+  shared tile: f32[2][64x8] at 0
+  ones: frag<f32, 64x8> = frag.fill 1.0
+  st.shared tile[0, 0, 0], ones
+  st.shared tile[1, 0, 0], ones
+  fence.proxy.async
+  cta.sync
+  on %warp 0 { elect {
+    tma.store d[0, 0], tile[0, 0, 0]
+    bulk.commit
+    tma.store d[64, 0], tile[1, 0, 0]
+    bulk.commit
+    WAIT
+  } }
+  cta.sync
+  st.shared tile[STAGE, 0, 0], ones
+  on %warp 0 { elect { bulk.wait 0 } }
+}"""
+
+
+@pytest.mark.parametrize("read", ["", ", read=true"])
+@pytest.mark.parametrize("adversary", ORDERS)
+@pytest.mark.parametrize("pending", range(4))
+@pytest.mark.parametrize("stage", [0, 1])
+def test_a_wait_is_for_all_stores_but_the_last_groups(
+    stage: int, pending: int, adversary: Order, read: str
+) -> None:
+    """Of as many as it leaves pending, nobody knows whether they have read what is written anew."""
+    text = STORED.replace("WAIT", f"bulk.wait {pending}{read}").replace("STAGE", str(stage))
+    d = np.zeros((128, 8), np.float32)
+    early = pending > 1 - stage
+    with pytest.raises(MachineError, match="nothing orders") if early else nullcontext():
+        run_kernel(parse_kernel(text), {"d": d}, {}, 1, adversary=adversary, races=True)
+    assert early or (d == 1).all()
 
 
 @pytest.mark.parametrize("name", ["the store's reads are not waited for"])

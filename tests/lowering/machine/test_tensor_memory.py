@@ -104,6 +104,11 @@ FAULTS: dict[str, tuple[str, str, str]] = {
     "no fence behind the wait for a sum": (
         "parity_tile2\n        tcgen05.fence after\n", "parity_tile2\n", "tensor memory is loaded",
     ),
+    "a wait and a fence by one thread alone": (
+        "mbarrier.wait acc_full[stage_tile2], parity_tile2\n        tcgen05.fence after\n",
+        "elect { mbarrier.wait acc_full[stage_tile2], parity_tile2 tcgen05.fence after }\n",
+        "tensor memory is loaded",
+    ),
     "no fence behind the wait for a stage": (
         "mbarrier.wait acc_empty[stage_tile], parity_tile\n          tcgen05.fence after\n",
         "mbarrier.wait acc_empty[stage_tile], parity_tile\n", "may still read",
