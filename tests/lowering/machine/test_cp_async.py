@@ -99,6 +99,18 @@ def test_any_type_and_layout(dtype: str, cols: int, span: int, at: int, adversar
     assert (d[:128] == 7).all() and (d[:, cols:] == 7).all()
 
 
+def test_what_is_told_of_a_copy() -> None:
+    """Its bytes, those behind the tensor's end among them, and whose arrival it is."""
+    text = copy_text("bf16", 2, 64, 128, 0)
+    x, d = np.ones((2, 150, 64), np.uint16), np.zeros((256, 512), np.uint16)
+    found = run_kernel(parse_kernel(text), {"X": x, "D": d}, {"M": 150, "N": 64}, 1, trace=True)
+    assert found.counts["load bytes"] == found.counts["store bytes"] == 128 * 64 * 2
+    arrivals = [
+        (r.warp, r.target, r.index) for r in found.trace if r.op.startswith("cp.async.mbar")
+    ]
+    assert sorted(arrivals) == [(warp, "full", 0) for warp in range(4)]
+
+
 @pytest.mark.parametrize(
     ("before", "after", "why"),
     [
