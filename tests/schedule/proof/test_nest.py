@@ -56,6 +56,15 @@ def test_loads_with_their_loops_in_another_order_fill_a_stage_together() -> None
     assert shape(tree(fusion, load=True)) == [("cta", [("step", ["T6", "T7"])])]
 
 
+def test_loads_whose_loops_count_alike_fill_a_stage_together() -> None:
+    """Though k was split and merged again, so that their loops were made in other ways."""
+    s = tiled()
+    s.split("T7", 2, 4, labels=("ko", "ki"))
+    for tv in ("T6", "T7", "T7"):
+        s.merge(tv, 1, label="step")
+    assert shape(tree(buffered(s), load=True)) == [("cta", [("step", ["T6", "T7"])])]
+
+
 def test_the_tree_of_a_schedule_is_found_once() -> None:
     """Of a graph and the fusion that it is asked about; another one has another tree."""
     fusion = schedule_matmul(linear(), COOPERATIVE)
