@@ -180,6 +180,26 @@ def test_faults(fault: str) -> None:
     assert why and any(why in f for f in found), found
 
 
+def relaxed(*statements: str) -> Kernel:
+    """The kernel with these in a relaxed order."""
+    found = text()
+    for s in statements:
+        assert found.count(f"{s}\n") == 1
+        found = found.replace(f"{s}\n", f"{s}, order=relaxed.cluster\n")
+    return parse_kernel(found)
+
+
+@pytest.mark.sampled
+@pytest.mark.parametrize("adversary", ["eager", "lazy", "random", "fair"])
+def test_a_relaxed_order_tells_of_loads_and_not_of_sums(adversary: Adversary) -> None:
+    """The wait for a load says that it has happened; sums are read by threads."""
+    arrive = "mbarrier.arrive acc_empty[stage_tile2]"
+    wait = "mbarrier.wait acc_empty[stage_tile], parity_tile"
+    run(relaxed(arrive, wait), 300, 72, 104, adversary)
+    with pytest.raises(MachineError, match="tensor memory is loaded"):
+        run(relaxed("mbarrier.wait acc_full[stage_tile2], parity_tile2"), 300, 72, 104, adversary)
+
+
 def test_a_gpu_without_tensor_memory() -> None:
     """Neither products nor cells are there."""
     elsewhere = text().replace(" target sm_100a", "")
