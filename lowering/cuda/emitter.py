@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import accumulate
 from typing import Any
 
 from lowering.cuda.copies import CopyForm
@@ -312,11 +313,5 @@ class Emitter:
 
 def _wrapped(text: str) -> bool:
     """Whether one pair of parentheses encloses all of ``text``."""
-    if not (text.startswith("(") and text.endswith(")")):
-        return False
-    depth = 0
-    for i, c in enumerate(text):
-        depth += (c == "(") - (c == ")")
-        if depth == 0:
-            return i == len(text) - 1
-    return False
+    depths = accumulate((c == "(") - (c == ")") for c in text[:-1])
+    return text.startswith("(") and all(depths)

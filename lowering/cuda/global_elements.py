@@ -94,7 +94,7 @@ class Elements:
 
     def _transposed(self, block: int, row: int, col: int) -> tuple[str, str]:
         """The same where the tile's columns are rows of the tensor."""
-        down, right = self.right(col), self.kind.layout.row(0, 0, block, row)
+        down, right = self.right(col), self.kind.layout.down(block, row)
         below = down and f" + ({down.removeprefix(' + ')}) * {self.stride}"
         beside = f" + {right}" * (right > 0)
         tests = [*self.tests, *self.counted(col)]
@@ -112,12 +112,12 @@ class Elements:
 
     def right(self, col: int) -> str:
         """What leads from the first column to column ``col`` of group ``r``."""
-        step = self.kind.layout.column(0, 1, 0)
+        step = self.kind.layout.columns
         return f" + {step} * r" * (self.kind.groups > 1) + f" + {col}" * (col > 0)
 
     def in_row(self, block: int, row: int) -> tuple[str, list[str]]:
         """Address of the first column in a row, and the conditions that the row is in bounds."""
-        down = self.kind.layout.row(0, 0, block, row)
+        down = self.kind.layout.down(block, row)
         tests = list(self.tests)
         if self.left:
             tests.append(f"{down} < {self.left}")

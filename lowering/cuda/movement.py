@@ -131,7 +131,7 @@ def _steps(e: Emitter, ref: SmemRef, value: Frag, cols: int) -> Iterator[tuple[s
     steps = view.type.cols // cols
     several = steps > per_box
     for block in range(view.blocks):
-        down = view.type.layout.row(0, 0, block, 0)
+        down = view.type.layout.down(block, 0)
         rows = f" + {down * span}" if block else ""
         e.out.line("#pragma unroll")
         with e.out.block(f"for (int r = 0; r < {steps}; ++r)"):

@@ -93,7 +93,7 @@ def _thread(kind: FragmentType) -> tuple[Expr, Expr]:
 def _number(layout: RegisterLayout, first: str, stride: str, at: tuple[int, int, int]) -> str:
     """The number of an element of group ``r``."""
     block, half, inner = at
-    down = layout.row(0, 0, block, half)
+    down = layout.down(block, half)
     text = first + (f" + {down} * {stride}" if down else "")
     return text + f" + {layout.columns} * r" + (f" + {inner}" if inner else "")
 

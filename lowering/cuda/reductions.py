@@ -274,7 +274,7 @@ def _below(e: Emitter, s: FragBelow) -> None:
         for block in range(kind.blocks):
             with e.groups(kind.groups):
                 for row, col in _group(kind):
-                    at = str(layout.row(0, 0, block, row))
+                    at = str(layout.down(block, row))
                     if kind.rows == 1:
                         at = f"{layout.columns} * r" + f" + {col}" * (col > 0)
                     register = e.element(s.out, block, row, col)[0]

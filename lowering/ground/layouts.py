@@ -91,19 +91,24 @@ class RegisterLayout:
             half: 0, or 1 for the row that is as many below as the warp has beside each other.
             first: row of the tile's first element.
         """
-        down, apart = lane // self.lanes, self._apart
-        deep = 2 * apart * self.below
-        return first + self._block_row(block) + warp * deep + down + half * apart
+        deep = 2 * self._apart * self.below
+        return first + self.down(block, half) + warp * deep + lane // self.lanes
 
-    def _block_row(self, block: Any) -> Any:
-        """Row of a block's first element of warp 0."""
+    def down(self, block: Any, half: Any) -> Any:
+        """Rows from the first that a thread holds to another of its rows."""
+        apart = self._apart
         if self.below == 1:
-            return block * self.rows
-        return block // self.below * self.unit + block % self.below * (2 * self._apart)
+            return block * self.rows + half * apart
+        unit, under = block // self.below, block % self.below
+        return unit * self.unit + (2 * under + half) * apart
 
     def column(self, lane: Any, group: Any, inner: Any, first: Any = 0) -> Any:
         """Column of an element, ``inner`` from the first that its thread holds of the group."""
-        return first + group * self.columns + lane % self.lanes * self.span + inner
+        return first + self.right(group, inner) + lane % self.lanes * self.span
+
+    def right(self, group: Any, inner: Any) -> Any:
+        """Columns from the first that a thread holds to another of its columns."""
+        return group * self.columns + inner
 
     def owner(self, row: int, col: int) -> tuple[int, int, tuple[int, int, int, int]]:
         """Who holds an element of a whole tile: (warp, lane, its index in what ``held`` counts)."""

@@ -81,7 +81,7 @@ def element_rows_cols(type_: FragmentType, warp: int) -> tuple[Array, Array]:
     """
     block, group, half, row = np.indices((type_.blocks, type_.groups, 2, 8))
     layout = type_.layout
-    return layout.row(warp, 4 * row, block, half), layout.column(0, group, 0)
+    return layout.row(warp, 4 * row, block, half), layout.right(group, 0)
 
 
 @lru_cache(maxsize=256)

@@ -91,8 +91,8 @@ class Elements:
     def place(self, block: int, group: int, row: int, col: int) -> _Place:
         """Of an element that the executing thread holds."""
         kind, s, g = self.kind, self.s, self.g
-        below: Expr = as_expr(kind.layout.row(0, 0, block, row) if kind.rows > 1 else 0)
-        right: Expr = as_expr(kind.layout.column(0, group, col) if kind.cols > 1 else 0)
+        below: Expr = as_expr(kind.layout.down(block, row) if kind.rows > 1 else 0)
+        right: Expr = as_expr(kind.layout.right(group, col) if kind.cols > 1 else 0)
         tests: list[Expr] = [TRUE]
         if s.limit is not None:
             tests.append(self.down + below < s.limit)

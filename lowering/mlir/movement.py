@@ -157,7 +157,7 @@ def _steps(
     for block in range(value.type.blocks):
         for step in range(value.type.cols // cols):
             box, within = divmod(step, per_box)
-            down = (value.type.layout.row(0, 0, block, 0) + box * buffer.lines) * span
+            down = (value.type.layout.down(block, 0) + box * buffer.lines) * span
             yield line + down + (byte ^ within * cols * buffer.dtype.bytes), block, step
 
 

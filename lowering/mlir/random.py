@@ -153,8 +153,8 @@ def _random(e: Emitter, s: FragRandom) -> None:
     found: list[list[Word]] = [[] for _ in range(kind.blocks)]
     columns = range(0, cols, together)
     for block, group, row, col in product(*map(range, (kind.blocks, kind.groups, rows)), columns):
-        down = thread_row(kind) + (layout.row(0, 0, block, row) if kind.rows > 1 else 0)
-        right = thread_col(kind) + (layout.column(0, group, col) if kind.cols > 1 else 0)
+        down = thread_row(kind) + (layout.down(block, row) if kind.rows > 1 else 0)
+        right = thread_col(kind) + (layout.right(group, col) if kind.cols > 1 else 0)
         number = e.expr(down * stride + s.first + right)
         text = f"llvm.call @random_{together}({seed}, {offset}, {number}) : (i64, i64, i64)"
         value = e.out.op(f"{text} -> {result}", result)

@@ -292,7 +292,7 @@ def _below(e: Emitter, s: FragBelow) -> None:
 def _at(kind: FragmentType, block: int, group: int, row: int, col: int) -> Expr:
     """Row of an element of a column, or column of one of a row, from the thread's first on."""
     found = kind.layout.columns * group + col
-    return ZERO + (found if kind.rows == 1 else kind.layout.row(0, 0, block, row))
+    return ZERO + (found if kind.rows == 1 else kind.layout.down(block, row))
 
 
 RULES: Mapping[type[Stmt], Rule] = {

@@ -194,7 +194,7 @@ class AtOnce:
         axes = listed(self.fusion, t)
         tile = self._tile(t, first) if axes else None
         return tile is not None and any(
-            entry_step(self.fusion, str(d.extent)) % tile.size(d) > 0
+            entry_step(self.fusion, str(d.extent)) % tile.size(d)
             for d in t.logical
             if str(d.extent) in axes
         )

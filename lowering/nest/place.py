@@ -33,6 +33,8 @@ def is_fragment(plan: Plan, tile: Tile) -> bool:
     """Whether a tile in registers has whole rows and columns of instructions."""
     mma, sizes = plan.target.mma, tile.sizes[-2:]
     reduced = plan.fusion.reduction(tile.tensor.name) is not None  # to a row, or to a column
+    if len(sizes) != 2:
+        return False
     units = zip(sizes, (mma.m, mma.layout.columns), strict=True)
     return all(size % unit == 0 or (reduced and size == 1) for size, unit in units)
 

@@ -20,7 +20,9 @@ from wsched.fusion import PrimitiveCall  # noqa: E402
 from wsched.importer import build_fusion, record_text  # noqa: E402
 from wsched.importer.input_error import InputError  # noqa: E402
 from wsched.run.compiled import compile_fusion  # noqa: E402
+from wsched.schedule.matmul.params import GemmTile  # noqa: E402
 from wsched.schedule.matmul.scheduler import schedule_matmul  # noqa: E402
+from wsched.schedule.matmul.tiles import with_tile  # noqa: E402
 
 SQUARE = SCHEDULES["coop_128x128"]
 
@@ -85,6 +87,19 @@ def test_what_a_kernel_has_of_parameters_is_in_the_options() -> None:
     for mine in (s, Schedule.parse(str(s))):
         kernel = wsched.compile(mine, operands())
         assert (kernel.options, kernel.vector) == (built_in.options, 1)
+        assert kernel.kernel == replace(built_in.kernel, name=kernel.kernel.name)
+
+
+@pytest.mark.parametrize("registers", [None, (40, 232)])
+def test_warpgroups_that_share_slices_of_k(registers: tuple[int, int] | None) -> None:
+    """No loop has them: the passes add them, and so they are options."""
+    base = wsched.MatmulParams(epilogue_stages=1, num_registers=registers)
+    params = with_tile(base, GemmTile(64, 64, 128), 2, ping_pong=False, along_k=2)
+    s = Schedule.of(definition(), params)
+    assert (s.options.slice_groups, s.options.slice_registers) == (2, registers)
+    built_in = compile_fusion(build_fusion(record_text(definition())), params)
+    for mine in (s, Schedule.parse(str(s))):
+        kernel = wsched.compile(mine, operands())
         assert kernel.kernel == replace(built_in.kernel, name=kernel.kernel.name)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from dataclasses import fields
 from typing import Any
 
 import pytest
@@ -12,6 +13,12 @@ from tests.conftest import Golden
 from tests.schedules import definition
 from wsched.front.known import import_fusion
 from wsched.fusion import DataType, LoadStoreOpType, MemoryType, ParallelType
+from wsched.schedule.options import (
+    CachePolicy,
+    KernelOptions,
+    MmaInputSmemSwizzle,
+    TensorMapL2Promotion,
+)
 from wsched.schedule.schedule import Schedule, WarpSpecialized
 
 CALLS: dict[str, dict[str, Any]] = {
@@ -34,7 +41,29 @@ CALLS: dict[str, dict[str, Any]] = {
     },
 }  # fmt: skip
 
+
+def _by_tensor(chosen: Any) -> tuple[dict[str, Any], ...]:
+    """A choice for tensors of the caller's, and for another one; one of another type."""
+    return {"T5": chosen, "T0": chosen}, {"T4": chosen}, {"T99": chosen}, {"T0": "x"}
+
+
 WRONG = (None, True, 3, "x", 0.5, ("a", "b", "c"), ("a", 2), {"a": "x"})
+
+OPTIONS: dict[str, tuple[Any, ...]] = {
+    "epilogue_stages": (),
+    "programmatic_dependent_launch": (False,),
+    "prefetched_steps": (),
+    "cache_policies": _by_tensor(CachePolicy.EvictLast),
+    "l2_promotions": _by_tensor(TensorMapL2Promotion.B128),
+    "smem_swizzles": _by_tensor(MmaInputSmemSwizzle.B64),
+    "promote_prologue_smem_reuse": (False,),
+    "vector": (1, 2),
+    "copied_bytes": (*_by_tensor(16), {"T0": 3}),
+    "vector_registers": (),
+    "slice_groups": (1,),
+    "slice_registers": ((40, 232), [40, 232], (40, 41), (248, 40), (40, "x"), (40,)),
+}
+"""Fields of the options, and values of the right type, or almost."""
 
 SPECIALIZED: dict[str, tuple[Any, ...]] = {
     "on": ("TIDy", None),
@@ -77,6 +106,24 @@ def test_each_argument(name: str, golden: Golden) -> None:
         for argument in arguments
         for value in WRONG
     ]
+    assert "\n".join(lines) == golden
+
+
+def test_each_option(golden: Golden) -> None:
+    """What it becomes, or why not: of other types, out of range, of tensors that have none."""
+    assert {*OPTIONS, "prints"} == {f.name for f in fields(KernelOptions)}
+    s, _ = made()
+    lines = []
+    for name, values in OPTIONS.items():
+        for value in (None, True, -1, 0, 3, "x", {}, *values):
+            before = s.options
+            try:
+                s.configure(**{name: value})
+                found = repr(getattr(s.options, name))
+            except ScheduleError as e:
+                assert s.options is before
+                found = f"{e.rule}: {e.why}; {', '.join(e.legal)}".removesuffix("; ")
+            lines.append(f"{name}={value!r}: {found}")
     assert "\n".join(lines) == golden
 
 

@@ -8,8 +8,9 @@ from typing import Any
 
 from lowering.ground.errors import ScheduleError
 from lowering.target.ptx import WARPGROUP
+from lowering.target.target import Target
 from wsched.fusion import Fusion, MemoryType, PrimitiveCall
-from wsched.schedule.axes import require
+from wsched.schedule.axes import require, require_all
 from wsched.schedule.checked import Choice
 from wsched.schedule.options import (
     COPIED_BYTES,
@@ -26,7 +27,9 @@ __all__ = ["configured", "printing"]
 _VECTORS = (1, 2)
 
 
-def configured(fusion: Fusion, options: KernelOptions, call: PrimitiveCall) -> KernelOptions:
+def configured(
+    fusion: Fusion, options: KernelOptions, call: PrimitiveCall, target: Target
+) -> KernelOptions:
     """``options`` with those of a call of ``configure``.
 
     Raises:
@@ -53,6 +56,17 @@ def configured(fusion: Fusion, options: KernelOptions, call: PrimitiveCall) -> K
                 if value not in _VECTORS:
                     why = f"a thread accesses 1 or 2 columns at once, not {value}"
                     raise _refused(call, why, tuple(map(str, _VECTORS)))
+            case "slice_groups":
+                require(call, name, value, int)
+                if value < 1:
+                    raise _refused(call, f"{value} warpgroups multiply nothing", ("1 and more",))
+            case "slice_registers":
+                if value is not None:
+                    require_all(call, name, value, int, 2)
+                    values[name] = tuple(value)
+                    for n in value:
+                        if (problem := target.count_problem(n)) is not None:
+                            raise _refused(call, f"{problem}, not {n}", ())
             case "cache_policies":
                 values[name] = _by_tensor(fusion, call, name, value, CachePolicy)
             case "l2_promotions":

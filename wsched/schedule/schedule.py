@@ -303,7 +303,7 @@ class Schedule:
             ScheduleError: rule ``configure``: no such option, tensor or value.
         """
         call = PrimitiveCall("configure", (), tuple(options.items()))
-        changed = configured(self.fusion, self.options, call)
+        changed = configured(self.fusion, self.options, call, self.target)
         self._states.append((self.fusion, changed))
         self._calls.append(call)
 

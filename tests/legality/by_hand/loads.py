@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lowering.ground.expr import ExprLike
 from tests.legality.builder import Matmul, P, matmul
 from wsched.fusion import Fusion, LoadStoreOpType, WarpSpecialized
 
@@ -15,7 +16,7 @@ def loading(a: LoadStoreOpType, b: LoadStoreOpType) -> Matmul:
     return matmul(by_tma=False, operands=(a, b))
 
 
-def share(m: Matmul, tv: str, label: str, rows: int) -> None:
+def share(m: Matmul, tv: str, label: str, rows: ExprLike) -> None:
     """Warpgroups load ``rows`` rows of a stage each."""
     m.split((tv,), label, rows, f"share {label}")
     m.run((tv,), "share", P.TIDy)

@@ -53,6 +53,19 @@ def test_source_is_header_and_kernel() -> None:
     assert "#include" not in device_header()
 
 
+@pytest.mark.parametrize(
+    ("e", "text"),
+    [
+        ("select(K < 1, 2, 3)", "K < 1 ? 2 : 3"),
+        ("select(K < 1, 2, 3) * 2", "(K < 1 ? 2 : 3) * 2"),
+        ("2 * select(K < 1, 2, 3)", "2 * (K < 1 ? 2 : 3)"),
+        ("select(K < 1, 2, 3) + select(K < 2, 2, 3)", "(K < 1 ? 2 : 3) + (K < 2 ? 2 : 3)"),
+    ],
+)
+def test_what_is_alone_has_no_parentheses_around_it(e: str, text: str) -> None:
+    assert body_of(kernel(f"let a: i32 = {e}")) == [f"const int a = {text};"]
+
+
 def test_carried_scalars_that_read_each_other_are_assigned_at_once() -> None:
     k = kernel(
         """

@@ -181,7 +181,8 @@ def storing(dtype: str, shape: str, align: str, trans: str = "") -> Kernel:
           param M: i32
           param N: i32
           global T: {dtype}[M, N]{align}
-          f: frag<{dtype}, {shape}> = frag.fill 1.0
+          one: frag<f32, {shape}> = frag.fill 1.0
+          f: frag<{dtype}, {shape}> = {"frag.cast one" if dtype == "e4m3" else "frag.fill 1.0"}
           frag.store_global T[64, 72], f{trans}
         }}
         """
@@ -189,7 +190,9 @@ def storing(dtype: str, shape: str, align: str, trans: str = "") -> Kernel:
 
 
 def stores(k: Kernel, warp: int, lane: int) -> list[tuple[str, int, list[tuple[int, int]], bool]]:
-    """(form, offset, register and half of each value, whether in bounds) of each store."""
+    """(form, offset, register of each value and its bits on the right, whether in bounds) of each
+    store.
+    """
     lines, env = emitted(k, warp, lane)
     found = []
     body: list[str] = []
@@ -210,23 +213,34 @@ def stores(k: Kernel, warp: int, lane: int) -> list[tuple[str, int, list[tuple[i
                     assert match is not None
                     at, *values, inside = match[2].split(", ")
                     places = [
-                        (value(v[2 : v.index("]")], env), int(v.endswith(">> 16"))) for v in values
+                        (value(v[2 : v.index("]")], env), int(v.partition(">> ")[2] or 0))
+                        for v in values
                     ]
                     found.append((match[1], value(at, env), places, bool(value(inside, env))))
             body = []
     return found
 
 
-@pytest.mark.parametrize("dtype", ["bf16", "f32"])
+def place_of(index: int, bits: int) -> tuple[int, int]:
+    """Register of a thread's element, and its bits on the right of it."""
+    register, part = divmod(index, 32 // bits)
+    return register, bits * part
+
+
+@pytest.mark.parametrize(
+    ("dtype", "bits", "alone", "both"),
+    [("e4m3", 8, "b8", "pair"), ("bf16", 16, "b16", "b32"), ("f32", 32, "f32", "v2_f32")],
+)
 @pytest.mark.parametrize("align", ["", " align 16"])
-def test_stores(dtype: str, align: str) -> None:
+def test_stores(dtype: str, bits: int, alone: str, both: str, align: str) -> None:
     """Each element of the fragment goes to its row and column, if both are in bounds."""
     k = storing(dtype, "128x32", align)
     for warp, lane in ((0, 0), (1, 5), (3, 31)):
         got = {}
         for form, at, places, inside in stores(k, warp, lane):
-            if form == "b32":
-                places = [(places[0][0], 0), (places[0][0], 1)]
+            if form in ("pair", "b32"):
+                ((register, low),) = places
+                places = [(register, low), (register, low + bits)]
             for i, place in enumerate(places):
                 assert place not in got
                 got[place] = (at + i, inside)
@@ -238,13 +252,13 @@ def test_stores(dtype: str, align: str) -> None:
                         row = 64 + 64 * block + 16 * warp + lane // 4 + 8 * half
                         col = 72 + 8 * group + lane % 4 * 2
                         index = ((block * 4 + group) * 2 + half) * 2 + pair
-                        place = (index // 2, index % 2) if dtype == "bf16" else (index, 0)
                         first = col if align else col + pair
-                        wanted[place] = (row * STRIDE + col + pair, row < ROWS and first < COLS)
+                        wanted[place_of(index, bits)] = (
+                            row * STRIDE + col + pair,
+                            row < ROWS and first < COLS,
+                        )
         assert got == wanted
-        forms = {form for form, _, _, _ in stores(k, warp, lane)}
-        assert forms == ({"v2_f32" if dtype == "f32" else "b32"} if align else
-                         {"f32" if dtype == "f32" else "b16"})  # fmt: skip
+        assert {form for form, _, _, _ in stores(k, warp, lane)} == {both if align else alone}
 
 
 @pytest.mark.parametrize("dtype", ["bf16", "f32"])
@@ -261,9 +275,9 @@ def test_stores_up_to_a_limit(dtype: str, trans: str) -> None:
             assert found[1:] == (at, places, inside and row < 70 and col < 21)
 
 
-@pytest.mark.parametrize("dtype", ["bf16", "f32"])
+@pytest.mark.parametrize(("dtype", "bits"), [("e4m3", 8), ("bf16", 16), ("f32", 32)])
 @pytest.mark.parametrize("align", ["", " align 16"])
-def test_stores_transposed(dtype: str, align: str) -> None:
+def test_stores_transposed(dtype: str, bits: int, align: str) -> None:
     k = storing(dtype, "128x32", align, ", trans=true")
     for warp, lane in ((0, 0), (1, 5), (3, 31)):
         got = {places[0]: (at, inside) for _, at, places, inside in stores(k, warp, lane)}
@@ -275,8 +289,10 @@ def test_stores_transposed(dtype: str, align: str) -> None:
                         row = 64 + 8 * group + lane % 4 * 2 + pair
                         col = 72 + 64 * block + 16 * warp + lane // 4 + 8 * half
                         index = ((block * 4 + group) * 2 + half) * 2 + pair
-                        place = (index // 2, index % 2) if dtype == "bf16" else (index, 0)
-                        wanted[place] = (row * STRIDE + col, row < ROWS and col < COLS)
+                        wanted[place_of(index, bits)] = (
+                            row * STRIDE + col,
+                            row < ROWS and col < COLS,
+                        )
         assert got == wanted and len(stores(k, warp, lane)) == len(wanted)
 
 

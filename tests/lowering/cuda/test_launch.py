@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import weakref
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -339,6 +340,12 @@ def test_refusals_of_the_driver_are_named(driver: Driver) -> None:
     with pytest.raises(InternalError) as e:
         go(k, Tensor(), Tensor())
     assert e.value.why == "copy with grid 2 x 1 x 1: CUDA_ERROR_INVALID_VALUE"
+    prepared = prepare(k)
+    for refused in (0, 1, 1):
+        driver.launch_status = [refused]
+        with pytest.raises(InternalError) if refused else nullcontext() as again:
+            prepared()
+    assert again.value.why == e.value.why
     driver.encode_status = Result.CUDA_ERROR_INVALID_VALUE
     with pytest.raises(InternalError, match=r"tensor map A of Layout.*CUDA_ERROR_INVALID_VALUE"):
         go(k, Tensor(address=1 << 20), Tensor())

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -107,6 +110,35 @@ def test_bad_text_is_rejected_with_the_log() -> None:
         compile_cubin("nonsense", "bad.cu")
     assert e.value.why == "bad.cu does not compile (NVRTC_ERROR_COMPILATION)"
     assert "bad.cu(1): error" in e.value.log and e.value.log in str(e.value)
+
+
+class Refusing:
+    """NVRTC that compiles nothing and says why in these bytes."""
+
+    nvrtcResult = SimpleNamespace(NVRTC_SUCCESS="ok")  # noqa: N815
+
+    def __init__(self, said: bytes) -> None:
+        self.said = said
+
+    def __getattr__(self, name: str) -> Callable[..., tuple[Any, ...]]:
+        log = {"nvrtcGetProgramLogSize": (len(self.said),), "nvrtcVersion": (12, 8)}
+        return lambda *_: ("ok", *log.get(name, ()))
+
+    def nvrtcCompileProgram(self, *_: Any) -> tuple[Any]:  # noqa: N802
+        return (SimpleNamespace(name="NVRTC_ERROR_COMPILATION"),)
+
+    def nvrtcGetProgramLog(self, program: Any, into: bytearray) -> tuple[str]:  # noqa: N802
+        into[:] = self.said
+        return ("ok",)
+
+
+def test_a_log_that_is_no_text_of_utf_8(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What can be read of it is told: a program may quote names in any encoding."""
+    said = b"caf\xe9.cu(1): error\n\0"
+    monkeypatch.setattr(nvrtc, "_nvrtc", lambda: Refusing(said))
+    with pytest.raises(CompileError) as e:
+        compile_cubin(EMPTY)
+    assert e.value.log == "caf\N{REPLACEMENT CHARACTER}.cu(1): error"
 
 
 def test_missing_bindings_are_unsupported(monkeypatch: pytest.MonkeyPatch) -> None:

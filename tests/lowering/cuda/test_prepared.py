@@ -50,6 +50,8 @@ def test_prepared_launch_keeps_the_arguments_of_some_streams(
     prepared = prepare(LoadedKernel(copy_kernel(), b""))
     for stream in range(1, 9):
         prepared(stream)
+        if stream <= 3:
+            assert list(prepared._by_stream) == list(range(1, stream + 1))
     assert len(prepared._by_stream) <= 3
     assert [x[3] for x in driver.named("launch")] == list(range(1, 9))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 from hypothesis import assume, given
@@ -46,6 +47,16 @@ A, B, P = Var("a"), Var("b"), Var("p", ScalarType.PRED)
 WIDE = Var("w", ScalarType.I64)
 
 
+class Counted(Var):
+    """A variable that counts how often it is asked for its hash."""
+
+    asked = 0
+
+    def __hash__(self) -> int:
+        Counted.asked += 1
+        return super().__hash__()
+
+
 def value(e: Expr, env: Mapping[str, int]) -> int:
     """The value of ``e``; examples that divide by zero are dropped."""
     try:
@@ -74,6 +85,16 @@ def parsed(text: str, kind: ScalarType) -> Expr:
     (let,) = kernel.body
     assert isinstance(let, Let)
     return let.value
+
+
+def test_the_hash_of_a_tree_is_made_once() -> None:
+    """Trees share what they are made of, so it would take twice as long for each level else."""
+    leaf = Counted("a")
+    trees = [Binary("*", leaf, B), Select(P, leaf, B)]
+    for tree in trees:
+        Counted.asked = 0
+        assert len({hash(tree) for _ in range(3)}) == Counted.asked == 1
+        assert hash(replace(tree)) == hash(tree)
 
 
 @budget(60)

@@ -23,6 +23,21 @@ def test_replaced_with_its_mode(tmp_path: Path, mode: int) -> None:
     assert list(tmp_path.iterdir()) == [file]
 
 
+def test_the_data_are_on_the_disk_before_they_take_the_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, synced = tmp_path / "f", list[int]()
+    file.write_text("before")
+
+    def sync(handle: int) -> None:
+        assert file.read_text() == "before"
+        synced.append(os.fstat(handle).st_size)
+
+    monkeypatch.setattr(os, "fsync", sync)
+    replace_file(file, b"after")
+    assert synced == [len(b"after")] and file.read_text() == "after"
+
+
 @pytest.mark.parametrize("step", ["fchmod", "fsync", "replace"])
 @pytest.mark.parametrize("end", [OSError(28, "No space left on device"), KeyboardInterrupt()])
 def test_nothing_is_left_behind(

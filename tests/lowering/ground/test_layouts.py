@@ -6,12 +6,12 @@ import pytest
 
 from lowering.ground.dtypes import DType
 from lowering.ground.errors import UnsupportedError
-from lowering.ground.layouts import ACCUMULATOR, RegisterLayout, operand_layout
+from lowering.ground.layouts import ACCUMULATOR, LANES, RegisterLayout, operand_layout
 from lowering.ground.types import FragmentType
 from lowering.kernel.text import parse_kernel, print_kernel
 
 WIDE = tuple(RegisterLayout(8, lanes) for lanes in (1, 2, 4, 8, 16, 32))
-LAYOUTS = (RegisterLayout(1), ACCUMULATOR, RegisterLayout(4), *WIDE)
+LAYOUTS = (RegisterLayout(1), ACCUMULATOR, RegisterLayout(4), LANES, *WIDE)
 
 
 def places(layout: RegisterLayout, rows: int, cols: int) -> list[tuple[int, int]]:

@@ -99,6 +99,18 @@ def test_any_type_and_layout(dtype: str, cols: int, span: int, at: int, adversar
     assert (d[:128] == 7).all() and (d[:, cols:] == 7).all()
 
 
+def test_what_is_told_of_a_copy() -> None:
+    """Its bytes, those behind the tensor's end among them, and whose arrival it is."""
+    text = copy_text("bf16", 2, 64, 128, 0)
+    x, d = np.ones((2, 150, 64), np.uint16), np.zeros((256, 512), np.uint16)
+    found = run_kernel(parse_kernel(text), {"X": x, "D": d}, {"M": 150, "N": 64}, 1, trace=True)
+    assert found.counts["load bytes"] == found.counts["store bytes"] == 128 * 64 * 2
+    arrivals = [
+        (r.warp, r.target, r.index) for r in found.trace if r.op.startswith("cp.async.mbar")
+    ]
+    assert sorted(arrivals) == [(warp, "full", 0) for warp in range(4)]
+
+
 @pytest.mark.parametrize(
     ("before", "after", "why"),
     [
@@ -114,6 +126,15 @@ def test_faults(before: str, after: str, why: str) -> None:
     with pytest.raises(MachineError) as e:
         run_ring("rows", text.replace(before, after))
     assert e.value.what == why
+
+
+def test_an_arrival_needs_a_barrier_while_its_copies_still_fly() -> None:
+    text = copy_text("bf16", 2, 64, 128, 0).replace("mbarrier.init full[0], 128", "")
+    x, d = np.ones((2, 192, 64), np.uint16), np.zeros((256, 512), np.uint16)
+    with pytest.raises(MachineError) as e:
+        run_kernel(parse_kernel(text), {"X": x, "D": d}, {"M": 192, "N": 64}, 1, adversary="lazy")
+    assert e.value.what == "full[0] is arrived at but not initialized"
+    assert e.value.line == "cp.async.mbarrier.arrive.noinc full[0]"
 
 
 def test_a_copy_that_nobody_waits_for() -> None:

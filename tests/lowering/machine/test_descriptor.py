@@ -21,6 +21,13 @@ def buffer(shape: tuple[int, int], swizzle: Swizzle, stages: int = 1) -> SharedB
     return SharedBuffer("b", DType.F16, stages, shape, swizzle, 2048)
 
 
+def test_a_tile_of_several_matrices_begins_where_its_first_line_is() -> None:
+    b = SharedBuffer("b", DType.F16, 2, (3, 8, 64), Swizzle.B128, 2048)
+    for stage, matrix, row, col in ((0, 0, 0, 0), (1, 0, 0, 16), (0, 2, 0, 0), (1, 1, 5, 48)):
+        line = (stage * 3 + matrix) * 8 + row
+        assert tile_byte(b, stage, matrix, row, col) == 128 * line + 2 * col
+
+
 @pytest.mark.parametrize(
     ("swizzle", "bits"),
     [

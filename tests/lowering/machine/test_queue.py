@@ -73,6 +73,17 @@ def test_faults(body: str, why: str) -> None:
     assert error.value.what == why
 
 
+def test_a_word_for_a_cta_that_has_left() -> None:
+    """Whose memory is another's by now; one's own is there as long as one runs."""
+    body = "elect { st.word tile[0, 0], 1, cta=%cluster.ctarank WORD }"
+    run(body.replace("WORD", ""), cluster=2)
+    late = body.replace("WORD", "if %cluster.ctarank == 1 { st.word tile[1, 0], 1, cta=0 }")
+    with pytest.raises(MachineError) as error:
+        for seed in range(8):
+            run(late, cluster=2, seed=seed)
+    assert error.value.what == "a store to tile reaches CTA 0, which has left"
+
+
 def test_a_word_that_nothing_orders() -> None:
     """Two warps, and no barrier between the store and the load: a fault whoever comes first."""
     body = """

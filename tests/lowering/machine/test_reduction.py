@@ -106,6 +106,38 @@ def test_a_row_that_another_warp_may_still_read() -> None:
     assert error.value.what == why
 
 
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "frag.reduce_to_shared sum, meeting[0, 0, 0], t",
+        "row: frag<f32, 1x32> = frag.reduce_from_shared sum, none, meeting[0, 0, 0], 4",
+        "frag.store_reduced sum, d[0, 0], meeting[0, 0, 0], 4, 32",
+    ],
+)
+def test_rows_beside_other_accesses_to_their_bytes(statement: str) -> None:
+    """A barrier has to order them, as any two accesses of which one writes."""
+    text = f"""
+    kernel k threads 128 cluster 1 grid 1 {{
+      global d: f32[1, 32]
+      shared meeting: f32[1][64x32] at 0
+      t: frag<f32, 64x32> = frag.fill 1.0
+      none: frag<f32, 1x32> = frag.fill 0.0
+      frag.reduce_to_shared sum, meeting[0, 0, 0], t
+      cta.sync
+      on %warp 0 {{ st.shared meeting[0, 0, 0], t }}
+      SYNC
+      {statement}
+    }}
+    """
+    d = np.zeros((1, 32), np.float32)
+    run_kernel(parse_kernel(text.replace("SYNC", "cta.sync")), {"d": d}, {}, 1, races=True)
+    with pytest.raises(MachineError) as error:
+        run_kernel(parse_kernel(text.replace("SYNC", "")), {"d": d}, {}, 1, races=True)
+    said = f"{error.value.what} at `{error.value.line}`"
+    for access in ("`st.shared meeting[0, 0, 0], t`", f"`{statement}`", "nothing orders the two"):
+        assert access in said
+
+
 def test_rows_stored_at_once_are_those_of_registers() -> None:
     """Bit by bit, in bounds alone, by all warps, the second 128 columns as well."""
     text = """

@@ -153,6 +153,35 @@ def test_a_word_of_what_a_peer_stores() -> None:
     assert error.value.what == f"tile {UNHEARD}"
 
 
+PASSED_ON = """kernel k threads 128 cluster 2 grid 2 {
+  tensormap d: f32[64, 8] box 64x8
+  shared tile: f32[1][64x8] at 0
+  mbarrier full[1] arrivals 4 at 2048
+  on %warp 0 { elect { mbarrier.init full[0], 4 fence.mbarrier_init } }
+  cluster.sync
+  if %cluster.ctarank == 1 {
+    ones: frag<f32, 64x8> = frag.fill 1.0
+    st.shared tile[0, 0, 0], ones, cta=0
+    warp.sync
+    elect { mbarrier.arrive full[0], cta=0, order=release.cluster }
+  }
+  if %cluster.ctarank == 0 {
+    mbarrier.wait full[0], 0, order=acquire.cluster
+    FENCE
+    on %warp 0 { elect { tma.store d[0, 0], tile[0, 0, 0] bulk.commit bulk.wait 0 } }
+  }
+  cluster.sync
+}"""
+
+
+@pytest.mark.parametrize(("fence", "right"), [("fence.proxy.async", True), ("", False)])
+def test_who_has_heard_of_a_store_passes_it_on_to_tma(fence: str, right: bool) -> None:
+    """By a fence of its own: the one who stored it is in another CTA."""
+    d = np.zeros((64, 8), np.float32)
+    run_kernel(parse_kernel(PASSED_ON.replace("FENCE", fence)), {"d": d}, {}, 2, adversary="lazy")
+    assert bool((d == 1).all()) is right
+
+
 READER_LEAVES = """kernel k threads 128 cluster 2 grid 2 {
   shared tile: f32[1][64x8] at 0
   mbarrier full[1] arrivals 1 at 2048

@@ -142,6 +142,27 @@ def test_invalidated_while_a_warp_waits() -> None:
 
 
 @pytest.mark.parametrize(
+    ("statement", "what"),
+    [
+        ("stmatrix f[0, 0, 0], x", "stmatrix of frag<f32, 64x32> to f32"),
+        ("stmatrix s[0, 0, 0], h", "stmatrix of frag<f16, 64x32> to bf16"),
+        ("st.shared s[0, 0, 0], v", "st.shared of frag<bf16, 64x32> to bf16"),
+        ("st.shared s[0, 0, 0], x", "st.shared of frag<f32, 64x32> to bf16"),
+        ("y: frag<f32, 64x32> = ldmatrix f[0, 0, 0]", "ldmatrix of frag<f32, 64x32> from f32"),
+        ("y: frag<f16, 64x32> = ldmatrix s[0, 0, 0]", "ldmatrix of frag<f16, 64x32> from bf16"),
+        ("y: frag<bf16, 64x32> = ld.shared s[0, 0, 0]",
+         "ld.shared of frag<bf16, 64x32> from bf16"),
+        ("y: frag<f32, 64x32> = ld.shared s[0, 0, 0]", "ld.shared of frag<f32, 64x32> from bf16"),
+    ],
+)  # fmt: skip
+def test_copies_that_do_not_exist(statement: str, what: str) -> None:
+    """An instruction moves rows of its own number of bytes, and elements of one type."""
+    with pytest.raises(InternalError) as error:
+        execute(f"{FILL}h: frag<f16, 64x32> = frag.cast x\n{statement}")
+    assert error.value.why == f"{what} elements"
+
+
+@pytest.mark.parametrize(
     ("statement", "message"),
     [
         (

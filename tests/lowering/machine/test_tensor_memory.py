@@ -104,6 +104,11 @@ FAULTS: dict[str, tuple[str, str, str]] = {
     "no fence behind the wait for a sum": (
         "parity_tile2\n        tcgen05.fence after\n", "parity_tile2\n", "tensor memory is loaded",
     ),
+    "a wait and a fence by one thread alone": (
+        "mbarrier.wait acc_full[stage_tile2], parity_tile2\n        tcgen05.fence after\n",
+        "elect { mbarrier.wait acc_full[stage_tile2], parity_tile2 tcgen05.fence after }\n",
+        "tensor memory is loaded",
+    ),
     "no fence behind the wait for a stage": (
         "mbarrier.wait acc_empty[stage_tile], parity_tile\n          tcgen05.fence after\n",
         "mbarrier.wait acc_empty[stage_tile], parity_tile\n", "may still read",
@@ -173,6 +178,26 @@ def test_faults(fault: str) -> None:
             found.append(str(error))
     assert len(found) == 3, f"{3 - len(found)} of 3 runs are right"
     assert why and any(why in f for f in found), found
+
+
+def relaxed(*statements: str) -> Kernel:
+    """The kernel with these in a relaxed order."""
+    found = text()
+    for s in statements:
+        assert found.count(f"{s}\n") == 1
+        found = found.replace(f"{s}\n", f"{s}, order=relaxed.cluster\n")
+    return parse_kernel(found)
+
+
+@pytest.mark.sampled
+@pytest.mark.parametrize("adversary", ["eager", "lazy", "random", "fair"])
+def test_a_relaxed_order_tells_of_loads_and_not_of_sums(adversary: Adversary) -> None:
+    """The wait for a load says that it has happened; sums are read by threads."""
+    arrive = "mbarrier.arrive acc_empty[stage_tile2]"
+    wait = "mbarrier.wait acc_empty[stage_tile], parity_tile"
+    run(relaxed(arrive, wait), 300, 72, 104, adversary)
+    with pytest.raises(MachineError, match="tensor memory is loaded"):
+        run(relaxed("mbarrier.wait acc_full[stage_tile2], parity_tile2"), 300, 72, 104, adversary)
 
 
 def test_a_gpu_without_tensor_memory() -> None:

@@ -53,6 +53,28 @@ def test_a_loop_carries_scalars() -> None:
     assert f"{text[0].partition(':')[0]}#0" in " ".join(text[4:])
 
 
+@pytest.mark.parametrize(("shape", "count"), [("1x1", 1), ("1x8", 2)])
+def test_a_loop_carries_the_registers_of_a_fragment_together(shape: str, count: int) -> None:
+    kind = f"frag<f32, {shape}>"
+    text = body_of(
+        f"""
+        zero: {kind} = frag.fill 0.0
+        for i in 0 .. K carry (x: {kind} = zero -> last) {{
+          y: {kind} = frag.pointwise add, x, 1.0
+          yield y
+        }}
+        """
+    )
+    (loop,) = (line for line in text if "scf.for" in line)
+    packed = f"!f32x{count}"
+    assert f") -> ({packed}) : i32" in loop
+    (given,) = re.findall(r"iter_args\(%x = (%\d+)\)", loop)
+    assert any(line.startswith(f"{given} = ") and line.endswith(packed) for line in text)
+    for i in range(count):
+        assert any(re.match(rf"%\d+ = llvm.extractvalue %x\[{i}\] : {packed}", x) for x in text)
+    assert next(line for line in text if "scf.yield" in line).endswith(f" : {packed}")
+
+
 def test_an_unrolled_loop_is_written_out() -> None:
     text = body_of(
         """

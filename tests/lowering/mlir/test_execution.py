@@ -250,16 +250,17 @@ def test_a_tile_that_threads_copy(align: int, rows: int) -> None:
     assert machine["Y"].any()
 
 
-def test_rows_by_index_that_threads_copy() -> None:
-    text = """
-    kernel k threads 128 cluster 1 grid 1 {
+@pytest.mark.parametrize("span", [128, 64])  # all columns in one box, and half of them
+def test_rows_by_index_that_threads_copy(span: int) -> None:
+    text = f"""
+    kernel k threads 128 cluster 1 grid 1 {{
       param M: i32
       param N: i32
       global X: bf16[M, N] align 8
       global Y: bf16[M, N]
-      shared T: bf16[1][64x64] swizzle 128 at 1024
+      shared T: bf16[1][64x64] swizzle {span} at 1024
       mbarrier full[1] arrivals 128 at 32768
-      on %warp 0 { elect { mbarrier.init full[0], 128 } }
+      on %warp 0 {{ elect {{ mbarrier.init full[0], 128 }} }}
       cta.sync
       cp.async T[0, 0, 0], X[50, 0], 64, 64, limit=60
       cp.async.mbarrier.arrive.noinc full[0]
@@ -267,8 +268,8 @@ def test_rows_by_index_that_threads_copy() -> None:
       w: frag<bf16, 64x64> = ldmatrix T[0, 0, 0]
       frag.store_global Y[0, 0], w
       cta.sync
-      on %warp 0 { elect { mbarrier.inval full[0] } }
-    }
+      on %warp 0 {{ elect {{ mbarrier.inval full[0] }} }}
+    }}
     """
     machine, module = both(parse_kernel(text))
     assert np.array_equal(machine["Y"], module["Y"])

@@ -226,6 +226,8 @@ class _Warpgroup:
 
     def store(self, at: Any, values: list[Any], kind: str, mask: np.ndarray) -> None:
         size = int(kind[1:]) // 8
+        places = at[1][mask].tolist()
+        assert len(places) == len(set(places)), "two threads store to one place at once"
         for i, value in enumerate(values):
             for t in np.flatnonzero(mask):
                 start = at[1][t] + i * size

@@ -7,11 +7,21 @@ from collections.abc import Callable
 import pytest
 
 from lowering.ground.errors import UnsupportedError
-from lowering.kernel.nodes import For, FragCast, FragColumns, Section, Stmt, StoreTile
+from lowering.kernel.nodes import (
+    Consume,
+    For,
+    FragCast,
+    FragColumns,
+    MmaTile,
+    Section,
+    Stmt,
+    StoreTile,
+)
 from lowering.kernel.visit import walk
 from lowering.nest.lower import lower
+from tests.epilogues import RESIDUAL
 from tests.legality.agreement import outcome
-from tests.legality.builder import Matmul, P, matmul
+from tests.legality.builder import ON_TIDY, Matmul, P, matmul
 from tests.legality.by_hand.results import one_big_store, residual_in_ring
 from tests.lists import side_by_side
 from wsched.fusion import Fusion
@@ -136,6 +146,32 @@ def test_steps_of_a_ring_are_not_taken_at_once() -> None:
     staged = m.epilogue[-2]
     assert error.value.what == f"{staged} inlined at 3"
     assert error.value.supported == "at least 4: read in the loops around it"
+
+
+def test_columns_that_are_steps_of_another_ring() -> None:
+    """A product that has the same columns in parts only repeats an instruction: its parts are
+    multiplied at once, and what is added to them comes step by step.
+    """
+    m = matmul(RESIDUAL, ring=True)
+    m.tile(128, 64, 32)
+    m.deal(runs=True)
+    m.share("Mi", 64, "group", P.TIDy)
+    m.steps("tile k")
+    m.stage(3, 2)
+    m.split((m.acc,), "Ni", 32, "chunk Ni")
+    m.order(m.compute, "cta tile group")
+    m.fragments("group", 32)
+    m.order((m.acc,), "cta tile group k chunk")
+    m.split(m.rings, "Ni", 32, "chunk Ni")
+    m.order(m.rings, "cta tile chunk")
+    m.steps("tile chunk", m.rings)
+    m.fill(m.rings, 2, 1, ON_TIDY)
+    m.inline("group")
+    stmts = compute(m.s.fusion)
+    assert [(s.col, s.cols) for s in stmts if isinstance(s, MmaTile)] == [(0, 32), (32, 32)]
+    (chunks,) = (s for s in stmts if isinstance(s, For) and s.unroll)
+    assert [s.ring for s in walk(chunks.body) if isinstance(s, Consume)] == ["aux"]
+    assert sizes(list(walk(chunks.body)), FragCast) == [(64, 32)] * 2
 
 
 def test_not_of_two_tensors_side_by_side() -> None:

@@ -53,7 +53,7 @@ def test_tile_and_k_of_the_accumulator_are_not_merged() -> None:
 def test_refused(axes: tuple[int, int], traversal: int, why: str) -> None:
     with pytest.raises(ScheduleError) as error:
         merge(linear(), "T5", *axes, traversal=traversal)
-    assert (error.value.rule, error.value.why) == ("merge", why)
+    assert (error.value.rule, error.value.why, error.value.legal) == ("merge", why, ())
 
 
 def test_parallel_loop_is_refused() -> None:

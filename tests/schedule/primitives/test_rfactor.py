@@ -121,6 +121,19 @@ def test_parts_are_reduced_further() -> None:
     assert s.fusion.outputs[1].axes == ()
 
 
+@pytest.mark.parametrize("label", ["Mo", "group", "Mi"])
+def test_one_loop_is_reduced_over_wherever_it_stands(label: str) -> None:
+    """Among the loops, the dimensions and what splits give and take."""
+    s, copied = both()
+    s.rfactor(copied, label)
+    t = s.tensor(copied)
+    known = {d.id: d for d in t.root}
+    for d in (*t.logical, *t.loop, *(d for x in t.transforms for d in (*x.inputs, *x.outputs))):
+        assert known.setdefault(d.id, d) == d
+    reduced = [d.label for d in t.loop if d.iter_type is IterType.Reduction]
+    assert reduced == [label]
+
+
 def test_parts_that_are_not_reduced_further() -> None:
     s, copied = both()
     made = s.fusion.definition(copied).input

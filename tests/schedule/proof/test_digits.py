@@ -116,6 +116,7 @@ def test_parts_that_are_merged_again_have_no_index_of_their_own() -> None:
     two = Two()
     two.s.split(COMPUTE, 0, 8, labels=("a", "b"))
     two.s.merge(COMPUTE, 0, label="again")
+    assert said(two.digits(2)) == [("again", "N"), ("N", "1")]
     found = two.digits(1)
     assert said(found) == [("again", "1")]
     assert sorted(g.label for g in found.lost) == ["a", "b"]

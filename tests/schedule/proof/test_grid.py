@@ -14,7 +14,7 @@ from tests.schedule.whole import Tiling, result, whole
 from tests.schedules import cooperative, split_k
 from wsched.fusion import ParallelType
 from wsched.schedule import ClusterDims, MatmulParams, Schedule, make_plan, plan_matmul
-from wsched.schedule.proof.grid import cluster_size
+from wsched.schedule.proof.grid import cluster_size, largest_numbers
 
 CTAS = Special("nctaid.x")
 
@@ -37,6 +37,23 @@ def test_a_constant_grid() -> None:
     for m in (100, 128 * 7):
         got, wanted = result(p, m, 72, 72, sms=2)
         assert (got == wanted).all()
+
+
+def test_numbers_that_have_to_fit() -> None:
+    """What a split and a merge count together, and what factors and traversals are computed of."""
+    s = Schedule(linear())
+    s.split("T5", 0, CTAS * 2, labels=("Mo", "Mi"))
+    s.split("T5", 2, 64, labels=("No", "Ni"))
+    s.reorder("T5", {2: 1})
+    s.merge("T5", 0, traversal=8, label="tiles")
+    assert [str(e) for e in largest_numbers(s.fusion)] == [
+        "ceildiv(M, %nctaid.x * 2) * (%nctaid.x * 2)",
+        "%nctaid.x * 2",
+        "%nctaid.x",
+        "ceildiv(N, 64) * 64",
+        "ceildiv(M, %nctaid.x * 2) * ceildiv(N, 64)",
+        "ceildiv(N, 64) * 8",
+    ]
 
 
 REFUSED: dict[str, Tiling] = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lowering.ground.errors import ScheduleError
+from lowering.ground.expr import ExprLike, Var, maximum
 from lowering.target.targets import DEFAULT
 from tests.legality.builder import P
 from tests.legality.by_hand.loads import b_by_two_warpgroups, both_by_threads, loading, share
@@ -15,7 +16,7 @@ from wsched.schedule.proof.loading import load_registers_problem, warpgroups_tha
 SET = LoadStoreOpType.Set
 
 
-def shared_out(a: int, b: int, registers: tuple[int, int] | None = None) -> Fusion:
+def shared_out(a: ExprLike, b: ExprLike, registers: tuple[int, int] | None = None) -> Fusion:
     """Parts of ``a`` rows of A and of ``b`` rows of B for each warpgroup; none of 0."""
     m = loading(SET, SET)
     m.tile(64, 64, 32)
@@ -45,8 +46,19 @@ def test_a_stage_is_filled_together(a: int, b: int, said: str) -> None:
     assert error.value.why == f"warpgroups fill a stage together, but load {said}"
 
 
-def test_shared_alike() -> None:
-    assert make_plan(shared_out(32, 32)).parts[0].loads
+@pytest.mark.parametrize("rows", [32, 64])
+def test_shared_alike(rows: int) -> None:
+    """By two warpgroups, or by a loop of one iteration."""
+    plan = make_plan(shared_out(rows, rows))
+    assert plan.parts[0].loads and warpgroups_that_load(plan.fusion, [("T6", "T7")]) == 64 // rows
+
+
+def test_a_number_that_is_not_known_when_the_kernel_is_made() -> None:
+    rows = maximum(Var("M"), 1)
+    with pytest.raises(ScheduleError) as error:
+        make_plan(shared_out(rows, rows))
+    why = "the number of warpgroups that load T6 is no constant"
+    assert (error.value.rule, error.value.why) == ("role", why)
 
 
 def test_registers_of_all_warpgroups() -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.schedule.fusions import COOPERATIVE, PING_PONG, linear
+from tests.schedule.fusions import COOPERATIVE, LOADS, PING_PONG, buffered, linear, tiled
 from wsched.fusion import Fusion
 from wsched.schedule import schedule_matmul
 from wsched.schedule.graph import TransformGraph
 from wsched.schedule.parts import find_parts
-from wsched.schedule.proof.nest import Leaf, Loop, Node, leaves, nest, waits
+from wsched.schedule.proof.nest import Leaf, Loop, Node, leaves, loops, nest, waits
 
 
 def shape(nodes: tuple[Node, ...]) -> list[object]:
@@ -35,6 +35,34 @@ def test_compute() -> None:
 def test_loads_that_fill_a_stage_share_its_loops() -> None:
     fusion = schedule_matmul(linear(), PING_PONG)
     assert shape(tree(fusion, load=True)) == [("cta", [("tile·group·k", ["T6", "T7"])])]
+
+
+def test_loops_of_a_node() -> None:
+    """Those of all that stands in it, as they are met."""
+    (cta,) = tree(schedule_matmul(linear(), COOPERATIVE))
+    found = [d.label for d in loops(cta)]
+    assert found == ["cta", "tile", "group", "k", "k16", "m64", "chunk", "m64"]
+    assert [list(loops(Leaf(t))) for t in leaves(cta)] == [[]] * 4
+
+
+def test_loads_with_their_loops_in_another_order_fill_a_stage_together() -> None:
+    """A loop on CTAs counts wherever it stands, and merges of merges count alike."""
+    s = tiled()
+    for tv in LOADS:
+        s.merge(tv, 1, label="step")
+    s.reorder("T7", {0: 1})
+    fusion = buffered(s)
+    assert [d.label for d in fusion.tensor("T7").loop[:2]] == ["step", "cta"]
+    assert shape(tree(fusion, load=True)) == [("cta", [("step", ["T6", "T7"])])]
+
+
+def test_loads_whose_loops_count_alike_fill_a_stage_together() -> None:
+    """Though k was split and merged again, so that their loops were made in other ways."""
+    s = tiled()
+    s.split("T7", 2, 4, labels=("ko", "ki"))
+    for tv in ("T6", "T7", "T7"):
+        s.merge(tv, 1, label="step")
+    assert shape(tree(buffered(s), load=True)) == [("cta", [("step", ["T6", "T7"])])]
 
 
 def test_the_tree_of_a_schedule_is_found_once() -> None:

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from lowering.ground.errors import ScheduleError
+from lowering.target.target import Target
+from lowering.target.targets import BLACKWELL, DEFAULT
+from tests.epilogues import RESIDUAL
+from tests.reductions import ALL, definition
 from tests.schedule.fusions import LOADS, NON_PERSISTENT, PING_PONG, linear
-from wsched.fusion import MemoryType, ParallelType
+from tests.schedules import SCHEDULES, for_result, in_tensor_memory
+from wsched.front.known import import_fusion
+from wsched.fusion import Fusion, LoadStoreOp, LoadStoreOpType, MemoryType, ParallelType
 from wsched.schedule import MatmulParams, Schedule, make_plan, schedule_matmul
+from wsched.schedule.proof.placement import check_memory
 
 
 def schedule(params: MatmulParams = PING_PONG) -> Schedule:
@@ -44,6 +52,11 @@ def result_of_another_group(s: Schedule) -> None:
     s.parallelize("T5", 2, ParallelType.TIDz)
 
 
+def chunks_of_the_result_alone(s: Schedule) -> None:
+    """What is inlined deeper than the loops that are still alike has a place further outside."""
+    s.split("T5", "chunk", 2)
+
+
 def all_tiles_at_once(s: Schedule) -> None:
     s.inline_at("T4", 1)
 
@@ -64,7 +77,7 @@ REFUSED: dict[str, Callable[[Schedule], None]] = {
     for f in (
         serial_cta, group_before_tile, load_in_registers, staged_in_registers,
         fragments_in_shared_memory, result_of_another_group, all_tiles_at_once,
-        three_tiles_in_a_turn,
+        chunks_of_the_result_alone, three_tiles_in_a_turn,
     )
 }  # fmt: skip
 
@@ -77,6 +90,66 @@ def test_refused(name: str, golden: object) -> None:
     with pytest.raises(ScheduleError) as error:
         make_plan(s.fusion)
     assert str(error.value) == golden
+
+
+def residual() -> Fusion:
+    """TMA loads a matrix, from which fragments are read."""
+    params = for_result(SCHEDULES["coop_128x128"], "bf16", inputs=("bf16",))
+    return schedule_matmul(import_fusion(RESIDUAL), params)
+
+
+def reduced() -> Fusion:
+    """A sum of sums, behind what is added to them."""
+    return schedule_matmul(import_fusion(definition(ALL[:1])), SCHEDULES["coop_128x128"])
+
+
+def in_cells() -> Fusion:
+    return schedule_matmul(linear(), in_tensor_memory(128, 64, epilogue_stages=1), BLACKWELL)
+
+
+@pytest.mark.parametrize(
+    ("made", "target", "name", "memory", "said"),
+    [
+        (residual, DEFAULT, "T5", "Shared", "mma writes Local"),
+        (residual, DEFAULT, "T5", "Tensor", "mma writes Local"),
+        (residual, DEFAULT, "T12", "Shared", "LdMatrix writes Local"),
+        (residual, DEFAULT, "T11", "Local", "CpAsyncBulkTensorTile writes Shared"),
+        (residual, DEFAULT, "T13", "Local", "StMatrix writes Shared"),
+        (residual, DEFAULT, "T14", "Shared", "StMatrix reads Local"),
+        (residual, DEFAULT, "T7", "Tensor", "cast(T7) reads Local"),
+        (reduced, DEFAULT, "T8", "Shared", "sum reads Local"),
+        (reduced, DEFAULT, "T14", "Shared", "sum writes Local"),
+        (in_cells, BLACKWELL, "T4", "Local", "mma writes Tensor"),
+        (in_cells, BLACKWELL, "T10", "Shared", "LdTMem writes Local"),
+        (in_cells, BLACKWELL, "T10", "Tensor", "LdTMem writes Local"),
+    ],
+)  # fmt: skip
+def test_memories(
+    made: Callable[[], Fusion], target: Target, name: str, memory: str, said: str
+) -> None:
+    """Each of an expression's tensors is where its instruction has it."""
+    fusion = made()
+    check_memory(fusion, target)
+    t = fusion.tensor(name)
+    wrong = fusion.updated([replace(t, memory=MemoryType[memory])])
+    with pytest.raises(ScheduleError) as error:
+        check_memory(wrong, target)
+    why = f"{said} memory, {name} is in {memory} memory"
+    call = f"set_memory_type('{name}', {t.memory!r})"
+    assert (error.value.rule, error.value.why, error.value.legal) == ("memory", why, (call,))
+
+
+def test_a_fragment_is_read_from_shared_memory() -> None:
+    """Whoever has filled it: here threads."""
+    fusion = residual()
+    load = fusion.definition("T11")
+    assert isinstance(load, LoadStoreOp)
+    copy = replace(load, op=LoadStoreOpType.Set)
+    exprs = tuple(copy if e is load else e for e in fusion.exprs)
+    wrong = fusion.updated([replace(fusion.tensor("T11"), memory=MemoryType.Local)], exprs)
+    with pytest.raises(ScheduleError) as error:
+        check_memory(wrong)
+    assert error.value.why == "LdMatrix reads Shared memory, T11 is in Local memory"
 
 
 def test_one_tile_needs_no_inlining() -> None:

@@ -7,6 +7,7 @@ import pytest
 from lowering.ground.errors import ScheduleError
 from lowering.ground.expr import Const, Expr, Var, ceildiv, maximum, minimum
 from lowering.nest.lower import lower
+from tests.lists import side_by_side as tensors_side_by_side
 from tests.lowering.nest.own import Draft
 from tests.schedule.fusions import LOADS, buffered, tiled
 from tests.schedule.proof.test_legality_enumerated import PROBLEMS, SIZES, holds
@@ -133,6 +134,16 @@ def test_assumptions_that_are_none(name: str, least: int, most: int, why: str) -
         s.assume(name, least, most, "")
     wrote = f"assume({name!r}, {least}, {most}, '')"
     assert (error.value.rule, error.value.wrote, error.value.why) == ("assume", wrote, why)
+
+
+@pytest.mark.parametrize("name", ["M", "N", "K", "N0", "N1"])
+def test_names_of_the_sizes_of_a_list(name: str) -> None:
+    """Each tensor of it has a size of its own, which a launch binds like the others."""
+    s = Schedule(tensors_side_by_side(2))
+    with pytest.raises(ScheduleError) as error:
+        s.assume(name, 1, 2, "")
+    assert error.value.why == f"{name} is the size of a tensor"
+    s.assume("N2", 1, 2, "")
 
 
 def test_it_is_shown_and_not_lowered() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lowering.ground.errors import ScheduleError
-from lowering.ground.expr import free_vars
 from wsched.fusion import Fusion, PrimitiveCall, Unknown
 from wsched.schedule.primitives.factor import LARGEST
 
@@ -27,8 +26,8 @@ def assume(fusion: Fusion, name: str, least: int, most: int, promise: str) -> Fu
     extents.
     """
     call = PrimitiveCall("assume", (name, least, most, promise))
-    taken = {a for b in (*fusion.inputs, *fusion.outputs) for a in b.axes}
-    taken |= {v.name for t in fusion.tensors for d in t.logical for v in free_vars(d.extent)}
+    bindings = (*fusion.inputs, *fusion.outputs)
+    taken = {a for b in bindings for a in (*b.axes, *b.extents)}
     why = ""
     if not name.isidentifier() or name == "sms":
         why = f"{name!r} is no name of an extent"

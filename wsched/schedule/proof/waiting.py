@@ -9,16 +9,13 @@ stages that it wants to fill again. Parts and rings are a graph, a link for each
   nothing but earlier ones.
 - Where they do (two parts read what one loads, and one of them reads what the other makes of it),
   the stages of one way may be full while those of the other one are waited for. That cannot be if
-  there is one order of all steps of these rings that every part follows: the first step that
-  somebody has not taken yet is one that all who have to do with it can take. So two rings are taken
-  *together*, each step of both in one iteration, or one *before* the other in each iteration of the
-  same loops, in all parts that have to do with both; and befores make no circle.
+  there is one order of all steps of these rings that every part follows (``step_order``): the first
+  step that somebody has not taken yet is one that all who have to do with it can take.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 
 from lowering.ground.errors import ScheduleError
@@ -29,6 +26,7 @@ from wsched.schedule.parts import Part
 from wsched.schedule.primitives.circular_buffer import stepping_loops
 from wsched.schedule.proof.edges import Edge
 from wsched.schedule.proof.nest import Leaf, Loop, Node, nest
+from wsched.schedule.proof.step_order import StepOrder, Taken
 
 __all__ = ["check_waiting"]
 
@@ -62,7 +60,7 @@ def check_waiting(
         )  # fmt: skip
     links = _circle(edges)
     circle = [e for e in edges if e.name in {ring for ring, _ in links}]
-    order = _Order(graph)
+    order = StepOrder(graph)
     for at in sorted({part for _, part in links}):
         taken = _taken(fusion, graph, parts[at], at, circle)
         for first, second in combinations(taken, 2):
@@ -71,30 +69,12 @@ def check_waiting(
                 raise _refused(fusion, circle, problem, "one order of their steps in all parts")
 
 
-@dataclass(frozen=True, slots=True)
-class _Taken:
-    """Where a part takes the steps of a ring.
-
-    Args:
-        ring: its name.
-        tensor: what reads or fills it.
-        loops: the loops that step through it.
-        at: what orders the places in a part: a step is waited for in front of the loops inside it,
-            and filled when they have ended.
-    """
-
-    ring: str
-    tensor: str
-    loops: tuple[Loop, ...]
-    at: tuple[int, int]
-
-
 def _taken(
     fusion: Fusion, graph: TransformGraph, part: Part, at: int, edges: Sequence[Edge]
-) -> list[_Taken]:
+) -> list[Taken]:
     """The steps that a part takes of the rings of some edges, as they come; each ring once."""
     leaves = list(_leaves(nest(fusion, graph, part.tensors), ()))
-    found: dict[str, _Taken] = {}
+    found: dict[str, Taken] = {}
     for place, (t, loops) in enumerate(leaves):
         for edge in edges:
             steps = _steps(fusion, graph, edge, at, t)
@@ -105,7 +85,7 @@ def _taken(
             places = [n for n, (_, x) in enumerate(leaves) if inside and inside[0] in x] or [place]
             fills = edge.producer == at
             key = (places[-1], len(leaves)) if fills else (places[0], len(around))
-            found.setdefault(edge.name, _Taken(edge.name, t, around, key))
+            found.setdefault(edge.name, Taken(edge.name, t, around, key))
     return sorted(found.values(), key=lambda taken: taken.at)
 
 
@@ -132,55 +112,6 @@ def _leaves(
             d = node.domain
             counts = d.parallel is ParallelType.Serial and d.extent != ONE
             yield from _leaves(node.body, (*loops, node) if counts else loops)
-
-
-class _Order:
-    """What the parts say of the order of steps, pair by pair."""
-
-    def __init__(self, graph: TransformGraph) -> None:
-        self.graph = graph
-        self.said: dict[tuple[str, str], tuple[str, tuple[Group, ...]]] = {}
-
-    def add(self, first: _Taken, second: _Taken) -> str:
-        """One part takes ``first`` in front of ``second``; why that cannot be, or nothing."""
-        shared = [a for a, b in zip(first.loops, second.loops, strict=False) if a is b]
-        inside = tuple(self.graph.group(x.domain) for x in shared)
-        together = len(shared) == len(first.loops) == len(second.loops)
-        says = ("together" if together else "before", inside)
-        pair = first.ring, second.ring
-        before = self.said.setdefault(pair, says)
-        turned = self.said.get((pair[1], pair[0]))
-        apart = turned is not None and not turned == says == ("together", inside)
-        if apart or before != says or self._circular():
-            loops = ", ".join(g.label for g in inside) or "no loop"
-            return (
-                f"{first.tensor} and {second.tensor} take the steps of {first.ring} and "
-                f"{second.ring} {says[0] if together else 'one before the other'} inside {loops}, "
-                "other parts otherwise: each could wait for what the other holds"
-            )
-        return ""
-
-    def _circular(self) -> bool:
-        """Whether befores make a circle, or are not all inside the same loops."""
-        befores = {pair: inside for pair, (how, inside) in self.said.items() if how == "before"}
-        if len(set(befores.values())) > 1:
-            return True
-        behind: dict[str, set[str]] = {}
-        for (a, b), (how, _) in self.said.items():
-            behind.setdefault(a, set()).add(b)
-            if how == "together":
-                behind.setdefault(b, set()).add(a)
-        return any(a in _reached(behind, b) for a, b in befores)
-
-
-def _reached(behind: dict[str, set[str]], start: str) -> set[str]:
-    found, pending = set[str](), [start]
-    while pending:
-        ring = pending.pop()
-        if ring not in found:
-            found.add(ring)
-            pending += behind.get(ring, ())
-    return found
 
 
 def _circle(edges: Sequence[Edge]) -> set[tuple[str, int]]:

@@ -1,0 +1,50 @@
+"""What reductions of a tile take of shared memory, and which way they go."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.reductions import Reduced, definition
+from tests.schedules import cooperative
+from wsched.front.known import import_fusion
+from wsched.schedule.matmul.params import GemmTile, MatmulParams
+from wsched.schedule.matmul.reductions import (
+    NO_REDUCTIONS,
+    Reductions,
+    over_both,
+    over_columns,
+    shared_by_warps,
+)
+from wsched.schedule.matmul.tiles import with_tile
+
+ONE = with_tile(MatmulParams(), GemmTile(64, 128, 64), 1, False)
+"""A warpgroup that computes alone."""
+
+
+@pytest.mark.parametrize(
+    ("axes", "columns", "both"), [((0,), False, False), ((1,), True, False), ((0, 1), True, True)]
+)
+def test_which_way(axes: tuple[int, ...], columns: bool, both: bool) -> None:
+    fusion = import_fusion(definition((Reduced("sum", axes),)))
+    (result,) = fusion.reduced
+    found = over_columns(fusion, result.tensor), over_both(fusion, result.tensor)
+    assert found == (columns, both)
+    assert Reductions.of(fusion) == Reductions(int(not columns), int(columns), int(both))
+
+
+@pytest.mark.parametrize(
+    ("found", "params", "size"),
+    [
+        (NO_REDUCTIONS, cooperative(128, 128), 0),
+        (Reductions(over_columns=3), cooperative(128, 128), 0),  # a warp has whole rows
+        (Reductions(over_rows=1), cooperative(128, 128), 2 * 4 * 128 * 4),
+        (Reductions(over_rows=1), ONE, 1 * 4 * 128 * 4),
+        (Reductions(over_rows=3), cooperative(128, 192), 3 * (2 * 4 * 192 * 4)),
+        (Reductions(over_rows=1), cooperative(128, 72), 3072),  # 2304 bytes in units of 1024
+        (Reductions(over_columns=2, over_both=2), cooperative(128, 128), 2 * 1024),  # 32 bytes each
+        (Reductions(1, 1, 1), cooperative(128, 256), 2 * 4 * 256 * 4 + 1024),
+    ],
+)
+def test_of_each_warp_a_row_in_fp32(found: Reductions, params: MatmulParams, size: int) -> None:
+    """Of one number where a result is over both; buffers begin where a swizzle's pattern does."""
+    assert shared_by_warps(found, params) == size
