@@ -242,10 +242,14 @@ def test_the_policies_of_a_choice(name: str, expected: tuple[CachePolicy, CacheP
 
 
 def test_exchanged_tiles_come_out_even() -> None:
-    """848 rows are four tiles of 216, five of 176 or six of 144; with an M-major A 16 apart."""
+    """848 rows are four tiles of 216, five of 176 and so on down to 64; with an M-major A 16
+    apart."""
     rows = replace(WEIGHTS, m=848)
-    assert {t.n for t in exchanged_tiles(rows)} == {144, 176, 216}
-    assert {t.n for t in exchanged_tiles(replace(rows, m_major=True))} == {144, 176, 224}
+    even = {64, 72, 80, 88, 96, 112, 128, 144, 176, 216}
+    assert {t.n for t in exchanged_tiles(rows)} == even
+    apart = {64, 80, 96, 112, 128, 144, 176, 224}
+    assert {t.n for t in exchanged_tiles(replace(rows, m_major=True))} == apart
+    assert {t.n for t in exchanged_tiles(replace(rows, m=300))} == {64, 80, 104, 152}
     for few in (0, 5):
         assert {t.n for t in exchanged_tiles(replace(rows, m=few))} == {8}
     assert all(t.exchanged and t.of(rows) == rows.exchanged for t in exchanged_tiles(rows))
@@ -268,7 +272,7 @@ def test_what_was_not_measured_has_no_exchanged_candidate(changes: dict[str, obj
     ("name", "exchanged"),
     [("16x8192x8192 tn", True), ("16x4096x14336 tn", False), ("200x8192x28672 tn", True),
      ("136x600x15256 tt", True), ("800x2936x513064 nn", True), ("64x10240x8192 tn", False),
-     ("4096x4096x4096 tn", False)],
+     ("4096x4096x4096 tn", True), ("14000x560x19544 tn", True)],
 )  # fmt: skip
 def test_what_is_exchanged(name: str, exchanged: bool) -> None:
     problem = planned(name)

@@ -78,9 +78,8 @@ def test_the_parameters_are_those_of_the_best(shape: tuple[int, int, int]) -> No
     found = list(priced(asked, chosen))
     least = min(us for us, _ in found)
     assert chosen in [params for us, params in found if us == least]
-    assert (chosen.exchange_operands, chosen.splitk_factor) == (
-        (True, 2) if shape == IN_PARTS else (False, 1)
-    )
+    assert chosen.splitk_factor == (2 if shape == IN_PARTS else 1)
+    assert chosen.exchange_operands or shape != IN_PARTS
 
 
 def test_candidates_are_ranked_by_what_they_cost() -> None:

@@ -105,13 +105,14 @@ _COMPUTED = (
 """More of them where threads compute an operand, who wait half as often in a step of twice the K;
 and where nothing but their number is wanted of warpgroups, they share slices."""
 
-WIDEST, MORE_PARTS = 256, 2
-"""Columns of a tile, and how many more tiles than the fewest the rows of a result are dealt to."""
+WIDEST, MORE_PARTS, NARROWEST = 256, 2, 64
+"""Columns of a tile; how many more tiles than the fewest the rows of a result are dealt to, however
+narrow these are; and columns of the narrowest of those that they are dealt to besides."""
 
 GROUPED = range(64, 209, 8)
 """Rows of exchanged tiles of groups, of which none come out even for all."""
 
-CLUSTERS = tuple(ClusterDims(m, n) for m in (1, 2, 4) for n in (1, 2, 4) if m * n <= 4)
+CLUSTERS = tuple(ClusterDims(m, n) for m in (1, 2, 4) for n in (1, 2, 4) if m * n <= 8)
 """CTAs along M and N."""
 
 SPLITS = (2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 14, 16, 18, 20, 22, 24, 28, 32)
@@ -192,10 +193,16 @@ def exchanged_tiles(problem: Problem) -> tuple[Tile, ...]:
     step, m = _rows_at_once(problem), max(problem.m, 1)
     fewest = -(-m // WIDEST)
     widths = {-(-m // (step * n)) * step for n in range(fewest, fewest + MORE_PARTS + 1)}
+    widths |= {w for w in range(NARROWEST, WIDEST + 1, step) if _dealt(m, w, step) == w}
     ways = _WAYS if problem.computed is None else (*_WAYS, *_COMPUTED)
     found = tuple(replaced(way, n=n) for way in ways for n in sorted(widths))
     chunked = (replaced(t, chunk=c) for t in found if (c := _wide_chunk(t.n)))
     return (*found, *chunked)
+
+
+def _dealt(rows: int, columns: int, step: int) -> int:
+    """The columns of as few tiles as ``columns`` make, where they come out even."""
+    return -(-rows // (step * -(-rows // columns))) * step
 
 
 def _wide_chunk(columns: int) -> int:
