@@ -73,6 +73,11 @@ class Result:
         """Sizes, from those of the tensors."""
         return tuple(1 if d is None else tensor[d] for d in self.dims)
 
+    @property
+    def order(self) -> tuple[int, ...]:
+        """Its dimensions in the order of memory, which is that of the tensors."""
+        return tuple(sorted(range(len(self.dims)), key=lambda p: self.dims[p] or 0))
+
 
 @dataclass(frozen=True, slots=True)
 class Summary:

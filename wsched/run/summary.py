@@ -124,13 +124,14 @@ class CompiledSummary(Unscheduled):
         extents, device = self._extents(inputs), device_of(inputs)
         if any(0 in t.shape for t in outputs):
             return _nothing
-        writes = [t if t.is_contiguous() else t.new_empty(t.shape) for t in outputs]
+        turned = [t.permute(r.order) for t, r in zip(outputs, self.summary.results, strict=True)]
+        writes = [t if t.is_contiguous() else t.new_empty(t.shape) for t in turned]
         variant = self._variant(extents, inputs, writes)
         tensors = {v.name: t for v, t in zip(self.summary.inputs, inputs, strict=True)}
         results = zip(self.summary.results, writes, strict=True)
         tensors |= {f"{r.value}_out": t for r, t in results}
         run = self._runner(variant, tensors, extents, device)
-        apart = [(a, b) for a, b in zip(outputs, writes, strict=True) if a is not b]
+        apart = [(a, b) for a, b in zip(turned, writes, strict=True) if a is not b]
         if not apart:
             return run
 
@@ -196,13 +197,12 @@ class CompiledSummary(Unscheduled):
         import torch
 
         self._extents(inputs)
-        shape = inputs[self.summary.tensor].shape
-        return [
-            torch.empty(
-                r.shape(shape), dtype=torch_dtype(self.summary.value(r.value).dtype), device=device
-            )
-            for r in self.summary.results
-        ]
+        shape, made = inputs[self.summary.tensor].shape, list[torch.Tensor]()
+        for r in self.summary.results:
+            sizes, dtype = r.shape(shape), torch_dtype(self.summary.value(r.value).dtype)
+            dense = torch.empty([sizes[p] for p in r.order], dtype=dtype, device=device)
+            made.append(dense.permute([r.order.index(p) for p in range(len(sizes))]))
+        return made
 
 
 def _pairs(tensor: torch.Tensor, columns: int) -> bool:
