@@ -67,7 +67,10 @@ def _least(problem: Problem, tiles: Shape) -> Numbers:
     work: Numbers = rounds.astype(np.float64) * -(-steps[at] // parts)  # 2^63 at sizes of 2^30
     energy = _energy(problem, across_m)
     repeated = repeated_bytes(problem, across_n, across_m)[at]
-    combine = cost_model.combine_us((tiles.m * tiles.n)[at], parts, tiles.ctas[at] > 1)
+    combine = np.minimum(
+        cost_model.combine_us((tiles.m * tiles.n)[at], parts, tiles.ctas[at] > 1),
+        cost_model.added_us(problem, parts),
+    )
     shares, together = (clusters * tiles.ctas)[at] * parts, (at_once * tiles.ctas)[at]
     found = np.full(len(tiles.m), inf)
     for dependent, launch in cost_model.LAUNCH_US.items():

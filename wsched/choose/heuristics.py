@@ -33,12 +33,14 @@ from wsched.schedule.matmul.params import (
     ClusterDims,
     GemmTile,
     MatmulParams,
+    SplitKMode,
     SupportedVectorization,
     ThreadLoads,
     TileRasterizationOrder,
     TilingStrategy,
 )
-from wsched.schedule.matmul.tiles import fit_stages, with_tile
+from wsched.schedule.matmul.part_limits import not_in_parts
+from wsched.schedule.matmul.tiles import LEAST_STAGES, fit_stages, with_tile
 
 __all__ = [
     "CLUSTERS", "TILES", "Candidate", "Taken", "Tile", "candidates", "choose_params", "modelled",
@@ -292,11 +294,32 @@ def _parted(problem: Problem, whole: Candidate) -> list[MatmulParams]:
     steps = problem.steps(whole.params.output_tile.k)
     ctas = whole.params.cluster_dims.m * whole.params.cluster_dims.n
     clusters, at_once = whole.cost.tiles // ctas, places(problem.sms, ctas)
+    found = splits(clusters, at_once, steps)
+    ways = [whole.params]
+    if found and (stored := _storing(problem, whole.params)) is not None:
+        ways.append(stored)
     return [
-        launched(in_parts(whole.params, parts), dependent)
-        for parts in splits(clusters, at_once, steps)
+        launched(in_parts(way, parts), dependent)
+        for way in ways
+        for parts in found
         for dependent in (True, False)
     ]
+
+
+def _storing(problem: Problem, params: MatmulParams) -> MatmulParams | None:
+    """The same where parts of K are results, with as many stages as fit beside these; None where
+    they cannot be.
+    """
+    if not_in_parts(demands(problem)) or problem.m_entries or problem.n_entries or problem.k_entries:
+        return None
+    way = replaced(params, splitk_mode=SplitKMode.Parallel)
+    options = params.circular_buffer_options
+    for stages in range(options.smem_circular_buffer_stage, LEAST_STAGES - 1, -1):
+        buffer = replaced(options, smem_circular_buffer_stage=stages)
+        way = replaced(way, circular_buffer_options=buffer)
+        if _legal(problem, in_parts(way, 2)):
+            return way
+    return None
 
 
 @lru_cache(maxsize=4096)

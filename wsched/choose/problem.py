@@ -230,6 +230,12 @@ class Problem:
             over_both=0, computed=None, scaled=None,
         )  # fmt: skip
 
+    def storing(self, params: MatmulParams) -> Problem:
+        """The same with what a kernel of these parameters stores: parts of K are of fp32."""
+        if not params.stores_parts:
+            return self
+        return replaced(self, results=(DataType.Float,) * len(self.results))
+
     def tiles_m(self, m: int, piece: int = 1) -> int:
         """Tiles of ``m`` rows, of pieces none of which has rows of two As."""
         return -(-sum(-(-rows // piece) * piece for rows in self.m_entries or (self.m,)) // m)

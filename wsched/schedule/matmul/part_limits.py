@@ -8,7 +8,7 @@ from wsched.schedule.matmul.demands import Demands
 from wsched.schedule.matmul.params import MatmulParams
 from wsched.schedule.matmul.reductions import NO_REDUCTIONS
 
-__all__ = ["parts_error", "refuse_parts"]
+__all__ = ["not_in_parts", "parts_error", "refuse_parts"]
 
 
 def parts_error(params: MatmulParams, of: str) -> UnsupportedError:
@@ -27,6 +27,13 @@ def refuse_parts(demands: Demands, params: MatmulParams) -> None:
     """
     if not params.stores_parts:
         return
+    of = not_in_parts(demands) or "accumulators=Half" * params.halves
+    if of:
+        raise parts_error(params, of)
+
+
+def not_in_parts(demands: Demands) -> str:
+    """What it is whose parts of K cannot be results; empty where they can."""
     operand = demands.operand.element
     found = {
         f"{demands.products} products": demands.products > 1,
@@ -37,8 +44,5 @@ def refuse_parts(demands: Demands, params: MatmulParams) -> None:
         "operands with scales inside the sum": demands.scaled is not None,
         f"{demands.operand} operands": demands.target.mma.accumulator(operand, operand)
         not in (DType.F32, None),
-        "accumulators=Half": params.halves,
     }
-    for of, refused in found.items():
-        if refused:
-            raise parts_error(params, of)
+    return next((of for of, refused in found.items() if refused), "")
