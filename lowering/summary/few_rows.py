@@ -95,9 +95,7 @@ def few_rows_of(summary: Summary, front: int, reduced: int, behind: int) -> FewR
     return FewRows(span, max(_LOADED // (2 * span * tensors), 1))
 
 
-def few_rows_kernel(
-    summary: Summary, name: str, few: FewRows, target: Target = DEFAULT
-) -> Kernel:
+def few_rows_kernel(summary: Summary, name: str, few: FewRows, target: Target = DEFAULT) -> Kernel:
     """The kernel before the passes of ``passes.summary``.
 
     Parameters are those of ``summary_kernel``; of every tensor what is behind the reduced rows is

@@ -23,7 +23,7 @@ from wsched.choose import groups
 from wsched.choose.cost import Cost
 from wsched.choose.epilogue import epilogue_cycles, store_lines
 from wsched.choose.memory import L2_KEEPS, moved_us, repeated_bytes, result_bytes, stream_us
-from wsched.choose.problem import Problem
+from wsched.choose.problem import Problem, stored_in_parts
 from wsched.choose.reckoned import reckoned
 from wsched.choose.shape import Number, either, most
 from wsched.choose.step import Step, step_of
@@ -155,10 +155,9 @@ def terms_of(problem: Problem, params: MatmulParams) -> Terms:
     moved = memory_bytes(problem, params, tiles_m, tiles_n)
     energy = energy_of(problem, moved, groups.multiplied(problem, params))
     dependent, elements = params.programmatic_dependent_launch, tile.m * tile.n
-    stored = problem.storing(params)
-    combine = combine_us(elements, work.parts, ctas > 1)
+    stored, combine = problem, combine_us(elements, work.parts, ctas > 1)
     if params.stores_parts:
-        combine = added_us(problem, work.parts)
+        stored, combine = stored_in_parts(problem), added_us(problem, work.parts)
     behind = HAND_OVER + OVERLAPPED_WORK * problem.work * elements if params.ping_pong else 0.0
     waits = STREAM_K if params.stream_k else groups.longer(problem, params)
     return Terms(

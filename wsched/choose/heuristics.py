@@ -20,7 +20,7 @@ from wsched.choose.bound import least_us
 from wsched.choose.copy_engine import asks_dearly, policies, promotions, streams
 from wsched.choose.cost import Cost
 from wsched.choose.cost_model import cost, places
-from wsched.choose.problem import Problem, demands
+from wsched.choose.problem import Problem, demands, in_parts_at_all, stored_in_parts
 from wsched.choose.tensor_memory import tried_in_tensor_memory
 from wsched.choose.thread_loads import SURE, are_large, copied_us, variants
 from wsched.choose.tiles import CLUSTERS, TILES, TRAVERSAL, Tile, splits, tiles_for, tiles_of_groups
@@ -39,8 +39,7 @@ from wsched.schedule.matmul.params import (
     TileRasterizationOrder,
     TilingStrategy,
 )
-from wsched.schedule.matmul.part_limits import not_in_parts
-from wsched.schedule.matmul.tiles import LEAST_STAGES, fit_stages, with_tile
+from wsched.schedule.matmul.tiles import fit_stages, with_tile
 
 __all__ = [
     "CLUSTERS", "TILES", "Candidate", "Taken", "Tile", "candidates", "choose_params", "modelled",
@@ -219,7 +218,9 @@ def _priced(problem: Problem, tile: Tile, cluster: ClusterDims) -> list[Candidat
     if _hints(computed):
         ways = tuple(_hinting(way) for way in ways)
     whole = _fastest(problem, ways)
-    parts = () if problem.batch_invariant or problem.grouped else _parted(problem, whole)
+    if problem.batch_invariant or problem.grouped:
+        return [whole]
+    parts = _parted(problem, tile, cluster, whole)
     return [whole, _fastest(problem, parts)] if parts else [whole]
 
 
@@ -283,8 +284,11 @@ def _fastest(problem: Problem, ways: Sequence[MatmulParams]) -> Candidate:
     return min((Candidate(p, cost(problem, p)) for p in ways), key=lambda c: c.cost.us)
 
 
-def _parted(problem: Problem, whole: Candidate) -> list[MatmulParams]:
-    """The same with K in parts, where all parts have a place at the same time.
+def _parted(
+    problem: Problem, tile: Tile, cluster: ClusterDims, whole: Candidate
+) -> list[MatmulParams]:
+    """The same with K in parts, where all parts have a place at the same time; added up by who has
+    the last part of a tile, or by a kernel behind.
 
     Not of several products: what adds up parts has room for one accumulator. Nor where warpgroups
     share slices of K, which are parts already.
@@ -295,9 +299,7 @@ def _parted(problem: Problem, whole: Candidate) -> list[MatmulParams]:
     ctas = whole.params.cluster_dims.m * whole.params.cluster_dims.n
     clusters, at_once = whole.cost.tiles // ctas, places(problem.sms, ctas)
     found = splits(clusters, at_once, steps)
-    ways = [whole.params]
-    if found and (stored := _storing(problem, whole.params)) is not None:
-        ways.append(stored)
+    ways = [whole.params, *_storing(problem, tile, cluster, whole.params)] if found else []
     return [
         launched(in_parts(way, parts), dependent)
         for way in ways
@@ -306,20 +308,21 @@ def _parted(problem: Problem, whole: Candidate) -> list[MatmulParams]:
     ]
 
 
-def _storing(problem: Problem, params: MatmulParams) -> MatmulParams | None:
-    """The same where parts of K are results, with as many stages as fit beside these; None where
-    they cannot be.
+def _storing(
+    problem: Problem, tile: Tile, cluster: ClusterDims, whole: MatmulParams
+) -> list[MatmulParams]:
+    """The parameters of a tile whose parts of K are results; none where they cannot be. There are
+    none of exchanged tiles, whose results of fp32 threads would store one by one.
     """
-    if not_in_parts(demands(problem)) or problem.m_entries or problem.n_entries or problem.k_entries:
-        return None
-    way = replaced(params, splitk_mode=SplitKMode.Parallel)
-    options = params.circular_buffer_options
-    for stages in range(options.smem_circular_buffer_stage, LEAST_STAGES - 1, -1):
-        buffer = replaced(options, smem_circular_buffer_stage=stages)
-        way = replaced(way, circular_buffer_options=buffer)
-        if _legal(problem, in_parts(way, 2)):
-            return way
-    return None
+    if tile.exchanged or not in_parts_at_all(problem):
+        return []
+    return [
+        replaced(
+            way, splitk_mode=SplitKMode.Parallel, cache_policies=whole.cache_policies,
+            l2_promotions=whole.l2_promotions,
+        )
+        for way in _launches(_alike(stored_in_parts(problem)), tile, cluster)[:1]
+    ]  # fmt: skip
 
 
 @lru_cache(maxsize=4096)

@@ -98,9 +98,7 @@ def check_rfactor(fusion: Fusion, t: TensorView, *axes: int) -> Reasons:
     return reasons
 
 
-def _further(
-    fusion: Fusion, t: TensorView, axes: tuple[int, ...]
-) -> tuple[Fusion, TensorView]:
+def _further(fusion: Fusion, t: TensorView, axes: tuple[int, ...]) -> tuple[Fusion, TensorView]:
     """Of a copy of parts, the reduction over the dimensions of loops that it may as well be, as far
     as the whole is reduced over these; of any other tensor, it and its fusion.
     """
