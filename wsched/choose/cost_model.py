@@ -30,8 +30,8 @@ from wsched.choose.step import Step, step_of
 from wsched.schedule.matmul.params import MatmulParams
 
 __all__ = [
-    "NUMBERED_US", "Terms", "added_us", "combine_us", "cost", "energy_of", "joined", "memory_bytes", "places",
-    "priced", "slowed", "terms_of",
+    "NUMBERED_US", "Terms", "added_us", "combine_us", "cost", "energy_of", "joined",
+    "memory_bytes", "places", "priced", "slowed", "terms_of",
 ]  # fmt: skip
 
 LAUNCH_US = {True: 1.36, False: 2.17}
