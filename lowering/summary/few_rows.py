@@ -87,11 +87,11 @@ def few_rows_of(summary: Summary, front: int, reduced: int, behind: int) -> FewR
     """
     if reduced > _MOST or not adds_rows(summary):
         return None
-    wide = FewRows(_WIDE, 1)
-    span = _WIDE if front * -(-behind // wide.columns) >= _CTAS else _NARROW
-    tensors = sum(v.extent is Extent.TENSOR for v in summary.inputs)
-    if behind % span:
+    if behind % _NARROW:
         return None
+    many = front * -(-behind // FewRows(_WIDE, 1).columns) >= _CTAS
+    span = _WIDE if many and behind % _WIDE == 0 else _NARROW
+    tensors = sum(v.extent is Extent.TENSOR for v in summary.inputs)
     return FewRows(span, max(_LOADED // (2 * span * tensors), 1))
 
 

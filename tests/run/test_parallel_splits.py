@@ -116,7 +116,9 @@ def test_batches(ranks: tuple[int, int]) -> None:
     """All matrices of a part, then those of the next."""
     torch.manual_seed(0)
     shapes = [(3, 70, 104), (3, 104, 40)]
-    a, b = (integers(s[3 - rank :], "k", torch.bfloat16) for s, rank in zip(shapes, ranks))
+    a, b = (
+        integers(s[3 - rank :], "k", torch.bfloat16) for s, rank in zip(shapes, ranks, strict=True)
+    )
     (found,) = wsched.execute(
         batched("k", "mn", ranks=ranks), [a, b], params=parallel_split(SMALL, 3)
     )

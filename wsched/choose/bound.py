@@ -25,9 +25,10 @@ from wsched.choose.memory import (
     result_bytes,
     stream_us,
 )
-from wsched.choose.problem import Problem, in_parts_at_all, stored_in_parts
+from wsched.choose.problem import Problem
 from wsched.choose.shape import Shape
 from wsched.choose.step import step_of_shape
+from wsched.choose.stored_parts import in_parts_at_all, stored_in_parts
 from wsched.choose.tiles import LEAST_STEPS, SPLITS, TRAVERSAL, Tile
 from wsched.schedule.matmul.params import ClusterDims
 

@@ -23,10 +23,11 @@ from wsched.choose import groups
 from wsched.choose.cost import Cost
 from wsched.choose.epilogue import epilogue_cycles, store_lines
 from wsched.choose.memory import L2_KEEPS, moved_us, repeated_bytes, result_bytes, stream_us
-from wsched.choose.problem import Problem, stored_in_parts
+from wsched.choose.problem import Problem
 from wsched.choose.reckoned import reckoned
 from wsched.choose.shape import Number, either, most
 from wsched.choose.step import Step, step_of
+from wsched.choose.stored_parts import stored_in_parts
 from wsched.schedule.matmul.params import MatmulParams
 
 __all__ = [

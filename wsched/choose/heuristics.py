@@ -20,7 +20,8 @@ from wsched.choose.bound import least_us
 from wsched.choose.copy_engine import asks_dearly, policies, promotions, streams
 from wsched.choose.cost import Cost
 from wsched.choose.cost_model import cost, places
-from wsched.choose.problem import Problem, demands, in_parts_at_all, stored_in_parts
+from wsched.choose.problem import Problem, demands
+from wsched.choose.stored_parts import in_parts_at_all, stored_in_parts
 from wsched.choose.tensor_memory import tried_in_tensor_memory
 from wsched.choose.thread_loads import SURE, are_large, copied_us, variants
 from wsched.choose.tiles import CLUSTERS, TILES, TRAVERSAL, Tile, splits, tiles_for, tiles_of_groups
@@ -316,13 +317,9 @@ def _storing(
     """
     if tile.exchanged or not in_parts_at_all(problem):
         return []
-    return [
-        replaced(
-            way, splitk_mode=SplitKMode.Parallel, cache_policies=whole.cache_policies,
-            l2_promotions=whole.l2_promotions,
-        )
-        for way in _launches(_alike(stored_in_parts(problem)), tile, cluster)[:1]
-    ]  # fmt: skip
+    kept = {"cache_policies": whole.cache_policies, "l2_promotions": whole.l2_promotions}
+    ways = _launches(_alike(stored_in_parts(problem)), tile, cluster)[:1]
+    return [replaced(way, splitk_mode=SplitKMode.Parallel, **kept) for way in ways]
 
 
 @lru_cache(maxsize=4096)

@@ -27,13 +27,12 @@ from wsched.schedule.matmul.chunks import chunk_columns, pieces
 from wsched.schedule.matmul.computed import Computed, element_bytes
 from wsched.schedule.matmul.demands import Demands, recasts
 from wsched.schedule.matmul.params import MatmulParams
-from wsched.schedule.matmul.part_limits import not_in_parts
 from wsched.schedule.matmul.reductions import Reductions
 from wsched.schedule.matmul.scaled import blocks_scaled, numbers_of_blocks
 
 __all__ = [
     "ALIGNED", "FUNCTION", "FUNCTIONS", "MATRIX", "Problem", "demands", "dense_widths",
-    "epilogue_work", "in_parts_at_all", "row_alignment", "stored_in_parts",
+    "epilogue_work", "row_alignment",
 ]  # fmt: skip
 
 ALIGNED = 128
@@ -384,18 +383,6 @@ def demands(problem: Problem) -> Demands:
         problem.computed,
         problem.scaled,
     )
-
-
-def in_parts_at_all(problem: Problem) -> bool:
-    """Whether parts of K can be results of a kernel for this problem."""
-    listed = problem.m_entries or problem.n_entries or problem.k_entries
-    alone = not (listed or problem.grouped or problem.batch_invariant)
-    return alone and not not_in_parts(demands(problem))
-
-
-def stored_in_parts(problem: Problem) -> Problem:
-    """The same with what such a kernel stores, fp32."""
-    return replaced(problem, results=(DataType.Float,) * len(problem.results))
 
 
 def epilogue_work(fusion: Fusion) -> int:

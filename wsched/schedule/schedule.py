@@ -247,9 +247,11 @@ class Schedule:
     def rfactor(self, tv: str, axis: Axis | Sequence[Axis]) -> None:
         """See :func:`~wsched.schedule.primitives.rfactor.rfactor`."""
         call = PrimitiveCall("rfactor", (tv, axis))
-        several = isinstance(axis, list | tuple)
-        found = tuple(self._position(tv, a, call) for a in (axis if several else (axis,)))
-        self._made(rfactor(self.fusion, tv, found if several else found[0]))
+        if isinstance(axis, int | str):
+            self._made(rfactor(self.fusion, tv, self._position(tv, axis, call)))
+        else:
+            found = tuple(self._position(tv, a, call) for a in axis)
+            self._made(rfactor(self.fusion, tv, found))
 
     def parallelize(self, tv: str, axis: Axis | Sequence[Axis], parallel: ParallelType) -> None:
         """See :func:`~wsched.schedule.primitives.parallelize.parallelize`; of each loop in a list.
