@@ -131,7 +131,7 @@ def few_rows_kernel(summary: Summary, name: str, few: FewRows, target: Target = 
     storage += [_declared(summary.value(value), f"{value}_out", few) for value in written]
     role = Role("compute", 0, ptx.WARPGROUP // 32, tuple(b.body))
     return Kernel(
-        name, ptx.WARPGROUP, ceildiv(_pieces(few), rows), (FRONT, REDUCED, BEHIND), tuple(storage),
+        name, ptx.WARPGROUP, ceildiv(BEHIND, few.columns), (FRONT, REDUCED, BEHIND), tuple(storage),
         (Roles((role,)),), target=target, grid_y=FRONT,
     )  # fmt: skip
 

@@ -13,6 +13,7 @@ import wsched
 from lowering.ground.errors import ScheduleError, UnsupportedError
 from lowering.ground.expr import Const
 from tests.batches import batched, integers, product
+from tests.proofs import proved
 from tests.reductions import Reduced
 from tests.reductions import definition as reduced
 from tests.schedules import (
@@ -21,8 +22,10 @@ from tests.schedules import (
     SCHEDULES,
     cooperative,
     definition,
+    dynamic,
     for_result,
     parallel_split,
+    ping_pong,
     split_k,
 )
 from tests.tiers import in_tiers
@@ -166,6 +169,20 @@ def test_kernel() -> None:
     assert "_parts3_" in final.name
     serial = wsched.compile(definition(), [a, b], params=split_k(SMALL, 3)).kernel
     assert serial.workspaces and serial.splits == 3 and "_split3_" in serial.name
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        parallel_split(SMALL, 3), parallel_split(ping_pong(64, 16, 16, cluster=(1, 2)), 4),
+        parallel_split(dynamic(cooperative(64, 16, 16, groups=1, registers=None)), 2),
+    ],
+    ids=["cooperative", "ping_pong_cluster", "dynamic"],
+)  # fmt: skip
+def test_proved(params: MatmulParams) -> None:
+    """A part that is stored is of the slices of K that are its own, each once."""
+    made = wsched.compile(definition(), matrices(72, 40, 104), params=params)
+    proved(made.kernel, made.plan)
 
 
 WANTED = "Parallel for one product of fp32 sums that is stored, or rounded once and stored; Serial"
