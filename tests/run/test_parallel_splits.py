@@ -29,6 +29,7 @@ from tests.schedules import (
     split_k,
 )
 from tests.tiers import in_tiers
+from wsched.front import kernels
 from wsched.schedule.matmul.params import Accumulators, MatmulParams, SplitKMode
 
 torch = pytest.importorskip("torch")
@@ -67,6 +68,7 @@ def test_schedules(name: str) -> None:
     assert torch.equal(run(params, a, b), wanted(a, b))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_layouts(layout: str) -> None:
     a, b = matrices(72, 136, 424, layout)
@@ -157,6 +159,26 @@ def test_bound_and_given_memory() -> None:
         assert torch.equal(given, wanted(a, b))
 
 
+def test_in_a_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parts are added before the next kernel reads their sum, and those of a result."""
+    monkeypatch.setattr(kernels, "choose_params", lambda _: parallel_split(SMALL, 3))
+    text = definition().replace(
+        "    fd.add_output(d)",
+        "    v = fd.define_tensor(shape=[-1, -1], contiguity=[True, True], "
+        "dtype=DataType.BFloat16)\n"
+        "    e = fd.ops.linear(d, v)\n    wide = fd.ops.cast(d, DataType.Float)\n"
+        "    s = fd.ops.sum(wide, dims=[1], keepdim=True, dtype=DataType.Null)\n"
+        "    fd.add_output(e)\n    fd.add_output(fd.ops.mul(wide, s))\n    fd.add_output(d)",
+    )
+    a, b = matrices(72, 40, 104)
+    v = torch.randint(-1, 2, (24, 40)).bfloat16()
+    e, scaled, d = wsched.execute(text, [a, b, v])
+    assert "_parts3_" in str(wsched.explain(text, [a, b, v]))
+    assert torch.equal(d, wanted(a, b))
+    assert torch.equal(e, wanted(d, v))
+    assert torch.equal(scaled, d.float() * d.float().sum(1, keepdim=True))
+
+
 def test_kernel() -> None:
     """Nobody waits: no workspace, no counters, one CTA along z; tiles of all parts are dealt out
     as those of a batch are.
@@ -171,6 +193,7 @@ def test_kernel() -> None:
     assert serial.workspaces and serial.splits == 3 and "_split3_" in serial.name
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "params",
     [
