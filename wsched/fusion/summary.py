@@ -75,8 +75,12 @@ class Result:
 
     @property
     def order(self) -> tuple[int, ...]:
-        """Its dimensions in the order of memory, which is that of the tensors."""
-        return tuple(sorted(range(len(self.dims)), key=lambda p: self.dims[p] or 0))
+        """Its dimensions in the order of memory, which is that of the tensors; those of size 1 stay
+        where they are.
+        """
+        kept = [(d, p) for p, d in enumerate(self.dims) if d is not None]
+        moved = {p: by for (_, p), (_, by) in zip(kept, sorted(kept), strict=True)}
+        return tuple(moved.get(p, p) for p in range(len(self.dims)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -216,8 +216,8 @@ def _together(tensor: torch.Tensor, columns: int) -> bool:
     """Whether a tensor begins where so many elements may be accessed at once; a single one may
     begin anywhere.
     """
-    past = int(tensor.data_ptr()) % (columns * tensor.element_size())
-    return tensor.numel() == 1 or past == 0
+    past: int = tensor.data_ptr() % (columns * tensor.element_size())
+    return past == 0 or bool(tensor.numel() == 1)
 
 
 def _nothing() -> None:
