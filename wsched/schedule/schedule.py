@@ -247,11 +247,9 @@ class Schedule:
     def rfactor(self, tv: str, axis: Axis | Sequence[Axis]) -> None:
         """See :func:`~wsched.schedule.primitives.rfactor.rfactor`."""
         call = PrimitiveCall("rfactor", (tv, axis))
-        if isinstance(axis, int | str):
-            self._made(rfactor(self.fusion, tv, self._position(tv, axis, call)))
-        else:
-            found = tuple(self._position(tv, a, call) for a in axis)
-            self._made(rfactor(self.fusion, tv, found))
+        axes: Sequence[Any] = axis if isinstance(axis, list | tuple) else (axis,)
+        found = tuple(self._position(tv, a, call) for a in axes)
+        self._made(rfactor(self.fusion, tv, found if axes is axis else found[0]))
 
     def parallelize(self, tv: str, axis: Axis | Sequence[Axis], parallel: ParallelType) -> None:
         """See :func:`~wsched.schedule.primitives.parallelize.parallelize`; of each loop in a list.
