@@ -68,7 +68,7 @@ def test_parts_of_k_are_of_one_product() -> None:
     "changes", [{"work": 1}, {"n_entries": (64, 64)}, {"results": (BF16, BF16)}], ids=str
 )
 def test_parts_that_are_results_are_of_bare_products(changes: dict[str, Any]) -> None:
-    """What else is computed, or stored, a CTA does that has added the parts; and exchanged tiles."""
+    """Nor of exchanged tiles: what else is computed does a CTA that has added the parts."""
     few, tile = replace(problem(64, 128, 16384), **changes), Tile(64, 128, 1, False)
     whole = _priced(few, tile, ALONE)[0]
     assert {p.splitk_mode for p in _parted(few, tile, ALONE, whole)} == {SplitKMode.Serial}
