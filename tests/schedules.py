@@ -23,6 +23,7 @@ from wsched.schedule.matmul.params import (
     MatMulTileOptions,
     MmaArch,
     MmaMacro,
+    SplitKMode,
     TileRasterizationOrder,
     TilingStrategy,
 )
@@ -31,7 +32,7 @@ from wsched.schedule.matmul.shared import BARRIER_BYTES, shared_bytes
 
 __all__ = [
     "LAYOUTS", "QUICK", "SCHEDULES", "cooperative", "definition", "error_limit", "for_result",
-    "in_tensor_memory", "ping_pong", "pipelined", "split_k", "stream_k",
+    "in_tensor_memory", "parallel_split", "ping_pong", "pipelined", "split_k", "stream_k",
 ]  # fmt: skip
 
 LAYOUTS = ("tn", "tt", "nn", "nt")
@@ -163,6 +164,11 @@ def pipelined(params: MatmulParams) -> MatmulParams:
 def split_k(params: MatmulParams, parts: int) -> MatmulParams:
     """The same with K split into ``parts`` over CTAs."""
     return replace(params, splitk_factor=parts)
+
+
+def parallel_split(params: MatmulParams, parts: int) -> MatmulParams:
+    """The same with K in so many parts, which are results that another kernel adds up."""
+    return replace(params, splitk_factor=parts, splitk_mode=SplitKMode.Parallel)
 
 
 def stream_k(params: MatmulParams) -> MatmulParams:

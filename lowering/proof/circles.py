@@ -285,7 +285,7 @@ def _followed(
         yield refuted(NAME, why)
     if whole and (why := misplaced(kernel, board, sizes)):
         yield refuted(PLACES, why)
-    for why in board.flow.wrong[:1]:
+    for why in [*board.flow.wrong, *board.flow.apart()][:1]:
         yield refuted(OPERANDS, why)
 
 

@@ -4,13 +4,15 @@ stored.
 A sum of products that is stored at row ``m`` and column ``n`` of a result has to be of the rows
 ``m`` and ``n`` of its operands, over all that they have of K, each slice once; whatever else it is
 computed with lies at ``m`` and ``n`` too. That is so in the matrix, or the group, that the result
-is in.
+is in. Where a result has a dimension of a number, its elements along that may be parts of such a
+sum: each slice is in one of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from lowering.ground.expr import Binary, Const, Expr, Var, evaluate
 from lowering.ground.frozen import quick
@@ -30,6 +32,9 @@ Key = tuple[int, str, int]
 """A CTA, a buffer and a stage of it."""
 
 Product = tuple[Terms, Terms, int]
+
+Slices = tuple[tuple[int, int], ...]
+"""Of what a sum is over, each from where to where."""
 
 Memory = Callable[[str, Sequence[int]], int]
 """What a plain tensor holds, by entry and coordinates."""
@@ -88,6 +93,8 @@ class Flow:
         sums: of each result the operands whose products it is of.
         ends: up to where parameters were gone through, in sums and in results.
         products: of two operands, along so much of K, what they are of, and what is wrong.
+        parts: of each place of a result, but for its coordinate among parts, the slices that each
+            part sums, by what they are of.
         wrong: what is stored and does not belong there.
     """
 
@@ -101,6 +108,7 @@ class Flow:
     sums: dict[str, frozenset[frozenset[str]]] = field(default_factory=dict)
     products: dict[Product, tuple[Terms, tuple[str, ...]]] = field(default_factory=dict)
     ends: dict[str, int] = field(default_factory=dict)
+    parts: dict[tuple[Result, int], dict[Term, list[Slices]]] = field(default_factory=dict)
     wrong: list[str] = field(default_factory=list)
     _sizes: dict[tuple[str, int], tuple[int, ...]] = field(default_factory=dict)
     _partial: dict[tuple[Term, tuple[int, int] | None], tuple[str, ...]] = field(
@@ -158,12 +166,36 @@ class Flow:
             self.wrong.append(f"{at} gets what nobody has loaded or computed")
         for piece in tile.pieces:
             found = [why for t in piece.terms for why in self.misplaced(at, t, piece)]
-            if not found and not several:
+            if not found and not several and not self.in_parts(at, piece):
                 found += (why for t in piece.terms for why in self.partial(t, at))
             if found:
                 self.wrong.append(f"{at} gets {min(found)}")
                 return
             self.like_others(at, piece.terms)
+
+    def in_parts(self, at: Result, piece: Piece) -> bool:
+        """Whether a result may be in parts; then what a piece sums is kept for :meth:`apart`."""
+        extents = self.dims(at.tensor)[: len(at.outer)]
+        among = [d for d, e in enumerate(extents) if isinstance(e, Const) and e.value > 1]
+        if len(among) != 1 or at.row is None:
+            return False
+        outer = tuple(0 if d in among else x for d, x in enumerate(at.outer))
+        where = Result(at.tensor, at.entry, outer, at.row + piece.top, at.col + piece.left)
+        size = (piece.bottom - piece.top) * (piece.right - piece.left)
+        for term in (t for t in piece.terms if t.summed):
+            self.partial(term, at)
+            found = self.parts.setdefault((where, size), {})
+            found.setdefault(Term(term.reads), []).append(term.slices)
+        return True
+
+    def apart(self) -> Iterator[str]:
+        """Results of which neither each part is a whole sum, nor all parts are one together."""
+        for (at, _), sums in self.parts.items():
+            for of, found in sums.items():
+                if not any(self.partial(Term(of.reads, s), at) for s in found):
+                    continue
+                slices = [x for s in found for x in s]
+                yield from (f"parts of {at} get {why}" for why in self.left_out(of, None, slices))
 
     def like_others(self, at: Result, terms: frozenset[Term]) -> None:
         """A result is everywhere of products of the same operands."""
@@ -206,10 +238,8 @@ class Flow:
             return True
         if d < len(extents) - 2 and (place := self.place_of(at, read, d)) is not None:
             return (*at.outer, at.row)[place] == x
-        block, found = self.block_of(read, d), self.all_of(read, d, piece)
-        if block is not None:  # behind the last block there are zeros of everything
-            found &= set(range(extents[d]))
-        if found == set(range(extents[d])):
+        block, there = self.block_of(read, d), set(range(extents[d]))
+        if self.all_of(read, d, piece) & there == there:  # behind the end all elements are zeros
             return True
         if block is not None and block[0] in self.dims(at.tensor)[-2:]:
             by_row = block[0] == self.dims(at.tensor)[-2]
@@ -309,8 +339,10 @@ class Flow:
             self._partial[term, span] = tuple(self.left_out(term, span))
         return self._partial[term, span]
 
-    def left_out(self, term: Term, span: tuple[int, int] | None) -> Iterator[str]:
-        """What :meth:`partial` finds."""
+    def left_out(
+        self, term: Term, span: tuple[int, int] | None, several: Sequence[tuple[int, int]] = ()
+    ) -> Iterator[str]:
+        """What :meth:`partial` finds; of ``several`` slices that make up a sum together."""
         summed = [
             (r, d) for r in term.reads for d, way in enumerate(r.along) if way is Along.SUMMED
         ]
@@ -318,7 +350,10 @@ class Flow:
             self.reach(r.tensor, d, max((end for _, end in term.slices), default=0))
         whole = max((self.sizes(r.tensor, r.entry)[d] for r, d in summed), default=0)
         first, last = (min(x, whole) for x in span or (0, whole))
-        found = [(max(a, 0), min(b, whole)) for a, b in term.slices if a < whole and b > 0]
+        slices = term.slices or sorted(several)
+        found = [(max(a, 0), min(b, whole)) for a, b in slices if a < whole and b > 0]
+        if several and all(x[1] == y[0] for x, y in pairwise(found)):
+            found = [(found[0][0], found[-1][1])] if found else []
         if term.summed and found != [(first, last)][: first < last]:
             said = ", ".join(f"{a} .. {b}" for a, b in found) or "nothing"
             names = " and ".join(sorted({r.tensor for r in term.reads}))

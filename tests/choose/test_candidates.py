@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from wsched.choose.cost_model import added_us, cost
 from wsched.choose.heuristics import Tile, _parted, _priced, _spans, ranked
-from wsched.choose.problem import Problem
+from wsched.choose.problem import Problem, demands
 from wsched.fusion import DataType
-from wsched.schedule.matmul.params import CachePolicies, ClusterDims
+from wsched.schedule.matmul.limits import require_legal_for
+from wsched.schedule.matmul.params import CachePolicies, ClusterDims, SplitKMode
 
 BF16 = DataType.BFloat16
 ALONE, ALONG_M, ALONG_N = ClusterDims(1, 1), ClusterDims(2, 1), ClusterDims(1, 2)
@@ -52,11 +55,40 @@ def test_but_for_rows_whose_lines_come_slowly(side: str) -> None:
 
 def test_parts_of_k_are_of_one_product() -> None:
     few = problem(64, 128, 16384)
-    whole = _priced(few, Tile(64, 128, 1, False), ALONE)[0]
-    made = _parted(few, whole)
+    tile = Tile(64, 128, 1, False)
+    whole = _priced(few, tile, ALONE)[0]
+    made = _parted(few, tile, ALONE, whole)
     assert made and 1 not in {p.splitk_factor for p in made}
     assert {p.programmatic_dependent_launch for p in made} == {True, False}
-    assert _parted(replace(few, a_count=2), whole) == []
+    assert {p.splitk_mode for p in made} == {*SplitKMode}
+    assert _parted(replace(few, a_count=2), tile, ALONE, whole) == []
+
+
+@pytest.mark.parametrize(
+    "changes", [{"work": 1}, {"n_entries": (64, 64)}, {"results": (BF16, BF16)}], ids=str
+)
+def test_parts_that_are_results_are_of_bare_products(changes: dict[str, Any]) -> None:
+    """Nor of exchanged tiles: what else is computed does a CTA that has added the parts."""
+    few, tile = replace(problem(64, 128, 16384), **changes), Tile(64, 128, 1, False)
+    whole = _priced(few, tile, ALONE)[0]
+    assert {p.splitk_mode for p in _parted(few, tile, ALONE, whole)} == {SplitKMode.Serial}
+    turned = replace(tile, exchanged=True, n=64)
+    bare = problem(64, 128, 16384)
+    whole = _priced(bare, turned, ALONE)[0]
+    assert {p.splitk_mode for p in _parted(bare, turned, ALONE, whole)} == {SplitKMode.Serial}
+
+
+def test_parts_that_are_results_leave_what_they_are_stored_in() -> None:
+    """Stages beside buffers of fp32; the rest is the tile's."""
+    asked, tile = problem(256, 256, 65536), Tile(128, 128, 2, False)
+    whole = _priced(asked, tile, ALONE)[0]
+    stored = [p for p in _parted(asked, tile, ALONE, whole) if p.stores_parts]
+    assert {p.output_tile for p in stored} == {whole.params.output_tile}
+    for p in stored:
+        require_legal_for(demands(asked), p)
+    cost_of = {p.splitk_factor: cost(asked, p) for p in stored}
+    assert cost_of[32].combine_us == pytest.approx(added_us(asked, 32))
+    assert added_us(asked, 32) > added_us(asked, 8) > 2.2 and added_us(asked, 1) == 0
 
 
 def test_no_parts_of_k_where_rows_must_not_depend_on_each_other() -> None:

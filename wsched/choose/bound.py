@@ -9,6 +9,7 @@ candidate against its bound.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 from math import inf
 
 import numpy as np
@@ -27,6 +28,7 @@ from wsched.choose.memory import (
 from wsched.choose.problem import Problem
 from wsched.choose.shape import Shape
 from wsched.choose.step import step_of_shape
+from wsched.choose.stored_parts import in_parts_at_all, stored_in_parts
 from wsched.choose.tiles import LEAST_STEPS, SPLITS, TRAVERSAL, Tile
 from wsched.schedule.matmul.params import ClusterDims
 
@@ -68,15 +70,19 @@ def _least(problem: Problem, tiles: Shape) -> Numbers:
     energy = _energy(problem, across_m)
     repeated = repeated_bytes(problem, across_n, across_m)[at]
     combine = cost_model.combine_us((tiles.m * tiles.n)[at], parts, tiles.ctas[at] > 1)
+    ways = [(held, combine)]
+    if in_parts_at_all(problem) and not tiles.exchanged:
+        added = np.where(parts > 1, cost_model.added_us(problem, parts), inf)
+        ways.append((held_by(stored_in_parts(problem), tiles), added))
     shares, together = (clusters * tiles.ctas)[at] * parts, (at_once * tiles.ctas)[at]
     found = np.full(len(tiles.m), inf)
-    for dependent, launch in cost_model.LAUNCH_US.items():
-        cycles = _cycles(problem, tiles, held, dependent, at, rounds, work)
+    for (room, put_together), (dependent, launch) in product(ways, cost_model.LAUNCH_US.items()):
+        cycles = _cycles(problem, tiles, room, dependent, at, rounds, work)
         alone = cycles / (cost_model.GHZ * 1e3)
         stream = _stream_us(problem, shares, together, dependent, repeated)
         longer = cost_model.slowed(alone, moved_us(problem), energy[at])
         fed = cost_model.joined(alone * longer, stream)
-        np.minimum.at(found, at, launch + combine + fed)
+        np.minimum.at(found, at, launch + put_together + fed)
     return np.where(held.legal, found, inf)
 
 

@@ -27,11 +27,12 @@ from wsched.choose.problem import Problem
 from wsched.choose.reckoned import reckoned
 from wsched.choose.shape import Number, either, most
 from wsched.choose.step import Step, step_of
+from wsched.choose.stored_parts import stored_in_parts
 from wsched.schedule.matmul.params import MatmulParams
 
 __all__ = [
-    "NUMBERED_US", "Terms", "combine_us", "cost", "energy_of", "joined", "memory_bytes", "places",
-    "priced", "slowed", "terms_of",
+    "NUMBERED_US", "Terms", "added_us", "combine_us", "cost", "energy_of", "joined",
+    "memory_bytes", "places", "priced", "slowed", "terms_of",
 ]  # fmt: skip
 
 LAUNCH_US = {True: 1.36, False: 2.17}
@@ -72,6 +73,10 @@ NUMBERED_US = {True: 1.5, False: 0.6}
 """Microseconds until CTAs that wait for each other have their numbers (0019), by whether they are
 in clusters: their first loads wait for the grid in front, an atomic and a second meeting of the
 cluster. 40 kernels in parts beside whole tiles at problems of 10 to 25 us (H200, 2026-11-24)."""
+
+ADDED_US, ADDED_BYTES = 2.2, 5e6
+"""Microseconds of a kernel that adds parts which are results, behind the one that stores them, and
+the bytes of parts that go to the L2 and come from there in one; reckoned, not measured yet."""
 
 STREAM_K = 1.2
 """What the main loops of stream-K take longer: CTAs are at different k of their tiles, so that they
@@ -151,6 +156,9 @@ def terms_of(problem: Problem, params: MatmulParams) -> Terms:
     moved = memory_bytes(problem, params, tiles_m, tiles_n)
     energy = energy_of(problem, moved, groups.multiplied(problem, params))
     dependent, elements = params.programmatic_dependent_launch, tile.m * tile.n
+    stored, combine = problem, combine_us(elements, work.parts, ctas > 1)
+    if params.stores_parts:
+        stored, combine = stored_in_parts(problem), added_us(problem, work.parts)
     behind = HAND_OVER + OVERLAPPED_WORK * problem.work * elements if params.ping_pong else 0.0
     waits = STREAM_K if params.stream_k else groups.longer(problem, params)
     return Terms(
@@ -159,12 +167,12 @@ def terms_of(problem: Problem, params: MatmulParams) -> Terms:
         step=step_of(problem, params),
         behind=behind,
         ping_pong=params.ping_pong,
-        epilogue=epilogue_cycles(problem, params),
-        stores=STORE_LINE * store_lines(problem, params),
+        epilogue=epilogue_cycles(stored, params),
+        stores=STORE_LINE * store_lines(stored, params),
         start=START,
         cluster=CLUSTER_START if ctas > 1 else 0,
         launch=LAUNCH_US[dependent],
-        combine=combine_us(elements, work.parts, ctas > 1),
+        combine=combine,
         stream=stream_us(problem, shares, at_once, dependent, repeated),
         moved=moved_us(problem),
         energy=energy * groups.ENERGY if shares_out else energy,
@@ -237,6 +245,8 @@ def _share(params: MatmulParams, tiles: int, steps: int, places: int) -> _Share:
         return _Share(share, max(1, -(-share // max(steps, 1))), parts)
     parts = params.splitk_factor
     rounds = -(-tiles // max(places // parts, 1))
+    if params.stores_parts:
+        rounds = -(-tiles * parts // places)
     return _Share(rounds * -(-steps // parts), rounds, parts)
 
 
@@ -245,6 +255,12 @@ def combine_us(elements: Number, parts: Number, clustered: Number) -> Number:
     each = COMBINE_TILE + COMBINE_PART * (parts - 1)
     numbered = either(clustered, NUMBERED_US[True], NUMBERED_US[False])
     return either(parts > 1, COMBINE + numbered + each * (elements / 8192), 0.0)
+
+
+def added_us(problem: Problem, parts: Number) -> Number:
+    """Microseconds of the kernel that adds ``parts`` of K which are results of fp32."""
+    bytes_ = problem.batch * problem.m * problem.n * 4 * parts
+    return either(parts > 1, ADDED_US + 2 * bytes_ / ADDED_BYTES, 0.0)
 
 
 def memory_bytes(problem: Problem, params: MatmulParams, tiles_m: int, tiles_n: int) -> int:

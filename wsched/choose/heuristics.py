@@ -21,6 +21,7 @@ from wsched.choose.copy_engine import asks_dearly, policies, promotions, streams
 from wsched.choose.cost import Cost
 from wsched.choose.cost_model import cost, places
 from wsched.choose.problem import Problem, demands
+from wsched.choose.stored_parts import in_parts_at_all, stored_in_parts
 from wsched.choose.tensor_memory import tried_in_tensor_memory
 from wsched.choose.thread_loads import SURE, are_large, copied_us, variants
 from wsched.choose.tiles import CLUSTERS, TILES, TRAVERSAL, Tile, splits, tiles_for, tiles_of_groups
@@ -33,6 +34,7 @@ from wsched.schedule.matmul.params import (
     ClusterDims,
     GemmTile,
     MatmulParams,
+    SplitKMode,
     SupportedVectorization,
     ThreadLoads,
     TileRasterizationOrder,
@@ -217,7 +219,9 @@ def _priced(problem: Problem, tile: Tile, cluster: ClusterDims) -> list[Candidat
     if _hints(computed):
         ways = tuple(_hinting(way) for way in ways)
     whole = _fastest(problem, ways)
-    parts = () if problem.batch_invariant or problem.grouped else _parted(problem, whole)
+    if problem.batch_invariant or problem.grouped:
+        return [whole]
+    parts = _parted(problem, tile, cluster, whole)
     return [whole, _fastest(problem, parts)] if parts else [whole]
 
 
@@ -281,8 +285,11 @@ def _fastest(problem: Problem, ways: Sequence[MatmulParams]) -> Candidate:
     return min((Candidate(p, cost(problem, p)) for p in ways), key=lambda c: c.cost.us)
 
 
-def _parted(problem: Problem, whole: Candidate) -> list[MatmulParams]:
-    """The same with K in parts, where all parts have a place at the same time.
+def _parted(
+    problem: Problem, tile: Tile, cluster: ClusterDims, whole: Candidate
+) -> list[MatmulParams]:
+    """The same with K in parts, where all parts have a place at the same time; added up by who has
+    the last part of a tile, or by a kernel behind.
 
     Not of several products: what adds up parts has room for one accumulator. Nor where warpgroups
     share slices of K, which are parts already.
@@ -292,11 +299,27 @@ def _parted(problem: Problem, whole: Candidate) -> list[MatmulParams]:
     steps = problem.steps(whole.params.output_tile.k)
     ctas = whole.params.cluster_dims.m * whole.params.cluster_dims.n
     clusters, at_once = whole.cost.tiles // ctas, places(problem.sms, ctas)
+    found = splits(clusters, at_once, steps)
+    ways = [whole.params, *_storing(problem, tile, cluster, whole.params)] if found else []
     return [
-        launched(in_parts(whole.params, parts), dependent)
-        for parts in splits(clusters, at_once, steps)
+        launched(in_parts(way, parts), dependent)
+        for way in ways
+        for parts in found
         for dependent in (True, False)
     ]
+
+
+def _storing(
+    problem: Problem, tile: Tile, cluster: ClusterDims, whole: MatmulParams
+) -> list[MatmulParams]:
+    """The parameters of a tile whose parts of K are results; none where they cannot be. There are
+    none of exchanged tiles, whose results of fp32 threads would store one by one.
+    """
+    if tile.exchanged or not in_parts_at_all(problem):
+        return []
+    kept = {"cache_policies": whole.cache_policies, "l2_promotions": whole.l2_promotions}
+    ways = _launches(_alike(stored_in_parts(problem)), tile, cluster)[:1]
+    return [replaced(way, splitk_mode=SplitKMode.Parallel, **kept) for way in ways]
 
 
 @lru_cache(maxsize=4096)

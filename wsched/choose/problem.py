@@ -25,7 +25,7 @@ from wsched.fusion import (
 )
 from wsched.schedule.matmul.chunks import chunk_columns, pieces
 from wsched.schedule.matmul.computed import Computed, element_bytes
-from wsched.schedule.matmul.demands import Demands
+from wsched.schedule.matmul.demands import Demands, recasts
 from wsched.schedule.matmul.params import MatmulParams
 from wsched.schedule.matmul.reductions import Reductions
 from wsched.schedule.matmul.scaled import blocks_scaled, numbers_of_blocks
@@ -386,8 +386,8 @@ def demands(problem: Problem) -> Demands:
 
 
 def epilogue_work(fusion: Fusion) -> int:
-    """What the epilogue does for each element of the result beside its casts, in instructions."""
-    work = 0
+    """What the epilogue does for each element of the result beside one cast, in instructions."""
+    work = recasts(fusion)
     for e in fusion.exprs:
         if isinstance(e, PointwiseOp):
             work += FUNCTION if e.op in FUNCTIONS else 1

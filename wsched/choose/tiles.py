@@ -115,10 +115,11 @@ GROUPED = range(64, 209, 8)
 CLUSTERS = tuple(ClusterDims(m, n) for m in (1, 2, 4) for n in (1, 2, 4) if m * n <= 8)
 """CTAs along M and N."""
 
-SPLITS = (2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 14, 16, 18, 20, 22, 24, 28, 32)
-"""Parts of K: 28 of 408 344 columns take 134 us where 14 take 167 (H200, 2026-11-24). Stream-K is
-no candidate: on 12 shapes from 256x768x768 to 64x8192x28672 whole tiles or split-K were always
-faster, by 3 to 18 % (design/performance.md)."""
+SPLITS = (2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 14, 16, 18, 20, 22, 24, 26, 28, 32, 33, 44, 66)
+"""Parts of K: 28 of 408 344 columns take 134 us where 14 take 167 (H200, 2026-11-24); 66, 44, 33
+and 26 are those that 132 SMs have places for of two to five tiles. Stream-K is no candidate: on 12
+shapes from 256x768x768 to 64x8192x28672 whole tiles or split-K were always faster, by 3 to 18 %
+(design/performance.md)."""
 
 TRAVERSAL = (8, 1)
 """Tiles along M that are visited together, so that operands are still in the L2 when they are read

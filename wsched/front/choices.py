@@ -52,8 +52,9 @@ def choices_of(kernel: CompiledFusion, problem: Problem, why: str, grid: int) ->
                else "a CTA for each tile"),
         Choice("splitk_factor", str(params.splitk_factor),
                "each tile is computed by one CTA" if params.splitk_factor == 1 else
-               f"{_count(tiles, 'tile')} would leave SMs idle: "
-               "CTAs share each and add up what they have"),
+               f"{_count(tiles, 'tile')} would leave SMs idle: CTAs share each and "
+               + ("store what they have, which a second kernel adds up" if params.stores_parts
+                  else "add up what they have")),
         Choice("grid_traversal_factor", str(params.grid_traversal_factor),
                "tiles that are visited together share operands in the L2"),
         Choice("programmatic_dependent_launch", str(params.programmatic_dependent_launch),

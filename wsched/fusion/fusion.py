@@ -225,6 +225,8 @@ class Fusion(_Kept):
         if self.reduction(binding.tensor) is not None:
             return binding.axes
         names = tuple(str(d.extent) for d in self.tensor(binding.tensor).in_memory)
+        if self.in_parts(binding):
+            return tuple(n for n in names if n in binding.axes)
         if self.groups is not None and self.ragged(binding.tensor):
             return tuple(n for n in names if n != self.groups.axis)
         return names
@@ -242,6 +244,23 @@ class Fusion(_Kept):
         while isinstance(e, LoadStoreOp):
             e = self.definition(e.input)
         return e if isinstance(e, ReductionOp) else None
+
+    def together(self, name: str) -> str | None:
+        """What puts the parts of a result together, if it may be in parts: the operation of a
+        reduction, and of a product whose sums are made in parts ``sum``.
+        """
+        e = self.definition(name)
+        while isinstance(e, LoadStoreOp):
+            e = self.definition(e.input)
+        if isinstance(e, ReductionOp):
+            return e.op
+        return "sum" if isinstance(e, MmaOp) and self.tensor(e.output).root else None
+
+    def in_parts(self, binding: TensorBinding) -> bool:
+        """Whether a result is stored in parts, and ``binding`` is of the whole."""
+        if self.together(binding.tensor) is None:
+            return False
+        return tuple(str(d.extent) for d in self.tensor(binding.tensor).in_memory) != binding.axes
 
     @property
     def matrices(self) -> tuple[TensorBinding, ...]:

@@ -51,7 +51,8 @@ class Product:
         a: the input of the fusion that A is a view or copy of.
         b: that of B.
         operand: type of A as it is multiplied; of B, which is as wide.
-        dims: dimensions of what it writes, outermost first, those that it sums over included.
+        dims: dimensions of what it writes, outermost first, those that it sums over included; of
+            what is made in parts those of the whole.
         roles: of each of them.
     """
 
@@ -108,7 +109,7 @@ def product_of(fusion: Fusion, mma: MmaOp) -> Product:
     """
     a, b, made = (fusion.tensor(name) for name in (mma.a, mma.b, mma.output))
     roles = []
-    for left, right, d in zip(a.stored, b.stored, made.logical, strict=True):
+    for left, right, d in zip(a.stored, b.stored, made.read, strict=True):
         has = (left.iter_type is not IterType.Broadcast, right.iter_type is not IterType.Broadcast)
         role = _ROLES.get((*has, d.iter_type is IterType.Reduction))
         if role is None:
@@ -119,7 +120,7 @@ def product_of(fusion: Fusion, mma: MmaOp) -> Product:
             )
         roles.append(role)
     sources = fusion.source(mma.a), fusion.source(mma.b)
-    return Product(mma, *sources, a.dtype, made.logical, tuple(roles))
+    return Product(mma, *sources, a.dtype, made.read, tuple(roles))
 
 
 def products(fusion: Fusion) -> tuple[Product, ...]:

@@ -73,6 +73,15 @@ class Result:
         """Sizes, from those of the tensors."""
         return tuple(1 if d is None else tensor[d] for d in self.dims)
 
+    @property
+    def order(self) -> tuple[int, ...]:
+        """Its dimensions in the order of memory, which is that of the tensors; those of size 1 stay
+        where they are.
+        """
+        kept = [(d, p) for p, d in enumerate(self.dims) if d is not None]
+        moved = {p: by for (_, p), (_, by) in zip(kept, sorted(kept), strict=True)}
+        return tuple(moved.get(p, p) for p in range(len(self.dims)))
+
 
 @dataclass(frozen=True, slots=True)
 class Summary:

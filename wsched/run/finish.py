@@ -1,8 +1,8 @@
-"""Results that a kernel has in parts, one for each tile, and what puts the parts together.
+"""Results that a kernel has in parts, and what puts the parts together.
 
-A reduction within a kernel ends where a warpgroup's part of a tile ends. The parts are stored in
-fp32, and put together by a kernel behind it: in a fixed order, so that equal inputs give equal
-bits.
+A reduction within a kernel ends where a warpgroup's part of a tile ends, and so may the sums of a
+product, where a part of K ends. The parts are stored in fp32, and put together by a kernel behind
+it: in a fixed order, so that equal inputs give equal bits.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from wsched.run.summary import compiled_summary
 from wsched.schedule.plan import Plan
 
 __all__ = [
-    "Parts", "finish_steps", "finished", "finishing", "in_parts", "in_parts_step", "parts_shape",
+    "Parts", "finish_steps", "finished", "finishing", "in_parts_step", "parts_shape",
     "summary_steps", "with_parts",
 ]  # fmt: skip
 
@@ -35,25 +35,17 @@ def parts_shape(
 
 def finished(fusion: Fusion, binding: TensorBinding, parts: Any) -> Any:
     """A result of NumPy's without its dimensions of size 1, from what the kernel has stored."""
-    if not in_parts(fusion, binding):
+    if not fusion.in_parts(binding):
         return parts
-    e = fusion.reduction(binding.tensor)
-    assert e is not None
-    return REDUCTIONS[e.op](parts, axis=_over(fusion, binding))
-
-
-def in_parts(fusion: Fusion, binding: TensorBinding) -> bool:
-    """Whether a result is stored in parts, and ``binding`` is of the whole."""
-    reduced = fusion.reduction(binding.tensor) is not None
-    return reduced and _stored(fusion, binding) != binding.axes
+    return REDUCTIONS[_op(fusion, binding)](parts, axis=_over(fusion, binding))
 
 
 def with_parts(plan: Plan) -> Plan:
     """The same plan with the parts themselves as results; ``plan`` where it has none."""
     fusion = plan.fusion
-    if not any(in_parts(fusion, b) for b in fusion.outputs):
+    if not any(fusion.in_parts(b) for b in fusion.outputs):
         return plan
-    outputs = tuple(_parts(fusion, b) if in_parts(fusion, b) else b for b in fusion.outputs)
+    outputs = tuple(_parts(fusion, b) if fusion.in_parts(b) else b for b in fusion.outputs)
     return replace(plan, fusion=replace(fusion, outputs=outputs))
 
 
@@ -102,11 +94,10 @@ def in_parts_step(plan: Plan, kernel: KernelStep) -> tuple[KernelStep, dict[int,
     }
     writes, found = list(kernel.writes), dict[int, Parts]()
     for at, binding in enumerate(fusion.outputs):
-        e = fusion.reduction(binding.tensor)
-        if e is not None and in_parts(fusion, binding):
+        if fusion.in_parts(binding):
             shape = tuple(substitute(extent, sizes) for extent in stored[at].shape)
             writes[at] = Buffer(f"{kernel.writes[at].name}_parts", stored[at].dtype, shape)
-            found[at] = Parts(writes[at], e.op, _over(fusion, binding))
+            found[at] = Parts(writes[at], _op(fusion, binding), _over(fusion, binding))
     return KernelStep(kernel.kernel, parts, kernel.reads, tuple(writes)), found
 
 
@@ -167,14 +158,19 @@ def _finish(fusion: Fusion, bindings: Sequence[TensorBinding]) -> Summary:
     stored = _stored(fusion, bindings[0])
     given, made, results = list[Value](), list[Value](), list[Result]()
     for number, binding in enumerate(bindings):
-        e = fusion.reduction(binding.tensor)
-        assert e is not None
         part, whole = f"part{number}", f"whole{number}"
         given.append(Value(part, "input", DataType.Float, (), Extent.TENSOR))
-        made.append(Value(whole, e.op, binding.dtype, (part,), Extent.KEPT))
+        made.append(Value(whole, _op(fusion, binding), binding.dtype, (part,), Extent.KEPT))
         dims = tuple(None if axis == "1" else stored.index(axis) for axis in binding.axes)
         results.append(Result(whole, dims))
     return Summary(len(stored), _over(fusion, bindings[0]), (*given, *made), tuple(results))
+
+
+def _op(fusion: Fusion, binding: TensorBinding) -> str:
+    """What puts the parts of a result together."""
+    op = fusion.together(binding.tensor)
+    assert op is not None
+    return op
 
 
 def _over(fusion: Fusion, binding: TensorBinding) -> tuple[int, ...]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from lowering.ground.expr import evaluate
 from lowering.kernel.kernel import Kernel
 from lowering.summary.axes import BEHIND, FRONT, REDUCED
+from lowering.summary.few_rows import FewRows, few_rows_kernel, few_rows_of
 from lowering.summary.kernel import summary_kernel
 from lowering.summary.tile import Tile, tile_of
 from passes.summary import lower_summary
@@ -53,7 +54,7 @@ class CompiledSummary(Unscheduled):
         self.summary = summary
         self.name = f"summary_{digits(repr(summary), 10)}"
         super().__init__()
-        self._variants: dict[tuple[Tile, int], Variant] = {}
+        self._variants: dict[tuple[Tile | FewRows, int], Variant] = {}
 
     def _makes(self, inputs: Sequence[Any], outputs: Sequence[torch.Tensor]) -> dict[int, Make]:
         """What calls on inputs like these make of them, by positions.
@@ -83,23 +84,38 @@ class CompiledSummary(Unscheduled):
         else:
             variant.loaded.prepare_device(device.index)
 
-    def kernel(self, tile: Tile, vector: int = 2) -> Kernel:
+    def kernel(self, tile: Tile | FewRows, vector: int = 2) -> Kernel:
         """The final kernel IR for a tile and columns that threads access at once."""
+        if isinstance(tile, FewRows):
+            name = f"{self.name}_few_{tile.span}x{tile.deep}"
+            return lower_summary(few_rows_kernel(self.summary, name, tile))
         name = f"{self.name}_{tile.groups}x{tile.rows}x{tile.columns}_{vector}"
         return lower_summary(summary_kernel(self.summary, name, tile, vector))
 
     def _variant(
         self, extents: Mapping[str, int], inputs: Sequence[Any], outputs: Sequence[Any]
     ) -> Variant:
-        tile = tile_of(self.summary, extents[REDUCED.name])
-        last = BEHIND if self.summary.axis is Axis.ROWS else REDUCED
         tensors = [t for t in (*inputs, *outputs) if hasattr(t, "data_ptr")]
-        pairs = all(_pairs(t, extents[last.name]) for t in tensors)
-        key = tile, 2 if pairs else 1
+        key = self._few(extents, tensors) or self._tile(extents, tensors)
         found = self._variants.get(key)
         if found is None:  # two threads may make one each, which are equal
             found = self._variants.setdefault(key, Variant(self.kernel(*key)))
         return found
+
+    def _few(
+        self, extents: Mapping[str, int], tensors: Sequence[Any]
+    ) -> tuple[FewRows, int] | None:
+        """What CTAs have of few rows; None where there are many, or tensors begin anywhere."""
+        few = few_rows_of(self.summary, *(extents[x.name] for x in (FRONT, REDUCED, BEHIND)))
+        if few is None or not all(_together(t, few.span) for t in tensors):
+            return None
+        return few, few.span
+
+    def _tile(self, extents: Mapping[str, int], tensors: Sequence[Any]) -> tuple[Tile, int]:
+        """The tile of a warpgroup, and the columns that threads access at once."""
+        last = BEHIND if self.summary.axis is Axis.ROWS else REDUCED
+        pairs = all(_pairs(t, extents[last.name]) for t in tensors)
+        return tile_of(self.summary, extents[REDUCED.name]), 2 if pairs else 1
 
     def _pack(
         self, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]
@@ -108,13 +124,14 @@ class CompiledSummary(Unscheduled):
         extents, device = self._extents(inputs), device_of(inputs)
         if any(0 in t.shape for t in outputs):
             return _nothing
-        writes = [t if t.is_contiguous() else t.new_empty(t.shape) for t in outputs]
+        turned = [t.permute(r.order) for t, r in zip(outputs, self.summary.results, strict=True)]
+        writes = [t if t.is_contiguous() else t.new_empty(t.shape) for t in turned]
         variant = self._variant(extents, inputs, writes)
         tensors = {v.name: t for v, t in zip(self.summary.inputs, inputs, strict=True)}
         results = zip(self.summary.results, writes, strict=True)
         tensors |= {f"{r.value}_out": t for r, t in results}
         run = self._runner(variant, tensors, extents, device)
-        apart = [(a, b) for a, b in zip(outputs, writes, strict=True) if a is not b]
+        apart = [(a, b) for a, b in zip(turned, writes, strict=True) if a is not b]
         if not apart:
             return run
 
@@ -180,20 +197,27 @@ class CompiledSummary(Unscheduled):
         import torch
 
         self._extents(inputs)
-        shape = inputs[self.summary.tensor].shape
-        return [
-            torch.empty(
-                r.shape(shape), dtype=torch_dtype(self.summary.value(r.value).dtype), device=device
-            )
-            for r in self.summary.results
-        ]
+        shape, made = inputs[self.summary.tensor].shape, list[torch.Tensor]()
+        for r in self.summary.results:
+            sizes, dtype = r.shape(shape), torch_dtype(self.summary.value(r.value).dtype)
+            dense = torch.empty([sizes[p] for p in r.order], dtype=dtype, device=device)
+            made.append(dense.permute([r.order.index(p) for p in range(len(sizes))]))
+        return made
 
 
 def _pairs(tensor: torch.Tensor, columns: int) -> bool:
     """Whether threads may access two neighbours of a dense tensor at once, from even columns on, of
     which a row of the kernel has so many; where all is reduced they read one by one.
     """
-    return columns % 2 == 0 and tensor.data_ptr() % (2 * tensor.element_size()) == 0
+    return columns % 2 == 0 and _together(tensor, 2)
+
+
+def _together(tensor: torch.Tensor, columns: int) -> bool:
+    """Whether a tensor begins where so many elements may be accessed at once; a single one may
+    begin anywhere.
+    """
+    past: int = tensor.data_ptr() % (columns * tensor.element_size())
+    return past == 0 or bool(tensor.numel() == 1)
 
 
 def _nothing() -> None:

@@ -244,10 +244,12 @@ class Schedule:
         if moved:
             self._made(reorder(self.fusion, tv, moved))
 
-    def rfactor(self, tv: str, axis: Axis) -> None:
+    def rfactor(self, tv: str, axis: Axis | Sequence[Axis]) -> None:
         """See :func:`~wsched.schedule.primitives.rfactor.rfactor`."""
         call = PrimitiveCall("rfactor", (tv, axis))
-        self._made(rfactor(self.fusion, tv, self._position(tv, axis, call)))
+        axes: Sequence[Any] = axis if isinstance(axis, list | tuple) else (axis,)
+        found = tuple(self._position(tv, a, call) for a in axes)
+        self._made(rfactor(self.fusion, tv, found if axes is axis else found[0]))
 
     def parallelize(self, tv: str, axis: Axis | Sequence[Axis], parallel: ParallelType) -> None:
         """See :func:`~wsched.schedule.primitives.parallelize.parallelize`; of each loop in a list.

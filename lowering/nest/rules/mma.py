@@ -24,7 +24,16 @@ from lowering.nest.element import element_type
 from lowering.nest.place import Place
 from lowering.nest.refs import smem
 from lowering.nest.stage import stage_of
-from wsched.fusion import MemoryType, MmaOp, ParallelType, Product, Role
+from wsched.fusion import (
+    IterDomain,
+    IterType,
+    MemoryType,
+    MmaOp,
+    ParallelType,
+    Product,
+    Role,
+    TensorView,
+)
 from wsched.fusion.names import blocks_of
 
 __all__ = ["exchanged", "mma", "operand", "product_of"]
@@ -187,8 +196,13 @@ def product_of(place: Place) -> tuple[MmaOp, Product, list[_Part], int]:
         what = f"{t.name} = {e} of {a.value} by {b.value} into {acc.value}"
         raise place.refuse(what, "; ".join(family.types))
     parts = _parts_of(place, e, product)
-    depth = prod(place.tile.size(d) for d in product.of(Role.K)) // len({x.k for x in parts})
+    depth = prod(place.tile.size(d) for d in _summed(t)) // len({x.k for x in parts})
     return e, product, parts, depth
+
+
+def _summed(t: TensorView) -> tuple[IterDomain, ...]:
+    """The dimensions that a product sums over; where it is made in parts, those of a part."""
+    return tuple(d for d in t.logical if d.iter_type is IterType.Reduction)
 
 
 def exchanged(place: Place, product: Product) -> bool:
@@ -235,7 +249,7 @@ def _parts_of(place: Place, e: MmaOp, product: Product) -> list[_Part]:
     Those in front of them, up to the last over columns, go from statement to statement.
     """
     t, tile = place.tensor, place.tile
-    rows, cols, summed = product.rows, product.cols, product.of(Role.K)
+    rows, cols, summed = product.rows, product.cols, _summed(t)
     if exchanged(place, product):
         rows, cols = cols, rows
     family = place.plan.target.mma

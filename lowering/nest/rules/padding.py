@@ -95,7 +95,7 @@ def _summed(fusion: Fusion, name: str) -> set[int]:
         at
         for e in fusion.uses(name)
         if isinstance(e, MmaOp)
-        for at, d in enumerate(fusion.tensor(e.output).logical)
+        for at, d in enumerate(fusion.tensor(e.output).read)
         if d.iter_type is IterType.Reduction
     }
 

@@ -12,6 +12,7 @@ from lowering.kernel.kernel import Kernel
 from lowering.kernel.text import parse_kernel, print_kernel
 from lowering.proof.obligation import Verdict
 from lowering.proof.prove import prove
+from lowering.summary.few_rows import FewRows, few_rows_kernel
 from lowering.summary.kernel import summary_kernel
 from lowering.summary.tile import Tile
 from lowering.sweep.kernel import sweep_kernel
@@ -24,7 +25,7 @@ from tests.legality.by_hand.roles import three_in_turns
 from tests.legality.by_hand.steps import steps_of_neighbours
 from tests.legality.by_hand.tiles import split_k_on_a_grid_of_two_axes
 from tests.legality.machine import compiled
-from tests.lowering.summary.summaries import rms
+from tests.lowering.summary.summaries import rms, total
 from tests.lowering.sweep.sweeps import BF16, masked
 from tests.lowering.sweep.test_kernel import accesses
 from tests.mutants.edits import mutants
@@ -145,6 +146,12 @@ def test_a_meeting_is_missing(n: int) -> None:
 
 def summary(reduced_over: tuple[int, ...], tile_: Tile) -> Kernel:
     return lower_summary(summary_kernel(rms(2, reduced_over), "summary", tile_, 2))
+
+
+@pytest.mark.parametrize("few", [FewRows(2, 16), FewRows(4, 8)], ids=str)
+def test_summaries_of_few_rows(few: FewRows) -> None:
+    """No warps meet."""
+    check(lower_summary(few_rows_kernel(total(), "summary", few)))
 
 
 OVER = {(0,): (Tile(4, 128, 32), "group * 4, "), (1,): (Tile(4, 64, 128), "(group - 1) * 64, ")}

@@ -17,7 +17,7 @@ from tests.batches import batched
 from tests.blackwell import final
 from tests.grouped import FORMS, grouped
 from tests.mutants.subjects import subject
-from tests.schedules import SCHEDULES
+from tests.schedules import SCHEDULES, cooperative, definition, parallel_split
 from tests.tiers import in_tiers
 from wsched.front.known import import_fusion
 from wsched.run.compiled import compile_fusion
@@ -137,6 +137,12 @@ MOVED = {
     "nothing": (
         "stream_k", "select(0 < n_k, stop, start)", "select(0 < n_k, start, stop)",
         "at no size: no result is made of any product"),
+    "all parts of K the first": (
+        "parts of K", "(part2 * n_k2 + k2)", "k2",
+        "parts of T5[0, 0, 0] get 0 .. 16, 0 .. 16 of 0 .. 17 of K of T0 and T1"),
+    "the last parts of K left out": (
+        "parts of K", "let n_k2: i32 = ceildiv(n_k, 2)", "let n_k2: i32 = n_k // 2",
+        "parts of T5[0, 0, 0] get 0 .. "),
     "tensor memory: another slice": (
         "tensor memory", "T7[stage_k, 0, 16]", "T7[stage_k, 0, 32]",
         "multiplies T0 from 16 on by T1 from 32 on along K"),
@@ -153,6 +159,9 @@ def text_of(name: str) -> str:
         vector = SupportedVectorization(1)
         params = replace(SCHEDULES["dynamic"], use_smem_epilogue=False, supported_vec_size=vector)
         made = compile_fusion(import_fusion(grouped(ranks=FORMS["columns"])), params).kernel
+    elif name == "parts of K":
+        params = parallel_split(cooperative(64, 16, 16, groups=1, registers=None), 2)
+        made = compile_fusion(import_fusion(definition()), params).kernel
     elif name == "tensor memory":
         made = final()
     else:

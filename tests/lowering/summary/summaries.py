@@ -9,7 +9,7 @@ import numpy as np
 from wsched.fusion import DataType
 from wsched.fusion.summary import Extent, Result, Summary, Value
 
-__all__ = ["deviation", "expected", "rms", "scaled"]
+__all__ = ["deviation", "expected", "rms", "scaled", "total"]
 
 TENSOR, KEPT, ONE = Extent.TENSOR, Extent.KEPT, Extent.ONE
 F32 = DataType.Float
@@ -47,6 +47,17 @@ def scaled(rank: int, over: tuple[int, ...], op: str, dtype: DataType) -> Summar
         Value("made", "mul", dtype, ("v", "most"), KEPT),
     )
     return Summary(rank, over, values, (Result("made", kept(rank, over)),))
+
+
+def total(
+    rank: int = 3, over: tuple[int, ...] = (0,), dtype: DataType = DataType.BFloat16
+) -> Summary:
+    """The sum of parts, rounded."""
+    values = (
+        Value("part", "input", F32, (), TENSOR),
+        Value("whole", "sum", dtype, ("part",), KEPT),
+    )
+    return Summary(rank, over, values, (Result("whole", kept(rank, over)),))
 
 
 def deviation(rank: int, over: tuple[int, ...]) -> Summary:

@@ -8,8 +8,10 @@ import pytest
 
 from lowering.ground.errors import ScheduleError
 from tests.reductions import ALL, Reduced, definition
+from tests.schedules import definition as matmul
+from tests.schedules import parallel_split
 from wsched.front.known import import_fusion
-from wsched.fusion import Fusion, IterType, ParallelType, fusion_text
+from wsched.fusion import DataType, Fusion, IterType, ParallelType, fusion_text
 from wsched.schedule import Schedule, plan_matmul, replay
 from wsched.schedule.matmul.params import GemmTile, MatmulParams
 from wsched.schedule.matmul.scheduler import schedule_onto
@@ -58,7 +60,7 @@ def test_replayed_and_as_text() -> None:
     assert replay(fusion(), calls) == s.fusion
 
 
-def refused(s: Schedule, tv: str, axis: int) -> str:
+def refused(s: Schedule, tv: str, axis: int | tuple[int, ...]) -> str:
     with pytest.raises(ScheduleError) as error:
         rfactor(s.fusion, tv, axis)
     assert error.value.rule == "rfactor"
@@ -68,7 +70,12 @@ def refused(s: Schedule, tv: str, axis: int) -> str:
 def test_refused() -> None:
     s, made = split()
     acc, result = s.acc, s.outputs[1]
-    assert refused(s, acc, 0) == f"{acc} = {s.fusion.definition(acc)} is no reduction"
+    (added,) = (t.name for t in s.fusion.consumers(acc))
+    assert refused(s, acc, 0) == (
+        f"loop M is not reduced over; {acc} has no other loop that is reduced over: split it "
+        f"first; {added} = {s.fusion.definition(added)} reads it, and a part is not the whole"
+    )
+    assert refused(s, added, 0) == f"{added} = {s.fusion.definition(added)} is no reduction"
     assert refused(s, made, 3) == f"{made} has axes 0 to 2, not 3"
     assert refused(s, made, 2) == "loop N is not reduced over"
     other = Schedule(fusion())
@@ -87,6 +94,53 @@ def test_refused() -> None:
     assert refused(s, made, 0) == (
         f"{made} has no other loop that is reduced over: split it first; loops of {made} are "
         "merged: its parts are no dimensions of a result"
+    )
+
+
+def product(result: str = "bf16") -> tuple[Schedule, str]:
+    """A product whose K is split into parts of as many slices."""
+    s = Schedule(import_fusion(matmul(result=result)))
+    acc = s.acc if result == "bf16" else s.cache_before(s.acc)
+    s.split(acc, "K", 64, labels=("k", "Ki"))
+    s.split(acc, "k", 3, inner_split=False, labels=("part", "k"))
+    s.reorder(acc, ["part"])
+    return s, acc
+
+
+@pytest.mark.parametrize("result", ["bf16", "f32"])
+def test_sums_of_a_product(result: str) -> None:
+    """The result is of fp32, and rounded by what sums the parts."""
+    s, acc = product(result)
+    s.rfactor(acc, ("k", "Ki"))
+    t, out = s.tensor(acc), s.tensor(s.outputs[0])
+    assert [(d.label, d.iter_type is IterType.Reduction) for d in t.logical] == [
+        ("part", False), ("M", False), ("N", False), ("k", True), ("Ki", True),
+    ]  # fmt: skip
+    assert [d.label for d in t.read] == ["M", "N", "K"]
+    assert [str(d.extent) for d in out.in_memory] == ["3", "M", "N"] and not out.allocation
+    assert (str(s.fusion.definition(out.name)), out.dtype) == (f"Set({acc})", DataType.Float)
+    assert (s.fusion.outputs[0].axes, s.fusion.in_parts(s.fusion.outputs[0])) == (("M", "N"), True)
+    assert s.fusion.together(out.name) == "sum"
+
+
+def test_products_replayed_and_as_text() -> None:
+    s = Schedule(import_fusion(matmul()))
+    schedule_onto(s, parallel_split(PARAMS, 3))
+    calls = [r for _, r in parse_calls(calls_text(s.history))]
+    assert [r.args[1] for r in calls if r.op == "rfactor"] == [(3, 4)]
+    assert replay(import_fusion(matmul()), calls) == s.fusion
+
+
+def test_products_that_are_refused() -> None:
+    s, acc = product()
+    assert refused(s, acc, ()) == "no loop is reduced over any more"
+    assert refused(s, acc, (0, 3, 4)) == (
+        f"{acc} has no other loop that is reduced over: split it first"
+    )
+    whole = Schedule(import_fusion(matmul(result="f32")))
+    assert refused(whole, whole.acc, 2) == (
+        f"{whole.acc} has no other loop that is reduced over: split it first; {whole.acc} is a "
+        "result itself: cache it before"
     )
 
 

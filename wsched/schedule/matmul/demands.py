@@ -6,14 +6,32 @@ from dataclasses import dataclass, replace
 
 from lowering.target.target import Target
 from lowering.target.targets import DEFAULT
-from wsched.fusion import DataType, Fusion, PointwiseOp, operands_of, the_products
+from wsched.fusion import (
+    CastOp,
+    DataType,
+    Fusion,
+    MmaOp,
+    PointwiseOp,
+    operands_of,
+    the_products,
+)
 from wsched.schedule.matmul.computed import Computed, element_bytes
 from wsched.schedule.matmul.epilogue_inputs import matrix_inputs
 from wsched.schedule.matmul.params import MatmulParams
 from wsched.schedule.matmul.reductions import NO_REDUCTIONS, Reductions
 from wsched.schedule.matmul.scaled import blocks_scaled
 
-__all__ = ["Demands"]
+__all__ = ["Demands", "recasts"]
+
+
+def recasts(fusion: Fusion) -> int:
+    """How often what a product was rounded to is rounded again."""
+    again = (
+        fusion.definition(first.input)
+        for e in fusion.exprs
+        if isinstance(e, CastOp) and isinstance(first := fusion.definition(e.input), CastOp)
+    )
+    return sum(isinstance(e, MmaOp) for e in again)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +44,7 @@ class Demands:
         matrices: types of the matrices that TMA can load for the epilogue.
         m_major: whether A is M-major in memory.
         n_major: whether B is N-major in memory.
-        computes: whether the epilogue does more than cast.
+        computes: whether the epilogue does more than cast once.
         counts: number of As and of Bs; several products share one of them, and there are as many
             as of the other.
         target: the GPU that it is for.
@@ -64,7 +82,7 @@ class Demands:
             tuple(fusion.tensor(name).dtype for name in matrix_inputs(fusion)),
             product.m_major,
             product.n_major,
-            any(isinstance(e, PointwiseOp) for e in fusion.exprs),
+            any(isinstance(e, PointwiseOp) for e in fusion.exprs) or recasts(fusion) > 0,
             (len(left), len(right)),
             target,
             Reductions.of(fusion),
@@ -99,6 +117,12 @@ class Demands:
             computed=self.computed and self.computed.exchanged,
             scaled=self.scaled and self.scaled[::-1],
         )  # fmt: skip
+
+    def stored(self, params: MatmulParams) -> Demands:
+        """Those of a kernel that stores parts of K, where the parameters say so."""
+        if not params.stores_parts:
+            return self
+        return replace(self, results=(DataType.Float,) * len(self.results))
 
     def loaded(self, params: MatmulParams) -> tuple[DataType, ...]:
         """Types of the matrices that the load warpgroup of a schedule loads."""

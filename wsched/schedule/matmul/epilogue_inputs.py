@@ -52,6 +52,6 @@ def loaded_types(fusion: Fusion, params: MatmulParams) -> tuple[DataType, ...]:
 
 def epilogue_columns(fusion: Fusion, params: MatmulParams) -> int:
     """Columns of a chunk, the same for all that the epilogue reads and writes."""
-    results = (b.dtype for b in fusion.matrices)
+    results = (fusion.tensor(b.tensor).dtype for b in fusion.matrices)
     loaded = loaded_types(fusion, params)
     return chunk_columns(params, *results, *loaded, *Reductions.of(fusion).types)

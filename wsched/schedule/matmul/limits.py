@@ -18,6 +18,7 @@ from wsched.schedule.matmul.grid import grid_reasons
 from wsched.schedule.matmul.instruction import instruction_reasons, refuse_in_tensor_memory
 from wsched.schedule.matmul.k_order import refuse_other_k_orders
 from wsched.schedule.matmul.params import MatmulParams
+from wsched.schedule.matmul.part_limits import parts_error, refuse_parts
 from wsched.schedule.matmul.reductions import reduction_reasons
 from wsched.schedule.matmul.scaled_limits import scaled_reasons, scaled_registers
 from wsched.schedule.matmul.shared import (
@@ -55,7 +56,7 @@ def register_candidates(
     """
     pairs = _pairs(params, target)
     demands = Demands.of(fusion, target)
-    need = sum(max(_needs(demands, params), key=sum))
+    need = sum(max(_needs(demands.stored(params), params), key=sum))
     fitting = tuple(p for p in pairs if need <= _compute_registers(params, p, target))
     return fitting or pairs[-1:]
 
@@ -72,6 +73,9 @@ def require_legal(fusion: Fusion, params: MatmulParams, target: Target = DEFAULT
         UnsupportedError: legal in nvFuser, but not built.
         ScheduleError: rule ``params``, with every reason; rule ``smem`` with the stages that fit.
     """
+    if params.stores_parts and (fusion.groups is not None or fusion.lists):
+        of = "groups" if fusion.groups is not None else "tensors that stand side by side"
+        raise parts_error(params, of)
     require_legal_for(Demands.of(fusion, target), params)
 
 
@@ -85,6 +89,8 @@ def require_legal_for(demands: Demands, params: MatmulParams) -> None:
         raise UnsupportedError(
             f"{demands.products} products of which CTAs add up parts", "one, or whole tiles"
         )
+    refuse_parts(demands, params)
+    demands = demands.stored(params)
     demands = demands.exchanged if params.exchange_operands else demands
     tiles = params.tile_sizes
     wrote = f"MatmulParams(cta_tile={tiles.cta_tile}, warp_tile={tiles.warp_tile}, ...)"
@@ -196,7 +202,7 @@ def _refuse_unsupported(params: MatmulParams) -> None:
         raise UnsupportedError(
             "accumulators=Half where CTAs add up parts of a tile", "Widest: parts are fp32 or int32"
         )
-    if params.dynamic and params.splitk_factor > 1:
+    if params.dynamic and params.combines:
         raise UnsupportedError(
             f"splitk_factor={params.splitk_factor} with DistributeTilesDynamically",
             "splitk_factor with OneTilePerCTA or DistributeTilesAcrossSMs",

@@ -1,7 +1,7 @@
 """Parameters of the matmul scheduler, under nvFuser's field names.
 
 Source of the names: ``nvfuser::MatmulParams`` (csrc/scheduler/matmul_heuristic.h) and
-``MatMulTileOptions``, ``GemmTile``, ``MmaMacro`` (csrc/mma_type.h). The last fourteen fields of
+``MatMulTileOptions``, ``GemmTile``, ``MmaMacro`` (csrc/mma_type.h). The last fifteen fields of
 :class:`MatmulParams` are wsched's own.
 """
 
@@ -38,6 +38,7 @@ __all__ = [
     "MmaInputSmemSwizzle",
     "MmaMacro",
     "SmemSwizzles",
+    "SplitKMode",
     "SupportedVectorization",
     "TensorMapL2Promotion",
     "ThreadLoads",
@@ -89,6 +90,18 @@ class Accumulators(Choice):
 
     Widest = 0
     Half = 1
+
+
+class SplitKMode(Choice):
+    """Who adds up the parts of K.
+
+    ``Serial``: the CTA of a tile's last part waits for the others and adds what they have stored.
+    ``Parallel``: every part is a result of the kernel, and one behind it adds them all; nobody
+    waits. The words are CUTLASS's.
+    """
+
+    Serial = 0
+    Parallel = 1
 
 
 class TileRasterizationOrder(Choice):
@@ -192,7 +205,7 @@ class MatmulParams(Checked):
         supported_vec_size: elements that a thread accesses at once in global memory.
         promote_prologue_smem_reuse: let the epilogue reuse the operands' shared memory.
         use_ldst_matrix: stmatrix for 16-bit results.
-        splitk_factor: parts that K is split into over CTAs, which add up their partial results.
+        splitk_factor: parts that K is split into over CTAs, whose partial results are added up.
         cluster_dims: CTAs that share operands by multicast; with a macro of two CTAs those that
             differ in M alone are its pairs, and ``tile_sizes`` are those of each CTA.
         num_registers: wsched's own: registers per thread of (load, compute) warpgroups; None leaves
@@ -223,6 +236,7 @@ class MatmulParams(Checked):
             at a time; 0 for the most of 64, or of 128 bytes, that divide it as a power of two does.
         prefetched_steps: wsched's own: of its first tile, for which a CTA asks the L2 for the
             operands before it waits for the grid in front.
+        splitk_mode: wsched's own (nvFuser's CTAs add up, in any order): who adds up parts of K.
 
     Raises:
         ScheduleError: a field of another type than its own. Whether the values make a legal
@@ -259,6 +273,7 @@ class MatmulParams(Checked):
     accumulators: Accumulators = Accumulators.Widest
     epilogue_columns: int = 0
     prefetched_steps: int = 0
+    splitk_mode: SplitKMode = SplitKMode.Serial
 
     @property
     def load_warpgroups(self) -> int:
@@ -279,8 +294,13 @@ class MatmulParams(Checked):
 
     @property
     def combines(self) -> bool:
-        """Whether several CTAs compute parts of a tile, which are added up."""
-        return self.stream_k or self.splitk_factor > 1
+        """Whether several CTAs compute parts of a tile, which one of them adds up."""
+        return self.stream_k or (self.splitk_factor > 1 and not self.stores_parts)
+
+    @property
+    def stores_parts(self) -> bool:
+        """Whether results are parts of K, which a kernel behind this one adds up."""
+        return self.splitk_factor > 1 and self.splitk_mode is SplitKMode.Parallel
 
     @property
     def dynamic(self) -> bool:

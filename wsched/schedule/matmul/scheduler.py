@@ -1,7 +1,8 @@
 """The matmul scheduler: from parameters to a scheduled fusion, through the primitives only.
 
 All tensors are tiled alike: ``[cta, tile, (group), k | M, N, K of the tile]``, with split-K also
-``part``, which runs on BIDz. Then the sides part:
+``part``, which runs on BIDz; where parts are results, it is one more dimension of a batch, whose
+tiles are dealt out as any. Then the sides part:
 the TMA cacheAfter tensors merge tile and k into the one loop that steps through the stages, the
 accumulator keeps both and splits its tile into wgmmas, and everything of the epilogue is computed
 for one chunk of columns at a time. Matrices that the epilogue reads are loaded like the operands,
@@ -13,6 +14,7 @@ over all tiles, of which a CTA runs its interval.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lowering.ground.expr import Const
@@ -37,7 +39,7 @@ from wsched.schedule.matmul.limits import require_legal, settled
 from wsched.schedule.matmul.operands import cache_matrix, cache_operands
 from wsched.schedule.matmul.params import MatmulParams
 from wsched.schedule.matmul.reductions import over_both, over_columns
-from wsched.schedule.matmul.tile_loops import split_into_tiles, tile_loops
+from wsched.schedule.matmul.tile_loops import split_into_parts, split_into_tiles, tile_loops
 from wsched.schedule.plan import Plan
 from wsched.schedule.schedule import Schedule
 
@@ -58,7 +60,7 @@ class _Names:
         epilogue: all that is computed after it, copies of its inputs in registers included.
         boxed: those of the epilogue that TMA stores, box by box.
         columns: of a chunk, the same for all that the epilogue reads and writes.
-        outer: dimensions outside of a matrix, of a batch.
+        outer: dimensions outside of a matrix: of a batch, and parts of K that are results.
     """
 
     loads: tuple[str, ...]
@@ -123,9 +125,11 @@ def _cache(s: Schedule, params: MatmulParams) -> _Names:
         for e in s.fusion.mmas:
             s.accumulate_in(e.output, DataType.Half)
     loads, computed = cache_operands(s, thread_bytes(params))
+    if params.stores_parts:
+        _store_parts(s, (*loads, *computed), params)
     outputs = s.outputs
     read, loaded = epilogue_inputs(s.fusion), loaded_inputs(s.fusion, params)
-    outer = len(the_products(s.fusion)[0].outer)
+    outer = len(the_products(s.fusion)[0].outer) + params.stores_parts
     inputs = tuple(cache_matrix(s, tv) for tv in read if tv in loaded)
     for tv in read:
         if tv not in loaded:
@@ -152,6 +156,18 @@ def _cache(s: Schedule, params: MatmulParams) -> _Names:
     after = tuple(tv for tv in order[order.index(sums[0]) + 1 :] if tv not in others)
     columns = epilogue_columns(s.fusion, params)
     return _Names(loads, computed, sums, inputs, after, boxed, columns, outer)
+
+
+def _store_parts(s: Schedule, operands: Sequence[str], params: MatmulParams) -> None:
+    """Sum over a part of K, where the parts are results: as nvFuser's split-K does, but for what
+    sums them. What is loaded, or computed, for it is split alike.
+    """
+    product = the_products(s.fusion)[0].mma.output
+    if product in s.outputs:
+        product = s.cache_before(product)
+    for tv in (*operands, product):
+        split_into_parts(s, tv, params)
+    s.rfactor(product, ("k", "Ki"))
 
 
 def _cut_reduction(s: Schedule, output: str, params: MatmulParams, b: int) -> None:

@@ -7,13 +7,24 @@ from wsched.fusion import ParallelType
 from wsched.schedule.matmul.params import MatmulParams, TileRasterizationOrder
 from wsched.schedule.schedule import Schedule
 
-__all__ = ["split_into_tiles", "tile_loops"]
+__all__ = ["split_into_parts", "split_into_tiles", "tile_loops"]
+
+
+def split_into_parts(s: Schedule, tv: str, params: MatmulParams) -> None:
+    """``[..., K]`` to ``[part, ..., k, Ki]``: K in parts, each as many steps of the main loop, in
+    front of all other loops, as one more dimension of a batch is.
+    """
+    k = len(s.tensor(tv).loop) - 1
+    s.split(tv, k, params.output_tile.k, labels=("k", "Ki"))
+    s.split(tv, k, params.splitk_factor, inner_split=False, labels=("part", "k"))
+    s.reorder(tv, {k: 0})
 
 
 def split_into_tiles(s: Schedule, tv: str, params: MatmulParams, b: int) -> None:
     """``[(B), M, N, (K)]`` to ``[cta, (tile), (group), (part), (k), Mi, Ni, (Ki)]``.
 
-    The ``b`` of a batch are outside of the grid of tiles: all tiles of a matrix, then of the next.
+    The ``b`` of a batch are outside of the grid of tiles: all tiles of a matrix, then of the next;
+    so are parts of K that are results (:func:`split_into_parts`).
 
     With stream-K ``cta`` is the place in the cluster, and there is none without a cluster. Where
     the operands are exchanged M is that of the transposed product: N goes to the front.
@@ -23,7 +34,7 @@ def split_into_tiles(s: Schedule, tv: str, params: MatmulParams, b: int) -> None
     has_k = len(s.tensor(tv).loop) > k and s.fusion.reduction(tv) is None
     if params.exchange_operands:
         s.reorder(tv, {n: m})
-    if has_k:
+    if has_k and s.axis(tv, "Ki") < 0:
         s.split(tv, k, size.k, labels=("k", "Ki"))
     if s.axis(tv, "No") < 0:
         s.split(tv, len(s.tensor(tv).loop) - 1 - 2 * has_k, size.n, labels=("No", "Ni"))
@@ -58,7 +69,7 @@ def split_into_tiles(s: Schedule, tv: str, params: MatmulParams, b: int) -> None
     s.parallelize(tv, 0, ParallelType.BIDx)
     if params.ping_pong:
         s.split(tv, 1, params.warpgroups, labels=("tile", "group"))
-    if has_k and params.splitk_factor > 1:
+    if has_k and params.splitk_factor > 1 and not params.stores_parts:
         k = s.axis(tv, "k")
         s.split(tv, k, params.splitk_factor, inner_split=False, labels=("part", "k"))
         s.parallelize(tv, k, ParallelType.BIDz)

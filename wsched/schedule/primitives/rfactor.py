@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from dataclasses import replace
 
 from wsched.fusion import (
+    CastOp,
     DataType,
     Fusion,
     IterDomain,
     IterType,
     LoadStoreOp,
+    LoadStoreOpType,
     MemoryType,
+    MmaOp,
     PrimitiveCall,
     ReductionOp,
     Split,
@@ -24,19 +27,22 @@ from wsched.schedule.primitives.checks import Reasons, axis_reasons, find, refus
 __all__ = ["check_rfactor", "rfactor"]
 
 
-def rfactor(fusion: Fusion, tv: str, axis: int) -> Fusion:
-    """Reduce over one loop only: what the other loops of the reduction count, each its own result.
+def rfactor(fusion: Fusion, tv: str, axis: int | Sequence[int]) -> Fusion:
+    """Sum or reduce over some loops only: what the other loops of the reduction count, each its own
+    result.
 
     Args:
         fusion: the fusion.
-        tv: name of the tensor, a reduction, or a copy in registers of the parts of one.
-        axis: position of the loop that is still reduced over, one of those that the dimension was
-            split into.
+        tv: name of the tensor, a reduction or an mma, or a copy in registers of the parts of a
+            reduction.
+        axis: position of the loop that is still reduced over, or of several, of those that the
+            dimension was split into; nvFuser's ``rFactor`` is called with the same ones.
 
-    Legal if the tensor is a reduction in registers that is copied to results and read by nothing
-    else, if its reduced dimension is split and nothing is merged yet, and if the copies have no
-    loops of their own yet. The results become the partial ones, in fp32; reducing them is left to
-    what runs behind the kernel. nvFuser's ``rFactor`` leaves it to the rest of its fusion.
+    Legal if the tensor is a reduction, or sums in fp32, in registers, and is copied to results, or
+    cast to them, and read by nothing else, if its reduced dimension is split and nothing is merged
+    yet, and if the copies have no loops of their own yet. The results become the partial ones, in
+    fp32; reducing them is left to what runs behind the kernel. nvFuser's ``rFactor`` leaves it to
+    the rest of its fusion.
 
     before: ``T7[ rMo, rMi, N ] = reduction(T6, op = sum)``, ``T5[ N ] = Set(T7)``
     after ``rfactor(fusion, "T7", 1)``: ``T7[ Mo, rMi, N ]``, ``T5[ Mo, N ] = Set(T7)``
@@ -46,48 +52,64 @@ def rfactor(fusion: Fusion, tv: str, axis: int) -> Fusion:
 
     before: ``T7[ M, No, rNi ] = reduction(T6, op = sum)``, ``T8[ Mo, Mi, No ] = Set(T7)``
     after ``rfactor(fusion, "T8", 1)``: ``T8[ Mo, rMi, No ] = reduction(T7, op = sum)``
+
+    Of an mma the casts of results wait for what sums the parts.
+
+    before: ``T4[ rpart, M, N, rk, rKi ] = mma(T2, T3)``, ``T5[ M, N ] = cast(T4)``
+    after ``rfactor(fusion, "T4", (3, 4))``: ``T4[ part, M, N, rk, rKi ]``,
+    ``T5[ part, M, N ] = Set(T4)``
     """
     call = PrimitiveCall("rfactor", (tv, axis))
+    axes = (axis,) if isinstance(axis, int) else tuple(axis)
     t = find(fusion, tv, call)
-    fusion, t = _further(fusion, t, axis)
-    refuse("rfactor", call, check_rfactor(fusion, t, axis), t)
-    return _rfactor(fusion, t, axis).after(call)
+    fusion, t = _further(fusion, t, axes)
+    refuse("rfactor", call, check_rfactor(fusion, t, *axes), t)
+    return _rfactor(fusion, t, axes).after(call)
 
 
-def check_rfactor(fusion: Fusion, t: TensorView, axis: int) -> Reasons:
+def check_rfactor(fusion: Fusion, t: TensorView, *axes: int) -> Reasons:
     """All reasons why ``rfactor`` would be illegal."""
-    reasons = axis_reasons(t, axis)
-    if not isinstance(fusion.definition(t.name), ReductionOp):
-        return [*reasons, f"{t.name} = {fusion.definition(t.name)} is no reduction"]
+    reasons = axis_reasons(t, *axes)
+    e = fusion.definition(t.name)
+    if not isinstance(e, ReductionOp | MmaOp):
+        return [*reasons, f"{t.name} = {e} is no reduction"]
     if t.root:
         return [*reasons, f"{t.name} is made in parts already"]
-    if not reasons and t.loop[axis].iter_type is not IterType.Reduction:
-        reasons.append(f"loop {t.loop[axis].label} is not reduced over")
-    if sum(d.iter_type is IterType.Reduction for d in t.loop) < 2:
+    if not axes:
+        reasons.append("no loop is reduced over any more")
+    if not reasons:
+        others = (t.loop[a].label for a in axes if t.loop[a].iter_type is not IterType.Reduction)
+        reasons += [f"loop {label} is not reduced over" for label in others]
+    if sum(d.iter_type is IterType.Reduction for d in t.loop) <= len(set(axes)):
         reasons.append(f"{t.name} has no other loop that is reduced over: split it first")
     if not all(isinstance(s, Split) for s in t.transforms):
         reasons.append(f"loops of {t.name} are merged: its parts are no dimensions of a result")
+    if isinstance(e, MmaOp) and t.dtype is not DataType.Float:
+        reasons.append(f"{t.name} sums in {t.dtype}: parts are fp32")
+    copies = LoadStoreOp if isinstance(e, ReductionOp) else LoadStoreOp | CastOp
     results = {b.tensor for b in fusion.outputs}
-    for e in fusion.uses(t.name):
-        if not isinstance(e, LoadStoreOp) or e.output not in results:
-            reasons.append(f"{e.output} = {e} reads it, and a part is not the whole")
-        elif fusion.tensor(e.output).transforms:
-            reasons.append(f"{e.output} has loops of its own: cut the reduction first")
+    if t.name in results:
+        reasons.append(f"{t.name} is a result itself: cache it before")
+    for use in fusion.uses(t.name):
+        if not isinstance(use, copies) or use.output not in results:
+            reasons.append(f"{use.output} = {use} reads it, and a part is not the whole")
+        elif fusion.tensor(use.output).transforms:
+            reasons.append(f"{use.output} has loops of its own: cut the reduction first")
     return reasons
 
 
-def _further(fusion: Fusion, t: TensorView, axis: int) -> tuple[Fusion, TensorView]:
-    """Of a copy of parts, the reduction over the dimension of a loop that it may as well be, as far
-    as the whole is reduced over that dimension; of any other tensor, it and its fusion.
+def _further(fusion: Fusion, t: TensorView, axes: tuple[int, ...]) -> tuple[Fusion, TensorView]:
+    """Of a copy of parts, the reduction over the dimensions of loops that it may as well be, as far
+    as the whole is reduced over these; of any other tensor, it and its fusion.
     """
     e = fusion.definition(t.name)
     source = fusion.definition(e.input) if isinstance(e, LoadStoreOp) else None
-    if not isinstance(source, ReductionOp) or axis_reasons(t, axis):
+    if not isinstance(source, ReductionOp) or axis_reasons(t, *axes):
         return fusion, t
     of = fusion.tensor(source.output)
     summed = {d.id for d in of.root if d.iter_type is IterType.Reduction}
     left = {d.id for s, d in zip(of.stored, t.logical, strict=True) if s.id in summed}
-    found = {d.id for d in roots(t, t.loop[axis])} & left
+    found = {d.id for axis in axes for d in roots(t, t.loop[axis])} & left
     if t.memory is not MemoryType.Local or not found:
         return fusion, t
     for s in t.transforms:
@@ -112,12 +134,12 @@ def _summed(d: IterDomain, among: Container[int]) -> IterDomain:
     return replace(d, iter_type=IterType.Reduction) if d.id in among else d
 
 
-def _rfactor(fusion: Fusion, t: TensorView, axis: int) -> Fusion:
-    kept = t.loop[axis]
+def _rfactor(fusion: Fusion, t: TensorView, axes: tuple[int, ...]) -> Fusion:
+    kept = {t.loop[axis].id for axis in axes}
     new: dict[int, IterDomain] = {
         d.id: replace(d, iter_type=IterType.Iteration)
         for d in t.loop
-        if d.iter_type is IterType.Reduction and d is not kept
+        if d.iter_type is IterType.Reduction and d.id not in kept
     }
     loop = tuple(new.get(d.id, d) for d in t.loop)
     parts = new.keys() - {d.id for d in t.logical}
@@ -129,8 +151,10 @@ def _rfactor(fusion: Fusion, t: TensorView, axis: int) -> Fusion:
         loop=loop,
         transforms=tuple(_with(s, new) for s in t.transforms),
     )
-    changed = [made]
+    changed, exprs = [made], list(fusion.exprs)
     for e in fusion.uses(t.name):
+        if isinstance(e, CastOp):
+            exprs[exprs.index(e)] = LoadStoreOp(e.output, e.input, LoadStoreOpType.Set)
         stored, next_id = fusion.fresh(made.stored)
         fusion = replace(fusion, next_id=next_id)
         copy = fusion.tensor(e.output)
@@ -141,7 +165,7 @@ def _rfactor(fusion: Fusion, t: TensorView, axis: int) -> Fusion:
         changed.append(
             replace(copy, dtype=DataType.Float, logical=stored, loop=stored, allocation=allocation)
         )
-    return fusion.updated(changed)
+    return fusion.updated(changed, exprs)
 
 
 def _with(s: Transform, new: dict[int, IterDomain]) -> Transform:
