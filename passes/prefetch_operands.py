@@ -38,7 +38,7 @@ from lowering.kernel.nodes import (
     Wgmma,
 )
 from lowering.kernel.traits import Memory
-from lowering.kernel.visit import Names, defined_in, map_bodies, map_roles, rename, used_in, walk
+from lowering.kernel.visit import Names, defined_in, map_bodies, map_roles, used_in, walk
 from passes.options import LoweringOptions
 
 __all__ = ["prefetch_operands"]
@@ -116,9 +116,8 @@ class _Hints:
         unknown = used_in(hints) & (defined_in(role.body[at:]) - defined_in(hints) - known)
         if unknown or any(s.TRAITS.touches is not Memory.NONE for s in walk(hints)):
             return role
-        fresh = {name: self._names.new(name) for name in sorted(defined_in(hints))}
-        taken = {v: replace(v, name=fresh[v.name]) for v in _bound(hints)}
-        return replace(role, body=(*role.body[:at], *rename(hints, taken), *role.body[at:]))
+        first = self._names.once_more(hints)
+        return replace(role, body=(*role.body[:at], *first, *role.body[at:]))
 
     def _loads(self, body: Body) -> bool:
         """Whether a list has loads of operands."""
@@ -158,8 +157,3 @@ def _needed(body: Body) -> Body:
             continue
         kept.append(made)
     return tuple(reversed(kept))
-
-
-def _bound(body: Body) -> list[Var]:
-    """The scalars that a list binds, those inside it too."""
-    return [s.var for s in walk(body) if isinstance(s, Let | For)]

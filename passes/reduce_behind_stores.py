@@ -3,26 +3,32 @@
 Requires: unrolled loops of as many trips next to each other in a compute role: one that reduces
 chunks of a fragment, one that stores them through shared memory, and between them what meets
 behind the first.
-Guarantees: one loop, in which each trip reduces its chunk behind its store; what met behind the
-loop of reductions stands behind this one. The wait for a staging buffer to be read, which comes in
-front of the next chunk, has arithmetic to hide behind; nothing else has changed its order.
+Guarantees: one loop, in which each trip reduces its chunk behind its store, but for the last store:
+in front of it stand the reduction of the last chunk and what met behind the loop of reductions. The
+wait for a staging buffer to be read, which comes in front of the next store, has arithmetic to hide
+behind, and nothing but the store itself is behind the last one; the order of the reductions is as
+it was.
 
-A barrier of the warps in front of the reductions goes: it kept rows that they stored for each other
-in the tile before, and every trip passes barriers of the same warps between the reads of the last
-tile and its own reduction.
+Barriers of the warps in front of rows that they store for each other go: they kept those of the
+tile before, and every trip passes barriers of the same warps between the reads of the last tile and
+its own reduction.
 
 After ``reduce_across_warps`` and ``reduce_lanes_last``, before ``allocate_named_barriers``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
+from lowering.ground.expr import Const
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import (
     BarSync,
     Body,
+    Carry,
     For,
+    Frag,
     FragReduce,
     FragReduceToShared,
     FragStoreGlobal,
@@ -30,14 +36,14 @@ from lowering.kernel.nodes import (
     Stmt,
     TmaStore,
 )
-from lowering.kernel.visit import defined_in, map_bodies, rename, used_in, walk
+from lowering.kernel.visit import Names, defined_in, map_bodies, rename, used_in, walk
 from passes.chunks import trips_of
 from passes.options import LoweringOptions
 
 __all__ = ["reduce_behind_stores"]
 
 _REDUCED = (FragReduce, FragReduceToShared)
-_MEETING = (BarSync, FragStoreGlobal, FragStoreReduced)
+_MEETING = (*_REDUCED, BarSync, FragStoreGlobal, FragStoreReduced)
 """What may stand behind a loop of reductions beside what has no effect but its value."""
 
 
@@ -61,25 +67,30 @@ def reduce_behind_stores(kernel: Kernel, options: LoweringOptions) -> Kernel:
 
     after::
 
-        for d in 0 .. 4 unroll {
+        for d in 0 .. 3 unroll {
           on %warpgroup.warp 0 { elect { bulk.wait 0, read=true } }
           bar.sync D_store[wg]
           ...
           on %warpgroup.warp 0 { elect { tma.store D[...], D_s[...]  bulk.commit } }
           frag.reduce_to_shared sum, sums_s[wg, 0, d * 32], x
         }
+        frag.reduce_to_shared sum, sums_s[wg, 0, 96], x
         bar.sync rows[wg]
         frag.store_reduced sum, T[i, n], sums_s[wg, 0, 0], 4, 128
+        on %warpgroup.warp 0 { elect { bulk.wait 0, read=true } }
+        bar.sync D_store[wg]
+        ...
+        on %warpgroup.warp 0 { elect { tma.store D[...], D_s[...]  bulk.commit } }
     """
     if not any(isinstance(s, _REDUCED) for s in walk(kernel.body)):
         return kernel
-    return replace(kernel, body=_merged(kernel.body))
+    return replace(kernel, body=_merged(kernel.body, Names(kernel)))
 
 
-def _merged(body: Body) -> Body:
+def _merged(body: Body, names: Names) -> Body:
     out = list[Stmt]()
     for stmt in body:
-        stmt = map_bodies(stmt, _merged)
+        stmt = map_bodies(stmt, lambda inner: _merged(inner, names))
         at = next((n for n, s in enumerate(out) if isinstance(s, For) and _reduces(s)), None)
         if isinstance(stmt, For) and at is not None and _may_wait(out[at:], stmt):
             reducing, *meeting = out[at:]
@@ -87,7 +98,7 @@ def _merged(body: Body) -> Body:
             del out[at:]
             if out and out[-1] in meeting:  # the rows' barrier, which stands behind all as well
                 out.pop()
-            out += (_one(stmt, reducing), *meeting)
+            out += _one(stmt, reducing, _unkept(meeting), names)
         else:
             out.append(stmt)
     return tuple(out)
@@ -104,20 +115,36 @@ def _may_wait(front: list[Stmt], storing: For) -> bool:
     reducing, *meeting = front
     assert isinstance(reducing, For)
     statements = list(walk(storing.body))
-    stores = any(isinstance(s, TmaStore) for s in statements)
+    stores = any(isinstance(s, TmaStore) for s in statements) and not storing.carries
     meets = any(isinstance(s, BarSync) for s in storing.body)
     alike = trips_of(storing) == trips_of(reducing)
     apart = not defined_in(front) & used_in((storing,))
-    still = all(s.TRAITS.pure or isinstance(s, (*_MEETING, FragReduce)) for s in meeting)
+    still = all(s.TRAITS.pure or isinstance(s, _MEETING) for s in meeting)
     return stores and meets and alike and apart and still
 
 
-def _one(storing: For, reducing: For) -> For:
-    """Each trip stores, then reduces."""
+def _unkept(meeting: Sequence[Stmt]) -> Body:
+    """What meets, without barriers in front of rows that warps store."""
+    following = (*meeting[1:], None)
+    return tuple(
+        s for s, behind in zip(meeting, following, strict=True)
+        if not (isinstance(s, BarSync) and isinstance(behind, FragReduceToShared))
+    )  # fmt: skip
+
+
+def _one(storing: For, reducing: For, meeting: Body, names: Names) -> Body:
+    """Each trip stores, then reduces; the last store is behind all that is reduced."""
+    last, carries, table = Const(trips_of(storing) - 1), list[Carry](), dict[str, Frag]()
+    for carry, given in zip(reducing.carries, reducing.yields, strict=True):
+        var, result = carry.var, carry.result
+        assert isinstance(var, Frag) and isinstance(result, Frag) and isinstance(given, Frag)
+        so_far = replace(result, name=names.new(f"{result.name}_but_last"))
+        carries.append(replace(carry, result=so_far))
+        table |= {var.name: so_far, given.name: result}
     behind = rename(reducing.body, {reducing.var: storing.var})
-    return replace(
-        storing,
-        body=(*storing.body, *behind),
-        carries=(*storing.carries, *reducing.carries),
-        yields=(*storing.yields, *reducing.yields),
-    )
+    loop = replace(
+        storing, stop=last, body=(*storing.body, *behind), carries=tuple(carries),
+        yields=reducing.yields,
+    )  # fmt: skip
+    reduced = names.once_more(reducing.body, {reducing.var: last}, table)
+    return loop, *reduced, *meeting, *names.once_more(storing.body, {storing.var: last})

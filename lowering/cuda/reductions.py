@@ -25,7 +25,7 @@ from lowering.kernel.nodes import (
     Stmt,
 )
 from lowering.kernel.places import thread_col, thread_row
-from lowering.kernel.reduction import NEUTRAL
+from lowering.kernel.reduction import ABSENT, NEUTRAL
 from lowering.target import ptx
 
 __all__ = ["RULES"]
@@ -66,10 +66,13 @@ def _reduce(e: Emitter, s: FragReduce) -> None:
         if out.cols == kind.cols:
             with e.groups(kind.groups):
                 for row, col in _group(kind):
-                    values = [_masked(e, s, b, row, col) for b in chain]
-                    _onto(e, s, (block, row, col), _fold(s.op, values))
+                    register = e.element(s.out, block, row, col)[0]
+                    for b in chain:
+                        e.out.line(_added(e, s, register, b, row, col))
+        elif out.cols > 1:
+            _groups(e, s, block, chain)
         else:
-            _columns(e, s, block, chain)
+            _rows(e, s, block, chain)
 
 
 def _masked(e: Emitter, s: FragReduce | FragReduceToShared, b: int, row: int, col: int) -> str:
@@ -77,7 +80,19 @@ def _masked(e: Emitter, s: FragReduce | FragReduceToShared, b: int, row: int, co
     value = e.element(s.value, b, row, col)[0]
     if s.below is None:
         return value
-    return f"({e.element(s.below, b, row, col)[0]} ? {value} : {literal(NEUTRAL[s.op])})"
+    return f"({e.element(s.below, b, row, col)[0]} ? {value} : {literal(ABSENT[s.op])})"
+
+
+def _added(
+    e: Emitter, s: FragReduce | FragReduceToShared, so_far: str, b: int, row: int, col: int
+) -> str:
+    """A statement that adds an element, if it counts: an instruction with a predicate, where one
+    of what stands for nothing would be two.
+    """
+    total = f"{so_far} = {_fold(s.op, (so_far, e.element(s.value, b, row, col)[0]))};"
+    if s.below is None:
+        return total
+    return f"if ({e.element(s.below, b, row, col)[0]}) {total}"
 
 
 def _group(kind: FragmentType) -> list[tuple[int, int]]:
@@ -93,9 +108,29 @@ def _onto(
     e.out.line(f"{register} = {_fold(s.op, (register, value))};")
 
 
-def _columns(e: Emitter, s: FragReduce, block: int, chain: Sequence[int]) -> None:
-    """Groups of columns fall together, and with one column in the end also what is in a group."""
-    kind, whole = s.value.type, s.out.type.cols == 1
+def _groups(e: Emitter, s: FragReduce, block: int, chain: Sequence[int]) -> None:
+    """Groups of columns fall together onto one."""
+    kind = s.value.type
+    places = list(enumerate(_group(kind)))
+    with e.out.block(""):
+        name = e.names.fresh("fold")
+        e.out.line(f"float {name}[{len(places)}];")
+        with e.groups(1):
+            for i, (row, col) in places:
+                e.out.line(f"{name}[{i}] = {e.element(s.out, block, row, col)[0]};")
+        for b in chain:
+            with e.groups(kind.groups):
+                for i, (row, col) in places:
+                    e.out.line(_added(e, s, f"{name}[{i}]", b, row, col))
+        _pin(e, [f"{name}[{i}]" for i, _ in places])
+        with e.groups(1):
+            for i, (row, col) in places:
+                e.out.line(f"{e.element(s.out, block, row, col)[0]} = {name}[{i}];")
+
+
+def _rows(e: Emitter, s: FragReduce, block: int, chain: Sequence[int]) -> None:
+    """Groups of columns fall together, what is in a group, and what the lanes of a row have."""
+    kind = s.value.type
     rows, cols = kind.group
     with e.out.block(""):
         name = e.names.fresh("fold")
@@ -103,19 +138,29 @@ def _columns(e: Emitter, s: FragReduce, block: int, chain: Sequence[int]) -> Non
         for b in chain:
             with e.groups(kind.groups):
                 for i, (row, col) in enumerate(_group(kind)):
-                    value, so_far = _masked(e, s, b, row, col), f"{name}[{i}]"
-                    text = _fold(s.op, (so_far, value))
+                    so_far = f"{name}[{i}]"
+                    added = _added(e, s, so_far, b, row, col)
                     if b == chain[0]:
-                        text = f"r == 0 ? {value} : {text}"
-                    e.out.line(f"{so_far} = {text};")
-        for row in range(rows if whole else 0):
+                        first = _masked(e, s, b, row, col)
+                        added = f"if (r == 0) {so_far} = {first}; else {added}"
+                    e.out.line(added)
+        for row in range(rows):
             first = f"{name}[{row * cols}]"
             values = [f"{name}[{row * cols + col}]" for col in range(cols)]
             e.out.line(f"{first} = {_fold(s.op, values)};")
             _butterfly(e, s.op, first, *kind.layout.distances)
         with e.groups(1):
-            for row, col in [(row, 0) for row in range(rows)] if whole else _group(kind):
-                _onto(e, s, (block, row, col), f"{name}[{row * cols + col}]")
+            for row in range(rows):
+                _onto(e, s, (block, row, 0), f"{name}[{row * cols}]")
+
+
+def _pin(e: Emitter, registers: Iterable[str]) -> None:
+    """Keep the arithmetic that leads to registers in its place.
+
+    NVVM moves it to where they are read next, behind the stores that it should run beside.
+    """
+    operands = ", ".join(f'"+f"({r})' for r in registers)
+    e.out.line(f'asm volatile("" : {operands});')
 
 
 # --- rows of all warps ----------------------------------------------------------------------------
@@ -139,14 +184,15 @@ def _to_shared(e: Emitter, s: FragReduceToShared) -> None:
     rows, cols = kind.group
     with e.out.block(""):
         at, _ = _place(e, s.dst, kind, Special("warpgroup.warp"))
-        lane, fold = e.special("lane"), e.names.fresh("fold")
-        e.out.line(f"float {fold}[{kind.groups * cols}];")
+        lane, fold, half = e.special("lane"), e.names.fresh("fold"), e.names.fresh("half")
+        e.out.line(f"float {fold}[{kind.groups * cols}], {half}[{rows}];")
         with e.groups(kind.groups):
             for col in range(cols):
-                halves = [
-                    _fold(s.op, (_masked(e, s, b, row, col) for b in range(kind.blocks)))
-                    for row in range(rows)
-                ]
+                for row in range(rows):
+                    e.out.line(f"{half}[{row}] = {_masked(e, s, 0, row, col)};")
+                    for b in range(1, kind.blocks):
+                        e.out.line(_added(e, s, f"{half}[{row}]", b, row, col))
+                halves = [f"{half}[{row}]" for row in range(rows)]
                 e.out.line(f"{fold}[{_of_group(kind, col)}] = {_fold(s.op, halves)};")
         if cols == 1:
             _butterfly(e, s.op, f"{fold}[0]", *_LANES)

@@ -15,8 +15,9 @@ from lowering.kernel.operands import Frag, GmemRef, SmemRef, Stmt
 from lowering.kernel.traits import Memory, Threads, Traits
 
 __all__ = [
-    "NEUTRAL", "REDUCTIONS", "RED_OPS", "WARP_ROWS", "FragBelow", "FragRedGlobal", "FragReduce",
-    "FragReduceFromShared", "FragReduceRows", "FragReduceToShared", "FragStoreReduced",
+    "ABSENT", "NEUTRAL", "REDUCTIONS", "RED_OPS", "WARP_ROWS", "FragBelow", "FragRedGlobal",
+    "FragReduce", "FragReduceFromShared", "FragReduceRows", "FragReduceToShared",
+    "FragStoreReduced",
 ]  # fmt: skip
 
 REDUCTIONS = ("sum", "max", "min")
@@ -24,6 +25,9 @@ REDUCTIONS = ("sum", "max", "min")
 
 NEUTRAL = {"sum": 0.0, "max": -inf, "min": inf}
 """What each gives of no elements."""
+
+ABSENT = NEUTRAL | {"sum": -0.0}
+"""What stands for an element that does not count: it leaves every bit of the others as it is."""
 
 RED_OPS = ("add", "max", "min")
 """PTX's operations of ``red``, here all of fp32."""
@@ -41,13 +45,14 @@ class FragReduce(Stmt):
     of a row fall together. Other rows and columns keep their places; where all do, it is
     ``frag.update``. Consumes ``acc``.
 
-    Order: a thread's elements that fall together from block to block and within each from group
-    to group, then from the first neighbouring column to the last; then the sums of a row's
-    lanes, each with that of the lane ``l ^ 1``, then of ``l ^ 2`` and so on (``shfl.sync.bfly``),
-    which gives all of them the same bits. ``acc`` comes in front of that total.
+    Order: onto ``acc`` a thread's elements that fall together, from block to block and within each
+    from group to group. To one column they fall together by themselves, in the same order and then
+    from the first neighbouring column to the last; then the sums of a row's lanes, each with that
+    of the lane ``l ^ 1``, then of ``l ^ 2`` and so on (``shfl.sync.bfly``), which gives all of them
+    the same bits, and ``acc`` comes in front of that total.
 
-    Where ``below``, a row or a column of pred, is false, elements count as ``NEUTRAL``: those of a
-    tile behind the end of its tensor.
+    Where ``below``, a row or a column of pred, is false, elements do not count (``ABSENT``): those
+    of a tile behind the end of its tensor.
 
     ``op`` is one of ``REDUCTIONS``; all are fragments of f32 in one layout. All rows together
     are further warps' as well: see ``frag.reduce_to_shared``.

@@ -260,7 +260,7 @@ def defined(stmt: Stmt) -> frozenset[str]:
     known = stmt._defined
     if known is None:
         fields = _binding(type(stmt))
-        known = frozenset([n for field in fields for n in _bound(getattr(stmt, field))])
+        known = frozenset([v.name for field in fields for v in _bound(getattr(stmt, field))])
         object.__setattr__(stmt, "_defined", known)
     return known
 
@@ -278,17 +278,17 @@ _binding: Callable[[type], tuple[str, ...]] = cache(_binding_of)
 """The fields of a kind of statement that bind names."""
 
 
-def _bound(value: object) -> list[str]:
-    """Names of the values that stand in a field that binds."""
+def _bound(value: object) -> list[Frag | Var]:
+    """The values that stand in a field that binds."""
     match value:
-        case Frag(name) | Var(name):
-            return [name]
+        case Frag() | Var():
+            return [value]
         case Carry(var=var, result=result):
-            return [var.name, result.name]
+            return [var, result]
         case Role(group=group):
             return _bound(group)
         case tuple():
-            return [n for v in value for n in _bound(v)]
+            return [b for v in value for b in _bound(v)]
     return []
 
 
@@ -369,3 +369,21 @@ class Names:
     def new(self, base: str) -> str:
         """A new name like ``base``."""
         return take_name(base, self._taken)
+
+    def once_more(
+        self,
+        body: Body,
+        scalars: Mapping[Var, Expr] | None = None,
+        frags: Mapping[str, Frag] | None = None,
+    ) -> Body:
+        """``body`` a second time: what it binds gets new names, and what is in the tables is
+        substituted, as by ``rename``.
+        """
+        taken, table = dict(scalars or {}), dict(frags or {})
+        for stmt in walk(body):
+            for value in (b for n in _binding(type(stmt)) for b in _bound(getattr(stmt, n))):
+                if isinstance(value, Var):
+                    taken.setdefault(value, replaced(value, name=self.new(value.name)))
+                elif value.name not in table:
+                    table[value.name] = replaced(value, name=self.new(value.name))
+        return rename(body, taken, table)

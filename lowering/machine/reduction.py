@@ -19,7 +19,7 @@ from lowering.kernel.nodes import (
     FragStoreReduced,
     SmemRef,
 )
-from lowering.kernel.reduction import NEUTRAL, WARP_ROWS
+from lowering.kernel.reduction import ABSENT, NEUTRAL, WARP_ROWS
 from lowering.machine.errors import FaultError
 from lowering.machine.fragment import Array, element_index, greater, less
 from lowering.machine.global_memory import tensor_place
@@ -38,9 +38,10 @@ Op = Callable[[Array, Array], Array]
 _OPS: Mapping[str, Op] = {"sum": np.add, "max": greater, "min": less}
 
 
-def _chain(op: Op, data: Array, axis: int) -> Array:
-    """What lies along an axis, one after the other; the axis stays, of one element."""
-    first, *rest = np.split(data, data.shape[axis], axis)
+def _chain(op: Op, data: Array, axis: int, start: Array | None = None) -> Array:
+    """What lies along an axis, one after the other, behind ``start``; the axis stays, of size 1."""
+    parts = np.split(data, data.shape[axis], axis)
+    first, *rest = parts if start is None else (start, *parts)
     for each in rest:
         first = op(first, each)
     return first
@@ -53,20 +54,20 @@ def _butterfly(op: Op, data: Array, *distances: int) -> Array:
     return data
 
 
-def _blocks(op: Op, data: Array, down: bool, right: bool) -> Array:
+def _blocks(op: Op, data: Array, down: bool, right: bool, start: Array | None = None) -> Array:
     """A thread's blocks (``down``) and groups (``right``) fall together, the groups innermost."""
     lanes, blocks, groups, halves, span = data.shape
     if down and right:
-        return _chain(op, data.reshape(lanes, 1, blocks * groups, halves, span), 2)
-    return _chain(op, data, 1 if down else 2)
+        return _chain(op, data.reshape(lanes, 1, blocks * groups, halves, span), 2, start)
+    return _chain(op, data, 1 if down else 2, start)
 
 
 def _masked(warp: Warp, stmt: FragReduce | FragReduceToShared) -> Array:
-    """What is reduced: where ``below`` is false, what stands for nothing."""
+    """What is reduced: where ``below`` is false, what leaves the rest as it is."""
     data = warp.read(stmt.value)
     if stmt.below is None:
         return data
-    return np.where(warp.read(stmt.below), data, np.float32(NEUTRAL[stmt.op]))
+    return np.where(warp.read(stmt.below), data, np.float32(ABSENT[stmt.op]))
 
 
 def frag_reduce(stmt: FragReduce, program: Program) -> Run:
@@ -75,12 +76,14 @@ def frag_reduce(stmt: FragReduce, program: Program) -> Run:
     down, right = to.rows < kind.rows, to.cols < kind.cols
 
     def run(warp: Warp) -> None:
-        data = _blocks(op, _masked(warp, stmt), down, right)
+        before, data = warp.read(stmt.acc), _masked(warp, stmt)
         if to.cols == 1 < kind.cols:
-            data = _butterfly(op, _chain(op, data, 4), *kind.layout.distances)
-        before = warp.read(stmt.acc)
+            data = _chain(op, _blocks(op, data, down, right), 4)
+            total = op(before, _butterfly(op, data, *kind.layout.distances))
+        else:
+            total = _blocks(op, data, down, right, before)
         registers = warp.take(stmt.acc)
-        registers.data = op(before, data)
+        registers.data = total
         warp.define(stmt.out, registers)
 
     return run

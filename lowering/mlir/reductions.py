@@ -27,7 +27,7 @@ from lowering.kernel.nodes import (
     Stmt,
 )
 from lowering.kernel.places import placed, thread_col, thread_row
-from lowering.kernel.reduction import NEUTRAL
+from lowering.kernel.reduction import ABSENT, NEUTRAL
 from lowering.mlir.emitter import Emitter, Registers, Rule, Word
 from lowering.mlir.global_memory import Elements, store_words
 from lowering.mlir.ssa import F32, I1, I32, Value
@@ -75,8 +75,8 @@ def _masked(
     if s.below is None:
         return value
     counts, _ = e.element(s.below, block, group, row, col)
-    neutral = e.out.number(NEUTRAL[s.op])
-    return e.out.op(f"arith.select {counts}, {value}, {neutral} : f32", F32)
+    absent = e.out.number(ABSENT[s.op])
+    return e.out.op(f"arith.select {counts}, {value}, {absent} : f32", F32)
 
 
 def _reduce(e: Emitter, s: FragReduce) -> None:
@@ -88,28 +88,29 @@ def _reduce(e: Emitter, s: FragReduce) -> None:
     for block, chain in enumerate(chains):
         block_words = []
         for group, row, col in product(range(out.groups), *map(range, out.group)):
-            value = _together(e, s, chain, (group, row, col))
             before, _ = e.element(s.acc, block, group, row, col)
-            block_words.append(Word(_two(e, s.op, before, value)))
+            block_words.append(Word(_together(e, s, chain, (group, row, col), before)))
         found.append(tuple(block_words))
     e.keep(s.out, tuple(found))
 
 
-def _together(e: Emitter, s: FragReduce, chain: list[int], at: tuple[int, int, int]) -> Value:
+def _together(
+    e: Emitter, s: FragReduce, chain: list[int], at: tuple[int, int, int], before: Value
+) -> Value:
     """What falls together onto an element of ``out``, by (group, row, column)."""
     kind, out = s.value.type, s.out.type
     group, row, col = at
     if out.cols == kind.cols:
-        return _fold(e, s.op, [_masked(e, s, b, group, row, col) for b in chain])
+        return _fold(e, s.op, [before, *(_masked(e, s, b, group, row, col) for b in chain)])
 
-    def column(inner: int) -> Value:
+    def column(inner: int) -> list[Value]:
         places = product(chain, range(kind.groups))
-        return _fold(e, s.op, [_masked(e, s, b, g, row, inner) for b, g in places])
+        return [_masked(e, s, b, g, row, inner) for b, g in places]
 
     if out.cols > 1:
-        return column(col)
-    folded = _fold(e, s.op, [column(inner) for inner in range(kind.group[1])])
-    return _butterfly(e, s.op, folded, kind.layout.distances)
+        return _fold(e, s.op, [before, *column(col)])
+    folded = _fold(e, s.op, [_fold(e, s.op, column(i)) for i in range(kind.group[1])])
+    return _two(e, s.op, before, _butterfly(e, s.op, folded, kind.layout.distances))
 
 
 # --- rows of all warps ------------------------------------------------------------------------

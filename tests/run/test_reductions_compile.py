@@ -7,6 +7,7 @@ import pytest
 from tests.lowering.cuda.opcodes import count_opcodes
 from tests.reductions import ALL, Reduced, definition
 from tests.schedules import SCHEDULES, for_result
+from wsched.bench.reductions import definition as linear_with
 from wsched.front.known import import_fusion
 from wsched.run.compiled import CompiledFusion, compile_fusion
 from wsched.schedule.matmul.reductions import Reductions
@@ -35,10 +36,19 @@ def test_nothing_spills(name: str) -> None:
     assert (found.spill_stores, found.spill_loads, found.stack, found.warnings) == (0, 0, 0, ())
 
 
-@pytest.mark.slow
-def test_code() -> None:
-    """Of 64 columns a warp stores a row, four of which are read; of 64 rows four lanes add up."""
-    made = kernel("coop_128x256", (Reduced("sum", (0,)),))
-    plain = kernel("coop_128x256", ())
-    rows, none = (count_opcodes(k.dump("sass")) for k in (made, plain))
-    print(rows - none)
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize(
+    ("reduction", "opcode", "least"),
+    [("squares", "FMUL", 32), ("amax", "FMNMX", 32), ("columns", "STS", 1)],
+)
+def test_reductions_run_beside_stores(reduction: str, opcode: str, least: int) -> None:
+    """Each chunk is reduced behind a store, none in front of the first or behind the last one.
+
+    NVVM would move what has no effect but its value behind all stores, to where it is read.
+    """
+    fusion = import_fusion(linear_with(reduction))
+    params = for_result(SCHEDULES["pingpong_128x128"], "bf16", reductions=Reductions.of(fusion))
+    sass = compile_fusion(fusion, params).dump("sass")
+    first, *between, last = [count_opcodes(part)[opcode] for part in sass.split("UTMASTG")]
+    assert (first, last) == (0, 0) and len(between) == 3
+    assert all(count >= least for count in between) and sum(between) >= 4 * least

@@ -204,3 +204,31 @@ def test_new_names() -> None:
     assert [names.new(n) for n in taken] == [f"{n}2" for n in taken]
     assert names.new("ring") == "ring3"
     assert [names.new("fresh") for _ in range(3)] == ["fresh", "fresh2", "fresh3"]
+
+
+def test_a_list_once_more() -> None:
+    """What it binds has new names, loops inside it too; what is given takes the place of names."""
+    text = """
+kernel k threads 128 cluster 1 grid 1 {
+  zero: frag<f32, 64x8> = frag.fill 0.0
+  for t in 0 .. 2 {
+    let n: i32 = t + 1
+    for i in 0 .. n carry (x: frag<f32, 64x8> = zero -> y) {
+      z: frag<f32, 64x8> = frag.cast x
+      yield z
+    }
+  }
+}
+"""
+    kernel = parse_kernel(text)
+    _, outer = kernel.body
+    assert isinstance(outer, For)
+    names, given = Names(kernel), Frag("total", FragmentType(DType.F32, 64, 8))
+    made = print_body(names.once_more(outer.body, {outer.var: Const(1)}, {"y": given}))
+    assert made.splitlines() == [
+        "let n2: i32 = 2",
+        "for i2 in 0 .. n2 carry (x2: frag<f32, 64x8> = zero -> total) {",
+        "  z2: frag<f32, 64x8> = frag.cast x2",
+        "  yield z2",
+        "}",
+    ]

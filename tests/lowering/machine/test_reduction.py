@@ -50,6 +50,36 @@ def test_the_order_of_a_sum(m: int, n: int) -> None:
     assert not np.array_equal(found["row"][0], np.add.accumulate(x[:128], axis=0)[-1])
 
 
+GROUPS = """
+kernel groups threads 128 cluster 1 grid 1 {
+  param left: i32
+  global x: f32[64, 32]
+  global y: f32[64, 8]
+  value: frag<f32, 64x32> = frag.load_global x[0, 0]
+  so_far: frag<f32, 64x8> = frag.load_global y[0, 0]
+  inside: frag<pred, 1x32> = frag.below left
+  next: frag<f32, 64x8> = frag.reduce sum, so_far, value, below=inside
+  frag.store_global y[0, 0], next
+}
+"""
+
+
+@pytest.mark.parametrize("left", [0, 1, 13, 24, 40])
+def test_groups_of_columns(left: int) -> None:
+    """One after the other onto what there is; what does not count changes no bit, the sign of a
+    zero neither.
+    """
+    x, y = tensors(64, 32, "sum")["x"], tensors(64, 8, "sum")["x"].copy()
+    x[:2], y[0], y[1] = -0.0, -0.0, 0.0
+    wanted = y.copy()
+    for col in range(min(left, 32)):
+        wanted[:, col % 8] += x[:, col]
+    arrays = {"x": x, "y": y}
+    run_kernel(parse_kernel(GROUPS), arrays, {"left": left}, 1)
+    assert np.array_equal(arrays["y"].view(np.uint32), wanted.view(np.uint32))
+    assert np.signbit(arrays["y"][0]).all() and not np.signbit(arrays["y"][1]).any()
+
+
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("adversary", ["eager", "lazy", "random", "fair"])
 def test_adversaries(adversary: Adversary) -> None:
