@@ -82,8 +82,7 @@ def around(text: str, begin: int, end: int) -> tuple[str, int]:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             body, close = node.body[0], (node.end_lineno or 0, node.end_col_offset or 0)
             if (body.lineno, body.col_offset) <= first and last <= close:
-                line = min([node.lineno, *(d.lineno for d in node.decorator_list)])
-                return ".".join((*names, node.name)), line
+                return ".".join((*names, node.name)), _begin(node)
             return None
         inner = (*names, node.name) if isinstance(node, ast.ClassDef) else names
         return next(filter(None, (found(n, inner) for n in ast.iter_child_nodes(node))), None)
