@@ -89,6 +89,8 @@ def test_a_kernel_that_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
     fd.execute(inputs_of("linear"))
     (line,) = wsched.report().lines
     assert line.reason == "this is not supported; supported: that"
+    fd.execute(inputs_of("linear"))  # and it is not asked again
+    assert [t.calls for t in wsched.report().lines] == [2]
     assert [s.reason for s in line.shares] == [line.reason] and line.saved_us == 0.0
 
 

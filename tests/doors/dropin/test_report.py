@@ -99,6 +99,14 @@ def test_the_share_is_of_16_bits_by_operations_and_calls() -> None:
     assert Report((tally(1, wide),)).share is None
 
 
+def test_lines_of_most_operations_by_all_calls_come_first() -> None:
+    def tally(name: str, flops: int, calls: int) -> Tally:
+        return Tally(name, "no", (Share("linear", 1, "", flops, True, "no"),), calls=calls)
+
+    text = str(Report((tally("a", 10, 1), tally("b", 2, 9), tally("c", 5, 3))))
+    assert [line.split()[2] for line in text.splitlines()[2:5]] == ["b:", "c:", "a:"]
+
+
 def test_a_report_is_of_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """It keeps all that is known of a line, and calls after it are the next one's."""
     ledger = Ledger()

@@ -64,6 +64,34 @@ def test_what_does_not_fit(body: str, dtypes: list[str], inputs: list[Any], told
         require_fitting(record_text(text(body, *((ANY, d) for d in dtypes))), inputs)
 
 
+def test_numbers_stay_as_they_are() -> None:
+    """Beside tensors that do not fit they are no reason to say nothing."""
+    body = "s = fd.define_scalar(None, dtype=DataType.Int); t = fd.ops.mul(a, s); "
+    definition = record_text(text(body + "r = fd.ops.linear(t, b)", (ANY, "Float"), (ANY, "Float")))
+    require_fitting(definition, [torch.ones(3, 8), torch.ones(5, 8), 2])
+    with pytest.raises(InputError, match=re.escape("fd.ops.linear of [[3, 8], [5, 9]]: ")):
+        require_fitting(definition, [torch.ones(3, 8), torch.ones(5, 9), 2])
+
+
+def test_values_are_not_read() -> None:
+    """Nothing of the caller's memory is computed with."""
+    asked = list[str]()
+
+    class Told(torch.overrides.TorchFunctionMode):
+        def __torch_function__(
+            self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            found = function(*args, **(kwargs or {}))
+            if isinstance(found, torch.Tensor):
+                asked.append(found.device.type)
+            return found
+
+    inputs = [torch.ones(3, 8), torch.ones(5, 8)]
+    with Told():
+        require_fitting(record_text(text(LINEAR, (ANY, "Float"), (ANY, "Float"))), inputs)
+    assert set(asked) == {"meta"}
+
+
 @pytest.mark.parametrize(
     "body",
     [
