@@ -9,16 +9,20 @@ them nothing is), ``tests`` are pairs of node ids and seconds, run in this order
 all other tests of ``files``, slow ones last, without those of ``without``. No test is begun when
 ``seconds`` of processor time are over, each may take ``room`` seconds beside three times its own,
 and ``scratch`` is an empty folder. The answer is lines of
-JSON: ``pid`` first, then ``of``, how many tests there are, and ``early``, whether the line had run
-before the fork; ``test`` before each test; and last ``failed``, ``passed`` (how many) or
-``unable`` with the reason. A child that dies or never ends gives no last line.
+JSON: ``pid`` first, then ``of``, how many tests there are; ``test`` before each test; and last
+``failed``, ``passed`` (how many) with ``sure``, or ``unable`` with the reason. A child that dies or
+never ends gives no last line.
 
 What is replaced is ``__code__`` of all functions that have the old one, wrapped and cached ones and
 methods among them, in the outermost function around the change; what ``functools.cache`` keeps is
 forgotten. A change elsewhere (constants of modules and classes, decorators, default values) is
-refused, and so is one after which a function has other free variables. Values that the function
-made before the fork stay, so a mutant that lives and whose line had run by then may yet be killed.
-So may one that only processes see that the tests start: these run the tree as it is.
+refused, and so is one after which a function has other free variables.
+
+Not ``sure`` to live is a mutant whose line had run before the fork, since values that it made then
+stay; and one that a test among ``tests``, which should all see it, cannot have seen: the test is
+not collected here, or skipped, or fails without the change too, or was over before the changed
+statement had run in the child. The last is so of what only processes run that tests start: these
+run the tree as it is.
 """
 
 from __future__ import annotations
@@ -78,8 +82,7 @@ def around(text: str, begin: int, end: int) -> tuple[str, int]:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             body, close = node.body[0], (node.end_lineno or 0, node.end_col_offset or 0)
             if (body.lineno, body.col_offset) <= first and last <= close:
-                line = min([node.lineno, *(d.lineno for d in node.decorator_list)])
-                return ".".join((*names, node.name)), line
+                return ".".join((*names, node.name)), _begin(node)
             return None
         inner = (*names, node.name) if isinstance(node, ast.ClassDef) else names
         return next(filter(None, (found(n, inner) for n in ast.iter_child_nodes(node))), None)
@@ -87,6 +90,30 @@ def around(text: str, begin: int, end: int) -> tuple[str, int]:
     if (name := found(ast.parse(text), ())) is None:
         raise UnableError("not within the body of a function")
     return name
+
+
+def statement(text: str, begin: int, end: int) -> range:
+    """Lines of the innermost statement around a span of a text, but for those of its body."""
+    first, last = text.count("\n", 0, begin) + 1, text.count("\n", 0, end) + 1
+    lines = range(0)
+    for node in ast.walk(ast.parse(text)):  # the outer ones first
+        if isinstance(node, _STATEMENT) and _begin(node) <= first and last <= _end(node):
+            inside = (_begin(n) for n in ast.walk(node) if isinstance(n, _STATEMENT))
+            body = min((n for n in inside if n > last), default=_end(node) + 1)
+            lines = range(_begin(node), body)
+    return lines
+
+
+_STATEMENT = ast.stmt | ast.ExceptHandler
+
+
+def _begin(node: ast.stmt | ast.ExceptHandler) -> int:
+    decorators: list[ast.expr] = getattr(node, "decorator_list", [])
+    return min([node.lineno, *(d.lineno for d in decorators)])
+
+
+def _end(node: ast.stmt | ast.ExceptHandler) -> int:
+    return node.end_lineno or node.lineno
 
 
 def codes(code: CodeType) -> Iterator[CodeType]:
@@ -121,11 +148,11 @@ class Functions:
                 self._caches.append(thing)
         gc.freeze()
 
-    def replace(self, path: str, old: str, new: str, begin: int, end: int) -> range:
+    def replace(self, path: str, old: str, new: str, begin: int, end: int) -> list[CodeType]:
         """Have all functions around a span of a text do what another text says.
 
         Returns:
-            The lines of the outermost one.
+            The codes that they have now, with those within.
         """
         name = around(old, begin, end)
         before, after = code_of(old, path, *name), code_of(new, path, *name)
@@ -143,8 +170,7 @@ class Functions:
                 changes.append((function, other))
         for function, other in changes:
             function.__code__ = other
-        lines = [line for _, _, line in before.co_lines() if line]
-        return range(min(lines), max(lines) + 1)
+        return list(codes(after))
 
     def forget(self) -> None:
         """Empty all caches."""
@@ -172,6 +198,8 @@ class Server:
         self.listener, self.root, self.config = socket.socket(fileno=fd), root, config
         self.ran: set[tuple[str, int]] = set()
         self.failed: str | None = None
+        self.changed: set[tuple[str, int]] = set()
+        self.skipped, self.saw = False, set[str]()
         self._parent = os.getppid()
         monitoring: Any = sys.monitoring  # type: ignore[attr-defined,unused-ignore]
         monitoring.use_tool_id(TOOL, "forked")
@@ -185,7 +213,8 @@ class Server:
         return self._monitoring.DISABLE
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Remember the first failure."""
+        """Remember the first failure, and whether the test is skipped."""
+        self.skipped |= report.skipped and not hasattr(report, "wasxfail")
         if report.failed and self.failed is None:
             crash = getattr(report.longrepr, "reprcrash", None)
             said = getattr(crash, "message", "").split("\n")[0]
@@ -194,7 +223,6 @@ class Server:
     def serve(self, items: dict[str, pytest.Item]) -> None:
         """Fork until nobody is there to connect."""
         self._monitoring.set_events(TOOL, 0)
-        self._monitoring.free_tool_id(TOOL)
         self.functions = Functions(self.root)
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)
         while os.getppid() == self._parent:
@@ -235,17 +263,25 @@ class Server:
             tell(unable=str(why))
             return
         chosen = self.chosen(told, items)
-        tell(of=len(chosen), early=early)
-        tell(**self.run(tell, chosen, told["seconds"], told["room"]))
+        tell(of=len(chosen))
+        found = self.run(tell, chosen, told["seconds"], told["room"])
+        left = {item.nodeid for item, _ in chosen[found.get("passed", 0) :]}
+        blind = {name for name, _ in told["tests"]} - self.saw - left
+        tell(**found, sure=bool(self.saw) and not (early or blind))
 
     def change(self, told: dict[str, Any]) -> bool:
-        """Make the change; whether what is changed ran before."""
+        """Make the change and watch its statement; whether what is changed ran before."""
         path, begin, end = self.root / told["file"], told["begin"], told["end"]
         old = path.read_text(encoding="utf-8")
         new = old[:begin] + told["new"] + old[end:]
-        self.functions.replace(str(path), old, new, begin, end)
+        found = self.functions.replace(str(path), old, new, begin, end)
         lines = range(old.count("\n", 0, begin) + 1, old.count("\n", 0, end) + 2)
-        return any((str(path), line) in self.ran for line in lines)
+        early = any((str(path), line) in self.ran for line in lines)
+        self.ran.clear()
+        self.changed = {(str(path), n) for n in statement(new, begin, begin + len(told["new"]))}
+        for code in found:
+            self._monitoring.set_local_events(TOOL, code, self._monitoring.events.LINE)
+        return early
 
     @staticmethod
     def chosen(told: dict[str, Any], items: dict[str, pytest.Item]) -> list[tuple[Any, float]]:
@@ -264,7 +300,7 @@ class Server:
     def run(
         self, tell: Any, chosen: list[tuple[pytest.Item, float]], seconds: float, room: float
     ) -> dict[str, Any]:
-        """Run tests until one fails or the time is over."""
+        """Run tests until one fails or the time is over; ``saw`` are those behind the change."""
         for count, (item, took) in enumerate(chosen):
             if sum(os.times()[:4]) >= seconds:
                 return {"passed": count}
@@ -272,12 +308,15 @@ class Server:
             limit = int(sum(os.times()[:2]) + room + 3 * took)
             resource.setrlimit(resource.RLIMIT_CPU, (limit, resource.RLIM_INFINITY))
             after = chosen[count + 1][0] if count + 1 < len(chosen) else None
+            self.skipped = False
             try:
                 item.config.hook.pytest_runtest_protocol(item=item, nextitem=after)
             except BaseException as why:
                 self.failed = self.failed or f"FAILED {item.nodeid} - {type(why).__name__}"
             if self.failed is not None:
                 return {"failed": self.failed}
+            if not (self.skipped or self.changed.isdisjoint(self.ran)):
+                self.saw.add(item.nodeid)
         return {"passed": len(chosen)}
 
 

@@ -38,13 +38,14 @@ class Verdict:
         by: the first test that failed, None if none did.
         tests: how many were tried.
         of: how many there were.
-        early: whether the line ran before the fork, so that more than these tests may see it.
+        sure: False if it lives but may not elsewhere: its line ran before the fork, or a test
+            that should see it did not, as one that is skipped or leaves it to processes.
     """
 
     by: str | None
     tests: int
     of: int
-    early: bool = False
+    sure: bool = True
 
 
 class Forks:
@@ -169,7 +170,7 @@ class Forks:
             log = self._log.read_text(errors="replace")[-2000:]
             raise RuntimeError(f"no test can be run\n{log}")
         if "passed" in said:
-            return Verdict(None, said["passed"], said["of"], said["early"]), None
+            return Verdict(None, said["passed"], said["of"], said["sure"]), None
         if "unable" in said or running is None:
             return said.get("unable", "the fork died"), None
         by = said.get("failed", f"no end of {running}, or the process died")

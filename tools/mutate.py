@@ -16,10 +16,11 @@ only), those first that lie as the changed file does. A mutant that survives, or
 is shown with what was tried.
 
 A mutant within a function is judged by a fork of a process that has collected all tests, in seconds
-(``tools/forked.py``). Others, and one that lives though its line ran before the fork, are judged by
-processes of pytest in a copy of the tree, in minutes; ``--forked only`` leaves out the former
-and tells of the latter that they are not sure. ``--forked no`` has all judged by processes. Of
-thousands at 25 s each, on 32 cores, within a budget that includes the map:
+(``tools/forked.py``). Others, and one that lives where the fork cannot tell (its line ran before,
+or a test that should see it did not), are judged by processes of pytest in a copy of the tree, in
+minutes; ``--forked only`` leaves out the former and tells of the latter that they are not sure, as
+the summary does, which also counts those cut off by time. ``--forked no`` has all judged by
+processes. Of thousands at 25 s each, on 32 cores, within a budget that includes the map:
 
     python tools/mutate.py --forked only --seconds 25 --count 2000 --jobs 32 --budget 350 --json F
 
@@ -76,7 +77,7 @@ class Result:
         by: the first test that failed.
         of: how many there were to try, if a fork judged it; more than were tried where its time
             was over.
-        sure: False if a fork let live what had run before the fork.
+        sure: False if a fork let it live that cannot tell; see ``forks.Verdict``.
     """
 
     file: str
@@ -88,6 +89,11 @@ class Result:
     by: str = ""
     of: int = 0
     sure: bool = True
+
+    @property
+    def cut(self) -> bool:
+        """Whether it lives only as far as there was time to try."""
+        return not self.killed and self.tests < self.of
 
 
 def draw(
@@ -275,18 +281,26 @@ class Judges:
             return None
         return Result(
             file, mutation.line, mutation.shown(text), found.by is not None, found.tests,
-            round(time.monotonic() - begin, 1), found.by or "", found.of, not found.early,
+            round(time.monotonic() - begin, 1), found.by or "", found.of, found.sure,
         )  # fmt: skip
 
 
 def summary(results: Iterable[Result]) -> str:
-    """How many were killed, by kind."""
+    """How many were killed, by kind, and what survived; not all of that is proven to."""
     found = list(results)
+    alive = [r for r in found if not r.killed]
     killed = Counter(r.what.partition(":")[0] for r in found if r.killed)
     every = Counter(r.what.partition(":")[0] for r in found)
     lines = [f"{sum(killed.values())} of {len(found)} mutants were killed"]
     lines += [f"  {kind:10} {killed[kind]:3} of {every[kind]:3}" for kind in sorted(every)]
-    lines += [f"survived: {r.file}:{r.line}: {r.what}" for r in found if not r.killed]
+    for r in alive:
+        doubts = ["not sure"] * (not r.sure) + [f"{r.tests} of {r.of} tests"] * r.cut
+        doubt = f" ({', '.join(doubts)})" if doubts else ""
+        lines.append(f"survived: {r.file}:{r.line}: {r.what}{doubt}")
+    unsure, cut = sum(not r.sure for r in alive), sum(r.cut for r in alive)
+    lines.append(
+        f"of {len(alive)} that survived {unsure} are not sure and {cut} were cut off by time"
+    )
     return "\n".join(lines)
 
 

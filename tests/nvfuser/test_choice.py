@@ -152,3 +152,16 @@ def test_candidates_have_the_stages_of_their_tile() -> None:
     assert found[128, 256, 64, 2] == found[256, 128, 64, 2] == 3
     assert found[128, 192, 64, 2] == 4
     assert found[128, 128, 64, 2] == found[128, 128, 64, 1] == 6
+
+
+def test_candidates_without_an_epilogue_in_shared_memory_have_more_stages() -> None:
+    """A result of 128x256 in bf16 takes the room of a stage there, and of more in fp32."""
+
+    def stages(result: DataType, smem_epilogue: bool) -> int:
+        found = candidates(BF16, (result,), (), smem_epilogue)
+        return next(
+            (c.stages for c in found if (c.tile.m, c.tile.n, c.tile.k) == (128, 256, 64)), 0
+        )
+
+    assert [stages(BF16, smem) for smem in (True, False)] == [3, 4]
+    assert [stages(F32, smem) for smem in (True, False)] == [0, 4]

@@ -159,6 +159,22 @@ def test_a_place_that_cannot_be_written(tools: None, tmp_path: Path) -> None:
     assert "File exists" in said
 
 
+@pytest.mark.parametrize("given", [True, False], ids=["output", "cache"])
+def test_what_cannot_be_written_is_named(
+    given: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: Any) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("wsched.nvfuser.cli.build_plugin", refused)
+    monkeypatch.setenv("WSCHED_CACHE_DIR", str(tmp_path / "cache"))
+    output = tmp_path / "x.so"
+    done = CliRunner().invoke(app, ["plugin", "build", *(["--output", str(output)] * given)])
+    said = "".join(done.stderr.replace("│", "").split())
+    where = output if given else tmp_path / "cache" / "plugin"
+    assert done.exit_code == 2 and f"--output:{where}:Permissiondenied" in said
+
+
 def test_without_a_compiler(tools: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CXX", "no-such-compiler")
     with pytest.raises(UnsupportedError) as error:
@@ -195,6 +211,7 @@ def test_a_source_that_does_not_compile(
     tools: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "plugin_source", lambda *_: "no C++")
-    with pytest.raises(InternalError, match="refuses the source"):
+    with pytest.raises(InternalError, match="refuses the source") as error:
         build_plugin(tmp_path, "0")
     assert list(tmp_path.iterdir()) == []
+    assert "no C++" in error.value.ir  # what the compiler says

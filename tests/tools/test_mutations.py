@@ -198,9 +198,35 @@ def test_a_mutant_is_tried_in_a_copy(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert (killed.killed, killed.tests, killed.what) == (True, 2, "compare: < -> <=")
     assert killed.by.startswith("FAILED tests/test_f.py::test_three")
     assert (copy / "code.py").read_text() == (root / "code.py").read_text()
-    survivor = mutate.Result("code.py", 2, "compare: < -> <=", False, 3, 1.0)
-    assert mutate.summary([killed, survivor]).splitlines() == [
-        "1 of 2 mutants were killed",
+
+
+def test_what_survived_for_want_of_time_or_of_a_judge_is_told() -> None:
+    def result(line: int, killed: bool, tests: int, *, sure: bool = True) -> mutate.Result:
+        return mutate.Result("code.py", line, f"{line}: a -> b", killed, tests, 1.0, "", 5, sure)
+
+    found = [result(1, True, 2), result(2, False, 5), result(3, False, 4)]
+    found += [result(4, False, 5, sure=False), result(5, False, 0, sure=False)]
+    assert mutate.summary(found).splitlines()[-5:] == [
+        "survived: code.py:2: 2: a -> b",
+        "survived: code.py:3: 3: a -> b (4 of 5 tests)",
+        "survived: code.py:4: 4: a -> b (not sure)",
+        "survived: code.py:5: 5: a -> b (not sure, 0 of 5 tests)",
+        "of 4 that survived 2 are not sure and 2 were cut off by time",
+    ]
+
+
+def test_kinds_are_counted() -> None:
+    """Processes do not tell how many tests there were: none was cut off."""
+    kinds = {"compare": [True, False], "return": [True]}
+    found = [
+        mutate.Result("code.py", 2, f"{kind}: a -> b", killed, 3, 1.0)
+        for kind, each in kinds.items()
+        for killed in each
+    ]
+    assert mutate.summary(found).splitlines() == [
+        "2 of 3 mutants were killed",
         "  compare      1 of   2",
-        "survived: code.py:2: compare: < -> <=",
+        "  return       1 of   1",
+        "survived: code.py:2: compare: a -> b",
+        "of 1 that survived 0 are not sure and 0 were cut off by time",
     ]

@@ -34,8 +34,9 @@ __all__ = ["ReadSchedule", "ReadTensor", "read_schedule"]
 
 _TENSOR = re.compile(r"T(\d+)_([a-z])_(\w+?)\[")
 _POSITION = re.compile(r"\bca_pos\( (\d+) \)")
-_DOMAIN = re.compile(r"([a-z])([A-Za-z.]*?)(\d+)[a-z]*\{(.*)\}$", re.DOTALL)
-_OPERATION = re.compile(r"\n\s*=\s*([A-Za-z_]\w*)\s*\(")
+_DOMAIN = re.compile(r"([a-z?])([A-Za-z.]*?)(\d+)\{(.*)\}(?:rf)?$", re.DOTALL)
+_INFIX = re.compile(r"\n\s*([-+*/%<>=!&|^]+)\s")
+_WORD = re.compile(r"([A-Za-z_][\w.:]*(?=\s*\()|[-!~])")
 
 _PARALLEL = {p.value: p for p in ParallelType}
 _MEMORY = {m.value: m for m in MemoryType}
@@ -91,7 +92,7 @@ def read_schedule(definition: Any) -> ReadSchedule:
     Raises:
         UnsupportedError: no live definition, or a memory, type or parallel type that wsched has no
             word for.
-        InternalError: nvFuser writes a tensor or domain otherwise than expected.
+        InternalError: nvFuser writes a tensor, domain or operation otherwise than expected.
     """
     if not is_live(definition):
         kind = type(definition).__name__
@@ -114,16 +115,11 @@ def read_schedule(definition: Any) -> ReadSchedule:
 
 
 def _tensor(live: Any) -> ReadTensor:
-    text = str(live)
-    found = _TENSOR.match(text)
-    if found is None:
-        raise InternalError("read_schedule", f"a tensor without a name: {text}")
-    number, memory, dtype = found.groups()
-    name = f"T{number}"
+    name, memory, dtype = _head(live)
     domains = _Domains(name)
     logical = tuple(domains.root(d) for d in live.get_logical_domain())
     loop = tuple(domains.read(d) for d in live.get_loop_domain())
-    position = _POSITION.search(text)
+    position = _POSITION.search(str(live))
     view = TensorView(
         name,
         _known(_DTYPES, dtype, f"the type {dtype} of {name}"),
@@ -151,8 +147,12 @@ class _Domains:
         self.opaque: dict[str, None] = {}
 
     def root(self, live: Any) -> IterDomain:
-        """A domain whose origin does not matter; its extent is a number or a name."""
-        number, made = self._made(live, _extent(str(live.extent())))
+        """A domain whose origin does not matter; its extent is a number or a name.
+
+        Of one that is expanded only its text says to how much.
+        """
+        _, _, expanded = self._parts(live)[3].partition(" ex ")
+        number, made = self._made(live, _extent(expanded or str(live.extent())))
         return self._found.setdefault(number, made)
 
     def read(self, live: Any) -> IterDomain:
@@ -224,12 +224,12 @@ def _extent(text: str) -> Expr:
 
 
 def _operation(text: str) -> str:
-    """The word in front of the operands: ``relu``, ``mma``; an infix operation is its sign."""
-    found = _OPERATION.search(text)
-    if found is not None:
-        return found[1]
-    infix = re.search(r"\n\s+([-+*/%<>=!&|]+)\s", text)
-    return infix[1] if infix else "Set"
+    """The word before the operands, ``relu`` or ``mma``; or the sign between or before them."""
+    _, _, right = text.partition(" = ")
+    found = _INFIX.search(right) or _WORD.match(right)
+    if found is None:
+        raise InternalError("read_schedule", f"an operation that is written otherwise: {text}")
+    return found[1]
 
 
 def _ends(part: Any) -> Iterator[Any]:
@@ -243,9 +243,16 @@ def _ends(part: Any) -> Iterator[Any]:
         position += 1
 
 
-def _name(live: Any) -> str:
+def _head(live: Any) -> tuple[str, str, str]:
+    """Name, memory and type of a tensor."""
     found = _TENSOR.match(str(live))
-    return f"T{found[1]}" if found else str(live)
+    if found is None:
+        raise InternalError("read_schedule", f"a tensor without a name: {live}")
+    return f"T{found[1]}", found[2], found[3]
+
+
+def _name(live: Any) -> str:
+    return _head(live)[0]
 
 
 def _known(words: dict[str, Any], word: str, what: str) -> Any:

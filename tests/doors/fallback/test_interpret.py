@@ -1,0 +1,90 @@
+"""Definitions as torch computes them: where values are, and whose memory results have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lowering.ground.errors import UnsupportedError
+from wsched.doors.fallback import evaluated, interpret, unknown_ops
+from wsched.importer import record_text
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+
+def text(body: str, *outputs: str) -> str:
+    """A definition of a matrix and what is computed of it."""
+    lines = [
+        "x = fd.define_tensor(shape=[-1, -1], contiguity=[True, True], dtype=DataType.Float)",
+        *filter(None, body.split("; ")),
+        *(f"fd.add_output({name})" for name in outputs),
+    ]
+    return "\n    ".join(["def nvfuser_fusion(fd : FusionDefinition) -> None :", *lines]) + "\n"
+
+
+FULL = "c = fd.ops.full(shape=[2, 3], fill_value=2.0, dtype=DataType.Float)"
+
+
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+@pytest.mark.parametrize(
+    "made", [FULL, "c = fd.ops.iota(3, 0, 1, dtype=DataType.Int)"], ids=["full", "iota"]
+)
+def test_what_is_made_is_where_the_inputs_are(made: str, device: str) -> None:
+    """Also beside an input that stays on the CPU."""
+    x = torch.ones(2, 3, device=device)
+    results = evaluated(record_text(text(f"{made}; y = fd.ops.mul(x, c)", "c", "y")), [x])
+    assert [r.device.type for r in results] == [device, device]
+    number = "s = fd.define_tensor(shape=[], contiguity=[], dtype=DataType.Float, is_cpu=True)"
+    (found,) = evaluated(record_text(text(f"{number}; {made}", "c")), [x, torch.tensor(2.0)])
+    assert found.device.type == device
+
+
+@pytest.mark.parametrize(
+    ("body", "output"),
+    [
+        ("", "x"),
+        ("y = fd.ops.permute(x, dims=[1, 0])", "y"),
+        ("y = fd.ops.broadcast_in_dim(x, shape=[4, 2, 3], broadcast_dims=[1, 2])", "y"),
+        (f"{FULL}; z = fd.ops.broadcast_in_dim(c, shape=[4, 2, 3], broadcast_dims=[1, 2])", "z"),
+    ],
+    ids=["input", "view", "expanded", "expanded constant"],
+)
+def test_results_have_memory_of_their_own(body: str, output: str) -> None:
+    """Whoever writes into one changes neither an input nor another element."""
+    x = torch.arange(6.0).view(2, 3)
+    (found,) = interpret(record_text(text(body, output)), [x])
+    before, one = found.clone(), (0,) * found.dim()
+    found[one] = -1.0
+    before[one] = -1.0
+    assert torch.equal(found, before) and torch.equal(x, torch.arange(6.0).view(2, 3))
+
+
+def test_a_result_that_is_made_is_not_copied() -> None:
+    definition = record_text(text("y = fd.ops.neg(x)", "y"))
+    x = torch.ones(2, 3)
+    made = list[Any]()
+
+    class Told(torch.overrides.TorchFunctionMode):
+        def __torch_function__(
+            self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            made.append(getattr(function, "__name__", ""))
+            return function(*args, **(kwargs or {}))
+
+    with Told():
+        interpret(definition, [x])
+    assert "neg" in made and "clone" not in made
+
+
+def test_operations_that_torch_does_not_have() -> None:
+    """Each once, in the order of the definition; the first one is what is refused."""
+    body = "a = fd.ops.rand_like(x); b = fd.ops.erfcinv(a); c = fd.ops.rand_like(b)"
+    definition = record_text(text(body, "c"))
+    assert unknown_ops(definition) == ("rand_like", "erfcinv")
+    with pytest.raises(UnsupportedError) as error:
+        interpret(definition, [torch.ones(2, 3)])
+    assert str(error.value) == (
+        "fd.ops.rand_like without nvFuser is not supported; supported: operations that torch has "
+        "as well"
+    )
