@@ -1,4 +1,4 @@
-"""What cutting has to know of a definition's operations: what is cheap, moved, known and refused."""
+"""What cutting has to know of operations: what is cheap, moved, known and refused."""
 
 from __future__ import annotations
 
@@ -115,8 +115,27 @@ def test_an_operation_that_is_not_known() -> None:
     )
 
 
-def test_of_two_draws_the_second_would_draw_otherwise() -> None:
-    """One generator has both; attention alone draws the same wherever it runs."""
-    with pytest.raises(UnsupportedError, match=r"^fd\.ops\.rand_like beside a matmul is not"):
-        cutter("y = fd.ops.linear(x, w)", "d = fd.ops.rand_like(r)", "fd.add_output(y)",
-               "fd.add_output(d)")  # fmt: skip
+ATTENTION = "{0}, l{0}, s{0}, o{0} = fd.ops.sdpfa_fwd(heads, heads, heads, None, None, None)"
+
+
+@pytest.mark.parametrize(
+    ("lines", "drawn"),
+    [
+        (("d = fd.ops.rand_like(r)",), "rand_like"),
+        (("d = fd.ops.normal(0.0, 1.0, shape=[8, 8], dtype=DataType.Float)",), "normal"),
+        (("d = fd.ops.uniform(0.0, 1.0, shape=[8, 8], rng_seed=3, rng_offset=1, "
+          "dtype=DataType.Float)",), ""),
+        ((ATTENTION.format("d"),), ""),
+        ((ATTENTION.format("d"), ATTENTION.format("e"), "fd.add_output(e)"), "sdpfa_fwd"),
+    ],
+)  # fmt: skip
+def test_draws_of_one_generator(lines: tuple[str, ...], drawn: str) -> None:
+    """Cut, they would be other numbers; attention alone draws the same wherever it runs."""
+    heads = "heads = fd.define_tensor(shape=[2, 4, 8, 16], contiguity=True, dtype=DataType.Half)"
+    lines = (heads, *lines, "y = fd.ops.linear(x, w)", "fd.add_output(y)", "fd.add_output(d)")
+    if not drawn:
+        assert "linear" in segments(*lines)
+        return
+    with pytest.raises(UnsupportedError) as error:
+        cutter(*lines)
+    assert error.value.what == f"fd.ops.{drawn} beside a matmul"
