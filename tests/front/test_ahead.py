@@ -14,7 +14,7 @@ from tests.schedules import definition
 from wsched.choose.gpus import GPUS, Gpu
 from wsched.choose.heuristics import choose_params
 from wsched.front import ahead, kernels
-from wsched.front.ahead import kernels_on
+from wsched.front.ahead import at_once, kernels_on
 from wsched.front.problems import planned
 from wsched.front.schedule import Schedule
 from wsched.front.sizes import Extents
@@ -109,6 +109,28 @@ def test_several_are_made_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
         (d,) = wsched.execute(text, inputs)
         assert torch.all(d == 64 * (at + 1.5))
     assert len(made) == 3
+
+
+@pytest.mark.parametrize(("asked", "processors"), [(3, 1), (None, 3)])
+def test_so_many_threads(
+    asked: int | None, processors: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As many as asked for, or as there are processors: they meet, and nobody is beside them."""
+    monkeypatch.setattr("os.cpu_count", lambda: processors)
+    meet = threading.Barrier(3, timeout=10)
+
+    def met(_: int) -> int:
+        meet.wait()
+        return threading.get_ident()
+
+    with at_once(asked) as pool:
+        assert len(set(pool.map(met, range(9)))) == 3
+
+
+def test_one_thread_where_nobody_knows_of_processors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: None)
+    with at_once() as pool:
+        assert len(set(pool.map(lambda _: threading.get_ident(), range(9)))) == 1
 
 
 def test_one_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -332,6 +332,17 @@ def test_what_is_called_with_what_has_no_value_has_none(number: str) -> None:
     assert definition.nodes[-1].operands == (Ref("z"), Open(number, 2))
 
 
+@pytest.mark.parametrize(
+    "call", ["scale_of(z)", "torch.relu(z)", "scale_of(fd)", "z.dtype.of(z)", "torch.relu(2)"]
+)
+def test_calls_that_are_not_the_definitions(call: str) -> None:
+    """Of what has a tensor nobody knows what it does to it."""
+    head = "def gate(fd: FusionDefinition, z: nvfuser.TensorView, scale_of):\n"
+    with pytest.raises(UnsupportedError) as error:
+        record_text(f"{head}    return fd.ops.mul(z, {call})\n")
+    assert error.value.what == f"line 2: `return fd.ops.mul(z, {call})`"
+
+
 def test_what_is_said_of_tensors_is_kept() -> None:
     definition = body(
         f"x = {X}",

@@ -197,13 +197,20 @@ def test_matmuls_with_scales_are_linears() -> None:
     assert made == built(words(CASTS[1], SCALED, group=32))
 
 
+WIDE = "e = fd.ops.cast(q, dtype=DataType.Float)"
+
+
+def of_type(dtype: str, text: str) -> str:
+    """A definition whose weights are a matrix of this type in place of words."""
+    packed = f"shape=[{N}, {K // 8}], contiguity=[True, True], dtype=DataType.Int32"
+    assert packed in text
+    return text.replace(packed, packed.replace(str(K // 8), str(K)).replace("Int32", dtype))
+
+
 def test_weights_of_8_bits() -> None:
     """Groups are those of any operand; e4m3 is cast to what is multiplied once."""
-    lines = ("e = fd.ops.cast(q, dtype=DataType.Float)", *scaled(32)["by groups"])
-    eight = definition(*lines, LINEAR, more=scales(32)).replace(
-        f"shape=[{N}, {K // 8}], contiguity=[True, True], dtype=DataType.Int32",
-        f"shape=[{N}, {K}], contiguity=[True, True], dtype=DataType.Float8_e4m3fn",
-    )
+    lines = (WIDE, *scaled(32)["by groups"])
+    eight = of_type("Float8_e4m3fn", definition(*lines, LINEAR, more=scales(32)))
     words_of_8 = words(CASTS[1], SCALED, group=32).replace("UInt4", "Float8_e4m3fn")
     assert built(eight) == built(words_of_8)
 
@@ -307,20 +314,32 @@ def test_scales_that_are_none_of_groups(change: tuple[str, str], what: str, supp
     assert (error.value.what, error.value.supported) == (what, supported)
 
 
-def test_what_is_scaled_has_to_fit_its_type() -> None:
-    """fp16 has the weights without their scales where they are small integers."""
-    text = definition(*IOTA, *scaled(32)["by groups"], LINEAR, more=scales(32))
-    half = text.replace("BFloat16", "Half")
-    assert built(half).inputs[1].dtype is DataType.UInt4
-    large = half.replace("g = fd", "f0 = fd.ops.mul(f, 0.5)\n    g = fd")
-    large = large.replace("(f, g)", "(f0, g)")
-    with pytest.raises(UnsupportedError) as error:
-        built(large)
-    assert (error.value.what, error.value.supported) == (
-        "fd.ops.cast of q, taken apart, to DataType.Half",
-        "Float, BFloat16, and Half of what it surely holds",
-    )
-    assert built(large.replace("Half", "BFloat16")).mmas[0].promotion == 32
+BY_GROUPS = "e0 = fd.ops.reshape(e, new_shape=[64, 2, 32])"
+MATRIX = "e0 = fd.ops.reshape(e, new_shape=[64, 64])"
+COLUMN = "g = fd.ops.broadcast(s, is_broadcast_dim=[False, False, True])"
+FLAT = ("p = fd.ops.expand(g, shape=[64, 2, 32])", "o = fd.ops.reshape(p, new_shape=[64, 64])")
+
+
+@pytest.mark.parametrize(
+    ("lines", "product"),
+    [
+        ((BY_GROUPS, "p = fd.ops.expand(g, shape=[64, 2, 16])"), "mul(f, p)"),
+        ((BY_GROUPS, *FLAT), "mul(f, o)"),
+        ((MATRIX,), "mul(f, g)"),
+        ((MATRIX.replace("e0", "r0"), "e0 = fd.ops.permute(r0, dims=[1, 0])", *FLAT), "mul(f, o)"),
+        ((MATRIX.replace("e0", "r0"), "e0 = fd.ops.permute(r0, dims=[1, 0])", *FLAT), "sub(f, o)"),
+    ],
+    ids=["other groups", "a matrix", "groups of a matrix", "turned", "zeros of what is turned"],
+)  # fmt: skip
+def test_numbers_that_are_of_no_group_of_the_weights(lines: tuple[str, ...], product: str) -> None:
+    """The definition stays as it is; [N, K] may be square, so that shapes do not tell it."""
+    text = definition(
+        *IOTA, COLUMN, *lines, "f = fd.ops.cast(e0, dtype=DataType.Float)",
+        f"h = fd.ops.{product}", "j = fd.ops.reshape(h, new_shape=[64, 64])",
+        CAST.replace("(r", "(j"), LINEAR, more=scales(32, n=64), n=64,
+    )  # fmt: skip
+    found = record_text(text)
+    assert with_weights(found) is found
 
 
 def test_the_text_of_it() -> None:

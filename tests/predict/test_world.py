@@ -85,6 +85,8 @@ def test_no_more_rows_than_the_problem_has_where_columns_suffice() -> None:
     assert (found.extents["M"], found.extents["N"]) == (8, 768)
     found = world(SCHEDULES["dynamic"], Extents(8192, 8, 64), sms=20)
     assert (found.extents["M"], found.extents["N"]) == (512, 8)
+    found = world(SCHEDULES["dynamic"], Extents(384, 768, 64), sms=2)  # 5 tiles of 3 by 3
+    assert (found.extents["M"], found.extents["N"]) == (640, 256)
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,17 @@ from typing import Any
 
 import pytest
 
+import wsched
 from lowering.ground.errors import ScheduleError, UnsupportedError
 from lowering.kernel.text import parse_kernel, print_kernel
 from lowering.proof.prove import prove
 from tests.computed import drawn, fusion, words
+from tests.int4 import definition, scaled, scales
 from tests.proofs import proved
 from tests.tiers import in_tiers
+from wsched.doors.fallback import interpret
 from wsched.front.linear import linear_call
+from wsched.importer import record_text
 from wsched.run.arguments import scale_matrix
 from wsched.run.compiled import CompiledFusion, compile_fusion
 from wsched.run.counts import admitted_by
@@ -215,3 +219,40 @@ def test_sums_of_integers() -> None:
         fusion("".join(lines).replace("BFloat16", "Int8"))
     assert caught.value.supported == "those of a linear whose sums are fp32"
     assert caught.value.what.startswith("scales of groups of 64 of fd.ops.linear of ")
+
+
+@pytest.mark.parametrize(
+    ("kind", "to", "of", "scale", "zero"),
+    [
+        ("bfloat16", "Half", (7e4, 7.5e4), 2.0**-12, None),
+        ("float32", "BFloat16", (8.0, 8.03), 1.0, 8.0),
+    ],
+    ids=["beyond its range", "all that is left of them"],
+)
+def test_weights_that_the_operands_type_has_not(
+    kind: str, to: str, of: tuple[float, float], scale: float, zero: float | None
+) -> None:
+    """What is scaled is rounded then, not in front of it: as torch computes the definition."""
+    n, k, group = 72, 64, 32
+    wide, lines = "e = fd.ops.cast(q, dtype=DataType.Float)", scaled(group, n=n, k=k)["by groups"]
+    more, numbers = scales(group, n, k), [torch.full((n, k // group), scale)]
+    if zero is not None:
+        at = lines.index("h = fd.ops.mul(f, g)")
+        shift = (
+            "u = fd.ops.broadcast(z, is_broadcast_dim=[False, False, True])",
+            "y = fd.ops.sub(f, u)", "h = fd.ops.mul(y, g)",
+        )  # fmt: skip
+        lines = (*lines[:at], *shift, *lines[at + 1 :])
+        more = (*more, more[0].replace("s =", "z ="))
+        numbers.append(torch.full_like(numbers[0], zero))
+    text = definition(wide, *lines, "d = fd.ops.linear(x, w)", more=more, m=M, n=n, k=k)
+    named = {"float32": "Float", "bfloat16": "BFloat16"}[kind]
+    whole = "[{}, {}], contiguity=[True, True], dtype=DataType.{}"
+    text = text.replace("BFloat16", to)
+    text = text.replace(whole.format(n, k // 8, "Int32"), whole.format(n, k, named))
+    q = torch.linspace(*of, n * k).view(n, k).to(getattr(torch, kind))
+    x = torch.ones(M, k, dtype={"Half": torch.half, "BFloat16": torch.bfloat16}[to])
+    inputs = [x, q, *numbers]
+    (found,), (wanted,) = wsched.execute(text, inputs), interpret(record_text(text), inputs)
+    assert wanted.isfinite().all() and wanted.all()
+    torch.testing.assert_close(found, wanted)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
@@ -130,6 +131,44 @@ def test_a_device_that_is_lost_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> 
         run, "judged", lambda _, worked, numbers: Row(worked.number, "k", 1, 0, 0.1, (failure,))
     )
     assert len(list(rows(Plan(Where("cpu", 40, 0), 100, 60, 1, 1), ()))) == 1
+
+
+def test_each_kernel_is_told_before_its_first_launch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is done already is neither told nor run; the last one has the launches that are left."""
+    seen: list[tuple[str, int, int]] = []
+
+    def judged(_: Where, made: Any, numbers: range) -> Row:
+        seen.append(("runs", made.number, len(numbers)))
+        return Row(made.number, "k", len(numbers), 0, 0.1, ())
+
+    monkeypatch.setattr(run, "Worked", SimpleNamespace)
+    monkeypatch.setattr(
+        run, "drawn_kernel", lambda _, number: SimpleNamespace(number=number, kernel=None)
+    )
+    monkeypatch.setattr(run, "judged", judged)
+    found = rows(
+        Plan(Where("cpu", 40, 0), 5, 60, 3, 2), (1,), lambda n: seen.append(("told", n, 0))
+    )
+    assert [(r.kernel, r.launches) for r in found] == [(0, 3), (2, 2)]
+    assert seen == [("told", 0, 0), ("runs", 0, 3), ("told", 2, 0), ("runs", 2, 2)]
+
+
+def test_a_kernel_that_does_not_load_is_not_launched(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Unloaded(SimpleNamespace):
+        source, compiled = "", None
+
+        @property
+        def loaded(self) -> None:
+            raise RuntimeError("no such entry")
+
+    monkeypatch.setattr(run, "Worked", SimpleNamespace)
+    monkeypatch.setattr(
+        run, "drawn_kernel", lambda _, number: SimpleNamespace(number=number, kernel=Unloaded())
+    )
+    monkeypatch.setattr(run, "lives", lambda where: False)
+    told: list[int] = []
+    (row,) = rows(Plan(Where("cuda", 40, 0), 5, 60, 3, 1), (), told.append)
+    assert row.failures == (Failure(-1, "", "RuntimeError: no such entry"),) and not told
 
 
 class Made:

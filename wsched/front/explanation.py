@@ -85,7 +85,8 @@ class KernelFacts:
         if not made:
             title = "parameters, under nvFuser's names:"
             made = str(MatmulParams.from_dict(self.params)).splitlines()
-        columns = f", {self.tensor_columns} columns of tensor memory" * (self.tensor_columns > 0)
+        cells = self.tensor_columns
+        columns = f", {cells} columns of tensor memory" if cells else ""
         lines = [
             f"{self.problem} on {self.sms} multiprocessors: {self.kernel}",
             f"  {self.grid} CTAs of {self.threads} threads and {self.shared_bytes} bytes of "

@@ -56,7 +56,7 @@ class Numbers:
                 f"of constants: fd.ops.{{{', '.join(SCALAR)}}}",
             )
         operands = []
-        for v in node.operands[: _arity(node)]:
+        for v in node.operands:
             operands.append((yield v.name) if isinstance(v, Ref) else _literal(v))
         return _fold(node, operands)
 
@@ -85,12 +85,6 @@ def _literal(value: Value) -> float:
 
 def _no_number(value: Value) -> UnsupportedError:
     return UnsupportedError(f"the operand {text_of(value)}", "tensors and numbers")
-
-
-def _arity(node: Node) -> int:
-    if node.op in ("define_scalar", "cast", "neg", "reciprocal"):
-        return 1
-    return 3 if node.op == "where" else 2
 
 
 def _fold(node: Node, operands: list[float]) -> float:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import Any
 from weakref import ReferenceType, ref
 
@@ -156,13 +157,11 @@ def _walk(fusion: Any) -> Iterator[tuple[str, list[str]]]:
 
 def _inputs(definition: Any) -> Iterator[Any]:
     """Inputs of an expression; the only way to learn their number is to go past the end."""
-    position = 0
-    while True:
+    for position in count():
         try:
             yield definition.input(position)
         except IndexError:
             return
-        position += 1
 
 
 def _name(text: str) -> str:

@@ -54,8 +54,8 @@ def _apart(definition: Definition, node: Node) -> Iterator[Node]:
     if more or asked:
         what = ", ".join((*(f"{n}={text_of(given[n])}" for n in asked), *more))
         raise UnsupportedError(f"fd.ops.{_OP} with {what}", "scales of its operands, and a bias")
-    scales = [given.get(n) for n in ("scale1", "scale2")]
-    if None in scales:
+    scales = {n: given.get(n) for n in ("scale1", "scale2")}
+    if None in scales.values():
         raise UnsupportedError(f"fd.ops.{_OP} with one scale or none", "scale1 and scale2")
     name = node.results[0]
     dtype = given.get("dtype") or DataType.BFloat16
@@ -67,14 +67,14 @@ def _apart(definition: Definition, node: Node) -> Iterator[Node]:
     fast = {_FAST: True} if given.get(_FAST) else {}
     inside: dict[str, Value] = {}
     if given.get(BLOCKS) is not None:
-        inside = dict(zip(SCALES, scales, strict=True)) | {BLOCKS: given[BLOCKS]}
-        scales = []
+        inside = dict(zip(SCALES, scales.values(), strict=True)) | {BLOCKS: given[BLOCKS]}
+        scales = {}
     yield step("matmul", "sum", given["mat1"], given["mat2"], **fast, **inside)
     yield step("cast", "wide", Ref(f"{name}.sum"), dtype=DataType.Float)
     at = f"{name}.wide"
-    for n, scale in enumerate(scales, 1):
-        yield step("mul", f"scaled{n}", Ref(at), scale)
-        at = f"{name}.scaled{n}"
+    for n, scale in scales.items():
+        yield step("mul", n, Ref(at), scale)
+        at = f"{name}.{n}"
     if given.get("bias") is not None:
         yield step("add", "biased", Ref(at), given["bias"])
         at = f"{name}.biased"

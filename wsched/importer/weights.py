@@ -189,17 +189,24 @@ class _Walk:
     # --- arithmetic ------------------------------------------------------------------------------
 
     def _cast(self, node: Node, weight: Weight) -> Weight | None:
-        """As another type. What has been scaled is not rounded, what counts times the scale is."""
+        """As another type. What has been scaled is not rounded, what counts times the scale is:
+        that has to fit the type, and to be exact where a zero point is taken from it.
+        """
         to = argument_of(node, "dtype")
         if weight.typed and to in _INTEGERS:
             return weight
-        small = weight.exact or 0 < weight.most <= _HALF
-        if to not in _FLOATS or (weight.by_groups and to is DataType.Half and not small):
+        keeps = to is DataType.Float or self.views.type_of(weight.source) in (*_NARROW, to)
+        # Zero points are taken from integers up to 256 alone, which each type has.
+        sure = 0 < weight.most <= _HALF or (weight.exact and keeps)
+        lossy = weight.by_groups and (to is DataType.Half or weight.zero is not None)
+        if to not in _FLOATS or (lossy and not sure):
             if weight.typed or weight.by_groups:
                 what = f"fd.ops.cast of {weight.source}, taken apart, to {text_of(to)}"
-                raise UnsupportedError(what, "Float, BFloat16, and Half of what it surely holds")
+                supported = "Float, BFloat16, and Half of what it surely holds"
+                if weight.zero is not None:
+                    supported = "types with all numbers that zero points are taken from"
+                raise UnsupportedError(what, supported)
             return None
-        keeps = to is DataType.Float or self.views.type_of(weight.source) in _NARROW
         exact = weight.exact if keeps else ""
         if text_of(node.operands[0]) == (weight.exact or weight.flat):
             return replace(weight, flat=node.results[0], exact=exact)

@@ -69,7 +69,7 @@ def within(
     memory: torch.Tensor, offset: int, buffer: Buffer, extents: Mapping[str, int]
 ) -> torch.Tensor:
     """A buffer in memory that is there: bytes of ``memory`` from ``offset`` on."""
-    taken = memory[offset : offset + buffer.nbytes(extents)].view(_dtype(buffer))
+    taken = memory[offset:].view(_dtype(buffer))
     return taken.as_strided(buffer.sizes(extents), buffer.pitches(extents), taken.storage_offset())
 
 

@@ -25,7 +25,7 @@ def program_buffers(fusion: Fusion) -> tuple[tuple[Buffer, ...], tuple[Buffer, .
         _buffer(f"in{at}", binding, extents) if binding.axes else Buffer(f"in{at}")
         for at, binding in enumerate(fusion.inputs)
     )
-    fixed = {Var(axis): size for axis, size in extents.items() if axis != "1"}
+    fixed = {Var(axis): size for axis, size in extents.items()}
     for binding in (b for b in fusion.outputs if fusion.together(b.tensor) is not None):
         for d in fusion.tensor(binding.tensor).stored:
             extents.setdefault(str(d.extent), substitute(d.extent, fixed))

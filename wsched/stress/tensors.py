@@ -53,9 +53,7 @@ def _poison(tensor: torch.Tensor) -> float:
 
 def poison_in(tensor: torch.Tensor) -> torch.Tensor:
     """Which elements are poison."""
-    if not tensor.is_floating_point():
-        return tensor == _poison(tensor)
-    return (tensor.float() if tensor.element_size() == 1 else tensor).isnan()
+    return tensor.isnan() if tensor.is_floating_point() else tensor == _poison(tensor)
 
 
 def poisoned(shape: tuple[int, ...], padding: int, dtype: str, device: str) -> Poisoned:

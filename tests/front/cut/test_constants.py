@@ -14,13 +14,15 @@ import pytest
 from lowering.ground.dtypes import DType
 from lowering.ground.errors import ScheduleError
 from lowering.ground.expr import ONE
-from tests.front.cut.features import sizes_of
+from tests.front.cut.features import Feature, sizes_of
 from tests.front.cut.norms import COMMUTE
 from tests.front.cut.test_commute import error, exactly, inputs_of
 from wsched import InputError, execute, explain
 from wsched.front import api
 from wsched.front.cut import route
 from wsched.front.cut.choose import choose
+from wsched.front.cut.constants import with_kept
+from wsched.front.cut.epilogues import Take
 from wsched.front.cut.segments import Cutter
 from wsched.front.known import known
 from wsched.importer import record_text
@@ -273,3 +275,75 @@ def test_an_explanation_is_of_what_stays(monkeypatch: pytest.MonkeyPatch) -> Non
     for constants in ((1, 2), ()):
         explain(TEXT, inputs_of(COMMUTE["norm"]), constants=constants)
     assert told == [(1, 2), ()]
+
+
+OF_KEPT = """
+    k = fd.ops.erfinv(t1)
+    c = fd.ops.cast(k, dtype=DataType.BFloat16)
+    y = fd.ops.linear(t0, c)
+    e = fd.ops.lgamma(t2)
+    f = fd.ops.add(c, e)
+    d = fd.ops.mul(f, y)
+    fd.add_output(d)
+"""
+
+
+def kept_of(feature: Feature, constants: str) -> list[str]:
+    """The segments of a definition with these constants."""
+    cutter = Cutter(record_text(feature.text))
+    found = with_kept(cutter.graph, cutter.all(Take.NONE), frozenset(constants.split())).segments
+    return [
+        "matmul" if s.matmul
+        else f"{'kept ' * s.kept}{', '.join(s.inputs)} -> {', '.join(s.outputs)}"
+        for s in found
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("constants", "more", "wanted"),
+    [
+        ("t0", "", ["t1 -> c", "matmul", "t2, c, y -> d"]),
+        ("t1", "", ["kept t1 -> c", "matmul", "t2, c, y -> d"]),
+        ("t2", "", ["t1 -> c", "matmul", "kept t2 -> e", "c, y, e -> d"]),
+        ("t1 t2", "", ["kept t1 -> c", "matmul", "kept t2, c -> f", "y, f -> d"]),
+        ("t1 t2", "fd.add_output(f)",
+         ["kept t1 -> c", "matmul", "kept t2 -> e", "c, y, e -> f, d"]),
+        ("t1 t2", "fd.add_output(e, t2)", ["kept t1 -> c", "matmul", "t2, c, y -> e, d"]),
+    ],
+)  # fmt: skip
+def test_what_is_kept_of_a_cut(constants: str, more: str, wanted: list[str]) -> None:
+    """What reads constants and what is kept alone; but no result, which a caller may write into,
+    and nothing of an input that is written into.
+    """
+    shapes = (24, 64), (24, 64), (24, 24)
+    feature = replace(COMMUTE["norm"], body=OF_KEPT + more, shapes=shapes, wide=(2,))
+    assert kept_of(feature, constants) == wanted
+
+
+@pytest.mark.parametrize(
+    ("dtype", "wanted"),
+    [
+        ("Double",
+         ["kept t2 -> k, f", "y, k, f -> r", "kept f -> e", "z, e -> d"]),
+        ("UInt64", ["t2, y -> f, r", "z, f -> d"]),
+    ],
+)  # fmt: skip
+def test_what_is_made_of_what_could_not_be_kept_is_not(dtype: str, wanted: list[str]) -> None:
+    """Between segments there is no tensor of a type that wsched has no word for."""
+    body = f"""
+        y = fd.ops.linear(t0, t1)
+        z = fd.ops.linear(y, t3)
+        j = fd.ops.erf(t2)
+        k = fd.ops.cast(j, dtype=DataType.{dtype})
+        f = fd.ops.erfinv(t2)
+        p = fd.ops.mul(k, y)
+        q = fd.ops.cast(p, dtype=DataType.Float)
+        r = fd.ops.add(q, f)
+        e = fd.ops.lgamma(f)
+        d = fd.ops.mul(e, z)
+        fd.add_output(r)
+        fd.add_output(d)
+    """
+    shapes = (24, 64), (24, 64), (24, 24), (24, 24)
+    feature = replace(COMMUTE["norm"], body=body, shapes=shapes, wide=(2,))
+    assert [s for s in kept_of(feature, "t2") if s != "matmul"] == wanted

@@ -1,4 +1,4 @@
-"""Definitions whose cut is one kernel, and what is found out before anything runs."""
+"""A cut as a program: one of one kernel, and what is put together between several."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from typing import Any
 import pytest
 
 from lowering.ground.errors import UnsupportedError
+from tests.front.cut.features import Feature, inputs_of
 from tests.schedules import definition
+from wsched.doors.fallback import interpret
 from wsched.front.cut.program import make
-from wsched.front.cut.route import chosen_cut, cutter_of
+from wsched.front.cut.route import chosen_cut, cut_route, cutter_of
+from wsched.front.cut.segments import Segment
 from wsched.importer import record_text
 
 torch: Any = pytest.importorskip("torch")
@@ -33,3 +36,62 @@ def test_a_kernel_that_would_be_refused_is_refused_before_it_runs(
     monkeypatch.setenv("WSCHED_MACHINE_SECONDS", "0.0001")
     with pytest.raises(UnsupportedError, match="on the machine that takes about"):
         made()
+
+
+SUMS = {
+    "kernel": """
+        s = fd.ops.sum(f, dims=[0])
+        b = fd.ops.broadcast(s, is_broadcast_dim=[True, False])
+        u = fd.ops.linear(t0, t2)
+        n = fd.ops.add(u, b)
+    """,
+    "sweep": """
+        s = fd.ops.sum(f, dims=[1])
+        b = fd.ops.broadcast(s, is_broadcast_dim=[False, True])
+        n = fd.ops.mul(f, b)
+        fd.add_output(s)
+    """,
+    "summary": """
+        s = fd.ops.sum(f, dims=[1])
+        n = fd.ops.sum(s, dims=[0])
+    """,
+    "summary, sweep": """
+        s = fd.ops.sum(f, dims=[1])
+        e = fd.ops.add(s, 1.0)
+        b = fd.ops.broadcast(s, is_broadcast_dim=[False, True])
+        n = fd.ops.mul(f, b)
+        fd.add_output(e)
+    """,
+    "rest": """
+        s = fd.ops.sum(f, dims=[1])
+        n = fd.ops.erfinv(s)
+    """,
+}
+"""Who reads a sum: the segments behind the kernel that makes it."""
+
+
+def kind(segment: Segment) -> str:
+    """What a segment is run by."""
+    found = {
+        "kernel": segment.matmul, "sweep": segment.sweep is not None, "summary": segment.summary,
+    }  # fmt: skip
+    return next((name for name, is_one in found.items() if is_one), "rest")
+
+
+@pytest.mark.parametrize("readers", SUMS)
+def test_a_sum_that_a_kernel_stores_in_parts_is_put_together_for_its_readers(readers: str) -> None:
+    """What puts it together may compute what follows from it, and makes the sum, too, where the
+    next segment reads it.
+    """
+    body = (
+        f"y = fd.ops.linear(t0, t1)\n f = fd.ops.cast(y, dtype=DataType.Float)\n{SUMS[readers]}"
+        "\n fd.add_output(n)"
+    )
+    feature = Feature(body, ((72, 64), (64, 64), (64, 64))[: 3 if readers == "kernel" else 2], 1, 1)
+    recorded, inputs = record_text(feature.text), inputs_of(feature)
+    first, *behind = chosen_cut(cutter_of(recorded), inputs).cut.segments
+    assert first.matmul and "s" in first.outputs
+    assert [kind(s) for s in behind] == readers.split(", ")
+    found = cut_route(recorded, inputs, (), on_gpu=False).run(None, inputs)
+    for made, wanted in zip(found, interpret(recorded, inputs), strict=True):
+        torch.testing.assert_close(made, wanted, equal_nan=True)

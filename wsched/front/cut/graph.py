@@ -303,7 +303,7 @@ class Graph:
         for i in sorted(self.live):
             if self.is_given(i):
                 self._check_input(i)
-            elif self.nodes[i].op in PRODUCTS:
+            elif self.nodes[i].op == "linear":
                 self._check_ranks(self.nodes[i])
         for name in outputs:
             if not self.orders.is_settled(name) and self.orders.of(name) is None:
@@ -333,14 +333,14 @@ class Graph:
             raise UnsupportedError(f"{node.results[0]} with is_cpu=True", "tensors on the GPU")
 
     def _check_ranks(self, node: Node) -> None:
-        """Refuse a product of numbers of dimensions that nvFuser has none of."""
+        """Refuse a linear of numbers of dimensions that nvFuser has none of."""
         found = [self.types[n].dims if n in self.types else () for n in node.refs]
-        a, b, *bias = (None if dims is None else len(dims) for dims in found)
-        alike = not bias or None in (b, bias[0]) or b == 1 + (bias[0] or 0)
-        if 0 in (a, b) or (node.op == "linear" and ((b or 0) > 2 or not alike)):
-            ranks = ", ".join("?" if n is None else str(n) for n in (a, b, *bias))
+        ranks = [None if dims is None else len(dims) for dims in found]
+        _, weight, *bias = ranks
+        if weight is not None and (weight > 2 or any(b not in (None, weight - 1) for b in bias)):
+            said = ", ".join("?" if n is None else str(n) for n in ranks)
             raise UnsupportedError(
-                f"line {node.line}: fd.ops.{node.op} of operands of {ranks} dimensions",
+                f"line {node.line}: fd.ops.linear of operands of {said} dimensions",
                 "weights of 1 or 2, a bias of one less, other operands of 1 or more",
             )
 

@@ -87,7 +87,7 @@ def make(
         return Made(kernel.call, (kernel,))
     made = _Steps(names, tensors, inputs, rest)
     segments = sorted(segments, key=lambda s: not s.kept)  # those read no other ones
-    for at, segment in enumerate(segments):
+    for segment in segments:
         if segment.matmul:
             made.kernel(segment)
         elif segment.views:
@@ -95,8 +95,8 @@ def make(
         elif segment.sweep is not None:
             made.sweep(segment, segment.sweep)
         elif segment.summary:
-            others = (s for s in (*segments[:at], *segments[at + 1 :]))
-            made.summary(segment, {*definition.outputs, *(n for s in others for n in s.inputs)})
+            others = (n for s in segments if s is not segment for n in s.inputs)
+            made.summary(segment, {*definition.outputs, *others})
         else:
             made.rest(segment)
     program = made.program(definition)

@@ -78,8 +78,8 @@ def behind_parts(definition: Definition, parts: Mapping[str, Kind]) -> Definitio
 
 def _apart(graph: Graph, segment: Segment) -> Iterator[Segment]:
     """A rest as summaries and what is left."""
-    group, wanted = operations_of(graph, segment.definition), set(segment.outputs)
-    found, inside = list[Segment](), group
+    inside, wanted = operations_of(graph, segment.definition), set(segment.outputs)
+    found, group = list[Segment](), inside
     for roots in _roots(graph, group, segment):
         if roots & inside and not roots <= group:
             continue  # some have a kernel already
@@ -94,7 +94,6 @@ def _apart(graph: Graph, segment: Segment) -> Iterator[Segment]:
         own = _summary(graph, before | behind, made, roots - group) if made else None
         if own is not None:
             found.append(own)
-            wanted -= set(made)
             group = left
     yield from found
     if not found:

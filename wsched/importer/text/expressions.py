@@ -242,10 +242,8 @@ class Expressions:
 
     def foreign(self, e: ast.Call, function: Library | Open, given: tuple[Python, ...]) -> Python:
         """A call of something that is not the definition's, which may not do anything to it."""
-        if any(isinstance(x, Handle | Ref | Method | Function) for x in given):
-            if not (isinstance(function, Library) and function.path in PURE):
-                raise self.source.refusal(e)
-        elif any(map(is_open, given)) or isinstance(function, Open):
+        held = any(isinstance(x, Handle | Ref | Method | Function) for x in given)
+        if not held and (isinstance(function, Open) or any(map(is_open, given))):
             return self.open(e)
         match function, given:
             case Library(path=path), [Library(path=of)] if path.endswith(_TYPE_OF):

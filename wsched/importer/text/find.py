@@ -149,12 +149,13 @@ def _candidates(module: ast.Module) -> Iterator[Found]:
 def _handle(node: ast.FunctionDef | ast.With) -> str:
     """The name of the definition object that a block is given, if it is."""
     if isinstance(node, ast.With):
-        for item in node.items:
-            made = item.context_expr
-            named = isinstance(made, ast.Call) and _last(made.func) == "FusionDefinition"
-            if named and isinstance(item.optional_vars, ast.Name):
-                return item.optional_vars.id
-        return ""
+        made = ((item.context_expr, item.optional_vars) for item in node.items)
+        names = (
+            name.id for call, name in made
+            if isinstance(name, ast.Name) and isinstance(call, ast.Call)
+            and _last(call.func) == "FusionDefinition"
+        )  # fmt: skip
+        return next(names, "")
     arguments = _arguments(node.args)
     for a in arguments:
         if a.annotation is not None and _last(a.annotation) == "FusionDefinition":
