@@ -50,18 +50,21 @@ def test_no_candidate_costs_less_than_its_bound_and_the_choice_is_the_best(
 @pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS)
 def test_each_tile_has_the_stages_that_a_bound_says(problem: Problem) -> None:
     """Where nothing of the epilogue is loaded or reduced, which may leave room for fewer."""
-    rooms = {False: room_of(problem), True: room_of(stored_in_parts(problem))}
+    rooms = {
+        False: room_of(problem, problem),
+        True: room_of(problem, stored_in_parts(problem)),
+    }
     for c in candidates(problem):
         stages = c.params.circular_buffer_options.smem_circular_buffer_stage
         assert stages == rooms[c.params.stores_parts][known_by(c.params)], c.params
 
 
-def room_of(problem: Problem) -> dict[tuple[object, ...], int]:
-    """The stages of each tile by its bound."""
+def room_of(problem: Problem, stored: Problem) -> dict[tuple[object, ...], int]:
+    """The stages of each tile of a problem by its bound, where what another one has is stored."""
     room = {}
     for exchanged in {t.exchanged for t in tiles_for(problem)}:
         tiles = [t for t in tiles_for(problem) if t.exchanged is exchanged]
-        of = problem.exchanged if exchanged else problem
+        of = stored.exchanged if exchanged else stored
         held = held_by(of, Shape.of_all([(t, CLUSTERS[0]) for t in tiles], exchanged))
         room |= zip(map(known_by, tiles), held.stages.tolist(), strict=True)
     return room
