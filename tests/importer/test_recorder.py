@@ -192,3 +192,21 @@ def test_refused_texts() -> None:
     )
     with pytest.raises(UnsupportedError, match=r"^text with 2 fusion definitions is not"):
         record_text(PRINTED + PRINTED)
+
+
+def shown(line: str) -> str:
+    """How a refusal has a line of a definition."""
+    head = "def f(fd: FusionDefinition):\n    t = fd.define_tensor(shape=[-1])\n"
+    with pytest.raises(UnsupportedError) as error:
+        record_text(f"{head}    {line}\n")
+    return error.value.what
+
+
+@pytest.mark.parametrize("beyond", [0, 1, 100])
+def test_a_long_line_is_cut_in_messages(beyond: int) -> None:
+    line = f"x = fd.execute({'1' * (160 + beyond - len('x = fd.execute()'))})"
+    assert shown(line) == f"line 3: `{line[:160]}{'...' if beyond else ''}`"
+
+
+def test_a_message_has_nothing_that_a_terminal_obeys() -> None:
+    assert shown('x = fd.execute("\x1b[2J\u202e")') == r'line 3: `x = fd.execute("\x1b[2J\u202e")`'

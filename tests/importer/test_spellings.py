@@ -177,6 +177,13 @@ def test_operands_have_an_order(call: str) -> None:
     assert (*operands[2:], *named.values()) == (Ref("b"),)
 
 
+@pytest.mark.parametrize("dims", ["[0, 2, 1]", "[0, -1, 1]", "(-3, -1, -2)"])
+def test_dimensions_that_are_counted_from_the_end(dims: str) -> None:
+    batch = X.replace("[-1, -1]", "[-1, -1, -1]").replace("[True, True]", "[True, True, True]")
+    definition = body(f"x = {batch}", f"y = fd.ops.permute(x, dims={dims})")
+    assert nodes(definition, "permute") == [(("y",), (Ref("x"),), {"dims": (0, 2, 1)})]
+
+
 def test_operands_by_name_make_the_same_fusion() -> None:
     texts = [
         (f"x = {X}", f"w = {X}", f"fd.add_output(fd.ops.linear({call}))")
@@ -319,28 +326,6 @@ def test_a_part_of_a_definition() -> None:
         "line 1: `z.shape`, which the text gives no value, is not supported; supported: "
         "definitions whose sizes, types and numbers are in the text"
     )
-
-
-@pytest.mark.parametrize(
-    "number", ["factor", "math.sqrt(factor)", "float(factor + 1)", "scale_of(factor)", "factor(2)"]
-)
-def test_what_is_called_with_what_has_no_value_has_none(number: str) -> None:
-    definition = record_text(
-        "def gate(fd: FusionDefinition, z: nvfuser.TensorView, factor, scale_of):\n"
-        f"    return fd.ops.mul(z, {number})\n"
-    )
-    assert definition.nodes[-1].operands == (Ref("z"), Open(number, 2))
-
-
-@pytest.mark.parametrize(
-    "call", ["scale_of(z)", "torch.relu(z)", "scale_of(fd)", "z.dtype.of(z)", "torch.relu(2)"]
-)
-def test_calls_that_are_not_the_definitions(call: str) -> None:
-    """Of what has a tensor nobody knows what it does to it."""
-    head = "def gate(fd: FusionDefinition, z: nvfuser.TensorView, scale_of):\n"
-    with pytest.raises(UnsupportedError) as error:
-        record_text(f"{head}    return fd.ops.mul(z, {call})\n")
-    assert error.value.what == f"line 2: `return fd.ops.mul(z, {call})`"
 
 
 def test_what_is_said_of_tensors_is_kept() -> None:

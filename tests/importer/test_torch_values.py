@@ -38,6 +38,20 @@ def test_inputs_like_tensors_of_the_script(
     assert str(found["dtype"]) == dtype or getattr(found["dtype"], "name", "") == dtype
 
 
+@pytest.mark.parametrize(
+    ("tensor", "contiguity"),
+    [
+        ("torch.randn(4, 6, 8)", (True, True, True)),
+        ("torch.randn(4, 1, 8)", (True, None, True)),
+        ("torch.randn(4, 6).t()", (True, True)),
+        ("torch.randn(4, 6).as_strided((4, 3), (6, 1))", (False, True)),
+        ("torch.randn(4, 6, 8).as_strided((4, 3, 8), (48, 8, 1))", (False, True, True)),
+    ],
+)
+def test_rows_that_lie_one_behind_the_other(tensor: str, contiguity: object) -> None:
+    assert declared(f"a = {tensor}", "a")["contiguity"] == contiguity
+
+
 def test_static_sizes() -> None:
     assert declared("a = torch.randn(4, 6)", "a, static_sizes=True")["shape"] == (4, 6)
 

@@ -18,7 +18,7 @@ from tests.importer.test_weights import (
     with_zeros,
     words,
 )
-from tests.int4 import IOTA, definition, scaled, scales
+from tests.int4 import IOTA, K, N, definition, scaled, scales
 from wsched.fusion import DataType
 
 
@@ -67,10 +67,14 @@ def test_weights_that_count_times_scales_fit_what_is_multiplied(
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(("factor", "holds"), [(4366, True), (4367, False)])
-def test_integers_behind_scales_fit_fp16(factor: int, holds: bool) -> None:
-    """Up to 65504, and 15 times the factor are 65490 and 65505."""
-    lines = (*IOTA, f"z = fd.ops.mul(e, {factor})", *scaled(32, of="z")["by groups"], LINEAR)
+@pytest.mark.parametrize(
+    ("op", "holds"),
+    [("mul(e, 4366)", True), ("mul(e, 4367)", False), ("add(e, 65489)", True),
+     ("add(e, 65490)", False)],
+)  # fmt: skip
+def test_integers_behind_scales_fit_fp16(op: str, holds: bool) -> None:
+    """Up to 65504, from integers up to 15."""
+    lines = (*IOTA, f"z = fd.ops.{op}", *scaled(32, of="z")["by groups"], LINEAR)
     text = definition(*lines, more=scales(32)).replace("BFloat16", "Half")
     if not holds:
         with pytest.raises(UnsupportedError, match="Half of what it surely holds"):
@@ -101,3 +105,20 @@ def test_integers_that_fp32_may_not_have(op: str) -> None:
     with pytest.raises(UnsupportedError) as error:
         built(definition(*IOTA, TO, f"z = fd.ops.{op}", CAST.replace("(r", "(z"), LINEAR))
     assert error.value.supported == ARITHMETIC
+
+
+@pytest.mark.parametrize("to", ["BFloat16", "Half", "Float"])
+def test_casts_of_what_has_all_numbers_are_casts_of_the_integers(to: str) -> None:
+    lines = (f"k = fd.ops.cast(r, dtype=DataType.{to})", "l = fd.ops.cast(k, dtype=DataType.Float)")
+    made = built(definition(*IOTA, TO, *lines, CAST.replace("(r", "(l"), LINEAR))
+    assert made == built(words(CASTS[1], LINEAR))
+
+
+@pytest.mark.parametrize("rows", ["-1", "8"])
+def test_rows_of_words_of_any_size_are_not_told_by_a_shape(rows: str) -> None:
+    """[-1, K] may be another number of rows where a call says how large K is."""
+    text = definition(*IOTA, TO.replace(f"[{N}, ", f"[{rows}, "), CAST, LINEAR)
+    text = text.replace(f"shape=[{N}, {K // 8}]", "shape=[-1, -1]")
+    with pytest.raises(UnsupportedError) as error:
+        built(text)
+    assert error.value.what == f"fd.ops.reshape of q [N, K] to [{rows}, {K}]"

@@ -326,11 +326,7 @@ class _Walk:
             return  # reshaped, as the importer says
         if not found:
             return
-        made = replace(
-            node,
-            operands=tuple(found.get(v, v) for v in node.operands),
-            kwargs=tuple((k, found.get(v, v)) for k, v in node.kwargs),
-        )
+        made = replace(node, operands=tuple(found.get(v, v) for v in node.operands))
         if second is not None and scaled:
             made = self._scaled(made, second)
         self.products[node.results[0]] = made

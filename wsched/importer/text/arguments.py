@@ -40,7 +40,7 @@ def canonical(source: Source, at: ast.Call, op: str, call: Call) -> Call:
         raise source.refusal(at, allowed, f"{what} with {len(operands)} arguments")
     for name in named:
         if name not in (*names, *extra):
-            near = get_close_matches(name, names, 1)
+            near = get_close_matches(name, names)
             hint = f"Did you mean {near[0]}?" if near else ""
             raise source.refusal(at, allowed, f"the argument {name} of {what}", hint)
         if name in names[: len(operands)]:

@@ -144,7 +144,7 @@ class Expressions:
             return WORDS[name]
         if name in _LIBRARIES:
             return Library(name)
-        near = get_close_matches(name, scope, 1, 0.5)
+        near = get_close_matches(name, scope, cutoff=0.5)
         hint = f"Did you mean {near[0]}?" if near else ""
         raise self.source.refusal(e, "names defined above it", f"the name {name}", hint)
 
@@ -177,7 +177,7 @@ class Expressions:
         if e.attr in DataType.__members__:
             return DataType[e.attr]
         known = list(DataType.__members__)
-        near = get_close_matches(e.attr, known, 1)
+        near = get_close_matches(e.attr, known)
         hint = f"Did you mean {near[0]}?" if near else ""
         raise self.source.refusal(e, f"DataType.{{{', '.join(known)}}}", f"DataType.{e.attr}", hint)
 
