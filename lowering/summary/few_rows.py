@@ -44,8 +44,10 @@ which cover the way to the L2 where a multiprocessor has one of them (design/002
 _NARROW, _WIDE = 2, 4
 """Columns that a thread has together: 8 bytes of fp32, or 16 where there are CTAs enough."""
 
-_CTAS = 264
-"""Two for each multiprocessor of an H200."""
+_CTAS, _FEWEST, _SHORT = 264, 64, 16
+"""Two for each multiprocessor of an H200; and what CTAs there are at least for more rows than the
+few that are on their way at once: 128 rows of 4096 columns take 16 CTAs 14 us, the 128 of the other
+kernel 3.4 (a bias gradient's parts, H200, 2026-11-28)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +85,14 @@ def adds_rows(summary: Summary) -> bool:
 
 def few_rows_of(summary: Summary, front: int, reduced: int, behind: int) -> FewRows | None:
     """What a CTA has of a summary of these sizes; None where another kernel is for it: of many
-    rows, or of columns that are no whole pieces.
+    rows, of columns that are no whole pieces, or too few for a CTA on every other multiprocessor.
     """
     if reduced > _MOST or not adds_rows(summary):
         return None
     if behind % _NARROW:
+        return None
+    ctas = front * -(-behind // FewRows(_NARROW, 1).columns)
+    if reduced > _SHORT and ctas < _FEWEST:
         return None
     many = front * -(-behind // FewRows(_WIDE, 1).columns) >= _CTAS
     span = _WIDE if many and behind % _WIDE == 0 else _NARROW

@@ -68,14 +68,19 @@ def test_parts_of_k_are_of_one_product() -> None:
     "changes", [{"work": 1}, {"n_entries": (64, 64)}, {"results": (BF16, BF16)}], ids=str
 )
 def test_parts_that_are_results_are_of_bare_products(changes: dict[str, Any]) -> None:
-    """Nor of exchanged tiles: what else is computed does a CTA that has added the parts."""
+    """What else is computed does a CTA that has added the parts."""
     few, tile = replace(problem(64, 128, 16384), **changes), Tile(64, 128, 1, False)
     whole = _priced(few, tile, ALONE)[0]
     assert {p.splitk_mode for p in _parted(few, tile, ALONE, whole)} == {SplitKMode.Serial}
-    turned = replace(tile, exchanged=True, n=64)
-    bare = problem(64, 128, 16384)
+
+
+def test_parts_of_exchanged_tiles_are_stored_by_threads() -> None:
+    """Results of fp32 cannot be turned on their way through shared memory."""
+    bare, turned = problem(64, 128, 16384), Tile(64, 64, 1, exchanged=True)
     whole = _priced(bare, turned, ALONE)[0]
-    assert {p.splitk_mode for p in _parted(bare, turned, ALONE, whole)} == {SplitKMode.Serial}
+    stored = [p for p in _parted(bare, turned, ALONE, whole) if p.stores_parts]
+    assert stored and all(p.exchange_operands and not p.use_smem_epilogue for p in stored)
+    require_legal_for(demands(bare), stored[0])
 
 
 def test_parts_that_are_results_leave_what_they_are_stored_in() -> None:
@@ -88,7 +93,7 @@ def test_parts_that_are_results_leave_what_they_are_stored_in() -> None:
         require_legal_for(demands(asked), p)
     cost_of = {p.splitk_factor: cost(asked, p) for p in stored}
     assert cost_of[32].combine_us == pytest.approx(added_us(asked, 32))
-    assert added_us(asked, 32) > added_us(asked, 8) > 2.2 and added_us(asked, 1) == 0
+    assert added_us(asked, 32) > added_us(asked, 8) > 1.5 and added_us(asked, 1) == 0
 
 
 def test_no_parts_of_k_where_rows_must_not_depend_on_each_other() -> None:

@@ -71,7 +71,7 @@ def _least(problem: Problem, tiles: Shape) -> Numbers:
     repeated = repeated_bytes(problem, across_n, across_m)[at]
     combine = cost_model.combine_us((tiles.m * tiles.n)[at], parts, tiles.ctas[at] > 1)
     ways = [(held, combine)]
-    if in_parts_at_all(problem) and not tiles.exchanged:
+    if in_parts_at_all(problem):
         added = np.where(parts > 1, cost_model.added_us(problem, parts), inf)
         ways.append((held_by(stored_in_parts(problem), tiles), added))
     shares, together = (clusters * tiles.ctas)[at] * parts, (at_once * tiles.ctas)[at]

@@ -74,9 +74,11 @@ NUMBERED_US = {True: 1.5, False: 0.6}
 in clusters: their first loads wait for the grid in front, an atomic and a second meeting of the
 cluster. 40 kernels in parts beside whole tiles at problems of 10 to 25 us (H200, 2026-11-24)."""
 
-ADDED_US, ADDED_BYTES = 2.2, 5e6
-"""Microseconds of a kernel that adds parts which are results, behind the one that stores them, and
-the bytes of parts that go to the L2 and come from there in one; reckoned, not measured yet."""
+ADDED_US, ADDED_PART, ADDED_BYTES = 0.3, 0.15, 7e6
+"""What parts that are results cost: microseconds of the kernel that adds them, for each part, and
+the bytes of parts that are stored and read in one. 99 kernels of 20 problems with 2 to 66 parts
+(H200, 2026-11-28) took that beside the prediction of the first kernel, 6.7 % off (10.7 without a
+term for each part); the second kernel alone takes 1 to 5 us, cuBLAS's own 1.7 to 5."""
 
 STREAM_K = 1.2
 """What the main loops of stream-K take longer: CTAs are at different k of their tiles, so that they
@@ -260,7 +262,7 @@ def combine_us(elements: Number, parts: Number, clustered: Number) -> Number:
 def added_us(problem: Problem, parts: Number) -> Number:
     """Microseconds of the kernel that adds ``parts`` of K which are results of fp32."""
     bytes_ = problem.batch * problem.m * problem.n * 4 * parts
-    return either(parts > 1, ADDED_US + 2 * bytes_ / ADDED_BYTES, 0.0)
+    return either(parts > 1, ADDED_US + ADDED_PART * parts + bytes_ / ADDED_BYTES, 0.0)
 
 
 def memory_bytes(problem: Problem, params: MatmulParams, tiles_m: int, tiles_n: int) -> int:

@@ -312,10 +312,10 @@ def _parted(
 def _storing(
     problem: Problem, tile: Tile, cluster: ClusterDims, whole: MatmulParams
 ) -> list[MatmulParams]:
-    """The parameters of a tile whose parts of K are results; none where they cannot be. There are
-    none of exchanged tiles, whose results of fp32 threads would store one by one.
+    """The parameters of a tile whose parts of K are results; none where they cannot be. Those of
+    exchanged tiles threads store themselves, eight of them a sector of 32 bytes.
     """
-    if tile.exchanged or not in_parts_at_all(problem):
+    if not in_parts_at_all(problem):
         return []
     kept = {"cache_policies": whole.cache_policies, "l2_promotions": whole.l2_promotions}
     ways = _launches(_alike(stored_in_parts(problem)), tile, cluster)[:1]

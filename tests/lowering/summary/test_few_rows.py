@@ -100,6 +100,7 @@ def test_what_stands_around_sums() -> None:
         (total(), (1, 26, 136 * 440), NARROW), (total(), (1, 4, 1024 * 1024), WIDE),
         (total(), (1, 8, 34), NARROW), (total(), (1, 8, 35), None),
         (total(), (1, 2, 1024 * 1024 + 2), NARROW), (total(), (1, 129, 64), None),
+        (total(), (1, 64, 4096), None), (total(), (1, 16, 4096), NARROW),
         (scaled(), (1, 8, 64), FewRows(2, 8)), (deviation(2, (0,)), (1, 8, 64), None),
         (rms(2, (0,)), (1, 8, 64), None), (total(2, (1,)), (64, 8, 1), None),
     ],
