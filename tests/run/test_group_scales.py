@@ -205,13 +205,6 @@ def test_words_that_say_no_groups(old: str, new: str, what: str) -> None:
     assert str(caught.value) == what
 
 
-def test_tiles_of_several_zero_points() -> None:
-    group, tile, groups, along_k, more = WAYS["groups of 64"]
-    with pytest.raises(ScheduleError) as caught:
-        made(given("int32", group, shifted=True)[0], *tile, groups, along_k, **more)
-    assert "the tile's k 256 has groups of 64 with zero points" in str(caught.value.why)
-
-
 def test_sums_of_integers() -> None:
     text = given("int8", 64)[0].replace("fd.ops.linear(x, w,", "fd.ops.linear(x, q,")
     lines = (line for line in text.splitlines(True) if "cast(q" not in line)

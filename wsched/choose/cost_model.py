@@ -74,11 +74,11 @@ NUMBERED_US = {True: 1.5, False: 0.6}
 in clusters: their first loads wait for the grid in front, an atomic and a second meeting of the
 cluster. 40 kernels in parts beside whole tiles at problems of 10 to 25 us (H200, 2026-11-24)."""
 
-ADDED_US, ADDED_PART, ADDED_BYTES = 0.3, 0.15, 7e6
-"""What parts that are results cost: microseconds of the kernel that adds them, for each part, and
+ADDED_US, ADDED_PART, ADDED_BYTES = 1.4, 0.13, 1.5e7
+"""What parts that are results cost: microseconds of the kernel that adds them, of each part, and
 the bytes of parts that are stored and read in one. 99 kernels of 20 problems with 2 to 66 parts
-(H200, 2026-11-28) took that beside the prediction of the first kernel, 6.7 % off (10.7 without a
-term for each part); the second kernel alone takes 1 to 5 us, cuBLAS's own 1.7 to 5."""
+(H200, 2026-11-28) took 0.9 and 0.17 for each part beside the prediction of the first kernel, 7 %
+off; the second kernel alone takes 1.1 to 7, at least 1.2 of few parts; cuBLAS's own 1.7 to 5."""
 
 STREAM_K = 1.2
 """What the main loops of stream-K take longer: CTAs are at different k of their tiles, so that they

@@ -389,10 +389,12 @@ def _dealt(problem: Problem, tile: Tile) -> dict[str, Any]:
 
 
 def _spans(problem: Problem, tile: Tile, cluster: ClusterDims) -> bool:
-    """Whether a cluster of such tiles is a candidate: a tile for every CTA, and large ones unless
-    what each CTA asks for itself is dear.
+    """Whether a cluster of such tiles is a candidate: a tile and a multiprocessor for every CTA,
+    and large tiles unless what each CTA asks for itself is dear.
     """
     if cluster == ClusterDims(1, 1):
         return True
+    if cluster.m * cluster.n > problem.sms:
+        return False
     fills = problem.m > tile.m * (cluster.m - 1) and problem.n > tile.n * (cluster.n - 1)
     return fills and (asks_dearly(problem) or tile.m * tile.n >= CLUSTERED)

@@ -101,12 +101,15 @@ def _who_computes(params: MatmulParams, target: Target) -> str:
 
 
 def _load_choices(params: MatmulParams, problem: Problem) -> list[Choice]:
-    """What threads load, or what the L2 fetches at once where that is not the default."""
+    """What threads load, or what the L2 fetches at once where that is not the default: of A and B
+    of the product that is computed, which is the transposed one where operands are exchanged.
+    """
     if params.thread_loads:
         rows = "rows begin where TMA takes none, or are no whole number of 16 bytes"
         copied = f"copies in front would take {copied_us(problem):.1f} us"
         return [Choice("thread_loads", str(params.thread_loads), f"{rows}; {copied}")]
     why = []
+    problem = problem.exchanged if params.exchange_operands else problem
     if asks_dearly(problem):
         rows = f"rows of A begin at multiples of {problem.align_a} bytes, of B {problem.align_b}"
         why.append(f"{rows}: more than a line would be part of others")
