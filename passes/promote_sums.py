@@ -201,8 +201,13 @@ def _without_zeros(names: Names, out: list[Stmt], p: MmaTile) -> MmaTile:
     away right behind that: in front of what the product waits for. Of several it is refused.
     """
     a = p.a
-    if len(p.zeros) != 1 or not isinstance(a, Frag):
+    if not p.zeros or not isinstance(a, Frag):
         return p
+    if len(p.zeros) > 1:
+        raise UnsupportedError(
+            f"zero points of {len(p.zeros)} groups of K in the step of {p.out.name}",
+            "those of one group",
+        )
     (zero,) = p.zeros
     loads = [s for s in out if zero.name in defined(s)]
     out[:] = [s for s in out if s not in loads]

@@ -3,7 +3,8 @@
 Parts of a product, as split-K leaves them, are few rows of very many columns, and nothing is made
 of a row before it is added. So no warps meet: the columns are taken in pieces of as many as a
 thread has together, each piece a row of a fragment, whose rows follow each other in memory. A warp
-reads whole lines, a CTA of one warpgroup :data:`PIECES` pieces of several rows at once.
+reads whole lines; a CTA of one warpgroup has as many pieces as its fragments have rows, and asks
+for several rows of them at once.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ from wsched.choose.cost_model import added_us, cost
 from wsched.choose.heuristics import Tile, _parted, _priced, _spans, ranked
 from wsched.choose.problem import Problem, demands
 from wsched.fusion import DataType
+from wsched.schedule.matmul.early import launched
 from wsched.schedule.matmul.limits import require_legal_for
 from wsched.schedule.matmul.params import CachePolicies, ClusterDims, SplitKMode
 
@@ -59,7 +60,9 @@ def test_parts_of_k_are_of_one_product() -> None:
     whole = _priced(few, tile, ALONE)[0]
     made = _parted(few, tile, ALONE, whole)
     assert made and 1 not in {p.splitk_factor for p in made}
-    assert {p.programmatic_dependent_launch for p in made} == {True, False}
+    _, best = _priced(few, tile, ALONE)
+    other = launched(best.params, not best.params.programmatic_dependent_launch)
+    assert best.cost.us <= min(cost(few, p).us for p in (*made, other))
     assert {p.splitk_mode for p in made} == {*SplitKMode}
     assert _parted(replace(few, a_count=2), tile, ALONE, whole) == []
 

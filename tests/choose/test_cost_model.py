@@ -213,6 +213,14 @@ def test_clusters_of_four_leave_sms_idle(ctas: int, clusters: int) -> None:
     assert places(132, ctas) == clusters and places(1, ctas) == 1
 
 
+def test_clusters_of_any_size_have_places() -> None:
+    """Those of three and of six, which nobody chooses, are legal: they have what four and eight do
+    of the multiprocessors.
+    """
+    assert [places(132, ctas) for ctas in range(1, 9)] == [132, 66, 40, 30, 22, 18, 16, 14]
+    assert places(4, 8) == 1
+
+
 def test_tiles_for_more_clusters_than_have_a_place_take_another_round() -> None:
     wide = replace(params_of("p128x128"), cluster_dims=ClusterDims(4, 1))
     problem = Problem(30 * 512, 128, 4096, BF16, (BF16,), 132)

@@ -255,6 +255,20 @@ def test_zero_points_are_taken_from_what_registers_hold() -> None:
     ]
 
 
+def test_zero_points_of_several_groups() -> None:
+    """A step of them is several products before sums are promoted."""
+    left = "        left: frag<bf16, 64x128> = frag.fill 1.0\n"
+    shifts = "".join(f"        {x}: frag<f32, 64x1> = frag.fill 8.0\n" for x in ("one", "other"))
+    wait = "        wait_full ring, k\n"
+    before = BEFORE.replace(wait, left + wait + shifts).replace("A_s[k % 4, 0, 0]", "left")
+    before = before.replace("0 < k\n", "0 < k, zeros=one, other\n")
+    given = kernel(HEAD.replace("e4m3", "bf16") + before + TAIL)
+    with pytest.raises(UnsupportedError) as error:
+        promote_sums(given, LoweringOptions(promotion=128))
+    assert error.value.what.startswith("zero points of 2 groups of K in the step of acc1")
+    assert error.value.supported == "those of one group"
+
+
 def test_scaled_products_of_several_blocks() -> None:
     with pytest.raises(UnsupportedError) as error:
         promoted(scaled(BEFORE, "1x1"), 64)

@@ -54,10 +54,11 @@ STORE_LINE = 2.4
 CLUSTER_START = 493
 """Cycles that a cluster adds to a kernel."""
 
-PLACED = {1: 1.0, 2: 1.0, 4: 10 / 11, 8: 28 / 33}
-"""Share of the SMs on which clusters of so many CTAs find a place: a cluster lies in one GPC, whose
-SMs are an even number, but no multiple of four. The driver has 30 clusters of four for an H200
-(``bench tma``), not 33; other chips differ, and the launch asks the driver."""
+PLACED = {2: 1.0, 4: 10 / 11, 8: 28 / 33}
+"""Share of the SMs on which clusters of up to so many CTAs find a place: a cluster lies in one GPC,
+whose SMs are an even number, but no multiple of four. The driver has 30 clusters of four for an
+H200 (``bench tma``), not 33, and 14 of eight, reckoned from these; other chips differ, and the
+launch asks the driver."""
 
 FLOP_ENERGY, BYTE_ENERGY, CLOCK_EXPONENT = 7.3e-9, 1.6e-7, 0.22
 """Microseconds at the power limit for 2 FLOP (a multiply-add) and for a byte from memory. Power is
@@ -227,7 +228,8 @@ def _clusters(problem: Problem, params: MatmulParams, tiles_m: int, tiles_n: int
 
 def places(sms: int, ctas: int) -> int:
     """How many clusters of so many CTAs run at the same time."""
-    return max(int(sms * PLACED[ctas] + 1e-9) // ctas, 1)
+    share = next(share for most, share in PLACED.items() if ctas <= most)
+    return max(int(sms * share + 1e-9) // ctas, 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -222,7 +222,11 @@ def _priced(problem: Problem, tile: Tile, cluster: ClusterDims) -> list[Candidat
     if problem.batch_invariant or problem.grouped:
         return [whole]
     parts = _parted(problem, tile, cluster, whole)
-    return [whole, _fastest(problem, parts)] if parts else [whole]
+    if not parts:
+        return [whole]
+    best = _fastest(problem, parts).params
+    other = launched(best, not best.programmatic_dependent_launch)
+    return [whole, _fastest(problem, (best, other))]
 
 
 def _hints(problem: Problem) -> bool:
@@ -289,7 +293,8 @@ def _parted(
     problem: Problem, tile: Tile, cluster: ClusterDims, whole: Candidate
 ) -> list[MatmulParams]:
     """The same with K in parts, where all parts have a place at the same time; added up by who has
-    the last part of a tile, or by a kernel behind.
+    the last part of a tile, or by a kernel behind. Launched as the whole is: how many parts there
+    are does not follow from that.
 
     Not of several products: what adds up parts has room for one accumulator. Nor where warpgroups
     share slices of K, which are parts already.
@@ -301,12 +306,8 @@ def _parted(
     clusters, at_once = whole.cost.tiles // ctas, places(problem.sms, ctas)
     found = splits(clusters, at_once, steps)
     ways = [whole.params, *_storing(problem, tile, cluster, whole.params)] if found else []
-    return [
-        launched(in_parts(way, parts), dependent)
-        for way in ways
-        for parts in found
-        for dependent in (True, False)
-    ]
+    dependent = whole.params.programmatic_dependent_launch
+    return [launched(in_parts(way, parts), dependent) for way in ways for parts in found]
 
 
 def _storing(
@@ -318,7 +319,7 @@ def _storing(
     if not in_parts_at_all(problem):
         return []
     kept = {"cache_policies": whole.cache_policies, "l2_promotions": whole.l2_promotions}
-    ways = _launches(_alike(stored_in_parts(problem)), tile, cluster)[:1]
+    ways = _launches(_alike(stored_in_parts(problem)), tile, cluster)[:1]  # any launch: see above
     return [replaced(way, splitk_mode=SplitKMode.Parallel, **kept) for way in ways]
 
 

@@ -31,7 +31,9 @@ _PLANS = 256
 class BoundLaunch:
     """A kernel with its tensors: calling it launches, and nothing else.
 
-    It keeps the tensors alive. The same outputs are written by each call.
+    It keeps the tensors alive. The same outputs are written by each call, and so is what lies
+    between the kernels of one that launches several (parts of K, of reductions): calls belong on
+    one stream at a time.
 
     Args:
         launch: launches on torch's current stream, or runs the machine model.

@@ -17,8 +17,8 @@ def launched(params: MatmulParams, dependent: bool) -> MatmulParams:
 
 
 def in_parts(params: MatmulParams, parts: int) -> MatmulParams:
-    """The same with K in so many parts; of several without hints, since memory tells a CTA its
-    tiles.
+    """The same with K in so many parts; of several without hints: memory tells a CTA its tiles, and
+    of parts that are results, whose CTAs know theirs, nobody has measured any.
     """
     steps = params.prefetched_steps if parts == 1 else 0
     return replaced(params, splitk_factor=parts, prefetched_steps=steps)
