@@ -225,8 +225,7 @@ def _priced(problem: Problem, tile: Tile, cluster: ClusterDims) -> list[Candidat
     if not parts:
         return [whole]
     best = _fastest(problem, parts).params
-    other = launched(best, not best.programmatic_dependent_launch)
-    return [whole, _fastest(problem, (best, other))]
+    return [whole, _fastest(problem, [launched(best, way) for way in (True, False)])]
 
 
 def _hints(problem: Problem) -> bool:
@@ -319,7 +318,7 @@ def _storing(
     if not in_parts_at_all(problem):
         return []
     kept = {"cache_policies": whole.cache_policies, "l2_promotions": whole.l2_promotions}
-    ways = _launches(_alike(stored_in_parts(problem)), tile, cluster)[:1]  # any launch: see above
+    ways = _launches(_alike(stored_in_parts(problem)), tile, cluster)[:1]  # `_parted` launches it
     return [replaced(way, splitk_mode=SplitKMode.Parallel, **kept) for way in ways]
 
 
