@@ -164,7 +164,7 @@ def ranked(problem: Problem) -> list[tuple[float, MatmulParams]]:
     return [(c.cost.us, c.params) for c in candidates(problem)]
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=32)
 def candidates(problem: Problem) -> tuple[Candidate, ...]:
     """Every candidate, best first: each tile once per cluster, and once in parts where that leaves
     fewer SMs idle.
