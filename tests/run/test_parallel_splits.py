@@ -13,6 +13,8 @@ import wsched
 from lowering.ground.errors import ScheduleError, UnsupportedError
 from lowering.ground.expr import Const
 from tests.batches import batched, integers, product
+from tests.grouped import grouped
+from tests.lists import side_by_side
 from tests.proofs import proved
 from tests.reductions import Reduced
 from tests.reductions import definition as reduced
@@ -30,6 +32,8 @@ from tests.schedules import (
 )
 from tests.tiers import in_tiers
 from wsched.front import kernels
+from wsched.front.known import import_fusion
+from wsched.schedule.matmul.limits import require_legal
 from wsched.schedule.matmul.params import Accumulators, MatmulParams, SplitKMode
 
 torch = pytest.importorskip("torch")
@@ -231,6 +235,16 @@ def test_refused(text: str, params: MatmulParams, of: str) -> None:
     assert str(error.value) == (
         f"splitk_factor=3 with splitk_mode=Parallel of {of} is not supported; supported: {WANTED}"
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "of"),
+    [(grouped(), "groups"), (side_by_side(), "tensors that stand side by side")],
+    ids=["groups", "side by side"],
+)
+def test_what_no_tile_of_parts_is_of(text: str, of: str) -> None:
+    with pytest.raises(UnsupportedError, match=f"splitk_mode=Parallel of {of} is not supported"):
+        require_legal(import_fusion(text), PLAIN)
 
 
 def test_reductions_are_refused() -> None:
