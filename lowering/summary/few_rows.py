@@ -88,14 +88,12 @@ def few_rows_of(summary: Summary, front: int, reduced: int, behind: int) -> FewR
     """What a CTA has of a summary of these sizes; None where another kernel is for it: of many
     rows, of columns that are no whole pieces, or too few for a CTA on every other multiprocessor.
     """
-    if reduced > _MOST or not adds_rows(summary):
+    if reduced > _MOST or behind % _NARROW or not adds_rows(summary):
         return None
-    if behind % _NARROW:
+    narrow, wide = (front * -(-behind // FewRows(span, 1).columns) for span in (_NARROW, _WIDE))
+    if reduced > _SHORT and narrow < _FEWEST:
         return None
-    ctas = front * -(-behind // FewRows(_NARROW, 1).columns)
-    if reduced > _SHORT and ctas < _FEWEST:
-        return None
-    many = front * -(-behind // FewRows(_WIDE, 1).columns) >= _CTAS
+    many = wide >= _CTAS
     span = _WIDE if many and behind % _WIDE == 0 else _NARROW
     tensors = sum(v.extent is Extent.TENSOR for v in summary.inputs)
     return FewRows(span, max(_LOADED // (2 * span * tensors), 1))

@@ -159,9 +159,10 @@ def terms_of(problem: Problem, params: MatmulParams) -> Terms:
     moved = memory_bytes(problem, params, tiles_m, tiles_n)
     energy = energy_of(problem, moved, groups.multiplied(problem, params))
     dependent, elements = params.programmatic_dependent_launch, tile.m * tile.n
-    stored, combine = problem, combine_us(elements, work.parts, ctas > 1)
     if params.stores_parts:
         stored, combine = stored_in_parts(problem), added_us(problem, work.parts)
+    else:
+        stored, combine = problem, combine_us(elements, work.parts, ctas > 1)
     behind = HAND_OVER + OVERLAPPED_WORK * problem.work * elements if params.ping_pong else 0.0
     waits = STREAM_K if params.stream_k else groups.longer(problem, params)
     return Terms(
@@ -248,9 +249,10 @@ def _share(params: MatmulParams, tiles: int, steps: int, places: int) -> _Share:
         parts = 1 + -(-(steps - 1) // share) if share % steps and share else 1
         return _Share(share, max(1, -(-share // max(steps, 1))), parts)
     parts = params.splitk_factor
-    rounds = -(-tiles // max(places // parts, 1))
-    if params.stores_parts:
+    if params.stores_parts:  # parts are tiles as others, none waits for another
         rounds = -(-tiles * parts // places)
+    else:
+        rounds = -(-tiles // max(places // parts, 1))
     return _Share(rounds * -(-steps // parts), rounds, parts)
 
 

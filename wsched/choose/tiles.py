@@ -193,17 +193,17 @@ def exchanged_tiles(problem: Problem) -> tuple[Tile, ...]:
         return ()
     step, m = _rows_at_once(problem), max(problem.m, 1)
     fewest = -(-m // WIDEST)
-    widths = {-(-m // (step * n)) * step for n in range(fewest, fewest + MORE_PARTS + 1)}
-    widths |= {w for w in range(NARROWEST, WIDEST + 1, step) if _dealt(m, w, step) == w}
+    widths = {_even(m, n, step) for n in range(fewest, fewest + MORE_PARTS + 1)}
+    widths |= {w for w in range(NARROWEST, WIDEST + 1, step) if _even(m, -(-m // w), step) == w}
     ways = _WAYS if problem.computed is None else (*_WAYS, *_COMPUTED)
     found = tuple(replaced(way, n=n) for way in ways for n in sorted(widths))
     chunked = (replaced(t, chunk=c) for t in found if (c := _wide_chunk(t.n)))
     return (*found, *chunked)
 
 
-def _dealt(rows: int, columns: int, step: int) -> int:
-    """The columns of as few tiles as ``columns`` make, where they come out even."""
-    return -(-rows // (step * -(-rows // columns))) * step
+def _even(rows: int, tiles: int, step: int) -> int:
+    """The columns of so many tiles that rows are dealt to, a multiple of ``step``."""
+    return -(-rows // (step * tiles)) * step
 
 
 def _wide_chunk(columns: int) -> int:
