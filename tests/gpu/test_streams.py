@@ -16,7 +16,7 @@ from lowering.cuda.emit import emit_cuda
 from lowering.cuda.launch import LoadedKernel, driver_api
 from lowering.cuda.nvrtc import compilations, compile_cubin
 from lowering.kernel.text import parse_kernel
-from tests.schedules import SCHEDULES, definition
+from tests.schedules import SCHEDULES, definition, parallel_split
 from wsched.importer.input_error import InputError
 
 pytestmark = pytest.mark.gpu
@@ -37,14 +37,18 @@ def operands(m: int, n: int, k: int, seed: int = 0) -> tuple[Any, Any, Any]:
     return x, w, (x.double() @ w.double().T).bfloat16()
 
 
+@pytest.mark.parametrize("parts", [1, 3])
 @pytest.mark.parametrize("name", ["coop_128x256", "pingpong_128x128", "tile_per_cta"])
-def test_graph(name: str) -> None:
+def test_graph(name: str, parts: int) -> None:
+    """Also of a kernel that stores parts of K, in memory that the graph has for itself."""
     import torch
 
     x, w, _ = operands(520, 776, 264)
     d = torch.empty(520, 776, dtype=torch.bfloat16, device="cuda")
-    kernel = wsched.compile(definition(), [x, w], params=SCHEDULES[name])
-    kernel(x, w, out=[d])  # compiled and loaded before the capture
+    params = SCHEDULES[name] if parts == 1 else parallel_split(SCHEDULES[name], parts)
+    kernel = wsched.compile(definition(), [x, w], params=params)
+    for _ in range(2):  # compiled and loaded before the capture
+        kernel(x, w, out=[d])
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):

@@ -16,6 +16,7 @@ from passes.pipeline import run_passes
 from wsched.fusion import Fusion
 from wsched.program.bind import bind as bind_program
 from wsched.program.classes import Key, class_key
+from wsched.program.given import into_given
 from wsched.program.prepare import Into, Kernel, prepare
 from wsched.program.program import Program
 from wsched.run.arguments import Arguments, bind, device_of, extents_of
@@ -29,7 +30,7 @@ from wsched.run.lowering_options import lowering_options
 from wsched.run.made import STAGES, dump_scheduled
 from wsched.run.on_device import OnDevice
 from wsched.run.once import once
-from wsched.run.overlap import InPlace, Pack, disjoint, never, require_disjoint, written_over
+from wsched.run.overlap import InPlace, Pack, apart, disjoint, never, require_disjoint, written_over
 from wsched.run.prints import warn_of_prints
 from wsched.run.proving import prove_if_asked
 from wsched.run.results import results
@@ -216,7 +217,8 @@ class CompiledFusion(OnDevice):
     ) -> list[torch.Tensor]:
         """A call with copies in front, or with reductions to finish; it is kept for the class."""
         if out is not None:
-            return self._bind_behind(front, inputs, out)()
+            outputs = self._given_behind(inputs, out)
+            return self._into_behind(front, inputs, outputs)(inputs, outputs)
         run = prepare(front, self._kernels(front), {}, inputs, copy_rows)
         outputs = run(inputs)
         if key is not None:
@@ -233,7 +235,11 @@ class CompiledFusion(OnDevice):
 
     def _first_into(self, inputs: Sequence[Any], outputs: list[torch.Tensor]) -> Into | None:
         """A call with results that are there; how further ones run, where that is kept."""
-        if self._front(inputs) is not None or self.simulates(device_of(inputs)):
+        if (front := self._front(inputs)) is not None:
+            into = self._into_behind(front, inputs, self._given_behind(inputs, outputs))
+            into(inputs, outputs)
+            return into
+        if self.simulates(device_of(inputs)):
             self.call(inputs, None, outputs)
             return None
         arguments, outputs, launch = self._packed(inputs, outputs)
@@ -263,10 +269,22 @@ class CompiledFusion(OnDevice):
         return BoundLaunch(lambda: into(inputs, outputs), inputs, outputs)
 
     def _bind_behind(self, front: Program, inputs: Sequence[Any], out: Any) -> BoundLaunch:
-        extents = extents_of(self.fusion, inputs)
-        outputs = self._results(Arguments(extents, {}, device_of(inputs)), inputs, out)
+        outputs = self._given_behind(inputs, out)
         launch, made = bind_program(front, self._kernels(front), {}, inputs, outputs, copy_rows)
         return BoundLaunch(launch, inputs, made)
+
+    def _into_behind(
+        self, front: Program, inputs: Sequence[Any], outputs: Sequence[torch.Tensor]
+    ) -> Into:
+        """How calls with inputs and results like these run; nothing runs yet."""
+        program, both = into_given(front), (*inputs, *outputs)
+        run = prepare(program, self._kernels(program), {}, both, copy_rows)
+        return apart(self.fusion, lambda given, into: run((*given, *into)))
+
+    def _given_behind(self, inputs: Sequence[Any], out: Any) -> list[torch.Tensor]:
+        """The results of such a call, checked; new ones where none are given."""
+        extents = extents_of(self.fusion, inputs)
+        return self._results(Arguments(extents, {}, device_of(inputs)), inputs, out)
 
     def _kernels(self, front: Program) -> dict[str, Kernel]:
         """What the steps of such a program run."""

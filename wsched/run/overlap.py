@@ -16,17 +16,23 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lowering.ground.locks import Lock
+from lowering.ground.recent import bounded
 from wsched.fusion import Fusion
 from wsched.importer.input_error import InputError
 from wsched.program.memory import spanned_bytes
+from wsched.program.prepare import Into
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["InPlace", "Pack", "disjoint", "never", "require_disjoint", "written_over"]
+__all__ = ["InPlace", "Pack", "apart", "disjoint", "never", "require_disjoint", "written_over"]
 
 _WORK = 10_000
 """How long numpy may look for a shared element, in its own units; beyond that there is one."""
+
+_CALLS = 256
+"""Sets of addresses of a class that are remembered as lying apart."""
 
 
 InPlace = Callable[[int, int], bool]
@@ -46,6 +52,26 @@ def disjoint(fusion: Fusion, pack: Pack) -> Pack:
         return pack(inputs, outputs)
 
     return packed
+
+
+def apart(fusion: Fusion, run: Into) -> Into:
+    """The same, of calls whose results are where they may be; raises as :func:`require_disjoint`.
+
+    Tensors of one class that begin where they began in an earlier call are not looked at again.
+    """
+    in_place = written_over(fusion)
+    known, lock = dict[tuple[int, ...], None](), Lock()
+
+    def checked(inputs: Sequence[Any], outputs: list[torch.Tensor]) -> list[torch.Tensor]:
+        tensors = [t for t in (*inputs, *outputs) if hasattr(t, "data_ptr")]
+        at = tuple([t.data_ptr() for t in tensors])
+        if at not in known:
+            require_disjoint(inputs, outputs, in_place)
+            with lock:
+                bounded(known, at, None, _CALLS)
+        return run(inputs, outputs)
+
+    return checked
 
 
 def require_disjoint(

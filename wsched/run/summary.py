@@ -124,7 +124,7 @@ class CompiledSummary(Unscheduled):
         extents, device = self._extents(inputs), device_of(inputs)
         if any(0 in t.shape for t in outputs):
             return _nothing
-        turned = [t.permute(r.order) for t, r in zip(outputs, self.summary.results, strict=True)]
+        turned = self._turned(outputs)
         writes = [t if t.is_contiguous() else t.new_empty(t.shape) for t in turned]
         variant = self._variant(extents, inputs, writes)
         tensors = {v.name: t for v, t in zip(self.summary.inputs, inputs, strict=True)}
@@ -141,6 +141,14 @@ class CompiledSummary(Unscheduled):
                 target.copy_(source)
 
         return launch
+
+    def _turned(self, outputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """The results in the order of dimensions in which the kernel writes them."""
+        return [t.permute(r.order) for t, r in zip(outputs, self.summary.results, strict=True)]
+
+    def _holds(self, outputs: Sequence[torch.Tensor]) -> bool:
+        """Whether some lie otherwise than the kernel writes."""
+        return not all(t.is_contiguous() for t in self._turned(outputs))
 
     def _runner(
         self,

@@ -63,7 +63,7 @@ class Unscheduled(ABC):
         read = staged(inputs, makes)
         launch = self._pack(read, outputs)
         launch()
-        if not outputs[0].is_cuda:
+        if not outputs[0].is_cuda or self._holds(outputs):
             return None
         packed = HostPlan(self._pack, read, outputs, launch)
         return StagedPlan(packed, makes) if makes else packed
@@ -76,7 +76,8 @@ class Unscheduled(ABC):
         self, inputs: Sequence[Any], outputs: list[torch.Tensor]
     ) -> Callable[[], None] | None:
         """A launch for these tensors that knows addresses only; None where calls make more."""
-        return None if self._makes(inputs, outputs) else self._pack(inputs, outputs)
+        more = self._makes(inputs, outputs) or self._holds(outputs)
+        return None if more else self._pack(inputs, outputs)
 
     def repeated_into(self) -> Into:
         """The same with results that are there. One may lie where an input lies that is read
@@ -117,6 +118,12 @@ class Unscheduled(ABC):
     def _in_place(self, place: int, position: int) -> bool:
         """Whether a result may be written over an input: each element is read where it is
         written.
+        """
+        return False
+
+    def _holds(self, outputs: Sequence[torch.Tensor]) -> bool:
+        """Whether a launch holds these results, since it copies them from memory of its own: it
+        would keep both as long as it is kept.
         """
         return False
 
