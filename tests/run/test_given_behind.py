@@ -16,6 +16,7 @@ from lowering.ground.expr import Var
 from tests.reductions import Reduced
 from tests.reductions import definition as reduced
 from tests.schedules import cooperative, definition, parallel_split
+from wsched.front import kernels
 from wsched.importer.input_error import InputError
 from wsched.program import prepare
 from wsched.program.given import into_given
@@ -23,6 +24,7 @@ from wsched.program.program import Buffer, CallStep, CopyStep, Program, Workspac
 from wsched.program.text import print_program
 from wsched.run import compiled
 from wsched.run.compiled import CompiledFusion
+from wsched.run.kept import Kept
 from wsched.run.unscheduled import Unscheduled
 
 torch = pytest.importorskip("torch")
@@ -32,6 +34,8 @@ SMALL = cooperative(64, 16, 16, stages=3, groups=1, registers=None)
 
 @pytest.fixture(autouse=True)
 def on_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With kernels that no other test has called."""
+    monkeypatch.setattr(kernels, "_kernels", Kept())
     monkeypatch.setattr(prepare, "_CHAINED", ("cpu",))
 
 

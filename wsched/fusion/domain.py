@@ -35,6 +35,8 @@ class IterDomain:
             other loop of the tensor has that label.
         iter_type: iteration, reduction or broadcast.
         parallel: what runs its iterations; meaningful for loop domains only.
+        rfactor_product: whether its indices count parts of a sum or another reduction, which are
+            not put together yet.
     """
 
     id: int
@@ -42,6 +44,7 @@ class IterDomain:
     label: str
     iter_type: IterType = IterType.Iteration
     parallel: ParallelType = ParallelType.Serial
+    rfactor_product: bool = False
 
     def __hash__(self) -> int:
         return self.id
@@ -57,7 +60,8 @@ class IterDomain:
 
     def __str__(self) -> str:
         extent = f"1 ex {self.extent}" if self.iter_type is IterType.Broadcast else f"{self.extent}"
-        return f"{self.iter_type.value}{self.parallel.value}{self.id}{{{extent}}}"
+        rf = "rf" if self.rfactor_product else ""
+        return f"{self.iter_type.value}{self.parallel.value}{self.id}{{{extent}}}{rf}"
 
 
 @quick

@@ -52,6 +52,7 @@ class TensorBinding:
         sizes: sizes that the definition fixes, None where any is allowed.
         dtype: element type.
         entry: which part of the fusion's tensor it is; None where it is all of it.
+        of_parts: whether it is the parts that a kernel stores, where these are to be put together.
     """
 
     tensor: str
@@ -59,6 +60,7 @@ class TensorBinding:
     sizes: tuple[int | None, ...]
     dtype: DataType
     entry: Entry | None = None
+    of_parts: bool = False
 
     @property
     def extents(self) -> tuple[str, ...]:
@@ -224,9 +226,10 @@ class Fusion(_Kept):
         """The axes of a caller's tensor in the order of memory, the contiguous one last."""
         if self.reduction(binding.tensor) is not None:
             return binding.axes
-        names = tuple(str(d.extent) for d in self.tensor(binding.tensor).in_memory)
+        stored = self.tensor(binding.tensor).in_memory
         if self.in_parts(binding):
-            return tuple(n for n in names if n in binding.axes)
+            stored = tuple(d for d in stored if not d.rfactor_product)
+        names = tuple(str(d.extent) for d in stored)
         if self.groups is not None and self.ragged(binding.tensor):
             return tuple(n for n in names if n != self.groups.axis)
         return names
@@ -246,21 +249,17 @@ class Fusion(_Kept):
         return e if isinstance(e, ReductionOp) else None
 
     def together(self, name: str) -> str | None:
-        """What puts the parts of a result together, if it may be in parts: the operation of a
-        reduction, and of a product whose sums are made in parts ``sum``.
+        """What puts the parts of a result together: the operation of a reduction, and ``sum`` of
+        a product; None where it is made as a whole.
         """
-        e = self.definition(name)
-        while isinstance(e, LoadStoreOp):
-            e = self.definition(e.input)
-        if isinstance(e, ReductionOp):
-            return e.op
-        return "sum" if isinstance(e, MmaOp) and self.tensor(e.output).root else None
+        if not any(d.rfactor_product for d in self.tensor(name).stored):
+            return None
+        reduction = self.reduction(name)
+        return "sum" if reduction is None else reduction.op
 
     def in_parts(self, binding: TensorBinding) -> bool:
         """Whether a result is stored in parts, and ``binding`` is of the whole."""
-        if self.together(binding.tensor) is None:
-            return False
-        return tuple(str(d.extent) for d in self.tensor(binding.tensor).in_memory) != binding.axes
+        return not binding.of_parts and self.together(binding.tensor) is not None
 
     @property
     def matrices(self) -> tuple[TensorBinding, ...]:

@@ -26,7 +26,7 @@ def program_buffers(fusion: Fusion) -> tuple[tuple[Buffer, ...], tuple[Buffer, .
         for at, binding in enumerate(fusion.inputs)
     )
     fixed = {Var(axis): size for axis, size in extents.items()}
-    for binding in (b for b in fusion.outputs if fusion.together(b.tensor) is not None):
+    for binding in (b for b in fusion.outputs if b.of_parts):
         for d in fusion.tensor(binding.tensor).stored:
             extents.setdefault(str(d.extent), substitute(d.extent, fixed))
     outputs = tuple(

@@ -51,7 +51,8 @@ def with_parts(plan: Plan) -> Plan:
 
 def _parts(fusion: Fusion, binding: TensorBinding) -> TensorBinding:
     stored = _stored(fusion, binding)
-    return TensorBinding(binding.tensor, stored, (None,) * len(stored), DataType.Float)
+    sizes = (None,) * len(stored)
+    return TensorBinding(binding.tensor, stored, sizes, DataType.Float, of_parts=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,8 +176,8 @@ def _op(fusion: Fusion, binding: TensorBinding) -> str:
 
 def _over(fusion: Fusion, binding: TensorBinding) -> tuple[int, ...]:
     """Dimensions of the parts of a result that are reduced."""
-    stored = _stored(fusion, binding)
-    return tuple(at for at, extent in enumerate(stored) if extent not in binding.axes)
+    stored = fusion.tensor(binding.tensor).in_memory
+    return tuple(at for at, d in enumerate(stored) if d.rfactor_product)
 
 
 def _stored(fusion: Fusion, binding: TensorBinding) -> tuple[str, ...]:

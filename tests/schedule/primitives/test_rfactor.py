@@ -51,6 +51,21 @@ def test_parts_are_dimensions_of_the_result() -> None:
     assert "as [N]" in fusion_text(s.fusion)
 
 
+def test_a_single_part_is_none_of_the_result() -> None:
+    """Of one group of rows, in a result that keeps them as a dimension of size 1."""
+    s = Schedule(import_fusion(definition((Reduced("sum", (0,), keepdim=True),))))
+    made = s.cache_before(s.outputs[1])
+    s.split(made, 0, 1, inner_split=False, labels=("group", "Mi"))
+    assert s.fusion.together(s.outputs[1]) is None
+    s.rfactor(made, "Mi")
+    whole = s.fusion.outputs[1]
+    stored = s.tensor(whole.tensor).in_memory
+    assert tuple(str(d.extent) for d in stored) == whole.axes == ("1", "N")
+    assert [d.rfactor_product for d in stored] == [True, False]
+    assert s.fusion.in_parts(whole) and s.fusion.together(whole.tensor) == "sum"
+    assert not s.fusion.in_parts(replace(whole, of_parts=True))
+
+
 def test_replayed_and_as_text() -> None:
     """The calls of the matmul scheduler, made again from their text."""
     s = Schedule(fusion())

@@ -137,7 +137,7 @@ def _summed(d: IterDomain, among: Container[int]) -> IterDomain:
 def _rfactor(fusion: Fusion, t: TensorView, axes: tuple[int, ...]) -> Fusion:
     kept = {t.loop[axis].id for axis in axes}
     new: dict[int, IterDomain] = {
-        d.id: replace(d, iter_type=IterType.Iteration)
+        d.id: replace(d, iter_type=IterType.Iteration, rfactor_product=True)
         for d in t.loop
         if d.iter_type is IterType.Reduction and d.id not in kept
     }
