@@ -15,6 +15,7 @@ from lowering.ground.errors import ScheduleError
 from lowering.target.targets import DEFAULT
 from tests.epilogues import GELU, RESIDUAL
 from wsched.choose.cost_model import cost
+from wsched.choose.gpus import GPUS, H200_SMS
 from wsched.choose.heuristics import (
     TILES,
     Tile,
@@ -24,7 +25,7 @@ from wsched.choose.heuristics import (
     ranked,
 )
 from wsched.choose.problem import Problem, demands, epilogue_work
-from wsched.choose.tiles import CLUSTERS, SPLITS, exchanged_tiles
+from wsched.choose.tiles import CLUSTERS, exchanged_tiles, parts_for, splits
 from wsched.front.known import import_fusion
 from wsched.fusion import DataType
 from wsched.importer.linear import LINEAR
@@ -60,7 +61,7 @@ def priced(asked: Problem, like: MatmulParams) -> Iterator[tuple[float, MatmulPa
             tile.m * tile.n < 128 * 128 or down < cluster.m or along < cluster.n
         ):
             continue
-        for parts, dependent in product((1, *SPLITS), (True, False)):
+        for parts, dependent in product((1, *parts_for(asked.sms)), (True, False)):
             beside = parts * 4 * tile.k <= asked.k and parts * down * along <= asked.sms
             if fitting is None or (parts > 1 and not beside):
                 continue
@@ -80,6 +81,23 @@ def test_the_parameters_are_those_of_the_best(shape: tuple[int, int, int]) -> No
     assert chosen in [params for us, params in found if us == least]
     assert chosen.splitk_factor == (2 if shape == IN_PARTS else 1)
     assert chosen.exchange_operands or shape != IN_PARTS
+
+
+@pytest.mark.parametrize("name", ["H200", "H100 PCIe", "B200"])
+def test_parts_fill_the_gpu(name: str) -> None:
+    """Of few tiles there are as many as it has places for; the rest are the same on each."""
+    sms = GPUS[name].sms
+    for tiles in (2, 3, 4, 5):
+        assert splits(sms, tiles, sms, 10_000)[-1] == sms // tiles
+    assert len({*parts_for(sms)} - {*parts_for(H200_SMS)}) <= 4
+    assert parts_for(sms) == tuple(sorted({*parts_for(sms)})) and parts_for(1)[0] == 2
+
+
+def test_parts_of_an_h200() -> None:
+    """Those that its choices were measured with."""
+    assert parts_for(H200_SMS) == (
+        2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 14, 16, 18, 20, 22, 24, 26, 28, 32, 33, 44, 66,
+    )  # fmt: skip
 
 
 def test_candidates_are_ranked_by_what_they_cost() -> None:

@@ -29,7 +29,7 @@ from wsched.choose.problem import Problem
 from wsched.choose.shape import Shape
 from wsched.choose.step import step_of_shape
 from wsched.choose.stored_parts import in_parts_at_all, stored_in_parts
-from wsched.choose.tiles import LEAST_STEPS, SPLITS, TRAVERSAL, Tile
+from wsched.choose.tiles import LEAST_STEPS, TRAVERSAL, Tile, parts_for
 from wsched.schedule.matmul.params import ClusterDims
 
 __all__ = ["least_us"]
@@ -100,7 +100,7 @@ def _shared_out(
     every = np.arange(len(clusters))
     at, many = [every], [1]
     if problem.products == 1 and not problem.batch_invariant:
-        for parts in SPLITS:
+        for parts in parts_for(problem.sms):
             fits = (parts * clusters <= at_once) & (parts * LEAST_STEPS <= steps)
             at.append(every[fits])
             many.append(parts)

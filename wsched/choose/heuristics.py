@@ -303,7 +303,7 @@ def _parted(
     steps = problem.steps(whole.params.output_tile.k)
     ctas = whole.params.cluster_dims.m * whole.params.cluster_dims.n
     clusters, at_once = whole.cost.tiles // ctas, places(problem.sms, ctas)
-    found = splits(clusters, at_once, steps)
+    found = splits(problem.sms, clusters, at_once, steps)
     ways = [whole.params, *_storing(problem, tile, cluster, whole.params)] if found else []
     dependent = whole.params.programmatic_dependent_launch
     return [launched(in_parts(way, parts), dependent) for way in ways for parts in found]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import takewhile
 from math import gcd
 
@@ -11,8 +12,8 @@ from wsched.choose.problem import Problem
 from wsched.schedule.matmul.params import ClusterDims
 
 __all__ = [
-    "CLUSTERS", "LEAST_STEPS", "SPLITS", "TILES", "TRAVERSAL", "Tile", "exchanged_tiles", "splits",
-    "tiles_for", "tiles_of_groups",
+    "CLUSTERS", "LEAST_STEPS", "TILES", "TRAVERSAL", "Tile", "exchanged_tiles", "parts_for",
+    "splits", "tiles_for", "tiles_of_groups",
 ]  # fmt: skip
 
 
@@ -115,9 +116,9 @@ GROUPED = range(64, 209, 8)
 CLUSTERS = tuple(ClusterDims(m, n) for m in (1, 2, 4) for n in (1, 2, 4) if m * n <= 8)
 """CTAs along M and N."""
 
-SPLITS = (2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 14, 16, 18, 20, 22, 24, 26, 28, 32, 33, 44, 66)
-"""Parts of K: 28 of 408 344 columns take 134 us where 14 take 167 (H200, 2026-11-24); 66, 44, 33
-and 26 are those that 132 SMs have places for of two to five tiles. Stream-K is no candidate: on 12
+_PARTS, _FILLING = (*range(2, 13), *range(14, 29, 2), 32), range(2, 6)
+"""Parts of K on any GPU: 28 of 408 344 columns take 134 us where 14 take 167 (H200, 2026-11-24);
+and tiles whose parts are besides as many as it has places for. Stream-K is no candidate: on 12
 shapes from 256x768x768 to 64x8192x28672 whole tiles or split-K were always faster, by 3 to 18 %
 (design/performance.md)."""
 
@@ -130,16 +131,26 @@ LEAST_STEPS = 4
 """Steps of the k loop that are worth a part of their own."""
 
 
-def splits(clusters: int, places: int, steps: int) -> tuple[int, ...]:
-    """The parts of K that are candidates: all have a place at the same time, and none is short.
+@lru_cache
+def parts_for(sms: int) -> tuple[int, ...]:
+    """The parts of K that are candidates on a GPU of so many multiprocessors, the fewest first: 66,
+    44, 33 and 26 of 132 are those that fill them with two to five tiles.
+    """
+    filling = (sms // tiles for tiles in _FILLING)
+    return tuple(sorted(p for p in {*_PARTS, *filling} if p > 1))
+
+
+def splits(sms: int, clusters: int, places: int, steps: int) -> tuple[int, ...]:
+    """Those of them that all have a place at the same time, and none of which is short.
 
     Args:
+        sms: of the GPU.
         clusters: of tiles, each of whose parts wants a place.
         places: for clusters.
         steps: of the k loop.
     """
-    fits = takewhile(lambda p: p * clusters <= places and p * LEAST_STEPS <= steps, SPLITS)
-    return tuple(fits)
+    every = parts_for(sms)
+    return tuple(takewhile(lambda p: p * clusters <= places and p * LEAST_STEPS <= steps, every))
 
 
 def tiles_for(problem: Problem) -> tuple[Tile, ...]:

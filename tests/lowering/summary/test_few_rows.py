@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import ml_dtypes
@@ -16,6 +17,7 @@ from lowering.kernel.kernel import Kernel
 from lowering.kernel.text import parse_kernel, print_kernel
 from lowering.machine import run_kernel
 from lowering.summary.few_rows import FewRows, few_rows_kernel, few_rows_of
+from lowering.target.targets import DEFAULT
 from passes.summary import lower_summary
 from tests.lowering.summary.summaries import deviation, rms, total
 from wsched.fusion import DataType
@@ -110,6 +112,16 @@ def test_which_have_few_rows(
 ) -> None:
     """Not of many rows, nor of odd columns; not where rows are changed before they are added."""
     assert few_rows_of(summary, *sizes) == few
+
+
+def test_how_few_columns_depends_on_the_gpu() -> None:
+    """On one multiprocessor a single CTA is enough for many rows, and two for wide pieces."""
+    small = replace(DEFAULT, sms=1)
+    for columns, few, on_one in ((512, None, NARROW), (2048, None, WIDE), (64 * 512, NARROW, WIDE)):
+        sizes = 1, 64, columns
+        assert few_rows_of(total(), *sizes) == few
+        assert few_rows_of(total(), *sizes, small) == on_one
+    assert few_rows_of(total(), 1, 64, 63 * 512) is None
 
 
 def test_kernel(golden: object) -> None:
