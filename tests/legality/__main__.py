@@ -5,7 +5,8 @@ changes of the schedules by hand, with ``--parts`` of those with several parts t
 ``--gated`` of schedules of two products; with ``--steps`` load steps are dealt out to CTAs, with
 ``--rings`` the epilogue reads through rings, with ``--loads`` threads load, with ``--apart`` two
 parts compute; ``--crossed`` has what these have one by one, ``--sums`` two products from nothing,
-``--batch`` a batch whose sums or load steps CTAs have parts of.
+``--batch`` a batch whose sums or load steps CTAs have parts of; ``--stored`` has parts of K that
+are results, which the oracle does not judge: what is accepted is run.
 Faults are written to a file as JSON, with the calls that make the schedule, and so are refusals of
 what is legal, by their rules. The status is 1 where there are faults, and where of some hundred
 draws too few are legal, or too many refusals are of something legal (``shares``).
@@ -36,6 +37,7 @@ from tests.legality.draws import (
     draw_parts,
     draw_rings,
     draw_steps,
+    draw_stored,
     draw_sums,
 )
 from tests.legality.shares import Shares
@@ -57,6 +59,7 @@ KINDS: dict[str, tuple[Draw, str]] = {
     "--apart": (draw_apart, "compute an operand, or store results, in a part of its own"),
     "--crossed": (draw_crossed, "all of what other kinds have one by one, with rings"),
     "--batch": (draw_batch, "a batch whose sums, or load steps, CTAs have parts of"),
+    "--stored": (draw_stored, "store parts of K, which are added up behind the kernel"),
     "--sums": (draw_sums, "two products with one operand, from nothing"),
 }
 """What is drawn in place of schedules of all kinds, by option."""

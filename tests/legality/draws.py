@@ -3,8 +3,8 @@
 Two kinds: from nothing, by the choices that a person makes; and *changed*: the calls of a schedule
 with one or two of them dropped, repeated, altered or added, on one tensor, one side or all. What is
 changed is drawn from nothing, built in, or made by hand, or has two products with one A, a batch,
-load steps that are dealt out, rings of what the epilogue reads, threads that load, or two parts
-that compute.
+load steps that are dealt out, rings of what the epilogue reads, threads that load, two parts that
+compute, or parts of K that are results.
 A draw is the calls that made it, so that it can be written down and made again.
 """
 
@@ -16,6 +16,7 @@ from functools import cache
 from random import Random
 
 from lowering.ground.errors import ScheduleError, UnsupportedError
+from tests.batches import batched
 from tests.epilogues import RESIDUAL
 from tests.legality.builder import matmul, unscheduled
 from tests.legality.by_hand.batches import BATCH, BATCHES
@@ -36,7 +37,10 @@ from tests.legality.scratch_steps import Steps
 from tests.schedule.gated import gated, scheduled
 from tests.schedules import (
     cooperative,
+    definition,
     dynamic,
+    for_result,
+    parallel_split,
     ping_pong,
     pipelined,
     split_k,
@@ -49,7 +53,7 @@ from wsched.schedule.primitives.replay import replay
 
 __all__ = [
     "draw", "draw_apart", "draw_batch", "draw_by_hand", "draw_crossed", "draw_gated", "draw_loads",
-    "draw_parts", "draw_rings", "draw_steps", "draw_sums", "made",
+    "draw_parts", "draw_rings", "draw_steps", "draw_stored", "draw_sums", "made",
 ]  # fmt: skip
 
 _TRIES = 20
@@ -135,6 +139,16 @@ def draw_apart(rng: Random) -> Fusion:
     text = rng.choice((None, *COMPUTED))
     start = from_nothing(lambda: two_parts(rng, text))
     return _maybe_changed(rng, start, unscheduled(text, by_calls=True))
+
+
+def draw_stored(rng: Random) -> Fusion:
+    """A built-in schedule with parts of K that are results, or what changes make of it; of a batch,
+    too, and of sums that nobody rounds.
+    """
+    result = rng.choice(("bf16", "f32"))
+    text = rng.choice((definition(result=result), definition(result=result), batched()))
+    built_in = _built_in(rng, lambda rng: for_result(_params_of_stored(rng), result), text)
+    return _maybe_changed(rng, built_in, unscheduled(text))
 
 
 def _maybe_changed(rng: Random, start: Fusion, of: Fusion | None = None) -> Fusion:
@@ -226,6 +240,11 @@ def _params_of_steps(rng: Random) -> MatmulParams:
 def _params_of_parts(rng: Random) -> MatmulParams:
     """Of K in parts."""
     return split_k(_params(rng), rng.choice((2, 3)))
+
+
+def _params_of_stored(rng: Random) -> MatmulParams:
+    """Of parts of K that are results."""
+    return parallel_split(replace(_params(rng), splitk_factor=1), rng.choice((2, 3, 5)))
 
 
 def _params_of_loads(rng: Random) -> MatmulParams:

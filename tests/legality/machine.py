@@ -16,6 +16,7 @@ from lowering.nest.lower import lower
 from passes.options import LoweringOptions
 from passes.pipeline import run_passes
 from wsched.fusion import DataType, Fusion, MmaOp, PointwiseOp, inputs_of
+from wsched.run.finish import finished
 from wsched.schedule.plan import Plan, make_plan
 
 __all__ = ["NUMPY", "Problem", "compiled", "problems", "run_wrong"]
@@ -89,11 +90,11 @@ def run_wrong(
     wanted = _evaluated(fusion, arrays)
     for b in fusion.outputs:
         shape = _shape(fusion, b.tensor, size)
-        arrays[b.tensor] = np.full(shape, np.nan, NUMPY[b.dtype])
+        arrays[b.tensor] = np.full(shape, np.nan, NUMPY[fusion.tensor(b.tensor).dtype])
     grid = evaluate(kernel.grid, size | {"sms": max(p.sms, kernel.cluster)})
     run_kernel(kernel, arrays, size, grid, seed=seed, adversary=adversary)
     for b in fusion.outputs:
-        got, right = arrays[b.tensor], wanted[b.tensor]
+        got, right = finished(fusion, b, arrays[b.tensor]), wanted[b.tensor]
         if not np.array_equal(got, right):
             return (
                 f"{int(np.sum(got != right))} of {got.size} elements of {b.tensor} are wrong in {p}"

@@ -99,6 +99,8 @@ def judge(fusion: Fusion) -> Verdict:
     Raises:
         NotJudged: the schedule is outside what is enumerated.
     """
+    if any(t.root for t in fusion.tensors):
+        raise NotJudged("dimensions that are made of what is summed over")
     parts = Parts(fusion)
     if parts.deals_steps and len(parts.sections) > 1:
         raise NotJudged("parts that each have a share of the load steps")

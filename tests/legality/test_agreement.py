@@ -26,6 +26,7 @@ from tests.legality.draws import (
     draw_loads,
     draw_rings,
     draw_steps,
+    draw_stored,
     made,
 )
 from tests.legality.illegal import ILLEGAL, SOUND, TRIMMED
@@ -54,10 +55,11 @@ def test_so_is_what_is_drawn_otherwise(option: str, rng: Random) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("drawn", "least"), [(draw_steps, 2), (draw_rings, 4), (draw_apart, 4), (draw_loads, 4)]
+    ("drawn", "least"),
+    [(draw_steps, 2), (draw_rings, 4), (draw_apart, 4), (draw_loads, 4), (draw_stored, 4)],
 )
 def test_some_of_these_run(drawn: Callable[[Random], Fusion], least: int) -> None:
-    """When this was written, 4, 7, 5 and 7 of these 16; none was refused though legal."""
+    """When this was written, 4, 7, 5, 7 and 9 of these 16; none was refused though legal."""
     said = [outcome(drawn(Random(n))) for n in range(16)]
     assert sum(o.ran for o in said) >= least
     assert sum(o.cautious for o in said) <= 1

@@ -10,6 +10,8 @@ from math import log
 import pytest
 
 from wsched.choose.heuristics import CLUSTERS
+from wsched.choose.problem import Problem
+from wsched.fusion import DataType
 from wsched.schedule.matmul.params import (
     CircularBufferingStrategy,
     MatmulParams,
@@ -61,6 +63,17 @@ def test_each_parameter_takes_all_values() -> None:
                 value.smem_circular_buffer_stage if name == "circular_buffer_options" else value
             )
         assert (share, found) == wanted, name
+
+
+@pytest.mark.parametrize(("work", "drawn"), [(0, True), (3, False)])
+def test_parts_of_k_are_results_of_what_can_have_them(work: int, drawn: bool) -> None:
+    """Bare products; others have parts that a CTA adds up."""
+    problem = Problem(520, 264, 136, DataType.BFloat16, (DataType.BFloat16,), 132, work=work)
+    rng = random.Random(7)
+    params = [schedules.drawn_params(rng, problem) for _ in range(150)]
+    stored = [p.splitk_factor for p in params if p.stores_parts]
+    assert ({2, 3, 4, 5, 6} <= {*stored} and 20 < len(stored) < 60) if drawn else not stored
+    assert sum(p.splitk_factor > 1 and p.combines for p in params) > 5
 
 
 FAMILIES: dict[str, dict[str, set[object]]] = {

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING
 from lowering.ground.errors import ScheduleError, UnsupportedError
 from wsched.choose.heuristics import CLUSTERS, ranked
 from wsched.choose.problem import Problem, demands
+from wsched.choose.stored_parts import in_parts_at_all, stored_in_parts
 from wsched.schedule.matmul.limits import require_legal_for
 from wsched.schedule.matmul.params import (
     CircularBufferingStrategy,
     MatmulParams,
     SmemSwizzles,
+    SplitKMode,
     TileRasterizationOrder,
     TilingStrategy,
 )
@@ -28,6 +30,9 @@ __all__ = ["drawn_params"]
 
 _TRIES = 20
 """Changes that are drawn before the heuristic's choice is taken as it is."""
+
+_STORED = 0.3
+"""Share of the schedules with parts of K that are results, where the problem allows these."""
 
 Change = Callable[[random.Random, MatmulParams], MatmulParams]
 
@@ -71,9 +76,12 @@ def drawn_params(rng: random.Random, problem: Problem) -> MatmulParams:
         problem: one of them.
     """
     candidates: Sequence[tuple[float, MatmulParams]] = ranked(problem)
-    wanted = demands(problem)
+    wanted, in_parts = demands(problem), in_parts_at_all(problem)
     for _ in range(_TRIES):
-        _, params = rng.choice(candidates)
+        if in_parts and rng.random() < _STORED:
+            params = _of_parts(rng, problem)
+        else:
+            _, params = rng.choice(candidates)
         for share, change in _CHANGES:
             if rng.random() < share:
                 changed = change(rng, params)
@@ -87,3 +95,9 @@ def drawn_params(rng: random.Random, problem: Problem) -> MatmulParams:
             require_legal_for(wanted, params)
             return params
     return candidates[0][1]
+
+
+def _of_parts(rng: random.Random, problem: Problem) -> MatmulParams:
+    """A candidate whose tile leaves room for results of fp32, with parts of K."""
+    _, params = rng.choice(ranked(stored_in_parts(problem)))
+    return replace(params, splitk_mode=SplitKMode.Parallel, splitk_factor=rng.randint(2, 6))
