@@ -2,8 +2,10 @@
 
 Requires: main loops that begin their sums with zero. Guarantees: where A of all products of such a
 loop is made of integers whose type is in ``SMALLER``, with a sum or difference of pairs at most
-behind, it is that times a power of two, and behind the loop sums are multiplied by its reciprocal,
-in place. Powers of two change no bits but of sums below the smallest normal number times that.
+behind, it is that times a power of two, and behind the loop what sums these products is multiplied
+by its reciprocal, in place; what else the loop carries is not. A loop stays as it is in which
+something is made of the products that is no sum of them, times numbers at most. Powers of two
+change no bits but of sums below the smallest normal number times that.
 
 After ``pair_arithmetic``, which makes the differences; before ``load_scales_ahead``, which asks who
 reads what a loop carries.
@@ -11,11 +13,11 @@ reads what a loop carries.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from lowering.ground.dtypes import DType
-from lowering.ground.expr import FALSE
+from lowering.ground.expr import FALSE, Expr
 from lowering.ground.pairs import SMALLER, bits_of
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import (
@@ -23,13 +25,15 @@ from lowering.kernel.nodes import (
     For,
     Frag,
     FragCast,
+    FragColumns,
     FragFill,
     FragPointwise,
+    FragRows,
     FragUpdate,
     MmaTile,
     Stmt,
 )
-from lowering.kernel.visit import Names, defined, map_bodies, reads_in, rename, used
+from lowering.kernel.visit import Names, defined, map_bodies, reads_in, rename, used, used_in
 from passes.options import LoweringOptions
 
 __all__ = ["scale_unpacked"]
@@ -70,10 +74,11 @@ def _body(body: Body, names: Names, reads: Mapping[str, int], multiplied: dict[s
         if found is None:
             out.append(_inside(stmt, names, reads))
             continue
-        loop, exponent = found
+        loop, exponent, sums = found
         out.append(loop)
         for carry in loop.carries:
-            if isinstance(carry.result, Frag) and reads[carry.result.name]:
+            if carry.var.name in sums and reads[carry.result.name]:
+                assert isinstance(carry.result, Frag)
                 whole = replace(carry.result, name=names.new("whole"))
                 out.append(FragUpdate(whole, "mul", carry.result, (2.0**-exponent,)))
                 multiplied[carry.result.name] = whole
@@ -102,17 +107,21 @@ class _Made:
 
 def _smaller(
     before: Sequence[Stmt], loop: For, names: Names, reads: Mapping[str, int]
-) -> tuple[For, int] | None:
-    """The loop with smaller operands, and by which power of two; None where it stays."""
+) -> tuple[For, int, frozenset[str]] | None:
+    """The loop with smaller operands, by which power of two, and what it carries of their sums;
+    None where it stays.
+    """
     products = [s for s in loop.body if isinstance(s, MmaTile)]
     found = {id(x): x for p in products if (x := _made(loop.body, p.a, reads)) is not None}
     exponents = {SMALLER[x.cast.value.type.dtype, x.cast.out.type.dtype] for x in found.values()}
-    if len(found) < len(products) or len(exponents) != 1 or not _begin(before, loop, products):
+    if len(found) < len(products) or len(exponents) != 1:
+        return None
+    if (sums := _sums(before, loop, products)) is None:
         return None
     exponent, body = exponents.pop(), loop.body
     for made in found.values():
         body = _replaced(body, made, names, exponent)
-    return replace(loop, body=body), exponent
+    return replace(loop, body=body), exponent, sums
 
 
 def _replaced(body: Body, made: _Made, names: Names, exponent: int) -> Body:
@@ -138,13 +147,66 @@ def _replaced(body: Body, made: _Made, names: Names, exponent: int) -> Body:
     return tuple(out)
 
 
-def _begin(before: Sequence[Stmt], loop: For, products: list[MmaTile]) -> bool:
-    """Whether all that a loop sums begins with zero in it."""
-    zeros = {s.out.name for s in before if isinstance(s, FragFill) and not s.value}
-    carried = [c for c in loop.carries if isinstance(c.init, Frag)]
-    none = all(isinstance(c.init, Frag) and c.init.name in zeros for c in carried)
-    first = loop.start < loop.var
-    return all(p.accumulate == first or (p.accumulate == FALSE and none) for p in products)
+def _sums(before: Sequence[Stmt], loop: For, products: Sequence[MmaTile]) -> frozenset[str] | None:
+    """What a loop carries of sums of its products, by the names inside; None where one does not
+    begin with zero, or something else is made of the products.
+    """
+    zeros = {s.out.name for s in (*before, *loop.body) if isinstance(s, FragFill) and not s.value}
+    first, reads = loop.start < loop.var, reads_in(loop.body)
+    begun = [p.acc.name for p in products if p.accumulate == first]
+    pairs = [
+        (c, y) for c, y in zip(loop.carries, loop.yields, strict=True)
+        if isinstance(c.init, Frag) and isinstance(y, Frag)
+    ]  # fmt: skip
+    sums = {c.var.name for c, _ in pairs if isinstance(c.init, Frag) and (
+        c.init.name in zeros or begun.count(c.var.name) == reads[c.var.name] > 0)}  # fmt: skip
+    while True:
+        held = _held(loop.body, sums, zeros, first)
+        left = {c.var.name for c, y in pairs if c.var.name in sums and y.name in held}
+        if left == sums:
+            break
+        sums = left
+    others = any(y.name in held for c, y in pairs if c.var.name not in sums)
+    whole = all(p.out.name in held for p in products)
+    strange = any(used_in((s,)) & held and not defined(s) & held for s in loop.body)
+    return None if others or strange or not whole else frozenset(sums)
+
+
+def _held(body: Body, sums: Iterable[str], zeros: Container[str], first: Expr) -> set[str]:
+    """What holds sums of products, times numbers at most, where what the loop carries does that has
+    these names.
+    """
+    held = set(sums)
+    for stmt in body:
+        match stmt:
+            case MmaTile():
+                cleared = stmt.accumulate == FALSE and stmt.cols is None
+                linear = cleared or stmt.acc.name in held
+            case FragUpdate():
+                some = stmt.rows is not None or stmt.cols is not None
+                kept = not some or stmt.acc.name in held
+                linear = kept and _linear(stmt.op, (stmt.acc, *stmt.args), held, zeros)
+            case FragPointwise():
+                wide = stmt.out.type.dtype is DType.F32
+                linear = wide and _linear(stmt.op, stmt.args, held, zeros)
+            case FragRows() | FragColumns():
+                linear = bool(used(stmt) & held)
+            case _:
+                continue
+        if linear:
+            held.add(stmt.out.name)
+    return held
+
+
+def _linear(
+    op: str, args: Sequence[Frag | float], held: Container[str], zeros: Container[str]
+) -> bool:
+    """Whether an operation makes of sums of products such a sum, or that times numbers."""
+    names = [x.name for x in args if isinstance(x, Frag)]
+    count = sum(n in held for n in names)
+    if op in ("add", "sub"):
+        return count > 0 and len(names) == len(args) and all(n in held or n in zeros for n in names)
+    return op in ("mul", "neg") and count == 1
 
 
 def _made(body: Body, a: object, reads: Mapping[str, int]) -> _Made | None:

@@ -117,3 +117,64 @@ def test_a_second_accumulator() -> None:
 def test_what_is_something_else(old: str, new: str) -> None:
     text = HEAD + BEFORE.replace("zero: frag", ZERO)
     assert old in text and unchanged(scale_unpacked, text.replace(old, new))
+
+
+COUNTED = f"""
+zero: {ZEROS}
+none: {ZEROS}
+ones: {ZEROS[:-3]}1.0
+for k in 0 .. n carry (acc: {ZEROS[:16]} = zero -> total, seen: {ZEROS[:16]} = none -> all) {{
+  q: frag<u4, 64x64> = ld.shared Q_s[0, 0, 0]
+  left: frag<bf16, 64x64> = frag.cast q
+  acc1: frag<f32, 64x16> = mma.tile acc, left, B_s[0, 0, 0], 64, 0 < k
+  twice: frag<f32, 64x16> = frag.pointwise mul, ones, 2.0
+  more: frag<f32, 64x16> = frag.update add, seen, ones
+  yield acc1, more
+}}
+both: frag<f32, 64x16> = frag.pointwise mul, total, all
+store.tile D[0, 0], both
+"""
+"""Something beside the sums that a loop carries, which has nothing to do with them."""
+
+
+def test_what_is_no_sum_of_products_is_not_multiplied() -> None:
+    """It is carried beside them, and read behind the loop like them."""
+    wanted = (
+        COUNTED.replace("cast q", "cast q, exponent=-6")
+        .replace("both:", "whole: frag<f32, 64x16> = frag.update mul, total, 64.0\nboth:")
+        .replace("mul, total, all", "mul, whole, all")
+    )
+    assert made(COUNTED) == full(HEAD + wanted, 128)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("update add, seen, ones", "update maximum, seen, acc1"),
+        ("pointwise mul, ones, 2.0", "pointwise add, acc1, 1.0"),
+        ("pointwise mul, ones, 2.0", "pointwise mul, acc1, acc1"),
+        ("pointwise mul, ones, 2.0", "pointwise exp, acc1"),
+        ("pointwise mul, ones, 2.0", "pointwise add, acc1, ones"),
+    ],
+    ids=["the largest", "and a number", "their square", "a function", "and something else"],
+)  # fmt: skip
+def test_what_is_made_of_sums(old: str, new: str) -> None:
+    """A loop is left alone in which products come to something that no factor makes up for."""
+    assert old in COUNTED and not unchanged(scale_unpacked, HEAD + COUNTED)
+    assert unchanged(scale_unpacked, HEAD + COUNTED.replace(old, new))
+
+
+def test_sums_that_begin_otherwise() -> None:
+    """What a loop adds to ones would be multiplied with them."""
+    text = COUNTED.replace("add, seen, ones", "add, seen, acc1")
+    assert made(text).count("64.0") == 2
+    assert unchanged(scale_unpacked, HEAD + text.replace("none -> all", "ones -> all"))
+
+
+def test_sums_times_numbers_are_sums() -> None:
+    """As scales of groups are taken in, of products that begin with zero in each trip."""
+    text = COUNTED.replace("64, 0 < k", "64, false").replace("mul, ones, 2.0", "mul, acc1, 2.0")
+    text = text.replace("add, seen, ones", "add, seen, twice")
+    for name in ("total", "all"):
+        assert f"frag.update mul, {name}, 64.0" in made(text)
+    assert "cast q, exponent=-6" in made(text)
