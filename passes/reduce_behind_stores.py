@@ -11,17 +11,17 @@ it was.
 
 Barriers of the warps in front of rows that they store for each other go: they kept those of the
 tile before, and every trip passes barriers of the same warps between the reads of the last tile and
-its own reduction.
+its own reduction. Where the stores' barriers are of other warps, both loops stay.
 
 After ``reduce_across_warps`` and ``reduce_lanes_last``, before ``allocate_named_barriers``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from lowering.ground.expr import Const
+from lowering.ground.expr import Const, Expr
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import (
     BarSync,
@@ -84,24 +84,35 @@ def reduce_behind_stores(kernel: Kernel, options: LoweringOptions) -> Kernel:
     """
     if not any(isinstance(s, _REDUCED) for s in walk(kernel.body)):
         return kernel
-    return replace(kernel, body=_merged(kernel.body, Names(kernel)))
+    threads = {b.name: b.threads for b in kernel.named_barriers}
+    return replace(kernel, body=_merged(kernel.body, Names(kernel), threads))
 
 
-def _merged(body: Body, names: Names) -> Body:
+def _merged(body: Body, names: Names, threads: Mapping[str, int]) -> Body:
     out = list[Stmt]()
     for stmt in body:
-        stmt = map_bodies(stmt, lambda inner: _merged(inner, names))
+        stmt = map_bodies(stmt, lambda inner: _merged(inner, names, threads))
         at = next((n for n, s in enumerate(out) if isinstance(s, For) and _reduces(s)), None)
-        if isinstance(stmt, For) and at is not None and _may_wait(out[at:], stmt):
-            reducing, *meeting = out[at:]
-            assert isinstance(reducing, For)
-            del out[at:]
-            if out and out[-1] in meeting:  # the rows' barrier, which stands behind all as well
-                out.pop()
-            out += _one(stmt, reducing, _unkept(meeting), names)
+        if not isinstance(stmt, For) or at is None or not _may_wait(out[at:], stmt):
+            out.append(stmt)
+            continue
+        reducing, *meeting = out[at:]
+        assert isinstance(reducing, For)
+        kept = _unkept(meeting)
+        gone = [s for s in meeting if isinstance(s, BarSync) and not any(s is x for x in kept)]
+        # The rows' barrier in front, which stands behind all as well.
+        twice = [s for s in out[max(at - 1, 0) : at] if isinstance(s, BarSync) and s in meeting]
+        met = {_warps(s, threads) for s in stmt.body if isinstance(s, BarSync)}
+        if met.issuperset(_warps(s, threads) for s in (*gone, *twice)):
+            out[at - len(twice) :] = _one(stmt, reducing, kept, names)
         else:
             out.append(stmt)
     return tuple(out)
+
+
+def _warps(sync: BarSync, threads: Mapping[str, int]) -> tuple[Expr, int]:
+    """Which warps of a role meet: those for which the barrier has this number, so many threads."""
+    return sync.bar.index, threads[sync.bar.array]
 
 
 def _reduces(loop: For) -> bool:

@@ -159,6 +159,31 @@ def test_what_stays(old: str, new: str) -> None:
     assert unchanged(reduce_behind_stores, BEFORE.replace(old, new))
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("rows[1] threads 128", "rows[1] threads 64"),
+        ("D_store[1] threads 128", "D_store[1] threads 64"),
+    ],
+)
+def test_barriers_of_other_warps(old: str, new: str) -> None:
+    """Of what the stores' barriers do not meet, somebody could still read rows of the tile before;
+    so of a number of the tile, of which the barrier stands between the loops.
+    """
+    number = CARRIED.replace("frag.store_global T[0, 0], total, trans=true\n", NUMBER)
+    for text in (BEFORE, number):
+        assert not unchanged(reduce_behind_stores, text)
+        assert unchanged(reduce_behind_stores, text.replace(old, new))
+    assert not unchanged(reduce_behind_stores, CARRIED.replace(old, new))  # has no such barrier
+
+
+def test_barriers_of_another_number() -> None:
+    """Two warpgroups have one each: that of the other one keeps nobody of this one."""
+    two = BEFORE.replace("rows[1]", "rows[2]").replace("D_store[1]", "D_store[2]")
+    assert not unchanged(reduce_behind_stores, two)
+    assert unchanged(reduce_behind_stores, two.replace("sync D_store[0]", "sync D_store[1]"))
+
+
 def test_what_the_stores_read() -> None:
     """A total that each chunk of the result needs is there before the first."""
     read = "  out: frag<f32, 64x32> = frag.pointwise add, part_of, total\n"
