@@ -31,10 +31,15 @@ from tests.schedules import (
     split_k,
 )
 from tests.tiers import in_tiers
+from wsched.choose.problem import demands
+from wsched.choose.stored_parts import in_parts_at_all
 from wsched.front import kernels
 from wsched.front.known import import_fusion
+from wsched.front.sizes import Extents
+from wsched.schedule.matmul.demands import Demands
 from wsched.schedule.matmul.limits import require_legal
 from wsched.schedule.matmul.params import Accumulators, MatmulParams, SplitKMode
+from wsched.schedule.matmul.part_limits import not_in_parts
 
 torch = pytest.importorskip("torch")
 
@@ -266,3 +271,19 @@ def test_of_one_part() -> None:
     kernel = wsched.compile(LINEAR, matrices(72, 40, 104), params=one)
     assert not kernel.finishes
     assert kernel.kernel == wsched.compile(LINEAR, matrices(72, 40, 104), params=SMALL).kernel
+
+
+@pytest.mark.parametrize(
+    ("text", "stored"),
+    [
+        (LINEAR, True), (EPILOGUE, False), (TWICE, False), (BOTH, False), (side_by_side(), False),
+        (reduced((Reduced("sum", (0,)),)), False), (grouped(), False),
+    ],
+    ids=["linear", "epilogue", "rounded_twice", "results", "side by side", "reduced", "grouped"],
+)  # fmt: skip
+def test_the_choice_asks_for_no_more_than_there_is(text: str, stored: bool) -> None:
+    """Whether parts may be results is the same question of a problem and of its fusion."""
+    fusion = import_fusion(text)
+    asked = Extents(256, 192, 512).problem(fusion)
+    assert in_parts_at_all(asked) is stored
+    assert not_in_parts(demands(asked)) == not_in_parts(Demands.of(fusion))

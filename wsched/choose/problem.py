@@ -369,20 +369,12 @@ def row_alignment(*apart: int) -> int:
 
 def demands(problem: Problem) -> Demands:
     """What the fusions that a problem stands for demand of a schedule."""
+    p = problem
     return Demands(
-        problem.operand,
-        problem.results,
-        problem.inputs or (),
-        problem.m_major,
-        problem.n_major,
-        problem.work > 0,
-        (problem.a_count, problem.b_count),
-        problem.target,
-        problem.reductions,
-        problem.promotion,
-        problem.computed,
-        problem.scaled,
-    )
+        p.operand, p.results, p.inputs or (), p.m_major, p.n_major, p.work > 0,
+        (p.a_count, p.b_count), p.target, p.reductions, p.promotion, p.computed, p.scaled,
+        bool(p.grouped), bool(p.m_entries or p.n_entries or p.k_entries),
+    )  # fmt: skip
 
 
 def epilogue_work(fusion: Fusion) -> int:

@@ -12,9 +12,7 @@ __all__ = ["in_parts_at_all", "stored_in_parts"]
 
 def in_parts_at_all(problem: Problem) -> bool:
     """Whether parts of K can be results of a kernel for this problem."""
-    listed = problem.m_entries or problem.n_entries or problem.k_entries
-    alone = not (listed or problem.grouped or problem.batch_invariant)
-    return alone and not not_in_parts(demands(problem))
+    return not (problem.batch_invariant or not_in_parts(demands(problem)))
 
 
 def stored_in_parts(problem: Problem) -> Problem:

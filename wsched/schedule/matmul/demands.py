@@ -52,6 +52,8 @@ class Demands:
         promotion: of the product (:class:`wsched.fusion.MmaOp`).
         computed: what is computed on an operand.
         scaled: rows of A and columns of B that a scale inside the sum is for; None without any.
+        grouped: whether the device says which rows, columns or slices of K are whose.
+        listed: whether tensors stand side by side in one.
     """
 
     operand: DataType
@@ -66,6 +68,8 @@ class Demands:
     promotion: int = 0
     computed: Computed | None = None
     scaled: tuple[int, int] | None = None
+    grouped: bool = False
+    listed: bool = False
 
     @classmethod
     def of(cls, fusion: Fusion, target: Target = DEFAULT) -> Demands:
@@ -89,6 +93,8 @@ class Demands:
             product.mma.promotion,
             Computed.of(fusion, product),
             blocks_scaled(product),
+            fusion.groups is not None,
+            bool(fusion.lists),
         )
 
     @property

@@ -18,7 +18,7 @@ from wsched.schedule.matmul.grid import grid_reasons
 from wsched.schedule.matmul.instruction import instruction_reasons, refuse_in_tensor_memory
 from wsched.schedule.matmul.k_order import refuse_other_k_orders
 from wsched.schedule.matmul.params import MatmulParams
-from wsched.schedule.matmul.part_limits import parts_error, refuse_parts
+from wsched.schedule.matmul.part_limits import refuse_parts
 from wsched.schedule.matmul.reductions import reduction_reasons
 from wsched.schedule.matmul.scaled_limits import scaled_reasons, scaled_registers
 from wsched.schedule.matmul.shared import (
@@ -73,9 +73,6 @@ def require_legal(fusion: Fusion, params: MatmulParams, target: Target = DEFAULT
         UnsupportedError: legal in nvFuser, but not built.
         ScheduleError: rule ``params``, with every reason; rule ``smem`` with the stages that fit.
     """
-    if params.stores_parts and (fusion.groups is not None or fusion.lists):
-        of = "groups" if fusion.groups is not None else "tensors that stand side by side"
-        raise parts_error(params, of)
     require_legal_for(Demands.of(fusion, target), params)
 
 

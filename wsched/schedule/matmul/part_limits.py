@@ -8,15 +8,7 @@ from wsched.schedule.matmul.demands import Demands
 from wsched.schedule.matmul.params import MatmulParams
 from wsched.schedule.matmul.reductions import NO_REDUCTIONS
 
-__all__ = ["not_in_parts", "parts_error", "refuse_parts"]
-
-
-def parts_error(params: MatmulParams, of: str) -> UnsupportedError:
-    """That parts of K are no results of a kernel for ``of``."""
-    return UnsupportedError(
-        f"splitk_factor={params.splitk_factor} with splitk_mode=Parallel of {of}",
-        "Parallel for one product of fp32 sums that is stored, or rounded once and stored; Serial",
-    )
+__all__ = ["not_in_parts", "refuse_parts"]
 
 
 def refuse_parts(demands: Demands, params: MatmulParams) -> None:
@@ -29,13 +21,19 @@ def refuse_parts(demands: Demands, params: MatmulParams) -> None:
         return
     of = not_in_parts(demands) or "accumulators=Half" * params.halves
     if of:
-        raise parts_error(params, of)
+        raise UnsupportedError(
+            f"splitk_factor={params.splitk_factor} with splitk_mode=Parallel of {of}",
+            "Parallel for one product of fp32 sums that is stored, or rounded once and stored; "
+            "Serial",
+        )
 
 
 def not_in_parts(demands: Demands) -> str:
     """What it is whose parts of K cannot be results; empty where they can."""
     operand = demands.operand.element
     found = {
+        "groups": demands.grouped,
+        "tensors that stand side by side": demands.listed,
         f"{demands.products} products": demands.products > 1,
         "results that are reductions": demands.reductions != NO_REDUCTIONS,
         f"{len(demands.results)} results": len(demands.results) != 1,

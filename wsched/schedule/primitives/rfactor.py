@@ -58,6 +58,12 @@ def rfactor(fusion: Fusion, tv: str, axis: int | Sequence[int]) -> Fusion:
     before: ``T4[ rpart, M, N, rk, rKi ] = mma(T2, T3)``, ``T5[ M, N ] = cast(T4)``
     after ``rfactor(fusion, "T4", (3, 4))``: ``T4[ part, M, N, rk, rKi ]``,
     ``T5[ part, M, N ] = Set(T4)``
+
+    Raises:
+        ScheduleError: rule ``rfactor``, with every reason: it is no such tensor, or is made in
+            parts already; a loop is none of those that are reduced over, or all of these are;
+            loops are merged; sums are not of fp32; somebody else reads it, or a copy has loops of
+            its own.
     """
     call = PrimitiveCall("rfactor", (tv, axis))
     axes = (axis,) if isinstance(axis, int) else tuple(axis)
