@@ -164,8 +164,12 @@ def test_tensor_memory() -> None:
         ((", 128, labels=('k'",), (", 256, labels=('k'",),
          "a scaled product over 256 of K in a step, promoted every 128 is not supported; "
          "supported: one of at most 128 of K in a step"),
+        ((", 128, labels=('k'",), (", 192, labels=('k'",),
+         "192 of K at a time, 1 times a step, of T6 = mma(T8, T9, promotion = 128, scales = {T2 of "
+         "1, T3 of 128}) is not supported; supported: one product of a step over a divisor of 128 "
+         "of K, or a multiple"),
     ],
-    ids=["columns", "K"],
+    ids=["columns", "K", "K of one and a half"],
 )  # fmt: skip
 def test_schedules_by_calls(old: tuple[str, ...], new: tuple[str, ...], what: str) -> None:
     """What limits do not see the rule refuses, by the names of the schedule."""

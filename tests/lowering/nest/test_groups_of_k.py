@@ -70,6 +70,18 @@ def test_a_step_takes_the_zero_points_of_each_of_its_groups_from_its_rows(
     assert all(z.type.cols == 1 for z in product.zeros)
 
 
+def test_zero_points_of_both_operands() -> None:
+    """The rule takes those of the one that registers hold."""
+    f = wsched.Schedule.parse(scheduled(WORDS)).fusion
+    exprs = [
+        replace(e, scales=(e.scales[1], e.scales[1])) if isinstance(e, MmaOp) and e.scales else e
+        for e in f.exprs
+    ]
+    what, supported = refused(f.updated((), exprs))
+    assert what.count("behind zero points T2") == 2
+    assert supported == "zero points of A, in registers"
+
+
 @pytest.mark.parametrize("exchanged", [False, True], ids=["of B", "in shared memory"])
 def test_zero_points_of_what_no_registers_hold(exchanged: bool) -> None:
     """Of weights that are multiplied as they are, whichever of both operands they are."""
