@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 
 from lowering.ground.errors import UnsupportedError
 
@@ -80,7 +81,7 @@ class DType(Enum):
             raise self._unknown("bits", "in memory")
         return self.row.bits
 
-    @property
+    @cached_property
     def bytes(self) -> int:
         """Size of one element in memory.
 

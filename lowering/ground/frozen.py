@@ -48,6 +48,7 @@ def replaced(made: _Made, **values: Any) -> _Made:
     """``dataclasses.replace`` without its look at how each field is declared, most of its time.
 
     All fields are given in their order: what a value has thousands of times is a call by names.
+    What has these very values already is returned as it is.
 
     Raises:
         TypeError: there is no field of that name.
@@ -56,6 +57,8 @@ def replaced(made: _Made, **values: Any) -> _Made:
     if not values.keys() <= known:
         unknown = ", ".join(sorted(values.keys() - known))
         raise TypeError(f"{type(made).__name__} has no field {unknown}")
+    if all(getattr(made, name) is value for name, value in values.items()):
+        return made
     return type(made)(*map(values.get, names, read(made)))
 
 
@@ -65,20 +68,25 @@ def quick(cls: _Kind) -> _Kind:
     The ``__init__`` of a frozen dataclass looks each field up by its name; this one asks the slots.
 
     Args:
-        cls: the dataclass; its fields may have defaults, but no factories.
+        cls: the dataclass; its fields may have defaults, or factories of such.
 
     Raises:
-        TypeError: a field has one, or is no argument.
+        TypeError: a field is no argument.
     """
     scope: dict[str, Any] = {}
     params, lines = ["self"], list[str]()
     for field in fields(cls):
-        if not field.init or field.default_factory is not MISSING:
-            raise TypeError(f"{cls.__name__}.{field.name}: no argument, or made anew each time")
+        if not field.init:
+            raise TypeError(f"{cls.__name__}.{field.name}: no argument")
         scope[f"_set_{field.name}"] = getattr(cls, field.name).__set__
         scope[f"_default_{field.name}"] = field.default
-        given = "" if field.default is MISSING else f"=_default_{field.name}"
+        made_anew = field.default_factory is not MISSING
+        given = "" if field.default is MISSING and not made_anew else f"=_default_{field.name}"
         params.append(field.name + given)
+        if made_anew:
+            scope[f"_make_{field.name}"] = field.default_factory
+            lines.append(f"    if {field.name} is _default_{field.name}:")
+            lines.append(f"        {field.name} = _make_{field.name}()")
         lines.append(f"    _set_{field.name}(self, {field.name})")
     lines += ["    self.__post_init__()"] * hasattr(cls, "__post_init__")
     exec("\n".join([f"def __init__({', '.join(params)}):", *lines]), scope)

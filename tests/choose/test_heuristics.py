@@ -15,6 +15,7 @@ from lowering.ground.errors import ScheduleError
 from lowering.target.targets import DEFAULT
 from tests.epilogues import GELU, RESIDUAL
 from wsched.choose.cost_model import cost
+from wsched.choose.epilogue_work import epilogue_work
 from wsched.choose.gpus import GPUS, H200_SMS
 from wsched.choose.heuristics import (
     TILES,
@@ -24,7 +25,7 @@ from wsched.choose.heuristics import (
     modelled,
     ranked,
 )
-from wsched.choose.problem import Problem, demands, epilogue_work
+from wsched.choose.problem import Problem, demands
 from wsched.choose.tiles import CLUSTERS, exchanged_tiles, parts_for, splits
 from wsched.front.known import import_fusion
 from wsched.fusion import DataType

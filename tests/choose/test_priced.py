@@ -18,7 +18,7 @@ from wsched.choose.heuristics import choose_params, ranked
 from wsched.choose.memory import bytes_per_us, least_bytes, result_bytes
 from wsched.choose.nvfuser_cost import cublas_us
 from wsched.choose.problem import Problem
-from wsched.choose.step import step_of
+from wsched.choose.step import steps_of
 from wsched.fusion import DataType
 from wsched.schedule.matmul.params import MatmulParams
 
@@ -73,7 +73,8 @@ def told(problem: Problem) -> Iterator[str]:
     found = ranked(problem)
     for us, params in found[:: max(len(found) // 4, 1)]:
         yield f"{us:.4g} us: {short(params)}"
-        for part in (cost(problem, params), step_of(problem, params)):
+        step = steps_of(problem, params)[params.programmatic_dependent_launch]
+        for part in (cost(problem, params), step):
             yield f"    {', '.join(rounded(asdict(part)))}"
 
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from lowering.ground.frozen import quick
+
 __all__ = ["Cost"]
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Cost:
     """Microseconds of a kernel, and what they are made of.

@@ -15,7 +15,9 @@ The constants were fitted to 41 schedules on 73 shapes, measured on an H200 at i
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from math import ceil
 
 from lowering.ground.frozen import quick
@@ -26,8 +28,9 @@ from wsched.choose.memory import L2_KEEPS, moved_us, repeated_bytes, result_byte
 from wsched.choose.problem import Problem
 from wsched.choose.reckoned import reckoned
 from wsched.choose.shape import Number, either, most
-from wsched.choose.step import Step, step_of
+from wsched.choose.step import Step, steps_of
 from wsched.choose.stored_parts import stored_in_parts
+from wsched.choose.tiled import Tiled
 from wsched.schedule.matmul.params import MatmulParams
 
 __all__ = [
@@ -145,44 +148,88 @@ def cost(problem: Problem, params: MatmulParams) -> Cost:
 
 def terms_of(problem: Problem, params: MatmulParams) -> Terms:
     """What a schedule's time is made of."""
+    whole = _whole(problem, Tiled.of(params))
+    problem = problem.exchanged if params.exchange_operands else problem
+    tile, ctas, clusters, at_once = params.output_tile, whole.ctas, whole.clusters, whole.at_once
+    work = _share(params, clusters, problem.steps(tile.k), at_once // ctas)
+    shares = problem.sms if params.stream_k else clusters * ctas * work.parts
+    dependent, elements = params.programmatic_dependent_launch, tile.m * tile.n
+    if params.stores_parts:
+        combine = added_us(problem, work.parts)
+    else:
+        combine = combine_us(elements, work.parts, ctas > 1)
+    return Terms(
+        rounds=work.rounds,
+        steps=work.steps / max(work.rounds, 1) * whole.waits,
+        step=whole.steps[dependent],
+        behind=whole.behind,
+        ping_pong=params.ping_pong,
+        epilogue=whole.epilogue,
+        stores=whole.stores,
+        start=START,
+        cluster=CLUSTER_START if ctas > 1 else 0,
+        launch=LAUNCH_US[dependent],
+        combine=combine,
+        stream=stream_us(problem, shares, at_once, dependent, whole.repeated),
+        moved=moved_us(problem),
+        energy=whole.energy,
+        tiles=clusters * ctas,
+        sharp=groups.SHARP if groups.shares_out(problem) else MEMORY_SHARP,
+        yields=groups.YIELDS if groups.shares_out(problem) else CLOCK_EXPONENT,
+    )
+
+
+@quick
+@dataclass(frozen=True, slots=True)
+class _Whole:
+    """Of a schedule's terms what is the same however it is launched, and of how many parts of K.
+
+    Args:
+        ctas: of a cluster.
+        clusters: of tiles.
+        at_once: CTAs that run at the same time.
+        repeated: bytes of operands for which more than one asks.
+        behind, epilogue, stores, energy: as :class:`Terms` has them.
+        waits: what main loops take longer than their steps.
+        steps: one of these, by whether the kernel is launched dependently.
+    """
+
+    ctas: int
+    clusters: int
+    at_once: int
+    repeated: float
+    behind: float
+    epilogue: float
+    stores: float
+    energy: float
+    waits: float
+    steps: Mapping[bool, Step]
+
+
+@lru_cache(maxsize=4096)
+def _whole(problem: Problem, tiled: Tiled) -> _Whole:
+    params = tiled.params
     tiles_m, tiles_n = problem.tiles(params)
     problem = problem.exchanged if params.exchange_operands else problem
     tile, cluster = params.output_tile, params.cluster_dims
-    ctas = cluster.m * cluster.n
-    clusters = _clusters(problem, params, tiles_m, tiles_n)
-    work = _share(params, clusters, problem.steps(tile.k), places(problem.sms, ctas))
-    shares = problem.sms if params.stream_k else clusters * ctas * work.parts
-    at_once = ctas * places(problem.sms, ctas)
+    ctas, elements = cluster.m * cluster.n, tile.m * tile.n
     shares_out, repeated = groups.shares_out(problem), 0.0
     if not shares_out:
         repeated = repeated_bytes(problem, -(-tiles_n // cluster.n), -(-tiles_m // cluster.m))
     moved = memory_bytes(problem, params, tiles_m, tiles_n)
     energy = energy_of(problem, moved, groups.multiplied(problem, params))
-    dependent, elements = params.programmatic_dependent_launch, tile.m * tile.n
-    if params.stores_parts:
-        stored, combine = stored_in_parts(problem), added_us(problem, work.parts)
-    else:
-        stored, combine = problem, combine_us(elements, work.parts, ctas > 1)
-    behind = HAND_OVER + OVERLAPPED_WORK * problem.work * elements if params.ping_pong else 0.0
-    waits = STREAM_K if params.stream_k else groups.longer(problem, params)
-    return Terms(
-        rounds=work.rounds,
-        steps=work.steps / max(work.rounds, 1) * waits,
-        step=step_of(problem, params),
-        behind=behind,
-        ping_pong=params.ping_pong,
+    stored = stored_in_parts(problem) if params.stores_parts else problem
+    return _Whole(
+        ctas=ctas,
+        clusters=_clusters(problem, params, tiles_m, tiles_n),
+        at_once=ctas * places(problem.sms, ctas),
+        repeated=repeated,
+        behind=HAND_OVER + OVERLAPPED_WORK * problem.work * elements if params.ping_pong else 0.0,
         epilogue=epilogue_cycles(stored, params),
         stores=STORE_LINE * store_lines(stored, params),
-        start=START,
-        cluster=CLUSTER_START if ctas > 1 else 0,
-        launch=LAUNCH_US[dependent],
-        combine=combine,
-        stream=stream_us(problem, shares, at_once, dependent, repeated),
-        moved=moved_us(problem),
         energy=energy * groups.ENERGY if shares_out else energy,
-        tiles=clusters * ctas,
-        sharp=groups.SHARP if shares_out else MEMORY_SHARP,
-        yields=groups.YIELDS if shares_out else CLOCK_EXPONENT,
+        waits=STREAM_K if params.stream_k else groups.longer(problem, params),
+        steps=steps_of(problem, params),
     )
 
 
@@ -233,6 +280,7 @@ def places(sms: int, ctas: int) -> int:
     return max(int(sms * share + 1e-9) // ctas, 1)
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class _Share:
     """Of the CTA with most work: its steps of the k loop, its tiles, and CTAs that share one."""

@@ -11,6 +11,8 @@ a multicast copy is one request.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from wsched.choose.gpus import GPUS
 from wsched.choose.problem import Problem
 from wsched.choose.shape import Number, either, least, most
@@ -63,6 +65,7 @@ def repeated_bytes(problem: Problem, readers_a: Number, readers_b: Number) -> Nu
     return a * (1 - 1 / most(readers_a, 1)) + b * (1 - 1 / most(readers_b, 1))
 
 
+@lru_cache(maxsize=1024)
 def least_bytes(problem: Problem) -> int:
     """Bytes that are moved where each operand is read once."""
     return sum(problem.operand_bytes) + result_bytes(problem)
@@ -74,6 +77,7 @@ def result_bytes(problem: Problem) -> int:
     return problem.batch * problem.m * problem.n * sum(t.bytes for t in matrices)
 
 
+@lru_cache(maxsize=1024)
 def moved_us(problem: Problem) -> float:
     """Microseconds to move everything once, with all SMs."""
     return START_US + least_bytes(problem) / bytes_per_us(problem)

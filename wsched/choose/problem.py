@@ -4,52 +4,51 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import cached_property, lru_cache
 from math import gcd, prod
 from typing import Any
 
-from lowering.ground.frozen import replaced
+from lowering.ground.frozen import fields_of, quick, replaced
 from lowering.target.ptx import TMA_STRIDE_ALIGN
 from lowering.target.target import Target
 from lowering.target.targets import DEFAULT
+from wsched.choose.epilogue_work import epilogue_matrices, epilogue_work
 from wsched.choose.gpus import H200, H200_L2_BYTES, Gpu
 from wsched.fusion import (
     DataType,
     Fusion,
     IterDomain,
-    PointwiseOp,
     Product,
     Role,
-    TensorBinding,
     operands_of,
     the_products,
 )
 from wsched.schedule.matmul.chunks import chunk_columns, pieces
 from wsched.schedule.matmul.computed import Computed, element_bytes
-from wsched.schedule.matmul.demands import Demands, recasts
+from wsched.schedule.matmul.demands import Demands
 from wsched.schedule.matmul.params import MatmulParams
 from wsched.schedule.matmul.reductions import Reductions
 from wsched.schedule.matmul.scaled import blocks_scaled, numbers_of_blocks
 
 __all__ = [
-    "ALIGNED", "FUNCTION", "FUNCTIONS", "MATRIX", "Problem", "demands", "dense_widths",
-    "epilogue_work", "row_alignment",
+    "ALIGNED", "Problem", "demands", "dense_widths", "row_alignment",
 ]  # fmt: skip
 
 ALIGNED = 128
 """Bytes of a line of the L2: rows that begin at multiples of it are as fast as any."""
 
 Sizes = tuple[int, int, int, int]
-FUNCTION, MATRIX = 12, 8
-"""What a function of several instructions, and reading an element of a matrix, count for."""
-
-FUNCTIONS = frozenset(
-    {"div", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt"}
-    | {"reciprocal", "tanh", "erf", "erfc", "sigmoid", "silu", "pow"}
-)
 
 
+class _Kept:
+    """What is found of a problem when it is first asked for, and kept with it: a choice asks for
+    each of it thousands of times.
+    """
+
+
+@quick
 @dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(_Kept):
     """``D[m, n] = A[m, k] · B[n, k]ᵀ`` on a device, or several of one A or one B.
 
     Args:
@@ -128,6 +127,13 @@ class Problem:
     scaled: tuple[int, int] | None = None
     grouped: str = ""
 
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash(fields_of(self))
+
     def on(self, gpu: Gpu) -> Problem:
         """The same on another GPU."""
         return replaced(self, sms=gpu.sms, l2_bytes=gpu.l2_bytes, gpu=gpu.name, target=gpu.target)
@@ -176,7 +182,7 @@ class Problem:
             work=epilogue_work(fusion),
             pairs=pairs and not by_columns and not any(n % 2 for n in (sizes[1], *columns)),
             smem_epilogue=not by_columns, l2_bytes=l2_bytes,
-            matrices=tuple(fusion.tensor(b.tensor).dtype for b in _matrices(fusion)),
+            matrices=tuple(fusion.tensor(b.tensor).dtype for b in epilogue_matrices(fusion)),
             m_major=product.m_major, n_major=product.n_major,
             gpu=gpu, target=target,
             batch_invariant=batch_invariant,
@@ -253,28 +259,28 @@ class Problem:
         """Steps of ``k`` along K, none of which has a part of two pairs of operands."""
         return sum(-(-part // k) for part in self.k_entries or (self.k,))
 
-    @property
+    @cached_property
     def operand_bytes(self) -> tuple[int, int]:
         """Bytes of all As and of all Bs."""
         (a, b), each = self.element_bytes, self.batch * self.k
         return int(self.a_count * self.m * a * each), int(self.b_count * self.n * b * each)
 
-    @property
+    @cached_property
     def element_bytes(self) -> tuple[float, float]:
         """Bytes of an element of A and of B in memory."""
         return element_bytes(self.operand, self.computed)
 
-    @property
+    @cached_property
     def products(self) -> int:
         """Accumulators of a tile."""
         return max(self.a_count, self.b_count)
 
-    @property
+    @cached_property
     def reductions(self) -> Reductions:
         """The results that are reductions."""
         return Reductions(self.over_rows, self.over_columns, self.over_both)
 
-    @property
+    @cached_property
     def exchanged(self) -> Problem:
         """The transposed product, ``Dᵀ[n, m] = B[n, k] · A[m, k]ᵀ``."""
         return replaced(
@@ -367,6 +373,7 @@ def row_alignment(*apart: int) -> int:
     return found if found >= TMA_STRIDE_ALIGN else ALIGNED
 
 
+@lru_cache(maxsize=1024)
 def demands(problem: Problem) -> Demands:
     """What the fusions that a problem stands for demand of a schedule."""
     p = problem
@@ -375,18 +382,3 @@ def demands(problem: Problem) -> Demands:
         (p.a_count, p.b_count), p.target, p.reductions, p.promotion, p.computed, p.scaled,
         bool(p.grouped), bool(p.m_entries or p.n_entries or p.k_entries),
     )  # fmt: skip
-
-
-def epilogue_work(fusion: Fusion) -> int:
-    """What the epilogue does for each element of the result beside one cast, in instructions."""
-    work = recasts(fusion)
-    for e in fusion.exprs:
-        if isinstance(e, PointwiseOp):
-            work += FUNCTION if e.op in FUNCTIONS else 1
-    return work + MATRIX * len(_matrices(fusion))
-
-
-def _matrices(fusion: Fusion) -> list[TensorBinding]:
-    product = the_products(fusion)[0]
-    whole = {str(d.extent) for d in (product.rows, product.cols)}
-    return list({b.tensor: b for b in fusion.inputs if whole <= set(b.axes)}.values())

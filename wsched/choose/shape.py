@@ -21,24 +21,26 @@ __all__ = ["Number", "Shape", "either", "least", "most"]
 Number: TypeAlias = Any
 """An int, a float or a bool; or an array of them."""
 
+_ARRAY = np.ndarray
+
 
 def most(a: Number, b: Number) -> Number:
     """The larger one of two numbers, or of each two."""
-    return np.maximum(a, b) if _array(a) or _array(b) else max(a, b)
+    if type(a) is _ARRAY or type(b) is _ARRAY:
+        return np.maximum(a, b)
+    return b if b > a else a
 
 
 def least(a: Number, b: Number) -> Number:
     """The smaller one of two numbers, or of each two."""
-    return np.minimum(a, b) if _array(a) or _array(b) else min(a, b)
+    if type(a) is _ARRAY or type(b) is _ARRAY:
+        return np.minimum(a, b)
+    return b if b < a else a
 
 
 def either(where: Number, a: Number, b: Number) -> Number:
     """One of two numbers, by whether something is so; or of each two."""
-    return np.where(where, a, b) if _array(where) else a if where else b
-
-
-def _array(x: Number) -> bool:
-    return type(x) is np.ndarray
+    return np.where(where, a, b) if type(where) is _ARRAY else a if where else b
 
 
 @quick

@@ -18,7 +18,7 @@ from wsched.choose.shape import Number, Shape, either, most
 from wsched.choose.thread_loads import thread_cycles
 from wsched.schedule.matmul.params import L2Promotions, MatmulParams
 
-__all__ = ["Step", "stage_bytes", "step_of", "step_of_shape", "tensor_cycles"]
+__all__ = ["Step", "stage_bytes", "step_of_shape", "steps_of", "tensor_cycles"]
 
 FLOPS_PER_CYCLE = 4096
 """Of the tensor cores of an SM, 16-bit operands; narrower ones in proportion to their bytes (NVIDIA
@@ -125,14 +125,19 @@ class Step:
         return "shared memory" if self.smem >= self.computing else "threads that compute A"
 
 
-def step_of(problem: Problem, params: MatmulParams) -> Step:
-    """A step of the k loop of the product that is computed."""
-    return step_of_shape(
-        problem, Shape.of(params), params.circular_buffer_options.smem_circular_buffer_stage,
-        params.l2_promotions, params.programmatic_dependent_launch,
-        thread_cycles(problem, params) if params.thread_loads else 0.0,
-        params.splitk_factor > 1,
-    )  # fmt: skip
+def steps_of(problem: Problem, params: MatmulParams) -> dict[bool, Step]:
+    """A step of the k loop of the product that is computed, by whether the kernel is launched
+    dependently; of how many parts K is in, where these are several, it does not depend.
+    """
+    shape, options = Shape.of(params), params.circular_buffer_options
+    threads = thread_cycles(problem, params) if params.thread_loads else 0.0
+    known = options.smem_circular_buffer_stage, params.l2_promotions
+    return {
+        dependent: step_of_shape(
+            problem, shape, *known, dependent, threads, params.splitk_factor > 1
+        )
+        for dependent in (True, False)
+    }
 
 
 def step_of_shape(

@@ -7,7 +7,7 @@ from functools import lru_cache
 from itertools import takewhile
 from math import gcd
 
-from lowering.ground.frozen import replaced
+from lowering.ground.frozen import quick, replaced
 from wsched.choose.problem import Problem
 from wsched.schedule.matmul.params import ClusterDims
 
@@ -17,6 +17,7 @@ __all__ = [
 ]  # fmt: skip
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Tile:
     """An output tile and who computes it.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
+from functools import cached_property
 
 from lowering.ground.dtypes import DType
 from lowering.ground.errors import UnsupportedError
@@ -76,7 +77,7 @@ class DataType(_Named):
         """
         return DataType.Float if self is DataType.TF32 else self
 
-    @property
+    @cached_property
     def element(self) -> DType:
         """The type of its elements in memory, which knows their size and their other names.
 
@@ -89,7 +90,7 @@ class DataType(_Named):
             raise UnsupportedError(f"a tensor of DataType.{self.name}", names)
         return found
 
-    @property
+    @cached_property
     def bytes(self) -> int:
         """Bytes of one element in memory; UnsupportedError as of ``element``."""
         return self.element.bytes

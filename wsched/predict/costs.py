@@ -22,7 +22,7 @@ from lowering.machine.clock import Slower, Work
 from lowering.target import ptx
 from wsched.choose.cost_model import CLUSTER_START, COMBINE_TILE, GHZ, STORE_LINE
 from wsched.choose.epilogue import REDUCED, WORK
-from wsched.choose.problem import FUNCTION, FUNCTIONS, MATRIX
+from wsched.choose.epilogue_work import FUNCTION, FUNCTIONS, MATRIX
 from wsched.choose.step import FILL_BYTES, FLOPS_PER_CYCLE, WGMMA
 from wsched.choose.thread_loads import LOAD_LATENCY, PIECE
 

@@ -106,7 +106,8 @@ class CompiledSummary(Unscheduled):
         self, extents: Mapping[str, int], tensors: Sequence[Any]
     ) -> tuple[FewRows, int] | None:
         """What CTAs have of few rows; None where there are many, or tensors begin anywhere."""
-        few = few_rows_of(self.summary, *(extents[x.name] for x in (FRONT, REDUCED, BEHIND)))
+        front, reduced, behind = (extents[x.name] for x in (FRONT, REDUCED, BEHIND))
+        few = few_rows_of(self.summary, front, reduced, behind)
         if few is None or not all(_together(t, few.span) for t in tensors):
             return None
         return few, few.span

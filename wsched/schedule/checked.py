@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import MISSING, Field, fields, is_dataclass
 from enum import Enum
 from functools import cache
+from operator import attrgetter
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -36,6 +38,13 @@ class Checked:
     def __post_init__(self) -> None:
         """Raises ``ScheduleError`` for the first field of another type."""
         made: type = type(self)
+        read, sound = _seen(made)
+        kinds = tuple([
+            tuple(map(type, v)) if type(v) is tuple else v if type(v) is str else type(v)
+            for v in read(self)
+        ])  # fmt: skip
+        if kinds in sound:
+            return
         for f, kind, classes, literals in _declared(made):
             value = getattr(self, f.name)
             found = tuple(map(type, value)) if type(value) is tuple else type(value)
@@ -47,6 +56,22 @@ class Checked:
                     f"{f.name} takes {_phrase(kind)}",
                     _examples(f, kind),
                 )
+        if len(sound) < _MOST:
+            sound.add(kinds)
+
+
+_MOST = 256
+"""Types of fields that are remembered of a dataclass; all of a choice's schedules have a few."""
+
+
+@cache
+def _seen(kind: type) -> tuple[Callable[[Any], tuple[Any, ...]], set[tuple[Any, ...]]]:
+    """What reads a dataclass's fields, and the types that these had, and strings, where they were
+    as declared: a choice of schedule makes a thousand of such dataclasses.
+    """
+    names = [f.name for f in fields(kind)]
+    read = attrgetter(*names)
+    return (read if len(names) > 1 else lambda made: (read(made),)), set()
 
 
 @cache
@@ -54,8 +79,7 @@ def _declared(
     kind: type,
 ) -> tuple[tuple[Field[Any], Any, frozenset[Any], frozenset[Any]], ...]:
     """The fields of a dataclass, each with its type, and of that classes, classes of a tuple's
-    elements, and literals that need no further look: a choice of schedule makes a thousand of such
-    dataclasses.
+    elements, and literals that need no further look.
     """
     hints = get_type_hints(kind)
     return tuple((f, hints[f.name], *_plain_kinds(hints[f.name])) for f in fields(kind))

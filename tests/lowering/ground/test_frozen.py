@@ -66,10 +66,28 @@ def test_a_quick_dataclass_is_a_dataclass() -> None:
         Quick()  # type: ignore[call-arg]
 
 
-def test_a_default_that_is_made_anew_is_not_for_a_quick_dataclass() -> None:
+def test_a_default_that_is_made_anew() -> None:
+    @quick
     @dataclass(frozen=True, slots=True)
     class Made:
+        first: int
         items: list[int] = field(default_factory=list)
 
-    with pytest.raises(TypeError, match=r"Made\.items: no argument, or made anew each time"):
+    one, other = Made(1), Made(1)
+    assert one == other == Made(1, []) and one.items is not other.items
+    assert Made(first=2, items=one.items).items is one.items
+
+
+def test_a_field_that_is_no_argument_is_not_for_a_quick_dataclass() -> None:
+    @dataclass(frozen=True, slots=True)
+    class Made:
+        first: int = field(default=1, init=False)
+
+    with pytest.raises(TypeError, match=r"Made\.first: no argument"):
         quick(Made)
+
+
+def test_replaced_by_the_same_values_is_the_same() -> None:
+    made = Quick(1)
+    assert replaced(made, first=made.first, second=made.second) is made
+    assert replaced(made, first=2) == Quick(2)

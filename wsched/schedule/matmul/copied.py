@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from lowering.ground.frozen import quick
 from wsched.schedule.checked import Checked
 from wsched.schedule.options import CachePolicy, MmaInputSmemSwizzle, TensorMapL2Promotion
 
@@ -12,6 +13,7 @@ __all__ = [
 ]  # fmt: skip
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class CachePolicies(Checked):
     """Policies of the TMA copies of the operands A and B and of the results."""
@@ -24,6 +26,7 @@ class CachePolicies(Checked):
         return f"a {self.a}, b {self.b}, d {self.d}"
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class L2Promotions(Checked):
     """What the L2 fetches at once for the TMA loads of the operands A and B."""
@@ -35,6 +38,7 @@ class L2Promotions(Checked):
         return f"a {self.a}, b {self.b}"
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class SmemSwizzles(Checked):
     """How the operands A and B lie in shared memory."""
@@ -49,6 +53,7 @@ class SmemSwizzles(Checked):
         return f"a {self.a}, b {self.b}"
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class SupportedVectorization(Checked):
     """Elements that a thread accesses at once in global memory.
@@ -61,6 +66,7 @@ class SupportedVectorization(Checked):
     epilogue: int = 2
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class ThreadLoads(Checked):
     """Operands that threads load, whose rows may begin where TMA takes none.

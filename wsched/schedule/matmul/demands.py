@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
+from lowering.ground.frozen import quick, replaced
 from lowering.target.target import Target
 from lowering.target.targets import DEFAULT
 from wsched.fusion import (
@@ -34,6 +35,7 @@ def recasts(fusion: Fusion) -> int:
     return sum(isinstance(e, MmaOp) for e in again)
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Demands:
     """Types and layouts.
@@ -118,7 +120,7 @@ class Demands:
     @property
     def exchanged(self) -> Demands:
         """Those of the transposed product."""
-        return replace(
+        return replaced(
             self, m_major=self.n_major, n_major=self.m_major, counts=self.counts[::-1],
             computed=self.computed and self.computed.exchanged,
             scaled=self.scaled and self.scaled[::-1],
@@ -128,7 +130,7 @@ class Demands:
         """Those of a kernel that stores parts of K, where the parameters say so."""
         if not params.stores_parts:
             return self
-        return replace(self, results=(DataType.Float,) * len(self.results))
+        return replaced(self, results=(DataType.Float,) * len(self.results))
 
     def loaded(self, params: MatmulParams) -> tuple[DataType, ...]:
         """Types of the matrices that the load warpgroup of a schedule loads."""

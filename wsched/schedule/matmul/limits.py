@@ -89,10 +89,10 @@ def require_legal_for(demands: Demands, params: MatmulParams) -> None:
     refuse_parts(demands, params)
     demands = demands.stored(params)
     demands = demands.exchanged if params.exchange_operands else demands
-    tiles = params.tile_sizes
-    wrote = f"MatmulParams(cta_tile={tiles.cta_tile}, warp_tile={tiles.warp_tile}, ...)"
     reasons = check_params(params, target) or _fusion_reasons(demands, params)
     if reasons:
+        tiles = params.tile_sizes
+        wrote = f"MatmulParams(cta_tile={tiles.cta_tile}, warp_tile={tiles.warp_tile}, ...)"
         raise ScheduleError("params", wrote, "; ".join(reasons))
     inputs = demands.loaded(params)
     stage, epilogue = taken(demands, params, inputs)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from lowering.ground.frozen import quick
 from lowering.target.target import Target
 from lowering.target.targets import of_macro
 from wsched.schedule.checked import Checked, Choice, build, lines, plain
@@ -184,6 +185,7 @@ class ClusterDims(Checked):
     n: int = 1
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class MatmulParams(Checked):
     """What the matmul scheduler needs to know; the default is a cooperative persistent kernel.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from lowering.ground.frozen import quick
 from lowering.target import ptx
 from wsched.fusion import DataType, Fusion, IterType
 from wsched.schedule.matmul.params import MatmulParams
@@ -17,6 +18,7 @@ __all__ = [
 _WARPS = 4
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Reductions:
     """How many results are reductions.

@@ -1,0 +1,32 @@
+"""What an epilogue asks for, in instructions of a thread."""
+
+from __future__ import annotations
+
+from wsched.fusion import Fusion, PointwiseOp, TensorBinding, the_products
+from wsched.schedule.matmul.demands import recasts
+
+__all__ = ["FUNCTION", "FUNCTIONS", "MATRIX", "epilogue_matrices", "epilogue_work"]
+
+FUNCTION, MATRIX = 12, 8
+"""What a function of several instructions, and reading an element of a matrix, count for."""
+
+FUNCTIONS = frozenset(
+    {"div", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt"}
+    | {"reciprocal", "tanh", "erf", "erfc", "sigmoid", "silu", "pow"}
+)
+
+
+def epilogue_work(fusion: Fusion) -> int:
+    """What the epilogue does for each element of the result beside one cast, in instructions."""
+    work = recasts(fusion)
+    for e in fusion.exprs:
+        if isinstance(e, PointwiseOp):
+            work += FUNCTION if e.op in FUNCTIONS else 1
+    return work + MATRIX * len(epilogue_matrices(fusion))
+
+
+def epilogue_matrices(fusion: Fusion) -> list[TensorBinding]:
+    """The matrices that an epilogue reads."""
+    product = the_products(fusion)[0]
+    whole = {str(d.extent) for d in (product.rows, product.cols)}
+    return list({b.tensor: b for b in fusion.inputs if whole <= set(b.axes)}.values())
