@@ -51,6 +51,9 @@ class Target:
     max_cluster: int
     tensor_memory: TensorMemory | None = None
 
+    def __hash__(self) -> int:
+        return hash(self.arch)
+
     @property
     def name(self) -> str:
         """What a schedule calls it: ``arch``, and the CTAs that have a part of one of its matrix

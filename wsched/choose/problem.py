@@ -249,6 +249,8 @@ class Problem(_Kept):
         that.
         """
         found = self.exchanged if params.exchange_operands else self
+        if not (found.m_entries or found.n_entries):  # pieces divide tiles
+            return found.tiles_m(params.output_tile.m), found.tiles_n(params.output_tile.n)
         loaded = (found.inputs or ()) if params.loads_epilogue_inputs else ()
         columns = chunk_columns(params, *found.results, *loaded, *found.reductions.types)
         m, n = pieces(params, columns, found.m_major, found.n_major)

@@ -17,7 +17,9 @@ __all__ = ["Checked", "Choice", "build", "changed", "lines", "plain"]
 
 
 class Choice(Enum):
-    """An enum that prints as its name."""
+    """An enum that prints as its name; members are themselves alone, and hashed so."""
+
+    __hash__ = object.__hash__
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}.{self.name}"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 
 from lowering.ground.errors import ScheduleError, UnsupportedError
+from lowering.ground.frozen import replaced
 from lowering.target.target import Target
 from lowering.target.targets import DEFAULT
 from wsched.fusion import DataType, Fusion, the_products
@@ -145,15 +146,15 @@ def with_tile(
         along_k: how many share each slice of K, likewise.
     """
     below = warpgroups // across // along_k
-    shared = replace(tile, m=tile.m // below, n=tile.n // across, k=tile.k // along_k)
+    shared = replaced(tile, m=tile.m // below, n=tile.n // across, k=tile.k // along_k)
     warp = tile if ping_pong else shared
-    return replace(
+    return replaced(
         params,
         buffering_loop_level=BufferingLoopLevel(int(ping_pong)),
         tile_sizes=MatMulTileOptions(
-            replace(tile, m=tile.m * warpgroups if ping_pong else tile.m), warp
+            replaced(tile, m=tile.m * warpgroups if ping_pong else tile.m), warp
         ),
-        mma_macro=replace(params.mma_macro, n=warp.n),
+        mma_macro=replaced(params.mma_macro, n=warp.n),
     )
 
 
@@ -163,7 +164,7 @@ def _with_most_stages(fusion: Fusion, params: MatmulParams, target: Target) -> M
     demands = demands.exchanged if params.exchange_operands else demands
     least = max(2, params.wgmma_in_flight + 1)
     for wanted, loaded in product((max(least, LEAST_STAGES), least), (True, False)):
-        tried = params if loaded else replace(params, epilogue_input_stages=0)
+        tried = params if loaded else replaced(params, epilogue_input_stages=0)
         inputs = loaded_types(fusion, tried)
         found = fit_stages(
             tried, demands.operand, demands.results, inputs, wanted, demands.n_major, target,
@@ -171,7 +172,7 @@ def _with_most_stages(fusion: Fusion, params: MatmulParams, target: Target) -> M
         )  # fmt: skip
         if found is not None:
             return found
-    return _with_stages(replace(params, epilogue_stages=1), least)
+    return _with_stages(replaced(params, epilogue_stages=1), least)
 
 
 def fit_stages(
@@ -206,7 +207,7 @@ def fit_stages(
     chunks = chunk_turns(params, chunk_columns(params, *results, *inputs, *reductions.types))
     in_turn = chunks > 1 if reductions.types else chunks % 2 == 0
     for buffers in (chunks,) if apart else (2, 1) if in_turn else (1,):
-        tried = replace(params, epilogue_stages=buffers)
+        tried = replaced(params, epilogue_stages=buffers)
         found = shared_bytes(
             tried,
             operand,
@@ -228,4 +229,4 @@ def _with_stages(params: MatmulParams, stages: int) -> MatmulParams:
     options = CircularBufferOptions(
         smem_circular_buffer_stage=stages, smem_circular_buffer_prefetch_gap=gap
     )
-    return replace(params, circular_buffer_options=options)
+    return replaced(params, circular_buffer_options=options)
