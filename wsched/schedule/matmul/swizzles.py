@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import gcd
 
+from lowering.ground.frozen import quick
 from lowering.target import ptx
 from wsched.schedule.matmul.demands import Demands
 from wsched.schedule.matmul.params import MatmulParams
@@ -17,6 +18,7 @@ from wsched.schedule.primitives.checks import Reasons
 __all__ = ["swizzle_reasons", "widest_span"]
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class _Side:
     """An operand of the product that is computed.
