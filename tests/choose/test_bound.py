@@ -127,6 +127,7 @@ PRICED = {"one row of tiles": 2, "one step": 3, "fp32 results": 4, "batch-invari
 """Tiles that are made and priced, where it is not one; of some 280 to 3080."""
 
 
+@pytest.mark.usefixtures("by_laws")
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_next_to_nothing_is_made_and_priced(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A count of what a first choice takes, which no other work on a machine changes."""

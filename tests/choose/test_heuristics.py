@@ -72,6 +72,7 @@ def priced(asked: Problem, like: MatmulParams) -> Iterator[tuple[float, MatmulPa
                 yield cost(asked, found).us, found
 
 
+@pytest.mark.usefixtures("by_laws")
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("shape", [*SHAPES, IN_PARTS], ids=str)
 def test_the_parameters_are_those_of_the_best(shape: tuple[int, int, int]) -> None:
@@ -101,6 +102,7 @@ def test_parts_of_an_h200() -> None:
     )  # fmt: skip
 
 
+@pytest.mark.usefixtures("by_laws")
 def test_candidates_are_ranked_by_what_they_cost() -> None:
     asked = problem(2048, 2048, 2048)
     ranks = ranked(asked)

@@ -2,7 +2,8 @@
 
 A schedule that was measured for the problem is taken where a table has one (``wsched tune``).
 Else :data:`TILES` in clusters of each of :data:`CLUSTERS` are the candidates; the cost model
-predicts the time of each, launched dependently or not.
+predicts the time of each, launched dependently or not, and those that it puts in front are ranked
+by what was measured of schedules like them (:mod:`wsched.choose.learned.order`).
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ from lowering.ground.errors import ScheduleError, UnsupportedError
 from lowering.ground.frozen import replaced
 from lowering.ground.log import log
 from wsched.choose.bound import least_us
+from wsched.choose.candidate import Candidate
 from wsched.choose.copy_engine import asks_dearly, policies, promotions, streams
-from wsched.choose.cost import Cost
 from wsched.choose.cost_model import cost, places
+from wsched.choose.learned.order import in_order, near
 from wsched.choose.problem import Problem, demands
 from wsched.choose.stored_parts import in_parts_at_all, stored_in_parts
 from wsched.choose.tensor_memory import tried_in_tensor_memory
@@ -50,14 +52,6 @@ __all__ = [
 
 CLUSTERED = 128 * 128
 """Elements of the least tile for which a cluster pays where rows are aligned."""
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A schedule with as many stages as fit, and its predicted cost."""
-
-    params: MatmulParams
-    cost: Cost
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,25 +137,25 @@ def _grouped(problem: Problem) -> MatmulParams:
 
 @lru_cache(maxsize=4096)
 def modelled(problem: Problem) -> MatmulParams:
-    """The schedule with the smallest predicted time.
+    """The first of the :func:`candidates`.
 
-    What cannot be as fast as the best so far is neither made nor priced, which is most.
+    What the laws cannot put near the best so far is neither made nor priced, which is most.
     """
     tried = _tried(problem)
     least = least_us(problem, tried)
-    best, found = (inf, len(tried)), None
+    best, further, found = inf, near(problem), dict[int, list[Candidate]]()
     for i in sorted(range(len(tried)), key=least.__getitem__):
-        if least[i] > best[0]:
+        if least[i] > best * further:
             break
-        for candidate in _priced(problem, *tried[i]):
-            if (candidate.cost.us, i) < best:
-                best, found = (candidate.cost.us, i), candidate
-    return candidates(problem)[0].params if found is None else found.params
+        found[i] = _priced(problem, *tried[i])
+        best = min([best, *(c.cost.us for c in found[i])])
+    every = in_order(problem, [c for i in sorted(found) for c in found[i]])
+    return every[0].params if every else candidates(problem)[0].params
 
 
 def ranked(problem: Problem) -> list[tuple[float, MatmulParams]]:
-    """Predicted microseconds and parameters of every candidate, best first."""
-    return [(c.cost.us, c.params) for c in candidates(problem)]
+    """Microseconds and parameters of every candidate, best first."""
+    return [(c.us, c.params) for c in candidates(problem)]
 
 
 @lru_cache(maxsize=32)
@@ -177,7 +171,7 @@ def candidates(problem: Problem) -> tuple[Candidate, ...]:
     if problem.target.tensor_memory is not None:
         return _in_tensor_memory(problem)
     found = (c for tried in _tried(problem) for c in _priced(problem, *tried))
-    best = tuple(sorted(found, key=lambda c: c.cost.us))
+    best = in_order(problem, list(found))
     if not best and problem.computed is not None:
         what = f"an operand that is computed from {problem.computed.dtype}, in no legal tile"
         raise UnsupportedError(what, "one whose rows and slices of K registers hold")

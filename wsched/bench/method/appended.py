@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import lzma
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,8 +27,13 @@ def append(path: Path, line: dict[str, Any]) -> None:
 
 
 def lines(path: Path) -> Iterator[dict[str, Any]]:
-    """A file's lines; those that cannot be read, of a process that died, are passed over."""
-    for text in path.read_text(encoding="utf-8", errors="replace").splitlines():
+    """A file's lines; those that cannot be read, of a process that died, are passed over. What ends
+    with .xz is unpacked.
+    """
+    read = lzma.open if path.suffix == ".xz" else open
+    with read(path, "rt", encoding="utf-8", errors="replace") as file:
+        found = file.read()
+    for text in found.splitlines():
         try:
             line = json.loads(text)
         except ValueError:

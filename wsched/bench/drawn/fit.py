@@ -1,0 +1,171 @@
+"""Trees that put schedules in order, fitted to drawn problems; needs no GPU.
+
+``python -m wsched.bench.drawn.fit FILE... --out TREES`` reads files of ``wsched bench random
+--json``, plain or packed with xz, fits (scikit-learn: the extra ``fit`` of the package) and writes
+what :mod:`wsched.choose.learned` reads. First it says what was gained at problems that the trees do
+not know: each fifth of them by trees of the other four.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import typer
+from numpy.typing import NDArray
+
+from wsched.bench.drawn.joined import Joined, joined
+from wsched.choose.learned.features import FEATURES, features
+from wsched.choose.learned.order import FURTHEST, TREES
+from wsched.choose.learned.trees import Trees
+
+__all__ = ["Measured", "fitted", "left", "measured"]
+
+Numbers = NDArray[np.floating[Any]]
+
+FOLDS = 5
+
+STEEPNESS = 5.0
+"""How fast a schedule counts for less that is slower than the fastest at its problem: one that
+takes a tenth longer counts 0.6."""
+
+SETTINGS = {
+    "max_iter": 800, "learning_rate": 0.06, "max_leaf_nodes": 31, "max_depth": 9,
+    "min_samples_leaf": 30, "l2_regularization": 3.0, "random_state": 0,
+}  # fmt: skip
+"""Of gradient boosting. Of 8, 16 and 31 leaves, of 400 and 800 trees more are better; of 63 leaves and
+of features left out at random fewer (0041)."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Measured:
+    """Schedules at problems, those of a problem beside each other.
+
+    Args:
+        rows: features of each.
+        predicted: logarithm of the time by the laws.
+        took: logarithm of the time.
+        starts: the first schedule of each problem.
+        problem: number of each schedule's problem.
+    """
+
+    rows: Numbers
+    predicted: Numbers
+    took: Numbers
+    starts: NDArray[np.intp]
+    problem: NDArray[np.intp]
+
+    @property
+    def behind(self) -> Numbers:
+        """Logarithm of each time over the least at its problem."""
+        least: Numbers = np.minimum.reduceat(self.took, self.starts)
+        behind: Numbers = self.took - least[self.problem]
+        return behind
+
+    @property
+    def target(self) -> Numbers:
+        """What a prediction is off by, beside those of others at the problem."""
+        off = self.took - self.predicted
+        mean = np.add.reduceat(off, self.starts) / np.bincount(self.problem)
+        target: Numbers = off - mean[self.problem]
+        return target
+
+    def lost(self, ranked: Numbers) -> Numbers:
+        """By problem, how much longer the first takes than the fastest, as a logarithm.
+
+        Args:
+            ranked: by what the schedules are in order.
+        """
+        order = np.lexsort((ranked, self.problem))
+        lost: Numbers = self.behind[order[self.starts]]
+        return lost
+
+
+def measured(found: Iterable[Joined]) -> Measured:
+    """The schedules of files at problems that have two or more."""
+    rows, predicted, took, sizes = [], [], [], []
+    for _, group in groupby(found, key=lambda j: (j.name, j.problem)):
+        every = list(group)
+        if len(every) < 2:
+            continue
+        sizes.append(len(every))
+        for j in every:
+            rows.append(features(j.problem, j.params))
+            predicted.append(j.predicted_us)
+            took.append(j.us)
+    starts = np.cumsum([0, *sizes[:-1]])
+    problem = np.repeat(np.arange(len(sizes)), sizes)
+    return Measured(
+        np.array(rows, np.float32), np.log(predicted), np.log(took), starts, problem
+    )
+
+
+def fitted(m: Measured, some: NDArray[np.bool_] | None = None, **settings: Any) -> Trees:
+    """Trees of schedules.
+
+    Args:
+        m: all.
+        some: of which to fit to; None for all.
+        settings: that differ from :data:`SETTINGS`.
+    """
+    from sklearn.ensemble import HistGradientBoostingRegressor  # not for who only compiles
+
+    some = np.ones(len(m.took), bool) if some is None else some
+    model = HistGradientBoostingRegressor(**{**SETTINGS, **settings})
+    model.fit(m.rows[some], m.target[some], sample_weight=np.exp(-STEEPNESS * m.behind[some]))
+    return _trees([tree for (tree,) in model._predictors], model._baseline_prediction.item())
+
+
+def _trees(predictors: Iterable[Any], mean: float) -> Trees:
+    """The nodes of scikit-learn's trees behind each other; all trees add to a mean."""
+    nodes = [p.nodes for p in predictors]
+    sizes = [len(n) for n in nodes]
+    roots = np.cumsum([0, *sizes[:-1]])
+    every, root = np.concatenate(nodes), np.repeat(roots, sizes)
+    leaf, own = every["is_leaf"].astype(bool), np.arange(len(every))
+    return Trees(
+        names=np.array(FEATURES),
+        roots=roots.astype(np.int32),
+        feature=np.where(leaf, 0, every["feature_idx"]).astype(np.uint8),
+        most=np.where(leaf, np.inf, every["num_threshold"]).astype(np.float32),
+        left=np.where(leaf, own, root + every["left"]).astype(np.int32),
+        right=np.where(leaf, own, root + every["right"]).astype(np.int32),
+        value=np.where(leaf, every["value"] + mean / len(nodes), 0.0).astype(np.float32),
+        depth=np.array(every["depth"].max()),
+    )
+
+
+def left(m: Measured, seed: int = 0, **settings: Any) -> tuple[Numbers, Numbers]:
+    """By problem what the laws alone lose, and what they lose with trees that do not know it."""
+    count = len(m.starts)
+    fold = np.random.default_rng(seed).permutation(count) % FOLDS
+    ranked, longest = m.predicted.copy(), np.log(FURTHEST)
+    for i in range(FOLDS):
+        unknown = fold[m.problem] == i
+        told = fitted(m, ~unknown, **settings).of(m.rows[unknown])
+        ranked[unknown] += np.clip(told, -longest, longest)
+    return m.lost(m.predicted), m.lost(ranked)
+
+
+def main(
+    files: list[Path] = typer.Argument(help="Of wsched bench random --json; .xz is unpacked."),
+    out: Path = typer.Option(TREES, help="The file that is written."),
+) -> None:
+    """Fit trees that put schedules in order."""
+    m = measured(j for path in files for j in joined(path))
+    before, now = left(m)
+    for name, lost in (("laws", before), ("laws and trees", now)):
+        print(
+            f"{name}: {len(lost)} problems, {100 * lost.mean():.2f} % behind the fastest, "
+            f"{np.mean(lost < 0.03):.0%} within 3 %"
+        )
+    fitted(m).write(out)
+    print(f"wrote {out}, {out.stat().st_size} bytes")
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,74 @@
+"""Which of the schedules that the laws put in front is the fastest, by what was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+from math import log
+from pathlib import Path
+
+import numpy as np
+
+from wsched.choose.candidate import Candidate
+from wsched.choose.learned.features import FEATURES, features
+from wsched.choose.learned.trees import Trees
+from wsched.choose.problem import Problem
+
+__all__ = ["FURTHEST", "NEAR", "TREES", "in_order", "near"]
+
+TREES = Path(__file__).with_name("h200.npz")
+"""Fitted to drawn problems on an H200 by ``python -m wsched.bench.drawn.fit``."""
+
+NEAR = 1.12
+"""Of the least prediction: schedules up to there are put in order."""
+
+FURTHEST = 1.2
+"""The most that trees make a prediction longer or shorter by, as a factor."""
+
+FEW_ROWS, LEAST_FLOP = 64, 1e9
+"""Rows or columns up to which a problem is one of few rows, and what takes less than a few
+microseconds: nobody drew such, and what the laws put first is faster (0041)."""
+
+
+def near(problem: Problem) -> float:
+    """How far from the least prediction a schedule may be and still come first, as a factor."""
+    return NEAR if _is_known(problem) else 1.0
+
+
+def in_order(problem: Problem, found: Sequence[Candidate]) -> tuple[Candidate, ...]:
+    """Candidates, the fastest first; of equals the first.
+
+    Those that the laws put near their best have factors by trees, where there are measurements of
+    such problems: what tells schedules apart, not what the predictions of all are off by.
+    """
+    by_laws = sorted(found, key=lambda c: c.cost.us)
+    if not by_laws or not _is_known(problem):
+        return tuple(by_laws)
+    furthest = by_laws[0].cost.us * NEAR
+    first = [c for c in by_laws if c.cost.us <= furthest]
+    rows = np.array([features(problem, c.params) for c in first], np.float32)
+    longest = log(FURTHEST)
+    told = np.exp(np.clip(_trees().of(rows), -longest, longest)).tolist()
+    known = [replace(c, factor=factor) for c, factor in zip(first, told, strict=True)]
+    return (*sorted(known, key=lambda c: c.us), *by_laws[len(first) :])
+
+
+def _is_known(problem: Problem) -> bool:
+    """Whether measurements tell of such a problem: one product of two matrices of 16 bits that TMA
+    reads, of neither few rows nor few columns, whose result of 16 bits is stored as it is.
+    """
+    p = problem
+    one = p.products == 1 and p.batch == 1
+    listed = p.grouped or p.m_entries or p.n_entries or p.k_entries
+    bare = not (p.work or p.matrices or p.over_rows or p.over_columns)
+    plain = p.computed is None and p.scaled is None and not p.promotion
+    of_16_bits = p.operand.bytes == 2 and [r.bytes for r in p.results] == [2]
+    by_tma = p.unaligned is None and p.target.tensor_memory is None
+    drawn = min(p.m, p.n) > FEW_ROWS and 2 * p.m * p.n * p.k >= LEAST_FLOP
+    return bool(one and not listed and bare and plain and of_16_bits and by_tma and drawn)
+
+
+@lru_cache(maxsize=1)
+def _trees() -> Trees:
+    return Trees.read(TREES, FEATURES)

@@ -1,0 +1,89 @@
+"""Regression trees whose answers are added up: read, checked, and asked for many rows at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lowering.ground.errors import InternalError
+
+__all__ = ["Trees"]
+
+Numbers = NDArray[np.floating[Any]]
+Counts = NDArray[np.integer[Any]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Trees:
+    """The nodes of all trees, a tree's behind each other; a leaf leads to itself.
+
+    Args:
+        names: of the features.
+        roots: the first node of each tree.
+        feature: that a node asks for, by its place among the names.
+        most: value up to which a row goes left.
+        left: node on that side, behind its parent or the leaf itself.
+        right: node on the other side, likewise.
+        value: what a leaf adds.
+        depth: of the deepest tree: so many steps lead to leaves of all.
+    """
+
+    names: NDArray[np.str_]
+    roots: Counts
+    feature: Counts
+    most: Numbers
+    left: Counts
+    right: Counts
+    value: Numbers
+    depth: Counts
+
+    def of(self, rows: Numbers) -> Numbers:
+        """The sum over all trees for each row of features."""
+        every = np.arange(len(rows))
+        node = np.broadcast_to(self.roots[:, None], (len(self.roots), len(rows)))
+        for _ in range(int(self.depth)):
+            goes_left = rows[every, self.feature[node]] <= self.most[node]
+            node = np.where(goes_left, self.left[node], self.right[node])
+        found: Numbers = self.value[node].sum(axis=0)
+        return found
+
+    def write(self, path: Path) -> None:
+        """Write a file for :meth:`read`."""
+        np.savez_compressed(path, **{f.name: getattr(self, f.name) for f in fields(self)})
+
+    @classmethod
+    def read(cls, path: Path, names: tuple[str, ...]) -> Trees:
+        """Read what :meth:`write` wrote; nothing in a file is executed.
+
+        Args:
+            path: of the file.
+            names: of the features that rows have, in order.
+
+        Raises:
+            InternalError: the file cannot be read, is of other features, or is no trees.
+        """
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                found = cls(**{f.name: file[f.name] for f in fields(cls)})
+        except (OSError, KeyError, ValueError, BadZipFile) as error:
+            raise InternalError(f"{path} cannot be read as trees: {error}") from error
+        if tuple(found.names.tolist()) != names:
+            raise InternalError(f"{path} was fitted to other features than there are")
+        found._require_trees(path)
+        return found
+
+    def _require_trees(self, path: Path) -> None:
+        """That every walk stays within the nodes and asks for a feature that there is."""
+        nodes = len(self.value)
+        inside = all(
+            len(x) == nodes and (0 <= x).all() and (x < most).all()
+            for x, most in ((self.feature, len(self.names)), (self.left, nodes), (self.right, nodes))
+        )
+        rooted = len(self.roots) and (0 <= self.roots).all() and (self.roots < nodes).all()
+        if not (inside and rooted and len(self.most) == nodes and self.depth.shape == ()):
+            raise InternalError(f"{path} has nodes that are no trees")
