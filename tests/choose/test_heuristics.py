@@ -203,6 +203,7 @@ def test_rows_that_tma_does_not_store(n: int, kind: DataType, smem: bool, vector
     assert params.supported_vec_size.epilogue == vector
 
 
+@pytest.mark.usefixtures("by_laws")
 def test_stages_take_what_the_epilogue_leaves() -> None:
     """Ping-pong 128x128: of 226 KiB 64 KiB are four buffers of the epilogue, a stage has 32."""
     plain = Problem(4096, 4096, 4096, BF16, (BF16,), 132)

@@ -25,6 +25,8 @@ class Cost:
         rounds: tiles of the CTA with most.
         step: what a step of the k loop waits for: ``tensor cores``, ``shared memory``,
             ``copies``, ``latency`` or ``threads that load``.
+        factor: measured over predicted time of kernels like it, beside others at the same problem
+            (:mod:`wsched.choose.learned`); 1 where nobody has measured such.
         measured: whether the model was fitted to kernels that ran; else it is reckoned from data
             sheets, and nobody knows how far off it is.
     """
@@ -38,11 +40,12 @@ class Cost:
     tiles: int
     rounds: int
     step: str
+    factor: float = 1.0
     measured: bool = True
 
     @property
     def parts(self) -> dict[str, float]:
-        """Microseconds by what takes them."""
+        """Microseconds by what takes them, by the laws."""
         return {
             "start": self.launch_us,
             "k loops": self.main_us,
@@ -53,21 +56,32 @@ class Cost:
         }
 
     @property
-    def us(self) -> float:
-        """The sum."""
+    def by_laws(self) -> float:
+        """The sum of the parts."""
         return sum(self.parts.values())
+
+    @property
+    def us(self) -> float:
+        """Microseconds of the whole."""
+        return self.by_laws * self.factor
 
     def __str__(self) -> str:
         shown = {n: us for n, us in self.parts.items() if us or n != "adding parts"}
         parts = ", ".join(f"{name} {us:.1f}" for name, us in shown.items())
         rounds = f"{self.rounds} round{'s' * (self.rounds != 1)}"
         guess = "" if self.measured else "by data sheets, nothing was measured, "
-        return f"{guess}{self.us:.1f} us: {parts} ({rounds} of tiles, a step waits for {self.step})"
+        known = "" if self.factor == 1 else f", {self.factor:.3f} of these by kernels like it"
+        return (
+            f"{guess}{self.us:.1f} us: {parts} ({rounds} of tiles, a step waits for {self.step})"
+            f"{known}"
+        )
 
     def worse(self, best: Cost) -> str:
         """What costs more than in a faster schedule: the part with the largest difference."""
         more = {name: us - best.parts[name] for name, us in self.parts.items()}
         name = max(more, key=lambda n: more[n])
+        if more[name] <= 0:
+            return "no part by the laws; kernels like it were measured slower"
         why = {
             "k loops": f", which wait for {self.step} in {self.rounds} rounds, not {best.rounds}"
             if self.rounds != best.rounds

@@ -155,7 +155,7 @@ def modelled(problem: Problem) -> MatmulParams:
 
 def ranked(problem: Problem) -> list[tuple[float, MatmulParams]]:
     """Microseconds and parameters of every candidate, best first."""
-    return [(c.us, c.params) for c in candidates(problem)]
+    return [(c.cost.us, c.params) for c in candidates(problem)]
 
 
 @lru_cache(maxsize=32)

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 
 from lowering.ground.errors import ScheduleError, UnsupportedError
 from wsched.choose.cost import Cost
-from wsched.choose.cost_model import cost
 from wsched.choose.heuristics import CLUSTERS, Candidate, candidates
+from wsched.choose.learned.order import predicted
 from wsched.choose.problem import Problem, demands
 from wsched.schedule.matmul.early import in_parts, launched
 from wsched.schedule.matmul.limits import require_legal_for
@@ -73,7 +73,7 @@ def alternatives(problem: Problem, params: MatmulParams) -> tuple[Priced, ...]:
         problem: for which.
         params: a schedule that the cost model describes: persistent and warp-specialized.
     """
-    best, found = cost(problem, params), candidates(problem)
+    best, found = predicted(problem, params), candidates(problem)
     together = (
         Priced(name, of(params), tuple(_best_of(found, params, best, of)))
         for name, of in _WITH_OTHERS.items()
@@ -129,7 +129,7 @@ def _priced(
         except UnsupportedError as e:
             found.append(Alternative(value, None, str(e)))
         else:
-            made = cost(problem, params)
+            made = predicted(problem, params)
             found.append(Alternative(value, made.us, _beside(made, best)))
     return tuple(sorted(found, key=lambda a: (a.us is None, a.us or 0.0)))
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from wsched.choose.cost import Cost
-from wsched.choose.cost_model import cost
 from wsched.choose.heuristics import modelled, taken
+from wsched.choose.learned.order import predicted
 from wsched.choose.problem import Problem
 from wsched.choose.thread_loads import copied_us
 from wsched.choose.tuned.entry import Entry
@@ -70,7 +70,7 @@ def price(problem: Problem) -> Price:
         UnsupportedError: there is no schedule for it.
     """
     found = taken(problem)
-    mine, own = cost(problem, found.params), found.hit or lookup_product(problem)
+    mine, own = predicted(problem, found.params), found.hit or lookup_product(problem)
     left = copied_us(problem, ThreadLoads(*thread_bytes(found.params)))
     scale = 1.0 if own is None or own.of_sister else _scale(own.entry)
     return Price(found.params, mine, found.hit, scale, copied_us(problem) - left)
@@ -78,4 +78,4 @@ def price(problem: Problem) -> Price:
 
 def _scale(entry: Entry) -> float:
     """What was measured over what the model predicts for its own choice."""
-    return entry.us / cost(entry.problem, modelled(entry.problem)).us
+    return entry.us / predicted(entry.problem, modelled(entry.problem)).us

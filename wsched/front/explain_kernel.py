@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from wsched.choose.copy_cost import Copy
 from wsched.choose.cost import Cost
-from wsched.choose.cost_model import cost
 from wsched.choose.heuristics import Candidate, candidates
+from wsched.choose.learned.order import predicted
 from wsched.choose.nvfuser_cost import NvfuserCost
 from wsched.choose.price import price
 from wsched.choose.problem import Problem
@@ -62,7 +62,7 @@ def _explain_by_threads(
     kernel: CompiledFusion, problem: Problem, device: str, needed: tuple[Copy, ...]
 ) -> Explanation:
     """The explanation of a kernel whose threads load operands, beside those by TMA on copies."""
-    mine, others = cost(problem, kernel.params), list(candidates(problem))
+    mine, others = predicted(problem, kernel.params), list(candidates(problem))
     facts = _facts(kernel, problem, mine, others)
     behind = copied_us(problem)
     refusals = tuple(
@@ -114,7 +114,7 @@ def explain_given(kernel: CompiledFusion, problem: Problem, device: str) -> Expl
     given = kernel.made_from
     others = [c for c in candidates(problem) if given is None or not c.params.matches(given)]
     described = given and given.warp_specialized and given.persistent
-    us = cost(problem, given) if given and described else None
+    us = predicted(problem, given) if given and described else None
     facts = _facts(kernel, problem, us, others)
     choice = Choice("schedule", kernel.kernel.name, "written call by call")
     if given is not None:

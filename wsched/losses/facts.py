@@ -39,7 +39,7 @@ class Facts:
         losses: in the order of :data:`wsched.losses.effects.EFFECTS`; with the roofline's time they
             are the time that is predicted.
         largest: those that cost most, with what would mend them.
-        cost: of the whole, as ``explain`` has it.
+        cost: of the whole by the laws, as ``explain`` has its parts.
         tensor_share: part of the cycles in which tensor cores work, zeros beyond edges included.
         watts: power limit of the board; None where it is not known.
         tuned_us: microseconds that a table has measured of this schedule, which it was chosen for;

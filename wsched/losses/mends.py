@@ -61,7 +61,8 @@ class Mend:
 
 
 def mends_of(problem: Problem, params: MatmulParams, effect: str) -> tuple[Mend, ...]:
-    """What would mend an effect of a schedule: what saves most first, what is refused last.
+    """What would mend an effect of a schedule, by the laws: what saves most first, what is refused
+    last.
 
     Args:
         problem: which.
@@ -98,7 +99,7 @@ def _of_data(problem: Problem, now: float, effect: str) -> Iterator[Mend]:
     """What other data would do, with the schedule that is best for them."""
     if effect == "row alignment":
         padded = replaced(problem, align_a=ALIGNED, align_b=ALIGNED)
-        us = candidates(padded)[0].cost.us
+        us = candidates(padded)[0].cost.by_laws
         yield Mend(f"rows padded to {ALIGNED} bytes by who makes them", now - us)
 
 
@@ -107,7 +108,7 @@ def _other(problem: Problem, params: MatmulParams, effect: str, now: float) -> I
     mine = _loss(problem, params, effect)
     for c in candidates(problem):
         if not c.params.matches(params) and _loss(problem, c.params, effect) <= HALF * mine:
-            yield Mend(_name(c), now - c.cost.us)
+            yield Mend(_name(c), now - c.cost.by_laws)
             return
 
 

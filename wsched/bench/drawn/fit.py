@@ -19,8 +19,9 @@ import typer
 from numpy.typing import NDArray
 
 from wsched.bench.drawn.joined import Joined, joined
+from wsched.choose.cost_model import cost
 from wsched.choose.learned.features import FEATURES, features
-from wsched.choose.learned.order import FURTHEST, TREES
+from wsched.choose.learned.order import FURTHEST, NEAR, TREES
 from wsched.choose.learned.trees import Trees
 
 __all__ = ["Measured", "fitted", "left", "measured"]
@@ -37,8 +38,8 @@ SETTINGS = {
     "max_iter": 800, "learning_rate": 0.06, "max_leaf_nodes": 31, "max_depth": 9,
     "min_samples_leaf": 30, "l2_regularization": 3.0, "random_state": 0,
 }  # fmt: skip
-"""Of gradient boosting. Of 8, 16 and 31 leaves, of 400 and 800 trees more are better; of 63 leaves and
-of features left out at random fewer (0041)."""
+"""Of gradient boosting. Of 8, 16 and 31 leaves and of 400 and 800 trees more are better; 63 leaves,
+and features left out at random, are not (0041)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,14 +48,14 @@ class Measured:
 
     Args:
         rows: features of each.
-        predicted: logarithm of the time by the laws.
+        laws: logarithm of the time that they predict.
         took: logarithm of the time.
         starts: the first schedule of each problem.
         problem: number of each schedule's problem.
     """
 
     rows: Numbers
-    predicted: Numbers
+    laws: Numbers
     took: Numbers
     starts: NDArray[np.intp]
     problem: NDArray[np.intp]
@@ -69,10 +70,17 @@ class Measured:
     @property
     def target(self) -> Numbers:
         """What a prediction is off by, beside those of others at the problem."""
-        off = self.took - self.predicted
+        off = self.took - self.laws
         mean = np.add.reduceat(off, self.starts) / np.bincount(self.problem)
         target: Numbers = off - mean[self.problem]
         return target
+
+    @property
+    def near(self) -> NDArray[np.bool_]:
+        """What the laws put near their best."""
+        least = np.minimum.reduceat(self.laws, self.starts)
+        near: NDArray[np.bool_] = self.laws - least[self.problem] <= np.log(NEAR)
+        return near
 
     def lost(self, ranked: Numbers) -> Numbers:
         """By problem, how much longer the first takes than the fastest, as a logarithm.
@@ -87,7 +95,7 @@ class Measured:
 
 def measured(found: Iterable[Joined]) -> Measured:
     """The schedules of files at problems that have two or more."""
-    rows, predicted, took, sizes = [], [], [], []
+    rows, laws, took, sizes = [], [], [], []
     for _, group in groupby(found, key=lambda j: (j.name, j.problem)):
         every = list(group)
         if len(every) < 2:
@@ -95,13 +103,11 @@ def measured(found: Iterable[Joined]) -> Measured:
         sizes.append(len(every))
         for j in every:
             rows.append(features(j.problem, j.params))
-            predicted.append(j.predicted_us)
+            laws.append(cost(j.problem, j.params).by_laws)
             took.append(j.us)
     starts = np.cumsum([0, *sizes[:-1]])
     problem = np.repeat(np.arange(len(sizes)), sizes)
-    return Measured(
-        np.array(rows, np.float32), np.log(predicted), np.log(took), starts, problem
-    )
+    return Measured(np.array(rows, np.float32), np.log(laws), np.log(took), starts, problem)
 
 
 def fitted(m: Measured, some: NDArray[np.bool_] | None = None, **settings: Any) -> Trees:
@@ -117,11 +123,15 @@ def fitted(m: Measured, some: NDArray[np.bool_] | None = None, **settings: Any) 
     some = np.ones(len(m.took), bool) if some is None else some
     model = HistGradientBoostingRegressor(**{**SETTINGS, **settings})
     model.fit(m.rows[some], m.target[some], sample_weight=np.exp(-STEEPNESS * m.behind[some]))
-    return _trees([tree for (tree,) in model._predictors], model._baseline_prediction.item())
+    made = _trees([tree for (tree,) in model._predictors])
+    # What the laws put near their best is as long as predicted, in the mean over all problems: so
+    # prices of problems that trees do not know can be held against those that they do.
+    mean = made.of(m.rows[some & m.near]).mean()
+    return made.moved(-mean)
 
 
-def _trees(predictors: Iterable[Any], mean: float) -> Trees:
-    """The nodes of scikit-learn's trees behind each other; all trees add to a mean."""
+def _trees(predictors: Iterable[Any]) -> Trees:
+    """The nodes of scikit-learn's trees behind each other."""
     nodes = [p.nodes for p in predictors]
     sizes = [len(n) for n in nodes]
     roots = np.cumsum([0, *sizes[:-1]])
@@ -134,7 +144,7 @@ def _trees(predictors: Iterable[Any], mean: float) -> Trees:
         most=np.where(leaf, np.inf, every["num_threshold"]).astype(np.float32),
         left=np.where(leaf, own, root + every["left"]).astype(np.int32),
         right=np.where(leaf, own, root + every["right"]).astype(np.int32),
-        value=np.where(leaf, every["value"] + mean / len(nodes), 0.0).astype(np.float32),
+        value=np.where(leaf, every["value"], 0.0).astype(np.float32),
         depth=np.array(every["depth"].max()),
     )
 
@@ -143,12 +153,12 @@ def left(m: Measured, seed: int = 0, **settings: Any) -> tuple[Numbers, Numbers]
     """By problem what the laws alone lose, and what they lose with trees that do not know it."""
     count = len(m.starts)
     fold = np.random.default_rng(seed).permutation(count) % FOLDS
-    ranked, longest = m.predicted.copy(), np.log(FURTHEST)
+    ranked, longest = m.laws.copy(), np.log(FURTHEST)
     for i in range(FOLDS):
         unknown = fold[m.problem] == i
         told = fitted(m, ~unknown, **settings).of(m.rows[unknown])
         ranked[unknown] += np.clip(told, -longest, longest)
-    return m.lost(m.predicted), m.lost(ranked)
+    return m.lost(m.laws), m.lost(ranked)
 
 
 def main(

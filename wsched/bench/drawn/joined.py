@@ -23,7 +23,7 @@ from wsched.bench.drawn.results import LIMIT
 from wsched.bench.method.appended import lines
 from wsched.bench.method.statistic import geometric_mean
 from wsched.bench.peers.systems import REFERENCE
-from wsched.choose.cost_model import cost
+from wsched.choose.learned.order import predicted
 from wsched.choose.problem import Problem
 from wsched.schedule.matmul.chunks import chunk_columns
 from wsched.schedule.matmul.params import MatmulParams
@@ -61,7 +61,7 @@ class Joined:
     @property
     def predicted_us(self) -> float:
         """By the model as it is."""
-        return cost(self.problem, self.params).us
+        return predicted(self.problem, self.params).us
 
 
 def joined(path: Path) -> Iterator[Joined]:
@@ -88,7 +88,7 @@ def _time(score: dict[str, Any]) -> float | None:
 def classes(choice: Joined) -> tuple[str, ...]:
     """What a problem and what is chosen for it have in common with others."""
     p, params = choice.problem, choice.params
-    found = cost(p, params)
+    found = predicted(p, params)
     steps = -(-p.steps(params.output_tile.k) // params.splitk_factor)
     full = found.tiles * params.splitk_factor >= FULL * p.sms
     told = {

@@ -19,7 +19,7 @@ from wsched.bench.method.appended import lines
 from wsched.bench.method.correlation import rank_correlation
 from wsched.bench.method.statistic import geometric_mean
 from wsched.bench.peers.systems import REFERENCE
-from wsched.choose.cost_model import cost
+from wsched.choose.learned.order import predicted
 from wsched.choose.problem import Problem, row_alignment
 from wsched.choose.tuned.entry import problem_from_dict
 from wsched.schedule.matmul.params import MatmulParams
@@ -76,7 +76,7 @@ def verdict_of(name: str, result: dict[str, Any]) -> Verdict | None:
         return None
     problem = planned(name, result)
     all_params = {n: MatmulParams.from_dict(right[n]["params"]) for n in times}
-    predicted = {n: cost(problem, params).us for n, params in all_params.items()}
+    predicted = {n: predicted(problem, params).us for n, params in all_params.items()}
     choice = min(predicted, key=predicted.__getitem__)
     return Verdict(
         name,

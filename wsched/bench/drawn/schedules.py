@@ -12,8 +12,8 @@ from dataclasses import replace
 
 from lowering.ground.errors import WschedError
 from wsched.bench.schedules.ranking import Ranked, label
-from wsched.choose.cost_model import cost
 from wsched.choose.heuristics import choose_params, ranked
+from wsched.choose.learned.order import predicted
 from wsched.choose.problem import Problem, demands
 from wsched.front.known import import_fusion
 from wsched.schedule.matmul.early import in_shares, launched
@@ -57,7 +57,7 @@ def schedules_for(definition: str, problem: Problem, first: int = FIRST) -> list
     for p in tried:
         if p is taken or _legal(problem, p):
             named.setdefault(label(fusion, p), p)
-    return [Ranked(name, cost(problem, p).us, p) for name, p in named.items()]
+    return [Ranked(name, predicted(problem, p).us, p) for name, p in named.items()]
 
 
 def _legal(problem: Problem, params: MatmulParams) -> bool:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from wsched.bench.problem import Shape
-from wsched.choose.cost_model import cost
 from wsched.choose.heuristics import choose_params, ranked
+from wsched.choose.learned.order import predicted
 from wsched.choose.problem import Problem
 from wsched.front.known import import_fusion
 from wsched.front.sizes import Extents
@@ -77,7 +77,7 @@ def taken_first(definition: str, problem: Problem) -> list[Ranked]:
     found, taken = ranking_of(definition, problem), choose_params(problem)
     others = [r for r in found if not taken.matches(r.params)]
     name = label(import_fusion(definition), taken)
-    return [Ranked(name, cost(problem, taken).us, taken), *others]
+    return [Ranked(name, predicted(problem, taken).us, taken), *others]
 
 
 def shortlist(definition: str, problem: Problem, top: int) -> list[Ranked]:
@@ -90,7 +90,7 @@ def shortlist(definition: str, problem: Problem, top: int) -> list[Ranked]:
     fusion = import_fusion(definition)
     for r in found[:TWINS]:
         twin = launched(r.params, not r.params.programmatic_dependent_launch)
-        us = cost(problem, twin).us
+        us = predicted(problem, twin).us
         found.append(Ranked(label(fusion, twin), us, twin))
     return found
 

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import lru_cache
 from math import log
 from pathlib import Path
 
 import numpy as np
 
+from lowering.ground.frozen import replaced
+from lowering.target.ptx import TMA_STRIDE_ALIGN
 from wsched.choose.candidate import Candidate
+from wsched.choose.cost import Cost
+from wsched.choose.cost_model import cost
 from wsched.choose.learned.features import FEATURES, features
 from wsched.choose.learned.trees import Trees
 from wsched.choose.problem import Problem
+from wsched.schedule.matmul.params import MatmulParams
 
-__all__ = ["FURTHEST", "NEAR", "TREES", "in_order", "near"]
+__all__ = ["FURTHEST", "NEAR", "TREES", "in_order", "near", "predicted"]
 
 TREES = Path(__file__).with_name("h200.npz")
 """Fitted to drawn problems on an H200 by ``python -m wsched.bench.drawn.fit``."""
@@ -42,21 +46,40 @@ def in_order(problem: Problem, found: Sequence[Candidate]) -> tuple[Candidate, .
     Those that the laws put near their best have factors by trees, where there are measurements of
     such problems: what tells schedules apart, not what the predictions of all are off by.
     """
-    by_laws = sorted(found, key=lambda c: c.cost.us)
+    by_laws = sorted(found, key=lambda c: c.cost.by_laws)
     if not by_laws or not _is_known(problem):
         return tuple(by_laws)
-    furthest = by_laws[0].cost.us * NEAR
-    first = [c for c in by_laws if c.cost.us <= furthest]
-    rows = np.array([features(problem, c.params) for c in first], np.float32)
+    furthest = by_laws[0].cost.by_laws * NEAR
+    first = [c for c in by_laws if c.cost.by_laws <= furthest]
+    told = _factors(problem, [c.params for c in first])
+    known = [
+        replaced(c, cost=replaced(c.cost, factor=factor))
+        for c, factor in zip(first, told, strict=True)
+    ]
+    return (*sorted(known, key=lambda c: c.cost.us), *by_laws[len(first) :])
+
+
+def predicted(problem: Problem, params: MatmulParams) -> Cost:
+    """What a schedule costs by the laws, with its factor where there is one; for one of the first
+    candidates what :func:`in_order` has.
+    """
+    found = cost(problem, params)
+    if not _is_known(problem):
+        return found
+    (factor,) = _factors(problem, [params])
+    return replaced(found, factor=factor)
+
+
+def _factors(problem: Problem, found: Sequence[MatmulParams]) -> list[float]:
+    rows = np.array([features(problem, params) for params in found], np.float32)
     longest = log(FURTHEST)
-    told = np.exp(np.clip(_trees().of(rows), -longest, longest)).tolist()
-    known = [replace(c, factor=factor) for c, factor in zip(first, told, strict=True)]
-    return (*sorted(known, key=lambda c: c.us), *by_laws[len(first) :])
+    told: list[float] = np.exp(np.clip(_trees().of(rows), -longest, longest)).tolist()
+    return told
 
 
 def _is_known(problem: Problem) -> bool:
     """Whether measurements tell of such a problem: one product of two matrices of 16 bits that TMA
-    reads, of neither few rows nor few columns, whose result of 16 bits is stored as it is.
+    reads, of neither few rows nor few columns, whose result of 16 bits TMA stores as it is.
     """
     p = problem
     one = p.products == 1 and p.batch == 1
@@ -64,7 +87,8 @@ def _is_known(problem: Problem) -> bool:
     bare = not (p.work or p.matrices or p.over_rows or p.over_columns)
     plain = p.computed is None and p.scaled is None and not p.promotion
     of_16_bits = p.operand.bytes == 2 and [r.bytes for r in p.results] == [2]
-    by_tma = p.unaligned is None and p.target.tensor_memory is None
+    read = min(p.align_a, p.align_b) >= TMA_STRIDE_ALIGN and p.target.tensor_memory is None
+    by_tma = read and p.unaligned is None
     drawn = min(p.m, p.n) > FEW_ROWS and 2 * p.m * p.n * p.k >= LEAST_FLOP
     return bool(one and not listed and bare and plain and of_16_bits and by_tma and drawn)
 

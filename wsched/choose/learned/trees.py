@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
@@ -52,6 +52,11 @@ class Trees:
         found: Numbers = self.value[node].sum(axis=0)
         return found
 
+    def moved(self, by: float) -> Trees:
+        """Trees whose sum is more by so much."""
+        leaves = self.left == np.arange(len(self.left))
+        return replace(self, value=self.value + leaves * np.float32(by / len(self.roots)))
+
     def write(self, path: Path) -> None:
         """Write a file for :meth:`read`."""
         np.savez_compressed(path, **{f.name: getattr(self, f.name) for f in fields(self)})
@@ -68,12 +73,12 @@ class Trees:
             InternalError: the file cannot be read, is of other features, or is no trees.
         """
         try:
-            with np.load(path, allow_pickle=False) as file:
+            with path.open("rb") as binary, np.load(binary, allow_pickle=False) as file:
                 found = cls(**{f.name: file[f.name] for f in fields(cls)})
         except (OSError, KeyError, ValueError, BadZipFile) as error:
-            raise InternalError(f"{path} cannot be read as trees: {error}") from error
+            raise InternalError(str(path), f"cannot be read as trees: {error}") from error
         if tuple(found.names.tolist()) != names:
-            raise InternalError(f"{path} was fitted to other features than there are")
+            raise InternalError(str(path), "was fitted to other features than there are")
         found._require_trees(path)
         return found
 
@@ -81,9 +86,13 @@ class Trees:
         """That every walk stays within the nodes and asks for a feature that there is."""
         nodes = len(self.value)
         inside = all(
-            len(x) == nodes and (0 <= x).all() and (x < most).all()
-            for x, most in ((self.feature, len(self.names)), (self.left, nodes), (self.right, nodes))
+            len(x) == nodes and (x >= 0).all() and (x < most).all()
+            for x, most in (
+                (self.feature, len(self.names)),
+                (self.left, nodes),
+                (self.right, nodes),
+            )
         )
-        rooted = len(self.roots) and (0 <= self.roots).all() and (self.roots < nodes).all()
+        rooted = len(self.roots) and (self.roots >= 0).all() and (self.roots < nodes).all()
         if not (inside and rooted and len(self.most) == nodes and self.depth.shape == ()):
-            raise InternalError(f"{path} has nodes that are no trees")
+            raise InternalError(str(path), "has nodes that are no trees")

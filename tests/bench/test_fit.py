@@ -1,0 +1,117 @@
+"""Trees fitted to measurements: what they learn, and what they lose where they know nothing."""
+
+from __future__ import annotations
+
+import json
+import lzma
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from wsched.bench.drawn import fit
+from wsched.bench.drawn.fit import Measured, fitted, left, measured
+from wsched.bench.drawn.joined import joined
+from wsched.bench.drawn.problems import Drawn
+from wsched.bench.drawn.schedules import schedules_for
+from wsched.bench.problem import definition_text
+from wsched.bench.schedules.ranking import problem_for
+from wsched.choose.cost_model import cost
+from wsched.choose.learned.features import FEATURES
+from wsched.choose.learned.trees import Trees
+from wsched.choose.tuned.entry import problem_to_dict
+
+LEAVES = {"max_iter": 15, "min_samples_leaf": 5, "learning_rate": 0.5}
+EXCHANGED = FEATURES.index("exchanged")
+
+
+def made(problems: int = 40, schedules: int = 12) -> Measured:
+    """Times that the laws predict, but that exchanged tiles take a tenth longer."""
+    rng = np.random.default_rng(3)
+    count = problems * schedules
+    rows = rng.random((count, len(FEATURES))).astype(np.float32)
+    rows[:, EXCHANGED] = rng.integers(0, 2, count)
+    laws = rng.normal(3, 0.03, count)
+    problem = np.repeat(np.arange(problems), schedules)
+    took = laws + 0.1 * rows[:, EXCHANGED] + 0.2 * rng.random(problems)[problem]
+    return Measured(rows, laws, took, np.arange(0, count, schedules), problem)
+
+
+def test_what_is_not_in_the_laws_is_learned() -> None:
+    m = made()
+    told = fitted(m, **LEAVES).of(m.rows)
+    apart = told[m.rows[:, EXCHANGED] == 1].mean() - told[m.rows[:, EXCHANGED] == 0].mean()
+    assert apart == pytest.approx(0.1, abs=0.01)
+    assert told[m.near].mean() == pytest.approx(0, abs=1e-4)
+
+
+@pytest.mark.slow
+def test_what_is_lost_at_problems_that_trees_do_not_know() -> None:
+    laws, trees = left(made(), **LEAVES)
+    assert laws.shape == trees.shape == (40,)
+    assert laws.mean() > 0.02 and trees.mean() < 0.005
+
+
+def test_the_first_in_order_is_what_counts() -> None:
+    m = Measured(
+        np.zeros((4, len(FEATURES)), np.float32), np.zeros(4),
+        np.log([2.0, 1.0, 3.0, 4.5]), np.array([0, 2]), np.array([0, 0, 1, 1]),
+    )  # fmt: skip
+    assert m.behind.tolist() == pytest.approx(np.log([2, 1, 1, 1.5]).tolist())
+    assert m.lost(np.array([0.0, 1.0, 1.0, 0.0])).tolist() == pytest.approx(
+        np.log([2, 1.5]).tolist()
+    )
+    assert m.target.tolist() == pytest.approx(
+        np.log([2**0.5, 2**-0.5, 1.5**-0.5, 1.5**0.5]).tolist()
+    )
+
+
+@dataclass(frozen=True)
+class File:
+    path: Path
+    problems: tuple[Drawn, ...]
+
+
+@pytest.fixture(scope="module")
+def packed(tmp_path_factory: pytest.TempPathFactory) -> File:
+    """A file of ``wsched bench random``, packed, with a problem of one schedule behind others."""
+    problems = tuple(Drawn(n, 1024, 512, "tn") for n in (512, 1024, 2048, 4096, 640, 8192))
+    path = tmp_path_factory.mktemp("fit") / "drawn.jsonl.xz"
+    with lzma.open(path, "wt") as file:
+        for p in problems:
+            text = definition_text(p.problem)
+            planned = problem_for(text, p.problem.shape, 132)
+            found = schedules_for(text, planned, 4)[: 1 if p.m == 8192 else None]
+            systems = {
+                r.name: {
+                    "status": "ok", "first_us": cost(planned, r.params).us * 1.01**i,
+                    "params": r.params.to_dict(),
+                }
+                for i, r in enumerate(found)
+            }  # fmt: skip
+            result = {"systems": systems, "problem": problem_to_dict(planned)}
+            file.write(json.dumps({"problem": str(p), "result": result}) + "\n")
+    return File(path, problems)
+
+
+@pytest.mark.slow
+def test_problems_with_one_schedule_say_nothing(packed: File) -> None:
+    found = measured(joined(packed.path))
+    assert len(found.starts) == len(packed.problems) - 1
+    assert found.rows.shape == (len(found.took), len(FEATURES))
+    assert found.laws[:2] == pytest.approx(found.took[:2], abs=0.02)
+
+
+@pytest.mark.slow
+def test_the_command_writes_what_is_read(
+    packed: File, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.setattr(fit, "SETTINGS", fit.SETTINGS | {"max_iter": 3, "min_samples_leaf": 3})
+    out = tmp_path / "trees.npz"
+    fit.main([packed.path], out)
+    assert len(Trees.read(out, FEATURES).roots) == 3
+    told = capsys.readouterr().out.splitlines()
+    assert told[0].startswith("laws: 5 problems, ") and told[1].startswith("laws and trees: 5 ")
+    assert told[2].startswith(f"wrote {out}, ")
