@@ -22,7 +22,7 @@ from wsched.choose.learned.features import FEATURES
 from wsched.choose.learned.trees import Trees
 from wsched.choose.tuned.entry import problem_to_dict
 
-LEAVES = {"max_iter": 15, "min_samples_leaf": 5, "learning_rate": 0.5}
+LEAVES = {"max_iter": 12, "min_samples_leaf": 5, "learning_rate": 0.5}
 EXCHANGED = FEATURES.index("exchanged")
 
 
@@ -42,7 +42,7 @@ def test_what_is_not_in_the_laws_is_learned() -> None:
     m = made()
     told = fitted(m, **LEAVES).of(m.rows)
     apart = told[m.rows[:, EXCHANGED] == 1].mean() - told[m.rows[:, EXCHANGED] == 0].mean()
-    assert apart == pytest.approx(0.1, abs=0.01)
+    assert apart == pytest.approx(0.1, abs=0.02)
     assert told[m.near].mean() == pytest.approx(0, abs=1e-4)
 
 
