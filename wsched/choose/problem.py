@@ -284,6 +284,7 @@ class Problem:
             thread_a=self.thread_b, thread_b=self.thread_a,
             computed=self.computed and self.computed.exchanged,
             scaled=self.scaled and self.scaled[::-1],
+            **asdict(self.reductions.exchanged),
             grouped={"m": "n", "n": "m"}.get(self.grouped, self.grouped),
         )  # fmt: skip
 

@@ -10,7 +10,7 @@ from wsched.schedule.matmul.params import MatmulParams
 from wsched.schedule.primitives.checks import Reasons
 
 __all__ = [
-    "NO_REDUCTIONS", "Reductions", "over_both", "over_columns", "reduction_reasons",
+    "NO_REDUCTIONS", "Reductions", "over_both", "over_columns", "over_tile", "reduction_reasons",
     "shared_by_warps",
 ]  # fmt: skip
 
@@ -22,10 +22,12 @@ class Reductions:
     """How many results are reductions.
 
     Args:
-        over_rows: of those over the rows of a tile, which go from warp to warp in shared memory.
-        over_columns: of those over its columns, or over both, which a warp carries from chunk to
-            chunk.
+        over_rows: of those over rows. Rows of a tile go from warp to warp in shared memory.
+        over_columns: of those over columns, or over both. Columns of a tile a warp carries from
+            chunk to chunk.
         over_both: of those, how many are over both, of which single numbers go from warp to warp.
+
+    Rows and columns are those of the product that is computed: a tile's are the same.
     """
 
     over_rows: int = 0
@@ -38,6 +40,12 @@ class Reductions:
         found = [over_columns(fusion, b.tensor) for b in fusion.reduced]
         both = sum(over_both(fusion, b.tensor) for b in fusion.reduced)
         return cls(found.count(False), found.count(True), both)
+
+    @property
+    def exchanged(self) -> Reductions:
+        """Those of the transposed product."""
+        rows, columns = self.over_columns - self.over_both, self.over_rows + self.over_both
+        return Reductions(rows, columns, self.over_both)
 
     @property
     def types(self) -> tuple[DataType, ...]:
@@ -56,8 +64,6 @@ def reduction_reasons(found: Reductions, params: MatmulParams) -> Reasons:
             f"{params.across} warpgroups side by side along N: each would have a part of the "
             "columns that a result is reduced over"
         )
-    if found != NO_REDUCTIONS and params.exchange_operands:
-        reasons.append("exchange_operands=True: what is reduced is rows and columns of the result")
     if found != NO_REDUCTIONS and params.batch_invariant:
         reasons.append(
             "batch_invariant=True: a result is reduced tile by tile, and which tiles there are "
@@ -67,13 +73,21 @@ def reduction_reasons(found: Reductions, params: MatmulParams) -> Reasons:
 
 
 def over_columns(fusion: Fusion, tv: str) -> bool:
-    """Whether a reduction is over the columns of a tile; of one over both, too."""
+    """Whether a reduction is over the columns of the result; of one over both, too."""
     return _summed(fusion, tv)[1]
 
 
 def over_both(fusion: Fusion, tv: str) -> bool:
-    """Whether a reduction is over rows and columns of a tile, at once or one behind the other."""
+    """Whether a reduction is over rows and columns, at once or one behind the other."""
     return all(_summed(fusion, tv))
+
+
+def over_tile(fusion: Fusion, tv: str, params: MatmulParams) -> tuple[bool, bool]:
+    """Whether a reduction is over the rows of a tile, and over its columns: where operands are
+    exchanged these are columns and rows of the result.
+    """
+    rows, columns = _summed(fusion, tv)
+    return (columns, rows) if params.exchange_operands else (rows, columns)
 
 
 def _summed(fusion: Fusion, tv: str) -> tuple[bool, bool]:
