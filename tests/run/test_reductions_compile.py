@@ -19,7 +19,8 @@ WAYS = {
     "coop_128x256": ALL[:3], "coop_256x128": ALL[:3], "coop_3_groups": ALL[:2],
     "across_128x256": SUMS, "pipelined": ALL[:3], "pingpong_64x256": ALL[:3],
     "pingpong_128x128": ALL[:3], "dynamic": ALL[:2], "split_2": ALL[:2],
-    "stream_k_pingpong": ALL[:2],
+    "stream_k_pingpong": ALL[:2], "exchanged_boxes": ALL, "exchanged_pingpong": ALL,
+    "exchanged_pipelined": ALL[:3], "exchanged_stream_k": ALL[:3],
 }  # fmt: skip
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.reductions import Reduced, definition
-from tests.schedules import cooperative
+from tests.schedules import cooperative, exchanged
 from wsched.front.known import import_fusion
 from wsched.schedule.matmul.params import GemmTile, MatmulParams
 from wsched.schedule.matmul.reductions import (
@@ -13,6 +13,7 @@ from wsched.schedule.matmul.reductions import (
     Reductions,
     over_both,
     over_columns,
+    over_tile,
     shared_by_warps,
 )
 from wsched.schedule.matmul.tiles import with_tile
@@ -30,6 +31,24 @@ def test_which_way(axes: tuple[int, ...], columns: bool, both: bool) -> None:
     found = over_columns(fusion, result.tensor), over_both(fusion, result.tensor)
     assert found == (columns, both)
     assert Reductions.of(fusion) == Reductions(int(not columns), int(columns), int(both))
+
+
+@pytest.mark.parametrize(
+    ("axes", "rows", "columns"), [((0,), True, False), ((1,), False, True), ((0, 1), True, True)]
+)
+def test_which_way_of_a_tile(axes: tuple[int, ...], rows: bool, columns: bool) -> None:
+    """Rows of an exchanged tile are columns of the result."""
+    fusion = import_fusion(definition((Reduced("sum", axes),)))
+    (result,) = fusion.reduced
+    assert over_tile(fusion, result.tensor, ONE) == (rows, columns)
+    assert over_tile(fusion, result.tensor, exchanged(ONE)) == (columns, rows)
+
+
+def test_those_of_the_transposed_product() -> None:
+    """What is over both is over columns of either."""
+    found = Reductions(over_rows=2, over_columns=4, over_both=1)
+    assert found.exchanged == Reductions(over_rows=3, over_columns=3, over_both=1)
+    assert found.exchanged.exchanged == found
 
 
 @pytest.mark.parametrize(
