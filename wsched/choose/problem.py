@@ -283,8 +283,7 @@ class Problem:
             m_entries=self.n_entries, n_entries=self.m_entries,
             thread_a=self.thread_b, thread_b=self.thread_a,
             computed=self.computed and self.computed.exchanged,
-            scaled=self.scaled and self.scaled[::-1],
-            **asdict(self.reductions.exchanged),
+            scaled=self.scaled and self.scaled[::-1], **asdict(self.reductions.exchanged),
             grouped={"m": "n", "n": "m"}.get(self.grouped, self.grouped),
         )  # fmt: skip
 
