@@ -4,7 +4,9 @@ Requires: unrolled loops of as many trips next to each other in a compute role: 
 chunks of a fragment, one that stores them through shared memory, and between them what meets
 behind the first.
 Guarantees: one loop, in which each trip reduces its chunk behind its store, but for the last store:
-in front of it stand the reduction of the last chunk and what met behind the loop of reductions. The
+in front of it stand the reduction of the last chunk and what met behind the loop of reductions.
+Where a trip has a loop of stores, as of transposed chunks, of which each 64 rows are a box, a chunk
+is reduced behind all of its own, but the last chunk in front of the last of them. The
 wait for a staging buffer to be read, which comes in front of the next store, has arithmetic to hide
 behind, and nothing but the store itself is behind the last one; the order of the reductions is as
 it was.
