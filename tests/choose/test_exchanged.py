@@ -50,7 +50,7 @@ def test_what_is_of_both_sides_names_the_other_one() -> None:
 
 
 def test_rows_that_are_reduced_are_columns() -> None:
-    found = Reductions(over_rows=2, over_columns=4, over_both=1)
+    found = Reductions(over_rows=2, over_columns=4, over_both=1, of_sums=True)
     for made in (replace(PROBLEM, **asdict(found)), replace(DEMANDS, reductions=found)):
         assert made.exchanged.reductions == found.exchanged
         assert made.exchanged.exchanged == made

@@ -27,10 +27,11 @@ from wsched.run.finish import parts_shape
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
-TURNS = exchanged(ping_pong(128, 144, stages=4, epilogue_stages=2))
+TURNS = replace(exchanged(ping_pong(128, 144, epilogue_stages=2)), num_registers="auto")
 """The tile that 8192x4096x2048 takes, in three chunks of two boxes each."""
 
 KERNELS = {
+    "chosen": TURNS,
     "turns": exchanged(ping_pong(64, 32)),
     "boxes": exchanged(cooperative(256, 48, stages=3, epilogue_stages=2)),
     "chunks": exchanged(cooperative(64, 80, groups=1, registers=None)),

@@ -79,6 +79,7 @@ class Problem:
         target: what kernels for the device are made for.
         over_rows: number of results that are reductions over rows.
         over_columns: number of those over columns, or over both; ``over_both`` of these are.
+        of_sums: of them, as :class:`Reductions` has it.
         m_entries: rows of each of several As that stand side by side, whose sum is ``m``; empty of
             one.
         n_entries: columns of each of several Bs, likewise.
@@ -118,6 +119,7 @@ class Problem:
     over_rows: int = 0
     over_columns: int = 0
     over_both: int = 0
+    of_sums: bool = False
     m_entries: tuple[int, ...] = ()
     n_entries: tuple[int, ...] = ()
     k_entries: tuple[int, ...] = ()
@@ -227,7 +229,7 @@ class Problem:
         return replaced(
             self, results=(self.operand,), inputs=(), work=0, pairs=True, smem_epilogue=True,
             matrices=(), batch_invariant=False, a_count=1, b_count=1, over_rows=0, over_columns=0,
-            over_both=0, computed=None, scaled=None,
+            over_both=0, of_sums=False, computed=None, scaled=None,
         )  # fmt: skip
 
     def tiles_m(self, m: int, piece: int = 1) -> int:
@@ -272,7 +274,7 @@ class Problem:
     @property
     def reductions(self) -> Reductions:
         """The results that are reductions."""
-        return Reductions(self.over_rows, self.over_columns, self.over_both)
+        return Reductions(self.over_rows, self.over_columns, self.over_both, self.of_sums)
 
     @property
     def exchanged(self) -> Problem:
@@ -370,19 +372,10 @@ def row_alignment(*apart: int) -> int:
 def demands(problem: Problem) -> Demands:
     """What the fusions that a problem stands for demand of a schedule."""
     return Demands(
-        problem.operand,
-        problem.results,
-        problem.inputs or (),
-        problem.m_major,
-        problem.n_major,
-        problem.work > 0,
-        (problem.a_count, problem.b_count),
-        problem.target,
-        problem.reductions,
-        problem.promotion,
-        problem.computed,
-        problem.scaled,
-    )
+        problem.operand, problem.results, problem.inputs or (), problem.m_major, problem.n_major,
+        problem.work > 0, (problem.a_count, problem.b_count), problem.target, problem.reductions,
+        problem.promotion, problem.computed, problem.scaled,
+    )  # fmt: skip
 
 
 def epilogue_work(fusion: Fusion) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lowering.target import ptx
-from wsched.fusion import DataType, Fusion, IterType
+from wsched.fusion import CastOp, DataType, Fusion, IterType, PointwiseOp
 from wsched.schedule.matmul.params import MatmulParams
 from wsched.schedule.primitives.checks import Reasons
 
@@ -26,6 +26,8 @@ class Reductions:
         over_columns: of those over columns, or over both. Columns of a tile a warp carries from
             chunk to chunk.
         over_both: of those, how many are over both, of which single numbers go from warp to warp.
+        of_sums: whether each is made from the sums of products by itself, and matrices are these
+            but for a cast: nothing is held of a chunk that several results are made from.
 
     Rows and columns are those of the product that is computed: a tile's are the same.
     """
@@ -33,24 +35,30 @@ class Reductions:
     over_rows: int = 0
     over_columns: int = 0
     over_both: int = 0
+    of_sums: bool = False
 
     @classmethod
     def of(cls, fusion: Fusion) -> Reductions:
         """Those of a fusion."""
         found = [over_columns(fusion, b.tensor) for b in fusion.reduced]
         both = sum(over_both(fusion, b.tensor) for b in fusion.reduced)
-        return cls(found.count(False), found.count(True), both)
+        return cls(found.count(False), found.count(True), both, bool(found) and _of_sums(fusion))
 
     @property
     def exchanged(self) -> Reductions:
         """Those of the transposed product."""
         rows, columns = self.over_columns - self.over_both, self.over_rows + self.over_both
-        return Reductions(rows, columns, self.over_both)
+        return Reductions(rows, columns, self.over_both, self.of_sums)
+
+    @property
+    def results(self) -> int:
+        """How many there are."""
+        return self.over_rows + self.over_columns
 
     @property
     def types(self) -> tuple[DataType, ...]:
         """The type in which chunks are held to be reduced; none where nothing is."""
-        return (DataType.Float,) if self.over_rows or self.over_columns else ()
+        return (DataType.Float,) if self.results else ()
 
 
 NO_REDUCTIONS = Reductions()
@@ -70,6 +78,17 @@ def reduction_reasons(found: Reductions, params: MatmulParams) -> Reasons:
             "depends on M"
         )
     return reasons
+
+
+def _of_sums(fusion: Fusion) -> bool:
+    """Whether nothing that is computed has two readers, a result counted as one, and matrices are
+    sums of products but for a cast.
+    """
+    sums, results = {e.output for e in fusion.mmas}, {b.tensor for b in fusion.matrices}
+    computed = (e.output for e in fusion.exprs if isinstance(e, CastOp | PointwiseOp))
+    alone = all(len(fusion.uses(name)) + (name in results) <= 1 for name in computed)
+    stored = (fusion.definition(name) for name in results - sums)
+    return alone and all(isinstance(e, CastOp) and e.input in sums for e in stored)
 
 
 def over_columns(fusion: Fusion, tv: str) -> bool:
