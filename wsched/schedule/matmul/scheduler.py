@@ -119,7 +119,7 @@ def schedule_onto(s: Schedule, params: MatmulParams) -> None:
         _schedule_accumulator(s, tv, params)
     for tv in names.epilogue:
         _schedule_epilogue(s, tv, params, names)
-    _inline(s, params, names)
+    _inline(s, names)
 
 
 def _cache(s: Schedule, params: MatmulParams) -> _Names:
@@ -362,23 +362,24 @@ def _split_columns(s: Schedule, tv: str, columns: int) -> None:
     s.split(tv, s.axis(tv, "Ni"), columns, labels=("chunk", "N"))
 
 
-def _inline(s: Schedule, params: MatmulParams, names: _Names) -> None:
+def _inline(s: Schedule, names: _Names) -> None:
     """The accumulators per tile and warpgroup, fragments per m64, what is stored per box; what is
     reduced, and what that is made from, per chunk.
     """
     reduced = set[str]()
     for tv in reversed(names.epilogue):
         readers = [t.name for t in s.fusion.consumers(tv)]
-        if readers:
-            by_fragment = all(s.axis(x, _block(s)) >= 0 and x not in reduced for x in readers)
-            if isinstance(s.fusion.definition(tv), ReductionOp) or not reduced.isdisjoint(readers):
-                reduced.add(tv)
-            if tv not in s.outputs and isinstance(s.fusion.definition(tv), ReductionOp):
-                _, columns = over_tile(s.fusion, tv, params)
-                within = -1 if columns else s.axis(tv, "chunk")
-                s.inline_at(tv, max(within, _innermost_group(s, tv)) + 1)
-            else:
-                s.inline_at(tv, s.axis(tv, _block(s) if by_fragment else "chunk") + 1)
+        if not readers:
+            continue
+        chunk, reduces = s.axis(tv, "chunk"), isinstance(s.fusion.definition(tv), ReductionOp)
+        by_fragment = all(s.axis(x, _block(s)) >= 0 and x not in reduced for x in readers)
+        if reduces or not reduced.isdisjoint(readers):
+            reduced.add(tv)
+        if reduces:
+            summed = chunk >= 0 and s.tensor(tv).loop[chunk].iter_type is IterType.Reduction
+            s.inline_at(tv, max(-1 if summed else chunk, _innermost_group(s, tv)) + 1)
+        else:
+            s.inline_at(tv, s.axis(tv, _block(s) if by_fragment else "chunk") + 1)
     for tv in names.sums:
         if s.tensor(tv).circular_buffer is None:
             s.inline_at(tv, min(s.axis(tv, "k"), _innermost_group(s, tv) + 1))
