@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.reductions import ALL, Reduced, definition
@@ -9,6 +11,7 @@ from tests.schedules import cooperative, exchanged
 from wsched.bench.reductions import REDUCTIONS
 from wsched.bench.reductions import definition as linear_with
 from wsched.front.known import import_fusion
+from wsched.fusion import IterType, ReductionOp
 from wsched.importer.linear import LINEAR
 from wsched.schedule.matmul.params import GemmTile, MatmulParams
 from wsched.schedule.matmul.reductions import (
@@ -19,6 +22,7 @@ from wsched.schedule.matmul.reductions import (
     over_tile,
     shared_by_warps,
 )
+from wsched.schedule.matmul.scheduler import schedule_matmul
 from wsched.schedule.matmul.tiles import tile_choice, with_tile
 
 ONE = with_tile(MatmulParams(), GemmTile(64, 128, 64), 1, False)
@@ -45,6 +49,25 @@ def test_which_way_of_a_tile(axes: tuple[int, ...], rows: bool, columns: bool) -
     (result,) = fusion.reduced
     assert over_tile(fusion, result.tensor, ONE) == (rows, columns)
     assert over_tile(fusion, result.tensor, exchanged(ONE)) == (columns, rows)
+
+
+@pytest.mark.parametrize(
+    ("axes", "turned", "labels"),
+    [
+        ((0,), False, "Mo group rMi N"), ((0,), True, "N No rNi"),
+        ((1,), False, "M No rNi"), ((1,), True, "Mo group rMi M"),
+        ((0, 1), False, "Mo group rMi No"), ((0, 1), True, "Mo group rMi No"),
+    ],
+)  # fmt: skip
+def test_dimensions_of_parts(axes: tuple[int, ...], turned: bool, labels: str) -> None:
+    """In the order of the tile: rows of the product that is computed, then its columns."""
+    params = replace(cooperative(128, 64), exchange_operands=turned)
+    fusion = schedule_matmul(import_fusion(definition((Reduced("sum", axes),))), params)
+    made = [e.output for e in fusion.exprs if isinstance(e, ReductionOp)]
+    found = (
+        "r" * (d.iter_type is IterType.Reduction) + d.label for d in fusion.tensor(made[-1]).logical
+    )
+    assert " ".join(found) == labels
 
 
 def test_those_of_the_transposed_product() -> None:
