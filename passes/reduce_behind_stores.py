@@ -4,7 +4,9 @@ Requires: unrolled loops of as many trips next to each other in a compute role: 
 chunks of a fragment, one that stores them through shared memory, and between them what meets
 behind the first.
 Guarantees: one loop, in which each trip reduces its chunk behind its store, but for the last store:
-in front of it stand the reduction of the last chunk and what met behind the loop of reductions. The
+in front of it stand the reduction of the last chunk and what met behind the loop of reductions.
+Where a trip has a loop of stores, as of transposed chunks, of which each 64 rows are a box, a chunk
+is reduced behind all of its own, but the last chunk in front of the last of them. The
 wait for a staging buffer to be read, which comes in front of the next store, has arithmetic to hide
 behind, and nothing but the store itself is behind the last one; the order of the reductions is as
 it was.
@@ -18,7 +20,11 @@ After ``reduce_across_warps`` and ``reduce_lanes_last``, before ``allocate_named
 
 from __future__ import annotations
 
+<<<<<<< HEAD
 from collections.abc import Mapping, Sequence
+=======
+from collections.abc import Iterator, Sequence
+>>>>>>> w-red
 from dataclasses import replace
 
 from lowering.ground.expr import Const, Expr
@@ -127,11 +133,19 @@ def _may_wait(front: list[Stmt], storing: For) -> bool:
     assert isinstance(reducing, For)
     statements = list(walk(storing.body))
     stores = any(isinstance(s, TmaStore) for s in statements) and not storing.carries
-    meets = any(isinstance(s, BarSync) for s in storing.body)
+    meets = any(isinstance(s, BarSync) for s in _in_every_trip(storing.body))
     alike = trips_of(storing) == trips_of(reducing)
     apart = not defined_in(front) & used_in((storing,))
     still = all(s.TRAITS.pure or isinstance(s, _MEETING) for s in meeting)
     return stores and meets and alike and apart and still
+
+
+def _in_every_trip(body: Body) -> Iterator[Stmt]:
+    """The statements of a trip, and those of unrolled loops in it, of which none has no trips."""
+    for stmt in body:
+        yield stmt
+        if isinstance(stmt, For) and trips_of(stmt) > 0:
+            yield from _in_every_trip(stmt.body)
 
 
 def _unkept(meeting: Sequence[Stmt]) -> Body:
@@ -144,7 +158,9 @@ def _unkept(meeting: Sequence[Stmt]) -> Body:
 
 
 def _one(storing: For, reducing: For, meeting: Body, names: Names) -> Body:
-    """Each trip stores, then reduces; the last store is behind all that is reduced."""
+    """Each trip stores, then reduces; the last store is behind all that is reduced, the others of
+    its trip in front of that.
+    """
     last, carries, table = Const(trips_of(storing) - 1), list[Carry](), dict[str, Frag]()
     for carry, given in zip(reducing.carries, reducing.yields, strict=True):
         var, result = carry.var, carry.result
@@ -158,4 +174,14 @@ def _one(storing: For, reducing: For, meeting: Body, names: Names) -> Body:
         yields=reducing.yields,
     )  # fmt: skip
     reduced = names.once_more(reducing.body, {reducing.var: last}, table)
-    return loop, *reduced, *meeting, *names.once_more(storing.body, {storing.var: last})
+    front, store = _last_store(names.once_more(storing.body, {storing.var: last}), names)
+    return loop, *front, *reduced, *meeting, *store
+
+
+def _last_store(body: Body, names: Names) -> tuple[Body, Body]:
+    """What a trip does in front of its last store, and that store."""
+    *front, inner = body
+    if not isinstance(inner, For) or trips_of(inner) < 2 or inner.carries:
+        return (), body
+    last = Const(trips_of(inner) - 1)
+    return (*front, replace(inner, stop=last)), names.once_more(inner.body, {inner.var: last})

@@ -291,12 +291,13 @@ def for_result(
     """``params`` with as many stages, up to its own, as fit beside the epilogue of ``result``.
 
     ``inputs`` are the types of the matrices that the load warpgroup loads for it; ``reductions``
-    are the results that are such.
+    are the results that are such, of the product as it is defined.
     """
     types = DataType[_TYPES[operand]], DataType[_TYPES[result]]
     loaded = tuple(DataType[_TYPES[t]] for t in inputs)
     if params.exchange_operands and types[1].bytes != 2:
         params = replace(params, use_smem_epilogue=False)  # stmatrix transposes 16 bits
+    reductions = reductions.exchanged if params.exchange_operands else reductions
     stage, epilogue = shared_bytes(params, *types, inputs=loaded, reductions=reductions)
     options = params.circular_buffer_options
     fit = (HOPPER.shared_bytes - BARRIER_BYTES - epilogue) // stage

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import asdict, fields, replace
 from typing import Any
 
 import pytest
@@ -12,6 +12,7 @@ from wsched.choose.problem import Problem
 from wsched.fusion import DataType
 from wsched.schedule.matmul.computed import Computed
 from wsched.schedule.matmul.demands import Demands
+from wsched.schedule.matmul.reductions import Reductions
 
 HALF = DataType.Half
 ONE = Computed("b", DataType.Int8, 2.0)
@@ -48,7 +49,14 @@ def test_what_is_of_both_sides_names_the_other_one() -> None:
     assert grouped == {"m": "n", "n": "m"}
 
 
+def test_rows_that_are_reduced_are_columns() -> None:
+    found = Reductions(over_rows=2, over_columns=4, over_both=1, of_sums=True)
+    for made in (replace(PROBLEM, **asdict(found)), replace(DEMANDS, reductions=found)):
+        assert made.exchanged.reductions == found.exchanged
+        assert made.exchanged.exchanged == made
+
+
 def test_the_rest_stays() -> None:
-    """What is along K, of results, and of reductions, which no exchanged schedule has."""
-    many = replace(PROBLEM, k_entries=(512, 512), batch=3, over_rows=1, work=5, grouped="k")
+    """What is along K, and of results that are matrices."""
+    many = replace(PROBLEM, k_entries=(512, 512), batch=3, work=5, grouped="k")
     assert many.exchanged == replace(many, m=many.n, n=many.m)

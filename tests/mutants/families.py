@@ -29,7 +29,15 @@ from tests.reductions import definition as reductions_of
 from tests.run.test_eight_bits import narrow
 from tests.run.test_reductions import fitted
 from tests.run.test_sums import SUM
-from tests.schedules import cooperative, definition, dynamic, in_tensor_memory, ping_pong, split_k
+from tests.schedules import (
+    cooperative,
+    definition,
+    dynamic,
+    exchanged,
+    in_tensor_memory,
+    ping_pong,
+    split_k,
+)
 from wsched.front.known import import_fusion
 from wsched.front.scaled import int_mm_call, scaled_mm_call
 from wsched.run.compiled import CompiledFusion, compile_fusion
@@ -222,6 +230,7 @@ FAMILIES: Mapping[str, Mapping[str, Callable[[], Made]]] = {
     "reductions": {
         "reductions": partial(_reduced, _ONE()),
         "reductions_pingpong": partial(_reduced, _TURNS()),
+        "reductions_exchanged": partial(_reduced, exchanged(_TURNS())),
     },
     "lists": {
         "qkv": partial(_side_by_side, _ONE()),

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from textwrap import indent
+
 import pytest
 
 from passes.reduce_behind_stores import reduce_behind_stores
@@ -139,6 +141,28 @@ def test_a_barrier_of_others_stays() -> None:
     assert text == full(AFTER.replace(BUT_LAST, f"bar.sync D_store[0]\n{BUT_LAST}", 1))
 
 
+def of_blocks(stores: str, blocks: int) -> str:
+    """The trips of a loop of stores with a loop of as many blocks of rows in each."""
+    head, body = stores.split("\n", 1)
+    return f"{head}\n  for e in 0 .. {blocks} unroll {{\n{indent(body, '  ')}  }}\n"
+
+
+def test_chunks_of_several_blocks() -> None:
+    """As transposed ones are, of which each block of rows is a box: all stores of a chunk are in
+    front of its reduction, but of the last chunk the last one, behind which nothing is left.
+    """
+    front, last = (
+        f"for e2 in 0 .. 2 unroll {{\n{indent(LAST, '  ')}}}\n",
+        LAST.replace("out2", "out22"),
+    )
+    before = BEFORE.replace(STORES, of_blocks(STORES, 3))
+    after = AFTER.replace(BUT_LAST, of_blocks(BUT_LAST, 3)).replace(LAST, last)
+    after = after.replace("part2: frag", f"{front}part2: frag")
+    assert lowered(reduce_behind_stores, before) == full(after)
+    one = BEFORE.replace(STORES, of_blocks(STORES, 1))
+    assert "for e2 in 0 .. 1 unroll" in lowered(reduce_behind_stores, one).split("part2: frag")[1]
+
+
 @pytest.mark.parametrize(
     ("old", "new"),
     [
@@ -148,10 +172,12 @@ def test_a_barrier_of_others_stays() -> None:
         (MEET, f"{MEET}st.shared D_s[0, 0, 0], x\n"),
         ("      tma.store D[0, d * 32], D_s[0, 0, 0]\n", ""),
         ("  bar.sync D_store[0]\n", ""),
+        (STORES, of_blocks(STORES, 0)),
+        (STORES, of_blocks(STORES, 3).replace("3 unroll", "3")),
     ],
     ids=[
         "no_chunks", "other_chunks", "meets_in_each", "something_between", "no_store",
-        "nobody_meets",
+        "nobody_meets", "no_blocks", "blocks_that_are_counted",
     ],
 )  # fmt: skip
 def test_what_stays(old: str, new: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from lowering.ground.errors import InternalError
@@ -11,7 +13,10 @@ from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import Let, Stmt
 from lowering.kernel.visit import walk
 from lowering.machine.clock import Slower
+from tests.reductions import ALL
+from tests.reductions import definition as reductions
 from tests.schedules import SCHEDULES, definition
+from wsched.choose.epilogue import WORK
 from wsched.choose.step import FILL_BYTES
 from wsched.front.sizes import DEFAULT, kernel_for
 from wsched.predict.costs import (
@@ -25,6 +30,7 @@ from wsched.predict.costs import (
     Hopper,
     Rates,
 )
+from wsched.schedule.matmul.params import CircularBufferOptions
 
 
 def made(name: str) -> Kernel:
@@ -68,6 +74,17 @@ def test_what_warps_are_busy_with() -> None:
     elements = cast.value.type.rows * cast.value.type.cols
     assert Hopper(kernel).busy(cast) == CONVERT / 2 * elements
     assert Hopper(kernel).busy(first(kernel, nodes.For)) == 0.0
+
+
+def test_a_reduction_over_rows_is_dearer_than_one_over_columns() -> None:
+    """It goes through lanes and warps; of an element three instructions, and two."""
+    options = CircularBufferOptions(smem_circular_buffer_stage=3)
+    params = replace(SCHEDULES["pingpong_128x128"], circular_buffer_options=options)
+    kernel = kernel_for(reductions(ALL[:2]), DEFAULT, 132, params).kernel
+    rows, columns = (first(kernel, x) for x in (nodes.FragReduceToShared, nodes.FragReduce))
+    size, costs = 128 * 32, Hopper(kernel)
+    assert (costs.busy(rows), costs.busy(columns)) == (WORK * 3 * size, WORK * 2 * size)
+    assert all(costs.slower(s) is not None for s in (rows, columns))
 
 
 def test_stamps_take_their_time_where_they_are_asked_for() -> None:

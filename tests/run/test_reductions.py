@@ -31,15 +31,16 @@ WAYS = (
     "coop_256x128", "coop_3_groups", "across_128x256", "tile_per_cta", "cluster_2x2",
     "cluster_pingpong", "pipelined", "pingpong_128x128", "pingpong_64x128", "split_across",
     "dynamic", "dynamic_cluster_pingpong", "split_2", "split_cluster", "stream_k",
-    "stream_k_pingpong_cluster",
+    "stream_k_pingpong_cluster", "exchanged", "exchanged_boxes", "exchanged_k128",
+    "exchanged_cluster", "exchanged_pipelined", "exchanged_dynamic", "exchanged_split",
+    "exchanged_stream_k",
 )  # fmt: skip
 """One or two schedules of each kind."""
 
 
 def fitted(params: MatmulParams, reduced: tuple[Reduced, ...]) -> MatmulParams:
     """The parameters with the stages that fit."""
-    over_rows = sum(r.dims == (0,) for r in reduced)
-    return for_result(params, "bf16", reductions=Reductions(over_rows, len(reduced) - over_rows))
+    return for_result(params, "bf16", reductions=Reductions.of(import_fusion(definition(reduced))))
 
 
 def inputs(m: int, n: int, k: int, batch: tuple[int, ...] = ()) -> tuple[Any, Any, Any]:
@@ -60,7 +61,8 @@ def check(found: list[Any], wanted: list[Any]) -> None:
 def test_schedules(name: str) -> None:
     params = SCHEDULES[name]
     reduced = SUMS if params.across > 1 else ALL
-    given = inputs(300, 264, 80)
+    x, *others = inputs(300, 264, 80)
+    given = (x.clamp(-1, 1), *others)  # fp32 holds the sum of all squares
     text = definition(reduced)
     found = wsched.execute(text, given, params=fitted(params, reduced))
     check(found, expected(reduced, *given))
@@ -189,6 +191,12 @@ def test_refused() -> None:
         "2 warpgroups side by side along N: each would have a part of the columns that a result "
         "is reduced over"
     )
+    turned = fitted(SCHEDULES["exchanged_across"], ALL)
+    with pytest.raises(ScheduleError) as error:
+        wsched.compile(definition(ALL), given, params=turned)
+    assert error.value.why.startswith("2 warpgroups side by side along N")
+    columns = ALL[1:2]  # of the result, which are rows of exchanged tiles
+    wsched.compile(definition(columns), given, params=fitted(turned, columns))
     with pytest.raises(ScheduleError) as error:
         wsched.compile(definition(ALL), given, params=replace(across, batch_invariant=True))
     assert error.value.why.endswith(

@@ -363,7 +363,7 @@ def _params(problem: Problem, tile: Tile) -> MatmulParams | None:
     return fit_stages(
         made, problem.operand, problem.results, inputs, n_major=computed.n_major,
         target=problem.target, counts=(computed.a_count, computed.b_count),
-        reductions=problem.reductions, computed=computed.computed, apart=tile.apart,
+        reductions=computed.reductions, computed=computed.computed, apart=tile.apart,
     )  # fmt: skip
 
 

@@ -78,6 +78,7 @@ class Problem(_Kept):
         target: what kernels for the device are made for.
         over_rows: number of results that are reductions over rows.
         over_columns: number of those over columns, or over both; ``over_both`` of these are.
+        of_sums: of them, as :class:`Reductions` has it.
         m_entries: rows of each of several As that stand side by side, whose sum is ``m``; empty of
             one.
         n_entries: columns of each of several Bs, likewise.
@@ -117,6 +118,7 @@ class Problem(_Kept):
     over_rows: int = 0
     over_columns: int = 0
     over_both: int = 0
+    of_sums: bool = False
     m_entries: tuple[int, ...] = ()
     n_entries: tuple[int, ...] = ()
     k_entries: tuple[int, ...] = ()
@@ -233,7 +235,7 @@ class Problem(_Kept):
         return replaced(
             self, results=(self.operand,), inputs=(), work=0, pairs=True, smem_epilogue=True,
             matrices=(), batch_invariant=False, a_count=1, b_count=1, over_rows=0, over_columns=0,
-            over_both=0, computed=None, scaled=None,
+            over_both=0, of_sums=False, computed=None, scaled=None,
         )  # fmt: skip
 
     def tiles_m(self, m: int, piece: int = 1) -> int:
@@ -280,7 +282,7 @@ class Problem(_Kept):
     @cached_property
     def reductions(self) -> Reductions:
         """The results that are reductions."""
-        return Reductions(self.over_rows, self.over_columns, self.over_both)
+        return Reductions(self.over_rows, self.over_columns, self.over_both, self.of_sums)
 
     @cached_property
     def exchanged(self) -> Problem:
@@ -291,7 +293,7 @@ class Problem(_Kept):
             m_entries=self.n_entries, n_entries=self.m_entries,
             thread_a=self.thread_b, thread_b=self.thread_a,
             computed=self.computed and self.computed.exchanged,
-            scaled=self.scaled and self.scaled[::-1],
+            scaled=self.scaled and self.scaled[::-1], **asdict(self.reductions.exchanged),
             grouped={"m": "n", "n": "m"}.get(self.grouped, self.grouped),
         )  # fmt: skip
 
@@ -380,7 +382,29 @@ def demands(problem: Problem) -> Demands:
     """What the fusions that a problem stands for demand of a schedule."""
     p = problem
     return Demands(
+<<<<<<< HEAD
         p.operand, p.results, p.inputs or (), p.m_major, p.n_major, p.work > 0,
         (p.a_count, p.b_count), p.target, p.reductions, p.promotion, p.computed, p.scaled,
         bool(p.grouped), bool(p.m_entries or p.n_entries or p.k_entries),
     )  # fmt: skip
+=======
+        problem.operand, problem.results, problem.inputs or (), problem.m_major, problem.n_major,
+        problem.work > 0, (problem.a_count, problem.b_count), problem.target, problem.reductions,
+        problem.promotion, problem.computed, problem.scaled,
+    )  # fmt: skip
+
+
+def epilogue_work(fusion: Fusion) -> int:
+    """What the epilogue does for each element of the result beside one cast, in instructions."""
+    work = recasts(fusion)
+    for e in fusion.exprs:
+        if isinstance(e, PointwiseOp):
+            work += FUNCTION if e.op in FUNCTIONS else 1
+    return work + MATRIX * len(_matrices(fusion))
+
+
+def _matrices(fusion: Fusion) -> list[TensorBinding]:
+    product = the_products(fusion)[0]
+    whole = {str(d.extent) for d in (product.rows, product.cols)}
+    return list({b.tensor: b for b in fusion.inputs if whole <= set(b.axes)}.values())
+>>>>>>> w-red

@@ -28,7 +28,7 @@ def choices_of(kernel: CompiledFusion, problem: Problem, why: str, grid: int) ->
         params, problem.operand, *problem.results,
         inputs=(problem.inputs or ()) if params.loads_epilogue_inputs else (),
         n_major=computed.n_major, counts=(computed.a_count, computed.b_count),
-        reductions=problem.reductions, computed=computed.computed,
+        reductions=computed.reductions, computed=computed.computed,
     )  # fmt: skip
     stages = options.smem_circular_buffer_stage
     used = stages * stage + epilogue + BARRIER_BYTES

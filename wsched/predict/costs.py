@@ -21,8 +21,13 @@ from lowering.kernel.visit import walk
 from lowering.machine.clock import Slower, Work
 from lowering.target import ptx
 from wsched.choose.cost_model import CLUSTER_START, COMBINE_TILE, GHZ, STORE_LINE
+<<<<<<< HEAD
 from wsched.choose.epilogue import REDUCED, WORK
 from wsched.choose.epilogue_work import FUNCTION, FUNCTIONS, MATRIX
+=======
+from wsched.choose.epilogue import OVER_COLUMNS, OVER_ROWS, WORK
+from wsched.choose.problem import FUNCTION, FUNCTIONS, MATRIX
+>>>>>>> w-red
 from wsched.choose.step import FILL_BYTES, FLOPS_PER_CYCLE, WGMMA
 from wsched.choose.thread_loads import LOAD_LATENCY, PIECE
 
@@ -88,9 +93,9 @@ _ORDERS = (
 
 
 _INSTRUCTIONS = (
-    nodes.FragCast, nodes.FragPointwise, nodes.FragUpdate, nodes.FragReduce, nodes.StMatrix,
-    nodes.StShared, nodes.LdMatrix, nodes.LdShared, nodes.FragStorePartial, nodes.FragAddPartial,
-    nodes.Stamp,
+    nodes.FragCast, nodes.FragPointwise, nodes.FragUpdate, nodes.FragReduce,
+    nodes.FragReduceToShared, nodes.StMatrix, nodes.StShared, nodes.LdMatrix, nodes.LdShared,
+    nodes.FragStorePartial, nodes.FragAddPartial, nodes.Stamp,
 )  # fmt: skip
 
 
@@ -140,7 +145,9 @@ class Hopper:
             case nodes.FragPointwise(out=f, op=op) | nodes.FragUpdate(out=f, op=op):
                 return WORK * (FUNCTION if op in FUNCTIONS else 1) * _size(f)
             case nodes.FragReduce(value=f):
-                return WORK * REDUCED * _size(f)
+                return WORK * OVER_COLUMNS * _size(f)
+            case nodes.FragReduceToShared(value=f):
+                return WORK * OVER_ROWS * _size(f)
             case nodes.FragLoadGlobal(out=f):
                 return WORK * MATRIX * _size(f)
             case nodes.FragStorePartial(value=f) | nodes.FragAddPartial(out=f):

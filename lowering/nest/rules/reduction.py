@@ -22,7 +22,8 @@ def reduction(place: Place) -> None:
     t, e = place.tensor, place.expr
     if not isinstance(e, ReductionOp):
         raise InternalError("lower", f"{t.name} = {e} as a reduction")
-    rows, cols = (_size(place, d) for d in t.read[-2:])
+    row, col = _matrix(place, e.input)
+    rows, cols = _size(place, row), _size(place, col)
     mma = place.plan.target.mma
     single = 1 if place.fusion.reduction(e.input) is not None else 0  # a column that is left
     if rows % mma.m or (cols % mma.layout.columns and cols != single):
@@ -41,10 +42,20 @@ def reduction(place: Place) -> None:
         before = place.new(DType.F32)
         place.emit(FragFill(before, NEUTRAL[e.op]))
     out = Frag(place.namer.new(t.name.lower()), before.type)
-    kind = FragReduce if along is t.read[-1] else FragReduceRows
-    below = place.below(value.type, along, by_rows=along is t.read[-2])
+    kind = FragReduce if along is col else FragReduceRows
+    below = place.below(value.type, along, by_rows=along is row)
     place.emit(kind(out, e.op, before, value, below))
     place.hold(out)
+
+
+def _matrix(place: Place, name: str) -> tuple[IterDomain, IterDomain]:
+    """The dimensions of what is read that are rows and columns of it in registers."""
+    held = place.registers.held.get(name)
+    if held is None:
+        supported = f"{name} computed in the loops in which {place.tensor.name} is"
+        raise place.refuse(f"{place.tensor.name} = {place.expr} of what is in memory", supported)
+    *_, row, col = held.tile.axes
+    return place.tensor.read[row], place.tensor.read[col]
 
 
 def _from(t: TensorView, d: IterDomain) -> IterDomain:

@@ -108,7 +108,10 @@ def test_computed_operands(dims: tuple[int, int]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.sampled
-@pytest.mark.parametrize("name", ["coop_128x256", "pingpong_128x128", "pipelined"])
+@pytest.mark.parametrize(
+    "name",
+    ["coop_128x256", "pingpong_128x128", "pipelined", "exchanged_boxes", "exchanged_pingpong"],
+)
 def test_reductions(name: str) -> None:
     """Rows of warps meet in shared memory."""
     checked(reduced(name))

@@ -154,7 +154,7 @@ def problem_from_dict(data: Any) -> Problem:
         found = Problem(**{n: _value(n, hints[n], v) for n, v in data.items()})
     except TypeError as e:  # an argument is missing
         raise EntryError(str(e)) from None
-    if not (found.results or found.over_rows or found.over_columns):
+    if not (found.results or found.reductions.results):
         raise EntryError("a problem without results")
     return found
 

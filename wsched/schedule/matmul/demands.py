@@ -123,7 +123,7 @@ class Demands:
         return replaced(
             self, m_major=self.n_major, n_major=self.m_major, counts=self.counts[::-1],
             computed=self.computed and self.computed.exchanged,
-            scaled=self.scaled and self.scaled[::-1],
+            scaled=self.scaled and self.scaled[::-1], reductions=self.reductions.exchanged,
         )  # fmt: skip
 
     def stored(self, params: MatmulParams) -> Demands:

@@ -36,7 +36,7 @@ from wsched.schedule.matmul.thread_loads import (
 )
 from wsched.schedule.primitives.checks import Reasons
 from wsched.schedule.proof.loading import load_registers_problem
-from wsched.schedule.registers import BARE_REGISTERS, SPARE_REGISTERS
+from wsched.schedule.registers import BARE_REGISTERS, FURTHER_REGISTERS, SPARE_REGISTERS
 
 __all__ = [
     "RegisterPair", "check_params", "chunk_columns", "fitting_stages", "register_candidates",
@@ -345,15 +345,18 @@ def _others(demands: Demands, params: MatmulParams) -> int:
 
     A chunk of one 64-row block takes ``columns * bytes / 8`` registers, twice that where it is
     computed and not only converted; ptxas holds more of them with more than two blocks. Fitted to
-    what NVRTC 12.8 was seen to spill at 96 to 232 accumulators (design/0012-tiles.md).
+    what NVRTC 12.8 was seen to spill at 96 to 232 accumulators (design/0012-tiles.md). What is
+    reduced is held unless it is made from the accumulators on the way (0026).
     """
-    types = [*demands.results, *demands.loaded(params), *demands.reductions.types]
-    held = chunk_columns(params, *types) * max(t.bytes for t in types) // 8
-    if demands.computes:
-        held *= 2
+    stored, reduced = (*demands.results, *demands.loaded(params)), demands.reductions
+    types = stored if reduced.of_sums else (*stored, *reduced.types)
+    columns = chunk_columns(params, *stored, *reduced.types)
+    computes = demands.computes and not reduced.of_sums
+    held = columns * max((t.bytes for t in types), default=0) // 8 * (2 if computes else 1)
     blocks = params.tile_sizes.warp_tile.m // demands.target.mma.m
     others = max(SPARE_REGISTERS, BARE_REGISTERS + held * blocks // 2)
-    return others + computed_registers(demands, params)
+    further = FURTHER_REGISTERS * max(reduced.results - 1, 0)
+    return others + further + computed_registers(demands, params)
 
 
 def registers_left(demands: Demands, params: MatmulParams) -> int:

@@ -38,8 +38,13 @@ from wsched.schedule.matmul.kernel_options import thread_bytes
 from wsched.schedule.matmul.limits import require_legal, settled
 from wsched.schedule.matmul.operands import cache_matrix, cache_operands
 from wsched.schedule.matmul.params import MatmulParams
-from wsched.schedule.matmul.reductions import over_both, over_columns
-from wsched.schedule.matmul.tile_loops import split_into_parts, split_into_tiles, tile_loops
+from wsched.schedule.matmul.reductions import over_tile
+from wsched.schedule.matmul.tile_loops import (
+    split_into_parts,
+    split_into_tiles,
+    tile_loops,
+    tile_rows_first,
+)
 from wsched.schedule.plan import Plan
 from wsched.schedule.schedule import Schedule
 
@@ -175,11 +180,12 @@ def _cut_reduction(s: Schedule, output: str, params: MatmulParams, b: int) -> No
     both rows and columns first the columns, then the rows of what is left.
     """
     tv, tile = s.cache_before(output), params.output_tile
-    if over_columns(s.fusion, tv):
-        both = over_both(s.fusion, tv)
+    rows, columns = over_tile(s.fusion, tv, params)
+    tile_rows_first(s, tv, params, b)
+    if columns:
         s.split(tv, b + 1, tile.n, labels=("No", "Ni"))
         s.rfactor(tv, b + 2)
-        if not both:
+        if not rows:
             return
         tv = s.cache_before(output)
     s.split(tv, b, tile.m, labels=("Mo", "Mi"))
@@ -357,16 +363,23 @@ def _split_columns(s: Schedule, tv: str, columns: int) -> None:
 
 
 def _inline(s: Schedule, names: _Names) -> None:
-    """The accumulators per tile and warpgroup, fragments per m64, what is stored per box."""
+    """The accumulators per tile and warpgroup, fragments per m64, what is stored per box; what is
+    reduced, and what that is made from, per chunk.
+    """
+    reduced = set[str]()
     for tv in reversed(names.epilogue):
         readers = [t.name for t in s.fusion.consumers(tv)]
-        if readers:
-            by_fragment = all(s.axis(reader, _block(s)) >= 0 for reader in readers)
-            if tv not in s.outputs and isinstance(s.fusion.definition(tv), ReductionOp):
-                within = -1 if over_columns(s.fusion, tv) else s.axis(tv, "chunk")
-                s.inline_at(tv, max(within, _innermost_group(s, tv)) + 1)
-            else:
-                s.inline_at(tv, s.axis(tv, _block(s) if by_fragment else "chunk") + 1)
+        if not readers:
+            continue
+        chunk, reduces = s.axis(tv, "chunk"), isinstance(s.fusion.definition(tv), ReductionOp)
+        by_fragment = all(s.axis(x, _block(s)) >= 0 and x not in reduced for x in readers)
+        if reduces or not reduced.isdisjoint(readers):
+            reduced.add(tv)
+        if reduces:
+            summed = chunk >= 0 and s.tensor(tv).loop[chunk].iter_type is IterType.Reduction
+            s.inline_at(tv, max(-1 if summed else chunk, _innermost_group(s, tv)) + 1)
+        else:
+            s.inline_at(tv, s.axis(tv, _block(s) if by_fragment else "chunk") + 1)
     for tv in names.sums:
         if s.tensor(tv).circular_buffer is None:
             s.inline_at(tv, min(s.axis(tv, "k"), _innermost_group(s, tv) + 1))

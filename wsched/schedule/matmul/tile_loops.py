@@ -7,7 +7,7 @@ from wsched.fusion import ParallelType
 from wsched.schedule.matmul.params import MatmulParams, TileRasterizationOrder
 from wsched.schedule.schedule import Schedule
 
-__all__ = ["split_into_parts", "split_into_tiles", "tile_loops"]
+__all__ = ["split_into_parts", "split_into_tiles", "tile_loops", "tile_rows_first"]
 
 
 def split_into_parts(s: Schedule, tv: str, params: MatmulParams) -> None:
@@ -27,13 +27,14 @@ def split_into_tiles(s: Schedule, tv: str, params: MatmulParams, b: int) -> None
     so are parts of K that are results (:func:`split_into_parts`).
 
     With stream-K ``cta`` is the place in the cluster, and there is none without a cluster. Where
-    the operands are exchanged M is that of the transposed product: N goes to the front.
+    the operands are exchanged M is that of the transposed product (:func:`tile_rows_first`); what
+    is reduced has been cut so.
     """
     size, cluster = params.output_tile, params.cluster_dims
     m, n, k = b, b + 1, b + 2
     has_k = len(s.tensor(tv).loop) > k and s.fusion.reduction(tv) is None
-    if params.exchange_operands:
-        s.reorder(tv, {n: m})
+    if s.fusion.reduction(tv) is None:
+        tile_rows_first(s, tv, params, b)
     if has_k and s.axis(tv, "Ki") < 0:
         s.split(tv, k, size.k, labels=("k", "Ki"))
     if s.axis(tv, "No") < 0:
@@ -73,6 +74,14 @@ def split_into_tiles(s: Schedule, tv: str, params: MatmulParams, b: int) -> None
         k = s.axis(tv, "k")
         s.split(tv, k, params.splitk_factor, inner_split=False, labels=("part", "k"))
         s.parallelize(tv, k, ParallelType.BIDz)
+
+
+def tile_rows_first(s: Schedule, tv: str, params: MatmulParams, b: int) -> None:
+    """``[(B), M, N, ...]`` to ``[(B), rows, columns of tiles, ...]``: where the operands are
+    exchanged the rows of a tile are columns of the result, and N goes to the front.
+    """
+    if params.exchange_operands:
+        s.reorder(tv, {b + 1: b})
 
 
 def _tile_of_stages(s: Schedule, tv: str, params: MatmulParams) -> None:
