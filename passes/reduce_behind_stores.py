@@ -20,11 +20,7 @@ After ``reduce_across_warps`` and ``reduce_lanes_last``, before ``allocate_named
 
 from __future__ import annotations
 
-<<<<<<< HEAD
-from collections.abc import Mapping, Sequence
-=======
-from collections.abc import Iterator, Sequence
->>>>>>> w-red
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from lowering.ground.expr import Const, Expr

@@ -382,29 +382,7 @@ def demands(problem: Problem) -> Demands:
     """What the fusions that a problem stands for demand of a schedule."""
     p = problem
     return Demands(
-<<<<<<< HEAD
         p.operand, p.results, p.inputs or (), p.m_major, p.n_major, p.work > 0,
         (p.a_count, p.b_count), p.target, p.reductions, p.promotion, p.computed, p.scaled,
         bool(p.grouped), bool(p.m_entries or p.n_entries or p.k_entries),
     )  # fmt: skip
-=======
-        problem.operand, problem.results, problem.inputs or (), problem.m_major, problem.n_major,
-        problem.work > 0, (problem.a_count, problem.b_count), problem.target, problem.reductions,
-        problem.promotion, problem.computed, problem.scaled,
-    )  # fmt: skip
-
-
-def epilogue_work(fusion: Fusion) -> int:
-    """What the epilogue does for each element of the result beside one cast, in instructions."""
-    work = recasts(fusion)
-    for e in fusion.exprs:
-        if isinstance(e, PointwiseOp):
-            work += FUNCTION if e.op in FUNCTIONS else 1
-    return work + MATRIX * len(_matrices(fusion))
-
-
-def _matrices(fusion: Fusion) -> list[TensorBinding]:
-    product = the_products(fusion)[0]
-    whole = {str(d.extent) for d in (product.rows, product.cols)}
-    return list({b.tensor: b for b in fusion.inputs if whole <= set(b.axes)}.values())
->>>>>>> w-red

@@ -21,13 +21,8 @@ from lowering.kernel.visit import walk
 from lowering.machine.clock import Slower, Work
 from lowering.target import ptx
 from wsched.choose.cost_model import CLUSTER_START, COMBINE_TILE, GHZ, STORE_LINE
-<<<<<<< HEAD
-from wsched.choose.epilogue import REDUCED, WORK
-from wsched.choose.epilogue_work import FUNCTION, FUNCTIONS, MATRIX
-=======
 from wsched.choose.epilogue import OVER_COLUMNS, OVER_ROWS, WORK
-from wsched.choose.problem import FUNCTION, FUNCTIONS, MATRIX
->>>>>>> w-red
+from wsched.choose.epilogue_work import FUNCTION, FUNCTIONS, MATRIX
 from wsched.choose.step import FILL_BYTES, FLOPS_PER_CYCLE, WGMMA
 from wsched.choose.thread_loads import LOAD_LATENCY, PIECE
 

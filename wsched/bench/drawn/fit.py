@@ -127,7 +127,7 @@ def fitted(m: Measured, some: NDArray[np.bool_] | None = None, **settings: Any) 
     # What the laws put near their best is as long as predicted, in the mean over all problems: so
     # prices of problems that trees do not know can be held against those that they do.
     mean = made.of(m.rows[some & m.near]).mean()
-    return made.moved(-mean)
+    return made.moved(-float(mean))
 
 
 def _trees(predictors: Iterable[Any]) -> Trees:
