@@ -104,7 +104,8 @@ def _merged(body: Body, names: Names, threads: Mapping[str, int]) -> Body:
         gone = [s for s in meeting if isinstance(s, BarSync) and not any(s is x for x in kept)]
         # The rows' barrier in front, which stands behind all as well.
         twice = [s for s in out[max(at - 1, 0) : at] if isinstance(s, BarSync) and s in meeting]
-        met = {_warps(s, threads) for s in stmt.body if isinstance(s, BarSync)}
+        in_trip = (s for s in _in_every_trip(stmt.body) if isinstance(s, BarSync))
+        met = {_warps(s, threads) for s in in_trip}
         if met.issuperset(_warps(s, threads) for s in (*gone, *twice)):
             out[at - len(twice) :] = _one(stmt, reducing, kept, names)
         else:

@@ -119,7 +119,7 @@ def hold(problem: Problem) -> None:
     }
     found = candidates(problem)
     for c in found:
-        assert 0 < least[known_by(c.params), c.params.cluster_dims] <= c.cost.us
+        assert 0 < least[known_by(c.params), c.params.cluster_dims] <= c.cost.by_laws
     assert modelled.__wrapped__(problem) == found[0].params, problem
 
 

@@ -23,6 +23,7 @@ def test_a_step_has_as_many_bytes() -> None:
     assert all(c.params.output_tile.k in (128, 256) for c in candidates(NARROW))
 
 
+@pytest.mark.usefixtures("by_laws")
 def test_the_tensor_cores_are_twice_as_fast() -> None:
     wide, narrow, promoted = (cost(p, choose_params(p)).us for p in (WIDE, NARROW, PROMOTED))
     assert 1.8 < wide / narrow < 2.2

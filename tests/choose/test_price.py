@@ -10,9 +10,9 @@ import pytest
 
 from tests.schedules import SCHEDULES, definition
 from wsched.bench.fused.epilogue import EPILOGUES
-from wsched.choose.cost_model import cost
 from wsched.choose.gpus import GPUS
 from wsched.choose.heuristics import choose_params, modelled
+from wsched.choose.learned.order import predicted
 from wsched.choose.nvfuser_cost import CUBLAS, cublas_us
 from wsched.choose.price import price
 from wsched.choose.problem import Problem
@@ -47,7 +47,7 @@ def problem(text: str, extents: Extents = ANCHOR) -> Problem:
 
 def best(asked: Problem) -> float:
     """What the model predicts of its own choice."""
-    return cost(asked, modelled(asked)).us
+    return predicted(asked, modelled(asked)).us
 
 
 def test_what_was_measured_counts_as_it_was() -> None:
@@ -55,7 +55,7 @@ def test_what_was_measured_counts_as_it_was() -> None:
     found, hit = price(asked), lookup(asked)
     assert hit is not None and found.us == hit.entry.us and found.by == "measured"
     assert found.params == choose_params(asked) != modelled(asked)
-    assert found.cost == cost(asked, found.params)
+    assert found.cost == predicted(asked, found.params)
     assert cublas_us(asked) == CUBLAS * found.us  # the ratio was measured beside that schedule
 
 
@@ -101,7 +101,7 @@ def test_what_a_sister_measured_says_nothing_of_times(tables: Path) -> None:
     forget()
     found = price(asked)
     assert found.params == SCHEDULES["coop_128x64"] == choose_params(asked)
-    assert (found.us, found.by) == (cost(asked, found.params).us, "predicted")
+    assert (found.us, found.by) == (predicted(asked, found.params).us, "predicted")
     assert price(problem(GELU, RARE)).scale == 1
 
 

@@ -45,7 +45,7 @@ def test_another_schedule_loses_at_most_half_as_much() -> None:
         return next(x.us for x in losses_of(P, schedule)[1] if x.effect == "shared memory")
 
     half = [c for c in candidates(P) if lost(c.params) <= 0.5 * lost(params)]
-    assert other.us == pytest.approx(cost(P, params).us - half[0].cost.us)
+    assert other.us == pytest.approx(cost(P, params).us - half[0].cost.by_laws)
 
 
 def test_orders_of_tiles() -> None:

@@ -76,15 +76,15 @@ def verdict_of(name: str, result: dict[str, Any]) -> Verdict | None:
         return None
     problem = planned(name, result)
     all_params = {n: MatmulParams.from_dict(right[n]["params"]) for n in times}
-    predicted = {n: predicted(problem, params).us for n, params in all_params.items()}
-    choice = min(predicted, key=predicted.__getitem__)
+    expected = {n: predicted(problem, params).us for n, params in all_params.items()}
+    choice = min(expected, key=expected.__getitem__)
     return Verdict(
         name,
         choice,
         min(times.values()) / times[choice],
         None if cublas is None else cublas / times[choice],
-        rank_correlation([predicted[n] for n in times], list(times.values())),
-        exp(median(log(predicted[n] / us) for n, us in times.items())),
+        rank_correlation([expected[n] for n in times], list(times.values())),
+        exp(median(log(expected[n] / us) for n, us in times.items())),
     )
 
 
