@@ -7,7 +7,7 @@ from typing import Any
 from lowering.ground.errors import UnsupportedError
 from lowering.target.blackwell import BLACKWELL, BLACKWELL_PAIRS
 from lowering.target.hopper import HOPPER
-from lowering.target.target import Target
+from lowering.target.target import SHARE, Target
 
 __all__ = [
     "DEFAULT", "TARGETS", "gpus", "grouped", "named", "of_macro", "require", "target_of_device",
@@ -33,10 +33,11 @@ def named(name: str) -> Target:
     Raises:
         UnsupportedError: there is none.
     """
-    found = next((t for t in _OF_MACRO.values() if t.name == name), None)
-    if found is None:
+    whole, _, ctas = name.partition(f".{SHARE}")
+    found = next((t for t in _OF_MACRO.values() if t.name == whole), None)
+    if found is None or (whole != name and not ctas.isdecimal()):
         raise UnsupportedError(f"the target {name}", ", ".join(t.arch for t in TARGETS))
-    return found
+    return found.shared_by(int(ctas or 1))
 
 
 def grouped(arch: str) -> dict[int, Target]:

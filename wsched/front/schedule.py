@@ -92,7 +92,7 @@ class Schedule(schedule.Schedule):
         """
         import_fusion(definition)  # refuses what only schedules by calls take
         params = params or MatmulParams()
-        made = cls(definition, inputs, params.mma_macro.target.name)
+        made = cls(definition, inputs, params.target.name)
         options = kernel_options(made.fusion, params)
         schedule_onto(made, params)
         if changed := options.changed():

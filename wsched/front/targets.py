@@ -31,7 +31,7 @@ def planned_target(
         return definition.target
     if params is not None:
         require_target(params, asked)
-        return params.mma_macro.target
+        return params.target
     return asked or here
 
 

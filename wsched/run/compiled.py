@@ -82,7 +82,7 @@ def compile_fusion(
         UnsupportedError: they are legal, but there is no lowering for them.
     """
     begin = perf_counter()
-    target = target or params.mma_macro.target
+    target = params.on(target or params.mma_macro.target)
     made = plan_matmul(fusion, params, target)
     params = settled(fusion, params, target)
     name = name or kernel_name(fusion, params)

@@ -34,7 +34,7 @@ def compile_clean(
         UnsupportedError: there is no lowering for them; ptxas finds too few registers with every
             pair; there is no NVRTC.
     """
-    target = target or params.mma_macro.target
+    target = params.on(target or params.mma_macro.target)
     if params.num_registers != "auto":
         return compile_fusion(fusion, params, target)
     require_legal(fusion, params, target)

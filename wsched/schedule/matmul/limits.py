@@ -54,6 +54,7 @@ def register_candidates(
     For ``"auto"`` these are the pairs that leave room for accumulators and epilogue, those with
     most registers for the load warpgroup first; None where a CTA's registers cannot be moved.
     """
+    target = params.on(target)
     pairs = _pairs(params, target)
     demands = Demands.of(fusion, target)
     need = sum(max(_needs(demands.stored(params), params), key=sum))
@@ -81,7 +82,8 @@ def require_legal(fusion: Fusion, params: MatmulParams, target: Target = DEFAULT
 
 def require_legal_for(demands: Demands, params: MatmulParams) -> None:
     """The same for every fusion that demands this; raises as :func:`require_legal`."""
-    target = demands.target
+    target = params.on(demands.target)
+    demands = replace(demands, target=target)
     refuse_other_k_orders(params)
     _refuse_unsupported(params)
     refuse_in_tensor_memory(demands, params)
@@ -119,6 +121,7 @@ def require_legal_for(demands: Demands, params: MatmulParams) -> None:
 
 def check_params(params: MatmulParams, target: Target = DEFAULT) -> Reasons:
     """All reasons why the parameters are illegal on any problem."""
+    target = params.on(target)
     return _tile_reasons(params) or [
         *instruction_reasons(params, target),
         *_buffer_reasons(params),
@@ -362,7 +365,7 @@ def _others(demands: Demands, params: MatmulParams) -> int:
 def registers_left(demands: Demands, params: MatmulParams) -> int:
     """Registers that a thread has to spare in the epilogue of legal parameters."""
     _, taken = _needs(demands, params)
-    target = demands.target
+    target = params.on(demands.target)
     return _compute_registers(params, _pairs(params, target)[-1], target) - sum(taken)
 
 

@@ -75,7 +75,7 @@ class _Names:
 
 def plan_matmul(fusion: Fusion, params: MatmulParams, target: Target | None = None) -> Plan:
     """Schedule a canonical matmul fusion and prove the schedule; see :func:`schedule_matmul`."""
-    s = Schedule(fusion, target=target or params.mma_macro.target)
+    s = Schedule(fusion, target=params.on(target or params.mma_macro.target))
     schedule_onto(s, params)
     return s.plan()
 
@@ -92,7 +92,7 @@ def schedule_matmul(fusion: Fusion, params: MatmulParams, target: Target | None 
         ScheduleError: illegal parameters (rules ``params``, ``smem``).
         UnsupportedError: parameters for which there is no kernel.
     """
-    s = Schedule(fusion, target=target or params.mma_macro.target)
+    s = Schedule(fusion, target=params.on(target or params.mma_macro.target))
     schedule_onto(s, params)
     return s.fusion
 

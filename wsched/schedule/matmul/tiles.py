@@ -217,7 +217,7 @@ def fit_stages(
             reductions=reductions,
             computed=computed,
         )
-        stages = fitting_stages(*found, target)
+        stages = fitting_stages(*found, params.on(target))
         if stages >= least:
             return _with_stages(tried, min(stages, MAX_STAGES))
     return None

@@ -19,7 +19,7 @@ def vector_registers(fusion: Fusion, params: MatmulParams, target: Target = DEFA
     load counts twice; of wider ones nobody has measured it. Promoted sums leave the registers of
     their first accumulator free.
     """
-    demands = Demands.of(fusion, target)
+    demands = Demands.of(fusion, params.on(target))
     if demands.operand.bytes > 1 or params.exchange_operands:
         return 0
     return max(registers_left(demands, params), 0)
