@@ -93,8 +93,9 @@ class Target:
         """Registers per thread that a CTA starts with: the SM's, rounded down to whole steps.
 
         ``__launch_bounds__(threads, ctas_per_sm)`` makes ptxas use this count at entry (168 at 384
-        threads on Hopper, 80 where two CTAs share an SM). An instruction can name 255, of which whole steps are 248. Registers are given to
-        whole warpgroups, a warp to each quarter of the SM.
+        threads on Hopper, 80 where two CTAs share an SM). An instruction can name 255, of which
+        whole steps are 248. Registers are given to whole warpgroups, a warp to each quarter of the
+        SM.
         """
         given = -(-threads // WARPGROUP) * WARPGROUP
         return min(self.registers // given, 255) // self.register_step * self.register_step
