@@ -258,17 +258,28 @@ def _rolling_step(
         begun |= id(stmt) in made
         if id(stmt) in late:
             held.append(late[id(stmt)])
-        elif (isinstance(stmt, Release) and read & set(kernel.ring(stmt.ring).buffers)) or (isinstance(stmt, FragLoadGlobal) and begun and not done and id(stmt) not in made):
-            held.append(stmt)
         elif stmt is products[0]:
             yield from rolling(kernel, names, products, chains, flies)
             done = True
-        elif not isinstance(stmt, MmaTile) and id(stmt) not in made:
+        elif isinstance(stmt, MmaTile) or id(stmt) in made:
+            pass
+        elif _held(kernel, stmt, read, begun and not done):
+            held.append(stmt)
+        else:
             yield map_bodies(stmt, lambda inner: _body(kernel, names, inner))
         if done and not isinstance(stmt, MmaTile):
             yield from held
             held = []
     yield from held
+
+
+def _held(kernel: Kernel, stmt: Stmt, read: set[str], begun: bool) -> bool:
+    """Whether a statement goes behind the groups: it lets go of a ring that chains read, or loads
+    for the next step where one has begun.
+    """
+    if isinstance(stmt, Release):
+        return bool(read & set(kernel.ring(stmt.ring).buffers))
+    return begun and isinstance(stmt, FragLoadGlobal)
 
 
 def _later(loop: For, release: Stmt, steps: int) -> Stmt:
