@@ -118,17 +118,8 @@ def rolling(
         for stmts in made.values():
             yield stmts[-1]
         ready = {name: _out(stmts[-1]) for name, stmts in made.items()}
-        for p in run:
-            if isinstance(p.a, Frag) and p.a.name not in ready:
-                part = FragColumns(_piece(names, p.a, k, whole), p.a, Const(k))
-                ready[p.a.name] = part.out
-                yield part
         lefts: dict[tuple[str, int], Frag] = {}
-        for name, piece in ready.items():
-            for at in range(0, whole, step):
-                cut = FragColumns(_piece(names, piece, at, step), piece, Const(at))
-                lefts[name, k + at] = piece if whole == step else cut.out
-                yield from () if whole == step else (cut,)
+        yield from _cut(names, run, ready, range(k, k + whole, step), lefts)
         yield WgmmaFence()
         for i, p in enumerate(run):
             for at in range(k, k + whole, step):
@@ -141,6 +132,37 @@ def rolling(
         yield WgmmaCommit()
     if not flies:
         yield from (WgmmaWait(p.out, acc, 0) for p, acc in zip(run, accs, strict=True))
+
+
+def _cut(
+    names: Names,
+    run: list[MmaTile],
+    ready: dict[str, Frag],
+    at: range,
+    lefts: dict[tuple[str, int], Frag],
+) -> Iterator[Stmt]:
+    """A piece of each A, taken apart into the instructions' own, which ``lefts`` gets by their K.
+
+    Args:
+        names: of the kernel.
+        run: products.
+        ready: pieces that were made, by the name of the whole; others are taken from that.
+        at: where the instructions' K begins.
+        lefts: what they read.
+    """
+    whole = len(at) * at.step
+    for p in run:
+        if isinstance(p.a, Frag) and p.a.name not in ready:
+            part = FragColumns(_piece(names, p.a, at.start, whole), p.a, Const(at.start))
+            ready[p.a.name] = part.out
+            yield part
+    for name, piece in ready.items():
+        for k in at:
+            cut = FragColumns(
+                _piece(names, piece, k - at.start, at.step), piece, Const(k - at.start)
+            )
+            lefts[name, k] = piece if whole == at.step else cut.out
+            yield from () if whole == at.step else (cut,)
 
 
 def _out(stmt: Stmt) -> Frag:

@@ -35,9 +35,10 @@ def named(name: str) -> Target:
     """
     whole, _, ctas = name.partition(f".{SHARE}")
     found = next((t for t in _OF_MACRO.values() if t.name == whole), None)
-    if found is None or (whole != name and not ctas.isdecimal()):
+    share = 1 if whole == name else int(ctas) if ctas.isdecimal() else 0
+    if found is None or not share:
         raise UnsupportedError(f"the target {name}", ", ".join(t.arch for t in TARGETS))
-    return found.shared_by(int(ctas or 1))
+    return found.shared_by(share)
 
 
 def grouped(arch: str) -> dict[int, Target]:
