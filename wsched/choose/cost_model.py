@@ -21,6 +21,7 @@ from math import ceil
 from lowering.ground.frozen import quick
 from wsched.choose import groups
 from wsched.choose.cost import Cost
+from wsched.choose.crowding import crowded_us
 from wsched.choose.epilogue import epilogue_cycles, store_lines
 from wsched.choose.memory import L2_KEEPS, moved_us, repeated_bytes, result_bytes, stream_us
 from wsched.choose.problem import Problem
@@ -177,7 +178,8 @@ def terms_of(problem: Problem, params: MatmulParams) -> Terms:
         cluster=CLUSTER_START if ctas > 1 else 0,
         launch=LAUNCH_US[dependent],
         combine=combine,
-        stream=stream_us(problem, shares, at_once, dependent, repeated),
+        stream=stream_us(problem, shares, at_once, dependent, repeated)
+        + crowded_us(problem, params, min(shares, at_once)),
         moved=moved_us(problem),
         energy=energy * groups.ENERGY if shares_out else energy,
         tiles=clusters * ctas,
