@@ -97,7 +97,7 @@ def _emitted(kernel: Kernel) -> Emitted:
     parts += map(copy_function, sorted(e.copies))
     parts += [e.functions[name] for name in sorted(e.functions)]
     frame = Writer()
-    attributes = f"__launch_bounds__({kernel.threads}, {kernel.target.ctas_per_sm})"
+    attributes = f"__launch_bounds__({kernel.threads}, 1)"
     if kernel.cluster > 1:
         attributes = f"__cluster_dims__({kernel.cluster}, 1, 1) {attributes}"
     frame.line(f'extern "C" __global__ void {attributes}')

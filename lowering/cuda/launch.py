@@ -201,18 +201,11 @@ class LoadedKernel:
             self._call(
                 "cuKernelSetAttribute", shared, self.kernel.shared_bytes, self._function, where
             )
-            if (
-                self.kernel.target.ctas_per_sm > 1
-            ):  # the driver may leave the L1 more than one needs
-                whole = attributes.CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT
-                self._call("cuKernelSetAttribute", whole, _PERCENT, self._function, where)
         self._ready.add(device)
 
     def _call(self, function: str, *args: Any) -> Any:
         return call(self._driver, function, *args)
 
-
-_PERCENT = 100
 
 LaunchArguments = tuple[Any, Any, Any, None]
 """What ``cuLaunchKernelEx`` takes: configuration, kernel, parameters, nothing; as ctypes has it.

@@ -80,7 +80,6 @@ class _Parser(Declarations):
         splits = self.integer() if self.accept("splits") else 1
         dependent = self.accept("dependent")
         target = self.target() if self.accept("target") else TARGETS[0]
-        target = target.shared_by(self.integer() if self.accept("ctas_per_sm") else 1)
         self.expect("grid")
         mark = self.at
         while self.peek not in ("{", ""):

@@ -56,9 +56,8 @@ def kernel_lines(kernel: Kernel) -> Iterator[Line]:
     head = f"kernel {kernel.name} threads {kernel.threads} cluster {kernel.cluster}"
     head += f" splits {kernel.splits}" if kernel.splits > 1 else ""
     head += " dependent" if kernel.dependent else ""
-    head += "" if kernel.target.arch == TARGETS[0].arch else f" target {kernel.target.arch}"
+    head += "" if kernel.target == TARGETS[0] else f" target {kernel.target.arch}"
     head += f" cta_group {kernel.cta_group.size}" if kernel.cta_group.several else ""
-    head += f" ctas_per_sm {n}" if (n := kernel.target.ctas_per_sm) > 1 else ""
     head += f" grid {kernel.grid}" + ("" if kernel.grid_y == ONE else f", {kernel.grid_y}")
     yield head + " {", None
     yield from _inside(zip(_declarations(kernel), repeat(None)))

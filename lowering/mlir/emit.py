@@ -91,7 +91,7 @@ def _attributes(kernel: Kernel) -> Iterator[str]:
     """What the launch bounds of the CUDA text say; without them setmaxnreg is ignored (C7508)."""
     yield "nvvm.kernel"
     yield f"nvvm.maxntid = array<i32: {kernel.threads}, 1, 1>"
-    yield f"nvvm.minctasm = {kernel.target.ctas_per_sm} : i32"
+    yield "nvvm.minctasm = 1 : i32"
     if kernel.cluster > 1:
         yield f"nvvm.cluster_dim = array<i32: {kernel.cluster}, 1, 1>"
 

@@ -9,19 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from lowering.ground.errors import InternalError
-from lowering.ground.frozen import replaced
 from lowering.target.mma import MmaFamily
 from lowering.target.ptx import WARPGROUP
 from lowering.target.tensor_memory import TensorMemory
 
-__all__ = ["CTA_BYTES", "SHARE", "Target"]
-
-CTA_BYTES = 1024
-"""Shared memory that the driver takes of each CTA."""
-
-SHARE = "ctas_per_sm::"
-"""In the name of a target of which several CTAs share an SM, in front of their number."""
+__all__ = ["Target"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,15 +28,13 @@ class Target:
         mma: its matrix instruction.
         max_threads: of a CTA.
         shared_bytes: dynamic shared memory that a CTA may ask for.
-        registers: 32-bit registers of an SM, or of a CTA's share of them.
+        registers: 32-bit registers of an SM; one CTA of ours has them all.
         register_step: setmaxnreg takes multiples of it ...
         setmaxnreg: ... from the first to the second number.
         named_barriers: hardware barriers of a CTA; number 0 is ``__syncthreads``.
         max_cluster: CTAs of a cluster that each such GPU can run.
         tensor_memory: where its matrix instruction has the accumulators; None where registers have
             them.
-        ctas_per_sm: CTAs of ours for which an SM has room; its shared memory and registers are
-            theirs in equal parts.
     """
 
     arch: str
@@ -60,23 +50,13 @@ class Target:
     named_barriers: int
     max_cluster: int
     tensor_memory: TensorMemory | None = None
-    ctas_per_sm: int = 1
 
     @property
     def name(self) -> str:
-        """What a schedule calls it: ``arch``, the CTAs that have a part of one of its matrix
-        instructions, and those that share an SM, where these are several.
+        """What a schedule calls it: ``arch``, and the CTAs that have a part of one of its matrix
+        instructions, where these are several.
         """
-        group = "" if self.mma.ctas == 1 else f".cta_group::{self.mma.ctas}"
-        return self.arch + group + (f".{SHARE}{self.ctas_per_sm}" if self.ctas_per_sm > 1 else "")
-
-    def shared_by(self, ctas: int) -> Target:
-        """The same where an SM has room for so many CTAs: limits are those of each."""
-        if ctas == self.ctas_per_sm:
-            return self
-        if self.ctas_per_sm > 1:
-            raise InternalError("target", f"{self.name} is a share already, of {ctas} CTAs")
-        return _shared_by(self, ctas)
+        return self.arch if self.mma.ctas == 1 else f"{self.arch}.cta_group::{self.mma.ctas}"
 
     @property
     def gpu(self) -> str:
@@ -92,10 +72,9 @@ class Target:
     def registers_at_entry(self, threads: int) -> int:
         """Registers per thread that a CTA starts with: the SM's, rounded down to whole steps.
 
-        ``__launch_bounds__(threads, ctas_per_sm)`` makes ptxas use this count at entry (168 at 384
-        threads on Hopper, 80 where two CTAs share an SM). An instruction can name 255, of which
-        whole steps are 248. Registers are given to whole warpgroups, a warp to each quarter of the
-        SM.
+        ``__launch_bounds__(threads, 1)`` makes ptxas use this count at entry (168 at 384 threads on
+        Hopper). An instruction can name 255, of which whole steps are 248. Registers are given to
+        whole warpgroups, a warp to each quarter of the SM.
         """
         given = -(-threads // WARPGROUP) * WARPGROUP
         return min(self.registers // given, 255) // self.register_step * self.register_step
@@ -151,16 +130,6 @@ class Target:
             return None
         parts = " + ".join(f"{n} x {count}" for n, count in shares)
         return f"{parts} = {need} registers, the CTA has {threads} x {entry} = {threads * entry}"
-
-
-@lru_cache(maxsize=64)
-def _shared_by(target: Target, ctas: int) -> Target:
-    """One for each, so that targets that are equal are the same. Each CTA takes 1 KiB of shared
-    memory that it does not get (CUDA C++ Programming Guide).
-    """
-    each = (target.shared_bytes + CTA_BYTES) // ctas // CTA_BYTES * CTA_BYTES - CTA_BYTES
-    registers = target.registers // ctas
-    return replaced(target, shared_bytes=each, registers=registers, ctas_per_sm=ctas)
 
 
 @lru_cache(maxsize=64)

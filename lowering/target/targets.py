@@ -7,7 +7,7 @@ from typing import Any
 from lowering.ground.errors import UnsupportedError
 from lowering.target.blackwell import BLACKWELL, BLACKWELL_PAIRS
 from lowering.target.hopper import HOPPER
-from lowering.target.target import SHARE, Target
+from lowering.target.target import Target
 
 __all__ = [
     "DEFAULT", "TARGETS", "gpus", "grouped", "named", "of_macro", "require", "target_of_device",
@@ -33,12 +33,10 @@ def named(name: str) -> Target:
     Raises:
         UnsupportedError: there is none.
     """
-    whole, _, ctas = name.partition(f".{SHARE}")
-    found = next((t for t in _OF_MACRO.values() if t.name == whole), None)
-    share = 1 if whole == name else int(ctas) if ctas.isdecimal() else 0
-    if found is None or not share:
+    found = next((t for t in _OF_MACRO.values() if t.name == name), None)
+    if found is None:
         raise UnsupportedError(f"the target {name}", ", ".join(t.arch for t in TARGETS))
-    return found.shared_by(share)
+    return found
 
 
 def grouped(arch: str) -> dict[int, Target]:

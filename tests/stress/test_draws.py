@@ -45,7 +45,6 @@ DRAWN: dict[str, tuple[float, set[object]]] = {
         {SmemSwizzles(a, b) for a in MmaInputSmemSwizzle for b in MmaInputSmemSwizzle},
     ),
     "prefetched_steps": (0.2, {*range(1, 9)}),
-    "ctas_per_sm": (0.2, {2}),
     "epilogue_columns": (0.3, {8, 16, 32, 64, 128, 256}),
 }
 

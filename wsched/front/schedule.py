@@ -20,7 +20,6 @@ from wsched.run.layout import laid_out
 from wsched.schedule import schedule
 from wsched.schedule.cursor import Cursor
 from wsched.schedule.loops import side_by_side
-from wsched.schedule.matmul.grid import cta_share
 from wsched.schedule.matmul.kernel_options import kernel_options
 from wsched.schedule.matmul.params import MatmulParams
 from wsched.schedule.matmul.scheduler import schedule_onto
@@ -93,7 +92,7 @@ class Schedule(schedule.Schedule):
         """
         import_fusion(definition)  # refuses what only schedules by calls take
         params = params or MatmulParams()
-        made = cls(definition, inputs, cta_share(params, params.mma_macro.target).name)
+        made = cls(definition, inputs, params.mma_macro.target.name)
         options = kernel_options(made.fusion, params)
         schedule_onto(made, params)
         if changed := options.changed():

@@ -8,7 +8,6 @@ from lowering.target.target import Target
 from lowering.target.targets import DEFAULT
 from wsched.choose.gpus import GPUS, Gpu
 from wsched.importer.input_error import InputError
-from wsched.schedule.matmul.grid import cta_share
 from wsched.schedule.matmul.params import MatmulParams
 from wsched.schedule.schedule import Schedule
 
@@ -32,7 +31,7 @@ def planned_target(
         return definition.target
     if params is not None:
         require_target(params, asked)
-        return cta_share(params, params.mma_macro.target)
+        return params.mma_macro.target
     return asked or here
 
 

@@ -100,7 +100,6 @@ TABLE = (
     FieldRule("smem_swizzles", "", "nvFuser's operands have the widest swizzle that fits"),
     FieldRule("accumulators", "", "nvFuser's are fp32"),
     FieldRule("prefetched_steps", "", "nvFuser's kernels start behind the grid in front"),
-    FieldRule("ctas_per_sm", "", "nvFuser's kernels have a multiprocessor for each CTA"),
     FieldRule("epilogue_columns", "", "nvFuser's epilogue computes a whole tile at a time"),
     FieldRule("splitk_mode", "", "nvFuser's CTAs add parts up themselves"),
     FieldRule("batch_invariant", "", "a promise about what is chosen, not a part of the schedule"),

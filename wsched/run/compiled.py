@@ -39,7 +39,6 @@ from wsched.run.stamped import slots_of, stamped_run
 from wsched.run.summary import kernels_of
 from wsched.run.watched import WATCHED
 from wsched.schedule.configure import printing
-from wsched.schedule.matmul.grid import cta_share
 from wsched.schedule.matmul.kernel_options import kernel_options
 from wsched.schedule.matmul.limits import settled
 from wsched.schedule.matmul.params import MatmulParams
@@ -83,7 +82,7 @@ def compile_fusion(
         UnsupportedError: they are legal, but there is no lowering for them.
     """
     begin = perf_counter()
-    target = cta_share(params, target or params.mma_macro.target)
+    target = target or params.mma_macro.target
     made = plan_matmul(fusion, params, target)
     params = settled(fusion, params, target)
     name = name or kernel_name(fusion, params)

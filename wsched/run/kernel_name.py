@@ -19,7 +19,6 @@ __all__ = ["digits", "kernel_name", "schedule_name"]
 _OUTSIDE = frozenset({
     "batch_invariant", "exchange_operands", "thread_loads", "l2_promotions", "smem_swizzles",
     "accumulators", "epilogue_columns", "prefetched_steps", "splitk_mode",
-    "ctas_per_sm",
 })  # fmt: skip
 """Parameters that the kernel's code does not show, or that have a word of their own."""
 
@@ -34,8 +33,8 @@ def kernel_name(fusion: Fusion, params: MatmulParams) -> str:
     six hexadecimal digits of a hash of all but ``batch_invariant`` and ``l2_promotions``, which the
     kernel is the same without (the one is a promise about it, the other a property of the tensor
     maps that a launch makes), and the target, ``exchange_operands``, ``thread_loads``,
-    ``smem_swizzles``, ``accumulators``, ``epilogue_columns``, ``prefetched_steps``,
-    ``splitk_mode`` and ``ctas_per_sm``, which are words.
+    ``smem_swizzles``, ``accumulators``, ``epilogue_columns``, ``prefetched_steps`` and
+    ``splitk_mode``, which are words.
     """
     tile, cluster = params.output_tile, params.cluster_dims
     buffer = params.circular_buffer_options
@@ -69,8 +68,6 @@ def kernel_name(fusion: Fusion, params: MatmulParams) -> str:
         words.append(f"chunks{params.epilogue_columns}")
     if params.prefetched_steps:
         words.append(f"early{params.prefetched_steps}")
-    if params.ctas_per_sm > 1:
-        words.append(f"beside{params.ctas_per_sm}")
     if params.along_k > 1:
         words.append(f"shared{params.along_k}")
     if params.splitk_factor > 1:

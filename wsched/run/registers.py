@@ -15,7 +15,6 @@ from lowering.ground.errors import UnsupportedError
 from lowering.target.target import Target
 from wsched.fusion import Fusion
 from wsched.run.compiled import CompiledFusion, compile_fusion
-from wsched.schedule.matmul.grid import cta_share
 from wsched.schedule.matmul.limits import register_candidates, require_legal
 from wsched.schedule.matmul.params import MatmulParams
 
@@ -35,7 +34,7 @@ def compile_clean(
         UnsupportedError: there is no lowering for them; ptxas finds too few registers with every
             pair; there is no NVRTC.
     """
-    target = cta_share(params, target or params.mma_macro.target)
+    target = target or params.mma_macro.target
     if params.num_registers != "auto":
         return compile_fusion(fusion, params, target)
     require_legal(fusion, params, target)

@@ -58,7 +58,6 @@ _CHANGES: tuple[tuple[float, Change], ...] = (
     (0.15, lambda rng, p: replace(p, smem_swizzles=SmemSwizzles(
         rng.choice(list(MmaInputSmemSwizzle)), rng.choice(list(MmaInputSmemSwizzle))))),
     (0.2, lambda rng, p: replace(p, prefetched_steps=rng.randint(1, 8))),
-    (0.2, lambda rng, p: replace(p, ctas_per_sm=2)),
     (0.3, lambda rng, p: replace(p, epilogue_columns=_chunk(rng, p.tile_sizes.warp_tile.n))),
 )  # fmt: skip
 """How often a parameter is drawn anew, and how."""

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from lowering.ground.dtypes import DType
-from lowering.ground.errors import InternalError, ScheduleError, UnsupportedError
+from lowering.ground.errors import ScheduleError, UnsupportedError
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.lexer import IRSyntaxError
 from lowering.kernel.text import parse_kernel, print_kernel
@@ -17,7 +17,7 @@ from lowering.machine import MachineError, run_kernel
 from lowering.target import targets
 from lowering.target.hopper import HOPPER
 from lowering.target.target import Target
-from lowering.target.targets import named, target_of_device
+from lowering.target.targets import target_of_device
 from passes.options import LoweringOptions
 from passes.pipeline import PASSES, passes_of, run_passes
 from tests.lowering.nest.kernels import tile_level
@@ -113,20 +113,6 @@ def test_the_target_of_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
     assert target_of_device(fake(False)) is None
     monkeypatch.setattr(targets, "TARGETS", ())
     assert target_of_device(fake(True), 0) is None
-
-
-def test_a_share_of_a_multiprocessor() -> None:
-    half = HOPPER.shared_by(2)
-    assert (half.shared_bytes, half.registers_at_entry(384)) == (113 * 1024, 80)
-    assert half.register_pairs(384) == ((32, 104), (40, 96))
-    assert HOPPER.shared_by(2) is half and half.shared_by(2) is half
-    assert HOPPER.shared_by(1) is HOPPER
-    assert named(half.name) is half and half.name == "sm_90a.ctas_per_sm::2"
-    for wrong in ("sm_90a.ctas_per_sm::", "sm_90a.ctas_per_sm::0", "sm_99.ctas_per_sm::2"):
-        with pytest.raises(UnsupportedError, match=wrong):
-            named(wrong)
-    with pytest.raises(InternalError, match="is a share already, of 3 CTAs"):
-        half.shared_by(3)
 
 
 def test_hopper_in_words() -> None:

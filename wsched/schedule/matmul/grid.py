@@ -7,12 +7,7 @@ from lowering.target.target import Target
 from wsched.schedule.matmul.params import MatmulParams
 from wsched.schedule.primitives.checks import Reasons
 
-__all__ = ["cta_share", "grid_reasons"]
-
-
-def cta_share(params: MatmulParams, target: Target) -> Target:
-    """What a CTA has of a GPU; of numbers that are refused all of it."""
-    return target.shared_by(max(params.ctas_per_sm, 1))
+__all__ = ["grid_reasons"]
 
 
 def grid_reasons(params: MatmulParams, target: Target) -> Reasons:
@@ -22,13 +17,6 @@ def grid_reasons(params: MatmulParams, target: Target) -> Reasons:
     if min(cluster.m, cluster.n) < 1 or cluster.m * cluster.n > target.max_cluster:
         reasons.append(
             f"a cluster of {cluster.m} x {cluster.n} CTAs, at most {target.max_cluster} fit"
-        )
-    if params.ctas_per_sm < 1:
-        reasons.append(f"ctas_per_sm={params.ctas_per_sm}: 1 means a multiprocessor for each CTA")
-    if params.ctas_per_sm > 1 and target.tensor_memory is not None:
-        reasons.append(
-            f"ctas_per_sm={params.ctas_per_sm}: a CTA allocates the tensor memory of {target.arch} "
-            "as if it were alone"
         )
     if cluster.m % (ctas := target.mma.ctas):
         reasons.append(

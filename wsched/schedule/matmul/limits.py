@@ -14,7 +14,7 @@ from wsched.schedule.matmul.chunks import chunk_columns, chunk_problem, chunk_tu
 from wsched.schedule.matmul.computed_limits import computed_reasons, computed_registers
 from wsched.schedule.matmul.demands import Demands
 from wsched.schedule.matmul.early import prefetch_reasons, refuse_prefetch
-from wsched.schedule.matmul.grid import cta_share, grid_reasons
+from wsched.schedule.matmul.grid import grid_reasons
 from wsched.schedule.matmul.instruction import instruction_reasons, refuse_in_tensor_memory
 from wsched.schedule.matmul.k_order import refuse_other_k_orders
 from wsched.schedule.matmul.params import MatmulParams
@@ -54,7 +54,6 @@ def register_candidates(
     For ``"auto"`` these are the pairs that leave room for accumulators and epilogue, those with
     most registers for the load warpgroup first; None where a CTA's registers cannot be moved.
     """
-    target = cta_share(params, target)
     pairs = _pairs(params, target)
     demands = Demands.of(fusion, target)
     need = sum(max(_needs(demands.stored(params), params), key=sum))
@@ -82,8 +81,7 @@ def require_legal(fusion: Fusion, params: MatmulParams, target: Target = DEFAULT
 
 def require_legal_for(demands: Demands, params: MatmulParams) -> None:
     """The same for every fusion that demands this; raises as :func:`require_legal`."""
-    target = cta_share(params, demands.target)
-    demands = replace(demands, target=target)
+    target = demands.target
     refuse_other_k_orders(params)
     _refuse_unsupported(params)
     refuse_in_tensor_memory(demands, params)
@@ -121,7 +119,6 @@ def require_legal_for(demands: Demands, params: MatmulParams) -> None:
 
 def check_params(params: MatmulParams, target: Target = DEFAULT) -> Reasons:
     """All reasons why the parameters are illegal on any problem."""
-    target = cta_share(params, target)
     return _tile_reasons(params) or [
         *instruction_reasons(params, target),
         *_buffer_reasons(params),
@@ -365,7 +362,7 @@ def _others(demands: Demands, params: MatmulParams) -> int:
 def registers_left(demands: Demands, params: MatmulParams) -> int:
     """Registers that a thread has to spare in the epilogue of legal parameters."""
     _, taken = _needs(demands, params)
-    target = cta_share(params, demands.target)
+    target = demands.target
     return _compute_registers(params, _pairs(params, target)[-1], target) - sum(taken)
 
 

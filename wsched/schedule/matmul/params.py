@@ -234,10 +234,9 @@ class MatmulParams(Checked):
         accumulators: wsched's own (nvFuser's are fp32): what products are summed in.
         epilogue_columns: wsched's own: columns of a warp tile that the epilogue computes and stores
             at a time; 0 for the most of 64, or of 128 bytes, that divide it as a power of two does.
-        prefetched_steps: wsched's own: whose operands a CTA asks the L2 for before it may load.
+        prefetched_steps: wsched's own: of its first tile, for which a CTA asks the L2 for the
+            operands before it waits for the grid in front.
         splitk_mode: wsched's own (nvFuser's CTAs add up, in any order): who adds up parts of K.
-        ctas_per_sm: wsched's own: CTAs among which the shared memory and registers of an SM are
-            divided: those of the next grid start beside those of this one, which has one for each.
 
     Raises:
         ScheduleError: a field of another type than its own. Whether the values make a legal
@@ -275,7 +274,6 @@ class MatmulParams(Checked):
     epilogue_columns: int = 0
     prefetched_steps: int = 0
     splitk_mode: SplitKMode = SplitKMode.Serial
-    ctas_per_sm: int = 1
 
     @property
     def load_warpgroups(self) -> int:

@@ -33,7 +33,6 @@ from wsched.fusion import (
 )
 from wsched.schedule.matmul.chunks import pieces
 from wsched.schedule.matmul.epilogue_inputs import epilogue_columns, epilogue_inputs, loaded_inputs
-from wsched.schedule.matmul.grid import cta_share
 from wsched.schedule.matmul.instruction import sum_stages
 from wsched.schedule.matmul.kernel_options import thread_bytes
 from wsched.schedule.matmul.limits import require_legal, settled
@@ -76,7 +75,7 @@ class _Names:
 
 def plan_matmul(fusion: Fusion, params: MatmulParams, target: Target | None = None) -> Plan:
     """Schedule a canonical matmul fusion and prove the schedule; see :func:`schedule_matmul`."""
-    s = Schedule(fusion, target=cta_share(params, target or params.mma_macro.target))
+    s = Schedule(fusion, target=target or params.mma_macro.target)
     schedule_onto(s, params)
     return s.plan()
 
@@ -93,7 +92,7 @@ def schedule_matmul(fusion: Fusion, params: MatmulParams, target: Target | None 
         ScheduleError: illegal parameters (rules ``params``, ``smem``).
         UnsupportedError: parameters for which there is no kernel.
     """
-    s = Schedule(fusion, target=cta_share(params, target or params.mma_macro.target))
+    s = Schedule(fusion, target=target or params.mma_macro.target)
     schedule_onto(s, params)
     return s.fusion
 

@@ -14,7 +14,6 @@ from wsched.schedule.matmul.chunks import chunk_columns, chunk_turns
 from wsched.schedule.matmul.computed import Computed
 from wsched.schedule.matmul.demands import Demands
 from wsched.schedule.matmul.epilogue_inputs import loaded_types
-from wsched.schedule.matmul.grid import cta_share
 from wsched.schedule.matmul.limits import (
     fitting_stages,
     require_legal,
@@ -218,7 +217,7 @@ def fit_stages(
             reductions=reductions,
             computed=computed,
         )
-        stages = fitting_stages(*found, cta_share(params, target))
+        stages = fitting_stages(*found, target)
         if stages >= least:
             return _with_stages(tried, min(stages, MAX_STAGES))
     return None

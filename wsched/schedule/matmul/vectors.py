@@ -6,7 +6,6 @@ from lowering.target.target import Target
 from lowering.target.targets import DEFAULT
 from wsched.fusion import Fusion
 from wsched.schedule.matmul.demands import Demands
-from wsched.schedule.matmul.grid import cta_share
 from wsched.schedule.matmul.limits import registers_left
 from wsched.schedule.matmul.params import MatmulParams
 
@@ -20,7 +19,7 @@ def vector_registers(fusion: Fusion, params: MatmulParams, target: Target = DEFA
     load counts twice; of wider ones nobody has measured it. Promoted sums leave the registers of
     their first accumulator free.
     """
-    demands = Demands.of(fusion, cta_share(params, target))
+    demands = Demands.of(fusion, target)
     if demands.operand.bytes > 1 or params.exchange_operands:
         return 0
     return max(registers_left(demands, params), 0)
