@@ -316,18 +316,31 @@ SCALED = """
 """
 
 
-def test_a_step_that_reads_its_sums_makes_a_in_pieces() -> None:
-    """The first multiplies while the second is made; the ring of what is read, and the load for the
-    next step, whose registers pieces may read until then, are behind all of them.
-    """
+def scaled(warps: int = 4) -> list[str]:
+    """The lines of a loop whose sums are scaled in it, of a role of so many warps."""
     product = LOOP[LOOP.index("      wait_full") : LOOP.index("      yield")]
-    text = LOOP.replace(product, SCALED[1:])
+    text = LOOP.replace(product, SCALED[1:]).replace("0 .. 4 {", f"0 .. {warps} as wg {{", 1)
     text = text.replace("    for k", "    none: frag<f32, 64x256> = frag.fill 0.0\n    for k")
     text = text.replace("-> sum)", "-> sum, old: frag<f32, 64x256> = none -> rest)")
     text = text.replace("yield acc1", "yield acc1, part")
     head = "global x: f32[64, 64]\nshared C_s: bf16[2][64x32] swizzle 64\n"
     text = head + HEAD.format(in_flight=1) + RELEASED + text
-    lines = [line.strip() for line in lowered(synchronize_wgmma, text).splitlines()]
+    return [line.strip() for line in lowered(synchronize_wgmma, text).splitlines()]
+
+
+def test_four_warpgroups_make_all_of_it_first() -> None:
+    """While one waits for its products the others compute."""
+    lines = scaled(16)
+    assert lines.count("wgmma.fence") == lines.count("wgmma.commit") == 1
+    assert scaled(12).count("wgmma.fence") == scaled().count("wgmma.fence") == 2
+    assert lines.index("release slow, k") < lines.index("wgmma.fence")
+
+
+def test_a_step_that_reads_its_sums_makes_a_in_pieces() -> None:
+    """The first multiplies while the second is made; the ring of what is read, and the load for the
+    next step, whose registers pieces may read until then, are behind all of them.
+    """
+    lines = scaled()
     first = lines.index("wait_full ring, k") + 1
     assert lines[first : first + 15] == [
         "zeros_k0: frag<bf16, 64x16> = ldmatrix C_s[k % 2, 0, 0]",
