@@ -19,7 +19,8 @@ from wsched.choose.shape import Shape
 from wsched.choose.tiles import tiles_for
 from wsched.fusion import DataType
 from wsched.schedule.matmul.limits import require_legal_for
-from wsched.schedule.matmul.params import ClusterDims
+from wsched.schedule.matmul.params import CachePolicies, ClusterDims
+from wsched.schedule.options import CachePolicy
 
 
 def problem(text: str, m: int = 16, n: int = 8192, k: int = 8192) -> Problem:
@@ -145,3 +146,13 @@ def test_what_is_asked_for_too_early() -> None:
     assert crowded_us(replace(turned, computed=None), eight, 128) == 0
     assert in_few_stages(replace(own, computed=None), eight) == (eight,)
     assert in_few_stages(own, eight) == (eight, of_three)
+
+
+def test_widened_weights_leave_the_l2_from_half_of_it_on() -> None:
+    """33.5 MB of 60; operands as they are from all of it on."""
+    first, normal = CachePolicy.EvictFirst, CachePolicy.EvictNormal
+    for n, wanted in ((8192, first), (7168, normal)):
+        policies = candidates(problem(cast("UInt4"), n=n))[0].params.cache_policies
+        assert (policies.a, policies.b) == (wanted, normal)
+    wide = replace(problem(cast("Int8"), n=2048), computed=None)
+    assert candidates(wide)[0].params.cache_policies == CachePolicies()

@@ -337,9 +337,7 @@ def test_four_warpgroups_make_all_of_it_first() -> None:
 
 
 def test_a_step_that_reads_its_sums_makes_a_in_pieces() -> None:
-    """The first multiplies while the second is made; the ring of what is read, and the load for the
-    next step, whose registers pieces may read until then, are behind all of them.
-    """
+    """The ring of what is read, and the load for the next step, are behind all of them."""
     lines = scaled()
     first = lines.index("wait_full ring, k") + 1
     assert lines[first : first + 15] == [
