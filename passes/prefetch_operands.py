@@ -17,6 +17,7 @@ front of the wait).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from lowering.ground.errors import ScheduleError, UnsupportedError
@@ -27,6 +28,8 @@ from lowering.kernel.nodes import (
     Elect,
     For,
     If,
+    LdMatrix,
+    LdShared,
     Let,
     OnWarp,
     Role,
@@ -81,9 +84,7 @@ def prefetch_operands(kernel: Kernel, options: LoweringOptions) -> Kernel:
             "a kernel that starts when the grid in front has ended has nothing to wait for",
             ("programmatic_dependent_launch=True", "prefetched_steps=0"),
         )
-    products = [s for s in walk(kernel.body) if isinstance(s, Wgmma | Tcgen05Mma)]
-    read = {r.buffer for s in products for r in (s.a, s.b) if isinstance(r, SmemRef)}
-    hints = _Hints(Names(kernel), frozenset(read), options.prefetched_steps)
+    hints = _Hints(Names(kernel), frozenset(_operands(kernel)), options.prefetched_steps)
     made = map_roles(kernel, hints.before)
     if made == kernel:
         raise UnsupportedError(
@@ -92,6 +93,16 @@ def prefetch_operands(kernel: Kernel, options: LoweringOptions) -> Kernel:
             "prefetched_steps=0",
         )
     return made
+
+
+def _operands(kernel: Kernel) -> Iterator[str]:
+    """The buffers that products read, and those from which threads make A beside them."""
+    for stmt in walk(kernel.body):
+        if isinstance(stmt, Wgmma | Tcgen05Mma):
+            yield from (r.buffer for r in (stmt.a, stmt.b) if isinstance(r, SmemRef))
+        elif isinstance(stmt, For) and any(isinstance(s, Wgmma) for s in stmt.body):
+            loads = (s for s in stmt.body if isinstance(s, LdMatrix | LdShared))
+            yield from (s.src.buffer for s in loads)
 
 
 class _Hints:
@@ -107,12 +118,14 @@ class _Hints:
         self._names, self._buffers, self._steps = names, buffers, steps
 
     def before(self, role: Role) -> Role:
-        """The role with hints in front of its first statement that loads operands."""
+        """The role with hints in front of its first statement that loads operands, of that and of
+        others, each on the warp that loads.
+        """
         at = next((i for i, s in enumerate(role.body) if self._loads((s,))), None)
         if at is None:
             return role
         known = defined_in(role.body[:at])
-        hints = _needed(self._first((role.body[at],)))
+        hints = _needed(self._first(role.body[at:]))
         unknown = used_in(hints) & (defined_in(role.body[at:]) - defined_in(hints) - known)
         if unknown or any(s.TRAITS.touches is not Memory.NONE for s in walk(hints)):
             return role

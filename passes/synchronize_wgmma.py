@@ -27,16 +27,19 @@ from lowering.kernel.nodes import (
     Carry,
     For,
     Frag,
+    FragLoadGlobal,
     If,
     MmaTile,
     Release,
+    Roles,
     SmemRef,
     Stmt,
     WgmmaWait,
 )
 from lowering.kernel.visit import Names, defined, map_bodies, used, walk
+from lowering.target.wgmma import AT_ONCE
 from passes.options import LoweringOptions
-from passes.wgmma_groups import flying, group, rolling
+from passes.wgmma_groups import flying, group, pieces, rolling
 
 __all__ = ["synchronize_wgmma"]
 
@@ -104,6 +107,8 @@ def _products(body: Body) -> list[MmaTile]:
 
 def _body(kernel: Kernel, names: Names, body: Body) -> Body:
     """A statement list, each of whose products is done behind its group."""
+    if chains := _summed(kernel, body):
+        return tuple(_rolling_step(kernel, names, body, chains, {}, flies=False))
     out: list[Stmt] = []
     for stmts in _runs(body):
         if run := _products(stmts):
@@ -144,18 +149,41 @@ def _flight(kernel: Kernel, loop: For) -> _Flight | None:
     releases = (s for s in loop.body if isinstance(s, Release))
     late = tuple(r for r in releases if read & set(kernel.ring(r.ring).buffers))
     steps = min((kernel.ring(r.ring).in_flight for r in late), default=0)
+    chains = _chains(kernel, loop.body, products)
+    if not steps or chains is None:
+        return None
+    return _Flight(1, late, chains) if chains else _Flight(steps, late, {})
+
+
+def _summed(kernel: Kernel, body: Body) -> Mapping[str, Chain]:
+    """What makes A of products in pieces whose sums the same step reads; nothing of others, nor
+    where so many warpgroups multiply that one's waits are others' time.
+    """
+    products = _products(body)
+    roles = (r for s in kernel.body if isinstance(s, Roles) for r in s.roles)
+    if max((r.warps for r in roles if r.group is not None), default=0) >= 4 * AT_ONCE:
+        return {}
+    others = tuple(s for s in body if not isinstance(s, MmaTile))
+    if not products or not _uses(others, {p.out.name for p in products}):
+        return {}
+    found = _chains(kernel, body, products) or {}
+    return found if found and pieces(kernel, products[0]) > 1 else {}
+
+
+def _chains(kernel: Kernel, body: Body, products: list[MmaTile]) -> Mapping[str, Chain] | None:
+    """What makes A of products in registers, by its name; None where it cannot be made piece by
+    piece: not of one run of products of equal K, none of which goes into another's accumulator.
+    """
+    others = tuple(s for s in body if not isinstance(s, MmaTile))
     made = {name for s in others for name in defined(s)}
     lefts = [p.a for p in products if isinstance(p.a, Frag) and p.a.name in made]
-    if not steps or not lefts:
-        return _Flight(steps, late, {}) if steps else None
-    chains = {a.name: chain_of(loop.body, a) for a in lefts}
+    chains = {a.name: chain_of(body, a) for a in lefts}
     found = {name: chain for name, chain in chains.items() if chain is not None}
-    one = len([run for run in _runs(loop.body) if _products(run)]) == 1
+    one = len([run for run in _runs(body) if _products(run)]) == 1
     chained = any(p.acc.name == q.out.name for p in products for q in products)
     same = len({(p.k, kernel.buffer(p.b.buffer).dtype) for p in products}) == 1
-    if len(found) < len(chains) or _uses(others, set(chains)) or chained or not (one and same):
-        return None
-    return _Flight(1, late, found)
+    alone = not _uses(others, set(chains)) and not chained and one and same
+    return found if not chains or (alone and len(found) == len(chains)) else None
 
 
 def _uses(body: Body, values: set[str]) -> bool:
@@ -166,8 +194,11 @@ def _in_flight(kernel: Kernel, names: Names, loop: For, flight: _Flight) -> Body
     """A loop whose last steps are in flight, and what waits for them behind it."""
     products = _products(loop.body)
     taken, made = {p.acc.name for p in products}, {p.out.name for p in products}
-    step = _rolling_step if flight.chains else _step
-    body = tuple(step(kernel, names, loop, flight))
+    if flight.chains:
+        late = {id(r): _later(loop, r, flight.steps) for r in flight.late}
+        body = tuple(_rolling_step(kernel, names, loop.body, flight.chains, late))
+    else:
+        body = tuple(_step(kernel, names, loop, flight))
     waits, carries = [], []
     for carry in loop.carries:
         if isinstance(carry.var, Frag) and carry.var.name in taken:
@@ -204,30 +235,58 @@ def _step(kernel: Kernel, names: Names, loop: For, flight: _Flight) -> Iterator[
     yield from held
 
 
-def _rolling_step(kernel: Kernel, names: Names, loop: For, flight: _Flight) -> Iterator[Stmt]:
+def _rolling_step(
+    kernel: Kernel,
+    names: Names,
+    body: Body,
+    chains: Mapping[str, Chain],
+    late: Mapping[int, Stmt],
+    flies: bool = True,
+) -> Iterator[Stmt]:
     """One step whose A is made piece by piece, in front of the group that reads it.
 
-    What the chains read of a ring is read then, so that it is released behind the groups.
+    What the chains read of a ring is read then, so that it is released behind the groups; what is
+    loaded for the next step in the place of numbers that they read is loaded there as well.
+
+    Args:
+        kernel: for its rings and buffers.
+        names: of it.
+        body: the step.
+        chains: what makes A.
+        late: what releases become that wait for products of a later step, by their ``id``.
+        flies: whether products stay in flight.
     """
-    read = {name for chain in flight.chains.values() for name in chain.buffers}
-    made = {id(s) for chain in flight.chains.values() for s in chain.stmts}
-    products = _products(loop.body)
+    read = {name for chain in chains.values() for name in chain.buffers}
+    made = {id(s) for chain in chains.values() for s in chain.stmts}
+    products = _products(body)
     held: list[Stmt] = []
-    done = False
-    for stmt in loop.body:
-        if stmt in flight.late:
-            held.append(_later(loop, stmt, flight.steps))
-        elif isinstance(stmt, Release) and read & set(kernel.ring(stmt.ring).buffers):
-            held.append(stmt)
+    begun = done = False
+    for stmt in body:
+        begun |= id(stmt) in made
+        if id(stmt) in late:
+            held.append(late[id(stmt)])
         elif stmt is products[0]:
-            yield from rolling(kernel, names, products, flight.chains)
+            yield from rolling(kernel, names, products, chains, flies)
             done = True
-        elif not isinstance(stmt, MmaTile) and id(stmt) not in made:
+        elif isinstance(stmt, MmaTile) or id(stmt) in made:
+            pass
+        elif _held(kernel, stmt, read, begun and not done):
+            held.append(stmt)
+        else:
             yield map_bodies(stmt, lambda inner: _body(kernel, names, inner))
         if done and not isinstance(stmt, MmaTile):
             yield from held
             held = []
     yield from held
+
+
+def _held(kernel: Kernel, stmt: Stmt, read: set[str], begun: bool) -> bool:
+    """Whether a statement goes behind the groups: it lets go of a ring that chains read, or loads
+    for the next step where one has begun.
+    """
+    if isinstance(stmt, Release):
+        return bool(read & set(kernel.ring(stmt.ring).buffers))
+    return begun and isinstance(stmt, FragLoadGlobal)
 
 
 def _later(loop: For, release: Stmt, steps: int) -> Stmt:

@@ -5,6 +5,8 @@ that the next step may write piece j of A only when piece j of this step is done
 group of its own; with n pieces, n - 1 groups may be pending in front of what writes the next one:
 the tensor core has work while threads compute, and A takes no more registers than one slice of it.
 A piece is the K of two instructions (``pieces_of``), which threads wait for and fence off once.
+A step whose sums are read in it waits for all pieces behind the last one: the first ones multiply
+while threads make the others, and of the next step nothing is in flight.
 """
 
 from __future__ import annotations
@@ -31,12 +33,21 @@ from lowering.kernel.nodes import (
 from lowering.kernel.visit import Names
 from lowering.target.wgmma import pieces_of
 
-__all__ = ["flying", "group", "rolling"]
+__all__ = ["flying", "group", "pieces", "rolling"]
 
 
 def flying(frag: Frag) -> Frag:
     """The value while a wgmma may write it."""
     return replaced(frag, type=frag.type.flying())
+
+
+def pieces(kernel: Kernel, mma: MmaTile) -> int:
+    """Groups that a rolling step has for a product.
+
+    Raises:
+        UnsupportedError: no wgmma computes it.
+    """
+    return pieces_of(mma.k // _instruction_k(kernel, mma))
 
 
 def group(
@@ -47,12 +58,12 @@ def group(
     Raises:
         UnsupportedError: no wgmma computes such a product.
     """
-    pieces = [_pieces(names, p, _instruction_k(kernel, p)) for p in run]
-    out: list[Stmt] = [s for of_one in pieces for s in of_one]
+    lefts = [_pieces(names, p, _instruction_k(kernel, p)) for p in run]
+    out: list[Stmt] = [s for of_one in lefts for s in of_one]
     out.append(WgmmaFence())
     waits: list[Stmt] = []
     taken: dict[str, Frag] = {}
-    for p, parts in zip(run, pieces, strict=True):
+    for p, parts in zip(run, lefts, strict=True):
         acc = taken.get(p.acc.name, p.acc)
         step = _instruction_k(kernel, p)
         for k in range(0, p.k, step):
@@ -68,7 +79,11 @@ def group(
 
 
 def rolling(
-    kernel: Kernel, names: Names, run: list[MmaTile], chains: Mapping[str, Chain]
+    kernel: Kernel,
+    names: Names,
+    run: list[MmaTile],
+    chains: Mapping[str, Chain],
+    flies: bool = True,
 ) -> Iterator[Stmt]:
     """Products of one K as groups of a piece of it each, in front of each a wait for the one of the
     step before that reads the same registers.
@@ -76,9 +91,11 @@ def rolling(
     Args:
         kernel: for its target and buffers.
         names: of the kernel.
-        run: products, which all stay in flight; none goes into the accumulator of another.
+        run: products; none goes into the accumulator of another.
         chains: the statements that make A, by its name, where the step makes it; those that need
             not be taken apart come first of all.
+        flies: whether all stay in flight; else all are waited for behind the last piece, and no
+            piece has one of a step before to wait for.
 
     Raises:
         UnsupportedError: no wgmma computes such a product.
@@ -86,41 +103,66 @@ def rolling(
     step = {_instruction_k(kernel, p) for p in run}.pop()
     groups = pieces_of(run[0].k // step)
     whole = run[0].k // groups
-    accs = [flying(p.acc) for p in run]
+    accs = [flying(p.acc) if flies else p.acc for p in run]
     for chain in chains.values():
         yield from chain.first
     for k in range(0, run[0].k, whole):
         made = {name: chain.columns(names, k, whole) for name, chain in chains.items()}
         for stmts in made.values():
             yield from stmts[:-1]
-        done = replaced(accs[0], name=names.new(f"{run[0].out.name}_before{k}"))
-        done = done if groups > 1 else replaced(done, type=done.type.settled())
-        yield WgmmaWait(done, accs[0], groups - 1)
-        accs[0] = done
+        if flies:
+            done = replaced(accs[0], name=names.new(f"{run[0].out.name}_before{k}"))
+            done = done if groups > 1 else replaced(done, type=done.type.settled())
+            yield WgmmaWait(done, accs[0], groups - 1)
+            accs[0] = done
         for stmts in made.values():
             yield stmts[-1]
-        pieces = {name: _out(stmts[-1]) for name, stmts in made.items()}
-        for p in run:
-            if isinstance(p.a, Frag) and p.a.name not in pieces:
-                part = FragColumns(_piece(names, p.a, k, whole), p.a, Const(k))
-                pieces[p.a.name] = part.out
-                yield part
+        ready = {name: _out(stmts[-1]) for name, stmts in made.items()}
         lefts: dict[tuple[str, int], Frag] = {}
-        for name, piece in pieces.items():
-            for at in range(0, whole, step):
-                cut = FragColumns(_piece(names, piece, at, step), piece, Const(at))
-                lefts[name, k + at] = piece if whole == step else cut.out
-                yield from () if whole == step else (cut,)
+        yield from _cut(names, run, ready, range(k, k + whole, step), lefts)
         yield WgmmaFence()
         for i, p in enumerate(run):
             for at in range(k, k + whole, step):
                 a = lefts[p.a.name, at] if isinstance(p.a, Frag) else None
                 new = _wgmma(names, p, accs[i], at, a)
-                if at + step == p.k:
+                if flies and at + step == p.k:
                     new = replaced(new, out=replaced(new.out, name=p.out.name))
                 accs[i] = new.out
                 yield new
         yield WgmmaCommit()
+    if not flies:
+        yield from (WgmmaWait(p.out, acc, 0) for p, acc in zip(run, accs, strict=True))
+
+
+def _cut(
+    names: Names,
+    run: list[MmaTile],
+    ready: dict[str, Frag],
+    at: range,
+    lefts: dict[tuple[str, int], Frag],
+) -> Iterator[Stmt]:
+    """A piece of each A, taken apart into the instructions' own, which ``lefts`` gets by their K.
+
+    Args:
+        names: of the kernel.
+        run: products.
+        ready: pieces that were made, by the name of the whole; others are taken from that.
+        at: where the instructions' K begins.
+        lefts: what they read.
+    """
+    whole = len(at) * at.step
+    for p in run:
+        if isinstance(p.a, Frag) and p.a.name not in ready:
+            part = FragColumns(_piece(names, p.a, at.start, whole), p.a, Const(at.start))
+            ready[p.a.name] = part.out
+            yield part
+    for name, piece in ready.items():
+        for k in at:
+            cut = FragColumns(
+                _piece(names, piece, k - at.start, at.step), piece, Const(k - at.start)
+            )
+            lefts[name, k] = piece if whole == at.step else cut.out
+            yield from () if whole == at.step else (cut,)
 
 
 def _out(stmt: Stmt) -> Frag:

@@ -10,6 +10,8 @@ import pytest
 from lowering.ground.errors import UnsupportedError
 from tests.computed import by_rows, cast, fusion
 from wsched.choose.computed import computing_cycles
+from wsched.choose.cost_model import cost
+from wsched.choose.crowding import crowded_us, in_few_stages
 from wsched.choose.heuristics import candidates
 from wsched.choose.memory import least_bytes
 from wsched.choose.problem import Problem, demands
@@ -17,7 +19,8 @@ from wsched.choose.shape import Shape
 from wsched.choose.tiles import tiles_for
 from wsched.fusion import DataType
 from wsched.schedule.matmul.limits import require_legal_for
-from wsched.schedule.matmul.params import ClusterDims
+from wsched.schedule.matmul.params import CachePolicies, ClusterDims
+from wsched.schedule.options import CachePolicy
 
 
 def problem(text: str, m: int = 16, n: int = 8192, k: int = 8192) -> Problem:
@@ -56,17 +59,18 @@ def test_more_work_takes_longer() -> None:
 
 
 MEASURED = {
-    (16, "64x16x512", 1): 20.6, (16, "64x16x384", 1): 20.8, (16, "64x16x256", 1): 21.2,
-    (16, "128x16x128", 2): 22.3, (32, "64x32x256", 1): 21.5, (32, "128x32x128", 2): 23.5,
-    (64, "64x64x256", 1): 24.6, (64, "128x64x128", 2): 26.7, (128, "128x128x128", 2): 35.5,
-    (256, "128x128x128", 1): 60.1,
+    (16, "64x16x512", 1): 20.7, (16, "64x16x384", 1): 20.9, (16, "64x16x256", 1): 21.2,
+    (16, "128x16x128", 2): 22.5, (32, "64x32x256", 1): 21.4, (32, "64x32x384", 1): 21.6,
+    (32, "128x32x128", 2): 23.4, (64, "64x64x256", 1): 23.6, (64, "128x64x128", 2): 26.6,
+    (64, "64x64x128", 1): 30.6, (128, "128x128x128", 2): 33.7, (128, "64x128x128", 1): 33.2,
+    (128, "192x128x64", 3): 36.4, (256, "128x128x128", 1): 60.1,
 }  # fmt: skip
 """Microseconds of int8 by 8192x8192 weights on an H200: rows, tile, parts of K."""
 
 
 @pytest.mark.parametrize("m", sorted({m for m, *_ in MEASURED}))
 def test_what_was_measured(m: int) -> None:
-    """Times within 12 %, and the fastest of the measured ones is predicted to be that."""
+    """Times within 12 %, and what is predicted to be the fastest takes 3 % longer at most."""
     own = problem(cast("Int8"), m)
     predicted = dict[tuple[int, str, int], float]()
     for c in candidates(own):
@@ -75,7 +79,7 @@ def test_what_was_measured(m: int) -> None:
             predicted[key] = c.cost.us
     measured = {key: us for key, us in MEASURED.items() if key[0] == m}
     assert predicted == pytest.approx(measured, rel=0.12)
-    assert min(predicted, key=lambda k: predicted[k]) == min(measured, key=lambda k: measured[k])
+    assert measured[min(predicted, key=lambda k: predicted[k])] <= 1.03 * min(measured.values())
 
 
 def test_slices_of_128_of_few_rows() -> None:
@@ -89,7 +93,7 @@ def test_slices_of_128_of_few_rows() -> None:
 @pytest.mark.parametrize("group", [32, 64, 128])
 def test_scales_of_groups(group: int) -> None:
     """A warpgroup's part of a step is a group at most, and whoever multiplies 16 bits has steps of
-    one; slices are shared by as many as without groups, and nothing is faster by them.
+    one; three warpgroups that make A piece by piece share slices, and nothing is faster by groups.
     """
     text = cast("UInt4").replace("linear(x, w)", f"linear(x, w, scale_b=s, group={group})")
     matrix = "fd.define_tensor(shape=[-1, -1], contiguity=[True, True], dtype=DataType.Float)"
@@ -97,7 +101,8 @@ def test_scales_of_groups(group: int) -> None:
     extents = {"M": 16, "N": 8192, "K": 8192, f"K_{group}": 8192 // group}
     own = Problem.of(fusion(text), extents, 132, ())
     best, plain = candidates(own)[0], candidates(problem(cast("UInt4")))[0]
-    assert (best.params.along_k, best.params.tile_sizes.warp_tile.k) == (4, group)
+    assert best.params.tile_sizes.warp_tile.k == group
+    assert group == 32 or best.params.along_k == 3
     assert best.cost.us > plain.cost.us
     wide = candidates(replace(own, computed=None))
     assert wide and all(c.params.tile_sizes.warp_tile.k <= group for c in wide)
@@ -120,3 +125,34 @@ def test_all_that_is_tried_is_legal(n: int) -> None:
         require_legal_for(demands(p), c.params)
         assert c.params.along_k == 1 or c.params.splitk_factor == 1
         assert not c.params.prefetched_steps  # what streams goes through registers
+
+
+def test_what_is_asked_for_too_early() -> None:
+    """Rings that hold much at once are priced longer, by what memory takes for it, so four stages
+    are chosen where eight fit; of operands as they are nobody has measured it.
+    """
+    own = problem(cast("UInt4"))
+    (of_three,) = (c.params for c in candidates(own) if str(c.params.output_tile) == "64x16x384")
+    options = of_three.circular_buffer_options
+    assert options.smem_circular_buffer_stage == 4
+    eight = replace(
+        of_three, circular_buffer_options=replace(options, smem_circular_buffer_stage=8)
+    )
+    require_legal_for(demands(own), eight)
+    turned = own.exchanged
+    late = [crowded_us(turned, p, 128) for p in (of_three, eight)]
+    assert late == pytest.approx([0, 0.46 * 128 * 96 * 1024 / 4.36e6], rel=1e-3)
+    assert cost(own, eight).us > cost(own, of_three).us
+    assert crowded_us(replace(turned, computed=None), eight, 128) == 0
+    assert in_few_stages(replace(own, computed=None), eight) == (eight,)
+    assert in_few_stages(own, eight) == (eight, of_three)
+
+
+def test_widened_weights_leave_the_l2_from_half_of_it_on() -> None:
+    """33.5 MB of 60; operands as they are from all of it on."""
+    first, normal = CachePolicy.EvictFirst, CachePolicy.EvictNormal
+    for n, wanted in ((8192, first), (7168, normal)):
+        policies = candidates(problem(cast("UInt4"), n=n))[0].params.cache_policies
+        assert (policies.a, policies.b) == (wanted, normal)
+    wide = replace(problem(cast("Int8"), n=2048), computed=None)
+    assert candidates(wide)[0].params.cache_policies == CachePolicies()

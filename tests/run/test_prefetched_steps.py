@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from lowering.ground.errors import ScheduleError, UnsupportedError
-from lowering.kernel.nodes import GridDepWait, TmaPrefetch
+from lowering.kernel.nodes import GridDepWait, TmaLoad, TmaPrefetch
 from lowering.kernel.visit import walk
+from tests.computed import cast, fusion, tile
 from tests.on_machine import Problem, exact, kernel, operands, run
 from tests.proofs import proved
 from tests.schedules import SCHEDULES, cooperative, definition, ping_pong, split_k
@@ -51,6 +52,16 @@ def test_the_source_asks_for_boxes() -> None:
     assert "cp.async.bulk.prefetch.tensor.2d.L2.global.tile [%0, {%1, %2}];" in source
     assert source.count("tma_prefetch_2d(&") == 2
     assert "prefetch.tensor." not in kernel(SMALL).source
+
+
+def test_weights_that_threads_widen_are_asked_for() -> None:
+    """By the warp that loads them, as the rows are by theirs."""
+    f = fusion(cast("Int8"))
+    made = compile_fusion(f, early(tile(f, 128, 40).params))
+    hints = [s.src.map for s in walk(made.kernel.body) if isinstance(s, TmaPrefetch)]
+    loads = [s.src.map for s in walk(made.kernel.body) if isinstance(s, TmaLoad)]
+    assert set(hints) == set(loads) and len(set(loads)) == 2
+    proved(made.kernel, made.plan)
 
 
 def test_a_trace_has_none() -> None:

@@ -23,6 +23,7 @@ from math import ceil
 from lowering.ground.frozen import quick
 from wsched.choose import groups
 from wsched.choose.cost import Cost
+from wsched.choose.crowding import crowded_us
 from wsched.choose.epilogue import epilogue_cycles, store_lines
 from wsched.choose.memory import L2_KEEPS, moved_us, repeated_bytes, result_bytes, stream_us
 from wsched.choose.problem import Problem
@@ -170,7 +171,8 @@ def terms_of(problem: Problem, params: MatmulParams) -> Terms:
         cluster=CLUSTER_START if ctas > 1 else 0,
         launch=LAUNCH_US[dependent],
         combine=combine,
-        stream=stream_us(problem, shares, at_once, dependent, whole.repeated),
+        stream=stream_us(problem, shares, at_once, dependent, whole.repeated)
+        + crowded_us(problem, params, min(shares, at_once)),
         moved=moved_us(problem),
         energy=whole.energy,
         tiles=clusters * ctas,

@@ -21,6 +21,7 @@ from wsched.choose.bound import least_us
 from wsched.choose.candidate import Candidate
 from wsched.choose.copy_engine import asks_dearly, policies, promotions, streams
 from wsched.choose.cost_model import cost, places
+from wsched.choose.crowding import in_few_stages
 from wsched.choose.learned.order import in_order, near
 from wsched.choose.problem import Problem, demands
 from wsched.choose.stored_parts import in_parts_at_all, stored_in_parts
@@ -259,14 +260,13 @@ def _launches(problem: Problem, tile: Tile, cluster: ClusterDims) -> tuple[Matmu
 
     Of the extents only the alignment of ``n`` counts.
     """
-    made = _fitting(problem, tile)
-    if made is None:
+    if (made := _fitting(problem, tile)) is None:
         return ()
     found = made if cluster == made.cluster_dims else replaced(made, cluster_dims=cluster)
     if not _legal(problem, found):
         return ()
-    ways = (replaced(found, programmatic_dependent_launch=x) for x in (True, False))
-    return tuple(ways)
+    each = in_few_stages(problem, found)
+    return tuple(replaced(w, programmatic_dependent_launch=x) for w in each for x in (True, False))
 
 
 def _legal(problem: Problem, params: MatmulParams) -> bool:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from lowering.ground.frozen import quick
 from lowering.target.ptx import WARPGROUP
+from lowering.target.wgmma import AT_ONCE
 from wsched.choose import groups
 from wsched.choose.computed import computing_cycles
 from wsched.choose.copy_engine import Extents, asks_dearly, fill_cycles, stored_columns
@@ -46,10 +47,11 @@ one instruction after those of another; and for an addition that scales, where a
 multiplies (128x128 and 256x128). Without scales it is a quarter. Three warpgroups hide as much as
 two: 192x128 is within 2 % of 128x192 (H200, 2026-11-24)."""
 
-COMPUTED_GROUP = 260
+COMPUTED_GROUP, PIECEWISE = 260, 90
 """Cycles of a step of which threads compute A and scale the sums of groups: nothing of the next one
 is made before all wgmmas of this one are done. Of 4 bits by 16 rows 215 to 300 (H200, 2026-11-24);
-of 8 bits up to 530, of groups of 32 more."""
+of 8 bits up to 530, of groups of 32 more. And where fewer warpgroups than :data:`AT_ONCE` make A
+piece by piece, so that but the last one's are waited for (H200, 2026-11-28)."""
 
 LATENCY = 1600
 """Cycles of a copy from the L2 into shared memory, of a kernel that is busy with others."""
@@ -207,7 +209,8 @@ def _promoted(problem: Problem, shape: Shape) -> Number:
     where several warpgroups share a step one adds under the wgmmas of the others.
     """
     if problem.computed is not None:
-        return COMPUTED_GROUP + SCALED * shape.warp_m * shape.warp_n / WARPGROUP
+        group = either(shape.warpgroups < AT_ONCE, PIECEWISE, COMPUTED_GROUP)
+        return group + SCALED * shape.warp_m * shape.warp_n / WARPGROUP
     spans = most(1.0, shape.k / problem.promotion)
     adds = problem.products * spans * shape.warp_m * shape.warp_n / WARPGROUP
     adds *= 2 if problem.scaled == (1, 1) else 1  # a number for all is multiplied and added at once

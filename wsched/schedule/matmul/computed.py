@@ -14,9 +14,14 @@ from wsched.fusion import CastOp, DataType, Fusion, PointwiseOp, Product, prolog
 
 __all__ = ["Computed", "element_bytes"]
 
-LOAD_WORK, NARROW_WORK, WORK = 1.0, 1.75, 1.0
-"""Instructions of a thread for an element: to load it, to widen it from 8 bits, and for any other
-operation (counted in machine code)."""
+LOAD_WORK, WORK = 1.0, 1.0
+"""Instructions of a thread for an element: to load it, and for any operation beside those below."""
+
+NARROW_WORK = {DataType.UInt4: 1.25, DataType.Int8: 1.65, DataType.UInt8: 2.15}
+FLOAT_WORK = 1.5
+"""To widen it: integers, of which bytes without a sign take one more for two of them, and floats of
+8 bits. Fitted with the law of :mod:`wsched.choose.computed`."""
+
 SHIFT_WORK, PAIR_WORK = 2.5, 0.5
 """To take a group's zero point from an element of 16 bits, in fp32: to it, and back by pairs; and
 an operation on pairs of 16 bits (``passes/pair_arithmetic.py``)."""
@@ -89,9 +94,10 @@ def _work(fusion: Fusion, names: Collection[str]) -> float:
     work, inside = PAIR_WORK * len(paired), {x for parts in paired.values() for x in parts}
     for name in names:
         e = fusion.definition(name)
-        narrow = isinstance(e, CastOp) and fusion.tensor(e.input).dtype.element.bits <= 8
         if name not in paired and name not in inside:
-            work += NARROW_WORK if narrow else WORK
+            given = fusion.tensor(e.input).dtype if isinstance(e, CastOp) else None
+            narrow = given is not None and given.element.bits <= 8
+            work += NARROW_WORK.get(given, FLOAT_WORK) if given is not None and narrow else WORK
     return work
 
 
