@@ -53,6 +53,7 @@ class EpilogueImport:
         dims: their dimensions.
         where: the steps are, in texts of errors.
         summed: type of the accumulator.
+        ones: dimensions that are 1 in the results of the matmuls, too.
         steps: what has been made, in an order in which it can be computed.
         ranks: of the definition's names.
         numbers: what it computes of constants alone.
@@ -69,6 +70,7 @@ class EpilogueImport:
     dims: Dims = (ROWS, COLS)
     where: str = "in an epilogue"
     summed: DataType = DataType.Float
+    ones: frozenset[str] = frozenset()
     steps: list[Step] = field(default_factory=list)
     ranks: Ranks = field(init=False)
     numbers: Numbers = field(init=False)
@@ -322,6 +324,8 @@ class EpilogueImport:
                 f"{name} with {len(shape)} dimensions", f"{len(dims)} dimensions, where it is read"
             )
         axes = tuple("1" if size == 1 else d for d, size in zip(dims, shape, strict=True))
+        if {d for d, axis in zip(dims, axes, strict=True) if axis == "1"} <= self.ones:
+            axes = dims  # a matrix of a batch of one is all of the batch, and loaded as that
         return self._input(name, dtype, axes, dims, weak=False)
 
     def scalar(self, node: Node) -> Step:
