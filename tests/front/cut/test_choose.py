@@ -43,19 +43,22 @@ def least(cutter: Cutter, call: Sizes, takes: Any) -> float:
     found = []
     for cut in product(takes, repeat=len(cutter.matmuls)):
         try:
-            whole = cutter.cut(cut)
+            ways = cutter.cut(cut), cutter.beside(cut)
         except UnsupportedError:
             continue
-        apart = with_summaries(cutter.graph, whole, {})
-        swept = (with_sweeps(cutter.graph, x, {}, lambda s: True) for x in (whole, apart))
-        for made in (whole, apart, *swept):
-            found.append(together([segment_us(s, call) for s in made.segments]).us)
+        for whole in filter(None, ways):
+            apart = with_summaries(cutter.graph, whole, {})
+            swept = (with_sweeps(cutter.graph, x, {}, lambda s: True) for x in (whole, apart))
+            for made in (whole, apart, *swept):
+                found.append(together([segment_us(s, call) for s in made.segments]).us)
     return min(found)
 
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("may_leave", [False, True])
-@pytest.mark.parametrize("name", ["gated", "norm_3d_residual", "sliced_between", "backward"])
+@pytest.mark.parametrize(
+    "name", ["gated", "norm_3d_residual", "sliced_between", "backward", "made_beside"]
+)
 def test_no_cut_is_better(name: str, may_leave: bool) -> None:
     cutter = Cutter(record_text(FEATURES[name].text))
     call = sizes_of(cutter)

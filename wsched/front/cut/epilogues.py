@@ -12,7 +12,7 @@ from wsched.fusion import DataType
 from wsched.importer import Node, build_fusion
 from wsched.importer.steps import REDUCED
 
-__all__ = ["Kernel", "Take", "kernel_of_matmul"]
+__all__ = ["Kernel", "Take", "kernel_of_matmul", "refusal"]
 
 
 class Take(Enum):
@@ -60,7 +60,7 @@ def kernel_of_matmul(
         if take is Take.NARROW:
             kernel = _narrowed(graph, kernel)
         kernel = _with_private(graph, together, kernel, taken)
-        plain = _refusal(graph, kernel)
+        plain = refusal(graph, kernel)
         if plain is not None:
             if not followers and len(together) > 1:
                 return kernel_of_matmul(graph, matmul, taken, Take.ALL)
@@ -71,8 +71,13 @@ def kernel_of_matmul(
         return Kernel(kernel, stop, why)
 
 
-def _refusal(graph: Graph, kernel: frozenset[int]) -> UnsupportedError | None:
-    """Why the importer does not take operations as one kernel; found once."""
+def refusal(graph: Graph, kernel: frozenset[int]) -> UnsupportedError | None:
+    """Why the importer does not take operations as one kernel, None if it does; found once.
+
+    Args:
+        graph: what they are of.
+        kernel: their positions.
+    """
     if kernel not in graph.tried:
         graph.tried[kernel] = None
         try:
