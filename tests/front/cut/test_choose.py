@@ -306,6 +306,24 @@ def test_what_is_computed_of_a_matmul_shares_no_kernel_with_it(behind: str) -> N
     assert found == [("y", "z"), ("v",)]
 
 
+def test_a_router_stays_out_of_the_kernel_of_gate_and_up() -> None:
+    """It multiplies the same rows, by fewer columns, and is followed by something else."""
+    body = """
+    g = fd.ops.linear(t0, t1)
+    s = fd.ops.silu(g)
+    r = fd.ops.linear(t0, t2)
+    p = fd.ops.sigmoid(r)
+    u = fd.ops.linear(t0, t3)
+    m = fd.ops.mul(s, u)
+    fd.add_output(p)
+    fd.add_output(m)
+    """
+    shapes = (24, 32), (40, 32), (8, 32), (40, 32)
+    cutter = Cutter(record_text(Feature(body, shapes, 3, 3).text))
+    found = [(s.inputs, s.outputs) for s in cutter.all(Take.SHARED).segments]
+    assert found == [(("t0", "t1", "t3"), ("m",)), (("t0", "t2"), ("p",))]
+
+
 @pytest.mark.parametrize("also", ["", "fd.add_output(p)"])
 def test_what_only_an_epilogue_reads_is_in_its_kernel(also: str) -> None:
     body = f"""
