@@ -114,10 +114,10 @@ def _sharing(graph: Graph, matmul: int, taken: frozenset[int]) -> list[tuple[int
         [i for i in ready if graph.nodes[i].refs[:2][side : side + 1] == (name,)]
         for side, name in enumerate(mine)
     )
-    most = tuple(max(by_side, key=len, default=[]))
+    most: list[int] = max(by_side, key=len, default=[])
     dims = graph.types[graph.nodes[matmul].results[0]].dims
-    alike = tuple(i for i in most if graph.types[graph.nodes[i].results[0]].dims == dims)
-    return [group for group in dict.fromkeys((most, alike)) if group]
+    alike = (i for i in most if graph.types[graph.nodes[i].results[0]].dims == dims)
+    return [group for group in dict.fromkeys((tuple(most), tuple(alike))) if group]
 
 
 def _followers(graph: Graph, together: list[int], taken: frozenset[int]) -> list[int]:
