@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from lowering.ground.errors import UnsupportedError
 from tests.doors.dropin.definitions import nvf, torch
-from wsched.doors.fallback import NvfuserError, interpret
+from wsched.doors.fallback import NvfuserError, interpret, rebuild
+from wsched.front.cut import tables
 from wsched.front.cut.tables import by_nvfuser, with_tables
 from wsched.importer import Definition, definition_of, record_text
 
@@ -125,6 +127,21 @@ def test_nvfuser_has_both_forms(body: str, refused: bool) -> None:
     assert all(torch.equal(f, wanted) for f in found)
     casts = [sum(n.op in ("cast", "set") for n in definition_of(fd).nodes) for fd in asked]
     assert casts == ([casts[1] + 1, casts[1], casts[1]] if refused else [casts[0]] * 2)
+
+
+def test_an_nvfuser_without_segment_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    def rebuilt(found: Definition) -> Any:
+        if stored(found):
+            raise UnsupportedError("fd.ops.segment_set by this nvFuser", "operations that it has")
+        return rebuild(found)
+
+    def function(fd: Any, values: Sequence[Any]) -> list[Any]:
+        return interpret(definition_of(fd), values)
+
+    monkeypatch.setattr(tables, "rebuild", rebuilt)
+    given, x = definition(MASK), torch.randn(64, 128, 128).bfloat16()
+    (found,), (wanted,) = by_nvfuser(given, function)([x]), interpret(given, [x])
+    assert torch.equal(found, wanted)
 
 
 def test_who_refuses_both_is_heard() -> None:

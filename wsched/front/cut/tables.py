@@ -8,6 +8,7 @@ makes nvFuser store it by a kernel of its own, within the same call.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -55,7 +56,10 @@ def by_nvfuser(
         UnsupportedError: nvFuser is not installed, does not have an operation, or refuses one.
             ``NvfuserError`` by what is returned.
     """
-    forms = [rebuild(d) for d in dict.fromkeys((with_tables(definition), definition))]
+    forms, tabled = [rebuild(definition)], with_tables(definition)
+    if tabled is not definition:
+        with suppress(UnsupportedError):  # by an nvFuser that has no segment_set
+            forms.insert(0, rebuild(tabled))
 
     def run(values: Sequence[Any]) -> list[torch.Tensor]:
         while len(forms) > 1:
