@@ -47,6 +47,25 @@ def test_a_batch(a: str, b: str, domains: str) -> None:
     assert f.result_axes == f.outputs[0].axes == ("B", "M", "N")
 
 
+@pytest.mark.parametrize(
+    ("residual", "axes"),
+    [
+        (of(1), ("B", "M", "N")),
+        (of(1).replace("-1, -1]", "-1, 1]"), ("1", "M", "1")),
+        (MATRIX, ("M", "N")),
+    ],
+)
+def test_a_matrix_of_a_batch_of_one(residual: str, axes: tuple[str, ...]) -> None:
+    """It is all of the batch, and is loaded as any other."""
+    lines = (f"a = {of(1)}", f"b = {MATRIX}", f"c = {residual}", MATMUL, "z = fd.ops.add(y, c)")
+    f = build(*lines)
+    (found,) = (b.axes for b in f.inputs if b.axes not in (("B", "M", "K"), ("N", "K"), ("K", "N")))
+    assert found == axes
+    open_batch = build(f"a = {BATCH}", *lines[1:])
+    if residual == of(1):  # the same in a batch of which nobody says that it is one
+        assert ("1", "M", "N") in [b.axes for b in open_batch.inputs]
+
+
 def test_order_of_memory() -> None:
     """The last two dimensions may be exchanged: by a stride order, or by a permutation."""
     columns = BATCH.replace("dtype", "stride_order=[2, 0, 1], dtype")

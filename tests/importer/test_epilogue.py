@@ -6,7 +6,7 @@ import pytest
 
 from lowering.ground.errors import UnsupportedError
 from tests.epilogues import GELU, TWO_OUTPUTS, epilogue, tensor
-from wsched.fusion import Fusion, TensorBinding, fusion_text
+from wsched.fusion import Fusion, PointwiseOp, TensorBinding, fusion_text
 from wsched.fusion.types import DataType
 from wsched.importer import build_fusion, record_text
 
@@ -202,6 +202,16 @@ def test_matmul_and_its_epilogue_as_outputs() -> None:
     """The result that is stored is rounded, the epilogue reads the accumulator."""
     text = epilogue("d = fd.ops.exp(y)", outputs="y d")
     assert math(text) == ["T5_g___bfloat = cast(T4)", "T6_g_float = exp(T4)"]
+
+
+@pytest.mark.parametrize("outputs", ["e d", "d e"])
+def test_an_output_of_other_matrices_alone(outputs: str) -> None:
+    """It is made beside what the matmul has a part in, whichever comes first."""
+    f = build(epilogue("c: [-1, -1]", "d = fd.ops.mul(y, c)", "e = fd.ops.exp(c)", outputs=outputs))
+    ops = {e.output: e.op for e in f.exprs if isinstance(e, PointwiseOp)}
+    assert [ops[b.tensor] for b in f.outputs] == [
+        {"d": "mul", "e": "exp"}[name] for name in outputs.split()
+    ]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from lowering.ground.errors import UnsupportedError
 from wsched.fusion import DataType, Fusion, TensorBinding, type_of
-from wsched.fusion.names import EXTENTS, SUMMED, in_order
+from wsched.fusion.names import BATCH, EXTENTS, HEADS, SUMMED, in_order
 from wsched.importer.definition import Definition, Node, Ref
 from wsched.importer.emit import emit_fusion, needed
 from wsched.importer.epilogue import EpilogueImport
@@ -107,7 +107,8 @@ def _build(definition: Definition, computable: Computable = Computable.ONE) -> F
     form = form_of(f"fd.ops.{matmuls[0].op}", a, b)
     summed = type_of(form.accumulators[0])
     rounded = summed if summed is not DataType.Float or a.wide is not b.wide else a.wide.made
-    epilogue = EpilogueImport(definition, products, rounded, dims, summed=summed)
+    ones = _batches_of_one(a, b)
+    epilogue = EpilogueImport(definition, products, rounded, dims, summed=summed, ones=ones)
     made = [_output(definition, epilogue, name, dims) for name in definition.outputs]
     outputs, layouts = [step for step, _ in made], [layout for _, layout in made]
     if not by_calls:
@@ -146,6 +147,12 @@ def _build(definition: Definition, computable: Computable = Computable.ONE) -> F
     )
     inputs = tuple(replace(b, tensor=f"T{n}") for n, b in enumerate(inputs))
     return Fusion(inputs, bound, emitted.tensors, emitted.exprs, emitted.next_id)
+
+
+def _batches_of_one(*operands: ImportedOperand) -> frozenset[str]:
+    """The dimensions outside of the matrices that the definition fixes at 1."""
+    sized = (pair for x in operands for pair in zip(x.axes, fixed_sizes(x.node), strict=True))
+    return frozenset(axis for axis, size in sized if size == 1 and axis in (BATCH, HEADS))
 
 
 def _output(
@@ -229,9 +236,11 @@ def _products(matmuls: tuple[Node, ...], pairs: list[Pair]) -> dict[str, str]:
 
 
 def _require_meeting(products: set[str], outputs: list[Step]) -> None:
-    """Each product meets the others in what an output is computed from, so that extents agree."""
+    """Each product meets the others in what an output is computed from, so that extents agree; an
+    output of other matrices alone has the extents of these.
+    """
     sets = [{s.source for s in needed(x) if s.op == "mma"} for x in outputs]
-    joined, left = sets[0], sets[1:]
+    joined, *left = filter(None, sets)
     while met := [s for s in left if s & joined]:
         joined = joined.union(*met)
         left = [s for s in left if s not in met]

@@ -21,6 +21,7 @@ from wsched.fusion.names import COLS, ROWS
 from wsched.importer.composite import COMPOSITES
 from wsched.importer.constants import Numbers, exact, same_size
 from wsched.importer.definition import Definition, Node, Ref, Value, text_of
+from wsched.importer.layout import input_axes
 from wsched.importer.ops import ALIASES, MISSING, Promotion, arity_of, promotion
 from wsched.importer.ranks import Ranks, places
 from wsched.importer.reductions import Reduced
@@ -53,6 +54,7 @@ class EpilogueImport:
         dims: their dimensions.
         where: the steps are, in texts of errors.
         summed: type of the accumulator.
+        ones: dimensions that are 1 in the results of the matmuls.
         steps: what has been made, in an order in which it can be computed.
         ranks: of the definition's names.
         numbers: what it computes of constants alone.
@@ -69,6 +71,7 @@ class EpilogueImport:
     dims: Dims = (ROWS, COLS)
     where: str = "in an epilogue"
     summed: DataType = DataType.Float
+    ones: frozenset[str] = frozenset()
     steps: list[Step] = field(default_factory=list)
     ranks: Ranks = field(init=False)
     numbers: Numbers = field(init=False)
@@ -307,8 +310,7 @@ class EpilogueImport:
 
     def input(self, node: Node, dims: Dims) -> Step:
         """An input of the fusion that the epilogue reads."""
-        shape = node.get("shape", ())
-        dtype = node.get("dtype", _FLOAT)
+        shape, dtype = node.get("shape", ()), node.get("dtype", _FLOAT)
         name = node.results[0]
         if not isinstance(shape, tuple) or not isinstance(dtype, DataType):
             raise UnsupportedError(f"{name} with shape {text_of(shape)}", "a list of sizes")
@@ -321,8 +323,7 @@ class EpilogueImport:
             raise UnsupportedError(
                 f"{name} with {len(shape)} dimensions", f"{len(dims)} dimensions, where it is read"
             )
-        axes = tuple("1" if size == 1 else d for d, size in zip(dims, shape, strict=True))
-        return self._input(name, dtype, axes, dims, weak=False)
+        return self._input(name, dtype, input_axes(dims, shape, self.ones), dims, weak=False)
 
     def scalar(self, node: Node) -> Step:
         """A run-time scalar: a tensor of one element that does not widen what it meets."""

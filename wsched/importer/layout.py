@@ -11,8 +11,8 @@ from wsched.fusion.names import COLS, ROWS
 from wsched.importer.definition import Node, Value, text_of
 
 __all__ = [
-    "Axes", "Result", "broadcast_flags", "in_memory", "moves_no_data", "operand_axes",
-    "result_layout",
+    "Axes", "Result", "broadcast_flags", "in_memory", "input_axes", "moves_no_data",
+    "operand_axes", "result_layout",
 ]  # fmt: skip
 
 Axes = tuple[str, ...]
@@ -29,6 +29,20 @@ class Result:
 
     axes: Axes
     memory: Axes
+
+
+def input_axes(dims: Axes, shape: Sequence[Value], ones: frozenset[str]) -> Axes:
+    """The axes of an input of an epilogue: "1" where it repeats along a dimension of the result.
+
+    A matrix of a batch of one is all of the batch, and is loaded as one.
+
+    Args:
+        dims: of the result that its own are.
+        shape: of the input.
+        ones: dimensions that are 1 in the result.
+    """
+    repeated = {d for d, size in zip(dims, shape, strict=True) if size == 1}
+    return dims if repeated <= ones else tuple("1" if d in repeated else d for d in dims)
 
 
 def moves_no_data(node: Node) -> bool:

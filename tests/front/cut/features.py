@@ -233,6 +233,26 @@ FEATURES = {
         """,
         ((24, 32), (24, 16), (32, 16)), 2, 2,
     ),
+    "made_beside": Feature(
+        """
+        f = fd.ops.cast(t0, dtype=DataType.Float)
+        a = fd.ops.tanh(f)
+        g = fd.ops.cast(a, dtype=DataType.BFloat16)
+        p = fd.ops.permute(t1, dims=[1, 0])
+        w = fd.ops.matmul(p, g)
+        d = fd.ops.matmul(t1, t2)
+        e = fd.ops.cast(d, dtype=DataType.Float)
+        s = fd.ops.mul(a, a)
+        q = fd.ops.sub(1.0, s)
+        r = fd.ops.mul(e, q)
+        z = fd.ops.cast(r, dtype=DataType.BFloat16)
+        o = fd.ops.permute(z, dims=[1, 0])
+        v = fd.ops.matmul(o, t3)
+        fd.add_output(w)
+        fd.add_output(v)
+        """,
+        ((24, 32), (24, 16), (16, 32), (24, 8)), 3, 3,
+    ),
     "sliced_between": Feature(
         """
         y = fd.ops.linear(t0, t1)

@@ -43,19 +43,22 @@ def least(cutter: Cutter, call: Sizes, takes: Any) -> float:
     found = []
     for cut in product(takes, repeat=len(cutter.matmuls)):
         try:
-            whole = cutter.cut(cut)
+            ways = cutter.cut(cut), cutter.beside(cut)
         except UnsupportedError:
             continue
-        apart = with_summaries(cutter.graph, whole, {})
-        swept = (with_sweeps(cutter.graph, x, {}, lambda s: True) for x in (whole, apart))
-        for made in (whole, apart, *swept):
-            found.append(together([segment_us(s, call) for s in made.segments]).us)
+        for whole in filter(None, ways):
+            apart = with_summaries(cutter.graph, whole, {})
+            swept = (with_sweeps(cutter.graph, x, {}, lambda s: True) for x in (whole, apart))
+            for made in (whole, apart, *swept):
+                found.append(together([segment_us(s, call) for s in made.segments]).us)
     return min(found)
 
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("may_leave", [False, True])
-@pytest.mark.parametrize("name", ["gated", "norm_3d_residual", "sliced_between", "backward"])
+@pytest.mark.parametrize(
+    "name", ["gated", "norm_3d_residual", "sliced_between", "backward", "made_beside"]
+)
 def test_no_cut_is_better(name: str, may_leave: bool) -> None:
     cutter = Cutter(record_text(FEATURES[name].text))
     call = sizes_of(cutter)
@@ -301,6 +304,24 @@ def test_what_is_computed_of_a_matmul_shares_no_kernel_with_it(behind: str) -> N
     cutter = Cutter(record_text(Feature(body, ((32, 32),) * 3, 3, 3).text))
     found = [s.outputs for s in cutter.all(Take.SHARED).segments]
     assert found == [("y", "z"), ("v",)]
+
+
+def test_a_router_stays_out_of_the_kernel_of_gate_and_up() -> None:
+    """It multiplies the same rows, by fewer columns, and is followed by something else."""
+    body = """
+    g = fd.ops.linear(t0, t1)
+    s = fd.ops.silu(g)
+    r = fd.ops.linear(t0, t2)
+    p = fd.ops.sigmoid(r)
+    u = fd.ops.linear(t0, t3)
+    m = fd.ops.mul(s, u)
+    fd.add_output(p)
+    fd.add_output(m)
+    """
+    shapes = (24, 32), (40, 32), (8, 32), (40, 32)
+    cutter = Cutter(record_text(Feature(body, shapes, 3, 3).text))
+    found = [(s.inputs, s.outputs) for s in cutter.all(Take.SHARED).segments]
+    assert found == [(("t0", "t1", "t3"), ("m",)), (("t0", "t2"), ("p",))]
 
 
 @pytest.mark.parametrize("also", ["", "fd.add_output(p)"])

@@ -17,11 +17,12 @@ from lowering.ground.locks import Lock
 from lowering.ground.recent import bounded
 from wsched.doors.dropin.decide import Decision, Known, decide, known_of
 from wsched.doors.dropin.ledger import LEDGER, Tally
-from wsched.doors.fallback import NvfuserError, rebuild
+from wsched.doors.fallback import NvfuserError
 from wsched.doors.fallback import execute as call_nvfuser
 from wsched.front.cut.program import Run, make
 from wsched.front.cut.route import rest_by
 from wsched.front.cut.segments import Segment
+from wsched.front.cut.tables import by_nvfuser
 from wsched.importer import UnfinishedError
 from wsched.importer.input_error import InputError
 from wsched.program.classes import class_key
@@ -252,8 +253,7 @@ def _run_of(
     def rest(segment: Segment) -> Function:
         if by_torch:
             return rest_by(segment, on_gpu=False)[1]
-        fd = rebuild(segment.definition)
-        return lambda values: call_nvfuser(fd, values, original)
+        return by_nvfuser(segment.definition, original)
 
     cutter = decision.cutter
     assert cutter is not None

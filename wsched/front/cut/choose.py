@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import inf
@@ -154,14 +155,22 @@ class _Search:
     def price(self, takes: tuple[Take, ...]) -> Chosen | None:
         """A cut and its price, with summaries and sweeps where they pay; None where none runs."""
         try:
-            graph, constants = self.cutter.graph, self.call.constants
-            whole = with_kept(graph, self.cutter.cut(takes), constants)
-            apart = with_summaries(graph, whole, self._apart)
-            ways = [with_sweeps(graph, cut, self._swept, self._runs) for cut in (apart, whole)]
-            found = [self._cost(cut) for cut in dict.fromkeys((*ways, apart, whole))]
+            best = self._least(self.cutter.cut(takes))
         except (UnsupportedError, ScheduleError) as e:
             self.refusal = e.with_traceback(None)
             return None
+        with suppress(UnsupportedError, ScheduleError):
+            if (beside := self.cutter.beside(takes)) is not None:
+                best = min(best, self._least(beside), key=lambda x: x.rank)
+        return best
+
+    def _least(self, cut: Cut) -> Chosen:
+        """The way to run the rests of a cut that takes least; raises where a segment cannot run."""
+        graph, constants = self.cutter.graph, self.call.constants
+        whole = with_kept(graph, cut, constants)
+        apart = with_summaries(graph, whole, self._apart)
+        ways = [with_sweeps(graph, c, self._swept, self._runs) for c in (apart, whole)]
+        found = [self._cost(c) for c in dict.fromkeys((*ways, apart, whole))]
         return min(found, key=lambda x: x.rank)
 
     def _cost(self, cut: Cut) -> Chosen:
@@ -170,11 +179,9 @@ class _Search:
 
     def least_saving(self, chosen: Chosen, at: int) -> float:
         """Microseconds that leaving a matmul has to save."""
-        distinct = dict.fromkeys(k for k in chosen.cut.kernels if isinstance(k, Kernel))
         segments = (s for s in chosen.cut.segments if s.matmul)
-        own = next(
-            s for k, s in zip(distinct, segments, strict=True) if k == chosen.cut.kernels[at]
-        )
+        pairs = zip(chosen.cut.runs, segments, strict=True)
+        own = next(s for k, s in pairs if k == chosen.cut.kernels[at])
         return LEAVING * self._segment(own).us
 
     @cached_property

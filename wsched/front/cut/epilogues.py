@@ -12,7 +12,7 @@ from wsched.fusion import DataType
 from wsched.importer import Node, build_fusion
 from wsched.importer.steps import REDUCED
 
-__all__ = ["Kernel", "Take", "kernel_of_matmul"]
+__all__ = ["Kernel", "Take", "kernel_of_matmul", "refusal"]
 
 
 class Take(Enum):
@@ -51,7 +51,18 @@ def kernel_of_matmul(
         taken: what other kernels have.
         take: how much, not ``LEFT``.
     """
-    together = [matmul, *(_sharing(graph, matmul, taken) if take is Take.SHARED else ())]
+    groups = _sharing(graph, matmul, taken) if take is Take.SHARED else ()
+    grown = (_grown(graph, [matmul, *others], taken, take) for others in groups)
+    kernels = [k for k in grown if isinstance(k, Kernel)]
+    if kernels:
+        return max(kernels, key=lambda k: len(k.ops))
+    return _grown(graph, [matmul], taken, take)
+
+
+def _grown(
+    graph: Graph, together: list[int], taken: frozenset[int], take: Take
+) -> Kernel | UnsupportedError:
+    """The kernel of matmuls with what follows them, or why there is none."""
     followers = [] if take is Take.NONE else _followers(graph, together, taken)
     stop: Node | None = None
     why: UnsupportedError | None = None
@@ -60,19 +71,21 @@ def kernel_of_matmul(
         if take is Take.NARROW:
             kernel = _narrowed(graph, kernel)
         kernel = _with_private(graph, together, kernel, taken)
-        plain = _refusal(graph, kernel)
-        if plain is not None:
-            if not followers and len(together) > 1:
-                return kernel_of_matmul(graph, matmul, taken, Take.ALL)
-            if not followers:
-                return plain
-            stop, why = graph.nodes[followers.pop()], plain
-            continue
-        return Kernel(kernel, stop, why)
+        plain = refusal(graph, kernel)
+        if plain is None:
+            return Kernel(kernel, stop, why)
+        if not followers:
+            return plain
+        stop, why = graph.nodes[followers.pop()], plain
 
 
-def _refusal(graph: Graph, kernel: frozenset[int]) -> UnsupportedError | None:
-    """Why the importer does not take operations as one kernel; found once."""
+def refusal(graph: Graph, kernel: frozenset[int]) -> UnsupportedError | None:
+    """Why the importer does not take operations as one kernel, None if it does; found once.
+
+    Args:
+        graph: what they are of.
+        kernel: their positions.
+    """
     if kernel not in graph.tried:
         graph.tried[kernel] = None
         try:
@@ -82,9 +95,10 @@ def _refusal(graph: Graph, kernel: frozenset[int]) -> UnsupportedError | None:
     return graph.tried[kernel]
 
 
-def _sharing(graph: Graph, matmul: int, taken: frozenset[int]) -> list[int]:
-    """The matmuls behind one that have an operand of it, and all of theirs before it; of those of
-    its first and of its second operand the more. Or the one that it is only read to be added to.
+def _sharing(graph: Graph, matmul: int, taken: frozenset[int]) -> list[tuple[int, ...]]:
+    """The matmuls behind one that may be in its kernel: those that have an operand of it, and all
+    of theirs before it, of those of its first and of its second operand the more; or of these
+    those whose results are as large. Or the one that it is only read to be added to.
     """
     mine = graph.nodes[matmul].refs[:2]
     ready = [
@@ -95,12 +109,15 @@ def _sharing(graph: Graph, matmul: int, taken: frozenset[int]) -> list[int]:
         and all(graph.last_matmul[j] < matmul for j in graph.operands(i))
     ]
     if graph.partners.get(matmul) in ready:
-        return [graph.partners[matmul]]
+        return [(graph.partners[matmul],)]
     by_side = (
         [i for i in ready if graph.nodes[i].refs[:2][side : side + 1] == (name,)]
         for side, name in enumerate(mine)
     )
-    return max(by_side, key=len, default=[])
+    most: list[int] = max(by_side, key=len, default=[])
+    dims = graph.types[graph.nodes[matmul].results[0]].dims
+    alike = (i for i in most if graph.types[graph.nodes[i].results[0]].dims == dims)
+    return [group for group in dict.fromkeys((tuple(most), tuple(alike))) if group]
 
 
 def _followers(graph: Graph, together: list[int], taken: frozenset[int]) -> list[int]:

@@ -27,8 +27,7 @@ def fates(cutter: Cutter, chosen: Chosen, names: Sequence[str]) -> tuple[Fate, .
         names: of the kernels, in the order in which they run.
     """
     kernels = chosen.cut.kernels
-    distinct = dict.fromkeys(k for k in kernels if isinstance(k, Kernel))
-    name_of = dict(zip(distinct, names, strict=True))
+    name_of = dict(zip(chosen.cut.runs, names, strict=True))
     found = list[Fate]()
     places = zip(cutter.graph.matmuls, chosen.cutter.matmuls, kernels, strict=True)
     for i, made, kernel in places:

@@ -10,12 +10,13 @@ from typing import Any
 from lowering.ground.errors import UnsupportedError
 from lowering.target.targets import DEFAULT, target_of_device
 from wsched.choose.gpus import Gpu
-from wsched.doors.fallback import execute, interpret, or_torch, rebuild, unknown_ops
+from wsched.doors.fallback import interpret, or_torch, unknown_ops
 from wsched.front.cut.choose import Chosen, choose
 from wsched.front.cut.predict import Call, Planned, Sizes, segment_us
 from wsched.front.cut.program import make
 from wsched.front.cut.segments import Cutter, Segment
 from wsched.front.cut.sizes import bind_extents
+from wsched.front.cut.tables import by_nvfuser
 from wsched.front.route import CUT, NVFUSER, TORCH, WSCHED, Part, Refusal, Route
 from wsched.importer import Definition
 from wsched.program.memory import device_of
@@ -173,8 +174,7 @@ def rest_by(segment: Segment, on_gpu: bool) -> tuple[str, Function]:
     definition, refused = segment.definition, ""
     if on_gpu and find_spec("nvfuser_direct") is not None:
         try:
-            fd = rebuild(definition)
-            return NVFUSER, or_torch(definition, lambda values: execute(fd, values))
+            return NVFUSER, or_torch(definition, by_nvfuser(definition))
         except UnsupportedError as e:
             refused = f"nvFuser: {e}"
     if unknown := unknown_ops(definition):

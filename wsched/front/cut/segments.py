@@ -11,11 +11,12 @@ reads the fp32 accumulator (``wsched.importer.epilogue``). No cast is added.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from lowering.ground.errors import UnsupportedError
 from wsched.front.cut.asked import asked_of_inputs
+from wsched.front.cut.beside import with_beside
 from wsched.front.cut.commute import Commuted, Moves, commuted, moves_of
 from wsched.front.cut.epilogues import Kernel, Take, kernel_of_matmul
 from wsched.front.cut.flatten import Seen
@@ -92,10 +93,12 @@ class Cut:
         segments: in an order in which they can be executed.
         kernels: what became of each matmul, in the order of the definition: the kernel, which may
             be that of one before, or why wsched makes none.
+        runs: the kernels, each once, in the order in which they run.
     """
 
     segments: tuple[Segment, ...]
     kernels: tuple[Kernel | UnsupportedError, ...]
+    runs: tuple[Kernel, ...]
 
 
 _LEFT = UnsupportedError("a kernel that is predicted to be no faster", "what is")
@@ -118,6 +121,7 @@ class Cutter:
     commuted: Commuted | None = None
     graph: Graph = field(init=False)
     _cuts: dict[tuple[Take, ...], Cut | UnsupportedError] = field(default_factory=dict)
+    _beside: dict[tuple[Take, ...], Cut | None] = field(default_factory=dict)
     _kernels: dict[tuple[int, frozenset[int], Take], Kernel | UnsupportedError] = field(
         default_factory=dict
     )
@@ -209,10 +213,34 @@ class Cutter:
             kernels.append(found)
         self._check_scaled(kernels)
         if not own:
-            (*_, refusal) = (k for k in kernels if isinstance(k, UnsupportedError))
-            raise UnsupportedError(refusal.what, refusal.supported, refusal.hint)
-        groups = list(_groups(graph, own))
-        return Cut(self._segments(groups), tuple(kernels))
+            (*_, why) = (k for k in kernels if isinstance(k, UnsupportedError))
+            raise UnsupportedError(why.what, why.supported, why.hint)
+        runs = tuple(dict.fromkeys(k for k in kernels if isinstance(k, Kernel)))
+        return Cut(self._segments(list(_groups(graph, own))), tuple(kernels), runs)
+
+    def beside(self, takes: Sequence[Take]) -> Cut | None:
+        """A cut with what kernels can make beside their results; None where that is nothing.
+
+        Args:
+            takes: of a cut that there is.
+        """
+        key = tuple(takes)
+        if key not in self._beside:
+            self._beside[key] = self._with_beside(self.cut(key))
+        return self._beside[key]
+
+    def _with_beside(self, cut: Cut) -> Cut | None:
+        more = with_beside(self.graph, [k.ops for k in cut.runs])
+        wider = {k: replace(k, ops=ops) for k in cut.runs for ops in more if k.ops <= ops}
+        if all(k == w for k, w in wider.items()):
+            return None
+        kernels = tuple(wider[k] if isinstance(k, Kernel) else k for k in cut.kernels)
+        runs = sorted(wider.values(), key=lambda k: more.index(k.ops))
+        try:
+            segments = self._segments(list(_groups(self.graph, list(more))))
+        except UnsupportedError:  # a rest that may not be cut there
+            return None
+        return Cut(segments, kernels, tuple(runs))
 
     def _check_scaled(self, kernels: Sequence[Kernel | UnsupportedError]) -> None:
         """Refuse a product that would leave its kernel without its factors."""
