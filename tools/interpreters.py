@@ -38,6 +38,7 @@ PYTEST = {
     "pdoc": "pdoc",
     "pytest": "pytest",
     "pytest_timeout": "pytest-timeout",
+    "sklearn": "scikit-learn",
     "xdist": "pytest-xdist",
 }
 LINT = {"mypy": "mypy", "ruff": "ruff"}

@@ -226,7 +226,7 @@ def test_many_rows_are_predicted_to_lose() -> None:
     )
     assert form.w is DataType.Int8 and not door._loses(form, inputs)
     x, w = (torch.empty(s, dtype=t, device="meta") for s, t in
-            (((65536, 8192), torch.bfloat16), ((256, 8192), torch.int8)))  # fmt: skip
+            (((65536, 8192), torch.bfloat16), ((1024, 8192), torch.int8)))  # fmt: skip
     assert door._loses(form, [x, w])
 
 
