@@ -29,6 +29,11 @@ OVER_ROWS, OVER_COLUMNS = 3, 2
 and over rows, which lie in all lanes and warps, to hand on what comes of it. The machine code of
 128x160 has 2.95 and 1.70 of them, that of 128x144 exchanged 3.28 and 1.67, 1.94 over both."""
 
+HANDED_ON = 300
+"""Cycles of a chunk in which lanes hand on sums over rows, each exchange behind the one before: beside
+8192x4096x512 the nine chunks of 128x144 took 910 cycles more of a tile than main loops hide, the
+five of 128x160 300, and 190 at K of 2048 (H200, 2026-11-28)."""
+
 
 def epilogue_cycles(problem: Problem, params: MatmulParams) -> float:
     """Cycles of a tile's epilogue; of warpgroups that share slices of K one computes it."""
@@ -37,6 +42,7 @@ def epilogue_cycles(problem: Problem, params: MatmulParams) -> float:
     element = element_cycles(problem)
     chunks = warp.m // box_rows(params) * (warp.n // _columns(problem, params))
     each = CHUNK + (SINGLE if params.epilogue_stages == 1 and chunks > 1 else 0)
+    each += HANDED_ON * problem.over_rows
     return TILE_END + element * tile.m * tile.n / warpgroups + each * chunks
 
 

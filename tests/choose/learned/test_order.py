@@ -57,13 +57,13 @@ F32, F16 = DataType.Float, DataType.Half
     [
         replace(ASKED, m=64), replace(ASKED, n=8), replace(ASKED, k=64),
         replace(ASKED, results=(F32,)), replace(ASKED, results=(F16, F16)),
-        replace(ASKED, work=1), replace(ASKED, matrices=(F16,)), replace(ASKED, over_rows=1),
+        replace(ASKED, over_rows=1), replace(ASKED, over_columns=1),
         replace(ASKED, batch=2), replace(ASKED, b_count=2), replace(ASKED, grouped="m", batch=4),
         replace(ASKED, operand=DataType.TF32), replace(ASKED, align_a=4, thread_a=4),
         replace(ASKED, n_entries=(452, 452)),
     ],
-    ids=["few rows", "few columns", "nothing to do", "fp32", "two results", "work", "matrices",
-         "reductions", "batch", "two products", "groups", "tf32", "unaligned", "side by side"],
+    ids=["few rows", "few columns", "nothing to do", "fp32", "two results", "sums over rows",
+         "over columns", "batch", "two products", "groups", "tf32", "unaligned", "side by side"],
 )  # fmt: skip
 def test_what_nobody_has_measured_is_ranked_by_the_laws(problem: Problem) -> None:
     assert order.near(problem) == 1 and order.near(ASKED) == NEAR
@@ -84,19 +84,25 @@ def test_features_have_their_names_and_are_numbers() -> None:
         assert (by_name["log m"], by_name["log n"]) == pytest.approx(tuple(map(log, sizes)))
 
 
-HELD_OUT = Path(__file__).parents[2] / "data" / "h200_held_out.jsonl.xz"
+DATA = Path(__file__).parents[2] / "data"
 
 
 @pytest.mark.slow
-def test_at_problems_that_were_kept_aside_trees_lose_half_of_what_laws_lose() -> None:
-    """199 problems of seeds 1 to 3, 40 layers of models and 40 of unaligned rows; those of few
-    rows are not ranked by trees.
+@pytest.mark.parametrize(
+    ("file", "problems", "by_laws", "by_trees"),
+    [("h200_held_out.jsonl.xz", 270, 0.035, 0.02), ("h200_epilogues.jsonl.xz", 60, 0.025, 0.017)],
+)
+def test_at_problems_that_were_kept_aside_trees_lose_less_than_laws(
+    file: str, problems: int, by_laws: float, by_trees: float
+) -> None:
+    """Those of seeds 1 to 3, 40 layers of models and 40 of unaligned rows; 60 with a bias and gelu
+    or with a residual, of which no tree knows any. Those of few rows are not ranked by trees.
     """
-    found = measured(j for j in joined(HELD_OUT) if order.near(j.problem) > 1)
+    found = measured(j for j in joined(DATA / file) if order.near(j.problem) > 1)
     longest = np.log(FURTHEST)
     told = np.clip(Trees.read(TREES, FEATURES).of(found.rows), -longest, longest)
     laws = found.lost(found.laws)
     trees = found.lost(np.where(found.near, found.laws + told, np.inf))
-    assert len(laws) > 260
-    assert laws.mean() > 0.035 and trees.mean() < 0.02
+    assert len(laws) >= problems
+    assert laws.mean() > by_laws - 0.005 and trees.mean() < by_trees
     assert np.mean(trees < 0.0305) > 0.8

@@ -79,18 +79,18 @@ def _factors(problem: Problem, found: Sequence[MatmulParams]) -> list[float]:
 
 def _is_known(problem: Problem) -> bool:
     """Whether measurements tell of such a problem: one product of two matrices of 16 bits that TMA
-    reads, of neither few rows nor few columns, whose result of 16 bits TMA stores as it is.
+    reads, of neither few rows nor few columns, with one result of 16 bits that TMA stores, whatever
+    the epilogue computes of it but reductions.
     """
     p = problem
     one = p.products == 1 and p.batch == 1
     listed = p.grouped or p.m_entries or p.n_entries or p.k_entries
-    bare = not (p.work or p.matrices or p.over_rows or p.over_columns)
     plain = p.computed is None and p.scaled is None and not p.promotion
     of_16_bits = p.operand.bytes == 2 and [r.bytes for r in p.results] == [2]
     read = min(p.align_a, p.align_b) >= TMA_STRIDE_ALIGN and p.target.tensor_memory is None
-    by_tma = read and p.unaligned is None
+    stored = p.unaligned is None and not (p.over_rows or p.over_columns)
     drawn = min(p.m, p.n) > FEW_ROWS and 2 * p.m * p.n * p.k >= LEAST_FLOP
-    return bool(one and not listed and bare and plain and of_16_bits and by_tma and drawn)
+    return bool(one and not listed and plain and of_16_bits and read and stored and drawn)
 
 
 @lru_cache(maxsize=1)
