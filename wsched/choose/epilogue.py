@@ -30,9 +30,9 @@ and over rows, which lie in all lanes and warps, to hand on what comes of it. Th
 128x160 has 2.95 and 1.70 of them, that of 128x144 exchanged 3.28 and 1.67, 1.94 over both."""
 
 HANDED_ON = 300
-"""Cycles of a chunk in which lanes hand on sums over rows, each exchange behind the one before: beside
-8192x4096x512 the nine chunks of 128x144 took 910 cycles more of a tile than main loops hide, the
-five of 128x160 300, and 190 at K of 2048 (H200, 2026-11-28)."""
+"""Cycles of a chunk in which lanes hand on sums over rows, each exchange behind the one before:
+beside 8192x4096x512 the nine chunks of 128x144 took 910 cycles more of a tile than main loops hide,
+the five of 128x160 300, and 190 at K of 2048 (H200, 2026-11-28)."""
 
 
 def epilogue_cycles(problem: Problem, params: MatmulParams) -> float:
