@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.rungs import kernel
-from wsched.choose.cost_model import cost
 from wsched.choose.gpus import GPUS, Gpu
 from wsched.choose.heuristics import choose_params
+from wsched.choose.learned.order import predicted
 from wsched.choose.problem import Problem, demands
 from wsched.choose.tuned.entry import Entry
 from wsched.choose.tuned.lookup import VARIABLE, forget
@@ -85,7 +85,7 @@ def test_a_way_is_that_of_its_gpu(gpu: Gpu) -> None:
     shape = (16384, 2048, 1024)
     turns, wanted = to_choice(*shape, gpu), problem(*shape, gpu)
     assert turns[-1].params == choose_params(wanted, tuned=False)
-    assert [t.us for t in turns] == [cost(wanted, t.params).us for t in turns]
+    assert [t.us for t in turns] == [predicted(wanted, t.params).us for t in turns]
 
 
 def test_the_kernel_of_a_turn_is_that_of_its_parameters() -> None:
@@ -113,7 +113,7 @@ def test_each_turn_is_the_best_legal_one() -> None:
     goal = choose_params(problem(*SHAPES[0]), tuned=False)
     others = [replace(first.params, **{name: getattr(goal, name)})
               for name in ("num_registers", "buffering_loop_level")]  # fmt: skip
-    assert all(second.us <= cost(problem(*SHAPES[0]), p).us for p in others)
+    assert all(second.us <= predicted(problem(*SHAPES[0]), p).us for p in others)
 
 
 def test_decisions_that_are_legal_together_only() -> None:

@@ -16,9 +16,9 @@ from typing import Any
 
 from lowering.ground.errors import InternalError, ScheduleError, UnsupportedError
 from lowering.ground.progress import doing
-from wsched.choose.cost_model import cost
 from wsched.choose.gpus import GPUS, Gpu
 from wsched.choose.heuristics import choose_params
+from wsched.choose.learned.order import predicted
 from wsched.choose.problem import Problem, demands
 from wsched.choose.tiles import TRAVERSAL
 from wsched.front.known import import_fusion
@@ -115,7 +115,7 @@ def way(start: MatmulParams, goal: MatmulParams, problem: Problem) -> tuple[Turn
         goal: the last; legal for the problem.
         problem: what is predicted.
     """
-    found = [Turn("", start, cost(problem, start).us)]
+    found = [Turn("", start, predicted(problem, start).us)]
     with doing(lambda: f"decision {len(found)} of the way to the choice"):
         while found[-1].params != goal:
             found.append(_next(found[-1].params, goal, problem))
@@ -147,7 +147,7 @@ def _turn(
         require_legal_for(demands(problem), params)
     except (ScheduleError, UnsupportedError):
         return None
-    return Turn(", ".join(words), params, cost(problem, params).us)
+    return Turn(", ".join(words), params, predicted(problem, params).us)
 
 
 def _apart(here: MatmulParams, goal: MatmulParams) -> dict[str, dict[_Path, _Change]]:
