@@ -174,7 +174,8 @@ def test_candidates_hold_all_accumulators() -> None:
         warp = c.params.tile_sizes.warp_tile
         assert 2 * warp.m * warp.n <= 128 * 208
     bare = replace(asked, n=2 * asked.n, b_count=1)
-    assert 0.97 < found[0].cost.us / candidates(bare)[0].cost.us < 1.05
+    least = min(c.cost.by_laws for c in candidates(bare))
+    assert 0.97 < found[0].cost.us / least < 1.05
     assert cublas_us(asked) == 2 * cublas_us(replace(asked, b_count=1))
 
 

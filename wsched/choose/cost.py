@@ -80,8 +80,8 @@ class Cost:
         """What costs more than in a faster schedule: the part with the largest difference."""
         more = {name: us - best.parts[name] for name, us in self.parts.items()}
         name = max(more, key=lambda n: more[n])
-        if more[name] <= 0:
-            return "no part by the laws; kernels like it were measured slower"
+        if (measured := self.by_laws * (self.factor - best.factor)) > more[name]:
+            return f"{measured:.1f} us more by what kernels like it were measured to take"
         why = {
             "k loops": f", which wait for {self.step} in {self.rounds} rounds, not {best.rounds}"
             if self.rounds != best.rounds

@@ -155,7 +155,7 @@ def modelled(problem: Problem) -> MatmulParams:
 
 
 def ranked(problem: Problem) -> list[tuple[float, MatmulParams]]:
-    """Microseconds and parameters of every candidate, best first."""
+    """Microseconds and parameters of every candidate, in the order of :func:`candidates`."""
     return [(c.cost.us, c.params) for c in candidates(problem)]
 
 

@@ -7,11 +7,13 @@ worth, or why it may not be.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from lowering.ground.errors import ScheduleError, UnsupportedError
+from lowering.ground.frozen import replaced
 from wsched.choose.cost import Cost
+from wsched.choose.cost_model import cost
 from wsched.choose.heuristics import CLUSTERS, Candidate, candidates
 from wsched.choose.learned.order import predicted
 from wsched.choose.problem import Problem, demands
@@ -74,12 +76,13 @@ def alternatives(problem: Problem, params: MatmulParams) -> tuple[Priced, ...]:
         params: a schedule that the cost model describes: persistent and warp-specialized.
     """
     best, found = predicted(problem, params), candidates(problem)
+    known = {c.params: c.cost for c in found}
     together = (
         Priced(name, of(params), tuple(_best_of(found, params, best, of)))
         for name, of in _WITH_OTHERS.items()
     )
     alone = (
-        Priced(name, of(params), _priced(problem, best, _changed(params, name, of)))
+        Priced(name, of(params), _priced(problem, best, known, _changed(params, name, of)))
         for name, of in _ALONE.items()
     )
     return (*together, *alone)
@@ -117,9 +120,14 @@ def _changed(
 
 
 def _priced(
-    problem: Problem, best: Cost, tried: list[tuple[str, MatmulParams]]
+    problem: Problem,
+    best: Cost,
+    known: Mapping[MatmulParams, Cost],
+    tried: list[tuple[str, MatmulParams]],
 ) -> tuple[Alternative, ...]:
-    """Legal ones by their predicted time, then the illegal ones."""
+    """Legal ones by their predicted time, then the illegal ones. What is no candidate, and so
+    nobody's rank, has the factor of the schedule from which it differs in one parameter.
+    """
     found = []
     for value, params in tried:
         try:
@@ -129,7 +137,7 @@ def _priced(
         except UnsupportedError as e:
             found.append(Alternative(value, None, str(e)))
         else:
-            made = predicted(problem, params)
+            made = known.get(params) or replaced(cost(problem, params), factor=best.factor)
             found.append(Alternative(value, made.us, _beside(made, best)))
     return tuple(sorted(found, key=lambda a: (a.us is None, a.us or 0.0)))
 

@@ -12,6 +12,7 @@ import pytest
 from tests.choose.test_unaligned import planned
 from wsched.bench.drawn.fit import measured
 from wsched.bench.drawn.joined import joined
+from wsched.bench.method.appended import lines
 from wsched.choose.cost_model import cost
 from wsched.choose.heuristics import candidates, modelled
 from wsched.choose.learned import order
@@ -59,11 +60,13 @@ F32, F16 = DataType.Float, DataType.Half
         replace(ASKED, results=(F32,)), replace(ASKED, results=(F16, F16)),
         replace(ASKED, over_rows=1), replace(ASKED, over_columns=1),
         replace(ASKED, batch=2), replace(ASKED, b_count=2), replace(ASKED, grouped="m", batch=4),
-        replace(ASKED, operand=DataType.TF32), replace(ASKED, align_a=4, thread_a=4),
+        replace(ASKED, operand=DataType.TF32), planned("2048x2048x2047 tn"),
+        replace(ASKED, batch_invariant=True),
         replace(ASKED, n_entries=(452, 452)),
     ],
     ids=["few rows", "few columns", "nothing to do", "fp32", "two results", "sums over rows",
-         "over columns", "batch", "two products", "groups", "tf32", "unaligned", "side by side"],
+         "over columns", "batch", "two products", "groups", "tf32", "unaligned",
+         "batch invariant", "side by side"],
 )  # fmt: skip
 def test_what_nobody_has_measured_is_ranked_by_the_laws(problem: Problem) -> None:
     assert order.near(problem) == 1 and order.near(ASKED) == NEAR
@@ -87,16 +90,26 @@ def test_features_have_their_names_and_are_numbers() -> None:
 DATA = Path(__file__).parents[2] / "data"
 
 
+def names(file: str) -> set[str]:
+    return {line["problem"] for line in lines(DATA / file) if "problem" in line}
+
+
+def test_nothing_was_fitted_to_what_was_kept_aside() -> None:
+    fitted, aside = names("h200_order.jsonl.xz"), names("h200_held_out.jsonl.xz")
+    assert len(fitted) == 1205 and len(aside) == 320 and not fitted & aside
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("file", "problems", "by_laws", "by_trees"),
-    [("h200_held_out.jsonl.xz", 270, 0.035, 0.02), ("h200_epilogues.jsonl.xz", 60, 0.025, 0.017)],
+    [("h200_held_out.jsonl.xz", 260, 0.035, 0.02), ("h200_epilogues.jsonl.xz", 60, 0.025, 0.017)],
 )
 def test_at_problems_that_were_kept_aside_trees_lose_less_than_laws(
     file: str, problems: int, by_laws: float, by_trees: float
 ) -> None:
-    """Those of seeds 1 to 3, 40 layers of models and 40 of unaligned rows; 60 with a bias and gelu
-    or with a residual, of which no tree knows any. Those of few rows are not ranked by trees.
+    """Those of seeds 1 to 3, 32 layers of models and 36 of unaligned rows; 60 with a bias and gelu
+    or with a residual, of which no tree knows any (of six the bare product). Those of few rows are
+    not ranked by trees.
     """
     found = measured(j for j in joined(DATA / file) if order.near(j.problem) > 1)
     longest = np.log(FURTHEST)

@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 
 from lowering.ground.frozen import replaced
-from lowering.target.ptx import TMA_STRIDE_ALIGN
 from wsched.choose.candidate import Candidate
 from wsched.choose.cost import Cost
 from wsched.choose.cost_model import cost
@@ -44,7 +43,8 @@ def in_order(problem: Problem, found: Sequence[Candidate]) -> tuple[Candidate, .
     """Candidates, the fastest first; of equals the first.
 
     Those that the laws put near their best have factors by trees, where there are measurements of
-    such problems: what tells schedules apart, not what the predictions of all are off by.
+    such problems: what tells schedules apart, not what the predictions of all are off by. They
+    come first whatever their factors are; behind them the others stand as the laws have them.
     """
     by_laws = sorted(found, key=lambda c: c.cost.by_laws)
     if not by_laws or not _is_known(problem):
@@ -60,8 +60,9 @@ def in_order(problem: Problem, found: Sequence[Candidate]) -> tuple[Candidate, .
 
 
 def predicted(problem: Problem, params: MatmulParams) -> Cost:
-    """What a schedule costs by the laws, with its factor where there is one; for one of the first
-    candidates what :func:`in_order` has.
+    """What a schedule that is or may be taken costs, with its factor where there are measurements
+    of such problems: of one of the first candidates what :func:`in_order` has. It says nothing of
+    one that the laws put far behind, which trees never rank.
     """
     found = cost(problem, params)
     if not _is_known(problem):
@@ -83,11 +84,11 @@ def _is_known(problem: Problem) -> bool:
     the epilogue computes of it but reductions.
     """
     p = problem
-    one = p.products == 1 and p.batch == 1
+    one = p.products == 1 and p.batch == 1 and not p.batch_invariant
     listed = p.grouped or p.m_entries or p.n_entries or p.k_entries
     plain = p.computed is None and p.scaled is None and not p.promotion
     of_16_bits = p.operand.bytes == 2 and [r.bytes for r in p.results] == [2]
-    read = min(p.align_a, p.align_b) >= TMA_STRIDE_ALIGN and p.target.tensor_memory is None
+    read = not (p.thread_a or p.thread_b) and p.target.tensor_memory is None
     stored = p.unaligned is None and not (p.over_rows or p.over_columns)
     drawn = min(p.m, p.n) > FEW_ROWS and 2 * p.m * p.n * p.k >= LEAST_FLOP
     return bool(one and not listed and plain and of_16_bits and read and stored and drawn)
