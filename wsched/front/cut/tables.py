@@ -56,18 +56,21 @@ def by_nvfuser(
         UnsupportedError: nvFuser is not installed, does not have an operation, or refuses one.
             ``NvfuserError`` by what is returned.
     """
-    forms, tabled = [rebuild(definition)], with_tables(definition)
-    if tabled is not definition:
+    plain, form = rebuild(definition), with_tables(definition)
+    tabled: Any = None
+    if form is not definition:
         with suppress(UnsupportedError):  # by an nvFuser that has no segment_set
-            forms.insert(0, rebuild(tabled))
+            tabled = rebuild(form)
 
     def run(values: Sequence[Any]) -> list[torch.Tensor]:
-        while len(forms) > 1:
+        nonlocal tabled
+        asked = tabled  # another thread may be refused meanwhile
+        if asked is not None:
             try:
-                return execute(forms[0], values, function)
+                return execute(asked, values, function)
             except NvfuserError:
-                del forms[0]
-        return execute(forms[0], values, function)
+                tabled = None
+        return execute(plain, values, function)
 
     return run
 
