@@ -98,6 +98,15 @@ def test_a_table(body: str, name: str) -> None:
             "[64, 128, 128]",
             id="drawn",
         ),
+        *(
+            pytest.param(
+                "n = fd.ops.full(shape=[128], fill_value=2.0, dtype=DataType.Float)\n"
+                + ANGLES.replace("sin(a)", f"{op}(n)"),
+                "[64, 128, 128]",
+                id=f"drawn by {op}",
+            )
+            for op in ("rand_like", "randn_like")
+        ),
     ],
 )  # fmt: skip
 def test_no_table(body: str, shape: str) -> None:
