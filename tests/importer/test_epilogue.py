@@ -214,6 +214,50 @@ def test_an_output_of_other_matrices_alone(outputs: str) -> None:
     ]
 
 
+TWICE = ("y = fd.ops.linear(x, w)", "z = fd.ops.linear(x, v)", "d = fd.ops.mul(y, z)")
+
+
+@pytest.mark.parametrize("outputs", ["d e", "e d"])
+@pytest.mark.parametrize(
+    "lines",
+    [
+        pytest.param(("c: [-1, -1]", "d = fd.ops.neg(y)", "e = fd.ops.exp(c)"), id="a matrix"),
+        pytest.param(
+            ("v: [-1, -1]", "c: [-1, -1]", *TWICE, "e = fd.ops.exp(c)"), id="of two products"
+        ),
+        pytest.param(
+            ("r: [-1, 1]", "c: [1, -1]", "d = fd.ops.add(y, c)", "e = fd.ops.add(c, r)"),
+            id="rows of its own",
+        ),
+    ],
+)
+def test_an_output_whose_extents_nothing_says(lines: tuple[str, ...], outputs: str) -> None:
+    """It is refused wherever it stands: it may be smaller or larger than the product."""
+    with pytest.raises(UnsupportedError, match="whose results do not meet"):
+        build(epilogue(*lines, outputs=outputs))
+
+
+@pytest.mark.parametrize("outputs", ["d e", "e d"])
+@pytest.mark.parametrize(
+    "lines",
+    [
+        pytest.param(
+            ("b: [-1, -1]", "c: [-1, -1]", "d = fd.ops.mul(y, c)", "e = fd.ops.mul(c, b)"),
+            id="by a matrix",
+        ),
+        pytest.param(
+            (
+                "r: [-1, 1]", "c: [1, -1]", "p = fd.ops.add(y, c)", "d = fd.ops.mul(p, r)",
+                "e = fd.ops.add(c, r)",
+            ),
+            id="by a row and a column",
+        ),
+    ],
+)  # fmt: skip
+def test_an_output_whose_extents_are_those_of_another(lines: tuple[str, ...], outputs: str) -> None:
+    assert len(build(epilogue(*lines, outputs=outputs)).outputs) == 2
+
+
 @pytest.mark.parametrize(
     ("lines", "what", "supported"),
     [

@@ -52,7 +52,8 @@ def build_fusion(definition: Definition, by_calls: bool = False) -> Fusion:
     with a number for each of its rows, and numbers.
 
     Several matmuls are one fusion if they share an operand and their results meet in an output;
-    they have the same extents then. So are several that share an operand and are read by the same
+    they have the same extents then. An output that no matmul has a part in is one of the fusion if
+    it meets the others in an input. So are several that share an operand and are read by the same
     operations each, whose results do not meet (:mod:`wsched.importer.lists`), and two that share
     none and are added (:mod:`wsched.importer.sums`).
 
@@ -112,7 +113,7 @@ def _build(definition: Definition, computable: Computable = Computable.ONE) -> F
     made = [_output(definition, epilogue, name, dims) for name in definition.outputs]
     outputs, layouts = [step for step, _ in made], [layout for _, layout in made]
     if not by_calls:
-        _require_meeting(set(products.values()), outputs)
+        _require_meeting(set(products.values()), outputs, dims)
     computed = {x.name: x.steps for x in operands.values() if x.steps}
     own = {x.input for x in operands.values()}
     before = [s for steps in computed.values() for s in steps if s.source not in own]
@@ -235,17 +236,24 @@ def _products(matmuls: tuple[Node, ...], pairs: list[Pair]) -> dict[str, str]:
     return found
 
 
-def _require_meeting(products: set[str], outputs: list[Step]) -> None:
-    """Each product meets the others in what an output is computed from, so that extents agree; an
-    output of other matrices alone has the extents of these.
+def _require_meeting(products: set[str], outputs: list[Step], dims: Axes) -> None:
+    """Results of products meet in these; the others meet them in inputs, which along each dimension
+    say that extents agree.
     """
-    sets = [{s.source for s in needed(x) if s.op == "mma"} for x in outputs]
-    joined, *left = filter(None, sets)
+    read = [{s for s in needed(x) if s.op in ("input", "mma")} for x in outputs]
+    made = [found for x in read if (found := {s.source for s in x if s.op == "mma"})]
+    along = ([{s.source for s in x if axis in s.spread} for x in read] for axis in dims)
+    if set().union(*made) != products or not all(map(_meet, (made, *along))):
+        raise _several(len(products), " whose results do not meet")
+
+
+def _meet(sets: list[set[str]]) -> bool:
+    """Whether what they share connects them all."""
+    joined, *left = sets
     while met := [s for s in left if s & joined]:
         joined = joined.union(*met)
         left = [s for s in left if s not in met]
-    if joined != products:
-        raise _several(len(products), " whose results do not meet")
+    return not left
 
 
 def _bindings(

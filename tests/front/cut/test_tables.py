@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -96,6 +98,15 @@ def test_a_table(body: str, name: str) -> None:
             "[64, 128, 128]",
             id="drawn",
         ),
+        *(
+            pytest.param(
+                "n = fd.ops.full(shape=[128], fill_value=2.0, dtype=DataType.Float)\n"
+                + ANGLES.replace("sin(a)", f"{op}(n)"),
+                "[64, 128, 128]",
+                id=f"drawn by {op}",
+            )
+            for op in ("rand_like", "randn_like")
+        ),
     ],
 )  # fmt: skip
 def test_no_table(body: str, shape: str) -> None:
@@ -142,6 +153,27 @@ def test_an_nvfuser_without_segment_set(monkeypatch: pytest.MonkeyPatch) -> None
     given, x = definition(MASK), torch.randn(64, 128, 128).bfloat16()
     (found,), (wanted,) = by_nvfuser(given, function)([x]), interpret(given, [x])
     assert torch.equal(found, wanted)
+
+
+def test_two_threads_that_are_refused_at_once() -> None:
+    """Both go on with the form without tables, which stays; the other one is not asked again."""
+    both, tabled = Barrier(2, timeout=60), list[Any]()
+
+    def function(fd: Any, values: Sequence[Any]) -> list[Any]:
+        found = definition_of(fd)
+        if sum(n.op in ("cast", "set") for n in found.nodes) > 1:
+            tabled.append(fd)
+            both.wait()
+            raise RuntimeError("INTERNAL ASSERT FAILED")
+        return interpret(found, values)
+
+    given, x = definition(MASK), torch.randn(64, 128, 128).bfloat16()
+    run, (wanted,) = by_nvfuser(given, function), interpret(given, [x])
+    with ThreadPoolExecutor(2) as threads:
+        calls = [threads.submit(run, [x]) for _ in range(2)]
+        found = [*(call.result()[0] for call in calls), *run([x])]
+    assert all(torch.equal(f, wanted) for f in found)
+    assert len(tabled) == 2
 
 
 def test_who_refuses_both_is_heard() -> None:

@@ -17,7 +17,7 @@ from wsched.fusion import DataType
 from wsched.importer import Definition, Node
 from wsched.importer.ops import PRODUCTS, arity_of
 
-__all__ = ["Graph", "is_elementwise"]
+__all__ = ["RANDOM", "Graph", "is_elementwise"]
 
 _CHEAP = frozenset(("cast", "broadcast", "broadcast_in_dim", "squeeze", "size", "shape"))
 """Of inputs: what each segment that needs it does for itself."""
@@ -30,7 +30,7 @@ _LAYOUT = frozenset(("permute", "stride_order"))
 _MOVES = frozenset(("cat", "pad", "permute", "reshape", "select", "slice", "stride_order"))
 """After these a tensor may lie otherwise than row by row."""
 
-_RANDOM = frozenset(("normal", "rand_like", "randn_like", "sdpfa_fwd", "uniform"))
+RANDOM = frozenset(("normal", "rand_like", "randn_like", "sdpfa_fwd", "uniform"))
 """Draws of one generator, unless seed and offset are given: cut, they would be other numbers."""
 
 
@@ -323,7 +323,7 @@ class Graph:
 
     def draws(self, node: Node) -> bool:
         """Whether it draws from the generator; attention alone draws the same in any segment."""
-        return node.op in _RANDOM and node.get("rng_seed") is None
+        return node.op in RANDOM and node.get("rng_seed") is None
 
     def _check_input(self, i: int) -> None:
         node = self.nodes[i]

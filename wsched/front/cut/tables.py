@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from lowering.ground.errors import UnsupportedError
 from wsched.doors.fallback import NvfuserError, execute, rebuild
+from wsched.front.cut.graph import RANDOM
 from wsched.front.cut.infer import infer
 from wsched.front.cut.tensors import Tensors
 from wsched.importer import Definition, Node, Ref
@@ -32,9 +33,6 @@ _WORTHWHILE = 1 << 20
 
 _MADE = ("full", "iota")
 """What is as cheap as reading a table of it."""
-
-_DRAWN = ("normal", "uniform")
-"""Other numbers wherever they are drawn."""
 
 _SPREADS = ("broadcast", "broadcast_in_dim", "expand")
 """What a reader does for itself: the table is what they are of."""
@@ -56,18 +54,21 @@ def by_nvfuser(
         UnsupportedError: nvFuser is not installed, does not have an operation, or refuses one.
             ``NvfuserError`` by what is returned.
     """
-    forms, tabled = [rebuild(definition)], with_tables(definition)
-    if tabled is not definition:
+    plain, form = rebuild(definition), with_tables(definition)
+    tabled: Any = None
+    if form is not definition:
         with suppress(UnsupportedError):  # by an nvFuser that has no segment_set
-            forms.insert(0, rebuild(tabled))
+            tabled = rebuild(form)
 
     def run(values: Sequence[Any]) -> list[torch.Tensor]:
-        while len(forms) > 1:
+        nonlocal tabled
+        asked = tabled  # another thread may be refused meanwhile
+        if asked is not None:
             try:
-                return execute(forms[0], values, function)
+                return execute(asked, values, function)
             except NvfuserError:
-                del forms[0]
-        return execute(forms[0], values, function)
+                tabled = None
+        return execute(plain, values, function)
 
     return run
 
@@ -109,7 +110,7 @@ def _steady(definition: Definition, tensors: Tensors) -> set[str]:
     """Names of the tensors that depend on no tensor of the inputs."""
     found = set[str]()
     for node in definition.nodes:
-        given = node.op == "define_tensor" or node.op in _DRAWN
+        given = node.op == "define_tensor" or node.op in RANDOM  # other numbers wherever drawn
         read = (n for n in node.refs if n in tensors.types)
         if not given and found.issuperset(read):
             found.update(n for n in node.results if n in tensors.types)
