@@ -270,7 +270,7 @@ def _rolling_step(
             done = True
         elif isinstance(stmt, MmaTile) or id(stmt) in made:
             pass
-        elif _held(kernel, stmt, read, begun and not done):
+        elif _let_go(kernel, stmt, read) or (begun and not done and _for_next(body, stmt)):
             held.append(stmt)
         else:
             yield map_bodies(stmt, lambda inner: _body(kernel, names, inner))
@@ -280,13 +280,14 @@ def _rolling_step(
     yield from held
 
 
-def _held(kernel: Kernel, stmt: Stmt, read: set[str], begun: bool) -> bool:
-    """Whether a statement goes behind the groups: it lets go of a ring that chains read, or loads
-    for the next step where one has begun.
-    """
-    if isinstance(stmt, Release):
-        return bool(read & set(kernel.ring(stmt.ring).buffers))
-    return begun and isinstance(stmt, FragLoadGlobal)
+def _let_go(kernel: Kernel, stmt: Stmt, read: set[str]) -> bool:
+    """Whether a statement lets go of a ring with buffers that chains read."""
+    return isinstance(stmt, Release) and bool(read & set(kernel.ring(stmt.ring).buffers))
+
+
+def _for_next(body: Body, stmt: Stmt) -> bool:
+    """Whether a statement of a step loads what nothing in it reads."""
+    return isinstance(stmt, FragLoadGlobal) and not _uses(body, {stmt.out.name})
 
 
 def _later(loop: For, release: Stmt, steps: int) -> Stmt:

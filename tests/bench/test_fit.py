@@ -9,9 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import typer
+from sklearn.ensemble import HistGradientBoostingRegressor
+from typer.testing import CliRunner
 
 from wsched.bench.drawn import fit
-from wsched.bench.drawn.fit import Measured, fitted, left, measured
+from wsched.bench.drawn.fit import Measured, fitted, left, measured, trees_of
 from wsched.bench.drawn.joined import joined
 from wsched.bench.drawn.problems import Drawn
 from wsched.bench.drawn.schedules import schedules_for
@@ -39,11 +42,22 @@ def made(problems: int = 40, schedules: int = 12) -> Measured:
 
 
 def test_what_is_not_in_the_laws_is_learned() -> None:
-    m = made()
+    m = made(problems=10)
     told = fitted(m, **LEAVES).of(m.rows)
     apart = told[m.rows[:, EXCHANGED] == 1].mean() - told[m.rows[:, EXCHANGED] == 0].mean()
     assert apart == pytest.approx(0.1, abs=0.02)
     assert told[m.near].mean() == pytest.approx(0, abs=1e-4)
+
+
+def test_rows_go_where_they_went_when_trees_were_fitted() -> None:
+    """Those a unit in the last place apart, too: thresholds are halfway, in fp64."""
+    rng = np.random.default_rng(5)
+    rows = rng.random((120, len(FEATURES))).astype(np.float32)
+    ulps = rng.integers(0, 8, len(rows))
+    rows[:, EXCHANGED] = 1 + ulps * np.finfo(np.float32).eps
+    model = HistGradientBoostingRegressor(max_iter=4, min_samples_leaf=2).fit(rows, ulps)
+    apart = trees_of(model).of(rows) - model.predict(rows)
+    assert np.ptp(apart) < 1e-5
 
 
 @pytest.mark.slow
@@ -115,3 +129,11 @@ def test_the_command_writes_what_is_read(
     told = capsys.readouterr().out.splitlines()
     assert told[0].startswith("laws: 5 problems, ") and told[1].startswith("laws and trees: 5 ")
     assert told[2].startswith(f"wrote {out}, ")
+
+
+def test_the_command_says_where_it_writes(tmp_path: Path) -> None:
+    """It does not write the file of the package unless that is named."""
+    app = typer.Typer()
+    app.command()(fit.main)
+    done = CliRunner().invoke(app, [str(tmp_path / "drawn.jsonl")])
+    assert done.exit_code == 2 and "--out" in done.output

@@ -302,64 +302,6 @@ def test_the_fewest_in_flight_of_the_buffers_that_products_read() -> None:
     assert "wgmma.wait acc1_k16, 0" in read and "release ring, k - 2" not in read
 
 
-SCALED = """
-      row: frag<f32, 64x1> = frag.load_global x[k, 0], trans=true
-      zeros: frag<bf16, 64x32> = ldmatrix C_s[k % 2, 0, 0]
-      release slow, k
-      left: frag<bf16, 64x32> = frag.pointwise sub, zeros, 8.0
-      next: frag<f32, 64x1> = frag.load_global x[k + 1, 0], trans=true
-      wait_full ring, k
-      part: frag<f32, 64x256> = mma.tile old, left, B_s[k % 4, 0, 0], 32, false
-      release ring, k
-      scaled: frag<f32, 64x256> = frag.pointwise mul, part, row
-      acc1: frag<f32, 64x256> = frag.update add, acc, scaled
-"""
-
-
-def scaled(warps: int = 4) -> list[str]:
-    """The lines of a loop whose sums are scaled in it, of a role of so many warps."""
-    product = LOOP[LOOP.index("      wait_full") : LOOP.index("      yield")]
-    text = LOOP.replace(product, SCALED[1:]).replace("0 .. 4 {", f"0 .. {warps} as wg {{", 1)
-    text = text.replace("    for k", "    none: frag<f32, 64x256> = frag.fill 0.0\n    for k")
-    text = text.replace("-> sum)", "-> sum, old: frag<f32, 64x256> = none -> rest)")
-    text = text.replace("yield acc1", "yield acc1, part")
-    head = "global x: f32[64, 64]\nshared C_s: bf16[2][64x32] swizzle 64\n"
-    text = head + HEAD.format(in_flight=1) + RELEASED + text
-    return [line.strip() for line in lowered(synchronize_wgmma, text).splitlines()]
-
-
-def test_four_warpgroups_make_all_of_it_first() -> None:
-    """While one waits for its products the others compute."""
-    lines = scaled(16)
-    assert lines.count("wgmma.fence") == lines.count("wgmma.commit") == 1
-    assert scaled(12).count("wgmma.fence") == scaled().count("wgmma.fence") == 2
-    assert lines.index("release slow, k") < lines.index("wgmma.fence")
-
-
-def test_a_step_that_reads_its_sums_makes_a_in_pieces() -> None:
-    """The ring of what is read, and the load for the next step, are behind all of them."""
-    lines = scaled()
-    first = lines.index("wait_full ring, k") + 1
-    assert lines[first : first + 15] == [
-        "zeros_k0: frag<bf16, 64x16> = ldmatrix C_s[k % 2, 0, 0]",
-        "left_k0: frag<bf16, 64x16> = frag.pointwise sub, zeros_k0, 8.0",
-        "wgmma.fence",
-        "part_k0: frag<f32, 64x256, async> = wgmma old, left_k0, B_s[k % 4, 0, 0], "
-        "accumulate=false",
-        "wgmma.commit",
-        "zeros_k16: frag<bf16, 64x16> = ldmatrix C_s[k % 2, 0, 16]",
-        "left_k16: frag<bf16, 64x16> = frag.pointwise sub, zeros_k16, 8.0",
-        "wgmma.fence",
-        "part_k16: frag<f32, 64x256, async> = wgmma part_k0, left_k16, B_s[k % 4, 0, 16]",
-        "wgmma.commit",
-        "part: frag<f32, 64x256> = wgmma.wait part_k16, 0",
-        "release ring, k",
-        "release slow, k",
-        "next: frag<f32, 64x1> = frag.load_global x[k + 1, 0], trans=true",
-        "scaled: frag<f32, 64x256> = frag.pointwise mul, part, row",
-    ]
-
-
 def test_products_outside_of_loops() -> None:
     once = LOOP.replace("for k in 0 .. n carry (acc: frag<f32, 64x256> = zero -> sum) {", "")
     once = once.replace("yield acc1\n    }", "").replace("frag.cast sum", "frag.cast acc1")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import numpy as np
 import pytest
@@ -29,6 +30,10 @@ TWO = Trees(
 """``wide <= 10: 1, else deep <= 2.5: 2, else 4``, and 0.5 of all."""
 
 
+def same(one: Trees, other: Trees) -> bool:
+    return all((getattr(one, f.name) == getattr(other, f.name)).all() for f in fields(Trees))
+
+
 def test_trees_are_added_up() -> None:
     rows = np.array([[10, 0], [11, 2.5], [11, 3], [9, 3]], np.float32)
     assert TWO.of(rows).tolist() == [1.5, 2.5, 4.5, 1.5]
@@ -38,8 +43,7 @@ def test_trees_are_added_up() -> None:
 
 def test_a_file_is_read_as_it_was_written(tmp_path: Path) -> None:
     TWO.write(tmp_path / "two.npz")
-    found = Trees.read(tmp_path / "two.npz", NAMES)
-    assert all((getattr(found, f.name) == getattr(TWO, f.name)).all() for f in fields(Trees))
+    assert same(Trees.read(tmp_path / "two.npz", NAMES), TWO)
 
 
 def test_the_file_of_the_package() -> None:
@@ -60,6 +64,37 @@ def test_what_is_no_file_of_trees(tmp_path: Path) -> None:
     assert "cannot be read as trees" in refusal(path)
     np.savez(path, names=np.array(NAMES))
     assert "cannot be read as trees" in refusal(path)
+    path.write_bytes(b"")
+    assert "cannot be read as trees" in refusal(path)
+    with path.open("wb") as file:
+        np.save(file, TWO.value)
+    assert "cannot be read as trees" in refusal(path)
+
+
+def test_a_damaged_file(tmp_path: Path) -> None:
+    """Where a byte is another one: it is refused, or nothing was changed that is read."""
+    path = tmp_path / "two.npz"
+    TWO.write(path)
+    whole, refused = path.read_bytes(), 0
+    for at in range(0, len(whole), 4):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :])
+        try:
+            assert same(Trees.read(path, NAMES), TWO)
+        except InternalError:
+            refused += 1
+    assert refused > len(whole) / 8
+
+
+def test_a_member_that_is_no_array(tmp_path: Path) -> None:
+    path = tmp_path / "two.npz"
+    TWO.write(path)
+    with ZipFile(path) as file:
+        members = {name: file.read(name) for name in file.namelist()}
+    for name in members:
+        with ZipFile(path, "w") as file:
+            for other, data in members.items():
+                file.writestr(other, b"none" if other == name else data)
+        assert refusal(path)
 
 
 def test_nothing_in_a_file_is_executed(tmp_path: Path) -> None:
@@ -74,19 +109,51 @@ def test_trees_of_other_features(tmp_path: Path) -> None:
     assert "other features" in refusal(tmp_path / "two.npz", ("wide", "long"))
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
-        {"left": np.array([1, 1, 3, 3, 4, 6])},
-        {"right": np.array([-1, 1, 4, 3, 4, 5])},
-        {"feature": np.array([0, 0, 2, 0, 0, 0])},
-        {"roots": np.array([0, 6])},
-        {"roots": np.array([], int)},
-        {"most": np.array([1.0])},
-        {"depth": np.array([2, 2])},
-    ],
-    ids=lambda x: next(iter(x)),
-)
-def test_walks_that_leave_the_nodes(other: dict[str, Any], tmp_path: Path) -> None:
+REFUSED: dict[str, dict[str, Any]] = {
+    "left: no node": {"left": np.array([1, 1, 3, 3, 4, 6])},
+    "left: in front": {"left": np.array([1, 1, 0, 3, 4, 5])},
+    "left: a leaf's only": {"left": np.array([1, 1, 3, 3, 5, 5])},
+    "left: round about": {
+        "left": np.array([1, 2, 3, 3, 4, 5]),
+        "right": np.array([2, 0, 4, 3, 4, 5]),
+    },
+    "left: floats": {"left": TWO.left.astype(float)},
+    "left: a matrix": {"left": np.stack([TWO.left] * 6)},
+    "left: fewer": {"left": np.array([1, 1, 3, 3, 4])},
+    "right: no node": {"right": np.array([-1, 1, 4, 3, 4, 5])},
+    "feature: none": {"feature": np.array([0, 0, 2, 0, 0, 0])},
+    "feature: bools": {"feature": np.zeros(6, bool)},
+    "roots: no node": {"roots": np.array([0, 6])},
+    "roots: none": {"roots": np.array([], int)},
+    "roots: one number": {"roots": np.array(0)},
+    "roots: texts": {"roots": np.array(["0", "5"])},
+    "most: one": {"most": np.array([1.0])},
+    "most: no number": {"most": np.array([np.nan] * 6)},
+    "value: texts": {"value": np.array(["1"] * 6)},
+    "value: a matrix": {"value": np.zeros((6, 2))},
+    "value: a column": {"value": np.zeros((6, 1))},
+    "value: no number": {"value": np.array([0, 1, 0, 2, np.nan, 0.5])},
+    "value: infinite": {"value": np.array([0, 1, 0, 2, np.inf, 0.5])},
+    "depth: two": {"depth": np.array([2, 2])},
+    "depth: negative": {"depth": np.array(-1)},
+    "depth: too few": {"depth": np.array(1)},
+    "depth: too many": {"depth": np.array(3)},
+    "depth: a float": {"depth": np.array(2.5)},
+}
+
+
+@pytest.mark.parametrize("other", REFUSED.values(), ids=REFUSED)
+def test_nodes_that_are_no_trees(other: dict[str, Any], tmp_path: Path) -> None:
     replace(TWO, **other).write(tmp_path / "two.npz")
     assert "are no trees" in refusal(tmp_path / "two.npz")
+
+
+def test_the_names_are_a_list(tmp_path: Path) -> None:
+    replace(TWO, names=np.array("ab")).write(tmp_path / "two.npz")
+    assert "other features" in refusal(tmp_path / "two.npz", ("a", "b"))
+
+
+def test_trees_that_are_leaves(tmp_path: Path) -> None:
+    leaf = replace(TWO, roots=np.array([5, 3]), depth=np.array(0))
+    leaf.write(tmp_path / "leaf.npz")
+    assert Trees.read(tmp_path / "leaf.npz", NAMES).of(np.zeros((1, 2))).tolist() == [2.5]

@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 from wsched.bench.drawn.joined import Joined, joined
 from wsched.choose.cost_model import cost
 from wsched.choose.learned.features import FEATURES, features
-from wsched.choose.learned.order import FURTHEST, NEAR, TREES
+from wsched.choose.learned.order import FURTHEST, NEAR
 from wsched.choose.learned.trees import Trees
 
-__all__ = ["Measured", "fitted", "left", "measured"]
+__all__ = ["Measured", "fitted", "left", "measured", "trees_of"]
 
 Numbers = NDArray[np.floating[Any]]
 
@@ -123,16 +123,16 @@ def fitted(m: Measured, some: NDArray[np.bool_] | None = None, **settings: Any) 
     some = np.ones(len(m.took), bool) if some is None else some
     model = HistGradientBoostingRegressor(**{**SETTINGS, **settings})
     model.fit(m.rows[some], m.target[some], sample_weight=np.exp(-STEEPNESS * m.behind[some]))
-    made = _trees([tree for (tree,) in model._predictors])
+    made = trees_of(model)
     # What the laws put near their best is as long as predicted, in the mean over all problems: so
     # prices of problems that trees do not know can be held against those that they do.
     mean = made.of(m.rows[some & m.near]).mean()
     return made.moved(-float(mean))
 
 
-def _trees(predictors: Iterable[Any]) -> Trees:
-    """The nodes of scikit-learn's trees behind each other."""
-    nodes = [p.nodes for p in predictors]
+def trees_of(model: Any) -> Trees:
+    """The nodes of the trees of a scikit-learn model behind each other."""
+    nodes = [tree.nodes for (tree,) in model._predictors]
     sizes = [len(n) for n in nodes]
     roots = np.cumsum([0, *sizes[:-1]])
     every, root = np.concatenate(nodes), np.repeat(roots, sizes)
@@ -141,12 +141,21 @@ def _trees(predictors: Iterable[Any]) -> Trees:
         names=np.array(FEATURES),
         roots=roots.astype(np.int32),
         feature=np.where(leaf, 0, every["feature_idx"]).astype(np.uint8),
-        most=np.where(leaf, np.inf, every["num_threshold"]).astype(np.float32),
+        most=_rounded_down(np.where(leaf, np.inf, every["num_threshold"])),
         left=np.where(leaf, own, root + every["left"]).astype(np.int32),
         right=np.where(leaf, own, root + every["right"]).astype(np.int32),
         value=np.where(leaf, every["value"], 0.0).astype(np.float32),
         depth=np.array(every["depth"].max()),
     )
+
+
+def _rounded_down(most: Numbers) -> Numbers:
+    """In fp32, so that rows of fp32 go left of the same that went left before: halfway to the next
+    number a cast may go up to it.
+    """
+    near = most.astype(np.float32)
+    down: Numbers = np.where(near > most, np.nextafter(near, np.float32(-np.inf)), near)
+    return down
 
 
 def left(m: Measured, seed: int = 0, **settings: Any) -> tuple[Numbers, Numbers]:
@@ -165,7 +174,7 @@ def left(m: Measured, seed: int = 0, **settings: Any) -> tuple[Numbers, Numbers]
 
 def main(
     files: list[Path] = typer.Argument(help="Of wsched bench random --json; .xz is unpacked."),
-    out: Path = typer.Option(TREES, help="The file that is written."),
+    out: Path = typer.Option(help="The file that is written."),
 ) -> None:
     """Fit trees that put schedules in order."""
     m = measured(j for path in files for j in joined(path))

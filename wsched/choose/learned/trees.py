@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,11 @@ __all__ = ["Trees"]
 
 Numbers = NDArray[np.floating[Any]]
 Counts = NDArray[np.integer[Any]]
+
+_UNREADABLE = (
+    OSError, EOFError, KeyError, TypeError, ValueError, RuntimeError, BadZipFile, zlib.error,
+)  # fmt: skip
+"""What NumPy and zipfile say of files that are none of arrays, or damaged."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,25 +80,48 @@ class Trees:
         """
         try:
             with path.open("rb") as binary, np.load(binary, allow_pickle=False) as file:
-                found = cls(**{f.name: file[f.name] for f in fields(cls)})
-        except (OSError, KeyError, ValueError, BadZipFile) as error:
+                found = cls(**{f.name: np.asarray(file[f.name]) for f in fields(cls)})
+        except _UNREADABLE as error:
             raise InternalError(str(path), f"cannot be read as trees: {error}") from error
-        if tuple(found.names.tolist()) != names:
+        if found.names.tolist() != list(names):
             raise InternalError(str(path), "was fitted to other features than there are")
-        found._require_trees(path)
+        if not (found._has_types() and found._has_walks()):
+            raise InternalError(str(path), "has nodes that are no trees")
         return found
 
-    def _require_trees(self, path: Path) -> None:
-        """That every walk stays within the nodes and asks for a feature that there is."""
-        nodes = len(self.value)
+    def _has_types(self) -> bool:
+        """That nodes are integers and numbers, as many of all."""
+        counts = self.roots, self.feature, self.left, self.right
+        numbers = self.most, self.value
+        shapes = {x.shape for x in (*counts[1:], *numbers)}
+        return (
+            all(x.dtype.kind in "iu" for x in (*counts, self.depth))
+            and all(x.dtype.kind == "f" for x in numbers)
+            and self.roots.ndim == self.value.ndim == 1
+            and self.depth.ndim == 0
+            and len(shapes) == 1
+        )
+
+    def _has_walks(self) -> bool:
+        """That a walk stays within the nodes, asks for features that there are, and comes in
+        ``depth`` steps, but in no fewer, to leaves of all trees that add numbers.
+        """
+        nodes, own = len(self.value), np.arange(len(self.value))
+        leaves = (self.left == own) & (self.right == own)
         inside = all(
-            len(x) == nodes and (x >= 0).all() and (x < most).all()
+            ((x >= 0) & (x < most)).all()
             for x, most in (
+                (self.roots, nodes),
                 (self.feature, len(self.names)),
                 (self.left, nodes),
                 (self.right, nodes),
             )
         )
-        rooted = len(self.roots) and (self.roots >= 0).all() and (self.roots < nodes).all()
-        if not (inside and rooted and len(self.most) == nodes and self.depth.shape == ()):
-            raise InternalError(str(path), "has nodes that are no trees")
+        behind = leaves | ((self.left > own) & (self.right > own))
+        known = np.isfinite(self.value).all() and not np.isnan(self.most).any()
+        if not (len(self.roots) and inside and behind.all() and known):
+            return False
+        steps, done = 0, leaves  # what has come to a leaf behind so many steps
+        while not done[self.roots].all():
+            steps, done = steps + 1, done[self.left] & done[self.right]
+        return steps == int(self.depth)
