@@ -11,17 +11,15 @@ import pytest
 
 import wsched
 from lowering.ground.errors import InternalError, UnsupportedError
-from tests.epilogues import RESIDUAL, epilogue
+from tests.epilogues import RESIDUAL
 from tests.schedules import SCHEDULES, definition
 from wsched.choose.cost import Cost
 from wsched.choose.heuristics import Candidate
 from wsched.choose.problem import Problem
-from wsched.doors.fallback import interpret
 from wsched.front import api, explain_kernel, known, routes
 from wsched.front.choices import choices_of
 from wsched.front.problems import problem_of
 from wsched.fusion import DataType
-from wsched.importer import record_text
 from wsched.importer.input_error import InputError
 from wsched.run.compiled import CompiledFusion
 from wsched.schedule import GemmTile
@@ -60,27 +58,6 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_definition_without_a_kernel_is_computed() -> None:
     (s,) = wsched.execute(ROW_SUMS, [X, W])
     assert torch.equal(s, (X.float() @ W.float().T).to(BF16).float().sum(1))
-
-
-@pytest.mark.parametrize("outputs", ["d e", "e d"])
-@pytest.mark.parametrize(
-    "lines",
-    [
-        ("d = fd.ops.linear(x, w)",),
-        (
-            "v: [-1, -1]", "y = fd.ops.linear(x, w)", "z = fd.ops.linear(x, v)",
-            "d = fd.ops.mul(y, z)",
-        ),
-    ],
-    ids=["a product", "two products"],
-)  # fmt: skip
-def test_a_result_of_other_extents_beside_products(lines: tuple[str, ...], outputs: str) -> None:
-    text = epilogue("c: [-1, -1]", *lines, "e = fd.ops.relu(c)", outputs=outputs)
-    inputs = [X, W, integers(7, 9, 2), integers(24, 64, 3)][: 4 if len(lines) > 1 else 3]
-    found, wanted = wsched.execute(text, inputs), interpret(record_text(text), inputs)
-    assert [t.shape for t in found] == [{"d": (16, 24), "e": (7, 9)}[n] for n in outputs.split()]
-    assert all(map(torch.equal, found, wanted))
-    assert wsched.explain(text, inputs).route == "cut"
 
 
 def test_a_live_definition_without_a_kernel_is_computed() -> None:

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+import wsched
 from lowering.ground.errors import UnsupportedError
+from tests.epilogues import epilogue
 from tests.front.cut.features import Feature, inputs_of
 from tests.schedules import definition
 from wsched.doors.fallback import interpret
@@ -95,3 +97,25 @@ def test_a_sum_that_a_kernel_stores_in_parts_is_put_together_for_its_readers(rea
     found = cut_route(recorded, inputs, (), on_gpu=False).run(None, inputs)
     for made, wanted in zip(found, interpret(recorded, inputs), strict=True):
         torch.testing.assert_close(made, wanted, equal_nan=True)
+
+
+@pytest.mark.parametrize("outputs", ["d e", "e d"])
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("d = fd.ops.linear(x, w)",),
+        (
+            "v: [-1, -1]", "y = fd.ops.linear(x, w)", "z = fd.ops.linear(x, v)",
+            "d = fd.ops.mul(y, z)",
+        ),
+    ],
+    ids=["a product", "two products"],
+)  # fmt: skip
+def test_a_result_of_other_extents_beside_products(lines: tuple[str, ...], outputs: str) -> None:
+    text = epilogue("c: [-1, -1]", *lines, "e = fd.ops.relu(c)", outputs=outputs)
+    shapes = ((16, 64), (24, 64), (7, 9), (24, 64))[: 3 if len(lines) == 1 else 4]
+    inputs = inputs_of(Feature("", shapes, 1, 1))
+    found, wanted = wsched.execute(text, inputs), interpret(record_text(text), inputs)
+    assert [t.shape for t in found] == [{"d": (16, 24), "e": (7, 9)}[n] for n in outputs.split()]
+    assert all(map(torch.equal, found, wanted))
+    assert wsched.explain(text, inputs).route == "cut"
