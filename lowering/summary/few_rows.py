@@ -47,7 +47,7 @@ _NARROW, _WIDE = 2, 4
 
 _MANY, _FEWEST, _SHORT = 2.0, 0.48, 16
 """CTAs for each multiprocessor: enough of them, and what there is at least for more rows than the
-few that are on their way at once: 128 rows of 4096 columns take 16 CTAs 14 us, the 128 of the other
+few that are on their way at once: 128 rows of 4096 columns take 8 CTAs 14 us, the 128 of the other
 kernel 3.4 (a bias gradient's parts, H200, 2026-11-28)."""
 
 
@@ -84,19 +84,17 @@ def adds_rows(summary: Summary) -> bool:
     return summary.axis is Axis.ROWS and bare and sums
 
 
-def few_rows_of(
-    summary: Summary, front: int, reduced: int, behind: int, target: Target = DEFAULT
-) -> FewRows | None:
+def few_rows_of(summary: Summary, front: int, reduced: int, behind: int) -> FewRows | None:
     """What a CTA has of a summary of these sizes; None where another kernel is for it: of many
     rows, of columns that are no whole pieces, or too few for a CTA on nearly every other
-    multiprocessor of such a GPU.
+    multiprocessor of the GPU that kernels are made for.
     """
     if reduced > _MOST or behind % _NARROW or not adds_rows(summary):
         return None
     narrow, wide = (front * -(-behind // FewRows(span, 1).columns) for span in (_NARROW, _WIDE))
-    if reduced > _SHORT and narrow < _FEWEST * target.sms:
+    if reduced > _SHORT and narrow < _FEWEST * DEFAULT.sms:
         return None
-    many = wide >= _MANY * target.sms
+    many = wide >= _MANY * DEFAULT.sms
     span = _WIDE if many and behind % _WIDE == 0 else _NARROW
     tensors = sum(v.extent is Extent.TENSOR for v in summary.inputs)
     return FewRows(span, max(_LOADED // (2 * span * tensors), 1))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import ml_dtypes
@@ -114,14 +113,11 @@ def test_which_have_few_rows(
     assert few_rows_of(summary, *sizes) == few
 
 
-def test_how_few_columns_depends_on_the_gpu() -> None:
-    """On one multiprocessor a single CTA is enough for many rows, and two for wide pieces."""
-    small = replace(DEFAULT, sms=1)
-    for columns, few, on_one in ((512, None, NARROW), (2048, None, WIDE), (64 * 512, NARROW, WIDE)):
-        sizes = 1, 64, columns
-        assert few_rows_of(total(), *sizes) == few
-        assert few_rows_of(total(), *sizes, small) == on_one
-    assert few_rows_of(total(), 1, 64, 63 * 512) is None
+def test_how_few_columns() -> None:
+    """Of many rows CTAs for nearly every other multiprocessor; wide pieces where each has two."""
+    found = {n: few_rows_of(total(), 1, 64, n * 512) for n in (63, 64, 2 * 263, 2 * 264)}
+    assert found == {63: None, 64: NARROW, 526: NARROW, 528: WIDE}
+    assert DEFAULT.sms == 132 and (NARROW.columns, WIDE.columns) == (512, 1024)
 
 
 def test_kernel(golden: object) -> None:

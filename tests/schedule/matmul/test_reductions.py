@@ -13,13 +13,17 @@ from wsched.bench.reductions import definition as linear_with
 from wsched.front.known import import_fusion
 from wsched.fusion import IterType, ReductionOp
 from wsched.importer.linear import LINEAR
+from wsched.schedule.matmul.demands import Demands
+from wsched.schedule.matmul.limits import registers_left
 from wsched.schedule.matmul.params import GemmTile, MatmulParams
+from wsched.schedule.matmul.part_limits import not_in_parts
 from wsched.schedule.matmul.reductions import (
     NO_REDUCTIONS,
     Reductions,
     over_both,
     over_columns,
     over_tile,
+    reduction_reasons,
     shared_by_warps,
 )
 from wsched.schedule.matmul.scheduler import schedule_matmul
@@ -119,6 +123,17 @@ def test_registers_of_what_is_made_of_sums() -> None:
     assert reason(definition(ALL[4:]), 208) == held.format(208, 28 + 16)
     assert [reason(definition(ALL[:n]), 160) for n in (1, 3)] == ["", ""]
     assert reason(definition(ALL), 160) == held.format(160, 28 + 40 + 4 * 5)
+
+
+def test_of_sums_without_any_says_nothing() -> None:
+    """As of a problem from a file that has the one and not the others."""
+    without = replace(Demands.of(import_fusion(LINEAR)), computes=False)
+    said = replace(without, reductions=Reductions(of_sums=True))
+    params = cooperative(128, 128)
+    assert not_in_parts(said) == not_in_parts(without)
+    assert reduction_reasons(said.reductions, replace(params, batch_invariant=True)) == []
+    left = [registers_left(replace(d, computes=True), params) for d in (said, without)]
+    assert left[0] == left[1] < registers_left(without, params)
 
 
 @pytest.mark.parametrize(

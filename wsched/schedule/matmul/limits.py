@@ -349,9 +349,10 @@ def _others(demands: Demands, params: MatmulParams) -> int:
     reduced is held unless it is made from the accumulators on the way (0026).
     """
     stored, reduced = (*demands.results, *demands.loaded(params)), demands.reductions
-    types = stored if reduced.of_sums else (*stored, *reduced.types)
+    of_sums = reduced.results > 0 and reduced.of_sums
+    types = stored if of_sums else (*stored, *reduced.types)
     columns = chunk_columns(params, *stored, *reduced.types)
-    computes = demands.computes and not reduced.of_sums
+    computes = demands.computes and not of_sums
     held = columns * max((t.bytes for t in types), default=0) // 8 * (2 if computes else 1)
     blocks = params.tile_sizes.warp_tile.m // demands.target.mma.m
     others = max(SPARE_REGISTERS, BARE_REGISTERS + held * blocks // 2)

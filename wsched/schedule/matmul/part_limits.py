@@ -6,7 +6,6 @@ from lowering.ground.dtypes import DType
 from lowering.ground.errors import UnsupportedError
 from wsched.schedule.matmul.demands import Demands
 from wsched.schedule.matmul.params import MatmulParams
-from wsched.schedule.matmul.reductions import NO_REDUCTIONS
 
 __all__ = ["not_in_parts", "refuse_parts"]
 
@@ -35,7 +34,7 @@ def not_in_parts(demands: Demands) -> str:
         "groups": demands.grouped,
         "tensors that stand side by side": demands.listed,
         f"{demands.products} products": demands.products > 1,
-        "results that are reductions": demands.reductions != NO_REDUCTIONS,
+        "results that are reductions": demands.reductions.results > 0,
         f"{len(demands.results)} results": len(demands.results) != 1,
         "an epilogue that computes": demands.computes,
         "an operand that is computed": demands.computed is not None,

@@ -30,6 +30,7 @@ class Reductions:
         over_both: of those, how many are over both, of which single numbers go from warp to warp.
         of_sums: whether each is made from the sums of products by itself, and matrices are these
             but for a cast: nothing is held of a chunk that several results are made from.
+            Says nothing where none is.
 
     Rows and columns are those of the product that is computed: a tile's are the same.
     """
@@ -74,7 +75,7 @@ def reduction_reasons(found: Reductions, params: MatmulParams) -> Reasons:
             f"{params.across} warpgroups side by side along N: each would have a part of the "
             "columns that a result is reduced over"
         )
-    if found != NO_REDUCTIONS and params.batch_invariant:
+    if found.results and params.batch_invariant:
         reasons.append(
             "batch_invariant=True: a result is reduced tile by tile, and which tiles there are "
             "depends on M"
