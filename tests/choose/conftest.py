@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from wsched.choose.heuristics import candidates, modelled
+from wsched.choose.heuristics import _searched, candidates
 from wsched.choose.learned import order
 
 
@@ -12,8 +12,8 @@ from wsched.choose.learned import order
 def by_laws(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Choices by the laws alone, as where nobody has measured."""
     monkeypatch.setattr(order, "_is_known", lambda problem: False)
-    for kept in (candidates, modelled):
+    for kept in (candidates, _searched):
         kept.cache_clear()
     yield
-    for kept in (candidates, modelled):
+    for kept in (candidates, _searched):
         kept.cache_clear()

@@ -43,7 +43,7 @@ def forget(monkeypatch: pytest.MonkeyPatch) -> None:
         (own, "_kernels"),
     ):
         monkeypatch.setattr(module, name, type(getattr(module, name))())
-    heuristics.modelled.cache_clear()
+    heuristics._searched.cache_clear()
 
 
 def test_a_new_shape_compiles_nothing() -> None:

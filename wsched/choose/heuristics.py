@@ -20,12 +20,13 @@ from lowering.ground.log import log
 from wsched.choose.bound import least_us
 from wsched.choose.candidate import Candidate
 from wsched.choose.copy_engine import asks_dearly, policies, promotions, streams
+from wsched.choose.cost import Cost
 from wsched.choose.cost_model import cost, places
 from wsched.choose.crowding import in_few_stages
 from wsched.choose.learned.order import in_order, near
 from wsched.choose.problem import Problem, demands
 from wsched.choose.stored_parts import in_parts_at_all, stored_in_parts
-from wsched.choose.tensor_memory import tried_in_tensor_memory
+from wsched.choose.tensor_memory import in_tensor_memory
 from wsched.choose.thread_loads import SURE, are_large, copied_us, variants
 from wsched.choose.tiles import CLUSTERS, TILES, TRAVERSAL, Tile, splits, tiles_for, tiles_of_groups
 from wsched.choose.tuned.lookup import Hit, lookup
@@ -46,8 +47,8 @@ from wsched.schedule.matmul.params import (
 from wsched.schedule.matmul.tiles import fit_stages, with_tile
 
 __all__ = [
-    "CLUSTERS", "TILES", "Candidate", "Taken", "Tile", "candidates", "choose_params", "modelled",
-    "ranked", "taken", "thread_loaded",
+    "CLUSTERS", "TILES", "Candidate", "Taken", "Tile", "candidates", "choose_params", "least_cost",
+    "modelled", "ranked", "taken", "thread_loaded",
 ]  # fmt: skip
 
 
@@ -111,7 +112,7 @@ def thread_loaded(problem: Problem) -> Candidate | None:
     """
     if not are_large(problem) or problem.batch_invariant:
         return None
-    by_tma = cost(problem, modelled(problem)).us + copied_us(problem)
+    by_tma = least_cost(problem).us + copied_us(problem)
     alone = [(tile, cluster) for tile, cluster in _tried(problem) if cluster == ClusterDims()]
     near = zip(alone, least_us(problem, alone), strict=True)  # threads make no kernel faster
     found = [c for tried, us in near if us * SURE <= by_tma for c in _priced(problem, *tried)]
@@ -136,9 +137,21 @@ def _grouped(problem: Problem) -> MatmulParams:
     return found[0].params
 
 
-@lru_cache(maxsize=4096)
 def modelled(problem: Problem) -> MatmulParams:
-    """The first of the :func:`candidates`.
+    """The first of the :func:`candidates`."""
+    return _searched(problem)[0].params
+
+
+def least_cost(problem: Problem) -> Cost:
+    """What the laws say of the candidate that they put first, whichever is taken: they know all
+    problems, so their prices of one can be held against those of another.
+    """
+    return _searched(problem)[1].cost
+
+
+@lru_cache(maxsize=4096)
+def _searched(problem: Problem) -> tuple[Candidate, Candidate]:
+    """The first candidate, and the first by the laws.
 
     What the laws cannot put near the best so far is neither made nor priced, which is most.
     """
@@ -150,8 +163,8 @@ def modelled(problem: Problem) -> MatmulParams:
             break
         found[i] = _priced(problem, *tried[i])
         best = min([best, *(c.cost.us for c in found[i])])
-    every = in_order(problem, [c for i in sorted(found) for c in found[i]])
-    return every[0].params if every else candidates(problem)[0].params
+    every = [c for i in sorted(found) for c in found[i]] or list(candidates(problem))
+    return in_order(problem, every)[0], min(every, key=lambda c: c.cost.by_laws)
 
 
 def ranked(problem: Problem) -> list[tuple[float, MatmulParams]]:
@@ -170,26 +183,13 @@ def candidates(problem: Problem) -> tuple[Candidate, ...]:
         UnsupportedError: there is none for an operand that is computed, or in tensor memory.
     """
     if problem.target.tensor_memory is not None:
-        return _in_tensor_memory(problem)
+        return in_tensor_memory(problem)
     found = (c for tried in _tried(problem) for c in _priced(problem, *tried))
     best = in_order(problem, list(found))
     if not best and problem.computed is not None:
         what = f"an operand that is computed from {problem.computed.dtype}, in no legal tile"
         raise UnsupportedError(what, "one whose rows and slices of K registers hold")
     return best
-
-
-def _in_tensor_memory(problem: Problem) -> tuple[Candidate, ...]:
-    """Those of a GPU on which nothing was measured; of equals the largest tile first."""
-    mma, operand = problem.target.mma, problem.operand.element
-    if mma.multiplying(operand, operand) is None:
-        what = f"{mma.name} of {operand.value} by {operand.value} on {problem.target.arch}"
-        raise UnsupportedError(what, " or ".join(mma.types))
-    found = [Candidate(p, cost(problem, p)) for p in tried_in_tensor_memory(problem)]
-    if not found:
-        what = f"this problem with accumulators in the tensor memory of {problem.target.arch}"
-        raise UnsupportedError(what, "tiles that shared memory holds in stages enough")
-    return tuple(sorted(found, key=lambda c: (c.cost.us, c.cost.us - c.cost.memory_us)))
 
 
 def _tried(problem: Problem) -> list[tuple[Tile, ClusterDims]]:

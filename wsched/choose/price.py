@@ -12,8 +12,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from wsched.choose.cost import Cost
-from wsched.choose.heuristics import modelled, taken
-from wsched.choose.learned.order import predicted
+from wsched.choose.cost_model import cost
+from wsched.choose.heuristics import least_cost, taken
+from wsched.choose.learned.order import near
 from wsched.choose.problem import Problem
 from wsched.choose.thread_loads import copied_us
 from wsched.choose.tuned.entry import Entry
@@ -30,7 +31,8 @@ class Price:
 
     Args:
         params: the schedule that :func:`~wsched.choose.heuristics.choose_params` returns.
-        cost: the model's, of exactly that schedule.
+        cost: by the laws, of exactly that schedule; where one is taken because kernels like it were
+            measured to be faster (:mod:`wsched.choose.learned`), of what the laws put first.
         hit: of the table that the schedule is from; None if the model chose it.
         scale: what was measured of the product on this GPU over what the model predicts of it; 1
             where no table has it, so that the model is all that is known.
@@ -70,12 +72,14 @@ def price(problem: Problem) -> Price:
         UnsupportedError: there is no schedule for it.
     """
     found = taken(problem)
-    mine, own = predicted(problem, found.params), found.hit or lookup_product(problem)
+    ranked = found.hit is None and near(problem) > 1
+    mine = least_cost(problem) if ranked else cost(problem, found.params)
+    own = found.hit or lookup_product(problem)
     left = copied_us(problem, ThreadLoads(*thread_bytes(found.params)))
     scale = 1.0 if own is None or own.of_sister else _scale(own.entry)
     return Price(found.params, mine, found.hit, scale, copied_us(problem) - left)
 
 
 def _scale(entry: Entry) -> float:
-    """What was measured over what the model predicts for its own choice."""
-    return entry.us / predicted(entry.problem, modelled(entry.problem)).us
+    """What was measured over what the laws say of what they put first."""
+    return entry.us / least_cost(entry.problem).us

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lowering.ground.errors import ScheduleError
+from lowering.ground.errors import ScheduleError, UnsupportedError
 from lowering.ground.frozen import replaced
+from wsched.choose.candidate import Candidate
+from wsched.choose.cost_model import cost
 from wsched.choose.problem import Problem, demands
 from wsched.schedule.matmul.limits import require_legal_for
 from wsched.schedule.matmul.params import (
@@ -19,7 +21,7 @@ from wsched.schedule.matmul.params import (
 )
 from wsched.schedule.matmul.tiles import fit_stages
 
-__all__ = ["tried_in_tensor_memory"]
+__all__ = ["in_tensor_memory", "tried_in_tensor_memory"]
 
 ROWS = (256, 128)
 COLUMNS = (256, 192, 128, 96, 64, 32, 16)
@@ -69,3 +71,20 @@ def _params(problem: Problem, m: int, n: int) -> MatmulParams | None:
         if found is not None:
             return found
     return None
+
+
+def in_tensor_memory(problem: Problem) -> tuple[Candidate, ...]:
+    """The candidates of a GPU on which nothing was measured; of equals the largest tile first.
+
+    Raises:
+        UnsupportedError: its instructions do not multiply the operands, or no tile has room.
+    """
+    mma, operand = problem.target.mma, problem.operand.element
+    if mma.multiplying(operand, operand) is None:
+        what = f"{mma.name} of {operand.value} by {operand.value} on {problem.target.arch}"
+        raise UnsupportedError(what, " or ".join(mma.types))
+    found = [Candidate(p, cost(problem, p)) for p in tried_in_tensor_memory(problem)]
+    if not found:
+        what = f"this problem with accumulators in the tensor memory of {problem.target.arch}"
+        raise UnsupportedError(what, "tiles that shared memory holds in stages enough")
+    return tuple(sorted(found, key=lambda c: (c.cost.us, c.cost.us - c.cost.memory_us)))

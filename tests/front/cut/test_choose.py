@@ -81,7 +81,6 @@ FAN = Feature(
 )  # fmt: skip
 
 
-@pytest.mark.usefixtures("by_laws")  # its ways are 1 % apart, and trees know one of three kernels
 def test_what_crosses_in_fp32_is_priced() -> None:
     """``exp`` is done where its fp32 values need not be stored."""
     cutter = Cutter(record_text(FAN.text))

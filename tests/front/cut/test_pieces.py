@@ -123,7 +123,6 @@ MLP = Feature(
 )  # fmt: skip
 
 
-@pytest.mark.usefixtures("by_laws")
 def test_a_matmul_costs_cublas_the_same_left_or_not() -> None:
     """At best it would be 6 % faster than as a part of nvFuser's route, and always left."""
     cutter = Cutter(record_text(MLP.text))

@@ -1,5 +1,0 @@
-"""What tests of cuts share."""
-
-from tests.choose.conftest import by_laws
-
-__all__ = ["by_laws"]
