@@ -124,11 +124,14 @@ def test_zero_points_take_nothing_for_each_element(groups: int | None, most: int
     q = torch.empty(8192, 1024, dtype=torch.int32)
     shape = (8192,) if groups is None else (8192, 8192 // groups)
     scale, zero = torch.empty(shape), torch.empty(shape, dtype=torch.bfloat16)
-    counts = []
+    counts: list[int] = []
+    params: MatmulParams | None = None
     for shift in (None, zero):
-        kernel = compile_text(*linear_call(x, q, scale, shift, group=groups))
+        text, inputs = linear_call(x, q, scale, shift, group=groups)
+        kernel = compile_text(text, inputs, params=params)
         require_clean(kernel)
         assert kernel.params.tile_sizes.warp_tile.k == 128
+        params = kernel.made_from
         sass = disassemble(compile_cubin(emit_cuda(kernel.kernel)).cubin)
         (loop,) = innermost_loops(sass, "HGMMA")
         counts.append(sum(count_opcodes("\n".join(loop)).values()))
