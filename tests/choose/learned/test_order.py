@@ -17,7 +17,7 @@ from wsched.choose.cost_model import cost
 from wsched.choose.heuristics import candidates, modelled
 from wsched.choose.learned import order
 from wsched.choose.learned.features import FEATURES, features
-from wsched.choose.learned.order import FURTHEST, NEAR, TREES, in_order, predicted
+from wsched.choose.learned.order import FURTHEST, NEAR, TREES, in_order, predicted, told
 from wsched.choose.learned.trees import Trees
 from wsched.choose.problem import Problem
 from wsched.fusion import DataType
@@ -113,10 +113,9 @@ def test_at_problems_that_were_kept_aside_trees_lose_less_than_laws(
     not ranked by trees.
     """
     found = measured(j for j in joined(DATA / file) if order.near(j.problem) > 1)
-    longest = np.log(FURTHEST)
-    told = np.clip(Trees.read(TREES, FEATURES).of(found.rows), -longest, longest)
+    factors = told(Trees.read(TREES, FEATURES), found.rows)
     laws = found.lost(found.laws)
-    trees = found.lost(np.where(found.near, found.laws + told, np.inf))
+    trees = found.lost(np.where(found.near, found.laws + factors, np.inf))
     assert len(laws) >= problems
     assert laws.mean() > by_laws - 0.005 and trees.mean() < by_trees
     assert np.mean(trees < 0.0305) > 0.8

@@ -21,12 +21,10 @@ from numpy.typing import NDArray
 from wsched.bench.drawn.joined import Joined, joined
 from wsched.choose.cost_model import cost
 from wsched.choose.learned.features import FEATURES, features
-from wsched.choose.learned.order import FURTHEST, NEAR
-from wsched.choose.learned.trees import Trees
+from wsched.choose.learned.order import NEAR, told
+from wsched.choose.learned.trees import Numbers, Trees
 
 __all__ = ["Measured", "fitted", "left", "measured", "trees_of"]
-
-Numbers = NDArray[np.floating[Any]]
 
 FOLDS = 5
 
@@ -63,9 +61,7 @@ class Measured:
     @property
     def behind(self) -> Numbers:
         """Logarithm of each time over the least at its problem."""
-        least: Numbers = np.minimum.reduceat(self.took, self.starts)
-        behind: Numbers = self.took - least[self.problem]
-        return behind
+        return self._over_least(self.took)
 
     @property
     def target(self) -> Numbers:
@@ -78,9 +74,12 @@ class Measured:
     @property
     def near(self) -> NDArray[np.bool_]:
         """What the laws put near their best."""
-        least = np.minimum.reduceat(self.laws, self.starts)
-        near: NDArray[np.bool_] = self.laws - least[self.problem] <= np.log(NEAR)
+        near: NDArray[np.bool_] = self._over_least(self.laws) <= np.log(NEAR)
         return near
+
+    def _over_least(self, logarithms: Numbers) -> Numbers:
+        over: Numbers = logarithms - np.minimum.reduceat(logarithms, self.starts)[self.problem]
+        return over
 
     def lost(self, ranked: Numbers) -> Numbers:
         """By problem, how much longer the first takes than the fastest, as a logarithm.
@@ -124,8 +123,7 @@ def fitted(m: Measured, some: NDArray[np.bool_] | None = None, **settings: Any) 
     model = HistGradientBoostingRegressor(**{**SETTINGS, **settings})
     model.fit(m.rows[some], m.target[some], sample_weight=np.exp(-STEEPNESS * m.behind[some]))
     made = trees_of(model)
-    # What the laws put near their best is as long as predicted, in the mean over all problems: so
-    # prices of problems that trees do not know can be held against those that they do.
+    # What the laws put near their best is as long as predicted, in the mean over all problems.
     mean = made.of(m.rows[some & m.near]).mean()
     return made.moved(-float(mean))
 
@@ -164,11 +162,10 @@ def left(m: Measured, seed: int = 0, **settings: Any) -> tuple[Numbers, Numbers]
     """
     count = len(m.starts)
     fold = np.random.default_rng(seed).permutation(count) % FOLDS
-    ranked, longest = m.laws.copy(), np.log(FURTHEST)
+    ranked = m.laws.copy()
     for i in range(FOLDS):
         unknown = fold[m.problem] == i
-        told = fitted(m, ~unknown, **settings).of(m.rows[unknown])
-        ranked[unknown] += np.clip(told, -longest, longest)
+        ranked[unknown] += told(fitted(m, ~unknown, **settings), m.rows[unknown])
     return m.lost(m.laws), m.lost(np.where(m.near, ranked, np.inf))
 
 

@@ -14,11 +14,11 @@ from wsched.choose.candidate import Candidate
 from wsched.choose.cost import Cost
 from wsched.choose.cost_model import cost
 from wsched.choose.learned.features import FEATURES, features
-from wsched.choose.learned.trees import Trees
+from wsched.choose.learned.trees import Numbers, Trees
 from wsched.choose.problem import Problem
 from wsched.schedule.matmul.params import MatmulParams
 
-__all__ = ["FURTHEST", "NEAR", "TREES", "in_order", "near", "predicted"]
+__all__ = ["FURTHEST", "NEAR", "TREES", "in_order", "near", "predicted", "told"]
 
 TREES = Path(__file__).with_name("h200.npz")
 """Fitted to drawn problems on an H200 by ``python -m wsched.bench.drawn.fit``."""
@@ -51,10 +51,10 @@ def in_order(problem: Problem, found: Sequence[Candidate]) -> tuple[Candidate, .
         return tuple(by_laws)
     furthest = by_laws[0].cost.by_laws * NEAR
     first = [c for c in by_laws if c.cost.by_laws <= furthest]
-    told = _factors(problem, [c.params for c in first])
+    factors = _factors(problem, [c.params for c in first])
     known = [
         replaced(c, cost=replaced(c.cost, factor=factor))
-        for c, factor in zip(first, told, strict=True)
+        for c, factor in zip(first, factors, strict=True)
     ]
     return (*sorted(known, key=lambda c: c.cost.us), *by_laws[len(first) :])
 
@@ -71,11 +71,15 @@ def predicted(problem: Problem, params: MatmulParams) -> Cost:
     return replaced(found, factor=factor)
 
 
+def told(trees: Trees, rows: Numbers) -> Numbers:
+    """The logarithm of the factor of each row of features, at most that of :data:`FURTHEST`."""
+    return np.clip(trees.of(rows), -log(FURTHEST), log(FURTHEST))
+
+
 def _factors(problem: Problem, found: Sequence[MatmulParams]) -> list[float]:
     rows = np.array([features(problem, params) for params in found], np.float32)
-    longest = log(FURTHEST)
-    told: list[float] = np.exp(np.clip(_trees().of(rows), -longest, longest)).tolist()
-    return told
+    factors: list[float] = np.exp(told(_trees(), rows)).tolist()
+    return factors
 
 
 def _is_known(problem: Problem) -> bool:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from lowering.ground.errors import InternalError
 
-__all__ = ["Trees"]
+__all__ = ["Numbers", "Trees"]
 
 Numbers = NDArray[np.floating[Any]]
 Counts = NDArray[np.integer[Any]]
