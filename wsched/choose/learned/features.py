@@ -9,6 +9,7 @@ from __future__ import annotations
 from math import log, log2
 
 from wsched.choose.cost_model import places, priced, terms_of
+from wsched.choose.memory import bytes_per_us
 from wsched.choose.problem import Problem
 from wsched.fusion import DataType
 from wsched.schedule.matmul.chunks import chunk_columns
@@ -101,6 +102,7 @@ def _of_problem(problem: Problem, params: MatmulParams) -> dict[str, float]:
         "M-major": p.m_major,
         "N-major": p.n_major,
         "log of the L2": log(bytes_ / p.l2_bytes),
+        "log of memory's rate": log(bytes_per_us(p)),
     }
 
 

@@ -20,8 +20,8 @@ from wsched.schedule.matmul.params import MatmulParams
 
 __all__ = ["FURTHEST", "NEAR", "TREES", "in_order", "near", "predicted", "told"]
 
-TREES = Path(__file__).with_name("h200.npz")
-"""Fitted to drawn problems on an H200 by ``python -m wsched.bench.drawn.fit``."""
+TREES = Path(__file__).with_name("hopper.npz")
+"""Fitted to drawn problems on an H200 and an H100 by ``python -m wsched.bench.drawn.fit``."""
 
 NEAR = 1.12
 """Of the least prediction: schedules up to there are put in order."""
