@@ -21,7 +21,7 @@ from wsched.choose.stored_parts import stored_in_parts
 from wsched.choose.tiles import CLUSTERS, Tile, tiles_for
 from wsched.fusion import DataType
 from wsched.schedule.matmul.computed import Computed
-from wsched.schedule.matmul.params import ClusterDims, MatmulParams
+from wsched.schedule.matmul.params import MatmulParams
 
 PROBLEMS = {
     "square": planned("4096x4096x4096 tn"),
@@ -139,9 +139,9 @@ def counted(problem: Problem, monkeypatch: pytest.MonkeyPatch) -> int:
     """How many tiles in clusters a choice makes and prices."""
     made, priced = [], heuristics._priced
 
-    def count(problem: Problem, tile: Tile, cluster: ClusterDims) -> list[Candidate]:
+    def count(problem: Problem, tile: Tile, *others: Any) -> list[Candidate]:
         made.append(tile)
-        return priced(problem, tile, cluster)
+        return priced(problem, tile, *others)
 
     with monkeypatch.context() as patched:
         patched.setattr(heuristics, "_priced", count)

@@ -19,7 +19,7 @@ import typer
 from numpy.typing import NDArray
 
 from wsched.bench.drawn.joined import Joined, joined
-from wsched.choose.cost_model import cost
+from wsched.choose.cost_model import priced, terms_of
 from wsched.choose.learned.features import FEATURES, features
 from wsched.choose.learned.order import NEAR, told
 from wsched.choose.learned.trees import Numbers, Trees
@@ -101,8 +101,9 @@ def measured(found: Iterable[Joined]) -> Measured:
             continue
         sizes.append(len(every))
         for j in every:
-            rows.append(features(j.problem, j.params))
-            laws.append(cost(j.problem, j.params).by_laws)
+            terms = terms_of(j.problem, j.params)
+            rows.append(features(j.problem, j.params, terms))
+            laws.append(priced(terms).by_laws)
             took.append(j.us)
     starts = np.cumsum([0, *sizes[:-1]])
     problem = np.repeat(np.arange(len(sizes)), sizes)

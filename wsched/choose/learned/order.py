@@ -12,7 +12,7 @@ import numpy as np
 from lowering.ground.frozen import replaced
 from wsched.choose.candidate import Candidate
 from wsched.choose.cost import Cost
-from wsched.choose.cost_model import cost
+from wsched.choose.cost_model import cost, terms_of
 from wsched.choose.learned.features import FEATURES, features
 from wsched.choose.learned.trees import Numbers, Trees
 from wsched.choose.problem import Problem
@@ -51,7 +51,7 @@ def in_order(problem: Problem, found: Sequence[Candidate]) -> tuple[Candidate, .
         return tuple(by_laws)
     furthest = by_laws[0].cost.by_laws * NEAR
     first = [c for c in by_laws if c.cost.by_laws <= furthest]
-    factors = _factors(problem, [c.params for c in first])
+    factors = _factors(problem, first)
     known = [
         replaced(c, cost=replaced(c.cost, factor=factor))
         for c, factor in zip(first, factors, strict=True)
@@ -67,7 +67,7 @@ def predicted(problem: Problem, params: MatmulParams) -> Cost:
     found = cost(problem, params)
     if not _is_known(problem):
         return found
-    (factor,) = _factors(problem, [params])
+    (factor,) = _factors(problem, [Candidate(params, found)])
     return replaced(found, factor=factor)
 
 
@@ -76,8 +76,9 @@ def told(trees: Trees, rows: Numbers) -> Numbers:
     return np.clip(trees.of(rows), -log(FURTHEST), log(FURTHEST))
 
 
-def _factors(problem: Problem, found: Sequence[MatmulParams]) -> list[float]:
-    rows = np.array([features(problem, params) for params in found], np.float32)
+def _factors(problem: Problem, found: Sequence[Candidate]) -> list[float]:
+    asked = ((c.params, c.terms or terms_of(problem, c.params)) for c in found)
+    rows = np.array([features(problem, *of) for of in asked], np.float32)
     factors: list[float] = np.exp(told(_trees(), rows)).tolist()
     return factors
 
