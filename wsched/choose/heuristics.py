@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import groupby, product
+from itertools import compress, groupby, product
 from math import inf
 from operator import itemgetter
 
@@ -158,8 +158,9 @@ def _searched(problem: Problem) -> tuple[Candidate, Candidate]:
         furthest = best * further
         if of_all[i] > furthest:
             break
-        some = {way for way, us in zip(each, least[i].tolist(), strict=True) if us <= furthest}
-        found[i] = _priced(problem, *tried[i], some, furthest)
+        some = set(compress(each, (least[i] <= furthest).tolist()))
+        tile, cluster = tried[i]
+        found[i] = _priced(problem, tile, cluster, some, furthest)
         best = min([best, *(c.cost.us for c in found[i])])
     every = [c for i in sorted(found) for c in found[i]] or list(candidates(problem))
     return in_order(problem, every)[0], min(every, key=lambda c: c.cost.by_laws)
@@ -230,7 +231,7 @@ def _priced(
     best = fastest(parted)
     if best.cost.by_laws > furthest:  # then others may come before it, launched as the whole is
         best = fastest(_in_parts(problem, tile, cluster, params, every))
-    best = fastest(ways([best.tiled], (Launch(x.dependent, best.launch.parts) for x in _EITHER)))
+    best = fastest(ways([best.tiled], [Launch(x.dependent, best.launch.parts) for x in _EITHER]))
     return [whole, Candidate(best.params, best.cost, best.terms)]
 
 

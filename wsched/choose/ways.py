@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from lowering.ground.frozen import quick
@@ -37,7 +37,7 @@ class Way:
         return self.launch.given_to(self.tiled.params)
 
 
-def ways(tiles: Iterable[Tiled], launches: Iterable[Launch]) -> list[Way]:
+def ways(tiles: Iterable[Tiled], launches: Sequence[Launch]) -> list[Way]:
     """Each of the tiles, launched in each of these ways."""
     found = ((t, launch, t.terms(launch)) for t in tiles for launch in launches)
     return [Way(t, launch, terms, priced(terms)) for t, launch, terms in found]

@@ -19,9 +19,10 @@ import typer
 from numpy.typing import NDArray
 
 from wsched.bench.drawn.joined import Joined, joined
-from wsched.choose.cost_model import priced, terms_of
+from wsched.choose.cost_model import cost
 from wsched.choose.learned.features import FEATURES, features
 from wsched.choose.learned.order import NEAR, told
+from wsched.choose.learned.probes import probed
 from wsched.choose.learned.trees import Numbers, Trees
 
 __all__ = ["Measured", "fitted", "left", "measured", "trees_of"]
@@ -101,9 +102,8 @@ def measured(found: Iterable[Joined]) -> Measured:
             continue
         sizes.append(len(every))
         for j in every:
-            terms = terms_of(j.problem, j.params)
-            rows.append(features(j.problem, j.params, terms))
-            laws.append(priced(terms).by_laws)
+            rows.append(features(j.problem, j.params))
+            laws.append(cost(j.problem, j.params).by_laws)
             took.append(j.us)
     starts = np.cumsum([0, *sizes[:-1]])
     problem = np.repeat(np.arange(len(sizes)), sizes)
@@ -145,6 +145,7 @@ def trees_of(model: Any) -> Trees:
         right=np.where(leaf, own, root + every["right"]).astype(np.int32),
         value=np.where(leaf, every["value"], 0.0).astype(np.float32),
         depth=np.array(every["depth"].max()),
+        probes=probed(),
     )
 
 

@@ -116,8 +116,14 @@ FEATURES = tuple(_all(_SOME, _ANY, terms_of(_SOME, _ANY)))
 """Their names, in order."""
 
 
-def features(problem: Problem, params: MatmulParams, terms: Terms) -> tuple[float, ...]:
-    """What trees are told of a schedule at a problem, in the order of :data:`FEATURES`; the laws'
-    terms are those of this schedule.
+def features(
+    problem: Problem, params: MatmulParams, terms: Terms | None = None
+) -> tuple[float, ...]:
+    """What trees are told of a schedule at a problem, in the order of :data:`FEATURES`.
+
+    Args:
+        problem: what is multiplied.
+        params: the schedule.
+        terms: what its time is made of there, where that is known.
     """
-    return tuple(_all(problem, params, terms).values())
+    return tuple(_all(problem, params, terms or terms_of(problem, params)).values())

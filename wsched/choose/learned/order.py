@@ -12,7 +12,7 @@ import numpy as np
 from lowering.ground.frozen import replaced
 from wsched.choose.candidate import Candidate
 from wsched.choose.cost import Cost
-from wsched.choose.cost_model import cost, terms_of
+from wsched.choose.cost_model import cost
 from wsched.choose.learned.features import FEATURES, features
 from wsched.choose.learned.trees import Numbers, Trees
 from wsched.choose.problem import Problem
@@ -77,8 +77,7 @@ def told(trees: Trees, rows: Numbers) -> Numbers:
 
 
 def _factors(problem: Problem, found: Sequence[Candidate]) -> list[float]:
-    asked = ((c.params, c.terms or terms_of(problem, c.params)) for c in found)
-    rows = np.array([features(problem, *of) for of in asked], np.float32)
+    rows = np.array([features(problem, c.params, c.terms) for c in found], np.float32)
     factors: list[float] = np.exp(told(_trees(), rows)).tolist()
     return factors
 
