@@ -11,7 +11,7 @@ import pytest
 
 from tests.choose.test_unaligned import planned
 from wsched.choose import heuristics
-from wsched.choose.bound import least_us
+from wsched.choose.bound import least_in_parts, least_us
 from wsched.choose.bound_tile import held_by
 from wsched.choose.gpus import GPUS
 from wsched.choose.heuristics import Candidate, candidates
@@ -19,9 +19,10 @@ from wsched.choose.problem import Problem, row_alignment
 from wsched.choose.shape import Shape
 from wsched.choose.stored_parts import stored_in_parts
 from wsched.choose.tiles import CLUSTERS, Tile, tiles_for
+from wsched.choose.ways import Way
 from wsched.fusion import DataType
 from wsched.schedule.matmul.computed import Computed
-from wsched.schedule.matmul.params import ClusterDims, MatmulParams
+from wsched.schedule.matmul.params import MatmulParams
 
 PROBLEMS = {
     "square": planned("4096x4096x4096 tn"),
@@ -112,14 +113,20 @@ def known_by(of: Tile | MatmulParams) -> tuple[object, ...]:
 
 
 def hold(problem: Problem) -> None:
-    """Compare what each candidate costs with its bound, and the choice with the best of them."""
+    """Compare what each candidate costs with its bound, in as many parts, and the choice with the
+    best of them.
+    """
     tried = [(t, c) for t in tiles_for(problem) for c in CLUSTERS]
+    parted, every = least_in_parts(problem, tried)
     least = {
-        (known_by(t), c): us for (t, c), us in zip(tried, least_us(problem, tried), strict=True)
+        (known_by(t), c): dict(zip(parted, row, strict=True))
+        for (t, c), row in zip(tried, every.tolist(), strict=True)
     }
     found = candidates(problem)
     for c in found:
-        assert 0 < least[known_by(c.params), c.params.cluster_dims] <= c.cost.by_laws
+        of_tile = least[known_by(c.params), c.params.cluster_dims]
+        assert 0 < of_tile[c.params.splitk_mode, c.params.splitk_factor] <= c.cost.by_laws
+    assert least_us(problem, tried) == [min(of_tile.values()) for of_tile in least.values()]
     assert heuristics._searched.__wrapped__(problem)[0].params == found[0].params, problem
 
 
@@ -139,14 +146,39 @@ def counted(problem: Problem, monkeypatch: pytest.MonkeyPatch) -> int:
     """How many tiles in clusters a choice makes and prices."""
     made, priced = [], heuristics._priced
 
-    def count(problem: Problem, tile: Tile, cluster: ClusterDims) -> list[Candidate]:
+    def count(problem: Problem, tile: Tile, *others: Any) -> list[Candidate]:
         made.append(tile)
-        return priced(problem, tile, cluster)
+        return priced(problem, tile, *others)
 
     with monkeypatch.context() as patched:
         patched.setattr(heuristics, "_priced", count)
         heuristics._searched.__wrapped__(problem)
     return len(made)
+
+
+def test_most_numbers_of_parts_are_not_priced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the tiles that a choice prices, beside pricing them in all parts."""
+    priced, ways, made, asked, of_all = heuristics._priced, heuristics.ways, list[int](), 0, 0
+
+    def counted_ways(*of: Any) -> list[Way]:
+        found = ways(*of)
+        made.append(len(found))
+        return found
+
+    def both(problem: Problem, tile: Tile, *of: Any) -> list[Candidate]:
+        nonlocal asked, of_all
+        priced(problem, tile, of[0])
+        of_all += sum(made)
+        made.clear()
+        found = priced(problem, tile, *of)
+        asked += sum(made)
+        made.clear()
+        return found
+
+    monkeypatch.setattr(heuristics, "ways", counted_ways)
+    monkeypatch.setattr(heuristics, "_priced", both)
+    heuristics._searched.__wrapped__(planned("256x256x65536 tn"))
+    assert 1000 < asked < of_all / 2
 
 
 KINDS: tuple[dict[str, Any], ...] = (

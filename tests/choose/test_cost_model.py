@@ -275,8 +275,7 @@ def test_ctas_that_share_a_tile_of_stream_k(share: int, steps: int) -> None:
     tiles = share * ctas // steps
     met = [t * steps // share for t in range(tiles)]
     last = [((t + 1) * steps - 1) // share for t in range(tiles)]
-    found = _share(
-        MatmulParams(tiling_strategy=TilingStrategy.DistributeStagesAcrossSMs), tiles, steps, ctas
-    )
+    dealt_out = MatmulParams(tiling_strategy=TilingStrategy.DistributeStagesAcrossSMs)
+    found = _share(dealt_out, 1, tiles, steps, ctas)
     most = max(b - a + 1 for a, b in zip(met, last, strict=True))
     assert (found.steps, found.parts) == (share, most)

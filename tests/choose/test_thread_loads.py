@@ -13,6 +13,7 @@ from wsched.choose import heuristics
 from wsched.choose.copy_cost import slower_than_direct
 from wsched.choose.cost_model import cost
 from wsched.choose.heuristics import candidates, choose_params, modelled, thread_loaded
+from wsched.choose.made import is_legal
 from wsched.choose.problem import Problem
 from wsched.choose.thread_loads import (
     LEAST_BYTES,
@@ -91,7 +92,7 @@ def test_the_fastest_of_all_that_threads_could_load(p: Problem) -> None:
     assert found is not None
     us = found.cost.us + copied_us(p, ThreadLoads(*thread_bytes(found.params)))
     for params in variants(p, (c.params for c in candidates(p))):
-        if heuristics._legal(p, params):
+        if is_legal(p, params):
             loads = ThreadLoads(*thread_bytes(params))
             assert us <= cost(p, params).us + copied_us(p, loads)
 

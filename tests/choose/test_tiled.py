@@ -1,4 +1,4 @@
-"""What the cost model remembers of schedules that differ in their launch, or in parts of K."""
+"""What schedules have in common that differ in their launch, or in the number of parts of K."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from itertools import product
 
 import pytest
 
-from wsched.choose.cost_model import _whole, cost
-from wsched.choose.heuristics import ranked
+from wsched.choose.cost_model import cost, priced, terms_of, tiled
+from wsched.choose.heuristics import candidates, ranked
+from wsched.choose.launch import Launch
 from wsched.choose.problem import Problem
-from wsched.choose.tiled import LAUNCH, Tiled
 from wsched.fusion import DataType
-from wsched.schedule.matmul.params import MatmulParams, SplitKMode, TileRasterizationOrder
+from wsched.schedule.matmul.params import MatmulParams, SplitKMode
 
 BF16 = DataType.BFloat16
 PROBLEM = Problem(600, 264, 4000, BF16, (BF16,), 132)
@@ -21,27 +21,33 @@ PROBLEM = Problem(600, 264, 4000, BF16, (BF16,), 132)
 def others(params: MatmulParams) -> list[MatmulParams]:
     """The same launched otherwise, with as many parts or, of several, another number."""
     parts = (1,) if params.splitk_factor == 1 else (2, 5)
-    values = product((True, False), (0, 3), parts)
-    return [replace(params, **dict(zip(LAUNCH, x, strict=True))) for x in values]
+    return [
+        replace(params, programmatic_dependent_launch=d, prefetched_steps=n, splitk_factor=p)
+        for d, n, p in product((True, False), (0, 3), parts)
+    ]
 
 
 @pytest.mark.parametrize("mode", SplitKMode)
 @pytest.mark.parametrize("parts", [1, 3])
-def test_nothing_depends_on_how_it_is_launched(mode: SplitKMode, parts: int) -> None:
+def test_a_schedule_costs_what_one_like_it_does_launched_so(mode: SplitKMode, parts: int) -> None:
     for _, params in ranked(PROBLEM)[::97]:
-        params = replace(params, splitk_factor=parts, splitk_mode=mode)
-        of = Tiled.of(params)
-        assert {Tiled.of(other) for other in others(params)} == {of}
-        found = [_whole.__wrapped__(PROBLEM, Tiled.of(other)) for other in others(params)]
-        assert all(x == found[0] for x in found)
-    assert of != Tiled.of(replace(params, cta_order=TileRasterizationOrder.ColumnMajor))
-    assert of != Tiled.of(replace(params, splitk_factor=4 - parts))
+        shared = tiled(PROBLEM, replace(params, splitk_factor=parts, splitk_mode=mode))
+        for other in others(shared.params):
+            assert tiled(PROBLEM, other) == replace(shared, params=other)
+            assert priced(shared.terms(Launch.of(other))) == cost(PROBLEM, other)
 
 
-def test_what_is_remembered_is_what_it_would_be() -> None:
-    """Whatever schedule of a tile was asked for first."""
-    tried = [other for _, params in ranked(PROBLEM)[::197] for other in others(params)]
-    _whole.cache_clear()
-    first = [cost(PROBLEM, p) for p in tried]
-    _whole.cache_clear()
-    assert [cost(PROBLEM, p) for p in reversed(tried)] == first[::-1]
+def test_a_launch_is_given_to_a_schedule() -> None:
+    """Hints are only where one grid begins before the other has ended, and of whole tiles."""
+    hinting = MatmulParams(prefetched_steps=4)
+    assert Launch.of(hinting) == Launch(True, 1)
+    assert Launch(True).given_to(hinting) == hinting
+    for launch in (Launch(False), Launch(True, 3), Launch(False, 2)):
+        given = launch.given_to(hinting)
+        assert Launch.of(given) == launch and given.prefetched_steps == 0
+        assert replace(given, splitk_factor=1, programmatic_dependent_launch=True) == MatmulParams()
+
+
+def test_candidates_carry_what_their_cost_was_made_of() -> None:
+    for c in candidates(PROBLEM)[::53]:
+        assert c.terms == terms_of(PROBLEM, c.params)

@@ -9,8 +9,10 @@ candidate against its bound.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import product
 from math import inf
+from typing import TypeAlias
 
 import numpy as np
 
@@ -27,12 +29,15 @@ from wsched.choose.memory import (
 )
 from wsched.choose.problem import Problem
 from wsched.choose.shape import Shape
-from wsched.choose.step import step_of_shape
+from wsched.choose.step import Step, steps_of_shape
 from wsched.choose.stored_parts import in_parts_at_all, stored_in_parts
 from wsched.choose.tiles import LEAST_STEPS, TRAVERSAL, Tile, parts_for
-from wsched.schedule.matmul.params import ClusterDims
+from wsched.schedule.matmul.params import ClusterDims, SplitKMode
 
-__all__ = ["least_us"]
+__all__ = ["InParts", "least_in_parts", "least_us"]
+
+InParts: TypeAlias = tuple[SplitKMode, int]
+"""Who adds up parts of K, and how many."""
 
 ROUNDING = 1 - 1e-9
 """What sums in another order may differ by."""
@@ -44,46 +49,71 @@ def least_us(problem: Problem, tried: Sequence[tuple[Tile, ClusterDims]]) -> lis
 
     It is 0 where only the device knows the sizes; no tile is for tensor memory.
     """
-    if problem.grouped:
-        return [0.0] * len(tried)
-    found = np.full(len(tried), inf)
-    for exchanged in (False, True):
-        at = [i for i, (tile, _) in enumerate(tried) if tile.exchanged is exchanged]
-        if at:
-            of = problem.exchanged if exchanged else problem
-            found[at] = _least(of, Shape.of_all([tried[i] for i in at], exchanged))
-    least: list[float] = (ROUNDING * found).tolist()
+    least: list[float] = least_in_parts(problem, tried)[1].min(axis=1).tolist()
     return least
 
 
+def least_in_parts(
+    problem: Problem, tried: Sequence[tuple[Tile, ClusterDims]]
+) -> tuple[tuple[InParts, ...], Numbers]:
+    """Ways to have K in parts, or in one, and the same of each tile in a cluster: a row of what it
+    costs at least in each of these ways, infinite where it has no such parts.
+    """
+    every = _ways_to_part(problem.sms)
+    if problem.grouped:
+        return every, np.zeros((len(tried), len(every)))
+    found = np.full((len(tried), len(every)), inf)
+    turned = np.array([tile.exchanged for tile, _ in tried])
+    for exchanged in (False, True):
+        at = np.flatnonzero(turned == exchanged)
+        if len(at):
+            of = problem.exchanged if exchanged else problem
+            found[at] = _least(of, Shape.of_all([tried[i] for i in at.tolist()], exchanged))
+    return every, found
+
+
+@lru_cache
+def _ways_to_part(sms: int) -> tuple[InParts, ...]:
+    """Those of a GPU of so many multiprocessors, by who adds them up; of one part nobody does."""
+    return tuple(product(SplitKMode, (1, *parts_for(sms))))
+
+
 def _least(problem: Problem, tiles: Shape) -> Numbers:
-    """The same of tiles of one product, before rounding."""
+    """The same of tiles of one product."""
     across_m = _dealt(problem.m_entries or (problem.m,), tiles.m, tiles.cluster_m)
     across_n = _dealt(problem.n_entries or (problem.n,), tiles.n, tiles.cluster_n)
     clusters: Counts = problem.batch * across_m * across_n
     steps = np.sum([-(-part // tiles.k) for part in problem.k_entries or (problem.k,)], axis=0)
     at_once = np.array([cost_model.places(problem.sms, ctas) for ctas in tiles.ctas.tolist()])
     held = held_by(problem, tiles)
-    at, parts = _shared_out(problem, clusters, steps, at_once)
+    tried = np.array([1, *parts_for(problem.sms)])
+    at, which = _shared_out(problem, clusters, steps, at_once, tried)
+    parts = tried[which]
     rounds = -(-clusters[at] // np.maximum(at_once[at] // parts, 1))
     work: Numbers = rounds.astype(np.float64) * -(-steps[at] // parts)  # 2^63 at sizes of 2^30
     energy = _energy(problem, across_m)
     repeated = repeated_bytes(problem, across_n, across_m)[at]
     combine = cost_model.combine_us((tiles.m * tiles.n)[at], parts, tiles.ctas[at] > 1)
-    ways = [(held, combine)]
+    added_up = [(held, combine)]
     if in_parts_at_all(problem):
         added = np.where(parts > 1, cost_model.added_us(problem, parts), inf)
-        ways.append((held_by(stored_in_parts(problem), tiles), added))
+        added_up.append((held_by(stored_in_parts(problem), tiles), added))
     shares, together = (clusters * tiles.ctas)[at] * parts, (at_once * tiles.ctas)[at]
-    found = np.full(len(tiles.m), inf)
-    for (room, put_together), (dependent, launch) in product(ways, cost_model.LAUNCH_US.items()):
-        cycles = _cycles(problem, tiles, room, dependent, at, rounds, work)
-        alone = cycles / (cost_model.GHZ * 1e3)
-        stream = _stream_us(problem, shares, together, dependent, repeated)
-        longer = cost_model.slowed(alone, moved_us(problem), energy[at])
-        fed = cost_model.joined(alone * longer, stream)
-        np.minimum.at(found, at, launch + put_together + fed)
-    return np.where(held.legal, found, inf)
+    streams = {d: _stream_us(problem, shares, together, d, repeated) for d in cost_model.LAUNCH_US}
+    found = np.full((len(tiles.m), len(SplitKMode), len(tried)), inf)
+    for mode, (room, put_together) in enumerate(added_up):
+        steps_by_launch = steps_of_shape(
+            problem, tiles, np.maximum(room.stages, 1), promotions(problem)
+        )
+        ways = []
+        for dependent, launch in cost_model.LAUNCH_US.items():
+            cycles = _cycles(problem, tiles, room, steps_by_launch[dependent], at, rounds, work)
+            alone = cycles / (cost_model.GHZ * 1e3)
+            longer = cost_model.slowed(alone, moved_us(problem), energy[at])
+            fed = cost_model.joined(alone * longer, streams[dependent])
+            ways.append(launch + put_together + fed)
+        found[at, mode, which] = np.where(held.legal[at], ROUNDING * np.minimum(*ways), inf)
+    return found.reshape(len(tiles.m), -1)
 
 
 def _dealt(sizes: Sequence[int], tile: Counts, ctas: Counts) -> Counts:
@@ -94,21 +124,20 @@ def _dealt(sizes: Sequence[int], tile: Counts, ctas: Counts) -> Counts:
 
 
 def _shared_out(
-    problem: Problem, clusters: Counts, steps: Counts, at_once: Counts
+    problem: Problem, clusters: Counts, steps: Counts, at_once: Counts, tried: Counts
 ) -> tuple[Counts, Counts]:
-    """Which tiles, each as often as there are ways to part its K, and the parts."""
+    """Which tiles, each as often as there are ways to part its K, and which of these it is."""
     every = np.arange(len(clusters))
-    at, many = [every], [1]
+    at = [every]
     if problem.products == 1 and not problem.batch_invariant:
-        for parts in parts_for(problem.sms):
+        for parts in tried[1:].tolist():
             fits = (parts * clusters <= at_once) & (parts * LEAST_STEPS <= steps)
             at.append(every[fits])
-            many.append(parts)
-    return np.concatenate(at), np.repeat(many, [len(found) for found in at])
+    return np.concatenate(at), np.repeat(np.arange(len(at)), [len(found) for found in at])
 
 
 def _cycles(
-    problem: Problem, tiles: Shape, held: Held, dependent: bool, at: Counts, rounds: Counts,
+    problem: Problem, tiles: Shape, held: Held, step: Step, at: Counts, rounds: Counts,
     work: Numbers,
 ) -> Numbers:  # fmt: skip
     """Cycles of what :func:`~wsched.choose.cost_model.priced` has one after the other, where
@@ -118,9 +147,7 @@ def _cycles(
     than what one step takes longer: so the sum of both is least where the step is. Not where two
     epilogues hide it, and not of a kernel without steps.
     """
-    turns, promoted = tiles.ping_pong, promotions(problem)
-    step = step_of_shape(problem, tiles, np.maximum(held.stages, 1), promoted, dependent)
-    busy, fill = step.busy, step.fill
+    turns, busy, fill = tiles.ping_pong, step.busy, step.fill
     longest = np.maximum(np.maximum(busy + step.meeting, fill), step.waited(busy))
     first = np.maximum(fill + busy - longest, 0.0)[at] * (work > 0)
     issued = cost_model.OVERLAPPED_WORK * problem.work * tiles.m * tiles.n

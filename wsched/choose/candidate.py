@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from wsched.choose.cost import Cost
+from wsched.choose.cost_model import Terms
 from wsched.schedule.matmul.params import MatmulParams
 
 __all__ = ["Candidate"]
@@ -12,7 +13,14 @@ __all__ = ["Candidate"]
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A schedule with as many stages as fit, and its predicted cost."""
+    """A schedule with as many stages as fit, and its predicted cost.
+
+    Args:
+        params: the schedule.
+        cost: what is predicted of it.
+        terms: what the laws made that of; None where it was reckoned by others.
+    """
 
     params: MatmulParams
     cost: Cost
+    terms: Terms | None = None

@@ -9,6 +9,7 @@ CTA asks for its share of the lines and receives all, which brings most of it ba
 from __future__ import annotations
 
 import sys
+from functools import lru_cache
 from typing import Protocol
 
 from lowering.target.ptx import WIDEST_SWIZZLE
@@ -102,6 +103,7 @@ def fill_cycles(problem: Problem, shape: Shape, promoted: L2Promotions, rate: fl
     return LINE * either(shape.ctas == 1, asked, larger * both ** (1 / RECEIVED_SHARP))
 
 
+@lru_cache(maxsize=1024)
 def promotions(problem: Problem) -> L2Promotions:
     """What the L2 should fetch at once: one line where the next one is not read with it, and of
     operands larger than the L2 where memory decides (:data:`FEW_FLOPS`).
@@ -112,6 +114,7 @@ def promotions(problem: Problem) -> L2Promotions:
     return L2Promotions(a, b)
 
 
+@lru_cache(maxsize=1024)
 def streams(problem: Problem) -> tuple[bool, bool]:
     """Whether A, and B, is larger than the L2 where memory decides."""
     few = _flops(problem) < FEW_FLOPS * least_bytes(problem)

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from operator import attrgetter
 
 from lowering.ground.frozen import quick
 
 __all__ = ["Cost"]
+
+_PARTS = {
+    "start": "launch_us", "k loops": "main_us", "epilogues": "epilogue_us",
+    "adding parts": "combine_us", "memory": "memory_us", "power": "power_us",
+}  # fmt: skip
+"""What takes time, and the field that has it."""
+
+_us_of_parts: Callable[[Cost], tuple[float, ...]] = attrgetter(*_PARTS.values())
 
 
 @quick
@@ -46,19 +56,12 @@ class Cost:
     @property
     def parts(self) -> dict[str, float]:
         """Microseconds by what takes them, by the laws."""
-        return {
-            "start": self.launch_us,
-            "k loops": self.main_us,
-            "epilogues": self.epilogue_us,
-            "adding parts": self.combine_us,
-            "memory": self.memory_us,
-            "power": self.power_us,
-        }
+        return dict(zip(_PARTS, _us_of_parts(self), strict=True))
 
     @property
     def by_laws(self) -> float:
         """The sum of the parts."""
-        return sum(self.parts.values())
+        return sum(_us_of_parts(self))
 
     @property
     def us(self) -> float:

@@ -25,18 +25,18 @@ from wsched.choose import groups
 from wsched.choose.cost import Cost
 from wsched.choose.crowding import crowded_us
 from wsched.choose.epilogue import epilogue_cycles, store_lines
+from wsched.choose.launch import Launch
 from wsched.choose.memory import L2_KEEPS, moved_us, repeated_bytes, result_bytes, stream_us
 from wsched.choose.problem import Problem
 from wsched.choose.reckoned import reckoned
 from wsched.choose.shape import Number, either, most
 from wsched.choose.step import Step, steps_of
 from wsched.choose.stored_parts import stored_in_parts
-from wsched.choose.tiled import Tiled
 from wsched.schedule.matmul.params import MatmulParams
 
 __all__ = [
-    "NUMBERED_US", "Terms", "added_us", "combine_us", "cost", "energy_of", "joined",
-    "memory_bytes", "places", "priced", "slowed", "terms_of",
+    "NUMBERED_US", "Terms", "Tiled", "added_us", "combine_us", "cost", "energy_of", "joined",
+    "memory_bytes", "places", "priced", "slowed", "terms_of", "tiled",
 ]  # fmt: skip
 
 LAUNCH_US = {True: 1.36, False: 2.17}
@@ -149,68 +149,80 @@ def cost(problem: Problem, params: MatmulParams) -> Cost:
 
 def terms_of(problem: Problem, params: MatmulParams) -> Terms:
     """What a schedule's time is made of."""
-    whole = _whole(problem, Tiled.of(params))
-    problem = problem.exchanged if params.exchange_operands else problem
-    tile, ctas, clusters, at_once = params.output_tile, whole.ctas, whole.clusters, whole.at_once
-    work = _share(params, clusters, problem.steps(tile.k), at_once // ctas)
-    shares = problem.sms if params.stream_k else clusters * ctas * work.parts
-    dependent, elements = params.programmatic_dependent_launch, tile.m * tile.n
-    if params.stores_parts:
-        combine = added_us(problem, work.parts)
-    else:
-        combine = combine_us(elements, work.parts, ctas > 1)
-    return Terms(
-        rounds=work.rounds,
-        steps=work.steps / max(work.rounds, 1) * whole.waits,
-        step=whole.steps[dependent],
-        behind=whole.behind,
-        ping_pong=params.ping_pong,
-        epilogue=whole.epilogue,
-        stores=whole.stores,
-        start=START,
-        cluster=CLUSTER_START if ctas > 1 else 0,
-        launch=LAUNCH_US[dependent],
-        combine=combine,
-        stream=stream_us(problem, shares, at_once, dependent, whole.repeated)
-        + crowded_us(problem, params, min(shares, at_once)),
-        moved=moved_us(problem),
-        energy=whole.energy,
-        tiles=clusters * ctas,
-        sharp=groups.SHARP if groups.shares_out(problem) else MEMORY_SHARP,
-        yields=groups.YIELDS if groups.shares_out(problem) else CLOCK_EXPONENT,
-    )
+    return tiled(problem, params).terms(Launch.of(params))
 
 
 @quick
 @dataclass(frozen=True, slots=True)
-class _Whole:
-    """Of a schedule's terms what is the same however it is launched, and of how many parts of K.
+class Tiled:
+    """Of a schedule's terms what is the same however it is launched, and of how many parts K is in,
+    where these are several.
 
     Args:
+        problem: whose product is computed, exchanged where the schedule says so.
+        params: one of those of which all of this is true.
         ctas: of a cluster.
         clusters: of tiles.
+        along_k: steps of a tile.
         at_once: CTAs that run at the same time.
         repeated: bytes of operands for which more than one asks.
-        behind, epilogue, stores, energy: as :class:`Terms` has them.
+        behind, epilogue, stores, energy, sharp, yields: as :class:`Terms` has them.
         waits: what main loops take longer than their steps.
         steps: one of these, by whether the kernel is launched dependently.
     """
 
+    problem: Problem
+    params: MatmulParams
     ctas: int
     clusters: int
+    along_k: int
     at_once: int
     repeated: float
     behind: float
     epilogue: float
     stores: float
     energy: float
+    sharp: float
+    yields: float
     waits: float
     steps: Mapping[bool, Step]
 
+    def terms(self, launch: Launch) -> Terms:
+        """What the time is made of where it is launched so."""
+        problem, params, ctas = self.problem, self.params, self.ctas
+        tile, dependent = params.output_tile, launch.dependent
+        work = _share(params, launch.parts, self.clusters, self.along_k, self.at_once // ctas)
+        shares = problem.sms if params.stream_k else self.clusters * ctas * work.parts
+        if params.stores_parts:
+            combine = added_us(problem, work.parts)
+        else:
+            combine = combine_us(tile.m * tile.n, work.parts, ctas > 1)
+        return Terms(
+            rounds=work.rounds,
+            steps=work.steps / max(work.rounds, 1) * self.waits,
+            step=self.steps[dependent],
+            behind=self.behind,
+            ping_pong=params.ping_pong,
+            epilogue=self.epilogue,
+            stores=self.stores,
+            start=START,
+            cluster=CLUSTER_START if ctas > 1 else 0,
+            launch=LAUNCH_US[dependent],
+            combine=combine,
+            stream=stream_us(problem, shares, self.at_once, dependent, self.repeated)
+            + crowded_us(problem, params, min(shares, self.at_once)),
+            moved=moved_us(problem),
+            energy=self.energy,
+            tiles=self.clusters * ctas,
+            sharp=self.sharp,
+            yields=self.yields,
+        )
 
-@lru_cache(maxsize=4096)
-def _whole(problem: Problem, tiled: Tiled) -> _Whole:
-    params = tiled.params
+
+def tiled(problem: Problem, params: MatmulParams) -> Tiled:
+    """What a schedule shares with all that differ in their :class:`Launch`, but not in whether K is
+    in one part.
+    """
     tiles_m, tiles_n = problem.tiles(params)
     problem = problem.exchanged if params.exchange_operands else problem
     tile, cluster = params.output_tile, params.cluster_dims
@@ -221,15 +233,20 @@ def _whole(problem: Problem, tiled: Tiled) -> _Whole:
     moved = memory_bytes(problem, params, tiles_m, tiles_n)
     energy = energy_of(problem, moved, groups.multiplied(problem, params))
     stored = stored_in_parts(problem) if params.stores_parts else problem
-    return _Whole(
+    return Tiled(
+        problem=problem,
+        params=params,
         ctas=ctas,
         clusters=_clusters(problem, params, tiles_m, tiles_n),
+        along_k=problem.steps(tile.k),
         at_once=ctas * places(problem.sms, ctas),
         repeated=repeated,
         behind=HAND_OVER + OVERLAPPED_WORK * problem.work * elements if params.ping_pong else 0.0,
         epilogue=epilogue_cycles(stored, params),
         stores=STORE_LINE * store_lines(stored, params),
         energy=energy * groups.ENERGY if shares_out else energy,
+        sharp=groups.SHARP if shares_out else MEMORY_SHARP,
+        yields=groups.YIELDS if shares_out else CLOCK_EXPONENT,
         waits=STREAM_K if params.stream_k else groups.longer(problem, params),
         steps=steps_of(problem, params),
     )
@@ -276,6 +293,7 @@ def _clusters(problem: Problem, params: MatmulParams, tiles_m: int, tiles_n: int
     return ceil(problem.batch * groups.tiles_across(problem, params)) * others
 
 
+@lru_cache
 def places(sms: int, ctas: int) -> int:
     """How many clusters of so many CTAs run at the same time."""
     share = next(share for most, share in PLACED.items() if ctas <= most)
@@ -292,13 +310,12 @@ class _Share:
     parts: int
 
 
-def _share(params: MatmulParams, tiles: int, steps: int, places: int) -> _Share:
-    """What is dealt out: ``tiles`` of ``steps`` to ``places`` CTAs, or clusters of them."""
+def _share(params: MatmulParams, parts: int, tiles: int, steps: int, places: int) -> _Share:
+    """What is dealt out: ``tiles`` of ``steps`` in ``parts`` to ``places`` CTAs, or clusters."""
     if params.stream_k:
         share = -(-tiles * steps // places)
         parts = 1 + -(-(steps - 1) // share) if share % steps and share else 1
         return _Share(share, max(1, -(-share // max(steps, 1))), parts)
-    parts = params.splitk_factor
     if params.stores_parts:  # parts are tiles as others, none waits for another
         rounds = -(-tiles * parts // places)
     else:

@@ -8,49 +8,44 @@ by what was measured of schedules like them (:mod:`wsched.choose.learned.order`)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import compress, groupby, product
 from math import inf
-from typing import Any
+from operator import itemgetter
 
-from lowering.ground.errors import ScheduleError, UnsupportedError
+import numpy as np
+
+from lowering.ground.errors import UnsupportedError
 from lowering.ground.frozen import replaced
 from lowering.ground.log import log
-from wsched.choose.bound import least_us
+from wsched.choose.bound import InParts, least_in_parts, least_us
 from wsched.choose.candidate import Candidate
 from wsched.choose.copy_engine import asks_dearly, policies, promotions, streams
 from wsched.choose.cost import Cost
-from wsched.choose.cost_model import cost, places
-from wsched.choose.crowding import in_few_stages
+from wsched.choose.cost_model import cost, places, tiled
+from wsched.choose.launch import Launch
 from wsched.choose.learned.order import in_order, near
-from wsched.choose.problem import Problem, demands
+from wsched.choose.made import is_legal, made
+from wsched.choose.problem import Problem
 from wsched.choose.stored_parts import in_parts_at_all, stored_in_parts
 from wsched.choose.tensor_memory import in_tensor_memory
 from wsched.choose.thread_loads import SURE, are_large, copied_us, variants
-from wsched.choose.tiles import CLUSTERS, TILES, TRAVERSAL, Tile, splits, tiles_for, tiles_of_groups
+from wsched.choose.tiles import CLUSTERS, TILES, Tile, splits, tiles_for, tiles_of_groups
 from wsched.choose.tuned.lookup import Hit, lookup
-from wsched.schedule.matmul.chunks import chunk_columns, unboxed
-from wsched.schedule.matmul.early import in_parts, launched
+from wsched.choose.ways import Way, fastest, ways
+from wsched.schedule.matmul.early import in_parts
 from wsched.schedule.matmul.kernel_options import thread_bytes
-from wsched.schedule.matmul.limits import require_legal_for
-from wsched.schedule.matmul.params import (
-    ClusterDims,
-    GemmTile,
-    MatmulParams,
-    SplitKMode,
-    SupportedVectorization,
-    ThreadLoads,
-    TileRasterizationOrder,
-    TilingStrategy,
-)
-from wsched.schedule.matmul.tiles import fit_stages, with_tile
+from wsched.schedule.matmul.params import ClusterDims, MatmulParams, SplitKMode, ThreadLoads
 
 __all__ = [
     "CLUSTERS", "TILES", "Candidate", "Taken", "Tile", "candidates", "choose_params", "least_cost",
     "modelled", "ranked", "taken", "thread_loaded",
 ]  # fmt: skip
 
+
+_EITHER = (Launch(True), Launch(False))
 
 CLUSTERED = 128 * 128
 """Elements of the least tile for which a cluster pays where rows are aligned."""
@@ -117,7 +112,7 @@ def thread_loaded(problem: Problem) -> Candidate | None:
     near = zip(alone, least_us(problem, alone), strict=True)  # threads make no kernel faster
     found = [c for tried, us in near if us * SURE <= by_tma for c in _priced(problem, *tried)]
     tried = variants(problem, (c.params for c in sorted(found, key=lambda c: c.cost.us)))
-    legal = (p for p in tried if _legal(problem, p))
+    legal = (p for p in tried if is_legal(problem, p))
     priced = [(c, c.cost.us + copied_us(problem, ThreadLoads(*thread_bytes(c.params))))
               for c in (Candidate(p, cost(problem, p)) for p in legal)]  # fmt: skip
     best, us = min(priced, key=lambda x: x[1], default=(None, inf))
@@ -156,12 +151,16 @@ def _searched(problem: Problem) -> tuple[Candidate, Candidate]:
     What the laws cannot put near the best so far is neither made nor priced, which is most.
     """
     tried = _tried(problem)
-    least = least_us(problem, tried)
+    each, least = least_in_parts(problem, tried)
     best, further, found = inf, near(problem), dict[int, list[Candidate]]()
-    for i in sorted(range(len(tried)), key=least.__getitem__):
-        if least[i] > best * further:
+    of_all = least.min(axis=1)
+    for i in np.argsort(of_all, kind="stable").tolist():
+        furthest = best * further
+        if of_all[i] > furthest:
             break
-        found[i] = _priced(problem, *tried[i])
+        some = set(compress(each, (least[i] <= furthest).tolist()))
+        tile, cluster = tried[i]
+        found[i] = _priced(problem, tile, cluster, some, furthest)
         best = min([best, *(c.cost.us for c in found[i])])
     every = [c for i in sorted(found) for c in found[i]] or list(candidates(problem))
     return in_order(problem, every)[0], min(every, key=lambda c: c.cost.by_laws)
@@ -197,30 +196,43 @@ def _tried(problem: Problem) -> list[tuple[Tile, ClusterDims]]:
     both, tiles = (problem, problem.exchanged), tiles_for(problem)
     if problem.grouped == "k":  # tiles have any number of steps: warpgroups that take turns do not
         tiles = tuple(t for t in tiles if not t.ping_pong)
-    found = [(t, c) for t in tiles for c in CLUSTERS if _spans(both[t.exchanged], t, c)]
+    found = [(t, c) for t in tiles for c in _clusters(both[t.exchanged], t)]
     return found + [(t, ClusterDims()) for t in tiles_of_groups(problem)]
 
 
-def _priced(problem: Problem, tile: Tile, cluster: ClusterDims) -> list[Candidate]:
-    """The candidates of a tile in a cluster: none, whole tiles, or these and parts of K."""
-    ways = _launches(_alike(problem), tile, cluster)
-    if not ways:
-        return []
+def _priced(
+    problem: Problem, tile: Tile, cluster: ClusterDims, some: Collection[InParts] | None = None,
+    furthest: float = inf,
+) -> list[Candidate]:  # fmt: skip
+    """The candidates of a tile in a cluster: none, whole tiles, or these and parts of K.
+
+    Args:
+        problem: what to plan for.
+        tile: it.
+        cluster: its cluster.
+        some: the parts of K that may cost no more than is asked for; None if any may.
+        furthest: microseconds up to which parts of K are asked for.
+    """
     computed = tile.of(problem)
-    kept = {"cache_policies": policies(computed, tile, cluster),
-            "l2_promotions": promotions(computed)}  # fmt: skip
-    if any(getattr(ways[0], name) != value for name, value in kept.items()):
-        ways = tuple(replaced(way, **kept) for way in ways)
-    if _hints(computed):
-        ways = tuple(_hinting(way) for way in ways)
-    whole = _fastest(problem, ways)
+    kept = policies(computed, tile, cluster), promotions(computed)
+    found = made(problem, tile, cluster, *kept)
+    if not found:
+        return []
+    best = fastest(ways([tiled(problem, params) for params in found], _EITHER))
+    params = _hinting(best.params) if _hints(computed) else best.params
+    whole = Candidate(params, best.cost, best.terms)
     if problem.batch_invariant or problem.grouped:
         return [whole]
-    parts = _parted(problem, tile, cluster, whole)
-    if not parts:
+    every = _parted(problem, whole)
+    near = every if some is None else [way for way in every if way in some]
+    parted = list(_in_parts(problem, tile, cluster, params, near))
+    if not parted:
         return [whole]
-    best = _fastest(problem, parts).params
-    return [whole, _fastest(problem, [launched(best, way) for way in (True, False)])]
+    best = fastest(parted)
+    if best.cost.by_laws > furthest:  # then others may come before it, launched as the whole is
+        best = fastest(_in_parts(problem, tile, cluster, params, every))
+    best = fastest(ways([best.tiled], [Launch(x.dependent, best.launch.parts) for x in _EITHER]))
+    return [whole, Candidate(best.params, best.cost, best.terms)]
 
 
 def _hints(problem: Problem) -> bool:
@@ -242,65 +254,35 @@ def _hinting(params: MatmulParams) -> MatmulParams:
     return replaced(params, prefetched_steps=steps)
 
 
-@lru_cache(maxsize=4096)
-def _alike(problem: Problem) -> Problem:
-    """The problem that stands for all whose kernels are legal alike: of its extents only the
-    alignment of ``n`` is left.
-    """
-    columns = tuple(sorted({n % 16 + 16 for n in problem.n_entries}))
-    return replaced(
-        problem, m=1, n=problem.n % 16 + 16, k=1, batch=1, m_entries=(), n_entries=columns,
-        k_entries=(),
-    )  # fmt: skip
-
-
-@lru_cache(maxsize=2**15)
-def _launches(problem: Problem, tile: Tile, cluster: ClusterDims) -> tuple[MatmulParams, ...]:
-    """The parameters of a tile in a cluster, launched dependently and not; none if not legal.
-
-    Of the extents only the alignment of ``n`` counts.
-    """
-    if (made := _fitting(problem, tile)) is None:
-        return ()
-    found = made if cluster == made.cluster_dims else replaced(made, cluster_dims=cluster)
-    if not _legal(problem, found):
-        return ()
-    each = in_few_stages(problem, found)
-    return tuple(replaced(w, programmatic_dependent_launch=x) for w in each for x in (True, False))
-
-
-def _legal(problem: Problem, params: MatmulParams) -> bool:
-    try:
-        require_legal_for(demands(problem), params)
-    except ScheduleError:
-        return False
-    return True
-
-
-def _fastest(problem: Problem, ways: Sequence[MatmulParams]) -> Candidate:
-    """The parameters with the least cost; of equals the first."""
-    return min((Candidate(p, cost(problem, p)) for p in ways), key=lambda c: c.cost.us)
-
-
-def _parted(
-    problem: Problem, tile: Tile, cluster: ClusterDims, whole: Candidate
-) -> list[MatmulParams]:
-    """The same with K in parts, where all parts have a place at the same time; added up by who has
-    the last part of a tile, or by a kernel behind. Launched as the whole is: how many parts there
-    are does not follow from that.
+def _parted(problem: Problem, whole: Candidate) -> list[InParts]:
+    """Parts of K that all have a place at the same time, added up by who has the last part of a
+    tile, or by a kernel behind.
 
     Not of several products: what adds up parts has room for one accumulator. Nor where warpgroups
     share slices of K, which are parts already.
     """
-    if problem.products > 1 or whole.params.along_k > 1:
+    params = whole.params
+    if problem.products > 1 or params.along_k > 1:
         return []
-    steps = problem.steps(whole.params.output_tile.k)
-    ctas = whole.params.cluster_dims.m * whole.params.cluster_dims.n
+    steps = problem.steps(params.output_tile.k)
+    ctas = params.cluster_dims.m * params.cluster_dims.n
     clusters, at_once = whole.cost.tiles // ctas, places(problem.sms, ctas)
-    found = splits(problem.sms, clusters, at_once, steps)
-    ways = [whole.params, *_storing(problem, tile, cluster, whole.params)] if found else []
-    dependent = whole.params.programmatic_dependent_launch
-    return [launched(in_parts(way, parts), dependent) for way in ways for parts in found]
+    modes = SplitKMode if in_parts_at_all(problem) else (SplitKMode.Serial,)
+    return list(product(modes, splits(problem.sms, clusters, at_once, steps)))
+
+
+def _in_parts(
+    problem: Problem, tile: Tile, cluster: ClusterDims, whole: MatmulParams, some: list[InParts]
+) -> Iterator[Way]:
+    """A tile with K in some parts. Launched as the whole is: how many parts there are does not
+    follow from that.
+    """
+    dependent = whole.programmatic_dependent_launch
+    for mode, same in groupby(some, key=itemgetter(0)):
+        launches = [Launch(dependent, parts) for _, parts in same]
+        found = [whole] if mode is SplitKMode.Serial else _storing(problem, tile, cluster, whole)
+        tiles = [tiled(problem, in_parts(params, launches[0].parts)) for params in found]
+        yield from ways(tiles, launches)
 
 
 def _storing(
@@ -309,86 +291,17 @@ def _storing(
     """The parameters of a tile whose parts of K are results; none where they cannot be. Those of
     exchanged tiles threads store themselves, eight of them a sector of 32 bytes.
     """
-    if not in_parts_at_all(problem):
-        return []
-    kept = {"cache_policies": whole.cache_policies, "l2_promotions": whole.l2_promotions}
-    ways = _launches(_alike(stored_in_parts(problem)), tile, cluster)[:1]  # `_parted` launches it
-    return [replaced(way, splitk_mode=SplitKMode.Parallel, **kept) for way in ways]
+    kept = whole.cache_policies, whole.l2_promotions
+    found = made(stored_in_parts(problem), tile, cluster, *kept)[:1]
+    return [replaced(params, splitk_mode=SplitKMode.Parallel) for params in found]
 
 
-@lru_cache(maxsize=4096)
-def _fitting(problem: Problem, tile: Tile) -> MatmulParams | None:
-    """The parameters of a tile; None where shared memory has no room for enough stages.
-
-    Where shared memory has no room for the operands beside the epilogue, threads read its matrices
-    themselves; where that is not enough, they store the results, too.
+def _clusters(problem: Problem, tile: Tile) -> list[ClusterDims]:
+    """Clusters of such tiles that are candidates: with a tile and a multiprocessor for every CTA,
+    and of large tiles unless what each CTA asks for itself is dear.
     """
-    if tile.exchanged or tile.chunk or tile.apart:
-        return _params(problem, tile)
-    by_threads = replaced(problem, inputs=None if problem.inputs else problem.inputs)
-    ways = (problem, by_threads, replaced(by_threads, smem_epilogue=False))
-    made = (_params(way, tile) for way in ways)
-    return next((params for params in made if params is not None), None)
-
-
-def _params(problem: Problem, tile: Tile) -> MatmulParams | None:
-    """The parameters of a candidate; None where shared memory has no room for enough stages, or
-    chunks are too narrow for TMA.
-    """
-    computed = tile.of(problem)
-    turned = tile.exchanged and any(r.bytes != 2 for r in problem.results)
-    base = MatmulParams(
-        grid_traversal_factor=TRAVERSAL if tile.n >= 16 else (1, 1),
-        use_smem_epilogue=problem.smem_epilogue and problem.unaligned is None and not turned,
-        supported_vec_size=SupportedVectorization(2 if problem.pairs and problem.n % 2 == 0 else 1),
-        epilogue_input_stages=0 if problem.inputs is None else 2,
-        batch_invariant=problem.batch_invariant,
-        exchange_operands=tile.exchanged,
-        epilogue_columns=tile.chunk,
-    )
-    if problem.grouped:
-        base = replaced(base, **_dealt(problem, tile))
-    made = with_tile(
-        base,
-        GemmTile(tile.m, tile.n, tile.k),
-        tile.warpgroups,
-        tile.ping_pong,
-        tile.across,
-        tile.along_k,
-    )
-    inputs = problem.inputs or ()
-    columns = chunk_columns(made, *problem.results, *inputs, *problem.reductions.types)
-    if unboxed(made, columns, *problem.results):
-        return None
-    return fit_stages(
-        made, problem.operand, problem.results, inputs, n_major=computed.n_major,
-        target=problem.target, counts=(computed.a_count, computed.b_count),
-        reductions=computed.reductions, computed=computed.computed, apart=tile.apart,
-    )  # fmt: skip
-
-
-def _dealt(problem: Problem, tile: Tile) -> dict[str, Any]:
-    """How tiles of groups are dealt out: those of one strip of a group's matrix after each other,
-    so that it is read while the L2 has it. Where they are sums over groups, as any others.
-    """
-    strategy = {"tiling_strategy": TilingStrategy.DistributeTilesDynamically}
-    if problem.grouped == "k":
-        return strategy
-    order = TileRasterizationOrder
-    by_rows = (problem.grouped == "m") is not tile.exchanged
-    return strategy | {
-        "cta_order": order.ColumnMajor if by_rows else order.RowMajor,
-        "grid_traversal_factor": (1, 1),
-    }
-
-
-def _spans(problem: Problem, tile: Tile, cluster: ClusterDims) -> bool:
-    """Whether a cluster of such tiles is a candidate: a tile and a multiprocessor for every CTA,
-    and large tiles unless what each CTA asks for itself is dear.
-    """
-    if cluster == ClusterDims(1, 1):
-        return True
-    if cluster.m * cluster.n > problem.sms:
-        return False
-    fills = problem.m > tile.m * (cluster.m - 1) and problem.n > tile.n * (cluster.n - 1)
-    return fills and (asks_dearly(problem) or tile.m * tile.n >= CLUSTERED)
+    if tile.m * tile.n < CLUSTERED and not asks_dearly(problem):
+        return [ClusterDims()]
+    most_m, most_n = -(-problem.m // tile.m), -(-problem.n // tile.n)
+    fitting = [c for c in CLUSTERS if c.m <= most_m and c.n <= most_n and c.m * c.n <= problem.sms]
+    return fitting or [ClusterDims()]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lowering.ground.frozen import quick
+from lowering.ground.frozen import quick, replaced
 from lowering.target.ptx import WARPGROUP
 from lowering.target.wgmma import AT_ONCE
 from wsched.choose import groups
@@ -19,7 +19,7 @@ from wsched.choose.shape import Number, Shape, either, most
 from wsched.choose.thread_loads import thread_cycles
 from wsched.schedule.matmul.params import L2Promotions, MatmulParams
 
-__all__ = ["Step", "stage_bytes", "step_of_shape", "steps_of", "tensor_cycles"]
+__all__ = ["Step", "stage_bytes", "steps_of", "steps_of_shape", "tensor_cycles"]
 
 FLOPS_PER_CYCLE = 4096
 """Of the tensor cores of an SM, 16-bit operands; narrower ones in proportion to their bytes (NVIDIA
@@ -116,7 +116,7 @@ class Step:
         }
         if self.threads:
             limits["threads that load"] = self.threads
-        name = max(limits, key=lambda n: limits[n])
+        name = max(limits, key=limits.__getitem__)
         return limits[name], name
 
     def _busy_with(self) -> str:
@@ -131,21 +131,17 @@ def steps_of(problem: Problem, params: MatmulParams) -> dict[bool, Step]:
     """A step of the k loop of the product that is computed, by whether the kernel is launched
     dependently; of how many parts K is in, where these are several, it does not depend.
     """
-    shape, options = Shape.of(params), params.circular_buffer_options
     threads = thread_cycles(problem, params) if params.thread_loads else 0.0
-    known = options.smem_circular_buffer_stage, params.l2_promotions
-    return {
-        dependent: step_of_shape(
-            problem, shape, *known, dependent, threads, params.splitk_factor > 1
-        )
-        for dependent in (True, False)
-    }
+    stages = params.circular_buffer_options.smem_circular_buffer_stage
+    return steps_of_shape(
+        problem, Shape.of(params), stages, params.l2_promotions, threads, params.splitk_factor > 1
+    )
 
 
-def step_of_shape(
-    problem: Problem, shape: Shape, stages: Number, promoted: L2Promotions, dependent: bool,
-    threads: float = 0.0, parted: bool = False,
-) -> Step:  # fmt: skip
+def steps_of_shape(
+    problem: Problem, shape: Shape, stages: Number, promoted: L2Promotions, threads: float = 0.0,
+    parted: bool = False,
+) -> dict[bool, Step]:  # fmt: skip
     """The same.
 
     Args:
@@ -153,21 +149,17 @@ def step_of_shape(
         shape: the tile.
         stages: of the ring.
         promoted: what the L2 fetches at once.
-        dependent: whether the kernel is launched dependently.
         threads: cycles for which those that load are busy.
         parted: whether K is in parts; False is the least that it takes.
     """
     clustered = shape.ctas > 1
-    rate: Number = FILL_BYTES[dependent or asks_dearly(problem)]
-    if parted:
-        rate = either(clustered, rate, PARTED_BYTES)
-    return Step(
+    step = Step(
         products=problem.products * tensor_cycles(problem, shape),
         barriers=STEP + either(shape.alone, 0, SHARED_STEP),
         smem=(_read_bytes(problem, shape) + stage_bytes(problem, shape)) / SMEM_BYTES,
         computing=computing_cycles(problem, shape),
         promoted=_promoted(problem, shape) if problem.promotion else 0.0,
-        fill=fill_cycles(problem, shape, promoted, rate),
+        fill=fill_cycles(problem, shape, promoted, _fill_rate(FILL_BYTES[True], shape, parted)),
         latency=LATENCY,
         held=either(shape.ping_pong, HELD_STEPS[True], HELD_STEPS[False]),
         stages=stages,
@@ -175,6 +167,15 @@ def step_of_shape(
         meeting=either(clustered, CLUSTER_STEP, 0),
         threads=threads,
     )
+    if asks_dearly(problem):
+        return {True: step, False: step}
+    rate = _fill_rate(FILL_BYTES[False], shape, parted)
+    return {True: step, False: replaced(step, fill=fill_cycles(problem, shape, promoted, rate))}
+
+
+def _fill_rate(rate: Number, shape: Shape, parted: bool) -> Number:
+    """Bytes in a cycle of lines from the L2, ``rate`` where K is whole."""
+    return either(shape.ctas > 1, rate, PARTED_BYTES) if parted else rate
 
 
 def tensor_cycles(problem: Problem, shape: Shape) -> Number:

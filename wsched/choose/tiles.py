@@ -161,7 +161,7 @@ def tiles_for(problem: Problem) -> tuple[Tile, ...]:
         found = tuple(t for t in found if not (t.chunk or t.apart))
     if problem.computed is not None:
         found = tuple(t for t in found if _computes(problem, t))
-    else:
+    elif problem.operand.bytes != 2:
         found = tuple(replaced(t, k=t.k * 2 // problem.operand.bytes) for t in found)
     return tuple(dict.fromkeys(_of_groups(problem, t) for t in found))
 

@@ -13,7 +13,7 @@ from tests.choose.test_unaligned import planned
 from wsched.bench.drawn.fit import measured
 from wsched.bench.drawn.joined import joined
 from wsched.bench.method.appended import lines
-from wsched.choose.cost_model import cost
+from wsched.choose.cost_model import cost, terms_of
 from wsched.choose.heuristics import candidates, modelled
 from wsched.choose.learned import order
 from wsched.choose.learned.features import FEATURES, features
@@ -82,6 +82,7 @@ def test_features_have_their_names_and_are_numbers() -> None:
     assert len(exchanged) == 2
     for params in exchanged.values():
         told = features(ASKED, params)
+        assert told == features(ASKED, params, terms_of(ASKED, params))
         assert np.isfinite(told).all()
         by_name = dict(zip(FEATURES, told, strict=True))
         sizes = (904, 1896) if params.exchange_operands else (1896, 904)

@@ -26,6 +26,7 @@ TWO = Trees(
     right=np.array([2, 1, 4, 3, 4, 5]),
     value=np.array([0, 1, 0, 2, 4, 0.5]),
     depth=np.array(2),
+    probes=np.array([[9, 3], [11, 2.5], [10, 0]], np.float32),
 )
 """``wide <= 10: 1, else deep <= 2.5: 2, else 4``, and 0.5 of all."""
 
@@ -139,6 +140,9 @@ REFUSED: dict[str, dict[str, Any]] = {
     "depth: too few": {"depth": np.array(1)},
     "depth: too many": {"depth": np.array(3)},
     "depth: a float": {"depth": np.array(2.5)},
+    "probes: of other features": {"probes": np.zeros((3, 3), np.float32)},
+    "probes: one number": {"probes": np.array(0.5)},
+    "probes: counts": {"probes": np.zeros((3, 2), int)},
 }
 
 

@@ -22,6 +22,7 @@ from wsched.bench.drawn.joined import Joined, joined
 from wsched.choose.cost_model import cost
 from wsched.choose.learned.features import FEATURES, features
 from wsched.choose.learned.order import NEAR, told
+from wsched.choose.learned.probes import probed
 from wsched.choose.learned.trees import Numbers, Trees
 
 __all__ = ["Measured", "fitted", "left", "measured", "trees_of"]
@@ -144,6 +145,7 @@ def trees_of(model: Any) -> Trees:
         right=np.where(leaf, own, root + every["right"]).astype(np.int32),
         value=np.where(leaf, every["value"], 0.0).astype(np.float32),
         depth=np.array(every["depth"].max()),
+        probes=probed(),
     )
 
 

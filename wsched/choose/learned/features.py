@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from math import log, log2
 
-from wsched.choose.cost_model import places, priced, terms_of
+from wsched.choose.cost_model import Terms, places, priced, terms_of
 from wsched.choose.memory import bytes_per_us
 from wsched.choose.problem import Problem
 from wsched.fusion import DataType
@@ -18,9 +18,8 @@ from wsched.schedule.matmul.params import MatmulParams
 __all__ = ["FEATURES", "features"]
 
 
-def _of_laws(problem: Problem, params: MatmulParams) -> dict[str, float]:
+def _of_laws(problem: Problem, params: MatmulParams, terms: Terms) -> dict[str, float]:
     """What the laws say of the whole kernel and of a step."""
-    terms = terms_of(problem, params)
     cost, step = priced(terms), terms.step
     busy, us = step.busy, cost.us
     cycles, _ = step.slowest(busy)
@@ -106,16 +105,27 @@ def _of_problem(problem: Problem, params: MatmulParams) -> dict[str, float]:
     }
 
 
-def _all(problem: Problem, params: MatmulParams) -> dict[str, float]:
-    found = (_of_laws, _of_schedule, _of_problem)
-    return {name: x for of in found for name, x in of(problem, params).items()}
+def _all(problem: Problem, params: MatmulParams, terms: Terms) -> dict[str, float]:
+    return {
+        **_of_laws(problem, params, terms),
+        **_of_schedule(problem, params),
+        **_of_problem(problem, params),
+    }
 
 
-_SOME = Problem(64, 64, 64, DataType.BFloat16, (DataType.BFloat16,), 132)
-FEATURES = tuple(_all(_SOME, MatmulParams()))
+_SOME, _ANY = Problem(64, 64, 64, DataType.BFloat16, (DataType.BFloat16,), 132), MatmulParams()
+FEATURES = tuple(_all(_SOME, _ANY, terms_of(_SOME, _ANY)))
 """Their names, in order."""
 
 
-def features(problem: Problem, params: MatmulParams) -> tuple[float, ...]:
-    """What trees are told of a schedule at a problem, in the order of :data:`FEATURES`."""
-    return tuple(_all(problem, params).values())
+def features(
+    problem: Problem, params: MatmulParams, terms: Terms | None = None
+) -> tuple[float, ...]:
+    """What trees are told of a schedule at a problem, in the order of :data:`FEATURES`.
+
+    Args:
+        problem: what is multiplied.
+        params: the schedule.
+        terms: what its time is made of there, where that is known.
+    """
+    return tuple(_all(problem, params, terms or terms_of(problem, params)).values())

@@ -51,7 +51,7 @@ def in_order(problem: Problem, found: Sequence[Candidate]) -> tuple[Candidate, .
         return tuple(by_laws)
     furthest = by_laws[0].cost.by_laws * NEAR
     first = [c for c in by_laws if c.cost.by_laws <= furthest]
-    factors = _factors(problem, [c.params for c in first])
+    factors = _factors(problem, first)
     known = [
         replaced(c, cost=replaced(c.cost, factor=factor))
         for c, factor in zip(first, factors, strict=True)
@@ -67,7 +67,7 @@ def predicted(problem: Problem, params: MatmulParams) -> Cost:
     found = cost(problem, params)
     if not _is_known(problem):
         return found
-    (factor,) = _factors(problem, [params])
+    (factor,) = _factors(problem, [Candidate(params, found)])
     return replaced(found, factor=factor)
 
 
@@ -76,8 +76,8 @@ def told(trees: Trees, rows: Numbers) -> Numbers:
     return np.clip(trees.of(rows), -log(FURTHEST), log(FURTHEST))
 
 
-def _factors(problem: Problem, found: Sequence[MatmulParams]) -> list[float]:
-    rows = np.array([features(problem, params) for params in found], np.float32)
+def _factors(problem: Problem, found: Sequence[Candidate]) -> list[float]:
+    rows = np.array([features(problem, c.params, c.terms) for c in found], np.float32)
     factors: list[float] = np.exp(told(_trees(), rows)).tolist()
     return factors
 

@@ -37,6 +37,8 @@ class Trees:
         right: node on the other side, likewise.
         value: what a leaf adds.
         depth: of the deepest tree: so many steps lead to leaves of all.
+        probes: what the features of fixed schedules were when the trees were fitted, a row for each
+            (:mod:`wsched.choose.learned.probes`).
     """
 
     names: NDArray[np.str_]
@@ -47,15 +49,17 @@ class Trees:
     right: Counts
     value: Numbers
     depth: Counts
+    probes: Numbers
 
     def of(self, rows: Numbers) -> Numbers:
         """The sum over all trees for each row of features."""
-        every = np.arange(len(rows))
+        ways = np.stack([self.right, self.left], axis=1).astype(np.intp).ravel()
+        feature, begins = self.feature.astype(np.intp), np.arange(len(rows)) * rows.shape[1]
         node = np.broadcast_to(self.roots[:, None], (len(self.roots), len(rows)))
         for _ in range(int(self.depth)):
-            goes_left = rows[every, self.feature[node]] <= self.most[node]
-            node = np.where(goes_left, self.left[node], self.right[node])
-        found: Numbers = self.value[node].sum(axis=0)
+            goes_left = rows.take(feature.take(node) + begins) <= self.most.take(node)
+            node = ways.take(2 * node + goes_left)
+        found: Numbers = self.value.take(node).sum(axis=0)
         return found
 
     def moved(self, by: float) -> Trees:
@@ -90,15 +94,16 @@ class Trees:
         return found
 
     def _has_types(self) -> bool:
-        """That nodes are integers and numbers, as many of all."""
+        """That nodes are integers and numbers, as many of all, and probes have all features."""
         counts = self.roots, self.feature, self.left, self.right
         numbers = self.most, self.value
         shapes = {x.shape for x in (*counts[1:], *numbers)}
         return (
             all(x.dtype.kind in "iu" for x in (*counts, self.depth))
-            and all(x.dtype.kind == "f" for x in numbers)
+            and all(x.dtype.kind == "f" for x in (*numbers, self.probes))
             and self.roots.ndim == self.value.ndim == 1
             and self.depth.ndim == 0
+            and self.probes.shape[1:] == self.names.shape
             and len(shapes) == 1
         )
 

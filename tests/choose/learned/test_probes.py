@@ -1,0 +1,69 @@
+"""Whether the laws are still those that trees were fitted to."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from wsched.choose import copy_engine, cost_model, epilogue, memory, step
+from wsched.choose.learned.features import FEATURES
+from wsched.choose.learned.order import TREES
+from wsched.choose.learned.probes import moved, probed
+from wsched.choose.learned.trees import Trees
+
+
+def test_the_laws_are_those_that_the_trees_were_fitted_to() -> None:
+    changed = moved(Trees.read(TREES, FEATURES).probes)
+    assert not changed, (
+        f"of what trees are asked with, {', '.join(changed)} changed since they were fitted; fit "
+        f"again: python -m wsched.bench.drawn.fit tests/data/h200_order.jsonl.xz --out {TREES}"
+    )
+
+
+def test_what_is_there_has_not_moved() -> None:
+    assert moved(probed()) == []
+    assert moved(probed() * np.float32(1 + 1e-6)) == []
+    assert moved(probed()[1:]) == list(FEATURES)
+
+
+def test_what_has_moved_is_named() -> None:
+    known, at = probed(), FEATURES.index("stages")
+    known[3, at] += 1
+    assert moved(known) == ["stages"]
+    known[3, at] = np.nan
+    assert moved(known) == ["stages"]
+
+
+LAWS = {
+    cost_model: (
+        "GHZ", "START", "HAND_OVER", "OVERLAPPED_WORK", "STORE_LINE", "CLUSTER_START",
+        "FLOP_ENERGY", "BYTE_ENERGY", "CLOCK_EXPONENT", "COMBINE", "COMBINE_TILE", "COMBINE_PART",
+        "ADDED_US", "ADDED_PART", "ADDED_BYTES", "MEMORY_SHARP",
+    ),
+    step: (
+        "FLOPS_PER_CYCLE", "WGMMA", "WGMMA_N", "STEP", "SHARED_STEP", "SMEM_BYTES", "PARTED_BYTES",
+        "LATENCY", "CLUSTER_LATENCY", "CLUSTER_STEP",
+    ),
+    memory: (
+        "BYTES_PER_US", "START_US", "APART_BYTES", "CLOSE_BYTES", "CLOSE_BYTES_IN_ALL", "REPEATED",
+    ),
+    copy_engine: ("RECEIVED_BYTES", "RECEIVED_SHARP", "ACROSS_LINES"),
+    epilogue: ("TILE_END", "CHUNK", "SINGLE", "ELEMENT", "WORK"),
+}  # fmt: skip
+"""Constants of laws that features are made of."""
+
+
+@pytest.mark.parametrize(
+    ("law", "name"),
+    [pytest.param(law, name, id=name) for law, names in LAWS.items() for name in names],
+)
+def test_a_constant_that_is_a_hundredth_more_moves_features(
+    law: object, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = probed()
+    monkeypatch.setattr(law, name, getattr(law, name) * 1.01)
+    memory.moved_us.cache_clear()
+    changed = moved(known)
+    monkeypatch.undo()
+    memory.moved_us.cache_clear()
+    assert changed and moved(known) == []
