@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from math import log, log2
 
+from lowering.ground.frozen import replaced
 from wsched.choose.cost_model import places, priced, terms_of
 from wsched.choose.problem import Problem
 from wsched.fusion import DataType
@@ -115,5 +116,8 @@ FEATURES = tuple(_all(_SOME, MatmulParams()))
 
 
 def features(problem: Problem, params: MatmulParams) -> tuple[float, ...]:
-    """What trees are told of a schedule at a problem, in the order of :data:`FEATURES`."""
-    return tuple(_all(problem, params).values())
+    """What trees are told of a schedule at a problem, in the order of :data:`FEATURES`: of the
+    product alone, as if nothing were reduced beside it and all Bs were one.
+    """
+    alone = replaced(problem, n_entries=(), over_rows=0, over_columns=0, over_both=0, of_sums=False)
+    return tuple(_all(alone, params).values())
