@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from lowering.ground.errors import UnsupportedError
 from lowering.ground.layouts import RegisterLayout
 
-__all__ = ["LONGEST_ROW", "SPAN", "Tile", "row_tile", "tile_of"]
+__all__ = ["LONGEST_ROW", "SPAN", "Tile", "longest_row", "row_tile", "tile_of"]
 
 SPAN = 8
 """Neighbouring columns that a thread has: 16 bytes of 16-bit elements, two accesses of fp32."""
@@ -61,9 +61,18 @@ class Tile:
         return self.groups * self.layout.columns
 
 
-LONGEST_ROW = 1024
-"""Elements of a row that is reduced: 64 in a thread, of which two or three values are live at once
-in a norm and a softmax."""
+LONGEST_ROW = 1280
+"""Elements of a row that is reduced: 80 in a thread, of which two values are live at once in a norm
+and a softmax."""
+
+_TOGETHER, _LONGEST_APART = 4, 1024
+"""Neighbouring columns of a thread below which a row has fewer elements: a predicate and an offset
+for each of 80 accesses leave no registers for their values."""
+
+
+def longest_row(span: int = SPAN) -> int:
+    """Elements of the longest row that is reduced; ``span`` as of :func:`tile_of`."""
+    return LONGEST_ROW if span >= _TOGETHER else _LONGEST_APART
 
 
 def row_tile(row: int, span: int = SPAN) -> Tile:
@@ -74,10 +83,10 @@ def row_tile(row: int, span: int = SPAN) -> Tile:
         span: as of :func:`tile_of`.
 
     Raises:
-        UnsupportedError: they are longer than :data:`LONGEST_ROW`.
+        UnsupportedError: they are longer than :func:`longest_row`.
     """
-    if row > LONGEST_ROW:
-        raise UnsupportedError(f"a sweep that reduces rows of {row}", f"up to {LONGEST_ROW}")
+    if row > (longest := longest_row(span)):
+        raise UnsupportedError(f"a sweep that reduces rows of {row}", f"up to {longest}")
     lanes = _lanes(row, span)
     return Tile(lanes, 1, -(-row // (lanes * span)), row, span)
 

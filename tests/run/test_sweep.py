@@ -15,14 +15,16 @@ from lowering.cuda.nvrtc import compile_cubin
 from lowering.cuda.resources import read_resources
 from lowering.ground.errors import UnsupportedError
 from lowering.machine.random import philox, uniform
-from lowering.sweep.tile import LONGEST_ROW
+from lowering.sweep.tile import LONGEST_ROW, longest_row
 from tests.lowering.sweep.sweeps import BF16, masked
 from tests.lowering.sweep.test_rows import norm, softmax
 from wsched.doors.fallback import interpret
+from wsched.fusion.sweep import Sweep
 from wsched.importer import Definition, record_text
 from wsched.importer.input_error import InputError
 from wsched.importer.sweep import import_sweep
 from wsched.run.sweep import CompiledSweep, check_rows, compiled_sweep
+from wsched.run.walk import Walk, by_rows
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
@@ -199,11 +201,21 @@ def test_inputs_that_do_not_fit(change: Any, said: str) -> None:
 
 def test_rows_that_no_tile_holds() -> None:
     """They are refused before there are tensors, where anything is reduced."""
+    apart = longest_row(1)
     for sweep in (softmax(BF16), norm(BF16)):
-        check_rows(sweep, (3, LONGEST_ROW))
-        with pytest.raises(UnsupportedError, match="a sweep that reduces rows of 1025 is not"):
-            check_rows(sweep, (3, LONGEST_ROW + 1))
-    check_rows(masked(), (3, LONGEST_ROW + 1))
+        for row in (LONGEST_ROW, apart, apart + 4):
+            check_rows(dense(sweep, row))
+        too_long = (LONGEST_ROW + 8, LONGEST_ROW), (apart + 1, apart), (apart + 2, apart)
+        for row, longest in too_long:
+            with pytest.raises(UnsupportedError, match=f"rows of {row} .* up to {longest}$"):
+                check_rows(dense(sweep, row))
+    check_rows(dense(masked(), LONGEST_ROW + 8))
+
+
+def dense(sweep: Sweep, row: int) -> Walk:
+    found = by_rows(sweep, (3, row))
+    assert found is not None
+    return found
 
 
 def test_results_that_no_walk_writes() -> None:

@@ -184,14 +184,14 @@ class CompiledSweep(Unscheduled):
         return found
 
 
-def check_rows(sweep: Sweep, sizes: Sequence[int]) -> None:
-    """Refuse rows that are longer than a CTA's tile, if they are reduced.
+def check_rows(walk: Walk) -> None:
+    """Refuse rows that are longer than a CTA's tile, if they are reduced and there are any.
 
     Raises:
         UnsupportedError: so they are.
     """
-    if row := sweep.row(sizes):
-        row_tile(row)
+    if 0 not in walk.sizes:
+        _tile(walk)
 
 
 def _tile(walk: Walk) -> Tile:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import gcd
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from lowering.kernel.kernel import Kernel
 from lowering.kernel.text import parse_kernel, print_kernel
 from lowering.machine import run_kernel
 from lowering.sweep.kernel import Access, sweep_kernel
-from lowering.sweep.tile import LONGEST_ROW, SPAN, row_tile
+from lowering.sweep.tile import LONGEST_ROW, SPAN, longest_row, row_tile
 from passes.summary import lower_summary
 from tests.lowering.cuda.unwritten import unwritten
 from tests.lowering.sweep.sweeps import BF16, F32, NUMPY
@@ -63,11 +64,11 @@ def norm(dtype: DataType) -> Sweep:
 
 
 def made(sweep: Sweep, row: int) -> Kernel:
-    accesses = []
+    accesses, widest = [], max(sweep.term(p.term).dtype.bytes for p in sweep.places())
     for p in sweep.places():
         size = sweep.term(p.term).dtype.bytes
-        accesses.append(Access(16 if row % 8 == 0 else size))
-    tile = row_tile(row, SPAN if row % 8 == 0 else 1)
+        accesses.append(Access(gcd(16, row * size)))
+    tile = row_tile(row, min(SPAN, gcd(16, row * widest) // widest))
     return lower_summary(sweep_kernel(sweep, "rows", tile, accesses))
 
 
@@ -88,7 +89,7 @@ def run(sweep: Sweep, shape: tuple[int, int]) -> tuple[Any, dict[str, Any]]:
     return out.astype(np.float64), {n: x.astype(np.float64) for n, x in given.items()}
 
 
-SHAPES = [(3, 8), (9, 30), (70, 64), (5, 257), (10, 768), (9, 1024)]
+SHAPES = [(3, 8), (9, 30), (70, 64), (5, 257), (10, 768), (9, LONGEST_ROW)]
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -110,7 +111,7 @@ def test_layer_norm(shape: tuple[int, int]) -> None:
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("dtype", [BF16, F32])
-@pytest.mark.parametrize("row", [33, 64, 768, LONGEST_ROW - 1, LONGEST_ROW])
+@pytest.mark.parametrize("row", [33, 64, 768, longest_row(1) - 1, LONGEST_ROW])
 @pytest.mark.parametrize("kind", [softmax, norm])
 def test_machine_code_without_spills(kind: Any, row: int, dtype: DataType) -> None:
     kernel = made(kind(dtype), row)
@@ -119,8 +120,9 @@ def test_machine_code_without_spills(kind: Any, row: int, dtype: DataType) -> No
 
 
 def test_rows_that_are_too_long() -> None:
-    with pytest.raises(UnsupportedError) as error:
-        row_tile(LONGEST_ROW + 1)
-    assert str(error.value) == (
-        "a sweep that reduces rows of 1025 is not supported; supported: up to 1024"
-    )
+    for span, longest in ((SPAN, 1280), (4, 1280), (2, 1024)):
+        assert row_tile(longest, span).row == longest
+        with pytest.raises(UnsupportedError) as error:
+            row_tile(longest + 1, span)
+        assert error.value.what == f"a sweep that reduces rows of {longest + 1}"
+        assert error.value.supported == f"up to {longest}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from math import log, log2
 
+from lowering.ground.frozen import replaced
 from wsched.choose.cost_model import Terms, places, priced, terms_of
 from wsched.choose.memory import bytes_per_us
 from wsched.choose.problem import Problem
@@ -121,11 +122,14 @@ FEATURES = tuple(_all(_SOME, _ANY, terms_of(_SOME, _ANY)))
 def features(
     problem: Problem, params: MatmulParams, terms: Terms | None = None
 ) -> tuple[float, ...]:
-    """What trees are told of a schedule at a problem, in the order of :data:`FEATURES`.
+    """What trees are told of a schedule at a problem, in the order of :data:`FEATURES`: of the
+    product alone, as if nothing were reduced beside it and all Bs were one.
 
     Args:
         problem: what is multiplied.
         params: the schedule.
         terms: what its time is made of there, where that is known.
     """
-    return tuple(_all(problem, params, terms or terms_of(problem, params)).values())
+    alone = replaced(problem, n_entries=(), over_rows=0, over_columns=0, over_both=0, of_sums=False)
+    known = terms if alone is problem else None
+    return tuple(_all(alone, params, known or terms_of(alone, params)).values())

@@ -85,15 +85,15 @@ def _factors(problem: Problem, found: Sequence[Candidate]) -> list[float]:
 def _is_known(problem: Problem) -> bool:
     """Whether measurements tell of such a problem: one product of two matrices of 16 bits that TMA
     reads, of neither few rows nor few columns, with one result of 16 bits that TMA stores, whatever
-    the epilogue computes of it, of rows and of columns, but reductions.
+    the epilogue computes or reduces of it, of rows and of columns; or Bs side by side.
     """
     p = problem
     one = p.products == 1 and p.batch == 1 and not p.batch_invariant
-    listed = p.grouped or p.m_entries or p.n_entries or p.k_entries
+    listed = p.grouped or p.m_entries or p.k_entries
     plain = p.computed is None and p.scaled is None and not p.promotion
     of_16_bits = p.operand.bytes == 2 and [r.bytes for r in p.results] == [2]
     read = not (p.thread_a or p.thread_b) and p.target.tensor_memory is None
-    stored = p.unaligned is None and not (p.over_rows or p.over_columns or p.matrices)
+    stored = p.unaligned is None and not p.matrices
     drawn = min(p.m, p.n) > FEW_ROWS and 2 * p.m * p.n * p.k >= LEAST_FLOP
     return bool(one and not listed and plain and of_16_bits and read and stored and drawn)
 

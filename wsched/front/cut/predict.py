@@ -167,8 +167,10 @@ class Sizes:
             sizes = sweep.sizes(list(found))
         except ValueError as e:
             raise UnsupportedError(str(e), "shapes of one index space") from None
-        check_rows(sweep, sizes)
-        return (None if 0 in sizes else by_rows(sweep, sizes)), []
+        walk = None if 0 in sizes else by_rows(sweep, sizes)
+        if walk is not None:
+            check_rows(walk)
+        return walk, []
 
 
 @dataclass(frozen=True)
@@ -229,7 +231,7 @@ class Call(Sizes):
             copied += copy
             inputs.append(tensor)
         walk, apart = compiled_sweep(sweep).walk_and_copies(inputs)
-        check_rows(walk.sweep, walk.sizes)
+        check_rows(walk)
         moved = [2 * inputs[at].numel() * inputs[at].element_size() for at in apart]
         return walk, [*(c.bytes for c in copied), *moved]
 
