@@ -105,7 +105,7 @@ def test_decisions() -> None:
         "num_registers: [40, 232] → auto",
     ]  # fmt: skip
     wide = [turn.decision for turn in to_choice(8192, 8192, 8192)]
-    assert wide[-1] == "epilogue_columns: 0 → 200"
+    assert wide[-1] == "tile_sizes.n: 128 → 192"
 
 
 def test_each_turn_is_the_best_legal_one() -> None:
