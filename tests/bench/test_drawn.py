@@ -28,6 +28,7 @@ from wsched.bench.drawn.results import SCHEMA
 from wsched.bench.method.appended import append, read
 from wsched.bench.problem import Problem, Shape, definition_text
 from wsched.bench.schedules.ranking import Ranked, problem_for
+from wsched.choose.heuristics import candidates
 from wsched.choose.problem import Problem as Planned
 from wsched.choose.tuned.entry import problem_to_dict
 from wsched.front.known import import_fusion
@@ -212,6 +213,16 @@ def test_variants() -> None:
     assert {p.grid_traversal_factor for p in same} == {(4, 1), (8, 1), (16, 1)}
     assert {p.cta_order for p in same} == set(TileRasterizationOrder)
     assert {p.programmatic_dependent_launch for p in same} == {True, False}
+
+
+def test_some_are_drawn_from_what_the_laws_put_near_their_best() -> None:
+    problem = Problem(Shape(1000, 2000, 3000))
+    planned = problem_for(definition_text(problem), problem.shape, 4, FakeGpu.l2_bytes, "fake")
+    laws = {c.params: c.cost.by_laws for c in candidates(planned)}
+    near = {p for p, us in laws.items() if us <= 1.12 * min(laws.values())}
+    found = {n: {r.params for r in listed(problem, n)} for n in (1, 40)}
+    assert listed(problem, 40) == listed(problem, 40)
+    assert len(found[1] & near) < len(found[40] & near) >= min(20, len(near))
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from lowering.ground.errors import UnsupportedError
 from wsched.choose.cost_model import cost
 from wsched.choose.heuristics import candidates, choose_params, modelled
 from wsched.choose.problem import Problem
@@ -49,3 +50,11 @@ def test_accumulators_leave_room_for_a_second_one() -> None:
 @pytest.mark.parametrize("problem", [NARROW, PROMOTED, replace(PROMOTED, m=48, n=4096)])
 def test_bounds_leave_the_best_candidate(problem: Problem) -> None:
     assert modelled(problem) == candidates(problem)[0].params
+
+
+def test_operands_that_no_wgmma_reads_are_refused() -> None:
+    """wgmma reads 8 bits with K in consecutive places."""
+    with pytest.raises(UnsupportedError) as error:
+        modelled(replace(NARROW, m_major=True))
+    assert error.value.what == "a product of Float8_e4m3fn as these lie, in no legal tile"
+    assert "K-major operands" in str(error.value)

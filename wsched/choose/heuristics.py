@@ -83,7 +83,7 @@ def taken(problem: Problem, *, tuned: bool = True) -> Taken:
     if problem.target.tensor_memory is not None:
         return Taken(candidates(problem)[0].params, "by data sheets, nothing was measured")
     if problem.grouped:
-        return Taken(_grouped(problem), "by the cost model")
+        return Taken(candidates(problem)[0].params, "by the cost model")
     hit = lookup(problem) if tuned else None
     if hit is not None:
         return Taken(hit.entry.params, f"the fastest measured on {hit.gpu}, {hit.file}", hit)
@@ -117,19 +117,6 @@ def thread_loaded(problem: Problem) -> Candidate | None:
               for c in (Candidate(p, cost(problem, p)) for p in legal)]  # fmt: skip
     best, us = min(priced, key=lambda x: x[1], default=(None, inf))
     return best if us * SURE <= by_tma else None
-
-
-def _grouped(problem: Problem) -> MatmulParams:
-    """The schedule for groups with the smallest predicted time.
-
-    Raises:
-        UnsupportedError: shared memory has no room for a tile.
-    """
-    found = candidates(problem)
-    if not found:
-        what = f"groups with {len(problem.matrices)} matrices in the epilogue"
-        raise UnsupportedError(what, "as many as shared memory holds beside a tile")
-    return found[0].params
 
 
 def modelled(problem: Problem) -> MatmulParams:
@@ -179,16 +166,27 @@ def candidates(problem: Problem) -> tuple[Candidate, ...]:
     Of a batch-invariant problem those that sum along K in the one fixed order.
 
     Raises:
-        UnsupportedError: there is none for an operand that is computed, or in tensor memory.
+        UnsupportedError: there is none.
     """
     if problem.target.tensor_memory is not None:
         return in_tensor_memory(problem)
     found = (c for tried in _tried(problem) for c in _priced(problem, *tried))
     best = in_order(problem, list(found))
-    if not best and problem.computed is not None:
-        what = f"an operand that is computed from {problem.computed.dtype}, in no legal tile"
-        raise UnsupportedError(what, "one whose rows and slices of K registers hold")
+    if not best:
+        raise _none_for(problem)
     return best
+
+
+def _none_for(problem: Problem) -> UnsupportedError:
+    """What is refused where no tile is legal."""
+    if problem.computed is not None:
+        what = f"an operand that is computed from {problem.computed.dtype}, in no legal tile"
+        return UnsupportedError(what, "one whose rows and slices of K registers hold")
+    if problem.grouped:
+        what = f"groups with {len(problem.matrices)} matrices in the epilogue"
+        return UnsupportedError(what, "as many as shared memory holds beside a tile")
+    what = f"a product of {problem.operand} as these lie, in no legal tile"
+    return UnsupportedError(what, "K-major operands, and an epilogue that shared memory holds")
 
 
 def _tried(problem: Problem) -> list[tuple[Tile, ClusterDims]]:

@@ -1,7 +1,9 @@
-"""Which schedules are tried for a problem: what is taken, the model's first, and variants.
+"""Which schedules are tried for a problem: what is taken, the model's first, some drawn, variants.
 
-The variants are those that the model may misjudge: its best in clusters of each shape and for tiles
-of each height, and its first choice with other L2 promotions, orders of tiles and stream-K.
+Drawn are half as many of those that the laws put near their best, whatever trees say of them: trees
+are fitted to what was measured, and learn nothing where only what they like was. The variants are
+those that the model may misjudge: its best in clusters of each shape and for tiles of each height,
+and its first choice with other L2 promotions, orders of tiles and stream-K.
 """
 
 from __future__ import annotations
@@ -9,11 +11,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from random import Random
 
 from lowering.ground.errors import WschedError
 from wsched.bench.schedules.ranking import Ranked, label
-from wsched.choose.heuristics import choose_params, ranked
-from wsched.choose.learned.order import predicted
+from wsched.choose.heuristics import candidates, choose_params, ranked
+from wsched.choose.learned.order import NEAR, predicted
 from wsched.choose.problem import Problem, demands
 from wsched.front.known import import_fusion
 from wsched.schedule.matmul.early import in_shares, launched
@@ -45,13 +48,14 @@ def schedules_for(definition: str, problem: Problem, first: int = FIRST) -> list
     Args:
         definition: text of the fusion.
         problem: what is planned for.
-        first: how many of the model's; 0 for none but what is taken, and no variants.
+        first: how many of the model's; 0 for none but what is taken, none drawn and no variants.
     """
     taken = choose_params(problem)
     tried = [taken]
     if first:
         found = [p for _, p in ranked(problem)]
-        tried += [*_first(found, first), *_best_of_kinds(found), *_variants(taken)]
+        drawn = _drawn(problem, first // 2)
+        tried += [*_first(found, first), *drawn, *_best_of_kinds(found), *_variants(taken)]
     fusion = import_fusion(definition)
     named: dict[str, MatmulParams] = {}
     for p in tried:
@@ -77,6 +81,14 @@ def _first(found: list[MatmulParams], count: int) -> list[MatmulParams]:
         if seen[p.output_tile] <= ALIKE:
             kept.append(p)
     return kept[:count]
+
+
+def _drawn(problem: Problem, count: int) -> list[MatmulParams]:
+    """So many of those that the laws put near their best, the same ones each time."""
+    least = min(c.cost.by_laws for c in candidates(problem))
+    near = [c.params for c in candidates(problem) if c.cost.by_laws <= NEAR * least]
+    order = Random(f"{problem.m}x{problem.n}x{problem.k}")
+    return order.sample(near, min(count, len(near)))
 
 
 def _best_of_kinds(found: list[MatmulParams]) -> list[MatmulParams]:
