@@ -123,7 +123,7 @@ def moe(
     if not isinstance(routing, Routing):
         routing = route(routing, down.shape[0])
     _require(x, routing, weights, matrices, down)
-    if not len(x):
+    if not x.shape[0]:
         return torch.empty_like(x)
     kinds = named(x.dtype), named(weights.dtype), named(routing.rows.dtype)
     text = _definition(*kinds, len(matrices), weights.shape[1], epilogue)
@@ -152,9 +152,10 @@ def _require(
     if named(weights.dtype) not in _WEIGHTS:
         known = ", ".join(f"torch.{d.element.torch}" for d in _WEIGHTS)
         raise InputError(f"weights of {weights.dtype}", "weights", str(weights.dtype), known)
-    if len(routing.ends) != down.shape[0]:
-        text = f"the routing is of {len(routing.ends)} experts, down has {down.shape[0]}"
-        raise InputError(text, "routing", str(len(routing.ends)), str(down.shape[0]))
+    experts = routing.ends.shape[0]
+    if experts != down.shape[0]:
+        text = f"the routing is of {experts} experts, down has {down.shape[0]}"
+        raise InputError(text, "routing", str(experts), str(down.shape[0]))
 
 
 @lru_cache(DEFINITIONS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from wsched.fusion.types import DataType
@@ -21,8 +22,9 @@ Epilogue = Callable[..., Ref]
 """Takes the operations and a product for each matrix, gives what is computed of them."""
 
 
+@lru_cache
 def named(dtype: torch.dtype) -> DataType:
-    """The type of a torch type.
+    """The type of a torch type. Each is looked for once: a layer of experts asks for five.
 
     Raises:
         InputError: wsched has no word for it.
