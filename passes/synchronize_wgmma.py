@@ -31,7 +31,6 @@ from lowering.kernel.nodes import (
     If,
     MmaTile,
     Release,
-    Roles,
     SmemRef,
     Stmt,
     WgmmaWait,
@@ -39,7 +38,7 @@ from lowering.kernel.nodes import (
 from lowering.kernel.visit import Names, defined, map_bodies, used, walk
 from lowering.target.wgmma import AT_ONCE
 from passes.options import LoweringOptions
-from passes.wgmma_groups import flying, group, pieces, rolling
+from passes.wgmma_groups import flying, group, multiplying_warps, pieces, rolling
 
 __all__ = ["synchronize_wgmma"]
 
@@ -160,8 +159,7 @@ def _summed(kernel: Kernel, body: Body) -> Mapping[str, Chain]:
     where so many warpgroups multiply that one's waits are others' time.
     """
     products = _products(body)
-    roles = (r for s in kernel.body if isinstance(s, Roles) for r in s.roles)
-    if max((r.warps for r in roles if r.group is not None), default=0) >= 4 * AT_ONCE:
+    if multiplying_warps(kernel) >= 4 * AT_ONCE:
         return {}
     others = tuple(s for s in body if not isinstance(s, MmaTile))
     if not products or not _uses(others, {p.out.name for p in products}):

@@ -4,9 +4,10 @@ A *rolling* step is for A that the step makes in registers. A wgmma reads them u
 that the next step may write piece j of A only when piece j of this step is done. Each piece is a
 group of its own; with n pieces, n - 1 groups may be pending in front of what writes the next one:
 the tensor core has work while threads compute, and A takes no more registers than one slice of it.
-A piece is the K of two instructions (``pieces_of``), which threads wait for and fence off once.
-A step whose sums are read in it waits for all pieces behind the last one: the first ones multiply
-while threads make the others, and of the next step nothing is in flight.
+A piece is the K of two instructions, of four where one warpgroup multiplies alone (``pieces_of``),
+which threads wait for and fence off once. A step whose sums are read in it waits for all pieces
+behind the last one: the first ones multiply while threads make the others, and of the next step
+nothing is in flight.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from lowering.kernel.nodes import (
     Frag,
     FragColumns,
     MmaTile,
+    Roles,
     SmemRef,
     Stmt,
     Wgmma,
@@ -31,14 +33,24 @@ from lowering.kernel.nodes import (
     WgmmaWait,
 )
 from lowering.kernel.visit import Names
+from lowering.target import ptx
 from lowering.target.wgmma import pieces_of
 
-__all__ = ["flying", "group", "pieces", "rolling"]
+__all__ = ["flying", "group", "multiplying_warps", "pieces", "rolling"]
+
+WARPS = ptx.WARPGROUP // ptx.WARP
+"""Of a warpgroup."""
 
 
 def flying(frag: Frag) -> Frag:
     """The value while a wgmma may write it."""
     return replaced(frag, type=frag.type.flying())
+
+
+def multiplying_warps(kernel: Kernel) -> int:
+    """Warps of the largest role whose warpgroups multiply; 0 before there are roles."""
+    roles = (r for s in kernel.body if isinstance(s, Roles) for r in s.roles)
+    return max((r.warps for r in roles if r.group is not None), default=0)
 
 
 def pieces(kernel: Kernel, mma: MmaTile) -> int:
@@ -47,7 +59,7 @@ def pieces(kernel: Kernel, mma: MmaTile) -> int:
     Raises:
         UnsupportedError: no wgmma computes it.
     """
-    return pieces_of(mma.k // _instruction_k(kernel, mma))
+    return pieces_of(mma.k // _instruction_k(kernel, mma), multiplying_warps(kernel) == WARPS)
 
 
 def group(
@@ -101,7 +113,7 @@ def rolling(
         UnsupportedError: no wgmma computes such a product.
     """
     step = {_instruction_k(kernel, p) for p in run}.pop()
-    groups = pieces_of(run[0].k // step)
+    groups = pieces(kernel, run[0])
     whole = run[0].k // groups
     accs = [flying(p.acc) if flies else p.acc for p in run]
     for chain in chains.values():

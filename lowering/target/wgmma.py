@@ -78,10 +78,13 @@ class WgmmaForm:
         return *factors, *(str(int(t)) for t in trans if form.transposes)
 
 
-TOGETHER = 2
+TOGETHER, TOGETHER_ALONE = 2, 4
 """Instructions that multiply a piece of A in registers, which is made, waited for and fenced off at
-once. Of bf16 by int8 with 16 rows 128x16x128 took 22.1 us where pieces of one
-took 23.1, with 64 rows 128x64x128 took 26.4 and 28.3 (H200, 2026-11-24; design/0032)."""
+once; and where a warpgroup multiplies alone, so that nobody multiplies while it meets. Of bf16 by
+int8 with 16 rows 128x16x128 took 22.1 us where pieces of one took 23.1, with 64 rows 128x64x128
+26.4 and 28.3 (H200, 2026-11-24). By 128 rows 64x128x128 took 34.4 and 34.7 us of e4m3 with five and
+four stages, 33.3 and 33.8 in pieces of four, of int8 34.5 and 35.9, 34.2 and 35.0; with two
+warpgroups as long, or longer (H200, 2026-11-28; design/0032)."""
 
 
 AT_ONCE = 4
@@ -91,6 +94,13 @@ Of 4 bits by 16 rows with scales of groups, pieces took 19.9 us in place of some
 warpgroups, 18.7 in place of 17.7 by four (H200, 2026-11-28)."""
 
 
-def pieces_of(instructions: int) -> int:
-    """Pieces of a slice of A of so many instructions' K: two at least, where it has as many."""
-    return instructions // TOGETHER if instructions % (2 * TOGETHER) == 0 else instructions
+def pieces_of(instructions: int, alone: bool = False) -> int:
+    """Pieces of a slice of A of so many instructions' K: two at least, where it has as many.
+
+    Args:
+        instructions: of the slice.
+        alone: whether one warpgroup multiplies.
+    """
+    sizes = (TOGETHER_ALONE, TOGETHER) if alone else (TOGETHER,)
+    whole = next((size for size in sizes if instructions % (2 * size) == 0), 1)
+    return instructions // whole

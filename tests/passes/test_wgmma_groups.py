@@ -76,6 +76,19 @@ def test_a_that_is_computed_is_computed_piece_by_piece() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("warps", "k", "pieces"),
+    [(4, 128, 2), (4, 64, 2), (4, 32, 2), (8, 128, 4), (8, 64, 2), (8, 32, 2), (4, 96, 6)],
+)
+def test_pieces_are_larger_where_one_warpgroup_multiplies(warps: int, k: int, pieces: int) -> None:
+    """Two at least; of four instructions by one, of two by several, where that comes out even."""
+    text = in_registers(1).replace("compute warps 0 .. 4 {", f"compute warps 0 .. {warps} as wg {{")
+    text = text.replace("x32", f"x{k}").replace("32, 0 < k", f"{k}, 0 < k")
+    after = lowered(synchronize_wgmma, text.replace("swizzle 64", "swizzle 0"))
+    assert after.count("wgmma.commit") == pieces
+    assert after.count(f"wgmma.wait acc, {pieces - 1}") == 1
+
+
 OTHER_USES = {
     "a part of it is stored": ("left: frag", "stmatrix C_s[0, 0, 0], raw\n left: frag"),
     "it is stored": ("acc1: frag", "stmatrix C_s[0, 0, 0], left\n acc1: frag"),

@@ -74,6 +74,12 @@ the tile, once and for each part that is added. 213 kernels with 2, 3, 4 and 8 p
 without (H200, 2026-11-21) had 1.4 for a tile of 64x64 in two parts, 2.3 for 128x128, 10.2 for
 128x256 in eight; in the problems of ``bench random`` each part takes a third more."""
 
+COMBINE_COMPUTED = 1.1
+"""What they cost more for 8192 elements of a tile where threads compute an operand. 15 kernels of
+bf16 by int8 and e4m3 with 128 rows, 128x128x128 to 256x128x64 in two to four parts and most stages,
+took 1 to 5 us more than all the rest says, tiles of 64x128 without parts 1 less to 0.8 more (H200,
+2026-11-28)."""
+
 NUMBERED_US = {True: 1.5, False: 0.6}
 """Microseconds until CTAs that wait for each other have their numbers (0019), by whether they are
 in clusters: their first loads wait for the grid in front, an atomic and a second meeting of the
@@ -197,6 +203,8 @@ class Tiled:
             combine = added_us(problem, work.parts)
         else:
             combine = combine_us(tile.m * tile.n, work.parts, ctas > 1)
+            if problem.computed is not None and work.parts > 1:
+                combine += COMBINE_COMPUTED * tile.m * tile.n / 8192
         return Terms(
             rounds=work.rounds,
             steps=work.steps / max(work.rounds, 1) * self.waits,

@@ -47,10 +47,11 @@ one instruction after those of another; and for an addition that scales, where a
 multiplies (128x128 and 256x128). Without scales it is a quarter. Three warpgroups hide as much as
 two: 192x128 is within 2 % of 128x192 (H200, 2026-11-24)."""
 
-COMPUTED_GROUP, PIECEWISE = 260, 90
+COMPUTED_GROUP, PIECEWISE = 200, 90
 """Cycles of a step of which threads compute A and scale the sums of groups: nothing of the next one
 is made before all wgmmas of this one are done. Of 4 bits by 16 rows 215 to 300 (H200, 2026-11-24);
-of 8 bits up to 530, of groups of 32 more. And where fewer warpgroups than :data:`AT_ONCE` make A
+of 8 bits up to 530, of groups of 32 more; with weights that the L2 evicts first 110 to 150 (H200,
+2026-11-28). And where fewer warpgroups than :data:`AT_ONCE` make A
 piece by piece, so that but the last one's are waited for (H200, 2026-11-28)."""
 
 LATENCY = 1600

@@ -14,6 +14,7 @@ from wsched.schedule.matmul.computed_limits import computed_reasons, computed_re
 from wsched.schedule.matmul.demands import Demands
 from wsched.schedule.matmul.params import (
     BufferingLoopLevel,
+    CircularBufferingStrategy,
     ThreadLoads,
     TilingStrategy,
 )
@@ -77,10 +78,14 @@ def test_refused(change: dict[str, object], reason: str) -> None:
 
 
 def test_more_pieces_than_a_wait_can_leave() -> None:
-    assert tile(INT8, 64, 16, 512).reason.startswith(
-        "the warp tile's k 512 is computed in 16 pieces, a wait leaves at most 7 groups"
-    )
-    assert tile(INT8, 64, 16, 256).legal
+    """A warpgroup alone has half as many."""
+    for rows, k in ((128, 512), (64, 1024)):
+        assert tile(INT8, rows, 16, k).reason.startswith(
+            f"the warp tile's k {k} is computed in 16 pieces, a wait leaves at most 7 groups"
+        )
+        assert "pieces" not in tile(INT8, rows, 16, k // 2).reason
+    by_itself = CircularBufferingStrategy.Pipelined  # nobody knows there how many multiply
+    assert "16 pieces" in tile(INT8, 64, 16, 512, circular_buffering_strategy=by_itself).reason
 
 
 @pytest.mark.slow

@@ -46,7 +46,8 @@ def computed_reasons(demands: Demands, params: MatmulParams) -> Reasons:
 def _pieces(demands: Demands, params: MatmulParams) -> int:
     """Groups of wgmmas of a slice of K whose A is computed."""
     k = params.tile_sizes.warp_tile.k
-    return pieces_of(-(-k // demands.target.mma.k(demands.operand.element)))
+    alone = params.warp_specialized and params.warpgroups == 1
+    return pieces_of(-(-k // demands.target.mma.k(demands.operand.element)), alone)
 
 
 def computed_registers(demands: Demands, params: MatmulParams) -> int:
