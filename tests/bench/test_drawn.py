@@ -25,6 +25,7 @@ from wsched.bench.drawn.build import build, build_for, processes
 from wsched.bench.drawn.judge import judge, summary, verdict_of
 from wsched.bench.drawn.problems import Drawn, draw, read_problems
 from wsched.bench.drawn.results import SCHEMA
+from wsched.bench.drawn.schedules import _drawn, _first
 from wsched.bench.method.appended import append, read
 from wsched.bench.problem import Problem, Shape, definition_text
 from wsched.bench.schedules.ranking import Ranked, problem_for
@@ -220,9 +221,12 @@ def test_some_are_drawn_from_what_the_laws_put_near_their_best() -> None:
     planned = problem_for(definition_text(problem), problem.shape, 4, FakeGpu.l2_bytes, "fake")
     laws = {c.params: c.cost.by_laws for c in candidates(planned)}
     near = {p for p, us in laws.items() if us <= 1.12 * min(laws.values())}
-    found = {n: {r.params for r in listed(problem, n)} for n in (1, 40)}
-    assert listed(problem, 40) == listed(problem, 40)
-    assert len(found[1] & near) < len(found[40] & near) >= min(20, len(near))
+    drawn = _drawn(planned, 12)
+    assert drawn == _drawn(planned, 12) and len({*drawn}) == 12 and {*drawn} <= near
+    assert {*_drawn(planned, 1000)} == near
+    found = {r.params for r in listed(problem, 24)}
+    assert {*drawn} <= found and not {*drawn} <= {*_first([*laws], 24)}
+    assert _drawn(replace(planned, k=3008), 12) != drawn
 
 
 @pytest.mark.slow

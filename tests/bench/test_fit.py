@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import lzma
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import typer
+from numpy.typing import NDArray
 from sklearn.ensemble import HistGradientBoostingRegressor
 from typer.testing import CliRunner
 
@@ -38,7 +39,8 @@ def made(problems: int = 40, schedules: int = 12) -> Measured:
     laws = rng.normal(3, 0.03, count)
     problem = np.repeat(np.arange(problems), schedules)
     took = laws + 0.1 * rows[:, EXCHANGED] + 0.2 * rng.random(problems)[problem]
-    return Measured(rows, laws, took, np.arange(0, count, schedules), problem)
+    names = np.arange(problems).astype(str)
+    return Measured(rows, laws, took, np.arange(0, count, schedules), problem, names)
 
 
 def test_what_is_not_in_the_laws_is_learned() -> None:
@@ -67,10 +69,27 @@ def test_what_is_lost_at_problems_that_trees_do_not_know() -> None:
     assert laws.mean() > 0.02 and trees.mean() < 0.005
 
 
+def test_trees_do_not_know_a_problem_by_another_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that was measured on two is in a single fold."""
+    m, fitted_to = made(problems=20), list[set[str]]()
+    m = replace(m, names=np.tile(m.names[:10], 2))
+
+    def known(of: Measured, some: NDArray[np.bool_]) -> Trees:
+        inside, outside = ({*of.names[of.problem[x]]} for x in (some, ~some))
+        assert not inside & outside and len(inside | outside) == 10
+        fitted_to.append(inside)
+        return fitted(of, some, max_iter=1)
+
+    monkeypatch.setattr(fit, "fitted", known)
+    left(m)
+    assert sorted(map(len, fitted_to)) == [8] * 5
+
+
 def test_the_first_in_order_is_what_counts() -> None:
     m = Measured(
         np.zeros((4, len(FEATURES)), np.float32), np.zeros(4),
         np.log([2.0, 1.0, 3.0, 4.5]), np.array([0, 2]), np.array([0, 0, 1, 1]),
+        np.array(["one", "other"]),
     )  # fmt: skip
     assert m.behind.tolist() == pytest.approx(np.log([2, 1, 1, 1.5]).tolist())
     assert m.lost(np.array([0.0, 1.0, 1.0, 0.0])).tolist() == pytest.approx(
@@ -115,6 +134,7 @@ def test_problems_with_one_schedule_say_nothing(packed: File) -> None:
     assert len(found.starts) == len(packed.problems) - 1
     assert found.rows.shape == (len(found.took), len(FEATURES))
     assert found.laws[:2] == pytest.approx(found.took[:2], abs=0.02)
+    assert found.names.tolist() == [str(p) for p in packed.problems[:-1]]
 
 
 @pytest.mark.slow

@@ -1,7 +1,7 @@
 """What the schedule that is taken for a problem counts as: one price, wherever ways are compared.
 
 A schedule that a table has for this GPU counts as it was measured, any other one as the model
-predicts it. What a shipped table measured is 0.84 to 1.10 of what the model says, by sizes, and
+predicts it. What a shipped table measured is 0.82 to 1.06 of what the model says, by sizes, and
 two ways of a call are often closer than that. So a measured time is never held against one that is
 only predicted: where a table has the same product under another epilogue, the model's time counts
 by what that took over what the model says of it, and the error is in both.

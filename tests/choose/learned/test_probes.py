@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import numpy as np
 import pytest
 
 from wsched.choose import copy_engine, cost_model, epilogue, memory, step
+from wsched.choose.gpus import GPUS
 from wsched.choose.learned.features import FEATURES
 from wsched.choose.learned.order import TREES
 from wsched.choose.learned.probes import moved, probed
-from wsched.choose.learned.trees import Trees
+from wsched.choose.learned.trees import Numbers, Trees
+
+FITTED_TO = [f"tests/data/{gpu}_order.jsonl.xz" for gpu in ("h200", "h100")]
 
 
 def test_the_laws_are_those_that_the_trees_were_fitted_to() -> None:
     changed = moved(Trees.read(TREES, FEATURES).probes)
     assert not changed, (
         f"of what trees are asked with, {', '.join(changed)} changed since they were fitted; fit "
-        f"again: python -m wsched.bench.drawn.fit tests/data/h200_order.jsonl.xz --out {TREES}"
+        f"again: python -m wsched.bench.drawn.fit {' '.join(FITTED_TO)} --out {TREES}"
     )
 
 
@@ -52,18 +58,41 @@ LAWS = {
 }  # fmt: skip
 """Constants of laws that features are made of."""
 
+TABLES = {
+    cost_model: ("LAUNCH_US", "NUMBERED_US", "PLACED"),
+    step: ("FILL_BYTES", "HELD_STEPS"),
+    copy_engine: ("ASKED_BYTES", "FETCHED_WIDE", "RECEIVED_SLOWLY"),
+}
+"""And such of which there is one for each case."""
 
-@pytest.mark.parametrize(
-    ("law", "name"),
-    [pytest.param(law, name, id=name) for law, names in LAWS.items() for name in names],
+CONSTANTS = (
+    *(pytest.param(vars(law), name, id=name) for law, names in LAWS.items() for name in names),
+    *(
+        pytest.param(getattr(law, name), case, id=f"{name}[{case}]")
+        for law, names in TABLES.items()
+        for name in names
+        for case in getattr(law, name)
+    ),
+    pytest.param(memory.OTHER_BYTES_PER_US, GPUS["H100"].name, id="OTHER_BYTES_PER_US[H100]"),
 )
-def test_a_constant_that_is_a_hundredth_more_moves_features(
-    law: object, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+
+
+@pytest.fixture
+def known() -> Iterator[Numbers]:
+    """The features by the laws as they are, of which nothing is remembered in a test, nor of those
+    that it changes behind it.
+    """
     known = probed()
-    monkeypatch.setattr(law, name, getattr(law, name) * 1.01)
-    memory.moved_us.cache_clear()
-    changed = moved(known)
-    monkeypatch.undo()
-    memory.moved_us.cache_clear()
-    assert changed and moved(known) == []
+    for remembered in (memory.moved_us, cost_model.places):
+        remembered.cache_clear()
+    yield known
+    for remembered in (memory.moved_us, cost_model.places):
+        remembered.cache_clear()
+
+
+@pytest.mark.parametrize(("constants", "name"), CONSTANTS)
+def test_a_constant_that_is_a_hundredth_less_moves_features(
+    constants: dict[Any, Any], name: Any, monkeypatch: pytest.MonkeyPatch, known: Numbers
+) -> None:
+    monkeypatch.setitem(constants, name, constants[name] * 0.99)
+    assert moved(known)

@@ -261,6 +261,22 @@ def test_views_go_through_what_is_pointwise() -> None:
     assert plain is segment.definition and not looks  # nothing is left to move
 
 
+def test_what_no_walk_reads_has_no_price_by_sizes_either() -> None:
+    """Two inputs that are turned two ways: no order of dimensions has both contiguous."""
+    text = """
+def f(fd: FusionDefinition):
+    x = fd.define_tensor(shape=[64, 16, 24], contiguity=True, dtype=DataType.BFloat16)
+    y = fd.define_tensor(shape=[24, 64, 16], contiguity=True, dtype=DataType.BFloat16)
+    w = fd.define_tensor(shape=[32, 64], contiguity=True, dtype=DataType.BFloat16)
+    both = fd.ops.add(fd.ops.permute(x, dims=[1, 2, 0]), fd.ops.permute(y, dims=[2, 0, 1]))
+    fd.add_output(fd.ops.linear(fd.ops.cast(both, dtype=DataType.BFloat16), w))
+"""
+    cutter = cutter_of(record_text(text))
+    given = [torch.empty(*t, dtype=torch.bfloat16) for t in ((64, 16, 24), (24, 64, 16), (32, 64))]
+    for call in (call_of(cutter, given), sizes_of(cutter)):
+        assert all(s.sweep is None for s in swept(cutter, call))
+
+
 @pytest.mark.parametrize("row", [LONGEST_ROW, LONGEST_ROW + 8])
 def test_rows_that_are_longer_than_a_tile_are_no_sweep(row: int) -> None:
     text = """

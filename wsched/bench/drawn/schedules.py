@@ -85,10 +85,11 @@ def _first(found: list[MatmulParams], count: int) -> list[MatmulParams]:
 
 def _drawn(problem: Problem, count: int) -> list[MatmulParams]:
     """So many of those that the laws put near their best, the same ones each time."""
-    least = min(c.cost.by_laws for c in candidates(problem))
-    near = [c.params for c in candidates(problem) if c.cost.by_laws <= NEAR * least]
-    order = Random(f"{problem.m}x{problem.n}x{problem.k}")
-    return order.sample(near, min(count, len(near)))
+    found = candidates(problem)
+    furthest = NEAR * min(c.cost.by_laws for c in found)
+    near = [c.params for c in found if c.cost.by_laws <= furthest]
+    drawing = Random(f"{problem.m}x{problem.n}x{problem.k}")
+    return drawing.sample(near, min(count, len(near)))
 
 
 def _best_of_kinds(found: list[MatmulParams]) -> list[MatmulParams]:

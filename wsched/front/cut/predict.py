@@ -158,7 +158,11 @@ class Sizes:
         return Planned(fusion, extents.problem(fusion, self.sms, self.target))
 
     def swept(self, segment: Segment, sweep: Sweep) -> tuple[Walk | None, list[int]]:
-        """The walk of a sweep as if everything lay row by row, and the bytes of copies: none."""
+        """The walk of a sweep as if everything lay row by row, and the bytes of copies: none.
+
+        Raises:
+            UnsupportedError: there is no walk over it.
+        """
         seen = {look.name: look.moves[-1].extents for look in segment.looks}
         found = (
             sizes_of(seen[n], self.sizes) if n in seen else self.shape(n) for n in segment.reads
@@ -167,9 +171,11 @@ class Sizes:
             sizes = sweep.sizes(list(found))
         except ValueError as e:
             raise UnsupportedError(str(e), "shapes of one index space") from None
-        walk = None if 0 in sizes else by_rows(sweep, sizes)
-        if walk is not None:
-            check_rows(walk)
+        if 0 in sizes:
+            return None, []
+        if (walk := by_rows(sweep, sizes)) is None:
+            raise UnsupportedError("a sweep over tensors turned two ways", "turned one way at most")
+        check_rows(walk)
         return walk, []
 
 
