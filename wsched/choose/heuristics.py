@@ -182,9 +182,6 @@ def _none_for(problem: Problem) -> UnsupportedError:
     if problem.computed is not None:
         what = f"an operand that is computed from {problem.computed.dtype}, in no legal tile"
         return UnsupportedError(what, "one whose rows and slices of K registers hold")
-    if problem.grouped:
-        what = f"groups with {len(problem.matrices)} matrices in the epilogue"
-        return UnsupportedError(what, "as many as shared memory holds beside a tile")
     what = f"a product of {problem.operand} as these lie, in no legal tile"
     return UnsupportedError(what, "K-major operands, and an epilogue that shared memory holds")
 
