@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -52,9 +53,17 @@ def test_bounds_leave_the_best_candidate(problem: Problem) -> None:
     assert modelled(problem) == candidates(problem)[0].params
 
 
-def test_operands_that_no_wgmma_reads_are_refused() -> None:
+@pytest.mark.parametrize("groups", [{}, {"grouped": "m", "batch": 4}], ids=["one", "groups"])
+def test_operands_that_no_wgmma_reads_are_refused(groups: dict[str, Any]) -> None:
     """wgmma reads 8 bits with K in consecutive places."""
     with pytest.raises(UnsupportedError) as error:
-        modelled(replace(NARROW, m_major=True))
+        modelled(replace(NARROW, m_major=True, **groups))
     assert error.value.what == "a product of Float8_e4m3fn as these lie, in no legal tile"
-    assert "K-major operands" in str(error.value)
+    assert error.value.supported.startswith("K-major operands (of 16 bits any)")
+
+
+def test_more_products_than_a_tile_has_room_for_are_refused() -> None:
+    with pytest.raises(UnsupportedError) as error:
+        modelled(replace(WIDE, b_count=16))
+    assert error.value.what == "16 products of BFloat16 as these lie, in no legal tile"
+    assert error.value.supported.endswith("as many products and results as one has room for")

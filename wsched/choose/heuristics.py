@@ -182,11 +182,10 @@ def _none_for(problem: Problem) -> UnsupportedError:
     if problem.computed is not None:
         what = f"an operand that is computed from {problem.computed.dtype}, in no legal tile"
         return UnsupportedError(what, "one whose rows and slices of K registers hold")
-    if problem.grouped:
-        what = f"groups with {len(problem.matrices)} matrices in the epilogue"
-        return UnsupportedError(what, "as many as shared memory holds beside a tile")
-    what = f"a product of {problem.operand} as these lie, in no legal tile"
-    return UnsupportedError(what, "K-major operands, and an epilogue that shared memory holds")
+    count = f"{problem.products} products" if problem.products > 1 else "a product"
+    what = f"{count} of {problem.operand} as these lie, in no legal tile"
+    room = "as many products and results as one has room for"
+    return UnsupportedError(what, f"K-major operands (of 16 bits any), {room}")
 
 
 def _tried(problem: Problem) -> list[tuple[Tile, ClusterDims]]:
