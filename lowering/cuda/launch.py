@@ -24,6 +24,10 @@ __all__ = ["LoadedKernel", "PreparedLaunch", "stream_functions"]
 _STREAMS = 64
 """Streams for which a prepared launch keeps its arguments."""
 
+_SM_THREADS, _SM_SHARED, _CTA_SHARED = 2048, 228 * 1024, 1024
+"""Threads and bytes of shared memory of a multiprocessor, and what of these a CTA takes beside its
+own (CUDA C++ Programming Guide, compute capabilities 9.0 and 10.0)."""
+
 
 class LoadedKernel:
     """A kernel that is ready to run.
@@ -152,6 +156,16 @@ class LoadedKernel:
                 )
             self._resident[device] = clusters * size
         return self._resident[device]
+
+    def starts_early(self, ctas: int) -> bool:
+        """Whether a grid of so many CTAs is launched dependently.
+
+        CTAs that wait for a persistent grid take the places that it leaves, on an SM as many as fit
+        there: a grid that does not fill all SMs would run on the few that were left first.
+        """
+        k = self.kernel
+        held = min(_SM_THREADS // k.threads, _SM_SHARED // (k.shared_bytes + _CTA_SHARED))
+        return k.dependent and (held <= 1 or ctas >= held * k.target.sms)
 
     def _active_clusters(self, sms: int) -> int:
         driver = self._driver
@@ -303,7 +317,7 @@ class PreparedLaunch:
         kernel, block = self._kernel, self._pack(*memory)
         config = LaunchConfig(*self._grid, kernel.kernel.splits, kernel.kernel.threads, 1, 1,
                               kernel.kernel.shared_bytes, stream, None, 0)  # fmt: skip
-        if kernel.kernel.dependent:
+        if kernel.starts_early(self._grid[0] * self._grid[1] * kernel.kernel.splits):
             config.add(LaunchAttribute.programmatic_stream_serialization())
         config.block = block
         made = (

@@ -134,11 +134,22 @@ def test_an_address_has_a_descriptor_for_each_device(driver: Driver) -> None:
 @pytest.mark.slow
 def test_a_dependent_kernel_may_start_early(driver: Driver) -> None:
     """Attribute 6 of cuda.h, programmatic stream serialization; only where the kernel waits."""
-    for kernel in (copy_kernel(), replace(copy_kernel(), dependent=True)):
+    alone = 1152  # threads, of which an SM has no more than one CTA
+    for kernel in (copy_kernel(), replace(copy_kernel(), dependent=True, threads=alone)):
         prepared = prepare(LoadedKernel(kernel, b""))
         gc.collect()
         prepared(5)
     assert driver.attributes == [[], [(6, 1)]]
+
+
+def test_a_grid_that_would_pile_up_on_few_multiprocessors_starts_late(driver: Driver) -> None:
+    """Its CTAs would take the places of the first ones that a persistent grid leaves."""
+    small = replace(copy_kernel(), dependent=True, threads=512)
+    sms = small.target.sms
+    made = LoadedKernel(small, b"")
+    assert [made.starts_early(n) for n in (1, sms, 4 * sms - 1, 4 * sms)] == [False] * 3 + [True]
+    assert LoadedKernel(replace(small, threads=1152), b"").starts_early(1)
+    assert not LoadedKernel(replace(small, dependent=False), b"").starts_early(4 * sms)
 
 
 def test_launch_attribute_as_cuda_bindings_has_it() -> None:
