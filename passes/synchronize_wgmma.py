@@ -36,6 +36,7 @@ from lowering.kernel.nodes import (
     WgmmaWait,
 )
 from lowering.kernel.visit import Names, defined, map_bodies, used, walk
+from lowering.target import ptx
 from lowering.target.wgmma import AT_ONCE
 from passes.options import LoweringOptions
 from passes.wgmma_groups import flying, group, multiplying_warps, pieces, rolling
@@ -159,7 +160,7 @@ def _summed(kernel: Kernel, body: Body) -> Mapping[str, Chain]:
     where so many warpgroups multiply that one's waits are others' time.
     """
     products = _products(body)
-    if multiplying_warps(kernel) >= 4 * AT_ONCE:
+    if multiplying_warps(kernel) >= ptx.WARPS * AT_ONCE:
         return {}
     others = tuple(s for s in body if not isinstance(s, MmaTile))
     if not products or not _uses(others, {p.out.name for p in products}):

@@ -38,9 +38,6 @@ from lowering.target.wgmma import pieces_of
 
 __all__ = ["flying", "group", "multiplying_warps", "pieces", "rolling"]
 
-WARPS = ptx.WARPGROUP // ptx.WARP
-"""Of a warpgroup."""
-
 
 def flying(frag: Frag) -> Frag:
     """The value while a wgmma may write it."""
@@ -59,7 +56,7 @@ def pieces(kernel: Kernel, mma: MmaTile) -> int:
     Raises:
         UnsupportedError: no wgmma computes it.
     """
-    return pieces_of(mma.k // _instruction_k(kernel, mma), multiplying_warps(kernel) == WARPS)
+    return pieces_of(mma.k // _instruction_k(kernel, mma), multiplying_warps(kernel) == ptx.WARPS)
 
 
 def group(

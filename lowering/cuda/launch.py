@@ -13,7 +13,7 @@ from lowering.cuda.launch_memory import Allocate, Needs
 from lowering.cuda.pointers import pointer_of
 from lowering.ground.errors import InternalError, UnsupportedError
 from lowering.kernel.kernel import Kernel
-from lowering.target.ptx import GRID_YZ_MAX
+from lowering.target.ptx import GRID_YZ_MAX, ctas_held
 from lowering.target.targets import require
 
 if TYPE_CHECKING:
@@ -23,10 +23,6 @@ __all__ = ["LoadedKernel", "PreparedLaunch", "stream_functions"]
 
 _STREAMS = 64
 """Streams for which a prepared launch keeps its arguments."""
-
-_SM_THREADS, _SM_SHARED, _CTA_SHARED = 2048, 228 * 1024, 1024
-"""Threads and bytes of shared memory of a multiprocessor, and what of these a CTA takes beside its
-own (CUDA C++ Programming Guide, compute capabilities 9.0 and 10.0)."""
 
 
 class LoadedKernel:
@@ -164,7 +160,7 @@ class LoadedKernel:
         there: a grid that does not fill all SMs would run on the few that were left first.
         """
         k = self.kernel
-        held = min(_SM_THREADS // k.threads, _SM_SHARED // (k.shared_bytes + _CTA_SHARED))
+        held = ctas_held(k.threads, k.shared_bytes)
         return k.dependent and (held <= 1 or ctas >= held * k.target.sms)
 
     def _active_clusters(self, sms: int) -> int:

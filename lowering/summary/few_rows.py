@@ -134,7 +134,7 @@ def few_rows_kernel(summary: Summary, name: str, few: FewRows, target: Target = 
         b.emit(FragStoreGlobal(GmemRef(f"{value}_out", at), b.held[value]))
     storage: list[Storage] = [_declared(v, v.name, few) for v in summary.inputs]
     storage += [_declared(summary.value(value), f"{value}_out", few) for value in written]
-    role = Role("compute", 0, ptx.WARPGROUP // 32, tuple(b.body))
+    role = Role("compute", 0, ptx.WARPS, tuple(b.body))
     return Kernel(
         name, ptx.WARPGROUP, ceildiv(BEHIND, few.columns), (FRONT, REDUCED, BEHIND), tuple(storage),
         (Roles((role,)),), target=target, grid_y=FRONT,

@@ -121,7 +121,7 @@ def sweep_kernel(
         _declared(n, sweep.term(p.term), _sizes_of(p, sizes), access)
         for n, p, access in zip(names, sweep.places(), accesses, strict=True)
     ]
-    role = Role("compute", 0, ptx.WARPGROUP // 32, tuple(b.body))
+    role = Role("compute", 0, ptx.WARPS, tuple(b.body))
     params = (*sizes, *map(place_of, range(sweep.rank))) if sweep.is_random else sizes
     params += tuple(rows_of(p.term) for p in sweep.inputs if p.table)
     return Kernel(

@@ -7,10 +7,12 @@ Sources: PTX ISA 8.x (cp.async.bulk.tensor, tensor swizzle modes, mbarrier).
 
 from __future__ import annotations
 
-__all__ = ["multicast_slice", "slice_problem", "stored_columns"]
+__all__ = ["ctas_held", "multicast_slice", "slice_problem", "stored_columns"]
 
 WARP = 32
 WARPGROUP = 128
+WARPS = WARPGROUP // WARP
+"""Of a warpgroup."""
 
 TMA_BOX_MAX = 256
 """Elements of a box per dimension."""
@@ -48,6 +50,17 @@ MBARRIER_BYTES = 8
 
 GRID_X_MAX, GRID_YZ_MAX = 2**31 - 1, 65535
 """CTAs of a grid along x, and along y or z (CUDA C++ Programming Guide, compute capabilities)."""
+
+_SM_THREADS, _SM_SHARED, _CTA_SHARED = 2048, 228 * 1024, 1024
+"""Threads and bytes of shared memory of a multiprocessor, and bytes that each CTA takes beside its
+own (CUDA C++ Programming Guide, Technical Specifications per Compute Capability, 9.0 and 10.0)."""
+
+
+def ctas_held(threads: int, shared_bytes: int) -> int:
+    """CTAs of so many threads and bytes of shared memory that a multiprocessor has room for, if it
+    has registers for them.
+    """
+    return min(_SM_THREADS // threads, _SM_SHARED // (shared_bytes + _CTA_SHARED))
 
 
 def multicast_slice(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
-from lowering.ground.errors import ScheduleError
+from lowering.ground.errors import ScheduleError, UnsupportedError
 from lowering.ground.frozen import replaced
 from wsched.choose.crowding import in_few_stages
 from wsched.choose.problem import ALIGNED, Problem, demands
@@ -24,7 +24,7 @@ from wsched.schedule.matmul.params import (
 )
 from wsched.schedule.matmul.tiles import fit_stages, with_tile
 
-__all__ = ["is_legal", "made"]
+__all__ = ["is_legal", "made", "refusal"]
 
 
 def made(
@@ -68,6 +68,19 @@ def is_legal(problem: Problem, params: MatmulParams) -> bool:
     except ScheduleError:
         return False
     return True
+
+
+def refusal(problem: Problem, params: MatmulParams) -> str:
+    """Why there is no kernel of parameters that somebody asks for, be it that none is built; empty
+    where there is one.
+    """
+    try:
+        require_legal_for(demands(problem), params)
+    except ScheduleError as e:
+        return e.why
+    except UnsupportedError as e:
+        return str(e)
+    return ""
 
 
 @lru_cache(maxsize=4096)

@@ -10,15 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from lowering.ground.errors import ScheduleError, UnsupportedError
 from lowering.ground.frozen import replaced
 from wsched.choose.cost import Cost
 from wsched.choose.cost_model import cost
 from wsched.choose.heuristics import CLUSTERS, Candidate, candidates
 from wsched.choose.learned.order import predicted
-from wsched.choose.problem import Problem, demands
+from wsched.choose.made import refusal
+from wsched.choose.problem import Problem
 from wsched.schedule.matmul.early import in_parts, launched
-from wsched.schedule.matmul.limits import require_legal_for
 from wsched.schedule.matmul.params import MatmulParams
 from wsched.schedule.matmul.tiles import MAX_STAGES
 
@@ -130,12 +129,8 @@ def _priced(
     """
     found = []
     for value, params in tried:
-        try:
-            require_legal_for(demands(problem), params)
-        except ScheduleError as e:
-            found.append(Alternative(value, None, e.why))
-        except UnsupportedError as e:
-            found.append(Alternative(value, None, str(e)))
+        if why := refusal(problem, params):
+            found.append(Alternative(value, None, why))
         else:
             made = known.get(params) or replaced(cost(problem, params), factor=best.factor)
             found.append(Alternative(value, made.us, _beside(made, best)))

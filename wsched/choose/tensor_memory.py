@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lowering.ground.errors import ScheduleError, UnsupportedError
+from lowering.ground.errors import UnsupportedError
 from lowering.ground.frozen import replaced
 from wsched.choose.candidate import Candidate
 from wsched.choose.cost_model import cost
-from wsched.choose.problem import Problem, demands
-from wsched.schedule.matmul.limits import require_legal_for
+from wsched.choose.made import is_legal
+from wsched.choose.problem import Problem
 from wsched.schedule.matmul.params import (
     GemmTile,
     MatmulParams,
@@ -35,13 +35,8 @@ def tried_in_tensor_memory(problem: Problem) -> Iterator[MatmulParams]:
     for m in ROWS:
         for n in COLUMNS:
             made = _params(problem, m, n)
-            if made is None:
-                continue
-            try:
-                require_legal_for(demands(problem), made)
-            except ScheduleError:
-                continue
-            yield made
+            if made is not None and is_legal(problem, made):
+                yield made
 
 
 def _params(problem: Problem, m: int, n: int) -> MatmulParams | None:

@@ -11,14 +11,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from lowering.ground.errors import ScheduleError, UnsupportedError
 from lowering.ground.frozen import replaced
 from wsched.choose.cost_model import cost
 from wsched.choose.heuristics import CLUSTERS, Candidate, candidates
-from wsched.choose.problem import ALIGNED, Problem, demands
+from wsched.choose.made import refusal
+from wsched.choose.problem import ALIGNED, Problem
 from wsched.losses.effects import losses_of
 from wsched.schedule.matmul.early import in_parts, in_shares, launched
-from wsched.schedule.matmul.limits import require_legal_for
 from wsched.schedule.matmul.params import MatmulParams
 from wsched.schedule.matmul.tiles import MAX_STAGES
 
@@ -86,12 +85,8 @@ def _best_of_each(found: list[Mend]) -> list[Mend]:
 
 
 def _priced(problem: Problem, now: float, what: str, params: MatmulParams) -> Mend:
-    try:
-        require_legal_for(demands(problem), params)
-    except ScheduleError as e:
-        return Mend(what, None, e.why)
-    except UnsupportedError as e:
-        return Mend(what, None, str(e))
+    if why := refusal(problem, params):
+        return Mend(what, None, why)
     return Mend(what, now - cost(problem, params).us)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from lowering.ground.errors import UnsupportedError
+from lowering.target import ptx
 from wsched.choose.cost_model import places, terms_of
 from wsched.choose.problem import Problem
 from wsched.front.sizes import Extents
@@ -20,10 +21,9 @@ from wsched.schedule.matmul.params import MatmulParams
 
 __all__ = ["World", "resident", "world_of"]
 
-SM_THREADS, SM_SHARED, CTA_SHARED, REGISTER_STEP = 2048, 228 * 1024, 1024, 8
-"""Of compute capabilities 9.0 and 10.0: threads and bytes of shared memory of an SM, bytes that
-each CTA takes beside its own, and in which steps a thread has registers (CUDA C++ Programming
-Guide, Technical Specifications per Compute Capability)."""
+REGISTER_STEP = 8
+"""In which steps a thread has registers (CUDA C++ Programming Guide, Technical Specifications per
+Compute Capability, 9.0 and 10.0)."""
 
 MOST_CLUSTERS = 8
 """Clusters of a smaller problem whose CTAs share tiles at any step of K."""
@@ -54,9 +54,8 @@ def resident(kernel: CompiledFusion) -> int:
     """
     threads, used = kernel.kernel.threads, kernel.resources.registers
     registers = -(-used // REGISTER_STEP) * REGISTER_STEP * threads
-    shared = kernel.kernel.shared_bytes + CTA_SHARED
     of_registers = kernel.kernel.target.registers // registers
-    fit = min(SM_THREADS // threads, of_registers, SM_SHARED // shared)
+    fit = min(of_registers, ptx.ctas_held(threads, kernel.kernel.shared_bytes))
     cells, columns = kernel.kernel.target.tensor_memory, kernel.kernel.tensor_columns
     return fit if cells is None or not columns else min(fit, cells.columns // columns)
 

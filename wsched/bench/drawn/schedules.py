@@ -13,14 +13,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from random import Random
 
-from lowering.ground.errors import WschedError
 from wsched.bench.schedules.ranking import Ranked, label
 from wsched.choose.heuristics import candidates, choose_params, ranked
-from wsched.choose.learned.order import NEAR, predicted
-from wsched.choose.problem import Problem, demands
+from wsched.choose.learned.order import near_best, predicted
+from wsched.choose.made import refusal
+from wsched.choose.problem import Problem
 from wsched.front.known import import_fusion
 from wsched.schedule.matmul.early import in_shares, launched
-from wsched.schedule.matmul.limits import require_legal_for
 from wsched.schedule.matmul.params import (
     ClusterDims,
     GemmTile,
@@ -59,17 +58,9 @@ def schedules_for(definition: str, problem: Problem, first: int = FIRST) -> list
     fusion = import_fusion(definition)
     named: dict[str, MatmulParams] = {}
     for p in tried:
-        if p is taken or _legal(problem, p):
+        if p is taken or not refusal(problem, p):
             named.setdefault(label(fusion, p), p)
     return [Ranked(name, predicted(problem, p).us, p) for name, p in named.items()]
-
-
-def _legal(problem: Problem, params: MatmulParams) -> bool:
-    try:
-        require_legal_for(demands(problem), params)
-    except WschedError:
-        return False
-    return True
 
 
 def _first(found: list[MatmulParams], count: int) -> list[MatmulParams]:
@@ -85,9 +76,7 @@ def _first(found: list[MatmulParams], count: int) -> list[MatmulParams]:
 
 def _drawn(problem: Problem, count: int) -> list[MatmulParams]:
     """So many of those that the laws put near their best, the same ones each time."""
-    found = candidates(problem)
-    furthest = NEAR * min(c.cost.by_laws for c in found)
-    near = [c.params for c in found if c.cost.by_laws <= furthest]
+    near = [c.params for c in near_best(candidates(problem))]
     drawing = Random(f"{problem.m}x{problem.n}x{problem.k}")
     return drawing.sample(near, min(count, len(near)))
 

@@ -18,7 +18,7 @@ from wsched.choose.learned.trees import Numbers, Trees
 from wsched.choose.problem import Problem
 from wsched.schedule.matmul.params import MatmulParams
 
-__all__ = ["FURTHEST", "NEAR", "TREES", "in_order", "near", "predicted", "told"]
+__all__ = ["FURTHEST", "NEAR", "TREES", "in_order", "near", "near_best", "predicted", "told"]
 
 TREES = Path(__file__).with_name("hopper.npz")
 """Fitted to drawn problems on an H200 and an H100 by ``python -m wsched.bench.drawn.fit``."""
@@ -49,14 +49,19 @@ def in_order(problem: Problem, found: Sequence[Candidate]) -> tuple[Candidate, .
     by_laws = sorted(found, key=lambda c: c.cost.by_laws)
     if not by_laws or not _is_known(problem):
         return tuple(by_laws)
-    furthest = by_laws[0].cost.by_laws * NEAR
-    first = [c for c in by_laws if c.cost.by_laws <= furthest]
+    first = near_best(by_laws)
     factors = _factors(problem, first)
     known = [
         replaced(c, cost=replaced(c.cost, factor=factor))
         for c, factor in zip(first, factors, strict=True)
     ]
     return (*sorted(known, key=lambda c: c.cost.us), *by_laws[len(first) :])
+
+
+def near_best(found: Sequence[Candidate]) -> list[Candidate]:
+    """Those that the laws put near the best of them, in their order."""
+    furthest = NEAR * min(c.cost.by_laws for c in found)
+    return [c for c in found if c.cost.by_laws <= furthest]
 
 
 def predicted(problem: Problem, params: MatmulParams) -> Cost:

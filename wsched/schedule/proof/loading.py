@@ -13,9 +13,6 @@ from wsched.schedule.warpgroups import ROLES, Warpgroups
 
 __all__ = ["load_registers_problem", "sharing", "warpgroups_that_fill", "warpgroups_that_load"]
 
-_WARPS = ptx.WARPGROUP // ptx.WARP
-"""Of a warpgroup: each fills a ring by TMA, or the queue of tiles."""
-
 
 def warpgroups_that_fill(fusion: Fusion, loads: Iterable[str]) -> Warpgroups | None:
     """Those whose threads fill a ring: all of them fill each stage together.
@@ -54,7 +51,7 @@ def warpgroups_that_load(fusion: Fusion, rings: Iterable[tuple[str, ...]], alone
     """
     found = [warpgroups_that_fill(fusion, loads) for loads in rings]
     warps = sum(groups is None for groups in found) + alone
-    return sum(g.count for g in found if g is not None) - (-warps // _WARPS)
+    return sum(g.count for g in found if g is not None) - (-warps // ptx.WARPS)
 
 
 def load_registers_problem(
