@@ -33,12 +33,12 @@ RUNTIME = {
 }
 PYTEST = {
     "hypothesis": "hypothesis",
+    "lightgbm": "lightgbm",
     "matplotlib": "matplotlib",
-    "playwright": "playwright",
     "pdoc": "pdoc",
+    "playwright": "playwright",
     "pytest": "pytest",
     "pytest_timeout": "pytest-timeout",
-    "sklearn": "scikit-learn",
     "xdist": "pytest-xdist",
 }
 LINT = {"mypy": "mypy", "ruff": "ruff"}

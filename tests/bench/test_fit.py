@@ -7,15 +7,15 @@ import lzma
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import lightgbm
 import numpy as np
 import pytest
 import typer
 from numpy.typing import NDArray
-from sklearn.ensemble import HistGradientBoostingRegressor
 from typer.testing import CliRunner
 
 from wsched.bench.drawn import fit
-from wsched.bench.drawn.fit import Measured, fitted, left, measured, trees_of
+from wsched.bench.drawn.fit import Boosting, Measured, fitted, left, measured, trees_of
 from wsched.bench.drawn.joined import joined
 from wsched.bench.drawn.problems import Drawn
 from wsched.bench.drawn.schedules import schedules_for
@@ -26,7 +26,7 @@ from wsched.choose.learned.features import FEATURES
 from wsched.choose.learned.trees import Trees
 from wsched.choose.tuned.entry import problem_to_dict
 
-LEAVES = {"max_iter": 12, "min_samples_leaf": 5, "learning_rate": 0.5}
+LEAVES = {"min_data_in_leaf": 5}
 EXCHANGED = FEATURES.index("exchanged")
 
 
@@ -57,9 +57,31 @@ def test_rows_go_where_they_went_when_trees_were_fitted() -> None:
     rows = rng.random((120, len(FEATURES))).astype(np.float32)
     ulps = rng.integers(0, 8, len(rows))
     rows[:, EXCHANGED] = 1 + ulps * np.finfo(np.float32).eps
-    model = HistGradientBoostingRegressor(max_iter=4, min_samples_leaf=2).fit(rows, ulps)
-    apart = trees_of(model).of(rows) - model.predict(rows)
-    assert np.ptp(apart) < 1e-5
+    settings = {"min_data_in_leaf": 2, "min_data_in_bin": 1, "verbose": -1}
+    model = lightgbm.train(settings, lightgbm.Dataset(rows, ulps), 4)
+    assert trees_of(model).of(rows) == pytest.approx(model.predict(rows), abs=1e-5)
+
+
+def test_the_order_of_the_fastest_counts_more_than_times_of_the_slow(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One split cannot say both: which of two is the first, and how long the others take."""
+    count = 200
+    rows = np.zeros((4 * count, len(FEATURES)), np.float32)
+    rows[:, EXCHANGED] = np.tile([1, 2, 3, 4], count)
+    took = np.log(np.tile([1.0, 1.03, 1.1, 1.3], count))
+    m = Measured(
+        rows, np.zeros(4 * count), took, np.arange(0, 4 * count, 4),
+        np.repeat(np.arange(count), 4), np.arange(count).astype(str),
+    )  # fmt: skip
+    settings = {**LEAVES, "num_leaves": 2}
+    monkeypatch.setattr(fit, "TO_TIMES", Boosting(1, 1.0))
+    monkeypatch.setattr(fit, "TO_ORDER", Boosting(1, 1e-9))
+    first, second, third, last = fitted(m, **settings).of(rows[:4])
+    assert first == pytest.approx(second, abs=1e-6) and third < last
+    monkeypatch.setattr(fit, "TO_ORDER", Boosting(20, 0.5))
+    first, second, third, last = fitted(m, **settings).of(rows[:4])
+    assert first < second < third < last
 
 
 @pytest.mark.slow
@@ -78,7 +100,7 @@ def test_trees_do_not_know_a_problem_by_another_gpu(monkeypatch: pytest.MonkeyPa
         inside, outside = ({*of.names[of.problem[x]]} for x in (some, ~some))
         assert not inside & outside and len(inside | outside) == 10
         fitted_to.append(inside)
-        return fitted(of, some, max_iter=1)
+        return fitted(of, some, max_depth=1)
 
     monkeypatch.setattr(fit, "fitted", known)
     left(m)
@@ -142,7 +164,9 @@ def test_the_command_writes_what_is_read(
     packed: File, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(fit, "SETTINGS", fit.SETTINGS | {"max_iter": 3, "min_samples_leaf": 3})
+    monkeypatch.setattr(fit, "SETTINGS", fit.SETTINGS | {"min_data_in_leaf": 3})
+    monkeypatch.setattr(fit, "TO_TIMES", Boosting(2, 0.1))
+    monkeypatch.setattr(fit, "TO_ORDER", Boosting(1, 0.1))
     out = tmp_path / "trees.npz"
     fit.main([packed.path], out)
     assert len(Trees.read(out, FEATURES).roots) == 3

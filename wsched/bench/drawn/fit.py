@@ -1,7 +1,7 @@
 """Trees that put schedules in order, fitted to drawn problems; needs no GPU.
 
 ``python -m wsched.bench.drawn.fit FILE... --out TREES`` reads files of ``wsched bench random
---json``, plain or packed with xz, fits (scikit-learn: the extra ``fit`` of the package) and writes
+--json``, plain or packed with xz, fits (LightGBM: the extra ``fit`` of the package) and writes
 what :mod:`wsched.choose.learned` reads. First it says what was gained at problems that the trees do
 not know: each fifth of them by trees of the other four.
 """
@@ -29,16 +29,36 @@ __all__ = ["Measured", "fitted", "left", "measured", "trees_of"]
 
 FOLDS = 5
 
+
+@dataclass(frozen=True, slots=True)
+class Boosting:
+    """How many trees are fitted one behind the other.
+
+    Args:
+        trees: at most; fewer where nothing is left to split.
+        rate: share of what a tree would mend that it does.
+    """
+
+    trees: int
+    rate: float
+
+
 STEEPNESS = 5.0
-"""How fast a schedule counts for less that is slower than the fastest at its problem: one that
-takes a tenth longer counts 0.6."""
+"""How fast a schedule counts for less that is slower than the fastest at its problem, where trees
+are fitted to times: one that takes a tenth longer counts 0.6."""
 
 SETTINGS = {
-    "max_iter": 800, "learning_rate": 0.06, "max_leaf_nodes": 63, "max_depth": 9,
-    "min_samples_leaf": 30, "l2_regularization": 3.0, "random_state": 0,
+    "num_leaves": 63, "max_depth": 9, "min_data_in_leaf": 30, "lambda_l2": 3.0,
+    "use_missing": False, "seed": 0, "deterministic": True, "num_threads": 1, "verbose": -1,
 }  # fmt: skip
-"""Of gradient boosting. Of 8 to 63 leaves and of 300 to 800 trees more are better, of two GPUs;
-features left out at random are not (0041)."""
+"""Of gradient boosting."""
+
+TO_TIMES, TO_ORDER = Boosting(trees=300, rate=0.06), Boosting(trees=600, rate=0.03)
+"""Trees that are fitted to times, and behind them those that are to the order (0041)."""
+
+BLUR = 0.04
+"""How far apart two logarithms of time are that an order tells apart: a schedule that takes so much
+longer than the fastest is its choice e times more seldom."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -115,42 +135,111 @@ def measured(found: Iterable[Joined]) -> Measured:
 
 
 def fitted(m: Measured, some: NDArray[np.bool_] | None = None, **settings: Any) -> Trees:
-    """Trees of schedules.
+    """Trees of schedules: to what the laws are off by, then to the order of those near their best.
 
     Args:
         m: all.
-        some: of which to fit to; None for all.
+        some: of which to fit to, whole problems; None for all.
         settings: that differ from :data:`SETTINGS`.
     """
-    from sklearn.ensemble import HistGradientBoostingRegressor  # not for who only compiles
+    import lightgbm  # not for who only compiles
 
     some = np.ones(len(m.took), bool) if some is None else some
-    model = HistGradientBoostingRegressor(**{**SETTINGS, **settings})
-    model.fit(m.rows[some], m.target[some], sample_weight=np.exp(-STEEPNESS * m.behind[some]))
-    made = trees_of(model)
+    given = {**SETTINGS, **settings}
+    times = lightgbm.train(
+        {**given, "objective": "l2", "learning_rate": TO_TIMES.rate},
+        lightgbm.Dataset(m.rows[some], m.target[some], weight=_weights(m)[some]),
+        TO_TIMES.trees,
+    )
+    compared = some & m.near
+    known = times.predict(m.rows[compared])
+    order = lightgbm.train(
+        {**given, "objective": _Listed(m, compared).slopes, "learning_rate": TO_ORDER.rate,
+         "min_sum_hessian_in_leaf": 1e-3},
+        lightgbm.Dataset(m.rows[compared], m.target[compared], init_score=known),
+        TO_ORDER.trees,
+    )  # fmt: skip
+    made = trees_of(times, order)
     # What the laws put near their best is as long as predicted, in the mean over all problems.
-    mean = made.of(m.rows[some & m.near]).mean()
-    return made.moved(-float(mean))
+    return made.moved(-float(made.of(m.rows[compared]).mean()))
 
 
-def trees_of(model: Any) -> Trees:
-    """The nodes of the trees of a scikit-learn model behind each other."""
-    nodes = [tree.nodes for (tree,) in model._predictors]
-    sizes = [len(n) for n in nodes]
-    roots = np.cumsum([0, *sizes[:-1]])
-    every, root = np.concatenate(nodes), np.repeat(roots, sizes)
-    leaf, own = every["is_leaf"].astype(bool), np.arange(len(every))
+def _weights(m: Measured) -> Numbers:
+    weights: Numbers = np.exp(-STEEPNESS * m.behind)
+    return weights
+
+
+class _Listed:
+    """How far an order of the schedules of each problem is from that of their times.
+
+    With logarithms ``t`` of time a schedule is chosen with the probability ``exp(-t / BLUR)`` over
+    the sum of its problem's. What is made least is the cross entropy of those of predicted times
+    from those of measured ones (ListNet: Cao et al., Learning to rank, ICML 2007).
+
+    Args:
+        m: all schedules.
+        some: those that are compared.
+    """
+
+    def __init__(self, m: Measured, some: NDArray[np.bool_]) -> None:
+        _, self._starts, self._problem = np.unique(
+            m.problem[some], return_index=True, return_inverse=True
+        )
+        self._laws = m.laws[some]
+        self._taken = self._chosen(m.took[some])
+
+    def _chosen(self, times: Numbers) -> Numbers:
+        """By schedule, the probability that it is chosen of those of its problem."""
+        less = -times / BLUR
+        share = np.exp(less - np.maximum.reduceat(less, self._starts)[self._problem])
+        chosen: Numbers = share / np.add.reduceat(share, self._starts)[self._problem]
+        return chosen
+
+    def slopes(self, told: Numbers, _: Any) -> tuple[Numbers, Numbers]:
+        """Gradient and curvature by what trees say of each schedule, times :data:`BLUR`."""
+        chosen = self._chosen(self._laws + told)
+        return self._taken - chosen, np.maximum(chosen * (1 - chosen) / BLUR, 1e-3)
+
+
+def trees_of(*boosters: Any) -> Trees:
+    """The nodes of the trees of LightGBM's boosters behind each other."""
+    every = list[_Node]()
+    roots = list[int]()
+    depth = 0
+    for booster in boosters:
+        for tree in booster.dump_model()["tree_info"]:
+            roots.append(len(every))
+            depth = max(depth, _append(tree["tree_structure"], every))
+    feature, most, left, right, value = zip(*every, strict=True)
     return Trees(
         names=np.array(FEATURES),
-        roots=roots.astype(np.int32),
-        feature=np.where(leaf, 0, every["feature_idx"]).astype(np.uint8),
-        most=_rounded_down(np.where(leaf, np.inf, every["num_threshold"])),
-        left=np.where(leaf, own, root + every["left"]).astype(np.int32),
-        right=np.where(leaf, own, root + every["right"]).astype(np.int32),
-        value=np.where(leaf, every["value"], 0.0).astype(np.float32),
-        depth=np.array(every["depth"].max()),
+        roots=np.array(roots, np.int32),
+        feature=np.array(feature, np.uint8),
+        most=_rounded_down(np.array(most)),
+        left=np.array(left, np.int32),
+        right=np.array(right, np.int32),
+        value=np.array(value, np.float32),
+        depth=np.array(depth),
         probes=probed(),
     )
+
+
+_Node = tuple[int, float, int, int, float]
+"""Feature, value up to which a row goes left, the nodes left and right, what a leaf adds."""
+
+
+def _append(node: dict[str, Any], every: list[_Node]) -> int:
+    """Append a node and those below it; how many steps lead to its furthest leaf."""
+    own = len(every)
+    if "leaf_value" in node:
+        every.append((0, np.inf, own, own, node["leaf_value"]))
+        return 0
+    every.append((0, 0.0, own, own, 0.0))  # its place, until it is known where the right one lies
+    deep = _append(node["left_child"], every)
+    right = len(every)
+    deep = max(deep, _append(node["right_child"], every))
+    every[own] = (node["split_feature"], node["threshold"], own + 1, right, 0.0)
+    return deep + 1
 
 
 def _rounded_down(most: Numbers) -> Numbers:
