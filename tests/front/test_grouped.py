@@ -163,7 +163,7 @@ def test_a_table_by_columns_is_turned(k: int, monkeypatch: pytest.MonkeyPatch) -
         seen.append(inputs[0].stride())
         return execute(text, inputs)
 
-    monkeypatch.setattr("wsched.front.grouped.execute", told)
+    monkeypatch.setattr("wsched.front.again.execute", told)
     found = wsched.grouped_mm(turned, w, ends, rows=rows)
     assert torch.equal(found, product(taken, w, ends).bfloat16())
     assert seen == [(k, 1)]
@@ -176,7 +176,7 @@ def test_rows_by_index_are_never_left_to_nvfuser(
 ) -> None:
     """It reads in front of the table, or behind it, for a row that there is not."""
     asked: list[Any] = []
-    monkeypatch.setattr("wsched.front.grouped.execute", lambda *given: [asked.append(given)])
+    monkeypatch.setattr("wsched.front.again.execute", lambda *given: [asked.append(given)])
     x = torch.empty_strided((20, k), strides, dtype=torch.bfloat16)
     w, rows = torch.empty(3, k, n, dtype=x.dtype), torch.zeros(84, dtype=torch.int64)
     wsched.grouped_mm(x, w, torch.tensor([5, 14, 84], dtype=torch.int32), rows=rows)

@@ -32,7 +32,7 @@ from wsched.front.traced import define, is_compiling, traced
 from wsched.importer import Definition
 from wsched.importer.input_error import InputError, require_sequence
 from wsched.importer.title import title_of
-from wsched.program.classes import class_key
+from wsched.program.classes import Key, class_key
 from wsched.run.ranges import ranged
 from wsched.schedule.matmul.params import MatmulParams
 from wsched.schedule.schedule import Schedule
@@ -97,17 +97,27 @@ def execute(
         return _execute_invariant(definition, inputs, params)
     if params is not None or isinstance(definition, Schedule):
         return compile(definition, inputs, params=params)(*inputs)
+    key = _key(inputs, constants) if constants else class_key(inputs)
+    return execute_class(definition, inputs, key, constants)
+
+
+define(execute)
+
+
+def execute_class(
+    definition: Any, inputs: Sequence[torch.Tensor], key: Key | None, constants: Sequence[int] = ()
+) -> list[torch.Tensor]:
+    """:func:`execute` outside of ``torch.compile`` and without its checks, by what the route is
+    remembered by: the inputs' :func:`~wsched.program.classes.class_key` where none is constant.
+    """
     definition, found = allowed(definition)
-    route = found.routes.get(_key(inputs, constants) if constants else class_key(inputs))
+    route = found.routes.get(key)
     if route is not None:
         try:
             return route.run(definition, inputs)
         except UnsupportedError:
             pass  # what has changed since, say the limit of the machine, is found out again
     return _first_call(definition, inputs, found, constants)
-
-
-define(execute)
 
 
 def _differentiable(

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from wsched.front.api import execute
+from wsched.front.again import Again
 from wsched.front.operations import DEFINITIONS, Epilogue, Operations, named, written
 from wsched.fusion.names import COLS, ROWS, SUMMED
 from wsched.fusion.types import DataType
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     import torch
 
 __all__ = ["Operations", "by_rows", "grouped_mm"]
+
+_AGAIN = Again()
 
 
 def grouped_mm(
@@ -78,6 +80,11 @@ def grouped_mm(
 
     matrices: list[torch.Tensor] = [w] if isinstance(w, torch.Tensor) else list(w)
     added = [] if bias is None else [bias] if isinstance(bias, torch.Tensor) else list(bias)
+    beside = epilogue, len(matrices), len(added), out_dtype, rows is None
+    again = _AGAIN.call(_inputs(x, rows, offsets, matrices, added, inputs), beside)
+    if again is not None:
+        _require_ends(x, matrices, offsets, rows)
+        return again()[0]
     given = [("x", x), ("offsets", offsets), *(("w", t) for t in matrices)]
     given += [("rows", rows)] if rows is not None else []
     for name, tensor in (*given, *(("bias", t) for t in added), *(("inputs", t) for t in inputs)):
@@ -90,8 +97,17 @@ def grouped_mm(
     index = None if rows is None else named(rows.dtype)
     operands = _Operands(named(x.dtype), ranks, len(matrices), index)
     text = _definition(operands, tuple(kinds), tuple(more), epilogue, out)
-    first = [x] if rows is None else [by_rows(x), rows]
-    return execute(text, [*first, offsets.contiguous(), *matrices, *added, *inputs])[0]
+    table = x if rows is None else by_rows(x)
+    read = _inputs(table, rows, offsets.contiguous(), matrices, added, inputs)
+    return _AGAIN.first(text, read, beside)[0]
+
+
+def _inputs(
+    x: torch.Tensor, rows: torch.Tensor | None, offsets: torch.Tensor, w: list[Any],
+    bias: list[Any], inputs: Sequence[torch.Tensor],
+) -> list[Any]:  # fmt: skip
+    """What the definition reads."""
+    return [x, *(() if rows is None else (rows,)), offsets, *w, *bias, *inputs]
 
 
 def by_rows(x: torch.Tensor) -> torch.Tensor:
@@ -124,10 +140,18 @@ def _require(
         raise InputError(text, "w", f"{ranks[0]}, {ranks[1]}", "2 and 3, 3 and 2, or 2 and 2")
     if rows is not None:
         _require_rows(rows, FORMS[ranks])
+    _require_ends(x, w, offsets, rows)
+
+
+def _require_ends(
+    x: torch.Tensor, w: list[Any], offsets: torch.Tensor, rows: torch.Tensor | None
+) -> None:
+    """Refuse ends that are known to be none."""
     if offsets.device.type == "cpu" and offsets.dim() == 1:
-        ends, what = [0, *offsets.tolist()], _SHARED_OUT[FORMS[ranks]]
+        form = FORMS[x.dim(), w[0].dim()]
+        ends, what = [0, *offsets.tolist()], _SHARED_OUT[form]
         all_rows = len(x if rows is None else rows)
-        most = {ROWS: all_rows, COLS: w[0].shape[1], SUMMED: w[0].shape[0]}[FORMS[ranks]]
+        most = {ROWS: all_rows, COLS: w[0].shape[1], SUMMED: w[0].shape[0]}[form]
         if ends != sorted(ends) or ends[-1] > most:
             text = f"offsets are {ends[1:]}, which do not rise from 0 to at most {most} {what}"
             raise InputError(text, "offsets", str(ends[1:]), f"0 to {most}, rising")
