@@ -1,8 +1,8 @@
 """Operands that are views: a kernel reads what they are views of, by strides.
 
 ``permute``, ``reshape``, ``select``, ``slice``, ``squeeze`` and ``broadcast`` in front of a matmul
-move nothing where the operand's matrices still lie one behind the other: the kernel's tensor map has the strides
-of the view. Any other operand is made by the rest, or copied.
+move nothing where the operand's matrices still lie one behind the other: the kernel's tensor map
+has the strides of the view. Any other operand is made by the rest, or copied.
 """
 
 from __future__ import annotations

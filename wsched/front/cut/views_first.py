@@ -3,8 +3,8 @@
     reshape(cast(x) * 2)  =  cast(reshape(x)) * 2
 
 A sweep reads tensors as they lie, in any order of their dimensions; what it has no word for is one
-dimension in place of two, a part of one, or one place along it. Such views are pushed through pointwise operations
-until they look at inputs.
+dimension in place of two, a part of one, or one place along it. Such views are pushed through
+pointwise operations until they look at inputs.
 """
 
 from __future__ import annotations
