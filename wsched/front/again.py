@@ -10,12 +10,11 @@ that is alike in both, whose class then serves to find its route as well.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lowering.ground.locks import Lock
 from lowering.ground.recent import bounded
-from wsched.front.api import execute, execute_class
+from wsched.front.api import execute, remembered
 from wsched.front.traced import is_compiling
 from wsched.program.classes import Key, class_key
 
@@ -25,21 +24,22 @@ if TYPE_CHECKING:
 __all__ = ["Again"]
 
 _KEPT = 256
-"""Classes of which a function keeps texts."""
+"""Classes for which a function keeps what runs them."""
+
+Run = Callable[[Sequence[Any]], "list[torch.Tensor]"]
+"""Runs tensors of one class."""
 
 
 class Again:
-    """The texts that one function has written; safe to use from threads."""
+    """What runs further calls of one function; safe to use from threads."""
 
     def __init__(self) -> None:
-        self._texts: dict[tuple[Key | None, Hashable], str] = {}
+        self._runs: dict[tuple[Key | None, Hashable], Run] = {}
         self._lock = Lock()
 
-    def call(
-        self, given: Sequence[torch.Tensor], beside: Hashable
-    ) -> Callable[[], list[torch.Tensor]] | None:
-        """A call that needs no check but of values; None where none like it has been made, and for
-        Dynamo, which traces what is checked and written.
+    def run(self, given: Sequence[torch.Tensor], beside: Hashable) -> Run | None:
+        """What runs such tensors, once their values have been checked; None where no call like it
+        has been made, and for Dynamo, which traces what is checked and written.
 
         Args:
             given: what the definition would read, tensors or not.
@@ -47,9 +47,7 @@ class Again:
         """
         if is_compiling():
             return None
-        key = class_key(given)
-        text = self._texts.get((key, beside))
-        return None if text is None else partial(execute_class, text, given, key)
+        return self._runs.get((class_key(given), beside))
 
     def first(
         self, text: str, inputs: Sequence[torch.Tensor], beside: Hashable
@@ -58,5 +56,5 @@ class Again:
         results = execute(text, inputs)
         if not is_compiling() and (key := class_key(inputs)) is not None:
             with self._lock:
-                bounded(self._texts, (key, beside), text, _KEPT)
+                bounded(self._runs, (key, beside), remembered(text, key), _KEPT)
         return results

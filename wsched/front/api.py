@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -118,6 +118,29 @@ def execute_class(
         except UnsupportedError:
             pass  # what has changed since, say the limit of the machine, is found out again
     return _first_call(definition, inputs, found, constants)
+
+
+def remembered(text: str, key: Key) -> Callable[[Sequence[Any]], list[torch.Tensor]]:
+    """How further calls run of a text that has run for inputs of a class, without a look at that:
+    by the route, unless torch's settings have a say in which it is, or it has been forgotten.
+    """
+
+    def anew(inputs: Sequence[Any]) -> list[torch.Tensor]:
+        return execute_class(text, inputs, key)
+
+    definition, found = allowed(text)
+    route = found.routes.get(key)
+    if route is None or known(text).tf32 is not None:
+        return anew
+    by_route = route.run
+
+    def run(inputs: Sequence[Any]) -> list[torch.Tensor]:
+        try:
+            return by_route(definition, inputs)
+        except UnsupportedError:
+            return anew(inputs)
+
+    return run
 
 
 def _differentiable(

@@ -81,10 +81,10 @@ def grouped_mm(
     matrices: list[torch.Tensor] = [w] if isinstance(w, torch.Tensor) else list(w)
     added = [] if bias is None else [bias] if isinstance(bias, torch.Tensor) else list(bias)
     beside = epilogue, len(matrices), len(added), out_dtype, rows is None
-    again = _AGAIN.call(_inputs(x, rows, offsets, matrices, added, inputs), beside)
-    if again is not None:
+    read = _inputs(x, rows, offsets, matrices, added, inputs)
+    if (run := _AGAIN.run(read, beside)) is not None:
         _require_ends(x, matrices, offsets, rows)
-        return again()[0]
+        return run(read)[0]
     given = [("x", x), ("offsets", offsets), *(("w", t) for t in matrices)]
     given += [("rows", rows)] if rows is not None else []
     for name, tensor in (*given, *(("bias", t) for t in added), *(("inputs", t) for t in inputs)):

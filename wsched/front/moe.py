@@ -121,8 +121,8 @@ def moe(
     beside = epilogue, len(matrices)
     if isinstance(routing, Routing):
         given = _inputs(x, routing, weights, matrices, down)
-        if (again := _AGAIN.call(given, beside)) is not None:
-            return again()[0]
+        if (run := _AGAIN.run(given, beside)) is not None:
+            return run(given)[0]
     operands = [("x", x), ("weights", weights), *(("up", t) for t in matrices), ("down", down)]
     for name, tensor in operands:
         if not isinstance(tensor, torch.Tensor):
