@@ -85,20 +85,15 @@ def grouped_mm(
     if (run := _AGAIN.run(read, beside)) is not None:
         _require_ends(x, matrices, offsets, rows)
         return run(read)[0]
-    given = [("x", x), ("offsets", offsets), *(("w", t) for t in matrices)]
-    given += [("rows", rows)] if rows is not None else []
-    for name, tensor in (*given, *(("bias", t) for t in added), *(("inputs", t) for t in inputs)):
-        if not isinstance(tensor, torch.Tensor):
-            raise no_tensor(name, tensor)
-    ranks = x.dim(), matrices[0].dim() if matrices else 0
+    index = [] if rows is None else [rows]
+    _require_tensors(x=[x], offsets=[offsets], w=matrices, rows=index, bias=added, inputs=inputs)
     _require(x, matrices, offsets, added, epilogue, rows)
     kinds, more = ([(t.dim(), named(t.dtype)) for t in given] for given in (added, inputs))
-    out = named(out_dtype or x.dtype)
-    index = None if rows is None else named(rows.dtype)
-    operands = _Operands(named(x.dtype), ranks, len(matrices), index)
-    text = _definition(operands, tuple(kinds), tuple(more), epilogue, out)
-    table = x if rows is None else by_rows(x)
-    read = _inputs(table, rows, offsets.contiguous(), matrices, added, inputs)
+    by = None if rows is None else named(rows.dtype)
+    operands = _Operands(named(x.dtype), (x.dim(), matrices[0].dim()), len(matrices), by)
+    text = _definition(operands, tuple(kinds), tuple(more), epilogue, named(out_dtype or x.dtype))
+    selected = x if rows is None else by_rows(x)
+    read = _inputs(selected, rows, offsets.contiguous(), matrices, added, inputs)
     return _AGAIN.first(text, read, beside)[0]
 
 
@@ -117,6 +112,16 @@ def by_rows(x: torch.Tensor) -> torch.Tensor:
     import torch
 
     return x if x.stride(1) == 1 else x.clone(memory_format=torch.contiguous_format)
+
+
+def _require_tensors(**given: Sequence[Any]) -> None:
+    """Refuse what is none, by the name of the argument."""
+    import torch
+
+    for name, some in given.items():
+        for value in some:
+            if not isinstance(value, torch.Tensor):
+                raise no_tensor(name, value)
 
 
 def _require(
