@@ -85,12 +85,11 @@ def grouped_mm(
     if (run := _AGAIN.run(read, beside)) is not None:
         _require_ends(x, matrices, offsets, rows)
         return run(read)[0]
-    index = [] if rows is None else [rows]
-    _require_tensors(x=[x], offsets=[offsets], w=matrices, rows=index, bias=added, inputs=inputs)
+    _require_tensors(x=[x], offsets=[offsets], w=matrices, bias=added, inputs=inputs)
     _require(x, matrices, offsets, added, epilogue, rows)
     kinds, more = ([(t.dim(), named(t.dtype)) for t in given] for given in (added, inputs))
-    by = None if rows is None else named(rows.dtype)
-    operands = _Operands(named(x.dtype), (x.dim(), matrices[0].dim()), len(matrices), by)
+    index = None if rows is None else named(rows.dtype)
+    operands = _Operands(named(x.dtype), (x.dim(), matrices[0].dim()), len(matrices), index)
     text = _definition(operands, tuple(kinds), tuple(more), epilogue, named(out_dtype or x.dtype))
     selected = x if rows is None else by_rows(x)
     read = _inputs(selected, rows, offsets.contiguous(), matrices, added, inputs)
@@ -166,6 +165,7 @@ def _require_rows(rows: torch.Tensor, form: str) -> None:
     """Refuse an index that says no rows of groups."""
     import torch
 
+    _require_tensors(rows=[rows])
     if rows.dtype not in (torch.int64, torch.int32):
         raise wrong_type("rows", rows.dtype, torch.int64)
     if rows.dim() != 1:
