@@ -206,7 +206,9 @@ _HOME = {
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'wsched' has no attribute {name!r}")
-    return getattr(import_module(_HOME[name]), name)
+    found = getattr(import_module(_HOME[name]), name)
+    globals()[name] = found  # who calls it again finds it at once
+    return found
 
 
 def __dir__() -> list[str]:

@@ -9,6 +9,7 @@ import torch
 
 import wsched
 from tests.grouped import FORMS, SIZES, gated, given, grouped, product
+from wsched.front.again import Again
 from wsched.front.grouped import Operations
 from wsched.importer.input_error import InputError
 
@@ -42,6 +43,18 @@ def test_as_torch_means_it(matrix: str, dtype: Any) -> None:
     d = wsched.grouped_mm(x, w, ends)
     assert (d.shape, d.dtype) == ((len(x), 72), dtype)
     assert torch.equal(d[:-4], product(x, w, ends).to(dtype))
+
+
+def test_further_calls_look_at_values_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of ends on the CPU; all else follows from classes."""
+    x, w, ends = given((5, 0, 70), 40, 32)
+    first = wsched.grouped_mm(x, w, ends)
+    monkeypatch.setattr("wsched.front.grouped._require", lambda *_: pytest.fail("checked again"))
+    assert torch.equal(wsched.grouped_mm(x.clone(), w, ends), first)
+    moved = torch.tensor([9, 9, 75], dtype=torch.int32)
+    assert torch.equal(wsched.grouped_mm(x, w, moved), product(x, w, moved).bfloat16())
+    with pytest.raises(InputError, match="which do not rise"):
+        wsched.grouped_mm(x, w, ends.flip(0))
 
 
 def test_rows_of_columns_are_copied_in_front() -> None:
@@ -163,7 +176,8 @@ def test_a_table_by_columns_is_turned(k: int, monkeypatch: pytest.MonkeyPatch) -
         seen.append(inputs[0].stride())
         return execute(text, inputs)
 
-    monkeypatch.setattr("wsched.front.grouped.execute", told)
+    monkeypatch.setattr("wsched.front.grouped._AGAIN", Again())
+    monkeypatch.setattr("wsched.front.again.execute", told)
     found = wsched.grouped_mm(turned, w, ends, rows=rows)
     assert torch.equal(found, product(taken, w, ends).bfloat16())
     assert seen == [(k, 1)]
@@ -176,7 +190,8 @@ def test_rows_by_index_are_never_left_to_nvfuser(
 ) -> None:
     """It reads in front of the table, or behind it, for a row that there is not."""
     asked: list[Any] = []
-    monkeypatch.setattr("wsched.front.grouped.execute", lambda *given: [asked.append(given)])
+    monkeypatch.setattr("wsched.front.grouped._AGAIN", Again())
+    monkeypatch.setattr("wsched.front.again.execute", lambda *given: [asked.append(given)])
     x = torch.empty_strided((20, k), strides, dtype=torch.bfloat16)
     w, rows = torch.empty(3, k, n, dtype=x.dtype), torch.zeros(84, dtype=torch.int64)
     wsched.grouped_mm(x, w, torch.tensor([5, 14, 84], dtype=torch.int32), rows=rows)

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import wsched
+from wsched.front import moe
 from wsched.front.operations import Operations
 from wsched.importer.input_error import InputError
 
@@ -65,6 +66,26 @@ def test_a_token_is_the_same_beside_others() -> None:
 
 def relu(ops: Operations, up: Any) -> Any:
     return ops.relu(up)
+
+
+def test_further_calls_are_not_checked_but_others_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is checked and written follows from the class of what is given, and from what else."""
+    x, ids, weights, up, down = layer(33, 4, 2)
+    routing = wsched.route(ids, 4)
+    first = wsched.moe(x, routing, weights, up, down)
+    checked = []
+    require = moe._require
+    monkeypatch.setattr(moe, "_require", lambda *given: [checked.append(0), require(*given)])
+    assert torch.equal(wsched.moe(x.clone(), routing, weights, up, down), first)
+    assert not checked
+    turned = x.T.contiguous().T
+    for _ in range(2):  # its rows are copied first
+        assert torch.equal(wsched.moe(turned, routing, weights, up, down), first)
+    assert len(checked) == 2
+    other = wsched.moe(x, routing, weights, up, down, epilogue=lambda ops, g, u: ops.mul(g, u))
+    assert len(checked) == 3 and not torch.equal(other, first)
+    with pytest.raises(InputError):
+        wsched.moe(x, routing, weights.int(), up, down)
 
 
 def test_experts_without_a_gate_and_views_of_one_tensor() -> None:

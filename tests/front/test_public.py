@@ -20,6 +20,13 @@ def test_public_names_are_there() -> None:
     assert [name for name in wsched.__all__ if getattr(wsched, name, None) is None] == []
 
 
+def test_a_name_is_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looking takes as long as all else in front of a launch that has been prepared."""
+    tile = wsched.GemmTile
+    monkeypatch.setattr(wsched, "import_module", lambda name: pytest.fail(f"{name} again"))
+    assert wsched.GemmTile is tile
+
+
 def test_a_name_that_is_none() -> None:
     with pytest.raises(AttributeError, match="module 'wsched' has no attribute 'exekute'"):
         _ = wsched.exekute

@@ -74,9 +74,20 @@ HEADS = text(
     "fd.add_output(h)",
     "fd.add_output(y)",
 )
+AT_ONCE = text(
+    *map(matrix, ("x", "v", "w")),
+    matrix("g", "Float"),
+    "a = fd.ops.linear(x, v)",
+    "s = fd.ops.add(g, fd.ops.cast(a, dtype=DataType.Float))",
+    "h = fd.ops.cast(s, dtype=DataType.BFloat16)",
+    "c = fd.ops.linear(h, w)",
+    "fd.add_output(s, g)",
+    "fd.add_output(c)",
+)
 CASES = {
     "layers": (LAYERS, ((24, 32), (32, 32), (32, 32), (48, 32)), 0),
     "in_place": (IN_PLACE, ((24, 32), (32, 32), (48, 32), (24, 48)), 1),
+    "in_place_at_once": (AT_ONCE, ((24, 32), (32, 32), (48, 32), (24, 32)), 1),
     "heads": (HEADS, ((24, 32), (32, 32), (16, 32)), 0),
 }  # fmt: skip
 
@@ -137,7 +148,9 @@ def test_launches_are_packed_once_for_addresses(
     (chain,) = chains
     memory = [new() for new in chain._new]
     packed.clear()
-    fixed = chained.Chain([lambda t=t: t for t in memory], chain._steps, chain._results)
+    fixed = chained.Chain(
+        len(inputs), [lambda t=t: t for t in memory], chain._steps, chain._results
+    )
     first = [t.clone() for t in fixed(inputs)]
     count = len(packed)
     assert count == len(chain._steps) and all(map(torch.equal, fixed(inputs), first))
@@ -145,6 +158,46 @@ def test_launches_are_packed_once_for_addresses(
     other = [inputs[0].clone(), *inputs[1:]]
     assert all(map(torch.equal, fixed(other), first))
     assert len(packed) == count + 1  # of the first step alone
+
+
+@pytest.mark.parametrize(
+    ("given", "before"),
+    [
+        pytest.param(
+            LAYERS.replace("    fd.add_output(a)\n", ""), 1, id="of two what lies between"
+        ),
+        pytest.param(LAYERS, 2, id="of three a result, too"),
+        pytest.param(AT_ONCE, 2, id="all, since it writes an input"),
+    ],
+)
+def test_the_first_kernel_waits_for_what_it_needs(
+    given: str, before: int, chains: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Memory that only later kernels need is allocated behind its launch."""
+    events = list[str]()
+    inputs = inputs_of("in_place_at_once" if given is AT_ONCE else "layers")
+    for _ in range(2):
+        wanted = [t.clone() for t in wsched.execute(given, inputs)]
+    (chain,) = chains
+
+    def noted(event: str, call: Any) -> Any:
+        return lambda: (events.append(event), call())[1]
+
+    for kind in (CompiledFusion, Unscheduled):
+        real = kind.packed
+        monkeypatch.setattr(kind, "packed", lambda *a, real=real: noted("launch", real(*a)))
+    for step in chain._steps:
+        step.launches.clear()
+    memory = [new() for new in chain._new]
+    new = [noted("new", lambda t=t: t) for t in memory]
+    again = chained.Chain(len(inputs), new, chain._steps, chain._results)
+    again(inputs)
+    assert events == ["new"] * len(new) + ["launch"] * len(chain._steps)
+    events.clear()
+    made = again(inputs)
+    assert events[: before + 1] == ["new"] * before + ["launch"]
+    assert sorted(events) == sorted(["new"] * len(new) + ["launch"] * len(chain._steps))
+    assert made is not None and (given is AT_ONCE or all(map(torch.equal, made, wanted)))
 
 
 def test_what_a_kernel_makes_anew_is_not_chained(

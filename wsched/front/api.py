@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -32,7 +32,7 @@ from wsched.front.traced import define, is_compiling, traced
 from wsched.importer import Definition
 from wsched.importer.input_error import InputError, require_sequence
 from wsched.importer.title import title_of
-from wsched.program.classes import class_key
+from wsched.program.classes import Key, class_key
 from wsched.run.ranges import ranged
 from wsched.schedule.matmul.params import MatmulParams
 from wsched.schedule.schedule import Schedule
@@ -97,8 +97,21 @@ def execute(
         return _execute_invariant(definition, inputs, params)
     if params is not None or isinstance(definition, Schedule):
         return compile(definition, inputs, params=params)(*inputs)
+    key = _key(inputs, constants) if constants else class_key(inputs)
+    return execute_class(definition, inputs, key, constants)
+
+
+define(execute)
+
+
+def execute_class(
+    definition: Any, inputs: Sequence[torch.Tensor], key: Key | None, constants: Sequence[int] = ()
+) -> list[torch.Tensor]:
+    """:func:`execute` outside of ``torch.compile`` and without its checks, by what the route is
+    remembered by: the inputs' :func:`~wsched.program.classes.class_key` where none is constant.
+    """
     definition, found = allowed(definition)
-    route = found.routes.get(_key(inputs, constants) if constants else class_key(inputs))
+    route = found.routes.get(key)
     if route is not None:
         try:
             return route.run(definition, inputs)
@@ -107,7 +120,27 @@ def execute(
     return _first_call(definition, inputs, found, constants)
 
 
-define(execute)
+def remembered(text: str, key: Key) -> Callable[[Sequence[Any]], list[torch.Tensor]]:
+    """How further calls run of a text that has run for inputs of a class, without a look at that:
+    by the route, unless torch's settings have a say in which it is, or it has been forgotten.
+    """
+
+    def anew(inputs: Sequence[Any]) -> list[torch.Tensor]:
+        return execute_class(text, inputs, key)
+
+    definition, found = allowed(text)
+    route = found.routes.get(key)
+    if route is None or known(text).tf32 is not None:
+        return anew
+    by_route = route.run
+
+    def run(inputs: Sequence[Any]) -> list[torch.Tensor]:
+        try:
+            return by_route(definition, inputs)
+        except UnsupportedError:
+            return anew(inputs)
+
+    return run
 
 
 def _differentiable(

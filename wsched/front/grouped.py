@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from wsched.front.api import execute
+from wsched.front.again import Again
 from wsched.front.operations import DEFINITIONS, Epilogue, Operations, named, written
 from wsched.fusion.names import COLS, ROWS, SUMMED
 from wsched.fusion.types import DataType
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     import torch
 
 __all__ = ["Operations", "by_rows", "grouped_mm"]
+
+_AGAIN = Again()
 
 
 def grouped_mm(
@@ -78,20 +80,28 @@ def grouped_mm(
 
     matrices: list[torch.Tensor] = [w] if isinstance(w, torch.Tensor) else list(w)
     added = [] if bias is None else [bias] if isinstance(bias, torch.Tensor) else list(bias)
-    given = [("x", x), ("offsets", offsets), *(("w", t) for t in matrices)]
-    given += [("rows", rows)] if rows is not None else []
-    for name, tensor in (*given, *(("bias", t) for t in added), *(("inputs", t) for t in inputs)):
-        if not isinstance(tensor, torch.Tensor):
-            raise no_tensor(name, tensor)
-    ranks = x.dim(), matrices[0].dim() if matrices else 0
+    beside = epilogue, len(matrices), len(added), out_dtype, rows is None
+    read = _inputs(x, rows, offsets, matrices, added, inputs)
+    if (run := _AGAIN.run(read, beside)) is not None:
+        _require_ends(x, matrices, offsets, rows)
+        return run(read)[0]
+    _require_tensors(x=[x], offsets=[offsets], w=matrices, bias=added, inputs=inputs)
     _require(x, matrices, offsets, added, epilogue, rows)
     kinds, more = ([(t.dim(), named(t.dtype)) for t in given] for given in (added, inputs))
-    out = named(out_dtype or x.dtype)
     index = None if rows is None else named(rows.dtype)
-    operands = _Operands(named(x.dtype), ranks, len(matrices), index)
-    text = _definition(operands, tuple(kinds), tuple(more), epilogue, out)
-    first = [x] if rows is None else [by_rows(x), rows]
-    return execute(text, [*first, offsets.contiguous(), *matrices, *added, *inputs])[0]
+    operands = _Operands(named(x.dtype), (x.dim(), matrices[0].dim()), len(matrices), index)
+    text = _definition(operands, tuple(kinds), tuple(more), epilogue, named(out_dtype or x.dtype))
+    selected = x if rows is None else by_rows(x)
+    read = _inputs(selected, rows, offsets.contiguous(), matrices, added, inputs)
+    return _AGAIN.first(text, read, beside)[0]
+
+
+def _inputs(
+    x: torch.Tensor, rows: torch.Tensor | None, offsets: torch.Tensor, w: list[Any],
+    bias: list[Any], inputs: Sequence[torch.Tensor],
+) -> list[Any]:  # fmt: skip
+    """What the definition reads."""
+    return [x, *(() if rows is None else (rows,)), offsets, *w, *bias, *inputs]
 
 
 def by_rows(x: torch.Tensor) -> torch.Tensor:
@@ -101,6 +111,16 @@ def by_rows(x: torch.Tensor) -> torch.Tensor:
     import torch
 
     return x if x.stride(1) == 1 else x.clone(memory_format=torch.contiguous_format)
+
+
+def _require_tensors(**given: Sequence[Any]) -> None:
+    """Refuse what is none, by the name of the argument."""
+    import torch
+
+    for name, some in given.items():
+        for value in some:
+            if not isinstance(value, torch.Tensor):
+                raise no_tensor(name, value)
 
 
 def _require(
@@ -124,10 +144,18 @@ def _require(
         raise InputError(text, "w", f"{ranks[0]}, {ranks[1]}", "2 and 3, 3 and 2, or 2 and 2")
     if rows is not None:
         _require_rows(rows, FORMS[ranks])
+    _require_ends(x, w, offsets, rows)
+
+
+def _require_ends(
+    x: torch.Tensor, w: list[Any], offsets: torch.Tensor, rows: torch.Tensor | None
+) -> None:
+    """Refuse ends that are known to be none."""
     if offsets.device.type == "cpu" and offsets.dim() == 1:
-        ends, what = [0, *offsets.tolist()], _SHARED_OUT[FORMS[ranks]]
+        form = FORMS[x.dim(), w[0].dim()]
+        ends, what = [0, *offsets.tolist()], _SHARED_OUT[form]
         all_rows = len(x if rows is None else rows)
-        most = {ROWS: all_rows, COLS: w[0].shape[1], SUMMED: w[0].shape[0]}[FORMS[ranks]]
+        most = {ROWS: all_rows, COLS: w[0].shape[1], SUMMED: w[0].shape[0]}[form]
         if ends != sorted(ends) or ends[-1] > most:
             text = f"offsets are {ends[1:]}, which do not rise from 0 to at most {most} {what}"
             raise InputError(text, "offsets", str(ends[1:]), f"0 to {most}, rising")
@@ -137,6 +165,7 @@ def _require_rows(rows: torch.Tensor, form: str) -> None:
     """Refuse an index that says no rows of groups."""
     import torch
 
+    _require_tensors(rows=[rows])
     if rows.dtype not in (torch.int64, torch.int32):
         raise wrong_type("rows", rows.dtype, torch.int64)
     if rows.dim() != 1:

@@ -103,6 +103,9 @@ def known(definition: Any) -> Known:
 
 
 def _known_text(text: str | Definition) -> Known:
+    found = _texts.get(text)
+    if found is not None and len(_texts) <= _TEXTS // 2:
+        return found  # without the lock: as many more come before one goes
     with _knowing:
         found = _texts.pop(text, None)
         if found is not None:

@@ -14,8 +14,9 @@ class Move:
     """A step of a view.
 
     Args:
-        op: ``permute``, ``slice`` or ``reshape``.
-        places: the order of dimensions of a permutation, the first elements of a slice.
+        op: ``permute``, ``select``, ``slice`` or ``reshape``.
+        places: the order of dimensions of a permutation, the dimension and the place along it of a
+            selection, the first elements of a slice.
         extents: of the result.
     """
 
@@ -25,7 +26,8 @@ class Move:
 
     def __str__(self) -> str:
         said = self.extents if self.op == "reshape" else self.places
-        return f"{self.op} {'from' if self.op == 'slice' else 'to'} [{', '.join(map(str, said))}]"
+        word = {"select": "at", "slice": "from"}.get(self.op, "to")
+        return f"{self.op} {word} [{', '.join(map(str, said))}]"
 
 
 @dataclass(frozen=True, slots=True)

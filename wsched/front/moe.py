@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from wsched.front.api import execute
+from wsched.front.again import Again
 from wsched.front.grouped import by_rows
 from wsched.front.operations import DEFINITIONS, Epilogue, Operations, named, written
 from wsched.fusion.types import DataType
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     import torch
 
 __all__ = ["Routing", "gated", "moe", "route"]
+
+_AGAIN = Again()
 
 _WEIGHTS = (DataType.Float, DataType.BFloat16, DataType.Half)
 
@@ -116,8 +118,13 @@ def moe(
     import torch
 
     matrices: list[Any] = [up] if isinstance(up, torch.Tensor) else list(up)
-    given = [("x", x), ("weights", weights), *(("up", t) for t in matrices), ("down", down)]
-    for name, tensor in given:
+    beside = epilogue, len(matrices)
+    if isinstance(routing, Routing):
+        given = _inputs(x, routing, weights, matrices, down)
+        if (run := _AGAIN.run(given, beside)) is not None:
+            return run(given)[0]
+    operands = [("x", x), ("weights", weights), *(("up", t) for t in matrices), ("down", down)]
+    for name, tensor in operands:
         if not isinstance(tensor, torch.Tensor):
             raise no_tensor(name, tensor)
     if not isinstance(routing, Routing):
@@ -127,9 +134,14 @@ def moe(
         return torch.empty_like(x)
     kinds = named(x.dtype), named(weights.dtype), named(routing.rows.dtype)
     text = _definition(*kinds, len(matrices), weights.shape[1], epilogue)
-    choices = [t for pair in zip(routing.places.unbind(1), weights.unbind(1), strict=True)
-               for t in pair]  # fmt: skip
-    return execute(text, [by_rows(x), routing.rows, routing.ends, *matrices, down, *choices])[0]
+    return _AGAIN.first(text, _inputs(by_rows(x), routing, weights, matrices, down), beside)[0]
+
+
+def _inputs(
+    x: torch.Tensor, routing: Routing, weights: torch.Tensor, up: Sequence[Any], down: torch.Tensor
+) -> list[Any]:
+    """What the definition reads."""
+    return [x, routing.rows, routing.ends, *up, down, routing.places, weights]
 
 
 def _require(
@@ -162,9 +174,7 @@ def _require(
 def _definition(
     dtype: DataType, weight: DataType, index: DataType, count: int, choices: int, epilogue: Epilogue
 ) -> str:
-    """The text of a layer: x, rows, ends, matrices, down, then a place and a weight for each choice
-    of a token.
-    """
+    """The text of a layer: x, rows, ends, matrices, down, then places and weights."""
     nodes: list[Node] = []
 
     def tensor(rank: int, kind: DataType) -> Ref:
@@ -175,13 +185,14 @@ def _definition(
     x, rows, ends = tensor(2, dtype), tensor(1, index), tensor(1, DataType.Int32)
     matrices = [tensor(3, dtype) for _ in range(count)]
     down = tensor(3, dtype)
-    pairs = [(tensor(1, index), tensor(1, weight)) for _ in range(choices)]
+    places, scales = tensor(2, index), tensor(2, weight)
     taken = ops.index_select(x, rows, dim=0)
     products = [written(nodes, GROUPED, taken, m, ends) for m in matrices]
     hidden = ops.cast(epilogue(ops, *products), dtype=dtype)
     made = written(nodes, GROUPED, hidden, down, ends)
     total: Ref | None = None
-    for place, scale in pairs:
+    for choice in range(choices):
+        place, scale = (ops.select(t, choice, dim=1) for t in (places, scales))
         row = ops.cast(ops.index_select(made, place, dim=0), dtype=DataType.Float)
         wide = ops.cast(scale, dtype=DataType.Float)
         weighted = ops.mul(row, ops.broadcast(wide, is_broadcast_dim=[False, True]))

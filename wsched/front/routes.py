@@ -130,7 +130,8 @@ def _apart(
 
 
 def _kernel(kernel: CompiledFusion) -> Run:
-    return lambda _, inputs: kernel(*inputs)
+    run = kernel.repeated()  # a route's calls are of one class
+    return lambda _, inputs: run(inputs)
 
 
 def _nvfuser(

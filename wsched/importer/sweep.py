@@ -134,6 +134,8 @@ class _Import(EpilogueImport):
         """
         along, value = node.get("dim"), node.argument("index", 1)
         index = self.definition.node(value.name) if isinstance(value, Ref) else None
+        while index is not None and index.op == "set" and index.refs:
+            index = self.definition.node(index.refs[0])
         shape = index.get("shape") if index is not None and index.op == "define_tensor" else None
         at = along % len(dims) if isinstance(along, int) else -1
         if (

@@ -121,36 +121,49 @@ class _Step:
 class Chain:
     """Calls on inputs of one class.
 
+    The first kernel is launched before memory is allocated that only others need: the GPU has
+    nothing to do until then.
+
     Args:
-        new: allocates the tensors that are no inputs.
+        inputs: how many there are.
+        new: allocates the tensors that are none.
         steps: in order.
         results: where they lie.
     """
 
-    __slots__ = ("_launches", "_lock", "_new", "_results", "_steps")
+    __slots__ = ("_first", "_launches", "_lock", "_new", "_results", "_soon", "_steps")
 
     def __init__(
         self,
+        inputs: int,
         new: Sequence[Callable[[], torch.Tensor]],
         steps: Sequence[_Step],
         results: Sequence[_Lies],
     ) -> None:
         self._new, self._steps, self._results = tuple(new), tuple(steps), tuple(results)
+        self._soon = _needed_first(inputs, len(self._new), self._steps)
+        self._first: dict[tuple[int, ...], Launch] = {}
         self._launches: dict[tuple[int, ...], tuple[Launch, ...]] = {}
         self._lock = Lock()
 
     def __call__(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor] | None:
-        """Allocate and launch; None, and nothing is done, where a kernel makes more than its
-        results.
+        """Allocate and launch; None, and nothing is done that others see, where a kernel makes more
+        than its results.
         """
-        roots = [*inputs, *[new() for new in self._new]]
+        roots = [*inputs, *[new() for new in self._new[: self._soon]]]
         at = tuple([t.data_ptr() for t in roots])
+        first = self._first.get(at)
+        if first is not None:
+            first()
+        if more := [new() for new in self._new[self._soon :]]:
+            roots += more
+            at = (*at, *[t.data_ptr() for t in more])
         launches = self._launches.get(at)
         if launches is None:
             launches = self._found(roots, at)
             if launches is None:
                 return None
-        for launch in launches:
+        for launch in launches if first is None else launches[1:]:
             launch()
         return [roots[r.root] if r.whole else r.of(roots) for r in self._results]
 
@@ -161,7 +174,10 @@ class Chain:
         launches = tuple(launch for launch in found if launch is not None)
         if len(launches) < len(found):
             return None
+        soon = at[: len(at) - len(self._new) + self._soon]
         with self._lock:
+            if launches:
+                bounded(self._first, soon, launches[0], _LAUNCHES)
             bounded(self._launches, at, launches, _LAUNCHES)
         return launches
 
@@ -179,6 +195,15 @@ class Chain:
             with self._lock:
                 bounded(step.launches, key, found, _LAUNCHES)
         return found
+
+
+def _needed_first(inputs: int, new: int, steps: Sequence[_Step]) -> int:
+    """How many of the ``new`` tensors the first kernel has to wait for: those up to the last that
+    it reads or writes; all where it writes an input, which others see.
+    """
+    if not steps or any(x.root < inputs for x in steps[0].writes):
+        return new
+    return 1 + max(x.root for x in (*steps[0].reads, *steps[0].writes)) - inputs
 
 
 def chained(program: Program, kernels: Mapping[str, Packs], values: Sequence[Any]) -> Chain | None:
@@ -210,7 +235,7 @@ def chained(program: Program, kernels: Mapping[str, Packs], values: Sequence[Any
             tuple(lies[n] for n in names) for names in ([of[b] for b in step.reads], places)
         )
         steps.append(_Step(kernels[step.kernel], reads, writes, {}))
-    return Chain(new, steps, [lies[of[b]] for b in program.outputs])
+    return Chain(len(program.inputs), new, steps, [lies[of[b]] for b in program.outputs])
 
 
 class _Places:

@@ -69,6 +69,23 @@ def test_rows_by_index_are_sweeps_of_their_own() -> None:
     assert torch.equal(r, d.float()[inputs[4]].relu())
 
 
+def test_rows_by_a_column_of_an_index() -> None:
+    """Selected by a view, as each of a token's choices is."""
+    text = GATHERED.replace(
+        "p = fd.define_tensor(shape=[-1]", "q = fd.define_tensor(shape=[-1, -1]"
+    )
+    text = text.replace(
+        "    f = fd.ops.cast", "    p = fd.ops.select(q, 1, dim=1)\n    f = fd.ops.cast"
+    )
+    x, w, ends = given((5, 0, 70), 40, 32)
+    inputs = [x[:20], w, ends, torch.randint(0, 20, (75,)), torch.randperm(75)[:66].view(33, 2)]
+    told = str(wsched.explain(text, inputs)).partition("\nmatmuls:")[0]
+    assert "q by select at [1, 1]" in told and "torch: " not in told
+    (r,) = wsched.execute(text, inputs)
+    d = product(x[:20][inputs[3]], w, ends).bfloat16()
+    assert torch.equal(r, d.float()[inputs[4][:, 1]].relu())
+
+
 def test_a_backward_pass_is_two_kernels() -> None:
     """Gradients of the weights are sums over groups, those of the rows have groups of rows."""
     x, w, ends = given((5, 0, 70), 40, 32, matrix="kn")

@@ -89,6 +89,16 @@ RESTS = {
         h = fd.ops.cast(o, dtype=DataType.BFloat16)
         fd.add_output(h)
     """,
+    "places along a dimension": """
+        y = fd.ops.linear(t0, t1)
+        f = fd.ops.cast(y, dtype=DataType.Float)
+        a = fd.ops.select(f, 1, dim=0)
+        b = fd.ops.select(y, 23, dim=-2)
+        c = fd.ops.select(b, 0, dim=0)
+        d = fd.ops.broadcast(c, is_broadcast_dim=[True, False])
+        m = fd.ops.mul(a, d)
+        fd.add_output(m)
+    """,
     "results of two shapes": """
         y = fd.ops.linear(t0, t1)
         a = fd.ops.slice(y, start_indices=[0, 0, 0], end_indices=[2, 24, 16])

@@ -208,6 +208,12 @@ class Dimensions:
         gone = {at % len(source[1]) for at in numbers_of(node.get("dims"))}
         return tuple(number for at, number in enumerate(source[1]) if at not in gone)
 
+    def _select(self, node: Node) -> tuple[int, ...] | None:
+        source, along = self._operand(node), node.get("dim")
+        if source is None or not isinstance(along, int):
+            return None
+        return tuple(n for at, n in enumerate(source[1]) if at != along % len(source[1]))
+
     def _reshape(self, node: Node) -> tuple[int, ...] | None:
         source, after = self._operand(node), self.dims(node.results[0])
         if source is None or after is None:
@@ -335,6 +341,7 @@ _ONE: dict[str, Callable[[Dimensions, Node], tuple[int, ...] | None]] = {
     "matmul": Dimensions._product,
     "permute": Dimensions._permute,
     "reshape": Dimensions._reshape,
+    "select": Dimensions._select,
     "squeeze": Dimensions._squeeze,
     **dict.fromkeys(_ALIKE, Dimensions._alike),
 }

@@ -1,8 +1,8 @@
 """Operands that are views: a kernel reads what they are views of, by strides.
 
-``permute``, ``reshape``, ``slice``, ``squeeze`` and ``broadcast`` in front of a matmul move nothing
-where the operand's matrices still lie one behind the other: the kernel's tensor map has the strides
-of the view. Any other operand is made by the rest, or copied.
+``permute``, ``reshape``, ``select``, ``slice``, ``squeeze`` and ``broadcast`` in front of a matmul
+move nothing where the operand's matrices still lie one behind the other: the kernel's tensor map
+has the strides of the view. Any other operand is made by the rest, or copied.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from wsched.importer.ops import MATMULS
 
 __all__ = ["LOOKS", "folded", "is_strided", "looked", "looking", "move_of", "pruned"]
 
-LOOKS = ("broadcast", "permute", "reshape", "slice", "squeeze")
+LOOKS = ("broadcast", "permute", "reshape", "select", "slice", "squeeze")
 """Operations that a view of an operand may be made of."""
 
 
@@ -31,6 +31,9 @@ def move_of(node: Node, types: Mapping[str, TensorType]) -> Move | None:
     extents = None if found is None else found.extents
     if node.op not in LOOKS or extents is None:
         return None
+    if node.op == "select":
+        where = _numbers((node.get("dim"), node.argument("index", 1)))
+        return None if where is None else Move("select", where, extents)
     if node.op not in ("permute", "slice"):
         return Move("reshape", (), extents)
     first = _numbers(node.get("dims" if node.op == "permute" else "start_indices"))
@@ -159,6 +162,8 @@ def looked(tensor: Any, moves: Sequence[Move], sizes: Mapping[str, int]) -> Any:
         shape = sizes_of(move.extents, sizes)
         if move.op == "permute":
             tensor = tensor.permute(move.places)
+        elif move.op == "select":
+            tensor = tensor.select(*move.places)
         elif move.op == "slice":
             ends = zip(move.places, shape, strict=True)
             tensor = tensor[tuple(slice(at, at + n) for at, n in ends)]

@@ -3,8 +3,8 @@
     reshape(cast(x) * 2)  =  cast(reshape(x)) * 2
 
 A sweep reads tensors as they lie, in any order of their dimensions; what it has no word for is one
-dimension in place of two, or a part of one. Such views are pushed through pointwise operations
-until they look at inputs.
+dimension in place of two, a part of one, or one place along it. Such views are pushed through
+pointwise operations until they look at inputs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from wsched.importer.ops import arity_of
 
 __all__ = ["views_first"]
 
-_MOVED = ("reshape", "slice")
+_MOVED = ("reshape", "select", "slice")
 """Views that a sweep does not read by an order of dimensions alone."""
 
 Key = tuple[str, tuple[Move, ...]]

@@ -1,0 +1,60 @@
+"""Calls of functions that write definitions: tensors are checked, and a text is written, once for
+a class of them.
+
+Both take Python longer than all launches of a layer of experts, and until the first one the GPU has
+nothing to do. What is found out in a first call depends on the tensors' class
+(:func:`~wsched.program.classes.class_key`) and on arguments that are none: it holds for every call
+that is alike in both, whose class then serves to find its route as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from lowering.ground.locks import Lock
+from lowering.ground.recent import bounded
+from wsched.front.api import execute, remembered
+from wsched.front.traced import is_compiling
+from wsched.program.classes import Key, class_key
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["Again"]
+
+_KEPT = 256
+"""Classes for which a function keeps what runs them."""
+
+Run = Callable[[Sequence[Any]], "list[torch.Tensor]"]
+"""Runs tensors of one class."""
+
+
+class Again:
+    """What runs further calls of one function; safe to use from threads."""
+
+    def __init__(self) -> None:
+        self._runs: dict[tuple[Key | None, Hashable], Run] = {}
+        self._lock = Lock()
+
+    def run(self, given: Sequence[torch.Tensor], beside: Hashable) -> Run | None:
+        """What runs such tensors, once their values have been checked; None where no call like it
+        has been made, and for Dynamo, which traces what is checked and written.
+
+        Args:
+            given: what the definition would read, tensors or not.
+            beside: all else that decides the text.
+        """
+        if is_compiling():
+            return None
+        return self._runs.get((class_key(given), beside))
+
+    def first(
+        self, text: str, inputs: Sequence[torch.Tensor], beside: Hashable
+    ) -> list[torch.Tensor]:
+        """A call on tensors that have been checked, by the text that was written for them."""
+        results = execute(text, inputs)
+        if not is_compiling() and (key := class_key(inputs)) is not None:
+            with self._lock:
+                bounded(self._runs, (key, beside), remembered(text, key), _KEPT)
+        return results
