@@ -22,8 +22,10 @@ _SHORT = 256
 _BYTES = 256
 """Of a row of all inputs in a warpgroup's tile: what 128 threads ask for before they wait."""
 
-_WIDE_BYTES = 2048
-"""The same where a row is a warp's, which has two of them: 128 bytes a thread are on their way."""
+_WIDE_BYTES = 1024
+"""The same where a row is a warp's, which has two of them: 64 bytes a thread are on their way, and
+nine CTAs fit on a multiprocessor. 64 MB take 17.5 us so, 19.5 with twice as many bytes, 23.8 by
+pairs in the layout of accumulators (H200, 2026-11-29)."""
 
 
 @dataclass(frozen=True, slots=True)

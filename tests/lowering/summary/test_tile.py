@@ -35,7 +35,7 @@ def test_tiles(summary: Summary, reduced: int, tile: Tile) -> None:
 
 
 @pytest.mark.parametrize(
-    ("summary", "columns"), [(COLUMNS, 1024), (TWO, 512), (deviation(2, (1,)), 512)]
+    ("summary", "columns"), [(COLUMNS, 512), (scaled(2, (1,), "max", DataType.Float), 512)]
 )
 def test_a_row_for_each_warp(summary: Summary, columns: int) -> None:
     """Of long rows that threads read by 16 bytes; short ones are as they were."""
@@ -46,7 +46,6 @@ def test_a_row_for_each_warp(summary: Summary, columns: int) -> None:
 
 def test_there_are_two_groups_of_columns_to_fold() -> None:
     """However many tensors are read: of one group nothing falls together."""
-    six = scaled(2, (1,), "max", DataType.Float)
-    values = six.values
-    more = tuple(replace(v, name=f"{v.name}{n}") for n in range(4) for v in values if v.name == "x")
-    assert tile_of(replace(six, values=(*values, *more)), 257, TOGETHER).columns == 512
+    (x,) = (v for v in TWO.values if v.name == "x")
+    more = tuple(replace(x, name=f"x{n}") for n in range(4))
+    assert tile_of(replace(TWO, values=(*TWO.values, *more)), 257, TOGETHER).columns == 512
