@@ -11,7 +11,10 @@ import wsched
 from lowering.ground.dtypes import DType
 from lowering.ground.expr import Var
 from tests.front.cut.features import torch
+from tests.front.cut.test_halves import definition, inputs
+from wsched.doors.fallback import interpret
 from wsched.front import known
+from wsched.importer import record_text
 from wsched.program import chained, prepare
 from wsched.program.program import Buffer, CallStep, Program
 from wsched.run.compiled import CompiledFusion
@@ -145,6 +148,18 @@ def test_launches_are_packed_once_for_addresses(
     other = [inputs[0].clone(), *inputs[1:]]
     assert all(map(torch.equal, fixed(other), first))
     assert len(packed) == count + 1  # of the first step alone
+
+
+def test_what_is_kept_is_read_like_inputs(chains: list[Any]) -> None:
+    """Tables of positions, which no call makes but the first."""
+    rotary = definition(tables=True)
+    for seed in range(3):
+        x, *weights = inputs(tables=True)
+        given = [x * (seed + 1), *weights]
+        wanted = interpret(record_text(rotary), given)
+        for a, b in zip(wsched.execute(rotary, given), wanted, strict=True):
+            assert torch.equal(a, b)
+    assert len(chains) == 2
 
 
 def test_what_a_kernel_makes_anew_is_not_chained(

@@ -219,7 +219,8 @@ def walk_of(sweep: Sweep, sizes: Sequence[int], lies: Sequence[Lies]) -> Walk | 
         one = sweep.merged(()).folded()
         walk = _walk(one, (1, 1), ((0, 0),) * len(lies), lies, [False] * len(lies))
         return replace(walk, places=(1, 1))
-    runs = _runs(order, sizes, lies, [{*sweep.over}, {alone}])
+    halves = [{*t.dims} for t in sweep.terms if t.op == "first"]
+    runs = _runs(order, sizes, lies, [{*sweep.over}, {alone}, *halves])
     if (reduced and set(runs[-1]) != set(reduced)) or runs[-1] == (alone,):
         return None
     counts = {run: prod(sizes[d] for d in run) for run in runs}
@@ -254,7 +255,8 @@ def _runs(
     apart: Sequence[Set[int | None]],
 ) -> list[Run]:  # fmt: skip
     """Dimensions, the outermost in memory first, that run on into each other in every tensor; of
-    some sets ``apart`` each with its like alone: of rows that are reduced, of an index.
+    some sets ``apart`` each with its like alone: of rows that are reduced, of an index, of what
+    depends on the place.
     """
     found: list[Run] = []
     for d in order:
