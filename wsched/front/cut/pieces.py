@@ -59,8 +59,7 @@ def pieces(definition: Definition, tensors: Container[str]) -> tuple[Piece, ...]
     for name in definition.outputs:
         if rest.home[name] in of:
             of[rest.home[name]].writes.add(name)
-    made = (p for k in kernels.values() for p in _by_result(rest, k))
-    return (*alone.values(), *made)
+    return (*alone.values(), *(p for k in kernels.values() for p in _by_result(rest, k)))
 
 
 def _by_result(rest: _Rest, kernel: Piece) -> Iterator[Piece]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from math import prod
@@ -34,7 +34,7 @@ from wsched.choose.nvfuser_cost import (
 )
 from wsched.choose.price import price
 from wsched.choose.problem import Problem
-from wsched.choose.sweep_cost import accesses_us
+from wsched.choose.sweep_cost import accesses_us, once
 from wsched.front.cut.looks import looked
 from wsched.front.cut.pieces import pieces
 from wsched.front.cut.segments import Segment
@@ -308,24 +308,11 @@ def _sweep_us(segment: Segment, sweep: Sweep, call: Sizes) -> SegmentsCost:
     walk, copied = call.swept(segment, sweep)
     host = STEP_HOST_US + VIEW_HOST_US * (len(segment.looks) + len(segment.seen))
     host += NUMBER_HOST_US * sum(not p.dims for p in sweep.inputs) + COPY_HOST_US * len(copied)
-    accessed = () if walk is None else _once(segment.inputs, walk.accessed(), call)
+    has = {name: call.bytes([name]) for name in segment.inputs}
+    accessed = () if walk is None else once(segment.inputs, has, walk.accessed())
     work = 0.0 if walk is None else swept_instructions(walk.sweep, walk.sizes)
     gpu = accesses_us(accessed, work) - SOONER_US
     return SegmentsCost(gpu + sum(map(pointwise_us, copied)), host)
-
-
-def _once(
-    sources: Sequence[str], accessed: Iterable[tuple[int, int, bool]], call: Sizes
-) -> tuple[tuple[int, int, bool], ...]:
-    """What a sweep accesses, of several views of one tensor no more than that has: what is read of
-    it again is in a cache.
-    """
-    found, left = list(accessed), {name: call.bytes([name]) for name in sources}
-    for at, name in enumerate(sources if found else ()):
-        size, warp, turned = found[at]
-        found[at] = min(size, left[name]), warp, turned
-        left[name] -= found[at][0]
-    return tuple(found)
 
 
 def matmuls_us(segments: Sequence[Segment], call: Sizes) -> dict[str, float]:
