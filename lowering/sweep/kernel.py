@@ -151,6 +151,7 @@ def _load(
     b: Statements, sweep: Sweep, at: Sequence[Expr], tile: Tile, reads: Sequence[Access]
 ) -> None:
     """What a tile needs of the inputs, all of it in front."""
+    halves = _halves(sweep)
     for place, access in zip(sweep.inputs, reads, strict=True):
         term = sweep.term(place.term)
         if term.dtype is DataType.Int and not term.dims:
@@ -159,10 +160,42 @@ def _load(
             rows, cols = _shape(term.dims, sweep.rank, tile)
             made = b.new(term.name, _element(term).register, rows, cols)
             ref = _ref(term.name, term.dims, at, access)
-            b.emit(FragLoadGlobal(made, ref, trans=access.turned))
+            half = halves.get(term.name)
+            limit = _limit(sweep, term.dims, half, at, tile) if half else None
+            b.emit(FragLoadGlobal(made, ref, limit=limit, trans=access.turned))
             b.held[term.name] = made
     for term in (t for t in sweep.terms if t.op == "index_select"):
         _look_up(b, term, at, tile)
+
+
+Half = tuple[str, bool]
+"""A term that tells two halves apart, and whether the first one is meant."""
+
+
+def _halves(sweep: Sweep) -> dict[str, Half]:
+    """Of the terms that are read in one of two halves alone which that is."""
+    found: dict[str, set[Half | None]] = {t.name: set() for t in sweep.terms}
+    for place in sweep.results:
+        found[place.term].add(None)
+    for term in reversed(sweep.terms):
+        told = str(term.inputs[0]) if term.op == "where" else ""
+        chosen = told in found and sweep.term(told).op == "first"
+        for at, name in enumerate(term.inputs):
+            if isinstance(name, str):
+                found[name] |= {(told, at == 1)} if chosen and at else found[term.name]
+    alone = {name: next(iter(halves)) for name, halves in found.items() if len(halves) == 1}
+    return {name: half for name, half in alone.items() if half is not None}
+
+
+def _limit(
+    sweep: Sweep, dims: Collection[int], half: Half, at: Sequence[Expr], tile: Tile
+) -> Expr | None:
+    """How many rows a tile reads of what is read in a half: none in the other one."""
+    told, first = half
+    (along,) = sweep.term(told).dims
+    if along >= sweep.rank - 2 or sweep.rank - 2 not in dims:
+        return None
+    return (ONE - at[along] if first else at[along]) * tile.rows
 
 
 def _look_up(b: Statements, term: Term, at: Sequence[Expr], tile: Tile) -> None:

@@ -168,3 +168,24 @@ def test_what_depends_on_the_place_is_a_dimension_of_its_own() -> None:
     assert walk is not None and sorted(walk.sizes) == [2, 3, 8]
     (along,) = walk.sweep.term("is_first").dims
     assert walk.sizes[along] == 2 and walk.sweep.results[0].dims == (0, 1, 2)
+
+
+@pytest.mark.parametrize(("heads", "rows"), [(32, 32), (31, 64)])
+def test_rows_share_what_they_lack(heads: int, rows: int) -> None:
+    """Heads of queries by a table of positions: where a tile is full of them they are its rows."""
+    every, table = frozenset(range(3)), frozenset((1, 2))
+    terms = (
+        Term("x", "input", BF16, (), every),
+        Term("y", "input", BF16, (), table),
+        Term("made", "mul", BF16, ("x", "y"), every),
+    )
+    whole = tuple(range(3))
+    reads = Place("x", whole), Place("y", (None, 1, 2))
+    sweep = Sweep(3, terms, reads, (Place("made", whole, whole),))
+    sizes = heads, 64, 16
+    lies = [
+        Lies({0: 16, 1: heads * 16, 2: 1}, 2, 0), Lies({1: 16, 2: 1}, 2, 0),
+        Lies({0: 64 * 16, 1: 16, 2: 1}, 2, 0),
+    ]  # fmt: skip
+    found = walk_of(sweep, sizes, lies)
+    assert found is not None and found.sizes[-2:] == (rows, 16)

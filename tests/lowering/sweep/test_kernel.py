@@ -12,7 +12,9 @@ from lowering.cuda.nvrtc import compile_cubin
 from lowering.cuda.resources import read_resources
 from lowering.ground.expr import evaluate
 from lowering.kernel.kernel import Kernel
+from lowering.kernel.nodes import FragLoadGlobal
 from lowering.kernel.text import parse_kernel, print_kernel
+from lowering.kernel.visit import walk
 from lowering.machine import run_kernel
 from lowering.sweep.kernel import Access, sweep_kernel, tensor_names
 from lowering.sweep.tile import SPAN, Tile, tile_of
@@ -116,6 +118,9 @@ def test_halves_and_results_that_repeat(along: int, apart: int, dtype: DataType)
     wanted = np.where(is_first, given["x"].astype(np.float32), -given["y"]).astype(NUMPY[dtype])
     np.testing.assert_array_equal(out, np.broadcast_to(wanted, sizes))
     assert unwritten(emit_cuda(kernel)) == []
+    loads = [s for s in walk(kernel.body) if isinstance(s, FragLoadGlobal)]
+    limited = along < 2 and apart != 2  # a CTA's whole tile is of one half, with rows of both
+    assert [s.limit is not None for s in loads] == [limited, limited]
 
 
 @pytest.mark.sampled
