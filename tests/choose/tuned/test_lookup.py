@@ -51,7 +51,7 @@ def test_an_exact_hit_wins_over_the_model(path: Path) -> None:
 
 
 def test_weights_side_by_side_take_the_schedule_of_one(path: Path) -> None:
-    """Where that makes no more tiles of them: 64 columns are of one weight. The time is not theirs."""
+    """Where that makes no more tiles, of 64 columns of one weight; the time is not theirs."""
     add_entries(path, [entry()])
     n = PROBLEM.n
     for parts, alike in (((n - 128, 128), True), ((n // 2 - 8, n // 2 + 8), False)):
