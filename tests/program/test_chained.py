@@ -196,6 +196,8 @@ def test_a_value_within_other_memory(first: int, whole: bool) -> None:
         return
     assert torch.equal(found, root.as_strided((2, 3), (6, 2), first + 2))
     assert found.data_ptr() == root.data_ptr() + 8
+    weight = root.clone().requires_grad_()
+    assert not chained._Lies(0, 8, like, whole).of([weight]).requires_grad
     half = torch.empty_strided((3,), (2,), dtype=torch.bfloat16, device="meta")
     narrow = chained._Lies(0, 6, half, False).of([root])
     assert narrow.data_ptr() == root.data_ptr() + 6 and narrow.stride() == (2,)
