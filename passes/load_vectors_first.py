@@ -112,15 +112,17 @@ def _hoisted(loop: For, names: Names, registers: int) -> tuple[list[FragLoadGlob
 
 
 def _whole(loop: For, load: FragLoadGlobal, names: Names) -> FragLoadGlobal | None:
-    """What all trips load: the same, or columns that lie side by side, of which a chunk has whole
-    groups of 8; None if it is neither.
+    """What all trips load: the same, or columns of the tile that lie side by side, of which a chunk
+    has whole groups of 8; None if it is neither.
     """
     if loop.var.name not in used(load):
         return load
-    kind, plain = load.out.type, load.limit is None and load.index is None and not load.trans
+    kind, plain = load.out.type, load.limit is None and load.index is None
     if kind.rows != 1 or kind.cols % 8 or not plain or not trips_of(loop):
         return None
-    if not lie_side_by_side(load.src.coords, kind.cols, loop.var):
+    *outer, row, col = load.src.coords
+    across = (*outer, col, row) if load.trans else load.src.coords
+    if not lie_side_by_side(across, kind.cols, loop.var):
         return None
     out = Frag(names.new("all"), replace(kind, cols=kind.cols * trips_of(loop)))
     begin = tuple(substitute(x, {loop.var: ZERO}) for x in load.src.coords)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from lowering.ground.dtypes import DType
 from lowering.ground.expr import ONE, ZERO, Const, Expr, Special, Var, ceildiv
-from lowering.ground.layouts import ACCUMULATOR, BLOCK_ROWS
+from lowering.ground.layouts import BLOCK_ROWS
 from lowering.kernel.nodes import (
     Carry,
     For,
@@ -90,8 +90,8 @@ def form_of(axis: Axis, tile: Tile) -> Form:
             return Form(
                 tensor=(FRONT, REDUCED), kept=(FRONT, ONE), grid=(ceildiv(FRONT, tile.rows), ONE),
                 kept_at=(first, ZERO), tensor_at=lambda c: (first, c), masked=(1, tile.columns),
-                carried=(tile.rows, ACCUMULATOR.columns), result=(tile.rows, 1),
-                meeting=((tile.groups - 1) * tile.rows, ACCUMULATOR.columns),
+                carried=(tile.rows, tile.layout.columns), result=(tile.rows, 1),
+                meeting=((tile.groups - 1) * tile.rows, tile.layout.columns),
                 share=_share_columns, join=_join_columns,
             )  # fmt: skip
         case Axis.ROWS:

@@ -20,6 +20,7 @@ from lowering.kernel.nodes import (
     Role,
     Roles,
 )
+from lowering.kernel.tensors import WIDEST_ACCESS
 from lowering.summary.axes import (
     BEHIND,
     FRONT,
@@ -56,11 +57,11 @@ def summary_kernel(
         summary: what is computed.
         name: of the kernel, a C identifier.
         tile: of a warpgroup.
-        vector: columns that threads access at once, 1 or 2.
+        vector: columns that threads access at once, 1, 2 or as many as the layout has together.
         target: the GPU.
     """
     form = form_of(summary.axis, tile)
-    b = Builder(summary=summary)
+    b = Builder(summary=summary, layout=tile.layout)
     for v in summary.values:
         if v.extent is Extent.ONE:
             _before(b, v)
@@ -110,10 +111,10 @@ def _finish(b: Builder, form: Form, tile: Tile, totals: Totals) -> None:
 
 
 def _declared(value: Value, name: str, form: Form, vector: int) -> GlobalTensor:
-    """An input or a result in global memory; only whole rows are accessed by pairs."""
+    """An input or a result in global memory; only rows are accessed by several elements at once."""
     sizes: dict[Extent, tuple[Expr, ...]] = {
         Extent.TENSOR: form.tensor, Extent.KEPT: form.kept, Extent.ONE: (ONE, ONE),
     }  # fmt: skip
     shape, element = sizes[value.extent], value.dtype.element
-    pairs = vector if shape[-1] != ONE else 1
-    return GlobalTensor(name, element, shape, pairs * element.bytes)
+    together = vector if shape[-1] != ONE else 1
+    return GlobalTensor(name, element, shape, min(together * element.bytes, WIDEST_ACCESS))

@@ -8,12 +8,12 @@ the memory's latency.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
 from lowering.ground.dtypes import DType
-from lowering.ground.expr import ONE, ZERO, Expr, ScalarType, Special, Var, ceildiv
+from lowering.ground.expr import ONE, ZERO, Const, Expr, ScalarType, Special, Var, ceildiv
 from lowering.kernel.kernel import GlobalTensor, Kernel, Storage
 from lowering.kernel.nodes import (
     Frag,
@@ -111,14 +111,17 @@ def sweep_kernel(
             _reduce(b, term, tile, below)
         elif term.op == "random":
             _draw(b, term, at, tile)
+        elif term.op == "first":
+            b.held[term.name] = _is_first(b, term, at, tile)
         elif term.op not in ("input", "index_select"):
             b.compute(term)
     names = tensor_names(sweep)
     for out, place, access in zip(names[-len(writes) :], sweep.results, writes, strict=True):
-        ref = _ref(out, sweep.term(place.term), at, access)
-        b.emit(FragStoreGlobal(ref, b.held[place.term], trans=access.turned))
+        has = frozenset(d for d in place.dims if d is not None)
+        value = _repeated(b, b.held[place.term], _shape(has, sweep.rank, tile))
+        b.emit(FragStoreGlobal(_ref(out, has, at, access), value, trans=access.turned))
     storage: list[Storage] = [
-        _declared(n, sweep.term(p.term), _sizes_of(p, sizes), access)
+        _declared(n, sweep.term(p.term), p, _sizes_of(p, sizes), access)
         for n, p, access in zip(names, sweep.places(), accesses, strict=True)
     ]
     role = Role("compute", 0, ptx.WARPS, tuple(b.body))
@@ -148,18 +151,51 @@ def _load(
     b: Statements, sweep: Sweep, at: Sequence[Expr], tile: Tile, reads: Sequence[Access]
 ) -> None:
     """What a tile needs of the inputs, all of it in front."""
+    halves = _halves(sweep)
     for place, access in zip(sweep.inputs, reads, strict=True):
         term = sweep.term(place.term)
         if term.dtype is DataType.Int and not term.dims:
             b.emit(LdGlobalScalar(_single(term.name), GmemRef(term.name, (ZERO,) * len(at))))
         elif not place.table:
-            rows, cols = _shape(term, sweep.rank, tile)
+            rows, cols = _shape(term.dims, sweep.rank, tile)
             made = b.new(term.name, _element(term).register, rows, cols)
-            ref = _ref(term.name, term, at, access)
-            b.emit(FragLoadGlobal(made, ref, trans=access.turned))
+            ref = _ref(term.name, term.dims, at, access)
+            half = halves.get(term.name)
+            limit = _limit(sweep, term.dims, half, at, tile) if half else None
+            b.emit(FragLoadGlobal(made, ref, limit=limit, trans=access.turned))
             b.held[term.name] = made
     for term in (t for t in sweep.terms if t.op == "index_select"):
         _look_up(b, term, at, tile)
+
+
+Half = tuple[str, bool]
+"""A term that tells two halves apart, and whether the first one is meant."""
+
+
+def _halves(sweep: Sweep) -> dict[str, Half]:
+    """Of the terms that are read in one of two halves alone which that is."""
+    found: dict[str, set[Half | None]] = {t.name: set() for t in sweep.terms}
+    for place in sweep.results:
+        found[place.term].add(None)
+    for term in reversed(sweep.terms):
+        told = str(term.inputs[0]) if term.op == "where" else ""
+        chosen = told in found and sweep.term(told).op == "first"
+        for at, name in enumerate(term.inputs):
+            if isinstance(name, str):
+                found[name] |= {(told, at == 1)} if chosen and at else found[term.name]
+    alone = {name: next(iter(halves)) for name, halves in found.items() if len(halves) == 1}
+    return {name: half for name, half in alone.items() if half is not None}
+
+
+def _limit(
+    sweep: Sweep, dims: Collection[int], half: Half, at: Sequence[Expr], tile: Tile
+) -> Expr | None:
+    """How many rows a tile reads of what is read in a half: none in the other one."""
+    told, first = half
+    (along,) = sweep.term(told).dims
+    if along >= sweep.rank - 2 or sweep.rank - 2 not in dims:
+        return None
+    return (ONE - at[along] if first else at[along]) * tile.rows
 
 
 def _look_up(b: Statements, term: Term, at: Sequence[Expr], tile: Tile) -> None:
@@ -214,23 +250,45 @@ def _coordinates(b: Statements, sizes: Sequence[Var], tile: Tile) -> tuple[tuple
     return tuple(found), reduce(lambda x, y: x * y, counts)
 
 
-def _shape(term: Term, rank: int, tile: Tile) -> tuple[int, int]:
-    """Rows and columns of a tile of a tensor."""
-    return (
-        tile.rows if rank - 2 in term.dims else 1,
-        tile.columns if rank - 1 in term.dims else 1,
-    )
+def _is_first(b: Statements, term: Term, at: Sequence[Expr], tile: Tile) -> Frag:
+    """Whether the place along a dimension is 0: of a whole tile, or of its first row or column."""
+    (along,) = term.dims
+    limit, behind = ONE - at[along], len(at) - 1 - along
+    if behind > 1:
+        return b.below(limit * tile.columns, 1, tile.columns)
+    return b.below(limit, tile.rows, 1) if behind else b.below(limit, 1, tile.columns)
 
 
-def _ref(name: str, term: Term, at: Sequence[Expr], access: Access) -> GmemRef:
-    where = [x if d in term.dims else ZERO for d, x in enumerate(at)]
+def _repeated(b: Statements, value: Frag, shape: tuple[int, int]) -> Frag:
+    """A value as rows and columns all of which it is."""
+    rows, cols = shape
+    for mask in ((rows, 1), (1, cols)):
+        have = value.type.rows, value.type.cols
+        wide = max(have[0], mask[0]), max(have[1], mask[1])
+        if wide != have:
+            every = b.below(Const(max(mask)), *mask)
+            made = b.new(f"{value.name}_all", DType.F32, *wide)
+            b.emit(FragPointwise(made, "where", (every, value, value)))
+            value = b.narrowed(made, value.type.dtype)
+    return value
+
+
+def _shape(dims: Collection[int], rank: int, tile: Tile) -> tuple[int, int]:
+    """Rows and columns of a tile of a tensor that has these dimensions."""
+    return tile.rows if rank - 2 in dims else 1, tile.columns if rank - 1 in dims else 1
+
+
+def _ref(name: str, dims: Collection[int], at: Sequence[Expr], access: Access) -> GmemRef:
+    where = [x if d in dims else ZERO for d, x in enumerate(at)]
     if access.turned:
         where[-2:] = where[:-3:-1]
     return GmemRef(name, tuple(where))
 
 
-def _declared(name: str, term: Term, sizes: Sequence[Expr], access: Access) -> GlobalTensor:
-    has = [size if d in term.dims else ONE for d, size in enumerate(sizes)]
+def _declared(
+    name: str, term: Term, place: Place, sizes: Sequence[Expr], access: Access
+) -> GlobalTensor:
+    has = [size if d in place.dims else ONE for d, size in enumerate(sizes)]
     if access.turned:
         has[-2:] = has[:-3:-1]
     return GlobalTensor(name, _element(term), tuple(has), access.align)

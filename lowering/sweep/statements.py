@@ -119,6 +119,14 @@ class Statements:
         """Hold what a reduction has come to, as its type."""
         self.held[value.name] = total if value.dtype is DataType.Float else self._cast(value, total)
 
+    def narrowed(self, value: Frag, dtype: DType) -> Frag:
+        """A fragment of fp32 as another type; itself where that is its own."""
+        if dtype is value.type.dtype:
+            return value
+        out = self.new(value.name, dtype, value.type.rows, value.type.cols)
+        self.emit(FragCast(out, value))
+        return out
+
     def _pointwise(
         self, value: Computed, op: str, args: tuple[Frag | float, ...], rows: int, cols: int
     ) -> None:

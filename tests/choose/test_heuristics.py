@@ -230,3 +230,11 @@ def test_candidates_are_for_the_target_of_the_problem() -> None:
     with pytest.raises(ScheduleError) as error:
         require_legal_for(demands(asked), modelled(usual))
     assert error.value.rule == "smem" and error.value.why.endswith(", limit 113.5 KiB")
+
+
+def test_kernels_with_reductions_are_launched_dependently() -> None:
+    """Also where the laws have the same schedule launched behind the grid in front first."""
+    beside = Problem(8192, 4096, 512, BF16, (BF16,), 132, over_columns=1, of_sums=True)
+    first = candidates(beside)[0].params
+    assert not first.programmatic_dependent_launch
+    assert modelled(beside) == replace(first, programmatic_dependent_launch=True)

@@ -7,7 +7,7 @@ import pytest
 from tests.lowering.sweep.sweeps import masked
 from wsched.choose.arithmetic import instructions_of
 from wsched.choose.nvfuser_cost import pointwise_us
-from wsched.choose.sweep_cost import accesses_us
+from wsched.choose.sweep_cost import accesses_us, once
 from wsched.run.walk import by_rows
 
 BYTES = 2 * 8191 * 4095
@@ -55,3 +55,19 @@ def test_rows_decide() -> None:
     assert accesses_us(odd.accessed()) > 1.05 * accesses_us(even.accessed())
     by_type = [moved / wide for moved, wide, _ in odd.accessed() if moved > 1 << 20]
     assert max(by_type) == pytest.approx(min(by_type))
+
+
+def test_views_of_one_tensor_read_no_more_than_it_has() -> None:
+    """Two halves and the whole; of a half alone its own bytes."""
+    found = [
+        (64, 512, False),
+        (64, 256, False),
+        (128, 512, True),
+        (32, 128, False),
+        (99, 512, False),
+    ]
+    has = {"x": 128, "table": 64}
+    sources = ["x", "x", "x", "table"]
+    assert [n for n, *_ in once(sources, has, found)] == [64, 64, 0, 32, 99]
+    assert [how for _, *how in once(sources, has, found)] == [how for _, *how in found]
+    assert once(sources, has, ()) == ()

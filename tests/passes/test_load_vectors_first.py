@@ -78,6 +78,29 @@ def test_columns_a_chunk_ahead(registers: int) -> None:
     assert found == lowered(load_vectors_first, wanted)
 
 
+@pytest.mark.parametrize("registers", [50, 18])
+def test_columns_of_the_tile_that_are_rows_of_the_tensor(registers: int) -> None:
+    """All of them, or a chunk ahead, as of others."""
+    text = HEAD + MAIN + BEFORE + TAIL
+    apart = [
+        ("y: f32[1, N]", "y: f32[N, 1]"),
+        ("y[0, 8 + chunk * 64]", "y[8 + chunk * 64, 0], trans=true"),
+    ]
+    behind = [
+        ("y[0, 8]", "y[8, 0], trans=true"),
+        ("y[0, 8 + (chunk + 1) * 64]", "y[8 + (chunk + 1) * 64, 0], trans=true"),
+    ]
+    found = lowered(load_vectors_first, _with(text, apart), vector_registers=registers)
+    wanted = lowered(load_vectors_first, text, vector_registers=registers)
+    assert found == _with(wanted, apart[:1] + behind)
+
+
+def _with(text: str, changes: list[tuple[str, str]]) -> str:
+    for old, new in changes:
+        text = text.replace(old, new)
+    return text
+
+
 @pytest.mark.parametrize(
     ("registers", "ahead"), [(17, []), (18, ["cols"]), (33, ["cols"]), (34, ["cols", "more"])]
 )
@@ -99,6 +122,7 @@ def test_what_comes_ahead_has_registers_of_its_own(registers: int, ahead: list[s
         ("8 + chunk * 64", "8 + chunk * 128"),
         ("8 + chunk * 64", "chunk // 2"),
         ("8 + chunk * 64]", "8 + chunk * 64], limit=n"),
+        ("y[0, 8 + chunk * 64]", "y[0, 8 + chunk * 64], trans=true"),
     ],
 )
 def test_other_loads_stay(old: str, new: str) -> None:

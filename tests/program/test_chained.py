@@ -11,7 +11,10 @@ import wsched
 from lowering.ground.dtypes import DType
 from lowering.ground.expr import Var
 from tests.front.cut.features import torch
+from tests.front.cut.test_halves import definition, inputs
+from wsched.doors.fallback import interpret
 from wsched.front import known
+from wsched.importer import record_text
 from wsched.program import chained, prepare
 from wsched.program.program import Buffer, CallStep, Program
 from wsched.run.compiled import CompiledFusion
@@ -200,6 +203,18 @@ def test_the_first_kernel_waits_for_what_it_needs(
     assert made is not None and (given is AT_ONCE or all(map(torch.equal, made, wanted)))
 
 
+def test_what_is_kept_is_read_like_inputs(chains: list[Any]) -> None:
+    """Tables of positions, which no call makes but the first."""
+    rotary = definition(tables=True)
+    for seed in range(3):
+        x, *weights = inputs(tables=True)
+        given = [x * (seed + 1), *weights]
+        wanted = interpret(record_text(rotary), given)
+        for a, b in zip(wsched.execute(rotary, given), wanted, strict=True):
+            assert torch.equal(a, b)
+    assert len(chains) == 2
+
+
 def test_what_a_kernel_makes_anew_is_not_chained(
     chains: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -234,6 +249,8 @@ def test_a_value_within_other_memory(first: int, whole: bool) -> None:
         return
     assert torch.equal(found, root.as_strided((2, 3), (6, 2), first + 2))
     assert found.data_ptr() == root.data_ptr() + 8
+    weight = root.clone().requires_grad_()
+    assert not chained._Lies(0, 8, like, whole).of([weight]).requires_grad
     half = torch.empty_strided((3,), (2,), dtype=torch.bfloat16, device="meta")
     narrow = chained._Lies(0, 6, half, False).of([root])
     assert narrow.data_ptr() == root.data_ptr() + 6 and narrow.stride() == (2,)

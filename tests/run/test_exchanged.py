@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 import wsched
+from lowering.cuda.nvrtc import compile_cubin
+from lowering.cuda.resources import read_resources
 from lowering.ground.errors import ScheduleError
-from lowering.kernel.nodes import FragLoadGlobal, FragStoreGlobal, StMatrix
+from lowering.kernel.nodes import For, FragLoadGlobal, FragStoreGlobal, StMatrix
 from lowering.kernel.visit import walk
 from tests.epilogues import GELU, RESIDUAL, TWO_OUTPUTS, WHERE, epilogue, tensor
 from tests.front.test_execute import integers, product
@@ -69,6 +71,21 @@ def test_rows_columns_and_matrices_are_read_transposed(params: MatmulParams) -> 
     kernel = wsched.compile(text, [X, W, ROW, COLUMN, FULL], params=params)
     loads = [s for s in walk(kernel.kernel.body) if isinstance(s, FragLoadGlobal)]
     assert {s.src.map for s in loads} == {"T2", "T3", "T4"} and all(s.trans for s in loads)
+
+
+@pytest.mark.parametrize(("columns", "inside"), [(144, []), (168, [56])])
+def test_a_factor_of_rows_is_read_once(columns: int, inside: list[int]) -> None:
+    """It is the tile's columns': all in front of the chunks, or a chunk ahead; without spills."""
+    text = epilogue("c: [-1, 1]", "t = fd.ops.mul(y, c)",
+                    "d = fd.ops.cast(t, dtype=DataType.BFloat16)")  # fmt: skip
+    params = exchanged(ping_pong(128, columns))
+    (d,) = run(text, [X, W, COLUMN], params)
+    assert torch.equal(d, (Y * COLUMN).bfloat16())
+    kernel = wsched.compile(text, [X, W, COLUMN], params=params)
+    chunks = [s for s in walk(kernel.kernel.body) if isinstance(s, For) and s.unroll]
+    loads = [s for loop in chunks for s in loop.body if isinstance(s, FragLoadGlobal)]
+    assert [s.out.type.cols for s in loads] == inside
+    assert read_resources(compile_cubin(kernel.source), kernel.kernel.name).clean
 
 
 def test_other_epilogues() -> None:

@@ -36,6 +36,16 @@ def test_sizes_that_threads_read_one_by_one() -> None:
     assert {key[1] for key in made._variants} == {1, 2}
 
 
+def test_long_rows_that_threads_read_by_16_bytes() -> None:
+    """Where rows and addresses allow it: one element further pairs do not lie together either."""
+    made, memory = CompiledSummary(rms(2, (1,))), torch.randn(9 * 264 + 8).bfloat16()
+    for begin, vector in ((0, 8), (8, 8), (2, 2), (1, 1)):
+        x = memory[begin : begin + 9 * 264].view(9, 264)
+        (found,) = made(0.5, x)
+        torch.testing.assert_close(found, wanted(x, 0.5))
+        assert [key[1] for key in made._variants][-1] == vector
+
+
 @pytest.mark.parametrize("shape", [(2, 1), (4, 1), (2, 2, 1)])
 def test_rows_of_one_element_are_read_one_by_one(shape: tuple[int, ...]) -> None:
     """An even number of them is no even number of columns."""

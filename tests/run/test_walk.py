@@ -7,7 +7,7 @@ import math
 import pytest
 
 from lowering.sweep.tile import tile_of
-from tests.lowering.sweep.sweeps import BF16
+from tests.lowering.sweep.sweeps import BF16, BOOL
 from wsched.fusion.sweep import Place, Sweep, Term
 from wsched.run.walk import Lies, Walk, _lower_words, by_rows, walk_of
 
@@ -149,3 +149,43 @@ def test_an_index_of_64_bits_is_read_by_its_lower_words(device: str) -> None:
     assert found.data_ptr() == given.data_ptr()
     if device == "cpu":
         assert found.tolist() == [-1, 2**31 - 1, 0]
+
+
+def test_what_depends_on_the_place_is_a_dimension_of_its_own() -> None:
+    """Though all tensors have it and its neighbours, or none of them."""
+    none = frozenset[int]()
+    terms = (
+        Term("x", "input", BF16, (), none),
+        Term("y", "input", BF16, (), none),
+        Term("is_first", "first", BOOL, (), frozenset((1,))),
+        Term("made", "where", BF16, ("is_first", "x", "y"), frozenset((1,))),
+    )
+    reads = Place("x", ()), Place("y", ())
+    sweep = Sweep(3, terms, reads, (Place("made", (None, 1, None), (0, 1, 2)),))
+    sweep = sweep.repeating({0: 3, 2: 8})
+    assert sweep.sizes([(), ()]) == (3, 2, 8)
+    walk = by_rows(sweep, (3, 2, 8))
+    assert walk is not None and sorted(walk.sizes) == [2, 3, 8]
+    (along,) = walk.sweep.term("is_first").dims
+    assert walk.sizes[along] == 2 and walk.sweep.results[0].dims == (0, 1, 2)
+
+
+@pytest.mark.parametrize(("heads", "rows"), [(32, 32), (31, 64)])
+def test_rows_share_what_they_lack(heads: int, rows: int) -> None:
+    """Heads of queries by a table of positions: where a tile is full of them they are its rows."""
+    every, table = frozenset(range(3)), frozenset((1, 2))
+    terms = (
+        Term("x", "input", BF16, (), every),
+        Term("y", "input", BF16, (), table),
+        Term("made", "mul", BF16, ("x", "y"), every),
+    )
+    whole = tuple(range(3))
+    reads = Place("x", whole), Place("y", (None, 1, 2))
+    sweep = Sweep(3, terms, reads, (Place("made", whole, whole),))
+    sizes = heads, 64, 16
+    lies = [
+        Lies({0: 16, 1: heads * 16, 2: 1}, 2, 0), Lies({1: 16, 2: 1}, 2, 0),
+        Lies({0: 64 * 16, 1: 16, 2: 1}, 2, 0),
+    ]  # fmt: skip
+    found = walk_of(sweep, sizes, lies)
+    assert found is not None and found.sizes[-2:] == (rows, 16)

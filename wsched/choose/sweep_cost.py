@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 from wsched.choose.arithmetic import busy_us
 from wsched.choose.nvfuser_cost import KERNEL_US, POINTWISE_BYTES_PER_US
 
-__all__ = ["accesses_us"]
+__all__ = ["accesses_us", "once"]
 
 BESIDE_PER_US, TURNED_PER_US = 62e3, 53e3
 """Accesses by 32 lanes in a microsecond: where these lie side by side, as nvFuser's of 2 bytes
@@ -28,3 +28,22 @@ def accesses_us(tensors: Iterable[tuple[int, int, bool]], instructions: float = 
         accesses = moved / wide / (TURNED_PER_US if turned else BESIDE_PER_US)
         memory += max(moved / POINTWISE_BYTES_PER_US, accesses)
     return KERNEL_US + busy_us(memory, instructions)
+
+
+def once(
+    sources: Sequence[str], has: Mapping[str, int], accessed: Iterable[tuple[int, int, bool]]
+) -> tuple[tuple[int, int, bool], ...]:
+    """What :func:`accesses_us` takes, of several views of one tensor no more bytes than that has:
+    what is read of it again is in a cache.
+
+    Args:
+        sources: of the first of what is accessed what it is a view of, by name.
+        has: the bytes of each.
+        accessed: as if nothing were.
+    """
+    found, left = list(accessed), dict(has)
+    for at, name in enumerate(sources if found else ()):
+        size, wide, turned = found[at]
+        found[at] = min(size, left[name]), wide, turned
+        left[name] -= found[at][0]
+    return tuple(found)

@@ -153,7 +153,8 @@ class PartFacts:
             us = facts.predicted_us if facts.counts_us is None else facts.counts_us
             time = "" if us is None else f", {facts.counts} {us:.1f} us"
             made = f"{facts.kernel}, {facts.problem}{time}"
-        once = f"once, then kept while {', '.join(self.reads)} stay as they are" * self.kept
+        long = f" while {', '.join(self.reads)} stay as they are" if self.reads else ""
+        once = f"once, then kept{long}" * self.kept
         return tuple(filter(None, (made, self.sweep, *self.views, self.copied, once)))
 
     def __str__(self) -> str:

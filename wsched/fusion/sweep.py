@@ -8,7 +8,7 @@ softmax has values of whole rows on the way, which the threads that have a row f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -29,7 +29,9 @@ class Term:
         op: ``input``, ``cast``, a key of ``lowering.kernel.pointwise.OPS``, one of
             :data:`ROW_REDUCTIONS`, or ``random``: of two single inputs of Int, seed and offset, the
             uniform numbers of nvFuser's by the element's place in the index space, row by row; or
-            ``index_select``: of a table and an index, the table's rows that the index says.
+            ``index_select``: of a table and an index, the table's rows that the index says; or
+            ``first``: of Bool, whether the place is 0 along the only dimension of ``dims``, which
+            is of size 2.
         dtype: its type. Arithmetic is fp32, and rounded to it.
         inputs: names of terms in front of it, and numbers.
         dims: the dimensions along which it differs.
@@ -72,10 +74,11 @@ class Sweep:
         rank: of the index space.
         terms: in an order in which they can be computed.
         inputs: in the order of the caller; a dimension that none of them has is of size 1.
-        results: one or more, which differ along all other dimensions.
+        results: one or more, which have all other dimensions.
         over: the dimensions of rows, which reductions are over; none without them.
         by_index: the dimension whose places an index looks up in tables; None without any. A place
             that a table does not have, such as a negative one, reads zeros.
+        repeated: dimensions of the results along which nothing differs, with their sizes.
     """
 
     rank: int
@@ -84,6 +87,7 @@ class Sweep:
     results: tuple[Place, ...]
     over: frozenset[int] = frozenset()
     by_index: int | None = None
+    repeated: tuple[tuple[int, int], ...] = ()
 
     @property
     def is_random(self) -> bool:
@@ -104,7 +108,8 @@ class Sweep:
         Raises:
             ValueError: two inputs differ along a dimension.
         """
-        found: dict[int, int] = {}
+        found = dict(self.repeated)
+        found |= {d: 2 for t in self.terms if t.op == "first" for d in t.dims}
         for place, shape in zip(self.inputs, shapes, strict=True):
             for d, size in zip(place.dims, shape, strict=bool(shape)):
                 if place.table and d == self.by_index:
@@ -124,6 +129,20 @@ class Sweep:
         """
         of = {d: at for at, run in enumerate(runs) for d in run}
         return self._over(len(runs), lambda dims: frozenset(of[d] for d in dims if d in of))
+
+    def repeating(self, sizes: Mapping[int, int]) -> Sweep:
+        """The same with results that repeat along dimensions which none of them has.
+
+        Args:
+            sizes: of the dimensions.
+        """
+
+        def place(p: Place) -> Place:
+            return replace(p, dims=tuple(d if d in sizes else x for d, x in enumerate(p.dims)))
+
+        return replace(
+            self, results=tuple(map(place, self.results)), repeated=tuple(sorted(sizes.items()))
+        )
 
     def folded(self) -> Sweep:
         """The same over two dimensions in place of one."""

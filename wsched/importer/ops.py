@@ -15,8 +15,8 @@ from lowering.kernel.pointwise import OPS
 from wsched.fusion.names import COLS, ROWS, SUMMED
 
 __all__ = [
-    "ALIASES", "COMPOSITE", "FORMS", "GROUPED", "MATMULS", "MISSING", "PRODUCTS", "SCALAR",
-    "STRUCTURE", "Promotion", "arity_of", "ops_text", "promotion",
+    "ALIASES", "COMPOSITE", "FORMS", "GROUPED", "HALVES", "MATMULS", "MISSING", "PRODUCTS",
+    "SCALAR", "STRUCTURE", "Promotion", "arity_of", "ops_text", "promotion",
 ]  # fmt: skip
 
 MATMULS = ("linear", "matmul")
@@ -29,6 +29,10 @@ FORMS: Mapping[tuple[int, int], str] = MappingProxyType({
     (2, 3): ROWS, (3, 2): COLS, (2, 2): SUMMED,
 })  # fmt: skip
 """Dimensions of the operands of a grouped matmul, and the extent that groups share out."""
+
+HALVES = "halves"
+"""Two tensors along a new dimension of size 2, at ``dim`` of the result: no operation of nvFuser's,
+but what a ``cat`` of two halves is where that dimension is taken as two."""
 
 PRODUCTS = (*MATMULS, GROUPED)
 """All of these."""

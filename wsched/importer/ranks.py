@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from wsched.importer.definition import Definition, Node, Ref, Value
-from wsched.importer.ops import FORMS, GROUPED, arity_of
+from wsched.importer.ops import FORMS, GROUPED, HALVES, arity_of
 from wsched.importer.text.signatures import parameters
 
 __all__ = ["REDUCING", "Ranks", "argument_of", "places", "reduced"]
@@ -86,6 +86,8 @@ class Ranks:
         if node.op == "cat":
             listed = node.argument("tensors", 0)
             return self.get(listed[0]) if isinstance(listed, tuple) and listed else None
+        if node.op == HALVES:
+            return None if (half := self.get(node.operands[0])) is None else half + 1
         if node.op in ("linear", "matmul", GROUPED):
             return self._of_product(node)
         if arity_of(node.op) is not None:

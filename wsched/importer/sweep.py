@@ -16,6 +16,7 @@ from wsched.fusion.sweep import Place, Sweep, Term
 from wsched.importer.definition import Definition, Node, Ref, text_of
 from wsched.importer.dimensions import reduced_dims
 from wsched.importer.epilogue import EpilogueImport, Key, Making
+from wsched.importer.ops import HALVES
 from wsched.importer.steps import REDUCED, Dims, Operand, Step
 
 __all__ = ["import_sweep"]
@@ -86,6 +87,8 @@ class _Import(EpilogueImport):
             return (yield from self.asked(node.operands[0], self._looked_up(node, dims)))
         if node is not None and node.op == "uniform":
             return (yield from self._random(node, dims))
+        if node is not None and node.op == HALVES:
+            return (yield from self._halves(node, dims))
         if node is None or node.op != "permute":
             return (yield from super().node(key))
         places = node.get("dims")
@@ -169,6 +172,23 @@ class _Import(EpilogueImport):
         drawn = Step("random", DataType.Float, tuple(state), frozenset(self.dims))
         self.steps.append(drawn)
         return drawn
+
+    def _halves(self, node: Node, dims: Dims) -> Making:
+        """The first of two tensors where the place along a dimension is 0, else the second."""
+        at = node.get("dim")
+        assert isinstance(at, int)
+        if dims[at] not in self.dims or dims[at] in self.over:
+            raise UnsupportedError(f"halves of [{', '.join(dims)}]", "halves that results have")
+        inner = (*dims[:at], *dims[at + 1 :])
+        first = yield from self.asked(node.operands[0], inner)
+        second = yield from self.asked(node.operands[1], inner)
+        if first is second:
+            return first
+        key = ("first", dims[at])
+        if key not in self._same:
+            self._same[key] = Step("first", DataType.Bool, (), frozenset((dims[at],)))
+            self.steps.append(self._same[key])
+        return self.pointwise("where", self._same[key], first, second)
 
     def rows(self) -> frozenset[str]:
         """The dimensions that reductions are over.

@@ -102,6 +102,9 @@ class _Lies:
         root, like = roots[self.root], self.like
         if self.whole:
             return root
+        if like.dtype is root.dtype and not root.requires_grad:  # which takes half as long
+            past = root.storage_offset() + self.offset // root.element_size()
+            return root.as_strided(like.shape, like.stride(), past)
         bare = torch.empty(0, dtype=like.dtype, device=root.device)
         first = root.storage_offset() * root.element_size() + self.offset
         at = first // like.element_size()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Protocol
@@ -92,7 +93,7 @@ class Prepared:
         chain: how calls run from the second one on, from the values of the first; None as that.
     """
 
-    __slots__ = ("_actions", "_chain", "_chained", "_outputs", "program")
+    __slots__ = ("_actions", "_chain", "_chained", "_kept", "_outputs", "program")
 
     def __init__(
         self,
@@ -104,7 +105,7 @@ class Prepared:
     ) -> None:
         first = () if kept is None else (kept.fill,)
         self.program, self._actions = program, (*first, *actions)
-        self._outputs = _picker(outputs)
+        self._outputs, self._kept = _picker(outputs), kept
         self._chained = chain
         self._chain: Chain | None = None
 
@@ -120,7 +121,10 @@ class Prepared:
                 changed nothing but what the program writes in place.
         """
         if self._chain is not None:
-            made = self._chain(inputs)
+            given = inputs
+            if self._kept is not None:
+                self._kept.fill(given := list(inputs))
+            made = self._chain(given)
             if made is not None:
                 return made
             self._chain = None
@@ -195,9 +199,16 @@ def prepare(
         if keep is not None and at == keep.steps:
             kept, actions = Kept(keep, actions, device), []
     chain = None
-    if keep is None and device.type in _CHAINED:
-        chain = partial(chained, program, kernels)
+    if device.type in _CHAINED:
+        chain = partial(chained, program if keep is None else _behind(program, keep), kernels)
     return Prepared(program, actions, [places[b] for b in program.outputs], kept, chain)
+
+
+def _behind(program: Program, keep: Keep) -> Program:
+    """What runs in each call, of the inputs and of what is kept."""
+    first, steps = program.steps[: keep.steps], program.steps[keep.steps :]
+    kept = tuple(b for step in first for b in step.writes)
+    return replace(program, inputs=(*program.inputs, *kept), steps=steps)
 
 
 def _settled(step: Step, settled: set[Buffer]) -> Iterator[Buffer]:

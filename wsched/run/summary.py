@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from lowering.ground.expr import evaluate
 from lowering.kernel.kernel import Kernel
+from lowering.kernel.tensors import WIDEST_ACCESS
 from lowering.summary.axes import BEHIND, FRONT, REDUCED
 from lowering.summary.few_rows import FewRows, few_rows_kernel, few_rows_of
 from lowering.summary.kernel import summary_kernel
-from lowering.summary.tile import Tile, tile_of
+from lowering.summary.tile import TOGETHER, Tile, tile_of
 from passes.summary import lower_summary
 from wsched.fusion.summary import Axis, Extent, Summary
 from wsched.importer.input_error import InputError, no_tensor, wrong_number, wrong_rank, wrong_type
@@ -115,8 +116,11 @@ class CompiledSummary(Unscheduled):
     def _tile(self, extents: Mapping[str, int], tensors: Sequence[Any]) -> tuple[Tile, int]:
         """The tile of a warpgroup, and the columns that threads access at once."""
         last = BEHIND if self.summary.axis is Axis.ROWS else REDUCED
-        pairs = all(_pairs(t, extents[last.name]) for t in tensors)
-        return tile_of(self.summary, extents[REDUCED.name]), 2 if pairs else 1
+        widths = (TOGETHER, 2) if self.summary.axis is Axis.COLUMNS else (2,)
+        columns, reduced = extents[last.name], extents[REDUCED.name]
+        vector = next((n for n in widths if all(_even(t, columns, n) for t in tensors)), 1)
+        tile = tile_of(self.summary, reduced, vector)
+        return tile, min(vector, tile.layout.span)
 
     def _pack(
         self, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]
@@ -214,18 +218,18 @@ class CompiledSummary(Unscheduled):
         return made
 
 
-def _pairs(tensor: torch.Tensor, columns: int) -> bool:
-    """Whether threads may access two neighbours of a dense tensor at once, from even columns on, of
-    which a row of the kernel has so many; where all is reduced they read one by one.
+def _even(tensor: torch.Tensor, columns: int, together: int) -> bool:
+    """Whether threads may access so many neighbours of a dense tensor at once, from multiples of
+    it on, where a row of the kernel has so many columns; where all is reduced they read one by one.
     """
-    return columns % 2 == 0 and _together(tensor, 2)
+    return columns % together == 0 and _together(tensor, together)
 
 
 def _together(tensor: torch.Tensor, columns: int) -> bool:
     """Whether a tensor begins where so many elements may be accessed at once; a single one may
     begin anywhere.
     """
-    past: int = tensor.data_ptr() % (columns * tensor.element_size())
+    past: int = tensor.data_ptr() % min(columns * tensor.element_size(), WIDEST_ACCESS)
     return past == 0 or bool(tensor.numel() == 1)
 
 

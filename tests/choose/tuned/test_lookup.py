@@ -14,7 +14,7 @@ import pytest
 from lowering.ground.errors import UnsupportedError
 from tests.choose.tuned.entries import PROBLEM, entry, problem
 from wsched.choose.gpus import GPUS
-from wsched.choose.heuristics import choose_params, modelled
+from wsched.choose.heuristics import choose_params, modelled, taken
 from wsched.choose.problem import Problem
 from wsched.choose.tuned import lookup as module
 from wsched.choose.tuned.lookup import VARIABLE, forget, lookup, user_table
@@ -48,6 +48,16 @@ def test_an_exact_hit_wins_over_the_model(path: Path) -> None:
     assert hit is not None and (hit.entry, hit.file) == (entry(), path)
     assert choose_params(PROBLEM) == entry().params != modelled(PROBLEM)
     assert choose_params(PROBLEM, tuned=False) == modelled(PROBLEM)
+
+
+def test_weights_side_by_side_take_the_schedule_of_one(path: Path) -> None:
+    """Where that makes no more tiles, of 64 columns of one weight; the time is not theirs."""
+    add_entries(path, [entry()])
+    n = PROBLEM.n
+    for parts, alike in (((n - 128, 128), True), ((n // 2 - 8, n // 2 + 8), False)):
+        found = taken(replace(PROBLEM, n_entries=parts))
+        assert (found.params == entry().params) is alike and found.hit is None
+    assert taken(replace(PROBLEM, n_entries=(n,)), tuned=False).params == modelled(PROBLEM)
 
 
 @pytest.mark.parametrize(

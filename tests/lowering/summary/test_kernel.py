@@ -16,7 +16,7 @@ from lowering.kernel.kernel import Kernel
 from lowering.kernel.text import parse_kernel, print_kernel
 from lowering.machine import run_kernel
 from lowering.summary.kernel import summary_kernel
-from lowering.summary.tile import Tile, tile_of
+from lowering.summary.tile import TOGETHER, Tile, tile_of
 from passes.summary import lower_summary
 from tests.lowering.summary.summaries import deviation, expected, rms, scaled
 from wsched.fusion import DataType
@@ -48,7 +48,7 @@ def run(summary: Summary, given: dict[str, Any], vector: int = 2) -> list[Any]:
     shape = given[summary.inputs[summary.tensor].name].shape
     front, reduced, behind = summary.sizes(shape)
     params = {"front": front, "reduced": reduced, "behind": behind}
-    kernel = made(summary, tile_of(summary, reduced), vector)
+    kernel = made(summary, tile_of(summary, reduced, vector), vector)
     sizes = {g.name: tuple(evaluate(e, params) for e in g.sizes) for g in kernel.globals}
     arrays = {name: np.asarray(x).reshape(sizes[name]) for name, x in given.items()}
     outs = [
@@ -95,6 +95,19 @@ def test_rows_of_odd_lengths(over: tuple[int, ...]) -> None:
     check(scaled(2, over, "sum", BF16), (67, 131), vector=1, rtol=2**-8)
 
 
+@pytest.mark.parametrize("shape", [(17, 1544), (3, 5, 264), (8, 512)])
+def test_long_rows_for_warps(shape: tuple[int, ...]) -> None:
+    """Threads take eight elements at a time, with tiles at every edge."""
+    check(rms(len(shape), (len(shape) - 1,)), shape, vector=TOGETHER)
+
+
+@pytest.mark.parametrize("op", ["sum", "max", "min"])
+@pytest.mark.parametrize("dtype", [BF16, HALF, F32])
+def test_operations_on_long_rows(op: str, dtype: DataType) -> None:
+    rtol = {BF16: 2**-8, HALF: 2**-11, F32: 5e-6}[dtype]
+    check(scaled(2, (1,), op, dtype), (11, 1032), TOGETHER, rtol)
+
+
 @pytest.mark.parametrize("over", [(0,), (1,), (0, 1)])
 def test_two_reductions(over: tuple[int, ...]) -> None:
     """In one pass; all of a matrix in two stages."""
@@ -130,14 +143,21 @@ def test_tiles(reduced: int, axis: tuple[int, ...], tile: Tile) -> None:
     assert tile_of(rms(2, axis), reduced) == tile
 
 
-def test_the_text_is_read_back() -> None:
-    kernel = made(rms(2, (1,)), Tile(4, 64, 128))
+@pytest.mark.parametrize("vector", [2, TOGETHER])
+def test_the_text_is_read_back(vector: int) -> None:
+    kernel = made(rms(2, (1,)), tile_of(rms(2, (1,)), 4096, vector), vector)
     assert parse_kernel(print_kernel(kernel)) == kernel
 
 
 def test_kernel(golden: object) -> None:
-    """What a norm's statistics are in the IR."""
+    """What a norm's statistics are in the IR, where threads read pairs."""
     assert print_kernel(made(rms(2, (1,)), Tile(4, 64, 128))) == golden
+
+
+def test_kernel_of_long_rows(golden: object) -> None:
+    """And where they read 16 bytes."""
+    wide = tile_of(rms(2, (1,)), 4096, TOGETHER)
+    assert print_kernel(made(rms(2, (1,)), wide, TOGETHER)) == golden
 
 
 @pytest.mark.sampled
@@ -146,10 +166,13 @@ def test_kernel(golden: object) -> None:
     [rms(2, (1,)), rms(2, (0,)), rms(1, (0,)), scaled(2, (1,), "max", HALF), deviation(2, (1,))],
     ids=["columns", "rows", "all", "two_inputs", "fp32"],
 )
-@pytest.mark.parametrize("vector", [1, 2])
+@pytest.mark.parametrize("vector", [1, 2, TOGETHER])
 def test_machine_code(summary: Summary, vector: int) -> None:
     """No spills, and no more registers than 512 threads have."""
-    code = compile_cubin(emit_cuda(made(summary, tile_of(summary, 4096), vector)), "summary.cu")
+    tile = tile_of(summary, 4096, vector)
+    code = compile_cubin(
+        emit_cuda(made(summary, tile, min(vector, tile.layout.span))), "summary.cu"
+    )
     found = read_resources(code, "summary")
     assert not (found.spill_stores or found.spill_loads or found.stack)
     assert found.registers <= 128

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from lowering.summary.tile import Tile, tile_of
+from lowering.ground.layouts import RegisterLayout
+from lowering.summary.tile import TOGETHER, Tile, tile_of
 from tests.lowering.summary.summaries import deviation, rms, scaled
 from wsched.fusion import DataType
 from wsched.fusion.summary import Summary
@@ -29,3 +32,20 @@ TWO = scaled(2, (1,), "max", DataType.Half)
 def test_tiles(summary: Summary, reduced: int, tile: Tile) -> None:
     """Short rows are one warpgroup's; of long ones 256 bytes of all tensors are read at a time."""
     assert tile_of(summary, reduced) == tile
+
+
+@pytest.mark.parametrize(
+    ("summary", "columns"), [(COLUMNS, 512), (scaled(2, (1,), "max", DataType.Float), 512)]
+)
+def test_a_row_for_each_warp(summary: Summary, columns: int) -> None:
+    """Of long rows that threads read by 16 bytes; short ones are as they were."""
+    wide = Tile(1, 8, columns, RegisterLayout(8, 32))
+    assert tile_of(summary, 257, TOGETHER) == wide
+    assert tile_of(summary, 256, TOGETHER) == tile_of(summary, 256)
+
+
+def test_there_are_two_groups_of_columns_to_fold() -> None:
+    """However many tensors are read: of one group nothing falls together."""
+    (x,) = (v for v in TWO.values if v.name == "x")
+    more = tuple(replace(x, name=f"x{n}") for n in range(4))
+    assert tile_of(replace(TWO, values=(*TWO.values, *more)), 257, TOGETHER).columns == 512

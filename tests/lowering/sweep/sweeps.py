@@ -10,7 +10,7 @@ import numpy as np
 from wsched.fusion import DataType
 from wsched.fusion.sweep import Place, Sweep, Term
 
-__all__ = ["NUMPY", "expected", "masked"]
+__all__ = ["NUMPY", "expected", "halves", "masked"]
 
 BF16, HALF, F32, BOOL = DataType.BFloat16, DataType.Half, DataType.Float, DataType.Bool
 NUMPY: dict[DataType, Any] = {
@@ -52,3 +52,25 @@ def expected(given: dict[str, Any], dtype: DataType = BF16) -> tuple[Any, Any]:
     moved = x.astype(np.float32) * row + column.astype(np.float32)
     kept = np.where(mask, moved, np.float32(0.5))
     return kept.astype(NUMPY[dtype]), kept > least
+
+
+def halves(rank: int, along: int, apart: int, dtype: DataType = BF16) -> Sweep:
+    """``x`` where the place along one dimension is 0, else ``-y``; neither has it, nor another one
+    along which the result repeats.
+    """
+    every = frozenset(range(rank))
+    inner, none = every - {along, apart}, frozenset[int]()
+    terms = (
+        Term("x", "input", dtype, (), inner),
+        Term("y", "input", F32, (), inner),
+        Term("minus", "neg", F32, ("y",), inner),
+        Term("is_first", "first", BOOL, (), frozenset((along,))),
+        Term("made", "where", dtype, ("is_first", "x", "minus"), inner | {along}),
+    )
+    whole = tuple(range(rank))
+
+    def place(name: str, dims: frozenset[int]) -> Place:
+        return Place(name, tuple(d if d in dims else None for d in whole), whole)
+
+    reads = place("x", inner), place("y", inner)
+    return Sweep(rank, terms, reads, (place("made", every - {apart}),), none)

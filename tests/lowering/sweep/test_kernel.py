@@ -12,7 +12,9 @@ from lowering.cuda.nvrtc import compile_cubin
 from lowering.cuda.resources import read_resources
 from lowering.ground.expr import evaluate
 from lowering.kernel.kernel import Kernel
+from lowering.kernel.nodes import FragLoadGlobal
 from lowering.kernel.text import parse_kernel, print_kernel
+from lowering.kernel.visit import walk
 from lowering.machine import run_kernel
 from lowering.sweep.kernel import Access, sweep_kernel, tensor_names
 from lowering.sweep.tile import SPAN, Tile, tile_of
@@ -22,7 +24,7 @@ from lowering.target.target import Target
 from passes.summary import lower_summary
 from tests.conftest import Golden
 from tests.lowering.cuda.unwritten import unwritten
-from tests.lowering.sweep.sweeps import BF16, BOOL, F32, HALF, NUMPY, expected, masked
+from tests.lowering.sweep.sweeps import BF16, BOOL, F32, HALF, NUMPY, expected, halves, masked
 from wsched.fusion import DataType
 from wsched.fusion.sweep import Sweep
 
@@ -89,6 +91,36 @@ def test_bit_by_bit(shape: tuple[int, ...], align: int, dtype: DataType) -> None
 @pytest.mark.parametrize("shape", [(40, 24), (2, 70, 33)])
 def test_tensors_by_columns(shape: tuple[int, ...], turned: str) -> None:
     check(shape, BF16, 16 if shape[-1] % 8 == 0 else 2, turned)
+
+
+@pytest.mark.parametrize("dtype", [BF16, F32])
+@pytest.mark.parametrize(
+    ("along", "apart"),
+    [(along, apart) for along in range(4) for apart in range(4) if along != apart],
+)
+def test_halves_and_results_that_repeat(along: int, apart: int, dtype: DataType) -> None:
+    """Along columns, rows, and dimensions of which a CTA has one place."""
+    sizes = [3, 5, 70, 24]
+    sizes[along] = 2
+    sweep, rng = halves(4, along, apart, dtype), np.random.default_rng(0)
+    sweep = sweep.repeating({apart: sizes[apart]})
+    shapes = [p.shape(sizes) for p in sweep.inputs]
+    assert sweep.sizes(shapes) == tuple(sizes)
+    x, y = (rng.standard_normal(s) for s in shapes)
+    given = {"x": x.astype(NUMPY[dtype]), "y": y.astype(np.float32)}
+    made_of, out = tile_of(sizes, False), np.full(sizes, np.nan, NUMPY[dtype])
+    align = {BF16: 2, F32: 4}[dtype]
+    how = [Access(align), Access(4), Access(align)]
+    kernel = made(sweep, made_of, how)
+    params = {f"n{d}": n for d, n in enumerate(sizes)}
+    run_kernel(kernel, given | {"out0": out}, params, evaluate(kernel.grid, params))
+    is_first = (np.arange(2) == 0).reshape([2 if d == along else 1 for d in range(4)])
+    wanted = np.where(is_first, given["x"].astype(np.float32), -given["y"]).astype(NUMPY[dtype])
+    np.testing.assert_array_equal(out, np.broadcast_to(wanted, sizes))
+    assert unwritten(emit_cuda(kernel)) == []
+    loads = [s for s in walk(kernel.body) if isinstance(s, FragLoadGlobal)]
+    limited = along < 2 and apart != 2  # a CTA's whole tile is of one half, with rows of both
+    assert [s.limit is not None for s in loads] == [limited, limited]
 
 
 @pytest.mark.sampled

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -170,8 +171,20 @@ class _Search:
         whole = with_kept(graph, cut, constants)
         apart = with_summaries(graph, whole, self._apart)
         ways = [with_sweeps(graph, c, self._swept, self._runs) for c in (apart, whole)]
-        found = [self._cost(c) for c in dict.fromkeys((*ways, apart, whole))]
+        found = [self._cost(c) for c in dict.fromkeys((*ways, *self._tabled(cut), apart, whole))]
         return min(found, key=lambda x: x.rank)
+
+    def _tabled(self, cut: Cut) -> Iterator[Cut]:
+        """The same with tables that are kept, where nothing is left for others in each call: what
+        they run makes its tables on the way.
+        """
+        graph, constants = self.cutter.graph, self.call.constants
+        kept = with_kept(graph, cut, constants, tables=True)
+        if len(kept.segments) > len(cut.segments):
+            swept = with_summaries(graph, kept, self._apart)
+            swept = with_sweeps(graph, swept, self._swept, self._runs)
+            if all(s.own or s.kept for s in swept.segments):
+                yield swept
 
     def _cost(self, cut: Cut) -> Chosen:
         cost = together([self._segment(s) for s in cut.segments])

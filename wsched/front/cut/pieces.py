@@ -59,7 +59,29 @@ def pieces(definition: Definition, tensors: Container[str]) -> tuple[Piece, ...]
     for name in definition.outputs:
         if rest.home[name] in of:
             of[rest.home[name]].writes.add(name)
-    return (*alone.values(), *kernels.values())
+    return (*alone.values(), *(p for k in kernels.values() for p in _by_result(rest, k)))
+
+
+def _by_result(rest: _Rest, kernel: Piece) -> Iterator[Piece]:
+    """A kernel as nvFuser makes it: with tensors behind each other one for each result, which
+    computes all that it needs (of Llama's queries, keys and values with rotary embeddings).
+    """
+    if not any(n.op == "cat" for n in kernel.operations):
+        yield kernel
+        return
+    nodes, own = rest.definition.nodes, {n.results[0] for n in kernel.operations}
+    for result in sorted(kernel.writes, key=rest.home.__getitem__):
+        piece, pending, seen = Piece(None, writes={result}), [result], set[str]()
+        while pending:
+            name = pending.pop()
+            node = nodes[rest.home[name]]
+            if name != result and rest.lies(name) and node.results[0] not in own:
+                piece.reads.add(name)
+            elif node.results[0] not in seen:
+                seen.add(node.results[0])
+                pending += node.refs
+        piece.operations = [n for n in kernel.operations if n.results[0] in seen]
+        yield piece
 
 
 @dataclass(frozen=True)
@@ -95,6 +117,10 @@ class _Rest:
         node = self.definition.nodes[i]
         given = node.op.startswith("define_") or node.op in PRODUCTS
         return not given and node.results[0] in self.tensors and not self._is_again(i)
+
+    def lies(self, name: str) -> bool:
+        """Whether a tensor lies in memory, or could."""
+        return name in self.tensors and not self._is_again(self.home[name])
 
     def sources(self, name: str) -> Iterator[str]:
         """What lies in memory of what is read under a name."""

@@ -34,7 +34,7 @@ from wsched.choose.nvfuser_cost import (
 )
 from wsched.choose.price import price
 from wsched.choose.problem import Problem
-from wsched.choose.sweep_cost import accesses_us
+from wsched.choose.sweep_cost import accesses_us, once
 from wsched.front.cut.looks import looked
 from wsched.front.cut.pieces import pieces
 from wsched.front.cut.segments import Segment
@@ -308,7 +308,8 @@ def _sweep_us(segment: Segment, sweep: Sweep, call: Sizes) -> SegmentsCost:
     walk, copied = call.swept(segment, sweep)
     host = STEP_HOST_US + VIEW_HOST_US * (len(segment.looks) + len(segment.seen))
     host += NUMBER_HOST_US * sum(not p.dims for p in sweep.inputs) + COPY_HOST_US * len(copied)
-    accessed = () if walk is None else tuple(walk.accessed())
+    has = {name: call.bytes([name]) for name in segment.inputs}
+    accessed = () if walk is None else once(segment.inputs, has, walk.accessed())
     work = 0.0 if walk is None else swept_instructions(walk.sweep, walk.sizes)
     gpu = accesses_us(accessed, work) - SOONER_US
     return SegmentsCost(gpu + sum(map(pointwise_us, copied)), host)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from lowering.ground.errors import UnsupportedError
-from lowering.ground.expr import ONE, Expr
+from lowering.ground.expr import ONE, Const, Expr
 from wsched.front.cut.graph import Graph
 from wsched.front.cut.infer import infer
 from wsched.front.cut.looks import pruned
@@ -20,7 +20,7 @@ from wsched.front.cut.order import Order, Orders, declared_order
 from wsched.front.cut.part import plain_name, views_of
 from wsched.front.cut.segments import Cut, Segment
 from wsched.front.cut.tensors import TensorType
-from wsched.front.cut.views_first import views_first
+from wsched.front.cut.views_first import halved, in_halves, views_first
 from wsched.importer import Definition, Node, Ref
 from wsched.importer.sweep import import_sweep
 
@@ -112,15 +112,29 @@ def _sweep(graph: Graph, rest: Definition, orders: Orders) -> Segment:
         lies.append(order)
     plain = pruned(Definition(tuple(nodes), rest.outputs))
     known = _types(graph)
-    names = [r for n in plain.nodes for r in n.results if plain_name(r) in known]
-    definition, looks = views_first(plain, {r: known[plain_name(r)] for r in names})
+    types = {r: known[plain_name(r)] for n in plain.nodes for r in n.results
+             if plain_name(r) in known}  # fmt: skip
+    shapes = {name: _extents(graph, name) for name in rest.outputs} | dict(seen)
+    if any(n.op == "cat" for n in plain.nodes):
+        plain, types = in_halves(plain, types, shapes)
+        shapes = {name: halved(shape) for name, shape in shapes.items()}
+        lies, seen = [_in_halves(order) for order in lies], list(shapes.items())
+    definition, looks = views_first(plain, types)
     sweep = import_sweep(definition, lies)
-    shapes = dict(seen)
-    for name, place in zip(rest.outputs, sweep.results, strict=True):
-        whole = shapes.get(name) or _extents(graph, name)
-        if any(d is None and e != ONE for d, e in zip(place.dims, whole, strict=True)):
-            raise UnsupportedError(f"{name}, which is the same along a dimension,", "others")
+    pairs = zip(sweep.results[0].dims, shapes[rest.outputs[0]], strict=True)
+    alike = {d: e for d, (has, e) in enumerate(pairs) if has is None and e != ONE}
+    if not all(isinstance(e, Const) for e in alike.values()):
+        raise UnsupportedError("results that repeat any number of times", "a number that is told")
+    sweep = sweep.repeating({d: e.value for d, e in alike.items() if isinstance(e, Const)})
     return Segment(definition, matmul=False, looks=looks, seen=tuple(seen), sweep=sweep)
+
+
+def _in_halves(order: Order) -> Order:
+    """An order of dimensions of which the last, which is the last in memory, is two."""
+    last = len(order) - 1
+    if order[last] != last:
+        raise UnsupportedError("halves of what is not contiguous", "rows that are")
+    return (*order, last + 1)
 
 
 def _node(definition: Definition, name: str) -> Node:
@@ -154,9 +168,9 @@ def _extents(graph: Graph, name: str) -> Shape:
         UnsupportedError: they are not known.
     """
     found = _types(graph).get(plain_name(name))
-    if found is None or found.extents is None:
+    if found is None or found.spread is None:
         raise UnsupportedError(f"{name} of unknown sizes", "sizes of the inputs'")
-    return found.extents
+    return found.spread
 
 
 def _types(graph: Graph) -> Mapping[str, TensorType]:

@@ -23,7 +23,7 @@ from wsched.importer import Definition, Node, Ref
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["by_nvfuser", "with_tables"]
+__all__ = ["SPREADS", "by_nvfuser", "widens", "with_tables"]
 
 _READ_OFTEN = 8
 """What reads a table has at least so many times its elements."""
@@ -34,7 +34,7 @@ _WORTHWHILE = 1 << 20
 _MADE = ("full", "iota")
 """What is as cheap as reading a table of it."""
 
-_SPREADS = ("broadcast", "broadcast_in_dim", "expand")
+SPREADS = ("broadcast", "broadcast_in_dim", "expand")
 """What a reader does for itself: the table is what they are of."""
 
 _WHOLE = "@whole"
@@ -122,12 +122,13 @@ def _before_spreads(definition: Definition, tensors: Tensors, name: str) -> Node
     while True:
         node = definition.node(name)
         assert node is not None
-        if node.op not in _SPREADS and not (node.op == "cast" and _widens(tensors, node)):
+        if node.op not in SPREADS and not (node.op == "cast" and widens(tensors, node)):
             return node
         (name, *_) = node.refs
 
 
-def _widens(tensors: Tensors, cast: Node) -> bool:
+def widens(tensors: Tensors, cast: Node) -> bool:
+    """Whether a cast makes no elements smaller."""
     kinds = [tensors.types[n].dtype for n in (cast.refs[0], cast.results[0])]
     bytes_of = [k.bytes for k in kinds if k is not None and k.is_stored]
     return len(bytes_of) == 2 and bytes_of[0] <= bytes_of[1]

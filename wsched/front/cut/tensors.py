@@ -95,6 +95,12 @@ class TensorType:
         found = tuple(d.extent for d in self.dims or () if d.extent is not None and not d.repeated)
         return found if self.dims is not None and len(found) == len(self.dims) else None
 
+    @property
+    def spread(self) -> tuple[Expr, ...] | None:
+        """The extents of a tensor, repeated dimensions among them; None where one is not known."""
+        found = tuple(d.extent for d in self.dims or () if d.extent is not None)
+        return found if self.dims is not None and len(found) == len(self.dims) else None
+
     def shape(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
         """The sizes of its dimensions, repeated ones among them.
 

@@ -16,10 +16,11 @@ def vector_registers(fusion: Fusion, params: MatmulParams, target: Target = DEFA
     """Registers of a thread for vectors that are loaded in front of the chunks of an epilogue.
 
     Of operands of 8 bits, whose tiles take half the time of wider ones, so that each wait for a
-    load counts twice; of wider ones nobody has measured it. Promoted sums leave the registers of
-    their first accumulator free.
+    load counts twice; of wider ones where operands are exchanged: rows of the result are columns of
+    such a tile, whose threads read a factor of rows one by one, in each chunk anew. Of others
+    nobody has measured it. Promoted sums leave the registers of their first accumulator free.
     """
     demands = Demands.of(fusion, target)
-    if demands.operand.bytes > 1 or params.exchange_operands:
+    if demands.operand.bytes > 1 and not params.exchange_operands:
         return 0
     return max(registers_left(demands, params), 0)
