@@ -99,10 +99,11 @@ def test_decisions() -> None:
     """Columns of a tile are those of the CTA, of the warpgroup and of the instruction."""
     found = [turn.decision for turn in to_choice(4096, 4096, 4096)]
     assert sorted(found) == [
-        "", "buffering_loop_level: CTATiles → WarpTiles",
-        "circular_buffer_options.smem_circular_buffer_stage: 4 → 6", "cluster_dims.m: 2 → 1",
-        "epilogue_stages: 1 → 2", "exchange_operands: False → True",
-        "num_registers: [40, 232] → auto",
+        "", "circular_buffer_options.smem_circular_buffer_stage: 4 → 3", "cluster_dims.m: 2 → 1",
+        "epilogue_columns: 0 → 128", "epilogue_stages: 1 → 2", "exchange_operands: False → True",
+        "num_registers: [40, 232] → auto", "programmatic_dependent_launch: True → False",
+        "tile_sizes.cta_tile.m: 256 → 128, tile_sizes.warp_tile.m: 128 → 64, "
+        "tile_sizes.n: 128 → 256",
     ]  # fmt: skip
     wide = [turn.decision for turn in to_choice(8192, 8192, 8192)]
     assert wide[-1] == "tile_sizes.n: 128 → 192"
@@ -127,4 +128,4 @@ def test_json() -> None:
     found = last.to_dict(4096, 4096, 4096, 200.0)
     assert MatmulParams.from_dict(found["params"]) == last.params
     assert found["measured_tflops"] == pytest.approx(2 * 4096**3 / 200e6)
-    assert last.params.tile_sizes.warp_tile == GemmTile(128, 128, 64)
+    assert last.params.tile_sizes.warp_tile == GemmTile(64, 256, 64)

@@ -127,7 +127,7 @@ def test_nothing_was_fitted_to_what_was_kept_aside() -> None:
         ("h200_held_out.jsonl.xz", 260, 0.035, 0.02),
         ("h100_held_out.jsonl.xz", 250, 0.05, 0.02),
         ("h200_epilogues.jsonl.xz", 30, 0.03, 0.015),
-        ("h200_beside.jsonl.xz", 15, 0.015, 0.006),
+        ("h200_beside.jsonl.xz", 15, 0.015, 0.007),
     ],
 )
 def test_at_problems_that_were_kept_aside_trees_lose_less_than_laws(

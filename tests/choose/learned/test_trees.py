@@ -49,7 +49,14 @@ def test_a_file_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 def test_the_file_of_the_package() -> None:
     found = Trees.read(TREES, FEATURES)
-    assert 0 < found.depth <= 9 and len(found.roots) == 800
+    assert 0 < found.depth <= 9 and len(found.roots) == 900
+
+
+def test_what_a_row_is_told_depends_on_no_other() -> None:
+    trees = Trees.read(TREES, FEATURES)
+    rows = trees.probes.astype(np.float32)
+    alone = [float(trees.of(row[None])[0]) for row in rows]
+    assert trees.of(rows).tolist() == alone
 
 
 def refusal(path: Path, names: tuple[str, ...] = NAMES) -> str:

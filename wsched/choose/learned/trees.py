@@ -59,7 +59,8 @@ class Trees:
         for _ in range(int(self.depth)):
             goes_left = rows.take(feature.take(node) + begins) <= self.most.take(node)
             node = ways.take(2 * node + goes_left)
-        found: Numbers = self.value.take(node).sum(axis=0)
+        # In fp64, so that a row is told the same whichever others are asked for beside it.
+        found: Numbers = self.value.take(node).sum(axis=0, dtype=np.float64).astype(np.float32)
         return found
 
     def moved(self, by: float) -> Trees:
