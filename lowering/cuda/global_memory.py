@@ -48,7 +48,7 @@ def _load_global(e: Emitter, s: FragLoadGlobal) -> None:
     tensor = _tensor(e, s.OP, s.out, s.src)
     e.declare(s.out)
     with e.out.block(""):
-        loads = _Loads(e, s.out, s.src, tensor, Rows(s.limit, s.index), s.trans)
+        loads = _Loads(e, s, tensor)
         for block in range(s.out.type.blocks):
             with e.groups(s.out.type.groups):
                 loads.group(block)
@@ -90,6 +90,25 @@ __device__ __forceinline__ int ld_global_s32(const int* at, bool inside) {
 """A row's index, zero out of bounds."""
 
 
+_FETCHED = {
+    form: f"""\
+__device__ __forceinline__ {kind} {{name}}(const {kind}* at, bool inside) {{{{
+  {kind} value;
+  asm volatile(
+      "{{{{\\n .reg .pred p;\\n setp.ne.b32 p, %2, 0;\\n mov.{bits} %0, 0;\\n"
+      " @p ld.global.L2::{{bytes}}B.{form} %0, [%1];\\n}}}}"
+      : "=&{letter}"(value)
+      : "l"(at), "r"(int(inside)));
+  return value;
+}}}}"""
+    for form, kind, bits, letter in (
+        ("f32", "float", "b32", "f"),
+        ("b16", "unsigned short", "b16", "h"),
+    )
+}
+"""An element, zero out of bounds, and bytes around it that the L2 fetches."""
+
+
 _STORE_S32 = """\
 __device__ __forceinline__ void st_global_s32(int* at, int value, bool inside) {
   asm volatile(
@@ -111,11 +130,9 @@ __device__ __forceinline__ void st_global_v2_s32(int* at, int a, int b, bool ins
 class _Loads(Elements):
     """The loads of one group of 8 columns in one block of 64 rows."""
 
-    def __init__(
-        self, e: Emitter, value: Frag, ref: GmemRef, tensor: GlobalTensor, rows: Rows, trans: bool
-    ) -> None:
-        super().__init__(e, value.type, ref, tensor, rows, trans=trans)
-        self.value = value
+    def __init__(self, e: Emitter, s: FragLoadGlobal, tensor: GlobalTensor) -> None:
+        super().__init__(e, s.out.type, s.src, tensor, Rows(s.limit, s.index), trans=s.trans)
+        self.value, self.fetched = s.out, s.fetched
 
     def group(self, block: int) -> None:
         """As many columns at once as the tensor allows, else one element at a time."""
@@ -169,6 +186,10 @@ class _Loads(Elements):
         if form == "s32":
             self.e.functions["ld_global_s32"] = _LOAD_S32
             return f"ld_global_s32({where}, {inside})"
+        if self.fetched and form in _FETCHED:
+            name = f"ld_global_l2_{self.fetched}b_{form}"
+            self.e.functions[name] = _FETCHED[form].format(name=name, bytes=self.fetched)
+            return f"{name}({where}, {inside})"
         return f"ptx::ld_global_{form}({where}, {inside})"
 
 

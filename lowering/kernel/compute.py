@@ -139,6 +139,9 @@ class FragLoadGlobal(Stmt):
 
     With ``trans`` element ``[r, c]`` of ``out`` is the one ``c`` rows and ``r`` columns behind
     ``src``; one element at a time, of all rows.
+
+    ``fetched`` is a hint for what is loaded one element at a time: bytes around it that the L2 gets
+    from memory where it misses, 64, 128 or 256; 0 leaves that to the L2.
     """
 
     OP: ClassVar[str] = "frag.load_global"
@@ -148,6 +151,7 @@ class FragLoadGlobal(Stmt):
     limit: Expr | None = None
     index: Frag | None = None
     trans: bool = False
+    fetched: int = 0
 
 
 @dataclass(frozen=True, slots=True)

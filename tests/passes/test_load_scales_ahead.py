@@ -109,6 +109,20 @@ def test_behind_what_reads_parts_of_them() -> None:
     assert "row_next" in lines[scaled + 1]
 
 
+def test_rows_along_which_trips_go_are_fetched() -> None:
+    """Numbers of the trips behind lie beside those of this one, in as many lines as rows."""
+    before, after = (
+        x.replace("[k, 0], trans=true", f"[0, k]{more}")
+        .replace("[m, 0], trans=true", "[0, m], fetched=256")
+        .replace("[k + 1, 0], trans=true", "[0, k + 1], fetched=256")
+        for x, more in ((BEFORE, ""), (AFTER, ", fetched=256"))
+    )  # fmt: skip
+    wide = HEAD.replace("x: f32[n, 64]", "x: f32[64, n]")
+    given = kernel(wide + before + TAIL)
+    made = load_scales_ahead(given, LoweringOptions(promotion=128))
+    assert print_kernel(made) == print_kernel(kernel(wide + after + TAIL))
+
+
 @pytest.mark.parametrize(
     ("old", "new"),
     [

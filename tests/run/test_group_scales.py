@@ -103,7 +103,7 @@ def test_zero_points(name: str, weights: str) -> None:
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ["a group in two steps", "groups of 64"])
 def test_numbers_that_lie_by_rows(name: str) -> None:
-    """[N, K / group] in memory: read where they lie, a row apart."""
+    """[N, K / group] in memory: read where they lie, a row apart, of which the L2 fetches more."""
     group, tile, groups, along_k, more = WAYS[name]
     text, (x, q, scale), wanted = given("int32", group)
     by_rows = [x, q, scale.contiguous()]
@@ -116,7 +116,9 @@ def test_numbers_that_lie_by_rows(name: str) -> None:
     assert (kernel(*by_rows)[0].double() - wanted).norm() < 3e-3 * wanted.norm()
     proved(kernel.kernel, kernel.plan)
     lines = [x for x in print_kernel(kernel.kernel).splitlines() if "load_global T2[" in x]
-    assert lines and all("trans=true" not in x for x in lines)
+    assert lines and all("trans=true" not in x and "fetched=256" in x for x in lines)
+    assert kernel.source.count("ld.global.L2::256B.f32") == 1
+    assert "L2::256B" not in made(text, *tile, groups, along_k, **more).source
 
 
 @pytest.mark.slow

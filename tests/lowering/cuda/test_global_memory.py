@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from lowering.cuda.emit import emit_kernel
+from lowering.cuda.emit import emit_cuda, emit_kernel
+from lowering.cuda.nvrtc import compile_cubin
 from lowering.ground.dtypes import DType
 from lowering.ground.errors import InternalError
 from lowering.kernel.kernel import Kernel
@@ -131,6 +132,24 @@ def test_addresses_transposed(dtype: str, align: str, shape: str) -> None:
         assert [(at, inside) for _, parts in found for _, at, inside in parts] == wanted
         forms = {form for _, parts in found for form, _, _ in parts}
         assert forms == {"f32" if dtype == "f32" else "b16"}
+
+
+@pytest.mark.parametrize(
+    ("dtype", "form"), [("bf16", "b16"), ("f16", "b16"), ("f32", "f32")], ids=["bf16", "f16", "f32"]
+)
+def test_what_the_l2_fetches_at_once(dtype: str, form: str) -> None:
+    """Two elements of a column, each with bytes around it, of the same addresses as without."""
+    plain, hinted = (
+        kernel(f"{dtype}, 64x1", f"{dtype}[M, N]", f"T[64, 72]{more}")
+        for more in ("", ", fetched=128")
+    )
+    text = emit_cuda(hinted)
+    assert f" @p ld.global.L2::128B.{form} %0, [%1];" in text
+    body = emit_kernel(hinted).split('extern "C"')[1]
+    wanted = emit_kernel(plain).split('extern "C"')[1]
+    assert wanted.count("ptx::ld_global_") == 2
+    assert body == wanted.replace("ptx::ld_global_", "ld_global_l2_128b_")
+    compile_cubin(text)
 
 
 def test_parameters_stand_between_maps_and_scalars() -> None:
