@@ -107,7 +107,7 @@ def test_films_say_how_far_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_sizes_without_a_kernel() -> None:
-    large = Extents(10**8, 10**6, 64)
+    large = Extents(10**8, 10**7, 64)
     with pytest.raises(UnsupportedError) as error:
         page_of(asked(extents=large))
     assert error.value.what == f"a page of {large}" and " CTAs, where " in error.value.hint

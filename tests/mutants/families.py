@@ -195,11 +195,13 @@ def _computed(**params: Any) -> Made:
                        for n, m, k, sms in SIZES))  # fmt: skip
 
 
-def _summary() -> Made:
-    """Sums of rows, halves of which warps hand to each other in shared memory."""
+def _summary(more: int) -> Made:
+    """Sums of rows of some multiples of 8 elements and so many more: none for what a warp reads by
+    16 bytes of each thread; else parts of a row that warpgroups put together in shared memory.
+    """
     found: list[tuple[Kernel, Launch]] = []
     for rows, columns in ((40, 264), (70, 512), (8, 1032)):
-        x, out = integers(0, rows, columns), torch.full((rows,), torch.nan)
+        x, out = integers(0, rows, columns + more), torch.full((rows,), torch.nan)
         found += launches_of(compiled_summary(rms(2, (1,))).bind(0.5, x, out=[out]), 2)
     kernels = {id(kernel): kernel for kernel, _ in found}
     (kernel,) = kernels.values()
@@ -268,6 +270,6 @@ FAMILIES: Mapping[str, Mapping[str, Callable[[], Made]]] = {
         "pairs_by_tma": partial(_linear, definition(), PAIRS["tma"], _PAIRED),
         "pairs_queue": partial(_linear, definition(), PAIRS["queue"], _PAIRED),
     },
-    "reductions alone": {"summary": _summary},
+    "reductions alone": {"summary": partial(_summary, 2), "summary_long": partial(_summary, 0)},
     "row copies": {"row_copy": _row_copies},
 }  # fmt: skip

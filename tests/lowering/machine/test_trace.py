@@ -79,7 +79,8 @@ def told(done: RunResult) -> str:
 FAMILIES = (
     "a_by_threads", "computed_cluster", "coop_128x128-residual", "dynamic_cluster_pingpong",
     "exchanged", "fp8_results", "four_warpgroups", "gated", "grouped_columns", "int8", "pairs",
-    "reductions", "row_copy", "stream_k_cluster", "summary", "tensor_memory_grouped",
+    "reductions", "row_copy", "stream_k_cluster", "summary", "summary_long",
+    "tensor_memory_grouped",
 )  # fmt: skip
 
 

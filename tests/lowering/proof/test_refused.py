@@ -41,6 +41,7 @@ MADE: dict[str, Callable[[], Made]] = {
     "tensor_memory": FAMILIES["tensor memory"]["tensor_memory"],
     "pairs": FAMILIES["pairs"]["pairs"],
     "summary": FAMILIES["reductions alone"]["summary"],
+    "summary_long": FAMILIES["reductions alone"]["summary_long"],
     "row_copy": FAMILIES["row copies"]["row_copy"],
 }
 PARTS = 3
