@@ -41,8 +41,8 @@ MADE: dict[str, Callable[[], Made]] = {
     "tensor_memory": FAMILIES["tensor memory"]["tensor_memory"],
     "pairs": FAMILIES["pairs"]["pairs"],
     "summary": FAMILIES["reductions alone"]["summary"],
-    "summary_long": FAMILIES["reductions alone"]["summary_long"],
     "row_copy": FAMILIES["row copies"]["row_copy"],
+    "summary_long": FAMILIES["reductions alone"]["summary_long"],
 }
 PARTS = 3
 
