@@ -265,9 +265,15 @@ def _repeated(b: Statements, value: Frag, shape: tuple[int, int]) -> Frag:
     for mask in ((rows, 1), (1, cols)):
         have = value.type.rows, value.type.cols
         wide = max(have[0], mask[0]), max(have[1], mask[1])
-        if wide != have:
-            every = b.below(Const(max(mask)), *mask)
-            made = b.new(f"{value.name}_all", DType.F32, *wide)
+        if wide == have:
+            continue
+        every, name = b.below(Const(max(mask)), *mask), f"{value.name}_all"
+        if value.type.dtype is DType.PRED:
+            made = b.new(name, DType.PRED, *wide)
+            b.emit(FragPointwise(made, "logical_and", (every, value)))
+            value = made
+        else:
+            made = b.new(name, DType.F32, *wide)
             b.emit(FragPointwise(made, "where", (every, value, value)))
             value = b.narrowed(made, value.type.dtype)
     return value

@@ -15,8 +15,10 @@ from tests.front.cut.test_halves import definition, inputs
 from wsched.doors.fallback import interpret
 from wsched.front import known
 from wsched.importer import record_text
+from wsched.importer.sweep import import_sweep
 from wsched.program import chained, prepare
-from wsched.program.program import Buffer, CallStep, Program
+from wsched.program.keep import Keep
+from wsched.program.program import Buffer, CallStep, Program, SweepStep
 from wsched.run.compiled import CompiledFusion
 from wsched.run.unscheduled import Unscheduled
 
@@ -282,3 +284,32 @@ def test_a_step_that_is_no_kernel_is_a_view(
         other = x + 1
         (found,) = made([other, z]) or ()
         assert torch.equal(found, other.t()) and found.data_ptr() == other.data_ptr()
+
+
+def test_what_only_kept_steps_read_is_not_kept(chains: list[Any]) -> None:
+    """Calls behind the first one have no memory of it, and need none."""
+    w, made, kept, x, y = (Buffer(n, DType.F32, (Var("M"), Var("N"))) for n in "wabxy")
+    added = matrix("x", "Float"), matrix("b", "Float"), "y = fd.ops.add(x, b)", "fd.add_output(y)"
+    steps = (
+        CallStep("double", (w,), (made,)), CallStep("double", (made,), (kept,)),
+        SweepStep("sum", import_sweep(record_text(text(*added))), (x, kept), (y,)),
+    )  # fmt: skip
+
+    class Sum:
+        """A kernel that adds."""
+
+        def packed(self, inputs: Any, outputs: Any) -> Any:
+            return lambda: torch.add(*inputs, out=outputs[0])
+
+        def repeated(self) -> Any:
+            return lambda inputs: [torch.add(*inputs)]
+
+    weight, given = torch.arange(6.0).view(2, 3), torch.ones(2, 3)
+    doubled: dict[str, Any] = {"double": lambda read: [2 * read[0]]}
+    run = prepare.prepare(
+        Program((w, x), steps, (y,)), {"sum": Sum()}, doubled, [weight, given], keep=Keep((0,), 2)
+    )
+    for _ in range(3):
+        (found,) = run([weight, given])
+        assert torch.equal(found, 4 * weight + given)
+    assert len(chains) == 2

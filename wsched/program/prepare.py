@@ -91,9 +91,10 @@ class Prepared:
         outputs: places of the results among the values.
         kept: what is done before that, not in every call; None for nothing.
         chain: how calls run from the second one on, from the values of the first; None as that.
+        given: what such calls take of the inputs and what is kept.
     """
 
-    __slots__ = ("_actions", "_chain", "_chained", "_kept", "_outputs", "program")
+    __slots__ = ("_actions", "_chain", "_chained", "_given", "_kept", "_outputs", "program")
 
     def __init__(
         self,
@@ -102,10 +103,11 @@ class Prepared:
         outputs: Sequence[int],
         kept: Kept | None = None,
         chain: Callable[[list[Any]], Chain | None] | None = None,
+        given: Sequence[int] = (),
     ) -> None:
         first = () if kept is None else (kept.fill,)
         self.program, self._actions = program, (*first, *actions)
-        self._outputs, self._kept = _picker(outputs), kept
+        self._outputs, self._kept, self._given = _picker(outputs), kept, _picker(given)
         self._chained = chain
         self._chain: Chain | None = None
 
@@ -120,11 +122,13 @@ class Prepared:
             WschedError: as the kernels and functions do. Steps before have run then, and have
                 changed nothing but what the program writes in place.
         """
-        if self._chain is not None:
+        chain = self._chain  # which another thread may give up meanwhile
+        if chain is not None:
             given = inputs
             if self._kept is not None:
-                self._kept.fill(given := list(inputs))
-            made = self._chain(given)
+                self._kept.fill(values := list(inputs))
+                given = self._given(values)
+            made = chain(given)
             if made is not None:
                 return made
             self._chain = None
@@ -199,15 +203,29 @@ def prepare(
         if keep is not None and at == keep.steps:
             kept, actions = Kept(keep, actions, device), []
     chain = None
+    behind = program if keep is None else _behind(program, keep)
     if device.type in _CHAINED:
-        chain = partial(chained, program if keep is None else _behind(program, keep), kernels)
-    return Prepared(program, actions, [places[b] for b in program.outputs], kept, chain)
+        there = {*behind.inputs, *(b for step in behind.steps for b in step.writes)}
+        taken = _picker([at for b, at in places.items() if b in there])
+        chain = partial(_chain, behind, kernels, taken)
+    outputs, given = ([places[b] for b in bs] for bs in (program.outputs, behind.inputs))
+    return Prepared(program, actions, outputs, kept, chain, given)
+
+
+def _chain(
+    program: Program, kernels: Mapping[str, Packs], taken: Picker, values: list[Any]
+) -> Chain | None:
+    """How further calls run, of what is ``taken`` of the values of a first one."""
+    return chained(program, kernels, taken(values))
 
 
 def _behind(program: Program, keep: Keep) -> Program:
-    """What runs in each call, of the inputs and of what is kept."""
+    """What runs in each call, of the inputs and of what of the kept it reads: what kept steps alone
+    read is forgotten.
+    """
     first, steps = program.steps[: keep.steps], program.steps[keep.steps :]
-    kept = tuple(b for step in first for b in step.writes)
+    read = {b for step in steps for b in step.reads}
+    kept = tuple(b for step in first for b in step.writes if b in read)
     return replace(program, inputs=(*program.inputs, *kept), steps=steps)
 
 

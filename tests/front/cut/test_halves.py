@@ -171,6 +171,27 @@ def test_what_is_no_two_halves(old: str, new: str) -> None:
         assert torch.equal(a, b)
 
 
+def test_more_than_two_are_for_others() -> None:
+    """Three tensors behind each other, the last of them with zeros around it."""
+    text = f"""\
+def nvfuser_fusion(fd : FusionDefinition) -> None :
+    x = fd.define_tensor(shape=[{TOKENS}, {WIDTH}], contiguity=True, dtype=DataType.BFloat16)
+    w = fd.define_tensor(shape=[{SIZE}, {WIDTH}], contiguity=True, dtype=DataType.BFloat16)
+    y = fd.define_tensor(shape=[{SIZE}], contiguity=True, dtype=DataType.BFloat16)
+    m = fd.ops.neg(fd.ops.linear(x, w))
+    a = fd.ops.slice(y, start_indices=[0], end_indices=[{SIZE - 4}])
+    z = fd.define_scalar(0.0, dtype=DataType.BFloat16)
+    p = fd.ops.pad(y, pad_widths=[0, 4], value=z)
+    o = fd.ops.relu(fd.ops.cat([y, a, p], dim=0))
+    fd.add_output(m)
+    fd.add_output(o)
+"""
+    x, w, _, (y, *_), _ = inputs()
+    given = [x, w[:SIZE], y]
+    found, wanted = wsched.execute(text, given), interpret(record_text(text), given)
+    assert torch.equal(found[1], wanted[1])
+
+
 def test_nvfuser_makes_a_kernel_for_each_result() -> None:
     """Where something is behind something else in them; each with all that it needs."""
     cutter = Cutter(record_text(definition()))

@@ -26,7 +26,7 @@ from tests.conftest import Golden
 from tests.lowering.cuda.unwritten import unwritten
 from tests.lowering.sweep.sweeps import BF16, BOOL, F32, HALF, NUMPY, expected, halves, masked
 from wsched.fusion import DataType
-from wsched.fusion.sweep import Sweep
+from wsched.fusion.sweep import Place, Sweep, Term
 
 ALONE = {F32: 4, BF16: 2, HALF: 2, BOOL: 1}
 
@@ -187,3 +187,20 @@ def test_it_is_for_the_target_that_is_asked_for(target: Target) -> None:
     sweep = masked(2, BF16)
     made = sweep_kernel(sweep, "sweep", tile_of((8, 64), False), accesses(sweep, 8), target)
     assert made.target is target and lower_summary(made).target is target
+
+
+@pytest.mark.parametrize("lacks", [0, 1, 2])
+def test_whether_repeats(lacks: int) -> None:
+    """A result of Bool that is the same along a dimension."""
+    sizes = [3, 40, 24]
+    inner = frozenset(range(3)) - {lacks}
+    dims = tuple(d if d in inner else None for d in range(3))
+    terms = (Term("x", "input", F32, (), inner), Term("above", "gt", BOOL, ("x", 0.0), inner))
+    sweep = Sweep(3, terms, (Place("x", dims, (0, 1, 2)),), (Place("above", dims, (0, 1, 2)),))
+    sweep = sweep.repeating({lacks: sizes[lacks]})
+    x = np.random.default_rng(0).standard_normal(sweep.inputs[0].shape(sizes)).astype(np.float32)
+    kernel, out = made(sweep, tile_of(sizes, False), [Access(4), Access(1)]), np.zeros(sizes, bool)
+    params = {f"n{d}": n for d, n in enumerate(sizes)}
+    run_kernel(kernel, {"x": x, "out0": out}, params, evaluate(kernel.grid, params))
+    np.testing.assert_array_equal(out, np.broadcast_to(x > 0, sizes))
+    assert unwritten(emit_cuda(kernel)) == []

@@ -215,7 +215,7 @@ class _Viewed:
             UnsupportedError: others are concatenated, or along another dimension.
         """
         listed, last = node.argument("tensors", 0), len(move.extents) - 2
-        tensors = listed if isinstance(listed, tuple) else ()
+        tensors = listed if isinstance(listed, tuple) and len(listed) == 2 else ()
         found = [self._unpadded(x, at) for at, x in enumerate(tensors)]
         half = (*move.extents[:-2], move.extents[-1])
         if node.get("dim") not in (last, -1) or [self.types[x].spread for x in found] != 2 * [half]:
