@@ -77,36 +77,30 @@ def _tensor(e: Emitter, op: str, value: Frag, ref: GmemRef) -> GlobalTensor:
     return g
 
 
-_LOAD_S32 = """\
-__device__ __forceinline__ int ld_global_s32(const int* at, bool inside) {
-  int value;
-  asm volatile(
-      "{\\n .reg .pred p;\\n setp.ne.b32 p, %2, 0;\\n mov.b32 %0, 0;\\n"
-      " @p ld.global.s32 %0, [%1];\\n}"
-      : "=&r"(value)
-      : "l"(at), "r"(int(inside)));
-  return value;
-}"""
-"""A row's index, zero out of bounds."""
+_FORMS = {
+    "s32": ("int", "b32", "r"),
+    "f32": ("float", "b32", "f"),
+    "b16": ("unsigned short", "b16", "h"),
+}
+"""Of what is loaded: its type, its bits, the register's constraint."""
 
 
-_FETCHED = {
-    form: f"""\
-__device__ __forceinline__ {kind} {{name}}(const {kind}* at, bool inside) {{{{
+def _load_of(form: str, fetched: int, name: str) -> str:
+    """A function that loads an element, zero out of bounds; with ``fetched`` the L2 gets so many
+    bytes around it.
+    """
+    kind, bits, letter = _FORMS[form]
+    around = f".L2::{fetched}B" if fetched else ""
+    return f"""\
+__device__ __forceinline__ {kind} {name}(const {kind}* at, bool inside) {{
   {kind} value;
   asm volatile(
-      "{{{{\\n .reg .pred p;\\n setp.ne.b32 p, %2, 0;\\n mov.{bits} %0, 0;\\n"
-      " @p ld.global.L2::{{bytes}}B.{form} %0, [%1];\\n}}}}"
+      "{{\\n .reg .pred p;\\n setp.ne.b32 p, %2, 0;\\n mov.{bits} %0, 0;\\n"
+      " @p ld.global{around}.{form} %0, [%1];\\n}}"
       : "=&{letter}"(value)
       : "l"(at), "r"(int(inside)));
   return value;
-}}}}"""
-    for form, kind, bits, letter in (
-        ("f32", "float", "b32", "f"),
-        ("b16", "unsigned short", "b16", "h"),
-    )
-}
-"""An element, zero out of bounds, and bytes around it that the L2 fetches."""
+}}"""
 
 
 _STORE_S32 = """\
@@ -183,12 +177,10 @@ class _Loads(Elements):
         where, inside = self.place(block, row, col)
         if form == "bool":
             return load_bool(self.e, where, inside)
-        if form == "s32":
-            self.e.functions["ld_global_s32"] = _LOAD_S32
-            return f"ld_global_s32({where}, {inside})"
-        if self.fetched and form in _FETCHED:
-            name = f"ld_global_l2_{self.fetched}b_{form}"
-            self.e.functions[name] = _FETCHED[form].format(name=name, bytes=self.fetched)
+        fetched = self.fetched if form in ("f32", "b16") else 0
+        if form == "s32" or fetched:
+            name = f"ld_global_l2_{fetched}b_{form}" if fetched else f"ld_global_{form}"
+            self.e.functions[name] = _load_of(form, fetched, name)
             return f"{name}({where}, {inside})"
         return f"ptx::ld_global_{form}({where}, {inside})"
 

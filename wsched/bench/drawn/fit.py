@@ -148,7 +148,7 @@ def fitted(m: Measured, some: NDArray[np.bool_] | None = None, **settings: Any) 
     given = {**SETTINGS, **settings}
     times = lightgbm.train(
         {**given, "objective": "l2", "learning_rate": TO_TIMES.rate},
-        lightgbm.Dataset(m.rows[some], m.target[some], weight=_weights(m)[some]),
+        lightgbm.Dataset(m.rows[some], m.target[some], weight=np.exp(-STEEPNESS * m.behind[some])),
         TO_TIMES.trees,
     )
     compared = some & m.near
@@ -162,11 +162,6 @@ def fitted(m: Measured, some: NDArray[np.bool_] | None = None, **settings: Any) 
     made = trees_of(times, order)
     # What the laws put near their best is as long as predicted, in the mean over all problems.
     return made.moved(-float(made.of(m.rows[compared]).mean()))
-
-
-def _weights(m: Measured) -> Numbers:
-    weights: Numbers = np.exp(-STEEPNESS * m.behind)
-    return weights
 
 
 class _Listed:
