@@ -149,6 +149,27 @@ def test_tables_are_left_where_others_are_called_anyway() -> None:
     assert not any(s.kept for s in cut(text))
 
 
+WEIGHED = """\
+def nvfuser_fusion(fd : FusionDefinition) -> None :
+    x = fd.define_tensor(shape=[64, {k}], contiguity=True, dtype=DataType.BFloat16)
+    w = fd.define_tensor(shape=[64, {k}], contiguity=True, dtype=DataType.BFloat16)
+    i = fd.ops.iota(length=64, start=0, step=1)
+    p = fd.ops.cos(fd.ops.cast(i, dtype=DataType.Float))
+    r = fd.ops.expand(fd.ops.broadcast(p, is_broadcast_dim=[False, True]), shape=[64, 64])
+    c = fd.ops.expand(fd.ops.broadcast(p, is_broadcast_dim=[True, False]), shape=[64, 64])
+    t = fd.ops.pow(r, c)
+    y = fd.ops.linear(x, w)
+    z = fd.ops.mul(y, t)
+    fd.add_output(fd.ops.cast(z, dtype=DataType.BFloat16))
+"""
+
+
+def test_tables_take_no_more_memory_than_tensors() -> None:
+    """16 KiB of numbers beside 8 KiB of results, and operands of 4 or of 32 KiB."""
+    kept = {k: [s.outputs for s in cut(WEIGHED.format(k=k)) if s.kept] for k in (16, 128)}
+    assert kept == {16: [], 128: [("t",)]}
+
+
 def test_halves_are_of_whole_pieces_of_a_row() -> None:
     assert halved((Const(3), Const(48))) == (Const(3), Const(2), Const(24))
     for odd in (Const(24), Const(0)):

@@ -176,11 +176,15 @@ class _Search:
 
     def _tabled(self, cut: Cut) -> Iterator[Cut]:
         """The same with tables that are kept, where nothing is left for others in each call: what
-        they run makes its tables on the way.
+        they run makes its tables on the way. Nobody has asked for that memory, so tables have no
+        more bytes than what the definition reads and writes.
         """
         graph, constants = self.cutter.graph, self.call.constants
         kept = with_kept(graph, cut, constants, tables=True)
-        if len(kept.segments) > len(cut.segments):
+        tables = [n for s in kept.segments if s.kept and not s.inputs for n in s.outputs]
+        given = [name for node in graph.definition.inputs for name in node.results]
+        most = self.call.bytes([*given, *graph.definition.outputs])
+        if tables and self.call.bytes(tables) <= most:
             swept = with_summaries(graph, kept, self._apart)
             swept = with_sweeps(graph, swept, self._swept, self._runs)
             if all(s.own or s.kept for s in swept.segments):
