@@ -9,10 +9,13 @@ from typing import Any
 import pytest
 
 import wsched
+from lowering.ground.errors import UnsupportedError
 from tests.run.test_once import at_once
 from tests.schedules import SCHEDULES, definition
 from wsched.front import known
+from wsched.front.api import remembered
 from wsched.importer import UnfinishedError
+from wsched.program.classes import class_key
 from wsched.schedule.matmul.params import ClusterDims
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
@@ -163,6 +166,25 @@ def test_the_texts_that_are_remembered_are_bounded(monkeypatch: pytest.MonkeyPat
         known.import_fusion(text)
         known.import_fusion(texts[0])
     assert list(known._texts) == [texts[3], texts[4], texts[0]]
+
+
+def test_a_route_that_refuses_is_not_asked_again() -> None:
+    """Who remembers it asks the one that has been found since."""
+    x, w = integers(M, K), integers(N, K, seed=1)
+    wsched.execute(definition(), [x, w])
+    key, found = class_key([x, w]), known.known(definition())
+    assert key is not None
+    asked = list[Any]()
+
+    def refuses(_: Any, inputs: Any) -> Any:
+        asked.append(inputs)
+        raise UnsupportedError("this", "something else")
+
+    found.routes[key] = replace(found.routes[key], run=refuses)
+    run = remembered(definition(), key)
+    for _ in range(3):
+        assert torch.equal(run([x, w])[0], product(x, w))
+    assert len(asked) == 1
 
 
 def test_threads_find_out_about_a_text_together(monkeypatch: pytest.MonkeyPatch) -> None:
