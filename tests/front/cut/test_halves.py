@@ -175,6 +175,31 @@ def test_halves_are_of_whole_pieces_of_a_row() -> None:
     for odd in (Const(24), Const(0)):
         with pytest.raises(UnsupportedError, match="multiples of 16"):
             halved((odd,))
+    with pytest.raises(UnsupportedError, match="halves of a single number"):
+        halved(())
+
+
+SUMMED = """\
+def nvfuser_fusion(fd : FusionDefinition) -> None :
+    x = fd.define_tensor(shape=[4, 16], contiguity=True, dtype=DataType.BFloat16)
+    y = fd.define_tensor(shape=[4, 16], contiguity=True, dtype=DataType.BFloat16)
+    w = fd.define_tensor(shape=[8, 32], contiguity=True, dtype=DataType.BFloat16)
+    c = fd.ops.cat([x, y], dim=1)
+    s = fd.ops.sum(fd.ops.cast(c, dtype=DataType.Float), dims={dims}, keepdim=False)
+    fd.add_output(s)
+    fd.add_output(fd.ops.linear(c, w))
+"""
+
+
+@pytest.mark.parametrize("dims", [[0, 1], [0], [1]])
+def test_sums_of_halves(dims: list[int]) -> None:
+    """Sums of all of it have no rows that could be halved."""
+    text, draw = SUMMED.format(dims=dims), torch.Generator().manual_seed(0)
+    given = [torch.randint(-3, 4, s, generator=draw).bfloat16()
+             for s in ((4, 16), (4, 16), (8, 32))]  # fmt: skip
+    results, wanted = wsched.execute(text, given), interpret(record_text(text), given)
+    for a, b in zip(results, wanted, strict=True):
+        assert torch.equal(a, b)
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,8 @@ def halved(extents: Extents) -> Extents:
     Raises:
         UnsupportedError: it has none of whole pieces of a row.
     """
+    if not extents:
+        raise UnsupportedError("halves of a single number", "rows")
     *others, last = extents
     if not isinstance(last, Const) or last.value % (2 * _LEAST) or not last.value:
         raise UnsupportedError(f"halves of {last} elements", f"multiples of {2 * _LEAST}")
