@@ -160,7 +160,7 @@ def _load(
             rows, cols = _shape(term.dims, sweep.rank, tile)
             made = b.new(term.name, _element(term).register, rows, cols)
             ref = _ref(term.name, term.dims, at, access)
-            half = halves.get(term.name)
+            half = None if access.turned else halves.get(term.name)  # turned loads are of all rows
             limit = _limit(sweep, term.dims, half, at, tile) if half else None
             b.emit(FragLoadGlobal(made, ref, limit=limit, trans=access.turned))
             b.held[term.name] = made

@@ -191,6 +191,27 @@ def nvfuser_fusion(fd : FusionDefinition) -> None :
 """
 
 
+TURNED = """\
+def nvfuser_fusion(fd : FusionDefinition) -> None :
+    x = fd.define_tensor(shape=[64, 32], contiguity=True, dtype=DataType.BFloat16)
+    y = fd.define_tensor(shape=[64, 32], contiguity=True, dtype=DataType.BFloat16,
+                         stride_order=[0, 1])
+    w = fd.define_tensor(shape=[8, 64], contiguity=True, dtype=DataType.BFloat16)
+    c = fd.ops.relu(fd.ops.cat([x, y], dim=1))
+    fd.add_output(c)
+    fd.add_output(fd.ops.linear(c, w))
+"""
+
+
+def test_a_half_that_lies_the_other_way() -> None:
+    """Loads that turn it read all rows, also for the tiles of the other half."""
+    draw = torch.Generator().manual_seed(0)
+    x, y, w = (torch.randn(s, generator=draw).bfloat16() for s in ((64, 32), (32, 64), (8, 64)))
+    assert [s.sweep is not None for s in cut(TURNED)] == [True, False]
+    results = wsched.execute(TURNED, [x, y.T, w])
+    assert torch.equal(results[0], torch.cat([x, y.T], 1).relu())
+
+
 @pytest.mark.parametrize("dims", [[0, 1], [0], [1]])
 def test_sums_of_halves(dims: list[int]) -> None:
     """Sums of all of it have no rows that could be halved."""
