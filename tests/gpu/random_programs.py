@@ -77,13 +77,14 @@ def _shares(text: str, inputs: list[Any], route: str) -> tuple[int, dict[str, in
     gpu, cutter = GPUS["H200"], cutter_of(record_text(text))
     call = call_of(cutter, inputs, gpu)
     chosen = chosen_cut(cutter, inputs, gpu)
-    shares = cut_shares(chosen.cutter, chosen.cut, call.sizes)
+    shares = cut_shares(chosen.cutter, chosen.cut, chosen.call.sizes)
     lost = Counter[str]()
     for share in shares:
         if route != "wsched" and (share.reason or route != "cut"):
             lost[share.reason or f"all by {route}"] += share.flops
     found = verdict(cutter, call)
-    taken = () if found.reason else cut_shares(found.chosen.cutter, found.chosen.cut, call.sizes)
+    best = found.chosen
+    taken = () if found.reason else cut_shares(best.cutter, best.cut, best.call.sizes)
     flops = sum(s.flops for s in shares)
     return flops, dict(lost), sum(s.flops for s in taken if not s.reason)
 
