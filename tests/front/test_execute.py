@@ -103,6 +103,25 @@ def _cast_to_float(fd: Any, value: Any) -> Any:
     return fd.ops.cast(value, dtype=nvfuser.DataType.Float)
 
 
+def test_live_rows_and_columns_by_an_index() -> None:
+    """In front of a matmul and behind it; nvFuser prints the index as of the table's dimensions."""
+    nvf = pytest.importorskip("nvfuser_direct")
+    with nvf.FusionDefinition() as fd:
+        x, w = (
+            fd.define_tensor(shape=[-1, -1], contiguity=True, dtype=nvf.DataType.BFloat16)
+            for _ in range(2)
+        )
+        i, j = (
+            fd.define_tensor(shape=[-1], contiguity=True, dtype=nvf.DataType.Int) for _ in range(2)
+        )
+        d = fd.ops.linear(fd.ops.index_select(x, i, dim=0), w)
+        fd.add_output(fd.ops.index_select(d, j, dim=1))
+    x, w = integers(M, K), integers(N, K, seed=1)
+    i, j = torch.arange(M).flip(0)[:40], torch.tensor([3, 0, N - 1])
+    (d,) = wsched.execute(fd, [x, w, i, j])
+    assert torch.equal(d, product(x[i], w)[:, j])
+
+
 def test_a_live_matmul_with_columns() -> None:
     fd = live(lambda fd, x, w: fd.ops.matmul(x, w), w_columns=True)
     x, w = integers(M, K), integers(N, K, seed=1)
