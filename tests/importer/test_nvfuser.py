@@ -194,27 +194,3 @@ def test_what_is_read_often_is_looked_at_once(nvf: Any) -> None:
             y = fd.ops.add(y, y)
         fd.add_output(y)
     assert [n.op for n in definition_of(fd).nodes].count("add") == 40
-
-
-@pytest.mark.parametrize(("rank", "dim"), [(1, 0), (2, 0), (2, 1), (3, -1)])
-def test_indices_are_vectors(nvf: Any, rank: int, dim: int) -> None:
-    """nvFuser prints them broadcast to the table's dimensions, and broadcasts what it is given."""
-
-    def define(fd: Any, spread: bool) -> None:
-        x = fd.define_tensor(shape=[-1] * rank, contiguity=True, dtype=nvf.DataType.Float)
-        i = fd.define_tensor(shape=[-1], contiguity=True, dtype=nvf.DataType.Int)
-        new = [at != dim % rank for at in range(rank)]
-        i = fd.ops.broadcast(i, new) if spread else i
-        fd.add_output(fd.ops.index_select(x, i, dim=dim))
-
-    texts = []
-    for spread in (False, True):
-        with nvf.FusionDefinition() as fd:
-            define(fd, spread)
-        texts.append(repr(fd))
-        found = definition_of(fd)
-        assert found == record_text(repr(fd))
-        assert [n.op for n in found.nodes] == ["define_tensor"] * 2 + ["index_select"]
-        x, i = (n.results[0] for n in found.inputs)
-        assert found.nodes[-1].operands == (Ref(x), Ref(i))
-    assert texts[0] == texts[1] and ("broadcast" in texts[0]) == (rank > 1)

@@ -389,25 +389,3 @@ def test_the_readmes_example_is_a_definition() -> None:
     definition = record_text(example)
     assert [n.op for n in definition.nodes] == ["define_tensor", "define_tensor", "linear"]
     build_fusion(definition)
-
-
-def test_an_index_that_others_read_is_broadcast_for_them() -> None:
-    found = body(
-        f"x = {X}", "i = fd.define_tensor(shape=[-1], dtype=DataType.Int)",
-        "b = fd.ops.broadcast(i, is_broadcast_dim=[True, False])",
-        "y = fd.ops.index_select(x, b, dim=1)", "z = fd.ops.add(y, b)", "fd.add_output(z)",
-    )  # fmt: skip
-    assert [n.op for n in found.nodes[2:]] == ["broadcast", "index_select", "add"]
-    assert found.nodes[3].operands == (Ref("x"), Ref("i"))
-    assert found.nodes[4].operands == (Ref("y"), Ref("b"))
-
-
-@pytest.mark.parametrize("new", ["[False, False]", "[True, True]"])
-def test_an_index_of_another_rank_stays(new: str) -> None:
-    rank = new.count("False")
-    found = body(
-        f"x = {X}", f"i = fd.define_tensor(shape={[-1] * rank}, dtype=DataType.Int)",
-        f"b = fd.ops.broadcast(i, is_broadcast_dim={new})",
-        "y = fd.ops.index_select(x, b, dim=1)", "fd.add_output(y)",
-    )  # fmt: skip
-    assert found.nodes[-1].operands == (Ref("x"), Ref("b"))

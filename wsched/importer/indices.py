@@ -1,8 +1,8 @@
 """Indices of ``index_select`` as they were given: vectors.
 
-nvFuser broadcasts an index to the dimensions of the table before it looks up, and prints that: ``i``
-as ``[1, n]`` for the columns of a matrix. ``fd.ops.index_select`` takes the vector itself and does
-the same with it, so that is what is recorded, whichever a text has.
+nvFuser broadcasts an index to the dimensions of the table before it looks up, and prints that:
+``i`` as ``[1, n]`` for the columns of a matrix. ``fd.ops.index_select`` takes the vector itself and
+does the same with it, so that is what is recorded, whichever a text has.
 """
 
 from __future__ import annotations
