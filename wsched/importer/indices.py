@@ -7,9 +7,10 @@ does the same with it, so that is what is recorded, whichever a text has.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
-from wsched.importer.definition import Definition, Node, Ref
+from wsched.importer.definition import Definition, Node, Ref, Value
 
 __all__ = ["with_vector_indices"]
 
@@ -38,7 +39,7 @@ def _is_of_a_vector(node: Node) -> bool:
     return isinstance(new, tuple) and [bool(x) for x in new].count(False) == 1
 
 
-def _looking_up(node: Node, vectors: dict[str, object]) -> Node:
+def _looking_up(node: Node, vectors: Mapping[str, Value]) -> Node:
     index = node.argument("index", 1)
     if node.op != "index_select" or not isinstance(index, Ref):
         return node
