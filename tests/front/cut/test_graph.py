@@ -128,7 +128,8 @@ def test_tests_that_no_epilogue_has_are_the_rest(op: str) -> None:
 
 def test_a_common_divisor_beside_a_matmul() -> None:
     whole = "fd.define_tensor(shape=[-1, -1], contiguity=True, dtype=DataType.{})"
-    lines = (f"i = {whole.format('Int')}", f"j = {whole.format('Int32')}", "y = fd.ops.linear(x, w)",
+    i, j = whole.format("Int"), whole.format("Int32")
+    lines = (f"i = {i}", f"j = {j}", "y = fd.ops.linear(x, w)",
              "g = fd.ops.gcd(i, j)", "u = fd.ops.mul(y, g)", "fd.add_output(u)")  # fmt: skip
     assert segments(*lines) == ["linear", "gcd mul"]
     assert cutter(*lines).graph.types["g"].dtype is DataType.Int
