@@ -24,7 +24,8 @@ DEFAULT = TARGETS[0]
 
 def gpus() -> str:
     """Every such GPU in words."""
-    return " or ".join(t.gpu for t in TARGETS)
+    numbers = ("{}.{}".format(*t.capability) for t in TARGETS)
+    return f"a GPU of compute capability {' or '.join(numbers)}"
 
 
 def named(name: str) -> Target:

@@ -125,6 +125,14 @@ def test_a_definition_without_a_kernel_is_named(file: Path, tmp_path: Path) -> N
     assert not (tmp_path / "b").exists()
 
 
+def test_what_is_not_supported_is_said_once(file: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.py"
+    other.write_text("hello(")
+    code, text = invoke(other, "-o", tmp_path / "b")
+    assert code == 2
+    assert text == f"{other}: line 1: `hello(` is not supported; supported: Python\n"
+
+
 def test_a_folder_that_is_not_there(file: Path, tmp_path: Path) -> None:
     """Said before anything is compiled, and by the name that was given."""
     code, text = invoke(file, "-o", tmp_path / "none" / "b")

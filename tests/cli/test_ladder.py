@@ -149,7 +149,7 @@ def test_files(tmp_path: Path) -> None:
         (["--target", "sm_80"], "the target sm_80 is not supported"),
         (["--target", "sm_100a", "--to-choice"], "sm_100a: --to-choice is for sm_90a"),
         (["--page", "nowhere/a.md"], "No such file"),
-        (["v4", "-o", "nowhere/a.png"], "No such file"),
+        (["v4", "-o", "nowhere/a.png"], "no such folder"),
     ],
 )
 def test_refused(arguments: list[str], why: str) -> None:

@@ -35,12 +35,11 @@ def test_table_and_files(file: Path, tmp_path: Path) -> None:
 
 
 def test_where_nothing_can_be_written(file: Path, tmp_path: Path) -> None:
-    path = tmp_path / "nowhere" / "t.json"
-    arguments = ["trace", str(file), "--shape", "64x64x64", "--json", str(path)]
+    arguments = ["trace", str(file), "--shape", "64x64x64", "--json", str(tmp_path)]
     result = CliRunner().invoke(cli.app, arguments)
     assert result.exit_code == 2
     text = " ".join(re.sub(r"[│╭╮╰╯─|]", " ", result.stderr).split())
-    assert "Invalid value for --json:" in text and "No such file or directory" in text
+    assert "Invalid value for --json:" in text and "Is a directory" in text
 
 
 def test_without_torch(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,11 +77,22 @@ def test_predicted(file: Path, tmp_path: Path) -> None:
     assert max(abs(p["difference"] or 0) for p in found) < 1e-9
 
 
+@pytest.mark.parametrize("option", ["--json", "--plot"])
+def test_a_folder_that_is_not_there(file: Path, tmp_path: Path, option: str) -> None:
+    """Said before anything runs."""
+    words = ["trace", str(file), option, str(tmp_path / "none" / "t")]
+    result = CliRunner().invoke(cli.app, words)
+    assert result.exit_code == 2 and result.stdout == ""
+    assert f"value for {option}: " in result.stderr and "no such folder" in " ".join(
+        re.sub(r"[│╭╮╰╯─|]", " ", result.stderr).split()
+    )
+
+
 def test_measured_asks_for_a_prediction(file: Path, tmp_path: Path) -> None:
     for arguments, text in (
         (
             ["--measured", tmp_path / "t.json"],
-            "value for --measured: beside what --predict says",
+            "value for --measured: is shown beside a prediction; give --predict, too",
         ),
         (["--predict", "--measured", tmp_path / "t.json"], "No such file or directory"),
     ):

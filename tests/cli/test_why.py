@@ -90,7 +90,7 @@ def test_errors(file: Path, tmp_path: Path) -> None:
         (["--gpu", "B200"], f"{file}: why on sm_100a is not supported; supported: sm_90a"),
         (["--params", "pipelined"], f"{file}: why of a schedule that is not warp-specialized"),
         (["--measured", str(tmp_path / "no.json")], "No such file or directory"),
-        (["-o", str(tmp_path / "no" / "why.png")], "No such file or directory"),
+        (["-o", str(tmp_path / "no" / "why.png")], "no such folder"),
     ):
         result = CliRunner().invoke(cli.app, ["why", str(file), *arguments])
         assert result.exit_code == 2, result.output

@@ -106,6 +106,49 @@ def _cast_to_float(fd: Any, value: Any) -> Any:
     return fd.ops.cast(value, dtype=nvfuser.DataType.Float)
 
 
+def test_live_rows_and_columns_by_an_index() -> None:
+    """In front of a matmul and behind it; nvFuser prints the index as of the table's dimensions."""
+    nvf = pytest.importorskip("nvfuser_direct")
+    with nvf.FusionDefinition() as fd:
+        x, w = (
+            fd.define_tensor(shape=[-1, -1], contiguity=True, dtype=nvf.DataType.BFloat16)
+            for _ in range(2)
+        )
+        i, j = (
+            fd.define_tensor(shape=[-1], contiguity=True, dtype=nvf.DataType.Int) for _ in range(2)
+        )
+        d = fd.ops.linear(fd.ops.index_select(x, i, dim=0), w)
+        fd.add_output(fd.ops.index_select(d, j, dim=1))
+    x, w = integers(M, K), integers(N, K, seed=1)
+    i, j = torch.arange(M).flip(0)[:40], torch.tensor([3, 0, N - 1])
+    (d,) = wsched.execute(fd, [x, w, i, j])
+    assert torch.equal(d, product(x[i], w)[:, j])
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(40, 24), (20, 24), (40, 10), (40, 4), (0, 24)])
+def test_live_slices_of_open_sizes(rows: int, columns: int) -> None:
+    """Halves of a result that are gated, and part of an operand: nvFuser prints where they end as
+    the smaller of two sizes.
+    """
+    nvf = pytest.importorskip("nvfuser_direct")
+    with nvf.FusionDefinition() as fd:
+        x, w = (
+            fd.define_tensor(shape=[-1, -1], contiguity=True, dtype=nvf.DataType.BFloat16)
+            for _ in range(2)
+        )
+        some = fd.ops.slice(x, start_indices=[0, 8], end_indices=[32, 8 + K])
+        d = fd.ops.linear(some, w)
+        gate = fd.ops.slice(d, start_indices=[0, 0], end_indices=[32, 8])
+        up = fd.ops.slice(d, start_indices=[0, 0], end_indices=[30, 8])
+        fd.add_output(fd.ops.cast(fd.ops.neg(gate), dtype=nvf.DataType.BFloat16))
+        fd.add_output(up)
+    x, w = integers(rows, 16 + K), integers(columns, K, seed=1)
+    negated, part = wsched.execute(fd, [x, w])
+    wanted = product(x[:32, 8 : 8 + K], w)[:, :8]
+    assert torch.equal(negated, -wanted) and torch.equal(part, wanted[:30])
+    assert wsched.explain(fd, [x, w]).route == ("cut" if rows else "torch")
+
+
 def test_a_live_matmul_with_columns() -> None:
     fd = live(lambda fd, x, w: fd.ops.matmul(x, w), w_columns=True)
     x, w = integers(M, K), integers(N, K, seed=1)

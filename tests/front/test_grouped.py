@@ -219,3 +219,21 @@ def test_rows_by_no_index(form: str, change: Any, said: str) -> None:
     with pytest.raises(InputError) as error:
         wsched.grouped_mm(x, w, ends, rows=change(torch.arange(84)))
     assert str(error.value).startswith(said), str(error.value)
+
+
+@pytest.mark.parametrize(("made", "kind"), [(None, "NoneType"), (1.0, "float"), ((), "tuple")])
+def test_an_epilogue_that_gives_no_result(made: Any, kind: str) -> None:
+    """Of layers of experts, too."""
+    x, w, ends = given(SIZES["hard"], 40, 56)
+    tokens, weights = torch.zeros(4, 1, dtype=torch.int32), torch.ones(4, 1)
+    down = torch.randn(len(w), 56, 40).bfloat16()
+    calls = (
+        lambda: wsched.grouped_mm(x, w, ends, epilogue=lambda ops, d: made),
+        lambda: wsched.moe(x[:4], tokens, weights, w, down, epilogue=lambda ops, d: made),
+    )
+    for call in calls:
+        with pytest.raises(InputError) as error:
+            call()
+        assert str(error.value) == (
+            f"the epilogue gives a {kind}, not what one of its operations gives"
+        )

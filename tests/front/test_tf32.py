@@ -236,3 +236,23 @@ def f(fd: FusionDefinition):
 """
     found = wsched.with_tf32(text)
     assert found.count("dtype=DataType.TF32") == 2 and "DataType.Float)" not in found
+
+
+def test_a_live_definition_keeps_all_digits() -> None:
+    """nvFuser prints six of them."""
+    nvf = pytest.importorskip("nvfuser_direct")
+    with nvf.FusionDefinition() as fd:
+        x, w = (
+            fd.define_tensor(shape=[-1, -1], contiguity=True, dtype=nvf.DataType.Float)
+            for _ in range(2)
+        )
+        fd.add_output(fd.ops.mul(fd.ops.linear(x, w), 0.7978845608028654))
+    nodes = recorded(wsched.with_tf32(fd)).nodes
+    assert [v for n in nodes for v in n.operands if isinstance(v, float)] == [0.7978845608028654]
+
+
+@pytest.mark.parametrize("given", [None, 3])
+def test_what_is_no_definition(given: object) -> None:
+    with pytest.raises(UnsupportedError, match="^a definition of type builtins") as error:
+        wsched.with_tf32(given)
+    assert "nvfuser_direct.FusionDefinition" in str(error.value)

@@ -22,6 +22,7 @@ from wsched.cli.options import (
     file_of,
     found_file,
     read_definition_file,
+    require_folder,
 )
 from wsched.front.ahead import at_once, kernels_on
 from wsched.front.sizes import Extents
@@ -53,7 +54,11 @@ def bundle(
     ] = None,
     gpu: Annotated[
         str | None,
-        typer.Option("--gpu", help=f"GPU to plan for: {', '.join(GPUS)}; by default the one here."),
+        typer.Option(
+            "--gpu",
+            help=f"GPU to plan for: {', '.join(GPUS)}; by default the one here, else the target's "
+            "first.",
+        ),
     ] = None,
     target: TargetName = None,
     sms: Sms = None,
@@ -65,8 +70,7 @@ def bundle(
     """Compile kernels ahead of time into one file, which loads where there is no NVRTC."""
     asked = [asked_extents(s) for s in shape or ()] or [None]
     definitions = [(str(file), read_definition_file(file)) for file in files]
-    if not out.parent.is_dir():  # said before kernels are compiled for minutes
-        raise typer.BadParameter(f"{out}: no such folder", param_hint="--out")
+    require_folder(out, "--out")
     lines = write(out, definitions, asked, gpu, sms, jobs, asked_target(target))
     while True:
         with file_of(out, "--out"):
@@ -116,6 +120,8 @@ def write(
                     kernels = future.result()
             except WschedError as e:
                 pool.shutdown(cancel_futures=True)
+                if isinstance(e, UnsupportedError):
+                    raise UnsupportedError(f"{name}: {e.what}", e.supported, e.hint) from None
                 raise UnsupportedError(f"{name}: {e}", "definitions with kernels") from None
             yield from (f"{name}: {k.kernel.name}" for k in _new(kernels, seen))
     yield f"{out}: {len(seen)} kernel{'s' * (len(seen) != 1)} for {device}"

@@ -15,7 +15,7 @@ from lowering.target.targets import DEFAULT
 from wsched.cli.check import device
 from wsched.cli.ladder_choice import show_way
 from wsched.cli.ladder_tables import show_tables
-from wsched.cli.options import asked_extents, asked_target, file_of
+from wsched.cli.options import asked_extents, asked_target, file_of, require_folder
 from wsched.cli.prose import prose
 
 if TYPE_CHECKING:
@@ -74,6 +74,7 @@ def ladder(
             raise typer.BadParameter(why, param_hint="--target")
         show_way(Console(), _problem(shape), as_json)
         return
+    require_folder(output, "--output")
     from wsched.ladder.climb import climb
 
     sizes, steps = _problem(shape), climb(asked_target(target) or DEFAULT)

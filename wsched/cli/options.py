@@ -25,7 +25,7 @@ from wsched.schedule.matmul.params import MatmulParams
 __all__ = [
     "File", "Params", "Shape", "Sms", "TargetName", "asked_extents", "asked_params",
     "asked_target", "file_of", "found_file", "named", "planned_for", "read_definition_file",
-    "read_problem", "text_of",
+    "read_problem", "require_folder", "text_of",
 ]  # fmt: skip
 
 STDIN = Path("-")
@@ -151,6 +151,14 @@ def file_of(path: Path, option: str) -> Iterator[None]:
         yield
     except OSError as e:
         raise typer.BadParameter(f"{path}: {e.strerror}", param_hint=option) from None
+
+
+def require_folder(path: Path | None, option: str) -> None:
+    """End with status 2 where there is no folder for a file that an option names: said before what
+    goes there takes minutes.
+    """
+    if path is not None and not path.parent.is_dir():
+        raise typer.BadParameter(f"{path}: no such folder", param_hint=option)
 
 
 def planned_for(definition: str | Schedule, sms: int) -> str:

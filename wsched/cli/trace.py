@@ -22,6 +22,7 @@ from wsched.cli.options import (
     named,
     planned_for,
     read_problem,
+    require_folder,
 )
 from wsched.front.sizes import Extents
 from wsched.run.compiled import CompiledFusion
@@ -54,7 +55,10 @@ def trace(
     ] = False,
     measured: Annotated[
         Path | None,
-        typer.Option("--measured", help="What --json has written elsewhere, in place of a run."),
+        typer.Option(
+            "--measured",
+            help="What --json has written elsewhere, in place of a run, beside --predict.",
+        ),
     ] = None,
     json_path: Annotated[
         Path | None, typer.Option("--json", help="Write the time line for ui.perfetto.dev.")
@@ -65,7 +69,10 @@ def trace(
 ) -> None:
     """Run a definition with clocks: when each warp waited, computed and stored."""
     if measured is not None and not predict:
-        raise typer.BadParameter("beside what --predict says", param_hint="--measured")
+        why = "is shown beside a prediction; give --predict, too"
+        raise typer.BadParameter(why, param_hint="--measured")
+    require_folder(json_path, "--json")
+    require_folder(plot_path, "--plot")
     if find_spec("torch") is None and not predict:
         raise UnsupportedError("tracing without torch", "torch tensors", "Install torch")
     definition, extents = read_problem(file, shape)

@@ -20,6 +20,7 @@ from wsched.cli.options import (
     named,
     read_definition_file,
     read_problem,
+    require_folder,
 )
 from wsched.front.known import import_fusion
 from wsched.front.schedule import Schedule
@@ -54,6 +55,7 @@ def why(
     """Say why a kernel takes as long as it does: roofline, losses and what would mend them."""
     from wsched.losses.text import shown
 
+    require_folder(output, "--output")
     definition = read_definition_file(file)
     parts = _is_cut(definition) and shape is None and params is None and measured is None
     with named(file):

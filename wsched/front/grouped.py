@@ -19,7 +19,14 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from wsched.front.again import Again
-from wsched.front.operations import DEFINITIONS, Epilogue, Operations, named, written
+from wsched.front.operations import (
+    DEFINITIONS,
+    Epilogue,
+    Operations,
+    computed,
+    named,
+    written,
+)
 from wsched.fusion.names import COLS, ROWS, SUMMED
 from wsched.fusion.types import DataType
 from wsched.importer.definition import Definition, Node, Ref, Value, definition_text
@@ -225,6 +232,6 @@ def _definition(
     more: list[dict[str, Value]] = [{"bias": b} for b in added] or [{} for _ in matrices]
     pairs = zip(matrices, more, strict=True)
     products = [written(nodes, GROUPED, x, m, ends, **b) for m, b in pairs]
-    computed = products[0] if epilogue is None else epilogue(Operations(nodes), *products, *others)
-    result = written(nodes, "cast", computed, dtype=out)
+    made = products[0] if epilogue is None else computed(epilogue, nodes, *products, *others)
+    result = written(nodes, "cast", made, dtype=out)
     return definition_text(Definition(tuple(nodes), (result.name,)))

@@ -16,7 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 from wsched.front.again import Again
 from wsched.front.grouped import by_rows
-from wsched.front.operations import DEFINITIONS, Epilogue, Operations, named, written
+from wsched.front.operations import (
+    DEFINITIONS,
+    Epilogue,
+    Operations,
+    computed,
+    named,
+    written,
+)
 from wsched.fusion.types import DataType
 from wsched.importer.definition import Definition, Node, Ref, Value, definition_text
 from wsched.importer.input_error import InputError, no_tensor
@@ -188,7 +195,7 @@ def _definition(
     places, scales = tensor(2, index), tensor(2, weight)
     taken = ops.index_select(x, rows, dim=0)
     products = [written(nodes, GROUPED, taken, m, ends) for m in matrices]
-    hidden = ops.cast(epilogue(ops, *products), dtype=dtype)
+    hidden = ops.cast(computed(epilogue, nodes, *products), dtype=dtype)
     made = written(nodes, GROUPED, hidden, down, ends)
     total: Ref | None = None
     for choice in range(choices):

@@ -13,7 +13,7 @@ from wsched.importer.input_error import InputError
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["DEFINITIONS", "Epilogue", "Operations", "named", "written"]
+__all__ = ["DEFINITIONS", "Epilogue", "Operations", "computed", "named", "written"]
 
 DEFINITIONS = 256
 """Texts that a function keeps; an epilogue that is made anew by each call makes a new one."""
@@ -51,6 +51,20 @@ class Operations:
             return written(self._nodes, op, *operands, **kwargs)
 
         return call
+
+
+def computed(epilogue: Epilogue, nodes: list[Node], *given: Ref) -> Ref:
+    """Write down what an epilogue computes of products and inputs.
+
+    Raises:
+        InputError: it gives something else than what an operation gives.
+    """
+    found = epilogue(Operations(nodes), *given)
+    if isinstance(found, Ref):
+        return found
+    kind = type(found).__name__
+    text = f"the epilogue gives a {kind}, not what one of its operations gives"
+    raise InputError(text, "epilogue", kind, "what an operation gives")
 
 
 def written(nodes: list[Node], op: str, *operands: Value, **kwargs: Value) -> Ref:

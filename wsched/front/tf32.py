@@ -33,7 +33,7 @@ def with_tf32(definition: Any) -> str:
         UnsupportedError: a definition that cannot be read, or none of whose matmuls multiplies
             such an input.
     """
-    found = recorded(definition if isinstance(definition, str) else repr(definition))
+    found = recorded(definition)
     names = tf32_inputs(found)
     if not names:
         raise UnsupportedError(

@@ -16,8 +16,9 @@ from weakref import ReferenceType, ref
 
 from lowering.ground.errors import InternalError, UnsupportedError, WschedError
 from wsched.importer.definition import Definition, Node, Ref, Value
+from wsched.importer.indices import with_vector_indices
 from wsched.importer.ops import SCALAR
-from wsched.importer.text import record_text
+from wsched.importer.text import record_printed
 
 __all__ = ["UnfinishedError", "Version", "definition_of", "is_live", "refuse_unfinished"]
 
@@ -85,7 +86,7 @@ def definition_of(fd: Any) -> Definition:
             "nvfuser_direct.FusionDefinition, or its text (repr(fd)) as a string",
         )
     refuse_unfinished(fd)
-    definition = record_text(repr(fd))
+    definition = record_printed(repr(fd))
     definition.check_complete()
     _refuse_scheduled(fd.fusion)
     walked = dict(_walk(fd.fusion))
@@ -96,7 +97,7 @@ def definition_of(fd: Any) -> Definition:
         if inputs is not None and (node.results[0].startswith("tv") or node.op in SCALAR):
             repaired |= _repair(node, inputs, constants)
     nodes = tuple(repaired.get(n.results[0], n) for n in definition.nodes)
-    return replace(definition, nodes=nodes)
+    return with_vector_indices(replace(definition, nodes=nodes))
 
 
 def refuse_unfinished(fd: Any) -> None:

@@ -222,3 +222,33 @@ def test_sums_products_and_copies() -> None:
     assert known["prod"](x, dims=[1]).tolist() == [2.0, 12.0]
     copy = known["set"](x)
     assert torch.equal(copy, x) and copy.data_ptr() != x.data_ptr()
+
+
+_WHOLE = (
+    "bitwise_and bitwise_left_shift bitwise_or bitwise_right_shift bitwise_xor gcd maximum minimum "
+    "mod fmod remainder pow"
+)
+
+
+@pytest.mark.parametrize(
+    ("op", "a", "number"),
+    [
+        *(
+            (op, torch.tensor([[0.5, -1.25], [2.0, 7.0]]), 2.0)
+            for op in (*_BINARY.split(), "nextafter")
+        ),
+        *((op, torch.tensor([[3, 1], [2, 12]]), 2) for op in _WHOLE.split()),
+        *((op, torch.tensor([[True, False]]), True) for op in ("logical_and", "logical_or")),
+        ("maximum", torch.tensor([[3, 1], [2, 12]]), 2.5),
+        ("le", torch.tensor([[3, 1], [2, 12]]), 2.5),
+    ],
+)
+@pytest.mark.parametrize("order", ["{a}, {number}", "{number}, {a}"])
+def test_numbers_are_operands_as_nvfuser_takes_them(
+    op: str, a: Any, number: Any, order: str
+) -> None:
+    """On either side; the result is that of a tensor of this number."""
+    found = run(f"r = fd.ops.{op}({order.format(a='a', number=number)})", a)
+    whole = torch.full_like(a, number, dtype=torch.result_type(a, number))
+    wanted = run(f"r = fd.ops.{op}({order.format(a='a', number='b')})", a, whole)
+    assert found.dtype is wanted.dtype and torch.equal(found, wanted)

@@ -7,6 +7,7 @@ import pytest
 from lowering.ground.errors import UnsupportedError
 from wsched.front.cut.epilogues import Take
 from wsched.front.cut.segments import Cutter
+from wsched.fusion import DataType
 from wsched.importer import record_text
 
 MATRIX = "fd.define_tensor(shape=[-1, -1], contiguity=[True, True], dtype=DataType.{})"
@@ -108,11 +109,30 @@ def test_products_of_any_other_dimensions_are_cut(call: str) -> None:
 def test_an_operation_that_is_not_known() -> None:
     """Whose result is an operand, so that nothing else of it is asked for."""
     with pytest.raises(UnsupportedError) as error:
-        segments("y = fd.ops.linear(x, w)", "g = fd.ops.signbit(x)", "u = fd.ops.linear(g, w)",
+        segments("y = fd.ops.linear(x, w)", "g = fd.ops.real(x)", "u = fd.ops.linear(g, w)",
                  "fd.add_output(y)", "fd.add_output(u)")  # fmt: skip
     assert str(error.value) == (
-        "fd.ops.signbit beside a matmul is not supported; supported: operations that are known"
+        "fd.ops.real beside a matmul is not supported; supported: operations that are known"
     )
+
+
+@pytest.mark.parametrize("op", ["isneginf", "isposinf", "isreal", "signbit"])
+def test_tests_that_no_epilogue_has_are_the_rest(op: str) -> None:
+    """What they say of each element is Bool, and lies as that does."""
+    lines = ("y = fd.ops.linear(x, w)", f"u = fd.ops.{op}(y)", "fd.add_output(u)")
+    assert segments(*lines) == ["linear", op]
+    graph = cutter(*lines).graph
+    assert graph.types["u"].dtype is DataType.Bool
+    assert graph.types["u"].dims == graph.types["y"].dims and graph.orders.of("u") == (0, 1)
+
+
+def test_a_common_divisor_beside_a_matmul() -> None:
+    whole = "fd.define_tensor(shape=[-1, -1], contiguity=True, dtype=DataType.{})"
+    i, j = whole.format("Int"), whole.format("Int32")
+    lines = (f"i = {i}", f"j = {j}", "y = fd.ops.linear(x, w)",
+             "g = fd.ops.gcd(i, j)", "u = fd.ops.mul(y, g)", "fd.add_output(u)")  # fmt: skip
+    assert segments(*lines) == ["linear", "gcd mul"]
+    assert cutter(*lines).graph.types["g"].dtype is DataType.Int
 
 
 ATTENTION = "{0}, l{0}, s{0}, o{0} = fd.ops.sdpfa_fwd(heads, heads, heads, None, None, None)"

@@ -235,3 +235,27 @@ def f(fd: FusionDefinition):
     assert infer(record_text(text)).types["x"].dims == (
         Dim(Const(0)), Dim(Var("i0")), Dim(Const(3))
     )  # fmt: skip
+
+
+def test_slices_that_end_at_a_size_or_before() -> None:
+    """As nvFuser prints them where sizes are open; without saying so they may end anywhere."""
+    text = """
+def f(fd: FusionDefinition):
+    x = fd.define_tensor(shape=[-1, -1], contiguity=[True, True], dtype=DataType.Half)
+    rows = fd.ops.size(x, dim=0)
+    columns = fd.ops.size(x, dim=1)
+    low = fd.ops.minimum(rows, 16)
+    high = fd.ops.maximum(12, fd.ops.minimum(columns, 24))
+    back = fd.ops.add(columns, fd.ops.neg(4))
+    y = fd.ops.slice(x, start_indices=[0, 12], end_indices=[low, high], manual_normalization=True)
+    z = fd.ops.slice(x, start_indices=[0, 0], end_indices=[rows, back], manual_normalization=True)
+    u = fd.ops.slice(x, start_indices=[0, 0], end_indices=[rows, back])
+    fd.add_output(y)
+"""
+    types = infer(record_text(text)).types
+    for rows, columns in ((40, 40), (10, 20), (0, 5)):
+        sizes = {"i0": rows, "i1": columns}
+        ends = max(12, min(columns, 24))
+        assert types["y"].shape(sizes) == (min(rows, 16), ends - 12)
+        assert types["z"].shape(sizes) == (rows, columns - 4)
+    assert types["u"].dims == (Dim(Var("i0")), Dim(None))

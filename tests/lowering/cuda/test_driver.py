@@ -69,6 +69,6 @@ def test_missing_driver_is_unsupported(monkeypatch: pytest.MonkeyPatch) -> None:
         driver_api()
     assert str(e.value) == (
         "running a kernel without a CUDA driver (libcuda.so.1) is not supported; supported: a "
-        "machine with an NVIDIA driver and a GPU of compute capability 9.0 or a GPU of compute "
-        "capability 10.0. CPU tensors run on the machine model"
+        "machine with an NVIDIA driver and a GPU of compute capability 9.0 or 10.0. CPU tensors "
+        "run on the machine model"
     )

@@ -37,6 +37,9 @@ _SAME = (
 )
 """Operations that torch has under the same name, with the same positional arguments."""
 
+_OF_TENSORS = "atan2 eq fmod gcd ge gt le logical_and logical_or lt maximum minimum ne nextafter"
+"""Those of two operands for which torch wants tensors, both or the first; nvFuser takes numbers."""
+
 
 @cache
 def operations() -> dict[str, Callable[..., Any]]:
@@ -45,12 +48,13 @@ def operations() -> dict[str, Callable[..., Any]]:
 
     table: dict[str, Callable[..., Any]] = {name: getattr(torch, name) for name in _SAME.split()}
     functional = torch.nn.functional
+    table |= {name: _of_tensors(table[name]) for name in _OF_TENSORS.split()}
     table |= {
         "addcmul": lambda a, b, c, value=1: a + value * b * c,
         "clamp": lambda x, low, high: torch.clamp(x, low, high),
         "cumsum": lambda x, dim: torch.cumsum(x, dim),
         "cumprod": lambda x, dim: torch.cumprod(x, dim),
-        "mod": torch.fmod,
+        "mod": _of_tensors(torch.fmod),
         "silu": functional.silu,
         "threshold": lambda x, limit, value: torch.where(x <= limit, value, x),
         "truediv": torch.true_divide,
@@ -125,6 +129,22 @@ def iota(length: int, start: int | None = 0, step: int | None = 1, dtype: Any = 
 
     steps = torch.arange(length)
     return (steps * (1 if step is None else step) + (start or 0)).to(dtype or torch.int64)
+
+
+def _of_tensors(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of two tensors that takes a number for one of them, as which torch promotes it."""
+    import torch
+
+    def run(x: Any, y: Any) -> Any:
+        given = (x, y)
+        like = next(v for v in given if isinstance(v, torch.Tensor))
+        return function(*(
+            v if isinstance(v, torch.Tensor)
+            else torch.tensor(v, dtype=torch.result_type(like, v), device=like.device)
+            for v in given
+        ))  # fmt: skip
+
+    return run
 
 
 # --- shapes --------------------------------------------------------------------------------------

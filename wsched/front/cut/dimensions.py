@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 
 from lowering.ground.expr import Const, Expr
-from wsched.front.cut.dtypes import PROMOTED_ALIKE
+from wsched.front.cut.dtypes import POINTWISE
 from wsched.front.cut.tensors import Dim, Tensors, numbers_of
 from wsched.importer import Definition, Node
 from wsched.importer.ops import FORMS, arity_of
@@ -112,7 +112,7 @@ class Dimensions:
             return _SEVERAL[node.op](self, node)
         if node.op in _ONE:
             return [_ONE[node.op](self, node)]
-        if node.op in PROMOTED_ALIKE or arity_of(node.op) is not None:
+        if node.op in POINTWISE or arity_of(node.op) is not None:
             return [self._aligned(node.results[0], self._tensors(node))]
         return []
 

@@ -9,7 +9,7 @@ from wsched.importer import Node
 from wsched.importer.operands import product_type
 from wsched.importer.ops import MATMULS, Promotion, arity_of, promotion
 
-__all__ = ["PROMOTED_ALIKE", "result_types"]
+__all__ = ["POINTWISE", "result_types"]
 
 Known = Sequence[DataType | None]
 
@@ -17,24 +17,24 @@ _INTEGERS = (DataType.Bool, DataType.Int32, DataType.Int)
 """The narrower first."""
 
 _SHIFTS = frozenset(("bitwise_left_shift", "bitwise_right_shift", "logical_right_shift"))
-_ARITHMETIC = _SHIFTS | frozenset(("abs", "add", "fmod", "maximum", "minimum", "mod", "mul", "neg",
-                                   "remainder", "sub"))  # fmt: skip
+_ARITHMETIC = _SHIFTS | frozenset(("abs", "add", "fmod", "gcd", "maximum", "minimum", "mod", "mul",
+                                   "neg", "remainder", "sub"))  # fmt: skip
 """Of integers these are integers."""
 
-PROMOTED_ALIKE = _SHIFTS | frozenset((
+_TESTS = frozenset(("isneginf", "isposinf", "isreal", "signbit"))
+
+POINTWISE = _SHIFTS | _TESTS | frozenset((
     "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cos", "cosh", "erfcinv", "erfinv",
-    "fmod", "lgamma", "mod", "nextafter", "remainder", "sin", "sinh", "tan",
+    "fmod", "gcd", "lgamma", "mod", "nextafter", "remainder", "sin", "sinh", "tan",
 ))  # fmt: skip
-"""Promoted as the pointwise operations of an epilogue are, though no epilogue has them."""
+"""Pointwise operations that no epilogue has. Tests make Bool, others promote as an epilogue's."""
 
 _INDICES = frozenset(("argsort", "iota"))
 _RANDOM = frozenset(("normal", "uniform"))
 _UNKNOWN = frozenset((
     "complex", "cutlass_nvfp4_grouped_mm", "imag", "nv_block_quantize",
     "nv_grouped_block_quantize", "preprocess_grouped_matmul_input_sf", "real", "scaled_mm",
-    "signbit",
 ))  # fmt: skip
-_TESTS = frozenset(("isneginf", "isposinf", "isreal"))
 
 
 def result_types(node: Node, operands: Known, real: bool) -> list[DataType | None]:
@@ -66,7 +66,7 @@ def result_types(node: Node, operands: Known, real: bool) -> list[DataType | Non
     kinds = [k for k in operands if k is not None]
     if node.op in MATMULS and len(kinds) > 1:
         return [product_type(kinds[0], kinds[1])]
-    if node.op in PROMOTED_ALIKE or arity_of(node.op) is not None:
+    if node.op in POINTWISE or arity_of(node.op) is not None:
         return [_promoted(node.op, kinds, real)] * count
     found = list[DataType | None]([kinds[0] if kinds else None] * count)
     if node.op == "topk":
@@ -80,7 +80,7 @@ def result_types(node: Node, operands: Known, real: bool) -> list[DataType | Non
 
 def _promoted(op: str, kinds: list[DataType], real: bool) -> DataType | None:
     """The result of a pointwise operation on tensors of these types."""
-    rule = Promotion.FLOAT if op in PROMOTED_ALIKE else promotion(op)
+    rule = Promotion.FLOAT if op in POINTWISE else promotion(op)
     integers = all(k in _INTEGERS for k in kinds)
     if rule in (Promotion.COMPARE, Promotion.TEST):
         return DataType.Bool

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from lowering.ground.errors import UnsupportedError
-from wsched.front.cut.dtypes import PROMOTED_ALIKE
+from wsched.front.cut.dtypes import POINTWISE
 from wsched.front.cut.looks import is_strided, move_of
 from wsched.front.cut.order import Orders, declared_order
 from wsched.front.cut.shapes import SHAPES
@@ -351,6 +351,6 @@ class Graph:
             UnsupportedError: so it is.
         """
         op = self.nodes[i].op
-        known = op in SHAPES or op in PROMOTED_ALIKE or arity_of(op) is not None
+        known = op in SHAPES or op in POINTWISE or arity_of(op) is not None
         if not known and self.nodes[i].results[0] in self.types:
             raise UnsupportedError(f"fd.ops.{op} beside a matmul", "operations that are known")

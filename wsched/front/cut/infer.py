@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from operator import add, floordiv, mul, sub
 
-from lowering.ground.expr import Const, Expr, Var, free_vars, substitute
+from lowering.ground.expr import Const, Expr, Var, free_vars, maximum, minimum, substitute
 from wsched.front.cut.dtypes import result_types
 from wsched.front.cut.shapes import SHAPES, Dims, pointwise
 from wsched.front.cut.tensors import Dim, Tensors, TensorType
@@ -22,7 +22,7 @@ from wsched.importer.definition import Value
 __all__ = ["infer"]
 
 _ARITHMETIC: dict[str, Callable[[Expr, Expr], Expr]] = {
-    "add": add, "sub": sub, "mul": mul, "div": floordiv,
+    "add": add, "sub": sub, "mul": mul, "div": floordiv, "minimum": minimum, "maximum": maximum,
 }  # fmt: skip
 
 _MAKES = ("full", "iota", "normal", "uniform")
@@ -186,6 +186,8 @@ class _Inference:
             return
         if node.op == "cast":
             self.numbers[node.results[0]] = known[0]
+        elif node.op == "neg":
+            self.numbers[node.results[0]] = Const(0) - known[0]
         elif node.op in _ARITHMETIC and len(known) == 2 and (node.op, known[1]) != _BY_ZERO:
             self.numbers[node.results[0]] = _ARITHMETIC[node.op](*known)
 

@@ -19,7 +19,7 @@ from wsched.importer.definition import Value
 from wsched.importer.input_error import InputError
 from wsched.importer.ops import MATMULS
 
-__all__ = ["LOOKS", "folded", "is_strided", "looked", "looking", "move_of", "pruned"]
+__all__ = ["LOOKS", "exchanges", "folded", "is_strided", "looked", "looking", "move_of", "pruned"]
 
 LOOKS = ("broadcast", "permute", "reshape", "select", "slice", "squeeze")
 """Operations that a view of an operand may be made of."""
@@ -93,7 +93,7 @@ def folded(
     for matmul in (n for n in definition.nodes if n.op in MATMULS):
         for name in matmul.refs[:2]:
             while (node := definition.node(name)) is not None and node.op == "permute":
-                if not _exchanges(node):
+                if not exchanges(node):
                     break
                 name = node.refs[0]
             look = _look(definition, types, name)
@@ -118,7 +118,7 @@ def _look(definition: Definition, types: Mapping[str, TensorType], name: str) ->
     return Look(name, source, tuple(moves))
 
 
-def _exchanges(node: Node) -> bool:
+def exchanges(node: Node) -> bool:
     """Whether a permutation exchanges the last two dimensions, which a kernel does itself."""
     order = _numbers(node.get("dims")) or ()
     rows = tuple(range(len(order)))

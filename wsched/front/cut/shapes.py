@@ -160,6 +160,8 @@ def _slice(sizes: Sizes, node: Node) -> Shapes:
         ):
             # It ends at the end of a shorter operand; nvFuser's texts slice what there is.
             found.append(Dim(ceildiv(end - start, step)))
+        elif node.get("manual_normalization") and start is not None and end is not None:
+            found.append(Dim(ceildiv(end - start, step)))  # within the operand, as the text says
         else:
             found.append(Dim(None))
     return [tuple(found)]

@@ -10,17 +10,18 @@ from __future__ import annotations
 import ast
 
 from wsched.importer.definition import Definition, Open, Ref
+from wsched.importer.indices import with_vector_indices
 from wsched.importer.text.find import Found, find, surroundings
 from wsched.importer.text.recording import Recording
 from wsched.importer.text.source import Source
 from wsched.importer.text.statements import Returned, Statements
 from wsched.importer.text.values import Handle, Python, Scope
 
-__all__ = ["record_text"]
+__all__ = ["record_printed", "record_text"]
 
 
 def record_text(text: str) -> Definition:
-    """The definition in ``text``, of nvFuser's older and newer front end.
+    """The definition in ``text``, of nvFuser's older and newer front end, as it was written.
 
     Operations are recorded whether or not anybody knows them. Calls may be nested, loops go over
     lists that the text has, functions of the text are followed. What depends on an argument of the
@@ -34,6 +35,11 @@ def record_text(text: str) -> Definition:
         UnsupportedError: there is no definition or more than one, or something in it is not
             understood; the error names line and text.
     """
+    return with_vector_indices(record_printed(text))
+
+
+def record_printed(text: str) -> Definition:
+    """The same with what nvFuser has put into it, operation by operation."""
     source = Source(text)
     found = find(source, source.parse())
     recording = Recording(source)

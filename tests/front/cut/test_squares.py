@@ -1,0 +1,107 @@
+"""A tensor multiplied by itself is an operand twice, under two names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+import wsched
+from wsched.front.cut.epilogues import Take
+from wsched.front.cut.segments import Cutter
+from wsched.front.cut.squares import with_two_operands
+from wsched.importer import Definition, Ref, record_text
+
+
+def text(rank: int, *lines: str) -> str:
+    shape = f"shape={[-1] * rank}, contiguity={[True] * rank}"
+    inputs = f"x = fd.define_tensor({shape}, dtype=DataType.BFloat16)"
+    body = ("def nvfuser_fusion(fd : FusionDefinition) -> None :", inputs, *lines)
+    return "\n    ".join(body) + "\n"
+
+
+def product(call: str, rank: int = 2, dims: str = "[1, 0]") -> str:
+    return text(rank, f"t = fd.ops.permute(x, dims={dims})", f"d = fd.ops.{call}",
+                "fd.add_output(d)")  # fmt: skip
+
+
+PRODUCTS = {
+    "linear(x, x)": lambda x: x @ x.mT,
+    "linear(arg2=x, arg1=x)": lambda x: x @ x.mT,
+    "matmul(x, t)": lambda x: x @ x.mT,
+    "matmul(t, x)": lambda x: x.mT @ x,
+    "matmul(x, x)": lambda x: x @ x,
+    "matmul(t, t)": lambda x: x.mT @ x.mT,
+    "linear(x, t)": lambda x: x @ x,
+}
+
+
+def integers(*shape: int) -> Any:
+    torch.manual_seed(0)
+    return torch.randint(-4, 5, shape).bfloat16()
+
+
+@pytest.mark.parametrize("call", PRODUCTS)
+def test_one_kernel(call: str) -> None:
+    x = integers(40, 40)
+    (d,) = wsched.execute(product(call), [x])
+    assert torch.equal(d, PRODUCTS[call](x.float()).bfloat16())
+    told = wsched.explain(product(call), [x])
+    assert told.parts is not None and [p.runs for p in told.parts] == ["wsched"]
+
+
+@pytest.mark.parametrize("shape", [(24, 72), (3, 24, 72), (2, 3, 24, 72), (1, 40)])
+def test_of_rows_and_batches(shape: tuple[int, ...]) -> None:
+    x, rank = integers(*shape), len(shape)
+    dims = [*range(rank - 2), rank - 1, rank - 2]
+    (d,) = wsched.execute(product("matmul(x, t)", rank, str(dims)), [x])
+    assert torch.equal(d, (x.float() @ x.float().mT).bfloat16())
+
+
+def test_of_columns() -> None:
+    x = integers(72, 24).T
+    (d,) = wsched.execute(product("matmul(x, t)"), [x])
+    assert torch.equal(d, (x.float() @ x.float().T).bfloat16())
+
+
+def test_of_what_another_kernel_makes() -> None:
+    """A step of Newton and Schulz: ``x xᵀ`` and its square, from two kernels."""
+    definition = record_text(text(
+        2, "t = fd.ops.permute(x, dims=[1, 0])", "a = fd.ops.matmul(x, t)",
+        "f = fd.ops.mul(a, 3.0)", "b = fd.ops.matmul(a, a)", "c = fd.ops.add(f, b)",
+        "d = fd.ops.cast(c, dtype=DataType.BFloat16)", "fd.add_output(d)",
+    ))  # fmt: skip
+    first, second = Cutter(definition).all(Take.ALL).segments
+    assert first.inputs == ("x", "x") and second.inputs.count("a") == 2
+    x = integers(24, 40)
+    (d,) = wsched.execute(definition, [x])
+    product = x.float() @ x.float().T
+    a = product.bfloat16().float()
+    assert torch.equal(d, (3 * product + a @ a).bfloat16())
+
+
+def test_one_name_serves_all_matmuls() -> None:
+    found = with_two_operands(record_text(text(
+        2, "a = fd.ops.linear(x, x)", "b = fd.ops.matmul(x, x)", "fd.add_output(a)",
+        "fd.add_output(b)",
+    )))  # fmt: skip
+    assert [n.op for n in found.nodes] == ["define_tensor", "permute", "linear", "matmul"]
+    assert [n.operands for n in found.nodes[2:]] == [(Ref("x"), Ref("x@again"))] * 2
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("w = fd.ops.neg(x)", "d = fd.ops.linear(x, w)"),
+        ("w = fd.ops.reshape(x, new_shape=[4, 4])", "d = fd.ops.linear(x, w)"),
+    ],
+)
+def test_two_tensors_stay_as_they_are(lines: tuple[str, ...]) -> None:
+    definition: Definition = record_text(text(2, *lines, "fd.add_output(d)"))
+    assert with_two_operands(definition) is definition
+
+
+def test_vectors_stay_as_they_are() -> None:
+    definition = record_text(text(1, "d = fd.ops.matmul(x, x)", "fd.add_output(d)"))
+    assert with_two_operands(definition) is definition

@@ -1,0 +1,74 @@
+"""A tensor multiplied by itself, ``x · xᵀ``, as two operands.
+
+A kernel has a tensor map for each operand, so one tensor may well be both, but the importer knows
+operands by their names. So the second one gets a name of its own: a view of the first that moves
+nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from wsched.front.cut.looks import exchanges
+from wsched.importer import Definition, Node, Ref
+from wsched.importer.definition import Value
+from wsched.importer.ops import MATMULS
+from wsched.importer.ranks import Ranks
+
+__all__ = ["with_two_operands"]
+
+_AGAIN = "@again"
+
+
+def with_two_operands(definition: Definition) -> Definition:
+    """The same definition with matmuls of two tensors; itself where it has no other."""
+    ranks = Ranks.all_of(definition)
+    nodes: list[Node] = []
+    made: set[str] = set()
+    for node in definition.nodes:
+        if node.op in MATMULS and (found := _same(definition, node)) is not None:
+            name, exchanged = found
+            rank = ranks.get(Ref(name))
+            if rank is not None and rank >= 2:
+                again = _again(name, rank, exchanged, node.line)
+                nodes += (n for n in again if n.results[0] not in made)
+                made |= {n.results[0] for n in again}
+                second = Ref(again[-1].results[0])
+                node = replace(node, operands=(node.operands[0], second, *node.operands[2:]))
+        nodes.append(node)
+    return replace(definition, nodes=tuple(nodes)) if made else definition
+
+
+def _same(definition: Definition, matmul: Node) -> tuple[str, bool] | None:
+    """What both operands are, whose last dimensions may be exchanged; whether the second one's are.
+
+    None where they are two tensors.
+    """
+    found = [_source(definition, v) for v in matmul.factors]
+    if len(found) != 2 or None in found:
+        return None
+    (first, _), (second, exchanged) = (x for x in found if x is not None)
+    return (second, exchanged) if first == second else None
+
+
+def _source(definition: Definition, value: Value) -> tuple[str, bool] | None:
+    """What is read with its last dimensions exchanged, or as it is."""
+    if not isinstance(value, Ref):
+        return None
+    name, exchanged = value.name, False
+    while (node := definition.node(name)) is not None and node.op == "permute" and exchanges(node):
+        name, exchanged = node.refs[0], not exchanged
+    return name, exchanged
+
+
+def _again(name: str, rank: int, exchanged: bool, line: int) -> list[Node]:
+    """The tensor once more, and if need be with its last dimensions exchanged."""
+    rows = tuple(range(rank))
+    orders = [rows, (*rows[:-2], rows[-1], rows[-2])] if exchanged else [rows]
+    nodes: list[Node] = []
+    for order in orders:
+        result, source = f"{name}{_AGAIN}{'T' * len(nodes)}", name
+        if nodes:
+            source = nodes[-1].results[0]
+        nodes.append(Node("permute", (result,), (Ref(source),), (("dims", order),), line))
+    return nodes
