@@ -59,9 +59,9 @@ def test_nothing_spills_of_what_is_made_of_sums(turned: bool, columns: int, redu
 
 GRADIENT = """\
 def nvfuser_fusion(fd : FusionDefinition) -> None :
-    h = fd.define_tensor(shape=[-1, -1], contiguity=[True, True], dtype=DataType.BFloat16, is_cpu=False)
-    x = fd.define_tensor(shape=[-1, -1], contiguity=[True, True], dtype=DataType.BFloat16, is_cpu=False)
-    w = fd.define_tensor(shape=[-1, -1], contiguity=[True, True], dtype=DataType.BFloat16, is_cpu=False)
+    h = fd.define_tensor(shape=[-1, -1], contiguity=[True, True], dtype=DataType.BFloat16)
+    x = fd.define_tensor(shape=[-1, -1], contiguity=[True, True], dtype=DataType.BFloat16)
+    w = fd.define_tensor(shape=[-1, -1], contiguity=[True, True], dtype=DataType.BFloat16)
     f = fd.ops.cast(h, dtype=DataType.Float)
     half = fd.ops.mul(0.5, f)
     square = fd.ops.mul(f, f)
@@ -81,7 +81,7 @@ def nvfuser_fusion(fd : FusionDefinition) -> None :
     dh = fd.ops.add(fd.ops.add(e, g), g)
     fd.add_output(fd.ops.cast(dh, dtype=DataType.BFloat16))
     fd.add_output(fd.ops.sum(dh, dims=[0], dtype=DataType.Float))
-"""  # noqa: E501
+"""
 """``gelu(h)`` beside its derivative at ``h``, whose columns are summed."""
 
 
