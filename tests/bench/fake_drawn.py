@@ -53,7 +53,7 @@ def main() -> None:
     def write(event: dict[str, Any]) -> None:
         print(json.dumps(event), flush=True)
 
-    job = json.load(sys.stdin)
+    job = json.loads(sys.stdin.readline())
     places = {int(i): kind for i, kind in spec.get("bad_places", {}).items()}
     gpu = DrawnGpu(spec.get("factors", []), places, first)
     write({"event": "start", "environment": {"gpu": gpu.describe()}})

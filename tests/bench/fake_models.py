@@ -128,7 +128,7 @@ def main() -> None:
     def write(event: dict[str, Any]) -> None:
         print(json.dumps(event), flush=True)
 
-    job = json.load(sys.stdin)
+    job = json.loads(sys.stdin.readline())
     write({"event": "start", "environment": {"gpu": {"name": "fake"}}})
     device = FakeDevice(spec["us"], spec.get("bad", {}))
     run_models_job(job, device, FakeSampler(), write, device.clock)

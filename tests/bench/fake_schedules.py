@@ -54,7 +54,7 @@ def main() -> None:
     def write(event: dict[str, Any]) -> None:
         print(json.dumps(event), flush=True)
 
-    job = json.load(sys.stdin)
+    job = json.loads(sys.stdin.readline())
     places = {int(i): kind for i, kind in spec.get("bad_places", {}).items()}
     gpu = RankedGpu(spec.get("factors", []), places, spec.get("bad", {}))
     write({"event": "start", "environment": {"gpu": gpu.describe()}})

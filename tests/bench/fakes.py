@@ -153,7 +153,7 @@ def main() -> None:
         return
     if spec.get("end") == "crash":
         sys.exit("no such module")
-    job = json.load(sys.stdin)
+    job = json.loads(sys.stdin.readline())
     write({"event": "start", "environment": {"gpu": {"name": "fake"}}})
     run_job(job, FakeGpu(spec["times"], spec.get("bad", {})), FakeSampler(), write)
     if spec.get("end") == "linger":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.lowering.cuda.opcodes import count_opcodes
@@ -11,6 +13,7 @@ from wsched.bench.reductions import REDUCTIONS
 from wsched.bench.reductions import definition as linear_with
 from wsched.front.known import import_fusion
 from wsched.run.compiled import CompiledFusion, compile_fusion
+from wsched.run.registers import compile_clean
 from wsched.schedule.matmul.params import GemmTile, MatmulParams
 from wsched.schedule.matmul.reductions import Reductions
 from wsched.schedule.matmul.tiles import tile_choice
@@ -52,6 +55,43 @@ def test_nothing_spills_of_what_is_made_of_sums(turned: bool, columns: int, redu
     fusion, base = import_fusion(linear_with(reduction)), MatmulParams(exchange_operands=turned)
     found = tile_choice(fusion, base, GemmTile(128, columns, 64), 2, True)
     assert found.legal and compile_fusion(fusion, found.params).resources.clean
+
+
+GRADIENT = """\
+def nvfuser_fusion(fd : FusionDefinition) -> None :
+    h = fd.define_tensor(shape=[-1, -1], contiguity=[True, True], dtype=DataType.BFloat16)
+    x = fd.define_tensor(shape=[-1, -1], contiguity=[True, True], dtype=DataType.BFloat16)
+    w = fd.define_tensor(shape=[-1, -1], contiguity=[True, True], dtype=DataType.BFloat16)
+    f = fd.ops.cast(h, dtype=DataType.Float)
+    half = fd.ops.mul(0.5, f)
+    square = fd.ops.mul(f, f)
+    cube = fd.ops.mul(square, f)
+    inner = fd.ops.add(f, fd.ops.mul(0.044715, cube))
+    t = fd.ops.tanh(fd.ops.mul(0.797885, inner))
+    one = fd.ops.add(1.0, t)
+    gelu = fd.ops.mul(half, one)
+    fd.add_output(fd.ops.cast(gelu, dtype=DataType.BFloat16))
+    y = fd.ops.cast(fd.ops.matmul(x, w), dtype=DataType.Float)
+    a = fd.ops.mul(fd.ops.mul(half, y), fd.ops.sub(1.0, fd.ops.mul(t, t)))
+    b = fd.ops.mul(0.797885, a)
+    c = fd.ops.add(b, fd.ops.mul(0.5, fd.ops.mul(one, y)))
+    d = fd.ops.mul(0.044715, b)
+    e = fd.ops.add(c, fd.ops.mul(square, d))
+    g = fd.ops.mul(f, fd.ops.mul(f, d))
+    dh = fd.ops.add(fd.ops.add(e, g), g)
+    fd.add_output(fd.ops.cast(dh, dtype=DataType.BFloat16))
+    fd.add_output(fd.ops.sum(dh, dims=[0], dtype=DataType.Float))
+"""
+"""``gelu(h)`` beside its derivative at ``h``, whose columns are summed."""
+
+
+@pytest.mark.slow
+def test_nothing_spills_of_what_is_made_beside() -> None:
+    """With ``gelu`` made behind the reduction, its factors held until then, 104 bytes did."""
+    fusion = import_fusion(GRADIENT)
+    found = tile_choice(fusion, MatmulParams(), GemmTile(128, 176, 64), 2, True)
+    params = replace(found.params, num_registers="auto")
+    assert found.legal and compile_clean(fusion, params).resources.clean
 
 
 @pytest.mark.sampled(1)

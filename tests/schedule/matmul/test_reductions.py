@@ -13,6 +13,7 @@ from wsched.bench.reductions import definition as linear_with
 from wsched.front.known import import_fusion
 from wsched.fusion import IterType, ReductionOp
 from wsched.importer.linear import LINEAR
+from wsched.run.compiled import compile_fusion
 from wsched.schedule.matmul.demands import Demands
 from wsched.schedule.matmul.limits import registers_left
 from wsched.schedule.matmul.params import GemmTile, MatmulParams
@@ -152,3 +153,40 @@ def test_of_sums_without_any_says_nothing() -> None:
 def test_of_each_warp_a_row_in_fp32(found: Reductions, params: MatmulParams, size: int) -> None:
     """Of one number where a result is over both; buffers begin where a swizzle's pattern does."""
     assert shared_by_warps(found, params) == size
+
+
+_BESIDE = """\
+def nvfuser_fusion(fd : FusionDefinition) -> None :
+    x = fd.define_tensor(shape=[-1, -1], contiguity=[True, True], dtype=DataType.BFloat16)
+    w = fd.define_tensor(shape=[-1, -1], contiguity=[True, True], dtype=DataType.BFloat16)
+    h = fd.define_tensor(shape=[-1, -1], contiguity=[True, True], dtype=DataType.BFloat16)
+    f = fd.ops.cast(fd.ops.linear(x, w), dtype=DataType.Float)
+    a = fd.ops.tanh(fd.ops.cast(h, dtype=DataType.Float))
+    b = fd.ops.add(a, 1.0)
+    BESIDE
+    fd.add_output(fd.ops.cast(u, dtype=DataType.BFloat16))
+    z = fd.ops.mul(fd.ops.mul(f, a), b)
+    fd.add_output(fd.ops.cast(z, dtype=DataType.BFloat16))
+    fd.add_output(fd.ops.sum(z, dims=[0], dtype=DataType.Float))
+"""
+
+
+@pytest.mark.parametrize(
+    ("beside", "early"),
+    [
+        (
+            "u = fd.ops.div(a, b)",
+            True,
+        ),  # behind the reduction two would be held, in front it is one
+        ("u = fd.ops.div(fd.ops.exp(a), b)", True),
+        ("u = fd.ops.div(a, 2.0)", False),
+        ("u = fd.ops.div(fd.ops.exp(a), 2.0)", False),
+        ("u = fd.ops.div(f, a)", False),  # products are held anyway
+    ],
+)
+def test_what_is_made_of_several_is_made_in_front(beside: str, early: bool) -> None:
+    """Of the reduction, behind which all else stands that is made of what leads to it."""
+    fusion = import_fusion(_BESIDE.replace("BESIDE", beside))
+    params = tile_choice(fusion, MatmulParams(), GemmTile(128, 128, 64), 2, True).params
+    nest = compile_fusion(fusion, params).dump("loops")
+    assert (nest.index(" / ") < nest.index("reduction(")) is early

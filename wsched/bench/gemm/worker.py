@@ -1,10 +1,12 @@
 """A fresh process that measures shapes: ``python -m wsched.bench.gemm.worker``.
 
-It reads a job as JSON from standard input and writes one JSON object per line to standard output:
+It reads a job as a line of JSON from standard input and writes one JSON object per line to standard
+output:
 
 - ``{"event": "start", "environment"}``, or ``{"event": "refused", "reason"}`` and the end;
 - ``{"event": "step", "shape", "system", "step", "seconds"}`` before everything that may take long
   or hang, see :class:`wsched.bench.method.measure.Tell`;
+- ``{"event": "prepared"}`` where the job asks for turns: it measures when a line comes;
 - ``{"event": "shape", "shape", "result"}``, see :func:`wsched.bench.method.measure.measure_shape`;
 - ``{"event": "broken", "shape", "system", "reason"}`` when the CUDA context is lost, and the end.
 
@@ -85,8 +87,11 @@ def measure_each(
         item = made(*sizes)
         at["shape"] = shape = str(item)
         tell("", "inputs")
-        measure = ready(item, job["excluded"].get(shape, ()), tell)
         try:
+            measure = ready(item, job["excluded"].get(shape, ()), tell)
+            if job.get("turns"):
+                write({"event": "prepared"})
+                sys.stdin.readline()
             result = measure()
         except (Broken, RuntimeError) as error:
             # An error after the capture is CUDA's: what the systems queued has failed.
@@ -115,7 +120,7 @@ def serve(
         events.write(json.dumps(event) + "\n")
         events.flush()
 
-    job = json.load(sys.stdin)
+    job = json.loads(sys.stdin.readline())
     os.environ.update(variables)
     reason = no_gpu_reason()
     if reason:

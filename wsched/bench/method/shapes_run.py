@@ -1,18 +1,23 @@
-"""Shapes one after another under a bar, each result kept at once, within a time."""
+"""Shapes one after another, or prepared beside each other, under a bar, each result kept at once,
+within a time.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import typer
 
 from wsched.bench.method.bar import progress_bar
-from wsched.bench.method.watch import Enough, Job, run_process
+from wsched.bench.method.turns import Enough, Turns
+from wsched.bench.method.watch import Job, run_process
 
-__all__ = ["INTERRUPTED", "TIME_IS_UP", "Keep", "end", "run_shapes"]
+__all__ = ["INTERRUPTED", "TIME_IS_UP", "Keep", "end", "run_beside", "run_shapes"]
 
 INTERRUPTED, TIME_IS_UP = "interrupted", "the time is up"
 """Why :func:`run_shapes` ends early."""
@@ -59,11 +64,68 @@ def run_shapes(
     return stopped or ("" if run["complete"] else INTERRUPTED)
 
 
+def run_beside(
+    job: Job,
+    command: Sequence[str],
+    every: int,
+    limits: tuple[float, float],
+    at_once: int,
+    keep: Keep,
+) -> str:
+    """The same with a process for each shape: so many prepare at a time, and when all are prepared
+    they measure one after the other.
+
+    Args:
+        job: the shapes that are left.
+        command: the worker.
+        every: number of all shapes.
+        limits: seconds after which shapes that are not prepared are left to a later run, 0 for
+            none; seconds of silence of a worker.
+        at_once: processes that prepare at a time.
+        keep: what becomes of results; it is called by one thread at a time.
+
+    Raises:
+        BenchError, UnsupportedError: what the first that failed so says, behind all others.
+    """
+    seconds, timeout_s = limits
+    turns, before = Turns(len(job.shapes), at_once), every - len(job.shapes)
+    with progress_bar(every) as update, ThreadPoolExecutor(len(job.shapes)) as pool:
+
+        def progress(shape: str, system: str, step: str) -> None:
+            done = sum(f.done() for f in futures)
+            update(before + done, f"{shape}: {system} {step}")
+
+        def finished(environment: dict[str, Any], shape: str, result: dict[str, Any]) -> None:
+            keep(environment, {shape: result})
+
+        def run(place: int) -> None:
+            alone = replace(job, shapes=job.shapes[place : place + 1])
+            with suppress(Enough), turns.of(place) as turn:
+                found, _ = run_process(
+                    alone, timeout_s, progress, command, finished=finished, turn=turn
+                )
+                if found["shapes"]:
+                    keep(found["environment"], found["shapes"])
+
+        futures = list[Any]()
+        futures += [pool.submit(run, place) for place in range(len(job.shapes))]
+        try:
+            wait(futures, timeout=seconds or None)
+            stopped = TIME_IS_UP if turns.leave_unprepared() else ""
+            wait(futures)
+        except KeyboardInterrupt:
+            turns.leave_all()
+            stopped = INTERRUPTED
+    for error in filter(None, (f.exception() for f in futures)):
+        raise error
+    return stopped
+
+
 def end(stopped: str, told: str, broken: bool, limit: str = "--seconds have passed") -> None:
     """Say why a command ended early, if it did, and end it with the status that it has.
 
     Args:
-        stopped: what :func:`run_shapes` returned.
+        stopped: what :func:`run_shapes` or :func:`run_beside` returned.
         told: how much is measured.
         broken: whether something failed or was wrong.
         limit: what is said where the time is up.

@@ -20,6 +20,7 @@ from dataclasses import astuple, dataclass, field, replace
 from typing import IO, Any
 
 from lowering.ground.errors import UnsupportedError, WschedError
+from wsched.bench.method.turns import Alone, Enough
 
 __all__ = ["COMMAND", "BenchError", "Enough", "Finished", "Job", "Progress", "run_process"]
 
@@ -33,20 +34,18 @@ _START_S = 60.0
 that is busy takes its time for that, and no kernel has run yet that could hang.
 """
 
+_ALONE = Alone()
+
 Progress = Callable[[str, str, str], None]
 """Shows what the worker does: (shape, system, step)."""
 
 Finished = Callable[[dict[str, Any], str, dict[str, Any]], None]
 """Takes a shape's result as soon as it is there: (environment, shape, result). It may raise
-:class:`Enough`."""
+:class:`~wsched.bench.method.turns.Enough`."""
 
 
 class BenchError(WschedError):
     """The benchmark cannot go on: a worker failed outside of any system."""
-
-
-class Enough(Exception):  # noqa: N818  (a wish, not a mistake)
-    """No more shapes are wanted of this run."""
 
 
 def _unheeded(environment: dict[str, Any], shape: str, result: dict[str, Any]) -> None:
@@ -115,6 +114,7 @@ def run_process(
     command: Sequence[str] = COMMAND,
     *,
     finished: Finished = _unheeded,
+    turn: Alone = _ALONE,
 ) -> tuple[dict[str, Any], Job]:
     """Measure all shapes of a job, in one process unless a system hangs or breaks it.
 
@@ -125,6 +125,7 @@ def run_process(
         progress: told of every step.
         command: the worker; tests have others.
         finished: told of every result.
+        turn: of the worker, where there are others.
 
     Returns:
         ``{"seed", "complete", "environment", "shapes": {shape: result}}``, and the job with the
@@ -141,7 +142,8 @@ def run_process(
     while left.shapes:
         worker = _Worker(finished=finished)
         try:
-            reason = _run(left, timeout_s, progress, command, worker)
+            reason = _run(left, timeout_s, progress, command, worker, turn)
+            turn.hold()
         except (KeyboardInterrupt, Enough):
             _fold(worker, job, found)
             return found, job
@@ -167,7 +169,12 @@ def _fold(worker: _Worker, job: Job, found: dict[str, Any]) -> None:
 
 
 def _run(
-    job: Job, timeout_s: float, progress: Progress, command: Sequence[str], worker: _Worker
+    job: Job,
+    timeout_s: float,
+    progress: Progress,
+    command: Sequence[str],
+    worker: _Worker,
+    turn: Alone = _ALONE,
 ) -> str:
     """Run one worker to its end; why it did not finish, empty if it did."""
     with tempfile.TemporaryFile("w+") as errors:
@@ -175,11 +182,14 @@ def _run(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True
         )
         try:
-            _send(process, job)
-            hung = _follow(process, timeout_s, progress, worker)
+            _write(process, json.dumps(job.to_dict() | {"turns": turn.announced}))
+            hung = _follow(process, timeout_s, progress, worker, turn)
         finally:
             if process.poll() is None:
                 process.kill()
+            assert process.stdin is not None
+            with contextlib.suppress(BrokenPipeError):
+                process.stdin.close()
             # A process that the driver holds may outlive its kill; it is not waited for.
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(timeout=20)
@@ -193,16 +203,20 @@ def _run(
     return ""
 
 
-def _send(process: subprocess.Popen[str], job: Job) -> None:
+def _write(process: subprocess.Popen[str], line: str) -> None:
     assert process.stdin is not None
     # A worker that died before it read says so with its exit status.
     with contextlib.suppress(BrokenPipeError):
-        process.stdin.write(json.dumps(job.to_dict()))
-        process.stdin.close()
+        process.stdin.write(line + "\n")
+        process.stdin.flush()
 
 
 def _follow(
-    process: subprocess.Popen[str], timeout_s: float, progress: Progress, worker: _Worker
+    process: subprocess.Popen[str],
+    timeout_s: float,
+    progress: Progress,
+    worker: _Worker,
+    turn: Alone,
 ) -> str:
     """Take events until the worker's end or its silence; a text for the silence."""
     lines: queue.Queue[str | None] = queue.Queue()
@@ -215,6 +229,7 @@ def _follow(
 
     assert process.stdout is not None
     threading.Thread(target=read, args=(process.stdout,), daemon=True).start()
+    turn.hold(process)
     begun = False
     while True:
         patience = timeout_s + _SLACK * worker.seconds if begun else max(timeout_s, _START_S)
@@ -231,7 +246,12 @@ def _follow(
                 f"process {process.pid} killed"
             )
         begun = True
-        _take(json.loads(line), worker, progress)
+        event = json.loads(line)
+        if event["event"] == "prepared":
+            turn.come()
+            _write(process, "")
+        else:
+            _take(event, worker, progress)
 
 
 def _heard(lines: queue.Queue[str | None], seconds: float) -> str | None:

@@ -50,7 +50,7 @@ class ModuleCase:
     """
 
     def __init__(self, made: Made) -> None:
-        self._made = made
+        self._made, self._jitted = made, dict[str, Any]()
         wide = made.widened()
         self._wanted = wide.step(wide.module)()
         self._limit = FACTOR * self.error(made.step(made.module)())
@@ -62,12 +62,18 @@ class ModuleCase:
             return Way(made.step(made.module))
         if name == COMPILE:
             return Way(made.step(_compiled(made.module)))
-        if name in (THUNDER, THUNDER_NVFUSER, OWN):
-            thunder = _module("thunder")
-            options = {} if name == THUNDER else _NVFUSER_OPTIONS
-            step = made.step(thunder.jit(made.module, **options))
-            return Way(step, enabled) if name == OWN else Way(step)
+        if name in (THUNDER, THUNDER_NVFUSER):
+            return Way(made.step(self._by_thunder(name)))
+        if name == OWN:
+            return Way(made.step(self._by_thunder(THUNDER_NVFUSER)), enabled)
         raise Skip("a module is no definition")
+
+    def _by_thunder(self, name: str) -> Any:
+        """What thunder makes, once: its definitions are the same with wsched and without."""
+        if name not in self._jitted:
+            options = {} if name == THUNDER else _NVFUSER_OPTIONS
+            self._jitted[name] = _module("thunder").jit(self._made.module, **options)
+        return self._jitted[name]
 
     def error(self, results: Sequence[Any]) -> float:
         """Against the module in fp32."""

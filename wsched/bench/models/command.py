@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -17,18 +18,19 @@ from lowering.ground.errors import UnsupportedError
 from wsched.bench.gemm.results import check_path
 from wsched.bench.method.appended import Keep, read
 from wsched.bench.method.measure import Plan
-from wsched.bench.method.shapes_run import end, run_shapes
+from wsched.bench.method.shapes_run import Keep as ShapesKept
+from wsched.bench.method.shapes_run import end, run_beside, run_shapes
 from wsched.bench.method.show import show_table
 from wsched.bench.method.watch import Job
 from wsched.bench.models.asked import Asked, asked
 from wsched.bench.models.measure import METHOD, OWN, WAYS
 from wsched.bench.models.modules import MODULES
-from wsched.bench.models.results import SCHEMA, Line, line_of, reasons, table, totals
+from wsched.bench.models.results import SCHEMA, Line, brief, line_of, reasons, table, totals
 
 __all__ = ["COMMAND", "models"]
 
 COMMAND = (sys.executable, "-m", "wsched.bench.models.worker")
-"""The worker."""
+"""The worker; how many processes torch.compile may have follows."""
 
 
 def models(
@@ -40,8 +42,11 @@ def models(
     ways: str = typer.Option(",".join(WAYS), help="What takes part, with commas between."),
     rounds: int = typer.Option(7, min=1, help="Counted rounds."),
     burst_ms: float = typer.Option(20.0, min=0.1, help="Time of a way in a round."),
+    jobs: int = typer.Option(
+        1, min=1, help="Prepare so many at a time, in this order, and all before one is measured."
+    ),
     seconds: float = typer.Option(
-        0.0, min=0.0, help="Begin nothing after so many; a later run goes on. 0: no limit."
+        0.0, min=0.0, help="Leave what is not begun (--jobs: prepared) by then. 0: no limit."
     ),
     timeout: float = typer.Option(180.0, min=1.0, help="Seconds of silence until a hang is told."),
     seed: int = typer.Option(0, help="Of weights, inputs and the order."),
@@ -70,18 +75,18 @@ def models(
             check_path(path)
     if json_path is not None:
         found = read(json_path, SCHEMA, command)
-    left = tuple(a for a in wanted if str(a) not in found)
+    for name in (str(a) for a in wanted if str(a) in found):
+        _tell(name, found[name])
     stopped = ""
-    if left:
+    if left := tuple(a for a in wanted if str(a) not in found):
         head = {"schema": SCHEMA, "command": command, "method": METHOD.format(**asdict(plan))}
-        keep = Keep(json_path, head, found)
         job = Job(left, "bf16", "tn", dict.fromkeys(named), asdict(plan), seed)
-        stopped = run_shapes(job, COMMAND, len(wanted), (seconds, timeout), keep)
+        kept = _told(Keep(json_path, head, found), found)
+        stopped = _run(job, len(wanted), jobs, (seconds, timeout), kept)
     lines = [line_of(str(a), found[str(a)]) for a in wanted if str(a) in found]
     _show(lines)
     if summary_path is not None:
-        data = {"lines": [line.to_dict() for line in lines], "totals": totals(lines)}
-        summary_path.write_text(json.dumps(data | {"reasons": reasons(lines)}, indent=1) + "\n")
+        summary_path.write_text(_summary(lines))
     if plot_path is not None:
         _draw(plot_path, wanted, found)
     told = f"{len(lines)} of {len(wanted)} are measured"
@@ -95,6 +100,38 @@ def _ways(text: str) -> list[str]:
     if not names:
         raise UnsupportedError("--ways without a name", ", ".join(WAYS))
     return [w for w in WAYS if w in names]
+
+
+def _run(job: Job, every: int, jobs: int, limits: tuple[float, float], keep: ShapesKept) -> str:
+    """Measure what is left; why that ended early, empty if it did not.
+
+    Of several workers each lets torch.compile have twice its share of the processors, as it
+    compiles for about half of the time.
+    """
+    if jobs == 1:
+        return run_shapes(job, (*COMMAND, "0"), every, limits, keep)
+    compiling = max(2, 2 * (os.cpu_count() or 1) // jobs)
+    return run_beside(job, (*COMMAND, str(compiling)), every, limits, jobs, keep)
+
+
+def _told(keep: ShapesKept, found: Mapping[str, Any]) -> ShapesKept:
+    """The same, and a line of each as soon as it is there."""
+
+    def kept(environment: dict[str, Any], results: dict[str, dict[str, Any]]) -> None:
+        for name in results.keys() - found.keys():
+            _tell(name, results[name])
+        keep(environment, results)
+
+    return kept
+
+
+def _tell(name: str, result: Mapping[str, Any]) -> None:
+    typer.echo(brief(line_of(name, result)))
+
+
+def _summary(lines: Sequence[Line]) -> str:
+    data = {"lines": [line.to_dict() for line in lines], "totals": totals(lines)}
+    return json.dumps(data | {"reasons": reasons(lines)}, indent=1) + "\n"
 
 
 def _show(lines: Sequence[Line]) -> None:

@@ -21,7 +21,7 @@ from wsched.bench.peers.systems import Skip
 
 __all__ = [
     "COMPILE", "EAGER", "FACTOR", "METHOD", "NVFUSER", "OWN", "THUNDER", "THUNDER_NVFUSER",
-    "TOLERANCE", "WAYS", "Case", "Device", "Way", "measure_case",
+    "TOLERANCE", "WAYS", "Case", "Device", "Way", "prepare_case",
 ]  # fmt: skip
 
 EAGER, COMPILE, NVFUSER, OWN = "eager", "compile", "nvfuser", "wsched"
@@ -111,7 +111,7 @@ class _Entrant:
     seconds: float = field(default=0.0)
 
 
-def measure_case(
+def prepare_case(
     device: Device,
     asked: Asked,
     ways: Sequence[str],
@@ -120,8 +120,8 @@ def measure_case(
     tell: Tell,
     seed: int = 0,
     clock: Callable[[], float] = perf_counter,
-) -> dict[str, Any]:
-    """Measure one module or definition.
+) -> Callable[[], dict[str, Any]]:
+    """Make, check and capture the ways of one module or definition; what this returns measures.
 
     Args:
         device: where.
@@ -134,11 +134,11 @@ def measure_case(
         clock: seconds.
 
     Returns:
-        ``{"systems": {way: score}, "told"}``. A score has ``status`` (``ok``, ``skipped``,
-        ``wrong``, ``failed``), ``reason`` if not ok, ``traceback`` if failed, ``error``, and lists
-        ``us``, ``host_us`` and ``graph_us`` with an entry for each round; ``told`` is what
-        :meth:`Case.told` says, missing where what was asked for does not fit into memory or cannot
-        be read.
+        A function that lets the ways take turns, and returns ``{"systems": {way: score}, "told"}``.
+        A score has ``status`` (``ok``, ``skipped``, ``wrong``, ``failed``), ``reason`` if not ok,
+        ``traceback`` if failed, ``error``, and lists ``us``, ``host_us`` and ``graph_us`` with an
+        entry for each round; ``told`` is what :meth:`Case.told` says, missing where what was asked
+        for does not fit into memory or cannot be read.
 
     Raises:
         Broken: the CUDA context is lost.
@@ -147,7 +147,8 @@ def measure_case(
     try:
         case = device.case(asked, seed)
     except (OutOfMemory, UnsupportedError) as error:
-        return {"systems": {n: {"status": "skipped", "reason": str(error)} for n in ways}}
+        skipped = {"status": "skipped", "reason": str(error)}
+        return lambda: {"systems": {n: dict(skipped) for n in ways}}
     scores: dict[str, dict[str, Any]] = {}
     entrants: dict[str, _Entrant] = {}
     told: dict[str, Any] = {}
@@ -159,9 +160,26 @@ def measure_case(
             if name == OWN:
                 tell(name, "what is taken")
                 told = case.told(entrant.way)
+
+    def measure() -> dict[str, Any]:
+        _measure(device, entrants, plan, tell, f"{seed} {asked}", clock)
+        return {"systems": scores, "told": told}
+
+    return measure
+
+
+def _measure(
+    device: Device,
+    entrants: Mapping[str, _Entrant],
+    plan: Plan,
+    tell: Tell,
+    seed: str,
+    clock: Callable[[], float],
+) -> None:
+    """Let the ways take turns; times into their scores."""
     for name, entrant in entrants.items():
         _lengths(device, name, entrant, plan, tell, clock)
-    for number, names in enumerate(orders(sorted(entrants), plan.rounds + 1, f"{seed} {asked}")):
+    for number, names in enumerate(orders(sorted(entrants), plan.rounds + 1, seed)):
         for name in names:
             entrant = entrants[name]
             tell(name, f"round {number}", entrant.seconds)
@@ -169,7 +187,6 @@ def measure_case(
             if number:
                 for key, us in found.items():
                     entrant.score.setdefault(key, []).append(us)
-    return {"systems": scores, "told": told}
 
 
 def _enter(

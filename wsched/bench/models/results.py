@@ -14,7 +14,7 @@ from wsched.bench.gemm.results import broken_systems
 from wsched.bench.method.statistic import paired_ratios, ratios_text
 from wsched.bench.models.measure import COMPILE, EAGER, NVFUSER, OWN, THUNDER, THUNDER_NVFUSER
 
-__all__ = ["KINDS", "LIMIT", "SCHEMA", "Line", "line_of", "reasons", "table", "totals"]
+__all__ = ["KINDS", "LIMIT", "SCHEMA", "Line", "brief", "line_of", "reasons", "table", "totals"]
 
 SCHEMA = "wsched.bench.models/1"
 
@@ -68,7 +68,7 @@ class Line:
 
 
 def line_of(name: str, result: Mapping[str, Any]) -> Line:
-    """The line of a result of :func:`~wsched.bench.models.measure.measure_case`."""
+    """The line of a result of :func:`~wsched.bench.models.measure.prepare_case`."""
     systems, told = result["systems"], result.get("told") or {}
     right = {n: r for n, r in systems.items() if r["status"] == "ok"}
     times = {kind: {n: r[kind] for n, r in right.items() if kind in r} for kind in KINDS}
@@ -104,14 +104,23 @@ def table(lines: Sequence[Line], title: str) -> Table:
     for line in lines:
         share = "–" if line.share is None else f"{line.share:.1%}"
         cells = [_cell(line, way) for way in shown]
-        ratio = " ".join(
-            f"{line.without[k]:.3f}" if k == "us" else f"({line.without[k]:.3f})"
-            for k in ("us", "graph_us")
-            if k in line.without
-        )
+        ratio = _ratios(line.without)
         host = line.us["host_us"].get(OWN)
         made.add_row(line.name, share, *cells, ratio or "–", "–" if host is None else f"{host:.0f}")
     return made
+
+
+def brief(line: Line) -> str:
+    """A line of text: times of each way, and what they are over wsched's."""
+    cells = ", ".join(f"{way} {_cell(line, way)}" for way in (*line.us["us"], *line.broken))
+    without, compiled = _ratios(line.without) or "–", _ratios(line.compiled) or "–"
+    return f"{line.name}: {cells}; without / wsched {without}, torch.compile / wsched {compiled}"
+
+
+def _ratios(found: Mapping[str, float]) -> str:
+    """From call to call, and in brackets of a replayed graph."""
+    told = {"us": "{:.3f}", "graph_us": "({:.3f})"}
+    return " ".join(text.format(found[kind]) for kind, text in told.items() if kind in found)
 
 
 def _cell(line: Line, way: str) -> str:

@@ -46,6 +46,7 @@ from wsched.schedule.matmul.tile_loops import (
     tile_rows_first,
 )
 from wsched.schedule.plan import Plan
+from wsched.schedule.proof.nest import made_early
 from wsched.schedule.schedule import Schedule
 
 __all__ = ["plan_matmul", "schedule_matmul", "schedule_onto"]
@@ -364,9 +365,9 @@ def _split_columns(s: Schedule, tv: str, columns: int) -> None:
 
 def _inline(s: Schedule, names: _Names) -> None:
     """The accumulators per tile and warpgroup, fragments per m64, what is stored per box; what is
-    reduced, and what that is made from, per chunk.
+    reduced, and what that is made from or made early beside it, per chunk.
     """
-    reduced = set[str]()
+    reduced, early = set[str](), made_early(s.fusion)
     for tv in reversed(names.epilogue):
         readers = [t.name for t in s.fusion.consumers(tv)]
         if not readers:
@@ -379,7 +380,8 @@ def _inline(s: Schedule, names: _Names) -> None:
             summed = chunk >= 0 and s.tensor(tv).loop[chunk].iter_type is IterType.Reduction
             s.inline_at(tv, max(-1 if summed else chunk, _innermost_group(s, tv)) + 1)
         else:
-            s.inline_at(tv, s.axis(tv, _block(s) if by_fragment else "chunk") + 1)
+            alone = by_fragment and tv not in early
+            s.inline_at(tv, s.axis(tv, _block(s) if alone else "chunk") + 1)
     for tv in names.sums:
         if s.tensor(tv).circular_buffer is None:
             s.inline_at(tv, min(s.axis(tv, "k"), _innermost_group(s, tv) + 1))

@@ -17,12 +17,15 @@ from heapq import heappop, heappush
 from itertools import pairwise
 from weakref import WeakKeyDictionary
 
-from wsched.fusion import BOX, Fusion, IterDomain, TensorView
+from wsched.fusion import BOX, Fusion, IterDomain, PointwiseOp, TensorView, inputs_of
 from wsched.schedule.graph import TransformGraph
 from wsched.schedule.proof.bystanders import determined
 from wsched.schedule.proof.digits import load_digits
 
-__all__ = ["BOX", "Leaf", "Loop", "Node", "Wait", "leaves", "loops", "nest", "stepping", "waits"]
+__all__ = [
+    "BOX", "Leaf", "Loop", "Node", "Wait", "leaves", "loops", "made_early", "nest", "stepping",
+    "waits",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +146,24 @@ def stepping(
     return tuple(loops[: max(steps, default=0)])
 
 
+def made_early(fusion: Fusion) -> frozenset[str]:
+    """What is computed, beside what is reduced, of several tensors that lead to it: as soon as it
+    can be, since behind the reduction these would be held until then in its place. Of products,
+    which are held anyway, it is made behind.
+    """
+    reduced = {e.output for e in fusion.exprs if fusion.reduction(e.output) is not None}
+    first = {*fusion.made_from(reduced)}
+    of, found = dict[str, frozenset[str]](), set[str]()
+    for e in fusion.exprs:
+        if e.output in first or not isinstance(e, PointwiseOp):
+            continue
+        held = {n for n in inputs_of(e) if n in first and not fusion.tensor(n).sums}
+        of[e.output] = frozenset(held).union(*(of.get(n, ()) for n in inputs_of(e)))
+        if len(of[e.output]) > 1:
+            found.update(n for n in (e.output, *inputs_of(e)) if n in of)
+    return frozenset(found)
+
+
 def _scheduled(fusion: Fusion, names: frozenset[str]) -> list[TensorView]:
     """Those with a loop nest, in topological order, results last."""
     order = [e.output for e in fusion.exprs if e.output in names]
@@ -150,7 +171,7 @@ def _scheduled(fusion: Fusion, names: frozenset[str]) -> list[TensorView]:
     # What TMA stores of a chunk is stored together, so what threads store is not in between.
     # Reductions come first: what else is made of their inputs is not held meanwhile.
     reduced = {n for n in order if fusion.reduction(n) is not None}
-    first = set(fusion.made_from(reduced)) | reduced
+    first = set(fusion.made_from(reduced)) | reduced | made_early(fusion)
     order.sort(key=lambda n: (n in results and n not in reduced, n not in first))
     return [fusion.tensor(n) for n in order if fusion.tensor(n).transforms]
 
