@@ -133,3 +133,47 @@ def test_other_loads_stay(old: str, new: str) -> None:
 
 def test_only_where_registers_are_given() -> None:
     assert unchanged(load_vectors_first, HEAD + MAIN + BEFORE + TAIL)
+
+
+ALONE = """
+    {condition} {{
+      rows: frag<f32, 64x1> = frag.load_global x[row, 0]
+      cols: frag<f32, 1x192> = frag.load_global y[0, 8]
+      e: frag<f32, 64x192> = frag.pointwise mul, total, rows
+      d: frag<f32, 64x192> = frag.pointwise mul, e, cols
+      out: frag<bf16, 64x192> = frag.cast d
+      frag.store_global z[row, 0], out
+    }}
+  }}
+}}
+"""
+"""A single chunk."""
+
+
+@pytest.mark.parametrize("condition", ["if n == 1", "if n == 1 { let other: i32 = 0 } else"])
+def test_rows_of_a_single_chunk(condition: str) -> None:
+    """In front of the main loop, also for those who do not compute the epilogue."""
+    zero, loop = MAIN.split("    for k")
+    alone = ALONE.format(condition=condition)
+    found = lowered(load_vectors_first, HEAD + MAIN + alone, vector_registers=50)
+    wanted = HEAD + zero + ROWS + "    for k" + loop + alone.replace(f"  {ROWS}", "")
+    assert found == lowered(load_vectors_first, wanted)
+
+
+def test_rows_of_a_single_chunk_that_nobody_skips() -> None:
+    zero, loop = MAIN.split("    for k")
+    alone = ALONE.format(condition="").replace("{\n", "", 1).replace("    }\n", "", 1)
+    found = lowered(load_vectors_first, HEAD + MAIN + alone, vector_registers=50)
+    wanted = HEAD + zero + ROWS + "    for k" + loop + alone.replace(f"  {ROWS}", "")
+    assert found == lowered(load_vectors_first, wanted)
+
+
+@pytest.mark.parametrize(
+    ("registers", "old", "new"),
+    [(1, "", ""), (50, "x[row, 0]", "x[there, 0]"), (50, MAIN, MAIN.split("    for k")[0])],
+)
+def test_rows_of_a_single_chunk_that_stay(registers: int, old: str, new: str) -> None:
+    """Without registers, of a row that is known there alone, or with no loop in front."""
+    text = HEAD + MAIN + ALONE.format(condition="if n == 1")
+    text = text.replace("n == 1 {\n", "n == 1 {\n      let there: i32 = row + 1\n")
+    assert unchanged(load_vectors_first, text.replace(old, new), vector_registers=registers)
