@@ -122,10 +122,10 @@ class _Hints:
         self._names, self._buffers, self._steps = names, buffers, steps
 
     def before(self, role: Role) -> Role:
-        """The role with hints in front of its first statement that loads operands, of that and of
-        others, each on the warp that loads.
+        """The role with hints in front of its first statement that touches global memory, where the
+        wait will stand, of that and of others, each on the warp that loads.
         """
-        at = next((i for i, s in enumerate(role.body) if self._loads((s,))), None)
+        at = next((i for i, s in enumerate(role.body) if _touches_global((s,))), None)
         if at is None:
             return role
         known = defined_in(role.body[:at])
@@ -163,6 +163,10 @@ class _Hints:
             case Elect() | OnWarp() | If() if self._loads((stmt,)):
                 return (map_bodies(stmt, self._first),)
         return ()
+
+
+def _touches_global(body: Body) -> bool:
+    return any(Memory.GLOBAL in s.TRAITS.touches for s in walk(body))
 
 
 def _needed(body: Body) -> Body:

@@ -12,7 +12,7 @@ from tests.computed import by_rows, cast, fusion
 from wsched.choose.computed import computing_cycles
 from wsched.choose.cost_model import COMBINE_COMPUTED, cost
 from wsched.choose.crowding import crowded_us, in_few_stages
-from wsched.choose.heuristics import candidates
+from wsched.choose.heuristics import WIDENED_STEPS, candidates
 from wsched.choose.memory import least_bytes
 from wsched.choose.problem import Problem, demands
 from wsched.choose.shape import Shape
@@ -141,7 +141,18 @@ def test_all_that_is_tried_is_legal(n: int) -> None:
     for c in candidates(p):
         require_legal_for(demands(p), c.params)
         assert c.params.along_k == 1 or c.params.splitk_factor == 1
-        assert not c.params.prefetched_steps  # what streams goes through registers
+
+
+@pytest.mark.parametrize(
+    ("text", "m", "n", "early"),
+    [(cast("Int8"), 16, 8192, True), (cast("UInt4"), 32, 8192, True),
+     (cast("Int8"), 16, 2048, False), (cast("Int8"), 128, 8192, False)],
+)  # fmt: skip
+def test_hints_are_for_weights_that_stream(text: str, m: int, n: int, early: bool) -> None:
+    """Where memory decides and the L2 keeps less than half of them."""
+    for c in candidates(problem(text, m, n)):
+        asks = early and c.params.programmatic_dependent_launch and c.params.splitk_factor == 1
+        assert c.params.prefetched_steps == (WIDENED_STEPS if asks else 0)
 
 
 def test_what_is_asked_for_too_early() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from lowering.ground.errors import ScheduleError, UnsupportedError
-from lowering.kernel.nodes import GridDepWait, TmaLoad, TmaPrefetch
+from lowering.kernel.nodes import GridDepWait, Roles, TmaLoad, TmaPrefetch
 from lowering.kernel.visit import walk
 from tests.computed import cast, fusion, tile
 from tests.on_machine import Problem, exact, kernel, operands, run
@@ -61,6 +61,9 @@ def test_weights_that_threads_widen_are_asked_for() -> None:
     hints = [s.src.map for s in walk(made.kernel.body) if isinstance(s, TmaPrefetch)]
     loads = [s.src.map for s in walk(made.kernel.body) if isinstance(s, TmaLoad)]
     assert set(hints) == {"T1"} and set(loads) == {"T0", "T1"}
+    role = next(r for s in made.kernel.body if isinstance(s, Roles) for r in s.roles[1:])
+    seen = [type(s) for s in walk(role.body) if isinstance(s, TmaPrefetch | GridDepWait | TmaLoad)]
+    assert seen[:2] == [TmaPrefetch, GridDepWait]
     proved(made.kernel, made.plan)
 
 
