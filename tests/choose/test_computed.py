@@ -149,10 +149,13 @@ def test_all_that_is_tried_is_legal(n: int) -> None:
      (cast("Int8"), 16, 2048, False), (cast("Int8"), 128, 8192, False)],
 )  # fmt: skip
 def test_hints_are_for_weights_that_stream(text: str, m: int, n: int, early: bool) -> None:
-    """Where memory decides and the L2 keeps less than half of them."""
-    for c in candidates(problem(text, m, n)):
-        asks = early and c.params.programmatic_dependent_launch and c.params.splitk_factor == 1
-        assert c.params.prefetched_steps == (WIDENED_STEPS if asks else 0)
+    """Where memory decides, and the L2 keeps less than half of what is read once."""
+    found = candidates(problem(text, m, n))
+    assert bool(found[0].params.prefetched_steps) is early
+    for p in (c.params for c in found):
+        once = p.cache_policies.a is CachePolicy.EvictFirst
+        asks = early and once and p.programmatic_dependent_launch and p.splitk_factor == 1
+        assert p.prefetched_steps == (WIDENED_STEPS if asks else 0)
 
 
 def test_what_is_asked_for_too_early() -> None:

@@ -41,8 +41,8 @@ from wsched.schedule.matmul.params import ClusterDims, MatmulParams, SplitKMode,
 from wsched.schedule.options import CachePolicy
 
 __all__ = [
-    "CLUSTERS", "TILES", "WIDENED_STEPS", "Candidate", "Taken", "Tile", "candidates", "choose_params",
-    "least_cost", "modelled", "ranked", "taken", "thread_loaded",
+    "CLUSTERS", "TILES", "WIDENED_STEPS", "Candidate", "Taken", "Tile", "candidates",
+    "choose_params", "least_cost", "modelled", "ranked", "taken", "thread_loaded",
 ]  # fmt: skip
 
 
