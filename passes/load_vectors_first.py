@@ -1,11 +1,11 @@
 """Load what the chunks of an epilogue share once, in front of them, as far as registers are given.
 
-Requires: epilogues, whose ``frag.load_global``s are of tensors that the kernel does not write.
-Guarantees: a load that is the same in every trip of an unrolled loop over chunks of columns stands
-in front of it, and one of few registers in front of the loop before it, too, whose time hides its
-latency; so does one of a single chunk, also where one of several warpgroups computes the epilogue.
-Loads of a row's neighbouring columns, a chunk in each trip, are one load of all of them; where
-registers do not hold these, a chunk's are loaded while the one before it is stored.
+Requires: unrolled loops over chunks of columns, whose ``frag.load_global``s are of tensors that the
+kernel does not write.
+Guarantees: a load that is the same in every trip of such a loop stands in front of it, and one of
+few registers in front of the loop before it, too, whose time hides its latency. Loads of a row's
+neighbouring columns, a chunk in each trip, are one load of all of them; where registers do not hold
+these, a chunk's are loaded while the one before it is stored.
 
 After ``chunk_epilogue``, which makes the loops; before ``wait_for_earlier_grids``, which looks for
 the first access to global memory.
@@ -18,8 +18,8 @@ from dataclasses import replace
 
 from lowering.ground.expr import ZERO, substitute
 from lowering.kernel.kernel import Kernel
-from lowering.kernel.nodes import Body, For, Frag, FragColumns, FragLoadGlobal, If, Stmt
-from lowering.kernel.visit import Names, bodies, defined_in, map_bodies, used
+from lowering.kernel.nodes import Body, For, Frag, FragColumns, FragLoadGlobal, Stmt
+from lowering.kernel.visit import Names, defined_in, map_bodies, used
 from passes.chunks import lie_side_by_side, trips_of
 from passes.options import LoweringOptions
 from passes.trip_ahead import by_trip, trip_ahead
@@ -52,20 +52,6 @@ def load_vectors_first(kernel: Kernel, options: LoweringOptions) -> Kernel:
           ...
         }
 
-    A single chunk has no loop, but what it reads has to come from memory as well::
-
-        for k in 0 .. n carry (...) { ... }
-        if share == 0 {
-          rows: frag<f32, 64x1> = frag.load_global x[row, 0]
-          ...
-        }
-
-    after::
-
-        rows: frag<f32, 64x1> = frag.load_global x[row, 0]
-        for k in 0 .. n carry (...) { ... }
-        if share == 0 { ... }
-
     With too few registers for ``all``::
 
         cols_first: frag<f32, 1x64> = frag.load_global y[0, col]
@@ -85,33 +71,12 @@ def _body(body: Body, names: Names, registers: int) -> Body:
     out: list[Stmt] = []
     for stmt in body:
         stmt = map_bodies(stmt, lambda inner: _body(inner, names, registers))
-        loads, left = list[FragLoadGlobal](), (stmt,)
         if isinstance(stmt, For) and stmt.unroll:
-            loads, loop = _hoisted(stmt, names, registers)
-            left = (loop,)
-        elif any(isinstance(s, For) for s in out):
-            loads, left = _early(stmt, min(registers, _FEW))
-        for load in loads:
-            out.insert(_place(out, load), load)
-        out += left
+            loads, stmt = _hoisted(stmt, names, registers)
+            for load in loads:
+                out.insert(_place(out, load), load)
+        out.append(stmt)
     return tuple(out)
-
-
-def _early(stmt: Stmt, registers: int) -> tuple[list[FragLoadGlobal], Body]:
-    """The loads that can stand in front of the loop before a statement, as many as registers hold,
-    and what is left of it: of those that some warpgroups skip the others, of a load itself nothing.
-    """
-    inside, found = defined_in((stmt,)), list[FragLoadGlobal]()
-    lists = bodies(stmt) if isinstance(stmt, If) else ((stmt,),)
-    for s in (s for body in lists for s in body):
-        if not isinstance(s, FragLoadGlobal) or used(s) & inside:
-            continue
-        if s.out.type.registers <= registers:
-            registers -= s.out.type.registers
-            found.append(s)
-    if not isinstance(stmt, If):
-        return found, () if found else (stmt,)
-    return found, (map_bodies(stmt, lambda body: tuple(s for s in body if s not in found)),)
 
 
 def _hoisted(loop: For, names: Names, registers: int) -> tuple[list[FragLoadGlobal], For]:
