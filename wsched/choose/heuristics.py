@@ -41,8 +41,8 @@ from wsched.schedule.matmul.params import ClusterDims, MatmulParams, SplitKMode,
 from wsched.schedule.options import CachePolicy
 
 __all__ = [
-    "CLUSTERS", "TILES", "WIDENED_STEPS", "Candidate", "Taken", "Tile", "candidates",
-    "choose_params", "least_cost", "modelled", "ranked", "taken", "thread_loaded",
+    "CLUSTERS", "TILES", "Candidate", "Taken", "Tile", "candidates", "choose_params", "least_cost",
+    "modelled", "ranked", "taken", "thread_loaded",
 ]  # fmt: skip
 
 
@@ -53,8 +53,11 @@ CLUSTERED = 128 * 128
 """Elements of the least tile for which a cluster pays where rows are aligned."""
 
 
-WIDENED_STEPS = 2
-"""PLACEHOLDER"""
+WIDENED_STEPS = {4: 1, 8: 2}
+"""Of weights that threads widen, by their bits, the steps that the L2 is asked for early (H200,
+2026-11-29, 16 rows): of 4 bits 14.1 us with one, 14.3, 14.6 and 15.0 with more, 14.9 with none; of
+int8 19.0 with two and 20.2 with none, of e4m3 19.1, 19.6 with four, and 20.3. By groups of K 0.4
+slower with one: the first scales wait behind them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,10 +148,11 @@ def thread_loaded(problem: Problem) -> Candidate | None:
 def modelled(problem: Problem) -> MatmulParams:
     """The first of the :func:`candidates`; with reductions it is launched dependently: the laws
     expect more of the L2 of kernels that start late, but beside reductions each of five tiles took
-    1 to 2 us less so (0026).
+    1 to 2 us less so (0026). So it is where threads compute an operand, as whatever was measured.
     """
     params = _searched(problem)[0].params
-    return launched(params, True) if problem.reductions.results else params
+    early = problem.reductions.results or problem.computed is not None
+    return launched(params, True) if early else params
 
 
 def least_cost(problem: Problem) -> Cost:
@@ -271,7 +275,8 @@ def _hinted(problem: Problem, params: MatmulParams) -> MatmulParams:
         steps = stages if any(streams(problem)) else 0
     else:
         once = CachePolicy.EvictFirst in (params.cache_policies.a, params.cache_policies.b)
-        steps = WIDENED_STEPS if once and memory_decides(problem) and not problem.promotion else 0
+        early = once and memory_decides(problem) and not problem.promotion
+        steps = WIDENED_STEPS.get(problem.computed.dtype.element.bits, 0) * early
     return replaced(params, prefetched_steps=steps)
 
 
