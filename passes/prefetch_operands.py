@@ -8,6 +8,9 @@ memory and no barrier, and what they fetch nobody sees, so ``wait_for_earlier_gr
 stand in front of the wait: memory works while the grid in front drains, and while its writes are
 flushed.
 
+*Of which operands.* Of all, or, where threads make A, of what they make it of: that streams from
+memory, each CTA's own, while all CTAs ask for the same boxes of the other one, at once.
+
 *What it costs.* A box that the copy engine asks for twice, line by line; what is asked for before
 the wait is over is in front of the first loads.
 
@@ -17,7 +20,6 @@ front of the wait).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 from lowering.ground.errors import ScheduleError, UnsupportedError
@@ -84,7 +86,7 @@ def prefetch_operands(kernel: Kernel, options: LoweringOptions) -> Kernel:
             "a kernel that starts when the grid in front has ended has nothing to wait for",
             ("programmatic_dependent_launch=True", "prefetched_steps=0"),
         )
-    hints = _Hints(Names(kernel), frozenset(_operands(kernel)), options.prefetched_steps)
+    hints = _Hints(Names(kernel), _operands(kernel), options.prefetched_steps)
     made = map_roles(kernel, hints.before)
     if made == kernel:
         raise UnsupportedError(
@@ -95,14 +97,16 @@ def prefetch_operands(kernel: Kernel, options: LoweringOptions) -> Kernel:
     return made
 
 
-def _operands(kernel: Kernel) -> Iterator[str]:
-    """The buffers that products read, and those from which threads make A beside them."""
+def _operands(kernel: Kernel) -> frozenset[str]:
+    """The buffers that products read; where threads make A, those from which they do alone."""
+    read, made = set[str](), set[str]()
     for stmt in walk(kernel.body):
         if isinstance(stmt, Wgmma | Tcgen05Mma):
-            yield from (r.buffer for r in (stmt.a, stmt.b) if isinstance(r, SmemRef))
+            read |= {r.buffer for r in (stmt.a, stmt.b) if isinstance(r, SmemRef)}
         elif isinstance(stmt, For) and any(isinstance(s, Wgmma) for s in stmt.body):
             loads = (s for s in stmt.body if isinstance(s, LdMatrix | LdShared))
-            yield from (s.src.buffer for s in loads)
+            made |= {s.src.buffer for s in loads}
+    return frozenset(made or read)
 
 
 class _Hints:
@@ -118,10 +122,10 @@ class _Hints:
         self._names, self._buffers, self._steps = names, buffers, steps
 
     def before(self, role: Role) -> Role:
-        """The role with hints in front of its first statement that loads operands, of that and of
-        others, each on the warp that loads.
+        """The role with hints in front of its first statement that touches global memory, where the
+        wait will stand, of that and of others, each on the warp that loads.
         """
-        at = next((i for i, s in enumerate(role.body) if self._loads((s,))), None)
+        at = next((i for i, s in enumerate(role.body) if _touches_global((s,))), None)
         if at is None:
             return role
         known = defined_in(role.body[:at])
@@ -159,6 +163,10 @@ class _Hints:
             case Elect() | OnWarp() | If() if self._loads((stmt,)):
                 return (map_bodies(stmt, self._first),)
         return ()
+
+
+def _touches_global(body: Body) -> bool:
+    return any(Memory.GLOBAL in s.TRAITS.touches for s in walk(body))
 
 
 def _needed(body: Body) -> Body:

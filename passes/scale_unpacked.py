@@ -1,4 +1,4 @@
-"""Widen integers of 4 bits to a part of them that takes fewer instructions, and make up for it.
+"""Widen small integers to a part of them that takes fewer instructions, and make up for it.
 
 Requires: main loops that begin their sums with zero. Guarantees: where A of all products of such a
 loop is made of integers whose type is in ``SMALLER``, with a sum or difference of pairs at most

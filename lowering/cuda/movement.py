@@ -14,7 +14,7 @@ from lowering.ground.dtypes import DType
 from lowering.ground.errors import InternalError
 from lowering.ground.expr import Const, Expr
 from lowering.ground.layouts import ACCUMULATOR, RegisterLayout
-from lowering.ground.poly import divided, poly
+from lowering.ground.poly import divided
 from lowering.kernel.nodes import (
     BulkCommit,
     BulkCopy,
@@ -32,6 +32,7 @@ from lowering.kernel.nodes import (
     TmaPrefetch,
     TmaStore,
 )
+from lowering.kernel.places import in_boxes
 
 __all__ = ["RULES", "frame"]
 
@@ -145,15 +146,7 @@ def _check(e: Emitter, op: str, ref: SmemRef, value: Frag, *, wide: bool) -> Non
     buffer, cols = e.buffer(ref.buffer), value.type.cols
     if buffer.dtype is not value.type.dtype:
         raise InternalError("emit_cuda", f"{op} of {value.type} to {buffer.dtype.value} memory")
-    inner = e.box_column(ref)[1]
-    if isinstance(inner, Const):
-        fits = inner.value + cols <= buffer.box_cols or (
-            inner.value == 0 and cols % buffer.box_cols == 0
-        )
-    else:  # of an unrolled loop: it starts at one of the equal pieces of a box
-        whole = all(factor % cols == 0 for _, factor in poly(ref.col).terms)
-        fits = whole and buffer.box_cols % cols == 0 and cols.bit_count() == 1
-    if not fits:
+    if not in_boxes(buffer, ref.col, cols):
         raise InternalError("emit_cuda", f"{op}: {cols} columns straddle boxes of {buffer.name}")
     if value.type.row_bytes not in ((32, 8, 4) if wide else (16,)):
         raise InternalError("emit_cuda", f"{op} of a {value.type.dtype.register_bits}-bit fragment")

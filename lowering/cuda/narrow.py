@@ -98,6 +98,16 @@ _OF_SMALL_HALVES = (
 """
 )
 
+_OF_SMALL_BYTES = (
+    _HELD.replace("NUMBER", "0x7f007f00")
+    + """\
+  // Bytes as the lowest bits of bf16 are 2^-133 of what they are without a sign: from 128 on normal
+  // numbers, whose exponent goes on where the bits of smaller ones end. Times 2^127 that is 2^-6.
+  const unsigned both = __byte_perm(half ? four.y : four.x, 0, 0x4140);
+  unsigned pair;
+"""
+)
+
 PAIRS = {
     DType.U4: Pairs(DType.BF16, _OF_HALVES),
     DType.S8: Pairs(DType.BF16, _OF_INTEGERS + """\
@@ -115,7 +125,20 @@ PAIRS = {
 """The types that are widened. Integers are at most 256 away from a power of two whose neighbours in
 bf16 are 1 apart; ``cvt`` makes fp16 alone of floats (PTX ISA, ``cvt``)."""
 
-SMALLER_PAIRS = {(DType.U4, -6): Pairs(DType.BF16, _OF_SMALL_HALVES)}
+SMALLER_PAIRS = {
+    (DType.U4, -6): Pairs(DType.BF16, _OF_SMALL_HALVES),
+    (DType.U8, -6): Pairs(DType.BF16, _OF_SMALL_BYTES + """\
+  asm("mul.bf16x2 %0, %1, %2;" : "=r"(pair) : "r"(both), "r"(exponents));
+  return pair;
+"""),
+    (DType.S8, -6): Pairs(DType.BF16, _OF_SMALL_BYTES + """\
+  // With its highest bit the other way round a byte is 128 more than with a sign: 2 of 2^-6.
+  asm("fma.rn.bf16x2 %0, %1, %2, %3;"
+      : "=r"(pair)
+      : "r"(both ^ 0x00800080u), "r"(exponents), "r"(0xc000c000u));
+  return pair;
+"""),
+}  # fmt: skip
 """Types that are widened to a part of them, a power of two, in fewer instructions."""
 
 APART = {8: "ushort2", 4: "uint2"}

@@ -21,7 +21,7 @@ OPERATIONS = ("add", "sub")
 """What these instructions compute, by the names of pointwise operations."""
 
 
-SMALLER = {(DType.U4, DType.BF16): -6}
+SMALLER = {(dtype, DType.BF16): -6 for dtype in (DType.U4, DType.S8, DType.U8)}
 """Powers of two that elements of a type, as one of pairs, are multiplied by where that takes fewer
 instructions than without (``lowering.cuda.narrow``)."""
 

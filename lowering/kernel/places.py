@@ -9,14 +9,14 @@ from collections.abc import Iterator
 from itertools import combinations
 
 from lowering.ground.errors import InternalError
-from lowering.ground.expr import ONE, ZERO, Expr, Special
+from lowering.ground.expr import ONE, ZERO, Const, Expr, Special
 from lowering.ground.poly import poly, split_multiple
 from lowering.ground.types import FragmentType, Swizzle
 from lowering.kernel.kernel import Kernel, MBarrierArray, SharedBuffer
 from lowering.kernel.nodes import NamedBarrierRef, SmemRef
 
 __all__ = [
-    "box_column", "cta_number", "named_barrier", "placed", "shared_bytes", "thread_col",
+    "box_column", "cta_number", "in_boxes", "named_barrier", "placed", "shared_bytes", "thread_col",
     "thread_row", "tile_offset",
 ]  # fmt: skip
 
@@ -40,6 +40,17 @@ def placed(kernel: Kernel, name: str) -> SharedBuffer:
 def box_column(kernel: Kernel, ref: SmemRef) -> tuple[Expr, Expr]:
     """Box that holds column ``ref.col``, and the column within the box."""
     return split_multiple(ref.col, placed(kernel, ref.buffer).box_cols)
+
+
+def in_boxes(buffer: SharedBuffer, column: Expr, cols: int) -> bool:
+    """Whether so many columns from this one on are in one box, or are whole boxes."""
+    _, inner = split_multiple(column, buffer.box_cols)
+    if isinstance(inner, Const):
+        within = inner.value + cols <= buffer.box_cols
+        return within or (inner.value == 0 and cols % buffer.box_cols == 0)
+    # Of a warpgroup or an unrolled loop: it starts at one of the equal pieces of a box.
+    whole = all(factor % cols == 0 for _, factor in poly(column).terms)
+    return whole and buffer.box_cols % cols == 0 and cols.bit_count() == 1
 
 
 def tile_offset(kernel: Kernel, ref: SmemRef, unit: int) -> Expr:

@@ -30,7 +30,7 @@ from lowering.kernel.nodes import (
     TmaPrefetch,
     TmaStore,
 )
-from lowering.kernel.places import placed
+from lowering.kernel.places import in_boxes, placed
 from lowering.mlir.emitter import Emitter, Rule, Word, register_type
 from lowering.mlir.ssa import I16, I32, I64, Value
 
@@ -164,8 +164,7 @@ def _steps(
 def _check(e: Emitter, op: str, ref: SmemRef, value: Frag, *, wide: bool) -> None:
     """Refuse what the instruction does not move, or what no single mask swizzles."""
     buffer, cols = placed(e.kernel, ref.buffer), value.type.cols
-    inner = e.number(e.box_column(ref)[1], f"column of {ref.buffer}")
-    fits = inner + cols <= buffer.box_cols or (inner == 0 and cols % buffer.box_cols == 0)
+    fits = in_boxes(buffer, e.resolved(ref.col), cols)
     if not fits or buffer.dtype is not value.type.dtype:
         raise InternalError("emit_mlir", f"{op} of {value.type} to {buffer.name}")
     narrow = op in (LdShared.OP, StShared.OP) and value.type.row_bytes == 8

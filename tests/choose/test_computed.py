@@ -12,7 +12,7 @@ from tests.computed import by_rows, cast, fusion
 from wsched.choose.computed import computing_cycles
 from wsched.choose.cost_model import COMBINE_COMPUTED, cost
 from wsched.choose.crowding import crowded_us, in_few_stages
-from wsched.choose.heuristics import candidates
+from wsched.choose.heuristics import candidates, modelled
 from wsched.choose.memory import least_bytes
 from wsched.choose.problem import Problem, demands
 from wsched.choose.shape import Shape
@@ -119,6 +119,7 @@ def test_scales_of_groups(group: int) -> None:
     own = Problem.of(fusion(text), extents, 132, ())
     best, plain = candidates(own)[0], candidates(problem(cast("UInt4")))[0]
     assert best.params.tile_sizes.warp_tile.k == group
+    assert plain.params.prefetched_steps and not best.params.prefetched_steps
     assert group == 32 or best.params.along_k == 4
     assert best.cost.us > plain.cost.us
     wide = candidates(replace(own, computed=None))
@@ -141,7 +142,21 @@ def test_all_that_is_tried_is_legal(n: int) -> None:
     for c in candidates(p):
         require_legal_for(demands(p), c.params)
         assert c.params.along_k == 1 or c.params.splitk_factor == 1
-        assert not c.params.prefetched_steps  # what streams goes through registers
+
+
+@pytest.mark.parametrize(
+    ("text", "m", "n", "steps"),
+    [(cast("Int8"), 16, 8192, 2), (cast("UInt4"), 32, 8192, 1), (cast("Float"), 16, 8192, 0),
+     (cast("Int8"), 16, 2048, 0), (cast("Int8"), 128, 8192, 0)],
+)  # fmt: skip
+def test_hints_are_for_weights_that_stream(text: str, m: int, n: int, steps: int) -> None:
+    """Where memory decides, and the L2 keeps less than half of what is read once."""
+    found = candidates(problem(text, m, n))
+    assert found[0].params.prefetched_steps == steps
+    for p in (c.params for c in found):
+        once = p.cache_policies.a is CachePolicy.EvictFirst
+        asks = once and p.programmatic_dependent_launch and p.splitk_factor == 1
+        assert p.prefetched_steps == steps * asks
 
 
 def test_what_is_asked_for_too_early() -> None:
@@ -163,6 +178,24 @@ def test_what_is_asked_for_too_early() -> None:
     assert crowded_us(replace(turned, computed=None), eight, 128) == 0
     assert in_few_stages(replace(own, computed=None), eight) == (eight,)
     assert in_few_stages(own, eight) == (eight, of_three)
+
+
+def test_three_stages_of_512_of_k() -> None:
+    """Of 4 bits; of bytes nobody has measured them, of less K they are too few."""
+    for given, fewest in (("UInt4", {512: 3, 384: 4, 256: 4}), ("Int8", {512: 4, 384: 4, 256: 4})):
+        own = [c.params for c in candidates(problem(cast(given))) if c.params.splitk_factor == 1]
+        for k, stages in fewest.items():
+            (one,) = (p for p in own if str(p.output_tile) == f"64x16x{k}")
+            assert one.circular_buffer_options.smem_circular_buffer_stage == stages
+
+
+@pytest.mark.parametrize("m", [16, 128])
+def test_what_computes_starts_early(m: int) -> None:
+    """Also where the laws expect more of kernels that start late, as of int8 by 128 rows."""
+    p = problem(cast("Int8"), m)
+    assert modelled(p).programmatic_dependent_launch
+    first = candidates(p)[0].params
+    assert first.programmatic_dependent_launch is (m == 16)
 
 
 def test_widened_weights_leave_the_l2_from_half_of_it_on() -> None:

@@ -104,7 +104,7 @@ def test_a_second_accumulator() -> None:
     ("old", "new"),
     [
         ("64, 0 < k", "64, true"),
-        ("u4", "u8"),
+        ("u4", "e4m3"),
         (LEFT, f"{LEFT}\n{OTHER}.pointwise neg, left"),
         (
             LEFT,
@@ -117,6 +117,13 @@ def test_a_second_accumulator() -> None:
 def test_what_is_something_else(old: str, new: str) -> None:
     text = HEAD + BEFORE.replace("zero: frag", ZERO)
     assert old in text and unchanged(scale_unpacked, text.replace(old, new))
+
+
+@pytest.mark.parametrize("dtype", ["s8", "u8"])
+def test_bytes_too(dtype: str) -> None:
+    text = (HEAD + BEFORE.replace("zero: frag", ZERO)).replace("u4", dtype)
+    wanted = (HEAD + AFTER.replace("zero: frag", ZERO)).replace("u4", dtype)
+    assert lowered(scale_unpacked, text) == full(wanted)
 
 
 COUNTED = f"""

@@ -186,12 +186,14 @@ def test_integers_of_4_bits(k: int, scaled: bool) -> None:
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("group", [None, 128])
 @pytest.mark.parametrize("shift", [False, True])
-def test_integers_of_4_bits_have_the_bits_of_plain_ones(
-    group: int | None, shift: bool, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("given", ["int4", "int8", "uint8"])
+def test_small_integers_have_the_bits_of_plain_ones(
+    group: int | None, shift: bool, given: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A 64th of them, and sums times 64: powers of two."""
     draw = torch.Generator().manual_seed(1)
-    x, w = drawn("bfloat16", 16, 256), words(torch.randint(0, 16, (N, 256), generator=draw))
+    halves = words(torch.randint(0, 16, (N, 256), generator=draw))
+    x, w = drawn("bfloat16", 16, 256), halves if given == "int4" else drawn(given, N, 256)
     shape = (N,) if group is None else (N, 2)
     scale = torch.rand(shape, generator=draw) + 0.5
     zero = (16 * torch.rand(shape, generator=draw)).bfloat16() if shift else None

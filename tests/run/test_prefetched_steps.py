@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from lowering.ground.errors import ScheduleError, UnsupportedError
-from lowering.kernel.nodes import GridDepWait, TmaLoad, TmaPrefetch
+from lowering.kernel.nodes import GridDepWait, Roles, TmaLoad, TmaPrefetch
 from lowering.kernel.visit import walk
 from tests.computed import cast, fusion, tile
 from tests.on_machine import Problem, exact, kernel, operands, run
@@ -55,12 +55,15 @@ def test_the_source_asks_for_boxes() -> None:
 
 
 def test_weights_that_threads_widen_are_asked_for() -> None:
-    """By the warp that loads them, as the rows are by theirs."""
+    """They alone, by the warp that loads them: all CTAs want the same rows."""
     f = fusion(cast("Int8"))
     made = compile_fusion(f, early(tile(f, 128, 40).params))
     hints = [s.src.map for s in walk(made.kernel.body) if isinstance(s, TmaPrefetch)]
     loads = [s.src.map for s in walk(made.kernel.body) if isinstance(s, TmaLoad)]
-    assert set(hints) == set(loads) and len(set(loads)) == 2
+    assert set(hints) == {"T1"} and set(loads) == {"T0", "T1"}
+    role = next(r for s in made.kernel.body if isinstance(s, Roles) for r in s.roles[1:])
+    seen = [type(s) for s in walk(role.body) if isinstance(s, TmaPrefetch | GridDepWait | TmaLoad)]
+    assert seen[:2] == [TmaPrefetch, GridDepWait]
     proved(made.kernel, made.plan)
 
 

@@ -87,7 +87,7 @@ def test_every_way(text: str, n: int, k: int, groups: int, more: dict[str, Any])
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ("frag.pointwise add, total, part", "frag.pointwise add, total, total"),
+        ("frag.pointwise add, whole2, part", "frag.pointwise add, whole2, whole2"),
         ("T8[stage_k, 0, share * 64]", "T8[stage_k, 0, 0]"),
         ("T7[stage_k, 0, share * 64 + 16]", "T7[stage_k, 0, 16]"),
         ("if 0 < share {", "if 0 <= share {"),

@@ -24,8 +24,8 @@ from wsched.schedule.matmul.params import (
 from wsched.schedule.options import CachePolicy, TensorMapL2Promotion
 
 __all__ = [
-    "Extents", "asked_rate", "asks_dearly", "fill_cycles", "policies", "promotions",
-    "stored_columns", "streams",
+    "Extents", "asked_rate", "asks_dearly", "fill_cycles", "memory_decides", "policies",
+    "promotions", "stored_columns", "streams",
 ]  # fmt: skip
 
 TINY = sys.float_info.min
@@ -117,9 +117,14 @@ def promotions(problem: Problem) -> L2Promotions:
 @lru_cache(maxsize=1024)
 def streams(problem: Problem) -> tuple[bool, bool]:
     """Whether A, and B, is larger than the L2 where memory decides."""
-    few = _flops(problem) < FEW_FLOPS * least_bytes(problem)
+    few = memory_decides(problem)
     a, b = (few and size > problem.l2_bytes for size in problem.operand_bytes)
     return a, b
+
+
+def memory_decides(problem: Problem) -> bool:
+    """Whether there are so few FLOP for a byte that memory decides."""
+    return _flops(problem) < FEW_FLOPS * least_bytes(problem)
 
 
 def _flops(problem: Problem) -> float:

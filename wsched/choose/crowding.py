@@ -16,8 +16,10 @@ in front of what another one waits for, as all begin together. Of 263 kernels (H
 64x16x256 of 8 bits by four takes 22.4 to 22.9 us with eight stages of 24 KiB, 21.2 to 21.5 with
 four, 64x16x384 of 4 bits 15.9 and 15.4, with scales of groups 18.2 and 17.0."""
 
-FEW = 4
-"""Stages that are enough to load ahead: 64x32x384 of 8 bits takes 22.1 us, 23.5 with three."""
+FEW, FEWER, LONG = 4, 3, 512
+"""Stages that are enough to load ahead (64x32x384 of 8 bits takes 22.1 us, 23.5 with three), and of
+4 bits with so much of K in each (64x16x512 takes 14.4 us by columns and 15.1 by groups, 14.7 and
+15.4 with four)."""
 
 
 def crowded_us(problem: Problem, params: MatmulParams, ctas: int) -> float:
@@ -31,8 +33,10 @@ def crowded_us(problem: Problem, params: MatmulParams, ctas: int) -> float:
 
 def in_few_stages(problem: Problem, params: MatmulParams) -> tuple[MatmulParams, ...]:
     """The parameters, and where threads compute an operand also with fewer stages."""
-    options = params.circular_buffer_options
-    if problem.computed is None or options.smem_circular_buffer_stage <= FEW:
+    options, made = params.circular_buffer_options, problem.computed
+    if made is None:
         return (params,)
-    few = replaced(options, smem_circular_buffer_stage=FEW)
-    return params, replaced(params, circular_buffer_options=few)
+    long = made.dtype.element.bits < 8 and params.output_tile.k >= LONG
+    few = [n for n in (FEW, FEWER)[: 1 + long] if n < options.smem_circular_buffer_stage]
+    sized = (replaced(options, smem_circular_buffer_stage=n) for n in few)
+    return params, *(replaced(params, circular_buffer_options=o) for o in sized)

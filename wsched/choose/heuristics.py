@@ -22,7 +22,7 @@ from lowering.ground.frozen import replaced
 from lowering.ground.log import log
 from wsched.choose.bound import InParts, least_in_parts, least_us
 from wsched.choose.candidate import Candidate
-from wsched.choose.copy_engine import asks_dearly, policies, promotions, streams
+from wsched.choose.copy_engine import asks_dearly, memory_decides, policies, promotions, streams
 from wsched.choose.cost import Cost
 from wsched.choose.cost_model import cost, places, tiled
 from wsched.choose.launch import Launch
@@ -38,6 +38,7 @@ from wsched.choose.ways import Way, fastest, ways
 from wsched.schedule.matmul.early import in_parts, launched
 from wsched.schedule.matmul.kernel_options import thread_bytes
 from wsched.schedule.matmul.params import ClusterDims, MatmulParams, SplitKMode, ThreadLoads
+from wsched.schedule.options import CachePolicy
 
 __all__ = [
     "CLUSTERS", "TILES", "Candidate", "Taken", "Tile", "candidates", "choose_params", "least_cost",
@@ -50,6 +51,13 @@ _EITHER = (Launch(True), Launch(False))
 
 CLUSTERED = 128 * 128
 """Elements of the least tile for which a cluster pays where rows are aligned."""
+
+
+WIDENED_STEPS = {4: 1, 8: 2}
+"""Of weights that threads widen, by their bits, the steps that the L2 is asked for early (H200,
+2026-11-29, 16 rows): of 4 bits 14.1 us with one, 14.3, 14.6 and 15.0 with more, 14.9 with none; of
+int8 19.0 with two and 20.2 with none, of e4m3 19.1, 19.6 with four, and 20.3. By groups of K 0.4
+slower with one: the first scales wait behind them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,10 +148,11 @@ def thread_loaded(problem: Problem) -> Candidate | None:
 def modelled(problem: Problem) -> MatmulParams:
     """The first of the :func:`candidates`; with reductions it is launched dependently: the laws
     expect more of the L2 of kernels that start late, but beside reductions each of five tiles took
-    1 to 2 us less so (0026).
+    1 to 2 us less so (0026). So it is where threads compute an operand, as whatever was measured.
     """
     params = _searched(problem)[0].params
-    return launched(params, True) if problem.reductions.results else params
+    early = problem.reductions.results or problem.computed is not None
+    return launched(params, True) if early else params
 
 
 def least_cost(problem: Problem) -> Cost:
@@ -238,7 +247,7 @@ def _priced(
     if not found:
         return []
     best = fastest(ways([tiled(problem, params) for params in found], _EITHER))
-    params = _hinting(best.params) if _hints(computed) else best.params
+    params = _hinted(computed, best.params)
     whole = Candidate(params, best.cost, best.terms)
     if problem.batch_invariant or problem.grouped:
         return [whole]
@@ -254,22 +263,20 @@ def _priced(
     return [whole, Candidate(best.params, best.cost, best.terms)]
 
 
-def _hints(problem: Problem) -> bool:
-    """Whether the L2 is asked for a CTA's first steps before the grid in front has ended: where
-    memory decides, of one operand that is larger than the L2. Elsewhere these lines only stand in
-    front of those that are loaded (0011). Not where threads widen what streams: hints are for what
-    wgmma reads in shared memory.
+def _hinted(problem: Problem, params: MatmulParams) -> MatmulParams:
+    """The same, and where memory decides the L2 is asked for a CTA's first steps before the grid in
+    front has ended. Elsewhere these lines only stand in front of those that are loaded (0011).
     """
-    if problem.computed is not None:
-        return False
-    listed = problem.m_entries or problem.n_entries or problem.k_entries
-    return any(streams(problem)) and not (problem.grouped or listed)
-
-
-def _hinting(params: MatmulParams) -> MatmulParams:
-    """The same with hints for as many steps as the ring holds, where the kernel starts early."""
     stages = params.circular_buffer_options.smem_circular_buffer_stage
-    steps = stages * params.programmatic_dependent_launch
+    listed = problem.m_entries or problem.n_entries or problem.k_entries
+    if problem.grouped or listed or not params.programmatic_dependent_launch:
+        steps = 0
+    elif problem.computed is None:
+        steps = stages if any(streams(problem)) else 0
+    else:
+        once = CachePolicy.EvictFirst in (params.cache_policies.a, params.cache_policies.b)
+        early = once and memory_decides(problem) and not problem.promotion
+        steps = WIDENED_STEPS.get(problem.computed.dtype.element.bits, 0) * early
     return replaced(params, prefetched_steps=steps)
 
 

@@ -155,3 +155,29 @@ def test_eight_bits_are_widened_to_the_bits_of_the_machine(dtype: str, wide: str
         found.append(arrays["Y"].view(np.uint8))
     assert found[0].any()
     assert np.array_equal(*found)
+
+
+@pytest.mark.parametrize("share", [0, 1])
+def test_a_part_of_a_box(share: int) -> None:
+    """From a column on that only the kernel knows, as warpgroups that share slices of K have it."""
+    kernel = parse_kernel("""
+    kernel k threads 128 cluster 1 grid 1 {
+      param share: i32
+      global X: s8[64, 128] align 16
+      global Y: bf16[64, 64] align 4
+      shared T: s8[1][64x128] swizzle 128 at 0
+      named_barrier all[1] id 1 threads 128
+      copy.tile T[0, 0, 0], X[0, 0], 64, 128
+      bar.sync all[0]
+      x: frag<s8, 64x64> = ld.shared T[0, 0, share * 64]
+      w: frag<bf16, 64x64> = frag.cast x
+      frag.store_global Y[0, 0], w
+    }
+    """)
+    given = np.random.default_rng(0).integers(0, 256, (64, 128), np.uint8)
+    memory = {"%X": given.reshape(-1), "%Y": np.zeros(2 * 64 * 64, np.uint8),
+              "%shared": np.zeros(1 << 13, np.uint8)}  # fmt: skip
+    execute(emit_mlir(kernel), memory, {"%share": share, "%X_stride": 128, "%Y_stride": 64})
+    found = (memory["%Y"].view(np.uint16).astype(np.uint32) << 16).view(np.float32)
+    wanted = given.view(np.int8)[:, share * 64 : share * 64 + 64]
+    assert np.array_equal(found.reshape(64, 64), wanted)

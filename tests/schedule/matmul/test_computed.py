@@ -26,10 +26,10 @@ INT8 = fusion(cast("Int8"))
 def test_what_a_fusion_demands() -> None:
     demands = Demands.of(INT8)
     assert demands.operand is DataType.BFloat16
-    assert demands.computed == Computed("b", DataType.Int8, 2.65)
+    assert demands.computed == Computed("b", DataType.Int8, 2.15)
     assert demands.element_bytes == (2, 1) and demands.exchanged.element_bytes == (1, 2)
     more = Demands.of(fusion(by_rows("Int8"))).computed
-    assert more is not None and more.work == 4.65
+    assert more is not None and more.work == 4.15
     assert element_bytes(DataType.Half, None) == (2, 2)
 
 

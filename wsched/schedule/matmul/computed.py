@@ -17,10 +17,11 @@ __all__ = ["Computed", "element_bytes"]
 LOAD_WORK, WORK = 1.0, 1.0
 """Instructions of a thread for an element: to load it, and for any operation beside those below."""
 
-NARROW_WORK = {DataType.UInt4: 1.25, DataType.Int8: 1.65, DataType.UInt8: 2.15}
+NARROW_WORK = {DataType.UInt4: 1.25, DataType.Int8: 1.15, DataType.UInt8: 0.65}
 FLOAT_WORK = 1.5
-"""To widen it: integers, of which bytes without a sign take one more for two of them, and floats of
-8 bits. Fitted with the law of :mod:`wsched.choose.computed`."""
+"""To widen it: integers, of which bytes with a sign take one more for two of them, and floats of
+8 bits. Fitted with the law of :mod:`wsched.choose.computed`; bytes when they took half an
+instruction and one and a half more, which are counted off."""
 
 SHIFT_WORK, PAIR_WORK = 2.5, 0.5
 """To take a group's zero point from an element of 16 bits, in fp32: to it, and back by pairs; and
