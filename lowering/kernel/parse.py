@@ -79,6 +79,7 @@ class _Parser(Declarations):
         cluster = self.integer()
         splits = self.integer() if self.accept("splits") else 1
         dependent = self.accept("dependent")
+        beside = dependent and self.accept("beside")
         target = self.target() if self.accept("target") else TARGETS[0]
         self.expect("grid")
         mark = self.at
@@ -113,6 +114,7 @@ class _Parser(Declarations):
             body,
             cluster,
             dependent,
+            beside,
             splits,
             target,
             grid_y,
