@@ -47,7 +47,8 @@ class Kernel:
     grid in front of it has ended, and touches no global memory before ``griddepcontrol.wait``. One
     that is ``beside`` the grid in front may: it is launched right behind one that has waited, and
     neither reads what that one writes nor writes what it reads or writes.
-    ``target`` is the GPU that it is made for.
+    A ``partial`` one writes a part of its results, kernels beside it the rest. ``target`` is the
+    GPU that it is made for.
 
     ``storage`` are its declarations, in the order of the text. Those of one kind are properties;
     one of them is found by its name.
@@ -62,6 +63,7 @@ class Kernel:
     cluster: int = 1
     dependent: bool = False
     beside: bool = False
+    partial: bool = False
     splits: int = 1
     target: Target = DEFAULT
     grid_y: Expr = ONE

@@ -4,7 +4,49 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["Groups"]
+from lowering.ground.expr import TRUE, Expr, ceildiv
+
+__all__ = ["Groups", "Sharing"]
+
+
+@dataclass(frozen=True, slots=True)
+class Sharing:
+    """Which groups are a kernel's, of several that share them out, each with tiles as long as suits
+    some of them.
+
+    Every kernel asks the same of every group: whose tiles would pad it least. It takes its own, so
+    each group is exactly one kernel's, of equals the first one's.
+
+    Args:
+        lengths: of the tiles of each kernel, along what groups share out; empty where all groups
+            are one kernel's.
+        own: which of them is this kernel's.
+    """
+
+    lengths: tuple[int, ...] = ()
+    own: int = 0
+
+    def __bool__(self) -> bool:
+        """Whether there are others."""
+        return len(self.lengths) > 1
+
+    @property
+    def idle(self) -> int | None:
+        """A kernel that would take no group, of any size: a length in front of its own is a part of
+        that; None where each takes some.
+        """
+        found = enumerate(self.lengths)
+        return next((at for at, n in found if any(n % m == 0 for m in self.lengths[:at])), None)
+
+    def takes(self, size: Expr) -> Expr:
+        """Whether a group of so many rows, or columns, is this kernel's."""
+        padded = [ceildiv(size, length) * length for length in self.lengths]
+        found: Expr = TRUE
+        for at, other in enumerate(padded):
+            if at != self.own:
+                mine = padded[self.own]
+                found = found.logical_and(mine < other if at < self.own else mine <= other)
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,11 +63,13 @@ class Groups:
         axis: name of the extent that counts groups.
         along: name of the extent of what all groups have, which is also the most that one can
             have: rows or columns of the result, or what the products sum over.
+        sharing: which of the groups the kernel takes.
     """
 
     ends: str
     axis: str
     along: str
+    sharing: Sharing = Sharing()
 
     @property
     def wrong(self) -> str:

@@ -105,6 +105,8 @@ def _is_a(value: Any, kind: Any) -> bool:
         return value in get_args(kind)
     if get_origin(kind) is tuple:
         kinds = get_args(kind)
+        if kinds[1:] == (...,):
+            return isinstance(value, tuple) and all(_is_a(v, kinds[0]) for v in value)
         pairs = isinstance(value, tuple) and len(value) == len(kinds)
         return pairs and all(map(_is_a, value, kinds))
     return isinstance(value, kind) and not (kind is int and isinstance(value, bool))
@@ -137,7 +139,7 @@ def plain(value: Any) -> Any:
         return value.name
     if is_dataclass(value):
         return {f.name: plain(getattr(value, f.name)) for f in fields(value)}
-    return list(value) if isinstance(value, tuple) else value
+    return [plain(v) for v in value] if isinstance(value, tuple) else value
 
 
 def build(default: Any, data: Any, where: str) -> Any:
@@ -170,6 +172,9 @@ def lines(value: Any, indent: str) -> list[str]:
         item = getattr(value, f.name)
         if is_dataclass(item) and type(item).__str__ is object.__str__:
             found += [f"{indent}{f.name}:", *lines(item, indent + "  ")]
+        elif _several(item):
+            for at, one in enumerate(item):
+                found += [f"{indent}{f.name}[{at}]:", *lines(one, indent + "  ")]
         else:
             found.append(f"{indent}{f.name}: {item}")
     return found
@@ -182,6 +187,14 @@ def changed(value: Any, default: Any, of: str = "") -> list[str]:
         item, other = getattr(value, f.name), getattr(default, f.name)
         if is_dataclass(item) and type(item).__str__ is object.__str__:
             found += changed(item, other, f"{of}{f.name}.")
+        elif _several(item):
+            for at, one in enumerate(item):
+                found += changed(one, type(one)(), f"{of}{f.name}[{at}].")
         elif item != other:
             found.append(f"{of}{f.name}={item}")
     return found
+
+
+def _several(item: Any) -> bool:
+    """Whether a value is dataclasses in a tuple."""
+    return isinstance(item, tuple) and any(map(is_dataclass, item))
