@@ -14,13 +14,12 @@ from lowering.machine.adversary import Adversary
 from tests.grouped import BIAS, FORMS, GATE, SIZES, check_rows, gated, given, grouped
 from tests.run.test_grouped import SMALL
 from tests.schedules import dynamic
-from wsched.fusion import Sharing
 from wsched.run.arguments import bind
 from wsched.run.compiled import CompiledFusion
 from wsched.run.cpu import run_on_cpu
 from wsched.run.on_device import OnDevice
 from wsched.run.results import add_outputs
-from wsched.schedule.matmul.params import MatmulParams
+from wsched.schedule.matmul.params import GroupShare, MatmulParams
 from wsched.schedule.matmul.siblings import shared
 
 KERNELS: dict[str, tuple[str, ...]] = {
@@ -169,7 +168,7 @@ def test_a_schedule_of_calls() -> None:
     [
         (grouped(ranks=FORMS["sums"]), {}, "siblings share out groups of rows or columns of the "
          "result, there are none"),
-        (grouped(), {"sharing": Sharing((64, 16), 1)}, "siblings have no siblings, and say of "
+        (grouped(), {"sharing": GroupShare((64, 16), 1)}, "siblings have no siblings, and say of "
          "themselves nothing of sharing"),
         (grouped(), {"exchange_operands": False}, "tiles of 64 never pad a group less than those "
          "in front"),

@@ -28,15 +28,21 @@ class Sharing:
 
     def __bool__(self) -> bool:
         """Whether there are others."""
-        return len(self.lengths) > 1
+        return bool(self.lengths)
 
     @property
-    def idle(self) -> int | None:
-        """A kernel that would take no group, of any size: a length in front of its own is a part of
-        that; None where each takes some.
+    def problem(self) -> str:
+        """Why these are no kernels that share groups out, or none of them takes this one's; empty
+        where they do. A kernel takes no group at all if a length in front is a part of its own.
         """
-        found = enumerate(self.lengths)
-        return next((at for at, n in found if any(n % m == 0 for m in self.lengths[:at])), None)
+        lengths = self.lengths
+        if len(lengths) < 2 or min(lengths) < 1:
+            return f"lengths of tiles {lengths}: of two kernels or more, each at least 1"
+        for at, length in enumerate(lengths):
+            if any(length % n == 0 for n in lengths[:at]):
+                return f"tiles of {length} never pad a group less than those in front"
+        last = len(lengths) - 1
+        return "" if 0 <= self.own <= last else f"there are kernels 0 to {last}, not {self.own}"
 
     def takes(self, size: Expr) -> Expr:
         """Whether a group of so many rows, or columns, is this kernel's."""

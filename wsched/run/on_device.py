@@ -59,6 +59,11 @@ class OnDevice(Made):
             told = f"MatmulParams({', '.join(changed(self.made_from, MatmulParams()))})"
         return f"<{type(self).__name__} {self.kernel.name} for {self.kernel.target.arch}: {told}>"
 
+    @property
+    def launched(self) -> tuple[OnDevice, ...]:
+        """The kernels of a call, in the order of their launches."""
+        return (self, *self.siblings)
+
     def _pack(self, arguments: Arguments, outputs: Sequence[torch.Tensor]) -> Callable[[], None]:
         """A function that runs the kernel on these tensors, and its siblings behind it.
 
@@ -68,7 +73,7 @@ class OnDevice(Made):
         if self.kernel.beside:
             what = f"{self.kernel.name} without the kernel that it runs beside"
             raise UnsupportedError(what, "MatmulParams with siblings, or waits_last=False")
-        launches = [k.alone_on(arguments, outputs) for k in (self, *self.siblings)]
+        launches = [k.alone_on(arguments, outputs) for k in self.launched]
         return launches[0] if len(launches) == 1 else partial(_in_turn, launches)
 
     def alone_on(self, arguments: Arguments, outputs: Sequence[torch.Tensor]) -> Callable[[], None]:
@@ -109,7 +114,7 @@ class OnDevice(Made):
         import torch
 
         require(torch, device.index, self.kernel.target)
-        for k in (self, *self.siblings):
+        for k in self.launched:
             k.loaded.prepare_device(device.index)
             k.loaded.resident_ctas(device.index)
 

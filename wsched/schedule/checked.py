@@ -119,7 +119,10 @@ def _phrase(kind: Any) -> str:
     if get_origin(kind) is Literal:
         return " or ".join(map(repr, get_args(kind)))
     if get_origin(kind) is tuple:
-        return f"a tuple ({', '.join(k.__name__ for k in get_args(kind))})"
+        kinds = get_args(kind)
+        if kinds[1:] == (...,):
+            return f"a tuple of {kinds[0].__name__}"
+        return f"a tuple ({', '.join(k.__name__ for k in kinds)})"
     if kind is type(None):
         return "None"
     return f"{'an' if kind is int else 'a'} {kind.__name__}"
@@ -160,9 +163,20 @@ def build(default: Any, data: Any, where: str) -> Any:
         if name not in names:
             why = f"there is no field {name}"
             raise ScheduleError("params", f"{where}.{name}", why, tuple(names))
-    values = {n: getattr(default, n) for n in names}
-    values |= {n: build(values[n], v, f"{where}.{n}") for n, v in data.items()}
+    values, several = {n: getattr(default, n) for n in names}, _elements(type(default))
+    for n, v in data.items():
+        if n in several and isinstance(v, list):
+            values[n] = tuple(build(several[n](), x, f"{where}.{n}[{i}]") for i, x in enumerate(v))
+        else:
+            values[n] = build(values[n], v, f"{where}.{n}")
     return type(default)(**values)  # type: ignore[misc]
+
+
+@cache
+def _elements(kind: type) -> dict[str, Callable[[], Any]]:
+    """The fields of a dataclass that are tuples of dataclasses, with the class of these."""
+    hints = {n: get_args(h) for n, h in get_type_hints(kind).items() if get_origin(h) is tuple}
+    return {n: h[0] for n, h in hints.items() if h[1:] == (...,) and is_dataclass(h[0])}
 
 
 def lines(value: Any, indent: str) -> list[str]:

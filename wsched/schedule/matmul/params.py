@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from lowering.ground.frozen import quick
-from wsched.fusion import Sharing
 from wsched.schedule.checked import Checked, Choice, build, lines, plain
 from wsched.schedule.matmul.copied import (
     CachePolicies,
@@ -32,6 +31,7 @@ __all__ = [
     "CircularBufferingStrategy",
     "ClusterDims",
     "GemmTile",
+    "GroupShare",
     "L2Promotions",
     "MatMulTileOptions",
     "MatmulParams",
@@ -154,6 +154,19 @@ class ClusterDims(Checked):
     n: int = 1
 
 
+@dataclass(frozen=True, slots=True)
+class GroupShare(Checked):
+    """Which groups a kernel takes of those that several share out; the fields are those of
+    :class:`~wsched.fusion.Sharing`.
+    """
+
+    lengths: tuple[int, ...] = ()
+    own: int = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.lengths)
+
+
 @quick
 @dataclass(frozen=True, slots=True)
 class MatmulParams(Checked):
@@ -249,7 +262,7 @@ class MatmulParams(Checked):
     prefetched_steps: int = 0
     splitk_mode: SplitKMode = SplitKMode.Serial
     siblings: tuple[MatmulParams, ...] = ()
-    sharing: Sharing = field(default_factory=Sharing)
+    sharing: GroupShare = field(default_factory=GroupShare)
 
     @property
     def load_warpgroups(self) -> int:
@@ -367,9 +380,8 @@ class MatmulParams(Checked):
             ScheduleError: a field that does not exist, an enum name that does not, or a value of
                 another type than the field's.
         """
-        own = {name: value for name, value in data.items() if name != "siblings"}
-        made: MatmulParams = build(cls(), own, "MatmulParams")
-        return replace(made, siblings=tuple(map(cls.from_dict, data.get("siblings", ()))))
+        made: MatmulParams = build(cls(), data, "MatmulParams")
+        return made
 
     def __str__(self) -> str:
         return "".join(f"{line}\n" for line in lines(self, ""))

@@ -14,10 +14,10 @@ from lowering.ground.frozen import replaced
 from wsched.fusion import Fusion, Sharing
 from wsched.fusion.names import ROWS
 from wsched.schedule.matmul.epilogue_inputs import loaded_inputs
-from wsched.schedule.matmul.params import MatmulParams
+from wsched.schedule.matmul.params import GroupShare, MatmulParams
 from wsched.schedule.primitives.checks import Reasons
 
-__all__ = ["length_along", "members", "shared"]
+__all__ = ["length_along", "members", "shared", "sharing_reasons"]
 
 
 def shared(kernels: tuple[MatmulParams, ...]) -> MatmulParams:
@@ -50,7 +50,23 @@ def members(fusion: Fusion, params: MatmulParams) -> tuple[MatmulParams, ...]:
         wrote = f"MatmulParams(siblings=<{len(params.siblings)}>, ...)"
         raise ScheduleError("params", wrote, "; ".join(reasons))
     lengths = _lengths(fusion, kernels)
-    return tuple(replace(p, sharing=Sharing(lengths, at)) for at, p in enumerate(kernels))
+    return tuple(replace(p, sharing=GroupShare(lengths, at)) for at, p in enumerate(kernels))
+
+
+def sharing_reasons(params: MatmulParams, grouped: bool) -> Reasons:
+    """Why a kernel cannot take a share of groups.
+
+    Args:
+        params: of one kernel, or of the first of several.
+        grouped: whether there are groups.
+    """
+    share = params.sharing
+    if not share and not params.siblings:
+        return []
+    if not grouped:
+        return ["siblings and sharing: there are no groups to share out"]
+    problem = Sharing(share.lengths, share.own).problem if share else ""
+    return [problem] if problem else []
 
 
 def _lengths(fusion: Fusion, kernels: tuple[MatmulParams, ...]) -> tuple[int, ...]:
@@ -65,9 +81,8 @@ def _reasons(fusion: Fusion, kernels: tuple[MatmulParams, ...]) -> Reasons:
     if fusion.groups is None or fusion.sums_of_groups:
         return ["siblings share out groups of rows or columns of the result, there are none"]
     reasons: Reasons = []
-    lengths = _lengths(fusion, kernels)
-    if (idle := Sharing(lengths).idle) is not None:
-        reasons.append(f"tiles of {lengths[idle]} never pad a group less than those in front")
+    if problem := Sharing(_lengths(fusion, kernels)).problem:
+        reasons.append(problem)
     if any(p.siblings or p.sharing for p in kernels):
         reasons.append("siblings have no siblings, and say of themselves nothing of sharing")
     if len({p.mma_macro.arch for p in kernels}) > 1:

@@ -29,17 +29,12 @@ def share_groups(fusion: Fusion, lengths: tuple[int, ...], own: int) -> Fusion:
     those of which tiles of 144 have more rows, counted to whole tiles, have none
     """
     call = PrimitiveCall("share_groups", (lengths, own))
-    groups, why = fusion.groups, ""
+    groups, sharing = fusion.groups, Sharing(lengths, own)
+    why = sharing.problem
     if groups is None or fusion.sums_of_groups:
         why = "no groups share out rows or columns of the result"
     elif groups.sharing:
         why = f"{len(groups.sharing.lengths)} kernels share the groups out already"
-    elif len(lengths) < 2 or min(lengths) < 1:
-        why = f"lengths of tiles {lengths}: of two kernels or more, each at least 1"
-    elif (idle := Sharing(lengths).idle) is not None:
-        why = f"tiles of {lengths[idle]} never pad a group less than those in front"
-    elif not 0 <= own < len(lengths):
-        why = f"there are kernels 0 to {len(lengths) - 1}, not {own}"
     if why or groups is None:
         raise ScheduleError("share_groups", str(call), why)
-    return replace(fusion, groups=replace(groups, sharing=Sharing(lengths, own))).after(call)
+    return replace(fusion, groups=replace(groups, sharing=sharing)).after(call)
