@@ -8,7 +8,10 @@ little for each further one (:func:`wsched.choose.cost_model.together`).
 warpgroups that take turns or do not: what the laws say of such is comparable within a percent or
 two. Of tiles of other kinds they are further off than what padding costs. Down of Mixtral was
 predicted to gain 2 % where 64x256 by one warpgroup was put beside 128x168 exchanged, and lost 2 to
-8; gate and up, by 128x104, 128x88 and 128x80 in turns, was to gain 2, and gained 0.2 and 2.7.
+8; gate and up, by 128x104, 128x88 and 128x80 in turns, was to gain 1.3, and gained 1.3.
+
+*Not where memory takes half of the time* (:data:`MEMORY`): what is not multiplied gains nothing
+there.
 """
 
 from __future__ import annotations
@@ -30,6 +33,11 @@ MOST = 3
 """Kernels: a fourth one of 16 groups (8192 x 8192 x 5120) gained nothing in the mean of six lists
 of sizes."""
 
+MEMORY = 0.55
+"""Of the best single kernel's time, what memory takes at most. Gate and up of 128 groups of 256
+rows (1536 x 4096), where it takes 0.57, were to gain 4.6 % and took 1.004 times as long; those of
+16 (8192 x 5120), 0.51, were to gain 4.1 and gained 3.0 (six lists each, H200, 2026-11-29)."""
+
 LEAST_GAIN = 0.99
 """Of the best single kernel's time that several have to be predicted to take at most."""
 
@@ -43,6 +51,9 @@ def sharing_groups(problem: Problem, found: Sequence[Candidate]) -> Candidate | 
         found: single kernels, the best first.
     """
     if not found or not groups.shares_out(problem) or problem.batch_invariant:
+        return None
+    terms = found[0].terms
+    if terms is None or terms.stream > MEMORY * found[0].cost.by_laws:
         return None
     sets = (_candidate(problem, kernels) for kernels in _sets(problem, found))
     best = min(sets, key=lambda c: c.cost.by_laws, default=None)

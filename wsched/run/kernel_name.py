@@ -34,7 +34,7 @@ def kernel_name(fusion: Fusion, params: MatmulParams) -> str:
     kernel is the same without (the one is a promise about it, the other a property of the tensor
     maps that a launch makes), and the target, ``exchange_operands``, ``thread_loads``,
     ``smem_swizzles``, ``accumulators``, ``epilogue_columns``, ``prefetched_steps``,
-    ``splitk_mode`` and ``sharing``, which are words; and but ``siblings``, other kernels.
+    ``splitk_mode``, ``siblings`` and ``sharing``, which are words.
     """
     tile, cluster = params.output_tile, params.cluster_dims
     buffer = params.circular_buffer_options
@@ -76,7 +76,10 @@ def kernel_name(fusion: Fusion, params: MatmulParams) -> str:
         words.append(f"takes{sharing.own}of{'_'.join(map(str, sharing.lengths))}")
     if params.grid_traversal_factor[0] > 1:
         words.append(f"g{params.grid_traversal_factor[0]}")
-    facts = {n: v for n, v in params.to_dict().items() if n not in _OUTSIDE}
+    told = params.to_dict()
+    if params.siblings:
+        words.append(f"with{digits(json.dumps(told['siblings'], sort_keys=True), 6)}")
+    facts = {n: v for n, v in told.items() if n not in _OUTSIDE}
     facts["mma_macro"] = {"m": macro.m, "n": macro.n, "k": macro.k}
     words.append(digits(json.dumps(facts, sort_keys=True), 6))
     return "_".join(words)

@@ -28,6 +28,7 @@ def together(fusion: Fusion, params: MatmulParams, make: Callable[[MatmulParams]
         ScheduleError: the kernels cannot share groups out.
     """
     first, *others = map(make, members(fusion, params))
-    of_all = replace(params, num_registers=first.params.num_registers)
+    assert first.made_from is not None
+    of_all = replace(params, num_registers=first.made_from.num_registers)
     vector = max(k.vector for k in (first, *others))
     return replace(first, made_from=of_all, siblings=tuple(others), vector=vector)

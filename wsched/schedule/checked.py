@@ -163,20 +163,27 @@ def build(default: Any, data: Any, where: str) -> Any:
         if name not in names:
             why = f"there is no field {name}"
             raise ScheduleError("params", f"{where}.{name}", why, tuple(names))
-    values, several = {n: getattr(default, n) for n in names}, _elements(type(default))
+    made: type = type(default)
+    values, several = {n: getattr(default, n) for n in names}, _elements(made)
     for n, v in data.items():
         if n in several and isinstance(v, list):
             values[n] = tuple(build(several[n](), x, f"{where}.{n}[{i}]") for i, x in enumerate(v))
         else:
             values[n] = build(values[n], v, f"{where}.{n}")
-    return type(default)(**values)  # type: ignore[misc]
+    return made(**values)
 
 
 @cache
 def _elements(kind: type) -> dict[str, Callable[[], Any]]:
     """The fields of a dataclass that are tuples of dataclasses, with the class of these."""
-    hints = {n: get_args(h) for n, h in get_type_hints(kind).items() if get_origin(h) is tuple}
-    return {n: h[0] for n, h in hints.items() if h[1:] == (...,) and is_dataclass(h[0])}
+    hints: dict[str, tuple[Any, ...]] = {
+        n: get_args(h) for n, h in get_type_hints(kind).items() if get_origin(h) is tuple
+    }
+    return {n: h[0] for n, h in hints.items() if h[1:] == (...,) and _is_record(h[0])}
+
+
+def _is_record(kind: Any) -> bool:
+    return is_dataclass(kind)
 
 
 def lines(value: Any, indent: str) -> list[str]:
