@@ -21,6 +21,12 @@ is off the critical path. It happens behind our own wait, so that never more tha
 stream wait for each other. That our results are not written yet does not matter: the next grid's
 wait is for our end, not for this statement.
 
+*Beside the grid in front.* With ``waits_last`` each of these roles lets the next grid start where
+it would wait, and waits as the last thing that it does: kernels that share out the groups of a
+matmul write rows of their own and read what was there before the first of them (note 0031). That
+one waits before it lets the second start, so what they read is complete; and no grid ends before
+the one in front of it, as everywhere.
+
 After ``reallocate_registers`` and ``chunk_epilogue``: the prologue of each role and its copies are
 final.
 """
@@ -28,6 +34,7 @@ final.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from lowering.ground.errors import InternalError
 from lowering.kernel.kernel import Kernel
@@ -75,16 +82,21 @@ def wait_for_earlier_grids(kernel: Kernel, options: LoweringOptions) -> Kernel:
     outside = tuple(s for s in kernel.body if not isinstance(s, Roles))
     if any(map(_touches_global, outside)):
         raise InternalError("wait_for_earlier_grids", "global memory is used outside the roles")
-    return replace(map_roles(kernel, _waiting), dependent=True)
+    last = options.waits_last
+    return replace(map_roles(kernel, partial(_waiting, last=last)), dependent=True, beside=last)
 
 
-def _waiting(role: Role) -> Role:
-    """The role with a wait in front of its first statement that touches global memory."""
+def _waiting(role: Role, last: bool) -> Role:
+    """The role with a wait in front of its first statement that touches global memory, or as its
+    last one.
+    """
     first = next((i for i, s in enumerate(role.body) if _touches_global(s)), None)
     if first is None:
         return role
-    wait: Body = (GridDepWait(), GridDepLaunchDependents())
-    return replace(role, body=(*role.body[:first], *wait, *role.body[first:]))
+    wait, launch = GridDepWait(), GridDepLaunchDependents()
+    begin: Body = (launch,) if last else (wait, launch)
+    end: Body = (wait,) if last else ()
+    return replace(role, body=(*role.body[:first], *begin, *role.body[first:], *end))
 
 
 def _touches_global(stmt: Stmt) -> bool:

@@ -78,7 +78,9 @@ class _Parser(Declarations):
         self.expect("cluster")
         cluster = self.integer()
         splits = self.integer() if self.accept("splits") else 1
+        partial = self.accept("partial")
         dependent = self.accept("dependent")
+        beside = dependent and self.accept("beside")
         target = self.target() if self.accept("target") else TARGETS[0]
         self.expect("grid")
         mark = self.at
@@ -105,18 +107,9 @@ class _Parser(Declarations):
             del self.scope["sms"]
             grid_y = self.expr()
         return Kernel(
-            name,
-            threads,
-            grid,
-            tuple(params),
-            tuple(storage),
-            body,
-            cluster,
-            dependent,
-            splits,
-            target,
-            grid_y,
-        )
+            name, threads, grid, tuple(params), tuple(storage), body, cluster, dependent, beside,
+            partial, splits, target, grid_y,
+        )  # fmt: skip
 
     def target(self) -> Target:
         found = next((t for t in TARGETS if t.arch == self.peek), None)

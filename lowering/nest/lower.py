@@ -68,7 +68,7 @@ def lower(
     Raises:
         UnsupportedError: there is no rule for a part of it.
     """
-    fusion, relation = plan.fusion, plan.operands
+    fusion, relation, groups = plan.fusion, plan.operands, plan.fusion.groups
     _require_sizes(plan)
     _require_rings(plan)
     size, params = cluster_size(plan.cluster), _parameters(fusion)
@@ -81,10 +81,8 @@ def lower(
     work = works[0]
     parts = _partials(plan, computing, namer)
     # Compute first: where both sides have a tile and a k, it is compute's that get the plain names.
-    computes = [
-        compute_section(plan, part, loops, parts)
-        for part, loops in zip(computing, works, strict=True)
-    ]
+    pairs = zip(computing, works, strict=True)
+    computes = [compute_section(plan, part, loops, parts) for part, loops in pairs]
     loads = [load_section(plan, e, work) for e in plan.rings if plan.parts[e.producer].loads]
     loads += work.sections(relation.registers[0])
     storage = (
@@ -104,8 +102,9 @@ def lower(
         body=(*shared.needed((*loads, *computes)), *loads, *computes),
         cluster=size,
         splits=plan.work.splits,
+        partial=groups is not None and bool(groups.sharing),
         target=plan.target,
-        grid_y=rows_of(plan.fusion),
+        grid_y=rows_of(fusion),
     )
 
 

@@ -26,6 +26,7 @@ from lowering.ground.expr import (
     Binary,
     Const,
     Expr,
+    Select,
     Var,
     free_vars,
     parts_of,
@@ -216,6 +217,6 @@ class _Words:
                 return self.most(x, size).times(poly(y))
             case Binary("*", x, y) if self.plain(x):
                 return self.most(y, size).times(poly(x))
-            case Binary("+" | "max", x, y):
+            case Binary("+" | "max", x, y) | Select(_, x, y):
                 return self.most(x, size) + self.most(y, size)
         raise UnknownError(f"how large {e} is in all groups is not known")

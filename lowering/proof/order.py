@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeVar
 
 from lowering.kernel.compute import (
@@ -48,12 +49,16 @@ class _Fences(Finite[bool]):
 
 @dataclass
 class _Grids(Finite[bool]):
-    """The state: whether the warp has waited for the grids in front of this one."""
+    """The state: whether the warp has waited for the grids in front of this one; ``beside`` says
+    whether it may touch global memory before.
+    """
+
+    beside: bool = False
 
     def plain(self, stmt: Stmt, state: bool) -> bool:
         if isinstance(stmt, GridDepWait):
             return True
-        if not state and stmt.TRAITS.touches & Memory.GLOBAL:
+        if not (state or self.beside) and stmt.TRAITS.touches & Memory.GLOBAL:
             raise RefutedError("griddepcontrol.wait", "", f"{stmt.OP} before the wait")
         return state
 
@@ -125,20 +130,22 @@ def fenced(kernel: Kernel, agents: tuple[Agent, ...]) -> Obligation:
 
 
 def waited(kernel: Kernel, agents: tuple[Agent, ...]) -> Iterator[Obligation]:
-    """Who touches global memory has waited for earlier grids; in each CTA some warp waits."""
+    """Who touches global memory has waited for earlier grids, unless the kernel runs beside the one
+    in front; in each CTA some warp waits.
+    """
     if not kernel.dependent:
         return
-    name = "griddepcontrol.wait"
-    found = _all(name, kernel, agents, _Grids)
+    name, grids = "griddepcontrol.wait", partial(_Grids, kernel.beside)
+    found = _all(name, kernel, agents, grids)
     yield found
     for rank in range(kernel.cluster) if found.verdict is Verdict.PROVED else ():
-        if not any(all(_Grids().run(a.body, {False})) for a in agents if a.rank == rank):
+        if not any(all(grids().run(a.body, {False})) for a in agents if a.rank == rank):
             why = f"no warp of CTA {rank} waits on every path"
             yield Obligation(name, kernel.name, Verdict.REFUTED, why)
 
 
 def _all(
-    name: str, kernel: Kernel, agents: tuple[Agent, ...], kind: type[Finite[bool]]
+    name: str, kernel: Kernel, agents: tuple[Agent, ...], kind: Callable[[], Finite[bool]]
 ) -> Obligation:
     for agent in agents:
         found = _claim(name, agent, kind(), False)

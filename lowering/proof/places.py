@@ -4,7 +4,8 @@ once.
 TMA and the guards of threads' accesses leave out what is behind a tensor's end, of each dimension
 by itself, so a box that begins within a matrix ends in it: only a coordinate in front of the first
 one, or the place of another box, can reach what is somebody else's, in a batch or a group as well.
-Every element of a result being written by one box, and one only, says both for all stores.
+Every element of a result being written by one box, and one only, says both for all stores; of a
+kernel that writes a part of its results, by one at most.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def misplaced(kernel: Kernel, board: Board, sizes: Env) -> str:
     if board.wrong:
         return min(board.wrong)
     several = _several(kernel)
-    whole_rows = _ends_reach(kernel, board, sizes)
+    whole_rows = not kernel.partial and _ends_reach(kernel, board, sizes)
     for name, entry in sorted({*board.writes, *_results(kernel, sizes)}):
         if name in several:
             continue

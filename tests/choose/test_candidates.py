@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from wsched.choose.cost_model import added_us, cost
+from wsched.choose.combine import added_us
+from wsched.choose.cost_model import cost
 from wsched.choose.heuristics import Tile, _clusters, _in_parts, _parted, _priced, ranked
 from wsched.choose.problem import Problem, demands
 from wsched.fusion import DataType

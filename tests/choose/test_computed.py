@@ -9,8 +9,9 @@ import pytest
 
 from lowering.ground.errors import UnsupportedError
 from tests.computed import by_rows, cast, fusion
+from wsched.choose.combine import COMBINE_COMPUTED
 from wsched.choose.computed import computing_cycles
-from wsched.choose.cost_model import COMBINE_COMPUTED, cost
+from wsched.choose.cost_model import cost
 from wsched.choose.crowding import crowded_us, in_few_stages
 from wsched.choose.heuristics import candidates, modelled
 from wsched.choose.memory import least_bytes

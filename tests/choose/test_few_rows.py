@@ -14,8 +14,9 @@ import pytest
 from tests.choose.test_cost_model import Measured, spearman
 from tests.choose.test_unaligned import planned
 from wsched.bench.method.statistic import geometric_mean
+from wsched.choose.combine import NUMBERED_US
 from wsched.choose.copy_engine import policies
-from wsched.choose.cost_model import NUMBERED_US, cost
+from wsched.choose.cost_model import cost
 from wsched.choose.gpus import GPUS
 from wsched.choose.heuristics import candidates, choose_params
 from wsched.choose.memory import (

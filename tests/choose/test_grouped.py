@@ -16,7 +16,6 @@ from wsched.choose.cost_model import (
     FLOP_ENERGY,
     MEMORY_SHARP,
     cost,
-    memory_bytes,
     terms_of,
 )
 from wsched.choose.gpus import H200_SMS
@@ -30,7 +29,7 @@ from wsched.choose.groups import (
     tiles_of_group,
 )
 from wsched.choose.heuristics import Candidate, candidates
-from wsched.choose.memory import result_bytes
+from wsched.choose.memory import memory_bytes, result_bytes
 from wsched.choose.problem import Problem
 from wsched.choose.tiles import tiles_of_groups
 from wsched.front.known import import_fusion
@@ -292,7 +291,7 @@ def measured(
     """Candidates that were measured, the least prediction first, and what they took."""
     made = replace(problem("rows", *sizes), b_count=products, work=13 * (products > 1))
     found = []
-    for c in candidates(made):
+    for c in (c for c in candidates(made) if not c.params.siblings):
         p, cluster = c.params, c.params.cluster_dims
         shared = f"c{cluster.m}{cluster.n}" * (cluster.m * cluster.n > 1)
         way = f"{'pp' if p.ping_pong else 'co'}{p.warpgroups}{'ex' * p.exchange_operands}{shared}"

@@ -60,7 +60,7 @@ def test_they_are_those_of_a_call_on_that_gpu(gpu: Gpu, shape: str) -> None:
 def test_fewer_multiprocessors_are_planned_by_what_they_have() -> None:
     """A problem that fills all of an H200 with a tile each is many tiles for an eighth of it."""
     extents = Extents(1024, 2048, 4096)
-    whole, part = (kernels_on(g, definition(), extents)[0].params for g in (GPUS["H200"], MIG))
+    whole, part = (kernels_on(g, definition(), extents)[0].made_from for g in (GPUS["H200"], MIG))
     tiles = [p.output_tile.m * p.output_tile.n for p in (whole, part)]
     assert tiles[0] < tiles[1] and not part.splitk_factor > 1
 

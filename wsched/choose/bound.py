@@ -18,6 +18,7 @@ import numpy as np
 
 from wsched.choose import cost_model
 from wsched.choose.bound_tile import Counts, Held, Numbers, held_by
+from wsched.choose.combine import added_us, combine_us
 from wsched.choose.copy_engine import promotions
 from wsched.choose.memory import (
     L2_KEEPS,
@@ -93,10 +94,10 @@ def _least(problem: Problem, tiles: Shape) -> Numbers:
     work: Numbers = rounds.astype(np.float64) * -(-steps[at] // parts)  # 2^63 at sizes of 2^30
     energy = _energy(problem, across_m)
     repeated = repeated_bytes(problem, across_n, across_m)[at]
-    combine = cost_model.combine_us((tiles.m * tiles.n)[at], parts, tiles.ctas[at] > 1)
+    combine = combine_us((tiles.m * tiles.n)[at], parts, tiles.ctas[at] > 1)
     added_up = [(held, combine)]
     if in_parts_at_all(problem):
-        added = np.where(parts > 1, cost_model.added_us(problem, parts), inf)
+        added = np.where(parts > 1, added_us(problem, parts), inf)
         added_up.append((held_by(stored_in_parts(problem), tiles), added))
     shares, together = (clusters * tiles.ctas)[at] * parts, (at_once * tiles.ctas)[at]
     streams = {d: _stream_us(problem, shares, together, d, repeated) for d in cost_model.LAUNCH_US}

@@ -15,28 +15,29 @@ The constants were fitted to 41 schedules on 73 shapes, measured on an H200 at i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil
 
 from lowering.ground.frozen import quick
 from wsched.choose import groups
+from wsched.choose.combine import COMBINE_COMPUTED, added_us, combine_us
 from wsched.choose.cost import Cost
 from wsched.choose.crowding import crowded_us
 from wsched.choose.epilogue import epilogue_cycles, store_lines
 from wsched.choose.launch import Launch
-from wsched.choose.memory import L2_KEEPS, moved_us, repeated_bytes, result_bytes, stream_us
+from wsched.choose.memory import memory_bytes, moved_us, repeated_bytes, stream_us
 from wsched.choose.problem import Problem
 from wsched.choose.reckoned import reckoned
-from wsched.choose.shape import Number, either, most
+from wsched.choose.shape import Number, most
 from wsched.choose.step import Step, steps_of
 from wsched.choose.stored_parts import stored_in_parts
 from wsched.schedule.matmul.params import MatmulParams
 
 __all__ = [
-    "NUMBERED_US", "Terms", "Tiled", "added_us", "combine_us", "cost", "energy_of", "joined",
-    "memory_bytes", "places", "priced", "slowed", "terms_of", "tiled",
+    "Terms", "Tiled", "cost", "energy_of", "joined", "places", "priced", "slowed", "terms_of",
+    "tiled", "together",
 ]  # fmt: skip
 
 LAUNCH_US = {True: 1.36, False: 2.17}
@@ -68,28 +69,10 @@ FLOP_ENERGY, BYTE_ENERGY, CLOCK_EXPONENT = 7.3e-9, 1.6e-7, 0.22
 """Microseconds at the power limit for 2 FLOP (a multiply-add) and for a byte from memory. Power is
 about the fourth to fifth power of the clock, because voltage follows it."""
 
-COMBINE, COMBINE_TILE, COMBINE_PART = 1.2, 0.4, 0.4
-"""Microseconds that parts of a tile cost: the way of a flag through the L2; for 8192 elements of
-the tile, once and for each part that is added. 213 kernels with 2, 3, 4 and 8 parts beside the same
-without (H200, 2026-11-21) had 1.4 for a tile of 64x64 in two parts, 2.3 for 128x128, 10.2 for
-128x256 in eight; in the problems of ``bench random`` each part takes a third more."""
-
-COMBINE_COMPUTED = 1.1
-"""What they cost more for 8192 elements of a tile where threads compute an operand. 15 kernels of
-bf16 by int8 and e4m3 with 128 rows, 128x128x128 to 256x128x64 in two to four parts and most stages,
-took 1 to 5 us more than all the rest says, tiles of 64x128 without parts 1 less to 0.8 more (H200,
-2026-11-28)."""
-
-NUMBERED_US = {True: 1.5, False: 0.6}
-"""Microseconds until CTAs that wait for each other have their numbers (0019), by whether they are
-in clusters: their first loads wait for the grid in front, an atomic and a second meeting of the
-cluster. 40 kernels in parts beside whole tiles at problems of 10 to 25 us (H200, 2026-11-24)."""
-
-ADDED_US, ADDED_PART, ADDED_BYTES = 1.4, 0.13, 1.5e7
-"""What parts that are results cost: microseconds of the kernel that adds them, of each part, and
-the bytes of parts that are stored and read in one. 99 kernels of 20 problems with 2 to 66 parts
-(H200, 2026-11-28) took 0.9 and 0.17 for each part beside the prediction of the first kernel, 7 %
-off; the second kernel alone takes 1.1 to 7, at least 1.2 of few parts; cuBLAS's own 1.7 to 5."""
+SIBLING_US = 8.0
+"""Microseconds that each further kernel costs which shares groups out: beside the mix of what each
+takes alone, 3 to 5 kernels of 16 groups (8192 x 8192 x 5120) took 10 to 24 more, two to three of
+Mixtral's gate and up none to 11 (H200, 2026-11-29)."""
 
 STREAM_K = 1.2
 """What the main loops of stream-K take longer: CTAs are at different k of their tiles, so that they
@@ -150,11 +133,13 @@ def cost(problem: Problem, params: MatmulParams) -> Cost:
     """
     if problem.target.tensor_memory is not None:
         return reckoned(problem, params)
-    return priced(terms_of(problem, params))
+    kernels = (params, *params.siblings)
+    terms = [terms_of(problem, p) for p in kernels]
+    return together([*zip(terms, groups.shares_of(problem, kernels), strict=True)])
 
 
 def terms_of(problem: Problem, params: MatmulParams) -> Terms:
-    """What a schedule's time is made of."""
+    """What a schedule's time is made of; of one with siblings as if it took all groups."""
     return tiled(problem, params).terms(Launch.of(params))
 
 
@@ -262,6 +247,56 @@ def tiled(problem: Problem, params: MatmulParams) -> Tiled:
 
 def priced(terms: Terms) -> Cost:
     """What that costs: which of it runs beside the rest, and what that leaves."""
+    return together(((terms, 1.0),))
+
+
+def together(kernels: Sequence[tuple[Terms, float]]) -> Cost:
+    """The same of kernels one behind the other, each with a share of the tiles that its terms have.
+
+    They read the same from memory, each its share.
+    """
+    clock, first = GHZ * 1e3, kernels[0][0]
+    worked = [(_worked(terms), share) for terms, share in kernels]
+    main, exposed, energy = (
+        sum(share * x for x, share in found)
+        for found in (
+            [(w.main, share) for w, share in worked],
+            [(w.exposed, share) for w, share in worked],
+            [(terms.energy, share) for terms, share in kernels],
+        )
+    )
+    start = worked[0][0].start + SIBLING_US * clock * (len(kernels) - 1)
+    alone = (main + exposed + start) / clock
+    fed = joined(alone, first.stream, first.sharp)
+    longer = slowed(alone, first.moved, energy, first.sharp, first.yields)
+    most, _ = max(worked, key=lambda x: x[1])
+    return Cost(
+        launch_us=first.launch + start / clock,
+        main_us=main / clock,
+        epilogue_us=exposed / clock,
+        combine_us=first.combine,  # memory and tensor cores idle meanwhile
+        memory_us=fed - alone,
+        power_us=joined(alone * longer, first.stream, first.sharp) - fed,
+        tiles=ceil(sum(share * terms.tiles for terms, share in kernels)),
+        rounds=ceil(sum(share * terms.rounds for terms, share in kernels)),
+        step=most.limit,
+    )
+
+
+@quick
+@dataclass(frozen=True, slots=True)
+class _Worked:
+    """Cycles of the CTA with most tiles: main loops, what else no main loop hides, and its start;
+    and what a step waits for.
+    """
+
+    main: float
+    exposed: float
+    start: float
+    limit: str
+
+
+def _worked(terms: Terms) -> _Worked:
     rounds, step = terms.rounds, terms.step
     busy = step.busy
     cycles, limit = step.slowest(busy)
@@ -273,22 +308,7 @@ def priced(terms: Terms) -> Cost:
     engine = rounds * (terms.steps * step.fill + terms.stores)
     exposed += max(0.0, engine - rounds * main - exposed)
     first = max(step.fill + busy - cycles, 0.0)  # stage until it is full, and the last one's step
-    start = terms.start + first + terms.cluster
-    clock = GHZ * 1e3
-    alone = (rounds * main + exposed + start) / clock
-    fed = joined(alone, terms.stream, terms.sharp)
-    longer = slowed(alone, terms.moved, terms.energy, terms.sharp, terms.yields)
-    return Cost(
-        launch_us=terms.launch + start / clock,
-        main_us=rounds * main / clock,
-        epilogue_us=exposed / clock,
-        combine_us=terms.combine,  # memory and tensor cores idle meanwhile
-        memory_us=fed - alone,
-        power_us=joined(alone * longer, terms.stream, terms.sharp) - fed,
-        tiles=terms.tiles,
-        rounds=ceil(rounds),
-        step=limit,
-    )
+    return _Worked(rounds * main, exposed, terms.start + first + terms.cluster, limit)
 
 
 def _clusters(problem: Problem, params: MatmulParams, tiles_m: int, tiles_n: int) -> int:
@@ -329,35 +349,6 @@ def _share(params: MatmulParams, parts: int, tiles: int, steps: int, places: int
     else:
         rounds = -(-tiles // max(places // parts, 1))
     return _Share(rounds * -(-steps // parts), rounds, parts)
-
-
-def combine_us(elements: Number, parts: Number, clustered: Number) -> Number:
-    """Microseconds to add up ``parts`` of a tile of so many elements, and to number CTAs for it."""
-    each = COMBINE_TILE + COMBINE_PART * (parts - 1)
-    numbered = either(clustered, NUMBERED_US[True], NUMBERED_US[False])
-    return either(parts > 1, COMBINE + numbered + each * (elements / 8192), 0.0)
-
-
-def added_us(problem: Problem, parts: Number) -> Number:
-    """Microseconds of the kernel that adds ``parts`` of K which are results of fp32."""
-    bytes_ = problem.batch * problem.m * problem.n * 4 * parts
-    return either(parts > 1, ADDED_US + ADDED_PART * parts + bytes_ / ADDED_BYTES, 0.0)
-
-
-def memory_bytes(problem: Problem, params: MatmulParams, tiles_m: int, tiles_n: int) -> int:
-    """Bytes from memory: B again for each group of tile rows, unless the L2 keeps it; of groups of
-    rows, whose tiles of a strip of B follow each other, A for each such strip.
-    """
-    size_a, size_b = problem.element_bytes
-    a = int(problem.a_count * problem.m * problem.k * size_a)
-    b = int(problem.b_count * problem.n * problem.k * size_b)
-    traversed = params.grid_traversal_factor[0] * params.cluster_dims.m
-    strips = -(-tiles_n // params.cluster_dims.n), -(-tiles_m // traversed)
-    by_columns = problem.grouped == "m"
-    again, once, passes = (a, b, strips[0]) if by_columns else (b, a, strips[1])
-    if again < L2_KEEPS * problem.l2_bytes:
-        passes = 1
-    return problem.batch * (once + again * max(passes, 1)) + result_bytes(problem)
 
 
 def energy_of(problem: Problem, moved: Number, multiplied: float = 1.0) -> Number:

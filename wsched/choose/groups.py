@@ -25,12 +25,18 @@ turns wait (:data:`TURNS`).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
+
 from wsched.choose.problem import Problem
 from wsched.schedule.matmul.params import MatmulParams
+from wsched.schedule.matmul.siblings import length_along
 
 __all__ = [
     "COLUMNS", "ENERGY", "SEVERAL", "SHARP", "TURNS", "YIELDS", "longer", "multiplied",
-    "shares_out", "tiles_across", "tiles_of_group",
+    "shares_of", "shares_out", "tiles_across", "tiles_of_group",
 ]  # fmt: skip
 
 SHARP = 2.5
@@ -125,6 +131,35 @@ def multiplied(problem: Problem, params: MatmulParams) -> float:
         return 1.0
     mean, length = _along(problem, params)
     return max(tiles_of_group(mean, length) * length / max(mean, 1), 1.0)
+
+
+def shares_of(problem: Problem, kernels: Sequence[MatmulParams]) -> tuple[float, ...]:
+    """Of the tiles that each kernel would have if it took all groups, those of the groups that are
+    its own.
+
+    Args:
+        problem: as it is planned for, not exchanged.
+        kernels: of one call, in the order of their launches.
+    """
+    if len(kernels) == 1:
+        return (1.0,)
+    rows = problem.grouped == "m"
+    mean = problem.m if rows else problem.n
+    return _shares(mean, tuple(length_along(p, rows) for p in kernels))
+
+
+SIZES = 512
+"""Sizes of groups, from one to twice the mean, of which is known who takes them."""
+
+
+@lru_cache(maxsize=2**12)
+def _shares(mean: int, lengths: tuple[int, ...]) -> tuple[float, ...]:
+    """The same of the lengths of their tiles."""
+    sizes = np.unique(np.linspace(1, 2 * max(mean, 1), SIZES).astype(np.int64))
+    tiles = -(-sizes // np.array(lengths)[:, None])
+    taken = np.argmin(tiles * np.array(lengths)[:, None], axis=0)
+    own = tiles * (taken == np.arange(len(lengths))[:, None])
+    return tuple((own.sum(1) / tiles.sum(1)).tolist())
 
 
 def _along(problem: Problem, params: MatmulParams) -> tuple[int, int]:

@@ -29,6 +29,7 @@ from wsched.choose.launch import Launch
 from wsched.choose.learned.order import in_order, near
 from wsched.choose.made import is_legal, made
 from wsched.choose.problem import Problem
+from wsched.choose.siblings import sharing_groups
 from wsched.choose.stored_parts import in_parts_at_all, stored_in_parts
 from wsched.choose.tensor_memory import in_tensor_memory
 from wsched.choose.thread_loads import SURE, are_large, copied_us, variants
@@ -191,8 +192,8 @@ def ranked(problem: Problem) -> list[tuple[float, MatmulParams]]:
 
 @lru_cache(maxsize=32)
 def candidates(problem: Problem) -> tuple[Candidate, ...]:
-    """Every candidate, best first: each tile once per cluster, and once in parts where that leaves
-    fewer SMs idle.
+    """Every candidate, best first: each tile once per cluster, once in parts where that leaves
+    fewer SMs idle, and the fastest several that share groups out, where they gain.
 
     Of a batch-invariant problem those that sum along K in the one fixed order.
 
@@ -205,7 +206,8 @@ def candidates(problem: Problem) -> tuple[Candidate, ...]:
     best = in_order(problem, list(found))
     if not best:
         raise _none_for(problem)
-    return best
+    several = sharing_groups(problem, best)
+    return best if several is None else (several, *best)
 
 
 def _none_for(problem: Problem) -> UnsupportedError:

@@ -16,10 +16,11 @@ from functools import lru_cache
 from wsched.choose.gpus import GPUS
 from wsched.choose.problem import Problem
 from wsched.choose.shape import Number, either, least, most
+from wsched.schedule.matmul.params import MatmulParams
 
 __all__ = [
-    "L2_KEEPS", "OTHER_BYTES_PER_US", "bytes_per_us", "least_bytes", "moved_us", "repeated_bytes",
-    "result_bytes", "stream_us",
+    "L2_KEEPS", "OTHER_BYTES_PER_US", "bytes_per_us", "least_bytes", "memory_bytes", "moved_us",
+    "repeated_bytes", "result_bytes", "stream_us",
 ]  # fmt: skip
 
 BYTES_PER_US = 4.36e6
@@ -108,3 +109,19 @@ def stream_us(
 def bytes_per_us(problem: Problem) -> float:
     """Bytes in a microsecond of the device's memory; of one that is not known, of an H200's."""
     return OTHER_BYTES_PER_US.get(problem.gpu, BYTES_PER_US)
+
+
+def memory_bytes(problem: Problem, params: MatmulParams, tiles_m: int, tiles_n: int) -> int:
+    """Bytes from memory: B again for each group of tile rows, unless the L2 keeps it; of groups of
+    rows, whose tiles of a strip of B follow each other, A for each such strip.
+    """
+    size_a, size_b = problem.element_bytes
+    a = int(problem.a_count * problem.m * problem.k * size_a)
+    b = int(problem.b_count * problem.n * problem.k * size_b)
+    traversed = params.grid_traversal_factor[0] * params.cluster_dims.m
+    strips = -(-tiles_n // params.cluster_dims.n), -(-tiles_m // traversed)
+    by_columns = problem.grouped == "m"
+    again, once, passes = (a, b, strips[0]) if by_columns else (b, a, strips[1])
+    if again < L2_KEEPS * problem.l2_bytes:
+        passes = 1
+    return problem.batch * (once + again * max(passes, 1)) + result_bytes(problem)

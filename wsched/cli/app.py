@@ -127,14 +127,15 @@ def dump(
             return
         kernel = asked.kernel(definition, extents)
     if stage != "all":
-        typer.echo(kernel.dump(stage), nl=False)
+        for each in kernel.launched:
+            typer.echo(each.dump(stage), nl=False)
         typer.echo(planned_for(definition, sms), err=True, nl=False)  # programs read the other
         return
     with file_of(folder, "--dir"):
-        dumps = kernel.dump_all(dump_folder(folder, kernel.kernel.name))
-    for path in dumps.files:
+        dumps = [k.dump_all(dump_folder(folder, k.kernel.name)) for k in kernel.launched]
+    for path in (path for each in dumps for path in each.files):
         typer.echo(path)
-    for reason in dumps.missing:
+    for reason in (reason for each in dumps for reason in each.missing):
         typer.echo(f"without {reason}", err=True)
 
 

@@ -27,7 +27,7 @@ from wsched.cli.options import (
 from wsched.front.ahead import at_once, kernels_on
 from wsched.front.sizes import Extents
 from wsched.run.bundles import saved_bundle
-from wsched.run.compiled import CompiledFusion
+from wsched.run.on_device import OnDevice
 
 __all__ = ["bundle", "write"]
 
@@ -127,7 +127,7 @@ def write(
     yield f"{out}: {len(seen)} kernel{'s' * (len(seen) != 1)} for {device}"
 
 
-def _new(kernels: Sequence[CompiledFusion], seen: set[str]) -> Iterator[CompiledFusion]:
+def _new(kernels: Sequence[OnDevice], seen: set[str]) -> Iterator[OnDevice]:
     """Those that no definition before had."""
     for kernel in kernels:
         if kernel.source not in seen:

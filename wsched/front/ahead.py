@@ -24,13 +24,14 @@ from wsched.front.tf32 import as_allowed
 from wsched.fusion import Fusion
 from wsched.importer.input_error import InputError, require_sequence
 from wsched.run.compiled import CompiledFusion
+from wsched.run.on_device import OnDevice
 from wsched.run.registers import compile_clean
 from wsched.schedule.schedule import Schedule
 
 __all__ = ["Preparation", "at_once", "kernels_on", "prepare"]
 
 
-def kernels_on(gpu: Gpu, definition: Any, asked: Extents | None = None) -> list[CompiledFusion]:
+def kernels_on(gpu: Gpu, definition: Any, asked: Extents | None = None) -> list[OnDevice]:
     """The kernels that ``execute`` takes for a definition on a GPU, compiled; it need not be there.
 
     Operands are dense and aligned. What it takes beside kernels of matmuls is not among them:
@@ -45,7 +46,7 @@ def kernels_on(gpu: Gpu, definition: Any, asked: Extents | None = None) -> list[
         UnsupportedError: no matmul has a kernel, or there is no NVRTC.
         InputError: sizes that the definition excludes.
     """
-    found = list(_planned(gpu, definition, asked))
+    found = [k for made in _planned(gpu, definition, asked) for k in made.launched]
     for kernel in found:
         kernel.compiled  # noqa: B018 - it is found out here
     return found

@@ -119,6 +119,11 @@ def _load_choices(params: MatmulParams, problem: Problem) -> list[Choice]:
     return [Choice("l2_promotions", str(params.l2_promotions), "; ".join(why))] if why else []
 
 
+def _tile(params: MatmulParams) -> str:
+    """The tile of a kernel, of which product."""
+    return f"{params.output_tile}{' exchanged' * params.exchange_operands}"
+
+
 def _product_choices(params: MatmulParams, problem: Problem) -> list[Choice]:
     """What is said of the whole product."""
     found = []
@@ -131,6 +136,10 @@ def _product_choices(params: MatmulParams, problem: Problem) -> list[Choice]:
     if params.exchange_operands:
         why = f"the {problem.m} rows of the result are columns of tiles, of which there are any 8"
         found.append(Choice("exchange_operands", "True", why))
+    if params.siblings:
+        tiles = ", ".join(_tile(p) for p in params.siblings)
+        why = "a kernel of each behind this one; a group is that one's whose tiles pad it least"
+        found.append(Choice("siblings", tiles, why))
     if params.batch_invariant:
         why = "K is summed in one fixed order, so that a row's bits do not depend on M"
         found.append(Choice("batch_invariant", "True", why))

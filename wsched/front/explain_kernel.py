@@ -174,4 +174,6 @@ def _short(params: MatmulParams) -> str:
     columns, buffers = params.epilogue_columns, params.epilogue_stages
     chunks = f", chunks of {columns}" if columns else ""
     apart = f", {buffers} buffers" if buffers > 2 else ""
-    return f"{way} {params.output_tile}{groups}{cluster}{parts}{exchanged}{threads}{chunks}{apart}"
+    more = "".join(f"; with {_short(p)}" for p in params.siblings)
+    of_all = f"{cluster}{parts}{exchanged}{threads}{chunks}{apart}{more}"
+    return f"{way} {params.output_tile}{groups}{of_all}"

@@ -26,7 +26,7 @@ from wsched.fusion.expr import (
 )
 from wsched.fusion.exprs import Exprs
 from wsched.fusion.fusion import Entry, Fusion, TensorBinding
-from wsched.fusion.groups import Groups
+from wsched.fusion.groups import Groups, Sharing
 from wsched.fusion.history import History
 from wsched.fusion.primitive_call import PrimitiveCall, call_text
 from wsched.fusion.product import (
@@ -96,6 +96,7 @@ __all__ = [
     "Role",
     "Scale",
     "Scales",
+    "Sharing",
     "Split",
     "TensorBinding",
     "TensorView",

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lowering.ground.frozen import replaced
-from wsched.choose.cost_model import STREAM_K, Terms, priced, terms_of
+from wsched.choose.cost_model import STREAM_K, Terms, cost, priced, terms_of
 from wsched.choose.problem import ALIGNED, Problem
 from wsched.choose.step import FLOPS_PER_CYCLE, Step
 from wsched.losses.roofline import Roofline, roofline_of
@@ -44,6 +44,7 @@ EFFECTS = {
     "adding parts": "CTAs that share a tile add up what they have of it",
     "memory": "CTAs ask for bytes at other times than memory has them, or again",
     "power": "the power limit takes clock from the SMs",
+    "siblings": "other kernels take the groups that tiles of this one would pad more",
 }
 """What costs time, in the order in which it is added, and what it is."""
 
@@ -68,7 +69,8 @@ class Loss:
 
 def losses_of(problem: Problem, params: MatmulParams) -> tuple[Roofline, tuple[Loss, ...]]:
     """The roofline, and all losses in the order of :data:`EFFECTS`, those of nothing too; together
-    they are what the cost model predicts.
+    they are what the cost model predicts. Of kernels that share groups out they are those of the
+    first if it took all, and what the others save.
 
     Args:
         problem: which.
@@ -81,6 +83,8 @@ def losses_of(problem: Problem, params: MatmulParams) -> tuple[Roofline, tuple[L
         us = priced(terms).us
         found.append(Loss(effect, us - before))
         before = us
+    if params.siblings:
+        found.append(Loss("siblings", cost(problem, params).us - before))
     return roofline, tuple(found)
 
 

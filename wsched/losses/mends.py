@@ -118,7 +118,8 @@ def _name(c: Candidate) -> str:
     m, n = p.cluster_dims.m, p.cluster_dims.n
     cluster = f" in clusters of {m}x{n}" if m * n > 1 else ""
     parts = f", K in {p.splitk_factor} parts" if p.splitk_factor > 1 else ""
-    return f"the {way} schedule with tiles of {p.output_tile}{cluster}{parts}"
+    tiles = " and ".join(str(k.output_tile) for k in (p, *p.siblings))
+    return f"the {way} schedule with tiles of {tiles}{cluster}{parts}"
 
 
 def _nothing(params: MatmulParams) -> Tried:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from wsched.choose.cost_model import GHZ, Terms, memory_bytes
-from wsched.choose.memory import bytes_per_us, least_bytes
+from wsched.choose.cost_model import GHZ, Terms
+from wsched.choose.memory import bytes_per_us, least_bytes, memory_bytes
 from wsched.choose.problem import Problem
 from wsched.choose.step import FLOPS_PER_CYCLE, stage_bytes
 from wsched.schedule.matmul.params import MatmulParams

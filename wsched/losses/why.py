@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from lowering.ground.errors import UnsupportedError
 from lowering.target.target import Target
 from lowering.target.targets import DEFAULT as TARGET
+from wsched.choose.cost_model import cost as cost_of
 from wsched.choose.cost_model import priced, slowed, terms_of
 from wsched.choose.gpus import BOARD_WATTS
 from wsched.choose.heuristics import choose_params
@@ -163,9 +164,9 @@ def _told(
         raise UnsupportedError(f"why of {extents}, which has no element", "M, N, K above 0")
     params = kernel.params
     roofline, losses = losses_of(problem, params)
-    terms = terms_of(problem, params)
-    cost = priced(terms)
-    alone = cost.us - terms.launch - cost.combine_us - cost.memory_us - cost.power_us
+    terms, cost = terms_of(problem, params), cost_of(problem, params)
+    first = priced(terms)
+    alone = first.us - terms.launch - first.combine_us - first.memory_us - first.power_us
     slower = slowed(alone, terms.moved, terms.energy, terms.sharp, terms.yields)
     named = (x for x in losses if x.us > LEAST * cost.us)
     largest = sorted(named, key=lambda x: -x.us)[:LARGEST]

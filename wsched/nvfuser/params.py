@@ -102,6 +102,10 @@ TABLE = (
     FieldRule("prefetched_steps", "", "nvFuser's kernels start behind the grid in front"),
     FieldRule("epilogue_columns", "", "nvFuser's epilogue computes a whole tile at a time"),
     FieldRule("splitk_mode", "", "nvFuser's CTAs add parts up themselves"),
+    FieldRule(
+        "siblings", "", "nvFuser has a kernel for a matmul, and no groups of its own schedule"
+    ),
+    FieldRule("sharing", "", "likewise"),
     FieldRule("batch_invariant", "", "a promise about what is chosen, not a part of the schedule"),
     FieldRule("cache_policies", "", "nvFuser's TMA copies have none"),
     FieldRule("l2_promotions", "", "nvFuser's tensor maps have their own, whatever the rows"),

@@ -20,7 +20,8 @@ from lowering.kernel.nodes import Frag, Stmt
 from lowering.kernel.visit import walk
 from lowering.machine.clock import Slower, Work
 from lowering.target import ptx
-from wsched.choose.cost_model import CLUSTER_START, COMBINE_TILE, GHZ, STORE_LINE
+from wsched.choose.combine import COMBINE_TILE
+from wsched.choose.cost_model import CLUSTER_START, GHZ, STORE_LINE
 from wsched.choose.epilogue import OVER_COLUMNS, OVER_ROWS, WORK
 from wsched.choose.epilogue_work import FUNCTION, FUNCTIONS, MATRIX
 from wsched.choose.step import FILL_BYTES, FLOPS_PER_CYCLE, WGMMA

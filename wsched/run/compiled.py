@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -38,6 +39,7 @@ from wsched.run.row_copy import copy_rows
 from wsched.run.staged import StagedPlan, makes_of, staged_packer
 from wsched.run.stamped import slots_of, stamped_run
 from wsched.run.summary import kernels_of
+from wsched.run.together import together
 from wsched.run.watched import WATCHED
 from wsched.schedule.configure import printing
 from wsched.schedule.matmul.kernel_options import kernel_options
@@ -82,6 +84,9 @@ def compile_fusion(
         ScheduleError: the parameters make an illegal schedule, or a line is of what is not there.
         UnsupportedError: they are legal, but there is no lowering for them.
     """
+    if params.siblings:
+        make = partial(compile_fusion, fusion, target=target, prints=prints)
+        return together(fusion, params, make)  # each with the name that it has alone
     begin = perf_counter()
     target = target or params.mma_macro.target
     made = plan_matmul(fusion, params, target)
@@ -193,13 +198,9 @@ class CompiledFusion(OnDevice):
         return arguments, outputs, self._pack(arguments, outputs)
 
     def _plan(
-        self,
-        arguments: Arguments,
-        inputs: Sequence[Any],
-        outputs: Sequence[torch.Tensor],
-        launch: Launch,
-        given: bool = False,
-    ) -> HostPlan | StagedPlan:
+        self, arguments: Arguments, inputs: Sequence[Any], outputs: Sequence[torch.Tensor],
+        launch: Launch, given: bool = False,
+    ) -> HostPlan | StagedPlan:  # fmt: skip
         """How calls like ``launch`` run; where they are ``given`` results, they are checked."""
         makes = makes_of(self.fusion, arguments, inputs, self.vector)
         read = inputs
@@ -273,9 +274,7 @@ class CompiledFusion(OnDevice):
         launch, made = bind_program(front, self._kernels(front), {}, inputs, outputs, copy_rows)
         return BoundLaunch(launch, inputs, made)
 
-    def _into_behind(
-        self, front: Program, inputs: Sequence[Any], outputs: Sequence[torch.Tensor]
-    ) -> Into:
+    def _into_behind(self, front: Program, inputs: Sequence[Any], outputs: Sequence[Any]) -> Into:
         """How calls with inputs and results like these run; nothing runs yet."""
         program, both = into_given(front), (*inputs, *outputs)
         run = prepare(program, self._kernels(program), {}, both, copy_rows)
@@ -330,6 +329,7 @@ class CompiledFusion(OnDevice):
 
     def trace(self, *inputs: torch.Tensor, out: Out = None) -> Trace:
         """Run with clocks: when each warp waited, computed and stored; ``out`` as a call writes it.
+        Of kernels that share groups out the first has clocks, the others run behind it.
 
         Arguments and errors as for a call. On a GPU it runs twice and waits for the device, so that
         no input may be written over.
@@ -337,9 +337,13 @@ class CompiledFusion(OnDevice):
         if self.finishes:
             return self.alone.trace(*inputs, out=out)
         arguments = self._arguments(self._copied(inputs))
-        self._add_outputs(arguments, self._results(arguments, inputs, out, never))
+        outputs = self._results(arguments, inputs, out, never)
+        self._add_outputs(arguments, outputs)
         loaded = None if self.simulates(arguments.device) else self.traced.loaded
-        return stamped_run(self.traced.kernel, arguments, loaded)
+        trace = stamped_run(self.traced.kernel, arguments, loaded)
+        for k in self.siblings:
+            k.alone_on(arguments, outputs)()
+        return trace
 
     @once
     def traced(self) -> CompiledFusion:
@@ -365,11 +369,7 @@ class CompiledFusion(OnDevice):
         return self._pack(self._arguments(inputs), outputs)
 
     def _results(
-        self,
-        arguments: Arguments,
-        inputs: Sequence[Any],
-        out: Out,
-        in_place: InPlace | None = None,
+        self, arguments: Arguments, inputs: Sequence[Any], out: Out, in_place: InPlace | None = None
     ) -> list[torch.Tensor]:
         outputs = results(self.fusion, arguments, out)
         if out is not None:

@@ -18,7 +18,7 @@ __all__ = ["digits", "kernel_name", "schedule_name"]
 
 _OUTSIDE = frozenset({
     "batch_invariant", "exchange_operands", "thread_loads", "l2_promotions", "smem_swizzles",
-    "accumulators", "epilogue_columns", "prefetched_steps", "splitk_mode",
+    "accumulators", "epilogue_columns", "prefetched_steps", "splitk_mode", "siblings", "sharing",
 })  # fmt: skip
 """Parameters that the kernel's code does not show, or that have a word of their own."""
 
@@ -33,8 +33,8 @@ def kernel_name(fusion: Fusion, params: MatmulParams) -> str:
     six hexadecimal digits of a hash of all but ``batch_invariant`` and ``l2_promotions``, which the
     kernel is the same without (the one is a promise about it, the other a property of the tensor
     maps that a launch makes), and the target, ``exchange_operands``, ``thread_loads``,
-    ``smem_swizzles``, ``accumulators``, ``epilogue_columns``, ``prefetched_steps`` and
-    ``splitk_mode``, which are words.
+    ``smem_swizzles``, ``accumulators``, ``epilogue_columns``, ``prefetched_steps``,
+    ``splitk_mode``, ``siblings`` and ``sharing``, which are words.
     """
     tile, cluster = params.output_tile, params.cluster_dims
     buffer = params.circular_buffer_options
@@ -72,9 +72,14 @@ def kernel_name(fusion: Fusion, params: MatmulParams) -> str:
         words.append(f"shared{params.along_k}")
     if params.splitk_factor > 1:
         words.append(f"{'parts' if params.stores_parts else 'split'}{params.splitk_factor}")
+    if sharing := params.sharing:
+        words.append(f"takes{sharing.own}of{'_'.join(map(str, sharing.lengths))}")
     if params.grid_traversal_factor[0] > 1:
         words.append(f"g{params.grid_traversal_factor[0]}")
-    facts = {n: v for n, v in params.to_dict().items() if n not in _OUTSIDE}
+    told = params.to_dict()
+    if params.siblings:
+        words.append(f"with{digits(json.dumps(told['siblings'], sort_keys=True), 6)}")
+    facts = {n: v for n, v in told.items() if n not in _OUTSIDE}
     facts["mma_macro"] = {"m": macro.m, "n": macro.n, "k": macro.k}
     words.append(digits(json.dumps(facts, sort_keys=True), 6))
     return "_".join(words)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
+from lowering.ground.errors import UnsupportedError
 from lowering.ground.expr import evaluate
 from lowering.target.targets import require
 from wsched.run.arguments import Arguments
@@ -37,6 +39,8 @@ class OnDevice(Made):
         made_from: the parameters that the matmul scheduler made the schedule from, with the
             register pair it has; None of a schedule that was written call by call.
         trials: each register pair that was compiled to choose this one, and what came of it.
+        siblings: kernels that are launched behind it, which share the groups of a matmul out with
+            it; its parameters are those of all.
         written: whether somebody wrote the schedule: the kernel is proved before it is launched,
             unless ``WSCHED_PROOF`` or :func:`wsched.compile` was told otherwise.
     """
@@ -44,6 +48,7 @@ class OnDevice(Made):
     vector: int = 2
     made_from: MatmulParams | None = None
     trials: tuple[str, ...] = ()
+    siblings: tuple[OnDevice, ...] = ()
     written: bool = False
 
     def __repr__(self) -> str:
@@ -54,8 +59,25 @@ class OnDevice(Made):
             told = f"MatmulParams({', '.join(changed(self.made_from, MatmulParams()))})"
         return f"<{type(self).__name__} {self.kernel.name} for {self.kernel.target.arch}: {told}>"
 
+    @property
+    def launched(self) -> tuple[OnDevice, ...]:
+        """The kernels of a call, in the order of their launches."""
+        return (self, *self.siblings)
+
     def _pack(self, arguments: Arguments, outputs: Sequence[torch.Tensor]) -> Callable[[], None]:
-        """A function that runs the kernel on these tensors."""
+        """A function that runs the kernel on these tensors, and its siblings behind it.
+
+        Raises:
+            UnsupportedError: the kernel is to run beside another one, which nobody launches.
+        """
+        if self.kernel.beside:
+            what = f"{self.kernel.name} without the kernel that it runs beside"
+            raise UnsupportedError(what, "MatmulParams with siblings, or waits_last=False")
+        launches = [k.alone_on(arguments, outputs) for k in self.launched]
+        return launches[0] if len(launches) == 1 else partial(_in_turn, launches)
+
+    def alone_on(self, arguments: Arguments, outputs: Sequence[torch.Tensor]) -> Callable[[], None]:
+        """A function that runs the kernel without its siblings on these tensors."""
         self._add_outputs(arguments, outputs)
         if 0 in outputs[0].shape:
             return lambda: None  # an empty result
@@ -88,12 +110,13 @@ class OnDevice(Made):
         return bool(device.type == "cpu")
 
     def _load(self, device: torch.device) -> None:
-        """Compile the kernel and load it on a GPU, which is checked first, then for its cluster."""
+        """Compile the kernels and load them on a GPU, which is checked first, then for clusters."""
         import torch
 
         require(torch, device.index, self.kernel.target)
-        self.loaded.prepare_device(device.index)
-        self.loaded.resident_ctas(device.index)
+        for k in self.launched:
+            k.loaded.prepare_device(device.index)
+            k.loaded.resident_ctas(device.index)
 
     @once
     def loaded(self) -> LoadedKernel:
@@ -110,3 +133,9 @@ class OnDevice(Made):
     def grid(self, extents: dict[str, int], resident: int) -> int:
         """CTAs to launch for a problem on a device that runs ``resident`` of them at a time."""
         return evaluate(self.kernel.grid, extents | {"sms": resident})
+
+
+def _in_turn(launches: Sequence[Callable[[], None]]) -> None:
+    """Launch kernels, one behind the other."""
+    for launch in launches:
+        launch()

@@ -15,6 +15,7 @@ from lowering.ground.errors import UnsupportedError
 from lowering.target.target import Target
 from wsched.fusion import Fusion
 from wsched.run.compiled import CompiledFusion, compile_fusion
+from wsched.run.together import together
 from wsched.schedule.matmul.limits import register_candidates, require_legal
 from wsched.schedule.matmul.params import MatmulParams
 
@@ -34,6 +35,8 @@ def compile_clean(
         UnsupportedError: there is no lowering for them; ptxas finds too few registers with every
             pair; there is no NVRTC.
     """
+    if params.siblings:
+        return together(fusion, params, lambda one: compile_clean(fusion, one, target))
     target = target or params.mma_macro.target
     if params.num_registers != "auto":
         return compile_fusion(fusion, params, target)

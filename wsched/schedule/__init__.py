@@ -41,6 +41,7 @@ from wsched.schedule.primitives.reorder import reorder
 from wsched.schedule.primitives.replay import replay
 from wsched.schedule.primitives.rfactor import rfactor
 from wsched.schedule.primitives.set_memory_type import set_memory_type
+from wsched.schedule.primitives.share_groups import share_groups
 from wsched.schedule.primitives.split import split
 from wsched.schedule.proof.legality import load_relations
 from wsched.schedule.proof.relation import LoadRelation, StepLoop
@@ -101,6 +102,7 @@ __all__ = [
     "rfactor",
     "schedule_matmul",
     "set_memory_type",
+    "share_groups",
     "split",
     "subdags_text",
     "to_dot",

@@ -105,6 +105,8 @@ def _is_a(value: Any, kind: Any) -> bool:
         return value in get_args(kind)
     if get_origin(kind) is tuple:
         kinds = get_args(kind)
+        if kinds[1:] == (...,):
+            return isinstance(value, tuple) and all(_is_a(v, kinds[0]) for v in value)
         pairs = isinstance(value, tuple) and len(value) == len(kinds)
         return pairs and all(map(_is_a, value, kinds))
     return isinstance(value, kind) and not (kind is int and isinstance(value, bool))
@@ -117,7 +119,10 @@ def _phrase(kind: Any) -> str:
     if get_origin(kind) is Literal:
         return " or ".join(map(repr, get_args(kind)))
     if get_origin(kind) is tuple:
-        return f"a tuple ({', '.join(k.__name__ for k in get_args(kind))})"
+        kinds = get_args(kind)
+        if kinds[1:] == (...,):
+            return f"a tuple of {kinds[0].__name__}"
+        return f"a tuple ({', '.join(k.__name__ for k in kinds)})"
     if kind is type(None):
         return "None"
     return f"{'an' if kind is int else 'a'} {kind.__name__}"
@@ -137,7 +142,7 @@ def plain(value: Any) -> Any:
         return value.name
     if is_dataclass(value):
         return {f.name: plain(getattr(value, f.name)) for f in fields(value)}
-    return list(value) if isinstance(value, tuple) else value
+    return [plain(v) for v in value] if isinstance(value, tuple) else value
 
 
 def build(default: Any, data: Any, where: str) -> Any:
@@ -158,9 +163,27 @@ def build(default: Any, data: Any, where: str) -> Any:
         if name not in names:
             why = f"there is no field {name}"
             raise ScheduleError("params", f"{where}.{name}", why, tuple(names))
-    values = {n: getattr(default, n) for n in names}
-    values |= {n: build(values[n], v, f"{where}.{n}") for n, v in data.items()}
-    return type(default)(**values)  # type: ignore[misc]
+    made: type = type(default)
+    values, several = {n: getattr(default, n) for n in names}, _elements(made)
+    for n, v in data.items():
+        if n in several and isinstance(v, list):
+            values[n] = tuple(build(several[n](), x, f"{where}.{n}[{i}]") for i, x in enumerate(v))
+        else:
+            values[n] = build(values[n], v, f"{where}.{n}")
+    return made(**values)
+
+
+@cache
+def _elements(kind: type) -> dict[str, Callable[[], Any]]:
+    """The fields of a dataclass that are tuples of dataclasses, with the class of these."""
+    hints: dict[str, tuple[Any, ...]] = {
+        n: get_args(h) for n, h in get_type_hints(kind).items() if get_origin(h) is tuple
+    }
+    return {n: h[0] for n, h in hints.items() if h[1:] == (...,) and _is_record(h[0])}
+
+
+def _is_record(kind: Any) -> bool:
+    return is_dataclass(kind)
 
 
 def lines(value: Any, indent: str) -> list[str]:
@@ -170,6 +193,9 @@ def lines(value: Any, indent: str) -> list[str]:
         item = getattr(value, f.name)
         if is_dataclass(item) and type(item).__str__ is object.__str__:
             found += [f"{indent}{f.name}:", *lines(item, indent + "  ")]
+        elif _several(item):
+            for at, one in enumerate(item):
+                found += [f"{indent}{f.name}[{at}]:", *lines(one, indent + "  ")]
         else:
             found.append(f"{indent}{f.name}: {item}")
     return found
@@ -182,6 +208,14 @@ def changed(value: Any, default: Any, of: str = "") -> list[str]:
         item, other = getattr(value, f.name), getattr(default, f.name)
         if is_dataclass(item) and type(item).__str__ is object.__str__:
             found += changed(item, other, f"{of}{f.name}.")
+        elif _several(item):
+            for at, one in enumerate(item):
+                found += changed(one, type(one)(), f"{of}{f.name}[{at}].")
         elif item != other:
             found.append(f"{of}{f.name}={item}")
     return found
+
+
+def _several(item: Any) -> bool:
+    """Whether a value is dataclasses in a tuple."""
+    return isinstance(item, tuple) and any(map(is_dataclass, item))

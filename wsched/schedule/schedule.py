@@ -41,6 +41,7 @@ from wsched.schedule.primitives.reorder import reorder
 from wsched.schedule.primitives.rfactor import rfactor
 from wsched.schedule.primitives.set_allocation_domain import set_allocation_domain
 from wsched.schedule.primitives.set_memory_type import set_memory_type
+from wsched.schedule.primitives.share_groups import share_groups
 from wsched.schedule.primitives.split import split
 
 __all__ = ["Schedule"]
@@ -294,6 +295,14 @@ class Schedule:
     def assume(self, name: str, least: int, most: int, promise: str) -> None:
         """Let ``name`` stand in factors; see :func:`~wsched.schedule.primitives.assume.assume`."""
         self._made(assume(self.fusion, name, least, most, promise))
+
+    def share_groups(self, lengths: Sequence[int], own: int) -> None:
+        """See :func:`~wsched.schedule.primitives.share_groups.share_groups`."""
+        call = PrimitiveCall("share_groups", (lengths, own))
+        require(call, "lengths", lengths, (tuple, list))
+        require_all(call, "lengths", lengths, int, len(lengths))
+        require(call, "own", own, int)
+        self._made(share_groups(self.fusion, tuple(lengths), own))
 
     def configure(self, **options: Any) -> None:
         """Set fields of :class:`~wsched.schedule.options.KernelOptions`.

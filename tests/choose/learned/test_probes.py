@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from wsched.choose import copy_engine, cost_model, epilogue, memory, step
+from wsched.choose import combine, copy_engine, cost_model, epilogue, memory, step
 from wsched.choose.gpus import GPUS
 from wsched.choose.learned.features import FEATURES
 from wsched.choose.learned.order import TREES
@@ -43,8 +43,10 @@ def test_what_has_moved_is_named() -> None:
 LAWS = {
     cost_model: (
         "GHZ", "START", "HAND_OVER", "OVERLAPPED_WORK", "STORE_LINE", "CLUSTER_START",
-        "FLOP_ENERGY", "BYTE_ENERGY", "CLOCK_EXPONENT", "COMBINE", "COMBINE_TILE", "COMBINE_PART",
-        "ADDED_US", "ADDED_PART", "ADDED_BYTES", "MEMORY_SHARP",
+        "FLOP_ENERGY", "BYTE_ENERGY", "CLOCK_EXPONENT", "MEMORY_SHARP",
+    ),
+    combine: (
+        "COMBINE", "COMBINE_TILE", "COMBINE_PART", "ADDED_US", "ADDED_PART", "ADDED_BYTES",
     ),
     step: (
         "FLOPS_PER_CYCLE", "WGMMA", "WGMMA_N", "STEP", "SHARED_STEP", "SMEM_BYTES", "PARTED_BYTES",
@@ -59,7 +61,8 @@ LAWS = {
 """Constants of laws that features are made of."""
 
 TABLES = {
-    cost_model: ("LAUNCH_US", "NUMBERED_US", "PLACED"),
+    cost_model: ("LAUNCH_US", "PLACED"),
+    combine: ("NUMBERED_US",),
     step: ("FILL_BYTES", "HELD_STEPS"),
     copy_engine: ("ASKED_BYTES", "FETCHED_WIDE", "RECEIVED_SLOWLY"),
 }

@@ -148,8 +148,10 @@ def test_what_a_loop_carries_is_written_at_each_trip(front: str, right: bool) ->
     assert said(claim) == ""
 
 
-def grids(*programs: str, cluster: int = 1, dependent: bool = True) -> list[str]:
-    kernel = Kernel("k", 128, ONE, (), (), (), cluster=cluster, dependent=dependent)
+def grids(
+    *programs: str, cluster: int = 1, dependent: bool = True, beside: bool = False
+) -> list[str]:
+    kernel = Kernel("k", 128, ONE, (), (), (), cluster, dependent, beside)
     warps = [agent(w, MEANS, n, n * cluster // len(programs)) for n, w in enumerate(programs)]
     found: list[Obligation] = [*waited(kernel, tuple(warps))]
     assert all(o.name == "griddepcontrol.wait" for o in found)
@@ -170,6 +172,8 @@ def test_grids_in_front() -> None:
     assert grids("grids", "fill", cluster=2) == ["", none.format(1)]
     assert grids("fill", "grids", "grids", "fill", cluster=2) == [""]
     assert grids("fill", "fill", cluster=2) == ["", none.format(0), none.format(1)]
+    assert grids("load grids", "load", beside=True) == [""]
+    assert grids("load ? grids ]", beside=True) == ["", none.format(0)]
 
 
 def test_more_states_than_a_few_are_not_decided() -> None:

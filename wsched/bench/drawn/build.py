@@ -111,7 +111,8 @@ def processes(jobs: int) -> ProcessPoolExecutor:
 def _compiled(definition: str, params: MatmulParams) -> str:
     """Compile one kernel in this process; what came of it."""
     try:
-        _ = compile_clean(import_fusion(definition), params).compiled
+        for kernel in compile_clean(import_fusion(definition), params).launched:
+            _ = kernel.compiled
     except WschedError as error:
         return type(error).__name__
     return "ok"

@@ -27,6 +27,7 @@ from wsched.schedule.matmul.shared import (
     shared_bytes,
     taken,
 )
+from wsched.schedule.matmul.siblings import sharing_reasons
 from wsched.schedule.matmul.slice_limits import slice_reasons
 from wsched.schedule.matmul.swizzles import swizzle_reasons
 from wsched.schedule.matmul.thread_loads import (
@@ -128,6 +129,7 @@ def _fusion_reasons(demands: Demands, params: MatmulParams) -> Reasons:
     """Reasons why the parameters are illegal for these types and operands that lie in memory so."""
     tile = params.output_tile
     reasons = [*swizzle_reasons(demands, params), *computed_reasons(demands, params)]
+    reasons += sharing_reasons(params, demands.grouped)
     reasons += [*scaled_reasons(demands, params), *slice_reasons(demands, params)]
     k = params.tile_sizes.warp_tile.k
     reasons += _operand_reasons(demands, params.mma_macro.n, k, params.halves)

@@ -1,7 +1,7 @@
 """Parameters of the matmul scheduler, under nvFuser's field names.
 
 Source of the names: ``nvfuser::MatmulParams`` (csrc/scheduler/matmul_heuristic.h) and
-``MatMulTileOptions``, ``GemmTile``, ``MmaMacro`` (csrc/mma_type.h). The last fifteen fields of
+``MatMulTileOptions``, ``GemmTile``, ``MmaMacro`` (csrc/mma_type.h). The last seventeen fields of
 :class:`MatmulParams` are wsched's own.
 """
 
@@ -11,8 +11,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from lowering.ground.frozen import quick
-from lowering.target.target import Target
-from lowering.target.targets import of_macro
 from wsched.schedule.checked import Checked, Choice, build, lines, plain
 from wsched.schedule.matmul.copied import (
     CachePolicies,
@@ -21,6 +19,7 @@ from wsched.schedule.matmul.copied import (
     SupportedVectorization,
     ThreadLoads,
 )
+from wsched.schedule.matmul.macro import MmaArch, MmaMacro
 from wsched.schedule.options import CachePolicy, MmaInputSmemSwizzle, TensorMapL2Promotion
 
 __all__ = [
@@ -32,6 +31,7 @@ __all__ = [
     "CircularBufferingStrategy",
     "ClusterDims",
     "GemmTile",
+    "GroupShare",
     "L2Promotions",
     "MatMulTileOptions",
     "MatmulParams",
@@ -132,37 +132,6 @@ class MatMulTileOptions(Checked):
     warp_tile: GemmTile = GemmTile(64, 256, 64)
 
 
-class MmaArch(Choice):
-    """Whose instruction a macro is, and how many CTAs issue it together; it says the target."""
-
-    Hopper = 0
-    Blackwell1CTA = 1
-    Blackwell2CTA = 2
-
-
-@dataclass(frozen=True, slots=True)
-class MmaMacro(Checked):
-    """The instruction ``wgmma.mma_async.m<m>n<n>k<k>``; nvFuser's ``Hopper_64_256_16``. With
-    another ``arch`` that one's: ``tcgen05.mma`` of ``Blackwell1CTA_128_256_16``, and of
-    ``Blackwell2CTA_256_256_16``, whose 256 rows are those of two CTAs, 128 of each.
-
-    ``k`` is that of 16-bit operands; the same 32 bytes of narrower ones have more.
-    """
-
-    m: int = 64
-    n: int = 256
-    k: int = 16
-    arch: MmaArch = MmaArch.Hopper
-
-    @property
-    def target(self) -> Target:
-        """The GPU that has it."""
-        return of_macro(self.arch.name)
-
-    def __str__(self) -> str:
-        return f"{self.arch.name}_{self.m}_{self.n}_{self.k}"
-
-
 @dataclass(frozen=True, slots=True)
 class CircularBufferOptions(Checked):
     """Circular buffering of the operands in shared memory.
@@ -183,6 +152,19 @@ class ClusterDims(Checked):
 
     m: int = 1
     n: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class GroupShare(Checked):
+    """Which groups a kernel takes of those that several share out; the fields are those of
+    :class:`~wsched.fusion.Sharing`.
+    """
+
+    lengths: tuple[int, ...] = ()
+    own: int = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.lengths)
 
 
 @quick
@@ -239,6 +221,9 @@ class MatmulParams(Checked):
         prefetched_steps: wsched's own: of its first tile, for which a CTA asks the L2 for the
             operands before it waits for the grid in front.
         splitk_mode: wsched's own (nvFuser's CTAs add up, in any order): who adds up parts of K.
+        siblings: wsched's own: further kernels, launched behind this one, that share the groups of
+            a grouped matmul out with it by the lengths of their tiles.
+        sharing: wsched's own: which groups a kernel takes that is one of several.
 
     Raises:
         ScheduleError: a field of another type than its own. Whether the values make a legal
@@ -276,6 +261,8 @@ class MatmulParams(Checked):
     epilogue_columns: int = 0
     prefetched_steps: int = 0
     splitk_mode: SplitKMode = SplitKMode.Serial
+    siblings: tuple[MatmulParams, ...] = ()
+    sharing: GroupShare = field(default_factory=GroupShare)
 
     @property
     def load_warpgroups(self) -> int:

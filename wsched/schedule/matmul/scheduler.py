@@ -107,6 +107,8 @@ def schedule_onto(s: Schedule, params: MatmulParams) -> None:
     """The same, by calls of a schedule that has none yet; raises as :func:`schedule_matmul`."""
     require_legal(s.fusion, params, s.target)
     params = settled(s.fusion, params, s.target)
+    if params.sharing:
+        s.share_groups(params.sharing.lengths, params.sharing.own)
     names = _cache(s, params)
     for tv in (*names.loads, *names.computed, *names.sums, *names.inputs, *names.epilogue):
         split_into_tiles(s, tv, params, names.outer)

@@ -19,6 +19,7 @@ from wsched.schedule.primitives.reorder import reorder
 from wsched.schedule.primitives.rfactor import rfactor
 from wsched.schedule.primitives.set_allocation_domain import set_allocation_domain
 from wsched.schedule.primitives.set_memory_type import set_memory_type
+from wsched.schedule.primitives.share_groups import share_groups
 from wsched.schedule.primitives.split import split
 
 __all__ = ["PRIMITIVES", "replay"]
@@ -38,6 +39,7 @@ PRIMITIVES: dict[str, Callable[..., Any]] = {
         rfactor,
         set_allocation_domain,
         set_memory_type,
+        share_groups,
         split,
     )
 }

@@ -1,0 +1,193 @@
+"""Kernels that share the groups of a matmul out: together they write every group once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+import wsched
+from lowering.ground.errors import ScheduleError, UnsupportedError
+from lowering.machine.adversary import Adversary
+from tests.grouped import BIAS, FORMS, GATE, SIZES, check_rows, gated, given, grouped
+from tests.run.test_grouped import SMALL
+from tests.schedules import dynamic
+from wsched.run.arguments import bind
+from wsched.run.compiled import CompiledFusion
+from wsched.run.cpu import run_on_cpu
+from wsched.run.on_device import OnDevice
+from wsched.run.results import add_outputs
+from wsched.schedule.matmul.params import GroupShare, MatmulParams
+from wsched.schedule.matmul.siblings import shared
+
+KERNELS: dict[str, tuple[str, ...]] = {
+    "two": ("ping-pong", "exchanged"),
+    "three": ("two groups", "cooperative", "exchanged cluster"),
+    "clusters": ("cluster", "exchanged cluster"),
+}
+"""Rows of tiles: 64 and 16; 128, 64 and 16; 128 and 16."""
+
+MORE = {**SIZES, "of each": (128, 64, 16, 17, 63, 65, 127, 129, 144, 80)}
+
+
+def params_of(name: str) -> MatmulParams:
+    return shared(tuple(dynamic(SMALL[n]) for n in KERNELS[name]))
+
+
+def kernel(name: str, text: str = "") -> CompiledFusion:
+    x, w, ends = given((1,), 8, 8)
+    return wsched.compile(text or grouped(), [x, w, ends], params=params_of(name))
+
+
+def written_by(k: OnDevice, inputs: tuple[Any, Any, Any], adversary: Adversary = "random") -> Any:
+    """What one kernel alone writes, NaN elsewhere."""
+    arguments = bind(k.fusion, inputs, k.vector)
+    d = torch.full((len(inputs[0]), inputs[1].shape[-1]), float("nan"), dtype=inputs[0].dtype)
+    add_outputs(k.fusion, k.kernel, k.vector, arguments, [d], "")
+    run_on_cpu(k.kernel, arguments, adversary=adversary)
+    return d
+
+
+@pytest.mark.sampled
+@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("sizes", MORE)
+def test_each_row_is_written_once(name: str, sizes: str) -> None:
+    """A group's rows by one kernel, the one whose tiles pad them least; all others by none."""
+    inputs = x, _, ends = given(MORE[sizes], 40, 48, behind=5)
+    k = kernel(name)
+    whole = torch.full((len(x), 40), float("nan"), dtype=x.dtype)
+    first = [0, *ends.tolist()]
+    assert k.fusion.groups is not None
+    lengths = k.fusion.groups.sharing.lengths
+    for own, one in enumerate((k, *k.siblings)):
+        d = written_by(one, inputs)
+        mine = ~d.isnan()
+        assert (whole.isnan() | ~mine).all()
+        whole = torch.where(mine, d, whole)
+        for size, begin in zip(MORE[sizes], first, strict=False):
+            least = [-(-size // n) * n for n in lengths]
+            taken = least.index(min(least)) == own
+            assert (
+                mine[begin : begin + size].all() if taken else not mine[begin : begin + size].any()
+            )
+    check_rows(whole, *inputs)
+
+
+@pytest.mark.sampled
+@pytest.mark.parametrize("adversary", ["eager", "lazy", "fair"])
+@pytest.mark.parametrize("name", KERNELS)
+def test_adversaries(name: str, adversary: Adversary) -> None:
+    inputs = given((3, 0, 66, 16, 1), 24, 96)
+    k = kernel(name)
+    whole = written_by(k, inputs, adversary)
+    for d in (written_by(other, inputs, adversary) for other in k.siblings):
+        whole = torch.where(d.isnan(), whole, d)
+    check_rows(whole, *inputs)
+
+
+def test_a_call_launches_all() -> None:
+    """Also into tensors that are there, packed, and through every door."""
+    x, w, ends = given(SIZES["hard"], 40, 48)
+    k = kernel("three")
+    d = torch.full((len(x), 40), float("nan"), dtype=x.dtype)
+    (made,) = k(x, w, ends)
+    k(x, w, ends, out=d)
+    (bound,) = k.bind(x, w, ends)()
+    (run,) = wsched.execute(grouped(), [x, w, ends], params=params_of("three"))
+    for found in (made, d, bound, run):
+        check_rows(found, x, w, ends)
+
+
+def test_several_products() -> None:
+    x, w, ends = given(SIZES["hard"], 72, 56)
+    u = w.flip(0)
+    (d,) = wsched.execute(GATE, [x, w, ends, u], params=params_of("two"))
+    assert torch.equal(d, gated(x, w, u, ends))
+
+
+def test_columns() -> None:
+    """Tiles of 16 columns, and with operands exchanged of 64, these first."""
+    text = grouped(ranks=FORMS["columns"])
+    x, w, ends = given(SIZES["hard"], 40, 48, ranks=FORMS["columns"])
+    kernels = (dynamic(SMALL[n]) for n in ("exchanged", "ping-pong"))
+    params = shared(tuple(replace(p, use_smem_epilogue=False) for p in kernels))
+    d = torch.full((40, w.shape[1]), float("nan"), dtype=x.dtype)
+    k = wsched.compile(text, [x, w, ends], params=params)
+    groups = k.fusion.groups
+    assert groups is not None and groups.sharing.lengths == (64, 16)
+    k(x, w, ends, out=d)
+    check_rows(d, x, w, ends)
+
+
+def test_the_first_waits_in_front_and_the_others_before_they_end() -> None:
+    k = kernel("three")
+    found = [(m.kernel.partial, m.kernel.dependent, m.kernel.beside) for m in (k, *k.siblings)]
+    assert found == [(True, True, False), (True, True, True), (True, True, True)]
+
+
+def test_nobody_launches_a_kernel_without_the_one_that_it_runs_beside() -> None:
+    k = kernel("two")
+    (other,) = k.siblings
+    assert isinstance(other, CompiledFusion)
+    with pytest.raises(UnsupportedError, match="without the kernel that it runs beside"):
+        other(*given((1,), 8, 8))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", KERNELS)
+def test_proof(name: str) -> None:
+    """Each kernel is right for all sizes, but that others write the rest of its results."""
+    k = kernel(name)
+    assert all(one.proof().proved for one in (k, *k.siblings))
+
+
+def test_parameters() -> None:
+    """They come back from plain data, and each kernel's name says which groups it takes."""
+    params = params_of("three")
+    assert MatmulParams.from_dict(params.to_dict()) == params
+    assert params.siblings[1].output_tile.m == 64
+    k = kernel("three")
+    assert replace(k.params, num_registers=params.num_registers) == params
+    names = [one.kernel.name for one in (k, *k.siblings)]
+    assert [f"_takes{own}of128_64_16_" in n for own, n in enumerate(names)] == [True] * 3
+    assert "siblings[1].exchange_operands=True" in repr(k)
+
+
+def test_a_schedule_of_calls() -> None:
+    """The calls of a kernel, its share among them, make the same kernel again."""
+    k = kernel("two")
+    calls = [c for c in k.fusion.history if c.op == "share_groups"]
+    assert list(map(str, calls)) == ["share_groups((64, 16), 0)"]
+    assert wsched.Schedule.of(grouped(), k.siblings[0].made_from).fusion == k.siblings[0].fusion
+
+
+@pytest.mark.parametrize(
+    ("text", "change", "why"),
+    [
+        (grouped(ranks=FORMS["sums"]), {}, "siblings share out groups of rows or columns of the "
+         "result, there are none"),
+        (grouped(), {"sharing": GroupShare((64, 16), 1)}, "siblings have no siblings, and say of "
+         "themselves nothing of sharing"),
+        (grouped(), {"exchange_operands": False}, "tiles of 64 never pad a group less than those "
+         "in front"),
+        (grouped(), {"use_smem_epilogue": False}, "siblings read and store alike: "
+         "use_smem_epilogue, thread_loads, batch_invariant and who loads the matrices of the "
+         "epilogue"),
+    ],
+)  # fmt: skip
+def test_refused(text: str, change: dict[str, Any], why: str) -> None:
+    params = params_of("two")
+    params = replace(params, siblings=(replace(params.siblings[0], **change),))
+    ranks = FORMS["sums"] if text != grouped() else FORMS["rows"]
+    with pytest.raises(ScheduleError) as e:
+        wsched.compile(text, given((1,), 8, 8, matrix="kn", ranks=ranks), params=params)
+    assert (e.value.rule, e.value.why) == ("params", why)
+
+
+def test_matrices_of_the_epilogue_are_read_alike() -> None:
+    x, w, ends = given((1,), 8, 8)
+    b, r, s = torch.ones(1, 8).bfloat16(), torch.ones(1, 8).bfloat16(), torch.ones(8)
+    with pytest.raises(ScheduleError, match="who loads the matrices of the epilogue"):
+        wsched.compile(BIAS, [x, w, ends, b, r, s], params=params_of("two"))

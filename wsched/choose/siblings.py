@@ -1,0 +1,101 @@
+"""Kernels that share groups out by the lengths of their tiles, as a schedule among others.
+
+Groups of any size, from nothing to twice the mean, are padded least by tiles of several lengths. A
+set of kernels is priced as its kernels are, each by its share of what it would do alone, and a
+little for each further one (:func:`wsched.choose.cost_model.together`).
+
+*Kernels of a kind.* All have the rows of the best single kernel for a warpgroup, and as many
+warpgroups that take turns or do not: what the laws say of such is comparable within a percent or
+two. Of tiles of other kinds they are further off than what padding costs. Down of Mixtral was
+predicted to gain 2 % where 64x256 by one warpgroup was put beside 128x168 exchanged, and lost 2 to
+8; gate and up, by 128x104, 128x88 and 128x80 in turns, was to gain 1.3, and gained 1.3.
+
+*Not where memory takes half of the time* (:data:`MEMORY`): what is not multiplied gains nothing
+there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+
+from wsched.choose import groups
+from wsched.choose.candidate import Candidate
+from wsched.choose.cost_model import priced, terms_of, together
+from wsched.choose.problem import Problem
+from wsched.schedule.matmul.early import launched
+from wsched.schedule.matmul.params import MatmulParams
+from wsched.schedule.matmul.siblings import length_along, shared
+
+__all__ = ["LEAST_GAIN", "MOST", "sharing_groups"]
+
+MOST = 3
+"""Kernels: a fourth one of 16 groups (8192 x 8192 x 5120) gained nothing in the mean of six lists
+of sizes."""
+
+MEMORY = 0.55
+"""Of the best single kernel's time, what memory takes at most. Gate and up of 128 groups of 256
+rows (1536 x 4096), where it takes 0.57, were to gain 4.6 % and took 1.004 times as long; those of
+16 (8192 x 5120), 0.51, were to gain 4.1 and gained 3.0 (six lists each, H200, 2026-11-29)."""
+
+LEAST_GAIN = 0.99
+"""Of the best single kernel's time that several have to be predicted to take at most."""
+
+
+def sharing_groups(problem: Problem, found: Sequence[Candidate]) -> Candidate | None:
+    """The fastest kernels that share the groups out, with the best single one among them; None
+    where they gain next to nothing.
+
+    Args:
+        problem: any.
+        found: single kernels, the best first.
+    """
+    if not found or not groups.shares_out(problem) or problem.batch_invariant:
+        return None
+    terms = found[0].terms
+    if terms is None or terms.stream > MEMORY * found[0].cost.by_laws:
+        return None
+    sets = (_candidate(problem, kernels) for kernels in _sets(problem, found))
+    best = min(sets, key=lambda c: c.cost.by_laws, default=None)
+    gains = best is not None and best.cost.by_laws <= LEAST_GAIN * found[0].cost.by_laws
+    return best if gains else None
+
+
+def _sets(problem: Problem, found: Sequence[Candidate]) -> Iterator[tuple[Candidate, ...]]:
+    """The best single kernel with one or two others, the longest tiles first: what they leave at
+    the end is least where the last ones are short.
+    """
+    best, rows = found[0], problem.grouped == "m"
+    kind, by_length = _kind(best.params), dict[int, Candidate]()
+    for c in found:
+        if _kind(c.params) == kind:
+            by_length.setdefault(length_along(c.params, rows), _early(problem, c))
+    mine = length_along(best.params, rows)
+    others = [n for n in by_length if n != mine]
+    for count in range(1, MOST):
+        for some in combinations(others, count):
+            lengths = sorted((mine, *some), reverse=True)
+            yield tuple(by_length[n] for n in lengths)
+
+
+def _kind(params: MatmulParams) -> tuple[object, ...]:
+    """What kernels that share groups out have in common."""
+    return (
+        params.tile_sizes.warp_tile.m, params.warpgroups, params.ping_pong, params.cluster_dims,
+        params.use_smem_epilogue, params.thread_loads,
+    )  # fmt: skip
+
+
+def _early(problem: Problem, single: Candidate) -> Candidate:
+    """A kernel that begins where CTAs of the one in front have left their SMs."""
+    params = launched(single.params, True)
+    terms = terms_of(problem, params)
+    return Candidate(params, priced(terms), terms)
+
+
+def _candidate(problem: Problem, kernels: Sequence[Candidate]) -> Candidate:
+    """Several kernels as one schedule."""
+    params = tuple(c.params for c in kernels)
+    shares = groups.shares_of(problem, params)
+    terms = [c.terms for c in kernels if c.terms is not None]
+    return Candidate(shared(params), together([*zip(terms, shares, strict=True)]))
