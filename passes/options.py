@@ -18,6 +18,8 @@ class LoweringOptions:
             of its chunks; a TMA store may be in flight from each.
         programmatic_dependent_launch: whether the kernel may start before the grid in front of it
             has ended, and lets the next one do the same.
+        early_operands: tensor maps of operands that the grid in front does not write.
+        leaves_registers: whether a CTA has no more registers than its roles want.
         prefetched_steps: of its first tile, for which a CTA asks the L2 for the operands before it
             waits for the grid in front.
         cache_policies: (tensor map, policy) of the copies that have one of their own.
@@ -37,6 +39,8 @@ class LoweringOptions:
 
     epilogue_stages: int = 2
     programmatic_dependent_launch: bool = True
+    early_operands: tuple[str, ...] = ()
+    leaves_registers: bool = False
     prefetched_steps: int = 0
     cache_policies: tuple[tuple[str, str], ...] = ()
     l2_promotions: tuple[tuple[str, int], ...] = ()

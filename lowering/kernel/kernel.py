@@ -47,6 +47,9 @@ class Kernel:
     grid in front of it has ended, and touches no global memory before ``griddepcontrol.wait``.
     ``target`` is the GPU that it is made for.
 
+    ``registers`` of a thread are what a CTA starts with where it leaves some of a multiprocessor's
+    to CTAs of another grid; None of one that takes all that there are.
+
     ``storage`` are its declarations, in the order of the text. Those of one kind are properties;
     one of them is found by its name.
     """
@@ -62,6 +65,12 @@ class Kernel:
     splits: int = 1
     target: Target = DEFAULT
     grid_y: Expr = ONE
+    registers: int | None = None
+
+    @property
+    def registers_at_entry(self) -> int:
+        """Registers of a thread that a CTA starts with."""
+        return self.registers or self.target.registers_at_entry(self.threads)
 
     @property
     def cta_group(self) -> CtaGroup:

@@ -75,6 +75,7 @@ class _Parser(Declarations):
         name = self.name()
         self.expect("threads")
         threads = self.integer()
+        registers = self.integer() if self.accept("registers") else None
         self.expect("cluster")
         cluster = self.integer()
         splits = self.integer() if self.accept("splits") else 1
@@ -116,6 +117,7 @@ class _Parser(Declarations):
             splits,
             target,
             grid_y,
+            registers,
         )
 
     def target(self) -> Target:
