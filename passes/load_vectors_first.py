@@ -3,9 +3,10 @@
 Requires: unrolled loops over chunks of columns, whose ``frag.load_global``s are of tensors that the
 kernel does not write.
 Guarantees: a load that is the same in every trip of such a loop stands in front of it, and one of
-few registers in front of the loop before it, too, whose time hides its latency. Loads of a row's
-neighbouring columns, a chunk in each trip, are one load of all of them; where registers do not hold
-these, a chunk's are loaded while the one before it is stored.
+few registers in front of the loop before it, too, whose time hides its latency, unless that loop
+runs before the grid in front has ended, which may write what is loaded (early operands). Loads of a
+row's neighbouring columns, a chunk in each trip, are one load of all of them; where registers do
+not hold these, a chunk's are loaded while the one before it is stored.
 
 After ``chunk_epilogue``, which makes the loops; before ``wait_for_earlier_grids``, which looks for
 the first access to global memory.
@@ -64,17 +65,18 @@ def load_vectors_first(kernel: Kernel, options: LoweringOptions) -> Kernel:
     """
     if not options.vector_registers:
         return kernel
-    return replace(kernel, body=_body(kernel.body, Names(kernel), options.vector_registers))
+    few = 0 if options.early_operands else _FEW
+    return replace(kernel, body=_body(kernel.body, Names(kernel), options.vector_registers, few))
 
 
-def _body(body: Body, names: Names, registers: int) -> Body:
+def _body(body: Body, names: Names, registers: int, few: int) -> Body:
     out: list[Stmt] = []
     for stmt in body:
-        stmt = map_bodies(stmt, lambda inner: _body(inner, names, registers))
+        stmt = map_bodies(stmt, lambda inner: _body(inner, names, registers, few))
         if isinstance(stmt, For) and stmt.unroll:
             loads, stmt = _hoisted(stmt, names, registers)
             for load in loads:
-                out.insert(_place(out, load), load)
+                out.insert(_place(out, load, few), load)
         out.append(stmt)
     return tuple(out)
 
@@ -129,9 +131,11 @@ def _whole(loop: For, load: FragLoadGlobal, names: Names) -> FragLoadGlobal | No
     return replace(load, out=out, src=replace(load.src, coords=begin))
 
 
-def _place(body: Sequence[Stmt], load: FragLoadGlobal) -> int:
-    """Where a load goes in what stands in front of its loop."""
-    if load.out.type.registers > _FEW:
+def _place(body: Sequence[Stmt], load: FragLoadGlobal, few: int) -> int:
+    """Where a load goes in what stands in front of its loop: in front of the loop before that one,
+    if it has so few registers.
+    """
+    if load.out.type.registers > few:
         return len(body)
     needed = used(load)
     for i in reversed(range(len(body))):

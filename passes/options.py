@@ -20,6 +20,8 @@ class LoweringOptions:
             has ended, and lets the next one do the same.
         waits_last: whether such a kernel waits for the grid in front only before it ends, which it
             runs beside.
+        early_operands: tensor maps of operands that the grid in front does not write.
+        leaves_registers: whether a CTA has no more registers than its roles want.
         prefetched_steps: of its first tile, for which a CTA asks the L2 for the operands before it
             waits for the grid in front.
         cache_policies: (tensor map, policy) of the copies that have one of their own.
@@ -40,6 +42,8 @@ class LoweringOptions:
     epilogue_stages: int = 2
     programmatic_dependent_launch: bool = True
     waits_last: bool = False
+    early_operands: tuple[str, ...] = ()
+    leaves_registers: bool = False
     prefetched_steps: int = 0
     cache_policies: tuple[tuple[str, str], ...] = ()
     l2_promotions: tuple[tuple[str, int], ...] = ()

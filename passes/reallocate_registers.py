@@ -50,21 +50,37 @@ def reallocate_registers(kernel: Kernel, options: LoweringOptions) -> Kernel:
           roles { role left warps 8 .. 9 { ... }  role right warps 9 .. 12 { ... } }
         }
 
+    Where registers are left to others, the CTA has what the roles want together::
+
+        kernel k threads 384 registers 152 ... {
+          ...
+          role compute warps 0 .. 8 as wg { setmaxnreg inc, 216  ... }
+          role load warps 8 .. 12 { setmaxnreg dec, 24  ... }
+
     Raises:
         ScheduleError: a count that setmaxnreg cannot take, or counts beyond the pool.
         InternalError: only some roles have a count, or a warpgroup would have several.
     """
-    return replace(
-        kernel, body=tuple(_reallocated(s, kernel.threads, kernel.target) for s in kernel.body)
-    )
+    if options.leaves_registers:
+        kernel = replace(kernel, registers=_wanted(kernel))
+    return replace(kernel, body=tuple(_reallocated(s, kernel) for s in kernel.body))
 
 
-def _reallocated(stmt: Stmt, threads: int, target: Target) -> Stmt:
+def _wanted(kernel: Kernel) -> int | None:
+    """Registers of a thread at entry that are enough for all roles; None if these have no count."""
+    roles = [r for s in kernel.body if isinstance(s, Roles) for r in s.roles]
+    total = sum(32 * r.warps * (r.registers or 0) for r in roles)
+    step = kernel.target.register_step
+    return -(-total // (kernel.threads * step)) * step or None
+
+
+def _reallocated(stmt: Stmt, kernel: Kernel) -> Stmt:
+    threads, target = kernel.threads, kernel.target
     if not isinstance(stmt, Roles) or all(r.registers is None for r in stmt.roles):
         return stmt
     parts = [(_count(run), run) for run in _by_warpgroup(stmt.roles)]
     _check(threads, parts, target)
-    entry = target.registers_at_entry(threads)
+    entry = kernel.registers_at_entry
 
     def headed(count: int, run: tuple[Role, ...]) -> Role:
         head = SetMaxNReg("dec" if count <= entry else "inc", count)

@@ -3,7 +3,8 @@
 Requires: roles, and every access to global memory inside them.
 Guarantees: the kernel is launched dependently (programmatic dependent launch); every role that
 touches global memory waits for earlier grids in front of the first statement that does, on its
-outermost level; right behind that it lets the next grid start.
+outermost level; right behind that it lets the next grid start. Operands that the options call early
+are loaded without a wait.
 
 *What overlaps.* The launch itself, the prefetch of the descriptors, the init of the mbarriers, the
 sync of the CTA or cluster, ``setmaxnreg`` and the first arrivals all run while the grid in front
@@ -14,6 +15,12 @@ or writes; so it stands before the first load *and* before the first store.
 only reach as far as the grid directly in front: if a grid could end before its predecessor, the
 next one would take its wait for passed while the predecessor is still writing. So no grid ends
 before the one in front of it. The machine checks both rules.
+
+*Early operands.* A grid starts when all CTAs of the one in front have waited: whatever is further
+in front has ended by then. So what the grid in front does not write is there, and its tensor map
+says that it is early. The role that loads operands then has nothing to wait for, and the main loop
+neither: where one stands in front of the first access that has to wait, the wait moves behind it,
+into the loop over tiles, and once more behind that loop, for CTAs without a tile.
 
 *When the next grid may start.* Its CTAs need as much shared memory and as many registers as ours,
 so an SM takes one when our CTA leaves it; letting them come early costs us nothing, and the launch
@@ -33,20 +40,20 @@ final.
 
 from __future__ import annotations
 
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
+from itertools import takewhile
 
 from lowering.ground.errors import InternalError
+from lowering.kernel.early import waits_for_grids
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import (
     Body,
+    For,
     GridDepLaunchDependents,
     GridDepWait,
-    Role,
     Roles,
     Stmt,
 )
-from lowering.kernel.traits import Memory
 from lowering.kernel.visit import map_roles, walk
 from passes.options import LoweringOptions
 
@@ -74,30 +81,71 @@ def wait_for_earlier_grids(kernel: Kernel, options: LoweringOptions) -> Kernel:
             on %warpgroup.warp 0 { for t in ... { elect { tma.load ... } } }
           }
 
+    with early operands A and B::
+
+        role compute warps 0 .. 8 as group {
+          for tile in 0 .. tiles {
+            for k in 0 .. n_k carry (...) { ... }
+            griddepcontrol.wait
+            griddepcontrol.launch_dependents
+            elect { tma.store ... }
+          }
+          griddepcontrol.wait
+        }
+        role load warps 8 .. 12 {
+          on %warpgroup.warp 0 { for t in ... { elect { tma.load ... } } }
+        }
+
     Raises:
         InternalError: an access to global memory outside the roles.
     """
     if not options.programmatic_dependent_launch:
         return kernel
-    outside = tuple(s for s in kernel.body if not isinstance(s, Roles))
-    if any(map(_touches_global, outside)):
+    early = set(options.early_operands)
+    kernel = kernel.redeclare(*(replace(m, early=m.name in early) for m in kernel.tensor_maps))
+    waits = _Waits(kernel)
+    if any(waits.inside(s) for s in kernel.body if not isinstance(s, Roles)):
         raise InternalError("wait_for_earlier_grids", "global memory is used outside the roles")
     last = options.waits_last
-    return replace(map_roles(kernel, partial(_waiting, last=last)), dependent=True, beside=last)
+    put = waits.last if last else waits.put
+    found = map_roles(kernel, lambda r: replace(r, body=put(r.body)))
+    return replace(found, dependent=True, beside=last)
 
 
-def _waiting(role: Role, last: bool) -> Role:
-    """The role with a wait in front of its first statement that touches global memory, or as its
-    last one.
-    """
-    first = next((i for i, s in enumerate(role.body) if _touches_global(s)), None)
-    if first is None:
-        return role
-    wait, launch = GridDepWait(), GridDepLaunchDependents()
-    begin: Body = (launch,) if last else (wait, launch)
-    end: Body = (wait,) if last else ()
-    return replace(role, body=(*role.body[:first], *begin, *role.body[first:], *end))
+@dataclass(frozen=True, slots=True)
+class _Waits:
+    """Where waits stand in a kernel whose maps say what is early."""
 
+    kernel: Kernel
 
-def _touches_global(stmt: Stmt) -> bool:
-    return any(Memory.GLOBAL in s.TRAITS.touches for s in walk((stmt,)))
+    def put(self, body: Body) -> Body:
+        """A list with a wait in front of its first statement that needs one; if operands are early
+        and that is a loop with a main loop in front of what needs it, in there and behind it.
+        """
+        first = next((i for i, s in enumerate(body) if self.inside(s)), None)
+        if first is None:
+            return body
+        front, stmt, behind = body[:first], body[first], body[first + 1 :]
+        if isinstance(stmt, For) and not stmt.unroll and self._works_first(stmt.body):
+            return (*front, replace(stmt, body=self.put(stmt.body)), GridDepWait(), *behind)
+        return (*front, GridDepWait(), GridDepLaunchDependents(), stmt, *behind)
+
+    def last(self, body: Body) -> Body:
+        """A role's list with a wait as its last statement, if anything needs one: the next grid
+        starts where it would wait first.
+        """
+        first = next((i for i, s in enumerate(body) if self.inside(s)), None)
+        if first is None:
+            return body
+        return (*body[:first], GridDepLaunchDependents(), *body[first:], GridDepWait())
+
+    def _works_first(self, body: Body) -> bool:
+        """Whether early operands are used in a loop in front of what needs a wait."""
+        if not any(m.early for m in self.kernel.tensor_maps):
+            return False
+        before = takewhile(lambda s: not self.inside(s), body)
+        return any(isinstance(s, For) for s in before)
+
+    def inside(self, stmt: Stmt) -> bool:
+        """Whether a statement needs a wait, or one inside it."""
+        return any(waits_for_grids(self.kernel, s) for s in walk((stmt,)))

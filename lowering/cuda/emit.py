@@ -98,6 +98,8 @@ def _emitted(kernel: Kernel) -> Emitted:
     parts += [e.functions[name] for name in sorted(e.functions)]
     frame = Writer()
     attributes = f"__launch_bounds__({kernel.threads}, 1)"
+    if kernel.registers is not None:
+        attributes = f"__maxnreg__({kernel.registers})"
     if kernel.cluster > 1:
         attributes = f"__cluster_dims__({kernel.cluster}, 1, 1) {attributes}"
     frame.line(f'extern "C" __global__ void {attributes}')

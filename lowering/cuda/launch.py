@@ -211,6 +211,9 @@ class LoadedKernel:
             self._call(
                 "cuKernelSetAttribute", shared, self.kernel.shared_bytes, self._function, where
             )
+            if self.kernel.registers is not None:  # the other grid's CTAs want all of it
+                most = attributes.CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT
+                self._call("cuKernelSetAttribute", most, 100, self._function, where)
         self._ready.add(device)
 
     def _call(self, function: str, *args: Any) -> Any:

@@ -78,7 +78,8 @@ class Declarations(Lexer):
             if self.peek not in map(str, PROMOTIONS):
                 raise self.fail("a promotion: " + ", ".join(map(str, PROMOTIONS)))
             promotion = self.integer()
-        return TensorMap(*tensor, box, swizzle, clipped, count, device, promotion, ragged)
+        early = self.accept("early")
+        return TensorMap(*tensor, box, swizzle, clipped, count, device, promotion, ragged, early)
 
     def global_tensor(self) -> GlobalTensor:
         """Take a plain tensor, or an array of them."""

@@ -50,6 +50,9 @@ class Kernel:
     A ``partial`` one writes a part of its results, kernels beside it the rest. ``target`` is the
     GPU that it is made for.
 
+    ``registers`` of a thread are what a CTA starts with where it leaves some of a multiprocessor's
+    to CTAs of another grid; None of one that takes all that there are.
+
     ``storage`` are its declarations, in the order of the text. Those of one kind are properties;
     one of them is found by its name.
     """
@@ -67,6 +70,12 @@ class Kernel:
     splits: int = 1
     target: Target = DEFAULT
     grid_y: Expr = ONE
+    registers: int | None = None
+
+    @property
+    def registers_at_entry(self) -> int:
+        """Registers of a thread that a CTA starts with."""
+        return self.registers or self.target.registers_at_entry(self.threads)
 
     @property
     def cta_group(self) -> CtaGroup:

@@ -75,6 +75,7 @@ class _Parser(Declarations):
         name = self.name()
         self.expect("threads")
         threads = self.integer()
+        registers = self.integer() if self.accept("registers") else None
         self.expect("cluster")
         cluster = self.integer()
         splits = self.integer() if self.accept("splits") else 1
@@ -108,7 +109,7 @@ class _Parser(Declarations):
             grid_y = self.expr()
         return Kernel(
             name, threads, grid, tuple(params), tuple(storage), body, cluster, dependent, beside,
-            partial, splits, target, grid_y,
+            partial, splits, target, grid_y, registers,
         )  # fmt: skip
 
     def target(self) -> Target:

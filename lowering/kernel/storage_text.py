@@ -69,7 +69,8 @@ def _tensor_map(t: TensorMap) -> str:
     name += f" {t.ragged.value}" * bool(t.ragged)
     kind = f"{t.dtype.value}{print_indices(t.sizes)}"
     promoted = "" if t.promotion == PROMOTIONS[-1] else f" promotion {t.promotion}"
-    return f"tensormap {name}: {kind}{box}{clipped}{_swizzle(t)}{promoted}"
+    early = " early" * t.early
+    return f"tensormap {name}: {kind}{box}{clipped}{_swizzle(t)}{promoted}{early}"
 
 
 def _ring(r: Ring) -> str:

@@ -104,6 +104,9 @@ class TensorMap(_InMemory):
 
     ``promotion`` is how many bytes the L2 fetches from memory at least where a copy misses it: 64,
     128 or 256 aligned ones, 0 for the sectors that it asks for.
+
+    The grid in front does not write what is behind an ``early`` map: a kernel that is launched
+    dependently loads through it before that grid has ended.
     """
 
     name: str
@@ -116,6 +119,7 @@ class TensorMap(_InMemory):
     device: bool = False
     promotion: int = WIDEST_PROMOTION
     ragged: Ragged = Ragged.NONE
+    early: bool = False
 
     @property
     def behind(self) -> tuple[Expr, ...]:

@@ -53,7 +53,9 @@ def print_kernel(kernel: Kernel) -> str:
 
 def kernel_lines(kernel: Kernel) -> Iterator[Line]:
     """The lines of :func:`print_kernel`, each with what begins there."""
-    head = f"kernel {kernel.name} threads {kernel.threads} cluster {kernel.cluster}"
+    head = f"kernel {kernel.name} threads {kernel.threads}"
+    head += "" if kernel.registers is None else f" registers {kernel.registers}"
+    head += f" cluster {kernel.cluster}"
     head += f" splits {kernel.splits}" if kernel.splits > 1 else ""
     head += " partial" if kernel.partial else ""
     head += " dependent" if kernel.dependent else ""

@@ -51,6 +51,8 @@ def declared_maps(kernel: Kernel) -> Iterator[str]:
         if m.promotion not in PROMOTIONS:
             known = ", ".join(map(str, PROMOTIONS))
             yield f"the L2 promotes to {m.promotion} bytes, not to one of {known}{where}"
+        if m.early and m.device:
+            yield f"a descriptor that a grid in front may write is read early{where}"
 
 
 def declared_over(kernel: Kernel) -> Iterator[str]:
@@ -82,6 +84,9 @@ def map_rules(kernel: Kernel, stmt: Stmt) -> Iterator[str]:
             yield f"{value.map} is ragged, what begins in front of its tensor is not loaded through"
         if isinstance(stmt, StoreTile | TmaStore) and ragged is Ragged.BEGIN:
             yield f"{value.map} is ragged by begins, what lies behind its tensor is not stored to"
+        early = isinstance(m, TensorMap) and m.early and not m.device
+        if isinstance(stmt, StoreTile | TmaStore) and early:
+            yield f"{value.map} is read early, but an earlier grid may still read what is stored"
     if isinstance(stmt, FenceTensormapAcquire | TensormapReplaceAddress | TensormapReplaceDim):
         m = _map(kernel, stmt.map.map)
         if m is not None:

@@ -21,6 +21,10 @@ def role_rules(kernel: Kernel) -> Iterator[str]:
     want of registers, each for its own warpgroups, is there.
     """
     yield from _rules(kernel.body, range(kernel.threads // 32), None)
+    if (entry := kernel.registers) is not None:
+        most, step = kernel.target.registers_at_entry(kernel.threads), kernel.target.register_step
+        if entry % step or not 0 < entry <= most:
+            yield f"a thread starts with multiples of {step} registers up to {most}, not {entry}"
     for stmt in kernel.body:
         if isinstance(stmt, Roles):
             yield from _budget(kernel, stmt)
@@ -28,15 +32,15 @@ def role_rules(kernel: Kernel) -> Iterator[str]:
 
 def _budget(kernel: Kernel, roles: Roles) -> Iterator[str]:
     """Registers per thread move between warpgroups; a role without ``setmaxnreg`` keeps its own."""
-    target, threads = kernel.target, kernel.threads
+    target, entry = kernel.target, kernel.registers_at_entry
     shares = []
     for role in roles.roles:
         counts = [s.count for s in role.body if isinstance(s, SetMaxNReg)]
         for count in counts:
             if problem := target.count_problem(count):
                 yield f"{problem}, not {count}, in: role {role.name}"
-        shares.append((32 * role.warps, (counts or [target.registers_at_entry(threads)])[-1]))
-    if problem := target.pool_problem(threads, tuple(shares)):
+        shares.append((32 * role.warps, (counts or [entry])[-1]))
+    if problem := target.pool_problem(kernel.threads, tuple(shares), entry):
         yield f"{problem}, in: setmaxnreg of the roles"
 
 

@@ -269,7 +269,7 @@ class Cta:
             a.name: [MBarrier(f"{a.name}[{i}]") for i in range(a.stages)] for a in kernel.mbarriers
         }
         self.named: dict[int, NamedBarrier] = {}
-        self.registers_at_entry = kernel.target.registers_at_entry(kernel.threads)
+        self.registers_at_entry = kernel.registers_at_entry
         self.pool, memory = RegisterPool(), kernel.target.tensor_memory
         self.cells = None if memory is None else Cells(memory, cluster.scheduler.events)
         self.running = kernel.threads // 32

@@ -233,10 +233,16 @@ def griddep_wait(stmt: GridDepWait, program: Program) -> Run:
 
 
 def griddep_launch_dependents(stmt: GridDepLaunchDependents, program: Program) -> Run:
-    """``griddepcontrol.launch_dependents`` changes nothing for this grid."""
+    """``griddepcontrol.launch_dependents`` changes nothing for this grid. The next one takes what
+    the grids before this one wrote for written.
+    """
 
     def run(warp: Warp) -> None:
-        return None
+        if program.kernel.waits_first and not warp.waited:
+            raise FaultError(
+                "griddepcontrol.launch_dependents before griddepcontrol.wait: the next grid may "
+                "start while an earlier one writes"
+            )
 
     return run
 

@@ -11,6 +11,7 @@ from lowering.ground.dtypes import DType
 from lowering.ground.errors import InternalError
 from lowering.ground.frozen import replaced
 from lowering.ground.types import FragmentType
+from lowering.kernel.early import waits_for_grids
 from lowering.kernel.kernel import SharedBuffer
 from lowering.kernel.nodes import (
     BulkCommit,
@@ -76,10 +77,11 @@ def tma_load(stmt: TmaLoad, program: Program) -> Run:
     place, find = program.place(stmt.dst), program.mbarrier(stmt.bar)
     where, descriptor = program.coordinates(stmt.src), descriptor_of(stmt.src, program)
     mask = None if stmt.multicast is None else program.scalar(stmt.multicast)
-    size = program.kernel.cta_group.size
+    size, waits = program.kernel.cta_group.size, waits_for_grids(program.kernel, stmt)
 
     def run(warp: Warp) -> None:
-        warp.touches_global()
+        if waits:
+            warp.touches_global()
         if stmt.cta_group not in (1, size):
             raise FaultError(f"cta_group {stmt.cta_group} in a kernel with cta_group {size}")
         env, cluster = warp.env, warp.cta.cluster

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TypeVar
 
 from lowering.kernel.compute import (
@@ -16,10 +15,10 @@ from lowering.kernel.compute import (
     WgmmaWait,
 )
 from lowering.kernel.control import For
+from lowering.kernel.early import waits_for_grids
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.operands import Frag, Stmt
-from lowering.kernel.sync import GridDepWait
-from lowering.kernel.traits import Memory
+from lowering.kernel.sync import GridDepLaunchDependents, GridDepWait
 from lowering.kernel.visit import operands, walk
 from lowering.proof.agent import Agent
 from lowering.proof.finite import Finite
@@ -49,16 +48,15 @@ class _Fences(Finite[bool]):
 
 @dataclass
 class _Grids(Finite[bool]):
-    """The state: whether the warp has waited for the grids in front of this one; ``beside`` says
-    whether it may touch global memory before.
-    """
+    """The state: whether the warp has waited for the grids in front of this one."""
 
-    beside: bool = False
+    kernel: Kernel
 
     def plain(self, stmt: Stmt, state: bool) -> bool:
         if isinstance(stmt, GridDepWait):
             return True
-        if not (state or self.beside) and stmt.TRAITS.touches & Memory.GLOBAL:
+        early = isinstance(stmt, GridDepLaunchDependents) and not self.kernel.beside
+        if not state and (early or waits_for_grids(self.kernel, stmt)):
             raise RefutedError("griddepcontrol.wait", "", f"{stmt.OP} before the wait")
         return state
 
@@ -126,7 +124,7 @@ def kept(agents: tuple[Agent, ...]) -> Iterator[Obligation]:
 
 def fenced(kernel: Kernel, agents: tuple[Agent, ...]) -> Obligation:
     """A ``wgmma.fence`` stands between the last access to a fragment and each group of wgmmas."""
-    return _all("wgmma.fence", kernel, agents, _Fences)
+    return _all("wgmma.fence", kernel, agents, _Fences())
 
 
 def waited(kernel: Kernel, agents: tuple[Agent, ...]) -> Iterator[Obligation]:
@@ -135,20 +133,19 @@ def waited(kernel: Kernel, agents: tuple[Agent, ...]) -> Iterator[Obligation]:
     """
     if not kernel.dependent:
         return
-    name, grids = "griddepcontrol.wait", partial(_Grids, kernel.beside)
+    name = "griddepcontrol.wait"
+    grids = _Grids(kernel)
     found = _all(name, kernel, agents, grids)
     yield found
     for rank in range(kernel.cluster) if found.verdict is Verdict.PROVED else ():
-        if not any(all(grids().run(a.body, {False})) for a in agents if a.rank == rank):
+        if not any(all(grids.run(a.body, {False})) for a in agents if a.rank == rank):
             why = f"no warp of CTA {rank} waits on every path"
             yield Obligation(name, kernel.name, Verdict.REFUTED, why)
 
 
-def _all(
-    name: str, kernel: Kernel, agents: tuple[Agent, ...], kind: Callable[[], Finite[bool]]
-) -> Obligation:
+def _all(name: str, kernel: Kernel, agents: tuple[Agent, ...], through: Finite[bool]) -> Obligation:
     for agent in agents:
-        found = _claim(name, agent, kind(), False)
+        found = _claim(name, agent, through, False)
         if found.verdict is not Verdict.PROVED:
             return found
     return Obligation(name, kernel.name)

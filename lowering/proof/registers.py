@@ -83,7 +83,7 @@ def _goes_on(stmt: Stmt, level: tuple[Stmt, ...]) -> bool:
 def _together(kernel: Kernel, asked: Mapping[int, _Asked]) -> Iterator[str]:
     """What is wrong with what the warps of a CTA ask for."""
     warps, target = kernel.threads // 32, kernel.target
-    entry = target.registers_at_entry(kernel.threads)
+    entry = kernel.registers_at_entry
     for warp in range(warps):
         if warp not in asked:
             yield f"some warps have a setmaxnreg, warp {warp} has none"
@@ -99,6 +99,6 @@ def _together(kernel: Kernel, asked: Mapping[int, _Asked]) -> Iterator[str]:
         if not right:
             yield f"setmaxnreg {stmt.action}, {stmt.count} of {entry} registers at entry"
     shares = tuple((32, asked[warp][0].count) for warp in range(warps))
-    if target.pool_problem(kernel.threads, shares):
+    if target.pool_problem(kernel.threads, shares, entry):
         whole = sum(32 * count for _, count in shares)
         yield f"{whole} registers are asked for, the CTA has {kernel.threads} x {entry}"

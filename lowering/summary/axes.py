@@ -40,6 +40,8 @@ GROUP = Var("group")
 MEETING = "meeting"
 """Shared memory in which warps meet."""
 
+_CTA = Special("ctaid.x")
+
 _TOGETHER = {"sum": "add", "max": "maximum", "min": "minimum"}
 """What two parts of a reduction come to, element by element."""
 
@@ -81,9 +83,15 @@ class Form:
     join: Callable[[Builder, Tile, Totals], Totals]
 
 
-def form_of(axis: Axis, tile: Tile) -> Form:
-    """How a summary of this kind is computed with that tile."""
-    first = Special("ctaid.x") * tile.rows
+def form_of(axis: Axis, tile: Tile, block: Expr = _CTA) -> Form:
+    """How a summary of this kind is computed with that tile.
+
+    Args:
+        axis: what is reduced.
+        tile: of a warpgroup.
+        block: which rows, where columns are reduced.
+    """
+    first = block * tile.rows
     left, outer = Special("ctaid.x") * tile.columns, Special("ctaid.y")
     match axis:
         case Axis.COLUMNS:

@@ -9,10 +9,11 @@ has to be put together behind it.
 from __future__ import annotations
 
 from lowering.ground.dtypes import DType
-from lowering.ground.expr import ONE, ZERO, Expr
+from lowering.ground.expr import ONE, ZERO, Expr, Special, Var, minimum
 from lowering.kernel.kernel import GlobalTensor, Kernel, NamedBarrierArray, SharedBuffer, Storage
 from lowering.kernel.nodes import (
     BarSync,
+    For,
     FragStoreGlobal,
     GmemRef,
     If,
@@ -39,13 +40,22 @@ from lowering.target.target import Target
 from lowering.target.targets import DEFAULT
 from wsched.fusion.summary import REDUCTIONS, Extent, Summary, Value
 
-__all__ = ["summary_kernel"]
+__all__ = ["ALONGSIDE_REGISTERS", "summary_kernel"]
 
 _EVERYONE = "everyone"
 
+ALONGSIDE_REGISTERS = 56
+"""Of a thread of a CTA that stands beside another grid's: what keeps 64 bytes of each thread on
+their way. The other CTA has 7168 registers less than a multiprocessor."""
+
 
 def summary_kernel(
-    summary: Summary, name: str, tile: Tile, vector: int, target: Target = DEFAULT
+    summary: Summary,
+    name: str,
+    tile: Tile,
+    vector: int,
+    target: Target = DEFAULT,
+    alongside: bool = False,
 ) -> Kernel:
     """The kernel before the passes of ``passes.summary``.
 
@@ -59,19 +69,28 @@ def summary_kernel(
         tile: of a warpgroup.
         vector: columns that threads access at once, 1, 2 or as many as the layout has together.
         target: the GPU.
+        alongside: whether there is a CTA for each multiprocessor, which takes blocks of rows in
+            turn and leaves a CTA of the grid behind it its place there. Of a tile of one warpgroup.
     """
-    form = form_of(summary.axis, tile)
+    block = Var("block") if alongside else Special("ctaid.x")
+    form = form_of(summary.axis, tile, block)
     b = Builder(summary=summary, layout=tile.layout)
     for v in summary.values:
         if v.extent is Extent.ONE:
             _before(b, v)
-    totals = trips(b, form, tile)
-    form.share(b, tile, totals)
-    if form.meeting[0]:
-        b.emit(BarSync(NamedBarrierRef(_EVERYONE, ZERO)))
-    with b.inside() as body:
-        _finish(b, form, tile, totals)
-    b.emit(If(GROUP.eq(0), tuple(body)))
+    with b.inside() as made:
+        totals = trips(b, form, tile)
+        form.share(b, tile, totals)
+        if form.meeting[0]:
+            b.emit(BarSync(NamedBarrierRef(_EVERYONE, ZERO)))
+        with b.inside() as body:
+            _finish(b, form, tile, totals)
+        b.emit(If(GROUP.eq(0), tuple(body)))
+    (x, y), registers = form.grid, None
+    if isinstance(block, Var):
+        made = [For(block, Special("ctaid.x"), x, tuple(made), Special("nctaid.x"))]
+        x, registers = minimum(x, Var("sms")), ALONGSIDE_REGISTERS
+    b.body.extend(made)
     threads = tile.groups * ptx.WARPGROUP
     storage: list[Storage] = [_declared(v, v.name, form, vector) for v in summary.inputs]
     written = dict.fromkeys(r.value for r in summary.results)
@@ -81,10 +100,9 @@ def summary_kernel(
         storage.append(SharedBuffer(MEETING, DType.F32, count, form.meeting))
         storage.append(NamedBarrierArray(_EVERYONE, 1, threads))
     role = Role("compute", 0, threads // 32, tuple(b.body), GROUP)
-    x, y = form.grid
     return Kernel(
         name, threads, x, (FRONT, REDUCED, BEHIND), tuple(storage), (Roles((role,)),),
-        target=target, grid_y=y,
+        target=target, grid_y=y, registers=registers,
     )  # fmt: skip
 
 

@@ -28,6 +28,11 @@ nine CTAs fit on a multiprocessor. 64 MB take 17.5 us so, 19.5 with twice as man
 pairs in the layout of accumulators (H200, 2026-11-29)."""
 
 
+_ALONE_BYTES = 2048
+"""The same of the only warpgroup on a multiprocessor, beside another grid's CTA: 128 bytes of each
+thread are on their way."""
+
+
 @dataclass(frozen=True, slots=True)
 class Tile:
     """What one warpgroup reads in a trip.
@@ -45,13 +50,14 @@ class Tile:
     layout: RegisterLayout = ACCUMULATOR
 
 
-def tile_of(summary: Summary, reduced: int, vector: int = 2) -> Tile:
+def tile_of(summary: Summary, reduced: int, vector: int = 2, alongside: bool = False) -> Tile:
     """The tile for a summary.
 
     Args:
         summary: what is computed.
         reduced: elements that come to one.
         vector: columns that threads may access at once.
+        alongside: whether it runs beside another grid.
     """
     tensors = [v for v in summary.inputs if v.extent is Extent.TENSOR]
     match summary.axis:
@@ -63,6 +69,7 @@ def tile_of(summary: Summary, reduced: int, vector: int = 2) -> Tile:
         return Tile(1, BLOCK_ROWS, 32)
     each = sum(v.dtype.bytes for v in tensors)
     if vector == TOGETHER:
-        columns = max(_WIDE_BYTES // each // _WIDE.columns, 2) * _WIDE.columns
+        read = _ALONE_BYTES if alongside else _WIDE_BYTES
+        columns = max(read // each // _WIDE.columns, 2) * _WIDE.columns
         return Tile(1, _WIDE.rows, columns, _WIDE)
     return Tile(4, BLOCK_ROWS, max(_BYTES // each // 32 * 32, 32))

@@ -124,11 +124,14 @@ class Target:
         found = ((self.count_problem(n), n) for n in counts)
         return next((f"{problem}, not {n}" for problem, n in found if problem), None)
 
-    def pool_problem(self, threads: int, shares: tuple[tuple[int, int], ...]) -> str | None:
-        """Why the registers of a CTA do not suffice for (threads, registers per thread) of each
-        role, or None.
+    def pool_problem(
+        self, threads: int, shares: tuple[tuple[int, int], ...], entry: int | None = None
+    ) -> str | None:
+        """Why the registers of a CTA, ``entry`` of each thread or all that there are, do not
+        suffice for (threads, registers per thread) of each role, or None.
         """
-        need, entry = sum(n * count for n, count in shares), self.registers_at_entry(threads)
+        entry = entry or self.registers_at_entry(threads)
+        need = sum(n * count for n, count in shares)
         if need <= threads * entry:
             return None
         parts = " + ".join(f"{n} x {count}" for n, count in shares)

@@ -47,6 +47,17 @@ roles {
 """)
 
 
+@pytest.mark.parametrize(("pair", "entry"), [((24, 216), 152), ((40, 200), 152), ((24, 208), 152)])
+def test_what_the_roles_do_not_want_is_left(pair: tuple[int, int], entry: int) -> None:
+    """To CTAs of another grid; counts of CTAs are multiples of 8 for each thread."""
+    text = lowered(reallocate_registers, before(*pair), leaves_registers=True)
+    assert text.startswith(f"kernel k threads 384 registers {entry} cluster 1 grid 1 {{")
+    assert [line.strip() for line in text.splitlines() if "setmaxnreg" in line] == [
+        f"setmaxnreg inc, {pair[1]}", f"setmaxnreg dec, {pair[0]}"
+    ]  # fmt: skip
+    assert unchanged(reallocate_registers, PLAIN, leaves_registers=True)
+
+
 def test_the_entry_count_itself() -> None:
     """168 registers at 384 threads: neither side needs more than it has."""
     text = lowered(reallocate_registers, before(168, 168))

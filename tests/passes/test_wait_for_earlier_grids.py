@@ -65,8 +65,59 @@ def test_beside_the_grid_in_front_each_role_waits_last() -> None:
     assert lowered(wait_for_earlier_grids, BEFORE, waits_last=True) == after
 
 
+EARLY = """
+param n: i32
+tensormap A: bf16[512, 512] box 64x64 swizzle 128
+tensormap R: bf16[512, 512] box 64x64 swizzle 128
+tensormap D: bf16[512, 512] box 64x64 swizzle 128
+shared A_s: bf16[1][64x64] swizzle 128
+shared R_s: bf16[1][64x64] swizzle 128
+mbarrier full[2] arrivals 1
+roles {
+  role compute warps 0 .. 4 {
+    for t in 0 .. n {
+      for k in 0 .. n {
+        mbarrier.wait full[0], 0
+      }
+      for chunk in 0 .. 2 unroll {
+        for m64 in 0 .. 2 unroll {
+          fence.proxy.async
+        }
+        elect {
+          tma.store D[0, 0], A_s[0, 0, 0]
+        }
+      }
+    }
+  }
+  role load warps 4 .. 8 {
+    for m in 0 .. n {
+      elect {
+        tma.load A_s[0, 0, 0], A[0, 0], bar=full[0]
+      }
+    }
+  }
+  role residual warps 8 .. 12 {
+    for r in 0 .. n {
+      elect {
+        tma.load R_s[0, 0, 0], R[0, 0], bar=full[1]
+      }
+    }
+  }
+}
+"""
+
+
+def test_early_operands(golden: object) -> None:
+    """Who loads them does not wait, who multiplies them does behind the main loop, for results and
+    what else an epilogue reads, and a CTA without a tile behind its loop.
+    """
+    assert lowered(wait_for_earlier_grids, EARLY, early_operands=("A",)) == golden
+
+
 def test_without_the_option_nothing_changes() -> None:
     assert unchanged(wait_for_earlier_grids, BEFORE, programmatic_dependent_launch=False)
+    late = {"programmatic_dependent_launch": False, "early_operands": ("A",)}
+    assert unchanged(wait_for_earlier_grids, EARLY, **late)
 
 
 @pytest.mark.parametrize(

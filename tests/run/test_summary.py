@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from lowering.kernel.text import print_kernel
+from lowering.summary.kernel import ALONGSIDE_REGISTERS
 from tests.lowering.summary.summaries import deviation, rms
 from wsched.importer.input_error import InputError
+from wsched.run.cpu import MULTIPROCESSORS
 from wsched.run.summary import CompiledSummary, compiled_summary
 
 torch = pytest.importorskip("torch")
@@ -44,6 +49,31 @@ def test_long_rows_that_threads_read_by_16_bytes() -> None:
         (found,) = made(0.5, x)
         torch.testing.assert_close(found, wanted(x, 0.5))
         assert [key[1] for key in made._variants][-1] == vector
+
+
+@pytest.mark.parametrize("columns", [264, 1264, 40])
+def test_beside_another_grid(columns: int) -> None:
+    """A CTA for each multiprocessor, which takes blocks of rows in turn; short rows likewise."""
+    made, alone = (CompiledSummary(rms(2, (1,)), alongside=at) for at in (True, False))
+    x = torch.randn(64 * MULTIPROCESSORS + 65, columns).bfloat16()
+    (found,) = made(0.5, x)
+    torch.testing.assert_close(found, wanted(x, 0.5))
+    (variant,) = made._variants.values()
+    assert "sms" in str(variant.kernel.grid)
+    assert variant.kernel.registers == ALONGSIDE_REGISTERS
+    text, starts = print_kernel(variant.kernel), "griddepcontrol.launch_dependents\n"
+    assert text.index(starts) < text.index("for block in")
+    assert made.name != alone.name
+
+
+def test_what_is_not_beside_another_grid_is_as_it_was() -> None:
+    """Warpgroups that meet, and other dimensions."""
+    odd = torch.randn(70, 601).bfloat16()
+    for summary, x in ((rms(2, (1,)), odd), (rms(2, (0,)), torch.randn(70, 40).bfloat16())):
+        made, alone = (CompiledSummary(summary, alongside=at) for at in (True, False))
+        assert torch.equal(made(0.5, x)[0], alone(0.5, x)[0])
+        (variant,), (other,) = made._variants.values(), alone._variants.values()
+        assert variant.kernel == replace(other.kernel, name=variant.kernel.name)
 
 
 @pytest.mark.parametrize("shape", [(2, 1), (4, 1), (2, 2, 1)])

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from lowering.ground.errors import UnsupportedError
 from lowering.ground.expr import evaluate
 from lowering.target.targets import require
+from passes.pipeline import run_passes
 from wsched.run.arguments import Arguments
 from wsched.run.counts import admitted_by, require_countable
 from wsched.run.cpu import grid_on_cpu, run_on_cpu
@@ -24,10 +25,14 @@ from wsched.schedule.matmul.params import MatmulParams
 
 if TYPE_CHECKING:
     import torch
+    from typing_extensions import Self
 
     from lowering.cuda.launch import LoadedKernel
 
-__all__ = ["OnDevice"]
+__all__ = ["ALONGSIDE", "OnDevice"]
+
+ALONGSIDE = "_alongside"
+"""Ends the name of a kernel that runs beside the grid in front."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -129,6 +134,21 @@ class OnDevice(Made):
 
         prove_before_launch(self.kernel, self.written, admitted_by(self.plan))
         return LoadedKernel(self.kernel, self.compiled.cubin, Workspace.of)
+
+    @once
+    def alongside(self) -> Self:
+        """The kernel for who knows that the grid in front does not write its operands: it loads and
+        multiplies them before that has ended, beside it, and leaves registers that it does not
+        need. Itself where that is no gain: threads load operands, descriptors change, or it starts
+        when the grid in front has ended.
+        """
+        maps = {m.name for m in self.tile_level.tensor_maps if not m.device}
+        operands = self.fusion.operands
+        if not self.options.programmatic_dependent_launch or not maps.issuperset(operands):
+            return self
+        options = replace(self.options, early_operands=operands, leaves_registers=True)
+        named = replace(self.tile_level, name=f"{self.kernel.name}{ALONGSIDE}")
+        return replace(self, options=options, tile_level=named, kernel=run_passes(named, options))
 
     def grid(self, extents: dict[str, int], resident: int) -> int:
         """CTAs to launch for a problem on a device that runs ``resident`` of them at a time."""

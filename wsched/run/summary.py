@@ -34,9 +34,9 @@ __all__ = ["CompiledSummary", "compiled_summary", "kernels_of"]
 
 
 @lru_cache(maxsize=256)
-def compiled_summary(summary: Summary) -> CompiledSummary:
+def compiled_summary(summary: Summary, alongside: bool = False) -> CompiledSummary:
     """The kernels of a summary of one stage; made once."""
-    return CompiledSummary(summary)
+    return CompiledSummary(summary, alongside)
 
 
 def kernels_of(steps: Sequence[Step]) -> dict[str, CompiledSummary]:
@@ -49,11 +49,12 @@ class CompiledSummary(Unscheduled):
 
     Args:
         summary: what is computed.
+        alongside: whether it runs beside the first tiles of the grid behind it.
     """
 
-    def __init__(self, summary: Summary) -> None:
-        self.summary = summary
-        self.name = f"summary_{digits(repr(summary), 10)}"
+    def __init__(self, summary: Summary, alongside: bool = False) -> None:
+        self.summary, self.alongside = summary, alongside
+        self.name = f"summary_{digits(repr(summary), 10)}{'_alongside' * alongside}"
         super().__init__()
         self._variants: dict[tuple[Tile | FewRows, int], Variant] = {}
 
@@ -91,7 +92,8 @@ class CompiledSummary(Unscheduled):
             name = f"{self.name}_few_{tile.span}x{tile.deep}"
             return lower_summary(few_rows_kernel(self.summary, name, tile))
         name = f"{self.name}_{tile.groups}x{tile.rows}x{tile.columns}_{vector}"
-        return lower_summary(summary_kernel(self.summary, name, tile, vector))
+        alongside = self.alongside and self.summary.axis is Axis.COLUMNS and tile.groups == 1
+        return lower_summary(summary_kernel(self.summary, name, tile, vector, alongside=alongside))
 
     def _variant(
         self, extents: Mapping[str, int], inputs: Sequence[Any], outputs: Sequence[Any]
@@ -119,7 +121,7 @@ class CompiledSummary(Unscheduled):
         widths = (TOGETHER, 2) if self.summary.axis is Axis.COLUMNS else (2,)
         columns, reduced = extents[last.name], extents[REDUCED.name]
         vector = next((n for n in widths if all(_even(t, columns, n) for t in tensors)), 1)
-        tile = tile_of(self.summary, reduced, vector)
+        tile = tile_of(self.summary, reduced, vector, self.alongside)
         return tile, min(vector, tile.layout.span)
 
     def _pack(
@@ -175,7 +177,8 @@ class CompiledSummary(Unscheduled):
                 run_on_cpu(kernel, arguments)
 
             return simulate
-        return variant.loaded.prepare(matrices, extents, ctas_of(kernel, extents)).here
+        known = {**extents, "sms": variant.loaded.resident_ctas(device.index)}
+        return variant.loaded.prepare(matrices, extents, ctas_of(kernel, known)).here
 
     def _extents(self, inputs: Sequence[Any]) -> dict[str, int]:
         """The parameters of the kernel.

@@ -60,6 +60,14 @@ def test_a_thread_without_a_context_counts_clusters(driver: Driver) -> None:
     assert k.resident_ctas(0) == 12
 
 
+def test_who_leaves_registers_leaves_shared_memory(driver: Driver) -> None:
+    """A multiprocessor divides its memory as the CTA that comes first wants it."""
+    carveout = "CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT"
+    for registers, asked in ((None, []), (56, [100])):
+        LoadedKernel(replace(copy_kernel(), registers=registers), b"").prepare_device(0)
+        assert [x[1] for x in driver.named("attribute") if x[0] == carveout] == asked
+
+
 def test_missing_driver_is_unsupported(monkeypatch: pytest.MonkeyPatch) -> None:
     def absent(name: str) -> None:
         raise OSError(name)

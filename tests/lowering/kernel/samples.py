@@ -6,13 +6,13 @@ from lowering.kernel import nodes
 from lowering.kernel.nodes import Stmt
 
 ALL_NODES = """\
-kernel all threads 384 cluster 2 splits 3 dependent grid min(ceildiv(M, 128) * 2, sms) {
+kernel all threads 384 registers 96 cluster 2 splits 3 dependent grid min(ceildiv(M, 64) * 2, sms) {
   param M: i32
   param K: i64
   tensormap A: bf16[M, K]
   tensormap D: f32[M, M * 2] box 64x32 swizzle 128
   tensormap R: bf16[M, M] box 64x64 clipped
-  tensormap V: f32[M] box 64
+  tensormap V: f32[M] box 64 early
   tensormap W[3]: bf16[select(entry < 1, M, M * 2), K] box 64x64 swizzle 128
   tensormap E[M] device: f32[M, M] box 8x8
   tensormap Z device: f32[M, M]

@@ -14,7 +14,7 @@ KERNEL = """\
 kernel good threads 128 cluster 1 grid 1 {
   param M: i32
   param L: i64
-  tensormap A: bf16[M, M] box 64x64 swizzle 128
+  tensormap A: bf16[M, M] box 64x64 swizzle 128 early
   tensormap W[3]: bf16[select(entry < 1, M, 64), M] box 64x64 swizzle 128
   tensormap E[M] device: f32[M, M] box 64x32
   tensormap G ragged: bf16[M + 1, M, 64] box 1x64x64 swizzle 128
@@ -45,6 +45,7 @@ def test_good() -> None:
     assert parse_kernel(print_kernel(k)) == k
     one, three, many, ragged, begun = k.tensor_maps
     assert (ragged.ragged, begun.ragged, one.ragged) == (Ragged.END, Ragged.BEGIN, Ragged.NONE)
+    assert (one.early, three.early) == (True, False)
     assert (one.count, three.count, many.count) == (None, Const(3), Var("M"))
     assert (three.device, many.device) == (False, True)
     assert [(n, str(s[0])) for n, s in three.arguments(2)] == [("W[0]", "M"), ("W[1]", "64")]
@@ -73,6 +74,11 @@ def test_good() -> None:
         ("tma.load S[0, 0, 0], H[M, 0 - M, 0]", "tma.store H[M, 0, 0], S[0, 0, 0]",
          "H is ragged by begins, what lies behind its tensor is not stored to, "
          "in: tma.store H[M, 0, 0], S[0, 0, 0]"),
+        ("M] box 64x32", "M] box 64x32 early",
+         "a descriptor that a grid in front may write is read early, in: tensormap E"),
+        ("tma.load S[0, 0, 0], H[M, 0 - M, 0]", "tma.store A[0, 0], S[0, 0, 0]",
+         "A is read early, but an earlier grid may still read what is stored, "
+         "in: tma.store A[0, 0], S[0, 0, 0]"),
         ("W[M % 3][0, 64]", "G[M, 0, 0]",
          "G is ragged, what begins in front of its tensor is not loaded through, "
          "in: tma.load S[0, 0, 0], G[M, 0, 0]"),

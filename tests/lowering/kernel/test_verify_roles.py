@@ -72,6 +72,13 @@ def test_roles_of_any_number_of_warps() -> None:
         ("dec, 40", "dec, 152\n setmaxnreg inc, 216",
          "128 x 200 + 128 x 216 + 32 x 168 = 58624 registers, the CTA has 288 x 168 = 48384, "
          "in: setmaxnreg of the roles"),
+        ("threads 288", "threads 288 registers 164",
+         "a thread starts with multiples of 8 registers up to 168, not 164"),
+        ("threads 288", "threads 288 registers 176",
+         "a thread starts with multiples of 8 registers up to 168, not 176"),
+        ("threads 288", "threads 288 registers 112",
+         "128 x 200 + 128 x 40 + 32 x 112 = 34304 registers, the CTA has 288 x 112 = 32256, "
+         "in: setmaxnreg of the roles"),
         ("named_barrier meet[2] id 1", "named_barrier meet[2] id 0",
          "id 0 belongs to the CTA, in: named_barrier meet"),
         ("named_barrier meet[2] id 1", "named_barrier meet[2] id 15",

@@ -12,11 +12,18 @@ from lowering.kernel import nodes
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.text import parse_kernel, print_kernel
 from lowering.kernel.traits import Memory
+from lowering.kernel.visit import walk
 from lowering.machine import MachineError, run_kernel
+from passes.options import LoweringOptions
+from passes.pipeline import run_passes
 from tests.lowering.machine.kernels import from_dtype, integers
-from tests.lowering.nest.kernels import SMALL, final
+from tests.lowering.nest.kernels import CLUSTER_2X1, SMALL, final, schedule, tile_level
+from tests.proofs import proved
+from tests.schedule.fusions import linear
+from wsched.schedule import plan_matmul
 
 WAIT = re.compile(r" *griddepcontrol\.wait\n")
+TRIGGER = " *griddepcontrol\\.launch_dependents\n"
 EARLY = "global memory before griddepcontrol.wait: earlier grids may still use it"
 ENDED = "the CTA ends without griddepcontrol.wait: its grid may end before an earlier one"
 
@@ -36,10 +43,16 @@ def right(kernel: Kernel, ctas: int = 4) -> bool:
 
 
 def without_wait(kernel: Kernel, which: int) -> Kernel:
-    """The kernel without one of its waits, counted in program order."""
+    """The kernel without one of its waits, counted in program order, and what follows it."""
     text = print_kernel(kernel)
-    found = list(WAIT.finditer(text))[which]
+    found = list(re.finditer(WAIT.pattern + TRIGGER, text))[which]
     return parse_kernel(text[: found.start()] + text[found.end() :])
+
+
+def with_early_operands(name: str) -> Kernel:
+    """The kernel of a schedule whose operands the grid in front does not write."""
+    operands = plan_matmul(linear(), schedule(name)).fusion.operands
+    return run_passes(tile_level(name), LoweringOptions(early_operands=operands))
 
 
 @pytest.mark.sampled
@@ -48,6 +61,44 @@ def test_kernels_wait_in_time(name: str) -> None:
     kernel = final(name)
     assert kernel.dependent
     assert right(kernel)
+
+
+@pytest.mark.sampled
+@pytest.mark.parametrize("name", [*SMALL, CLUSTER_2X1])
+def test_early_operands_are_loaded_before_the_wait(name: str) -> None:
+    """Each role that loads them does before it waits, if it does; all else waits."""
+    kernel = with_early_operands(name)
+    roles = [s for r in walk(kernel.body) if isinstance(r, nodes.Roles) for s in r.roles]
+    seen = [
+        [s.OP for s in walk(role.body) if isinstance(s, nodes.TmaLoad | nodes.GridDepWait)]
+        for role in roles
+    ]
+    assert {ops[0] for ops in seen if nodes.TmaLoad.OP in ops} == {nodes.TmaLoad.OP}
+    assert any(nodes.GridDepWait.OP in ops for ops in seen)
+    proved(kernel)
+    if kernel.cluster == 1:
+        assert right(kernel)
+
+
+def test_only_operands_that_are_early_are() -> None:
+    text = print_kernel(with_early_operands("cooperative"))
+    late = parse_kernel(text.replace(" early\n", "\n", 1))
+    with pytest.raises(MachineError) as error:
+        right(late)
+    assert (error.value.what, error.value.line[:8]) == (EARLY, "tma.load")
+
+
+def test_the_next_grid_starts_behind_the_wait() -> None:
+    """It takes what is in front of ours for ended."""
+    text = print_kernel(final("cooperative"))
+    swapped, pairs = re.subn(f"({WAIT.pattern})({TRIGGER})", r"\2\1", text)
+    assert pairs == 2
+    with pytest.raises(MachineError) as error:
+        right(parse_kernel(swapped))
+    assert error.value.what == (
+        "griddepcontrol.launch_dependents before griddepcontrol.wait: the next grid may start "
+        "while an earlier one writes"
+    )
 
 
 @pytest.mark.parametrize(
@@ -69,7 +120,7 @@ def test_the_only_role_of_a_pipelined_kernel() -> None:
 
 
 def test_a_kernel_launched_normally_need_not_wait() -> None:
-    text = WAIT.sub("", print_kernel(final("cooperative")))
+    text = re.sub(WAIT.pattern + TRIGGER, "", print_kernel(final("cooperative")))
     assert right(parse_kernel(text.replace(" dependent grid", " grid")))
 
 
@@ -88,7 +139,7 @@ def test_a_kernel_beside_the_grid_in_front_waits_before_it_ends() -> None:
 
 def test_a_cta_without_a_tile_waits_too() -> None:
     """Waits inside the tile loop guard every access, and yet a grid could end too early."""
-    text, waits = WAIT.subn("", print_kernel(final("cooperative")))
+    text, waits = re.subn(WAIT.pattern + TRIGGER, "", print_kernel(final("cooperative")))
     inside, loops = re.subn(r"(for tile2? in .*\{\n)", r"\1griddepcontrol.wait\n", text)
     assert waits == loops == 2
     kernel = parse_kernel(inside)

@@ -21,6 +21,7 @@ from lowering.kernel.nodes import (
     FragLoadGlobal,
     FragRows,
     GmemRef,
+    GridDepLaunchDependents,
     GridDepWait,
     SmemRef,
     Stmt,
@@ -30,6 +31,7 @@ from lowering.kernel.nodes import (
     WgmmaFence,
     WgmmaWait,
 )
+from lowering.kernel.tensors import TensorMap
 from lowering.proof.agent import Agent
 from lowering.proof.obligation import Obligation, Verdict
 from lowering.proof.order import fenced, kept, waited
@@ -56,7 +58,9 @@ MEANS: dict[str, Stmt] = {
     "fill": FragFill(ACC, 0.0),
     "other": FragLoadGlobal(OTHER, FROM),
     "load": TmaLoad(A, FROM),
+    "early": TmaLoad(A, GmemRef("E", (ZERO, ZERO))),
     "grids": GridDepWait(),
+    "next": GridDepLaunchDependents(),
 }
 KERNEL = Kernel("k", 128, ONE, (), (), (), dependent=True)
 
@@ -151,7 +155,10 @@ def test_what_a_loop_carries_is_written_at_each_trip(front: str, right: bool) ->
 def grids(
     *programs: str, cluster: int = 1, dependent: bool = True, beside: bool = False
 ) -> list[str]:
-    kernel = Kernel("k", 128, ONE, (), (), (), cluster, dependent, beside)
+    maps = tuple(TensorMap(n, DType.BF16, (ONE, ONE), early=n == "E") for n in "TE")
+    kernel = Kernel(
+        "k", 128, ONE, (), maps, (), cluster=cluster, dependent=dependent, beside=beside
+    )
     warps = [agent(w, MEANS, n, n * cluster // len(programs)) for n, w in enumerate(programs)]
     found: list[Obligation] = [*waited(kernel, tuple(warps))]
     assert all(o.name == "griddepcontrol.wait" for o in found)
@@ -164,9 +171,10 @@ def test_grids_in_front() -> None:
     assert grids("load", dependent=False) == []
     assert grids("grids load") == grids("grids load", "fill") == [""]
     assert grids("load grids") == grids("? grids ] load") == grids("fill load", "grids") == before
-    assert grids("grids other", "fill") == [""]
+    assert grids("grids other", "fill") == grids("early", "grids next") == [""]
+    assert grids("grids", "next") == [f"{GridDepLaunchDependents.OP} before the wait"]
     none = "no warp of CTA {} waits on every path"
-    assert grids("fill") == grids("? grids ]") == ["", none.format(0)]
+    assert grids("early") == grids("fill") == grids("? grids ]") == ["", none.format(0)]
     assert grids("? grids ]", "grids") == [""]
     assert grids("grids", "grids", cluster=2) == [""]
     assert grids("grids", "fill", cluster=2) == ["", none.format(1)]

@@ -44,6 +44,11 @@ def test_a_row_for_each_warp(summary: Summary, columns: int) -> None:
     assert tile_of(summary, 256, TOGETHER) == tile_of(summary, 256)
 
 
+def test_a_warpgroup_alone_on_a_multiprocessor_reads_twice_as_much() -> None:
+    assert tile_of(COLUMNS, 257, TOGETHER, alongside=True).columns == 1024
+    assert tile_of(COLUMNS, 256, TOGETHER, alongside=True) == tile_of(COLUMNS, 256)
+
+
 def test_there_are_two_groups_of_columns_to_fold() -> None:
     """However many tensors are read: of one group nothing falls together."""
     (x,) = (v for v in TWO.values if v.name == "x")

@@ -26,9 +26,11 @@ from wsched.program.keep import Keep
 from wsched.program.memory import device_of, extents_of, new_tensor
 from wsched.program.prepare import Function, Kernel, prepare
 from wsched.program.program import Buffer, CallStep, KernelStep, Program, Step, SweepStep
+from wsched.run.alongside import Front, beside
+from wsched.run.copies import unreadable
 from wsched.run.finish import Parts, finish_steps, in_parts_step, summary_steps
 from wsched.run.row_copy import copy_rows
-from wsched.run.summary import kernels_of
+from wsched.run.summary import compiled_summary, kernels_of
 from wsched.run.sweep import compiled_sweep
 from wsched.schedule.plan import Plan
 
@@ -257,6 +259,7 @@ class _Steps:
         self._settle(segment.inputs)
         reads, alike = zip(*self._read(segment), strict=True)
         kernel = kernels.compile(segment.definition, alike)
+        kernel = self._beside_statistics(segment, kernel, reads, alike) or kernel
         kernel.admit(alike)
         self.kernels.append(kernel)
         name = _name_of(kernel.alone, self.own)
@@ -270,6 +273,30 @@ class _Steps:
         }
         self._settle(dict(segment.seen))
         self._show(segment, writes)
+
+    def _beside_statistics(
+        self,
+        segment: Segment,
+        kernel: CompiledFusion,
+        reads: Sequence[Buffer],
+        alike: Sequence[Any],
+    ) -> CompiledFusion | None:
+        """The kernel that runs beside the summary in front of it, which then does so, too; None
+        where there is no such summary, or it would not pay.
+        """
+        fusion, compiled = kernel.fusion, partial(kernels.compile, segment.definition, alike)
+        memory = [b.memory for b in reads]
+        given = zip(fusion.inputs, memory, strict=True)
+        front = Front.of(self._steps, memory, [m for b, m in given if b.tensor in fusion.operands])
+        if front is None or unreadable(fusion, alike):
+            return None
+        read = sum(b.nbytes(self._extents) for b in front.summary.reads)
+        found = beside(kernel, alike, read, lambda params: compiled(params=params))
+        if found is not None:
+            made = compiled_summary(front.summary.summary, alongside=True)
+            self.own[made.name] = made
+            self._steps = front.alongside(made)
+        return found
 
     def _view(self, source: Buffer, target: Buffer, look: Callable[[Any], Any]) -> None:
         """Look at a buffer as another one; what does not lie so is copied."""

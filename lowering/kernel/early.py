@@ -1,0 +1,22 @@
+"""What a kernel that is launched dependently may touch before the grid in front has ended."""
+
+from __future__ import annotations
+
+from lowering.kernel.kernel import Kernel
+from lowering.kernel.memory import TmaLoad
+from lowering.kernel.operands import Stmt
+from lowering.kernel.tensors import TensorMap
+from lowering.kernel.traits import Memory
+
+__all__ = ["waits_for_grids"]
+
+
+def waits_for_grids(kernel: Kernel, stmt: Stmt) -> bool:
+    """Whether a statement, without those inside it, stands behind ``griddepcontrol.wait``: all that
+    touch global memory do, but for loads through an early map, and none of a kernel that runs
+    beside the grid in front.
+    """
+    if kernel.beside or not stmt.TRAITS.touches & Memory.GLOBAL:
+        return False
+    read = kernel.find(TensorMap, stmt.src.map) if isinstance(stmt, TmaLoad) else None
+    return read is None or not read.early

@@ -1,0 +1,110 @@
+"""Products beside the statistics in front of them, of whose program they are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.front.cut.features import Feature, inputs_of
+from wsched.bench.norms import definition
+from wsched.bench.problem import Shape
+from wsched.doors.fallback import interpret
+from wsched.front.cut.choose import least
+from wsched.front.cut.predict import Call
+from wsched.front.cut.program import make
+from wsched.front.cut.route import rest_by
+from wsched.front.cut.segments import Cutter
+from wsched.front.cut.sizes import bind_extents
+from wsched.importer import record_text
+from wsched.program.prepare import prepare
+from wsched.program.program import Program
+from wsched.run.on_device import ALONGSIDE
+
+torch: Any = pytest.importorskip("torch")
+
+FOLDED = """
+    b = fd.ops.broadcast_in_dim(t2, shape=[24, 64], broadcast_dims=[1])
+    w = fd.ops.mul(t1, b)
+    c = fd.ops.cast(w, dtype=DataType.BFloat16)
+    y = fd.ops.linear(t0, c)
+    fd.add_output(y)
+"""
+SHAPES = ((40, 64), (24, 64), (64,))
+
+Programs = list[Program]
+
+
+@pytest.fixture
+def programs(monkeypatch: pytest.MonkeyPatch) -> Programs:
+    """The programs that have been made."""
+    found = Programs()
+
+    def spied(program: Program, *args: Any, **options: Any) -> Any:
+        found.append(program)
+        return prepare(program, *args, **options)
+
+    monkeypatch.setattr("wsched.front.cut.program.prepare", spied)
+    return found
+
+
+def run(text: str, inputs: list[Any], constants: tuple[str, ...] = ()) -> None:
+    """A definition with its factors behind the product, twice; its results are checked."""
+    cutter = Cutter(record_text(text))
+    cutter = cutter.with_moved(cutter.moves)
+    tensors = cutter.graph.types
+    given = dict(zip((n.results[0] for n in cutter.definition.inputs), inputs, strict=True))
+    sizes, cpu = bind_extents(cutter.definition, tensors, inputs), inputs[0].device
+    call = Call(tensors, sizes, given=given, device=cpu, constants=frozenset(constants))
+    segments = least(cutter, call, False).cut.segments
+    made = make(cutter.definition, tensors, segments, inputs, lambda s: rest_by(s, False)[1])
+    for _ in range(2):
+        found = made.run(inputs, None)
+        for result, wanted in zip(found, interpret(record_text(text), inputs), strict=True):
+            assert (result.double() - wanted).norm() < 2**-7 * wanted.double().norm()
+
+
+def norm(k: int, weight: bool) -> tuple[str, list[Any]]:
+    torch.manual_seed(0)
+    shapes = ((200, k), (640, k), (k,))[: 2 + weight]
+    return definition(Shape(200, 640, k), weight), [torch.randn(s).bfloat16() for s in shapes]
+
+
+def steps(program: Program) -> list[str]:
+    """The words of its steps, and whether they run beside others."""
+    words = [str(s).split()[0] for s in program.steps]
+    names = [getattr(s, "kernel", "") for s in program.steps]
+    return [w + " alongside" * n.endswith(ALONGSIDE) for w, n in zip(words, names, strict=True)]
+
+
+def test_statistics_in_front(programs: Programs) -> None:
+    """They read what the product reads, and write what its epilogue waits for."""
+    run(*norm(64, weight=False))
+    assert [steps(p) for p in programs] == [["summary alongside", "kernel alongside"]]
+
+
+def test_few_columns_would_wait_for_the_statistics(programs: Programs) -> None:
+    torch.manual_seed(0)
+    inputs = [torch.randn(s).bfloat16() for s in ((200, 64), (24, 64))]
+    run(definition(Shape(200, 24, 64), weight=False), inputs)
+    assert [steps(p) for p in programs] == [["summary", "kernel"]]
+
+
+def test_what_makes_an_operand_is_in_front_of_the_statistics(programs: Programs) -> None:
+    run(*norm(64, weight=True))
+    assert [steps(p) for p in programs] == [["sweep", "summary alongside", "kernel alongside"]]
+
+
+def test_an_operand_that_is_kept(programs: Programs) -> None:
+    """What makes it is in front of the statistics, or of nothing in later calls."""
+    run(*norm(64, weight=True), constants=("w", "g"))
+    run(Feature(FOLDED, SHAPES, 1, 1).text, inputs_of(Feature(FOLDED, SHAPES, 1, 1)), ("t1", "t2"))
+    assert [steps(p) for p in programs] == [
+        ["call", "summary alongside", "kernel alongside"], ["call", "kernel"],
+    ]  # fmt: skip
+
+
+def test_an_operand_that_is_copied(programs: Programs) -> None:
+    """The copy is a grid of its own, directly in front."""
+    run(*norm(63, weight=False))
+    assert [steps(p) for p in programs] == [["summary", "kernel"]]
