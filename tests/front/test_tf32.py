@@ -253,6 +253,6 @@ def test_a_live_definition_keeps_all_digits() -> None:
 
 @pytest.mark.parametrize("given", [None, 3])
 def test_what_is_no_definition(given: object) -> None:
-    with pytest.raises(UnsupportedError, match="^a definition of type builtins") as error:
+    with pytest.raises(UnsupportedError, match=r"^a definition of type builtins") as error:
         wsched.with_tf32(given)
     assert "nvfuser_direct.FusionDefinition" in str(error.value)

@@ -90,7 +90,7 @@ def test_a_wait_that_nobody_ends() -> None:
         ("x: i32 = atom add, next[0], 0", "atom is executed by 32 threads, not by one"),
         ("griddepcontrol.wait elect { x: i32 = atom add, next[2], 0 }",
          "next[2] lies outside next[2]"),
-        ("griddepcontrol.launch_dependents elect { x: i32 = atom add, next[0], 0 }",
+        ("elect { x: i32 = atom add, next[0], 0 }",
          "global memory before griddepcontrol.wait: earlier grids may still use it"),
     ],
 )  # fmt: skip
