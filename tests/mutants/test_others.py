@@ -59,7 +59,7 @@ def test_each_class_edits() -> None:
 
 def test_harmless_elsewhere() -> None:
     """An argument looks at what was moved, and at the place."""
-    waits = found("coop_2_stages", "nest", "griddepcontrol.wait by one warp of each four")
+    waits = found("coop_2_stages", "further", "griddepcontrol.wait further in front of setmaxnreg")
     assert isinstance(waits.stmt, GridDepWait)
     assert argument(waits)
     meets = found("coop_2_stages", "nest", "bar.sync T5_store[group] by one warp of each four")
@@ -123,6 +123,8 @@ KINDS = {
     "a group that is nobody's": ("coop_2_stages", "further", "wgmma.commit further behind if"),
     "words in front of a wait": ("dynamic", "further", "st.word queue_tile[stage_entry, 0], taken"),
     "a wait of nobody": ("coop_2_stages", "nest", "bulk.wait 0, read=true out behind elect"),
+    "others go on": ("coop_2_stages", "nest", "griddepcontrol.wait by one warp of each four"),
+    "a start too soon": ("coop_2_stages", "further", "griddepcontrol.launch_dependents further in"),
     "a wait by one": ("coop_2_stages", "copy", "griddepcontrol.wait of load behind mbarrier"),
 }  # fmt: skip
 
