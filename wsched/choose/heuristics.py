@@ -57,8 +57,8 @@ CLUSTERED = 128 * 128
 WIDENED_STEPS = {4: 1, 8: 2}
 """Of weights that threads widen, by their bits, the steps that the L2 is asked for early (H200,
 2026-11-29, 16 rows): of 4 bits 14.1 us with one, 14.3, 14.6 and 15.0 with more, 14.9 with none; of
-int8 19.0 with two and 20.2 with none, of e4m3 19.1, 19.6 with four, and 20.3. By groups of K 0.4
-slower with one: the first scales wait behind them."""
+int8 19.0 with two and 20.2 with none, of e4m3 19.1, 19.6 with four, and 20.3. By groups of K 0.1
+to 0.4 slower with one: the first scales wait behind them."""
 
 
 @dataclass(frozen=True, slots=True)
