@@ -73,11 +73,16 @@ class OnDevice(Made):
         """A function that runs the kernel on these tensors, and its siblings behind it.
 
         Raises:
-            UnsupportedError: the kernel is to run beside another one, which nobody launches.
+            UnsupportedError: the kernel is to run beside another one, or others take the rest of
+                the groups, and nobody launches these.
         """
         if self.kernel.beside:
             what = f"{self.kernel.name} without the kernel that it runs beside"
             raise UnsupportedError(what, "MatmulParams with siblings, or waits_last=False")
+        groups = self.fusion.groups
+        if groups is not None and len(groups.sharing.lengths) > len(self.launched):
+            what = f"{self.kernel.name} without the kernels that take the other groups"
+            raise UnsupportedError(what, "MatmulParams with siblings, and no sharing of its own")
         launches = [k.alone_on(arguments, outputs) for k in self.launched]
         return launches[0] if len(launches) == 1 else partial(_in_turn, launches)
 
