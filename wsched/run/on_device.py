@@ -155,6 +155,17 @@ class OnDevice(Made):
         named = replace(self.tile_level, name=f"{self.kernel.name}{ALONGSIDE}")
         return replace(self, options=options, tile_level=named, kernel=run_passes(named, options))
 
+    @once
+    def behind(self) -> Self:
+        """The kernel for who launches a grid in front that writes its operands, as a copy of one
+        does; itself where it waits for that anyway.
+        """
+        if not self.options.early_operands:
+            return self
+        options = replace(self.options, early_operands=(), leaves_registers=False)
+        named = replace(self.tile_level, name=self.kernel.name.removesuffix(ALONGSIDE))
+        return replace(self, options=options, tile_level=named, kernel=run_passes(named, options))
+
     def grid(self, extents: dict[str, int], resident: int) -> int:
         """CTAs to launch for a problem on a device that runs ``resident`` of them at a time."""
         return evaluate(self.kernel.grid, extents | {"sms": resident})
