@@ -71,7 +71,7 @@ def _wrong(
     off, theirs, sways = (
         (t.to(found.device).double() - exact).abs() for t in (found, by_torch, moved)
     )
-    theirs = theirs.maximum(sways)
+    theirs = _known(theirs).maximum(_known(sways))
     if not bool(found.isfinite().all()):
         return "not finite"
     size = float(exact.square().mean().sqrt())
@@ -85,6 +85,11 @@ def _wrong(
     if mean > TIMES * allowed + ROUNDINGS / min(4.0, off.numel() ** 0.5):
         return f"off by {mean:.2e} of its size in the mean, torch by {allowed:.2e}"
     return ""
+
+
+def _known(off: torch.Tensor) -> torch.Tensor:
+    """How far off what overflows is says nothing, and allows nothing."""
+    return off.nan_to_num(nan=0.0, posinf=0.0)
 
 
 def _doubled(definition: Definition) -> Definition:

@@ -55,3 +55,13 @@ def test_right_results() -> None:
 def test_wrong_results(change: Callable[..., list[Any]], said: str) -> None:
     y, s = interpret(record_text(TEXT), given())
     assert said in Judge(TEXT, given()).wrong(change(y, s))
+
+
+def test_where_torch_overflows_not_everything_is_right() -> None:
+    text = TEXT.replace("    fd.add_output(y)\n", "")
+    x, w = (300 * t for t in given())
+    exact = (x.double() @ w.double().t()).sum().float()
+    assert not interpret(record_text(text), [x, w])[0].isfinite()
+    judge = Judge(text, [x, w])
+    assert judge.wrong([exact]) == ""
+    assert "beyond the limit" in judge.wrong([exact + 10 * exact.abs()])

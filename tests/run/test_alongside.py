@@ -9,6 +9,7 @@ import pytest
 
 from lowering.ground.dtypes import DType
 from lowering.ground.expr import ONE
+from lowering.kernel.kernel import Kernel
 from lowering.summary.kernel import ALONGSIDE_REGISTERS
 from lowering.target.hopper import HOPPER
 from tests.epilogues import epilogue
@@ -18,7 +19,9 @@ from tests.proofs import proved
 from tests.schedules import cooperative, ping_pong
 from wsched.front.kernels import compile as compiled
 from wsched.program.program import Buffer, CallStep, Step, SummaryStep
+from wsched.run import cpu, on_device
 from wsched.run.alongside import Front, beside, leaving_registers
+from wsched.run.arguments import Arguments
 from wsched.run.on_device import ALONGSIDE
 from wsched.run.summary import compiled_summary
 from wsched.schedule.matmul.early import launched
@@ -65,6 +68,24 @@ def test_both_fit_on_a_multiprocessor() -> None:
     assert ours.threads * (ours.registers + HOPPER.register_step) + 128 * theirs > HOPPER.registers
     assert f"__maxnreg__({ours.registers})" in made.source
     assert made.resources.registers == ours.registers
+
+
+def test_copies_of_operands_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What somebody else makes may lie in any way: the grid in front is then the copy's."""
+    ran: list[Kernel] = []
+
+    def run_on_cpu(kernel: Kernel, arguments: Arguments) -> None:
+        ran.append(kernel)
+        cpu.run_on_cpu(kernel, arguments)
+
+    monkeypatch.setattr(on_device, "run_on_cpu", run_on_cpu)
+    made = kernel(leaving(SMALL)).alongside
+    x, w = torch.ones(72, 65).bfloat16()[:, 1:], torch.ones(80, 64).bfloat16()
+    (d,) = made(x, w)
+    assert torch.equal(d, x @ w.t())
+    made(x.contiguous(), w)
+    assert [[m.early for m in k.tensor_maps] for k in ran] == [[False] * 3, [True, True, False]]
+    assert ran[0].registers is None and not ran[0].name.endswith(ALONGSIDE)
 
 
 def test_who_has_nothing_to_give() -> None:

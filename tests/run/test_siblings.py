@@ -19,6 +19,7 @@ from wsched.run.compiled import CompiledFusion
 from wsched.run.cpu import run_on_cpu
 from wsched.run.on_device import OnDevice
 from wsched.run.results import add_outputs
+from wsched.schedule.matmul.early import launched
 from wsched.schedule.matmul.params import GroupShare, MatmulParams
 from wsched.schedule.matmul.siblings import shared
 
@@ -133,6 +134,16 @@ def test_nobody_launches_a_kernel_without_the_one_that_it_runs_beside() -> None:
     assert isinstance(other, CompiledFusion)
     with pytest.raises(UnsupportedError, match="without the kernel that it runs beside"):
         other(*given((1,), 8, 8))
+
+
+@pytest.mark.parametrize(("own", "early"), [(0, True), (0, False), (1, False)])
+def test_nobody_launches_a_share_for_the_whole(own: int, early: bool) -> None:
+    """It would leave the groups of the others as they are, whoever waits for whom."""
+    kernels = [launched(dynamic(SMALL[n]), early) for n in KERNELS["two"]]
+    inputs = given((64, 16), 8, 8)
+    with pytest.raises(UnsupportedError, match="without the kernels that take the other groups"):
+        params = replace(kernels[own], sharing=GroupShare((64, 16), own))
+        wsched.execute(grouped(), inputs, params=params)
 
 
 @pytest.mark.slow

@@ -286,8 +286,8 @@ class CompiledFusion(OnDevice):
         return self._results(Arguments(extents, {}, device_of(inputs)), inputs, out)
 
     def _kernels(self, front: Program) -> dict[str, Kernel]:
-        """What the steps of such a program run."""
-        return {self.kernel.name: self.alone, **kernels_of(front.steps)}
+        """What the steps of such a program run: the kernel waits for copies of its operands."""
+        return {self.kernel.name: self.alone.behind, **kernels_of(front.steps)}
 
     def _front(self, inputs: Sequence[Any]) -> Program | None:
         """The kernel with the copies that these inputs need in front, and what finishes its

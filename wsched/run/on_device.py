@@ -73,11 +73,16 @@ class OnDevice(Made):
         """A function that runs the kernel on these tensors, and its siblings behind it.
 
         Raises:
-            UnsupportedError: the kernel is to run beside another one, which nobody launches.
+            UnsupportedError: the kernel is to run beside another one, or others take the rest of
+                the groups, and nobody launches these.
         """
         if self.kernel.beside:
             what = f"{self.kernel.name} without the kernel that it runs beside"
             raise UnsupportedError(what, "MatmulParams with siblings, or waits_last=False")
+        groups = self.fusion.groups
+        if groups is not None and len(groups.sharing.lengths) > len(self.launched):
+            what = f"{self.kernel.name} without the kernels that take the other groups"
+            raise UnsupportedError(what, "MatmulParams with siblings, and no sharing of its own")
         launches = [k.alone_on(arguments, outputs) for k in self.launched]
         return launches[0] if len(launches) == 1 else partial(_in_turn, launches)
 
@@ -148,6 +153,17 @@ class OnDevice(Made):
             return self
         options = replace(self.options, early_operands=operands, leaves_registers=True)
         named = replace(self.tile_level, name=f"{self.kernel.name}{ALONGSIDE}")
+        return replace(self, options=options, tile_level=named, kernel=run_passes(named, options))
+
+    @once
+    def behind(self) -> Self:
+        """The kernel for who launches a grid in front that writes its operands, as a copy of one
+        does; itself where it waits for that anyway.
+        """
+        if not self.options.early_operands:
+            return self
+        options = replace(self.options, early_operands=(), leaves_registers=False)
+        named = replace(self.tile_level, name=self.kernel.name.removesuffix(ALONGSIDE))
         return replace(self, options=options, tile_level=named, kernel=run_passes(named, options))
 
     def grid(self, extents: dict[str, int], resident: int) -> int:

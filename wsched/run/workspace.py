@@ -1,8 +1,9 @@
 """Device memory that kernels need beside their tensors: counters, partial results.
 
 A kernel's workspace must not be used by two launches at once. Launches of one stream follow each
-other (a dependent one touches memory only when the grid in front has ended), so there is one
-workspace for each stream, which all kernels share.
+other (a dependent one touches memory only when the grid in front has ended; one beside that grid
+needs none, which ``verify`` asks of it), so there is one workspace for each stream, which all
+kernels share.
 
 *Which stream*: the driver's number of it, not its handle. A stream that is destroyed runs to its
 end, and its handle may be the next stream's meanwhile.
