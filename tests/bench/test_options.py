@@ -7,7 +7,17 @@ from importlib import import_module
 
 import pytest
 
-MODULES = ("host", "narrow", "norms", "queue", "reductions", "sweeps", "unaligned", "weights")
+MODULES = (
+    "host",
+    "narrow",
+    "norms",
+    "queue",
+    "reductions",
+    "shared",
+    "sweeps",
+    "unaligned",
+    "weights",
+)
 
 
 def line_of(a: argparse.Action) -> str:
