@@ -79,6 +79,17 @@ def test_refused(lines: tuple[str, ...], which: str | None) -> None:
     assert (error.value.what, error.value.supported) == (what, supported)
 
 
+def test_one_input_that_is_transposed_for_one_of_them() -> None:
+    """Its name is the same: both products were that of the last."""
+    with pytest.raises(UnsupportedError) as error:
+        build(
+            *XGU[:2], "a = fd.ops.linear(x, g)", "t = fd.ops.permute(g, dims=[1, 0])",
+            "b = fd.ops.linear(x, t)", "d = fd.ops.mul(a, b)",
+        )  # fmt: skip
+    what = "a fusion with 2 fd.ops.linear or fd.ops.matmul of g, which lie or are typed apart"
+    assert (error.value.what, error.value.supported) == (what, MEETING)
+
+
 def test_what_is_an_operand_on_both_sides() -> None:
     with pytest.raises(UnsupportedError) as error:
         build(*XGU[:2], "a = fd.ops.matmul(x, g)", "b = fd.ops.linear(x, x)",

@@ -24,6 +24,11 @@ class Move:
     places: tuple[int, ...]
     extents: tuple[Expr, ...]
 
+    @property
+    def is_still(self) -> bool:
+        """Whether it moves nothing: it gives a tensor a second name."""
+        return self.op == "permute" and self.places == tuple(range(len(self.places)))
+
     def __str__(self) -> str:
         said = self.extents if self.op == "reshape" else self.places
         word = {"select": "at", "slice": "from"}.get(self.op, "to")
@@ -45,5 +50,5 @@ class Look:
     moves: tuple[Move, ...]
 
     def __str__(self) -> str:
-        steps = ", ".join(str(m) for m in self.moves)
-        return f"{self.name} is {self.source} by {steps}"
+        steps = ", ".join(str(m) for m in self.moves if not m.is_still)
+        return f"{self.name} is {self.source} {f'by {steps}' if steps else 'once more'}"

@@ -214,12 +214,14 @@ def _alike(matmuls: tuple[Node, ...], pairs: list[Pair]) -> dict[str, ImportedOp
         UnsupportedError: the matmuls have no operand in common, on the same side; or operands of
             one side differ in type, dimensions or layout.
     """
-    sides = [{x.name: x for x in side} for side in zip(*pairs, strict=True)]
+    all_of = tuple(zip(*pairs, strict=True))
+    sides = [{x.name: x for x in side} for side in all_of]
     if all(len(side) > 1 for side in sides):
         raise _several(len(matmuls), " with no operand in common")
-    for side in sides:
-        if len({(x.axes, x.memory, x.dtype) for x in side.values()}) > 1:
-            raise _several(len(matmuls), f" of {' and '.join(side)}, which lie or are typed apart")
+    for side in all_of:  # one input may be two operands, one of them transposed
+        if len({(x.axes, x.memory, x.dtype) for x in side}) > 1:
+            names = " and ".join(dict.fromkeys(x.name for x in side))
+            raise _several(len(matmuls), f" of {names}, which lie or are typed apart")
     left, right = ({x.input for x in side.values()} for side in sides)
     if twice := left & right:
         raise _several(len(matmuls), f" with {', '.join(twice)} on both sides")

@@ -113,8 +113,9 @@ SHARED = Feature(
     """
     x = fd.ops.cast(t0, dtype=DataType.Float)
     y = fd.ops.tanh(x)
-    a = fd.ops.mul(y, y)
-    b = fd.ops.add(a, 1.0)
+    m = fd.ops.max(y, dims=[1], keepdim=True, dtype=DataType.Null)
+    a = fd.ops.add(y, m)
+    b = fd.ops.mul(a, a)
     c = fd.ops.cast(b, dtype=DataType.BFloat16)
     h = fd.ops.linear(c, t1)
     f = fd.ops.cast(h, dtype=DataType.Float)

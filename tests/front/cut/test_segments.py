@@ -75,16 +75,16 @@ def test_segments_one_after_the_other_are_the_whole() -> None:
 
 
 def test_of_an_epilogue_as_much_as_there_is_a_kernel_for() -> None:
-    """An operand is not read again by the epilogue; what comes before that is in the kernel."""
+    """Integers are not read by the epilogue; what comes before that is in the kernel."""
 
     def build(fd: Any) -> None:
-        x = matrix(fd)
-        y = fd.ops.cast(fd.ops.relu(fd.ops.linear(x, matrix(fd))), dtype=F32)
-        fd.add_output(fd.ops.mul(y, x))
+        y = fd.ops.relu(fd.ops.linear(matrix(fd), matrix(fd)))
+        n = fd.define_tensor(shape=[-1, -1], contiguity=True, dtype=nvf.DataType.Int)
+        fd.add_output(fd.ops.mul(fd.ops.cast(y, dtype=F32), n))
 
     assert shown(segments(build, Take.ALL)).splitlines() == [
         "wsched: tv0, tv1 -> tv3: linear relu",
-        "nvFuser: tv0, tv3 -> tv6: cast cast mul",
+        "nvFuser: tv4, tv3 -> tv7: cast cast mul",
     ]
 
 

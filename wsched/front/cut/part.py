@@ -11,6 +11,7 @@ from wsched.front.cut.graph import Graph
 from wsched.front.cut.infer import infer
 from wsched.front.cut.looks import folded, move_of
 from wsched.front.cut.order import Order, Orders, by_stride
+from wsched.front.cut.read_apart import read_apart
 from wsched.front.cut.tensors import dense_input
 from wsched.front.look import Look, Move
 from wsched.fusion import DataType
@@ -78,8 +79,10 @@ def kernel_part(
         UnsupportedError: as :func:`part`, or tensors that do not lie as one matrix or batch.
     """
     whole = _unrounded(graph, part(graph, group, outputs))
-    plain, views = folded(whole, graph.types.types)
-    definition, seen = flattened(plain, graph.types.types)
+    apart, again, types = read_apart(whole, graph.types.types)
+    plain, views = folded(apart, types)
+    definition, seen = flattened(plain, types)
+    views |= again
     shapes = dict(seen)
     looks: list[Look] = []
     for name in (n.results[0] for n in definition.inputs):
