@@ -59,7 +59,7 @@ class RandomProgram:
         x = self.given((*batch, self.rows(self.largest // prod(batch)), self.width()))
         products = (
             self.layer, self.gated, self.heads, self.low_rank, self.backward, self.matrix,
-            self.beside, self.summed, self.of_one_weight,
+            self.beside, self.summed, self.of_one_weight, self.around, self.turned, self.polynomial,
         )  # fmt: skip
         others = (self.norm, self.halves, self.softmax, self.pointwise, self.joined)
         made = self.random.choices((*products, *others), k=self.random.randint(1, self.most))
@@ -245,6 +245,34 @@ class RandomProgram:
         y, z = (self.do(f"linear({t}, {w})", (*t.shape[:-1], n), self.dtype) for t in (x, other))
         self._results += [z, y] if self.random.random() < 0.5 else [z]
         return y
+
+    def around(self, x: Tensor) -> Tensor:
+        """A layer whose input meets its result again, as it is or behind an activation of both."""
+        y, f = self.wide(self.linear(x, x.shape[-1])), self.wide(x)
+        if self.random.random() < 0.5:
+            return self.narrow(self.mul(self.activation(y), f))
+        return self.narrow(self.add(y, self.activation(f)))
+
+    def turned(self, x: Tensor) -> Tensor:
+        """Two products of one square weight, of which one has it transposed."""
+        n = x.shape[-1]
+        w = self.given((n, n), deviation=n**-0.5)
+        t = self.permute(w, 1, 0)
+        y, z = (self.do(f"linear({x}, {v})", x.shape, self.dtype) for v in (w, t))
+        return self.narrow(self.mul(self.activation(self.wide(y)), self.wide(z)))
+
+    def polynomial(self, x: Tensor) -> Tensor:
+        """A step of Newton and Schulz: a polynomial of ``x · xᵀ``, times x."""
+        if len(x.shape) != 2:
+            return self.around(x)
+        rows, k = x.shape
+        t = self.permute(x, 1, 0)
+        a = self.do(f"matmul({x}, {t})", (rows, rows), self.dtype)
+        a = self.narrow(self.mul(self.wide(a), 1 / (rows + k)))
+        square = self.do(f"matmul({a}, {a})", (rows, rows), self.dtype)
+        b = self.narrow(self.add(self.mul(self.wide(a), -1.5), self.wide(square)))
+        made = self.do(f"matmul({b}, {x})", x.shape, self.dtype)
+        return self.narrow(self.add(self.mul(self.wide(x), 1.5), self.wide(made)))
 
     def backward(self, x: Tensor) -> Tensor:
         """All gradients of a layer whose result has the gradient x."""
