@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from wsched.bench.method.operands import relative_error
 from wsched.bench.problem import Shape
-from wsched.bench.weights import ROTATED, SHAPES, main, report, sets_of
+from wsched.bench.weights import ROTATED, SHAPES, main, report, sets_of, widened_first
 
 
 def test_weights_rotate_over_more_than_the_caches() -> None:
@@ -26,6 +27,21 @@ def test_lines() -> None:
     assert report(found) == [f"{first}  error 1.60e-03  matmul_x"]
     more = found | {"us": found["us"] | {"y": [22.0]}, "predicted": {"y": 21.04}}
     assert report(more)[1:] == ["  y: 22.0 us, predicted 21.0"]
+
+
+@pytest.mark.parametrize("group", [None, 32])
+def test_what_is_widened_first_means_the_same(group: int | None) -> None:
+    torch = pytest.importorskip("torch")
+    draw = torch.Generator().manual_seed(0)
+    m, n, k = 4, 8, 80
+    x = torch.randn(m, k, generator=draw).bfloat16()
+    w = torch.randint(-(2**31), 2**31, (n, k // 8), dtype=torch.int32, generator=draw)
+    scale = torch.rand((n,) if group is None else (n, 3), generator=draw) + 0.5
+    halves = w.view(torch.uint8)
+    wide = torch.stack((halves & 15, halves >> 4), -1).view(n, k).float()
+    each = [scale if group is None else scale[:, i // group] for i in range(k)]
+    wanted = x.float() @ (wide * torch.stack(each, 1)).T
+    assert relative_error(widened_first(torch, group)(x, w, scale), wanted) < 6e-3
 
 
 def test_without_a_gpu(capsys: pytest.CaptureFixture[str]) -> None:

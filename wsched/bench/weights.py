@@ -1,6 +1,7 @@
 """Linears whose weights have 8 bits, or 4, beside cuBLAS with weights of 16: ``wsched.linear`` of
 bf16 and int8, e4m3 or integers of 4 bits with a scale for each output column, and
-``torch.nn.functional.linear`` in bf16.
+``torch.nn.functional.linear`` in bf16. With ``--group 128`` a scale is for each so many of K of a
+column.
 
 ``python -m wsched.bench.weights`` measures few rows by 8192x8192 weights, which rotate over more
 than 256 MiB on either side, so that no cache holds them. Both sides are captured in CUDA graphs,
@@ -15,6 +16,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -30,8 +32,9 @@ from wsched.bench.problem import Shape, parse_shapes
 from wsched.choose.heuristics import candidates
 from wsched.front.linear import linear_call
 from wsched.front.problems import problem_of
+from wsched.importer.scales import GROUPS
 
-__all__ = ["ROTATED", "SHAPES", "TYPES", "main", "report", "sets_of"]
+__all__ = ["ROTATED", "SHAPES", "TYPES", "main", "report", "sets_of", "widened_first"]
 
 SHAPES = tuple(Shape(m, 8192, 8192) for m in (16, 32, 64, 128))
 TYPES = ("int8", "float8_e4m3fn", "int4")
@@ -71,6 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m wsched.bench.weights", description=__doc__)
     parser.add_argument("--shapes", help="MxNxK,...; by default 16 to 128 by 8192x8192")
     parser.add_argument("--types", help=f"of weights, with commas between: {','.join(TYPES)}")
+    parser.add_argument("--group", type=int, choices=GROUPS, help="K of a scale; by default all")
     parser.add_argument("--best", type=int, default=0, help="schedules that take turns as well")
     parser.add_argument("--json", type=Path, help="file for all numbers, a line each")
     options = parser.parse_args(arguments)
@@ -83,7 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     found = []
     for dtype in (options.types or ",".join(TYPES)).split(","):
         for shape in shapes:
-            found.append(_measured(torch, shape, dtype, options.best))
+            found.append(_measured(torch, shape, dtype, options))
             print("\n".join(report(found[-1])), flush=True)
             if options.json:
                 append(options.json, found[-1])
@@ -93,19 +97,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _measured(torch: Any, shape: Shape, dtype: str, best: int) -> dict[str, Any]:
+def _measured(torch: Any, shape: Shape, dtype: str, options: argparse.Namespace) -> dict[str, Any]:
     """The times of a shape with weights of a type."""
-    narrow = _operands(torch, shape, dtype)
+    group = options.group
+    narrow = _operands(torch, shape, dtype, group)
     x, w, scale = narrow[0]
     wide = [(x, _wide(torch, w)) for x, w, _ in narrow[: sets_of(shape, 16)]]
-    text, inputs = linear_call(x, w, scale)
+    text, inputs = linear_call(x, w, scale, group=group)
     kernel = wsched.compile(text, inputs)
     sides = {
-        "wsched": _Side(wsched.linear, narrow),
+        "wsched": _Side(partial(wsched.linear, group=group), narrow),
         "cuBLAS": _Side(torch.nn.functional.linear, wide),
-        "widened": _Side(_widened_first(torch), narrow),
+        "widened": _Side(widened_first(torch, group), narrow),
     }
-    priced = candidates(problem_of(kernel.fusion, inputs))[:best]
+    priced = candidates(problem_of(kernel.fusion, inputs))[: options.best]
     predicted = dict[str, float]()
     for candidate in priced:
         own = wsched.compile(text, inputs, params=candidate.params)
@@ -118,22 +123,23 @@ def _measured(torch: Any, shape: Shape, dtype: str, best: int) -> dict[str, Any]
     replays = {name: graph.replay for name, (graph, _) in graphs.items()}
     times = compared(replays, elapsed_us, f"{shape} {dtype}")
     us = {name: [t / launches[name] for t in ts] for name, ts in times.items()}
-    wanted = x.float() @ wide[0][1].float().T * scale
+    wanted = x.float() @ (wide[0][1].float() * _spread(scale, shape.k, group)).T
     return {
         "shape": str(shape),
-        "type": dtype,
+        "type": dtype if group is None else f"{dtype} by {group}",
         "ratio": median(paired_ratios(us["cuBLAS"], us["wsched"])),
         "us": us,
         "predicted": predicted,
-        "error": relative_error(wsched.linear(x, w, scale), wanted),
+        "error": relative_error(sides["wsched"].call(x, w, scale), wanted),
         "kernel": kernel.kernel.name,
     }
 
 
-def _operands(torch: Any, shape: Shape, dtype: str) -> list[tuple[Any, ...]]:
+def _operands(torch: Any, shape: Shape, dtype: str, group: int | None) -> list[tuple[Any, ...]]:
     """Rows, weights and scales."""
     cuda = {"device": "cuda", "generator": torch.Generator("cuda").manual_seed(0)}
     words = dtype == "int4"
+    scales = (shape.n,) if group is None else (shape.n, -(-shape.k // group))
     kind = torch.int32 if words else getattr(torch, dtype)
     found = []
     for _ in range(sets_of(shape, 4 if words else 8)):
@@ -144,7 +150,7 @@ def _operands(torch: Any, shape: Shape, dtype: str) -> list[tuple[Any, ...]]:
             w = torch.randn(shape.n, shape.k, dtype=torch.bfloat16, **cuda).to(kind)
         else:
             w = torch.randint(-128, 128, (shape.n, shape.k), dtype=kind, **cuda)
-        found.append((x, w, torch.rand(shape.n, **cuda) + 0.5))
+        found.append((x, w, torch.rand(scales, **cuda) + 0.5))
     return found
 
 
@@ -156,11 +162,22 @@ def _wide(torch: Any, w: Any) -> Any:
     return w.to(torch.bfloat16)
 
 
-def _widened_first(torch: Any) -> Call:
-    """A kernel that widens the weights, then cuBLAS; scales behind, as a third one."""
+def _spread(scale: Any, k: int, group: int | None) -> Any:
+    """Scales, [N, 1] of columns, [N, K] of groups of K."""
+    return scale[:, None] if group is None else scale.repeat_interleave(group, 1)[:, :k]
+
+
+def widened_first(torch: Any, group: int | None) -> Call:
+    """A kernel that widens the weights, then cuBLAS; scales of columns behind, as a third one, of
+    groups in front.
+    """
 
     def call(x: Any, w: Any, scale: Any) -> Any:
-        return torch.nn.functional.linear(x, _wide(torch, w)) * scale.to(x.dtype)
+        wide = _wide(torch, w)
+        if group is not None:
+            scaled = wide * _spread(scale, wide.shape[1], group).to(x.dtype)
+            return torch.nn.functional.linear(x, scaled)
+        return torch.nn.functional.linear(x, wide) * scale.to(x.dtype)
 
     return call
 
