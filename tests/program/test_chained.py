@@ -205,6 +205,41 @@ def test_the_first_kernels_wait_for_what_they_need(
     assert made is not None and (given is AT_ONCE or all(map(torch.equal, made, wanted)))
 
 
+class Noted:
+    """A kernel that packs launches which say its name, for as long as it can."""
+
+    def __init__(self, name: str, events: list[str]) -> None:
+        self.name, self.events, self.can = name, events, True
+
+    def packed(self, inputs: Any, outputs: Any) -> Any:
+        return (lambda: self.events.append(self.name)) if self.can else None
+
+
+def test_nothing_that_others_see_runs_before_all_is_known() -> None:
+    """A call that finds no launch of its last kernel runs anew, step by step: an input that it had
+    written by then would be written twice.
+    """
+    events, like = list[str](), torch.empty(4, device="meta")
+    made, written, last = (Noted(name, events) for name in ("made", "written", "last"))
+    x, between, result = (chained._Lies(root, 0, like, True) for root in range(3))
+    steps = [
+        chained._Step(made, (x,), (between,), {}),
+        chained._Step(written, (between,), (x,), {}),
+        chained._Step(last, (x,), (result,), {}),
+    ]
+    memory, given = [torch.zeros(4), torch.zeros(4)], [torch.zeros(4)]
+    new = [lambda t=t: t for t in memory]
+    chain = chained.Chain(1, new, steps, [result])
+    assert chain(given) is not None and chain(given) is not None
+    assert events == ["made", "written", "last"] * 2
+    memory[1], last.can = torch.zeros(4), False
+    new[1] = lambda: memory[1]
+    events.clear()
+    moved = chained.Chain(1, new, steps, [result])
+    moved._first, moved._launches = chain._first, chain._launches
+    assert moved(given) is None and events == ["made"]
+
+
 def test_what_is_kept_is_read_like_inputs(chains: list[Any]) -> None:
     """Tables of positions, which no call makes but the first."""
     rotary = definition(tables=True)
