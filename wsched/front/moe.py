@@ -122,14 +122,14 @@ def moe(
         InputError: the tensors do not fit each other.
         UnsupportedError: a type, or an operation of the epilogue, that nobody computes.
     """
-    import torch
-
-    matrices: list[Any] = [up] if isinstance(up, torch.Tensor) else list(up)
+    matrices: list[Any] = [up] if hasattr(up, "data_ptr") else list(up)
     beside = epilogue, len(matrices)
     if isinstance(routing, Routing):
         given = _inputs(x, routing, weights, matrices, down)
         if (run := _AGAIN.run(given, beside)) is not None:
             return run(given)[0]
+    import torch
+
     operands = [("x", x), ("weights", weights), *(("up", t) for t in matrices), ("down", down)]
     for name, tensor in operands:
         if not isinstance(tensor, torch.Tensor):

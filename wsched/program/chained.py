@@ -125,7 +125,7 @@ class Chain:
     """Calls on inputs of one class.
 
     The first kernel is launched before memory is allocated that only others need: the GPU has
-    nothing to do until then.
+    nothing to do until then. So are those behind it up to one that needs more.
 
     Args:
         inputs: how many there are.
@@ -134,7 +134,7 @@ class Chain:
         results: where they lie.
     """
 
-    __slots__ = ("_first", "_launches", "_lock", "_new", "_results", "_soon", "_steps")
+    __slots__ = ("_ahead", "_first", "_launches", "_lock", "_new", "_results", "_soon", "_steps")
 
     def __init__(
         self,
@@ -145,7 +145,8 @@ class Chain:
     ) -> None:
         self._new, self._steps, self._results = tuple(new), tuple(steps), tuple(results)
         self._soon = _needed_first(inputs, len(self._new), self._steps)
-        self._first: dict[tuple[int, ...], Launch] = {}
+        self._ahead = _ahead(inputs, inputs + self._soon, self._steps)
+        self._first: dict[tuple[int, ...], tuple[Launch, ...]] = {}
         self._launches: dict[tuple[int, ...], tuple[Launch, ...]] = {}
         self._lock = Lock()
 
@@ -155,9 +156,9 @@ class Chain:
         """
         roots = [*inputs, *[new() for new in self._new[: self._soon]]]
         at = tuple([t.data_ptr() for t in roots])
-        first = self._first.get(at)
-        if first is not None:
-            first()
+        first = self._first.get(at, ())
+        for launch in first:
+            launch()
         if more := [new() for new in self._new[self._soon :]]:
             roots += more
             at = (*at, *[t.data_ptr() for t in more])
@@ -166,7 +167,7 @@ class Chain:
             launches = self._found(roots, at)
             if launches is None:
                 return None
-        for launch in launches if first is None else launches[1:]:
+        for launch in launches[len(first) :]:
             launch()
         return [roots[r.root] if r.whole else r.of(roots) for r in self._results]
 
@@ -179,8 +180,7 @@ class Chain:
             return None
         soon = at[: len(at) - len(self._new) + self._soon]
         with self._lock:
-            if launches:
-                bounded(self._first, soon, launches[0], _LAUNCHES)
+            bounded(self._first, soon, launches[: self._ahead], _LAUNCHES)
             bounded(self._launches, at, launches, _LAUNCHES)
         return launches
 
@@ -207,6 +207,17 @@ def _needed_first(inputs: int, new: int, steps: Sequence[_Step]) -> int:
     if not steps or any(x.root < inputs for x in steps[0].writes):
         return new
     return 1 + max(x.root for x in (*steps[0].reads, *steps[0].writes)) - inputs
+
+
+def _ahead(inputs: int, there: int, steps: Sequence[_Step]) -> int:
+    """How many kernels, from the first on, need none but the tensors that are ``there``, and write
+    no input, which others see.
+    """
+    for at, step in enumerate(steps):
+        needed = max(x.root for x in (*step.reads, *step.writes))
+        if needed >= there or any(x.root < inputs for x in step.writes):
+            return at
+    return len(steps)
 
 
 def chained(program: Program, kernels: Mapping[str, Packs], values: Sequence[Any]) -> Chain | None:

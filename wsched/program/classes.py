@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-__all__ = ["ALIGNMENT", "Key", "class_key"]
+__all__ = ["ALIGNMENT", "Key", "class_key", "told_apart"]
 
 Key = tuple[Any, ...]
 
@@ -40,3 +40,36 @@ def _mixed_key(inputs: Sequence[Any]) -> Key | None:
     except (AttributeError, RuntimeError, TypeError):
         return None
     return key
+
+
+def told_apart(tensors: Sequence[Any]) -> Callable[[Sequence[Any]], bool] | None:
+    """What tells whether others are of these tensors' class, sooner than their key is made; None
+    where torch has nothing for it.
+
+    Torch looks at all of them in one call, as it does for what it has compiled: eight take 2.3 us
+    where their key and what is kept for it take 11.5, and 29 where they take 71 as the first thing
+    behind a wait for the GPU (H200, 2026-11-29). It asks for more than a class, be it whether
+    gradients are wanted, so it may say no of tensors that are alike.
+    """
+    guards = _guards()
+    if guards is None:
+        return None
+    sizes, strides = [[*t.shape] for t in tensors], [[*t.stride()] for t in tensors]
+    check = guards(*tensors, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides).check
+    count, aligned = len(tensors), [t.data_ptr() % ALIGNMENT for t in tensors]
+
+    def alike(given: Sequence[Any]) -> bool:
+        if len(given) != count or not check(*given):
+            return False
+        return [t.data_ptr() % ALIGNMENT for t in given] == aligned
+
+    return alike
+
+
+def _guards() -> Any:
+    """What torch checks tensors with, which is not public."""
+    try:
+        from torch._C._dynamo.guards import TensorGuards
+    except ImportError:
+        return None
+    return TensorGuards
