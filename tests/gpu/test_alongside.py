@@ -57,7 +57,7 @@ def pair(x: Any, w: Any, params: MatmulParams) -> Callable[[Any], Any]:
     statistics = compiled_summary(rms(2, (1,)), alongside=True)
     inputs = [x, w, torch.empty(len(x), 1, device="cuda")]
     leaving = next(leaving_registers(params, HOPPER))
-    product = wsched.compile(SCALED, inputs, params=leaving).alongside
+    product = wsched.compile(SCALED, inputs, params=leaving).alongside.following
     assert product.kernel.name.endswith(ALONGSIDE) and product.kernel.registers == 152
 
     def run(given: Any) -> Any:

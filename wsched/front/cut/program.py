@@ -260,10 +260,11 @@ class _Steps:
         reads, alike = zip(*self._read(segment), strict=True)
         kernel = kernels.compile(segment.definition, alike)
         kernel = self._beside_statistics(segment, kernel, reads, alike) or kernel
-        kernel.admit(alike)
+        launched = kernel.alone.following  # behind the statistics, which write no operand of it
+        launched.admit(alike)
         self.kernels.append(kernel)
-        name = _name_of(kernel.alone, self.own)
-        self.own[name] = kernel.alone
+        name = _name_of(launched, self.own)
+        self.own[name] = launched
         wide, writes = tuple(map(self._buffers, segment.outputs)), self._unseen(segment)
         whole = KernelStep(name, kernel.plan, reads, writes)
         step, parts = in_parts_step(kernel.plan, whole)
