@@ -19,6 +19,7 @@ from wsched.run.made import Made
 from wsched.run.once import once
 from wsched.run.proving import prove_before_launch
 from wsched.run.results import FROM_REGISTERS, FROM_REGISTERS_BY_CALLS, add_outputs
+from wsched.run.stamped import slots_of, stamped_run
 from wsched.run.watched import watched
 from wsched.run.workspace import Workspace
 from wsched.schedule.checked import changed
@@ -29,11 +30,15 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from lowering.cuda.launch import LoadedKernel
+    from wsched.trace.timeline import Trace
 
-__all__ = ["ALONGSIDE", "OnDevice"]
+__all__ = ["ALONGSIDE", "TRACED", "OnDevice"]
 
 ALONGSIDE = "_alongside"
 """Ends the name of a kernel that runs beside the grid in front."""
+
+TRACED = "_traced"
+"""Ends the name of a kernel that is made again with stamps."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -172,6 +177,24 @@ class OnDevice(Made):
         does; itself where nobody said that none does.
         """
         return replace(self, follows=False) if self.follows else self
+
+    def stamped(self, arguments: Arguments, outputs: Sequence[torch.Tensor]) -> Trace:
+        """The time line of a run on these tensors without siblings, see :func:`stamped_run`."""
+        self._add_outputs(arguments, outputs)
+        loaded = None if self.simulates(arguments.device) else self.traced.loaded
+        return stamped_run(self.traced.kernel, arguments, loaded)
+
+    @once
+    def traced(self) -> Self:
+        """The kernel with stamps, which has a name and a cubin of its own.
+
+        It starts when the grid in front has ended: two runs write the same records.
+        """
+        options = replace(self.options, programmatic_dependent_launch=False, prefetched_steps=0)
+        options = replace(options, watchdog=0, trace_slots=slots_of(self.plan))
+        named = replace(self.tile_level, name=f"{self.kernel.name}{TRACED}")
+        kernel = run_passes(named, options)
+        return replace(self, options=options, tile_level=named, kernel=kernel)
 
     def grid(self, extents: dict[str, int], resident: int) -> int:
         """CTAs to launch for a problem on a device that runs ``resident`` of them at a time."""
