@@ -114,7 +114,7 @@ def test_a_trace_is_of_all() -> None:
     k, d = kernel("three"), torch.full((len(inputs[0]), 40), float("nan"), dtype=inputs[0].dtype)
     trace = k.trace(*inputs, out=d)
     check_rows(d, *inputs)
-    cta, begin, about = 0, 0.0, list[str]()
+    cta, begin, firsts = 0, 0.0, list[str]()
     for one in (k, *k.siblings):
         alone = stamped_alone(one, inputs)
         behind = cta + len({s.cta for s in alone.spans})
@@ -123,11 +123,12 @@ def test_a_trace_is_of_all() -> None:
             replace(s, cta=s.cta + cta, begin=s.begin + begin, end=s.end + begin)
             for s in alone.spans
         ]
-        about.append(f"CTAs from {cta} on are of {one.kernel.name}_traced")
+        firsts.append(str(cta))
         cta, begin = behind, max(s.end for s in mine)
     assert {s.cta for s in trace.spans} == {*range(cta)}
     assert trace.kernels == tuple(f"{one.kernel.name}_traced" for one in (k, *k.siblings))
-    assert trace.about == f"one kernel behind the other: {', '.join(about)}"
+    wanted = f"one kernel behind the other, the CTAs of each from {', '.join(firsts)} on"
+    assert trace.about == wanted
 
 
 def test_several_products() -> None:

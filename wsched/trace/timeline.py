@@ -128,15 +128,13 @@ def joined(traces: Sequence[Trace]) -> Trace:
     """
     if len(traces) == 1:
         return traces[0]
-    spans, ctas, end, parts = list[Span](), 0, 0.0, list[str]()
+    spans, firsts, ctas, end = list[Span](), list[str](), 0, 0.0
     for trace in traces:
-        mine = {s.cta for s in trace.spans}
-        moved = (
+        firsts.append(str(ctas))
+        spans += (
             replace(s, cta=s.cta + ctas, begin=s.begin + end, end=s.end + end) for s in trace.spans
         )
-        spans += moved
-        parts.append(f"CTAs from {ctas} on are of {trace.kernel}" if mine else "")
-        ctas += max(mine, default=-1) + 1
+        ctas = max((s.cta + 1 for s in spans), default=0)
         end = max((s.end for s in spans), default=0.0)
     some = next((t for t in traces if t.spans), traces[0])
     return replace(
@@ -144,7 +142,7 @@ def joined(traces: Sequence[Trace]) -> Trace:
         kernel=_AND.join(t.kernel for t in traces),
         spans=tuple(spans),
         dropped=sum(t.dropped for t in traces),
-        about="one kernel behind the other: " + ", ".join(filter(None, parts)),
+        about=f"one kernel behind the other, the CTAs of each from {', '.join(firsts)} on",
     )
 
 
