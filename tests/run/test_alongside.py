@@ -120,11 +120,13 @@ def test_who_starts_late_is_not_beside_anybody() -> None:
     assert made.alongside is made
 
 
-X, W, R, V, S, Y, Z = (Buffer(name, DType.F32, (ONE, ONE)) for name in "XWRVSYZ")
+P, Q, R, S, V, W, X, Y, Z = (Buffer(name, DType.F32, (ONE, ONE)) for name in "PQRSVWXYZ")
 ROWS = SummaryStep("rows", rms(2, (1,)), (S, X), (R,))
 VIEW = CallStep("view", (R,), (V,), True, True, stable=True)
 CALL = CallStep("rest", (R,), (V,))
 WEIGHT = CallStep("rest", (S,), (W,))
+OTHERS = SummaryStep("others", rms(2, (1,)), (S, Y), (Q,))
+OF_OTHERS = CallStep("kernel", (Y, Q), (P,))
 BEFORE = SummaryStep("columns", rms(2, (0,)), (S, Y), (Z,))
 
 
@@ -136,6 +138,7 @@ BEFORE = SummaryStep("columns", rms(2, (0,)), (S, Y), (Z,))
         ((ROWS, WEIGHT, VIEW), (WEIGHT, ROWS, VIEW)),  # what makes an operand comes first
         ((BEFORE, ROWS), (BEFORE, ROWS)),
         ((ROWS, BEFORE), (BEFORE, ROWS)),
+        ((ROWS, OTHERS, OF_OTHERS), (OTHERS, OF_OTHERS, ROWS)),  # of another kernel
         ((ROWS, CALL), None),  # somebody else's kernel waits for it
         ((ROWS, SummaryStep("more", rms(2, (0,)), (S, R), (Z,))), None),
         ((BEFORE,), None),

@@ -33,6 +33,17 @@ FOLDED = """
 """
 SHAPES = ((40, 64), (24, 64), (64,))
 
+SCALED = """
+    f{at} = fd.ops.cast({x}, dtype=DataType.Float)
+    q{at} = fd.ops.mul(f{at}, f{at})
+    s{at} = fd.ops.sum(q{at}, dims=[1], keepdim=True, dtype=DataType.Null)
+    r{at} = fd.ops.rsqrt(s{at})
+    n{at} = fd.ops.mul(f{at}, r{at})
+    c{at} = fd.ops.cast(n{at}, dtype=DataType.BFloat16)
+    y{at} = fd.ops.linear(c{at}, {w})
+    fd.add_output(y{at})
+"""
+
 Programs = list[Program]
 
 
@@ -88,6 +99,17 @@ def test_statistics_in_front(programs: Programs) -> None:
     made = run(*norm(64, weight=False))
     assert [steps(p) for p in programs] == [["summary alongside", "kernel alongside"]]
     assert [k.follows for k in made.kernels] == [False]  # whoever calls it by itself
+
+
+@pytest.mark.parametrize("rows", [200, 136], ids=["alike", "another shape"])
+def test_of_two_products_each_has_its_own(programs: Programs, rows: int) -> None:
+    """Statistics of one shape are one kernel, beside the first product that reads it."""
+    torch.manual_seed(0)
+    body = SCALED.format(at=0, x="t0", w="t1") + SCALED.format(at=1, x="t2", w="t3")
+    feature = Feature(body, ((200, 64), (1280, 64), (rows, 64), (1280, 64)), 2, 2)
+    run(feature.text, inputs_of(feature))
+    beside = ["summary alongside", "kernel alongside"]
+    assert [steps(p) for p in programs] == [[*beside, "kernel"] if rows == 200 else beside * 2]
 
 
 def test_few_columns_would_wait_for_the_statistics(programs: Programs) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 from math import inf
 from types import SimpleNamespace
@@ -22,6 +23,7 @@ from wsched.choose.nvfuser_cost import (
 )
 from wsched.front.cut.choose import Chosen, choose
 from wsched.front.cut.epilogues import Take
+from wsched.front.cut.hidden import hidden_us, statistics
 from wsched.front.cut.predict import (
     SegmentsCost,
     Sizes,
@@ -50,7 +52,13 @@ def least(cutter: Cutter, call: Sizes, takes: Any) -> float:
             apart = with_summaries(cutter.graph, whole, {})
             swept = (with_sweeps(cutter.graph, x, {}, lambda s: True) for x in (whole, apart))
             for made in (whole, apart, *swept):
-                found.append(together([segment_us(s, call) for s in made.segments]).us)
+                costs = {s: segment_us(s, call) for s in made.segments}
+                hidden = sum(
+                    hidden_us(*pair, call, (costs[pair[0]], costs[pair[1]]))
+                    for pair in statistics(made.segments)
+                )
+                cost = together([*costs.values()])
+                found.append(replace(cost, gpu_us=cost.gpu_us - hidden).us)
     return min(found)
 
 
