@@ -73,13 +73,13 @@ def choose(cutter: Cutter, call: Sizes, *, may_leave: bool, gpu_us: float = inf)
         UnsupportedError, ScheduleError: no cut can be run.
     """
     best, moves, taken = least(cutter, call, may_leave, gpu_us), cutter.moves, tuple[Moves, ...]()
+    tried = taken
     for move in moves:
-        found = _with_moved(cutter, (*taken, move), call, may_leave, gpu_us)
+        tried = (*taken, move)
+        found = _with_moved(cutter, tried, call, may_leave, gpu_us)
         if found is not None and found.rank < best.rank:
-            best, taken = found, (*taken, move)
-    if len(moves) in (len(taken), 1):
-        return best
-    found = _with_moved(cutter, moves, call, may_leave, gpu_us)
+            best, taken = found, tried
+    found = None if tried == moves else _with_moved(cutter, moves, call, may_leave, gpu_us)
     return best if found is None or best.rank <= found.rank else found
 
 
