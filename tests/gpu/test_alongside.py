@@ -97,6 +97,26 @@ def test_what_is_written_directly_in_front(name: str) -> None:
         assert all(right(y, new, w) for y, new in zip(results, given, strict=True))
 
 
+def test_by_itself_behind_who_writes_its_operand() -> None:
+    """A kernel of ours that lets the next grid start before it has written."""
+    import torch
+
+    x, w = operands(2048, 1024, 1024)
+    ones = torch.ones(2048, 1, device="cuda")
+    leaving = next(leaving_registers(ping_pong(128, 128), HOPPER))
+    product = wsched.compile(SCALED, [x, w, ones], params=leaving).alongside
+    square = torch.eye(1024, device="cuda").bfloat16()
+    made = torch.empty_like(x)
+    writer = wsched.compile(SCALED, [x, square, ones], params=ping_pong(128, 128))
+    for seed in range(20):
+        x.copy_(operands(2048, 1024, 1024, seed)[0])
+        made.zero_()
+        writer(x, square, ones, out=[made])
+        (found,) = product(made, w, ones)
+        wanted = x.double() @ w.double().T
+        assert (found.double() - wanted).norm() < 2**-7 * wanted.norm()
+
+
 def test_behind_itself() -> None:
     """Its result is what the next statistics and product read."""
     x, w = operands(2048, 1024, 1024)
