@@ -54,8 +54,7 @@ class LoadedKernel:
         workspace: Allocate | None = None,
         follows: bool = False,
     ) -> None:
-        self.kernel, self._workspace = kernel, workspace
-        self._dependent = kernel.dependent and (follows or not loads_early(kernel))
+        self.kernel, self._workspace, self._follows = kernel, workspace, follows
         limit = kernel.target.shared_bytes
         if kernel.shared_bytes > limit:
             raise InternalError(
@@ -172,7 +171,8 @@ class LoadedKernel:
         """
         k = self.kernel
         held = ctas_held(k.threads, k.shared_bytes)
-        return self._dependent and (held <= 1 or ctas >= held * k.target.sms)
+        dependent = k.dependent and (self._follows or not loads_early(k))
+        return dependent and (held <= 1 or ctas >= held * k.target.sms)
 
     def _active_clusters(self, sms: int) -> int:
         driver = self._driver
