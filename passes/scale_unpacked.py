@@ -210,7 +210,10 @@ def _linear(
 
 
 def _made(body: Body, a: object, reads: Mapping[str, int]) -> _Made | None:
-    """How A is made of a type of which there is a smaller one; None where it is otherwise."""
+    """How A is made of a type of which there is a smaller one; None where it is otherwise. Pairs of
+    16 bits are sums or differences, which may be of smaller terms; all else gives fp32
+    (``lowering.kernel.verify_values``).
+    """
     by_name = {s.out.name: s for s in body if isinstance(s, FragCast | FragPointwise)}
     made = by_name.get(a.name) if isinstance(a, Frag) and reads[a.name] == 1 else None
     if isinstance(made, FragCast):

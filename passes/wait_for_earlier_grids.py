@@ -44,7 +44,7 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 
 from lowering.ground.errors import InternalError
-from lowering.kernel.early import waits_for_grids
+from lowering.kernel.early import loads_early, waits_for_grids
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import (
     Body,
@@ -141,7 +141,7 @@ class _Waits:
 
     def _works_first(self, body: Body) -> bool:
         """Whether early operands are used in a loop in front of what needs a wait."""
-        if not any(m.early for m in self.kernel.tensor_maps):
+        if not loads_early(self.kernel):
             return False
         before = takewhile(lambda s: not self.inside(s), body)
         return any(isinstance(s, For) for s in before)

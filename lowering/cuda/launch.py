@@ -12,6 +12,7 @@ from lowering.cuda.launch_maps import Descriptors
 from lowering.cuda.launch_memory import Allocate, Needs
 from lowering.cuda.pointers import pointer_of
 from lowering.ground.errors import InternalError, UnsupportedError
+from lowering.kernel.early import loads_early
 from lowering.kernel.kernel import Kernel
 from lowering.target.ptx import GRID_YZ_MAX, ctas_held
 from lowering.target.targets import require
@@ -32,6 +33,8 @@ class LoadedKernel:
         kernel: the final kernel IR, for its parameters, tensor maps and launch attributes.
         cubin: what was compiled from it.
         workspace: ``(stream, device, nbytes, zeroed)`` to a tensor for launches on that stream.
+        follows: whether who launches it knows the grid in front, which writes nothing that the
+            kernel loads early. Else such a kernel starts when that grid has ended.
 
     One object serves all devices and threads. A launch does not synchronize, and allocates device
     memory only where ``workspace`` does, so it can be captured in a CUDA graph. A captured graph
@@ -44,8 +47,14 @@ class LoadedKernel:
         InternalError: the driver refuses the cubin, or the kernel needs too much shared memory.
     """
 
-    def __init__(self, kernel: Kernel, cubin: bytes, workspace: Allocate | None = None) -> None:
-        self.kernel, self._workspace = kernel, workspace
+    def __init__(
+        self,
+        kernel: Kernel,
+        cubin: bytes,
+        workspace: Allocate | None = None,
+        follows: bool = False,
+    ) -> None:
+        self.kernel, self._workspace, self._follows = kernel, workspace, follows
         limit = kernel.target.shared_bytes
         if kernel.shared_bytes > limit:
             raise InternalError(
@@ -157,11 +166,13 @@ class LoadedKernel:
         """Whether a grid of so many CTAs is launched dependently.
 
         CTAs that wait for a persistent grid take the places that it leaves, on an SM as many as fit
-        there: a grid that does not fill all SMs would run on the few that were left first.
+        there: a grid that does not fill all SMs would run on the few that were left first. And one
+        that loads operands early does so only behind a grid that does not write them.
         """
         k = self.kernel
         held = ctas_held(k.threads, k.shared_bytes)
-        return k.dependent and (held <= 1 or ctas >= held * k.target.sms)
+        dependent = k.dependent and (self._follows or not loads_early(k))
+        return dependent and (held <= 1 or ctas >= held * k.target.sms)
 
     def _active_clusters(self, sms: int) -> int:
         driver = self._driver

@@ -8,7 +8,12 @@ from lowering.kernel.operands import Stmt
 from lowering.kernel.tensors import TensorMap
 from lowering.kernel.traits import Memory
 
-__all__ = ["waits_for_grids"]
+__all__ = ["loads_early", "waits_for_grids"]
+
+
+def loads_early(kernel: Kernel) -> bool:
+    """Whether a kernel loads anything before the grid in front has ended."""
+    return any(m.early for m in kernel.tensor_maps)
 
 
 def waits_for_grids(kernel: Kernel, stmt: Stmt) -> bool:

@@ -211,8 +211,13 @@ def test_the_texts_that_are_remembered_are_bounded(monkeypatch: pytest.MonkeyPat
     assert list(known._texts) == [texts[3], texts[4], texts[0]]
 
 
-def test_a_route_that_refuses_is_not_asked_again() -> None:
-    """Who remembers it asks the one that has been found since."""
+@pytest.mark.parametrize("forgotten", [False, True])
+def test_a_route_that_refuses_is_not_asked_again(
+    forgotten: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who remembers it asks the one that has been found since, for whatever is known of the text
+    by then.
+    """
     x, w = integers(M, K), integers(N, K, seed=1)
     wsched.execute(definition(), [x, w])
     key, found = class_key([x, w]), known.known(definition())
@@ -225,6 +230,8 @@ def test_a_route_that_refuses_is_not_asked_again() -> None:
 
     found.routes[key] = replace(found.routes[key], run=refuses)
     run = remembered(definition(), key)
+    if forgotten:
+        monkeypatch.setattr(known, "_texts", {})
     for _ in range(3):
         assert torch.equal(run([x, w])[0], product(x, w))
     assert len(asked) == 1

@@ -57,7 +57,7 @@ def pair(x: Any, w: Any, params: MatmulParams) -> Callable[[Any], Any]:
     statistics = compiled_summary(rms(2, (1,)), alongside=True)
     inputs = [x, w, torch.empty(len(x), 1, device="cuda")]
     leaving = next(leaving_registers(params, HOPPER))
-    product = wsched.compile(SCALED, inputs, params=leaving).alongside
+    product = wsched.compile(SCALED, inputs, params=leaving).alongside.following
     assert product.kernel.name.endswith(ALONGSIDE) and product.kernel.registers == 152
 
     def run(given: Any) -> Any:
@@ -95,6 +95,26 @@ def test_what_is_written_directly_in_front(name: str) -> None:
             new.copy_(operands(*shape, seed + at)[0])
         graph.replay()
         assert all(right(y, new, w) for y, new in zip(results, given, strict=True))
+
+
+def test_by_itself_behind_who_writes_its_operand() -> None:
+    """A kernel of ours that lets the next grid start before it has written."""
+    import torch
+
+    x, w = operands(2048, 1024, 1024)
+    ones = torch.ones(2048, 1, device="cuda")
+    leaving = next(leaving_registers(ping_pong(128, 128), HOPPER))
+    product = wsched.compile(SCALED, [x, w, ones], params=leaving).alongside
+    square = torch.eye(1024, device="cuda").bfloat16()
+    made = torch.empty_like(x)
+    writer = wsched.compile(SCALED, [x, square, ones], params=ping_pong(128, 128))
+    for seed in range(20):
+        x.copy_(operands(2048, 1024, 1024, seed)[0])
+        made.zero_()
+        writer(x, square, ones, out=[made])
+        (found,) = product(made, w, ones)
+        wanted = x.double() @ w.double().T
+        assert (found.double() - wanted).norm() < 2**-7 * wanted.norm()
 
 
 def test_behind_itself() -> None:

@@ -45,6 +45,23 @@ def test_results(name: str, sizes: tuple[int, ...]) -> None:
     check_rows(d, x, w, ends)
 
 
+@pytest.mark.parametrize("name", SETS)
+def test_a_trace_is_of_all(name: str) -> None:
+    """And writes all groups."""
+    import torch
+
+    x, w, ends = given(HARD, 200, 136, behind=3)
+    inputs = on_gpu(x, w, ends)
+    d = torch.full((len(x), 200), float("nan"), device="cuda", dtype=x.dtype)
+    kernel = wsched.compile(grouped(), inputs, params=shared(SETS[name]))
+    trace = kernel.trace(*inputs, out=d)
+    check_rows(d, x, w, ends)
+    assert len(trace.kernels) == len(SETS[name]) and trace.unit == "ns"
+    firsts = [int(n) for n in trace.about.rpartition("from ")[2].split(" on")[0].split(", ")]
+    ctas = {s.cta for s in trace.spans}
+    assert firsts[0] == 0 and ctas.issuperset(firsts) and len(ctas) > firsts[-1]
+
+
 @pytest.mark.parametrize("last", [False, True])
 @pytest.mark.parametrize("name", SETS)
 def test_nothing_around_the_tensors_need_be_mapped(name: str, last: bool) -> None:

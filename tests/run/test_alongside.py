@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from lowering.ground.dtypes import DType
 from lowering.ground.expr import ONE
-from lowering.kernel.kernel import Kernel
 from lowering.summary.kernel import ALONGSIDE_REGISTERS
 from lowering.target.hopper import HOPPER
 from tests.epilogues import epilogue
+from tests.lowering.cuda.fake_driver import Driver, installed
 from tests.lowering.summary.summaries import rms
 from tests.on_machine import Problem, exact, kernel, operands, run
 from tests.proofs import proved
 from tests.schedules import cooperative, ping_pong
 from wsched.front.kernels import compile as compiled
 from wsched.program.program import Buffer, CallStep, Step, SummaryStep
-from wsched.run import cpu, on_device
 from wsched.run.alongside import Front, beside, leaving_registers
-from wsched.run.arguments import Arguments
-from wsched.run.on_device import ALONGSIDE
+from wsched.run.on_device import ALONGSIDE, OnDevice
 from wsched.run.summary import compiled_summary
 from wsched.schedule.matmul.early import launched
 from wsched.schedule.matmul.params import ClusterDims, MatmulParams
@@ -36,6 +36,9 @@ WAYS = {
     "cluster": replace(SMALL, cluster_dims=ClusterDims(2, 1)),
     "exchanged": replace(ping_pong(64, 64, stages=3), exchange_operands=True),
 }
+FILLS = 5 * HOPPER.sms
+"""CTAs that leave no multiprocessor idle."""
+
 SCALED = epilogue(
     "r: [-1, 1] Float", "y = fd.ops.linear(x, w)", "f = fd.ops.cast(y, dtype=DataType.Float)",
     "u = fd.ops.mul(f, r)", "v = fd.ops.cast(u, dtype=DataType.BFloat16)", outputs="v",
@@ -44,6 +47,11 @@ SCALED = epilogue(
 
 def leaving(params: MatmulParams) -> MatmulParams:
     return next(leaving_registers(params, HOPPER))
+
+
+@pytest.fixture
+def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
+    return installed(monkeypatch)
 
 
 @pytest.mark.sampled
@@ -70,22 +78,30 @@ def test_both_fit_on_a_multiprocessor() -> None:
     assert made.resources.registers == ours.registers
 
 
+def test_only_a_program_lets_it_start_early(driver: Driver) -> None:
+    """By itself it may stand behind whoever writes its operands."""
+    made = kernel(leaving(SMALL)).alongside
+    assert [k.loaded.starts_early(FILLS) for k in (made, made.following)] == [False, True]
+    waits = kernel(leaving(SMALL))
+    assert waits.following is waits and waits.loaded.starts_early(FILLS)
+
+
 def test_copies_of_operands_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """What somebody else makes may lie in any way: the grid in front is then the copy's."""
-    ran: list[Kernel] = []
+    ran: list[bool] = []
 
-    def run_on_cpu(kernel: Kernel, arguments: Arguments) -> None:
-        ran.append(kernel)
-        cpu.run_on_cpu(kernel, arguments)
+    def alone_on(self: OnDevice, *args: Any) -> Callable[[], None]:
+        ran.append(self.follows)
+        return launches(self, *args)
 
-    monkeypatch.setattr(on_device, "run_on_cpu", run_on_cpu)
-    made = kernel(leaving(SMALL)).alongside
+    launches = OnDevice.alone_on
+    monkeypatch.setattr(OnDevice, "alone_on", alone_on)
+    made = kernel(leaving(SMALL)).alongside.following
     x, w = torch.ones(72, 65).bfloat16()[:, 1:], torch.ones(80, 64).bfloat16()
     (d,) = made(x, w)
     assert torch.equal(d, x @ w.t())
     made(x.contiguous(), w)
-    assert [[m.early for m in k.tensor_maps] for k in ran] == [[False] * 3, [True, True, False]]
-    assert ran[0].registers is None and not ran[0].name.endswith(ALONGSIDE)
+    assert ran == [False, True]
 
 
 def test_who_has_nothing_to_give() -> None:
@@ -104,11 +120,13 @@ def test_who_starts_late_is_not_beside_anybody() -> None:
     assert made.alongside is made
 
 
-X, W, R, V, S, Y, Z = (Buffer(name, DType.F32, (ONE, ONE)) for name in "XWRVSYZ")
+P, Q, R, S, V, W, X, Y, Z = (Buffer(name, DType.F32, (ONE, ONE)) for name in "PQRSVWXYZ")
 ROWS = SummaryStep("rows", rms(2, (1,)), (S, X), (R,))
 VIEW = CallStep("view", (R,), (V,), True, True, stable=True)
 CALL = CallStep("rest", (R,), (V,))
 WEIGHT = CallStep("rest", (S,), (W,))
+OTHERS = SummaryStep("others", rms(2, (1,)), (S, Y), (Q,))
+OF_OTHERS = CallStep("kernel", (Y, Q), (P,))
 BEFORE = SummaryStep("columns", rms(2, (0,)), (S, Y), (Z,))
 
 
@@ -120,6 +138,7 @@ BEFORE = SummaryStep("columns", rms(2, (0,)), (S, Y), (Z,))
         ((ROWS, WEIGHT, VIEW), (WEIGHT, ROWS, VIEW)),  # what makes an operand comes first
         ((BEFORE, ROWS), (BEFORE, ROWS)),
         ((ROWS, BEFORE), (BEFORE, ROWS)),
+        ((ROWS, OTHERS, OF_OTHERS), (OTHERS, OF_OTHERS, ROWS)),  # of another kernel
         ((ROWS, CALL), None),  # somebody else's kernel waits for it
         ((ROWS, SummaryStep("more", rms(2, (0,)), (S, R), (Z,))), None),
         ((BEFORE,), None),

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 import time
 from dataclasses import field, make_dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lowering.cuda.nvrtc import Compiled
 from lowering.ground.errors import UnsupportedError
+from passes.pipeline import passes_of
 from tests.conftest import Golden
 from tests.epilogues import GELU, TWO_OUTPUTS
 from tests.grouped import GATE, grouped
@@ -22,6 +24,7 @@ from tests.run.test_once import at_once
 from tests.schedules import LAYOUTS, SCHEDULES, definition, in_tensor_memory
 from wsched.choose.presets import PRESETS
 from wsched.front.known import import_fusion
+from wsched.importer.input_error import InputError
 from wsched.run.arguments import Arguments
 from wsched.run.compiled import CompiledFusion, compile_fusion
 from wsched.run.kernel_name import _said, kernel_name
@@ -198,6 +201,29 @@ def test_a_result_is_not_left_unwritten(driver: Driver, compiler: Compiler) -> N
         "clusters that the device can hold. Take smaller cluster_dims"
     )
     packed(kernel, 0)  # nothing to write
+
+
+@pytest.mark.parametrize(
+    ("params", "own", "others"),
+    [
+        (SCHEDULES["coop_128x64"], "synchronize_wgmma", "synchronize_tcgen05"),
+        (in_tensor_memory(128, 128), "synchronize_tcgen05", "synchronize_wgmma"),
+    ],
+    ids=["sm_90a", "sm_100a"],
+)
+def test_stages_are_those_of_the_target(
+    params: MatmulParams, own: str, others: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All that are listed can be dumped; a word of another target asks for nothing."""
+    monkeypatch.setenv("WSCHED_DUMP", f"{own},{others}")
+    monkeypatch.setenv("WSCHED_DUMP_DIR", str(tmp_path))
+    kernel = compile_fusion(FUSION, params)
+    assert [p.stem.partition("_")[2] for p in tmp_path.rglob("*.ir")] == [own]
+    passes = [s for s in kernel.stages() if s in {p.__name__ for p in passes_of(kernel.kernel)}]
+    assert own in passes and others not in kernel.stages()
+    assert kernel.dump(passes[-1]) == kernel.dump("kernel")
+    with pytest.raises(InputError, match=f"no stage '{others}'; there are: fusion, .*{own}"):
+        kernel.dump(others)
 
 
 def test_a_field_that_is_added_changes_no_names() -> None:

@@ -22,6 +22,7 @@ from wsched.run.results import add_outputs
 from wsched.schedule.matmul.early import launched
 from wsched.schedule.matmul.params import GroupShare, MatmulParams
 from wsched.schedule.matmul.siblings import shared
+from wsched.trace.timeline import Trace
 
 KERNELS: dict[str, tuple[str, ...]] = {
     "two": ("ping-pong", "exchanged"),
@@ -49,6 +50,12 @@ def written_by(k: OnDevice, inputs: tuple[Any, Any, Any], adversary: Adversary =
     add_outputs(k.fusion, k.kernel, k.vector, arguments, [d], "")
     run_on_cpu(k.kernel, arguments, adversary=adversary)
     return d
+
+
+def stamped_alone(k: OnDevice, inputs: tuple[Any, Any, Any]) -> Trace:
+    """The time line of one kernel."""
+    d = torch.empty(len(inputs[0]), inputs[1].shape[-1], dtype=inputs[0].dtype)
+    return k.stamped(bind(k.fusion, inputs, k.vector), [d])
 
 
 @pytest.mark.sampled
@@ -99,6 +106,29 @@ def test_a_call_launches_all() -> None:
     (run,) = wsched.execute(grouped(), [x, w, ends], params=params_of("three"))
     for found in (made, d, bound, run):
         check_rows(found, x, w, ends)
+
+
+def test_a_trace_is_of_all() -> None:
+    """One behind the other: each writes its groups, and has CTAs of its own on the time line."""
+    inputs = given(SIZES["hard"], 40, 48)
+    k, d = kernel("three"), torch.full((len(inputs[0]), 40), float("nan"), dtype=inputs[0].dtype)
+    trace = k.trace(*inputs, out=d)
+    check_rows(d, *inputs)
+    cta, begin, firsts = 0, 0.0, list[str]()
+    for one in (k, *k.siblings):
+        alone = stamped_alone(one, inputs)
+        behind = cta + len({s.cta for s in alone.spans})
+        mine = [s for s in trace.spans if cta <= s.cta < behind]
+        assert mine == [
+            replace(s, cta=s.cta + cta, begin=s.begin + begin, end=s.end + begin)
+            for s in alone.spans
+        ]
+        firsts.append(str(cta))
+        cta, begin = behind, max(s.end for s in mine)
+    assert {s.cta for s in trace.spans} == {*range(cta)}
+    assert trace.kernels == tuple(f"{one.kernel.name}_traced" for one in (k, *k.siblings))
+    wanted = f"one kernel behind the other, the CTAs of each from {', '.join(firsts)} on"
+    assert trace.about == wanted
 
 
 def test_several_products() -> None:

@@ -157,7 +157,7 @@ class _FakeLoaded(LoadedKernel):
         # Device 0 and its stream 0, from builtins: torch's functions are in C, too.
         compiled = SimpleNamespace(_cuda_getDevice=int, _cuda_getCurrentRawStream=abs)
         cuda = SimpleNamespace(current_device=int)
-        self.kernel = kernel
+        self.kernel, self._follows = kernel, False
         self._torch = SimpleNamespace(_C=compiled, cuda=cuda)
         # Takes no arguments, makes no system call, and returns 0, the default rounding mode.
         self._submit = ctypes.CDLL("libm.so.6").fegetround

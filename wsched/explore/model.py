@@ -31,7 +31,8 @@ from wsched.front.sizes import Extents, extents_for, kernel_for
 from wsched.fusion import Fusion
 from wsched.importer.definition import definition_text
 from wsched.importer.input_error import InputError
-from wsched.run.compiled import TRACED, CompiledFusion
+from wsched.run.compiled import CompiledFusion
+from wsched.run.on_device import TRACED
 from wsched.schedule.entries import with_sums
 from wsched.schedule.loops import extent_lines
 from wsched.schedule.matmul.params import MatmulParams
@@ -194,13 +195,17 @@ def _page(
 
 
 def _is_of(compiled: CompiledFusion, trace: Trace) -> bool:
-    return trace.kernel.removesuffix(TRACED) == compiled.kernel.name
+    return _names(trace) == [k.kernel.name for k in compiled.launched]
+
+
+def _names(trace: Trace) -> list[str]:
+    return [name.removesuffix(TRACED) for name in trace.kernels]
 
 
 def _require_one_of(kernels: list[CompiledFusion], trace: Trace | None) -> None:
     """Refuse the trace of another kernel."""
     if trace is not None and not any(_is_of(kernel, trace) for kernel in kernels):
-        its, mine = trace.kernel.removesuffix(TRACED), ", ".join(k.kernel.name for k in kernels)
+        its, mine = " and ".join(_names(trace)), ", ".join(k.kernel.name for k in kernels)
         text = f"the trace is of {its}, the page of {mine}: was it made with other options?"
         raise InputError(text, "trace", its, mine)
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from wsched.run.compiled import CompiledFusion
     from wsched.run.summary import CompiledSummary
 
-__all__ = ["Front", "beside", "leaving_registers"]
+__all__ = ["Front", "beside", "has_room", "leaving_registers", "read_us"]
 
 _READ = 1.0e6
 """Bytes in a microsecond that a warpgroup on each multiprocessor reads beside a product: 8 KB of
@@ -65,8 +65,8 @@ class Front:
     def of(
         steps: Sequence[Step], reads: Collection[Buffer], operands: Collection[Buffer]
     ) -> Front | None:
-        """With the last summary of rows; None where there is none, where a kernel or a call reads
-        what it makes, or where the kernel does not, or multiplies it.
+        """With the last summary of rows that the kernel reads and nobody else; None where there is
+        none, or where the kernel multiplies what it makes.
 
         Args:
             steps: in front of a kernel.
@@ -75,7 +75,9 @@ class Front:
         """
         for at, step in reversed([*enumerate(steps)]):
             if isinstance(step, SummaryStep) and step.summary.axis is Axis.COLUMNS:
-                return Front._of(steps[:at], step, steps[at + 1 :], reads, operands)
+                found = Front._of(steps[:at], step, steps[at + 1 :], reads, operands)
+                if found is not None:
+                    return found
         return None
 
     @staticmethod
@@ -119,18 +121,40 @@ def beside(
         compiled: makes the kernel of another schedule.
     """
     params, target = kernel.made_from, kernel.kernel.target
-    if params is None or kernel.finishes or params.splitk_factor > 1:
-        return None
     sizes = extents_of(kernel.fusion, inputs)
-    first = min(params.tile_sizes.cta_tile.m * params.tile_sizes.cta_tile.n,
-                sizes["M"] * sizes["N"] // target.sms)  # fmt: skip
-    if read / _READ > _LATE * 2 * first * sizes["K"] / _ADDED:
+    shape = sizes["M"], sizes["N"], sizes["K"]
+    if params is None or kernel.finishes or not has_room(params, target, shape, read):
         return None
     for leaving in leaving_registers(params, target):
         with suppress(ScheduleError):
             found = compiled(leaving)
             return None if found.alongside is found else found.alongside
     return None
+
+
+def read_us(read: int) -> float:
+    """Microseconds that statistics of so many bytes take beside a product."""
+    return read / _READ
+
+
+def has_room(params: MatmulParams, target: Target, sizes: tuple[int, int, int], read: int) -> bool:
+    """Whether statistics may run beside a kernel: it starts early, its first tiles take as long,
+    and it has registers to leave.
+
+    Args:
+        params: of a kernel that stores its results whole.
+        target: of it.
+        sizes: M, N and K.
+        read: bytes that the statistics are made of.
+    """
+    if not params.programmatic_dependent_launch or params.thread_loads or params.splitk_factor > 1:
+        return False
+    m, n, k = sizes
+    tile = params.tile_sizes.cta_tile
+    first = min(tile.m * tile.n, m * n // target.sms)
+    if read_us(read) > _LATE * 2 * first * k / _ADDED:
+        return False
+    return any(leaving_registers(params, target))
 
 
 def leaving_registers(params: MatmulParams, target: Target) -> Iterator[MatmulParams]:

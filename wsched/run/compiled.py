@@ -37,7 +37,6 @@ from wsched.run.proving import prove_if_asked
 from wsched.run.results import results
 from wsched.run.row_copy import copy_rows
 from wsched.run.staged import StagedPlan, makes_of, staged_packer
-from wsched.run.stamped import slots_of, stamped_run
 from wsched.run.summary import kernels_of
 from wsched.run.together import together
 from wsched.run.watched import WATCHED
@@ -49,20 +48,18 @@ from wsched.schedule.matmul.scheduler import plan_matmul
 from wsched.schedule.options import DebugPrint, KernelOptions
 from wsched.schedule.plan import Plan
 from wsched.schedule.registers import require_registers
+from wsched.trace.timeline import joined
 
 if TYPE_CHECKING:
     import torch
 
     from wsched.trace.timeline import Trace
 
-__all__ = ["TRACED", "CompiledFusion", "compile_fusion", "compile_plan"]
+__all__ = ["CompiledFusion", "compile_fusion", "compile_plan"]
 
 Out: TypeAlias = "torch.Tensor | Sequence[torch.Tensor] | None"
 """Where results are wanted: in these tensors, a single one as it is, or in new ones."""
 Launch: TypeAlias = Callable[[], None]
-
-TRACED = "_traced"
-"""Ends the name of a kernel that is made again with stamps."""
 
 
 @paused()
@@ -329,7 +326,7 @@ class CompiledFusion(OnDevice):
 
     def trace(self, *inputs: torch.Tensor, out: Out = None) -> Trace:
         """Run with clocks: when each warp waited, computed and stored; ``out`` as a call writes it.
-        Of kernels that share groups out the first has clocks, the others run behind it.
+        Kernels that share groups out run one behind the other, and are one time line.
 
         Arguments and errors as for a call. On a GPU it runs twice and waits for the device, so that
         no input may be written over.
@@ -338,24 +335,7 @@ class CompiledFusion(OnDevice):
             return self.alone.trace(*inputs, out=out)
         arguments = self._arguments(self._copied(inputs))
         outputs = self._results(arguments, inputs, out, never)
-        self._add_outputs(arguments, outputs)
-        loaded = None if self.simulates(arguments.device) else self.traced.loaded
-        trace = stamped_run(self.traced.kernel, arguments, loaded)
-        for k in self.siblings:
-            k.alone_on(arguments, outputs)()
-        return trace
-
-    @once
-    def traced(self) -> CompiledFusion:
-        """The kernel with stamps, which has a name and a cubin of its own.
-
-        It starts when the grid in front has ended: two runs write the same records.
-        """
-        options = replace(self.options, programmatic_dependent_launch=False, prefetched_steps=0)
-        options = replace(options, watchdog=0, trace_slots=slots_of(self.plan))
-        named = replace(self.tile_level, name=f"{self.kernel.name}{TRACED}")
-        kernel = run_passes(named, options)
-        return replace(self, options=options, tile_level=named, kernel=kernel)
+        return joined([k.stamped(arguments, outputs) for k in self.launched])
 
     @once
     def _plans(self) -> Plans[Run]:

@@ -15,7 +15,7 @@ from lowering.kernel.text import print_kernel
 from lowering.proof.obligation import Proof
 from passes.dump import ALL, Dumper
 from passes.options import LoweringOptions
-from passes.pipeline import PASSES, run_passes, steps
+from passes.pipeline import PIPELINES, passes_of, run_passes, steps
 from wsched.fusion import Fusion, fusion_text
 from wsched.importer.input_error import InputError
 from wsched.run.bundles import compiled_text, disk_cache
@@ -44,8 +44,11 @@ NVGPU = "mlir-nvgpu"
 LINES = "-lineinfo"
 """NVRTC's option for lines of the source in PTX and cubin."""
 
-STAGES = (*_SCHEDULED, "lower", *(p.__name__ for p in PASSES), *_CODE)
-"""What a full dump writes, in this order."""
+_PASSES = dict.fromkeys(p.__name__ for passes in PIPELINES.values() for p in passes)
+"""Names of the passes of all targets."""
+
+STAGES = (*_SCHEDULED, "lower", *_PASSES, *_CODE)
+"""What can be asked for, of a kernel of any target."""
 
 
 @dataclass(frozen=True)
@@ -118,11 +121,13 @@ class Made:
         raise InputError(f"no stage {stage!r}; there are: {there}", "stage", stage, there)
 
     def stages(self) -> list[str]:
-        """Names that :meth:`dump` takes, in the order in which the stages are made.
+        """Names that :meth:`dump` takes, in the order in which the stages are made; the passes are
+        those of the kernel's target.
 
         ``kernel`` is the final kernel IR, the same as after the last pass.
         """
-        return [*STAGES[: -len(_CODE)], "kernel", *_CODE, NVGPU]
+        passes = (p.__name__ for p in passes_of(self.tile_level))
+        return [*_SCHEDULED, "lower", *passes, "kernel", *_CODE, NVGPU]
 
     def dump_all(self, folder: Path) -> Dumper:
         """Write every stage, as ``WSCHED_DUMP=all`` does during compilation; the passes run again.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from lowering.ground.errors import UnsupportedError
 from lowering.ground.expr import evaluate
+from lowering.kernel.early import loads_early
 from lowering.target.targets import require
 from passes.pipeline import run_passes
 from wsched.run.arguments import Arguments
@@ -18,6 +19,7 @@ from wsched.run.made import Made
 from wsched.run.once import once
 from wsched.run.proving import prove_before_launch
 from wsched.run.results import FROM_REGISTERS, FROM_REGISTERS_BY_CALLS, add_outputs
+from wsched.run.stamped import slots_of, stamped_run
 from wsched.run.watched import watched
 from wsched.run.workspace import Workspace
 from wsched.schedule.checked import changed
@@ -28,11 +30,15 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from lowering.cuda.launch import LoadedKernel
+    from wsched.trace.timeline import Trace
 
-__all__ = ["ALONGSIDE", "OnDevice"]
+__all__ = ["ALONGSIDE", "TRACED", "OnDevice"]
 
 ALONGSIDE = "_alongside"
 """Ends the name of a kernel that runs beside the grid in front."""
+
+TRACED = "_traced"
+"""Ends the name of a kernel that is made again with stamps."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -48,6 +54,8 @@ class OnDevice(Made):
             it; its parameters are those of all.
         written: whether somebody wrote the schedule: the kernel is proved before it is launched,
             unless ``WSCHED_PROOF`` or :func:`wsched.compile` was told otherwise.
+        follows: whether a program launches it behind a grid that does not write the operands that
+            it loads early. By itself such a kernel starts when the grid in front has ended.
     """
 
     vector: int = 2
@@ -55,6 +63,7 @@ class OnDevice(Made):
     trials: tuple[str, ...] = ()
     siblings: tuple[OnDevice, ...] = ()
     written: bool = False
+    follows: bool = False
 
     def __repr__(self) -> str:
         """Name, target and how the schedule differs from the default one, in one line."""
@@ -138,14 +147,14 @@ class OnDevice(Made):
         from lowering.cuda.launch import LoadedKernel
 
         prove_before_launch(self.kernel, self.written, admitted_by(self.plan))
-        return LoadedKernel(self.kernel, self.compiled.cubin, Workspace.of)
+        return LoadedKernel(self.kernel, self.compiled.cubin, Workspace.of, self.follows)
 
     @once
     def alongside(self) -> Self:
-        """The kernel for who knows that the grid in front does not write its operands: it loads and
-        multiplies them before that has ended, beside it, and leaves registers that it does not
-        need. Itself where that is no gain: threads load operands, descriptors change, or it starts
-        when the grid in front has ended.
+        """The kernel that loads and multiplies its operands before the grid in front has ended, if
+        it :attr:`follows` one that does not write them, and leaves registers that it does not need.
+        Itself where that is no gain: threads load operands, descriptors change, or it starts when
+        the grid in front has ended.
         """
         maps = {m.name for m in self.tile_level.tensor_maps if not m.device}
         operands = self.fusion.operands
@@ -156,15 +165,36 @@ class OnDevice(Made):
         return replace(self, options=options, tile_level=named, kernel=run_passes(named, options))
 
     @once
+    def following(self) -> Self:
+        """The kernel for the program that launches it behind a grid that does not write its
+        operands, and no other; itself where it waits for the grid in front anyway.
+        """
+        return replace(self, follows=True) if loads_early(self.kernel) else self
+
+    @once
     def behind(self) -> Self:
         """The kernel for who launches a grid in front that writes its operands, as a copy of one
-        does; itself where it waits for that anyway.
+        does; itself where nobody said that none does.
         """
-        if not self.options.early_operands:
-            return self
-        options = replace(self.options, early_operands=(), leaves_registers=False)
-        named = replace(self.tile_level, name=self.kernel.name.removesuffix(ALONGSIDE))
-        return replace(self, options=options, tile_level=named, kernel=run_passes(named, options))
+        return replace(self, follows=False) if self.follows else self
+
+    def stamped(self, arguments: Arguments, outputs: Sequence[torch.Tensor]) -> Trace:
+        """The time line of a run on these tensors without siblings, see :func:`stamped_run`."""
+        self._add_outputs(arguments, outputs)
+        loaded = None if self.simulates(arguments.device) else self.traced.loaded
+        return stamped_run(self.traced.kernel, arguments, loaded)
+
+    @once
+    def traced(self) -> Self:
+        """The kernel with stamps, which has a name and a cubin of its own.
+
+        It starts when the grid in front has ended: two runs write the same records.
+        """
+        options = replace(self.options, programmatic_dependent_launch=False, prefetched_steps=0)
+        options = replace(options, watchdog=0, trace_slots=slots_of(self.plan))
+        named = replace(self.tile_level, name=f"{self.kernel.name}{TRACED}")
+        kernel = run_passes(named, options)
+        return replace(self, options=options, tile_level=named, kernel=kernel)
 
     def grid(self, extents: dict[str, int], resident: int) -> int:
         """CTAs to launch for a problem on a device that runs ``resident`` of them at a time."""

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from wsched.trace.plot import plot
 from wsched.trace.spans import COLUMNS, Span, epilogue_overlap, shares, tracks
 
-__all__ = ["MICROSECONDS", "Trace"]
+__all__ = ["MICROSECONDS", "Trace", "joined"]
 
 MICROSECONDS = {"ns": 1e-3, "cycles": 1.0, "steps": 1.0}
 """A unit of time in those of a Chrome trace, which are microseconds; other units stand for them."""
+
+
+_AND = " and "
+"""Between the names of several kernels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +26,7 @@ class Trace:
     """One run of a traced kernel.
 
     Args:
-        kernel: its name.
+        kernel: its name; of several that ran one behind the other their :attr:`kernels`.
         unit: of all times: ``ns``, ``cycles`` where the device's timer did not advance (CTAs are
             then aligned at their beginnings), or ``steps`` of the machine.
         spans: ordered by CTA, warp and begin; of spans that begin together the longer one is first.
@@ -37,6 +42,11 @@ class Trace:
     dropped: int = 0
     about: str = ""
     ghz: float = 0.0
+
+    @property
+    def kernels(self) -> tuple[str, ...]:
+        """The names of the kernels that ran."""
+        return tuple(self.kernel.split(_AND))
 
     def tracks(self) -> dict[tuple[int, str, int], tuple[Span, ...]]:
         """By CTA, role and group: spans of the warpgroup's first warp that has any, but ``cta``."""
@@ -109,6 +119,31 @@ class Trace:
         """
         title = f"{self.kernel}, {self.about}" if self.about else self.kernel
         plot(title, self.unit, self.spans, Path(path), ctas)
+
+
+def joined(traces: Sequence[Trace]) -> Trace:
+    """The time line of kernels that ran one behind the other: each begins where the one in front
+    ends, and its CTAs are numbered behind those of that. Times of several launches are not told by
+    one clock, so what lies between two of them is left out.
+    """
+    if len(traces) == 1:
+        return traces[0]
+    spans, firsts, ctas, end = list[Span](), list[str](), 0, 0.0
+    for trace in traces:
+        firsts.append(str(ctas))
+        spans += (
+            replace(s, cta=s.cta + ctas, begin=s.begin + end, end=s.end + end) for s in trace.spans
+        )
+        ctas = max((s.cta + 1 for s in spans), default=0)
+        end = max((s.end for s in spans), default=0.0)
+    some = next((t for t in traces if t.spans), traces[0])
+    return replace(
+        some,
+        kernel=_AND.join(t.kernel for t in traces),
+        spans=tuple(spans),
+        dropped=sum(t.dropped for t in traces),
+        about=f"one kernel behind the other, the CTAs of each from {', '.join(firsts)} on",
+    )
 
 
 def _metadata(what: str, pid: int, tid: int, **args: Any) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -12,14 +13,14 @@ from wsched.bench.problem import Shape
 from wsched.doors.fallback import interpret
 from wsched.front.cut.choose import least
 from wsched.front.cut.predict import Call
-from wsched.front.cut.program import make
+from wsched.front.cut.program import Made, make
 from wsched.front.cut.route import rest_by
 from wsched.front.cut.segments import Cutter
 from wsched.front.cut.sizes import bind_extents
 from wsched.importer import record_text
-from wsched.program.prepare import prepare
+from wsched.program.prepare import Kernel, prepare
 from wsched.program.program import Program
-from wsched.run.on_device import ALONGSIDE
+from wsched.run.on_device import ALONGSIDE, OnDevice
 
 torch: Any = pytest.importorskip("torch")
 
@@ -32,23 +33,38 @@ FOLDED = """
 """
 SHAPES = ((40, 64), (24, 64), (64,))
 
+SCALED = """
+    f{at} = fd.ops.cast({x}, dtype=DataType.Float)
+    q{at} = fd.ops.mul(f{at}, f{at})
+    s{at} = fd.ops.sum(q{at}, dims=[1], keepdim=True, dtype=DataType.Null)
+    r{at} = fd.ops.rsqrt(s{at})
+    n{at} = fd.ops.mul(f{at}, r{at})
+    c{at} = fd.ops.cast(n{at}, dtype=DataType.BFloat16)
+    y{at} = fd.ops.linear(c{at}, {w})
+    fd.add_output(y{at})
+"""
+
 Programs = list[Program]
 
 
 @pytest.fixture
 def programs(monkeypatch: pytest.MonkeyPatch) -> Programs:
-    """The programs that have been made."""
+    """The programs that have been made, of which each lets those kernels start early that it runs
+    beside others.
+    """
     found = Programs()
 
-    def spied(program: Program, *args: Any, **options: Any) -> Any:
+    def spied(program: Program, kernels: Mapping[str, Kernel], *args: Any) -> Any:
         found.append(program)
-        return prepare(program, *args, **options)
+        own = {n: k.follows for n, k in kernels.items() if isinstance(k, OnDevice)}
+        assert own == {name: name.endswith(ALONGSIDE) for name in own}
+        return prepare(program, kernels, *args)
 
     monkeypatch.setattr("wsched.front.cut.program.prepare", spied)
     return found
 
 
-def run(text: str, inputs: list[Any], constants: tuple[str, ...] = ()) -> None:
+def run(text: str, inputs: list[Any], constants: tuple[str, ...] = ()) -> Made:
     """A definition with its factors behind the product, twice; its results are checked."""
     cutter = Cutter(record_text(text))
     cutter = cutter.with_moved(cutter.moves)
@@ -62,6 +78,7 @@ def run(text: str, inputs: list[Any], constants: tuple[str, ...] = ()) -> None:
         found = made.run(inputs, None)
         for result, wanted in zip(found, interpret(record_text(text), inputs), strict=True):
             assert (result.double() - wanted).norm() < 2**-7 * wanted.double().norm()
+    return made
 
 
 def norm(k: int, weight: bool) -> tuple[str, list[Any]]:
@@ -79,8 +96,20 @@ def steps(program: Program) -> list[str]:
 
 def test_statistics_in_front(programs: Programs) -> None:
     """They read what the product reads, and write what its epilogue waits for."""
-    run(*norm(64, weight=False))
+    made = run(*norm(64, weight=False))
     assert [steps(p) for p in programs] == [["summary alongside", "kernel alongside"]]
+    assert [k.follows for k in made.kernels] == [False]  # whoever calls it by itself
+
+
+@pytest.mark.parametrize("rows", [200, 136], ids=["alike", "another shape"])
+def test_of_two_products_each_has_its_own(programs: Programs, rows: int) -> None:
+    """Statistics of one shape are one kernel, beside the first product that reads it."""
+    torch.manual_seed(0)
+    body = SCALED.format(at=0, x="t0", w="t1") + SCALED.format(at=1, x="t2", w="t3")
+    feature = Feature(body, ((200, 64), (1280, 64), (rows, 64), (1280, 64)), 2, 2)
+    run(feature.text, inputs_of(feature))
+    beside = ["summary alongside", "kernel alongside"]
+    assert [steps(p) for p in programs] == [[*beside, "kernel"] if rows == 200 else beside * 2]
 
 
 def test_few_columns_would_wait_for_the_statistics(programs: Programs) -> None:

@@ -73,6 +73,33 @@ def test_rows_of_inputs_that_lie_differently() -> None:
     assert wsched.explain(text, inputs).route == "cut"
 
 
+REPEATED = {
+    "a bias": "x = fd.ops.broadcast_in_dim(t2, shape=[24, 16], broadcast_dims=[1])",
+    "a row's sum": """s = fd.ops.sum(f, dims=[1], keepdim=True, dtype=DataType.Null)
+        x = fd.ops.expand(s, shape=[24, 16])""",
+}
+
+
+@pytest.mark.parametrize("kind", ["BFloat16", "Float8_e4m3fn"])
+@pytest.mark.parametrize("name", REPEATED)
+def test_a_result_that_is_repeated(name: str, kind: str) -> None:
+    """A sweep makes it whole. That was refused, and the product with it."""
+    body = f"""
+        y = fd.ops.linear(t0, t1)
+        f = fd.ops.cast(y, dtype=DataType.Float)
+        {REPEATED[name]}
+        k = fd.ops.cast(x, dtype=DataType.{kind})
+        fd.add_output(y)
+        fd.add_output(k)
+        """
+    feature = Feature(body, ((24, 32), (16, 32), (16,))[: 2 + ("t2" in body)], 1, 1)
+    inputs = inputs_of(feature)
+    found = wsched.execute(feature.text, inputs)
+    for ours, theirs in zip(found, interpret(record_text(feature.text), inputs), strict=True):
+        assert torch.equal(ours.float(), theirs.float()) and ours.dtype is theirs.dtype
+    assert wsched.explain(feature.text, inputs).route == "cut"
+
+
 # --- what an epilogue reads -----------------------------------------------------------------------
 
 WHOLE = {

@@ -152,6 +152,15 @@ def test_a_grid_that_would_pile_up_on_few_multiprocessors_starts_late(driver: Dr
     assert not LoadedKernel(replace(small, dependent=False), b"").starts_early(4 * sms)
 
 
+def test_a_kernel_that_loads_early_follows_a_grid_that_is_known(driver: Driver) -> None:
+    """Whoever else launches it may have written what it loads by the kernel in front."""
+    plain = replace(copy_kernel(), dependent=True, threads=1152)
+    early = plain.redeclare(*(replace(m, early=True) for m in plain.tensor_maps[:1]))
+    assert LoadedKernel(plain, b"").starts_early(1)
+    assert not LoadedKernel(early, b"").starts_early(1)
+    assert LoadedKernel(early, b"", follows=True).starts_early(1)
+
+
 def test_launch_attribute_as_cuda_bindings_has_it() -> None:
     bindings = pytest.importorskip("cuda.bindings.driver")
     wanted = bindings.CUlaunchAttribute()

@@ -13,6 +13,7 @@ from lowering.ground.expr import Var
 from wsched.front.cut.commute import Moves
 from wsched.front.cut.constants import with_kept
 from wsched.front.cut.epilogues import Kernel, Take
+from wsched.front.cut.hidden import hidden_us, statistics
 from wsched.front.cut.predict import SegmentsCost, Sizes, matmuls_us, segment_us, together
 from wsched.front.cut.segments import Cut, Cutter, Segment
 from wsched.front.cut.summaries import with_summaries
@@ -59,7 +60,7 @@ class Chosen:
 
 def choose(cutter: Cutter, call: Sizes, *, may_leave: bool, gpu_us: float = inf) -> Chosen:
     """The best cut found, of the definition as it is or with factors of operands behind products:
-    those of all operands, then of one after the other.
+    those of one operand after the other, where each pays, or those of all.
 
     Args:
         cutter: of the definition.
@@ -71,17 +72,15 @@ def choose(cutter: Cutter, call: Sizes, *, may_leave: bool, gpu_us: float = inf)
     Raises:
         UnsupportedError, ScheduleError: no cut can be run.
     """
-    best, moves = least(cutter, call, may_leave, gpu_us), cutter.moves
-    ways = [moves, *((m,) for m in moves)] if len(moves) > 1 else [moves] if moves else []
-    taken = tuple[Moves, ...]()
-    for way in ways:
-        if set(way) <= set(taken):
-            continue
-        both = (*taken, *way)
-        found = _with_moved(cutter, both, call, may_leave, gpu_us)
+    best, moves, taken = least(cutter, call, may_leave, gpu_us), cutter.moves, tuple[Moves, ...]()
+    tried = taken
+    for move in moves:
+        tried = (*taken, move)
+        found = _with_moved(cutter, tried, call, may_leave, gpu_us)
         if found is not None and found.rank < best.rank:
-            best, taken = found, both
-    return best
+            best, taken = found, tried
+    found = None if tried == moves else _with_moved(cutter, moves, call, may_leave, gpu_us)
+    return best if found is None or best.rank <= found.rank else found
 
 
 def _with_moved(
@@ -150,6 +149,7 @@ class _Search:
         default_factory=lambda: UnsupportedError("this definition", "others")
     )
     _prices: dict[Segment, SegmentsCost] = field(default_factory=dict)
+    _hidden: dict[tuple[Segment, Segment], float] = field(default_factory=dict)
     _apart: dict[Segment, tuple[Segment, ...]] = field(default_factory=dict)
     _swept: dict[Segment, tuple[Segment, ...]] = field(default_factory=dict)
 
@@ -192,7 +192,16 @@ class _Search:
 
     def _cost(self, cut: Cut) -> Chosen:
         cost = together([self._segment(s) for s in cut.segments])
+        hidden = sum(self._hidden_us(*pair) for pair in statistics(cut.segments))
+        cost = replace(cost, gpu_us=cost.gpu_us - hidden)
         return Chosen(cut, cost, self.cutter, self.call, self.gpu_us)
+
+    def _hidden_us(self, summary: Segment, product: Segment) -> float:
+        pair = summary, product
+        if pair not in self._hidden:
+            costs = self._segment(summary), self._segment(product)
+            self._hidden[pair] = hidden_us(*pair, self.call, costs)
+        return self._hidden[pair]
 
     def least_saving(self, chosen: Chosen, at: int) -> float:
         """Microseconds that leaving a matmul has to save."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from lowering.ground.expr import ONE
+from lowering.ground.expr import ONE, Expr
 from wsched.front import kernels
 from wsched.front.cut.graph import is_elementwise
 from wsched.front.cut.in_place import written_in_place
@@ -185,7 +185,7 @@ class _Steps:
         seen = dict(segment.seen)
         return tuple(
             Buffer(f"{b.name}@", b.dtype, seen[b.name]) if b.name in seen else b
-            for b in map(self._buffers, segment.outputs)
+            for b in map(self._buffers.whole, segment.outputs)
         )
 
     def _show(self, segment: Segment, writes: Sequence[Buffer]) -> None:
@@ -260,10 +260,11 @@ class _Steps:
         reads, alike = zip(*self._read(segment), strict=True)
         kernel = kernels.compile(segment.definition, alike)
         kernel = self._beside_statistics(segment, kernel, reads, alike) or kernel
-        kernel.admit(alike)
+        launched = kernel.alone.following  # behind the statistics, which write no operand of it
+        launched.admit(alike)
         self.kernels.append(kernel)
-        name = _name_of(kernel.alone, self.own)
-        self.own[name] = kernel.alone
+        name = _name_of(launched, self.own)
+        self.own[name] = launched
         wide, writes = tuple(map(self._buffers, segment.outputs)), self._unseen(segment)
         whole = KernelStep(name, kernel.plan, reads, writes)
         step, parts = in_parts_step(kernel.plan, whole)
@@ -335,14 +336,24 @@ class _Buffers(dict[str, Buffer]):
     def __call__(self, name: str) -> Buffer:
         """What is known of a tensor; numbers, and what is expanded, have no shape."""
         if name not in self:
-            found = self._tensors.types.get(name, TensorType(None, None))
-            if found.extents is None:
-                self[name] = Buffer(name)
-            else:
-                stored = found.dtype is not None and found.dtype.is_stored
-                dtype = found.dtype.element if stored and found.dtype is not None else None
-                self[name] = Buffer(name, dtype, found.extents, self._tensors.strides(name))
+            self[name] = self._of(name, self._type(name).extents)
         return self[name]
+
+    def whole(self, name: str) -> Buffer:
+        """The same of what a kernel makes: it is in memory whole, expanded or not."""
+        if name not in self:
+            self[name] = self._of(name, self._type(name).spread)
+        return self[name]
+
+    def _of(self, name: str, extents: tuple[Expr, ...] | None) -> Buffer:
+        if extents is None:
+            return Buffer(name)
+        kind = self._type(name).dtype
+        dtype = kind.element if kind is not None and kind.is_stored else None
+        return Buffer(name, dtype, extents, self._tensors.strides(name))
+
+    def _type(self, name: str) -> TensorType:
+        return self._tensors.types.get(name, TensorType(None, None))
 
 
 def _like(

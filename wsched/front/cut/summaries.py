@@ -123,6 +123,16 @@ def _is_reduced(graph: Graph, i: int) -> bool:
     return node.op in REDUCED
 
 
+def _reduced(graph: Graph, i: int) -> Iterator[str]:
+    """What an operation reduces."""
+    if graph.nodes[i].op in REDUCED:
+        yield from graph.nodes[i].refs
+
+
+def _extents(graph: Graph, name: str) -> tuple[Expr | None, ...]:
+    return tuple(d.extent for d in graph.types[name].dims or ())
+
+
 def _behind(graph: Graph, group: frozenset[int], roots: frozenset[int]) -> frozenset[int]:
     """The pointwise operations that follow reductions and leave as much as they do."""
     found, sizes = set[int](), {_kept(graph, i) for i in roots}
@@ -145,7 +155,11 @@ def _kept(graph: Graph, i: int) -> tuple[Expr | None, ...] | None:
 def _summary(
     graph: Graph, group: frozenset[int], made: tuple[str, ...], parts: frozenset[int]
 ) -> Segment | None:
-    """Operations as a summary, None where they are none."""
+    """Operations as a summary, None where they are none: reductions of one shape."""
+    if len({_extents(graph, n) for i in group for n in _reduced(graph, i)}) > 1:
+        return None
+    if len({_extents(graph, n) for i in parts for n in graph.nodes[i].results}) > 1:
+        return None
     try:
         definition = part(graph, group, made, rest=True)
         names = [n for i in parts for n in graph.nodes[i].results]
