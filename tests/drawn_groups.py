@@ -8,20 +8,29 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
 import torch
 
 import wsched
+from tests.grouped import FORMS, grouped
+from tests.schedules import cooperative, dynamic, exchanged, ping_pong
+from wsched.schedule.matmul.params import (
+    MatmulParams,
+    SupportedVectorization,
+    TileRasterizationOrder,
+)
+from wsched.schedule.matmul.siblings import shared
 from wsched.stress.form import drawn_size
 from wsched.stress.tensors import filled, matrix, sparse
 
 __all__ = ["KINDS", "Problem", "drawn"]
 
-KINDS = ("rows", "index", "columns", "sums", "layer")
-"""Groups of rows, of rows by index, of columns, sums over groups, layers of experts."""
+KINDS = ("rows", "index", "columns", "sums", "layer", "shared")
+"""Groups of rows, of rows by index, of columns, sums over groups, layers of experts; groups of rows
+or columns by kernels that share them out (:data:`SETS`), which only large problems are given."""
 
 NARROW = (1, 7, 63, 64, 65, 127, 128, 129)
 """Sizes of groups beside those of tiles."""
@@ -31,6 +40,39 @@ WORK = {"cuda": 1 << 34, "cpu": 1 << 24}
 
 RELATIVE = 2**-6
 """Of the magnitude of all terms, what a result may be off: two roundings to bf16."""
+
+_COLUMNS = TileRasterizationOrder.ColumnMajor
+
+
+def _exchanged(n: int, **more: Any) -> MatmulParams:
+    """Tiles of so many rows of the result."""
+    return exchanged(ping_pong(128, n, stages=4, **more))
+
+
+_WHOLE = replace(ping_pong(128, 96, stages=4), cta_order=_COLUMNS)
+_HALF = cooperative(64, 128, stages=4, groups=1, registers=None, order=_COLUMNS)
+_PAIR = cooperative(64, 64, 32, stages=3, groups=1, registers=None, cluster=(2, 1))
+_FEW = exchanged(cooperative(64, 16, 32, stages=2, groups=1, registers=None))
+
+SETS: dict[str, tuple[MatmulParams, ...]] = {
+    "144, 128": (_exchanged(144), _WHOLE),
+    "144, 128, 64": (_exchanged(144), _WHOLE, _HALF),
+    "128, 64": (_WHOLE, _HALF),
+    "104, 88": (_exchanged(104), _exchanged(88)),
+    "72, 96 in clusters": (_exchanged(72), _exchanged(48, cluster=(1, 2))),
+    "128 in clusters, 104, 16": (_PAIR, _exchanged(104), _FEW),
+    "64, 16": (_HALF, _FEW),
+}
+"""Kernels that share out groups of rows, by the lengths of their tiles."""
+
+
+def _turned(params: MatmulParams) -> MatmulParams:
+    """The same of the transposed product, so that groups of columns find the lengths of rows; any
+    number of them is stored by threads.
+    """
+    turned = replace(params, exchange_operands=not params.exchange_operands)
+    one = SupportedVectorization(epilogue=1)
+    return replace(turned, use_smem_epilogue=False, supported_vec_size=one)
 
 
 def _silu(gate: Any) -> Any:
@@ -123,9 +165,11 @@ def drawn(seed: int, device: str, largest: int, kind: str | None = None) -> Prob
     """
     rng = random.Random(f"groups {seed}")
     kind = kind or rng.choice(KINDS)
-    return _layer(rng, seed, device, largest) if kind == "layer" else _product(
-        kind, rng, seed, device, largest
-    )  # fmt: skip
+    if kind == "layer":
+        return _layer(rng, seed, device, largest)
+    if kind == "shared":
+        return _shared(rng, seed, device, largest)
+    return _product(kind, rng, seed, device, largest)
 
 
 def _groups(rng: random.Random, device: str, largest: int) -> int:
@@ -211,6 +255,43 @@ def _product(kind: str, rng: random.Random, seed: int, device: str, largest: int
 
     told = f"{kind} {sizes} n {n} k {k} {dtype} padding {padding} epilogue {known.index(epilogue)}"
     return Problem(kind, told, tensors, call, other, wanted, [x, *ws, *extra, *bias])
+
+
+def _shared(rng: random.Random, seed: int, device: str, largest: int) -> Problem:
+    """A grouped matmul by kernels that share its groups out, whose tensors TMA can read."""
+    generator = torch.Generator(device).manual_seed(seed)
+    count, (n, k) = _groups(rng, device, largest), (drawn_size(rng, largest, 8) for _ in "nk")
+    room = max(min(4 * largest, WORK[device] // (n * k)), 1)
+    count = min(count, max((1 << 26) // (n * k), 1))
+    sizes = _sizes(rng, count, room)
+    whole = sum(sizes) + rng.choice((0, 0, 5))
+    kind, name = rng.choice(("rows", "rows", "columns")), rng.choice([*SETS])
+    by_k, padding = rng.random() < 0.6, rng.choice((0, 8, 64))
+    kernels = tuple(map(dynamic, SETS[name]))
+
+    dtype, matrices = rng.choice(("BFloat16", "Half")), "nk" if by_k else "kn"
+    if kind == "columns":
+        kernels = tuple(map(_turned, kernels))
+        left, right, matrices = (count, n, k), (k, whole), "nk"
+    else:
+        left, right = (whole, k), (count, k, n)
+    text = grouped(dtype=dtype, matrix=matrices, ranks=FORMS[kind])
+    x = sparse(matrix(left, True, padding, dtype, device), k, generator)
+    w = filled(matrix(right, matrices == "kn", padding, dtype, device), generator)
+    tensors = {"ends": _ends(sizes, device)}
+
+    def call() -> Any:
+        return wsched.execute(text, [x, w, tensors["ends"]], params=shared(kernels))[0]
+
+    def other(turn: int) -> None:
+        again = random.Random(f"{seed} {turn}")
+        tensors["ends"].copy_(_ends(_sizes(again, count, whole), device))
+
+    def wanted() -> tuple[Any, Any]:
+        return _value(kind, BARE, x, [w], tensors["ends"], (), ())
+
+    told = f"shared {kind} {sizes} n {n} k {k} {dtype} {matrices} padding {padding} by {name}"
+    return Problem("shared", told, tensors, call, other, wanted, [x, w])
 
 
 def _value(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any
 
 import pytest
@@ -14,6 +14,7 @@ from tests.doors.dropin.definitions import BUILDERS, built, inputs_of, torch
 from tests.doors.dropin.spy import Spy
 from wsched.bench import mlp as bench
 from wsched.bench.cli import app
+from wsched.bench.method.statistic import orders
 from wsched.bench.mlp import NVFUSER, TOLERANCE, WSCHED, Row, Times, report, times_of
 from wsched.importer import definition_of, record_text
 
@@ -55,18 +56,23 @@ class Device:
 
 
 def test_times_of_ways_that_take_turns() -> None:
-    """Each as often as fills a burst on the GPU, whatever that was still busy with."""
+    """Each as often as fills a burst on the GPU, whatever that was still busy with; in an order
+    that is drawn for each round.
+    """
     gpu = Device()
     gpu.busy = 5000.0
     ways = {"slow": gpu.way("slow", 30.0), "fast": gpu.way("fast", 10.0)}
-    found = times_of(ways, gpu.synchronize, 2, 3000.0, gpu.clock)
+    found = times_of(ways, gpu.synchronize, 8, 3000.0, "odd 3", gpu.clock)
     assert found["slow"] == (pytest.approx(30.0, rel=0.01), pytest.approx(2.0))
     assert found["fast"] == (pytest.approx(10.0, rel=0.01), pytest.approx(2.0))
-    bursts = [(name, len(list(calls))) for name, calls in groupby(gpu.turns)]
-    assert bursts[:2] == [("slow", 3), ("fast", 3)]  # which say how many a burst has
-    assert {name for name, _ in bursts[2::2]} == {"slow"} and len(bursts) == 2 + 2 * 3
-    for (_, slow), (_, fast) in zip(bursts[2::2], bursts[3::2], strict=True):
-        assert slow == pytest.approx(100, rel=0.05) and fast == pytest.approx(300, rel=0.1)
+    runs = [(name, len(list(calls))) for name, calls in groupby(gpu.turns)]
+    assert runs[:2] == [("slow", 3), ("fast", 3)]  # which say how many a burst has
+    drawn = orders(list(ways), 9, "odd 3")
+    assert ["slow", "fast"] in drawn and ["fast", "slow"] in drawn
+    wanted = [(n, len(list(again))) for n, again in groupby(chain(*drawn))]
+    assert [n for n, _ in runs[2:]] == [n for n, _ in wanted]
+    for (name, calls), (_, bursts) in zip(runs[2:], wanted, strict=True):
+        assert calls / bursts == pytest.approx({"slow": 100, "fast": 300}[name], rel=0.1)
 
 
 def row(error: float = 1e-3) -> Row:

@@ -2,10 +2,11 @@
 
 ``python -m tests.gpu.random_groups --count 2000 --seconds 100 --results FILE``
 
-Grouped matmuls of every form, rows by index and layers of experts (``tests/drawn_groups.py``):
-groups of any size, empty ones, ends anywhere, layouts, epilogues. Each is computed twice with the
-same bits; a third of them is captured in a graph that is replayed for other groups. Around all that
-is computed meanwhile, between the kernels of a layer as well, lie bands that nobody may write to.
+Grouped matmuls of every form, rows by index, layers of experts, and kernels that share groups out
+(``tests/drawn_groups.py``): groups of any size, empty ones, ends anywhere, layouts, epilogues. Each
+is computed twice with the same bits; a third of them is captured in a graph that is replayed for
+other groups. Around all that is computed meanwhile, between the kernels of a layer as well, lie
+bands that nobody may write to.
 """
 
 from __future__ import annotations

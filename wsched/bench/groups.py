@@ -4,8 +4,8 @@ Groups of rows, bf16, whose sizes come from a seed: any, or hard ones (:data:`SI
 ``torch._grouped_mm`` stands the dense matmul of as many rows by one matrix, cuBLAS', which has one
 matrix to read and pads nothing. A line has the ratio to torch, and the share of the dense rate: of
 useful rows over rows padded to 64, the rows of a wgmma, so that 1 is a kernel that loses nothing
-but what such rows of the last tile of each group cost. Ways take turns, calls are eager, and timed
-from a synchronization to the next one.
+but what such rows of the last tile of each group cost. Ways take turns, in an order that is drawn
+for each round; calls are eager, and timed from a synchronization to the next one.
 """
 
 from __future__ import annotations
@@ -218,7 +218,8 @@ def _measured(problem: Problem, w: Any, kind: str, seed: int, rounds: int, burst
         WSCHED: lambda: wsched.grouped_mm(x, w, ends),
     }
     error = relative_error(ways[WSCHED](), ways[TORCH]().float())
-    us = times_of(ways, torch.cuda.synchronize, rounds, burst_ms * 1e3)
+    order = f"{problem} {kind} {seed}"
+    us = times_of(ways, torch.cuda.synchronize, rounds, burst_ms * 1e3, order)
     flops = 2 * sum(rows) * problem.n * problem.k
     times = {way: t for way, (t, _) in us.items()}
     return Row(str(problem), kind, seed, rows, flops, times, error)

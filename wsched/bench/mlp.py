@@ -3,7 +3,7 @@
 gelu(x · w1ᵀ + b) · w2ᵀ + x in one definition: nvFuser alone runs it as two matmuls of cuBLAS and
 two kernels of its own, with wsched in front it is two kernels. Calls are eager, one after the other
 without a CUDA graph, and timed from a synchronization to the next one, so the host's time counts
-where the GPU waits for it. The ways take turns.
+where the GPU waits for it. The ways take turns, in an order that is drawn for each round.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from wsched.bench.fused.epilogue import EPILOGUES
 from wsched.bench.gemm.results import check_path, save
 from wsched.bench.method.environment import environment
 from wsched.bench.method.operands import relative_error
+from wsched.bench.method.statistic import orders
 from wsched.doors.fallback import rebuild
 from wsched.importer import record_text
 
@@ -168,7 +169,7 @@ def _measured(inputs: list[Any], rounds: int, burst_ms: float) -> Row:
             WSCHED: lambda: installed(shared, inputs),
         }
         errors = {name: _error(way()[0], inputs) for name, way in ways.items()}
-        us = times_of(ways, synchronize, rounds, burst_ms * 1e3)
+        us = times_of(ways, synchronize, rounds, burst_ms * 1e3, str(inputs[0].shape[0]))
     times = {name: Times(*us[name], errors[name]) for name in ways}
     return Row(inputs[0].shape[0], times, str(decision), decision.taken)
 
@@ -189,15 +190,18 @@ def times_of(
     synchronize: Callable[[], object],
     rounds: int,
     burst_us: float,
+    seed: str,
     clock: Callable[[], float] = perf_counter,
 ) -> dict[str, tuple[float, float]]:
-    """Microseconds from call to call and on the host, medians of rounds in which ways take turns.
+    """Microseconds from call to call and on the host, medians of rounds in which ways take turns,
+    each round in another order: a way inherits the clock and the heat of the one in front of it.
 
     Args:
         ways: name -> one call.
         synchronize: waits until the GPU is idle.
         rounds: that count; there is one before them.
         burst_us: about how long a way runs in a round.
+        seed: of the orders.
         clock: seconds.
     """
 
@@ -212,9 +216,9 @@ def times_of(
 
     calls = {name: max(3, round(burst_us / burst(way, 3)[0])) for name, way in ways.items()}
     seen: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
-    for number in range(rounds + 1):
-        for name, way in ways.items():
-            found = burst(way, calls[name])
+    for number, names in enumerate(orders(list(ways), rounds + 1, seed)):
+        for name in names:
+            found = burst(ways[name], calls[name])
             if number:
                 seen[name].append(found)
     return {

@@ -5,7 +5,8 @@ by ``torch._grouped_mm`` with torch's pointwise operations between; up alone sho
 and the gradient of up a sum over groups, of rows as they lie in a backward pass.
 The rows are those that a routing of so many tokens gives to experts, from a seed. With ``--layer``
 the layer is computed as a whole (:mod:`wsched.bench.experts`), also by ``torch.compile``. Ways take
-turns, calls are eager, and timed from a synchronization to the next one.
+turns, in an order that is drawn for each round; calls are eager, and timed from a synchronization
+to the next one.
 """
 
 from __future__ import annotations
@@ -180,7 +181,8 @@ def _measured(
 
     right = part.ways[TORCH]().float()
     error = max(relative_error(run(), right) for way, run in part.ways.items() if way != TORCH)
-    us = times_of(part.ways, torch.cuda.synchronize, rounds, burst_ms * 1e3)
+    seed = f"{name} {routing} {part.name}"
+    us = times_of(part.ways, torch.cuda.synchronize, rounds, burst_ms * 1e3, seed)
     times = {way: t for way, (t, _) in us.items()}
     experts = {e for some in chosen for e in some}
     rows = sum(map(len, chosen))
