@@ -88,6 +88,6 @@ def test_a_line() -> None:
 )
 def test_refused(arguments: list[str], what: str, supported: str) -> None:
     result = CliRunner().invoke(app, ["groups", *arguments])
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     text = f"{what} is not supported; supported: {supported}"
     assert text in result.output.replace("\n", "")

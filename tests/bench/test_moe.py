@@ -94,5 +94,5 @@ def test_a_line() -> None:
 )  # fmt: skip
 def test_refused(arguments: list[str], text: str) -> None:
     result = CliRunner().invoke(app, ["moe", *arguments])
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert text in result.output.replace("\n", "")
