@@ -124,8 +124,11 @@ class Made:
         """
         return [*STAGES[: -len(_CODE)], "kernel", *_CODE, NVGPU]
 
-    def dump_all(self, folder: Path) -> Dumper:
+    def dump_all(self, folder: Path | str) -> Dumper:
         """Write every stage, as ``WSCHED_DUMP=all`` does during compilation; the passes run again.
+
+        Args:
+            folder: where the files go; it is made.
 
         Returns:
             The dumper, with the files and the reasons why stages are missing.
@@ -133,7 +136,7 @@ class Made:
         Raises:
             OSError: a file cannot be written.
         """
-        dumper = Dumper(frozenset({ALL}), folder)
+        dumper = Dumper(frozenset({ALL}), Path(folder))
         dump_scheduled(self.plan, dumper)
         run_passes(self.tile_level, self.options, dumper)
         self.dump_code(dumper)
