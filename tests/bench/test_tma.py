@@ -110,7 +110,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> None:
         def describe(self) -> dict[str, str]:
             return {"name": "fake"}
 
-    monkeypatch.setattr(command, "no_gpu_reason", lambda: "")
+    monkeypatch.setattr(command, "require_gpu", lambda _: None)
     monkeypatch.setattr(command, "CudaGpu", Gpu)
     monkeypatch.setattr(command, "ClockSampler", lambda uuid: FakeSampler())
     monkeypatch.setattr(command, "GpuRing", lambda: lambda case: ([100.0], 132))
