@@ -349,7 +349,7 @@ def test_a_definition_without_a_matmul(file: Path, command: str) -> None:
     file.write_text(definition().replace("fd.ops.linear(x, w)", "fd.ops.relu(x)"))
     assert refusal([command, file]) == (
         f"{file}: a fusion with no fd.ops.linear or fd.ops.matmul is not supported; supported: "
-        "one of them\n"
+        "one of them. This is about one kernel. `wsched explain` says which way it goes otherwise\n"
     )
 
 
