@@ -213,8 +213,8 @@ def set_up(environment: Environment, again: bool) -> None:
 
 
 def wants_nvfuser(venv: Path, need: str) -> bool:
-    """Tell whether nvFuser is to be installed: not if the user says so, nor for ``lint``, which runs
-    no code, if the environment is complete without.
+    """Tell whether nvFuser is to be installed: not if the user says so, nor for ``lint``, which
+    runs no code, if the environment is complete without.
     """
     if os.environ.get("WSCHED_NO_NVFUSER", "") not in ("", "0"):
         return False
