@@ -85,6 +85,7 @@ ROW_SUMS = definition("f32", "f32").replace("(x, w)", "(x, w)\n    d = fd.ops.su
 def test_explanation_of_a_definition_without_a_kernel(
     installed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    pytest.importorskip("torch")
     monkeypatch.setattr(explain, "find_spec", lambda name: name == "torch" or installed or None)
     monkeypatch.setattr(explain, "rebuild", lambda recorded: None)
     found = explain_definition(ROW_SUMS, "a GPU", lambda fusion: None)  # type: ignore[arg-type]
