@@ -52,6 +52,13 @@ def test_other_routes_have_any(file: Path) -> None:
     assert result.exit_code == 0 and result.stdout.startswith("route on a GPU ")
 
 
+def test_rows_that_are_copied(file: Path) -> None:
+    """TMA reads none of 120 bytes."""
+    pytest.importorskip("torch")  # which copies them
+    result = CliRunner().invoke(app, ["run", str(file), "--shape", "64x64x60"])
+    assert result.exit_code == 0 and result.stdout.startswith("RIGHT: 64 x 64 ")
+
+
 @pytest.mark.parametrize("shape", ["0x128x64", "128x0x64", "128x128x0"])
 def test_empty_problems(file: Path, shape: str) -> None:
     result = explained(file, shape)
