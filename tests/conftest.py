@@ -29,7 +29,7 @@ from typing import Any
 
 import pytest
 
-pytest_plugins = ["tests.raises", "tests.reaches", "tests.tiers"]
+pytest_plugins = ["tests.absent", "tests.raises", "tests.reaches", "tests.tiers"]
 
 TESTS = Path(__file__).resolve().parent
 GOLDEN = TESTS / "golden"

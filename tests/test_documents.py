@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from lowering.ground.expr import SPECIALS
@@ -28,6 +30,27 @@ def text_of(name: str) -> str:
 
 def python_blocks(name: str) -> list[str]:
     return re.findall(r"```python\n(.*?)```", text_of(name), flags=re.DOTALL)
+
+
+WORDS = re.compile(r"^\$ (?:[^#\n]*?\W)?wsched ([^#|>)\n]*)|`wsched ([a-z][^`]*)`", flags=re.M)
+"""Of the command line: lines of a console, and what stands between backquotes."""
+
+
+def test_commands_are_those_of_the_command_line() -> None:
+    """With options that they have; nothing is run."""
+    whole: Any = typer.main.get_command(app)
+    found, wrong = 0, []
+    for document in DOCUMENTS:
+        for match in WORDS.finditer(document.read_text(encoding="utf-8")):
+            command, words = whole, (match[1] or match[2]).split()
+            while words and words[0] in getattr(command, "commands", ()):
+                command = command.commands[words.pop(0)]
+            known = {"-h", "--help"}.union(*(p.opts + p.secondary_opts for p in command.params))
+            odd = [w for w in words if re.match("--?[a-z]", w) and w not in known]
+            found += command is not whole
+            if odd or (words and hasattr(command, "commands") and not words[0].startswith("-")):
+                wrong.append(f"{document.name}: wsched {match[1] or match[2]}")
+    assert found > 150 and wrong == []
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda p: p.name)

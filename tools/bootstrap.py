@@ -212,6 +212,16 @@ def set_up(environment: Environment, again: bool) -> None:
         say("WSCHED_NO_NVFUSER is set, but nvFuser is there; WSCHED_VENV makes another environment")
 
 
+def wants_nvfuser(venv: Path, need: str) -> bool:
+    """Tell whether nvFuser is to be installed: not if the user says so, nor for ``lint``, which
+    runs no code, if the environment is complete without.
+    """
+    if os.environ.get("WSCHED_NO_NVFUSER", "") not in ("", "0"):
+        return False
+    there = Environment(venv, nvfuser=False).current() if need == "lint" else None
+    return there is None or not there["note"]
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Set up for the use named by ``--need`` and return the exit status."""
     parser = argparse.ArgumentParser(description="Set up the environment of this checkout.")
@@ -219,13 +229,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--again", action="store_true", help="make the environment from nothing")
     options = parser.parse_args(argv)
     chosen = os.environ.get("WSCHED_PYTHON")
-    nvfuser = os.environ.get("WSCHED_NO_NVFUSER", "") in ("", "0")
     try:
         if chosen:
             check_interpreter(chosen, options.need)
         else:
             venv = (ROOT / os.environ.get("WSCHED_VENV", ".venv")).resolve()
-            set_up(Environment(venv, nvfuser), options.again)
+            set_up(Environment(venv, wants_nvfuser(venv, options.need)), options.again)
             if options.need == "test" and (without := ensure_chromium()):
                 say(without)
     except SetupError as error:

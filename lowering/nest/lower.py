@@ -35,7 +35,7 @@ from lowering.target import ptx
 from wsched.fusion import Fusion
 from wsched.fusion.names import blocks_of, in_order
 from wsched.schedule.options import DebugPrint
-from wsched.schedule.plan import Plan
+from wsched.schedule.plan import Edge, Plan
 from wsched.schedule.proof.grid import cluster_size, counts_ctas, rows_of
 from wsched.schedule.proof.relation import LoadRelation
 from wsched.schedule.proof.work import FromQueue, OfInterval
@@ -199,36 +199,9 @@ def _require_rings(plan: Plan) -> None:
     Raises:
         UnsupportedError: too many rings, or of different kinds.
     """
-    operands, loaded = plan.operands, [e for e in plan.rings if plan.parts[e.producer].loads]
-    others = [e.relation for e in loaded if e.relation is not operands]
-    fetching = plan.work.fetching_warps
-    ahead = {t for e in loaded for t in e.relation.loads}
-    threads = [t for t in plan.fusion.loaded_by_threads if t in ahead]
-    loads = {t.name for t in plan.fusion.loads}
-    in_place = (e for e in plan.rings if e.in_place)
-    here = next((e for e in in_place if loads.issuperset(e.relation.loads)), None)
-    if here is not None and any(not e.relation.warp_specialized for e in loaded):
-        t = plan.fusion.tensor(here.relation.loads[0])
-        what = f"{t.name} loaded in place beside Pipelined loads"
-        raise refused(t, what, "all loads in place, or WarpSpecialized ones beside them")
-    if threads and not operands.warp_specialized:
-        raise refused(
-            plan.fusion.tensor(threads[0]),
-            f"{threads[0]} loaded by threads with Pipelined loads",
-            "WarpSpecialized: threads that load have warps of their own",
-        )
-    if fetching and not operands.warp_specialized:
-        raise refused(
-            plan.fusion.tensor(operands.compute),
-            "tiles that are dealt out at run time with Pipelined loads",
-            "WarpSpecialized: a warp of the load warpgroup fetches tiles",
-        )
-    if plan.work.ends_within_tiles and not operands.warp_specialized:
-        raise refused(
-            plan.fusion.tensor(operands.compute),
-            "load steps that are dealt out with Pipelined loads",
-            "WarpSpecialized: steps ahead may be of another tile, which loads follow by themselves",
-        )
+    _require_load_warps(plan)
+    operands, fetching = plan.operands, plan.work.fetching_warps
+    others = [e.relation for e in _loaded(plan) if e.relation is not operands]
     issued = sum(part.issued for part in plan.parts)
     most = LOAD_WARPS - 1 - fetching - issued
     if len(others) > most:
@@ -252,3 +225,45 @@ def _require_rings(plan: Plan) -> None:
             what = f"{staged.name} loaded by {other.buffer.type} and the operands by "
             supported = "WarpSpecialized alike"
             raise refused(staged, f"{what}{operands.buffer.type}", supported)
+
+
+def _loaded(plan: Plan) -> list[Edge]:
+    """The rings that loads fill."""
+    return [e for e in plan.rings if plan.parts[e.producer].loads]
+
+
+def _require_load_warps(plan: Plan) -> None:
+    """What Pipelined loads, which the threads that multiply start, cannot have.
+
+    Raises:
+        UnsupportedError: loads in place beside them; threads that load, tiles or load steps that
+            are dealt out.
+    """
+    operands, loaded = plan.operands, _loaded(plan)
+    ahead = {t for e in loaded for t in e.relation.loads}
+    threads = [t for t in plan.fusion.loaded_by_threads if t in ahead]
+    loads = {t.name for t in plan.fusion.loads}
+    in_place = (e for e in plan.rings if e.in_place)
+    here = next((e for e in in_place if loads.issuperset(e.relation.loads)), None)
+    if here is not None and any(not e.relation.warp_specialized for e in loaded):
+        t = plan.fusion.tensor(here.relation.loads[0])
+        what = f"{t.name} loaded in place beside Pipelined loads"
+        raise refused(t, what, "all loads in place, or WarpSpecialized ones beside them")
+    if threads and not operands.warp_specialized:
+        raise refused(
+            plan.fusion.tensor(threads[0]),
+            f"{threads[0]} loaded by threads with Pipelined loads",
+            "WarpSpecialized: threads that load have warps of their own",
+        )
+    if plan.work.fetching_warps and not operands.warp_specialized:
+        raise refused(
+            plan.fusion.tensor(operands.compute),
+            "tiles that are dealt out at run time with Pipelined loads",
+            "WarpSpecialized: a warp of the load warpgroup fetches tiles",
+        )
+    if plan.work.ends_within_tiles and not operands.warp_specialized:
+        raise refused(
+            plan.fusion.tensor(operands.compute),
+            "load steps that are dealt out with Pipelined loads",
+            "WarpSpecialized: steps ahead may be of another tile, which loads follow by themselves",
+        )

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.bench.fakes import FakeSampler
+from wsched.bench import norms
 from wsched.bench.method.gpu import CudaGpu, elapsed_us, no_gpu_reason
 from wsched.bench.method.measure import OutOfMemory, Plan, measure_shape
 from wsched.bench.method.operands import Operands
@@ -20,6 +21,17 @@ torch = pytest.importorskip("torch")
 def test_no_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)  # type: ignore[arg-type]
     assert no_gpu_reason() == "not installed: there is no module torch"
+
+
+def test_a_program_without_torch(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It says so, as the commands do."""
+    monkeypatch.setitem(sys.modules, "torch", None)  # type: ignore[arg-type]
+    with pytest.raises(SystemExit, match="2"):
+        norms.main([])
+    told = "python -m wsched.bench.norms here (not installed: there is no module torch) is not "
+    assert capsys.readouterr().err == f"{told}supported; supported: a CUDA GPU with torch\n"
 
 
 def test_operands_that_do_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:

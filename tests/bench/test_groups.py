@@ -83,11 +83,11 @@ def test_a_line() -> None:
         (["--seeds", "0,-1"], "--seeds -1", "numbers, separated by commas"),
         (["--problems", "8x8x8"], "--problems 8x8x8", "GxMxNxK of positive numbers"),
         (["--problems", "8x0x8x8"], "--problems 8x0x8x8", "GxMxNxK of positive numbers"),
-        ([], "measuring without a GPU", "a CUDA device"),
+        ([], "wsched bench groups here (torch.cuda finds no GPU)", "a CUDA GPU with torch"),
     ],
 )
 def test_refused(arguments: list[str], what: str, supported: str) -> None:
     result = CliRunner().invoke(app, ["groups", *arguments])
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     text = f"{what} is not supported; supported: {supported}"
     assert text in result.output.replace("\n", "")

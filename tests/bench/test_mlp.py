@@ -114,5 +114,6 @@ def test_tokens_that_are_none(text: str) -> None:
 
 def test_without_a_gpu() -> None:
     found = CliRunner().invoke(app, ["mlp"])
-    assert found.exit_code == 1
-    assert "measuring without a GPU is not supported; supported: a CUDA device" in found.output
+    assert found.exit_code == 2
+    told = "wsched bench mlp here (torch.cuda finds no GPU) is not supported; "
+    assert found.output == f"{told}supported: a CUDA GPU with torch\n"

@@ -240,4 +240,4 @@ def test_a_wrong_result_of_wsched(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_unknown_ways() -> None:
     code, text = invoke("--ways", "eager,jax")
-    assert code == 1 and "--ways jax is not supported" in text
+    assert code == 2 and "--ways jax is not supported" in text

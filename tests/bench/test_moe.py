@@ -89,10 +89,11 @@ def test_a_line() -> None:
         (["--layers", "gpt"], "--layers gpt is not supported; supported: of mixtral-8x7b, "
          "llama-4-scout, deepseek-v3, qwen3-235b"),
         (["--routings", ","], "--routings , is not supported; supported: of uniform, skewed, one"),
-        ([], "measuring without a GPU is not supported; supported: a CUDA device"),
+        ([], "wsched bench moe here (torch.cuda finds no GPU) is not supported; "
+         "supported: a CUDA GPU with torch"),
     ],
 )  # fmt: skip
 def test_refused(arguments: list[str], text: str) -> None:
     result = CliRunner().invoke(app, ["moe", *arguments])
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert text in result.output.replace("\n", "")

@@ -142,7 +142,7 @@ def test_another_file(content: str, error: str, supported: str, tmp_path: Path) 
     saved.write_text(content)
     code, text = invoke("--shapes", SMALL, "--json", str(saved))
     told = f"--json {saved} {error} is not supported; supported: {supported}"
-    assert (code, text.strip()) == (1, told)
+    assert (code, text.strip()) == (2, told)
 
 
 @pytest.mark.slow
@@ -156,7 +156,7 @@ def test_a_file_of_other_options(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
         '"layout": "tn"}'
     )
     assert (code, text.strip()) == (
-        1,
+        2,
         f'--json {saved} of a run with other options ({{"top": 2, {rest}) is not supported; '
         f'supported: {{"top": 3, {rest}',
     )

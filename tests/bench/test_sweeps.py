@@ -96,4 +96,5 @@ def test_without_a_gpu(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as error:
         main([])
     assert error.value.code == 2
-    assert "measuring sweeps without a GPU is not supported" in capsys.readouterr().err
+    told = "python -m wsched.bench.sweeps here (torch.cuda finds no GPU) is not supported; "
+    assert capsys.readouterr().err == f"{told}supported: a CUDA GPU with torch\n"

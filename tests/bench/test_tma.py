@@ -110,7 +110,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> None:
         def describe(self) -> dict[str, str]:
             return {"name": "fake"}
 
-    monkeypatch.setattr(command, "no_gpu_reason", lambda: "")
+    monkeypatch.setattr(command, "require_gpu", lambda _: None)
     monkeypatch.setattr(command, "CudaGpu", Gpu)
     monkeypatch.setattr(command, "ClockSampler", lambda uuid: FakeSampler())
     monkeypatch.setattr(command, "GpuRing", lambda: lambda case: ([100.0], 132))
@@ -137,7 +137,7 @@ def test_the_line_of_the_clocks_is_one_in_a_narrow_terminal(fake: None) -> None:
 def test_words_that_are_not_known() -> None:
     told = "--width 48 is not supported; supported: 32, 64, 128, 256"
     code, text = invoke("--width", "48")
-    assert (code, text.strip()) == (1, told)
+    assert (code, text.strip()) == (2, told)
 
 
 @pytest.mark.gpu

@@ -336,7 +336,7 @@ def test_a_table_that_others_can_write(path: Path, tmp_path: Path) -> None:
 def test_without_a_gpu(monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
     monkeypatch.undo()
     monkeypatch.setenv(VARIABLE, str(path))
-    monkeypatch.setattr(command, "no_gpu_reason", lambda: "torch.cuda finds no GPU")
+    monkeypatch.setattr("wsched.bench.method.gpu.no_gpu_reason", lambda: "torch.cuda finds no GPU")
     assert invoke("8", "8", "8")[::2] == (
         2,
         "wsched tune here (torch.cuda finds no GPU) is not supported; supported: a CUDA GPU with "

@@ -40,4 +40,5 @@ def test_without_a_gpu(capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("torch", reason="torch is not installed")
     with pytest.raises(SystemExit, match="2"):
         main([])
-    assert "measuring copies without a GPU" in capsys.readouterr().err
+    told = "python -m wsched.bench.unaligned here (torch.cuda finds no GPU) is not supported; "
+    assert capsys.readouterr().err == f"{told}supported: a CUDA GPU with torch\n"

@@ -48,4 +48,5 @@ def test_without_a_gpu(capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("torch")
     with pytest.raises(SystemExit):
         main([])
-    assert "measuring weights of 8 bits without a GPU" in capsys.readouterr().err
+    told = "python -m wsched.bench.weights here (torch.cuda finds no GPU) is not supported; "
+    assert capsys.readouterr().err == f"{told}supported: a CUDA GPU with torch\n"

@@ -203,10 +203,6 @@ def test_run_is_too_large_for_the_machine(file: Path, monkeypatch: pytest.Monkey
     )
 
 
-def test_a_layout_that_is_copied(file: Path) -> None:
-    assert "error" in printed("run", file, "--shape", "64x64x60")
-
-
 # --- explain ------------------------------------------------------------------------------------
 
 
@@ -349,11 +345,12 @@ def test_a_definition_without_a_matmul(file: Path, command: str) -> None:
     file.write_text(definition().replace("fd.ops.linear(x, w)", "fd.ops.relu(x)"))
     assert refusal([command, file]) == (
         f"{file}: a fusion with no fd.ops.linear or fd.ops.matmul is not supported; supported: "
-        "one of them\n"
+        "one of them. This is about one kernel. `wsched explain` says which way it goes otherwise\n"
     )
 
 
 def test_explain_goes_on_without_a_kernel(file: Path) -> None:
+    pytest.importorskip("torch")  # else nobody takes it
     file.write_text(definition().replace("fd.ops.linear(x, w)", "fd.ops.relu(x)"))
     found = json.loads(printed("explain", file, "--json"))
     assert found["route"] in ("nvfuser", "torch") and found["kernel"] is None

@@ -53,6 +53,7 @@ def test_what_works_ends_with_0_and_as_json_has_the_same(monkeypatch: pytest.Mon
 
 
 def test_a_driver_of_whose_gpu_torch_knows_nothing() -> None:
+    pytest.importorskip("torch")
     doctor.DRIVER.touch()
     asked = found("GPU")
     assert (asked.state, asked.found) == (State.FAILS, "a driver, but torch.cuda finds no GPU")

@@ -118,6 +118,13 @@ def test_work_that_fails_is_erased_too(terminal: Terminal) -> None:
     assert terminal.read().endswith(ERASE)
 
 
+def test_a_bar_is_for_terminals(capsys: pytest.CaptureFixture[str]) -> None:
+    """Not even an empty line is left in a log."""
+    with progress_bar(2) as update:
+        update(1, "half")
+    assert capsys.readouterr() == ("", "")
+
+
 def test_nobody_else_pays() -> None:
     """Without a listener, in other threads and under a bar of its own, no text is made."""
 

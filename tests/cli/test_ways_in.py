@@ -18,6 +18,15 @@ from wsched.cli.options import text_of
 
 SMALL = ["--shape", "64x128x64"]
 
+CUT = """
+def nvfuser_fusion(fd : FusionDefinition) -> None :
+    x = fd.define_tensor(shape=[-1, -1], contiguity=[True, True], dtype=DataType.BFloat16)
+    w = fd.define_tensor(shape=[-1, -1], contiguity=[True, True], dtype=DataType.BFloat16)
+    h = fd.ops.relu(fd.ops.linear(x, w))
+    fd.add_output(fd.ops.linear(h, w))
+"""
+"""Two kernels."""
+
 
 def printed(*words: str) -> str:
     shown = CliRunner().invoke(app, list(words))
@@ -95,3 +104,21 @@ def test_the_command_line_starts_without_torch() -> None:
     """Which takes seconds to load, and cannot be where there is no working directory."""
     code = "import sys, wsched.cli.app; sys.exit('torch' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize(
+    "command", [["dump"], ["run"], ["trace", "--predict"], ["check", "--proof"]]
+)
+def test_what_is_more_than_one_kernel_is_told_where_to_go(
+    command: list[str], tmp_path: Path
+) -> None:
+    """It is refused by what looks at one kernel, and yet it is supported."""
+    path = tmp_path / "two.py"
+    path.write_text(CUT)
+    refused = CliRunner().invoke(app, [*command, str(path)])
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert refused.stderr.endswith(". `wsched explain` says which way it goes otherwise\n")
+    assert CliRunner().invoke(app, ["explain", str(path)]).exit_code == 0
+    path.write_text("def f(fd: FusionDefinition):\n    fd.add_output(open('x'))\n")
+    unread = CliRunner().invoke(app, [*command, str(path)])
+    assert unread.exit_code == 2 and "wsched explain" not in unread.stderr

@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
+import wsched
 from lowering.ground.errors import UnsupportedError
 from lowering.ground.expr import Binary, Const, Special, Var, ceildiv, maximum, minimum
 from tests.front.own import cooperative
 from tests.schedules import SCHEDULES, definition
 from wsched import CachePolicy, Schedule, ScheduleError
 from wsched.front.schedule import is_schedule_text
+from wsched.front.sizes import read_definition
 from wsched.fusion import PrimitiveCall
 from wsched.importer import build_fusion, record_text
 from wsched.importer.definition import definition_text
@@ -174,6 +176,35 @@ def test_a_text_of_another_form(text: str, why: str) -> None:
         Schedule.parse(text)
     assert refused.value.rule == "text" and why in str(refused.value)
     assert is_schedule_text(text) is text.startswith("# wsched schedule")
+
+
+@pytest.mark.parametrize(
+    "front", ["# tiles of 64\n", "\n", ""], ids=["a note", "a line", "nothing"]
+)
+def test_calls_behind_another_first_line_are_no_definition(front: str) -> None:
+    """A kernel of the heuristic's schedule would pass for that of these calls."""
+    text = front + HEAD.partition("\n")[2] + "    s.split('T4', 1, 2)\n"
+    with pytest.raises(ScheduleError, match="the first line does not say that this is a schedule"):
+        read_definition(text)
+
+
+@pytest.mark.parametrize("ask", ["compile", "execute", "explain", "why", "legal_tiles"])
+def test_a_schedule_in_place_of_a_definition(ask: str) -> None:
+    """Its calls are not left out without a word."""
+    torch = pytest.importorskip("torch")
+    operands = [torch.ones(64, 64, dtype=torch.bfloat16)] * 2
+    inputs = [] if ask == "legal_tiles" else [operands]
+    with pytest.raises(UnsupportedError, match=r"the text of a schedule .*Schedule\.parse"):
+        getattr(wsched, ask)(f"{HEAD}    s.split('T4', 1, 2)\n", *inputs)
+
+
+def test_a_byte_order_mark(tmp_path: Path) -> None:
+    """Some editors write one."""
+    text = f"{HEAD}    s.split('T4', 1, 2)\n"
+    path = tmp_path / "marked.sched"
+    path.write_text(text, encoding="utf-8-sig")
+    assert str(Schedule.load(path)) == text
+    assert str(read_definition(path.read_text(encoding="utf-8"))) == text
 
 
 def test_a_definition_that_is_not_supported_names_its_line() -> None:

@@ -53,6 +53,16 @@ def test_to_nvfuser(nvf: Any) -> None:
     assert read_fields(live) == to_fields(COOPERATIVE)
 
 
+@pytest.mark.parametrize("ask", ["to_nvfuser", "schedule"])
+def test_without_a_gpu(ask: str) -> None:
+    """nvFuser's own parameters ask the device when they are made."""
+    pytest.importorskip("nvfuser_direct")
+    with pytest.raises(
+        UnsupportedError, match=r"CUDA.* nvFuser asks a CUDA GPU, and there is none"
+    ):
+        to_nvfuser(COOPERATIVE) if ask == "to_nvfuser" else schedule(LINEAR, matrices())
+
+
 def test_the_choice_is_for_nvfusers_kernel(nvf: Any) -> None:
     done = schedule(LINEAR, matrices(200, 320, 256))
     assert not done.params.use_ldst_matrix

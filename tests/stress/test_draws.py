@@ -154,6 +154,7 @@ def is_read(form: Several, name: str) -> bool:
 
 def test_what_a_number_draws(golden: object) -> None:
     """A run is told by its seed: other draws are another run."""
+    pytest.importorskip("torch")
     lines = list[str]()
     for number in range(30):
         rng = random.Random(number)

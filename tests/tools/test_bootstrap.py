@@ -180,6 +180,27 @@ def test_an_environment_without_nvfuser_serves_only_who_does_without(tmp_path: P
     assert bootstrap.Environment(tmp_path / ".venv", nvfuser=True).current() is None
 
 
+@pytest.mark.parametrize(
+    ("need", "note", "variable", "wanted"),
+    [
+        ("lint", "left out", "", False),
+        ("lint", "", "", True),
+        ("test", "left out", "", True),
+        ("test", "left out", "0", True),
+        ("test", "", "1", False),
+    ],
+)
+def test_who_wants_nvfuser(
+    environment: bootstrap.Environment, monkeypatch: pytest.MonkeyPatch,
+    need: str, note: str, variable: str, wanted: bool,
+) -> None:  # fmt: skip
+    """A check of the text brings no 7 GB into an environment that was made without."""
+    monkeypatch.setenv("WSCHED_NO_NVFUSER", variable)
+    assert bootstrap.wants_nvfuser(environment.venv, need) is (variable != "1")  # nothing is there
+    bootstrap.Environment(environment.venv, nvfuser=not note).write_stamp(note)
+    assert bootstrap.wants_nvfuser(environment.venv, need) is wanted
+
+
 def test_an_interrupted_set_up_leaves_no_stamp(
     environment: bootstrap.Environment, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -229,12 +229,12 @@ def _show(
 
 @contextmanager
 def _told() -> Iterator[None]:
-    """Print an error of wsched as its text and end with status 1."""
+    """Print an error of wsched as its text and end with status 2: nothing was found out."""
     try:
         yield
     except WschedError as error:
         _say(str(error))
-        raise typer.Exit(1) from error
+        raise typer.Exit(2) from error
 
 
 def _say(text: str) -> None:

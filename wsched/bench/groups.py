@@ -23,6 +23,7 @@ from rich.console import Console
 from lowering.ground.errors import UnsupportedError
 from wsched.bench.gemm.results import check_path, save
 from wsched.bench.method.environment import environment
+from wsched.bench.method.gpu import require_gpu
 from wsched.bench.method.operands import relative_error
 from wsched.bench.mlp import times_of
 
@@ -148,10 +149,9 @@ def groups(
     wanted = [_problem(text) for text in problems.split(",")]
     if json_path is not None:
         check_path(json_path)
+    require_gpu("wsched bench groups")
     import torch
 
-    if not torch.cuda.is_available():
-        raise UnsupportedError("measuring without a GPU", "a CUDA device")
     found: list[Row] = []
     for problem in wanted:
         w = _weights(problem)

@@ -22,6 +22,7 @@ from lowering.ground.errors import UnsupportedError
 from wsched.bench.fused.epilogue import EPILOGUES
 from wsched.bench.gemm.results import check_path, save
 from wsched.bench.method.environment import environment
+from wsched.bench.method.gpu import require_gpu
 from wsched.bench.method.operands import relative_error
 from wsched.bench.method.statistic import orders
 from wsched.doors.fallback import rebuild
@@ -94,10 +95,9 @@ def mlp(
     sizes = _sizes(tokens)
     if json_path is not None:
         check_path(json_path)
+    require_gpu("wsched bench mlp")
     import torch
 
-    if not torch.cuda.is_available():
-        raise UnsupportedError("measuring without a GPU", "a CUDA device")
     rows = []
     for rows_of_x in sizes:
         inputs = _operands(rows_of_x, width, hidden, seed)

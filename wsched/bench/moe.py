@@ -25,6 +25,7 @@ from lowering.ground.errors import UnsupportedError
 from wsched.bench.experts import TORCH, WSCHED, Part, parts_of, whole_of
 from wsched.bench.gemm.results import check_path, save
 from wsched.bench.method.environment import environment
+from wsched.bench.method.gpu import require_gpu
 from wsched.bench.method.operands import relative_error
 from wsched.bench.mlp import times_of
 
@@ -130,10 +131,9 @@ def moe(
     names, kinds = _words(layers, LAYERS, "--layers"), _words(routings, ROUTINGS, "--routings")
     if json_path is not None:
         check_path(json_path)
+    require_gpu("wsched bench moe")
     import torch
 
-    if not torch.cuda.is_available():
-        raise UnsupportedError("measuring without a GPU", "a CUDA device")
     found: list[Row] = []
     for name in names:
         weights = _weights(LAYERS[name], seed)

@@ -23,7 +23,7 @@ from typing import Any
 import wsched
 from lowering.ground.errors import UnsupportedError
 from wsched.bench.method.appended import append
-from wsched.bench.method.gpu import elapsed_us
+from wsched.bench.method.gpu import elapsed_us, end_without_gpu
 from wsched.bench.method.operands import relative_error
 from wsched.bench.method.statistic import geometric_mean, orders, paired_ratios
 from wsched.bench.problem import ANCHORS, Shape, parse_shapes
@@ -148,11 +148,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--settings", help="names with commas between; by default all")
     parser.add_argument("--json", type=Path, help="file for all numbers, a line each")
     options = parser.parse_args(arguments)
+    end_without_gpu(parser)
     import torch
 
-    if not torch.cuda.is_available():
-        error = UnsupportedError("measuring products without a GPU", "a CUDA device")
-        parser.exit(2, f"{error}\n")
     torch.backends.cuda.matmul.allow_tf32 = True
     shapes = parse_shapes(options.shapes) if options.shapes else ANCHORS
     names = options.settings.split(",") if options.settings else [s.name for s in SETTINGS]

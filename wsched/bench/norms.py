@@ -20,7 +20,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from lowering.ground.errors import UnsupportedError
+from wsched.bench.method.gpu import end_without_gpu
 from wsched.bench.method.operands import relative_error
 from wsched.bench.problem import Shape, parse_shapes
 from wsched.bench.reductions import timed
@@ -120,11 +120,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--shapes", default=SHAPES, help="MxNxK,...")
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args(arguments)
-    import torch
-
-    if not torch.cuda.is_available():
-        error = UnsupportedError("measuring norms without a GPU", "a CUDA device", "use a GPU")
-        parser.exit(2, f"{error}\n")
+    end_without_gpu(parser)
     for shape in parse_shapes(options.shapes):
         found = _measured(shape)
         print(json.dumps(found) if options.json else report(found), flush=True)

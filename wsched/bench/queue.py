@@ -17,8 +17,7 @@ from functools import partial
 from statistics import median
 from typing import Any
 
-from lowering.ground.errors import UnsupportedError
-from wsched.bench.method.gpu import elapsed_us
+from wsched.bench.method.gpu import elapsed_us, end_without_gpu
 from wsched.bench.method.hold import Held
 from wsched.bench.problem import Shape, parse_shapes
 from wsched.front import api
@@ -77,11 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--held", default=",".join(map(str, HELD)), help="multiprocessors, N,...")
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args(arguments)
-    import torch
-
-    if not torch.cuda.is_available():
-        error = UnsupportedError("measuring queues without a GPU", "a CUDA device", "use a GPU")
-        parser.exit(2, f"{error}\n")
+    end_without_gpu(parser)
     for shape in parse_shapes(options.shapes):
         for found in _shape(shape, [int(n) for n in options.held.split(",")]):
             print(json.dumps(found) if options.json else report(found), flush=True)

@@ -15,8 +15,8 @@ from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
-from lowering.ground.errors import InternalError, ScheduleError, UnsupportedError
-from wsched.bench.method.gpu import elapsed_us
+from lowering.ground.errors import InternalError, ScheduleError
+from wsched.bench.method.gpu import elapsed_us, end_without_gpu
 from wsched.bench.problem import Shape, parse_shapes
 from wsched.bench.queue import measure
 from wsched.front import api
@@ -72,11 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--shapes", default=SHAPES, help="MxNxK,...")
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args(arguments)
-    import torch
-
-    if not torch.cuda.is_available():
-        error = UnsupportedError("measuring reductions without a GPU", "a CUDA device", "use a GPU")
-        parser.exit(2, f"{error}\n")
+    end_without_gpu(parser)
     for shape in parse_shapes(options.shapes):
         for reduction in REDUCTIONS:
             found = _measured(shape, reduction)

@@ -17,6 +17,7 @@ from time import perf_counter
 from typing import Any
 
 from lowering.ground.errors import UnsupportedError
+from wsched.bench.method.gpu import end_without_gpu
 from wsched.bench.method.operands import relative_error
 from wsched.bench.reductions import timed
 from wsched.choose.arithmetic import swept_instructions
@@ -258,11 +259,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--alone", action="store_true", help="without nvFuser")
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args(arguments)
-    import torch
-
-    if not torch.cuda.is_available():
-        error = UnsupportedError("measuring sweeps without a GPU", "a CUDA device", "use a GPU")
-        parser.exit(2, f"{error}\n")
+    end_without_gpu(parser)
     for found in _all(options.cases.split(","), not options.alone):
         print(json.dumps(found) if options.json else report(found), flush=True)
     return 0

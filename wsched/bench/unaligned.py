@@ -19,7 +19,7 @@ from statistics import median
 from typing import Any
 
 from lowering.ground.errors import ScheduleError, UnsupportedError
-from wsched.bench.method.gpu import elapsed_us
+from wsched.bench.method.gpu import elapsed_us, end_without_gpu
 from wsched.choose.heuristics import ranked
 from wsched.doors.fallback.nvfuser import rebuild
 from wsched.front import api
@@ -85,11 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m wsched.bench.unaligned", description=__doc__)
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args(arguments)
-    import torch
-
-    if not torch.cuda.is_available():
-        error = UnsupportedError("measuring copies without a GPU", "a CUDA device", "use a GPU")
-        parser.exit(2, f"{error}\n")
+    end_without_gpu(parser)
     for shape in SHAPES:
         found = _shape(*shape)
         print(json.dumps(found) if options.json else report(found), flush=True)

@@ -22,9 +22,8 @@ from statistics import median
 from typing import Any
 
 import wsched
-from lowering.ground.errors import UnsupportedError
 from wsched.bench.method.appended import append
-from wsched.bench.method.gpu import elapsed_us
+from wsched.bench.method.gpu import elapsed_us, end_without_gpu
 from wsched.bench.method.operands import relative_error
 from wsched.bench.method.statistic import geometric_mean, paired_ratios
 from wsched.bench.narrow import captured, compared
@@ -78,11 +77,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--best", type=int, default=0, help="schedules that take turns as well")
     parser.add_argument("--json", type=Path, help="file for all numbers, a line each")
     options = parser.parse_args(arguments)
+    end_without_gpu(parser)
     import torch
 
-    if not torch.cuda.is_available():
-        error = UnsupportedError("measuring weights of 8 bits without a GPU", "a CUDA device")
-        parser.exit(2, f"{error}\n")
     shapes = parse_shapes(options.shapes) if options.shapes else SHAPES
     found = []
     for dtype in (options.types or ",".join(TYPES)).split(","):

@@ -54,7 +54,7 @@ def asked_kernel(
     one asked for, else that of the GPU that is here.
 
     Raises:
-        InputError: a target beside a schedule, or parameters for another one.
+        InputError: a target or parameters beside a schedule, or parameters for another target.
         BadParameter: parameters or a target that are none.
     """
     given, asked = asked_params(params), asked_target(target)

@@ -16,9 +16,10 @@ from lowering.target.targets import TARGETS
 from lowering.target.targets import named as named_target
 from wsched.choose.gpus import H200_SMS
 from wsched.choose.presets import PRESETS, ParamsError, read_params
-from wsched.front.known import import_fusion
+from wsched.front.known import import_fusion, recorded
 from wsched.front.schedule import Schedule
 from wsched.front.sizes import Extents, extents_for, read_definition
+from wsched.fusion import Fusion
 from wsched.importer.input_error import InputError
 from wsched.schedule.matmul.params import MatmulParams
 
@@ -29,6 +30,8 @@ __all__ = [
 ]  # fmt: skip
 
 STDIN = Path("-")
+
+_ELSEWHERE = "This is about one kernel. `wsched explain` says which way it goes otherwise"
 
 MOST_SMS = 4096
 """Multiprocessors that may be asked for; GPUs have a few hundred."""
@@ -92,8 +95,21 @@ def read_problem(file: Path, shape: str | None) -> tuple[str | Schedule, Extents
     """A definition or schedule, and the extents to look at; errors name the file."""
     asked, found = asked_extents(shape), read_definition_file(file)
     with named(file):
-        fusion = found.fusion if isinstance(found, Schedule) else import_fusion(found)
+        fusion = found.fusion if isinstance(found, Schedule) else _fusion_of(found)
     return found, extents_for(fusion, asked)
+
+
+def _fusion_of(definition: str) -> Fusion:
+    """The fusion of a definition that is one kernel.
+
+    Raises:
+        UnsupportedError: it is none, with where to look; or it cannot be read.
+    """
+    try:
+        return import_fusion(definition)
+    except UnsupportedError as e:
+        recorded(definition)
+        raise UnsupportedError(e.what, e.supported, e.hint or _ELSEWHERE) from None
 
 
 def read_definition_file(file: Path) -> str | Schedule:

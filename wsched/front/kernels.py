@@ -55,21 +55,36 @@ def compile(
     proof: bool | None = None,
     target: str | None = None,
 ) -> CompiledFusion:
-    """The kernel for a definition and its ``inputs``; arguments as for :func:`wsched.execute`.
+    """The kernel for a definition and its ``inputs``, whose values are not read.
 
     Kernels are kept by definition, parameters and which dimension of each operand is contiguous,
     and serve every shape and stride: only where the heuristic chooses other parameters for other
     shapes is another one made. On a GPU this compiles the kernel, if the parameters leave its
     registers open: the first pair that does not spill is taken.
 
-    ``target`` is the GPU that the kernel is for, as compilers call it (``"sm_100a"``): by default
-    that of ``params.mma_macro``, else that of the inputs' device. A kernel for another GPU than the
-    one here can be looked at, compiled, and run by the machine on CPU tensors.
+    Args:
+        definition: as :func:`wsched.execute` takes it; what is more than one kernel is refused.
+        inputs: as there.
+        params: as there.
+        batch_invariant: as there.
+        proof: when what is claimed of the final kernel (``kernel.proof()``) is proved: True, now;
+            False, not at all. By default it is the environment's choice: with ``WSCHED_PROOF=1``
+            when a kernel is made, with 0 never, and unset before the first launch of a kernel whose
+            schedule somebody wrote. What is not decided is a warning.
+        target: the GPU that the kernel is for, as compilers call it (``"sm_100a"``): by default
+            that of ``params.mma_macro``, else that of the inputs' device. A kernel for another GPU
+            than the one here can be looked at, compiled, and run by the machine on CPU tensors.
 
-    ``proof`` says when what is claimed of the final kernel (``kernel.proof()``) is proved: True,
-    now; False, not at all. By default it is the environment's choice: with ``WSCHED_PROOF=1`` when
-    a kernel is made, with 0 never, and unset before the first launch of a kernel whose schedule
-    somebody wrote. What is refuted is an InternalError, what is not decided a warning.
+    Returns:
+        The kernel, to be called with tensors such as ``inputs``.
+
+    Raises:
+        InputError: the tensors do not fit the definition, ``target`` not the parameters, or
+            parameters or a target beside a schedule.
+        UnfinishedError: as there.
+        UnsupportedError: wsched has no kernel for it; a GPU that it makes none for.
+        ScheduleError: an illegal schedule, or one that is not batch-invariant.
+        InternalError: what is claimed of the kernel is refuted.
     """
     require_sequence(inputs)
     if isinstance(definition, Schedule):

@@ -12,6 +12,7 @@ from wsched.fusion import Fusion
 from wsched.importer import Definition, Version, build_fusion, definition_of, is_live, record_text
 from wsched.importer.consistent import check_consistent
 from wsched.importer.tf32 import as_tf32, tf32_inputs
+from wsched.schedule.text import has_calls
 
 __all__ = ["Known", "import_for_calls", "import_fusion", "known", "recorded"]
 
@@ -69,6 +70,10 @@ def _record(definition: Any) -> Definition:
         UnsupportedError: it cannot be read. So is a live definition that nvFuser does not print, or
             whose text is read otherwise than its IR: nvFuser can run it all the same.
     """
+    if isinstance(definition, str) and has_calls(definition):
+        raise UnsupportedError(
+            "the text of a schedule in place of a definition", "wsched.Schedule.parse(text)"
+        )
     if isinstance(definition, str | Definition):
         found = record_text(definition) if isinstance(definition, str) else definition
         found.check_complete()

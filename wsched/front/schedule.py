@@ -23,7 +23,7 @@ from wsched.schedule.loops import side_by_side
 from wsched.schedule.matmul.kernel_options import kernel_options
 from wsched.schedule.matmul.params import MatmulParams
 from wsched.schedule.matmul.scheduler import schedule_onto
-from wsched.schedule.text import calls_text, parse_calls
+from wsched.schedule.text import calls_text, has_calls, parse_calls
 
 if TYPE_CHECKING:
     import torch
@@ -32,6 +32,8 @@ __all__ = ["Schedule", "is_schedule_text"]
 
 _VERSION = 1
 _HEADER = re.compile(r"# wsched schedule (\S+)(?: for (\S+))?\s*$")
+_MARK = "\ufeff"
+"""What some editors begin a file of UTF-8 with."""
 
 
 class Schedule(schedule.Schedule):
@@ -171,6 +173,7 @@ class Schedule(schedule.Schedule):
             UnsupportedError: a definition that wsched does not schedule; it names the line; or
                 another target.
         """
+        text = text.removeprefix(_MARK)
         first = text.partition("\n")[0]
         found = _HEADER.match(first)
         if found is None or found[1] != str(_VERSION):
@@ -204,5 +207,8 @@ class Schedule(schedule.Schedule):
 
 
 def is_schedule_text(text: str) -> bool:
-    """Whether a text says in its first line that it is a schedule, of whatever version."""
-    return _HEADER.match(text.partition("\n")[0]) is not None
+    """Whether a text is meant as a schedule: its first line says so, of whatever version, or it has
+    the function with the calls, so that :meth:`Schedule.parse` says what is wrong with that line.
+    """
+    first = text.removeprefix(_MARK).partition("\n")[0]
+    return _HEADER.match(first) is not None or has_calls(text)

@@ -14,7 +14,7 @@ from wsched.choose.problem import Problem, dense_widths
 from wsched.front.known import import_fusion
 from wsched.front.own import kernel_of
 from wsched.front.schedule import Schedule, is_schedule_text
-from wsched.front.targets import refuse_target, require_target
+from wsched.front.targets import refuse_choices, require_target
 from wsched.fusion import Fusion
 from wsched.fusion.names import BATCH, EXTENTS, HEADS, blocks_of
 from wsched.importer.input_error import InputError
@@ -176,7 +176,7 @@ def kernel_for(
         InputError: parameters or a target beside a schedule; parameters for another target.
     """
     if isinstance(definition, Schedule):
-        _refuse_choices(params, target)
+        refuse_choices(params, target)
         return kernel_of(definition)
     fusion = import_fusion(definition)
     return compile_fusion(fusion, _chosen(fusion, extents, sms, params, target))
@@ -201,18 +201,10 @@ def schedule_for(
 ) -> Schedule:
     """The schedule that a definition gets for a problem, call by call; a schedule as it is."""
     if isinstance(definition, Schedule):
-        _refuse_choices(params, target)
+        refuse_choices(params, target)
         return definition
     chosen = _chosen(import_fusion(definition), extents, sms, params, target)
     return Schedule.of(definition, chosen)
-
-
-def _refuse_choices(params: MatmulParams | None, target: Target | None) -> None:
-    """Refuse parameters and a target beside a schedule; raises InputError."""
-    refuse_target(None if target is None else target.arch)
-    if params is not None:
-        text = "--params beside a schedule, which has made every choice itself"
-        raise InputError(text, "params", type(params).__name__, "None")
 
 
 def read_definition(text: str) -> str | Schedule:

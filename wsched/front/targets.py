@@ -11,7 +11,7 @@ from wsched.importer.input_error import InputError
 from wsched.schedule.matmul.params import MatmulParams
 from wsched.schedule.schedule import Schedule
 
-__all__ = ["gpu_named", "planned_target", "refuse_target", "require_target"]
+__all__ = ["gpu_named", "planned_target", "refuse_choices", "refuse_target", "require_target"]
 
 
 def planned_target(
@@ -24,15 +24,23 @@ def planned_target(
     else the one that is ``here``.
 
     Raises:
-        InputError: another one is asked for.
+        InputError: another one is asked for, or parameters beside a schedule.
     """
     if isinstance(definition, Schedule):
-        refuse_target(None if asked is None else asked.arch)
+        refuse_choices(params, asked)
         return definition.target
     if params is not None:
         require_target(params, asked)
         return params.mma_macro.target
     return asked or here
+
+
+def refuse_choices(params: MatmulParams | None, target: Target | None) -> None:
+    """Refuse parameters and a target beside a schedule; raises InputError."""
+    refuse_target(None if target is None else target.arch)
+    if params is not None:
+        text = "--params beside a schedule, which has made every choice itself"
+        raise InputError(text, "params", type(params).__name__, "None")
 
 
 def refuse_target(target: str | None) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
+from lowering.ground.errors import UnsupportedError
 from wsched.fusion import DataType
+from wsched.importer.definition import Definition
 
-__all__ = ["REDUCED", "Builder", "Dims", "Operand", "Step"]
+__all__ = ["REDUCED", "Builder", "Dims", "Operand", "Step", "inputs_of"]
 
 Dims = tuple[str, ...]
 """The dimensions of a tensor as those of the matmul's result that they stand for: ``("N",)``."""
@@ -44,6 +47,20 @@ class Step:
 
 
 Operand = Step | float
+
+
+def inputs_of(definition: Definition, steps: Iterable[Step]) -> list[Step]:
+    """The inputs among the steps of a definition, in its order.
+
+    Raises:
+        UnsupportedError: no step reads one of them.
+    """
+    found = {s.source: s for s in steps if s.op == "input"}
+    order = [n.results[0] for n in definition.inputs]
+    if unread := [n for n in order if n not in found]:
+        what = f"the input {', '.join(unread)}, which nothing reads,"
+        raise UnsupportedError(what, "inputs that are")
+    return [found[name] for name in order]
 
 
 class Builder(Protocol):

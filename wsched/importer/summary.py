@@ -12,7 +12,7 @@ from wsched.fusion.summary import Extent, Result, Summary, Value
 from wsched.importer.definition import Definition, Node, Ref
 from wsched.importer.dimensions import reduced_dims
 from wsched.importer.epilogue import EpilogueImport, Key, Making
-from wsched.importer.steps import REDUCED, Dims, Operand, Step
+from wsched.importer.steps import REDUCED, Dims, Operand, Step, inputs_of
 
 __all__ = ["import_summary"]
 
@@ -113,7 +113,7 @@ class _Writer:
     def summary(self, made: list[tuple[Step, Dims]]) -> Summary:
         """All of them, the inputs first, in the order of the definition."""
         steps = self.steps
-        inputs = self._inputs()
+        inputs = inputs_of(self.definition, steps.steps)
         used = frozenset().union(*(s.spread for s in inputs))
         full, kept = used, used - steps.over
         for s in [*inputs, *(s for s in steps.steps if s.op != "input")]:
@@ -128,14 +128,6 @@ class _Writer:
             raise UnsupportedError("a value that is two results", "different results")
         over = tuple(at for at, d in enumerate(steps.dims) if d in steps.over)
         return Summary(len(steps.dims), over, values, results)
-
-    def _inputs(self) -> list[Step]:
-        found = {s.source: s for s in self.steps.steps if s.op == "input"}
-        order = [n.results[0] for n in self.definition.inputs]
-        if set(found) != set(order):
-            unread = ", ".join(n for n in order if n not in found)
-            raise UnsupportedError(f"the input {unread}, which nothing reads,", "inputs that are")
-        return [found[name] for name in order]
 
     def _extent(self, step: Step, full: frozenset[str], kept: frozenset[str]) -> Extent:
         """Where a step differs; one that follows a reduction has what is kept."""

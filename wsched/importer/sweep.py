@@ -17,7 +17,7 @@ from wsched.importer.definition import Definition, Node, Ref, text_of
 from wsched.importer.dimensions import reduced_dims
 from wsched.importer.epilogue import EpilogueImport, Key, Making
 from wsched.importer.ops import HALVES
-from wsched.importer.steps import REDUCED, Dims, Operand, Step
+from wsched.importer.steps import REDUCED, Dims, Operand, Step, inputs_of
 
 __all__ = ["import_sweep"]
 
@@ -261,7 +261,8 @@ class _Writer:
 
     def sweep(self, made: list[Step], orders: Sequence[tuple[int, ...]]) -> Sweep:
         """All of them, the inputs first, in the order of the definition."""
-        steps, inputs = self.steps, self._inputs()
+        steps = self.steps
+        inputs = inputs_of(self.definition, steps.steps)
         for s in [*inputs, *(s for s in steps.steps if s.op != "input")]:
             self.names[s] = f"v{len(self.names)}"
         at = {d: n for n, d in enumerate(steps.dims)}
@@ -282,14 +283,6 @@ class _Writer:
         writes = (Place(self.names[s], has, o) for s, o in zip(made, orders, strict=True))
         over, by_index = _numbers(steps.over, at), at.get(steps.by_index)
         return Sweep(len(at), terms, reads, tuple(writes), over, by_index)
-
-    def _inputs(self) -> list[Step]:
-        found = {s.source: s for s in self.steps.steps if s.op == "input"}
-        order = [n.results[0] for n in self.definition.inputs]
-        if set(found) != set(order):
-            unread = ", ".join(n for n in order if n not in found)
-            raise UnsupportedError(f"the input {unread}, which nothing reads,", "inputs that are")
-        return [found[name] for name in order]
 
     def _operand(self, x: Operand) -> str | float:
         return self.names[x] if isinstance(x, Step) else x

@@ -103,11 +103,15 @@ def to_nvfuser(params: MatmulParams) -> Any:
     """The ``nvfuser_direct.MatmulParams`` of wsched's parameters; it needs a device.
 
     Raises:
-        UnsupportedError: nvFuser's Hopper scheduler cannot take them.
+        UnsupportedError: nvFuser's Hopper scheduler cannot take them, or there is no device.
     """
     import nvfuser_direct
 
-    return live_params(nvfuser_direct, params, to_fields(params))
+    fields = to_fields(params)
+    try:
+        return live_params(nvfuser_direct, params, fields)
+    except RuntimeError as e:
+        raise _refused("these parameters", e) from e
 
 
 def live_params(nvfuser: Any, params: MatmulParams, fields: Fields) -> Any:
@@ -129,5 +133,10 @@ def _shapes(inputs: Sequence[Any]) -> tuple[tuple[int, ...] | None, ...]:
 
 
 def _refused(what: str, e: Exception) -> UnsupportedError:
+    import torch
+
     line = (str(e).strip() or type(e).__name__).splitlines()[0].strip()
-    return UnsupportedError(f"{what} by nvFuser's matmul scheduler ({line})", "what nvFuser takes")
+    asked = "CUDA error" in line and not torch.cuda.is_available()
+    hint = "nvFuser asks a CUDA GPU, and there is none here" if asked else ""
+    what = f"{what} by nvFuser's matmul scheduler ({line})"
+    return UnsupportedError(what, "what nvFuser takes", hint)

@@ -129,8 +129,11 @@ class Made:
         passes = (p.__name__ for p in passes_of(self.tile_level))
         return [*_SCHEDULED, "lower", *passes, "kernel", *_CODE, NVGPU]
 
-    def dump_all(self, folder: Path) -> Dumper:
+    def dump_all(self, folder: Path | str) -> Dumper:
         """Write every stage, as ``WSCHED_DUMP=all`` does during compilation; the passes run again.
+
+        Args:
+            folder: where the files go; it is made.
 
         Returns:
             The dumper, with the files and the reasons why stages are missing.
@@ -138,7 +141,7 @@ class Made:
         Raises:
             OSError: a file cannot be written.
         """
-        dumper = Dumper(frozenset({ALL}), folder)
+        dumper = Dumper(frozenset({ALL}), Path(folder))
         dump_scheduled(self.plan, dumper)
         run_passes(self.tile_level, self.options, dumper)
         self.dump_code(dumper)

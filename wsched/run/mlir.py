@@ -30,5 +30,14 @@ class ThroughMlir(CompiledFusion):
 
 
 def through_mlir(kernel: CompiledFusion) -> ThroughMlir:
-    """The same kernel by way of MLIR; it is compiled where it is first needed."""
+    """The same kernel by way of MLIR; it is compiled where it is first needed.
+
+    Args:
+        kernel: as :func:`wsched.compile` or ``MatmulBuilder.build`` returns it.
+
+    Returns:
+        One that is called, dumped and bound as it. What is needed of the cubin raises
+        UnsupportedError where Triton, which brings LLVM, is not installed or the module cannot have
+        a statement of the kernel (``kernel.dump("mlir")`` says which).
+    """
     return ThroughMlir(**{f.name: getattr(kernel, f.name) for f in fields(kernel)})

@@ -14,6 +14,7 @@ the scheduling language, ``WarpSpecialized(...)``, ``Pipelined()`` and extents s
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -31,7 +32,7 @@ from wsched.fusion import (
 from wsched.schedule.options import CachePolicy, MmaInputSmemSwizzle, TensorMapL2Promotion
 from wsched.schedule.primitives.replay import PRIMITIVES
 
-__all__ = ["calls_text", "parse_calls"]
+__all__ = ["calls_text", "has_calls", "parse_calls"]
 
 _ENUMS = {
     e.__name__: e
@@ -56,6 +57,14 @@ _VALUES = (
     "WarpSpecialized(...)", "Pipelined()", "Special('nctaid.x')", "Var('M')",
     f"{', '.join(_OPERATORS.values())} and {', '.join([*_FUNCTIONS][:3])} of extents",
 )  # fmt: skip
+
+
+_FUNCTION = re.compile(r"^def schedule\(\s*\w+\s*:\s*(?:wsched\.)?Schedule\s*\)", re.MULTILINE)
+
+
+def has_calls(text: str) -> bool:
+    """Whether a text has a function ``schedule(s : Schedule)``."""
+    return _FUNCTION.search(text) is not None
 
 
 def calls_text(history: Iterable[PrimitiveCall]) -> str:

@@ -13,7 +13,6 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from lowering.ground.errors import UnsupportedError
 from wsched.bench.drawn.build import build_for
 from wsched.bench.drawn.problems import Drawn, draw, read_problems
 from wsched.bench.drawn.results import SCHEMA, Line, line_of, table, totals
@@ -21,7 +20,7 @@ from wsched.bench.drawn.schedules import FIRST, schedules_for
 from wsched.bench.drawn.worker import FIRST as STAGE
 from wsched.bench.gemm.results import check_path
 from wsched.bench.method.appended import Keep, read
-from wsched.bench.method.gpu import CudaGpu, no_gpu_reason
+from wsched.bench.method.gpu import CudaGpu, require_gpu
 from wsched.bench.method.measure import METHOD, Plan
 from wsched.bench.method.shapes_run import end, run_shapes
 from wsched.bench.method.show import show_table
@@ -133,8 +132,7 @@ def device() -> dict[str, Any]:
     Raises:
         UnsupportedError: there is none.
     """
-    if reason := no_gpu_reason():
-        raise UnsupportedError(f"wsched bench here ({reason})", "a CUDA GPU with torch")
+    require_gpu("wsched bench")
     return CudaGpu(0).describe()
 
 

@@ -61,7 +61,8 @@ def gate(
 
     Kernels are built before the GPU is asked for anything. A run that was cut off, or that is
     unsure, goes on with the same file. The exit status is 0 if all is as fast, 1 if something is
-    slower, wrong or refused, 3 if the noise does not allow to say, 130 after Ctrl-C.
+    slower, wrong or refused, 2 if there is nothing to measure with, or to compare with, 3 if the
+    noise does not allow to say, 130 after Ctrl-C.
     """
     check_path(json_path)
     plan = Plan(rounds, replay_ms)

@@ -15,13 +15,20 @@ __all__ = ["progress_bar"]
 
 @contextmanager
 def progress_bar(total: int) -> Iterator[Callable[[int, str], None]]:
-    """Show a bar on standard error; yields what sets the number of finished shapes and a text."""
+    """Show a bar on standard error, nothing where that is no terminal.
+
+    Yields:
+        What sets the number of finished shapes and a text.
+    """
+    console = Console(stderr=True)
+    hidden = not console.is_terminal
     columns = (
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
         TextColumn("{task.description}", markup=False),
     )
-    with told(None), Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    shown = Progress(*columns, console=console, transient=True, disable=hidden)
+    with told(None), shown as bar:
         task = bar.add_task("start", total=total)
         yield lambda finished, text: bar.update(task, completed=finished, description=text)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import importlib
+from argparse import ArgumentParser
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from lowering.ground.errors import UnsupportedError
 from wsched.bench.method.clocks import EnergyCounter
 from wsched.bench.method.measure import Accuracy, OutOfMemory
 from wsched.bench.method.operands import Operands
 from wsched.bench.peers.systems import Launch, Prepared, import_failure, prepare
 from wsched.bench.problem import Problem
 
-__all__ = ["CudaGpu", "elapsed_us", "no_gpu_reason"]
+__all__ = ["CudaGpu", "elapsed_us", "end_without_gpu", "no_gpu_reason", "require_gpu"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,24 @@ def no_gpu_reason() -> str:
     except ImportError as error:
         return import_failure("torch", error)
     return "" if torch.cuda.is_available() else "torch.cuda finds no GPU"
+
+
+def require_gpu(command: str) -> None:
+    """Refuse to measure where there is no GPU.
+
+    Raises:
+        UnsupportedError: there is none, or no torch, beside the name of the command.
+    """
+    if reason := no_gpu_reason():
+        raise UnsupportedError(f"{command} here ({reason})", "a CUDA GPU with torch")
+
+
+def end_without_gpu(parser: ArgumentParser) -> None:
+    """The same of a module that is run as a program: it ends with status 2."""
+    try:
+        require_gpu(parser.prog)
+    except UnsupportedError as e:
+        parser.exit(2, f"{e}\n")
 
 
 def elapsed_us(way: Callable[[], object], calls: int = 1) -> float:

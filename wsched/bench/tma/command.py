@@ -12,7 +12,7 @@ from lowering.ground.errors import UnsupportedError
 from wsched.bench.method.bar import progress_bar
 from wsched.bench.method.clocks import ClockSampler
 from wsched.bench.method.environment import environment
-from wsched.bench.method.gpu import CudaGpu, no_gpu_reason
+from wsched.bench.method.gpu import CudaGpu, require_gpu
 from wsched.bench.method.show import show_table
 from wsched.bench.tma.measure import SCHEMA, Case, Figure, GpuRing, cases, measure, tables
 
@@ -33,8 +33,7 @@ def tma(
 ) -> None:
     """Measure TMA by box width, swizzle, alignment of rows, L2 promotion and cluster."""
     wanted = _wanted(source, width, align)
-    if reason := no_gpu_reason():
-        raise UnsupportedError(f"wsched bench tma here ({reason})", "a CUDA GPU with torch")
+    require_gpu("wsched bench tma")
     gpu = CudaGpu(0)
     sampler = ClockSampler(gpu.uuid)
     figures: list[Figure] = []

@@ -18,7 +18,7 @@ from lowering.ground.errors import UnsupportedError
 from wsched.bench.drawn.build import build_for
 from wsched.bench.fused.definition import problem_of
 from wsched.bench.fused.epilogue import BARE, EPILOGUES
-from wsched.bench.method.gpu import CudaGpu, no_gpu_reason
+from wsched.bench.method.gpu import CudaGpu, require_gpu
 from wsched.bench.method.measure import METHOD, Plan
 from wsched.bench.method.shapes_run import end, run_shapes
 from wsched.bench.method.show import show_table
@@ -110,8 +110,7 @@ def device() -> dict[str, Any]:
     Raises:
         UnsupportedError: there is none.
     """
-    if reason := no_gpu_reason():
-        raise UnsupportedError(f"wsched tune here ({reason})", "a CUDA GPU with torch")
+    require_gpu("wsched tune")
     return CudaGpu(0).describe()
 
 

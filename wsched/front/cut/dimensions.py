@@ -15,6 +15,7 @@ from wsched.front.cut.dtypes import POINTWISE
 from wsched.front.cut.tensors import Dim, Tensors, numbers_of
 from wsched.importer import Definition, Node
 from wsched.importer.ops import FORMS, arity_of
+from wsched.importer.ranks import reduced
 
 __all__ = ["Dimensions", "regroup"]
 
@@ -241,10 +242,7 @@ class Dimensions:
         if source is None:
             return []
         ids = source[1]
-        along = node.get("dims")
-        along = node.get("dim") if along is None else along
-        places = range(len(ids)) if along is None else numbers_of(along)
-        gone = {at % len(ids) for at in places}
+        gone = reduced(node, len(ids))
         self.reduced |= dict.fromkeys(node.results, tuple(ids[at] for at in gone))
         if node.get("keepdim"):
             kept = [self._new() if at in gone else n for at, n in enumerate(ids)]

@@ -16,6 +16,7 @@ from wsched.front.cut.tensors import Dim, numbers_of
 from wsched.importer import Node
 from wsched.importer.definition import Value
 from wsched.importer.ops import FORMS
+from wsched.importer.ranks import reduced
 
 __all__ = ["SHAPES", "Dims", "Sizes", "pointwise"]
 
@@ -235,10 +236,7 @@ def _reduction(sizes: Sizes, node: Node) -> Shapes:
     dims = sizes.dims(node.operands[0])
     if dims is None:
         return [None] * len(node.results)
-    along = node.get("dims")
-    along = node.get("dim") if along is None else along
-    named = range(len(dims)) if along is None else numbers_of(along)
-    gone = {d % len(dims) for d in named}
+    gone = reduced(node, len(dims))
     if node.get("keepdim"):
         kept = tuple(Dim(ONE) if at in gone else d for at, d in enumerate(dims))
     else:
