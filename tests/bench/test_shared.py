@@ -52,4 +52,5 @@ def test_without_a_gpu(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as status:
         main([])
     assert status.value.code == 2
-    assert "measuring products without a GPU" in capsys.readouterr().err
+    told = "python -m wsched.bench.shared here (torch.cuda finds no GPU) is not supported; "
+    assert capsys.readouterr().err == f"{told}supported: a CUDA GPU with torch\n"

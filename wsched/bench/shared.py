@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lowering.ground.errors import UnsupportedError
+from wsched.bench.method.gpu import end_without_gpu
 from wsched.bench.method.operands import relative_error
 from wsched.bench.reductions import timed
 from wsched.front.api import compile as compile_fusion
@@ -158,11 +158,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parts = options.parts.split(",")
     if unknown := [p for p in parts if p not in CASES]:
         parser.error(f"no part is called {unknown[0]!r}; there are {', '.join(CASES)}")
-    import torch
-
-    if not torch.cuda.is_available():
-        error = UnsupportedError("measuring products without a GPU", "a CUDA device", "use a GPU")
-        parser.exit(2, f"{error}\n")
+    end_without_gpu(parser)
     for case in (c for p in parts for c in CASES[p]()):
         found = _measured(case)
         print(json.dumps(found) if options.json else report(found), flush=True)
