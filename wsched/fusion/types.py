@@ -91,6 +91,11 @@ class DataType(_Named):
         return found
 
     @property
+    def is_in_torch(self) -> bool:
+        """Whether torch has it."""
+        return self.is_stored or self.name in _IN_TORCH
+
+    @property
     def torch(self) -> str:
         """Name of its type in torch, of one that wsched has no elements of, too.
 
