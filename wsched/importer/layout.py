@@ -102,8 +102,8 @@ def broadcast_flags(node: Node) -> tuple[bool, ...]:
 def result_layout(moves: Sequence[Node], axes: Axes = (ROWS, COLS)) -> Result:
     """The result of a matmul, of dimensions ``axes``, after operations that move no data.
 
-    A permutation's result is stored row by row of its own, as nvFuser allocates what nobody gives
-    a stride order.
+    A permutation's result is stored row by row of its own. To nvFuser it is a view: where that is
+    asked for, a kernel stores what it is of (``front/instead.py``).
 
     Raises:
         UnsupportedError: a permutation or stride order of other than the last two dimensions.
