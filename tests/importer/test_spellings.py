@@ -11,7 +11,7 @@ import pytest
 from lowering.ground.errors import UnsupportedError
 from wsched.fusion import DataType
 from wsched.importer import Definition, Node, Open, Ref, build_fusion, record_text
-from wsched.importer.text.signatures import parameters
+from wsched.importer.signatures import parameters
 
 X = "fd.define_tensor(shape=[-1, -1], contiguity=[True, True], dtype=DataType.Half)"
 
@@ -389,24 +389,3 @@ def test_the_readmes_example_is_a_definition() -> None:
     definition = record_text(example)
     assert [n.op for n in definition.nodes] == ["define_tensor", "define_tensor", "linear"]
     build_fusion(definition)
-
-
-def test_an_order_in_memory_of_rows() -> None:
-    """nvFuser prints an empty list for it, of inputs and of operations alike."""
-    found = body(
-        f"T0 = {X.replace('dtype', 'stride_order=[], dtype')}",
-        "T1 = fd.ops.broadcast(T0, is_broadcast_dim=[True, False, False])",
-        "T2 = fd.ops.stride_order(T1, stride_order=[])",
-        "fd.add_output(T2)",
-    )
-    assert found.nodes[0].get("stride_order") == (1, 0)
-    assert found.nodes[2].get("stride_order") == (2, 1, 0)
-
-
-def test_two_names_for_one_result() -> None:
-    with pytest.raises(UnsupportedError) as error:
-        body(f"T0 = {X}", "a, b = fd.ops.linear(T0, T0)")
-    assert str(error.value) == (
-        "line 3: 2 results in `a, b = fd.ops.linear(T0, T0)` is not supported; supported: one, "
-        "of fd.ops.linear"
-    )

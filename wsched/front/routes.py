@@ -11,7 +11,9 @@ from typing import Any
 from lowering.ground.errors import ScheduleError, UnsupportedError, WschedError
 from wsched.doors.fallback import check_inputs, execute, interpret, rebuild, unknown_ops
 from wsched.front import kernels
+from wsched.front.cut.choose import Chosen
 from wsched.front.cut.route import chosen_cut, cut_route
+from wsched.front.cut.segments import Cutter
 from wsched.front.instead import why_instead
 from wsched.front.problems import problem_of
 from wsched.front.route import CUT, NVFUSER, TORCH, WSCHED, Refusal, Route, Run
@@ -47,16 +49,7 @@ def routes(
     try:
         kernel = kernels.compile(definition, inputs)
         kernel.admit(inputs)
-        problem = problem_of(kernel.fusion, inputs)
-        needed = copies(kernel.fusion, inputs, kernel.by_threads)
-        if reason := why_instead(
-            kernel,
-            problem,
-            needed,
-            recorded,
-            lambda cutter: chosen_cut(cutter, inputs, constants=constants),
-            _on_gpu(inputs),
-        ):
+        if reason := _why_instead(kernel, recorded, inputs, constants):
             refusals.append(Refusal(WSCHED, reason))
         else:
             # The kernel is bound in a function of its own: ``run`` must not keep this frame alive.
@@ -88,6 +81,22 @@ def routes(
     )
     before = "; ".join(f"{r.what}: {r.reason}" for r in refusals[:-1])
     raise UnsupportedError(what, supported, f"Refused before: {before}")
+
+
+def _why_instead(
+    kernel: CompiledFusion,
+    recorded: Definition | UnsupportedError,
+    inputs: Sequence[Any],
+    constants: Collection[int],
+) -> str:
+    """Why not the kernel of a definition as a whole; empty where it is what is run."""
+
+    def chosen(cutter: Cutter) -> Chosen:
+        return chosen_cut(cutter, inputs, constants=constants)
+
+    problem = problem_of(kernel.fusion, inputs)
+    needed = copies(kernel.fusion, inputs, kernel.by_threads)
+    return why_instead(kernel, problem, needed, recorded, chosen, _on_gpu(inputs))
 
 
 def _kernel(kernel: CompiledFusion) -> Run:

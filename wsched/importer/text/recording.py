@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 
 from wsched.fusion.types import DataType
 from wsched.importer.definition import Definition, Node, Open, Ref, Value, Written
+from wsched.importer.signatures import makes_one, results_of
 from wsched.importer.text.arguments import Call, canonical, layout_of
-from wsched.importer.text.signatures import makes_one, results_of
 from wsched.importer.text.source import Source
 
 __all__ = ["NULL", "Recording"]
