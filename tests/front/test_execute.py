@@ -319,3 +319,20 @@ def test_one_kernel_serves_many_shapes() -> None:
         x, w = integers(m, k), integers(n, k, seed=1)
         (d,) = kernel(x, w)
         assert torch.equal(d, product(x, w))
+
+
+def test_types_that_wsched_has_no_elements_of() -> None:
+    """Complex numbers beside a product are somebody else's; the product is not."""
+    text = """\
+def nvfuser_fusion(fd : FusionDefinition) -> None :
+    x = fd.define_tensor(shape=[24, 32], contiguity=[True, True], dtype=DataType.BFloat16)
+    w = fd.define_tensor(shape=[40, 32], contiguity=[True, True], dtype=DataType.BFloat16)
+    c = fd.define_tensor(shape=[40], contiguity=[True], dtype=DataType.ComplexFloat)
+    y = fd.ops.linear(x, w)
+    fd.add_output(fd.ops.mul(y, c))
+"""
+    x, w = torch.randn(24, 32).bfloat16(), torch.randn(40, 32).bfloat16()
+    c = torch.randn(40, dtype=torch.complex64)
+    (found,) = wsched.execute(text, [x, w, c])
+    torch.testing.assert_close(found, (x @ w.T) * c, rtol=2**-6, atol=2**-6)
+    assert wsched.explain(text, [x, w, c]).route == "cut"

@@ -186,7 +186,7 @@ def test_a_stride_order_that_is_none() -> None:
         build(f"x = {X.replace('dtype', 'stride_order=[1, 1], dtype')}", f"w = {X}",
               "y = fd.ops.linear(x, w)")  # fmt: skip
     assert str(error.value) == (
-        "x with stride_order=[1, 1] is not supported; supported: [1, 0], [0, 1]"
+        "x with stride_order=[1, 1] is not supported; supported: the numbers [0, 1] in some order"
     )
 
 
@@ -321,12 +321,9 @@ def test_refused(lines: tuple[str, ...], what: str, supported: str) -> None:
 
 
 def test_an_operand_without_a_contiguous_dimension() -> None:
-    with pytest.raises(UnsupportedError) as error:
-        build(f"x = {X.replace('True]', 'False]')}", f"w = {X}", "y = fd.ops.linear(x, w)")
-    assert str(error.value) == (
-        "fd.ops.linear of x [M, K] with stride_order=[1, 0], contiguity=[True, False] is not "
-        "supported; supported: operands with a contiguous dimension: contiguity ending in True"
-    )
+    """Every second column, say: the tensors of a call say what is copied."""
+    f = build(f"x = {X.replace('True]', 'False]')}", f"w = {X}", "y = fd.ops.linear(x, w)")
+    assert [str(d.extent) for d in f.tensor(f.inputs[0].tensor).in_memory] == ["M", "K"]
 
 
 def test_an_output_twice_is_stored_twice() -> None:

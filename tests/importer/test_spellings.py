@@ -11,7 +11,7 @@ import pytest
 from lowering.ground.errors import UnsupportedError
 from wsched.fusion import DataType
 from wsched.importer import Definition, Node, Open, Ref, build_fusion, record_text
-from wsched.importer.text.signatures import parameters
+from wsched.importer.signatures import parameters
 
 X = "fd.define_tensor(shape=[-1, -1], contiguity=[True, True], dtype=DataType.Half)"
 

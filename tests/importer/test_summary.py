@@ -20,7 +20,7 @@ def fusion(fd: FusionDefinition) -> None:
 
 def test_a_squeeze_in_front_of_a_sum() -> None:
     summary = import_summary(record_text(ROWS.format(made="made = fd.ops.neg(x)")))
-    assert [r.dims for r in summary.results] == [(1,)]
+    assert (summary.rank, summary.over, [r.dims for r in summary.results]) == (3, (0,), [(2,)])
 
 
 def test_a_matmul_has_no_place() -> None:

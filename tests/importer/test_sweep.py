@@ -134,6 +134,9 @@ def test_rows_by_what_is_no_index(old: str, new: str, said: str) -> None:
          "fd.ops.add(p, fd.ops.uniform(0, 1, [1, 1, 1], rng_seed=1, rng_offset=0))",
          "fd.ops.uniform without seed and offset"),
         ("dtype=DataType.BFloat16", "dtype=DataType.Int32", "the input x of type Int32"),
+        ("fd.ops.add(p, r)",
+         "fd.ops.add(fd.ops.add(p, r), fd.define_scalar(None, dtype=DataType.Int))",
+         "the run-time scalar "),
     ],
 )  # fmt: skip
 def test_what_is_none(old: str, new: str, said: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
@@ -27,6 +28,7 @@ from wsched.front.cut.sizes import open_extents, problem_extents
 from wsched.front.cut.verdict import verdict
 from wsched.front.explain_kernel import explain_given, explain_kernel
 from wsched.front.explanation import Explanation, PartFacts
+from wsched.front.instead import why_instead
 from wsched.front.known import import_fusion, recorded
 from wsched.front.own import kernel_of
 from wsched.front.problems import problem_of
@@ -173,12 +175,16 @@ def planned_cut(definition: Any, sms: int, target: Target = DEFAULT) -> PlannedC
         UnsupportedError, ScheduleError: an operation that nobody knows; it may not be cut, or no
             matmul has a kernel.
     """
+    return _planned(definition, lambda c: choose(c, _open_sizes(c, sms, target), may_leave=False))
+
+
+def _planned(definition: Any, chosen: Callable[[Cutter], Chosen]) -> PlannedCut:
     operations = recorded(definition)
     if (nobodys := first_unknown(operations)) is not None:
         raise nobodys  # whatever else may be said of it
     cutter = cutter_of(operations)
-    chosen = choose(cutter, _open_sizes(cutter, sms, target), may_leave=False)
-    return PlannedCut(cutter, chosen, _planned_parts(chosen))
+    found = chosen(cutter)
+    return PlannedCut(cutter, found, _planned_parts(found))
 
 
 def _open_sizes(cutter: Cutter, sms: int, target: Target) -> Sizes:
@@ -235,22 +241,27 @@ def explain_definition(
         fusion = import_fusion(definition)
         return explain_given(compile_fusion(fusion, params), problem_of(fusion), device)
     refusals = []
+    sizes: Callable[[Cutter], Sizes] = partial(_open_sizes, sms=sms, target=target)
+
+    def chosen(cutter: Cutter) -> Chosen:
+        return choose(cutter, sizes(cutter), may_leave=False)
+
     try:
         fusion = import_fusion(definition)
         problem = problem_of(fusion)
         kernel = compile_fusion(fusion, choose_params(problem))
-        beside = _alone(definition, fusion, problem)
-        made = explain_kernel(kernel, problem, device, nvfuser=beside)
-        told = under_install(
-            definition, lambda cutter: _problem_sizes(cutter, fusion, problem), target
-        )
-        return replace(made, installed=told)
+        sizes = partial(_problem_sizes, fusion=fusion, problem=problem)
+        reason = why_instead(kernel, problem, (), recorded(definition), chosen, direct=True)
+        if not reason:
+            beside = _alone(definition, fusion, problem)
+            made = explain_kernel(kernel, problem, device, nvfuser=beside)
+            return replace(made, installed=under_install(definition, sizes, target))
+        refusals.append(Refusal(WSCHED, reason))
     except (UnsupportedError, ScheduleError) as e:
         refusals.append(Refusal(WSCHED, str(e)))
     try:
-        made = planned_cut(definition, sms, target).explain(device, tuple(refusals))
-        told = under_install(definition, lambda cutter: _open_sizes(cutter, sms, target), target)
-        return replace(made, installed=told)
+        made = _planned(definition, chosen).explain(device, tuple(refusals))
+        return replace(made, installed=under_install(definition, sizes, target))
     except (UnsupportedError, ScheduleError) as e:
         refusals.append(Refusal(CUT, str(e)))
     with suppress(UnsupportedError):  # one that cannot be read is told of there
@@ -277,6 +288,9 @@ def explain_on(
         here = problem_of(fusion, inputs, batch_invariant=batch_invariant)
         return here.on(gpu)
 
+    def chosen(cutter: Cutter) -> Chosen:
+        return chosen_cut(cutter, inputs, gpu, constants)
+
     def installed() -> str:
         return under_install(definition, lambda cutter: call_of(cutter, inputs, gpu), gpu.target)
 
@@ -288,17 +302,22 @@ def explain_on(
         fusion = laid_out(import_fusion(definition), inputs)
         problem = problem_on(fusion)
         kernel = compile_fusion(fusion, choose_params(problem))
-        made = explain_beside(definition, kernel, fusion, inputs, problem, str(gpu))
-        return made if batch_invariant else replace(made, installed=installed())
+        needed = copies(fusion, inputs, kernel.by_threads)
+        reason = (
+            ""
+            if batch_invariant
+            else why_instead(kernel, problem, needed, recorded(definition), chosen, direct=True)
+        )
+        if not reason:
+            made = explain_beside(definition, kernel, fusion, inputs, problem, str(gpu))
+            return made if batch_invariant else replace(made, installed=installed())
+        refusals.append(Refusal(WSCHED, reason))
     except (UnsupportedError, ScheduleError) as e:
         if batch_invariant:  # there is no other way then
             raise
         refusals.append(Refusal(WSCHED, str(e)))
     try:
-        cutter = cutter_of(recorded(definition))
-        chosen = chosen_cut(cutter, inputs, gpu, constants)
-        cut = PlannedCut(cutter, chosen, _planned_parts(chosen))
-        made = cut.explain(str(gpu), tuple(refusals))
+        made = _planned(definition, chosen).explain(str(gpu), tuple(refusals))
         return replace(made, installed=installed())
     except (UnsupportedError, ScheduleError) as e:
         refusals.append(Refusal(CUT, str(e)))

@@ -6,18 +6,17 @@ The ways are tried in this order; each refusal is kept with its reason. nvFuser 
 from __future__ import annotations
 
 from collections.abc import Collection, Generator, Sequence
-from math import prod
 from typing import Any
 
 from lowering.ground.errors import ScheduleError, UnsupportedError, WschedError
-from wsched.choose.copy_cost import slower_than_direct
-from wsched.choose.price import price
 from wsched.doors.fallback import check_inputs, execute, interpret, rebuild, unknown_ops
 from wsched.front import kernels
-from wsched.front.cut.route import chosen_cut, cut_route, cutter_of
+from wsched.front.cut.choose import Chosen
+from wsched.front.cut.route import chosen_cut, cut_route
+from wsched.front.cut.segments import Cutter
+from wsched.front.instead import why_instead
 from wsched.front.problems import problem_of
 from wsched.front.route import CUT, NVFUSER, TORCH, WSCHED, Refusal, Route, Run
-from wsched.fusion import computed_inputs
 from wsched.importer import Definition, first_unknown
 from wsched.run.compiled import CompiledFusion
 from wsched.run.copies import copies
@@ -50,10 +49,7 @@ def routes(
     try:
         kernel = kernels.compile(definition, inputs)
         kernel.admit(inputs)
-        reason = (_on_gpu(inputs) and _slower(kernel, inputs)) or _apart(
-            kernel, recorded, inputs, constants
-        )
-        if reason:
+        if reason := _why_instead(kernel, recorded, inputs, constants):
             refusals.append(Refusal(WSCHED, reason))
         else:
             # The kernel is bound in a function of its own: ``run`` must not keep this frame alive.
@@ -87,46 +83,20 @@ def routes(
     raise UnsupportedError(what, supported, f"Refused before: {before}")
 
 
-def _slower(kernel: CompiledFusion, inputs: Sequence[Any]) -> str:
-    """Why a kernel for operands that TMA cannot read is expected to lose against one that reads
-    them as they lie.
-    """
-    needed = copies(kernel.fusion, inputs, kernel.by_threads)
-    if not needed and not kernel.by_threads:
-        return ""
-    problem = problem_of(kernel.fusion, inputs)
-    us = price(problem).us
-    work = bool(problem.work)
-    matmuls = problem.products * problem.batch
-    m, n, k = problem.m, problem.n, problem.k
-    return slower_than_direct(needed, m, n, k, us, work, matmuls, bool(kernel.by_threads))
-
-
-def _apart(
+def _why_instead(
     kernel: CompiledFusion,
     recorded: Definition | UnsupportedError,
     inputs: Sequence[Any],
     constants: Collection[int],
 ) -> str:
-    """Why a kernel of several products, in one tile or side by side, is expected to lose against
-    a kernel for each; or one that computes an operand against one behind what computes it.
-    """
-    count = len(kernel.fusion.mmas) * prod(map(len, kernel.fusion.lists.values()))
-    computed = computed_inputs(kernel.fusion)
-    if (count == 1 and not computed) or not isinstance(recorded, Definition):
-        return ""
-    try:
-        chosen = chosen_cut(cutter_of(recorded), inputs, constants=constants)
-    except (UnsupportedError, ScheduleError):
-        return ""
-    if len(chosen.cut.segments) == 1:
-        return ""
-    us = price(problem_of(kernel.fusion, inputs)).us
-    if computed:
-        both = f"{us:.1f} us, in front of it {chosen.cost.us:.1f} us"
-        slower = us > chosen.cost.us
-        return f"an operand computed in the kernel takes {both}" if slower else ""
-    return f"{count} products in one kernel take {us:.1f} us, apart {chosen.cost.us:.1f} us"
+    """Why not the kernel of a definition as a whole; empty where it is what is run."""
+
+    def chosen(cutter: Cutter) -> Chosen:
+        return chosen_cut(cutter, inputs, constants=constants)
+
+    problem = problem_of(kernel.fusion, inputs)
+    needed = copies(kernel.fusion, inputs, kernel.by_threads)
+    return why_instead(kernel, problem, needed, recorded, chosen, _on_gpu(inputs))
 
 
 def _kernel(kernel: CompiledFusion) -> Run:

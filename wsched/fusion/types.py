@@ -90,10 +90,31 @@ class DataType(_Named):
             raise UnsupportedError(f"a tensor of DataType.{self.name}", names)
         return found
 
+    @property
+    def is_in_torch(self) -> bool:
+        """Whether torch has it."""
+        return self.is_stored or self.name in _IN_TORCH
+
+    @property
+    def torch(self) -> str:
+        """Name of its type in torch, of one that wsched has no elements of, too.
+
+        Raises:
+            UnsupportedError: torch has none.
+        """
+        return _IN_TORCH.get(self.name) or self.element.torch
+
     @cached_property
     def bytes(self) -> int:
         """Bytes of one element in memory; UnsupportedError as of ``element``."""
         return self.element.bytes
+
+
+_IN_TORCH = {
+    "ComplexDouble": "complex128", "ComplexFloat": "complex64", "Float4_e2m1fn_x2":
+    "float4_e2m1fn_x2", "Float8_e8m0fnu": "float8_e8m0fnu", "UInt64": "uint64",
+}  # fmt: skip
+"""Types of tensors that go through wsched to nvFuser or torch."""
 
 
 def type_of(element: DType) -> DataType:

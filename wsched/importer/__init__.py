@@ -12,7 +12,7 @@ from wsched.importer.nvfuser import (
     is_live,
     refuse_unfinished,
 )
-from wsched.importer.text import record_text
+from wsched.importer.text.record import record_text
 
 __all__ = [
     "Definition",

@@ -32,9 +32,9 @@ from wsched.importer.ops import MATMULS
 from wsched.importer.reductions import reduced_result
 from wsched.importer.scaled import without_scaled
 from wsched.importer.scales import block_scales
+from wsched.importer.signatures import known_ops
 from wsched.importer.steps import REDUCED, Step
 from wsched.importer.sums import summands
-from wsched.importer.text.signatures import known_ops
 from wsched.importer.weights import with_weights
 
 __all__ = ["build_fusion"]

@@ -11,7 +11,7 @@ from wsched.importer.definition import Definition, Node, Value, text_of
 from wsched.importer.dimensions import check_dimensions, check_type
 from wsched.importer.ops import MATMULS
 from wsched.importer.ranks import Ranks
-from wsched.importer.text.signatures import parameters
+from wsched.importer.signatures import parameters
 
 __all__ = ["check_consistent"]
 

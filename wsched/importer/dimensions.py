@@ -11,7 +11,7 @@ from wsched.fusion import DataType
 from wsched.importer.definition import Node, Ref, Value, text_of
 from wsched.importer.ops import MATMULS
 from wsched.importer.ranks import REDUCING, Ranks, argument_of, places, reduced
-from wsched.importer.text.signatures import parameters
+from wsched.importer.signatures import parameters
 
 __all__ = ["check_dimensions", "check_type", "reduced_dims"]
 

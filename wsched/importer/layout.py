@@ -53,12 +53,13 @@ def moves_no_data(node: Node) -> bool:
 def in_memory(node: Node, axes: Axes, call: str) -> Axes:
     """The axes of an input in the order of memory, contiguous one last.
 
-    ``stride_order`` gives each dimension's rank by stride, 0 the smallest; ``contiguity`` is in
-    the order of the strides, the smallest last.
+    ``stride_order`` gives each dimension's rank by stride, 0 the smallest. Batches lie where they
+    lie: a kernel has their strides. The faster one of the matrix's dimensions is what it reads side
+    by side, and where that is not so a copy of it: the tensors of a call decide
+    (:mod:`wsched.run.layout`).
 
     Raises:
-        UnsupportedError: another number of dimensions, a tensor on the CPU, or no dimension that
-            is contiguous.
+        UnsupportedError: another number of dimensions, or a tensor on the CPU.
     """
     name, shape = node.results[0], node.get("shape")
     if not isinstance(shape, tuple) or len(shape) != len(axes):
@@ -68,14 +69,11 @@ def in_memory(node: Node, axes: Axes, call: str) -> Axes:
     if node.get("is_cpu", False):
         raise UnsupportedError(f"{name} with is_cpu=True", "tensors on the GPU")
     order = node.get("stride_order") or _row_major(axes)
-    contiguity = node.get("contiguity", (True,) * len(axes))
-    if isinstance(contiguity, tuple) and contiguity[-1] is False:
-        raise UnsupportedError(
-            f"{call} of {name} [{', '.join(axes)}] with stride_order={text_of(order)}, "
-            f"contiguity={text_of(contiguity)}",
-            "operands with a contiguous dimension: contiguity ending in True",
-        )
-    return _ordered(axes, order, f"{name} with stride_order={text_of(order)}")
+    ranks = [int(str(rank)) for rank in order] if isinstance(order, tuple) else []
+    if sorted(ranks) != list(range(len(axes))):
+        what = f"{name} with stride_order={text_of(order)}"
+        raise UnsupportedError(what, f"the numbers {text_of(_row_major(axes)[::-1])} in some order")
+    return axes if ranks[-1] < ranks[-2] else _exchanged(axes)
 
 
 def operand_axes(node: Node, axes: Axes) -> Axes:
@@ -104,8 +102,8 @@ def broadcast_flags(node: Node) -> tuple[bool, ...]:
 def result_layout(moves: Sequence[Node], axes: Axes = (ROWS, COLS)) -> Result:
     """The result of a matmul, of dimensions ``axes``, after operations that move no data.
 
-    A permutation's result is stored row by row of its own, as nvFuser allocates what nobody gives
-    a stride order.
+    A permutation's result is stored row by row of its own. To nvFuser it is a view: where that is
+    asked for, a kernel stores what it is of (``front/instead.py``).
 
     Raises:
         UnsupportedError: a permutation or stride order of other than the last two dimensions.

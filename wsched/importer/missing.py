@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from lowering.ground.errors import UnsupportedError
 from wsched.importer.definition import Definition, Node
 from wsched.importer.ops import MISSING
-from wsched.importer.text.signatures import known_ops
+from wsched.importer.signatures import known_ops
 
 __all__ = ["MissingOp", "first_unknown", "missing_ops", "unknown_op"]
 

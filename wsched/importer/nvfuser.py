@@ -18,7 +18,7 @@ from lowering.ground.errors import InternalError, UnsupportedError, WschedError
 from wsched.importer.definition import Definition, Node, Ref, Value
 from wsched.importer.indices import with_vector_indices
 from wsched.importer.ops import SCALAR
-from wsched.importer.text import record_printed
+from wsched.importer.text.record import record_printed
 
 __all__ = ["UnfinishedError", "Version", "definition_of", "is_live", "refuse_unfinished"]
 

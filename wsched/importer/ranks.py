@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from wsched.importer.definition import Definition, Node, Ref, Value
 from wsched.importer.ops import FORMS, GROUPED, HALVES, arity_of
-from wsched.importer.text.signatures import parameters
+from wsched.importer.signatures import parameters
 
 __all__ = ["REDUCING", "Ranks", "argument_of", "places", "reduced"]
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from lowering.ground.errors import UnsupportedError
 from wsched.fusion import DataType
 from wsched.importer.definition import Definition, Node, Ref, Value, text_of
-from wsched.importer.text.signatures import parameters
+from wsched.importer.signatures import parameters
 
 __all__ = ["without_scaled"]
 

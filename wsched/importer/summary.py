@@ -119,15 +119,28 @@ class _Writer:
         for s in [*inputs, *(s for s in steps.steps if s.op != "input")]:
             self.extents[s] = self._extent(s, full, kept)
             self.names[s] = f"v{len(self.names)}"
+        dims = self._dims(inputs)
         values = tuple(
             Value(self.names[s], s.op, s.dtype, tuple(map(self._operand, s.inputs)), e)
             for s, e in self.extents.items()
         )
-        results = tuple(self._result(step, dims, used) for step, dims in made)
+        places = {d: at for at, d in enumerate(dims) if d in steps.dims}
+        results = tuple(self._result(step, own, used, places) for step, own in made)
         if len({r.value for r in results}) < len(results):
             raise UnsupportedError("a value that is two results", "different results")
-        over = tuple(at for at, d in enumerate(steps.dims) if d in steps.over)
-        return Summary(len(steps.dims), over, values, results)
+        over = tuple(at for d, at in places.items() if d in steps.over)
+        return Summary(len(dims), over, values, results)
+
+    def _dims(self, inputs: list[Step]) -> Dims:
+        """The dimensions of the tensors that are reduced, where a ``squeeze`` is in front of that
+        with those of size 1.
+        """
+        found = {s.axes for s in inputs if self.extents[s] is Extent.TENSOR}
+        if all(len(axes) == len(self.steps.dims) for axes in found):
+            return self.steps.dims
+        if len(found) > 1:
+            raise UnsupportedError("tensors of several shapes", "reductions of tensors of one")
+        return found.pop()
 
     def _extent(self, step: Step, full: frozenset[str], kept: frozenset[str]) -> Extent:
         """Where a step differs; one that follows a reduction has what is kept."""
@@ -154,9 +167,10 @@ class _Writer:
     def _operand(self, x: Operand) -> str | float:
         return self.names[x] if isinstance(x, Step) else x
 
-    def _result(self, step: Step, dims: Dims, used: frozenset[str]) -> Result:
+    def _result(
+        self, step: Step, dims: Dims, used: frozenset[str], places: Mapping[str, int]
+    ) -> Result:
         if self.extents[step] is not Extent.KEPT:
             raise UnsupportedError("a result that no reduction has a part in", "reductions")
-        places: Mapping[str, int] = {d: at for at, d in enumerate(self.steps.dims)}
         alone = [None if d in self.steps.over or d not in used else places[d] for d in dims]
         return Result(self.names[step], tuple(alone))

@@ -102,8 +102,9 @@ class _Import(EpilogueImport):
         return (yield from self.asked(node.operands[0], tuple(inner)))
 
     def scalar(self, node: Node) -> Step:
-        """A run-time scalar; a seed or an offset as it is."""
-        if node.get("dtype") is DataType.Int:
+        """A run-time scalar; a seed or an offset, which nothing else reads, as it is."""
+        readers = [n.op for n in self.definition.nodes if node.results[0] in n.refs]
+        if node.get("dtype") is DataType.Int and {*readers} == {"uniform"}:
             return self._input(node.results[0], DataType.Int, (), (), weak=True)
         return super().scalar(node)
 

@@ -69,7 +69,7 @@ def torch_dtype(dtype: DataType) -> torch.dtype:
     """The torch type of a fusion type."""
     import torch
 
-    found: torch.dtype = getattr(torch, dtype.element.torch)
+    found: torch.dtype = getattr(torch, dtype.torch)
     return found
 
 

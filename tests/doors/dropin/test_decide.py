@@ -49,8 +49,9 @@ def test_where_cublas_splits_k_nvfuser_stays() -> None:
     found = decision_of(built(BUILDERS["linear"]), [x, w])
     assert not found.taken and not found.segments
     assert str(found) == (
-        "nvFuser runs it: predicted to be no faster by wsched; predicted 13.5 us (GPU 13.5, host "
-        "8.0), nvFuser's route 19.5 us: matmul by cuBLAS 11.2, other kernels 0.0, on the host 19.5"
+        "nvFuser runs it: predicted to keep the GPU longer by wsched; predicted 13.5 us (GPU 13.5, "
+        "host 8.0), nvFuser's route 19.5 us: matmul by cuBLAS 11.2, other kernels 0.0, on the host "
+        "19.5"
     )
 
 

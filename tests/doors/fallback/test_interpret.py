@@ -88,3 +88,8 @@ def test_operations_that_torch_does_not_have() -> None:
         "fd.ops.rand_like without nvFuser is not supported; supported: operations that torch has "
         "as well"
     )
+
+
+def test_types_that_torch_does_not_have() -> None:
+    definition = record_text(text("a = fd.ops.cast(x, dtype=DataType.Float4_e2m1fn)", "a"))
+    assert unknown_ops(definition) == ("cast with Float4_e2m1fn",)

@@ -149,6 +149,24 @@ RANKS = {
         """,
         ((2, 3, 8, 32), (32,)), 1, 1,
     ),
+    "vector_by_batches": Feature(
+        """
+        y = fd.ops.matmul(t0, t1)
+        f = fd.ops.cast(y, dtype=DataType.Float)
+        r = fd.ops.relu(f)
+        s = fd.ops.sum(r, dims=[2])
+        fd.add_output(r)
+        fd.add_output(s)
+        """,
+        ((32,), (2, 3, 32, 16)), 1, 1,
+    ),
+    "vector_by_vector": Feature(
+        """
+        y = fd.ops.matmul(t0, t1)
+        fd.add_output(y)
+        """,
+        ((32,), (32,)), 1, 1,
+    ),
     "gated_4d": Feature(
         """
         u = fd.ops.linear(t0, t1)

@@ -185,3 +185,49 @@ def test_reductions_that_no_kernel_has_together() -> None:
     assert first.summary and second.summary and product.matmul
     assert (ops(first), first.outputs) == (["cast", "mul", "sum"], ("s",))
     assert (ops(second), second.outputs) == (["cast", "mul", "sum", "rsqrt"], ("r",))
+
+
+SIZES = Feature(
+    """
+    f = fd.ops.cast(t0, dtype=DataType.Float)
+    g = fd.ops.cast(t1, dtype=DataType.Float)
+    s = fd.ops.sum(f, dims=[1], keepdim=False, dtype=DataType.Null)
+    t = fd.ops.sum(g, dims=[1], keepdim=False, dtype=DataType.Null)
+    y = fd.ops.linear(t0, t1)
+    fd.add_output(s)
+    fd.add_output(t)
+    fd.add_output(y)
+    """,
+    ((24, 64), (40, 64)), 1, 1,
+)  # fmt: skip
+
+
+def test_reductions_of_tensors_of_two_sizes_are_two_kernels() -> None:
+    """A kernel walks over one shape."""
+    assert [s.outputs for s in chosen(SIZES) if s.summary] == [("s",), ("t",)]
+    x, w = (torch.randint(-2, 3, s).bfloat16() for s in SIZES.shapes)
+    s, t, _ = cut_route(record_text(SIZES.text), (x, w), (), on_gpu=False).run(None, (x, w))
+    torch.testing.assert_close((s, t), (x.float().sum(1), w.float().sum(1)))
+
+
+SQUEEZED = Feature(
+    """
+    y = fd.ops.matmul(t0, t1)
+    q = fd.ops.squeeze(y, dims=[1])
+    f = fd.ops.cast(q, dtype=DataType.Float)
+    r = fd.ops.relu(f)
+    s = fd.ops.sum(r, dims=[1], keepdim=False, dtype=DataType.Null)
+    fd.add_output(s)
+    fd.add_output(y)
+    """,
+    ((3, 1, 32), (3, 32, 40)), 1, 1,
+)  # fmt: skip
+"""What is reduced has a dimension less than what lies in memory."""
+
+
+def test_a_squeeze_in_front_of_what_is_reduced() -> None:
+    assert [ops(s) for s in chosen(SQUEEZED)] == [["matmul"], ["squeeze", "cast", "relu", "sum"]]
+    a, b = (torch.randint(-2, 3, s).bfloat16() for s in SQUEEZED.shapes)
+    s, y = cut_route(record_text(SQUEEZED.text), (a, b), (), on_gpu=False).run(None, (a, b))
+    torch.testing.assert_close(y, a @ b)
+    torch.testing.assert_close(s, (a @ b)[:, 0].float().relu().sum(1))

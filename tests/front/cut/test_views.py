@@ -8,16 +8,19 @@ from typing import Any
 import pytest
 
 import wsched
+from lowering.ground.expr import Const
 from tests.front.cut.features import Feature, inputs_of, sizes_of
 from wsched.choose.nvfuser_cost import host_us
 from wsched.doors.fallback import interpret
 from wsched.front.cut.epilogues import Take
-from wsched.front.cut.looks import move_of
+from wsched.front.cut.looks import looked, move_of
 from wsched.front.cut.predict import VIEW_HOST_US, nvfuser_us, segment_us
 from wsched.front.cut.program import make
 from wsched.front.cut.segments import Cutter, Segment
+from wsched.front.look import Move
 from wsched.importer import record_text
 from wsched.importer.definition import Node
+from wsched.importer.input_error import InputError
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
@@ -48,6 +51,12 @@ def test_they_are_the_kernels_memory() -> None:
         assert found.equal(wanted) and found.stride() == wanted.stride()
     assert q.untyped_storage().data_ptr() == k.untyped_storage().data_ptr()
     assert [p.runs for p in wsched.explain(HEADS.text, inputs).parts] == ["wsched", "wsched"]
+
+
+def test_a_place_that_is_not_there() -> None:
+    with pytest.raises(InputError) as error:
+        looked(torch.ones(2, 3), [Move("select", (1, 3), (Const(2),))], {})
+    assert str(error.value) == "place 3 is selected of dimension 1 of [2, 3]"
 
 
 @pytest.mark.parametrize("dims", [None, 3, "s0", ("s0", 2, 1, 3), (0, 2, 1)], ids=str)

@@ -20,9 +20,18 @@ __all__ = ["evaluated", "interpret", "unknown_ops"]
 
 
 def unknown_ops(definition: Definition) -> tuple[str, ...]:
-    """Operations that cannot be interpreted, in the order of the definition."""
+    """Operations that cannot be interpreted, in the order of the definition; of types that torch
+    has not with the type.
+    """
     known = {"define_tensor", "define_scalar", *operations()}
-    return tuple(dict.fromkeys(n.op for n in definition.nodes if n.op not in known))
+    found = dict[str, None]()
+    for node in definition.nodes:
+        types = [v for v in node.values if isinstance(v, DataType) and not v.is_in_torch]
+        if node.op not in known:
+            found[node.op] = None
+        elif types and not node.is_input:
+            found[f"{node.op} with {types[0]}"] = None
+    return tuple(found)
 
 
 def interpret(definition: Definition, inputs: Sequence[Any]) -> list[torch.Tensor]:

@@ -11,6 +11,7 @@ from wsched.front.cut.commute import Moves
 from wsched.front.cut.epilogues import Kernel, Take
 from wsched.front.cut.factors import why_no_product
 from wsched.front.cut.segments import Cutter
+from wsched.front.cut.vectors import written_as
 from wsched.front.route import Fate
 from wsched.importer import Definition, Node
 from wsched.importer.ops import PRODUCTS
@@ -37,7 +38,9 @@ def fates(cutter: Cutter, chosen: Chosen, names: Sequence[str]) -> tuple[Fate, .
             else _fate(made, str(kernel))
         )
         operands = _operands(cutter, chosen, i, made)
-        found.append(replace(fate, result=cutter.graph.nodes[i].results[0], operands=operands))
+        found.append(
+            replace(fate, result=written_as(cutter.graph.nodes[i].results[0]), operands=operands)
+        )
     return tuple(found)
 
 

@@ -163,7 +163,12 @@ def looked(tensor: Any, moves: Sequence[Move], sizes: Mapping[str, int]) -> Any:
         if move.op == "permute":
             tensor = tensor.permute(move.places)
         elif move.op == "select":
-            tensor = tensor.select(*move.places)
+            dim, at = move.places
+            size = tensor.shape[dim]
+            if not -size <= at < size:
+                text = f"place {at} is selected of dimension {dim} of {list(tensor.shape)}"
+                raise InputError(text, "inputs", str(at), f"{-size} to {size - 1}")
+            tensor = tensor.select(dim, at)
         elif move.op == "slice":
             ends = zip(move.places, shape, strict=True)
             tensor = tensor[tuple(slice(at, at + n) for at, n in ends)]

@@ -27,6 +27,7 @@ from wsched.front.cut.order import with_orders
 from wsched.front.cut.part import kernel_part, part, views_of
 from wsched.front.cut.squares import with_two_operands
 from wsched.front.cut.sums import arranged
+from wsched.front.cut.vectors import with_matrices
 from wsched.front.look import Look
 from wsched.fusion.sweep import Sweep
 from wsched.importer import Definition, Node
@@ -132,7 +133,8 @@ class Cutter:
         given, tensors = self.definition, infer(self.definition)
         self.definition = asked_of_inputs(given, tensors)
         wide = {} if self.commuted is None else self.commuted.rounded
-        definition = arranged(with_two_operands(lifted(self.definition, tensors)))
+        definition = lifted(with_matrices(self.definition), tensors)
+        definition = arranged(with_two_operands(definition))
         types = tensors if definition is given else infer(definition)
         self.graph = Graph(definition, with_orders(definition, types), wide)
         self.graph.check()

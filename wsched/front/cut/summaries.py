@@ -7,7 +7,7 @@ reductions that a matmul's kernel has made: it goes into the kernel that puts th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from lowering.ground.errors import UnsupportedError
@@ -106,8 +106,11 @@ def _apart(graph: Graph, segment: Segment) -> Iterator[Segment]:
 def _roots(graph: Graph, group: frozenset[int], segment: Segment) -> Iterator[frozenset[int]]:
     """Reductions that one kernel may have: those of a rest, and those in front of it."""
     inside = [i for i in sorted(group) if graph.nodes[i].op in REDUCED]
-    if inside:
-        yield frozenset(inside)
+    together = dict[Sequence[Expr | None], set[int]]()
+    for i in inside:
+        dims = graph.types[graph.nodes[i].refs[0]].dims or ()
+        together.setdefault(tuple(d.extent for d in dims), set()).add(i)
+    yield from map(frozenset, together.values())
     if len(inside) > 1:
         yield from (frozenset((i,)) for i in inside)
     before = (graph.home[name] for name in segment.inputs)

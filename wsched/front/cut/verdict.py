@@ -36,9 +36,9 @@ class Verdict:
     def reason(self) -> str:
         """Why nvFuser runs it all; empty if wsched takes a part."""
         ours, theirs = self.chosen.cost, self.nvfuser
-        if ours.us > GAIN * theirs.us or ours.gpu_us > theirs.gpu_us:
+        if ours.us > GAIN * theirs.us:
             return "predicted to be no faster by wsched"
-        return ""
+        return "predicted to keep the GPU longer by wsched" if ours.gpu_us > theirs.gpu_us else ""
 
     def __str__(self) -> str:
         count = sum(s.matmul for s in self.chosen.cut.segments)
@@ -48,7 +48,8 @@ class Verdict:
         told = f"{cost.us:.1f} us ({took}), nvFuser alone {self.nvfuser.us:.1f} us"
         if not self.reason:
             return f"{kernels}, {told}"
-        return f"nvFuser runs it all, {self.reason}: {kernels} would take {told}"
+        longer = f" (GPU {self.nvfuser.gpu_us:.1f})" * (cost.us <= GAIN * self.nvfuser.us)
+        return f"nvFuser runs it all, {self.reason}: {kernels} would take {told}{longer}"
 
 
 def verdict(cutter: Cutter, call: Sizes) -> Verdict:

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from typing import TypeGuard
 
 from wsched.importer.definition import Value
-from wsched.importer.text.signatures import DEFINE, OLDER, parameters
+from wsched.importer.signatures import DEFINE, OLDER, parameters
 from wsched.importer.text.source import Source
 
 __all__ = ["Call", "canonical", "layout_of"]

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 
 from wsched.fusion.types import DataType
 from wsched.importer.definition import Definition, Node, Open, Ref, Value, Written
+from wsched.importer.signatures import makes_one, results_of
 from wsched.importer.text.arguments import Call, canonical, layout_of
-from wsched.importer.text.signatures import results_of
 from wsched.importer.text.source import Source
 
 __all__ = ["NULL", "Recording"]
@@ -56,6 +56,8 @@ class Recording:
     def operation(self, at: ast.Call, op: str, names: tuple[str, ...], call: Call) -> Value:
         """``fd.ops.op``; one result, or a tuple of several."""
         operands, named = canonical(self.source, at, op, _given(call))
+        if len(names) > 1 and makes_one(op):
+            raise self.source.refusal(at, f"one, of fd.ops.{op}", f"{len(names)} results")
         if not names:
             count = results_of(op)
             names = (op,) if count == 1 else tuple(f"{op}.{n}" for n in range(count))

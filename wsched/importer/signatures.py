@@ -8,7 +8,7 @@ from __future__ import annotations
 from lowering.kernel.pointwise import OPS
 from wsched.importer.ops import ALIASES, COMPOSITE, MISSING, STRUCTURE, arity_of
 
-__all__ = ["DEFINE", "OLDER", "known_ops", "parameters", "results_of"]
+__all__ = ["DEFINE", "OLDER", "known_ops", "makes_one", "parameters", "results_of"]
 
 DEFINE = {
     "define_tensor": ("shape", "contiguity", "dtype", "is_cpu", "stride_order"),
@@ -122,3 +122,8 @@ def parameters(op: str) -> tuple[str, ...] | None:
 def results_of(op: str) -> int:
     """How many results an operation has where the text does not take them apart."""
     return _RESULTS.get(op, 1)
+
+
+def makes_one(op: str) -> bool:
+    """Whether an operation that nvFuser has today always has one result."""
+    return op not in _RESULTS and parameters(op) is not None

@@ -1,0 +1,47 @@
+"""A vector in front of batches, or of another vector, as a matrix of one row.
+
+A vector by a matrix is one kernel as it is (``flatten.py``). Of these the row is a dimension
+between others, which the definition puts away again: both are views.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from wsched.importer import Definition, Node, Ref
+from wsched.importer.ranks import Ranks
+
+__all__ = ["with_matrices", "written_as"]
+
+_ROWS = "@rows"
+"""Ends the name of the product of matrices that a vector's is a row of."""
+
+
+def with_matrices(definition: Definition) -> Definition:
+    """The definition with such products written as those of matrices; itself without any."""
+    ranks, nodes = Ranks.all_of(definition), list[Node]()
+    for node in definition.nodes:
+        found = [ranks.get(v) for v in node.factors] if node.op == "matmul" else []
+        if len(found) == 2 and found[0] == 1 and found[1] not in (None, 2):
+            nodes += _of_a_row(node, found[1] or 1)
+        else:
+            nodes.append(node)
+    changed = len(nodes) > len(definition.nodes)
+    return replace(definition, nodes=tuple(nodes)) if changed else definition
+
+
+def written_as(name: str) -> str:
+    """What a definition calls a product that has been written anew."""
+    return name.removesuffix(_ROWS)
+
+
+def _of_a_row(matmul: Node, rank: int) -> list[Node]:
+    """The product of a vector and a tensor of that rank: the only row of that of a matrix."""
+    (name,), line, (a, b) = matmul.results, matmul.line, matmul.factors
+    row, rows = f"{a}@{name}", f"{name}{_ROWS}"
+    new, gone = (("is_broadcast_dim", (True, False)),), (("dims", (max(rank - 2, 0),)),)
+    return [
+        Node("broadcast", (row,), (a,), new, line),
+        Node("matmul", (rows,), (Ref(row), b), (), line),
+        Node("squeeze", (name,), (Ref(rows),), gone, line),
+    ]
