@@ -165,6 +165,8 @@ def _require(holds: bool, what: str) -> None:
 Value = Any
 """A tensor or a number."""
 
+_OF_NUMBERS = {bool: torch.bool, int: torch.int64, float: torch.float64}
+
 
 class _Ops:
     """``fd.ops``."""
@@ -187,12 +189,13 @@ class _Ops:
 
         return call
 
-    def _pointwise(self, name: str, operands: tuple[Any, ...]) -> _Tensor:
+    def _pointwise(self, name: str, operands: tuple[Any, ...]) -> Value:
         function, arity = _POINTWISE[name]
         _require(len(operands) == arity, f"{name} of {len(operands)}")
-        _require(any(isinstance(v, _Tensor) for v in operands), "numbers only")
         bare = [_bare(v) for v in operands]
         _require(all(isinstance(v, (torch.Tensor, int, float)) for v in bare), "operands")
+        if not any(isinstance(v, _Tensor) for v in operands):  # which makes a number
+            return function(*(torch.as_tensor(v, dtype=_OF_NUMBERS[type(v)]) for v in bare)).item()
         if name not in ("relu", "abs", "where"):
             half = (torch.bfloat16, torch.float16)
             bare = [v.float() if getattr(v, "dtype", None) in half else v for v in bare]

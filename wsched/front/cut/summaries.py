@@ -108,8 +108,7 @@ def _roots(graph: Graph, group: frozenset[int], segment: Segment) -> Iterator[fr
     inside = [i for i in sorted(group) if graph.nodes[i].op in REDUCED]
     together = dict[Sequence[Expr | None], set[int]]()
     for i in inside:
-        dims = graph.types[graph.nodes[i].refs[0]].dims or ()
-        together.setdefault(tuple(d.extent for d in dims), set()).add(i)
+        together.setdefault(_extents(graph, graph.nodes[i].refs[0]), set()).add(i)
     yield from map(frozenset, together.values())
     if len(inside) > 1:
         yield from (frozenset((i,)) for i in inside)
