@@ -1,8 +1,8 @@
 """The pointwise part of a definition as a graph of steps, with nvFuser's types made explicit.
 
 nvFuser computes a linear or matmul with an fp32 accumulator, adds the bias to it and rounds to the
-operation's type. A reader that casts that result to fp32 right away reads the accumulator unrounded
-(nvFuser folds the pair of casts); any other reader gets the rounded value.
+operation's type. That is what all readers get, those in fp32 too; a product that says
+``dtype=DataType.Float``, a word of wsched's own, is the accumulator as it is.
 
 Steps are demanded from the outputs, so what nothing reads is never made, and a step that is
 demanded twice is made once.
@@ -23,6 +23,7 @@ from wsched.importer.constants import Numbers, exact, same_size
 from wsched.importer.definition import Definition, Node, Ref, Value, text_of
 from wsched.importer.layout import input_axes
 from wsched.importer.ops import ALIASES, MISSING, Promotion, arity_of, promotion
+from wsched.importer.products import wide_product
 from wsched.importer.ranks import Ranks, places
 from wsched.importer.reductions import Reduced
 from wsched.importer.steps import REDUCED, Dims, Operand, Step
@@ -103,7 +104,7 @@ class EpilogueImport:
                 f"the output {name}, which is the same along a dimension of the matmul,",
                 "outputs that the matmul or a full matrix has a part in",
             )
-        step = self.settled(step)
+        self.require_settled(step)
         known = (*STORED, *self.ROUNDED)
         if step.dtype not in (*known, self.summed):
             names = ", ".join(map(str, known))
@@ -122,7 +123,7 @@ class EpilogueImport:
                 f"{call} of what is the same along a dimension of the matmul",
                 "values that the matmul or a full matrix has a part in",
             )
-        value = self.settled(value)
+        self.require_settled(value)
         dtype = found.dtype or value.dtype
         to = found.cast or dtype
         twice = to is not dtype and dtype is not _FLOAT
@@ -153,7 +154,7 @@ class EpilogueImport:
             return x
         if to is _FLOAT and x.op == "matmul":
             return x.inputs[0]
-        x = self.settled(x)
+        self.require_settled(x)
         if x.dtype is to:
             return x
         if x.op == "cast" and x.dtype in self.ROUNDED:
@@ -169,15 +170,12 @@ class EpilogueImport:
         """An input of a Double step, which is a choice between numbers that fp32 holds exactly."""
         return x if not isinstance(x, Step) or x.dtype is DataType.Bool else self.cast(x, _FLOAT)
 
-    def settled(self, x: Step) -> Step:
-        """``x`` itself, or the rounding of the matmul's result where its rounded value is read;
-        UnsupportedError if nothing is rounded to its type.
-        """
-        if x.op == "matmul" and x.dtype not in STORED:
+    def require_settled(self, x: Operand) -> None:
+        """Refuse the result of a matmul whose type nothing is rounded to."""
+        if isinstance(x, Step) and x.op == "matmul":
             raise UnsupportedError(
                 f"a matmul's result rounded to {x.dtype}", "what is made of it cast to Float"
             )
-        return self.make("cast", x.dtype, *x.inputs) if x.op == "matmul" else x
 
     def pointwise(self, op: str, *operands: Operand) -> Operand:
         """An operation on operands of any types, promoted as nvFuser promotes them."""
@@ -192,9 +190,10 @@ class EpilogueImport:
                 args = [self.cast(x, DataType.Bool) for x in operands]
                 return self.make(op, DataType.Bool, *args)
             case Promotion.TEST:
-                own = [self.settled(x) if isinstance(x, Step) else x for x in operands]
+                for x in operands:
+                    self.require_settled(x)
                 self.require_computed(op, self.common(op, operands))
-                return self.make(op, DataType.Bool, *own)
+                return self.make(op, DataType.Bool, *operands)
             case Promotion.COMPARE:
                 if all(x.dtype is DataType.Bool for x in tensors) and op in ("eq", "ne"):
                     differ = COMPOSITES["bitwise_xor"](self, *operands)
@@ -286,7 +285,7 @@ class EpilogueImport:
         return self.pointwise(node.op, *operands)
 
     def result(self, matmul: Node, dims: Dims) -> Operand:
-        """A matmul's result, rounded by whoever does not cast it to fp32."""
+        """A matmul's result, rounded to its type."""
         if dims != self.dims:
             whole = f"the result as [{', '.join(self.dims)}]"
             raise UnsupportedError("a broadcast of the matmul's result", whole)
@@ -303,9 +302,13 @@ class EpilogueImport:
             self.require_computed("linear with a bias", self.summed)
             row = self.cast(self.operand(bias, (COLS,)), _FLOAT)
             total = self.make("add", _FLOAT, total, row)
+        if wide_product(matmul):
+            return self.cast(total, _FLOAT)
         if self.rounded is self.summed:
             return total
-        # No computation: a mark that ``cast`` and ``settled`` resolve.
+        if self.rounded in STORED:
+            return self.cast(total, self.rounded)
+        # No computation: a mark, which a cast to fp32 alone may read.
         return Step("matmul", self.rounded, (total,), total.spread)
 
     def input(self, node: Node, dims: Dims) -> Step:

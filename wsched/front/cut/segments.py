@@ -132,11 +132,10 @@ class Cutter:
     def __post_init__(self) -> None:
         given, tensors = self.definition, infer(self.definition)
         self.definition = asked_of_inputs(given, tensors)
-        wide = {} if self.commuted is None else self.commuted.rounded
         definition = lifted(with_matrices(self.definition), tensors)
         definition = arranged(with_two_operands(definition))
         types = tensors if definition is given else infer(definition)
-        self.graph = Graph(definition, with_orders(definition, types), wide)
+        self.graph = Graph(definition, with_orders(definition, types))
         self.graph.check()
         if not self.graph.matmuls:
             raise UnsupportedError("a definition whose results need no matmul", "linear or matmul")
