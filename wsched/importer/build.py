@@ -29,6 +29,7 @@ from wsched.importer.operands import (
     operand_pair,
 )
 from wsched.importer.ops import MATMULS
+from wsched.importer.products import UNROUNDED, wide_product
 from wsched.importer.reductions import reduced_result
 from wsched.importer.scaled import without_scaled
 from wsched.importer.scales import block_scales
@@ -108,6 +109,9 @@ def _build(definition: Definition, computable: Computable = Computable.ONE) -> F
     form = form_of(f"fd.ops.{matmuls[0].op}", a, b)
     summed = type_of(form.accumulators[0])
     rounded = summed if summed is not DataType.Float or a.wide is not b.wide else a.wide.made
+    plain = _reduced_as_summed(definition, matmuls, dims, rounded)
+    if plain is not definition:
+        return _build(plain, computable)
     ones = _batches_of_one(a, b)
     epilogue = EpilogueImport(definition, products, rounded, dims, summed=summed, ones=ones)
     made = [_output(definition, epilogue, name, dims) for name in definition.outputs]
@@ -148,6 +152,44 @@ def _build(definition: Definition, computable: Computable = Computable.ONE) -> F
     )
     inputs = tuple(replace(b, tensor=f"T{n}") for n, b in enumerate(inputs))
     return Fusion(inputs, bound, emitted.tensors, emitted.exprs, emitted.next_id)
+
+
+def _reduced_as_summed(
+    definition: Definition, matmuls: tuple[Node, ...], dims: Axes, rounded: DataType
+) -> Definition:
+    """The definition with products that reductions read in fp32 before they are rounded, if nothing
+    but reductions is computed of them; itself where there are none.
+
+    A reduction's own error is larger than what rounding each element adds to it, and one that is
+    made of the accumulators by itself needs no registers for a chunk (design/0026).
+    """
+    matrices = {n for n in definition.outputs if reduced_result(definition, n, dims) is None}
+    if len(matrices) == len(definition.outputs) or rounded not in (
+        DataType.BFloat16,
+        DataType.Half,
+    ):
+        return definition
+    products = {n.results[0] for n in matmuls if not wide_product(n)}
+    made = {_result(definition, n, dims)[0] for n in matrices} - products
+    wide = {name: f"{name}@sum" for name in products - set(definition.behind(made))}
+    nodes: list[Node] = []
+    for node in definition.nodes:
+        name = node.results[0]
+        if name in wide:
+            said = (*node.kwargs, UNROUNDED)
+            nodes.append(replace(node, results=(wide[name],), kwargs=said))
+            to = (("dtype", rounded),)
+            nodes.append(Node("cast", (name,), (Ref(wide[name]),), to, node.line))
+        elif (
+            node.op == "cast"
+            and node.refs
+            and node.refs[0] in wide
+            and node.get("dtype") is DataType.Float
+        ):
+            nodes.append(replace(node, operands=(Ref(wide[node.refs[0]]),)))
+        else:
+            nodes.append(node)
+    return Definition(tuple(nodes), definition.outputs) if wide else definition
 
 
 def _batches_of_one(*operands: ImportedOperand) -> frozenset[str]:
