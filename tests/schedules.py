@@ -50,7 +50,9 @@ def definition(
     ``layout`` is one of ``LAYOUTS``, of a linear only. A result in fp32 is not rounded before
     unless it is told to be.
     """
-    wide = f", dtype=DataType.{_TYPES[result]}" if result == "f32" != operand and not rounded else ""
+    wide = (
+        f", dtype=DataType.{_TYPES[result]}" if result == "f32" != operand and not rounded else ""
+    )
     dtype = f"DataType.{_TYPES[operand]}"
     tensor = f"fd.define_tensor(shape=[-1, -1], contiguity=[True, True], dtype={dtype})"
     lines = [
