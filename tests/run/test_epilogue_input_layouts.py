@@ -66,8 +66,6 @@ def test_columns_that_no_copy_aligns() -> None:
     (d,) = wsched.execute(text, [X, w, r])
     wanted = (X.float() @ w.float().T).bfloat16().float() + 1
     assert torch.allclose(d, wanted, rtol=2**-8, atol=1e-3)
-        d, (X.float() @ w.float().T).bfloat16().float() + 1, rtol=2**-8, atol=1e-3
-    )
     k = wsched.compile(text, [X, W, LAYOUTS["contiguous"][0]])
     with pytest.raises(UnsupportedError) as error:
         bind(k.fusion, [X, w, r])
