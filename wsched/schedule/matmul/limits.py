@@ -348,8 +348,7 @@ def _others(demands: Demands, params: MatmulParams) -> int:
     A chunk of one 64-row block takes ``columns * bytes / 8`` registers, twice that where it is
     computed and not only converted; ptxas holds more of them with more than two blocks. Fitted to
     what NVRTC 12.8 was seen to spill at 96 to 232 accumulators (design/0012-tiles.md). What is
-    reduced is held unless it is made from the accumulators on the way (0026): a product that is
-    rounded and widened again, or computed, is held in fp32, a chunk at a time.
+    reduced is held unless it is the accumulators (0026): in fp32, as it is rounded or computed.
     """
     stored, reduced = (*demands.results, *demands.loaded(params)), demands.reductions
     of_sums = reduced.results > 0 and reduced.of_sums
