@@ -8,7 +8,7 @@ import pytest
 
 from lowering.ground.errors import UnsupportedError
 from lowering.nest.lower import lower
-from tests.epilogues import RESIDUAL, epilogue
+from tests.epilogues import WIDE_RESIDUAL, epilogue
 from tests.schedules import cooperative, dynamic
 from wsched.front.known import import_fusion
 from wsched.fusion import LoadStoreOpType
@@ -25,7 +25,7 @@ def input_refusal(monkeypatch: pytest.MonkeyPatch, **patches: object) -> Unsuppo
     """What ``lower`` says of a residual read in two stages, parts of the scheduler replaced."""
     for name, value in patches.items():
         monkeypatch.setattr(matmul, name, value)
-    scheduled = matmul.schedule_matmul(import_fusion(RESIDUAL), cooperative(128, 128))
+    scheduled = matmul.schedule_matmul(import_fusion(WIDE_RESIDUAL), cooperative(128, 128))
     with pytest.raises(UnsupportedError) as error:
         lower(make_plan(scheduled), "k")
     return error.value
