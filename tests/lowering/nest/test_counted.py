@@ -15,7 +15,7 @@ ROW_SUMS = """
 def nvfuser_fusion(fd : FusionDefinition) -> None :
     x = fd.define_tensor(shape=[-1, -1], contiguity=[True, True], dtype=DataType.BFloat16)
     w = fd.define_tensor(shape=[-1, -1], contiguity=[True, True], dtype=DataType.BFloat16)
-    y = fd.ops.linear(x, w)
+    y = fd.ops.linear(x, w, dtype=DataType.Float)
     wide = fd.ops.cast(y, dtype=DataType.Float)
     sums = fd.ops.sum(wide, dims=[1], keepdim=False, dtype=DataType.Null)
     fd.add_output(y)

@@ -94,7 +94,7 @@ def test_more_matrices_than_load_warps(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UnsupportedError) as error:
         lower(make_plan(scheduled), "k")
     assert str(error.value) == (
-        "4 circular buffers beside that of T18, T19 is not supported; supported: 3: each has a "
+        "4 circular buffers beside that of T20, T21 is not supported; supported: 3: each has a "
         "warp of the load warpgroup"
     )
 
@@ -110,6 +110,6 @@ def test_a_matrix_more_than_load_warps_beside_the_one_that_fetches(
     with pytest.raises(UnsupportedError) as error:
         lower(matmul.plan_matmul(import_fusion(text), params), "k")
     assert str(error.value) == (
-        "3 circular buffers beside that of T15, T16 is not supported; supported: 2: each has a "
+        "3 circular buffers beside that of T17, T18 is not supported; supported: 2: each has a "
         "warp of the load warpgroup, and one fetches tiles"
     )

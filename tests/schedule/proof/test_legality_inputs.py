@@ -8,7 +8,7 @@ import pytest
 
 from lowering.ground.errors import ScheduleError
 from lowering.ground.expr import Special, evaluate
-from tests.epilogues import RESIDUAL, epilogue
+from tests.epilogues import WIDE_RESIDUAL, epilogue
 from tests.legality import builder
 from tests.schedule.fusions import COOPERATIVE, NON_PERSISTENT, PING_PONG
 from tests.schedule.relation import load_relation
@@ -42,7 +42,7 @@ CLASSES = {
 }
 
 
-def scheduled(params: MatmulParams, text: str = RESIDUAL) -> Fusion:
+def scheduled(params: MatmulParams, text: str = WIDE_RESIDUAL) -> Fusion:
     return schedule_matmul(build_fusion(record_text(text)), params)
 
 
@@ -123,7 +123,7 @@ def test_its_tiles_are_the_operands(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def in_runs() -> Fusion:
     """A residual in boxes of a tile that two warpgroups share, tiles in runs of neighbours."""
-    m = builder.matmul(RESIDUAL, ring=True)
+    m = builder.matmul(WIDE_RESIDUAL, ring=True)
     m.tile(128, 32, 32)
     m.deal(runs=True)
     m.share("Mi", 64, "row", builder.P.TIDy)
