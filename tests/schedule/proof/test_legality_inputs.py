@@ -80,7 +80,7 @@ def test_a_circular_buffer_for_each() -> None:
         circular_buffer_options=CircularBufferOptions(smem_circular_buffer_stage=2),
     )
     _, *relations = load_relations(scheduled(two, TWO))
-    assert [r.loads for r in relations] == [("T14",), ("T16",)]
+    assert [r.loads for r in relations] == [("T16",), ("T18",)]
     assert len({r.load_stop for r in relations}) == 1
 
 
