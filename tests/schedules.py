@@ -42,13 +42,17 @@ _TYPES = {"bf16": "BFloat16", "f16": "Half", "f32": "Float"}
 
 
 def definition(
-    operand: str = "bf16", result: str = "bf16", op: str = "linear", layout: str = "tn"
-) -> str:
+    operand: str = "bf16", result: str = "bf16", op: str = "linear", layout: str = "tn",
+    rounded: bool = False,
+) -> str:  # fmt: skip
     """The text of a matmul; ``op`` is ``linear``, ``matmul`` or ``matmul_t`` (w transposed).
 
-    ``layout`` is one of ``LAYOUTS``, of a linear only. A result in fp32 is not rounded before.
+    ``layout`` is one of ``LAYOUTS``, of a linear only. A result in fp32 is not rounded before
+    unless it is told to be.
     """
-    wide = f", dtype=DataType.{_TYPES[result]}" if result == "f32" != operand else ""
+    wide = (
+        f", dtype=DataType.{_TYPES[result]}" if result == "f32" != operand and not rounded else ""
+    )
     dtype = f"DataType.{_TYPES[operand]}"
     tensor = f"fd.define_tensor(shape=[-1, -1], contiguity=[True, True], dtype={dtype})"
     lines = [

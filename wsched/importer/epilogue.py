@@ -1,8 +1,7 @@
 """The pointwise part of a definition as a graph of steps, with nvFuser's types made explicit.
 
-nvFuser computes a linear or matmul with an fp32 accumulator, adds the bias to it and rounds to the
-operation's type. That is what all readers get, those in fp32 too; a product that says
-``dtype=DataType.Float``, a word of wsched's own, is the accumulator as it is.
+nvFuser computes a linear or matmul in fp32, adds the bias and rounds to the operation's type, which
+all readers get; a product that says ``dtype=DataType.Float``, a word of wsched's own, is in fp32.
 
 Steps are demanded from the outputs, so what nothing reads is never made, and a step that is
 demanded twice is made once.
@@ -173,9 +172,8 @@ class EpilogueImport:
     def require_settled(self, x: Operand) -> None:
         """Refuse the result of a matmul whose type nothing is rounded to."""
         if isinstance(x, Step) and x.op == "matmul":
-            raise UnsupportedError(
-                f"a matmul's result rounded to {x.dtype}", "what is made of it cast to Float"
-            )
+            what = f"a matmul's result rounded to {x.dtype}"
+            raise UnsupportedError(what, "what is made of it cast to Float")
 
     def pointwise(self, op: str, *operands: Operand) -> Operand:
         """An operation on operands of any types, promoted as nvFuser promotes them."""
@@ -190,8 +188,7 @@ class EpilogueImport:
                 args = [self.cast(x, DataType.Bool) for x in operands]
                 return self.make(op, DataType.Bool, *args)
             case Promotion.TEST:
-                for x in operands:
-                    self.require_settled(x)
+                list(map(self.require_settled, operands))
                 self.require_computed(op, self.common(op, operands))
                 return self.make(op, DataType.Bool, *operands)
             case Promotion.COMPARE:
