@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeGuard
 
 from lowering.ground.expr import Var
 from wsched.fusion import (
@@ -28,7 +27,7 @@ from wsched.fusion import (
     TensorView,
 )
 from wsched.fusion.names import COLS, ROWS, SUMMED
-from wsched.importer.steps import REDUCED, Operand, Step
+from wsched.importer.steps import REDUCED, Step
 
 __all__ = ["Emitted", "emit_fusion", "needed"]
 
@@ -125,10 +124,6 @@ def _axes(spread: frozenset[str], memory: tuple[str, ...]) -> str:
 def _spread(spread: frozenset[str], memory: tuple[str, ...]) -> str:
     """All dimensions: broadcast where there is no difference along them."""
     return " ".join(axis if axis in spread else f"b{axis}" for axis in memory)
-
-
-def _is_product(x: Operand) -> TypeGuard[Step]:
-    return isinstance(x, Step) and x.op == "mma"
 
 
 class _Emitter:
@@ -229,21 +224,14 @@ class _Emitter:
             self.exprs.append(PointwiseOp(name, s.op, inputs))
 
     def finish(self, outputs: Sequence[Step], memory: tuple[str, ...]) -> Emitted:
-        """Copies for the outputs that are not stored directly.
-
-        Beside reductions a product is rounded once more for memory: so what is stored has loops of
-        its own, behind whose stores chunks are reduced (:mod:`passes.reduce_behind_stores`).
-        """
-        names, reduces = [], any(s.op in REDUCED for s in outputs)
+        """Copies for the outputs that are not stored directly."""
+        names = []
         for s in outputs:
             name = self.made[s]
             if self.tensor(name).memory is not MemoryType.Global or name in self.named.values():
                 text = _axes(s.spread, memory)
                 copy = self.add(s.dtype, MemoryType.Global, text)
-                if reduces and s.op == "cast" and _is_product(s.inputs[0]):
-                    self.exprs.append(CastOp(copy, self.made[s.inputs[0]]))
-                else:
-                    self.exprs.append(LoadStoreOp(copy, name, LoadStoreOpType.Set))
+                self.exprs.append(LoadStoreOp(copy, name, LoadStoreOpType.Set))
                 name = copy
             names.append(name)
         return Emitted(

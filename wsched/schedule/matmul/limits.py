@@ -348,11 +348,11 @@ def _others(demands: Demands, params: MatmulParams) -> int:
     A chunk of one 64-row block takes ``columns * bytes / 8`` registers, twice that where it is
     computed and not only converted; ptxas holds more of them with more than two blocks. Fitted to
     what NVRTC 12.8 was seen to spill at 96 to 232 accumulators (design/0012-tiles.md). What is
-    reduced is held unless it is the accumulators (0026): in fp32, as it is rounded or computed.
+    reduced is held unless it is made from the accumulators on the way (0026).
     """
     stored, reduced = (*demands.results, *demands.loaded(params)), demands.reductions
     of_sums = reduced.results > 0 and reduced.of_sums
-    types = stored if of_sums and not demands.computes else (*stored, *reduced.types)
+    types = stored if of_sums else (*stored, *reduced.types)
     columns = chunk_columns(params, *stored, *reduced.types)
     computes = demands.computes and not of_sums
     held = columns * max((t.bytes for t in types), default=0) // 8 * (2 if computes else 1)

@@ -84,16 +84,14 @@ def reduction_reasons(found: Reductions, params: MatmulParams) -> Reasons:
 
 
 def _of_sums(fusion: Fusion) -> bool:
-    """Whether nothing that is computed of sums of products has two readers, a result counted as
-    one, and matrices are these sums but for casts. A sum that is rounded, and that widened again,
-    is one.
+    """Whether nothing that is computed has two readers, a result counted as one, and matrices are
+    sums of products but for a cast.
     """
     sums, results = {e.output for e in fusion.mmas}, {b.tensor for b in fusion.matrices}
-    for _ in ("rounded", "widened"):
-        sums |= {e.output for e in fusion.exprs if isinstance(e, CastOp) and e.input in sums}
-    computed = {e.output for e in fusion.exprs if isinstance(e, CastOp | PointwiseOp)}
-    alone = all(len(fusion.uses(name)) + (name in results) <= 1 for name in computed - sums)
-    return alone and results <= sums
+    computed = (e.output for e in fusion.exprs if isinstance(e, CastOp | PointwiseOp))
+    alone = all(len(fusion.uses(name)) + (name in results) <= 1 for name in computed)
+    stored = (fusion.definition(name) for name in results - sums)
+    return alone and all(isinstance(e, CastOp) and e.input in sums for e in stored)
 
 
 def over_columns(fusion: Fusion, tv: str) -> bool:
