@@ -53,6 +53,14 @@ def test_another_number_of_tensors() -> None:
     assert not alike(given[:-1]) and not alike([*given, given[0]]) and not alike([*given[:2], 3.0])
 
 
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_a_nested_tensor_is_told_apart() -> None:
+    """It has no strides: torch ends the process where it is asked to check one."""
+    rows = torch.zeros(6, 8)
+    alike = told_apart([rows])
+    assert alike is not None and not alike([torch.nested.nested_tensor([*rows])])
+
+
 def test_tensors_are_not_kept() -> None:
     given = tensors()
     kept, alike = [weakref.ref(t) for t in given], told_apart(given)

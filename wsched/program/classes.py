@@ -49,17 +49,21 @@ def told_apart(tensors: Sequence[Any]) -> Callable[[Sequence[Any]], bool] | None
     Torch looks at all of them in one call, as it does for what it has compiled: eight take 2.3 us
     where their key and what is kept for it take 11.5, and 29 where they take 71 as the first thing
     behind a wait for the GPU (H200, 2026-11-29). It asks for more than a class, be it whether
-    gradients are wanted, so it may say no of tensors that are alike.
+    gradients are wanted, so it may say no of tensors that are alike. Of a nested tensor it must not
+    be asked: that has no strides, and what C++ throws then ends the process.
     """
     guards = _guards()
     if guards is None:
         return None
     sizes, strides = [[*t.shape] for t in tensors], [[*t.stride()] for t in tensors]
     check = guards(*tensors, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides).check
-    count, aligned = len(tensors), [t.data_ptr() % ALIGNMENT for t in tensors]
+    plain, aligned = [False] * len(tensors), [t.data_ptr() % ALIGNMENT for t in tensors]
 
     def alike(given: Sequence[Any]) -> bool:
-        if len(given) != count or not check(*given):
+        try:
+            if [t.is_nested for t in given] != plain or not check(*given):
+                return False
+        except AttributeError:  # of what is no tensor
             return False
         return [t.data_ptr() % ALIGNMENT for t in given] == aligned
 

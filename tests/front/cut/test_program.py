@@ -119,3 +119,28 @@ def test_a_result_of_other_extents_beside_products(lines: tuple[str, ...], outpu
     assert [t.shape for t in found] == [{"d": (16, 24), "e": (7, 9)}[n] for n in outputs.split()]
     assert all(map(torch.equal, found, wanted))
     assert wsched.explain(text, inputs).route == "cut"
+
+
+def test_a_sum_of_longer_rows_than_those_of_the_result() -> None:
+    """What adds it to a product is no sweep with the sum in it: that has rows of one length."""
+    text = epilogue(
+        "u: [-1, -1]", "y = fd.ops.linear(x, w)", "f = fd.ops.cast(u, dtype=DataType.Float)",
+        "b = fd.ops.sum(f, dims=[1], keepdim=True)", "d = fd.ops.add(y, b)", outputs="d",
+    )  # fmt: skip
+    inputs = inputs_of(Feature("", ((40, 64), (48, 64), (40, 80)), 1, 1))
+    (found,), (wanted,) = wsched.execute(text, inputs), interpret(record_text(text), inputs)
+    torch.testing.assert_close(found, wanted)
+
+
+@pytest.mark.parametrize("contiguity", ["None, True", "True, None"])
+def test_an_extent_that_only_a_repeated_tensor_tells(contiguity: str) -> None:
+    text = "\n    ".join((
+        "def nvfuser_fusion(fd : FusionDefinition) -> None :",
+        f"x = fd.define_tensor(shape=[-1, -1], contiguity=[{contiguity}], dtype=DataType.BFloat16)",
+        "w = fd.define_tensor(shape=[-1, -1], contiguity=[True, True], dtype=DataType.BFloat16)",
+        "y = fd.ops.linear(x, w)", "z = fd.ops.linear(y, w)", "fd.add_output(z)",
+    ))  # fmt: skip
+    whole, w = torch.randint(-4, 5, (40, 48)).bfloat16(), torch.randint(-4, 5, (48, 48)).bfloat16()
+    x = (whole[:1] if contiguity.startswith("None") else whole[:, :1]).expand(40, 48)
+    (found,), (wanted,) = wsched.execute(text, [x, w]), interpret(record_text(text), [x, w])
+    torch.testing.assert_close(found, wanted)

@@ -55,6 +55,17 @@ def test_what_lies_by_columns() -> None:
     assert torch.equal(d, ((x.float() @ w.float().T) + x.float()).bfloat16())
 
 
+@pytest.mark.parametrize("repeated", [0, 1])
+def test_what_is_repeated_is_no_operand_as_it_lies(repeated: int) -> None:
+    torch.manual_seed(0)
+    contiguity = ["None" if at == repeated else "True" for at in range(2)]
+    x = integers(*(1 if at == repeated else n for at, n in enumerate((40, 48)))).expand(40, 48)
+    definition = text(f"shape=[-1, -1], contiguity=[{', '.join(contiguity)}]", *RESIDUAL)
+    w = integers(48, 48)
+    (d,) = wsched.execute(definition, [x, w])
+    assert torch.equal(d, ((x.float() @ w.float().T) + x.float()).bfloat16())
+
+
 def test_the_other_operand() -> None:
     torch.manual_seed(0)
     definition = text(of_rank(2), "y = fd.ops.matmul(x, w)", "s = fd.ops.mul(y, w)")

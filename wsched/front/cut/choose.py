@@ -18,6 +18,7 @@ from wsched.front.cut.predict import SegmentsCost, Sizes, matmuls_us, segment_us
 from wsched.front.cut.segments import Cut, Cutter, Segment
 from wsched.front.cut.summaries import with_summaries
 from wsched.front.cut.swept import with_sweeps
+from wsched.importer.input_error import InputError
 
 __all__ = ["Chosen", "choose", "least", "translated"]
 
@@ -222,10 +223,12 @@ class _Search:
         return matmuls_us(bare.segments, self.call)
 
     def _runs(self, segment: Segment) -> bool:
-        """Whether a kernel can be made of a segment in these sizes."""
+        """Whether a kernel can be made of a segment in these sizes. Rows that are reduced beside
+        results may be longer than theirs, which a sweep refuses.
+        """
         try:
             self._segment(segment)
-        except (UnsupportedError, ScheduleError):
+        except (InputError, UnsupportedError, ScheduleError):
             return False
         return True
 

@@ -126,7 +126,7 @@ class _Steps:
         self._steps: list[Step] = []
         self._parts: dict[str, _Part] = {}
         self._buffers = _Buffers(tensors)
-        self._passed = tuple(map(self._buffers, names))
+        self._passed = tuple(map(self._buffers.whole, names))
         self._extents = extents_of(self._passed, inputs)
         given = dict(zip(names, inputs, strict=True))
         self._like = partial(_like, given, self._extents, device_of(inputs))

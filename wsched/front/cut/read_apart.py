@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from lowering.ground.expr import ONE
 from wsched.front.cut.tensors import TensorType
 from wsched.front.look import Look, Move
 from wsched.importer import Definition, Node, Ref
@@ -89,15 +90,16 @@ def _of_tensors(
 ) -> set[str]:
     """Of what leads to operands what is as large as these: no scale, and nothing made of one alone.
 
-    A scale that is read beside as well is one input, as it has been.
+    A scale that is read beside as well is one input, as it has been. So is what is one row again
+    and again, which no kernel multiplies as it lies.
     """
     found = set[str]()
     for node in definition.nodes:
         name = node.results[0]
         if name not in led or not (node.is_input or found.intersection(node.refs)):
             continue
-        dims = types[name].dims
-        if dims is not None and len(dims) > 1 and not any(d.is_one for d in dims):
+        extents = types[name].extents
+        if extents is not None and len(extents) > 1 and ONE not in extents:
             found.add(name)
     return found
 
