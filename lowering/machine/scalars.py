@@ -18,6 +18,7 @@ _NON_NEGATIVE = {
     "stage": "divides",
     "parity": "divides",
     "mulhi": "multiplies",
+    "<<": "shifts",
 }
 _BITS = {ScalarType.I32: 31, ScalarType.I64: 63, ScalarType.PRED: 1}
 
@@ -40,7 +41,8 @@ def compile_scalar(e: Expr) -> Scalar:
     """A function that gives the value of ``e``.
 
     It raises FaultError on a division by a number that is not positive or of a negative one: C++
-    rounds such a quotient the other way. The same goes for ``mulhi``, which divides by 2**31.
+    rounds such a quotient the other way. The same goes for ``mulhi``, which divides by 2**31, and a
+    shift of or by such a number means nothing there.
     """
     match e:
         case Const(value):
@@ -63,7 +65,7 @@ def compile_scalar(e: Expr) -> Scalar:
 def _checked(op: str, e: Expr) -> Callable[[int, int], int]:
     f = OPS[op][0]
 
-    least = 0 if op == "mulhi" else 1
+    least = 0 if op in ("mulhi", "<<") else 1
 
     def checked(a: int, b: int) -> int:
         if a < 0 or b < least:

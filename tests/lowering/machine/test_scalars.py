@@ -39,6 +39,8 @@ def test_agrees_with_evaluate(e: Binary, x: int) -> None:
         ("(x - 9) % 4 divides -4 by 4", Binary("%", Binary("-", Var("x"), Const(9)), Const(4))),
         ("ceildiv(x, -1) divides 5 by -1", Binary("ceildiv", Var("x"), Const(-1))),
         ("mulhi(x, -1) multiplies 5 by -1", Binary("mulhi", Var("x"), Const(-1))),
+        ("x << -1 shifts 5 by -1", Binary("<<", Var("x"), Const(-1))),
+        ("x - 9 << 1 shifts -4 by 1", Binary("<<", Binary("-", Var("x"), Const(9)), Const(1))),
         ("scalar y has no value here", Var("y")),
         (
             "%lane differs between the threads of a warp; only elect gives it a value",
