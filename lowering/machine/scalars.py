@@ -5,21 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from lowering.ground.expr import Binary, Const, Expr, ScalarType, Select, Special, Var
-from lowering.ground.scalar_ops import OPS
+from lowering.ground.scalar_ops import DIVISIONS, OPS
 from lowering.machine.errors import FaultError
 
 __all__ = ["Env", "Scalar", "bind", "compile_scalar"]
 
 # Each operation on non-negative numbers, with what it does to them.
-_NON_NEGATIVE = {
-    "//": "divides",
-    "%": "divides",
-    "ceildiv": "divides",
-    "stage": "divides",
-    "parity": "divides",
-    "mulhi": "multiplies",
-    "<<": "shifts",
-}
+_NON_NEGATIVE = dict.fromkeys(DIVISIONS, "divides") | {"mulhi": "multiplies", "<<": "shifts"}
 _BITS = {ScalarType.I32: 31, ScalarType.I64: 63, ScalarType.PRED: 1}
 
 
@@ -65,7 +57,7 @@ def compile_scalar(e: Expr) -> Scalar:
 def _checked(op: str, e: Expr) -> Callable[[int, int], int]:
     f = OPS[op][0]
 
-    least = 0 if op in ("mulhi", "<<") else 1
+    least = 1 if op in DIVISIONS else 0
 
     def checked(a: int, b: int) -> int:
         if a < 0 or b < least:

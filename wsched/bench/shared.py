@@ -25,6 +25,8 @@ from wsched.bench.method.operands import relative_error
 from wsched.bench.reductions import timed
 from wsched.front.api import compile as compile_fusion
 from wsched.front.api import execute
+from wsched.front.written import definition, tensor_line
+from wsched.fusion import DataType
 from wsched.importer.linear import LINEAR
 
 __all__ = ["CASES", "Case", "batch", "front", "list_of", "main", "report"]
@@ -80,14 +82,13 @@ def front(rows: int, width: int, k: int) -> Case:
         "v = fd.ops.cast(u, dtype=DataType.Float)",
         "p = fd.ops.mul(s, v)",
         "y = fd.ops.cast(p, dtype=DataType.BFloat16)",
-        "fd.add_output(y)",
     )
 
     def wanted(x: Any, gate: Any, up: Any) -> Any:
         return functional.silu(functional.linear(x, gate)) * functional.linear(x, up)
 
     name = f"fronts {rows}x(2x{width})x{k}"
-    return Case(name, _text(sizes, lines), sizes, wanted, ("bare", "compiled"))
+    return Case(name, _text(sizes, lines, ("y",)), sizes, wanted, ("bare", "compiled"))
 
 
 def list_of(rows: int, widths: Sequence[int], k: int) -> Case:
@@ -97,13 +98,13 @@ def list_of(rows: int, widths: Sequence[int], k: int) -> Case:
 
     sizes = ((rows, k), *((n, k) for n in widths))
     lines = [f"y{i} = fd.ops.linear(x0, x{i})" for i in range(1, len(sizes))]
-    lines += [f"fd.add_output(y{i})" for i in range(1, len(sizes))]
+    outputs = [f"y{i}" for i in range(1, len(sizes))]
 
     def wanted(x: Any, *weights: Any) -> Any:
         return functional.linear(x, torch.cat(weights))
 
     name = f"lists {rows}x({'+'.join(map(str, widths))})x{k}"
-    return Case(name, _text(sizes, lines), sizes, wanted, ("bare", "torch"))
+    return Case(name, _text(sizes, lines, outputs), sizes, wanted, ("bare", "torch"))
 
 
 def batch(count: int, m: int, n: int, k: int, shared: bool = False) -> Case:
@@ -111,19 +112,14 @@ def batch(count: int, m: int, n: int, k: int, shared: bool = False) -> Case:
     import torch
 
     sizes = ((count, m, k), (k, n) if shared else (count, k, n))
-    lines = ("y = fd.ops.matmul(x0, x1)", "fd.add_output(y)")
+    text = _text(sizes, ("y = fd.ops.matmul(x0, x1)",), ("y",))
     name = f"batches {count}x{m}x{n}x{k}{' one matrix' if shared else ''}"
-    return Case(name, _text(sizes, lines), sizes, torch.matmul, ("torch",))
+    return Case(name, text, sizes, torch.matmul, ("torch",))
 
 
-def _text(sizes: Sequence[Sequence[int]], lines: Sequence[str]) -> str:
-    tensors = (
-        f"x{i} = fd.define_tensor(shape={list(s)}, contiguity={[True] * len(s)}, "
-        "dtype=DataType.BFloat16, is_cpu=False)"
-        for i, s in enumerate(sizes)
-    )
-    head = "def nvfuser_fusion(fd : FusionDefinition) -> None :"
-    return "\n".join([head, *(f"    {line}" for line in (*tensors, *lines)), ""])
+def _text(sizes: Sequence[tuple[int, ...]], lines: Sequence[str], outputs: Sequence[str]) -> str:
+    tensors = (tensor_line(f"x{i}", s, DataType.BFloat16) for i, s in enumerate(sizes))
+    return definition(*tensors, *lines, outputs=outputs)
 
 
 CASES: Mapping[str, Callable[[], Sequence[Case]]] = {

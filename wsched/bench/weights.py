@@ -29,6 +29,7 @@ from wsched.bench.method.statistic import geometric_mean, paired_ratios
 from wsched.bench.narrow import captured, compared
 from wsched.bench.problem import Shape, parse_shapes
 from wsched.choose.heuristics import candidates
+from wsched.doors.fallback.torch_products import along_k
 from wsched.front.linear import linear_call
 from wsched.front.problems import problem_of
 from wsched.importer.scales import GROUPS
@@ -161,7 +162,7 @@ def _wide(torch: Any, w: Any) -> Any:
 
 def _spread(scale: Any, k: int, group: int | None) -> Any:
     """Scales, [N, 1] of columns, [N, K] of groups of K."""
-    return scale[:, None] if group is None else scale.repeat_interleave(group, 1)[:, :k]
+    return scale[:, None] if group is None else along_k(scale, group, k)
 
 
 def widened_first(torch: Any, group: int | None) -> Call:

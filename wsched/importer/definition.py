@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import isfinite
 
@@ -86,6 +86,17 @@ class Node:
     def refs(self) -> tuple[str, ...]:
         """Names that it reads."""
         return tuple(v.name for v in self.values if isinstance(v, Ref))
+
+    def reading(self, names: Mapping[str, str]) -> Node:
+        """The same operation of tensors under other names, where there are some."""
+
+        def of(value: Value) -> Value:
+            if isinstance(value, tuple):
+                return tuple(map(of, value))
+            return Ref(names.get(value.name, value.name)) if isinstance(value, Ref) else value
+
+        kwargs = tuple((k, of(v)) for k, v in self.kwargs)
+        return replace(self, operands=tuple(map(of, self.operands)), kwargs=kwargs)
 
     def get(self, name: str, default: Value = None) -> Value:
         """A named argument."""

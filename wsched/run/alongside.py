@@ -138,8 +138,8 @@ def read_us(read: int) -> float:
 
 
 def has_room(params: MatmulParams, target: Target, sizes: tuple[int, int, int], read: int) -> bool:
-    """Whether statistics may run beside a kernel: it starts early, its first tiles take as long,
-    and it has registers to leave.
+    """Whether statistics may run beside a kernel that has registers to leave: it starts early, and
+    its first tiles take as long.
 
     Args:
         params: of a kernel that stores its results whole.
@@ -152,9 +152,7 @@ def has_room(params: MatmulParams, target: Target, sizes: tuple[int, int, int], 
     m, n, k = sizes
     tile = params.tile_sizes.cta_tile
     first = min(tile.m * tile.n, m * n // target.sms)
-    if read_us(read) > _LATE * 2 * first * k / _ADDED:
-        return False
-    return any(leaving_registers(params, target))
+    return read_us(read) <= _LATE * 2 * first * k / _ADDED
 
 
 def leaving_registers(params: MatmulParams, target: Target) -> Iterator[MatmulParams]:

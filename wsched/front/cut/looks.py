@@ -134,12 +134,7 @@ def _declared(definition: Definition, look: Look) -> Node:
 
 def pruned(definition: Definition) -> Definition:
     """Without what no result needs any more."""
-    pending, needed = [*definition.outputs], set[str]()
-    while pending:
-        node = definition.node(pending.pop())
-        if node is not None and node.results[0] not in needed:
-            needed |= set(node.results)
-            pending += node.refs
+    needed = definition.behind(definition.outputs)
     nodes = tuple(n for n in definition.nodes if n.results[0] in needed)
     return Definition(nodes, definition.outputs)
 

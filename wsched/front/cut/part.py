@@ -15,7 +15,6 @@ from wsched.front.cut.read_apart import read_apart
 from wsched.front.cut.tensors import dense_input
 from wsched.front.look import Look, Move
 from wsched.importer import Definition, Node, Ref
-from wsched.importer.definition import Value
 
 __all__ = ["kernel_part", "operations_of", "part", "plain_name", "views_of"]
 
@@ -161,23 +160,14 @@ def _rows(dims: Sized) -> Order:
 
 def _pinned(nodes: tuple[Node, ...], pins: Mapping[str, Order]) -> tuple[Node, ...]:
     """With these results in these orders in memory."""
-
-    def renamed(value: Value) -> Value:
-        if isinstance(value, tuple):
-            return tuple(map(renamed, value))
-        moved = isinstance(value, Ref) and value.name in pins
-        return Ref(f"{value}{_AS_MADE}") if moved else value
-
-    found = []
+    made, found = {name: name + _AS_MADE for name in pins}, []
     for node in nodes:
-        results = tuple(r + _AS_MADE if r in pins else r for r in node.results)
-        kwargs = tuple((k, renamed(v)) for k, v in node.kwargs)
-        operands = tuple(map(renamed, node.operands))
-        found.append(replace(node, results=results, operands=operands, kwargs=kwargs))
+        results = tuple(made.get(r, r) for r in node.results)
+        found.append(replace(node.reading(made), results=results))
         for name in node.results:
             if name in pins:
                 order = ("stride_order", by_stride(pins[name]))
-                source = (Ref(name + _AS_MADE),)
+                source = (Ref(made[name]),)
                 found.append(Node("stride_order", (name,), source, (order,), node.line))
     return tuple(found)
 

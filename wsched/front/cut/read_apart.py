@@ -15,7 +15,6 @@ from lowering.ground.expr import ONE
 from wsched.front.cut.tensors import TensorType
 from wsched.front.look import Look, Move
 from wsched.importer import Definition, Node, Ref
-from wsched.importer.definition import Value
 from wsched.importer.ops import MATMULS
 
 __all__ = ["read_apart"]
@@ -49,17 +48,18 @@ def read_apart(
     again = _needed(definition, types, beside) & twice
     if not again:
         return definition, {}, types
+    second = {name: name + _BESIDE for name in again}
     nodes: list[Node] = []
     found: dict[str, Look] = {}
     for node in definition.nodes:
         name = node.results[0]
         inside = name in led or node.op in MATMULS
-        nodes.append(node if inside else _renamed(node, again))
+        nodes.append(node if inside else node.reading(second))
         if name in again:
-            nodes.append(replace(_renamed(node, again), results=(name + _BESIDE,)))
+            nodes.append(replace(node.reading(second), results=(second[name],)))
             if node.is_input:
-                found[name + _BESIDE] = Look(name + _BESIDE, name, (_still(types[name]),))
-    more = {name + _BESIDE: types[name] for name in again}
+                found[second[name]] = Look(second[name], name, (_still(types[name]),))
+    more = {new: types[name] for name, new in second.items()}
     return Definition(tuple(nodes), definition.outputs), found, {**types, **more}
 
 
@@ -102,20 +102,6 @@ def _of_tensors(
         if extents is not None and len(extents) > 1 and ONE not in extents:
             found.add(name)
     return found
-
-
-def _renamed(node: Node, again: set[str]) -> Node:
-    """A node that reads under their second names what is read again."""
-
-    def read(value: Value) -> Value:
-        if isinstance(value, tuple):
-            return tuple(map(read, value))
-        return (
-            Ref(value.name + _BESIDE) if isinstance(value, Ref) and value.name in again else value
-        )
-
-    kwargs = tuple((k, read(v)) for k, v in node.kwargs)
-    return replace(node, operands=tuple(map(read, node.operands)), kwargs=kwargs)
 
 
 def _still(tensor: TensorType) -> Move:

@@ -7,7 +7,7 @@ reductions that a matmul's kernel has made: it goes into the kernel that puts th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from lowering.ground.errors import UnsupportedError
@@ -106,7 +106,7 @@ def _apart(graph: Graph, segment: Segment) -> Iterator[Segment]:
 def _roots(graph: Graph, group: frozenset[int], segment: Segment) -> Iterator[frozenset[int]]:
     """Reductions that one kernel may have: those of a rest, and those in front of it."""
     inside = [i for i in sorted(group) if graph.nodes[i].op in REDUCED]
-    together = dict[Sequence[Expr | None], set[int]]()
+    together = dict[tuple[Expr | None, ...], set[int]]()
     for i in inside:
         together.setdefault(_extents(graph, graph.nodes[i].refs[0]), set()).add(i)
     yield from map(frozenset, together.values())
@@ -123,12 +123,6 @@ def _is_reduced(graph: Graph, i: int) -> bool:
     if node.op == "cast":
         node = graph.nodes[graph.operands(i)[0]]
     return node.op in REDUCED
-
-
-def _reduced(graph: Graph, i: int) -> Iterator[str]:
-    """What an operation reduces."""
-    if graph.nodes[i].op in REDUCED:
-        yield from graph.nodes[i].refs
 
 
 def _extents(graph: Graph, name: str) -> tuple[Expr | None, ...]:
@@ -158,7 +152,8 @@ def _summary(
     graph: Graph, group: frozenset[int], made: tuple[str, ...], parts: frozenset[int]
 ) -> Segment | None:
     """Operations as a summary, None where they are none: reductions of one shape."""
-    if len({_extents(graph, n) for i in group for n in _reduced(graph, i)}) > 1:
+    nodes = (graph.nodes[i] for i in group)
+    if len({_extents(graph, n.refs[0]) for n in nodes if n.op in REDUCED}) > 1:
         return None
     if len({_extents(graph, n) for i in parts for n in graph.nodes[i].results}) > 1:
         return None

@@ -85,17 +85,7 @@ def in_halves(
 
 def _renamed(node: Node, names: Mapping[str, str]) -> Node:
     """An operation of others."""
-
-    def of(value: Value) -> Value:
-        if isinstance(value, tuple):
-            return tuple(map(of, value))
-        return Ref(names.get(value.name, value.name)) if isinstance(value, Ref) else value
-
-    return replace(
-        node, results=tuple(names.get(r, r) for r in node.results),
-        operands=tuple(map(of, node.operands)),
-        kwargs=tuple((name, of(value)) for name, value in node.kwargs),
-    )  # fmt: skip
+    return replace(node.reading(names), results=tuple(names.get(r, r) for r in node.results))
 
 
 def views_first(
