@@ -49,10 +49,19 @@ CASES: dict[str, tuple[str, list[Any], list[Any]]] = {
     "fp16": (
         epilogue(WIDE, "d = fd.ops.neg(f)", dtype="Half"), [], [-SUMS.half().float()],
     ),
-    "sums": (
+    "sums": (  # of the product alone, and nothing else is computed of it: reduced as it was summed
         epilogue(WIDE, "s = fd.ops.sum(f, dims=[1])", "m = fd.ops.max(f, dims=[0])",
                  outputs="y s m"),
-        [], [Y.bfloat16(), Y.sum(1), Y.amax(0)],
+        [], [Y.bfloat16(), SUMS.sum(1), SUMS.amax(0)],
+    ),
+    "sums beside a matrix": (
+        epilogue(WIDE, "s = fd.ops.sum(f, dims=[1])", "n = fd.ops.neg(f)", outputs="y s n"),
+        [], [Y.bfloat16(), Y.sum(1), -Y],
+    ),
+    "sums of 16 bits": (
+        epilogue("n = fd.ops.relu(y)", WIDE.replace("(y", "(n"), "s = fd.ops.sum(f, dims=[0])",
+                 outputs="n s"),
+        [], [Y.relu().bfloat16(), Y.relu().sum(0)],
     ),
     "computed operand": (
         epilogue(f"h = fd.ops.cast(fd.ops.mul(x, 0.5), {BF16})", "y = fd.ops.linear(h, w)", WIDE),

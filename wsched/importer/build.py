@@ -164,10 +164,8 @@ def _reduced_as_summed(
     made of the accumulators by itself needs no registers for a chunk (design/0026).
     """
     matrices = {n for n in definition.outputs if reduced_result(definition, n, dims) is None}
-    if len(matrices) == len(definition.outputs) or rounded not in (
-        DataType.BFloat16,
-        DataType.Half,
-    ):
+    of_16_bits = rounded in (DataType.BFloat16, DataType.Half)
+    if len(matrices) == len(definition.outputs) or not of_16_bits:
         return definition
     products = {n.results[0] for n in matmuls if not wide_product(n)}
     made = {_result(definition, n, dims)[0] for n in matrices} - products
@@ -180,12 +178,7 @@ def _reduced_as_summed(
             nodes.append(replace(node, results=(wide[name],), kwargs=said))
             to = (("dtype", rounded),)
             nodes.append(Node("cast", (name,), (Ref(wide[name]),), to, node.line))
-        elif (
-            node.op == "cast"
-            and node.refs
-            and node.refs[0] in wide
-            and node.get("dtype") is DataType.Float
-        ):
+        elif node.op == "cast" and node.get("dtype") is DataType.Float and wide.keys() & node.refs:
             nodes.append(replace(node, operands=(Ref(wide[node.refs[0]]),)))
         else:
             nodes.append(node)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 from dataclasses import replace
+from statistics import fmean
 from typing import Any
 
 import pytest
@@ -74,17 +75,20 @@ def error(found: Any, wanted: Any) -> float:
 
 @pytest.mark.parametrize("name", COMMUTE)
 def test_as_good_as_normalising_first(name: str) -> None:
-    """By fp64, with outliers; of the strides that the definition's own results have, and the very
-    bits of its new form.
+    """By fp64, with outliers, in the mean; of the strides that the definition's own results have.
+
+    One rounding of K factors in place of another: few columns, so errors scatter.
     """
-    feature = COMMUTE[name]
-    inputs = inputs_of(feature)
-    definition = record_text(feature.text)
-    first, found = interpret(definition, inputs), run(moved(feature.text), inputs)
-    for a, b, wanted in zip(found, first, exactly(definition, inputs), strict=True):
-        assert (a.shape, a.dtype, a.stride()) == (b.shape, b.dtype, b.stride())
-        # One rounding of K factors in place of another: few columns, so errors scatter.
-        assert error(a, wanted) < 1.8 * error(b, wanted) < 2**-7
+    feature, definition = COMMUTE[name], record_text(COMMUTE[name].text)
+    ratios = []
+    for seed in range(3):
+        inputs = inputs_of(feature, seed)
+        first, found = interpret(definition, inputs), run(moved(feature.text), inputs)
+        for a, b, wanted in zip(found, first, exactly(definition, inputs), strict=True):
+            assert (a.shape, a.dtype, a.stride()) == (b.shape, b.dtype, b.stride())
+            assert error(b, wanted) < 2**-7
+            ratios.append(error(a, wanted) / error(b, wanted))
+    assert fmean(ratios) < 1.2
 
 
 @pytest.mark.parametrize("name", COMMUTE)

@@ -15,9 +15,8 @@ ROW_SUMS = """
 def nvfuser_fusion(fd : FusionDefinition) -> None :
     x = fd.define_tensor(shape=[-1, -1], contiguity=[True, True], dtype=DataType.BFloat16)
     w = fd.define_tensor(shape=[-1, -1], contiguity=[True, True], dtype=DataType.BFloat16)
-    z = fd.ops.linear(x, w, dtype=DataType.Float)
-    y = fd.ops.cast(z, dtype=DataType.BFloat16)
-    wide = fd.ops.set(z)
+    y = fd.ops.linear(x, w)
+    wide = fd.ops.cast(y, dtype=DataType.Float)
     sums = fd.ops.sum(wide, dims=[1], keepdim=False, dtype=DataType.Null)
     fd.add_output(y)
     fd.add_output(sums)
