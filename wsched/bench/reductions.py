@@ -42,7 +42,7 @@ REDUCTIONS = {
 """A bias gradient, sums of rows, a norm's statistics, the scale and the norm of a tensor."""
 
 _ALONE = "alone"
-_ROUNDS = 11
+_ROUNDS = 21
 _REPLAY_US = 2e4
 _SETS = 3
 """Operands that take turns; of the smallest shape they are larger than the L2 together with what
