@@ -12,6 +12,7 @@ import pytest
 import wsched
 from tests.epilogues import epilogue, tensor
 from tests.schedules import cooperative, ping_pong
+from wsched.front.known import import_fusion
 from wsched.importer import record_text
 
 torch = pytest.importorskip("torch")
@@ -49,10 +50,26 @@ CASES: dict[str, tuple[str, list[Any], list[Any]]] = {
     "fp16": (
         epilogue(WIDE, "d = fd.ops.neg(f)", dtype="Half"), [], [-SUMS.half().float()],
     ),
-    "sums": (  # of the product alone, and nothing else is computed of it: reduced as it was summed
+    "sums": (  # of the product alone, and nothing else is computed of it: summed as it was
+        epilogue(WIDE, "s = fd.ops.sum(f, dims=[1])", "t = fd.ops.sum(f, dims=[0])",
+                 outputs="y s t"),
+        [], [Y.bfloat16(), SUMS.sum(1), SUMS.sum(0)],
+    ),
+    "largest": (  # an element: who compares others with it finds it
         epilogue(WIDE, "s = fd.ops.sum(f, dims=[1])", "m = fd.ops.max(f, dims=[0])",
                  outputs="y s m"),
-        [], [Y.bfloat16(), SUMS.sum(1), SUMS.amax(0)],
+        [], [Y.bfloat16(), Y.sum(1), Y.amax(0)],
+    ),
+    "sums of differences": (
+        epilogue("r: [-1, -1]", WIDE, "e = fd.ops.sub(f, r)", "s = fd.ops.sum(e, dims=[1])",
+                 outputs="y s"),
+        [Y.bfloat16()], [Y.bfloat16(), torch.zeros(M)],
+    ),
+    "sums of what is counted": (
+        epilogue(WIDE, "c = fd.ops.eq(f, -23.5)", "d = fd.ops.where(c, 1.0, 0.0)",
+                 "e = fd.ops.cast(d, dtype=DataType.Float)", "s = fd.ops.sum(e, dims=[0])",
+                 outputs="y s"),
+        [], [Y.bfloat16(), (Y == -23.5).float().sum(0)],
     ),
     "sums beside a matrix": (
         epilogue(WIDE, "s = fd.ops.sum(f, dims=[1])", "n = fd.ops.neg(f)", outputs="y s n"),
@@ -101,6 +118,21 @@ def test_gate_and_up() -> None:
     text = epilogue(*lines, "d = fd.ops.mul(y, u)")
     up = (X.float() @ V.float().T).bfloat16().float()
     assert same(wsched.compile(text, [X, W, V])(X, W, V), [Y * up])
+
+
+def test_sums_of_squares_however_they_are_written() -> None:
+    """NvFuser's text has the casts that a definition by hand leaves out."""
+    last = "s = fd.ops.sum(q, dims=[1])"
+    written = import_fusion(epilogue(WIDE, "q = fd.ops.mul(f, f)", last, outputs="y s"))
+    assert import_fusion(epilogue("q = fd.ops.mul(y, y)", last, outputs="y s")) == written
+
+
+def test_a_vector_in_front_of_batches_that_says_fp32() -> None:
+    a, b = eighths(K, seed=10), eighths(3, K, N, seed=11)
+    lines = f"a = {tensor('[-1]')}", f"b = {tensor('[-1, -1, -1]')}"
+    lines += f"y = fd.ops.matmul(a, b, {FP32})", "d = fd.ops.mul(y, 3.0)", "fd.add_output(d)"
+    text = "def nvfuser_fusion(fd: FusionDefinition):\n" + "".join(f"    {s}\n" for s in lines)
+    assert same(wsched.execute(text, [a, b]), [3 * torch.matmul(a.float(), b.float())])
 
 
 def test_batches() -> None:

@@ -232,8 +232,7 @@ def _definition(
     others = [tensor(*kind) for kind in inputs]
     more: list[dict[str, Value]] = [{"bias": b} for b in added] or [{} for _ in matrices]
     pairs = zip(matrices, more, strict=True)
-    said = dict((UNROUNDED,))
-    products = [written(nodes, GROUPED, x, m, ends, **b, **said) for m, b in pairs]
+    products = [written(nodes, GROUPED, x, m, ends, **b, **UNROUNDED) for m, b in pairs]
     made = products[0] if epilogue is None else computed(epilogue, nodes, *products, *others)
     result = written(nodes, "cast", made, dtype=out)
     return definition_text(Definition(tuple(nodes), (result.name,)))

@@ -195,7 +195,7 @@ def _definition(
     down = tensor(3, dtype)
     places, scales = tensor(2, index), tensor(2, weight)
     taken = ops.index_select(x, rows, dim=0)
-    products = [written(nodes, GROUPED, taken, m, ends, **dict((UNROUNDED,))) for m in matrices]
+    products = [written(nodes, GROUPED, taken, m, ends, **UNROUNDED) for m in matrices]
     hidden = ops.cast(computed(epilogue, nodes, *products), dtype=dtype)
     made = written(nodes, GROUPED, hidden, down, ends)
     total: Ref | None = None

@@ -1,7 +1,8 @@
 """The pointwise part of a definition as a graph of steps, with nvFuser's types made explicit.
 
 nvFuser computes a linear or matmul in fp32, adds the bias and rounds to the operation's type, which
-all readers get; a product that says ``dtype=DataType.Float``, a word of wsched's own, is in fp32.
+readers get, but for casts to fp32 of products of 8 bits and in front of sums; a product that says
+``dtype=DataType.Float``, a word of wsched's own, is in fp32.
 
 Steps are demanded from the outputs, so what nothing reads is never made, and a step that is
 demanded twice is made once.
@@ -55,6 +56,7 @@ class EpilogueImport:
         where: the steps are, in texts of errors.
         summed: type of the accumulator.
         ones: dimensions that are 1 in the results of the matmuls.
+        only_summed: matmuls whose results a cast to fp32 reads before they are rounded.
         steps: what has been made, in an order in which it can be computed.
         ranks: of the definition's names.
         numbers: what it computes of constants alone.
@@ -72,6 +74,7 @@ class EpilogueImport:
     where: str = "in an epilogue"
     summed: DataType = DataType.Float
     ones: frozenset[str] = frozenset()
+    only_summed: frozenset[str] = frozenset()
     steps: list[Step] = field(default_factory=list)
     ranks: Ranks = field(init=False)
     numbers: Numbers = field(init=False)
@@ -93,17 +96,15 @@ class EpilogueImport:
             raise UnsupportedError(f"the output {name}, which is an input,", "a computed output")
         rank = self.ranks.of(Ref(name))
         if rank != len(self.dims) and node.op not in MISSING:
-            raise UnsupportedError(
-                f"the output {name} with {rank} dimensions",
-                f"outputs [{', '.join(self.dims)}]",
-            )
+            what = f"the output {name} with {rank} dimensions"
+            raise UnsupportedError(what, f"outputs [{', '.join(self.dims)}]")
         step = self.operand(Ref(name), self.dims)
         if not isinstance(step, Step) or step.spread != set(self.dims):
             raise UnsupportedError(
                 f"the output {name}, which is the same along a dimension of the matmul,",
                 "outputs that the matmul or a full matrix has a part in",
             )
-        self.require_settled(step)
+        step = self.settled(step)
         known = (*STORED, *self.ROUNDED)
         if step.dtype not in (*known, self.summed):
             names = ", ".join(map(str, known))
@@ -122,7 +123,7 @@ class EpilogueImport:
                 f"{call} of what is the same along a dimension of the matmul",
                 "values that the matmul or a full matrix has a part in",
             )
-        self.require_settled(value)
+        value = self.settled(value)
         dtype = found.dtype or value.dtype
         to = found.cast or dtype
         twice = to is not dtype and dtype is not _FLOAT
@@ -153,7 +154,7 @@ class EpilogueImport:
             return x
         if to is _FLOAT and x.op == "matmul":
             return x.inputs[0]
-        self.require_settled(x)
+        x = self.settled(x)
         if x.dtype is to:
             return x
         if x.op == "cast" and x.dtype in self.ROUNDED:
@@ -169,28 +170,27 @@ class EpilogueImport:
         """An input of a Double step, which is a choice between numbers that fp32 holds exactly."""
         return x if not isinstance(x, Step) or x.dtype is DataType.Bool else self.cast(x, _FLOAT)
 
-    def require_settled(self, x: Operand) -> None:
-        """Refuse the result of a matmul whose type nothing is rounded to."""
-        if isinstance(x, Step) and x.op == "matmul":
+    def settled(self, x: Step) -> Step:
+        """``x``, rounded if it is a matmul's result; UnsupportedError if nothing has its type."""
+        if x.op == "matmul" and x.dtype not in STORED:
             what = f"a matmul's result rounded to {x.dtype}"
             raise UnsupportedError(what, "what is made of it cast to Float")
+        return self.make("cast", x.dtype, *x.inputs) if x.op == "matmul" else x
 
     def pointwise(self, op: str, *operands: Operand) -> Operand:
         """An operation on operands of any types, promoted as nvFuser promotes them."""
         tensors = [x for x in operands if isinstance(x, Step)]
         if not tensors:
-            raise UnsupportedError(
-                f"fd.ops.{op} of constants alone", "one tensor among the operands"
-            )
+            raise UnsupportedError(f"fd.ops.{op} of constants alone", "a tensor among the operands")
         op = ALIASES.get(op, op)
         match promotion(op):
             case Promotion.LOGICAL:
                 args = [self.cast(x, DataType.Bool) for x in operands]
                 return self.make(op, DataType.Bool, *args)
             case Promotion.TEST:
-                list(map(self.require_settled, operands))
+                own = [self.settled(x) if isinstance(x, Step) else x for x in operands]
                 self.require_computed(op, self.common(op, operands))
-                return self.make(op, DataType.Bool, *operands)
+                return self.make(op, DataType.Bool, *own)
             case Promotion.COMPARE:
                 if all(x.dtype is DataType.Bool for x in tensors) and op in ("eq", "ne"):
                     differ = COMPOSITES["bitwise_xor"](self, *operands)
@@ -287,8 +287,7 @@ class EpilogueImport:
             whole = f"the result as [{', '.join(self.dims)}]"
             raise UnsupportedError("a broadcast of the matmul's result", whole)
         name = self.matmuls[matmul.results[0]]
-        total = self._same.get(("mma", name))
-        if total is None:
+        if (total := self._same.get(("mma", name))) is None:
             total = Step("mma", self.summed, (), frozenset(self.dims), source=name)
             self._same[("mma", name)] = total
             self.steps.append(total)
@@ -303,9 +302,9 @@ class EpilogueImport:
             return self.cast(total, _FLOAT)
         if self.rounded is self.summed:
             return total
-        if self.rounded in STORED:
+        if self.rounded in STORED and matmul.results[0] not in self.only_summed:
             return self.cast(total, self.rounded)
-        # No computation: a mark, which a cast to fp32 alone may read.
+        # No computation: a mark that ``cast`` and ``settled`` resolve.
         return Step("matmul", self.rounded, (total,), total.spread)
 
     def input(self, node: Node, dims: Dims) -> Step:

@@ -105,7 +105,7 @@ def _agreed(
 def _ends(definition: Definition, node: Node) -> str:
     """Name of the ends, an input that nothing else reads."""
     wide_product(node)
-    known = (*_NAMES, "bias", UNROUNDED[0])
+    known = (*_NAMES, "bias", *UNROUNDED)
     others = [(k, v) for k, v in node.kwargs if k not in known and v is not None]
     others += [(f"argument {p}", v) for p, v in enumerate(node.operands[3:], 3) if v is not None]
     if others:
@@ -238,7 +238,7 @@ class _Form:
 def _matmul(node: Node) -> Iterator[Node]:
     """The product of one group; with a bias a linear of the transposed matrix."""
     rows, matrix = (node.argument(x, at) for at, x in enumerate(_NAMES[:2]))
-    bias, said = node.get("bias"), (UNROUNDED,) if wide_product(node) else ()
+    bias, said = node.get("bias"), tuple(UNROUNDED.items()) if wide_product(node) else ()
     if bias is None:
         yield replace(node, op="matmul", operands=(rows, matrix), kwargs=said)
         return

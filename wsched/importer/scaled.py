@@ -70,8 +70,7 @@ def _apart(definition: Definition, node: Node) -> Iterator[Node]:
     if given.get(BLOCKS) is not None:
         inside = dict(zip(SCALES, scales.values(), strict=True)) | {BLOCKS: given[BLOCKS]}
         scales = {}
-    wide = dict((UNROUNDED,))
-    yield step("matmul", "sum", given["mat1"], given["mat2"], **fast, **inside, **wide)
+    yield step("matmul", "sum", given["mat1"], given["mat2"], **fast, **inside, **UNROUNDED)
     at = f"{name}.sum"
     for n, scale in scales.items():
         yield step("mul", n, Ref(at), scale)

@@ -84,7 +84,7 @@ def test_those_of_the_transposed_product() -> None:
 
 @pytest.mark.parametrize("reduction", REDUCTIONS)
 def test_what_is_made_of_sums(reduction: str) -> None:
-    """Beside a product that is but rounded, whatever is in front of the reduction."""
+    """Beside a product that is but rounded, whatever is in front of the reduction, be it that."""
     assert Reductions.of(import_fusion(linear_with(reduction))).of_sums
 
 

@@ -82,7 +82,7 @@ class _Writer:
     def written(self) -> Scaled:
         (result,) = self.node.results
         sides = [self._operand(side) for side in (0, 1)]
-        product = scaled = self._make(self.node.op, *map(Ref, sides), **dict((UNROUNDED,)))
+        product = scaled = self._make(self.node.op, *map(Ref, sides), **UNROUNDED)
         for side, found in self.products.items():
             for factor in found.factors:
                 if not factor.summed:
@@ -92,12 +92,12 @@ class _Writer:
             scaled = self._make(
                 "add", Ref(scaled), self._spread(bias, (self._rank - 1,), self._rank)
             )
-        to = ("dtype", self._dtype)
+        to = ("dtype", self.graph.types[result].dtype)
         if result not in self.graph.definition.outputs:
             self.nodes.append(Node("cast", (result,), (Ref(scaled),), (to,), self.node.line))
             return Scaled(tuple(self.nodes), product, scaled, self._said())
         # A matmul's result lies row by row; what is computed lies as inputs do.
-        rounded = self._make("cast", Ref(scaled), dtype=self._dtype)
+        rounded = self._make("cast", Ref(scaled), **dict((to,)))
         rows = ("stride_order", by_stride(tuple(range(self._rank))))
         self.nodes.append(Node("stride_order", (result,), (Ref(rounded),), (rows,), self.node.line))
         return Scaled(tuple(self.nodes), product, scaled, self._said())
@@ -111,7 +111,8 @@ class _Writer:
 
     @property
     def _dtype(self) -> DataType:
-        found = self.graph.types[self.node.results[0]].dtype
+        """Of both operands; the product may say that it is fp32."""
+        found = self.graph.types[self.node.refs[0]].dtype
         assert found is not None
         return found
 
