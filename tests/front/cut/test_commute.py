@@ -165,6 +165,22 @@ def test_rounded_behind_its_factors() -> None:
     assert product.get("dtype") is DataType.Float
 
 
+def test_a_product_that_says_fp32_has_its_factors_in_it() -> None:
+    """Of operands of 16 bits, whatever the result's type; and that is not rounded."""
+    case = COMMUTE["bias_and_epilogue"]
+    cutter = moved(re.sub(r"(fd\.ops\.linear\(.*)\)", r"\1, dtype=DataType.Float)", case.text))
+    (kernel,) = (s for s in cutter.all(Take.ALL).segments if s.matmul)
+    d = kernel.definition
+    (silu,) = (n for n in d.nodes if n.op == "silu")
+    (product,) = (n for n in d.nodes if n.op == "linear")
+    between = {*d.behind(silu.refs)} - {*d.behind(product.refs)}
+    casts = (n for n in d.nodes if n.op == "cast" and n.results[0] in between)
+    assert all(n.get("dtype") is DataType.Float for n in casts)
+    given = inputs_of(case)
+    for found, wanted in zip(run(cutter, given), exactly(cutter.definition, given), strict=True):
+        assert error(found, wanted) < 0.01
+
+
 @pytest.mark.parametrize(
     ("rows", "columns", "k", "pays"),
     [
