@@ -157,6 +157,10 @@ class EpilogueImport:
         x = self.settled(x)
         if x.dtype is to:
             return x
+        if x.op == "cast" and x.dtype is _FLOAT and to in STORED:
+            of = x.inputs[0]
+            if isinstance(of, Step) and of.dtype is to:
+                return of  # widened and rounded back, which changes nothing
         if x.op == "cast" and x.dtype in self.ROUNDED:
             raise UnsupportedError(f"fd.ops.cast of what is cast to {x.dtype}", "results of it")
         if x.dtype is DataType.Double:
