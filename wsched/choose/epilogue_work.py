@@ -19,14 +19,16 @@ FUNCTIONS = frozenset(
 def epilogue_work(fusion: Fusion) -> int:
     """What the epilogue does for each element of the result beside one cast, in instructions.
 
-    Products that are read in fp32 are rounded and widened first, which is not counted: 1.5
-    instructions more in front of all that is computed of them.
+    Products that are read in fp32 are rounded and widened first, which is not counted in front of
+    what is computed of them: 1.5 instructions. A result that is rounded and widened alone counts as
+    one, since it is more than a cast (``Demands.computes``).
     """
-    work = sum(to is not DataType.Float for to in recasts(fusion))
+    again = recasts(fusion)
+    work = sum(to is not DataType.Float for to in again)
     for e in fusion.exprs:
         if isinstance(e, PointwiseOp):
             work += FUNCTION if e.op in FUNCTIONS else 1
-    return work + MATRIX * len(epilogue_matrices(fusion))
+    return max(work, bool(again)) + MATRIX * len(epilogue_matrices(fusion))
 
 
 def epilogue_matrices(fusion: Fusion) -> list[TensorBinding]:
