@@ -145,7 +145,7 @@ def test_batches() -> None:
 
 
 def test_two_products_in_one_accumulator() -> None:
-    """The one exception: what is summed up together is rounded together."""
+    """One accumulator: what is summed up together is rounded together."""
     lines = "t: [-1, -1]", "v: [-1, -1]", "y = fd.ops.linear(x, w)", "u = fd.ops.linear(t, v)"
     text = epilogue(*lines, "d = fd.ops.add(y, u)")
     t = eighths(M, K, seed=7)

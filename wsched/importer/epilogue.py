@@ -100,10 +100,8 @@ class EpilogueImport:
             raise UnsupportedError(what, f"outputs [{', '.join(self.dims)}]")
         step = self.operand(Ref(name), self.dims)
         if not isinstance(step, Step) or step.spread != set(self.dims):
-            raise UnsupportedError(
-                f"the output {name}, which is the same along a dimension of the matmul,",
-                "outputs that the matmul or a full matrix has a part in",
-            )
+            what = f"the output {name}, which is the same along a dimension of the matmul,"
+            raise UnsupportedError(what, "outputs that the matmul or a full matrix has a part in")
         step = self.settled(step)
         known = (*STORED, *self.ROUNDED)
         if step.dtype not in (*known, self.summed):
@@ -119,10 +117,8 @@ class EpilogueImport:
             raise UnsupportedError(what, f"of [{', '.join(self.dims)}]")
         value = self.operand(found.value, self.dims)
         if not isinstance(value, Step) or value.spread != set(self.dims):
-            raise UnsupportedError(
-                f"{call} of what is the same along a dimension of the matmul",
-                "values that the matmul or a full matrix has a part in",
-            )
+            what = f"{call} of what is the same along a dimension of the matmul"
+            raise UnsupportedError(what, "values that the matmul or a full matrix has a part in")
         value = self.settled(value)
         dtype = found.dtype or value.dtype
         to = found.cast or dtype
@@ -157,10 +153,9 @@ class EpilogueImport:
         x = self.settled(x)
         if x.dtype is to:
             return x
-        if x.op == "cast" and x.dtype is _FLOAT and to in STORED:
-            of = x.inputs[0]
-            if isinstance(of, Step) and of.dtype is to:
-                return of  # widened and rounded back, which changes nothing
+        of = x.inputs[0] if x.op == "cast" and x.dtype is _FLOAT and to in STORED else None
+        if isinstance(of, Step) and of.dtype is to:
+            return of  # widened and rounded back, which changes nothing
         if x.op == "cast" and x.dtype in self.ROUNDED:
             raise UnsupportedError(f"fd.ops.cast of what is cast to {x.dtype}", "results of it")
         if x.dtype is DataType.Double:
