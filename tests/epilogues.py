@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-__all__ = ["GELU", "RESIDUAL", "SILU", "TWO_OUTPUTS", "WHERE", "chain", "epilogue", "tensor"]
+__all__ = [
+    "GELU",
+    "RESIDUAL",
+    "SILU",
+    "TWO_OUTPUTS",
+    "WHERE",
+    "WIDE_RESIDUAL",
+    "chain",
+    "epilogue",
+    "tensor",
+]
 
 
 def tensor(shape: str = "[-1, -1]", dtype: str = "BFloat16") -> str:
@@ -72,6 +82,8 @@ GELU = epilogue(
 RESIDUAL = epilogue(
     "r: [-1, -1]", "s = fd.ops.add(y, r)", "d = fd.ops.cast(s, dtype=DataType.BFloat16)"
 )
+WIDE_RESIDUAL = RESIDUAL.replace("linear(x, w)", "linear(x, w, dtype=DataType.Float)")
+"""The same of sums that are not rounded: fewer tensors."""
 SILU = epilogue("d = fd.ops.silu(y)")
 WHERE = epilogue(
     "r: [-1, -1]",

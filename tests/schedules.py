@@ -42,12 +42,17 @@ _TYPES = {"bf16": "BFloat16", "f16": "Half", "f32": "Float"}
 
 
 def definition(
-    operand: str = "bf16", result: str = "bf16", op: str = "linear", layout: str = "tn"
-) -> str:
+    operand: str = "bf16", result: str = "bf16", op: str = "linear", layout: str = "tn",
+    rounded: bool = False,
+) -> str:  # fmt: skip
     """The text of a matmul; ``op`` is ``linear``, ``matmul`` or ``matmul_t`` (w transposed).
 
-    ``layout`` is one of ``LAYOUTS``, of a linear only.
+    ``layout`` is one of ``LAYOUTS``, of a linear only. A result in fp32 is not rounded before
+    unless it is told to be.
     """
+    wide = (
+        f", dtype=DataType.{_TYPES[result]}" if result == "f32" != operand and not rounded else ""
+    )
     dtype = f"DataType.{_TYPES[operand]}"
     tensor = f"fd.define_tensor(shape=[-1, -1], contiguity=[True, True], dtype={dtype})"
     lines = [
@@ -58,27 +63,28 @@ def definition(
         case "linear":
             columns = tensor.replace("contiguity", "stride_order=[0, 1], contiguity")
             x, w = (columns if layout[i] == "nt"[i] else tensor for i in (0, 1))
-            lines[1:] = [f"    x = {x}", f"    w = {w}", "    d = fd.ops.linear(x, w)"]
+            lines[1:] = [f"    x = {x}", f"    w = {w}", f"    d = fd.ops.linear(x, w{wide})"]
         case "matmul_t":
             lines += [
                 f"    w = {tensor}",
                 "    t = fd.ops.permute(w, dims=[1, 0])",
-                "    d = fd.ops.matmul(x, t)",
+                f"    d = fd.ops.matmul(x, t{wide})",
             ]
         case _:
             columns = tensor.replace("contiguity", "stride_order=[0, 1], contiguity")
-            lines += [f"    w = {columns}", "    d = fd.ops.matmul(x, w)"]
-    if result != operand:
+            lines += [f"    w = {columns}", f"    d = fd.ops.matmul(x, w{wide})"]
+    made = "f32" if wide else operand
+    if result != made:
         lines += [f"    c = fd.ops.cast(d, dtype=DataType.{_TYPES[result]})"]
-    output = "d" if result == operand else "c"
+    output = "d" if result == made else "c"
     return "\n".join([*lines, f"    fd.add_output({output})", ""])
 
 
 def error_limit(operand: str, result: str) -> float:
     """Largest relative Frobenius error against fp32.
 
-    The result is rounded to the operands' type first, as fd.ops.linear says, unless a cast to fp32
-    follows, with which nvFuser folds that rounding.
+    The result is rounded to the operands' type first, as fd.ops.linear says, but for results in
+    fp32.
     """
     limits = {"bf16": 4e-3, "f16": 6e-4, "f32": 2e-5}
     return limits["f32"] if result == "f32" else max(limits[operand], limits[result])

@@ -13,7 +13,9 @@ import pytest
 from lowering.cuda import nvrtc
 from lowering.ground.errors import ScheduleError
 from lowering.target.targets import DEFAULT
-from tests.epilogues import GELU, RESIDUAL
+from tests.epilogues import GELU, RESIDUAL, SILU, WHERE
+from tests.schedules import definition
+from wsched.bench.reductions import definition as linear_with
 from wsched.choose.cost_model import cost
 from wsched.choose.epilogue_work import epilogue_work
 from wsched.choose.gpus import GPUS, H200_SMS
@@ -28,9 +30,11 @@ from wsched.choose.heuristics import (
 from wsched.choose.problem import Problem, demands
 from wsched.choose.tiles import CLUSTERS, exchanged_tiles, parts_for, splits
 from wsched.front.known import import_fusion
+from wsched.front.sizes import Extents
 from wsched.fusion import DataType
 from wsched.importer.linear import LINEAR
 from wsched.run.registers import compile_clean
+from wsched.schedule.matmul.demands import Demands
 from wsched.schedule.matmul.limits import require_legal_for
 from wsched.schedule.matmul.params import ClusterDims, GemmTile, MatmulParams
 from wsched.schedule.matmul.tiles import fit_stages, with_tile
@@ -148,6 +152,17 @@ def test_an_epilogue_moves_the_choice_to_ping_pong() -> None:
 def test_work() -> None:
     assert epilogue_work(import_fusion(GELU)) >= 20
     assert epilogue_work(import_fusion(RESIDUAL)) == 9
+
+
+@pytest.mark.parametrize(
+    "text",
+    [LINEAR, GELU, RESIDUAL, SILU, WHERE, definition("bf16", "f16"), definition("bf16", "f32"),
+     definition("bf16", "f32", rounded=True), linear_with("rows"), linear_with("amax")],
+)  # fmt: skip
+def test_a_problem_demands_what_its_fusion_does(text: str) -> None:
+    """Else a schedule is chosen that is refused: parts of K of what is rounded and widened."""
+    fusion = import_fusion(text)
+    assert demands(Extents(256, 256, 8192).problem(fusion, H200_SMS)) == Demands.of(fusion)
 
 
 @pytest.mark.slow

@@ -46,11 +46,11 @@ def test_linear(operand: str, result: str) -> None:
 
 
 def test_casts_round_in_their_order() -> None:
-    """bf16 before fp32 is a rounding that stays, unlike the matmul's own before a cast to fp32."""
+    """The matmul's own is one of them, unless the product says that it is fp32."""
     x, w = torch.ones(8, 264, dtype=torch.bfloat16), torch.ones(8, 264, dtype=torch.bfloat16)
     x[0, 0] = 2.0  # 265 in the first row, which bf16 has not: 264 and 266 are its neighbours
-    (folded,) = wsched.execute(definition("bf16", "f32"), [x, w])
-    assert folded[0, 0].item() == 265.0
+    (wide,) = wsched.execute(definition("bf16", "f32"), [x, w])
+    assert wide[0, 0].item() == 265.0
     text = definition("bf16", "f16").replace(
         "    fd.add_output(c)",
         "    e = fd.ops.cast(c, dtype=DataType.BFloat16)\n"

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import wsched
-from tests.grouped import FORMS, SIZES, gated, given, grouped, product
+from tests.grouped import FORMS, SIZES, given, grouped, product
 from wsched.front.again import Again
 from wsched.front.grouped import Operations
 from wsched.importer.input_error import InputError
@@ -70,7 +70,8 @@ def test_gate_and_up() -> None:
     x, w, ends = given((5, 0, 70), 40, 32)
     u = w.flip(0)
     d = wsched.grouped_mm(x, (w, u), ends, epilogue=gate_and_up)
-    assert torch.equal(d, gated(x, w, u, ends))
+    gate, up = (product(x, y, ends) for y in (w, u))  # in fp32, as the epilogue reads them
+    assert torch.equal(d, (torch.nn.functional.silu(gate) * up).bfloat16())
 
 
 def test_a_bias_and_a_type() -> None:

@@ -4,12 +4,12 @@ They are not part of this tree. With a checkout of NVIDIA/Fuser of the version t
 
     python -m tests.gpu.nvfuser_direct_tests Fuser/tests/python/direct --path Fuser/tests
 
-Each file runs in processes of its own, twice, several files at a time; one that crashes or takes
-too long has no outcomes, and is told. What is not known here goes to pytest: ``-n 1`` makes a crash
-the outcome of the test that crashed. ``--without FILE`` keeps the outcomes without wsched in a
-file, and takes them from there where it has them. stderr hears of each file as it ends. The exit
-status is 1 if an outcome differs, 2 if
-no test ran.
+Each file runs in processes of its own, twice, several at a time; one that crashes or takes too long
+has no outcomes, and is told. What is not known here goes to pytest: ``-n 1`` makes a crash the
+outcome of the test that crashed, ``--timeout 100`` (pytest-timeout) one that takes longer.
+``--without FILE`` keeps the outcomes without wsched in a file, and takes them from there where it
+has them. stderr hears of files in their order. The exit status is 1 if an outcome differs, 2 if no
+test ran.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Lock
 
 from tests.gpu.nvfuser_matmul_tests import differences, run
 
@@ -83,18 +82,20 @@ def compared(
         paths: of the files.
         run_file: runs one.
         known: outcomes without wsched, by the files' names.
-        jobs: files that run at a time.
+        jobs: runs at a time, a file's two among them.
         ended: is told of each file when both runs are over.
     """
-
-    def one(path: Path) -> Compared:
-        without = known.get(path.name) or run_file(path, ())
-        found = Compared(path.name, without, run_file(path, PLUGINS))
-        ended(found)
-        return found
-
     with ThreadPoolExecutor(jobs) as pool:
-        return list(pool.map(one, paths))
+        runs = [
+            (path, [pool.submit(run_file, path, p) for p in ((), PLUGINS)[path.name in known :]])
+            for path in paths
+        ]
+        found = []
+        for path, (*first, second) in runs:
+            without = first[0].result() if first else known[path.name]
+            found.append(Compared(path.name, without, second.result()))
+            ended(found[-1])
+        return found
 
 
 def report(found: Sequence[Compared]) -> str:
@@ -111,7 +112,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("places", nargs="+", type=Path, help="files, or folders of them")
     parser.add_argument("--path", type=Path, help="a folder to import from")
-    parser.add_argument("--jobs", type=int, default=4, help="files at a time")
+    parser.add_argument("--jobs", type=int, default=4, help="runs at a time")
     parser.add_argument("--seconds", type=float, default=300.0, help="that a run of one may take")
     parser.add_argument("--without", type=Path, help="outcomes without wsched, kept")
     options, rest = parser.parse_known_args(arguments)
@@ -125,14 +126,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except subprocess.TimeoutExpired:
             return {}
 
-    writing = Lock()
-
     def ended(c: Compared) -> None:
-        with writing:
-            print(f"ended: {c}", file=sys.stderr, flush=True)
-            if options.without is not None and c.without:
-                known[c.name] = dict(c.without)
-                options.without.write_text(json.dumps(known, indent=1) + "\n")
+        print(f"ended: {c}", file=sys.stderr, flush=True)
+        if options.without is not None and c.without:
+            known[c.name] = dict(c.without)
+            options.without.write_text(json.dumps(known, indent=1) + "\n")
 
     found = compared(files(options.places), run_file, dict(known), options.jobs, ended)
     print(report(found))

@@ -194,12 +194,14 @@ def test_a_stride_order_that_is_none() -> None:
     ("casts", "kept"),
     [
         ((), (BF16,)),
-        (("Float",), ()),
-        (("Float", "Half"), (HALF,)),
+        (("Float",), (BF16, FLOAT)),
+        (("Float", "Half"), (BF16, FLOAT, HALF)),
         (("Half",), (BF16, HALF)),
+        (("Float", "BFloat16"), (BF16,)),
         (("Float", "BFloat16", "Float"), (BF16, FLOAT)),
+        (("Half", "Float", "BFloat16"), (BF16, HALF, FLOAT, BF16)),
         (("BFloat16",), (BF16,)),
-        (("Float", "Float"), ()),
+        (("Float", "Float"), (BF16, FLOAT)),
     ],
 )
 def test_casts(casts: tuple[str, ...], kept: tuple[DataType, ...]) -> None:

@@ -104,7 +104,7 @@ def test_matrices_through_a_transposition() -> None:
          "fd.ops.grouped_mm with offsets of 1 dimensions, Int",
          "the ends of the groups, [G] of Int32"),
         (("d = fd.ops.grouped_mm(x, w, o, alpha=2.0)", "fd.add_output(d)"),
-         "fd.ops.grouped_mm with alpha=2.0", "mat1, mat2, offsets and bias"),
+         "fd.ops.grouped_mm with alpha=2.0", "mat1, mat2, offsets, bias and dtype"),
         (("b = fd.define_tensor(shape=[-1], dtype=DataType.Float)",
           "d = fd.ops.grouped_mm(x, w, o, bias=b)", "fd.add_output(d)"),
          "fd.ops.grouped_mm with bias=b", "an input [G, N]"),

@@ -6,7 +6,15 @@ import pytest
 
 from lowering.ground.errors import UnsupportedError
 from tests.importer.test_build import COLUMNS, X, build
-from wsched.fusion import BroadcastOp, MmaOp, PointwiseOp, fusion_text, operands_of, the_products
+from wsched.fusion import (
+    BroadcastOp,
+    CastOp,
+    MmaOp,
+    PointwiseOp,
+    fusion_text,
+    operands_of,
+    the_products,
+)
 
 XGU = (f"x = {X}", f"g = {X}", f"u = {X}")
 FP32 = "dtype=DataType.Float"
@@ -20,13 +28,15 @@ def test_gate_and_up(golden: object) -> None:
     """One view of what they share; the products stand in front of all that reads them."""
     f = build(*GATED)
     assert [b.axes for b in f.inputs] == [("M", "K"), ("N", "K"), ("N", "K")]
-    assert f.exprs[:6] == (
+    assert f.exprs[:8] == (
         BroadcastOp("T3", "T0", (False, True, False)),
         BroadcastOp("T4", "T1", (True, False, False)),
         BroadcastOp("T5", "T2", (True, False, False)),
         MmaOp("T6", "T3", "T4"),
         MmaOp("T7", "T3", "T5"),
-        PointwiseOp("T8", "silu", ("T6",)),
+        CastOp("T8", "T6"),
+        CastOp("T9", "T8"),
+        PointwiseOp("T10", "silu", ("T9",)),
     )
     assert operands_of(the_products(f)) == (("T3",), ("T4", "T5"))
     assert fusion_text(f) == golden

@@ -118,11 +118,11 @@ class _Beside(_Apart, Rings):
 
 
 ROUNDED = epilogue(
-    "r: [-1, -1]", "q: [-1, -1]", "s = fd.ops.add(y, r)",
-    "h = fd.ops.cast(s, dtype=DataType.BFloat16)", "t = fd.ops.mul(h, q)",
-    "d = fd.ops.cast(t, dtype=DataType.BFloat16)",
+    "r: [-1, -1]", "q: [-1, -1]", "y = fd.ops.linear(x, w, dtype=DataType.Float)",
+    "s = fd.ops.add(y, r)", "h = fd.ops.cast(s, dtype=DataType.BFloat16)",
+    "t = fd.ops.mul(h, q)", "d = fd.ops.cast(t, dtype=DataType.BFloat16)",
 )  # fmt: skip
-"""What is rounded between two matrices goes from one part to the other."""
+"""What is rounded, between two matrices and nowhere else, goes from one part to the other."""
 
 
 def beside(rng: Random) -> Scratch:

@@ -21,6 +21,7 @@ OTHERS: dict[str, Callable[[Any], Any]] = {
     "another type": lambda t: t.half(),
     "another dimension": lambda t: t[None],
     "another device": lambda t: t.to("meta"),
+    "the negative bit": torch._neg_view,
     "another alignment": lambda t: torch.empty(t.numel() + 1, dtype=t.dtype)[1:].view(t.shape),
 }
 

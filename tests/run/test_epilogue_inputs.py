@@ -134,7 +134,7 @@ def test_a_load_warp_fills_it() -> None:
     assert k.kernel.globals == ()
     compute = next(r for s in k.kernel.body for r in getattr(s, "roles", ()) if r.name == "compute")
     reads = [s for s in walk(compute.body) if isinstance(s, (LdMatrix, LdShared))]
-    assert [s.src.buffer for s in reads] == ["T11"]
+    assert [s.src.buffer for s in reads] == ["T13"]
     waits = {s.bar.array for s in walk(compute.body) if isinstance(s, MBarrierWait)}
     assert waits == {"ring_full", "aux_full"}
 

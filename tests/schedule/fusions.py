@@ -44,7 +44,8 @@ CLASSES = {
 def linear(
     dtype: str = "BFloat16", cast: str | None = None, layout: str = "tn", by_columns: bool = False
 ) -> Fusion:
-    """T0 [M, K], T1 [N, K], T2 and T3 their broadcasts, T4 the mma, T5 its cast if there is one.
+    """T0 [M, K], T1 [N, K], T2 and T3 their broadcasts, T4 the mma, T5 its cast if there is one; of
+    ``Float`` there is none.
 
     ``layout`` are BLAS letters: T0 is M-major for ``n``, T1 N-major for ``t``.
     """
@@ -53,7 +54,7 @@ def linear(
         "def nvfuser_fusion(fd : FusionDefinition) -> None :",
         f"    tv0 = fd.define_tensor(shape=[-1, -1], {a}dtype=DataType.{dtype})",
         f"    tv1 = fd.define_tensor(shape=[-1, -1], {b}dtype=DataType.{dtype})",
-        "    tv2 = fd.ops.linear(tv0, tv1)",
+        f"    tv2 = fd.ops.linear(tv0, tv1{', dtype=DataType.Float' * (cast == 'Float')})",
     ]
     if cast is not None:
         lines.append(f"    tv3 = fd.ops.cast(tv2, dtype=DataType.{cast})")

@@ -19,6 +19,7 @@ from typing import Any
 
 from wsched.bench.method.gpu import elapsed_us, end_without_gpu
 from wsched.bench.method.hold import Held
+from wsched.bench.method.statistic import orders
 from wsched.bench.problem import Shape, parse_shapes
 from wsched.front import api
 from wsched.importer.linear import LINEAR
@@ -50,12 +51,14 @@ def measure(
     clock: Clock,
     rounds: int = _ROUNDS,
 ) -> dict[str, float]:
-    """Median microseconds of a call of each way; they take turns, each within ``held``."""
+    """Median microseconds of a call of each way; they take turns, in each round in an order that is
+    drawn, each within ``held``.
+    """
     seen: dict[str, list[float]] = {name: [] for name in ways}
-    for i in range(rounds):
-        for name, way in sorted(ways.items(), reverse=bool(i % 2)):
+    for names in orders(list(ways), rounds, "ways in turn"):
+        for name in names:
             with held:
-                seen[name].append(clock(way))
+                seen[name].append(clock(ways[name]))
     return {name: median(us) for name, us in seen.items()}
 
 

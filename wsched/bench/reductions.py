@@ -3,7 +3,8 @@
 ``python -m wsched.bench.reductions`` prints a line for each shape and reduction: microseconds of
 the matmul alone, and how much longer it takes with the schedule that it has beside the reduction,
 with the parts of the reduction, and with what puts them together. Each is a graph of launches on
-operands that take turns, so that nothing is left in the L2.
+operands that take turns, so that nothing is left in the L2. All reductions of a shape take turns,
+beside one matmul alone, because a GPU's clock drifts from one minute to the next.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ REDUCTIONS = {
 }  # fmt: skip
 """A bias gradient, sums of rows, a norm's statistics, the scale and the norm of a tensor."""
 
-_ROUNDS = 11
+_ALONE = "alone"
+_ROUNDS = 21
 _REPLAY_US = 2e4
 _SETS = 3
 """Operands that take turns; of the smallest shape they are larger than the L2 together with what
@@ -58,7 +60,7 @@ def definition(reduction: str) -> str:
 def report(found: Mapping[str, Any]) -> str:
     """A line for a shape and a reduction."""
     us = found["us"]
-    alone, more = us["alone"], {name: us[name] / us["alone"] - 1 for name in us}
+    alone, more = us[_ALONE], {name: us[name] / us[_ALONE] - 1 for name in us}
     return (
         f"{found['shape']:18} {found['reduction']:8} alone {alone:8.1f} us  with its schedule "
         f"{more['same']:+.1%}  with its parts {more['kernel']:+.1%}  and put together "
@@ -74,8 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     end_without_gpu(parser)
     for shape in parse_shapes(options.shapes):
-        for reduction in REDUCTIONS:
-            found = _measured(shape, reduction)
+        for found in _measured(shape):
             print(json.dumps(found) if options.json else report(found), flush=True)
     return 0
 
@@ -111,26 +112,29 @@ def timed(ways: Mapping[str, Sequence[Callable[[], object]]], rounds: int) -> di
     return {name: us / counts[name] for name, us in found.items()}
 
 
-def _measured(shape: Shape, reduction: str) -> dict[str, Any]:
+def _measured(shape: Shape) -> list[dict[str, Any]]:
+    """What is found of each reduction, all of them and the matmul alone in the same rounds."""
     import torch
 
-    text, sets = definition(reduction), []
+    sets = []
     for _ in range(_SETS):
         x, w = (torch.randn(rows, shape.k, device="cuda").bfloat16() for rows in (shape.m, shape.n))
         sets.append((x, w * shape.k**-0.5))
-    kernel = api.compile(text, sets[0])
-    alone = api.compile(LINEAR, sets[0])
-    same = _bare(sets[0], kernel.params)
-    _check(kernel(*sets[0]), reduction, *sets[0])
-    ways: dict[str, list[Callable[[], object]]] = {
-        "alone": [alone.bind(*s) for s in sets],
-        "same": [same.bind(*s) for s in sets],
-        "kernel": [kernel.alone.bind(*s) for s in sets],
-        "whole": [kernel.bind(*s) for s in sets],
-    }
+    bare = api.compile(LINEAR, sets[0])
+    kernels = {name: api.compile(definition(name), sets[0]) for name in REDUCTIONS}
+    ways = {_ALONE: [bare.bind(*s) for s in sets]}
+    for name, kernel in kernels.items():
+        _check(kernel(*sets[0]), name, *sets[0])
+        same = _bare(sets[0], kernel.params)
+        for part, of in (("same", same), ("kernel", kernel.alone), ("whole", kernel)):
+            ways[f"{name} {part}"] = [of.bind(*s) for s in sets]
     us = timed(ways, _ROUNDS)
-    params = {"alone": alone.params.to_dict(), "kernel": kernel.params.to_dict()}
-    return {"shape": str(shape), "reduction": reduction, "us": us, "params": params}
+    found = []
+    for name, kernel in kernels.items():
+        own = {_ALONE: us[_ALONE]} | {p: us[f"{name} {p}"] for p in ("same", "kernel", "whole")}
+        params = {_ALONE: bare.params.to_dict(), "kernel": kernel.params.to_dict()}
+        found.append({"shape": str(shape), "reduction": name, "us": own, "params": params})
+    return found
 
 
 def _bare(inputs: Sequence[Any], params: MatmulParams) -> CompiledFusion:

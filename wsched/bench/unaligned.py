@@ -20,6 +20,7 @@ from typing import Any
 
 from lowering.ground.errors import ScheduleError, UnsupportedError
 from wsched.bench.method.gpu import elapsed_us, end_without_gpu
+from wsched.bench.method.statistic import orders
 from wsched.choose.heuristics import ranked
 from wsched.doors.fallback.nvfuser import rebuild
 from wsched.front import api
@@ -49,7 +50,7 @@ _ROUNDS, _LEAST_CALLS, _ROUND_US = 11, 3, 2000.0
 def measure(
     ways: Mapping[str, Callable[[], object]], clock: Callable[[Callable[[], object], int], float]
 ) -> dict[str, float]:
-    """Median microseconds of each way, which take turns.
+    """Median microseconds of each way, which take turns in orders that are drawn.
 
     Args:
         ways: name -> one call.
@@ -60,9 +61,9 @@ def measure(
         way()
         calls[name] = max(_LEAST_CALLS, int(_ROUND_US / max(clock(way, 1), 1.0)))
     seen: dict[str, list[float]] = {name: [] for name in ways}
-    for _ in range(_ROUNDS):
-        for name, way in ways.items():
-            seen[name].append(clock(way, calls[name]))
+    for names in orders(list(ways), _ROUNDS, "ways in turn"):
+        for name in names:
+            seen[name].append(clock(ways[name], calls[name]))
     return {name: median(us) for name, us in seen.items()}
 
 

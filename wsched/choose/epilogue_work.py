@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wsched.fusion import Fusion, PointwiseOp, TensorBinding, the_products
+from wsched.fusion import DataType, Fusion, PointwiseOp, TensorBinding, the_products
 from wsched.schedule.matmul.demands import recasts
 
 __all__ = ["FUNCTION", "FUNCTIONS", "MATRIX", "epilogue_matrices", "epilogue_work"]
@@ -17,12 +17,18 @@ FUNCTIONS = frozenset(
 
 
 def epilogue_work(fusion: Fusion) -> int:
-    """What the epilogue does for each element of the result beside one cast, in instructions."""
-    work = recasts(fusion)
+    """What the epilogue does for each element of the result beside one cast, in instructions.
+
+    Products that are read in fp32 are rounded and widened first, which is not counted in front of
+    what is computed of them: 1.5 instructions. A result that is rounded and widened alone counts as
+    one, since it is more than a cast (``Demands.computes``).
+    """
+    again = recasts(fusion)
+    work = sum(to is not DataType.Float for to in again)
     for e in fusion.exprs:
         if isinstance(e, PointwiseOp):
             work += FUNCTION if e.op in FUNCTIONS else 1
-    return work + MATRIX * len(epilogue_matrices(fusion))
+    return max(work, bool(again)) + MATRIX * len(epilogue_matrices(fusion))
 
 
 def epilogue_matrices(fusion: Fusion) -> list[TensorBinding]:

@@ -168,7 +168,7 @@ class MatmulBuilder:
         return definition(
             tensor_line("a", (-1, -1), dtype),
             tensor_line("b", (-1, -1), dtype, by_columns),
-            "c = fd.ops.matmul(a, b)",
+            f"c = fd.ops.matmul(a, b, dtype={DataType.Float!r})",
             f"d = fd.ops.cast(c, dtype={result!r})",
         )
 

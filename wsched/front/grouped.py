@@ -32,6 +32,7 @@ from wsched.fusion.types import DataType
 from wsched.importer.definition import Definition, Node, Ref, Value, definition_text
 from wsched.importer.input_error import InputError, no_tensor, wrong_rank, wrong_type
 from wsched.importer.ops import FORMS, GROUPED
+from wsched.importer.products import UNROUNDED
 
 if TYPE_CHECKING:
     import torch
@@ -231,7 +232,7 @@ def _definition(
     others = [tensor(*kind) for kind in inputs]
     more: list[dict[str, Value]] = [{"bias": b} for b in added] or [{} for _ in matrices]
     pairs = zip(matrices, more, strict=True)
-    products = [written(nodes, GROUPED, x, m, ends, **b) for m, b in pairs]
+    products = [written(nodes, GROUPED, x, m, ends, **b, **UNROUNDED) for m, b in pairs]
     made = products[0] if epilogue is None else computed(epilogue, nodes, *products, *others)
     result = written(nodes, "cast", made, dtype=out)
     return definition_text(Definition(tuple(nodes), (result.name,)))

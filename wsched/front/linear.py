@@ -260,9 +260,8 @@ def _text(form: _Form) -> str:
         shift = ", zero_b=zero" if form.shifted else ""
         inside = f", scale_b=scale{shift}, group={form.group}"
     made = "sums" if behind else "d"
-    lines.append(f"{'y' if behind else 'd'} = fd.ops.linear(x, {weights}{inside})")
-    if behind:
-        lines.append("sums = fd.ops.cast(y, dtype=DataType.Float)")
+    wide = f", dtype={DataType.Float!r}" if behind else ""
+    lines.append(f"{made} = fd.ops.linear(x, {weights}{inside}{wide})")
     for op, name in behind:
         lines.append(f"{name}s = fd.ops.broadcast({name}, {row})")
         lines.append(f"{op} = fd.ops.{op}({made}, {name}s)")

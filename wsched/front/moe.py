@@ -28,6 +28,7 @@ from wsched.fusion.types import DataType
 from wsched.importer.definition import Definition, Node, Ref, Value, definition_text
 from wsched.importer.input_error import InputError, no_tensor
 from wsched.importer.ops import GROUPED
+from wsched.importer.products import UNROUNDED
 
 if TYPE_CHECKING:
     import torch
@@ -101,8 +102,8 @@ def moe(
 ) -> torch.Tensor:
     """A layer of experts: of each token its experts' results, weighted and summed.
 
-    An expert is ``epilogue(x @ gate, x @ up) @ down``; each product, and what is computed of them,
-    is rounded to the type of ``x``, as in torch, the weighted sums once.
+    An expert is ``epilogue(x @ gate, x @ up) @ down``; what the epilogue computes of products in
+    fp32, and the product of that, are rounded to the type of ``x``, the weighted sums once.
 
     Args:
         x: [T, K] of bf16 or fp16.
@@ -194,7 +195,7 @@ def _definition(
     down = tensor(3, dtype)
     places, scales = tensor(2, index), tensor(2, weight)
     taken = ops.index_select(x, rows, dim=0)
-    products = [written(nodes, GROUPED, taken, m, ends) for m in matrices]
+    products = [written(nodes, GROUPED, taken, m, ends, **UNROUNDED) for m in matrices]
     hidden = ops.cast(computed(epilogue, nodes, *products), dtype=dtype)
     made = written(nodes, GROUPED, hidden, down, ends)
     total: Ref | None = None

@@ -29,7 +29,7 @@ from wsched.importer.operands import (
     operand_pair,
 )
 from wsched.importer.ops import MATMULS
-from wsched.importer.reductions import reduced_result
+from wsched.importer.reductions import Reduced, reduced_result
 from wsched.importer.scaled import without_scaled
 from wsched.importer.scales import block_scales
 from wsched.importer.signatures import known_ops
@@ -108,8 +108,10 @@ def _build(definition: Definition, computable: Computable = Computable.ONE) -> F
     form = form_of(f"fd.ops.{matmuls[0].op}", a, b)
     summed = type_of(form.accumulators[0])
     rounded = summed if summed is not DataType.Float or a.wide is not b.wide else a.wide.made
-    ones = _batches_of_one(a, b)
-    epilogue = EpilogueImport(definition, products, rounded, dims, summed=summed, ones=ones)
+    ones, only_summed = _batches_of_one(a, b), _only_summed(definition, matmuls, dims)
+    epilogue = EpilogueImport(
+        definition, products, rounded, dims, summed=summed, ones=ones, only_summed=only_summed
+    )
     made = [_output(definition, epilogue, name, dims) for name in definition.outputs]
     outputs, layouts = [step for step, _ in made], [layout for _, layout in made]
     if not by_calls:
@@ -148,6 +150,40 @@ def _build(definition: Definition, computable: Computable = Computable.ONE) -> F
     )
     inputs = tuple(replace(b, tensor=f"T{n}") for n, b in enumerate(inputs))
     return Fusion(inputs, bound, emitted.tensors, emitted.exprs, emitted.next_id)
+
+
+def _only_summed(definition: Definition, matmuls: tuple[Node, ...], dims: Axes) -> frozenset[str]:
+    """The products of which nothing is computed but sums of them, or of their squares: these read
+    them before they are rounded.
+
+    A sum's own error is larger than what rounding each element adds to it, and one that is made of
+    the accumulators by itself needs no registers for a chunk (design/0026). All else reads what is
+    rounded: the largest element is one of them, and a difference may be all rounding.
+    """
+    products = {n.results[0] for n in matmuls}
+    read = set[str]()
+    for name in definition.outputs:
+        found = reduced_result(definition, name, dims)
+        if found is None:
+            read |= {_result(definition, name, dims)[0]} - products
+        elif not _adds_up(definition, found, products):
+            read.add(str(found.value))
+    return frozenset(products - set(definition.behind(read)))
+
+
+def _adds_up(definition: Definition, found: Reduced, products: set[str]) -> bool:
+    """Whether a reduction is a sum of products, or of what is multiplied of them."""
+    pending, seen = [str(found.value)], set[str]()
+    while pending:
+        name = pending.pop()
+        node = definition.node(name)
+        if name in products | seen:
+            continue
+        if node is None or node.op not in ("cast", "mul"):
+            return False
+        seen.add(name)
+        pending += node.refs
+    return found.op == "sum"
 
 
 def _batches_of_one(*operands: ImportedOperand) -> frozenset[str]:

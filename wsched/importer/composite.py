@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from lowering.ground.errors import UnsupportedError
+from wsched.fusion import DataType
 from wsched.importer.steps import Builder, Operand, Step
 
 __all__ = ["COMPOSITES"]
@@ -15,7 +16,13 @@ def _like(b: Builder, x: Operand, result: Operand) -> Operand:
     return b.cast(result, x.dtype) if isinstance(x, Step) else result
 
 
+def _wide(b: Builder, *operands: Operand) -> Iterator[Operand]:
+    """Operands in fp32, in the order in which nvFuser casts them."""
+    return (b.cast(x, DataType.Float) for x in operands)
+
+
 def _addcmul(b: Builder, x: Operand, y: Operand, z: Operand, value: Operand) -> Operand:
+    x, y, z = _wide(b, x, y, z)
     scaled = b.pointwise("mul", z, value)
     return b.pointwise("add", x, b.pointwise("mul", y, scaled))
 
@@ -34,6 +41,7 @@ def _lerp(b: Builder, x: Operand, y: Operand, weight: Operand) -> Operand:
     """Exact at both ends: from the nearer one, as ATen and nvFuser do it."""
     if isinstance(weight, Step):
         raise UnsupportedError("fd.ops.lerp with a tensor as weight", "a number as weight")
+    x, y = _wide(b, x, y)
     way = b.pointwise("sub", y, x)
     if abs(weight) < 0.5:
         return b.pointwise("add", x, b.pointwise("mul", way, weight))

@@ -126,6 +126,12 @@ def _spread(spread: frozenset[str], memory: tuple[str, ...]) -> str:
     return " ".join(axis if axis in spread else f"b{axis}" for axis in memory)
 
 
+def _summed_up(s: Step) -> Step | None:
+    """What products were summed up to, where this is that in another type."""
+    of = s.inputs[0] if s.op == "cast" else None
+    return of if isinstance(of, Step) and of.op == "mma" else None
+
+
 class _Emitter:
     """Tensors and expressions so far.
 
@@ -224,14 +230,22 @@ class _Emitter:
             self.exprs.append(PointwiseOp(name, s.op, inputs))
 
     def finish(self, outputs: Sequence[Step], memory: tuple[str, ...]) -> Emitted:
-        """Copies for the outputs that are not stored directly."""
-        names = []
+        """Copies for the outputs that are not stored directly.
+
+        Where reductions alone read products that are stored, these are rounded once more for
+        memory: so stores have loops of their own, and no chunk is held for both.
+        """
+        names, reduced = [], [s for s in outputs if s.op in REDUCED]
+        apart = reduced and all(s in reduced or _summed_up(s) for s in outputs)
         for s in outputs:
             name = self.made[s]
             if self.tensor(name).memory is not MemoryType.Global or name in self.named.values():
                 text = _axes(s.spread, memory)
                 copy = self.add(s.dtype, MemoryType.Global, text)
-                self.exprs.append(LoadStoreOp(copy, name, LoadStoreOpType.Set))
+                if apart and (of := _summed_up(s)):
+                    self.exprs.append(CastOp(copy, self.made[of]))
+                else:
+                    self.exprs.append(LoadStoreOp(copy, name, LoadStoreOpType.Set))
                 name = copy
             names.append(name)
         return Emitted(

@@ -1,8 +1,8 @@
 """The pointwise part of a definition as a graph of steps, with nvFuser's types made explicit.
 
-nvFuser computes a linear or matmul with an fp32 accumulator, adds the bias to it and rounds to the
-operation's type. A reader that casts that result to fp32 right away reads the accumulator unrounded
-(nvFuser folds the pair of casts); any other reader gets the rounded value.
+nvFuser computes a linear or matmul in fp32, adds the bias and rounds to the operation's type, which
+readers get, but for casts to fp32 of products of 8 bits and in front of sums; a product that says
+``dtype=DataType.Float``, a word of wsched's own, is in fp32.
 
 Steps are demanded from the outputs, so what nothing reads is never made, and a step that is
 demanded twice is made once.
@@ -23,6 +23,7 @@ from wsched.importer.constants import Numbers, exact, same_size
 from wsched.importer.definition import Definition, Node, Ref, Value, text_of
 from wsched.importer.layout import input_axes
 from wsched.importer.ops import ALIASES, MISSING, Promotion, arity_of, promotion
+from wsched.importer.products import wide_product
 from wsched.importer.ranks import Ranks, places
 from wsched.importer.reductions import Reduced
 from wsched.importer.steps import REDUCED, Dims, Operand, Step
@@ -55,6 +56,7 @@ class EpilogueImport:
         where: the steps are, in texts of errors.
         summed: type of the accumulator.
         ones: dimensions that are 1 in the results of the matmuls.
+        only_summed: matmuls whose results a cast to fp32 reads before they are rounded.
         steps: what has been made, in an order in which it can be computed.
         ranks: of the definition's names.
         numbers: what it computes of constants alone.
@@ -72,6 +74,7 @@ class EpilogueImport:
     where: str = "in an epilogue"
     summed: DataType = DataType.Float
     ones: frozenset[str] = frozenset()
+    only_summed: frozenset[str] = frozenset()
     steps: list[Step] = field(default_factory=list)
     ranks: Ranks = field(init=False)
     numbers: Numbers = field(init=False)
@@ -93,16 +96,12 @@ class EpilogueImport:
             raise UnsupportedError(f"the output {name}, which is an input,", "a computed output")
         rank = self.ranks.of(Ref(name))
         if rank != len(self.dims) and node.op not in MISSING:
-            raise UnsupportedError(
-                f"the output {name} with {rank} dimensions",
-                f"outputs [{', '.join(self.dims)}]",
-            )
+            what = f"the output {name} with {rank} dimensions"
+            raise UnsupportedError(what, f"outputs [{', '.join(self.dims)}]")
         step = self.operand(Ref(name), self.dims)
         if not isinstance(step, Step) or step.spread != set(self.dims):
-            raise UnsupportedError(
-                f"the output {name}, which is the same along a dimension of the matmul,",
-                "outputs that the matmul or a full matrix has a part in",
-            )
+            what = f"the output {name}, which is the same along a dimension of the matmul,"
+            raise UnsupportedError(what, "outputs that the matmul or a full matrix has a part in")
         step = self.settled(step)
         known = (*STORED, *self.ROUNDED)
         if step.dtype not in (*known, self.summed):
@@ -118,10 +117,8 @@ class EpilogueImport:
             raise UnsupportedError(what, f"of [{', '.join(self.dims)}]")
         value = self.operand(found.value, self.dims)
         if not isinstance(value, Step) or value.spread != set(self.dims):
-            raise UnsupportedError(
-                f"{call} of what is the same along a dimension of the matmul",
-                "values that the matmul or a full matrix has a part in",
-            )
+            what = f"{call} of what is the same along a dimension of the matmul"
+            raise UnsupportedError(what, "values that the matmul or a full matrix has a part in")
         value = self.settled(value)
         dtype = found.dtype or value.dtype
         to = found.cast or dtype
@@ -156,6 +153,9 @@ class EpilogueImport:
         x = self.settled(x)
         if x.dtype is to:
             return x
+        of = x.inputs[0] if x.op == "cast" and x.dtype is _FLOAT and to in STORED else None
+        if isinstance(of, Step) and of.dtype is to:
+            return of  # widened and rounded back, which changes nothing
         if x.op == "cast" and x.dtype in self.ROUNDED:
             raise UnsupportedError(f"fd.ops.cast of what is cast to {x.dtype}", "results of it")
         if x.dtype is DataType.Double:
@@ -170,22 +170,17 @@ class EpilogueImport:
         return x if not isinstance(x, Step) or x.dtype is DataType.Bool else self.cast(x, _FLOAT)
 
     def settled(self, x: Step) -> Step:
-        """``x`` itself, or the rounding of the matmul's result where its rounded value is read;
-        UnsupportedError if nothing is rounded to its type.
-        """
+        """``x``, rounded if it is a matmul's result; UnsupportedError if nothing has its type."""
         if x.op == "matmul" and x.dtype not in STORED:
-            raise UnsupportedError(
-                f"a matmul's result rounded to {x.dtype}", "what is made of it cast to Float"
-            )
+            what = f"a matmul's result rounded to {x.dtype}"
+            raise UnsupportedError(what, "what is made of it cast to Float")
         return self.make("cast", x.dtype, *x.inputs) if x.op == "matmul" else x
 
     def pointwise(self, op: str, *operands: Operand) -> Operand:
         """An operation on operands of any types, promoted as nvFuser promotes them."""
         tensors = [x for x in operands if isinstance(x, Step)]
         if not tensors:
-            raise UnsupportedError(
-                f"fd.ops.{op} of constants alone", "one tensor among the operands"
-            )
+            raise UnsupportedError(f"fd.ops.{op} of constants alone", "a tensor among the operands")
         op = ALIASES.get(op, op)
         match promotion(op):
             case Promotion.LOGICAL:
@@ -286,13 +281,12 @@ class EpilogueImport:
         return self.pointwise(node.op, *operands)
 
     def result(self, matmul: Node, dims: Dims) -> Operand:
-        """A matmul's result, rounded by whoever does not cast it to fp32."""
+        """A matmul's result, rounded to its type."""
         if dims != self.dims:
             whole = f"the result as [{', '.join(self.dims)}]"
             raise UnsupportedError("a broadcast of the matmul's result", whole)
         name = self.matmuls[matmul.results[0]]
-        total = self._same.get(("mma", name))
-        if total is None:
+        if (total := self._same.get(("mma", name))) is None:
             total = Step("mma", self.summed, (), frozenset(self.dims), source=name)
             self._same[("mma", name)] = total
             self.steps.append(total)
@@ -303,8 +297,12 @@ class EpilogueImport:
             self.require_computed("linear with a bias", self.summed)
             row = self.cast(self.operand(bias, (COLS,)), _FLOAT)
             total = self.make("add", _FLOAT, total, row)
+        if wide_product(matmul):
+            return self.cast(total, _FLOAT)
         if self.rounded is self.summed:
             return total
+        if self.rounded in STORED and matmul.results[0] not in self.only_summed:
+            return self.cast(total, self.rounded)
         # No computation: a mark that ``cast`` and ``settled`` resolve.
         return Step("matmul", self.rounded, (total,), total.spread)
 

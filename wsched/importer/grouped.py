@@ -30,6 +30,7 @@ from wsched.importer.definition import Definition, Node, Ref, Value, text_of
 from wsched.importer.lift import Lift, by_groups, fresh
 from wsched.importer.operands import dtype_of, fixed_sizes
 from wsched.importer.ops import FORMS, GROUPED
+from wsched.importer.products import UNROUNDED, wide_product
 
 __all__ = ["build_grouped", "grouped_matmuls"]
 
@@ -103,11 +104,13 @@ def _agreed(
 
 def _ends(definition: Definition, node: Node) -> str:
     """Name of the ends, an input that nothing else reads."""
-    others = [(k, v) for k, v in node.kwargs if k not in (*_NAMES, "bias") and v is not None]
+    wide_product(node)
+    known = (*_NAMES, "bias", *UNROUNDED)
+    others = [(k, v) for k, v in node.kwargs if k not in known and v is not None]
     others += [(f"argument {p}", v) for p, v in enumerate(node.operands[3:], 3) if v is not None]
     if others:
         what = f"{_CALL} with {', '.join(f'{k}={text_of(v)}' for k, v in others)}"
-        raise UnsupportedError(what, "mat1, mat2, offsets and bias")
+        raise UnsupportedError(what, "mat1, mat2, offsets, bias and dtype")
     value = node.argument(_NAMES[2], 2)
     made = definition.node(value.name) if isinstance(value, Ref) else None
     shape = made.get("shape") if made is not None else None
@@ -235,13 +238,13 @@ class _Form:
 def _matmul(node: Node) -> Iterator[Node]:
     """The product of one group; with a bias a linear of the transposed matrix."""
     rows, matrix = (node.argument(x, at) for at, x in enumerate(_NAMES[:2]))
-    bias = node.get("bias")
+    bias, said = node.get("bias"), tuple(UNROUNDED.items()) if wide_product(node) else ()
     if bias is None:
-        yield replace(node, op="matmul", operands=(rows, matrix), kwargs=())
+        yield replace(node, op="matmul", operands=(rows, matrix), kwargs=said)
         return
     turned = f"{node.results[0]}@columns"
     yield Node("permute", (turned,), (matrix,), (("dims", (1, 0)),), node.line)
-    yield replace(node, op="linear", operands=(rows, Ref(turned), bias), kwargs=())
+    yield replace(node, op="linear", operands=(rows, Ref(turned), bias), kwargs=said)
 
 
 def _without_groups(node: Node) -> Node:

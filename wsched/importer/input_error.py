@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from lowering.ground.errors import WschedError
 
+if TYPE_CHECKING:
+    import torch
+
 __all__ = [
-    "InputError", "no_tensor", "require_64_bits", "require_sequence", "several_devices",
-    "wrong_layout", "wrong_number", "wrong_rank", "wrong_size", "wrong_type",
+    "InputError", "no_tensor", "require_64_bits", "require_array", "require_sequence",
+    "several_devices", "wrong_number", "wrong_rank", "wrong_size", "wrong_type",
 ]  # fmt: skip
 
 
@@ -64,10 +68,22 @@ def wrong_type(argument: str, dtype: object, expected: object) -> InputError:
     return InputError(text, argument, str(dtype), str(expected))
 
 
-def wrong_layout(argument: str, layout: object) -> InputError:
-    """A tensor that is no array: sparse, or a list of others."""
-    text = f"{argument} is a tensor of layout {layout}, not torch.strided"
-    return InputError(text, argument, str(layout), "torch.strided")
+def require_array(argument: str, tensor: torch.Tensor) -> None:
+    """Refuse a tensor that is no array, be it sparse or a list of others, and one whose memory has
+    other numbers than it: torch keeps the sign of ``z.conj().imag`` as a bit of the tensor.
+    """
+    import torch
+
+    if tensor.layout is not torch.strided or tensor.is_nested:
+        layout = "nested" if tensor.is_nested else str(tensor.layout)
+        text = f"{argument} is a tensor of layout {layout}, not torch.strided"
+        raise InputError(text, argument, layout, "torch.strided")
+    if tensor.is_neg():
+        text = (
+            f"{argument} has torch's negative bit: its memory has the other sign; call "
+            "resolve_neg()"
+        )
+        raise InputError(text, argument, "the negative bit", "the result of resolve_neg()")
 
 
 def require_64_bits(argument: str, value: float) -> None:

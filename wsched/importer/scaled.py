@@ -13,6 +13,7 @@ from dataclasses import replace
 from lowering.ground.errors import UnsupportedError
 from wsched.fusion import DataType
 from wsched.importer.definition import Definition, Node, Ref, Value, text_of
+from wsched.importer.products import UNROUNDED
 from wsched.importer.signatures import parameters
 
 __all__ = ["without_scaled"]
@@ -69,9 +70,8 @@ def _apart(definition: Definition, node: Node) -> Iterator[Node]:
     if given.get(BLOCKS) is not None:
         inside = dict(zip(SCALES, scales.values(), strict=True)) | {BLOCKS: given[BLOCKS]}
         scales = {}
-    yield step("matmul", "sum", given["mat1"], given["mat2"], **fast, **inside)
-    yield step("cast", "wide", Ref(f"{name}.sum"), dtype=DataType.Float)
-    at = f"{name}.wide"
+    yield step("matmul", "sum", given["mat1"], given["mat2"], **fast, **inside, **UNROUNDED)
+    at = f"{name}.sum"
     for n, scale in scales.items():
         yield step("mul", n, Ref(at), scale)
         at = f"{name}.{n}"

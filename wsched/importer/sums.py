@@ -1,8 +1,9 @@
 """Sums of two matmuls that share nothing: one fusion with lists of both operands along K.
 
 ``x · Wᵀ + t · Bᵀ`` is one matmul of [x | t] by [W | B], so one accumulator does: a linear with a
-correction of low rank (LoRA), whose t a kernel in front has made. As in any epilogue the summands
-are read before they are rounded (:mod:`wsched.importer.epilogue`).
+correction of low rank (LoRA), whose t a kernel in front has made. That one accumulator cannot round
+the summands, which a definition rounds to 16 bits each, so their sum is nearer to the exact one
+(design/0008-epilogue.md).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass, replace
 from wsched.fusion.types import DataType
 from wsched.importer.definition import Definition, Node, Ref, Value
 from wsched.importer.ops import MATMULS
+from wsched.importer.products import unrounded
 
 __all__ = ["Sum", "is_biased", "summands", "sums"]
 
@@ -65,7 +67,7 @@ def summands(definition: Definition) -> tuple[Definition, ...]:
     made = []
     for of in (s.first, s.second):
         pair: tuple[Value, ...] = (*of.operands[:2], *s.first.operands[2:])
-        product = replace(s.first, operands=pair)
+        product = unrounded(replace(s.first, operands=pair))
         # The second one may be of what is made behind the first: it stands where both are known.
         behind = max((s.first, s.second), key=definition.nodes.index)
         nodes = list[Node]()

@@ -6,8 +6,7 @@ what is computed of each element is computed of that, and numbers of groups are 
 (:mod:`wsched.importer.scales`).
 
 What is multiplied by a group's scale is rounded to the operand's type by nvFuser. The sum of a
-group times its scale, in fp32, leaves that out, as a cast to fp32 behind a product leaves out the
-rounding of that.
+group times its scale, in fp32, leaves that out; the product is rounded as the definition says.
 """
 
 from __future__ import annotations
@@ -337,8 +336,9 @@ class _Walk:
         words: list[tuple[str, Value]] = [(SCALES[1], Ref(weight.scale[0]))]
         words += [(ZERO, Ref(weight.zero[0]))] if weight.zero else []
         words.append((GROUP, weight.scale[1]))
+        words += node.kwargs
         if node.op == "linear":
-            return replace(node, kwargs=(*node.kwargs, *words))
+            return replace(node, kwargs=tuple(words))
         x, w = node.factors
         turned = self.made.get(str(w)) or self.definition.node(str(w))
         assert turned is not None

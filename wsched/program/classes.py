@@ -16,12 +16,14 @@ ALIGNMENT = 16
 def class_key(inputs: Sequence[Any]) -> Key | None:
     """All that decides how inputs are handled, but for their addresses and numbers' values.
 
-    None if one of them is neither a strided tensor nor a number.
+    None if one of them is neither a strided tensor nor a number, or has the negative bit: then its
+    memory does not hold its numbers.
     """
     try:
-        return tuple(
+        key = tuple(
             [(t.shape, t.stride(), t.dtype, t.device, t.data_ptr() % ALIGNMENT) for t in inputs]
         )
+        return None if True in [t.is_neg() for t in inputs] else key
     except (AttributeError, RuntimeError, TypeError):
         return _mixed_key(inputs)
 
@@ -37,9 +39,10 @@ def _mixed_key(inputs: Sequence[Any]) -> Key | None:
                 for t in inputs
             ]
         )
+        negated = [not isinstance(t, (int, float)) and t.is_neg() for t in inputs]
     except (AttributeError, RuntimeError, TypeError):
         return None
-    return key
+    return None if True in negated else key
 
 
 def told_apart(tensors: Sequence[Any]) -> Callable[[Sequence[Any]], bool] | None:

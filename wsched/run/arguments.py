@@ -15,8 +15,8 @@ from wsched.importer.input_error import (
     InputError,
     no_tensor,
     require_64_bits,
+    require_array,
     several_devices,
-    wrong_layout,
     wrong_number,
     wrong_rank,
     wrong_size,
@@ -286,8 +286,7 @@ def extents_of(fusion: Fusion, inputs: Sequence[Any]) -> dict[str, int]:
             continue
         if not isinstance(tensor, torch.Tensor):
             raise no_tensor(f"input {position}", tensor)
-        if tensor.layout is not torch.strided or tensor.is_nested:
-            raise wrong_layout(f"input {position}", "nested" if tensor.is_nested else tensor.layout)
+        require_array(f"input {position}", tensor)
         if len(tensor.shape) != len(binding.axes):
             raise wrong_rank(f"input {position}", tuple(tensor.shape), len(binding.axes))
         sizes = sizes_of(binding.dtype, tensor)

@@ -60,6 +60,8 @@ def test_tensors_without_memory_fit_what_is_only_explained() -> None:
          "input 0 is a tensor of layout torch.sparse_coo, not torch.strided"),
         ([torch.nested.nested_tensor([X[0], X[0]], layout=torch.jagged), Y, 3, Z],
          "input 0 is a tensor of layout nested, not torch.strided"),
+        ([X, torch._neg_view(Y), 3, Z],
+         "input 1 has torch's negative bit: its memory has the other sign; call resolve_neg()"),
         ([X.half(), Y, 3, Z], "input 0 is torch.float16, the definition says torch.bfloat16"),
         ([X, Y.double(), 3, Z], "input 1 is torch.float64, the definition says torch.float32"),
         ([X[0], Y, 3, Z], "input 0 has shape [4], the definition has 2 dimensions"),

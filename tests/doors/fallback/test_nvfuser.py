@@ -37,7 +37,7 @@ def nvf() -> Any:
 @pytest.mark.parametrize("op", ["linear", "matmul", "matmul_t"])
 @pytest.mark.parametrize("result", ["bf16", "f16", "f32"])
 def test_prints_as_before(nvf: Any, op: str, result: str) -> None:
-    first = repr(rebuild(record_text(definition("bf16", result, op))))
+    first = repr(rebuild(record_text(definition("bf16", result, op, rounded=True))))
     assert repr(rebuild(record_text(first))) == first
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 from dataclasses import replace
+from statistics import fmean
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from wsched.front.cut.program import make
 from wsched.front.cut.route import rest_by
 from wsched.front.cut.segments import Cutter
 from wsched.front.cut.sizes import bind_extents
+from wsched.fusion import DataType
 from wsched.importer import Definition, record_text
 
 torch = pytest.importorskip("torch")
@@ -73,15 +75,20 @@ def error(found: Any, wanted: Any) -> float:
 
 @pytest.mark.parametrize("name", COMMUTE)
 def test_as_good_as_normalising_first(name: str) -> None:
-    """By fp64, with outliers; of the strides that the definition's own results have."""
-    feature = COMMUTE[name]
-    inputs = inputs_of(feature)
-    definition = record_text(feature.text)
-    first, found = interpret(definition, inputs), run(moved(feature.text), inputs)
-    for a, b, wanted in zip(found, first, exactly(definition, inputs), strict=True):
-        assert (a.shape, a.dtype, a.stride()) == (b.shape, b.dtype, b.stride())
-        # One rounding of K factors in place of another: few columns, so errors scatter.
-        assert error(a, wanted) < 1.3 * error(b, wanted) < 2**-7
+    """By fp64, with outliers, in the mean; of the strides that the definition's own results have.
+
+    One rounding of K factors in place of another: few columns, so errors scatter.
+    """
+    feature, definition = COMMUTE[name], record_text(COMMUTE[name].text)
+    ratios = []
+    for seed in range(3):
+        inputs = inputs_of(feature, seed)
+        first, found = interpret(definition, inputs), run(moved(feature.text), inputs)
+        for a, b, wanted in zip(found, first, exactly(definition, inputs), strict=True):
+            assert (a.shape, a.dtype, a.stride()) == (b.shape, b.dtype, b.stride())
+            assert error(b, wanted) < 2**-7
+            ratios.append(error(a, wanted) / error(b, wanted))
+    assert fmean(ratios) < 1.2
 
 
 @pytest.mark.parametrize("name", COMMUTE)
@@ -96,10 +103,11 @@ def test_what_kernels_read(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", COMMUTE)
-def test_segments_are_definitions_of_nvfuser(name: str) -> None:
+def test_rests_are_definitions_of_nvfuser(name: str) -> None:
+    """What wsched runs itself has a word of its own: a product in fp32."""
     pytest.importorskip("nvfuser_direct")
     cutter = moved(COMMUTE[name].text)
-    for segment in cutter.all(Take.ALL).segments:
+    for segment in (s for s in cutter.all(Take.ALL).segments if not s.matmul):
         made = rebuild(segment.definition)
         assert len(made.fusion.outputs()) == len(segment.outputs)
 
@@ -139,16 +147,38 @@ def test_what_is_left_of_an_operand_is_made_once_if_it_is_read(weights: str) -> 
     assert ("p@BFloat16" in made) and sum(n.refs[:1] == ("p",) for n in found.nodes) > 1
 
 
-def test_rounded_once() -> None:
-    """What reads the scaled product as fp32 reads it so; results are rounded."""
+def test_rounded_behind_its_factors() -> None:
+    """The product is scaled in fp32, then rounded as the definition says, for all who read it."""
     cutter = moved(COMMUTE["bias_and_epilogue"].text)
     (kernel,) = (s for s in cutter.all(Take.ALL).segments if s.matmul)
     d = kernel.definition
     (silu,) = (n for n in d.nodes if n.op == "silu")
     wide = d.node(silu.refs[0])
     assert wide is not None and wide.op == "cast"
-    before = d.node(wide.refs[0])
+    rows = d.node(wide.refs[0])
+    assert rows is not None and rows.op == "stride_order"
+    rounded = d.node(rows.refs[0])
+    assert rounded is not None and rounded.get("dtype") is DataType.BFloat16
+    before = d.node(rounded.refs[0])
     assert before is not None and before.op == "add"  # of the bias, in fp32
+    (product,) = (n for n in d.nodes if n.op == "linear")
+    assert product.get("dtype") is DataType.Float
+
+
+def test_a_product_that_says_fp32_has_its_factors_in_it() -> None:
+    """Of operands of 16 bits, whatever the result's type; and that is not rounded."""
+    case = COMMUTE["bias_and_epilogue"]
+    cutter = moved(re.sub(r"(fd\.ops\.linear\(.*)\)", r"\1, dtype=DataType.Float)", case.text))
+    (kernel,) = (s for s in cutter.all(Take.ALL).segments if s.matmul)
+    d = kernel.definition
+    (silu,) = (n for n in d.nodes if n.op == "silu")
+    (product,) = (n for n in d.nodes if n.op == "linear")
+    between = {*d.behind(silu.refs)} - {*d.behind(product.refs)}
+    casts = (n for n in d.nodes if n.op == "cast" and n.results[0] in between)
+    assert all(n.get("dtype") is DataType.Float for n in casts)
+    given = inputs_of(case)
+    for found, wanted in zip(run(cutter, given), exactly(cutter.definition, given), strict=True):
+        assert error(found, wanted) < 0.01
 
 
 @pytest.mark.parametrize(

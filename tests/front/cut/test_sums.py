@@ -6,9 +6,12 @@ import pytest
 
 import wsched
 from tests.front.cut.features import FEATURES, inputs_of
+from wsched.front.cut.epilogues import Take
+from wsched.front.cut.segments import Cutter
 from wsched.front.cut.sums import arranged, partners
 from wsched.importer import Definition, record_text
 
+FP32 = "dtype=DataType.Float"
 LOW_RANK = FEATURES["low_rank"].text
 BIASED = LOW_RANK.replace("linear(t, t3)", "linear(t, t3, bias=t4)")
 
@@ -55,6 +58,17 @@ def test_a_sum_without_a_factor() -> None:
     lines = LOW_RANK.replace("add(f, h)", "add(f, g)").splitlines()
     text = "".join(f"{line}\n" for line in lines if "fd.ops.mul" not in line)
     assert order(arranged(recorded(text))) == ["t", "y", "u", "f", "g", "s", "z"]
+
+
+def test_a_factor_that_has_moved_behind_stays_there() -> None:
+    """Of a sum in fp32 it would be moved in front again."""
+    lines = LOW_RANK.replace("t0, t1)", f"t0, t1, {FP32})").replace("t, t3)", f"t, t3, {FP32})")
+    lines = lines.replace("mul(g, ", "mul(u, ").replace("add(f, ", "add(y, ")
+    text = "".join(f"{x}\n" for x in lines.splitlines() if "cast(y" not in x and "cast(u" not in x)
+    cutter = Cutter(recorded(text))
+    moved = cutter.with_moved(cutter.moves)
+    assert cutter.moves and moved.graph.definition == moved.definition
+    assert all(k.why is None for k in moved.all(Take.ALL).runs)
 
 
 def test_a_weight_that_is_transposed() -> None:

@@ -19,7 +19,7 @@ from lowering.kernel.nodes import (
 )
 from lowering.kernel.visit import walk
 from lowering.nest.lower import lower
-from tests.epilogues import RESIDUAL
+from tests.epilogues import WIDE_RESIDUAL
 from tests.legality.agreement import outcome
 from tests.legality.builder import ON_TIDY, Matmul, P, matmul
 from tests.legality.by_hand.results import one_big_store, residual_in_ring
@@ -152,7 +152,7 @@ def test_columns_that_are_steps_of_another_ring() -> None:
     """A product that has the same columns in parts only repeats an instruction: its parts are
     multiplied at once, and what is added to them comes step by step.
     """
-    m = matmul(RESIDUAL, ring=True)
+    m = matmul(WIDE_RESIDUAL, ring=True)
     m.tile(128, 64, 32)
     m.deal(runs=True)
     m.share("Mi", 64, "group", P.TIDy)

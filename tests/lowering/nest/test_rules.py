@@ -10,7 +10,7 @@ import pytest
 from lowering.ground.errors import ScheduleError, UnsupportedError
 from lowering.nest.lower import lower
 from lowering.target.hopper import HOPPER
-from tests.epilogues import RESIDUAL
+from tests.epilogues import WIDE_RESIDUAL
 from tests.legality import builder as by_hand
 from tests.legality.by_hand.parts import CAST
 from tests.legality.oracle import judge
@@ -150,7 +150,7 @@ def test_rows_of_ctas_that_are_dealt_tiles() -> None:
 def test_a_loaded_matrix_beside_parts_of_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(MatmulParams, "loads_epilogue_inputs", True)
     params = split_k(cooperative(128, 128), 2)
-    scheduled = matmul.schedule_matmul(import_fusion(RESIDUAL), params)
+    scheduled = matmul.schedule_matmul(import_fusion(WIDE_RESIDUAL), params)
     with pytest.raises(UnsupportedError) as error:
         lower(make_plan(scheduled), "k")
     assert error.value.what == "T11 circular-buffered where CTAs add up parts of a tile"

@@ -8,7 +8,7 @@ import pytest
 
 from lowering.ground.errors import UnsupportedError
 from lowering.nest.lower import lower
-from tests.epilogues import RESIDUAL, epilogue
+from tests.epilogues import WIDE_RESIDUAL, epilogue
 from tests.schedules import cooperative, dynamic
 from wsched.front.known import import_fusion
 from wsched.fusion import LoadStoreOpType
@@ -25,7 +25,7 @@ def input_refusal(monkeypatch: pytest.MonkeyPatch, **patches: object) -> Unsuppo
     """What ``lower`` says of a residual read in two stages, parts of the scheduler replaced."""
     for name, value in patches.items():
         monkeypatch.setattr(matmul, name, value)
-    scheduled = matmul.schedule_matmul(import_fusion(RESIDUAL), cooperative(128, 128))
+    scheduled = matmul.schedule_matmul(import_fusion(WIDE_RESIDUAL), cooperative(128, 128))
     with pytest.raises(UnsupportedError) as error:
         lower(make_plan(scheduled), "k")
     return error.value
@@ -94,7 +94,7 @@ def test_more_matrices_than_load_warps(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UnsupportedError) as error:
         lower(make_plan(scheduled), "k")
     assert str(error.value) == (
-        "4 circular buffers beside that of T18, T19 is not supported; supported: 3: each has a "
+        "4 circular buffers beside that of T20, T21 is not supported; supported: 3: each has a "
         "warp of the load warpgroup"
     )
 
@@ -110,6 +110,6 @@ def test_a_matrix_more_than_load_warps_beside_the_one_that_fetches(
     with pytest.raises(UnsupportedError) as error:
         lower(matmul.plan_matmul(import_fusion(text), params), "k")
     assert str(error.value) == (
-        "3 circular buffers beside that of T15, T16 is not supported; supported: 2: each has a "
+        "3 circular buffers beside that of T17, T18 is not supported; supported: 2: each has a "
         "warp of the load warpgroup, and one fetches tiles"
     )

@@ -83,7 +83,7 @@ MOVED = {
     "one of two products": (
         "two_pairs", "T0[entry][", "T0[0][", "of K of T0 and T1"),
     "one of two matrices for the other": (
-        "gated", "T13[stage_k, 0, 0]", "T12[stage_k, 0, 0]",
+        "gated", "T17[stage_k, 0, 0]", "T16[stage_k, 0, 0]",
         "16 .. 64 of 0 .. 64 of K of T0 and T2"),
     "another piece of a computed operand": (
         "computed", "t4_k0_k16, T7[stage_k, 0, 16]", "t4_k0_k0, T7[stage_k, 0, 16]",
@@ -103,7 +103,7 @@ MOVED = {
         "gets T1, of which coordinate 0 is 0"),
     "rows of another tile of the group": (
         "grouped_gated", "T0[first2 - M + end2 + Mo2 * 64", "T0[first2 - M + end2",
-        "T12[64, 0] gets row 0 of T0"),
+        "T14[64, 0] gets row 0 of T0"),
     "columns of another group": (
         "columns of groups", "T0[B3,", "T0[max(B3 - 1, 0),", "gets T0, of which coordinate 0 is 0"),
     "sums over rows of another group": (

@@ -69,7 +69,7 @@ MOVED = {
     "of another matrix": ("groups", "T1[B3, ", "T1[B3 - 1, ", "T1[-1, 0, 0] is accessed"),
     "nowhere": ("plain", "max(n_tiles - %ctaid.x, 0)", "min(n_tiles - %ctaid.x, 0)",
                 "0 of 16384 elements of T5 are written"),
-    "a sum of another tile": ("reduced", "T10[Mo,", "T10[0,", "are both written"),
+    "a sum of another tile": ("reduced", "T11[Mo,", "T11[0,", "are both written"),
 }  # fmt: skip
 
 

@@ -84,7 +84,7 @@ def test_those_of_the_transposed_product() -> None:
 
 @pytest.mark.parametrize("reduction", REDUCTIONS)
 def test_what_is_made_of_sums(reduction: str) -> None:
-    """Beside a product that is but rounded, whatever is in front of the reduction."""
+    """Beside a product that is but rounded, whatever is in front of the reduction, be it that."""
     assert Reductions.of(import_fusion(linear_with(reduction))).of_sums
 
 
@@ -174,19 +174,28 @@ def nvfuser_fusion(fd : FusionDefinition) -> None :
 @pytest.mark.parametrize(
     ("beside", "early"),
     [
-        (
-            "u = fd.ops.div(a, b)",
-            True,
-        ),  # behind the reduction two would be held, in front it is one
+        # Behind the reduction two would be held, in front it is one.
+        ("u = fd.ops.div(a, b)", True),
         ("u = fd.ops.div(fd.ops.exp(a), b)", True),
+        ("u = fd.ops.div(f, a)", True),
         ("u = fd.ops.div(a, 2.0)", False),
         ("u = fd.ops.div(fd.ops.exp(a), 2.0)", False),
-        ("u = fd.ops.div(f, a)", False),  # products are held anyway
     ],
 )
 def test_what_is_made_of_several_is_made_in_front(beside: str, early: bool) -> None:
     """Of the reduction, behind which all else stands that is made of what leads to it."""
-    fusion = import_fusion(_BESIDE.replace("BESIDE", beside))
+    assert _divided_in_front(_BESIDE.replace("BESIDE", beside)) is early
+
+
+def test_what_is_made_of_sums_that_are_held_anyway_is_made_behind() -> None:
+    """A product that is not rounded is its accumulators."""
+    text = _BESIDE.replace("BESIDE", "u = fd.ops.div(f, a)")
+    assert not _divided_in_front(text.replace("linear(x, w)", "linear(x, w, dtype=DataType.Float)"))
+
+
+def _divided_in_front(text: str) -> bool:
+    """Whether the quotient of a fusion is made in front of its reduction."""
+    fusion = import_fusion(text)
     params = tile_choice(fusion, MatmulParams(), GemmTile(128, 128, 64), 2, True).params
     nest = compile_fusion(fusion, params).dump("loops")
-    assert (nest.index(" / ") < nest.index("reduction(")) is early
+    return nest.index(" / ") < nest.index("reduction(")

@@ -8,7 +8,7 @@ import pytest
 
 from lowering.ground.errors import ScheduleError
 from lowering.ground.expr import Special, evaluate
-from tests.epilogues import RESIDUAL, epilogue
+from tests.epilogues import WIDE_RESIDUAL, epilogue
 from tests.legality import builder
 from tests.schedule.fusions import COOPERATIVE, NON_PERSISTENT, PING_PONG
 from tests.schedule.relation import load_relation
@@ -42,7 +42,7 @@ CLASSES = {
 }
 
 
-def scheduled(params: MatmulParams, text: str = RESIDUAL) -> Fusion:
+def scheduled(params: MatmulParams, text: str = WIDE_RESIDUAL) -> Fusion:
     return schedule_matmul(build_fusion(record_text(text)), params)
 
 
@@ -80,7 +80,7 @@ def test_a_circular_buffer_for_each() -> None:
         circular_buffer_options=CircularBufferOptions(smem_circular_buffer_stage=2),
     )
     _, *relations = load_relations(scheduled(two, TWO))
-    assert [r.loads for r in relations] == [("T14",), ("T16",)]
+    assert [r.loads for r in relations] == [("T16",), ("T18",)]
     assert len({r.load_stop for r in relations}) == 1
 
 
@@ -123,7 +123,7 @@ def test_its_tiles_are_the_operands(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def in_runs() -> Fusion:
     """A residual in boxes of a tile that two warpgroups share, tiles in runs of neighbours."""
-    m = builder.matmul(RESIDUAL, ring=True)
+    m = builder.matmul(WIDE_RESIDUAL, ring=True)
     m.tile(128, 32, 32)
     m.deal(runs=True)
     m.share("Mi", 64, "row", builder.P.TIDy)

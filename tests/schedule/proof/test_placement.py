@@ -112,11 +112,11 @@ def in_cells() -> Fusion:
     [
         (residual, DEFAULT, "T5", "Shared", "mma writes Local"),
         (residual, DEFAULT, "T5", "Tensor", "mma writes Local"),
-        (residual, DEFAULT, "T12", "Shared", "LdMatrix writes Local"),
-        (residual, DEFAULT, "T11", "Local", "CpAsyncBulkTensorTile writes Shared"),
-        (residual, DEFAULT, "T13", "Local", "StMatrix writes Shared"),
-        (residual, DEFAULT, "T14", "Shared", "StMatrix reads Local"),
-        (residual, DEFAULT, "T7", "Tensor", "cast(T7) reads Local"),
+        (residual, DEFAULT, "T14", "Shared", "LdMatrix writes Local"),
+        (residual, DEFAULT, "T13", "Local", "CpAsyncBulkTensorTile writes Shared"),
+        (residual, DEFAULT, "T15", "Local", "StMatrix writes Shared"),
+        (residual, DEFAULT, "T16", "Shared", "StMatrix reads Local"),
+        (residual, DEFAULT, "T9", "Tensor", "cast(T9) reads Local"),
         (reduced, DEFAULT, "T8", "Shared", "sum reads Local"),
         (reduced, DEFAULT, "T14", "Shared", "sum writes Local"),
         (in_cells, BLACKWELL, "T4", "Local", "mma writes Tensor"),
@@ -142,14 +142,15 @@ def test_memories(
 def test_a_fragment_is_read_from_shared_memory() -> None:
     """Whoever has filled it: here threads."""
     fusion = residual()
-    load = fusion.definition("T11")
+    *_, matrix = fusion.loads
+    load = fusion.definition(matrix.name)
     assert isinstance(load, LoadStoreOp)
     copy = replace(load, op=LoadStoreOpType.Set)
     exprs = tuple(copy if e is load else e for e in fusion.exprs)
-    wrong = fusion.updated([replace(fusion.tensor("T11"), memory=MemoryType.Local)], exprs)
+    wrong = fusion.updated([replace(matrix, memory=MemoryType.Local)], exprs)
     with pytest.raises(ScheduleError) as error:
         check_memory(wrong)
-    assert error.value.why == "LdMatrix reads Shared memory, T11 is in Local memory"
+    assert error.value.why == f"LdMatrix reads Shared memory, {matrix.name} is in Local memory"
 
 
 def test_one_tile_needs_no_inlining() -> None:

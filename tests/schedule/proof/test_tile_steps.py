@@ -198,10 +198,10 @@ def test_one_that_all_take_together_is_waited_for_in_a_circle() -> None:
         make_plan(of_two(2))
     assert (error.value.rule, error.value.why, error.value.legal) == (
         "role",
-        "loop row [TIDy] of T16 deals out the steps of a tile, which its warpgroups share, and "
-        "those of T15 are taken otherwise: one that is ahead in the one ring would wait for the "
+        "loop row [TIDy] of T18 deals out the steps of a tile, which its warpgroups share, and "
+        "those of T17 are taken otherwise: one that is ahead in the one ring would wait for the "
         "other in the other one",
-        ("load all of a tile in one step of T15", "at least 4 stages of T15"),
+        ("load all of a tile in one step of T17", "at least 4 stages of T17"),
     )
 
 
@@ -221,9 +221,9 @@ def test_with_stages_for_single_steps_a_turn_of_all_of_them_still_waits() -> Non
     with pytest.raises(UnsupportedError) as error:
         compiled(of_two(3))
     assert (error.value.what, error.value.supported) == (
-        "loop row [TIDy] of T16, which deals out the steps of a tile, where a warpgroup waits for "
-        "steps of T15 within its turn, and the next one holds those",
-        "load all of a tile in one step of T15 or at least 4 stages of T15",
+        "loop row [TIDy] of T18, which deals out the steps of a tile, where a warpgroup waits for "
+        "steps of T17 within its turn, and the next one holds those",
+        "load all of a tile in one step of T17 or at least 4 stages of T17",
     )
 
 
@@ -333,6 +333,6 @@ def test_the_order_of_steps_is_that_of_numbers() -> None:
     with pytest.raises(UnsupportedError) as error:
         compiled(m.s.fusion)
     assert (error.value.what, error.value.supported) == (
-        "T11 dealt out to warpgroups that are neighbours on TIDz",
-        "neighbours on TIDy: they are numbered as T9 and T10 are read",
+        f"{m.rings[0]} dealt out to warpgroups that are neighbours on TIDz",
+        f"neighbours on TIDy: they are numbered as {' and '.join(m.loads)} are read",
     )

@@ -136,4 +136,4 @@ def test_who_is_ahead_in_a_run_needs_stages() -> None:
     said = outcome(in_runs(Brought(RUN, 1, 8), Brought(ONE, 1, 8)))
     assert (said.refused, said.fault, said.legal, said.unsupported) == (None, None, True, True)
     assert "within its turn, and the next one holds those" in said.why
-    assert "supported: at least 2 stages of T14" in said.why
+    assert "supported: at least 2 stages of T16" in said.why

@@ -29,10 +29,10 @@ RELU_BESIDE = """
 def nvfuser_fusion(fd : FusionDefinition) -> None :
     tv0 = fd.define_tensor(shape=[-1, -1], contiguity=[True, True], dtype=DataType.BFloat16)
     tv1 = fd.define_tensor(shape=[-1, -1], contiguity=[True, True], dtype=DataType.BFloat16)
-    tv2 = fd.ops.linear(tv0, tv1)
-    tv3 = fd.ops.relu(tv2)
-    tv4 = fd.ops.cast(tv2, dtype=DataType.Float)
-    tv5 = fd.ops.add(tv3, tv4)
+    tv2 = fd.ops.linear(tv0, tv1, dtype=DataType.Float)
+    tv3 = fd.ops.cast(tv2, dtype=DataType.BFloat16)
+    tv4 = fd.ops.relu(tv3)
+    tv5 = fd.ops.add(tv4, tv2)
     tv6 = fd.ops.cast(tv5, dtype=DataType.BFloat16)
     fd.add_output(tv6)
 """
@@ -43,7 +43,7 @@ def nvfuser_fusion(fd : FusionDefinition) -> None :
     tv0 = fd.define_tensor(shape=[-1, -1], contiguity=[True, True], dtype=DataType.BFloat16)
     tv1 = fd.define_tensor(shape=[-1, -1], contiguity=[True, True], dtype=DataType.BFloat16)
     tv2 = fd.define_tensor(shape=[-1, -1], contiguity=[True, True], dtype=DataType.BFloat16)
-    tv3 = fd.ops.linear(tv0, tv1)
+    tv3 = fd.ops.linear(tv0, tv1, dtype=DataType.Float)
     tv4 = fd.ops.add(tv3, tv2)
     tv5 = fd.ops.cast(tv4, dtype=DataType.BFloat16)
     tv6 = fd.ops.mul(tv5, tv2)

@@ -17,8 +17,11 @@ from wsched.bench.peers.systems import Prepared
 from wsched.bench.problem import DTYPES, Problem, Shape
 from wsched.doors.fallback import interpret
 from wsched.front.known import import_fusion, recorded
-from wsched.fusion import TensorBinding, the_matmul
+from wsched.fusion import DataType, TensorBinding, the_matmul
 from wsched.fusion.names import COLS, ROWS, SUMMED
+from wsched.importer.definition import Definition, Node, Ref
+from wsched.importer.ops import MATMULS
+from wsched.importer.products import wide_product
 from wsched.run.arguments import torch_dtype
 from wsched.run.results import new_result
 from wsched.schedule.matmul.params import MatmulParams
@@ -28,6 +31,22 @@ __all__ = ["DefinitionGpu", "DefinitionOperands", "prepare_definition", "problem
 _ROUNDED = 3
 """Elements may be so many times as far off as of a bare matmul
 (:mod:`wsched.bench.fused.systems`)."""
+
+
+def _in_fp32(text: str) -> Definition:
+    """A definition in fp32, whose products are rounded to what they were."""
+    wide = recorded(re.sub(r"DataType\.(BFloat16|Half)\b", "DataType.Float", text))
+    operand, nodes = the_matmul(import_fusion(text)).operand, list[Node]()
+    for node in wide.nodes:
+        if node.op not in MATMULS or wide_product(node):
+            nodes.append(node)
+            continue
+        (name,) = node.results
+        summed, rounded = f"{name}@sum", f"{name}@{operand.name}"
+        nodes.append(replace(node, results=(summed,)))
+        for made, of, to in ((rounded, summed, operand), (name, rounded, DataType.Float)):
+            nodes.append(Node("cast", (made,), (Ref(of),), (("dtype", to),), node.line))
+    return replace(wide, nodes=tuple(nodes))
 
 
 def problem_of(text: str, shape: Shape) -> Problem:
@@ -52,7 +71,8 @@ def problem_of(text: str, shape: Shape) -> Problem:
 class DefinitionOperands(Operands):
     """Sets of the first input, the others, and the result; the product has deviation 1.
 
-    The reference is the same definition with every type fp32, by torch.
+    The reference is the same definition with every type fp32, by torch, but for products, which
+    are rounded as it says: what compares them with another tensor would differ.
 
     Args:
         text: the definition.
@@ -64,7 +84,7 @@ class DefinitionOperands(Operands):
 
     def __init__(self, text: str, problem: Problem, sets: int, seed: int, device: str) -> None:
         self._fusion = import_fusion(text)
-        self._wide = recorded(re.sub(r"DataType\.(BFloat16|Half)\b", "DataType.Float", text))
+        self._wide = _in_fp32(text)
         shape = problem.shape
         self._extents = {ROWS: shape.m, COLS: shape.n, SUMMED: shape.k, "1": 1}
         self._product = the_matmul(self._fusion)

@@ -12,8 +12,8 @@ from wsched.importer.input_error import (
     InputError,
     no_tensor,
     require_64_bits,
+    require_array,
     several_devices,
-    wrong_layout,
     wrong_number,
     wrong_rank,
     wrong_size,
@@ -68,8 +68,7 @@ def _check_tensor(node: Node, value: Any, what: str) -> None:
 
     if not isinstance(value, torch.Tensor):
         raise no_tensor(what, value)
-    if value.layout is not torch.strided or value.is_nested:
-        raise wrong_layout(what, "nested" if value.is_nested else value.layout)
+    require_array(what, value)
     dtype, shape = node.get("dtype", DataType.Float), node.get("shape")
     if isinstance(dtype, DataType) and value.dtype is not torch_dtype(dtype):
         raise wrong_type(what, value.dtype, torch_dtype(dtype))

@@ -44,15 +44,13 @@ class Commuted:
     Args:
         definition: with the inputs and outputs of the one that it stands for.
         scaled: for the result of each matmul that factors follow the name of its product with all
-            of them, in fp32. Both have to be in one kernel: between kernels a product is rounded
-            to 16 bits, which it may be too large for.
-        rounded: for the name of each of these in 16 bits the same.
+            of them, in fp32. Both have to be in one kernel: a product in fp32 is a word of
+            wsched's own, which nobody else knows.
         moved: for each matmul's result what was moved, to be told.
     """
 
     definition: Definition
     scaled: Mapping[str, str]
-    rounded: Mapping[str, str]
     moved: Mapping[str, str]
 
 
@@ -137,6 +135,5 @@ def commuted(graph: Graph, moves: Sequence[Moves]) -> Commuted:
     return Commuted(
         replace(graph.definition, nodes=tuple(nodes)),
         {m.product: m.scaled for m in made.values()},
-        {m.rounded: m.scaled for m in made.values()},
         {m.product: m.said for m in made.values()},
     )

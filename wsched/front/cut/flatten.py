@@ -326,9 +326,9 @@ class _Writer:
 
     def _product(self, node: Node) -> list[Node]:
         """The product, behind broadcasts of operands that have not all batches."""
-        a, b, *others = node.arguments
+        a, b = node.factors
         if self.form.swapped:
-            return [replace(node, op="linear", operands=(b, a), kwargs=())]
+            return [replace(node, op="linear", operands=(b, a))]
         made, operands = list[Node](), list[Value]()
         for at, (value, flags) in enumerate(zip((a, b), self.form.spread, strict=True)):
             operands.append(value)
@@ -337,7 +337,7 @@ class _Writer:
                 new = (("is_broadcast_dim", flags),)
                 made.append(Node("broadcast", (name,), (value,), new, node.line))
                 operands[-1] = Ref(name)
-        return [*made, replace(node, operands=(*operands, *others), kwargs=())]
+        return [*made, replace(node, operands=(*operands, *node.operands[2:]))]
 
     def _of_operand(self, node: Node, extents: tuple[Expr, ...]) -> Node:
         if node.op == "permute":

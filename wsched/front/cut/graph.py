@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
 from functools import cached_property
 
 from lowering.ground.errors import UnsupportedError
@@ -47,13 +47,10 @@ class Graph:
     Args:
         definition: live, as nvFuser prints it.
         types: its tensors; every other name is a scalar.
-        wide: for the name of a product in 16 bits that of the product in fp32, where a definition
-            has both: a kernel that casts the one back to fp32 reads the other.
     """
 
     definition: Definition
     types: Tensors
-    wide: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def nodes(self) -> tuple[Node, ...]:

@@ -14,7 +14,6 @@ from wsched.front.cut.order import Order, Orders, by_stride
 from wsched.front.cut.read_apart import read_apart
 from wsched.front.cut.tensors import dense_input
 from wsched.front.look import Look, Move
-from wsched.fusion import DataType
 from wsched.importer import Definition, Node, Ref
 
 __all__ = ["kernel_part", "operations_of", "part", "plain_name", "views_of"]
@@ -77,8 +76,7 @@ def kernel_part(
     Raises:
         UnsupportedError: as :func:`part`, or tensors that do not lie as one matrix or batch.
     """
-    whole = _unrounded(graph, part(graph, group, outputs))
-    apart, again, types = read_apart(whole, graph.types.types)
+    apart, again, types = read_apart(part(graph, group, outputs), graph.types.types)
     plain, views = folded(apart, types)
     definition, seen = flattened(plain, types)
     views |= again
@@ -114,20 +112,6 @@ def views_of(graph: Graph, rest: Definition) -> tuple[Look, ...]:
             return ()
         found.append(Look(name, source, tuple(moves)))
     return tuple(found)
-
-
-def _unrounded(graph: Graph, made: Definition) -> Definition:
-    """A kernel's part whose products are not rounded on their way, as importing does with those of
-    matmuls.
-    """
-    inside = {r for n in made.nodes if n.op != "define_tensor" for r in n.results}
-
-    def read(node: Node) -> Node:
-        wide = graph.wide.get(*node.refs) if node.op == "cast" and node.refs else None
-        widened = wide in inside and graph.types[node.results[0]].dtype is DataType.Float
-        return replace(node, operands=(Ref(wide), *node.operands[1:])) if wide and widened else node
-
-    return replace(made, nodes=tuple(map(read, made.nodes))) if graph.wide else made
 
 
 def operations_of(graph: Graph, made: Definition) -> frozenset[int]:

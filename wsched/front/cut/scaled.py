@@ -11,6 +11,7 @@ from wsched.front.cut.order import by_stride
 from wsched.fusion import DataType
 from wsched.importer import Node, Ref
 from wsched.importer.definition import Value
+from wsched.importer.products import UNROUNDED
 
 __all__ = ["Scaled", "narrow", "written"]
 
@@ -23,14 +24,12 @@ class Scaled:
         nodes: what stands for it; the last ones make its result.
         product: name of the matmul itself.
         scaled: of the product with all factors and the bias, in fp32.
-        rounded: of that in the matmul's type.
         said: what was moved, a sentence.
     """
 
     nodes: tuple[Node, ...]
     product: str
     scaled: str
-    rounded: str
     said: str
 
 
@@ -83,8 +82,7 @@ class _Writer:
     def written(self) -> Scaled:
         (result,) = self.node.results
         sides = [self._operand(side) for side in (0, 1)]
-        product = self._make(self.node.op, *map(Ref, sides))
-        scaled = self._make("cast", Ref(product), dtype=DataType.Float)
+        product = scaled = self._make(self.node.op, *map(Ref, sides), **UNROUNDED)
         for side, found in self.products.items():
             for factor in found.factors:
                 if not factor.summed:
@@ -94,15 +92,15 @@ class _Writer:
             scaled = self._make(
                 "add", Ref(scaled), self._spread(bias, (self._rank - 1,), self._rank)
             )
-        to = ("dtype", self._dtype)
+        to = ("dtype", self.graph.types[result].dtype)
         if result not in self.graph.definition.outputs:
             self.nodes.append(Node("cast", (result,), (Ref(scaled),), (to,), self.node.line))
-            return Scaled(tuple(self.nodes), product, scaled, result, self._said())
+            return Scaled(tuple(self.nodes), product, scaled, self._said())
         # A matmul's result lies row by row; what is computed lies as inputs do.
-        rounded = self._make("cast", Ref(scaled), dtype=self._dtype)
+        rounded = self._make("cast", Ref(scaled), **dict((to,)))
         rows = ("stride_order", by_stride(tuple(range(self._rank))))
         self.nodes.append(Node("stride_order", (result,), (Ref(rounded),), (rows,), self.node.line))
-        return Scaled(tuple(self.nodes), product, scaled, result, self._said())
+        return Scaled(tuple(self.nodes), product, scaled, self._said())
 
     @property
     def _rank(self) -> int:
@@ -113,7 +111,8 @@ class _Writer:
 
     @property
     def _dtype(self) -> DataType:
-        found = self.graph.types[self.node.results[0]].dtype
+        """Of both operands; the product may say that it is fp32."""
+        found = self.graph.types[self.node.refs[0]].dtype
         assert found is not None
         return found
 

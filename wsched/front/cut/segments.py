@@ -3,9 +3,8 @@
 The order of execution is rest 0, kernel 1, rest 1, kernel 2, … where rest i is what depends on
 kernel i and no later one. So every segment reads only what stands before it.
 
-Where the cut runs matters for rounding: a value that crosses is rounded to its own type. nvFuser
-cuts around matmuls, too, so the product is rounded there; in a kernel of wsched's the epilogue
-reads the fp32 accumulator (``wsched.importer.epilogue``). No cast is added.
+A value that crosses a cut is rounded to its own type, as nvFuser rounds products, around which it
+cuts; a kernel rounds them at the same place (``wsched.importer.epilogue``). No cast is added.
 """
 
 from __future__ import annotations
@@ -132,11 +131,12 @@ class Cutter:
     def __post_init__(self) -> None:
         given, tensors = self.definition, infer(self.definition)
         self.definition = asked_of_inputs(given, tensors)
-        wide = {} if self.commuted is None else self.commuted.rounded
         definition = lifted(with_matrices(self.definition), tensors)
-        definition = arranged(with_two_operands(definition))
+        definition = with_two_operands(definition)
+        if self.commuted is None:  # else the one that factors moved in has been, and they stay
+            definition = arranged(definition)
         types = tensors if definition is given else infer(definition)
-        self.graph = Graph(definition, with_orders(definition, types), wide)
+        self.graph = Graph(definition, with_orders(definition, types))
         self.graph.check()
         if not self.graph.matmuls:
             raise UnsupportedError("a definition whose results need no matmul", "linear or matmul")

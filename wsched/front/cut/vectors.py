@@ -42,6 +42,6 @@ def _of_a_row(matmul: Node, rank: int) -> list[Node]:
     new, gone = (("is_broadcast_dim", (True, False)),), (("dims", (max(rank - 2, 0),)),)
     return [
         Node("broadcast", (row,), (a,), new, line),
-        Node("matmul", (rows,), (Ref(row), b), (), line),
+        replace(matmul, results=(rows,), operands=(Ref(row), b)),
         Node("squeeze", (name,), (Ref(rows),), gone, line),
     ]

@@ -66,7 +66,8 @@ def canonical(source: Source, at: ast.Call, op: str, call: Call) -> Call:
 _EXTRA = {
     "define_tensor": ("sizes", "strides", "static_sizes"),
     "add_output": ("stride_order",),
-    "linear": ("scale_b", "zero_b", "group"),
+    "linear": ("scale_b", "zero_b", "group", "dtype"),
+    "matmul": ("dtype",),
     "scaled_mm": ("use_fast_accum", "scale_blocks"),
 }
 

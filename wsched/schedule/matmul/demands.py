@@ -25,14 +25,14 @@ from wsched.schedule.matmul.scaled import blocks_scaled
 __all__ = ["Demands", "recasts"]
 
 
-def recasts(fusion: Fusion) -> int:
-    """How often what a product was rounded to is rounded again."""
+def recasts(fusion: Fusion) -> tuple[DataType, ...]:
+    """The types that what a product was rounded to is cast to."""
     again = (
-        fusion.definition(first.input)
+        (e, fusion.definition(first.input))
         for e in fusion.exprs
         if isinstance(e, CastOp) and isinstance(first := fusion.definition(e.input), CastOp)
     )
-    return sum(isinstance(e, MmaOp) for e in again)
+    return tuple(fusion.tensor(e.output).dtype for e, of in again if isinstance(of, MmaOp))
 
 
 @quick
@@ -88,7 +88,7 @@ class Demands:
             tuple(fusion.tensor(name).dtype for name in matrix_inputs(fusion)),
             product.m_major,
             product.n_major,
-            any(isinstance(e, PointwiseOp) for e in fusion.exprs) or recasts(fusion) > 0,
+            any(isinstance(e, PointwiseOp) for e in fusion.exprs) or bool(recasts(fusion)),
             (len(left), len(right)),
             target,
             Reductions.of(fusion),
