@@ -63,8 +63,8 @@ def operations() -> dict[str, Callable[..., Any]]:
     named = (
         argsort, broadcast, broadcast_in_dim, cast, cat, div, embedding_fwd, expand, full, gather,
         grouped_mm, index_select, iota, linear, logical_right_shift, matmul, pad, permute,
-        reshape, scatter, select, shape, size, slice_, squeeze, stride_order, take_along_axis, topk, triu,
-        var, var_mean, welford,
+        reshape, scatter, select, shape, size, slice_, squeeze, stride_order, take_along_axis, topk,
+        triu, var, var_mean, welford,
     )  # fmt: skip
     table |= {f.__name__.rstrip("_"): f for f in named}
     table |= {"set": torch.clone, "sum": _reduction(_sum), "prod": _reduction(_prod)}

@@ -130,6 +130,11 @@ class Recording:
         text = Open(self.source.text_of(at), at.lineno)
         self.marks.append(Node(method, (), (of, text), (), at.lineno))
 
+    def mark_all(self, method: ast.FunctionDef) -> None:
+        """A method of the definition's class that shards its tensors."""
+        text = Open(self.source.shown(method.lineno), method.lineno)
+        self.marks.append(Node(method.name, (), (None, text), (), method.lineno))
+
 
 def _given(call: Call) -> Call:
     """Without the arguments that say that none is given."""
