@@ -7,12 +7,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from wsched.front.cut.dtypes import result_types
 from wsched.front.cut.infer import infer
 from wsched.front.cut.looks import move_of
 from wsched.front.cut.order import Orders
 from wsched.fusion import DataType
 from wsched.importer import record_text
+from wsched.importer.dtypes import result_types
 
 INPUTS = {
     "a": "[-1, 6, 8], dtype=DataType.BFloat16",

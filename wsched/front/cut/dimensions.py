@@ -11,9 +11,9 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 
 from lowering.ground.expr import Const, Expr
-from wsched.front.cut.dtypes import POINTWISE
 from wsched.front.cut.tensors import Dim, Tensors, numbers_of
 from wsched.importer import Definition, Node
+from wsched.importer.dtypes import POINTWISE
 from wsched.importer.ops import FORMS, arity_of
 from wsched.importer.ranks import reduced
 

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from operator import add, floordiv, mul, sub
 
 from lowering.ground.expr import Const, Expr, Var, free_vars, maximum, minimum, substitute
-from wsched.front.cut.dtypes import result_types
 from wsched.front.cut.shapes import SHAPES, Dims, pointwise
 from wsched.front.cut.tensors import Dim, Tensors, TensorType
 from wsched.fusion import DataType
 from wsched.importer import Definition, Node, Ref
 from wsched.importer.definition import Value
+from wsched.importer.dtypes import result_types
 
 __all__ = ["infer"]
 

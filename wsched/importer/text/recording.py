@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from wsched.fusion.types import DataType
 from wsched.importer.definition import Definition, Node, Open, Ref, Value, Written
+from wsched.importer.dtypes import tensor_types
 from wsched.importer.signatures import makes_one, results_of
 from wsched.importer.text.arguments import Call, canonical, layout_of
 from wsched.importer.text.source import Source
@@ -124,6 +125,11 @@ class Recording:
             self.written[result.name] = replace(hidden, returned=True)
             self.outputs.remove(result.name)
         self.outputs.append(result.name)
+
+    def dtype_of(self, tensor: Ref, line: int) -> DataType | Open:
+        """The type of a tensor's elements, where the text tells it."""
+        found = tensor_types(self.nodes).get(tensor.name)
+        return Open(f"{tensor}.dtype()", line) if found is None else found
 
     def mark(self, at: ast.Call, of: Ref, method: str) -> None:
         """A method of a tensor that shards or schedules it."""
