@@ -124,6 +124,10 @@ class _Inference:
             return  # no call has sizes of which one is a sum of itself and another
         self._same[a] = b
 
+    def are_same(self, a: Expr | None, b: Expr | None) -> bool:
+        """Whether two extents are known to be equal."""
+        return a is not None and b is not None and self._closed(a) == self._closed(b)
+
     # --- kinds of nodes -------------------------------------------------------------------------
 
     def _closed(self, e: Expr) -> Expr:

@@ -39,6 +39,9 @@ class Sizes(Protocol):
     def same(self, a: Expr | None, b: Expr | None) -> None:
         """Note that two extents are equal."""
 
+    def are_same(self, a: Expr | None, b: Expr | None) -> bool:
+        """Whether two extents are known to be equal."""
+
 
 Rule = Callable[[Sizes, Node], Shapes]
 
@@ -152,7 +155,7 @@ def _slice(sizes: Sizes, node: Node) -> Shapes:
         return [None]
     found = []
     for d, start, end, step in zip(dims, starts, ends, by, strict=True):
-        if start == Const(0) and end == d.extent and step == 1:
+        if start == Const(0) and sizes.are_same(end, d.extent) and step == 1:
             found.append(d)
         elif isinstance(start, Const) and isinstance(end, Const) and isinstance(d.extent, Const):
             found.append(Dim(Const(len(range(d.extent.value)[start.value : end.value : step]))))

@@ -12,6 +12,7 @@ import ast
 from wsched.importer.definition import Definition, Open, Ref
 from wsched.importer.indices import with_vector_indices
 from wsched.importer.orders import with_whole_orders
+from wsched.importer.places import with_places_from_the_front
 from wsched.importer.text.find import Found, find, surroundings
 from wsched.importer.text.recording import Recording
 from wsched.importer.text.source import Source
@@ -54,7 +55,7 @@ def record_printed(text: str) -> Definition:
         recording.mark_all(found.sharding)
     if returned is not None and not recording.outputs and not recording.marks:
         recording.outputs += _tensors(returned)
-    return with_whole_orders(recording.definition())
+    return with_places_from_the_front(with_whole_orders(recording.definition()))
 
 
 def _parameters(statements: Statements, found: Found, scope: Scope) -> None:
