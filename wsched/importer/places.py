@@ -24,13 +24,15 @@ def with_places_from_the_front(definition: Definition) -> Definition:
         if not isinstance(places, tuple):
             return node
         rank = len(shape) if isinstance(shape, tuple) else ranks.of(shape)
-        front = tuple(p + rank if _counts_back((p,)) and p >= -rank else p for p in places)
-        return replace(
-            node, kwargs=tuple((k, front if k == _PLACES else v) for k, v in node.kwargs)
-        )
+        front = tuple(
+            p + rank if isinstance(p, int) and -rank <= p < 0 else p
+            for p in places
+        )  # fmt: skip
+        kwargs = tuple((k, front if k == _PLACES else v) for k, v in node.kwargs)
+        return replace(node, kwargs=kwargs)
 
     return replace(definition, nodes=tuple(map(whole, definition.nodes)))
 
 
 def _counts_back(places: Value) -> bool:
-    return isinstance(places, tuple) and any(type(p) is int and p < 0 for p in places)
+    return isinstance(places, tuple) and any(isinstance(p, int) and p < 0 for p in places)
