@@ -330,8 +330,8 @@ def test_a_file_that_is_not_there(command: str, tmp_path: Path) -> None:
         (
             "x = 3\n",
             "text with 0 fusion definitions is not supported; supported: text with one, a function "
-            "with an argument `fd: FusionDefinition` or the body of `with FusionDefinition() as "
-            "fd:`",
+            "with an argument `fd: FusionDefinition`, the body of `with FusionDefinition() as fd:` "
+            "or `definition(self)` of a class of them",
         ),
     ],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lowering.ground.errors import UnsupportedError
+from wsched.fusion import DataType
 from wsched.importer import Open, record_text
 
 
@@ -29,6 +30,33 @@ def test_a_type_that_a_tensor_tells_is_open() -> None:
         "    return fd.ops.cast(z, dtype=z.dtype())\n"
     )
     assert definition.nodes[-1].get("dtype") == Open("z.dtype()", 2)
+
+
+@pytest.mark.parametrize(
+    ("made", "wanted"),
+    [
+        ("x", DataType.BFloat16),
+        ("fd.define_tensor(shape=[-1])", DataType.Float),
+        ("fd.ops.cast(x, dtype=DataType.Half)", DataType.Half),
+        ("fd.ops.linear(x, x)", DataType.BFloat16),
+        ("fd.ops.mul(x, x)", DataType.Float),
+        ("fd.ops.gt(x, 0.0)", DataType.Bool),
+        ("fd.ops.add(fd.ops.cast(x, DataType.Int), fd.ops.size(x, 0))", DataType.Int),
+        ("fd.ops.add(fd.ops.cast(x, DataType.Int), fd.define_scalar(2.0))", DataType.Float),
+        ("fd.ops.full([4], 1.0, dtype=DataType.Double)", DataType.Double),
+    ],
+)
+def test_a_type_that_the_text_tells(made: str, wanted: DataType) -> None:
+    """As a helper function of a script asks for the type that it is to give back."""
+    definition = record_text(
+        "def back(fd, y, kind):\n"
+        "    return fd.ops.cast(y, dtype=kind)\n"
+        "def f(fd: FusionDefinition):\n"
+        "    x = fd.define_tensor(shape=[4, 4], dtype=DataType.BFloat16)\n"
+        f"    y = {made}\n"
+        "    fd.add_output(back(fd, x, y.dtype()))\n"
+    )
+    assert definition.nodes[-1].get("dtype") == wanted
 
 
 @pytest.mark.parametrize("count", [0, 1, 64, 65, -1, 2.0, True, "'a'"])

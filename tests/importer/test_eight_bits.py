@@ -126,6 +126,16 @@ def test_refused(call: str, what: str, supported: str) -> None:
     assert str(error.value) == f"{what} is not supported; supported: {supported}"
 
 
+def test_scales_that_may_be_of_anything() -> None:
+    """Of rows, columns or blocks: nvFuser asks the tensors of a call, which it is left to."""
+    with pytest.raises(UnsupportedError) as error:
+        build(*BLOCKS, "d, _, _ = fd.ops.scaled_mm(x, w, p, q)")
+    assert str(error.value) == (
+        "line 6: fd.ops.scaled_mm with p of shape [-1, -1] is not supported; supported: scales of "
+        "shape [-1, 1], [1, -1] or of one number"
+    )
+
+
 @pytest.mark.parametrize(
     ("line", "what"),
     [

@@ -8,7 +8,7 @@ import pytest
 
 from lowering.ground.errors import UnsupportedError
 from tests.importer.test_spellings import X
-from wsched.importer import record_text
+from wsched.importer import Open, record_text
 from wsched.importer.text.statements import imported
 
 LINES = (f"t = {X}", "fd.add_output(fd.ops.mul(t, {}))")
@@ -122,3 +122,72 @@ def test_names_of_imports(line: str, names: dict[str, str]) -> None:
     (s,) = ast.parse(line).body
     assert isinstance(s, ast.Import | ast.ImportFrom)
     assert {name: str(getattr(of, "path", of)) for name, of in imported(s).items()} == names
+
+
+CLASS = """\
+import torch
+from nvfuser import DataType, FusionDefinition
+
+inputs = [torch.randn(4, 8, dtype=torch.float16), torch.randn(6, 8, dtype=torch.float16)]
+
+class Model(FusionDefinition):
+    def __init__(self, rows, given):
+        super().__init__()
+        self.rows, self.given = rows, given
+
+    def definition(self):
+        self.x = self.define_tensor([-1, 8], dtype=DataType.Half)
+        self.w = self.define_tensor([6, 8], dtype=DataType.Half)
+        self.add_output(self.ops.linear(self.x, self.w))
+
+    def schedule(self):
+        self.sched.split(self.x, 0, 2)
+
+fd = Model(4, inputs)
+fd.execute(inputs)
+"""
+"""The class of the older front end; what ``schedule`` says changes no results."""
+
+
+def test_a_class_of_the_older_front_end() -> None:
+    found = record_text(CLASS)
+    found.check_complete()
+    assert [n.results for n in found.nodes] == [("x",), ("w",), ("linear",)]
+    assert found.outputs == ("linear",)
+
+
+def test_a_class_knows_its_object_by_its_name_too() -> None:
+    """As methods that are written in a test function do, which are closed over it."""
+    text = CLASS.replace("self.define", "fd.define").replace("self.ops", "fd.ops")
+    text = text.replace("self.add", "fd.add")
+    assert [n.op for n in record_text(text).nodes] == ["define_tensor", "define_tensor", "linear"]
+
+
+def test_what_a_class_is_made_with_is_open() -> None:
+    text = CLASS.replace("self.define_tensor([-1, 8], dtype=DataType.Half)",
+                         "self.from_pytorch(self.given[0])")  # fmt: skip
+    text = text.replace("[6, 8]", "[self.rows, 8]")
+    found = record_text(text)
+    assert found.nodes[0].get("shape") == Open("self.given[0].shape", 12)
+    assert found.nodes[1].get("shape") == (Open("self.rows", 13), 8)
+
+
+def test_a_class_that_shards_is_read_and_not_run() -> None:
+    found = record_text(CLASS.replace("def schedule", "def multidevice_schedule"))
+    assert [n.op for n in found.nodes] == ["define_tensor", "define_tensor", "linear"]
+    with pytest.raises(UnsupportedError) as error:
+        found.check_complete()
+    assert str(error.value) == (
+        "line 16: `def multidevice_schedule(self):` is not supported; supported: tensors that "
+        "nobody has sharded or scheduled"
+    )
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("Model(FusionDefinition)", "Model(Other)"), ("def definition(self)", "def define(self)"),
+     ("def definition(self)", "def definition(self, rows)")],
+)  # fmt: skip
+def test_classes_that_define_nothing(old: str, new: str) -> None:
+    with pytest.raises(UnsupportedError, match="text with 0 fusion definitions"):
+        record_text(CLASS.replace(old, new))

@@ -123,6 +123,23 @@ def test_scheduled_definitions_are_refused(nvf: Any) -> None:
         assert scheduled(nvf, change).startswith("the tensor T2_l___bfloat[")
 
 
+def test_what_is_scattered_into_has_the_loops_of_the_index(nvf: Any) -> None:
+    """nvFuser makes it so; nobody has scheduled it, unless somebody has."""
+    for change in (None, lambda y: y.axis(0).parallelize(nvf.ParallelType.stream)):
+        with nvf.FusionDefinition() as fd:
+            x, source = tensor(nvf, fd), tensor(nvf, fd)
+            index = fd.define_tensor(shape=[-1, -1], contiguity=True, dtype=nvf.DataType.Int)
+            y = fd.ops.scatter(x, index, source, 1)
+            fd.add_output(y)
+            if change is not None:
+                change(y)
+        if change is None:
+            assert [n.op for n in definition_of(fd).nodes][-1] == "scatter"
+            continue
+        with pytest.raises(UnsupportedError, match="nobody has sharded or scheduled"):
+            definition_of(fd)
+
+
 def written(nvf: Any, fd: Any) -> Any:
     with fd:
         y = fd.ops.linear(tensor(nvf, fd), tensor(nvf, fd))

@@ -188,7 +188,8 @@ def test_refused_texts() -> None:
         record_text("x = 1\n")
     assert str(error.value) == (
         "text with 0 fusion definitions is not supported; supported: text with one, a function "
-        "with an argument `fd: FusionDefinition` or the body of `with FusionDefinition() as fd:`"
+        "with an argument `fd: FusionDefinition`, the body of `with FusionDefinition() as fd:` or "
+        "`definition(self)` of a class of them"
     )
     with pytest.raises(UnsupportedError, match=r"^text with 2 fusion definitions is not"):
         record_text(PRINTED + PRINTED)

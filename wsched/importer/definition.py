@@ -135,7 +135,8 @@ class Definition:
         nodes: the operations.
         outputs: names, in the order of ``add_output``; what is only written into an input is one.
         marks: what a text says beside them, nodes without results: that a tensor is sharded or
-            scheduled (``set_device_mesh``, ``split``, ...; a tensor and the text of the call).
+            scheduled (``set_device_mesh``, ``split``, ...; a tensor and the text of the call; None
+            where a method of the definition's class does it to several).
         written: the outputs that are written into inputs. Operations read what an input held
             before, wherever they stand.
     """

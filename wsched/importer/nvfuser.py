@@ -88,7 +88,7 @@ def definition_of(fd: Any) -> Definition:
     refuse_unfinished(fd)
     definition = record_printed(repr(fd))
     definition.check_complete()
-    _refuse_scheduled(fd.fusion)
+    _refuse_scheduled(fd.fusion, definition)
     walked = dict(_walk(fd.fusion))
     constants = {n.results[0]: n for n in definition.nodes if n.op == "define_scalar"}
     repaired: dict[str, Node] = {}
@@ -127,13 +127,18 @@ def is_live(definition: Any) -> bool:
     )
 
 
-def _refuse_scheduled(fusion: Any) -> None:
-    """Refuse tensors whose loops are not their dimensions, or are bound to threads or devices."""
+def _refuse_scheduled(fusion: Any, definition: Definition) -> None:
+    """Refuse tensors whose loops are not their dimensions, or are bound to threads or devices.
+
+    What is scattered into has, from the beginning, the loops of the index.
+    """
+    scattered = {n.results[0] for n in definition.nodes if n.op == "scatter"}
     for value in fusion.vals():
         if not value.is_tensor():
             continue
         text, loops = str(value), [str(d) for d in value.get_loop_domain()]
-        plain = loops == [str(d) for d in value.get_logical_domain()]
+        dimensions = [str(d) for d in value.get_logical_domain()]
+        plain = loops == dimensions or _name(text) in scattered
         if not plain or "DeviceMesh" in text or not all(map(_SERIAL.match, loops)):
             raise UnsupportedError(
                 f"the tensor {text}", "tensors that nobody has sharded or scheduled"

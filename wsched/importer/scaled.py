@@ -65,6 +65,9 @@ def _apart(definition: Definition, node: Node) -> Iterator[Node]:
         result = f"{name}.{suffix}" if suffix else name
         return Node(op, (result,), operands, tuple(named.items()), node.line)
 
+    if given.get(BLOCKS) is None:
+        for scale in scales.values():
+            _check_declared(definition, node, scale)
     fast = {_FAST: True} if given.get(_FAST) else {}
     inside: dict[str, Value] = {}
     if given.get(BLOCKS) is not None:
@@ -79,6 +82,16 @@ def _apart(definition: Definition, node: Node) -> Iterator[Node]:
         yield step("add", "biased", Ref(at), given["bias"])
         at = f"{name}.biased"
     yield step("cast", "", Ref(at), dtype=dtype)
+
+
+def _check_declared(definition: Definition, node: Node, scale: Value) -> None:
+    """Refuse a scale that is declared as a matrix of any size: of rows, of columns, of blocks, only
+    a call tells.
+    """
+    declared = definition.node(scale.name) if isinstance(scale, Ref) else None
+    if declared is not None and declared.get("shape") == (-1, -1):
+        what = f"line {node.line}: fd.ops.{_OP} with {scale} of shape [-1, -1]"
+        raise UnsupportedError(what, "scales of shape [-1, 1], [1, -1] or of one number")
 
 
 def _arguments(node: Node) -> dict[str, Value]:

@@ -21,9 +21,9 @@ _UNARY = (
 _BINARY = "add atan2 div eq fmod ge gt le lt maximum minimum mod mul ne pow remainder sub truediv"
 WITHOUT = {
     # Random numbers, attention, quantization, grouped matmuls: torch computes others, or not these.
-    "cutlass_nvfp4_grouped_mm", "embedding_fwd", "erfcinv",
+    "cutlass_nvfp4_grouped_mm", "erfcinv",
     "normal", "nv_block_quantize", "nv_grouped_block_quantize",
-    "preprocess_grouped_matmul_input_sf", "rand_like", "randn_like", "scaled_mm", "scatter",
+    "preprocess_grouped_matmul_input_sf", "rand_like", "randn_like", "scaled_mm",
     "sdpfa_bwd", "sdpfa_fwd", "segment_set", "uniform", "cummax", "cummin",
 }  # fmt: skip
 

@@ -259,3 +259,21 @@ def f(fd: FusionDefinition):
         assert types["y"].shape(sizes) == (min(rows, 16), ends - 12)
         assert types["z"].shape(sizes) == (rows, columns - 4)
     assert types["u"].dims == (Dim(Var("i0")), Dim(None))
+
+
+def test_a_slice_up_to_a_size_that_is_found_to_be_the_same() -> None:
+    """As of pairs of tokens: a mask says that both sizes are one, a slice ends at the other."""
+    text = (
+        "def nvfuser_fusion(fd : FusionDefinition) -> None :\n"
+        "    x = fd.define_tensor(shape=[-1, -1, 8], contiguity=True, dtype=DataType.BFloat16)\n"
+        "    m = fd.define_tensor(shape=[-1, -1], contiguity=True, dtype=DataType.BFloat16)\n"
+        "    n = fd.ops.size(x, 0)\n"
+        "    wide = fd.ops.broadcast_in_dim(m, shape=[n, n, 8], broadcast_dims=[0, 1])\n"
+        "    y = fd.ops.mul(x, wide)\n"
+        "    z = fd.ops.slice(y, start_indices=[0, 0, 2], end_indices=[n, n, 4])\n"
+        "    fd.add_output(z)\n"
+    )
+    found = infer(record_text(text)).types["z"].dims
+    assert found is not None
+    assert found[0].extent == found[1].extent and isinstance(found[0].extent, Var)
+    assert found[2].extent == Const(2)

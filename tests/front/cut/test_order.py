@@ -81,11 +81,32 @@ def selected(fd: Any) -> None:
     fd.add_output(fd.ops.relu(x))
 
 
+def looked(fd: Any) -> None:
+    """What is read and written at places that a tensor says."""
+    x, y, w = matrix(fd), matrix(fd), matrix(fd)
+    places = fd.define_tensor(shape=[-1, -1], contiguity=True, dtype=nvf.DataType.Int)
+    fd.add_output(fd.ops.neg(fd.ops.gather(x, places, 1)))
+    taken = fd.ops.take_along_axis(fd.ops.relu(y), fd.ops.abs(places), 1)
+    fd.add_output(fd.ops.neg(taken))
+    fd.add_output(fd.ops.neg(fd.ops.embedding_fwd(places, w)))
+    fd.add_output(fd.ops.neg(fd.ops.scatter(x, places, y, 0)))
+    fixed, at, source = (
+        fd.define_tensor(shape=[16, n], contiguity=True, dtype=kind)
+        for n, kind in ((8, BF16), (2, nvf.DataType.Int), (2, BF16))
+    )
+    fd.add_output(fd.ops.neg(fd.ops.scatter(fixed, at, source, 1)))
+    fd.add_output(fd.ops.neg(fd.ops.scatter(fd.ops.neg(fixed), at, fd.define_scalar(2.0), -1)))
+    one = fd.define_tensor(shape=[1, 8], contiguity=[None, True], dtype=BF16)
+    fd.add_output(fd.ops.neg(fd.ops.take_along_axis(one, fd.ops.neg(at), 1)))
+
+
 def vector(fd: Any) -> Any:
     return fd.define_tensor(shape=[-1], contiguity=True, dtype=nvf.DataType.Int)
 
 
-@pytest.mark.parametrize("build", [*BUILDERS.values(), many, moved, attention, best, selected])
+@pytest.mark.parametrize(
+    "build", [*BUILDERS.values(), many, moved, attention, best, selected, looked]
+)
 def test_dimensions_are_one_where_nvfuser_maps_them(build: Callable[[Any], None]) -> None:
     fd = built(build)
     definition = definition_of(fd)

@@ -265,14 +265,39 @@ def test_an_operand_by_columns_alone() -> None:
 
 def test_an_operation_that_nvfuser_may_not_run_apart() -> None:
     def build(fd: Any) -> None:
-        y = fd.ops.relu(fd.ops.linear(matrix(fd), matrix(fd)))
-        index = fd.define_tensor(shape=[-1, -1], contiguity=True, dtype=nvf.DataType.Int)
-        fd.add_output(fd.ops.neg(fd.ops.take_along_axis(y, index, 0)))
+        y = fd.ops.cast(fd.ops.linear(matrix(fd), matrix(fd)), dtype=BF16)
+        fd.add_output(fd.ops.nv_block_quantize(y)[1])
 
     assert refusal(build) == (
-        "a result that is computed after fd.ops.take_along_axis is not supported; supported: "
+        "a result that is computed after fd.ops.nv_block_quantize is not supported; supported: "
         "operations whose results have their operands' dimensions"
     )
+
+
+def test_what_is_looked_up_or_scattered_is_apart() -> None:
+    """The loss of a language model, from the tokens on; and tokens of each expert, by a router."""
+
+    def loss(fd: Any) -> None:
+        ids, labels = (
+            fd.define_tensor(shape=shape, contiguity=True, dtype=nvf.DataType.Int)
+            for shape in ([-1], [-1, 1])
+        )
+        y = fd.ops.linear(fd.ops.embedding_fwd(ids, matrix(fd)), matrix(fd))
+        y = fd.ops.cast(y, dtype=F32)
+        fd.add_output(fd.ops.neg(fd.ops.take_along_axis(y, labels, 1)))
+        fd.add_output(fd.ops.neg(fd.ops.gather(y, labels, 1)))
+
+    def router(fd: Any) -> None:
+        y = fd.ops.linear(matrix(fd), matrix(fd))
+        _, ids = fd.ops.topk(y, fd.define_scalar(1, dtype=nvf.DataType.Int), 1, True, False)
+        zeros, ones = (
+            fd.ops.full([fd.ops.size(y, 0), n], fd.define_scalar(m), dtype=nvf.DataType.Int)
+            for n, m in ((fd.ops.size(y, 1), 0), (fd.define_scalar(1, nvf.DataType.Int), 1))
+        )
+        fd.add_output(fd.ops.sum(fd.ops.scatter(zeros, ids, ones, 1), dims=[0]))
+
+    assert [s.matmul for s in segments(loss, Take.ALL)] == [False, True, False]
+    assert [s.matmul for s in segments(router, Take.ALL)] == [True, False]
 
 
 def test_random_numbers_of_a_seed_are_the_same_in_any_segment() -> None:

@@ -7,12 +7,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from wsched.front.cut.dtypes import result_types
 from wsched.front.cut.infer import infer
 from wsched.front.cut.looks import move_of
 from wsched.front.cut.order import Orders
 from wsched.fusion import DataType
 from wsched.importer import record_text
+from wsched.importer.dtypes import result_types
 
 INPUTS = {
     "a": "[-1, 6, 8], dtype=DataType.BFloat16",
@@ -135,7 +135,14 @@ index_select(b, index, -1)
 index_select(b, table, 0)
 index_select(b, none, 0)
 take_along_axis(b, b, dim=1)
+take_along_axis(a, one, -2)
+take_along_axis(one, b, 0)
+take_along_axis(w, open, 1)
+take_along_axis(b, w, 1)
 gather(b, b, 1)
+gather(w, open, 0)
+scatter(b, one, one, 1)
+scatter(b, a, 2.0, -1)
 embedding_fwd(index, w)
 embedding_fwd(table, open)
 sdpfa_fwd(q, k, v)

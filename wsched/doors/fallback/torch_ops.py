@@ -61,10 +61,10 @@ def operations() -> dict[str, Callable[..., Any]]:
         "where": torch.where,
     }
     named = (
-        argsort, broadcast, broadcast_in_dim, cast, cat, div, expand, full, gather,
+        argsort, broadcast, broadcast_in_dim, cast, cat, div, embedding_fwd, expand, full, gather,
         grouped_mm, index_select, iota, linear, logical_right_shift, matmul, pad, permute,
-        reshape, select, shape, size, slice_, squeeze, stride_order, take_along_axis, topk, triu,
-        var, var_mean, welford,
+        reshape, scatter, select, shape, size, slice_, squeeze, stride_order, take_along_axis, topk,
+        triu, var, var_mean, welford,
     )  # fmt: skip
     table |= {f.__name__.rstrip("_"): f for f in named}
     table |= {"set": torch.clone, "sum": _reduction(_sum), "prod": _reduction(_prod)}
@@ -172,6 +172,22 @@ def cat(tensors: Sequence[Any], dim: int = 0, manual_padding: bool = False) -> A
     return reduce(torch.logical_or if tensors[0].dtype is torch.bool else torch.add, tensors)
 
 
+def embedding_fwd(
+    index: Any,
+    table: Any,
+    padding_idx: Any = None,
+    max_norm: Any = None,
+    norm_type: Any = 2.0,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Any:
+    """The rows of a table, no longer than ``max_norm``; torch would shorten them in the table."""
+    import torch
+
+    table = table if max_norm is None else table.clone()
+    return torch.nn.functional.embedding(index, table, padding_idx, max_norm, norm_type)
+
+
 def expand(x: Any, shape: Sequence[int]) -> Any:
     """Dimensions of extent 1 repeated."""
     return x.expand(tuple(shape))
@@ -211,6 +227,13 @@ def permute(x: Any, dims: Sequence[int]) -> Any:
 def reshape(x: Any, new_shape: Sequence[int]) -> Any:
     """The same elements in another shape."""
     return x.reshape(tuple(new_shape))
+
+
+def scatter(x: Any, index: Any, src: Any, dim: int) -> Any:
+    """``x`` with ``src`` at ``[index[i][j]][j]`` for dimension 0; a number goes everywhere."""
+    import torch
+
+    return torch.scatter(x, dim, index, src)
 
 
 def select(x: Any, index: int, dim: int) -> Any:

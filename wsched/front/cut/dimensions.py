@@ -11,9 +11,9 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 
 from lowering.ground.expr import Const, Expr
-from wsched.front.cut.dtypes import POINTWISE
 from wsched.front.cut.tensors import Dim, Tensors, numbers_of
 from wsched.importer import Definition, Node
+from wsched.importer.dtypes import POINTWISE
 from wsched.importer.ops import FORMS, arity_of
 from wsched.importer.ranks import reduced
 
@@ -303,6 +303,43 @@ class Dimensions:
         at = along % len(source[1])
         return (*source[1][:at], *index[1], *source[1][at + 1 :])
 
+    def _looked_up(self, node: Node) -> tuple[int, ...] | None:
+        """A table's rows, at each place of an index."""
+        index, table = self._operand(node), self._operand(node, 1)
+        return None if index is None or table is None else (*index[1], table[1][-1])
+
+    def _gathered(self, node: Node) -> tuple[int, ...] | None:
+        """The index's; nothing says that the operand's others are as long."""
+        index = self._operand(node, 1)
+        return None if index is None else index[1]
+
+    def _taken(self, node: Node) -> tuple[int, ...] | None:
+        """Both operands', but for the one along which places are looked up: that is the index's."""
+        index, along = self._operand(node, 1), node.get("dim")
+        if index is None or not isinstance(along, int):
+            return None
+        at = along % len(index[1])
+        both = self._aligned(node.results[0], self._tensors(node)[:2], at)
+        return None if both is None else (*both[:at], index[1][at], *both[at + 1 :])
+
+    def _scattered(self, node: Node) -> tuple[int, ...] | None:
+        """The operand's. Index and source have the same, which are also the operand's but for the
+        one along which places are looked up, if the index is as long everywhere else.
+        """
+        source, index, along = self._operand(node), self._operand(node, 1), node.get("dim")
+        if source is None or index is None or not isinstance(along, int):
+            return None
+        if (written := self._operand(node, 2)) is not None:
+            for pair in zip(index[1], written[1], strict=False):
+                self._one(pair)
+        (name, ids), (by, places) = source, index
+        kept = [at for at in range(len(ids)) if at != along % len(ids)]
+        extents = [[(self.dims(n) or ())[at].extent for at in kept] for n in (name, by)]
+        if extents[0] == extents[1] and None not in extents[0]:
+            for at in kept:
+                self._one((ids[at], places[at]))
+        return ids
+
     def _attention(self, node: Node) -> list[tuple[int, ...] | None]:
         """Result and log-sum-exp: the query's but for the last dimension, which is the value's."""
         found = [self._found.get(name) for name in self._tensors(node)[:3]]
@@ -333,14 +370,18 @@ _ONE: dict[str, Callable[[Dimensions, Node], tuple[int, ...] | None]] = {
     "broadcast": Dimensions._broadcast,
     "broadcast_in_dim": Dimensions._broadcast,
     "cat": Dimensions._cat,
+    "embedding_fwd": Dimensions._looked_up,
+    "gather": Dimensions._gathered,
     "grouped_mm": Dimensions._grouped,
     "index_select": Dimensions._selected,
     "linear": Dimensions._product,
     "matmul": Dimensions._product,
     "permute": Dimensions._permute,
     "reshape": Dimensions._reshape,
+    "scatter": Dimensions._scattered,
     "select": Dimensions._select,
     "squeeze": Dimensions._squeeze,
+    "take_along_axis": Dimensions._taken,
     **dict.fromkeys(_ALIKE, Dimensions._alike),
 }
 _SEVERAL: dict[str, Callable[[Dimensions, Node], list[tuple[int, ...] | None]]] = {

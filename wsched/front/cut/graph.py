@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from lowering.ground.errors import UnsupportedError
-from wsched.front.cut.dtypes import POINTWISE
 from wsched.front.cut.looks import is_strided, move_of
 from wsched.front.cut.order import Orders, declared_order
 from wsched.front.cut.shapes import SHAPES
@@ -15,6 +14,7 @@ from wsched.front.cut.sums import partners
 from wsched.front.cut.tensors import Tensors
 from wsched.fusion import DataType
 from wsched.importer import Definition, Node
+from wsched.importer.dtypes import POINTWISE
 from wsched.importer.ops import PRODUCTS, arity_of
 
 __all__ = ["RANDOM", "Graph", "is_elementwise"]

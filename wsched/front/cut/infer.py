@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from operator import add, floordiv, mul, sub
 
 from lowering.ground.expr import Const, Expr, Var, free_vars, maximum, minimum, substitute
-from wsched.front.cut.dtypes import result_types
 from wsched.front.cut.shapes import SHAPES, Dims, pointwise
 from wsched.front.cut.tensors import Dim, Tensors, TensorType
 from wsched.fusion import DataType
 from wsched.importer import Definition, Node, Ref
 from wsched.importer.definition import Value
+from wsched.importer.dtypes import result_types
 
 __all__ = ["infer"]
 
@@ -123,6 +123,10 @@ class _Inference:
         if a == b or not isinstance(a, Var) or a in free_vars(self._closed(b)):
             return  # no call has sizes of which one is a sum of itself and another
         self._same[a] = b
+
+    def are_same(self, a: Expr | None, b: Expr | None) -> bool:
+        """Whether two extents are known to be equal."""
+        return a is not None and b is not None and self._closed(a) == self._closed(b)
 
     # --- kinds of nodes -------------------------------------------------------------------------
 

@@ -39,6 +39,9 @@ class Sizes(Protocol):
     def same(self, a: Expr | None, b: Expr | None) -> None:
         """Note that two extents are equal."""
 
+    def are_same(self, a: Expr | None, b: Expr | None) -> bool:
+        """Whether two extents are known to be equal."""
+
 
 Rule = Callable[[Sizes, Node], Shapes]
 
@@ -152,7 +155,7 @@ def _slice(sizes: Sizes, node: Node) -> Shapes:
         return [None]
     found = []
     for d, start, end, step in zip(dims, starts, ends, by, strict=True):
-        if start == Const(0) and end == d.extent and step == 1:
+        if start == Const(0) and sizes.are_same(end, d.extent) and step == 1:
             found.append(d)
         elif isinstance(start, Const) and isinstance(end, Const) and isinstance(d.extent, Const):
             found.append(Dim(Const(len(range(d.extent.value)[start.value : end.value : step]))))
@@ -270,6 +273,27 @@ def _index(sizes: Sizes, node: Node) -> Shapes:
     return [tuple(Dim(new) if n == at else Dim(d.extent) for n, d in enumerate(dims))]
 
 
+def _gathered(sizes: Sizes, node: Node) -> Shapes:
+    return [sizes.dims(node.argument("index", 1))]
+
+
+def _taken(sizes: Sizes, node: Node) -> Shapes:
+    dims, index = sizes.dims(node.operands[0]), sizes.dims(node.argument("index", 1))
+    along = node.get("dim")
+    if not dims or index is None or len(index) != len(dims) or not isinstance(along, int):
+        return [None]
+    found = []
+    for at, (ours, theirs) in enumerate(zip(dims, index, strict=True)):
+        ours_is_flat, theirs_is_flat = (d.is_one or d.repeated for d in (ours, theirs))
+        if at == along % len(dims) or (ours_is_flat and (theirs.repeated or not theirs_is_flat)):
+            found.append(theirs)
+            continue
+        found.append(ours)
+        if not (ours_is_flat or theirs_is_flat):
+            sizes.same(ours.extent, theirs.extent)
+    return [tuple(found)]
+
+
 def _embedding(sizes: Sizes, node: Node) -> Shapes:
     index, table = sizes.dims(node.operands[0]), sizes.dims(node.argument("weight", 1))
     return [None if index is None or not table else (*map(_own, index), _own(table[-1]))]
@@ -309,16 +333,16 @@ def _unknown(sizes: Sizes, node: Node) -> Shapes:
 
 SHAPES: dict[str, Rule] = {
     "broadcast": _broadcast, "broadcast_in_dim": _broadcast_in_dim, "cast": _same, "cat": _cat,
-    "embedding_fwd": _embedding, "expand": _expand, "full": _made, "grouped_mm": _grouped,
-    "index_select": _index, "iota": _iota, "linear": _linear, "matmul": _matmul, "normal": _made,
-    "pad": _pad, "permute": _permute, "sdpfa_bwd": _attention_gradients, "sdpfa_fwd": _attention,
-    "reshape": _reshape, "select": _select, "set": _same, "slice": _slice,
-    "squeeze": _squeeze, "stride_order": _stored, "topk": _topk, "uniform": _made,
+    "embedding_fwd": _embedding, "expand": _expand, "full": _made, "gather": _gathered,
+    "grouped_mm": _grouped, "index_select": _index, "iota": _iota, "linear": _linear,
+    "matmul": _matmul, "normal": _made, "pad": _pad, "permute": _permute, "reshape": _reshape,
+    "sdpfa_bwd": _attention_gradients, "sdpfa_fwd": _attention, "select": _select, "set": _same,
+    "slice": _slice, "squeeze": _squeeze, "stride_order": _stored, "take_along_axis": _taken,
+    "topk": _topk, "uniform": _made,
     **dict.fromkeys(("argsort", "cummax", "cummin", "cumprod", "cumsum", "rand_like", "randn_like",
                      "scatter", "triu"), _stored),
     **dict.fromkeys(("max", "min", "prod", "sum", "var", "var_mean", "welford"), _reduction),
-    **dict.fromkeys(("cutlass_nvfp4_grouped_mm", "gather", "nv_block_quantize",
-                     "nv_grouped_block_quantize", "preprocess_grouped_matmul_input_sf", "scaled_mm",
-                     "take_along_axis"), _unknown),
+    **dict.fromkeys(("cutlass_nvfp4_grouped_mm", "nv_block_quantize", "nv_grouped_block_quantize",
+                     "preprocess_grouped_matmul_input_sf", "scaled_mm"), _unknown),
 }  # fmt: skip
 """By the name below ``fd.ops``; pointwise operations are not among them."""

@@ -153,7 +153,8 @@ class Expressions:
         base = self.read(e.value, scope)
         match base:
             case Handle(path=""):
-                return scope.get(f"fd.{e.attr}", Handle(e.attr))
+                held = scope.get(f"fd.{e.attr}", Handle(e.attr))
+                return self.open(e) if isinstance(held, Open) else held
             case Handle(path="ops"):
                 return Handle(f"ops.{e.attr}")
             case Ref():
@@ -237,7 +238,7 @@ class Expressions:
                 call = (tensor, *call[0]), call[1]
                 return self.recording.operation(e, op, names, call)
             case Method(of=tensor, name="dtype"):
-                return Open(f"{tensor}.dtype()", e.lineno)
+                return self.recording.dtype_of(tensor, e.lineno)
         raise self.source.refusal(e)
 
     def foreign(self, e: ast.Call, function: Library | Open, given: tuple[Python, ...]) -> Python:

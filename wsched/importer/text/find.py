@@ -25,13 +25,27 @@ class Found:
 
     Args:
         at: the ``with`` or the function that they are in.
-        handle: the name of the definition object in them.
+        handles: the names of the definition object in them; that of a class has others beside
+            ``self``.
         around: the blocks that ``at`` stands in, the module first.
     """
 
     at: ast.With | ast.FunctionDef
-    handle: str
+    handles: tuple[str, ...]
     around: tuple[ast.AST, ...]
+
+    @property
+    def made_by(self) -> ast.ClassDef | None:
+        """The class of the older front end that the definition is a method of."""
+        block = self.around[-1] if self.around else None
+        return block if isinstance(block, ast.ClassDef) else None
+
+    @property
+    def sharding(self) -> ast.FunctionDef | None:
+        """The method of that class that shards tensors; ``schedule`` changes no results."""
+        methods = self.made_by.body if self.made_by else []
+        found = (m for m in methods if isinstance(m, ast.FunctionDef))
+        return next((m for m in found if m.name == "multidevice_schedule"), None)
 
     @property
     def parameters(self) -> list[ast.arg]:
@@ -39,7 +53,7 @@ class Found:
         if isinstance(self.at, ast.With):
             return []
         args = self.at.args
-        return [a for a in _arguments(args) if a.arg != self.handle]
+        return [a for a in _arguments(args) if a.arg not in self.handles]
 
     @property
     def defaults(self) -> dict[str, ast.expr]:
@@ -50,8 +64,9 @@ class Found:
 def find(source: Source, module: ast.Module) -> Found:
     """The one definition of a text.
 
-    It is the body of ``with FusionDefinition() as fd:``, or a function with an argument
-    ``fd: FusionDefinition`` that no such body calls with arguments of its own.
+    It is the body of ``with FusionDefinition() as fd:``, a function with an argument
+    ``fd: FusionDefinition`` that no such body calls with arguments of its own, or the method
+    ``definition`` of a class of FusionDefinition's.
 
     Raises:
         UnsupportedError: there is none, or more than one.
@@ -61,8 +76,8 @@ def find(source: Source, module: ast.Module) -> Found:
     if blocks and not candidates:
         at = blocks[0]
         raise UnsupportedError(
-            f"line {at.at.lineno}: a definition that calls nothing of {at.handle}",
-            f"one with inputs and a result, {at.handle}.add_output(...)",
+            f"line {at.at.lineno}: a definition that calls nothing of {at.handles[0]}",
+            f"one with inputs and a result, {at.handles[0]}.add_output(...)",
         )
     functions = {f.at.name for f in candidates if isinstance(f.at, ast.FunctionDef)}
     calls = {id(f): set(_calls(f)) & functions for f in candidates}
@@ -73,8 +88,8 @@ def find(source: Source, module: ast.Module) -> Found:
     if len(roots) != 1:
         raise UnsupportedError(
             f"text with {len(roots)} fusion definitions",
-            "text with one, a function with an argument `fd: FusionDefinition` "
-            "or the body of `with FusionDefinition() as fd:`",
+            "text with one, a function with an argument `fd: FusionDefinition`, the body of "
+            "`with FusionDefinition() as fd:` or `definition(self)` of a class of them",
         )
     return roots[0]
 
@@ -103,7 +118,22 @@ def surroundings(source: Source, found: Found) -> Scope:
                 scope[s.name] = Function(s, scope)
             elif isinstance(s, ast.Assign):
                 _assign(reader, s, once, scope)
-    return ChainMap({}, scope)
+    return ChainMap(_attributes(found), scope)
+
+
+def _attributes(found: Found) -> Scope:
+    """What other methods of its class give the definition object, ``__init__`` above all: open."""
+    held: Scope = {}
+    for method in found.made_by.body if found.made_by else ():
+        if not isinstance(method, ast.FunctionDef) or method is found.at or not method.args.args:
+            continue
+        own = method.args.args[0].arg
+        for node in ast.walk(method):
+            match node:
+                case ast.Attribute(value=ast.Name(id=name), attr=attr, ctx=ast.Store()):
+                    if name == own:
+                        held[f"fd.{attr}"] = Open(f"{own}.{attr}", node.lineno)
+    return held
 
 
 def _assign(reader: Statements, s: ast.Assign, once: set[str], scope: Scope) -> None:
@@ -139,11 +169,32 @@ def _candidates(module: ast.Module) -> Iterator[Found]:
     pending: list[tuple[ast.AST, tuple[ast.AST, ...]]] = [(module, ())]
     while pending:
         node, around = pending.pop()
-        if isinstance(node, ast.FunctionDef | ast.With) and (handle := _handle(node)):
-            yield Found(node, handle, around)
+        if isinstance(node, ast.FunctionDef | ast.With):
+            handles = _of_class(module, node, around[-1]) if around else ()
+            if handles or (handles := tuple(filter(None, (_handle(node),)))):
+                yield Found(node, handles, around)
         inner = (*around, node)
         children = [c for c in ast.iter_child_nodes(node) if isinstance(c, ast.stmt)]
         pending += [(c, inner) for c in reversed(children)]
+
+
+def _of_class(module: ast.Module, node: ast.AST, block: ast.AST) -> tuple[str, ...]:
+    """What the method ``definition`` of a class of FusionDefinition's knows the object by: its own
+    argument, and the names that the text gives such objects.
+    """
+    if not (isinstance(block, ast.ClassDef) and isinstance(node, ast.FunctionDef)):
+        return ()
+    arguments = _arguments(node.args)
+    derived = any(_last(base) == "FusionDefinition" for base in block.bases)
+    if node.name != "definition" or not derived or len(arguments) != 1:
+        return ()
+    made = (
+        target.id for s in ast.walk(module) if isinstance(s, ast.Assign)
+        for target in s.targets
+        if isinstance(target, ast.Name) and isinstance(s.value, ast.Call)
+        and _last(s.value.func) == block.name
+    )  # fmt: skip
+    return arguments[0].arg, *made
 
 
 def _handle(node: ast.FunctionDef | ast.With) -> str:
@@ -179,10 +230,10 @@ def _uses(found: Found) -> bool:
     for node in ast.walk(found.at):
         match node:
             case ast.Attribute(value=ast.Name(id=name), attr=attr):
-                if name == found.handle and attr in _DEFINES:
+                if name in found.handles and attr in _DEFINES:
                     return True
             case ast.Call(func=ast.Name(), args=args, keywords=keywords):
-                if _passes(args, found.handle) and len(args) + len(keywords) > 1:
+                if _passes(args, found.handles) and len(args) + len(keywords) > 1:
                     return True
     return False
 
@@ -191,12 +242,12 @@ def _calls(found: Found) -> Iterator[str]:
     """Functions that a block passes its definition object to."""
     for node in ast.walk(found.at):
         match node:
-            case ast.Call(func=ast.Name(id=name), args=args) if _passes(args, found.handle):
+            case ast.Call(func=ast.Name(id=name), args=args) if _passes(args, found.handles):
                 yield name
 
 
-def _passes(args: list[ast.expr], handle: str) -> bool:
-    return any(isinstance(a, ast.Name) and a.id == handle for a in args)
+def _passes(args: list[ast.expr], handles: tuple[str, ...]) -> bool:
+    return any(isinstance(a, ast.Name) and a.id in handles for a in args)
 
 
 def _arguments(args: ast.arguments) -> list[ast.arg]:

@@ -12,6 +12,7 @@ import ast
 from wsched.importer.definition import Definition, Open, Ref
 from wsched.importer.indices import with_vector_indices
 from wsched.importer.orders import with_whole_orders
+from wsched.importer.places import with_places_from_the_front
 from wsched.importer.text.find import Found, find, surroundings
 from wsched.importer.text.recording import Recording
 from wsched.importer.text.source import Source
@@ -30,7 +31,8 @@ def record_text(text: str) -> Definition:
 
     Args:
         text: ``repr(fd)``, or a script that contains it: a function ``f(fd: FusionDefinition)``,
-            or a body below ``with FusionDefinition() as fd:``.
+            a body below ``with FusionDefinition() as fd:``, or the method ``definition`` of a class
+            of FusionDefinition's.
 
     Raises:
         UnsupportedError: there is no definition or more than one, or something in it is not
@@ -47,11 +49,13 @@ def record_printed(text: str) -> Definition:
     scope = surroundings(source, found)
     statements = Statements(recording)
     _parameters(statements, found, scope)
-    scope[found.handle] = Handle("")
+    scope.update(dict.fromkeys(found.handles, Handle("")))
     returned = statements.block(found.at.body, scope)
+    if found.sharding is not None:
+        recording.mark_all(found.sharding)
     if returned is not None and not recording.outputs and not recording.marks:
         recording.outputs += _tensors(returned)
-    return with_whole_orders(recording.definition())
+    return with_places_from_the_front(with_whole_orders(recording.definition()))
 
 
 def _parameters(statements: Statements, found: Found, scope: Scope) -> None:

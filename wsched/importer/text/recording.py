@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from wsched.fusion.types import DataType
 from wsched.importer.definition import Definition, Node, Open, Ref, Value, Written
+from wsched.importer.dtypes import tensor_types
 from wsched.importer.signatures import makes_one, results_of
 from wsched.importer.text.arguments import Call, canonical, layout_of
 from wsched.importer.text.source import Source
@@ -125,10 +126,20 @@ class Recording:
             self.outputs.remove(result.name)
         self.outputs.append(result.name)
 
+    def dtype_of(self, tensor: Ref, line: int) -> DataType | Open:
+        """The type of a tensor's elements, where the text tells it."""
+        found = tensor_types(self.nodes).get(tensor.name)
+        return Open(f"{tensor}.dtype()", line) if found is None else found
+
     def mark(self, at: ast.Call, of: Ref, method: str) -> None:
         """A method of a tensor that shards or schedules it."""
         text = Open(self.source.text_of(at), at.lineno)
         self.marks.append(Node(method, (), (of, text), (), at.lineno))
+
+    def mark_all(self, method: ast.FunctionDef) -> None:
+        """A method of the definition's class that shards its tensors."""
+        text = Open(self.source.shown(method.lineno), method.lineno)
+        self.marks.append(Node(method.name, (), (None, text), (), method.lineno))
 
 
 def _given(call: Call) -> Call:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from wsched.fusion import DataType
-from wsched.importer import Node
+from wsched.importer.definition import Node, Ref, Value
 from wsched.importer.operands import product_type
 from wsched.importer.ops import MATMULS, Promotion, arity_of, promotion
 
-__all__ = ["POINTWISE", "result_types"]
+__all__ = ["POINTWISE", "result_types", "tensor_types"]
 
 Known = Sequence[DataType | None]
 
@@ -35,6 +35,31 @@ _UNKNOWN = frozenset((
     "complex", "cutlass_nvfp4_grouped_mm", "imag", "nv_block_quantize",
     "nv_grouped_block_quantize", "preprocess_grouped_matmul_input_sf", "real", "scaled_mm",
 ))  # fmt: skip
+
+
+def tensor_types(nodes: Iterable[Node]) -> dict[str, DataType | None]:
+    """The element type of each tensor that operations define, in their order; None of one that is
+    not known.
+    """
+    found, whole = dict[str, DataType | None](), set[str]()
+
+    def is_real(value: Value) -> bool:
+        if isinstance(value, Ref):
+            return value.name not in found and value.name not in whole
+        return isinstance(value, float)
+
+    for node in nodes:
+        read = [found[name] for name in node.refs if name in found]
+        said = node.get("dtype")
+        if node.op == "define_tensor":
+            kind = DataType.Float if said is None else said
+            found[node.results[0]] = kind if isinstance(kind, DataType) else None
+        elif node.op == "size" or (node.op == "define_scalar" and said is DataType.Int):
+            whole.update(node.results)
+        elif read or node.op in ("full", "iota", "normal", "uniform"):
+            kinds = result_types(node, read, any(map(is_real, node.operands)))
+            found |= zip(node.results, kinds, strict=False)
+    return found
 
 
 def result_types(node: Node, operands: Known, real: bool) -> list[DataType | None]:
