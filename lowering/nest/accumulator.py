@@ -11,13 +11,13 @@ from lowering.nest.domains import summed
 from lowering.nest.element import element_type
 from lowering.nest.refusal import refused
 from lowering.nest.tile import Tile, tile_of
-from wsched.fusion import IterDomain, ParallelType, TensorView
+from wsched.fusion import CastOp, DataType, Fusion, IterDomain, ParallelType, TensorView
 from wsched.schedule.graph import Group, TransformGraph
 from wsched.schedule.proof.nest import BOX
 from wsched.schedule.proof.relation import LoadRelation
 from wsched.schedule.proof.sides import CTA_INDEX, ROLES
 
-__all__ = ["Accumulator", "require_summed_on_z"]
+__all__ = ["Accumulator", "require_summed_on_z", "rounded_away"]
 
 _PARTS = "on BIDz a constant number of parts of K, one for each CTA along z"
 
@@ -114,3 +114,20 @@ def require_summed_on_z(
     parts = (graph.group(x) for a in sums for x in a.tensor.loop if x.parallel is d.parallel)
     if graph.group(d) not in parts:
         raise refused(t, f"loop {d.label} {d.extent} [{d.parallel}] of {t.name}", _PARTS)
+
+
+def rounded_away(fusion: Fusion, accumulators: Sequence[Accumulator]) -> bool:
+    """Whether something is computed in fp32 of what sums are rounded to: in registers of its own.
+
+    Nobody reads the sums any more then, which are cleared in each tile: carried from tile to tile,
+    as zeros of the first one are, they would keep their registers until the tile's end.
+    """
+    sums = {a.tensor.name for a in accumulators}
+    widened = {
+        e.output
+        for e in fusion.exprs
+        if isinstance(e, CastOp)
+        and fusion.tensor(e.output).dtype is DataType.Float
+        and isinstance(fusion.definition(e.input), CastOp)
+    }
+    return not sums.isdisjoint(fusion.made_from(widened))

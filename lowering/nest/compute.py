@@ -25,7 +25,7 @@ from lowering.kernel.nodes import (
 )
 from lowering.kernel.reduction import NEUTRAL
 from lowering.kernel.visit import used_in, walk
-from lowering.nest.accumulator import require_summed_on_z
+from lowering.nest.accumulator import require_summed_on_z, rounded_away
 from lowering.nest.at_once import PARTS, AtOnce
 from lowering.nest.cluster import constant
 from lowering.nest.computing import Computing
@@ -111,7 +111,9 @@ class _Walk:
         """The whole section."""
         nodes = nest(self.plan.fusion, self.graph, self.part.tensors)
         self.at_once = AtOnce(self.plan, nodes, self.accumulators)
-        # The first wgmma of a tile overwrites, so one clearing of registers serves K = 0.
+        # The first wgmma of a tile overwrites, so one clearing of registers serves K = 0, unless
+        # they have to be free in between.
+        self.rounded_away = rounded_away(self.plan.fusion, self.accumulators)
         zeros = [Frag(self.namer.new("zero"), a.kind) for a in self.part.held]
         for accumulator, zero in zip(self.part.held, zeros, strict=True):
             self.registers.hold(accumulator.tile, zero)
@@ -237,7 +239,7 @@ class _Walk:
     def counting(self, node: Loop, counter: Counter, depth: int) -> Body:
         """A loop that steps through the ring, with those inside it that count the same.
 
-        It carries the accumulators that it adds to.
+        It carries the accumulators that it adds to, unless these are cleared inside.
         """
         require_perfect(self.graph, node, counter)
         steps = self._steps(node)
@@ -250,9 +252,10 @@ class _Walk:
             self.again = binary("or", self.again, head.start < head.var)
         event = self._event(counter, head)
         outer, self.registers = self.registers, self.registers.inner()
-        tiles = [a.tile for a in self.part.held]
         carries = []
-        cleared = over_k and self.partials is not None and self.partials.may_lack(head.stop)
+        lacks = self.partials is not None and self.partials.may_lack(head.stop)
+        cleared = over_k and (lacks or self.rounded_away)
+        tiles = [a.tile for a in self.part.held if over_k or not self.rounded_away]
         for tile in tiles:
             value = outer.held[tile.tensor.name].value
             if cleared:
