@@ -65,6 +65,16 @@ def test_reference_of_a_row() -> None:
     assert found == pytest.approx(np.array([[0, 0.841192, -0.158808]] * 2), abs=1e-6)
 
 
+def test_what_is_rounded_is_read_so() -> None:
+    """265 is no number of bf16: 264 is what is squared. Results are not rounded."""
+    product = np.full((2, 3), 265, np.float32)
+    squared = "f = fd.ops.cast(y, dtype=DataType.Float)", "d = fd.ops.mul(f, f)"
+    for lines, wanted in (((), 265), (squared, 264 * 264)):
+        fusion = build_fusion(record_text(epilogue(*lines)))
+        (found,) = reference(fusion, {fusion.mmas[0].output: product}, {})
+        assert np.array_equal(found, np.full((2, 3), wanted))
+
+
 def test_two_products() -> None:
     """The gate's is multiplied with the other one, element by element."""
     pytest.importorskip("torch")

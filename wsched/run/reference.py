@@ -12,11 +12,13 @@ from functools import partial
 from string import ascii_lowercase
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from lowering.ground.errors import UnsupportedError
 from wsched.fusion import (
     BroadcastOp,
+    CastOp,
     DataType,
     Fusion,
     FusionExpr,
@@ -28,6 +30,7 @@ from wsched.fusion import (
     ReductionOp,
     Role,
     TensorBinding,
+    inputs_of,
     products,
 )
 from wsched.fusion.names import blocks_of
@@ -102,6 +105,7 @@ REDUCTIONS: dict[str, Callable[..., Any]] = {
 
 _OVERFLOW = {DataType.Half: np.float32(65520.0), DataType.BFloat16: np.float32(3.3961775e38)}
 """The least value that is rounded to infinity."""
+_ROUNDED = {DataType.Half: np.float16, DataType.BFloat16: ml_dtypes.bfloat16}
 _MOST = {DataType.Float8_e4m3fn: 448.0, DataType.Float8_e5m2: 57344.0}
 """The value that what exceeds it is rounded to."""
 
@@ -115,6 +119,9 @@ def reference(
     """The results in the order of the definition, in fp32: [M, N], reductions without what is
     reduced over. What stands side by side in a tensor does so without a gap.
 
+    What is computed of a value of 16 bits is computed of what it is rounded to; results are not
+    rounded.
+
     Args:
         fusion: scheduled or not.
         products: ``A · Bᵀ`` in fp32, [M, N], by the tensor that a matrix product makes.
@@ -123,11 +130,21 @@ def reference(
     """
     values: dict[str, Any] = dict(inputs)
     shape = np.broadcast_shapes(*(x.shape for x in products.values()))
+    read = {
+        name
+        for e in fusion.exprs
+        if isinstance(e, PointwiseOp | CastOp | ReductionOp)
+        for name in inputs_of(e)
+    }
     with np.errstate(all="ignore"):
         for e in fusion.exprs:
             found = _value(fusion, e, values, products)
-            if found is not None:
-                values[e.output] = _held(found, fusion.tensor(e.output).dtype)
+            if found is None:
+                continue
+            dtype = fusion.tensor(e.output).dtype
+            if e.output in read and dtype in _ROUNDED:
+                found = np.float32(found.astype(_ROUNDED[dtype]))
+            values[e.output] = _held(found, dtype)
     found = []
     for b in fusion.outputs:
         value = values[b.tensor]

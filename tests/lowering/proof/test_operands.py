@@ -118,8 +118,8 @@ MOVED = {
         "T1[No2 * 32, k2 * 64 + min(Mo2, 1) * min(No2, 1) * min(k2, 1) * 64]",
         "at M = 97, N = 49, K = 97"),
     "the rows of three of four warps": (
-        "reductions", "t202_s[group, 0, 0], 4, 32", "t202_s[group, 0, 0], 3, 32",
-        "3 rows of t202_s from 0 on are not those of whole warpgroups"),
+        "reductions", "t222_s[group, 0, 0], 4, 32", "t222_s[group, 0, 0], 3, 32",
+        "3 rows of t222_s from 0 on are not those of whole warpgroups"),
     "a sum without the last column": (
         "reductions", "below2: frag<pred, 1x32> = frag.below N - No * 32",
         "below2: frag<pred, 1x32> = frag.below N - No * 32 - 1",
