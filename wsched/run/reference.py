@@ -103,8 +103,6 @@ REDUCTIONS: dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 """By the operation of a reduction; sums in fp64."""
 
-_OVERFLOW = {DataType.Half: np.float32(65520.0), DataType.BFloat16: np.float32(3.3961775e38)}
-"""The least value that is rounded to infinity."""
 _ROUNDED = {DataType.Half: np.float16, DataType.BFloat16: ml_dtypes.bfloat16}
 _MOST = {DataType.Float8_e4m3fn: 448.0, DataType.Float8_e5m2: 57344.0}
 """The value that what exceeds it is rounded to."""
@@ -139,12 +137,9 @@ def reference(
     with np.errstate(all="ignore"):
         for e in fusion.exprs:
             found = _value(fusion, e, values, products)
-            if found is None:
-                continue
-            dtype = fusion.tensor(e.output).dtype
-            if e.output in read and dtype in _ROUNDED:
-                found = np.float32(found.astype(_ROUNDED[dtype]))
-            values[e.output] = _held(found, dtype)
+            if found is not None:
+                dtype = fusion.tensor(e.output).dtype
+                values[e.output] = _held(found, dtype, e.output in read)
     found = []
     for b in fusion.outputs:
         value = values[b.tensor]
@@ -287,12 +282,16 @@ def _formula(product: Product, a: tuple[str, ...], b: tuple[str, ...]) -> str:
     return f"{left},{right}->{made}"
 
 
-def _held(x: Any, dtype: DataType) -> Any:
-    """Infinities, or largest numbers, for what is rounded to them in a tensor of that type."""
+def _held(x: Any, dtype: DataType, read: bool) -> Any:
+    """What something is computed of, if it is read, in a tensor of that type; else infinities, or
+    largest numbers, for what is rounded to them.
+    """
     if dtype in _MOST:
         return np.clip(x, -_MOST[dtype], _MOST[dtype])
-    limit = _OVERFLOW.get(dtype)
-    return x if limit is None else np.where(np.abs(x) >= limit, np.copysign(np.inf, x), x)
+    if dtype not in _ROUNDED:
+        return x
+    rounded = np.float32(x.astype(_ROUNDED[dtype]))
+    return rounded if read else np.where(np.isinf(rounded), rounded, x)
 
 
 def _value(
