@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from wsched.bench.method.statistic import (
     Spread,
     geometric_mean,
+    in_turns,
     input_sets,
     orders,
     paired_ratios,
@@ -37,6 +38,20 @@ def test_orders_are_permutations_of_a_seed() -> None:
     assert drawn == orders(names, 200, "7 8x8x8")
     assert drawn != orders(names, 200, "8 8x8x8")
     assert orders([], 2, "") == [[], []]
+
+
+def test_what_is_timed_in_turns() -> None:
+    """In the drawn orders; rounds in front are run and do not count."""
+    ran = list[str]()
+
+    def timed(name: str) -> int:
+        ran.append(name)
+        return len(ran)
+
+    seen = in_turns("ab", 3, "seed", timed, before=2)
+    drawn = [name for order in orders("ab", 5, "seed") for name in order]
+    assert ran == drawn
+    assert seen == {n: [at for at, m in enumerate(drawn, 1) if m == n and at > 4] for n in "ab"}
 
 
 def test_every_system_runs_after_every_other() -> None:

@@ -24,7 +24,7 @@ from wsched.bench.gemm.results import check_path, save
 from wsched.bench.method.environment import environment
 from wsched.bench.method.gpu import require_gpu
 from wsched.bench.method.operands import relative_error
-from wsched.bench.method.statistic import orders
+from wsched.bench.method.statistic import in_turns
 from wsched.doors.fallback import rebuild
 from wsched.importer import record_text
 
@@ -215,12 +215,8 @@ def times_of(
         return (clock() - begin) / calls * 1e6, (returned - begin) / calls * 1e6
 
     calls = {name: max(3, round(burst_us / burst(way, 3)[0])) for name, way in ways.items()}
-    seen: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
-    for number, names in enumerate(orders(list(ways), rounds + 1, seed)):
-        for name in names:
-            found = burst(ways[name], calls[name])
-            if number:
-                seen[name].append(found)
+    timed = lambda name: burst(ways[name], calls[name])  # noqa: E731
+    seen = in_turns(list(ways), rounds, seed, timed, before=1)
     return {
         name: (median(us for us, _ in found), median(host for _, host in found))
         for name, found in seen.items()

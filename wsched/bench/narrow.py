@@ -25,7 +25,7 @@ from lowering.ground.errors import UnsupportedError
 from wsched.bench.method.appended import append
 from wsched.bench.method.gpu import elapsed_us, end_without_gpu
 from wsched.bench.method.operands import relative_error
-from wsched.bench.method.statistic import geometric_mean, orders, paired_ratios
+from wsched.bench.method.statistic import geometric_mean, in_turns, paired_ratios
 from wsched.bench.problem import ANCHORS, Shape, parse_shapes
 from wsched.front.scaled import BLOCK, int_mm_call, scaled_mm_call
 from wsched.front.written import definition, run, tensor_line
@@ -110,13 +110,7 @@ def compared(
         clock: microseconds of a call.
         seed: of the orders.
     """
-    seen: dict[str, list[float]] = {name: [] for name in ways}
-    for n, order in enumerate(orders(list(ways), _ROUNDS + 1, seed)):
-        for name in order:
-            us = clock(ways[name])
-            if n:  # the first round is not counted
-                seen[name].append(us)
-    return seen
+    return in_turns(list(ways), _ROUNDS, seed, lambda name: clock(ways[name]), before=1)
 
 
 def report(found: dict[str, Any]) -> str:

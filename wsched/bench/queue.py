@@ -19,7 +19,7 @@ from typing import Any
 
 from wsched.bench.method.gpu import elapsed_us, end_without_gpu
 from wsched.bench.method.hold import Held
-from wsched.bench.method.statistic import orders
+from wsched.bench.method.statistic import in_turns
 from wsched.bench.problem import Shape, parse_shapes
 from wsched.front import api
 from wsched.importer.linear import LINEAR
@@ -54,11 +54,12 @@ def measure(
     """Median microseconds of a call of each way; they take turns, in each round in an order that is
     drawn, each within ``held``.
     """
-    seen: dict[str, list[float]] = {name: [] for name in ways}
-    for names in orders(list(ways), rounds, "ways in turn"):
-        for name in names:
-            with held:
-                seen[name].append(clock(ways[name]))
+
+    def timed(name: str) -> float:
+        with held:
+            return clock(ways[name])
+
+    seen = in_turns(list(ways), rounds, "ways in turn", timed)
     return {name: median(us) for name, us in seen.items()}
 
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from lowering.ground.errors import ScheduleError, UnsupportedError
 from wsched.bench.method.gpu import elapsed_us, end_without_gpu
-from wsched.bench.method.statistic import orders
+from wsched.bench.method.statistic import in_turns
 from wsched.choose.heuristics import ranked
 from wsched.doors.fallback.nvfuser import rebuild
 from wsched.front import api
@@ -60,10 +60,8 @@ def measure(
     for name, way in ways.items():
         way()
         calls[name] = max(_LEAST_CALLS, int(_ROUND_US / max(clock(way, 1), 1.0)))
-    seen: dict[str, list[float]] = {name: [] for name in ways}
-    for names in orders(list(ways), _ROUNDS, "ways in turn"):
-        for name in names:
-            seen[name].append(clock(ways[name], calls[name]))
+    timed = lambda name: clock(ways[name], calls[name])  # noqa: E731
+    seen = in_turns(list(ways), _ROUNDS, "ways in turn", timed)
     return {name: median(us) for name, us in seen.items()}
 
 

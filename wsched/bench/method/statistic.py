@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
+from typing import TypeVar
 
-__all__ = ["Spread", "geometric_mean", "input_sets", "orders", "paired_ratios", "ratios_text",
-           "repetitions"]  # fmt: skip
+__all__ = ["Spread", "geometric_mean", "in_turns", "input_sets", "orders", "paired_ratios",
+           "ratios_text", "repetitions"]  # fmt: skip
 
 # A set of buffers counts as out of the cache when twice the cache was touched since its last use.
 _CACHE_FACTOR = 2
@@ -55,6 +56,30 @@ def orders(names: Sequence[str], rounds: int, seed: str) -> list[list[str]]:
     """
     draw = random.Random(seed)
     return [draw.sample(names, len(names)) for _ in range(rounds)]
+
+
+T = TypeVar("T")
+
+
+def in_turns(
+    names: Sequence[str], rounds: int, seed: str, timed: Callable[[str], T], before: int = 0
+) -> dict[str, list[T]]:
+    """Return what is timed of each name in each round, in the orders that :func:`orders` draws.
+
+    Args:
+        names: of what takes turns.
+        rounds: that count.
+        seed: of the orders.
+        timed: runs what has a name.
+        before: rounds in front of those that count.
+    """
+    seen: dict[str, list[T]] = {name: [] for name in names}
+    for number, order in enumerate(orders(names, before + rounds, seed)):
+        for name in order:
+            found = timed(name)
+            if number >= before:
+                seen[name].append(found)
+    return seen
 
 
 def paired_ratios(reference: Sequence[float], times: Sequence[float]) -> list[float]:
