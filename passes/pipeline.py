@@ -52,6 +52,7 @@ from passes.set_l2_promotions import set_l2_promotions
 from passes.share_slices import share_slices
 from passes.simplify import simplify
 from passes.step_stages import step_stages
+from passes.sum_products import sum_products
 from passes.swizzle_shared import swizzle_shared
 from passes.synchronize_partials import synchronize_partials
 from passes.synchronize_tcgen05 import synchronize_tcgen05
@@ -87,6 +88,7 @@ PASSES: tuple[Pass, ...] = (
     chunk_epilogue,  # stmatrix and TMA stores through buffers of the epilogue's own
     reuse_stages,  # which lie where the operands' stages were, where that is asked for
     load_vectors_first,  # scales and biases once for all chunks, where registers hold them
+    sum_products,  # of two fragments, an fma for each element
     reduce_across_warps,  # rows of a tile, from warp to warp through shared memory
     reduce_lanes_last,  # columns of a tile, the lanes of a row once behind the loop over chunks
     reduce_behind_stores,  # chunks, each behind the store of one

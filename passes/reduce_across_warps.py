@@ -126,7 +126,7 @@ class _Through:
 
     def _stored(self, stmt: FragReduceRows, store: FragStoreGlobal) -> Body:
         at = SmemRef(self._buffer(stmt), self._group, (ZERO, ZERO))
-        to_shared = FragReduceToShared(stmt.op, at, stmt.value, stmt.below)
+        to_shared = FragReduceToShared(stmt.op, at, stmt.value, stmt.below, stmt.factor)
         cols = stmt.value.type.cols
         stored = FragStoreReduced(stmt.op, store.dst, at, WARP_ROWS, cols)
         return self._sync, to_shared, self._sync, stored
@@ -138,7 +138,7 @@ class _Through:
         stage = self._group * turns
         stage += loop.var % turns if loop is not None and turns > 1 else ZERO
         at = SmemRef(name, stage, (ZERO, ZERO))
-        stored = FragReduceToShared(stmt.op, at, stmt.value, stmt.below)
+        stored = FragReduceToShared(stmt.op, at, stmt.value, stmt.below, stmt.factor)
         read = FragReduceFromShared(stmt.out, stmt.op, stmt.acc, at, WARP_ROWS)
         sync = self._sync
         return (stored, sync, read) if turns > 1 else (sync, stored, sync, read)

@@ -214,6 +214,8 @@ class _Planner:
     ) -> None:  # fmt: skip
         if isinstance(s, FragReduce):
             self.read(s.value, s.OP)
+            if s.factor is not None:
+                self.read(s.factor, s.OP)
         elif isinstance(s, Wgmma) and isinstance(s.a, Frag):
             self.read(s.a, s.OP)
         self.consume(s.acc, s.out, s.OP)

@@ -1,7 +1,8 @@
 """Rules for reductions: in registers, by shuffles, and through shared memory.
 
 The order of operations is that of the nodes' docstrings, which the machine follows too; sums are
-``__fadd_rn``, which no compiler contracts with the product in front of it.
+``__fadd_rn``, which no compiler contracts with the product in front of it, or ``__fmaf_rn`` where a
+factor says that products are summed.
 """
 
 from __future__ import annotations
@@ -78,6 +79,8 @@ def _reduce(e: Emitter, s: FragReduce) -> None:
 def _masked(e: Emitter, s: FragReduce | FragReduceToShared, b: int, row: int, col: int) -> str:
     """An element, or what stands for it where it does not count."""
     value = e.element(s.value, b, row, col)[0]
+    if s.factor is not None:
+        value = f"__fmul_rn({value}, {e.element(s.factor, b, row, col)[0]})"
     if s.below is None:
         return value
     return f"({e.element(s.below, b, row, col)[0]} ? {value} : {literal(ABSENT[s.op])})"
@@ -89,7 +92,11 @@ def _added(
     """A statement that adds an element, if it counts: an instruction with a predicate, where one
     of what stands for nothing would be two.
     """
-    total = f"{so_far} = {_fold(s.op, (so_far, e.element(s.value, b, row, col)[0]))};"
+    value = e.element(s.value, b, row, col)[0]
+    total = _fold(s.op, (so_far, value))
+    if s.factor is not None:
+        total = f"__fmaf_rn({value}, {e.element(s.factor, b, row, col)[0]}, {so_far})"
+    total = f"{so_far} = {total};"
     if s.below is None:
         return total
     return f"if ({e.element(s.below, b, row, col)[0]}) {total}"

@@ -54,6 +54,10 @@ class FragReduce(Stmt):
     Where ``below``, a row or a column of pred, is false, elements do not count (``ABSENT``): those
     of a tile behind the end of its tensor.
 
+    With ``factor``, as large as ``value`` or a row or a column of it, products of both are summed:
+    each is added without having been rounded (``fma.rn.f32``), but for one that nothing is in front
+    of (``mul.rn.f32``).
+
     ``op`` is one of ``REDUCTIONS``; all are fragments of f32 in one layout. All rows together
     are further warps' as well: see ``frag.reduce_to_shared``.
     """
@@ -65,12 +69,14 @@ class FragReduce(Stmt):
     acc: Frag
     value: Frag
     below: Frag | None = None
+    factor: Frag | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class FragReduceRows(Stmt):
     """``out = op(acc, value)`` over all rows of a warpgroup's tile: ``acc`` has one row, and as
-    many columns as ``value``; ``below`` as for ``frag.reduce``. Consumes ``acc``. Tile level.
+    many columns as ``value``; ``below`` and ``factor`` as for ``frag.reduce``. Consumes ``acc``.
+    Tile level.
 
     ``reduce_across_warps`` makes ``frag.reduce_to_shared`` and ``frag.reduce_from_shared`` of it.
     """
@@ -84,13 +90,14 @@ class FragReduceRows(Stmt):
     acc: Frag
     value: Frag
     below: Frag | None = None
+    factor: Frag | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class FragReduceToShared(Stmt):
     """Each warp's rows of ``value`` as one row to shared memory: warp ``w`` of the warpgroup to
     row ``dst.row + w``, from column ``dst.col`` on, which is even unless there is only one.
-    ``below`` as for ``frag.reduce``.
+    ``below`` and ``factor`` as for ``frag.reduce``.
 
     Order: a thread's elements of a column from block to block, then the two halves of a block;
     then eight lanes of a column, each with that of the lane ``l ^ 4``, of ``l ^ 8``, of ``l ^ 16``.
@@ -106,6 +113,7 @@ class FragReduceToShared(Stmt):
     dst: SmemRef
     value: Frag
     below: Frag | None = None
+    factor: Frag | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,15 +29,17 @@ __all__ = ["RULES"]
 
 def _reduced(kernel: Kernel, stmt: Stmt) -> Iterator[str]:
     match stmt:
-        case FragReduce(out, op, acc, value, below):
+        case FragReduce(out, op, acc, value, below, factor):
             yield from _op(stmt.OP, op, REDUCTIONS)
             yield from _mask(value, below)
+            yield from _factor(op, value, factor)
             yield from _values(out, acc, value, layout=acc.type.layout)
             yield from _takes_over(out, acc)
             yield from _folds(value, acc)
-        case FragReduceRows(out, op, acc, value, below):
+        case FragReduceRows(out, op, acc, value, below, factor):
             yield from _op(stmt.OP, op, REDUCTIONS)
             yield from _mask(value, below)
+            yield from _factor(op, value, factor)
             yield from _values(out, acc, value)
             yield from _takes_over(out, acc)
             if (acc.type.rows, acc.type.cols) != (1, value.type.cols):
@@ -45,9 +47,10 @@ def _reduced(kernel: Kernel, stmt: Stmt) -> Iterator[str]:
                 yield f"a row of {value.type.cols} takes all rows of {value.name}, not {found}"
             if value.type.rows == 1:
                 yield f"{value.name} has one row, {stmt.OP} takes whole groups of {BLOCK_ROWS}"
-        case FragReduceToShared(op, dst, value, below):
+        case FragReduceToShared(op, dst, value, below, factor):
             yield from _op(stmt.OP, op, REDUCTIONS)
             yield from _mask(value, below)
+            yield from _factor(op, value, factor)
             yield from _values(value)
             if value.type.rows == 1:
                 yield f"{value.name} has one row, {stmt.OP} takes whole groups of {BLOCK_ROWS}"
@@ -94,6 +97,24 @@ def _mask(value: Frag, below: Frag | None) -> Iterator[str]:
         yield (
             f"{below.name} is {kind}; of {value.name} a column of {of.rows} or a row of {of.cols} "
             "of pred says what counts"
+        )
+
+
+def _factor(op: str, value: Frag, factor: Frag | None) -> Iterator[str]:
+    if factor is None:
+        return
+    if op != "sum":
+        yield f"{op} of products of {value.name} and {factor.name}: only sums have a factor"
+    kind, of = factor.type, value.type
+    sizes = ((of.rows, of.cols), (of.rows, 1), (1, of.cols))
+    if (
+        kind.dtype is not DType.F32
+        or kind.layout != of.layout
+        or (kind.rows, kind.cols) not in sizes
+    ):
+        yield (
+            f"{factor.name} is {kind}; {value.name} is multiplied by f32 in its layout, "
+            f"{of.rows}x{of.cols}, or a column or a row of that"
         )
 
 

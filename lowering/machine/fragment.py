@@ -22,10 +22,10 @@ from lowering.ground.layouts import ACCUMULATOR, RegisterLayout
 from lowering.ground.types import FragmentType
 
 __all__ = [
-    "Array", "add_aligned", "add_products", "block_to_lanes", "convert", "element_index",
-    "element_rows_cols", "filled", "greater", "held_type", "lane_rows", "lanes_to_block", "less",
-    "operand_values", "rounded", "rounded_to_tf32", "row_lanes", "sums_of_products", "to_float32",
-    "unpacked",
+    "Array", "add_aligned", "add_product", "add_products", "block_to_lanes", "convert",
+    "element_index", "element_rows_cols", "filled", "greater", "held_type", "lane_rows",
+    "lanes_to_block", "less", "operand_values", "rounded", "rounded_to_tf32", "row_lanes",
+    "sums_of_products", "to_float32", "unpacked",
 ]  # fmt: skip
 
 Array = npt.NDArray[Any]
@@ -164,6 +164,22 @@ def sums_of_products(a: Array, b: Array) -> Array:
     """
     with np.errstate(over="ignore"):
         return (a.astype(np.float64) @ b.astype(np.float64).T).astype(np.float32)
+
+
+def add_product(before: Array, product: Array) -> Array:
+    """``fma.rn.f32``: float32 numbers and products of two each, rounded once.
+
+    A product of two float32 is exact as a float64; the sum of it and a third is rounded to odd
+    there, so that float32 is what the exact sum is rounded to. NaN and infinities as they come.
+    """
+    with np.errstate(invalid="ignore", over="ignore"):
+        sums = before.astype(np.float64) + product
+        added = sums - before
+        lost = (before - (sums - added)) + (product - added)
+        even = sums.view(np.int64) % 2 == 0
+        inexact = np.isfinite(sums) & (lost != 0) & even
+        odd = np.nextafter(sums, np.where(lost > 0, np.inf, -np.inf))
+        return np.where(inexact, odd, sums).astype(np.float32)
 
 
 def add_products(before: Array | None, products: Array, dtype: DType) -> Array:

@@ -21,7 +21,7 @@ from lowering.kernel.nodes import (
 )
 from lowering.kernel.reduction import ABSENT, NEUTRAL, WARP_ROWS
 from lowering.machine.errors import FaultError
-from lowering.machine.fragment import Array, element_index, greater, less
+from lowering.machine.fragment import Array, add_product, element_index, greater, less
 from lowering.machine.global_memory import tensor_place
 from lowering.machine.handed import Handed
 from lowering.machine.program import Program, Run
@@ -35,16 +35,16 @@ __all__ = [
 
 Op = Callable[[Array, Array], Array]
 
-_OPS: Mapping[str, Op] = {"sum": np.add, "max": greater, "min": less}
-
 
 def _chain(op: Op, data: Array, axis: int, start: Array | None = None) -> Array:
-    """What lies along an axis, one after the other, behind ``start``; the axis stays, of size 1."""
+    """What lies along an axis, one after the other, behind ``start``, as float32; the axis stays,
+    of size 1.
+    """
     parts = np.split(data, data.shape[axis], axis)
     first, *rest = parts if start is None else (start, *parts)
     for each in rest:
         first = op(first, each)
-    return first
+    return first.astype(np.float32, copy=False)
 
 
 def _butterfly(op: Op, data: Array, *distances: int) -> Array:
@@ -63,11 +63,25 @@ def _blocks(op: Op, data: Array, down: bool, right: bool, start: Array | None = 
 
 
 def _masked(warp: Warp, stmt: FragReduce | FragReduceToShared) -> Array:
-    """What is reduced: where ``below`` is false, what leaves the rest as it is."""
+    """What is reduced, float32, or products as float64, which are exact; where ``below`` is false,
+    what leaves the rest as it is.
+    """
     data = warp.read(stmt.value)
+    if stmt.factor is not None:
+        data = data.astype(np.float64) * warp.read(stmt.factor)
     if stmt.below is None:
         return data
-    return np.where(warp.read(stmt.below), data, np.float32(ABSENT[stmt.op]))
+    return np.where(warp.read(stmt.below), data, data.dtype.type(ABSENT[stmt.op]))
+
+
+def _add(before: Array, each: Array) -> Array:
+    """Onto a sum a number, or a product that is not rounded; a sum is rounded when it begins."""
+    if each.dtype == np.float64:
+        return add_product(before.astype(np.float32), each)
+    return np.add(before, each)
+
+
+_OPS: Mapping[str, Op] = {"sum": _add, "max": greater, "min": less}
 
 
 def frag_reduce(stmt: FragReduce, program: Program) -> Run:

@@ -1,7 +1,7 @@
 """Rules for reductions: in registers, by shuffles, and through shared memory.
 
 The order of operations is that of the nodes' docstrings, which the machine follows too. Sums have
-no ``contract``, so nothing is made of them and the product in front.
+no ``contract``, so nothing is made of them and the product in front; sums of products are ``fma``.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from functools import reduce
 from itertools import product
 
 from lowering.ground.dtypes import DType
+from lowering.ground.errors import InternalError
 from lowering.ground.expr import ZERO, Expr, Special
 from lowering.ground.types import FragmentType
 from lowering.kernel.nodes import (
@@ -36,6 +37,8 @@ from lowering.target import ptx
 __all__ = ["RULES"]
 
 _OPS = {"sum": "addf", "max": "maximumf", "min": "minimumf"}
+
+_FMA = "(f32, f32, f32) -> f32"
 
 _LANES = 4, 8, 16
 """Distances between the lanes that hold a column."""
@@ -67,16 +70,51 @@ def _butterfly(e: Emitter, op: str, value: Value, distances: Iterable[int]) -> V
     return value
 
 
-def _masked(
-    e: Emitter, s: FragReduce | FragReduceToShared, block: int, group: int, row: int, col: int
+Place = tuple[int, int, int, int]
+"""Of an element of a thread: block, group, row and column."""
+
+
+def _elements(
+    e: Emitter, s: FragReduce | FragReduceToShared, places: Iterable[Place],
+    total: Value | None = None,
+) -> Value:  # fmt: skip
+    """Elements, one after the other, onto ``total``; those that do not count leave it as it is."""
+    for place in places:
+        total = _with(e, s, place, total)
+    if total is None:
+        raise InternalError("mlir", f"{s.OP} of no elements")
+    return total
+
+
+def _with(
+    e: Emitter, s: FragReduce | FragReduceToShared, place: Place, total: Value | None
 ) -> Value:
-    """An element, or what stands for it where it does not count."""
-    value, _ = e.element(s.value, block, group, row, col)
+    """An element onto what is there of others."""
+    value, _ = e.element(s.value, *place)
+    if s.factor is not None:
+        return _with_product(e, s, place, value, total)
+    if s.below is not None:
+        counts, _ = e.element(s.below, *place)
+        absent = e.out.number(ABSENT[s.op])
+        value = e.out.op(f"arith.select {counts}, {value}, {absent} : f32", F32)
+    return value if total is None else _two(e, s.op, total, value)
+
+
+def _with_product(
+    e: Emitter, s: FragReduce | FragReduceToShared, place: Place, value: Value, total: Value | None
+) -> Value:
+    """The same of what is multiplied by its factor, which only the sum is rounded behind."""
+    assert s.factor is not None
+    factor, _ = e.element(s.factor, *place)
+    if total is None:
+        found = e.out.op(f"arith.mulf {value}, {factor} : f32", F32)
+    else:
+        found = e.out.op(f"llvm.intr.fma({value}, {factor}, {total}) : {_FMA}", F32)
     if s.below is None:
-        return value
-    counts, _ = e.element(s.below, block, group, row, col)
-    absent = e.out.number(ABSENT[s.op])
-    return e.out.op(f"arith.select {counts}, {value}, {absent} : f32", F32)
+        return found
+    counts, _ = e.element(s.below, *place)
+    instead = e.out.number(ABSENT[s.op]) if total is None else total
+    return e.out.op(f"arith.select {counts}, {found}, {instead} : f32", F32)
 
 
 def _reduce(e: Emitter, s: FragReduce) -> None:
@@ -101,15 +139,14 @@ def _together(
     kind, out = s.value.type, s.out.type
     group, row, col = at
     if out.cols == kind.cols:
-        return _fold(e, s.op, [before, *(_masked(e, s, b, group, row, col) for b in chain)])
+        return _elements(e, s, [(b, group, row, col) for b in chain], before)
 
-    def column(inner: int) -> list[Value]:
-        places = product(chain, range(kind.groups))
-        return [_masked(e, s, b, g, row, inner) for b, g in places]
+    def column(inner: int) -> list[Place]:
+        return [(b, g, row, inner) for b, g in product(chain, range(kind.groups))]
 
     if out.cols > 1:
-        return _fold(e, s.op, [before, *column(col)])
-    folded = _fold(e, s.op, [_fold(e, s.op, column(i)) for i in range(kind.group[1])])
+        return _elements(e, s, column(col), before)
+    folded = _fold(e, s.op, [_elements(e, s, column(i)) for i in range(kind.group[1])])
     return _two(e, s.op, before, _butterfly(e, s.op, folded, kind.layout.distances))
 
 
@@ -134,7 +171,7 @@ def _to_shared(e: Emitter, s: FragReduceToShared) -> None:
     folds = []
     for group, col in product(range(kind.groups), range(cols)):
         halves = [
-            _fold(e, s.op, [_masked(e, s, b, group, row, col) for b in range(kind.blocks)])
+            _elements(e, s, [(b, group, row, col) for b in range(kind.blocks)])
             for row in range(rows)
         ]
         folds.append(_fold(e, s.op, halves))

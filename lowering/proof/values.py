@@ -110,6 +110,10 @@ def _counted(stmt: FragReduce | FragReduceToShared, w: Walker) -> Tile:
     made of, where a reduction says how much it takes; ends of groups are another matter.
     """
     flow, value = w.board.flow, w.frags[stmt.value.name]
+    if stmt.factor is not None:
+        both = Frag("", stmt.value.type)
+        made = FragPointwise(both, "mul", (stmt.value, stmt.factor))
+        value = _computed(made, w, value.rows, value.cols)
     if stmt.below is None or flow.tables:
         return value
     below = w.frags[stmt.below.name]

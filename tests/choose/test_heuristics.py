@@ -154,6 +154,14 @@ def test_work() -> None:
     assert epilogue_work(import_fusion(RESIDUAL)) == 9
 
 
+def test_products_that_are_summed_are_no_work_beside_the_sum() -> None:
+    rows, squares = (linear_with(name) for name in ("rows", "squares"))
+    stored = squares.replace("fd.add_output(s)", "fd.add_output(q)\n    fd.add_output(s)")
+    assert stored != squares
+    found = [epilogue_work(import_fusion(text)) for text in (rows, squares, stored)]
+    assert found[0] == found[1] < found[2]
+
+
 @pytest.mark.parametrize(
     "text",
     [LINEAR, GELU, RESIDUAL, SILU, WHERE, definition("bf16", "f16"), definition("bf16", "f32"),

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from wsched.fusion import DataType, Fusion, PointwiseOp, TensorBinding, the_products
+from collections import Counter
+
+from wsched.fusion import (
+    DataType,
+    Fusion,
+    PointwiseOp,
+    ReductionOp,
+    TensorBinding,
+    inputs_of,
+    the_products,
+)
 from wsched.schedule.matmul.demands import recasts
 
 __all__ = ["FUNCTION", "FUNCTIONS", "MATRIX", "epilogue_matrices", "epilogue_work"]
@@ -21,14 +31,23 @@ def epilogue_work(fusion: Fusion) -> int:
 
     Products that are read in fp32 are rounded and widened first, which is not counted in front of
     what is computed of them: 1.5 instructions. A result that is rounded and widened alone counts as
-    one, since it is more than a cast (``Demands.computes``).
+    one, since it is more than a cast (``Demands.computes``). Products that a sum alone reads are
+    instructions of the sum.
     """
     again = recasts(fusion)
     work = sum(to is not DataType.Float for to in again)
+    summed = _only_summed(fusion)
     for e in fusion.exprs:
-        if isinstance(e, PointwiseOp):
+        if isinstance(e, PointwiseOp) and not (e.op == "mul" and e.output in summed):
             work += FUNCTION if e.op in FUNCTIONS else 1
     return max(work, bool(again)) + MATRIX * len(epilogue_matrices(fusion))
+
+
+def _only_summed(fusion: Fusion) -> set[str]:
+    """Tensors that one sum reads and nothing else (``passes/sum_products.py``)."""
+    reads = Counter(name for e in fusion.exprs for name in inputs_of(e))
+    sums = {e.input for e in fusion.exprs if isinstance(e, ReductionOp) and e.op == "sum"}
+    return {name for name in sums if reads[name] == 1}
 
 
 def epilogue_matrices(fusion: Fusion) -> list[TensorBinding]:

@@ -98,6 +98,14 @@ FOLDS = "a tile of 128x64 is reduced to 128 or 64 rows and 64 or 8 or 1 columns,
          "line is frag<f32, 1x64>; of t a column of 128 or a row of 64 of pred says what counts"),
         (STORED, f"{STORED}, below=zero",
          "zero is frag<f32, 64x1>; of t a column of 128 or a row of 64 of pred says what counts"),
+        (COLUMN, COLUMN.replace("sum", "max") + ", factor=t",
+         "max of products of t and t: only sums have a factor"),
+        *((text, f"{text}, factor={name}",
+           f"{name} is frag<{kind}>; t is multiplied by f32 in its layout, 128x64, or a column or "
+           "a row of that")
+          for text in (COLUMN, STORED, ALL)
+          for name, kind in (("half", "bf16, 128x64"), ("zero", "f32, 64x1"),
+                             ("wide", "f32, 128x64, span 4"))),
         (BELOW, BELOW.replace("64x1", "64x64"),
          "frag.below gives a row or a column of pred, not frag<pred, 64x64>"),
         (BELOW, BELOW.replace("pred", "f32"),

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from lowering.kernel.text import parse_kernel, print_kernel
 from lowering.kernel.verify import verify
 from lowering.machine import MachineError, run_kernel
 from lowering.machine.adversary import Adversary
-from lowering.machine.fragment import greater, less
+from lowering.machine.fragment import add_product, greater, less
 from tests.lowering.machine.reductions import column_sums, four_shapes, row_sums, tensors
 
 FOLDS = {"sum": np.sum, "max": np.max, "min": np.min}
@@ -78,6 +81,59 @@ def test_groups_of_columns(left: int) -> None:
     run_kernel(parse_kernel(GROUPS), arrays, {"left": left}, 1)
     assert np.array_equal(arrays["y"].view(np.uint32), wanted.view(np.uint32))
     assert np.signbit(arrays["y"][0]).all() and not np.signbit(arrays["y"][1]).any()
+
+
+@pytest.mark.parametrize("left", [0, 13, 40])
+def test_products_are_rounded_with_their_sum(left: int) -> None:
+    """As many roundings as there are products, none of them of a product."""
+    x, y = tensors(64, 32, "sum")["x"], tensors(64, 8, "sum")["x"].copy()
+    wanted, twice = y.copy(), y.copy()
+    for col in range(min(left, 32)):
+        square = x[:, col] * x[:, col]
+        twice[:, col % 8] += square
+        for row, so_far in enumerate(wanted[:, col % 8]):
+            wanted[row, col % 8] = exact_sum(so_far, x[row, col])
+    arrays = {"x": x, "y": y}
+    text = GROUPS.replace("below=inside", "below=inside, factor=value")
+    run_kernel(parse_kernel(text), arrays, {"left": left}, 1)
+    assert np.array_equal(arrays["y"], wanted)
+    assert left == 0 or not np.array_equal(wanted, twice)
+
+
+def exact_sum(so_far: np.float32, x: np.float32) -> np.float32:
+    """A square onto a number, rounded once."""
+    exact = Fraction(float(x)) ** 2 + Fraction(float(so_far))
+    near = np.float32(float(exact))
+    around = (np.nextafter(near, np.float32(-np.inf)), near, np.nextafter(near, np.float32(np.inf)))
+    return min(around, key=lambda f: (abs(Fraction(float(f)) - exact), int(f.view(np.int32)) & 1))
+
+
+@given(*(st.floats(width=32, allow_nan=False, allow_infinity=False) for _ in range(3)))
+@example(1.0 + 2.0**-12, 1.0 + 2.0**-12, 2.0**-60)
+@example(2.0**-12, 1.0 + 2.0**-23, 1.0)
+def test_a_product_is_added_with_one_rounding(x: float, y: float, so_far: float) -> None:
+    """By fractions: to the nearest, of two as near to the even one; 2**128 and more is infinite."""
+    exact = Fraction(x) * Fraction(y) + Fraction(so_far)
+    found = add_product(np.array([so_far], np.float32), np.array([x]) * np.array([y]))[0]
+    if abs(exact) >= 2**128 - 2**103:
+        assert np.isinf(found) and (found > 0) == (exact > 0)
+        return
+    beside = [np.nextafter(found, np.float32(sign * np.inf)) for sign in (-1, 1)]
+    off = abs(Fraction(float(found)) - exact)
+    for other in (b for b in beside if np.isfinite(b)):
+        further = abs(Fraction(float(other)) - exact)
+        assert off < further or (off == further and int(found.view(np.int32)) % 2 == 0)
+
+
+@pytest.mark.parametrize(
+    ("so_far", "product", "wanted"),
+    [(np.inf, 1.0, np.inf), (np.inf, -np.inf, np.nan), (0.0, np.nan, np.nan), (-0.0, -0.0, -0.0),
+     (1.0, np.inf, np.inf)],
+)  # fmt: skip
+def test_products_that_are_not_finite(so_far: float, product: float, wanted: float) -> None:
+    found = add_product(np.array([so_far], np.float32), np.array([product]))
+    np.testing.assert_array_equal(found, np.float32(wanted))
+    assert np.isnan(wanted) or np.signbit(found[0]) == np.signbit(wanted)
 
 
 @pytest.mark.sampled(1)

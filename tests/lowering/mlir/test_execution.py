@@ -169,6 +169,28 @@ def test_columns_are_reduced_across_warps(op: str, cols: int, rows: str) -> None
     require_equal(body, "R")
 
 
+@pytest.mark.parametrize("below", ["", ", below=in_rows", ", below=in_cols"])
+@pytest.mark.parametrize("factor", ["x", "columns", "rows"])
+def test_products_are_summed(factor: str, below: str) -> None:
+    """Onto rows, columns and groups, each way with its own first product."""
+    body = f"""
+    in_rows: frag<pred, 128x1> = frag.below 72
+    in_cols: frag<pred, 1x64> = frag.below 27
+    rows: frag<f32, 1x64> = frag.load_global X[3, 0]
+    columns: frag<f32, 128x1> = frag.load_global X[0, 5]
+    half: frag<f32, 128x1> = frag.fill 0.5
+    c: frag<f32, 128x1> = frag.reduce sum, half, x, factor={factor}{below}
+    frag.store_global C[0, 0], c
+    frag.reduce_to_shared sum, S[0, 0, 0], x, factor={factor}{below}
+    bar.sync all[0]
+    frag.store_reduced sum, R[0, 0], S[0, 0, 0], 4, 64
+    zero: frag<f32, 64x8> = frag.fill 0.0
+    v: frag<f32, 64x8> = frag.reduce sum, zero, x, factor={factor}{below}
+    frag.store_global Y[0, 0], v
+    """
+    require_equal(LOAD + body, "C", "R", "Y")
+
+
 @pytest.mark.parametrize("op", ["sum", "max"])
 def test_reduced_rows_are_stored_by_all_threads(op: str) -> None:
     body = f"""

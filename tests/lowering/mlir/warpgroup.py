@@ -14,6 +14,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from lowering.machine.fragment import add_product
 from tests.lowering.mlir.ptx_block import computed
 
 __all__ = ["execute"]
@@ -95,7 +96,7 @@ class _Warpgroup:
     def operation(self, text: str) -> Any:
         if text.startswith('"nvvm.ldmatrix"'):
             return self.matrices(text)
-        word, _, rest = text.partition(" ")
+        word, rest = re.split("[ (]", text, maxsplit=1)
         found = re.findall(r"(?<!\w)%[\w$.#-]+", re.sub(r'"[^"]*"', "", rest))
         v = [self.values[n] for n in found]
         kind = word.removeprefix("arith.")
@@ -123,6 +124,8 @@ class _Warpgroup:
                 return v[0].astype(np.float32)
             case "llvm.inline_asm":
                 return self.ptx(text.split('"')[1], v)
+            case "llvm.intr.fma":
+                return add_product(v[2], v[0].astype(np.float64) * v[1])
             case "llvm.extractvalue":
                 return v[0][int(rest.partition("[")[2].partition("]")[0])]
             case "llvm.getelementptr":
