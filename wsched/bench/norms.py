@@ -21,9 +21,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from wsched.bench.method.gpu import end_without_gpu
+from wsched.bench.method.graphs import of_each, timed
 from wsched.bench.method.operands import relative_error
 from wsched.bench.problem import Shape, parse_shapes
-from wsched.bench.reductions import timed
 from wsched.doors.fallback import execute, rebuild
 from wsched.front.cut.choose import least
 from wsched.front.cut.predict import Call
@@ -38,7 +38,6 @@ __all__ = ["SHAPES", "WAYS", "definition", "main", "report", "run_of"]
 SHAPES = "8192x4096x4096,8192x1280x8192,4096x4096x4096,2048x4096x4096"
 WAYS = ("nvfuser", "first", "behind", "folded")
 
-_ROUNDS = 11
 _SETS = 3
 """Operands that take turns."""
 
@@ -145,11 +144,8 @@ def _measured(shape: Shape) -> dict[str, Any]:
         "folded": (run_of(without, folded[0], behind=True), folded),
     }
     errors = {name: _error(run(given[0]), *sets[0]) for name, (run, given) in runs.items()}
-    ways = {
-        name: [lambda run=run, values=values: run(values) for values in given]
-        for name, (run, given) in runs.items()
-    }
-    return {"shape": str(shape), "us": timed(ways, _ROUNDS), "errors": errors}
+    ways = {name: of_each(run, given) for name, (run, given) in runs.items()}
+    return {"shape": str(shape), "us": timed(ways), "errors": errors}
 
 
 def _error(results: Sequence[Any], x: Any, w: Any, g: Any) -> float:

@@ -2,7 +2,7 @@
 
 ``python -m wsched.bench.reductions`` prints a line for each shape and reduction: microseconds of
 the matmul alone, and how much longer it takes with the schedule that it has beside the reduction,
-with the parts of the reduction, and with what puts them together. Each is a graph of launches on
+with the parts of the reduction, and with what puts them together. Each is graphs of launches on
 operands that take turns, so that nothing is left in the L2. All reductions of a shape take turns,
 beside one matmul alone, because a GPU's clock drifts from one minute to the next.
 """
@@ -11,21 +11,22 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from lowering.ground.errors import InternalError, ScheduleError
-from wsched.bench.method.gpu import elapsed_us, end_without_gpu
+from wsched.bench.method.gpu import end_without_gpu
+from wsched.bench.method.graphs import timed
 from wsched.bench.problem import Shape, parse_shapes
-from wsched.bench.queue import measure
 from wsched.front import api
 from wsched.importer.linear import LINEAR
 from wsched.run.compiled import CompiledFusion
+from wsched.run.host import BoundLaunch
 from wsched.schedule.matmul.params import MatmulParams
 
-__all__ = ["REDUCTIONS", "SHAPES", "definition", "graph_of", "main", "report", "timed"]
+__all__ = ["REDUCTIONS", "SHAPES", "definition", "main", "report"]
 
 SHAPES = "8192x8192x8192,8192x4096x4096,8192x4096x2048,4096x4096x2048,8192x4096x512,4096x14336x512"
 
@@ -42,8 +43,6 @@ REDUCTIONS = {
 """A bias gradient, sums of rows, a norm's statistics, the scale and the norm of a tensor."""
 
 _ALONE = "alone"
-_ROUNDS = 21
-_REPLAY_US = 2e4
 _SETS = 3
 """Operands that take turns; of the smallest shape they are larger than the L2 together with what
 is written."""
@@ -81,37 +80,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def graph_of(calls: Sequence[Callable[[], object]], repeats: int) -> Callable[[], object]:
-    """A function that replays a graph of these calls, one after the other, so many times over."""
-    import torch
-
-    for call in calls:
-        call()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for _ in range(repeats):
-            for call in calls:
-                call()
-    replay: Callable[[], object] = graph.replay
-    return replay
-
-
-def timed(ways: Mapping[str, Sequence[Callable[[], object]]], rounds: int) -> dict[str, float]:
-    """Microseconds of a call of each way, the median of rounds in which graphs take turns.
-
-    Args:
-        ways: calls that are alike on other operands, at least two.
-        rounds: that count.
-    """
-    first = {name: elapsed_us(graph_of(calls, 1)) for name, calls in ways.items()}
-    counts = {
-        name: max(1, round(_REPLAY_US / first[name])) * len(calls) for name, calls in ways.items()
-    }
-    graphs = {n: graph_of(calls, counts[n] // len(calls)) for n, calls in ways.items()}
-    found = measure(graphs, nullcontext(), elapsed_us, rounds)
-    return {name: us / counts[name] for name, us in found.items()}
-
-
 def _measured(shape: Shape) -> list[dict[str, Any]]:
     """What is found of each reduction, all of them and the matmul alone in the same rounds."""
     import torch
@@ -122,19 +90,24 @@ def _measured(shape: Shape) -> list[dict[str, Any]]:
         sets.append((x, w * shape.k**-0.5))
     bare = api.compile(LINEAR, sets[0])
     kernels = {name: api.compile(definition(name), sets[0]) for name in REDUCTIONS}
-    ways = {_ALONE: [bare.bind(*s) for s in sets]}
+    ways = {_ALONE: partial(_bound, bare, sets)}
     for name, kernel in kernels.items():
         _check(kernel(*sets[0]), name, *sets[0])
         same = _bare(sets[0], kernel.params)
         for part, of in (("same", same), ("kernel", kernel.alone), ("whole", kernel)):
-            ways[f"{name} {part}"] = [of.bind(*s) for s in sets]
-    us = timed(ways, _ROUNDS)
+            ways[f"{name} {part}"] = partial(_bound, of, sets)
+    us = timed(ways)
     found = []
     for name, kernel in kernels.items():
         own = {_ALONE: us[_ALONE]} | {p: us[f"{name} {p}"] for p in ("same", "kernel", "whole")}
         params = {_ALONE: bare.params.to_dict(), "kernel": kernel.params.to_dict()}
         found.append({"shape": str(shape), "reduction": name, "us": own, "params": params})
     return found
+
+
+def _bound(kernel: CompiledFusion, sets: Sequence[Sequence[Any]]) -> list[BoundLaunch]:
+    """Launches with results of their own."""
+    return [kernel.bind(*s) for s in sets]
 
 
 def _bare(inputs: Sequence[Any], params: MatmulParams) -> CompiledFusion:

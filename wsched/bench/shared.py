@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from wsched.bench.method.gpu import end_without_gpu
+from wsched.bench.method.graphs import of_each, timed
 from wsched.bench.method.operands import relative_error
-from wsched.bench.reductions import timed
 from wsched.front.api import compile as compile_fusion
 from wsched.front.api import execute
 from wsched.front.written import definition, tensor_line
@@ -31,7 +31,6 @@ from wsched.importer.linear import LINEAR
 
 __all__ = ["CASES", "Case", "batch", "front", "list_of", "main", "report"]
 
-_ROUNDS = 9
 _SETS = 2
 """Operands that take turns: those of every case are larger than the L2 together with results."""
 
@@ -173,11 +172,8 @@ def _measured(case: Case) -> dict[str, Any]:
     calls = {"wsched": (lambda values: execute(case.text, values), sets)}
     calls |= {name: _peer(case, name, sets) for name in case.peers}
     _check(case, sets[0])
-    ways = {
-        name: [lambda run=run, values=values: run(values) for values in given]
-        for name, (run, given) in calls.items()
-    }
-    return {"case": case.name, "us": timed(ways, _ROUNDS)}
+    ways = {name: of_each(run, given) for name, (run, given) in calls.items()}
+    return {"case": case.name, "us": timed(ways)}
 
 
 def _peer(

@@ -18,8 +18,8 @@ from typing import Any
 
 from lowering.ground.errors import UnsupportedError
 from wsched.bench.method.gpu import end_without_gpu
+from wsched.bench.method.graphs import of_each, timed
 from wsched.bench.method.operands import relative_error
-from wsched.bench.reductions import timed
 from wsched.choose.arithmetic import swept_instructions
 from wsched.choose.sweep_cost import accesses_us
 from wsched.doors.fallback import execute, interpret, rebuild
@@ -31,7 +31,7 @@ from wsched.run.sweep import compiled_sweep
 
 __all__ = ["CASES", "Case", "beside", "main", "measured", "report"]
 
-_ROUNDS, _CALLS, _BATCHES = 11, 200, 7
+_CALLS, _BATCHES = 200, 7
 _SETS_BYTES = 200 << 20
 """Tensors that take turns have more than the L2 holds, at least two sets."""
 
@@ -199,16 +199,13 @@ def measured(name: str, case: Case, nvfuser: bool = True) -> dict[str, Any]:
             runs["nvfuser"] = beside(definition, sets[0])
         except UnsupportedError as e:
             failed = f"nvFuser fails: {e}"
-    ways = {
-        n: [lambda run=run, values=values: run(values) for values in sets]
-        for n, run in runs.items()
-    }
+    ways = {n: of_each(run, sets) for n, run in runs.items()}
     told = {} if failed is None else {"failed": failed}
     walk = kernel.walk(sets[0])
     predicted = accesses_us(walk.accessed(), swept_instructions(walk.sweep, walk.sizes))
     return told | {
         "case": name, "bytes": moved, "predicted_us": predicted, "error": error,
-        "us": timed(ways, _ROUNDS),
+        "us": timed(ways),
         "host_us": {n: _host_us(run, sets[0]) for n, run in runs.items()},
     }  # fmt: skip
 
