@@ -97,7 +97,7 @@ def test_nothing_spills_of_what_is_made_beside() -> None:
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("reduction", "opcode", "least"),
-    [("squares", "FMUL", 32), ("amax", "FMNMX", 32), ("columns", "STS", 1)],
+    [("squares", "FFMA", 32), ("amax", "FMNMX", 32), ("columns", "STS", 1)],
 )
 def test_reductions_run_beside_stores(reduction: str, opcode: str, least: int) -> None:
     """Each chunk is reduced behind a store, none in front of the first or behind the last one.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lowering.ground.frozen import replaced
-from wsched.fusion.types import LoadStoreOpType
+from wsched.fusion.types import DataType, LoadStoreOpType
 
 __all__ = [
     "BroadcastOp", "CastOp", "FusionExpr", "LoadStoreOp", "MmaOp", "PointwiseOp", "ReductionOp",
@@ -135,14 +135,20 @@ class ReductionOp:
     ``op`` is ``sum``, ``max`` or ``min``. It is computed in fp32, whatever the types of the
     tensors, and the result rounded to the output's type; ``max`` and ``min`` are NaN if an element
     is. Of no elements it is 0, -inf or inf.
+
+    What ``max`` and ``min`` come to is rounded to ``rounded`` first, where that is a type: to
+    nearest, so that it is that of elements which are rounded each. Parts are not rounded, but what
+    they are put together to.
     """
 
     output: str
     input: str
     op: str
+    rounded: DataType | None = None
 
     def __str__(self) -> str:
-        return f"reduction({self.input}, op = {self.op})"
+        rounded = "" if self.rounded is None else f", rounded = {self.rounded}"
+        return f"reduction({self.input}, op = {self.op}{rounded})"
 
 
 FusionExpr = BroadcastOp | MmaOp | CastOp | LoadStoreOp | PointwiseOp | ReductionOp

@@ -26,6 +26,7 @@ from wsched.importer.ops import ALIASES, MISSING, Promotion, arity_of, promotion
 from wsched.importer.products import wide_product
 from wsched.importer.ranks import Ranks, places
 from wsched.importer.reductions import Reduced
+from wsched.importer.rounding import unrounded
 from wsched.importer.steps import REDUCED, Dims, Operand, Step
 
 __all__ = ["STORED", "EpilogueImport", "Key", "Making"]
@@ -128,7 +129,8 @@ class EpilogueImport:
             raise UnsupportedError(
                 f"{call} of {types}", "BFloat16, Half, Float, and casts of a reduction in Float"
             )
-        step = Step(found.op, to, (self.cast(value, _FLOAT),), value.spread - found.over)
+        wide, rounded = unrounded(self, found.op, self.cast(value, _FLOAT), to)
+        step = Step(found.op, to, (wide,), value.spread - found.over, rounded=rounded)
         self.steps.append(step)
         return step
 

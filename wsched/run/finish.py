@@ -16,7 +16,7 @@ from wsched.fusion import DataType, Fusion, TensorBinding
 from wsched.fusion.summary import Extent, Result, Summary, Value, staged
 from wsched.program.of_fusion import program_buffers
 from wsched.program.program import Buffer, KernelStep, Program, SummaryStep
-from wsched.run.reference import REDUCTIONS
+from wsched.run.reference import REDUCTIONS, rounded
 from wsched.run.summary import compiled_summary
 from wsched.schedule.plan import Plan
 
@@ -37,7 +37,8 @@ def finished(fusion: Fusion, binding: TensorBinding, parts: Any) -> Any:
     """A result of NumPy's without its dimensions of size 1, from what the kernel has stored."""
     if not fusion.in_parts(binding):
         return parts
-    return REDUCTIONS[_op(fusion, binding)](parts, axis=_over(fusion, binding))
+    whole = REDUCTIONS[_op(fusion, binding)](parts, axis=_over(fusion, binding))
+    return rounded(whole, _rounded(fusion, binding))
 
 
 def with_parts(plan: Plan) -> Plan:
@@ -161,7 +162,13 @@ def _finish(fusion: Fusion, bindings: Sequence[TensorBinding]) -> Summary:
     for number, binding in enumerate(bindings):
         part, whole = f"part{number}", f"whole{number}"
         given.append(Value(part, "input", DataType.Float, (), Extent.TENSOR))
-        made.append(Value(whole, _op(fusion, binding), binding.dtype, (part,), Extent.KEPT))
+        op, short = _op(fusion, binding), _rounded(fusion, binding)
+        if short is not None:
+            exact, part = part, f"exact{number}"
+            made.append(Value(part, op, DataType.Float, (exact,), Extent.KEPT))
+            exact, part, op = part, f"rounded{number}", "cast"
+            made.append(Value(part, op, short, (exact,), Extent.KEPT))
+        made.append(Value(whole, op, binding.dtype, (part,), Extent.KEPT))
         dims = tuple(None if axis == "1" else stored.index(axis) for axis in binding.axes)
         results.append(Result(whole, dims))
     return Summary(len(stored), _over(fusion, bindings[0]), (*given, *made), tuple(results))
@@ -172,6 +179,12 @@ def _op(fusion: Fusion, binding: TensorBinding) -> str:
     op = fusion.together(binding.tensor)
     assert op is not None
     return op
+
+
+def _rounded(fusion: Fusion, binding: TensorBinding) -> DataType | None:
+    """The type that a largest or least element is rounded to when its parts are put together."""
+    reduction = fusion.reduction(binding.tensor)
+    return None if reduction is None else reduction.rounded
 
 
 def _over(fusion: Fusion, binding: TensorBinding) -> tuple[int, ...]:

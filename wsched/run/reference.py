@@ -35,7 +35,9 @@ from wsched.fusion import (
 )
 from wsched.fusion.names import blocks_of
 
-__all__ = ["FUNCTIONS", "REDUCTIONS", "computed_operands", "joined", "multiplied", "reference"]
+__all__ = [
+    "FUNCTIONS", "REDUCTIONS", "computed_operands", "joined", "multiplied", "reference", "rounded",
+]  # fmt: skip
 
 _ERF = np.frompyfunc(math.erf, 1, 1)
 _ERFC = np.frompyfunc(math.erfc, 1, 1)
@@ -290,8 +292,13 @@ def _held(x: Any, dtype: DataType, read: bool) -> Any:
         return np.clip(x, -_MOST[dtype], _MOST[dtype])
     if dtype not in _ROUNDED:
         return x
-    rounded = np.float32(x.astype(_ROUNDED[dtype]))
-    return rounded if read else np.where(np.isinf(rounded), rounded, x)
+    short = rounded(x, dtype)
+    return short if read else np.where(np.isinf(short), short, x)
+
+
+def rounded(x: Any, dtype: DataType | None) -> Any:
+    """Numbers in fp32 as a type of 16 bits has them; as they are for any other, or none."""
+    return x if dtype not in _ROUNDED else np.float32(np.asarray(x).astype(_ROUNDED[dtype]))
 
 
 def _value(
@@ -311,11 +318,11 @@ def _value(
             return FUNCTIONS[op](
                 *(values[x] if isinstance(x, str) else np.float32(x) for x in inputs)
             )
-        case ReductionOp(output=output, input=source, op=op):
+        case ReductionOp(output=output, input=source, op=op, rounded=short):
             dims = fusion.tensor(output).read
             over = tuple(p for p, d in enumerate(dims) if d.iter_type is IterType.Reduction)
             shape = np.broadcast_shapes(*(x.shape for x in products.values()))
-            return REDUCTIONS[op](np.broadcast_to(values[source], shape), axis=over)
+            return rounded(REDUCTIONS[op](np.broadcast_to(values[source], shape), axis=over), short)
         case BroadcastOp(input=source, flags=flags) if source in values:
             return values[source][tuple(None if new else slice(None) for new in flags)]
     source = getattr(e, "input", "")

@@ -22,6 +22,10 @@ def reduction(place: Place) -> None:
     t, e = place.tensor, place.expr
     if not isinstance(e, ReductionOp):
         raise InternalError("lower", f"{t.name} = {e} as a reduction")
+    if e.rounded is not None and not t.root:
+        raise place.refuse(
+            f"{t.name} = {e} as a whole", f"rfactor of {t.name}: who puts parts together rounds"
+        )
     row, col = _matrix(place, e.input)
     rows, cols = _size(place, row), _size(place, col)
     mma = place.plan.target.mma

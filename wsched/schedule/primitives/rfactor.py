@@ -130,7 +130,7 @@ def _further(fusion: Fusion, t: TensorView, axes: tuple[int, ...]) -> tuple[Fusi
             for s in t.transforms
         ),
     )  # fmt: skip
-    made = ReductionOp(t.name, of.name, source.op)
+    made = replace(source, output=t.name, input=of.name)
     exprs = tuple(made if x is e else x for x in fusion.exprs)
     return fusion.updated([reduced], exprs), reduced
 
