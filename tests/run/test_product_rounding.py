@@ -162,6 +162,17 @@ def test_the_largest_is_rounded_and_not_all(lines: tuple[str, ...]) -> None:
     assert [str(fusion.tensor(e.output).dtype) for e in casts] == ["BFloat16"]  # what is stored
 
 
+def test_who_looks_for_the_largest_finds_it() -> None:
+    """Behind the kernel, where what puts the parts together has the comparison's row in memory."""
+    lines = (
+        WIDE, "m = fd.ops.max(f, dims=[1], keepdim=True)",
+        f"b = fd.ops.broadcast_in_dim(m, shape=[{M}, {N}], broadcast_dims=[0, 1])",
+        "e = fd.ops.eq(f, b)", f"c = fd.ops.cast(e, {FP32})", "s = fd.ops.sum(c, dims=[0])",
+    )  # fmt: skip
+    _, found = wsched.execute(epilogue(*lines, outputs="y s"), [X, W])
+    assert torch.equal(found, (Y.amax(1, keepdim=True) == Y).float().sum(0)) and found.sum() >= M
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("dims", [[0], [1], [0, 1]], ids=str)
 def test_the_largest_of_what_is_not_finite(dtype: Any, dims: list[int]) -> None:

@@ -64,11 +64,13 @@ class Parts:
         buffer: the parts, in fp32.
         op: what puts them together, ``sum``, ``max`` or ``min``.
         over: the dimensions that it is over.
+        rounded: the type that what comes of them is rounded to in between; None of most.
     """
 
     buffer: Buffer
     op: str
     over: tuple[int, ...]
+    rounded: DataType | None
 
 
 def finishing(plan: Plan, front: Program) -> Program:
@@ -99,7 +101,8 @@ def in_parts_step(plan: Plan, kernel: KernelStep) -> tuple[KernelStep, dict[int,
         if fusion.in_parts(binding):
             shape = tuple(substitute(extent, sizes) for extent in stored[at].shape)
             writes[at] = Buffer(f"{kernel.writes[at].name}_parts", stored[at].dtype, shape)
-            found[at] = Parts(writes[at], _op(fusion, binding), _over(fusion, binding))
+            over, short = _over(fusion, binding), _rounded(fusion, binding)
+            found[at] = Parts(writes[at], _op(fusion, binding), over, short)
     return KernelStep(kernel.kernel, parts, kernel.reads, tuple(writes)), found
 
 
@@ -162,13 +165,11 @@ def _finish(fusion: Fusion, bindings: Sequence[TensorBinding]) -> Summary:
     for number, binding in enumerate(bindings):
         part, whole = f"part{number}", f"whole{number}"
         given.append(Value(part, "input", DataType.Float, (), Extent.TENSOR))
-        op, short = _op(fusion, binding), _rounded(fusion, binding)
-        if short is not None:
-            exact, part = part, f"exact{number}"
-            made.append(Value(part, op, DataType.Float, (exact,), Extent.KEPT))
-            exact, part, op = part, f"rounded{number}", "cast"
-            made.append(Value(part, op, short, (exact,), Extent.KEPT))
-        made.append(Value(whole, op, binding.dtype, (part,), Extent.KEPT))
+        dtype = _rounded(fusion, binding) or binding.dtype
+        made.append(Value(whole, _op(fusion, binding), dtype, (part,), Extent.KEPT))
+        if dtype is not binding.dtype:
+            short, whole = whole, f"result{number}"
+            made.append(Value(whole, "cast", binding.dtype, (short,), Extent.KEPT))
         dims = tuple(None if axis == "1" else stored.index(axis) for axis in binding.axes)
         results.append(Result(whole, dims))
     return Summary(len(stored), _over(fusion, bindings[0]), (*given, *made), tuple(results))
