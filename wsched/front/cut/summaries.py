@@ -21,8 +21,8 @@ from wsched.importer.steps import REDUCED
 from wsched.importer.summary import import_summary
 
 Kind = tuple[str, int, tuple[int, ...], DataType | None]
-"""A reduction, the dimensions of its parts, which of these are reduced, and the type that what comes
-of them is rounded to in between."""
+"""A reduction, the dimensions of its parts, which of these are reduced, and the type that they are
+rounded to when they are put together."""
 
 __all__ = ["behind_parts", "is_finish", "with_summaries"]
 
