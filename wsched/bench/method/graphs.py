@@ -28,7 +28,9 @@ Way = Callable[[], Calls]
 
 
 def graph_of(calls: Calls, repeats: int) -> Callable[[], object]:
-    """A function that replays a graph of these calls, one after the other, so many times over."""
+    """A function that replays a graph of these calls, one after the other, so many times over. It
+    keeps them, since what they bind is theirs.
+    """
     import torch
 
     for call in calls:
@@ -38,7 +40,11 @@ def graph_of(calls: Calls, repeats: int) -> Callable[[], object]:
         for _ in range(repeats):
             for call in calls:
                 call()
-    replay: Callable[[], object] = graph.replay
+
+    def replay() -> Calls:
+        graph.replay()
+        return calls
+
     return replay
 
 
