@@ -1,7 +1,9 @@
 """The method: every way to run a module or a definition is checked, then they take turns.
 
 A way runs as a program calls it, one call after the other, and as a replayed CUDA graph. What the
-host takes counts in the calls where the GPU waits for it, and not in the graph.
+host takes counts in the calls where the GPU waits for it, and not in the graph. Calls and replays
+take turns apart from each other, so that replays do not always find the GPU as calls of the same
+way have left it.
 """
 
 from __future__ import annotations
@@ -39,11 +41,11 @@ TOLERANCE = 2e-2
 
 METHOD = (
     "Each way is called once and compared with fp32 (a module: the error may be twice that of the "
-    "eager mode) or with torch's eager mode (a definition), then the ways take turns, each round "
-    "in a random order drawn from the seed: {rounds} rounds of about {replay_ms:g} ms after one "
-    "that is not counted. us: from call to call, between two synchronizations; host_us: until the "
-    "last call returns; graph_us: replays of a CUDA graph of one call. Modules have the sizes of "
-    "published models in bf16, definitions their own."
+    "eager mode) or with torch's eager mode (a definition), then calls and replays of all "
+    "ways take turns, each round in a random order drawn from the seed: {rounds} rounds of about "
+    "{replay_ms:g} ms after one that is not counted. us: from call to call, between two "
+    "synchronizations; host_us: until the last call returns; graph_us: replays of a CUDA graph of "
+    "one call. Modules have the sizes of published models in bf16, definitions their own."
 )
 
 
@@ -99,15 +101,23 @@ class Device(Protocol):
         """Whether the CUDA context still works."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Entrant:
     """A way in the rounds."""
 
     way: Way
     score: dict[str, Any]
     replay: Callable[[], object] | None
-    calls: int = 3
-    replays: int = 3
+
+
+@dataclass(slots=True)
+class _Turn:
+    """What is timed by itself: a way's calls, or its replays."""
+
+    name: str
+    run: Callable[[int], Mapping[str, float]]
+    score: dict[str, Any]
+    times: int = 3
     seconds: float = field(default=0.0)
 
 
@@ -176,17 +186,51 @@ def _measure(
     seed: str,
     clock: Callable[[], float],
 ) -> None:
-    """Let the ways take turns; times into their scores."""
+    """Let calls and replays take turns; times into the scores."""
+    turns = dict[str, _Turn]()
     for name, entrant in entrants.items():
-        _lengths(device, name, entrant, plan, tell, clock)
-    for number, names in enumerate(orders(sorted(entrants), plan.rounds + 1, seed)):
-        for name in names:
-            entrant = entrants[name]
-            tell(name, f"round {number}", entrant.seconds)
-            found = _round(device, entrant, clock)
+        tell(name, "first calls")
+        kinds = _kinds(device, entrant, clock)
+        found = {f"{name} {k}": _Turn(name, run, entrant.score) for k, run in kinds.items()}
+        _lengthen(tuple(found.values()), plan)
+        turns |= found
+    for number, order in enumerate(orders(sorted(turns), plan.rounds + 1, seed)):
+        for turn in (turns[each] for each in order):
+            tell(turn.name, f"round {number}", turn.seconds)
+            timed = turn.run(turn.times)
             if number:
-                for key, us in found.items():
-                    entrant.score.setdefault(key, []).append(us)
+                for key, us in timed.items():
+                    turn.score.setdefault(key, []).append(us)
+
+
+def _kinds(
+    device: Device, entrant: _Entrant, clock: Callable[[], float]
+) -> dict[str, Callable[[int], Mapping[str, float]]]:
+    """What is timed of a way, in microseconds of each of so many: calls, with the host in them, and
+    replays if there is a graph.
+    """
+
+    def calls(times: int) -> Mapping[str, float]:
+        with entrant.way.around():
+            us, host = _burst(device, entrant.way.call, times, clock)
+        return {"us": us, "host_us": host}
+
+    replay = entrant.replay
+    if replay is None:
+        return {"calls": calls}
+    return {"calls": calls, "replays": lambda times: {
+        "graph_us": _burst(device, replay, times, clock)[0]
+    }}  # fmt: skip
+
+
+def _lengthen(turns: Sequence[_Turn], plan: Plan) -> None:
+    """Find how many calls or replays are as long as the plan says, once all have run."""
+    for turn in turns:
+        turn.run(turn.times)
+    for turn in turns:
+        us = next(iter(turn.run(turn.times).values()))
+        turn.times = max(3, round(plan.replay_ms * 1e3 / us))
+        turn.seconds = turn.times * us / 1e6
 
 
 def _enter(
@@ -228,36 +272,6 @@ def _captured(
         if not device.alive():
             raise
     return None
-
-
-def _lengths(
-    device: Device,
-    name: str,
-    entrant: _Entrant,
-    plan: Plan,
-    tell: Tell,
-    clock: Callable[[], float],
-) -> None:
-    """Find how many calls and replays are as long as the plan says."""
-    tell(name, "first calls")
-    _round(device, entrant, clock)
-    found = _round(device, entrant, clock)
-    entrant.calls = max(3, round(plan.replay_ms * 1e3 / found["us"]))
-    seconds = entrant.calls * found["us"]
-    if "graph_us" in found:
-        entrant.replays = max(3, round(plan.replay_ms * 1e3 / found["graph_us"]))
-        seconds += entrant.replays * found["graph_us"]
-    entrant.seconds = seconds / 1e6
-
-
-def _round(device: Device, entrant: _Entrant, clock: Callable[[], float]) -> Mapping[str, float]:
-    """Microseconds of a call, of the host in it, and of a replay if there is a graph."""
-    with entrant.way.around():
-        us, host = _burst(device, entrant.way.call, entrant.calls, clock)
-    found = {"us": us, "host_us": host}
-    if entrant.replay is not None:
-        found["graph_us"], _ = _burst(device, entrant.replay, entrant.replays, clock)
-    return found
 
 
 def _burst(
