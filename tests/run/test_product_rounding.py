@@ -65,6 +65,28 @@ CASES: dict[str, tuple[str, list[Any], list[Any]]] = {
                  outputs="y s m"),
         [], [Y.bfloat16(), Y.sum(1), Y.amax(0)],
     ),
+    "largest of 16 bits": (
+        epilogue("m = fd.ops.max(y, dims=[0])", f"s = fd.ops.min(y, dims=[1], {FP32})",
+                 outputs="y m s"),
+        [], [Y.bfloat16(), Y.amax(0).bfloat16(), Y.amin(1)],
+    ),
+    "largest, as fp16": (  # rounded to bf16 first
+        epilogue(WIDE, "m = fd.ops.max(f, dims=[0])", "h = fd.ops.cast(m, dtype=DataType.Half)",
+                 outputs="y h"),
+        [], [Y.bfloat16(), Y.amax(0).half()],
+    ),
+    "largest of what is computed": (
+        epilogue("t = fd.ops.mul(y, 3.0)", f"d = fd.ops.cast(t, {BF16})",
+                 WIDE.replace("(y", "(d"), "a = fd.ops.abs(f)", "m = fd.ops.max(a, dims=[0, 1])",
+                 outputs="d m"),
+        [], [(3 * Y).bfloat16(), (3 * Y).bfloat16().float().abs().amax()],
+    ),
+    "largest before and behind": (  # two roundings of one product
+        epilogue(WIDE, "h = fd.ops.cast(f, dtype=DataType.Half)",
+                 WIDE.replace("(y", "(h").replace("f =", "g ="),
+                 "m = fd.ops.max(f, dims=[0])", "n = fd.ops.max(g, dims=[0])", outputs="y m n"),
+        [], [Y.bfloat16(), Y.amax(0), Y.half().float().amax(0)],
+    ),
     "sums of differences": (
         epilogue("r: [-1, -1]", WIDE, "e = fd.ops.sub(f, r)", "s = fd.ops.sum(e, dims=[1])",
                  outputs="y s"),
@@ -130,6 +152,14 @@ def test_sums_of_squares_however_they_are_written() -> None:
     last = "s = fd.ops.sum(q, dims=[1])"
     written = import_fusion(epilogue(WIDE, "q = fd.ops.mul(f, f)", last, outputs="y s"))
     assert import_fusion(epilogue("q = fd.ops.mul(y, y)", last, outputs="y s")) == written
+
+
+def test_the_largest_of_two_products() -> None:
+    lines = "v: [-1, -1]", "y = fd.ops.linear(x, w)", "u = fd.ops.linear(x, v)"
+    lines += "p = fd.ops.mul(y, u)", f"d = fd.ops.cast(p, {BF16})", "m = fd.ops.max(d, dims=[0])"
+    text = epilogue(*lines, outputs="d m")
+    found = (Y * (X.float() @ V.float().T).bfloat16().float()).bfloat16()
+    assert same(wsched.compile(text, [X, W, V])(X, W, V), [found, found.amax(0)])
 
 
 def test_a_vector_in_front_of_batches_that_says_fp32() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lowering.ground.frozen import replaced
-from wsched.fusion.types import LoadStoreOpType
+from wsched.fusion.types import DataType, LoadStoreOpType
 
 __all__ = [
     "BroadcastOp", "CastOp", "FusionExpr", "LoadStoreOp", "MmaOp", "PointwiseOp", "ReductionOp",
@@ -135,14 +135,20 @@ class ReductionOp:
     ``op`` is ``sum``, ``max`` or ``min``. It is computed in fp32, whatever the types of the
     tensors, and the result rounded to the output's type; ``max`` and ``min`` are NaN if an element
     is. Of no elements it is 0, -inf or inf.
+
+    ``rounded`` is a type of 16 bits that each element counts as rounded to, of ``max`` and ``min``
+    alone: to round is monotone, so that what all of them come to is rounded in place of each. The
+    parts that ``rfactor`` makes are not; whoever puts them together rounds.
     """
 
     output: str
     input: str
     op: str
+    rounded: DataType | None = None
 
     def __str__(self) -> str:
-        return f"reduction({self.input}, op = {self.op})"
+        rounded = f", rounded = {self.rounded}" if self.rounded else ""
+        return f"reduction({self.input}, op = {self.op}{rounded})"
 
 
 FusionExpr = BroadcastOp | MmaOp | CastOp | LoadStoreOp | PointwiseOp | ReductionOp

@@ -221,7 +221,7 @@ class _Emitter:
         if s.op in REDUCED and isinstance(inputs[0], str):
             text = " ".join(axis if axis in s.spread else f"r{axis}" for axis in memory)
             self.made[s] = name = self.add(s.dtype, where, text)
-            self.exprs.append(ReductionOp(name, inputs[0], REDUCED[s.op]))
+            self.exprs.append(ReductionOp(name, inputs[0], REDUCED[s.op], s.rounded))
             return
         self.made[s] = name = self.add(s.dtype, where, _spread(s.spread, memory))
         if s.op == "cast" and isinstance(inputs[0], str):

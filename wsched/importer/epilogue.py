@@ -22,6 +22,7 @@ from wsched.importer.composite import COMPOSITES
 from wsched.importer.constants import Numbers, exact, same_size
 from wsched.importer.definition import Definition, Node, Ref, Value, text_of
 from wsched.importer.layout import input_axes
+from wsched.importer.monotone import unrounded
 from wsched.importer.ops import ALIASES, MISSING, Promotion, arity_of, promotion
 from wsched.importer.products import wide_product
 from wsched.importer.ranks import Ranks, places
@@ -128,7 +129,8 @@ class EpilogueImport:
             raise UnsupportedError(
                 f"{call} of {types}", "BFloat16, Half, Float, and casts of a reduction in Float"
             )
-        step = Step(found.op, to, (self.cast(value, _FLOAT),), value.spread - found.over)
+        wide, rounded = unrounded(self, found.op, self.cast(value, _FLOAT))
+        step = Step(found.op, to, (wide,), value.spread - found.over, rounded=rounded)
         self.steps.append(step)
         return step
 

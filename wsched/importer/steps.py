@@ -34,6 +34,7 @@ class Step:
         source: of an input or a matmul, its name in the definition.
         axes: of an input, its dimensions; ``"1"`` for those of size 1.
         dims: of an input, the dimensions of the matmul's result that its own are read along.
+        rounded: of a largest or least element, the type that elements are rounded to.
     """
 
     op: str
@@ -44,6 +45,7 @@ class Step:
     source: str = ""
     axes: Dims = ()
     dims: Dims = ()
+    rounded: DataType | None = None
 
 
 Operand = Step | float

@@ -35,7 +35,7 @@ from wsched.fusion import (
 )
 from wsched.fusion.names import blocks_of
 
-__all__ = ["FUNCTIONS", "REDUCTIONS", "computed_operands", "joined", "multiplied", "reference"]
+__all__ = ["FUNCTIONS", "computed_operands", "joined", "multiplied", "reduced", "reference"]
 
 _ERF = np.frompyfunc(math.erf, 1, 1)
 _ERFC = np.frompyfunc(math.erfc, 1, 1)
@@ -97,7 +97,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 """By the name of the operation, a key of ``lowering.kernel.pointwise.OPS``."""
 
 
-REDUCTIONS: dict[str, Callable[..., Any]] = {
+_REDUCTIONS: dict[str, Callable[..., Any]] = {
     "sum": partial(np.sum, dtype=np.float64), "max": partial(np.max, initial=-np.inf),
     "min": partial(np.min, initial=np.inf),
 }  # fmt: skip
@@ -106,6 +106,20 @@ REDUCTIONS: dict[str, Callable[..., Any]] = {
 _ROUNDED = {DataType.Half: np.float16, DataType.BFloat16: ml_dtypes.bfloat16}
 _MOST = {DataType.Float8_e4m3fn: 448.0, DataType.Float8_e5m2: 57344.0}
 """The value that what exceeds it is rounded to."""
+
+
+def reduced(op: str, x: Any, over: tuple[int, ...], rounded: DataType | None = None) -> Any:
+    """What an array comes to.
+
+    Args:
+        op: ``sum``, ``max`` or ``min``.
+        x: the array.
+        over: its dimensions that are reduced.
+        rounded: a type of 16 bits that elements are rounded to.
+    """
+    found = _REDUCTIONS[op](x, axis=over)
+    with np.errstate(all="ignore"):
+        return found if rounded is None else _held(found, rounded, read=True)
 
 
 def reference(
@@ -311,11 +325,11 @@ def _value(
             return FUNCTIONS[op](
                 *(values[x] if isinstance(x, str) else np.float32(x) for x in inputs)
             )
-        case ReductionOp(output=output, input=source, op=op):
+        case ReductionOp(output=output, input=source, op=op, rounded=rounded):
             dims = fusion.tensor(output).read
             over = tuple(p for p, d in enumerate(dims) if d.iter_type is IterType.Reduction)
             shape = np.broadcast_shapes(*(x.shape for x in products.values()))
-            return REDUCTIONS[op](np.broadcast_to(values[source], shape), axis=over)
+            return reduced(op, np.broadcast_to(values[source], shape), over, rounded)
         case BroadcastOp(input=source, flags=flags) if source in values:
             return values[source][tuple(None if new else slice(None) for new in flags)]
     source = getattr(e, "input", "")

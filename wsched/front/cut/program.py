@@ -219,7 +219,7 @@ class _Steps:
         ):
             return self.rest(segment)
         also = tuple(n for n in segment.inputs if n in needed)
-        kinds = {n: (p.op, len(p.buffer.shape), p.over) for n, p in found.items()}
+        kinds = {n: (p.op, len(p.buffer.shape), p.over, p.rounded) for n, p in found.items()}
         whole = replace(segment.definition, outputs=(*segment.outputs, *also))
         reads = [p.buffer for p in found.values()]
         self._summarize(behind_parts(whole, kinds), reads, whole.outputs, parts=True)

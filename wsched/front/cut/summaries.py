@@ -20,8 +20,9 @@ from wsched.importer import Definition, Node, Ref
 from wsched.importer.steps import REDUCED
 from wsched.importer.summary import import_summary
 
-Kind = tuple[str, int, tuple[int, ...]]
-"""A reduction, the dimensions of its parts, and which of these are reduced."""
+Kind = tuple[str, int, tuple[int, ...], DataType | None]
+"""A reduction, the dimensions of its parts, which of these are reduced, and the type that elements
+count as rounded to."""
 
 __all__ = ["behind_parts", "is_finish", "with_summaries"]
 
@@ -64,15 +65,19 @@ def behind_parts(definition: Definition, parts: Mapping[str, Kind]) -> Definitio
         if name not in parts:
             nodes.append(node)
             continue
-        op, rank, over = parts[name]
+        op, rank, over, rounded = parts[name]
         dense = (("shape", (-1,) * rank), ("contiguity", (True,) * rank))
         kind = ("dtype", DataType.Float)
         nodes.append(Node("define_tensor", (f"{name}@parts",), (), (*dense, kind), node.line))
         nodes.append(
             Node(op, (f"{name}@whole",), (Ref(f"{name}@parts"),), (("dims", over),), node.line)
         )
-        to = (("dtype", node.get("dtype", DataType.Float)),)
-        nodes.append(Node("cast", (name,), (Ref(f"{name}@whole"),), to, node.line))
+        to = node.get("dtype", DataType.Float)
+        for made, read, dtype in (
+            (f"{name}@rounded", f"{name}@whole", rounded or DataType.Float),
+            (name, f"{name}@rounded", to),
+        ):
+            nodes.append(Node("cast", (made,), (Ref(read),), (("dtype", dtype),), node.line))
     return Definition(tuple(nodes), definition.outputs)
 
 
@@ -160,7 +165,7 @@ def _summary(
     try:
         definition = part(graph, group, made, rest=True)
         names = [n for i in parts for n in graph.nodes[i].results]
-        known = {n: ("sum", len(graph.types[n].dims or ()) + 1, (0,)) for n in names}
+        known = {n: ("sum", len(graph.types[n].dims or ()) + 1, (0,), None) for n in names}
         summary = import_summary(behind_parts(definition, known))
     except UnsupportedError:
         return None
