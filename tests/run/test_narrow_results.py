@@ -131,6 +131,18 @@ def test_what_is_no_number_stays_so() -> None:
     assert found[3].isnan().all() and found[5, 0] == -448.0 and amax.isnan()
 
 
+def test_the_largest_value_is_of_the_rounded_product() -> None:
+    """As the definition says, which the scale is of, too: sums of multiples of 1/64 are exact."""
+    kernel, (x, w, scale) = made(E4M3, None, *AMAX, scale=0.5)
+    torch.manual_seed(0)
+    x, w = (torch.randint(-40, 41, t.shape).bfloat16() / 8 for t in (x, w))
+    exact = x.float() @ w.float().T
+    rounded = exact.bfloat16().float()
+    found, amax = kernel(x, w, scale)
+    assert amax == rounded.abs().max() != exact.abs().max()
+    assert torch.equal(found.float(), (rounded / 2).to(torch.float8_e4m3fn).float())
+
+
 def test_nothing_is_nothing() -> None:
     """No rows, no largest value; no K, all zero."""
     found, amax = (lambda k, i: k(*i))(*made(E4M3, None, *AMAX, sizes=(0, 16, 64)))

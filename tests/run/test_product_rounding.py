@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 
 import wsched
@@ -18,7 +17,6 @@ from wsched.choose.gpus import H200_SMS
 from wsched.choose.heuristics import choose_params
 from wsched.front.known import import_fusion
 from wsched.front.sizes import Extents
-from wsched.fusion import CastOp
 from wsched.importer import record_text
 from wsched.run.registers import compile_clean
 
@@ -67,21 +65,27 @@ CASES: dict[str, tuple[str, list[Any], list[Any]]] = {
                  outputs="y s m"),
         [], [Y.bfloat16(), Y.sum(1), Y.amax(0)],
     ),
-    "largest alone": (  # rounded behind the kernel, as if all were
-        epilogue(WIDE, "a = fd.ops.abs(f)", "m = fd.ops.max(a, dims=[0])", "n = fd.ops.neg(f)",
-                 "l = fd.ops.min(n, dims=[1])", "b = fd.ops.max(a, dims=[0, 1])",
-                 outputs="y m l b"),
-        [], [Y.bfloat16(), Y.abs().amax(0), -Y.amax(1), Y.abs().amax()],
-    ),
     "largest of 16 bits": (
-        epilogue("a = fd.ops.abs(y)", "m = fd.ops.max(a, dims=[1])", "l = fd.ops.min(y, dims=[0])",
-                 f"n = fd.ops.cast(l, {BF16})", outputs="y m n"),
-        [], [Y.bfloat16(), Y.abs().amax(1).bfloat16(), Y.amin(0).bfloat16()],
+        epilogue("m = fd.ops.max(y, dims=[0])", f"s = fd.ops.min(y, dims=[1], {FP32})",
+                 outputs="y m s"),
+        [], [Y.bfloat16(), Y.amax(0).bfloat16(), Y.amin(1)],
     ),
-    "largest of what is made of it": (
-        epilogue("n = fd.ops.mul(y, 0.3)", f"r = fd.ops.cast(n, {BF16})",
-                 f"m = fd.ops.max(fd.ops.cast(r, {FP32}), dims=[0])", outputs="r m"),
-        [], [(Y * np.float32(0.3)).bfloat16(), (Y * np.float32(0.3)).bfloat16().float().amax(0)],
+    "largest, as fp16": (  # rounded to bf16 first
+        epilogue(WIDE, "m = fd.ops.max(f, dims=[0])", "h = fd.ops.cast(m, dtype=DataType.Half)",
+                 outputs="y h"),
+        [], [Y.bfloat16(), Y.amax(0).half()],
+    ),
+    "largest of what is computed": (
+        epilogue("t = fd.ops.mul(y, 3.0)", f"d = fd.ops.cast(t, {BF16})",
+                 WIDE.replace("(y", "(d"), "a = fd.ops.abs(f)", "m = fd.ops.max(a, dims=[0, 1])",
+                 outputs="d m"),
+        [], [(3 * Y).bfloat16(), (3 * Y).bfloat16().float().abs().amax()],
+    ),
+    "largest before and behind": (  # two roundings of one product
+        epilogue(WIDE, "h = fd.ops.cast(f, dtype=DataType.Half)",
+                 WIDE.replace("(y", "(h").replace("f =", "g ="),
+                 "m = fd.ops.max(f, dims=[0])", "n = fd.ops.max(g, dims=[0])", outputs="y m n"),
+        [], [Y.bfloat16(), Y.amax(0), Y.half().float().amax(0)],
     ),
     "sums of differences": (
         epilogue("r: [-1, -1]", WIDE, "e = fd.ops.sub(f, r)", "s = fd.ops.sum(e, dims=[1])",
@@ -143,60 +147,19 @@ def test_gate_and_up() -> None:
     assert same(wsched.compile(text, [X, W, V])(X, W, V), [Y * up])
 
 
-@pytest.mark.parametrize(
-    "lines",
-    [("a = fd.ops.abs(y)", f"b = fd.ops.cast(a, {FP32})"),
-     (f"b = fd.ops.abs(fd.ops.cast(y, {FP32}))",),
-     (f"c = fd.ops.cast(fd.ops.neg(y), {BF16})", f"d = fd.ops.cast(c, {FP32})",
-      "b = fd.ops.abs(fd.ops.neg(d))")],
-    ids=["of 16 bits", "widened", "rounded again"],
-)  # fmt: skip
-def test_the_largest_is_rounded_and_not_all(lines: tuple[str, ...]) -> None:
-    """However it is spelled, the kernel compares what it has not rounded."""
-    fusion = import_fusion(epilogue(*lines, "m = fd.ops.max(b, dims=[0, 1])", outputs="y m"))
-    reduction = fusion.reduction(fusion.outputs[1].tensor)
-    assert reduction is not None and str(reduction.rounded) == "BFloat16"
-    wide = {fusion.tensor(name).dtype for name in fusion.made_from([reduction.output])}
-    casts = [e for e in fusion.exprs if isinstance(e, CastOp)]
-    assert str(reduction).endswith(", op = max, rounded = BFloat16)") and wide
-    assert [str(fusion.tensor(e.output).dtype) for e in casts] == ["BFloat16"]  # what is stored
-
-
-def test_who_looks_for_the_largest_finds_it() -> None:
-    """Behind the kernel, where what puts the parts together has the comparison's row in memory."""
-    lines = (
-        WIDE, "m = fd.ops.max(f, dims=[1], keepdim=True)",
-        f"b = fd.ops.broadcast_in_dim(m, shape=[{M}, {N}], broadcast_dims=[0, 1])",
-        "e = fd.ops.eq(f, b)", f"c = fd.ops.cast(e, {FP32})", "s = fd.ops.sum(c, dims=[0])",
-    )  # fmt: skip
-    _, found = wsched.execute(epilogue(*lines, outputs="y s"), [X, W])
-    assert torch.equal(found, (Y.amax(1, keepdim=True) == Y).float().sum(0)) and found.sum() >= M
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-@pytest.mark.parametrize("dims", [[0], [1], [0, 1]], ids=str)
-def test_the_largest_of_what_is_not_finite(dtype: Any, dims: list[int]) -> None:
-    """Beyond the largest number, which rounding makes infinite; NaN; zeros of either sign."""
-    x = torch.zeros(70, 16, dtype=dtype)
-    x[0, 0], x[1, 0], x[2, 0], x[3, 1] = 256, -256, 1e-4, float("inf")
-    w = torch.zeros(24, 16, dtype=dtype)
-    w[0, 0], w[1, 0], w[2, 1], w[3, 0] = 256, 255.75, 1, -1e-7
-    lines = f"a = fd.ops.max(f, dims={dims})", f"i = fd.ops.min(f, dims={dims})"
-    name = {torch.float16: "Half", torch.bfloat16: "BFloat16"}[dtype]
-    text = epilogue(WIDE, *lines, dtype=name, outputs="y a i")
-    y, a, i = wsched.compile(text, [x, w])(x, w)
-    assert torch.isinf(y[0, 0]) == (dtype is torch.float16) and y.isnan().any()
-    wanted = y.float().amax(dims), y.float().amin(dims)
-    for found, one in zip((a, i), wanted, strict=True):
-        assert torch.equal(found.isnan(), one.isnan())
-        assert torch.equal(found.nan_to_num(), one.nan_to_num())
-
-
 def test_sums_of_squares_however_they_are_written() -> None:
     """NvFuser's text has the casts that a definition by hand leaves out."""
     last = "s = fd.ops.sum(q, dims=[1])"
     written = import_fusion(epilogue(WIDE, "q = fd.ops.mul(f, f)", last, outputs="y s"))
     assert import_fusion(epilogue("q = fd.ops.mul(y, y)", last, outputs="y s")) == written
+
+
+def test_the_largest_of_two_products() -> None:
+    lines = "v: [-1, -1]", "y = fd.ops.linear(x, w)", "u = fd.ops.linear(x, v)"
+    lines += "p = fd.ops.mul(y, u)", f"d = fd.ops.cast(p, {BF16})", "m = fd.ops.max(d, dims=[0])"
+    text = epilogue(*lines, outputs="d m")
+    found = (Y * (X.float() @ V.float().T).bfloat16().float()).bfloat16()
+    assert same(wsched.compile(text, [X, W, V])(X, W, V), [found, found.amax(0)])
 
 
 def test_a_vector_in_front_of_batches_that_says_fp32() -> None:

@@ -136,9 +136,9 @@ class ReductionOp:
     tensors, and the result rounded to the output's type; ``max`` and ``min`` are NaN if an element
     is. Of no elements it is 0, -inf or inf.
 
-    What ``max`` and ``min`` come to is rounded to ``rounded`` first, where that is a type: to
-    nearest, so that it is that of elements which are rounded each. Parts are not rounded, but what
-    they are put together to.
+    ``rounded`` is a type of 16 bits that each element counts as rounded to, of ``max`` and ``min``
+    alone: to round is monotone, so that what all of them come to is rounded in place of each. The
+    parts that ``rfactor`` makes are not; whoever puts them together rounds.
     """
 
     output: str
@@ -147,7 +147,7 @@ class ReductionOp:
     rounded: DataType | None = None
 
     def __str__(self) -> str:
-        rounded = "" if self.rounded is None else f", rounded = {self.rounded}"
+        rounded = f", rounded = {self.rounded}" if self.rounded else ""
         return f"reduction({self.input}, op = {self.op}{rounded})"
 
 

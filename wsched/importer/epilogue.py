@@ -22,11 +22,11 @@ from wsched.importer.composite import COMPOSITES
 from wsched.importer.constants import Numbers, exact, same_size
 from wsched.importer.definition import Definition, Node, Ref, Value, text_of
 from wsched.importer.layout import input_axes
+from wsched.importer.monotone import unrounded
 from wsched.importer.ops import ALIASES, MISSING, Promotion, arity_of, promotion
 from wsched.importer.products import wide_product
 from wsched.importer.ranks import Ranks, places
 from wsched.importer.reductions import Reduced
-from wsched.importer.rounding import unrounded
 from wsched.importer.steps import REDUCED, Dims, Operand, Step
 
 __all__ = ["STORED", "EpilogueImport", "Key", "Making"]
@@ -129,7 +129,7 @@ class EpilogueImport:
             raise UnsupportedError(
                 f"{call} of {types}", "BFloat16, Half, Float, and casts of a reduction in Float"
             )
-        wide, rounded = unrounded(self, found.op, self.cast(value, _FLOAT), to)
+        wide, rounded = unrounded(self, found.op, self.cast(value, _FLOAT))
         step = Step(found.op, to, (wide,), value.spread - found.over, rounded=rounded)
         self.steps.append(step)
         return step

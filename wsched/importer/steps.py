@@ -34,7 +34,7 @@ class Step:
         source: of an input or a matmul, its name in the definition.
         axes: of an input, its dimensions; ``"1"`` for those of size 1.
         dims: of an input, the dimensions of the matmul's result that its own are read along.
-        rounded: of a largest or least element, the type that all are rounded to.
+        rounded: of a largest or least element, the type that elements are rounded to.
     """
 
     op: str

@@ -16,7 +16,7 @@ from wsched.fusion import DataType, Fusion, TensorBinding
 from wsched.fusion.summary import Extent, Result, Summary, Value, staged
 from wsched.program.of_fusion import program_buffers
 from wsched.program.program import Buffer, KernelStep, Program, SummaryStep
-from wsched.run.reference import REDUCTIONS, rounded
+from wsched.run.reference import reduced
 from wsched.run.summary import compiled_summary
 from wsched.schedule.plan import Plan
 
@@ -37,8 +37,8 @@ def finished(fusion: Fusion, binding: TensorBinding, parts: Any) -> Any:
     """A result of NumPy's without its dimensions of size 1, from what the kernel has stored."""
     if not fusion.in_parts(binding):
         return parts
-    whole = REDUCTIONS[_op(fusion, binding)](parts, axis=_over(fusion, binding))
-    return rounded(whole, _rounded(fusion, binding))
+    over, rounded = _over(fusion, binding), _rounded(fusion, binding)
+    return reduced(_op(fusion, binding), parts, over, rounded)
 
 
 def with_parts(plan: Plan) -> Plan:
@@ -64,7 +64,7 @@ class Parts:
         buffer: the parts, in fp32.
         op: what puts them together, ``sum``, ``max`` or ``min``.
         over: the dimensions that it is over.
-        rounded: the type that what comes of them is rounded to in between; None of most.
+        rounded: the type that elements count as rounded to, and so the whole; None of others.
     """
 
     buffer: Buffer
@@ -101,8 +101,8 @@ def in_parts_step(plan: Plan, kernel: KernelStep) -> tuple[KernelStep, dict[int,
         if fusion.in_parts(binding):
             shape = tuple(substitute(extent, sizes) for extent in stored[at].shape)
             writes[at] = Buffer(f"{kernel.writes[at].name}_parts", stored[at].dtype, shape)
-            over, short = _over(fusion, binding), _rounded(fusion, binding)
-            found[at] = Parts(writes[at], _op(fusion, binding), over, short)
+            rounded = _rounded(fusion, binding)
+            found[at] = Parts(writes[at], _op(fusion, binding), _over(fusion, binding), rounded)
     return KernelStep(kernel.kernel, parts, kernel.reads, tuple(writes)), found
 
 
@@ -168,8 +168,8 @@ def _finish(fusion: Fusion, bindings: Sequence[TensorBinding]) -> Summary:
         dtype = _rounded(fusion, binding) or binding.dtype
         made.append(Value(whole, _op(fusion, binding), dtype, (part,), Extent.KEPT))
         if dtype is not binding.dtype:
-            short, whole = whole, f"result{number}"
-            made.append(Value(whole, "cast", binding.dtype, (short,), Extent.KEPT))
+            rounded, whole = whole, f"result{number}"
+            made.append(Value(whole, "cast", binding.dtype, (rounded,), Extent.KEPT))
         dims = tuple(None if axis == "1" else stored.index(axis) for axis in binding.axes)
         results.append(Result(whole, dims))
     return Summary(len(stored), _over(fusion, bindings[0]), (*given, *made), tuple(results))
@@ -183,7 +183,7 @@ def _op(fusion: Fusion, binding: TensorBinding) -> str:
 
 
 def _rounded(fusion: Fusion, binding: TensorBinding) -> DataType | None:
-    """The type that a largest or least element is rounded to when its parts are put together."""
+    """The type that elements of a result that is a reduction count as rounded to."""
     reduction = fusion.reduction(binding.tensor)
     return None if reduction is None else reduction.rounded
 

@@ -35,9 +35,7 @@ from wsched.fusion import (
 )
 from wsched.fusion.names import blocks_of
 
-__all__ = [
-    "FUNCTIONS", "REDUCTIONS", "computed_operands", "joined", "multiplied", "reference", "rounded",
-]  # fmt: skip
+__all__ = ["FUNCTIONS", "computed_operands", "joined", "multiplied", "reduced", "reference"]
 
 _ERF = np.frompyfunc(math.erf, 1, 1)
 _ERFC = np.frompyfunc(math.erfc, 1, 1)
@@ -99,7 +97,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 """By the name of the operation, a key of ``lowering.kernel.pointwise.OPS``."""
 
 
-REDUCTIONS: dict[str, Callable[..., Any]] = {
+_REDUCTIONS: dict[str, Callable[..., Any]] = {
     "sum": partial(np.sum, dtype=np.float64), "max": partial(np.max, initial=-np.inf),
     "min": partial(np.min, initial=np.inf),
 }  # fmt: skip
@@ -108,6 +106,20 @@ REDUCTIONS: dict[str, Callable[..., Any]] = {
 _ROUNDED = {DataType.Half: np.float16, DataType.BFloat16: ml_dtypes.bfloat16}
 _MOST = {DataType.Float8_e4m3fn: 448.0, DataType.Float8_e5m2: 57344.0}
 """The value that what exceeds it is rounded to."""
+
+
+def reduced(op: str, x: Any, over: tuple[int, ...], rounded: DataType | None = None) -> Any:
+    """What an array comes to.
+
+    Args:
+        op: ``sum``, ``max`` or ``min``.
+        x: the array.
+        over: its dimensions that are reduced.
+        rounded: a type of 16 bits that elements are rounded to.
+    """
+    found = _REDUCTIONS[op](x, axis=over)
+    with np.errstate(all="ignore"):
+        return found if rounded is None else _held(found, rounded, read=True)
 
 
 def reference(
@@ -292,13 +304,8 @@ def _held(x: Any, dtype: DataType, read: bool) -> Any:
         return np.clip(x, -_MOST[dtype], _MOST[dtype])
     if dtype not in _ROUNDED:
         return x
-    short = rounded(x, dtype)
-    return short if read else np.where(np.isinf(short), short, x)
-
-
-def rounded(x: Any, dtype: DataType | None) -> Any:
-    """Numbers in fp32 as a type of 16 bits has them; as they are for any other, or none."""
-    return x if dtype not in _ROUNDED else np.float32(np.asarray(x).astype(_ROUNDED[dtype]))
+    rounded = np.float32(x.astype(_ROUNDED[dtype]))
+    return rounded if read else np.where(np.isinf(rounded), rounded, x)
 
 
 def _value(
@@ -318,11 +325,11 @@ def _value(
             return FUNCTIONS[op](
                 *(values[x] if isinstance(x, str) else np.float32(x) for x in inputs)
             )
-        case ReductionOp(output=output, input=source, op=op, rounded=short):
+        case ReductionOp(output=output, input=source, op=op, rounded=rounded):
             dims = fusion.tensor(output).read
             over = tuple(p for p, d in enumerate(dims) if d.iter_type is IterType.Reduction)
             shape = np.broadcast_shapes(*(x.shape for x in products.values()))
-            return rounded(REDUCTIONS[op](np.broadcast_to(values[source], shape), axis=over), short)
+            return reduced(op, np.broadcast_to(values[source], shape), over, rounded)
         case BroadcastOp(input=source, flags=flags) if source in values:
             return values[source][tuple(None if new else slice(None) for new in flags)]
     source = getattr(e, "input", "")

@@ -11,7 +11,7 @@ from tests.reductions import ALL, Reduced, definition
 from tests.schedules import definition as matmul
 from tests.schedules import parallel_split
 from wsched.front.known import import_fusion
-from wsched.fusion import DataType, Fusion, IterType, ParallelType, fusion_text
+from wsched.fusion import DataType, Fusion, IterType, ParallelType, ReductionOp, fusion_text
 from wsched.schedule import Schedule, plan_matmul, replay
 from wsched.schedule.matmul.params import GemmTile, MatmulParams
 from wsched.schedule.matmul.scheduler import schedule_onto
@@ -188,6 +188,20 @@ def test_parts_are_reduced_further() -> None:
         "ceildiv(M, 128)", "2", "ceildiv(N, 128)",
     ]  # fmt: skip
     assert s.fusion.outputs[1].axes == ()
+
+
+def test_what_elements_are_rounded_to() -> None:
+    """Both reductions say it, of which none rounds: parts are fp32, and whoever puts them together
+    asks the result.
+    """
+    s = Schedule(import_fusion(definition((Reduced("max", (0, 1), "abs"),))))
+    schedule_onto(s, PARAMS)
+    found = [e for e in s.fusion.exprs if isinstance(e, ReductionOp)]
+    assert [e.rounded for e in found] == [DataType.BFloat16] * 2
+    assert [s.tensor(e.output).dtype for e in found] == [DataType.Float] * 2
+    (result,) = s.fusion.reduced
+    assert s.fusion.reduction(result.tensor) == found[1]
+    assert str(found[1]) == f"reduction({found[0].output}, op = max, rounded = BFloat16)"
 
 
 @pytest.mark.parametrize("label", ["Mo", "group", "Mi"])

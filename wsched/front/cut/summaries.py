@@ -21,8 +21,8 @@ from wsched.importer.steps import REDUCED
 from wsched.importer.summary import import_summary
 
 Kind = tuple[str, int, tuple[int, ...], DataType | None]
-"""A reduction, the dimensions of its parts, which of these are reduced, and the type that they are
-rounded to when they are put together."""
+"""A reduction, the dimensions of its parts, which of these are reduced, and the type that elements
+count as rounded to."""
 
 __all__ = ["behind_parts", "is_finish", "with_summaries"]
 

@@ -53,6 +53,8 @@ def rfactor(fusion: Fusion, tv: str, axis: int | Sequence[int]) -> Fusion:
     before: ``T7[ M, No, rNi ] = reduction(T6, op = sum)``, ``T8[ Mo, Mi, No ] = Set(T7)``
     after ``rfactor(fusion, "T8", 1)``: ``T8[ Mo, rMi, No ] = reduction(T7, op = sum)``
 
+    Both say what elements are ``rounded`` to, since each may have results, and neither rounds.
+
     Of an mma the casts of results wait for what sums the parts.
 
     before: ``T4[ rpart, M, N, rk, rKi ] = mma(T2, T3)``, ``T5[ M, N ] = cast(T4)``
