@@ -12,6 +12,7 @@ from lowering.cuda.launch_maps import Descriptors
 from lowering.cuda.launch_memory import Allocate, Needs
 from lowering.cuda.pointers import pointer_of
 from lowering.ground.errors import InternalError, UnsupportedError
+from lowering.ground.streams import stream_functions
 from lowering.kernel.early import loads_early
 from lowering.kernel.kernel import Kernel
 from lowering.target.ptx import GRID_YZ_MAX, ctas_held
@@ -20,7 +21,7 @@ from lowering.target.targets import require
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["LoadedKernel", "PreparedLaunch", "stream_functions"]
+__all__ = ["LoadedKernel", "PreparedLaunch"]
 
 _STREAMS = 64
 """Streams for which a prepared launch keeps its arguments."""
@@ -359,15 +360,3 @@ def _torch() -> Any:
     except ImportError as e:
         raise UnsupportedError("launching without torch", "torch tensors", "Install torch") from e
     return torch
-
-
-def stream_functions(torch: Any) -> tuple[Callable[[], int], Callable[[int], int]]:
-    """Functions for the current device and for a device's current stream.
-
-    Torch's public ones make objects, which takes a microsecond; the compiled ones that they call
-    are used where this torch has them.
-    """
-    compiled = getattr(torch, "_C", None)
-    device = getattr(compiled, "_cuda_getDevice", torch.cuda.current_device)
-    stream = getattr(compiled, "_cuda_getCurrentRawStream", None)
-    return device, stream or (lambda index: int(torch.cuda.current_stream(index).cuda_stream))

@@ -234,20 +234,23 @@ def _reduce(b: Statements, term: Term, tile: Tile, below: Frag | None) -> None:
 
 
 def _coordinates(b: Statements, sizes: Sequence[Var], tile: Tile) -> tuple[tuple[Expr, ...], Expr]:
-    """Where a CTA's tile begins, columns fastest, and how many CTAs there are."""
+    """Where a CTA's tile begins, columns or rows fastest, and how many CTAs there are."""
     *outer, rows, columns = sizes
     counts = (*outer, ceildiv(rows, tile.rows), ceildiv(columns, tile.columns))
     steps = (*(1 for _ in outer), tile.rows, tile.columns)
-    found: list[Expr] = []
+    order = [*reversed(range(len(sizes)))]
+    if tile.rows_first:
+        order[:2] = order[1], order[0]
+    found: dict[int, Expr] = {}
     left: Expr = Special("ctaid.x")
-    for d in reversed(range(len(sizes))):
+    for d in order:
         at, rest = Var(b.name(f"at{d}")), Var(b.name(f"left{d}"))
-        b.emit(Let(at, (left % counts[d] if d else left) * steps[d]))
-        if d:
+        b.emit(Let(at, (left % counts[d] if d != order[-1] else left) * steps[d]))
+        if d != order[-1]:
             b.emit(Let(rest, left // counts[d]))
-        found.insert(0, at)
+        found[d] = at
         left = rest
-    return tuple(found), reduce(lambda x, y: x * y, counts)
+    return tuple(found[d] for d in range(len(sizes))), reduce(lambda x, y: x * y, counts)
 
 
 def _is_first(b: Statements, term: Term, at: Sequence[Expr], tile: Tile) -> Frag:

@@ -37,6 +37,8 @@ class Tile:
         groups: of ``lanes`` times ``span`` columns.
         row: elements of a row that is reduced, all of which the tile has; 0 where none is.
         span: neighbouring columns of a thread, a power of two up to :data:`SPAN`.
+        rows_first: whether CTAs that follow each other have the next rows of the same columns, not
+            the next columns of the same rows.
     """
 
     lanes: int
@@ -44,6 +46,7 @@ class Tile:
     groups: int
     row: int = 0
     span: int = SPAN
+    rows_first: bool = False
 
     @property
     def layout(self) -> RegisterLayout:
@@ -91,24 +94,30 @@ def row_tile(row: int, span: int = SPAN) -> Tile:
     return Tile(lanes, 1, -(-row // (lanes * span)), row, span)
 
 
-def tile_of(sizes: Sequence[int], turned: bool, span: int = SPAN, matrices: int = 1) -> Tile:
+def tile_of(
+    sizes: Sequence[int], turned: bool, span: int = SPAN, matrices: int = 1, again: bool = False
+) -> Tile:
     """The tile for an index space.
 
     A warp has as few rows as their length allows, so that it reads whole lines; where tensors lie
     by columns it has eight of them beside each other, which read those by lines, too.
+
+    Rows of a table that are read again are in the L2 still if all rows of some columns come before
+    the next columns; of whole rows as much is written in between as the table has, or more.
 
     Args:
         sizes: of the index space, the last two rows and columns.
         turned: whether a tensor is contiguous along rows.
         span: neighbouring columns that every tensor allows a thread to access at once.
         matrices: how many are loaded.
+        again: whether rows of a table are read more than once.
     """
     columns, pieces = sizes[-1], _PIECES * SPAN // span
     pieces = max(pieces // _whole(-(-matrices // _MATRICES)), 1)
     lanes = 4 if turned else _lanes(columns, span)
     across = min(pieces, -(-columns // (lanes * span)))
     down = min(pieces // across, _DEEP, -(-sizes[-2] // RegisterLayout(span, lanes).rows))
-    return Tile(lanes, _whole(down), _whole(across), span=span)
+    return Tile(lanes, _whole(down), _whole(across), span=span, rows_first=again)
 
 
 def _lanes(columns: int, span: int) -> int:

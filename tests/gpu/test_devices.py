@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import wsched
+from tests.front.test_moe import layer
 from tests.gpu.test_threads import SHARED, operands
 from tests.grouped import check_rows, given
 from tests.schedules import SCHEDULES, definition
@@ -107,6 +108,25 @@ def test_a_definition_that_is_cut(other: Any) -> None:
     x, w, v = (t.double() for t in inputs)
     expected = (x @ w.T).relu() @ v.T
     assert (found[0][0].double() - expected).norm() < 1e-2 * expected.norm()
+
+
+def test_what_lies_between_kernels(other: Any) -> None:
+    """It is memory of the device that the tensors are on, and given back there."""
+    import torch
+
+    x, ids, weights, up, down = layer(300, 8, 2)
+    rows, routed, scales, gate, third, last = there(other, x, ids, weights, *up, down)
+    right = wsched.moe(rows, routed, scales, (gate, third), last)
+    for device in (torch.device("cuda", 0), other):
+        given = there(device, x, ids, weights, *up, down)
+        for _ in range(3):
+            torch.cuda.synchronize(device)
+            before = [torch.cuda.memory_allocated(d) for d in range(2)]
+            found = wsched.moe(*given[:3], (given[3], given[4]), given[5])
+            torch.cuda.synchronize(device)
+            assert found.device == device and torch.equal(found.cpu(), right.cpu())
+            del found
+            assert before == [torch.cuda.memory_allocated(d) for d in range(2)]
 
 
 def test_ends_that_are_none(other: Any) -> None:

@@ -12,6 +12,7 @@ from lowering.ground.dtypes import DType
 from lowering.ground.expr import Var
 from tests.front.cut.features import torch
 from tests.front.cut.test_halves import definition, inputs
+from tests.program.host_scratch import HostScratch, installed
 from wsched.doors.fallback import interpret
 from wsched.front import known
 from wsched.importer import record_text
@@ -19,15 +20,19 @@ from wsched.importer.sweep import import_sweep
 from wsched.program import chained, prepare
 from wsched.program.keep import Keep
 from wsched.program.program import Buffer, CallStep, Program, SweepStep
+from wsched.program.scratch import Scratch
 from wsched.run.compiled import CompiledFusion
 from wsched.run.unscheduled import Unscheduled
 
 
 @pytest.fixture(autouse=True)
-def on_the_machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def host(monkeypatch: pytest.MonkeyPatch) -> Iterator[HostScratch]:
+    """The machine, on which no call keeps memory behind its end."""
     monkeypatch.setattr(known, "_texts", {})
     monkeypatch.setattr(prepare, "_CHAINED", ("cpu",))
-    yield
+    memory = installed(monkeypatch)
+    yield memory
+    assert not memory.taken
 
 
 @pytest.fixture
@@ -126,8 +131,8 @@ def test_what_lies_between_shares_memory_and_results_do_not(chains: list[Any]) -
     for _ in range(2):
         c, a = wsched.execute(LAYERS, inputs)
     (chain,) = chains
-    arena, *results = chain._new
-    assert len(results) == 2 and arena().nbytes < 3 * 24 * 32 * 2 + 512
+    assert 24 * 32 * 2 <= chain._scratch.nbytes < 3 * 24 * 32 * 2
+    assert sum(len(stage.new) for stage in chain._stages) == 2
     assert c.untyped_storage().data_ptr() != a.untyped_storage().data_ptr()
     again = chain(inputs)
     assert all(map(torch.equal, again, (c, a))) and again[0] is not c
@@ -151,11 +156,10 @@ def test_launches_are_packed_once_for_addresses(
     wsched.execute(LAYERS, inputs)
     wsched.execute(LAYERS, inputs)
     (chain,) = chains
-    memory = [new() for new in chain._new]
+    memory = [new() for stage in chain._stages for new in stage.new]
     packed.clear()
-    fixed = chained.Chain(
-        len(inputs), [lambda t=t: t for t in memory], chain._steps, chain._results
-    )
+    new = [lambda t=t: t for t in memory]
+    fixed = chained.Chain(len(inputs), chain._scratch, new, chain._steps, chain._results)
     first = [t.clone() for t in fixed(inputs)]
     count = len(packed)
     assert count == len(chain._steps) and all(map(torch.equal, fixed(inputs), first))
@@ -165,79 +169,53 @@ def test_launches_are_packed_once_for_addresses(
     assert len(packed) == count + 1  # of the first step alone
 
 
+LAST_ALONE = LAYERS.replace("    fd.add_output(a)\n", "")
+
+
 @pytest.mark.parametrize(
-    ("given", "before", "ahead"),
+    ("given", "wanted"),
     [
         pytest.param(
-            LAYERS.replace("    fd.add_output(a)\n", ""), 1, 2, id="of two what lies between"
+            LAST_ALONE, ["take", "launch", "launch", "new", "launch"], id="the last makes it"
         ),
-        pytest.param(LAYERS, 2, 2, id="of three a result, too"),
-        pytest.param(AT_ONCE, 2, 2, id="all, since it writes an input"),
+        pytest.param(
+            LAYERS, ["take", "new", "launch", "launch", "new", "launch"], id="the first makes one"
+        ),
+        pytest.param(
+            AT_ONCE, ["take", "new", "launch", "launch"], id="the first writes an input"
+        ),
     ],
-)
+)  # fmt: skip
 def test_the_first_kernels_wait_for_what_they_need(
-    given: str, before: int, ahead: int, chains: list[Any], monkeypatch: pytest.MonkeyPatch
+    given: str, wanted: list[str], chains: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Memory that only later kernels need is allocated behind the launches of those in front."""
     events = list[str]()
     inputs = inputs_of("in_place_at_once" if given is AT_ONCE else "layers")
     for _ in range(2):
-        wanted = [t.clone() for t in wsched.execute(given, inputs)]
+        right = [t.clone() for t in wsched.execute(given, inputs)]
     (chain,) = chains
 
     def noted(event: str, call: Any) -> Any:
-        return lambda: (events.append(event), call())[1]
+        return lambda *a: (events.append(event), call(*a))[1]
 
     for kind in (CompiledFusion, Unscheduled):
         real = kind.packed
         monkeypatch.setattr(kind, "packed", lambda *a, real=real: noted("launch", real(*a)))
+    monkeypatch.setattr(Scratch, "take", noted("take", Scratch.take))
+    monkeypatch.setattr(Scratch, "give_back", noted("give back", Scratch.give_back))
     for step in chain._steps:
         step.launches.clear()
-    memory = [new() for new in chain._new]
+    memory = [new() for stage in chain._stages for new in stage.new]
     new = [noted("new", lambda t=t: t) for t in memory]
-    again = chained.Chain(len(inputs), new, chain._steps, chain._results)
+    again = chained.Chain(len(inputs), chain._scratch, new, chain._steps, chain._results)
     again(inputs)
-    assert events == ["new"] * len(new) + ["launch"] * len(chain._steps)
+    packed = ["take", *["new"] * len(new), *["launch"] * len(chain._steps), "give back"]
+    assert events == packed
     events.clear()
     made = again(inputs)
-    late = ["new"] * (len(new) - before) + ["launch"] * (len(chain._steps) - ahead)
-    assert events == ["new"] * before + ["launch"] * ahead + late
-    assert made is not None and (given is AT_ONCE or all(map(torch.equal, made, wanted)))
-
-
-class Noted:
-    """A kernel that packs launches which say its name, for as long as it can."""
-
-    def __init__(self, name: str, events: list[str]) -> None:
-        self.name, self.events, self.can = name, events, True
-
-    def packed(self, inputs: Any, outputs: Any) -> Any:
-        return (lambda: self.events.append(self.name)) if self.can else None
-
-
-def test_nothing_that_others_see_runs_before_all_is_known() -> None:
-    """A call that finds no launch of its last kernel runs anew, step by step: an input that it had
-    written by then would be written twice.
-    """
-    events, like = list[str](), torch.empty(4, device="meta")
-    made, written, last = (Noted(name, events) for name in ("made", "written", "last"))
-    x, between, result = (chained._Lies(root, 0, like, True) for root in range(3))
-    steps = [
-        chained._Step(made, (x,), (between,), {}),
-        chained._Step(written, (between,), (x,), {}),
-        chained._Step(last, (x,), (result,), {}),
-    ]
-    memory, given = [torch.zeros(4), torch.zeros(4)], [torch.zeros(4)]
-    new = [lambda t=t: t for t in memory]
-    chain = chained.Chain(1, new, steps, [result])
-    assert chain(given) is not None and chain(given) is not None
-    assert events == ["made", "written", "last"] * 2
-    memory[1], last.can = torch.zeros(4), False
-    new[1] = lambda: memory[1]
-    events.clear()
-    moved = chained.Chain(1, new, steps, [result])
-    moved._first, moved._launches = chain._first, chain._launches
-    assert moved(given) is None and events == ["made"]
+    assert events == [*wanted, "give back"]
+    assert made is not None and (given is AT_ONCE or all(map(torch.equal, made, right)))
 
 
 def test_what_is_kept_is_read_like_inputs(chains: list[Any]) -> None:

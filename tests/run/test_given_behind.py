@@ -13,6 +13,7 @@ import pytest
 import wsched
 from lowering.ground.dtypes import DType
 from lowering.ground.expr import Var
+from tests.program import host_scratch
 from tests.reductions import Reduced
 from tests.reductions import definition as reduced
 from tests.schedules import cooperative, definition, parallel_split
@@ -37,6 +38,7 @@ def on_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """With kernels that no other test has called."""
     monkeypatch.setattr(kernels, "_kernels", Kept())
     monkeypatch.setattr(prepare, "_CHAINED", ("cpu",))
+    host_scratch.installed(monkeypatch)
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from lowering.cuda.emit import emit_cuda
 from lowering.cuda.nvrtc import compile_cubin
 from lowering.cuda.resources import read_resources
 from lowering.ground.errors import UnsupportedError
+from lowering.kernel.text import print_kernel
 from wsched.doors.fallback import interpret
 from wsched.importer import Definition, record_text
 from wsched.importer.sweep import import_sweep
@@ -61,6 +62,36 @@ def combined(count: int, dtype: str) -> str:
     lines += [f"r = fd.ops.cast(z{count - 1}, dtype=DataType.{dtype})", "fd.add_output(r)"]
     head = "def nvfuser_fusion(fd : FusionDefinition) -> None :\n"
     return head + "".join(f"    {line}\n" for line in lines)
+
+
+def selecting() -> CompiledSweep:
+    """Rows of a table as they are."""
+    head = "def nvfuser_fusion(fd : FusionDefinition) -> None :"
+    lines = [
+        "x = fd.define_tensor(shape=[-1, -1], dtype=DataType.BFloat16)",
+        "i = fd.define_tensor(shape=[-1], dtype=DataType.Int)",
+        "fd.add_output(fd.ops.index_select(x, i, dim=0))",
+    ]
+    return compiled_sweep(import_sweep(record_text("\n    ".join([head, *lines]) + "\n")))
+
+
+@pytest.mark.parametrize(
+    ("table", "rows", "first"), [(24, 70, True), (70, 70, False), (90, 70, False)]
+)
+def test_rows_that_are_read_again(table: int, rows: int, first: bool) -> None:
+    """CTAs that follow each other take the next rows of the same columns there, so that what comes
+    between has not pushed them out of the L2; each result is written once all the same.
+    """
+    torch.manual_seed(0)
+    x, index = torch.randn(table, 1100).bfloat16(), torch.randint(0, table, (rows,))
+    run = selecting()
+    (found,) = run(x, index)
+    assert torch.equal(found, x[index])
+    kernel = run.kernel(run.walk([x, index]))
+    body = print_kernel(kernel)
+    by_rows = "at0: i32 = %ctaid.x % ceildiv(n0, 8) * 8" in body
+    by_columns = "at1: i32 = %ctaid.x % ceildiv(n1, 512) * 512" in body
+    assert (by_rows, by_columns) == (first, not first), body
 
 
 @st.composite

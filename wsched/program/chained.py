@@ -9,7 +9,7 @@ finds the launches of all steps together. How everything lies is taken from a fi
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from lowering.ground.locks import Lock
@@ -24,6 +24,7 @@ from wsched.program.program import (
     SummaryStep,
     SweepStep,
 )
+from wsched.program.scratch import Scratch
 
 if TYPE_CHECKING:
     import torch
@@ -84,7 +85,7 @@ class _Lies:
     """Where a value lies.
 
     Args:
-        root: number of the tensor that has its memory: the inputs, what lies between, the results.
+        root: number of the tensor that has its memory: the inputs, the results, what lies between.
         offset: bytes from that tensor's first element.
         like: a value of the same shape, strides and type, without memory.
         whole: whether it is all of the root, as that lies.
@@ -121,71 +122,100 @@ class _Step:
     launches: dict[tuple[int, ...], Launch]
 
 
+@dataclass(frozen=True, slots=True)
+class _Stage:
+    """How far a call goes with the addresses that it has looked at.
+
+    Args:
+        new: results that are allocated for it.
+        looked: tensors whose addresses are looked at, which were not before.
+        width: addresses looked at until then, that of what lies between the first.
+        kernels: how many launches they find, from the first one on.
+        found: by these addresses, the launches.
+    """
+
+    new: tuple[Callable[[], torch.Tensor], ...]
+    looked: tuple[int, ...]
+    width: int
+    kernels: int
+    found: dict[tuple[int, ...], tuple[Launch, ...]] = field(default_factory=dict)
+
+
 class Chain:
     """Calls on inputs of one class.
 
-    The first kernel is launched before memory is allocated that only others need: the GPU has
-    nothing to do until then. So are those behind it up to one that needs more.
+    The first kernel is launched before any address is looked at that is none of its own, and before
+    memory is allocated that only others need: the GPU has nothing to do until then. So are those
+    behind it up to one that needs more.
 
     Args:
         inputs: how many there are.
-        new: allocates the tensors that are none.
+        scratch: what lies between, whose number as a root is behind the results'.
+        new: allocates the results that are none of the inputs.
         steps: in order.
         results: where they lie.
     """
 
-    __slots__ = ("_ahead", "_first", "_launches", "_lock", "_new", "_results", "_soon", "_steps")
+    __slots__ = ("_lock", "_results", "_scratch", "_stages", "_steps")
 
     def __init__(
         self,
         inputs: int,
+        scratch: Scratch,
         new: Sequence[Callable[[], torch.Tensor]],
         steps: Sequence[_Step],
         results: Sequence[_Lies],
     ) -> None:
-        self._new, self._steps, self._results = tuple(new), tuple(steps), tuple(results)
-        self._soon = _needed_first(inputs, len(self._new), self._steps)
-        self._ahead = _ahead(inputs, inputs + self._soon, self._steps)
-        self._first: dict[tuple[int, ...], tuple[Launch, ...]] = {}
-        self._launches: dict[tuple[int, ...], tuple[Launch, ...]] = {}
+        self._scratch, self._steps, self._results = scratch, tuple(steps), tuple(results)
+        self._stages = _stages(inputs, new, self._steps)
         self._lock = Lock()
 
     def __call__(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor] | None:
         """Allocate and launch; None, and nothing is done that others see, where a kernel makes more
         than its results.
         """
-        roots = [*inputs, *[new() for new in self._new[: self._soon]]]
-        at = tuple([t.data_ptr() for t in roots])
-        first = self._first.get(at, ())
-        for launch in first:
-            launch()
-        if more := [new() for new in self._new[self._soon :]]:
-            roots += more
-            at = (*at, *[t.data_ptr() for t in more])
-        launches = self._launches.get(at)
-        if launches is None:
-            launches = self._found(roots, at)
-            if launches is None:
-                return None
-        for launch in launches[len(first) :]:
-            launch()
+        between = self._scratch.take()
+        try:
+            roots, at = [*inputs], (between,)
+            found: tuple[Launch, ...] | None = ()
+            launched = 0
+            for stage in self._stages:
+                if stage.new:
+                    roots += [new() for new in stage.new]
+                at += tuple([roots[n].data_ptr() for n in stage.looked])
+                found = stage.found.get(at)
+                if found is not None:
+                    for launch in found[launched:]:
+                        launch()
+                    launched = stage.kernels
+            if found is None:
+                found = self._found(roots, at)
+                if found is None:
+                    return None
+                for launch in found[launched:]:
+                    launch()
+        finally:
+            self._scratch.give_back(between)
         return [roots[r.root] if r.whole else r.of(roots) for r in self._results]
 
     def _found(
         self, roots: Sequence[torch.Tensor], at: tuple[int, ...]
     ) -> tuple[Launch, ...] | None:
-        found = [self._launch(step, roots, at) for step in self._steps]
+        """The launches of all steps; ``at`` are the addresses that a call has looked at."""
+        there = [*roots, self._scratch.tensor(at[0])]
+        addresses = [t.data_ptr() for t in there]
+        found = [self._launch(step, there, addresses) for step in self._steps]
         launches = tuple(launch for launch in found if launch is not None)
         if len(launches) < len(found):
             return None
-        soon = at[: len(at) - len(self._new) + self._soon]
         with self._lock:
-            bounded(self._first, soon, launches[: self._ahead], _LAUNCHES)
-            bounded(self._launches, at, launches, _LAUNCHES)
+            for stage in self._stages:
+                key, its = at[: stage.width], launches[: stage.kernels]
+                bounded(stage.found, key, its, _LAUNCHES)
         return launches
 
     def _launch(
-        self, step: _Step, roots: Sequence[torch.Tensor], at: tuple[int, ...]
+        self, step: _Step, roots: Sequence[torch.Tensor], at: Sequence[int]
     ) -> Launch | None:
         """The launch of a step, which other addresses of other steps do not change."""
         key = tuple([at[x.root] + x.offset for x in (*step.reads, *step.writes)])
@@ -200,22 +230,35 @@ class Chain:
         return found
 
 
-def _needed_first(inputs: int, new: int, steps: Sequence[_Step]) -> int:
-    """How many of the ``new`` tensors the first kernel has to wait for: those up to the last that
-    it reads or writes; all where it writes an input, which others see.
-    """
-    if not steps or any(x.root < inputs for x in steps[0].writes):
-        return new
-    return 1 + max(x.root for x in (*steps[0].reads, *steps[0].writes)) - inputs
+def _stages(
+    inputs: int, new: Sequence[Callable[[], torch.Tensor]], steps: Sequence[_Step]
+) -> list[_Stage]:
+    """The first kernel; those behind it that need no more memory; all of them."""
+    between = inputs + len(new)
+    soon = max([inputs, *(n + 1 for n in _roots(steps[:1]) - {between})])
+    early = _ahead(inputs, {between, *range(soon)}, steps)
+    stages, looked, there = list[_Stage](), list[int](), inputs
+    for kernels in sorted({min(early, 1), early, len(steps)} - {0}):
+        fresh = sorted(_roots(steps[:kernels]) - {between, *looked})
+        looked += fresh
+        past = max([there, *(n + 1 for n in fresh)])
+        made = tuple(new[there - inputs : past - inputs])
+        stages.append(_Stage(made, tuple(fresh), len(looked) + 1, kernels))
+        there = past
+    return stages
 
 
-def _ahead(inputs: int, there: int, steps: Sequence[_Step]) -> int:
+def _roots(steps: Sequence[_Step]) -> set[int]:
+    """What they read and write."""
+    return {x.root for step in steps for x in (*step.reads, *step.writes)}
+
+
+def _ahead(inputs: int, there: set[int], steps: Sequence[_Step]) -> int:
     """How many kernels, from the first on, need none but the tensors that are ``there``, and write
     no input, which others see.
     """
     for at, step in enumerate(steps):
-        needed = max(x.root for x in (*step.reads, *step.writes))
-        if needed >= there or any(x.root < inputs for x in step.writes):
+        if not _roots([step]) <= there or any(x.root < inputs for x in step.writes):
             return at
     return len(steps)
 
@@ -235,7 +278,7 @@ def chained(program: Program, kernels: Mapping[str, Packs], values: Sequence[Any
     found = _Places(program, known)
     if not found.known:
         return None
-    new, lies = found.roots()
+    scratch, new, lies = found.roots()
     steps, at = list[_Step](), len(program.inputs)
     of = dict(zip(program.inputs, range(at), strict=True))
     for step in program.steps:
@@ -249,7 +292,7 @@ def chained(program: Program, kernels: Mapping[str, Packs], values: Sequence[Any
             tuple(lies[n] for n in names) for names in ([of[b] for b in step.reads], places)
         )
         steps.append(_Step(kernels[step.kernel], reads, writes, {}))
-    return Chain(len(program.inputs), new, steps, [lies[of[b]] for b in program.outputs])
+    return Chain(len(program.inputs), scratch, new, steps, [lies[of[b]] for b in program.outputs])
 
 
 class _Places:
@@ -295,23 +338,22 @@ class _Places:
         first = self._lives[base].first if base in self._lives else at
         self._lives[base] = Lifetime(first, at)
 
-    def roots(self) -> tuple[list[Callable[[], torch.Tensor]], list[_Lies]]:
-        """What a call allocates, and where each value lies."""
-        import torch
-
+    def roots(self) -> tuple[Scratch, list[Callable[[], torch.Tensor]], list[_Lies]]:
+        """What a call allocates between steps and for results, and where each value lies."""
         inputs, values = len(self._program.inputs), self._values
         made = [b for b in dict.fromkeys(self._base) if b >= inputs]
         given = {self._base[self._of[b]] for b in self._program.outputs}
         results, between = ([b for b in made if (b in given) is r] for r in (True, False))
         pieces = [(spanned_bytes(values[b].like), self._lives[b]) for b in between]
         total, offsets = placed(pieces)
-        arena = [torch.empty(total, dtype=torch.uint8, device="meta")] if total else []
         device = values[0].device
-        new = [allocator(t, device) for t in (*arena, *(values[b].like for b in results))]
+        new = [allocator(values[b].like, device) for b in results]
+        last = inputs + len(results)
         root = {b: (b, 0) for b in range(inputs)}
-        root |= {b: (inputs, offset) for b, offset in zip(between, offsets, strict=True)}
-        root |= {b: (inputs + len(arena) + n, 0) for n, b in enumerate(results)}
-        return new, [self._lies(at, b, *root[b]) for at, b in enumerate(self._base)]
+        root |= {b: (inputs + n, 0) for n, b in enumerate(results)}
+        root |= {b: (last, offset) for b, offset in zip(between, offsets, strict=True)}
+        lies = [self._lies(at, b, *root[b]) for at, b in enumerate(self._base)]
+        return Scratch(total, device), new, lies
 
     def _lies(self, at: int, base: int, root: int, offset: int) -> _Lies:
         value, whole = self._values[at], self._values[base]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from lowering.cuda.launch import stream_functions
+from lowering.ground.streams import stream_functions
 from wsched.fusion import Fusion
 from wsched.run.arguments import Arguments, input_matrix, loaded_inputs, rows_by_columns
 from wsched.run.host import HostPlan

@@ -199,7 +199,7 @@ def _tile(walk: Walk) -> Tile:
     if row := walk.sweep.row(walk.sizes):
         return row_tile(row, walk.span)
     turned = any(a.turned for a in walk.accesses)
-    return tile_of(walk.sizes, turned, walk.span, walk.loads)
+    return tile_of(walk.sizes, turned, walk.span, walk.loads, walk.again)
 
 
 def _is_apart(tensor: torch.Tensor) -> bool:

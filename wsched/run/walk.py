@@ -97,6 +97,11 @@ class Walk:
         whole = {self.sweep.rank - 2, self.sweep.rank - 1}
         return sum(self.sweep.reads(p) for p in self.sweep.inputs if whole <= {*p.dims})
 
+    @property
+    def again(self) -> bool:
+        """Whether rows of a table are looked up more than once, since it has fewer."""
+        return any(rows < self.sizes[-2] for rows in self.rows.values())
+
     def _matrices(self) -> Iterator[tuple[Place, Access, int]]:
         """What differs along the columns and another dimension and is not turned; bytes of an
         element.
