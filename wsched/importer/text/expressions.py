@@ -232,6 +232,8 @@ class Expressions:
             case Handle(path=path) if path.startswith("define_"):
                 if path in ("define_tensor", "define_scalar", "define_vector"):
                     return self.recording.define(e, path, names, call)
+                if path == "define_constant":
+                    return self.recording.constant(e, names, call)
             case Handle(path=path) if path.startswith("ops."):
                 return self.recording.operation(e, path.removeprefix("ops."), names, call)
             case Method(of=tensor, name="size" | "shape" as op):

@@ -16,7 +16,10 @@ from wsched.importer.text.values import Function, Scope, Unread, defaults_of
 
 __all__ = ["Found", "find", "surroundings"]
 
-_DEFINES = ("ops", "add_output", "from_pytorch", "define_tensor", "define_scalar", "define_vector")
+_DEFINES = (
+    "ops", "add_output", "from_pytorch", "define_tensor", "define_scalar", "define_vector",
+    "define_constant",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,6 +89,14 @@ class Recording:
             self.add("define_scalar", (f"{name}[{n}]",), scalar, at.lineno)[0] for n in range(value)
         )
 
+    def constant(self, at: ast.Call, names: tuple[str, ...], call: Call) -> Value:
+        """``fd.define_constant``: what versions before ``fd.define_scalar`` took a value have for
+        one that does.
+        """
+        if not isinstance(next(iter((*call[0], *call[1].values())), None), bool | int | float):
+            raise self.source.refusal(at, "a number")
+        return self.define(at, "define_scalar", names, call)
+
     def tensor_like(self, at: ast.Call, names: tuple[str, ...]) -> Value:
         """``fd.from_pytorch``: an input of which the text does not tell shape and type."""
         if len(at.args) != 1:
