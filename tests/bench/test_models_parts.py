@@ -11,8 +11,9 @@ import pytest
 from tests.conftest import Golden
 from tests.schedules import definition
 from wsched.bench.models import cases, modules
-from wsched.bench.models.cases import DefinitionCase, _error, _module, told_of
+from wsched.bench.models.cases import DefinitionCase, _module, told_of
 from wsched.bench.models.dot import to_dot
+from wsched.bench.models.errors import largest_error
 from wsched.bench.models.listed import read_listed
 from wsched.bench.models.measure import EAGER, NVFUSER, OWN, TOLERANCE
 from wsched.bench.models.modules import MODULES, make
@@ -80,7 +81,7 @@ ONE, NAN = torch.tensor([3.0, 4.0]), float("nan")
 )
 def test_the_error_of_results(results: Any, wanted: Any, error: float) -> None:
     """The largest of all; relative, or the share of those that differ where none is a fraction."""
-    assert _error(results, wanted) == pytest.approx(error, nan_ok=True)
+    assert largest_error(results, wanted) == pytest.approx(error, nan_ok=True)
 
 
 def test_a_package_that_there_is_not() -> None:

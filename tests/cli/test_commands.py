@@ -340,10 +340,10 @@ def test_a_text_without_a_definition(file: Path, command: str, text: str, messag
     assert refusal([command, file]) == f"{file}: {message}\n"
 
 
-@pytest.mark.parametrize("command", ["dump", "run"])
-def test_a_definition_without_a_matmul(file: Path, command: str) -> None:
+@pytest.mark.parametrize("command", [["dump"], ["run", "--sms", "4"]], ids=" ".join)
+def test_a_definition_without_a_matmul(file: Path, command: list[str]) -> None:
     file.write_text(definition().replace("fd.ops.linear(x, w)", "fd.ops.relu(x)"))
-    assert refusal([command, file]) == (
+    assert refusal([*command, file]) == (
         f"{file}: a fusion with no fd.ops.linear or fd.ops.matmul is not supported; supported: "
         "one of them. This is about one kernel. `wsched explain` says which way it goes otherwise\n"
     )

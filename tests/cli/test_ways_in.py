@@ -107,7 +107,7 @@ def test_the_command_line_starts_without_torch() -> None:
 
 
 @pytest.mark.parametrize(
-    "command", [["dump"], ["run"], ["trace", "--predict"], ["check", "--proof"]]
+    "command", [["dump"], ["run", "--sms", "4"], ["trace", "--predict"], ["check", "--proof"]]
 )
 def test_what_is_more_than_one_kernel_is_told_where_to_go(
     command: list[str], tmp_path: Path

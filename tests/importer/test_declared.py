@@ -114,3 +114,15 @@ def test_statements_that_no_definition_is_written_with(statement: str) -> None:
     with pytest.raises(UnsupportedError) as error:
         record_text(text)
     assert error.value.what == f"line 3: `{statement.splitlines()[0]}`"
+
+
+def test_older_constants_are_scalars_with_a_value() -> None:
+    head = "def f(fd: FusionDefinition):\n"
+    lines = "    S0 = fd.define_constant(2.0)\n    S1 = fd.define_constant(True)\n"
+    definition = record_text(head + lines)
+    assert [(n.op, n.operands) for n in definition.nodes] == [
+        ("define_scalar", (2.0,)), ("define_scalar", (True,)),
+    ]  # fmt: skip
+    assert not definition.inputs
+    with pytest.raises(UnsupportedError, match=r"is not supported; supported: a number"):
+        record_text(f"{head}    S0 = fd.define_constant()\n")

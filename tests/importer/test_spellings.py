@@ -85,16 +85,6 @@ def test_define_scalar(call: str, value: object, named: object) -> None:
     assert bool(definition.inputs) == (value is None)
 
 
-def test_define_constant() -> None:
-    """Older versions have it for a scalar with a value."""
-    definition = body("S0 = fd.define_constant(2.0)", "S1 = fd.define_constant(True)")
-    assert nodes(definition, "define_scalar") == [(("S0",), (2.0,), {}), (("S1",), (True,), {})]
-    assert not definition.inputs
-    told = "`S0 = fd.define_constant()` is not supported; supported: a number"
-    with pytest.raises(UnsupportedError, match=re.escape(told)):
-        body("S0 = fd.define_constant()")
-
-
 def test_vectors_are_lists() -> None:
     definition = body(
         f"T0 = {X}",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -28,8 +29,10 @@ from wsched.cli.options import (
     asked_extents,
     asked_params,
     asked_target,
+    extents_of,
     file_of,
     found_file,
+    has_several,
     named,
     planned_for,
     read_definition_file,
@@ -149,20 +152,36 @@ def run(
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the random inputs.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Run a definition on random inputs and check the result; exit status 1 if it is wrong."""
+    """Run a definition on random inputs and check the result; exit status 1 if it is wrong.
+
+    One that is no single kernel runs as a whole, by its own sizes: with torch, and without options
+    that speak of a kernel.
+    """
     from wsched.cli.check import check, sized_inputs
 
-    definition, extents = read_problem(file, shape)
-    asked = asked_kernel(definition, params, target, sms)
-    where, sms = device(asked.planned), asked.sms
+    planned, definition = "", read_definition_file(file)
+    of_kernel = any(x is not None for x in (shape, sms, params, target))
     with named(file):
-        kernel = asked.kernel(definition, extents)
-        outcome = check(kernel, sized_inputs(kernel, extents, seed, where))
+        whole = not of_kernel and find_spec("torch") is not None and has_several(definition)
+    if whole:
+        from wsched.cli.whole import check_whole
+
+        facts: dict[str, object] = {"device": device()}
+        with named(file):
+            outcome = check_whole(str(definition), seed, device())
+    else:
+        extents = extents_of(file, definition, asked_extents(shape))
+        asked = asked_kernel(definition, params, target, sms)
+        where = device(asked.planned)
+        with named(file):
+            kernel = asked.kernel(definition, extents)
+            outcome = check(kernel, sized_inputs(kernel, extents, seed, where))
+        facts = {"kernel": kernel.kernel.name, "device": where, "sms": asked.sms}
+        planned = planned_for(definition, asked.sms)
     if as_json:
-        facts = {"kernel": kernel.kernel.name, "device": where, "sms": sms}
         typer.echo(json.dumps(facts | outcome.to_dict(), indent=2))
     else:
-        typer.echo(f"{outcome.text}{planned_for(definition, sms)}", nl=False)
+        typer.echo(f"{outcome.text}{planned}", nl=False)
     raise typer.Exit(0 if outcome.passed else 1)
 
 

@@ -25,8 +25,8 @@ from wsched.schedule.matmul.params import MatmulParams
 
 __all__ = [
     "File", "Params", "Shape", "Sms", "TargetName", "asked_extents", "asked_params",
-    "asked_target", "file_of", "found_file", "named", "planned_for", "read_definition_file",
-    "read_problem", "require_folder", "text_of",
+    "asked_target", "extents_of", "file_of", "found_file", "has_several", "named", "planned_for",
+    "read_definition_file", "read_problem", "require_folder", "text_of",
 ]  # fmt: skip
 
 STDIN = Path("-")
@@ -94,9 +94,14 @@ TargetName = Annotated[
 def read_problem(file: Path, shape: str | None) -> tuple[str | Schedule, Extents]:
     """A definition or schedule, and the extents to look at; errors name the file."""
     asked, found = asked_extents(shape), read_definition_file(file)
+    return found, extents_of(file, found, asked)
+
+
+def extents_of(file: Path, found: str | Schedule, asked: Extents | None) -> Extents:
+    """The extents to look at of the definition or schedule of a file, which errors name."""
     with named(file):
         fusion = found.fusion if isinstance(found, Schedule) else _fusion_of(found)
-    return found, extents_for(fusion, asked)
+    return extents_for(fusion, asked)
 
 
 def _fusion_of(definition: str) -> Fusion:
@@ -110,6 +115,22 @@ def _fusion_of(definition: str) -> Fusion:
     except UnsupportedError as e:
         recorded(definition)
         raise UnsupportedError(e.what, e.supported, e.hint or _ELSEWHERE) from None
+
+
+def has_several(found: str | Schedule) -> bool:
+    """Whether what was read of a file is a definition that is no single kernel.
+
+    Raises:
+        UnsupportedError: it cannot be read.
+    """
+    if isinstance(found, Schedule):
+        return False
+    try:
+        import_fusion(found)
+    except UnsupportedError:
+        recorded(found)
+        return True
+    return False
 
 
 def read_definition_file(file: Path) -> str | Schedule:

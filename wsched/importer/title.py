@@ -16,4 +16,4 @@ def title_of(definition: Definition) -> str:
     counts = Counter(op for op in ops if op in PRODUCTS)
     told = [op if n == 1 else f"{n} {op}" for op, n in counts.items()]
     others = len(ops) - counts.total()
-    return " + ".join([*told, *([f"{others} more"] if others else [])]) or "no matmul"
+    return " + ".join([*(told or ["no matmul"]), *([f"{others} more"] if others else [])])

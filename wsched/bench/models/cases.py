@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 from wsched.bench.method.measure import OutOfMemory
 from wsched.bench.models.asked import Asked
 from wsched.bench.models.dot import to_dot
+from wsched.bench.models.errors import largest_error
 from wsched.bench.models.listed import Listed, read_listed
 from wsched.bench.models.measure import (
     COMPILE,
@@ -77,7 +77,7 @@ class ModuleCase:
 
     def error(self, results: Sequence[Any]) -> float:
         """Against the module in fp32."""
-        return _error(results, self._wanted)
+        return largest_error(results, self._wanted)
 
     def limit(self) -> float:
         """Relative to the error of the eager mode."""
@@ -120,7 +120,7 @@ class DefinitionCase:
         """Against the first way that is compared, torch's eager mode if it takes part."""
         if self._wanted is None:
             self._wanted = list(results)
-        return _error(results, self._wanted)
+        return largest_error(results, self._wanted)
 
     def limit(self) -> float:
         """See :data:`~wsched.bench.models.measure.TOLERANCE`."""
@@ -238,19 +238,3 @@ def _module(name: str) -> Any:
         return importlib.import_module(name)
     except ImportError as error:
         raise Skip(import_failure(name, error)) from error
-
-
-def _error(results: Sequence[Any], wanted: Sequence[Any]) -> float:
-    """The largest of the results' errors; NaN if one is."""
-    found = [_distance(r, w) for r, w in zip(results, wanted, strict=True)]
-    return math.nan if any(map(math.isnan, found)) else max(found)
-
-
-def _distance(result: Any, wanted: Any) -> float:
-    """Relative Frobenius error; of what has no fractions the share of elements that differ."""
-    if not result.is_floating_point():
-        return float((result != wanted).float().mean()) if result.numel() else 0.0
-    found, right = result.double(), wanted.double()
-    norm = float(right.norm())
-    off = float((found - right).norm())
-    return off / norm if norm else math.inf if off else 0.0

@@ -18,7 +18,7 @@ from wsched.fusion import DataType
 from wsched.importer import Definition, record_text
 from wsched.run.arguments import torch_dtype
 
-__all__ = ["Given", "Listed", "listed", "read_listed"]
+__all__ = ["Given", "Listed", "listed", "listed_text", "read_listed"]
 
 _TYPES = {
     "bf16": DataType.BFloat16, "bool": DataType.Bool, "f16": DataType.Half, "f32": DataType.Float,
@@ -117,21 +117,29 @@ def read_listed(path: Path) -> Listed:
     """A definition and its inputs.
 
     Raises:
-        UnsupportedError: a file that cannot be read, or whose definition or inputs are not
-            understood.
+        UnsupportedError: a file that cannot be read, or as :func:`listed_text`.
     """
     try:
         text = path.read_text()
     except (OSError, UnicodeDecodeError) as e:
         raise UnsupportedError(f"{path} ({e})", "a text with a definition") from None
+    return listed_text(path.stem, text)
+
+
+def listed_text(name: str, text: str) -> Listed:
+    """The same of a text.
+
+    Raises:
+        UnsupportedError: its definition or inputs are not understood.
+    """
     above = [x.removeprefix("#").strip() for x in text.splitlines() if x.startswith("#")]
     said = {key.lower(): rest.strip() for x in above for key, c, rest in [x.partition(":")] if c}
-    what = next((x for x in above if not x.lower().startswith(("source:", "inputs:"))), path.stem)
+    what = next((x for x in above if not x.lower().startswith(("source:", "inputs:"))), name)
     if "inputs" in said:
         given = tuple(map(Given.parse, said["inputs"].split()))
     else:
         given = tuple(_declared(record_text(text)))
-    return Listed(path.stem, what, said.get("source", ""), text, given)
+    return Listed(name, what, said.get("source", ""), text, given)
 
 
 def _declared(definition: Definition) -> Iterator[Given]:
@@ -141,10 +149,20 @@ def _declared(definition: Definition) -> Iterator[Given]:
         if node.op == "define_scalar":
             yield Given(number=1)
         elif isinstance(shape, tuple) and isinstance(dtype, DataType):
-            sizes = (n if isinstance(n, int) and n >= 0 else OPEN for n in shape)
-            yield Given(tuple(sizes), dtype)
+            sizes = tuple(n if isinstance(n, int) and n >= 0 else OPEN for n in shape)
+            yield Given(sizes, dtype, _strides(sizes, node.get("stride_order")))
         else:
             raise UnsupportedError(f"the input {node.results[0]} of unknown shape", "known ones")
+
+
+def _strides(sizes: tuple[int, ...], order: object) -> tuple[int, ...]:
+    """Of a tensor whose dimensions lie in nvFuser's order, 0 the innermost; empty row by row."""
+    if not isinstance(order, tuple) or len(order) != len(sizes):
+        return ()
+    found, step = [0] * len(sizes), 1
+    for d in sorted(range(len(sizes)), key=order.__getitem__):
+        found[d], step = step, step * sizes[d]
+    return tuple(found)
 
 
 def listed(path: Path) -> list[Path]:
