@@ -73,6 +73,63 @@ LEADING = Feature(
 )  # fmt: skip
 
 
+BEHIND = Feature(
+    """
+    h = fd.ops.linear(t0, t1)
+    b = fd.ops.reshape(h, new_shape=[32, 24])
+    d = fd.ops.relu(b)
+    fd.add_output(d)
+    """,
+    ((4, 8, 16), (24, 16)), 1, 1,
+)  # fmt: skip
+"""Rows that are taken together behind the product."""
+
+
+def test_leading_dimensions_taken_together_behind() -> None:
+    inputs = inputs_of(BEHIND)
+    (found,) = wsched.execute(BEHIND.text, inputs)
+    (wanted,) = interpret(record_text(BEHIND.text), inputs)
+    assert found.equal(wanted) and found.stride() == wanted.stride()
+    (part,) = wsched.explain(BEHIND.text, inputs).parts
+    assert part.runs == "wsched" and part.operations == ("linear", "relu")
+
+
+def test_rows_are_those_of_the_operand() -> None:
+    definition, made = changed(BEHIND)
+    look, matmul = made.node("t0@b"), made.node("b")
+    assert look is not None and (look.op, look.get("new_shape")) == ("reshape", (32, 16))
+    assert matmul is not None and matmul.refs == ("t0@b", "t1") and made.node("h") is None
+    assert infer(made)["b"].dims == infer(definition)["b"].dims
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("[32, 24]", "[4, 4, 48]"),
+        ("[32, 24]", "[8, 96]"),
+        ("fd.add_output(d)", "fd.add_output(d)\n    fd.add_output(h)"),
+        ("fd.ops.relu(b)", "fd.ops.relu(b)\n    e = fd.ops.relu(h)\n    fd.add_output(e)"),
+    ],
+    ids=["other columns", "columns too", "an output", "read twice"],
+)
+def test_rows_that_stay_behind(old: str, new: str) -> None:
+    definition = record_text(BEHIND.text.replace(old, new))
+    assert lifted(definition, infer(definition)) == definition
+
+
+@pytest.mark.parametrize(
+    "said", ["contiguity=[True, False, True]", "contiguity=True, stride_order=[1, 2, 0]"]
+)
+def test_rows_that_do_not_lie_together_stay_behind(said: str) -> None:
+    text = BEHIND.text
+    first = next(line for line in text.splitlines() if "t0 = " in line)
+    text = text.replace(
+        first, f"    t0 = fd.define_tensor(shape=[4, 8, 16], {said}, dtype=DataType.BFloat16)"
+    )
+    definition = record_text(text)
+    assert lifted(definition, infer(definition)) == definition
+
+
 def test_leading_dimensions_taken_together() -> None:
     inputs = inputs_of(LEADING)
     (found,) = wsched.execute(LEADING.text, inputs)
