@@ -273,7 +273,7 @@ class _Writer:
             node = self.definition.node(name)
             while node is not None:
                 found[node.results[0]] = extents
-                if node.op not in ("permute", "stride_order"):
+                if node.op not in ("cast", "permute", "stride_order"):
                     break
                 if node.op == "permute":
                     extents = (*extents[:-2], *extents[:-3:-1])
@@ -340,6 +340,8 @@ class _Writer:
         return [*made, replace(node, operands=(*operands, *node.operands[2:]))]
 
     def _of_operand(self, node: Node, extents: tuple[Expr, ...]) -> Node:
+        if node.op == "cast":
+            return node
         if node.op == "permute":
             rows = tuple(range(len(extents)))
             order: Value = (*rows[:-2], *rows[:-3:-1])

@@ -28,6 +28,7 @@ from wsched.front.cut.repeats import without_repeats
 from wsched.front.cut.squares import with_two_operands
 from wsched.front.cut.sums import arranged
 from wsched.front.cut.vectors import with_matrices
+from wsched.front.cut.widened import with_casts_last
 from wsched.front.look import Look
 from wsched.fusion.sweep import Sweep
 from wsched.importer import Definition, Node
@@ -135,6 +136,8 @@ class Cutter:
         tensors = tensors if once is given else infer(once)
         self.definition = asked_of_inputs(once, tensors)
         definition = lifted(with_matrices(self.definition), tensors)
+        if self.commuted is None:
+            definition = with_casts_last(definition, tensors)
         definition = with_two_operands(definition)
         if self.commuted is None:  # else the one that factors moved in has been, and they stay
             definition = arranged(definition)
