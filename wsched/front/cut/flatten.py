@@ -32,6 +32,10 @@ _DIRECT, _DIRECT_BATCHES = 3, 4
 """Dimensions that the importer knows: batch, rows, columns; of batches of both operands two."""
 
 
+_BEFORE_OPERANDS = ("cast", "permute", "stride_order")
+"""Between an input and a matmul of it: a permutation exchanges the last two dimensions."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Form:
     """How a matmul is written anew.
@@ -53,6 +57,11 @@ class _Form:
     swapped: bool = False
     spread: tuple[tuple[bool, ...], tuple[bool, ...]] = ((), ())
 
+    @property
+    def merges_rows(self) -> bool:
+        """Whether rows of several matrices become those of one, the first operand."""
+        return self.merged > 1 and len(self.first) == len(self.second) == 2
+
 
 def flattened(definition: Definition, types: Mapping[str, TensorType]) -> tuple[Definition, Seen]:
     """A definition with tensors of as many dimensions as kernels have.
@@ -68,7 +77,7 @@ def flattened(definition: Definition, types: Mapping[str, TensorType]) -> tuple[
         UnsupportedError: batches that are not one behind the other in all tensors.
     """
     matmuls = tuple(n for n in definition.nodes if n.op in MATMULS)
-    forms = [_form_of(n, types) for n in matmuls]
+    forms = [_form_of(definition, n, types) for n in matmuls]
     known = [f for f in forms if f is not None]
     if not known:
         return definition, ()
@@ -78,9 +87,30 @@ def flattened(definition: Definition, types: Mapping[str, TensorType]) -> tuple[
     return _Writer(definition, types, matmuls, tuple(known), len(result)).written()
 
 
-def _form_of(matmul: Node, types: Mapping[str, TensorType]) -> _Form | None:
+def _form_of(definition: Definition, matmul: Node, types: Mapping[str, TensorType]) -> _Form | None:
     a, b = (_dims(types, n) for n in matmul.refs[:2])
-    return None if a is None or b is None else _form(matmul, a, b)
+    if a is None or b is None:
+        return None
+    found = _form(matmul, a, b)
+    if found is None or not found.merges_rows or not _is_turned(definition, matmul.refs[0]):
+        return found
+    if found.swapped:
+        raise UnsupportedError(
+            f"fd.ops.{matmul.op} of transposed batches and a vector", "batches as they lie"
+        )
+    x = [d.extent or ONE for d in a]
+    return replace(found, merged=len(a) - 2, first=(_all(x[:-2]), *x[-2:]))
+
+
+def _is_turned(definition: Definition, name: str) -> bool:
+    """Whether an operand is an input with the last two dimensions exchanged: columns of several
+    matrices are rows of one only where they are copied, but each matrix may lie so.
+    """
+    turned, node = False, definition.node(name)
+    while node is not None and node.op in _BEFORE_OPERANDS:
+        turned ^= node.op == "permute"
+        node = definition.node(node.refs[0])
+    return turned
 
 
 def _dims(types: Mapping[str, TensorType], name: str) -> tuple[Dim, ...] | None:
@@ -273,7 +303,7 @@ class _Writer:
             node = self.definition.node(name)
             while node is not None:
                 found[node.results[0]] = extents
-                if node.op not in ("cast", "permute", "stride_order"):
+                if node.op not in _BEFORE_OPERANDS:
                     break
                 if node.op == "permute":
                     extents = (*extents[:-2], *extents[:-3:-1])
