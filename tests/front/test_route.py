@@ -33,13 +33,13 @@ def nvfuser_fusion(fd : FusionDefinition) -> None :
     x = fd.define_tensor(shape=[-1, -1], contiguity=[True, True], dtype=DataType.BFloat16)
     w = fd.define_tensor(shape=[-1, -1], contiguity=[True, True], dtype=DataType.BFloat16)
     a = fd.ops.cast(x, dtype=DataType.Float)
-    b = fd.ops.cast(w, dtype=DataType.Float)
+    b = fd.ops.mul(fd.ops.cast(w, dtype=DataType.Float), 1.0)
     c = fd.ops.linear(a, b)
     d = fd.ops.cast(c, dtype=DataType.BFloat16)
     s = fd.ops.sum(d, dims=[1], dtype=DataType.Float)
     fd.add_output(s)
 """
-"""A matmul of fp32, which wsched has no kernel for."""
+"""A matmul of what is computed in fp32, which wsched has no kernel for."""
 
 
 def integers(rows: int, cols: int, seed: int = 0) -> Any:

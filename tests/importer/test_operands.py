@@ -182,3 +182,35 @@ def test_refused(lines: tuple[str, ...], what: str, supported: str) -> None:
     with pytest.raises(UnsupportedError) as error:
         build(*lines)
     assert (error.value.what, error.value.supported) == (what, supported)
+
+
+FLOAT = "dtype=DataType.Float)"
+
+
+@pytest.mark.parametrize("dtype", ["BFloat16", "Half"])
+def test_exact_casts_of_both_to_fp32(dtype: str) -> None:
+    """The inputs are multiplied as they are, and nothing rounds the sum."""
+    x = W.replace("BFloat16", dtype)
+    f = build(
+        f"x = {x}", f"w = {x}", f"a = fd.ops.cast(x, {FLOAT}",
+        f"b = fd.ops.permute(fd.ops.cast(w, {FLOAT}, dims=[1, 0])", "s = fd.ops.matmul(a, b)",
+        "d = fd.ops.relu(s)", by_calls=False,
+    )  # fmt: skip
+    assert f.exprs[2:] == (MmaOp("T4", "T2", "T3"), PointwiseOp("T5", "relu", ("T4",)))
+    assert [b.dtype for b in (*f.inputs, *f.outputs)] == [DataType[dtype]] * 2 + [DataType.Float]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        (f"a = fd.ops.cast(x, {FLOAT}", f"b = fd.ops.cast(h, {FLOAT}"),
+        (f"a = fd.ops.cast(x, {FLOAT}", f"b = fd.ops.neg(fd.ops.cast(z, {FLOAT})"),
+        (f"a = fd.ops.cast(x, {FLOAT}", "b = fd.ops.set(y)"),
+    ],
+)
+def test_other_operands_of_fp32(lines: tuple[str, ...]) -> None:
+    """Types that are not multiplied with each other; what is computed; an input of fp32."""
+    inputs = f"x = {W}", f"z = {W}", f"h = {W.replace('BFloat16', 'Half')}", f"y = {X}"
+    with pytest.raises(UnsupportedError) as error:
+        build(*inputs, *lines, "d = fd.ops.linear(a, b)", by_calls=False)
+    assert error.value.what == "fd.ops.linear of Float and Float"

@@ -17,7 +17,7 @@ from lowering.target.mma import MmaForm
 from lowering.target.targets import DEFAULT
 from wsched.fusion import DataType, type_of
 from wsched.fusion.names import BATCH, COLS, HEADS, ROWS, SUMMED
-from wsched.importer.definition import Definition, Node, Ref
+from wsched.importer.definition import Definition, Node, Ref, Value
 from wsched.importer.emit import needed
 from wsched.importer.epilogue import STORED, EpilogueImport
 from wsched.importer.layout import (
@@ -44,8 +44,13 @@ _AXES: dict[str, tuple[Axes, Axes]] = {
 
 _FLOATS_OF_8_BITS = (DataType.Float8_e4m3fn, DataType.Float8_e5m2)
 _OF_8_BITS = (*_FLOATS_OF_8_BITS, DataType.Int8, DataType.UInt8, DataType.UInt4)
-_HOLDS_8_BITS = (DataType.BFloat16, DataType.Half)
-"""Types of matmuls that have every value of those."""
+_HOLDS = {
+    **dict.fromkeys(_FLOATS_OF_8_BITS, (DataType.BFloat16, DataType.Half)),
+    **dict.fromkeys((DataType.BFloat16, DataType.Half), (DataType.Float,)),
+}
+"""Types of matmuls that have every value of an operand's, and of whose products the kernel's are as
+exact: of 16 bits these are exact in fp32, of 8 bits sums keep fewer.
+"""
 
 _TF32 = (
     "fp32 is multiplied as TF32 where torch may do so (torch.backends.cuda.matmul.allow_tf32 and "
@@ -113,8 +118,8 @@ class Computable(Enum):
 def operand_pair(definition: Definition, matmul: Node, computable: Computable) -> Pair:
     """Both operands; their axes named, their layout and type checked.
 
-    Two that are cast to a type that has all their values are the inputs as they are, but for a
-    schedule by calls.
+    Two that are cast to a type that has all their values, fp32 among them, are the inputs as they
+    are, but for a schedule by calls.
 
     Args:
         definition: where they are.
@@ -196,24 +201,28 @@ def _widened(definition: Definition, values: Sequence[object]) -> DataType | Non
     """The type to which both operands are cast that could be multiplied as they are: the cast is
     exact and so are its products, so that the kernel need not make it; None where they are not.
     """
-    found = {_widens(definition, v) for v in values}
-    return found.pop() if len(found) == 1 else None
+    found = [_widens(definition, v) for v in values]
+    kinds = [x for x in found if x is not None]
+    if len(kinds) < len(found) or len({wide for _, wide in kinds}) > 1:
+        return None
+    (first, wide), (second, _) = kinds
+    multiplied = DEFAULT.mma.multiplying(first.element, second.element)
+    return None if multiplied is None else wide
 
 
-def _widens(definition: Definition, value: object) -> DataType | None:
+def _widens(definition: Definition, value: object) -> tuple[DataType, DataType] | None:
+    """The type of an input that is cast to one that has all its values, and that one."""
     node = definition.node(value.name) if isinstance(value, Ref) else None
-    wide = None
-    while node is not None and (moves_no_data(node) or node.op == "cast"):
+    wide: Value = None
+    while node is not None and (_is_looked_at(node) or (node.op == "cast" and wide is None)):
         if node.op == "cast":
-            to = node.get("dtype")
-            wide = to if wide is None and to in _HOLDS_8_BITS else None
-            if wide is None:
-                return None
+            wide = node.get("dtype")
         source = node.operands[0]
         node = definition.node(source.name) if isinstance(source, Ref) else None
-    if node is None or node.op != "define_tensor" or dtype_of(node) not in _FLOATS_OF_8_BITS:
+    if node is None or node.op != "define_tensor" or not isinstance(wide, DataType):
         return None
-    return wide if isinstance(wide, DataType) else None
+    narrow = dtype_of(node)
+    return (narrow, wide) if wide in _HOLDS.get(narrow, ()) else None
 
 
 def _operand(

@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import torch
 
+import wsched
+from wsched.doors.fallback import interpret
 from wsched.front.cut.epilogues import Take
 from wsched.front.cut.flatten import flattened
 from wsched.front.cut.infer import infer
@@ -53,6 +56,32 @@ def test_a_transposed_operand_is_read_as_it_lies(
     contiguity = [dense] * (rank - 1) + [True]
     dims = [*range(rank - 2), rank - 1, rank - 2]
     assert transposed(shape, other, contiguity, dims) == [["permute", "matmul"]]
+
+
+TURNED = {
+    "of_a_matrix": ("matmul(p, b)", (2, 3, 32, 8), (32, 16)),
+    "of_one_batch": ("matmul(p, b)", (3, 32, 8), (1, 32, 16)),
+    "of_two_batches_of_one": ("matmul(p, b)", (2, 3, 32, 8), (1, 1, 32, 16)),
+    "of_a_linear": ("linear(p, b)", (2, 3, 32, 8), (16, 32)),
+    "of_a_matrix_in_front": ("matmul(b, p)", (2, 3, 8, 32), (1, 1, 16, 32)),
+    "of_a_vector": ("matmul(p, b)", (2, 3, 32, 8), (32,)),
+}
+
+
+@pytest.mark.parametrize("name", TURNED)
+def test_columns_of_several_matrices_are_no_rows_of_one(name: str) -> None:
+    """Each matrix of a batch is transposed; all of them side by side would be other rows."""
+    call, shape, other = TURNED[name]
+    dims = [*range(len(shape) - 2), len(shape) - 1, len(shape) - 2]
+    sizes = [[None if n == 1 else True for n in x] for x in (shape, other)]
+    text = TRANSPOSED.format(
+        shape=list(shape), contiguity=sizes[0], other=list(other), dense=sizes[1], dims=dims
+    ).replace("matmul(p, b)", call)
+    a, b = (torch.randint(-2, 3, x).bfloat16() for x in (shape, other))
+    (found,) = wsched.execute(text, [a, b])
+    assert torch.equal(found, interpret(record_text(text), [a, b])[0])
+    kernels = [bool(m.kernel) for m in wsched.explain(text, [a, b]).matmuls or ()]
+    assert kernels == [name != "of_a_vector"]
 
 
 def test_other_dimensions_are_put_into_rows() -> None:

@@ -8,14 +8,13 @@ another shape than the definition; a tensor that does not lie so is copied.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import reduce
-from operator import mul
 
 from lowering.ground.errors import UnsupportedError
 from lowering.ground.expr import ONE, Expr
-from wsched.front.cut.tensors import Dim, TensorType, dense_input
+from wsched.front.cut.forms import BEFORE_OPERANDS, Form, form_of, product_of
+from wsched.front.cut.tensors import TensorType, dense_input
 from wsched.importer import Definition, Node, Ref
 from wsched.importer.definition import Value
 from wsched.importer.ops import MATMULS
@@ -27,31 +26,6 @@ Seen = tuple[tuple[str, tuple[Expr, ...]], ...]
 
 Places = tuple[int | None, ...]
 """For each dimension of a tensor the place of the result's that it is; None of size 1 alone."""
-
-_DIRECT, _DIRECT_BATCHES = 3, 4
-"""Dimensions that the importer knows: batch, rows, columns; of batches of both operands two."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Form:
-    """How a matmul is written anew.
-
-    Args:
-        merged: how many of the result's first dimensions become one.
-        extra: dimensions of size 1 that the result gets in front.
-        first: extents of the first operand.
-        second: of the second operand.
-        swapped: whether it becomes ``linear`` of the second operand and the first.
-        spread: for each operand which dimensions it gets by a broadcast: the batches that the other
-            one has alone.
-    """
-
-    merged: int
-    extra: int
-    first: tuple[Expr, ...]
-    second: tuple[Expr, ...]
-    swapped: bool = False
-    spread: tuple[tuple[bool, ...], tuple[bool, ...]] = ((), ())
 
 
 def flattened(definition: Definition, types: Mapping[str, TensorType]) -> tuple[Definition, Seen]:
@@ -68,7 +42,7 @@ def flattened(definition: Definition, types: Mapping[str, TensorType]) -> tuple[
         UnsupportedError: batches that are not one behind the other in all tensors.
     """
     matmuls = tuple(n for n in definition.nodes if n.op in MATMULS)
-    forms = [_form_of(n, types) for n in matmuls]
+    forms = [form_of(definition, n, types) for n in matmuls]
     known = [f for f in forms if f is not None]
     if not known:
         return definition, ()
@@ -76,90 +50,6 @@ def flattened(definition: Definition, types: Mapping[str, TensorType]) -> tuple[
         raise UnsupportedError("matmuls of different ranks in a kernel", "matmuls of one rank")
     result = types[matmuls[0].results[0]].dims or ()
     return _Writer(definition, types, matmuls, tuple(known), len(result)).written()
-
-
-def _form_of(matmul: Node, types: Mapping[str, TensorType]) -> _Form | None:
-    a, b = (_dims(types, n) for n in matmul.refs[:2])
-    return None if a is None or b is None else _form(matmul, a, b)
-
-
-def _dims(types: Mapping[str, TensorType], name: str) -> tuple[Dim, ...] | None:
-    found = types.get(name)
-    known = found is not None and found.dims is not None
-    dims = found.dims if found is not None and known else ()
-    return None if not known or any(d.extent is None for d in dims or ()) else dims
-
-
-def _form(matmul: Node, a: tuple[Dim, ...], b: tuple[Dim, ...]) -> _Form | None:
-    """How a matmul is written anew; None as it is, or where it has no such form."""
-    x, y = ([d.extent or ONE for d in dims] for dims in (a, b))
-    if matmul.op == "linear":
-        if len(a) == 1 and len(b) == 2:
-            return _Form(0, 1, (ONE, x[0]), tuple(y))
-        return _rows(x, y) if len(a) > _DIRECT and len(b) == 2 else None
-    if len(a) == 1 and len(b) == 2:
-        return _Form(0, 1, (ONE, x[0]), tuple(y))
-    if len(b) == 1 and len(a) > 1:
-        return _Form(len(a) - 1, 1, (_all(x[:-1]), x[-1]), (ONE, y[0]), swapped=True)
-    outer, other = a[:-2], b[:-2]
-    one_of_b = bool(other) and all(d.is_one for d in other)
-    one_of_a = bool(outer) and all(d.is_one for d in outer)
-    if len(b) == 2:
-        return _rows(x, y) if len(a) > _DIRECT else None
-    if one_of_b and len(other) <= len(outer):
-        return None if one_of_a and len(a) <= _DIRECT else _rows(x, y[-2:])
-    if max(len(a), len(b)) <= _DIRECT and not one_of_a:
-        return None
-    if not outer or (one_of_a and len(outer) <= len(other)):
-        return _Form(len(other), 0, tuple(x[-2:]), (_all(y[:-2]), *y[-2:]))
-    if [d.extent for d in outer] != [d.extent for d in other]:
-        if (apart := _apart(a, b)) is not None:
-            return apart
-        raise UnsupportedError(
-            f"fd.ops.matmul of batches {_text(outer)} and {_text(other)}",
-            "the same batches of both operands, or two runs of batches of which each operand has "
-            "one or both, the last run one dimension; or a matrix",
-        )
-    if len(a) == _DIRECT_BATCHES and not any(d.is_one for d in outer):
-        return None
-    return _Form(len(outer), 0, (_all(x[:-2]), *x[-2:]), (_all(y[:-2]), *y[-2:]))
-
-
-def _apart(a: tuple[Dim, ...], b: tuple[Dim, ...]) -> _Form | None:
-    """A matmul of batches that some operand has alone; None unless these are two runs that both
-    have, or the same one, of which the last is one dimension.
-    """
-    count = max(len(a), len(b)) - 2
-    one = Dim(ONE)
-    rows = [(*(one for _ in range(count + 2 - len(x))), *x)[:count] for x in (a, b)]
-    if any(d != e and not d.is_one and not e.is_one for d, e in zip(*rows, strict=True)):
-        return None
-    has = [tuple(not d.is_one for d in pair) for pair in zip(*rows, strict=True)]
-    first = [h == has[0] for h in has]
-    if count < 2 or first != [True] * (count - 1) + [False] or (False, False) in has:
-        return None
-    runs = has[0], has[-1]
-    extents, spread = list[tuple[Expr, ...]](), list[tuple[bool, ...]]()
-    for at, (dims, matrix) in enumerate(zip(rows, (a[-2:], b[-2:]), strict=True)):
-        sizes = [d.extent or ONE for d in dims]
-        outside = (_all(sizes[:-1]), sizes[-1])
-        kept = tuple(e for e, run in zip(outside, runs, strict=True) if run[at])
-        extents.append((*kept, *(d.extent or ONE for d in matrix)))
-        spread.append((*(not run[at] for run in runs), False, False))
-    return _Form(count - 1, 0, extents[0], extents[1], spread=(spread[0], spread[1]))
-
-
-def _rows(a: Sequence[Expr], b: Sequence[Expr]) -> _Form:
-    """All but the last dimension of the first operand as its rows."""
-    return _Form(len(a) - 1, 0, (_all(a[:-1]), a[-1]), tuple(b))
-
-
-def _all(extents: Sequence[Expr]) -> Expr:
-    return reduce(mul, extents, ONE)
-
-
-def _text(dims: Sequence[Dim]) -> str:
-    return f"[{', '.join(str(d.extent) for d in dims)}]"
 
 
 @dataclass(slots=True)
@@ -177,11 +67,11 @@ class _Writer:
     definition: Definition
     types: Mapping[str, TensorType]
     matmuls: tuple[Node, ...]
-    forms: tuple[_Form, ...]
+    forms: tuple[Form, ...]
     rank: int
 
     @property
-    def form(self) -> _Form:
+    def form(self) -> Form:
         """What they have in common."""
         return self.forms[0]
 
@@ -273,7 +163,7 @@ class _Writer:
             node = self.definition.node(name)
             while node is not None:
                 found[node.results[0]] = extents
-                if node.op not in ("permute", "stride_order"):
+                if node.op not in BEFORE_OPERANDS:
                     break
                 if node.op == "permute":
                     extents = (*extents[:-2], *extents[:-3:-1])
@@ -320,7 +210,7 @@ class _Writer:
                 f"fd.ops.{self.matmuls[0].op}",
                 "along all of them, or none",
             )
-        return (_all(extents[:count]), *extents[count:])
+        return (product_of(extents[:count]), *extents[count:])
 
     # --- operations -----------------------------------------------------------------------------
 
@@ -340,6 +230,8 @@ class _Writer:
         return [*made, replace(node, operands=(*operands, *node.operands[2:]))]
 
     def _of_operand(self, node: Node, extents: tuple[Expr, ...]) -> Node:
+        if node.op == "cast":
+            return node
         if node.op == "permute":
             rows = tuple(range(len(extents)))
             order: Value = (*rows[:-2], *rows[:-3:-1])

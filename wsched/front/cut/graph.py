@@ -12,7 +12,7 @@ from wsched.front.cut.order import Orders, declared_order
 from wsched.front.cut.shapes import SHAPES
 from wsched.front.cut.sums import partners
 from wsched.front.cut.tensors import Tensors
-from wsched.fusion import DataType
+from wsched.front.cut.widened import widened
 from wsched.importer import Definition, Node
 from wsched.importer.dtypes import POINTWISE
 from wsched.importer.ops import PRODUCTS, arity_of
@@ -155,7 +155,7 @@ class Graph:
             if (
                 (of_inputs and (number or cheap))
                 or spreads
-                or self._widens(node)
+                or widened(self.types, [node])
                 or i in transposed
             ):
                 found.add(i)
@@ -203,11 +203,15 @@ class Graph:
 
     @cached_property
     def _operand_views(self) -> tuple[frozenset[int], frozenset[int]]:
-        """Views between an operand and its matmul, and the operands before them."""
+        """Views between an operand and its matmul, exact casts of both operands behind these, and
+        the operands before them.
+        """
         views, made = set[int](), set[int]()
         for i in self.matmuls:
-            for name in self.nodes[i].refs[:2]:
-                j = self.home[name]
+            casts = [self.home[name] for name in self.nodes[i].refs[:2]]
+            wide = widened(self.types, [self.nodes[j] for j in casts])
+            views.update(casts if wide else ())
+            for j in (self.operands(at)[0] if wide else at for at in casts):
                 while self._transposes(self.nodes[j]) and not self.is_output(j):
                     views.add(j)
                     j = self.operands(j)[0]
@@ -233,16 +237,6 @@ class Graph:
         rows = tuple(range(len(dims)))
         wanted = (*rows[:-2], rows[-1], rows[-2])
         return wanted == node.get("dims")
-
-    def _widens(self, node: Node) -> bool:
-        wide, narrow = (self.types.types.get(n) for n in (node.results[0], *node.refs, "")[:2])
-        return (
-            node.op == "cast"
-            and wide is not None
-            and narrow is not None
-            and wide.dtype is DataType.Float
-            and narrow.dtype in (DataType.BFloat16, DataType.Half)
-        )
 
     def needs(self, i: int) -> Iterator[str]:
         """Names that an operation reads, or what it computes for itself reads."""

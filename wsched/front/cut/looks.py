@@ -92,9 +92,7 @@ def folded(
     declared: dict[str, Node] = {}
     for matmul in (n for n in definition.nodes if n.op in MATMULS):
         for name in matmul.refs[:2]:
-            while (node := definition.node(name)) is not None and node.op == "permute":
-                if not exchanges(node):
-                    break
+            while (node := definition.node(name)) is not None and _is_read_through(node):
                 name = node.refs[0]
             look = _look(definition, types, name)
             if look is not None and look.moves:
@@ -116,6 +114,11 @@ def _look(definition: Definition, types: Mapping[str, TensorType], name: str) ->
         moves.insert(0, move)
         source = node.refs[0]
     return Look(name, source, tuple(moves))
+
+
+def _is_read_through(node: Node) -> bool:
+    """Whether the importer does a step of an operand itself; of casts only exact ones are here."""
+    return node.op == "cast" or (node.op == "permute" and exchanges(node))
 
 
 def exchanges(node: Node) -> bool:

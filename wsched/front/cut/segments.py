@@ -24,9 +24,11 @@ from wsched.front.cut.infer import infer
 from wsched.front.cut.lifted import lifted
 from wsched.front.cut.order import with_orders
 from wsched.front.cut.part import kernel_part, part, views_of
+from wsched.front.cut.repeats import without_repeats
 from wsched.front.cut.squares import with_two_operands
 from wsched.front.cut.sums import arranged
 from wsched.front.cut.vectors import with_matrices
+from wsched.front.cut.widened import with_casts_last
 from wsched.front.look import Look
 from wsched.fusion.sweep import Sweep
 from wsched.importer import Definition, Node
@@ -130,12 +132,16 @@ class Cutter:
 
     def __post_init__(self) -> None:
         given, tensors = self.definition, infer(self.definition)
-        self.definition = asked_of_inputs(given, tensors)
+        once = without_repeats(given, tensors)
+        tensors = tensors if once is given else infer(once)
+        self.definition = asked_of_inputs(once, tensors)
         definition = lifted(with_matrices(self.definition), tensors)
+        if self.commuted is None:
+            definition = with_casts_last(definition, tensors)
         definition = with_two_operands(definition)
         if self.commuted is None:  # else the one that factors moved in has been, and they stay
             definition = arranged(definition)
-        types = tensors if definition is given else infer(definition)
+        types = tensors if definition is once else infer(definition)
         self.graph = Graph(definition, with_orders(definition, types))
         self.graph.check()
         if not self.graph.matmuls:

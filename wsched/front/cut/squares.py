@@ -2,7 +2,7 @@
 
 A kernel has a tensor map for each operand, so one tensor may well be both, but the importer knows
 operands by their names. So the second one gets a name of its own: a view of the first that moves
-nothing.
+nothing, in front of the cast to fp32 where it is multiplied as such.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from wsched.front.cut.looks import exchanges
+from wsched.fusion import DataType
 from wsched.importer import Definition, Node, Ref
 from wsched.importer.definition import Value
 from wsched.importer.ops import MATMULS
@@ -31,6 +32,10 @@ def with_two_operands(definition: Definition) -> Definition:
             rank = ranks.get(Ref(name))
             if rank is not None and rank >= 2:
                 again = _again(name, rank, exchanged, node.line)
+                if (cast := _cast(definition, node.factors[1])) is not None:
+                    (last, *_) = again[-1].results
+                    wide = cast.reading({cast.refs[0]: last})
+                    again.append(replace(wide, results=(f"{last}@wide",)))
                 nodes += (n for n in again if n.results[0] not in made)
                 made |= {n.results[0] for n in again}
                 second = Ref(again[-1].results[0])
@@ -51,11 +56,19 @@ def _same(definition: Definition, matmul: Node) -> tuple[str, bool] | None:
     return (second, exchanged) if first == second else None
 
 
+def _cast(definition: Definition, value: Value) -> Node | None:
+    """What casts an operand to fp32."""
+    node = definition.node(value.name) if isinstance(value, Ref) else None
+    wide = node is not None and node.op == "cast" and node.get("dtype") is DataType.Float
+    return node if wide else None
+
+
 def _source(definition: Definition, value: Value) -> tuple[str, bool] | None:
-    """What is read with its last dimensions exchanged, or as it is."""
+    """What is read with its last dimensions exchanged, or as it is; and cast to fp32, or not."""
     if not isinstance(value, Ref):
         return None
-    name, exchanged = value.name, False
+    cast = _cast(definition, value)
+    name, exchanged = value.name if cast is None else cast.refs[0], False
     while (node := definition.node(name)) is not None and node.op == "permute" and exchanges(node):
         name, exchanged = node.refs[0], not exchanged
     return name, exchanged
