@@ -11,7 +11,7 @@ from lowering.nest.domains import summed
 from lowering.nest.element import element_type
 from lowering.nest.refusal import refused
 from lowering.nest.tile import Tile, tile_of
-from wsched.fusion import CastOp, DataType, Fusion, IterDomain, ParallelType, TensorView
+from wsched.fusion import DataType, Fusion, IterDomain, ParallelType, TensorView, roundings
 from wsched.schedule.graph import Group, TransformGraph
 from wsched.schedule.proof.nest import BOX
 from wsched.schedule.proof.relation import LoadRelation
@@ -123,11 +123,8 @@ def rounded_away(fusion: Fusion, accumulators: Sequence[Accumulator]) -> bool:
     as zeros of the first one are, they would keep their registers until the tile's end.
     """
     sums = {a.tensor.name for a in accumulators}
-    widened = {
-        e.output
-        for e in fusion.exprs
-        if isinstance(e, CastOp)
-        and fusion.tensor(e.output).dtype is DataType.Float
-        and isinstance(fusion.definition(e.input), CastOp)
-    }
-    return not sums.isdisjoint(fusion.made_from(widened))
+    return any(
+        r.alone and any(fusion.tensor(name).dtype is DataType.Float for name in r.again)
+        for r in roundings(fusion)
+        if r.sums[0] in sums
+    )

@@ -121,3 +121,11 @@ def test_too_many() -> None:
     with pytest.raises(UnsupportedError) as error:
         imported(side_by_side(9))
     assert error.value.what.endswith(" whose results do not meet")
+
+
+@pytest.mark.parametrize("widths", [(64, 64), (64, 24)])
+def test_an_input_that_nothing_reads(widths: tuple[int, int]) -> None:
+    text = side_by_side(2, widths=widths).replace("    x = ", f"    z = {X}\n    x = ", 1)
+    with pytest.raises(UnsupportedError) as error:
+        imported(text)
+    assert error.value.what == "the input z, which nothing reads,"

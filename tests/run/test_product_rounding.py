@@ -12,7 +12,7 @@ import pytest
 import wsched
 from lowering.cuda import nvrtc
 from tests.epilogues import epilogue, tensor
-from tests.schedules import cooperative, ping_pong
+from tests.schedules import cooperative, exchanged, ping_pong
 from wsched.choose.gpus import H200_SMS
 from wsched.choose.heuristics import choose_params
 from wsched.front.known import import_fusion
@@ -37,6 +37,7 @@ X, W, V = eighths(M, K, seed=0), eighths(N, K, seed=1), eighths(N, K, seed=2)
 ROW, FULL = eighths(N, seed=3), eighths(M, N, seed=4)
 SUMS = X.float() @ W.float().T
 Y = SUMS.bfloat16().float()
+B = (SUMS + ROW.float()).bfloat16().float()
 
 CASES: dict[str, tuple[str, list[Any], list[Any]]] = {
     "fp32": (epilogue(WIDE), [], [Y]),
@@ -115,7 +116,37 @@ CASES: dict[str, tuple[str, list[Any], list[Any]]] = {
         epilogue(f"y = fd.ops.linear(x, w, {FP32})", "d = fd.ops.mul(y, 3.0)"), [], [3 * SUMS],
     ),
 }  # fmt: skip
+LATER = {  # something is reduced, and the product read again behind it: exact, too
+    "a polynomial": (
+        epilogue("a = fd.ops.neg(y)", "q = fd.ops.mul(a, a)", "o = fd.ops.sub(1.0, q)",
+                 "d = fd.ops.add(o, y)", "s = fd.ops.sum(a, dims=[0])",
+                 f"c = fd.ops.cast(d, {BF16})", outputs="c s"),
+        [], [((1 - Y * Y) + Y).bfloat16(), -Y.sum(0)],
+    ),
+    "a matrix": (
+        epilogue("r: [-1, -1]", "a = fd.ops.neg(y)", "p = fd.ops.mul(a, r)",
+                 "d = fd.ops.add(p, y)", "s = fd.ops.sum(a, dims=[0])",
+                 f"c = fd.ops.cast(d, {BF16})", outputs="c s"),
+        [FULL], [(Y - Y * FULL.float()).bfloat16(), -Y.sum(0)],
+    ),
+    "a bias": (
+        epilogue("b: [-1]", "y = fd.ops.linear(x, w, b)", "a = fd.ops.neg(y)",
+                 "m = fd.ops.maximum(a, y)", "q = fd.ops.mul(a, a)", "o = fd.ops.sub(1.0, q)",
+                 "d = fd.ops.add(o, y)", "s = fd.ops.sum(m, dims=[1])",
+                 f"c = fd.ops.cast(d, {BF16})", outputs="c s"),
+        [ROW], [((1 - B * B) + B).bfloat16(), B.abs().sum(1)],
+    ),
+    "a largest element": (
+        epilogue("t = fd.ops.add(y, y)", "u = fd.ops.sub(y, y)", "m = fd.ops.maximum(u, 0.5)",
+                 "r = fd.ops.relu(t)", "d = fd.ops.mul(r, m)", "s = fd.ops.max(m, dims=[0, 1])",
+                 f"c = fd.ops.cast(d, {BF16})", f"e = fd.ops.cast(u, {BF16})", outputs="c e s"),
+        [], [Y.relu().bfloat16(), torch.zeros(M, N).bfloat16(), torch.tensor(0.5)],
+    ),
+}  # fmt: skip
 PARAMS = {"cooperative": cooperative(128, 64), "ping_pong": ping_pong(64, 64)}
+FAMILIES = PARAMS | {
+    "exchanged": exchanged(cooperative(128, 64)), "exchanged turns": exchanged(ping_pong(64, 64)),
+}  # fmt: skip
 
 
 def same(found: list[Any], wanted: list[Any]) -> bool:
@@ -138,6 +169,15 @@ def test_one_product(name: str, params: str) -> None:
     operands = [X.to(dtype), W.to(dtype), *inputs]
     chosen = None if name == "computed operand" else PARAMS[params]
     assert same(wsched.compile(text, operands, params=chosen)(*operands), wanted)
+
+
+@pytest.mark.sampled
+@pytest.mark.parametrize("params", FAMILIES)
+@pytest.mark.parametrize("name", LATER)
+def test_read_again_behind_a_reduction(name: str, params: str) -> None:
+    text, inputs, wanted = LATER[name]
+    operands = [X, W, *inputs]
+    assert same(wsched.compile(text, operands, params=FAMILIES[params])(*operands), wanted)
 
 
 def test_gate_and_up() -> None:

@@ -40,6 +40,7 @@ from wsched.fusion.product import (
     the_matmul,
     the_products,
 )
+from wsched.fusion.rounding import Rounding, roundings
 from wsched.fusion.tensor import (
     CircularBuffer,
     CircularBufferType,
@@ -94,6 +95,7 @@ __all__ = [
     "Product",
     "ReductionOp",
     "Role",
+    "Rounding",
     "Scale",
     "Scales",
     "Sharing",
@@ -118,6 +120,7 @@ __all__ = [
     "prologue",
     "rewire",
     "roots",
+    "roundings",
     "split_extents",
     "the_matmul",
     "the_products",

@@ -33,7 +33,7 @@ from wsched.importer.reductions import Reduced, reduced_result
 from wsched.importer.scaled import without_scaled
 from wsched.importer.scales import block_scales
 from wsched.importer.signatures import known_ops
-from wsched.importer.steps import REDUCED, Step
+from wsched.importer.steps import REDUCED, Step, unread_inputs
 from wsched.importer.sums import summands
 from wsched.importer.weights import with_weights
 
@@ -324,9 +324,7 @@ def _bindings(
             )
             yield TensorBinding(name, step.axes, sizes, step.dtype)
         else:
-            raise UnsupportedError(
-                f"the input {name}, which nothing reads,", "inputs that are read"
-            )
+            raise unread_inputs(name)
 
 
 def _sizes(matmul: Node, inputs: tuple[TensorBinding, ...]) -> dict[str, int | None]:

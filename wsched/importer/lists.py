@@ -15,6 +15,7 @@ from dataclasses import replace
 from wsched.fusion import Entry, Fusion, TensorBinding
 from wsched.fusion.names import COLS, ROWS, SUMMED
 from wsched.importer.definition import Definition, Node
+from wsched.importer.steps import unread_inputs
 
 __all__ = ["MOST", "part_of", "parts_of", "side_by_side"]
 
@@ -63,6 +64,9 @@ def side_by_side(
         parts: of it, as :func:`parts_of` gives them, or its summands
             (:mod:`wsched.importer.sums`), which have all of its results.
         fusions: of each; empty where one has none.
+
+    Raises:
+        UnsupportedError: an input of the whole that none of the parts reads.
     """
     if not 1 < len(fusions) <= MOST:
         return None
@@ -93,9 +97,12 @@ def side_by_side(
         for name, b in zip(part.outputs, fusion.outputs, strict=True):
             own_result = replace(b, entry=entry if axis in b.axes else None)
             outputs.setdefault(name, []).append(own_result)
+    given = [n.results[0] for n in definition.inputs]
+    if unread := [name for name in given if name not in inputs]:
+        raise unread_inputs(*unread)
     return replace(
         first,
-        inputs=tuple(inputs[n.results[0]] for n in definition.inputs),
+        inputs=tuple(inputs[name] for name in given),
         outputs=tuple(outputs[name].pop(0) for name in definition.outputs),
     )
 

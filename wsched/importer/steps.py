@@ -10,7 +10,7 @@ from lowering.ground.errors import UnsupportedError
 from wsched.fusion import DataType
 from wsched.importer.definition import Definition
 
-__all__ = ["REDUCED", "Builder", "Dims", "Operand", "Step", "inputs_of"]
+__all__ = ["REDUCED", "Builder", "Dims", "Operand", "Step", "inputs_of", "unread_inputs"]
 
 Dims = tuple[str, ...]
 """The dimensions of a tensor as those of the matmul's result that they stand for: ``("N",)``."""
@@ -60,9 +60,14 @@ def inputs_of(definition: Definition, steps: Iterable[Step]) -> list[Step]:
     found = {s.source: s for s in steps if s.op == "input"}
     order = [n.results[0] for n in definition.inputs]
     if unread := [n for n in order if n not in found]:
-        what = f"the input {', '.join(unread)}, which nothing reads,"
-        raise UnsupportedError(what, "inputs that are")
+        raise unread_inputs(*unread)
     return [found[name] for name in order]
+
+
+def unread_inputs(*names: str) -> UnsupportedError:
+    """A kernel has no parameter for what it does not read."""
+    what = f"the input {', '.join(names)}, which nothing reads,"
+    return UnsupportedError(what, "inputs that are read")
 
 
 class Builder(Protocol):

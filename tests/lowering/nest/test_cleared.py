@@ -17,6 +17,11 @@ GATED = epilogue(
     "v: [-1, -1]", "y = fd.ops.linear(x, w)", "u = fd.ops.linear(x, v)", "d = fd.ops.mul(y, u)"
 )
 
+AGAIN = epilogue(
+    "y = fd.ops.linear(x, w, dtype=DataType.Float)", "t = fd.ops.tanh(y)",
+    "h = fd.ops.cast(t, dtype=DataType.BFloat16)", "d = fd.ops.mul(h, 3.0)",
+)  # fmt: skip
+
 
 @pytest.mark.parametrize("params", [cooperative(128, 64), ping_pong(64, 64)], ids=["all", "turns"])
 @pytest.mark.parametrize(
@@ -30,6 +35,7 @@ GATED = epilogue(
         pytest.param(RESIDUAL, True, id="a matrix is added"),
         pytest.param(GELU, True, id="a bias, and gelu"),
         pytest.param(GATED, True, id="two products"),
+        pytest.param(AGAIN, False, id="read, and what is made of that is rounded"),
     ],
 )
 def test_sums_that_are_rounded_are_no_longer_than_their_tile(

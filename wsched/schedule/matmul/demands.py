@@ -8,12 +8,11 @@ from lowering.ground.frozen import quick, replaced
 from lowering.target.target import Target
 from lowering.target.targets import DEFAULT
 from wsched.fusion import (
-    CastOp,
     DataType,
     Fusion,
-    MmaOp,
     PointwiseOp,
     operands_of,
+    roundings,
     the_products,
 )
 from wsched.schedule.matmul.computed import Computed, element_bytes
@@ -27,12 +26,7 @@ __all__ = ["Demands", "recasts"]
 
 def recasts(fusion: Fusion) -> tuple[DataType, ...]:
     """The types that what a product was rounded to is cast to."""
-    again = (
-        (e, fusion.definition(first.input))
-        for e in fusion.exprs
-        if isinstance(e, CastOp) and isinstance(first := fusion.definition(e.input), CastOp)
-    )
-    return tuple(fusion.tensor(e.output).dtype for e, of in again if isinstance(of, MmaOp))
+    return tuple(fusion.tensor(name).dtype for r in roundings(fusion) for name in r.again)
 
 
 @quick

@@ -17,7 +17,15 @@ from heapq import heappop, heappush
 from itertools import pairwise
 from weakref import WeakKeyDictionary
 
-from wsched.fusion import BOX, Fusion, IterDomain, PointwiseOp, TensorView, inputs_of
+from wsched.fusion import (
+    BOX,
+    Fusion,
+    IterDomain,
+    PointwiseOp,
+    TensorView,
+    inputs_of,
+    roundings,
+)
 from wsched.schedule.graph import TransformGraph
 from wsched.schedule.proof.bystanders import determined
 from wsched.schedule.proof.digits import load_digits
@@ -147,21 +155,23 @@ def stepping(
 
 
 def made_early(fusion: Fusion) -> frozenset[str]:
-    """What is computed, beside what is reduced, of several tensors that lead to it: as soon as it
-    can be, since behind the reduction these would be held until then in its place. Of products,
-    which are held anyway, it is made behind.
+    """What is computed, beside what is reduced, of several tensors that lead to it, and what that
+    is made from: as soon as it can be, since behind the reduction these would be held until then in
+    its place. Of sums, and what takes the place of sums, which are held anyway, it is made behind.
     """
     reduced = {e.output for e in fusion.exprs if fusion.reduction(e.output) is not None}
     first = {*fusion.made_from(reduced)}
+    anyway = {t.name for t in fusion.tensors if t.sums}
+    anyway.update(name for r in roundings(fusion) if r.alone for name in r.tensors)
     of, found = dict[str, frozenset[str]](), set[str]()
     for e in fusion.exprs:
         if e.output in first or not isinstance(e, PointwiseOp):
             continue
-        held = {n for n in inputs_of(e) if n in first and not fusion.tensor(n).sums}
+        held = {n for n in inputs_of(e) if n in first and n not in anyway}
         of[e.output] = frozenset(held).union(*(of.get(n, ()) for n in inputs_of(e)))
         if len(of[e.output]) > 1:
-            found.update(n for n in (e.output, *inputs_of(e)) if n in of)
-    return frozenset(found)
+            found.add(e.output)
+    return frozenset(fusion.made_from(found)) - first
 
 
 def _scheduled(fusion: Fusion, names: frozenset[str]) -> list[TensorView]:
