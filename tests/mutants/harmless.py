@@ -306,10 +306,14 @@ def _only(kernel: Kernel, old: Stmt, new: Stmt) -> bool:
 
 def _alike(kernel: Kernel, old: Stmt, new: Stmt) -> bool:
     """Whether the name that a statement reads in place of another one is bound by a statement of
-    the same operation and operands, which reads no memory.
+    the same operation and operands, which reads no memory. Of a name that it reads elsewhere as well
+    nothing is said.
     """
+    gone, come = used(old) - used(new), used(new) - used(old)
+    if len(gone) != 1 or len(come) != 1:
+        return False
+    (was,), (now,) = gone, come
     by = {n.name: s for s in walk(kernel.body) for n in after(s) if not s.TRAITS.touches}
-    (was,), (now,) = used(old) - used(new), used(new) - used(old)
     if not {was, now} <= by.keys():
         return False
     one, other = by[was], by[now]
