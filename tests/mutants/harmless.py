@@ -306,7 +306,7 @@ def _only(kernel: Kernel, old: Stmt, new: Stmt) -> bool:
 
 def _alike(kernel: Kernel, old: Stmt, new: Stmt) -> bool:
     """Whether the name that a statement reads in place of another one is bound by a statement of
-    the same operation and operands, which reads no memory. Of a name that it reads elsewhere as well
+    the same operation and operands, which reads no memory. Of a name that it reads elsewhere, too,
     nothing is said.
     """
     gone, come = used(old) - used(new), used(new) - used(old)
