@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from lowering.ground.expr import ONE, Const
@@ -11,7 +11,16 @@ from lowering.nest.domains import summed
 from lowering.nest.element import element_type
 from lowering.nest.refusal import refused
 from lowering.nest.tile import Tile, tile_of
-from wsched.fusion import DataType, Fusion, IterDomain, ParallelType, TensorView, roundings
+from wsched.fusion import (
+    CastOp,
+    DataType,
+    Fusion,
+    IterDomain,
+    ParallelType,
+    Rounding,
+    TensorView,
+    roundings,
+)
 from wsched.schedule.graph import Group, TransformGraph
 from wsched.schedule.proof.nest import BOX
 from wsched.schedule.proof.relation import LoadRelation
@@ -123,8 +132,20 @@ def rounded_away(fusion: Fusion, accumulators: Sequence[Accumulator]) -> bool:
     as zeros of the first one are, they would keep their registers until the tile's end.
     """
     sums = {a.tensor.name for a in accumulators}
+    results = {b.tensor for b in fusion.matrices}
+    stored = results.union(fusion.made_from(results))
     return any(
-        r.alone and any(fusion.tensor(name).dtype is DataType.Float for name in r.again)
+        (r.alone or _reduced_beside(fusion, r, stored))
+        and any(fusion.tensor(name).dtype is DataType.Float for name in r.again)
         for r in roundings(fusion)
         if r.sums[0] in sums
+    )
+
+
+def _reduced_beside(fusion: Fusion, rounding: Rounding, stored: Collection[str]) -> bool:
+    """Whether what else reads the sums leads to reductions alone, whose registers are few."""
+    readers = (e for name in rounding.sums for e in fusion.uses(name))
+    return all(
+        isinstance(e, CastOp) or e.output in rounding.sums or e.output not in stored
+        for e in readers
     )
