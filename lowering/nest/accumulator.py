@@ -135,7 +135,7 @@ def rounded_away(fusion: Fusion, accumulators: Sequence[Accumulator]) -> bool:
     results = {b.tensor for b in fusion.matrices}
     stored = results.union(fusion.made_from(results))
     return any(
-        (r.alone or _reduced_beside(fusion, r, stored))
+        _reduced_beside(fusion, r, stored)
         and any(fusion.tensor(name).dtype is DataType.Float for name in r.again)
         for r in roundings(fusion)
         if r.sums[0] in sums
@@ -143,7 +143,9 @@ def rounded_away(fusion: Fusion, accumulators: Sequence[Accumulator]) -> bool:
 
 
 def _reduced_beside(fusion: Fusion, rounding: Rounding, stored: Collection[str]) -> bool:
-    """Whether what else reads the sums leads to reductions alone, whose registers are few."""
+    """Whether what reads the sums beside casts, if anything does, leads to reductions alone, whose
+    registers are few.
+    """
     readers = (e for name in rounding.sums for e in fusion.uses(name))
     return all(
         isinstance(e, CastOp) or e.output in rounding.sums or e.output not in stored

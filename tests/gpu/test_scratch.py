@@ -12,7 +12,7 @@ import pytest
 import wsched
 from lowering.ground.errors import InternalError
 from tests.front.test_moe import layer
-from wsched.program import chained
+from tests.program.host_scratch import chains_that_run
 from wsched.program.scratch import Scratch
 
 pytestmark = pytest.mark.gpu
@@ -20,15 +20,7 @@ pytestmark = pytest.mark.gpu
 
 @pytest.fixture
 def chains(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The chains that run, one for each call."""
-    seen, run = list[Any](), chained.Chain.__call__
-
-    def noted(self: Any, inputs: Any) -> Any:
-        seen.append(self)
-        return run(self, inputs)
-
-    monkeypatch.setattr(chained.Chain, "__call__", noted)
-    return seen
+    return chains_that_run(monkeypatch)
 
 
 def experts(tokens: int, seed: int = 0) -> tuple[list[Any], Callable[[], Any]]:

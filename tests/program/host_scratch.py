@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from tests.front.cut.features import torch
+from wsched.program.chained import Chain
 
-__all__ = ["HostScratch", "installed"]
+__all__ = ["HostScratch", "chains_that_run", "installed"]
 
 
 class HostScratch:
@@ -53,3 +54,15 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> HostScratch:
     ):
         monkeypatch.setattr(torch._C, name, function, raising=False)
     return host
+
+
+def chains_that_run(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The chains that run from here on, one for each call."""
+    seen, run = list[Any](), Chain.__call__
+
+    def noted(self: Any, inputs: Any) -> Any:
+        seen.append(self)
+        return run(self, inputs)
+
+    monkeypatch.setattr(Chain, "__call__", noted)
+    return seen

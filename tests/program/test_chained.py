@@ -12,7 +12,7 @@ from lowering.ground.dtypes import DType
 from lowering.ground.expr import Var
 from tests.front.cut.features import torch
 from tests.front.cut.test_halves import definition, inputs
-from tests.program.host_scratch import HostScratch, installed
+from tests.program.host_scratch import HostScratch, chains_that_run, installed
 from wsched.doors.fallback import interpret
 from wsched.front import known
 from wsched.importer import record_text
@@ -37,15 +37,7 @@ def host(monkeypatch: pytest.MonkeyPatch) -> Iterator[HostScratch]:
 
 @pytest.fixture
 def chains(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The chains that run, one for each call."""
-    seen, run = list[Any](), chained.Chain.__call__
-
-    def noted(self: Any, inputs: Any) -> Any:
-        seen.append(self)
-        return run(self, inputs)
-
-    monkeypatch.setattr(chained.Chain, "__call__", noted)
-    return seen
+    return chains_that_run(monkeypatch)
 
 
 def text(*lines: str) -> str:

@@ -166,9 +166,10 @@ def run(
     if whole:
         from wsched.cli.whole import check_whole
 
-        facts: dict[str, object] = {"device": device()}
+        where = device()
+        facts: dict[str, object] = {"device": where}
         with named(file):
-            outcome = check_whole(str(definition), seed, device())
+            outcome = check_whole(str(definition), seed, where)
     else:
         extents = extents_of(file, definition, asked_extents(shape))
         asked = asked_kernel(definition, params, target, sms)

@@ -35,12 +35,12 @@ def check_whole(text: str, seed: int, where: str) -> Outcome:
     """
     found = listed_text("", text)
     expected = interpret(found.definition, found.inputs(where, seed))
-    explained = explain(text, found.inputs(where, seed))
-    inputs = found.inputs(where, seed)  # results may be written into them
+    inputs = found.inputs(where, seed)  # anew, since results may have been written into them
+    explained = explain(text, inputs)
     start = perf_counter()
-    got = execute(text, inputs)
-    error = largest_error([r.cpu() for r in got], [r.cpu() for r in expected])
+    got = [r.cpu() for r in execute(text, inputs)]
     seconds = perf_counter() - start
+    error = largest_error(got, [r.cpu() for r in expected])
     passed = error <= TOLERANCE
     parts = explained.parts
     own = sum(p.runs == WSCHED for p in parts)

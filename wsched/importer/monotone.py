@@ -26,6 +26,8 @@ def unrounded(steps: Builder, op: str, x: Operand) -> tuple[Operand, DataType | 
         op: the reduction.
         x: what is reduced, in fp32.
     """
+    if op not in _MONOTONE:
+        return x, None
     found, signs, rounded = x, list[str](), None
     while isinstance(found, Step) and found.op in (*_SIGNS, "cast"):
         (of,) = found.inputs
@@ -38,7 +40,7 @@ def unrounded(steps: Builder, op: str, x: Operand) -> tuple[Operand, DataType | 
         elif found.dtype is not DataType.Float or of.dtype not in _NARROW:
             break
         found = of
-    if op not in _MONOTONE or rounded is None:
+    if rounded is None:
         return x, None
     found = steps.cast(found, DataType.Float)
     for sign in reversed(signs):
