@@ -6,6 +6,7 @@ best of several of both are taken, as process time counts what others do to the 
 
 from __future__ import annotations
 
+import cProfile
 import time
 from collections.abc import Callable
 
@@ -86,12 +87,24 @@ def test_with_a_residual() -> None:
     assert corrected(compiled(RESIDUAL, "dynamic_cluster_pingpong"), 5) < BOUND_MS
 
 
+def calls(run: Callable[[], object]) -> int:
+    """How many functions of Python and of C are called, which no other process changes.
+
+    A time would not do: the collector's full passes read all that a process of tests holds, and a
+    long run has more of them than a short one.
+    """
+    run()  # what is cached once stays out of the count
+    counted = cProfile.Profile()
+    counted.runcall(run)
+    return sum(entry.callcount for entry in counted.getstats())
+
+
 @pytest.mark.slow
 def test_long_epilogues_take_linear_time() -> None:
-    few, many = (compiled(long(n), "pingpong_128x128") for n in (100, 400))
-    assert corrected(many, 2) < 6 * corrected(few, 3)
+    few, more, many = (calls(compiled(long(n), "pingpong_128x128")) for n in (100, 200, 400))
+    assert many - more < 2.1 * (more - few)
 
 
 @pytest.mark.slow
 def test_five_hundred_operations() -> None:
-    assert corrected(compiled(long(500), "pingpong_128x128"), 1) < LONG_MS
+    assert corrected(compiled(long(500), "pingpong_128x128"), 2) < LONG_MS
