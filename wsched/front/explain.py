@@ -20,7 +20,7 @@ from wsched.choose.problem import Problem
 from wsched.doors.fallback import rebuild, require_fitting, require_fitting_sizes, unknown_ops
 from wsched.front.cut.choose import Chosen, choose, translated
 from wsched.front.cut.epilogues import Take
-from wsched.front.cut.fates import fates, why_none
+from wsched.front.cut.fates import fates, why_none, why_together
 from wsched.front.cut.predict import Sizes, nvfuser_us
 from wsched.front.cut.route import call_of, chosen_cut, cutter_of, part_of
 from wsched.front.cut.segments import Cutter
@@ -88,7 +88,10 @@ def explain_cut(
         ops = tuple(n.op for n in part.definition.nodes if not n.op.startswith("define_"))
         writes, views = part.definition.outputs, tuple(map(str, part.looks))
         into = tuple((n, at) for n, at in cutter.definition.into.items() if n in writes)
-        said = kernel, copied, views, part.kept, part.sweep, into
+        joined = part.joined or why_together(cutter, chosen, part.definition) * (
+            part.runs != WSCHED
+        )
+        said = kernel, copied, views, part.kept, part.sweep, into, joined
         facts.append(PartFacts(part.runs, reads, writes, ops, *said))
     return Explanation(
         CUT,

@@ -90,14 +90,15 @@ def folded(
     """
     found: dict[str, Look] = {}
     declared: dict[str, Node] = {}
-    for matmul in (n for n in definition.nodes if n.op in MATMULS):
-        for name in matmul.refs[:2]:
-            while (node := definition.node(name)) is not None and _is_read_through(node):
-                name = node.refs[0]
-            look = _look(definition, types, name)
-            if look is not None and look.moves:
-                found[name] = look
-                declared[name] = _declared(definition, look)
+    operands = [n for node in definition.nodes if node.op in MATMULS for n in node.refs[:2]]
+    sliced = [n.results[0] for n in definition.nodes if n.op == "slice"]
+    for name in (*operands, *sliced):
+        while (node := definition.node(name)) is not None and _is_read_through(node):
+            name = node.refs[0]
+        look = _look(definition, types, name)
+        if look is not None and look.moves:
+            found[name] = look
+            declared[name] = _declared(definition, look)
     if not found:
         return definition, {}
     nodes = tuple(declared.get(n.results[0], n) for n in definition.nodes)

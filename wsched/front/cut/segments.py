@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from lowering.ground.errors import UnsupportedError
+from wsched.front.cut.along_k import summands_of
 from wsched.front.cut.asked import asked_of_inputs
 from wsched.front.cut.beside import with_beside
 from wsched.front.cut.commute import Commuted, Moves, commuted, moves_of
@@ -27,6 +28,7 @@ from wsched.front.cut.part import kernel_part, part, views_of
 from wsched.front.cut.repeats import without_repeats
 from wsched.front.cut.squares import with_two_operands
 from wsched.front.cut.sums import arranged
+from wsched.front.cut.together import Apart, apart
 from wsched.front.cut.vectors import with_matrices
 from wsched.front.cut.widened import with_casts_last
 from wsched.front.look import Look
@@ -51,6 +53,8 @@ class Segment:
         views: its results, where each is a view of what another segment makes: nobody computes it.
         sweep: what it is as a sweep, of which wsched makes a kernel; the inputs' views and the
             results' shapes as those of a matmul.
+        join: of a ``cat`` that nobody computes, for each of its parts whether the kernel that makes
+            it stores it there; others are copied.
     """
 
     definition: Definition
@@ -61,11 +65,24 @@ class Segment:
     kept: bool = False
     views: tuple[Look, ...] = ()
     sweep: Sweep | None = None
+    join: tuple[bool, ...] = ()
 
     @property
     def own(self) -> bool:
         """Whether wsched runs it."""
-        return self.matmul or self.summary or bool(self.views) or self.sweep is not None
+        made = self.matmul or self.summary or self.sweep is not None
+        return made or bool(self.views or self.join)
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Names of what a ``cat`` puts together, in order."""
+        return tuple(n for node in self.definition.nodes if node.op == "cat" for n in node.refs)
+
+    @property
+    def copied(self) -> tuple[str, ...]:
+        """Of these, what no kernel stores where it belongs."""
+        pairs = zip(self.parts, self.join, strict=False)
+        return tuple(n for n, stored in pairs if not stored)
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -115,6 +132,7 @@ class Cutter:
         definition: what is cut.
         commuted: what moved in it, if factors of operands have; each matmul that they follow gets a
             kernel with them, or the definition is not cut.
+        apart: what was put together in it, if its matmuls are of the parts.
 
     Raises:
         UnsupportedError: by the constructor: no live matmul, or a definition that may not be cut.
@@ -122,6 +140,7 @@ class Cutter:
 
     definition: Definition
     commuted: Commuted | None = None
+    apart: Apart | None = None
     graph: Graph = field(init=False)
     _cuts: dict[tuple[Take, ...], Cut | UnsupportedError] = field(default_factory=dict)
     _beside: dict[tuple[Take, ...], Cut | None] = field(default_factory=dict)
@@ -169,8 +188,23 @@ class Cutter:
         """
         if moves not in self._with_moved:
             made = commuted(self.graph, moves)
-            self._with_moved[moves] = Cutter(made.definition, made)
+            self._with_moved[moves] = Cutter(made.definition, made, self.apart)
         return self._with_moved[moves]
+
+    @cached_property
+    def in_parts(self) -> Cutter | None:
+        """The ways to cut the definition with what it puts together taken apart around matmuls;
+        None where there is no such form.
+        """
+        if self.commuted is not None or self.apart is not None:
+            return None
+        found = apart(self.definition, infer(self.definition))
+        if found is None:
+            return None
+        try:
+            return Cutter(found.definition, apart=found)
+        except UnsupportedError:
+            return None
 
     @property
     def matmuls(self) -> tuple[Node, ...]:
@@ -221,6 +255,7 @@ class Cutter:
             own += [found.ops] if isinstance(found, Kernel) else []
             kernels.append(found)
         self._check_scaled(kernels)
+        self._check_summed(kernels)
         if not own:
             (*_, why) = (k for k in kernels if isinstance(k, UnsupportedError))
             raise UnsupportedError(why.what, why.supported, why.hint)
@@ -267,6 +302,15 @@ class Cutter:
                     "kernels that have the factors",
                     "" if found.why is None else str(found.why),
                 )
+
+    def _check_summed(self, kernels: Sequence[Kernel | UnsupportedError]) -> None:
+        """Refuse a product along K whose summands would be rounded."""
+        found = [k.ops for k in kernels if isinstance(k, Kernel)]
+        for name in sorted(self.apart.summed if self.apart is not None else ()):
+            both = {self.graph.home[n] for n in (name, *summands_of(name))}
+            if not any(both <= ops for ops in found):
+                what = f"{name}, a product along two tensors, in parts that are rounded"
+                raise UnsupportedError(what, "one kernel of both")
 
     def _kernel(self, matmul: int, taken: frozenset[int], take: Take) -> Kernel | UnsupportedError:
         if take is Take.LEFT:
