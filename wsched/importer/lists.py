@@ -86,6 +86,8 @@ def side_by_side(
         return None
     if (first.reduced and not summed) or not _as_long(parts, fusions, axis):
         return None
+    if not summed and not _batched_alike(parts, fusions, own, axis):
+        return None
     inputs = dict[str, TensorBinding]()
     outputs = dict[str, list[TensorBinding]]()
     for index, (part, fusion) in enumerate(zip(parts, fusions, strict=True)):
@@ -120,6 +122,24 @@ def _as_long(parts: Sequence[Definition], fusions: Sequence[Fusion], axis: str) 
         for part, fusion in zip(parts, fusions, strict=True)
     ]
     return all(one == told[0] for one in told)
+
+
+def _batched_alike(
+    parts: Sequence[Definition], fusions: Sequence[Fusion], own: Collection[int], axis: str
+) -> bool:
+    """Whether what each part has for itself is as long in all along what nothing shared has, the
+    batches of several inputs that meet one weight: the definition has to say so.
+    """
+    shared = {a for at, b in enumerate(fusions[0].inputs) if at not in own for a in b.axes}
+    told = []
+    for part, fusion in zip(parts, fusions, strict=True):
+        sizes = dict[str, object]()
+        for at in own:
+            shape, axes = part.inputs[at].get("shape"), fusion.inputs[at].axes
+            pairs = zip(axes, shape, strict=False) if isinstance(shape, tuple) else ()
+            sizes |= {of: n for of, n in pairs if of not in shared and of != axis}
+        told.append(sizes)
+    return -1 not in told[0].values() and all(sizes == told[0] for sizes in told)
 
 
 def _axis(fusion: Fusion, own: Collection[int]) -> str | None:

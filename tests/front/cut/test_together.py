@@ -207,6 +207,10 @@ RUNS = {name: definition for name, (definition, _) in FORMS.items()} | {
         "c = fd.ops.cat([t0, t1], dim=0)", "y = fd.ops.linear(c, t2)",
         shapes=((2, 12, 32), (1, 12, 32), W),
     ),
+    "rows_of_batches_and_more": feature(
+        "c = fd.ops.cat([t0, t1], dim=0)", "m = fd.ops.linear(c, t2)", "a = fd.ops.add(m, t3)",
+        f"y = fd.ops.cast(a, {BF16})", shapes=((2, 12, 32), (1, 12, 32), W, (3, 12, 32)),
+    ),
     "read_by_another": weights(
         "m = fd.ops.linear(t0, c)", "y = fd.ops.linear(m, t3)", shapes=(X, V, W, (16, 48)),
     ),
@@ -273,6 +277,13 @@ def test_explain_says_who_stores_what() -> None:
     explained = str(wsched.explain(RUNS["weights"].text, inputs_of(RUNS["weights"])))
     assert "nothing is put together: y@part0 stored there, y@part1 stored there" in explained
     assert "; t1 of fd.ops.cat c is read where it lies\n" in explained
+
+
+@pytest.mark.slow
+def test_explain_says_what_is_read_of_a_bias() -> None:
+    explained = str(wsched.explain(RUNS["epilogue"].text, inputs_of(RUNS["epilogue"])))
+    assert "t3@0from16to48 is t3 by slice from [16]" in explained
+    assert "t4@1from16to48 is t4 by slice from [0, 16]" in explained
 
 
 MIXED = feature("a = fd.ops.linear(t0, t1)", "y = fd.ops.cat([a, t2], dim=1)",

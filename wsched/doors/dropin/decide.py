@@ -19,6 +19,7 @@ from lowering.target.targets import DEFAULT, target_of_device
 from wsched.choose.nvfuser_cost import NvfuserCost
 from wsched.doors.dropin.ledger import Tally
 from wsched.front.cut.epilogues import Take
+from wsched.front.cut.graph import Graph
 from wsched.front.cut.infer import infer
 from wsched.front.cut.predict import Call, SegmentsCost
 from wsched.front.cut.program import Run
@@ -174,13 +175,18 @@ def _read(definition: Definition) -> Known:
         cutter.all(Take.NONE)
     except UnsupportedError as e:
         return Known(str(e), definition)
-    graph = cutter.graph
-    given = [graph.home[n.results[0]] for n in definition.inputs]
-    operands = graph.reached(
+    forms = [form.graph for form in (cutter, cutter.in_parts) if form is not None]
+    operands = {name for graph in forms for name in _operands(graph)}
+    names = [n.results[0] for n in definition.inputs]
+    return Known("", definition, cutter, tuple(i for i, n in enumerate(names) if n in operands))
+
+
+def _operands(graph: Graph) -> set[str]:
+    """What matmuls multiply that needs nobody else, and what it is made of."""
+    found = graph.reached(
         j for i in graph.matmuls for j in graph.operands(i) if j in graph.free or graph.is_given(j)
     )
-    sized = tuple(at for at, i in enumerate(given) if i in operands)
-    return Known("", definition, cutter, sized)
+    return {name for i in found for name in graph.nodes[i].results}
 
 
 def decision_of(fd: Any, inputs: Sequence[Any]) -> Decision:
@@ -227,7 +233,7 @@ def decide(known: Known, inputs: Sequence[Any], constants: Sequence[int] = ()) -
     except (UnsupportedError, ScheduleError) as e:
         return Decision(str(e), shares=_left(known.definition, inputs, str(e)))
     chosen, reason = found.chosen, found.reason
-    told = cut_shares(cutter, chosen.cut, sizes, reason)
+    told = cut_shares(chosen.cutter, chosen.cut, chosen.call.sizes, reason)
     if reason:
         return Decision(reason, (), chosen.cost, found.nvfuser, told)
     return Decision("", chosen.cut.segments, chosen.cost, found.nvfuser, told, chosen.cutter)

@@ -111,13 +111,25 @@ def _sharing(graph: Graph, matmul: int, taken: frozenset[int]) -> list[tuple[int
     if graph.partners.get(matmul) in ready:
         return [(graph.partners[matmul],)]
     by_side = (
-        [i for i in ready if graph.nodes[i].refs[:2][side : side + 1] == (name,)]
+        [
+            i
+            for i in ready
+            if graph.nodes[i].refs[:2][side : side + 1] == (name,)
+            and _are_batched_alike(graph, matmul, i)
+        ]
         for side, name in enumerate(mine)
     )
     most: list[int] = max(by_side, key=len, default=[])
     dims = graph.types[graph.nodes[matmul].results[0]].dims
     alike = (i for i in most if graph.types[graph.nodes[i].results[0]].dims == dims)
     return [group for group in dict.fromkeys((tuple(most), tuple(alike))) if group]
+
+
+def _are_batched_alike(graph: Graph, matmul: int, other: int) -> bool:
+    """Whether two products have the same batches: parts of a list differ in rows or columns."""
+    names = (graph.nodes[i].results[0] for i in (matmul, other))
+    mine, its = (graph.types[n].dims or () for n in names)
+    return [d.extent for d in mine[:-2]] == [d.extent for d in its[:-2]]
 
 
 def _followers(graph: Graph, together: list[int], taken: frozenset[int]) -> list[int]:
