@@ -78,6 +78,26 @@ RESTS = {
         y = fd.ops.linear(h, t1)
         fd.add_output(y)
     """,
+    "a layer norm as torch has it": """
+        f = fd.ops.cast(t0, dtype=DataType.Float)
+        v, m = fd.ops.var_mean(f, dims=[2], correction=0, keepdim=True)
+        d = fd.ops.sub(f, m)
+        e = fd.ops.add(v, 1e-5)
+        r = fd.ops.rsqrt(e)
+        o = fd.ops.mul(d, r)
+        h = fd.ops.cast(o, dtype=DataType.BFloat16)
+        y = fd.ops.linear(h, t1)
+        fd.add_output(y)
+    """,
+    "a variance without its mean": """
+        f = fd.ops.cast(t0, dtype=DataType.Float)
+        v = fd.ops.var(f, dims=[-1], correction=0)
+        b = fd.ops.broadcast(v, is_broadcast_dim=[False, False, True])
+        o = fd.ops.div(f, b)
+        h = fd.ops.cast(o, dtype=DataType.BFloat16)
+        y = fd.ops.linear(h, t1)
+        fd.add_output(y)
+    """,
     "a softmax behind": """
         y = fd.ops.linear(t0, t1)
         f = fd.ops.cast(y, dtype=DataType.Float)
