@@ -94,14 +94,15 @@ def test_of_fp16_every_sum_is_rounded(line: str) -> None:
     ("lines", "outputs"),
     [
         ((WIDE, SUM.format("f")), "f s"),
-        ((SUM.format("y"), "d = fd.ops.relu(y)"), "y s d"),
+        ((WIDE, SUM.format("f"), "d = fd.ops.relu(y)"), "y s d"),
         # The same product by another name.
-        (("y = fd.ops.linear(x, w)", "z = fd.ops.linear(x, w)", SUM.format("y"),
+        (("y = fd.ops.linear(x, w)", "z = fd.ops.linear(x, w)", WIDE, SUM.format("f"),
           "d = fd.ops.relu(z)"), "s d"),
         # Another one is computed of the same accumulator.
-        (("b: [-1]", "y = fd.ops.linear(x, w)", "z = fd.ops.linear(x, w, b)", SUM.format("y"),
-          "d = fd.ops.relu(z)"), "s d"),
-        (("y = fd.ops.linear(x, w)", f"z = fd.ops.linear(x, w, {FP32})", SUM.format("y")), "s z"),
+        (("b: [-1]", "y = fd.ops.linear(x, w)", "z = fd.ops.linear(x, w, b)", WIDE,
+          SUM.format("f"), "d = fd.ops.relu(z)"), "s d"),
+        (("y = fd.ops.linear(x, w)", f"z = fd.ops.linear(x, w, {FP32})", WIDE, SUM.format("f")),
+         "s z"),
     ],
 )  # fmt: skip
 def test_products_that_something_else_is_computed_of(lines: tuple[str, ...], outputs: str) -> None:

@@ -72,8 +72,8 @@ CASES: dict[str, tuple[str, list[Any], list[Any]]] = {
         [], [SUMS.half(), H.sum(1), H.sum(0)],
     ),
     "a product by two names": (  # one product: something else is computed of it
-        epilogue("y = fd.ops.linear(x, w)", "z = fd.ops.linear(x, w)", "n = fd.ops.neg(y)",
-                 f"s = fd.ops.sum(z, dims=[1], {FP32})", outputs="s n"),
+        epilogue("y = fd.ops.linear(x, w)", "z = fd.ops.linear(x, w)", "n = fd.ops.neg(z)",
+                 WIDE, "s = fd.ops.sum(f, dims=[1])", outputs="s n"),
         [], [Y.sum(1), -Y],
     ),
     "largest": (  # an element: who compares others with it finds it
