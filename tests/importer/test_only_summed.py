@@ -1,4 +1,4 @@
-"""Sums of products in bf16 of which nothing but sums is computed: they read them unrounded."""
+"""Sums read products in bf16 before they are rounded, where nothing else is computed of these."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ THREE = "v: [-1, -1]", "p: [-1, -1]", *TWO[1:], "z = fd.ops.linear(x, p)"
 
 def rounded(*lines: str, outputs: str, dtype: str = "BFloat16") -> list[bool]:
     """Of each reduction, whether what it reads has been rounded to 16 bits."""
-    return [_narrow(f, n) for f in [import_fusion(epilogue(*lines, outputs=outputs, dtype=dtype))]
-            for n in [e.input for e in f.exprs if isinstance(e, ReductionOp)]]  # fmt: skip
+    fusion = import_fusion(epilogue(*lines, outputs=outputs, dtype=dtype))
+    return [_narrow(fusion, e.input) for e in fusion.exprs if isinstance(e, ReductionOp)]
 
 
 def _narrow(fusion: Fusion, name: str) -> bool:

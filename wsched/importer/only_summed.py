@@ -1,4 +1,4 @@
-"""Products of which nothing but sums is computed: these read them before they are rounded.
+"""Sums read products before they are rounded, where nothing but sums is computed of these.
 
 A sum's own error is larger than what rounding each element to BFloat16 adds to it, and one that is
 made of the accumulators needs no registers for a chunk (design/0026-reductions.md). All else reads
