@@ -228,8 +228,8 @@ def decide(known: Known, inputs: Sequence[Any], constants: Sequence[int] = ()) -
     except (UnsupportedError, ScheduleError) as e:
         return Decision(str(e), shares=_left(known.definition, inputs, str(e)))
     chosen, reason = found.chosen, found.reason
-    asked = translated(chosen.call, chosen.cutter, chosen.plain)
-    told = cut_shares(chosen.plain, chosen.cut, asked.sizes, reason)
+    plain = translated(chosen.call, chosen.cutter, chosen.plain)
+    told = cut_shares(chosen.plain, chosen.cut, plain.sizes, reason)
     if reason:
         return Decision(reason, (), chosen.cost, found.nvfuser, told)
     return Decision("", chosen.cut.segments, chosen.cost, found.nvfuser, told, chosen.cutter)
