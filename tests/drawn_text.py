@@ -94,6 +94,12 @@ class DrawnText:
         self._lines.append(f"{name} = fd.ops.{call}")
         return Tensor(name, tuple(shape), dtype)
 
+    def both(self, call: str, shape: Sequence[int]) -> tuple[Tensor, Tensor]:
+        """An operation of two results in fp32."""
+        names = [f"v{len(self._lines)}{end}" for end in "ab"]
+        self._lines.append(f"{', '.join(names)} = fd.ops.{call}")
+        return Tensor(names[0], tuple(shape), "Float"), Tensor(names[1], tuple(shape), "Float")
+
     def cast(self, x: Tensor, dtype: str) -> Tensor:
         """The same in another type."""
         if x.dtype == dtype:

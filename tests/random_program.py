@@ -7,6 +7,7 @@ reductions, backward passes, views and casts, with inputs for one call.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 from math import prod
 
 from tests.drawn_text import DrawnText, Tensor
@@ -35,6 +36,7 @@ class RandomProgram(DrawnText):
         products = (
             self.layer, self.gated, self.heads, self.low_rank, self.backward, self.matrix,
             self.beside, self.summed, self.of_one_weight, self.around, self.turned, self.polynomial,
+            self.one_weight, self.some_rows,
         )  # fmt: skip
         others = (self.norm, self.halves, self.softmax, self.pointwise, self.joined)
         made = self.random.choices((*products, *others), k=self.random.randint(1, self.most))
@@ -86,6 +88,37 @@ class RandomProgram(DrawnText):
         gate, up = self.linear(x, inner), self.linear(x, inner)
         both = self.narrow(self.mul(self.activation(self.wide(gate)), self.wide(up)))
         return self.linear(both, width)
+
+    def one_weight(self, x: Tensor) -> Tensor:
+        """Layers that are parts of one: two halves that meet, or widths of their own."""
+        n = self.width()
+        if self.random.random() < 0.5:
+            y = self.linear(x, 2 * n, self.random.random() < 0.3)
+            if self.open or self.random.random() < 0.5:
+                a, b = self.slice(y, 0, n), self.slice(y, n, 2 * n)
+            else:
+                pair, dim = self.reshape(y, *y.shape[:-1], 2, n), len(y.shape) - 1
+                calls = (f"select({pair}, index={at}, dim={dim})" for at in (0, 1))
+                a, b = (self.do(call, (*y.shape[:-1], n), y.dtype) for call in calls)
+            return self.narrow(self.mul(self.activation(self.wide(a)), self.wide(b)))
+        ends = [0, *sorted(self.random.sample(range(1, 8), self.random.randint(1, 3))), 8]
+        unit = self.random.choice([1, 2, 8, 8, 16])
+        y = self.linear(x, 8 * unit)
+        parts = [self.slice(y, a * unit, b * unit) for a, b in pairwise(ends)]
+        first, *others = (self.activation(self.wide(p)) for p in parts)
+        self._results += others
+        return self.narrow(first)
+
+    def some_rows(self, x: Tensor) -> Tensor:
+        """A layer of which the last rows of each matrix are read."""
+        y = self.linear(x, self.width())
+        *outer, rows, n = y.shape
+        first = self.random.choice([0, rows // 2, rows - 1])
+        starts, ends = [0] * len(outer) + [first, 0], [*outer, rows, n]
+        call = f"slice({y}, start_indices={starts}, end_indices={ends})"
+        return self.narrow(
+            self.activation(self.wide(self.do(call, (*outer, rows - first, n), y.dtype)))
+        )
 
     def low_rank(self, x: Tensor) -> Tensor:
         """A layer with an update of low rank."""
@@ -208,7 +241,12 @@ class RandomProgram(DrawnText):
         """RMSNorm, or LayerNorm with a variance or with sums."""
         f, n = self.wide(x), x.shape[-1]
         kept = (*x.shape[:-1], 1)
-        kind = self.random.choice(["rms", "rms", "sums"])
+        kind = self.random.choice(["rms", "rms", "sums", "variance"])
+        if kind == "variance":
+            dims = f"dims=[{len(kept) - 1}], correction=0, keepdim=True"
+            v, m = self.both(f"var_mean({f}, {dims})", kept)
+            r = self.do(f"rsqrt({self.add(v, 0.01)})", kept)
+            return self.narrow(self.mul(self.do(f"sub({f}, {m})", f.shape), r))
         if kind == "sums":
             mean = self.do(f"mul({self.over(f)}, {1 / n})", kept)
             f = self.do(f"sub({f}, {mean})", f.shape)
