@@ -20,10 +20,9 @@ from wsched.bench.tma.fills import Boxes, Fill, Pieces
 from wsched.bench.tma.gather import Gather, gather_kernel
 from wsched.bench.tma.kernel import LINES
 from wsched.bench.tma.measure import BANDS, LAUNCHES, SHARES
-from wsched.trace.stamps import decode
 
-__all__ = ["ORDERS", "GatherCase", "GatherFigure", "GpuGather", "compiled", "gather_cases",
-           "gather_tables", "measure_gathers", "numbers_of"]  # fmt: skip
+__all__ = ["ORDERS", "GatherCase", "GatherFigure", "GpuGather", "compiled", "cycles_of",
+           "gather_cases", "gather_tables", "measure_gathers", "numbers_of"]  # fmt: skip
 
 TOKENS, WIDTH = 4096, 4096
 """Rows of the table, and their elements, as of Mixtral 8x7B: 32 MB, which stay in the L2."""
@@ -198,14 +197,16 @@ class GpuGather:
             end.record()
             end.synchronize()
             times.append(float(begin.elapsed_time(end)) * 1e3)
-            cycles.append(cycles_of(kernel, clock.cpu().numpy()))
+            cycles.append(cycles_of(clock.cpu().numpy()))
         return times[1:], cycles[1:], ctas
 
 
-def cycles_of(kernel: Kernel, clock: Any, *, on_machine: bool = False) -> float:
-    """Cycles of the CTAs' loops, their median, of the words that a launch left in ``clock``."""
-    spans = decode(kernel, clock, on_machine=on_machine).spans
-    return median(s.end - s.begin for s in spans)
+def cycles_of(clock: npt.NDArray[np.int64]) -> float:
+    """Cycles of the CTAs' loops, their median, of what a launch left in its ``TraceBuffer``: the
+    first warp of each CTA has a record where they begin, and one where they end.
+    """
+    begin, end = clock[:, 0, 1, 0], clock[:, 0, 2, 0]
+    return float(np.median(end - begin))
 
 
 def gather_tables(figures: Sequence[GatherFigure]) -> list[Table]:
