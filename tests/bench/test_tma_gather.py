@@ -25,7 +25,7 @@ KINDS = tuple(dict.fromkeys(case.gather for case in gather_cases()))
 FILLS: tuple[Fill, ...] = (
     Boxes(1, 1), Boxes(1, 4), Boxes(1, 2, held=True), Boxes(2, 4), Boxes(24, 1), Pieces(),
 )  # fmt: skip
-"""Groups of eight and what is left, as many boxes for each warp and not, one box in all."""
+"""Groups of five and what is left, as many boxes for each warp and not, one box in all."""
 
 ROWS, BANDS, SLICES, ROUNDS, CTAS = 24, 3, 7, 2, 2
 """14 stages for each CTA, more than a ring has."""

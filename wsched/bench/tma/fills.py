@@ -12,9 +12,10 @@ from wsched.bench.tma.ring import Ring
 
 __all__ = ["Boxes", "Fill", "Pieces"]
 
-AT_ONCE = 8
-"""Row numbers that a thread reads before it issues their boxes, so that it waits for one of eight.
-Threads that load beside two warpgroups with sums of 128 x 104 twice have 24 registers."""
+AT_ONCE = 5
+"""Row numbers that a thread reads before it issues their boxes, so that it waits for the first of
+them only. Beside two warpgroups of 240 registers threads that load have 24: five numbers fit there,
+of six and more ptxas spills what it computes in front of the loops."""
 
 
 @dataclass(frozen=True, slots=True)
