@@ -31,11 +31,11 @@ def weights(*lines: str, shapes: tuple[tuple[int, ...], ...] = (X, V, W)) -> Fea
 FORMS = {
     "weights": (
         weights("y = fd.ops.linear(t0, c)"),
-        "y@part0 = linear(t0, t1); y@part1 = linear(t0, t2); y = cat([y@part0, y@part1], dim=1)",
+        "y@cat0 = linear(t0, t1); y@cat1 = linear(t0, t2); y = cat([y@cat0, y@cat1], dim=1)",
     ),
     "rows": (
         feature("c = fd.ops.cat([t0, t1], dim=-2)", "y = fd.ops.linear(c, t2)", shapes=(X, V, W)),
-        "y@part0 = linear(t0, t2); y@part1 = linear(t1, t2); y = cat([y@part0, y@part1], dim=0)",
+        "y@cat0 = linear(t0, t2); y@cat1 = linear(t1, t2); y = cat([y@cat0, y@cat1], dim=0)",
     ),
     "results": (
         feature("a = fd.ops.linear(t0, t1)", "b = fd.ops.linear(t0, t2)",
@@ -62,37 +62,37 @@ FORMS = {
                 "r = fd.ops.relu(a)", f"y = fd.ops.cast(r, {BF16})",
                 shapes=(X, V, W, (48,), (24, 48))),
         "t3@0from0to16 = slice(t3, from=[0]); t3@0from16to48 = slice(t3, from=[16]); "
-        "m@part0 = linear(t0, t1, t3@0from0to16); m@part1 = linear(t0, t2, t3@0from16to48); "
+        "m@cat0 = linear(t0, t1, t3@0from0to16); m@cat1 = linear(t0, t2, t3@0from16to48); "
         "t4@1from0to16 = slice(t4, from=[0, 0]); t4@1from16to48 = slice(t4, from=[0, 16]); "
-        "a@part0 = add(m@part0, t4@1from0to16); a@part1 = add(m@part1, t4@1from16to48); "
-        "r@part0 = relu(a@part0); r@part1 = relu(a@part1); "
-        "y@part0 = cast(r@part0, dtype=BFloat16); y@part1 = cast(r@part1, dtype=BFloat16); "
-        "y = cat([y@part0, y@part1], dim=1)",
+        "a@cat0 = add(m@cat0, t4@1from0to16); a@cat1 = add(m@cat1, t4@1from16to48); "
+        "r@cat0 = relu(a@cat0); r@cat1 = relu(a@cat1); "
+        "y@cat0 = cast(r@cat0, dtype=BFloat16); y@cat1 = cast(r@cat1, dtype=BFloat16); "
+        "y = cat([y@cat0, y@cat1], dim=1)",
     ),
     "repeated": (
         weights("m = fd.ops.linear(t0, c)",
                 "b = fd.ops.broadcast_in_dim(t3, shape=[24, 48], broadcast_dims=[1])",
                 "y = fd.ops.add(m, b)", shapes=(X, V, W, (48,))),
-        "m@part0 = linear(t0, t1); m@part1 = linear(t0, t2); "
+        "m@cat0 = linear(t0, t1); m@cat1 = linear(t0, t2); "
         "t3@0from0to16 = slice(t3, from=[0]); "
         "b@1from0to16 = broadcast_in_dim(t3@0from0to16, shape=[24, 16], broadcast_dims=[1]); "
         "t3@0from16to48 = slice(t3, from=[16]); "
         "b@1from16to48 = broadcast_in_dim(t3@0from16to48, shape=[24, 32], broadcast_dims=[1]); "
-        "y@part0 = add(m@part0, b@1from0to16); y@part1 = add(m@part1, b@1from16to48); "
-        "y = cat([y@part0, y@part1], dim=1)",
+        "y@cat0 = add(m@cat0, b@1from0to16); y@cat1 = add(m@cat1, b@1from16to48); "
+        "y = cat([y@cat0, y@cat1], dim=1)",
     ),
     "transposed": (
         weights("w = fd.ops.permute(c, dims=[1, 0])", "y = fd.ops.matmul(t0, w)"),
-        "w@part0 = permute(t1, dims=[1, 0]); w@part1 = permute(t2, dims=[1, 0]); "
-        "y@part0 = matmul(t0, w@part0); y@part1 = matmul(t0, w@part1); "
-        "y = cat([y@part0, y@part1], dim=1)",
+        "w@cat0 = permute(t1, dims=[1, 0]); w@cat1 = permute(t2, dims=[1, 0]); "
+        "y@cat0 = matmul(t0, w@cat0); y@cat1 = matmul(t0, w@cat1); "
+        "y = cat([y@cat0, y@cat1], dim=1)",
     ),
     "slices_of_the_result": (
         weights("m = fd.ops.linear(t0, c)",
                 "p = fd.ops.slice(m, start_indices=[0, 0], end_indices=[24, 16], strides=[1, 1])",
                 "q = fd.ops.slice(m, start_indices=[0, 16], end_indices=[24, 48], strides=[1, 1])",
                 "z = fd.ops.relu(p)", "fd.add_output(z)", "y = fd.ops.relu(q)"),
-        "m@part0 = linear(t0, t1); m@part1 = linear(t0, t2); z = relu(m@part0); y = relu(m@part1)",
+        "m@cat0 = linear(t0, t1); m@cat1 = linear(t0, t2); z = relu(m@cat0); y = relu(m@cat1)",
     ),
 }  # fmt: skip
 """A definition, and what becomes of it."""
@@ -171,7 +171,7 @@ def test_what_is_read_whole_is_sliced_there() -> None:
     sliced = FORMS["slices_of_the_result"][0]
     text = sliced.text + "    fd.add_output(m)\n"
     found = form(text)
-    assert "m = cat([m@part0, m@part1], dim=1); p = slice(m, from=[0, 0])" in found
+    assert "m = cat([m@cat0, m@cat1], dim=1); p = slice(m, from=[0, 0])" in found
     assert found.count("cat(") == 1
 
 
@@ -275,7 +275,7 @@ def test_any_widths(widths: list[int], apart: bool, rows: int) -> None:
 @pytest.mark.slow
 def test_explain_says_who_stores_what() -> None:
     explained = str(wsched.explain(RUNS["weights"].text, inputs_of(RUNS["weights"])))
-    assert "nothing is put together: y@part0 stored there, y@part1 stored there" in explained
+    assert "nothing is put together: y@cat0 stored there, y@cat1 stored there" in explained
     assert "; t1 of fd.ops.cat c is read where it lies\n" in explained
 
 

@@ -18,6 +18,7 @@ from lowering.ground.recent import bounded
 from lowering.target.targets import DEFAULT, target_of_device
 from wsched.choose.nvfuser_cost import NvfuserCost
 from wsched.doors.dropin.ledger import Tally
+from wsched.front.cut.choose import translated
 from wsched.front.cut.epilogues import Take
 from wsched.front.cut.graph import Graph
 from wsched.front.cut.infer import infer
@@ -175,8 +176,7 @@ def _read(definition: Definition) -> Known:
         cutter.all(Take.NONE)
     except UnsupportedError as e:
         return Known(str(e), definition)
-    forms = [form.graph for form in (cutter, cutter.in_parts) if form is not None]
-    operands = {name for graph in forms for name in _operands(graph)}
+    operands = {name for form in cutter.forms for name in _operands(form.graph)}
     names = [n.results[0] for n in definition.inputs]
     return Known("", definition, cutter, tuple(i for i, n in enumerate(names) if n in operands))
 
@@ -233,7 +233,8 @@ def decide(known: Known, inputs: Sequence[Any], constants: Sequence[int] = ()) -
     except (UnsupportedError, ScheduleError) as e:
         return Decision(str(e), shares=_left(known.definition, inputs, str(e)))
     chosen, reason = found.chosen, found.reason
-    told = cut_shares(chosen.cutter, chosen.cut, chosen.call.sizes, reason)
+    plain = translated(chosen.call, chosen.cutter, chosen.plain)
+    told = cut_shares(chosen.plain, chosen.cut, plain.sizes, reason)
     if reason:
         return Decision(reason, (), chosen.cost, found.nvfuser, told)
     return Decision("", chosen.cut.segments, chosen.cost, found.nvfuser, told, chosen.cutter)

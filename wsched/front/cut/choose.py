@@ -38,8 +38,8 @@ class Chosen:
     Args:
         cut: how.
         cost: of all segments.
-        cutter: what is cut: the definition, or the same with factors behind products, or with
-            products of the parts of what it puts together.
+        cutter: what is cut: the definition, or the same with products in parts, with what it puts
+            together apart, with factors behind products, or with several of these.
         call: what was asked for, with that one's tensors.
         gpu_us: what the GPU may take; a cut that takes more is only better than those with more.
     """
@@ -49,6 +49,11 @@ class Chosen:
     cutter: Cutter
     call: Sizes
     gpu_us: float = inf
+
+    @property
+    def plain(self) -> Cutter:
+        """What is cut with all factors where the definition has them."""
+        return self.cutter.plain or self.cutter
 
     @property
     def rank(self) -> tuple[float, float, float]:
@@ -62,9 +67,9 @@ class Chosen:
 
 
 def choose(cutter: Cutter, call: Sizes, *, may_leave: bool, gpu_us: float = inf) -> Chosen:
-    """The best cut found, of the definition as it is or with products of the parts of what it puts
-    together; of each as it is or with factors of operands behind products: those of one operand
-    after the other, where each pays, or those of all.
+    """The best cut found, of the definition in each of its forms (:attr:`Cutter.forms`); of each
+    with factors of operands behind products: those of one operand after the other, where each pays,
+    or those of all.
 
     Args:
         cutter: of the definition.
@@ -76,21 +81,19 @@ def choose(cutter: Cutter, call: Sizes, *, may_leave: bool, gpu_us: float = inf)
     Raises:
         UnsupportedError, ScheduleError: no cut can be run.
     """
-    if (apart := cutter.in_parts) is None:
-        return _choose(cutter, call, may_leave, gpu_us)
-    found, refusals = list[Chosen](), list[UnsupportedError | ScheduleError]()
-    for form in (cutter, apart):
+    found, refused = list[Chosen](), list[UnsupportedError | ScheduleError]()
+    for form in cutter.forms:
         try:
-            found.append(_choose(form, translated(call, cutter, form), may_leave, gpu_us))
+            found.append(_best(form, translated(call, cutter, form), may_leave, gpu_us))
         except (UnsupportedError, ScheduleError) as e:
-            refusals.append(e)
+            refused.append(e)
     if not found:
-        raise refusals[0]
+        raise refused[0]
     return min(found, key=lambda x: x.rank)
 
 
-def _choose(cutter: Cutter, call: Sizes, may_leave: bool, gpu_us: float) -> Chosen:
-    """The same of one form; raises likewise."""
+def _best(cutter: Cutter, call: Sizes, may_leave: bool, gpu_us: float) -> Chosen:
+    """The best cut of one form; raises as :func:`choose`."""
     best, moves, taken = least(cutter, call, may_leave, gpu_us), cutter.moves, tuple[Moves, ...]()
     tried = taken
     for move in moves:

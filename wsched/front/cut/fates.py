@@ -20,17 +20,14 @@ from wsched.importer.ops import PRODUCTS
 __all__ = ["fates", "why_none", "why_together"]
 
 
-def fates(cutter: Cutter, chosen: Chosen, names: Sequence[str]) -> tuple[Fate, ...]:
+def fates(chosen: Chosen, names: Sequence[str]) -> tuple[Fate, ...]:
     """The matmuls of a cut definition.
 
     Args:
-        cutter: of the definition as it is.
         chosen: how it is cut, with or without factors moved.
         names: of the kernels, in the order in which they run.
     """
-    if chosen.cutter.apart is not None:
-        cutter = cutter.in_parts or cutter
-    kernels = chosen.cut.kernels
+    cutter, kernels = chosen.plain, chosen.cut.kernels
     name_of = dict(zip(chosen.cut.runs, names, strict=True))
     found = list[Fate]()
     places = zip(cutter.graph.matmuls, chosen.cutter.matmuls, kernels, strict=True)
@@ -94,9 +91,10 @@ def why_together(cutter: Cutter, chosen: Chosen, part: Definition) -> str:
     if not names:
         return ""
     said = "no matmul makes a part of it, or multiplies its rows or columns"
-    if cutter.in_parts is not None and chosen.cutter.apart is None:
+    forms = [form for form in cutter.forms if form.apart is not None]
+    if forms and chosen.cutter.apart is None:
         said = "its parts where they lie are predicted to be no faster"
-    elif cutter.in_parts is not None:
+    elif forms:
         said = "it is read whole, and no kernel makes a part of it for that alone"
     return f"{', '.join(names)} is a copy: {said}"
 

@@ -378,7 +378,7 @@ class _Writer:
 
     def _of_part(self, node: Node, at: int, names: Mapping[str, str]) -> str:
         """Write an operation for a part; its name."""
-        made = f"{node.results[0]}@part{at}"
+        made = f"{node.results[0]}@cat{at}"
         for name in node.refs:
             if name not in names:
                 self.read(name)
