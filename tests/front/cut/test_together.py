@@ -308,8 +308,10 @@ def test_what_no_kernel_makes_is_copied_there() -> None:
     [
         (
             STAY["three_along_k"],
-            "c is a copy: no matmul makes a part of it, or multiplies its rows or columns",
+            "c is a copy: parts are multiplied of two along K, and where the definition tells the "
+            "sizes of what is read with them",
         ),
+        (STAY["inputs"], "y is a copy: no matmul makes or multiplies a part of it"),
         (
             feature("a = fd.ops.linear(t0, t1)", "z = fd.ops.cat([a, a, a], dim=1)",
                     "fd.add_output(z)", "y = fd.ops.neg(a)", shapes=(X, V)),

@@ -90,7 +90,13 @@ def why_together(cutter: Cutter, chosen: Chosen, part: Definition) -> str:
     names = [plain_name(n.results[0]) for n in part.nodes if n.op == "cat"]
     if not names:
         return ""
-    said = "no matmul makes a part of it, or multiplies its rows or columns"
+    said = "no matmul makes or multiplies a part of it"
+    multiplied = {r for n in cutter.definition.nodes if n.op in PRODUCTS for r in n.refs[:2]}
+    if multiplied & {*names}:
+        said = (
+            "parts are multiplied of two along K, and where the definition tells the sizes of "
+            "what is read with them"
+        )
     forms = [form for form in cutter.forms if form.apart is not None]
     if forms and chosen.cutter.apart is None:
         said = "its parts where they lie are predicted to be no faster"
