@@ -274,9 +274,9 @@ def test_batches_that_are_more_than_two_runs() -> None:
     )  # fmt: skip
     (fate,) = wsched.explain(feature.text, inputs_of(feature)).matmuls
     assert fate.reason == (
-        "fd.ops.matmul of batches [2, 3, 1] and [1, 3, 4] is not supported; supported: the same "
-        "batches of both operands, or two runs of batches of which each operand has one or both, "
-        "the last run one dimension; or a matrix"
+        "fd.ops.matmul of t0 with batches [2, 3, 1] and t1 with [1, 3, 4] is not supported; "
+        "supported: the same batches of both operands, or two runs of dimensions of batches one "
+        "behind the other, of which each operand has one or both; or a matrix"
     )
 
 
