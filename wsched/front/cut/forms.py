@@ -139,9 +139,9 @@ def _apart(a: tuple[Dim, ...], b: tuple[Dim, ...]) -> Form | None:
     rows = [(*(one for _ in range(count + 2 - len(x))), *x)[:count] for x in (a, b)]
     if any(d != e and not d.is_one and not e.is_one for d, e in zip(*rows, strict=True)):
         return None
-    has = [tuple(not d.is_one for d in pair) for pair in zip(*rows, strict=True)]
+    has = _without_ones([tuple(not d.is_one for d in pair) for pair in zip(*rows, strict=True)])
     runs = tuple(dict.fromkeys(has))
-    if len(runs) != 2 or has != sorted(has, key=runs.index) or (False, False) in runs:
+    if len(runs) != 2 or has != sorted(has, key=runs.index):
         return None
     first = has.count(runs[0])
     extents, spread = list[tuple[Expr, ...]](), list[tuple[bool, ...]]()
@@ -153,6 +153,15 @@ def _apart(a: tuple[Dim, ...], b: tuple[Dim, ...]) -> Form | None:
         spread.append((*(not run[at] for run in runs), False, False))
     both = (first, count - first)
     return Form(both, 0, extents[0], extents[1], spread=(spread[0], spread[1]))
+
+
+def _without_ones(has: list[tuple[bool, ...]]) -> list[tuple[bool, ...]]:
+    """Which operands have each batch; one that none has more than once is as that beside it."""
+    for at in range(1, len(has)):
+        has[at] = has[at] if any(has[at]) else has[at - 1]
+    for at in reversed(range(len(has) - 1)):
+        has[at] = has[at] if any(has[at]) else has[at + 1]
+    return has
 
 
 def _rows(a: Sequence[Expr], b: Sequence[Expr]) -> Form:
