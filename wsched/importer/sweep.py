@@ -17,6 +17,7 @@ from wsched.importer.definition import Definition, Node, Ref, text_of
 from wsched.importer.dimensions import reduced_dims
 from wsched.importer.epilogue import EpilogueImport, Key, Making
 from wsched.importer.ops import HALVES
+from wsched.importer.ranks import argument_of
 from wsched.importer.steps import REDUCED, Dims, Operand, Step, inputs_of
 
 __all__ = ["import_sweep"]
@@ -24,7 +25,9 @@ __all__ = ["import_sweep"]
 _FLOATS = (DataType.BFloat16, DataType.Half, DataType.Float)
 _STORED = (*_FLOATS, DataType.Bool)
 _INDEX = (DataType.Int, DataType.Int32)
-_REDUCING = frozenset((*REDUCED, "welford"))
+_MOMENTS = {"var": ("var",), "var_mean": ("var", "mean"), "welford": ("mean", "squares", "count")}
+"""Operations about how far the elements of a row lie apart, and what they result in."""
+_REDUCING = frozenset((*REDUCED, *_MOMENTS))
 _BY = "@"
 """Between a dimension of the index space and the index that says which place is read there."""
 
@@ -232,13 +235,30 @@ class _Import(EpilogueImport):
             raise UnsupportedError(f"fd.ops.{node.op} of {source.dtype} as {to}", "floats")
         if node.op in REDUCED:
             return self._row(REDUCED[node.op], to, wide)
-        if name == node.results[-1]:
+        if node.op != "welford" and source.dtype is not DataType.Float:
+            raise UnsupportedError(
+                f"fd.ops.{node.op} of {source.dtype}", "of what is cast to Float"
+            )
+        return self._moment(node, _MOMENTS[node.op][node.results.index(name)], wide)
+
+    def _moment(self, node: Node, asked: str, wide: Step) -> Step:
+        """What is asked of a row's elements: their mean, or what their deviations from it come to,
+        in a second pass, since a difference of sums has few digits where the mean is large.
+        """
+        if asked == "count":
             raise UnsupportedError("the count of fd.ops.welford", "its mean and squares")
         mean = self._row("mean", DataType.Float, wide)
-        if name == node.results[0]:
+        if asked == "mean":
             return mean
         apart = self.make("sub", DataType.Float, wide, mean)
-        return self._row("sum", DataType.Float, self.make("mul", DataType.Float, apart, apart))
+        squares = self.make("mul", DataType.Float, apart, apart)
+        if asked == "squares":
+            return self._row("sum", DataType.Float, squares)
+        correction = argument_of(node, "correction")
+        if self.numbers.of(1 if correction is None else correction) != 0.0:
+            said = "1, the default" if correction is None else text_of(correction)
+            raise UnsupportedError(f"fd.ops.{node.op} with correction={said}", "correction=0")
+        return self._row("mean", DataType.Float, squares)
 
     def _row(self, op: str, dtype: DataType, value: Step) -> Step:
         """A reduction, the one that there is if it was made before."""
