@@ -83,11 +83,11 @@ def choose(cutter: Cutter, call: Sizes, *, may_leave: bool, gpu_us: float = inf)
     parted = cutter.in_parts
     if parted is None:
         return _best(cutter, call, may_leave, gpu_us)
-    found, refused = list[Chosen](), list[UnsupportedError | ScheduleError]()
+    found, refused = list[Chosen](), list[UnsupportedError]()
     for form in (cutter, parted):
         try:
             found.append(_best(form, translated(call, cutter, form), may_leave, gpu_us))
-        except (UnsupportedError, ScheduleError) as e:
+        except UnsupportedError as e:
             refused.append(e)
     if not found:
         raise refused[0]
