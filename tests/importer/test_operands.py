@@ -188,6 +188,12 @@ def test_refused_of_the_built_in_scheduler(
             "of one matrix, a number for each of its rows, and numbers",
         ),
         (
+            (f"x = {W}", f"w = {W}", "r = fd.ops.reshape(x, new_shape=[8, 8])",
+             "d = fd.ops.linear(r, w)"),
+            "fd.ops.reshape (moves elements) for the operand r of fd.ops.linear",
+            "the operations of design/pointwise-ops.md",
+        ),
+        (
             (f"x = {W}", f"w = {W}", "e = fd.ops.expand(x, shape=[8, 8])",
              "d = fd.ops.linear(e, w)"),
             "fd.ops.linear of e, which fd.ops.expand repeats,",
@@ -201,7 +207,7 @@ def test_refused_of_the_built_in_scheduler(
         ),
     ],
     ids=[
-        "two", "columns", "fp32", "computed", "sum", "product", "twice", "none", "expanded",
+        "two", "columns", "fp32", "computed", "sum", "product", "twice", "none", "view", "expanded",
         "behind",
     ],
 )  # fmt: skip

@@ -288,7 +288,8 @@ def explain_on(
 
     Raises:
         InputError: the tensors do not fit the definition.
-        UnsupportedError: an operation that nobody knows, or a text that leaves something open.
+        UnsupportedError: an operation that nobody knows, or a text that leaves something open; with
+            ``batch_invariant`` whatever has no single kernel.
     """
 
     def problem_on(fusion: Fusion) -> Problem:

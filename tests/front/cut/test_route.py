@@ -193,7 +193,7 @@ def test_random_numbers_are_the_whole_definitions() -> None:
         "of the definition would find elsewhere"
     )
     assert found.refusals[0].reason == (
-        "fd.ops.uniform (random numbers, which nvFuser draws) "
+        "fd.ops.uniform (random numbers, which nvFuser draws) in an epilogue "
         "is not supported; supported: the operations of design/pointwise-ops.md"
     )
 
