@@ -109,6 +109,26 @@ def test_a_variance_is_a_mean_of_squared_deviations() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("kept", ["keepdim=True", ""])
+def test_rows_of_results_in_another_order(kept: str) -> None:
+    """A norm of heads behind which these are batches; but not columns of a transposed one."""
+    spread = "set(s)" if kept else "broadcast(s, is_broadcast_dim=[False, False, True])"
+    text = f"""\
+def nvfuser_fusion(fd : FusionDefinition) -> None :
+    x = fd.define_tensor(shape=[-1, -1, -1], dtype=DataType.Float)
+    s = fd.ops.sum(x, dims=[2], {kept})
+    b = fd.ops.{spread}
+    d = fd.ops.sub(x, b)
+    p = fd.ops.permute(d, dims=[1, 0, 2])
+    fd.add_output(p)
+"""
+    found = import_sweep(record_text(text), [(1, 0, 2)])
+    assert [t.op for t in found.terms] == ["input", "sum", "sub"]
+    assert (found.inputs, found.over) == ((Place("v0", (1, 0, 2)),), {2})
+    with pytest.raises(UnsupportedError, match=r"fd\.ops\.sum as \["):
+        import_sweep(record_text(text.replace("[1, 0, 2]", "[2, 0, 1]")), [(1, 2, 0)])
+
+
 @pytest.mark.parametrize(
     ("old", "new", "what"),
     [

@@ -221,10 +221,7 @@ class _Import(EpilogueImport):
 
     def _reduced(self, node: Node, name: str, dims: Dims) -> Making:
         """A value of each row, which whoever reads it spreads over the row."""
-        kept = tuple(d for d in self.dims if d not in self.over)
-        if dims not in (kept, self.dims):
-            raise UnsupportedError(f"fd.ops.{node.op} as [{', '.join(dims)}]", "rows as they are")
-        source = yield from self.asked(node.operands[0], self.dims)
+        source = yield from self.asked(node.operands[0], self._rows_of(node, dims))
         if not isinstance(source, Step) or not self.over & source.spread:
             raise UnsupportedError(f"fd.ops.{node.op} of what is the same in a row", "of rows")
         wide = self.cast(source, DataType.Float)
@@ -240,6 +237,24 @@ class _Import(EpilogueImport):
                 f"fd.ops.{node.op} of {source.dtype}", "of what is cast to Float"
             )
         return self._moment(node, _MOMENTS[node.op][node.results.index(name)], wide)
+
+    def _rows_of(self, node: Node, dims: Dims) -> Dims:
+        """The dimensions along which what is reduced is read: results may have them in another
+        order.
+
+        Args:
+            node: a reduction.
+            dims: along which its result is read, with the one that it is over or without.
+
+        Raises:
+            UnsupportedError: it is over another dimension than rows are along.
+        """
+        (row,), rank = self.over, self.ranks.of(node.operands[0])
+        (at,) = reduced_dims(node, rank)
+        inner = dims if len(dims) == rank else (*dims[:at], row, *dims[at:])
+        if inner[at] != row or sorted(inner) != sorted(self.dims):
+            raise UnsupportedError(f"fd.ops.{node.op} as [{', '.join(dims)}]", "rows as they are")
+        return inner
 
     def _moment(self, node: Node, asked: str, wide: Step) -> Step:
         """What is asked of a row's elements: their mean, or what their deviations from it come to,

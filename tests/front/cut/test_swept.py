@@ -53,6 +53,27 @@ RESTS = {
         o = fd.ops.cast(m, dtype=DataType.BFloat16)
         fd.add_output(o)
     """,
+    "heads of a projection, each normed": """
+        y = fd.ops.linear(t0, t1)
+        r = fd.ops.reshape(y, new_shape=[2, 24, 4, 16])
+        f = fd.ops.cast(r, dtype=DataType.Float)
+        q = fd.ops.mul(f, f)
+        s = fd.ops.sum(q, dims=[3], keepdim=True)
+        a = fd.ops.add(s, 1.0)
+        n = fd.ops.rsqrt(a)
+        m = fd.ops.mul(f, n)
+        c = fd.ops.cast(m, dtype=DataType.BFloat16)
+        p = fd.ops.permute(c, dims=[0, 2, 1, 3])
+        fd.add_output(p)
+    """,
+    "rows taken together": """
+        y = fd.ops.linear(t0, t1)
+        f = fd.ops.cast(y, dtype=DataType.Float)
+        m = fd.ops.max(f, dims=[2], keepdim=True)
+        d = fd.ops.sub(f, m)
+        r = fd.ops.reshape(d, new_shape=[48, 64])
+        fd.add_output(r)
+    """,
     "transposed, with a mask": """
         k = fd.ops.gt(t0, 0.0)
         w = fd.ops.where(k, t0, 0.5)
@@ -236,6 +257,29 @@ def test_results_that_look_at_a_kernels_memory_are_still_views() -> None:
     cutter = Cutter(record_text(text))
     found = choose(cutter, sizes_of(cutter), may_leave=False).cut.segments
     assert [v.name for s in found for v in s.views] == ["a"]
+
+
+@pytest.mark.parametrize(
+    "view",
+    ["slice(c, start_indices=[0, 0, 0], end_indices=[2, 24, 16])", "permute(c, dims=[0, 2, 1])"],
+    ids=["a part", "of a result"],
+)
+def test_views_of_what_is_computed_that_are_no_sweeps(view: str) -> None:
+    """A part is no result whole, and what looks at a result has that one's memory."""
+    body = f"""
+        y = fd.ops.linear(t0, t1)
+        s = fd.ops.max(y, dims=[2], keepdim=True)
+        c = fd.ops.sub(y, s)
+        v = fd.ops.{view}
+        fd.add_output(v)
+        {"fd.add_output(c)" if view.startswith("permute") else ""}
+    """
+    made = Feature(body, SIDES, 1, 1)
+    assert [s.own for s in segments(made)] == [True, False]
+    inputs = inputs_of(made)
+    wanted = interpret(record_text(made.text), inputs)
+    for a, b in zip(wsched.execute(made.text, inputs), wanted, strict=True):
+        assert a.equal(b) and a.stride() == b.stride()
 
 
 def test_what_they_cost() -> None:
