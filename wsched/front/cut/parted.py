@@ -17,8 +17,9 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations
 
 from lowering.ground.expr import Const
+from wsched.front.cut.looks import move_of
 from wsched.front.cut.order import Orders
-from wsched.front.cut.tensors import Tensors, numbers_of
+from wsched.front.cut.tensors import Tensors
 from wsched.importer import Definition, Node, Ref
 from wsched.importer.definition import Value
 from wsched.importer.lists import MOST
@@ -125,7 +126,7 @@ class _Writer:
         One place of a dimension that a reshape has made of the last one is a part of that.
         """
         if reader.op == "slice":
-            box = _box(reader, shape)
+            box = self._box(reader)
             return {} if box is None else {reader.results[0]: box}
         seen = self._shape(reader.results[0])
         if reader.op != "reshape" or seen is None or seen[:-2] != shape[:-1]:
@@ -133,12 +134,22 @@ class _Writer:
         count, width = seen[-2:]
         found = dict[str, Box]()
         for n in self._readers(reader.results[0]):
-            dim, index = n.get("dim"), n.argument("index", 1)
-            if n.op != "select" or dim not in (len(seen) - 2, -2) or not isinstance(index, int):
+            move = move_of(n, self.tensors.types) if n.op == "select" else None
+            if move is None or move.places[0] not in (len(seen) - 2, -2):
+                return {}
+            index = move.places[1]
+            if not -count <= index < count:  # which whoever selects it refuses
                 return {}
             first = index % count * width
             found[n.results[0]] = (*((0, size) for size in shape[:-1]), (first, first + width))
         return found
+
+    def _box(self, node: Node) -> Box | None:
+        """What a ``slice`` takes of a tensor; None where it leaves gaps, or is not told."""
+        move, shape = move_of(node, self.tensors.types), self._shape(node.results[0])
+        if move is None or shape is None or 0 in shape:
+            return None
+        return tuple((a, a + n) for a, n in zip(move.places, shape, strict=True))
 
     def _shape(self, name: str) -> tuple[int, ...] | None:
         dims = self.tensors[name].dims if name in self.tensors else None
@@ -191,19 +202,6 @@ def _looked_at(definition: Definition, tensors: Tensors) -> frozenset[str]:
             name = node.refs[0]
             found.add(name)
     return frozenset(found)
-
-
-def _box(node: Node, shape: tuple[int, ...]) -> Box | None:
-    """What a ``slice`` takes of a tensor; None where it leaves gaps, or is not told."""
-    starts, ends, steps = (
-        numbers_of(node.argument(name, at))
-        for at, name in enumerate(("start_indices", "end_indices", "strides"), 1)
-    )
-    if not len(starts) == len(ends) == len(shape) or set(steps) - {1}:
-        return None
-    box = tuple(zip(starts, ends, strict=True))
-    inside = all(0 <= a < b <= n for (a, b), n in zip(box, shape, strict=True))
-    return box if inside else None
 
 
 def _are_apart(one: Box, other: Box) -> bool:
