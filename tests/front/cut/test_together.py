@@ -175,6 +175,21 @@ def test_what_is_read_whole_is_sliced_there() -> None:
     assert found.count("cat(") == 1
 
 
+@pytest.mark.parametrize(
+    "gap",
+    ["start_indices=[0, 0], end_indices=[24, 31], strides=[1, 2]",
+     "start_indices=[0, 0], end_indices=[24, 31], strides=[1, two]",
+     "start_indices=[0, -48], end_indices=[24, -32], strides=[1, 1]"],
+)  # fmt: skip
+def test_slices_that_are_no_parts(gap: str) -> None:
+    """Every second column, and what is counted from the end, which stays for others to read."""
+    sliced = FORMS["slices_of_the_result"][0].text
+    plain = "start_indices=[0, 0], end_indices=[24, 16], strides=[1, 1]"
+    text = sliced.replace(f"p = fd.ops.slice(m, {plain})", f"two = fd.define_scalar(2)\n    p = "
+                          f"fd.ops.slice(m, {gap})")  # fmt: skip
+    assert text != sliced and "p = slice(m, from=" in form(text)
+
+
 def test_zeros_around_tensors_as_nvfuser_writes_them() -> None:
     pads = feature(
         "n = fd.ops.size(t1, dim=0)", "k = fd.ops.size(t2, dim=0)", "a = fd.ops.add(n, k)",

@@ -17,12 +17,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 
-from lowering.ground.expr import ZERO, Const, Expr
+from lowering.ground.expr import ONE, ZERO, Const, Expr
 from wsched.front.cut.along_k import PAIRS, of_pairs, summands_of
 from wsched.front.cut.cats import plain_cat, same, size_of, through
 from wsched.front.cut.tensors import Tensors, numbers_of
 from wsched.fusion import DataType
 from wsched.importer import Definition, Node, Ref
+from wsched.importer.definition import Value
 from wsched.importer.ops import MATMULS, arity_of
 
 __all__ = ["Apart", "apart"]
@@ -205,7 +206,7 @@ class _Writer:
         starts, steps = node.argument("start_indices", 1), node.argument("strides", 3)
         if source in self.whole or name in self.definition.outputs or not isinstance(starts, tuple):
             return False
-        if seen is None or seen.spread is None or set(numbers_of(steps)) - {1, None}:
+        if seen is None or seen.spread is None or not self._are_ones(steps):
             return False
         whole = self.tensors[source].spread or ()
         if any(not same(a, b) for at, (a, b) in enumerate(zip(whole, seen.spread, strict=True))
@@ -220,6 +221,12 @@ class _Writer:
                 return True
             past = past + extent
         return False
+
+    def _are_ones(self, steps: Value) -> bool:
+        """Whether a slice leaves no gaps."""
+        listed = steps if isinstance(steps, tuple) else ()
+        told = steps is None or isinstance(steps, tuple)
+        return told and all(same(size_of(self.tensors, step), ONE) for step in listed)
 
     def _permuted(self, node: Node) -> Cat | None:
         """A permutation of each; not of what is made, which is looked at as a whole."""

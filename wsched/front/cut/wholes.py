@@ -7,11 +7,12 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from lowering.ground.errors import ScheduleError, UnsupportedError
+from lowering.ground.errors import UnsupportedError
 from lowering.ground.expr import Const
 from lowering.ground.frozen import replaced
 from wsched.choose.heuristics import choose_params
 from wsched.front import kernels
+from wsched.front.chosen import own_choice
 from wsched.front.cut.buffers import Buffers
 from wsched.front.cut.joined import parts_in
 from wsched.front.cut.segments import Segment
@@ -132,6 +133,9 @@ def storing(
         inputs: tensors like what it reads.
         writes: where the results are to lie.
         extents: value of each symbol in their sizes.
+
+    Raises:
+        InternalError: the schedule that was chosen for that is illegal.
     """
     import torch
 
@@ -147,9 +151,10 @@ def storing(
         return kernel
     problem = replaced(problem_of(kernel.fusion, inputs), smem_epilogue=False)
     for pairs in dict.fromkeys((problem.pairs, False)):
-        with suppress(UnsupportedError, ScheduleError):
+        with suppress(UnsupportedError):
             params = choose_params(replaced(problem, pairs=pairs))
-            other = kernels.compile(segment.definition, inputs, params=params)
+            with own_choice(kernel.fusion, params):
+                other = kernels.compile(segment.definition, inputs, params=params)
             other.admit_into(inputs, outputs)
             return other
     return None
