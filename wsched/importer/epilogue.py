@@ -63,7 +63,7 @@ class EpilogueImport:
         numbers: what it computes of constants alone.
     """
 
-    LOADED: ClassVar[tuple[DataType, ...]] = STORED
+    LOADED: ClassVar[tuple[DataType, ...]] = _COMPUTED
     """Types of inputs."""
     ROUNDED: ClassVar[tuple[DataType, ...]] = _ROUNDED
     """Types that results alone are cast to, at their largest number if they exceed it."""
