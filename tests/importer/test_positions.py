@@ -6,6 +6,7 @@ import pytest
 
 from lowering.ground.errors import UnsupportedError
 from tests.epilogues import epilogue
+from tests.grouped import grouped
 from tests.masks import INDICES, KEPT, M, N
 from wsched.fusion import IndexOp, fusion_text
 from wsched.importer import build_fusion, record_text
@@ -97,7 +98,7 @@ RUN_TIME = "n = fd.define_scalar(None, dtype=DataType.Int)"
         (["k = fd.ops.iota(72, 0.5, 1)", "m = fd.ops.ge(k, 2)"],
          "fd.ops.iota with start=0.5", "whole numbers"),
         (["k = fd.ops.iota(72, 0, 1, dtype=DataType.Float)", "m = fd.ops.ge(k, 2)"],
-         "fd.ops.iota of DataType.Float", "Int, Int32"),
+         "fd.ops.iota of DataType.Float", "Int, Index, Int32"),
         (["k = fd.ops.iota(9, 0, 1)", "m = fd.ops.ge(k, c)"],
          "fd.ops.iota along N of 9 and 72", "one size of N"),
         ([RUN_TIME, "k = fd.ops.iota(n, 0, 1)", "m = fd.ops.ge(k, 2)"],
@@ -132,3 +133,35 @@ def test_an_index_is_no_result() -> None:
     with pytest.raises(UnsupportedError) as error:
         build_fusion(record_text(text))
     assert error.value.what == "the output e of type Int"
+
+
+def test_groups_and_lists_count_for_themselves() -> None:
+    """Rows of a group and columns of an entry are not those of the kernel's tensor."""
+    text = grouped(
+        "y = fd.ops.grouped_mm(x, w, o)", "c = fd.ops.iota(72, 0, 1)", "m = fd.ops.lt(c, 9)",
+        "d = fd.ops.where(m, y, 0.0)", "fd.add_output(d)",
+    )  # fmt: skip
+    with pytest.raises(UnsupportedError) as error:
+        build_fusion(record_text(text))
+    assert (error.value.what, error.value.supported) == (
+        "fd.ops.iota behind fd.ops.grouped_mm", "masks that are inputs",
+    )  # fmt: skip
+
+
+def two(along: str) -> str:
+    """Two linears of the same rows, whose results are masked each by its rows or columns."""
+    lines = ["v: [-1, -1]", "y = fd.ops.linear(x, w)", "u = fd.ops.linear(x, v)"]
+    for n, read in enumerate("yu"):
+        spread = {"rows": "fd.ops.broadcast(i{n}, [False, True])", "columns": "fd.ops.set(i{n})"}
+        lines += [
+            f"i{n} = fd.ops.iota({M}, 0, 1)", f"p{n} = " + spread[along].format(n=n),
+            f"m{n} = fd.ops.lt(p{n}, 9)", f"d{n} = fd.ops.where(m{n}, {read}, 0.0)",
+        ]  # fmt: skip
+    return epilogue(*lines, outputs="d0 d1")
+
+
+def test_masks_side_by_side() -> None:
+    assert build_fusion(record_text(two("rows"))).lists == {"N": ("N0", "N1")}
+    with pytest.raises(UnsupportedError) as error:
+        build_fusion(record_text(two("columns")))
+    assert "meet" in str(error.value)

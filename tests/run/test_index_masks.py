@@ -93,6 +93,7 @@ def test_nothing_is_spilled(name: str, schedule: str) -> None:
     assert not found.kernel.globals
 
 
+@pytest.mark.slow
 def test_a_kernel_with_one_is_proved() -> None:
     """The mask says nothing of where data ends."""
     k = wsched.compile(PLACES["beside an input"][0], [X, W, *PLACES["beside an input"][1]])
@@ -120,6 +121,7 @@ def test_far_indices_are_exact() -> None:
     assert torch.equal(d, PLACES["rows behind"][2].to(BF16))
 
 
+@pytest.mark.slow
 def test_the_reference_knows_them() -> None:
     text, _, wanted = PLACES["a band"]
     fusion = wsched.compile(text, [X, W]).fusion
@@ -144,3 +146,19 @@ def test_masks_by_indices_and_by_inputs_of_all_kinds() -> None:
     (d,) = wsched.execute(text, [X, W, m, q])
     kept = ((torch.arange(N) < 50) | q) & m
     assert torch.equal(d, (X.float() @ W.float().T * kept).to(BF16))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sizes", ["fixed", "open"])
+def test_triu_of_a_live_definition(sizes: str) -> None:
+    """NvFuser makes it of ``iota``s of its index type, which begin at the diagonal."""
+    nvfuser = pytest.importorskip("nvfuser_direct", reason="nvFuser is not installed")
+    kind = {"contiguity": [True, True], "dtype": nvfuser.DataType.BFloat16}
+    shapes = ([M, K], [N, K]) if sizes == "fixed" else ([-1, -1], [-1, -1])
+    with nvfuser.FusionDefinition() as fd:
+        x, w = (fd.define_tensor(shape=shape, **kind) for shape in shapes)
+        fd.add_output(fd.ops.triu(fd.ops.linear(x, w), 3))
+    (d,) = wsched.execute(fd, [X, W])
+    assert torch.equal(d, torch.triu(X.float() @ W.float().T, 3).to(BF16))
+    said = str(wsched.explain(fd, [X, W])).splitlines()[0]
+    assert "matmul_bfloat16_bfloat16_epilogue" in said, said

@@ -21,7 +21,8 @@ from wsched.importer.steps import Dims, Operand, Places, Step
 
 __all__ = ["Lengths", "compared", "iota", "is_index", "recast"]
 
-_TYPES = (DataType.Int, DataType.Int32)
+_TYPES = (DataType.Int, DataType.Index, DataType.Int32)
+"""The widest first; ``Index`` is nvFuser's own, which ``triu`` is made with."""
 _MOST = 1 << 30
 """Numbers beside indices are at most so large; so what is computed of both has 64 bits."""
 
@@ -166,7 +167,7 @@ def compared(steps: Making, op: str, operands: tuple[Operand, ...]) -> Operand:
     """
     sums = [_places(op, x) for x in operands]
     kinds = [x.dtype for x in operands if isinstance(x, Step)]
-    dtype = DataType.Int if DataType.Int in kinds else DataType.Int32
+    dtype = min(kinds, key=_TYPES.index)
     match op, sums:
         case "neg", [x]:
             return _made(steps, dtype, x.times(-1))

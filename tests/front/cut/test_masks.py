@@ -21,6 +21,7 @@ def cut(text: str) -> str:
     return shown(Cutter(record_text(text)).all(Take.ALL).segments)
 
 
+@pytest.mark.slow
 def test_indices_are_compared_in_the_kernel() -> None:
     text = epilogue(f"v: [32, {N}]", *INDICES, *SCORES, "d = fd.ops.linear(z, v)")
     assert cut(text) == (
