@@ -6,60 +6,37 @@ reductions, backward passes, views and casts, with inputs for one call.
 
 from __future__ import annotations
 
-import random
-from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from math import prod
 
-import torch
+from tests.drawn_text import DrawnText, Tensor
 
-__all__ = ["RandomProgram", "Tensor"]
-
-_TORCH = {"BFloat16": torch.bfloat16, "Half": torch.float16, "Float": torch.float32}
-
-
-@dataclass(frozen=True, slots=True)
-class Tensor:
-    """A value of a definition: its name, sizes and the name of its type."""
-
-    name: str
-    shape: tuple[int, ...]
-    dtype: str
-
-    def __str__(self) -> str:
-        return self.name
+__all__ = ["RandomProgram"]
 
 
 @dataclass
-class RandomProgram:
+class RandomProgram(DrawnText):
     """A definition and the inputs of a call.
 
     Args:
-        seed: which.
-        largest: most elements of a dimension, at least 16.
         most: blocks.
+
+    Attributes:
+        blocks: names of those that were drawn.
     """
 
-    seed: int
-    largest: int
     most: int = 4
-    inputs: list[torch.Tensor] = field(default_factory=list)
-    blocks: list[str] = field(default_factory=list)
-    _declared: list[str] = field(default_factory=list)
-    _lines: list[str] = field(default_factory=list)
-    _results: list[Tensor] = field(default_factory=list)
+    blocks: list[str] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
-        self.random = random.Random(f"program {self.seed}")
-        self.generator = torch.Generator().manual_seed(self.seed)
-        self.dtype = "BFloat16" if self.random.random() < 0.75 else "Half"
-        self.open = self.random.random() < 0.3
-        self.head = self.random.choice([n for n in (8, 16, 32, 64, 128) if 2 * n <= self.largest])
+        super().__post_init__()
         batch = self.random.choice([(), (), (1,), (2,), (3,), (4,)])
         x = self.given((*batch, self.rows(self.largest // prod(batch)), self.width()))
         products = (
             self.layer, self.gated, self.heads, self.low_rank, self.backward, self.matrix,
             self.beside, self.summed, self.of_one_weight, self.around, self.turned, self.polynomial,
+            self.one_weight, self.some_rows,
         )  # fmt: skip
         others = (self.norm, self.halves, self.softmax, self.pointwise, self.joined)
         made = self.random.choices((*products, *others), k=self.random.randint(1, self.most))
@@ -73,98 +50,6 @@ class RandomProgram:
             elif self.random.random() < 0.15:
                 self._results.append(x)
         self._results.append(self.moved(x))
-
-    @property
-    def text(self) -> str:
-        """The definition. Its inputs are all read."""
-        results = [f"fd.add_output({n})" for n in dict.fromkeys(t.name for t in self._results)]
-        lines = (*self._declared, *self._lines, *results)
-        head = "def nvfuser_fusion(fd : FusionDefinition) -> None :\n"
-        return head + "".join(f"    {line}\n" for line in lines)
-
-    # --- sizes and statements -------------------------------------------------------------------
-
-    def rows(self, most: int) -> int:
-        """Rows of activations: mostly a multiple of 8, sometimes any number."""
-        found = self.random.randint(1, max(2, most))
-        return found if self.random.random() < 0.3 else 8 * -(-found // 8)
-
-    def width(self) -> int:
-        """Columns of activations or weights: mostly whole heads."""
-        if self.random.random() < 0.1:
-            return self.random.randint(8, self.largest)
-        return self.head * self.random.randint(1, self.largest // self.head)
-
-    def given(self, shape: tuple[int, ...], dtype: str = "", deviation: float = 1.0) -> Tensor:
-        """An input of normal numbers; a matrix may lie by columns."""
-        dtype, name = dtype or self.dtype, f"t{len(self.inputs)}"
-        value = torch.randn(shape, generator=self.generator).mul(deviation).to(_TORCH[dtype])
-        order = ""
-        if len(shape) == 2 and 1 not in shape and self.random.random() < 0.15:
-            value, order = value.T.contiguous().T, ", stride_order=[0, 1]"
-        self.inputs.append(value)
-        told = [-1 if self.open and n > 1 else n for n in shape]
-        dense = [None if n == 1 else True for n in shape]
-        self._declared.append(
-            f"{name} = fd.define_tensor(shape={told}, contiguity={dense}, "
-            f"dtype=DataType.{dtype}, is_cpu=False{order})"
-        )
-        return Tensor(name, shape, dtype)
-
-    def do(self, call: str, shape: Sequence[int], dtype: str = "Float") -> Tensor:
-        """An operation as it is written, and what it makes."""
-        name = f"v{len(self._lines)}"
-        self._lines.append(f"{name} = fd.ops.{call}")
-        return Tensor(name, tuple(shape), dtype)
-
-    def cast(self, x: Tensor, dtype: str) -> Tensor:
-        """The same in another type."""
-        if x.dtype == dtype:
-            return x
-        return self.do(f"cast({x}, dtype=DataType.{dtype})", x.shape, dtype)
-
-    def wide(self, x: Tensor) -> Tensor:
-        """In fp32."""
-        return self.cast(x, "Float")
-
-    def narrow(self, x: Tensor) -> Tensor:
-        """In the type of the operands."""
-        return self.cast(x, self.dtype)
-
-    def add(self, x: Tensor, y: Tensor | float) -> Tensor:
-        """A sum in fp32."""
-        return self.do(f"add({x}, {y})", x.shape)
-
-    def mul(self, x: Tensor, y: Tensor | float) -> Tensor:
-        """A product, element by element, in fp32."""
-        return self.do(f"mul({x}, {y})", x.shape)
-
-    def over(self, x: Tensor, op: str = "sum") -> Tensor:
-        """A reduction over the last dimension, spread over it again."""
-        rank, shape = len(x.shape), (*x.shape[:-1], 1)
-        typed = ", dtype=DataType.Null" if op == "sum" else ""
-        made = self.do(f"{op}({x}, dims=[{rank - 1}], keepdim=False{typed})", x.shape[:-1])
-        flags = [False] * (rank - 1) + [True]
-        return self.do(f"broadcast({made}, is_broadcast_dim={flags})", shape)
-
-    def along(self, x: Tensor, like: Tensor) -> Tensor:
-        """A vector along the last dimension of another tensor, in fp32."""
-        rank = len(like.shape)
-        flags = [True] * (rank - 1) + [False]
-        shape = (*(1,) * (rank - 1), x.shape[0])
-        made = self.do(f"broadcast({x}, is_broadcast_dim={flags})", shape, x.dtype)
-        if not self.open and self.random.random() < 0.5:
-            made = self.do(f"expand({made}, shape={list(like.shape)})", like.shape, x.dtype)
-        return self.wide(made)
-
-    def reshape(self, x: Tensor, *shape: int) -> Tensor:
-        """Another shape."""
-        return self.do(f"reshape({x}, new_shape={list(shape)})", shape, x.dtype)
-
-    def permute(self, x: Tensor, *dims: int) -> Tensor:
-        """The dimensions in another order."""
-        made = [x.shape[d] for d in dims]
-        return self.do(f"permute({x}, dims={list(dims)})", made, x.dtype)
 
     # --- blocks ---------------------------------------------------------------------------------
 
@@ -203,6 +88,37 @@ class RandomProgram:
         gate, up = self.linear(x, inner), self.linear(x, inner)
         both = self.narrow(self.mul(self.activation(self.wide(gate)), self.wide(up)))
         return self.linear(both, width)
+
+    def one_weight(self, x: Tensor) -> Tensor:
+        """Layers that are parts of one: two halves that meet, or widths of their own."""
+        n = self.width()
+        if self.random.random() < 0.5:
+            y = self.linear(x, 2 * n, self.random.random() < 0.3)
+            if self.open or self.random.random() < 0.5:
+                a, b = self.slice(y, 0, n), self.slice(y, n, 2 * n)
+            else:
+                pair, dim = self.reshape(y, *y.shape[:-1], 2, n), len(y.shape) - 1
+                calls = (f"select({pair}, index={at}, dim={dim})" for at in (0, 1))
+                a, b = (self.do(call, (*y.shape[:-1], n), y.dtype) for call in calls)
+            return self.narrow(self.mul(self.activation(self.wide(a)), self.wide(b)))
+        ends = [0, *sorted(self.random.sample(range(1, 8), self.random.randint(1, 3))), 8]
+        unit = self.random.choice([1, 2, 8, 8, 16])
+        y = self.linear(x, 8 * unit)
+        parts = [self.slice(y, a * unit, b * unit) for a, b in pairwise(ends)]
+        first, *others = (self.activation(self.wide(p)) for p in parts)
+        self._results += others
+        return self.narrow(first)
+
+    def some_rows(self, x: Tensor) -> Tensor:
+        """A layer of which the last rows of each matrix are read."""
+        y = self.linear(x, self.width())
+        *outer, rows, n = y.shape
+        first = self.random.choice([0, rows // 2, rows - 1])
+        starts, ends = [0] * len(outer) + [first, 0], [*outer, rows, n]
+        call = f"slice({y}, start_indices={starts}, end_indices={ends})"
+        return self.narrow(
+            self.activation(self.wide(self.do(call, (*outer, rows - first, n), y.dtype)))
+        )
 
     def low_rank(self, x: Tensor) -> Tensor:
         """A layer with an update of low rank."""
@@ -325,7 +241,12 @@ class RandomProgram:
         """RMSNorm, or LayerNorm with a variance or with sums."""
         f, n = self.wide(x), x.shape[-1]
         kept = (*x.shape[:-1], 1)
-        kind = self.random.choice(["rms", "rms", "sums"])
+        kind = self.random.choice(["rms", "rms", "sums", "variance"])
+        if kind == "variance":
+            dims = f"dims=[{len(kept) - 1}], correction=0, keepdim=True"
+            v, m = self.both(f"var_mean({f}, {dims})", kept)
+            r = self.do(f"rsqrt({self.add(v, 0.01)})", kept)
+            return self.narrow(self.mul(self.do(f"sub({f}, {m})", f.shape), r))
         if kind == "sums":
             mean = self.do(f"mul({self.over(f)}, {1 / n})", kept)
             f = self.do(f"sub({f}, {mean})", f.shape)
@@ -344,13 +265,6 @@ class RandomProgram:
         ends = [(0, n), (n, 2 * n)]
         a, b = (self.slice(x, *end) for end in ends)
         return self.narrow(self.mul(self.activation(self.wide(a)), self.wide(b)))
-
-    def slice(self, x: Tensor, begin: int, end: int) -> Tensor:
-        """Some of the last dimension."""
-        rank = len(x.shape)
-        starts, ends = [0] * (rank - 1) + [begin], [*x.shape[:-1], end]
-        call = f"slice({x}, start_indices={starts}, end_indices={ends}, strides={[1] * rank})"
-        return self.do(call, (*x.shape[:-1], end - begin), x.dtype)
 
     def joined(self, x: Tensor) -> Tensor:
         """Another tensor beside it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from lowering.machine.run import run_kernel
 from tests.bench.fakes import FakeSampler
 from wsched.bench.cli import app
 from wsched.bench.tma import command
+from wsched.bench.tma.gathers import GatherCase
 from wsched.bench.tma.kernel import LINES, Copies, ring_kernel
 from wsched.bench.tma.measure import BANDS, Case, Figure, GpuRing, cases, measure, tables
 
@@ -134,9 +136,34 @@ def test_the_line_of_the_clocks_is_one_in_a_narrow_terminal(fake: None) -> None:
     assert result.output.splitlines()[-1] == f"fake; clocks: {FakeSampler().stop()}"
 
 
-def test_words_that_are_not_known() -> None:
-    told = "--width 48 is not supported; supported: 32, 64, 128, 256"
-    code, text = invoke("--width", "48")
+def test_rows_by_index(fake: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They alone, or where lines of the L2 are asked for."""
+    asked: list[int] = []
+
+    def launches(wanted: Sequence[GatherCase]) -> object:
+        asked.append(len(wanted))
+        return lambda case: ([100.0], [case.stages * 320.0], 132)
+
+    monkeypatch.setattr(command, "GpuGather", launches)
+    code, text = invoke("--only", "gather", "--json")
+    assert code == 0, text
+    data = json.loads(text)
+    assert data["figures"] == [] and asked == [len(data["gathers"])]
+    assert {g["cycles"] for g in data["gathers"]} == {320.0}
+    code, text = invoke("--source", "l2", "--width", "128", "--align", "128")
+    assert code == 0 and text.count("TB/s received") == 2, text
+    assert text.count("cycles of a stage") == 3 and asked[0] == asked[1]
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--width", "48"), "--width 48 is not supported; supported: 32, 64, 128, 256"),
+        (("--only", "rows"), "--only rows is not supported; supported: boxes, gather"),
+    ],
+)
+def test_words_that_are_not_known(words: tuple[str, str], told: str) -> None:
+    code, text = invoke(*words)
     assert (code, text.strip()) == (2, told)
 
 

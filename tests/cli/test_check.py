@@ -17,6 +17,7 @@ from lowering.target.targets import DEFAULT
 from lowering.target.targets import named as named_target
 from tests import int4
 from tests.computed import cast
+from tests.epilogues import epilogue
 from tests.schedules import definition
 from wsched.cli import check as module
 from wsched.cli.check import check, random_inputs
@@ -176,6 +177,20 @@ def test_infinities_and_nans_are_right(op: str, library: str) -> None:
     outcome = check(kernel, random_inputs(kernel.fusion, SMALL, 0, "cpu"))
     assert outcome.passed, outcome.text
     assert "values are inf or nan, as expected" in outcome.text
+
+
+def test_sums_of_what_fp16_does_not_hold(library: str) -> None:
+    """The reference has infinities there, too: of every product and every row that has one."""
+    lines = "f = fd.ops.cast(y, dtype=DataType.Float)", "s = fd.ops.sum(f, dims=[1])"
+    text = epilogue(*lines, outputs="y s", dtype="Half")
+    kernel = kernel_for(text, SMALL)
+    x, w = (64 * t for t in random_inputs(kernel.fusion, SMALL, 0, "cpu"))
+    with np.errstate(over="ignore"):
+        y = (np.float32(x) @ np.float32(w).T).astype(np.float16)
+    products, rows = np.isinf(y).sum(), np.isinf(y).any(1).sum()
+    outcome = check(kernel, [x, w])
+    assert rows > 0 and outcome.passed, outcome.text
+    assert f"; {products + rows} values are inf or nan, as expected" in outcome.text
 
 
 @pytest.mark.parametrize(

@@ -118,6 +118,19 @@ def test_scaled_mm_by_itself() -> None:
             "d = fd.ops.matmul(x, w)",
             "a matmul's result rounded to Float8_e4m3fn", "what is made of it cast to Float",
         ),
+        (
+            "d = fd.ops.cast(fd.ops.matmul(x, w), dtype=DataType.Half)",
+            "a matmul's result rounded to Float8_e4m3fn", "what is made of it cast to Float",
+        ),
+        (
+            "d = fd.ops.isinf(fd.ops.matmul(x, w))",
+            "fd.ops.isinf of Float8_e4m3fn", "BFloat16, Half, Float",
+        ),
+        (
+            "d = fd.ops.sum(fd.ops.matmul(x, w), dims=[1], dtype=DataType.Float)",
+            "fd.ops.sum of Float8_e4m3fn as Float",
+            "BFloat16, Half, Float, and casts of a reduction in Float",
+        ),
     ],
 )  # fmt: skip
 def test_refused(call: str, what: str, supported: str) -> None:

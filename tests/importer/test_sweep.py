@@ -86,6 +86,63 @@ def test_rows_by_index() -> None:
     assert found.bytes((4, 3)) == 2 * 12 * 2 + 4 * 8 + 4 * 4 + 12 * 4
 
 
+MOMENTS = """\
+def nvfuser_fusion(fd : FusionDefinition) -> None :
+    x = fd.define_tensor(shape=[-1, -1], dtype=DataType.BFloat16)
+    f = fd.ops.cast(x, dtype=DataType.Float)
+    v, m = fd.ops.var_mean(f, dims=[1], correction=0, keepdim=True)
+    d = fd.ops.sub(f, m)
+    e = fd.ops.div(d, v)
+    fd.add_output(e)
+"""
+
+
+def test_a_variance_is_a_mean_of_squared_deviations() -> None:
+    """Whoever asks: one mean of a row, and deviations that what follows reads, too."""
+    found = import_sweep(record_text(MOMENTS))
+    assert [t.op for t in found.terms] == ["input", "cast", "mean", "sub", "mul", "mean", "div"]
+    alone = MOMENTS.replace("v, m = fd.ops.var_mean(f", "v = fd.ops.var(f").replace(
+        "(f, m)", "(f, v)"
+    )
+    assert [t.op for t in import_sweep(record_text(alone)).terms][:6] == [
+        "input", "cast", "mean", "sub", "mul", "mean",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("kept", ["keepdim=True", ""])
+def test_rows_of_results_in_another_order(kept: str) -> None:
+    """A norm of heads behind which these are batches; but not columns of a transposed one."""
+    spread = "set(s)" if kept else "broadcast(s, is_broadcast_dim=[False, False, True])"
+    text = f"""\
+def nvfuser_fusion(fd : FusionDefinition) -> None :
+    x = fd.define_tensor(shape=[-1, -1, -1], dtype=DataType.Float)
+    s = fd.ops.sum(x, dims=[2], {kept})
+    b = fd.ops.{spread}
+    d = fd.ops.sub(x, b)
+    p = fd.ops.permute(d, dims=[1, 0, 2])
+    fd.add_output(p)
+"""
+    found = import_sweep(record_text(text), [(1, 0, 2)])
+    assert [t.op for t in found.terms] == ["input", "sum", "sub"]
+    assert (found.inputs, found.over) == ((Place("v0", (1, 0, 2)),), {2})
+    with pytest.raises(UnsupportedError, match=r"fd\.ops\.sum as \["):
+        import_sweep(record_text(text.replace("[1, 0, 2]", "[2, 0, 1]")), [(1, 2, 0)])
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "what"),
+    [
+        ("correction=0", "correction=1", "fd.ops.var_mean with correction=1"),
+        ("correction=0, ", "", "fd.ops.var_mean with correction=1, the default"),
+        ("var_mean(f", "var_mean(x", "fd.ops.var_mean of BFloat16"),
+    ],
+)
+def test_other_variances(old: str, new: str, what: str) -> None:
+    with pytest.raises(UnsupportedError) as error:
+        import_sweep(record_text(MOMENTS.replace(old, new)))
+    assert error.value.what == what
+
+
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [

@@ -36,7 +36,7 @@ def eighths(*shape: int, seed: int) -> Any:
 X, W, V = eighths(M, K, seed=0), eighths(N, K, seed=1), eighths(N, K, seed=2)
 ROW, FULL = eighths(N, seed=3), eighths(M, N, seed=4)
 SUMS = X.float() @ W.float().T
-Y = SUMS.bfloat16().float()
+Y, H = SUMS.bfloat16().float(), SUMS.half().float()
 B = (SUMS + ROW.float()).bfloat16().float()
 
 CASES: dict[str, tuple[str, list[Any], list[Any]]] = {
@@ -60,6 +60,21 @@ CASES: dict[str, tuple[str, list[Any], list[Any]]] = {
         epilogue(WIDE, "s = fd.ops.sum(f, dims=[1])", "t = fd.ops.sum(f, dims=[0])",
                  outputs="y s t"),
         [], [Y.bfloat16(), SUMS.sum(1), SUMS.sum(0)],
+    ),
+    "sums of monomials": (
+        epilogue("a = fd.ops.neg(y)", "b = fd.ops.div(a, 64.0)", "s = fd.ops.sum(b, dims=[1])",
+                 "c = fd.ops.mul(0.5, y)", "t = fd.ops.sum(c, dims=[0])", outputs="y s t"),
+        [], [Y.bfloat16(), -SUMS.sum(1) / 64, SUMS.sum(0) / 2],
+    ),
+    "sums of fp16": (
+        epilogue(WIDE, "s = fd.ops.sum(f, dims=[1])", "t = fd.ops.sum(f, dims=[0])",
+                 outputs="y s t", dtype="Half"),
+        [], [SUMS.half(), H.sum(1), H.sum(0)],
+    ),
+    "a product by two names": (  # one product: something else is computed of it
+        epilogue("y = fd.ops.linear(x, w)", "z = fd.ops.linear(x, w)", "n = fd.ops.neg(z)",
+                 WIDE, "s = fd.ops.sum(f, dims=[1])", outputs="s n"),
+        [], [Y.sum(1), -Y],
     ),
     "largest": (  # an element: who compares others with it finds it
         epilogue(WIDE, "s = fd.ops.sum(f, dims=[1])", "m = fd.ops.max(f, dims=[0])",
@@ -165,7 +180,7 @@ def test_sums_are_none_of_16_bits() -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_one_product(name: str, params: str) -> None:
     text, inputs, wanted = CASES[name]
-    dtype = torch.float16 if name == "fp16" else torch.bfloat16
+    dtype = torch.float16 if "DataType.Half" in text.partition("y =")[0] else torch.bfloat16
     operands = [X.to(dtype), W.to(dtype), *inputs]
     chosen = None if name == "computed operand" else PARAMS[params]
     assert same(wsched.compile(text, operands, params=chosen)(*operands), wanted)
@@ -178,6 +193,24 @@ def test_read_again_behind_a_reduction(name: str, params: str) -> None:
     text, inputs, wanted = LATER[name]
     operands = [X, W, *inputs]
     assert same(wsched.compile(text, operands, params=FAMILIES[params])(*operands), wanted)
+
+
+@pytest.mark.parametrize("params", PARAMS)
+def test_sums_of_what_fp16_does_not_hold(params: str) -> None:
+    """They are infinite, as the elements are, or the difference of two infinities."""
+    x, w = torch.zeros(M, K).half(), torch.zeros(N, K).half()
+    x[:, 0], w[:, 0] = 1.0, 1.0
+    x[3, 1:3] = 256.0
+    w[5, 1], w[6, 2] = 256.0, -256.0
+    lines = WIDE, "q = fd.ops.mul(f, f)", "s = fd.ops.sum(f, dims=[1])"
+    lines += "t = fd.ops.sum(f, dims=[0])", "u = fd.ops.sum(q, dims=[1])"
+    text = epilogue(*lines, outputs="y s t u", dtype="Half")
+    y = (x.float() @ w.float().T).half()
+    f = y.float()
+    assert f.isinf().sum() == 2 and f.sum(1)[3].isnan() and (f * f).sum(1)[3] == torch.inf
+    found = wsched.compile(text, [x, w], params=PARAMS[params])(x, w)
+    for mine, wanted in zip(found, (y, f.sum(1), f.sum(0), (f * f).sum(1)), strict=True):
+        assert torch.allclose(mine, wanted, rtol=0, atol=0, equal_nan=True)
 
 
 def test_gate_and_up() -> None:

@@ -98,7 +98,7 @@ def explain_cut(
         refusals,
         nvfuser=_beside(cutter, translated(chosen.call, chosen.cutter, cutter)),
         parts=tuple(facts),
-        matmuls=fates(cutter, chosen, names),
+        matmuls=fates(chosen, names),
         predicted_us=chosen.cost.us,
     )
 

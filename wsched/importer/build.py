@@ -19,6 +19,7 @@ from wsched.importer.grouped import build_grouped, grouped_matmuls
 from wsched.importer.layout import Axes, Result, moves_no_data, result_layout
 from wsched.importer.lists import part_of, parts_of, side_by_side
 from wsched.importer.missing import unknown_op
+from wsched.importer.only_summed import sums_before_rounding
 from wsched.importer.operands import (
     Computable,
     ImportedOperand,
@@ -29,7 +30,7 @@ from wsched.importer.operands import (
     operand_pair,
 )
 from wsched.importer.ops import MATMULS
-from wsched.importer.reductions import Reduced, reduced_result
+from wsched.importer.reductions import reduced_result
 from wsched.importer.scaled import without_scaled
 from wsched.importer.scales import block_scales
 from wsched.importer.signatures import known_ops
@@ -108,18 +109,17 @@ def _build(definition: Definition, computable: Computable = Computable.ONE) -> F
     form = form_of(f"fd.ops.{matmuls[0].op}", a, b)
     summed = type_of(form.accumulators[0])
     rounded = summed if summed is not DataType.Float or a.wide is not b.wide else a.wide.made
-    ones, only_summed = _batches_of_one(a, b), _only_summed(definition, matmuls, dims)
-    epilogue = EpilogueImport(
-        definition, products, rounded, dims, summed=summed, ones=ones, only_summed=only_summed
-    )
+    ones = _batches_of_one(a, b)
+    epilogue = EpilogueImport(definition, products, rounded, dims, summed=summed, ones=ones)
     made = [_output(definition, epilogue, name, dims) for name in definition.outputs]
-    outputs, layouts = [step for step, _ in made], [layout for _, layout in made]
+    layouts = [layout for _, layout in made]
+    steps, outputs = sums_before_rounding(epilogue.steps, [s for s, _ in made], epilogue.results)
     if not by_calls:
         _require_meeting(set(products.values()), outputs, dims)
     computed = {x.name: x.steps for x in operands.values() if x.steps}
     own = {x.input for x in operands.values()}
-    before = [s for steps in computed.values() for s in steps if s.source not in own]
-    read = [*epilogue.steps, *before]
+    before = [s for x in computed.values() for s in x if s.source not in own]
+    read = [*steps, *before]
     scales = block_scales(definition, matmuls, form, dims)
     as_it_is = all(s.op == "input" for s in b.steps)  # a cast to its own type is no step
     if scales is not None and scales.pair[1] and scales.pair[1].zero and as_it_is:
@@ -143,7 +143,7 @@ def _build(definition: Definition, computable: Computable = Computable.ONE) -> F
     if numbers is not None and turn < 0:
         numbers = numbers[1], numbers[0]
     emitted = emit_fusion(
-        inputs, names, epilogue.steps, outputs, memory, mn_major, computed, promotion, numbers
+        inputs, names, steps, outputs, memory, mn_major, computed, promotion, numbers
     )
     bound = tuple(
         TensorBinding(t.name, x.axes, tuple(1 if a == "1" else sizes[a] for a in x.axes), t.dtype)
@@ -151,40 +151,6 @@ def _build(definition: Definition, computable: Computable = Computable.ONE) -> F
     )
     inputs = tuple(replace(b, tensor=f"T{n}") for n, b in enumerate(inputs))
     return Fusion(inputs, bound, emitted.tensors, emitted.exprs, emitted.next_id)
-
-
-def _only_summed(definition: Definition, matmuls: tuple[Node, ...], dims: Axes) -> frozenset[str]:
-    """The products of which nothing is computed but sums of them, or of their squares: these read
-    them before they are rounded.
-
-    A sum's own error is larger than what rounding each element adds to it, and one that is made of
-    the accumulators by itself needs no registers for a chunk (design/0026). All else reads what is
-    rounded: the largest element is one of them, and a difference may be all rounding.
-    """
-    products = {n.results[0] for n in matmuls}
-    read = set[str]()
-    for name in definition.outputs:
-        found = reduced_result(definition, name, dims)
-        if found is None:
-            read |= {_result(definition, name, dims)[0]} - products
-        elif not _adds_up(definition, found, products):
-            read.add(str(found.value))
-    return frozenset(products - set(definition.behind(read)))
-
-
-def _adds_up(definition: Definition, found: Reduced, products: set[str]) -> bool:
-    """Whether a reduction is a sum of products, or of what is multiplied of them."""
-    pending, seen = [str(found.value)], set[str]()
-    while pending:
-        name = pending.pop()
-        node = definition.node(name)
-        if name in products | seen:
-            continue
-        if node is None or node.op not in ("cast", "mul"):
-            return False
-        seen.add(name)
-        pending += node.refs
-    return found.op == "sum"
 
 
 def _batches_of_one(*operands: ImportedOperand) -> frozenset[str]:

@@ -1,8 +1,9 @@
 """The pointwise part of a definition as a graph of steps, with nvFuser's types made explicit.
 
 nvFuser computes a linear or matmul in fp32, adds the bias and rounds to the operation's type, which
-readers get, but for casts to fp32 of products of 8 bits and in front of sums; a product that says
-``dtype=DataType.Float``, a word of wsched's own, is in fp32.
+readers get, but for casts to fp32 of products of 8 bits, and for sums
+(:mod:`wsched.importer.only_summed`); a product that says ``dtype=DataType.Float``, a word of
+wsched's own, is in fp32.
 
 Steps are demanded from the outputs, so what nothing reads is never made, and a step that is
 demanded twice is made once.
@@ -59,8 +60,8 @@ class EpilogueImport:
         where: the steps are, in texts of errors.
         summed: type of the accumulator.
         ones: dimensions that are 1 in the results of the matmuls.
-        only_summed: matmuls whose results a cast to fp32 reads before they are rounded.
         steps: what has been made, in an order in which it can be computed.
+        results: those of matmuls, to which accumulators are rounded with their biases.
         ranks: of the definition's names.
         numbers: what it computes of constants alone.
         lengths: what it says of sizes.
@@ -78,8 +79,8 @@ class EpilogueImport:
     where: str = "in an epilogue"
     summed: DataType = DataType.Float
     ones: frozenset[str] = frozenset()
-    only_summed: frozenset[str] = frozenset()
     steps: list[Step] = field(default_factory=list)
+    results: set[Step] = field(default_factory=set)
     ranks: Ranks = field(init=False)
     numbers: Numbers = field(init=False)
     lengths: Lengths = field(init=False)
@@ -108,7 +109,8 @@ class EpilogueImport:
         if not isinstance(step, Step) or step.spread != set(self.dims):
             what = f"the output {name}, which is the same along a dimension of the matmul,"
             raise UnsupportedError(what, "outputs that the matmul or a full matrix has a part in")
-        step = self.settled(step)
+        if step.op == "matmul":
+            raise _unrounded(step)
         known = (*STORED, *self.ROUNDED)
         if step.dtype not in (*known, self.summed):
             names = ", ".join(map(str, known))
@@ -125,7 +127,6 @@ class EpilogueImport:
         if not isinstance(value, Step) or value.spread != set(self.dims):
             what = f"{call} of what is the same along a dimension of the matmul"
             raise UnsupportedError(what, "values that the matmul or a full matrix has a part in")
-        value = self.settled(value)
         dtype = found.dtype or value.dtype
         to = found.cast or dtype
         twice = to is not dtype and dtype is not _FLOAT
@@ -158,9 +159,10 @@ class EpilogueImport:
         """``x`` as another type; a number has none until it meets a tensor."""
         if not isinstance(x, Step):
             return x
-        if to is _FLOAT and x.op == "matmul":
+        if x.op == "matmul":
+            if to is not _FLOAT:
+                raise _unrounded(x)
             return x.inputs[0]
-        x = self.settled(x)
         if x.dtype is to:
             return x
         of = x.inputs[0] if x.op == "cast" and x.dtype is _FLOAT and to in STORED else None
@@ -179,13 +181,6 @@ class EpilogueImport:
         """An input of a Double step, which is a choice between numbers that fp32 holds exactly."""
         return x if not isinstance(x, Step) or x.dtype is DataType.Bool else self.cast(x, _FLOAT)
 
-    def settled(self, x: Step) -> Step:
-        """``x``, rounded if it is a matmul's result; UnsupportedError if nothing has its type."""
-        if x.op == "matmul" and x.dtype not in STORED:
-            what = f"a matmul's result rounded to {x.dtype}"
-            raise UnsupportedError(what, "what is made of it cast to Float")
-        return self.make("cast", x.dtype, *x.inputs) if x.op == "matmul" else x
-
     def pointwise(self, op: str, *operands: Operand) -> Operand:
         """An operation on operands of any types, promoted as nvFuser promotes them."""
         tensors = [x for x in operands if isinstance(x, Step)]
@@ -199,9 +194,8 @@ class EpilogueImport:
                 args = [self.cast(x, DataType.Bool) for x in operands]
                 return self.make(op, DataType.Bool, *args)
             case Promotion.TEST:
-                own = [self.settled(x) if isinstance(x, Step) else x for x in operands]
                 self.require_computed(op, self.common(op, operands))
-                return self.make(op, DataType.Bool, *own)
+                return self.make(op, DataType.Bool, *operands)
             case Promotion.COMPARE:
                 if all(x.dtype is DataType.Bool for x in tensors) and op in ("eq", "ne"):
                     differ = COMPOSITES["bitwise_xor"](self, *operands)
@@ -317,9 +311,9 @@ class EpilogueImport:
             return self.cast(total, _FLOAT)
         if self.rounded is self.summed:
             return total
-        if self.rounded in STORED and matmul.results[0] not in self.only_summed:
-            return self.cast(total, self.rounded)
-        # No computation: a mark that ``cast`` and ``settled`` resolve.
+        if self.rounded in STORED:
+            self.results.add(made := self.make("cast", self.rounded, total))
+            return made
         return Step("matmul", self.rounded, (total,), total.spread)
 
     def input(self, node: Node, dims: Dims) -> Step:
@@ -388,3 +382,9 @@ class EpilogueImport:
                 raise UnsupportedError(
                     f"fd.ops.expand to shape={text_of(shape)}", "the sizes of the matmul's result"
                 )
+
+
+def _unrounded(x: Step) -> UnsupportedError:
+    """A matmul's result of a type that its sums are not rounded to."""
+    what = f"a matmul's result rounded to {x.dtype}"
+    return UnsupportedError(what, "what is made of it cast to Float")

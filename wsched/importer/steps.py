@@ -54,8 +54,9 @@ class Step:
     """One value; two steps are the same only if they are the same object.
 
     Args:
-        op: ``input``, ``mma``, ``matmul`` (the result before anyone rounded it), ``cast``,
-            ``index``, a key of ``lowering.kernel.pointwise.OPS``, or one of ``REDUCED``.
+        op: ``input``, ``mma``, ``matmul`` (a result that its type is not computed in: only a cast
+            to Float reads it), ``cast``, ``index``, a key of ``lowering.kernel.pointwise.OPS``, or
+            one of ``REDUCED``.
         dtype: type of the value.
         inputs: what it is computed from.
         spread: the dimensions along which it differs; it is broadcast along the others.

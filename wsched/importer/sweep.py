@@ -17,6 +17,7 @@ from wsched.importer.definition import Definition, Node, Ref, text_of
 from wsched.importer.dimensions import reduced_dims
 from wsched.importer.epilogue import EpilogueImport, Key, Making
 from wsched.importer.ops import HALVES
+from wsched.importer.ranks import argument_of
 from wsched.importer.steps import REDUCED, Dims, Operand, Step, inputs_of
 
 __all__ = ["import_sweep"]
@@ -24,7 +25,9 @@ __all__ = ["import_sweep"]
 _FLOATS = (DataType.BFloat16, DataType.Half, DataType.Float)
 _STORED = (*_FLOATS, DataType.Bool)
 _INDEX = (DataType.Int, DataType.Int32)
-_REDUCING = frozenset((*REDUCED, "welford"))
+_MOMENTS = {"var": ("var",), "var_mean": ("var", "mean"), "welford": ("mean", "squares", "count")}
+"""Operations about how far the elements of a row lie apart, and what they result in."""
+_REDUCING = frozenset((*REDUCED, *_MOMENTS))
 _BY = "@"
 """Between a dimension of the index space and the index that says which place is read there."""
 
@@ -218,10 +221,7 @@ class _Import(EpilogueImport):
 
     def _reduced(self, node: Node, name: str, dims: Dims) -> Making:
         """A value of each row, which whoever reads it spreads over the row."""
-        kept = tuple(d for d in self.dims if d not in self.over)
-        if dims not in (kept, self.dims):
-            raise UnsupportedError(f"fd.ops.{node.op} as [{', '.join(dims)}]", "rows as they are")
-        source = yield from self.asked(node.operands[0], self.dims)
+        source = yield from self.asked(node.operands[0], self._rows_of(node, dims))
         if not isinstance(source, Step) or not self.over & source.spread:
             raise UnsupportedError(f"fd.ops.{node.op} of what is the same in a row", "of rows")
         wide = self.cast(source, DataType.Float)
@@ -232,13 +232,48 @@ class _Import(EpilogueImport):
             raise UnsupportedError(f"fd.ops.{node.op} of {source.dtype} as {to}", "floats")
         if node.op in REDUCED:
             return self._row(REDUCED[node.op], to, wide)
-        if name == node.results[-1]:
+        if node.op != "welford" and source.dtype is not DataType.Float:
+            raise UnsupportedError(
+                f"fd.ops.{node.op} of {source.dtype}", "of what is cast to Float"
+            )
+        return self._moment(node, _MOMENTS[node.op][node.results.index(name)], wide)
+
+    def _rows_of(self, node: Node, dims: Dims) -> Dims:
+        """The dimensions along which what is reduced is read: results may have them in another
+        order.
+
+        Args:
+            node: a reduction.
+            dims: along which its result is read, with the one that it is over or without.
+
+        Raises:
+            UnsupportedError: it is over another dimension than rows are along.
+        """
+        (row,), rank = self.over, self.ranks.of(node.operands[0])
+        (at,) = reduced_dims(node, rank)
+        inner = dims if len(dims) == rank else (*dims[:at], row, *dims[at:])
+        if inner[at] != row or sorted(inner) != sorted(self.dims):
+            raise UnsupportedError(f"fd.ops.{node.op} as [{', '.join(dims)}]", "rows as they are")
+        return inner
+
+    def _moment(self, node: Node, asked: str, wide: Step) -> Step:
+        """What is asked of a row's elements: their mean, or what their deviations from it come to,
+        in a second pass, since a difference of sums has few digits where the mean is large.
+        """
+        if asked == "count":
             raise UnsupportedError("the count of fd.ops.welford", "its mean and squares")
         mean = self._row("mean", DataType.Float, wide)
-        if name == node.results[0]:
+        if asked == "mean":
             return mean
         apart = self.make("sub", DataType.Float, wide, mean)
-        return self._row("sum", DataType.Float, self.make("mul", DataType.Float, apart, apart))
+        squares = self.make("mul", DataType.Float, apart, apart)
+        if asked == "squares":
+            return self._row("sum", DataType.Float, squares)
+        correction = argument_of(node, "correction")
+        if self.numbers.of(1 if correction is None else correction) != 0.0:
+            said = "1, the default" if correction is None else text_of(correction)
+            raise UnsupportedError(f"fd.ops.{node.op} with correction={said}", "correction=0")
+        return self._row("mean", DataType.Float, squares)
 
     def _row(self, op: str, dtype: DataType, value: Step) -> Step:
         """A reduction, the one that there is if it was made before."""

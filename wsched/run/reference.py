@@ -118,8 +118,8 @@ def reduced(op: str, x: Any, over: tuple[int, ...], rounded: DataType | None = N
         over: its dimensions that are reduced.
         rounded: a type of 16 bits that elements are rounded to.
     """
-    found = _REDUCTIONS[op](x, axis=over)
     with np.errstate(all="ignore"):
+        found = _REDUCTIONS[op](x, axis=over)
         return found if rounded is None else _held(found, rounded, read=True)
 
 

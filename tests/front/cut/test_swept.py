@@ -44,14 +44,35 @@ RESTS = {
         q = fd.ops.reshape(p, new_shape=[8, 24, 16])
         fd.add_output(q)
     """,
-    "halves of a projection": """
+    "columns of a projection": """
         y = fd.ops.linear(t0, t1)
         a = fd.ops.slice(y, start_indices=[0, 0, 0], end_indices=[2, 24, 32])
-        b = fd.ops.slice(y, start_indices=[0, 0, 32], end_indices=[2, 24, 64])
+        b = fd.ops.slice(y, start_indices=[0, 0, 16], end_indices=[2, 24, 48])
         g = fd.ops.silu(a)
         m = fd.ops.mul(g, b)
         o = fd.ops.cast(m, dtype=DataType.BFloat16)
         fd.add_output(o)
+    """,
+    "heads of a projection, each normed": """
+        y = fd.ops.linear(t0, t1)
+        r = fd.ops.reshape(y, new_shape=[2, 24, 4, 16])
+        f = fd.ops.cast(r, dtype=DataType.Float)
+        q = fd.ops.mul(f, f)
+        s = fd.ops.sum(q, dims=[3], keepdim=True)
+        a = fd.ops.add(s, 1.0)
+        n = fd.ops.rsqrt(a)
+        m = fd.ops.mul(f, n)
+        c = fd.ops.cast(m, dtype=DataType.BFloat16)
+        p = fd.ops.permute(c, dims=[0, 2, 1, 3])
+        fd.add_output(p)
+    """,
+    "rows taken together": """
+        y = fd.ops.linear(t0, t1)
+        f = fd.ops.cast(y, dtype=DataType.Float)
+        m = fd.ops.max(f, dims=[2], keepdim=True)
+        d = fd.ops.sub(f, m)
+        r = fd.ops.reshape(d, new_shape=[48, 64])
+        fd.add_output(r)
     """,
     "transposed, with a mask": """
         k = fd.ops.gt(t0, 0.0)
@@ -74,6 +95,26 @@ RESTS = {
         e = fd.ops.add(sb, 1e-5)
         r = fd.ops.rsqrt(e)
         o = fd.ops.mul(d, r)
+        h = fd.ops.cast(o, dtype=DataType.BFloat16)
+        y = fd.ops.linear(h, t1)
+        fd.add_output(y)
+    """,
+    "a layer norm as torch has it": """
+        f = fd.ops.cast(t0, dtype=DataType.Float)
+        v, m = fd.ops.var_mean(f, dims=[2], correction=0, keepdim=True)
+        d = fd.ops.sub(f, m)
+        e = fd.ops.add(v, 1e-5)
+        r = fd.ops.rsqrt(e)
+        o = fd.ops.mul(d, r)
+        h = fd.ops.cast(o, dtype=DataType.BFloat16)
+        y = fd.ops.linear(h, t1)
+        fd.add_output(y)
+    """,
+    "a variance without its mean": """
+        f = fd.ops.cast(t0, dtype=DataType.Float)
+        v = fd.ops.var(f, dims=[-1], correction=0)
+        b = fd.ops.broadcast(v, is_broadcast_dim=[False, False, True])
+        o = fd.ops.div(f, b)
         h = fd.ops.cast(o, dtype=DataType.BFloat16)
         y = fd.ops.linear(h, t1)
         fd.add_output(y)
@@ -101,7 +142,7 @@ RESTS = {
     """,
     "results of two shapes": """
         y = fd.ops.linear(t0, t1)
-        a = fd.ops.slice(y, start_indices=[0, 0, 0], end_indices=[2, 24, 16])
+        a = fd.ops.slice(y, start_indices=[0, 0, 0], end_indices=[2, 24, 24])
         b = fd.ops.slice(y, start_indices=[0, 0, 16], end_indices=[2, 24, 64])
         e = fd.ops.exp(a)
         n = fd.ops.neg(b)
@@ -206,7 +247,7 @@ def test_a_result_in_another_shape_and_order_is_no_sweep(
 
 def test_results_that_look_at_a_kernels_memory_are_still_views() -> None:
     """Beside one that is computed: nobody copies what nvFuser would not."""
-    made = feature("halves of a projection")
+    made = feature("columns of a projection")
     text = made.text.replace("fd.add_output(o)", "fd.add_output(o)\n    fd.add_output(a)")
     inputs = inputs_of(made)
     wanted = interpret(record_text(text), inputs)
@@ -218,9 +259,32 @@ def test_results_that_look_at_a_kernels_memory_are_still_views() -> None:
     assert [v.name for s in found for v in s.views] == ["a"]
 
 
+@pytest.mark.parametrize(
+    "view",
+    ["slice(c, start_indices=[0, 0, 0], end_indices=[2, 24, 16])", "permute(c, dims=[0, 2, 1])"],
+    ids=["a part", "of a result"],
+)
+def test_views_of_what_is_computed_that_are_no_sweeps(view: str) -> None:
+    """A part is no result whole, and what looks at a result has that one's memory."""
+    body = f"""
+        y = fd.ops.linear(t0, t1)
+        s = fd.ops.max(y, dims=[2], keepdim=True)
+        c = fd.ops.sub(y, s)
+        v = fd.ops.{view}
+        fd.add_output(v)
+        {"fd.add_output(c)" if view.startswith("permute") else ""}
+    """
+    made = Feature(body, SIDES, 1, 1)
+    assert [s.own for s in segments(made)] == [True, False]
+    inputs = inputs_of(made)
+    wanted = interpret(record_text(made.text), inputs)
+    for a, b in zip(wsched.execute(made.text, inputs), wanted, strict=True):
+        assert a.equal(b) and a.stride() == b.stride()
+
+
 def test_what_they_cost() -> None:
     """Bytes once, a start, and the host's views; an input with elements apart is copied before."""
-    made = feature("halves of a projection")
+    made = feature("columns of a projection")
     (sweep,) = (s for s in segments(made) if s.sweep is not None)
     cost = segment_us(sweep, sizes_of(Cutter(record_text(made.text))))
     elements = 2 * 24 * 32

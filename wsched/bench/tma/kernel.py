@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lowering.ground.errors import InternalError, UnsupportedError
+from lowering.ground.errors import UnsupportedError
 from lowering.ground.types import Swizzle
 from lowering.kernel.kernel import Kernel
-from lowering.kernel.parse import parse_kernel
 from lowering.kernel.tensors import PROMOTIONS
-from lowering.kernel.verify import verify
 from lowering.target.ptx import TMA_BOX_MAX
-from passes.pipeline import FINAL
+from wsched.bench.tma.ring import RING_BYTES, Ring
 
-__all__ = ["LINES", "RING_BYTES", "Copies", "ring_kernel"]
+__all__ = ["LINES", "Copies", "ring_kernel"]
 
 LINES = 128
 """Lines of a stage: the rows of a tile."""
 
-RING_BYTES, MOST_STAGES = 192 * 1024, 16
-"""Shared memory of the ring, and the most stages of it."""
+MOST_STAGES = 16
+"""Stages of the ring, at most."""
 
 _ELEMENT = 2
 
@@ -91,57 +89,22 @@ def ring_kernel(copies: Copies) -> Kernel:
     Raises:
         InternalError: the text below is no well-formed kernel.
     """
-    kernel = parse_kernel(_text(copies))
-    if problems := verify(kernel, FINAL[kernel.target.arch]):
-        raise InternalError("bench tma", "; ".join(problems))
-    return kernel
-
-
-def _text(c: Copies) -> str:
-    slice_, at = LINES // c.cluster, c.stages * c.stage_bytes
+    c = copies
+    ring = Ring(c.stages, c.stage_bytes, full=1, empty=c.cluster, cluster=c.cluster)
     swizzle = f" swizzle {c.swizzle}" if c.swizzle else ""
-    sync = "cluster.sync" if c.cluster > 1 else "cta.sync"
-    return f"""
-kernel {c.name} threads 256 cluster {c.cluster} grid sms // {c.cluster} * {c.cluster} {{
-  param M: i32
-  param K: i32
-  param rounds: i32
-  param share: i32
-  tensormap T: bf16[M, K] box {slice_}x{c.columns}{swizzle} promotion {c.promotion}
-  shared S: bf16[{c.stages}][{LINES}x{c.columns}]{swizzle} at 0
-  mbarrier full[{c.stages}] arrivals 1 at {at}
-  mbarrier empty[{c.stages}] arrivals {c.cluster} at {at + 8 * c.stages}
-  let bands: i32 = max(M // {LINES}, 1)
-  let boxes: i32 = K // {c.columns}
-  on %warp 0 {{
-    elect {{
-      for init in 0 .. {c.stages} unroll {{
-        mbarrier.init full[init], 1
-        mbarrier.init empty[init], {c.cluster}
-      }}
-      fence.mbarrier_init
-    }}
-  }}
-  {sync}
-  roles {{
-{_drain(c)}
-{_load(c)}
-  }}
-  {sync}
-  on %warp 0 {{
-    elect {{
-      for inval in 0 .. {c.stages} unroll {{
-        mbarrier.inval full[inval]
-        mbarrier.inval empty[inval]
-      }}
-    }}
-  }}
-}}
-"""
+    box = f"box {LINES // c.cluster}x{c.columns}{swizzle} promotion {c.promotion}"
+    declared = (
+        "param M: i32", "param K: i32", "param rounds: i32", "param share: i32",
+        f"tensormap T: bf16[M, K] {box}",
+        f"shared S: bf16[{c.stages}][{LINES}x{c.columns}]{swizzle} at 0",
+    )  # fmt: skip
+    computed = (f"let bands: i32 = max(M // {LINES}, 1)", f"let boxes: i32 = K // {c.columns}")
+    return ring.kernel(c.name, declared, computed, (_drain(c, ring), _load(c, ring)))
 
 
-def _drain(c: Copies) -> str:
+def _drain(c: Copies, ring: Ring) -> str:
     """The role that gives stages back."""
+    computed, stage, parity = ring.step("stage", "parity")
     return f"""
     role drain warps 0 .. 4 {{
       on %warpgroup.warp 0 {{
@@ -155,9 +118,8 @@ def _drain(c: Copies) -> str:
           elect {{
 {_arrivals(c, "stage")}
           }}
-          let next: i32 = stage + 1
-          let wraps: pred = {c.stages} <= next
-          yield select(wraps, 0, next), parity ^ select(wraps, 1, 0)
+{computed}
+          yield {stage}, {parity}
         }}
       }}
     }}"""
@@ -174,13 +136,14 @@ def _arrivals(c: Copies, stage: str) -> str:
     return "\n".join(told)
 
 
-def _load(c: Copies) -> str:
+def _load(c: Copies, ring: Ring) -> str:
     """The role that copies."""
     slice_ = LINES // c.cluster
     own = f" + %cluster.ctarank * {slice_}" if c.cluster > 1 else ""
     source = f"band * {LINES}{own}, box * {c.columns}"
     to_all = f", multicast={2**c.cluster - 1}, ctas={c.cluster}" if c.cluster > 1 else ""
     relaxed = ", order=relaxed.cluster" if c.cluster > 1 else ""
+    computed, stage, parity = ring.step("at", "phase", "0")
     return f"""
     role load warps 4 .. 8 {{
       on %warpgroup.warp 0 {{
@@ -194,9 +157,8 @@ def _load(c: Copies) -> str:
               mbarrier.expect_tx full[at], bytes={c.stage_bytes}
               tma.load S[at, 0{own}, 0], T[{source}], bar=full[at]{to_all}
             }}
-            let next0: i32 = at + 1
-            let wraps0: pred = {c.stages} <= next0
-            yield select(wraps0, 0, next0), phase ^ select(wraps0, 1, 0)
+{computed}
+            yield {stage}, {parity}
           }}
           yield last1, even1
         }}

@@ -113,12 +113,12 @@ def cases() -> Iterator[Case]:
                 yield Case(source, align, max(share, cluster), copies)
 
 
-Ring = Callable[[Case], tuple[list[float], int]]
+Launch = Callable[[Case], tuple[list[float], int]]
 """Launches a case: microseconds of each timed launch, and how many CTAs there were."""
 
 
 def measure(
-    ring: Ring, wanted: Sequence[Case], told: Callable[[int, str], None] = lambda done, what: None
+    ring: Launch, wanted: Sequence[Case], told: Callable[[int, str], None] = lambda done, what: None
 ) -> Iterator[Figure]:
     """Measure one case after another."""
     for number, case in enumerate(wanted):
@@ -141,7 +141,7 @@ class GpuRing:
         )
 
     def __call__(self, case: Case) -> tuple[list[float], int]:
-        """See :data:`Ring`."""
+        """See :data:`Launch`."""
         loaded = self._kernel(case.copies)
         ctas = loaded.resident_ctas(0) // case.share * case.share
         rows, columns = case.params["M"], case.columns

@@ -18,6 +18,7 @@ from lowering.ground.recent import bounded
 from lowering.target.targets import DEFAULT, target_of_device
 from wsched.choose.nvfuser_cost import NvfuserCost
 from wsched.doors.dropin.ledger import Tally
+from wsched.front.cut.choose import translated
 from wsched.front.cut.epilogues import Take
 from wsched.front.cut.infer import infer
 from wsched.front.cut.predict import Call, SegmentsCost
@@ -227,7 +228,8 @@ def decide(known: Known, inputs: Sequence[Any], constants: Sequence[int] = ()) -
     except (UnsupportedError, ScheduleError) as e:
         return Decision(str(e), shares=_left(known.definition, inputs, str(e)))
     chosen, reason = found.chosen, found.reason
-    told = cut_shares(cutter, chosen.cut, sizes, reason)
+    plain = translated(chosen.call, chosen.cutter, chosen.plain)
+    told = cut_shares(chosen.plain, chosen.cut, plain.sizes, reason)
     if reason:
         return Decision(reason, (), chosen.cost, found.nvfuser, told)
     return Decision("", chosen.cut.segments, chosen.cost, found.nvfuser, told, chosen.cutter)

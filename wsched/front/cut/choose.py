@@ -37,7 +37,8 @@ class Chosen:
     Args:
         cut: how.
         cost: of all segments.
-        cutter: what is cut: the definition, or the same with factors behind products.
+        cutter: what is cut: the definition, or the same with products in parts, with factors behind
+            products, or both.
         call: what was asked for, with that one's tensors.
         gpu_us: what the GPU may take; a cut that takes more is only better than those with more.
     """
@@ -47,6 +48,11 @@ class Chosen:
     cutter: Cutter
     call: Sizes
     gpu_us: float = inf
+
+    @property
+    def plain(self) -> Cutter:
+        """What is cut with all factors where the definition has them."""
+        return self.cutter.plain or self.cutter
 
     @property
     def rank(self) -> tuple[float, float, float]:
@@ -60,8 +66,9 @@ class Chosen:
 
 
 def choose(cutter: Cutter, call: Sizes, *, may_leave: bool, gpu_us: float = inf) -> Chosen:
-    """The best cut found, of the definition as it is or with factors of operands behind products:
-    those of one operand after the other, where each pays, or those of all.
+    """The best cut found, of the definition as it is or with products in parts, where parts alone
+    are read; of both with factors of operands behind products: those of one operand after the
+    other, where each pays, or those of all.
 
     Args:
         cutter: of the definition.
@@ -73,6 +80,22 @@ def choose(cutter: Cutter, call: Sizes, *, may_leave: bool, gpu_us: float = inf)
     Raises:
         UnsupportedError, ScheduleError: no cut can be run.
     """
+    parted = cutter.in_parts
+    if parted is None:
+        return _best(cutter, call, may_leave, gpu_us)
+    found, refused = list[Chosen](), list[UnsupportedError | ScheduleError]()
+    for form in (cutter, parted):
+        try:
+            found.append(_best(form, translated(call, cutter, form), may_leave, gpu_us))
+        except (UnsupportedError, ScheduleError) as e:
+            refused.append(e)
+    if not found:
+        raise refused[0]
+    return min(found, key=lambda x: x.rank)
+
+
+def _best(cutter: Cutter, call: Sizes, may_leave: bool, gpu_us: float) -> Chosen:
+    """The best cut of one form; raises as :func:`choose`."""
     best, moves, taken = least(cutter, call, may_leave, gpu_us), cutter.moves, tuple[Moves, ...]()
     tried = taken
     for move in moves:

@@ -19,15 +19,14 @@ from wsched.importer.ops import PRODUCTS
 __all__ = ["fates", "why_none"]
 
 
-def fates(cutter: Cutter, chosen: Chosen, names: Sequence[str]) -> tuple[Fate, ...]:
+def fates(chosen: Chosen, names: Sequence[str]) -> tuple[Fate, ...]:
     """The matmuls of a cut definition.
 
     Args:
-        cutter: of the definition as it is.
         chosen: how it is cut, with or without factors moved.
         names: of the kernels, in the order in which they run.
     """
-    kernels = chosen.cut.kernels
+    cutter, kernels = chosen.plain, chosen.cut.kernels
     name_of = dict(zip(chosen.cut.runs, names, strict=True))
     found = list[Fate]()
     places = zip(cutter.graph.matmuls, chosen.cutter.matmuls, kernels, strict=True)

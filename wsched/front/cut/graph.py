@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from lowering.ground.errors import UnsupportedError
-from wsched.front.cut.looks import is_strided, move_of
+from wsched.front.cut.looks import is_part, is_strided, move_of
 from wsched.front.cut.order import Orders, declared_order
 from wsched.front.cut.shapes import SHAPES
 from wsched.front.cut.sums import partners
@@ -203,8 +203,8 @@ class Graph:
 
     @cached_property
     def _operand_views(self) -> tuple[frozenset[int], frozenset[int]]:
-        """Views between an operand and its matmul, exact casts of both operands behind these, and
-        the operands before them.
+        """Views between an operand or a bias and its matmul, exact casts of both operands behind
+        these, and the operands before them.
         """
         views, made = set[int](), set[int]()
         for i in self.matmuls:
@@ -220,6 +220,9 @@ class Graph:
                         views.add(j)
                         j = self.operands(j)[0]
                 made.add(j)
+            for j in (self.home[name] for name in self.nodes[i].refs[2:]):
+                if is_part(self.nodes[j], self.orders) and self._looks(j):
+                    views.add(j)
         return frozenset(views), frozenset(made)
 
     def _looks(self, i: int) -> bool:

@@ -19,7 +19,10 @@ from wsched.importer.definition import Value
 from wsched.importer.input_error import InputError
 from wsched.importer.ops import MATMULS
 
-__all__ = ["LOOKS", "exchanges", "folded", "is_strided", "looked", "looking", "move_of", "pruned"]
+__all__ = [
+    "LOOKS", "exchanges", "folded", "is_part", "is_strided", "looked", "looking", "move_of",
+    "pruned",
+]  # fmt: skip
 
 LOOKS = ("broadcast", "permute", "reshape", "select", "slice", "squeeze")
 """Operations that a view of an operand may be made of."""
@@ -76,22 +79,31 @@ def is_strided(orders: Orders, matmul: Node, name: str) -> bool:
     return side_by_side and all(runs[at] for at in one[:-1])
 
 
+def is_part(bias: Node, orders: Orders) -> bool:
+    """Whether a bias is a part of a vector, elements side by side: a kernel reads other views of it
+    by itself.
+    """
+    layout = orders.layout(bias.results[0]) if bias.op == "slice" else None
+    return layout is not None and layout[1] == (True,)
+
+
 def folded(
     definition: Definition, types: Mapping[str, TensorType]
 ) -> tuple[Definition, dict[str, Look]]:
-    """A kernel's part with operands that are views declared as they look.
+    """A kernel's part with operands and biases that are views declared as they look.
 
     Args:
         definition: a kernel's part; views that are in it are not for others to make.
         types: of its tensors.
 
     Returns:
-        It without those views, and each by the name of the operand.
+        It without those views, and each by the name of what is one.
     """
     found: dict[str, Look] = {}
     declared: dict[str, Node] = {}
     for matmul in (n for n in definition.nodes if n.op in MATMULS):
-        for name in matmul.refs[:2]:
+        parts = (n for n in matmul.refs[2:] if _is_sliced(definition.node(n)))
+        for name in (*matmul.refs[:2], *parts):
             while (node := definition.node(name)) is not None and _is_read_through(node):
                 name = node.refs[0]
             look = _look(definition, types, name)
@@ -102,6 +114,10 @@ def folded(
         return definition, {}
     nodes = tuple(declared.get(n.results[0], n) for n in definition.nodes)
     return pruned(Definition(nodes, definition.outputs)), found
+
+
+def _is_sliced(bias: Node | None) -> bool:
+    return bias is not None and bias.op == "slice"
 
 
 def _look(definition: Definition, types: Mapping[str, TensorType], name: str) -> Look | None:

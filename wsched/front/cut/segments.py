@@ -10,6 +10,7 @@ cuts; a kernel rounds them at the same place (``wsched.importer.epilogue``). No 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -24,6 +25,7 @@ from wsched.front.cut.infer import infer
 from wsched.front.cut.lifted import lifted
 from wsched.front.cut.order import with_orders
 from wsched.front.cut.part import kernel_part, part, views_of
+from wsched.front.cut.parted import products_of_parts
 from wsched.front.cut.repeats import without_repeats
 from wsched.front.cut.squares import with_two_operands
 from wsched.front.cut.sums import arranged
@@ -115,6 +117,7 @@ class Cutter:
         definition: what is cut.
         commuted: what moved in it, if factors of operands have; each matmul that they follow gets a
             kernel with them, or the definition is not cut.
+        plain: the ways without, if so.
 
     Raises:
         UnsupportedError: by the constructor: no live matmul, or a definition that may not be cut.
@@ -122,6 +125,7 @@ class Cutter:
 
     definition: Definition
     commuted: Commuted | None = None
+    plain: Cutter | None = None
     graph: Graph = field(init=False)
     _cuts: dict[tuple[Take, ...], Cut | UnsupportedError] = field(default_factory=dict)
     _beside: dict[tuple[Take, ...], Cut | None] = field(default_factory=dict)
@@ -169,8 +173,20 @@ class Cutter:
         """
         if moves not in self._with_moved:
             made = commuted(self.graph, moves)
-            self._with_moved[moves] = Cutter(made.definition, made)
+            self._with_moved[moves] = Cutter(made.definition, made, self)
         return self._with_moved[moves]
+
+    @cached_property
+    def in_parts(self) -> Cutter | None:
+        """The ways to cut the definition with products of which parts alone are read as products of
+        parts; None where there is none, or that may not be cut.
+        """
+        if self.commuted is not None:
+            return None
+        made = products_of_parts(self.definition, infer(self.definition))
+        with suppress(UnsupportedError):
+            return None if made is self.definition else Cutter(made)
+        return None
 
     @property
     def matmuls(self) -> tuple[Node, ...]:

@@ -59,8 +59,11 @@ def _apart(graph: Graph, segment: Segment, runs: Callable[[Segment], bool]) -> I
     rest, orders = segment.definition, Orders(segment.definition, infer(segment.definition))
     left, groups = list[str](), dict[object, list[str]]()
     for name in rest.outputs:
-        if orders.is_view(name) and declared_order(_node(rest, name)) is None:
+        looks = list(_looked_at(rest, orders, name))
+        if looks and _node(rest, looks[-1]).op.startswith("define_"):
             groups.setdefault("views", []).append(name)
+        elif any(n in rest.outputs for n in looks):
+            left.append(name)  # shares another result's memory
         else:
             groups.setdefault(_shape_of(graph, rest, name), []).append(name)
     for kind, names in groups.items():
@@ -81,6 +84,13 @@ def _apart(graph: Graph, segment: Segment, runs: Callable[[Segment], bool]) -> I
             if outputs == rest.outputs
             else Segment(pruned(Definition(rest.nodes, outputs)), matmul=False)
         )
+
+
+def _looked_at(rest: Definition, orders: Orders, name: str) -> Iterator[str]:
+    """What a tensor is a view of, and what that is a view of, to the end; nothing if it is none."""
+    while orders.is_view(name) and declared_order(_node(rest, name)) is None:
+        name = _node(rest, name).refs[0]
+        yield name
 
 
 def _views(graph: Graph, rest: Definition) -> Segment:
@@ -179,6 +189,10 @@ def _types(graph: Graph) -> Mapping[str, TensorType]:
 
 def _order(rest: Definition, orders: Orders, name: str) -> Order:
     said = declared_order(_node(rest, name)) if _node(rest, name).op == "stride_order" else None
+    if said is None and orders.is_view(name):
+        said, dense = orders.layout(name) or ((), ())
+        if not all(dense):
+            raise UnsupportedError(f"{name}, a part of what is computed", "whole results")
     order = orders.of(name) if said is None else said
     if order is None:
         raise UnsupportedError(f"{name}, whose order in memory cannot be told", "another result")
