@@ -187,6 +187,7 @@ def test_what_somebody_has_scheduled_is_left_to_nvfuser() -> None:
         "permute(x, dims=[0, 0])",
         "permute(x, dims=[0])",
         "slice(x, start_indices=[0, 0], end_indices=[4, 4], strides=[1, 0])",
+        "slice(x, start_indices=[0, 0], end_indices=[4, 4], strides=[1, n])",
         "slice(x, start_indices=[0, 0, 0], end_indices=[4, 4, 4])",
         "slice(x, start_indices=[0], end_indices=[4])",
     ],
@@ -195,6 +196,7 @@ def test_what_contradicts_its_operand_has_no_dimensions(call: str) -> None:
     text = f"""
 def f(fd: FusionDefinition):
     x = fd.define_tensor(shape=[4, 8], contiguity=[True, True], dtype=DataType.Half)
+    n = fd.define_scalar(None, dtype=DataType.Int)
     y = fd.ops.{call}
     z = fd.ops.permute(x, dims=[-1, 0])
     fd.add_output(y)
@@ -259,6 +261,17 @@ def f(fd: FusionDefinition):
         assert types["y"].shape(sizes) == (min(rows, 16), ends - 12)
         assert types["z"].shape(sizes) == (rows, columns - 4)
     assert types["u"].dims == (Dim(Var("i0")), Dim(None))
+
+
+def test_gaps_that_a_constant_says() -> None:
+    text = """
+def f(fd: FusionDefinition):
+    x = fd.define_tensor(shape=[4, 8], contiguity=[True, True], dtype=DataType.Half)
+    two = fd.define_scalar(2, dtype=DataType.Int)
+    y = fd.ops.slice(x, start_indices=[0, 1], end_indices=[4, 8], strides=[1, two])
+    fd.add_output(y)
+"""
+    assert infer(record_text(text)).types["y"].dims == (Dim(Const(4)), Dim(Const(4)))
 
 
 def test_a_slice_up_to_a_size_that_is_found_to_be_the_same() -> None:

@@ -68,6 +68,27 @@ def test_a_step_of_other_than_numbers_is_none(dims: Any) -> None:
     assert move_of(replace(step, kwargs=(("dims", dims),)), types) is None
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        "x = fd.ops.slice(t0, start_indices=[-8, 0], end_indices=[24, 32])\n"
+        "y = fd.ops.linear(x, t1)\nfd.add_output(y)",
+        "w = fd.ops.slice(t1, start_indices=[-64, 0], end_indices=[-8, 32])\n"
+        "y = fd.ops.linear(t0, w)\nfd.add_output(y)",
+        "y = fd.ops.linear(t0, t1)\nx = fd.ops.slice(y, start_indices=[0, -24], "
+        "end_indices=[24, 40])\nfd.add_output(x)",
+    ],
+    ids=["operand", "from before the first", "result"],
+)
+def test_slices_that_begin_so_far_from_the_end(body: str) -> None:
+    feature = Feature(body, ((24, 32), (40, 32)), 1, 1)
+    inputs = inputs_of(feature)
+    (wanted,) = interpret(record_text(feature.text), inputs)
+    (found,) = wsched.execute(feature.text, inputs)
+    assert found.equal(wanted)
+    assert {p.runs for p in wsched.explain(feature.text, inputs).parts} == {"wsched"}
+
+
 def test_only_operands_are_looked_at() -> None:
     """What a kernel adds it reads by itself, of size 1 or not: no view on the host for it."""
     body = """

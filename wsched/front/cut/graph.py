@@ -204,7 +204,7 @@ class Graph:
     @cached_property
     def _operand_views(self) -> tuple[frozenset[int], frozenset[int]]:
         """Views between an operand or a bias and its matmul, exact casts of both operands behind
-        these, and the operands before them.
+        these, and the operands before them, and what parts of are a bias.
         """
         views, made = set[int](), set[int]()
         for i in self.matmuls:
@@ -221,8 +221,11 @@ class Graph:
                         j = self.operands(j)[0]
                 made.add(j)
             for j in (self.home[name] for name in self.nodes[i].refs[2:]):
-                if is_part(self.nodes[j], self.orders) and self._looks(j):
-                    views.add(j)
+                if is_part(self.nodes[j], self.orders):
+                    while self._looks(j):
+                        views.add(j)
+                        j = self.operands(j)[0]
+                    made.add(j)
         return frozenset(views), frozenset(made)
 
     def _looks(self, i: int) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Any
 
+from lowering.ground.expr import Const
 from wsched.front.cut.order import Orders
 from wsched.front.cut.tensors import TensorType, dense_input, sizes_of
 from wsched.front.look import Look, Move
@@ -39,11 +40,24 @@ def move_of(node: Node, types: Mapping[str, TensorType]) -> Move | None:
         return None if where is None else Move("select", where, extents)
     if node.op not in ("permute", "slice"):
         return Move("reshape", (), extents)
-    first = _numbers(node.get("dims" if node.op == "permute" else "start_indices"))
-    steps = _numbers(node.get("strides")) if node.op == "slice" else ()
-    if first is None or len(first) != len(extents) or steps is None or set(steps) - {1}:
+    places = _numbers(node.get("dims")) if node.op == "permute" else _begins(node, types)
+    if places is None or len(places) != len(extents):
         return None
-    return Move(node.op, first, extents)
+    return Move(node.op, places, extents)
+
+
+def _begins(node: Node, types: Mapping[str, TensorType]) -> tuple[int, ...] | None:
+    """Where a ``slice`` begins, counted from the front; None where it leaves gaps, or is not told:
+    nvFuser counts what is negative from the end.
+    """
+    starts, steps = _numbers(node.get("start_indices")), _numbers(node.get("strides"))
+    dims = types[node.refs[0]].dims if node.refs[0] in types else None
+    if starts is None or steps is None or set(steps) - {1} or len(starts) != len(dims or ()):
+        return None
+    sizes = [d.extent.value if isinstance(d.extent, Const) else None for d in dims or ()]
+    pairs = zip(starts, sizes, strict=True)
+    found = [at if at >= 0 or n is None else max(at + n, 0) for at, n in pairs]
+    return tuple(found) if min(found, default=0) >= 0 else None
 
 
 def _numbers(value: Value) -> tuple[int, ...] | None:

@@ -186,7 +186,8 @@ class Orders:
                 return _regrouped(before, old, dims)
             case "slice":
                 whole = [a == b and a.extent is not None for a, b in zip(old, dims, strict=True)]
-                runs = (*(whole[at] for at in before.order[1:]), True)
+                last = old[before.order[-1]] if before.order else None
+                runs = (*(whole[at] for at in before.order[1:]), last is None or not last.repeated)
                 dense = tuple(d and r for d, r in zip(before.dense, runs, strict=True))
                 return _Layout(before.order, dense)
             case "stride_order":

@@ -17,14 +17,18 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations
 
 from lowering.ground.expr import Const
+from wsched.front.cut.looks import move_of
 from wsched.front.cut.order import Orders
-from wsched.front.cut.tensors import Tensors, numbers_of
+from wsched.front.cut.tensors import Tensors
 from wsched.importer import Definition, Node, Ref
 from wsched.importer.definition import Value
 from wsched.importer.lists import MOST
 from wsched.importer.ops import MATMULS
 
-__all__ = ["products_of_parts"]
+__all__ = ["products_of_parts", "whole_of"]
+
+_PART = "@part"
+"""Ends the name of a part, in front of its number."""
 
 Box = tuple[tuple[int, int], ...]
 """First place and the one behind the last, along each dimension."""
@@ -46,7 +50,13 @@ def products_of_parts(definition: Definition, tensors: Tensors) -> Definition:
     writer = _Writer(definition, tensors, _looked_at(definition, tensors))
     for node in definition.nodes:
         writer.take(node)
-    return replace(definition, nodes=tuple(writer.nodes)) if writer.taken else definition
+    return replace(definition, nodes=tuple(writer.nodes)) if writer.changed else definition
+
+
+def whole_of(name: str) -> str:
+    """The product that a part of one is of; any other name as it is."""
+    whole, found, number = name.rpartition(_PART)
+    return whole if found and number.isdecimal() else name
 
 
 @dataclass(slots=True)
@@ -58,15 +68,21 @@ class _Writer:
         tensors: of it.
         given: names of what the caller is given, or a view of.
         nodes: what is written.
-        taken: names of what is written otherwise or not at all, the parts and the products.
     """
 
     definition: Definition
     tensors: Tensors
     given: frozenset[str]
     nodes: list[Node] = field(default_factory=list)
-    taken: set[str] = field(default_factory=set)
+    _made: dict[str, str] = field(default_factory=dict)
+    _gone: set[str] = field(default_factory=set)
+    _count: int = 0
     _written: dict[tuple[str, Box], str] = field(default_factory=dict)
+
+    @property
+    def changed(self) -> bool:
+        """Whether a product is in parts."""
+        return bool(self._made)
 
     def take(self, node: Node) -> None:
         """The next operation."""
@@ -75,14 +91,22 @@ class _Writer:
         if boxes:
             made = dict[Box, str]()
             for part, box in boxes.items():
-                if box in made:
-                    self.nodes.append(Node("set", (part,), (Ref(made[box]),), (), node.line))
-                    continue
-                made[box] = part
-                self.nodes.append(self._product(node, part, box))
-            self.taken |= {name, *boxes, *(n.results[0] for n in self._readers(name))}
-        elif name not in self.taken:
-            self.nodes.append(node)
+                if box not in made:
+                    made[box] = self._named(name)
+                    self._write(self._product(node, made[box], box))
+                self._made[part] = made[box]
+            self._gone |= {name, *boxes, *(n.results[0] for n in self._readers(name))}
+        elif name not in self._gone:
+            self._write(node)
+
+    def _write(self, node: Node) -> None:
+        """Enter an operation, which reads parts by their new names."""
+        self.nodes.append(node.reading(self._made) if self._made.keys() & {*node.refs} else node)
+
+    def _named(self, name: str) -> str:
+        """A name for a part of a tensor."""
+        self._count += 1
+        return f"{name}{_PART}{self._count - 1}"
 
     def _readers(self, name: str) -> Iterator[Node]:
         return (n for n in self.definition.nodes if name in n.refs)
@@ -125,7 +149,7 @@ class _Writer:
         One place of a dimension that a reshape has made of the last one is a part of that.
         """
         if reader.op == "slice":
-            box = _box(reader, shape)
+            box = self._box(reader)
             return {} if box is None else {reader.results[0]: box}
         seen = self._shape(reader.results[0])
         if reader.op != "reshape" or seen is None or seen[:-2] != shape[:-1]:
@@ -133,12 +157,22 @@ class _Writer:
         count, width = seen[-2:]
         found = dict[str, Box]()
         for n in self._readers(reader.results[0]):
-            dim, index = n.get("dim"), n.argument("index", 1)
-            if n.op != "select" or dim not in (len(seen) - 2, -2) or not isinstance(index, int):
+            move = move_of(n, self.tensors.types) if n.op == "select" else None
+            if move is None or move.places[0] not in (len(seen) - 2, -2):
+                return {}
+            index = move.places[1]
+            if not -count <= index < count:  # which whoever selects it refuses
                 return {}
             first = index % count * width
             found[n.results[0]] = (*((0, size) for size in shape[:-1]), (first, first + width))
         return found
+
+    def _box(self, node: Node) -> Box | None:
+        """What a ``slice`` takes of a tensor; None where it leaves gaps, or is not told."""
+        move, shape = move_of(node, self.tensors.types), self._shape(node.results[0])
+        if move is None or shape is None or 0 in shape:
+            return None
+        return tuple((a, a + n) for a, n in zip(move.places, shape, strict=True))
 
     def _shape(self, name: str) -> tuple[int, ...] | None:
         dims = self.tensors[name].dims if name in self.tensors else None
@@ -173,11 +207,11 @@ class _Writer:
         if box == tuple((0, n) for n in shape):
             return name
         if (name, box) not in self._written:
-            made = f"{name}@part{len(self._written)}"
+            made = self._named(name)
             starts: tuple[Value, ...] = tuple(a for a, _ in box)
             ends: tuple[Value, ...] = tuple(b for _, b in box)
             kwargs = (("start_indices", starts), ("end_indices", ends))
-            self.nodes.append(Node("slice", (made,), (Ref(name),), kwargs, line))
+            self._write(Node("slice", (made,), (Ref(name),), kwargs, line))
             self._written[name, box] = made
         return self._written[name, box]
 
@@ -191,19 +225,6 @@ def _looked_at(definition: Definition, tensors: Tensors) -> frozenset[str]:
             name = node.refs[0]
             found.add(name)
     return frozenset(found)
-
-
-def _box(node: Node, shape: tuple[int, ...]) -> Box | None:
-    """What a ``slice`` takes of a tensor; None where it leaves gaps, or is not told."""
-    starts, ends, steps = (
-        numbers_of(node.argument(name, at))
-        for at, name in enumerate(("start_indices", "end_indices", "strides"), 1)
-    )
-    if not len(starts) == len(ends) == len(shape) or set(steps) - {1}:
-        return None
-    box = tuple(zip(starts, ends, strict=True))
-    inside = all(0 <= a < b <= n for (a, b), n in zip(box, shape, strict=True))
-    return box if inside else None
 
 
 def _are_apart(one: Box, other: Box) -> bool:

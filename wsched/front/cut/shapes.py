@@ -147,11 +147,11 @@ def _reshape(sizes: Sizes, node: Node) -> Shapes:
 def _slice(sizes: Sizes, node: Node) -> Shapes:
     dims = sizes.dims(node.operands[0])
     starts, ends = (sizes.sizes(node.get(name)) for name in ("start_indices", "end_indices"))
-    steps = node.get("strides")
     if dims is None or starts is None or ends is None:
         return [None]
-    by = numbers_of(steps) or (1,) * len(dims)
-    if {len(starts), len(ends), len(by)} != {len(dims)} or 0 in by:
+    steps = sizes.sizes(node.get("strides") or (1,) * len(dims)) or ()
+    by = [step.value for step in steps if isinstance(step, Const) and step.value]
+    if {len(starts), len(ends), len(by)} != {len(dims)}:
         return [None]
     found = []
     for d, start, end, step in zip(dims, starts, ends, by, strict=True):
