@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from wsched.fusion import Entry, Fusion, TensorBinding
+from wsched.fusion import Entry, Fusion, IndexOp, TensorBinding
 from wsched.fusion.names import COLS, ROWS, SUMMED
 from wsched.importer.definition import Definition, Node
 from wsched.importer.steps import unread_inputs
@@ -86,7 +86,8 @@ def side_by_side(
         return None
     if (first.reduced and not summed) or not _as_long(parts, fusions, axis):
         return None
-    if not summed and not _batched_alike(parts, fusions, own, axis):
+    alike = summed or _batched_alike(parts, fusions, own, axis)
+    if not alike or _counted_along(first, axis):
         return None
     inputs = dict[str, TensorBinding]()
     outputs = dict[str, list[TensorBinding]]()
@@ -140,6 +141,16 @@ def _batched_alike(
             sizes |= {of: n for of, n in pairs if of not in shared and of != axis}
         told.append(sizes)
     return -1 not in told[0].values() and all(sizes == told[0] for sizes in told)
+
+
+def _counted_along(fusion: Fusion, axis: str) -> bool:
+    """Whether a mask depends on indices along an axis, which each entry has from 0 on."""
+    return any(
+        factor and str(d.extent) == axis
+        for e in fusion.exprs
+        if isinstance(e, IndexOp)
+        for d, factor in zip(fusion.tensor(e.output).logical, e.factors, strict=True)
+    )
 
 
 def _axis(fusion: Fusion, own: Collection[int]) -> str | None:

@@ -70,10 +70,13 @@ def _grown(
         kernel = frozenset({*together, *followers})
         if take is Take.NARROW:
             kernel = _narrowed(graph, kernel)
-        kernel = _with_private(graph, together, kernel, taken)
-        plain = refusal(graph, kernel)
+        first, *others = _with_private(graph, together, kernel, taken)
+        plain = refusal(graph, first)
         if plain is None:
-            return Kernel(kernel, stop, why)
+            return Kernel(first, stop, why)
+        for kernel in others:
+            if refusal(graph, kernel) is None:
+                return Kernel(kernel, stop, why)
         if not followers:
             return plain
         stop, why = graph.nodes[followers.pop()], plain
@@ -172,11 +175,21 @@ def _narrowed(graph: Graph, kernel: frozenset[int]) -> frozenset[int]:
 
 def _with_private(
     graph: Graph, together: list[int], kernel: frozenset[int], taken: frozenset[int]
-) -> frozenset[int]:
-    """With the pointwise operations before the epilogue that nobody else reads.
+) -> list[frozenset[int]]:
+    """With the pointwise operations before the epilogue that nobody else reads, and the indices
+    that these compare; where masks are among them, also without those and what they are made of,
+    for masks of what no epilogue has.
 
     What follows a reduction and is a vector is done with that.
     """
+    whole = _before(graph, together, kernel, taken, masks=True)
+    return list(dict.fromkeys((whole, _before(graph, together, kernel, taken, masks=False))))
+
+
+def _before(
+    graph: Graph, together: list[int], kernel: frozenset[int], taken: frozenset[int], masks: bool
+) -> frozenset[int]:
+    """With those; ``masks`` says whether these are among them."""
     while True:
         epilogue = kernel.difference(together)
         private = {
@@ -184,8 +197,9 @@ def _with_private(
             for i in epilogue
             for j in (graph.home[name] for name in graph.needs(i))
             if j not in kernel | taken | graph.free
-            and graph.is_pointwise(j)
+            and (graph.is_pointwise(j) or graph.nodes[j].op == "iota")
             and not graph.is_output(j)
+            and (masks or graph.types[graph.nodes[j].results[0]].dtype is not DataType.Bool)
             and graph.readers_behind(j) <= epilogue
             and not _is_statistic(graph, j)
         }
