@@ -106,9 +106,7 @@ def test_the_command_line_starts_without_torch() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-@pytest.mark.parametrize(
-    "command", [["dump"], ["run", "--sms", "4"], ["trace", "--predict"], ["check", "--proof"]]
-)
+@pytest.mark.parametrize("command", [["run", "--sms", "4"], ["trace", "--predict"]])
 def test_what_is_more_than_one_kernel_is_told_where_to_go(
     command: list[str], tmp_path: Path
 ) -> None:

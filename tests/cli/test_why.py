@@ -59,7 +59,7 @@ def test_a_definition_of_several_kernels(tmp_path: Path) -> None:
     assert [x["problem"] for x in found] == ["512x384x256", "512x128x384"]
     for option, value, text in (
         ("-o", tmp_path / "why.png", "a picture is of a single kernel"),
-        ("--shape", "64x64x64", "linear on an operand of fd.ops.linear is not supported"),
+        ("--shape", "64x64x64", "which fd.ops.linear makes, is not supported"),
     ):
         result = CliRunner().invoke(cli.app, ["why", str(file), option, str(value)])
         assert result.exit_code == 2

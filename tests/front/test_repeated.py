@@ -87,3 +87,46 @@ def test_what_is_refused_for_a_kernel() -> None:
         "fd.ops.linear with M = 1 where another input leaves it open is not supported; supported: "
         "one size of M"
     )
+
+
+DOORS = [wsched.compile, lambda definition, inputs: wsched.Schedule(definition, inputs)]
+"""Of a kernel alone."""
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_a_tensor_by_itself_is_two_inputs_of_a_kernel(door: Any) -> None:
+    by_itself, x = text("z = fd.ops.linear(x, x)", x=(8, K)), drawn(8, K)
+    with pytest.raises(UnsupportedError) as error:
+        door(by_itself, [x])
+    assert str(error.value) == (
+        "fd.ops.linear of x with itself is not supported; supported: two different tensors. For a "
+        "kernel alone define two inputs and pass the tensor as both; wsched.execute reads it twice "
+        "by itself"
+    )
+    door(two := text("z = fd.ops.linear(x, y)", x=(8, K), y=(8, K)), [x, x])
+    (found,), (wanted,) = wsched.compile(two, [x, x])(x, x), wsched.execute(by_itself, [x])
+    assert torch.equal(found, wanted) and torch.equal(found, (x.float() @ x.float().mT).bfloat16())
+
+
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize(
+    ("op", "line"),
+    [
+        ("expand", "e = fd.ops.expand(w, shape=[2, 16, 32])"),
+        ("broadcast_in_dim", "e = fd.ops.broadcast_in_dim(v, shape=[2, 16, 32], broadcast_dims=[1, "
+         "2])"),
+    ],
+)  # fmt: skip
+def test_what_is_repeated_is_no_operand_of_a_kernel(door: Any, op: str, line: str) -> None:
+    shape: Shape = (1, K, N) if op == "expand" else (K, N)
+    name = "w" if op == "expand" else "v"
+    asked = text(line, "z = fd.ops.matmul(x, e)", x=(2, 8, K), **{name: shape})
+    given = [drawn(2, 8, K), drawn(*shape)]
+    with pytest.raises(UnsupportedError) as error:
+        door(asked, given)
+    assert str(error.value) == (
+        f"fd.ops.matmul of e, which fd.ops.{op} repeats, is not supported; supported: an input as "
+        "it is, or one matrix for all batches. wsched.execute reads what is repeated once, or "
+        "stores it in front of the kernel"
+    )
+    assert all(fate.kernel for fate in wsched.explain(asked, given).matmuls)

@@ -95,21 +95,21 @@ def test_batches_lie_anywhere(order: str, memory: str) -> None:
         (
             (f"a = {BATCH}", f"b = {BATCH}", "y = fd.ops.linear(a, b)"),
             "fd.ops.linear of b with shape [-1, -1, -1]",
-            "matrices, or batches of them",
+            "[N, K]",
         ),
         (
             (f"a = {BATCH.replace('-1, -1,', '-1, -1, -1, -1,')}", f"b = {BATCH}", MATMUL),
             "fd.ops.matmul of a with shape [-1, -1, -1, -1, -1]",
-            "matrices, or batches of them",
+            "[B, H, M, K], batches in at most two dimensions",
         ),
         (
             (f"a = {BATCH.replace('-1, -1,', '-1, -1, -1,')}", f"b = {MATRIX}", MATMUL),
             "fd.ops.matmul of a with shape [-1, -1, -1, -1]",
-            "matrices, or batches of them",
+            "[B, M, K]",
         ),
         (
             (f"a = {BATCH}", f"b = {of(1)}", MATMUL),
-            "fd.ops.matmul of a batch of 1 and a larger one",
+            "fd.ops.matmul of b with shape [1, -1, -1], which has one batch for several of a,",
             "batches of the same size, or a matrix",
         ),
         (

@@ -183,11 +183,11 @@ def explained(path: Path, text: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.slow
 def test_explain_without_torch(tmp_path: Path) -> None:
     done = explained(tmp_path / "gated.py", TEXT)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "Traceback" not in done.stderr
-    assert "torch is not installed" in done.stderr and "nvFuser is not installed" in done.stderr
-    assert "fd.ops.var_mean (line 13): a reduction or scan over a dimension" in done.stderr
-    assert "fd.ops.reshape (line 14): moves elements" in done.stderr
+    assert (done.returncode, done.stderr) == (0, "")
+    told = " ".join(done.stdout.split())
+    assert "torch is not installed" in told and "nvFuser is not installed" in told
+    assert "fd.ops.var_mean (line 13): a reduction or scan over a dimension" in told
+    assert "fd.ops.reshape (line 14): moves elements" in told
 
 
 @pytest.mark.slow

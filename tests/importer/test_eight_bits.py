@@ -68,7 +68,7 @@ def test_casts_to_several_types() -> None:
             f"x = {X}", f"w = {X}", "b = fd.ops.cast(w, dtype=DataType.Half)",
             f"a = fd.ops.cast(x, {WIDE}", "d = fd.ops.linear(a, b)",
         )  # fmt: skip
-    assert error.value.what == "fd.ops.linear of BFloat16 and Half"
+    assert error.value.what == "fd.ops.linear of BFloat16 (a) and Half (b)"
 
 
 SCALED = (f"x = {X}", f"w = {X.replace('dtype', 'stride_order=[0, 1], dtype')}",

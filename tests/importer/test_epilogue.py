@@ -201,7 +201,7 @@ def test_an_output_whose_extents_are_those_of_another(lines: tuple[str, ...], ou
     [
         (
             ["d = fd.ops.prod(y, dims=[1])"],
-            "fd.ops.prod (a reduction or scan over a dimension)",
+            "fd.ops.prod (a reduction or scan over a dimension) in an epilogue",
             POINTWISE,
         ),
         (

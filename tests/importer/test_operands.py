@@ -146,7 +146,7 @@ def test_refused_of_the_built_in_scheduler(
         (
             (f"x = {X}", f"v = {X}", f"w = {W}", "y = fd.ops.add(x, v)",
              f"a = fd.ops.cast(y, {CAST}", "d = fd.ops.linear(a, w)"),
-            "fd.ops.linear of a, which is computed of 2 matrices",
+            "fd.ops.linear of a, which is computed of x and v, 2 matrices,",
             "of one matrix, a number for each of its rows, and numbers",
         ),
         (
@@ -160,13 +160,18 @@ def test_refused_of_the_built_in_scheduler(
             "pairs of Half; of BFloat16; of TF32; of Float8_e4m3fn, Float8_e5m2; of Int8, UInt8",
         ),
         (
+            (f"x = {X}", f"w = {W}", "s = fd.ops.mul(x, x)", "d = fd.ops.linear(s, w)"),
+            "fd.ops.linear of Float (s) and BFloat16",
+            "pairs of Half; of BFloat16; of TF32; of Float8_e4m3fn, Float8_e5m2; of Int8, UInt8",
+        ),
+        (
             (*CASTS[:3], "s = fd.ops.sum(a, dims=[1], keepdim=True)", "d = fd.ops.linear(s, w)"),
             "fd.ops.sum that an operation of the kernel reads",
             "reductions that are results",
         ),
         (
             (f"x = {W}", f"w = {W}", "y = fd.ops.linear(x, w)", "d = fd.ops.linear(y, w)"),
-            "fd.ops.linear on an operand of fd.ops.linear",
+            "fd.ops.linear of y, which fd.ops.linear makes,",
             "an input as it is",
         ),
         (
@@ -175,8 +180,36 @@ def test_refused_of_the_built_in_scheduler(
             "x as operand of the matmul and in the epilogue",
             "one way to read it",
         ),
+        (
+            (f"v = {X.replace('[-1, -1]', '[-1]').replace('[True, True]', '[True]')}", f"w = {W}",
+             "b = fd.ops.broadcast(v, is_broadcast_dim=[True, False])", "n = fd.ops.neg(b)",
+             f"a = fd.ops.cast(n, {CAST}", "d = fd.ops.linear(a, w)"),
+            "fd.ops.linear of a, which is computed of v, no matrix [M, K],",
+            "of one matrix, a number for each of its rows, and numbers",
+        ),
+        (
+            (f"x = {W}", f"w = {W}", "r = fd.ops.reshape(x, new_shape=[8, 8])",
+             "d = fd.ops.linear(r, w)"),
+            "fd.ops.reshape (moves elements) for the operand r of fd.ops.linear",
+            "the operations of design/pointwise-ops.md",
+        ),
+        (
+            (f"x = {W}", f"w = {W}", "e = fd.ops.expand(x, shape=[8, 8])",
+             "d = fd.ops.linear(e, w)"),
+            "fd.ops.linear of e, which fd.ops.expand repeats,",
+            "an input as it is, or one matrix for all batches",
+        ),
+        (
+            (f"x = {W}", f"w = {W}", "e = fd.ops.neg(fd.ops.expand(x, shape=[8, 8]))",
+             "d = fd.ops.linear(e, w)"),
+            "fd.ops.expand for the operand e of fd.ops.linear",
+            "the operations of design/pointwise-ops.md",
+        ),
     ],
-    ids=["two", "columns", "fp32", "sum", "product", "twice"],
+    ids=[
+        "two", "columns", "fp32", "computed", "sum", "product", "twice", "none", "view", "expanded",
+        "behind",
+    ],
 )  # fmt: skip
 def test_refused(lines: tuple[str, ...], what: str, supported: str) -> None:
     with pytest.raises(UnsupportedError) as error:
@@ -213,4 +246,4 @@ def test_other_operands_of_fp32(lines: tuple[str, ...]) -> None:
     inputs = f"x = {W}", f"z = {W}", f"h = {W.replace('BFloat16', 'Half')}", f"y = {X}"
     with pytest.raises(UnsupportedError) as error:
         build(*inputs, *lines, "d = fd.ops.linear(a, b)", by_calls=False)
-    assert error.value.what == "fd.ops.linear of Float and Float"
+    assert error.value.what == "fd.ops.linear of Float (a) and Float (b)"

@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 import wsched.run.on_device
-from lowering.ground.errors import UnsupportedError
+from lowering.ground.errors import InternalError, ScheduleError, UnsupportedError, WschedError
 from wsched.run.compiled import CompiledFusion
+from wsched.schedule.matmul.params import CircularBufferOptions, MatmulParams
+from wsched.stress import launches
 from wsched.stress.epilogue import LARGEST
 from wsched.stress.launches import (
     WRONG,
@@ -66,6 +68,21 @@ def wrong(worked: Worked, launch: int = 0) -> dict[str, int]:
     found = launched(WHERE, worked, launch)
     assert not isinstance(found, str)
     return {what: n for what, n in zip(WRONG, found.tolist(), strict=True) if n}
+
+
+def test_an_illegal_choice_is_no_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a schedule that is drawn it is one."""
+    stages = CircularBufferOptions(smem_circular_buffer_stage=64)
+    illegal = MatmulParams(circular_buffer_options=stages)
+    for name in ("choose_params", "drawn_params"):
+        monkeypatch.setattr(launches, name, lambda *_: illegal)
+    said = set[type[WschedError]]()
+    for number in range(12):
+        try:
+            drawn_kernel(WHERE, number)
+        except WschedError as e:
+            said.add(type(e))
+    assert {InternalError, ScheduleError} <= said
 
 
 @pytest.mark.sampled

@@ -10,12 +10,12 @@ from typing import Annotated
 import typer
 
 from lowering.ground.errors import ScheduleError, UnsupportedError
-from passes.dump import dump_folder
 from wsched.bench.cli import app as bench_app
 from wsched.bench.tune.command import tune
 from wsched.cli.asked import asked_kernel
 from wsched.cli.bundle import bundle
 from wsched.cli.check import device
+from wsched.cli.dump import dump
 from wsched.cli.explore import explore
 from wsched.cli.group import Group
 from wsched.cli.ladder import ladder
@@ -30,15 +30,15 @@ from wsched.cli.options import (
     asked_params,
     asked_target,
     extents_of,
-    file_of,
     found_file,
     has_several,
     named,
     planned_for,
     read_definition_file,
-    read_problem,
     text_of,
 )
+from wsched.cli.parts import PartNumber, looked_at
+from wsched.cli.proof import print_proofs
 from wsched.cli.prose import prose
 from wsched.cli.trace import trace
 from wsched.cli.why import why
@@ -47,7 +47,7 @@ from wsched.front.explanation import Explanation
 from wsched.front.known import import_fusion
 from wsched.front.route import WSCHED
 from wsched.front.schedule import Schedule
-from wsched.front.sizes import Extents, extents_for, schedule_for
+from wsched.front.sizes import Extents, extents_for
 from wsched.nvfuser.cli import app as plugin_app
 from wsched.schedule.loops import side_by_side
 from wsched.stress.command import stress
@@ -64,6 +64,7 @@ app = typer.Typer(
     help="Schedule nvFuser fusions with matmuls, look at every stage, run them.",
 )
 app.add_typer(bench_app, name="bench", help="Measure wsched beside its peers (needs a GPU).")
+app.command()(dump)
 app.command()(tune)
 app.command()(trace)
 app.command()(why)
@@ -102,47 +103,6 @@ def demo() -> None:
 
 
 @app.command()
-def dump(
-    file: File,
-    stage: Annotated[
-        str,
-        typer.Option(
-            "--stage",
-            help="schedule (a text to change and give in FILE's place), fusion, subdags, dot "
-            "(Graphviz), loops, lower, the name of a pass, kernel, cuda, ptx, sass, mlir, "
-            "mlir-nvgpu; 'all' writes a file for each but schedule and mlir-nvgpu.",
-        ),
-    ] = "loops",
-    shape: Shape = None,
-    sms: Sms = None,
-    params: Params = None,
-    target: TargetName = None,
-    folder: Annotated[Path, typer.Option("--dir", help="Where 'all' goes.")] = Path("wsched-dump"),
-) -> None:
-    """Print one stage of a definition's kernel, or write all of them."""
-    definition, extents = read_problem(file, shape)
-    asked = asked_kernel(definition, params, target, sms)
-    sms = asked.sms
-    with named(file):
-        if stage == "schedule":
-            made = schedule_for(definition, extents, sms, asked.params, asked.target)
-            typer.echo(str(made), nl=False)
-            return
-        kernel = asked.kernel(definition, extents)
-    if stage != "all":
-        for each in kernel.launched:
-            typer.echo(each.dump(stage), nl=False)
-        typer.echo(planned_for(definition, sms), err=True, nl=False)  # programs read the other
-        return
-    with file_of(folder, "--dir"):
-        dumps = [k.dump_all(dump_folder(folder, k.kernel.name)) for k in kernel.launched]
-    for path in (path for each in dumps for path in each.files):
-        typer.echo(path)
-    for reason in (reason for each in dumps for reason in each.missing):
-        typer.echo(f"without {reason}", err=True)
-
-
-@app.command()
 def run(
     file: File,
     shape: Shape = None,
@@ -162,7 +122,11 @@ def run(
     planned, definition = "", read_definition_file(file)
     of_kernel = any(x is not None for x in (shape, sms, params, target))
     with named(file):
-        whole = not of_kernel and find_spec("torch") is not None and has_several(definition)
+        whole = not of_kernel and has_several(definition)
+        if whole and find_spec("torch") is None:
+            what = "running a definition of several parts without torch"
+            hint = "Install torch; `wsched explain` says what the parts are"
+            raise UnsupportedError(what, "definitions of one kernel", hint)
     if whole:
         from wsched.cli.whole import check_whole
 
@@ -226,25 +190,27 @@ def check_command(
     file: File,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     proof: Annotated[
-        bool, typer.Option("--proof", help="Print what is proved of a definition's kernel instead.")
+        bool,
+        typer.Option(
+            "--proof",
+            help="Print what is proved of a definition's kernel instead; of each where it is cut.",
+        ),
     ] = False,
     shape: Shape = None,
     sms: Sms = None,
     params: Params = None,
     target: TargetName = None,
+    part: PartNumber = None,
 ) -> None:
     """Print a schedule's loops and say whether it is legal, or why not; exit status 1 if not."""
     if proof:
-        definition, extents = read_problem(file, shape)
-        asked = asked_kernel(definition, params, target, sms)
+        looked = looked_at(file, shape, sms, params, target, part)
         with named(file):
-            proved = asked.kernel(definition, extents).proof()
-        if as_json:
-            typer.echo(json.dumps(proved.to_dict(), indent=2))
-        else:
-            typer.echo(f"{proved}\n{planned_for(definition, asked.sms)}", nl=False)
-        raise typer.Exit(0 if proved.proved else 1)
-    options = {"--shape": shape, "--sms": sms, "--params": params, "--target": target}
+            proved = print_proofs(looked, as_json)
+        raise typer.Exit(0 if proved else 1)
+    options = {
+        "--shape": shape, "--sms": sms, "--params": params, "--target": target, "--part": part,
+    }  # fmt: skip
     for option, given in options.items():
         if given is not None:  # a schedule has made all of its choices
             raise typer.BadParameter("is for --proof", param_hint=option)

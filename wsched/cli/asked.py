@@ -10,6 +10,7 @@ from wsched.cli.options import asked_params, asked_target
 from wsched.front.schedule import Schedule
 from wsched.front.sizes import Extents, kernel_for
 from wsched.front.targets import planned_target
+from wsched.importer import Definition
 from wsched.run.compiled import CompiledFusion
 from wsched.schedule.matmul.params import MatmulParams
 
@@ -42,7 +43,7 @@ class AskedKernel:
         """The GPU in words."""
         return f"{self.planned.gpu} with {self.sms} multiprocessors"
 
-    def kernel(self, definition: str | Schedule, extents: Extents) -> CompiledFusion:
+    def kernel(self, definition: str | Definition | Schedule, extents: Extents) -> CompiledFusion:
         """The kernel of a definition; raises as :func:`~wsched.front.sizes.kernel_for`."""
         return kernel_for(definition, extents, self.sms, self.params, self.target)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from lowering.ground.errors import ScheduleError, UnsupportedError
+from lowering.ground.errors import UnsupportedError
 from lowering.ground.progress import doing
 from lowering.machine.adversary import Order
 from lowering.target.target import Target
@@ -89,7 +89,7 @@ def book_of(asked: Asked, trace: Trace | None = None) -> Book:
     """
     try:
         _fusion_of(asked.definition)
-    except (UnsupportedError, ScheduleError) as e:
+    except UnsupportedError as e:
         if asked.params is not None:
             raise
         return _cut_book(asked, trace, Refusal("one kernel", str(e)))

@@ -8,10 +8,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from lowering.ground.errors import ScheduleError, UnsupportedError
+from lowering.ground.errors import UnsupportedError
 from wsched.choose.gpus import Gpu
-from wsched.choose.heuristics import choose_params
 from wsched.choose.problem import Problem
+from wsched.front.chosen import chosen_kernel
 from wsched.front.cut.choose import choose
 from wsched.front.cut.predict import Sizes
 from wsched.front.cut.route import cutter_of
@@ -60,7 +60,7 @@ def _planned(gpu: Gpu, definition: Any, asked: Extents | None) -> Iterator[Compi
         fusion = import_fusion(definition)
         yield _kernel(gpu, fusion, extents_for(fusion, asked).problem(fusion, gpu.sms, gpu.target))
         return
-    except (UnsupportedError, ScheduleError):
+    except UnsupportedError:
         cutter = cutter_of(recorded(definition))  # which says why not, if it may not be cut
     tensors = cutter.graph.types
     sizes = Sizes(tensors, open_extents(cutter.definition, tensors), gpu.sms, gpu.target)
@@ -71,7 +71,7 @@ def _planned(gpu: Gpu, definition: Any, asked: Extents | None) -> Iterator[Compi
 
 
 def _kernel(gpu: Gpu, fusion: Fusion, problem: Problem) -> CompiledFusion:
-    return compile_clean(fusion, choose_params(problem.on(gpu)))
+    return chosen_kernel(fusion, problem.on(gpu), compile_clean)
 
 
 def at_once(threads: int | None = None) -> ThreadPoolExecutor:

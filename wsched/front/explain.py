@@ -9,15 +9,15 @@ from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
-from lowering.ground.errors import ScheduleError, UnsupportedError
+from lowering.ground.errors import UnsupportedError
 from lowering.target.target import Target
 from lowering.target.targets import DEFAULT
 from wsched.choose.copy_cost import Copy
 from wsched.choose.gpus import H200_SMS, Gpu
-from wsched.choose.heuristics import choose_params
 from wsched.choose.nvfuser_cost import NvfuserCost, nvfuser_cost
 from wsched.choose.problem import Problem
 from wsched.doors.fallback import rebuild, require_fitting, require_fitting_sizes, unknown_ops
+from wsched.front.chosen import chosen_kernel
 from wsched.front.cut.choose import Chosen, choose, translated
 from wsched.front.cut.epilogues import Take
 from wsched.front.cut.fates import fates, why_none
@@ -32,7 +32,7 @@ from wsched.front.instead import why_instead
 from wsched.front.known import import_fusion, recorded
 from wsched.front.own import kernel_of
 from wsched.front.problems import problem_of
-from wsched.front.route import CUT, NVFUSER, TORCH, WSCHED, Part, Refusal
+from wsched.front.route import CUT, NOBODY, NVFUSER, TORCH, WSCHED, Part, Refusal
 from wsched.fusion import Fusion
 from wsched.importer import Definition, MissingOp, first_unknown, missing_ops, record_text
 from wsched.run.compiled import CompiledFusion, compile_fusion
@@ -54,7 +54,7 @@ def explain_other(
     definition: Definition | UnsupportedError,
     missing: tuple[MissingOp, ...] = (),
 ) -> Explanation:
-    """The explanation of a definition that goes to nvFuser or torch."""
+    """The explanation of a definition that is nvFuser's or torch's, or nobody's here."""
     cut = next((r.reason for r in refusals if r.what == CUT), "")
     matmuls = why_none(definition, cut) if isinstance(definition, Definition) else ()
     return Explanation(route, device, None, (), refusals, missing=missing, matmuls=matmuls)
@@ -84,12 +84,19 @@ def explain_cut(
             kernel = made.kernel
             names.append(part.kernel.kernel.name)
             copied = "; ".join(f"{c.argument} is copied: {c.reason}" for c in part.copied)
-        reads = tuple(n.results[0] for n in part.definition.inputs)
-        ops = tuple(n.op for n in part.definition.nodes if not n.op.startswith("define_"))
-        writes, views = part.definition.outputs, tuple(map(str, part.looks))
-        into = tuple((n, at) for n, at in cutter.definition.into.items() if n in writes)
-        said = kernel, copied, views, part.kept, part.sweep, into
-        facts.append(PartFacts(part.runs, reads, writes, ops, *said))
+        plain = PartFacts.of(part)
+        into = tuple((n, at) for n, at in cutter.definition.into.items() if n in plain.writes)
+        facts.append(
+            replace(
+                plain,
+                kernel=kernel,
+                copied=copied,
+                views=tuple(map(str, part.looks)),
+                kept=part.kept,
+                sweep=part.sweep,
+                into=into,
+            )
+        )
     return Explanation(
         CUT,
         device,
@@ -118,7 +125,7 @@ def under_install(
     try:
         cutter = cutter_of(recorded(definition))
         return str(verdict(cutter, call_of(cutter)))
-    except (UnsupportedError, ScheduleError) as e:
+    except UnsupportedError as e:
         return f"nvFuser runs it all: {e}"
 
 
@@ -139,7 +146,7 @@ def _beside(cutter: Cutter, call: Sizes) -> NvfuserCost | None:
         return None
     try:
         return nvfuser_us(cutter.all(Take.NONE).segments, call)
-    except (UnsupportedError, ScheduleError):
+    except UnsupportedError:
         return None
 
 
@@ -172,8 +179,8 @@ def planned_cut(definition: Any, sms: int, target: Target = DEFAULT) -> PlannedC
         target: of the GPU.
 
     Raises:
-        UnsupportedError, ScheduleError: an operation that nobody knows; it may not be cut, or no
-            matmul has a kernel.
+        UnsupportedError: an operation that nobody knows; it may not be cut, or no matmul has a
+            kernel.
     """
     return _planned(definition, lambda c: choose(c, _open_sizes(c, sms, target), may_leave=False))
 
@@ -203,7 +210,7 @@ def _planned_parts(chosen: Chosen) -> tuple[Part, ...]:
     for segment in chosen.cut.segments:
         if segment.matmul:
             p = chosen.call.planned(segment)
-            kernel = compile_fusion(p.fusion, choose_params(p.problem))
+            kernel = chosen_kernel(p.fusion, p.problem)
             parts = kernel, p.problem, p.copied, segment.looks
             found.append(Part(WSCHED, segment.definition, *parts))
         else:
@@ -231,7 +238,7 @@ def explain_definition(
         target: of the GPU.
 
     Raises:
-        UnsupportedError: none of the ways takes it.
+        UnsupportedError: an operation that nobody knows, or a text that leaves something open.
         ScheduleError: ``params`` make an illegal schedule.
         InputError: a problem that the definition excludes.
     """
@@ -249,7 +256,7 @@ def explain_definition(
     try:
         fusion = import_fusion(definition)
         problem = problem_of(fusion)
-        kernel = compile_fusion(fusion, choose_params(problem))
+        kernel = chosen_kernel(fusion, problem)
         sizes = partial(_problem_sizes, fusion=fusion, problem=problem)
         reason = why_instead(kernel, problem, (), recorded(definition), chosen, direct=True)
         if not reason:
@@ -257,12 +264,12 @@ def explain_definition(
             made = explain_kernel(kernel, problem, device, nvfuser=beside)
             return replace(made, installed=under_install(definition, sizes, target))
         refusals.append(Refusal(WSCHED, reason))
-    except (UnsupportedError, ScheduleError) as e:
+    except UnsupportedError as e:
         refusals.append(Refusal(WSCHED, str(e)))
     try:
         made = _planned(definition, chosen).explain(device, tuple(refusals))
         return replace(made, installed=under_install(definition, sizes, target))
-    except (UnsupportedError, ScheduleError) as e:
+    except UnsupportedError as e:
         refusals.append(Refusal(CUT, str(e)))
     with suppress(UnsupportedError):  # one that cannot be read is told of there
         require_fitting_sizes(recorded(definition))
@@ -281,7 +288,8 @@ def explain_on(
 
     Raises:
         InputError: the tensors do not fit the definition.
-        UnsupportedError: none of the ways takes it.
+        UnsupportedError: an operation that nobody knows, or a text that leaves something open; with
+            ``batch_invariant`` whatever has no single kernel.
     """
 
     def problem_on(fusion: Fusion) -> Problem:
@@ -301,7 +309,7 @@ def explain_on(
     try:
         fusion = laid_out(import_fusion(definition), inputs)
         problem = problem_on(fusion)
-        kernel = compile_fusion(fusion, choose_params(problem))
+        kernel = chosen_kernel(fusion, problem)
         needed = copies(fusion, inputs, kernel.by_threads)
         reason = (
             ""
@@ -312,14 +320,14 @@ def explain_on(
             made = explain_beside(definition, kernel, fusion, inputs, problem, str(gpu))
             return made if batch_invariant else replace(made, installed=installed())
         refusals.append(Refusal(WSCHED, reason))
-    except (UnsupportedError, ScheduleError) as e:
+    except UnsupportedError as e:
         if batch_invariant:  # there is no other way then
             raise
         refusals.append(Refusal(WSCHED, str(e)))
     try:
         made = _planned(definition, chosen).explain(str(gpu), tuple(refusals))
         return replace(made, installed=installed())
-    except (UnsupportedError, ScheduleError) as e:
+    except UnsupportedError as e:
         refusals.append(Refusal(CUT, str(e)))
     with suppress(UnsupportedError):  # one that cannot be read is told of there
         require_fitting(recorded(definition), inputs)
@@ -351,10 +359,11 @@ def explain_beside(
 
 
 def _explain_others(definition: Any, device: str, refusals: list[Refusal]) -> Explanation:
-    """What nvFuser or torch does with a definition that wsched has no kernel for.
+    """What nvFuser or torch does with a definition that wsched has no kernel for. Why it has none
+    is told whether or not one of them is installed.
 
     Raises:
-        UnsupportedError: neither takes it, or neither is installed.
+        UnsupportedError: an operation that nobody knows, or a text that leaves something open.
     """
     read = record_text(definition) if isinstance(definition, str) else recorded(definition)
     missing = missing_ops(read)
@@ -370,18 +379,16 @@ def _explain_others(definition: Any, device: str, refusals: list[Refusal]) -> Ex
             return explain_other(NVFUSER, device, tuple(refusals), operations, missing)
         except UnsupportedError as e:
             refusals.append(Refusal(NVFUSER, str(e)))
-    what = "this definition"
+    if (nobodys := first_unknown(operations)) is not None:
+        raise nobodys
     if find_spec("torch") is None:
         refusals.append(Refusal(TORCH, "torch is not installed"))
     elif unknown := unknown_ops(operations):
-        what = ", ".join(f"fd.ops.{op}" for op in unknown)
+        ops = ", ".join(f"fd.ops.{op}" for op in unknown)
+        refusals.append(Refusal(TORCH, f"torch has no {ops}"))
     else:
         return explain_other(TORCH, device, tuple(refusals), operations, missing)
-    if (nobodys := first_unknown(operations)) is not None:
-        raise nobodys
-    reasons = "; ".join(f"{r.what}: {r.reason}" for r in refusals)
-    hint = ". ".join(filter(None, (reasons, _listed(missing))))
-    raise UnsupportedError(what, "what wsched, nvFuser or torch can run", hint)
+    return explain_other(NOBODY, device, tuple(refusals), operations, missing)
 
 
 def _listed(missing: tuple[MissingOp, ...]) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from wsched.choose.cost import Cost
 from wsched.choose.nvfuser_cost import NvfuserCost
-from wsched.front.route import CUT, NVFUSER, TORCH, WSCHED, Fate, Refusal
+from wsched.front.route import CUT, NOBODY, NVFUSER, TORCH, WSCHED, Fate, Part, Refusal
 from wsched.importer import MissingOp
 from wsched.schedule.matmul.params import MatmulParams
 
@@ -138,6 +138,13 @@ class PartFacts:
     sweep: str = ""
     into: tuple[tuple[str, str], ...] = ()
 
+    @staticmethod
+    def of(part: Part) -> PartFacts:
+        """What a part reads, makes and does; who runs it, and nothing of how."""
+        reads = tuple(n.results[0] for n in part.definition.inputs)
+        ops = tuple(n.op for n in part.definition.nodes if not n.op.startswith("define_"))
+        return PartFacts(part.runs, reads, part.definition.outputs, ops)
+
     @property
     def counted(self) -> str:
         """Its operations, each kind once."""
@@ -169,7 +176,8 @@ class Explanation:
     """Which way a definition goes, and why.
 
     Args:
-        route: ``wsched``, ``cut``, ``nvfuser`` or ``torch``.
+        route: ``wsched``, ``cut``, ``nvfuser`` or ``torch``; ``nobody`` where the one that would
+            run it is not installed.
         device: where the inputs are, or the device that was planned for.
         kernel: of the route ``wsched``.
         choices: why the kernel is as it is.
@@ -211,6 +219,7 @@ class Explanation:
             CUT: "cut into wsched's kernels and the rest",
             NVFUSER: "nvFuser, because wsched has no kernel for it",
             TORCH: "torch, one operation after the other",
+            NOBODY: "nobody here, wsched has no kernel for it",
         }
         lines = [] if self.kernel is None else [str(self.kernel)]
         lines.append(f"route on {self.device}: {does[self.route]}")

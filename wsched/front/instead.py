@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import prod
 
-from lowering.ground.errors import ScheduleError, UnsupportedError
+from lowering.ground.errors import UnsupportedError
 from wsched.choose.copy_cost import Copy, slower_than_direct
 from wsched.choose.price import price
 from wsched.choose.problem import Problem
@@ -47,7 +47,7 @@ def why_instead(
         return _otherwise(kernel.fusion, definition) or _apart(
             kernel.fusion, problem, lambda: chosen(cutter_of(definition))
         )
-    except (UnsupportedError, ScheduleError):  # there is no other way
+    except UnsupportedError:  # there is no other way
         return ""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ from lowering.ground.locks import Lock
 from lowering.target.target import Target
 from lowering.target.targets import named, target_of_device
 from wsched.choose.heuristics import choose_params
+from wsched.front.chosen import own_choice
 from wsched.front.known import import_fusion
 from wsched.front.own import compile_schedule
 from wsched.front.problems import problem_of
@@ -84,7 +86,8 @@ def compile(
         UnfinishedError: as there.
         UnsupportedError: wsched has no kernel for it; a GPU that it makes none for.
         ScheduleError: an illegal schedule, or one that is not batch-invariant.
-        InternalError: what is claimed of the kernel is refuted.
+        InternalError: what is claimed of the kernel is refuted, or the schedule that wsched itself
+            chose is illegal.
     """
     require_sequence(inputs)
     if isinstance(definition, Schedule):
@@ -92,7 +95,9 @@ def compile(
         found = compile_schedule(definition, inputs, params, batch_invariant, proof is not False)
     else:
         key = _kernel_key(definition, inputs, params, batch_invariant, target)
-        found = _kernels.get(key) or _made_once(key)
+        chosen = own_choice(key[0], key[1]) if params is None else nullcontext()
+        with chosen:
+            found = _kernels.get(key) or _made_once(key)
     for k in found.launched if proof else ():
         require_proved(k.kernel, admitted_by(k.plan))
     return found

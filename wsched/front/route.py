@@ -15,11 +15,15 @@ from wsched.run.compiled import CompiledFusion
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["CUT", "NVFUSER", "TORCH", "WSCHED", "Fate", "Part", "Refusal", "Route", "Run"]
+__all__ = [
+    "CUT", "NOBODY", "NVFUSER", "TORCH", "WSCHED", "Fate", "Part", "Refusal", "Route", "Run",
+]  # fmt: skip
 
 Run = Callable[[Any, Sequence[Any]], "list[torch.Tensor]"]
 
 WSCHED, CUT, NVFUSER, TORCH = "wsched", "cut", "nvfuser", "torch"
+NOBODY = "nobody"
+"""In place of a route, where it would be that of nvFuser or torch, which is not here."""
 
 
 @dataclass(frozen=True, slots=True)

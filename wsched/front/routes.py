@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Generator, Sequence
 from typing import Any
 
-from lowering.ground.errors import ScheduleError, UnsupportedError, WschedError
+from lowering.ground.errors import UnsupportedError, WschedError
 from wsched.doors.fallback import check_inputs, execute, interpret, rebuild, unknown_ops
 from wsched.front import kernels
 from wsched.front.cut.choose import Chosen
@@ -55,14 +55,14 @@ def routes(
             # The kernel is bound in a function of its own: ``run`` must not keep this frame alive.
             last = yield Route(WSCHED, _kernel(kernel), kernel)
             refusals.append(Refusal(WSCHED, str(last)))
-    except (UnsupportedError, ScheduleError) as e:
+    except UnsupportedError as e:
         refusals.append(Refusal(WSCHED, str(e)))
     if isinstance(recorded, Definition):
         check_inputs(recorded, inputs)
         try:
             last = yield cut_route(recorded, inputs, tuple(refusals), _on_gpu(inputs), constants)
             refusals.append(Refusal(CUT, str(last)))
-        except (UnsupportedError, ScheduleError) as e:
+        except UnsupportedError as e:
             refusals.append(Refusal(CUT, str(e)))
     elif not hasattr(definition, "execute"):
         raise UnsupportedError(recorded.what, recorded.supported, recorded.hint)

@@ -11,6 +11,7 @@ from lowering.target.targets import DEFAULT as HERE
 from wsched.choose.gpus import gpu_of
 from wsched.choose.heuristics import choose_params
 from wsched.choose.problem import Problem, dense_widths
+from wsched.front.chosen import chosen_kernel, own_choice
 from wsched.front.known import import_fusion
 from wsched.front.own import kernel_of
 from wsched.front.schedule import Schedule, is_schedule_text
@@ -174,22 +175,16 @@ def kernel_for(
 
     Raises:
         InputError: parameters or a target beside a schedule; parameters for another target.
+        ScheduleError: ``params`` make an illegal schedule.
     """
     if isinstance(definition, Schedule):
         refuse_choices(params, target)
         return kernel_of(definition)
     fusion = import_fusion(definition)
-    return compile_fusion(fusion, _chosen(fusion, extents, sms, params, target))
-
-
-def _chosen(
-    fusion: Fusion, extents: Extents, sms: int, params: MatmulParams | None, target: Target | None
-) -> MatmulParams:
-    """The parameters that were given, or the heuristic's."""
     if params is None:
-        return choose_params(extents.problem(fusion, sms, target or HERE))
+        return chosen_kernel(fusion, extents.problem(fusion, sms, target or HERE))
     require_target(params, target)
-    return params
+    return compile_fusion(fusion, params)
 
 
 def schedule_for(
@@ -203,8 +198,13 @@ def schedule_for(
     if isinstance(definition, Schedule):
         refuse_choices(params, target)
         return definition
-    chosen = _chosen(import_fusion(definition), extents, sms, params, target)
-    return Schedule.of(definition, chosen)
+    if params is None:
+        fusion = import_fusion(definition)
+        params = choose_params(extents.problem(fusion, sms, target or HERE))
+        with own_choice(fusion, params):
+            return Schedule.of(definition, params)
+    require_target(params, target)
+    return Schedule.of(definition, params)
 
 
 def read_definition(text: str) -> str | Schedule:

@@ -262,7 +262,7 @@ class EpilogueImport:
                 f"{call} that an operation of the kernel reads", "reductions that are results"
             )
         if node.op in MISSING:
-            raise UnsupportedError(f"{call} ({MISSING[node.op]})", _POINTWISE)
+            raise UnsupportedError(f"{call} ({MISSING[node.op]}) {self.where}", _POINTWISE)
         arity = arity_of(node.op)
         if arity is None:
             raise UnsupportedError(f"{call} {self.where}", _POINTWISE)

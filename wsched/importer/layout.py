@@ -12,7 +12,7 @@ from wsched.importer.definition import Node, Value, text_of
 
 __all__ = [
     "Axes", "Result", "broadcast_flags", "in_memory", "input_axes", "moves_no_data",
-    "operand_axes", "result_layout",
+    "operand_axes", "result_layout", "shape_of",
 ]  # fmt: skip
 
 Axes = tuple[str, ...]
@@ -63,8 +63,9 @@ def in_memory(node: Node, axes: Axes, call: str) -> Axes:
     """
     name, shape = node.results[0], node.get("shape")
     if not isinstance(shape, tuple) or len(shape) != len(axes):
+        most = ", batches in at most two dimensions" * (len(axes) == 4)
         raise UnsupportedError(
-            f"{call} of {name} with shape {text_of(shape)}", "matrices, or batches of them"
+            f"{call} of {name} with shape {text_of(shape)}", shape_of(axes) + most
         )
     if node.get("is_cpu", False):
         raise UnsupportedError(f"{name} with is_cpu=True", "tensors on the GPU")
@@ -76,12 +77,18 @@ def in_memory(node: Node, axes: Axes, call: str) -> Axes:
     return axes if ranks[-1] < ranks[-2] else _exchanged(axes)
 
 
+def shape_of(axes: Axes) -> str:
+    """The names of axes as a shape: ``[M, K]``."""
+    return f"[{', '.join(axes)}]"
+
+
 def operand_axes(node: Node, axes: Axes) -> Axes:
     """Axes of what an operation that moves no data was applied to, given those of its result."""
     if node.op == "broadcast":
         new = broadcast_flags(node)
         if len(new) != len(axes) or any(new[-2:]):
-            what = f"fd.ops.broadcast with is_broadcast_dim={text_of(new)}"
+            name, flags = node.results[0], text_of(new)
+            what = f"{name}, which fd.ops.broadcast makes with is_broadcast_dim={flags},"
             raise UnsupportedError(what, "new dimensions outside of matrices")
         return tuple(axis for axis, flag in zip(axes, new, strict=True) if not flag)
     order = _argument(node)

@@ -17,7 +17,7 @@ from lowering.target.mma import MmaForm
 from lowering.target.targets import DEFAULT
 from wsched.fusion import DataType, type_of
 from wsched.fusion.names import BATCH, COLS, HEADS, ROWS, SUMMED
-from wsched.importer.definition import Definition, Node, Ref, Value
+from wsched.importer.definition import Definition, Node, Ref, Value, text_of
 from wsched.importer.emit import needed
 from wsched.importer.epilogue import STORED, EpilogueImport
 from wsched.importer.layout import (
@@ -26,6 +26,7 @@ from wsched.importer.layout import (
     in_memory,
     moves_no_data,
     operand_axes,
+    shape_of,
 )
 from wsched.importer.ops import MATMULS
 from wsched.importer.steps import Step
@@ -56,6 +57,18 @@ _TF32 = (
     "fp32 is multiplied as TF32 where torch may do so (torch.backends.cuda.matmul.allow_tf32 and "
     "its like), or by wsched.with_tf32"
 )
+
+_TWICE = (
+    "For a kernel alone define two inputs and pass the tensor as both; wsched.execute reads it "
+    "twice by itself"
+)
+_ONCE = "wsched.execute reads what is repeated once, or stores it in front of the kernel"
+"""What to do where a kernel alone was asked for: the importer knows operands by their names, and a
+kernel reads each of them from memory. A cut gives a tensor a second name, or memory.
+"""
+
+_REPEATS = ("expand", "broadcast_in_dim")
+"""Operations that make dimensions without memory of their own."""
 
 _BRANCHES = ("log1p", "reciprocal", "sqrt")
 """Operations that are compiled to branches whatever they are of (NVRTC 12.8, each of
@@ -150,7 +163,7 @@ def operand_pair(definition: Definition, matmul: Node, computable: Computable) -
     _require_batch(call, a, b)
     a, b = _read_as(a, b), _read_as(b, a)
     if a.name == b.name:
-        raise UnsupportedError(f"{call} of {a.name} with itself", "two different tensors")
+        raise UnsupportedError(f"{call} of {a.name} with itself", "two different tensors", _TWICE)
     form_of(call, a, b)
     if a.steps and b.steps and computable is Computable.ONE:
         what = f"{call} of {a.name} and {b.name}, which are both computed,"
@@ -177,7 +190,9 @@ def form_of(call: str, a: ImportedOperand, b: ImportedOperand) -> MmaForm:
     found = DEFAULT.mma.multiplying(a.dtype.element, b.dtype.element) if stored else None
     if found is None:
         wide = a.dtype is b.dtype is DataType.Float
-        raise UnsupportedError(f"{call} of {a.dtype} and {b.dtype}", _products(), _TF32 * wide)
+        kinds = (f"{x.dtype} ({x.name})" if x.steps else f"{x.dtype}" for x in (a, b))
+        what = f"{call} of {' and '.join(kinds)}"
+        raise UnsupportedError(what, _products(), _TF32 * wide)
     return found
 
 
@@ -241,8 +256,12 @@ def _operand(
         memory = in_memory(node, axes, call)
         dtype = dtype_of(node)
         return ImportedOperand(node, node.results[0], axes, memory, dtype, wide or dtype)
+    if node.op in _REPEATS:
+        repeated = f"{call} of {node.results[0]}, which fd.ops.{node.op} repeats,"
+        raise UnsupportedError(repeated, "an input as it is, or one matrix for all batches", _ONCE)
     if not computed or node.op in MATMULS:
-        raise UnsupportedError(f"fd.ops.{node.op} on an operand of {call}", "an input as it is")
+        made = f"{call} of {node.results[0]}, which fd.ops.{node.op} makes,"
+        raise UnsupportedError(made, "an input as it is")
     return _computed(definition, node, axes, call)
 
 
@@ -264,14 +283,19 @@ def _computed(definition: Definition, node: Node, axes: Axes, call: str) -> Impo
     """
     name = node.results[0]
     of = f"{call} of {name}, which is computed"
-    made = _OperandImport(definition, {}, DataType.Float, axes, f"on an operand of {call}")
-    alike = made.ranks.of(Ref(name)) == len(axes)
-    step = made.operand(Ref(name), axes) if alike else None
+    made = _OperandImport(definition, {}, DataType.Float, axes, f"for the operand {name} of {call}")
+    rank = made.ranks.of(Ref(name))
+    if rank != len(axes):
+        raise UnsupportedError(f"{of} and has {rank} dimensions", shape_of(axes))
+    step = made.operand(Ref(name), axes)
     inputs = [s for s in needed(step) if s.op == "input"] if isinstance(step, Step) else []
     whole = [s for s in inputs if s.spread == set(axes)]
     source = definition.node(whole[0].source) if len(whole) == 1 else None
     if not isinstance(step, Step) or source is None:
-        what = f"{of} of {len(whole)} matrices"
+        count = f"{len(whole)} matrices" if whole else f"no matrix {shape_of(axes)}"
+        given = {s.source for s in whole or inputs}
+        named = [n.results[0] for n in definition.inputs if n.results[0] in given]
+        what = f"{of} of {' and '.join(named) or 'numbers'}, {count},"
         raise UnsupportedError(what, "of one matrix, a number for each of its rows, and numbers")
     for s in inputs:
         if s not in whole and SUMMED in s.spread:
@@ -302,13 +326,18 @@ def _require_batch(call: str, *operands: ImportedOperand) -> None:
     """One batch is not repeated along another: one matrix is, where an operand is that."""
     axes = {axis for x in operands for axis in x.axes}
     if HEADS in axes and BATCH not in axes:
-        raise UnsupportedError(f"{call} of two operands without one batch", "a batch of one")
+        what = f"{call} of {' and '.join(x.name for x in operands)}, which have no batch in common,"
+        raise UnsupportedError(what, "a batch of one")
     for name in (BATCH, HEADS):
-        bound = [dict(zip(x.axes, fixed_sizes(x.node), strict=False)) for x in operands]
-        sizes = [found[name] for found in bound if name in found]
-        if 1 in sizes and set(sizes) != {1}:
+        bound = [(x, dict(zip(x.axes, fixed_sizes(x.node), strict=False))) for x in operands]
+        sizes = [(x, found[name]) for x, found in bound if name in found]
+        ones = [x for x, size in sizes if size == 1]
+        others = [x for x, size in sizes if size != 1]
+        if ones and others:
+            one = f"{ones[0].name} with shape {text_of(ones[0].node.get('shape'))}"
             raise UnsupportedError(
-                f"{call} of a batch of 1 and a larger one", "batches of the same size, or a matrix"
+                f"{call} of {one}, which has one batch for several of {others[0].name},",
+                "batches of the same size, or a matrix",
             )
 
 

@@ -13,15 +13,16 @@ from lowering.target.targets import DEFAULT as TARGET
 from wsched.choose.cost_model import cost as cost_of
 from wsched.choose.cost_model import priced, slowed, terms_of
 from wsched.choose.gpus import BOARD_WATTS
-from wsched.choose.heuristics import choose_params
 from wsched.choose.problem import Problem
 from wsched.choose.tuned.lookup import lookup
+from wsched.front.chosen import chosen_kernel
 from wsched.front.explain import planned_cut
 from wsched.front.known import import_fusion
 from wsched.front.problems import problem_of
 from wsched.front.schedule import Schedule
 from wsched.front.sizes import Extents, extents_for
 from wsched.front.targets import gpu_named, require_target
+from wsched.fusion import Fusion
 from wsched.losses.effects import losses_of
 from wsched.losses.facts import LEAST, Facts, Mended
 from wsched.losses.mends import mends_of
@@ -112,7 +113,10 @@ def why(
         posed = posed.on(asked)
     if params is not None:
         require_target(params, posed.target)
-    kernel = compile_fusion(fusion, _described(params or choose_params(posed)))
+    if params is None:
+        kernel = chosen_kernel(fusion, posed, _of_described)
+    else:
+        kernel = _of_described(fusion, params)
     if here and gpu is None and measured is None and problem is not None:
         measured = kernel.trace(*problem)
     return _told(kernel, extents, posed, measured)
@@ -127,7 +131,7 @@ def why_of_parts(definition: Any, *, gpu: str | None = None) -> tuple[Why, ...]:
         gpu: as there.
 
     Raises:
-        UnsupportedError, ScheduleError: it may not be cut, or no matmul has a kernel.
+        UnsupportedError: it may not be cut, or no matmul has a kernel.
     """
     asked = gpu_named(gpu or DEFAULT_GPU)
     _require_measured(asked.target)
@@ -139,6 +143,10 @@ def why_of_parts(definition: Any, *, gpu: str | None = None) -> tuple[Why, ...]:
             extents = Extents.of_problem(posed, part.kernel.fusion)
             found.append(_told(part.kernel, extents, posed, None))
     return tuple(found)
+
+
+def _of_described(fusion: Fusion, params: MatmulParams) -> CompiledFusion:
+    return compile_fusion(fusion, _described(params))
 
 
 def _described(params: MatmulParams) -> MatmulParams:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from lowering.ground.errors import UnsupportedError
 from lowering.target.targets import DEFAULT, target_of_device
 from wsched.choose.heuristics import choose_params
+from wsched.front.chosen import own_choice
 from wsched.front.problems import planned
 from wsched.run.compiled import CompiledFusion, compile_fusion
 from wsched.stress.draws import drawn_form
@@ -121,6 +122,7 @@ def drawn_kernel(where: Where, number: int) -> Worked:
     Raises:
         UnsupportedError: there is no lowering for what was drawn.
         ScheduleError: it is not legal.
+        InternalError: nor is what the heuristic chose.
     """
     rng = where.random(number)
     form = drawn_form(rng)
@@ -149,7 +151,9 @@ def _kernel(where: Where, rng: random.Random, form: Form) -> CompiledFusion:
             params, use_smem_epilogue=False, epilogue_input_stages=0, supported_vec_size=one
         )
     target = DEFAULT if where.device == "cpu" else target_of_device(torch) or DEFAULT
-    return compile_fusion(fusion, params, target)
+    as_chosen = chosen and form.aligned
+    with own_choice(fusion, params) if as_chosen else nullcontext():
+        return compile_fusion(fusion, params, target)
 
 
 def sizes_of(where: Where, worked: Worked, launch: int) -> Sizes:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import wsched
-from lowering.ground.errors import InternalError, UnsupportedError
+from lowering.ground.errors import UnsupportedError
 from tests.doors.dropin.definitions import BUILDERS, F32, built, inputs_of, matrix, nvf, torch
 from tests.doors.dropin.spy import Spy
 from wsched.doors.dropin import decide, execute
@@ -282,15 +282,6 @@ def test_a_segment_that_nvfuser_refuses_leaves_the_call_to_nvfuser(
     # The second time it is asked whether it takes the whole, which it need not.
     assert [c[0] is fd for c in nvfuser.calls] == [False, True, True]
     assert len(fd._wsched.known.left) == 1
-
-
-def test_a_defect_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*args: Any) -> None:
-        raise InternalError("a pass", "something")
-
-    monkeypatch.setattr(kernels, "compile", broken)
-    with pytest.raises(InternalError):
-        built(BUILDERS["linear"]).execute(inputs_of("linear"))
 
 
 def test_wrong_inputs_are_nvfusers_to_refuse(nvfuser: Spy) -> None:

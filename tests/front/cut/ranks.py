@@ -54,6 +54,25 @@ RANKS = {
         """,
         ((2, 3, 4, 24, 32), (2, 3, 1, 16, 32), (2, 3, 4, 24, 16)), 1, 1,
     ),
+    "batches_of_two_dimensions_again": Feature(
+        """
+        y = fd.ops.matmul(t0, t1)
+        f = fd.ops.cast(y, dtype=DataType.Float)
+        b = fd.ops.broadcast_in_dim(t2, shape=[2, 3, 4, 8, 16], broadcast_dims=[1, 2, 3, 4])
+        z = fd.ops.add(f, b)
+        o = fd.ops.cast(z, dtype=DataType.BFloat16)
+        fd.add_output(o)
+        """,
+        ((2, 3, 4, 8, 32), (1, 3, 4, 32, 16), (3, 4, 8, 16)), 1, 1,
+    ),
+    "two_dimensions_of_one_alone": Feature(
+        """
+        y = fd.ops.matmul(t0, t1)
+        z = fd.ops.relu(y)
+        fd.add_output(z)
+        """,
+        ((2, 1, 1, 8, 32), (2, 3, 4, 32, 16)), 1, 1,
+    ),
     "matmul_5d": Feature(
         """
         y = fd.ops.matmul(t0, t1)

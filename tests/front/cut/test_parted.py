@@ -12,9 +12,9 @@ import wsched
 from tests.front.cut.features import Feature, inputs_of
 from wsched.doors.fallback import interpret
 from wsched.front.cut.infer import infer
-from wsched.front.cut.parted import products_of_parts
+from wsched.front.cut.parted import products_of_parts, whole_of
 from wsched.front.cut.segments import Cutter
-from wsched.importer import Definition, record_text
+from wsched.importer import Definition, Node, record_text
 from wsched.importer.input_error import InputError
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
@@ -108,13 +108,23 @@ def test_two_halves_are_one_kernel_with_what_follows(name: str) -> None:
     assert part.runs == "wsched"
     assert [m.op for m in explained.matmuls] == 2 * [record_text(feature.text).node("y").op]
     assert {m.line for m in explained.matmuls} == {record_text(feature.text).node("y").line}
+    assert {m.result for m in explained.matmuls} == {"y"}
+
+
+def part(made: Definition, reader: str) -> Node:
+    """The product that an operation reads."""
+    node = made.node(reader)
+    assert node is not None
+    product = made.node(node.refs[0])
+    assert product is not None and whole_of(product.results[0]) == "y"
+    return product
 
 
 def test_what_is_written_anew() -> None:
     made = parted(HALVES)
-    assert made.node("y") is None
-    for name, first in (("a", 0), ("b", 16)):
-        linear = made.node(name)
+    assert all(made.node(name) is None for name in "yab")
+    for name, first in (("f", 0), ("g", 16)):
+        linear = part(made, name)
         assert linear is not None and linear.op == "linear" and linear.refs[0] == "t0"
         weight, bias = (made.node(n) for n in linear.refs[1:])
         assert (weight.refs, weight.get("start_indices")) == (("t1",), (first, 0))
@@ -124,15 +134,15 @@ def test_what_is_written_anew() -> None:
 
 def test_places_of_a_reshape_are_parts() -> None:
     made = parted(PLACES)
-    weights = [made.node(made.node(name).refs[1]) for name in "ab"]
+    weights = [made.node(part(made, reader).refs[1]) for reader in "fg"]
     assert [w.get("start_indices") for w in weights] == [(0, 0), (0, 16)]
     assert made.node("c") is None and made.node("y") is None
 
 
 def test_one_token_of_all_is_multiplied() -> None:
     made = parted(LAST)
-    assert infer(made)[made.node("s").refs[0]].shape({}) == (2, 1, 32)
-    assert made.node("s").refs[1] == "t1"
+    tokens, weight = part(made, "f").refs
+    assert (infer(made)[tokens].shape({}), weight) == ((2, 1, 32), "t1")
 
 
 def test_equal_parts_are_one_product() -> None:
@@ -145,7 +155,8 @@ def test_equal_parts_are_one_product() -> None:
     """
     feature = Feature(body, ((8, 32), (32, 32)), 1, 1)
     made = parted(feature)
-    assert (made.node("b").op, made.node("b").refs) == ("set", ("a",))
+    (product,) = (n for n in made.nodes if n.op == "linear")
+    assert made.node("z").refs == 2 * product.results
     inputs = inputs_of(feature)
     (found,), (wanted,) = wsched.execute(feature.text, inputs), interpret(made, inputs)
     assert found.equal(wanted)
@@ -222,7 +233,7 @@ def test_parts_from_the_end_and_up_to_a_name() -> None:
         where = f"start_indices=[0, {begin}], end_indices=[8, {end}]"
         body += f"{name} = fd.ops.slice(y, {where})\n{_result(name)}"
     made = parted(Feature(body, ((8, 32), (32, 32)), 1, 1))
-    weights = [made.node(made.node(name).refs[1]) for name in "ab"]
+    weights = [made.node(part(made, f"z{name}").refs[1]) for name in "ab"]
     assert [w.get("start_indices") for w in weights] == [(16, 0), (0, 0)]
     assert [w.get("end_indices") for w in weights] == [(32, 32), (12, 32)]
 
@@ -260,6 +271,26 @@ def test_sizes_that_are_open_stay_whole() -> None:
     text = HALVES.text.replace("shape=[2, 24, 32]", "shape=[-1, -1, -1]")
     definition = record_text(text)
     assert products_of_parts(definition, infer(definition)) is definition
+
+
+def test_parts_of_products_of_parts() -> None:
+    """What is multiplied is a part, too, of one product in two."""
+    body = """
+    y = fd.ops.linear(t0, t1)
+    a = fd.ops.slice(y, start_indices=[0, 0], end_indices=[8, 16])
+    b = fd.ops.slice(y, start_indices=[0, 16], end_indices=[8, 32])
+    z = fd.ops.matmul(a, t2)
+    c = fd.ops.slice(z, start_indices=[0, 0], end_indices=[4, 24])
+    d = fd.ops.relu(c)
+    e = fd.ops.relu(b)
+    fd.add_output(d)
+    fd.add_output(e)
+    """
+    feature = Feature(body, ((8, 32), (32, 32), (16, 24)), 3, 2)
+    inputs = inputs_of(feature)
+    wanted = interpret(record_text(feature.text), inputs)
+    for made in (interpret(parted(feature), inputs), wsched.execute(feature.text, inputs)):
+        assert all(a.equal(b) for a, b in zip(made, wanted, strict=True))
 
 
 def test_batches_and_rows() -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from lowering.ground.errors import ScheduleError
+from lowering.ground.errors import UnsupportedError
 from tests.front.cut.features import Feature, sizes_of
 from wsched.choose.nvfuser_cost import cublas_us, host_us, pointwise_us, roofline_us
 from wsched.front.cut import predict
@@ -140,7 +140,7 @@ def test_a_kernel_that_cannot_be_planned_has_no_price(monkeypatch: pytest.Monkey
     call = sizes_of(cutter)
 
     def planned(self: Sizes, segment: Segment) -> object:
-        raise ScheduleError("smem", "a tile", "none fits")
+        raise UnsupportedError("a tile", "one that fits")
 
     monkeypatch.setattr(predict.Sizes, "planned", planned)
     assert matmuls_us(cutter.all(Take.NONE).segments, call) == {}

@@ -36,10 +36,9 @@ def printed(text: str, inputs: list[Any], monkeypatch: pytest.MonkeyPatch) -> st
         return real(found, *others)
 
     monkeypatch.setattr(program, "prepare", prepare)
-    cutter = cutter_of(record_text(text))
-    chosen = chosen_cut(cutter, inputs)
+    chosen = chosen_cut(cutter_of(record_text(text)), inputs)
     program.make(
-        cutter.definition, cutter.graph.types, chosen.cut.segments, inputs,
+        chosen.cutter.definition, chosen.cutter.graph.types, chosen.cut.segments, inputs,
         lambda s: rest_by(s, False)[1],
     )  # fmt: skip
     whole = "\n".join(made)

@@ -26,6 +26,8 @@ def spread(name: str, shape: tuple[int, ...], dims: list[int]) -> str:
 
 
 PRODUCT = "y = fd.ops.matmul(t0, e)"
+THREE = "y = fd.ops.matmul(t0, t1)"
+"""Of batches that are three runs of dimensions."""
 
 ONCE = {
     "expand": feature(
@@ -72,6 +74,9 @@ ONCE = {
         "f = fd.ops.cast(m, dtype=DataType.Float)", "y = fd.ops.add(f, 1.0)",
         shapes=(BATCHES, (1, 32, 16)),
     ),
+    "nobodys_between": feature(
+        "y = fd.ops.matmul(t0, t1)", shapes=((2, 1, *BATCHES), (1, 1, 3, 32, 16))
+    ),
 }  # fmt: skip
 """One kernel, which reads the operand as it is before it is repeated."""
 
@@ -98,6 +103,18 @@ BESIDE = {
     ),
     "a_row_of_batches": feature(
         spread("t1", (3, 32, 16), [2]), PRODUCT, shapes=(BATCHES, (16,))
+    ),
+    "between_batches": feature(THREE, shapes=((2, 4, *BATCHES), (2, 1, 3, 32, 16))),
+    "around_batches": feature(THREE, shapes=((1, 4, 1, 24, 32), (2, 4, 3, 32, 16))),
+    "each_of_one": feature(THREE, shapes=((2, 4, 1, 24, 32), (1, 4, 3, 32, 16))),
+    "of_fewer_batches": feature(THREE, shapes=((2, 4, *BATCHES), (4, 1, 32, 16))),
+    "expanded_between": feature(
+        "e = fd.ops.expand(t1, shape=[2, 4, 3, 32, 16])", PRODUCT,
+        shapes=((2, 4, *BATCHES), (2, 1, 3, 32, 16)),
+    ),
+    "twice": feature(
+        "a = fd.ops.matmul(t0, t1)", "b = fd.ops.matmul(t2, t1)", "y = fd.ops.add(a, b)",
+        shapes=((2, 4, *BATCHES), (2, 1, 3, 32, 16), (2, 4, *BATCHES)),
     ),
 }  # fmt: skip
 """A kernel of wsched's behind what makes the operand."""
@@ -185,6 +202,26 @@ def test_open_sizes_of_what_is_stored() -> None:
     (y,) = wsched.execute(text, [x, w])
     assert torch.equal(y, (w.float() @ w.float()).bfloat16().expand(3, 32, 32))
     told = wsched.explain(text, [x, w])
+    assert told.matmuls is not None and all(m.kernel for m in told.matmuls)
+
+
+THREE_OPEN = """
+def nvfuser_fusion(fd : FusionDefinition) -> None :
+    x = fd.define_tensor(shape=[-1, -1, -1, -1, -1], contiguity=True, dtype=DataType.BFloat16)
+    w = fd.define_tensor(shape=[-1, 1, -1, -1, -1], contiguity=[True, None, True, True, True],
+        dtype=DataType.BFloat16)
+    a = fd.ops.matmul(x, w)
+    b = fd.ops.matmul(x, w)
+    y = fd.ops.add(a, b)
+    fd.add_output(y)
+"""
+
+
+def test_open_sizes_of_three_runs() -> None:
+    x, w = inputs_of(feature(THREE, shapes=((2, 4, *BATCHES), (2, 1, 3, 32, 16))))
+    (y,) = wsched.execute(THREE_OPEN, [x, w])
+    assert torch.equal(y, interpret(record_text(THREE_OPEN), [x, w])[0])
+    told = wsched.explain(THREE_OPEN, [x, w])
     assert told.matmuls is not None and all(m.kernel for m in told.matmuls)
 
 

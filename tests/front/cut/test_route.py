@@ -16,6 +16,8 @@ from wsched.doors.dropin import decide, decision_of
 from wsched.doors.fallback import interpret, rebuild
 from wsched.front import known, routes
 from wsched.front.cut.epilogues import Take
+from wsched.front.cut.forms import form_of
+from wsched.front.cut.infer import infer
 from wsched.front.cut.segments import Cutter
 from wsched.front.explain import explain_definition, explain_on
 from wsched.importer import record_text
@@ -191,7 +193,7 @@ def test_random_numbers_are_the_whole_definitions() -> None:
         "of the definition would find elsewhere"
     )
     assert found.refusals[0].reason == (
-        "fd.ops.uniform (random numbers, which nvFuser draws) "
+        "fd.ops.uniform (random numbers, which nvFuser draws) in an epilogue "
         "is not supported; supported: the operations of design/pointwise-ops.md"
     )
 
@@ -265,6 +267,7 @@ def test_an_epilogue_along_one_of_the_batches_is_left_out() -> None:
 
 
 def test_batches_that_are_more_than_two_runs() -> None:
+    """A cut has stored one of them with more batches by then."""
     feature = Feature(
         """
         y = fd.ops.matmul(t0, t1)
@@ -272,11 +275,14 @@ def test_batches_that_are_more_than_two_runs() -> None:
         """,
         ((2, 3, 1, 8, 32), (1, 3, 4, 32, 16)), 0, 1,
     )  # fmt: skip
-    (fate,) = wsched.explain(feature.text, inputs_of(feature)).matmuls
-    assert fate.reason == (
-        "fd.ops.matmul of batches [2, 3, 1] and [1, 3, 4] is not supported; supported: the same "
-        "batches of both operands, or two runs of batches of which each operand has one or both, "
-        "the last run one dimension; or a matrix"
+    definition = record_text(feature.text)
+    matmul = next(n for n in definition.nodes if n.op == "matmul")
+    with pytest.raises(UnsupportedError) as error:
+        form_of(definition, matmul, infer(definition).types)
+    assert str(error.value) == (
+        "fd.ops.matmul of t0 with batches [2, 3, 1] and t1 with [1, 3, 4] is not supported; "
+        "supported: the same batches of both operands, or two runs of dimensions of batches one "
+        "behind the other, of which each operand has one or both; or a matrix"
     )
 
 

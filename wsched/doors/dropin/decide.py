@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from lowering.ground.errors import InternalError, ScheduleError, UnsupportedError
+from lowering.ground.errors import InternalError, UnsupportedError
 from lowering.ground.locks import Lock
 from lowering.ground.recent import bounded
 from lowering.target.targets import DEFAULT, target_of_device
@@ -225,7 +225,7 @@ def decide(known: Known, inputs: Sequence[Any], constants: Sequence[int] = ()) -
         device = _device(inputs)
         call = Call(tensors, sizes, constants=steady, given=given, device=device)
         found = verdict(cutter, call)
-    except (UnsupportedError, ScheduleError) as e:
+    except UnsupportedError as e:
         return Decision(str(e), shares=_left(known.definition, inputs, str(e)))
     chosen, reason = found.chosen, found.reason
     plain = translated(chosen.call, chosen.cutter, chosen.plain)

@@ -6,13 +6,14 @@ operands; what it takes, the class of the inputs. All else has been decided befo
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial, wraps
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from lowering.ground.errors import ScheduleError, UnsupportedError
+from lowering.ground.errors import InternalError, UnsupportedError, WschedError
 from lowering.ground.locks import Lock
 from lowering.ground.recent import bounded
 from wsched.doors.dropin.decide import Decision, Known, decide, known_of
@@ -40,7 +41,12 @@ _SEEN = "_wsched"
 _CLASSES = 256
 """Classes of inputs, and sets of shapes, that are remembered for a definition."""
 
-_REFUSALS = (UnsupportedError, ScheduleError, InputError)
+
+class _DefectError(WschedError):
+    """A defect of wsched's, found before it ran anything of a call, of which it has warned."""
+
+
+_REFUSALS = (UnsupportedError, InputError, _DefectError)
 """With these nvFuser runs a call after all, and says in its own words what is wrong with it."""
 
 _BOTH = (list, tuple)
@@ -191,22 +197,23 @@ def _decided(
     """Decide about a class of inputs and run it.
 
     Raises:
-        UnsupportedError, ScheduleError: wsched does not take it; that is remembered.
+        UnsupportedError, _DefectError: wsched does not take it; that is remembered.
         InputError: the inputs do not fit; that is not.
+        InternalError: a defect that a kernel meets when it runs, a hang say.
     """
     decision = decide(known, inputs, _constants(inputs))
     try:
         if not decision.taken:
             raise UnsupportedError(decision.reason, "what is predicted to be faster")
-        run = _told(known, _run_of(original, decision, inputs))
+        run = _made(original, known, decision, inputs)
         try:
             results = run(inputs, key)
         except NvfuserError:
             if _takes_all(original, fd, inputs, options):
                 raise
-            run = _told(known, _run_of(original, decision, inputs, by_torch=True))
+            run = _made(original, known, decision, inputs, by_torch=True)
             results = run(inputs, key)
-    except (UnsupportedError, ScheduleError) as e:
+    except (UnsupportedError, _DefectError) as e:
         tally = _tally(known, _refused(decision, e))
         with _lock:
             if len(known.left) >= _CLASSES:
@@ -245,9 +252,30 @@ def _takes_all(
     return True
 
 
-def _run_of(
-    original: Execute, decision: Decision, inputs: Sequence[Any], by_torch: bool = False
+def _made(
+    original: Execute,
+    known: Known,
+    decision: Decision,
+    inputs: Sequence[Any],
+    by_torch: bool = False,
 ) -> Run:
+    """How a decision runs, within a range of the definition's title, for profilers.
+
+    Raises:
+        _DefectError: a defect of wsched's. The program has nvFuser, which runs the call; of the
+            defect it hears by a warning, which Python's filters make an error.
+    """
+    try:
+        run = _run_of(original, decision, inputs, by_torch)
+    except InternalError as e:
+        found = f"a defect of wsched's, {str(e).splitlines()[0]}"
+        text = f"wsched: {known.title}: nvFuser runs it, because of {found}"
+        warnings.warn(text, RuntimeWarning, stacklevel=2)
+        raise _DefectError(found) from None
+    return ranged(run, lambda: f"wsched: {known.title}")
+
+
+def _run_of(original: Execute, decision: Decision, inputs: Sequence[Any], by_torch: bool) -> Run:
     """How a decision runs; nvFuser's own function runs what is not wsched's, or torch does."""
 
     def rest(segment: Segment) -> Function:
@@ -258,11 +286,6 @@ def _run_of(
     cutter = decision.cutter
     assert cutter is not None
     return make(cutter.definition, cutter.graph.types, decision.segments, inputs, rest).run
-
-
-def _told(known: Known, run: Run) -> Run:
-    """It within a range of its title, for profilers."""
-    return ranged(run, lambda: f"wsched: {known.title}")
 
 
 def _first(

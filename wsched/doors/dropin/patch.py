@@ -37,7 +37,8 @@ def install(*, constant_parameters: bool = False) -> None:
     """Let every ``FusionDefinition`` of this process take wsched's kernels where they are faster.
 
     In all threads, for definitions that exist and those to come. A second call changes nothing
-    but the option.
+    but the option. Of a defect of wsched's that is found before anything of a call has run a
+    ``RuntimeWarning`` tells, and nvFuser runs such calls; where warnings are errors it is one.
 
     Args:
         constant_parameters: whether inputs that are a ``torch.nn.Parameter`` stay as they are from

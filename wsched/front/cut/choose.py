@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import inf
 
-from lowering.ground.errors import ScheduleError, UnsupportedError
+from lowering.ground.errors import UnsupportedError
 from lowering.ground.expr import Var
 from wsched.front.cut.commute import Moves
 from wsched.front.cut.constants import with_kept
@@ -78,16 +78,16 @@ def choose(cutter: Cutter, call: Sizes, *, may_leave: bool, gpu_us: float = inf)
         gpu_us: what the GPU may take, if some cut takes no more.
 
     Raises:
-        UnsupportedError, ScheduleError: no cut can be run.
+        UnsupportedError: no cut can be run.
     """
     parted = cutter.in_parts
     if parted is None:
         return _best(cutter, call, may_leave, gpu_us)
-    found, refused = list[Chosen](), list[UnsupportedError | ScheduleError]()
+    found, refused = list[Chosen](), list[UnsupportedError]()
     for form in (cutter, parted):
         try:
             found.append(_best(form, translated(call, cutter, form), may_leave, gpu_us))
-        except (UnsupportedError, ScheduleError) as e:
+        except UnsupportedError as e:
             refused.append(e)
     if not found:
         raise refused[0]
@@ -114,7 +114,7 @@ def _with_moved(
     try:
         other = cutter.with_moved(moves)
         return least(other, translated(call, cutter, other), may_leave, gpu_us)
-    except (UnsupportedError, ScheduleError):
+    except UnsupportedError:
         return None
 
 
@@ -169,7 +169,7 @@ class _Search:
     call: Sizes
     may_leave: bool
     gpu_us: float = inf
-    refusal: UnsupportedError | ScheduleError = field(
+    refusal: UnsupportedError = field(
         default_factory=lambda: UnsupportedError("this definition", "others")
     )
     _prices: dict[Segment, SegmentsCost] = field(default_factory=dict)
@@ -181,10 +181,10 @@ class _Search:
         """A cut and its price, with summaries and sweeps where they pay; None where none runs."""
         try:
             best = self._least(self.cutter.cut(takes))
-        except (UnsupportedError, ScheduleError) as e:
+        except UnsupportedError as e:
             self.refusal = e.with_traceback(None)
             return None
-        with suppress(UnsupportedError, ScheduleError):
+        with suppress(UnsupportedError):
             if (beside := self.cutter.beside(takes)) is not None:
                 best = min(best, self._least(beside), key=lambda x: x.rank)
         return best
@@ -251,7 +251,7 @@ class _Search:
         """
         try:
             self._segment(segment)
-        except (InputError, UnsupportedError, ScheduleError):
+        except (InputError, UnsupportedError):
             return False
         return True
 

@@ -10,6 +10,7 @@ from wsched.front.cut.choose import Chosen
 from wsched.front.cut.commute import Moves
 from wsched.front.cut.epilogues import Kernel, Take
 from wsched.front.cut.factors import why_no_product
+from wsched.front.cut.parted import whole_of
 from wsched.front.cut.segments import Cutter
 from wsched.front.cut.vectors import written_as
 from wsched.front.route import Fate
@@ -38,9 +39,14 @@ def fates(chosen: Chosen, names: Sequence[str]) -> tuple[Fate, ...]:
         )
         operands = _operands(cutter, chosen, i, made)
         found.append(
-            replace(fate, result=written_as(cutter.graph.nodes[i].results[0]), operands=operands)
+            replace(fate, result=_asked(cutter.graph.nodes[i].results[0]), operands=operands)
         )
     return tuple(found)
+
+
+def _asked(name: str) -> str:
+    """What the definition calls a product that has been written anew."""
+    return written_as(whole_of(name))
 
 
 def _operands(cutter: Cutter, chosen: Chosen, i: int, made: Node) -> str:

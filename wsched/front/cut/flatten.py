@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
 
 from lowering.ground.errors import UnsupportedError
 from lowering.ground.expr import ONE, Expr
@@ -46,7 +47,7 @@ def flattened(definition: Definition, types: Mapping[str, TensorType]) -> tuple[
     known = [f for f in forms if f is not None]
     if not known:
         return definition, ()
-    if len(known) < len(forms) or len({(f.merged, f.extra, f.spread) for f in known}) > 1:
+    if len(known) < len(forms) or len({(f.runs, f.extra, f.spread) for f in known}) > 1:
         raise UnsupportedError("matmuls of different ranks in a kernel", "matmuls of one rank")
     result = types[matmuls[0].results[0]].dims or ()
     return _Writer(definition, types, matmuls, tuple(known), len(result)).written()
@@ -74,6 +75,12 @@ class _Writer:
     def form(self) -> Form:
         """What they have in common."""
         return self.forms[0]
+
+    @property
+    def _runs(self) -> list[range]:
+        """The result's dimensions that become one, and those behind them that become another."""
+        ends = [*accumulate(self.form.runs, initial=0)]
+        return [range(*pair) for pair in pairwise(ends)]
 
     def written(self) -> tuple[Definition, Seen]:
         places = self._places()
@@ -187,30 +194,35 @@ class _Writer:
         return tuple(d.extent or ONE for d in self.types[name].dims or ())
 
     def _kept(self, places: Places) -> Places:
-        """With the merged dimensions as one, whose place is 0."""
-        first = [p for p in places if p is not None and p < self.form.merged]
-        rest = [p for p in places if p is None or p >= self.form.merged]
-        return (*((0,) if first else ()), *rest)
+        """With each run of dimensions as one, whose place is that of its first."""
+        kept: list[int | None] = []
+        for place in places:
+            of = next((run.start for run in self._runs if place in run), place)
+            if of is None or of not in kept:
+                kept.append(of)
+        return tuple(kept)
 
     def _merged(self, name: str, places: Places) -> tuple[Expr, ...]:
-        """The extents of a tensor with the merged dimensions as one."""
-        count = self.form.merged
-        inside = [at for at, p in enumerate(places) if p is not None and p < count]
-        extents = self._extents(name)
-        if not inside:
-            return extents
-        ones = {extents[at] == ONE for at in inside}
+        """The extents of a tensor with each run of dimensions as one."""
+        extents = [*self._extents(name)]
         result = self._extents(self.matmuls[0].results[0])
-        mixed = len(ones) > 1 and any(
-            extents[at] == ONE and result[places[at] or 0] != ONE for at in inside
-        )
-        if len(inside) < count or inside != list(range(count)) or mixed:
-            raise UnsupportedError(
-                f"{name} along some of the dimensions that are the rows or the batches of "
-                f"fd.ops.{self.matmuls[0].op}",
-                "along all of them, or none",
+        for run in reversed(self._runs):
+            inside = [at for at, p in enumerate(places) if p in run]
+            if not inside:
+                continue
+            ones = {extents[at] == ONE for at in inside}
+            mixed = len(ones) > 1 and any(
+                extents[at] == ONE and result[places[at] or 0] != ONE for at in inside
             )
-        return (product_of(extents[:count]), *extents[count:])
+            first = inside[0]
+            if [places[at] for at in inside] != [*run] or inside[-1] - first >= len(run) or mixed:
+                raise UnsupportedError(
+                    f"{name} along some of the dimensions that are the rows or the batches of "
+                    f"fd.ops.{self.matmuls[0].op}",
+                    "along all of them, or none",
+                )
+            extents[first : first + len(run)] = [product_of(extents[first : first + len(run)])]
+        return tuple(extents)
 
     # --- operations -----------------------------------------------------------------------------
 

@@ -27,7 +27,8 @@ class Form:
     """How a matmul is written anew.
 
     Args:
-        merged: how many of the result's first dimensions become one.
+        runs: how many of the result's first dimensions become one, and how many behind these
+            another one.
         extra: dimensions of size 1 that the result gets in front.
         first: extents of the first operand.
         second: of the second operand.
@@ -36,7 +37,7 @@ class Form:
             one has alone.
     """
 
-    merged: int
+    runs: tuple[int, ...]
     extra: int
     first: tuple[Expr, ...]
     second: tuple[Expr, ...]
@@ -46,7 +47,7 @@ class Form:
     @property
     def merges_rows(self) -> bool:
         """Whether rows of several matrices become those of one, the first operand."""
-        return self.merged > 1 and len(self.first) == len(self.second) == 2
+        return len(self.runs) == 1 < self.runs[0] and len(self.first) == len(self.second) == 2
 
 
 def form_of(definition: Definition, matmul: Node, types: Mapping[str, TensorType]) -> Form | None:
@@ -71,7 +72,7 @@ def form_of(definition: Definition, matmul: Node, types: Mapping[str, TensorType
             f"fd.ops.{matmul.op} of transposed batches and a vector", "batches as they lie"
         )
     x = [d.extent or ONE for d in a]
-    return replace(found, merged=len(a) - 2, first=(product_of(x[:-2]), *x[-2:]))
+    return replace(found, runs=(len(a) - 2,), first=(product_of(x[:-2]), *x[-2:]))
 
 
 def _is_turned(definition: Definition, name: str) -> bool:
@@ -97,12 +98,12 @@ def _form(matmul: Node, a: tuple[Dim, ...], b: tuple[Dim, ...]) -> Form | None:
     x, y = ([d.extent or ONE for d in dims] for dims in (a, b))
     if matmul.op == "linear":
         if len(a) == 1 and len(b) == 2:
-            return Form(0, 1, (ONE, x[0]), tuple(y))
+            return Form((), 1, (ONE, x[0]), tuple(y))
         return _rows(x, y) if len(a) > _DIRECT and len(b) == 2 else None
     if len(a) == 1 and len(b) == 2:
-        return Form(0, 1, (ONE, x[0]), tuple(y))
+        return Form((), 1, (ONE, x[0]), tuple(y))
     if len(b) == 1 and len(a) > 1:
-        return Form(len(a) - 1, 1, (product_of(x[:-1]), x[-1]), (ONE, y[0]), swapped=True)
+        return Form((len(a) - 1,), 1, (product_of(x[:-1]), x[-1]), (ONE, y[0]), swapped=True)
     outer, other = a[:-2], b[:-2]
     one_of_b = bool(other) and all(d.is_one for d in other)
     one_of_a = bool(outer) and all(d.is_one for d in outer)
@@ -113,47 +114,59 @@ def _form(matmul: Node, a: tuple[Dim, ...], b: tuple[Dim, ...]) -> Form | None:
     if max(len(a), len(b)) <= _DIRECT and not one_of_a:
         return None
     if not outer or (one_of_a and len(outer) <= len(other)):
-        return Form(len(other), 0, tuple(x[-2:]), (product_of(y[:-2]), *y[-2:]))
+        return Form((len(other),), 0, tuple(x[-2:]), (product_of(y[:-2]), *y[-2:]))
     if [d.extent for d in outer] != [d.extent for d in other]:
         if (apart := _apart(a, b)) is not None:
             return apart
+        first, second = matmul.refs[:2]
         raise UnsupportedError(
-            f"fd.ops.matmul of batches {_text(outer)} and {_text(other)}",
-            "the same batches of both operands, or two runs of batches of which each operand has "
-            "one or both, the last run one dimension; or a matrix",
+            f"fd.ops.matmul of {first} with batches {_text(outer)} and {second} with "
+            f"{_text(other)}",
+            "the same batches of both operands, or two runs of dimensions of batches one behind "
+            "the other, of which each operand has one or both; or a matrix",
         )
     if len(a) == _DIRECT_BATCHES and not any(d.is_one for d in outer):
         return None
-    return Form(len(outer), 0, (product_of(x[:-2]), *x[-2:]), (product_of(y[:-2]), *y[-2:]))
+    return Form((len(outer),), 0, (product_of(x[:-2]), *x[-2:]), (product_of(y[:-2]), *y[-2:]))
 
 
 def _apart(a: tuple[Dim, ...], b: tuple[Dim, ...]) -> Form | None:
-    """A matmul of batches that some operand has alone; None unless these are two runs that both
-    have, or the same one, of which the last is one dimension.
+    """A matmul of batches that some operand has alone; None unless these are two runs, each of
+    which both operands have, or the same one.
     """
     count = max(len(a), len(b)) - 2
     one = Dim(ONE)
     rows = [(*(one for _ in range(count + 2 - len(x))), *x)[:count] for x in (a, b)]
     if any(d != e and not d.is_one and not e.is_one for d, e in zip(*rows, strict=True)):
         return None
-    has = [tuple(not d.is_one for d in pair) for pair in zip(*rows, strict=True)]
-    first = [h == has[0] for h in has]
-    if count < 2 or first != [True] * (count - 1) + [False] or (False, False) in has:
+    has = _without_ones([tuple(not d.is_one for d in pair) for pair in zip(*rows, strict=True)])
+    runs = tuple(dict.fromkeys(has))
+    if len(runs) != 2 or has != sorted(has, key=runs.index):
         return None
-    runs = has[0], has[-1]
+    first = has.count(runs[0])
     extents, spread = list[tuple[Expr, ...]](), list[tuple[bool, ...]]()
     for at, (dims, matrix) in enumerate(zip(rows, (a[-2:], b[-2:]), strict=True)):
         sizes = [d.extent or ONE for d in dims]
-        outside = (product_of(sizes[:-1]), sizes[-1])
+        outside = (product_of(sizes[:first]), product_of(sizes[first:]))
         kept = tuple(e for e, run in zip(outside, runs, strict=True) if run[at])
         extents.append((*kept, *(d.extent or ONE for d in matrix)))
         spread.append((*(not run[at] for run in runs), False, False))
-    return Form(count - 1, 0, extents[0], extents[1], spread=(spread[0], spread[1]))
+    both = (first, count - first)
+    return Form(both, 0, extents[0], extents[1], spread=(spread[0], spread[1]))
+
+
+def _without_ones(has: list[tuple[bool, ...]]) -> list[tuple[bool, ...]]:
+    """Which operands have each batch; one that none has more than once is as that beside it."""
+    for at in range(1, len(has)):
+        has[at] = has[at] if any(has[at]) else has[at - 1]
+    for at in reversed(range(len(has) - 1)):
+        has[at] = has[at] if any(has[at]) else has[at + 1]
+    return has
 
 
 def _rows(a: Sequence[Expr], b: Sequence[Expr]) -> Form:
     """All but the last dimension of the first operand as its rows."""
-    return Form(len(a) - 1, 0, (product_of(a[:-1]), a[-1]), tuple(b))
+    return Form((len(a) - 1,), 0, (product_of(a[:-1]), a[-1]), tuple(b))
 
 
 def product_of(extents: Sequence[Expr]) -> Expr:

@@ -25,7 +25,10 @@ from wsched.importer.definition import Value
 from wsched.importer.lists import MOST
 from wsched.importer.ops import MATMULS
 
-__all__ = ["products_of_parts"]
+__all__ = ["products_of_parts", "whole_of"]
+
+_PART = "@part"
+"""Ends the name of a part, in front of its number."""
 
 Box = tuple[tuple[int, int], ...]
 """First place and the one behind the last, along each dimension."""
@@ -47,7 +50,13 @@ def products_of_parts(definition: Definition, tensors: Tensors) -> Definition:
     writer = _Writer(definition, tensors, _looked_at(definition, tensors))
     for node in definition.nodes:
         writer.take(node)
-    return replace(definition, nodes=tuple(writer.nodes)) if writer.taken else definition
+    return replace(definition, nodes=tuple(writer.nodes)) if writer.changed else definition
+
+
+def whole_of(name: str) -> str:
+    """The product that a part of one is of; any other name as it is."""
+    whole, found, number = name.rpartition(_PART)
+    return whole if found and number.isdecimal() else name
 
 
 @dataclass(slots=True)
@@ -59,15 +68,21 @@ class _Writer:
         tensors: of it.
         given: names of what the caller is given, or a view of.
         nodes: what is written.
-        taken: names of what is written otherwise or not at all, the parts and the products.
     """
 
     definition: Definition
     tensors: Tensors
     given: frozenset[str]
     nodes: list[Node] = field(default_factory=list)
-    taken: set[str] = field(default_factory=set)
+    _made: dict[str, str] = field(default_factory=dict)
+    _gone: set[str] = field(default_factory=set)
+    _count: int = 0
     _written: dict[tuple[str, Box], str] = field(default_factory=dict)
+
+    @property
+    def changed(self) -> bool:
+        """Whether a product is in parts."""
+        return bool(self._made)
 
     def take(self, node: Node) -> None:
         """The next operation."""
@@ -76,14 +91,22 @@ class _Writer:
         if boxes:
             made = dict[Box, str]()
             for part, box in boxes.items():
-                if box in made:
-                    self.nodes.append(Node("set", (part,), (Ref(made[box]),), (), node.line))
-                    continue
-                made[box] = part
-                self.nodes.append(self._product(node, part, box))
-            self.taken |= {name, *boxes, *(n.results[0] for n in self._readers(name))}
-        elif name not in self.taken:
-            self.nodes.append(node)
+                if box not in made:
+                    made[box] = self._named(name)
+                    self._write(self._product(node, made[box], box))
+                self._made[part] = made[box]
+            self._gone |= {name, *boxes, *(n.results[0] for n in self._readers(name))}
+        elif name not in self._gone:
+            self._write(node)
+
+    def _write(self, node: Node) -> None:
+        """Enter an operation, which reads parts by their new names."""
+        self.nodes.append(node.reading(self._made) if self._made.keys() & {*node.refs} else node)
+
+    def _named(self, name: str) -> str:
+        """A name for a part of a tensor."""
+        self._count += 1
+        return f"{name}{_PART}{self._count - 1}"
 
     def _readers(self, name: str) -> Iterator[Node]:
         return (n for n in self.definition.nodes if name in n.refs)
@@ -184,11 +207,11 @@ class _Writer:
         if box == tuple((0, n) for n in shape):
             return name
         if (name, box) not in self._written:
-            made = f"{name}@part{len(self._written)}"
+            made = self._named(name)
             starts: tuple[Value, ...] = tuple(a for a, _ in box)
             ends: tuple[Value, ...] = tuple(b for _, b in box)
             kwargs = (("start_indices", starts), ("end_indices", ends))
-            self.nodes.append(Node("slice", (made,), (Ref(name),), kwargs, line))
+            self._write(Node("slice", (made,), (Ref(name),), kwargs, line))
             self._written[name, box] = made
         return self._written[name, box]
 

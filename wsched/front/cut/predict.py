@@ -9,7 +9,7 @@ from math import prod
 from types import MappingProxyType
 from typing import Any
 
-from lowering.ground.errors import ScheduleError, UnsupportedError
+from lowering.ground.errors import UnsupportedError
 from lowering.target.target import Target
 from lowering.target.targets import DEFAULT
 from wsched.choose.arithmetic import instructions_of, swept_instructions
@@ -280,7 +280,7 @@ def segment_us(
         cublas: of :func:`matmuls_us`.
 
     Raises:
-        UnsupportedError, ScheduleError: a kernel or a size that there is none for.
+        UnsupportedError: a kernel or a size that there is none for.
     """
     if segment.kept:
         return SegmentsCost(0.0, KEPT_HOST_US * len(segment.inputs))
@@ -322,7 +322,7 @@ def matmuls_us(segments: Sequence[Segment], call: Sizes) -> dict[str, float]:
     found: dict[str, float] = {}
     for segment in segments:
         if segment.matmul and len(segment.outputs) == 1:
-            with suppress(UnsupportedError, ScheduleError):
+            with suppress(UnsupportedError):
                 planned = call.planned(segment)
                 if planned.problem.products == 1:
                     found[segment.outputs[0]] = cublas_us(planned.problem, planned.copied)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from lowering.ground.expr import ONE, Expr
 from wsched.front import kernels
+from wsched.front.chosen import of_own_making
 from wsched.front.cut.graph import is_elementwise
 from wsched.front.cut.in_place import written_in_place
 from wsched.front.cut.leading import with_views_in_front
@@ -21,6 +22,7 @@ from wsched.front.look import Look
 from wsched.fusion.sweep import Sweep
 from wsched.importer import Definition, Written
 from wsched.importer.summary import import_summary
+from wsched.importer.title import title_of
 from wsched.program.classes import ALIGNMENT, Key
 from wsched.program.keep import Keep
 from wsched.program.memory import device_of, extents_of, new_tensor
@@ -80,6 +82,7 @@ def make(
     Raises:
         UnsupportedError: nobody takes a segment, or a kernel does not.
         InputError: the inputs do not fit the definition.
+        InternalError: a kernel's schedule, or the steps together, are illegal.
     """
     names = tuple(n.results[0] for n in definition.inputs)
     if len(segments) == 1 and segments[0].is_plain(names) and not definition.written:
@@ -102,7 +105,8 @@ def make(
         else:
             made.rest(segment)
     program = made.program(definition)
-    run = prepare(program, made.own, made.functions, inputs, copy_rows, _keep(names, segments))
+    with of_own_making("the program of a cut", lambda: title_of(definition)):
+        run = prepare(program, made.own, made.functions, inputs, copy_rows, _keep(names, segments))
     return Made(run, tuple(made.kernels))
 
 

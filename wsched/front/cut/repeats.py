@@ -3,13 +3,15 @@
 ``expand`` and ``broadcast_in_dim`` give an operand dimensions without memory of their own. Along
 batches that the other operand has a product needs none of that: ``matmul`` repeats a batch of 1 by
 itself, and to a kernel it is a matrix for all of a batch. What else is repeated is put into memory
-in front of the product.
+in front of the product. So is an operand that ``matmul`` itself repeats where a kernel has no
+batches for it: it has two runs of dimensions, and a third takes one that both operands have.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 
 from lowering.ground.expr import ONE, Const
 from wsched.front.cut.tensors import Dim, Tensors, numbers_of
@@ -61,17 +63,65 @@ class _Writer:
         pair = [v.name if isinstance(v, Ref) else "" for v in matmul.factors]
         dims = [self._dims(name) for name in pair]
         found: dict[str, str] = {}
-        for name, mine, other in zip(pair, dims, dims[::-1], strict=True):
+        for at, (name, mine, other) in enumerate(zip(pair, dims, dims[::-1], strict=True)):
             if not any(d.repeated for d in mine) or self._is_given(name):
                 continue
             batches = _batches(mine, other) if matmul.op == "matmul" else Places()
             once = self._once(name, batches)
             if once is not None:
-                mine = tuple(Dim(ONE) if at in batches else d for at, d in enumerate(mine))
+                mine = tuple(Dim(ONE) if i in batches else d for i, d in enumerate(mine))
             repeated = any(d.repeated for d in mine)
             once = name if once is None else once
             found[name] = self._stored(once, mine, matmul.line) if repeated else once
-        return found
+            dims[at] = mine
+        return found | self._in_two_runs(matmul, pair, dims, found)
+
+    def _in_two_runs(
+        self, matmul: Node, pair: list[str], dims: list[Dims], found: Mapping[str, str]
+    ) -> dict[str, str]:
+        """The operands that are put into memory with batches of the other one, so that these are
+        two runs of dimensions; the second one before the first.
+
+        Args:
+            matmul: of them.
+            pair: their names.
+            dims: theirs, as they are read.
+            found: what is read in their place.
+        """
+        made: dict[str, str] = {}
+        known = all(d.extent is not None for x in dims for d in x)
+        batches = matmul.op == "matmul" and min(map(len, dims)) > 2
+        if not known or not batches or pair[0] == pair[1]:
+            return made
+        for at in (1, 0):
+            mine, other = dims[at], dims[1 - at]
+            name, places = pair[at], _lacking(mine, other)
+            if places and _runs(mine, other) > 2:
+                whole = tuple(
+                    Dim(other[i - len(mine)].extent) if i in places else d
+                    for i, d in enumerate(mine)
+                )
+                read = found.get(name, name)
+                made[name] = self._whole(read, pair[1 - at], places, whole, matmul.line)
+                dims[at] = whole
+        return made
+
+    def _whole(self, name: str, other: str, places: Places, dims: Dims, line: int) -> str:
+        """A tensor in memory with the sizes of another one in place of 1 for these dimensions."""
+        over = f"{name}@over_{other}"
+        if over not in self._stored_of:
+            shift, shape = len(self._dims(other)) - len(dims), list[Value]()
+            for at, dim in enumerate(dims):
+                size: Value = -1
+                if at in places and isinstance(dim.extent, Const):
+                    size = dim.extent.value
+                elif at in places:
+                    of = f"{over}@of_{at}"
+                    size = Ref(self._write(Node("size", (of,), (Ref(other), at + shift), (), line)))
+                shape.append(size)
+            kwargs = (("shape", tuple(shape)),)
+            self._write(Node("expand", (over,), (Ref(name),), kwargs, line))
+        return self._stored(over, dims, line)
 
     def _dims(self, name: str) -> Dims:
         return (self.tensors[name].dims if name in self.tensors else None) or ()
@@ -181,6 +231,21 @@ def _batches(mine: Dims, other: Dims) -> Places:
         for at in last
         if mine[-at].repeated and not other[-at].repeated and not other[-at].is_one
     )
+
+
+def _runs(first: Dims, second: Dims) -> int:
+    """Runs of batches that the same operands have: of ``[2, 3, 4]`` and ``[2, 1, 4]`` three."""
+    count = max(len(first), len(second)) - 2
+    rows = [(*(True for _ in range(count + 2 - len(x))), *(d.is_one for d in x[:-2]))
+            for x in (first, second)]  # fmt: skip
+    has = [pair for pair in zip(*rows, strict=True) if pair != (True, True)]
+    return sum(1 for _ in groupby(has))
+
+
+def _lacking(mine: Dims, other: Dims) -> Places:
+    """The batches of size 1 of an operand of which the other one has more."""
+    last = range(3, min(len(mine), len(other)) + 1)
+    return Places(len(mine) - at for at in last if mine[-at].is_one and not other[-at].is_one)
 
 
 def _named_once(name: str, places: Places) -> tuple[str]:

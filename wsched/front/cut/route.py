@@ -66,7 +66,7 @@ def chosen_cut(
 
     Raises:
         InputError: the inputs do not fit the definition.
-        UnsupportedError, ScheduleError: it may not be cut, or no matmul has a kernel.
+        UnsupportedError: it may not be cut, or no matmul has a kernel.
     """
     return choose(cutter, call_of(cutter, inputs, gpu, constants), may_leave=False)
 
@@ -117,7 +117,7 @@ def cut_route(
 
     Raises:
         InputError: the inputs do not fit the definition.
-        UnsupportedError, ScheduleError: it may not be cut, no matmul has a kernel, or nobody
+        UnsupportedError: it may not be cut, no matmul has a kernel, or nobody
             takes the rest.
     """
     chosen = chosen_cut(cutter_of(definition), inputs, constants=constants)

@@ -60,7 +60,7 @@ def verdict(cutter: Cutter, call: Sizes) -> Verdict:
         call: what is asked for.
 
     Raises:
-        UnsupportedError, ScheduleError: no cut can be run.
+        UnsupportedError: no cut can be run.
     """
     nvfuser = nvfuser_us(cutter.all(Take.NONE).segments, call)
     return Verdict(choose(cutter, call, may_leave=True, gpu_us=nvfuser.gpu_us), nvfuser)
