@@ -146,6 +146,13 @@ class Definition:
     marks: tuple[Node, ...] = ()
     written: tuple[Written, ...] = ()
 
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.nodes, self.outputs, self.marks, self.written))
+
     @cached_property
     def inputs(self) -> tuple[Node, ...]:
         """What the caller passes: tensors and run-time scalars, in order."""

@@ -44,6 +44,12 @@ def pair(shape: tuple[int, int, int]) -> tuple[Segment, Segment]:
     return summary, product
 
 
+def test_without_statistics_no_kernel_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    (product,) = (s for s in chosen((200, 24, 64)).cut.segments if s.matmul)
+    monkeypatch.setattr("wsched.front.cut.hidden.import_fusion", None)
+    assert [*statistics([product])] == []
+
+
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_what_is_priced_is_what_runs(shape: tuple[int, int, int]) -> None:
     (m, n, k), (summary, product), call = shape, pair(shape), chosen(shape).call

@@ -37,6 +37,14 @@ def test_cuts(name: str, take: Take, golden: Golden) -> None:
     assert shown(segments(BUILDERS[name], take)) == golden
 
 
+def test_what_cuts_have_in_common_is_made_once() -> None:
+    """A search asks for a cut for each matmul and take: what none of them changes is the same."""
+    cutter = Cutter(definition_of(built(BUILDERS["mlp"])))
+    first, last = (s for s in cutter.all(Take.ALL).segments if s.matmul)
+    other = cutter.cut((Take.NONE, Take.ALL)).segments
+    assert other[-1] is last and first not in other
+
+
 def test_what_a_segment_makes_is_declared_by_its_reader() -> None:
     found = segments(BUILDERS["normed"], Take.NONE)
     declared = found[1].definition.node("tv2")

@@ -33,6 +33,8 @@ def statistics(segments: Sequence[Segment]) -> Iterator[tuple[Segment, Segment]]
     Args:
         segments: of a cut.
     """
+    if not any(s.summary for s in segments):
+        return
     steps = list[Step]()
     for at in sorted(range(len(segments)), key=lambda n: not segments[n].kept):
         segment = segments[at]

@@ -152,6 +152,7 @@ class Cutter:
     _kernels: dict[tuple[int, frozenset[int], Take], Kernel | UnsupportedError] = field(
         default_factory=dict
     )
+    _made: dict[tuple[frozenset[int], tuple[str, ...], bool], Segment] = field(default_factory=dict)
     _with_moved: dict[tuple[Moves, ...], Cutter] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -346,11 +347,18 @@ class Cutter:
         for group, matmul in reversed(groups):
             made = graph.results(group, needed)
             if made:
-                found.append(_segment(graph, group, made, matmul))
+                found.append(self._segment(group, made, matmul))
                 needed |= set(found[-1].inputs)
         if len(found) == 1:  # with outputs in the caller's order
-            return (_segment(graph, groups[0][0], outputs, matmul=True),)
+            return (self._segment(groups[0][0], outputs, matmul=True),)
         return tuple(found[::-1])
+
+    def _segment(self, group: frozenset[int], outputs: tuple[str, ...], matmul: bool) -> Segment:
+        """A group of operations, made once: cuts differ in a few of their segments only."""
+        key = group, outputs, matmul
+        if key not in self._made:
+            self._made[key] = _segment(self.graph, *key)
+        return self._made[key]
 
 
 def rest_segment(graph: Graph, group: frozenset[int], outputs: tuple[str, ...]) -> Segment:
