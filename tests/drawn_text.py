@@ -73,9 +73,12 @@ class DrawnText:
         return self.head * self.random.randint(1, self.largest // self.head)
 
     def given(self, shape: tuple[int, ...], dtype: str = "", deviation: float = 1.0) -> Tensor:
-        """An input of normal numbers; a matrix may lie by columns."""
+        """An input of normal numbers, or of which of them are not small; a matrix may lie by
+        columns.
+        """
         dtype, name = dtype or self.dtype, f"t{len(self.inputs)}"
-        value = torch.randn(shape, generator=self.generator).mul(deviation).to(_TORCH[dtype])
+        value = torch.randn(shape, generator=self.generator).mul(deviation)
+        value = value > -0.5 if dtype == "Bool" else value.to(_TORCH[dtype])
         order = ""
         if len(shape) == 2 and 1 not in shape and self.random.random() < 0.15:
             value, order = value.T.contiguous().T, ", stride_order=[0, 1]"
@@ -143,6 +146,12 @@ class DrawnText:
     def reshape(self, x: Tensor, *shape: int) -> Tensor:
         """Another shape."""
         return self.do(f"reshape({x}, new_shape={list(shape)})", shape, x.dtype)
+
+    def cat(self, dim: int, *tensors: Tensor) -> Tensor:
+        """Tensors one behind the other along a dimension."""
+        shape, dtype = list(tensors[0].shape), tensors[0].dtype
+        shape[dim] = sum(t.shape[dim] for t in tensors)
+        return self.do(f"cat([{', '.join(map(str, tensors))}], dim={dim})", shape, dtype)
 
     def permute(self, x: Tensor, *dims: int) -> Tensor:
         """The dimensions in another order."""

@@ -38,7 +38,7 @@ class Judge:
     def __init__(self, text: str, inputs: Sequence[torch.Tensor]) -> None:
         definition = record_text(text)
         wide = _doubled(definition)
-        self._exact = interpret(wide, [t.double() for t in inputs])
+        self._exact = interpret(wide, [_wide(t) for t in inputs])
         self._moved = interpret(wide, [_moved(t, seed) for seed, t in enumerate(inputs)])
         self._torch = interpret(definition, inputs)
 
@@ -53,8 +53,15 @@ class Judge:
         return ""
 
 
+def _wide(tensor: torch.Tensor) -> torch.Tensor:
+    """In fp64; what holds no floating-point numbers as it is."""
+    return tensor.double() if tensor.is_floating_point() else tensor
+
+
 def _moved(tensor: torch.Tensor, seed: int) -> torch.Tensor:
-    """In fp64, each element up to half a rounding of its type off."""
+    """The same, each number up to half a rounding of its type off."""
+    if not tensor.is_floating_point():
+        return tensor
     generator = torch.Generator(tensor.device).manual_seed(seed)
     drawn = torch.rand(tensor.shape, generator=generator, device=tensor.device) - 0.5
     return tensor.double() * (1 + torch.finfo(tensor.dtype).eps * drawn)

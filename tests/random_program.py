@@ -36,7 +36,7 @@ class RandomProgram(DrawnText):
         products = (
             self.layer, self.gated, self.heads, self.low_rank, self.backward, self.matrix,
             self.beside, self.summed, self.of_one_weight, self.around, self.turned, self.polynomial,
-            self.one_weight, self.some_rows,
+            self.one_weight, self.some_rows, self.put_together, self.masked,
         )  # fmt: skip
         others = (self.norm, self.halves, self.softmax, self.pointwise, self.joined)
         made = self.random.choices((*products, *others), k=self.random.randint(1, self.most))
@@ -119,6 +119,44 @@ class RandomProgram(DrawnText):
         return self.narrow(
             self.activation(self.wide(self.do(call, (*outer, rows - first, n), y.dtype)))
         )
+
+    def put_together(self, x: Tensor) -> Tensor:
+        """A layer of two weights put together, of two inputs, or the results of two layers."""
+        n, k = self.width(), x.shape[-1]
+        kind = self.random.choice(["weights", "results", "rows"])
+        if kind == "results":
+            y, z = self.linear(x, n), self.linear(x, self.width())
+            return self.cat(len(x.shape) - 1, y, z)
+        if kind == "rows":
+            other = self.given((self.rows(x.shape[0]), *x.shape[1:]))
+            return self.linear(self.cat(0, x, other), n)
+        parts = (self.given((m, k), deviation=k**-0.5) for m in (n, self.width()))
+        w = self.cat(0, *parts)
+        return self.do(f"linear({x}, {w})", (*x.shape[:-1], w.shape[0]), self.dtype)
+
+    def masked(self, x: Tensor) -> Tensor:
+        """A layer of which some elements are a number: those of a mask, or behind the diagonal."""
+        f = self.wide(self.linear(x, self.width()))
+        if self.open or self.random.random() < 0.5:
+            left = self.random.choice(
+                [f.shape, (*f.shape[:-1], 1), (*[1] * (len(f.shape) - 1), f.shape[-1])]
+            )
+            mask = self.given(left, "Bool")
+        else:
+            mask = self.before(f)
+        return self.narrow(self.do(f"where({mask}, {f}, -0.5)", f.shape))
+
+    def before(self, f: Tensor) -> Tensor:
+        """Whether a matrix' row comes before its column, perhaps some places later."""
+        rows, columns = f.shape[-2:]
+        first = self.random.choice([0, 0, 1, 3])
+        made = []
+        for size, start, flag in ((rows, first, [False, True]), (columns, 0, [True, False])):
+            i = self.do(f"iota({size}, {start}, 1, dtype=DataType.Int)", (size,), "Int")
+            flags = [True] * (len(f.shape) - 2) + flag
+            shape = tuple(1 if new else size for new in flags)
+            made.append(self.do(f"broadcast({i}, is_broadcast_dim={flags})", shape, "Int"))
+        return self.do(f"ge({made[0]}, {made[1]})", f.shape[-2:], "Bool")
 
     def low_rank(self, x: Tensor) -> Tensor:
         """A layer with an update of low rank."""
@@ -268,9 +306,7 @@ class RandomProgram(DrawnText):
 
     def joined(self, x: Tensor) -> Tensor:
         """Another tensor beside it."""
-        other = self.given((*x.shape[:-1], self.head))
-        shape = (*x.shape[:-1], x.shape[-1] + self.head)
-        return self.do(f"cat([{x}, {other}], dim={len(x.shape) - 1})", shape, x.dtype)
+        return self.cat(len(x.shape) - 1, x, self.given((*x.shape[:-1], self.head)))
 
     def pointwise(self, x: Tensor) -> Tensor:
         """A few operations, with a matrix, a row or a column."""
