@@ -9,7 +9,7 @@ from lowering.cuda.elements import moved
 from lowering.cuda.emitter import Emitter, Rule
 from lowering.cuda.global_elements import Elements, Rows
 from lowering.cuda.narrow import STORE_BYTE, STORE_PAIR
-from lowering.cuda.vectors import load_bool, load_vector, store_bool, store_vector
+from lowering.cuda.vectors import load_bool, load_bools, load_vector, store_bool, store_vector
 from lowering.ground.errors import InternalError
 from lowering.ground.layouts import ACCUMULATOR
 from lowering.ground.types import FragmentType
@@ -138,7 +138,7 @@ class _Loads(Elements):
             for row in range(rows):
                 for col in range(0, cols, wide):
                     load_vector(e, out, (block, row, col), wide, *self.place(block, row, col))
-        elif cols == 2 and self.g.pairs and not self.trans and form not in ("s32", "bool"):
+        elif cols == 2 and self.g.pairs and not self.trans and form != "s32":
             for row in range(rows):
                 self.pair(block, row)
         elif form != "b16":
@@ -153,11 +153,15 @@ class _Loads(Elements):
         """Two columns of a row, with one load."""
         e, out = self.e, self.value
         low, _ = e.element(out, block, row, 0)
-        if moved(out.type.dtype) != "f32":
+        form = moved(out.type.dtype)
+        if form == "b16":
             e.out.line(f"{low} = {self.load('b32', block, row, 0)};")
             return
         high, _ = e.element(out, block, row, 1)
         where, inside = self.place(block, row, 0)
+        if form == "bool":
+            load_bools(e, (low, high), where, inside)
+            return
         e.out.call("ptx::ld_global_v2_f32", low, high, where, inside)
 
     def halves(self, block: int) -> None:

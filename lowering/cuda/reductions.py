@@ -14,7 +14,7 @@ from lowering.cuda.emitter import Emitter, Rule
 from lowering.cuda.global_elements import Elements, Rows
 from lowering.cuda.literals import literal
 from lowering.ground.dtypes import DType
-from lowering.ground.expr import ZERO, Expr, Special
+from lowering.ground.expr import ZERO, Expr, ScalarType, Special, type_of
 from lowering.ground.types import FragmentType
 from lowering.kernel.nodes import (
     FragBelow,
@@ -316,20 +316,31 @@ def _store_reduced(e: Emitter, s: FragStoreReduced) -> None:
 _ONE = FragmentType(DType.F32, 1, 1)
 
 
+_FAR = 1 << 30
+"""Farther than any two elements of a tile are apart (``MOST_STEEP``)."""
+
+
 def _below(e: Emitter, s: FragBelow) -> None:
-    """Each thread's first row or column is taken from the limit once."""
+    """Each thread's first row and column are taken from the limit once. What is left of one of 64
+    bits is brought into 32, which is farther than any element of the tile.
+    """
     e.declare(s.out)
     kind, layout = s.out.type, s.out.type.layout
     with e.out.block(""):
-        first = thread_row(kind) if kind.cols == 1 else thread_col(kind)
+        first = thread_row(kind) * s.down + thread_col(kind) * s.right
         left = e.names.fresh("left")
-        e.out.line(f"const int {left} = {e.arg(s.limit - first)};")
+        text = e.arg(s.limit - first)
+        if type_of(s.limit) is ScalarType.I64:
+            text = f"int(min(max({text}, -{_FAR}ll), {_FAR}ll))"
+        e.out.line(f"const int {left} = {text};")
         for block in range(kind.blocks):
             with e.groups(kind.groups):
                 for row, col in _group(kind):
-                    at = str(layout.down(block, row))
-                    if kind.rows == 1:
-                        at = f"{layout.columns} * r" + f" + {col}" * (col > 0)
+                    at = str(layout.down(block, row) * s.down if kind.rows > 1 else 0)
+                    if kind.cols > 1:
+                        inner = f" + {col * s.right}" * (col > 0)
+                        right = f"{layout.columns * s.right} * r{inner}"
+                        at = right if at == "0" else f"{at} + {right}"
                     register = e.element(s.out, block, row, col)[0]
                     e.out.line(f"{register} = {at} < {left};")
 

@@ -8,7 +8,7 @@ from lowering.cuda.emitter import Emitter
 from lowering.ground.dtypes import DType
 from lowering.kernel.nodes import Frag
 
-__all__ = ["load_bool", "load_vector", "store_bool", "store_vector"]
+__all__ = ["load_bool", "load_bools", "load_vector", "store_bool", "store_vector"]
 
 _LOAD = """\
 __device__ __forceinline__ void {name}({outs}, const void* at, bool inside) {{
@@ -77,6 +77,15 @@ def load_bool(e: Emitter, where: str, inside: str) -> str:
     """An element of a byte as a condition."""
     e.functions["ld_global_bool"] = _LOAD_BOOL
     return f"ld_global_bool({where}, {inside})"
+
+
+def load_bools(e: Emitter, registers: tuple[str, str], where: str, inside: str) -> None:
+    """Two neighbours of a row as conditions, with one load."""
+    both = e.names.fresh("both")
+    loaded = f"ptx::ld_global_b16((const unsigned short*)({where}), {inside})"
+    e.out.line(f"const unsigned {both} = {loaded};")
+    for register, byte in zip(registers, (0xFF, 0xFF00), strict=True):
+        e.out.line(f"{register} = {both} & {byte:#x}u;")
 
 
 def store_bool(e: Emitter) -> str:

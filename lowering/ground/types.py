@@ -9,7 +9,12 @@ from lowering.ground.dtypes import DType
 from lowering.ground.frozen import quick, replaced
 from lowering.ground.layouts import ACCUMULATOR, RegisterLayout
 
-__all__ = ["FragmentType", "Swizzle"]
+__all__ = ["MOST_STEEP", "FragmentType", "Swizzle"]
+
+MOST_STEEP = 1 << 20
+"""Factor of a row or a column where elements of a tile are compared by their places: so two of them
+are less than ``2**30`` apart, and a thread compares 32 bits of each.
+"""
 
 
 class Swizzle(Enum):

@@ -140,7 +140,7 @@ def _of_columns(stmt: Stmt, out: Frag, start: ExprLike, made: Mapping[str, Frag]
             taken = tuple(made.get(a.name, a) if isinstance(a, Frag) else a for a in args)
             return replace(stmt, out=out, args=taken)
         case FragBelow(limit=limit):
-            return replace(stmt, out=out, limit=limit - start)
+            return replace(stmt, out=out, limit=limit - start * stmt.right)
         case LdMatrix(src=src) | LdShared(src=src):
             return replace(stmt, out=out, src=src.moved(0, start))
         case FragLoadGlobal(src=place):

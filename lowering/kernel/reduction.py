@@ -158,14 +158,20 @@ class FragStoreReduced(Stmt):
 
 @dataclass(frozen=True, slots=True)
 class FragBelow(Stmt):
-    """Which rows of a tile (``out`` of one column) or which columns (of one row) are below
-    ``limit``, counted from its first: what a reduction takes of a tile at an edge.
+    """Which elements of a tile lie below a line: those with ``down * row + right * column <
+    limit``, in whole numbers without bounds; rows and columns are counted from the tile's first.
+
+    Where ``out`` has one column these are rows below ``limit``, of one row columns: what a
+    reduction takes of a tile at an edge. Of a whole tile it is a mask by the elements' indices.
+    ``down`` and ``right`` are at most ``MOST_STEEP`` in size.
     """
 
     OP: ClassVar[str] = "frag.below"
     TRAITS: ClassVar[Traits] = Traits(threads=Threads.WARPGROUP)
     out: Frag
     limit: Expr
+    down: int = 1
+    right: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,14 @@ from lowering.ground.dtypes import DType
 from lowering.ground.expr import Expr, ScalarType, type_of
 from lowering.ground.types import FragmentType
 from lowering.kernel.kernel import GlobalTensor, Kernel
-from lowering.kernel.nodes import Frag, FragStoreGlobal, LdGlobalScalar, StGlobalScalar, Stmt
+from lowering.kernel.nodes import (
+    Frag,
+    FragBelow,
+    FragStoreGlobal,
+    LdGlobalScalar,
+    StGlobalScalar,
+    Stmt,
+)
 from lowering.kernel.rules import about, with_field
 from lowering.kernel.scalar_memory import LOAD_ORDERS, UNIFORM
 
@@ -22,11 +29,12 @@ LOADED = {DType.S32: ScalarType.I32, DType.S64: ScalarType.I64, DType.BOOL: Scal
 
 
 def _limited(kernel: Kernel, stmt: Stmt) -> Iterator[str]:
-    """Limits of rows and columns, and rows by index."""
+    """Limits of rows and columns, and rows by index. A line may be farther off than 32 bits."""
+    far = (ScalarType.I64,) if isinstance(stmt, FragBelow) else ()
     limit, index = getattr(stmt, "limit", None), getattr(stmt, "index", None)
     tile = getattr(stmt, "value", getattr(stmt, "out", None))
     for most, what in ((limit, "rows"), (getattr(stmt, "limit_cols", None), "columns")):
-        if isinstance(most, Expr) and type_of(most) is not ScalarType.I32:
+        if isinstance(most, Expr) and type_of(most) not in (ScalarType.I32, *far):
             yield f"limit {most} is {type_of(most).value}, {what} are counted in i32"
     if isinstance(stmt, FragStoreGlobal):
         yield from _columns(kernel, stmt)

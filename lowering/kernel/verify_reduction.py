@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from lowering.ground.dtypes import DType
 from lowering.ground.layouts import ACCUMULATOR, BLOCK_ROWS, RegisterLayout
-from lowering.ground.types import Swizzle
+from lowering.ground.types import MOST_STEEP, Swizzle
 from lowering.kernel.kernel import GlobalTensor, Kernel
 from lowering.kernel.nodes import (
     Frag,
@@ -78,10 +78,12 @@ def _reduced(kernel: Kernel, stmt: Stmt) -> Iterator[str]:
             if (op == "add") is not stmt.any_order:
                 why = "adds in the order in which CTAs come: any_order=true says that it may"
                 yield f"{stmt.OP} {why}" if op == "add" else f"{op} is the same in any order"
-        case FragBelow(out):
-            kind = out.type
-            if kind.dtype is not DType.PRED or (kind.rows == 1) == (kind.cols == 1):
-                yield f"{stmt.OP} gives a row or a column of pred, not {kind}"
+        case FragBelow():
+            if stmt.out.type.dtype is not DType.PRED:
+                yield f"{stmt.OP} gives pred, not {stmt.out.type.dtype.value}"
+            for name, steep in (("down", stmt.down), ("right", stmt.right)):
+                if abs(steep) > MOST_STEEP:
+                    yield f"{name}={steep}, factors are from -{MOST_STEEP} to {MOST_STEEP}"
 
 
 def _op(what: str, op: str, legal: tuple[str, ...]) -> Iterator[str]:

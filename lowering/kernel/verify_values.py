@@ -23,11 +23,13 @@ from lowering.kernel.nodes import (
     Frag,
     FragAddPartial,
     FragBelow,
+    FragColumns,
     FragFill,
     FragLoadGlobal,
     FragPointwise,
     FragRandom,
     FragRedGlobal,
+    FragRows,
     FragStoreGlobal,
     FragStorePartial,
     FragUpdate,
@@ -54,8 +56,18 @@ __all__ = ["RULES", "declared", "predicate_rules", "tensor_rules"]
 _ROW_BITS = {LdMatrix.OP: (128,), LdShared.OP: (256, 64, 32)}
 """Bits of a group's columns in one row, as the statements load them."""
 
-_PREDICATES = frozenset({FragPointwise, FragUpdate, FragBelow, FragLoadGlobal, FragStoreGlobal})
-"""Who takes predicates or gives them."""
+_PREDICATES = frozenset(
+    {
+        FragPointwise,
+        FragUpdate,
+        FragBelow,
+        FragColumns,
+        FragRows,
+        FragLoadGlobal,
+        FragStoreGlobal,
+    }
+)
+"""Who takes predicates or gives them: who computes with them or moves them."""
 
 
 def declared(kernel: Kernel) -> Iterator[str]:

@@ -211,7 +211,9 @@ def frag_below(stmt: FragBelow, program: Program) -> Run:
 
     def run(warp: Warp) -> None:
         rows, cols = element_index(kind, warp.index % 4)
-        held = np.broadcast_to((cols if kind.rows == 1 else rows), (32, *kind.held))
+        down = rows * stmt.down if kind.rows > 1 else 0
+        right = cols * stmt.right if kind.cols > 1 else 0
+        held = np.broadcast_to(down + right, (32, *kind.held))
         warp.define(stmt.out, Registers(held < limit(warp.env), warp.epoch))
 
     return run

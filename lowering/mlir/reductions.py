@@ -316,10 +316,10 @@ def _red_global(e: Emitter, s: FragRedGlobal) -> None:
 def _below(e: Emitter, s: FragBelow) -> None:
     """Each thread's first row or column is taken from the limit once."""
     kind = s.out.type
-    left = s.limit - (thread_row(kind) if kind.cols == 1 else thread_col(kind))
+    left = s.limit - (thread_row(kind) * s.down + thread_col(kind) * s.right)
     blocks: Registers = tuple(
         tuple(
-            Word(e.expr(_at(kind, block, group, row, col) < left))
+            Word(e.expr(_at(s, block, group, row, col) < left))
             for group, row, col in product(range(kind.groups), *map(range, kind.group))
         )
         for block in range(kind.blocks)
@@ -327,10 +327,12 @@ def _below(e: Emitter, s: FragBelow) -> None:
     e.keep(s.out, blocks)
 
 
-def _at(kind: FragmentType, block: int, group: int, row: int, col: int) -> Expr:
-    """Row of an element of a column, or column of one of a row, from the thread's first on."""
-    found = kind.layout.columns * group + col
-    return ZERO + (found if kind.rows == 1 else kind.layout.down(block, row))
+def _at(s: FragBelow, block: int, group: int, row: int, col: int) -> Expr:
+    """What is compared of an element, from the thread's first one on."""
+    kind = s.out.type
+    down = kind.layout.down(block, row) * s.down if kind.rows > 1 else 0
+    right = (kind.layout.columns * group + col) * s.right if kind.cols > 1 else 0
+    return ZERO + (down + right)
 
 
 RULES: Mapping[type[Stmt], Rule] = {

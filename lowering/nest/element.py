@@ -10,7 +10,7 @@ __all__ = ["element_type"]
 
 _HANDLED = (
     DataType.BFloat16, DataType.Half, DataType.Float, DataType.Float8_e4m3fn, DataType.Float8_e5m2,
-    DataType.Int8, DataType.UInt8, DataType.UInt4, DataType.Int32, DataType.TF32,
+    DataType.Int8, DataType.UInt8, DataType.UInt4, DataType.Int32, DataType.TF32, DataType.Bool,
 )  # fmt: skip
 
 

@@ -94,8 +94,13 @@ def _computed(stmt: FragPointwise | FragUpdate, w: Walker, rows: int, cols: int)
 
 
 def _below(stmt: FragBelow, w: Walker, threads: int, values: list[int]) -> bool:
-    """Of rows, or columns, those in front of the limit are known, and no others."""
+    """Of rows, or columns, those in front of the limit are known, and no others. A mask by both, or
+    by other numbers than these, leaves everything as it is.
+    """
     rows, cols = stmt.out.type.rows, stmt.out.type.cols
+    if (rows == 1) == (cols == 1) or (stmt.down, stmt.right) != (1, 1):
+        w.frags[stmt.out.name] = Tile.of(rows, cols)
+        return True
     rows_in = min(rows, max(values[0], 0)) if cols == 1 else rows
     cols_in = cols if cols == 1 else min(cols, max(values[0], 0))
     tile = Tile(rows, cols)

@@ -33,6 +33,15 @@ def test_an_output_that_is_read_is_copied(golden: object) -> None:
     assert fusion_text(build(TWO_OUTPUTS)) == golden
 
 
+def test_masks_are_inputs(golden: object) -> None:
+    """A matrix of Bool as it is; of a smaller one a view."""
+    text = epilogue(
+        "m: [-1, -1] Bool", "c: [-1, 1] Bool", "k = fd.ops.logical_and(m, c)",
+        "z = fd.ops.where(k, y, 0.0)", "d = fd.ops.cast(z, dtype=DataType.BFloat16)",
+    )  # fmt: skip
+    assert fusion_text(build(text)) == golden
+
+
 def test_scalars_are_folded() -> None:
     text = epilogue(
         "c = fd.define_scalar(0.044715123456, dtype=DataType.Double)",
@@ -268,7 +277,7 @@ def test_an_output_whose_extents_are_those_of_another(lines: tuple[str, ...], ou
         (
             ["b: [-1] Int", "d = fd.ops.add(y, b)"],
             "the input b of type Int",
-            "BFloat16, Half, Float",
+            "BFloat16, Half, Float, Bool",
         ),
         (
             ["d = fd.ops.add(y, x)"],

@@ -101,6 +101,21 @@ def test_refused(lines: tuple[str, ...]) -> None:
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("batches", [(3, 2), (-1, -1), (3, -1), (3, 3)])
+def test_inputs_of_other_batches_are_no_list(batches: tuple[int, int]) -> None:
+    """Only rows of a part may be others; one of a weight alone says nothing of its batches."""
+    dense = "contiguity=[True, True, True], dtype=DataType.BFloat16"
+    lines = [f"w = {X}"]
+    for name, batch in zip("ab", batches, strict=True):
+        lines.append(f"x{name} = fd.define_tensor(shape=[{batch}, -1, -1], {dense})")
+        lines.append(f"{name} = fd.ops.linear(x{name}, w)")
+    if batches == (3, 3):
+        assert build(*lines, "fd.add_output(a)", out="b").lists == {"M": ("M0", "M1")}
+        return
+    with pytest.raises(UnsupportedError, match="whose results do not meet"):
+        build(*lines, "fd.add_output(a)", out="b")
+
+
 @pytest.mark.parametrize("after", [(), ("fd.ops.relu(y{})",)])
 def test_what_shares_nothing(after: tuple[str, ...]) -> None:
     """Products of their own operands are no parts of one sum along K: each has its own result."""

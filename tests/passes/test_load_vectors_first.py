@@ -133,3 +133,28 @@ def test_other_loads_stay(old: str, new: str) -> None:
 
 def test_only_where_registers_are_given() -> None:
     assert unchanged(load_vectors_first, HEAD + MAIN + BEFORE + TAIL)
+
+
+def test_conditions_of_columns_are_loaded_once() -> None:
+    """A row of ``pred``, whose columns chunks take, as of any other type."""
+    given = """
+param n: i32
+param N: i32
+global y: bool[1, N]
+global z: bf16[64, N] align 4
+roles {
+  role compute warps 0 .. 4 {
+    total: frag<f32, 64x192> = frag.fill 0.0
+    for chunk in 0 .. 3 unroll {
+      part: frag<f32, 64x64> = frag.columns total, chunk * 64
+      kept: frag<pred, 1x64> = frag.load_global y[0, chunk * 64]
+      d: frag<f32, 64x64> = frag.pointwise where, kept, part, 0.0
+      out: frag<bf16, 64x64> = frag.cast d
+      frag.store_global z[0, chunk * 64], out
+    }
+  }
+}
+"""
+    text = lowered(load_vectors_first, given, vector_registers=64)
+    assert "all: frag<pred, 1x192> = frag.load_global y[0, 0]" in text
+    assert "kept: frag<pred, 1x64> = frag.columns all, chunk * 64" in text

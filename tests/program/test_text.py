@@ -46,7 +46,7 @@ def test_an_unknown_type_has_a_shape_or_none() -> None:
         ("y: bf16[M, P] at r", "y: bf16[M, P] at q", 11, "a buffer: x, w, v, r, s, a, h"),
         ("w: bf16", "x: bf16", 3, "another name"),
         ("kernel matmul", "kernel matmull", 14, "a kernel: matmul, residual"),
-        ("copy x", "move x", 13, "a step: copy, workspace, kernel, summary, sweep, call; or '}'"),
+        ("copy x", "move x", 13, "a step: copy, workspace, join, kernel, summary, sweep, call; "),
         ("deterministic\n}", "deterministic\n} {", 19, "the end"),
         ("copy x -> a", "copy x, a", 13, "'->'"),
     ],

@@ -7,6 +7,7 @@ from collections import Counter
 from wsched.fusion import (
     DataType,
     Fusion,
+    IndexOp,
     PointwiseOp,
     ReductionOp,
     TensorBinding,
@@ -36,6 +37,7 @@ def epilogue_work(fusion: Fusion) -> int:
     """
     again = recasts(fusion)
     work = sum(to is not DataType.Float for to in again)
+    work += sum(isinstance(e, IndexOp) for e in fusion.exprs)
     summed = _only_summed(fusion)
     for e in fusion.exprs:
         if isinstance(e, PointwiseOp) and not (e.op == "mul" and e.output in summed):

@@ -20,7 +20,7 @@ from wsched.doors.fallback import rebuild, require_fitting, require_fitting_size
 from wsched.front.chosen import chosen_kernel
 from wsched.front.cut.choose import Chosen, choose, translated
 from wsched.front.cut.epilogues import Take
-from wsched.front.cut.fates import fates, why_none
+from wsched.front.cut.fates import fates, why_none, why_together
 from wsched.front.cut.predict import Sizes, nvfuser_us
 from wsched.front.cut.route import call_of, chosen_cut, cutter_of, part_of
 from wsched.front.cut.segments import Cutter
@@ -86,6 +86,7 @@ def explain_cut(
             copied = "; ".join(f"{c.argument} is copied: {c.reason}" for c in part.copied)
         plain = PartFacts.of(part)
         into = tuple((n, at) for n, at in cutter.definition.into.items() if n in plain.writes)
+        others = part.runs != WSCHED
         facts.append(
             replace(
                 plain,
@@ -95,6 +96,7 @@ def explain_cut(
                 kept=part.kept,
                 sweep=part.sweep,
                 into=into,
+                joined=part.joined or why_together(cutter, chosen, part.definition) * others,
             )
         )
     return Explanation(

@@ -125,6 +125,7 @@ class PartFacts:
         kept: whether it runs once for each state of the constants that it reads.
         sweep: name of the kernel of wsched's that it is without a matmul, and its predicted time.
         into: of what it makes that is written into inputs: what, and which input.
+        joined: of a ``cat`` who stores its parts, or why it is a copy.
     """
 
     runs: str
@@ -137,6 +138,7 @@ class PartFacts:
     kept: bool = False
     sweep: str = ""
     into: tuple[tuple[str, str], ...] = ()
+    joined: str = ""
 
     @staticmethod
     def of(part: Part) -> PartFacts:
@@ -162,7 +164,7 @@ class PartFacts:
             made = f"{facts.kernel}, {facts.problem}{time}"
         long = f" while {', '.join(self.reads)} stay as they are" if self.reads else ""
         once = f"once, then kept{long}" * self.kept
-        return tuple(filter(None, (made, self.sweep, *self.views, self.copied, once)))
+        return tuple(filter(None, (made, self.sweep, self.joined, *self.views, self.copied, once)))
 
     def __str__(self) -> str:
         into = dict(self.into)

@@ -47,6 +47,7 @@ class Part:
         looks: its inputs that are views.
         kept: whether it runs once for each state of the constants that it reads.
         sweep: name of the kernel of wsched's that it is without a matmul, and its predicted time.
+        joined: of a ``cat`` that nobody computes, who stores its parts.
     """
 
     runs: str
@@ -57,6 +58,7 @@ class Part:
     looks: tuple[Look, ...] = ()
     kept: bool = False
     sweep: str = ""
+    joined: str = ""
 
 
 @dataclass(frozen=True, slots=True)

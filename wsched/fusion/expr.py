@@ -1,4 +1,4 @@
-"""Expressions between tensors: six kinds, each with one output. Tensors are named, not held."""
+"""Expressions between tensors: seven kinds, each with one output. Tensors are named, not held."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from lowering.ground.frozen import replaced
 from wsched.fusion.types import DataType, LoadStoreOpType
 
 __all__ = [
-    "BroadcastOp", "CastOp", "FusionExpr", "LoadStoreOp", "MmaOp", "PointwiseOp", "ReductionOp",
-    "Scale", "Scales", "inputs_of", "rewire",
+    "BroadcastOp", "CastOp", "FusionExpr", "IndexOp", "LoadStoreOp", "MmaOp", "PointwiseOp",
+    "ReductionOp", "Scale", "Scales", "inputs_of", "rewire",
 ]  # fmt: skip
 
 # Operations that nvFuser prints between their operands.
@@ -129,6 +129,25 @@ class PointwiseOp:
 
 
 @dataclass(frozen=True, slots=True)
+class IndexOp:
+    """``output`` is whether the sum of an element's indices, each times its factor, is below
+    ``limit``: what comparisons of nvFuser's ``iota`` come to. Whole numbers without bounds.
+
+    Args:
+        output: of Bool; repeated along dimensions whose factor is 0.
+        factors: of the dimensions of the output, outermost first.
+        limit: that the sum is compared with.
+    """
+
+    output: str
+    factors: tuple[int, ...]
+    limit: int
+
+    def __str__(self) -> str:
+        return f"index(factors = {{{', '.join(map(str, self.factors))}}}) < {self.limit}"
+
+
+@dataclass(frozen=True, slots=True)
 class ReductionOp:
     """``output`` is ``op`` over those dimensions of ``input`` that the output's are reductions of.
 
@@ -151,7 +170,7 @@ class ReductionOp:
         return f"reduction({self.input}, op = {self.op}{rounded})"
 
 
-FusionExpr = BroadcastOp | MmaOp | CastOp | LoadStoreOp | PointwiseOp | ReductionOp
+FusionExpr = BroadcastOp | MmaOp | CastOp | LoadStoreOp | PointwiseOp | IndexOp | ReductionOp
 
 
 def inputs_of(e: FusionExpr) -> tuple[str, ...]:
@@ -160,7 +179,7 @@ def inputs_of(e: FusionExpr) -> tuple[str, ...]:
         return (e.a, e.b)
     if isinstance(e, PointwiseOp):
         return tuple(dict.fromkeys(x for x in e.inputs if isinstance(x, str)))
-    return (e.input,)
+    return () if isinstance(e, IndexOp) else (e.input,)
 
 
 def rewire(e: FusionExpr, old: str, new: str) -> FusionExpr:
@@ -170,4 +189,6 @@ def rewire(e: FusionExpr, old: str, new: str) -> FusionExpr:
             return replaced(e, a=new if a == old else a, b=new if b == old else b)
         case PointwiseOp(inputs=inputs):
             return replaced(e, inputs=tuple(new if x == old else x for x in inputs))
+        case IndexOp():
+            return e
     return replaced(e, input=new) if e.input == old else e

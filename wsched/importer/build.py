@@ -126,7 +126,8 @@ def _build(definition: Definition, computable: Computable = Computable.ONE) -> F
         what = f"zero points of groups of {b.name}, which is multiplied as it is"
         raise UnsupportedError(what, "of what is computed, a cast say")
     inputs = tuple(_bindings(definition, operands, read, {} if scales is None else scales.axes))
-    sizes = _sizes(matmuls[0], inputs)
+    sizes = _sizes(matmuls[0], inputs, epilogue.lengths.found)
+    inputs = tuple(_with_lengths(b, epilogue.lengths.found) for b in inputs)
     mn_major = {x.input for x in operands.values() if x.memory[-1] != SUMMED}
     matrices = [x for s, x in made if s.op not in REDUCED]
     memory = _one_order(matrices) if matrices else dims
@@ -293,14 +294,23 @@ def _bindings(
             raise unread_inputs(name)
 
 
-def _sizes(matmul: Node, inputs: tuple[TensorBinding, ...]) -> dict[str, int | None]:
-    """Size of each axis that the definition fixes.
+def _with_lengths(b: TensorBinding, lengths: Mapping[str, int]) -> TensorBinding:
+    """With the sizes that an ``iota`` along its dimensions says, and it leaves open."""
+    sized = zip(b.axes, b.sizes, strict=True)
+    return replace(b, sizes=tuple(lengths.get(a) if n is None else n for a, n in sized))
+
+
+def _sizes(
+    matmul: Node, inputs: tuple[TensorBinding, ...], lengths: Mapping[str, int]
+) -> dict[str, int | None]:
+    """Size of each axis that the definition fixes; by ``lengths`` where no input says it.
 
     Raises:
         UnsupportedError: one has two, or a size of 1 that another input leaves open: nvFuser
             repeats what is one element long, and no kernel repeats a product.
     """
     found: dict[str, int | None] = dict.fromkeys((*EXTENTS, *(a for b in inputs for a in b.axes)))
+    found |= lengths
     left = {a for b in inputs for a, n in zip(b.axes, b.sizes, strict=True) if n is None}
     for binding in inputs:
         for axis, size in zip(binding.axes, binding.sizes, strict=True):

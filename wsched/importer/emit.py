@@ -13,6 +13,7 @@ from wsched.fusion import (
     DataType,
     Exprs,
     FusionExpr,
+    IndexOp,
     IterDomain,
     IterType,
     LoadStoreOp,
@@ -224,6 +225,11 @@ class _Emitter:
             self.exprs.append(ReductionOp(name, inputs[0], REDUCED[s.op], s.rounded))
             return
         self.made[s] = name = self.add(s.dtype, where, _spread(s.spread, memory))
+        if s.op == "index" and s.places is not None:
+            factors = dict(s.places.terms)
+            each = tuple(factors.get(axis, 0) for axis in memory)
+            self.exprs.append(IndexOp(name, each, -s.places.first))
+            return
         if s.op == "cast" and isinstance(inputs[0], str):
             self.exprs.append(CastOp(name, inputs[0]))
         else:

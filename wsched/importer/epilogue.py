@@ -19,16 +19,18 @@ from lowering.ground.errors import UnsupportedError
 from lowering.ground.resolve import resolve
 from wsched.fusion import DataType
 from wsched.fusion.names import COLS, ROWS
+from wsched.importer.before import dims_before
 from wsched.importer.composite import COMPOSITES
 from wsched.importer.constants import Numbers, exact, same_size
 from wsched.importer.definition import Definition, Node, Ref, Value, text_of
 from wsched.importer.layout import input_axes
 from wsched.importer.monotone import unrounded
 from wsched.importer.ops import ALIASES, MISSING, Promotion, arity_of, promotion
+from wsched.importer.positions import Lengths, compared, iota, is_index, recast
 from wsched.importer.products import wide_product
-from wsched.importer.ranks import Ranks, places
+from wsched.importer.ranks import Ranks
 from wsched.importer.reductions import Reduced
-from wsched.importer.steps import REDUCED, Dims, Operand, Step
+from wsched.importer.steps import REDUCED, Dims, Operand, Places, Step
 
 __all__ = ["STORED", "EpilogueImport", "Key", "Making"]
 
@@ -62,9 +64,10 @@ class EpilogueImport:
         results: those of matmuls, to which accumulators are rounded with their biases.
         ranks: of the definition's names.
         numbers: what it computes of constants alone.
+        lengths: what it says of sizes.
     """
 
-    LOADED: ClassVar[tuple[DataType, ...]] = STORED
+    LOADED: ClassVar[tuple[DataType, ...]] = _COMPUTED
     """Types of inputs."""
     ROUNDED: ClassVar[tuple[DataType, ...]] = _ROUNDED
     """Types that results alone are cast to, at their largest number if they exceed it."""
@@ -80,12 +83,14 @@ class EpilogueImport:
     results: set[Step] = field(default_factory=set)
     ranks: Ranks = field(init=False)
     numbers: Numbers = field(init=False)
+    lengths: Lengths = field(init=False)
     _found: dict[tuple[str, Dims], Operand] = field(default_factory=dict)
     _same: dict[tuple[object, ...], Step] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.ranks = Ranks.all_of(self.definition)
         self.numbers = Numbers(self.definition)
+        self.lengths = Lengths(self.definition, self.numbers, {})
 
     def output(self, name: str) -> Step:
         """The step of an output of the fusion.
@@ -137,13 +142,16 @@ class EpilogueImport:
 
     # --- steps ---------------------------------------------------------------------------------
 
-    def make(self, op: str, dtype: DataType, *inputs: Operand, weak: bool = False) -> Step:
+    def make(
+        self, op: str, dtype: DataType, *inputs: Operand, places: Places | None = None
+    ) -> Step:
         """A step, the one that there is if it was made before."""
-        key = (op, dtype, *inputs)
+        key = (op, dtype, places, *inputs)
         if key not in self._same:
             spread = frozenset().union(*(x.spread for x in inputs if isinstance(x, Step)))
-            weak = weak or not any(isinstance(x, Step) and not x.weak for x in inputs)
-            self._same[key] = Step(op, dtype, inputs, spread, weak=weak)
+            spread |= {axis for axis, _ in places.terms} if places else set()
+            weak = not places and not any(isinstance(x, Step) and not x.weak for x in inputs)
+            self._same[key] = Step(op, dtype, inputs, spread, weak=weak, places=places)
             self.steps.append(self._same[key])
         return self._same[key]
 
@@ -179,6 +187,8 @@ class EpilogueImport:
         if not tensors:
             raise UnsupportedError(f"fd.ops.{op} of constants alone", "a tensor among the operands")
         op = ALIASES.get(op, op)
+        if any(map(is_index, tensors)):
+            return compared(self, op, operands)
         match promotion(op):
             case Promotion.LOGICAL:
                 args = [self.cast(x, DataType.Bool) for x in operands]
@@ -253,10 +263,14 @@ class EpilogueImport:
         call = f"fd.ops.{node.op}"
         match node.op:
             case "cast":
-                to = self.type_of(node)
-                return self.cast((yield from self.asked(node.operands[0], dims)), to)
+                x = yield from self.asked(node.operands[0], dims)
+                return recast(self, x, node) or self.cast(x, self.type_of(node))
             case "broadcast" | "broadcast_in_dim" | "set" | "expand" | "stride_order" | "squeeze":
-                return (yield from self.asked(node.operands[0], self.moved(node, dims)))
+                self.check_shape(node, dims)
+                before = dims_before(node, dims, self.ranks)
+                return (yield from self.asked(node.operands[0], before))
+            case "iota" if self.matmuls:
+                return iota(self, node, dims, self.lengths)
         if node.op in REDUCED:
             raise UnsupportedError(
                 f"{call} that an operation of the kernel reads", "reductions that are results"
@@ -354,30 +368,6 @@ class EpilogueImport:
     def inner(self, value: Value, dims: Dims) -> Dims:
         """Dimensions of an operand of lower rank: the last ones, as NumPy aligns shapes."""
         return dims[len(dims) - self.ranks.of(value) :]
-
-    def moved(self, node: Node, dims: Dims) -> Dims:
-        """The dimensions of what an operation looks at otherwise."""
-        match node.op:
-            case "broadcast":
-                flags = node.get("is_broadcast_dim")
-                kept = zip(dims, flags if isinstance(flags, tuple) else (), strict=True)
-                return tuple(d for d, new in kept if not new)
-            case "broadcast_in_dim":
-                into = node.get("broadcast_dims")
-                at = into if isinstance(into, tuple) else ()
-                return tuple(dims[p] for p in at if isinstance(p, int))
-            case "squeeze":
-                return self.unsqueezed(node, dims)
-        self.check_shape(node, dims)
-        return dims
-
-    def unsqueezed(self, node: Node, dims: Dims) -> Dims:
-        """The dimensions before a squeeze; those of size 1 are never those of a dimension."""
-        rank = self.ranks.of(node.operands[0])
-        said = node.get("dims")
-        gone = places(said if isinstance(said, tuple) else (), rank)
-        left = iter(dims)
-        return tuple("1" if p in gone else next(left) for p in range(rank))
 
     def check_shape(self, node: Node, dims: Dims) -> None:
         """An expand may only go to the sizes of the matmul's result."""

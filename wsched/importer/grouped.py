@@ -20,6 +20,7 @@ from wsched.fusion import (
     DataType,
     Fusion,
     Groups,
+    IndexOp,
     IterType,
     MemoryType,
     TensorBinding,
@@ -65,6 +66,8 @@ def build_grouped(definition: Definition, build: Callable[[Definition], Fusion])
     form = _Form(definition, nodes, ranks)
     plain = Definition(tuple(form.plain(ends)), definition.outputs)
     fusion = build(plain)
+    if any(isinstance(e, IndexOp) for e in fusion.exprs):
+        raise UnsupportedError(f"fd.ops.iota behind {_CALL}", "masks that are inputs")
     bound = dict(zip((n.results[0] for n in plain.inputs), fusion.inputs, strict=True))
     lifted = form.lifted(fusion, {n: b.tensor for n, b in bound.items()})
     node = definition.node(ends)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from wsched.fusion import Entry, Fusion, TensorBinding
+from wsched.fusion import Entry, Fusion, IndexOp, TensorBinding
 from wsched.fusion.names import COLS, ROWS, SUMMED
 from wsched.importer.definition import Definition, Node
 from wsched.importer.steps import unread_inputs
@@ -86,6 +86,9 @@ def side_by_side(
         return None
     if (first.reduced and not summed) or not _as_long(parts, fusions, axis):
         return None
+    alike = summed or _batched_alike(parts, fusions, own, axis)
+    if not alike or _counted_along(first, axis):
+        return None
     inputs = dict[str, TensorBinding]()
     outputs = dict[str, list[TensorBinding]]()
     for index, (part, fusion) in enumerate(zip(parts, fusions, strict=True)):
@@ -120,6 +123,34 @@ def _as_long(parts: Sequence[Definition], fusions: Sequence[Fusion], axis: str) 
         for part, fusion in zip(parts, fusions, strict=True)
     ]
     return all(one == told[0] for one in told)
+
+
+def _batched_alike(
+    parts: Sequence[Definition], fusions: Sequence[Fusion], own: Collection[int], axis: str
+) -> bool:
+    """Whether what each part has for itself is as long in all along what nothing shared has, the
+    batches of several inputs that meet one weight: the definition has to say so.
+    """
+    shared = {a for at, b in enumerate(fusions[0].inputs) if at not in own for a in b.axes}
+    told = []
+    for part, fusion in zip(parts, fusions, strict=True):
+        sizes = dict[str, object]()
+        for at in own:
+            shape, axes = part.inputs[at].get("shape"), fusion.inputs[at].axes
+            pairs = zip(axes, shape, strict=False) if isinstance(shape, tuple) else ()
+            sizes |= {of: n for of, n in pairs if of not in shared and of != axis}
+        told.append(sizes)
+    return -1 not in told[0].values() and all(sizes == told[0] for sizes in told)
+
+
+def _counted_along(fusion: Fusion, axis: str) -> bool:
+    """Whether a mask depends on indices along an axis, which each entry has from 0 on."""
+    return any(
+        factor and str(d.extent) == axis
+        for e in fusion.exprs
+        if isinstance(e, IndexOp)
+        for d, factor in zip(fusion.tensor(e.output).logical, e.factors, strict=True)
+    )
 
 
 def _axis(fusion: Fusion, own: Collection[int]) -> str | None:

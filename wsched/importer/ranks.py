@@ -83,6 +83,8 @@ class Ranks:
         if node.op in _SAID:
             said = argument_of(node, _SAID[node.op])
             return len(said) if isinstance(said, tuple) else None
+        if node.op == "iota":
+            return 1
         if node.op == "cat":
             listed = node.argument("tensors", 0)
             return self.get(listed[0]) if isinstance(listed, tuple) and listed else None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -10,7 +11,7 @@ from lowering.ground.errors import UnsupportedError
 from wsched.fusion import DataType
 from wsched.importer.definition import Definition
 
-__all__ = ["REDUCED", "Builder", "Dims", "Operand", "Step", "inputs_of", "unread_inputs"]
+__all__ = ["REDUCED", "Builder", "Dims", "Operand", "Places", "Step", "inputs_of", "unread_inputs"]
 
 Dims = tuple[str, ...]
 """The dimensions of a tensor as those of the matmul's result that they stand for: ``("N",)``."""
@@ -20,14 +21,42 @@ REDUCED = {"sum": "sum", "max": "max", "min": "min"}
 """Reductions of ``fd.ops``, by what they are in a fusion."""
 
 
+@dataclass(frozen=True, slots=True)
+class Places:
+    """A number for each element: the sum of its indices, each times its factor, and a number.
+
+    Args:
+        terms: the dimensions that have a part in it, in order, with their factors.
+        first: what is added to that.
+    """
+
+    terms: tuple[tuple[str, int], ...]
+    first: int
+
+    @classmethod
+    def of(cls, factors: Mapping[str, int], first: int) -> Places:
+        """With factors by dimension, of which those that are 0 are left out."""
+        return cls(tuple(sorted((axis, f) for axis, f in factors.items() if f)), first)
+
+    def plus(self, other: Places) -> Places:
+        """The sum of both."""
+        factors = Counter(dict(self.terms))
+        factors.update(dict(other.terms))
+        return Places.of(factors, self.first + other.first)
+
+    def times(self, factor: int) -> Places:
+        """It multiplied."""
+        return Places.of({axis: f * factor for axis, f in self.terms}, self.first * factor)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Step:
     """One value; two steps are the same only if they are the same object.
 
     Args:
         op: ``input``, ``mma``, ``matmul`` (a result that its type is not computed in: only a cast
-            to Float reads it), ``cast``, a key of ``lowering.kernel.pointwise.OPS``, or one of
-            ``REDUCED``.
+            to Float reads it), ``cast``, ``index``, a key of ``lowering.kernel.pointwise.OPS``, or
+            one of ``REDUCED``.
         dtype: type of the value.
         inputs: what it is computed from.
         spread: the dimensions along which it differs; it is broadcast along the others.
@@ -36,6 +65,7 @@ class Step:
         axes: of an input, its dimensions; ``"1"`` for those of size 1.
         dims: of an input, the dimensions of the matmul's result that its own are read along.
         rounded: of a largest or least element, the type that elements are rounded to.
+        places: of an ``index`` the numbers; one of Bool holds where they are below 0.
     """
 
     op: str
@@ -47,6 +77,7 @@ class Step:
     axes: Dims = ()
     dims: Dims = ()
     rounded: DataType | None = None
+    places: Places | None = None
 
 
 Operand = Step | float

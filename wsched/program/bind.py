@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from lowering.ground.errors import UnsupportedError
 from wsched.program.lifetimes import arena_of
-from wsched.program.memory import device_of, extents_of, new_tensor, within
+from wsched.program.memory import device_of, extents_of, new_tensor, part_of, within
 from wsched.program.prepare import Copy, Function, Kernel, torch_copy
 from wsched.program.program import (
     Buffer,
@@ -76,7 +76,9 @@ def bind(
                     "buffers of a known type and shape",
                 )
             if buffer.at is not None:
-                tensors[buffer] = tensors[buffer.at]
+                there = tensors[buffer.at]
+                own = buffer.past is None
+                tensors[buffer] = there if own else part_of(there, buffer, extents)
             elif buffer not in tensors:
                 out = given.get(buffer)
                 tensors[buffer] = new_tensor(buffer, extents, device) if out is None else out
@@ -129,4 +131,4 @@ def _launch(
 
 
 def _nothing() -> None:
-    """The launch of a workspace that holds nothing."""
+    """The launch of a workspace that holds nothing, and of what joins its parts."""

@@ -2,8 +2,9 @@
 
 A step that runs by itself allocates its results, finds its launch by addresses, and gives memory
 back; of small kernels the host is busy with nothing else. Where all steps are kernels, and views of
-what they make, a call allocates its results and one piece of memory for what lies between, and
-finds the launches of all steps together. How everything lies is taken from a first call.
+what they make or memory for several of them, a call allocates its results and one piece of memory
+for what lies between, and finds the launches of all steps together. How everything lies is taken
+from a first call.
 """
 
 from __future__ import annotations
@@ -19,10 +20,12 @@ from wsched.program.memory import allocator, spanned_bytes
 from wsched.program.program import (
     Buffer,
     CallStep,
+    JoinStep,
     KernelStep,
     Program,
     SummaryStep,
     SweepStep,
+    WorkspaceStep,
 )
 from wsched.program.scratch import Scratch
 
@@ -285,7 +288,7 @@ def chained(program: Program, kernels: Mapping[str, Packs], values: Sequence[Any
         places = range(at, at + len(step.writes))
         of |= dict(zip(step.writes, places, strict=True))
         at += len(step.writes)
-        if isinstance(step, CallStep):
+        if isinstance(step, CallStep | WorkspaceStep | JoinStep):
             continue
         assert isinstance(step, KernelStep | SummaryStep | SweepStep)
         reads, writes = (
@@ -299,7 +302,7 @@ class _Places:
     """Which memory each value of a first call has, and for how long.
 
     Attributes:
-        known: whether all steps are kernels, or views of what they make.
+        known: whether all steps are kernels, views of what they make, or memory for several.
     """
 
     def __init__(self, program: Program, values: Sequence[_Was]) -> None:
@@ -327,6 +330,10 @@ class _Places:
         step, value = self._program.steps[at], self._values[len(self._base)]
         if isinstance(step, KernelStep | SummaryStep | SweepStep):
             return -1 if buffer.at is None else self._base[self._of[buffer.at]]
+        if isinstance(step, WorkspaceStep):
+            return None if step.zeroed else -1
+        if isinstance(step, JoinStep):
+            return self._base[self._of[step.parts[0]]]
         if not isinstance(step, CallStep) or not step.stable or len(step.reads) != 1:
             return None
         base = self._base[self._of[step.reads[0]]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from wsched.program.program import Buffer, CopyStep, Program, Step, WorkspaceStep
+from wsched.program.program import Buffer, CopyStep, JoinStep, Program, Step, WorkspaceStep
 
 __all__ = ["into_given"]
 
@@ -15,7 +15,7 @@ def into_given(program: Program) -> Program:
     the outputs.
 
     Args:
-        program: whose results are memory of their own, which steps other than workspaces make.
+        program: whose results are memory of their own, which neither workspaces nor parts are.
     """
     given = {b: replace(b, name=f"{b.name}_given") for b in program.outputs}
     placed = {b: replace(b, at=memory) for b, memory in given.items()}
@@ -24,7 +24,7 @@ def into_given(program: Program) -> Program:
         return tuple(placed.get(b, b) for b in buffers)
 
     def moved(step: Step) -> Step:
-        if isinstance(step, WorkspaceStep):
+        if isinstance(step, WorkspaceStep | JoinStep):
             return step
         if isinstance(step, CopyStep):
             return CopyStep(*of((step.source, step.target)))

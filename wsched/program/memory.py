@@ -13,7 +13,9 @@ from wsched.program.program import Buffer
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["allocator", "device_of", "extents_of", "new_tensor", "spanned_bytes", "within"]
+__all__ = [
+    "allocator", "device_of", "extents_of", "new_tensor", "part_of", "spanned_bytes", "within",
+]  # fmt: skip
 
 
 def extents_of(buffers: Sequence[Buffer], inputs: Sequence[Any]) -> dict[str, int]:
@@ -71,6 +73,19 @@ def within(
     """A buffer in memory that is there: bytes of ``memory`` from ``offset`` on."""
     taken = memory[offset:].view(_dtype(buffer))
     return taken.as_strided(buffer.sizes(extents), buffer.pitches(extents), taken.storage_offset())
+
+
+def part_of(memory: torch.Tensor, buffer: Buffer, extents: Mapping[str, int]) -> torch.Tensor:
+    """A part of a workspace.
+
+    Args:
+        memory: the workspace, or any tensor that begins where it does.
+        buffer: the part, which says what is ``past`` in front of it.
+        extents: value of each symbol in its sizes.
+    """
+    assert buffer.past is not None
+    past = memory.storage_offset() + evaluate(buffer.past, extents)
+    return memory.as_strided(buffer.sizes(extents), buffer.pitches(extents), past)
 
 
 def spanned_bytes(tensor: torch.Tensor) -> int:

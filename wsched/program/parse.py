@@ -13,6 +13,7 @@ from wsched.program.program import (
     Buffer,
     CallStep,
     CopyStep,
+    JoinStep,
     KernelStep,
     Program,
     Step,
@@ -78,7 +79,8 @@ class _Parser(Lexer):
         shape = self._extents() if dtype is not None or self.peek == "[" else ()
         strides = self._extents() if self.accept("strides") else None
         at = self._buffer() if self.accept("at") else None
-        self.buffers[name] = Buffer(name, dtype, shape, strides, at)
+        past = self.expr() if at is not None and self.accept("from") else None
+        self.buffers[name] = Buffer(name, dtype, shape, strides, at, past)
 
     def _extents(self) -> tuple:  # type: ignore[type-arg]
         self.expect("[")
@@ -99,6 +101,12 @@ class _Parser(Lexer):
             source = self._buffer()
             self.expect("->")
             return CopyStep(source, self._buffer())
+        if self.accept("join"):
+            parts = [self._buffer()]
+            while self.accept(","):
+                parts.append(self._buffer())
+            self.expect("->")
+            return JoinStep(tuple(parts), self._buffer())
         if self.accept("workspace"):
             return WorkspaceStep(self._buffer(), self.accept("zeroed"))
         if self.accept("kernel"):
@@ -111,7 +119,7 @@ class _Parser(Lexer):
             function, passed = self.name(), self._passed()
             said = map(self.accept, ("deterministic", "batch_invariant", "stable"))
             return CallStep(function, *passed, *said)
-        raise self.fail("a step: copy, workspace, kernel, summary, sweep, call; or '}'")
+        raise self.fail("a step: copy, workspace, join, kernel, summary, sweep, call; or '}'")
 
     def _of(self, kind: type[Made], what: str) -> tuple[str, Made]:
         """Take the name of a plan, a summary or a sweep."""

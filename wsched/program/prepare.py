@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Protocol
@@ -12,11 +12,12 @@ from wsched.program.chained import Chain, Packs, Values, chained
 from wsched.program.classes import Key, class_key
 from wsched.program.keep import Keep, Kept, check_keep
 from wsched.program.lifetimes import last_uses
-from wsched.program.memory import allocator, device_of, extents_of, new_tensor
+from wsched.program.memory import allocator, device_of, extents_of, new_tensor, part_of
 from wsched.program.program import (
     Buffer,
     CallStep,
     CopyStep,
+    JoinStep,
     KernelStep,
     Program,
     Step,
@@ -180,7 +181,7 @@ def prepare(
     extents, device = extents_of(program.inputs, inputs), device_of(inputs)
     places: dict[Buffer, int] = {b: at for at, b in enumerate(program.inputs)}
     settled = set(program.inputs)
-    make = partial(_maker, extents, device)
+    make = _Memory(extents, device)
     actions: list[Action] = []
     kept = None
     for at, (step, done) in enumerate(zip(program.steps, last_uses(program), strict=True), start=1):
@@ -190,11 +191,11 @@ def prepare(
             case KernelStep() | SummaryStep() | SweepStep():
                 actions.append(_kernel(step, kernels[step.kernel], places, make, open_))
             case CallStep():
-                actions.append(_call(step, functions[step.function], places))
+                actions.append(_call(step, functions[step.function], places, make))
             case CopyStep():
                 actions.append(_copy(step, places, make, copy))
-            case WorkspaceStep():
-                actions.append(_workspace(step, make))
+            case WorkspaceStep() | JoinStep():
+                actions.append(_whole(step, places, make))
         places |= {b: len(places) + at for at, b in enumerate(step.writes)}
         # The caller holds the inputs, and all else goes with the last step.
         gone = [places[b] for b in done if b.memory not in program.inputs]
@@ -251,18 +252,39 @@ Maker = Callable[[], "torch.Tensor"]
 Places = Mapping[Buffer, int]
 
 
-def _maker(extents: Mapping[str, int], device: torch.device, buffer: Buffer) -> Maker:
-    """A function that allocates a buffer."""
-    import torch
+@dataclass(frozen=True, slots=True)
+class _Memory:
+    """Memory for buffers.
 
-    return allocator(new_tensor(buffer, extents, torch.device("meta")), device)
+    Args:
+        extents: value of each symbol in their sizes.
+        device: where it is.
+    """
+
+    extents: Mapping[str, int]
+    device: torch.device
+
+    def new(self, buffer: Buffer) -> Maker:
+        """A function that allocates a buffer."""
+        import torch
+
+        return allocator(new_tensor(buffer, self.extents, torch.device("meta")), self.device)
+
+    def there(self, buffer: Buffer, places: Places) -> Callable[[list[Any]], torch.Tensor]:
+        """The memory of the buffer that one lies at, or the part of it that is its own."""
+        assert buffer.at is not None
+        at = places[buffer.at]
+        if buffer.past is None:
+            return itemgetter(at)
+        part = partial(part_of, buffer=buffer, extents=self.extents)
+        return lambda values: part(values[at])
 
 
 def _kernel(
     step: KernelStep | SummaryStep | SweepStep,
     kernel: Kernel,
     places: Places,
-    make: Callable[[Buffer], Maker],
+    make: _Memory,
     open_: Sequence[int],
 ) -> Action:
     """Run a kernel; ``open_`` are the places of what it reads whose class each call has to find."""
@@ -304,41 +326,43 @@ def _by_class(kernel: Kernel, read: Picker, looked_at: Picker) -> Action:
     return act
 
 
-def _target(
-    buffer: Buffer, places: Places, make: Callable[[Buffer], Maker]
-) -> Callable[[list[Any]], torch.Tensor]:
+def _target(buffer: Buffer, places: Places, make: _Memory) -> Callable[[list[Any]], torch.Tensor]:
     """The memory for a buffer: that of the one that it lies at, or new."""
     if buffer.at is not None:
-        return itemgetter(places[buffer.at])
-    new = make(buffer)
+        return make.there(buffer, places)
+    new = make.new(buffer)
     return lambda values: new()
 
 
-def _call(step: CallStep, function: Function, places: Places) -> Action:
+def _call(step: CallStep, function: Function, places: Places, make: _Memory) -> Action:
     """Call a function; results that lie at others are copied there."""
     read = _picker([places[b] for b in step.reads])
-    taken = [None if b.at is None else places[b.at] for b in step.writes]
+    taken = [None if b.at is None else make.there(b, places) for b in step.writes]
     if not any(b.at for b in step.writes):
         return lambda values: values.extend(function(read(values)))
 
     def call(values: list[Any]) -> None:
         made = zip(function(read(values)), taken, strict=True)
-        values.extend([t if at is None else values[at].copy_(t) for t, at in made])
+        values.extend([t if at is None else at(values).copy_(t) for t, at in made])
 
     return call
 
 
-def _copy(step: CopyStep, places: Places, make: Callable[[Buffer], Maker], copy: Copy) -> Action:
-    source, at = places[step.source], step.target.at
-    if at is not None:  # somebody else's, whose rows ``copy`` may write beside
-        into = places[at]
-        return lambda values: values.append(torch_copy(values[into], values[source]))
-    new = make(step.target)
+def _copy(step: CopyStep, places: Places, make: _Memory, copy: Copy) -> Action:
+    source = places[step.source]
+    if step.target.at is not None:  # somebody else's, whose rows ``copy`` may write beside
+        into = make.there(step.target, places)
+        return lambda values: values.append(torch_copy(into(values), values[source]))
+    new = make.new(step.target)
     return lambda values: values.append(copy(new(), values[source]))
 
 
-def _workspace(step: WorkspaceStep, make: Callable[[Buffer], Maker]) -> Action:
-    new = make(step.buffer)
+def _whole(step: WorkspaceStep | JoinStep, places: Places, make: _Memory) -> Action:
+    """Make memory for several steps, or give it to those that read all of it."""
+    if isinstance(step, JoinStep):
+        memory = places[step.whole.memory]
+        return lambda values: values.append(values[memory])
+    new = make.new(step.buffer)
     if step.zeroed:
         return lambda values: values.append(new().zero_())
     return lambda values: values.append(new())

@@ -19,8 +19,8 @@ from wsched.fusion.sweep import Sweep
 from wsched.schedule.plan import Plan
 
 __all__ = [
-    "Buffer", "CallStep", "CopyStep", "KernelStep", "Program", "Step", "SummaryStep",
-    "SweepStep", "WorkspaceStep",
+    "Buffer", "CallStep", "CopyStep", "JoinStep", "KernelStep", "Program", "Step",
+    "SummaryStep", "SweepStep", "WorkspaceStep",
 ]  # fmt: skip
 
 
@@ -36,6 +36,8 @@ class Buffer:
         strides: elements from one index to the next along each dimension; None is dense, with the
             last dimension contiguous.
         at: the buffer whose memory it takes over; nobody reads that one any more.
+        past: elements of that memory in front of its first one, where it is a part of a workspace
+            beside which there are others (:class:`JoinStep`); None where it is all of it.
     """
 
     name: str
@@ -43,6 +45,7 @@ class Buffer:
     shape: tuple[Expr, ...] = ()
     strides: tuple[Expr, ...] | None = None
     at: Buffer | None = None
+    past: Expr | None = None
 
     @property
     def is_known(self) -> bool:
@@ -194,6 +197,32 @@ class WorkspaceStep:
 
 
 @dataclass(frozen=True, slots=True)
+class JoinStep:
+    """The parts of a workspace, all written, as one tensor from here on. Nothing runs.
+
+    Args:
+        parts: all that the workspace holds, none of which lies where another one does.
+        whole: the tensor, at the workspace.
+    """
+
+    parts: tuple[Buffer, ...]
+    whole: Buffer
+
+    @property
+    def reads(self) -> tuple[Buffer, ...]:
+        """The parts."""
+        return self.parts
+
+    @property
+    def writes(self) -> tuple[Buffer, ...]:
+        """The whole."""
+        return (self.whole,)
+
+    def __str__(self) -> str:
+        return f"join {_list(self.parts)} -> {self.whole}"
+
+
+@dataclass(frozen=True, slots=True)
 class CallStep:
     """A function of somebody else's, nvFuser's or torch's, that returns new tensors.
 
@@ -222,7 +251,7 @@ class CallStep:
         return " ".join((text, *known))
 
 
-Step = KernelStep | SummaryStep | SweepStep | CopyStep | WorkspaceStep | CallStep
+Step = KernelStep | SummaryStep | SweepStep | CopyStep | WorkspaceStep | JoinStep | CallStep
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,4 +33,5 @@ def _declared(buffer: Buffer) -> str:
         text += f"[{', '.join(map(str, buffer.shape))}]"
     if buffer.strides is not None:
         text += f" strides [{', '.join(map(str, buffer.strides))}]"
-    return text if buffer.at is None else f"{text} at {buffer.at.name}"
+    text += "" if buffer.at is None else f" at {buffer.at.name}"
+    return text if buffer.past is None else f"{text} from {buffer.past}"

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import prod
 
 from lowering.ground.errors import ScheduleError
-from lowering.ground.expr import ONE, Const, Expr, Var, free_vars
+from lowering.ground.expr import ONE, ZERO, Const, Expr, Var, free_vars
 from lowering.ground.poly import poly
 from wsched.fusion import TensorBinding
 from wsched.fusion.summary import Extent
 from wsched.program.program import (
     Buffer,
     CopyStep,
+    JoinStep,
     KernelStep,
     Program,
     Step,
@@ -32,8 +35,9 @@ def verify(program: Program) -> None:
             name), ``buffer-extent`` (a size that no input tells), ``buffer-defined`` (read and not
             written), ``buffer-written`` (written a second time), ``buffer-taken`` (read after its
             memory was given away), ``in-place`` (memory that cannot be taken over), ``output`` (a
-            result that is an input or another result), ``kernel`` or ``copy`` (what they are given
-            does not fit). It is raised for the first fault in the order of the text.
+            result that is an input, a part or another result), ``kernel``, ``copy`` or ``join``
+            (what they are given does not fit). It is raised for the first fault in the order of
+            the text.
     """
     _Verifier(program).run()
 
@@ -46,12 +50,14 @@ class _Verifier:
         defined: what has contents, or is memory; with the step that made it, None for an input.
         empty: workspaces without zeros.
         taken: buffers whose memory holds something else now, and what.
+        parts: of workspaces, what lies within them.
     """
 
     program: Program
     defined: dict[Buffer, Step | None] = field(default_factory=dict)
     empty: set[Buffer] = field(default_factory=set)
     taken: dict[Buffer, Buffer] = field(default_factory=dict)
+    parts: dict[Buffer, list[Buffer]] = field(default_factory=dict)
 
     def run(self) -> None:
         """Check names and sizes, then step by step, then the outputs."""
@@ -72,6 +78,8 @@ class _Verifier:
                 self._check_sweep(step)
             elif isinstance(step, CopyStep):
                 self._check_copy(step)
+            elif isinstance(step, JoinStep):
+                self._check_join(step)
             for buffer in step.writes:
                 self._write(buffer, step)
         self._check_outputs()
@@ -146,6 +154,11 @@ class _Verifier:
         if base in self.taken:
             why = f"{buffer} lies at {base}, whose memory holds {self.taken[base]}"
             raise self._refuse("in-place", wrote, why, (f"{buffer} at {self.taken[base]}",))
+        if buffer.past is not None:
+            return self._take_part(buffer, base, buffer.past, wrote)
+        if base in self.parts and not isinstance(step, JoinStep):
+            why = f"{buffer} lies at {base}, which holds {_names(self.parts[base])}"
+            raise self._refuse("in-place", wrote, why, ("a workspace of its own",))
         if _told(buffer) != _told(base) or buffer.dtype is None:
             why = f"{buffer} lies at {base}, which has another type, shape or strides"
             raise self._refuse("in-place", wrote, why)
@@ -157,6 +170,38 @@ class _Verifier:
         elif isinstance(step, SweepStep) and base in step.reads:
             self._check_swept(buffer, base, step)
         self.taken[base] = buffer
+
+    def _take_part(self, buffer: Buffer, base: Buffer, past: Expr, wrote: str) -> None:
+        """Check that a step may write a part of a workspace."""
+        if base not in self.empty:
+            why = f"{buffer} is a part of {base}, which is no workspace"
+            raise self._refuse("in-place", wrote, why, (f"workspace {base}",))
+        beside = self.parts.setdefault(base, [])
+        met = [b for b in beside if b.past is not None and poly(b.past).apart(poly(past)) == 0]
+        end = past + sum(
+            ((size - 1) * step for size, step in zip(buffer.shape, buffer.steps, strict=True)),
+            start=ONE,
+        )
+        if buffer.dtype is not base.dtype or (poly(end).apart(poly(_elements(base))) or 0) > 0:
+            why = f"{buffer} lies at {base}, which has another type or ends before it"
+            raise self._refuse("in-place", wrote, why)
+        if met:
+            why = f"{buffer} lies at {base} from {past}, where {met[0]} lies"
+            raise self._refuse("in-place", wrote, why, ("memory of its own",))
+        beside.append(buffer)
+
+    def _check_join(self, step: JoinStep) -> None:
+        """All parts of a workspace, which are all of it."""
+        base, given = step.whole.at, set(step.parts)
+        there = self.parts.get(base, []) if base is not None else []
+        if step.whole.past is not None or given != set(there) or len(given) < len(step.parts):
+            found = f"parts of {base} are {_names(there) or 'none'}"
+            raise self._refuse("join", str(step), found, ("all parts of one workspace, each once",))
+        assert base is not None
+        total = sum(map(_elements, step.parts), start=ZERO)
+        if _differ(total, _elements(base)):
+            why = f"its parts have {total} elements, {base} has {_elements(base)}"
+            raise self._refuse("join", str(step), why, ("parts that fill it",))
 
     def _check_elementwise(self, buffer: Buffer, base: Buffer, step: KernelStep) -> None:
         """A kernel reads an element of what it overwrites only where it writes that element."""
@@ -279,8 +324,19 @@ class _Verifier:
             if self.defined[buffer] is None:
                 why = f"{buffer} is an input, and a result is memory of its own or written in place"
                 raise self._refuse("output", wrote, why, ("a copy of it",))
+            if buffer.past is not None:
+                why = f"{buffer} is a part of {buffer.at}, and a result is memory of its own"
+                raise self._refuse("output", wrote, why, ("a copy of it",))
             if buffer in self.program.outputs[:at]:
                 raise self._refuse("output", wrote, "it is a result already", ("a copy of it",))
+
+
+def _names(buffers: Sequence[Buffer]) -> str:
+    return ", ".join(b.name for b in buffers)
+
+
+def _elements(buffer: Buffer) -> Expr:
+    return prod(buffer.shape, start=ONE)
 
 
 def _told(buffer: Buffer) -> tuple[object, ...]:

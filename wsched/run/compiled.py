@@ -298,6 +298,14 @@ class CompiledFusion(OnDevice):
         front = in_front(self.plan, self.kernel.name, positions)
         return finishing(self.plan, front) if self.finishes else front
 
+    def admit_into(self, inputs: Sequence[Any], outputs: Sequence[torch.Tensor]) -> None:
+        """Check that calls may store results where these lie, with memory or without.
+
+        Raises:
+            UnsupportedError: the kernel cannot store one of them so.
+        """
+        self._add_outputs(self._arguments(self._copied(inputs)), list(outputs))
+
     @property
     def finishes(self) -> bool:
         """Whether results are stored in parts, which are reduced behind the kernel."""

@@ -22,6 +22,7 @@ from wsched.fusion import (
     DataType,
     Fusion,
     FusionExpr,
+    IndexOp,
     IterType,
     LoadStoreOp,
     MmaOp,
@@ -317,6 +318,13 @@ def _value(
     match e:
         case MmaOp(output=made):
             return products[made]
+        case IndexOp(factors=factors, limit=limit):
+            shape = np.broadcast_shapes(*(x.shape for x in products.values()))
+            places: tuple[Any, ...] = np.indices(shape, sparse=True)
+            terms = (f * place for f, place in zip(factors, places, strict=True) if f)
+            return np.asarray(sum(terms) < limit).reshape(
+                tuple(n if f else 1 for f, n in zip(factors, shape, strict=True))
+            )
         case PointwiseOp(inputs=inputs) if any(
             isinstance(x, str) and x not in values for x in inputs
         ):

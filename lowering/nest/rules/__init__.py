@@ -16,6 +16,7 @@ from lowering.nest.rules.copy_box import copy_box
 from lowering.nest.rules.from_global import from_global
 from lowering.nest.rules.from_shared import from_shared
 from lowering.nest.rules.from_tensor import from_tensor
+from lowering.nest.rules.index import index
 from lowering.nest.rules.load_box import load_box
 from lowering.nest.rules.mma import mma
 from lowering.nest.rules.mma_tensor import mma_tensor
@@ -28,6 +29,7 @@ from wsched.fusion import (
     CastOp,
     Fusion,
     FusionExpr,
+    IndexOp,
     LoadStoreOp,
     MemoryType,
     MmaOp,
@@ -57,6 +59,7 @@ RULES: dict[Key, Rule] = {
     ("Set", (_L,), _L): copy,
     ("cast", (_L,), _L): cast,
     ("pointwise", (_L,), _L): pointwise,
+    ("index", (), _L): index,
     ("reduction", (_L,), _L): reduction,
     ("StMatrix", (_L,), _S): to_shared,
     ("Set", (_L,), _S): to_shared,
@@ -99,6 +102,8 @@ def _kind(e: FusionExpr) -> str:
             return "cast"
         case ReductionOp():
             return "reduction"
+        case IndexOp():
+            return "index"
         case BroadcastOp():
             return "broadcast"
     return "pointwise"
@@ -106,4 +111,5 @@ def _kind(e: FusionExpr) -> str:
 
 def _text(key: Key) -> str:
     kind, read, made = key
-    return f"{kind} {' and '.join(map(str, read))} -> {made}"
+    of = f" {' and '.join(map(str, read))}" if read else ""
+    return f"{kind}{of} -> {made}"

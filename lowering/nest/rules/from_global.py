@@ -15,7 +15,7 @@ def from_global(place: Place) -> None:
     place.require_box(ParallelType.Mma)
     (name,) = inputs_of(place.expr)
     read = view_of(place.fusion, name)
-    out, at = place.new(place.dtype), place.element(read.name, read.dims)
+    out, at = place.new(place.dtype.register), place.element(read.name, read.dims)
     turned = place.tile.transposed or place.tile.axes[-2] == read.view.stored.index(read.dims[-1])
     place.emit(FragLoadGlobal(out, at, trans=turned))
     place.hold(out)

@@ -87,9 +87,19 @@ def scaled(fd: Any) -> None:
     fd.add_output(fd.ops.mul(fd.ops.cast(fd.ops.linear(x, w), dtype=F32), s))
 
 
+def put_together(fd: Any) -> None:
+    """x · [w1, w2]ᵀ, rectified: the weights are put together first."""
+    x, w1, w2 = (matrix(fd) for _ in range(3))
+    y = fd.ops.linear(x, fd.ops.cat([w1, w2], dim=0))
+    fd.add_output(fd.ops.cast(fd.ops.relu(y), dtype=BF16))
+
+
 BUILDERS = {
-    f.__name__: f for f in (linear, mlp, gated, normed, normed_before, centred_before, scaled)
-}
+    f.__name__: f
+    for f in (
+        linear, mlp, gated, normed, normed_before, centred_before, scaled, put_together,
+    )
+}  # fmt: skip
 """Definitions that wsched takes a part of, by name."""
 
 
@@ -111,6 +121,7 @@ def inputs_of(name: str, rows: int = 32, device: str = "cpu", seed: int = 0) -> 
         "normed_before": ((rows, 64), (24, 64)),
         "centred_before": ((rows, 64), (24, 64)),
         "scaled": ((rows, 64), (24, 64)),
+        "put_together": ((rows, 64), (24, 64), (41, 64)),
     }[name]
     made = [torch.randint(-2, 3, s, generator=generator).bfloat16().to(device) for s in sides]
     return [*made, 0.5] if name == "scaled" else made

@@ -44,6 +44,17 @@ def test_the_cut_with_least_bytes_is_taken() -> None:
     assert all(s.matmul for s in found.segments)
 
 
+def test_weights_that_are_put_together_are_read_where_they_lie() -> None:
+    """As nvFuser writes a ``cat``, with zeros around each; shares are of the parts."""
+    x, w, _, _ = large(2048)
+    found = decision_of(built(BUILDERS["put_together"]), [x, w, w[:1024]])
+    assert found.taken and [bool(s.join) for s in found.segments] == [False, True]
+    assert [s.problem for s in found.shares] == [
+        "2048x4096 . 14336x4096", "2048x4096 . 1024x4096",
+    ]  # fmt: skip
+    assert all(s.reason == "" for s in found.shares)
+
+
 def test_where_cublas_splits_k_nvfuser_stays() -> None:
     x, w = (torch.empty(r, 4096, dtype=torch.bfloat16) for r in (100, 4096))
     found = decision_of(built(BUILDERS["linear"]), [x, w])

@@ -40,6 +40,14 @@ def test_what_is_made_is_where_the_inputs_are(made: str, device: str) -> None:
     assert found.device.type == device
 
 
+def test_indices_without_values() -> None:
+    """Where shapes alone are asked for, a length is a number all the same."""
+    made = record_text(text("c = fd.ops.iota(3, 0, 1, dtype=DataType.Int)", "c"))
+    with torch.device("meta"):
+        (found,) = evaluated(made, [torch.ones(2, 3)])
+    assert list(found.shape) == [3]
+
+
 @pytest.mark.parametrize(
     ("body", "output"),
     [

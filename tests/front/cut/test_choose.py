@@ -251,7 +251,8 @@ def test_factors_are_moved_only_where_that_is_better(monkeypatch: pytest.MonkeyP
     def made(us: float) -> Chosen:
         return Chosen(cut, SegmentsCost(us, 0.0), cutter, call)
 
-    given = SimpleNamespace(moves=("a", "b"), in_parts=None)
+    given = SimpleNamespace(moves=("a", "b"))
+    given.forms = (given,)
     for times, wanted in (
         ({("a", "b"): 5, ("a",): 5, ("b",): 5}, 5.0),
         ({("a", "b"): 4, ("a",): 3, ("b",): 2}, 3.0),  # one after the other

@@ -156,6 +156,7 @@ kernel all threads 384 registers 96 cluster 2 splits 3 dependent grid min(ceildi
       taken: frag<f32, 64x32> = frag.load_global sums[0, 0], limit=count - seen, index=near
       frag.store_global sums[0, 32], taken, limit=count, index=near
       below: frag<pred, 64x1> = frag.below M - 64
+      mask: frag<pred, 64x32> = frag.below 3:i64 - M, down=-2, right=5
       first: frag<f32, 64x1> = frag.fill 0.0
       by_row: frag<f32, 64x1> = frag.reduce max, first, part, below=below
       none: frag<f32, 1x32> = frag.fill 0.0

@@ -125,7 +125,7 @@ def test_well_formed() -> None:
          "ldmatrix gives whole tiles, not 1x64"),
         (KEPT, "y: frag<bf16, 64x12> = ldmatrix A_s[0, 0, 0]",
          "64x12 is neither whole groups of 64 rows and 8 columns nor 1"),
-        (KEPT, "y: frag<pred, 64x32> = frag.columns low, 0",
+        (KEPT, "y: frag<pred, 64x64> = frag.cast low",
          "low is a predicate, which only frag.pointwise takes and gives"),
         (KEPT, "y: frag<pred, 64x32> = frag.fill 0.0",
          "y is a predicate, which only frag.pointwise takes and gives"),

@@ -83,6 +83,25 @@ def test_groups_of_columns(left: int) -> None:
     assert np.signbit(arrays["y"][0]).all() and not np.signbit(arrays["y"][1]).any()
 
 
+LINE = """
+kernel line threads 128 cluster 1 grid 1 {
+  param far: i64
+  global y: bool[64, 32]
+  below: frag<pred, 64x32> = frag.below far, down=-1048576, right=3
+  frag.store_global y[0, 0], below
+}
+"""
+
+
+@pytest.mark.parametrize("far", [-(1 << 40), -(40 << 20), -3 - (20 << 20), 0, 90, 1 << 40])
+def test_a_line_through_a_tile(far: int) -> None:
+    """Rows and columns, each times its factor, against a limit of 64 bits."""
+    arrays = {"y": np.zeros((64, 32), bool)}
+    run_kernel(parse_kernel(LINE), arrays, {"far": far}, 1)
+    row, col = np.indices((64, 32))
+    assert np.array_equal(arrays["y"], (col * 3 - (row << 20)) < far)
+
+
 @pytest.mark.parametrize("left", [0, 13, 40])
 def test_products_are_rounded_with_their_sum(left: int) -> None:
     """As many roundings as there are products, none of them of a product."""

@@ -169,6 +169,17 @@ def test_columns_are_reduced_across_warps(op: str, cols: int, rows: str) -> None
     require_equal(body, "R")
 
 
+@pytest.mark.parametrize("limit", ["M - 90", "M * -5:i64", "1099511627776:i64"])
+@pytest.mark.parametrize("line", ["", ", right=-1", ", down=-7, right=3"])
+def test_a_line_through_a_tile(line: str, limit: str) -> None:
+    body = f"""
+    mask: frag<pred, 128x64> = frag.below {limit}{line}
+    kept: frag<f32, 128x64> = frag.pointwise where, mask, x, -1.0
+    frag.store_global Y[0, 0], kept
+    """
+    require_equal(LOAD + body, "Y")
+
+
 @pytest.mark.parametrize("below", ["", ", below=in_rows", ", below=in_cols"])
 @pytest.mark.parametrize("factor", ["x", "columns", "rows"])
 def test_products_are_summed(factor: str, below: str) -> None:

@@ -11,7 +11,7 @@ HANDLED = {
     DataType.BFloat16: DType.BF16, DataType.Half: DType.F16, DataType.Float: DType.F32,
     DataType.Float8_e4m3fn: DType.E4M3, DataType.Float8_e5m2: DType.E5M2,
     DataType.Int8: DType.S8, DataType.UInt8: DType.U8, DataType.Int32: DType.S32,
-    DataType.TF32: DType.TF32, DataType.UInt4: DType.U4,
+    DataType.TF32: DType.TF32, DataType.UInt4: DType.U4, DataType.Bool: DType.BOOL,
 }  # fmt: skip
 
 
@@ -26,5 +26,5 @@ def test_a_type_that_kernels_do_not_handle(dtype: DataType) -> None:
         element_type(dtype)
     assert str(error.value) == (
         f"dtype {dtype} is not supported; supported: BFloat16, Half, Float, Float8_e4m3fn, "
-        "Float8_e5m2, Int8, UInt8, UInt4, Int32, TF32"
+        "Float8_e5m2, Int8, UInt8, UInt4, Int32, TF32, Bool"
     )

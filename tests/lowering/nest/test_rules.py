@@ -104,7 +104,8 @@ ALL_RULES = "; ".join(
         "mma Shared and Local -> Local", "mma Shared -> Tensor", "LdTMem Tensor -> Local",
         "LdMatrix Shared -> Local",
         "Set Shared -> Local", "Set Global -> Local", "Set Local -> Local", "cast Local -> Local",
-        "pointwise Local -> Local", "reduction Local -> Local", "StMatrix Local -> Shared",
+        "pointwise Local -> Local", "index -> Local", "reduction Local -> Local",
+        "StMatrix Local -> Shared",
         "Set Local -> Shared",
         "CpAsyncBulkTensorTile Shared -> Global", "Set Local -> Global",
     )

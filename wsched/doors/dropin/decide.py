@@ -20,6 +20,7 @@ from wsched.choose.nvfuser_cost import NvfuserCost
 from wsched.doors.dropin.ledger import Tally
 from wsched.front.cut.choose import translated
 from wsched.front.cut.epilogues import Take
+from wsched.front.cut.graph import Graph
 from wsched.front.cut.infer import infer
 from wsched.front.cut.predict import Call, SegmentsCost
 from wsched.front.cut.program import Run
@@ -175,13 +176,17 @@ def _read(definition: Definition) -> Known:
         cutter.all(Take.NONE)
     except UnsupportedError as e:
         return Known(str(e), definition)
-    graph = cutter.graph
-    given = [graph.home[n.results[0]] for n in definition.inputs]
-    operands = graph.reached(
+    operands = {name for form in cutter.forms for name in _operands(form.graph)}
+    names = [n.results[0] for n in definition.inputs]
+    return Known("", definition, cutter, tuple(i for i, n in enumerate(names) if n in operands))
+
+
+def _operands(graph: Graph) -> set[str]:
+    """What matmuls multiply that needs nobody else, and what it is made of."""
+    found = graph.reached(
         j for i in graph.matmuls for j in graph.operands(i) if j in graph.free or graph.is_given(j)
     )
-    sized = tuple(at for at, i in enumerate(given) if i in operands)
-    return Known("", definition, cutter, sized)
+    return {name for i in found for name in graph.nodes[i].results}
 
 
 def decision_of(fd: Any, inputs: Sequence[Any]) -> Decision:

@@ -102,7 +102,8 @@ def _call(node: Node, values: dict[str, Any], device: torch.device | None) -> tu
     kwargs = {k: _value(v, values) for k, v in node.kwargs}
     if node.op in PROMOTED:
         operands = [_widened(v) for v in operands]
-    of_numbers = bool(operands) and node.op != "cast" and all(map(_is_number, operands))
+    plain = node.op in ("cast", "iota")
+    of_numbers = bool(operands) and not plain and all(map(_is_number, operands))
     if of_numbers:  # torch's own functions want a tensor
         operands = [torch.tensor(v, dtype=_NUMBERS[type(v)](torch)) for v in operands]
     try:

@@ -14,6 +14,7 @@ from wsched.front.cut.commute import Moves
 from wsched.front.cut.constants import with_kept
 from wsched.front.cut.epilogues import Kernel, Take
 from wsched.front.cut.hidden import hidden_us, statistics
+from wsched.front.cut.joined import with_joins
 from wsched.front.cut.predict import SegmentsCost, Sizes, matmuls_us, segment_us, together
 from wsched.front.cut.segments import Cut, Cutter, Segment
 from wsched.front.cut.summaries import with_summaries
@@ -37,8 +38,8 @@ class Chosen:
     Args:
         cut: how.
         cost: of all segments.
-        cutter: what is cut: the definition, or the same with products in parts, with factors behind
-            products, or both.
+        cutter: what is cut: the definition, or the same with products in parts, with what it puts
+            together apart, with factors behind products, or with several of these.
         call: what was asked for, with that one's tensors.
         gpu_us: what the GPU may take; a cut that takes more is only better than those with more.
     """
@@ -66,9 +67,9 @@ class Chosen:
 
 
 def choose(cutter: Cutter, call: Sizes, *, may_leave: bool, gpu_us: float = inf) -> Chosen:
-    """The best cut found, of the definition as it is or with products in parts, where parts alone
-    are read; of both with factors of operands behind products: those of one operand after the
-    other, where each pays, or those of all.
+    """The best cut found, of the definition in each of its forms (:attr:`Cutter.forms`); of each
+    with factors of operands behind products: those of one operand after the other, where each pays,
+    or those of all.
 
     Args:
         cutter: of the definition.
@@ -80,11 +81,8 @@ def choose(cutter: Cutter, call: Sizes, *, may_leave: bool, gpu_us: float = inf)
     Raises:
         UnsupportedError: no cut can be run.
     """
-    parted = cutter.in_parts
-    if parted is None:
-        return _best(cutter, call, may_leave, gpu_us)
     found, refused = list[Chosen](), list[UnsupportedError]()
-    for form in (cutter, parted):
+    for form in cutter.forms:
         try:
             found.append(_best(form, translated(call, cutter, form), may_leave, gpu_us))
         except UnsupportedError as e:
@@ -192,11 +190,16 @@ class _Search:
     def _least(self, cut: Cut) -> Chosen:
         """The way to run the rests of a cut that takes least; raises where a segment cannot run."""
         graph, constants = self.cutter.graph, self.call.constants
-        whole = with_kept(graph, cut, constants)
+        whole = self._joined(with_kept(graph, cut, constants))
         apart = with_summaries(graph, whole, self._apart)
         ways = [with_sweeps(graph, c, self._swept, self._runs) for c in (apart, whole)]
         found = [self._cost(c) for c in dict.fromkeys((*ways, *self._tabled(cut), apart, whole))]
         return min(found, key=lambda x: x.rank)
+
+    def _joined(self, cut: Cut) -> Cut:
+        """The same with what kernels store together."""
+        apart = self.cutter.apart
+        return cut if apart is None else with_joins(self.cutter.graph, cut, apart.joined)
 
     def _tabled(self, cut: Cut) -> Iterator[Cut]:
         """The same with tables that are kept, where nothing is left for others in each call: what
@@ -204,7 +207,7 @@ class _Search:
         more bytes than what the definition reads and writes.
         """
         graph, constants = self.cutter.graph, self.call.constants
-        kept = with_kept(graph, cut, constants, tables=True)
+        kept = self._joined(with_kept(graph, cut, constants, tables=True))
         tables = [n for s in kept.segments if s.kept and not s.inputs for n in s.outputs]
         given = [name for node in graph.definition.inputs for name in node.results]
         most = self.call.bytes([*given, *graph.definition.outputs])

@@ -70,10 +70,13 @@ def _grown(
         kernel = frozenset({*together, *followers})
         if take is Take.NARROW:
             kernel = _narrowed(graph, kernel)
-        kernel = _with_private(graph, together, kernel, taken)
-        plain = refusal(graph, kernel)
+        first, *others = _with_private(graph, together, kernel, taken)
+        plain = refusal(graph, first)
         if plain is None:
-            return Kernel(kernel, stop, why)
+            return Kernel(first, stop, why)
+        for kernel in others:
+            if refusal(graph, kernel) is None:
+                return Kernel(kernel, stop, why)
         if not followers:
             return plain
         stop, why = graph.nodes[followers.pop()], plain
@@ -111,13 +114,25 @@ def _sharing(graph: Graph, matmul: int, taken: frozenset[int]) -> list[tuple[int
     if graph.partners.get(matmul) in ready:
         return [(graph.partners[matmul],)]
     by_side = (
-        [i for i in ready if graph.nodes[i].refs[:2][side : side + 1] == (name,)]
+        [
+            i
+            for i in ready
+            if graph.nodes[i].refs[:2][side : side + 1] == (name,)
+            and _are_batched_alike(graph, matmul, i)
+        ]
         for side, name in enumerate(mine)
     )
     most: list[int] = max(by_side, key=len, default=[])
     dims = graph.types[graph.nodes[matmul].results[0]].dims
     alike = (i for i in most if graph.types[graph.nodes[i].results[0]].dims == dims)
     return [group for group in dict.fromkeys((tuple(most), tuple(alike))) if group]
+
+
+def _are_batched_alike(graph: Graph, matmul: int, other: int) -> bool:
+    """Whether two products have the same batches: parts of a list differ in rows or columns."""
+    names = (graph.nodes[i].results[0] for i in (matmul, other))
+    mine, its = (graph.types[n].dims or () for n in names)
+    return [d.extent for d in mine[:-2]] == [d.extent for d in its[:-2]]
 
 
 def _followers(graph: Graph, together: list[int], taken: frozenset[int]) -> list[int]:
@@ -160,11 +175,21 @@ def _narrowed(graph: Graph, kernel: frozenset[int]) -> frozenset[int]:
 
 def _with_private(
     graph: Graph, together: list[int], kernel: frozenset[int], taken: frozenset[int]
-) -> frozenset[int]:
-    """With the pointwise operations before the epilogue that nobody else reads.
+) -> list[frozenset[int]]:
+    """With the pointwise operations before the epilogue that nobody else reads, and the indices
+    that these compare; where masks are among them, also without those and what they are made of,
+    for masks of what no epilogue has.
 
     What follows a reduction and is a vector is done with that.
     """
+    whole = _before(graph, together, kernel, taken, masks=True)
+    return list(dict.fromkeys((whole, _before(graph, together, kernel, taken, masks=False))))
+
+
+def _before(
+    graph: Graph, together: list[int], kernel: frozenset[int], taken: frozenset[int], masks: bool
+) -> frozenset[int]:
+    """With those; ``masks`` says whether these are among them."""
     while True:
         epilogue = kernel.difference(together)
         private = {
@@ -172,8 +197,9 @@ def _with_private(
             for i in epilogue
             for j in (graph.home[name] for name in graph.needs(i))
             if j not in kernel | taken | graph.free
-            and graph.is_pointwise(j)
+            and (graph.is_pointwise(j) or graph.nodes[j].op == "iota")
             and not graph.is_output(j)
+            and (masks or graph.types[graph.nodes[j].results[0]].dtype is not DataType.Bool)
             and graph.readers_behind(j) <= epilogue
             and not _is_statistic(graph, j)
         }

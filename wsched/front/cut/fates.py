@@ -10,6 +10,7 @@ from wsched.front.cut.choose import Chosen
 from wsched.front.cut.commute import Moves
 from wsched.front.cut.epilogues import Kernel, Take
 from wsched.front.cut.factors import why_no_product
+from wsched.front.cut.part import plain_name
 from wsched.front.cut.parted import whole_of
 from wsched.front.cut.segments import Cutter
 from wsched.front.cut.vectors import written_as
@@ -17,7 +18,7 @@ from wsched.front.route import Fate
 from wsched.importer import Definition, Node
 from wsched.importer.ops import PRODUCTS
 
-__all__ = ["fates", "why_none"]
+__all__ = ["fates", "why_none", "why_together"]
 
 
 def fates(chosen: Chosen, names: Sequence[str]) -> tuple[Fate, ...]:
@@ -51,7 +52,9 @@ def _asked(name: str) -> str:
 
 def _operands(cutter: Cutter, chosen: Chosen, i: int, made: Node) -> str:
     """What became of the factors of a matmul's operands; empty if there are none."""
-    moved = chosen.cutter.commuted
+    moved, apart = chosen.cutter.commuted, chosen.cutter.apart
+    if apart is not None and (said := apart.said.get(written_as(made.results[0]))) is not None:
+        return said
     if moved is not None and made.results[0] in moved.moved:
         return moved.moved[made.results[0]]
     for moves in cutter.moves:
@@ -80,6 +83,32 @@ def _in_kernel(cutter: Cutter, node: Node, kernel: Kernel, name: str) -> Fate:
 
 def _fate(node: Node, reason: str) -> Fate:
     return Fate(node.line, node.op, node.results[0], "", (), reason)
+
+
+def why_together(cutter: Cutter, chosen: Chosen, part: Definition) -> str:
+    """Why what is put together in a part that others run is a copy; empty where nothing is.
+
+    Args:
+        cutter: of the definition as it is.
+        chosen: how it is cut.
+        part: of it.
+    """
+    names = [plain_name(n.results[0]) for n in part.nodes if n.op == "cat"]
+    if not names:
+        return ""
+    said = "no matmul makes or multiplies a part of it"
+    multiplied = {r for n in cutter.definition.nodes if n.op in PRODUCTS for r in n.refs[:2]}
+    if multiplied & {*names}:
+        said = (
+            "parts are multiplied of two along K, and where the definition tells the sizes of "
+            "what is read with them"
+        )
+    forms = [form for form in cutter.forms if form.apart is not None]
+    if forms and chosen.cutter.apart is None:
+        said = "its parts where they lie are predicted to be no faster"
+    elif forms:
+        said = "it is read whole, and no kernel makes a part of it for that alone"
+    return f"{', '.join(names)} is a copy: {said}"
 
 
 def why_none(definition: Definition, refusal: str) -> tuple[Fate, ...]:

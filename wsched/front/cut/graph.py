@@ -145,6 +145,7 @@ class Graph:
         """
         found: set[int] = set()
         transposed, made = self._operand_views
+        sliced = self._sliced_beside
         for i, node in enumerate(self.nodes):
             if self.is_given(i) or self.is_output(i) or i in made:
                 continue
@@ -157,6 +158,7 @@ class Graph:
                 or spreads
                 or widened(self.types, [node])
                 or i in transposed
+                or i in sliced
             ):
                 found.add(i)
         return self._with_shared(frozenset(found), made)
@@ -227,6 +229,23 @@ class Graph:
                         j = self.operands(j)[0]
                     made.add(j)
         return frozenset(views), frozenset(made)
+
+    @cached_property
+    def _sliced_beside(self) -> frozenset[int]:
+        """Slices of inputs that only biases and pointwise operations are made of."""
+        beside = set[int]()
+        for i in sorted(self.live):
+            node = self.nodes[i]
+            if node.op == "slice" and self._looks(i) and self.is_given(self.operands(i)[0]):
+                readers = [(self.nodes[j], j) for j in self.readers[i]]
+                if all(
+                    self.is_pointwise(j)
+                    or n.op in _SPREADS
+                    or (n.op in PRODUCTS and node.results[0] not in n.refs[:2])
+                    for n, j in readers
+                ):
+                    beside.add(i)
+        return frozenset(beside)
 
     def _looks(self, i: int) -> bool:
         """Whether it is a step of a view that a kernel may read by strides."""

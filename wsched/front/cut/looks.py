@@ -115,23 +115,19 @@ def folded(
     """
     found: dict[str, Look] = {}
     declared: dict[str, Node] = {}
-    for matmul in (n for n in definition.nodes if n.op in MATMULS):
-        parts = (n for n in matmul.refs[2:] if _is_sliced(definition.node(n)))
-        for name in (*matmul.refs[:2], *parts):
-            while (node := definition.node(name)) is not None and _is_read_through(node):
-                name = node.refs[0]
-            look = _look(definition, types, name)
-            if look is not None and look.moves:
-                found[name] = look
-                declared[name] = _declared(definition, look)
+    operands = [n for node in definition.nodes if node.op in MATMULS for n in node.refs[:2]]
+    sliced = [n.results[0] for n in definition.nodes if n.op == "slice"]
+    for name in (*operands, *sliced):
+        while (node := definition.node(name)) is not None and _is_read_through(node):
+            name = node.refs[0]
+        look = _look(definition, types, name)
+        if look is not None and look.moves:
+            found[name] = look
+            declared[name] = _declared(definition, look)
     if not found:
         return definition, {}
     nodes = tuple(declared.get(n.results[0], n) for n in definition.nodes)
     return pruned(Definition(nodes, definition.outputs)), found
-
-
-def _is_sliced(bias: Node | None) -> bool:
-    return bias is not None and bias.op == "slice"
 
 
 def _look(definition: Definition, types: Mapping[str, TensorType], name: str) -> Look | None:

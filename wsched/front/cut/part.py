@@ -16,7 +16,7 @@ from wsched.front.cut.tensors import dense_input
 from wsched.front.look import Look, Move
 from wsched.importer import Definition, Node, Ref
 
-__all__ = ["kernel_part", "operations_of", "part", "plain_name", "views_of"]
+__all__ = ["declared_input", "kernel_part", "operations_of", "part", "plain_name", "views_of"]
 
 _AS_MADE = "@made"
 """Ends the name of what is put into an order in memory."""
@@ -60,7 +60,7 @@ def part(
         elif name not in graph.types:
             raise UnsupportedError(f"the number {name} between segments", "numbers of the inputs")
         else:
-            nodes.setdefault(i, []).append(_declared(graph, name))
+            nodes.setdefault(i, []).append(declared_input(graph, name))
         declared.add(name)
     ordered = tuple(n for i in sorted(nodes) for n in nodes[i])
     made_so = Definition(ordered, outputs)
@@ -172,7 +172,7 @@ def _pinned(nodes: tuple[Node, ...], pins: Mapping[str, Order]) -> tuple[Node, .
     return tuple(found)
 
 
-def _declared(graph: Graph, name: str) -> Node:
+def declared_input(graph: Graph, name: str) -> Node:
     """What another segment makes, as an input: dense, in rows unless nvFuser has it otherwise."""
     tensor, order = graph.types[name], graph.types.orders.get(name, ())
     extents = tensor.extents

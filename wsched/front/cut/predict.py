@@ -62,7 +62,6 @@ __all__ = [
     "together",
 ]  # fmt: skip
 
-
 PROGRAM_HOST_US = CALL_HOST_US - STEP_HOST_US
 """What the host takes for a call beside its steps: to find out how its inputs' class runs."""
 
@@ -71,7 +70,6 @@ VIEW_HOST_US = 1.0
 
 KEPT_HOST_US = 1.0
 """What it takes to see that a constant has not changed (likewise)."""
-
 
 SOONER_US = LAUNCH_US[False] - LAUNCH_US[True]
 """How much sooner a kernel begins that is launched dependently, as sweeps are and nvFuser's are not
@@ -291,8 +289,10 @@ def segment_us(
         host += VIEW_HOST_US * (len(segment.looks) + len(segment.seen))
         found = price(p.problem)
         return SegmentsCost(found.us + copies_us(p.copied) - found.spared_us, host)
-    if segment.views:
-        return SegmentsCost(0.0, VIEW_HOST_US * len(segment.views))
+    if segment.views or segment.join:
+        copied = segment.copied
+        host = VIEW_HOST_US * len(segment.views or segment.outputs) + COPY_HOST_US * len(copied)
+        return SegmentsCost(sum(pointwise_us(2 * call.bytes([n])) for n in copied), host)
     if segment.summary:
         moved = call.bytes([*segment.inputs, *segment.outputs])
         # What follows a kernel's reductions is in what puts their parts together.

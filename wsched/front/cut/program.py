@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from lowering.ground.expr import ONE, Expr
+from lowering.ground.expr import ONE
 from wsched.front import kernels
 from wsched.front.chosen import of_own_making
+from wsched.front.cut.buffers import Buffers
 from wsched.front.cut.graph import is_elementwise
 from wsched.front.cut.in_place import written_in_place
 from wsched.front.cut.leading import with_views_in_front
@@ -17,7 +18,8 @@ from wsched.front.cut.looks import looking
 from wsched.front.cut.order import declared_order
 from wsched.front.cut.segments import Segment
 from wsched.front.cut.summaries import behind_parts, is_finish
-from wsched.front.cut.tensors import Tensors, TensorType
+from wsched.front.cut.tensors import Tensors
+from wsched.front.cut.wholes import Wholes, storing
 from wsched.front.look import Look
 from wsched.fusion.sweep import Sweep
 from wsched.importer import Definition, Written
@@ -57,10 +59,12 @@ class Made:
     Args:
         run: runs it.
         kernels: of the segments that are wsched's, in order.
+        stored: names of what they store as a part of something else.
     """
 
     run: Run
     kernels: tuple[CompiledFusion, ...]
+    stored: frozenset[str] = frozenset()
 
 
 def make(
@@ -90,13 +94,15 @@ def make(
         kernel = kernels.compile(segments[0].definition, inputs)
         kernel.admit(inputs)
         return Made(kernel.call, (kernel,))
-    made = _Steps(names, tensors, inputs, rest)
+    made = _Steps(names, tensors, inputs, rest, segments)
     segments = sorted(segments, key=lambda s: not s.kept)  # those read no other ones
     for segment in segments:
         if segment.matmul:
             made.kernel(segment)
         elif segment.views:
             made.views(segment)
+        elif segment.join:
+            made.join(segment)
         elif segment.sweep is not None:
             made.sweep(segment, segment.sweep)
         elif segment.summary:
@@ -107,7 +113,7 @@ def make(
     program = made.program(definition)
     with of_own_making("the program of a cut", lambda: title_of(definition)):
         run = prepare(program, made.own, made.functions, inputs, copy_rows, _keep(names, segments))
-    return Made(run, tuple(made.kernels))
+    return Made(run, tuple(made.kernels), made.stored)
 
 
 def _keep(names: Sequence[str], segments: Sequence[Segment]) -> Keep | None:
@@ -121,7 +127,12 @@ class _Steps:
     """The steps of a program, one segment after the other."""
 
     def __init__(
-        self, names: tuple[str, ...], tensors: Tensors, inputs: Sequence[Any], rest: Rest
+        self,
+        names: tuple[str, ...],
+        tensors: Tensors,
+        inputs: Sequence[Any],
+        rest: Rest,
+        segments: Sequence[Segment],
     ) -> None:
         self.kernels: list[CompiledFusion] = []
         self.own: dict[str, Kernel] = {}
@@ -129,11 +140,17 @@ class _Steps:
         self._rest, self._tensors = rest, tensors
         self._steps: list[Step] = []
         self._parts: dict[str, _Part] = {}
-        self._buffers = _Buffers(tensors)
+        self._buffers = Buffers(tensors)
         self._passed = tuple(map(self._buffers.whole, names))
         self._extents = extents_of(self._passed, inputs)
+        self._wholes = Wholes(segments, self._buffers, self._extents)
         given = dict(zip(names, inputs, strict=True))
         self._like = partial(_like, given, self._extents, device_of(inputs))
+
+    @property
+    def stored(self) -> frozenset[str]:
+        """Names of what kernels store as a part of something else."""
+        return self._wholes.stored
 
     def program(self, definition: Definition) -> Program:
         """All of it."""
@@ -193,9 +210,9 @@ class _Steps:
         )
 
     def _show(self, segment: Segment, writes: Sequence[Buffer]) -> None:
-        """Look at results in the shapes that others see."""
+        """Look at results in the shapes that others see; nobody does at a part of a whole."""
         for made, result in zip(writes, map(self._buffers, segment.outputs), strict=True):
-            if made is not result:
+            if made is not result and made.past is None:
                 shape = result.sizes(self._extents)
                 self._view(made, result, partial(_reshaped, shape))
 
@@ -205,6 +222,11 @@ class _Steps:
         for view in segment.views:
             source, target = self._buffers(view.source), self._buffers(view.name)
             self._view(source, target, looking(self._like(source), view.moves, self._extents))
+
+    def join(self, segment: Segment) -> None:
+        """What lies where it belongs is together; what does not is copied there."""
+        self._settle(segment.inputs)
+        self._steps += self._wholes.joined(segment)
 
     def summary(self, segment: Segment, needed: Collection[str]) -> None:
         """Reductions of tensors, or what follows those of a kernel.
@@ -263,13 +285,19 @@ class _Steps:
         self._settle(segment.inputs)
         reads, alike = zip(*self._read(segment), strict=True)
         kernel = kernels.compile(segment.definition, alike)
-        kernel = self._beside_statistics(segment, kernel, reads, alike) or kernel
+        writes = self._unseen(segment)
+        within = self._wholes.places(segment.outputs, writes)
+        if within != writes and (stored := storing(segment, kernel, alike, within, self._extents)):
+            kernel, writes = stored, within
+            self._steps += self._wholes.filled(segment.outputs, writes)
+        else:
+            kernel = self._beside_statistics(segment, kernel, reads, alike) or kernel
         launched = kernel.alone.following  # behind the statistics, which write no operand of it
         launched.admit(alike)
         self.kernels.append(kernel)
         name = _name_of(launched, self.own)
         self.own[name] = launched
-        wide, writes = tuple(map(self._buffers, segment.outputs)), self._unseen(segment)
+        wide = tuple(map(self._buffers, segment.outputs))
         whole = KernelStep(name, kernel.plan, reads, writes)
         step, parts = in_parts_step(kernel.plan, whole)
         self._steps.append(step)
@@ -329,35 +357,6 @@ class _Part:
     step: KernelStep
     at: int
     parts: Parts
-
-
-class _Buffers(dict[str, Buffer]):
-    """The buffer of each name in a definition; made when it is asked for."""
-
-    def __init__(self, tensors: Tensors) -> None:
-        self._tensors = tensors
-
-    def __call__(self, name: str) -> Buffer:
-        """What is known of a tensor; numbers, and what is expanded, have no shape."""
-        if name not in self:
-            self[name] = self._of(name, self._type(name).extents)
-        return self[name]
-
-    def whole(self, name: str) -> Buffer:
-        """The same of what a kernel makes: it is in memory whole, expanded or not."""
-        if name not in self:
-            self[name] = self._of(name, self._type(name).spread)
-        return self[name]
-
-    def _of(self, name: str, extents: tuple[Expr, ...] | None) -> Buffer:
-        if extents is None:
-            return Buffer(name)
-        kind = self._type(name).dtype
-        dtype = kind.element if kind is not None and kind.is_stored else None
-        return Buffer(name, dtype, extents, self._tensors.strides(name))
-
-    def _type(self, name: str) -> TensorType:
-        return self._tensors.types.get(name, TensorType(None, None))
 
 
 def _like(

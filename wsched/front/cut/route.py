@@ -136,7 +136,8 @@ def cut_route(
             p = call.planned(segment)
             parts.append(_own(segment, next(kernels), p))
         else:  # a summary that no kernel can take is for others in the end
-            parts.append(part_of(segment, runs.get(segment.outputs, WSCHED), call))
+            runner = runs.get(segment.outputs, WSCHED)
+            parts.append(part_of(segment, runner, call, made.stored))
     return Route(
         CUT,
         lambda _, inputs: made.run(inputs, None),
@@ -145,19 +146,28 @@ def cut_route(
     )
 
 
-def part_of(segment: Segment, runs: str, call: Sizes) -> Part:
+def part_of(
+    segment: Segment, runs: str, call: Sizes, stored: Collection[str] | None = None
+) -> Part:
     """A segment without a matmul's kernel.
 
     Args:
         segment: of a cut.
         runs: who runs it.
         call: what is asked for.
+        stored: what kernels store as a part of something else, where they are made; by default what
+            they are meant to.
     """
-    said = ""
+    said = joined = ""
+    if segment.join:
+        own = {*segment.parts} - {*segment.copied} if stored is None else stored
+        told = [f"{n} {'stored' if n in own else 'copied'} there" for n in segment.parts]
+        joined = f"nothing is put together: {', '.join(told)}"
     if segment.sweep is not None:
         cost = segment_us(segment, call)
         said = f"{compiled_sweep(segment.sweep).name}, predicted {cost.gpu_us:.1f} us"
-    return Part(runs, segment.definition, looks=segment.looks, kept=segment.kept, sweep=said)
+    looks, kept = segment.looks, segment.kept
+    return Part(runs, segment.definition, looks=looks, kept=kept, sweep=said, joined=joined)
 
 
 def _own(segment: Segment, kernel: CompiledFusion, planned: Planned) -> Part:

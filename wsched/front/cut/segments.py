@@ -9,18 +9,20 @@ cuts; a kernel rounds them at the same place (``wsched.importer.epilogue``). No 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from lowering.ground.errors import UnsupportedError
+from wsched.front.cut.along_k import summands_of
 from wsched.front.cut.asked import asked_of_inputs
 from wsched.front.cut.beside import with_beside
 from wsched.front.cut.commute import Commuted, Moves, commuted, moves_of
 from wsched.front.cut.epilogues import Kernel, Take, kernel_of_matmul
 from wsched.front.cut.flatten import Seen
 from wsched.front.cut.graph import Graph
+from wsched.front.cut.groups import groups_of
 from wsched.front.cut.infer import infer
 from wsched.front.cut.lifted import lifted
 from wsched.front.cut.order import with_orders
@@ -29,6 +31,7 @@ from wsched.front.cut.parted import products_of_parts
 from wsched.front.cut.repeats import without_repeats
 from wsched.front.cut.squares import with_two_operands
 from wsched.front.cut.sums import arranged
+from wsched.front.cut.together import Apart, apart
 from wsched.front.cut.vectors import with_matrices
 from wsched.front.cut.widened import with_casts_last
 from wsched.front.look import Look
@@ -53,6 +56,8 @@ class Segment:
         views: its results, where each is a view of what another segment makes: nobody computes it.
         sweep: what it is as a sweep, of which wsched makes a kernel; the inputs' views and the
             results' shapes as those of a matmul.
+        join: of a ``cat`` that nobody computes, for each of its parts whether the kernel that makes
+            it stores it there; others are copied.
     """
 
     definition: Definition
@@ -63,11 +68,24 @@ class Segment:
     kept: bool = False
     views: tuple[Look, ...] = ()
     sweep: Sweep | None = None
+    join: tuple[bool, ...] = ()
 
     @property
     def own(self) -> bool:
         """Whether wsched runs it."""
-        return self.matmul or self.summary or bool(self.views) or self.sweep is not None
+        made = self.matmul or self.summary or self.sweep is not None
+        return made or bool(self.views or self.join)
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Names of what a ``cat`` puts together, in order."""
+        return tuple(n for node in self.definition.nodes if node.op == "cat" for n in node.refs)
+
+    @property
+    def copied(self) -> tuple[str, ...]:
+        """Of these, what no kernel stores where it belongs."""
+        pairs = zip(self.parts, self.join, strict=False)
+        return tuple(n for n, stored in pairs if not stored)
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -118,6 +136,7 @@ class Cutter:
         commuted: what moved in it, if factors of operands have; each matmul that they follow gets a
             kernel with them, or the definition is not cut.
         plain: the ways without, if so.
+        apart: what was put together in it, if its matmuls are of the parts.
 
     Raises:
         UnsupportedError: by the constructor: no live matmul, or a definition that may not be cut.
@@ -126,6 +145,7 @@ class Cutter:
     definition: Definition
     commuted: Commuted | None = None
     plain: Cutter | None = None
+    apart: Apart | None = None
     graph: Graph = field(init=False)
     _cuts: dict[tuple[Take, ...], Cut | UnsupportedError] = field(default_factory=dict)
     _beside: dict[tuple[Take, ...], Cut | None] = field(default_factory=dict)
@@ -174,7 +194,7 @@ class Cutter:
         """
         if moves not in self._with_moved:
             made = commuted(self.graph, moves)
-            self._with_moved[moves] = Cutter(made.definition, made, self)
+            self._with_moved[moves] = Cutter(made.definition, made, self, self.apart)
         return self._with_moved[moves]
 
     @cached_property
@@ -188,6 +208,24 @@ class Cutter:
         with suppress(UnsupportedError):
             return None if made is self.definition else Cutter(made)
         return None
+
+    @cached_property
+    def put_apart(self) -> Cutter | None:
+        """The ways to cut the definition with what it puts together taken apart around matmuls;
+        None where there is no such form, or that may not be cut.
+        """
+        if self.commuted is not None or self.apart is not None:
+            return None
+        found = apart(self.definition, infer(self.definition))
+        with suppress(UnsupportedError):
+            return None if found is None else Cutter(found.definition, apart=found)
+        return None
+
+    @property
+    def forms(self) -> tuple[Cutter, ...]:
+        """The definition as it is, in parts, with what it puts together apart, and with both."""
+        given = [form for form in (self, self.in_parts) if form is not None]
+        return (*given, *(form for g in given if (form := g.put_apart) is not None))
 
     @property
     def matmuls(self) -> tuple[Node, ...]:
@@ -238,11 +276,12 @@ class Cutter:
             own += [found.ops] if isinstance(found, Kernel) else []
             kernels.append(found)
         self._check_scaled(kernels)
+        self._check_summed(kernels)
         if not own:
             (*_, why) = (k for k in kernels if isinstance(k, UnsupportedError))
             raise UnsupportedError(why.what, why.supported, why.hint)
         runs = tuple(dict.fromkeys(k for k in kernels if isinstance(k, Kernel)))
-        return Cut(self._segments(list(_groups(graph, own))), tuple(kernels), runs)
+        return Cut(self._segments(list(groups_of(graph, own))), tuple(kernels), runs)
 
     def beside(self, takes: Sequence[Take]) -> Cut | None:
         """A cut with what kernels can make beside their results; None where that is nothing.
@@ -263,7 +302,7 @@ class Cutter:
         kernels = tuple(wider[k] if isinstance(k, Kernel) else k for k in cut.kernels)
         runs = sorted(wider.values(), key=lambda k: more.index(k.ops))
         try:
-            segments = self._segments(list(_groups(self.graph, list(more))))
+            segments = self._segments(list(groups_of(self.graph, list(more))))
         except UnsupportedError:  # a rest that may not be cut there
             return None
         return Cut(segments, kernels, tuple(runs))
@@ -284,6 +323,15 @@ class Cutter:
                     "kernels that have the factors",
                     "" if found.why is None else str(found.why),
                 )
+
+    def _check_summed(self, kernels: Sequence[Kernel | UnsupportedError]) -> None:
+        """Refuse a product along K whose summands would be rounded."""
+        found = [k.ops for k in kernels if isinstance(k, Kernel)]
+        for name in sorted(self.apart.summed if self.apart is not None else ()):
+            both = {self.graph.home[n] for n in (name, *summands_of(name))}
+            if not any(both <= ops for ops in found):
+                what = f"{name}, a product along two tensors, in parts that are rounded"
+                raise UnsupportedError(what, "one kernel of both")
 
     def _kernel(self, matmul: int, taken: frozenset[int], take: Take) -> Kernel | UnsupportedError:
         if take is Take.LEFT:
@@ -332,42 +380,3 @@ def _segment(
         return rest_segment(graph, group, outputs)
     definition, looks, seen = kernel_part(graph, group, outputs)
     return Segment(definition, True, looks, seen)
-
-
-def _groups(graph: Graph, kernels: list[frozenset[int]]) -> Iterator[tuple[frozenset[int], bool]]:
-    """The operations of each segment in order of execution, and whether it is wsched's."""
-    own = {i: k for k, kernel in enumerate(kernels) for i in kernel}
-    earliest = [0] * len(graph.nodes)
-    for i in range(len(graph.nodes)):
-        before = max((earliest[j] for j in graph.operands(i)), default=0)
-        earliest[i] = own[i] + 1 if i in own else before
-    rest: dict[int, int] = {}
-    for i in sorted(graph.live, reverse=True):
-        if i not in own and i not in graph.free and not graph.is_given(i):
-            graph.check_rest(i)
-            rest[i] = _with_readers(graph, i, own, rest, earliest[i])
-    for k in range(len(kernels) + 1):
-        if others := frozenset(i for i, level in rest.items() if level == k):
-            yield others, False
-        if k < len(kernels):
-            yield kernels[k], True
-
-
-def _with_readers(
-    graph: Graph, i: int, own: Mapping[int, int], rest: Mapping[int, int], earliest: int
-) -> int:
-    """The rest that an operation runs in: that of its first reader, so that they are one kernel.
-
-    As early as possible where a matmul or nobody reads it first.
-    """
-    pending, levels = list(graph.readers[i]), list[tuple[int, bool]]()
-    while pending:
-        j = pending.pop()
-        if j in graph.free and j not in own:
-            pending += graph.readers[j]
-        else:
-            levels.append((own[j], True) if j in own else (rest[j], False))
-    if not levels:
-        return earliest
-    first, by_kernel = min(levels)
-    return earliest if by_kernel else first

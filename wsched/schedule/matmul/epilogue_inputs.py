@@ -32,8 +32,12 @@ def epilogue_inputs(fusion: Fusion) -> tuple[str, ...]:
 
 
 def matrix_inputs(fusion: Fusion) -> tuple[str, ...]:
-    """Those that are matrices of the result's size and can have a load warp, in order."""
-    inputs = {b.tensor for b in fusion.inputs}
+    """Those that are matrices of the result's size and can have a load warp, in order.
+
+    A matrix of Bool has none: a byte for each element is little to load, and threads hold
+    conditions, which neither ``ldmatrix`` nor loads of packed elements give.
+    """
+    inputs = {b.tensor for b in fusion.inputs if b.dtype is not DataType.Bool}
     return tuple(name for name in epilogue_inputs(fusion) if name in inputs)[:MAX_LOADED]
 
 
