@@ -179,6 +179,11 @@ WHOLE = {
     "a part that is a result": _read(0, 16) + "fd.add_output(a)",
     "a view of a part as a result":
         _read(0, 16) + "p = fd.ops.permute(a, dims=[1, 0])\nfd.add_output(p)",
+    "a place that is a result":
+        _PLACES_OF + "a = fd.ops.select(c, dim=1, index=0)\nfd.add_output(a)",
+    "a view of a place as a result":
+        _PLACES_OF + "a = fd.ops.select(c, dim=1, index=0)\n"
+        "p = fd.ops.permute(a, dims=[1, 0])\nfd.add_output(p)",
     "read whole": _read(0, 16) + _result("y"),
     "overlapping": _read(0, 20) + _read(12, 32, name="b"),
     "all of it": _read(0, 32),
@@ -299,8 +304,10 @@ def test_batches_and_rows() -> None:
     y = fd.ops.matmul(t0, t1)
     a = fd.ops.slice(y, start_indices=[0, 1, 0, 8], end_indices=[2, 3, 8, 16])
     b = fd.ops.slice(y, start_indices=[1, 0, 8, 0], end_indices=[2, 1, 16, 8])
-    fd.add_output(a)
-    fd.add_output(b)
+    p = fd.ops.relu(a)
+    q = fd.ops.relu(b)
+    fd.add_output(p)
+    fd.add_output(q)
     """
     feature = Feature(body, ((2, 3, 16, 8), (3, 8, 16)), 2, 2)
     inputs = inputs_of(feature)

@@ -124,6 +124,8 @@ class _Writer:
             if not parts:
                 return {}
             found |= parts
+        if found.keys() & self.given:
+            return {}
         boxes = [*dict.fromkeys(found.values())]
         whole = tuple((0, size) for size in shape)
         apart = all(_are_apart(*pair) for pair in combinations(boxes, 2))
