@@ -12,11 +12,12 @@ from lowering.ground.expr import Const
 from wsched.doors.fallback import interpret
 from wsched.front.cut.choose import choose
 from wsched.front.cut.epilogues import Take
+from wsched.front.cut.infer import infer
 from wsched.front.cut.pieces import pieces
 from wsched.front.cut.predict import Sizes
 from wsched.front.cut.segments import Cutter, Segment
 from wsched.front.cut.sizes import open_extents
-from wsched.front.cut.views_first import halved
+from wsched.front.cut.views_first import halved, views_first
 from wsched.importer import record_text
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
@@ -266,3 +267,44 @@ def test_nvfuser_makes_a_kernel_for_each_result() -> None:
     found = pieces(rest, cutter.graph.types)
     assert [sorted(p.writes) for p in found] == [["q"], ["k"]]
     assert [sorted(p.reads) for p in found] == [["c", "q0", "s"], ["c", "k0", "s"]]
+
+
+_SPREAD = "is_broadcast_dim=[False, True, False]"
+
+
+def test_tables_that_nothing_expands() -> None:
+    """Tokens in front of heads, as a linear makes them, and tables spread over both as they are."""
+    head = "".join(_HEAD.splitlines(keepends=True)[:-1])
+    text = f"""\
+{head}{_INPUTS}    y = fd.ops.linear(x, w)
+    l = fd.ops.reshape(y, new_shape=[{TOKENS}, {HEADS}, {SIZE}])
+    h = fd.ops.cast(l, dtype=DataType.Float)
+    a = fd.ops.slice(h, start_indices=[0, 0, 0], end_indices=[{TOKENS}, {HEADS}, {HALF}])
+    b = fd.ops.slice(h, start_indices=[0, 0, {HALF}], end_indices=[{TOKENS}, {HEADS}, {SIZE}])
+    r = fd.ops.cat([fd.ops.neg(b), a], dim=2)
+    cb = fd.ops.cast(fd.ops.broadcast(c, {_SPREAD}), dtype=DataType.Float)
+    sb = fd.ops.cast(fd.ops.broadcast(s, {_SPREAD}), dtype=DataType.Float)
+    z = fd.ops.add(fd.ops.mul(h, cb), fd.ops.mul(r, sb))
+    fd.add_output(fd.ops.cast(z, dtype=DataType.BFloat16))
+"""
+    generator = torch.Generator().manual_seed(5)
+    shapes = ((TOKENS, WIDTH), (HEADS * SIZE, WIDTH), (TOKENS, SIZE), (TOKENS, SIZE))
+    given = [torch.randn(shape, generator=generator).bfloat16() for shape in shapes]
+    assert {p.runs for p in wsched.explain(text, given).parts} == {"wsched"}
+    (found,), (wanted,) = wsched.execute(text, given), interpret(record_text(text), given)
+    torch.testing.assert_close(found, wanted, rtol=2**-7, atol=2**-7)
+
+
+def test_other_views_of_what_is_broadcast() -> None:
+    definition = record_text(
+        """\
+def nvfuser_fusion(fd : FusionDefinition) -> None :
+    x = fd.define_tensor(shape=[8, 32], contiguity=True, dtype=DataType.BFloat16)
+    r = fd.define_tensor(shape=[1, 32], contiguity=[None, True], dtype=DataType.BFloat16)
+    y = fd.ops.add(x, r)
+    s = fd.ops.slice(y, start_indices=[0, 8], end_indices=[8, 16])
+    fd.add_output(fd.ops.neg(s))
+"""
+    )
+    with pytest.raises(UnsupportedError, match="a view of y, which is broadcast from r"):
+        views_first(definition, infer(definition).types)

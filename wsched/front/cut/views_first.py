@@ -159,8 +159,7 @@ class _Viewed:
         operands = list[Value]()
         for value in node.operands:
             if isinstance(value, Ref) and value.name in self.types:
-                self._check_alike(name, value.name)
-                value = Ref((yield value.name, moves))
+                value = Ref((yield value.name, self._of_operand(name, value.name, moves)))
             operands.append(value)
         self.nodes.append(replace(node, results=(seen,), operands=tuple(operands)))
         return seen
@@ -230,10 +229,19 @@ class _Viewed:
             raise UnsupportedError("fd.ops.pad in front of fd.ops.cat", "halves of rows")
         return node.refs[0]
 
-    def _check_alike(self, name: str, operand: str) -> None:
-        """Refuse a view of what is broadcast from an operand."""
-        pair = self.types[name].spread, self.types[operand].spread
-        if None in pair or pair[0] != pair[1]:
-            raise UnsupportedError(
-                f"a view of {name}, which is broadcast from {operand}", "operands of one shape"
-            )
+    def _of_operand(self, name: str, operand: str, moves: tuple[Move, ...]) -> tuple[Move, ...]:
+        """How an operand is looked at where what is computed of it is; halves are those of its own
+        last dimension, whatever is repeated along others.
+
+        Raises:
+            UnsupportedError: it is repeated along a dimension that is looked at otherwise.
+        """
+        mine, its = self.types[name].spread, self.types[operand].spread
+        if mine is not None and its is not None:
+            if mine == its:
+                return moves
+            if its[-1:] == mine[-1:] and len(moves) == 1 and self._is_halving(name, moves[0]):
+                return (self._halving(operand),)
+        raise UnsupportedError(
+            f"a view of {name}, which is broadcast from {operand}", "operands of one shape"
+        )
