@@ -142,7 +142,8 @@ class _Fusion:
         value = torch.randn(sizes, generator=generator) * max(sizes[-1:] or [1]) ** -0.5
         by_stride = sorted(range(rank), key=lambda d: -order[d])
         back = [by_stride.index(d) for d in range(rank)]
-        return value.to(dtype).permute(by_stride).contiguous().permute(back)
+        value = value > 0 if dtype is torch.bool else value.to(dtype)
+        return value.permute(by_stride).contiguous().permute(back)
 
     def add_output(self, value: _Tensor) -> None:
         """One more result."""
@@ -285,6 +286,18 @@ class _Ops:
         made = x[tuple(slice(*e) for e in ends)]
         _require(made.numel() > 0, "an empty slice")
         return made
+
+    def _select(self, x: torch.Tensor, index: Any, dim: Any) -> torch.Tensor:
+        _require(type(index) is int and type(dim) is int and -x.dim() <= dim < x.dim(), "select")
+        _require(-x.shape[dim] <= index < x.shape[dim], "index")
+        return x.select(dim, index)
+
+    def _iota(
+        self, length: Any, start: Any = 0, step: Any = 1, dtype: Any = torch.int64
+    ) -> torch.Tensor:
+        _require(all(type(n) is int for n in (length, start, step)), "iota")
+        _require(0 < length <= MOST and step != 0 and dtype in (torch.int64, torch.int32), "iota")
+        return torch.arange(start, start + length * step, step, dtype=dtype)
 
     def _cat(self, tensors: Any, dim: int = 0) -> torch.Tensor:
         found = [_bare(t) for t in tensors]

@@ -237,6 +237,10 @@ def test_arguments_by_position(call: str) -> None:
             "line 5: fd.ops.squeeze of [[6, 4]]: dimension 0 of extent 6 is squeezed",
         ),
         (
+            "neg(fd.ops.squeeze(y, [0]))",
+            "line 5: fd.ops.squeeze of [[6, 4]]: dimension 0 of extent 6 is squeezed",
+        ),
+        (
             "linear(fd.ops.cat([w, x], 1), fd.ops.cat([x, w], 0))",
             "K is 48 in dimension 1 of input 0 and 24 in dimension 1 of input 1",
         ),

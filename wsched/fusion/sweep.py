@@ -106,7 +106,8 @@ class Sweep:
         """Of the index space, from the shapes of the inputs, () of a number.
 
         Raises:
-            ValueError: two inputs differ along a dimension.
+            ValueError: two inputs differ along a dimension, or one has more elements along one that
+                nothing differs along, which somebody squeezes say.
         """
         found = dict(self.repeated)
         found |= {d: 2 for t in self.terms if t.op == "first" for d in t.dims}
@@ -114,6 +115,8 @@ class Sweep:
             for d, size in zip(place.dims, shape, strict=bool(shape)):
                 if place.table and d == self.by_index:
                     continue
+                if d is None and size != 1:
+                    raise ValueError(f"{size} elements along a dimension that is read as one")
                 if d is not None and found.setdefault(d, size) != size:
                     raise ValueError(f"{size} and {found[d]} elements along dimension {d}")
         return tuple(found.get(d, 1) for d in range(self.rank))
