@@ -20,7 +20,7 @@ def test_what_is_drawn() -> None:
 
     drawn = [RandomProgram(seed, SMALL) for seed in range(150)]
     blocks = Counter(name for p in drawn for name in p.blocks)
-    assert len(blocks) == 17 and min(blocks.values()) >= 10
+    assert len(blocks) == 21 and min(blocks.values()) >= 10
     texts = [p.text for p in drawn]
     assert sum("shape=[-1" in t for t in texts) > 20, "few have open sizes"
     assert sum("stride_order=[0, 1]" in t for t in texts) > 20, "few have operands by columns"
