@@ -31,6 +31,7 @@ from wsched.front.cut.parted import products_of_parts
 from wsched.front.cut.repeats import without_repeats
 from wsched.front.cut.squares import with_two_operands
 from wsched.front.cut.sums import arranged
+from wsched.front.cut.tensors import Tensors
 from wsched.front.cut.together import Apart, apart
 from wsched.front.cut.vectors import with_matrices
 from wsched.front.cut.widened import with_casts_last
@@ -147,6 +148,7 @@ class Cutter:
     plain: Cutter | None = None
     apart: Apart | None = None
     graph: Graph = field(init=False)
+    _tensors: Tensors = field(init=False)
     _cuts: dict[tuple[Take, ...], Cut | UnsupportedError] = field(default_factory=dict)
     _beside: dict[tuple[Take, ...], Cut | None] = field(default_factory=dict)
     _kernels: dict[tuple[int, frozenset[int], Take], Kernel | UnsupportedError] = field(
@@ -160,6 +162,7 @@ class Cutter:
         once = without_repeats(given, tensors)
         tensors = tensors if once is given else infer(once)
         self.definition = asked_of_inputs(once, tensors)
+        self._tensors = tensors if self.definition is once else infer(self.definition)
         definition = lifted(with_matrices(self.definition), tensors)
         if self.commuted is None:
             definition = with_casts_last(definition, tensors)
@@ -204,7 +207,7 @@ class Cutter:
         """
         if self.commuted is not None:
             return None
-        made = products_of_parts(self.definition, infer(self.definition))
+        made = products_of_parts(self.definition, self._tensors)
         with suppress(UnsupportedError):
             return None if made is self.definition else Cutter(made)
         return None
@@ -216,7 +219,7 @@ class Cutter:
         """
         if self.commuted is not None or self.apart is not None:
             return None
-        found = apart(self.definition, infer(self.definition))
+        found = apart(self.definition, self._tensors)
         with suppress(UnsupportedError):
             return None if found is None else Cutter(found.definition, apart=found)
         return None
