@@ -6,13 +6,17 @@ from typing import Any
 
 import torch
 
+import wsched
 from tests.epilogues import epilogue, tensor
+from tests.schedules import SCHEDULES
+from wsched.schedule.matmul.params import MatmulParams
 
 __all__ = [
     "BATCHED",
     "BATCHED_INDICES",
     "BF16",
     "CASES",
+    "COMPUTING",
     "INDICES",
     "KEPT",
     "PLACES",
@@ -23,6 +27,8 @@ __all__ = [
     "X",
     "Y",
     "bools",
+    "check",
+    "check_one_kernel",
     "integers",
 ]  # fmt: skip
 
@@ -46,7 +52,29 @@ X, W, R = integers(M, K), integers(N, K, seed=1), integers(M, N, seed=2)
 Y = X.float() @ W.float().T
 FULL, ROW, COLUMN = bools(M, N), bools(N, seed=1), bools(M, 1, seed=2)
 
-CASES: dict[str, tuple[str, list[Any], Any]] = {
+COMPUTING = [s for s in SCHEDULES if s not in ("across_128x384", "across_2x2")]
+"""Schedules that have registers for an epilogue that computes."""
+
+Case = tuple[str, list[Any], Any]
+"""A definition of ``x``, ``w`` and further inputs, these, and the result in fp32."""
+
+
+def check(case: Case, params: MatmulParams | None, dtype: torch.dtype | None = None) -> None:
+    """A case's result is exact, of whatever type it has, or of this one."""
+    text, inputs, wanted = case
+    (d,) = wsched.execute(text, [X, W, *inputs], params=params)
+    assert torch.equal(d, wanted.to(dtype or d.dtype))
+
+
+def check_one_kernel(case: Case, dtype: torch.dtype | None = None) -> None:
+    """The same of the kernel that a call gets, which has the epilogue whole."""
+    check(case, None, dtype)
+    text, inputs, _ = case
+    said = str(wsched.explain(text, [X, W, *inputs])).splitlines()[0]
+    assert "matmul_bfloat16_bfloat16_epilogue" in said, said
+
+
+CASES: dict[str, Case] = {
     "matrix": (epilogue("m: [-1, -1] Bool", *KEPT), [FULL], Y * FULL),
     "row": (epilogue("m: [-1] Bool", *KEPT), [ROW], Y * ROW),
     "row of a matrix": (epilogue("m: [1, -1] Bool", *KEPT), [ROW[None]], Y * ROW),
@@ -95,7 +123,7 @@ INDICES = (
 """Rows and columns of a result of [M, N]."""
 
 
-PLACES: dict[str, tuple[str, list[Any], Any]] = {
+PLACES: dict[str, Case] = {
     name: (epilogue(*indices, *lines, *KEPT), inputs, Y * kept)
     for name, (indices, lines, inputs, kept) in {
         "below the diagonal": (INDICES, ["m = fd.ops.ge(r, c)"], [], ROWS >= COLUMNS),
