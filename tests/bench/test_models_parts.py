@@ -60,6 +60,7 @@ def test_drawn_weights(trains: bool, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 ONE, NAN = torch.tensor([3.0, 4.0]), float("nan")
+MASKED = torch.tensor([-torch.inf, 4.0])
 
 
 @pytest.mark.parametrize(
@@ -77,6 +78,10 @@ ONE, NAN = torch.tensor([3.0, 4.0]), float("nan")
         ([torch.tensor([True, False])], [torch.tensor([True, False])], 0.0),
         ([torch.tensor([], dtype=torch.int64)], [torch.tensor([], dtype=torch.int64)], 0.0),
         ([ONE.bfloat16() * 1.5], [ONE.bfloat16()], 0.5),
+        ([MASKED], [MASKED], 0.0),
+        ([MASKED + 0.5], [MASKED], 0.125),
+        ([MASKED.nan_to_num(neginf=-9.0)], [MASKED], NAN),
+        ([-MASKED], [MASKED], NAN),
     ],
 )
 def test_the_error_of_results(results: Any, wanted: Any, error: float) -> None:

@@ -65,3 +65,27 @@ def test_where_torch_overflows_not_everything_is_right() -> None:
     judge = Judge(text, [x, w])
     assert judge.wrong([exact]) == ""
     assert "beyond the limit" in judge.wrong([exact + 10 * exact.abs()])
+
+
+OVERFLOWS = """
+def nvfuser_fusion(fd : FusionDefinition) -> None :
+    x = fd.define_tensor(shape=[-1, -1], contiguity=[True, True], dtype=DataType.Half, is_cpu=False)
+    w = fd.define_tensor(shape=[-1, -1], contiguity=[True, True], dtype=DataType.Half, is_cpu=False)
+    y = fd.ops.linear(x, w)
+    fd.add_output(y)
+"""
+
+
+def test_elements_that_torch_has_no_number_for() -> None:
+    """They may be inf, others not: rows that are a thousand times as large leave 16 bits."""
+    x, w = given()
+    x[::2] *= 1000
+    w *= 100
+    (y,) = interpret(record_text(OVERFLOWS), [x, w])
+    finite = y.isfinite()
+    assert finite[1::2].all() and not finite[::2].all()
+    judge = Judge(OVERFLOWS, [x, w])
+    assert judge.wrong([y]) == ""
+    y[1, 0] = torch.inf
+    assert judge.wrong([y]) == "result 0: not finite"
+    assert judge.wrong([y.roll(1, 0)]) == "result 0: not finite"

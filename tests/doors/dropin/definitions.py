@@ -91,7 +91,8 @@ def put_together(fd: Any) -> None:
     """x · [w1, w2]ᵀ, rectified: the weights are put together first."""
     x, w1, w2 = (matrix(fd) for _ in range(3))
     y = fd.ops.linear(x, fd.ops.cat([w1, w2], dim=0))
-    fd.add_output(fd.ops.cast(fd.ops.relu(y), dtype=BF16))
+    wide = fd.ops.cast(y, dtype=F32)  # nvFuser compiles no relu of 16 bits
+    fd.add_output(fd.ops.cast(fd.ops.relu(wide), dtype=BF16))
 
 
 BUILDERS = {

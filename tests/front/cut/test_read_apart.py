@@ -88,6 +88,22 @@ def test_what_leads_from_it_to_both() -> None:
     assert torch.equal(d, (x.float().relu() @ w.float().T + x.float()).bfloat16())
 
 
+def test_what_leads_from_it_is_a_part_of_it() -> None:
+    """Columns of x that are multiplied and added: found by a drawn program."""
+    torch.manual_seed(0)
+    definition = text(
+        of_rank(2), "h = fd.ops.slice(x, start_indices=[0, 16], end_indices=[40, 64])",
+        "f = fd.ops.cast(h, dtype=DataType.Float)", "g = fd.ops.mul(f, 2.0)",
+        "a = fd.ops.cast(g, dtype=DataType.BFloat16)", "y = fd.ops.linear(a, w)",
+        "s = fd.ops.add(y, a)",
+    )  # fmt: skip
+    x, w = integers(40, 64), integers(48, 48)
+    (d,) = wsched.execute(definition, [x, w])
+    a = 2 * x[:, 16:].float()
+    assert torch.equal(d, (a @ w.float().T + a).bfloat16())
+    assert runs(definition, [x, w]) == ["wsched"]
+
+
 def test_two_products_and_their_input() -> None:
     """Gate and up of one input, which is added to what they make."""
     torch.manual_seed(0)

@@ -79,7 +79,7 @@ def kernel_part(
     apart, again, types = read_apart(part(graph, group, outputs), graph.types.types)
     plain, views = folded(apart, types)
     definition, seen = flattened(plain, types)
-    views |= again
+    views = {name: _of_the_whole(view, again) for name, view in views.items()} | again
     shapes = dict(seen)
     looks: list[Look] = []
     for name in (n.results[0] for n in definition.inputs):
@@ -89,6 +89,14 @@ def kernel_part(
         if moves:
             looks.append(Look(name, source, moves))
     return definition, tuple(looks), tuple(x for x in seen if x[0] in outputs)
+
+
+def _of_the_whole(view: Look, again: Mapping[str, Look]) -> Look:
+    """A view of an input that is read a second time, as one of the tensor itself."""
+    first = again.get(view.source)
+    if first is None:
+        return view
+    return Look(view.name, first.source, (*first.moves, *view.moves))
 
 
 def views_of(graph: Graph, rest: Definition) -> tuple[Look, ...]:
