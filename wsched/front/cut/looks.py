@@ -15,18 +15,34 @@ from lowering.ground.expr import Const
 from wsched.front.cut.order import Orders
 from wsched.front.cut.tensors import TensorType, dense_input, sizes_of
 from wsched.front.look import Look, Move
-from wsched.importer import Definition, Node
+from wsched.importer import Definition, Node, Ref
 from wsched.importer.definition import Value
 from wsched.importer.input_error import InputError
 from wsched.importer.ops import MATMULS
 
 __all__ = [
     "LOOKS", "exchanges", "folded", "is_part", "is_strided", "looked", "looking", "move_of",
-    "pruned",
+    "pruned", "sliced",
 ]  # fmt: skip
 
 LOOKS = ("broadcast", "permute", "reshape", "select", "slice", "squeeze")
 """Operations that a view of an operand may be made of."""
+
+
+def sliced(made: str, source: str, box: Sequence[tuple[int, int]], line: int) -> Node:
+    """The operation that gives a part of a tensor a name.
+
+    Args:
+        made: the name.
+        source: the tensor.
+        box: along each dimension the first element and the place behind the last one.
+        line: of the text.
+    """
+    said: dict[str, Value] = {
+        "start_indices": tuple(first for first, _ in box),
+        "end_indices": tuple(end for _, end in box),
+    }
+    return Node("slice", (made,), (Ref(source),), tuple(said.items()), line)
 
 
 def move_of(node: Node, types: Mapping[str, TensorType]) -> Move | None:

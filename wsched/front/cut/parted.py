@@ -17,11 +17,10 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations
 
 from lowering.ground.expr import Const
-from wsched.front.cut.looks import move_of
+from wsched.front.cut.looks import move_of, sliced
 from wsched.front.cut.order import Orders
 from wsched.front.cut.tensors import Tensors
-from wsched.importer import Definition, Node, Ref
-from wsched.importer.definition import Value
+from wsched.importer import Definition, Node
 from wsched.importer.lists import MOST
 from wsched.importer.ops import MATMULS
 
@@ -210,10 +209,7 @@ class _Writer:
             return name
         if (name, box) not in self._written:
             made = self._named(name)
-            starts: tuple[Value, ...] = tuple(a for a, _ in box)
-            ends: tuple[Value, ...] = tuple(b for _, b in box)
-            kwargs = (("start_indices", starts), ("end_indices", ends))
-            self._write(Node("slice", (made,), (Ref(name),), kwargs, line))
+            self._write(sliced(made, name, box, line))
             self._written[name, box] = made
         return self._written[name, box]
 

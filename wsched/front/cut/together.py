@@ -20,6 +20,7 @@ from itertools import accumulate
 from lowering.ground.expr import ONE, ZERO, Const, Expr
 from wsched.front.cut.along_k import PAIRS, of_pairs, summands_of
 from wsched.front.cut.cats import plain_cat, same, size_of, through
+from wsched.front.cut.looks import sliced
 from wsched.front.cut.tensors import Tensors, numbers_of
 from wsched.fusion import DataType
 from wsched.importer import Definition, Node, Ref
@@ -371,15 +372,9 @@ class _Writer:
         else:
             self.read(name)
             extents = self.tensors[name].spread or ()
-            sizes = [e.value for e in extents if isinstance(e, Const)]
-            starts, ends = [0] * len(sizes), list(sizes)
-            starts[dim], ends[dim] = start, end
-            kwargs = (
-                ("start_indices", tuple(starts)),
-                ("end_indices", tuple(ends)),
-                ("strides", (1,) * len(sizes)),
-            )
-            cut = Node("slice", (made,), (Ref(name),), kwargs, line)
+            box = [(0, e.value) for e in extents if isinstance(e, Const)]
+            box[dim] = start, end
+            cut = sliced(made, name, box, line)
         self._write(cut)
         return made
 
