@@ -140,3 +140,20 @@ def test_one_kernel_has_all(name: str) -> None:
     (wanted,) = interpret(record_text(feature.text), inputs)
     torch.testing.assert_close(found, wanted, rtol=2**-6, atol=2**-6)
     assert wsched.explain(feature.text, inputs).route == "wsched"
+
+
+def test_a_product_without_elements_is_in_no_kernel_of_others() -> None:
+    """In one grid with it the other product was not computed: the tiles were those of no rows."""
+    text = text_of(
+        tensor("x", (0, 32)), tensor("z", (24, 32)), tensor("w", (48, 32)), body="""
+        fd.add_output(fd.ops.relu(fd.ops.linear(x, w)))
+        fd.add_output(fd.ops.linear(z, w))
+        """,
+    )  # fmt: skip
+    x, z, w = (torch.randn(s).bfloat16() for s in ((0, 32), (24, 32), (48, 32)))
+    none, some = wsched.execute(text, [x, z, w])
+    assert none.shape == (0, 48)
+    torch.testing.assert_close(some, z @ w.T)
+    said = wsched.explain(text, [x, z, w])
+    assert [p.runs for p in said.parts] == ["torch", "wsched"]
+    assert "fd.ops.linear of x, a dimension of size 0, is not supported" in str(said)
