@@ -29,6 +29,6 @@ class Builder(Statements):
         if value.extent is Extent.ONE:
             rows, cols = _SINGLE
             at = (ZERO,) * len(at)
-        out = self.new(value.name, value.dtype.element, rows, cols)
+        out = self.new(value.name, value.dtype.element.register, rows, cols)
         self.emit(FragLoadGlobal(out, GmemRef(value.name, at)))
         self.held[value.name] = out

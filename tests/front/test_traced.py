@@ -268,6 +268,16 @@ def test_results_that_are_written_into_inputs(text: str) -> None:
         assert torch.equal(graph, eager) and not torch.equal(graph, residual)
 
 
+@pytest.mark.sampled
+@pytest.mark.parametrize("given", ["d", "x", "d, x"])
+def test_results_that_are_listed_twice_or_inputs(given: str) -> None:
+    """An operator's results may be neither an input nor each other."""
+    outputs = "".join(f"    fd.add_output({n})\n" for n in (*given.split(", "), "d"))
+    text = definition().replace("    fd.add_output(d)\n", outputs)
+    a, b = operands()
+    same(compiled(lambda: wsched.execute(text, [a, b]))(), wsched.execute(text, [a, b]))
+
+
 def test_gradients_of_what_is_written_are_refused() -> None:
     x, w = operands()
     r = matrix(40, 64, seed=2)

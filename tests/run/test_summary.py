@@ -9,6 +9,8 @@ import pytest
 from lowering.kernel.text import print_kernel
 from lowering.summary.kernel import ALONGSIDE_REGISTERS
 from tests.lowering.summary.summaries import deviation, rms
+from wsched.fusion import DataType
+from wsched.fusion.summary import Extent, Result, Summary, Value
 from wsched.importer.input_error import InputError
 from wsched.run.cpu import MULTIPROCESSORS
 from wsched.run.summary import CompiledSummary, compiled_summary
@@ -125,3 +127,34 @@ def test_refused(inputs: tuple[object, ...], text: str) -> None:
     for call in (lambda: made(*inputs), lambda: made.packed(inputs, [torch.empty(8)])):
         with pytest.raises(InputError, match=text):
             call()
+
+
+@pytest.mark.parametrize("over", [(0,), (1,), (0, 1)])
+@pytest.mark.parametrize("extent", Extent)
+def test_a_mask(over: tuple[int, ...], extent: Extent) -> None:
+    """What is masked of a tensor, of what is kept, or as a whole: of dropout, say, for a bias."""
+    wide, kept = DataType.Float, tuple(d for d in (0, 1) if d not in over)
+    x = Value("x", "input", wide, (), Extent.TENSOR)
+    mask = Value("m", "input", DataType.Bool, (), extent)
+    if extent is Extent.KEPT:
+        values = (
+            x, mask, Value("s", "sum", wide, ("x",), Extent.KEPT),
+            Value("made", "where", wide, ("m", "s", -1.0), Extent.KEPT),
+        )  # fmt: skip
+    else:
+        values = (
+            x, mask, Value("k", "where", wide, ("m", "x", 0.0), Extent.TENSOR),
+            Value("made", "sum", wide, ("k",), Extent.KEPT),
+        )  # fmt: skip
+    made = compiled_summary(Summary(2, over, values, (Result("made", kept),)))
+    given = torch.randn(70, 40)
+    shapes = {
+        Extent.TENSOR: (70, 40), Extent.KEPT: tuple((70, 40)[d] for d in kept), Extent.ONE: (),
+    }  # fmt: skip
+    held = torch.rand(shapes[extent]) > 0.5
+    (found,) = made(given, held)
+    if extent is Extent.KEPT:
+        right = torch.where(held, given.sum(over), -1.0)
+    else:
+        right = torch.where(held, given, 0.0).sum(over)
+    torch.testing.assert_close(found, right, rtol=1e-4, atol=1e-4)

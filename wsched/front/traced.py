@@ -203,6 +203,7 @@ def _executed(
                 result.shape, stride, dtype=result.dtype, device=result.device
             )
             result = lies.copy_(result)
+        taken.add(result.untyped_storage().data_ptr())  # it may be listed twice
         found.append(result)
     return found
 

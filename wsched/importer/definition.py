@@ -139,19 +139,22 @@ class Definition:
             where a method of the definition's class does it to several).
         written: the outputs that are written into inputs. Operations read what an input held
             before, wherever they stand.
+        given_back: names of what the caller is given, where that is not each output once: an input,
+            or one that is listed twice. None where it is.
     """
 
     nodes: tuple[Node, ...]
     outputs: tuple[str, ...]
     marks: tuple[Node, ...] = ()
     written: tuple[Written, ...] = ()
+    given_back: tuple[str, ...] | None = None
 
     def __hash__(self) -> int:
         return self._hash
 
     @cached_property
     def _hash(self) -> int:
-        return hash((self.nodes, self.outputs, self.marks, self.written))
+        return hash((self.nodes, self.outputs, self.marks, self.written, self.given_back))
 
     @cached_property
     def inputs(self) -> tuple[Node, ...]:
@@ -161,8 +164,21 @@ class Definition:
     @property
     def returned(self) -> tuple[str, ...]:
         """The outputs that the caller is given."""
+        if self.given_back is not None:
+            return self.given_back
         hidden = {w.output for w in self.written if not w.returned}
         return tuple(name for name in self.outputs if name not in hidden)
+
+    @property
+    def computed(self) -> Definition:
+        """The same, whose outputs are each once what is computed: nobody has to make an input that
+        is passed through, nor anything a second time. What is written into an input stays.
+        """
+        given = {n.results[0] for n in self.inputs} - {*self.into}
+        outputs = tuple(name for name in dict.fromkeys(self.outputs) if name not in given)
+        if outputs == self.outputs:
+            return self
+        return replace(self, outputs=outputs, given_back=self.returned)
 
     @property
     def into(self) -> dict[str, str]:

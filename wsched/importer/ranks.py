@@ -15,8 +15,8 @@ REDUCING = ("max", "min", "prod", "sum", "var", "var_mean", "welford")
 
 _AS_THEIR_OPERAND = frozenset((
     "argsort", "cast", "cummax", "cummin", "cumprod", "cumsum", "index_select", "pad", "permute",
-    "rand_like", "randn_like", "scaled_mm", "scatter", "set", "slice", "stride_order", "topk",
-    "triu",
+    "rand_like", "randn_like", "scaled_mm", "scatter", "segment_set", "set", "slice",
+    "stride_order", "topk", "triu",
 ))  # fmt: skip
 """Operations whose results have as many dimensions as their first operand."""
 

@@ -9,6 +9,7 @@ from typing import ClassVar
 from lowering.ground.errors import UnsupportedError
 from wsched.fusion import DataType
 from wsched.fusion.summary import Extent, Result, Summary, Value
+from wsched.importer.constants import number
 from wsched.importer.definition import Definition, Node, Ref
 from wsched.importer.dimensions import reduced_dims
 from wsched.importer.epilogue import EpilogueImport, Key, Making
@@ -115,6 +116,7 @@ class _Writer:
         steps = self.steps
         inputs = inputs_of(self.definition, steps.steps)
         used = frozenset().union(*(s.spread for s in inputs))
+        self._require_spread(frozenset(steps.dims) - used)
         full, kept = used, used - steps.over
         for s in [*inputs, *(s for s in steps.steps if s.op != "input")]:
             self.extents[s] = self._extent(s, full, kept)
@@ -130,6 +132,22 @@ class _Writer:
             raise UnsupportedError("a value that is two results", "different results")
         over = tuple(at for d, at in places.items() if d in steps.over)
         return Summary(len(dims), over, values, results)
+
+    def _require_spread(self, alone: frozenset[str]) -> None:
+        """Refuse a broadcast to more than one element along a dimension that no input has: what is
+        reduced would be one of them, and a result have a single one.
+        """
+        steps = self.steps
+        for node in self.definition.nodes if alone else ():
+            if node.op != "broadcast_in_dim":
+                continue
+            shape = node.argument("shape", 1)
+            sizes = shape if isinstance(shape, tuple) else ()
+            dims = {len(steps.dims): steps.dims, len(steps.kept): steps.kept}.get(len(sizes), ())
+            pairs = zip(sizes, dims, strict=False)
+            if not dims or any(d in alone and number(self.definition, n) != 1 for n, d in pairs):
+                what = f"line {node.line}: fd.ops.broadcast_in_dim along what no input has"
+                raise UnsupportedError(what, "tensors as they are")
 
     def _dims(self, inputs: list[Step]) -> Dims:
         """The dimensions of the tensors that are reduced, where a ``squeeze`` is in front of that

@@ -24,7 +24,7 @@ WITHOUT = {
     "cutlass_nvfp4_grouped_mm", "erfcinv",
     "normal", "nv_block_quantize", "nv_grouped_block_quantize",
     "preprocess_grouped_matmul_input_sf", "rand_like", "randn_like", "scaled_mm",
-    "sdpfa_bwd", "sdpfa_fwd", "segment_set", "uniform", "cummax", "cummin",
+    "sdpfa_bwd", "sdpfa_fwd", "uniform", "cummax", "cummin",
 }  # fmt: skip
 
 

@@ -103,7 +103,9 @@ def test_linears_that_nvfuser_has_not(call: str, ranks: str) -> None:
 def test_products_of_any_other_dimensions_are_cut(call: str) -> None:
     found = segments("y = fd.ops.linear(x, w)", f"u = fd.ops.{call}", "fd.add_output(y)",
                      "fd.add_output(u)", take=Take.NONE)  # fmt: skip
-    apart = ["squeeze"] * (call == "matmul(vector, batch)")  # of the row that it makes
+    apart = ["squeeze"] * (
+        call in ("matmul(vector, batch)", "linear(vector, vector)")
+    )  # of the row that it makes
     assert sorted(found) in (["linear", "linear", *apart], ["linear", "matmul", *apart])
 
 

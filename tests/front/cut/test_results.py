@@ -140,3 +140,56 @@ def test_one_kernel_has_all(name: str) -> None:
     (wanted,) = interpret(record_text(feature.text), inputs)
     torch.testing.assert_close(found, wanted, rtol=2**-6, atol=2**-6)
     assert wsched.explain(feature.text, inputs).route == "wsched"
+
+
+def test_a_product_without_elements_is_in_no_kernel_of_others() -> None:
+    """In one grid with it the other product was not computed: the tiles were those of no rows."""
+    text = text_of(
+        tensor("x", (0, 32)), tensor("z", (24, 32)), tensor("w", (48, 32)), body="""
+        fd.add_output(fd.ops.relu(fd.ops.linear(x, w)))
+        fd.add_output(fd.ops.linear(z, w))
+        """,
+    )  # fmt: skip
+    x, z, w = (torch.randn(s).bfloat16() for s in ((0, 32), (24, 32), (48, 32)))
+    none, some = wsched.execute(text, [x, z, w])
+    assert none.shape == (0, 48)
+    torch.testing.assert_close(some, z @ w.T)
+    said = wsched.explain(text, [x, z, w])
+    assert [p.runs for p in said.parts] == ["torch", "wsched"]
+    assert "fd.ops.linear of x, a dimension of size 0, is not supported" in str(said)
+
+
+VECTORS = {
+    "weight": ("linear(x, v)", ["wsched"]),
+    "weight_by_name": ("linear(arg1=x, arg2=v)", ["wsched"]),
+    "both": ("linear(v, v)", ["wsched", "wsched"]),
+    "computed": ("linear(fd.ops.relu(x), v)", ["wsched", "wsched"]),
+}
+
+
+@pytest.mark.parametrize("name", VECTORS)
+def test_a_vector_as_weight(name: str) -> None:
+    call, runs = VECTORS[name]
+    x = tensor("x", (24, 32)).replace("[24, 32]", "[4, 24, 32]").replace("[True, True]", "True")
+    v = tensor("v", (32, 0)).replace("[32, 0]", "[32]").replace("[True, True]", "True")
+    text = text_of(x, v, body=f"fd.add_output(fd.ops.{call})")
+    inputs = [torch.randint(-2, 3, s).bfloat16() for s in ((4, 24, 32), (32,))]
+    (found,), (wanted,) = wsched.execute(text, inputs), interpret(record_text(text), inputs)
+    torch.testing.assert_close(found, wanted)
+    said = wsched.explain(text, inputs)
+    assert [p.runs for p in said.parts] == runs and "no kernel" not in str(said)
+
+
+def test_what_cuts_a_fusion_in_two() -> None:
+    """A definition that asks nvFuser for two kernels there."""
+    text = text_of(
+        tensor("x", (24, 32)), tensor("w", (48, 32)), body="""
+        y = fd.ops.linear(fd.ops.segment_set(x), w)
+        fd.add_output(fd.ops.relu(fd.ops.segment_set(y)))
+        """,
+    )  # fmt: skip
+    x, w = (torch.randint(-2, 3, s).bfloat16() for s in ((24, 32), (48, 32)))
+    (found,) = wsched.execute(text, [x, w])
+    torch.testing.assert_close(found, (x @ w.T).relu())
+    said = wsched.explain(text, [x, w])
+    assert [p.runs for p in said.parts] == ["torch", "wsched", "torch"]

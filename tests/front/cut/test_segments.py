@@ -200,28 +200,6 @@ def test_what_is_moved_between_matmuls_is_put_into_rows() -> None:
     rebuild(rest.definition)
 
 
-def test_an_input_as_output() -> None:
-    def build(fd: Any) -> None:
-        x = matrix(fd)
-        fd.add_output(fd.ops.linear(x, matrix(fd)))
-        fd.add_output(x)
-
-    assert refusal(build) == (
-        "the input tv0 as output is not supported; supported: computed outputs"
-    )
-
-
-def test_an_output_given_twice() -> None:
-    def build(fd: Any) -> None:
-        y = fd.ops.linear(matrix(fd), matrix(fd))
-        fd.add_output(y)
-        fd.add_output(y)
-
-    assert refusal(build) == (
-        "an output that is given twice is not supported; supported: different outputs"
-    )
-
-
 @pytest.mark.parametrize("several", [False, True])
 def test_another_stride_order(several: bool) -> None:
     """Operands and what an epilogue reads lie as they do; results are in nvFuser's order."""

@@ -231,3 +231,32 @@ def test_a_squeeze_in_front_of_what_is_reduced() -> None:
     s, y = cut_route(record_text(SQUEEZED.text), (a, b), (), on_gpu=False).run(None, (a, b))
     torch.testing.assert_close(y, a @ b)
     torch.testing.assert_close(s, (a @ b)[:, 0].float().relu().sum(1))
+
+
+@pytest.mark.parametrize(
+    ("given", "to", "own"),
+    [
+        ((3, 1, 40), (3, 8, 40), False), ((40,), (3, 8, 40), False), ((3, 8), (3, 8, 40), False),
+        ((8, 40), (3, 8, 40), False), ((8, 40), (1, 8, 40), True), ((3, 8, 40), (3, 8, 40), True),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_what_a_broadcast_repeats_is_summed_as_often(
+    given: tuple[int, ...], to: tuple[int, ...], own: bool
+) -> None:
+    """Once, it was, where no input has the dimension: a mask of keys counted for each query."""
+    dims = {(3, 1, 40): [0, 1, 2], (3, 8): [0, 1]}.get(given, [0, 1, 2][3 - len(given) :])
+    text = f"""\
+def nvfuser_fusion(fd : FusionDefinition) -> None :
+    x = fd.define_tensor(shape=[24, 32], contiguity=True, dtype=DataType.BFloat16)
+    w = fd.define_tensor(shape=[16, 32], contiguity=True, dtype=DataType.BFloat16)
+    m = fd.define_tensor(shape={list(given)}, contiguity=True, dtype=DataType.Float)
+    b = fd.ops.broadcast_in_dim(m, shape={list(to)}, broadcast_dims={dims})
+    fd.add_output(fd.ops.linear(x, w))
+    fd.add_output(fd.ops.sum(b, dims=[0, 1, 2]))
+"""
+    x, w, m = torch.ones(24, 32).bfloat16(), torch.ones(16, 32).bfloat16(), torch.ones(given)
+    route = cut_route(record_text(text), [x, w, m], (), False)
+    assert [p.runs for p in route.parts] == [WSCHED if own else TORCH, WSCHED]
+    _, total = route.run(None, [x, w, m])
+    assert total == torch.ones(to).sum()

@@ -67,7 +67,8 @@ def operations() -> dict[str, Callable[..., Any]]:
         triu, var, var_mean, welford,
     )  # fmt: skip
     table |= {f.__name__.rstrip("_"): f for f in named}
-    table |= {"set": torch.clone, "sum": _reduction(_sum), "prod": _reduction(_prod)}
+    table |= {"set": torch.clone, "segment_set": torch.clone}
+    table |= {"sum": _reduction(_sum), "prod": _reduction(_prod)}
     table |= {
         "max": _reduction(_extremum(torch.amax)),
         "min": _reduction(_extremum(torch.amin)),

@@ -23,7 +23,7 @@ _REDUCTIONS = ("max", "min", "prod", "sum", "var", "var_mean", "welford")
 _MAKES = ("full", "iota", "normal", "uniform")
 _ALIKE = (
     "argsort", "cast", "cummax", "cummin", "cumprod", "cumsum", "expand", "pad", "rand_like",
-    "randn_like", "set", "slice", "stride_order", "triu",
+    "randn_like", "segment_set", "set", "slice", "stride_order", "triu",
 )  # fmt: skip
 """One operand, place by place; where an extent changes, so does the dimension."""
 

@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from enum import Enum
 
 from lowering.ground.errors import UnsupportedError
+from lowering.ground.expr import ZERO
 from wsched.front.cut.graph import Graph
 from wsched.front.cut.part import kernel_part
 from wsched.fusion import DataType
 from wsched.importer import Node, build_fusion
+from wsched.importer.ops import PRODUCTS
 from wsched.importer.steps import REDUCED
 
 __all__ = ["Kernel", "Take", "kernel_of_matmul", "refusal"]
@@ -92,10 +94,22 @@ def refusal(graph: Graph, kernel: frozenset[int]) -> UnsupportedError | None:
     if kernel not in graph.tried:
         graph.tried[kernel] = None
         try:
+            _require_elements(graph, kernel)
             build_fusion(kernel_part(graph, kernel, _leaving(graph, kernel))[0])
         except UnsupportedError as e:
             graph.tried[kernel] = UnsupportedError(e.what, e.supported, e.hint)  # without frames
     return graph.tried[kernel]
+
+
+def _require_elements(graph: Graph, kernel: frozenset[int]) -> None:
+    """Refuse a product that is told to have no element, or none to add up: beside others in one
+    grid it has no tile, and a call whose sizes turn out so is not cut either.
+    """
+    for node in (graph.nodes[i] for i in sorted(kernel) if graph.nodes[i].op in PRODUCTS):
+        for name in node.refs:
+            if any(d.extent == ZERO for d in graph.types[name].dims or ()):
+                what = f"line {node.line}: fd.ops.{node.op} of {name}, a dimension of size 0,"
+                raise UnsupportedError(what, "at least one element")
 
 
 def _sharing(graph: Graph, matmul: int, taken: frozenset[int]) -> list[tuple[int, ...]]:

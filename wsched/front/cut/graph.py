@@ -308,10 +308,10 @@ class Graph:
         Raises:
             UnsupportedError: such a definition.
         """
-        outputs = self.definition.outputs
-        if len(set(outputs)) < len(outputs):
-            raise UnsupportedError("an output that is given twice", "different outputs")
         for w in self.definition.written:
+            if w.into in self.definition.returned:
+                what = f"line {w.line}: {w.into}, which {w.output} is written into, as output"
+                raise UnsupportedError(what, "the output alone")
             kinds = [self.types[n].dtype if n in self.types else None for n in (w.output, w.into)]
             if kinds[0] is not kinds[1]:
                 what = f"line {w.line}: {w.output} of {kinds[0]}, written into {w.into}"
@@ -321,7 +321,7 @@ class Graph:
                 self._check_input(i)
             elif self.nodes[i].op == "linear":
                 self._check_ranks(self.nodes[i])
-        for name in outputs:
+        for name in self.definition.outputs:
             if not self.orders.is_settled(name) and self.orders.of(name) is None:
                 hidden = self.orders.untold(name)
                 raise UnsupportedError(

@@ -11,6 +11,7 @@ from lowering.ground.expr import ONE
 from wsched.front import kernels
 from wsched.front.chosen import of_own_making
 from wsched.front.cut.buffers import Buffers
+from wsched.front.cut.given_back import Run, given_back, made_by
 from wsched.front.cut.graph import is_elementwise
 from wsched.front.cut.in_place import written_in_place
 from wsched.front.cut.leading import with_views_in_front
@@ -25,7 +26,7 @@ from wsched.fusion.sweep import Sweep
 from wsched.importer import Definition, Written
 from wsched.importer.summary import import_summary
 from wsched.importer.title import title_of
-from wsched.program.classes import ALIGNMENT, Key
+from wsched.program.classes import ALIGNMENT
 from wsched.program.keep import Keep
 from wsched.program.memory import device_of, extents_of, new_tensor
 from wsched.program.prepare import Function, Kernel, prepare
@@ -47,9 +48,6 @@ __all__ = ["Made", "Rest", "Run", "make"]
 
 Rest = Callable[[Segment], Function]
 """How a segment runs that is not wsched's."""
-
-Run = Callable[[Sequence[Any], Key | None], "list[torch.Tensor]"]
-"""Runs a definition on its inputs of one class, by their class; None keeps nothing by it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +91,7 @@ def make(
         # Its results are the definition's, in its order.
         kernel = kernels.compile(segments[0].definition, inputs)
         kernel.admit(inputs)
-        return Made(kernel.call, (kernel,))
+        return Made(given_back(definition, kernel.call), (kernel,))
     made = _Steps(names, tensors, inputs, rest, segments)
     segments = sorted(segments, key=lambda s: not s.kept)  # those read no other ones
     for segment in segments:
@@ -113,7 +111,7 @@ def make(
     program = made.program(definition)
     with of_own_making("the program of a cut", lambda: title_of(definition)):
         run = prepare(program, made.own, made.functions, inputs, copy_rows, _keep(names, segments))
-    return Made(run, tuple(made.kernels), made.stored)
+    return Made(given_back(definition, run), tuple(made.kernels), made.stored)
 
 
 def _keep(names: Sequence[str], segments: Sequence[Segment]) -> Keep | None:
@@ -159,7 +157,7 @@ class _Steps:
         def lies(written: Written) -> bool:
             return _lies_as_declared(definition, written, self._like(self._buffers(written.into)))
 
-        returned, written = definition.returned, definition.written
+        returned, written = made_by(definition), definition.written
         steps, made = written_in_place(self._steps, returned, written, self._buffers, lies)
         return Program(self._passed, steps, made)
 

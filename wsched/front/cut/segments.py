@@ -158,7 +158,8 @@ class Cutter:
     _with_moved: dict[tuple[Moves, ...], Cutter] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        given, tensors = self.definition, infer(self.definition)
+        given = self.definition.computed
+        tensors = infer(given)
         once = without_repeats(given, tensors)
         tensors = tensors if once is given else infer(once)
         self.definition = asked_of_inputs(once, tensors)
