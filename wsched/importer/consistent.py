@@ -74,8 +74,8 @@ def _refusal(node: Node, name: str, supported: str) -> UnsupportedError:
 _INTEGERS = range(-(2**63), 2**64)
 """What an integer of nvFuser's or torch's may be."""
 
-_SHOWN = 60
-"""Digits that an error shows of a number."""
+_SHOWN = 128
+"""Bits of a number that an error shows; Python does not even print those of any length."""
 
 
 def _check_numbers(node: Node) -> None:
@@ -83,8 +83,8 @@ def _check_numbers(node: Node) -> None:
     call = f"line {node.line}: fd.{'' if node.op.startswith('define_') else 'ops.'}{node.op}"
     for value in node.values:
         if type(value) is int and value not in _INTEGERS:
-            digits = text_of(value)
-            shown = digits if len(digits) <= _SHOWN else f"{digits[:_SHOWN]}..."
+            bits = value.bit_length()
+            shown = text_of(value) if bits <= _SHOWN else f"an integer of {bits} bits"
             raise UnsupportedError(f"{call} with {shown}", "integers of 64 bits")
     if node.op == "define_scalar" and isinstance(value := node.argument("value", 0), str | tuple):
         raise UnsupportedError(f"{call} of {text_of(value)}", "a number, or None for an input")
