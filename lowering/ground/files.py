@@ -30,7 +30,7 @@ def replace_file(path: Path, data: bytes, mode: int = 0o600) -> None:
     """Write a file so that it has its former contents or these, whenever the process ends.
 
     The data are on the disk before they take the name. A failure, Ctrl-C among them, leaves nothing
-    behind.
+    behind. A device or a pipe is written to as it is: to take its name would remove it.
 
     Args:
         path: in a folder that exists.
@@ -40,6 +40,9 @@ def replace_file(path: Path, data: bytes, mode: int = 0o600) -> None:
     Raises:
         OSError: it cannot be written.
     """
+    if _is_special(path):
+        path.write_bytes(data)
+        return
     handle, temporary = tempfile.mkstemp(prefix=".", suffix=TEMPORARY, dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:
@@ -52,3 +55,12 @@ def replace_file(path: Path, data: bytes, mode: int = 0o600) -> None:
         with contextlib.suppress(OSError):
             os.unlink(temporary)
         raise
+
+
+def _is_special(path: Path) -> bool:
+    """Whether something has the name that cannot be replaced by a file: a device, a pipe."""
+    try:
+        kind = path.stat().st_mode
+    except OSError:
+        return False
+    return not (stat.S_ISREG(kind) or stat.S_ISDIR(kind))

@@ -88,3 +88,25 @@ def test_options_speak_of_a_kernel(file: Path, option: tuple[str, str]) -> None:
     found = run(file, *option)
     assert found.exit_code == 2
     assert "This is about one kernel. `wsched explain` says which way it goes" in found.stderr
+
+
+INTO = """
+# inputs: 32x64:bf16 48x64:bf16 32x48:bf16
+def nvfuser_fusion(fd : FusionDefinition) -> None :
+    x = fd.define_tensor(shape=[-1, -1], contiguity=True, dtype=DataType.BFloat16)
+    v = fd.define_tensor(shape=[-1, -1], contiguity=True, dtype=DataType.BFloat16)
+    c = fd.define_tensor(shape=[-1, -1], contiguity=True, dtype=DataType.BFloat16)
+    fd.add_output(fd.ops.linear(x, v), c)
+"""
+
+
+def test_what_is_written_into_an_input_is_a_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The only one here: nothing is returned."""
+    (path := tmp_path / "into.py").write_text(INTO)
+    found = run(path)
+    assert found.exit_code == 0, found.stderr
+    assert found.stdout.startswith("RIGHT: linear, 32x48, against torch")
+    monkeypatch.setattr(whole, "execute", lambda text, inputs: [])
+    assert run(path).stdout.startswith("WRONG: linear, 32x48, against torch")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -171,3 +172,34 @@ def test_who_computes_where_sums_are_in_tensor_memory(rows: int, reason: str) ->
     found = wsched.explain(definition(), inputs, gpu="B200")
     (said,) = (c.reason for c in found.choices if c.name == "buffering_loop_level")
     assert said == f"one thread computes each tile, which warpgroups store; the next one {reason}"
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ("e = fd.ops.reshape(d, new_shape=[7, 4])", r"\[7, 4\]"),
+        ("e = fd.ops.cat([d, x], dim=0)", "cat"),
+    ],
+)
+def test_a_cut_that_inputs_do_not_fit(more: str, message: str) -> None:
+    """As where the inputs are: what follows a matmul is asked, too, whether it fits."""
+    made = definition().replace("fd.add_output", f"{more}\n    fd.add_output")
+    (name,) = (x.split()[0] for x in made.splitlines() if "fd.ops.linear" in x)
+    text = re.sub(r"\bd\b", name, made).replace(f"fd.add_output({name}", "fd.add_output(e")
+    inputs = [torch.ones(32, 64).bfloat16(), torch.ones(48, 64).bfloat16()]
+    for gpu in (None, "H200"):
+        with pytest.raises(InputError) as e:
+            wsched.explain(text, inputs, gpu=gpu)
+        assert gpu is None or re.search(message, str(e.value))
+
+
+X_BY_W = Extents(32, 48, 64)
+
+
+def test_a_cut_that_sizes_of_its_own_do_not_fit() -> None:
+    text = definition().replace("[-1, -1]", "[32, 64]", 1).replace("[-1, -1]", "[48, 64]", 1)
+    (name,) = (x.split()[0] for x in text.splitlines() if "fd.ops.linear" in x)
+    text = text.replace("fd.add_output", f"e = fd.ops.reshape({name}, [7, 4])\n    fd.add_output")
+    text = text.replace(f"fd.add_output({name}", "fd.add_output(e")
+    with pytest.raises(InputError, match=r"\[7, 4\]"):
+        explain_definition(text, "H200", lambda f: extents_for(f, X_BY_W).problem(f, 132))

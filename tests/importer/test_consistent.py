@@ -154,6 +154,14 @@ def test_numbers_beside_tensors_are_no_numbers() -> None:
             "slice(d, [0, 0], [1, 1], [1, 1, 1])",
             "slice of 2 dimensions with strides=[1, 1, 1]|2 numbers",
         ),
+        (
+            "reshape(d, [-1, 4, -1])",
+            "reshape of 2 dimensions with new_shape=[-1, 4, -1]|sizes, of which one may be -1",
+        ),
+        (
+            "reshape(d, [-2, 4])",
+            "reshape of 2 dimensions with new_shape=[-2, 4]|sizes, of which one may be -1",
+        ),
         ("squeeze(d, [2])", "squeeze of 2 dimensions with dims=[2]|dimensions of 2, each once"),
         ("sum(d, [1, -1])", "sum of 2 dimensions with dims=[1, -1]|dimensions of 2, each once"),
         ("max(d, dim=-3)", "max of 2 dimensions with dims=-3|dimensions of 2, each once"),
@@ -190,7 +198,7 @@ def test_dimensions_that_there_are_not(call: str, message: str) -> None:
     "call",
     [
         "neg(fd.ops.sum(d))", "sum(d, [-2, -1])", "add(d, fd.ops.sum(d, [0]))",
-        "expand(d, [2, -1, -1])",
+        "expand(d, [2, -1, -1])", "reshape(d, [-1])", "reshape(d, [2, 0, -1])",
         "broadcast(fd.ops.sum(d, [0, 1]), [True])", "size(d, -1)", "sum(d, [-1], keepdim=False)",
         "squeeze(fd.ops.max(d, [0], True), [0])",
         "matmul(fd.ops.sum(x, [0]), fd.ops.permute(w, [1, 0]))",
@@ -203,3 +211,36 @@ def test_dimensions_that_there_are(call: str) -> None:
     made = re.sub(r"\bd\b", name, call)
     text = definition().replace("    fd.add_output", f"    e = fd.ops.{made}\n    fd.add_output")
     assert recorded(text).node("e") is not None
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        ("ops.mul(d, 9223372036854775808000)", "ops.mul with 9223372036854775808000"),
+        (f"ops.mul(d, {'9' * 400})", "ops.mul with an integer of 1329 bits"),
+        (f"ops.mul(d, 0x{'f' * 5000})", "ops.mul with an integer of 20000 bits"),
+        ("ops.reshape(d, [18446744073709551616, 4])", "ops.reshape with 18446744073709551616"),
+        ("define_scalar(-9223372036854775809)", "define_scalar with -9223372036854775809"),
+    ],
+)
+def test_integers_that_nobody_holds(call: str, message: str) -> None:
+    (name,) = (x.split()[0] for x in definition().splitlines() if "fd.ops.linear" in x)
+    made = re.sub(r"\bd\b", name, call)
+    found = refused("    fd.add_output", f"    e = fd.{made}\n    fd.add_output")
+    assert (
+        found.partition(": ")[2] == f"fd.{message} is not supported; supported: integers of 64 bits"
+    )
+
+
+@pytest.mark.parametrize("value", ["18446744073709551615", "-9223372036854775808", "True", "1e300"])
+def test_numbers_that_somebody_holds(value: str) -> None:
+    new = f"    e = fd.define_scalar({value})\n    fd.add_output"
+    node = recorded(definition().replace("    fd.add_output", new)).node("e")
+    assert node is not None
+
+
+def test_a_scalar_is_a_number() -> None:
+    found = refused("    fd.add_output", "    e = fd.define_scalar('a')\n    fd.add_output")
+    assert found.partition(": ")[2] == (
+        "fd.define_scalar of 'a' is not supported; supported: a number, or None for an input"
+    )

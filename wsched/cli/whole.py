@@ -34,11 +34,14 @@ def check_whole(text: str, seed: int, where: str) -> Outcome:
         UnsupportedError: nobody takes it; or inputs whose shapes are not known.
     """
     found = listed_text("", text)
-    expected = interpret(found.definition, found.inputs(where, seed))
-    inputs = found.inputs(where, seed)  # anew, since results may have been written into them
+    into = found.definition.into.values()
+    written = [at for at, n in enumerate(found.definition.inputs) if n.results[0] in into]
+    given = found.inputs(where, seed)
+    expected = [*interpret(found.definition, given), *(given[at] for at in written)]
+    inputs = found.inputs(where, seed)  # anew, since results have been written into them
     explained = explain(text, inputs)
     start = perf_counter()
-    got = [r.cpu() for r in execute(text, inputs)]
+    got = [r.cpu() for r in (*execute(text, inputs), *(inputs[at] for at in written))]
     seconds = perf_counter() - start
     error = largest_error(got, [r.cpu() for r in expected])
     passed = error <= TOLERANCE

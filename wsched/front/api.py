@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -187,6 +187,9 @@ def _key(inputs: Sequence[Any], constants: Sequence[int]) -> Any:
     key = class_key(inputs)
     if not constants:
         return key
+    if not isinstance(constants, Collection):
+        text = f"constants is {constants!r}; it is a list of positions of tensors"
+        raise InputError(text, "constants", repr(constants), "positions of tensors")
     for at in constants:
         tensor = type(at) is int and 0 <= at < len(inputs) and hasattr(inputs[at], "data_ptr")
         if not tensor:

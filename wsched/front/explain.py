@@ -270,6 +270,7 @@ def explain_definition(
         refusals.append(Refusal(WSCHED, str(e)))
     try:
         made = _planned(definition, chosen).explain(device, tuple(refusals))
+        require_fitting_sizes(recorded(definition))
         return replace(made, installed=under_install(definition, sizes, target))
     except UnsupportedError as e:
         refusals.append(Refusal(CUT, str(e)))
@@ -328,6 +329,7 @@ def explain_on(
         refusals.append(Refusal(WSCHED, str(e)))
     try:
         made = _planned(definition, chosen).explain(str(gpu), tuple(refusals))
+        require_fitting(recorded(definition), inputs)  # parts that nobody plans are asked, too
         return replace(made, installed=installed())
     except UnsupportedError as e:
         refusals.append(Refusal(CUT, str(e)))

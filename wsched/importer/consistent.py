@@ -30,6 +30,7 @@ def check_consistent(definition: Definition) -> None:
     ranks = Ranks()
     for node in definition.nodes:
         number = ranks.makes_number(node)
+        _check_numbers(node)
         if node.op == "define_tensor":
             _check_input(node)
         elif node.op in MATMULS:
@@ -68,6 +69,25 @@ def _refusal(node: Node, name: str, supported: str) -> UnsupportedError:
     shape = f" of shape {text_of(given)}" if name != "shape" else ""
     what = f"line {node.line}: {node.results[0]}{shape} with {name}={text_of(node.get(name))}"
     return UnsupportedError(what, supported)
+
+
+_INTEGERS = range(-(2**63), 2**64)
+"""What an integer of nvFuser's or torch's may be."""
+
+_SHOWN = 128
+"""Bits of a number that an error shows; Python does not even print those of any length."""
+
+
+def _check_numbers(node: Node) -> None:
+    """Numbers are such that a kernel, nvFuser and torch can be given them; a scalar is one."""
+    call = f"line {node.line}: fd.{'' if node.op.startswith('define_') else 'ops.'}{node.op}"
+    for value in node.values:
+        if type(value) is int and value not in _INTEGERS:
+            bits = value.bit_length()
+            shown = text_of(value) if bits <= _SHOWN else f"an integer of {bits} bits"
+            raise UnsupportedError(f"{call} with {shown}", "integers of 64 bits")
+    if node.op == "define_scalar" and isinstance(value := node.argument("value", 0), str | tuple):
+        raise UnsupportedError(f"{call} of {text_of(value)}", "a number, or None for an input")
 
 
 def _check_operands(node: Node, ranks: Ranks) -> None:

@@ -102,6 +102,8 @@ def _check(node: Node, rank: int) -> None:
             order = argument_of(node, name)
             if isinstance(order, tuple) and {len(order), len(places(order, rank))} != {rank}:
                 raise _wrong(node, name, order, rank, f"dimensions of {rank}, each of them once")
+        case "reshape":
+            _check_sizes(node, argument_of(node, "new_shape"), rank)
         case "slice":
             for name in ("start_indices", "end_indices", "strides"):
                 given = argument_of(node, name)
@@ -116,6 +118,15 @@ def _check(node: Node, rank: int) -> None:
                 raise _refusal(node, f" with keepdim={text_of(kept)}", "True or False")
         case op if op != "cat" and "dim" in (parameters(op) or ()):
             _check_dim(node, rank)
+
+
+def _check_sizes(node: Node, sizes: Value, rank: int) -> None:
+    """What a tensor is reshaped to; a -1 is what is left over, so there is one at most."""
+    if not isinstance(sizes, tuple):
+        return
+    numbers = [n for n in sizes if type(n) is int]
+    if numbers.count(-1) > 1 or min(numbers, default=0) < -1:
+        raise _wrong(node, "new_shape", sizes, rank, "sizes, of which one may be -1")
 
 
 def _check_flags(node: Node, rank: int) -> None:

@@ -223,6 +223,14 @@ def test_no_position(at: Any) -> None:
             ask(TEXT, inputs, constants=(at,))
 
 
+def test_a_position_alone() -> None:
+    inputs, alone = inputs_of(COMMUTE["norm"]), 1
+    said = "constants is 1; it is a list of positions of tensors"
+    for ask in (execute, explain):
+        with pytest.raises(InputError, match=f"^{re.escape(said)}$"):
+            ask(TEXT, inputs, constants=alone)  # type: ignore[operator]
+
+
 def test_without_a_version() -> None:
     inputs = inputs_of(COMMUTE["norm"])
     with torch.inference_mode():

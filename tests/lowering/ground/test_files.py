@@ -23,6 +23,18 @@ def test_replaced_with_its_mode(tmp_path: Path, mode: int) -> None:
     assert list(tmp_path.iterdir()) == [file]
 
 
+def test_a_pipe_is_written_to_and_stays(tmp_path: Path) -> None:
+    """As ``/dev/stdout`` and ``/dev/null`` do, which a superuser could have replaced."""
+    os.mkfifo(pipe := tmp_path / "p")
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        replace_file(pipe, b"data")
+        assert os.read(reader, 16) == b"data"
+    finally:
+        os.close(reader)
+    assert stat.S_ISFIFO(pipe.stat().st_mode) and list(tmp_path.iterdir()) == [pipe]
+
+
 def test_the_data_are_on_the_disk_before_they_take_the_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
