@@ -10,7 +10,7 @@ import pytest
 
 import wsched
 from lowering.ground.errors import UnsupportedError
-from tests.doors.dropin.definitions import BUILDERS, F32, built, inputs_of, matrix
+from tests.doors.dropin.definitions import BF16, BUILDERS, F32, built, inputs_of, matrix
 from tests.doors.dropin.spy import Spy
 from wsched.doors.dropin.ledger import Ledger
 
@@ -53,23 +53,24 @@ def test_calls_that_were_not() -> None:
     def wide(fd: Any) -> None:
         fd.add_output(fd.ops.linear(matrix(fd, F32), matrix(fd, F32)))
 
-    def passed(fd: Any) -> None:
+    def written(fd: Any) -> None:
         x = matrix(fd)
         fd.add_output(fd.ops.neg(fd.ops.linear(x, matrix(fd))))
         fd.add_output(x)
+        fd.add_output(fd.ops.cast(fd.ops.neg(x), dtype=BF16), x)
 
     def pointwise(fd: Any) -> None:
         fd.add_output(fd.ops.neg(matrix(fd)))
 
     a, b = inputs_of("linear")
-    for build, inputs in ((wide, [a.float(), b.float()]), (passed, [a, b]), (pointwise, [a])):
+    for build, inputs in ((wide, [a.float(), b.float()]), (written, [a, b]), (pointwise, [a])):
         for _ in range(2):  # made anew, it is the same line
             fd = built(build)
             for _ in range(3):
                 fd.execute(inputs)
     found = wsched.report()
     assert [(t.calls, t.name) for t in found.lines] == [
-        (6, "linear"), (6, "linear + 2 more"), (6, "no matmul")
+        (6, "linear"), (6, "linear + 5 more"), (6, "no matmul")
     ]  # fmt: skip
     assert (found.taken, found.share, found.saved_us) == (0, 0.0, 0.0)
     assert [s.narrow for t in found.lines for s in t.shares] == [False, True]

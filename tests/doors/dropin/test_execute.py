@@ -244,10 +244,11 @@ def test_a_definition_with_a_kernel_executor_is_nvfusers(nvfuser: Spy) -> None:
 
 
 def test_what_changes_before_the_first_call_counts(nvfuser: Spy) -> None:
-    fd = built(BUILDERS["linear"])
-    fd.add_output(fd.fusion.inputs()[0])  # which wsched does not take
-    fd.execute(inputs_of("linear"))
-    assert len(nvfuser.calls) == 1
+    fd, inputs = built(BUILDERS["linear"]), inputs_of("linear")
+    fd.add_output(fd.fusion.inputs()[0])
+    y, x = fd.execute(inputs)
+    assert torch.equal(y, wanted(fd, inputs)[0]) and x is inputs[0]
+    assert not nvfuser.calls
 
 
 # --- failures -------------------------------------------------------------------------------------
