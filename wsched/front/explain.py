@@ -26,7 +26,7 @@ from wsched.front.cut.route import call_of, chosen_cut, cutter_of, part_of
 from wsched.front.cut.segments import Cutter
 from wsched.front.cut.sizes import open_extents, problem_extents
 from wsched.front.cut.verdict import verdict
-from wsched.front.explain_kernel import explain_given, explain_kernel
+from wsched.front.explain_kernel import explain_given, explain_kernel, facts_of_part
 from wsched.front.explanation import Explanation, PartFacts
 from wsched.front.instead import why_instead
 from wsched.front.known import import_fusion, recorded
@@ -80,8 +80,7 @@ def explain_cut(
     for part in parts:
         kernel, copied = None, ""
         if part.kernel is not None and part.problem is not None:
-            made = explain_kernel(part.kernel, part.problem, device, part.copied)
-            kernel = made.kernel
+            kernel = facts_of_part(part.kernel, part.problem)
             names.append(part.kernel.kernel.name)
             copied = "; ".join(f"{c.argument} is copied: {c.reason}" for c in part.copied)
         plain = PartFacts.of(part)

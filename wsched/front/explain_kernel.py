@@ -22,7 +22,7 @@ from wsched.run.counts import require_countable, require_extents
 from wsched.schedule.entries import with_sums
 from wsched.schedule.matmul.params import MatmulParams
 
-__all__ = ["explain_given", "explain_kernel"]
+__all__ = ["explain_given", "explain_kernel", "facts_of_part"]
 
 
 def explain_kernel(
@@ -34,11 +34,33 @@ def explain_kernel(
 ) -> Explanation:
     """The explanation of a kernel that the heuristic chose for a problem, with its copies."""
     found = _explain_chosen(kernel, problem, device, needed)
+    facts = None if found.kernel is None else _counted(found.kernel, kernel, problem)
+    return replace(found, kernel=facts, nvfuser=nvfuser)
+
+
+def facts_of_part(kernel: CompiledFusion, problem: Problem) -> KernelFacts:
+    """What is said of a kernel that the heuristic chose for a part of a definition.
+
+    Schedules that were not chosen are not among it: of many parts they took longer to be priced
+    than all that had been chosen.
+    """
+    facts, hit = _facts(kernel, problem, predicted(problem, kernel.params), []), lookup(problem)
+    if hit is not None and hit.entry.params.matches(kernel.params):
+        facts = replace(facts, tuned=_tuned(hit))
+    return _counted(facts, kernel, problem)
+
+
+def _counted(facts: KernelFacts, kernel: CompiledFusion, problem: Problem) -> KernelFacts:
+    """With the time that counts where kernels are chosen between, of the schedule that it is of."""
     counted = price(problem)
-    if found.kernel is not None and counted.params.matches(kernel.params):
-        facts = replace(found.kernel, counts_us=counted.us, counts=counted.by)
-        found = replace(found, kernel=facts)
-    return replace(found, nvfuser=nvfuser)
+    if not counted.params.matches(kernel.params):
+        return facts
+    return replace(facts, counts_us=counted.us, counts=counted.by)
+
+
+def _tuned(hit: Hit) -> dict[str, object]:
+    """An entry of a table, and of which."""
+    return hit.entry.to_dict() | {"file": str(hit.file), "gpu": hit.gpu}
 
 
 def _explain_chosen(
@@ -81,7 +103,7 @@ def _explain_tuned(
     entry = hit.entry
     given = explain_given(kernel, problem, device).kernel
     assert given is not None
-    facts = replace(given, tuned=entry.to_dict() | {"file": str(hit.file), "gpu": hit.gpu})
+    facts = replace(given, tuned=_tuned(hit))
     others = [c for c in candidates(problem) if not c.params.matches(kernel.params)]
     refusals = tuple(
         Refusal(_short(c.params), f"predicted {c.cost.us:.1f} us; the chosen one was measured")

@@ -51,7 +51,8 @@ class KernelFacts:
             for; None for a kernel that it does not
             describe, one that is pipelined or has a CTA for each tile.
         cost: their parts, and what they follow from.
-        others: predicted microseconds of the schedules that were not chosen, best first.
+        others: predicted microseconds of the schedules that were not chosen, best first; of a part
+            of a definition none is said.
         relation: the load index in terms of the compute loops, one line each.
         params: the parameters, nested; empty of a schedule that was written call by call.
         tuned: the entry of a table that the schedule is from, its ``file``, and the ``gpu`` that it

@@ -299,7 +299,8 @@ OF_KEPT = """
 def kept_of(feature: Feature, constants: str) -> list[str]:
     """The segments of a definition with these constants."""
     cutter = Cutter(record_text(feature.text))
-    found = with_kept(cutter.graph, cutter.all(Take.NONE), frozenset(constants.split())).segments
+    names = frozenset(constants.split())
+    found = with_kept(cutter.graph, cutter.all(Take.NONE), names, {}).segments
     return [
         "matmul" if s.matmul
         else f"{'kept ' * s.kept}{', '.join(s.inputs)} -> {', '.join(s.outputs)}"

@@ -172,7 +172,6 @@ class _Search:
     )
     _prices: dict[Segment, SegmentsCost] = field(default_factory=dict)
     _hidden: dict[tuple[Segment, Segment], float] = field(default_factory=dict)
-    _apart: dict[Segment, tuple[Segment, ...]] = field(default_factory=dict)
     _swept: dict[Segment, tuple[Segment, ...]] = field(default_factory=dict)
 
     def price(self, takes: tuple[Take, ...]) -> Chosen | None:
@@ -190,8 +189,8 @@ class _Search:
     def _least(self, cut: Cut) -> Chosen:
         """The way to run the rests of a cut that takes least; raises where a segment cannot run."""
         graph, constants = self.cutter.graph, self.call.constants
-        whole = self._joined(with_kept(graph, cut, constants))
-        apart = with_summaries(graph, whole, self._apart)
+        whole = self._joined(with_kept(graph, cut, constants, self.cutter.kept))
+        apart = with_summaries(graph, whole, self.cutter.summed)
         ways = [with_sweeps(graph, c, self._swept, self._runs) for c in (apart, whole)]
         found = [self._cost(c) for c in dict.fromkeys((*ways, *self._tabled(cut), apart, whole))]
         return min(found, key=lambda x: x.rank)
@@ -207,12 +206,12 @@ class _Search:
         more bytes than what the definition reads and writes.
         """
         graph, constants = self.cutter.graph, self.call.constants
-        kept = self._joined(with_kept(graph, cut, constants, tables=True))
+        kept = self._joined(with_kept(graph, cut, constants, self.cutter.kept, tables=True))
         tables = [n for s in kept.segments if s.kept and not s.inputs for n in s.outputs]
         given = [name for node in graph.definition.inputs for name in node.results]
         most = self.call.bytes([*given, *graph.definition.outputs])
         if tables and self.call.bytes(tables) <= most:
-            swept = with_summaries(graph, kept, self._apart)
+            swept = with_summaries(graph, kept, self.cutter.summed)
             swept = with_sweeps(graph, swept, self._swept, self._runs)
             if all(s.own or s.kept for s in swept.segments):
                 yield swept

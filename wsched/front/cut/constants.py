@@ -13,8 +13,13 @@ from wsched.importer.ops import PRODUCTS
 
 __all__ = ["with_kept"]
 
+Known = dict[tuple[Segment, frozenset[int], bool], tuple[Segment, ...]]
+"""What has become of rests, by what of each is kept, and whether tables are."""
 
-def with_kept(graph: Graph, cut: Cut, constants: frozenset[str], tables: bool = False) -> Cut:
+
+def with_kept(
+    graph: Graph, cut: Cut, constants: frozenset[str], known: Known, tables: bool = False
+) -> Cut:
     """The same cut with segments of their own for what depends on constants alone.
 
     What a caller is given is made anew, because he may write into it. So are matmuls and random
@@ -24,6 +29,7 @@ def with_kept(graph: Graph, cut: Cut, constants: frozenset[str], tables: bool = 
         graph: of the definition that is cut.
         cut: without summaries.
         constants: names of inputs.
+        known: what rests of other cuts of it have become; those of this one are added.
         tables: whether what depends on no input at all is kept, too: the sines of positions, say.
     """
     constants -= set(graph.definition.into.values())
@@ -31,14 +37,18 @@ def with_kept(graph: Graph, cut: Cut, constants: frozenset[str], tables: bool = 
         return cut
     rests = {s: operations_of(graph, s.definition) for s in cut.segments if not s.matmul}
     steady = _steady(graph, constants, graph.free.union(*rests.values()))
-    found, known = list[Segment](), set(constants)
+    found, there = list[Segment](), set(constants)
     for segment in cut.segments:
         kept = rests.get(segment, frozenset()) & steady
         kept = _as_small(graph, kept) if tables else kept
-        parts = _apart(graph, segment, kept, rests[segment] - kept, tables) if kept else (segment,)
-        if not known.issuperset(parts[0].inputs):  # what it reads could not be kept
+        key = segment, kept, tables
+        if key not in known:
+            left = rests.get(segment, frozenset()) - kept
+            known[key] = _apart(graph, segment, kept, left, tables) if kept else (segment,)
+        parts = known[key]
+        if not there.issuperset(parts[0].inputs):  # what it reads could not be kept
             parts = (segment,)
-        known.update(n for s in parts if s.kept for n in s.outputs)
+        there.update(n for s in parts if s.kept for n in s.outputs)
         found += parts
     return replace(cut, segments=tuple(found))
 

@@ -138,6 +138,9 @@ class Cutter:
             kernel with them, or the definition is not cut.
         plain: the ways without, if so.
         apart: what was put together in it, if its matmuls are of the parts.
+        kept: what rests of its cuts have become where some of them is kept from call to call, by
+            what of each is and whether tables are.
+        summed: what they have become with summaries in front.
 
     Raises:
         UnsupportedError: by the constructor: no live matmul, or a definition that may not be cut.
@@ -147,6 +150,10 @@ class Cutter:
     commuted: Commuted | None = None
     plain: Cutter | None = None
     apart: Apart | None = None
+    kept: dict[tuple[Segment, frozenset[int], bool], tuple[Segment, ...]] = field(
+        default_factory=dict
+    )
+    summed: dict[Segment, tuple[Segment, ...]] = field(default_factory=dict)
     graph: Graph = field(init=False)
     _tensors: Tensors = field(init=False)
     _cuts: dict[tuple[Take, ...], Cut | UnsupportedError] = field(default_factory=dict)
