@@ -48,6 +48,22 @@ def test_results_are_nvfusers(name: str, rows: int) -> None:
     check(*executed(BUILDERS[name], inputs))
 
 
+def test_inputs_and_results_that_are_outputs_once_more() -> None:
+    """As nvFuser gives them: an input is no copy, a result that is listed twice is one tensor."""
+
+    def build(fd: Any) -> None:
+        x = matrix(fd)
+        y = fd.ops.linear(x, matrix(fd))
+        for output in (x, y, y):
+            fd.add_output(output)
+
+    inputs = inputs_of("linear", 2048, "cuda")
+    wanted, found = executed(build, inputs)
+    check(wanted, found)
+    for own, first, second in (wanted, found):
+        assert own.data_ptr() == inputs[0].data_ptr() and first.data_ptr() == second.data_ptr()
+
+
 def test_which_are_taken() -> None:
     for name in ("linear", "mlp", "gated", "normed_before"):
         assert decision_of(built(BUILDERS[name]), inputs_of(name, 32, "cuda")).taken, name
