@@ -6,10 +6,11 @@ They are not part of this tree. With a checkout of NVIDIA/Fuser of the version t
 
 Each file runs in processes of its own, twice, several at a time; one that crashes or takes too long
 has no outcomes, and is told. What is not known here goes to pytest: ``-n 1`` makes a crash the
-outcome of the test that crashed, ``--timeout 100`` (pytest-timeout) one that takes longer.
-``--without FILE`` keeps the outcomes without wsched in a file, and takes them from there where it
-has them. stderr hears of files in their order. The exit status is 1 if an outcome differs, 2 if no
-test ran.
+outcome of the test that crashed, ``--timeout 100`` (pytest-timeout) one that takes longer. Tests
+whose outcomes differ run once more in both ways, with nothing beside them: of some that take half
+of a GPU's memory only one has it. ``--without FILE`` keeps the outcomes without wsched in a file,
+and takes them from there where it has them. stderr hears of files in their order. The exit status
+is 1 if an outcome differs, 2 if no test ran.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tests.gpu.nvfuser_matmul_tests import differences, run
 
-__all__ = ["Compared", "compared", "files", "main", "report"]
+__all__ = ["Compared", "alone", "compared", "files", "main", "node_of", "report"]
 
 PLUGINS = ("tests.gpu.with_wsched",)
 
@@ -34,6 +35,9 @@ Outcomes = dict[str, str]
 
 Run = Callable[[Path, Sequence[str]], Outcomes]
 """Outcomes of a file with these plugins."""
+
+Again = Callable[[Sequence[str], Sequence[str]], Outcomes]
+"""Outcomes of tests, by their nodes, with these plugins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +102,33 @@ def compared(
         return found
 
 
+def alone(found: Compared, path: Path, again: Again) -> Compared:
+    """The same with the outcomes that tests have alone, if they were others with wsched.
+
+    Args:
+        found: outcomes of a file.
+        path: of it.
+        again: runs tests, one at a time.
+    """
+    tests = [t for t in found.without if found.with_wsched.get(t) != found.without[t]]
+    if not (tests and found.with_wsched):
+        return found
+    nodes = [node_of(path, test) for test in tests]
+    return replace(
+        found,
+        without={**found.without, **again(nodes, ())},
+        with_wsched={**found.with_wsched, **again(nodes, PLUGINS)},
+    )
+
+
+def node_of(path: Path, test: str) -> str:
+    """What pytest calls a test: its file, classes and name, of ``folder.test_file.Class::name``."""
+    place, _, name = test.partition("::")
+    modules = place.split(".")
+    classes = modules[modules.index(path.stem) + 1 :] if path.stem in modules else []
+    return "::".join([str(path), *classes, name])
+
+
 def report(found: Sequence[Compared]) -> str:
     """A line for each file, and for each difference."""
     lines = [str(c) for c in found]
@@ -120,11 +151,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.without is not None and options.without.exists():
         known = json.loads(options.without.read_text())
 
-    def run_file(path: Path, plugins: Sequence[str]) -> Outcomes:
+    def run_words(words: Sequence[str], plugins: Sequence[str]) -> Outcomes:
         try:
-            return run([str(path), *rest], options.path, plugins, options.seconds)
+            return run(words, options.path, plugins, options.seconds)
         except subprocess.TimeoutExpired:
             return {}
+
+    one = ["-n", "1"] if any(word.startswith("-n") for word in rest) else []  # the last one counts
+
+    def one_at_a_time(tests: Sequence[str], plugins: Sequence[str]) -> Outcomes:
+        return run_words([*tests, *rest, *one], plugins)
+
+    def run_file(path: Path, plugins: Sequence[str]) -> Outcomes:
+        return run_words([str(path), *rest], plugins)
 
     def ended(c: Compared) -> None:
         print(f"ended: {c}", file=sys.stderr, flush=True)
@@ -132,7 +171,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             known[c.name] = dict(c.without)
             options.without.write_text(json.dumps(known, indent=1) + "\n")
 
-    found = compared(files(options.places), run_file, dict(known), options.jobs, ended)
+    paths = files(options.places)
+    found = compared(paths, run_file, dict(known), options.jobs, ended)
+    found = [alone(c, path, one_at_a_time) for c, path in zip(found, paths, strict=True)]
     print(report(found))
     if not any(c.without for c in found):
         return 2

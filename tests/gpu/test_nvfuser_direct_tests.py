@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.gpu import nvfuser_direct_tests
-from tests.gpu.nvfuser_direct_tests import Compared, compared, files, main, report
+from tests.gpu.nvfuser_direct_tests import Compared, alone, compared, files, main, report
 
 PASSING = "def test_one(): pass\n"
 
@@ -34,6 +34,25 @@ def test_what_is_known_is_not_run_again() -> None:
     assert [c.different for c in found] == [
         [], ["t: failure without wsched, passed with it"]
     ]  # fmt: skip
+
+
+def test_what_differs_runs_again_alone() -> None:
+    """One was out of memory beside others, the other one does differ."""
+    before = {"d.test_a::t[1]": "passed", "d.test_a.Kind::u": "passed", "d.test_a::v": "skipped"}
+    beside = before | {"d.test_a::t[1]": "failure", "d.test_a.Kind::u": "failure"}
+    ran = []
+
+    def again(nodes: Sequence[str], plugins: Sequence[str]) -> dict[str, str]:
+        ran.append((list(nodes), tuple(plugins)))
+        return {"d.test_a::t[1]": "passed", "d.test_a.Kind::u": "error" if plugins else "passed"}
+
+    path = Path("d/test_a.py")
+    found = alone(Compared("test_a.py", before, beside), path, again)
+    nodes = ["d/test_a.py::t[1]", "d/test_a.py::Kind::u"]
+    assert ran == [(nodes, ()), (nodes, nvfuser_direct_tests.PLUGINS)]
+    assert found.different == ["d.test_a.Kind::u: passed without wsched, error with it"]
+    same, none = Compared("test_a.py", before, before), Compared("test_a.py", before, {})
+    assert [alone(c, path, again) for c in (same, none)] == [same, none] and len(ran) == 2
 
 
 def test_the_report() -> None:
