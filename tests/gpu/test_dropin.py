@@ -64,6 +64,17 @@ def test_inputs_and_results_that_are_outputs_once_more() -> None:
         assert own.data_ptr() == inputs[0].data_ptr() and first.data_ptr() == second.data_ptr()
 
 
+def test_a_number_on_the_cpu() -> None:
+    def build(fd: Any) -> None:
+        s = fd.define_tensor(shape=[], contiguity=[], dtype=F32, is_cpu=True)
+        y = fd.ops.linear(matrix(fd), matrix(fd))
+        fd.add_output(fd.ops.cast(fd.ops.mul(y, s), dtype=BF16))
+
+    inputs = [torch.tensor(0.5), *inputs_of("linear", 2048, "cuda")]
+    assert decision_of(built(build), inputs).taken
+    check(*executed(build, inputs))
+
+
 def test_which_are_taken() -> None:
     for name in ("linear", "mlp", "gated", "normed_before"):
         assert decision_of(built(BUILDERS[name]), inputs_of(name, 32, "cuda")).taken, name

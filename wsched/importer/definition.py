@@ -141,6 +141,7 @@ class Definition:
             before, wherever they stand.
         given_back: names of what the caller is given, where that is not each output once: an input,
             or one that is listed twice. None where it is.
+        numbers: scalars among the inputs that are tensors of one element on the CPU to the caller.
     """
 
     nodes: tuple[Node, ...]
@@ -148,13 +149,15 @@ class Definition:
     marks: tuple[Node, ...] = ()
     written: tuple[Written, ...] = ()
     given_back: tuple[str, ...] | None = None
+    numbers: tuple[str, ...] = ()
 
     def __hash__(self) -> int:
         return self._hash
 
     @cached_property
     def _hash(self) -> int:
-        return hash((self.nodes, self.outputs, self.marks, self.written, self.given_back))
+        told = self.marks, self.written, self.given_back, self.numbers
+        return hash((self.nodes, self.outputs, told))
 
     @cached_property
     def inputs(self) -> tuple[Node, ...]:

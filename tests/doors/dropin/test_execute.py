@@ -14,7 +14,7 @@ import pytest
 
 import wsched
 from lowering.ground.errors import UnsupportedError
-from tests.doors.dropin.definitions import BUILDERS, F32, built, inputs_of, matrix, nvf, torch
+from tests.doors.dropin.definitions import BF16, BUILDERS, F32, built, inputs_of, matrix, nvf, torch
 from tests.doors.dropin.spy import Spy
 from wsched.doors.dropin import decide, execute
 from wsched.doors.dropin.execute import in_front_of
@@ -55,6 +55,22 @@ def test_results_are_those_of_the_definition(name: str, nvfuser: Spy) -> None:
     tensors = [t for t in inputs if isinstance(t, torch.Tensor)]
     assert all(map(torch.equal, before, tensors))
     assert hasattr(fd, "fec") and not hasattr(fd, "_fusion")  # as nvFuser leaves it
+
+
+def test_a_number_on_the_cpu(nvfuser: Spy) -> None:
+    """A tensor without dimensions there: each call has its own."""
+
+    def build(fd: Any) -> None:
+        s = fd.define_tensor(shape=[], contiguity=[], dtype=F32, is_cpu=True)
+        y = fd.ops.linear(matrix(fd), matrix(fd))
+        fd.add_output(fd.ops.cast(fd.ops.mul(y, s), dtype=BF16))
+
+    fd = built(build)
+    for value in (0.5, 2.0, 0.5):
+        inputs = [torch.tensor(value), *inputs_of("linear")]
+        (expected,), (found,) = wanted(fd, inputs), fd.execute(inputs)
+        torch.testing.assert_close(found, expected, rtol=2**-6, atol=2**-6)
+    assert not nvfuser.calls
 
 
 def wide(fd: Any) -> None:

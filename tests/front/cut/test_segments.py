@@ -303,6 +303,7 @@ def test_random_numbers_of_a_seed_are_the_same_in_any_segment() -> None:
 def test_a_tensor_on_the_cpu() -> None:
     def build(fd: Any) -> None:
         s = fd.define_tensor(shape=[], contiguity=[], dtype=F32, is_cpu=True)
-        fd.add_output(fd.ops.mul(fd.ops.linear(matrix(fd), matrix(fd)), s))
+        fd.add_output(fd.ops.linear(matrix(fd), matrix(fd)))
+        fd.add_output(fd.ops.neg(s))
 
     assert refusal(build) == "tv0 with is_cpu=True is not supported; supported: tensors on the GPU"

@@ -106,11 +106,15 @@ class Listed:
         return record_text(self.text)
 
     def inputs(self, device: str, seed: int = 0) -> list[Any]:
-        """Tensors and numbers of a call."""
+        """Tensors and numbers of a call; what the definition has on the CPU is there."""
         import torch
 
         generator = None if device == "meta" else torch.Generator(device).manual_seed(seed)
-        return [g.tensor(device, generator) for g in self.given]
+        made = [g.tensor(device, generator) for g in self.given]
+        for at, node in enumerate(self.definition.inputs[: len(made)]):
+            if node.get("is_cpu", False) and device != "meta":
+                made[at] = made[at].cpu()
+        return made
 
 
 def read_listed(path: Path) -> Listed:

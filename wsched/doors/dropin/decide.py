@@ -19,6 +19,7 @@ from lowering.target.targets import DEFAULT, target_of_device
 from wsched.choose.nvfuser_cost import NvfuserCost
 from wsched.doors.dropin.ledger import Tally
 from wsched.front.cut.choose import translated
+from wsched.front.cut.cpu_numbers import given_numbers
 from wsched.front.cut.epilogues import Take
 from wsched.front.cut.graph import Graph
 from wsched.front.cut.infer import infer
@@ -225,6 +226,7 @@ def decide(known: Known, inputs: Sequence[Any], constants: Sequence[int] = ()) -
         sizes = bind_extents(known.definition, tensors, inputs)
         if 0 in sizes.values():
             return Decision("a dimension of size 0")
+        inputs = given_numbers(cutter.definition, inputs)
         given = dict(zip(known.names, inputs, strict=True))
         steady = frozenset(known.names[at] for at in constants)
         device = _device(inputs)

@@ -11,6 +11,7 @@ from lowering.ground.expr import ONE
 from wsched.front import kernels
 from wsched.front.chosen import of_own_making
 from wsched.front.cut.buffers import Buffers
+from wsched.front.cut.cpu_numbers import by_numbers, given_numbers
 from wsched.front.cut.given_back import Run, given_back, made_by
 from wsched.front.cut.graph import is_elementwise
 from wsched.front.cut.in_place import written_in_place
@@ -86,12 +87,13 @@ def make(
         InputError: the inputs do not fit the definition.
         InternalError: a kernel's schedule, or the steps together, are illegal.
     """
+    inputs = given_numbers(definition, inputs)
     names = tuple(n.results[0] for n in definition.inputs)
     if len(segments) == 1 and segments[0].is_plain(names) and not definition.written:
         # Its results are the definition's, in its order.
         kernel = kernels.compile(segments[0].definition, inputs)
         kernel.admit(inputs)
-        return Made(given_back(definition, kernel.call), (kernel,))
+        return Made(given_back(definition, by_numbers(definition, kernel.call)), (kernel,))
     made = _Steps(names, tensors, inputs, rest, segments)
     segments = sorted(segments, key=lambda s: not s.kept)  # those read no other ones
     for segment in segments:
@@ -111,7 +113,8 @@ def make(
     program = made.program(definition)
     with of_own_making("the program of a cut", lambda: title_of(definition)):
         run = prepare(program, made.own, made.functions, inputs, copy_rows, _keep(names, segments))
-    return Made(given_back(definition, run), tuple(made.kernels), made.stored)
+    told = given_back(definition, by_numbers(definition, run))
+    return Made(told, tuple(made.kernels), made.stored)
 
 
 def _keep(names: Sequence[str], segments: Sequence[Segment]) -> Keep | None:

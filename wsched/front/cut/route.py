@@ -12,6 +12,7 @@ from lowering.target.targets import DEFAULT, target_of_device
 from wsched.choose.gpus import Gpu
 from wsched.doors.fallback import interpret, or_torch, unknown_ops
 from wsched.front.cut.choose import Chosen, choose
+from wsched.front.cut.cpu_numbers import given_numbers
 from wsched.front.cut.predict import Call, Planned, Sizes, segment_us
 from wsched.front.cut.program import make
 from wsched.front.cut.segments import Cutter, Segment
@@ -79,6 +80,7 @@ def call_of(
 ) -> Call:
     """A call before it has been made; arguments and errors as :func:`chosen_cut`."""
     definition, tensors = cutter.definition, cutter.graph.types
+    inputs = given_numbers(definition, inputs)
     sizes = bind_extents(definition, tensors, inputs, runs=gpu is None)
     if 0 in sizes.values():
         raise UnsupportedError("a dimension of size 0", "at least one element")

@@ -19,6 +19,7 @@ from wsched.front.cut.along_k import summands_of
 from wsched.front.cut.asked import asked_of_inputs
 from wsched.front.cut.beside import with_beside
 from wsched.front.cut.commute import Commuted, Moves, commuted, moves_of
+from wsched.front.cut.cpu_numbers import with_numbers
 from wsched.front.cut.epilogues import Kernel, Take, kernel_of_matmul
 from wsched.front.cut.flatten import Seen
 from wsched.front.cut.graph import Graph
@@ -165,8 +166,10 @@ class Cutter:
     _with_moved: dict[tuple[Moves, ...], Cutter] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        given = self.definition.computed
-        tensors = infer(given)
+        computed = self.definition.computed
+        tensors = infer(computed)
+        given = with_numbers(computed, tensors)
+        tensors = tensors if given is computed else infer(given)
         once = without_repeats(given, tensors)
         tensors = tensors if once is given else infer(once)
         self.definition = asked_of_inputs(once, tensors)
