@@ -76,6 +76,21 @@ def test_types(kind: str) -> None:
     assert torch.equal(found, wanted) and found.dtype is torch.bfloat16
 
 
+@pytest.mark.parametrize("constants", [[0], [0, 2]])
+def test_it_is_no_constant(constants: list[int]) -> None:
+    """Whoever says so: a weight that it scales is scaled in each call."""
+    definition = text(
+        "v = fd.ops.mul(w, s)", "r = fd.ops.cast(v, dtype=DataType.BFloat16)",
+        "d = fd.ops.linear(x, r)",
+    )  # fmt: skip
+    inputs = given(0.5)
+    for value in (0.5, 2.0):
+        inputs[0].fill_(value)
+        (wanted,) = interpret(record_text(definition), inputs)
+        (found,) = wsched.execute(definition, inputs, constants=constants)
+        assert torch.equal(found, wanted)
+
+
 def test_given_back_is_the_tensor_itself() -> None:
     inputs = given(0.5)
     number, x, _ = wsched.execute(text(*SCALED, "fd.add_output(s)", "fd.add_output(x)"), inputs)

@@ -32,7 +32,7 @@ def with_kept(
         known: what rests of other cuts of it have become; those of this one are added.
         tables: whether what depends on no input at all is kept, too: the sines of positions, say.
     """
-    constants -= set(graph.definition.into.values())
+    constants -= {*graph.definition.into.values(), *graph.definition.numbers}
     if not (constants or tables):
         return cut
     rests = {s: operations_of(graph, s.definition) for s in cut.segments if not s.matmul}
