@@ -34,10 +34,11 @@ def check_whole(text: str, seed: int, where: str) -> Outcome:
         UnsupportedError: nobody takes it; or inputs whose shapes are not known.
     """
     found = listed_text("", text)
-    into = found.definition.into.values()
-    written = [at for at, n in enumerate(found.definition.inputs) if n.results[0] in into]
+    definition = found.definition
+    into = definition.into.values()
+    written = [at for at, n in enumerate(definition.inputs) if n.results[0] in into]
     given = found.inputs(where, seed)
-    expected = [*interpret(found.definition, given), *(given[at] for at in written)]
+    expected = [*interpret(definition, given), *(given[at] for at in written)]
     inputs = found.inputs(where, seed)  # anew, since results have been written into them
     explained = explain(text, inputs)
     start = perf_counter()

@@ -44,8 +44,9 @@ def facts_of_part(kernel: CompiledFusion, problem: Problem) -> KernelFacts:
     Schedules that were not chosen are not among it: of many parts they took longer to be priced
     than all that had been chosen.
     """
-    facts, hit = _facts(kernel, problem, predicted(problem, kernel.params), []), lookup(problem)
-    if hit is not None and hit.entry.params.matches(kernel.params):
+    facts = _facts(kernel, problem, predicted(problem, kernel.params), [])
+    hit = _hit(kernel, problem)
+    if hit is not None:
         facts = replace(facts, tuned=_tuned(hit))
     return _counted(facts, kernel, problem)
 
@@ -58,6 +59,12 @@ def _counted(facts: KernelFacts, kernel: CompiledFusion, problem: Problem) -> Ke
     return replace(facts, counts_us=counted.us, counts=counted.by)
 
 
+def _hit(kernel: CompiledFusion, problem: Problem) -> Hit | None:
+    """The entry of a table that a kernel's schedule is from; None of another one."""
+    hit = lookup(problem)
+    return hit if hit is not None and hit.entry.params.matches(kernel.params) else None
+
+
 def _tuned(hit: Hit) -> dict[str, object]:
     """An entry of a table, and of which."""
     return hit.entry.to_dict() | {"file": str(hit.file), "gpu": hit.gpu}
@@ -66,8 +73,8 @@ def _tuned(hit: Hit) -> dict[str, object]:
 def _explain_chosen(
     kernel: CompiledFusion, problem: Problem, device: str, needed: tuple[Copy, ...]
 ) -> Explanation:
-    hit = lookup(problem)
-    if hit is not None and hit.entry.params.matches(kernel.params):
+    hit = _hit(kernel, problem)
+    if hit is not None:
         return _explain_tuned(kernel, problem, device, hit, needed)
     if kernel.by_threads:
         return _explain_by_threads(kernel, problem, device, needed)

@@ -7,18 +7,15 @@ from dataclasses import replace
 from lowering.ground.errors import UnsupportedError
 from wsched.front.cut.graph import RANDOM, Graph
 from wsched.front.cut.part import operations_of, part
-from wsched.front.cut.segments import Cut, Segment
+from wsched.front.cut.segments import Cut, Kept, Segment
 from wsched.front.cut.tables import SPREADS, widens
 from wsched.importer.ops import PRODUCTS
 
 __all__ = ["with_kept"]
 
-Known = dict[tuple[Segment, frozenset[int], bool], tuple[Segment, ...]]
-"""What has become of rests, by what of each is kept, and whether tables are."""
-
 
 def with_kept(
-    graph: Graph, cut: Cut, constants: frozenset[str], known: Known, tables: bool = False
+    graph: Graph, cut: Cut, constants: frozenset[str], known: Kept, tables: bool = False
 ) -> Cut:
     """The same cut with segments of their own for what depends on constants alone.
 

@@ -126,6 +126,10 @@ class Cut:
     runs: tuple[Kernel, ...]
 
 
+Kept = dict[tuple[Segment, frozenset[int], bool], tuple[Segment, ...]]
+"""What rests have become where some of them is kept from call to call, by what of each is, and
+whether tables are."""
+
 _LEFT = UnsupportedError("a kernel that is predicted to be no faster", "what is")
 
 
@@ -139,8 +143,7 @@ class Cutter:
             kernel with them, or the definition is not cut.
         plain: the ways without, if so.
         apart: what was put together in it, if its matmuls are of the parts.
-        kept: what rests of its cuts have become where some of them is kept from call to call, by
-            what of each is and whether tables are.
+        kept: what rests of its cuts have become where some of them is kept.
         summed: what they have become with summaries in front.
 
     Raises:
@@ -151,9 +154,7 @@ class Cutter:
     commuted: Commuted | None = None
     plain: Cutter | None = None
     apart: Apart | None = None
-    kept: dict[tuple[Segment, frozenset[int], bool], tuple[Segment, ...]] = field(
-        default_factory=dict
-    )
+    kept: Kept = field(default_factory=dict)
     summed: dict[Segment, tuple[Segment, ...]] = field(default_factory=dict)
     graph: Graph = field(init=False)
     _tensors: Tensors = field(init=False)
@@ -166,21 +167,19 @@ class Cutter:
     _with_moved: dict[tuple[Moves, ...], Cutter] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        computed = self.definition.computed
-        tensors = infer(computed)
-        given = with_numbers(computed, tensors)
-        tensors = tensors if given is computed else infer(given)
-        once = without_repeats(given, tensors)
-        tensors = tensors if once is given else infer(once)
-        self.definition = asked_of_inputs(once, tensors)
-        self._tensors = tensors if self.definition is once else infer(self.definition)
-        definition = lifted(with_matrices(self.definition), tensors)
+        definition = self.definition.computed
+        tensors = infer(definition)
+        for written in (with_numbers, without_repeats, asked_of_inputs):
+            before, definition = definition, written(definition, tensors)
+            tensors = tensors if definition is before else infer(definition)
+        self.definition, self._tensors = definition, tensors
+        definition = lifted(with_matrices(definition), tensors)
         if self.commuted is None:
             definition = with_casts_last(definition, tensors)
         definition = with_two_operands(definition)
         if self.commuted is None:  # else the one that factors moved in has been, and they stay
             definition = arranged(definition)
-        types = tensors if definition is once else infer(definition)
+        types = tensors if definition is self.definition else infer(definition)
         self.graph = Graph(definition, with_orders(definition, types))
         self.graph.check()
         if not self.graph.matmuls:
