@@ -7,10 +7,10 @@ They are not part of this tree. With a checkout of NVIDIA/Fuser of the version t
 Each file runs in processes of its own, twice, several at a time; one that crashes or takes too long
 has no outcomes, and is told. What is not known here goes to pytest: ``-n 1`` makes a crash the
 outcome of the test that crashed, ``--timeout 100`` (pytest-timeout) one that takes longer. Tests
-whose outcomes differ run once more in both ways, with nothing beside them: of some that take half
-of a GPU's memory only one has it. ``--without FILE`` keeps the outcomes without wsched in a file,
-and takes them from there where it has them. stderr hears of files in their order. The exit status
-is 1 if an outcome differs, 2 if no test ran.
+that fail in either way run once more in both, with nothing beside them: some take half of a GPU's
+memory. ``--without FILE`` keeps the outcomes without wsched in a file, and takes them from there
+where it has them. stderr hears of files in their order. The exit status is 1 if an outcome differs,
+2 if no test ran.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ from tests.gpu.nvfuser_matmul_tests import differences, run
 __all__ = ["Compared", "alone", "compared", "files", "main", "node_of", "report"]
 
 PLUGINS = ("tests.gpu.with_wsched",)
+EVERY_RUN = ("tests.gpu.memory_returned",)
+ENDS_WELL = ("passed", "skipped")
 
 Outcomes = dict[str, str]
 
@@ -103,14 +105,18 @@ def compared(
 
 
 def alone(found: Compared, path: Path, again: Again) -> Compared:
-    """The same with the outcomes that tests have alone, if they were others with wsched.
+    """The same with the outcomes that tests have alone, if they failed or were others with wsched.
 
     Args:
         found: outcomes of a file.
         path: of it.
         again: runs tests, one at a time.
     """
-    tests = [t for t in found.without if found.with_wsched.get(t) != found.without[t]]
+
+    def well(test: str) -> bool:
+        return found.with_wsched.get(test) == found.without[test] in ENDS_WELL
+
+    tests = [t for t in found.without if not well(t)]
     if not (tests and found.with_wsched):
         return found
     nodes = [node_of(path, test) for test in tests]
@@ -153,7 +159,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     def run_words(words: Sequence[str], plugins: Sequence[str]) -> Outcomes:
         try:
-            return run(words, options.path, plugins, options.seconds)
+            return run(words, options.path, (*EVERY_RUN, *plugins), options.seconds)
         except subprocess.TimeoutExpired:
             return {}
 

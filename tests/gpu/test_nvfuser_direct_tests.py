@@ -36,23 +36,54 @@ def test_what_is_known_is_not_run_again() -> None:
     ]  # fmt: skip
 
 
-def test_what_differs_runs_again_alone() -> None:
-    """One was out of memory beside others, the other one does differ."""
+def test_what_failed_runs_again_alone() -> None:
+    """Two were out of memory beside others, in one way and in both; the last one does differ."""
     before = {"d.test_a::t[1]": "passed", "d.test_a.Kind::u": "passed", "d.test_a::v": "skipped"}
+    before["d.test_a::w"] = "failure"
     beside = before | {"d.test_a::t[1]": "failure", "d.test_a.Kind::u": "failure"}
     ran = []
 
     def again(nodes: Sequence[str], plugins: Sequence[str]) -> dict[str, str]:
         ran.append((list(nodes), tuple(plugins)))
-        return {"d.test_a::t[1]": "passed", "d.test_a.Kind::u": "error" if plugins else "passed"}
+        alike = {"d.test_a::t[1]": "passed", "d.test_a::w": "passed"}
+        return alike | {"d.test_a.Kind::u": "error" if plugins else "passed"}
 
     path = Path("d/test_a.py")
     found = alone(Compared("test_a.py", before, beside), path, again)
-    nodes = ["d/test_a.py::t[1]", "d/test_a.py::Kind::u"]
+    nodes = ["d/test_a.py::t[1]", "d/test_a.py::Kind::u", "d/test_a.py::w"]
     assert ran == [(nodes, ()), (nodes, nvfuser_direct_tests.PLUGINS)]
     assert found.different == ["d.test_a.Kind::u: passed without wsched, error with it"]
-    same, none = Compared("test_a.py", before, before), Compared("test_a.py", before, {})
+    assert found.without["d.test_a::w"] == found.with_wsched["d.test_a::w"] == "passed"
+    well = before | {"d.test_a::w": "passed"}
+    same, none = Compared("test_a.py", well, well), Compared("test_a.py", before, {})
     assert [alone(c, path, again) for c in (same, none)] == [same, none] and len(ran) == 2
+
+
+@pytest.mark.slow
+def test_memory_goes_back_after_a_tests_fixtures(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("""
+        import pytest, torch
+
+        told = []
+
+        @pytest.fixture(scope="module", autouse=True)
+        def a_gpu():
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(torch.cuda, "is_available", lambda: True)
+                patch.setattr(torch.cuda, "empty_cache", lambda: told.append("returned"))
+                yield
+
+        @pytest.fixture
+        def held():
+            yield
+            told.append("let go")
+
+        def test_one(held): pass
+
+        def test_two(): assert told == ["let go", "returned"]
+    """)
+    ran = pytester.runpytest_inprocess("-p", "tests.gpu.memory_returned")
+    ran.assert_outcomes(passed=2)
 
 
 def test_the_report() -> None:
