@@ -19,6 +19,7 @@ __all__ = [
     "COMPUTING",
     "INDICES",
     "KEPT",
+    "ONE_MASK",
     "PLACES",
     "K",
     "M",
@@ -122,6 +123,14 @@ INDICES = (
 )
 """Rows and columns of a result of [M, N]."""
 
+
+ONE_MASK = epilogue(
+    f"v: [{N}, {K}]", *INDICES, "m = fd.ops.ge(r, c)",
+    "y = fd.ops.linear(x, w)", *KEPT,
+    "u = fd.ops.linear(x, v)", "e = fd.ops.where(m, u, 0.0)",
+    "f = fd.ops.cast(e, dtype=DataType.BFloat16)", outputs="d f",
+)  # fmt: skip
+"""Two matmuls of ``x`` behind one mask, which nobody's tensors make."""
 
 PLACES: dict[str, Case] = {
     name: (epilogue(*indices, *lines, *KEPT), inputs, Y * kept)

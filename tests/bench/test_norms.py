@@ -39,18 +39,19 @@ def test_what_wsched_has_no_kernel_for_is_torchs() -> None:
 
 def test_nvfuser_is_for_a_gpu_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """What wsched has no kernel for is given to torch where the inputs are on the CPU."""
-    asked: list[bool] = []
+    asked: list[str] = []
 
-    def watched(segment: Segment, on_gpu: bool) -> tuple[str, Any]:
-        asked.append(on_gpu)
-        return rest_by(segment, on_gpu)
+    def watched(segment: Segment, device: Any) -> tuple[str, Any]:
+        runner, run = rest_by(segment, device)
+        asked.append(runner)
+        return runner, run
 
     monkeypatch.setattr(norms, "rest_by", watched)
     inputs = [torch.ones(s, dtype=torch.bfloat16) for s in ((40, 64), (24, 64))]
     text = definition(Shape(40, 24, 64), False)
     text += "    z = fd.ops.cumsum(x, 0)\n    fd.add_output(z)\n"
     run_of(text, inputs, False)(inputs)
-    assert set(asked) == {False}
+    assert set(asked) == {"torch"}
 
 
 def test_report() -> None:

@@ -110,6 +110,22 @@ def test_a_definition_that_is_cut(other: Any) -> None:
     assert (found[0][0].double() - expected).norm() < 1e-2 * expected.norm()
 
 
+def test_what_is_made_of_no_tensor(other: Any) -> None:
+    """A mask of indices, which somebody else makes once."""
+    import torch
+
+    from tests.masks import BF16, ONE_MASK, K, M, N, W, X, integers
+
+    v = integers(N, K, seed=7)
+    below = torch.arange(M)[:, None] >= torch.arange(N)
+    wanted = [(X.float() @ w.float().T * below).to(BF16) for w in (W, v)]
+    for device in (other, torch.device("cuda", 0), other):
+        found = wsched.execute(ONE_MASK, there(device, X, W, v))
+        assert [t.device for t in found] == [device, device]
+        torch.cuda.synchronize(device)
+        assert all(torch.equal(t.cpu(), right) for t, right in zip(found, wanted, strict=True))
+
+
 def test_what_lies_between_kernels(other: Any) -> None:
     """It is memory of the device that the tensors are on, and given back there."""
     import torch

@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
 
 import wsched
-from tests.masks import BATCHED, BATCHED_INDICES, CASES, PLACES, K, M, N, W, X, bools, integers
+from tests.masks import (
+    BATCHED,
+    BATCHED_INDICES,
+    BF16,
+    CASES,
+    ONE_MASK,
+    PLACES,
+    K,
+    M,
+    N,
+    W,
+    X,
+    Y,
+    bools,
+    integers,
+)  # fmt: skip
 from tests.schedules import SCHEDULES
+from wsched.front.known import known
 
 pytestmark = pytest.mark.gpu
 
@@ -37,6 +54,32 @@ def test_masks_by_indices(name: str, schedule: str | None) -> None:
     params = SCHEDULES[schedule] if schedule else None
     (d,) = wsched.execute(text, on_gpu(X, W, *inputs), params=params)
     assert torch.equal(d.cpu(), wanted.to(d.dtype))
+
+
+@pytest.mark.parametrize("runner", ["torch", "nvfuser"])
+def test_a_mask_of_no_tensor(runner: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who makes it knows where it is read; a captured graph makes it, too."""
+    import torch
+
+    if runner == "torch":
+        monkeypatch.setitem(sys.modules, "nvfuser_direct", None)
+    else:
+        pytest.importorskip("nvfuser_direct", reason="nvFuser is not installed")
+    known(ONE_MASK).routes.clear()
+    v = integers(N, K, seed=7)
+    inputs, below = on_gpu(X, W, v), torch.arange(M)[:, None] >= torch.arange(N)
+    wanted = [(y * below).to(BF16) for y in (Y, X.float() @ v.float().T)]
+    assert f"{runner}:  -> m" in str(wsched.explain(ONE_MASK, inputs))
+    graph = torch.cuda.CUDAGraph()
+    for _ in range(2):
+        assert all(map(torch.equal, (t.cpu() for t in wsched.execute(ONE_MASK, inputs)), wanted))
+    with torch.cuda.graph(graph):
+        found = wsched.execute(ONE_MASK, inputs)
+    for t in found:
+        t.fill_(7)
+    graph.replay()
+    assert all(map(torch.equal, (t.cpu() for t in found), wanted))
+    known(ONE_MASK).routes.clear()
 
 
 def test_an_index_of_a_batch() -> None:

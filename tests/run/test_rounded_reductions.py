@@ -160,7 +160,7 @@ def test_what_follows_in_a_cut(kept: bool) -> None:
              "t = fd.ops.mul(s, 3.0)"]  # fmt: skip
     definition = epilogue(*lines, outputs="y t" + " s" * kept)
     x, w, _, exact = sums("BFloat16", special=False)
-    route = cut_route(record_text(definition), (x, w), (), on_gpu=False)
+    route = cut_route(record_text(definition), (x, w), ())
     assert {p.runs for p in route.parts} == {WSCHED}
     found, most = route.run(None, (x, w)), exact.bfloat16().float().amax(0)
     assert torch.equal(found[1], most * 3) and (not kept or torch.equal(found[2], most))

@@ -99,8 +99,7 @@ def run_of(text: str, inputs: Sequence[Any], behind: bool) -> Callable[[Sequence
     tensors, device = cutter.graph.types, inputs[0].device
     sizes = bind_extents(cutter.definition, tensors, inputs)
     segments = least(cutter, Call(tensors, sizes, given=given, device=device), False).cut.segments
-    on_gpu = device.type == "cuda"
-    made = make(cutter.definition, tensors, segments, inputs, lambda s: rest_by(s, on_gpu)[1])
+    made = make(cutter.definition, tensors, segments, inputs, lambda s, d: rest_by(s, d)[1])
     return lambda values: made.run(values, None)
 
 

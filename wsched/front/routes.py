@@ -60,7 +60,7 @@ def routes(
     if isinstance(recorded, Definition):
         check_inputs(recorded, inputs)
         try:
-            last = yield cut_route(recorded, inputs, tuple(refusals), _on_gpu(inputs), constants)
+            last = yield cut_route(recorded, inputs, tuple(refusals), constants)
             refusals.append(Refusal(CUT, str(last)))
         except UnsupportedError as e:
             refusals.append(Refusal(CUT, str(e)))

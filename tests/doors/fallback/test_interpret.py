@@ -40,6 +40,16 @@ def test_what_is_made_is_where_the_inputs_are(made: str, device: str) -> None:
     assert found.device.type == device
 
 
+@pytest.mark.parametrize("length", ["3", "n"])
+def test_what_is_made_of_no_tensor_is_where_it_is_asked_for(length: str) -> None:
+    """What reads it is there."""
+    given = "    n = fd.define_scalar(None, dtype=DataType.Int)\n" * (length == "n")
+    made = f"    c = fd.ops.iota({length}, 0, 1, dtype=DataType.Int)\n    fd.add_output(c)\n"
+    source = f"def nvfuser_fusion(fd : FusionDefinition) -> None :\n{given}{made}"
+    (found,) = interpret(record_text(source), [3] * (length == "n"), torch.device("meta"))
+    assert found.device.type == "meta" and list(found.shape) == [3]
+
+
 def test_indices_without_values() -> None:
     """Where shapes alone are asked for, a length is a number all the same."""
     made = record_text(text("c = fd.ops.iota(3, 0, 1, dtype=DataType.Int)", "c"))

@@ -73,7 +73,7 @@ def run(text: str, inputs: list[Any], constants: tuple[str, ...] = ()) -> Made:
     sizes, cpu = bind_extents(cutter.definition, tensors, inputs), inputs[0].device
     call = Call(tensors, sizes, given=given, device=cpu, constants=frozenset(constants))
     segments = least(cutter, call, False).cut.segments
-    made = make(cutter.definition, tensors, segments, inputs, lambda s: rest_by(s, False)[1])
+    made = make(cutter.definition, tensors, segments, inputs, lambda s, d: rest_by(s, d)[1])
     for _ in range(2):
         found = made.run(inputs, None)
         for result, wanted in zip(found, interpret(record_text(text), inputs), strict=True):

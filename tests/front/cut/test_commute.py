@@ -57,7 +57,7 @@ def run(cutter: Cutter, inputs: list[Any]) -> list[Any]:
     given = dict(zip((n.results[0] for n in definition.inputs), inputs, strict=True))
     sizes = bind_extents(definition, tensors, inputs)
     chosen = least(cutter, Call(tensors, sizes, given=given, device=inputs[0].device), False)
-    rest = lambda segment: rest_by(segment, on_gpu=False)[1]  # noqa: E731
+    rest = lambda segment, device: rest_by(segment, device)[1]  # noqa: E731
     return list(make(definition, tensors, chosen.cut.segments, inputs, rest).run(inputs, None))
 
 

@@ -50,8 +50,8 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[Runs]:
     """What others' segments make, in the order in which they run; routes are found anew."""
     runs: Runs = []
 
-    def counted(segment: Any, on_gpu: bool) -> Any:
-        runs_by, function = original(segment, on_gpu)
+    def counted(segment: Any, device: Any) -> Any:
+        runs_by, function = original(segment, device)
 
         def run(values: Any) -> Any:
             results = function(values)

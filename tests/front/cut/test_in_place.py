@@ -46,7 +46,7 @@ def program_of(definition: Definition, inputs: Sequence[Any]) -> Program:
     chosen = chosen_cut(cutter_of(definition), inputs)
     cutter, segments = chosen.cutter, chosen.cut.segments
 
-    def rest(segment: Any) -> Any:
+    def rest(segment: Any, _: Any) -> Any:
         return lambda values: interpret(segment.definition, values)
 
     made = make(cutter.definition, cutter.graph.types, segments, inputs, rest)

@@ -60,7 +60,7 @@ def test_who_runs_the_rest_gets_them_so() -> None:
     inputs, cutter = inputs_of(ROTATED), Cutter(record_text(ROTATED.text))
     got: list[Any] = []
 
-    def rest(segment: Segment) -> Function:
+    def rest(segment: Segment, _: Any) -> Function:
         def run(values: Sequence[Any]) -> Any:
             got.extend(values)
             return interpret(segment.definition, values)

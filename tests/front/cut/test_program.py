@@ -94,7 +94,7 @@ def test_a_sum_that_a_kernel_stores_in_parts_is_put_together_for_its_readers(rea
     first, *behind = chosen_cut(cutter_of(recorded), inputs).cut.segments
     assert first.matmul and "s" in first.outputs
     assert [kind(s) for s in behind] == readers.split(", ")
-    found = cut_route(recorded, inputs, (), on_gpu=False).run(None, inputs)
+    found = cut_route(recorded, inputs, ()).run(None, inputs)
     for made, wanted in zip(found, interpret(recorded, inputs), strict=True):
         torch.testing.assert_close(made, wanted, equal_nan=True)
 

@@ -39,7 +39,7 @@ def printed(text: str, inputs: list[Any], monkeypatch: pytest.MonkeyPatch) -> st
     chosen = chosen_cut(cutter_of(record_text(text)), inputs)
     program.make(
         chosen.cutter.definition, chosen.cutter.graph.types, chosen.cut.segments, inputs,
-        lambda s: rest_by(s, False)[1],
+        lambda s, device: rest_by(s, device)[1],
     )  # fmt: skip
     whole = "\n".join(made)
     for number, name in enumerate(dict.fromkeys(re.findall(r"matmul_\w+|sweep_\w+", whole))):

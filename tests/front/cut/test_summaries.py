@@ -116,7 +116,7 @@ def test_executed(name: str) -> None:
     feature = ALL[name]
     torch.manual_seed(0)
     x, w = (torch.randint(-2, 3, s).bfloat16() for s in feature.shapes)
-    route = cut_route(record_text(feature.text), (x, w), (), on_gpu=False)
+    route = cut_route(record_text(feature.text), (x, w), ())
     assert {p.runs for p in route.parts} == {WSCHED}
     found = route.run(None, (x, w))
     y = x.float() @ w.float().T
@@ -154,7 +154,7 @@ def test_what_is_no_summary_alone(runs: str, old: str, new: str) -> None:
     torch.manual_seed(0)
     x, w = (torch.randint(-2, 3, s).bfloat16() for s in STATISTICS.shapes)
     definition = record_text(text)
-    route = cut_route(definition, (x, w), (), on_gpu=False)
+    route = cut_route(definition, (x, w), ())
     assert {p.runs for p in route.parts} == {WSCHED, runs}
     from wsched.doors.fallback import interpret
 
@@ -206,7 +206,7 @@ def test_reductions_of_tensors_of_two_sizes_are_two_kernels() -> None:
     """A kernel walks over one shape."""
     assert [s.outputs for s in chosen(SIZES) if s.summary] == [("s",), ("t",)]
     x, w = (torch.randint(-2, 3, s).bfloat16() for s in SIZES.shapes)
-    s, t, _ = cut_route(record_text(SIZES.text), (x, w), (), on_gpu=False).run(None, (x, w))
+    s, t, _ = cut_route(record_text(SIZES.text), (x, w), ()).run(None, (x, w))
     torch.testing.assert_close((s, t), (x.float().sum(1), w.float().sum(1)))
 
 
@@ -228,7 +228,7 @@ SQUEEZED = Feature(
 def test_a_squeeze_in_front_of_what_is_reduced() -> None:
     assert [ops(s) for s in chosen(SQUEEZED)] == [["matmul"], ["squeeze", "cast", "relu", "sum"]]
     a, b = (torch.randint(-2, 3, s).bfloat16() for s in SQUEEZED.shapes)
-    s, y = cut_route(record_text(SQUEEZED.text), (a, b), (), on_gpu=False).run(None, (a, b))
+    s, y = cut_route(record_text(SQUEEZED.text), (a, b), ()).run(None, (a, b))
     torch.testing.assert_close(y, a @ b)
     torch.testing.assert_close(s, (a @ b)[:, 0].float().relu().sum(1))
 
@@ -256,7 +256,7 @@ def nvfuser_fusion(fd : FusionDefinition) -> None :
     fd.add_output(fd.ops.sum(b, dims=[0, 1, 2]))
 """
     x, w, m = torch.ones(24, 32).bfloat16(), torch.ones(16, 32).bfloat16(), torch.ones(given)
-    route = cut_route(record_text(text), [x, w, m], (), False)
+    route = cut_route(record_text(text), [x, w, m], ())
     assert [p.runs for p in route.parts] == [WSCHED if own else TORCH, WSCHED]
     _, total = route.run(None, [x, w, m])
     assert total == torch.ones(to).sum()

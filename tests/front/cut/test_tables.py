@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from threading import Barrier
 from typing import Any
 
@@ -43,6 +44,9 @@ f = fd.ops.cast(x, dtype=DataType.Float)
 y = fd.ops.mul(f, g)
 """
 """A factor of 16 bits that each head reads as fp32."""
+
+
+CPU = torch.device("cpu")
 
 
 def definition(body: str, shape: str = "[64, 128, 128]") -> Definition:
@@ -132,12 +136,31 @@ def test_nvfuser_has_both_forms(body: str, refused: bool) -> None:
         return interpret(definition_of(fd), values)
 
     given, x = definition(body), torch.randn(64, 128, 128).bfloat16()
-    run = by_nvfuser(given, function)
+    run = by_nvfuser(given, CPU, function)
     found = [run([x])[0] for _ in range(2)]
     (wanted,) = interpret(given, [x])
     assert all(torch.equal(f, wanted) for f in found)
     casts = [sum(n.op in ("cast", "set") for n in definition_of(fd).nodes) for fd in asked]
     assert casts == ([casts[1] + 1, casts[1], casts[1]] if refused else [casts[0]] * 2)
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_what_reads_no_tensor_is_told_where(alone: bool) -> None:
+    """NvFuser would take the first GPU, wherever the other parts run."""
+    given = definition(MASK)
+    if alone:
+        mask = "".join(f"{line}\n" for line in MASK.splitlines()[:4])
+        given = definition(mask + "y = fd.ops.logical_not(m)")
+        given = replace(given, nodes=given.nodes[1:])
+    asked, x = list[Any](), torch.randn(64, 128, 128).bfloat16()
+
+    def function(fd: Any, values: Sequence[Any], **told: Any) -> list[Any]:
+        asked.append(told)
+        return interpret(definition_of(fd), values)
+
+    inputs = [] if alone else [x]
+    (found,), (wanted,) = by_nvfuser(given, CPU, function)(inputs), interpret(given, inputs)
+    assert torch.equal(found, wanted) and asked == [{"device": CPU} if alone else {}]
 
 
 def test_an_nvfuser_without_segment_set(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,7 +174,7 @@ def test_an_nvfuser_without_segment_set(monkeypatch: pytest.MonkeyPatch) -> None
 
     monkeypatch.setattr(tables, "rebuild", rebuilt)
     given, x = definition(MASK), torch.randn(64, 128, 128).bfloat16()
-    (found,), (wanted,) = by_nvfuser(given, function)([x]), interpret(given, [x])
+    (found,), (wanted,) = by_nvfuser(given, CPU, function)([x]), interpret(given, [x])
     assert torch.equal(found, wanted)
 
 
@@ -168,7 +191,7 @@ def test_two_threads_that_are_refused_at_once() -> None:
         return interpret(found, values)
 
     given, x = definition(MASK), torch.randn(64, 128, 128).bfloat16()
-    run, (wanted,) = by_nvfuser(given, function), interpret(given, [x])
+    run, (wanted,) = by_nvfuser(given, CPU, function), interpret(given, [x])
     with ThreadPoolExecutor(2) as threads:
         calls = [threads.submit(run, [x]) for _ in range(2)]
         found = [*(call.result()[0] for call in calls), *run([x])]
@@ -181,4 +204,4 @@ def test_who_refuses_both_is_heard() -> None:
         raise RuntimeError("INTERNAL ASSERT FAILED")
 
     with pytest.raises(NvfuserError, match="INTERNAL ASSERT FAILED"):
-        by_nvfuser(definition(MASK), refusing)([torch.zeros(64, 128, 128).bfloat16()])
+        by_nvfuser(definition(MASK), CPU, refusing)([torch.zeros(64, 128, 128).bfloat16()])

@@ -159,5 +159,5 @@ def test_a_view_of_a_sum_that_a_kernel_stores_in_parts() -> None:
     torch.testing.assert_close(found.double(), wanted, rtol=2**-7, atol=2**-7)
 
 
-def no_rest(segment: Segment) -> Any:
+def no_rest(segment: Segment, _: Any) -> Any:
     raise AssertionError(f"{segment.outputs} are somebody else's")

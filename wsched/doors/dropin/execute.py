@@ -21,7 +21,7 @@ from wsched.doors.dropin.ledger import LEDGER, Tally
 from wsched.doors.fallback import NvfuserError
 from wsched.doors.fallback import execute as call_nvfuser
 from wsched.front.cut.program import Run, make
-from wsched.front.cut.route import rest_by
+from wsched.front.cut.route import by_torch
 from wsched.front.cut.segments import Segment
 from wsched.front.cut.tables import by_nvfuser
 from wsched.importer import UnfinishedError
@@ -211,7 +211,7 @@ def _decided(
         except NvfuserError:
             if _takes_all(original, fd, inputs, options):
                 raise
-            run = _made(original, known, decision, inputs, by_torch=True)
+            run = _made(original, known, decision, inputs, without_nvfuser=True)
             results = run(inputs, key)
     except (UnsupportedError, _DefectError) as e:
         tally = _tally(known, _refused(decision, e))
@@ -257,7 +257,7 @@ def _made(
     known: Known,
     decision: Decision,
     inputs: Sequence[Any],
-    by_torch: bool = False,
+    without_nvfuser: bool = False,
 ) -> Run:
     """How a decision runs, within a range of the definition's title, for profilers.
 
@@ -266,7 +266,7 @@ def _made(
             defect it hears by a warning, which Python's filters make an error.
     """
     try:
-        run = _run_of(original, decision, inputs, by_torch)
+        run = _run_of(original, decision, inputs, without_nvfuser)
     except InternalError as e:
         found = f"a defect of wsched's, {str(e).splitlines()[0]}"
         text = f"wsched: {known.title}: nvFuser runs it, because of {found}"
@@ -275,13 +275,15 @@ def _made(
     return ranged(run, lambda: f"wsched: {known.title}")
 
 
-def _run_of(original: Execute, decision: Decision, inputs: Sequence[Any], by_torch: bool) -> Run:
+def _run_of(
+    original: Execute, decision: Decision, inputs: Sequence[Any], without_nvfuser: bool
+) -> Run:
     """How a decision runs; nvFuser's own function runs what is not wsched's, or torch does."""
 
-    def rest(segment: Segment) -> Function:
-        if by_torch:
-            return rest_by(segment, on_gpu=False)[1]
-        return by_nvfuser(segment.definition, original)
+    def rest(segment: Segment, device: torch.device) -> Function:
+        if without_nvfuser:
+            return by_torch(segment.definition, device)
+        return by_nvfuser(segment.definition, device, original)
 
     cutter = decision.cutter
     assert cutter is not None

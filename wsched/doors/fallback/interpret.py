@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from lowering.ground.errors import UnsupportedError
@@ -34,12 +35,15 @@ def unknown_ops(definition: Definition) -> tuple[str, ...]:
     return tuple(found)
 
 
-def interpret(definition: Definition, inputs: Sequence[Any]) -> list[torch.Tensor]:
+def interpret(
+    definition: Definition, inputs: Sequence[Any], device: torch.device | None = None
+) -> list[torch.Tensor]:
     """The results of a definition, on the device of its inputs.
 
     Args:
         definition: what to compute; see ``unknown_ops``.
         inputs: tensors and numbers that ``check_inputs`` has accepted.
+        device: where the results are if no input is on a device.
 
     Raises:
         UnsupportedError: an operation that is not in the table.
@@ -48,7 +52,7 @@ def interpret(definition: Definition, inputs: Sequence[Any]) -> list[torch.Tenso
     import torch
 
     tensors = [t for t in inputs if isinstance(t, torch.Tensor)]
-    made = [_fresh(value, tensors) for value in evaluated(definition, inputs)]
+    made = [_fresh(value, tensors) for value in evaluated(definition, inputs, device=device)]
     results = dict(zip(definition.outputs, made, strict=True))
     given = dict(zip((n.results[0] for n in definition.inputs), inputs, strict=True))
     for w in definition.written:
@@ -63,12 +67,17 @@ def interpret(definition: Definition, inputs: Sequence[Any]) -> list[torch.Tenso
 
 
 def evaluated(
-    definition: Definition, inputs: Sequence[Any], *, gradients: bool = False
+    definition: Definition,
+    inputs: Sequence[Any],
+    *,
+    gradients: bool = False,
+    device: torch.device | None = None,
 ) -> list[torch.Tensor]:
     """All outputs, which may be inputs or views of them; of torch's fake tensors also. Nothing is
     written into inputs.
 
-    With ``gradients`` torch records what it takes to differentiate them.
+    With ``gradients`` torch records what it takes to differentiate them; ``device`` is where what
+    is made of nothing lies if no input is on a device.
     """
     import torch
 
@@ -77,7 +86,7 @@ def evaluated(
             f"fd.ops.{unknown[0]} without nvFuser", "operations that torch has as well"
         )
     tensors = [t for t in inputs if isinstance(t, torch.Tensor)]
-    device = next((t.device for t in tensors if t.device.type != "cpu"), None)
+    there = next((t.device for t in tensors if t.device.type != "cpu"), device)
     values: dict[str, Any] = {}
     arguments = iter(inputs)
     with torch.set_grad_enabled(gradients):
@@ -88,7 +97,7 @@ def evaluated(
             elif node.op in ("define_tensor", "define_scalar"):
                 values[node.results[0]] = next(arguments)
             else:
-                results = _call(node, values, device)
+                results = _call(node, values, there)
                 values |= dict(zip(node.results, results, strict=True))
         return [_tensor(values[name]) for name in definition.outputs]
 
@@ -106,8 +115,10 @@ def _call(node: Node, values: dict[str, Any], device: torch.device | None) -> tu
     of_numbers = bool(operands) and not plain and all(map(_is_number, operands))
     if of_numbers:  # torch's own functions want a tensor
         operands = [torch.tensor(v, dtype=_NUMBERS[type(v)](torch)) for v in operands]
+    makes = node.op in ("full", "iota")
     try:
-        result = function(*operands, **kwargs)
+        with device if device and makes else nullcontext():  # a graph has no copies from the host
+            result = function(*operands, **kwargs)
     except (RuntimeError, TypeError, IndexError, ValueError) as e:
         if isinstance(e, torch.OutOfMemoryError):
             raise
@@ -117,8 +128,6 @@ def _call(node: Node, values: dict[str, Any], device: torch.device | None) -> tu
         raise InputError(f"{where} of {shapes}: {text}", where, str(shapes)) from e
     if of_numbers and isinstance(result, torch.Tensor) and result.dim() == 0:
         return (result.item(),)
-    if node.op in ("full", "iota") and device is not None:
-        result = result.to(device)
     several = isinstance(result, tuple) and len(node.results) > 1
     return tuple(result) if several else (result,)
 

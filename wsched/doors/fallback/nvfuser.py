@@ -20,9 +20,12 @@ class NvfuserError(UnsupportedError):
 
 
 def execute(
-    fd: Any, inputs: Sequence[Any], function: Callable[..., list[torch.Tensor]] | None = None
+    fd: Any,
+    inputs: Sequence[Any],
+    function: Callable[..., list[torch.Tensor]] | None = None,
+    **options: Any,
 ) -> list[torch.Tensor]:
-    """``fd.execute``, or ``function`` of the definition and its inputs in place of it.
+    """``fd.execute``, or ``function`` of the definition, its inputs and options in place of it.
 
     Raises:
         NvfuserError: nvFuser refuses the definition or the inputs.
@@ -30,7 +33,9 @@ def execute(
     import torch
 
     try:
-        return list(fd.execute(list(inputs)) if function is None else function(fd, list(inputs)))
+        if function is None:
+            return list(fd.execute(list(inputs), **options))
+        return list(function(fd, list(inputs), **options))
     except (RuntimeError, NotImplementedError, TypeError) as e:
         # A fault of the device or of its memory says nothing about the definition.
         if isinstance(e, torch.OutOfMemoryError) or "CUDA error" in str(e):

@@ -17,7 +17,7 @@ __all__ = ["or_torch"]
 Run = Callable[[Sequence[Any]], "list[torch.Tensor]"]
 
 
-def or_torch(definition: Definition, by_nvfuser: Run) -> Run:
+def or_torch(definition: Definition, by_nvfuser: Run, device: torch.device | None = None) -> Run:
     """How a part runs: by nvFuser, or from its first refusal on by torch, operation by operation.
 
     A definition that nvFuser takes as a whole may be one that it does not take in parts, and the
@@ -26,6 +26,7 @@ def or_torch(definition: Definition, by_nvfuser: Run) -> Run:
     Args:
         definition: of the part.
         by_nvfuser: runs it; raises ``NvfuserError`` where nvFuser refuses.
+        device: where results are if no input is on a device.
     """
     refused = False
 
@@ -38,6 +39,6 @@ def or_torch(definition: Definition, by_nvfuser: Run) -> Run:
                 if unknown_ops(definition):
                     raise
             refused = True
-        return interpret(definition, values)
+        return interpret(definition, values, device)
 
     return run

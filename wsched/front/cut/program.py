@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Made", "Rest", "Run", "make"]
 
-Rest = Callable[[Segment], Function]
+Rest = Callable[[Segment, "torch.device"], Function]
 """How a segment runs that is not wsched's."""
 
 
@@ -80,7 +80,7 @@ def make(
         tensors: of it.
         segments: of it, in an order in which they can run.
         inputs: of the class.
-        rest: how the segments run that have no kernel of wsched's.
+        rest: how the segments run, on a device, that have no kernel of wsched's.
 
     Raises:
         UnsupportedError: nobody takes a segment, or a kernel does not.
@@ -138,7 +138,7 @@ class _Steps:
         self.kernels: list[CompiledFusion] = []
         self.own: dict[str, Kernel] = {}
         self.functions: dict[str, Function] = {}
-        self._rest, self._tensors = rest, tensors
+        self._rest, self._tensors, self._device = rest, tensors, device_of(inputs)
         self._steps: list[Step] = []
         self._parts: dict[str, _Part] = {}
         self._buffers = Buffers(tensors)
@@ -146,7 +146,7 @@ class _Steps:
         self._extents = extents_of(self._passed, inputs)
         self._wholes = Wholes(segments, self._buffers, self._extents)
         given = dict(zip(names, inputs, strict=True))
-        self._like = partial(_like, given, self._extents, device_of(inputs))
+        self._like = partial(_like, given, self._extents, self._device)
 
     @property
     def stored(self) -> frozenset[str]:
@@ -174,8 +174,8 @@ class _Steps:
             made, looks = with_views_in_front(segment.definition, self._tensors, given)
         seen = replace(segment, definition=made, looks=looks)
         reads = tuple(buffer for buffer, _ in self._read(seen))
-        writes = tuple(map(self._buffers, segment.outputs))
-        self._call("rest", self._rest(seen), CallStep("", reads, writes, known, known))
+        step = CallStep("", reads, tuple(map(self._buffers, segment.outputs)), known, known)
+        self._call("rest", self._rest(seen, self._device), step)
 
     def _read(self, segment: Segment) -> Iterator[tuple[Buffer, Any]]:
         """What a segment reads, with views made of what they are of, and tensors like that."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from functools import lru_cache
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lowering.ground.errors import UnsupportedError
 from lowering.target.targets import DEFAULT, target_of_device
@@ -25,7 +25,10 @@ from wsched.program.prepare import Function
 from wsched.run.compiled import CompiledFusion
 from wsched.run.sweep import compiled_sweep
 
-__all__ = ["call_of", "chosen_cut", "cut_route", "cutter_of", "part_of", "rest_by"]
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["by_torch", "call_of", "chosen_cut", "cut_route", "cutter_of", "part_of", "rest_by"]
 
 _DEFINITIONS = 256
 """Definitions whose ways to be cut are remembered."""
@@ -105,7 +108,6 @@ def cut_route(
     definition: Definition,
     inputs: Sequence[Any],
     refusals: tuple[Refusal, ...],
-    on_gpu: bool,
     constants: Collection[int] = (),
 ) -> Route:
     """The route of a cut definition for inputs of one class; its kernels are compiled.
@@ -114,7 +116,6 @@ def cut_route(
         definition: as recorded.
         inputs: of the class.
         refusals: the routes before this one.
-        on_gpu: whether nvFuser may run the rest, which it does on GPUs only.
         constants: positions of the inputs that stay as they are from call to call.
 
     Raises:
@@ -126,8 +127,8 @@ def cut_route(
     cutter, call = chosen.cutter, chosen.call
     runs: dict[tuple[str, ...], str] = {}
 
-    def rest(segment: Segment) -> Function:
-        runs[segment.outputs], function = rest_by(segment, on_gpu)
+    def rest(segment: Segment, device: torch.device) -> Function:
+        runs[segment.outputs], function = rest_by(segment, device)
         return function
 
     segments = chosen.cut.segments
@@ -177,19 +178,32 @@ def _own(segment: Segment, kernel: CompiledFusion, planned: Planned) -> Part:
     return Part(WSCHED, segment.definition, kernel, planned.problem, copied, looks)
 
 
-def rest_by(segment: Segment, on_gpu: bool) -> tuple[str, Function]:
+def rest_by(segment: Segment, device: torch.device) -> tuple[str, Function]:
     """Who runs a segment that is not wsched's, and how: nvFuser on a GPU, else torch.
+
+    Args:
+        segment: of a cut.
+        device: where it runs.
 
     Raises:
         UnsupportedError: neither takes it.
     """
     definition, refused = segment.definition, ""
-    if on_gpu and find_spec("nvfuser_direct") is not None:
+    if device.type == "cuda" and find_spec("nvfuser_direct") is not None:
         try:
-            return NVFUSER, or_torch(definition, by_nvfuser(definition))
+            return NVFUSER, or_torch(definition, by_nvfuser(definition, device), device)
         except UnsupportedError as e:
             refused = f"nvFuser: {e}"
+    return TORCH, by_torch(definition, device, refused)
+
+
+def by_torch(definition: Definition, device: torch.device, refused: str = "") -> Function:
+    """How torch runs a rest, on a device; ``refused`` is why nobody else does.
+
+    Raises:
+        UnsupportedError: torch does not have an operation.
+    """
     if unknown := unknown_ops(definition):
         ops = ", ".join(f"fd.ops.{op}" for op in unknown)
         raise UnsupportedError(f"{ops} by torch", "operations that torch has", refused)
-    return TORCH, lambda values: interpret(definition, values)
+    return lambda values: interpret(definition, values, device)

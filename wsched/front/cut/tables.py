@@ -42,12 +42,15 @@ _WHOLE = "@whole"
 
 
 def by_nvfuser(
-    definition: Definition, function: Callable[..., list[torch.Tensor]] | None = None
+    definition: Definition,
+    device: torch.device,
+    function: Callable[..., list[torch.Tensor]] | None = None,
 ) -> Callable[[Sequence[Any]], list[torch.Tensor]]:
     """How nvFuser runs a rest: with tables, or as it is from the first refusal of these on.
 
     Args:
         definition: of the rest.
+        device: where it runs. NvFuser has it of the inputs, but of what reads no tensor.
         function: what runs a live definition on its inputs, if not its own ``execute``.
 
     Raises:
@@ -55,6 +58,8 @@ def by_nvfuser(
             ``NvfuserError`` by what is returned.
     """
     plain, form = rebuild(definition), with_tables(definition)
+    alone = not any(n.op == "define_tensor" for n in definition.inputs)
+    options = {"device": device} if alone else {}
     tabled: Any = None
     if form is not definition:
         with suppress(UnsupportedError):  # by an nvFuser that has no segment_set
@@ -65,10 +70,10 @@ def by_nvfuser(
         asked = tabled  # another thread may be refused meanwhile
         if asked is not None:
             try:
-                return execute(asked, values, function)
+                return execute(asked, values, function, **options)
             except NvfuserError:
                 tabled = None
-        return execute(plain, values, function)
+        return execute(plain, values, function, **options)
 
     return run
 
