@@ -286,3 +286,29 @@ def test_an_explanation_of_what_nobody_runs_is_refused(op: str, said: str) -> No
             ask(text, inputs)
         assert str(error.value).startswith(f"line 4: {said}")
     assert wsched.explain(text, [torch.zeros(2, 8), torch.zeros(4, 8)]).route == "torch"
+
+
+@pytest.mark.filterwarnings("ignore:Accessing the data pointer of FakeTensor")
+def test_a_tensor_that_has_shapes_alone() -> None:
+    """Torch's own errors would come from within."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    mode = FakeTensorMode()
+    fake = [mode.from_tensor(t) for t in (X, W)]
+    told = "running on a FakeTensor without memory is not supported"
+    with pytest.raises(UnsupportedError, match=told):
+        wsched.execute(definition(), fake)
+    with pytest.raises(UnsupportedError, match=told):
+        wsched.compile(definition(), [X, W])(*fake)
+
+
+def test_a_product_of_no_tensor_of_the_callers() -> None:
+    """What is on no device has no kernel; torch has it."""
+    text = (
+        "def nvfuser_fusion(fd : FusionDefinition) -> None :\n"
+        "    o = fd.ops.full([16, 24], fill_value=2.0, dtype=DataType.BFloat16)\n"
+        "    fd.add_output(fd.ops.linear(o, o))\n"
+    )
+    (found,) = wsched.execute(text, [])
+    assert (found == 96).all() and found.shape == (16, 16)
+    assert "a definition that reads no tensor is not supported" in str(wsched.explain(text, []))

@@ -97,6 +97,31 @@ def test_numbers_and_several_results() -> None:
          wsched.execute(SCALED, inputs))  # fmt: skip
 
 
+COMPUTED = """
+def f(fd: FusionDefinition):
+    x = fd.define_tensor(shape=[-1, -1], contiguity=[True, True], dtype=DataType.Float)
+    s = fd.define_scalar(None, dtype=DataType.Double)
+    n = fd.define_scalar(None, dtype=DataType.Int)
+    c = fd.ops.full([8], fill_value=fd.ops.sqrt(fd.ops.add(s, 1.5)), dtype=DataType.Float)
+    i = fd.ops.iota(fd.ops.add(n, 2), 0, 1, dtype=DataType.Int)
+    y = fd.ops.mul(x, fd.ops.broadcast(c, is_broadcast_dim=[True, False]))
+    fd.add_output(fd.ops.mul(y, n))
+    fd.add_output(fd.ops.cumsum(i, 0))
+"""
+
+
+@pytest.mark.parametrize("dynamic", [False, True, None])
+def test_numbers_that_others_are_computed_of(dynamic: bool | None) -> None:
+    """A length says what shape a result has; any number may vary from call to call."""
+    function = torch.compile(
+        lambda x, s, n: wsched.execute(COMPUTED, [x, s, n]),
+        backend="aot_eager", fullgraph=True, dynamic=dynamic,
+    )  # fmt: skip
+    x = matrix(4, 8, dtype=torch.float32)
+    for inputs in ([x, 2.5, 3], [x, 3.5, 3], [x, 3.5, 5]):
+        same(function(*inputs), wsched.execute(COMPUTED, inputs))
+
+
 @pytest.mark.sampled
 @pytest.mark.parametrize(
     "options", [{"params": PARAMS}, {"batch_invariant": True}, {"constants": [1]}]

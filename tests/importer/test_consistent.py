@@ -22,6 +22,48 @@ def refused(old: str, new: str) -> str:
 
 
 @pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        ("add(d)", "add of 1 operands is not supported; supported: of 2"),
+        ("where(d, 1.0)", "where of 2 operands is not supported; supported: of 3"),
+        ("mul(d, 'a')", "mul of 'a' is not supported; supported: tensors and numbers"),
+        ("add(d, [1])", "add of [1] is not supported; supported: tensors and numbers"),
+        ("sub(None, d)", "sub of None is not supported; supported: tensors and numbers"),
+        (
+            "broadcast(d)",
+            "broadcast without is_broadcast_dim is not supported; supported: calls with arg, "
+            "is_broadcast_dim",
+        ),
+        ("expand(d)", "expand without shape is not supported; supported: calls with arg, shape"),
+        ("cumsum(d)", "cumsum without dim is not supported; supported: calls with arg, dim"),
+        (
+            "embedding_fwd(d)",
+            "embedding_fwd without weight is not supported; supported: calls with input, weight",
+        ),
+        (
+            "shape(d)",
+            "shape as an output is not supported; supported: tensors and numbers",
+        ),
+        (
+            "max(d, dims=[])",
+            "max of 2 dimensions with dims=[] is not supported; supported: one dimension or more, "
+            "or no dims for all of them",
+        ),
+    ],
+)
+def test_calls_without_what_they_need(call: str, message: str) -> None:
+    made = f"e = fd.ops.{call}\n    fd.add_output(e)\n    fd.add_output(d)"
+    assert re.search(
+        rf"line \d+: fd\.ops\.{re.escape(message)}$", refused("fd.add_output(d)", made)
+    )
+
+
+@pytest.mark.parametrize("call", ["addcmul(d, d, d)", "clamp(d, None, 1.0)", "sum(d)", "triu(d)"])
+def test_what_need_not_be_said(call: str) -> None:
+    recorded(definition().replace("fd.add_output(d)", f"fd.add_output(fd.ops.{call})"))
+
+
+@pytest.mark.parametrize(
     ("new", "message"),
     [
         (

@@ -211,9 +211,12 @@ def _executed(
 def _fake(name: str, tensors: Sequence[Any], numbers: Sequence[Any]) -> list[Any]:
     """Results without values: torch's own operations tell what they are."""
     asked = _asked[name]
-    operations, inputs = asked.operations, asked.inputs(tensors, numbers)
-    check_inputs(operations, inputs, runs=False)
-    made = evaluated(operations, inputs)
+    operations = asked.operations
+    # A number that varies: no shape depends on a fraction, so any will do.
+    numbers = [1.0 if isinstance(n, torch.SymFloat) else n for n in numbers]
+    held = [1 if isinstance(n, torch.SymInt) else n for n in numbers]
+    check_inputs(operations, asked.inputs(tensors, held), runs=False)
+    made = evaluated(operations, asked.inputs(tensors, numbers))
     device = next((t.device for t in tensors if t.device.type != "cpu"), torch.device("cpu"))
     return [
         torch.empty_strided(t.shape, _dense(t.shape, order), dtype=t.dtype, device=device)

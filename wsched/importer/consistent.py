@@ -7,11 +7,11 @@ that read it rely on.
 from __future__ import annotations
 
 from lowering.ground.errors import UnsupportedError
-from wsched.importer.definition import Definition, Node, Value, text_of
+from wsched.importer.definition import Definition, Node, Ref, Value, text_of
 from wsched.importer.dimensions import check_dimensions, check_type
-from wsched.importer.ops import MATMULS
-from wsched.importer.ranks import Ranks
-from wsched.importer.signatures import parameters
+from wsched.importer.ops import MATMULS, arity_of
+from wsched.importer.ranks import Ranks, argument_of
+from wsched.importer.signatures import needed, parameters
 
 __all__ = ["check_consistent"]
 
@@ -31,6 +31,7 @@ def check_consistent(definition: Definition) -> None:
     for node in definition.nodes:
         number = ranks.makes_number(node)
         _check_numbers(node)
+        _check_there(node)
         if node.op == "define_tensor":
             _check_input(node)
         elif node.op in MATMULS:
@@ -41,6 +42,7 @@ def check_consistent(definition: Definition) -> None:
         if not number:
             check_dimensions(node, ranks)
         ranks.enter(node)
+    _check_outputs(definition, ranks)
 
 
 def _check_input(node: Node) -> None:
@@ -88,6 +90,32 @@ def _check_numbers(node: Node) -> None:
             raise UnsupportedError(f"{call} with {shown}", "integers of 64 bits")
     if node.op == "define_scalar" and isinstance(value := node.argument("value", 0), str | tuple):
         raise UnsupportedError(f"{call} of {text_of(value)}", "a number, or None for an input")
+
+
+def _check_there(node: Node) -> None:
+    """Arguments that an operation cannot be without are there, and operands are values."""
+    call, names = f"line {node.line}: fd.ops.{node.op}", needed(node.op)
+    pointwise = arity_of(node.op) is not None
+    if pointwise and len(node.arguments) < len(names):
+        count = len(node.operands)
+        raise UnsupportedError(f"{call} of {count} operands", f"of {len(names)}")
+    for name in () if pointwise else names:
+        if argument_of(node, name) is None:
+            raise UnsupportedError(f"{call} without {name}", f"calls with {', '.join(names)}")
+    for value in node.operands if pointwise else ():
+        open_end = value is None and node.op == "clamp"
+        if not (isinstance(value, Ref | bool | int | float | complex) or open_end):
+            raise UnsupportedError(f"{call} of {text_of(value)}", "tensors and numbers")
+
+
+def _check_outputs(definition: Definition, ranks: Ranks) -> None:
+    """What the caller is given is no list."""
+    for name in definition.outputs:
+        node = definition.node(name)
+        listed = node is not None and node.op == "shape" and len(node.results) == 1
+        if node is not None and listed and ranks.get(node.operands[0]) != 1:
+            what = f"line {node.line}: fd.ops.shape as an output"
+            raise UnsupportedError(what, "tensors and numbers")
 
 
 def _check_operands(node: Node, ranks: Ranks) -> None:

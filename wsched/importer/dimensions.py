@@ -163,4 +163,6 @@ def reduced_dims(node: Node, rank: int) -> set[int]:
     dims = node.get("dim") if dims is None else dims
     if dims is not None:
         _check_dims(node, dims, rank)
+    if dims == () and rank:
+        raise _wrong(node, "dims", dims, rank, "one dimension or more, or no dims for all of them")
     return reduced(node, rank)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from lowering.ground.errors import WschedError
+from lowering.ground.errors import UnsupportedError, WschedError
 
 if TYPE_CHECKING:
     import torch
 
 __all__ = [
-    "InputError", "no_tensor", "require_64_bits", "require_array", "require_sequence",
-    "several_devices", "wrong_number", "wrong_rank", "wrong_size", "wrong_type",
+    "InputError", "no_tensor", "require_64_bits", "require_array", "require_memory",
+    "require_sequence", "several_devices", "wrong_number", "wrong_rank", "wrong_size", "wrong_type",
 ]  # fmt: skip
 
 
@@ -84,6 +84,20 @@ def require_array(argument: str, tensor: torch.Tensor) -> None:
             "resolve_neg()"
         )
         raise InputError(text, argument, "the negative bit", "the result of resolve_neg()")
+
+
+def require_memory(tensors: Iterable[torch.Tensor]) -> None:
+    """Refuse tensors that nothing can run on.
+
+    Raises:
+        UnsupportedError: one is neither on the CPU nor on a GPU, or only says that it is: torch's
+            fake tensors have shapes alone.
+    """
+    for tensor in tensors:
+        if tensor.device.type not in ("cpu", "cuda"):
+            raise UnsupportedError(f"running on {tensor.device}", "tensors on cuda or cpu")
+        if (kind := type(tensor).__name__) == "FakeTensor":
+            raise UnsupportedError(f"running on a {kind} without memory", "tensors that have some")
 
 
 def require_64_bits(argument: str, value: float) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from lowering.kernel.pointwise import OPS
 from wsched.importer.ops import ALIASES, COMPOSITE, MISSING, STRUCTURE, arity_of
 
-__all__ = ["DEFINE", "OLDER", "known_ops", "makes_one", "parameters", "results_of"]
+__all__ = ["DEFINE", "OLDER", "known_ops", "makes_one", "needed", "parameters", "results_of"]
 
 DEFINE = {
     "define_tensor": ("shape", "contiguity", "dtype", "is_cpu", "stride_order"),
@@ -92,6 +92,17 @@ _PARAMETERS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("max", "min", "prod", "sum"), _REDUCED),
 }  # fmt: skip
 
+_NEEDED: dict[str, int] = {
+    "addcmul": 3,  # the factor is 1
+    "cat": 1, "full": 3, "iota": 1, "scatter": 4, "triu": 1,
+    **dict.fromkeys(("broadcast", "expand", "pad", "permute", "reshape", "size"), 2),
+    **dict.fromkeys(("embedding_fwd", "squeeze", "stride_order", "topk", "welford"), 2),
+    **dict.fromkeys(("cummax", "cummin", "cumprod", "cumsum"), 2),
+    **dict.fromkeys(("broadcast_in_dim", "gather", "grouped_mm", "index_select"), 3),
+    **dict.fromkeys(("select", "slice", "take_along_axis"), 3),
+}  # fmt: skip
+"""How many arguments a call has at least, from the first one on."""
+
 _OLDER_OPS = ("at", "batch_norm", "tensor_sizes", "view")
 """Operations that newer versions of nvFuser do not have."""
 
@@ -117,6 +128,12 @@ def parameters(op: str) -> tuple[str, ...] | None:
     if found is None and arity is not None:
         return tuple(f"arg{n}" for n in range(arity))
     return found
+
+
+def needed(op: str) -> tuple[str, ...]:
+    """Names of the arguments without which there is no operation; none where they are not known."""
+    names = parameters(op) or ()
+    return names[: _NEEDED.get(op, arity_of(op) or 0)]
 
 
 def results_of(op: str) -> int:

@@ -16,6 +16,7 @@ from wsched.importer.input_error import (
     no_tensor,
     require_64_bits,
     require_array,
+    require_memory,
     several_devices,
     wrong_number,
     wrong_rank,
@@ -177,13 +178,12 @@ def device_of(inputs: Sequence[Any]) -> torch.device:
         InputError: there are several, or no tensors.
         UnsupportedError: it is neither the CPU nor a GPU.
     """
-    devices = {t.device for t in inputs if not isinstance(t, (int, float))}
+    tensors = [t for t in inputs if not isinstance(t, (int, float))]
+    devices = {t.device for t in tensors}
     if len(devices) > 1:
         raise several_devices(map(str, devices))
-    device = devices.pop()
-    if device.type not in ("cpu", "cuda"):
-        raise UnsupportedError(f"running on {device}", "tensors on cuda or cpu")
-    found: torch.device = device
+    require_memory(tensors)
+    found: torch.device = devices.pop()
     return found
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from lowering.ground.errors import UnsupportedError
 from wsched.fusion import DataType
 from wsched.importer.definition import Definition, Node
 from wsched.importer.input_error import (
@@ -13,6 +12,7 @@ from wsched.importer.input_error import (
     no_tensor,
     require_64_bits,
     require_array,
+    require_memory,
     several_devices,
     wrong_number,
     wrong_rank,
@@ -59,8 +59,8 @@ def check_inputs(definition: Definition, inputs: Sequence[Any], *, runs: bool = 
     devices = sorted({str(t.device) for t in tensors})
     if len(devices) > 1:
         raise several_devices(devices)
-    if runs and devices and tensors[0].device.type not in ("cpu", "cuda"):
-        raise UnsupportedError(f"running on {devices[0]}", "tensors on cuda or cpu")
+    if runs:
+        require_memory(tensors)
 
 
 def _check_tensor(node: Node, value: Any, what: str) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from lowering.ground.errors import UnsupportedError
 from wsched.doors.fallback.torch_ops import PROMOTED, operations
+from wsched.doors.fallback.torch_settings import as_written, without_modes
 from wsched.fusion import DataType
 from wsched.importer import first_unknown
 from wsched.importer.definition import Definition, Node, Ref, Value
@@ -87,9 +88,11 @@ def evaluated(
         )
     tensors = [t for t in inputs if isinstance(t, torch.Tensor)]
     there = next((t.device for t in tensors if t.device.type != "cpu"), device)
+    if there is None and tensors:
+        there = tensors[0].device
     values: dict[str, Any] = {}
     arguments = iter(inputs)
-    with torch.set_grad_enabled(gradients):
+    with torch.set_grad_enabled(gradients), as_written():
         for node in definition.nodes:
             constant = node.op == "define_scalar" and node.operands[:1] not in ((), (None,))
             if constant:
@@ -113,21 +116,26 @@ def _call(node: Node, values: dict[str, Any], device: torch.device | None) -> tu
         operands = [_widened(v) for v in operands]
     plain = node.op in ("cast", "iota")
     of_numbers = bool(operands) and not plain and all(map(_is_number, operands))
-    if of_numbers:  # torch's own functions want a tensor
-        operands = [torch.tensor(v, dtype=_NUMBERS[type(v)](torch)) for v in operands]
     makes = node.op in ("full", "iota")
+    where: AbstractContextManager[Any] = nullcontext()
+    if of_numbers:
+        where = without_modes()
+    elif device and makes:
+        where = device  # a graph has no copies from the host
     try:
-        with device if device and makes else nullcontext():  # a graph has no copies from the host
+        with where:
+            if of_numbers:  # torch's own functions want a tensor
+                operands = list(map(_of_number, operands))
             result = function(*operands, **kwargs)
+            if of_numbers and isinstance(result, torch.Tensor) and result.dim() == 0:
+                return (result.item(),)
     except (RuntimeError, TypeError, IndexError, ValueError) as e:
         if isinstance(e, torch.OutOfMemoryError):
             raise
         shapes = [list(v.shape) for v in operands if isinstance(v, torch.Tensor)]
         text = (str(e) or type(e).__name__).splitlines()[0]
-        where = f"line {node.line}: fd.ops.{node.op}"
-        raise InputError(f"{where} of {shapes}: {text}", where, str(shapes)) from e
-    if of_numbers and isinstance(result, torch.Tensor) and result.dim() == 0:
-        return (result.item(),)
+        told = f"line {node.line}: fd.ops.{node.op}"
+        raise InputError(f"{told} of {shapes}: {text}", told, str(shapes)) from e
     several = isinstance(result, tuple) and len(node.results) > 1
     return tuple(result) if several else (result,)
 
@@ -140,7 +148,20 @@ _NUMBERS: dict[type, Any] = {
 
 
 def _is_number(value: Any) -> bool:
-    return type(value) in _NUMBERS
+    import torch
+
+    return type(value) in _NUMBERS or isinstance(value, torch.SymInt)
+
+
+def _of_number(value: Any) -> torch.Tensor:
+    """A number as torch's functions want it, on the host wherever torch makes tensors by default.
+
+    One that varies while torch traces is this one from here on.
+    """
+    import torch
+
+    value = int(value) if isinstance(value, torch.SymInt) else value
+    return torch.tensor(value, dtype=_NUMBERS[type(value)](torch), device="cpu")
 
 
 def _value(value: Value, values: dict[str, Any]) -> Any:
@@ -165,7 +186,7 @@ def _widened(value: Any) -> Any:
 def _tensor(value: Any) -> torch.Tensor:
     import torch
 
-    return value if isinstance(value, torch.Tensor) else torch.tensor(value)
+    return value if isinstance(value, torch.Tensor) else torch.tensor(value, device="cpu")
 
 
 def _fresh(result: torch.Tensor, inputs: Sequence[torch.Tensor]) -> torch.Tensor:

@@ -58,13 +58,12 @@ def operations() -> dict[str, Callable[..., Any]]:
         "silu": functional.silu,
         "threshold": lambda x, limit, value: torch.where(x <= limit, value, x),
         "truediv": torch.true_divide,
-        "where": torch.where,
     }
     named = (
         argsort, broadcast, broadcast_in_dim, cast, cat, div, embedding_fwd, expand, full, gather,
         grouped_mm, index_select, iota, linear, logical_right_shift, matmul, pad, permute,
         reshape, scatter, select, shape, size, slice_, squeeze, stride_order, take_along_axis, topk,
-        triu, var, var_mean, welford,
+        triu, var, var_mean, welford, where,
     )  # fmt: skip
     table |= {f.__name__.rstrip("_"): f for f in named}
     table |= {"set": torch.clone, "segment_set": torch.clone}
@@ -113,27 +112,47 @@ def logical_right_shift(x: Any, by: Any) -> Any:
     import torch
 
     ones = torch.full_like(x, -1)
-    low = torch.where(torch.as_tensor(by) > 0, ~(ones << (8 * x.element_size() - by)), ones)
+    low = ~(ones << (8 * x.element_size() - by))
+    if isinstance(by, torch.Tensor):
+        low = torch.where(by > 0, low, ones)
+    elif by <= 0:
+        low = ones
     return (x >> by) & low
 
 
 def full(shape: Sequence[int], fill_value: Any, dtype: Any) -> Any:
-    """A tensor of one value, on the CPU; the interpreter moves it."""
+    """A tensor of one value; the interpreter says where."""
     import torch
 
     return torch.full(tuple(shape), fill_value, dtype=dtype)
 
 
 def iota(length: int, start: int | None = 0, step: int | None = 1, dtype: Any = None) -> Any:
-    """``start + i * step`` for ``length`` values, on the CPU; the interpreter moves it."""
+    """``start + i * step`` for ``length`` values; the interpreter says where."""
     import torch
 
     steps = torch.arange(length)
+    if dtype is torch.float64:  # fp32, which torch takes beside integers, has fewer bits
+        steps = steps.to(dtype)
     return (steps * (1 if step is None else step) + (start or 0)).to(dtype or torch.int64)
 
 
+def where(condition: Any, x: Any, y: Any) -> Any:
+    """One or the other; of two numbers a fraction is Double, as nvFuser has it."""
+    import torch
+
+    if not any(isinstance(v, torch.Tensor) for v in (x, y)) and isinstance(condition, torch.Tensor):
+        whole = all(isinstance(v, (int, torch.SymInt)) for v in (x, y))
+        kind = torch.int64 if whole else torch.float64
+        x, y = (torch.full((), v, dtype=kind, device=condition.device) for v in (x, y))
+    return torch.where(condition, x, y)
+
+
 def _of_tensors(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of two tensors that takes a number for one of them, as which torch promotes it."""
+    """A function of two tensors that takes a number for one of them, as which torch promotes it.
+
+    The number is filled in where the tensor is: a graph has no copies from the host.
+    """
     import torch
 
     def run(x: Any, y: Any) -> Any:
@@ -141,7 +160,7 @@ def _of_tensors(function: Callable[..., Any]) -> Callable[..., Any]:
         like = next(v for v in given if isinstance(v, torch.Tensor))
         return function(*(
             v if isinstance(v, torch.Tensor)
-            else torch.tensor(v, dtype=torch.result_type(like, v), device=like.device)
+            else torch.full((), v, dtype=torch.result_type(like, v), device=like.device)
             for v in given
         ))  # fmt: skip
 
