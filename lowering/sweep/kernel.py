@@ -201,8 +201,9 @@ def _limit(
 def _look_up(b: Statements, term: Term, at: Sequence[Expr], tile: Tile) -> None:
     """Rows of a table: zeros where it does not have them."""
     table, index = map(str, term.inputs)
-    out = b.new(term.name, term.dtype.element.register, tile.rows, tile.columns)
-    where = GmemRef(table, (*at[:-2], ZERO, at[-1]))
+    out = b.new(term.name, term.dtype.element.register, *_shape(term.dims, len(at), tile))
+    begins = [x if d in term.dims else ZERO for d, x in enumerate(at)]
+    where = GmemRef(table, (*begins[:-2], ZERO, begins[-1]))
     b.emit(FragLoadGlobal(out, where, index=b.held[index]))
     b.held[term.name] = out
 

@@ -8,8 +8,7 @@ from wsched.importer import Ref, record_text
 from wsched.importer.ranks import Ranks
 
 UNTOLD = {
-    "embedding_fwd": (2, 2), "gather": (3, 2), "grouped_mm": (3, 3),
-    "sdpfa_bwd": (4,), "sdpfa_fwd": (4, 4), "select": (3, 3), "take_along_axis": (3, 3, 3, 2, 3),
+    "embedding_fwd": (2, 2), "grouped_mm": (3, 3), "sdpfa_bwd": (4,), "sdpfa_fwd": (4, 4),
 }  # fmt: skip
 """Operations of which the walk does not know how many dimensions there are, as extents do: as many
 as what is read there, which numbers have none of."""

@@ -148,6 +148,31 @@ def test_tables_of_one_column(strides: tuple[int, int]) -> None:
     assert found.tolist() == [[0.0], [5.0], [1.0], [0.0]]
 
 
+@pytest.mark.parametrize("dtype", sorted(TYPES))
+@pytest.mark.parametrize("shape", [(7, 1), (1, 7, 40), (1, 7, 1), (3, 7, 1)])
+def test_tables_that_are_the_same_along_other_dimensions(
+    shape: tuple[int, ...], dtype: str
+) -> None:
+    """One column is that of all columns, one matrix of all of a batch."""
+    rest = (*(3,) * (len(shape) - 2), 9, 40)
+    lines = [
+        f"x = fd.define_tensor(shape={list(shape)}, dtype=DataType.{dtype})",
+        "i = fd.define_tensor(shape=[-1], dtype=DataType.Int)",
+        f"r = fd.define_tensor(shape={[-1] * len(shape)}, dtype=DataType.Float)",
+        f"a = fd.ops.index_select(x, i, dim={len(shape) - 2})",
+        "fd.add_output(fd.ops.add(fd.ops.cast(a, dtype=DataType.Float), r))",
+    ]
+    head = "def nvfuser_fusion(fd : FusionDefinition) -> None :\n"
+    definition = record_text(head + "".join(f"    {line}\n" for line in lines))
+    torch.manual_seed(0)
+    inputs = [torch.randn(shape).to(TYPES[dtype]), torch.randint(0, 7, (9,)), torch.randn(rest)]
+    made = compiled_sweep(import_sweep(definition))
+    (found,), (wanted,) = made(*inputs), interpret(definition, inputs)
+    assert torch.equal(found, wanted)
+    cuda = emit_cuda(made.kernel(made.walk(inputs)))
+    assert compile_cubin(cuda, "sweep.cu")
+
+
 def inputs_of(count: int, dtype: str, columns: int) -> list[Any]:
     """Without memory: views of tensors of places and of weights."""
     table = torch.empty(64 * count, columns, dtype=TYPES[dtype], device="meta")

@@ -14,9 +14,9 @@ REDUCING = ("max", "min", "prod", "sum", "var", "var_mean", "welford")
 """Operations whose results lack the dimensions that they are over."""
 
 _AS_THEIR_OPERAND = frozenset((
-    "argsort", "cast", "cummax", "cummin", "cumprod", "cumsum", "index_select", "pad", "permute",
-    "rand_like", "randn_like", "scaled_mm", "scatter", "segment_set", "set", "slice",
-    "stride_order", "topk", "triu",
+    "argsort", "cast", "cummax", "cummin", "cumprod", "cumsum", "gather", "index_select", "pad",
+    "permute", "rand_like", "randn_like", "scaled_mm", "scatter", "segment_set", "set", "slice",
+    "stride_order", "take_along_axis", "topk", "triu",
 ))  # fmt: skip
 """Operations whose results have as many dimensions as their first operand."""
 
@@ -100,6 +100,8 @@ class Ranks:
             return None
         if node.op in _AS_THEIR_OPERAND:
             return rank
+        if node.op == "select":
+            return rank - 1
         if node.op == "squeeze":
             dims = node.get("dims")
             return rank - len(dims) if isinstance(dims, tuple) else None

@@ -112,6 +112,21 @@ BESIDE = {
         "e = fd.ops.expand(t1, shape=[2, 4, 3, 32, 16])", PRODUCT,
         shapes=((2, 4, *BATCHES), (2, 1, 3, 32, 16)),
     ),
+    "reshaped_behind": feature(
+        "e = fd.ops.expand(t0, shape=[2, 24, 32])",
+        "r = fd.ops.reshape(e, new_shape=[2, 24, 4, 8])", "y = fd.ops.linear(r, t1)",
+        shapes=((1, 24, 32), (16, 8)),
+    ),
+    "a_part": feature(
+        "e = fd.ops.expand(t0, shape=[2, 24, 32])",
+        "r = fd.ops.slice(e, start_indices=[0, 0, 8], end_indices=[2, 24, 24])",
+        "y = fd.ops.linear(r, t1)", shapes=((1, 24, 32), (8, 16)),
+    ),
+    "stored_behind": feature(
+        "e = fd.ops.expand(t0, shape=[2, 24, 32])",
+        "s = fd.ops.stride_order(e, stride_order=[2, 0, 1])", "y = fd.ops.linear(s, t1)",
+        shapes=((1, 24, 32), (16, 32)),
+    ),
     "twice": feature(
         "a = fd.ops.matmul(t0, t1)", "b = fd.ops.matmul(t2, t1)", "y = fd.ops.add(a, b)",
         shapes=((2, 4, *BATCHES), (2, 1, 3, 32, 16), (2, 4, *BATCHES)),

@@ -65,6 +65,28 @@ def test_of_columns() -> None:
     assert torch.equal(d, (x.float() @ x.float().T).bfloat16())
 
 
+@pytest.mark.parametrize(
+    "taken", ["select(x, 1, dim=1)", "gather(x, i, dim=1)", "take_along_axis(x, i, dim=1)"]
+)
+def test_of_what_is_taken_of_a_tensor(taken: str) -> None:
+    """The number of its dimensions is known, so it has a second name."""
+    rank, size = (3, 72) if taken.startswith("select") else (2, 24)
+    index = "i = fd.define_tensor(shape=[-1, -1], contiguity=[True, True], dtype=DataType.Int)"
+    body = text(
+        rank, *(() if rank == 3 else (index,)), f"a = fd.ops.{taken}", "b = fd.ops.mul(a, a)",
+        "c = fd.ops.cast(b, dtype=DataType.BFloat16)", "d = fd.ops.linear(c, c)",
+        "fd.add_output(d)",
+    )  # fmt: skip
+    x = integers(40, 3, size) if rank == 3 else integers(40, 72)
+    at = torch.arange(size).expand(40, size).contiguous()
+    inputs = [x] if rank == 3 else [x, at]
+    c = (x[:, 1] if rank == 3 else x[:, :size]).float().square()
+    (d,) = wsched.execute(body, inputs)
+    assert torch.equal(d, (c @ c.mT).bfloat16())
+    told = wsched.explain(body, inputs)
+    assert told.matmuls is not None and all(m.kernel for m in told.matmuls)
+
+
 def test_of_what_another_kernel_makes() -> None:
     """A step of Newton and Schulz: ``x xᵀ`` and its square, from two kernels."""
     definition = record_text(text(

@@ -51,6 +51,7 @@ def check_inputs(definition: Definition, inputs: Sequence[Any], *, runs: bool = 
             raise InputError(f"{argument} is a {kind}, not a number", argument, kind, "a number")
         else:
             require_64_bits(f"input {position}", value)
+    check_squeezed(definition, inputs)
     tensors = [
         t
         for n, t in zip(wanted, inputs, strict=True)
@@ -61,6 +62,28 @@ def check_inputs(definition: Definition, inputs: Sequence[Any], *, runs: bool = 
         raise several_devices(devices)
     if runs:
         require_memory(tensors)
+
+
+def check_squeezed(definition: Definition, inputs: Sequence[Any]) -> None:
+    """Of inputs no dimension is squeezed that has elements of its own. What is computed has been
+    expanded somewhere, which nvFuser sees to.
+
+    Raises:
+        InputError: one of them is.
+    """
+    given = dict(zip((n.results[0] for n in definition.inputs), inputs, strict=True))
+    for node in definition.nodes:
+        dims = node.get("dims")
+        if node.op != "squeeze" or not node.refs or not isinstance(dims, tuple):
+            continue
+        shape = tuple(getattr(given.get(node.refs[0]), "shape", ()))
+        for d in dims if shape else ():
+            if not isinstance(d, int) or not -len(shape) <= d < len(shape):
+                continue  # which is refused where it is read
+            if shape[d] != 1 and given[node.refs[0]].stride(d) != 0:
+                where = f"line {node.line}: fd.ops.squeeze"
+                what = f"dimension {d} of extent {shape[d]} is squeezed"
+                raise InputError(f"{where} of {[list(shape)]}: {what}", where, str([list(shape)]))
 
 
 def _check_tensor(node: Node, value: Any, what: str) -> None:

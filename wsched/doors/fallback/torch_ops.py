@@ -284,9 +284,9 @@ def slice_(
 
 
 def squeeze(x: Any, dims: Sequence[int], squeeze_expanded: bool = False) -> Any:
-    """Without these dimensions, of extent 1 unless they are repeated."""
+    """Without these dimensions, of extent 1 unless ``expand`` gave them: memory may have all."""
     for d in dims:
-        if x.shape[d] != 1 and not (squeeze_expanded and x.stride(d) == 0):
+        if x.shape[d] != 1 and not squeeze_expanded:
             raise ValueError(f"dimension {d} of extent {x.shape[d]} is squeezed")
     return x[tuple(0 if d in {d % x.dim() for d in dims} else slice(None) for d in range(x.dim()))]
 

@@ -214,11 +214,11 @@ class Graph:
             wide = widened(self.types, [self.nodes[j] for j in casts])
             views.update(casts if wide else ())
             for j in (self.operands(at)[0] if wide else at for at in casts):
-                while self._transposes(self.nodes[j]) and not self.is_output(j):
+                while self._transposes(self.nodes[j]) and self._is_of_memory(j):
                     views.add(j)
                     j = self.operands(j)[0]
                 if is_strided(self.orders, self.nodes[i], self.nodes[j].results[0]):
-                    while self._looks(j):
+                    while self._looks(j) and self._is_of_memory(j):
                         views.add(j)
                         j = self.operands(j)[0]
                 made.add(j)
@@ -253,6 +253,15 @@ class Graph:
         if self.is_output(i) or move_of(node, self.types.types) is None:
             return False
         return self.orders.is_view(node.results[0])
+
+    def _is_of_memory(self, i: int) -> bool:
+        """Whether no output, and of an input or of what lies in memory without repeats: a kernel
+        may read that in its place.
+        """
+        j = self.operands(i)[0]
+        found = self.types.types.get(self.nodes[j].results[0])
+        whole = found is None or all(not d.repeated for d in found.dims or ())
+        return not self.is_output(i) and (whole or self.is_given(j))
 
     def _transposes(self, node: Node) -> bool:
         """Whether an operation exchanges the last two dimensions, or moves nothing."""

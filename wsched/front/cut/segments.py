@@ -31,6 +31,7 @@ from wsched.front.cut.part import kernel_part, part, views_of
 from wsched.front.cut.parted import products_of_parts
 from wsched.front.cut.repeats import without_repeats
 from wsched.front.cut.squares import with_two_operands
+from wsched.front.cut.squeezed import with_selects
 from wsched.front.cut.sums import arranged
 from wsched.front.cut.tensors import Tensors
 from wsched.front.cut.together import Apart, apart
@@ -169,7 +170,7 @@ class Cutter:
     def __post_init__(self) -> None:
         definition = self.definition.computed
         tensors = infer(definition)
-        for written in (with_numbers, without_repeats, asked_of_inputs):
+        for written in (with_numbers, with_selects, without_repeats, asked_of_inputs):
             before, definition = definition, written(definition, tensors)
             tensors = tensors if definition is before else infer(definition)
         self.definition, self._tensors = definition, tensors
