@@ -148,12 +148,12 @@ def test_tables_of_one_column(strides: tuple[int, int]) -> None:
     assert found.tolist() == [[0.0], [5.0], [1.0], [0.0]]
 
 
-@pytest.mark.parametrize("dtype", sorted(TYPES))
-@pytest.mark.parametrize("shape", [(7, 1), (1, 7, 40), (1, 7, 1), (3, 7, 1)])
-def test_tables_that_are_the_same_along_other_dimensions(
-    shape: tuple[int, ...], dtype: str
-) -> None:
-    """One column is that of all columns, one matrix of all of a batch."""
+SAME_ALONG = [(7, 1), (1, 7, 40), (1, 7, 1), (3, 7, 1)]
+"""Tables of which one column is that of all, or one matrix that of a whole batch."""
+
+
+def same_along(shape: tuple[int, ...], dtype: str) -> tuple[Definition, list[Any]]:
+    """Rows of such a table added to what has all columns and matrices, and inputs."""
     rest = (*(3,) * (len(shape) - 2), 9, 40)
     lines = [
         f"x = fd.define_tensor(shape={list(shape)}, dtype=DataType.{dtype})",
@@ -166,6 +166,15 @@ def test_tables_that_are_the_same_along_other_dimensions(
     definition = record_text(head + "".join(f"    {line}\n" for line in lines))
     torch.manual_seed(0)
     inputs = [torch.randn(shape).to(TYPES[dtype]), torch.randint(0, 7, (9,)), torch.randn(rest)]
+    return definition, inputs
+
+
+@pytest.mark.parametrize("dtype", sorted(TYPES))
+@pytest.mark.parametrize("shape", SAME_ALONG)
+def test_tables_that_are_the_same_along_other_dimensions(
+    shape: tuple[int, ...], dtype: str
+) -> None:
+    definition, inputs = same_along(shape, dtype)
     made = compiled_sweep(import_sweep(definition))
     (found,), (wanted,) = made(*inputs), interpret(definition, inputs)
     assert torch.equal(found, wanted)
