@@ -7,9 +7,7 @@ from wsched.front.cut.infer import infer
 from wsched.importer import Ref, record_text
 from wsched.importer.ranks import Ranks
 
-UNTOLD = {
-    "embedding_fwd": (2, 2), "grouped_mm": (3, 3), "sdpfa_bwd": (4,), "sdpfa_fwd": (4, 4),
-}  # fmt: skip
+UNTOLD = {"grouped_mm": (3, 3), "sdpfa_bwd": (4,), "sdpfa_fwd": (4, 4)}
 """Operations of which the walk does not know how many dimensions there are, as extents do: as many
 as what is read there, which numbers have none of."""
 

@@ -20,6 +20,9 @@ _AS_THEIR_OPERAND = frozenset((
 ))  # fmt: skip
 """Operations whose results have as many dimensions as their first operand."""
 
+_MORE = {"embedding_fwd": 1, "select": -1}
+"""How many more those have whose results have others: a row of a table for each index, say."""
+
 _SAID = {
     "broadcast": "is_broadcast_dim", "broadcast_in_dim": "shape", "define_tensor": "shape",
     "expand": "shape", "full": "shape", "normal": "shape", "reshape": "new_shape",
@@ -100,8 +103,8 @@ class Ranks:
             return None
         if node.op in _AS_THEIR_OPERAND:
             return rank
-        if node.op == "select":
-            return rank - 1
+        if node.op in _MORE:
+            return rank + _MORE[node.op]
         if node.op == "squeeze":
             dims = node.get("dims")
             return rank - len(dims) if isinstance(dims, tuple) else None
