@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
+import wsched
 from lowering.ground.errors import UnsupportedError
 from wsched.choose.gpus import H200_SMS
 from wsched.front.explain import explain_definition
 from wsched.front.sizes import extents_for
+from wsched.importer import record_text
 from wsched.importer.input_error import InputError
 
 TEXTS = sorted((Path(__file__).parents[1] / "data" / "definitions").glob("*.txt"))
@@ -92,3 +94,16 @@ def test_a_number_is_cast_beside_products() -> None:
     )
     assert "cast(tv14, " in text
     assert explained(text.replace("cast(tv14, ", "cast(0, ")).startswith("route on a GPU")
+
+
+def test_an_extent_that_nobody_counts_to() -> None:
+    """Of a result, whose size a plan asks for before anybody makes it."""
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    path = next(p for p in TEXTS if p.name == "hf_vit_patches.txt")
+    text = path.read_text(encoding="utf-8")
+    old = "new_shape=[32, 196, 768]"
+    assert old in text
+    given = [n.get("shape") for n in record_text(text).inputs]
+    inputs = [torch.empty(s, dtype=torch.bfloat16, device="meta") for s in given]
+    with pytest.raises(InputError, match=r"^line 11: fd\.ops\.reshape of "):
+        wsched.explain(text.replace(old, f"new_shape=[{2**63}, 768, 768]"), inputs, gpu="H200")

@@ -274,6 +274,15 @@ def test_integers_that_nobody_holds(call: str, message: str) -> None:
     )
 
 
+@pytest.mark.parametrize("shape", ["[1099511627776, 1099511627776]", "[9223372036854775807, 1]"])
+def test_a_tensor_that_is_nowhere(shape: str) -> None:
+    """Torch does not count its bytes, not even of one without memory."""
+    found = refused(A, f"{shape}, contiguity=[True, True]")
+    assert found.endswith(
+        f" with shape={shape} is not supported; supported: fewer than 576460752303423488 elements"
+    )
+
+
 @pytest.mark.parametrize("value", ["18446744073709551615", "-9223372036854775808", "True", "1e300"])
 def test_numbers_that_somebody_holds(value: str) -> None:
     new = f"    e = fd.define_scalar({value})\n    fd.add_output"

@@ -6,6 +6,9 @@ that read it rely on.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import prod
+
 from lowering.ground.errors import UnsupportedError
 from wsched.importer.definition import Definition, Node, Ref, Value, text_of
 from wsched.importer.dimensions import check_dimensions, check_type
@@ -13,7 +16,7 @@ from wsched.importer.ops import MATMULS, arity_of
 from wsched.importer.ranks import Ranks, argument_of
 from wsched.importer.signatures import needed, parameters
 
-__all__ = ["check_consistent"]
+__all__ = ["MOST_ELEMENTS", "check_consistent", "too_many"]
 
 
 def check_consistent(definition: Definition) -> None:
@@ -54,6 +57,8 @@ def _check_input(node: Node) -> None:
         return
     if not isinstance(shape, tuple) or not all(type(n) is int and n >= -1 for n in shape):
         raise _refusal(node, "shape", "a list of extents, -1 where one is symbolic")
+    if too_many([n for n in shape if isinstance(n, int)]):
+        raise _refusal(node, "shape", f"fewer than {MOST_ELEMENTS} elements")
     contiguity = node.get("contiguity")
     of_each = (True, False, None)
     if isinstance(contiguity, tuple) and (
@@ -64,6 +69,15 @@ def _check_input(node: Node) -> None:
     ranks = list(range(len(shape)))
     if order and (not isinstance(order, tuple) or sorted(order, key=str) != ranks):
         raise _refusal(node, "stride_order", f"the numbers {text_of(tuple(ranks))} in some order")
+
+
+MOST_ELEMENTS = 1 << 59
+"""What torch counts the bytes of in 63 bits, whatever the type; a GPU has less than 2**48."""
+
+
+def too_many(shape: Sequence[int]) -> bool:
+    """Whether no tensor of that shape is anywhere; a dimension of none counts as one."""
+    return prod(max(n, 1) for n in shape) >= MOST_ELEMENTS
 
 
 def _refusal(node: Node, name: str, supported: str) -> UnsupportedError:

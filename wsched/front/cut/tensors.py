@@ -9,6 +9,7 @@ from lowering.ground.errors import UnsupportedError
 from lowering.ground.expr import ONE, Const, Expr, evaluate, free_vars
 from wsched.fusion import DataType
 from wsched.importer import Node
+from wsched.importer.consistent import MOST_ELEMENTS, too_many
 from wsched.importer.definition import Value
 
 __all__ = ["Dim", "TensorType", "Tensors", "dense_input", "numbers_of", "sizes_of"]
@@ -108,11 +109,15 @@ class TensorType:
             sizes: value of each symbol.
 
         Raises:
-            UnsupportedError: one that the inputs' sizes do not tell.
+            UnsupportedError: one that the inputs' sizes do not tell, or more than there can be.
         """
         if self.dims is None:
             raise UnsupportedError("a tensor of unknown shape", "extents that inputs have")
-        return sizes_of(tuple(d.extent for d in self.dims), sizes)
+        found = sizes_of(tuple(d.extent for d in self.dims), sizes)
+        if too_many(found):
+            what = f"a tensor of shape {list(found)}"
+            raise UnsupportedError(what, f"fewer than {MOST_ELEMENTS} elements")
+        return found
 
 
 @dataclass(frozen=True, slots=True)
