@@ -124,13 +124,14 @@ INDICES = (
 """Rows and columns of a result of [M, N]."""
 
 
-ONE_MASK = epilogue(
+_V, _BELOW = integers(N, K, seed=7), ROWS >= COLUMNS
+ONE_MASK: tuple[str, list[Any], list[Any]] = (epilogue(
     f"v: [{N}, {K}]", *INDICES, "m = fd.ops.ge(r, c)",
     "y = fd.ops.linear(x, w)", *KEPT,
     "u = fd.ops.linear(x, v)", "e = fd.ops.where(m, u, 0.0)",
     "f = fd.ops.cast(e, dtype=DataType.BFloat16)", outputs="d f",
-)  # fmt: skip
-"""Two matmuls of ``x`` behind one mask, which nobody's tensors make."""
+), [X, W, _V], [(y * _BELOW).to(BF16) for y in (Y, X.float() @ _V.float().T)])  # fmt: skip
+"""Two matmuls of ``x`` behind one mask, which nobody's tensors make; inputs, and results."""
 
 PLACES: dict[str, Case] = {
     name: (epilogue(*indices, *lines, *KEPT), inputs, Y * kept)

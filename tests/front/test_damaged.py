@@ -59,6 +59,11 @@ def explained(text: str) -> str:
     return str(made)
 
 
+def named(stem: str) -> str:
+    """One of the texts."""
+    return next(p for p in TEXTS if p.stem == stem).read_text(encoding="utf-8")
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:invalid decimal literal:SyntaxWarning")
 @pytest.mark.parametrize("block", range(8))
@@ -76,8 +81,7 @@ def test_damaged_definitions_are_explained_or_refused(block: int) -> None:
     ],
 )
 def test_products_of_too_many_dimensions(old: str, new: str, message: str) -> None:
-    path = next(p for p in TEXTS if p.name == "hf_gpt_neox_parallel.txt")
-    text = path.read_text(encoding="utf-8")
+    text = named("hf_gpt_neox_parallel")
     assert old in text
     text = text.replace("shape=[2560]", "shape=[-1]", 1)  # of all sizes torch says what is wrong
     text = explained(text.replace(old, new))
@@ -89,9 +93,7 @@ def test_products_of_too_many_dimensions(old: str, new: str, message: str) -> No
 
 @pytest.mark.slow
 def test_a_number_is_cast_beside_products() -> None:
-    text = next(p for p in TEXTS if p.name == "th_llama2_feed_forward.txt").read_text(
-        encoding="utf-8"
-    )
+    text = named("th_llama2_feed_forward")
     assert "cast(tv14, " in text
     assert explained(text.replace("cast(tv14, ", "cast(0, ")).startswith("route on a GPU")
 
@@ -99,8 +101,7 @@ def test_a_number_is_cast_beside_products() -> None:
 def test_an_extent_that_nobody_counts_to() -> None:
     """Of a result, whose size a plan asks for before anybody makes it."""
     torch = pytest.importorskip("torch", reason="torch is not installed")
-    path = next(p for p in TEXTS if p.name == "hf_vit_patches.txt")
-    text = path.read_text(encoding="utf-8")
+    text = named("hf_vit_patches")
     old = "new_shape=[32, 196, 768]"
     assert old in text
     given = [n.get("shape") for n in record_text(text).inputs]

@@ -115,13 +115,11 @@ def test_what_is_made_of_no_tensor(other: Any) -> None:
     """A mask of indices, which somebody else makes once."""
     import torch
 
-    from tests.masks import BF16, ONE_MASK, K, M, N, W, X, integers
+    from tests.masks import ONE_MASK
 
-    v = integers(N, K, seed=7)
-    below = torch.arange(M)[:, None] >= torch.arange(N)
-    wanted = [(X.float() @ w.float().T * below).to(BF16) for w in (W, v)]
+    text, inputs, wanted = ONE_MASK
     for device in (other, torch.device("cuda", 0), other):
-        found = wsched.execute(ONE_MASK, there(device, X, W, v))
+        found = wsched.execute(text, there(device, *inputs))
         assert [t.device for t in found] == [device, device]
         torch.cuda.synchronize(device)
         assert all(torch.equal(t.cpu(), right) for t, right in zip(found, wanted, strict=True))

@@ -11,7 +11,6 @@ import wsched
 from tests.masks import (
     BATCHED,
     BATCHED_INDICES,
-    BF16,
     CASES,
     ONE_MASK,
     PLACES,
@@ -20,10 +19,9 @@ from tests.masks import (
     N,
     W,
     X,
-    Y,
     bools,
     integers,
-)  # fmt: skip
+)
 from tests.schedules import SCHEDULES
 from wsched.front.known import known
 
@@ -65,21 +63,20 @@ def test_a_mask_of_no_tensor(runner: str, monkeypatch: pytest.MonkeyPatch) -> No
         monkeypatch.setitem(sys.modules, "nvfuser_direct", None)
     else:
         pytest.importorskip("nvfuser_direct", reason="nvFuser is not installed")
-    known(ONE_MASK).routes.clear()
-    v = integers(N, K, seed=7)
-    inputs, below = on_gpu(X, W, v), torch.arange(M)[:, None] >= torch.arange(N)
-    wanted = [(y * below).to(BF16) for y in (Y, X.float() @ v.float().T)]
-    assert f"{runner}:  -> m" in str(wsched.explain(ONE_MASK, inputs))
+    text, given, wanted = ONE_MASK
+    known(text).routes.clear()
+    inputs = on_gpu(*given)
+    assert f"{runner}:  -> m" in str(wsched.explain(text, inputs))
     graph = torch.cuda.CUDAGraph()
     for _ in range(2):
-        assert all(map(torch.equal, (t.cpu() for t in wsched.execute(ONE_MASK, inputs)), wanted))
+        assert all(map(torch.equal, (t.cpu() for t in wsched.execute(text, inputs)), wanted))
     with torch.cuda.graph(graph):
-        found = wsched.execute(ONE_MASK, inputs)
+        found = wsched.execute(text, inputs)
     for t in found:
         t.fill_(7)
     graph.replay()
     assert all(map(torch.equal, (t.cpu() for t in found), wanted))
-    known(ONE_MASK).routes.clear()
+    known(text).routes.clear()
 
 
 def test_an_index_of_a_batch() -> None:

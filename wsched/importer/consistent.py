@@ -109,14 +109,15 @@ def _check_numbers(node: Node) -> None:
 def _check_there(node: Node) -> None:
     """Arguments that an operation cannot be without are there, and operands are values."""
     call, names = f"line {node.line}: fd.ops.{node.op}", needed(node.op)
-    pointwise = arity_of(node.op) is not None
-    if pointwise and len(node.arguments) < len(names):
+    if arity_of(node.op) is None:
+        for name in names:
+            if argument_of(node, name) is None:
+                raise UnsupportedError(f"{call} without {name}", f"calls with {', '.join(names)}")
+        return
+    if len(node.arguments) < len(names):
         count = len(node.operands)
         raise UnsupportedError(f"{call} of {count} operands", f"of {len(names)}")
-    for name in () if pointwise else names:
-        if argument_of(node, name) is None:
-            raise UnsupportedError(f"{call} without {name}", f"calls with {', '.join(names)}")
-    for value in node.operands if pointwise else ():
+    for value in node.operands:
         open_end = value is None and node.op == "clamp"
         if not (isinstance(value, Ref | bool | int | float | complex) or open_end):
             raise UnsupportedError(f"{call} of {text_of(value)}", "tensors and numbers")
@@ -126,8 +127,9 @@ def _check_outputs(definition: Definition, ranks: Ranks) -> None:
     """What the caller is given is no list."""
     for name in definition.outputs:
         node = definition.node(name)
-        listed = node is not None and node.op == "shape" and len(node.results) == 1
-        if node is not None and listed and ranks.get(node.operands[0]) != 1:
+        if node is None or node.op != "shape" or len(node.results) > 1:
+            continue
+        if ranks.get(node.operands[0]) != 1:
             what = f"line {node.line}: fd.ops.shape as an output"
             raise UnsupportedError(what, "tensors and numbers")
 

@@ -165,6 +165,11 @@ class Definition:
         return tuple(n for n in self.nodes if n.is_input)
 
     @property
+    def reads_tensors(self) -> bool:
+        """Whether the caller passes a tensor; where it lies is where a definition runs."""
+        return any(n.op == "define_tensor" for n in self.inputs)
+
+    @property
     def returned(self) -> tuple[str, ...]:
         """The outputs that the caller is given."""
         if self.given_back is not None:

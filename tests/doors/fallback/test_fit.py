@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.told import Told
 from wsched.doors.fallback import require_fitting, require_fitting_sizes
 from wsched.importer import record_text
 from wsched.importer.input_error import InputError
@@ -75,20 +76,10 @@ def test_numbers_stay_as_they_are() -> None:
 
 def test_values_are_not_read() -> None:
     """Nothing of the caller's memory is computed with."""
-    asked = list[str]()
-
-    class Told(torch.overrides.TorchFunctionMode):
-        def __torch_function__(
-            self, function: Any, types: Any, args: Any = (), kwargs: Any = None
-        ) -> Any:
-            found = function(*args, **(kwargs or {}))
-            if isinstance(found, torch.Tensor):
-                asked.append(found.device.type)
-            return found
-
     inputs = [torch.ones(3, 8), torch.ones(5, 8)]
-    with Told():
+    with Told() as told:
         require_fitting(record_text(text(LINEAR, (ANY, "Float"), (ANY, "Float"))), inputs)
+    asked = [t.device.type for t in told.results if isinstance(t, torch.Tensor)]
     assert set(asked) == {"meta"}
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from lowering.ground.errors import UnsupportedError
+from tests.told import Told
 from wsched.doors.fallback import evaluated, interpret, unknown_ops
 from wsched.importer import record_text
 
@@ -81,18 +80,9 @@ def test_results_have_memory_of_their_own(body: str, output: str) -> None:
 def test_a_result_that_is_made_is_not_copied() -> None:
     definition = record_text(text("y = fd.ops.neg(x)", "y"))
     x = torch.ones(2, 3)
-    made = list[Any]()
-
-    class Told(torch.overrides.TorchFunctionMode):
-        def __torch_function__(
-            self, function: Any, types: Any, args: Any = (), kwargs: Any = None
-        ) -> Any:
-            made.append(getattr(function, "__name__", ""))
-            return function(*args, **(kwargs or {}))
-
-    with Told():
+    with Told() as told:
         interpret(definition, [x])
-    assert "neg" in made and "clone" not in made
+    assert "neg" in told.names and "clone" not in told.names
 
 
 def test_operations_that_torch_does_not_have() -> None:

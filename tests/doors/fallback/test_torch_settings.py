@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import wsched
+from tests.told import Told
 from wsched.doors.fallback import interpret
 from wsched.importer import record_text
 
@@ -74,21 +75,12 @@ def test_the_default_device() -> None:
 
 def test_numbers_are_filled_in_where_tensors_are() -> None:
     """A captured graph has no copies from the host."""
-    made = list[str]()
-
-    class Told(torch.overrides.TorchFunctionMode):
-        def __torch_function__(
-            self, function: Any, types: Any, args: Any = (), kwargs: Any = None
-        ) -> Any:
-            made.append(getattr(function, "__name__", ""))
-            return function(*args, **(kwargs or {}))
-
     lines = "m = fd.ops.gt(x, 0.5)", "y = fd.ops.maximum(fd.ops.where(m, 1.0, 0.0), 0.5)"
     words = "z = fd.ops.logical_right_shift(fd.ops.cast(x, dtype=DataType.Int), 1)"
     definition = record_text(text(X, *lines, words, "fd.add_output(y)", "fd.add_output(z)"))
-    with Told():
+    with Told() as told:
         interpret(definition, [torch.ones(4, 4)])
-    assert not {"tensor", "as_tensor"}.intersection(made)
+    assert not {"tensor", "as_tensor"}.intersection(told.names)
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from wsched.importer.input_error import (
     wrong_size,
     wrong_type,
 )
+from wsched.importer.ranks import places
 from wsched.run.arguments import torch_dtype
 
 __all__ = ["check_inputs"]
@@ -51,7 +52,7 @@ def check_inputs(definition: Definition, inputs: Sequence[Any], *, runs: bool = 
             raise InputError(f"{argument} is a {kind}, not a number", argument, kind, "a number")
         else:
             require_64_bits(f"input {position}", value)
-    check_squeezed(definition, inputs)
+    _check_squeezed(definition, inputs)
     tensors = [
         t
         for n, t in zip(wanted, inputs, strict=True)
@@ -64,7 +65,7 @@ def check_inputs(definition: Definition, inputs: Sequence[Any], *, runs: bool = 
         require_memory(tensors)
 
 
-def check_squeezed(definition: Definition, inputs: Sequence[Any]) -> None:
+def _check_squeezed(definition: Definition, inputs: Sequence[Any]) -> None:
     """Of inputs no dimension is squeezed that has elements of its own. What is computed has been
     expanded somewhere, which nvFuser sees to.
 
@@ -76,14 +77,14 @@ def check_squeezed(definition: Definition, inputs: Sequence[Any]) -> None:
         dims = node.get("dims")
         if node.op != "squeeze" or not node.refs or not isinstance(dims, tuple):
             continue
-        shape = tuple(getattr(given.get(node.refs[0]), "shape", ()))
-        for d in dims if shape else ():
-            if not isinstance(d, int) or not -len(shape) <= d < len(shape):
-                continue  # which is refused where it is read
-            if shape[d] != 1 and given[node.refs[0]].stride(d) != 0:
-                where = f"line {node.line}: fd.ops.squeeze"
-                what = f"dimension {d} of extent {shape[d]} is squeezed"
-                raise InputError(f"{where} of {[list(shape)]}: {what}", where, str([list(shape)]))
+        source: Any = given.get(node.refs[0])
+        shape = tuple(getattr(source, "shape", ()))
+        for d in dims:
+            for at in places((d,), len(shape)):  # what is none is refused where it is read
+                if shape[at] != 1 and source.stride(at) != 0:
+                    where, found = f"line {node.line}: fd.ops.squeeze", str([list(shape)])
+                    what = f"dimension {d} of extent {shape[at]} is squeezed"
+                    raise InputError(f"{where} of {found}: {what}", where, found)
 
 
 def _check_tensor(node: Node, value: Any, what: str) -> None:

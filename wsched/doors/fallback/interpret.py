@@ -86,10 +86,8 @@ def evaluated(
         raise first_unknown(definition) or UnsupportedError(
             f"fd.ops.{unknown[0]} without nvFuser", "operations that torch has as well"
         )
-    tensors = [t for t in inputs if isinstance(t, torch.Tensor)]
-    there = next((t.device for t in tensors if t.device.type != "cpu"), device)
-    if there is None and tensors:
-        there = tensors[0].device
+    devices = [t.device for t in inputs if isinstance(t, torch.Tensor)]
+    there = next((d for d in devices if d.type != "cpu"), device or next(iter(devices), None))
     values: dict[str, Any] = {}
     arguments = iter(inputs)
     with torch.set_grad_enabled(gradients), as_written():
@@ -116,11 +114,10 @@ def _call(node: Node, values: dict[str, Any], device: torch.device | None) -> tu
         operands = [_widened(v) for v in operands]
     plain = node.op in ("cast", "iota")
     of_numbers = bool(operands) and not plain and all(map(_is_number, operands))
-    makes = node.op in ("full", "iota")
     where: AbstractContextManager[Any] = nullcontext()
     if of_numbers:
         where = without_modes()
-    elif device and makes:
+    elif device and node.op in ("full", "iota"):
         where = device  # a graph has no copies from the host
     try:
         with where:

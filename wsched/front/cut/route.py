@@ -83,7 +83,7 @@ def call_of(
 ) -> Call:
     """A call before it has been made; arguments and errors as :func:`chosen_cut`."""
     definition, tensors = cutter.definition, cutter.graph.types
-    if not any(n.op == "define_tensor" for n in definition.inputs):
+    if not definition.reads_tensors:
         raise UnsupportedError("a definition that reads no tensor", "one of tensors, to run there")
     inputs = given_numbers(definition, inputs)
     sizes = bind_extents(definition, tensors, inputs, runs=gpu is None)

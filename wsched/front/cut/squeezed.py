@@ -27,11 +27,8 @@ def with_selects(definition: Definition, tensors: Tensors) -> Definition:
         definition: whose operations are in order.
         tensors: of it.
     """
-    nodes = [made for node in definition.nodes for made in _selected(node, tensors)]
-    changed = len(nodes) != len(definition.nodes) or any(
-        a is not b for a, b in zip(nodes, definition.nodes, strict=True)
-    )
-    return replace(definition, nodes=tuple(nodes)) if changed else definition
+    nodes = tuple(made for node in definition.nodes for made in _selected(node, tensors))
+    return definition if nodes == definition.nodes else replace(definition, nodes=nodes)
 
 
 def _selected(node: Node, tensors: Tensors) -> list[Node]:

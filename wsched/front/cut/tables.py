@@ -58,8 +58,7 @@ def by_nvfuser(
             ``NvfuserError`` by what is returned.
     """
     plain, form = rebuild(definition), with_tables(definition)
-    alone = not any(n.op == "define_tensor" for n in definition.inputs)
-    options = {"device": device} if alone else {}
+    options = {} if definition.reads_tensors else {"device": device}
     tabled: Any = None
     if form is not definition:
         with suppress(UnsupportedError):  # by an nvFuser that has no segment_set
