@@ -5,13 +5,14 @@ Groups of rows, bf16, whose sizes come from a seed: any, or hard ones (:data:`SI
 matrix to read and pads nothing. A line has the ratio to torch, and the share of the dense rate: of
 useful rows over rows padded to 64, the rows of a wgmma, so that 1 is a kernel that loses nothing
 but what such rows of the last tile of each group cost. Ways take turns, in an order that is drawn
-for each round; calls are eager, and timed from a synchronization to the next one.
+for each round; calls are eager, and timed from a synchronization to the next one. Behind the times
+their cycles are counted, which no clock moves.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from random import Random
@@ -22,6 +23,7 @@ from rich.console import Console
 
 from lowering.ground.errors import UnsupportedError
 from wsched.bench.gemm.results import check_path, save
+from wsched.bench.method.cycles import Counted, CycleCounter, counted, told
 from wsched.bench.method.environment import environment
 from wsched.bench.method.gpu import require_gpu
 from wsched.bench.method.operands import relative_error
@@ -78,6 +80,7 @@ class Row:
         flops: floating-point operations of those.
         us: microseconds of a call of each way.
         error: relative difference of the results.
+        cycles: of a call of each way, if they were counted.
     """
 
     problem: str
@@ -87,6 +90,7 @@ class Row:
     flops: int
     us: dict[str, float]
     error: float
+    cycles: dict[str, Counted] = field(default_factory=dict)
 
     @property
     def ratio(self) -> float:
@@ -152,12 +156,12 @@ def groups(
     require_gpu("wsched bench groups")
     import torch
 
-    found: list[Row] = []
+    found, counter = list[Row](), CycleCounter()
     for problem in wanted:
         w = _weights(problem)
         for seed in numbers:
             for kind in kinds:
-                found.append(_measured(problem, w, kind, seed, rounds, burst_ms))
+                found.append(_measured(problem, w, kind, seed, rounds, burst_ms, counter))
                 Console().print(report(found[-1]), markup=False, highlight=False, soft_wrap=True)
         del w
         if json_path is not None:
@@ -201,7 +205,10 @@ def _weights(problem: Problem) -> Any:
     return t.normal_(std=problem.k**-0.5, generator=generator).mT
 
 
-def _measured(problem: Problem, w: Any, kind: str, seed: int, rounds: int, burst_ms: float) -> Row:
+def _measured(
+    problem: Problem, w: Any, kind: str, seed: int, rounds: int, burst_ms: float,
+    counter: CycleCounter | None = None,
+) -> Row:  # fmt: skip
     import torch
 
     import wsched
@@ -222,7 +229,8 @@ def _measured(problem: Problem, w: Any, kind: str, seed: int, rounds: int, burst
     us = times_of(ways, torch.cuda.synchronize, rounds, burst_ms * 1e3, order)
     flops = 2 * sum(rows) * problem.n * problem.k
     times = {way: t for way, (t, _) in us.items()}
-    return Row(str(problem), kind, seed, rows, flops, times, error)
+    cycles = counted(ways, counter, flops, order)
+    return Row(str(problem), kind, seed, rows, flops, times, error, cycles)
 
 
 def report(row: Row) -> str:
@@ -231,4 +239,5 @@ def report(row: Row) -> str:
     rates = "  ".join(f"{w} {us:8.1f} us {row.flops / us / 1e6:4.0f}" for w, us in row.us.items())
     where = f"{row.problem} {row.sizes} {row.seed}, at most {max(row.rows)} of {sum(row.rows)} rows"
     share = f"{row.share:.3f} of the dense rate of rows padded to {WGMMA_ROWS}"
-    return f"{where}: {rates} TFLOP/s, {row.ratio:.3f} as fast as torch, {share}{wrong}"
+    ratio, cycles = f"{row.ratio:.3f} as fast as torch", told(row.cycles)
+    return f"{where}: {rates} TFLOP/s, {ratio}, {share}{cycles}{wrong}"

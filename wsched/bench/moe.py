@@ -6,14 +6,14 @@ and the gradient of up a sum over groups, of rows as they lie in a backward pass
 The rows are those that a routing of so many tokens gives to experts, from a seed. With ``--layer``
 the layer is computed as a whole (:mod:`wsched.bench.experts`), also by ``torch.compile``. Ways take
 turns, in an order that is drawn for each round; calls are eager, and timed from a synchronization
-to the next one.
+to the next one. Behind the times their cycles are counted, which no clock moves.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -24,6 +24,7 @@ from rich.console import Console
 from lowering.ground.errors import UnsupportedError
 from wsched.bench.experts import TORCH, WSCHED, Part, parts_of, whole_of
 from wsched.bench.gemm.results import check_path, save
+from wsched.bench.method.cycles import Counted, CycleCounter, counted, told
 from wsched.bench.method.environment import environment
 from wsched.bench.method.gpu import require_gpu
 from wsched.bench.method.operands import relative_error
@@ -77,6 +78,7 @@ class Row:
         flops: floating-point operations.
         us: microseconds of a call of each way.
         error: relative difference of the results.
+        cycles: of a call of each way, if they were counted.
     """
 
     layer: str
@@ -87,6 +89,7 @@ class Row:
     flops: int
     us: dict[str, float]
     error: float
+    cycles: dict[str, Counted] = field(default_factory=dict)
 
     @property
     def ratio(self) -> float:
@@ -134,14 +137,14 @@ def moe(
     require_gpu("wsched bench moe")
     import torch
 
-    found: list[Row] = []
+    found, counter = list[Row](), CycleCounter()
     for name in names:
         weights = _weights(LAYERS[name], seed)
         for routing in kinds:
             chosen = choices_of(routing, LAYERS[name], tokens, seed)
             of = whole_of(chosen, weights, seed) if layer else parts_of(chosen, weights)
             for part in of:
-                row = _measured(name, routing, part, chosen, rounds, burst_ms)
+                row = _measured(name, routing, part, chosen, rounds, burst_ms, counter)
                 found.append(row)
                 Console().print(report(row), markup=False, highlight=False, soft_wrap=True)
         if json_path is not None:
@@ -175,8 +178,9 @@ def _weights(layer: Layer, seed: int) -> list[Any]:
 
 
 def _measured(
-    name: str, routing: str, part: Part, chosen: list[list[int]], rounds: int, burst_ms: float
-) -> Row:
+    name: str, routing: str, part: Part, chosen: list[list[int]], rounds: int, burst_ms: float,
+    counter: CycleCounter | None = None,
+) -> Row:  # fmt: skip
     import torch
 
     right = part.ways[TORCH]().float()
@@ -186,7 +190,8 @@ def _measured(
     times = {way: t for way, (t, _) in us.items()}
     experts = {e for some in chosen for e in some}
     rows = sum(map(len, chosen))
-    return Row(name, routing, part.name, rows, len(experts), part.flops, times, error)
+    cycles = counted(part.ways, counter, part.flops, seed)
+    return Row(name, routing, part.name, rows, len(experts), part.flops, times, error, cycles)
 
 
 def report(row: Row) -> str:
@@ -196,4 +201,4 @@ def report(row: Row) -> str:
     where = f"{row.layer} {row.routing}, {row.rows} rows of {row.experts} experts, {row.part}"
     others = {way: us / row.us[WSCHED] for way, us in row.us.items() if way != WSCHED}
     ratios = ", ".join(f"{r:.3f} as fast as {way}" for way, r in others.items())
-    return f"{where}: {rates} TFLOP/s, {ratios}{wrong}"
+    return f"{where}: {rates} TFLOP/s, {ratios}{told(row.cycles)}{wrong}"
