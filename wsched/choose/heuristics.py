@@ -22,7 +22,13 @@ from lowering.ground.frozen import replaced
 from lowering.ground.log import log
 from wsched.choose.bound import InParts, least_in_parts, least_us
 from wsched.choose.candidate import Candidate
-from wsched.choose.copy_engine import asks_dearly, memory_decides, policies, promotions, streams
+from wsched.choose.copy_engine import (
+    asks_dearly,
+    asks_early,
+    memory_decides,
+    policies,
+    promotions,
+)
 from wsched.choose.cost import Cost
 from wsched.choose.cost_model import cost, places, tiled
 from wsched.choose.launch import Launch
@@ -266,15 +272,16 @@ def _priced(
 
 
 def _hinted(problem: Problem, params: MatmulParams) -> MatmulParams:
-    """The same, and where memory decides the L2 is asked for a CTA's first steps before the grid in
-    front has ended. Elsewhere these lines only stand in front of those that are loaded (0011).
+    """The same, and where memory decides, of aligned rows, the L2 is asked for a CTA's first steps
+    before the grid in front has ended. Elsewhere these lines only stand in front of those that are
+    loaded (0011).
     """
     stages = params.circular_buffer_options.smem_circular_buffer_stage
     listed = problem.m_entries or problem.n_entries or problem.k_entries
     if problem.grouped or listed or not params.programmatic_dependent_launch:
         steps = 0
     elif problem.computed is None:
-        steps = stages if any(streams(problem)) else 0
+        steps = stages if asks_early(problem) else 0
     else:
         once = CachePolicy.EvictFirst in (params.cache_policies.a, params.cache_policies.b)
         early = once and memory_decides(problem) and not problem.promotion
