@@ -86,6 +86,25 @@ def test_rows_by_a_column_of_an_index() -> None:
     assert torch.equal(r, d.float()[inputs[4][:, 1]].relu())
 
 
+def test_ends_that_a_rest_makes_for_others_and_reads() -> None:
+    """They have a name of their own there, by which the product that is left is priced too."""
+    text = grouped(
+        "p = fd.define_tensor(shape=[-1], dtype=DataType.Int32)",
+        "b = fd.define_tensor(shape=[-1, -1], dtype=DataType.BFloat16, stride_order=[0, 1])",
+        "q = fd.ops.slice(p, start_indices=[1], end_indices=[4])",
+        "d = fd.ops.grouped_mm(x, w, q, bias=b)", "e = fd.ops.grouped_mm(d, w, q)",
+        "fd.add_output(e)", matrix="kn",
+    )  # fmt: skip
+    x, w, ends = given((5, 0, 70), 32, 32, matrix="kn")
+    bias = torch.randint(-2, 3, (32, 3)).bfloat16().mT
+    inputs = [x, w, ends, torch.nn.functional.pad(ends, (1, 0)), bias]
+    told = str(wsched.explain(text, inputs))
+    assert "torch: x, w, p, b -> q, d: slice" in told and "wsched: w, q, d -> e: grouped_mm" in told
+    (e,) = wsched.execute(text, inputs)
+    d = product(x, w, ends) + bias.repeat_interleave(torch.tensor([5, 0, 70]), 0).float()
+    assert torch.equal(e, product(d.bfloat16(), w, ends).bfloat16())
+
+
 def test_a_backward_pass_is_two_kernels() -> None:
     """Gradients of the weights are sums over groups, those of the rows have groups of rows."""
     x, w, ends = given((5, 0, 70), 40, 32, matrix="kn")
