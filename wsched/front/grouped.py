@@ -15,18 +15,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from wsched.front.again import Again
 from wsched.front.operations import (
-    DEFINITIONS,
     Epilogue,
     Operations,
     computed,
+    kept,
     named,
     written,
 )
+from wsched.front.traced import is_compiling
 from wsched.fusion.names import COLS, ROWS, SUMMED
 from wsched.fusion.types import DataType
 from wsched.importer.definition import Definition, Node, Ref, Value, definition_text
@@ -158,8 +158,8 @@ def _require(
 def _require_ends(
     x: torch.Tensor, w: list[Any], offsets: torch.Tensor, rows: torch.Tensor | None
 ) -> None:
-    """Refuse ends that are known to be none."""
-    if offsets.device.type == "cpu" and offsets.dim() == 1:
+    """Refuse ends that are known to be none, as they are to nobody while Dynamo traces."""
+    if not is_compiling() and offsets.device.type == "cpu" and offsets.dim() == 1:
         form = FORMS[x.dim(), w[0].dim()]
         ends, what = [0, *offsets.tolist()], _SHARED_OUT[form]
         all_rows = len(x if rows is None else rows)
@@ -208,7 +208,7 @@ class _Operands:
     index: DataType | None = None
 
 
-@lru_cache(DEFINITIONS)
+@kept
 def _definition(
     operands: _Operands,
     bias: tuple[_Kind, ...],

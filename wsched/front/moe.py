@@ -11,16 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from wsched.front.again import Again
 from wsched.front.grouped import by_rows
 from wsched.front.operations import (
-    DEFINITIONS,
     Epilogue,
     Operations,
     computed,
+    kept,
     named,
     written,
 )
@@ -178,7 +177,7 @@ def _require(
         raise InputError(text, "routing", str(experts), str(down.shape[0]))
 
 
-@lru_cache(DEFINITIONS)
+@kept
 def _definition(
     dtype: DataType, weight: DataType, index: DataType, count: int, choices: int, epilogue: Epilogue
 ) -> str:
