@@ -23,6 +23,7 @@ from wsched.front.operations import (
     Operations,
     computed,
     kept,
+    listed,
     named,
     written,
 )
@@ -49,7 +50,7 @@ def grouped_mm(
     *,
     bias: torch.Tensor | Sequence[torch.Tensor] | None = None,
     epilogue: Epilogue | None = None,
-    inputs: Sequence[torch.Tensor] = (),
+    inputs: torch.Tensor | Sequence[torch.Tensor] = (),
     out_dtype: torch.dtype | None = None,
     rows: torch.Tensor | None = None,
 ) -> torch.Tensor:
@@ -71,7 +72,8 @@ def grouped_mm(
             ``lambda ops, d: ops.silu(d)``, of two products
             ``lambda ops, gate, up: ops.mul(ops.silu(gate), up)``. Pass the same function each time:
             kernels are kept by it.
-        inputs: what the epilogue takes behind the products: [M, N], [N], or [M] that it broadcasts,
+        inputs: what the epilogue takes behind the products, one or several: [M, N], [N], or [M]
+            that it broadcasts,
             ``lambda ops, d, s: ops.mul(d, ops.broadcast(s, is_broadcast_dim=[False, True]))``.
         out_dtype: of the result, by default that of ``x``.
         rows: [M] of int64 or int32, of groups of rows: the products are those of ``x[rows]``, which
@@ -84,10 +86,8 @@ def grouped_mm(
         InputError: the tensors do not fit each other.
         UnsupportedError: a type, or an operation of the epilogue, that nobody computes.
     """
-    import torch
-
-    matrices: list[torch.Tensor] = [w] if isinstance(w, torch.Tensor) else list(w)
-    added = [] if bias is None else [bias] if isinstance(bias, torch.Tensor) else list(bias)
+    matrices, inputs = listed("w", w), listed("inputs", inputs)
+    added = [] if bias is None else listed("bias", bias)
     beside = epilogue, len(matrices), len(added), out_dtype, rows is None
     read = _inputs(x, rows, offsets, matrices, added, inputs)
     if (run := _AGAIN.run(read, beside)) is not None:
@@ -144,6 +144,9 @@ def _require(
     if bias and len(bias) != len(w):
         text = f"bias has {len(bias)} tensors, w has {len(w)}"
         raise InputError(text, "bias", str(len(bias)), str(len(w)))
+    for rank in (b.dim() for b in bias if b.dim() != 2):
+        text = f"bias has {rank} dimensions"
+        raise InputError(text, "bias", f"{rank} dimensions", "[G, N]")
     if offsets.dtype != torch.int32:
         raise wrong_type("offsets", offsets.dtype, torch.int32)
     ranks = x.dim(), w[0].dim()

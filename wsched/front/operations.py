@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import lru_cache, wraps
 from typing import TYPE_CHECKING
 
 from wsched.front.traced import is_compiling
 from wsched.fusion.types import DataType
 from wsched.importer.definition import Node, Ref, Value
-from wsched.importer.input_error import InputError
+from wsched.importer.input_error import InputError, no_tensor
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Epilogue", "Operations", "computed", "kept", "named", "written"]
+__all__ = ["Epilogue", "Operations", "computed", "kept", "listed", "named", "written"]
 
 _DEFINITIONS = 256
 """Texts that a function keeps; an epilogue that is made anew by each call makes a new one."""
@@ -34,6 +34,19 @@ def kept(text: Callable[..., str]) -> Callable[..., str]:
         return text(*args) if is_compiling() else known(*args)
 
     return again
+
+
+def listed(argument: str, value: torch.Tensor | Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """One tensor or several as several.
+
+    Raises:
+        InputError: neither, by the argument's name; what several are is not looked at.
+    """
+    if hasattr(value, "data_ptr"):
+        return [value]
+    if not isinstance(value, Iterable):
+        raise no_tensor(argument, value)
+    return list(value)
 
 
 _NAMED = {f"torch.{d.element.torch}": d for d in reversed(DataType) if d.is_stored}
@@ -73,8 +86,12 @@ def computed(epilogue: Epilogue, nodes: list[Node], *given: Ref) -> Ref:
     """Write down what an epilogue computes of products and inputs.
 
     Raises:
-        InputError: it gives something else than what an operation gives.
+        InputError: it is no function, or gives something else than what an operation gives.
     """
+    if not callable(epilogue):
+        kind = type(epilogue).__name__
+        text = f"the epilogue is a {kind}, not a function"
+        raise InputError(text, "epilogue", kind, "a function")
     found = epilogue(Operations(nodes), *given)
     if isinstance(found, Ref):
         return found

@@ -61,6 +61,8 @@ def grouped_mm(mat1: Any, mat2: Any, offsets: Any, bias: Any = None, *, dtype: A
     """
     import torch
 
+    if bias is not None and bias.dim() != 2:  # a row for each group, else a number for each
+        raise ValueError(f"a bias of {bias.dim()} dimensions, which has a row for each group")
     if mat1.device.type == "meta" or type(offsets).__name__ == "FakeTensor":
         return _as(_of_groups(mat1, mat2, offsets), dtype)
     begins = [0, *offsets.tolist()] if mat1.device.type == "cpu" or bias is not None else []
