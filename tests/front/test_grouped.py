@@ -114,6 +114,7 @@ X, W, ENDS = given((3, 4), 16, 32)
         ((X.mT, X, ENDS + 1),
          "offsets are [4, 8], which do not rise from 0 to at most 7 rows of w"),
         ((X, W[:1], ENDS), "B is 2 in dimension 0 of input 1 and 1 in dimension 0 of input 2"),
+        ((X, None, ENDS), "w is a NoneType, not a torch.Tensor"),
         ((X[:, :8], W, ENDS), "K is 8 in dimension 1 of input 0 and 32 in dimension 1 of input 2"),
     ],
 )  # fmt: skip
@@ -220,6 +221,45 @@ def test_rows_by_no_index(form: str, change: Any, said: str) -> None:
     with pytest.raises(InputError) as error:
         wsched.grouped_mm(x, w, ends, rows=change(torch.arange(84)))
     assert str(error.value).startswith(said), str(error.value)
+
+
+def add(ops: Operations, d: Any, r: Any) -> Any:
+    return ops.add(d, r)
+
+
+def test_one_input_is_not_its_rows() -> None:
+    x, w, ends = given((5, 9, 70), 40, 32)
+    r = torch.ones(84, 40).bfloat16()
+    found = wsched.grouped_mm(x, w, ends, epilogue=add, inputs=r)
+    assert torch.equal(found, wsched.grouped_mm(x, w, ends, epilogue=add, inputs=[r]))
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"bias": torch.ones(40)}, "bias has 1 dimensions"),
+        ({"bias": torch.ones(3, 1, 40)}, "bias has 3 dimensions"),
+        ({"bias": 1.0}, "bias is a float, not a torch.Tensor"),
+        ({"inputs": 2.0, "epilogue": add}, "inputs is a float, not a torch.Tensor"),
+        ({"epilogue": "relu"}, "the epilogue is a str, not a function"),
+    ],
+)
+def test_other_arguments_that_are_none(more: Any, said: str) -> None:
+    """A bias for each column was read as a number for each group."""
+    x, w, ends = given((5, 9, 70), 40, 32)
+    with pytest.raises(InputError) as error:
+        wsched.grouped_mm(x, w, ends, **more)
+    assert str(error.value).startswith(said), str(error.value)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_definition_with_a_bias_for_columns(form: str) -> None:
+    x, w, ends = given((5, 9, 70), 40, 32, ranks=FORMS[form])
+    lines = ("b = fd.define_tensor(shape=[-1], dtype=DataType.BFloat16)",
+             "d = fd.ops.grouped_mm(x, w, o, bias=b)", "fd.add_output(d)")  # fmt: skip
+    with pytest.raises(InputError, match="a bias of 1 dimensions, which has a row for each group"):
+        text = grouped(*lines, ranks=FORMS[form])
+        wsched.execute(text, [x, w, ends, torch.ones(40).bfloat16()])
 
 
 @pytest.mark.parametrize(("made", "kind"), [(None, "NoneType"), (1.0, "float"), ((), "tuple")])

@@ -150,6 +150,7 @@ def changed(at: int, value: Any) -> Arguments:
         (2, lambda w: w[:, :1], "weights has shape [6, 1]"),
         (2, lambda w: w.int(), "weights of torch.int32"),
         (3, lambda u: (), "up has no tensor"),
+        (3, lambda u: None, "up is a NoneType, not a torch.Tensor"),
         (3, lambda u: u[0][0], "up has shape [40, 24]"),
         (4, lambda d: d[0], "down has shape [24, 40]"),
     ],
@@ -158,6 +159,16 @@ def test_refused(at: int, value: Any, said: str) -> None:
     with pytest.raises(InputError) as error:
         wsched.moe(*changed(at, value))
     assert str(error.value).startswith(said), str(error.value)
+
+
+def test_down_of_other_dimensions() -> None:
+    """Where it says how many experts there are, and how long what comes out is without tokens."""
+    x, ids, weights, up, down = layer(6, 4, 2)
+    with pytest.raises(InputError, match=r"down has shape \[\]"):
+        wsched.moe(x, ids, weights, up, down[0, 0, 0])
+    for tokens in (6, 0):
+        given = x[:tokens], ids[:tokens], weights[:tokens]
+        assert wsched.moe(*given, up, down[:, :, :16]).shape == (tokens, 16)
 
 
 def test_no_experts() -> None:

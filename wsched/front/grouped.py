@@ -15,18 +15,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from wsched.front.again import Again
 from wsched.front.operations import (
-    DEFINITIONS,
     Epilogue,
     Operations,
     computed,
+    kept,
+    listed,
     named,
     written,
 )
+from wsched.front.traced import is_compiling
 from wsched.fusion.names import COLS, ROWS, SUMMED
 from wsched.fusion.types import DataType
 from wsched.importer.definition import Definition, Node, Ref, Value, definition_text
@@ -49,7 +50,7 @@ def grouped_mm(
     *,
     bias: torch.Tensor | Sequence[torch.Tensor] | None = None,
     epilogue: Epilogue | None = None,
-    inputs: Sequence[torch.Tensor] = (),
+    inputs: torch.Tensor | Sequence[torch.Tensor] = (),
     out_dtype: torch.dtype | None = None,
     rows: torch.Tensor | None = None,
 ) -> torch.Tensor:
@@ -71,7 +72,8 @@ def grouped_mm(
             ``lambda ops, d: ops.silu(d)``, of two products
             ``lambda ops, gate, up: ops.mul(ops.silu(gate), up)``. Pass the same function each time:
             kernels are kept by it.
-        inputs: what the epilogue takes behind the products: [M, N], [N], or [M] that it broadcasts,
+        inputs: what the epilogue takes behind the products, one or several: [M, N], [N], or [M]
+            that it broadcasts,
             ``lambda ops, d, s: ops.mul(d, ops.broadcast(s, is_broadcast_dim=[False, True]))``.
         out_dtype: of the result, by default that of ``x``.
         rows: [M] of int64 or int32, of groups of rows: the products are those of ``x[rows]``, which
@@ -84,10 +86,8 @@ def grouped_mm(
         InputError: the tensors do not fit each other.
         UnsupportedError: a type, or an operation of the epilogue, that nobody computes.
     """
-    import torch
-
-    matrices: list[torch.Tensor] = [w] if isinstance(w, torch.Tensor) else list(w)
-    added = [] if bias is None else [bias] if isinstance(bias, torch.Tensor) else list(bias)
+    matrices, inputs = listed("w", w), listed("inputs", inputs)
+    added = [] if bias is None else listed("bias", bias)
     beside = epilogue, len(matrices), len(added), out_dtype, rows is None
     read = _inputs(x, rows, offsets, matrices, added, inputs)
     if (run := _AGAIN.run(read, beside)) is not None:
@@ -144,6 +144,9 @@ def _require(
     if bias and len(bias) != len(w):
         text = f"bias has {len(bias)} tensors, w has {len(w)}"
         raise InputError(text, "bias", str(len(bias)), str(len(w)))
+    for rank in (b.dim() for b in bias if b.dim() != 2):
+        text = f"bias has {rank} dimensions"
+        raise InputError(text, "bias", f"{rank} dimensions", "[G, N]")
     if offsets.dtype != torch.int32:
         raise wrong_type("offsets", offsets.dtype, torch.int32)
     ranks = x.dim(), w[0].dim()
@@ -158,8 +161,8 @@ def _require(
 def _require_ends(
     x: torch.Tensor, w: list[Any], offsets: torch.Tensor, rows: torch.Tensor | None
 ) -> None:
-    """Refuse ends that are known to be none."""
-    if offsets.device.type == "cpu" and offsets.dim() == 1:
+    """Refuse ends that are known to be none, as they are to nobody while Dynamo traces."""
+    if not is_compiling() and offsets.device.type == "cpu" and offsets.dim() == 1:
         form = FORMS[x.dim(), w[0].dim()]
         ends, what = [0, *offsets.tolist()], _SHARED_OUT[form]
         all_rows = len(x if rows is None else rows)
@@ -208,7 +211,7 @@ class _Operands:
     index: DataType | None = None
 
 
-@lru_cache(DEFINITIONS)
+@kept
 def _definition(
     operands: _Operands,
     bias: tuple[_Kind, ...],

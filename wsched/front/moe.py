@@ -11,16 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from wsched.front.again import Again
 from wsched.front.grouped import by_rows
 from wsched.front.operations import (
-    DEFINITIONS,
     Epilogue,
     Operations,
     computed,
+    kept,
+    listed,
     named,
     written,
 )
@@ -123,7 +123,7 @@ def moe(
         InputError: the tensors do not fit each other.
         UnsupportedError: a type, or an operation of the epilogue, that nobody computes.
     """
-    matrices: list[Any] = [up] if hasattr(up, "data_ptr") else list(up)
+    matrices = listed("up", up)
     beside = epilogue, len(matrices)
     if isinstance(routing, Routing):
         given = _inputs(x, routing, weights, matrices, down)
@@ -136,10 +136,10 @@ def moe(
         if not isinstance(tensor, torch.Tensor):
             raise no_tensor(name, tensor)
     if not isinstance(routing, Routing):
-        routing = route(routing, down.shape[0])
+        routing = route(routing, down.shape[0] if down.dim() else 1)
     _require(x, routing, weights, matrices, down)
     if not x.shape[0]:
-        return torch.empty_like(x)
+        return x.new_empty((0, down.shape[2]))
     kinds = named(x.dtype), named(weights.dtype), named(routing.rows.dtype)
     text = _definition(*kinds, len(matrices), weights.shape[1], epilogue)
     return _AGAIN.first(text, _inputs(by_rows(x), routing, weights, matrices, down), beside)[0]
@@ -178,7 +178,7 @@ def _require(
         raise InputError(text, "routing", str(experts), str(down.shape[0]))
 
 
-@lru_cache(DEFINITIONS)
+@kept
 def _definition(
     dtype: DataType, weight: DataType, index: DataType, count: int, choices: int, epilogue: Epilogue
 ) -> str:

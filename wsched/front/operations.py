@@ -2,36 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import lru_cache
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from functools import lru_cache, wraps
 from typing import TYPE_CHECKING
 
+from wsched.front.traced import is_compiling
 from wsched.fusion.types import DataType
 from wsched.importer.definition import Node, Ref, Value
-from wsched.importer.input_error import InputError
+from wsched.importer.input_error import InputError, no_tensor
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["DEFINITIONS", "Epilogue", "Operations", "computed", "named", "written"]
+__all__ = ["Epilogue", "Operations", "computed", "kept", "listed", "named", "written"]
 
-DEFINITIONS = 256
+_DEFINITIONS = 256
 """Texts that a function keeps; an epilogue that is made anew by each call makes a new one."""
 
 Epilogue = Callable[..., Ref]
 """Takes the operations and a product for each matrix, gives what is computed of them."""
 
 
-@lru_cache
+def kept(text: Callable[..., str]) -> Callable[..., str]:
+    """A function that keeps the texts that it writes; not for Dynamo, which traces the writing, and
+    warns of whoever keeps something.
+    """
+    known = lru_cache(_DEFINITIONS)(text)
+
+    @wraps(text)
+    def again(*args: Hashable) -> str:
+        return text(*args) if is_compiling() else known(*args)
+
+    return again
+
+
+def listed(argument: str, value: torch.Tensor | Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """One tensor or several as several.
+
+    Raises:
+        InputError: neither, by the argument's name; what several are is not looked at.
+    """
+    if hasattr(value, "data_ptr"):
+        return [value]
+    if not isinstance(value, Iterable):
+        raise no_tensor(argument, value)
+    return list(value)
+
+
+_NAMED = {f"torch.{d.element.torch}": d for d in reversed(DataType) if d.is_stored}
+"""Types by what torch calls them, of several the first."""
+
+
 def named(dtype: torch.dtype) -> DataType:
-    """The type of a torch type. Each is looked for once: a layer of experts asks for five.
+    """The type of a torch type.
 
     Raises:
         InputError: wsched has no word for it.
     """
-    found = (d for d in DataType if d.is_stored and f"torch.{d.element.torch}" == str(dtype))
-    for d in found:
-        return d
+    if (found := _NAMED.get(str(dtype))) is not None:
+        return found
     text = f"{dtype} is no type of a grouped matmul"
     raise InputError(text, "dtype", str(dtype), "torch.bfloat16, torch.float16")
 
@@ -57,8 +86,12 @@ def computed(epilogue: Epilogue, nodes: list[Node], *given: Ref) -> Ref:
     """Write down what an epilogue computes of products and inputs.
 
     Raises:
-        InputError: it gives something else than what an operation gives.
+        InputError: it is no function, or gives something else than what an operation gives.
     """
+    if not callable(epilogue):
+        kind = type(epilogue).__name__
+        text = f"the epilogue is a {kind}, not a function"
+        raise InputError(text, "epilogue", kind, "a function")
     found = epilogue(Operations(nodes), *given)
     if isinstance(found, Ref):
         return found

@@ -275,11 +275,15 @@ def text_of(value: Value) -> str:
     return str(value) if isinstance(value, Ref | Open) else repr(value)
 
 
+_NO_WORD = re.compile(r"\W")
+"""Made here, because Dynamo traces who writes a text, but not the making of patterns."""
+
+
 def definition_text(definition: Definition) -> str:
     """A definition as nvFuser prints one, which ``record_text`` reads back; scalars in full."""
     names: dict[str, str] = {}
     for name in (r for n in definition.nodes for r in n.results):
-        plain = re.sub(r"\W", "_", name)  # a name that the text assigned again, or never
+        plain = _NO_WORD.sub("_", name)  # a name that the text assigned again, or never
         while plain in names.values():
             plain += "_"
         names[name] = plain

@@ -86,6 +86,67 @@ def test_rows_by_a_column_of_an_index() -> None:
     assert torch.equal(r, d.float()[inputs[4][:, 1]].relu())
 
 
+OPERANDS = {
+    "ends of 64 bits": ("o", ("o = fd.ops.cast(o64, dtype=DataType.Int32)",)),
+    "wide bias": ("b", ("b = fd.ops.cast(b32, dtype=DataType.BFloat16)",)),
+    "part of a bias": ("b", ("b = fd.ops.slice(bb, start_indices=[0, 1], end_indices=[3, 41])",)),
+    "rows of batches": ("x", ("x = fd.ops.reshape(x3, new_shape=[75, 32])",)),
+    "matrices as one": ("w", ("w = fd.ops.reshape(w2, new_shape=[3, 32, 40])",)),
+    "transposed of one": ("w", ("v = fd.ops.reshape(wt, new_shape=[3, 40, 32])",
+                                "w = fd.ops.permute(v, dims=[0, 2, 1])")),
+    "groups inside": ("w", ("w = fd.ops.permute(wp, dims=[1, 0, 2])",)),
+}  # fmt: skip
+"""What is made of inputs by a cast or views, and how."""
+
+
+@pytest.mark.parametrize("name", OPERANDS)
+def test_operands_that_casts_and_views_make(name: str) -> None:
+    """Views are read where they lie, the rest is made in front: none takes the kernel away."""
+    made, lines = OPERANDS[name]
+    x, w, ends = given((5, 0, 70), 40, 32, matrix="kn")
+    bias = torch.randint(-2, 3, (3, 40)).bfloat16()
+    inputs = {"x": (x, "BFloat16"), "w": (w, "BFloat16"), "o": (ends, "Int32"),
+              "b": (bias, "BFloat16")}  # fmt: skip
+    before = {"o64": (ends.long(), "Int"), "b32": (bias.float(), "Float"),
+              "bb": (torch.nn.functional.pad(bias, (1, 1)), "BFloat16"),
+              "x3": (x.view(5, 15, 32), "BFloat16"), "w2": (w.view(96, 40), "BFloat16"),
+              "wt": (w.mT.reshape(120, 32), "BFloat16"),
+              "wp": (w.transpose(0, 1).contiguous(), "BFloat16")}  # fmt: skip
+    (source,) = (k for k in before if f"({k}," in lines[0])
+    inputs[source] = before[source]
+    del inputs[made]
+    declared = (f"{n} = fd.define_tensor(shape={[-1] * t.dim()}, dtype=DataType.{dtype})"
+                for n, (t, dtype) in inputs.items())  # fmt: skip
+    body = (*declared, *lines, "d = fd.ops.grouped_mm(x, w, o, bias=b)", "fd.add_output(d)")
+    text = "def nvfuser_fusion(fd : FusionDefinition) -> None :\n"
+    text += "".join(f"    {line}\n" for line in body)
+    tensors = [t for t, _ in inputs.values()]
+    parts = str(wsched.explain(text, tensors)).partition("\nmatmuls:")[0]
+    assert "-> d: " in next(p for p in parts.splitlines() if "grouped_mm" in p and "wsched: " in p)
+    (d,) = wsched.execute(text, tensors)
+    added = bias.repeat_interleave(torch.tensor([5, 0, 70]), 0).float()
+    assert torch.equal(d, (product(x, w, ends) + added).bfloat16())
+
+
+def test_ends_that_a_rest_makes_for_others_and_reads() -> None:
+    """They have a name of their own there, by which the product that is left is priced too."""
+    text = grouped(
+        "p = fd.define_tensor(shape=[-1], dtype=DataType.Int32)",
+        "b = fd.define_tensor(shape=[-1, -1], dtype=DataType.BFloat16, stride_order=[0, 1])",
+        "q = fd.ops.slice(p, start_indices=[1], end_indices=[4])",
+        "d = fd.ops.grouped_mm(x, w, q, bias=b)", "e = fd.ops.grouped_mm(d, w, q)",
+        "fd.add_output(e)", matrix="kn",
+    )  # fmt: skip
+    x, w, ends = given((5, 0, 70), 32, 32, matrix="kn")
+    bias = torch.randint(-2, 3, (32, 3)).bfloat16().mT
+    inputs = [x, w, ends, torch.nn.functional.pad(ends, (1, 0)), bias]
+    told = str(wsched.explain(text, inputs))
+    assert "torch: x, w, p, b -> q, d: slice" in told and "wsched: w, q, d -> e: grouped_mm" in told
+    (e,) = wsched.execute(text, inputs)
+    d = product(x, w, ends) + bias.repeat_interleave(torch.tensor([5, 0, 70]), 0).float()
+    assert torch.equal(e, product(d.bfloat16(), w, ends).bfloat16())
+
+
 def test_a_backward_pass_is_two_kernels() -> None:
     """Gradients of the weights are sums over groups, those of the rows have groups of rows."""
     x, w, ends = given((5, 0, 70), 40, 32, matrix="kn")

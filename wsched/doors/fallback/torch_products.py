@@ -56,11 +56,14 @@ def along_k(numbers: Any, group: int, k: int) -> Any:
 def grouped_mm(mat1: Any, mat2: Any, offsets: Any, bias: Any = None, *, dtype: Any = None) -> Any:
     """The product of each group, and a row for each group of rows added; on a CPU one by one.
 
-    With a dtype given in that; torch's own kernel has rounded it before.
+    With a dtype given in that; torch's own kernel has rounded it before. Of tensors without values
+    the shape alone, which does not depend on where groups end.
     """
     import torch
 
-    if mat1.device.type == "meta":
+    if bias is not None and bias.dim() != 2:  # a row for each group, else a number for each
+        raise ValueError(f"a bias of {bias.dim()} dimensions, which has a row for each group")
+    if mat1.device.type == "meta" or type(offsets).__name__ == "FakeTensor":
         return _as(_of_groups(mat1, mat2, offsets), dtype)
     begins = [0, *offsets.tolist()] if mat1.device.type == "cpu" or bias is not None else []
     if not begins:
@@ -100,7 +103,7 @@ def _of_groups(mat1: Any, mat2: Any, offsets: Any) -> Any:
     """The shape of the product, or why there is none; torch's own says so of more, of fp16 and of
     rows that are not a multiple of 16 bytes.
     """
-    groups, matrices = len(offsets), [len(t) for t in (mat1, mat2) if t.dim() == 3]
+    groups, matrices = offsets.shape[0], [t.shape[0] for t in (mat1, mat2) if t.dim() == 3]
     if matrices not in ([], [groups]):
         raise ValueError(f"matrices of {matrices[0]} groups, offsets of {groups}")
     left, right = (t.new_empty(t.shape[-2:]) for t in (mat1, mat2))

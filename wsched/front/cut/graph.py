@@ -15,7 +15,7 @@ from wsched.front.cut.tensors import Tensors
 from wsched.front.cut.widened import widened
 from wsched.importer import Definition, Node
 from wsched.importer.dtypes import POINTWISE
-from wsched.importer.ops import PRODUCTS, arity_of
+from wsched.importer.ops import GROUPED, PRODUCTS, arity_of
 
 __all__ = ["RANDOM", "Graph", "is_elementwise"]
 
@@ -222,7 +222,9 @@ class Graph:
                         views.add(j)
                         j = self.operands(j)[0]
                 made.add(j)
-            for j in (self.home[name] for name in self.nodes[i].refs[2:]):
+            beside = [self.home[name] for name in self.nodes[i].refs[2:]]
+            made.update(beside if self.nodes[i].op == GROUPED else ())  # ends, a row for each group
+            for j in beside:
                 if is_part(self.nodes[j], self.orders):
                     while self._looks(j):
                         views.add(j)

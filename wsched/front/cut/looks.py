@@ -18,7 +18,7 @@ from wsched.front.look import Look, Move
 from wsched.importer import Definition, Node, Ref
 from wsched.importer.definition import Value
 from wsched.importer.input_error import InputError
-from wsched.importer.ops import MATMULS
+from wsched.importer.ops import PRODUCTS
 
 __all__ = [
     "LOOKS", "exchanges", "folded", "is_part", "is_strided", "looked", "looking", "move_of",
@@ -131,7 +131,7 @@ def folded(
     """
     found: dict[str, Look] = {}
     declared: dict[str, Node] = {}
-    operands = [n for node in definition.nodes if node.op in MATMULS for n in node.refs[:2]]
+    operands = [n for node in definition.nodes if node.op in PRODUCTS for n in node.refs[:2]]
     sliced = [n.results[0] for n in definition.nodes if n.op == "slice"]
     for name in (*operands, *sliced):
         while (node := definition.node(name)) is not None and _is_read_through(node):

@@ -36,10 +36,11 @@ from wsched.choose.price import price
 from wsched.choose.problem import Problem
 from wsched.choose.sweep_cost import accesses_us, once
 from wsched.front.cut.looks import looked
+from wsched.front.cut.part import plain_name
 from wsched.front.cut.pieces import pieces
 from wsched.front.cut.segments import Segment
 from wsched.front.cut.summaries import is_finish
-from wsched.front.cut.tensors import Tensors, sizes_of
+from wsched.front.cut.tensors import Tensors, TensorType, sizes_of
 from wsched.front.known import import_fusion
 from wsched.front.look import Look, Move
 from wsched.front.problems import problem_of
@@ -124,20 +125,23 @@ class Sizes:
     target: Target = DEFAULT
     constants: frozenset[str] = frozenset()
 
+    def _tensor(self, name: str) -> TensorType | None:
+        """What is known of a tensor, by any name that a part has for it; None of a number."""
+        return self.tensors.types.get(plain_name(name))
+
     def shape(self, name: str) -> tuple[int, ...]:
         """Sizes of a tensor; () of a number."""
-        return self.tensors[name].shape(self.sizes) if name in self.tensors else ()
+        return () if (found := self._tensor(name)) is None else found.shape(self.sizes)
 
     def elements(self, name: str) -> int:
         """Of a tensor; 0 of what is not known."""
-        dims = self.tensors[name].dims if name in self.tensors else None
-        known = dims is not None and all(d.extent is not None for d in dims)
-        return prod(self.shape(name)) if known else 0
+        found = self._tensor(name)
+        return 0 if found is None or found.spread is None else prod(self.shape(name))
 
     def bytes(self, names: Sequence[str]) -> int:
         """Of these tensors together; an unknown type counts four, an unknown rank nothing."""
-        known = [n for n in names if n in self.tensors and self.tensors[n].dims is not None]
-        return sum(_bytes(self.tensors[n].dtype) * prod(self.shape(n)) for n in known)
+        found = [t for t in map(self._tensor, names) if t is not None and t.dims is not None]
+        return sum(_bytes(t.dtype) * prod(t.shape(self.sizes)) for t in found)
 
     def planned(self, segment: Segment) -> Planned:
         """How a kernel is planned where everything lies row by row."""
@@ -162,11 +166,10 @@ class Sizes:
             UnsupportedError: there is no walk over it.
         """
         seen = {look.name: look.moves[-1].extents for look in segment.looks}
-        found = (
-            sizes_of(seen[n], self.sizes) if n in seen else self.shape(n) for n in segment.reads
-        )
+        names = segment.reads
+        found = [sizes_of(seen[n], self.sizes) if n in seen else self.shape(n) for n in names]
         try:
-            sizes = sweep.sizes(list(found))
+            sizes = sweep.sizes(found)
         except ValueError as e:
             raise UnsupportedError(str(e), "shapes of one index space") from None
         if 0 in sizes:
@@ -207,14 +210,19 @@ class Call(Sizes):
         lies = sizes_of(strides, self.sizes)
         return torch.empty_strided(shape, lies, dtype=dtype, device="meta")
 
-    def planned(self, segment: Segment) -> Planned:
-        """How a kernel is planned for the tensors as they lie."""
-        looks, views, inputs = {k.name: k for k in segment.looks}, list[Copy](), list[Any]()
+    def _read(self, segment: Segment) -> tuple[list[Any], list[Copy]]:
+        """What a segment reads, as it looks at it, and the copies that views take."""
+        looks, inputs, copied = {k.name: k for k in segment.looks}, list[Any](), list[Copy]()
         for at, name in enumerate(segment.reads):
             look = looks.get(name, Look(name, name, ()))
             tensor, copy = _seen(self.tensor(look.source), look.moves, self.sizes, f"input {at}")
-            views += copy
+            copied += copy
             inputs.append(tensor)
+        return inputs, copied
+
+    def planned(self, segment: Segment) -> Planned:
+        """How a kernel is planned for the tensors as they lie."""
+        inputs, views = self._read(segment)
         fusion = laid_out(import_fusion(segment.definition), inputs)
         problem = problem_of(fusion, inputs, self.device)
         if self.gpu is not None:
@@ -228,12 +236,7 @@ class Call(Sizes):
         Raises:
             UnsupportedError: there is no walk over them.
         """
-        looks, copied, inputs = {k.name: k for k in segment.looks}, list[Copy](), list[Any]()
-        for at, name in enumerate(segment.reads):
-            look = looks.get(name, Look(name, name, ()))
-            tensor, copy = _seen(self.tensor(look.source), look.moves, self.sizes, f"input {at}")
-            copied += copy
-            inputs.append(tensor)
+        inputs, copied = self._read(segment)
         walk, apart = compiled_sweep(sweep).walk_and_copies(inputs)
         check_rows(walk)
         moved = [2 * inputs[at].numel() * inputs[at].element_size() for at in apart]
@@ -381,16 +384,13 @@ def _rest(segment: Segment, call: Sizes, cublas: Mapping[str, float]) -> tuple[f
 
 def _instructions(operations: Sequence[Node], call: Sizes) -> float:
     """Lanes of instructions of operations, those of a reduction for what it reads."""
-    sized = [
-        (n.op, max((call.elements(name) for name in (*n.results, *n.refs)), default=0))
-        for n in operations
-    ]
-    return instructions_of(sized)
+    most = (max(map(call.elements, (*n.results, *n.refs)), default=0) for n in operations)
+    return instructions_of(zip((n.op for n in operations), most, strict=True))
 
 
 def _left_us(matmul: Node, moved: int, call: Sizes, cublas: Mapping[str, float]) -> float:
     """A matmul by cuBLAS: as it is priced where a kernel of wsched's could stand, or at best."""
-    (name,) = matmul.results
+    name = plain_name(matmul.results[0])
     result, (left, right) = call.shape(name), map(call.shape, matmul.refs[:2])
     flops = 2 * prod(result) * (left[-1] if left else 1)
     if matmul.op == GROUPED:
