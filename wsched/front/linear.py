@@ -34,6 +34,7 @@ from wsched.fusion import DataType
 from wsched.importer.input_error import InputError, no_tensor
 from wsched.importer.scales import GROUPS
 from wsched.program.classes import Key, class_key
+from wsched.run.copies import tma_reads
 from wsched.run.layout import laid_out
 from wsched.run.words import sizes_of
 
@@ -165,17 +166,16 @@ def _form(
         _vector(name, v, (w.shape[0], *sizes.get(name, ())), types.get(name, (DataType.Float,)))
         for name, v in vectors.items()
     )
-    rows = x if x.dim() == 2 else x.reshape(-1, x.shape[-1])
+    rows = x if x.dim() == 2 else x.flatten(0, -2)
     form = _Form(kind, type_of_torch(w.dtype), zeros, scales, biases, group, shifted)
     return form, [rows, w, *(v for v in vectors.values() if v is not None)]
 
 
 def _rows_apart(words: torch.Tensor) -> torch.Tensor:
     """Words whose rows TMA can read: as they lie, or copied where they are apart otherwise."""
-    step = TMA_STRIDE_ALIGN // words.element_size()
-    row, col = words.stride()
-    if col == 1 and row % step == 0 and words.data_ptr() % TMA_STRIDE_ALIGN == 0:
+    if tma_reads(words, 1):
         return words
+    step = TMA_STRIDE_ALIGN // words.element_size()
     rows, columns = words.shape
     return words.new_empty(rows, -(-columns // step) * step)[:, :columns].copy_(words)
 
