@@ -225,6 +225,13 @@ def test_weights_of_4_bits_beside_what_is_copied(
     assert torch.equal(found, wsched.linear(x.contiguous(), q.contiguous(), scale, group=group))
 
 
+def test_numbers_that_gradients_are_wanted_for() -> None:
+    x, w = drawn("bfloat16", M, K), drawn("int8", N, K, 1)
+    given = [v.requires_grad_() for v in vectors()]
+    found = wsched.linear(x, w, *given)
+    assert torch.equal(found, wsched.linear(x, w, *vectors())) and not found.requires_grad
+
+
 @pytest.mark.parametrize("shape", [(2, 3, 0), (2, 0, K), (0, 3, K)])
 def test_rows_of_several_dimensions_without_elements(shape: tuple[int, ...]) -> None:
     x, w = torch.zeros(shape, dtype=torch.bfloat16), drawn("int8", N, shape[-1])
@@ -305,3 +312,19 @@ def test_types_that_are_not_built(change: dict[str, Any], what: str, supported: 
     with pytest.raises(UnsupportedError) as e:
         wsched.linear(**given)
     assert (e.value.what, e.value.supported) == (what, supported)
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR", "ignore:The PyTorch API of nested")
+def test_tensors_that_are_no_arrays() -> None:
+    """They have no strides, or no shape, and raise where torch is asked for these."""
+    x, w = drawn("bfloat16", M, K), drawn("int8", N, K)
+    nested = torch.nested.nested_tensor([torch.zeros(K), torch.zeros(2)])
+    for given, what in (
+        ((x.to_sparse_csr(), w), "x is a tensor of layout torch.sparse_csr"),
+        ((x, w.to_sparse_csr()), "w is a tensor of layout torch.sparse_csr"),
+        ((nested, w), "x is a tensor of layout nested"),
+        ((x, w, torch.ones(N).to_sparse()), "scale is a tensor of layout torch.sparse_coo"),
+    ):
+        with pytest.raises(InputError) as e:
+            wsched.linear(*given)
+        assert str(e.value) == f"{what}, not torch.strided"

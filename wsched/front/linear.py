@@ -31,7 +31,7 @@ from wsched.front.written import (
     type_of_torch,
 )
 from wsched.fusion import DataType
-from wsched.importer.input_error import InputError, no_tensor
+from wsched.importer.input_error import InputError, require_tensor
 from wsched.importer.scales import GROUPS
 from wsched.program.classes import Key, class_key
 from wsched.run.copies import tma_reads
@@ -274,8 +274,7 @@ def _text(form: _Form) -> str:
 def _require_operands(x: Any, w: Any) -> None:
     """Matrices whose sizes fit, of types that are multiplied."""
     for name, tensor in (("x", x), ("w", w)):
-        if not hasattr(tensor, "data_ptr"):
-            raise no_tensor(name, tensor)
+        require_tensor(name, tensor)
     if w.dim() != 2 or x.dim() < 2:
         name, tensor, wanted = ("w", w, "[N, K]") if w.dim() != 2 else ("x", x, "[..., M, K]")
         found = str(list(tensor.shape))
@@ -307,8 +306,7 @@ def _vector(
     """The type of a vector that fits; None where there is none."""
     if vector is None:
         return None
-    if not hasattr(vector, "data_ptr"):
-        raise no_tensor(name, vector)
+    require_tensor(name, vector)
     dtype = type_of_torch(vector.dtype)
     if dtype not in legal:
         raise UnsupportedError(f"a {name} of {vector.dtype}", torch_names(legal))

@@ -24,7 +24,7 @@ from wsched.front.written import (
     type_of_torch,
 )
 from wsched.fusion import DataType
-from wsched.importer.input_error import InputError, no_tensor
+from wsched.importer.input_error import InputError, require_tensor
 
 if TYPE_CHECKING:
     import torch
@@ -215,8 +215,7 @@ def _int_mm_text(a: DataType, b: DataType) -> str:
 def _require_matrices(a: Any, b: Any, *kinds: tuple[DataType, ...]) -> None:
     """Two matrices whose sizes fit, of types of one kind."""
     for name, x in (("a", a), ("b", b)):
-        if not hasattr(x, "data_ptr"):
-            raise no_tensor(name, x)
+        require_tensor(name, x)
         if x.dim() != 2:
             found = str(list(x.shape))
             raise InputError(f"{name} has shape {found}, not two dimensions", name, found, "[_, _]")
@@ -269,8 +268,7 @@ def _number(scale: Any, name: str) -> torch.Tensor:
 def _require_scale(scale: Any, name: str) -> None:
     import torch
 
-    if not hasattr(scale, "data_ptr"):
-        raise no_tensor(name, scale)
+    require_tensor(name, scale)
     if scale.dtype != torch.float32:
         text = f"{name} is {scale.dtype}, not {torch.float32}"
         raise InputError(text, name, str(scale.dtype), str(torch.float32))
@@ -278,8 +276,7 @@ def _require_scale(scale: Any, name: str) -> None:
 
 def _bias(bias: Any, columns: int) -> DataType:
     """The type of a bias that fits."""
-    if not hasattr(bias, "data_ptr"):
-        raise no_tensor("bias", bias)
+    require_tensor("bias", bias)
     dtype = type_of_torch(bias.dtype)
     if dtype not in RESULTS:
         raise UnsupportedError(f"a bias of {bias.dtype}", torch_names(RESULTS))
