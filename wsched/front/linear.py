@@ -17,6 +17,7 @@ from lowering.target.ptx import TMA_STRIDE_ALIGN
 from wsched.choose.price import price
 from wsched.doors.fallback.torch_products import along_k
 from wsched.front.known import import_fusion
+from wsched.front.opaque import is_compiling, opaque, operator
 from wsched.front.problems import problem_of
 from wsched.front.written import (
     FLOATS,
@@ -102,6 +103,9 @@ def linear(
         InputError: shapes or devices that do not fit each other.
         UnsupportedError: other types than these.
     """
+    if is_compiling():
+        made: torch.Tensor = opaque("linear", x, w, scale, zero, bias, group)
+        return made
     form, inputs = _form(x, w, scale, zero, bias, group)
     key = class_key(inputs)
     if _widens_first(form, inputs, key):
@@ -110,6 +114,17 @@ def linear(
     else:
         made = run_class(_text(form), inputs, key)
     return made if x.dim() == 2 else made.reshape(*x.shape[:-1], w.shape[0])
+
+
+def _shapes(x: torch.Tensor, w: torch.Tensor, *_: Any) -> torch.Tensor:
+    _require_operands(x, w)
+    return x.new_empty(*x.shape[:-1], w.shape[0])
+
+
+operator(
+    "linear(Tensor x, Tensor w, Tensor? scale, Tensor? zero, Tensor? bias, int? group) -> Tensor",
+    linear, _shapes,
+)  # fmt: skip
 
 
 def linear_call(
