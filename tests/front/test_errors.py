@@ -65,13 +65,25 @@ OTHERS = definition().replace("linear(x", "linear(w")
 """Taken by nvFuser or torch."""
 
 
+@pytest.mark.filterwarnings("ignore:Sparse CSR")
 @pytest.mark.parametrize("text", [definition(), OTHERS])
-def test_sparse_tensors(text: str) -> None:
-    with pytest.raises(InputError) as caught:
-        wsched.execute(text, [X.to_sparse(), W])
-    assert str(caught.value) == (
-        "input 0 is a tensor of layout torch.sparse_coo, not torch.strided"
-    )
+@pytest.mark.parametrize("layout", ["sparse_coo", "sparse_csr"])
+def test_sparse_tensors(text: str, layout: str) -> None:
+    """Some of which raise where torch is asked for their strides."""
+    sparse = X.to_sparse(layout=getattr(torch, layout))
+    for call in (wsched.execute, wsched.explain):
+        with pytest.raises(InputError) as caught:
+            call(text, [sparse, W])
+        assert str(caught.value) == (
+            f"input 0 is a tensor of layout torch.{layout}, not torch.strided"
+        )
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR")
+def test_a_sparse_tensor_for_a_kernel_that_is_there() -> None:
+    kernel = wsched.compile(definition(), [X, W])
+    with pytest.raises(InputError, match=r"input 0 is a tensor of layout torch\.sparse_csr"):
+        kernel(X.to_sparse_csr(), W)
 
 
 @pytest.mark.slow

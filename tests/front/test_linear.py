@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -201,6 +202,43 @@ def test_rows_of_several_dimensions() -> None:
     assert found.shape == (2, 3, 4, N) and torch.equal(found.reshape(M, N), wsched.linear(x, w))
 
 
+@pytest.mark.sampled
+@pytest.mark.parametrize(
+    ("rows", "weights"),
+    [
+        (lambda x: torch.cat([x, x[:, :3]], 1)[:, : x.shape[1]], lambda q: q),
+        (lambda x: x, lambda q: q[:1].expand_as(q)),
+        (lambda x: x[:1].expand_as(x), lambda q: q[:1].expand_as(q)),
+    ],
+    ids=["rows of an odd size", "one row of words", "one row of both"],
+)
+@pytest.mark.parametrize("group", [None, 64])
+def test_weights_of_4_bits_beside_what_is_copied(
+    rows: Callable[[Any], Any], weights: Callable[[Any], Any], group: int | None
+) -> None:
+    """Copies count the elements of a tensor: of words there are eight times as many."""
+    draw = torch.Generator().manual_seed(1)
+    x, q = rows(drawn("bfloat16", M, K)), words(torch.randint(0, 16, (N, K), generator=draw))
+    q, shape = weights(q), (N,) if group is None else (N, -(-K // group))
+    scale = torch.rand(shape, generator=draw) + 0.5
+    found = wsched.linear(x, q, scale, group=group)
+    assert torch.equal(found, wsched.linear(x.contiguous(), q.contiguous(), scale, group=group))
+
+
+def test_numbers_that_gradients_are_wanted_for() -> None:
+    x, w = drawn("bfloat16", M, K), drawn("int8", N, K, 1)
+    given = [v.requires_grad_() for v in vectors()]
+    found = wsched.linear(x, w, *given)
+    assert torch.equal(found, wsched.linear(x, w, *vectors())) and not found.requires_grad
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 0), (2, 0, K), (0, 3, K)])
+def test_rows_of_several_dimensions_without_elements(shape: tuple[int, ...]) -> None:
+    x, w = torch.zeros(shape, dtype=torch.bfloat16), drawn("int8", N, shape[-1])
+    found = wsched.linear(x, w, bias=torch.ones(N))
+    assert torch.equal(found, torch.ones(*shape[:-1], N).bfloat16())
+
+
 def test_weights_that_are_widened_first(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where that is predicted to be faster: the kernel is one of 16 bits, the result the same."""
     x, w = drawn("bfloat16", M, K), drawn("int8", N, K, 1)
@@ -274,3 +312,19 @@ def test_types_that_are_not_built(change: dict[str, Any], what: str, supported: 
     with pytest.raises(UnsupportedError) as e:
         wsched.linear(**given)
     assert (e.value.what, e.value.supported) == (what, supported)
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR", "ignore:The PyTorch API of nested")
+def test_tensors_that_are_no_arrays() -> None:
+    """They have no strides, or no shape, and raise where torch is asked for these."""
+    x, w = drawn("bfloat16", M, K), drawn("int8", N, K)
+    nested = torch.nested.nested_tensor([torch.zeros(K), torch.zeros(2)])
+    for given, what in (
+        ((x.to_sparse_csr(), w), "x is a tensor of layout torch.sparse_csr"),
+        ((x, w.to_sparse_csr()), "w is a tensor of layout torch.sparse_csr"),
+        ((nested, w), "x is a tensor of layout nested"),
+        ((x, w, torch.ones(N).to_sparse()), "scale is a tensor of layout torch.sparse_coo"),
+    ):
+        with pytest.raises(InputError) as e:
+            wsched.linear(*given)
+        assert str(e.value) == f"{what}, not torch.strided"

@@ -193,6 +193,10 @@ ONE = torch.ones(())
         ((A, B[:32], ONE, ONE), "a has 64 columns, b has 32 rows"),
         ((A[0], B, ONE, ONE), "a has shape [64], not two dimensions"),
         ((A, None, ONE, ONE), "b is a NoneType, not a torch.Tensor"),
+        (
+            (A, B, torch.ones(1).to_sparse(), ONE),
+            "scale_a is a tensor of layout torch.sparse_coo, not torch.strided",
+        ),
         ((A, B, 1.0, ONE), "scale_a is a float, not a torch.Tensor"),
         ((A, B, ONE.half(), ONE), "scale_a is torch.float16, not torch.float32"),
         ((A, B, ONE, torch.ones(3)), "scale_b has shape [3]"),

@@ -17,6 +17,7 @@ from lowering.target.ptx import TMA_STRIDE_ALIGN
 from wsched.choose.price import price
 from wsched.doors.fallback.torch_products import along_k
 from wsched.front.known import import_fusion
+from wsched.front.opaque import is_compiling, opaque, operator
 from wsched.front.problems import problem_of
 from wsched.front.written import (
     FLOATS,
@@ -31,9 +32,10 @@ from wsched.front.written import (
     type_of_torch,
 )
 from wsched.fusion import DataType
-from wsched.importer.input_error import InputError, no_tensor
+from wsched.importer.input_error import InputError, require_tensor
 from wsched.importer.scales import GROUPS
 from wsched.program.classes import Key, class_key
+from wsched.run.copies import tma_reads
 from wsched.run.layout import laid_out
 from wsched.run.words import sizes_of
 
@@ -101,6 +103,9 @@ def linear(
         InputError: shapes or devices that do not fit each other.
         UnsupportedError: other types than these.
     """
+    if is_compiling():
+        made: torch.Tensor = opaque("linear", x, w, scale, zero, bias, group)
+        return made
     form, inputs = _form(x, w, scale, zero, bias, group)
     key = class_key(inputs)
     if _widens_first(form, inputs, key):
@@ -109,6 +114,17 @@ def linear(
     else:
         made = run_class(_text(form), inputs, key)
     return made if x.dim() == 2 else made.reshape(*x.shape[:-1], w.shape[0])
+
+
+def _shapes(x: torch.Tensor, w: torch.Tensor, *_: Any) -> torch.Tensor:
+    _require_operands(x, w)
+    return x.new_empty(*x.shape[:-1], w.shape[0])
+
+
+operator(
+    "linear(Tensor x, Tensor w, Tensor? scale, Tensor? zero, Tensor? bias, int? group) -> Tensor",
+    linear, _shapes,
+)  # fmt: skip
 
 
 def linear_call(
@@ -165,17 +181,16 @@ def _form(
         _vector(name, v, (w.shape[0], *sizes.get(name, ())), types.get(name, (DataType.Float,)))
         for name, v in vectors.items()
     )
-    rows = x if x.dim() == 2 else x.reshape(-1, x.shape[-1])
+    rows = x if x.dim() == 2 else x.flatten(0, -2)
     form = _Form(kind, type_of_torch(w.dtype), zeros, scales, biases, group, shifted)
     return form, [rows, w, *(v for v in vectors.values() if v is not None)]
 
 
 def _rows_apart(words: torch.Tensor) -> torch.Tensor:
     """Words whose rows TMA can read: as they lie, or copied where they are apart otherwise."""
-    step = TMA_STRIDE_ALIGN // words.element_size()
-    row, col = words.stride()
-    if col == 1 and row % step == 0 and words.data_ptr() % TMA_STRIDE_ALIGN == 0:
+    if tma_reads(words, 1):
         return words
+    step = TMA_STRIDE_ALIGN // words.element_size()
     rows, columns = words.shape
     return words.new_empty(rows, -(-columns // step) * step)[:, :columns].copy_(words)
 
@@ -274,8 +289,7 @@ def _text(form: _Form) -> str:
 def _require_operands(x: Any, w: Any) -> None:
     """Matrices whose sizes fit, of types that are multiplied."""
     for name, tensor in (("x", x), ("w", w)):
-        if not hasattr(tensor, "data_ptr"):
-            raise no_tensor(name, tensor)
+        require_tensor(name, tensor)
     if w.dim() != 2 or x.dim() < 2:
         name, tensor, wanted = ("w", w, "[N, K]") if w.dim() != 2 else ("x", x, "[..., M, K]")
         found = str(list(tensor.shape))
@@ -307,8 +321,7 @@ def _vector(
     """The type of a vector that fits; None where there is none."""
     if vector is None:
         return None
-    if not hasattr(vector, "data_ptr"):
-        raise no_tensor(name, vector)
+    require_tensor(name, vector)
     dtype = type_of_torch(vector.dtype)
     if dtype not in legal:
         raise UnsupportedError(f"a {name} of {vector.dtype}", torch_names(legal))

@@ -11,6 +11,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from lowering.ground.errors import UnsupportedError
+from wsched.front.opaque import is_compiling, opaque, operator
 from wsched.front.written import (
     FLOATS,
     INTEGERS,
@@ -24,7 +25,7 @@ from wsched.front.written import (
     type_of_torch,
 )
 from wsched.fusion import DataType
-from wsched.importer.input_error import InputError, no_tensor
+from wsched.importer.input_error import InputError, require_tensor
 
 if TYPE_CHECKING:
     import torch
@@ -84,11 +85,40 @@ def scaled_mm(
         UnsupportedError: other types than these; scales of other blocks, or of blocks of integers;
             ``scale_result`` for a result of more than 8 bits.
     """
+    given = a, b, scale_a, scale_b, bias, out_dtype, use_fast_accum, scale_result, amax
+    found = opaque("scaled_mm", *given) if is_compiling() else _scaled(*given)
+    return tuple(found) if amax else found[0]
+
+
+def _scaled(
+    a: torch.Tensor, b: torch.Tensor, scale_a: torch.Tensor, scale_b: torch.Tensor,
+    bias: torch.Tensor | None, out_dtype: torch.dtype | None, use_fast_accum: bool,
+    scale_result: torch.Tensor | None, amax: bool,
+) -> list[torch.Tensor]:  # fmt: skip
+    """All results."""
     call = scaled_mm_call(
         a, b, scale_a, scale_b, bias, out_dtype, use_fast_accum, scale_result=scale_result,
         amax=amax,
     )  # fmt: skip
-    return run_all(*call) if amax else run(*call)
+    return [*run_all(*call)]
+
+
+def _scaled_shapes(
+    a: torch.Tensor, b: torch.Tensor, scale_a: Any, scale_b: Any, bias: Any,
+    out_dtype: torch.dtype | None, use_fast_accum: bool, scale_result: Any, amax: bool,
+) -> list[torch.Tensor]:  # fmt: skip
+    import torch
+
+    _require_matrices(a, b, FLOATS, INTEGERS)
+    found = a.new_empty(a.shape[0], b.shape[1], dtype=out_dtype or torch.bfloat16)
+    return [found, *([a.new_empty((), dtype=torch.float32)] if amax else [])]
+
+
+operator(
+    "scaled_mm(Tensor a, Tensor b, Tensor scale_a, Tensor scale_b, Tensor? bias, "
+    "ScalarType? out_dtype, bool use_fast_accum, Tensor? scale_result, bool amax) -> Tensor[]",
+    _scaled, _scaled_shapes,
+)  # fmt: skip
 
 
 def scaled_mm_call(
@@ -149,7 +179,20 @@ def int_mm(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         InputError: shapes, types or devices that do not fit each other.
         UnsupportedError: other types than these.
     """
+    if is_compiling():
+        made: torch.Tensor = opaque("int_mm", a, b)
+        return made
     return run(*int_mm_call(a, b))
+
+
+def _int_shapes(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    import torch
+
+    _require_matrices(a, b, INTEGERS)
+    return a.new_empty(a.shape[0], b.shape[1], dtype=torch.int32)
+
+
+operator("int_mm(Tensor a, Tensor b) -> Tensor", int_mm, _int_shapes)
 
 
 def int_mm_call(a: torch.Tensor, b: torch.Tensor) -> Call:
@@ -215,8 +258,7 @@ def _int_mm_text(a: DataType, b: DataType) -> str:
 def _require_matrices(a: Any, b: Any, *kinds: tuple[DataType, ...]) -> None:
     """Two matrices whose sizes fit, of types of one kind."""
     for name, x in (("a", a), ("b", b)):
-        if not hasattr(x, "data_ptr"):
-            raise no_tensor(name, x)
+        require_tensor(name, x)
         if x.dim() != 2:
             found = str(list(x.shape))
             raise InputError(f"{name} has shape {found}, not two dimensions", name, found, "[_, _]")
@@ -269,8 +311,7 @@ def _number(scale: Any, name: str) -> torch.Tensor:
 def _require_scale(scale: Any, name: str) -> None:
     import torch
 
-    if not hasattr(scale, "data_ptr"):
-        raise no_tensor(name, scale)
+    require_tensor(name, scale)
     if scale.dtype != torch.float32:
         text = f"{name} is {scale.dtype}, not {torch.float32}"
         raise InputError(text, name, str(scale.dtype), str(torch.float32))
@@ -278,8 +319,7 @@ def _require_scale(scale: Any, name: str) -> None:
 
 def _bias(bias: Any, columns: int) -> DataType:
     """The type of a bias that fits."""
-    if not hasattr(bias, "data_ptr"):
-        raise no_tensor("bias", bias)
+    require_tensor("bias", bias)
     dtype = type_of_torch(bias.dtype)
     if dtype not in RESULTS:
         raise UnsupportedError(f"a bias of {bias.dtype}", torch_names(RESULTS))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lowering.ground.errors import UnsupportedError, WschedError
 
@@ -11,8 +11,9 @@ if TYPE_CHECKING:
     import torch
 
 __all__ = [
-    "InputError", "no_tensor", "require_64_bits", "require_array", "require_memory",
-    "require_sequence", "several_devices", "wrong_number", "wrong_rank", "wrong_size", "wrong_type",
+    "InputError", "is_array", "no_tensor", "require_64_bits", "require_array", "require_memory",
+    "require_sequence", "require_tensor", "several_devices", "wrong_number", "wrong_rank",
+    "wrong_size", "wrong_type",
 ]  # fmt: skip
 
 
@@ -68,13 +69,27 @@ def wrong_type(argument: str, dtype: object, expected: object) -> InputError:
     return InputError(text, argument, str(dtype), str(expected))
 
 
+def is_array(tensor: torch.Tensor) -> bool:
+    """Whether a tensor has a shape and strides: sparse ones and lists of others have none, and
+    raise where they are asked.
+    """
+    import torch
+
+    return tensor.layout is torch.strided and not tensor.is_nested
+
+
+def require_tensor(argument: str, value: Any) -> None:
+    """Refuse what is no tensor, and what :func:`require_array` refuses."""
+    if not hasattr(value, "data_ptr"):
+        raise no_tensor(argument, value)
+    require_array(argument, value)
+
+
 def require_array(argument: str, tensor: torch.Tensor) -> None:
     """Refuse a tensor that is no array, be it sparse or a list of others, and one whose memory has
     other numbers than it: torch keeps the sign of ``z.conj().imag`` as a bit of the tensor.
     """
-    import torch
-
-    if tensor.layout is not torch.strided or tensor.is_nested:
+    if not is_array(tensor):
         layout = "nested" if tensor.is_nested else str(tensor.layout)
         text = f"{argument} is a tensor of layout {layout}, not torch.strided"
         raise InputError(text, argument, layout, "torch.strided")

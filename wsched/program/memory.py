@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from lowering.ground.dtypes import DType
 from lowering.ground.expr import Var, evaluate
 from wsched.importer.input_error import InputError, wrong_number, wrong_rank, wrong_size
 from wsched.program.classes import ALIGNMENT
@@ -14,7 +15,8 @@ if TYPE_CHECKING:
     import torch
 
 __all__ = [
-    "allocator", "device_of", "extents_of", "new_tensor", "part_of", "spanned_bytes", "within",
+    "allocator", "device_of", "extents_of", "new_tensor", "part_of", "sizes_of", "spanned_bytes",
+    "within",
 ]  # fmt: skip
 
 
@@ -31,18 +33,34 @@ def extents_of(buffers: Sequence[Buffer], inputs: Sequence[Any]) -> dict[str, in
     if len(inputs) != len(buffers):
         raise wrong_number(len(inputs), len(buffers))
     extents: dict[str, int] = {}
-    known = [x for x in enumerate(zip(buffers, inputs, strict=True)) if x[1][0].is_known]
-    for at, (buffer, tensor) in known:
+    known: list[tuple[int, Buffer, tuple[int, ...]]] = []
+    for at, (buffer, tensor) in enumerate(zip(buffers, inputs, strict=True)):
+        if not buffer.is_known:
+            continue
         if len(tensor.shape) != len(buffer.shape):
             raise wrong_rank(f"input {at}", tensor.shape, len(buffer.shape))
-        for extent, size in zip(buffer.shape, tensor.shape, strict=True):
+        known.append((at, buffer, sizes := sizes_of(buffer.dtype, tensor)))
+        for extent, size in zip(buffer.shape, sizes, strict=True):
             if isinstance(extent, Var):
                 extents.setdefault(extent.name, size)
-    for at, (buffer, tensor) in known:
-        for axis, (extent, size) in enumerate(zip(buffer.shape, tensor.shape, strict=True)):
+    for at, buffer, sizes in known:
+        for axis, (extent, size) in enumerate(zip(buffer.shape, sizes, strict=True)):
             if (value := evaluate(extent, extents)) != size:
                 raise wrong_size(f"input {at}", axis, size, value)
     return extents
+
+
+def sizes_of(dtype: DType | None, given: Any) -> tuple[int, ...]:
+    """The sizes of a tensor in elements of a type: of words those of the integers in them.
+
+    Args:
+        dtype: of the elements, None where nobody knows it.
+        given: the tensor, torch's or NumPy's.
+    """
+    shape = tuple(given.shape)
+    if dtype is None or dtype.packed == 1:
+        return shape
+    return (*shape[:-1], dtype.count(given.itemsize * shape[-1]))
 
 
 def device_of(inputs: Sequence[Any]) -> torch.device:

@@ -20,6 +20,7 @@ from lowering.target.targets import DEFAULT
 from wsched.choose.copy_cost import Copy
 from wsched.choose.problem import ALIGNED, row_alignment
 from wsched.fusion import Fusion, TensorBinding, computed_inputs
+from wsched.importer.input_error import is_array
 from wsched.program.of_fusion import program_buffers
 from wsched.program.prepare import prepare
 from wsched.program.program import Buffer, CopyStep, KernelStep, Program, Step
@@ -99,7 +100,7 @@ def copies(fusion: Fusion, inputs: Sequence[Any], widths: Widths = NONE) -> tupl
 def unreadable(fusion: Fusion, inputs: Sequence[Any], widths: Widths = NONE) -> tuple[int, ...]:
     """Positions of the operands that a kernel cannot read in either order.
 
-    What is no tensor, or has another type or rank, is none of them: it is for
+    What is no array, or has another type or rank, is none of them: it is for
     :func:`wsched.run.arguments.bind` to refuse.
     """
     pairs = enumerate(zip(fusion.inputs, inputs, strict=False))
@@ -110,7 +111,7 @@ def unreadable(fusion: Fusion, inputs: Sequence[Any], widths: Widths = NONE) -> 
 def operand_rows(fusion: Fusion, inputs: Sequence[Any]) -> dict[str, int]:
     """:func:`wsched.choose.problem.row_alignment` of operands as a kernel reads them, by name.
 
-    Allocations begin at lines of the L2. What is no tensor is left out.
+    Allocations begin at lines of the L2. What is no array is left out.
     """
     found: dict[str, int] = {}
     for binding, tensor in zip(fusion.inputs, inputs, strict=False):
@@ -170,7 +171,7 @@ def copied(front: Program, inputs: Sequence[Any]) -> list[Any]:
 def _is_operand(fusion: Fusion, binding: TensorBinding, tensor: Any) -> bool:
     if binding.tensor not in fusion.operands or not hasattr(tensor, "data_ptr"):
         return False
-    named = tensor.dim() == len(binding.axes)
+    named = is_array(tensor) and tensor.dim() == len(binding.axes)
     return named and str(tensor.dtype) == f"torch.{binding.dtype.element.torch}"
 
 

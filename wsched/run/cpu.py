@@ -75,9 +75,14 @@ def grid_on_cpu(kernel: Kernel, extents: Mapping[str, int]) -> int:
 
 
 def array_of(tensor: torch.Tensor) -> Any:
-    """A NumPy view: raw bits of floats below 32 bits, which NumPy does not all know."""
+    """A NumPy view: raw bits of floats below 32 bits, which NumPy does not all know.
+
+    Of what gradients are wanted for, too: NumPy has no say in those, and torch hands it over only
+    where that is said.
+    """
     import torch
 
+    tensor = tensor.detach()
     bits = {2: torch.int16, 1: torch.uint8}.get(tensor.element_size())
     if bits is None or not tensor.dtype.is_floating_point:
         return tensor.numpy()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from lowering.ground.errors import UnsupportedError
 from wsched.fusion import Fusion, IterDomain, Role, TensorBinding, products
+from wsched.importer.input_error import is_array
 from wsched.run.copies import any_order, tma_reads
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ def laid_out(fusion: Fusion, inputs: Sequence[Any]) -> Fusion:
 
     An operand keeps the order that the definition gives it wherever its tensor can be read so. That
     is decided by strides, and those of dimensions of size 1 or of empty tensors mean nothing. What
-    is no tensor or has another rank stays as it is, for :func:`~wsched.run.arguments.bind` to
+    is no array or has another rank stays as it is, for :func:`~wsched.run.arguments.bind` to
     refuse. A tensor that TMA cannot read is copied (:mod:`wsched.run.copies`), in its own order if
     it has one. So is one that lies otherwise than with what is summed over contiguous, if the
     matrix instruction takes its type only so, or if it is computed on. Numbers of groups, which
@@ -40,7 +41,8 @@ def laid_out(fusion: Fusion, inputs: Sequence[Any]) -> Fusion:
     for binding, tensor in zip(fusion.inputs, inputs, strict=False):
         order = declared = _names(fusion.tensor(binding.tensor).in_memory)
         fits = len(binding.axes) == len(declared)  # not of rows in groups, which are always by rows
-        named = fits and isinstance(tensor, torch.Tensor) and tensor.dim() == len(declared)
+        named = fits and isinstance(tensor, torch.Tensor) and is_array(tensor)
+        named = named and tensor.dim() == len(declared)
         if named and binding.tensor in fusion.operands:
             either = any_order(fusion, binding)
             order = _order(binding, tensor, declared, () if either else summed)

@@ -10,6 +10,7 @@ import numpy as np
 
 from lowering.ground.errors import UnsupportedError
 from wsched.fusion import DataType
+from wsched.program import memory
 
 __all__ = ["in_words", "of_words", "sizes_of"]
 
@@ -23,10 +24,7 @@ def sizes_of(dtype: DataType, given: Any) -> tuple[int, ...]:
         dtype: of the definition's input.
         given: the tensor, torch's or NumPy's.
     """
-    shape = tuple(given.shape)
-    if not (dtype.is_stored and dtype.element.packed > 1):
-        return shape
-    return (*shape[:-1], dtype.element.count(given.itemsize * shape[-1]))
+    return memory.sizes_of(dtype.element, given) if dtype.is_stored else tuple(given.shape)
 
 
 def in_words(numbers: Any) -> Any:

@@ -1,0 +1,47 @@
+"""Plain doors inside of ``torch.compile``: an operator for each, which Dynamo does not look into.
+
+``wsched.execute`` has one of its own (:mod:`wsched.front.traced`). What a door does with its
+arguments, addresses and strides among it, is nothing that can be traced; so where Dynamo traces, a
+door calls its operator, whose fake kernel says shapes and types of the results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from wsched.front.traced import is_compiling
+
+try:
+    import torch
+except ImportError:
+    torch = None
+
+__all__ = ["is_compiling", "opaque", "operator"]
+
+_libraries: list[Any] = []
+"""Kept: an operator goes with its library."""
+
+
+def operator(schema: str, run: Callable[..., Any], shapes: Callable[..., Any]) -> None:
+    """Give torch an operator ``wsched::NAME``, if torch is there.
+
+    Args:
+        schema: its name, arguments and results.
+        run: the door, whose results lie in memory of their own.
+        shapes: results without values, of tensors without memory.
+    """
+    if torch is None:
+        return
+    name = f"wsched::{schema.partition('(')[0]}"
+    library = torch.library.Library("wsched", "FRAGMENT")
+    library.define(schema)
+    library.impl(name, run, "CompositeExplicitAutograd")
+    torch.library.register_fake(name, shapes, lib=library)
+    _libraries.append(library)
+
+
+def opaque(name: str, *given: Any) -> Any:
+    """What Dynamo traces in place of a door; results stop gradients, as they do in eager mode."""
+    held = [x.detach() if isinstance(x, torch.Tensor) else x for x in given]
+    return getattr(torch.ops.wsched, name)(*held)
