@@ -9,6 +9,13 @@ from wsched.trace.perfetto import TraceFileError, load_trace
 from wsched.trace.spans import Span
 from wsched.trace.timeline import Trace
 
+NAMELESS = json.dumps(
+    {
+        "otherData": {"unit": "ns"},
+        "traceEvents": [{"name": "process_name", "ph": "M", "pid": 0, "args": {}}],
+    }
+)
+
 
 @pytest.mark.parametrize("unit", ["ns", "cycles", "steps"])
 def test_what_was_saved_is_read_back(unit: str, tmp_path: Path) -> None:
@@ -34,6 +41,8 @@ def test_what_was_saved_is_read_back(unit: str, tmp_path: Path) -> None:
     ("text", "why"),
     [
         ("{", "is no JSON: Expecting property name enclosed in double quotes"),
+        ("[" * 100_000, "is no JSON: maximum recursion depth exceeded"),
+        (NAMELESS, "is no time line as wsched trace --json writes it: ValueError"),
         ("[]", "is no time line as wsched trace --json writes it: TypeError"),
         ("{}", "is no time line as wsched trace --json writes it: KeyError 'otherData'"),
         (json.dumps({"otherData": {"unit": "weeks"}}), "writes it: KeyError 'weeks'"),

@@ -27,11 +27,11 @@ def load_trace(path: Path) -> Trace:
     """
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as e:
+    except (ValueError, RecursionError) as e:
         raise TraceFileError(f"{path} is no JSON: {e}") from None
     try:
         return trace_of(data)
-    except (KeyError, TypeError, IndexError, AttributeError) as e:
+    except (KeyError, TypeError, IndexError, AttributeError, ArithmeticError, ValueError) as e:
         text = f"{path} is no time line as wsched trace --json writes it: {type(e).__name__} {e}"
         raise TraceFileError(text) from None
 
