@@ -316,12 +316,6 @@ def test_a_shape_that_is_none(file: Path, command: str, shape: str) -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_file_that_cannot_be_looked_at(command: str) -> None:
-    said = usage_error([command, "x" * 300])  # the name is cut where lines end
-    assert said.startswith("Invalid value for 'file'") and said.endswith("': File name too long.")
-
-
-@pytest.mark.parametrize("command", COMMANDS)
 def test_a_file_that_is_not_there(command: str, tmp_path: Path) -> None:
     path = tmp_path / "none.py"
     text = usage_error([command, path])

@@ -14,7 +14,7 @@ from lowering.ground.errors import ScheduleError, UnsupportedError, WschedError
 from lowering.target.target import Target
 from lowering.target.targets import TARGETS
 from lowering.target.targets import named as named_target
-from wsched.choose.gpus import H200_SMS
+from wsched.choose.gpus import H200_SMS, MOST_SMS
 from wsched.choose.presets import PRESETS, ParamsError, read_params
 from wsched.front.known import import_fusion, recorded
 from wsched.front.schedule import Schedule
@@ -32,9 +32,6 @@ __all__ = [
 STDIN = Path("-")
 
 _ELSEWHERE = "This is about one kernel. `wsched explain` says which way it goes otherwise"
-
-MOST_SMS = 4096
-"""Multiprocessors that may be asked for; GPUs have a few hundred."""
 
 
 def found_file(file: Path | None) -> Path | None:

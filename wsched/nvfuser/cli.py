@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from lowering.cuda.cache import default_directory
-from wsched.cli.options import MOST_SMS
+from wsched.choose.gpus import MOST_SMS
 from wsched.nvfuser.plugin import build_plugin
 from wsched.nvfuser.plugin_source import SMS
 from wsched.version import __version__
