@@ -38,6 +38,26 @@ def test_what_was_saved_is_read_back(unit: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "change",
+    [
+        {"ts": float("nan")}, {"ts": 1e308, "dur": 1e308}, {"dur": -1}, {"args": {"tile": "x"}},
+        {"kernel": 3, "dropped": "many"}, {"ghz": "x"}, {"ghz": float("nan")},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_values_that_are_none_of_a_time_line(change: dict[str, object], tmp_path: Path) -> None:
+    path = tmp_path / "t.json"
+    span = Span("load", 0, 0, "load", 0, 8, 0, 0.5, 16.0)
+    Trace("k_traced", "ns", (span,), 0, "", 1.5).save(path)
+    data = json.loads(path.read_text())
+    data["otherData"].update(change)
+    data["traceEvents"][-1].update(change)
+    path.write_text(json.dumps(data))
+    with pytest.raises(TraceFileError, match="is no time line as wsched trace --json writes it"):
+        load_trace(path)
+
+
+@pytest.mark.parametrize(
     ("text", "why"),
     [
         ("{", "is no JSON: Expecting property name enclosed in double quotes"),
