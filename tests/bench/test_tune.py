@@ -285,7 +285,7 @@ def test_a_definition(monkeypatch: pytest.MonkeyPatch, path: Path, tmp_path: Pat
     [
         (definition(), ("--epilogue", "gelu"), "says type, layout and epilogue itself"),
         (definition().replace("[-1, -1]", "[-1, 64]", 1), (), "K is 8 in 8x8x8, the definition"),
-        ("x = 3", (), "text with 0 fusion definitions is not supported"),
+        ("x = 3", (), "d.py: text with 0 fusion definitions is not supported"),
         (TWO_OUTPUTS, (), "measuring 2 results is not supported; supported: one result"),
     ],
 )

@@ -7,12 +7,14 @@ from dataclasses import replace
 from statistics import median
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.choose.test_unaligned import planned
 from wsched.choose import heuristics
 from wsched.choose.bound import least_in_parts, least_us
 from wsched.choose.bound_tile import held_by
+from wsched.choose.combine import added_us
 from wsched.choose.gpus import GPUS
 from wsched.choose.heuristics import Candidate, candidates
 from wsched.choose.problem import Problem, row_alignment
@@ -213,3 +215,13 @@ def test_the_choice_is_that_of_pricing_all(seeds: range, monkeypatch: pytest.Mon
         hold(problem)
         priced.append(counted(problem, monkeypatch))
     assert median(priced) <= 2
+
+
+def test_parts_of_a_result_with_more_bytes_than_64_bits_count() -> None:
+    """Integers of 64 bits overflowed, or turned negative and were the cheapest."""
+    side = 2_130_706_431
+    problem = Problem(side, side, side, DataType.BFloat16, (DataType.BFloat16,), 132)
+    parts = np.array([1, 2, 66])
+    assert added_us(problem, parts)[1:] == pytest.approx([added_us(problem, n) for n in (2, 66)])
+    assert np.diff(added_us(problem, parts)).min() > 0
+    assert candidates(problem)

@@ -125,6 +125,14 @@ def test_a_definition_without_a_kernel_is_named(file: Path, tmp_path: Path) -> N
     assert not (tmp_path / "b").exists()
 
 
+@pytest.mark.slow
+def test_a_size_that_no_kernel_takes(file: Path, tmp_path: Path) -> None:
+    """A kernel of the definition's own sizes was written in its place, and the size not named."""
+    code, text = invoke(file, "-o", tmp_path / "b", "--shape", "2147483647x64x64")
+    assert code == 2 and text.startswith(f"{file}: M = 2147483647 is not supported")
+    assert not (tmp_path / "b").exists()
+
+
 def test_what_is_not_supported_is_said_once(file: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.py"
     other.write_text("hello(")

@@ -152,3 +152,13 @@ def test_a_damaged_table(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
 )
 def test_the_verdict(names: tuple[str, ...], words: str) -> None:
     assert words in verdict([Finding(n, State.WORKS, "") for n in names])
+
+
+def test_a_home_that_cannot_be_looked_at(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    home = folder / ("x" * 300)
+    monkeypatch.setenv("WSCHED_CACHE_DIR", str(home))
+    monkeypatch.setenv("XDG_DATA_HOME", str(home))
+    for name, path in (("cubin cache", home), ("tuned tables", home / "wsched" / "tuned.json")):
+        asked = found(name)
+        assert (asked.state, asked.found) == (State.FAILS, f"{path}: File name too long")
+        assert asked.advice

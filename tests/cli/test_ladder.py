@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -149,6 +150,9 @@ def test_files(tmp_path: Path) -> None:
         (["--target", "sm_80"], "the target sm_80 is not supported"),
         (["--target", "sm_100a", "--to-choice"], "sm_100a: --to-choice is for sm_90a"),
         (["--page", "nowhere/a.md"], "No such file"),
+        (["--page", sys.executable], "no text in UTF-8"),
+        (["--shape", "2147483647x64x64"], "M = 2147483647 is not supported"),
+        (["--shape", "2147483647x64x64", "--to-choice"], "M = 2147483647 is not supported"),
         (["v4", "-o", "nowhere/a.png"], "no such folder"),
     ],
 )

@@ -9,6 +9,7 @@ from typing import Any, get_type_hints
 import pytest
 import typer
 from typer.models import ArgumentInfo, OptionInfo
+from typer.testing import CliRunner
 
 from wsched.cli.app import app
 
@@ -55,3 +56,11 @@ def test_options(name: str, golden: object) -> None:
     types = get_type_hints(call, include_extras=True)
     lines = [line_of(p, types[p.name]) for p in signature(call).parameters.values()]
     assert "\n".join((" ".join((getdoc(call) or "").split()), *lines)) == golden
+
+
+@pytest.mark.parametrize("command", ["dump", "run", "explain", "check", "tiles"])
+def test_a_file_that_cannot_be_looked_at(command: str) -> None:
+    """Its name is too long; so it is of one in a folder of others."""
+    done = CliRunner().invoke(app, [command, "x" * 300])
+    said = " ".join(done.stderr.replace("│", " ").split())
+    assert done.exit_code == 2 and "Invalid value for" in said and "File name too long." in said

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import os
 import random
 import shutil
 import subprocess
@@ -215,3 +216,47 @@ def test_a_source_that_does_not_compile(
         build_plugin(tmp_path, "0")
     assert list(tmp_path.iterdir()) == []
     assert "no C++" in error.value.ir  # what the compiler says
+
+
+@pytest.mark.parametrize("which", ["folder", "library"])
+def test_a_library_that_others_can_write(
+    which: str, tools: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program loads and runs it: the folder is refused, the library made anew."""
+    made = []
+
+    def compiled(compiler: str, source: str, include: Path, path: Path) -> None:
+        made.append(path)
+        path.write_text("")
+
+    monkeypatch.setattr(module, "_compile", compiled)
+    folder = tmp_path / "plugin"
+    path = build_plugin(folder, "0").path
+    assert folder.stat().st_mode & 0o777 == 0o700
+    if which == "library":
+        path.chmod(0o666)
+        assert build_plugin(folder, "0").built and made == [path, path]
+        return
+    folder.chmod(0o777)
+    with pytest.raises(UnsupportedError, match="can be written by others") as error:
+        build_plugin(folder, "0")
+    assert str(folder) in error.value.what and "--output" in error.value.hint
+    assert build_plugin(folder, "0", folder / "x.so").built
+
+
+@pytest.mark.slow
+def test_a_pipe_keeps_its_name(tools: None, tmp_path: Path) -> None:
+    """As /dev/full and /dev/stdout do: to be replaced they would be lost to everybody."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDWR | os.O_NONBLOCK)
+    try:
+        build_plugin(tmp_path, "0", pipe)
+        assert os.read(reader, 4) == b"\x7fELF" and pipe.is_fifo()
+    finally:
+        os.close(reader)
+
+
+def test_multiprocessors_that_no_gpu_has() -> None:
+    done = CliRunner().invoke(app, ["plugin", "build", "--sms", "99999999999999999999"])
+    assert done.exit_code == 2 and "less than or equal to 4096" in done.stderr

@@ -9,6 +9,13 @@ from wsched.trace.perfetto import TraceFileError, load_trace
 from wsched.trace.spans import Span
 from wsched.trace.timeline import Trace
 
+NAMELESS = json.dumps(
+    {
+        "otherData": {"unit": "ns"},
+        "traceEvents": [{"name": "process_name", "ph": "M", "pid": 0, "args": {}}],
+    }
+)
+
 
 @pytest.mark.parametrize("unit", ["ns", "cycles", "steps"])
 def test_what_was_saved_is_read_back(unit: str, tmp_path: Path) -> None:
@@ -31,9 +38,31 @@ def test_what_was_saved_is_read_back(unit: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "change",
+    [
+        {"ts": float("nan")}, {"ts": 1e308, "dur": 1e308}, {"dur": -1}, {"args": {"tile": "x"}},
+        {"kernel": 3, "dropped": "many"}, {"ghz": "x"}, {"ghz": float("nan")},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_values_that_are_none_of_a_time_line(change: dict[str, object], tmp_path: Path) -> None:
+    path = tmp_path / "t.json"
+    span = Span("load", 0, 0, "load", 0, 8, 0, 0.5, 16.0)
+    Trace("k_traced", "ns", (span,), 0, "", 1.5).save(path)
+    data = json.loads(path.read_text())
+    data["otherData"].update(change)
+    data["traceEvents"][-1].update(change)
+    path.write_text(json.dumps(data))
+    with pytest.raises(TraceFileError, match="is no time line as wsched trace --json writes it"):
+        load_trace(path)
+
+
+@pytest.mark.parametrize(
     ("text", "why"),
     [
         ("{", "is no JSON: Expecting property name enclosed in double quotes"),
+        ("[" * 100_000, "is no JSON: maximum recursion depth exceeded"),
+        (NAMELESS, "is no time line as wsched trace --json writes it: ValueError"),
         ("[]", "is no time line as wsched trace --json writes it: TypeError"),
         ("{}", "is no time line as wsched trace --json writes it: KeyError 'otherData'"),
         (json.dumps({"otherData": {"unit": "weeks"}}), "writes it: KeyError 'weeks'"),

@@ -40,5 +40,5 @@ def combine_us(elements: Number, parts: Number, clustered: Number) -> Number:
 
 def added_us(problem: Problem, parts: Number) -> Number:
     """Microseconds of the kernel that adds ``parts`` of K which are results of fp32."""
-    bytes_ = problem.batch * problem.m * problem.n * 4 * parts
+    bytes_ = 4.0 * problem.batch * problem.m * problem.n * parts  # no integer of 64 bits holds all
     return either(parts > 1, ADDED_US + ADDED_PART * parts + bytes_ / ADDED_BYTES, 0.0)

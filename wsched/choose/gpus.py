@@ -10,10 +10,15 @@ from lowering.target.hopper import HOPPER
 from lowering.target.target import Target
 from lowering.target.targets import DEFAULT, TARGETS
 
-__all__ = ["BOARD_WATTS", "GPUS", "H200", "H200_L2_BYTES", "H200_SMS", "Gpu", "gpu_of"]
+__all__ = [
+    "BOARD_WATTS", "GPUS", "H200", "H200_L2_BYTES", "H200_SMS", "MOST_SMS", "Gpu", "gpu_of",
+]  # fmt: skip
 
 H200, H200_L2_BYTES, H200_SMS = "NVIDIA H200", 60 * 2**20, HOPPER.sms
 """Name of the device that is planned for where there is none, the size of its L2, its SMs."""
+
+MOST_SMS = 4096
+"""Multiprocessors that may be asked for; GPUs have a few hundred."""
 
 
 @dataclass(frozen=True, slots=True)

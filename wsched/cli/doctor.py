@@ -150,6 +150,14 @@ def _cache() -> Finding:
     except UnsupportedError as e:
         return Finding("cubin cache", State.FAILS, e.what, e.hint)
     advice = "set WSCHED_CACHE_DIR to a folder of your own; until then each process compiles anew"
+    try:
+        return _cache_in(folder, advice)
+    except OSError as e:
+        return Finding("cubin cache", State.FAILS, f"{folder}: {e.strerror}", advice)
+
+
+def _cache_in(folder: Path, advice: str) -> Finding:
+    """Raises OSError where it cannot be looked at, in a home that others own say."""
     if folder.exists() and not folder.is_dir():
         return Finding("cubin cache", State.FAILS, f"{folder} is not a directory", advice)
     there = next(p for p in (folder, *folder.parents) if p.exists())
@@ -169,7 +177,12 @@ def _table() -> Finding:
     except UnsupportedError:
         off = f"{VARIABLE}={OFF}: the cost model chooses"
         return Finding("tuned tables", State.MISSING, off, f"unset {VARIABLE}")
-    if not file.exists():
+    try:
+        there = file.exists()
+    except OSError as e:
+        advice = f"let it be where you can read, or name another in {VARIABLE}"
+        return Finding("tuned tables", State.FAILS, f"{file}: {e.strerror}", advice)
+    if not there:
         advice = "wsched tune measures one for this GPU"
         if os.environ.get(VARIABLE):
             advice = f"{VARIABLE} names it: mend it, or let wsched tune write it"

@@ -17,6 +17,7 @@ from wsched.cli.ladder_choice import show_way
 from wsched.cli.ladder_tables import show_tables
 from wsched.cli.options import asked_extents, asked_target, file_of, require_folder
 from wsched.cli.prose import prose
+from wsched.run.counts import require_extents
 
 if TYPE_CHECKING:
     from wsched.ladder.climb import Step
@@ -101,6 +102,7 @@ def _problem(shape: str) -> Problem:
     found = asked_extents(shape)
     if found is None or found.batch * found.heads != 1 or not found.m * found.n * found.k:
         raise typer.BadParameter(f"{shape}: M, N and K of one matmul", param_hint="--shape")
+    require_extents({"M": found.m, "N": found.n, "K": found.k})
     return found.m, found.n, found.k
 
 

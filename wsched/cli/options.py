@@ -14,7 +14,7 @@ from lowering.ground.errors import ScheduleError, UnsupportedError, WschedError
 from lowering.target.target import Target
 from lowering.target.targets import TARGETS
 from lowering.target.targets import named as named_target
-from wsched.choose.gpus import H200_SMS
+from wsched.choose.gpus import H200_SMS, MOST_SMS
 from wsched.choose.presets import PRESETS, ParamsError, read_params
 from wsched.front.known import import_fusion, recorded
 from wsched.front.schedule import Schedule
@@ -33,14 +33,16 @@ STDIN = Path("-")
 
 _ELSEWHERE = "This is about one kernel. `wsched explain` says which way it goes otherwise"
 
-MOST_SMS = 4096
-"""Multiprocessors that may be asked for; GPUs have a few hundred."""
-
 
 def found_file(file: Path | None) -> Path | None:
     """The same file, or the end where there is none."""
-    if file is None or file == STDIN or (file.exists() and not file.is_dir()):
-        return file  # also a pipe, which shells make of <(…)
+    if file is None or file == STDIN:
+        return file
+    try:
+        if file.exists() and not file.is_dir():
+            return file  # also a pipe, which shells make of <(…)
+    except OSError as e:  # a folder of others, a name that is too long
+        raise typer.BadParameter(f"file '{file}': {e.strerror}.") from None
     what = "is a folder" if file.is_dir() else "does not exist"
     raise typer.BadParameter(f"file '{file}' {what}.")
 
@@ -188,6 +190,8 @@ def file_of(path: Path, option: str) -> Iterator[None]:
         yield
     except OSError as e:
         raise typer.BadParameter(f"{path}: {e.strerror}", param_hint=option) from None
+    except UnicodeDecodeError:
+        raise typer.BadParameter(f"{path}: no text in UTF-8", param_hint=option) from None
 
 
 def require_folder(path: Path | None, option: str) -> None:

@@ -56,11 +56,14 @@ def _planned(gpu: Gpu, definition: Any, asked: Extents | None) -> Iterator[Compi
     if isinstance(definition, Schedule):
         yield kernel_of(definition)
         return
+    fusion = None
     try:
         fusion = import_fusion(definition)
         yield _kernel(gpu, fusion, extents_for(fusion, asked).problem(fusion, gpu.sms, gpu.target))
         return
     except UnsupportedError:
+        if fusion is not None and asked is not None:
+            raise  # a cut has the definition's sizes, not those asked for
         cutter = cutter_of(recorded(definition))  # which says why not, if it may not be cut
     tensors = cutter.graph.types
     sizes = Sizes(tensors, open_extents(cutter.definition, tensors), gpu.sms, gpu.target)

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from lowering.cuda.cache import default_directory
+from wsched.choose.gpus import MOST_SMS
 from wsched.nvfuser.plugin import build_plugin
 from wsched.nvfuser.plugin_source import SMS
 from wsched.version import __version__
@@ -30,7 +31,10 @@ def build(
         typer.Option("--output", help="The file to write; by default one in the user's cache."),
     ] = None,
     sms: Annotated[
-        int, typer.Option("--sms", min=1, help="Multiprocessors of the device to plan for.")
+        int,
+        typer.Option(
+            "--sms", min=1, max=MOST_SMS, help="Multiprocessors of the device to plan for."
+        ),
     ] = SMS,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:

@@ -19,6 +19,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from lowering.ground.errors import InternalError, UnsupportedError
+from lowering.ground.files import distrust, replace_file
 from wsched.nvfuser.plugin_source import SMS, plugin_source
 
 __all__ = ["VARIABLE", "Plugin", "build_plugin", "headers"]
@@ -72,7 +73,7 @@ def build_plugin(folder: Path, version: str, output: Path | None = None, sms: in
         sms: multiprocessors to plan for.
 
     Raises:
-        UnsupportedError: no nvFuser, or no C++ compiler.
+        UnsupportedError: no nvFuser, no C++ compiler, or others can write to ``folder``.
         InternalError: the compiler refuses the source.
         OSError: the file cannot be written.
     """
@@ -81,11 +82,28 @@ def build_plugin(folder: Path, version: str, output: Path | None = None, sms: in
     api = (include / _API).read_bytes()
     digest = hashlib.sha256(source.encode() + api + compiler.encode()).hexdigest()[:16]
     path = (output or folder / f"libwsched-matmul-{digest}.so").absolute()
-    build = output is not None or not path.exists()
+    build = output is not None or not _is_ours(path)
     if build:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(mode=0o777 if output else 0o700, parents=True, exist_ok=True)
         _compile(compiler, source, include, path)
     return Plugin(path, sms, compiler, build)
+
+
+def _is_ours(path: Path) -> bool:
+    """Whether the library is there, and nobody else has written it: a program runs what is in it.
+
+    Raises:
+        UnsupportedError: others could put one there.
+    """
+    try:
+        if why := distrust(path.parent.stat()):
+            raise UnsupportedError(
+                f"a plugin in {path.parent}, which {why},", "a folder that is yours alone",
+                "Name a file with --output, or another folder in WSCHED_CACHE_DIR",
+            )  # fmt: skip
+        return not distrust(path.stat())
+    except FileNotFoundError:
+        return False
 
 
 def headers() -> Path:
@@ -133,4 +151,4 @@ def _compile(compiler: str, source: str, include: Path, path: Path) -> None:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS)
         if done.returncode:
             raise InternalError("plugin build", f"{compiler} refuses the source", done.stderr)
-        os.replace(made, path)
+        replace_file(path, made.read_bytes(), 0o755)  # a device or a pipe keeps its name

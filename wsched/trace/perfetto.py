@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from math import inf
+from operator import index
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +29,11 @@ def load_trace(path: Path) -> Trace:
     """
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as e:
+    except (ValueError, RecursionError) as e:
         raise TraceFileError(f"{path} is no JSON: {e}") from None
     try:
         return trace_of(data)
-    except (KeyError, TypeError, IndexError, AttributeError) as e:
+    except (KeyError, TypeError, IndexError, AttributeError, ArithmeticError, ValueError) as e:
         text = f"{path} is no time line as wsched trace --json writes it: {type(e).__name__} {e}"
         raise TraceFileError(text) from None
 
@@ -54,9 +56,14 @@ def trace_of(data: dict[str, Any]) -> Trace:
         if e["ph"] == "X":
             role, group = places[e["pid"], e["tid"]]
             begin, end = e["ts"] / scale, (e["ts"] + e["dur"]) / scale
-            tile = e["args"].get("tile")
+            if not 0 <= end - begin < inf:  # NaN, too
+                raise ValueError(f"a span from {e['ts']} that takes {e['dur']}")
+            tile = None if e["args"].get("tile") is None else index(e["args"]["tile"])
             spans.append(
                 Span(e["name"], e["pid"], sms[e["pid"]], role, group, e["tid"], tile, begin, end)
             )
-    told = about.get("about", ""), about.get("ghz", 0.0)
-    return Trace(about["kernel"], about["unit"], tuple(spans), about["dropped"], *told)
+    ghz, dropped = float(about.get("ghz", 0.0)), index(about["dropped"])
+    if not 0 <= ghz < inf:
+        raise ValueError(f"a clock of {ghz} GHz")
+    told = str(about.get("about", "")), ghz
+    return Trace(str(about["kernel"]), about["unit"], tuple(spans), dropped, *told)

@@ -26,6 +26,7 @@ BF16, FLOAT = DataType.BFloat16, DataType.Float
         replace(PROBLEM, inputs=None, matrices=(BF16,), work=9, gpu="NVIDIA H100 80GB HBM3"),
         replace(PROBLEM, results=(BF16, FLOAT), inputs=(FLOAT,), n_major=True, pairs=False),
         replace(PROBLEM, computed=Computed("b", DataType.Float8_e4m3fn, 3.5)),
+        replace(PROBLEM, operand=DataType.Float8_e4m3fn, promotion=128, scaled=(1, 128)),
     ],
 )
 def test_round_trip(problem: Problem) -> None:
@@ -64,6 +65,8 @@ def test_what_a_problem_did_not_have_before_has_its_default() -> None:
             "computed is {'side': 'a', 'dtype': 'Half', 'work': 0}, not a side, a dtype and work",
         ),
         ({"results": []}, "a problem without results"),
+        ({"scaled": []}, "scaled is [], not rows of A and columns of B"),
+        ({"scaled": [1, 0]}, "scaled is [1, 0], not rows of A and columns of B"),
     ],
 )
 def test_no_problem(change: dict[str, Any], said: str) -> None:

@@ -137,6 +137,22 @@ def test_a_table_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     ]
 
 
+@pytest.mark.parametrize("setting", ["", "{}"], ids=["of the user", "named"])
+def test_a_table_that_cannot_be_looked_at(
+    setting: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a home of another user: the choice is the cost model's, told where it was asked for."""
+    home = tmp_path / ("x" * 300)
+    monkeypatch.setenv("XDG_DATA_HOME", str(home))
+    monkeypatch.setenv(VARIABLE, setting.format(home / "t.json"))
+    forget()
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        assert choose_params(PROBLEM) == modelled(PROBLEM)
+    told = f"wsched: {home / 't.json'}: the table is ignored: File name too long; the cost model"
+    assert [str(w.message).startswith(told) for w in said] == [True] * bool(setting)
+
+
 def test_off(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     add_entries(path, [entry()])
     assert lookup(PROBLEM) is not None

@@ -33,6 +33,7 @@ from wsched.choose.tuned.lookup import forget, untrusted, user_table
 from wsched.choose.tuned.table import TableError, add_entries, read_table
 from wsched.front.known import import_fusion
 from wsched.front.sizes import Extents, extents_for
+from wsched.importer.input_error import InputError
 from wsched.version import __version__
 
 __all__ = ["COMMAND", "device", "tune"]
@@ -143,9 +144,13 @@ def _asked(
             text = definition_of(what, Problem(shapes[0]))
         except (OSError, UnicodeDecodeError) as e:
             raise typer.BadParameter(f"{what}: {e}", param_hint="--definition") from None
-        problems = [problem_of(text, s) for s in shapes]
-        for s in shapes:
-            extents_for(import_fusion(text), Extents(s.m, s.n, s.k))
+        try:
+            problems = [problem_of(text, s) for s in shapes]
+            for s in shapes:
+                extents_for(import_fusion(text), Extents(s.m, s.n, s.k))
+        except (UnsupportedError, InputError) as e:
+            typer.echo(f"{definition}: {e}", err=True)
+            raise typer.Exit(2) from None
         return what, problems
     for name, word, known in (
         ("layout", layout, LAYOUTS), ("dtype", dtype, tuple(DTYPES)),

@@ -154,6 +154,8 @@ def problem_from_dict(data: Any) -> Problem:
         found = Problem(**{n: _value(n, hints[n], v) for n, v in data.items()})
     except TypeError as e:  # an argument is missing
         raise EntryError(str(e)) from None
+    if found.scaled is not None and (len(found.scaled) != 2 or min(found.scaled) < 1):
+        raise EntryError(f"scaled is {list(found.scaled)}, not rows of A and columns of B")
     if not (found.results or found.reductions.results):
         raise EntryError("a problem without results")
     return found
@@ -175,7 +177,7 @@ def _value(name: str, kind: Any, value: Any) -> Any:
         return _computed(name, value)
     if not isinstance(value, list):
         raise EntryError(f"{name} is {value!r}, not a list")
-    if kind == tuple[int, ...]:
+    if kind == tuple[int, ...] or tuple[int, int] in get_args(kind):
         return tuple(_value(name, int, v) for v in value)
     return tuple(_dtype(name, v) for v in value)
 

@@ -176,9 +176,15 @@ def _own(setting: str) -> tuple[tuple[Path, Table], ...]:
         file = user_table()
     except UnsupportedError:
         return ()
-    if not file.exists():
+    try:
+        file.stat()
+    except (FileNotFoundError, NotADirectoryError):
         if setting:
             _warn(file, f"{VARIABLE} names it, and there is no such file", "it counts as empty")
+        return ()
+    except OSError as e:  # a home that others own, say, or a name that is too long
+        if setting:
+            _warn(file, f"the table is ignored: {e.strerror}")
         return ()
     if why := untrusted(file):
         _warn(file, f"the table is ignored: {why}")
