@@ -242,6 +242,7 @@ def test_one_input_is_not_its_rows() -> None:
         ({"bias": 1.0}, "bias is a float, not a torch.Tensor"),
         ({"inputs": 2.0, "epilogue": add}, "inputs is a float, not a torch.Tensor"),
         ({"epilogue": "relu"}, "the epilogue is a str, not a function"),
+        ({"epilogue": add}, "the epilogue is given the operations and 1 tensors: missing a req"),
     ],
 )
 def test_other_arguments_that_are_none(more: Any, said: str) -> None:

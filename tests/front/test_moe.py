@@ -171,6 +171,23 @@ def test_down_of_other_dimensions() -> None:
         assert wsched.moe(*given, up, down[:, :, :16]).shape == (tokens, 16)
 
 
-def test_no_experts() -> None:
-    with pytest.raises(InputError, match="experts is 0"):
-        wsched.route(torch.zeros(1, 1, dtype=torch.int64), 0)
+@pytest.mark.parametrize(
+    ("experts", "said"),
+    [
+        (0, "experts is 0"),
+        ("8", "experts is '8', not a number of experts"),
+        (None, "experts is None, not a number of experts"),
+        (8.0, "experts is 8.0, not a number of experts"),
+    ],
+)
+def test_no_experts(experts: Any, said: str) -> None:
+    with pytest.raises(InputError) as error:
+        wsched.route(torch.zeros(1, 1, dtype=torch.int64), experts)
+    assert str(error.value).startswith(said), str(error.value)
+
+
+def test_an_epilogue_of_other_arguments() -> None:
+    """One matrix, and an epilogue of two products: Python's TypeError had come out."""
+    x, ids, weights, up, down = layer(6, 4, 2)
+    with pytest.raises(InputError, match="given the operations and 1 tensors: missing a required"):
+        wsched.moe(x, ids, weights, up[0], down)

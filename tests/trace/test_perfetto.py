@@ -41,7 +41,7 @@ def test_what_was_saved_is_read_back(unit: str, tmp_path: Path) -> None:
     "change",
     [
         {"ts": float("nan")}, {"ts": 1e308, "dur": 1e308}, {"dur": -1}, {"args": {"tile": "x"}},
-        {"kernel": 3, "dropped": "many"}, {"ghz": "x"}, {"ghz": float("nan")},
+        {"kernel": 3, "dropped": "many"}, {"ghz": "x"}, {"ghz": float("nan")}, {"name": "lunch"},
     ],
     ids=str,
 )  # fmt: skip

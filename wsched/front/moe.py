@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import index
 from typing import TYPE_CHECKING, Any
 
 from wsched.front.again import Again
@@ -78,6 +79,11 @@ def route(ids: torch.Tensor, experts: int) -> Routing:
     if ids.dim() != 2 or ids.dtype not in (torch.int64, torch.int32):
         found = f"{list(ids.shape)} of {ids.dtype}"
         raise InputError(f"ids are {found}", "ids", found, "[T, k] of torch.int64 or torch.int32")
+    try:
+        experts = index(experts)
+    except TypeError:
+        text = f"experts is {experts!r}, not a number of experts"
+        raise InputError(text, "experts", type(experts).__name__, "int") from None
     if experts < 1:
         raise InputError(f"experts is {experts}", "experts", str(experts), "at least one")
     flat, choices = ids.reshape(-1), max(ids.shape[1], 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import lru_cache, wraps
+from inspect import signature
 from typing import TYPE_CHECKING
 
 from wsched.front.traced import is_compiling
@@ -86,18 +87,34 @@ def computed(epilogue: Epilogue, nodes: list[Node], *given: Ref) -> Ref:
     """Write down what an epilogue computes of products and inputs.
 
     Raises:
-        InputError: it is no function, or gives something else than what an operation gives.
+        InputError: it is no function, takes something else than the operations and what is given,
+            or gives something else than what an operation gives.
     """
     if not callable(epilogue):
         kind = type(epilogue).__name__
         text = f"the epilogue is a {kind}, not a function"
         raise InputError(text, "epilogue", kind, "a function")
-    found = epilogue(Operations(nodes), *given)
+    operations = Operations(nodes)
+    if not is_compiling() and (why := _not_taken(epilogue, operations, *given)):
+        text = f"the epilogue is given the operations and {len(given)} tensors: {why}"
+        raise InputError(text, "epilogue", why, f"a function of {1 + len(given)} arguments")
+    found = epilogue(operations, *given)
     if isinstance(found, Ref):
         return found
     kind = type(found).__name__
     text = f"the epilogue gives a {kind}, not what one of its operations gives"
     raise InputError(text, "epilogue", kind, "what an operation gives")
+
+
+def _not_taken(function: Callable[..., object], *arguments: object) -> str:
+    """Why a function does not take these arguments; empty of one that does, or does not say."""
+    try:
+        signature(function).bind(*arguments)
+    except TypeError as e:
+        return str(e)
+    except ValueError:  # one that is written in C
+        pass
+    return ""
 
 
 def written(nodes: list[Node], op: str, *operands: Value, **kwargs: Value) -> Ref:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from lowering.ground.errors import WschedError
-from wsched.trace.spans import Span
+from wsched.trace.spans import COLUMNS, Span
 from wsched.trace.timeline import MICROSECONDS, Trace
 
 __all__ = ["TraceFileError", "load_trace", "trace_of"]
@@ -56,6 +56,8 @@ def trace_of(data: dict[str, Any]) -> Trace:
         if e["ph"] == "X":
             role, group = places[e["pid"], e["tid"]]
             begin, end = e["ts"] / scale, (e["ts"] + e["dur"]) / scale
+            if e["name"] not in ("cta", *COLUMNS):
+                raise ValueError(f"a span {e['name']}")
             if not 0 <= end - begin < inf:  # NaN, too
                 raise ValueError(f"a span from {e['ts']} that takes {e['dur']}")
             tile = None if e["args"].get("tile") is None else index(e["args"]["tile"])
