@@ -80,7 +80,8 @@ def grouped_mm(
             a kernel in front puts together; a row that ``x`` does not have is zeros.
 
     Returns:
-        [M, N], or [G, M, N] where groups are summed over.
+        [M, N], or [G, M, N] where groups are summed over. Gradients stop here: those of a
+        definition go on (:func:`wsched.execute`, ``gradients=True``).
 
     Raises:
         InputError: the tensors do not fit each other.

@@ -97,7 +97,8 @@ def linear(
         group: 32, 64 or 128.
 
     Returns:
-        [..., N] of the type of ``x``. On CPU tensors the machine model computes it.
+        [..., N] of the type of ``x``; gradients stop here. On CPU tensors the machine model
+        computes it.
 
     Raises:
         InputError: shapes or devices that do not fit each other.

@@ -123,7 +123,8 @@ def moe(
         epilogue: as of :func:`wsched.grouped_mm`; by default ``silu(gate) * up`` of two products.
 
     Returns:
-        [T, K] of the type of ``x``. On CPU tensors the machine model computes it.
+        [T, K] of the type of ``x``, where gradients stop as in :func:`wsched.grouped_mm`. On CPU
+        tensors the machine model computes it.
 
     Raises:
         InputError: the tensors do not fit each other.
