@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from lowering.ground.errors import UnsupportedError
 from wsched.doors.fallback import evaluated, unknown_ops
+from wsched.front.opaque import operator
 from wsched.importer import Definition
 
 if TYPE_CHECKING:
@@ -121,11 +122,8 @@ def define_gradients(library: torch.library.Library, asked: Asked) -> None:
     """
     import torch
 
-    library.define(
-        "gradients(str name, Tensor[] given, Tensor[] tensors, Scalar[] numbers) -> Tensor[]"
-    )
-    library.impl("gradients", partial(_gradients, asked), "CompositeExplicitAutograd")
-    torch.library.register_fake("wsched::gradients", _fake, lib=library)
+    schema = "gradients(str name, Tensor[] given, Tensor[] tensors, Scalar[] numbers) -> Tensor[]"
+    operator(schema, partial(_gradients, asked), _fake)
     torch.library.register_autograd(
         "wsched::execute", _backward, setup_context=partial(_keep, asked), lib=library
     )

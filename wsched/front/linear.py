@@ -17,8 +17,9 @@ from lowering.target.ptx import TMA_STRIDE_ALIGN
 from wsched.choose.price import price
 from wsched.doors.fallback.torch_products import along_k
 from wsched.front.known import import_fusion
-from wsched.front.opaque import is_compiling, opaque, operator
+from wsched.front.opaque import opaque, operator
 from wsched.front.problems import problem_of
+from wsched.front.traced import is_compiling
 from wsched.front.written import (
     FLOATS,
     INTEGERS,

@@ -1,8 +1,8 @@
-"""Plain doors inside of ``torch.compile``: an operator for each, which Dynamo does not look into.
+"""Operators of torch's for what Dynamo does not look into: ``wsched.execute`` and plain doors.
 
-``wsched.execute`` has one of its own (:mod:`wsched.front.traced`). What a door does with its
-arguments, addresses and strides among it, is nothing that can be traced; so where Dynamo traces, a
-door calls its operator, whose fake kernel says shapes and types of the results.
+What a door does with its arguments, addresses and strides among it, is nothing that can be traced;
+so where Dynamo traces, a door calls its operator, whose fake kernel says shapes and types of the
+results. That of ``execute`` takes more (:mod:`wsched.front.traced`).
 """
 
 from __future__ import annotations
@@ -10,21 +10,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from wsched.front.traced import is_compiling
-
 try:
     import torch
 except ImportError:
     torch = None
 
-__all__ = ["is_compiling", "opaque", "operator"]
+__all__ = ["opaque", "operator"]
 
 _libraries: list[Any] = []
 """Kept: an operator goes with its library."""
 
 
-def operator(schema: str, run: Callable[..., Any], shapes: Callable[..., Any]) -> None:
-    """Give torch an operator ``wsched::NAME``, if torch is there.
+def operator(schema: str, run: Callable[..., Any], shapes: Callable[..., Any]) -> Any:
+    """Give torch an operator ``wsched::NAME``, if torch is there; the library that it is in.
 
     Args:
         schema: its name, arguments and results.
@@ -32,13 +30,14 @@ def operator(schema: str, run: Callable[..., Any], shapes: Callable[..., Any]) -
         shapes: results without values, of tensors without memory.
     """
     if torch is None:
-        return
+        return None
     name = f"wsched::{schema.partition('(')[0]}"
     library = torch.library.Library("wsched", "FRAGMENT")
     library.define(schema)
     library.impl(name, run, "CompositeExplicitAutograd")
     torch.library.register_fake(name, shapes, lib=library)
     _libraries.append(library)
+    return library
 
 
 def opaque(name: str, *given: Any) -> Any:

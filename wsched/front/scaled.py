@@ -11,7 +11,8 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from lowering.ground.errors import UnsupportedError
-from wsched.front.opaque import is_compiling, opaque, operator
+from wsched.front.opaque import opaque, operator
+from wsched.front.traced import is_compiling
 from wsched.front.written import (
     FLOATS,
     INTEGERS,

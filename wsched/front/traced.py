@@ -24,6 +24,7 @@ from wsched.doors.fallback import check_inputs, evaluated
 from wsched.front.cut.order import declared_order
 from wsched.front.gradients import define_gradients
 from wsched.front.known import recorded
+from wsched.front.opaque import operator
 from wsched.front.schedule import Schedule
 from wsched.importer import Definition
 from wsched.schedule.matmul.params import MatmulParams
@@ -253,13 +254,6 @@ def define(execute: Execute) -> None:
     constants: tuple[Any, ...] = (_name, _places)
     for constant in constants:
         constant._dynamo_marked_constant = True
-    library = torch.library.Library("wsched", "FRAGMENT")
-    library.define("execute(str name, Tensor[] tensors, Scalar[] numbers) -> Tensor[]")
-    library.impl("execute", partial(_executed, execute), "CompositeExplicitAutograd")
-    torch.library.register_fake("wsched::execute", _fake, lib=library)
+    schema = "execute(str name, Tensor[] tensors, Scalar[] numbers) -> Tensor[]"
+    library = operator(schema, partial(_executed, execute), _fake)
     define_gradients(library, lambda name: (_asked[name].operations, _asked[name].inputs))
-    _libraries.append(library)
-
-
-_libraries: list[Any] = []
-"""Kept: an operator goes with its library."""

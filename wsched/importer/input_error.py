@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     import torch
 
 __all__ = [
-    "InputError", "is_array", "no_tensor", "require_64_bits", "require_array", "require_memory",
-    "require_sequence", "require_tensor", "several_devices", "wrong_number", "wrong_rank",
-    "wrong_size", "wrong_type",
+    "InputError", "is_array", "is_fake", "no_tensor", "require_64_bits", "require_array",
+    "require_memory", "require_sequence", "require_tensor", "several_devices", "wrong_number",
+    "wrong_rank", "wrong_size", "wrong_type",
 ]  # fmt: skip
 
 
@@ -101,17 +101,22 @@ def require_array(argument: str, tensor: torch.Tensor) -> None:
         raise InputError(text, argument, "the negative bit", "the result of resolve_neg()")
 
 
+def is_fake(tensor: torch.Tensor) -> bool:
+    """Whether a tensor only says that it has memory: torch's fake ones have shapes alone."""
+    return type(tensor).__name__ == "FakeTensor"
+
+
 def require_memory(tensors: Iterable[torch.Tensor]) -> None:
     """Refuse tensors that nothing can run on.
 
     Raises:
-        UnsupportedError: one is neither on the CPU nor on a GPU, or only says that it is: torch's
-            fake tensors have shapes alone.
+        UnsupportedError: one is neither on the CPU nor on a GPU, or only says that it is.
     """
     for tensor in tensors:
         if tensor.device.type not in ("cpu", "cuda"):
             raise UnsupportedError(f"running on {tensor.device}", "tensors on cuda or cpu")
-        if (kind := type(tensor).__name__) == "FakeTensor":
+        if is_fake(tensor):
+            kind = type(tensor).__name__
             raise UnsupportedError(f"running on a {kind} without memory", "tensors that have some")
 
 

@@ -51,21 +51,24 @@ def trace_of(data: dict[str, Any]) -> Trace:
         elif e["name"] == "thread_name":
             found = re.fullmatch(r"(.*)\[(\d+)\] warp \d+", name)
             places[e["pid"], e["tid"]] = (found[1], int(found[2])) if found else (name, 0)
-    spans = []
-    for e in data["traceEvents"]:
-        if e["ph"] == "X":
-            role, group = places[e["pid"], e["tid"]]
-            begin, end = e["ts"] / scale, (e["ts"] + e["dur"]) / scale
-            if e["name"] not in ("cta", *COLUMNS):
-                raise ValueError(f"a span {e['name']}")
-            if not 0 <= end - begin < inf:  # NaN, too
-                raise ValueError(f"a span from {e['ts']} that takes {e['dur']}")
-            tile = None if e["args"].get("tile") is None else index(e["args"]["tile"])
-            spans.append(
-                Span(e["name"], e["pid"], sms[e["pid"]], role, group, e["tid"], tile, begin, end)
-            )
+    spans = tuple(
+        _span(e, sms[e["pid"]], places[e["pid"], e["tid"]], scale)
+        for e in data["traceEvents"]
+        if e["ph"] == "X"
+    )
     ghz, dropped = float(about.get("ghz", 0.0)), index(about["dropped"])
     if not 0 <= ghz < inf:
         raise ValueError(f"a clock of {ghz} GHz")
     told = str(about.get("about", "")), ghz
-    return Trace(str(about["kernel"]), about["unit"], tuple(spans), dropped, *told)
+    return Trace(str(about["kernel"]), about["unit"], spans, dropped, *told)
+
+
+def _span(e: dict[str, Any], sm: int, place: tuple[str, int], scale: float) -> Span:
+    """What an event says of a warp at a place: its role and group."""
+    begin, end = e["ts"] / scale, (e["ts"] + e["dur"]) / scale
+    if e["name"] not in ("cta", *COLUMNS):
+        raise ValueError(f"a span {e['name']}")
+    if not 0 <= end - begin < inf:  # NaN, too
+        raise ValueError(f"a span from {e['ts']} that takes {e['dur']}")
+    tile = None if e["args"].get("tile") is None else index(e["args"]["tile"])
+    return Span(e["name"], e["pid"], sm, *place, e["tid"], tile, begin, end)

@@ -20,10 +20,9 @@ from lowering.ground.errors import UnsupportedError
 from wsched.bench.method.statistic import in_turns
 from wsched.choose.step import FLOPS_PER_CYCLE
 
-__all__ = ["CALLS", "ROUNDS", "Counted", "CycleCounter", "counted", "cycles_of", "elapsed",
-           "told"]  # fmt: skip
+__all__ = ["Counted", "CycleCounter", "counted", "cycles_of", "elapsed", "told"]
 
-CALLS, ROUNDS = 4, 3
+_CALLS, _ROUNDS = 4, 3
 """Of each way one behind the other, and how often ways take turns."""
 
 _NAME = "cycles"
@@ -155,7 +154,7 @@ def counted(
     """
     if counter is None:
         return {}
-    found = cycles_of(ways, counter, CALLS, ROUNDS, seed)
+    found = cycles_of(ways, counter, _CALLS, _ROUNDS, seed)
     peak = counter.sms * FLOPS_PER_CYCLE
     return {name: Counted(cycles, flops / (cycles * peak)) for name, cycles in found.items()}
 

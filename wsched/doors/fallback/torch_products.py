@@ -6,6 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 from lowering.ground.errors import UnsupportedError
+from wsched.importer.input_error import is_fake
 
 __all__ = ["along_k", "grouped_mm", "linear", "matmul"]
 
@@ -63,7 +64,7 @@ def grouped_mm(mat1: Any, mat2: Any, offsets: Any, bias: Any = None, *, dtype: A
 
     if bias is not None and bias.dim() != 2:  # a row for each group, else a number for each
         raise ValueError(f"a bias of {bias.dim()} dimensions, which has a row for each group")
-    if mat1.device.type == "meta" or type(offsets).__name__ == "FakeTensor":
+    if mat1.device.type == "meta" or is_fake(offsets):
         return _as(_of_groups(mat1, mat2, offsets), dtype)
     begins = [0, *offsets.tolist()] if mat1.device.type == "cpu" or bias is not None else []
     if not begins:
