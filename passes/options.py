@@ -18,8 +18,6 @@ class LoweringOptions:
             of its chunks; a TMA store may be in flight from each.
         programmatic_dependent_launch: whether the kernel may start before the grid in front of it
             has ended, and lets the next one do the same.
-        waits_last: whether such a kernel waits for the grid in front only before it ends, which it
-            runs beside.
         early_operands: tensor maps of operands that the grid in front does not write.
         leaves_registers: whether a CTA has no more registers than its roles want.
         prefetched_steps: of its first tile, for which a CTA asks the L2 for the operands before it
@@ -41,7 +39,6 @@ class LoweringOptions:
 
     epilogue_stages: int = 2
     programmatic_dependent_launch: bool = True
-    waits_last: bool = False
     early_operands: tuple[str, ...] = ()
     leaves_registers: bool = False
     prefetched_steps: int = 0

@@ -28,12 +28,6 @@ is off the critical path. It happens behind our own wait, so that never more tha
 stream wait for each other. That our results are not written yet does not matter: the next grid's
 wait is for our end, not for this statement.
 
-*Beside the grid in front.* With ``waits_last`` each of these roles lets the next grid start where
-it would wait, and waits as the last thing that it does: kernels that share out the groups of a
-matmul write rows of their own and read what was there before the first of them (note 0031). That
-one waits before it lets the second start, so what they read is complete; and no grid ends before
-the one in front of it, as everywhere.
-
 After ``reallocate_registers`` and ``chunk_epilogue``: the prologue of each role and its copies are
 final.
 """
@@ -106,10 +100,8 @@ def wait_for_earlier_grids(kernel: Kernel, options: LoweringOptions) -> Kernel:
     waits = _Waits(kernel)
     if any(waits.inside(s) for s in kernel.body if not isinstance(s, Roles)):
         raise InternalError("wait_for_earlier_grids", "global memory is used outside the roles")
-    last = options.waits_last
-    put = waits.last if last else waits.put
-    found = map_roles(kernel, lambda r: replace(r, body=put(r.body)))
-    return replace(found, dependent=True, beside=last)
+    found = map_roles(kernel, lambda r: replace(r, body=waits.put(r.body)))
+    return replace(found, dependent=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,15 +121,6 @@ class _Waits:
         if isinstance(stmt, For) and not stmt.unroll and self._works_first(stmt.body):
             return (*front, replace(stmt, body=self.put(stmt.body)), GridDepWait(), *behind)
         return (*front, GridDepWait(), GridDepLaunchDependents(), stmt, *behind)
-
-    def last(self, body: Body) -> Body:
-        """A role's list with a wait as its last statement, if anything needs one: the next grid
-        starts where it would wait first.
-        """
-        first = next((i for i, s in enumerate(body) if self.inside(s)), None)
-        if first is None:
-            return body
-        return (*body[:first], GridDepLaunchDependents(), *body[first:], GridDepWait())
 
     def _works_first(self, body: Body) -> bool:
         """Whether early operands are used in a loop in front of what needs a wait."""

@@ -38,7 +38,9 @@ from lowering.kernel.descriptor import ADDRESS_BITS
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import CtaNumber, Role, Stmt
 
-__all__ = ["Emitted", "device_header", "emit_cuda", "emit_kernel", "emit_lines"]
+__all__ = [
+    "Emitted", "Parts", "device_header", "emit_cuda", "emit_kernel", "emit_lines", "parts_of",
+]  # fmt: skip
 
 _RULES = {
     **control.RULES, **barriers.RULES, **movement.RULES, **compute.RULES, **global_memory.RULES,
@@ -86,32 +88,62 @@ def emit_kernel(kernel: Kernel) -> str:
     return _emitted(kernel).text
 
 
-def _emitted(kernel: Kernel) -> Emitted:
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What the text of a kernel is made of.
+
+    Args:
+        helpers: device functions that it calls.
+        attributes: of its function, what it asks of a launch and of its compiler.
+        parameters: each a type and a name.
+        frame: lines in front of its statements, which define registers and places.
+        body: those of its statements.
+        origins: of each line of these, as of :class:`Emitted`.
+    """
+
+    helpers: tuple[str, ...]
+    attributes: str
+    parameters: tuple[str, ...]
+    frame: tuple[str, ...]
+    body: tuple[str, ...]
+    origins: tuple[Stmt | Role | None, ...]
+
+
+def parts_of(kernel: Kernel) -> Parts:
+    """The text of a final kernel in parts; errors as ``emit_cuda``."""
     if not kernel.name.isidentifier():
         raise InternalError("emit_cuda", f"kernel name {kernel.name!r} is no identifier")
     e = Emitter(kernel, _RULES)
     e.body(kernel.body)
     parameters = _parameters(e)
-    parts = [wgmma_function(form) for form in sorted(e.wgmmas, key=lambda f: f.name)]
-    parts += [atomics.atom_function(*form) for form in sorted(e.atoms)]
-    parts += map(copy_function, sorted(e.copies))
-    parts += [e.functions[name] for name in sorted(e.functions)]
-    frame = Writer()
+    helpers = [wgmma_function(form) for form in sorted(e.wgmmas, key=lambda f: f.name)]
+    helpers += [atomics.atom_function(*form) for form in sorted(e.atoms)]
+    helpers += map(copy_function, sorted(e.copies))
+    helpers += [e.functions[name] for name in sorted(e.functions)]
+    frame = Writer(1)
+    _special_registers(e, frame)
+    for line in stamps.frame(e):
+        frame.line(line)
+    _storage(e, frame)
     attributes = f"__launch_bounds__({kernel.threads}, 1)"
     if kernel.registers is not None:
         attributes = f"__maxnreg__({kernel.registers})"
     if kernel.cluster > 1:
         attributes = f"__cluster_dims__({kernel.cluster}, 1, 1) {attributes}"
-    frame.line(f'extern "C" __global__ void {attributes}')
-    frame.call(kernel.name, *parameters, end=" {")
-    frame.depth = 1
-    _special_registers(e, frame)
-    for line in stamps.frame(e):
-        frame.line(line)
-    _storage(e, frame)
-    front = "\n\n".join([*parts, "\n".join(frame.lines)]) + "\n"
-    text = front + "\n".join([*e.out.lines, "}"]) + "\n"
-    return Emitted(text, (*(None,) * front.count("\n"), *_origins(e), None))
+    return Parts(
+        tuple(helpers), attributes, tuple(parameters), tuple(frame.lines), tuple(e.out.lines),
+        tuple(_origins(e)),
+    )  # fmt: skip
+
+
+def _emitted(kernel: Kernel) -> Emitted:
+    parts = parts_of(kernel)
+    head = Writer()
+    head.line(f'extern "C" __global__ void {parts.attributes}')
+    head.call(kernel.name, *parts.parameters, end=" {")
+    front = "\n\n".join([*parts.helpers, "\n".join([*head.lines, *parts.frame])]) + "\n"
+    text = front + "\n".join([*parts.body, "}"]) + "\n"
+    return Emitted(text, (*(None,) * front.count("\n"), *parts.origins, None))
 
 
 def _origins(e: Emitter) -> list[Stmt | Role | None]:

@@ -10,7 +10,7 @@ from lowering.cuda.driver import INVALID_CONTEXT, call, driver_api, launch_funct
 from lowering.cuda.launch_block import Arguments, LaunchAttribute, LaunchConfig
 from lowering.cuda.launch_maps import Descriptors
 from lowering.cuda.launch_memory import Allocate, Needs
-from lowering.cuda.pointers import pointer_of
+from lowering.cuda.launch_packing import Packing
 from lowering.ground.errors import InternalError, UnsupportedError
 from lowering.ground.streams import stream_functions
 from lowering.kernel.early import loads_early
@@ -70,7 +70,7 @@ class LoadedKernel:
         self._handle = int(self._function)
         self._ready: set[int] = set()
         self._resident: dict[int, int] = {}
-        self._descriptors = Descriptors(self._driver, kernel, self._torch)
+        self._packing = self._packing_of(kernel)
 
     def launch(
         self,
@@ -102,21 +102,8 @@ class LoadedKernel:
                 target, or more CTAs along y than a grid has.
             InternalError: a missing argument.
         """
-        descriptors, device = self._descriptors.of(tensors)
-        places = [
-            _argument(tensors, m.name).data_ptr() for m in self.kernel.tensor_maps if m.device
-        ]
-        for g in (g for array in self.kernel.globals for g in array.entries):
-            t = _argument(tensors, g.name)
-            places += pointer_of(g, t)
-            if device not in (-1, t.device.index):
-                raise UnsupportedError("tensors of several devices", "tensors of one device")
-            device = t.device.index
-        places += [_argument(tensors, t.name).data_ptr() for t in self.kernel.traces]
-        if self.kernel.watch is not None:
-            places.append(_argument(tensors, self.kernel.watch.name).data_ptr())
-        scalars = [_argument(params, p.name) for p in self.kernel.params]
-        self.prepare_device(device)
+        packed = self._packing.of(tensors, params)
+        self.prepare_device(packed.device)
         if (rows := self.kernel.rows(params)) > GRID_YZ_MAX:
             what = f"{self.kernel.name} on {grid} x {rows} CTAs"
             hint = "Take larger tiles, or run the loop on BIDx"
@@ -124,13 +111,12 @@ class LoadedKernel:
         needs = Needs.of(self.kernel, {**params, "ctas": grid})
 
         def pack(*where: int) -> Arguments:
-            more = needs.addresses(*where)
-            return Arguments(self.kernel, descriptors, [*places, *more], scalars)
+            return packed.block(*needs.addresses(*where))
 
         if needs.total:
-            return PreparedLaunch(self, pack, device, (grid, rows), needs)
-        packed = pack(0, 0)
-        return PreparedLaunch(self, lambda *_: packed, device, (grid, rows), None)
+            return PreparedLaunch(self, pack, packed.device, (grid, rows), needs)
+        block = pack(0, 0)
+        return PreparedLaunch(self, lambda *_: block, packed.device, (grid, rows), None)
 
     def resident_ctas(self, device: int) -> int:
         """CTAs that run at the same time on ``device``: one per SM, or whole clusters only.
@@ -174,6 +160,9 @@ class LoadedKernel:
         held = ctas_held(k.threads, k.shared_bytes)
         dependent = k.dependent and (self._follows or not loads_early(k))
         return dependent and (held <= 1 or ctas >= held * k.target.sms)
+
+    def _packing_of(self, kernel: Kernel) -> Packing:
+        return Packing(kernel, Descriptors(self._driver, kernel, self._torch))
 
     def _active_clusters(self, sms: int) -> int:
         driver = self._driver
@@ -345,13 +334,6 @@ class PreparedLaunch:
 
 def _address(buffer: torch.Tensor | None) -> int:
     return 0 if buffer is None else int(buffer.data_ptr())
-
-
-def _argument(values: Mapping[str, Any], name: str) -> Any:
-    try:
-        return values[name]
-    except KeyError:
-        raise InternalError("launch", f"no argument {name}") from None
 
 
 def _torch() -> Any:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from itertools import accumulate
+from typing import Any
 
 from lowering.ground.expr import ScalarType
 from lowering.kernel.kernel import Kernel
@@ -70,15 +72,26 @@ class Arguments:
         self, kernel: Kernel, descriptors: list[bytes], places: list[int], scalars: list[int]
     ) -> None:
         *starts, size = accumulate(map(len, descriptors), initial=0)
-        self._storage = (ctypes.c_char * (size + _MAP_ALIGN))()
+        self._storage: Any = (ctypes.c_char * (size + _MAP_ALIGN))()
         base = -(-ctypes.addressof(self._storage) // _MAP_ALIGN) * _MAP_ALIGN
         slots = [base + start for start in starts]
         for slot, descriptor in zip(slots, descriptors, strict=True):
             ctypes.memmove(slot, descriptor, len(descriptor))
-        self._scalars = [
+        self._scalars: list[Any] = [
             *map(ctypes.c_int64, places),
             *(_SCALARS[p.type](value) for p, value in zip(kernel.params, scalars, strict=True)),
         ]
-        pointers = [*slots, *(ctypes.addressof(s) for s in self._scalars)]
-        self._pointers = (ctypes.c_void_p * len(pointers))(*pointers)
+        self._point([*slots, *(ctypes.addressof(s) for s in self._scalars)])
+
+    @classmethod
+    def joined(cls, blocks: Sequence[Arguments]) -> Arguments:
+        """The parameters of several kernels, one behind the other, as those of one launch."""
+        made = cls.__new__(cls)
+        made._storage, made._scalars = [b._storage for b in blocks], [b._scalars for b in blocks]
+        made._point([p for b in blocks for p in b._addresses])
+        return made
+
+    def _point(self, pointers: Sequence[int]) -> None:
+        """Take what the driver reads: an array of pointers to the parameters, which are held."""
+        self._addresses, self._pointers = pointers, (ctypes.c_void_p * len(pointers))(*pointers)
         self.pointer = ctypes.addressof(self._pointers)

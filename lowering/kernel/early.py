@@ -18,10 +18,9 @@ def loads_early(kernel: Kernel) -> bool:
 
 def waits_for_grids(kernel: Kernel, stmt: Stmt) -> bool:
     """Whether a statement, without those inside it, stands behind ``griddepcontrol.wait``: all that
-    touch global memory do, but for loads through an early map, and none of a kernel that runs
-    beside the grid in front.
+    touch global memory do, but for loads through an early map.
     """
-    if kernel.beside or not stmt.TRAITS.touches & Memory.GLOBAL:
+    if not stmt.TRAITS.touches & Memory.GLOBAL:
         return False
     read = kernel.find(TensorMap, stmt.src.map) if isinstance(stmt, TmaLoad) else None
     return read is None or not read.early

@@ -44,9 +44,7 @@ class Kernel:
     multiprocessors), ``grid_y`` that along y, over the scalar parameters alone, and ``splits`` that
     along z. ``cluster`` is CTAs per cluster along x. A
     ``dependent`` kernel is launched with programmatic stream serialization: it may start before the
-    grid in front of it has ended, and touches no global memory before ``griddepcontrol.wait``. One
-    that is ``beside`` the grid in front may: it is launched right behind one that has waited, and
-    neither reads what that one writes nor writes what it reads or writes.
+    grid in front of it has ended, and touches no global memory before ``griddepcontrol.wait``.
     A ``partial`` one writes a part of its results, kernels beside it the rest. ``target`` is the
     GPU that it is made for.
 
@@ -65,7 +63,6 @@ class Kernel:
     body: Body
     cluster: int = 1
     dependent: bool = False
-    beside: bool = False
     partial: bool = False
     splits: int = 1
     target: Target = DEFAULT
@@ -81,11 +78,6 @@ class Kernel:
     def cta_group(self) -> CtaGroup:
         """The CTAs that have a part of one of its matrix instructions."""
         return CtaGroup.of(self.target, self.cluster)
-
-    @property
-    def waits_first(self) -> bool:
-        """Whether it waits for the grid in front before it touches global memory."""
-        return self.dependent and not self.beside
 
     def rows(self, params: Mapping[str, int]) -> int:
         """CTAs along y.

@@ -81,7 +81,6 @@ class _Parser(Declarations):
         splits = self.integer() if self.accept("splits") else 1
         partial = self.accept("partial")
         dependent = self.accept("dependent")
-        beside = dependent and self.accept("beside")
         target = self.target() if self.accept("target") else TARGETS[0]
         self.expect("grid")
         mark = self.at
@@ -108,8 +107,8 @@ class _Parser(Declarations):
             del self.scope["sms"]
             grid_y = self.expr()
         return Kernel(
-            name, threads, grid, tuple(params), tuple(storage), body, cluster, dependent, beside,
-            partial, splits, target, grid_y, registers,
+            name, threads, grid, tuple(params), tuple(storage), body, cluster, dependent, partial,
+            splits, target, grid_y, registers,
         )  # fmt: skip
 
     def target(self) -> Target:

@@ -59,7 +59,6 @@ def kernel_lines(kernel: Kernel) -> Iterator[Line]:
     head += f" splits {kernel.splits}" if kernel.splits > 1 else ""
     head += " partial" if kernel.partial else ""
     head += " dependent" if kernel.dependent else ""
-    head += " beside" if kernel.beside else ""
     head += "" if kernel.target == TARGETS[0] else f" target {kernel.target.arch}"
     head += f" cta_group {kernel.cta_group.size}" if kernel.cta_group.several else ""
     head += f" grid {kernel.grid}" + ("" if kernel.grid_y == ONE else f", {kernel.grid_y}")

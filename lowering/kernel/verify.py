@@ -110,8 +110,6 @@ class _Verifier:
         yield from verify_tensor.declared_tensors(self.kernel)
         if self.stage is not None:
             yield from self.stage.undeclared(self.kernel)
-        if self.kernel.beside and (self.kernel.counters or self.kernel.workspaces):
-            yield "a kernel beside the grid in front has counters or workspaces, the stream's"
         yield from role_rules(self.kernel)
         yield from self.body(self.kernel.body, scope, one_thread=False)
 

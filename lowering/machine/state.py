@@ -149,9 +149,9 @@ class Warp:
         """Raise FaultError where a kernel that is launched dependently reads or writes too early.
 
         Each warp has to wait itself. The hardware would also let one wait and then meet others in a
-        barrier; no kernel does that. One beside the grid in front has nothing to wait for.
+        barrier; no kernel does that.
         """
-        if self.cta.cluster.kernel.waits_first and not self.waited:
+        if self.cta.cluster.kernel.dependent and not self.waited:
             raise FaultError(
                 "global memory before griddepcontrol.wait: earlier grids may still use it"
             )

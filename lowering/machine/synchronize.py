@@ -238,7 +238,7 @@ def griddep_launch_dependents(stmt: GridDepLaunchDependents, program: Program) -
     """
 
     def run(warp: Warp) -> None:
-        if program.kernel.waits_first and not warp.waited:
+        if program.kernel.dependent and not warp.waited:
             raise FaultError(
                 "griddepcontrol.launch_dependents before griddepcontrol.wait: the next grid may "
                 "start while an earlier one writes"

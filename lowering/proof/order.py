@@ -55,7 +55,7 @@ class _Grids(Finite[bool]):
     def plain(self, stmt: Stmt, state: bool) -> bool:
         if isinstance(stmt, GridDepWait):
             return True
-        early = isinstance(stmt, GridDepLaunchDependents) and not self.kernel.beside
+        early = isinstance(stmt, GridDepLaunchDependents)
         if not state and (early or waits_for_grids(self.kernel, stmt)):
             raise RefutedError("griddepcontrol.wait", "", f"{stmt.OP} before the wait")
         return state

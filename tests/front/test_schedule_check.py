@@ -172,7 +172,7 @@ def test_a_tensor_that_is_not_there() -> None:
         (
             lambda s: s.configure(speed=11),
             "configure(speed=11): there is no option speed\n  legal here: epilogue_stages; "
-            "programmatic_dependent_launch; waits_last; prefetched_steps; cache_policies; "
+            "programmatic_dependent_launch; prefetched_steps; cache_policies; "
             "l2_promotions; smem_swizzles; promote_prologue_smem_reuse",
         ),
         (

@@ -51,20 +51,6 @@ def test_each_role_waits_in_front_of_global_memory() -> None:
     assert lowered(wait_for_earlier_grids, BEFORE) == after
 
 
-def test_beside_the_grid_in_front_each_role_waits_last() -> None:
-    """It lets the next grid start where it would wait."""
-    after = full(BEFORE).replace("cluster 1 grid", "cluster 1 dependent beside grid")
-    last = {
-        "for t in": "tma.store A[0, 0], A_s[0, 0, 0]\n      }\n",
-        "on %warpgroup.warp 0": "bar=full[0]\n          }\n        }\n      }\n",
-    }
-    for first, end in last.items():
-        assert (after.count(first), after.count(end)) == (1, 1)
-        after = after.replace(first, f"griddepcontrol.launch_dependents\n      {first}")
-        after = after.replace(end, f"{end}      griddepcontrol.wait\n")
-    assert lowered(wait_for_earlier_grids, BEFORE, waits_last=True) == after
-
-
 EARLY = """
 param n: i32
 tensormap A: bf16[512, 512] box 64x64 swizzle 128

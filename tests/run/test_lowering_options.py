@@ -36,7 +36,6 @@ OTHERS: dict[str, tuple[Any, str, Any]] = {
     "promote_prologue_smem_reuse": (True, "promote_prologue_smem_reuse", True),
     "vector_registers": (24, "vector_registers", 24),
     "prefetched_steps": (2, "prefetched_steps", 2),
-    "waits_last": (True, "waits_last", True),
     "slice_groups": (2, "slice_groups", 2),
     "slice_registers": ((40, 232), "slice_registers", (40, 232)),
 }  # fmt: skip

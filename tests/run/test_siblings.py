@@ -152,17 +152,17 @@ def test_columns() -> None:
     check_rows(d, x, w, ends)
 
 
-def test_the_first_waits_in_front_and_the_others_before_they_end() -> None:
+def test_each_waits_in_front() -> None:
     k = kernel("three")
-    found = [(m.kernel.partial, m.kernel.dependent, m.kernel.beside) for m in (k, *k.siblings)]
-    assert found == [(True, True, False), (True, True, True), (True, True, True)]
+    found = [(m.kernel.partial, m.kernel.dependent) for m in (k, *k.siblings)]
+    assert found == [(True, True)] * 3
 
 
-def test_nobody_launches_a_kernel_without_the_one_that_it_runs_beside() -> None:
+def test_nobody_launches_a_sibling_alone() -> None:
     k = kernel("two")
     (other,) = k.siblings
     assert isinstance(other, CompiledFusion)
-    with pytest.raises(UnsupportedError, match="without the kernel that it runs beside"):
+    with pytest.raises(UnsupportedError, match="without the kernels that take the other groups"):
         other(*given((1,), 8, 8))
 
 

@@ -52,7 +52,6 @@ WRONG = (None, True, 3, "x", 0.5, ("a", "b", "c"), ("a", 2), {"a": "x"})
 OPTIONS: dict[str, tuple[Any, ...]] = {
     "epilogue_stages": (),
     "programmatic_dependent_launch": (False,),
-    "waits_last": (False,),
     "prefetched_steps": (),
     "cache_policies": _by_tensor(CachePolicy.EvictLast),
     "l2_promotions": _by_tensor(TensorMapL2Promotion.B128),

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from lowering.cuda.launch import LoadedKernel, PreparedLaunch
 from lowering.cuda.launch_maps import Descriptors
+from lowering.cuda.launch_packing import Packing
 from lowering.cuda.tensormap import MAP_BYTES
 from lowering.ground.errors import UnsupportedError, WschedError
 from lowering.kernel.kernel import Kernel
@@ -162,7 +163,7 @@ class _FakeLoaded(LoadedKernel):
         # Takes no arguments, makes no system call, and returns 0, the default rounding mode.
         self._submit = ctypes.CDLL("libm.so.6").fegetround
         self._handle = 1
-        self._descriptors = _FakeDescriptors(None, kernel, None)
+        self._packing = Packing(kernel, _FakeDescriptors(None, kernel, None))
 
     def prepare(
         self, tensors: Mapping[str, Any], params: Mapping[str, int], grid: int

@@ -46,10 +46,10 @@ def kernels_on(gpu: Gpu, definition: Any, asked: Extents | None = None) -> list[
         UnsupportedError: no matmul has a kernel, or there is no NVRTC.
         InputError: sizes that the definition excludes.
     """
-    found = [k for made in _planned(gpu, definition, asked) for k in made.launched]
-    for kernel in found:
-        kernel.compiled  # noqa: B018 - it is found out here
-    return found
+    found = [*_planned(gpu, definition, asked)]
+    for grid in (g for made in found for g in made.grids):
+        grid.compiled  # noqa: B018 - it is found out here
+    return [k for made in found for k in made.launched]
 
 
 def _planned(gpu: Gpu, definition: Any, asked: Extents | None) -> Iterator[CompiledFusion]:

@@ -304,7 +304,7 @@ class CompiledFusion(OnDevice):
         Raises:
             UnsupportedError: the kernel cannot store one of them so.
         """
-        self._add_outputs(self._arguments(self._copied(inputs)), list(outputs))
+        self.add_outputs(self._arguments(self._copied(inputs)), list(outputs))
 
     @property
     def finishes(self) -> bool:
@@ -378,7 +378,7 @@ class CompiledFusion(OnDevice):
             return self.alone.admit(inputs)
         arguments = self._arguments(self._copied(inputs))
         outputs = results(self.fusion, replace(arguments, device=torch.device("meta")), None)
-        self._add_outputs(arguments, outputs)
+        self.add_outputs(arguments, outputs)
         if 0 in outputs[0].shape:
             return
         if not self.simulates(arguments.device):

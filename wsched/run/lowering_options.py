@@ -26,7 +26,6 @@ def lowering_options(plan: Plan, options: KernelOptions) -> LoweringOptions:
     return LoweringOptions(
         epilogue_stages=_epilogue_stages(plan) if buffers is None else buffers,
         programmatic_dependent_launch=options.programmatic_dependent_launch,
-        waits_last=options.waits_last,
         prefetched_steps=options.prefetched_steps,
         cache_policies=tuple((n, _WORDS[p]) for n, p in options.cache_policies if p in _WORDS),
         l2_promotions=tuple((n, p.value) for n, p in options.l2_promotions),

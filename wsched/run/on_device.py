@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 from lowering.ground.errors import UnsupportedError
 from lowering.ground.expr import evaluate
 from lowering.kernel.early import loads_early
-from lowering.target.targets import require
 from passes.pipeline import run_passes
 from wsched.run.arguments import Arguments
 from wsched.run.counts import admitted_by, require_countable
 from wsched.run.cpu import grid_on_cpu, run_on_cpu
+from wsched.run.grid import Grid, grids_of, in_turn
 from wsched.run.made import Made
 from wsched.run.once import once
 from wsched.run.proving import prove_before_launch
@@ -78,26 +77,33 @@ class OnDevice(Made):
         """The kernels of a call, in the order of their launches."""
         return (self, *self.siblings)
 
+    @property
+    def grids(self) -> tuple[Grid, ...]:
+        """What a call launches: kernels that may share a grid do."""
+        return self._grids if self.siblings else (Grid((self,)),)
+
+    @once
+    def _grids(self) -> tuple[Grid, ...]:
+        """The same of several, which refer to this one: it goes when cycles are collected."""
+        return grids_of(self.launched)
+
     def _pack(self, arguments: Arguments, outputs: Sequence[torch.Tensor]) -> Callable[[], None]:
         """A function that runs the kernel on these tensors, and its siblings behind it.
 
         Raises:
-            UnsupportedError: the kernel is to run beside another one, or others take the rest of
-                the groups, and nobody launches these.
+            UnsupportedError: others take the rest of the groups, and nobody launches these.
         """
-        if self.kernel.beside:
-            what = f"{self.kernel.name} without the kernel that it runs beside"
-            raise UnsupportedError(what, "MatmulParams with siblings, or waits_last=False")
         groups = self.fusion.groups
         if groups is not None and len(groups.sharing.lengths) > len(self.launched):
             what = f"{self.kernel.name} without the kernels that take the other groups"
             raise UnsupportedError(what, "MatmulParams with siblings, and no sharing of its own")
-        launches = [k.alone_on(arguments, outputs) for k in self.launched]
-        return launches[0] if len(launches) == 1 else partial(_in_turn, launches)
+        if not self.siblings:
+            return self.alone_on(arguments, outputs)
+        return in_turn([g.pack(arguments, outputs) for g in self._grids])
 
     def alone_on(self, arguments: Arguments, outputs: Sequence[torch.Tensor]) -> Callable[[], None]:
         """A function that runs the kernel without its siblings on these tensors."""
-        self._add_outputs(arguments, outputs)
+        self.add_outputs(arguments, outputs)
         if 0 in outputs[0].shape:
             return lambda: None  # an empty result
         grid = self._grid_on(arguments.device, arguments.extents)
@@ -120,7 +126,8 @@ class OnDevice(Made):
         require_countable(self.plan, extents, grid)
         return grid
 
-    def _add_outputs(self, arguments: Arguments, outputs: Sequence[torch.Tensor]) -> None:
+    def add_outputs(self, arguments: Arguments, outputs: Sequence[torch.Tensor]) -> None:
+        """Put the results among the tensors that the kernel takes."""
         hint = FROM_REGISTERS if self.made_from is not None else FROM_REGISTERS_BY_CALLS
         add_outputs(self.fusion, self.kernel, self.vector, arguments, outputs, hint)
 
@@ -130,12 +137,16 @@ class OnDevice(Made):
 
     def _load(self, device: torch.device) -> None:
         """Compile the kernels and load them on a GPU, which is checked first, then for clusters."""
-        import torch
+        for grid in self.grids:
+            grid.load(device)
 
-        require(torch, device.index, self.kernel.target)
-        for k in self.launched:
-            k.loaded.prepare_device(device.index)
-            k.loaded.resident_ctas(device.index)
+    def prove_before_launch(self) -> None:
+        """Prove the kernel, if it has to be.
+
+        Raises:
+            InternalError: the proof refutes it.
+        """
+        prove_before_launch(self.kernel, self.written, admitted_by(self.plan))
 
     @once
     def loaded(self) -> LoadedKernel:
@@ -146,7 +157,7 @@ class OnDevice(Made):
         """
         from lowering.cuda.launch import LoadedKernel
 
-        prove_before_launch(self.kernel, self.written, admitted_by(self.plan))
+        self.prove_before_launch()
         return LoadedKernel(self.kernel, self.compiled.cubin, Workspace.of, self.follows)
 
     @once
@@ -180,7 +191,7 @@ class OnDevice(Made):
 
     def stamped(self, arguments: Arguments, outputs: Sequence[torch.Tensor]) -> Trace:
         """The time line of a run on these tensors without siblings, see :func:`stamped_run`."""
-        self._add_outputs(arguments, outputs)
+        self.add_outputs(arguments, outputs)
         loaded = None if self.simulates(arguments.device) else self.traced.loaded
         return stamped_run(self.traced.kernel, arguments, loaded)
 
@@ -199,9 +210,3 @@ class OnDevice(Made):
     def grid(self, extents: dict[str, int], resident: int) -> int:
         """CTAs to launch for a problem on a device that runs ``resident`` of them at a time."""
         return evaluate(self.kernel.grid, extents | {"sms": resident})
-
-
-def _in_turn(launches: Sequence[Callable[[], None]]) -> None:
-    """Launch kernels, one behind the other."""
-    for launch in launches:
-        launch()

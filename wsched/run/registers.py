@@ -35,9 +35,9 @@ def compile_clean(
         UnsupportedError: there is no lowering for them; ptxas finds too few registers with every
             pair; there is no NVRTC.
     """
-    if params.siblings:
-        return together(fusion, params, lambda one: compile_clean(fusion, one, target))
     target = target or params.mma_macro.target
+    if params.siblings:
+        return _clean_together(fusion, params, target)
     if params.num_registers != "auto":
         return compile_fusion(fusion, params, target)
     require_legal(fusion, params, target)
@@ -65,6 +65,31 @@ def compile_clean(
     return replace(best, trials=tuple(trials))
 
 
+def _clean_together(fusion: Fusion, params: MatmulParams, target: Target) -> CompiledFusion:
+    """The same of several kernels: with the first pair of each, if all grids that they are launched
+    as compile clean; else each is chosen alone.
+    """
+
+    def first(one: MatmulParams) -> CompiledFusion:
+        if one.num_registers != "auto":
+            return compile_fusion(fusion, one, target)
+        require_legal(fusion, one, target)
+        pair = register_candidates(fusion, one, target)[0]
+        made = compile_fusion(fusion, replace(one, num_registers=pair), target)
+        return replace(made, trials=(f"{pair}: {_CLEAN}",))
+
+    made = together(fusion, params, first)
+    try:
+        if all(grid.resources.clean for grid in made.grids):
+            return made
+    except CompileError:
+        pass  # alone it says why
+    return together(fusion, params, lambda one: compile_clean(fusion, one, target))
+
+
+_CLEAN = "clean"
+
+
 def _cost(found: Resources) -> tuple[int, ...]:
     """What is worse is larger: serialized wgmmas cost most, then bytes that go through memory."""
     serialized = any(w.startswith("C75") for w in found.warnings)
@@ -73,7 +98,7 @@ def _cost(found: Resources) -> tuple[int, ...]:
 
 def _outcome(found: Resources) -> str:
     if found.clean:
-        return "clean"
+        return _CLEAN
     spilled = found.spill_stores + found.spill_loads
     coded = [w.split(":")[0] for w in found.warnings if w.startswith("C")]
     return ", ".join([f"{spilled} bytes spilled, {found.stack} of stack", *coded])

@@ -103,8 +103,6 @@ class KernelOptions:
             turn; None for two where their number is even, else one.
         programmatic_dependent_launch: start before the grid in front of this one in the stream has
             ended, and wait for it only before the first access to global memory.
-        waits_last: wait for that grid only before it ends: the kernel is launched behind one that
-            it shares groups with, and runs beside it.
         prefetched_steps: of its first tile, for which a CTA asks the L2 for the operands before it
             waits for that grid.
         cache_policies: (tensor in global memory, what the L2 does with it) of the TMA copies.
@@ -129,7 +127,6 @@ class KernelOptions:
 
     epilogue_stages: int | None = None
     programmatic_dependent_launch: bool = True
-    waits_last: bool = False
     prefetched_steps: int = 0
     cache_policies: tuple[tuple[str, CachePolicy], ...] = ()
     l2_promotions: tuple[tuple[str, TensorMapL2Promotion], ...] = ()

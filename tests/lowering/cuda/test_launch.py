@@ -98,7 +98,7 @@ def test_descriptors_are_bounded(driver: Driver, monkeypatch: pytest.MonkeyPatch
     k = LoadedKernel(copy_kernel(), b"")
     for i in range(1, 10):
         go(k, Tensor(address=4096 * i), Tensor())
-    assert len(k._descriptors) == 4
+    assert len(k._packing.descriptors) == 4
 
 
 def test_empty_grid_launches_nothing(driver: Driver) -> None:

@@ -94,12 +94,3 @@ def test_broken(before: str, after: str, problem: str) -> None:
         assert [p.partition(", in: ")[0] for p in found] == [problem] * 2  # loaded by, stored by
     else:
         assert found == [problem]
-
-
-@pytest.mark.parametrize("declared", ["counter next[1]", "workspace sums: f32[1][64x8]"])
-def test_memory_of_the_stream_beside_another_grid(declared: str) -> None:
-    """Launches of a stream have one of each, which two grids at a time would share."""
-    text = f"kernel k threads 128 cluster 1 dependent beside grid 1 {{\n  {declared}\n}}\n"
-    why = "a kernel beside the grid in front has counters or workspaces, the stream's"
-    assert why in verify(parse_kernel(text))
-    assert verify(parse_kernel(text.replace(" beside", ""))) == []

@@ -124,19 +124,6 @@ def test_a_kernel_launched_normally_need_not_wait() -> None:
     assert right(parse_kernel(text.replace(" dependent grid", " grid")))
 
 
-def test_a_kernel_beside_the_grid_in_front_waits_before_it_ends() -> None:
-    text, waits = WAIT.subn("", print_kernel(final("cooperative")))
-    beside = text.replace(" dependent grid", " dependent beside grid")
-    with pytest.raises(MachineError) as error:
-        right(parse_kernel(beside))
-    assert error.value.what == ENDED
-    end = re.compile(r"^    \}\n(?=    role |  \}\n  cta.sync\n  on )", re.M)
-    last = end.sub("      griddepcontrol.wait\n    }\n", beside)
-    kernel = parse_kernel(last)
-    assert last.count("griddepcontrol.wait") == waits == 2 and print_kernel(kernel) == last
-    assert right(kernel)
-
-
 def test_a_cta_without_a_tile_waits_too() -> None:
     """Waits inside the tile loop guard every access, and yet a grid could end too early."""
     text, waits = re.subn(WAIT.pattern + TRIGGER, "", print_kernel(final("cooperative")))

@@ -152,13 +152,9 @@ def test_what_a_loop_carries_is_written_at_each_trip(front: str, right: bool) ->
     assert said(claim) == ""
 
 
-def grids(
-    *programs: str, cluster: int = 1, dependent: bool = True, beside: bool = False
-) -> list[str]:
+def grids(*programs: str, cluster: int = 1, dependent: bool = True) -> list[str]:
     maps = tuple(TensorMap(n, DType.BF16, (ONE, ONE), early=n == "E") for n in "TE")
-    kernel = Kernel(
-        "k", 128, ONE, (), maps, (), cluster=cluster, dependent=dependent, beside=beside
-    )
+    kernel = Kernel("k", 128, ONE, (), maps, (), cluster=cluster, dependent=dependent)
     warps = [agent(w, MEANS, n, n * cluster // len(programs)) for n, w in enumerate(programs)]
     found: list[Obligation] = [*waited(kernel, tuple(warps))]
     assert all(o.name == "griddepcontrol.wait" for o in found)
@@ -180,8 +176,6 @@ def test_grids_in_front() -> None:
     assert grids("grids", "fill", cluster=2) == ["", none.format(1)]
     assert grids("fill", "grids", "grids", "fill", cluster=2) == [""]
     assert grids("fill", "fill", cluster=2) == ["", none.format(0), none.format(1)]
-    assert grids("load grids", "load", beside=True) == [""]
-    assert grids("load ? grids ]", beside=True) == ["", none.format(0)]
 
 
 def test_more_states_than_a_few_are_not_decided() -> None:

@@ -111,8 +111,8 @@ def processes(jobs: int) -> ProcessPoolExecutor:
 def _compiled(definition: str, params: MatmulParams) -> str:
     """Compile one kernel in this process; what came of it."""
     try:
-        for kernel in compile_clean(import_fusion(definition), params).launched:
-            _ = kernel.compiled
+        for grid in compile_clean(import_fusion(definition), params).grids:
+            _ = grid.compiled
     except WschedError as error:
         return type(error).__name__
     return "ok"

@@ -24,7 +24,6 @@ def kernel_options(fusion: Fusion, params: MatmulParams) -> KernelOptions:
     return KernelOptions(
         epilogue_stages=params.epilogue_stages,
         programmatic_dependent_launch=params.programmatic_dependent_launch,
-        waits_last=params.sharing.own > 0,
         prefetched_steps=params.prefetched_steps,
         cache_policies=_cache_policies(fusion, params),
         l2_promotions=_l2_promotions(fusion, params),
