@@ -195,12 +195,17 @@ def test_tiles_of_a_strip_of_weights_follow_each_other(form: str) -> None:
 
 def test_exchanged_tiles_of_any_number_of_rows() -> None:
     """Up to the mean, of those that are none anyway (of 100 rows 104, 56 and 40, or 112, 64 and
-    48); as rows of M-major operands come, sixteen at once; of rows of groups only.
+    48); as rows of M-major operands come, sixteen at once; of rows of groups only. Of several
+    products also in chunks of 8 columns, those that have not such anyway.
     """
     rows, columns, sums = map(problem, FORMS)
     few = replace(rows, m=100, b_count=2)
-    assert [t.n for t in tiles_of_groups(few)] == [64, 72, 80, 88, 96]
-    assert [t.n for t in tiles_of_groups(replace(few, m_major=True))] == [80, 96]
+    found = [(t.n, t.chunk) for t in tiles_of_groups(few)]
+    narrow = [(n, 8) for n in (64, 72, 80, 96)]
+    assert found == [*((n, 0) for n in (64, 72, 80, 88, 96)), *narrow]
+    assert [t.n for t in tiles_of_groups(replace(few, b_count=1))] == [64, 72, 80, 88, 96]
+    found = [(t.n, t.chunk) for t in tiles_of_groups(replace(few, m_major=True))]
+    assert found == [(80, 0), (96, 0), (64, 8), (80, 8), (96, 8)]
     assert {(t.m, t.ping_pong, t.exchanged) for t in tiles_of_groups(rows)} == {(128, True, True)}
     assert not any(map(tiles_of_groups, (columns, sums, replace(rows, smem_epilogue=False))))
     known = {(c.params.output_tile, c.params.cluster_dims) for c in candidates(few)}

@@ -93,8 +93,11 @@ def given(*tensors: Tensor) -> Any:
 def test_a_launch_passes_the_parameters_of_all(driver: Driver) -> None:
     """One kernel's behind the other's, as the function takes them; CTAs along y are the kernels."""
     stack = LoadedStack("both", two(), b"")
-    launch = stack.prepare_rows([given(Tensor(), Tensor(address=8192)),
-                                 given(Tensor(shape=(7, 64)), Tensor(address=1 << 14))], 5)  # fmt: skip
+    rows = [
+        given(Tensor(), Tensor(address=8192)),
+        given(Tensor(shape=(7, 64)), Tensor(address=1 << 14)),
+    ]
+    launch = stack.prepare_rows(rows, 5)
     launch()
     (seen,) = driver.named("launch")
     assert seen[1:3] == ([5, 2, 1, 128, 1, 1], copy_kernel().shared_bytes)
