@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from lowering.cuda import watch
 from lowering.cuda.emitter import Emitter, Rule
 from lowering.cuda.expressions import C_TYPES
+from lowering.cuda.parameters import Parameter
 from lowering.ground.errors import InternalError
 from lowering.kernel.atomic import ATOM_ORDERS, ATOMS
 from lowering.kernel.nodes import Atom, CounterRef, CounterWait, Stmt
@@ -17,10 +18,10 @@ _TYPES = {"exch": "b32", "max": "s32", "min": "s32"}
 """PTX's type of an operation, where it is not u32."""
 
 
-def parameters(e: Emitter) -> Iterator[str]:
+def parameters(e: Emitter) -> Iterator[Parameter]:
     """The kernel's parameters for counters: the address of each array."""
     for c in e.kernel.counters:
-        yield f"int* {e.names.of('counter', c.name)}"
+        yield Parameter("int*", e.names.of("counter", c.name))
 
 
 def atom_function(op: str, order: str) -> str:

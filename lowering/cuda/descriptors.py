@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from lowering.cuda.emitter import Emitter, Rule
+from lowering.cuda.parameters import Parameter
 from lowering.ground.errors import InternalError
 from lowering.ground.expr import Const
 from lowering.kernel.nodes import (
@@ -39,21 +40,21 @@ _FUNCTIONS = {
 """Name -> parameters, instruction, operands."""
 
 
-def parameters(e: Emitter) -> list[str]:
+def parameters(e: Emitter) -> list[Parameter]:
     """Descriptors by value first, then the addresses of those in device memory."""
     return [*_by_value(e), *_by_address(e)]
 
 
-def _by_value(e: Emitter) -> Iterator[str]:
+def _by_value(e: Emitter) -> Iterator[Parameter]:
     for m in e.kernel.tensor_maps:
         if not m.device:
-            yield f"const __grid_constant__ {_type(e, m)} {e.names.of('map', m.name)}"
+            yield Parameter(_type(e, m), e.names.of("map", m.name), constant=True)
 
 
-def _by_address(e: Emitter) -> Iterator[str]:
+def _by_address(e: Emitter) -> Iterator[Parameter]:
     for m in e.kernel.tensor_maps:
         if m.device:
-            yield f"TensorMap* {e.names.of('map', m.name)}"
+            yield Parameter("TensorMap*", e.names.of("map", m.name))
 
 
 def _type(e: Emitter, m: TensorMap) -> str:

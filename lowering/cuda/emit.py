@@ -32,6 +32,7 @@ from lowering.cuda.copies import copy_function
 from lowering.cuda.emitter import Emitter
 from lowering.cuda.expressions import C_TYPES, SPECIAL_REGISTERS
 from lowering.cuda.names import Writer
+from lowering.cuda.parameters import Parameter
 from lowering.cuda.wgmma import wgmma_function
 from lowering.ground.errors import InternalError
 from lowering.kernel.descriptor import ADDRESS_BITS
@@ -95,7 +96,7 @@ class Parts:
     Args:
         helpers: device functions that it calls.
         attributes: of its function, what it asks of a launch and of its compiler.
-        parameters: each a type and a name.
+        parameters: in the order of a launch's.
         frame: lines in front of its statements, which define registers and places.
         body: those of its statements.
         origins: of each line of these, as of :class:`Emitted`.
@@ -103,7 +104,7 @@ class Parts:
 
     helpers: tuple[str, ...]
     attributes: str
-    parameters: tuple[str, ...]
+    parameters: tuple[Parameter, ...]
     frame: tuple[str, ...]
     body: tuple[str, ...]
     origins: tuple[Stmt | Role | None, ...]
@@ -140,7 +141,7 @@ def _emitted(kernel: Kernel) -> Emitted:
     parts = parts_of(kernel)
     head = Writer()
     head.line(f'extern "C" __global__ void {parts.attributes}')
-    head.call(kernel.name, *parts.parameters, end=" {")
+    head.call(kernel.name, *map(str, parts.parameters), end=" {")
     front = "\n\n".join([*parts.helpers, "\n".join([*head.lines, *parts.frame])]) + "\n"
     text = front + "\n".join([*parts.body, "}"]) + "\n"
     return Emitted(text, (*(None,) * front.count("\n"), *parts.origins, None))
@@ -160,12 +161,12 @@ def device_header() -> str:
     return Path(__file__).with_name("device.cuh").read_text(encoding="utf-8")
 
 
-def _parameters(e: Emitter) -> list[str]:
+def _parameters(e: Emitter) -> list[Parameter]:
     """Tensor maps, addresses of those in device memory, address and strides of each plain tensor,
     trace buffers, watch, counters, workspaces, scalars.
     """
     maps = descriptors.parameters(e)
-    scalars = [f"{C_TYPES[v.type]} {e.names.of('scalar', v.name)}" for v in e.kernel.params]
+    scalars = [Parameter(C_TYPES[v.type], e.names.of("scalar", v.name)) for v in e.kernel.params]
     traces = [p for t in e.kernel.traces for p in stamps.parameters(e, t)]
     traces += watch.parameters(e)
     shared = [*atomics.parameters(e), *partials.parameters(e)]

@@ -9,6 +9,7 @@ from lowering.cuda.elements import moved
 from lowering.cuda.emitter import Emitter, Rule
 from lowering.cuda.global_elements import Elements, Rows
 from lowering.cuda.narrow import STORE_BYTE, STORE_PAIR
+from lowering.cuda.parameters import Parameter
 from lowering.cuda.vectors import load_bool, load_bools, load_vector, store_bool, store_vector
 from lowering.ground.errors import InternalError
 from lowering.ground.layouts import ACCUMULATOR
@@ -28,14 +29,14 @@ from lowering.kernel.visit import walk
 __all__ = ["RULES", "parameters", "red_function"]
 
 
-def parameters(e: Emitter) -> Iterator[str]:
+def parameters(e: Emitter) -> Iterator[Parameter]:
     """The kernel's parameters for plain tensors: address and strides in elements of each."""
     stored = {ref.map for s in walk(e.kernel.body) for ref in _written(s)}
     for array in e.kernel.globals:
         const = "" if array.name in stored else "const "
         for g in array.entries:
-            yield f"{const}{g.dtype.cuda}* __restrict__ {e.names.of('global', g.name)}"
-            yield from (f"long long {e.names.of('stride', stride)}" for stride in g.strides)
+            yield Parameter(f"{const}{g.dtype.cuda}* __restrict__", e.names.of("global", g.name))
+            yield from (Parameter("long long", e.names.of("stride", s)) for s in g.strides)
 
 
 def _written(s: Stmt) -> Iterator[GmemRef]:

@@ -21,41 +21,31 @@ from lowering.target.targets import require
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["LoadedKernel", "PreparedLaunch"]
+__all__ = ["LoadedFunction", "LoadedKernel", "PreparedLaunch"]
 
 _STREAMS = 64
 """Streams for which a prepared launch keeps its arguments."""
 
 
-class LoadedKernel:
-    """A kernel that is ready to run.
+class LoadedFunction:
+    """A compiled function in the driver's hands.
 
     Args:
-        kernel: the final kernel IR, for its parameters, tensor maps and launch attributes.
-        cubin: what was compiled from it.
-        workspace: ``(stream, device, nbytes, zeroed)`` to a tensor for launches on that stream.
-        follows: whether who launches it knows the grid in front, which writes nothing that the
-            kernel loads early. Else such a kernel starts when that grid has ended.
+        kernel: for its name and launch attributes.
+        cubin: that has it.
 
-    One object serves all devices and threads. A launch does not synchronize, and allocates device
-    memory only where ``workspace`` does, so it can be captured in a CUDA graph. A captured graph
-    has copies of the arguments, but needs the kernel's code and the tensors' memory as long as it
-    is replayed. The code stays loaded until the process ends; whoever keeps the graph keeps the
-    memory alive.
+    One object serves all devices and threads. The code stays loaded until the process ends.
 
     Raises:
         UnsupportedError: no driver, or no torch.
         InternalError: the driver refuses the cubin, or the kernel needs too much shared memory.
     """
 
-    def __init__(
-        self,
-        kernel: Kernel,
-        cubin: bytes,
-        workspace: Allocate | None = None,
-        follows: bool = False,
-    ) -> None:
-        self.kernel, self._workspace, self._follows = kernel, workspace, follows
+    _workspace: Allocate | None = None
+    _follows = False
+
+    def __init__(self, kernel: Kernel, cubin: bytes) -> None:
+        self.kernel = kernel
         limit = kernel.target.shared_bytes
         if kernel.shared_bytes > limit:
             raise InternalError(
@@ -70,53 +60,6 @@ class LoadedKernel:
         self._handle = int(self._function)
         self._ready: set[int] = set()
         self._resident: dict[int, int] = {}
-        self._packing = self._packing_of(kernel)
-
-    def launch(
-        self,
-        tensors: Mapping[str, torch.Tensor],
-        params: Mapping[str, int],
-        grid: int,
-        stream: int | None = None,
-    ) -> None:
-        """Launch once: :meth:`prepare`, then call what it returns with ``stream``."""
-        self.prepare(tensors, params, grid)(stream)
-
-    def prepare(
-        self, tensors: Mapping[str, torch.Tensor], params: Mapping[str, int], grid: int
-    ) -> PreparedLaunch:
-        """Check and pack everything, so that launching needs none of it again.
-
-        Args:
-            tensors: the tensor behind each tensor map (of an array for each entry, ``NAME[i]``),
-                global tensor, trace buffer and watch, by name, all on one device (but for the
-                watch, which is pinned memory of the host); for a tensor map in
-                device memory the tensor that holds the descriptors. Only addresses are kept:
-                whoever launches keeps the memory alive.
-            params: the kernel's scalar parameters, by name.
-            grid: CTAs along x; with 0, or 0 of the kernel's own along y, nothing will be launched.
-
-        Raises:
-            UnsupportedError: a tensor that TMA or the kernel cannot address (see ``layout_of``,
-                ``pointer_of``), tensors of several devices, a device that is not the kernel's
-                target, or more CTAs along y than a grid has.
-            InternalError: a missing argument.
-        """
-        packed = self._packing.of(tensors, params)
-        self.prepare_device(packed.device)
-        if (rows := self.kernel.rows(params)) > GRID_YZ_MAX:
-            what = f"{self.kernel.name} on {grid} x {rows} CTAs"
-            hint = "Take larger tiles, or run the loop on BIDx"
-            raise UnsupportedError(what, f"at most {GRID_YZ_MAX} along y", hint)
-        needs = Needs.of(self.kernel, {**params, "ctas": grid})
-
-        def pack(*where: int) -> Arguments:
-            return packed.block(*needs.addresses(*where))
-
-        if needs.total:
-            return PreparedLaunch(self, pack, packed.device, (grid, rows), needs)
-        block = pack(0, 0)
-        return PreparedLaunch(self, lambda *_: block, packed.device, (grid, rows), None)
 
     def resident_ctas(self, device: int) -> int:
         """CTAs that run at the same time on ``device``: one per SM, or whole clusters only.
@@ -221,6 +164,80 @@ class LoadedKernel:
         return call(self._driver, function, *args)
 
 
+class LoadedKernel(LoadedFunction):
+    """A kernel that is ready to run.
+
+    Args:
+        kernel: the final kernel IR, for its parameters, tensor maps and launch attributes.
+        cubin: what was compiled from it.
+        workspace: ``(stream, device, nbytes, zeroed)`` to a tensor for launches on that stream.
+        follows: whether who launches it knows the grid in front, which writes nothing that the
+            kernel loads early. Else such a kernel starts when that grid has ended.
+
+    A launch does not synchronize, and allocates device memory only where ``workspace`` does, so it
+    can be captured in a CUDA graph. A captured graph has copies of the arguments, but needs the
+    kernel's code and the tensors' memory as long as it is replayed; whoever keeps the graph keeps
+    the memory alive. Errors as of :class:`LoadedFunction`.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        cubin: bytes,
+        workspace: Allocate | None = None,
+        follows: bool = False,
+    ) -> None:
+        super().__init__(kernel, cubin)
+        self._workspace, self._follows = workspace, follows
+        self._packing = self._packing_of(kernel)
+
+    def launch(
+        self,
+        tensors: Mapping[str, torch.Tensor],
+        params: Mapping[str, int],
+        grid: int,
+        stream: int | None = None,
+    ) -> None:
+        """Launch once: :meth:`prepare`, then call what it returns with ``stream``."""
+        self.prepare(tensors, params, grid)(stream)
+
+    def prepare(
+        self, tensors: Mapping[str, torch.Tensor], params: Mapping[str, int], grid: int
+    ) -> PreparedLaunch:
+        """Check and pack everything, so that launching needs none of it again.
+
+        Args:
+            tensors: the tensor behind each tensor map (of an array for each entry, ``NAME[i]``),
+                global tensor, trace buffer and watch, by name, all on one device (but for the
+                watch, which is pinned memory of the host); for a tensor map in
+                device memory the tensor that holds the descriptors. Only addresses are kept:
+                whoever launches keeps the memory alive.
+            params: the kernel's scalar parameters, by name.
+            grid: CTAs along x; with 0, or 0 of the kernel's own along y, nothing will be launched.
+
+        Raises:
+            UnsupportedError: a tensor that TMA or the kernel cannot address (see ``layout_of``,
+                ``pointer_of``), tensors of several devices, a device that is not the kernel's
+                target, or more CTAs along y than a grid has.
+            InternalError: a missing argument.
+        """
+        packed = self._packing.of(tensors, params)
+        self.prepare_device(packed.device)
+        if (rows := self.kernel.rows(params)) > GRID_YZ_MAX:
+            what = f"{self.kernel.name} on {grid} x {rows} CTAs"
+            hint = "Take larger tiles, or run the loop on BIDx"
+            raise UnsupportedError(what, f"at most {GRID_YZ_MAX} along y", hint)
+        needs = Needs.of(self.kernel, {**params, "ctas": grid})
+
+        def pack(*where: int) -> Arguments:
+            return packed.block(*needs.addresses(*where))
+
+        if needs.total:
+            return PreparedLaunch(self, pack, packed.device, (grid, rows), needs)
+        block = pack(0, 0)
+        return PreparedLaunch(self, lambda *_: block, packed.device, (grid, rows), None)
+
+
 LaunchArguments = tuple[Any, Any, Any, None]
 """What ``cuLaunchKernelEx`` takes: configuration, kernel, parameters, nothing; as ctypes has it.
 
@@ -253,7 +270,7 @@ class PreparedLaunch:
 
     def __init__(
         self,
-        kernel: LoadedKernel,
+        kernel: LoadedFunction,
         pack: Callable[..., Arguments],
         device: int,
         grid: tuple[int, int],

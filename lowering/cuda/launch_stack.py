@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from lowering.cuda.launch import LoadedKernel, PreparedLaunch
+from lowering.cuda.launch import LoadedFunction, PreparedLaunch
 from lowering.cuda.launch_block import Arguments
 from lowering.ground.errors import UnsupportedError
 from lowering.ground.frozen import replaced
@@ -20,31 +20,29 @@ Given = tuple[Mapping[str, "torch.Tensor"], Mapping[str, int]]
 """Tensors and scalars of a kernel, by name."""
 
 
-class LoadedStack(LoadedKernel):
-    """A stack that is ready to run; as a :class:`LoadedKernel` serves all devices and threads.
+class LoadedStack(LoadedFunction):
+    """A stack that is ready to run.
 
     Args:
         name: of the function.
         kernels: in the order of their rows, which :func:`~lowering.cuda.stack.alike` lets stand in
-            one grid. It is launched dependently if all of them are.
+            one grid.
         cubin: what was compiled from the stack's text.
 
-    Raises:
-        UnsupportedError: no driver, or no torch.
-        InternalError: the driver refuses the cubin, or a kernel needs too much shared memory.
+    Its parameters are at most 32 764 bytes, as drivers from R530 on take them (544 of a kernel of
+    gate and up). Errors as of :class:`~lowering.cuda.launch.LoadedFunction`.
     """
 
     def __init__(self, name: str, kernels: Sequence[Kernel], cubin: bytes) -> None:
         largest = max(kernels, key=lambda k: k.shared_bytes)
-        dependent = all(k.dependent for k in kernels)
-        super().__init__(replaced(largest, name=name, dependent=dependent), cubin)
+        super().__init__(replaced(largest, name=name), cubin)
         self._rows = [self._packing_of(k) for k in kernels]
 
     def prepare_rows(self, given: Sequence[Given], grid: int) -> PreparedLaunch:
         """Check and pack everything, so that launching needs none of it again.
 
         Args:
-            given: what :meth:`~LoadedKernel.prepare` takes for each kernel. Whoever launches keeps
+            given: what ``LoadedKernel.prepare`` takes for each kernel. Whoever launches keeps
                 the memory alive.
             grid: CTAs along x, of each row.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from lowering.cuda.emitter import Emitter, Rule
+from lowering.cuda.parameters import Parameter
 from lowering.ground.dtypes import DType
 from lowering.kernel.nodes import Frag, FragAddPartial, FragStorePartial, PartialRef, Stmt
 from lowering.target.ptx import WARPGROUP
@@ -37,10 +38,10 @@ _WIDE = 4
 """Registers of one access."""
 
 
-def parameters(e: Emitter) -> Iterator[str]:
+def parameters(e: Emitter) -> Iterator[Parameter]:
     """The kernel's parameters for workspaces: the address of each."""
     for w in e.kernel.workspaces:
-        yield f"{w.dtype.cuda}* {e.names.of('workspace', w.name)}"
+        yield Parameter(f"{w.dtype.cuda}*", e.names.of("workspace", w.name))
 
 
 def _store_partial(e: Emitter, s: FragStorePartial) -> None:

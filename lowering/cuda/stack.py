@@ -3,7 +3,9 @@
 CTA (x, y) of the grid is CTA x of kernel y, of as many as the row is long. A GPU places CTAs in the
 order of their numbers, x first, so those of a kernel come where CTAs of the one in front have left
 their multiprocessors; nothing is launched between them, and none waits for another's end
-(design/0031-grouped.md). Who stands in a stack reads nothing that another of it writes.
+(design/0031-grouped.md). Who stands in a stack reads nothing that another of it writes. A row may
+be longer than its kernel's own grid, which has no more CTAs than run at a time: tiles are dealt out
+by ``gridDim.x``, and a CTA that gets none ends.
 """
 
 from __future__ import annotations
@@ -14,21 +16,19 @@ from lowering.cuda.emit import Parts, device_header, parts_of
 from lowering.cuda.names import Writer
 from lowering.ground.errors import InternalError
 from lowering.ground.expr import ONE
+from lowering.kernel.early import loads_early
 from lowering.kernel.kernel import Kernel
 
 __all__ = ["alike", "emit_stack"]
 
-_BY_VALUE = "__grid_constant__ "
-"""What a parameter says that is read where the launch has put it."""
-
 
 def alike(kernel: Kernel) -> tuple[object, ...] | None:
     """What kernels of one stack have in common; None of one that stands in none: it has CTAs along
-    y or z, or memory or registers of a launch of its own.
+    y or z, memory or registers of a launch of its own, or loads before the grid in front has ended.
     """
     one_row = kernel.grid_y == ONE and kernel.splits == 1
     own = kernel.counters or kernel.workspaces or kernel.traces or kernel.watch
-    if not one_row or own or kernel.registers is not None:
+    if not one_row or own or kernel.registers is not None or loads_early(kernel):
         return None
     return kernel.threads, kernel.cluster, kernel.dependent, kernel.target.arch
 
@@ -51,34 +51,20 @@ def emit_stack(name: str, kernels: Sequence[Kernel]) -> str:
 
 
 def _function(name: str, parts: Parts) -> str:
-    """A kernel as a function of the stack's, to which tensor maps are handed by reference."""
-    out = Writer()
-    out.call(f"__device__ __forceinline__ void {name}", *map(_taken, parts.parameters), end=" {")
+    """A kernel as a function of the stack's."""
+    out, taken = Writer(), (p.handed for p in parts.parameters)
+    out.call(f"__device__ __forceinline__ void {name}", *taken, end=" {")
     return "\n".join([*out.lines, *parts.frame, *parts.body, "}"])
-
-
-def _taken(parameter: str) -> str:
-    if _BY_VALUE not in parameter:
-        return parameter
-    kind, name = _split(parameter)
-    return f"{kind.replace(_BY_VALUE, '')}& {name}"
 
 
 def _rows(name: str, kernels: Sequence[Kernel], parts: Sequence[Parts]) -> str:
     """The function that is launched."""
-    given = [[_split(p) for p in each.parameters] for each in parts]
-    taken = [f"{kind} {p}_{y}" for y, each in enumerate(given) for kind, p in each]
+    rows = [[p.of_row(y) for p in each.parameters] for y, each in enumerate(parts)]
     out = Writer()
     out.line(f'extern "C" __global__ void {parts[0].attributes}')
-    out.call(name, *taken, end=" {")
+    out.call(name, *(str(p) for row in rows for p in row), end=" {")
     out.depth = 1
     with out.block("switch (blockIdx.y)"):
-        for y, (kernel, each) in enumerate(zip(kernels, given, strict=True)):
-            out.call(f"case {y}: return {kernel.name}", *(f"{p}_{y}" for _, p in each))
+        for y, (kernel, row) in enumerate(zip(kernels, rows, strict=True)):
+            out.call(f"case {y}: return {kernel.name}", *(p.name for p in row))
     return "\n".join([*out.lines, "}"])
-
-
-def _split(parameter: str) -> tuple[str, str]:
-    """Type and name of a parameter."""
-    kind, _, name = parameter.rpartition(" ")
-    return kind, name

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from lowering.cuda.emitter import Emitter, Rule
+from lowering.cuda.parameters import Parameter
 from lowering.ground.expr import Expr, Special, parts_of
 from lowering.kernel.kernel import TraceBuffer
 from lowering.kernel.nodes import Stamp, Stmt
@@ -13,9 +14,9 @@ from lowering.kernel.places import cta_number
 __all__ = ["RULES", "frame", "parameters"]
 
 
-def parameters(e: Emitter, t: TraceBuffer) -> list[str]:
+def parameters(e: Emitter, t: TraceBuffer) -> list[Parameter]:
     """The kernel's parameter for a trace buffer: its address."""
-    return [f"u64* __restrict__ {e.names.of('trace', t.name)}"]
+    return [Parameter("u64* __restrict__", e.names.of("trace", t.name))]
 
 
 def frame(e: Emitter) -> list[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lowering.cuda.emitter import Emitter
+from lowering.cuda.parameters import Parameter
 from lowering.kernel.kernel import Watch
 from lowering.kernel.nodes import CounterWait, MBarrierWait
 from lowering.kernel.waits import WORDS
@@ -85,10 +86,10 @@ __device__ __forceinline__ void watched_counter_wait(
 }}"""
 
 
-def parameters(e: Emitter) -> Iterator[str]:
+def parameters(e: Emitter) -> Iterator[Parameter]:
     """The kernel's parameter for its watch: the address of the rows."""
     if e.kernel.watch is not None:
-        yield f"u64* {e.names.of('watch', e.kernel.watch.name)}"
+        yield Parameter("u64*", e.names.of("watch", e.kernel.watch.name))
 
 
 def mbarrier_wait(e: Emitter, s: MBarrierWait, order: str, watch: Watch) -> None:

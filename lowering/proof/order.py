@@ -128,9 +128,7 @@ def fenced(kernel: Kernel, agents: tuple[Agent, ...]) -> Obligation:
 
 
 def waited(kernel: Kernel, agents: tuple[Agent, ...]) -> Iterator[Obligation]:
-    """Who touches global memory has waited for earlier grids, unless the kernel runs beside the one
-    in front; in each CTA some warp waits.
-    """
+    """Who touches global memory has waited for earlier grids; in each CTA some warp waits."""
     if not kernel.dependent:
         return
     name = "griddepcontrol.wait"

@@ -11,6 +11,8 @@ from passes.dump import dump_folder
 from wsched.cli.options import File, Params, Shape, Sms, TargetName, file_of, named
 from wsched.cli.parts import Looked, PartNumber, looked_at
 from wsched.front.sizes import schedule_for
+from wsched.run.made import CODE
+from wsched.run.stack import Stack
 
 __all__ = ["dump"]
 
@@ -42,8 +44,9 @@ def dump(
     else:
         for one in found:
             with named(file):
-                kernels = one.kernel.launched
-            texts = [each.dump(stage) for each in kernels]
+                # Code is that of what is launched.
+                made = one.kernel.grids if stage in CODE else one.kernel.launched
+            texts = [each.dump(stage) for each in made]
             if one.title:  # beside the text, which programs read
                 typer.echo(f"part {one.part}, {one.title}", err=True)
             for text in texts:
@@ -64,11 +67,15 @@ def _print_schedule(file: Path, found: tuple[Looked, ...]) -> None:
 
 
 def _write_all(file: Path, found: tuple[Looked, ...], folder: Path) -> None:
-    """Every stage of every kernel; parts whose kernels have one name are one folder."""
+    """Every stage of every kernel, and the code of those that are launched as one; parts whose
+    kernels have one name are one folder.
+    """
     with named(file):
-        kernels = {k.kernel.name: k for one in found for k in one.kernel.launched}
+        made = {k.kernel.name: k.dump_all for one in found for k in one.kernel.launched}
+        stacks = [g for one in found for g in one.kernel.grids if isinstance(g, Stack)]
+        made |= {g.name: g.dump_all for g in stacks}
     with file_of(folder, "--dir"):
-        dumps = [k.dump_all(dump_folder(folder, name)) for name, k in kernels.items()]
+        dumps = [dump_all(dump_folder(folder, name)) for name, dump_all in made.items()]
     for path in (path for each in dumps for path in each.files):
         typer.echo(path)
     for reason in (reason for each in dumps for reason in each.missing):

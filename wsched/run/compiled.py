@@ -383,6 +383,7 @@ class CompiledFusion(OnDevice):
             return
         if not self.simulates(arguments.device):
             self._load(arguments.device)
-        self._grid_on(arguments.device, arguments.extents)
+        for grid in self.grids:
+            grid.ctas_on(arguments.device, arguments.extents)
         if self.simulates(arguments.device):
             refuse_large(self.kernel, arguments.extents)

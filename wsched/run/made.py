@@ -26,7 +26,7 @@ from wsched.schedule.loops import loops_text
 from wsched.schedule.plan import Plan
 from wsched.schedule.subdags import subdags_text, to_dot
 
-__all__ = ["LINES", "STAGES", "Made", "compiled_kernel", "dump_scheduled"]
+__all__ = ["CODE", "LINES", "STAGES", "Made", "compiled_kernel", "dump_scheduled"]
 
 _SCHEDULED: dict[str, tuple[str, Callable[[Plan], str]]] = {
     "fusion": ("txt", lambda p: fusion_text(p.fusion)),
@@ -36,7 +36,10 @@ _SCHEDULED: dict[str, tuple[str, Callable[[Plan], str]]] = {
 }
 """Texts of the scheduled fusion, with the ending of their files."""
 
-_CODE = {"cuda": "cu", "ptx": "ptx", "sass": "sass", "mlir": "mlir"}
+CODE = {"cuda": "cu", "ptx": "ptx", "sass": "sass"}
+"""Stages of what is launched, which may be several kernels, with the ending of their files."""
+
+_CODE = {**CODE, "mlir": "mlir"}
 
 NVGPU = "mlir-nvgpu"
 """A stage of kernels that the dialect has words for, few: no part of a full dump."""

@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING
 from lowering.ground.errors import UnsupportedError
 from lowering.ground.expr import evaluate
 from lowering.kernel.early import loads_early
+from lowering.target.targets import require
 from passes.pipeline import run_passes
 from wsched.run.arguments import Arguments
 from wsched.run.counts import admitted_by, require_countable
 from wsched.run.cpu import grid_on_cpu, run_on_cpu
-from wsched.run.grid import Grid, grids_of, in_turn
 from wsched.run.made import Made
 from wsched.run.once import once
 from wsched.run.proving import prove_before_launch
 from wsched.run.results import FROM_REGISTERS, FROM_REGISTERS_BY_CALLS, add_outputs
+from wsched.run.stack import Stack, in_turn, stacked
 from wsched.run.stamped import slots_of, stamped_run
 from wsched.run.watched import watched
 from wsched.run.workspace import Workspace
@@ -49,8 +50,9 @@ class OnDevice(Made):
         made_from: the parameters that the matmul scheduler made the schedule from, with the
             register pair it has; None of a schedule that was written call by call.
         trials: each register pair that was compiled to choose this one, and what came of it.
-        siblings: kernels that are launched behind it, which share the groups of a matmul out with
-            it; its parameters are those of all.
+        siblings: kernels that share the groups of a matmul out with it, in the order in which they
+            run behind it; its parameters are those of all.
+        stacks: whether those of all that may stand in one grid do; not where ptxas complains of it.
         written: whether somebody wrote the schedule: the kernel is proved before it is launched,
             unless ``WSCHED_PROOF`` or :func:`wsched.compile` was told otherwise.
         follows: whether a program launches it behind a grid that does not write the operands that
@@ -61,6 +63,7 @@ class OnDevice(Made):
     made_from: MatmulParams | None = None
     trials: tuple[str, ...] = ()
     siblings: tuple[OnDevice, ...] = ()
+    stacks: bool = True
     written: bool = False
     follows: bool = False
 
@@ -74,18 +77,18 @@ class OnDevice(Made):
 
     @property
     def launched(self) -> tuple[OnDevice, ...]:
-        """The kernels of a call, in the order of their launches."""
+        """The kernels of a call, in the order in which they run."""
         return (self, *self.siblings)
 
     @property
-    def grids(self) -> tuple[Grid, ...]:
-        """What a call launches: kernels that may share a grid do."""
-        return self._grids if self.siblings else (Grid((self,)),)
+    def grids(self) -> tuple[OnDevice | Stack, ...]:
+        """What a call launches, one grid behind the other."""
+        return self._grids if self.siblings and self.stacks else self.launched
 
     @once
-    def _grids(self) -> tuple[Grid, ...]:
+    def _grids(self) -> tuple[OnDevice | Stack, ...]:
         """The same of several, which refer to this one: it goes when cycles are collected."""
-        return grids_of(self.launched)
+        return stacked(self.launched)
 
     def _pack(self, arguments: Arguments, outputs: Sequence[torch.Tensor]) -> Callable[[], None]:
         """A function that runs the kernel on these tensors, and its siblings behind it.
@@ -97,16 +100,14 @@ class OnDevice(Made):
         if groups is not None and len(groups.sharing.lengths) > len(self.launched):
             what = f"{self.kernel.name} without the kernels that take the other groups"
             raise UnsupportedError(what, "MatmulParams with siblings, and no sharing of its own")
-        if not self.siblings:
-            return self.alone_on(arguments, outputs)
-        return in_turn([g.pack(arguments, outputs) for g in self._grids])
+        return in_turn([g.alone_on(arguments, outputs) for g in self.grids])
 
     def alone_on(self, arguments: Arguments, outputs: Sequence[torch.Tensor]) -> Callable[[], None]:
         """A function that runs the kernel without its siblings on these tensors."""
         self.add_outputs(arguments, outputs)
         if 0 in outputs[0].shape:
             return lambda: None  # an empty result
-        grid = self._grid_on(arguments.device, arguments.extents)
+        grid = self.ctas_on(arguments.device, arguments.extents)
         if self.simulates(arguments.device):
 
             def simulate() -> None:
@@ -117,7 +118,7 @@ class OnDevice(Made):
             return watched(self.loaded, arguments.matrices, arguments.extents, grid)
         return self.loaded.prepare(arguments.matrices, arguments.extents, grid).here
 
-    def _grid_on(self, device: torch.device, extents: dict[str, int]) -> int:
+    def ctas_on(self, device: torch.device, extents: dict[str, int]) -> int:
         """CTAs along x; refuses sizes that these cannot count."""
         if self.simulates(device):
             grid = grid_on_cpu(self.kernel, extents)
@@ -138,9 +139,17 @@ class OnDevice(Made):
     def _load(self, device: torch.device) -> None:
         """Compile the kernels and load them on a GPU, which is checked first, then for clusters."""
         for grid in self.grids:
-            grid.load(device)
+            grid.load_alone(device)
 
-    def prove_before_launch(self) -> None:
+    def load_alone(self, device: torch.device) -> None:
+        """The same of the kernel without its siblings."""
+        import torch
+
+        require(torch, device.index, self.kernel.target)
+        self.loaded.prepare_device(device.index)
+        self.loaded.resident_ctas(device.index)
+
+    def require_proof(self) -> None:
         """Prove the kernel, if it has to be.
 
         Raises:
@@ -157,7 +166,7 @@ class OnDevice(Made):
         """
         from lowering.cuda.launch import LoadedKernel
 
-        self.prove_before_launch()
+        self.require_proof()
         return LoadedKernel(self.kernel, self.compiled.cubin, Workspace.of, self.follows)
 
     @once

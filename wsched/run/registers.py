@@ -67,7 +67,7 @@ def compile_clean(
 
 def _clean_together(fusion: Fusion, params: MatmulParams, target: Target) -> CompiledFusion:
     """The same of several kernels: with the first pair of each, if all grids that they are launched
-    as compile clean; else each is chosen alone.
+    as compile clean; else each is chosen alone, and launched alone where that is no cleaner.
     """
 
     def first(one: MatmulParams) -> CompiledFusion:
@@ -79,12 +79,18 @@ def _clean_together(fusion: Fusion, params: MatmulParams, target: Target) -> Com
         return replace(made, trials=(f"{pair}: {_CLEAN}",))
 
     made = together(fusion, params, first)
+    if not _are_clean(made):
+        made = together(fusion, params, lambda one: compile_clean(fusion, one, target))
+        return made if _are_clean(made) else replace(made, stacks=False)
+    return made
+
+
+def _are_clean(made: CompiledFusion) -> bool:
+    """Whether all that a call launches compiles clean."""
     try:
-        if all(grid.resources.clean for grid in made.grids):
-            return made
-    except CompileError:
-        pass  # alone it says why
-    return together(fusion, params, lambda one: compile_clean(fusion, one, target))
+        return all(grid.resources.clean for grid in made.grids)
+    except CompileError:  # where ptxas finds too few registers
+        return False
 
 
 _CLEAN = "clean"

@@ -1,0 +1,149 @@
+"""The stacks of a call: kernels that are launched as one grid, see :mod:`lowering.cuda.stack`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import count, groupby
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lowering.cuda.nvrtc import Compiled, compile_ptx
+from lowering.cuda.resources import Resources, read_resources
+from lowering.ground.collector import paused
+from lowering.target.targets import require
+from passes.dump import ALL, Dumper
+from wsched.run.arguments import Arguments
+from wsched.run.bundles import compiled_text
+from wsched.run.counts import require_countable
+from wsched.run.kernel_name import digits
+from wsched.run.made import CODE
+from wsched.run.once import once
+
+if TYPE_CHECKING:
+    import torch
+
+    from lowering.cuda.launch_stack import LoadedStack
+    from wsched.run.on_device import OnDevice
+
+__all__ = ["Stack", "in_turn", "stacked"]
+
+
+@dataclass(frozen=True, eq=False)
+class Stack:
+    """Several kernels that are launched as one grid; what is launched has what one kernel has.
+
+    Args:
+        kernels: in the order in which they would be launched one behind the other, all alike.
+    """
+
+    kernels: tuple[OnDevice, ...]
+
+    @once
+    def name(self) -> str:
+        """Of the function that is launched, which a profiler shows."""
+        first, *others = (k.kernel.name for k in self.kernels)
+        return f"{first}_with{digits(' '.join(others), 6)}"
+
+    @once
+    def source(self) -> str:
+        """The CUDA C++ text."""
+        with paused():
+            from lowering.cuda.stack import emit_stack
+
+            return emit_stack(self.name, [k.kernel for k in self.kernels])
+
+    @once
+    def compiled(self) -> Compiled:
+        """The cubin, from a bundle, the disk cache or NVRTC."""
+        return compiled_text(self.source, f"{self.name}.cu", self._arch)
+
+    @once
+    def resources(self) -> Resources:
+        """Registers, spills, stack and warnings, as ptxas reports them; needs no GPU."""
+        return read_resources(self.compiled, self.name)
+
+    @property
+    def _arch(self) -> str:
+        return self.kernels[0].kernel.target.arch
+
+    def dump(self, stage: str) -> str:
+        """The text of one stage of the code: ``cuda``, ``ptx`` or ``sass``."""
+        if stage == "cuda":
+            return self.source
+        if stage == "ptx":
+            return compile_ptx(self.source, f"{self.name}.cu", arch=self._arch)
+        from lowering.cuda.sass import disassemble
+
+        return disassemble(self.compiled.cubin)
+
+    def dump_all(self, folder: Path | str) -> Dumper:
+        """Write all of them; arguments and errors as of a kernel's."""
+        dumper = Dumper(frozenset({ALL}), Path(folder))
+        for stage, ending in CODE.items():
+            dumper.text(stage, ending, partial(self.dump, stage))
+        return dumper
+
+    @once
+    def loaded(self) -> LoadedStack:
+        """In the driver's hands; each kernel is proved first where it has to be."""
+        from lowering.cuda.launch_stack import LoadedStack
+
+        for k in self.kernels:
+            k.require_proof()
+        return LoadedStack(self.name, [k.kernel for k in self.kernels], self.compiled.cubin)
+
+    def load_alone(self, device: torch.device) -> None:
+        """Compile and load on a GPU, which is checked first, then for clusters."""
+        import torch
+
+        require(torch, device.index, self.kernels[0].kernel.target)
+        self.loaded.prepare_device(device.index)
+        self.loaded.resident_ctas(device.index)
+
+    def ctas_on(self, device: torch.device, extents: dict[str, int]) -> int:
+        """CTAs along x: as many as the kernel with the longest row has; refuses sizes that these
+        cannot count.
+        """
+        if self.kernels[0].simulates(device):
+            return max(k.ctas_on(device, extents) for k in self.kernels)
+        resident = self.loaded.resident_ctas(device.index)
+        ctas = max(k.grid(extents, resident) for k in self.kernels)
+        for k in self.kernels:
+            require_countable(k.plan, extents, ctas)
+        return ctas
+
+    def alone_on(self, arguments: Arguments, outputs: Sequence[torch.Tensor]) -> Callable[[], None]:
+        """A function that runs the kernels on these tensors."""
+        if self.kernels[0].simulates(arguments.device):
+            return in_turn([k.alone_on(arguments, outputs) for k in self.kernels])
+        if 0 in outputs[0].shape:
+            return lambda: None  # an empty result
+        given = []
+        for k in self.kernels:
+            k.add_outputs(arguments, outputs)
+            given.append(({**arguments.matrices}, arguments.extents))  # the next one's are others
+        ctas = self.ctas_on(arguments.device, arguments.extents)
+        return self.loaded.prepare_rows(given, ctas).here
+
+
+def stacked(kernels: Iterable[OnDevice]) -> tuple[OnDevice | Stack, ...]:
+    """The grids of kernels that are launched one behind the other: neighbours that may stand in a
+    stack do.
+    """
+    from lowering.cuda.stack import alike
+
+    alone = count()
+    found = [(*some,) for _, some in groupby(kernels, lambda k: alike(k.kernel) or next(alone))]
+    return tuple(Stack(some) if len(some) > 1 else some[0] for some in found)
+
+
+def in_turn(launches: Sequence[Callable[[], None]]) -> Callable[[], None]:
+    """One that launches all, one behind the other."""
+    return launches[0] if len(launches) == 1 else partial(_launch_all, launches)
+
+
+def _launch_all(launches: Sequence[Callable[[], None]]) -> None:
+    for launch in launches:
+        launch()
