@@ -1,4 +1,4 @@
-"""Kernels that share groups out on a GPU: each runs beside the one in front of it."""
+"""Kernels that share groups out on a GPU, in one grid where they are alike."""
 
 from __future__ import annotations
 
@@ -106,8 +106,8 @@ def _wanted(x: Any, first: Any, second: Any, sizes: Sequence[int]) -> Any:
 @pytest.mark.parametrize("captured", [False, True])
 @pytest.mark.parametrize("name", SETS)
 def test_each_reads_what_those_in_front_have_made(name: str, captured: bool) -> None:
-    """Two matmuls behind each other on memory that is written again each time: who runs beside a
-    kernel reads nothing too early, and nobody writes what is still read.
+    """Two matmuls behind each other on memory that is written again each time: no kernel of either
+    reads anything too early, and nobody writes what is still read.
     """
     import torch
 

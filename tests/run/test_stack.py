@@ -47,9 +47,9 @@ def test_kernels_that_are_not_alike(name: str, grids: int) -> None:
 
 def test_neighbours_that_are_alike() -> None:
     """Two of four, in the order in which they run."""
-    tiles = (*several().siblings, dynamic(cooperative(64, 64, 64, stages=4, groups=1, registers=None)))
-    first = replace(several(), siblings=())
-    made = compile_clean(import_fusion(grouped()), shared((first, *tiles)))
+    short = dynamic(cooperative(64, 64, 64, stages=4, groups=1, registers=None))
+    kernels = (replace(several(), siblings=()), *several().siblings, short)
+    made = compile_clean(import_fusion(grouped()), shared(kernels))
     stack, last = made.grids
     assert isinstance(stack, Stack) and stack.kernels == made.launched[:3]
     assert last is made.launched[3]

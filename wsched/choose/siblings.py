@@ -71,7 +71,7 @@ def _sets(problem: Problem, found: Sequence[Candidate]) -> Iterator[tuple[Candid
     kind, by_length = _kind(best.params), dict[int, Candidate]()
     for c in found:
         if _kind(c.params) == kind:
-            by_length.setdefault(length_along(c.params, rows), _early(problem, c))
+            by_length.setdefault(length_along(c.params, rows), _alike(problem, c))
     mine = length_along(best.params, rows)
     others = [n for n in by_length if n != mine]
     most = OF_SEVERAL if problem.products > 1 else MOST
@@ -89,8 +89,8 @@ def _kind(params: MatmulParams) -> tuple[object, ...]:
     )  # fmt: skip
 
 
-def _early(problem: Problem, single: Candidate) -> Candidate:
-    """A kernel that begins where CTAs of the one in front have left their SMs."""
+def _alike(problem: Problem, single: Candidate) -> Candidate:
+    """A kernel that may stand in one grid with others of its kind, which are launched as it is."""
     params = launched(single.params, True)
     terms = terms_of(problem, params)
     return Candidate(params, priced(terms), terms)

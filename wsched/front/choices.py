@@ -138,7 +138,7 @@ def _product_choices(params: MatmulParams, problem: Problem) -> list[Choice]:
         found.append(Choice("exchange_operands", "True", why))
     if params.siblings:
         tiles = ", ".join(_tile(p) for p in params.siblings)
-        why = "a kernel of each behind this one; a group is that one's whose tiles pad it least"
+        why = "kernels of one grid with this; a group is that one's whose tiles pad it least"
         found.append(Choice("siblings", tiles, why))
     if params.batch_invariant:
         why = "K is summed in one fixed order, so that a row's bits do not depend on M"

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import count, groupby
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from lowering.cuda.nvrtc import Compiled, compile_ptx
 from lowering.cuda.resources import Resources, read_resources
 from lowering.ground.collector import paused
+from lowering.kernel.kernel import Kernel
 from lowering.target.targets import require
 from passes.dump import ALL, Dumper
 from wsched.run.arguments import Arguments
@@ -20,14 +21,47 @@ from wsched.run.counts import require_countable
 from wsched.run.kernel_name import digits
 from wsched.run.made import CODE
 from wsched.run.once import once
+from wsched.schedule.plan import Plan
 
 if TYPE_CHECKING:
     import torch
 
     from lowering.cuda.launch_stack import LoadedStack
-    from wsched.run.on_device import OnDevice
 
-__all__ = ["Stack", "in_turn", "stacked"]
+__all__ = ["Stack", "Stackable", "in_turn", "stacked"]
+
+
+class Stackable(Protocol):
+    """A kernel that may stand in a stack; :class:`~wsched.run.on_device.OnDevice` is one."""
+
+    @property
+    def kernel(self) -> Kernel:
+        """The final kernel IR."""
+
+    @property
+    def plan(self) -> Plan:
+        """Its schedule."""
+
+    def simulates(self, device: torch.device) -> bool:
+        """Whether tensors of this device go to the machine model."""
+
+    def grid(self, extents: dict[str, int], resident: int) -> int:
+        """CTAs to launch for a problem on a device that runs ``resident`` of them at a time."""
+
+    def ctas_on(self, device: torch.device, extents: dict[str, int]) -> int:
+        """The same on a device; refuses sizes that these cannot count."""
+
+    def add_outputs(self, arguments: Arguments, outputs: Sequence[torch.Tensor]) -> None:
+        """Put the results among the tensors that the kernel takes."""
+
+    def alone_on(self, arguments: Arguments, outputs: Sequence[torch.Tensor]) -> Callable[[], None]:
+        """A function that runs the kernel without others on these tensors."""
+
+    def require_proof(self) -> None:
+        """Prove the kernel, if it has to be."""
+
+
+K = TypeVar("K", bound=Stackable)
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +72,7 @@ class Stack:
         kernels: in the order in which they would be launched one behind the other, all alike.
     """
 
-    kernels: tuple[OnDevice, ...]
+    kernels: tuple[Stackable, ...]
 
     @once
     def name(self) -> str:
@@ -128,7 +162,7 @@ class Stack:
         return self.loaded.prepare_rows(given, ctas).here
 
 
-def stacked(kernels: Iterable[OnDevice]) -> tuple[OnDevice | Stack, ...]:
+def stacked(kernels: Iterable[K]) -> tuple[K | Stack, ...]:
     """The grids of kernels that are launched one behind the other: neighbours that may stand in a
     stack do.
     """

@@ -221,8 +221,8 @@ class MatmulParams(Checked):
         prefetched_steps: wsched's own: of its first tile, for which a CTA asks the L2 for the
             operands before it waits for the grid in front.
         splitk_mode: wsched's own (nvFuser's CTAs add up, in any order): who adds up parts of K.
-        siblings: wsched's own: further kernels, launched behind this one, that share the groups of
-            a grouped matmul out with it by the lengths of their tiles.
+        siblings: wsched's own: further kernels that share the groups of a grouped matmul out with
+            this one by the lengths of their tiles, launched as one grid with it where they may be.
         sharing: wsched's own: which groups a kernel takes that is one of several.
 
     Raises:

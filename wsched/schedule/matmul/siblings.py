@@ -21,7 +21,7 @@ __all__ = ["length_along", "members", "shared", "sharing_reasons"]
 
 
 def shared(kernels: tuple[MatmulParams, ...]) -> MatmulParams:
-    """The parameters of several kernels, in the order of their launches, as those of one call."""
+    """The parameters of several kernels, in the order in which they run, as those of one call."""
     first, *others = kernels
     return replaced(first, siblings=tuple(others))
 
@@ -38,7 +38,7 @@ def length_along(params: MatmulParams, rows: bool) -> int:
 
 
 def members(fusion: Fusion, params: MatmulParams) -> tuple[MatmulParams, ...]:
-    """The parameters of each kernel, in the order of their launches.
+    """The parameters of each kernel, in the order in which they run.
 
     Raises:
         ScheduleError: rule ``params``: these kernels cannot share anything out.

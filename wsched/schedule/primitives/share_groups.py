@@ -14,8 +14,8 @@ def share_groups(fusion: Fusion, lengths: tuple[int, ...], own: int) -> Fusion:
     """Have a kernel compute some of the groups, and others the rest.
 
     Each kernel has tiles of a length of its own along what groups share out, and takes the groups
-    that these pad least. The kernels are launched one behind the other, each with the same lengths;
-    which groups are whose every one finds out itself.
+    that these pad least. The kernels are launched as one grid, or one behind the other, each with
+    the same lengths; which groups are whose every one finds out itself.
 
     Args:
         fusion: the fusion.
