@@ -12,6 +12,8 @@ import pytest
 from lowering.cuda import nvrtc
 from lowering.cuda.nvrtc import Compiled
 from lowering.ground.errors import UnsupportedError
+from tests.grouped import grouped
+from tests.run.test_stack import several
 from tests.schedules import SCHEDULES, definition
 from wsched.front.known import import_fusion
 from wsched.run import bundles
@@ -121,6 +123,19 @@ def test_registers_are_chosen_again_without_compiling(
     without_compiler(monkeypatch)
     again = compile_clean(FUSION, MatmulParams())
     assert (again.params, again.trials) == (first.params, first.trials)
+
+
+def test_kernels_of_one_grid_are_one_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is launched is in it, none of its kernels alone, and is chosen again."""
+    path, fusion, params = tmp_path / "both", import_fusion(grouped()), several()
+    with saved_bundle(path, "any") as entries:
+        (stack,) = compile_clean(fusion, params).grids
+        cubin = stack.compiled.cubin
+    assert [e.name for e in entries] == [f"{stack.name}.cu"]
+    without_compiler(monkeypatch)
+    load_bundle(path)
+    (again,) = compile_clean(fusion, params).grids
+    assert again.compiled.cubin == cubin
 
 
 def test_a_block_that_fails_writes_nothing(tmp_path: Path) -> None:

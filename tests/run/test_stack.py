@@ -20,6 +20,7 @@ from tests.run.test_siblings import KERNELS, kernel
 from tests.schedules import cooperative, dynamic, exchanged, ping_pong
 from wsched.choose.heuristics import candidates
 from wsched.front.known import import_fusion
+from wsched.run import bundles
 from wsched.run import stack as stack_module
 from wsched.run.arguments import bind
 from wsched.run.compiled import CompiledFusion
@@ -57,7 +58,8 @@ def test_neighbours_that_are_alike() -> None:
 
 def test_what_is_compiled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """One text of all, which says what each takes; none of them alone, and nothing twice."""
-    monkeypatch.setenv("WSCHED_CACHE", str(tmp_path))
+    monkeypatch.setattr(bundles, "_caches", {})
+    monkeypatch.setenv("WSCHED_CACHE_DIR", str(tmp_path))
     before = compilations()
     made = compile_clean(import_fusion(GATE), several())
     (stack,) = made.grids
@@ -126,6 +128,8 @@ def test_a_launch(on_gpu: CompiledFusion, monkeypatch: pytest.MonkeyPatch) -> No
     assert ctas == max(k.grid(arguments.extents, 132) for k in on_gpu.launched)
     (stack,) = on_gpu.grids
     assert stack.ctas_on(x.device, arguments.extents) == ctas
+    monkeypatch.setattr(Stack, "load_alone", lambda *_: None)
+    on_gpu.admit([x, w, ends])
     empty = torch.empty(0, 136, dtype=x.dtype)
     on_gpu._pack(bind(on_gpu.fusion, [x[:0], w, ends * 0], on_gpu.vector), [empty])()
     assert len(noted.asked) == 1
