@@ -88,10 +88,10 @@ class Arguments:
         """The parameters of several kernels, one behind the other, as those of one launch."""
         made = cls.__new__(cls)
         made._storage, made._scalars = [b._storage for b in blocks], [b._scalars for b in blocks]
-        made._point([p for b in blocks for p in b._addresses])
+        made._point([p for b in blocks for p in b._pointers if p is not None])
         return made
 
     def _point(self, pointers: Sequence[int]) -> None:
         """Take what the driver reads: an array of pointers to the parameters, which are held."""
-        self._addresses, self._pointers = pointers, (ctypes.c_void_p * len(pointers))(*pointers)
+        self._pointers = (ctypes.c_void_p * len(pointers))(*pointers)
         self.pointer = ctypes.addressof(self._pointers)

@@ -4,8 +4,8 @@ CTA (x, y) of the grid is CTA x of kernel y, of as many as the row is long. A GP
 order of their numbers, x first, so those of a kernel come where CTAs of the one in front have left
 their multiprocessors; nothing is launched between them, and none waits for another's end
 (design/0031-grouped.md). Who stands in a stack reads nothing that another of it writes. A row may
-be longer than its kernel's own grid, which has no more CTAs than run at a time: tiles are dealt out
-by ``gridDim.x``, and a CTA that gets none ends.
+be longer than its kernel's own grid: what tells a CTA its tiles counts CTAs by ``gridDim.x``, and
+one that gets none ends.
 """
 
 from __future__ import annotations

@@ -24,8 +24,8 @@ MEASURED: dict[tuple[tuple[int, int, int, int], int], tuple[tuple[int, ...], flo
     ((8, 8192, 14336, 4096), 1): ((168, 144, 128), 0.988),
 }
 """By a problem and its products: lengths of tiles, and of the best single kernel's time what they
-took in the mean of six to eight lists of sizes (H200, 2026-11-29; four lengths: of what three take,
-by cycles, 2026-11-30)."""
+took in the mean of six to eight lists of sizes (H200, 2026-11-29); of four lengths the product of
+that of three and of what four take of those (cycles, 2026-11-30)."""
 
 
 @pytest.mark.parametrize("what", MEASURED)

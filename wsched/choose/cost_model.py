@@ -73,8 +73,9 @@ SIBLING_US = 8.0
 """Microseconds that each further kernel costs which shares groups out: beside the mix of what each
 takes alone, 3 to 5 kernels of 16 groups (8192 x 8192 x 5120) took 10 to 24 more, two to three of
 Mixtral's gate and up none to 11 (H200, 2026-11-29), launched one behind the other. In one grid a
-kernel without a group takes nothing, and one that has some about as much as before: of 16 groups a
-fourth and a fifth took 0.998 and 0.995 of what three take, where their padding alone says 0.98."""
+kernel without a group takes nothing that shows, and one that has some about as much as before: of
+16 groups a fourth and a fifth took 0.998 and 0.995 of what three take, where their padding alone
+says 0.98."""
 
 STREAM_K = 1.2
 """What the main loops of stream-K take longer: CTAs are at different k of their tiles, so that they

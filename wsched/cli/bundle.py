@@ -28,6 +28,7 @@ from wsched.front.ahead import at_once, kernels_on
 from wsched.front.sizes import Extents
 from wsched.run.bundles import saved_bundle
 from wsched.run.on_device import OnDevice
+from wsched.run.stack import Stack
 
 __all__ = ["bundle", "write"]
 
@@ -123,11 +124,11 @@ def write(
                 if isinstance(e, UnsupportedError):
                     raise UnsupportedError(f"{name}: {e.what}", e.supported, e.hint) from None
                 raise UnsupportedError(f"{name}: {e}", "definitions with kernels") from None
-            yield from (f"{name}: {k.kernel.name}" for k in _new(kernels, seen))
+            yield from (f"{name}: {k.name}" for k in _new(kernels, seen))
     yield f"{out}: {len(seen)} kernel{'s' * (len(seen) != 1)} for {device}"
 
 
-def _new(kernels: Sequence[OnDevice], seen: set[str]) -> Iterator[OnDevice]:
+def _new(kernels: Sequence[OnDevice | Stack], seen: set[str]) -> Iterator[OnDevice | Stack]:
     """Those that no definition before had."""
     for kernel in kernels:
         if kernel.source not in seen:

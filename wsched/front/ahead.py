@@ -26,13 +26,14 @@ from wsched.importer.input_error import InputError, require_sequence
 from wsched.run.compiled import CompiledFusion
 from wsched.run.on_device import OnDevice
 from wsched.run.registers import compile_clean
+from wsched.run.stack import Stack
 from wsched.schedule.schedule import Schedule
 
 __all__ = ["Preparation", "at_once", "kernels_on", "prepare"]
 
 
-def kernels_on(gpu: Gpu, definition: Any, asked: Extents | None = None) -> list[OnDevice]:
-    """The kernels that ``execute`` takes for a definition on a GPU, compiled; it need not be there.
+def kernels_on(gpu: Gpu, definition: Any, asked: Extents | None = None) -> list[OnDevice | Stack]:
+    """What ``execute`` launches for a definition on a GPU, compiled; it need not be there.
 
     Operands are dense and aligned. What it takes beside kernels of matmuls is not among them:
     copies of operands that TMA cannot read, sums of parts, statistics of norms.
@@ -46,10 +47,10 @@ def kernels_on(gpu: Gpu, definition: Any, asked: Extents | None = None) -> list[
         UnsupportedError: no matmul has a kernel, or there is no NVRTC.
         InputError: sizes that the definition excludes.
     """
-    found = [*_planned(gpu, definition, asked)]
-    for grid in (g for made in found for g in made.grids):
+    found = [grid for made in _planned(gpu, definition, asked) for grid in made.grids]
+    for grid in found:
         grid.compiled  # noqa: B018 - it is found out here
-    return [k for made in found for k in made.launched]
+    return found
 
 
 def _planned(gpu: Gpu, definition: Any, asked: Extents | None) -> Iterator[CompiledFusion]:

@@ -138,7 +138,8 @@ def _product_choices(params: MatmulParams, problem: Problem) -> list[Choice]:
         found.append(Choice("exchange_operands", "True", why))
     if params.siblings:
         tiles = ", ".join(_tile(p) for p in params.siblings)
-        why = "kernels of one grid with this; a group is that one's whose tiles pad it least"
+        why = "a kernel of each, in one grid where they may be; a group is that one's whose tiles "
+        why += "pad it least"
         found.append(Choice("siblings", tiles, why))
     if params.batch_invariant:
         why = "K is summed in one fixed order, so that a row's bits do not depend on M"

@@ -166,15 +166,16 @@ def _facts(
     text = "x".join(str(sizes[name]) for name in in_order(sizes) if name not in own)
     sizes = with_sums(fusion, sizes)
     require_extents(sizes)
-    grid = kernel.grid(sizes, problem.sms)
-    require_countable(kernel.plan, sizes, grid)
+    for k in kernel.launched:
+        require_countable(k.plan, sizes, k.grid(sizes, problem.sms))
+    ctas = sum(g.ctas_of_all(sizes, problem.sms) for g in kernel.grids)
     return KernelFacts(
         problem=text,
         sms=problem.sms,
-        kernel=kernel.kernel.name,
-        grid=grid * kernel.kernel.rows(sizes),
+        kernel=", ".join(g.name for g in kernel.grids),
+        grid=ctas,
         threads=kernel.kernel.threads,
-        shared_bytes=kernel.kernel.shared_bytes,
+        shared_bytes=max(k.kernel.shared_bytes for k in kernel.launched),
         tensor_columns=kernel.kernel.tensor_columns,
         predicted_us=None if cost is None else cost.us,
         cost=cost,

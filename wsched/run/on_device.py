@@ -12,7 +12,7 @@ from lowering.kernel.early import loads_early
 from lowering.target.targets import require
 from passes.pipeline import run_passes
 from wsched.run.arguments import Arguments
-from wsched.run.counts import admitted_by, require_countable
+from wsched.run.counts import Counted, admitted_by, require_countable
 from wsched.run.cpu import grid_on_cpu, run_on_cpu
 from wsched.run.made import Made
 from wsched.run.once import once
@@ -76,6 +76,11 @@ class OnDevice(Made):
         return f"<{type(self).__name__} {self.kernel.name} for {self.kernel.target.arch}: {told}>"
 
     @property
+    def name(self) -> str:
+        """Of the function that is launched, which a profiler shows."""
+        return self.kernel.name
+
+    @property
     def launched(self) -> tuple[OnDevice, ...]:
         """The kernels of a call, in the order in which they run."""
         return (self, *self.siblings)
@@ -122,10 +127,19 @@ class OnDevice(Made):
         """CTAs along x; refuses sizes that these cannot count."""
         if self.simulates(device):
             grid = grid_on_cpu(self.kernel, extents)
-        else:
-            grid = self.grid(extents, self.loaded.resident_ctas(device.index))
+            require_countable(self.plan, extents, grid)
+            return grid
+        return self._counted.of(device, extents, self._ctas)
+
+    def _ctas(self, device: torch.device, extents: dict[str, int]) -> int:
+        """The same of a GPU."""
+        grid = self.grid(extents, self.loaded.resident_ctas(device.index))
         require_countable(self.plan, extents, grid)
         return grid
+
+    @once
+    def _counted(self) -> Counted:
+        return Counted()
 
     def add_outputs(self, arguments: Arguments, outputs: Sequence[torch.Tensor]) -> None:
         """Put the results among the tensors that the kernel takes."""
@@ -173,12 +187,13 @@ class OnDevice(Made):
     def alongside(self) -> Self:
         """The kernel that loads and multiplies its operands before the grid in front has ended, if
         it :attr:`follows` one that does not write them, and leaves registers that it does not need.
-        Itself where that is no gain: threads load operands, descriptors change, or it starts when
-        the grid in front has ended.
+        Itself where that is no gain: threads load operands, descriptors change, it starts when the
+        grid in front has ended, or it stands in one grid with others.
         """
         maps = {m.name for m in self.tile_level.tensor_maps if not m.device}
         operands = self.fusion.operands
-        if not self.options.programmatic_dependent_launch or not maps.issuperset(operands):
+        waits = not self.options.programmatic_dependent_launch or not maps.issuperset(operands)
+        if waits or self.siblings:
             return self
         options = replace(self.options, early_operands=operands, leaves_registers=True)
         named = replace(self.tile_level, name=f"{self.kernel.name}{ALONGSIDE}")
@@ -219,3 +234,7 @@ class OnDevice(Made):
     def grid(self, extents: dict[str, int], resident: int) -> int:
         """CTAs to launch for a problem on a device that runs ``resident`` of them at a time."""
         return evaluate(self.kernel.grid, extents | {"sms": resident})
+
+    def ctas_of_all(self, extents: dict[str, int], resident: int) -> int:
+        """The same with those along y."""
+        return self.grid(extents, resident) * self.kernel.rows(extents)

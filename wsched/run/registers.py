@@ -21,6 +21,8 @@ from wsched.schedule.matmul.params import MatmulParams
 
 __all__ = ["compile_clean"]
 
+_CLEAN = "clean"
+
 
 def compile_clean(
     fusion: Fusion, params: MatmulParams, target: Target | None = None
@@ -48,8 +50,7 @@ def compile_clean(
         try:
             found = kernel.resources
         except CompileError as e:
-            if not any(c.startswith("C76") for c in complaints(e.log)):
-                raise
+            _require_too_few(e)
             trials.append(f"{pair}: too few registers for ptxas")
             continue
         trials.append(f"{pair}: {_outcome(found)}")
@@ -66,34 +67,39 @@ def compile_clean(
 
 
 def _clean_together(fusion: Fusion, params: MatmulParams, target: Target) -> CompiledFusion:
-    """The same of several kernels: with the first pair of each, if all grids that they are launched
-    as compile clean; else each is chosen alone, and launched alone where that is no cleaner.
+    """The same of several kernels: with the first pair of each, where all that a call launches
+    compiles clean. Else each is chosen alone, and they are launched so if one grid of several
+    complains or spills more than the worst of them.
     """
 
     def first(one: MatmulParams) -> CompiledFusion:
-        if one.num_registers != "auto":
-            return compile_fusion(fusion, one, target)
-        require_legal(fusion, one, target)
-        pair = register_candidates(fusion, one, target)[0]
-        made = compile_fusion(fusion, replace(one, num_registers=pair), target)
-        return replace(made, trials=(f"{pair}: {_CLEAN}",))
+        made = compile_fusion(fusion, one, target)
+        told = (f"{made.params.num_registers}: {_CLEAN}",) if one.num_registers == "auto" else ()
+        return replace(made, trials=told)
 
     made = together(fusion, params, first)
-    if not _are_clean(made):
-        made = together(fusion, params, lambda one: compile_clean(fusion, one, target))
-        return made if _are_clean(made) else replace(made, stacks=False)
-    return made
+    if all(p.num_registers != "auto" for p in (params, *params.siblings)):
+        return made
+    if (worst := _worst(made)) is not None and not any(worst):
+        return made
+    made = together(fusion, params, lambda one: compile_clean(fusion, one, target))
+    alone, worst = replace(made, stacks=False), _worst(made)
+    return made if worst is not None and worst <= (_worst(alone) or worst) else alone
 
 
-def _are_clean(made: CompiledFusion) -> bool:
-    """Whether all that a call launches compiles clean."""
+def _worst(made: CompiledFusion) -> tuple[int, ...] | None:
+    """What the worst costs of all that a call launches; None of one with too few registers."""
     try:
-        return all(grid.resources.clean for grid in made.grids)
-    except CompileError:  # where ptxas finds too few registers
-        return False
+        return max(_cost(grid.resources) for grid in made.grids)
+    except CompileError as e:
+        _require_too_few(e)
+        return None
 
 
-_CLEAN = "clean"
+def _require_too_few(e: CompileError) -> None:
+    """Raise what is not for want of registers."""
+    if not any(c.startswith("C76") for c in complaints(e.log)):
+        raise e
 
 
 def _cost(found: Resources) -> tuple[int, ...]:

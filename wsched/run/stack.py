@@ -15,9 +15,10 @@ from lowering.ground.collector import paused
 from lowering.kernel.kernel import Kernel
 from lowering.target.targets import require
 from passes.dump import ALL, Dumper
+from wsched.importer.input_error import InputError
 from wsched.run.arguments import Arguments
 from wsched.run.bundles import compiled_text
-from wsched.run.counts import require_countable
+from wsched.run.counts import Counted, require_countable
 from wsched.run.kernel_name import digits
 from wsched.run.made import CODE
 from wsched.run.once import once
@@ -103,7 +104,14 @@ class Stack:
         return self.kernels[0].kernel.target.arch
 
     def dump(self, stage: str) -> str:
-        """The text of one stage of the code: ``cuda``, ``ptx`` or ``sass``."""
+        """The text of one stage of the code: ``cuda``, ``ptx`` or ``sass``.
+
+        Raises:
+            InputError: any other; those are of each kernel.
+        """
+        if stage not in CODE:
+            there = ", ".join(CODE)
+            raise InputError(f"no stage {stage!r}; there are: {there}", "stage", stage, there)
         if stage == "cuda":
             return self.source
         if stage == "ptx":
@@ -114,7 +122,10 @@ class Stack:
 
     def dump_all(self, folder: Path | str) -> Dumper:
         """Write all of them; arguments and errors as of a kernel's."""
-        dumper = Dumper(frozenset({ALL}), Path(folder))
+        return self.dump_code(Dumper(frozenset({ALL}), Path(folder)))
+
+    def dump_code(self, dumper: Dumper) -> Dumper:
+        """Write those that the dumper wants."""
         for stage, ending in CODE.items():
             dumper.text(stage, ending, partial(self.dump, stage))
         return dumper
@@ -142,11 +153,23 @@ class Stack:
         """
         if self.kernels[0].simulates(device):
             return max(k.ctas_on(device, extents) for k in self.kernels)
+        return self._counted.of(device, extents, self._ctas)
+
+    def _ctas(self, device: torch.device, extents: dict[str, int]) -> int:
+        """The same of a GPU."""
         resident = self.loaded.resident_ctas(device.index)
         ctas = max(k.grid(extents, resident) for k in self.kernels)
         for k in self.kernels:
             require_countable(k.plan, extents, ctas)
         return ctas
+
+    def ctas_of_all(self, extents: dict[str, int], resident: int) -> int:
+        """CTAs of the whole grid on a device that runs ``resident`` of them at a time."""
+        return len(self.kernels) * max(k.grid(extents, resident) for k in self.kernels)
+
+    @once
+    def _counted(self) -> Counted:
+        return Counted()
 
     def alone_on(self, arguments: Arguments, outputs: Sequence[torch.Tensor]) -> Callable[[], None]:
         """A function that runs the kernels on these tensors."""

@@ -6,8 +6,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
 
+from passes.dump import dumper_from_environment
 from wsched.fusion import Fusion
+from wsched.run.made import STAGES
 from wsched.run.on_device import OnDevice
+from wsched.run.stack import Stack
 from wsched.schedule.matmul.params import MatmulParams
 from wsched.schedule.matmul.siblings import members
 
@@ -31,4 +34,8 @@ def together(fusion: Fusion, params: MatmulParams, make: Callable[[MatmulParams]
     assert first.made_from is not None
     of_all = replace(params, num_registers=first.made_from.num_registers)
     vector = max(k.vector for k in (first, *others))
-    return replace(first, made_from=of_all, siblings=tuple(others), vector=vector)
+    made = replace(first, made_from=of_all, siblings=tuple(others), vector=vector)
+    for stack in (grid for grid in made.grids if isinstance(grid, Stack)):
+        if (dumper := dumper_from_environment(stack.name, STAGES)) is not None:
+            stack.dump_code(dumper)
+    return made

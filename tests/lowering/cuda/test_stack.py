@@ -15,14 +15,20 @@ from lowering.cuda.resources import read_resources
 from lowering.cuda.stack import alike, emit_stack
 from lowering.ground.dtypes import DType
 from lowering.ground.errors import InternalError, UnsupportedError
-from lowering.ground.expr import Var, as_expr
-from lowering.kernel.kernel import CounterArray, Kernel, TraceBuffer, Workspace
+from lowering.ground.expr import ONE, Var, as_expr
+from lowering.kernel.kernel import CounterArray, Kernel, TensorMap, TraceBuffer, Watch, Workspace
 from tests.lowering.cuda.fake_driver import Driver, Tensor
 from tests.lowering.cuda.kernels import copy_kernel
 
 
 def two() -> tuple[Kernel, Kernel]:
     return copy_kernel(), replace(copy_kernel(), name="again")
+
+
+def wider() -> Kernel:
+    """One with more shared memory."""
+    buffer = copy_kernel().shared[0]
+    return two()[1].declare(replace(buffer, name="more", offset=copy_kernel().shared_bytes))
 
 
 def test_text() -> None:
@@ -66,6 +72,8 @@ both(
         {"storage": (CounterArray("c", as_expr(1)),)},
         {"storage": (Workspace("w", DType.F32, as_expr(1), 64, 8),)},
         {"storage": (TraceBuffer("t", 4, ()),)},
+        {"storage": (Watch("w", 1000),)},
+        {"storage": (TensorMap("E", DType.BF16, (ONE, ONE), early=True),)},
     ],
 )
 def test_what_stands_in_no_stack(change: dict[str, Any]) -> None:
@@ -92,7 +100,7 @@ def given(*tensors: Tensor) -> Any:
 
 def test_a_launch_passes_the_parameters_of_all(driver: Driver) -> None:
     """One kernel's behind the other's, as the function takes them; CTAs along y are the kernels."""
-    stack = LoadedStack("both", two(), b"")
+    stack = LoadedStack("both", [two()[0], wider()], b"")
     rows = [
         given(Tensor(), Tensor(address=8192)),
         given(Tensor(shape=(7, 64)), Tensor(address=1 << 14)),
@@ -100,7 +108,8 @@ def test_a_launch_passes_the_parameters_of_all(driver: Driver) -> None:
     launch = stack.prepare_rows(rows, 5)
     launch()
     (seen,) = driver.named("launch")
-    assert seen[1:3] == ([5, 2, 1, 128, 1, 1], copy_kernel().shared_bytes)
+    assert copy_kernel().shared_bytes < wider().shared_bytes
+    assert seen[1:3] == ([5, 2, 1, 128, 1, 1], wider().shared_bytes)
     block = launch._pack()
     pointers = (ctypes.c_void_p * 8).from_address(block.pointer)
     maps = [ctypes.string_at(p) for p in (*pointers[:2], *pointers[4:6]) if p]
@@ -108,11 +117,10 @@ def test_a_launch_passes_the_parameters_of_all(driver: Driver) -> None:
     assert maps == [b"map1", b"map2", b"map3", b"map4"] and numbers == [100, 128, 7, 64]
 
 
-def test_it_is_dependent_if_all_are(driver: Driver) -> None:
-    for each in (False, True):
-        kernels = [replace(k, dependent=each) for k in two()]
-        stack = LoadedStack("both", kernels, b"")
-        assert stack.starts_early(1 << 20) is each
+@pytest.mark.parametrize("dependent", [False, True])
+def test_it_starts_as_its_kernels_do(dependent: bool, driver: Driver) -> None:
+    stack = LoadedStack("both", [replace(k, dependent=dependent) for k in two()], b"")
+    assert stack.starts_early(1 << 20) is dependent
 
 
 def test_tensors_of_several_devices(driver: Driver) -> None:
