@@ -146,7 +146,7 @@ def no_tools(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(*_: object, **__: object) -> str:
         raise UnsupportedError("a tool", "another", "Install it")
 
-    monkeypatch.setattr("wsched.run.made.compile_ptx", missing)
+    monkeypatch.setattr("wsched.run.grid.compile_ptx", missing)
     monkeypatch.setattr("lowering.cuda.sass.disassemble", missing)
     monkeypatch.setattr("wsched.run.bundles.disk_cache", missing)
 

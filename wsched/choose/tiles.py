@@ -9,6 +9,7 @@ from math import gcd
 
 from lowering.ground.frozen import quick, replaced
 from wsched.choose.problem import Problem
+from wsched.schedule.matmul.chunks import NARROWEST_CHUNK, exchanged_chunk
 from wsched.schedule.matmul.params import ClusterDims
 
 __all__ = [
@@ -110,9 +111,6 @@ and where nothing but their number is wanted of warpgroups, they share slices.""
 WIDEST, MORE_PARTS, NARROWEST = 256, 2, 64
 """Columns of a tile; how many more tiles than the fewest the rows of a result are dealt to, however
 narrow these are; and columns of the narrowest of those that they are dealt to besides."""
-
-NARROWEST_CHUNK = 8
-"""Columns of an exchanged tile that an epilogue stores at a time, at least."""
 
 GROUPED = range(64, 209, 8)
 """Rows of exchanged tiles of groups, of which none come out even for all."""
@@ -225,14 +223,9 @@ def _wide_chunk(columns: int) -> int:
     """A half or all of the columns of an exchanged tile, where the widest chunk of at most 64 that
     divides them is a quarter or less; else 0.
     """
-    if columns // _chunk(columns) < 4:
+    if columns // exchanged_chunk(columns) < 4:
         return 0
     return columns // 2 if columns % 16 == 0 else columns
-
-
-def _chunk(columns: int) -> int:
-    """The widest chunk of at most 64 columns that divides those of an exchanged tile."""
-    return max(n for n in range(NARROWEST_CHUNK, 65, NARROWEST_CHUNK) if columns % n == 0)
 
 
 def tiles_of_groups(problem: Problem) -> tuple[Tile, ...]:
@@ -246,7 +239,8 @@ def tiles_of_groups(problem: Problem) -> tuple[Tile, ...]:
     widths = [n for n in GROUPED if n <= problem.m and n % step == 0]
     made = [replaced(way, n=n) for way in _WAYS if way.ping_pong for n in widths]
     if problem.products > 1:
-        made += [replaced(t, chunk=NARROWEST_CHUNK) for t in made if _chunk(t.n) > NARROWEST_CHUNK]
+        wider = (t for t in made if exchanged_chunk(t.n) > NARROWEST_CHUNK)
+        made = [*made, *(replaced(t, chunk=NARROWEST_CHUNK) for t in wider)]
     return tuple(t for t in made if t not in known)
 
 

@@ -27,8 +27,7 @@ from wsched.cli.options import (
 from wsched.front.ahead import at_once, kernels_on
 from wsched.front.sizes import Extents
 from wsched.run.bundles import saved_bundle
-from wsched.run.on_device import OnDevice
-from wsched.run.stack import Stack
+from wsched.run.grid import Grid
 
 __all__ = ["bundle", "write"]
 
@@ -128,7 +127,7 @@ def write(
     yield f"{out}: {len(seen)} kernel{'s' * (len(seen) != 1)} for {device}"
 
 
-def _new(kernels: Sequence[OnDevice | Stack], seen: set[str]) -> Iterator[OnDevice | Stack]:
+def _new(kernels: Sequence[Grid], seen: set[str]) -> Iterator[Grid]:
     """Those that no definition before had."""
     for kernel in kernels:
         if kernel.source not in seen:

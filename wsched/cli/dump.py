@@ -11,8 +11,7 @@ from passes.dump import dump_folder
 from wsched.cli.options import File, Params, Shape, Sms, TargetName, file_of, named
 from wsched.cli.parts import Looked, PartNumber, looked_at
 from wsched.front.sizes import schedule_for
-from wsched.run.made import CODE
-from wsched.run.stack import Stack
+from wsched.run.grid import CODE
 
 __all__ = ["dump"]
 
@@ -71,11 +70,10 @@ def _write_all(file: Path, found: tuple[Looked, ...], folder: Path) -> None:
     kernels have one name are one folder.
     """
     with named(file):
-        made = {k.kernel.name: k.dump_all for one in found for k in one.kernel.launched}
-        stacks = [g for one in found for g in one.kernel.grids if isinstance(g, Stack)]
-        made |= {g.name: g.dump_all for g in stacks}
+        kernels = [k for one in found for k in (*one.kernel.launched, *one.kernel.grids)]
+        made = {k.name: k for k in kernels}
     with file_of(folder, "--dir"):
-        dumps = [dump_all(dump_folder(folder, name)) for name, dump_all in made.items()]
+        dumps = [k.dump_all(dump_folder(folder, name)) for name, k in made.items()]
     for path in (path for each in dumps for path in each.files):
         typer.echo(path)
     for reason in (reason for each in dumps for reason in each.missing):

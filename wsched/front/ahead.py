@@ -24,15 +24,14 @@ from wsched.front.tf32 import as_allowed
 from wsched.fusion import Fusion
 from wsched.importer.input_error import InputError, require_sequence
 from wsched.run.compiled import CompiledFusion
-from wsched.run.on_device import OnDevice
+from wsched.run.grid import Grid
 from wsched.run.registers import compile_clean
-from wsched.run.stack import Stack
 from wsched.schedule.schedule import Schedule
 
 __all__ = ["Preparation", "at_once", "kernels_on", "prepare"]
 
 
-def kernels_on(gpu: Gpu, definition: Any, asked: Extents | None = None) -> list[OnDevice | Stack]:
+def kernels_on(gpu: Gpu, definition: Any, asked: Extents | None = None) -> list[Grid]:
     """What ``execute`` launches for a definition on a GPU, compiled; it need not be there.
 
     Operands are dense and aligned. What it takes beside kernels of matmuls is not among them:
@@ -47,7 +46,7 @@ def kernels_on(gpu: Gpu, definition: Any, asked: Extents | None = None) -> list[
         UnsupportedError: no matmul has a kernel, or there is no NVRTC.
         InputError: sizes that the definition excludes.
     """
-    found = [grid for made in _planned(gpu, definition, asked) for grid in made.grids]
+    found: list[Grid] = [grid for made in _planned(gpu, definition, asked) for grid in made.grids]
     for grid in found:
         grid.compiled  # noqa: B018 - it is found out here
     return found

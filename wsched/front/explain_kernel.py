@@ -18,7 +18,7 @@ from wsched.front.explanation import Choice, Explanation, KernelFacts
 from wsched.front.route import WSCHED, Refusal
 from wsched.fusion.names import HEADS, blocks_of, in_order
 from wsched.run.compiled import CompiledFusion
-from wsched.run.counts import require_countable, require_extents
+from wsched.run.counts import require_extents
 from wsched.schedule.entries import with_sums
 from wsched.schedule.matmul.params import MatmulParams
 
@@ -166,8 +166,6 @@ def _facts(
     text = "x".join(str(sizes[name]) for name in in_order(sizes) if name not in own)
     sizes = with_sums(fusion, sizes)
     require_extents(sizes)
-    for k in kernel.launched:
-        require_countable(k.plan, sizes, k.grid(sizes, problem.sms))
     ctas = sum(g.ctas_of_all(sizes, problem.sms) for g in kernel.grids)
     return KernelFacts(
         problem=text,

@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from lowering.ground.errors import UnsupportedError
 from lowering.ground.expr import I32_MAX, evaluate
-from lowering.ground.recent import Recent
 from lowering.kernel.kernel import Kernel
 from lowering.proof.admitted import FIRST_CTA, Admitted
 from wsched.schedule import Plan
 
-if TYPE_CHECKING:
-    import torch
-
 __all__ = [
     "LARGEST",
-    "Counted",
     "admitted_by",
     "admitted_of",
     "ctas_of",
     "require_countable",
     "require_extents",
 ]
-
-_REMEMBERED = 64
 
 LARGEST = I32_MAX - 2**24
 """Largest size and number of a launch: what a kernel adds to one, such as a tile that begins behind
@@ -115,23 +107,3 @@ def require_countable(plan: Plan, extents: Mapping[str, int], grid: int) -> None
                 f"at most {LARGEST}",
                 "Take smaller factors, or larger tiles",
             )
-
-
-class Counted:
-    """CTAs of launches on GPUs whose sizes were counted: once for each device and all sizes, of
-    which the most recent ones are kept. Counting takes 0.3 ms. Safe to use from threads.
-    """
-
-    __slots__ = ("_found",)
-
-    def __init__(self) -> None:
-        self._found: Recent[tuple[object, ...], int] = Recent(lambda: _REMEMBERED)
-
-    def of(
-        self, device: torch.device, extents: dict[str, int],
-        count: Callable[[torch.device, dict[str, int]], int],
-    ) -> int:  # fmt: skip
-        """What ``count`` says of a device and extents, which it may refuse."""
-        key = (device.index, *extents.items())
-        found = self._found.get(key)
-        return self._found.add(key, count(device, extents)) if found is None else found

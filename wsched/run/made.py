@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from lowering.cuda.nvrtc import Compiled, compile_ptx
-from lowering.cuda.resources import Resources, read_resources
-from lowering.ground.collector import paused
+from lowering.cuda.nvrtc import Compiled
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.text import print_kernel
 from lowering.proof.obligation import Proof
+from lowering.target.target import Target
 from passes.dump import ALL, Dumper
 from passes.options import LoweringOptions
 from passes.pipeline import PIPELINES, passes_of, run_passes, steps
@@ -20,13 +19,14 @@ from wsched.fusion import Fusion, fusion_text
 from wsched.importer.input_error import InputError
 from wsched.run.bundles import compiled_text, disk_cache
 from wsched.run.counts import admitted_by, admitted_of
+from wsched.run.grid import CODE, Grid
 from wsched.run.once import once
 from wsched.run.proving import proof_of, prove_if_asked
 from wsched.schedule.loops import loops_text
 from wsched.schedule.plan import Plan
 from wsched.schedule.subdags import subdags_text, to_dot
 
-__all__ = ["CODE", "LINES", "STAGES", "Made", "compiled_kernel", "dump_scheduled"]
+__all__ = ["LINES", "STAGES", "Made", "compiled_kernel", "dump_scheduled"]
 
 _SCHEDULED: dict[str, tuple[str, Callable[[Plan], str]]] = {
     "fusion": ("txt", lambda p: fusion_text(p.fusion)),
@@ -35,9 +35,6 @@ _SCHEDULED: dict[str, tuple[str, Callable[[Plan], str]]] = {
     "loops": ("txt", lambda p: loops_text(p.fusion, p.graph)),
 }
 """Texts of the scheduled fusion, with the ending of their files."""
-
-CODE = {"cuda": "cu", "ptx": "ptx", "sass": "sass"}
-"""Stages of what is launched, which may be several kernels, with the ending of their files."""
 
 _CODE = {**CODE, "mlir": "mlir"}
 
@@ -55,7 +52,7 @@ STAGES = (*_SCHEDULED, "lower", *_PASSES, *_CODE)
 
 
 @dataclass(frozen=True)
-class Made:
+class Made(Grid):
     """A lowered schedule.
 
     Attributes:
@@ -75,31 +72,27 @@ class Made:
         """The scheduled fusion."""
         return self.plan.fusion
 
-    @once
-    def source(self) -> str:
-        """The CUDA C++ text."""
-        with paused():
-            from lowering.cuda.emit import emit_cuda
+    @property
+    def name(self) -> str:
+        """Of the kernel."""
+        return self.kernel.name
 
-            return emit_cuda(self.kernel)
+    @property
+    def target(self) -> Target:
+        """The GPU that it is for."""
+        return self.kernel.target
 
-    @once
-    def compiled(self) -> Compiled:
-        """The cubin, from a bundle, the disk cache or NVRTC."""
-        return compiled_text(self.source, f"{self.kernel.name}.cu", self.kernel.target.arch)
+    def _emitted(self) -> str:
+        from lowering.cuda.emit import emit_cuda
+
+        return emit_cuda(self.kernel)
 
     @once
     def with_lines(self) -> Compiled:
         """The same code as :attr:`compiled`, with the line of the source that each instruction is
         from.
         """
-        name, arch = f"{self.kernel.name}.cu", self.kernel.target.arch
-        return disk_cache().compile(self.source, name, (LINES,), arch)
-
-    @once
-    def resources(self) -> Resources:
-        """Registers, spills, stack and warnings, as ptxas reports them; needs no GPU."""
-        return read_resources(self.compiled, self.kernel.name)
+        return disk_cache().compile(self.source, f"{self.name}.cu", (LINES,), self.target.arch)
 
     def proof(self) -> Proof:
         """What is proved of the final kernel, for all sizes; needs no GPU (design/0033)."""
@@ -157,17 +150,11 @@ class Made:
 
     def _code(self, kind: str) -> str:
         """What is made of the final kernel."""
-        if kind == "cuda":
-            return self.source
-        if kind == "mlir":
-            from lowering.mlir.emit import emit_mlir
+        if kind != "mlir":
+            return self.code(kind)
+        from lowering.mlir.emit import emit_mlir
 
-            return emit_mlir(self.kernel)
-        if kind == "ptx":
-            return compile_ptx(self.source, f"{self.kernel.name}.cu", arch=self.kernel.target.arch)
-        from lowering.cuda.sass import disassemble
-
-        return disassemble(self.compiled.cubin)
+        return emit_mlir(self.kernel)
 
 
 def dump_scheduled(plan: Plan, dumper: Dumper) -> None:

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 from lowering.ground.errors import UnsupportedError
 from lowering.ground.expr import evaluate
 from lowering.kernel.early import loads_early
-from lowering.target.targets import require
 from passes.pipeline import run_passes
 from wsched.run.arguments import Arguments
-from wsched.run.counts import Counted, admitted_by, require_countable
+from wsched.run.counts import admitted_by, require_countable
 from wsched.run.cpu import grid_on_cpu, run_on_cpu
 from wsched.run.made import Made
 from wsched.run.once import once
@@ -76,11 +75,6 @@ class OnDevice(Made):
         return f"<{type(self).__name__} {self.kernel.name} for {self.kernel.target.arch}: {told}>"
 
     @property
-    def name(self) -> str:
-        """Of the function that is launched, which a profiler shows."""
-        return self.kernel.name
-
-    @property
     def launched(self) -> tuple[OnDevice, ...]:
         """The kernels of a call, in the order in which they run."""
         return (self, *self.siblings)
@@ -129,17 +123,7 @@ class OnDevice(Made):
             grid = grid_on_cpu(self.kernel, extents)
             require_countable(self.plan, extents, grid)
             return grid
-        return self._counted.of(device, extents, self._ctas)
-
-    def _ctas(self, device: torch.device, extents: dict[str, int]) -> int:
-        """The same of a GPU."""
-        grid = self.grid(extents, self.loaded.resident_ctas(device.index))
-        require_countable(self.plan, extents, grid)
-        return grid
-
-    @once
-    def _counted(self) -> Counted:
-        return Counted()
+        return self.ctas_on_gpu(device, extents)
 
     def add_outputs(self, arguments: Arguments, outputs: Sequence[torch.Tensor]) -> None:
         """Put the results among the tensors that the kernel takes."""
@@ -155,13 +139,8 @@ class OnDevice(Made):
         for grid in self.grids:
             grid.load_alone(device)
 
-    def load_alone(self, device: torch.device) -> None:
-        """The same of the kernel without its siblings."""
-        import torch
-
-        require(torch, device.index, self.kernel.target)
-        self.loaded.prepare_device(device.index)
-        self.loaded.resident_ctas(device.index)
+    def _function(self) -> LoadedKernel:
+        return self.loaded
 
     def require_proof(self) -> None:
         """Prove the kernel, if it has to be.
@@ -235,6 +214,12 @@ class OnDevice(Made):
         """CTAs to launch for a problem on a device that runs ``resident`` of them at a time."""
         return evaluate(self.kernel.grid, extents | {"sms": resident})
 
+    def ctas(self, extents: dict[str, int], resident: int) -> int:
+        """The same; refuses sizes that these cannot count."""
+        grid = self.grid(extents, resident)
+        require_countable(self.plan, extents, grid)
+        return grid
+
     def ctas_of_all(self, extents: dict[str, int], resident: int) -> int:
         """The same with those along y."""
-        return self.grid(extents, resident) * self.kernel.rows(extents)
+        return self.ctas(extents, resident) * self.kernel.rows(extents)

@@ -9,18 +9,14 @@ from itertools import count, groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from lowering.cuda.nvrtc import Compiled, compile_ptx
-from lowering.cuda.resources import Resources, read_resources
-from lowering.ground.collector import paused
 from lowering.kernel.kernel import Kernel
-from lowering.target.targets import require
+from lowering.target.target import Target
 from passes.dump import ALL, Dumper
 from wsched.importer.input_error import InputError
 from wsched.run.arguments import Arguments
-from wsched.run.bundles import compiled_text
-from wsched.run.counts import Counted, require_countable
+from wsched.run.counts import require_countable
+from wsched.run.grid import CODE, Grid
 from wsched.run.kernel_name import digits
-from wsched.run.made import CODE
 from wsched.run.once import once
 from wsched.schedule.plan import Plan
 
@@ -66,7 +62,7 @@ K = TypeVar("K", bound=Stackable)
 
 
 @dataclass(frozen=True, eq=False)
-class Stack:
+class Stack(Grid):
     """Several kernels that are launched as one grid; what is launched has what one kernel has.
 
     Args:
@@ -75,33 +71,21 @@ class Stack:
 
     kernels: tuple[Stackable, ...]
 
-    @once
+    @property
     def name(self) -> str:
-        """Of the function that is launched, which a profiler shows."""
+        """That of the first kernel, and a hash of the others'."""
         first, *others = (k.kernel.name for k in self.kernels)
         return f"{first}_with{digits(' '.join(others), 6)}"
 
-    @once
-    def source(self) -> str:
-        """The CUDA C++ text."""
-        with paused():
-            from lowering.cuda.stack import emit_stack
-
-            return emit_stack(self.name, [k.kernel for k in self.kernels])
-
-    @once
-    def compiled(self) -> Compiled:
-        """The cubin, from a bundle, the disk cache or NVRTC."""
-        return compiled_text(self.source, f"{self.name}.cu", self._arch)
-
-    @once
-    def resources(self) -> Resources:
-        """Registers, spills, stack and warnings, as ptxas reports them; needs no GPU."""
-        return read_resources(self.compiled, self.name)
-
     @property
-    def _arch(self) -> str:
-        return self.kernels[0].kernel.target.arch
+    def target(self) -> Target:
+        """The GPU that all are for."""
+        return self.kernels[0].kernel.target
+
+    def _emitted(self) -> str:
+        from lowering.cuda.stack import emit_stack
+
+        return emit_stack(self.name, [k.kernel for k in self.kernels])
 
     def dump(self, stage: str) -> str:
         """The text of one stage of the code: ``cuda``, ``ptx`` or ``sass``.
@@ -112,13 +96,7 @@ class Stack:
         if stage not in CODE:
             there = ", ".join(CODE)
             raise InputError(f"no stage {stage!r}; there are: {there}", "stage", stage, there)
-        if stage == "cuda":
-            return self.source
-        if stage == "ptx":
-            return compile_ptx(self.source, f"{self.name}.cu", arch=self._arch)
-        from lowering.cuda.sass import disassemble
-
-        return disassemble(self.compiled.cubin)
+        return self.code(stage)
 
     def dump_all(self, folder: Path | str) -> Dumper:
         """Write all of them; arguments and errors as of a kernel's."""
@@ -139,37 +117,25 @@ class Stack:
             k.require_proof()
         return LoadedStack(self.name, [k.kernel for k in self.kernels], self.compiled.cubin)
 
-    def load_alone(self, device: torch.device) -> None:
-        """Compile and load on a GPU, which is checked first, then for clusters."""
-        import torch
+    def _function(self) -> LoadedStack:
+        return self.loaded
 
-        require(torch, device.index, self.kernels[0].kernel.target)
-        self.loaded.prepare_device(device.index)
-        self.loaded.resident_ctas(device.index)
-
-    def ctas_on(self, device: torch.device, extents: dict[str, int]) -> int:
-        """CTAs along x: as many as the kernel with the longest row has; refuses sizes that these
-        cannot count.
-        """
-        if self.kernels[0].simulates(device):
-            return max(k.ctas_on(device, extents) for k in self.kernels)
-        return self._counted.of(device, extents, self._ctas)
-
-    def _ctas(self, device: torch.device, extents: dict[str, int]) -> int:
-        """The same of a GPU."""
-        resident = self.loaded.resident_ctas(device.index)
+    def ctas(self, extents: dict[str, int], resident: int) -> int:
+        """As many along x as the kernel with the longest row has; refuses as of one kernel."""
         ctas = max(k.grid(extents, resident) for k in self.kernels)
         for k in self.kernels:
             require_countable(k.plan, extents, ctas)
         return ctas
 
     def ctas_of_all(self, extents: dict[str, int], resident: int) -> int:
-        """CTAs of the whole grid on a device that runs ``resident`` of them at a time."""
-        return len(self.kernels) * max(k.grid(extents, resident) for k in self.kernels)
+        """The same of all rows."""
+        return len(self.kernels) * self.ctas(extents, resident)
 
-    @once
-    def _counted(self) -> Counted:
-        return Counted()
+    def ctas_on(self, device: torch.device, extents: dict[str, int]) -> int:
+        """CTAs along x on a device."""
+        if self.kernels[0].simulates(device):
+            return max(k.ctas_on(device, extents) for k in self.kernels)
+        return self.ctas_on_gpu(device, extents)
 
     def alone_on(self, arguments: Arguments, outputs: Sequence[torch.Tensor]) -> Callable[[], None]:
         """A function that runs the kernels on these tensors."""

@@ -9,14 +9,14 @@ from wsched.fusion import DataType
 from wsched.schedule.matmul.params import MatmulParams
 
 __all__ = [
-    "MOST_PIECES", "WIDEST_CHUNK", "box_rows", "chunk_columns", "chunk_problem", "chunk_turns",
-    "pieces", "unboxed",
+    "MOST_PIECES", "NARROWEST_CHUNK", "WIDEST_CHUNK", "box_rows", "chunk_columns", "chunk_problem",
+    "chunk_turns", "exchanged_chunk", "pieces", "unboxed",
 ]  # fmt: skip
 
-WIDEST_CHUNK = 64
-"""Columns at most, as many as of 16-bit results make 128 bytes. Of chunks that are transposed as
-they are stored, whose columns are lines of a box, and of results of 8 bits registers alone bound
-them."""
+NARROWEST_CHUNK, WIDEST_CHUNK = 8, 64
+"""Columns of a chunk at least, those of a matrix of ``stmatrix``; and at most, as many as of 16-bit
+results make 128 bytes. Of chunks that are transposed as they are stored, whose columns are lines of
+a box, and of results of 8 bits registers alone bound them."""
 
 MOST_PIECES = 4
 """Pieces of a tile that may be of several tensors: the thread that loads them has two registers for
@@ -34,9 +34,16 @@ def chunk_columns(params: MatmulParams, *types: DataType) -> int:
         return params.epilogue_columns
     columns = params.tile_sizes.warp_tile.n
     if params.exchange_operands:
-        fitting = range(8, min(columns, WIDEST_CHUNK) + 1, 8)
-        return max((n for n in fitting if columns % n == 0), default=columns)
+        return exchanged_chunk(columns)
     return gcd(columns, min(ptx.WIDEST_SWIZZLE // max(t.bytes for t in types), WIDEST_CHUNK))
+
+
+def exchanged_chunk(columns: int) -> int:
+    """The widest chunk of an exchanged tile of so many columns that divides them; all where none
+    does.
+    """
+    fitting = range(NARROWEST_CHUNK, min(columns, WIDEST_CHUNK) + 1, NARROWEST_CHUNK)
+    return max((n for n in fitting if columns % n == 0), default=columns)
 
 
 def chunk_problem(params: MatmulParams) -> str | None:
