@@ -59,6 +59,8 @@ SETS: dict[str, tuple[MatmulParams, ...]] = {
     "144, 128, 64": (_exchanged(144), _WHOLE, _HALF),
     "128, 64": (_WHOLE, _HALF),
     "104, 88": (_exchanged(104), _exchanged(88)),
+    "104, 96, 88": (_exchanged(104), _exchanged(96), _exchanged(88)),
+    "64, 56, 48": (_exchanged(64), _exchanged(56), _exchanged(48)),
     "72, 96 in clusters": (_exchanged(72), _exchanged(48, cluster=(1, 2))),
     "128 in clusters, 104, 16": (_PAIR, _exchanged(104), _FEW),
     "64, 16": (_HALF, _FEW),

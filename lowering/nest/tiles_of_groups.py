@@ -49,19 +49,19 @@ __all__ = ["TilesOfGroups"]
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What the walk knows of a group.
+    """What the kernel has of a group.
 
     Args:
         group: its number.
         begin: where it begins.
         end: where it ends.
-        size: how much it has.
+        size: how much it is.
     """
 
     group: Var
-    begin: Var
-    end: Var
-    size: Var
+    begin: Expr
+    end: Expr
+    size: Expr
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,13 +127,15 @@ class TilesOfGroups:
         )
         last = Var(self.work.groups.along)
         ctas = self.shared.apply(Special("nctaid.x") // self.size)
-        here = _Found(group, begin, end, size)
+        whole = _Found(group, begin, end, size)
+        named, here = self._own(whole) if self.work.groups.sharing else ((), whole)
         body: Body = (
             LdGlobalScalar(read, GmemRef(self.work.groups.ends, (group,))),
             Let(end, minimum(maximum(read, begin), last)),
             If(read.eq(end).eq(FALSE), (StGlobalScalar(self._wrong, ONE),)),
             Let(size, end - begin),
-            Let(tiles, self.work.tiles_of(size)),
+            *named,
+            Let(tiles, self.work.tiles_of(here.size)),
             Let(turns, ceildiv(maximum(before + tiles - mine, 0), ctas)),
             self._tiles(queue, here, turns, (before, mine, entry), ctas),
         )
@@ -145,6 +147,21 @@ class TilesOfGroups:
         ends = (s for i in range(queue.teams)
                 for s in _handed(queue, after[3] + i, (self.end + i, *nothing)))  # fmt: skip
         return loop, *ends
+
+    def _own(self, whole: _Found) -> tuple[Body, _Found]:
+        """The kernel's part of a group that several share, and what names it. The part is no more
+        than the group, and not negative: said once more here, it is seen without the rule.
+        """
+        lets: list[Let] = []
+
+        def let(name: str, value: Expr) -> Expr:
+            lets.append(Let(Var(self.shared.namer.new(name)), value))
+            return lets[-1].var
+
+        part = self.work.groups.sharing.part(whole.size, let)
+        begin = let("part_begin", whole.begin + part.begin)
+        size = let("part_size", maximum(minimum(part.size, whole.size), 0))
+        return (*lets,), _Found(whole.group, begin, begin + size, size)
 
     def _tiles(
         self, queue: Ring, here: _Found, turns: Var, carried: tuple[Var, Var, Var], ctas: Expr

@@ -12,7 +12,8 @@ and less than all tiles together; so words are no more than these, the sum of ``
 form, where ``of`` and ``rest`` are of parameters. Ends of groups do not fall and lie within an
 extent: each is ``min(max(read, begin), extent)``, where ``begin`` is the one before, the first one
 0. So all sizes together are no more than the extent, and all tiles no more than ``(of extent + rest
-groups) / by``.
+groups) / by``. Where a kernel has a part of a group alone, ``max(min(part, size), 0)``, that counts
+as the whole, however ``part`` is computed.
 """
 
 from __future__ import annotations
@@ -200,8 +201,13 @@ class _Words:
         own = {v.name for v in free_vars(e)}
         return own <= self.facts.natural and natural(e, self.facts)
 
-    def most(self, e: Expr, size: Poly | None) -> _Most:
-        """What a number of a group is no more than, which is not negative.
+    def most(self, e: Expr, size: Poly | None, signed: bool = False) -> _Most:
+        """What a number of a group is no more than.
+
+        Args:
+            e: the number.
+            size: of the group.
+            signed: whether it may be negative; else its form says that it is not.
 
         Raises:
             UnknownError: it has another form.
@@ -217,6 +223,17 @@ class _Words:
                 return self.most(x, size).times(poly(y))
             case Binary("*", x, y) if self.plain(x):
                 return self.most(y, size).times(poly(x))
+            case Binary("max", x, Const(0)):
+                return self.most(x, size, signed=True)
+            case Binary("min", x, y) if signed:
+                return self.either(x, y, size)
             case Binary("+" | "max", x, y) | Select(_, x, y):
                 return self.most(x, size) + self.most(y, size)
         raise UnknownError(f"how large {e} is in all groups is not known")
+
+    def either(self, x: Expr, y: Expr, size: Poly | None) -> _Most:
+        """What the smaller of two is no more than: what the second one is, else the first."""
+        try:
+            return self.most(y, size, signed=True)
+        except UnknownError:
+            return self.most(x, size, signed=True)

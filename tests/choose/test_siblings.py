@@ -4,28 +4,31 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
+from lowering.ground.expr import Var, evaluate
 from tests.choose.test_grouped import problem
 from wsched.choose.cost_model import SIBLING_US, cost, together
-from wsched.choose.groups import shares_of
+from wsched.choose.groups import shares_of, tiles_shared
 from wsched.choose.heuristics import candidates
 from wsched.choose.siblings import LEAST_GAIN, sharing_groups
+from wsched.fusion import Sharing
 from wsched.losses.effects import losses_of
 from wsched.schedule.matmul.siblings import length_along, shared
 
 SIXTEEN = (16, 8192, 8192, 5120)
 
 MEASURED: dict[tuple[tuple[int, int, int, int], int], tuple[tuple[int, ...], float]] = {
-    (SIXTEEN, 1): ((168, 144, 128), 0.960),
-    ((32, 16384, 4096, 4096), 1): ((200, 144, 128), 0.933),
-    ((8, 8192, 14336, 4096), 2): ((128, 104, 96, 88), 0.985),
+    (SIXTEEN, 1): ((168, 144, 128), 0.936),
+    ((32, 16384, 4096, 4096), 1): ((168, 144, 128), 0.914),
+    ((8, 8192, 14336, 4096), 2): ((128, 104, 96, 88), 0.975),
     ((16, 4096, 8192, 5120), 2): ((128, 104, 96, 88), 0.964),
     ((8, 8192, 14336, 4096), 1): ((168, 144, 128), 0.988),
 }
 """By a problem and its products: lengths of tiles, and of the best single kernel's time what they
-took in the mean of six to eight lists of sizes (H200, 2026-11-29); of four lengths the product of
-that of three and of what four take of those (cycles, 2026-11-30)."""
+took in the mean of six to eight lists of sizes (H200, 2026-11-29), by whole groups; the first four
+multiplied with what parts of groups take of that (cycles, two to four lists each, 2026-11-30)."""
 
 
 @pytest.mark.parametrize("what", MEASURED)
@@ -36,7 +39,7 @@ def test_what_is_chosen_gained(what: tuple[tuple[int, int, int, int], int]) -> N
     lengths, ratio = MEASURED[what]
     kernels = (best.params, *best.params.siblings)
     assert tuple(length_along(p, rows=True) for p in kernels) == lengths
-    assert best.cost.us / others[0].cost.us == pytest.approx(ratio, abs=0.035)
+    assert best.cost.us / others[0].cost.us == pytest.approx(ratio, abs=0.04)
     assert cost(made, best.params).us == pytest.approx(best.cost.us)
     assert all(p.programmatic_dependent_launch for p in kernels)
 
@@ -68,11 +71,9 @@ def test_shares_are_those_of_all_sizes(lengths: tuple[int, ...]) -> None:
             by_length.setdefault(length_along(c.params, rows=True), c.params)
     kernels = tuple(by_length[n] for n in lengths)
     drawn = range(1, 2 * made.m + 1)
-    padded = {s: [-(-s // n) * n for n in lengths] for s in drawn}
-    for own, (n, share) in enumerate(zip(lengths, shares_of(made, kernels), strict=True)):
-        mine = [s for s in drawn if padded[s].index(min(padded[s])) == own]
-        found = sum(-(-s // n) for s in mine) / sum(-(-s // n) for s in drawn)
-        assert share == pytest.approx(found, abs=0.01)
+    tiles = tiles_shared(np.array(drawn), lengths).sum(1)
+    for mine, n, share in zip(tiles, lengths, shares_of(made, kernels), strict=True):
+        assert share == pytest.approx(mine / sum(-(-s // n) for s in drawn), abs=0.01)
 
 
 def test_further_kernels_cost_their_start() -> None:
@@ -96,3 +97,14 @@ def test_what_siblings_save_is_an_effect() -> None:
     total = roofline.us + sum(x.us for x in losses)
     assert total == pytest.approx(cost(made, params).us)
     assert losses_of(made, shared((replace(params, siblings=()),)))[1][-1].effect == "power"
+
+
+@pytest.mark.parametrize("lengths", [(128, 104, 96, 88), (168, 144, 128), (64, 16), (96, 104)])
+def test_shares_are_those_of_the_kernels(lengths: tuple[int, ...]) -> None:
+    """By arrays as by the expressions that kernels compute."""
+    sizes = [*range(0, 1200, 7)]
+    tiles = tiles_shared(np.array(sizes), lengths)
+    for own, length in enumerate(lengths):
+        part = Sharing(lengths, own).part(Var("size")).size
+        rows = [evaluate(part, {"size": size}) for size in sizes]
+        assert tiles[own].tolist() == [-(-n // length) for n in rows]

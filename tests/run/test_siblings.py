@@ -10,10 +10,12 @@ import torch
 
 import wsched
 from lowering.ground.errors import ScheduleError, UnsupportedError
+from lowering.ground.expr import Var, evaluate
 from lowering.machine.adversary import Adversary
 from tests.grouped import BIAS, FORMS, GATE, SIZES, check_rows, gated, given, grouped
 from tests.run.test_grouped import SMALL
-from tests.schedules import dynamic
+from tests.schedules import cooperative, dynamic, exchanged
+from wsched.fusion import Sharing
 from wsched.run.arguments import bind
 from wsched.run.compiled import CompiledFusion
 from wsched.run.cpu import run_on_cpu
@@ -28,14 +30,25 @@ KERNELS: dict[str, tuple[str, ...]] = {
     "two": ("ping-pong", "exchanged"),
     "three": ("two groups", "cooperative", "exchanged cluster"),
     "clusters": ("cluster", "exchanged cluster"),
+    "near": ("40", "32", "24"),
 }
-"""Rows of tiles: 64 and 16; 128, 64 and 16; 128 and 16."""
+"""Rows of tiles: 64 and 16; 128, 64 and 16; 128 and 16; 40, 32 and 24, of which two kernels may
+have a group together."""
 
-MORE = {**SIZES, "of each": (128, 64, 16, 17, 63, 65, 127, 129, 144, 80)}
+ALL = SMALL | {
+    str(n): exchanged(cooperative(64, n, 32, stages=2, groups=1, registers=None))
+    for n in (40, 32, 24)
+}
+
+MORE = {
+    **SIZES,
+    "of each": (128, 64, 16, 17, 63, 65, 127, 129, 144, 80),
+    "of two": (172, 0, 169, 101),
+}
 
 
 def params_of(name: str) -> MatmulParams:
-    return shared(tuple(dynamic(SMALL[n]) for n in KERNELS[name]))
+    return shared(tuple(dynamic(ALL[n]) for n in KERNELS[name]))
 
 
 def kernel(name: str, text: str = "") -> CompiledFusion:
@@ -62,32 +75,41 @@ def stamped_alone(k: OnDevice, inputs: tuple[Any, Any, Any]) -> Trace:
 @pytest.mark.parametrize("name", KERNELS)
 @pytest.mark.parametrize("sizes", MORE)
 def test_each_row_is_written_once(name: str, sizes: str) -> None:
-    """A group's rows by one kernel, the one whose tiles pad them least; all others by none."""
+    """A group's rows by the kernels whose parts they are; all others by none."""
     inputs = x, _, ends = given(MORE[sizes], 40, 48, behind=5)
     k = kernel(name)
     whole = torch.full((len(x), 40), float("nan"), dtype=x.dtype)
     first = [0, *ends.tolist()]
     assert k.fusion.groups is not None
-    lengths = k.fusion.groups.sharing.lengths
+    lengths, size = k.fusion.groups.sharing.lengths, Var("size")
     for own, one in enumerate((k, *k.siblings)):
+        part = Sharing(lengths, own).part(size)
         d = written_by(one, inputs)
         mine = ~d.isnan()
         assert (whole.isnan() | ~mine).all()
         whole = torch.where(mine, d, whole)
-        for size, begin in zip(MORE[sizes], first, strict=False):
-            least = [-(-size // n) * n for n in lengths]
-            taken = least.index(min(least)) == own
-            assert (
-                mine[begin : begin + size].all() if taken else not mine[begin : begin + size].any()
-            )
+        wanted = torch.zeros(len(x), dtype=torch.bool)
+        for rows, begin in zip(MORE[sizes], first, strict=False):
+            here, count = (evaluate(e, {"size": rows}) for e in (part.begin, part.size))
+            wanted[begin + here : begin + here + count] = True
+        assert torch.equal(mine, wanted[:, None].expand_as(mine))
     check_rows(whole, *inputs)
+
+
+def test_two_kernels_have_a_group() -> None:
+    """172 rows are two tiles of 40 and three of 32, not five of 40; 70 are the third's."""
+    inputs = given((70, 172), 8, 16)
+    k = kernel("near")
+    found = [written_by(one, inputs).isnan().all(1) for one in (k, *k.siblings)]
+    mine = [(~rows).nonzero()[:, 0].tolist() for rows in found]
+    assert mine == [[*range(70, 150)], [*range(150, 242)], [*range(70)]]
 
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("adversary", ["eager", "lazy", "fair"])
 @pytest.mark.parametrize("name", KERNELS)
 def test_adversaries(name: str, adversary: Adversary) -> None:
-    inputs = given((3, 0, 66, 16, 1), 24, 96)
+    inputs = given((3, 0, 66, 16, 172, 1), 24, 96)
     k = kernel(name)
     whole = written_by(k, inputs, adversary)
     for d in (written_by(other, inputs, adversary) for other in k.siblings):

@@ -27,16 +27,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
 from wsched.choose.problem import Problem
+from wsched.fusion.groups import Arithmetic, ways
 from wsched.schedule.matmul.params import MatmulParams
 from wsched.schedule.matmul.siblings import length_along
 
 __all__ = [
     "COLUMNS", "ENERGY", "SEVERAL", "SHARP", "TURNS", "YIELDS", "longer", "multiplied",
-    "shares_of", "shares_out", "tiles_across", "tiles_of_group",
+    "shares_of", "shares_out", "tiles_across", "tiles_of_group", "tiles_shared",
 ]  # fmt: skip
 
 SHARP = 2.5
@@ -134,8 +136,7 @@ def multiplied(problem: Problem, params: MatmulParams) -> float:
 
 
 def shares_of(problem: Problem, kernels: Sequence[MatmulParams]) -> tuple[float, ...]:
-    """Of the tiles that each kernel would have if it took all groups, those of the groups that are
-    its own.
+    """Of the tiles that each kernel would have if it took all groups, those of what is its own.
 
     Args:
         problem: as it is planned for, not exchanged.
@@ -156,10 +157,28 @@ SIZES = 512
 def _shares(mean: int, lengths: tuple[int, ...]) -> tuple[float, ...]:
     """The same of the lengths of their tiles."""
     sizes = np.unique(np.linspace(1, 2 * max(mean, 1), SIZES).astype(np.int64))
-    tiles = -(-sizes // np.array(lengths)[:, None])
-    taken = np.argmin(tiles * np.array(lengths)[:, None], axis=0)
-    own = tiles * (taken == np.arange(len(lengths))[:, None])
-    return tuple((own.sum(1) / tiles.sum(1)).tolist())
+    alone = _ceildiv(sizes, np.array(lengths)[:, None])
+    return tuple((tiles_shared(sizes, lengths).sum(1) / alone.sum(1)).tolist())
+
+
+def _ceildiv(a: Any, b: Any) -> Any:
+    return -(-a // b)
+
+
+_ON_ARRAYS = Arithmetic(_ceildiv, np.minimum, np.where)
+
+
+def tiles_shared(sizes: np.ndarray, lengths: tuple[int, ...]) -> np.ndarray:
+    """Tiles of each kernel, of groups of each of these sizes that they share out."""
+    least = np.full(len(sizes), np.iinfo(np.int64).max)
+    tiles = np.zeros((len(lengths), len(sizes)), np.int64)
+    for way in ways(lengths, sizes, _ON_ARRAYS):
+        mine = np.zeros_like(tiles)
+        for at, part in way.parts.items():
+            mine[at] = _ceildiv(part.size, lengths[at])
+        tiles = np.where(way.padded < least, mine, tiles)
+        least = np.minimum(way.padded, least)
+    return tiles
 
 
 def _along(problem: Problem, params: MatmulParams) -> tuple[int, int]:

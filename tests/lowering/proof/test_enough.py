@@ -165,6 +165,9 @@ AS_MANY = {
         (HERE, "here: i32 = ceildiv(size, 64) + size"), (TILES, "tiles: i32 = rows + B + M")],
     "rounded up once for all groups": [
         (HERE, "here: i32 = ceildiv(size, 64)"), (TILES, "tiles: i32 = ceildiv(M + 63 * B, 64)")],
+    "some of a group, whatever is computed": [
+        (HERE, HERE.replace("size", "max(min(read - 7, size), 0)"))],
+    "the same the other way around": [(HERE, HERE.replace("size", "max(min(size, read * g), 0)"))],
     "where there are columns": [BEGIN, BEHIND],
     "the same tiles of each group": [
         (HERE, "here: i32 = columns"), (TILES, "tiles: i32 = columns * B")],
@@ -206,6 +209,13 @@ TOO_FEW = {
     "of several loops some have fewer, of which the first is said": (
         [("role read", "role few warps 2 .. 3 {\n" + "".join(map(other_loop, (5, 2, 3, 4)))
           + "}\nrole read")], f"2 {FEW}"),
+    "some of a group, or less than nothing": (
+        [(HERE, HERE.replace("size", "min(read, size)"))], "is not known"),
+    "more than a group": ([(HERE, HERE.replace("size", "max(read, 0)"))], "is not known"),
+    "some of a group, or one": (
+        [(HERE, HERE.replace("size", "max(min(read, size), 1)"))], "is not known"),
+    "some of a group that have a tile each": (
+        [(HERE, HERE.replace("size", "max(min(read, size), 0)").replace("64", "1"))], FEW),
     "parts of no size": ([(HERE, "here: i32 = size // 0")], "is not known"),
     "groups that are counted from the second on": ([("g in 0 ..", "g in 1 ..")], NO_TILES),
     "turns that are counted from the second on": ([("turn in 0 ..", "turn in 1 ..")], NO_TILES),

@@ -156,8 +156,8 @@ class ClusterDims(Checked):
 
 @dataclass(frozen=True, slots=True)
 class GroupShare(Checked):
-    """Which groups a kernel takes of those that several share out; the fields are those of
-    :class:`~wsched.fusion.Sharing`.
+    """Which part of each group a kernel takes, of those that several share out; the fields are
+    those of :class:`~wsched.fusion.Sharing`.
     """
 
     lengths: tuple[int, ...] = ()
@@ -223,7 +223,7 @@ class MatmulParams(Checked):
         splitk_mode: wsched's own (nvFuser's CTAs add up, in any order): who adds up parts of K.
         siblings: wsched's own: further kernels that share the groups of a grouped matmul out with
             this one by the lengths of their tiles, launched as one grid with it where they may be.
-        sharing: wsched's own: which groups a kernel takes that is one of several.
+        sharing: wsched's own: which part of each group a kernel takes that is one of several.
 
     Raises:
         ScheduleError: a field of another type than its own. Whether the values make a legal

@@ -1,8 +1,8 @@
 """Kernels that share the groups of a grouped matmul out by the lengths of their tiles.
 
 Groups of any number of rows are padded to whole tiles. With tiles of several lengths each group has
-those that pad it least; tiles of one kernel are all alike, so there is a kernel for each length
-(design/0031-grouped.md).
+those that pad it least, of one length or of two; tiles of one kernel are all alike, so there is a
+kernel for each length (design/0031-grouped.md).
 """
 
 from __future__ import annotations

@@ -11,11 +11,12 @@ __all__ = ["share_groups"]
 
 
 def share_groups(fusion: Fusion, lengths: tuple[int, ...], own: int) -> Fusion:
-    """Have a kernel compute some of the groups, and others the rest.
+    """Have a kernel compute some of the groups, or a part of some, and others the rest.
 
-    Each kernel has tiles of a length of its own along what groups share out, and takes the groups
-    that these pad least. The kernels are launched as one grid, or one behind the other, each with
-    the same lengths; which groups are whose every one finds out itself.
+    Each kernel has tiles of a length of its own along what groups share out, and takes what these
+    pad least: whole groups, or the front of one whose rest is the next kernel's. The kernels are
+    launched as one grid, or one behind the other, each with the same lengths; what is whose every
+    one finds out itself (:class:`~wsched.fusion.Sharing`).
 
     Args:
         fusion: the fusion.
@@ -26,7 +27,7 @@ def share_groups(fusion: Fusion, lengths: tuple[int, ...], own: int) -> Fusion:
 
     before: each group ``g`` has ``ceildiv(rows[g], 128)`` rows of tiles
     after ``share_groups(fusion, (128, 144), 0)``:
-    those of which tiles of 144 have more rows, counted to whole tiles, have none
+    it has those of its part: all of them, none, or those of the rows behind the tiles of 144
     """
     call = PrimitiveCall("share_groups", (lengths, own))
     groups, sharing = fusion.groups, Sharing(lengths, own)

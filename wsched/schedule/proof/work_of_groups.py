@@ -12,8 +12,8 @@ many load steps as the group has. Both sides take the steps of a tile in the sam
 number of them from the same entry of the queue: step ``m`` is the next one of the same tile, or the
 first of the next, on both. An empty group has one step, whose operands are zeros.
 
-Several kernels may share groups of rows or columns out (:class:`~wsched.fusion.Sharing`). A group
-that another kernel takes has no tiles, as an empty one; all else is as it was.
+Several kernels may share groups of rows or columns out (:class:`~wsched.fusion.Sharing`). What a
+kernel has of a group is a group to it, nothing of what others take; all else is as it was.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lowering.ground.errors import InternalError
-from lowering.ground.expr import ONE, ZERO, Expr, Var, ceildiv, maximum, select, substitute
+from lowering.ground.expr import ONE, Expr, Var, ceildiv, maximum, substitute
 from wsched.fusion import Groups, Merge, Split
 from wsched.schedule.graph import Group, TransformGraph
 from wsched.schedule.proof.work import Slots, Tail
@@ -57,12 +57,7 @@ class OfGroups:
     slots = None
 
     def tiles_of(self, rows: Expr) -> Expr:
-        """How many tiles a group of so many rows has; none where another kernel takes it."""
-        sharing, tiles = self.groups.sharing, self._tiles_of(rows)
-        return select(sharing.takes(rows), tiles, ZERO) if sharing else tiles
-
-    def _tiles_of(self, rows: Expr) -> Expr:
-        """How many it has if the kernel takes it."""
+        """How many tiles the kernel has of a group of which it has so many rows."""
         return substitute(self.tiles.extent, {Var(self.groups.along): rows})
 
     @property
@@ -70,10 +65,10 @@ class OfGroups:
         """There are no more tiles than this: those of all rows, and a beginning for each group; or
         all tiles of each.
         """
-        begun = self._tiles_of(ONE) * self.batch.extent
+        begun = self.tiles_of(ONE) * self.batch.extent
         if self.chunk is not None:
             return begun
-        return self._tiles_of(Var(self.groups.along)) + begun
+        return self.tiles_of(Var(self.groups.along)) + begun
 
     def steps_of(self, size: Expr) -> Expr:
         """How many load steps a tile of a group of this size has."""
