@@ -10,8 +10,9 @@ from lowering.ground.progress import What, told
 from lowering.target.targets import named
 from tests.explore.pages import book, cut_book, page
 from tests.front.cut.features import FEATURES
-from tests.grouped import BIAS
-from tests.schedules import SCHEDULES, definition
+from tests.grouped import BIAS, grouped
+from tests.run.test_grouped import SMALL
+from tests.schedules import SCHEDULES, definition, dynamic
 from wsched.explore import model
 from wsched.explore.data import Page
 from wsched.explore.model import FILMS, Asked, book_of, page_of
@@ -19,6 +20,7 @@ from wsched.explore.page import LARGEST, packed, page_html, unpacked
 from wsched.front.schedule import Schedule
 from wsched.front.sizes import Extents, kernel_for
 from wsched.importer.input_error import InputError
+from wsched.schedule.matmul.siblings import shared
 from wsched.trace.spans import Span
 from wsched.trace.timeline import Trace
 
@@ -250,3 +252,14 @@ def test_a_trace_is_shown_with_the_kernel_of_a_cut_that_it_is_of() -> None:
     ]  # fmt: skip
     with pytest.raises(InputError, match="the trace is of other"):
         book_of(asked(definition=text, text=text, extents=None), replace(trace, kernel="other"))
+
+
+@pytest.mark.slow
+def test_kernels_that_share_groups_out() -> None:
+    """What is launched, and which of them the page is of."""
+    params = shared(tuple(dynamic(SMALL[name]) for name in ("ping-pong", "exchanged")))
+    text = grouped()
+    shown = page_of(asked(definition=text, text=text, params=params))
+    names = [name for name, _ in shown.facts]
+    assert dict(shown.facts)["shown here"] == "the first of 2 kernels that share groups out"
+    assert names.count("registers") == dict(shown.facts)["kernel"].count(",") + 1

@@ -32,6 +32,7 @@ from wsched.fusion import Fusion
 from wsched.importer.definition import definition_text
 from wsched.importer.input_error import InputError
 from wsched.run.compiled import CompiledFusion
+from wsched.run.grid import Grid
 from wsched.run.on_device import TRACED
 from wsched.schedule.entries import with_sums
 from wsched.schedule.loops import extent_lines
@@ -221,17 +222,25 @@ def _facts(
         ("grid", f"{facts.grid} CTAs of {facts.threads} threads"),
         ("shared memory", f"{facts.shared_bytes} bytes of a CTA"),
     ]
-    try:
-        resources = compiled.resources
-        spills = resources.spill_stores + resources.spill_loads
-        rows.append(("registers", f"{resources.registers} a thread at entry, {spills} spilled"))
-    except UnsupportedError as e:
-        rows.append(("registers", str(e)))
+    if compiled.siblings:
+        count = len(compiled.launched)
+        rows.append(("shown here", f"the first of {count} kernels that share groups out"))
+    rows += [("registers", _registers(grid)) for grid in compiled.grids]
     if facts.cost is not None:
         rows.append(("predicted", str(facts.cost)))
     if found.nvfuser is not None:
         rows.append(("nvFuser's route", f"predicted {found.nvfuser}"))
     return tuple(rows)
+
+
+def _registers(grid: Grid) -> str:
+    """What a thread of what is launched has."""
+    try:
+        resources = grid.resources
+    except UnsupportedError as e:
+        return str(e)
+    spills = resources.spill_stores + resources.spill_loads
+    return f"{resources.registers} a thread at entry, {spills} spilled"
 
 
 def _films(compiled: CompiledFusion, extents: Extents) -> tuple[tuple[Film, ...], str]:
