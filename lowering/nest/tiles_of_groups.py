@@ -149,8 +149,8 @@ class TilesOfGroups:
         return loop, *ends
 
     def _own(self, whole: _Found) -> tuple[Body, _Found]:
-        """The kernel's part of a group that several share, and what names it. The part is no more
-        than the group, and not negative: said once more here, it is seen without the rule.
+        """The kernel's part of a group that several share, and what names it. It begins and ends
+        within the group: said once more here, that is seen whatever the rule says.
         """
         lets: list[Let] = []
 
@@ -159,8 +159,9 @@ class TilesOfGroups:
             return lets[-1].var
 
         part = self.work.groups.sharing.part(whole.size, let)
-        begin = let("part_begin", whole.begin + part.begin)
-        size = let("part_size", maximum(minimum(part.size, whole.size), 0))
+        front = let("part_front", maximum(minimum(part.begin, whole.size), 0))
+        size = let("part_size", maximum(minimum(part.size, whole.size - front), 0))
+        begin = let("part_begin", whole.begin + front)
         return (*lets,), _Found(whole.group, begin, begin + size, size)
 
     def _tiles(

@@ -12,8 +12,8 @@ and less than all tiles together; so words are no more than these, the sum of ``
 form, where ``of`` and ``rest`` are of parameters. Ends of groups do not fall and lie within an
 extent: each is ``min(max(read, begin), extent)``, where ``begin`` is the one before, the first one
 0. So all sizes together are no more than the extent, and all tiles no more than ``(of extent + rest
-groups) / by``. Where a kernel has a part of a group alone, ``max(min(part, size), 0)``, that counts
-as the whole, however ``part`` is computed.
+groups) / by``. Where a kernel has a part of a group, ``max(min(part, size - max(front, 0)), 0)``,
+that counts as the whole, however ``part`` and ``front`` are computed.
 """
 
 from __future__ import annotations
@@ -227,6 +227,8 @@ class _Words:
                 return self.most(x, size, signed=True)
             case Binary("min", x, y) if signed:
                 return self.either(x, y, size)
+            case Binary("-", x, Binary("max", _, Const(0))) if signed:
+                return self.most(x, size, signed=True)
             case Binary("+" | "max", x, y) | Select(_, x, y):
                 return self.most(x, size) + self.most(y, size)
         raise UnknownError(f"how large {e} is in all groups is not known")

@@ -71,7 +71,7 @@ def test_shares_are_those_of_all_sizes(lengths: tuple[int, ...]) -> None:
             by_length.setdefault(length_along(c.params, rows=True), c.params)
     kernels = tuple(by_length[n] for n in lengths)
     drawn = range(1, 2 * made.m + 1)
-    tiles = tiles_shared(np.array(drawn), lengths).sum(1)
+    tiles = tiles_shared(np.array(drawn), lengths).sum(1)  # of a sample of which shares are
     for mine, n, share in zip(tiles, lengths, shares_of(made, kernels), strict=True):
         assert share == pytest.approx(mine / sum(-(-s // n) for s in drawn), abs=0.01)
 

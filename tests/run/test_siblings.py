@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -11,8 +12,9 @@ import torch
 import wsched
 from lowering.ground.errors import ScheduleError, UnsupportedError
 from lowering.ground.expr import Var, evaluate
+from lowering.kernel.text import parse_kernel, print_kernel
 from lowering.machine.adversary import Adversary
-from tests.grouped import BIAS, FORMS, GATE, SIZES, check_rows, gated, given, grouped
+from tests.grouped import BIAS, FORMS, GATE, SIZES, check_rows, gated, given, grouped, product
 from tests.run.test_grouped import SMALL
 from tests.schedules import cooperative, dynamic, exchanged
 from wsched.fusion import Sharing
@@ -31,19 +33,22 @@ KERNELS: dict[str, tuple[str, ...]] = {
     "three": ("two groups", "cooperative", "exchanged cluster"),
     "clusters": ("cluster", "exchanged cluster"),
     "near": ("40", "32", "24"),
+    "near clusters": ("2 x 24", "40", "2 x 16"),
 }
-"""Rows of tiles: 64 and 16; 128, 64 and 16; 128 and 16; 40, 32 and 24, of which two kernels may
-have a group together."""
+"""Rows of tiles: 64 and 16; 128, 64 and 16; 128 and 16; 40, 32 and 24, or 48, 40 and 32, of which
+two kernels may have a group together."""
 
-ALL = SMALL | {
-    str(n): exchanged(cooperative(64, n, 32, stages=2, groups=1, registers=None))
-    for n in (40, 32, 24)
+NEAR = {str(n): cooperative(64, n, 32, stages=2, groups=1, registers=None) for n in (40, 32, 24)}
+PAIRS = {
+    f"2 x {n}": cooperative(64, n, 32, stages=2, groups=1, registers=None, cluster=(1, 2))
+    for n in (24, 16)
 }
+ALL = SMALL | {name: exchanged(p) for name, p in (NEAR | PAIRS).items()}
 
 MORE = {
     **SIZES,
     "of each": (128, 64, 16, 17, 63, 65, 127, 129, 144, 80),
-    "of two": (172, 0, 169, 101),
+    "of two": (172, 0, 169, 101, 216, 208),
 }
 
 
@@ -131,7 +136,7 @@ def test_a_call_launches_all() -> None:
 
 
 def test_a_trace_is_of_all() -> None:
-    """One behind the other: each writes its groups, and has CTAs of its own on the time line."""
+    """One behind the other: each writes its parts, and has CTAs of its own on the time line."""
     inputs = given(SIZES["hard"], 40, 48)
     k, d = kernel("three"), torch.full((len(inputs[0]), 40), float("nan"), dtype=inputs[0].dtype)
     trace = k.trace(*inputs, out=d)
@@ -153,10 +158,11 @@ def test_a_trace_is_of_all() -> None:
     assert trace.about == wanted
 
 
-def test_several_products() -> None:
-    x, w, ends = given(SIZES["hard"], 72, 56)
+@pytest.mark.parametrize("name", ["two", "near"])
+def test_several_products(name: str) -> None:
+    x, w, ends = given((*SIZES["hard"], 172), 72, 56)
     u = w.flip(0)
-    (d,) = wsched.execute(GATE, [x, w, ends, u], params=params_of("two"))
+    (d,) = wsched.execute(GATE, [x, w, ends, u], params=params_of(name))
     assert torch.equal(d, gated(x, w, u, ends))
 
 
@@ -171,6 +177,41 @@ def test_columns() -> None:
     groups = k.fusion.groups
     assert groups is not None and groups.sharing.lengths == (64, 16)
     k(x, w, ends, out=d)
+    check_rows(d, x, w, ends)
+
+
+def test_columns_of_two_kernels() -> None:
+    text, sizes = grouped(ranks=FORMS["columns"]), (172, 3, 169)
+    x, w, ends = given(sizes, 40, 48, ranks=FORMS["columns"])
+    kernels = (replace(dynamic(p), use_smem_epilogue=False) for p in NEAR.values())
+    d = torch.full((40, w.shape[1]), float("nan"), dtype=x.dtype)
+    k = wsched.compile(text, [x, w, ends], params=shared((*kernels,)))
+    k(x, w, ends, out=d)
+    check_rows(d, x, w, ends)
+
+
+RULES = {
+    "all of it, from its middle on": ("64", "size"),
+    "from in front of it": ("0 - 40", "size"),
+    "more than there is": ("0", "size + 80"),
+    "from behind it": ("size + 8", "8"),
+    "less than nothing": ("0", "0 - 64"),
+}
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_no_rule_leads_out_of_a_group(rule: str) -> None:
+    """Whatever is computed of a size, what is written is the group's, by its matrix."""
+    k = kernel("near").siblings[0]
+    text = print_kernel(k.kernel)
+    for name, wrong in zip(("part_front", "part_size"), RULES[rule], strict=True):
+        (line,) = (s for s in text.splitlines() if f"let {name}:" in s)
+        text = text.replace(line, re.sub(r"min\([^,]+,", f"min({wrong},", line, count=1))
+    assert text != print_kernel(k.kernel)
+    inputs = x, w, ends = given((101, 172, 40), 8, 16, behind=5)
+    d = written_by(replace(k, kernel=parse_kernel(text)), inputs)
+    right = product(x, w, ends).to(x.dtype)
+    d[: len(right)] = torch.where(d[: len(right)].isnan(), right, d[: len(right)])
     check_rows(d, x, w, ends)
 
 
@@ -207,7 +248,7 @@ def test_proof(name: str) -> None:
 
 
 def test_parameters() -> None:
-    """They come back from plain data, and each kernel's name says which groups it takes."""
+    """They come back from plain data, and each kernel's name says which of them it is."""
     params = params_of("three")
     assert MatmulParams.from_dict(params.to_dict()) == params
     assert params.siblings[1].output_tile.m == 64

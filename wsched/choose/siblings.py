@@ -67,10 +67,9 @@ def sharing_groups(problem: Problem, found: Sequence[Candidate]) -> Candidate | 
         return None
     sets = [_candidate(problem, kernels) for kernels in _sets(problem, found)]
     least = min((c.cost.by_laws for c in sets), default=inf)
-    if least > LEAST_GAIN * found[0].cost.by_laws:
-        return None
-    near = [c for c in sets if c.cost.by_laws <= NEAR * least]
-    return max(near, key=lambda c: (len(c.params.siblings), -c.cost.by_laws))
+    most = min(NEAR * least, LEAST_GAIN * found[0].cost.by_laws)
+    near = [c for c in sets if c.cost.by_laws <= most]
+    return max(near, key=lambda c: (len(c.params.siblings), -c.cost.by_laws), default=None)
 
 
 def _sets(problem: Problem, found: Sequence[Candidate]) -> Iterator[tuple[Candidate, ...]]:

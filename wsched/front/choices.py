@@ -139,7 +139,7 @@ def _product_choices(params: MatmulParams, problem: Problem) -> list[Choice]:
     if params.siblings:
         tiles = ", ".join(_tile(p) for p in params.siblings)
         why = "a kernel of each, in one grid where they may be; a group is that one's whose tiles "
-        why += "pad it least"
+        why += "pad it least, or two kernels' where these pad it less"
         found.append(Choice("siblings", tiles, why))
     if params.batch_invariant:
         why = "K is summed in one fixed order, so that a row's bits do not depend on M"

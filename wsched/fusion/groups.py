@@ -8,13 +8,13 @@ from typing import Any
 
 from lowering.ground.expr import ZERO, Expr, as_expr, ceildiv, minimum, select
 
-__all__ = ["FEWEST", "LEAST_GAIN", "Arithmetic", "Groups", "Part", "Sharing", "Way", "ways"]
+__all__ = ["FEWEST", "SAVED", "Arithmetic", "Groups", "Part", "Sharing", "Way", "ways"]
 
-FEWEST, LEAST_GAIN = 2, 16
+FEWEST, SAVED = 2, 16
 """Tiles that each of two kernels has at least of a group that is both's, and how much less they pad
-it at least than one alone: each of them reads all weights of the group, and as many CTAs ask for
-the same ones at a time as it has tiles. What two, three and four took of the cycles of groups that
-are one kernel's, in the mean of eleven problems: 0.987, 0.994 and 0.995 (H200, 2026-11-30)."""
+it than one alone: each reads all weights of the group, and as many CTAs ask for the same ones at a
+time as it has tiles. What two, three and four took of the cycles of groups that are one kernel's,
+in the mean of eleven problems: 0.987, 0.994 and 0.995 (H200, 2026-11-30)."""
 
 Let = Callable[[str, Any], Any]
 """Gives a name to what is used more than once, and returns what stands for it."""
@@ -59,7 +59,7 @@ class Way:
     """One way to divide a group up.
 
     Args:
-        padded: how much its tiles have; of a way with two kernels more by what that has to gain.
+        padded: how much its tiles have; of a way with two kernels more by :data:`SAVED`.
         parts: of each kernel that has one.
     """
 
@@ -79,10 +79,10 @@ def ways(lengths: tuple[int, ...], size: Any, on: Arithmetic) -> Iterator[Way]:
         less = length - lengths[at + 1] if at + 1 < len(lengths) else 0
         if less <= 0 or (length - 1) // less < FEWEST:
             continue
-        most = on.minimum((padded - size) // less, tiles - FEWEST)
+        most = on.let("most_behind", on.minimum((padded - size) // less, tiles - FEWEST))
         behind = on.let("tiles_behind", on.select(most < FEWEST, 0, most))
         front = (tiles - behind) * length
-        by_both = on.let("padded_by_both", padded - behind * less + LEAST_GAIN)
+        by_both = on.let("padded_by_both", padded - behind * less + SAVED)
         yield Way(by_both, {at: Part(0, front), at + 1: Part(front, size - front)})
 
 
@@ -109,8 +109,8 @@ class Sharing:
 
     @property
     def problem(self) -> str:
-        """Why these are no kernels that share groups out, or none of them takes this one's; empty
-        where they do. A kernel takes no group at all if a length in front is a part of its own.
+        """Why these are no kernels that share groups out, or one of them never takes a whole group;
+        empty where all do. It never does if a length in front is a part of its own.
         """
         lengths = self.lengths
         if len(lengths) < 2 or min(lengths) < 1:
@@ -158,7 +158,7 @@ class Groups:
         axis: name of the extent that counts groups.
         along: name of the extent of what all groups have, which is also the most that one can
             have: rows or columns of the result, or what the products sum over.
-        sharing: which of the groups the kernel takes.
+        sharing: which part of each group the kernel takes.
     """
 
     ends: str

@@ -44,7 +44,7 @@ EFFECTS = {
     "adding parts": "CTAs that share a tile add up what they have of it",
     "memory": "CTAs ask for bytes at other times than memory has them, or again",
     "power": "the power limit takes clock from the SMs",
-    "siblings": "other kernels take the groups that tiles of this one would pad more",
+    "siblings": "other kernels take of the groups what tiles of this one would pad more",
 }
 """What costs time, in the order in which it is added, and what it is."""
 
