@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -121,7 +122,7 @@ def read_bundle(path: Path, version: str) -> Bundle:
 
     Raises:
         UnsupportedError: there is no such file, others can write it, it is no bundle or not whole,
-            or it is another version's.
+            or it is another version's, or its header is none.
     """
     try:
         why = distrust(path.stat())
@@ -135,10 +136,25 @@ def read_bundle(path: Path, version: str) -> Bundle:
     if payload is None:
         what = "is no bundle" if data[: len(_MAGIC)] != _MAGIC else "is damaged or cut"
         raise _refused(path, what, "a whole file that `wsched bundle` wrote")
-    header, rest = split_header(payload)
-    if header["version"] != version:
-        why = f"is of wsched {header['version']}, this is {version}"
+    try:
+        header, rest = split_header(payload)
+        written = header["version"]
+        found = _read(header, rest) if written == version else None
+    except _NONSENSE:
+        why = "has a header that this version cannot read"
+        raise _refused(path, why, "a bundle of this version") from None
+    if found is None:
+        why = f"is of wsched {written}, this is {version}"
         raise _refused(path, why, "a bundle of this version")
+    return found
+
+
+_NONSENSE = KeyError, TypeError, ValueError, AttributeError, struct.error
+"""What reading a header raises that somebody else wrote."""
+
+
+def _read(header: dict[str, Any], rest: bytes) -> Bundle:
+    """What a header and the cubins behind it say; one of :data:`_NONSENSE` if that is nothing."""
     entries, at = dict[str, Entry](), 0
     for facts in header["kernels"]:
         key, name, arch = facts["key"], facts["name"], facts["arch"]
@@ -149,7 +165,9 @@ def read_bundle(path: Path, version: str) -> Bundle:
             made = Compiled(rest[at:end], facts["log"], (major, minor), facts["seconds"])
             at = end
         entries[key] = Entry(key, name, arch, made)
-    return Bundle(version, header["gpu"], entries)
+    if at != len(rest):
+        raise ValueError(f"{len(rest)} bytes of cubins, {at} in the header")
+    return Bundle(header["version"], header["gpu"], entries)
 
 
 def _refused(path: Path, why: str, supported: str) -> UnsupportedError:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from lowering.cuda.bundle import Bundle, Entry, read_bundle, write_bundle
 from lowering.cuda.nvrtc import Compiled, CompileError
+from lowering.cuda.sealed import seal, with_header
 from lowering.ground.errors import UnsupportedError
 
 FIRST = Compiled(b"\x7fELF first", "Used 168 registers", (12, 8), 0.5)
@@ -65,6 +67,30 @@ def cut(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-1])
 
 
+def headed(header: dict[str, Any] | list[Any], rest: bytes = b"") -> Callable[[Path], None]:
+    """A whole file with another header."""
+
+    def change(path: Path) -> None:
+        magic, payload = path.read_bytes()[:16], with_header(header, rest)  # type: ignore[arg-type]
+        path.write_bytes(seal(magic, payload))
+
+    return change
+
+
+def without_header(path: Path) -> None:
+    path.write_bytes(seal(path.read_bytes()[:16], b"no"))
+
+
+KERNEL = {"key": "a", "name": "a", "arch": "sm_90a", "nvrtc": (12, 8), "seconds": 0.5, "log": ""}
+
+
+def of_one(**facts: Any) -> dict[str, Any]:
+    return {"version": "0.1", "gpu": "a GPU", "kernels": [KERNEL | facts]}
+
+
+OTHER = "has a header that this version cannot read"
+
+
 @pytest.mark.parametrize(
     ("change", "version", "why", "supported"),
     [
@@ -77,6 +103,15 @@ def cut(path: Path) -> None:
         (replaced(-1), "0.1", "is damaged or cut", "a whole file that `wsched bundle` wrote"),
         (cut, "0.1", "is damaged or cut", "a whole file that `wsched bundle` wrote"),
         (lambda p: None, "0.2", "is of wsched 0.1, this is 0.2", "a bundle of this version"),
+        (headed({"version": "0.3"}), "0.1", "is of wsched 0.3, this is 0.1",
+         "a bundle of this version"),
+        *((change, "0.1", OTHER, "a bundle of this version") for change in (
+            headed({"kernels": []}), headed({"version": "0.1", "kernels": []}), headed([]),
+            headed({"version": "0.1", "gpu": "", "kernels": 7}), headed(of_one(), b"cubin"),
+            headed(of_one(bytes="5"), b"cubin"), headed(of_one(bytes=5), b"cub"),
+            headed(of_one(bytes=3), b"cubin"), headed(of_one(bytes=5, nvrtc=7), b"cubin"),
+            without_header,
+        )),
     ],
 )  # fmt: skip
 def test_what_is_refused(
