@@ -149,7 +149,7 @@ def read_bundle(path: Path, version: str) -> Bundle:
     return found
 
 
-_NONSENSE = KeyError, TypeError, ValueError, AttributeError, struct.error
+_NONSENSE = KeyError, TypeError, ValueError, struct.error
 """What reading a header raises that somebody else wrote."""
 
 

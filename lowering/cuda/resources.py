@@ -52,7 +52,12 @@ class Resources:
     @property
     def clean(self) -> bool:
         """No stack frame, no spills and no warnings."""
-        return not (self.stack or self.spill_stores or self.spill_loads or self.warnings)
+        return not (self.stack or self.spilled or self.warnings)
+
+    @property
+    def spilled(self) -> int:
+        """Bytes per thread that are written to local memory and read back."""
+        return self.spill_stores + self.spill_loads
 
     def __str__(self) -> str:
         spills = f"{self.spill_stores} + {self.spill_loads}"

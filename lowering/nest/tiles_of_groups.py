@@ -9,7 +9,7 @@ next one is hidden behind the tiles that are being computed.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lowering.ground.dtypes import DType
 from lowering.ground.expr import (
@@ -40,6 +40,7 @@ from lowering.nest.loops_from_queue import Word
 from lowering.nest.scope import Shared
 from lowering.nest.work_loops import BEGIN, END, FIRST, STEPS
 from wsched.fusion import Merge
+from wsched.fusion.groups import EXPRESSIONS
 from wsched.schedule.graph import Group, TransformGraph
 from wsched.schedule.proof.indices import indices
 from wsched.schedule.proof.work_of_groups import OfGroups
@@ -158,7 +159,7 @@ class TilesOfGroups:
             lets.append(Let(Var(self.shared.namer.new(name)), value))
             return lets[-1].var
 
-        part = self.work.groups.sharing.part(whole.size, let)
+        part = self.work.groups.sharing.part(whole.size, replace(EXPRESSIONS, let=let))
         front = let("part_front", maximum(minimum(part.begin, whole.size), 0))
         size = let("part_size", maximum(minimum(part.size, whole.size - front), 0))
         begin = let("part_begin", whole.begin + front)

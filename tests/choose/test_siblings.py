@@ -31,6 +31,10 @@ took in the mean of six to eight lists of sizes (H200, 2026-11-29), by whole gro
 multiplied with what parts of groups take of that (cycles, two to four lists each, 2026-11-30)."""
 
 
+TWO_LISTS = {((32, 16384, 4096, 4096), 1)}
+"""Of which parts of groups were measured with two lists alone, 0.965 and 0.993."""
+
+
 @pytest.mark.parametrize("what", MEASURED)
 def test_what_is_chosen_gained(what: tuple[tuple[int, int, int, int], int]) -> None:
     sizes, products = what
@@ -39,7 +43,8 @@ def test_what_is_chosen_gained(what: tuple[tuple[int, int, int, int], int]) -> N
     lengths, ratio = MEASURED[what]
     kernels = (best.params, *best.params.siblings)
     assert tuple(length_along(p, rows=True) for p in kernels) == lengths
-    assert best.cost.us / others[0].cost.us == pytest.approx(ratio, abs=0.04)
+    off = 0.036 if what in TWO_LISTS else 0.035
+    assert best.cost.us / others[0].cost.us == pytest.approx(ratio, abs=off)
     assert cost(made, best.params).us == pytest.approx(best.cost.us)
     assert all(p.programmatic_dependent_launch for p in kernels)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from lowering.ground.expr import Expr, Var, evaluate
 from tests.lowering.ground.expressions import budget
 from wsched.fusion import Sharing
-from wsched.fusion.groups import FEWEST, SAVED, Part
+from wsched.fusion.groups import EXPRESSIONS, FEWEST, SAVED, Part
 
 SIZE = Var("size")
 LENGTHS = st.lists(st.integers(1, 40).map(lambda n: 8 * n), min_size=2, max_size=5)
@@ -26,7 +27,7 @@ def told(lengths: tuple[int, ...], own: int) -> tuple[list[tuple[str, Expr]], Pa
         named.append((f"{name}_{len(named)}", value))
         return Var(named[-1][0])
 
-    return named, Sharing(lengths, own).part(SIZE, let)
+    return named, Sharing(lengths, own).part(SIZE, replace(EXPRESSIONS, let=let))
 
 
 def parts(lengths: tuple[int, ...], size: int) -> dict[int, tuple[int, int]]:

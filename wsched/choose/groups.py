@@ -32,7 +32,8 @@ from typing import Any
 import numpy as np
 
 from wsched.choose.problem import Problem
-from wsched.fusion.groups import Arithmetic, ways
+from wsched.fusion import Sharing
+from wsched.fusion.groups import Arithmetic
 from wsched.schedule.matmul.params import MatmulParams
 from wsched.schedule.matmul.siblings import length_along
 
@@ -165,20 +166,13 @@ def _ceildiv(a: Any, b: Any) -> Any:
     return -(-a // b)
 
 
-_ON_ARRAYS = Arithmetic(_ceildiv, np.minimum, np.where)
+_ON_ARRAYS = Arithmetic(0, _ceildiv, np.minimum, np.where)
 
 
 def tiles_shared(sizes: np.ndarray, lengths: tuple[int, ...]) -> np.ndarray:
     """Tiles of each kernel, of groups of each of these sizes that they share out."""
-    least = np.full(len(sizes), np.iinfo(np.int64).max)
-    tiles = np.zeros((len(lengths), len(sizes)), np.int64)
-    for way in ways(lengths, sizes, _ON_ARRAYS):
-        mine = np.zeros_like(tiles)
-        for at, part in way.parts.items():
-            mine[at] = _ceildiv(part.size, lengths[at])
-        tiles = np.where(way.padded < least, mine, tiles)
-        least = np.minimum(way.padded, least)
-    return tiles
+    parts = (Sharing(lengths, own).part(sizes, _ON_ARRAYS) for own in range(len(lengths)))
+    return np.array([_ceildiv(p.size, n) for p, n in zip(parts, lengths, strict=True)])
 
 
 def _along(problem: Problem, params: MatmulParams) -> tuple[int, int]:

@@ -64,7 +64,7 @@ def _stages(kernel: CompiledFusion, folder: Path) -> str:
     if not dumps.missing:
         r = kernel.resources
         lines.append(
-            f"ptxas: {r.registers} registers at entry, {r.spill_stores + r.spill_loads} bytes "
+            f"ptxas: {r.registers} registers at entry, {r.spilled} bytes "
             f"spilled, {r.stack} bytes of stack, {len(r.warnings)} warnings"
         )
     return "\n".join(lines)

@@ -239,8 +239,7 @@ def _registers(grid: Grid) -> str:
         resources = grid.resources
     except UnsupportedError as e:
         return str(e)
-    spills = resources.spill_stores + resources.spill_loads
-    return f"{resources.registers} a thread at entry, {spills} spilled"
+    return f"{resources.registers} a thread at entry, {resources.spilled} spilled"
 
 
 def _films(compiled: CompiledFusion, extents: Extents) -> tuple[tuple[Film, ...], str]:

@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from lowering.ground.expr import ZERO, Expr, as_expr, ceildiv, minimum, select
+from lowering.ground.expr import ZERO, ceildiv, minimum, select
 
-__all__ = ["FEWEST", "SAVED", "Arithmetic", "Groups", "Part", "Sharing", "Way", "ways"]
+__all__ = [
+    "EXPRESSIONS", "FEWEST", "SAVED", "Arithmetic", "Groups", "Part", "Sharing", "Way", "ways",
+]  # fmt: skip
 
 FEWEST, SAVED = 2, 16
 """Tiles that each of two kernels has at least of a group that is both's, and how much less they pad
@@ -29,16 +31,22 @@ class Arithmetic:
     """What is asked of numbers beside operators: expressions of a kernel, or arrays.
 
     Args:
+        zero: nothing.
         ceildiv: a quotient rounded up.
         minimum: of two.
         select: the second where the first holds, else the third.
         let: names what is used more than once.
     """
 
+    zero: Any
     ceildiv: Callable[[Any, int], Any]
     minimum: Callable[[Any, Any], Any]
     select: Callable[[Any, Any, Any], Any]
     let: Let = _unnamed
+
+
+EXPRESSIONS = Arithmetic(ZERO, ceildiv, minimum, select)
+"""Those of a kernel, without names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,15 +83,15 @@ def ways(lengths: tuple[int, ...], size: Any, on: Arithmetic) -> Iterator[Way]:
     for at, length in enumerate(lengths):
         tiles = on.let(f"tiles_of_{length}", on.ceildiv(size, length))
         padded = on.let(f"padded_by_{length}", tiles * length)
-        yield Way(padded, {at: Part(0, size)})
+        yield Way(padded, {at: Part(on.zero, size)})
         less = length - lengths[at + 1] if at + 1 < len(lengths) else 0
         if less <= 0 or (length - 1) // less < FEWEST:
             continue
         most = on.let("most_behind", on.minimum((padded - size) // less, tiles - FEWEST))
-        behind = on.let("tiles_behind", on.select(most < FEWEST, 0, most))
+        behind = on.let("tiles_behind", on.select(most < FEWEST, on.zero, most))
         front = (tiles - behind) * length
         by_both = on.let("padded_by_both", padded - behind * less + SAVED)
-        yield Way(by_both, {at: Part(0, front), at + 1: Part(front, size - front)})
+        yield Way(by_both, {at: Part(on.zero, front), at + 1: Part(front, size - front)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,27 +129,23 @@ class Sharing:
         last = len(lengths) - 1
         return "" if 0 <= self.own <= last else f"there are kernels 0 to {last}, not {self.own}"
 
-    def part(self, size: Expr, let: Let = _unnamed) -> Part:
-        """What this kernel has of a group, in expressions. The best way so far is carried from one
-        to the next, for which few registers do.
+    def part(self, size: Any, on: Arithmetic = EXPRESSIONS) -> Part:
+        """What this kernel has of a group. The best way so far is carried from one to the next, for
+        which few registers do.
 
         Args:
             size: rows of the group, or columns.
-            let: names what is used more than once.
+            on: what it is computed in.
         """
-        first, *others = ways(self.lengths, size, Arithmetic(ceildiv, minimum, select, let))
-        best, found = first.padded, _NOTHING
-        if (mine := first.parts.get(self.own)) is not None:
-            found = Part(as_expr(mine.begin), mine.size)
+        first, *others = ways(self.lengths, size, on)
+        nothing = Part(on.zero, on.zero)
+        best, found = first.padded, first.parts.get(self.own, nothing)
         for way in others:
-            mine, better = way.parts.get(self.own, _NOTHING), way.padded < best
-            begin = let("own_begin", select(better, mine.begin, found.begin))
-            found = Part(begin, let("own_size", select(better, mine.size, found.size)))
-            best = let("least", minimum(way.padded, best))
+            mine, better = way.parts.get(self.own, nothing), way.padded < best
+            begin = on.let("own_begin", on.select(better, mine.begin, found.begin))
+            found = Part(begin, on.let("own_size", on.select(better, mine.size, found.size)))
+            best = on.let("least", on.minimum(way.padded, best))
         return found
-
-
-_NOTHING = Part(ZERO, ZERO)
 
 
 @dataclass(frozen=True, slots=True)

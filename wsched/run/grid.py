@@ -45,9 +45,10 @@ class Grid(ABC):
     def _emitted(self) -> str:
         """The CUDA C++ text."""
 
+    @property
     @abstractmethod
-    def _function(self) -> LoadedFunction:
-        """The function in the driver's hands."""
+    def loaded(self) -> LoadedFunction:
+        """In the driver's hands."""
 
     @abstractmethod
     def ctas(self, extents: dict[str, int], resident: int) -> int:
@@ -86,8 +87,8 @@ class Grid(ABC):
         import torch
 
         require(torch, device.index, self.target)
-        self._function().prepare_device(device.index)
-        self._function().resident_ctas(device.index)
+        self.loaded.prepare_device(device.index)
+        self.loaded.resident_ctas(device.index)
 
     def ctas_on_gpu(self, device: torch.device, extents: dict[str, int]) -> int:
         """CTAs along x, as :meth:`ctas`; kept for the sizes."""
@@ -95,7 +96,7 @@ class Grid(ABC):
         found = self._counted.get(key)
         if found is not None:
             return found
-        resident = self._function().resident_ctas(device.index)
+        resident = self.loaded.resident_ctas(device.index)
         return self._counted.add(key, self.ctas(extents, resident))
 
     @once

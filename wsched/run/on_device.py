@@ -139,9 +139,6 @@ class OnDevice(Made):
         for grid in self.grids:
             grid.load_alone(device)
 
-    def _function(self) -> LoadedKernel:
-        return self.loaded
-
     def require_proof(self) -> None:
         """Prove the kernel, if it has to be.
 

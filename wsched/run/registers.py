@@ -105,12 +105,11 @@ def _require_too_few(e: CompileError) -> None:
 def _cost(found: Resources) -> tuple[int, ...]:
     """What is worse is larger: serialized wgmmas cost most, then bytes that go through memory."""
     serialized = any(w.startswith("C75") for w in found.warnings)
-    return serialized, found.spill_stores + found.spill_loads, found.stack, len(found.warnings)
+    return serialized, found.spilled, found.stack, len(found.warnings)
 
 
 def _outcome(found: Resources) -> str:
     if found.clean:
         return _CLEAN
-    spilled = found.spill_stores + found.spill_loads
     coded = [w.split(":")[0] for w in found.warnings if w.startswith("C")]
-    return ", ".join([f"{spilled} bytes spilled, {found.stack} of stack", *coded])
+    return ", ".join([f"{found.spilled} bytes spilled, {found.stack} of stack", *coded])

@@ -117,9 +117,6 @@ class Stack(Grid):
             k.require_proof()
         return LoadedStack(self.name, [k.kernel for k in self.kernels], self.compiled.cubin)
 
-    def _function(self) -> LoadedStack:
-        return self.loaded
-
     def ctas(self, extents: dict[str, int], resident: int) -> int:
         """As many along x as the kernel with the longest row has; refuses as of one kernel."""
         ctas = max(k.grid(extents, resident) for k in self.kernels)
