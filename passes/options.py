@@ -26,6 +26,7 @@ class LoweringOptions:
         l2_promotions: (tensor map, bytes) of those with one of their own.
         promote_prologue_smem_reuse: whether the epilogue's buffers lie where the operands' stages
             were.
+        deferred_stores: whether a tile's results are stored during the next one's main loop.
         smem_swizzles: (tensor map, span) of the tiles that do not have the widest that fits.
         promotion: K after which sums of wgmma are added to a second accumulator; 0 for never.
         vector_registers: registers of a thread for vectors that an epilogue's chunks share.
@@ -45,6 +46,7 @@ class LoweringOptions:
     cache_policies: tuple[tuple[str, str], ...] = ()
     l2_promotions: tuple[tuple[str, int], ...] = ()
     promote_prologue_smem_reuse: bool = False
+    deferred_stores: bool = False
     smem_swizzles: tuple[tuple[str, Swizzle], ...] = ()
     promotion: int = 0
     vector_registers: int = 0

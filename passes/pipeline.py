@@ -24,6 +24,7 @@ from passes.allocate_tensor_memory import allocate_tensor_memory
 from passes.chunk_epilogue import chunk_epilogue
 from passes.circular_buffer import circular_buffer
 from passes.clip_boxes import clip_boxes
+from passes.defer_stores import defer_stores
 from passes.divide_by_reciprocal import divide_by_reciprocal
 from passes.dump import Dumper
 from passes.expect_tx import expect_tx
@@ -92,6 +93,7 @@ PASSES: tuple[Pass, ...] = (
     reduce_across_warps,  # rows of a tile, from warp to warp through shared memory
     reduce_lanes_last,  # columns of a tile, the lanes of a row once behind the loop over chunks
     reduce_behind_stores,  # chunks, each behind the store of one
+    defer_stores,  # to the main loop of the next tile, where that is asked for
     trace,  # stamps around turns, main loops and epilogues, where a trace is asked for
     watch_waits,  # a bound on every wait, where one is asked for
     step_stages,  # stage and parity carried instead of divided

@@ -31,8 +31,9 @@ from wsched.schedule.matmul.reductions import NO_REDUCTIONS, Reductions
 from wsched.schedule.matmul.shared import BARRIER_BYTES, shared_bytes
 
 __all__ = [
-    "LAYOUTS", "QUICK", "SCHEDULES", "cooperative", "definition", "error_limit", "for_result",
-    "in_tensor_memory", "parallel_split", "ping_pong", "pipelined", "split_k", "stream_k",
+    "LAYOUTS", "QUICK", "SCHEDULES", "cooperative", "deferred", "definition", "error_limit",
+    "for_result", "in_tensor_memory", "parallel_split", "ping_pong", "pipelined", "split_k",
+    "stream_k",
 ]  # fmt: skip
 
 LAYOUTS = ("tn", "tt", "nn", "nt")
@@ -194,6 +195,11 @@ def in_tensor_memory(
     )
 
 
+def deferred(params: MatmulParams) -> MatmulParams:
+    """The same with each tile stored during the next one."""
+    return replace(params, deferred_stores=True)
+
+
 def dynamic(params: MatmulParams) -> MatmulParams:
     """The same with tiles that are dealt out at run time."""
     return replace(params, tiling_strategy=TilingStrategy.DistributeTilesDynamically)
@@ -267,6 +273,11 @@ SCHEDULES: dict[str, MatmulParams] = {
     "split_cluster": split_k(cooperative(128, 128, cluster=(2, 1)), 2),
     "split_tile_per_cta": split_k(cooperative(128, 64, persistent=False), 4),
     "split_pingpong": split_k(ping_pong(64, 128, traversal=(8, 1)), 2),
+    "deferred": deferred(cooperative(128, 256, registers=(24, 240), traversal=(8, 1))),
+    "deferred_across": deferred(cooperative(128, 256, across=2, stages=3, registers=(24, 240))),
+    "deferred_cluster": deferred(cooperative(128, 64, cluster=(2, 1), stages=6)),
+    "deferred_dynamic": deferred(dynamic(cooperative(192, 128, groups=3, registers=(32, 160)))),
+    "deferred_exchanged": deferred(exchanged(cooperative(256, 96, stages=3, epilogue_stages=2))),
     "stream_k": stream_k(cooperative(128, 128)),
     "stream_k_256": stream_k(cooperative(128, 256, traversal=(8, 1))),
     "stream_k_1_group": stream_k(cooperative(64, 64, groups=1, registers=None, stages=8)),
@@ -279,7 +290,8 @@ SCHEDULES: dict[str, MatmulParams] = {
 QUICK = frozenset({
     "coop_128x256", "coop_128x128", "coop_narrow", "coop_k32", "coop_1_stage", "coop_columns",
     "coop_1_group_2_rows", "coop_3_groups", "across_2x2", "tile_per_cta_256", "cluster_2x1",
-    "cluster_tile_per_cta", "cluster_pingpong", "pipelined_1_group", "across_pipelined",
+    "cluster_tile_per_cta", "cluster_pingpong", "deferred_cluster", "deferred_dynamic",
+    "deferred_exchanged", "pipelined_1_group", "across_pipelined",
     "pingpong_64x128", "dynamic_1_group", "dynamic_cluster_pingpong", "exchanged",
     "exchanged_boxes", "exchanged_cluster", "exchanged_dynamic", "split_cluster",
     "split_pingpong", "stream_k", "stream_k_cluster",
@@ -303,6 +315,8 @@ def for_result(
     loaded = tuple(DataType[_TYPES[t]] for t in inputs)
     if params.exchange_operands and types[1].bytes != 2:
         params = replace(params, use_smem_epilogue=False)  # stmatrix transposes 16 bits
+    if types[1].bytes == 4 or reductions.results:
+        params = replace(params, deferred_stores=False)  # as many registers as sums
     reductions = reductions.exchanged if params.exchange_operands else reductions
     stage, epilogue = shared_bytes(params, *types, inputs=loaded, reductions=reductions)
     options = params.circular_buffer_options

@@ -64,6 +64,7 @@ class Automaton:
     def __post_init__(self) -> None:
         self.full = {r.full: r for r in self.rings}
         self.empty = {r.empty: r for r in self.rings}
+        self.copied = [r.full for r in self.rings if r.copied]
         self.of_buffer = {b: r for r in self.rings for b in r.buffers}
 
     def run(self, start: State) -> Walked:
@@ -140,8 +141,7 @@ class Automaton:
                 return self.arrived(state.said(self.told(stmt)), bar, (cta, self.threads))
             case MBarrierExpectTx(bar=bar, bytes=count):
                 state = self.arrived(state.said(self.told(stmt)), bar, (None, self.threads))
-                fill = state.fill(bar.array)
-                if fill is None or count is None:
+                if (fill := state.fill(bar.array)) is None or count is None:
                     raise UnknownError(f"{stmt.OP} behind no fill")
                 return state.filling(replace(fill, bytes=poly(self.steps.resolve(count))))
             case CpAsyncArrive(bar=bar):
@@ -149,9 +149,9 @@ class Automaton:
             case TmaLoad():
                 return self.loaded(stmt, state.said(self.told(stmt)))
             case FenceProxyAsync():
-                return state if self.one else state.accessed(Access.fence, True)
+                return state if self.one else state.accessed(Access.fence, self.copied)
             case WarpSync() | BarSync() | CtaSync():
-                met = state.accessed(Access.meet, False)
+                met = state.accessed(Access.meet, ())
                 return replace(met, reads=tuple(replace(r, whole=True) for r in met.reads))
             case WgmmaCommit():
                 return replace(state, pending=frozenset(), groups=(*state.groups, state.pending))
@@ -380,8 +380,8 @@ class Automaton:
         return state.reading(read, replace(read, access=Access(True)))
 
     def closed(self, state: State, waited: Collection[str] | None = None) -> State:
-        """Where what was begun to be filled is: at the end of a trip, or behind a loop, in which
-        there are waits at these arrays; None for the end of all.
+        """Where what was begun to be filled is: behind a trip or a loop in which there are waits at
+        these arrays; None for the end of all.
         """
         kept = () if waited is None else tuple(
             f for f in state.fills if self.full[f.ring].empty not in waited

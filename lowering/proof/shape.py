@@ -1,7 +1,8 @@
 """The shape of an agent's program, as events of some kind see it, such as waits at an mbarrier.
 
 That is its loops, conditions and events with all else taken out. Names of its own are replaced by
-their place in it: ``%0`` is the trip of the outermost loop, ``%0.1`` a value that it carries. A
+their place in it: ``%0`` is the trip of the outermost loop, ``%0.1`` a value that it carries, which
+behind that loop has the loop's name beside it, as it is the same where the loops are. A
 word that is loaded has the name that it has where it is stored: the ring, and the trip of the loop
 whose step it is, of a team with which of how many. What is left that only one warp knows has its
 warp's name, and is equal to nothing.
@@ -183,6 +184,8 @@ class Shaper:
         self.loops.pop()
         named = [c for c in scalars if uses(inner, c.var)]
         canonical: dict[Var, Expr] = {c.var: Var(f"%{depth}.{n}") for n, c in enumerate(named)}
+        behind = {c.result: Var(f"%{depth}.{n} behind {loop.var}") for n, c in enumerate(named)}
+        self.names.update(behind)
         carried = tuple((inits[c.var], substitute(self.key(c.following), canonical)) for c in named)
         return ("loop", start, stop, step, carried, renamed(inner, canonical))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
 
 from lowering.ground.expr import Expr
@@ -172,9 +172,11 @@ class State:
         """Whether two steps are equal on this path."""
         return self.facts.equal(a - b)
 
-    def accessed(self, f: Callable[[Access], Access], fence: bool) -> State:
-        """With ``f`` of all accesses; ``fence`` says whether that was ``fence.proxy.async``."""
-        reads = tuple(replace(r, access=f(r.access), fenced=r.fenced or fence) for r in self.reads)
+    def accessed(self, f: Callable[[Access], Access], fenced: Collection[str]) -> State:
+        """With ``f`` of all accesses, of some rings behind a ``fence.proxy.async``."""
+        reads = tuple(
+            replace(r, access=f(r.access), fenced=r.fenced or r.ring in fenced) for r in self.reads
+        )
         fills = tuple(replace(x, access=f(x.access)) for x in self.fills)
         return replace(self, reads=reads, fills=fills)
 

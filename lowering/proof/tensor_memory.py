@@ -81,9 +81,9 @@ def in_tensor_memory(w: Walk, stmt: Stmt, state: State) -> State:
         case Tcgen05Load(src=src):
             return _loaded(w, stmt, src, state.said(w.told(stmt)))
         case Tcgen05WaitLoad():
-            return state.accessed(Access.arrived, False)
+            return state.accessed(Access.arrived, ())
         case Tcgen05Fence(when="before"):
-            return state if w.one else state.accessed(Access.before, False)
+            return state if w.one else state.accessed(Access.before, ())
         case Tcgen05Fence(when="after"):
             reads = tuple(replace(r, ordered=True) for r in state.reads)
             return replace(state, reads=reads, fills=tuple(

@@ -8,7 +8,15 @@ import pytest
 
 from tests.choose.test_unaligned import planned
 from wsched.choose.cost_model import START, STORE_LINE, cost
-from wsched.choose.epilogue import CHUNK, ELEMENT, SINGLE, TILE_END, epilogue_cycles, store_lines
+from wsched.choose.epilogue import (
+    CHUNK,
+    ELEMENT,
+    KEPT,
+    SINGLE,
+    TILE_END,
+    epilogue_cycles,
+    store_lines,
+)
 from wsched.choose.problem import Problem
 from wsched.fusion import DataType
 from wsched.schedule.matmul.params import ClusterDims, GemmTile, MatmulParams
@@ -40,6 +48,20 @@ def test_a_chunk_is_what_divides_the_tile_and_an_odd_number_has_one_buffer(
 def test_one_chunk_waits_for_no_other() -> None:
     found = replace(tiled(64, 64, 1, False), epilogue_stages=1)
     assert epilogue_cycles(SQUARE, found) == pytest.approx(TILE_END + ELEMENT * 64 * 64 + CHUNK)
+
+
+def test_what_is_stored_later_is_converted_alone() -> None:
+    """Of sums over groups, where the next tile has a step for each chunk; of two steps for four
+    chunks half is stored at once.
+    """
+    now, sums = tiled(128, 256, 2, False), replace(SQUARE, grouped="k")
+    later = replace(now, deferred_stores=True)
+    full, kept = epilogue_cycles(sums, now), TILE_END + KEPT * 64 * 256
+    assert epilogue_cycles(sums, later) == pytest.approx(kept)
+    assert epilogue_cycles(replace(sums, k=4 * 64), later) == pytest.approx(kept)
+    assert epilogue_cycles(replace(sums, k=2 * 64), later) == pytest.approx((full + kept) / 2)
+    assert epilogue_cycles(SQUARE, later) == full
+    assert epilogue_cycles(SQUARE, replace(later, epilogue_stages=1)) == full
 
 
 def test_warpgroups_that_share_slices_have_one_epilogue() -> None:

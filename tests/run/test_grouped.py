@@ -22,6 +22,7 @@ from tests.grouped import BIAS, GATE, SIZES, check_rows, gated, given, grouped, 
 from tests.lowering.ground.expressions import budget
 from tests.schedules import (
     cooperative,
+    deferred,
     dynamic,
     exchanged,
     in_tensor_memory,
@@ -51,6 +52,7 @@ SMALL: dict[str, MatmulParams] = {
     "traversal": cooperative(64, 16, 32, stages=3, groups=1, registers=None, traversal=(3, 1)),
     "cluster": cooperative(64, 16, 32, stages=3, groups=1, registers=None, cluster=(2, 1)),
     "cluster of ping-pong": ping_pong(64, 16, 32, stages=2, cluster=(1, 2)),
+    "deferred": replace(deferred(cooperative(128, 32, 32, stages=3)), epilogue_columns=16),
     "exchanged": exchanged(cooperative(64, 16, 32, stages=2, groups=1, registers=None)),
     "exchanged cluster": exchanged(ping_pong(64, 16, 32, stages=2, cluster=(2, 1))),
     "tensor memory": in_tensor_memory(256, 16, 32, stages=2, epilogue_stages=1),
@@ -241,6 +243,7 @@ def test_threads_store_rows_of_groups(name: str, n: int) -> None:
     """They end with the group, in a tile's rows and, with operands exchanged, in its columns."""
     vector = SupportedVectorization(2 if n % 2 == 0 else 1)
     params = replace(dynamic(SMALL[name]), use_smem_epilogue=False, supported_vec_size=vector)
+    params = replace(params, deferred_stores=False)  # threads store at once
     inputs = given(SIZES["hard"], n, 48, behind=5)
     check(wsched.compile(grouped(), inputs, params=params), inputs)
 

@@ -67,5 +67,6 @@ def test_schedules(form: str, name: str) -> None:
     if form == "columns":
         vector = SupportedVectorization(1)
         params = replace(params, use_smem_epilogue=False, supported_vec_size=vector)
+        params = replace(params, deferred_stores=False)
     made = compile_fusion(import_fusion(grouped(ranks=FORMS[form])), params)
     assert made.resources.clean, made.resources

@@ -34,6 +34,7 @@ OTHERS: dict[str, tuple[Any, str, Any]] = {
         (("T0", MmaInputSmemSwizzle.B64),), "smem_swizzles", (("T0", Swizzle.B64),)
     ),
     "promote_prologue_smem_reuse": (True, "promote_prologue_smem_reuse", True),
+    "deferred_stores": (True, "deferred_stores", True),
     "vector_registers": (24, "vector_registers", 24),
     "prefetched_steps": (2, "prefetched_steps", 2),
     "slice_groups": (2, "slice_groups", 2),

@@ -57,6 +57,7 @@ OPTIONS: dict[str, tuple[Any, ...]] = {
     "l2_promotions": _by_tensor(TensorMapL2Promotion.B128),
     "smem_swizzles": _by_tensor(MmaInputSmemSwizzle.B64),
     "promote_prologue_smem_reuse": (False,),
+    "deferred_stores": (False,),
     "vector": (1, 2),
     "copied_bytes": (*_by_tensor(16), {"T0": 3}),
     "vector_registers": (),

@@ -48,6 +48,7 @@ DRAWN: dict[str, tuple[float, set[object]]] = {
     ),
     "prefetched_steps": (0.2, {*range(1, 9)}),
     "epilogue_columns": (0.3, {8, 16, 32, 64, 128, 256}),
+    "deferred_stores": (0.3, {True}),
 }
 
 

@@ -72,7 +72,8 @@ def held_by(problem: Problem, tiles: Shape) -> Held:
     threads = (kept < LEAST_STAGES) & ~never  # store the results, for which there is no room
     kept = np.where(threads, none, kept) if known else none
     each = epilogue.CHUNK + epilogue.SINGLE * (known & single & ~threads & (chunks > 1))
-    element = epilogue.element_cycles(problem)
+    element = epilogue.element_cycles(problem, epilogue.hides_stores(problem))
+    each = each * (not epilogue.hides_stores(problem))
     groups = np.where(tiles.ping_pong, 1, tiles.warpgroups)
     lines = tiles.n * (tiles.m // rows)
     if not tiles.exchanged:

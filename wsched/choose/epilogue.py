@@ -13,7 +13,7 @@ from wsched.choose.problem import Problem
 from wsched.schedule.matmul.chunks import box_rows, chunk_columns
 from wsched.schedule.matmul.params import MatmulParams
 
-__all__ = ["ELEMENT", "element_cycles", "epilogue_cycles", "store_lines"]
+__all__ = ["ELEMENT", "element_cycles", "epilogue_cycles", "hides_stores", "store_lines"]
 
 TILE_END, CHUNK, SINGLE = 140, 40, 150
 """Cycles: barriers of an epilogue; of a chunk; and more, where there is one buffer. With operands
@@ -23,6 +23,11 @@ ELEMENT, WORK = 0.165, 0.015
 """Cycles for an element of a tile on one warpgroup: to convert and stage two bytes of it; for an
 instruction of the epilogue (``wsched bench pingpong``). One of 8 bits is taken to be as dear as one
 of 16: it is converted as slowly and stored by narrower instructions."""
+
+KEPT = 0.065
+"""The same of an element that is converted and kept, and stored during the next tile's main loop:
+beside 8192 x 8192 x 1024 an epilogue of 128x256 takes 1170 cycles of a main loop then, 2630 else,
+one of 128x192 1160 and 2410 (H200, 2026-11-30)."""
 
 OVER_ROWS, OVER_COLUMNS = 3, 2
 """Instructions of a reduction for an element of a tile: to leave it out behind an edge, to add it,
@@ -35,21 +40,35 @@ beside 8192x4096x512 the nine chunks of 128x144 took 910 cycles more of a tile t
 the five of 128x160 300, and 190 at K of 2048 (H200, 2026-11-28)."""
 
 
+def hides_stores(problem: Problem) -> bool:
+    """Whether a tile that is stored during the next one's main loop costs less: of sums over
+    groups, whose main loops are short. What 64x256 waits for of rows of groups are copies, whenever
+    it is stored: 0.989 to 1.002 of the cycles (16 lists of sizes, H200, 2026-11-30).
+    """
+    return problem.grouped == "k"
+
+
 def epilogue_cycles(problem: Problem, params: MatmulParams) -> float:
-    """Cycles of a tile's epilogue; of warpgroups that share slices of K one computes it."""
+    """Cycles of a tile's epilogue; of warpgroups that share slices of K one computes it. Of chunks
+    that are stored later those cost something here for which the next tile has no step.
+    """
     tile, warp = params.output_tile, params.tile_sizes.warp_tile
     warpgroups = 1 if params.ping_pong else params.warpgroups // params.along_k
-    element = element_cycles(problem)
     chunks = warp.m // box_rows(params) * (warp.n // _columns(problem, params))
-    each = CHUNK + (SINGLE if params.epilogue_stages == 1 and chunks > 1 else 0)
+    hidden = params.deferred_stores and hides_stores(problem)
+    late = min(problem.steps(tile.k) / chunks, 1.0) if hidden else 0.0
+    element = late * element_cycles(problem, True) + (1 - late) * element_cycles(problem)
+    single = params.epilogue_stages == 1 and chunks > 1 and not params.deferred_stores
+    each = CHUNK + SINGLE * single
     each += HANDED_ON * problem.over_rows
-    return TILE_END + element * tile.m * tile.n / warpgroups + each * chunks
+    return TILE_END + element * tile.m * tile.n / warpgroups + each * chunks * (1 - late)
 
 
-def element_cycles(problem: Problem) -> float:
-    """Cycles for an element of a tile on one warpgroup."""
+def element_cycles(problem: Problem, kept: bool = False) -> float:
+    """Cycles for an element of a tile on one warpgroup, which stores or keeps it."""
     reduced = OVER_ROWS * problem.over_rows + OVER_COLUMNS * problem.over_columns
-    return ELEMENT * sum(max(r.bytes, 2) for r in problem.results) / 2 + WORK * (
+    each = KEPT if kept else ELEMENT
+    return each * sum(max(r.bytes, 2) for r in problem.results) / 2 + WORK * (
         problem.work + reduced
     )
 

@@ -21,6 +21,9 @@ the two times add up to more (:data:`SHARP`).
 turns wait (:data:`TURNS`).
 
 *Columns count in eights* (:data:`COLUMNS`).
+
+Of sums over groups none of these is so, but tiles of few sums, and of narrow boxes, have longer
+main loops than others (:data:`FEW_SUMS`).
 """
 
 from __future__ import annotations
@@ -38,8 +41,8 @@ from wsched.schedule.matmul.params import MatmulParams
 from wsched.schedule.matmul.siblings import length_along
 
 __all__ = [
-    "COLUMNS", "ENERGY", "SEVERAL", "SHARP", "TURNS", "YIELDS", "longer", "multiplied",
-    "shares_of", "shares_out", "tiles_across", "tiles_of_group", "tiles_shared",
+    "COLUMNS", "ENERGY", "FEW_SUMS", "NARROW", "SEVERAL", "SHARP", "TURNS", "YIELDS", "longer",
+    "multiplied", "shares_of", "shares_out", "tiles_across", "tiles_of_group", "tiles_shared",
 ]  # fmt: skip
 
 SHARP = 2.5
@@ -68,6 +71,13 @@ SEVERAL = 1.03
 of gate and up has 3.87 million cycles with a skewed routing and 4.5 to 5.05 with a uniform one, of
 as many tiles (ncu), 64x176 3.88 with both."""
 
+FEW_SUMS, NARROW = 1.09, 1.08
+"""What main loops of sums over groups take longer in tiles of which a warpgroup has fewer than 64 x
+256 sums, and in tiles of other than whole 64s along what operands lie by, which boxes of less than
+128 bytes bring. Of the gradients of Mixtral's, Llama 4's, Qwen 3's and DeepSeek-V3's up, with 4096
+tokens, tiles of 192x128, 128x192 and 192x192 take 1.07 to 1.14 of what is predicted beside 128x256,
+192x160, 192x144, 192x112, 128x224 and 128x160 1.07 to 1.24 (80 kernels, H200, 2026-11-30)."""
+
 COLUMNS = 8
 """Columns that a wgmma computes at once, where other kernels count sixteen: 128x88 of gate and up
 has 731 cycles a step (ncu), 704 of them its products, and times of tiles of 88, 104 and 152 columns
@@ -81,11 +91,21 @@ def longer(problem: Problem, params: MatmulParams) -> float:
         problem: of any kind; the exchanged one of a schedule that exchanges.
         params: the schedule.
     """
+    if problem.grouped == "k":
+        return _of_sums(problem, params)
     if not (shares_out(problem) and params.ping_pong and params.output_tile.m == 64):
         return 1.0
     if HALVES * _weights_at_once(problem, params) > problem.l2_bytes:
         return TURNS
     return SEVERAL if problem.products > 1 else 1.0
+
+
+def _of_sums(problem: Problem, params: MatmulParams) -> float:
+    """The same of sums over groups."""
+    tile = params.output_tile
+    few = tile.m * tile.n < 64 * 256 * params.warpgroups
+    narrow = (problem.m_major and tile.m % 64) or (problem.n_major and tile.n % 64)
+    return (FEW_SUMS if few else 1.0) * (NARROW if narrow else 1.0)
 
 
 def _weights_at_once(problem: Problem, params: MatmulParams) -> float:

@@ -30,10 +30,10 @@ from wsched.choose.copy_engine import (
     promotions,
 )
 from wsched.choose.cost import Cost
-from wsched.choose.cost_model import cost, places, tiled
+from wsched.choose.cost_model import cost, places, priced, terms_of, tiled
 from wsched.choose.launch import Launch
 from wsched.choose.learned.order import in_order, near
-from wsched.choose.made import is_legal, made
+from wsched.choose.made import is_legal, made, refusal
 from wsched.choose.problem import Problem
 from wsched.choose.siblings import sharing_groups
 from wsched.choose.stored_parts import in_parts_at_all, stored_in_parts
@@ -258,7 +258,7 @@ def _priced(
     params = _hinted(computed, best.params)
     whole = Candidate(params, best.cost, best.terms)
     if problem.batch_invariant or problem.grouped:
-        return [whole]
+        return [_deferred(problem, whole) if problem.grouped else whole]
     every = _parted(problem, whole)
     near = every if some is None else [way for way in every if way in some]
     parted = list(_in_parts(problem, tile, cluster, params, near))
@@ -269,6 +269,19 @@ def _priced(
         best = fastest(_in_parts(problem, tile, cluster, params, every))
     best = fastest(ways([best.tiled], [Launch(x.dependent, best.launch.parts) for x in _EITHER]))
     return [whole, Candidate(best.params, best.cost, best.terms)]
+
+
+def _deferred(problem: Problem, whole: Candidate) -> Candidate:
+    """The same with each tile stored during the next one, where there is such a kernel. One buffer
+    does, as there is a step of the main loop for each chunk.
+
+    Of groups; of other problems warpgroups in turns are as fast as any that share a tile (0008).
+    """
+    params = replaced(whole.params, deferred_stores=True, epilogue_stages=1)
+    if refusal(problem, params):
+        return whole
+    terms = terms_of(problem, params)
+    return Candidate(params, priced(terms), terms)
 
 
 def _hinted(problem: Problem, params: MatmulParams) -> MatmulParams:

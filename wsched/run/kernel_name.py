@@ -19,6 +19,7 @@ __all__ = ["digits", "kernel_name", "schedule_name"]
 _OUTSIDE = frozenset({
     "batch_invariant", "exchange_operands", "thread_loads", "l2_promotions", "smem_swizzles",
     "accumulators", "epilogue_columns", "prefetched_steps", "splitk_mode", "siblings", "sharing",
+    "deferred_stores",
 })  # fmt: skip
 """Parameters that the kernel's code does not show, or that have a word of their own."""
 
@@ -34,7 +35,7 @@ def kernel_name(fusion: Fusion, params: MatmulParams) -> str:
     kernel is the same without (the one is a promise about it, the other a property of the tensor
     maps that a launch makes), and the target, ``exchange_operands``, ``thread_loads``,
     ``smem_swizzles``, ``accumulators``, ``epilogue_columns``, ``prefetched_steps``,
-    ``splitk_mode``, ``siblings`` and ``sharing``, which are words.
+    ``splitk_mode``, ``siblings``, ``sharing`` and ``deferred_stores``, which are words.
     """
     tile, cluster = params.output_tile, params.cluster_dims
     buffer = params.circular_buffer_options
@@ -68,6 +69,8 @@ def kernel_name(fusion: Fusion, params: MatmulParams) -> str:
         words.append(f"chunks{params.epilogue_columns}")
     if params.prefetched_steps:
         words.append(f"early{params.prefetched_steps}")
+    if params.deferred_stores:
+        words.append("deferred")
     if params.along_k > 1:
         words.append(f"shared{params.along_k}")
     if params.splitk_factor > 1:

@@ -30,6 +30,7 @@ def lowering_options(plan: Plan, options: KernelOptions) -> LoweringOptions:
         cache_policies=tuple((n, _WORDS[p]) for n, p in options.cache_policies if p in _WORDS),
         l2_promotions=tuple((n, p.value) for n, p in options.l2_promotions),
         promote_prologue_smem_reuse=options.promote_prologue_smem_reuse,
+        deferred_stores=options.deferred_stores,
         smem_swizzles=tuple((n, Swizzle(s.value)) for n, s in options.smem_swizzles if s.value),
         vector_registers=options.vector_registers,
         slice_groups=options.slice_groups,

@@ -44,7 +44,9 @@ def configured(
                 require(call, name, value, (int, NoneType))
                 if value is not None and value < 1:
                     raise _refused(call, f"{value} buffers hold nothing", ("1 and more", "None"))
-            case "programmatic_dependent_launch" | "promote_prologue_smem_reuse":
+            case (
+                "programmatic_dependent_launch" | "promote_prologue_smem_reuse" | "deferred_stores"
+            ):
                 require(call, name, value, bool)
             case "vector_registers" | "prefetched_steps":
                 require(call, name, value, int)

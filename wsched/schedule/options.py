@@ -112,6 +112,8 @@ class KernelOptions:
             for wgmma alone; the widest of those that are not named.
         promote_prologue_smem_reuse: the epilogue stores through the operands' stages, when all
             warps have read them: for one tile of each CTA.
+        deferred_stores: results stay in registers behind a tile's main loop, and are stored during
+            that of the next one, chunk by chunk: for loops over tiles that warpgroups share.
         vector: columns that a thread reads or writes at once where it accesses global memory
             itself, 1 or 2; the tensors of a call have to be aligned for it.
         vector_registers: registers of a thread for rows and columns that the epilogue reads: as
@@ -132,6 +134,7 @@ class KernelOptions:
     l2_promotions: tuple[tuple[str, TensorMapL2Promotion], ...] = ()
     smem_swizzles: tuple[tuple[str, MmaInputSmemSwizzle], ...] = ()
     promote_prologue_smem_reuse: bool = False
+    deferred_stores: bool = False
     vector: int = 2
     copied_bytes: tuple[tuple[str, int], ...] = ()
     vector_registers: int = 0

@@ -64,6 +64,7 @@ _CHANGES: tuple[tuple[float, Change], ...] = (
         rng.choice(list(MmaInputSmemSwizzle)), rng.choice(list(MmaInputSmemSwizzle))))),
     (0.2, lambda rng, p: replace(p, prefetched_steps=rng.randint(1, 8))),
     (0.3, lambda rng, p: replace(p, epilogue_columns=_chunk(rng, p.tile_sizes.warp_tile.n))),
+    (0.3, lambda rng, p: replace(p, deferred_stores=True)),
 )  # fmt: skip
 """How often a parameter is drawn anew, and how."""
 

@@ -104,13 +104,16 @@ def test_one_of_two_equal_steps_is_replaced() -> None:
 
 def test_all_accesses_at_once() -> None:
     state = replace(STATE, reads=(replace(A, access=Access(True), fenced=True), B))
-    fenced = state.accessed(Access.fence, True)
+    fenced = state.accessed(Access.fence, ["b"])
     assert [r.access for r in fenced.reads] == [Access(True, True), Access()]
     assert [r.fenced for r in fenced.reads] == [True, True]
-    met = state.accessed(Access.meet, False)
+    assert [r.fenced for r in replace(STATE, reads=(A, B)).accessed(Access.fence, "a").reads] == [
+        True, False,
+    ]  # fmt: skip
+    met = state.accessed(Access.meet, ())
     assert [r.access for r in met.reads] == [Access(True, False, True), Access()]
     assert [r.fenced for r in met.reads] == [True, False]
-    stored = State(fills=(Fill("c", X, True, access=Access(True)),)).accessed(Access.fence, True)
+    stored = State(fills=(Fill("c", X, True, access=Access(True)),)).accessed(Access.fence, ())
     assert stored.fills == (Fill("c", X, True, access=Access(True, True)),)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lowering.ground.errors import UnsupportedError
+from lowering.ground.errors import ScheduleError, UnsupportedError
 from lowering.target.blackwell import BLACKWELL
 from tests.conftest import Golden
 from tests.schedules import LAYOUTS, SCHEDULES, definition, in_tensor_memory
@@ -16,9 +16,11 @@ from wsched.front.known import import_fusion
 from wsched.fusion import DataType
 from wsched.schedule.matmul.computed import Computed
 from wsched.schedule.matmul.copied import SmemSwizzles, SupportedVectorization, ThreadLoads
+from wsched.schedule.matmul.deferred import held_registers, refuse_deferred
 from wsched.schedule.matmul.demands import Demands
 from wsched.schedule.matmul.instruction import refuse_in_tensor_memory
 from wsched.schedule.matmul.kernel_options import kernel_options, thread_bytes
+from wsched.schedule.matmul.limits import require_legal_for
 from wsched.schedule.matmul.params import (
     BufferingLoopLevel,
     CachePolicies,
@@ -139,3 +141,41 @@ def test_options(exchanged: bool, golden: Golden) -> None:
         found = "; ".join(differing(options))
         lines.append(f"{name}: {found}; threads copy {thread_bytes(params)}")
     assert "\n".join(lines) == golden
+
+
+DEFERRING: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "taken": ({}, {}),
+    "a tile": ({}, {"tiling_strategy": TilingStrategy.OneTilePerCTA}),
+    "in turns": ({}, {"buffering_loop_level": BufferingLoopLevel.WarpTiles}),
+    "pipelined": ({}, {"circular_buffering_strategy": CircularBufferingStrategy.Pipelined}),
+    "from registers": ({}, {"use_smem_epilogue": False}),
+    "parts of K": ({}, {"splitk_factor": 2}),
+    "stream-K": ({}, {"tiling_strategy": TilingStrategy.DistributeStagesAcrossSMs}),
+    "a reduction": ({"reductions": Reductions(over_columns=1)}, {}),
+    "fp32": ({"results": (DataType.BFloat16, DataType.Float)}, {}),
+}
+"""What is demanded, and the parameters."""
+
+
+def test_deferred_stores(golden: Golden) -> None:
+    plain, deferring = Demands.of(import_fusion(definition())), SCHEDULES["deferred_cluster"]
+    lines = []
+    for name, (demanded, changed) in DEFERRING.items():
+        demands, params = replace(plain, **demanded), replace(deferring, **changed)
+        refuse_deferred(demands, replace(params, deferred_stores=False))
+        try:
+            refuse_deferred(demands, params)
+            lines.append(f"{name}: taken")
+        except UnsupportedError as e:
+            lines.append(f"{name}: {e}")
+    assert "\n".join(lines) == golden
+
+
+def test_registers_that_hold_a_tile() -> None:
+    """128 rows and 256 columns of two bytes, by two warpgroups: 64 registers of a thread."""
+    plain, deferring = Demands.of(import_fusion(definition())), SCHEDULES["deferred"]
+    assert held_registers(plain, deferring) == 64
+    assert held_registers(plain, replace(deferring, deferred_stores=False)) == 0
+    assert held_registers(replace(plain, results=plain.results * 2), deferring) == 128
+    with pytest.raises(ScheduleError, match=r"128 accumulators and .* registers"):
+        require_legal_for(replace(plain, results=plain.results * 2), deferring)

@@ -28,6 +28,7 @@ def kernel_options(fusion: Fusion, params: MatmulParams) -> KernelOptions:
         cache_policies=_cache_policies(fusion, params),
         l2_promotions=_l2_promotions(fusion, params),
         promote_prologue_smem_reuse=params.promote_prologue_smem_reuse,
+        deferred_stores=params.deferred_stores,
         smem_swizzles=_smem_swizzles(fusion, params),
         copied_bytes=_copied_bytes(fusion, params),
         vector_registers=vector_registers(fusion, params),

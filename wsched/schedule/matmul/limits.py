@@ -12,6 +12,7 @@ from lowering.target.targets import DEFAULT
 from wsched.fusion import Fusion
 from wsched.schedule.matmul.chunks import chunk_columns, chunk_problem, chunk_turns, unboxed
 from wsched.schedule.matmul.computed_limits import computed_reasons, computed_registers
+from wsched.schedule.matmul.deferred import held_registers, refuse_deferred
 from wsched.schedule.matmul.demands import Demands
 from wsched.schedule.matmul.early import prefetch_reasons, refuse_prefetch
 from wsched.schedule.matmul.grid import grid_reasons
@@ -21,12 +22,7 @@ from wsched.schedule.matmul.params import MatmulParams
 from wsched.schedule.matmul.part_limits import refuse_parts
 from wsched.schedule.matmul.reductions import reduction_reasons
 from wsched.schedule.matmul.scaled_limits import scaled_reasons, scaled_registers
-from wsched.schedule.matmul.shared import (
-    BARRIER_BYTES,
-    fitting_stages,
-    shared_bytes,
-    taken,
-)
+from wsched.schedule.matmul.shared import BARRIER_BYTES, fitting_stages, shared_bytes, taken
 from wsched.schedule.matmul.siblings import sharing_reasons
 from wsched.schedule.matmul.slice_limits import slice_reasons
 from wsched.schedule.matmul.swizzles import swizzle_reasons
@@ -89,6 +85,7 @@ def require_legal_for(demands: Demands, params: MatmulParams) -> None:
         )
     refuse_parts(demands, params)
     demands = demands.stored(params)
+    refuse_deferred(demands, params)
     demands = demands.exchanged if params.exchange_operands else demands
     reasons = check_params(params, target) or _fusion_reasons(demands, params)
     if reasons:
@@ -336,10 +333,10 @@ def _needs(demands: Demands, params: MatmulParams) -> tuple[tuple[int, int], tup
     """Accumulators of a thread, and what it needs beside them, in its main loop and in its
     epilogue, where those that wgmmas add to are free.
     """
-    each = _accumulators(params)
-    loop = computed_registers(demands, params) + scaled_registers(demands, params)
+    each, held = _accumulators(params), held_registers(demands, params)
+    loop = held + computed_registers(demands, params) + scaled_registers(demands, params)
     sums = demands.accumulators(params.tile_sizes.warp_tile.m, each)
-    return (sums, BARE_REGISTERS + loop), (demands.products * each, _others(demands, params))
+    return (sums, BARE_REGISTERS + loop), (demands.products * each, held + _others(demands, params))
 
 
 def _others(demands: Demands, params: MatmulParams) -> int:

@@ -224,6 +224,8 @@ class MatmulParams(Checked):
         siblings: wsched's own: further kernels that share the groups of a grouped matmul out with
             this one by the lengths of their tiles, launched as one grid with it where they may be.
         sharing: wsched's own: which part of each group a kernel takes that is one of several.
+        deferred_stores: wsched's own: results stay in registers behind a tile's main loop, and are
+            stored during that of the next one; of tiles that warpgroups share.
 
     Raises:
         ScheduleError: a field of another type than its own. Whether the values make a legal
@@ -263,6 +265,7 @@ class MatmulParams(Checked):
     splitk_mode: SplitKMode = SplitKMode.Serial
     siblings: tuple[MatmulParams, ...] = ()
     sharing: GroupShare = field(default_factory=GroupShare)
+    deferred_stores: bool = False
 
     @property
     def load_warpgroups(self) -> int:
