@@ -147,6 +147,8 @@ def _deferred(tiles: For, at: int, names: Names) -> Body:
     """A loop over tiles that stores each during the next one, and what stands around it."""
     main = tiles.body[at]
     assert isinstance(main, For)
+    if main.step != ONE:
+        raise _unsupported(f"a main loop by steps of {main.step}")
     computing, stores = _parted(tiles.body[at + 1 :], names)
     holds = Var(names.new("any"))
     frags, places = _frags(computing, stores), _places(tiles, computing, stores)
@@ -218,6 +220,8 @@ def _parted(body: Body, names: Names) -> tuple[Body, tuple[Body, ...]]:
         if _any(BulkCommit, stmt):
             stores.append(rewrite(tuple(storing), _for_all))
             storing = []
+    if storing:
+        raise _unsupported("a tile with a wait for stores behind the last one")
     return tuple(computing), tuple(stores)
 
 

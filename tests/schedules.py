@@ -274,7 +274,7 @@ SCHEDULES: dict[str, MatmulParams] = {
     "split_tile_per_cta": split_k(cooperative(128, 64, persistent=False), 4),
     "split_pingpong": split_k(ping_pong(64, 128, traversal=(8, 1)), 2),
     "deferred": deferred(cooperative(128, 256, registers=(24, 240), traversal=(8, 1))),
-    "deferred_across": deferred(cooperative(128, 256, across=2, stages=3, registers=(24, 240))),
+    "deferred_across": deferred(cooperative(128, 128, across=2)),
     "deferred_cluster": deferred(cooperative(128, 64, cluster=(2, 1), stages=6)),
     "deferred_dynamic": deferred(dynamic(cooperative(192, 128, groups=3, registers=(32, 160)))),
     "deferred_exchanged": deferred(exchanged(cooperative(256, 96, stages=3, epilogue_stages=2))),
@@ -315,8 +315,8 @@ def for_result(
     loaded = tuple(DataType[_TYPES[t]] for t in inputs)
     if params.exchange_operands and types[1].bytes != 2:
         params = replace(params, use_smem_epilogue=False)  # stmatrix transposes 16 bits
-    if types[1].bytes == 4 or reductions.results:
-        params = replace(params, deferred_stores=False)  # as many registers as sums
+    if types[1].bytes != 2 or reductions.results or loaded:
+        params = replace(params, deferred_stores=False)  # nobody holds any of these
     reductions = reductions.exchanged if params.exchange_operands else reductions
     stage, epilogue = shared_bytes(params, *types, inputs=loaded, reductions=reductions)
     options = params.circular_buffer_options

@@ -1,8 +1,9 @@
 """The shape of an agent's program, as events of some kind see it, such as waits at an mbarrier.
 
 That is its loops, conditions and events with all else taken out. Names of its own are replaced by
-their place in it: ``%0`` is the trip of the outermost loop, ``%0.1`` a value that it carries, which
-behind that loop has the loop's name beside it, as it is the same where the loops are. A
+their place in it: ``%0`` is the trip of the outermost loop, ``%0.1`` a value that it carries.
+Behind that loop the value has the loop's name beside its own: shapes that are equal have the same
+loop, with the same values, and so leave it with the same. A
 word that is loaded has the name that it has where it is stored: the ring, and the trip of the loop
 whose step it is, of a team with which of how many. What is left that only one warp knows has its
 warp's name, and is equal to nothing.
@@ -184,8 +185,9 @@ class Shaper:
         self.loops.pop()
         named = [c for c in scalars if uses(inner, c.var)]
         canonical: dict[Var, Expr] = {c.var: Var(f"%{depth}.{n}") for n, c in enumerate(named)}
-        behind = {c.result: Var(f"%{depth}.{n} behind {loop.var}") for n, c in enumerate(named)}
-        self.names.update(behind)
+        if start == Const(0):  # as of no team's share of the trips
+            behind = {c.result: Var(f"%{depth}.{n} behind {loop.var}") for n, c in enumerate(named)}
+            self.names.update(behind)
         carried = tuple((inits[c.var], substitute(self.key(c.following), canonical)) for c in named)
         return ("loop", start, stop, step, carried, renamed(inner, canonical))
 

@@ -217,7 +217,8 @@ def test_what_is_stored_later() -> None:
     """
     rows, columns, sums = map(problem, FORMS)
     wide = replace(sums, results=(DataType.Float,))
-    for made in (columns, wide, replace(sums, grouped="")):
+    computed, added = replace(sums, work=3), replace(sums, matrices=(DataType.BFloat16,))
+    for made in (columns, wide, computed, added, replace(sums, grouped="")):
         assert not any(c.params.deferred_stores for c in candidates(made))
     for made in (rows, sums):
         singles = [c.params for c in candidates(made) if not c.params.siblings]

@@ -62,6 +62,13 @@ def indented(text: str, by: int) -> str:
     return "".join(f"{' ' * by}{line}\n" for line in text.splitlines())
 
 
+WAIT = """on %warpgroup.warp 0 {
+  elect {
+    bulk.wait 0, read=true
+  }
+}
+"""
+
 CHUNK = (
     put(0, "out", pending=1).replace("D_s[0,", "D_s[c % 2,").replace("* 64, 0]", "* 64, c * 64]")
 )
@@ -152,6 +159,14 @@ def test_what_chunks_carry_and_blocks_of_rows() -> None:
 
 
 REFUSED = {
+    "steps": (
+        LOOP.replace("0 .. n event", "0 .. n step 2 event"),
+        "a main loop by steps of 2",
+    ),
+    "a further wait": (
+        LOOP.replace("      yield total\n", indented(WAIT, 6) + "      yield total\n"),
+        "a tile with a wait for stores behind the last one",
+    ),
     "no loop over tiles": (
         LOOP.replace(" event main_loop t", ""),
         "a kernel without a loop over tiles that stores each behind its products",

@@ -45,7 +45,11 @@ def params(form: str, name: str) -> MatmulParams:
         return made
     vector = SupportedVectorization(1)
     return replace(
-        made, use_smem_epilogue=False, supported_vec_size=vector, epilogue_input_stages=0
+        made,
+        use_smem_epilogue=False,
+        supported_vec_size=vector,
+        epilogue_input_stages=0,
+        deferred_stores=False,
     )
 
 

@@ -275,10 +275,11 @@ def _deferred(problem: Problem, whole: Candidate) -> Candidate:
     """The same with each tile stored during the next one, where there is such a kernel. One buffer
     does, as there is a step of the main loop for each chunk.
 
-    Of groups; of other problems warpgroups in turns are as fast as any that share a tile (0008).
+    Of groups, and of products alone, since no others were measured; where there are no groups
+    warpgroups in turns are as fast as any that share a tile (0008).
     """
     params = replaced(whole.params, deferred_stores=True, epilogue_stages=1)
-    if refusal(problem, params):
+    if problem.work or problem.matrices or refusal(problem, params):
         return whole
     terms = terms_of(problem, params)
     return Candidate(params, priced(terms), terms)

@@ -148,8 +148,9 @@ def _kernel(where: Where, rng: random.Random, form: Form) -> CompiledFusion:
     if not form.aligned:  # results and inputs of rows that lie anywhere
         one = replace(params.supported_vec_size, epilogue=1)
         params = replace(
-            params, use_smem_epilogue=False, epilogue_input_stages=0, supported_vec_size=one
-        )
+            params, use_smem_epilogue=False, epilogue_input_stages=0, supported_vec_size=one,
+            deferred_stores=False,
+        )  # fmt: skip
     target = DEFAULT if where.device == "cpu" else target_of_device(torch) or DEFAULT
     as_chosen = chosen and form.aligned
     with own_choice(fusion, params) if as_chosen else nullcontext():

@@ -153,6 +153,11 @@ DEFERRING: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "stream-K": ({}, {"tiling_strategy": TilingStrategy.DistributeStagesAcrossSMs}),
     "a reduction": ({"reductions": Reductions(over_columns=1)}, {}),
     "fp32": ({"results": (DataType.BFloat16, DataType.Float)}, {}),
+    "fp8": ({"results": (DataType.Float8_e4m3fn,)}, {}),
+    "a residual": ({"matrices": (DataType.BFloat16,)}, {}),
+    "one by threads": ({"matrices": (DataType.BFloat16,)}, {"epilogue_input_stages": 0}),
+    "slices": ({}, {"tile_sizes": MatMulTileOptions(GemmTile(64, 64, 128), GemmTile(64, 64, 64))}),
+    "tensor memory": ({}, {"mma_macro": PLAIN.mma_macro}),
 }
 """What is demanded, and the parameters."""
 

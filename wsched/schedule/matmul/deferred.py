@@ -9,8 +9,9 @@ from wsched.schedule.matmul.params import MatmulParams
 
 __all__ = ["held_registers", "refuse_deferred"]
 
-_REGISTER = 4
-"""Bytes of a register."""
+_REGISTER, _RESULT = 4, 2
+"""Bytes of a register, and of an element of a result: wider ones take as many registers again as
+sums, for narrower ones nothing is built."""
 
 
 def refuse_deferred(demands: Demands, params: MatmulParams) -> None:
@@ -25,8 +26,8 @@ def refuse_deferred(demands: Demands, params: MatmulParams) -> None:
     if what:
         raise UnsupportedError(
             f"deferred_stores=True with {what}",
-            "CTATiles and WarpSpecialized loads of tiles that CTAs go through whole, with results "
-            "that TMA stores, narrower than their sums",
+            "CTATiles and WarpSpecialized loads of tiles that CTAs go through whole, with 16-bit "
+            "results that TMA stores, and matrices of the epilogue that threads read",
         )
 
 
@@ -41,7 +42,8 @@ def _refused(demands: Demands, params: MatmulParams) -> tuple[tuple[str, bool], 
         ("warpgroups that share slices of K", params.along_k > 1),
         ("accumulators in tensor memory", params.mma_macro.target.tensor_memory is not None),
         ("results that are reductions", demands.reductions.results > 0),
-        ("results as wide as their sums", any(t.bytes >= _REGISTER for t in demands.results)),
+        ("results of other than 16 bits", any(t.bytes != _RESULT for t in demands.results)),
+        ("matrices that TMA loads for the epilogue", bool(demands.loaded(params))),
     )  # fmt: skip
 
 

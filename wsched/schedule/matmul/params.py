@@ -225,7 +225,8 @@ class MatmulParams(Checked):
             this one by the lengths of their tiles, launched as one grid with it where they may be.
         sharing: wsched's own: which part of each group a kernel takes that is one of several.
         deferred_stores: wsched's own: results stay in registers behind a tile's main loop, and are
-            stored during that of the next one; of tiles that warpgroups share.
+            stored during that of the next one, which one of ``epilogue_stages`` is enough for; of
+            tiles that warpgroups share.
 
     Raises:
         ScheduleError: a field of another type than its own. Whether the values make a legal
