@@ -60,6 +60,7 @@ from lowering.kernel.nodes import (
 from lowering.kernel.visit import bodies, used, walk
 from lowering.proof.ends import tables_of
 from tests.mutants.edits import Mutant
+from tests.mutants.first_trips import not_yet
 from tests.mutants.others import of_another_place
 from tests.mutants.places import after
 from tests.mutants.values import same
@@ -349,6 +350,8 @@ def argument(mutant: Mutant) -> str | None:
             return "the pool has eight more for each thread, so nobody waits for ever"
         case "carry" | "name", For() if _unread(mutant.kernel, stmt):
             return "nobody reads what the loop carries there"
+        case "carry", For() if not_yet(mutant.kernel, stmt):
+            return "nobody reads what the loop begins with: there is no tile yet"
         case "pending", WgmmaWait() if _beside(mutant.kernel, stmt):
             return "the wait beside it covers as many groups"
         case "trips", For(step=Const(value=step)) if step > 1:

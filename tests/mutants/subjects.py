@@ -35,6 +35,7 @@ _PLAIN = {
         "pipelined_1_group", "exchanged",
     ),
     "clusters": ("cluster_2x1", "cluster_2x2"),
+    "deferred stores": ("deferred_cluster", "deferred_dynamic"),
     "ping-pong": ("pingpong_64x128", "cluster_pingpong"),
     "queues": ("dynamic", "dynamic_cluster_pingpong"),
     "partial sums": ("split_2", "split_cluster", "stream_k", "stream_k_cluster"),

@@ -142,6 +142,9 @@ def test_each_fate_is_given(fate: Fate) -> None:
 IDLE: list[tuple[str, str, tuple[str | None, ...]]] = [
     ("pending", "gated", ("the wait beside it covers as many groups", None)),
     ("carry", "grouped", ("nobody reads what the loop carries there", None)),
+    ("carry", "deferred_cluster", (
+        "nobody reads what the loop begins with: there is no tile yet", None,
+    )),
     ("stage", "coop_1_stage", ("the one barrier that there is", None)),
     ("scalar", "grouped", (
         "trips for nearly all tiles of a grid; one cluster has all of few tiles only",
