@@ -106,10 +106,11 @@ def scheduled(text: str, inputs: list[Any], rng: random.Random) -> tuple[Any, st
     """A kernel with a schedule that was drawn, and the name of it.
 
     What the tensors ask for (how results are stored, how wide threads read) stays as the heuristic
-    has it. Where the schedule has no room for the epilogue it is the heuristic's kernel.
+    has it. Where the schedule has no room for the epilogue, or does not do its like, it is the
+    heuristic's kernel.
     """
     import wsched
-    from lowering.ground.errors import ScheduleError
+    from lowering.ground.errors import ScheduleError, UnsupportedError
     from tests.schedules import SCHEDULES
     from wsched.fusion import the_matmul
     from wsched.schedule.matmul.epilogue_inputs import loaded_types
@@ -128,7 +129,7 @@ def scheduled(text: str, inputs: list[Any], rng: random.Random) -> tuple[Any, st
         operand, results = the_matmul(fusion).a.dtype, [b.dtype for b in fusion.outputs]
         loaded = loaded_types(fusion, params)
         fitted = fit_stages(params, operand, tuple(results), loaded, least=3)
-        with suppress(ScheduleError):
+        with suppress(ScheduleError, UnsupportedError):
             if fitted is not None:
                 return wsched.compile(text, inputs, params=fitted), name
     return chosen, "heuristic"
