@@ -18,7 +18,7 @@ from tests.lowering.cuda.fake_driver import Driver, installed
 from tests.lowering.summary.summaries import rms
 from tests.on_machine import Problem, exact, kernel, operands, run
 from tests.proofs import proved
-from tests.schedules import cooperative, ping_pong
+from tests.schedules import cooperative, deferred, ping_pong
 from wsched.front.kernels import compile as compiled
 from wsched.program.program import Buffer, CallStep, Step, SummaryStep
 from wsched.run.alongside import Front, beside, leaving_registers
@@ -33,6 +33,7 @@ SMALL = cooperative(128, 64, stages=3)
 WAYS = {
     "cooperative": SMALL,
     "ping-pong": ping_pong(64, 64, stages=3),
+    "deferred": deferred(cooperative(128, 128, stages=3)),
     "cluster": replace(SMALL, cluster_dims=ClusterDims(2, 1)),
     "exchanged": replace(ping_pong(64, 64, stages=3), exchange_operands=True),
 }
