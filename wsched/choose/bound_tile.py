@@ -71,9 +71,9 @@ def held_by(problem: Problem, tiles: Shape) -> Held:
     never = (tiles.chunk > 0) | tiles.apart
     threads = (kept < LEAST_STAGES) & ~never  # store the results, for which there is no room
     kept = np.where(threads, none, kept) if known else none
+    hides = epilogue.hides_stores(problem)
     each = epilogue.CHUNK + epilogue.SINGLE * (known & single & ~threads & (chunks > 1))
-    element = epilogue.element_cycles(problem, epilogue.hides_stores(problem))
-    each = each * (not epilogue.hides_stores(problem))
+    each, element = each * (not hides), epilogue.element_cycles(problem, hides)
     groups = np.where(tiles.ping_pong, 1, tiles.warpgroups)
     lines = tiles.n * (tiles.m // rows)
     if not tiles.exchanged:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from wsched.choose.cost import Cost
-from wsched.choose.cost_model import Terms
+from wsched.choose.cost_model import Terms, priced, terms_of
+from wsched.choose.problem import Problem
 from wsched.schedule.matmul.params import MatmulParams
 
 __all__ = ["Candidate"]
@@ -24,3 +25,9 @@ class Candidate:
     params: MatmulParams
     cost: Cost
     terms: Terms | None = None
+
+    @staticmethod
+    def by_laws(problem: Problem, params: MatmulParams) -> Candidate:
+        """A schedule with what the laws say of it."""
+        terms = terms_of(problem, params)
+        return Candidate(params, priced(terms), terms)

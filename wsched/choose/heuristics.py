@@ -30,7 +30,7 @@ from wsched.choose.copy_engine import (
     promotions,
 )
 from wsched.choose.cost import Cost
-from wsched.choose.cost_model import cost, places, priced, terms_of, tiled
+from wsched.choose.cost_model import cost, places, tiled
 from wsched.choose.launch import Launch
 from wsched.choose.learned.order import in_order, near
 from wsched.choose.made import is_legal, made, refusal
@@ -257,8 +257,10 @@ def _priced(
     best = fastest(ways([tiled(problem, params) for params in found], _EITHER))
     params = _hinted(computed, best.params)
     whole = Candidate(params, best.cost, best.terms)
-    if problem.batch_invariant or problem.grouped:
-        return [_deferred(problem, whole) if problem.grouped else whole]
+    if problem.grouped:
+        return [_deferred(problem, whole)]
+    if problem.batch_invariant:
+        return [whole]
     every = _parted(problem, whole)
     near = every if some is None else [way for way in every if way in some]
     parted = list(_in_parts(problem, tile, cluster, params, near))
@@ -281,8 +283,7 @@ def _deferred(problem: Problem, whole: Candidate) -> Candidate:
     params = replaced(whole.params, deferred_stores=True, epilogue_stages=1)
     if problem.work or problem.matrices or refusal(problem, params):
         return whole
-    terms = terms_of(problem, params)
-    return Candidate(params, priced(terms), terms)
+    return Candidate.by_laws(problem, params)
 
 
 def _hinted(problem: Problem, params: MatmulParams) -> MatmulParams:

@@ -22,7 +22,7 @@ from math import inf
 
 from wsched.choose import groups
 from wsched.choose.candidate import Candidate
-from wsched.choose.cost_model import priced, terms_of, together
+from wsched.choose.cost_model import together
 from wsched.choose.problem import Problem
 from wsched.schedule.matmul.early import launched
 from wsched.schedule.matmul.params import MatmulParams
@@ -100,9 +100,7 @@ def _kind(params: MatmulParams) -> tuple[object, ...]:
 
 def _alike(problem: Problem, single: Candidate) -> Candidate:
     """A kernel that may stand in one grid with others of its kind, which are launched as it is."""
-    params = launched(single.params, True)
-    terms = terms_of(problem, params)
-    return Candidate(params, priced(terms), terms)
+    return Candidate.by_laws(problem, launched(single.params, True))
 
 
 def _candidate(problem: Problem, kernels: Sequence[Candidate]) -> Candidate:
