@@ -22,6 +22,7 @@ from wsched.bench.cli import app
 from wsched.bench.drawn import build as building
 from wsched.bench.drawn import command
 from wsched.bench.drawn.build import build, build_for, processes
+from wsched.bench.drawn.joined import joined
 from wsched.bench.drawn.judge import judge, summary, verdict_of
 from wsched.bench.drawn.problems import Drawn, draw, read_problems
 from wsched.bench.drawn.results import SCHEMA
@@ -112,6 +113,41 @@ def test_a_run(monkeypatch: pytest.MonkeyPatch, problems: Path, tmp_path: Path) 
         assert len(systems["cublas"]["times_us"]) == len(systems[found[0].name]["times_us"]) == 2
         assert sum("times_us" in r for r in systems.values()) == 7
     assert "choice over cuBLAS at 2 problems: geometric mean 0.500, least 0.500, 2 below" in text
+
+
+@pytest.mark.slow
+def test_the_fastest_are_measured_by_several_processes(
+    monkeypatch: pytest.MonkeyPatch, problems: Path, tmp_path: Path
+) -> None:
+    fake(monkeypatch, factors=[2.0])
+    saved = tmp_path / "f.jsonl"
+    words = ("--first", "3", "--processes", "3", "--json", str(saved))
+    code, text = invoke(problems, *words)
+    assert code == 0, text
+    head, *lines = [json.loads(line) for line in saved.read_text().splitlines()]
+    assert head["command"]["processes"] == 3 and "in 3 fresh processes" in head["method"]
+    drawn = [str(p) for p in draw(read_problems(problems), 2, 2)]
+    parts = [ln for ln in lines if "problem" in ln]
+    assert [(ln["problem"], ln.get("process", 0)) for ln in parts] == [
+        (p, i) for i in range(3) for p in drawn
+    ]
+    for first, *others in (parts[::2], parts[1::2]):
+        systems = first["result"]["systems"]
+        timed = {n: r["times_us"] for n, r in systems.items() if "times_us" in r}
+        assert len(systems) > len(timed) == 7
+        for other in others:
+            again = other["result"]["systems"]
+            assert other["result"]["choice"] == first["result"]["choice"]
+            assert {n: r["times_us"] for n, r in again.items()} == timed
+            assert not any("first_us" in r for r in again.values())
+    assert "choice over the best: geometric mean 0." in text and "0 of 2 at 0.97 or above" in text
+    monkeypatch.setattr(command, "COMMAND", ("false",))
+    assert invoke(problems, *words)[0] == 0
+    kept = saved.read_text().splitlines(keepends=True)
+    saved.write_text("".join(kept[:-1]))
+    fake(monkeypatch, factors=[2.0])
+    code, text = invoke(problems, *words)
+    assert code == 0 and json.loads(saved.read_text().splitlines()[-1])["process"] == 2
 
 
 @pytest.mark.slow
@@ -345,6 +381,11 @@ def test_the_model_is_judged_by_what_was_measured(tmp_path: Path) -> None:
     (found,) = judge(path)
     assert (found.ratio, found.over_cublas, found.rank) == (1, 1, 1)
     assert found.choice == best and found.bias == pytest.approx(0.5)
+    again = {"process": 1, "problem": str(drawn), "result": result}
+    append(path, again)  # of the fastest alone: not asked
+    assert judge(path) == [found] and len({j.schedule for j in joined(path)}) == len(
+        [*joined(path)]
+    )
     renamed = {f"{9 - at}": systems[r.name] for at, r in enumerate(sorted(taken[:4], key=_us))}
     by_time = verdict_of(str(drawn), result | {"systems": renamed})
     assert by_time is not None and by_time.choice == "9"

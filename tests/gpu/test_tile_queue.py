@@ -43,7 +43,9 @@ def test_while_another_kernel_holds_multiprocessors(name: str, count: int) -> No
     kernel = compiled(name, x, w)
     results = [torch.full_like(wanted, float("nan")) for _ in range(4)]
     kernel(x, w, out=[results[0]])
-    with Held(count):
+    # A cluster starts where a GPC has places for all of it: of 32 multiprocessors that are left,
+    # spread as the holder's CTAs left them, four in one were not found on every GPU.
+    with Held(count if kernel.kernel.cluster == 1 else min(count, 64)):
         for d in results:
             kernel(x, w, out=[d])
         torch.cuda.current_stream().synchronize()

@@ -45,6 +45,7 @@ from wsched.run.counts import admitted_by, admitted_of
 from wsched.run.row_kernel import row_kernel
 from wsched.run.summary import compiled_summary
 from wsched.schedule.matmul.params import ClusterDims, MatmulParams, SupportedVectorization
+from wsched.schedule.matmul.siblings import shared
 
 __all__ = ["FAMILIES", "SIZES", "Made", "Sizes", "linear"]
 
@@ -79,6 +80,7 @@ _PAIRED: tuple[Sizes, ...] = ((256, 24, 64, 4), (392, 72, 96, 2), (264, 136, 160
 _ONE = partial(cooperative, 64, 32, stages=3, groups=1, registers=None)
 _NARROW = partial(cooperative, 64, 16, 32, stages=3, groups=1, registers=None)
 _TURNS = partial(ping_pong, 64, 32, stages=3)
+_ROWS = partial(cooperative, 64, k=32, stages=2, groups=1, registers=None)
 _FROM_REGISTERS = replace(
     dynamic(_NARROW()), use_smem_epilogue=False, supported_vec_size=SupportedVectorization(1)
 )
@@ -86,9 +88,10 @@ _CELLS = partial(in_tensor_memory, 128, 32, 32, stages=2, epilogue_stages=1)
 _TF32 = wsched.with_tf32(definition("f32", "f32"))
 
 
-def _on(made: CompiledFusion, *calls: tuple[Sequence[Any], int]) -> Made:
-    launches = tuple(called(made, inputs, sms) for inputs, sms in calls)
-    return Made(made.kernel, launches, admitted_by(made.plan))
+def _on(made: CompiledFusion, *calls: tuple[Sequence[Any], int], own: int = 0) -> Made:
+    one = made.launched[own]
+    launches = tuple(called(made, inputs, sms, own) for inputs, sms in calls)
+    return Made(one.kernel, launches, admitted_by(one.plan))
 
 
 def linear(made: CompiledFusion, sizes: Sequence[Sizes]) -> Made:
@@ -120,6 +123,24 @@ def _grouped(text: str, params: MatmulParams, more: bool = False) -> Made:
         second = (integers(2, len(ends), n, k).mT,) if more else ()
         calls.append(((x, w, torch.tensor(ends, dtype=torch.int32), *second), sms))
     return _on(wsched.compile(text, list(calls[0][0]), params=dynamic(params)), *calls)
+
+
+_SHARED = (((60,), 24, 32, 4), ((70, 242, 242, 265), 72, 64, 2), ((1, 173), 16, 96, 2),
+           ((9, 4, 180), 16, 64, 2))  # fmt: skip
+"""The same for tiles of 40, 32 and 24 rows: 172 are two of the first and three of the second, 60
+two of the second, and some are the third's.
+"""
+
+
+def _sharing(own: int, second: MatmulParams) -> Made:
+    """One kernel of three that share groups of rows out; it writes what is its part."""
+    kernels = (_ROWS(40), second, _ROWS(24))
+    params, calls = shared(tuple(dynamic(exchanged(p)) for p in kernels)), []
+    for ends, n, k, sms in _SHARED:
+        x, w = integers(0, max(ends), k), integers(1, len(ends), n, k).mT
+        calls.append(((x, w, torch.tensor(ends, dtype=torch.int32)), sms))
+    made = wsched.compile(grouped(), list(calls[0][0]), params=params)
+    return _on(made, *calls, own=own)
 
 
 def _of_groups(form: str, params: MatmulParams) -> Made:
@@ -228,6 +249,8 @@ FAMILIES: Mapping[str, Mapping[str, Callable[[], Made]]] = {
         "grouped_gated": partial(_grouped, GATE, ping_pong(64, 16, 32, stages=3), more=True),
         "grouped_columns": partial(_of_groups, "columns", _FROM_REGISTERS),
         "grouped_sums": partial(_of_groups, "sums", dynamic(_ONE())),
+        "grouped_first": partial(_sharing, 0, _ROWS(32)),
+        "grouped_second": partial(_sharing, 1, ping_pong(64, 32, 32, stages=2)),
     },
     "reductions": {
         "reductions": partial(_reduced, _ONE()),

@@ -93,12 +93,15 @@ def _launch(kernel: Kernel, arguments: Arguments, sms: int) -> Launch:
     return Launch(kept, dict(extents), grid)
 
 
-def called(made: CompiledFusion, inputs: Sequence[torch.Tensor], sms: int) -> Launch:
-    """The launch of a call on CPU tensors; results that nothing is added to are poisoned."""
+def called(made: CompiledFusion, inputs: Sequence[torch.Tensor], sms: int, own: int = 0) -> Launch:
+    """The launch of a call on CPU tensors, of those that share groups out that of kernel ``own``;
+    results that nothing is added to are poisoned.
+    """
+    one = made.launched[own]
     found = launches_of(lambda: made(*inputs), sms)
-    (launch,) = (launch for kernel, launch in found if kernel is made.kernel)
-    if not any(isinstance(s, FragRedGlobal) for s in walk(made.kernel.body)):
-        for result in (launch.tensors[b.key] for b in made.fusion.outputs):
+    (launch,) = (launch for kernel, launch in found if kernel is one.kernel)
+    if not any(isinstance(s, FragRedGlobal) for s in walk(one.kernel.body)):
+        for result in (launch.tensors[b.key] for b in one.fusion.outputs):
             result.fill_(torch.nan if result.dtype.is_floating_point else _POISON)
     return launch
 

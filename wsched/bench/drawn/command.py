@@ -15,7 +15,7 @@ from rich.table import Table
 
 from wsched.bench.drawn.build import build_for
 from wsched.bench.drawn.problems import Drawn, draw, read_problems
-from wsched.bench.drawn.results import SCHEMA, Line, line_of, table, totals
+from wsched.bench.drawn.results import SCHEMA, Line, again, line_of, table, totals
 from wsched.bench.drawn.schedules import FIRST, schedules_for
 from wsched.bench.drawn.worker import FIRST as STAGE
 from wsched.bench.gemm.results import check_path
@@ -34,7 +34,7 @@ COMMAND = (sys.executable, "-m", "wsched.bench.drawn.worker")
 
 _ABOUT = (
     f" A problem is measured twice: all schedules and cuBLAS in {STAGE}, then cuBLAS, what is "
-    f"taken and the fastest {STAGE.finalists} as described."
+    f"taken and the fastest {STAGE.finalists} as described, these in every process."
 )
 
 
@@ -48,6 +48,9 @@ def random(
     ),
     rounds: int = typer.Option(8, min=1, help="Counted rounds of the fastest."),
     replay_ms: float = typer.Option(10.0, min=0.1, help="Time of a system in such a round."),
+    processes: int = typer.Option(
+        1, min=1, help="Fresh processes that measure the fastest, beside cuBLAS and what is taken."
+    ),
     seconds: float = typer.Option(
         0.0, min=0.0, help="Begin no problem after so many; a later run goes on. 0: no limit."
     ),
@@ -64,7 +67,8 @@ def random(
     with what was measured. The exit status is 1 if a system failed or was wrong, 130 after Ctrl-C.
     """
     wanted = draw(read_problems(problems), count, seed, odd)
-    asked = Asked(wanted, Plan(rounds, replay_ms), first, seed, seconds, timeout, jobs, json_path)
+    plan = Plan(rounds, replay_ms)
+    asked = Asked(wanted, plan, first, seed, seconds, timeout, jobs, json_path, processes)
     measure(asked, _show)
 
 
@@ -81,6 +85,7 @@ class Asked:
         timeout: seconds of silence until a hang is told.
         jobs: processes that compile; 0 for one for each processor.
         path: of the file; None for none.
+        processes: that measure the second stage, each with an order and operands of its own.
     """
 
     problems: tuple[Drawn, ...]
@@ -91,6 +96,7 @@ class Asked:
     timeout: float
     jobs: int
     path: Path | None
+    processes: int = 1
 
 
 def measure(asked: Asked, show: Callable[[list[Line], dict[str, Any]], None]) -> None:
@@ -100,30 +106,55 @@ def measure(asked: Asked, show: Callable[[list[Line], dict[str, Any]], None]) ->
         UnsupportedError: there is no GPU, or the file is one of something else.
         typer.Exit: with 130 after Ctrl-C, with 1 where a system failed or was wrong.
     """
-    wanted, plan = asked.problems, asked.plan
-    command = {"plan": asdict(plan), "first": asked.first, "seed": asked.seed}
-    found: dict[str, dict[str, Any]] = {}
+    found = [dict[str, dict[str, Any]]() for _ in range(asked.processes)]
     if asked.path is not None:
         check_path(asked.path)
-        found = read(asked.path, SCHEMA, command)
-    left = tuple(p for p in wanted if str(p) not in found)
+        found = [read(asked.path, SCHEMA, _command(asked), i) for i in range(asked.processes)]
     gpu: dict[str, Any] = {}
     stopped = ""
-    if left:
-        gpu = device()
-        problems = [(definition_text(p.problem), p.problem.shape) for p in left]
-        listed = partial(schedules_for, first=asked.first)
-        build_for(problems, gpu, listed, asked.jobs)
-        method = METHOD.format(processes=1, **asdict(plan)) + _ABOUT
-        head = {"schema": SCHEMA, "command": command, "method": method}
-        keep = Keep(asked.path, head, found)
-        job = Job(left, "bf16", "tn", {}, asdict(plan), asked.seed)
-        worker = (*COMMAND, str(asked.first))
-        stopped = run_shapes(job, worker, len(wanted), (asked.seconds, asked.timeout), keep)
-    lines = [line_of(p, found[str(p)]) for p in wanted if str(p) in found]
+    for number, known in enumerate(found):
+        left = tuple(p for p in asked.problems if str(p) not in known)
+        if number:
+            left = tuple(p for p in left if str(p) in found[0])
+        if left and not stopped:
+            gpu = gpu or device()
+            stopped = _measured(asked, left, gpu, number, found)
+    lines = [
+        line_of(p, [known[str(p)] for known in found if str(p) in known])
+        for p in asked.problems if str(p) in found[0]
+    ]  # fmt: skip
     show(lines, gpu)
-    told = f"{len(lines)} of {len(wanted)} problems are measured"
+    told = f"{len(found[-1])} of {len(asked.problems)} problems are measured"
     end(stopped, told, any(line.broken for line in lines))
+
+
+def _command(asked: Asked) -> dict[str, Any]:
+    """What a file that a run goes on with was asked for as well."""
+    several = {} if asked.processes == 1 else {"processes": asked.processes}
+    return {"plan": asdict(asked.plan), "first": asked.first, "seed": asked.seed} | several
+
+
+def _measured(
+    asked: Asked, left: tuple[Drawn, ...], gpu: dict[str, Any], number: int,
+    found: list[dict[str, dict[str, Any]]],
+) -> str:  # fmt: skip
+    """What one process measures of the problems that it has not; why it ended early, if it did.
+
+    The first one finds the fastest, of which kernels are compiled ahead; others measure these.
+    """
+    systems: dict[str, Any] = {}
+    if number:
+        systems = {str(p): again(found[0][str(p)]) for p in left}
+    else:
+        problems = [(definition_text(p.problem), p.problem.shape) for p in left]
+        build_for(problems, gpu, partial(schedules_for, first=asked.first), asked.jobs)
+    method = METHOD.format(processes=asked.processes, **asdict(asked.plan)) + _ABOUT
+    head = {"schema": SCHEMA, "command": _command(asked), "method": method}
+    beside = {"process": number} if number else {}
+    keep = Keep(asked.path, head, found[number], **beside)
+    job = Job(left, "bf16", "tn", systems, asdict(asked.plan), asked.seed + number)
+    worker = (*COMMAND, str(asked.first))
+    return run_shapes(job, worker, len(asked.problems), (asked.seconds, asked.timeout), keep)
 
 
 def device() -> dict[str, Any]:

@@ -18,9 +18,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any, TextIO
 
-from wsched.bench.drawn.judge import planned
+from wsched.bench.drawn.judge import of_all, planned
 from wsched.bench.drawn.results import LIMIT
-from wsched.bench.method.appended import lines
 from wsched.bench.method.statistic import geometric_mean
 from wsched.bench.peers.systems import REFERENCE
 from wsched.choose.learned.order import predicted
@@ -65,10 +64,10 @@ class Joined:
 
 
 def joined(path: Path) -> Iterator[Joined]:
-    """The schedules of a file that ran and were right, in its order."""
-    for line in lines(path):
-        if "problem" not in line:
-            continue
+    """The schedules of a file that ran and were right, in its order: of several processes those of
+    the first, which had all of them.
+    """
+    for line in of_all(path):
         us = {n: t for n, r in line["result"]["systems"].items() if (t := _time(r)) is not None}
         cublas = us.pop(REFERENCE, None)
         for name, found in us.items():

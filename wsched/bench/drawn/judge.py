@@ -7,7 +7,7 @@ compares the measured schedules with what the model, as it is now, predicts of t
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import exp, log
 from pathlib import Path
@@ -24,7 +24,7 @@ from wsched.choose.problem import Problem, row_alignment
 from wsched.choose.tuned.entry import problem_from_dict
 from wsched.schedule.matmul.params import MatmulParams
 
-__all__ = ["Verdict", "judge", "planned", "summary", "verdict_of"]
+__all__ = ["Verdict", "judge", "of_all", "planned", "summary", "verdict_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +58,15 @@ class Verdict:
 
 def judge(path: Path) -> list[Verdict]:
     """The verdict of each problem of a file at which two schedules or more were measured."""
-    found = []
-    for line in lines(path):
-        if "problem" in line and (verdict := verdict_of(line["problem"], line["result"])):
-            found.append(verdict)
-    return found
+    found = (verdict_of(line["problem"], line["result"]) for line in of_all(path))
+    return [verdict for verdict in found if verdict]
+
+
+def of_all(path: Path) -> Iterator[dict[str, Any]]:
+    """The lines of a file's problems with all their schedules: not those of further processes,
+    which measure the fastest again.
+    """
+    return (line for line in lines(path) if "problem" in line and not line.get("process"))
 
 
 def verdict_of(name: str, result: dict[str, Any]) -> Verdict | None:

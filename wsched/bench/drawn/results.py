@@ -11,15 +11,21 @@ from rich.table import Table
 
 from wsched.bench.drawn.problems import Drawn
 from wsched.bench.gemm.results import broken_systems
-from wsched.bench.method.statistic import paired_ratios, ratios_text
+from wsched.bench.method.statistic import geometric_mean, paired_ratios, ratios_text
 from wsched.bench.peers.systems import REFERENCE
 
-__all__ = ["LIMIT", "SCHEMA", "Line", "line_of", "table", "totals"]
+__all__ = ["LIMIT", "NEAR", "SCHEMA", "Line", "again", "line_of", "table", "totals"]
 
 SCHEMA = "wsched.bench.random/1"
 
 LIMIT = 0.95
 """A ratio to cuBLAS below it is counted."""
+
+NEAR = 0.97
+"""A choice with so much of the fastest one's speed counts as near it."""
+
+_Times = Sequence[Sequence[float]]
+"""Of a system, the rounds of each process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +36,11 @@ class Line:
         problem: which.
         cublas_us: time of cuBLAS; None where it failed.
         choice: name of what wsched takes.
-        choice_ratio: cuBLAS's time over its, median of the rounds; None where either failed.
+        choice_ratio: cuBLAS's time over its, the median of the rounds, and of the processes; None
+            where either failed.
         best: name of the fastest schedule; empty where none was right.
         best_ratio: as ``choice_ratio``, of that.
+        of_best: the fastest schedule's time over the choice's, likewise; None where that failed.
         broken: systems that failed or were wrong, with the reason.
         refused: why wsched has no kernel; empty if it has one.
     """
@@ -43,35 +51,63 @@ class Line:
     choice_ratio: float | None
     best: str
     best_ratio: float | None
+    of_best: float | None
     broken: dict[str, str]
     refused: str = ""
 
 
-def line_of(problem: Drawn, result: dict[str, Any]) -> Line:
-    """Return the line of a result of ``worker.measure_drawn``."""
-    systems, choice = result["systems"], result["choice"]
-    right = {
-        n: r["times_us"] for n, r in systems.items() if r["status"] == "ok" and "times_us" in r
-    }
-    reference = right.pop(REFERENCE, None)
-    best = min(right, key=lambda n: median(right[n]), default="")
-    ratios: dict[str, float] = {}
-    if reference is not None:
-        ratios = {n: median(paired_ratios(reference, times)) for n, times in right.items()}
+def again(result: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The schedules that further processes measure: of those in the second stage what they are,
+    what is taken in front.
+    """
+    found = {n: r for n, r in result["systems"].items() if "times_us" in r and n != REFERENCE}
+    order = sorted(found, key=lambda name: name != result["choice"])
+    return {n: {k: found[n][k] for k in ("params", "predicted_us")} for n in order}
+
+
+def line_of(problem: Drawn, results: Sequence[dict[str, Any]]) -> Line:
+    """Return the line of a problem.
+
+    Args:
+        problem: which.
+        results: of ``worker.measure_drawn``, of each process.
+    """
+    first, broken, rounds = results[0], dict[str, str](), dict[str, list[list[float]]]()
+    for result in results:
+        broken |= broken_systems(result["systems"])
+        for n, r in result["systems"].items():
+            if r["status"] == "ok" and "times_us" in r:
+                rounds.setdefault(n, []).append(r["times_us"])
+    right = {n: t for n, t in rounds.items() if len(t) == len(results) and n not in broken}
+    reference, choice = right.pop(REFERENCE, None), first["choice"]
+    over = {} if reference is None else {n: _ratio_of(reference, t) for n, t in right.items()}
+    taken = right.get(choice, reference)
+    if taken is not None:
+        best = max(right, key=lambda n: _ratio_of(taken, right[n]), default="")
+    else:
+        best = min(right, key=lambda n: median(map(median, right[n])), default="")
     return Line(
         problem,
-        None if reference is None else median(reference),
+        None if reference is None else median(map(median, reference)),
         choice,
-        ratios.get(choice),
+        over.get(choice),
         best,
-        ratios.get(best),
-        broken_systems(systems),
-        result.get("refused", ""),
+        over.get(best),
+        1 / _ratio_of(right[choice], right[best]) if choice in right else None,
+        broken,
+        first.get("refused", ""),
     )
 
 
+def _ratio_of(reference: _Times, times: _Times) -> float:
+    """How much faster than the reference: the median of each process, and of these."""
+    return median(median(paired_ratios(*r)) for r in zip(reference, times, strict=True))
+
+
 def totals(lines: Sequence[Line]) -> list[str]:
-    """Return a text for the choices, one for the best, and one for what was refused."""
+    """Return a text for the choices, one for the best, one for those beside these where anything
+    else was measured, and one for what was refused.
+    """
     told = []
     for what, ratios in (
         ("choice", [ln.choice_ratio for ln in lines if ln.choice_ratio is not None]),
@@ -80,6 +116,11 @@ def totals(lines: Sequence[Line]) -> list[str]:
         if ratios:
             text = ratios_text(ratios, LIMIT)
             told.append(f"{what} over cuBLAS at {len(ratios)} problems: {text}")
+    of_best = [ln.of_best for ln in lines if ln.of_best is not None]
+    if any(ratio < 1 for ratio in of_best):
+        near = sum(ratio >= NEAR for ratio in of_best)
+        mean = f"geometric mean {geometric_mean(of_best):.3f}, least {min(of_best):.3f}"
+        told.append(f"choice over the best: {mean}, {near} of {len(of_best)} at {NEAR:g} or above")
     if refused := sum(bool(ln.refused) for ln in lines):
         told.append(f"refused: {refused} of {len(lines)} problems")
     return told or ["nothing was measured"]

@@ -2,7 +2,9 @@
 
 FIRST is how many of the model's schedules are tried, 0 for none but what is taken. Standard input
 and output are those of :mod:`wsched.bench.gemm.worker`; a shape has its layout behind M, N and K,
-and systems are schedules under their names, beside cuBLAS.
+and systems are schedules under their names, beside cuBLAS. Where the job's ``systems`` have a
+problem, what stands there is measured, ``{name: {"params", "predicted_us"}}``, in one stage: it has
+been found by a process in front.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from wsched.bench.problem import Problem, definition_text
 from wsched.bench.schedules.ranking import Ranked
 from wsched.bench.schedules.worker import DescribedGpu, planned_on
 from wsched.choose.tuned.entry import problem_to_dict
+from wsched.schedule.matmul.params import MatmulParams
 
 __all__ = ["FIRST", "main", "measure_drawn", "run_drawn_job"]
 
@@ -33,16 +36,17 @@ def measure_drawn(
     gpu: Gpu,
     problem: Problem,
     found: Sequence[Ranked],
+    first: FirstStage | None,
     excluded: Collection[str],
     plan: Plan,
     sampler: Sampler,
     tell: Tell,
     seed: int,
 ) -> dict[str, Any]:
-    """Measure schedules and cuBLAS in the same rounds, in two stages.
+    """Measure schedules and cuBLAS in the same rounds, in two stages or one.
 
     All run in a few short rounds; cuBLAS, the first schedule, which is what is taken, and the
-    fastest then run as ``plan`` says. A single schedule needs no first stage; without any cuBLAS
+    fastest then run as ``plan`` says. Without a first stage all run so; without any schedule cuBLAS
     runs alone.
 
     Returns:
@@ -59,9 +63,8 @@ def measure_drawn(
     systems |= {r.name: r.params.to_dict() for r in found}
     systems = {n: p for n, p in systems.items() if n not in excluded}
     stages = measure_in_stages(
-        gpu, problem, systems, {REFERENCE, choice}, {REFERENCE}, FIRST if len(found) > 1 else None,
-        plan, sampler, tell, seed,
-    )  # fmt: skip
+        gpu, problem, systems, {REFERENCE, choice}, {REFERENCE}, first, plan, sampler, tell, seed
+    )
     scores = {n: _brief(r) for n, r in stages.scores.items()}
     for r in found:
         if r.name in scores:
@@ -99,16 +102,25 @@ def run_drawn_job(
         problem = drawn.problem
         text = definition_text(problem)
         told: dict[str, Any] = {}
+        given = job["systems"].get(str(drawn))
         try:
             planned = planned_for(text, problem.shape)
-            found, told["problem"] = schedules_for(text, planned, first), problem_to_dict(planned)
+            found = schedules_for(text, planned, first) if given is None else _ranked(given)
+            told["problem"] = problem_to_dict(planned)
         except (ScheduleError, UnsupportedError) as refusal:
             found, told["refused"] = [], str(refusal)
+        stage = FIRST if given is None and len(found) > 1 else None
         return lambda: {
-            **measure_drawn(gpu, problem, found, excluded, plan, sampler, tell, seed), **told
+            **measure_drawn(gpu, problem, found, stage, excluded, plan, sampler, tell, seed), **told
         }  # fmt: skip
 
     measure_each(job, write, Drawn, ready)
+
+
+def _ranked(given: dict[str, dict[str, Any]]) -> list[Ranked]:
+    """The schedules of a job that says which."""
+    return [Ranked(name, r["predicted_us"], MatmulParams.from_dict(r["params"]))
+            for name, r in given.items()]  # fmt: skip
 
 
 def main() -> None:

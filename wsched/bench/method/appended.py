@@ -49,8 +49,17 @@ def other_options(path: Path, before: dict[str, Any], command: dict[str, Any]) -
     )
 
 
-def read(path: Path, schema: str, command: dict[str, Any]) -> dict[str, dict[str, Any]]:
+def read(
+    path: Path, schema: str, command: dict[str, Any], process: int | None = None
+) -> dict[str, dict[str, Any]]:
     """Return a file's results by problem, the last of each; none if there is no such file.
+
+    Args:
+        path: of the file.
+        schema: of what is in it.
+        command: of the run that goes on with it.
+        process: whose results, where problems are measured by several, by its number; lines that do
+            not say are of the first, 0. None for those of any.
 
     Raises:
         UnsupportedError: a file of something else, or of a run that measured otherwise.
@@ -62,7 +71,7 @@ def read(path: Path, schema: str, command: dict[str, Any]) -> dict[str, dict[str
     for line in lines(path):
         if line.get("schema") == schema:
             before = line["command"]
-        elif before is not None and "problem" in line:
+        elif before is not None and "problem" in line and process in (None, line.get("process", 0)):
             found[line["problem"]] = line["result"]
     if before is None:
         raise UnsupportedError(f"--json {path} without the schema {schema}", "a file of this bench")
