@@ -8,6 +8,7 @@ from lowering.cuda.emitter import Emitter, Rule
 from lowering.cuda.expressions import C_TYPES
 from lowering.ground.errors import InternalError
 from lowering.ground.expr import ONE, Const, Expr, Special, Var, as_expr, free_vars
+from lowering.kernel.group_part import GroupPart, arithmetic
 from lowering.kernel.nodes import (
     Break,
     Elect,
@@ -28,6 +29,11 @@ __all__ = ["RULES"]
 def _let(e: Emitter, s: Let) -> None:
     value = f"ptx::once({e.arg(s.value)})" if s.once else e.arg(s.value)
     e.out.line(f"const {C_TYPES[s.var.type]} {e.names.define('scalar', s.var.name)} = {value};")
+
+
+def _part(e: Emitter, s: GroupPart) -> None:
+    for let in arithmetic(s, e.kernel.share):
+        _let(e, let)
 
 
 def _for(e: Emitter, s: For) -> None:
@@ -161,6 +167,6 @@ def _setmaxnreg(e: Emitter, s: SetMaxNReg) -> None:
 
 
 RULES: Mapping[type[Stmt], Rule] = {
-    Let: _let, For: _for, Break: _break, If: _if, OnWarp: _on_warp, Elect: _elect,
+    GroupPart: _part, Let: _let, For: _for, Break: _break, If: _if, OnWarp: _on_warp, Elect: _elect,
     Roles: _roles, SetMaxNReg: _setmaxnreg,
 }  # fmt: skip

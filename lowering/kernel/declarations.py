@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from lowering.ground.dtypes import DType
 from lowering.ground.expr import Expr, Var
+from lowering.ground.sharing import Sharing
 from lowering.ground.types import Swizzle
 from lowering.kernel.kernel import (
     CounterArray,
@@ -39,6 +40,15 @@ class Declarations(Lexer):
         name = self.name()
         self.expect(":")
         return self.define(Var(name, self.scalar_type()))
+
+    def share(self) -> Sharing:
+        """Take ``OWN of LENGTH, ...``: which part of groups a kernel takes."""
+        own = self.integer()
+        self.expect("of")
+        lengths = [self.integer()]
+        while self.accept(","):
+            lengths.append(self.integer())
+        return Sharing((*lengths,), own)
 
     def define(self, value: Value) -> Value:
         """Bring a value into scope."""

@@ -9,6 +9,7 @@ from typing import TypeVar
 from lowering.ground.errors import InternalError
 from lowering.ground.expr import ONE, Expr, Var, evaluate
 from lowering.ground.frozen import quick, replaced
+from lowering.ground.sharing import WHOLE, Sharing
 from lowering.kernel.cta_group import CtaGroup
 from lowering.kernel.nodes import Body
 from lowering.kernel.storage import (
@@ -45,8 +46,8 @@ class Kernel:
     along z. ``cluster`` is CTAs per cluster along x. A
     ``dependent`` kernel is launched with programmatic stream serialization: it may start before the
     grid in front of it has ended, and touches no global memory before ``griddepcontrol.wait``.
-    A ``partial`` one writes a part of its results, kernels beside it the rest. ``target`` is the
-    GPU that it is made for.
+    One with a ``share`` writes its part of each group, kernels beside it the rest. ``target`` is
+    the GPU that it is made for.
 
     ``registers`` of a thread are what a CTA starts with where it leaves some of a multiprocessor's
     to CTAs of another grid; None of one that takes all that there are.
@@ -63,7 +64,7 @@ class Kernel:
     body: Body
     cluster: int = 1
     dependent: bool = False
-    partial: bool = False
+    share: Sharing = WHOLE
     splits: int = 1
     target: Target = DEFAULT
     grid_y: Expr = ONE

@@ -46,6 +46,7 @@ from lowering.kernel.control import (
 )
 from lowering.kernel.copy_tile import CopyTile
 from lowering.kernel.cp_async import CpAsync, CpAsyncArrive
+from lowering.kernel.group_part import GroupPart
 from lowering.kernel.memory import (
     BulkCommit,
     BulkWait,
@@ -181,6 +182,7 @@ __all__ = [
     "GmemRef",
     "GridDepLaunchDependents",
     "GridDepWait",
+    "GroupPart",
     "HandTile",
     "If",
     "LdGlobalScalar",

@@ -10,9 +10,11 @@ from typing import Any, get_args, get_type_hints
 from lowering.ground.dtypes import DType
 from lowering.ground.expr import ONE, Expr, Var
 from lowering.ground.layouts import ACCUMULATOR, RegisterLayout
+from lowering.ground.sharing import WHOLE
 from lowering.ground.types import FragmentType
 from lowering.kernel import nodes
 from lowering.kernel.declarations import DECLARATIONS, Declarations
+from lowering.kernel.group_part import GroupPart
 from lowering.kernel.kernel import Kernel, Storage
 from lowering.kernel.lexer import NUMBER_NAMES, IRSyntaxError
 from lowering.kernel.nodes import (
@@ -79,7 +81,7 @@ class _Parser(Declarations):
         self.expect("cluster")
         cluster = self.integer()
         splits = self.integer() if self.accept("splits") else 1
-        partial = self.accept("partial")
+        share = self.share() if self.accept("share") else WHOLE
         dependent = self.accept("dependent")
         target = self.target() if self.accept("target") else TARGETS[0]
         self.expect("grid")
@@ -107,7 +109,7 @@ class _Parser(Declarations):
             del self.scope["sms"]
             grid_y = self.expr()
         return Kernel(
-            name, threads, grid, tuple(params), tuple(storage), body, cluster, dependent, partial,
+            name, threads, grid, tuple(params), tuple(storage), body, cluster, dependent, share,
             splits, target, grid_y, registers,
         )  # fmt: skip
 
@@ -290,6 +292,13 @@ class _Parser(Declarations):
         # A fragment of that name may begin the next statement.
         return Let(var, value, not self.ahead(":") and self.accept("once"))
 
+    def part(self) -> GroupPart:
+        begin = self.scalar()
+        self.expect(",")
+        size = self.scalar()
+        self.expect("of")
+        return GroupPart(begin, size, self.expr())
+
     def for_(self) -> For:
         var = Var(self.name())
         self.expect("in")
@@ -374,14 +383,14 @@ class _Parser(Declarations):
             first = self.integer()
             self.expect("..")
             warps = self.integer() - first
-            group = self.group()
-            registers = self.registers()
+            group, registers = self.group(), self.registers()
             roles.append(Role(name, first, warps, self.block(), group, registers))
         return Roles(tuple(roles))
 
 
 _CONTROL: dict[str, Callable[[_Parser], Stmt]] = {
     "let": _Parser.let,
+    "group.part": _Parser.part,
     "for": _Parser.for_,
     "if": _Parser.if_,
     "on": _Parser.on_warp,

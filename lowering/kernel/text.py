@@ -19,6 +19,7 @@ from lowering.kernel.nodes import (
     For,
     Frag,
     GmemRef,
+    GroupPart,
     If,
     Let,
     MapRef,
@@ -57,7 +58,7 @@ def kernel_lines(kernel: Kernel) -> Iterator[Line]:
     head += "" if kernel.registers is None else f" registers {kernel.registers}"
     head += f" cluster {kernel.cluster}"
     head += f" splits {kernel.splits}" if kernel.splits > 1 else ""
-    head += " partial" if kernel.partial else ""
+    head += f" share {kernel.share}" if kernel.share else ""
     head += " dependent" if kernel.dependent else ""
     head += "" if kernel.target == TARGETS[0] else f" target {kernel.target.arch}"
     head += f" cta_group {kernel.cta_group.size}" if kernel.cta_group.several else ""
@@ -101,6 +102,8 @@ def _stmt(stmt: Stmt) -> Iterator[Line]:
     match stmt:
         case Let(var, value, once):
             yield f"let {_typed(var)} = {value}{' once' if once else ''}", stmt
+        case GroupPart(begin, size, whole):
+            yield f"group.part {_typed(begin)}, {_typed(size)} of {whole}", stmt
         case For():
             yield from _for(stmt)
         case If(cond, then, other):

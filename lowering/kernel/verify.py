@@ -163,9 +163,10 @@ class _Verifier:
             return
         if lists := bodies(stmt):
             yield from self.lists(stmt, lists, dict(scope), one_thread)
-        out = getattr(stmt, "out", None)
-        if isinstance(out, (Frag, Var)):
-            yield from self.define(scope, out.name, out.type)
+            return
+        for bound in (getattr(stmt, name, None) for name in stmt.TRAITS.binds):
+            if isinstance(bound, (Frag, Var)):
+                yield from self.define(scope, bound.name, bound.type)
 
     def lists(
         self, stmt: Stmt, lists: tuple[Body, ...], inside: dict[str, object], one_thread: bool

@@ -11,11 +11,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from lowering.ground.dtypes import DType
-from lowering.ground.expr import ScalarType
+from lowering.ground.expr import ScalarType, type_of
 from lowering.ground.frozen import fields_of
 from lowering.ground.pairs import OPERATIONS, PAIRED, bits_of
 from lowering.ground.types import FragmentType, Swizzle
 from lowering.kernel.atomic import ATOM_ORDERS, ATOMS
+from lowering.kernel.group_part import GroupPart
 from lowering.kernel.kernel import GlobalTensor, Kernel, SharedBuffer, TensorMap, Workspace
 from lowering.kernel.memory import CACHE_POLICIES
 from lowering.kernel.nodes import (
@@ -265,7 +266,18 @@ def _dtypes(out: Frag, name: str, dtype: DType) -> str:
     return f"{out.name} is {out.type.dtype.value}, {name} holds {dtype.value}"
 
 
+def _part(kernel: Kernel, stmt: GroupPart) -> Iterator[str]:
+    if not kernel.share:
+        yield "it has no share, so no part of a group"
+    elif why := kernel.share.problem:
+        yield f"share {kernel.share}: {why}"
+    for e in (stmt.begin, stmt.size, stmt.whole):
+        if (kind := type_of(e)) is not ScalarType.I32:
+            yield f"{e} is {kind.value}, elements of a group are counted by i32"
+
+
 RULES = (
+    about(_part, GroupPart),
     about(_pointwise, FragPointwise),
     about(_update, FragUpdate),
     about(_shaped, FragBelow, FragRandom, FragLoadGlobal),

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lowering.ground.expr import Expr, Var
+from lowering.ground.sharing import INTEGERS
+from lowering.kernel.group_part import GroupPart
 from lowering.kernel.nodes import Body, Break, Elect, For, Frag, If, Let, OnWarp, Roles, SetMaxNReg
 from lowering.machine.errors import FaultError
 from lowering.machine.program import Code, Program, Run, execute
@@ -12,7 +14,7 @@ from lowering.machine.scalars import Scalar, bind
 from lowering.machine.scheduler import Blocked, Steps
 from lowering.machine.state import Fragment, Warp
 
-__all__ = ["elect", "for_", "if_", "let", "on_warp", "roles", "setmaxnreg"]
+__all__ = ["elect", "for_", "if_", "let", "on_warp", "part", "roles", "setmaxnreg"]
 
 
 def let(stmt: Let, program: Program) -> Run:
@@ -21,6 +23,21 @@ def let(stmt: Let, program: Program) -> Run:
 
     def run(warp: Warp) -> None:
         bind(warp.env, var, value(warp.env))
+
+    return run
+
+
+def part(stmt: GroupPart, program: Program) -> Run:
+    """``group.part``, by the kernel's share."""
+    whole, share = program.scalar(stmt.whole), program.kernel.share
+
+    def run(warp: Warp) -> None:
+        size = whole(warp.env)
+        if size < 0:
+            raise FaultError(f"{stmt.whole} is {size}, a group has no fewer elements than none")
+        found = share.part(size, INTEGERS)
+        bind(warp.env, stmt.begin, found.begin)
+        bind(warp.env, stmt.size, found.size)
 
     return run
 

@@ -58,6 +58,7 @@ __all__ = ["HANDLERS", "RunResult", "refuse_long_run", "run_kernel"]
 
 HANDLERS: dict[type[Stmt], Handler] = {
     nodes.Let: control.let,
+    nodes.GroupPart: control.part,
     nodes.For: control.for_,
     nodes.If: control.if_,
     nodes.OnWarp: control.on_warp,

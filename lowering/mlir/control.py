@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from lowering.ground.errors import InternalError
 from lowering.ground.expr import Const, Expr, Special, Var, as_expr
+from lowering.kernel.group_part import GroupPart, arithmetic
 from lowering.kernel.nodes import (
     Body,
     Break,
@@ -36,6 +37,11 @@ def _let(e: Emitter, s: Let) -> None:
         # Without it the compiler may compute the value again where it is used.
         value = e.word(e.asm("", tied=[value], memory=False)[0])
     e.define(s.var, value)
+
+
+def _part(e: Emitter, s: GroupPart) -> None:
+    for let in arithmetic(s, e.kernel.share):
+        _let(e, let)
 
 
 # --- loops ------------------------------------------------------------------------------------
@@ -243,6 +249,6 @@ def _setmaxnreg(e: Emitter, s: SetMaxNReg) -> None:
 
 
 RULES: Mapping[type[Stmt], Rule] = {
-    Let: _let, For: _for, Break: _break, If: _if, OnWarp: _on_warp, Elect: _elect,
+    GroupPart: _part, Let: _let, For: _for, Break: _break, If: _if, OnWarp: _on_warp, Elect: _elect,
     Roles: _roles, SetMaxNReg: _setmaxnreg,
 }  # fmt: skip

@@ -13,6 +13,7 @@ from types import MappingProxyType
 
 from lowering.ground.errors import UnsupportedError
 from lowering.ground.expr import ONE, Const, Expr, Var, free_vars, maximum, minimum
+from lowering.ground.sharing import WHOLE
 from lowering.kernel.kernel import Kernel
 from lowering.nest.compute import compute_section
 from lowering.nest.computing import Computing, computing_parts
@@ -102,7 +103,7 @@ def lower(
         body=(*shared.needed((*loads, *computes)), *loads, *computes),
         cluster=size,
         splits=plan.work.splits,
-        partial=groups is not None and bool(groups.sharing),
+        share=WHOLE if groups is None else groups.sharing,
         target=plan.target,
         grid_y=rows_of(fusion),
     )

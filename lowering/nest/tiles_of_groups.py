@@ -9,7 +9,7 @@ next one is hidden behind the tiles that are being computed.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from lowering.ground.dtypes import DType
 from lowering.ground.expr import (
@@ -30,6 +30,7 @@ from lowering.kernel.nodes import (
     Carry,
     For,
     GmemRef,
+    GroupPart,
     HandTile,
     If,
     LdGlobalScalar,
@@ -40,7 +41,6 @@ from lowering.nest.loops_from_queue import Word
 from lowering.nest.scope import Shared
 from lowering.nest.work_loops import BEGIN, END, FIRST, STEPS
 from wsched.fusion import Merge
-from wsched.fusion.groups import EXPRESSIONS
 from wsched.schedule.graph import Group, TransformGraph
 from wsched.schedule.proof.indices import indices
 from wsched.schedule.proof.work_of_groups import OfGroups
@@ -150,20 +150,11 @@ class TilesOfGroups:
         return loop, *ends
 
     def _own(self, whole: _Found) -> tuple[Body, _Found]:
-        """The kernel's part of a group that several share, and what names it. It begins and ends
-        within the group: said once more here, that is seen whatever the rule says.
-        """
-        lets: list[Let] = []
-
-        def let(name: str, value: Expr) -> Expr:
-            lets.append(Let(Var(self.shared.namer.new(name)), value))
-            return lets[-1].var
-
-        part = self.work.groups.sharing.part(whole.size, replace(EXPRESSIONS, let=let))
-        front = let("part_front", maximum(minimum(part.begin, whole.size), 0))
-        size = let("part_size", maximum(minimum(part.size, whole.size - front), 0))
-        begin = let("part_begin", whole.begin + front)
-        return (*lets,), _Found(whole.group, begin, begin + size, size)
+        """The kernel's part of a group that several share, and what names it."""
+        new = self.shared.namer.new
+        front, size, begin = (Var(new(n)) for n in ("part_front", "part_size", "part_begin"))
+        named = GroupPart(front, size, whole.size), Let(begin, whole.begin + front)
+        return named, _Found(whole.group, begin, begin + size, size)
 
     def _tiles(
         self, queue: Ring, here: _Found, turns: Var, carried: tuple[Var, Var, Var], ctas: Expr

@@ -15,6 +15,7 @@ from lowering.kernel.atomic import Atom, CounterWait
 from lowering.kernel.compute import WgmmaCommit, WgmmaFence, WgmmaWait
 from lowering.kernel.control import SetMaxNReg
 from lowering.kernel.cp_async import CpAsyncArrive
+from lowering.kernel.group_part import GroupPart
 from lowering.kernel.kernel import Kernel, SharedBuffer, TensorBuffer
 from lowering.kernel.memory import BulkCommit, BulkWait, TmaLoad
 from lowering.kernel.operands import Stmt
@@ -348,9 +349,8 @@ def _counted(stmt: CounterWait, w: Walker, threads: int, values: list[int]) -> b
 
 
 def _store(stmt: StWord, w: Walker, threads: int, values: list[int]) -> bool:
-    at, (value, *rank) = tuple(values[: 1 + len(stmt.dst.coords)]), values[-2:]
-    if stmt.cta is None:
-        value, rank = values[-1], []
+    at, rest = tuple(values[: 1 + len(stmt.dst.coords)]), values[1 + len(stmt.dst.coords) :]
+    value, rank = rest[0], rest[1:]
     cta = w.board.peer(w.cta, rank[0]) if rank else w.cta
     w.board.word(stmt.dst.buffer, at)
     w.board.words[cta, stmt.dst.buffer, at] = value
@@ -363,13 +363,13 @@ def _allocate(stmt: Tcgen05Alloc, w: Walker, threads: int, values: list[int]) ->
 
 
 def _load(stmt: LdWord, w: Walker, threads: int, values: list[int]) -> Env:
-    at = tuple(values)
-    w.board.word(stmt.src.buffer, at)
+    w.board.word(stmt.src.buffer, at := tuple(values))
     return {stmt.out.name: w.board.words[w.cta, stmt.src.buffer, at]}
 
 
-def _read(stmt: LdGlobalScalar, w: Walker, threads: int, values: list[int]) -> Env:
-    return {stmt.out.name: w.board.memory(stmt.src.map, values)}
+def _part(stmt: GroupPart, w: Walker, threads: int, values: list[int]) -> Env:
+    part = w.board.memory.part(*values)
+    return {stmt.begin.name: part.begin, stmt.size.name: part.size}
 
 
 EVENTS: Mapping[type[Stmt], Event] = {
@@ -381,7 +381,9 @@ EVENTS: Mapping[type[Stmt], Event] = {
     CpAsyncArrive: Event(lambda k, s: (s.bar.index,), _copied),
     CtaNumber: Event(lambda k, s: (s.number,), _number),
     CtaSync: Event(lambda k, s: (), _cta_sync),
-    LdGlobalScalar: Event(lambda k, s: (s.src.entry or Const(0), *s.src.coords), _read),
+    GroupPart: Event(lambda k, s: (s.whole,), _part),
+    LdGlobalScalar: Event(lambda k, s: (s.src.entry or Const(0), *s.src.coords),
+                          lambda s, w, _, at: {s.out.name: w.board.memory(s.src.map, at)}),
     LdWord: Event(lambda k, s: (s.src.stage, *s.src.coords), _load),
     MBarrierArrive: Event(lambda k, s: (s.bar.index, *_given(s.cta)), _arrive),
     MBarrierExpectTx: Event(_announced, _announce),
@@ -390,7 +392,7 @@ EVENTS: Mapping[type[Stmt], Event] = {
     Tcgen05Commit: Event(lambda k, s: (s.bar.index, *_given(s.multicast)), _copied),
     StWord: Event(lambda k, s: (s.dst.stage, *s.dst.coords, s.value, *_given(s.cta)), _store),
     TmaLoad: Event(_boxes, _land),
-}
+}  # fmt: skip
 """What changes or awaits something, or gives the value of a scalar that may decide about it."""
 
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from itertools import combinations, product
 
 from lowering.ground.expr import evaluate
+from lowering.ground.sharing import sizes_of_parts
 from lowering.kernel.atomic import CounterWait
 from lowering.kernel.compute import Wgmma
 from lowering.kernel.kernel import Kernel
@@ -26,7 +27,7 @@ from lowering.kernel.visit import walk
 from lowering.proof.agent import Agent
 from lowering.proof.beyond import Beyond
 from lowering.proof.board import Board, Env, Walker
-from lowering.proof.ends import Tables, Way, grouped
+from lowering.proof.ends import Tables, Way, Words, grouped
 from lowering.proof.flow import unused
 from lowering.proof.moves import ALONE, TOGETHER
 from lowering.proof.obligation import Obligation, UnknownError, Verdict
@@ -152,7 +153,8 @@ def _sizes(kernel: Kernel, units: Mapping[str, int], waiting: bool) -> Iterator[
     then all parameters at once, each one and a half of them; then each parameter beside one part of
     a list that is as wide as all of it; then each as large as one and two of its groups, with two
     tiles of the others. Where memory says where groups end, several groups of several tiles are all
-    that there may be; many tiles of something else are beside many groups of a few rows each, too.
+    that there may be; many tiles of something else are beside many groups of a few rows each, too,
+    and where kernels share groups out one of each way there is to divide one up.
     CTAs that wait for each other are followed where there are as many as steps as well; and all
     where there are as many as something is compared with, or one more.
     """
@@ -170,13 +172,15 @@ def _sizes(kernel: Kernel, units: Mapping[str, int], waiting: bool) -> Iterator[
         many = min(counts, default=0) == most and len(pair) > 1
         for n in several:
             yield _Size(sizes, chosen, n * least, many)
-        further = Way if min(counts, default=0) > 1 and groups.issuperset(pair) else ()
-        for way in further:
+        further = min(counts, default=0) > 1 and groups.issuperset(pair)
+        for way in (w for w in Way if further and w is not Way.PARTS):
             n = 1 if many else 3
             yield _Size(sizes, frozenset(), n * least, many, way)
         if many and len(groups.intersection(pair)) == 1:
             yield _Size(sizes, frozenset(), least, many, Way.TILES)
     yield _Size(listed({n: _half(u) for n, u in units.items()}, units), frozenset(), 3 * least)
+    if kernel.share:
+        yield _in_parts(kernel, {n: _size(1, u) for n, u in units.items()}, 3 * least)
     for name, parts in lists_of(units).items():
         if any(units[name] % units[part] for part in parts):
             raise UnknownError(f"{name} is divided by {units[name]}, its parts by other numbers")
@@ -200,6 +204,13 @@ def _sizes(kernel: Kernel, units: Mapping[str, int], waiting: bool) -> Iterator[
             sizes = {other: _size(2, u) for other, u in units.items()}
             sizes |= {name: _size(n + 1, units[name])}
             yield _Size(listed(sizes, units), frozenset(), -(-n // least) * least)
+
+
+def _in_parts(kernel: Kernel, sizes: Env, sms: int) -> _Size:
+    """Groups of which kernels that share them out have parts of every kind, and all else once."""
+    of, along = sizes_of_parts(kernel.share), Words.of(kernel).bounds
+    groups = dict.fromkeys(grouped(kernel) - along, len(of)) | dict.fromkeys(along, sum(of))
+    return _Size({**sizes, **groups}, frozenset(), sms, many=True, way=Way.PARTS)
 
 
 def _most(kernel: Kernel) -> int:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from itertools import accumulate
 
 from lowering.ground.dtypes import DType
 from lowering.ground.expr import Binary, Expr, Var, evaluate, parts_of
+from lowering.ground.sharing import INTEGERS, WHOLE, Part, Sharing, sizes_of_parts
 from lowering.kernel.control import Let
+from lowering.kernel.group_part import GroupPart
 from lowering.kernel.kernel import GlobalTensor, Kernel
+from lowering.kernel.operands import Stmt
 from lowering.kernel.scalar_memory import LdGlobalScalar
 from lowering.kernel.visit import expressions, walk
 from lowering.proof.numbering import depends
 
-__all__ = ["Ends", "Tables", "Way", "Words", "grouped", "tables_of"]
+__all__ = ["Ends", "Tables", "Way", "Words", "grouped", "scalars_in_memory", "tables_of"]
 
 
 class Way(Enum):
@@ -25,7 +29,8 @@ class Way(Enum):
     the rest, so that some rows are nobody's. ``HALVES``: two alike, of more groups behind an empty
     one. ``ONE``: empty ones, one with everything, and empty ones again. ``TILES``: of a tile and a
     row each, or where that is too much of as many rows each, and the last one of all that is left.
-    Where nothing else is said, a single group has everything.
+    ``PARTS``: of sizes at which kernels that share groups out have parts of every kind
+    (:func:`sizes_of_parts`). Where nothing else is said, a single group has everything.
     """
 
     UNEQUAL = "unequal groups"
@@ -33,6 +38,7 @@ class Way(Enum):
     HALVES = "halves in two groups"
     ONE = "all in one group"
     TILES = "a tile and a row in each group"
+    PARTS = "groups of which kernels have parts"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +50,14 @@ class Ends:
         largest: extent of what the groups are of.
         tile: elements of a tile of that.
         counts: how many numbers a table has, by its name.
+        share: of each group, of a kernel that shares them out.
     """
 
     way: Way
     largest: int
     tile: int
     counts: Mapping[str, int]
+    share: Sharing = WHOLE
 
     def __call__(self, tensor: str, at: Sequence[int]) -> int:
         """A number."""
@@ -69,7 +77,25 @@ class Ends:
             case Way.TILES:
                 rows = max(min(self.tile + 1, whole // max(count, 1)), 1)
                 ends = (*(min(rows * n, whole) for n in range(1, count)), whole)
+            case Way.PARTS:
+                ends = tuple(accumulate(sizes_of_parts(self.share)))
         return ends[group] if group < len(ends) else (group - len(ends) + 2) * whole
+
+    def part(self, size: int) -> Part:
+        """What the kernel has of a group of so many elements: of :attr:`Way.PARTS` what its share
+        says, else all of it, as if it had none: what it does with a part is said for any.
+        """
+        return self.share.part(size, INTEGERS) if self.way is Way.PARTS else Part(0, size)
+
+    def parts(self) -> list[range]:
+        """The elements of all groups that are the kernel's, one table having their ends."""
+        (name,), begin, found = self.counts, 0, list[range]()
+        for group in range(self.counts[name]):
+            end = min(max(self(name, (group,)), begin), self.largest)
+            part = self.part(end - begin)
+            found.append(range(begin + part.begin, begin + part.begin + part.size))
+            begin = end
+        return found
 
     @property
     def all(self) -> tuple[int, ...]:
@@ -88,25 +114,37 @@ def tables_of(kernel: Kernel) -> tuple[GlobalTensor, ...]:
 @dataclass(frozen=True, slots=True)
 class Tables:
     """The tensors of a kernel that say where groups end, with how many numbers they have; the
-    parameters that bound these, and the elements of a tile of those.
+    parameters that bound these, the elements of a tile of those, and the kernel's share.
     """
 
     counts: Mapping[str, Expr]
     bounds: frozenset[str]
     tile: int
+    share: Sharing
 
     @staticmethod
     def of(kernel: Kernel, units: Mapping[str, int]) -> Tables:
         """Those of a kernel whose parameters are divided by ``units``."""
         bounds = Words.of(kernel).bounds
         tile = max((units[b] for b in bounds), default=1)
-        return Tables({t.name: t.sizes[0] for t in tables_of(kernel)}, bounds, tile)
+        counts = {t.name: t.sizes[0] for t in tables_of(kernel)}
+        return Tables(counts, bounds, tile, kernel.share)
 
     def ends(self, way: Way, sizes: Mapping[str, int]) -> Ends:
         """What they hold at some sizes."""
         counts = {name: evaluate(e, sizes) for name, e in self.counts.items()}
         largest = max((sizes[b] for b in self.bounds or sizes), default=0)
-        return Ends(way, largest, self.tile, counts)
+        return Ends(way, largest, self.tile, counts, self.share)
+
+
+def scalars_in_memory(stmts: Iterable[Stmt]) -> Iterator[Var]:
+    """What statements read in memory, and parts of groups, whose sizes are that."""
+    for stmt in stmts:
+        match stmt:
+            case LdGlobalScalar(out=out):
+                yield out
+            case GroupPart(begin=begin, size=size):
+                yield from (begin, size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +164,7 @@ class Words:
     def of(kernel: Kernel) -> Words:
         """Those of a kernel."""
         walked = list(walk(kernel.body))
-        names = frozenset(s.out.name for s in walked if isinstance(s, LdGlobalScalar))
+        names = frozenset(v.name for v in scalars_in_memory(walked))
         found = Words(names, {s.var: s.value for s in walked if isinstance(s, Let)}, frozenset())
         if not names:
             return found

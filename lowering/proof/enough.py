@@ -12,8 +12,8 @@ and less than all tiles together; so words are no more than these, the sum of ``
 form, where ``of`` and ``rest`` are of parameters. Ends of groups do not fall and lie within an
 extent: each is ``min(max(read, begin), extent)``, where ``begin`` is the one before, the first one
 0. So all sizes together are no more than the extent, and all tiles no more than ``(of extent + rest
-groups) / by``. Where a kernel has a part of a group, ``max(min(part, size - max(front, 0)), 0)``,
-that counts as the whole, however ``part`` and ``front`` are computed.
+groups) / by``. Where a kernel has a part of a group, that counts as the whole, which it is no more
+than.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from lowering.ground.expr import (
 )
 from lowering.ground.poly import Poly, poly
 from lowering.kernel.control import Break, For, Let
+from lowering.kernel.group_part import GroupPart
 from lowering.kernel.operands import Body
 from lowering.kernel.queue import LdWord, StWord
 from lowering.kernel.scalar_memory import LdGlobalScalar
@@ -176,8 +177,14 @@ class _Words:
         loops = [s for s in walk((self.outer,)) if isinstance(s, For)]
         names = {s.var.name for s in loops}
         names |= {c.var.name for s in loops for c in scalars_of(s)}
+        names |= {v.name for s in self.parts for v in (s.begin, s.size)}
         return frozenset(names | {s.out.name for s in walk(self.outer.body)
                                   if isinstance(s, LdWord | LdGlobalScalar)})  # fmt: skip
+
+    @property
+    def parts(self) -> list[GroupPart]:
+        """What the kernel has of groups that several share."""
+        return [s for s in walk(self.outer.body) if isinstance(s, GroupPart)]
 
     def ahead(self, d: Dealt, carried: list[Scalar], lets: Mapping[Var, Expr]) -> bool:
         """Whether tiles are counted from none on, the first of a CTA is none in front of these, and
@@ -201,13 +208,12 @@ class _Words:
         own = {v.name for v in free_vars(e)}
         return own <= self.facts.natural and natural(e, self.facts)
 
-    def most(self, e: Expr, size: Poly | None, signed: bool = False) -> _Most:
+    def most(self, e: Expr, size: Poly | None) -> _Most:
         """What a number of a group is no more than.
 
         Args:
-            e: the number.
+            e: the number; its form says that it is not negative.
             size: of the group.
-            signed: whether it may be negative; else its form says that it is not.
 
         Raises:
             UnknownError: it has another form.
@@ -216,6 +222,8 @@ class _Words:
             return _Most(poly(ZERO), poly(e))
         if size is not None and poly(e) == size:
             return _Most(poly(ONE), poly(ZERO))
+        for part in (s for s in self.parts if s.size == e):
+            return self.most(_whole(part.whole, _lets(self.agent, self.facts)), size)
         match e:
             case Binary("ceildiv" | "//" as op, x, Const(int() as n)) if n > 0:
                 return self.most(x, size).part(n, op == "ceildiv")
@@ -223,19 +231,6 @@ class _Words:
                 return self.most(x, size).times(poly(y))
             case Binary("*", x, y) if self.plain(x):
                 return self.most(y, size).times(poly(x))
-            case Binary("max", x, Const(0)):
-                return self.most(x, size, signed=True)
-            case Binary("min", x, y) if signed:
-                return self.either(x, y, size)
-            case Binary("-", x, Binary("max", _, Const(0))) if signed:
-                return self.most(x, size, signed=True)
             case Binary("+" | "max", x, y) | Select(_, x, y):
                 return self.most(x, size) + self.most(y, size)
         raise UnknownError(f"how large {e} is in all groups is not known")
-
-    def either(self, x: Expr, y: Expr, size: Poly | None) -> _Most:
-        """What the smaller of two is no more than: what the second one is, else the first."""
-        try:
-            return self.most(y, size, signed=True)
-        except UnknownError:
-            return self.most(x, size, signed=True)

@@ -5,7 +5,7 @@ TMA and the guards of threads' accesses leave out what is behind a tensor's end,
 by itself, so a box that begins within a matrix ends in it: only a coordinate in front of the first
 one, or the place of another box, can reach what is somebody else's, in a batch or a group as well.
 Every element of a result being written by one box, and one only, says both for all stores; of a
-kernel that writes a part of its results, by one at most.
+kernel that shares groups out with others every element of its parts of them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from math import prod
 
-from lowering.ground.expr import ZERO, Expr, as_expr, evaluate
+from lowering.ground.expr import ZERO, Expr, Var, as_expr, evaluate
 from lowering.kernel.compute import FragLoadGlobal
 from lowering.kernel.copy_tile import CopyTile
 from lowering.kernel.cp_async import CpAsync
@@ -26,6 +26,7 @@ from lowering.kernel.tensors import Ragged
 from lowering.kernel.traits import Threads
 from lowering.kernel.visit import walk
 from lowering.proof.board import EVENTS, Board, Env, Event, Region, Walker
+from lowering.proof.ends import Words
 
 __all__ = ["STEPS", "misplaced"]
 
@@ -38,7 +39,8 @@ def misplaced(kernel: Kernel, board: Board, sizes: Env) -> str:
     if board.wrong:
         return min(board.wrong)
     several = _several(kernel)
-    whole_rows = not kernel.partial and _ends_reach(kernel, board, sizes)
+    mine = board.memory.parts() if kernel.share else None
+    whole_rows = _ends_reach(kernel, board, sizes)
     for name, entry in sorted({*board.writes, *_results(kernel, sizes)}):
         if name in several:
             continue
@@ -52,9 +54,25 @@ def misplaced(kernel: Kernel, board: Board, sizes: Env) -> str:
         for one, other in _overlapping(inside) if _several_grids(boxes, inside) else ():
             return f"{name}{_text(one)} and {name}{_text(other)} are both written"
         written, whole = sum(map(_count, inside)), prod(extents)
-        if written != whole and whole_rows:
+        at = _along(kernel, name)
+        if mine is not None and at is not None:
+            for region in inside:
+                first, last = region[at]
+                if not any(p.start <= first and last <= p.stop for p in mine):
+                    return f"{name}{_text(region)} is written, which is not its part"
+            whole = whole // max(extents[at], 1) * sum(map(len, mine))
+        if written != whole and (whole_rows or mine is not None):
             return f"{written} of {whole} elements of {name} are written"
     return ""
+
+
+def _along(kernel: Kernel, name: str) -> int | None:
+    """The dimension of a result that groups are of; None of what is summed over groups."""
+    tensor = kernel.find(TensorMap, name)
+    sizes = kernel.global_tensor(name).sizes if tensor is None else tensor.behind
+    bounds = Words.of(kernel).bounds
+    found = (d for d, e in enumerate(sizes) if isinstance(e, Var) and e.name in bounds)
+    return next(found, None)
 
 
 def _ends_reach(kernel: Kernel, board: Board, sizes: Env) -> bool:

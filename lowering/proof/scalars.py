@@ -14,6 +14,7 @@ from typing import TypeAlias
 from lowering.ground.expr import Binary, Expr, Select, Var
 from lowering.kernel.atomic import Atom
 from lowering.kernel.control import Break, For, If, Let
+from lowering.kernel.group_part import GroupPart
 from lowering.kernel.operands import Body, Frag, GmemRef, Stmt
 from lowering.kernel.queue import LdWord, StWord
 from lowering.kernel.scalar_memory import LdGlobalScalar
@@ -27,6 +28,7 @@ __all__ = [
     "Load",
     "Loop",
     "Name",
+    "Parted",
     "Program",
     "Read",
     "Store",
@@ -78,6 +80,15 @@ class Read:
 
 
 @dataclass(frozen=True, slots=True)
+class Parted:
+    """A part of so many elements: where it begins, and how much it is."""
+
+    begin: str
+    size: str
+    whole: Expr
+
+
+@dataclass(frozen=True, slots=True)
 class Draw:
     """A counter in memory."""
 
@@ -124,7 +135,7 @@ class Loop:
     reads: bool
 
 
-Step: TypeAlias = Name | Uses | Store | Load | Read | Draw | Leave | Branch | Loop
+Step: TypeAlias = Name | Uses | Store | Load | Read | Parted | Draw | Leave | Branch | Loop
 Program: TypeAlias = tuple[Step, ...]
 
 
@@ -150,6 +161,8 @@ def given(loop: Loop) -> frozenset[str]:
                 found |= {step.var.name, *(v.name for c in step.carried for v in (c.var, c.result))}
             case Load(out) | Read(out) | Draw(out):
                 found.add(out)
+            case Parted(begin, size):
+                found |= {begin, size}
     return frozenset(found)
 
 
@@ -242,6 +255,8 @@ def _named(stmt: Stmt) -> Iterator[Step]:
             yield Load(out.name, src.buffer)
         case LdGlobalScalar(out=out):
             yield Read(out.name)
+        case GroupPart(begin=begin, size=size, whole=whole):
+            yield Parted(begin.name, size.name, whole)
         case Atom(out=out, value=value, op=op):
             yield Draw(out.name, op, value)
 

@@ -27,6 +27,7 @@ from lowering.ground.expr import (
 )
 from lowering.ground.poly import poly
 from lowering.kernel.control import Break, For, If
+from lowering.kernel.group_part import GroupPart
 from lowering.kernel.operands import Body, SmemRef, Stmt
 from lowering.kernel.queue import LdWord, StWord
 from lowering.kernel.scalar_memory import LdGlobalScalar
@@ -137,6 +138,9 @@ class Shaper:
                 case LdGlobalScalar(out=out, src=src, order="weak"):
                     at = ", ".join(str(self.key(c)) for c in (src.entry or Const(0), *src.coords))
                     self.names[out] = Var(f"%memory {src.map}[{at}]")
+                case GroupPart(begin=begin, size=size, whole=whole):
+                    of = self.key(whole)
+                    self.names |= {begin: Var(f"%part {of}"), size: Var(f"%size of part {of}")}
                 case For():
                     self.stored(stmt.body, depth + 1)
                     inner = self.loop(stmt, depth)

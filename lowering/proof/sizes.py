@@ -13,9 +13,8 @@ from lowering.kernel.copy_tile import CopyTile
 from lowering.kernel.cp_async import CpAsync
 from lowering.kernel.kernel import GlobalTensor, Kernel, TensorMap
 from lowering.kernel.memory import TmaLoad
-from lowering.kernel.scalar_memory import LdGlobalScalar
 from lowering.kernel.visit import expressions, walk
-from lowering.proof.ends import Words
+from lowering.proof.ends import Words, scalars_in_memory
 
 __all__ = ["Group", "grids_of", "groups_of", "listed", "lists_of", "units_of"]
 
@@ -115,7 +114,7 @@ def groups_of(kernel: Kernel, most: int) -> frozenset[Group]:
     units = units_of(kernel)
     walked = list(walk(kernel.body))
     lets = {s.var: s.value for s in walked if isinstance(s, Let)}
-    words = frozenset(s.out for s in walked if isinstance(s, LdGlobalScalar))
+    words = frozenset(scalars_in_memory(walked))
     quotients = _Quotients(frozenset(units), words, lets)
     loops = [s for s in walked if isinstance(s, For) and type(s.start) is type(s.stop) is Const]
     counted = frozenset(s.var for s in loops)

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.scalar_memory import LdGlobalScalar
 from lowering.kernel.visit import walk
 from lowering.proof.bounds import ANY
 
-__all__ = ["TripWords", "trip_words"]
+__all__ = ["Corner", "TripWords", "trip_words"]
+
+
+class Corner(Enum):
+    """Parts of a group between which any other one lies: all of it, none, and none at its end."""
+
+    ALL = "all of each group"
+    NONE = "nothing of each group"
+    BEHIND = "nothing behind each group"
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,14 +30,17 @@ class TripWords:
     Args:
         before: what all trips before it read; None of the first trip.
         now: what is read in it.
+        part: what the kernel has of a group, where it has a part of it.
     """
 
     before: int | None
     now: int
+    part: Corner = Corner.ALL
 
     def __str__(self) -> str:
         before = "first" if self.before is None else f"{self.before}, then"
-        return f", of {before} {self.now} in memory,"
+        part = "" if self.part is Corner.ALL else f", {self.part.value}"
+        return f", of {before} {self.now} in memory{part},"
 
 
 def trip_words(kernel: Kernel, sizes: Mapping[str, int]) -> Sequence[TripWords | None]:
@@ -39,4 +51,5 @@ def trip_words(kernel: Kernel, sizes: Mapping[str, int]) -> Sequence[TripWords |
     pairs = (
         (None, low), (None, high), (low, high), (high, low), (half, high), (half, half),
     )  # fmt: skip
-    return [TripWords(*p) for p in pairs]
+    corners = Corner if kernel.share else (Corner.ALL,)
+    return [TripWords(before, now, c) for before, now in pairs for c in corners]

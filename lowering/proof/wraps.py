@@ -12,7 +12,8 @@ looks at them, so that they may be any numbers, in any order. That they are ends
 and lie in the tensor is what the kernel itself makes of them, by a minimum and a maximum, or it
 wraps. They are looked at where they are as small and as large as 32 bits, and in the middle of the
 sizes: what a trip reads beside what all trips before it have read. Where a trip reads several words
-nothing is claimed. A remainder is any that there is up to the dividend, at the ends as well: it
+nothing is claimed. What a kernel has of a group that several share is all of it, nothing of it,
+or nothing behind it. A remainder is any that there is up to the dividend, at the ends as well: it
 falls and rises in between. Not looked at is what does so by a condition, and what very many groups
 of a few rows add up to, whose tiles and steps a launch counts (``Admitted``). Of a loop that
 carries what becomes less from trip to trip nothing is claimed.
@@ -40,6 +41,7 @@ from lowering.proof.scalars import (
     Load,
     Loop,
     Name,
+    Parted,
     Program,
     Read,
     Step,
@@ -52,7 +54,7 @@ from lowering.proof.scalars import (
 )
 from lowering.proof.sizes import listed, units_of
 from lowering.proof.steps import Steps
-from lowering.proof.trip_words import TripWords, trip_words
+from lowering.proof.trip_words import Corner, TripWords, trip_words
 
 __all__ = ["unwrapped"]
 
@@ -280,6 +282,11 @@ class _Walk:
                 self.names[out] = self.words.get(buffer, (0, 0))
             case Read(out):
                 self.names[out] = self.read
+            case Parted(begin, size, whole):
+                corner = self.memory.part if self.memory else Corner.ALL
+                least, most = (max(v, 0) for v in self.bounds.of(whole))
+                self.names[begin] = (least, most) if corner is Corner.BEHIND else (0, 0)
+                self.names[size] = (least, most) if corner is Corner.ALL else (0, 0)
             case Draw(out, op, value):
                 high = self.bounds.of(value)[1]
                 self.names[out] = (0, high) if op == "inc" else ANY

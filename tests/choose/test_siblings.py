@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from lowering.ground.expr import Var, evaluate
+from lowering.ground.sharing import Sharing
 from tests.choose.test_grouped import problem
 from wsched.choose.cost_model import SIBLING_US, cost, together
 from wsched.choose.groups import shares_of, tiles_shared
 from wsched.choose.heuristics import candidates
 from wsched.choose.siblings import LEAST_GAIN, sharing_groups
-from wsched.fusion import Sharing
 from wsched.losses.effects import losses_of
 from wsched.schedule.matmul.siblings import length_along, shared
 

@@ -10,9 +10,8 @@ from hypothesis import given as drawn
 from hypothesis import strategies as st
 
 from lowering.ground.expr import Expr, Var, evaluate
+from lowering.ground.sharing import EXPRESSIONS, FEWEST, SAVED, Part, Sharing
 from tests.lowering.ground.expressions import budget
-from wsched.fusion import Sharing
-from wsched.fusion.groups import EXPRESSIONS, FEWEST, SAVED, Part
 
 SIZE = Var("size")
 LENGTHS = st.lists(st.integers(1, 40).map(lambda n: 8 * n), min_size=2, max_size=5)

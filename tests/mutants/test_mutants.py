@@ -188,6 +188,12 @@ FOUND = [
         "operands",
     ),
     ("two_pairs", "n_k: i32 = ceildiv(K, 64) -> ceildiv(K, 65)", "circles of waits"),
+    (
+        "grouped_first",
+        "ceildiv(part_size, 40) -> ceildiv(N, 64) * ceildiv(part_size, 41)",
+        "results",
+    ),
+    ("grouped_second", "n_No: i32 = ceildiv(M, 32) -> ceildiv(M, 33)", "trips for words"),
     ("stream_k", "max(share, 1) -> 2147483647 // max(share, 2)", "circles of waits"),
     ("grouped", "n_No: i32 = ceildiv(N, 16) -> N // 16", "trips for words"),
     ("tensor_memory_grouped", "select(%nctaid.x < rest, 2, 0)", "trips for words"),

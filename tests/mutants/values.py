@@ -1,9 +1,9 @@
 """Which values names of a kernel can have, of those that have few.
 
 The least sets that hold what the number of a warpgroup, a trip of a loop with a constant number of
-them, and a constant are, and all that is computed of such: a name in a loop has what it begins with
-and what it becomes. Of a name with more values than a few, and of what memory, a parameter or a
-special register says, nothing is known.
+them, a constant, and the rest of a size are, and all that is computed of such: a name in a loop has
+what it begins with and what it becomes. Of a name with more values than a few, and of what memory,
+a parameter or a special register says, nothing is known.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from itertools import product
 from math import prod
 
 from lowering.ground.expr import (
+    Binary,
     Const,
     Expr,
     Special,
@@ -25,6 +26,7 @@ from lowering.ground.expr import (
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import For, Let, Roles
 from lowering.kernel.visit import walk
+from lowering.proof.linear import Facts, natural
 
 __all__ = ["same", "values_of"]
 
@@ -61,20 +63,31 @@ def _needed(bound: Sequence[_Bound], names: set[str]) -> Iterator[_Bound]:
 
 def _bound(kernel: Kernel) -> Iterator[_Bound]:
     """Names, each with values that it may have, or with what they are computed of."""
+    lets = {s.var: s.value for s in walk(kernel.body) if isinstance(s, Let)}
+    sizes = frozenset(p.name for p in kernel.params)
+    facts = Facts(natural=sizes, defined={v.name: e for v, e in lets.items()})
+
+    def of_sizes(e: Expr) -> bool:
+        """Whether a number is of sizes alone, any of them, and not negative."""
+        names = {v.name for v in free_vars(_written(e, lets))}
+        return bool(names) and names <= sizes and natural(e, facts)
+
     for s in walk(kernel.body):
         match s:
             case Roles():
                 for role in (r for r in s.roles if r.group is not None):
                     yield str(role.group), frozenset(range(role.warps // 4))
+            case Let(value=Binary("%", x, Const(int() as n))) if n <= _MANY and of_sizes(x):
+                yield s.var.name, frozenset(range(n))
             case Let():
                 yield s.var.name, s.value
             case For():
                 yield s.var.name, _trips(s)
-                lets = {x.var: x.value for x in s.body if isinstance(x, Let)}
+                inner = {x.var: x.value for x in s.body if isinstance(x, Let)}
                 for carry, new in zip(s.carries, s.yields, strict=True):
                     for e in (carry.init, new):
                         if isinstance(e, Expr):
-                            written = _written(e, lets)
+                            written = _written(e, inner)
                             yield from ((str(v), written) for v in (carry.var, carry.result))
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from lowering.ground.errors import ScheduleError, UnsupportedError
+from lowering.kernel.text import print_kernel
 from lowering.nest.lower import lower
 from tests.conftest import Golden
 from tests.kinds import KINDS
@@ -67,7 +68,7 @@ def test_other_calls(name: str, part: int, golden: Golden) -> None:
             kernel = lower(make_plan(replay(fusion, history), target=params.mma_macro.target), "k")
         except (ScheduleError, UnsupportedError) as e:
             return str(e).partition("\n")[0]
-        return f"a kernel, {sha256(str(kernel).encode()).hexdigest()[:8]}"
+        return f"a kernel, {sha256(print_kernel(kernel).encode()).hexdigest()[:8]}"
 
     lines.append(f"all: {said(calls)}")
     for at in range(part, len(calls), 3):

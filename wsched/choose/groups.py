@@ -34,9 +34,8 @@ from typing import Any
 
 import numpy as np
 
+from lowering.ground.sharing import Arithmetic, Sharing
 from wsched.choose.problem import Problem
-from wsched.fusion import Sharing
-from wsched.fusion.groups import Arithmetic
 from wsched.schedule.matmul.params import MatmulParams
 from wsched.schedule.matmul.siblings import length_along
 

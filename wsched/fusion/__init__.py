@@ -27,7 +27,7 @@ from wsched.fusion.expr import (
 )
 from wsched.fusion.exprs import Exprs
 from wsched.fusion.fusion import Entry, Fusion, TensorBinding
-from wsched.fusion.groups import Groups, Sharing
+from wsched.fusion.groups import Groups
 from wsched.fusion.history import History
 from wsched.fusion.primitive_call import PrimitiveCall, call_text
 from wsched.fusion.product import (
@@ -100,7 +100,6 @@ __all__ = [
     "Rounding",
     "Scale",
     "Scales",
-    "Sharing",
     "Split",
     "TensorBinding",
     "TensorView",

@@ -6,7 +6,8 @@ from lowering.kernel import nodes
 from lowering.kernel.nodes import Stmt
 
 ALL_NODES = """\
-kernel all threads 384 registers 96 cluster 2 splits 3 dependent grid min(ceildiv(M, 64) * 2, sms) {
+kernel all threads 384 registers 96 cluster 2 splits 3 share 1 of 40, 32 dependent \
+grid min(ceildiv(M, 64) * 2, sms) {
   param M: i32
   param K: i64
   tensormap A: bf16[M, K]
@@ -152,6 +153,7 @@ kernel all threads 384 registers 96 cluster 2 splits 3 dependent grid min(ceildi
       line: frag<f32, 1x64> = frag.load_global list[64]
       count: i32 = ld.global.scalar sizes[wg], uniform=cta
       seen: i32 = ld.global.scalar sizes[count], order=acquire.gpu
+      group.part front: i32, mine: i32 of count + 1
       near: frag<s32, 64x1> = frag.load_global order[0, 0], limit=count
       taken: frag<f32, 64x32> = frag.load_global sums[0, 0], limit=count - seen, index=near
       frag.store_global sums[0, 32], taken, limit=count, index=near

@@ -147,7 +147,7 @@ def test_groups_end_in_all_ways_that_there_are(form: str) -> None:
     """Many of a few rows each beside many steps, too; where there are no groups in one alone."""
     kernel = in_groups(form).kernel
     found = [*_sizes(kernel, units_of(kernel), False)]
-    assert {size.way for size in found} == {*Way}
+    assert {size.way for size in found} == {*Way} - {Way.PARTS}
     assert any(s.way is Way.TILES and s.sizes["K"] > 8 * 64 and s.sizes["B"] > 8 for s in found)
     alone = kernel_of("coop_128x64")
     assert {size.way for size in _sizes(alone, units_of(alone), False)} == {Way.UNEQUAL}

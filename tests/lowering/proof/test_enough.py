@@ -121,6 +121,7 @@ kernel k threads 96 cluster 1 grid 1 {
 }
 """
 HERE, TILES = "here: i32 = ceildiv(size, 64) * columns", "tiles: i32 = rows * columns + columns * B"
+PART = f"let {HERE}", f"group.part f: i32, p: i32 of size\nlet {HERE}".replace("(size", "(p")
 END = "end: i32 = min(max(read, begin), M)"
 BEGIN, BEHIND = (
     ("for g in", "if 0 < N {\nfor g in"),
@@ -165,9 +166,7 @@ AS_MANY = {
         (HERE, "here: i32 = ceildiv(size, 64) + size"), (TILES, "tiles: i32 = rows + B + M")],
     "rounded up once for all groups": [
         (HERE, "here: i32 = ceildiv(size, 64)"), (TILES, "tiles: i32 = ceildiv(M + 63 * B, 64)")],
-    "some of a group, whatever is computed": [
-        (HERE, HERE.replace("size", "max(min(read - 7, size), 0)"))],
-    "the same the other way around": [(HERE, HERE.replace("size", "max(min(size, read * g), 0)"))],
+    "a kernel's part of a group": [PART],
     "where there are columns": [BEGIN, BEHIND],
     "the same tiles of each group": [
         (HERE, "here: i32 = columns"), (TILES, "tiles: i32 = columns * B")],
@@ -214,8 +213,10 @@ TOO_FEW = {
     "more than a group": ([(HERE, HERE.replace("size", "max(read, 0)"))], "is not known"),
     "some of a group, or one": (
         [(HERE, HERE.replace("size", "max(min(read, size), 1)"))], "is not known"),
-    "some of a group that have a tile each": (
-        [(HERE, HERE.replace("size", "max(min(read, size), 0)").replace("64", "1"))], FEW),
+    "a part of more than a group": (
+        [(PART[0], PART[1].replace("of size", "of size + 64"))], FEW),
+    "a part of a group that has a tile for each element": (
+        [(PART[0], PART[1].replace("64", "1"))], FEW),
     "parts of no size": ([(HERE, "here: i32 = size // 0")], "is not known"),
     "groups that are counted from the second on": ([("g in 0 ..", "g in 1 ..")], NO_TILES),
     "turns that are counted from the second on": ([("turn in 0 ..", "turn in 1 ..")], NO_TILES),

@@ -60,7 +60,7 @@ def sizes(kernel: Kernel) -> Iterator[str]:
         yield f"words: {listed(words.names)} in {listed(words.bounds)}; {listed(counts)}"
         at = {p.name: 100 * n for n, p in enumerate(kernel.params, 3)}
         at |= {e.name: 5 for e in tables.counts.values() if isinstance(e, Var)}
-        for way in Way:
+        for way in (w for w in Way if kernel.share or w is not Way.PARTS):
             yield f"  {way.name}: {tables.ends(way, at).all}"
 
 

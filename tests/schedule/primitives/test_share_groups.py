@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 
 from lowering.ground.errors import ScheduleError
+from lowering.ground.sharing import Sharing
 from tests.grouped import FORMS, grouped
 from wsched.front.known import import_fusion
-from wsched.fusion import Sharing
 from wsched.schedule import Schedule
 
 

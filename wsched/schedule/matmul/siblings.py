@@ -11,7 +11,8 @@ from dataclasses import replace
 
 from lowering.ground.errors import ScheduleError
 from lowering.ground.frozen import replaced
-from wsched.fusion import Fusion, Sharing
+from lowering.ground.sharing import Sharing
+from wsched.fusion import Fusion
 from wsched.fusion.names import ROWS
 from wsched.schedule.matmul.epilogue_inputs import loaded_inputs
 from wsched.schedule.matmul.params import GroupShare, MatmulParams

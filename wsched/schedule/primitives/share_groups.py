@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lowering.ground.errors import ScheduleError
-from wsched.fusion import Fusion, PrimitiveCall, Sharing
+from lowering.ground.sharing import Sharing
+from wsched.fusion import Fusion, PrimitiveCall
 
 __all__ = ["share_groups"]
 
