@@ -16,14 +16,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from lowering.cuda.nvrtc import OPTIONS, Compiled, CompileError
-from lowering.cuda.sealed import seal, sealed_payload, split_header, with_header
+from lowering.cuda.sealed import NONSENSE, seal, sealed_payload, split_header, with_header
 from lowering.ground.errors import UnsupportedError
 from lowering.ground.files import distrust, replace_file
 
@@ -140,7 +139,7 @@ def read_bundle(path: Path, version: str) -> Bundle:
         header, rest = split_header(payload)
         written = header["version"]
         found = _read(header, rest) if written == version else None
-    except _NONSENSE:
+    except NONSENSE:
         why = "has a header that this version cannot read"
         raise _refused(path, why, "a bundle of this version") from None
     if found is None:
@@ -149,12 +148,8 @@ def read_bundle(path: Path, version: str) -> Bundle:
     return found
 
 
-_NONSENSE = KeyError, TypeError, ValueError, struct.error
-"""What reading a header raises that somebody else wrote."""
-
-
 def _read(header: dict[str, Any], rest: bytes) -> Bundle:
-    """What a header and the cubins behind it say; one of :data:`_NONSENSE` if that is nothing."""
+    """What a header and the cubins behind it say; one of :data:`NONSENSE` if that is nothing."""
     entries, at = dict[str, Entry](), 0
     for facts in header["kernels"]:
         key, name, arch = facts["key"], facts["name"], facts["arch"]

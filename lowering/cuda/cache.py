@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from lowering.cuda.nvrtc import OPTIONS, Compiled, compile_cubin, nvrtc_version
-from lowering.cuda.sealed import split_header, with_header
+from lowering.cuda.sealed import NONSENSE, split_header, with_header
 from lowering.cuda.shelf import Shelf
 from lowering.ground.errors import UnsupportedError
 from lowering.ground.log import log
@@ -98,8 +98,8 @@ class CubinCache:
         if (kept := self._memory.get(key)) is not None:
             return kept
         payload = self._shelf.get(key)
-        if payload is not None:
-            found = _unpack(payload)
+        if payload is not None and (whole := _unpack(payload)) is not None:
+            found = whole
             log("cubin from disk", lambda: name)
         else:
             found = made = self._compiler(source, name, options, arch)
@@ -113,8 +113,11 @@ def _pack(compiled: Compiled) -> bytes:
     return with_header(header, compiled.cubin)
 
 
-def _unpack(payload: bytes) -> Compiled:
-    """The compilation in a file."""
-    header, cubin = split_header(payload)
-    major, minor = header["nvrtc"]
-    return Compiled(cubin, header["log"], (major, minor), header["seconds"])
+def _unpack(payload: bytes) -> Compiled | None:
+    """The compilation in a file; None if somebody else's program sealed something else in it."""
+    try:
+        header, cubin = split_header(payload)
+        major, minor = map(int, header["nvrtc"])
+        return Compiled(cubin, str(header["log"]), (major, minor), float(header["seconds"]))
+    except NONSENSE:
+        return None

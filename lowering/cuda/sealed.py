@@ -14,10 +14,13 @@ import json
 import struct
 from typing import Any
 
-__all__ = ["seal", "sealed_payload", "split_header", "with_header"]
+__all__ = ["NONSENSE", "seal", "sealed_payload", "split_header", "with_header"]
 
 _HEAD = struct.Struct("<16sQ32s")
 _SIZE = struct.Struct("<I")
+
+NONSENSE = KeyError, TypeError, ValueError, struct.error
+"""What reading a header raises that somebody else wrote."""
 
 
 def seal(magic: bytes, payload: bytes) -> bytes:

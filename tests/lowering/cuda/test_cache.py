@@ -15,6 +15,7 @@ import pytest
 from lowering.cuda import cache as cache_module
 from lowering.cuda.cache import CubinCache, default_directory
 from lowering.cuda.nvrtc import Compiled
+from lowering.cuda.sealed import with_header
 from lowering.cuda.shelf import Shelf
 from lowering.ground.errors import UnsupportedError
 
@@ -48,6 +49,24 @@ def cache(
 
 def files(directory: Path) -> list[Path]:
     return sorted(directory.iterdir())
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [b"", b"\x05", b"\x04\0\0\0null", b"\x02\0\0\0{} cubin", b"\xff\xff\0\0{",
+     b"\x02\0\0\0\xff\xff",
+     with_header({"log": "", "nvrtc": [12], "seconds": 0.5}, b""),
+     with_header({"log": "", "nvrtc": [12, "x"], "seconds": 0.5}, b""),
+     with_header({"log": "", "nvrtc": [12, 8], "seconds": None}, b"")],
+)  # fmt: skip
+def test_a_whole_file_of_something_else(
+    directory: Path, compiler: Compiler, payload: bytes
+) -> None:
+    first = cache(directory, compiler)
+    first._shelf.put(first.key("text"), payload)
+    made = first.compile("text", "k.cu")
+    assert compiler.calls == 1 and cache(directory, compiler).compile("text", "k.cu") == made
+    assert compiler.calls == 1
 
 
 def test_second_process_compiles_nothing(directory: Path, compiler: Compiler) -> None:
@@ -284,6 +303,7 @@ sys.path.insert(0, sys.argv[2])
 from pathlib import Path
 from lowering.cuda.cache import CubinCache
 from lowering.cuda.nvrtc import Compiled
+from lowering.cuda.sealed import with_header
 fake = lambda *a: Compiled(b"x" * 100000, "", (12, 8), 0.0)
 for i in range(100):
     c = CubinCache(Path(sys.argv[1]), "1", 1 << 20, fake)
