@@ -4,8 +4,8 @@ once.
 TMA and the guards of threads' accesses leave out what is behind a tensor's end, of each dimension
 by itself, so a box that begins within a matrix ends in it: only a coordinate in front of the first
 one, or the place of another box, can reach what is somebody else's, in a batch or a group as well.
-Every element of a result being written by one box, and one only, says both for all stores; of a
-kernel that shares groups out with others every element of its parts of them.
+Every element of a result being written by one box, and one only, says both for all stores; of
+groups every element of each, or of what is a kernel's part of it, and none beside these.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ def misplaced(kernel: Kernel, board: Board, sizes: Env) -> str:
     """What is wrong with the accesses of a grid that has come to its end; empty if nothing is."""
     if board.wrong:
         return min(board.wrong)
-    several = _several(kernel)
-    mine = board.memory.parts() if kernel.share else None
-    whole_rows = _ends_reach(kernel, board, sizes)
+    several, bounds = _several(kernel), Words.of(kernel).bounds
+    mine = board.memory.parts() if bounds and len(board.memory.counts) == 1 else None
+    whole_rows = mine is not None or _ends_reach(kernel, board, sizes)
     for name, entry in sorted({*board.writes, *_results(kernel, sizes)}):
         if name in several:
             continue
@@ -54,23 +54,24 @@ def misplaced(kernel: Kernel, board: Board, sizes: Env) -> str:
         for one, other in _overlapping(inside) if _several_grids(boxes, inside) else ():
             return f"{name}{_text(one)} and {name}{_text(other)} are both written"
         written, whole = sum(map(_count, inside)), prod(extents)
-        at = _along(kernel, name)
+        at = None if mine is None else _along(kernel, name, bounds)
         if mine is not None and at is not None:
             for region in inside:
                 first, last = region[at]
                 if not any(p.start <= first and last <= p.stop for p in mine):
-                    return f"{name}{_text(region)} is written, which is not its part"
+                    return f"{name}{_text(region)} is written, which is no part of its own"
             whole = whole // max(extents[at], 1) * sum(map(len, mine))
-        if written != whole and (whole_rows or mine is not None):
+        if written != whole and whole_rows:
             return f"{written} of {whole} elements of {name} are written"
     return ""
 
 
-def _along(kernel: Kernel, name: str) -> int | None:
-    """The dimension of a result that groups are of; None of what is summed over groups."""
+def _along(kernel: Kernel, name: str, bounds: frozenset[str]) -> int | None:
+    """The dimension of a result that groups are of; None of what is summed over groups, and of
+    what has one number for each.
+    """
     tensor = kernel.find(TensorMap, name)
     sizes = kernel.global_tensor(name).sizes if tensor is None else tensor.behind
-    bounds = Words.of(kernel).bounds
     found = (d for d, e in enumerate(sizes) if isinstance(e, Var) and e.name in bounds)
     return next(found, None)
 

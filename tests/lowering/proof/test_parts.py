@@ -13,10 +13,10 @@ from wsched.run.counts import admitted_by
 
 FAULTS = {
     "from the group's begin on": (
-        "begin + part_front", "begin", "is written, which is not its part"),
+        "begin + part_front", "begin", "is written, which is no part of its own"),
     "all of the group": (
         "part_size: i32 of size", "other: i32 of size\nlet part_size: i32 = size",
-        "is written, which is not its part"),
+        "is written, which is no part of its own"),
     "whole tiles alone": (
         "* ceildiv(part_size, 32)", "* (part_size // 32)", "of T5 are written"),
     "tiles of a row more": (
