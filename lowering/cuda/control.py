@@ -33,7 +33,8 @@ def _let(e: Emitter, s: Let) -> None:
 
 def _part(e: Emitter, s: GroupPart) -> None:
     for let in arithmetic(s, e.kernel.share):
-        _let(e, let)
+        value, name = e.arg(let.value), let.var.name
+        e.out.line(f"const int {e.names.define('scalar', name, name.lstrip('%'))} = {value};")
 
 
 def _for(e: Emitter, s: For) -> None:

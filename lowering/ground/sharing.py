@@ -10,8 +10,17 @@ from typing import Any
 from lowering.ground.expr import ZERO, ceildiv, minimum, select
 
 __all__ = [
-    "EXPRESSIONS", "FEWEST", "INTEGERS", "SAVED", "WHOLE", "Arithmetic", "Part", "Sharing", "Way",
-    "sizes_of_parts", "ways",
+    "EXPRESSIONS",
+    "FEWEST",
+    "INTEGERS",
+    "SAVED",
+    "WHOLE",
+    "Arithmetic",
+    "Division",
+    "Part",
+    "Sharing",
+    "sizes_of_parts",
+    "ways",
 ]  # fmt: skip
 
 FURTHEST = 8
@@ -73,7 +82,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class Division:
     """One way to divide a group up.
 
     Args:
@@ -85,7 +94,7 @@ class Way:
     parts: dict[int, Part]
 
 
-def ways(lengths: tuple[int, ...], size: Any, on: Arithmetic) -> Iterator[Way]:
+def ways(lengths: tuple[int, ...], size: Any, on: Arithmetic) -> Iterator[Division]:
     """Ways to divide a group up among kernels with tiles of these lengths: all of it is one's, or
     the front of it is one's and the rest the next one's, if its tiles are shorter. Of as many tiles
     as the former alone would take those behind are then of the latter, as many as it can have.
@@ -93,7 +102,7 @@ def ways(lengths: tuple[int, ...], size: Any, on: Arithmetic) -> Iterator[Way]:
     for at, length in enumerate(lengths):
         tiles = on.let(f"tiles_of_{length}", on.ceildiv(size, length))
         padded = on.let(f"padded_by_{length}", tiles * length)
-        yield Way(padded, {at: Part(on.zero, size)})
+        yield Division(padded, {at: Part(on.zero, size)})
         less = length - lengths[at + 1] if at + 1 < len(lengths) else 0
         if less <= 0 or (length - 1) // less < FEWEST:
             continue
@@ -101,7 +110,7 @@ def ways(lengths: tuple[int, ...], size: Any, on: Arithmetic) -> Iterator[Way]:
         behind = on.let("tiles_behind", on.select(most < FEWEST, on.zero, most))
         front = (tiles - behind) * length
         by_both = on.let("padded_by_both", padded - behind * less + SAVED)
-        yield Way(by_both, {at: Part(on.zero, front), at + 1: Part(front, size - front)})
+        yield Division(by_both, {at: Part(on.zero, front), at + 1: Part(front, size - front)})
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,13 +32,16 @@ class GroupPart(Stmt):
 
 
 def arithmetic(stmt: GroupPart, share: Sharing) -> tuple[Let, ...]:
-    """What makes both of ``whole``, step by step; names begin with that of the size."""
+    """What makes both of ``whole``, step by step; names that no text has stand for what is between.
+
+    None of them is more than ``whole``, a tile and :data:`~lowering.ground.sharing.SAVED`.
+    """
     lets, seen = list[Let](), Counter[str]()
 
     def let(name: str, value: Expr) -> Expr:
         seen[name] += 1
         number = "" if seen[name] == 1 else str(seen[name])
-        lets.append(Let(Var(f"{stmt.size.name}_{name}{number}"), value))
+        lets.append(Let(Var(f"%{stmt.size.name}_{name}{number}"), value))
         return lets[-1].var
 
     part = share.part(stmt.whole, replace(EXPRESSIONS, let=let))

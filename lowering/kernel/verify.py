@@ -55,7 +55,7 @@ from lowering.kernel.traits import Threads
 from lowering.kernel.verify_maps import declared_maps, declared_over, map_rules
 from lowering.kernel.verify_references import declared_shapes, reference_rules
 from lowering.kernel.verify_roles import role_rules
-from lowering.kernel.verify_values import declared, predicate_rules, tensor_rules
+from lowering.kernel.verify_values import declared, predicate_rules, share_problem, tensor_rules
 from lowering.kernel.visit import bodies, used
 
 __all__ = ["verify"]
@@ -110,6 +110,8 @@ class _Verifier:
         yield from verify_tensor.declared_tensors(self.kernel)
         if self.stage is not None:
             yield from self.stage.undeclared(self.kernel)
+        if why := share_problem(self.kernel):
+            yield why
         yield from role_rules(self.kernel)
         yield from self.body(self.kernel.body, scope, one_thread=False)
 

@@ -50,8 +50,9 @@ from lowering.kernel.pointwise import OPS
 from lowering.kernel.rules import about
 from lowering.kernel.storage_text import print_storage
 from lowering.kernel.verify_operands import operand_rules
+from lowering.kernel.visit import walk
 
-__all__ = ["RULES", "declared", "predicate_rules", "tensor_rules"]
+__all__ = ["RULES", "declared", "predicate_rules", "share_problem", "tensor_rules"]
 
 
 _ROW_BITS = {LdMatrix.OP: (128,), LdShared.OP: (256, 64, 32)}
@@ -266,11 +267,19 @@ def _dtypes(out: Frag, name: str, dtype: DType) -> str:
     return f"{out.name} is {out.type.dtype.value}, {name} holds {dtype.value}"
 
 
+def share_problem(kernel: Kernel) -> str:
+    """What is wrong with the share of a kernel; empty if nothing is, or it has none."""
+    if not kernel.share:
+        return ""
+    if why := kernel.share.problem:
+        return f"share {kernel.share}: {why}"
+    some = any(isinstance(s, GroupPart) for s in walk(kernel.body))
+    return "" if some else f"share {kernel.share}, and no {GroupPart.OP} of it"
+
+
 def _part(kernel: Kernel, stmt: GroupPart) -> Iterator[str]:
     if not kernel.share:
         yield "it has no share, so no part of a group"
-    elif why := kernel.share.problem:
-        yield f"share {kernel.share}: {why}"
     for e in (stmt.begin, stmt.size, stmt.whole):
         if (kind := type_of(e)) is not ScalarType.I32:
             yield f"{e} is {kind.value}, elements of a group are counted by i32"

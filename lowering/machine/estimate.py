@@ -39,16 +39,17 @@ class _Meter:
     def handler(self, stmt: Stmt, program: Program) -> Run:
         """A run function that only counts; results are fragments without elements."""
         cost = SECONDS_PER_STATEMENT + SECONDS_PER_ELEMENT * _elements(stmt, program.kernel)
-        out = getattr(stmt, "out", None)
+        found = [getattr(stmt, name, None) for name in stmt.TRAITS.binds]
 
         def run(warp: Warp) -> None:
             self.seconds += cost
             if self.seconds > self.limit:
                 raise _EnoughError
-            if isinstance(out, Frag):
-                warp.define(out, Registers(np.zeros(0, np.float32), 0))
-            elif out is not None:
-                warp.env[out.name] = 0
+            for out in found:
+                if isinstance(out, Frag):
+                    warp.define(out, Registers(np.zeros(0, np.float32), 0))
+                elif out is not None:
+                    warp.env[out.name] = 0
 
         return run
 

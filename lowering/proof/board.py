@@ -264,12 +264,9 @@ def _arrive(stmt: MBarrierArrive, w: Walker, threads: int, values: list[int]) ->
     return True
 
 
-def _copied(
-    stmt: CpAsyncArrive | Tcgen05Commit, w: Walker, threads: int, values: list[int]
-) -> bool:
-    at, *mask = values
-    for cta in w.board.masked(w.cta, mask):
-        w.board.arrive(cta, stmt.bar.array, at, threads)
+def _copied(stmt: CpAsyncArrive | Tcgen05Commit, w: Walker, threads: int, at: list[int]) -> bool:
+    for cta in w.board.masked(w.cta, at[1:]):
+        w.board.arrive(cta, stmt.bar.array, at[0], threads)
     return True
 
 
@@ -368,8 +365,9 @@ def _load(stmt: LdWord, w: Walker, threads: int, values: list[int]) -> Env:
 
 
 def _part(stmt: GroupPart, w: Walker, threads: int, values: list[int]) -> Env:
-    part = w.board.memory.part(*values)
-    return {stmt.begin.name: part.begin, stmt.size.name: part.size}
+    w.board.wrong |= {f"a group of {n} elements is divided up" for n in values if n < 0}
+    both = w.board.memory.part(max(*values, 0))
+    return {stmt.begin.name: both.begin, stmt.size.name: both.size}
 
 
 EVENTS: Mapping[type[Stmt], Event] = {

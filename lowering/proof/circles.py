@@ -86,7 +86,15 @@ def _all(kernel: Kernel, agents: tuple[Agent, ...]) -> Iterator[Obligation]:
     larger, usual = deque[_Size](), _sizes(kernel, units, waiting)
     while size := larger.popleft() if larger else next(usual, None):
         grid, memory = _grid(kernel, size, waiting), tables.ends(size.way, size.sizes)
-        if (key := (*size.sizes.values(), grid.ctas, size.many, *memory.all)) in seen:
+        if (
+            key := (
+                *size.sizes.values(),
+                grid.ctas,
+                size.many,
+                memory.way is Way.PARTS,
+                *memory.all,
+            )
+        ) in seen:
             followed |= size.chosen  # on more multiprocessors than it has tiles
             continue
         if grid.clusters > CLUSTERS and grid.waiting:
@@ -180,7 +188,7 @@ def _sizes(kernel: Kernel, units: Mapping[str, int], waiting: bool) -> Iterator[
             yield _Size(sizes, frozenset(), least, many, Way.TILES)
     yield _Size(listed({n: _half(u) for n, u in units.items()}, units), frozenset(), 3 * least)
     if kernel.share:
-        yield _in_parts(kernel, {n: _size(1, u) for n, u in units.items()}, 3 * least)
+        yield _in_parts(kernel, {n: _size(2, u) for n, u in units.items()}, 3 * least)
     for name, parts in lists_of(units).items():
         if any(units[name] % units[part] for part in parts):
             raise UnknownError(f"{name} is divided by {units[name]}, its parts by other numbers")
@@ -207,10 +215,10 @@ def _sizes(kernel: Kernel, units: Mapping[str, int], waiting: bool) -> Iterator[
 
 
 def _in_parts(kernel: Kernel, sizes: Env, sms: int) -> _Size:
-    """Groups of which kernels that share them out have parts of every kind, and all else once."""
+    """Groups of which kernels that share them out have parts of every kind, and all else twice."""
     of, along = sizes_of_parts(kernel.share), Words.of(kernel).bounds
     groups = dict.fromkeys(grouped(kernel) - along, len(of)) | dict.fromkeys(along, sum(of))
-    return _Size({**sizes, **groups}, frozenset(), sms, many=True, way=Way.PARTS)
+    return _Size({**sizes, **groups}, frozenset(), sms, way=Way.PARTS)
 
 
 def _most(kernel: Kernel) -> int:

@@ -27,6 +27,7 @@ from lowering.kernel.traits import Threads
 from lowering.kernel.visit import walk
 from lowering.proof.board import EVENTS, Board, Env, Event, Region, Walker
 from lowering.proof.ends import Words
+from lowering.proof.obligation import UnknownError
 
 __all__ = ["STEPS", "misplaced"]
 
@@ -35,11 +36,17 @@ _Store = TmaStore | FragStoreGlobal | FragStoreReduced
 
 
 def misplaced(kernel: Kernel, board: Board, sizes: Env) -> str:
-    """What is wrong with the accesses of a grid that has come to its end; empty if nothing is."""
+    """What is wrong with the accesses of a grid that has come to its end; empty if nothing is.
+
+    Raises:
+        UnknownError: the kernel has a share of groups whose ends are not in one table.
+    """
     if board.wrong:
         return min(board.wrong)
     several, bounds = _several(kernel), Words.of(kernel).bounds
     mine = board.memory.parts() if bounds and len(board.memory.counts) == 1 else None
+    if kernel.share and mine is None:
+        raise UnknownError("where groups end that kernels share out is not known")
     whole_rows = mine is not None or _ends_reach(kernel, board, sizes)
     for name, entry in sorted({*board.writes, *_results(kernel, sizes)}):
         if name in several:

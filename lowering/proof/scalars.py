@@ -7,11 +7,11 @@ thread of theirs does besides, the one that does most is walked.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from lowering.ground.expr import Binary, Expr, Select, Var
+from lowering.ground.expr import Binary, Expr, Select, Var, children, parts_of
 from lowering.kernel.atomic import Atom
 from lowering.kernel.control import Break, For, If, Let
 from lowering.kernel.group_part import GroupPart
@@ -19,6 +19,7 @@ from lowering.kernel.operands import Body, Frag, GmemRef, Stmt
 from lowering.kernel.queue import LdWord, StWord
 from lowering.kernel.scalar_memory import LdGlobalScalar
 from lowering.kernel.visit import bodies, expressions, operands
+from lowering.proof.numbering import depends
 from lowering.proof.steps import Scalar, Steps, scalars_of
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "Uses",
     "covers",
     "given",
+    "products_of_parts",
     "program",
     "within",
 ]
@@ -164,6 +166,25 @@ def given(loop: Loop) -> frozenset[str]:
             case Parted(begin, size):
                 found |= {begin, size}
     return frozenset(found)
+
+
+def products_of_parts(steps: Iterable[Step], lets: Mapping[Var, Expr]) -> Iterator[Expr]:
+    """Products of where parts of groups begin and another number of parts: such are largest between
+    their corners.
+    """
+    every = list(steps)
+    parts = [s for s in every if isinstance(s, Parted)]
+    begins = frozenset(s.begin for s in parts)
+    numbers = begins | {s.size for s in parts}
+    said = [s.value for s in every if isinstance(s, Name)]
+    said += [
+        e for s in every if isinstance(s, Uses) for e in (*s.values, *(c for c, _ in s.coords))
+    ]
+    for e in (p for whole in said for p in parts_of(whole)) if parts else ():
+        if isinstance(e, Binary) and e.op in ("*", "mulhi"):
+            of_parts = [x for x in children(e) if depends(x, numbers, lets)]
+            if len(of_parts) > 1 and any(depends(x, begins, lets) for x in of_parts):
+                yield e
 
 
 def covers(a: Program, b: Program) -> bool:

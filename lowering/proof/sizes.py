@@ -11,10 +11,14 @@ from lowering.ground.expr import Binary, Const, Expr, Select, Special, Var, chil
 from lowering.kernel.control import For, Let
 from lowering.kernel.copy_tile import CopyTile
 from lowering.kernel.cp_async import CpAsync
+from lowering.kernel.group_part import GroupPart
 from lowering.kernel.kernel import GlobalTensor, Kernel, TensorMap
 from lowering.kernel.memory import TmaLoad
+from lowering.kernel.scalar_memory import LdGlobalScalar
 from lowering.kernel.visit import expressions, walk
-from lowering.proof.ends import Words, scalars_in_memory
+from lowering.proof.ends import Words
+from lowering.proof.numbering import depends
+from lowering.proof.obligation import UnknownError
 
 __all__ = ["Group", "grids_of", "groups_of", "listed", "lists_of", "units_of"]
 
@@ -110,16 +114,24 @@ def groups_of(kernel: Kernel, most: int) -> frozenset[Group]:
     one of any parameter, where ``most`` tiles are no two groups, and so may one that such is
     compared with or cut at, where they are not beyond it; the CTAs of a cluster, and of a
     place, are followed one by one, as are the trips of loops that have a number of them.
+
+    Raises:
+        UnknownError: it does so with where parts of groups begin, of which few are followed.
     """
     units = units_of(kernel)
     walked = list(walk(kernel.body))
     lets = {s.var: s.value for s in walked if isinstance(s, Let)}
-    words = frozenset(scalars_in_memory(walked))
+    words = frozenset(s.out for s in walked if isinstance(s, LdGlobalScalar))
+    parts = [s for s in walked if isinstance(s, GroupPart)]
+    begins = frozenset(s.begin.name for s in parts)
+    lets |= {v: s.whole for s in parts for v in (s.begin, s.size)}  # numbers of the same kind
     quotients = _Quotients(frozenset(units), words, lets)
     loops = [s for s in walked if isinstance(s, For) and type(s.start) is type(s.stop) is Const]
     counted = frozenset(s.var for s in loops)
     found, digits, ctas = set[Group](), set[int](), kernel.cluster * kernel.splits
     for op, x, n in _beside_numbers(kernel):
+        if depends(x, begins, lets):
+            raise UnknownError(f"where a part of a group begins is {op} {n}")
         of = quotients.of(x)
         if of is not None:
             extent = op == "ceildiv"

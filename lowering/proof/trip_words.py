@@ -15,11 +15,13 @@ __all__ = ["Corner", "TripWords", "trip_words"]
 
 
 class Corner(Enum):
-    """Parts of a group between which any other one lies: all of it, none, and none at its end."""
+    """Parts of a group between which any other one lies: all of it, nothing at its begin, nothing
+    at its end. What is computed of a part is linear in where it begins and how much it is.
+    """
 
     ALL = "all of each group"
-    NONE = "nothing of each group"
-    BEHIND = "nothing behind each group"
+    FRONT = "nothing at the begin of each group"
+    BEHIND = "nothing at the end of each group"
 
 
 @dataclass(frozen=True, slots=True)

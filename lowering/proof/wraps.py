@@ -49,6 +49,7 @@ from lowering.proof.scalars import (
     Uses,
     covers,
     given,
+    products_of_parts,
     program,
     within,
 )
@@ -202,6 +203,8 @@ class _Walk:
         walked = list(within(self.program))
         self.lets |= {s.var: s.value for s in walked if isinstance(s, Name)}
         self.loads = frozenset(s.buffer for s in walked if isinstance(s, Load))
+        for e in products_of_parts(walked, self.lets):
+            raise UnknownError(f"{e} multiplies where a part of a group begins")
         self.tells = any(isinstance(s, Read | Store) for s in walked)
         self.bounds = Bounds(self.names, self.lets, self.told)
         reads = [s for s in walked if isinstance(s, Loop) and s.reads]

@@ -31,7 +31,10 @@ def test_a_line_is_the_median_of_processes() -> None:
     two["systems"]["third"] = {"status": "wrong", "reason": "off"}
     line = line_of(problem, [one, two, slow])
     assert (line.best, line.broken) == ("taken", {"third": "off"}) and line.of_best == 1
-    assert totals([line])[-1].startswith("best over cuBLAS")
+    assert totals([line])[-1].startswith("choice over the best: geometric mean 1.000")
+    only = line_of(problem, [times(cublas=[12.0, 12.0], taken=[10.0, 10.2])])
+    assert only.of_best == only.schedules == 1
+    assert totals([only])[-1].startswith("best over cuBLAS")
     told = totals([line, line_of(problem, [one])])[-1]
     assert (
         told == "choice over the best: geometric mean 0.944, least 0.891, 1 of 2 at 0.97 or above"

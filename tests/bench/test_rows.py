@@ -21,7 +21,7 @@ def invoke(*words: str) -> tuple[int, str]:
 
 
 def line(n: int, k: int, cublas_us: float | None, ratio: float | None) -> Line:
-    return Line(Drawn(1, n, k, "tn"), cublas_us, "a", ratio, "a", ratio, 1.0, {})
+    return Line(Drawn(1, n, k, "tn"), cublas_us, "a", ratio, "a", ratio, 1.0, 1, {})
 
 
 def test_the_problems() -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import typer
@@ -22,7 +23,7 @@ from wsched.bench.gemm.results import check_path
 from wsched.bench.method.appended import Keep, read
 from wsched.bench.method.gpu import CudaGpu, require_gpu
 from wsched.bench.method.measure import METHOD, Plan
-from wsched.bench.method.shapes_run import end, run_shapes
+from wsched.bench.method.shapes_run import TIME_IS_UP, end, run_shapes
 from wsched.bench.method.show import show_table
 from wsched.bench.method.watch import Job
 from wsched.bench.problem import definition_text
@@ -111,20 +112,25 @@ def measure(asked: Asked, show: Callable[[list[Line], dict[str, Any]], None]) ->
         check_path(asked.path)
         found = [read(asked.path, SCHEMA, _command(asked), i) for i in range(asked.processes)]
     gpu: dict[str, Any] = {}
-    stopped = ""
+    stopped, begun = "", monotonic()
     for number, known in enumerate(found):
         left = tuple(p for p in asked.problems if str(p) not in known)
         if number:
             left = tuple(p for p in left if str(p) in found[0])
         if left and not stopped:
-            gpu = gpu or device()
-            stopped = _measured(asked, left, gpu, number, found)
+            gpu, gone = gpu or device(), monotonic() - begun
+            if asked.seconds and gone >= asked.seconds:
+                stopped = TIME_IS_UP
+                continue
+            some = replace(asked, seconds=asked.seconds and asked.seconds - gone)
+            stopped = _measured(some, left, gpu, number, found)
     lines = [
         line_of(p, [known[str(p)] for known in found if str(p) in known])
         for p in asked.problems if str(p) in found[0]
     ]  # fmt: skip
     show(lines, gpu)
-    told = f"{len(found[-1])} of {len(asked.problems)} problems are measured"
+    whole = sum(str(p) in found[-1] for p in asked.problems)
+    told = f"{whole} of {len(asked.problems)} problems are measured"
     end(stopped, told, any(line.broken for line in lines))
 
 

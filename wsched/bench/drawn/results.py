@@ -41,6 +41,7 @@ class Line:
         best: name of the fastest schedule; empty where none was right.
         best_ratio: as ``choice_ratio``, of that.
         of_best: the fastest schedule's time over the choice's, likewise; None where that failed.
+        schedules: how many ran, and were right.
         broken: systems that failed or were wrong, with the reason.
         refused: why wsched has no kernel; empty if it has one.
     """
@@ -52,6 +53,7 @@ class Line:
     best: str
     best_ratio: float | None
     of_best: float | None
+    schedules: int
     broken: dict[str, str]
     refused: str = ""
 
@@ -94,6 +96,7 @@ def line_of(problem: Drawn, results: Sequence[dict[str, Any]]) -> Line:
         best,
         over.get(best),
         1 / _ratio_of(right[choice], right[best]) if choice in right else None,
+        len(right),
         broken,
         first.get("refused", ""),
     )
@@ -117,7 +120,7 @@ def totals(lines: Sequence[Line]) -> list[str]:
             text = ratios_text(ratios, LIMIT)
             told.append(f"{what} over cuBLAS at {len(ratios)} problems: {text}")
     of_best = [ln.of_best for ln in lines if ln.of_best is not None]
-    if any(ratio < 1 for ratio in of_best):
+    if of_best and any(ln.schedules > 1 for ln in lines):
         near = sum(ratio >= NEAR for ratio in of_best)
         mean = f"geometric mean {geometric_mean(of_best):.3f}, least {min(of_best):.3f}"
         told.append(f"choice over the best: {mean}, {near} of {len(of_best)} at {NEAR:g} or above")
