@@ -30,6 +30,7 @@ from lowering.kernel.nodes import (
     StWord,
     Tcgen05Fence,
     TmaPrefetch,
+    WarpSync,
     WgmmaCommit,
     WgmmaFence,
 )
@@ -118,6 +119,7 @@ _COPIED: dict[type[Stmt], _Argument] = {
     WgmmaCommit: _argument(
         "the group is empty; waits that leave some pending count it, so cover more"
     ),
+    WarpSync: _argument("the threads of a warp meet once more"),
     WgmmaFence: _argument(
         "it orders registers, of which a role without products has none in flight", "wgmma.fence"
     ),

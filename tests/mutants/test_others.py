@@ -205,6 +205,12 @@ def test_beyond_what_it_is_in_order_with() -> None:
         ("tensor_memory_cluster", "nest", "tcgen05.alloc cells[0, 0, 0], 128 by one warp", "same"),
         ("split_cluster", "scope", "ring_first], order=relaxed.cluster", "first arrivals"),
         ("int8_split", "copy", "fence.proxy.async of compute behind griddep", "orders more"),
+        (
+            "grouped_first",
+            "copy",
+            "warp.sync of compute behind mbarrier.wait queue_full",
+            "once more",
+        ),
         ("pairs_queue", "decide", "%cluster.ctarank <= 0", "negative"),
         ("reductions_pingpong", "name", "t25, t8, below=below2", "stand for the same"),
         ("cluster_pingpong", "name", "< n_Mc // 8, select(divisor3 <= rest4, rest3", "factor"),
