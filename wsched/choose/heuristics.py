@@ -42,6 +42,7 @@ from wsched.choose.thread_loads import SURE, are_large, copied_us, variants
 from wsched.choose.tiles import CLUSTERS, TILES, Tile, splits, tiles_for, tiles_of_groups
 from wsched.choose.tuned.lookup import Hit, lookup
 from wsched.choose.ways import Way, fastest, ways
+from wsched.schedule.matmul.chunks import chunk_columns
 from wsched.schedule.matmul.early import in_parts, launched
 from wsched.schedule.matmul.kernel_options import thread_bytes
 from wsched.schedule.matmul.params import ClusterDims, MatmulParams, SplitKMode, ThreadLoads
@@ -65,6 +66,13 @@ WIDENED_STEPS = {4: 1, 8: 2}
 2026-11-29, 16 rows): of 4 bits 14.1 us with one, 14.3, 14.6 and 15.0 with more, 14.9 with none; of
 int8 19.0 with two and 20.2 with none, of e4m3 19.1, 19.6 with four, and 20.3. By groups of K 0.1
 to 0.4 slower with one: the first scales wait behind them."""
+
+
+DEFERRED_COLUMNS = 32
+"""Columns of a chunk from which on it is stored during the next tile's main loop. 64 groups of 128
+rows (2048 x 7168, H200, 2026-11-30): tiles of 64 x 240, 208 and 176, in chunks of 16 columns, take
+1.51, 1.66 and 1.56 of the cycles that they take otherwise, those of 256, 224, 192, 160 and 128, in
+chunks of 32 and 64, 0.99 to 1.01."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,10 +286,11 @@ def _deferred(problem: Problem, whole: Candidate) -> Candidate:
     does, as there is a step of the main loop for each chunk.
 
     Of groups, and of products alone, since no others were measured; where there are no groups
-    warpgroups in turns are as fast as any that share a tile (0008).
+    warpgroups in turns are as fast as any that share a tile (0008). Nor in narrow chunks.
     """
     params = replaced(whole.params, deferred_stores=True, epilogue_stages=1)
-    if problem.work or problem.matrices or refusal(problem, params):
+    narrow = chunk_columns(params, *problem.results) < DEFERRED_COLUMNS
+    if narrow or problem.work or problem.matrices or refusal(problem, params):
         return whole
     return Candidate.by_laws(problem, params)
 
