@@ -83,7 +83,7 @@ class Ends:
 
     def part(self, size: int) -> Part:
         """What the kernel has of a group of so many elements: of :attr:`Way.PARTS` what its share
-        says, else all of it, as if it had none: what it does with a part is said for any.
+        says, else all of it, so that the kernel is followed as one without a share is.
         """
         return self.share.part(size, INTEGERS) if self.way is Way.PARTS else Part(0, size)
 
