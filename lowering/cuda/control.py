@@ -33,8 +33,7 @@ def _let(e: Emitter, s: Let) -> None:
 
 def _part(e: Emitter, s: GroupPart) -> None:
     for let in arithmetic(s, e.kernel.share):
-        value, name = e.arg(let.value), let.var.name
-        e.out.line(f"const int {e.names.define('scalar', name, name.lstrip('%'))} = {value};")
+        _let(e, let)
 
 
 def _for(e: Emitter, s: For) -> None:

@@ -54,7 +54,7 @@ class Names:
         """
         if (kind, name) in self._given:
             raise InternalError("emit_cuda", f"{kind} {name} is defined twice")
-        self._given[kind, name] = identifier = self.fresh(wish or name)
+        self._given[kind, name] = identifier = self.fresh(wish or name.lstrip("%"))
         return identifier
 
     def of(self, kind: str, name: str) -> str:

@@ -55,8 +55,8 @@ from lowering.kernel.traits import Threads
 from lowering.kernel.verify_maps import declared_maps, declared_over, map_rules
 from lowering.kernel.verify_references import declared_shapes, reference_rules
 from lowering.kernel.verify_roles import role_rules
-from lowering.kernel.verify_values import declared, predicate_rules, share_problem, tensor_rules
-from lowering.kernel.visit import bodies, used
+from lowering.kernel.verify_values import declared, predicate_rules, share_rules, tensor_rules
+from lowering.kernel.visit import bodies, bound, used
 
 __all__ = ["verify"]
 
@@ -110,8 +110,7 @@ class _Verifier:
         yield from verify_tensor.declared_tensors(self.kernel)
         if self.stage is not None:
             yield from self.stage.undeclared(self.kernel)
-        if why := share_problem(self.kernel):
-            yield why
+        yield from share_rules(self.kernel)
         yield from role_rules(self.kernel)
         yield from self.body(self.kernel.body, scope, one_thread=False)
 
@@ -166,9 +165,8 @@ class _Verifier:
         if lists := bodies(stmt):
             yield from self.lists(stmt, lists, dict(scope), one_thread)
             return
-        for bound in (getattr(stmt, name, None) for name in stmt.TRAITS.binds):
-            if isinstance(bound, (Frag, Var)):
-                yield from self.define(scope, bound.name, bound.type)
+        for value in bound(stmt):
+            yield from self.define(scope, value.name, value.type)
 
     def lists(
         self, stmt: Stmt, lists: tuple[Body, ...], inside: dict[str, object], one_thread: bool

@@ -52,7 +52,7 @@ from lowering.kernel.storage_text import print_storage
 from lowering.kernel.verify_operands import operand_rules
 from lowering.kernel.visit import walk
 
-__all__ = ["RULES", "declared", "predicate_rules", "share_problem", "tensor_rules"]
+__all__ = ["RULES", "declared", "predicate_rules", "share_rules", "tensor_rules"]
 
 
 _ROW_BITS = {LdMatrix.OP: (128,), LdShared.OP: (256, 64, 32)}
@@ -267,14 +267,12 @@ def _dtypes(out: Frag, name: str, dtype: DType) -> str:
     return f"{out.name} is {out.type.dtype.value}, {name} holds {dtype.value}"
 
 
-def share_problem(kernel: Kernel) -> str:
-    """What is wrong with the share of a kernel; empty if nothing is, or it has none."""
-    if not kernel.share:
-        return ""
-    if why := kernel.share.problem:
-        return f"share {kernel.share}: {why}"
-    some = any(isinstance(s, GroupPart) for s in walk(kernel.body))
-    return "" if some else f"share {kernel.share}, and no {GroupPart.OP} of it"
+def share_rules(kernel: Kernel) -> Iterator[str]:
+    """What is wrong with the share of a kernel, if it has one."""
+    if kernel.share and (why := kernel.share.problem):
+        yield f"share {kernel.share}: {why}"
+    elif kernel.share and not any(isinstance(s, GroupPart) for s in walk(kernel.body)):
+        yield f"share {kernel.share}, and no {GroupPart.OP} of it"
 
 
 def _part(kernel: Kernel, stmt: GroupPart) -> Iterator[str]:

@@ -259,10 +259,14 @@ def defined(stmt: Stmt) -> frozenset[str]:
     """Names that ``stmt`` itself binds, inside or after it."""
     known = stmt._defined
     if known is None:
-        fields = _binding(type(stmt))
-        known = frozenset([v.name for field in fields for v in _bound(getattr(stmt, field))])
+        known = frozenset([v.name for v in bound(stmt)])
         object.__setattr__(stmt, "_defined", known)
     return known
+
+
+def bound(stmt: Stmt) -> list[Frag | Var]:
+    """The values that ``stmt`` itself binds, inside or after it."""
+    return [v for field in _binding(type(stmt)) for v in _bound(getattr(stmt, field))]
 
 
 def defined_in(stmts: Iterable[Stmt]) -> set[str]:

@@ -10,7 +10,7 @@ import numpy as np
 from lowering.kernel import nodes
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import Frag, Stmt
-from lowering.kernel.visit import walk
+from lowering.kernel.visit import bound, walk
 from lowering.machine.control import elect, for_, if_, let, on_warp, roles
 from lowering.machine.errors import FaultError
 from lowering.machine.program import Handler, Program, Run, execute
@@ -39,7 +39,7 @@ class _Meter:
     def handler(self, stmt: Stmt, program: Program) -> Run:
         """A run function that only counts; results are fragments without elements."""
         cost = SECONDS_PER_STATEMENT + SECONDS_PER_ELEMENT * _elements(stmt, program.kernel)
-        found = [getattr(stmt, name, None) for name in stmt.TRAITS.binds]
+        found = bound(stmt)
 
         def run(warp: Warp) -> None:
             self.seconds += cost
@@ -48,7 +48,7 @@ class _Meter:
             for out in found:
                 if isinstance(out, Frag):
                     warp.define(out, Registers(np.zeros(0, np.float32), 0))
-                elif out is not None:
+                else:
                     warp.env[out.name] = 0
 
         return run

@@ -86,15 +86,8 @@ def _all(kernel: Kernel, agents: tuple[Agent, ...]) -> Iterator[Obligation]:
     larger, usual = deque[_Size](), _sizes(kernel, units, waiting)
     while size := larger.popleft() if larger else next(usual, None):
         grid, memory = _grid(kernel, size, waiting), tables.ends(size.way, size.sizes)
-        if (
-            key := (
-                *size.sizes.values(),
-                grid.ctas,
-                size.many,
-                memory.way is Way.PARTS,
-                *memory.all,
-            )
-        ) in seen:
+        parts = size.way is Way.PARTS
+        if (key := (*size.sizes.values(), grid.ctas, size.many, parts, *memory.all)) in seen:
             followed |= size.chosen  # on more multiprocessors than it has tiles
             continue
         if grid.clusters > CLUSTERS and grid.waiting:

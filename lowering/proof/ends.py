@@ -18,7 +18,7 @@ from lowering.kernel.scalar_memory import LdGlobalScalar
 from lowering.kernel.visit import expressions, walk
 from lowering.proof.numbering import depends
 
-__all__ = ["Ends", "Tables", "Way", "Words", "grouped", "scalars_in_memory", "tables_of"]
+__all__ = ["Ends", "Tables", "Way", "Words", "grouped", "tables_of"]
 
 
 class Way(Enum):
@@ -51,6 +51,7 @@ class Ends:
         tile: elements of a tile of that.
         counts: how many numbers a table has, by its name.
         share: of each group, of a kernel that shares them out.
+        bounds: the parameters that are the extent.
     """
 
     way: Way
@@ -58,6 +59,7 @@ class Ends:
     tile: int
     counts: Mapping[str, int]
     share: Sharing = WHOLE
+    bounds: frozenset[str] = frozenset()
 
     def __call__(self, tensor: str, at: Sequence[int]) -> int:
         """A number."""
@@ -87,8 +89,12 @@ class Ends:
         """
         return self.share.part(size, INTEGERS) if self.way is Way.PARTS else Part(0, size)
 
-    def parts(self) -> list[range]:
-        """The elements of all groups that are the kernel's, one table having their ends."""
+    def parts(self) -> list[range] | None:
+        """The elements of all groups that are the kernel's; None where not one table has their
+        ends.
+        """
+        if not self.bounds or len(self.counts) != 1:
+            return None
         (name,), begin, found = self.counts, 0, list[range]()
         for group in range(self.counts[name]):
             end = min(max(self(name, (group,)), begin), self.largest)
@@ -134,10 +140,10 @@ class Tables:
         """What they hold at some sizes."""
         counts = {name: evaluate(e, sizes) for name, e in self.counts.items()}
         largest = max((sizes[b] for b in self.bounds or sizes), default=0)
-        return Ends(way, largest, self.tile, counts, self.share)
+        return Ends(way, largest, self.tile, counts, self.share, self.bounds)
 
 
-def scalars_in_memory(stmts: Iterable[Stmt]) -> Iterator[Var]:
+def _scalars_in_memory(stmts: Iterable[Stmt]) -> Iterator[Var]:
     """What statements read in memory, and parts of groups, whose sizes are that."""
     for stmt in stmts:
         match stmt:
@@ -164,7 +170,7 @@ class Words:
     def of(kernel: Kernel) -> Words:
         """Those of a kernel."""
         walked = list(walk(kernel.body))
-        names = frozenset(v.name for v in scalars_in_memory(walked))
+        names = frozenset(v.name for v in _scalars_in_memory(walked))
         found = Words(names, {s.var: s.value for s in walked if isinstance(s, Let)}, frozenset())
         if not names:
             return found

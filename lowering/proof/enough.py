@@ -164,7 +164,8 @@ class _Words:
         if not self.ahead(turns[0], carried, lets) or not self.plain(groups):
             raise UnknownError("the tiles that are dealt out do not begin with the first one")
         size, extent = self.sizes(carried, lets)
-        most = self.most(_whole(turns[0].more, lets), size)
+        wholes = {s.size: s.whole for s in self.parts}
+        most = self.most(_whole(turns[0].more, {**lets, **wholes}), size)
         words = most.of * poly(extent) + most.rest * poly(groups)
         for stop in sorted(stops, key=str):
             spare = (poly(stop) - poly(ONE)) * poly(Const(most.by)) - words
@@ -222,8 +223,6 @@ class _Words:
             return _Most(poly(ZERO), poly(e))
         if size is not None and poly(e) == size:
             return _Most(poly(ONE), poly(ZERO))
-        for part in (s for s in self.parts if s.size == e):
-            return self.most(_whole(part.whole, _lets(self.agent, self.facts)), size)
         match e:
             case Binary("ceildiv" | "//" as op, x, Const(int() as n)) if n > 0:
                 return self.most(x, size).part(n, op == "ceildiv")

@@ -26,7 +26,6 @@ from lowering.kernel.tensors import Ragged
 from lowering.kernel.traits import Threads
 from lowering.kernel.visit import walk
 from lowering.proof.board import EVENTS, Board, Env, Event, Region, Walker
-from lowering.proof.ends import Words
 from lowering.proof.obligation import UnknownError
 
 __all__ = ["STEPS", "misplaced"]
@@ -43,8 +42,7 @@ def misplaced(kernel: Kernel, board: Board, sizes: Env) -> str:
     """
     if board.wrong:
         return min(board.wrong)
-    several, bounds = _several(kernel), Words.of(kernel).bounds
-    mine = board.memory.parts() if bounds and len(board.memory.counts) == 1 else None
+    several, mine = _several(kernel), board.memory.parts()
     if kernel.share and mine is None:
         raise UnknownError("where groups end that kernels share out is not known")
     whole_rows = mine is not None or _ends_reach(kernel, board, sizes)
@@ -61,7 +59,7 @@ def misplaced(kernel: Kernel, board: Board, sizes: Env) -> str:
         for one, other in _overlapping(inside) if _several_grids(boxes, inside) else ():
             return f"{name}{_text(one)} and {name}{_text(other)} are both written"
         written, whole = sum(map(_count, inside)), prod(extents)
-        at = None if mine is None else _along(kernel, name, bounds)
+        at = _along(kernel, name, board.memory.bounds)
         if mine is not None and at is not None:
             for region in inside:
                 first, last = region[at]
@@ -77,10 +75,8 @@ def _along(kernel: Kernel, name: str, bounds: frozenset[str]) -> int | None:
     """The dimension of a result that groups are of; None of what is summed over groups, and of
     what has one number for each.
     """
-    tensor = kernel.find(TensorMap, name)
-    sizes = kernel.global_tensor(name).sizes if tensor is None else tensor.behind
-    found = (d for d, e in enumerate(sizes) if isinstance(e, Var) and e.name in bounds)
-    return next(found, None)
+    sizes = enumerate(_sizes(kernel, name))
+    return next((d for d, e in sizes if isinstance(e, Var) and e.name in bounds), None)
 
 
 def _ends_reach(kernel: Kernel, board: Board, sizes: Env) -> bool:
@@ -119,9 +115,13 @@ def _several(kernel: Kernel) -> set[str]:
 
 def _extents(kernel: Kernel, name: str, entry: int, sizes: Env) -> tuple[int, ...]:
     """Of a tensor."""
+    return tuple(evaluate(e, sizes | {"entry": entry}) for e in _sizes(kernel, name))
+
+
+def _sizes(kernel: Kernel, name: str) -> tuple[Expr, ...]:
+    """The same in words."""
     tensor = kernel.find(TensorMap, name)
-    found = kernel.global_tensor(name).sizes if tensor is None else tensor.behind
-    return tuple(evaluate(e, sizes | {"entry": entry}) for e in found)
+    return kernel.global_tensor(name).sizes if tensor is None else tensor.behind
 
 
 def _clipped(region: Region, extents: Sequence[int]) -> Region:

@@ -114,9 +114,8 @@ def measure(asked: Asked, show: Callable[[list[Line], dict[str, Any]], None]) ->
     gpu: dict[str, Any] = {}
     stopped, begun = "", monotonic()
     for number, known in enumerate(found):
-        left = tuple(p for p in asked.problems if str(p) not in known)
-        if number:
-            left = tuple(p for p in left if str(p) in found[0])
+        there = asked.problems if not number else [p for p in asked.problems if str(p) in found[0]]
+        left = tuple(p for p in there if str(p) not in known)
         if left and not stopped:
             gpu, gone = gpu or device(), monotonic() - begun
             if asked.seconds and gone >= asked.seconds:
