@@ -25,7 +25,8 @@ from lowering.kernel.scalar_memory import LdGlobalScalar, StGlobalScalar
 from lowering.kernel.tensors import Ragged
 from lowering.kernel.traits import Threads
 from lowering.kernel.visit import walk
-from lowering.proof.board import EVENTS, Board, Env, Event, Region, Walker
+from lowering.proof.board import Board, Env, Event, Region, Walker
+from lowering.proof.events import EVENTS
 from lowering.proof.obligation import UnknownError
 
 __all__ = ["STEPS", "misplaced"]

@@ -42,8 +42,9 @@ from lowering.kernel.sync import (
 )
 from lowering.kernel.tensor_memory import Tcgen05Alloc, Tcgen05Commit
 from lowering.kernel.tensors import ENTRY
-from lowering.proof.board import EVENTS, Board, Meeting, Walker
+from lowering.proof.board import Board, Meeting, Walker
 from lowering.proof.ends import Ends, Way
+from lowering.proof.events import EVENTS
 from lowering.proof.obligation import UnknownError
 
 N, AT, J, V, P, M = (Var(name) for name in "nijvpm")
