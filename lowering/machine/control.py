@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from lowering.ground.expr import Expr, Var
 from lowering.ground.sharing import INTEGERS
@@ -42,8 +42,11 @@ def part(stmt: GroupPart, program: Program) -> Run:
     return run
 
 
-def for_(stmt: For, program: Program) -> Run:
-    """``for``: the bounds are read once, all carried values change together; with ``break``."""
+def for_(stmt: For, program: Program, turns: Callable[[range], Iterable[int]] = iter) -> Run:
+    """``for``: the bounds are read once, all carried values change together; with ``break``.
+
+    ``turns`` says which iterations are executed of those that there are.
+    """
     start, stop, step = (program.scalar(e) for e in (stmt.start, stmt.stop, stmt.step))
     parts = _parts(stmt.body, program)
     inits = _values(tuple(c.init for c in stmt.carries), program)
@@ -59,7 +62,7 @@ def for_(stmt: For, program: Program) -> Run:
             raise FaultError(f"the step of the loop over {stmt.var.name} is {by}")
         values = _get(warp, inits)
         warp.loops += names
-        for i in range(first, last, by):
+        for i in turns(range(first, last, by)):
             bind(env, stmt.var, i)
             _set(warp, inside, values)
             for code, leaves in parts:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from functools import partial
 from math import prod
 
 import numpy as np
@@ -25,16 +27,26 @@ SECONDS_PER_ELEMENT = 1e-8
 2-core x86 machine and rounded up."""
 
 
-class _EnoughError(Exception):
-    """The estimate has passed the limit."""
+SAMPLES = 4
+"""Iterations of a loop that are walked at most: the first one, and those that stand for all others,
+so that a walk takes no longer for larger problems."""
 
 
 class _Meter:
     """Adds up the cost of what a warp executes."""
 
-    def __init__(self, limit: float) -> None:
-        self.limit = limit
+    def __init__(self) -> None:
         self.seconds = 0.0
+
+    def turns(self, of: range) -> Iterator[int]:
+        """The iterations to walk of a loop; what a few of them cost counts for all."""
+        if len(of) <= SAMPLES:
+            yield from of
+            return
+        yield of[0]
+        before, few = self.seconds, (of[1], of[len(of) // 2], of[-1])
+        yield from few  # not beyond a break
+        self.seconds = before + (self.seconds - before) * (len(of) - 1) / len(few)
 
     def handler(self, stmt: Stmt, program: Program) -> Run:
         """A run function that only counts; results are fragments without elements."""
@@ -43,8 +55,6 @@ class _Meter:
 
         def run(warp: Warp) -> None:
             self.seconds += cost
-            if self.seconds > self.limit:
-                raise _EnoughError
             for out in found:
                 if isinstance(out, Frag):
                     warp.define(out, Registers(np.zeros(0, np.float32), 0))
@@ -81,33 +91,33 @@ def _elements(stmt: Stmt, kernel: Kernel) -> int:
 
 
 _CONTROL: dict[type[Stmt], Handler] = {
-    nodes.Let: let, nodes.For: for_, nodes.If: if_, nodes.OnWarp: on_warp,
-    nodes.Elect: elect, nodes.Roles: roles,
-}  # fmt: skip
+    nodes.Let: let,
+    nodes.If: if_,
+    nodes.OnWarp: on_warp,
+    nodes.Elect: elect,
+    nodes.Roles: roles,
+}
 
 
-def estimate_seconds(
-    kernel: Kernel, params: Mapping[str, int], grid: int, *, limit: float = float("inf")
-) -> float:
+def estimate_seconds(kernel: Kernel, params: Mapping[str, int], grid: int) -> float:
     """Seconds that ``run_kernel`` needs on a CPU, within a factor of about three.
 
-    Walks CTA 0, which has the most tiles in every persistent schedule, and takes the first warp of
-    each warpgroup for all four. A walk that passes ``limit`` stops there. Where tiles are dealt out
-    at run time, CTA 0 is taken to get all of them, since what it reads from its queue is always 0.
+    Walks CTA 0, which has the most tiles in every persistent schedule, some iterations of each
+    loop, and takes the first warp of each warpgroup for all four. Where tiles are dealt out at run
+    time, CTA 0 is taken to get all of them, since what it reads from its queue is always 0.
     """
     dealt = any(isinstance(s, nodes.Break) for s in walk(kernel.body))
     alike = 4 * (kernel.cluster if dealt else kernel.ctas(grid, params))
-    meter = _Meter(limit / alike)
+    meter = _Meter()
     leaves = {
         cls: meter.handler for cls in vars(nodes).values()
         if isinstance(cls, type) and issubclass(cls, Stmt)
     }  # fmt: skip
-    program = Program(kernel, leaves | _CONTROL)
+    loops: dict[type[Stmt], Handler] = {nodes.For: partial(for_, turns=meter.turns)}
+    program = Program(kernel, leaves | _CONTROL | loops)
     cluster = Cluster(kernel, {}, params, grid, 0, Scheduler("eager", "", 1), None)
-    try:
+    with suppress(FaultError):  # a faulty kernel is told so by the run
         for warp in cluster.warps[: kernel.threads // 32 : 4]:
             for _ in execute(warp, program.code):
                 pass
-    except (_EnoughError, FaultError):
-        pass  # a faulty kernel is told so by the run
     return alike * meter.seconds

@@ -341,21 +341,19 @@ def refuse_long_run(
         WschedError: the environment's limit is no number of seconds.
     """
     limit = _limit_from_environment() if limit_seconds is None else limit_seconds
-    # Bounds the walk of the estimate to about a second beyond what the limit asks for.
-    most = limit / share + 32.0 * grid
-    whole = estimate_seconds(kernel, params, grid, limit=most)
-    seconds = whole * share
+    seconds = share * estimate_seconds(kernel, params, grid)
     if seconds > limit:
-        about = "more than" if whole >= most else "about"
         raise UnsupportedError(
-            f"a run of {kernel.name} on the machine that takes {about} {_seconds(seconds)}",
+            f"a run of {kernel.name} on the machine that takes about {_seconds(seconds)}",
             f"runs of up to {_seconds(limit)}",
             f"Take a smaller problem, or raise the limit: limit_seconds or {LIMIT}",
         )
 
 
 def _seconds(time: float) -> str:
-    """A time for people: whole seconds, two digits of shorter ones."""
+    """A time for people: whole hours or seconds, two digits of shorter ones."""
+    if time >= 7200:
+        return f"{time / 3600:.0f} h"
     return f"{time:.0f} s" if time >= 10 or time == 0 else f"{time:.2g} s"
 
 

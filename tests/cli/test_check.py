@@ -18,6 +18,8 @@ from lowering.target.targets import named as named_target
 from tests import int4
 from tests.computed import cast
 from tests.epilogues import epilogue
+from tests.grouped import BIAS, FORMS, GATE, grouped
+from tests.run.test_siblings import kernel as siblings
 from tests.schedules import definition
 from wsched.cli import check as module
 from wsched.cli.check import check, random_inputs
@@ -25,6 +27,7 @@ from wsched.front.drawn import drawn_values
 from wsched.front.known import import_fusion
 from wsched.front.sizes import Extents, kernel_for
 from wsched.fusion import DataType, the_matmul
+from wsched.run.compiled import CompiledFusion
 
 SMALL = Extents(72, 136, 64)
 
@@ -62,6 +65,39 @@ def test_right_in_other_layouts(library: str) -> None:
     inputs = random_inputs(kernel.fusion, SMALL, 0, "cpu")
     assert the_matmul(kernel.fusion).a.in_memory[-1].label == "N"
     assert check(kernel, inputs).text.startswith("RIGHT: 72 x 136 Half result against ")
+
+
+GROUPS = {name: grouped(ranks=ranks) for name, ranks in FORMS.items()}
+GROUPS |= {"gate and up": GATE, "bias and residual": BIAS}
+
+
+@pytest.mark.parametrize("groups", [1, 5])
+@pytest.mark.parametrize("name", GROUPS)
+def test_groups(name: str, groups: int, library: str) -> None:
+    """Rows, columns or what is summed over, shared out at ends that are drawn."""
+    extents = Extents.parse(f"{groups}x72x40x96")
+    kernel = kernel_for(GROUPS[name], extents)
+    inputs = random_inputs(kernel.fusion, extents, 3, "cpu")
+    outcome = check(kernel, inputs)
+    count = "1 group" if groups == 1 else "5 groups"
+    assert outcome.passed and f"72 x 40 in {count} BFloat16 result against " in outcome.text
+    if groups > 1:  # the first has all: another result
+        other = [*inputs[:2], inputs[2] * 0 + inputs[2][-1], *inputs[3:]]
+        assert check(kernel, other).passed
+        assert not _alike(kernel, inputs, other)
+
+
+def _alike(kernel: CompiledFusion, first: Any, second: Any) -> bool:
+    run = module._run_numpy if isinstance(first[0], np.ndarray) else module._run_torch
+    return bool(np.array_equal(run(kernel, first)[0][0], run(kernel, second)[0][0]))
+
+
+def test_kernels_that_share_groups_out(library: str) -> None:
+    """What is compared is what all of them have written."""
+    made = siblings("near")
+    extents = Extents.parse("3x500x40x96")
+    outcome = check(made, random_inputs(made.fusion, extents, 0, "cpu"))
+    assert outcome.passed and all(k.kernel.name in outcome.text for k in made.launched)
 
 
 def of_words(group: int) -> tuple[str, Extents]:

@@ -15,7 +15,7 @@ from tests.run.test_grouped import SMALL
 from tests.schedules import SCHEDULES, definition, dynamic
 from wsched.explore import model
 from wsched.explore.data import Page
-from wsched.explore.model import FILMS, Asked, book_of, page_of
+from wsched.explore.model import FILMS, Asked, book_of, pages_of
 from wsched.explore.page import LARGEST, packed, page_html, unpacked
 from wsched.front.schedule import Schedule
 from wsched.front.sizes import Extents, kernel_for
@@ -68,7 +68,7 @@ def test_a_kernel_at_512_fits() -> None:
 @pytest.mark.slow
 def test_a_problem_that_is_too_large_for_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WSCHED_MACHINE_SECONDS", "0.001")
-    shown = page_of(asked())
+    (shown,) = pages_of(asked())
     assert shown.films == ()
     assert shown.unfilmed.endswith("Take a smaller problem, or raise the limit: limit_seconds or "
                                    "WSCHED_MACHINE_SECONDS")  # fmt: skip
@@ -111,21 +111,21 @@ def test_films_say_how_far_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_sizes_without_a_kernel() -> None:
     large = Extents(10**8, 10**7, 64)
     with pytest.raises(UnsupportedError) as error:
-        page_of(asked(extents=large))
+        pages_of(asked(extents=large))
     assert error.value.what == f"a page of {large}" and " CTAs, where " in error.value.hint
 
 
 @pytest.mark.slow
-def test_rows_in_groups_have_no_film() -> None:
-    shown = page_of(asked(definition=BIAS, text=BIAS))
-    assert shown.films == () and "random inputs for rows in groups" in shown.unfilmed
+def test_rows_in_groups_have_films() -> None:
+    (shown,) = pages_of(asked(definition=BIAS, text=BIAS))
+    assert [f.adversary for f in shown.films] == list(FILMS)
     assert shown.codes[0].lines and shown.nests
 
 
 @pytest.mark.slow
 def test_a_schedule_call_by_call_has_no_parameters() -> None:
     schedule = Schedule.of(definition(), SCHEDULES["coop_128x128"])
-    shown = page_of(asked(definition=schedule, text=str(schedule)))
+    (shown,) = pages_of(asked(definition=schedule, text=str(schedule)))
     assert [c.name for c in shown.choices] == ["schedule"]
     assert shown.us is None and shown.times == ()
     assert shown.definition == str(schedule)
@@ -133,7 +133,7 @@ def test_a_schedule_call_by_call_has_no_parameters() -> None:
 
 @pytest.mark.slow
 def test_parameters_that_were_given_are_priced() -> None:
-    shown = page_of(asked(params=SCHEDULES["pingpong_128x128"]))
+    (shown,) = pages_of(asked(params=SCHEDULES["pingpong_128x128"]))
     by_name = {c.name: c for c in shown.choices}
     assert by_name["params"].reason == "given, not chosen by the heuristic"
     assert by_name["buffering_loop_level"].value == "WarpTiles"
@@ -144,7 +144,7 @@ def test_parameters_that_were_given_are_priced() -> None:
 def test_a_trace_stands_beside_what_is_predicted() -> None:
     kernel = dict(page().facts)["kernel"]
     spans = (Span("main_loop", 0, 0, "compute", 0, 0, 0, 0.0, 5.0),)
-    shown = page_of(asked(), Trace(f"{kernel}_traced", "ns", spans))
+    (shown,) = pages_of(asked(), Trace(f"{kernel}_traced", "ns", spans))
     assert [t.title for t in shown.times] == ["predicted", "measured"]
 
 
@@ -158,7 +158,7 @@ def test_the_trace_of_another_kernel(kind: str) -> None:
     elif kind == "schedule":
         of = asked(definition=Schedule.of(definition(), SCHEDULES["coop_128x128"]))
     with pytest.raises(InputError) as e:
-        page_of(of, Trace("other_traced", "ns", ()))
+        pages_of(of, Trace("other_traced", "ns", ()))
     kernel = kernel_for(of.definition, Extents(128, 128, 128), 132, None, target).kernel.name
     text = f"the trace is of other, the page of {kernel}: was it made with other options?"
     assert str(e.value) == text
@@ -170,12 +170,27 @@ def test_without_a_compiler_the_rest_is_there(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr("lowering.cuda.cache.nvrtc_version", nothing)
     monkeypatch.setattr("lowering.cuda.nvrtc.nvrtc_version", nothing)
-    shown = model.page_of(asked())
+    (shown,) = model.pages_of(asked())
     assert "NVRTC" in dict(shown.facts)["registers"]
     assert shown.codes[0].lines and "NVRTC" in shown.codes[1].missing
     assert "NVRTC" in shown.codes[2].missing and shown.films
     route = dict(shown.facts)["nvFuser's route"]
     assert route.startswith("predicted ") and " us: matmul by cuBLAS" in route
+
+
+EXPERTS = """
+def nvfuser_fusion(fd : FusionDefinition) -> None :
+    x = fd.define_tensor(shape=[8192, 4096], dtype=DataType.BFloat16)
+    ends = fd.define_tensor(shape=[8], dtype=DataType.Int32)
+    gate = fd.define_tensor(shape=[8, 4096, 14336], dtype=DataType.BFloat16, stride_order=[2, 0, 1])
+    up = fd.define_tensor(shape=[8, 4096, 14336], dtype=DataType.BFloat16, stride_order=[2, 0, 1])
+    down = fd.define_tensor(shape=[8, 14336, 4096], dtype=DataType.BFloat16, stride_order=[2, 0, 1])
+    g = fd.ops.grouped_mm(x, gate, ends, dtype=DataType.Float)
+    u = fd.ops.grouped_mm(x, up, ends, dtype=DataType.Float)
+    h = fd.ops.cast(fd.ops.mul(fd.ops.silu(g), u), dtype=DataType.BFloat16)
+    fd.add_output(fd.ops.grouped_mm(h, down, ends))
+"""
+"""Experts of Mixtral 8x7B, of whose gate and up four kernels share the groups out."""
 
 
 # --- several kernels ------------------------------------------------------------------------------
@@ -256,10 +271,32 @@ def test_a_trace_is_shown_with_the_kernel_of_a_cut_that_it_is_of() -> None:
 
 @pytest.mark.slow
 def test_kernels_that_share_groups_out() -> None:
-    """What is launched, and which of them the page is of."""
+    """A page for each, with its own loops, texts, code and films, and what is said of all."""
     params = shared(tuple(dynamic(SMALL[name]) for name in ("ping-pong", "exchanged")))
     text = grouped()
-    shown = page_of(asked(definition=text, text=text, params=params))
-    names = [name for name, _ in shown.facts]
-    assert dict(shown.facts)["shown here"] == "the first of 2 kernels that share groups out"
-    assert names.count("registers") == dict(shown.facts)["kernel"].count(",") + 1
+    found = book_of(asked(definition=text, text=text, params=params))
+    assert found.program is None and found.title == found.kernels[0].title
+    for number, shown in enumerate(found.kernels, 1):
+        assert shown.title.endswith(f", kernel {number} of 2")
+        facts = dict(shown.facts)
+        name, rest = facts["shown here"].split(", ")
+        assert rest == f"kernel {number} of 2 that share groups out"
+        assert name == facts["kernel"].split(", ")[number - 1]
+        assert [n for n, _ in shown.facts].count("registers") == 2
+        assert name in "\n".join(shown.codes[0].lines) and name in shown.table[shown.texts[-1][0]]
+        assert [f.adversary for f in shown.films] == list(FILMS)
+    first, second = found.kernels
+    assert first.us == second.us and first.nests != second.nests
+    tiles = {c.name: c.value for c in second.choices}["tile_sizes"]
+    assert tiles == "64x16x32, 1 warpgroup of 64x16x32"
+
+
+@pytest.mark.slow
+def test_a_part_whose_kernels_share_groups_out() -> None:
+    """The part leads to the first of them, and those of the next part come behind them all."""
+    found = book_of(asked(definition=EXPERTS, text=EXPERTS, extents=None))
+    assert found.program is not None
+    assert [s.kernel for s in found.program.steps] == [0, 4]
+    ends = [shown.title.partition(" on ")[2] for shown in found.kernels]
+    assert ends == [f"an H200, kernel {n} of 4" for n in (1, 2, 3, 4)] + ["an H200"]
+    assert all("201326592" in shown.unfilmed for shown in found.kernels)

@@ -35,6 +35,7 @@ from wsched.run.compiled import CompiledFusion
 from wsched.run.counts import require_countable
 from wsched.run.cpu import grid_on_cpu, refuse_large, run_arrays
 from wsched.run.finish import finished
+from wsched.run.in_groups import own_parts, sums_of_groups
 from wsched.run.reference import computed_operands, joined, multiplied, reference
 from wsched.run.words import of_words
 from wsched.schedule.entries import with_sums
@@ -179,12 +180,12 @@ def check(kernel: CompiledFusion, inputs: list[Any]) -> Outcome:
     """
     fusion = kernel.fusion
     said = [_said(b.dtype, x) for b, x in zip(fusion.inputs, inputs, strict=True)]
-    given = partial(_in_fp32, fusion, said)
+    given, ends = partial(_in_fp32, fusion, said), _ends(fusion, said)
     if isinstance(inputs[0], np.ndarray):
         where, by = "the machine model (CPU, byte for byte)", "NumPy"
         got, seconds = _run_numpy(kernel, inputs)
         computed = computed_operands(fusion, given, _as_held)
-        made = multiplied(fusion, said, _einsum_numpy, computed=computed)
+        made = multiplied(fusion, said, sums_of_groups(_einsum_numpy, ends), computed=computed)
     else:
         import torch
 
@@ -194,9 +195,11 @@ def check(kernel: CompiledFusion, inputs: list[Any]) -> Outcome:
         got, seconds = _run_torch(kernel, inputs)
         computed = computed_operands(fusion, given, _as_held_by_torch)
         on = {n: torch.from_numpy(x).to(inputs[0].device) for n, x in computed.items()}
-        made = multiplied(fusion, said, _einsum_torch, torch.cat, on)
+        made = multiplied(fusion, said, sums_of_groups(_einsum_torch, ends), torch.cat, on)
     extents = extents_of_arrays(fusion, inputs)
-    expected = reference(fusion, made, _epilogue_inputs(fusion, said), extents)
+    whole = reference(fusion, made, _epilogue_inputs(fusion, said), extents)
+    bound = zip(fusion.outputs, whole, strict=True)
+    expected = [own_parts(fusion, b, value, ends) for b, value in bound]
     types = [b.dtype for b in fusion.outputs]
     error = max(map(_error, got, expected, types))
     odd = sum(int(np.count_nonzero(~np.isfinite(x))) for x in got)
@@ -205,12 +208,13 @@ def check(kernel: CompiledFusion, inputs: list[Any]) -> Outcome:
     sizes = dict(zip(fusion.result_axes, next(iter(made.values())).shape, strict=True))
     axes = fusion.matrices[0].axes if fusion.matrices else fusion.result_axes
     shape = " x ".join(str(sizes[a]) for a in axes)
+    groups = f" in {len(ends)} group{'s' * (len(ends) != 1)}" if fusion.groups is not None else ""
     kinds = [str(b.dtype) for b in fusion.outputs]
     text = (
-        f"{'RIGHT' if passed else 'WRONG'}: {shape} {' and '.join(kinds)} result against {by} in "
-        "fp32\n"
+        f"{'RIGHT' if passed else 'WRONG'}: {shape}{groups} {' and '.join(kinds)} result against "
+        f"{by} in fp32\n"
         f"  relative error (Frobenius norm) {error:.1e}, limit {limit:.0e}{_odd(odd, error)}\n"
-        f"  {kernel.kernel.name}\n"
+        f"  {', '.join(k.kernel.name for k in kernel.launched)}\n"
         f"  ran on {where} in {seconds:.2g} s\n"
     )
     return Outcome(passed, error, limit, seconds, text)
@@ -296,6 +300,15 @@ def _said(dtype: DataType, given: Any) -> Any:
     return of_words(given.cpu().numpy() if hasattr(given, "is_cuda") else given)
 
 
+def _ends(fusion: Fusion, inputs: Sequence[Any]) -> Any:
+    """Where groups end, as a NumPy array; empty where there are none."""
+    if fusion.groups is None:
+        return np.empty(0, np.int64)
+    at = next(n for n, b in enumerate(fusion.inputs) if b.key == fusion.groups.ends)
+    given = inputs[at]
+    return np.asarray(given.cpu() if hasattr(given, "is_cuda") else given)
+
+
 def _in_fp32(fusion: Fusion, inputs: list[Any], name: str) -> Any:
     """An input by its tensor, as a NumPy array."""
     x = next(x for b, x in zip(fusion.inputs, inputs, strict=True) if b.tensor == name)
@@ -351,6 +364,7 @@ def _run_numpy(kernel: CompiledFusion, inputs: list[Any]) -> tuple[list[Any], fl
     fusion, bound = kernel.fusion, machine_arrays(kernel, inputs)
     start = perf_counter()
     if bound.results[0].size:
-        run_arrays(kernel.kernel, bound.arrays, bound.extents)
+        for each in kernel.launched:
+            run_arrays(each.kernel, bound.arrays, bound.extents)
     whole = (finished(fusion, b, r) for b, r in zip(fusion.outputs, bound.results, strict=True))
     return [np.asarray(r, np.float32) for r in whole], perf_counter() - start

@@ -17,8 +17,8 @@ from lowering.ground.errors import UnsupportedError
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.text import kernel_lines, parse_kernel, print_kernel
 from wsched.explore.data import Code
-from wsched.run.compiled import CompiledFusion
 from wsched.run.made import LINES
+from wsched.run.on_device import OnDevice
 
 __all__ = ["codes_of", "cuda_of", "ptx_lines", "sass_lines"]
 
@@ -26,7 +26,7 @@ Lines = tuple[tuple[str, ...], tuple[int, ...]]
 """Lines of a text, and of each the line of CUDA that it is from, counted from 0; -1 of none."""
 
 
-def codes_of(compiled: CompiledFusion) -> tuple[Code, ...]:
+def codes_of(compiled: OnDevice) -> tuple[Code, ...]:
     """CUDA, PTX and SASS of a kernel; of what cannot be made here the reason."""
     kernel = compiled.kernel
     source, name = compiled.source, f"{kernel.name}.cu"

@@ -19,6 +19,7 @@ from wsched.explore.graph import graph_of
 from wsched.explore.program import program_of
 from wsched.explore.texts import texts_of
 from wsched.explore.times import measured, predicted
+from wsched.front.choices import choices_of
 from wsched.front.cut.sizes import OPEN
 from wsched.front.drawn import drawn_inputs, machine_arrays
 from wsched.front.explain import explain_definition, planned_cut
@@ -33,14 +34,14 @@ from wsched.importer.definition import definition_text
 from wsched.importer.input_error import InputError
 from wsched.run.compiled import CompiledFusion
 from wsched.run.grid import Grid
-from wsched.run.on_device import TRACED
+from wsched.run.on_device import TRACED, OnDevice
 from wsched.schedule.entries import with_sums
 from wsched.schedule.loops import extent_lines
 from wsched.schedule.matmul.params import MatmulParams
 from wsched.trace.timeline import Trace
 from wsched.version import __version__
 
-__all__ = ["FILMS", "Asked", "book_of", "page_of"]
+__all__ = ["FILMS", "Asked", "book_of", "pages_of"]
 
 FILMS: tuple[Order, ...] = ("random", "fair", "lazy")
 """Orders that are filmed: copies land at any time, at once, and as late as can be."""
@@ -94,12 +95,13 @@ def book_of(asked: Asked, trace: Trace | None = None) -> Book:
         if asked.params is not None:
             raise
         return _cut_book(asked, trace, Refusal("one kernel", str(e)))
-    one = page_of(asked, trace)
-    return Book(one.title, None, (one,), __version__)
+    pages = pages_of(asked, trace)
+    return Book(pages[0].title, None, pages, __version__)
 
 
-def page_of(asked: Asked, trace: Trace | None = None) -> Page:
-    """The model of what a page shows of a definition that is one kernel, as :func:`book_of`.
+def pages_of(asked: Asked, trace: Trace | None = None) -> tuple[Page, ...]:
+    """The models of what a page shows of a definition that is one kernel, as :func:`book_of`; of
+    each one where several share the groups of a matmul out.
 
     Raises:
         UnsupportedError: there is no single kernel for the definition.
@@ -121,7 +123,7 @@ def page_of(asked: Asked, trace: Trace | None = None) -> Page:
         why = next(r.reason for r in found.refusals if r.what == WSCHED)
         raise UnsupportedError(f"a page of {extents}", "sizes that have a kernel", why)
     problem = extents.problem(compiled.fusion, asked.sms, asked.target)
-    return _page(compiled, found, problem, extents, asked.text, trace)
+    return _pages(compiled, found, problem, extents, asked.text, trace)
 
 
 def _fusion_of(definition: str | Schedule) -> Fusion:
@@ -146,7 +148,7 @@ def _cut_book(asked: Asked, trace: Trace | None, why: Refusal) -> Book:
         key = part.kernel.kernel.name, part.problem
         if key not in numbers:
             numbers[key] = len(pages)
-            pages.append(_part_page(part, part.kernel, part.problem, asked.device, trace))
+            pages += _part_pages(part, part.kernel, part.problem, asked.device, trace)
         kernels.append(numbers[key])
     found = cut.explain(asked.device, (why,))
     program = program_of(cut.parts, found, kernels, asked.text)
@@ -154,45 +156,54 @@ def _cut_book(asked: Asked, trace: Trace | None, why: Refusal) -> Book:
     return Book(f"{count} on {asked.device}", program, tuple(pages), __version__)
 
 
-def _part_page(
+def _part_pages(
     part: Part, compiled: CompiledFusion, problem: Problem, device: str, trace: Trace | None
-) -> Page:
+) -> tuple[Page, ...]:
     found = explain_kernel(compiled, problem, device, part.copied)
     extents = Extents.of_problem(problem, compiled.fusion)
     text = definition_text(part.definition)
     mine = trace if trace is not None and _is_of(compiled, trace) else None
-    return _page(compiled, found, problem, extents, text, mine)
+    return _pages(compiled, found, problem, extents, text, mine)
 
 
-def _page(
+def _pages(
     compiled: CompiledFusion,
     found: Explanation,
     problem: Problem,
     extents: Extents,
     definition: str,
     trace: Trace | None,
-) -> Page:
-    facts, texts = found.kernel, texts_of(compiled)
+) -> tuple[Page, ...]:
+    """A page for each kernel that is launched; what is said of all of them is on each."""
+    facts, fusion, kernels = found.kernel, compiled.fusion, compiled.launched
     assert facts is not None  # there is a kernel
-    films, unfilmed = _films(compiled, extents)
-    return Page(
-        title=f"{facts.problem} on {found.device}",
-        facts=_facts(compiled, facts, found),
-        definition=definition,
-        graph=graph_of(compiled.plan),
-        nests=texts.nests,
-        extents=tuple(line.strip() for line in extent_lines(compiled.fusion, compiled.plan.graph)),
-        stages=texts.stages,
-        table=texts.table,
-        texts=texts.texts,
-        codes=codes_of(compiled),
-        films=films,
-        unfilmed=unfilmed,
-        times=_times(compiled, facts, trace),
-        choices=_choices(compiled, problem, facts, found),
-        us=facts.predicted_us,
-        ways=tuple(facts.others.items()),
-    )
+    pages = []
+    for number, kernel in enumerate(kernels, 1):
+        which = f"kernel {number} of {len(kernels)}" if len(kernels) > 1 else ""
+        texts, (films, unfilmed) = texts_of(kernel), _films(kernel, extents)
+        pages.append(
+            Page(
+                title=f"{facts.problem} on {found.device}{which and f', {which}'}",
+                facts=_facts(compiled, kernel, facts, found, which),
+                definition=definition,
+                graph=graph_of(kernel.plan),
+                nests=texts.nests,
+                extents=tuple(s.strip() for s in extent_lines(fusion, kernel.plan.graph)),
+                stages=texts.stages,
+                table=texts.table,
+                texts=texts.texts,
+                codes=codes_of(kernel),
+                films=films,
+                unfilmed=unfilmed,
+                times=_times(compiled, facts, trace),
+                choices=_choices(compiled, problem, facts, found)
+                if kernel is compiled
+                else _of_sibling(kernel, problem),
+                us=facts.predicted_us,
+                ways=tuple(facts.others.items()),
+            )
+        )
+    return tuple(pages)
 
 
 def _is_of(compiled: CompiledFusion, trace: Trace) -> bool:
@@ -212,9 +223,9 @@ def _require_one_of(kernels: list[CompiledFusion], trace: Trace | None) -> None:
 
 
 def _facts(
-    compiled: CompiledFusion, facts: KernelFacts, found: Explanation
+    compiled: CompiledFusion, kernel: OnDevice, facts: KernelFacts, found: Explanation, which: str
 ) -> tuple[tuple[str, str], ...]:
-    """Names and values for the head of the page."""
+    """Names and values for the head of the page of one of the kernels."""
     rows = [
         ("problem", facts.problem),
         ("kernel", facts.kernel),
@@ -222,9 +233,9 @@ def _facts(
         ("grid", f"{facts.grid} CTAs of {facts.threads} threads"),
         ("shared memory", f"{facts.shared_bytes} bytes of a CTA"),
     ]
-    if compiled.siblings:
-        count = len(compiled.launched)
-        rows.append(("shown here", f"the first of {count} kernels that share groups out"))
+    if which:
+        shown = f"{kernel.kernel.name}, {which} that share groups out"
+        rows.append(("shown here", shown))
     rows += [("registers", _registers(grid)) for grid in compiled.grids]
     if facts.cost is not None:
         rows.append(("predicted", str(facts.cost)))
@@ -242,7 +253,7 @@ def _registers(grid: Grid) -> str:
     return f"{resources.registers} a thread at entry, {resources.spilled} spilled"
 
 
-def _films(compiled: CompiledFusion, extents: Extents) -> tuple[tuple[Film, ...], str]:
+def _films(compiled: OnDevice, extents: Extents) -> tuple[tuple[Film, ...], str]:
     """A film in each order; none of a problem that the machine does not take, and why."""
     rings = [ring.name for ring in compiled.tile_level.rings]
     found = []
@@ -260,7 +271,7 @@ def _films(compiled: CompiledFusion, extents: Extents) -> tuple[tuple[Film, ...]
     return tuple(found), ""
 
 
-def _require_room(compiled: CompiledFusion, extents: Extents) -> None:
+def _require_room(compiled: OnDevice, extents: Extents) -> None:
     """Refuse a film before its tensors take memory.
 
     Raises:
@@ -301,6 +312,14 @@ def _choices(
     rows += [Choice(p.name, p.value, "", _otherwise(p)) for p in priced.values()
              if p.name not in said and p.others]  # fmt: skip
     return tuple(rows)
+
+
+def _of_sibling(kernel: OnDevice, problem: Problem) -> tuple[Choice, ...]:
+    """What a kernel that has a share of the groups is; nobody prices it alone."""
+    fusion = kernel.fusion
+    ctas = kernel.grid(with_sums(fusion, problem.extents(fusion)), problem.sms)
+    told = choices_of(kernel, problem, "that it has a share of", ctas)
+    return tuple(Choice(c.name, c.value, c.reason, ()) for c in told)
 
 
 def _otherwise(priced: Priced | None) -> tuple[Otherwise, ...]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from passes.pipeline import passes_of, steps
 from wsched.explore.data import Nest, NestLine, Stage
 from wsched.explore.links import KernelText, lines_of
-from wsched.run.compiled import CompiledFusion
+from wsched.run.on_device import OnDevice
 from wsched.schedule.loops import nest_lines
 from wsched.schedule.plan import Plan
 from wsched.schedule.proof.nest import Leaf, leaves
@@ -25,7 +25,7 @@ class Texts:
     texts: tuple[tuple[int, ...], ...]
 
 
-def texts_of(compiled: CompiledFusion) -> Texts:
+def texts_of(compiled: OnDevice) -> Texts:
     """The texts of a kernel. The passes run again."""
     plan = compiled.plan
     about = {"lower": "One loop nest for each part of the schedule, at the level of tiles"}

@@ -10,7 +10,7 @@ from wsched.choose.copy_engine import asks_dearly, streams
 from wsched.choose.problem import Problem
 from wsched.choose.thread_loads import copied_us
 from wsched.front.explanation import Choice
-from wsched.run.compiled import CompiledFusion
+from wsched.run.on_device import OnDevice
 from wsched.schedule.matmul.instruction import sum_stages
 from wsched.schedule.matmul.params import MatmulParams
 from wsched.schedule.matmul.shared import BARRIER_BYTES, shared_bytes
@@ -18,7 +18,7 @@ from wsched.schedule.matmul.shared import BARRIER_BYTES, shared_bytes
 __all__ = ["choices_of"]
 
 
-def choices_of(kernel: CompiledFusion, problem: Problem, why: str, grid: int) -> tuple[Choice, ...]:
+def choices_of(kernel: OnDevice, problem: Problem, why: str, grid: int) -> tuple[Choice, ...]:
     """Every parameter that the heuristic decides, and why; of the tile ``why`` says it."""
     params, trials = kernel.params, kernel.trials
     tile, options = params.output_tile, params.circular_buffer_options

@@ -11,8 +11,8 @@ import numpy as np
 from lowering.ground.errors import UnsupportedError
 from wsched.front.sizes import Extents
 from wsched.fusion import DataType, Fusion, TensorBinding
-from wsched.run.compiled import CompiledFusion
 from wsched.run.finish import parts_shape, with_parts
+from wsched.run.on_device import OnDevice
 from wsched.run.words import in_words, sizes_of
 from wsched.schedule.entries import with_sums
 
@@ -35,21 +35,28 @@ def drawn_values(
     fusion: Fusion, extents: Extents, seed: int
 ) -> Iterator[tuple[TensorBinding, Any, list[int]]]:
     """Of each input its values in fp32, in the order of memory, and how to permute them; of
-    integers of 4 bits their words.
+    integers of 4 bits their words, of groups the ends of some that share all out.
 
     Raises:
-        UnsupportedError: rows in groups, whose ends are no random numbers; rows that end within a
-            word.
+        UnsupportedError: rows that end within a word.
     """
-    if fusion.groups is not None:
-        what = "random inputs for rows in groups"
-        raise UnsupportedError(what, "definitions without grouped_mm")
     generator, sizes = np.random.default_rng(seed), extents.named(fusion)
+    groups = fusion.groups
     for binding in fusion.inputs:
         order = _stored(fusion, binding)
         own = dict(zip(binding.axes, binding.extents, strict=True))
-        values = _drawn(generator, [sizes[own[a]] for a in order], binding.dtype)
+        if groups is not None and binding.key == groups.ends:
+            values = _ends(generator, sizes[groups.axis], sizes[groups.along])
+        else:
+            values = _drawn(generator, [sizes[own[a]] for a in order], binding.dtype)
         yield binding, values, [order.index(a) for a in binding.axes]
+
+
+def _ends(generator: np.random.Generator, groups: int, whole: int) -> Any:
+    """Where groups end that share ``whole`` rows out: any number is as likely to be an end."""
+    ends = np.sort(generator.integers(0, whole + 1, groups))
+    ends[-1:] = whole
+    return ends.astype(np.float32)
 
 
 def _drawn(generator: np.random.Generator, shape: list[int], dtype: DataType) -> Any:
@@ -79,25 +86,42 @@ class MachineArrays:
     results: list[Any]
 
 
-def machine_arrays(kernel: CompiledFusion, inputs: list[Any]) -> MachineArrays:
+def machine_arrays(kernel: OnDevice, inputs: list[Any]) -> MachineArrays:
     """What ``run_arrays`` is given of a call with NumPy arrays."""
-    fusion = kernel.fusion
-    arrays = {}
+    fusion, groups = kernel.fusion, kernel.fusion.groups
+    arrays: dict[str, Any] = {}
+    ends: tuple[str, ...] = ()
+    if groups is not None:
+        ends, arrays[groups.wrong] = (groups.ends,), np.zeros(1, np.int32)
     for binding, x in zip(fusion.inputs, inputs, strict=True):
         sizes = dict(zip(binding.axes, x.shape, strict=True))
         order = _stored(fusion, binding)
         arrays[binding.key] = x.transpose([binding.axes.index(a) for a in order])
-        if binding.tensor not in {*fusion.operands, *fusion.scales}:
+        if binding.tensor not in {*fusion.operands, *fusion.scales, *ends}:
             x = x.reshape(plain(binding.axes, x.shape))
             x = x.transpose(of_product(fusion, binding.axes))
-            arrays[binding.key] = x.reshape([sizes.get(a, 1) for a in fusion.result_axes])
+            seen = [a for a in fusion.result_axes if a != _not_seen(kernel, binding)]
+            arrays[binding.key] = x.reshape([sizes.get(a, 1) for a in seen])
     extents = with_sums(fusion, extents_of_arrays(fusion, inputs))
     results = []
     for b in with_parts(kernel.plan).fusion.outputs:
         stored = parts_shape(fusion, b, extents)
         results.append(rounded(np.full(stored, np.nan, np.float32), b.dtype))
         arrays[b.key] = results[-1]
+        if groups is not None and fusion.ragged(b.tensor) and _not_seen(kernel, b) is None:
+            of = [str(d.extent) for d in fusion.tensor(b.tensor).in_memory]
+            arrays[b.key] = np.expand_dims(results[-1], of.index(groups.axis))
     return MachineArrays(arrays, extents, results)
+
+
+def _not_seen(kernel: OnDevice, binding: TensorBinding) -> str | None:
+    """The dimension that counts groups, of a tensor that has all of them in another one and that
+    TMA reads or writes: threads see such a tensor as the only one of a batch.
+    """
+    groups, by_tma = kernel.fusion.groups, {t.name for t in kernel.kernel.tensor_maps}
+    if groups is None or binding.key not in by_tma or not kernel.fusion.ragged(binding.tensor):
+        return None
+    return groups.axis
 
 
 def extents_of_arrays(fusion: Fusion, inputs: list[Any]) -> dict[str, int]:
@@ -122,7 +146,8 @@ def _stored(fusion: Fusion, binding: TensorBinding) -> list[str]:
     """Axes of a tensor in the order of memory, innermost last."""
     if binding.tensor not in {*fusion.operands, *fusion.scales}:
         return list(binding.axes)
-    return [str(d.extent) for d in fusion.tensor(binding.tensor).in_memory]
+    stored = (str(d.extent) for d in fusion.tensor(binding.tensor).in_memory)
+    return [axis for axis in stored if axis in binding.axes]  # of groups without the batch
 
 
 def rounded(values: Any, dtype: DataType) -> Any:

@@ -136,13 +136,6 @@ def _lowered(made: Plan, options: KernelOptions, name: str, begin: float) -> Com
 class CompiledFusion(OnDevice):
     """One kernel class of a fusion: any M, N, K, strides and grid run on it."""
 
-    @property
-    def params(self) -> MatmulParams:
-        """The parameters of a schedule that was made from some; AttributeError of any other."""
-        if self.made_from is None:
-            raise AttributeError("the schedule was written call by call, it has no parameters")
-        return self.made_from
-
     def __call__(self, *inputs: torch.Tensor, out: Out = None) -> list[torch.Tensor]:
         """Run on torch's current stream, or on the machine model if the tensors are on the CPU.
 

@@ -29,8 +29,12 @@ __all__ = [
 def parts_shape(
     fusion: Fusion, binding: TensorBinding, extents: Mapping[str, int]
 ) -> tuple[int, ...]:
-    """Sizes of what a kernel stores of a result."""
-    return tuple(evaluate(d.extent, extents) for d in fusion.tensor(binding.tensor).in_memory)
+    """Sizes of what a kernel stores of a result; groups lie in the dimension that they share."""
+    stored = (d.extent for d in fusion.tensor(binding.tensor).in_memory)
+    groups = fusion.groups
+    if groups is not None and fusion.ragged(binding.tensor):
+        stored = (n for n in stored if str(n) != groups.axis)
+    return tuple(evaluate(n, extents) for n in stored)
 
 
 def finished(fusion: Fusion, binding: TensorBinding, parts: Any) -> Any:

@@ -75,6 +75,13 @@ class OnDevice(Made):
         return f"<{type(self).__name__} {self.kernel.name} for {self.kernel.target.arch}: {told}>"
 
     @property
+    def params(self) -> MatmulParams:
+        """The parameters of a schedule that was made from some; AttributeError of any other."""
+        if self.made_from is None:
+            raise AttributeError("the schedule was written call by call, it has no parameters")
+        return self.made_from
+
+    @property
     def launched(self) -> tuple[OnDevice, ...]:
         """The kernels of a call, in the order in which they run."""
         return (self, *self.siblings)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from time import process_time
 
 import pytest
 
@@ -15,8 +16,8 @@ from tests.schedules import SCHEDULES
 KERNEL = parse_kernel(matmul_text())
 
 
-def estimate(m: int, n: int, k: int, grid: int = 2, limit: float = float("inf")) -> float:
-    return estimate_seconds(KERNEL, {"M": m, "N": n, "K": k}, grid, limit=limit)
+def estimate(m: int, n: int, k: int, grid: int = 2) -> float:
+    return estimate_seconds(KERNEL, {"M": m, "N": n, "K": k}, grid)
 
 
 def test_grows_with_the_work_of_a_cta() -> None:
@@ -32,8 +33,14 @@ def test_grows_with_the_ctas_along_z() -> None:
     assert estimate_seconds(split, extents, 2) == pytest.approx(3 * estimate(256, 64, 1024))
 
 
-def test_stops_at_the_limit() -> None:
-    assert 1.0 <= estimate(65536, 65536, 65536, limit=1.0) < 1.1
+def test_takes_no_longer_for_more_work() -> None:
+    """Of each loop some iterations are walked, with tiles of its own or dealt out."""
+    sizes = {"M": 1 << 16, "N": 1 << 16, "K": 1 << 16}
+    begin = process_time()
+    large, dealt = estimate(*sizes.values()), kernel(SCHEDULES["dynamic"]).kernel
+    assert large == pytest.approx(estimate(4096, 4096, 4096) * 16**3, rel=0.1)
+    assert estimate_seconds(dealt, sizes, 2) > 1e5
+    assert process_time() - begin < 1.0
 
 
 def test_tiles_that_are_dealt_out_are_counted_once() -> None:
