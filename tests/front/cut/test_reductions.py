@@ -50,3 +50,37 @@ def test_executed() -> None:
     found = wsched.execute(MEAN, given)
     wanted = [y, sums / 2, rows]
     assert all(torch.equal(a, b) for a, b in zip(found, wanted, strict=True))
+
+
+KEPT: dict[str, tuple[str, tuple[int, ...], tuple[int, ...], tuple[int, ...]]] = {
+    "batches of one operand": ("matmul", (8, 8), (2, 3, 8, 8), (2, 3)),
+    "batches of one, of two": ("matmul", (1, 1, 8, 8), (2, 3, 8, 8), (2, 3)),
+    "batches by batches": ("matmul", (2, 1, 1, 8, 8), (1, 2, 2, 8, 8), (3, 4)),
+    "other columns": ("matmul", (8, 8), (2, 3, 8, 16), (2, 3)),
+    "rows of three dimensions": ("linear", (1, 5, 1, 8), (5, 8), (1, 3)),
+    "rows behind ones": ("linear", (1, 1, 5, 8), (8, 8), (0, 1, 2, 3)),
+    "a vector": ("linear", (8,), (8, 8), (0,)),
+    "a vector behind": ("matmul", (8, 8), (8,), (0,)),
+}
+"""Products of other ranks: their operands, and dimensions that are reduced with the rank kept."""
+
+
+@pytest.mark.parametrize("op", ["sum", "max"])
+@pytest.mark.parametrize("name", KEPT)
+def test_dimensions_that_are_one_to_a_kernel(name: str, op: str) -> None:
+    """Counted from the front or from the back, a dimension is that of the definition."""
+    product, *shapes, dims = KEPT[name]
+    torch.manual_seed(0)
+    a, b = (torch.randint(-2, 3, s).bfloat16() for s in shapes)
+    y = a.float() @ (b.float() if product == "matmul" else b.float().T)
+    declared = [f"{n} = fd.define_tensor(shape={[*x.shape]}, dtype=DataType.BFloat16)"
+                for n, x in (("a", a), ("b", b))]  # fmt: skip
+    for dim in (d for each in dims for d in (each, each - y.dim())):
+        text = "def nvfuser_fusion(fd : FusionDefinition) -> None :\n" + "".join(
+            f"    {line}\n"
+            for line in (*declared, f"y = fd.ops.{product}(a, b)",
+                         f"s = fd.ops.{op}(y, dims=[{dim}], keepdim=True)", "fd.add_output(s)")
+        )  # fmt: skip
+        (found,) = wsched.execute(text, [a, b])
+        wanted = y.amax(dim, keepdim=True) if op == "max" else y.sum(dim, keepdim=True)
+        assert torch.equal(found.float(), wanted.bfloat16().float()), dim

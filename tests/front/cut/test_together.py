@@ -149,6 +149,8 @@ STAY = {
         "c = fd.ops.cat([a, b], dim=0, manual_padding=True)", "y = fd.ops.linear(t0, c)",
         shapes=(X, V, W),
     ),
+    "with_itself": feature("c = fd.ops.cat([t0, t1], dim=0)", "y = fd.ops.linear(c, c)",
+                           shapes=(X, V)),
 }  # fmt: skip
 """What has no such form."""
 
@@ -156,7 +158,8 @@ STAY = {
 @pytest.mark.parametrize("name", STAY)
 def test_what_stays_as_it_is(name: str) -> None:
     """More pairs than a kernel takes, a sum of what is no pair, nothing that a matmul has to do
-    with, and tensors that are not behind each other.
+    with, tensors that are not behind each other, and a product of what is put together with itself,
+    of which a part would be one of both.
     """
     assert form(STAY[name].text) == ""
 
@@ -256,6 +259,18 @@ def test_results(name: str) -> None:
     for found, exact in zip(wsched.execute(text, into), wanted, strict=True):
         assert torch.equal(found, exact)
         assert found.shape == exact.shape and found.stride() == exact.stride()
+
+
+@pytest.mark.parametrize("rows", [(16, 16), (24, 8)], ids=str)
+@pytest.mark.parametrize("behind", ["set", "relu"])
+def test_a_product_with_itself(rows: tuple[int, int], behind: str) -> None:
+    shapes = tuple((n, 32) for n in rows)
+    lines = "c = fd.ops.cat([t0, t1], dim=0)", "x = fd.ops.linear(c, c)"
+    other = feature(*lines, f"y = fd.ops.{behind}(x)", shapes=shapes)
+    inputs = inputs_of(other)
+    wanted = interpret(record_text(other.text), inputs)
+    for found, exact in zip(wsched.execute(other.text, inputs), wanted, strict=True):
+        assert torch.equal(found, exact)
 
 
 @pytest.mark.slow

@@ -18,7 +18,9 @@ from wsched.front.cut.forms import BEFORE_OPERANDS, Form, form_of, product_of
 from wsched.front.cut.tensors import TensorType, dense_input
 from wsched.importer import Definition, Node, Ref
 from wsched.importer.definition import Value
+from wsched.importer.dimensions import reduced_dims
 from wsched.importer.ops import MATMULS
+from wsched.importer.steps import REDUCED
 
 __all__ = ["Seen", "flattened"]
 
@@ -279,7 +281,20 @@ class _Writer:
             case "stride_order":
                 order = (("stride_order", _rows_of(len(extents))),)
                 return replace(node, operands=node.operands[:1], kwargs=order)
+            case op if op in REDUCED:
+                return self._reduction(node, places[node.refs[0]])
         return node
+
+    def _reduction(self, node: Node, places: Places) -> Node:
+        """A reduction, which counts the dimensions that there are to a kernel."""
+        over = {places[d] for d in reduced_dims(node, len(places))}
+        if any(over & {*run} and not {*run} <= over for run in self._runs):
+            what = f"fd.ops.{node.op} over some of the dimensions that are one to a kernel"
+            raise UnsupportedError(what, "all of them, or none")
+        kept = enumerate(self._kept(places), self.form.extra)
+        dims = tuple(at for at, place in kept if place in over)
+        others = tuple((key, v) for key, v in node.kwargs if key not in ("dims", "dim"))
+        return replace(node, operands=node.operands[:1], kwargs=(*others, ("dims", dims)))
 
 
 def _rows_of(rank: int) -> tuple[int, ...]:

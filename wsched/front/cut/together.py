@@ -273,6 +273,8 @@ class _Writer:
     def _product(self, node: Node) -> Cat | None:
         """The products of an operand's parts, along rows or columns."""
         factors = [v.name if isinstance(v, Ref) else "" for v in node.factors]
+        if factors[0] == factors[1]:  # a part of one would be one of the other
+            return None
         cats = [self._cats.get(name) for name in factors]
         dims = [self.tensors[n].dims or () for n in factors if n in self.tensors]
         result = self.tensors[node.results[0]].dims
