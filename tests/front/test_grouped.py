@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import wsched
 from tests.grouped import FORMS, SIZES, given, grouped, product
 from wsched.front.again import Again
 from wsched.front.grouped import Operations
+from wsched.importer.definition import Ref
 from wsched.importer.input_error import InputError
 
 
@@ -279,3 +281,41 @@ def test_an_epilogue_that_gives_no_result(made: Any, kind: str) -> None:
         assert str(error.value) == (
             f"the epilogue gives a {kind}, not what one of its operations gives"
         )
+
+
+@dataclass
+class _Unhashable:
+    factor: float = 2.0
+
+    def __call__(self, ops: Any, d: Any) -> Any:
+        return ops.mul(d, self.factor)
+
+
+def _refused(**change: Any) -> str:
+    x, w, ends = given((5, 3), 8, 16)
+    arguments = {"x": x, "w": w, "offsets": ends} | change
+    with pytest.raises(InputError) as error:
+        wsched.grouped_mm(**arguments)
+    return str(error.value)
+
+
+def test_epilogues_that_nobody_keeps_or_writes() -> None:
+    assert _refused(epilogue=_Unhashable()) == (
+        "the epilogue is a _Unhashable, which has no hash: its definition is kept for it"
+    )
+    assert _refused(epilogue=lambda ops, d: Ref("zz")) == (
+        "the epilogue gives zz, which none of its operations gives"
+    )
+    assert _refused(epilogue=lambda ops, d: ops.mul(d, 1j)) == (
+        "fd.ops.mul is given 1j, a complex number"
+    )
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_tensors_that_are_no_arrays() -> None:
+    sparse = torch.eye(16).bfloat16().to_sparse()
+    ends = torch.tensor([5, 8], dtype=torch.int32).to_sparse()
+    assert _refused(x=sparse) == "x is a tensor of layout torch.sparse_coo, not torch.strided"
+    assert _refused(offsets=ends).startswith("offsets is a tensor of layout torch.sparse_coo")
+    nested = torch.nested.nested_tensor([torch.ones(2, 3), torch.ones(3, 3)])
+    assert _refused(w=nested) == "w is a tensor of layout nested, not torch.strided"

@@ -191,3 +191,16 @@ def test_an_epilogue_of_other_arguments() -> None:
     x, ids, weights, up, down = layer(6, 4, 2)
     with pytest.raises(InputError, match="given the operations and 1 tensors: missing a required"):
         wsched.moe(x, ids, weights, up[0], down)
+
+
+def test_what_is_no_array() -> None:
+    ids = torch.zeros(3, 2, dtype=torch.int64)
+    with pytest.raises(InputError, match=r"ids is a tensor of layout torch\.sparse_coo"):
+        wsched.route(ids.to_sparse(), 2)
+    up, down = torch.ones(2, 16, 8).bfloat16(), torch.ones(2, 8, 16).bfloat16()
+    x, scales = torch.ones(3, 16).bfloat16(), torch.ones(3, 2)
+    with pytest.raises(InputError, match=r"x is a tensor of layout torch\.sparse_coo"):
+        wsched.moe(x.to_sparse(), ids, scales, (up, up), down)
+    nothing: Any = None
+    with pytest.raises(InputError, match="routing is a NoneType"):
+        wsched.moe(x, moe.Routing(nothing, nothing, nothing), scales, (up, up), down)

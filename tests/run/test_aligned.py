@@ -10,6 +10,7 @@ import wsched
 from lowering.ground.errors import UnsupportedError
 from tests.front.test_execute import integers, product
 from tests.schedules import definition
+from wsched.importer.input_error import InputError
 from wsched.run.copies import tma_reads, unreadable
 
 torch = pytest.importorskip("torch")
@@ -67,3 +68,11 @@ def test_the_copy_is_on_the_device_of_the_tensor() -> None:
     given = torch.empty(24, 33, dtype=torch.bfloat16, device="meta")
     made = wsched.aligned_rows(given)
     assert (made.device, made.shape, made.stride()) == (given.device, given.shape, (64, 1))
+
+
+def test_what_is_no_array() -> None:
+    nothing: Any = [1]
+    with pytest.raises(InputError, match=r"tensor is a list, not a torch\.Tensor"):
+        wsched.aligned_rows(nothing)
+    with pytest.raises(InputError, match=r"tensor is a tensor of layout torch\.sparse_coo"):
+        wsched.aligned_rows(torch.eye(8).to_sparse())

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from lowering.ground.locks import Lock
 from lowering.ground.recent import bounded
 from wsched.front.api import execute, remembered
-from wsched.front.traced import is_compiling
+from wsched.importer.watched import is_traced
 from wsched.program.classes import Key, class_key, told_apart
 
 if TYPE_CHECKING:
@@ -57,25 +57,28 @@ class Again:
 
     def run(self, given: Sequence[torch.Tensor], beside: Hashable) -> Run | None:
         """What runs such tensors, once their values have been checked; None where no call like it
-        has been made, and for Dynamo, which traces what is checked and written.
+        has been made, and where somebody traces what is checked and written.
 
         Args:
             given: what the definition would read, tensors or not.
             beside: all else that decides the text.
         """
-        if is_compiling():
+        if is_traced():
             return None
         for known in self._latest:
             if known.beside == beside and known.alike(given):
                 return known.run
-        return self._runs.get((class_key(given), beside))
+        try:
+            return self._runs.get((class_key(given), beside))
+        except TypeError:  # what has no hash is refused where it is checked
+            return None
 
     def first(
         self, text: str, inputs: Sequence[torch.Tensor], beside: Hashable
     ) -> list[torch.Tensor]:
         """A call on tensors that have been checked, by the text that was written for them."""
         results = execute(text, inputs)
-        if not is_compiling() and (key := class_key(inputs)) is not None:
+        if (key := class_key(inputs)) is not None:
             run, alike = remembered(text, key), told_apart(inputs)
             with self._lock:
                 bounded(self._runs, (key, beside), run, _KEPT)

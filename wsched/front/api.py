@@ -28,10 +28,11 @@ from wsched.front.route import CUT, Route
 from wsched.front.routes import routes
 from wsched.front.targets import gpu_named
 from wsched.front.tf32 import allowed, as_allowed
-from wsched.front.traced import define, is_compiling, traced
+from wsched.front.traced import define, traced
 from wsched.importer import Definition
 from wsched.importer.input_error import InputError, require_sequence
 from wsched.importer.title import title_of
+from wsched.importer.watched import is_traced
 from wsched.program.classes import Key, class_key
 from wsched.run.ranges import ranged
 from wsched.schedule.matmul.params import MatmulParams
@@ -87,7 +88,7 @@ def execute(
             wsched's does not; gradients of an operation that torch does not have.
         ScheduleError: ``params`` make an illegal schedule, or one that is not batch-invariant.
     """
-    if is_compiling():
+    if is_traced():
         return traced(definition, inputs, params, batch_invariant, constants, gradients)
     if gradients and wants_gradients(inputs):
         return _differentiable(definition, inputs, params, batch_invariant, constants)

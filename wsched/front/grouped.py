@@ -25,15 +25,17 @@ from wsched.front.operations import (
     kept,
     listed,
     named,
+    require_hashable,
+    require_tensors,
     written,
 )
-from wsched.front.traced import is_compiling
 from wsched.fusion.names import COLS, ROWS, SUMMED
 from wsched.fusion.types import DataType
 from wsched.importer.definition import Definition, Node, Ref, Value, definition_text
-from wsched.importer.input_error import InputError, no_tensor, wrong_rank, wrong_type
+from wsched.importer.input_error import InputError, is_fake, wrong_rank, wrong_type
 from wsched.importer.ops import FORMS, GROUPED
 from wsched.importer.products import UNROUNDED
+from wsched.importer.watched import is_traced
 
 if TYPE_CHECKING:
     import torch
@@ -94,7 +96,7 @@ def grouped_mm(
     if (run := _AGAIN.run(read, beside)) is not None:
         _require_ends(x, matrices, offsets, rows)
         return run(read)[0]
-    _require_tensors(x=[x], offsets=[offsets], w=matrices, bias=added, inputs=inputs)
+    require_tensors(x=[x], offsets=[offsets], w=matrices, bias=added, inputs=inputs)
     _require(x, matrices, offsets, added, epilogue, rows)
     kinds, more = ([(t.dim(), named(t.dtype)) for t in given] for given in (added, inputs))
     index = None if rows is None else named(rows.dtype)
@@ -122,16 +124,6 @@ def by_rows(x: torch.Tensor) -> torch.Tensor:
     return x if x.stride(1) == 1 else x.clone(memory_format=torch.contiguous_format)
 
 
-def _require_tensors(**given: Sequence[Any]) -> None:
-    """Refuse what is none, by the name of the argument."""
-    import torch
-
-    for name, some in given.items():
-        for value in some:
-            if not isinstance(value, torch.Tensor):
-                raise no_tensor(name, value)
-
-
 def _require(
     x: torch.Tensor, w: list[Any], offsets: torch.Tensor, bias: list[Any], epilogue: object,
     rows: torch.Tensor | None,
@@ -139,6 +131,7 @@ def _require(
     """Refuse what a definition cannot say, and ends that are known to be none."""
     import torch
 
+    require_hashable(epilogue)
     if (len(w) != 1 and epilogue is None) or not w:
         text = f"w has {len(w)} tensors, whose products no epilogue takes"
         raise InputError(text, "w", str(len(w)), "one, or an epilogue")
@@ -162,8 +155,10 @@ def _require(
 def _require_ends(
     x: torch.Tensor, w: list[Any], offsets: torch.Tensor, rows: torch.Tensor | None
 ) -> None:
-    """Refuse ends that are known to be none, as they are to nobody while Dynamo traces."""
-    if not is_compiling() and offsets.device.type == "cpu" and offsets.dim() == 1:
+    """Refuse ends that are known to be none; nobody knows them who traces, or of fake tensors."""
+    if is_traced() or is_fake(offsets):
+        return
+    if offsets.device.type == "cpu" and offsets.dim() == 1:
         form = FORMS[x.dim(), w[0].dim()]
         ends, what = [0, *offsets.tolist()], _SHARED_OUT[form]
         all_rows = len(x if rows is None else rows)
@@ -177,7 +172,7 @@ def _require_rows(rows: torch.Tensor, form: str) -> None:
     """Refuse an index that says no rows of groups."""
     import torch
 
-    _require_tensors(rows=[rows])
+    require_tensors(rows=[rows])
     if rows.dtype not in (torch.int64, torch.int32):
         raise wrong_type("rows", rows.dtype, torch.int64)
     if rows.dim() != 1:

@@ -19,7 +19,6 @@ from wsched.doors.fallback.torch_products import along_k
 from wsched.front.known import import_fusion
 from wsched.front.opaque import opaque, operator
 from wsched.front.problems import problem_of
-from wsched.front.traced import is_compiling
 from wsched.front.written import (
     FLOATS,
     INTEGERS,
@@ -35,6 +34,7 @@ from wsched.front.written import (
 from wsched.fusion import DataType
 from wsched.importer.input_error import InputError, require_tensor
 from wsched.importer.scales import GROUPS
+from wsched.importer.watched import is_traced
 from wsched.program.classes import Key, class_key
 from wsched.run.copies import tma_reads
 from wsched.run.layout import laid_out
@@ -105,7 +105,7 @@ def linear(
         InputError: shapes or devices that do not fit each other.
         UnsupportedError: other types than these.
     """
-    if is_compiling():
+    if is_traced():
         made: torch.Tensor = opaque("linear", x, w, scale, zero, bias, group)
         return made
     form, inputs = _form(x, w, scale, zero, bias, group)

@@ -23,11 +23,13 @@ from wsched.front.operations import (
     kept,
     listed,
     named,
+    require_hashable,
+    require_tensors,
     written,
 )
 from wsched.fusion.types import DataType
 from wsched.importer.definition import Definition, Node, Ref, Value, definition_text
-from wsched.importer.input_error import InputError, no_tensor
+from wsched.importer.input_error import InputError
 from wsched.importer.ops import GROUPED
 from wsched.importer.products import UNROUNDED
 
@@ -66,7 +68,8 @@ def route(ids: torch.Tensor, experts: int) -> Routing:
 
     Args:
         ids: [T, k] of int64 or int32, experts of each token, such as ``torch.topk`` gives. An id
-            that is none of them, such as -1 of an expert of another GPU, adds nothing to its token.
+            that is none of them, such as -1 of an expert of another GPU, adds zeros to its token:
+            times its weight, so that one of those must be finite as well.
         experts: how many there are.
 
     Raises:
@@ -74,8 +77,7 @@ def route(ids: torch.Tensor, experts: int) -> Routing:
     """
     import torch
 
-    if not isinstance(ids, torch.Tensor):
-        raise no_tensor("ids", ids)
+    require_tensors(ids=[ids])
     if ids.dim() != 2 or ids.dtype not in (torch.int64, torch.int32):
         found = f"{list(ids.shape)} of {ids.dtype}"
         raise InputError(f"ids are {found}", "ids", found, "[T, k] of torch.int64 or torch.int32")
@@ -115,7 +117,7 @@ def moe(
         x: [T, K] of bf16 or fp16.
         routing: of :func:`route`, which several layers may share; or the experts of each token,
             [T, k], of which it is made by this call.
-        weights: [T, k] of fp32, bf16 or fp16.
+        weights: [T, k] of fp32, bf16 or fp16; finite, also of ids that are no expert.
         up: the matrices whose products the epilogue takes, one or several [E, K, N] in any order of
             the last two dimensions in memory: ``(w13[:, :n].mT, w13[:, n:].mT)`` of one tensor
             [E, 2 N, K] of both.
@@ -136,14 +138,11 @@ def moe(
         given = _inputs(x, routing, weights, matrices, down)
         if (run := _AGAIN.run(given, beside)) is not None:
             return run(given)[0]
-    import torch
-
-    operands = [("x", x), ("weights", weights), *(("up", t) for t in matrices), ("down", down)]
-    for name, tensor in operands:
-        if not isinstance(tensor, torch.Tensor):
-            raise no_tensor(name, tensor)
+    require_tensors(x=[x], weights=[weights], up=matrices, down=[down])
     if not isinstance(routing, Routing):
         routing = route(routing, down.shape[0] if down.dim() else 1)
+    require_tensors(routing=[routing.ends, routing.rows, routing.places])
+    require_hashable(epilogue)
     _require(x, routing, weights, matrices, down)
     if not x.shape[0]:
         return x.new_empty((0, down.shape[2]))

@@ -1,8 +1,9 @@
-"""Operators of torch's for what Dynamo does not look into: ``wsched.execute`` and plain doors.
+"""Operators of torch's for what nobody who traces looks into: ``wsched.execute`` and plain doors.
 
 What a door does with its arguments, addresses and strides among it, is nothing that can be traced;
-so where Dynamo traces, a door calls its operator, whose fake kernel says shapes and types of the
-results. That of ``execute`` takes more (:mod:`wsched.front.traced`).
+so where Dynamo traces, or another of those in :mod:`wsched.importer.watched`, a door calls its
+operator, whose fake kernel says shapes and types of the results. That of ``execute`` takes more
+(:mod:`wsched.front.traced`).
 """
 
 from __future__ import annotations
@@ -41,6 +42,6 @@ def operator(schema: str, run: Callable[..., Any], shapes: Callable[..., Any]) -
 
 
 def opaque(name: str, *given: Any) -> Any:
-    """What Dynamo traces in place of a door; results stop gradients, as they do in eager mode."""
+    """What is traced in place of a door; results stop gradients, as they do in eager mode."""
     held = [x.detach() if isinstance(x, torch.Tensor) else x for x in given]
     return getattr(torch.ops.wsched, name)(*held)

@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import lru_cache, wraps
 from inspect import signature
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from wsched.front.traced import is_compiling
 from wsched.fusion.types import DataType
 from wsched.importer.definition import Node, Ref, Value
-from wsched.importer.input_error import InputError, no_tensor
+from wsched.importer.input_error import InputError, no_tensor, require_array
+from wsched.importer.watched import is_compiling
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Epilogue", "Operations", "computed", "kept", "listed", "named", "written"]
+__all__ = [
+    "Epilogue", "Operations", "computed", "kept", "listed", "named", "require_hashable",
+    "require_tensors", "written",
+]  # fmt: skip
 
 _DEFINITIONS = 256
 """Texts that a function keeps; an epilogue that is made anew by each call makes a new one."""
@@ -48,6 +51,40 @@ def listed(argument: str, value: torch.Tensor | Sequence[torch.Tensor]) -> list[
     if not isinstance(value, Iterable):
         raise no_tensor(argument, value)
     return list(value)
+
+
+def require_hashable(epilogue: object) -> None:
+    """Refuse an epilogue that nothing can be kept for.
+
+    Raises:
+        InputError: it has no hash.
+    """
+    if is_compiling():  # which keeps nothing
+        return
+    try:
+        hash(epilogue)
+    except TypeError:
+        kind = type(epilogue).__name__
+        text = f"the epilogue is a {kind}, which has no hash: its definition is kept for it"
+        raise InputError(
+            text, "epilogue", kind, "a function, or another object with a hash"
+        ) from None
+
+
+def require_tensors(**given: Iterable[Any]) -> None:
+    """Refuse what is no tensor, or none of torch's arrays, by the argument's name.
+
+    Raises:
+        InputError: one of them, so.
+    """
+    import torch
+
+    for name, some in given.items():
+        for value in some:
+            if not isinstance(value, torch.Tensor):
+                raise no_tensor(name, value)
+            if not is_compiling():  # Dynamo knows arrays alone
+                require_array(name, value)
 
 
 _NAMED = {f"torch.{d.element.torch}": d for d in reversed(DataType) if d.is_stored}
@@ -100,6 +137,9 @@ def computed(epilogue: Epilogue, nodes: list[Node], *given: Ref) -> Ref:
         raise InputError(text, "epilogue", why, f"a function of {1 + len(given)} arguments")
     found = epilogue(operations, *given)
     if isinstance(found, Ref):
+        if not any(found.name in n.results for n in nodes):
+            text = f"the epilogue gives {found.name}, which none of its operations gives"
+            raise InputError(text, "epilogue", found.name, "what one of its operations gives")
         return found
     kind = type(found).__name__
     text = f"the epilogue gives a {kind}, not what one of its operations gives"
@@ -118,7 +158,15 @@ def _not_taken(function: Callable[..., object], *arguments: object) -> str:
 
 
 def written(nodes: list[Node], op: str, *operands: Value, **kwargs: Value) -> Ref:
-    """Write a call down; what it gives."""
+    """Write a call down; what it gives.
+
+    Raises:
+        InputError: a complex number, which no operation takes.
+    """
+    for value in (*operands, *kwargs.values()):
+        if isinstance(value, complex):
+            text = f"fd.ops.{op} is given {value}, a complex number"
+            raise InputError(text, "epilogue", str(value), "real numbers")
     name = f"v{len(nodes)}"
     nodes.append(Node(op, (name,), operands, tuple(kwargs.items()), len(nodes) + 1))
     return Ref(name)

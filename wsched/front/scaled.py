@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from lowering.ground.errors import UnsupportedError
 from wsched.front.opaque import opaque, operator
-from wsched.front.traced import is_compiling
 from wsched.front.written import (
     FLOATS,
     INTEGERS,
@@ -27,6 +26,7 @@ from wsched.front.written import (
 )
 from wsched.fusion import DataType
 from wsched.importer.input_error import InputError, require_tensor
+from wsched.importer.watched import is_traced
 
 if TYPE_CHECKING:
     import torch
@@ -87,7 +87,7 @@ def scaled_mm(
             ``scale_result`` for a result of more than 8 bits.
     """
     given = a, b, scale_a, scale_b, bias, out_dtype, use_fast_accum, scale_result, amax
-    found = opaque("scaled_mm", *given) if is_compiling() else _scaled(*given)
+    found = opaque("scaled_mm", *given) if is_traced() else _scaled(*given)
     return tuple(found) if amax else found[0]
 
 
@@ -180,7 +180,7 @@ def int_mm(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         InputError: shapes, types or devices that do not fit each other.
         UnsupportedError: other types than these.
     """
-    if is_compiling():
+    if is_traced():
         made: torch.Tensor = opaque("int_mm", a, b)
         return made
     return run(*int_mm_call(a, b))

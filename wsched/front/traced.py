@@ -31,16 +31,10 @@ from wsched.schedule.matmul.params import MatmulParams
 
 try:
     import torch
-    from torch.compiler import is_compiling
 except ImportError:
     torch = None
 
-    def is_compiling() -> bool:
-        """Whether Dynamo traces: there is none."""
-        return False
-
-
-__all__ = ["define", "is_compiling", "traced"]
+__all__ = ["define", "traced"]
 
 Execute = Callable[..., "list[torch.Tensor]"]
 

@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import isfinite
 
 from lowering.ground.errors import UnsupportedError
 from wsched.fusion.types import DataType
@@ -309,6 +308,9 @@ def _source(value: Value, names: dict[str, str]) -> str:
         return f"[{', '.join(_source(v, names) for v in value)}]"
     if isinstance(value, Ref):
         return names[value.name]
-    if isinstance(value, float) and not isfinite(value):
-        return f"float('{value}')"
-    return repr(value)
+    text = f"{value!r}"  # Dynamo traces this of a number that varies, not ``repr`` or ``isfinite``
+    return f"float('{text}')" if text in _NOT_FINITE else text
+
+
+_NOT_FINITE = ("inf", "-inf", "nan")
+"""Floats that are no words of Python's."""

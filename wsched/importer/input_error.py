@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from lowering.ground.errors import UnsupportedError, WschedError
+from wsched.importer.watched import without_memory
 
 if TYPE_CHECKING:
     import torch
@@ -110,8 +111,12 @@ def require_memory(tensors: Iterable[torch.Tensor]) -> None:
     """Refuse tensors that nothing can run on.
 
     Raises:
-        UnsupportedError: one is neither on the CPU nor on a GPU, or only says that it is.
+        UnsupportedError: one is neither on the CPU nor on a GPU, or only says that it is; or
+            somebody traces or transforms, who does not see memory.
     """
+    if who := without_memory():
+        text = f"running a kernel inside of {who}, which does not see what it writes,"
+        raise UnsupportedError(text, "wsched.execute and plain doors, which are operators there")
     for tensor in tensors:
         if tensor.device.type not in ("cpu", "cuda"):
             raise UnsupportedError(f"running on {tensor.device}", "tensors on cuda or cpu")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from wsched.importer.watched import is_traced
+
 __all__ = ["ALIGNMENT", "Key", "class_key", "told_apart"]
 
 Key = tuple[Any, ...]
@@ -17,8 +19,10 @@ def class_key(inputs: Sequence[Any]) -> Key | None:
     """All that decides how inputs are handled, but for their addresses and numbers' values.
 
     None if one of them is neither a strided tensor nor a number, or has the negative bit: then its
-    memory does not hold its numbers.
+    memory does not hold its numbers; nor does that of what somebody traces or transforms.
     """
+    if is_traced():
+        return None
     try:
         key = tuple(
             [(t.shape, t.stride(), t.dtype, t.device, t.data_ptr() % ALIGNMENT) for t in inputs]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lowering.ground.errors import UnsupportedError
+from wsched.importer.input_error import require_tensor
 from wsched.run.copies import COPIED_ROWS, tma_reads
 from wsched.run.row_copy import copy_rows
 
@@ -26,10 +27,12 @@ def aligned_rows(tensor: torch.Tensor) -> torch.Tensor:
         memory, in rows of a multiple of 128 bytes, which later changes of ``tensor`` do not reach.
 
     Raises:
+        InputError: no tensor, or none of torch's arrays.
         UnsupportedError: other than two or three dimensions.
     """
     import torch
 
+    require_tensor("tensor", tensor)
     if tensor.dim() not in (2, 3):
         raise UnsupportedError(f"rows of a tensor of {tensor.dim()} dimensions", "2 or 3")
     rows, cols = tensor.dim() - 2, tensor.dim() - 1
