@@ -48,6 +48,16 @@ def test_shares_are_of_the_first_warp_and_without_inner_spans() -> None:
     assert shares["load[0]"] == {"load": 0.5}
 
 
+def test_shares_where_stamps_were_dropped() -> None:
+    """The last ones of a CTA, that of its end among them: what is there is no more than all."""
+    first, whole, second = span("main_loop", 0, 40), span("cta", 0, 60), span("main_loop", 0, 30)
+    lost = (first, replace(span("load", 0, 80, 2), cta=1), replace(second, cta=1))
+    shares = Trace("k", "ns", (whole, *lost), dropped=9).shares()
+    assert shares["compute[0]"] == {"main_loop": 70 / 140} and shares["load[0]"] == {
+        "load": 80 / 140
+    }
+
+
 def test_overlap_of_epilogues() -> None:
     """15 of the first group's 20 ns, none of the second's."""
     assert PING_PONG.epilogue_overlap() == pytest.approx(15 / 40)

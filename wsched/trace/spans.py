@@ -57,8 +57,16 @@ def tracks(spans: Sequence[Span]) -> dict[tuple[int, str, int], tuple[Span, ...]
 
 
 def shares(spans: Sequence[Span]) -> dict[str, dict[str, float]]:
-    """By ``role[group]`` and span's name: its part of the CTAs' time, without inner spans."""
-    total = sum(s.end - s.begin for s in spans if s.name == "cta")
+    """By ``role[group]`` and span's name: its part of the CTAs' time, without inner spans.
+
+    A CTA whose last stamps were dropped counts until the last one that was not.
+    """
+    begins: dict[int, float] = {}
+    ends: dict[int, float] = {}
+    for s in spans:
+        begins[s.cta] = min(begins.get(s.cta, s.begin), s.begin)
+        ends[s.cta] = max(ends.get(s.cta, s.end), s.end)
+    total = sum(ends[cta] - begin for cta, begin in begins.items())
     times: dict[str, Counter[str]] = {}
     for (_, role, group), track in tracks(spans).items():
         row = times.setdefault(f"{role}[{group}]", Counter())
