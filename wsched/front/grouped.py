@@ -73,7 +73,7 @@ def grouped_mm(
         epilogue: what to compute of the product, from operations of nvFuser's by name:
             ``lambda ops, d: ops.silu(d)``, of two products
             ``lambda ops, gate, up: ops.mul(ops.silu(gate), up)``. Pass the same function each time:
-            kernels are kept by it.
+            kernels are kept by it, with the numbers that it had when it was called first.
         inputs: what the epilogue takes behind the products, one or several: [M, N], [N], or [M]
             that it broadcasts,
             ``lambda ops, d, s: ops.mul(d, ops.broadcast(s, is_broadcast_dim=[False, True]))``.
