@@ -13,6 +13,18 @@ from tests.lowering.machine.kernels import matmul_text
 from tests.lowering.proof.test_prove import kernel_of
 
 LAST = "  cluster.sync\n  on %warp 0"
+IF, FENCE = "if {} {{ {} }}\n", "fence.mbarrier_init\n"
+INITS = """for ring_init in 0 .. 4 unroll {
+        mbarrier.init ring_full[ring_init], 1
+        mbarrier.init ring_empty[ring_init], 8
+      }
+"""
+INITS_OF_2 = INITS.replace(", 8", ", 16")
+INVALS = """for ring_inval in 0 .. 4 unroll {
+        mbarrier.inval ring_full[ring_inval]
+        mbarrier.inval ring_empty[ring_inval]
+      }
+"""
 FAULTS = {
     "bytes of a box that is clipped": (
         "coop_128x128", "min(M, 128) * 128 + ", "128 * 128 + ", "bytes", "bytes land in CTA 0",
@@ -30,6 +42,34 @@ FAULTS = {
     ),
     "inits that nobody publishes": (
         "cluster_2x1", "      fence.mbarrier_init\n", "", "lifetime of mbarriers",
+        "no fence.mbarrier_init between the inits and the sync",
+    ),
+    "inits of every other stage": (
+        "tile_per_cta", "for ring_init in 0 .. 4 unroll", "for ring_init in 0 .. 4 step 2 unroll",
+        "mbarrier.init", "mbarrier.init of (stage, arrivals), how often: {(0, 1): 1, (2, 1): 1}",
+    ),
+    "inits at some sizes": (
+        "tile_per_cta", INITS, IF.format("K < 64", INITS), "mbarrier.init",
+        "mbarrier.init of (stage, arrivals), how often: {(-1, 1): 1}",
+    ),
+    "inits in one CTA": (
+        "cluster_2x1", INITS_OF_2, IF.format("%cluster.ctarank == 0", INITS_OF_2), "mbarrier.init",
+        "mbarrier.init in CTA 1 of (stage, arrivals), how often: {}",
+    ),
+    "invals in one CTA": (
+        "cluster_2x1", INVALS, IF.format("%cluster.ctarank == 1", INVALS), "mbarrier.inval",
+        "mbarrier.inval of (stage, arrivals), how often: {}",
+    ),
+    "a fence in no trip": (
+        "tile_per_cta", FENCE, f"for none in 0 .. 0 {{ {FENCE} }}\n", "lifetime of mbarriers",
+        "no fence.mbarrier_init between the inits and the sync",
+    ),
+    "a fence in one CTA of the grid": (
+        "tile_per_cta", FENCE, IF.format("%ctaid.x == 0", FENCE), "lifetime of mbarriers",
+        "no fence.mbarrier_init between the inits and the sync",
+    ),
+    "a fence in one CTA of the cluster": (
+        "cluster_2x1", FENCE, IF.format("%cluster.ctarank == 0", FENCE), "lifetime of mbarriers",
         "no fence.mbarrier_init between the inits and the sync",
     ),
     "memory of the grid in front": (
@@ -94,6 +134,27 @@ def test_more_bytes_than_a_phase_counts() -> None:
     assert one in text and many != text
     (claim,) = [o for o in prove(parse_kernel(many)).open if o.name == "transaction count"]
     assert claim.why == "2105344 may be above 1048575"
+
+
+def test_inits_and_a_fence_on_conditions_that_hold() -> None:
+    """A condition that is a number for a trip is decided, and so is a loop of such trips."""
+    text = text_of("tile_per_cta")
+    here = "for z in 0 .. 2 { if z < 2 { for y in 0 .. 1 {"
+    twos = INITS.replace("0 .. 4 unroll", "0 .. 4 step 2")
+    odd = twos.replace("ring_init", "odd_init").replace("0 .. 4", "1 .. 4")
+    edited = text.replace(FENCE, f"{here} {FENCE} }} }} }}\n").replace(INITS, twos + odd)
+    assert edited.count("init in") == 2 and here in edited
+    assert prove(parse_kernel(edited)).open == ()
+
+
+@pytest.mark.slow
+def test_inits_and_a_fence_on_conditions_that_hold_in_each_cta() -> None:
+    text, first = text_of("cluster_2x1"), "%cluster.ctarank == 0"
+    other = IF.format("%cluster.ctarank == 1", INITS_OF_2.replace("ring_init", "other_init"))
+    edited = text.replace(INITS_OF_2, IF.format(first, INITS_OF_2) + other)
+    edited = edited.replace(FENCE, f"if {first} {{ {FENCE} }} else {{ {FENCE} }}\n")
+    assert edited.count(first) == 2
+    assert prove(parse_kernel(edited)).open == ()
 
 
 def test_a_statement_that_is_not_known() -> None:
