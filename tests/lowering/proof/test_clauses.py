@@ -72,6 +72,11 @@ FAULTS = {
         "cluster_2x1", FENCE, IF.format("%cluster.ctarank == 0", FENCE), "lifetime of mbarriers",
         "no fence.mbarrier_init between the inits and the sync",
     ),
+    "a named barrier of the other warpgroup in one CTA": (
+        "deferred_cluster", "bar.sync T5_store[group]",
+        "bar.sync T5_store[group * (1 - %cluster.ctarank)]", "named barriers",
+        "CTA 1: 256 threads come to T5_store[0], 128 do not",
+    ),
     "memory of the grid in front": (
         "coop_128x128", "      griddepcontrol.wait\n", "", "griddepcontrol.wait",
         "before the wait",
