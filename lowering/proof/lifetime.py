@@ -14,7 +14,6 @@ from lowering.kernel.cp_async import CpAsyncArrive
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.memory import TmaLoad
 from lowering.kernel.operands import Body, Stmt
-from lowering.kernel.queue import StWord
 from lowering.kernel.sync import (
     ClusterSync,
     CtaSync,
@@ -56,10 +55,11 @@ def lifetimes(kernel: Kernel, agents: tuple[Agent, ...]) -> Iterator[Obligation]
 
 def _remote(stmt: Stmt) -> bool:
     """Whether a statement reaches into another CTA."""
-    told = isinstance(stmt, MBarrierArrive | StWord) and stmt.cta is not None
     if isinstance(stmt, TmaLoad):
         return stmt.multicast is not None or stmt.cta_group > 1
-    return told or (isinstance(stmt, Tcgen05Commit) and stmt.multicast is not None)
+    if isinstance(stmt, Tcgen05Commit):
+        return stmt.multicast is not None
+    return getattr(stmt, "cta", None) is not None
 
 
 def _reached(agent: Agent) -> int:
