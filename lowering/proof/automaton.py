@@ -35,8 +35,8 @@ from lowering.kernel.visit import operands
 from lowering.proof.agent import Agent
 from lowering.proof.known import ELSEWHERE
 from lowering.proof.obligation import RefutedError, UnknownError
-from lowering.proof.rings import Ring, written
-from lowering.proof.state import Access, Fill, Read, State, Told, Walked, merged
+from lowering.proof.rings import UNTOLD, Ring, generic, written
+from lowering.proof.state import Access, Fill, Read, State, Told, Walked, merged, untold
 from lowering.proof.steps import Steps, congruent, put
 from lowering.proof.tensor_memory import IN_TENSOR_MEMORY, check_released, in_tensor_memory
 
@@ -66,6 +66,7 @@ class Automaton:
         self.empty = {r.empty: r for r in self.rings}
         self.copied = [r.full for r in self.rings if r.copied]
         self.of_buffer = {b: r for r in self.rings for b in r.buffers}
+        self.generic = {r.full for r in self.rings if generic(self.agent, r)}
 
     def run(self, start: State) -> Walked:
         """Follow the whole program.
@@ -133,7 +134,7 @@ class Automaton:
         match stmt:
             case MBarrierWait(bar=bar, parity=parity, order=order):
                 state = state.said(self.told(stmt))
-                self.scoped(state, bar, order)
+                self.acquired(state, bar, order)
                 return self.waited(state, bar, parity)
             case MBarrierArrive(bar=bar, cta=cta, order=order):
                 cta = None if cta is None else substitute(cta, self.values)
@@ -204,21 +205,18 @@ class Automaton:
             self.filled(state, before)
         return state.filling(Fill(ring.full, count, self.one))
 
-    def scoped(self, state: State, bar: MBarrierRef, order: str) -> None:
-        """Fail if a wait does not acquire what is told at its barrier to a whole cluster."""
+    def acquired(self, state: State, bar: MBarrierRef, order: str) -> None:
+        """Fail if a wait does not acquire what is told at its barrier, and has to be known."""
         ring = self.full.get(bar.array) or self.empty.get(bar.array)
-        if ring is not None and (why := ring.unheard(bar.array, order)):
+        if ring and (why := ring.unheard(bar.array, order, ring.full in self.generic)):
             self.fail(state, "step", ring.full, why)
 
     def published(self, state: State, bar: MBarrierRef, cta: Expr | None, order: str) -> None:
-        """Fail if an arrival at another CTA orders no ordinary accesses, and there are some."""
+        """Fail if an arrival does not publish the ordinary accesses that it tells of."""
         ring = self.full.get(bar.array) or self.empty.get(bar.array)
-        if ring is None or cta is None or order == "release.cluster":
-            return
-        fill, reads = state.fill(ring.full), [r for r in state.reads if r.ring == ring.full]
-        if (fill is not None and fill.access.done) or any(r.access.done for r in reads):
-            why = f"{order} at CTA {cta} of what threads have stored or loaded"
-            self.fail(state, "release", ring.full, why)
+        if ring is not None and (name := untold(state, ring, bar.array, cta, order)):
+            where = "" if cta is None else f" at CTA {cta}"
+            self.fail(state, name, ring.full, UNTOLD.format(order + where))
 
     def count(self, state: State, ring: Ring, array: str, first: Poly | None) -> Poly:
         """The step that is waited for next at an array; ``first`` is where, if it is the first one.
@@ -334,8 +332,9 @@ class Automaton:
         if stmt.TRAITS.writes & Memory.SHARED_ASYNC or isinstance(stmt, StAsync):
             raise UnknownError(f"{stmt.OP} writes shared memory by another proxy or asynchronously")
         stores = {id(ref) for ref in written(stmt)}
-        for ref in self.touched(stmt):
-            ring = self.of_buffer[ref.buffer]
+        for ref in operands(stmt):
+            if not isinstance(ref, SmemRef) or (ring := self.of_buffer.get(ref.buffer)) is None:
+                continue
             if id(ref) in stores:
                 fill = self.filling(state, ring, ref.stage, f"{stmt.OP} stores")
                 if fill.one and not self.one:
@@ -350,17 +349,14 @@ class Automaton:
         return state
 
     def target(self, stmt: Stmt) -> Expr | None:
-        """The CTA into whose shared memory a statement stores; None is its own."""
+        """The CTA whose shared memory a statement accesses; None is its own."""
         cta = getattr(stmt, "cta", None)
         return None if cta is None else substitute(cta, self.values)
 
-    def touched(self, stmt: Stmt) -> list[SmemRef]:
-        """The references of a statement into buffers of rings."""
-        found = (x for x in operands(stmt) if isinstance(x, SmemRef))
-        return [x for x in found if x.buffer in self.of_buffer]
-
     def held(self, state: State, stmt: Stmt, ref: SmemRef | TmemRef, ring: Ring) -> Read:
         """The step that a reference reads, which the warp has to hold."""
+        if (cta := self.target(stmt)) not in (None, Const(self.agent.rank)):
+            raise UnknownError(f"{stmt.OP} reads a stage of CTA {cta}")
         found = state.holding(ring, self.place(ref.stage, None, ring.stages))
         if not found:
             self.fail(state, "read", ring.full, f"{stmt.OP} reads a stage that it does not hold")

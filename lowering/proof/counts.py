@@ -9,15 +9,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from lowering.ground.expr import Const, Expr, Var, evaluate, free_vars, substitute
+from lowering.ground.expr import Const, Expr, evaluate, free_vars, substitute
 from lowering.ground.poly import Poly, poly
-from lowering.kernel.control import Elect, For
+from lowering.kernel.control import Elect
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.memory import TmaLoad
 from lowering.kernel.operands import Body
 from lowering.kernel.sync import MBarrierInit, MBarrierInval
-from lowering.kernel.visit import bodies
+from lowering.kernel.visit import bodies, inside
 from lowering.proof.agent import Agent
+from lowering.proof.certain import Values, runs
 from lowering.proof.obligation import Obligation, Verdict
 from lowering.proof.rings import Ring, defined
 from lowering.proof.state import Fill, Told, Walked
@@ -28,46 +29,52 @@ Ways = Mapping[Agent, Walked]
 
 
 def initialised(kernel: Kernel, agents: tuple[Agent, ...]) -> Iterator[Obligation]:
-    """Every mbarrier is initialised once, by one thread, with the arrivals that are declared, and
-    invalidated once.
+    """In every CTA each mbarrier is initialised once, by one thread, with the arrivals that are
+    declared, and invalidated once.
     """
-    first = [a for a in agents if not a.rank]
     for array in kernel.mbarriers:
         for kind, wanted in ((MBarrierInit, array.arrivals), (MBarrierInval, None)):
-            found = Counter[tuple[int, int | None]]()
-            for agent in first:
-                for stmt, stage, threads in _each(agent.body, kind, array.name, 32, {}):
-                    arrivals = stmt.arrivals if isinstance(stmt, MBarrierInit) else None
-                    found[stage, arrivals] += threads * len(agent.warps)
-            if found != Counter({(stage, wanted): 1 for stage in range(array.stages)}):
-                why = f"{kind.OP} of (stage, arrivals), how often: {dict(found)}"
-                yield Obligation(kind.OP, array.name, Verdict.REFUTED, why)
-            else:
+            once = Counter({(stage, wanted): 1 for stage in range(array.stages)})
+            counts = {r: _bound(agents, r, kind, array.name) for r in _ranks(kernel)}
+            wrong = next((r for r, found in counts.items() if found != once), None)
+            if wrong is None:
                 yield Obligation(kind.OP, array.name)
+                continue
+            where = f" in CTA {wrong}" if wrong else ""
+            why = f"{kind.OP}{where} of (stage, arrivals), how often: {dict(counts[wrong])}"
+            yield Obligation(kind.OP, array.name, Verdict.REFUTED, why)
 
 
 _Bound = MBarrierInit | MBarrierInval
 
 
+def _bound(
+    agents: tuple[Agent, ...], rank: int, kind: type[_Bound], array: str
+) -> Counter[tuple[int, int | None]]:
+    """How often the threads of a CTA initialise, or invalidate, a stage with some arrivals."""
+    found = Counter[tuple[int, int | None]]()
+    for agent in (a for a in agents if a.rank == rank):
+        for stmt, stage, threads in _each(agent.body, kind, array, 32, {}):
+            arrivals = stmt.arrivals if isinstance(stmt, MBarrierInit) else None
+            found[stage, arrivals] += threads * len(agent.warps)
+    return found
+
+
 def _each(
-    body: Body, kind: type[_Bound], array: str, threads: int, values: dict[Var, Expr]
+    body: Body, kind: type[_Bound], array: str, threads: int, values: Values | None
 ) -> Iterator[tuple[_Bound, int, int]]:
     """The inits, or invals, of an array: each with its stage and the threads that execute it; stage
-    -1 where that is not known.
+    -1 where that is not known, or not whether they do: ``values`` are None there.
     """
     for stmt in body:
         if isinstance(stmt, kind) and stmt.bar.array == array:
-            at = substitute(stmt.bar.index, values)
+            at = None if values is None else substitute(stmt.bar.index, values)
             yield stmt, at.value if isinstance(at, Const) else -1, threads
-        elif (
-            isinstance(stmt, For) and isinstance(stmt.start, Const) and isinstance(stmt.stop, Const)
-        ):
-            for n in range(stmt.start.value, stmt.stop.value):
-                yield from _each(stmt.body, kind, array, threads, values | {stmt.var: Const(n)})
-        else:
-            for inner in bodies(stmt):
-                one = 1 if isinstance(stmt, Elect) else threads
-                yield from _each(inner, kind, array, one, values)
+        elif any(isinstance(s, kind) for s in inside(stmt)):
+            one = 1 if isinstance(stmt, Elect) else threads
+            ways = None if values is None else runs(stmt, values)
+            for inner, known in [(b, None) for b in bodies(stmt)] if ways is None else ways:
+                yield from _each(inner, kind, array, one, known)
 
 
 def first_arrivals(kernel: Kernel, ring: Ring, ways: Ways) -> Obligation:

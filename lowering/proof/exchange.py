@@ -76,6 +76,8 @@ def _touched(agent: Agent, buffer: str) -> Iterator[int]:
 def _exchange(views: Views, agents: list[Agent], stage: Stage, threads: Mapping[str, int]) -> None:
     """Fail unless the agents that touch a stage store and load it in turn."""
     who = [a for a in agents if stage[1] in _touched(a, stage[0])]
+    for agent in who:
+        _at_home(agent, stage[0])
     count = sum(32 * len(a.warps) for a in who)
     event = partial(_event, stage, frozenset(b for b, n in threads.items() if n == count))
     if any(a not in views.ways for a in who):
@@ -92,6 +94,18 @@ def _exchange(views: Views, agents: list[Agent], stage: Stage, threads: Mapping[
                                      for a in mine for b in theirs):  # fmt: skip
                 why = f"warpgroups {group} and {other} store to the same rows"
                 raise RefutedError(NAME, stage[0], why)
+
+
+def _at_home(agent: Agent, buffer: str) -> None:
+    """Fail if an agent loads from another CTA's buffer, or stores there: who else does is not known
+    here, nor what orders both.
+    """
+    for stmt in walk(agent.body):
+        cta = getattr(stmt, "cta", None)
+        here = any(isinstance(x, SmemRef) and x.buffer == buffer for x in operands(stmt))
+        if here and cta not in (None, Const(agent.rank)):
+            way = "to" if stmt.TRAITS.writes & Memory.SHARED else "from"
+            raise UnknownError(f"{stmt.OP} {way} CTA {cta}")
 
 
 def _in_step(shapes: set[Shape], stage: Stage) -> None:

@@ -13,8 +13,7 @@ from collections.abc import Iterator
 from lowering.kernel.cp_async import CpAsyncArrive
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.memory import TmaLoad
-from lowering.kernel.operands import Stmt
-from lowering.kernel.queue import StWord
+from lowering.kernel.operands import Body, Stmt
 from lowering.kernel.sync import (
     ClusterSync,
     CtaSync,
@@ -26,8 +25,9 @@ from lowering.kernel.sync import (
     MBarrierWait,
 )
 from lowering.kernel.tensor_memory import Tcgen05Commit
-from lowering.kernel.visit import walk
+from lowering.kernel.visit import bodies, inside, walk
 from lowering.proof.agent import Agent
+from lowering.proof.certain import Values, runs
 from lowering.proof.obligation import Obligation, Verdict
 
 __all__ = ["lifetimes"]
@@ -55,10 +55,11 @@ def lifetimes(kernel: Kernel, agents: tuple[Agent, ...]) -> Iterator[Obligation]
 
 def _remote(stmt: Stmt) -> bool:
     """Whether a statement reaches into another CTA."""
-    told = isinstance(stmt, MBarrierArrive | StWord) and stmt.cta is not None
     if isinstance(stmt, TmaLoad):
         return stmt.multicast is not None or stmt.cta_group > 1
-    return told or (isinstance(stmt, Tcgen05Commit) and stmt.multicast is not None)
+    if isinstance(stmt, Tcgen05Commit):
+        return stmt.multicast is not None
+    return getattr(stmt, "cta", None) is not None
 
 
 def _reached(agent: Agent) -> int:
@@ -92,7 +93,7 @@ def _wrong(agent: Agent, reached: int) -> str:
         return "a CTA of the cluster is reached, but the syncs are those of one CTA"
     state, last = 0, len(syncs)
     fenced = True
-    for stmt in walk(agent.body):
+    for stmt, sure in _executed(agent.body, {}):
         if isinstance(stmt, CtaSync | ClusterSync):
             if not fenced:
                 return "no fence.mbarrier_init between the inits and the sync"
@@ -102,9 +103,23 @@ def _wrong(agent: Agent, reached: int) -> str:
                 return "an init stands behind the first sync"
             fenced = False
         elif isinstance(stmt, FenceMBarrierInit):
-            fenced = True
+            fenced = fenced or sure
         elif isinstance(stmt, MBarrierInval) and state != last:
             return "an inval stands in front of the last sync"
         elif isinstance(stmt, _USES) and not 0 < state < last:
             return f"{stmt.OP} stands outside of the syncs around the roles"
     return ""
+
+
+def _executed(body: Body, values: Values, sure: bool = True) -> Iterator[tuple[Stmt, bool]]:
+    """The statements of a program, parents first, and of fences whether they are sure to be
+    executed; where they are, those of all trips and of no branch that is not taken.
+    """
+    for stmt in body:
+        yield stmt, sure
+        if not any(isinstance(s, FenceMBarrierInit) for s in inside(stmt)):
+            yield from ((s, False) for s in inside(stmt))
+            continue
+        ways = runs(stmt, values) if sure else None
+        for inner, known in [(b, values) for b in bodies(stmt)] if ways is None else ways:
+            yield from _executed(inner, known, ways is not None)

@@ -50,26 +50,32 @@ class Meetings:
     views: Views
 
     def claims(self) -> Iterator[Obligation]:
-        """One for each array of named barriers."""
+        """One for each array of named barriers, of which every CTA of a cluster has its own."""
         for array in self.kernel.named_barriers:
-            found = [self.claim(array, n) for n in range(array.count)]
-            if any(not isinstance(b.index, Const) for b in self.places(array.name)):
-                found = [("an index is no number", None)]
-            why = next((w for w, _ in found if w), "")
-            turns = [first for _, first in found if first is not None]
-            if not why and turns and sum(turns) != 1:
-                why = f"{sum(turns)} arrivals are made before the first turn"
-            if not why and turns:
-                why = self.early(array.name)
+            whys = ((n, self.of_rank(array, n)) for n in range(self.kernel.cluster))
+            rank, why = next(((n, w) for n, w in whys if w), (0, ""))
             verdict = Verdict.UNPROVED if why else Verdict.PROVED
-            yield Obligation("named barriers", array.name, verdict, why)
+            where = f"CTA {rank}: " if rank else ""
+            yield Obligation("named barriers", array.name, verdict, where + why)
 
-    def claim(self, array: NamedBarrierArray, index: int) -> tuple[str, int | None]:
+    def of_rank(self, array: NamedBarrierArray, rank: int) -> str:
+        """What is not proved of an array in one CTA."""
+        if any(not isinstance(b.index, Const) for b in self.places(array.name, rank)):
+            return "an index is no number"
+        found = [self.claim(array, n, rank) for n in range(array.count)]
+        if why := next((w for w, _ in found if w), ""):
+            return why
+        turns = [first for _, first in found if first is not None]
+        if turns and sum(turns) != 1:
+            return f"{sum(turns)} arrivals are made before the first turn"
+        return self.early(array.name, rank) if turns else ""
+
+    def claim(self, array: NamedBarrierArray, index: int, rank: int = 0) -> tuple[str, int | None]:
         """What is not proved of a barrier, and, of a turn, the arrivals before the first one."""
         shapes = {
             agent: shape
             for agent in self.views.ways
-            if not agent.rank
+            if agent.rank == rank
             and (shape := self.views.shape(agent, partial(_event, array.name, index)))
         }
         threads = sum(32 * len(a.warps) for a in shapes)
@@ -87,18 +93,21 @@ class Meetings:
         found, first = self.turn(syncs, arrivals), _handed_on(syncs, arrivals)
         return ("", first) if found[0] and first is not None else found
 
-    def places(self, array: str, *kinds: type[BarSync | BarArrive]) -> Iterator[NamedBarrierRef]:
-        """Where somebody syncs or arrives at an array, or does one of both."""
-        for stmt in (s for agent in self.views.ways for s in walk(agent.body)):
+    def places(
+        self, array: str, rank: int, *kinds: type[BarSync | BarArrive]
+    ) -> Iterator[NamedBarrierRef]:
+        """Where somebody of a CTA syncs or arrives at an array, or does one of both."""
+        mine = (agent for agent in self.views.ways if agent.rank == rank)
+        for stmt in (s for agent in mine for s in walk(agent.body)):
             if isinstance(stmt, kinds or (BarSync, BarArrive)) and stmt.bar.array == array:
                 yield stmt.bar
 
-    def early(self, array: str) -> str:
+    def early(self, array: str, rank: int = 0) -> str:
         """What is not proved of an array of turns, so that no arrival is early."""
-        turns = frozenset(b.index for b in self.places(array, BarArrive))
+        turns = frozenset(b.index for b in self.places(array, rank, BarArrive))
         teams = defaultdict[Shape, list[Agent]](list)
-        for agent in self.views.ways:
-            if not agent.rank and (shape := self.views.shape(agent, partial(_turn, array, turns))):
+        for agent in (a for a in self.views.ways if a.rank == rank):
+            if shape := self.views.shape(agent, partial(_turn, array, turns)):
                 teams[shape].append(agent)
         for word in sorted({w for shape in teams for w in _turns(shape)}, key=str):
             come = [agents for shape, agents in teams.items() if word in _turns(shape)]

@@ -24,7 +24,10 @@ from lowering.kernel.traits import Memory
 from lowering.kernel.visit import operands, walk
 from lowering.proof.agent import Agent
 
-__all__ = ["Ring", "defined", "rings_of", "written"]
+__all__ = ["UNTOLD", "Ring", "defined", "generic", "is_relaxed", "rings_of", "written"]
+
+UNTOLD = "{} of what threads have stored or loaded"
+"""Why an order is too weak."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,7 @@ class Ring:
         proxies: through which they are read.
         scoped: of its arrays those at which something is released to all CTAs of a cluster.
         reached: those at which copies and products of other CTAs arrive.
+        stored: whether threads write its buffers.
     """
 
     full: str
@@ -51,19 +55,28 @@ class Ring:
     proxies: Memory
     scoped: frozenset[str]
     reached: frozenset[str] = frozenset()
+    stored: bool = False
 
     @property
     def name(self) -> str:
         """For people: what its barriers' names have in common."""
         return self.full.removesuffix("_full")
 
-    def unheard(self, array: str, order: str) -> str:
-        """What a wait of an order at one of its arrays does not acquire; empty if nothing."""
+    def unheard(self, array: str, order: str, own: bool = False) -> str:
+        """What a wait of an order at one of its arrays does not acquire; empty if nothing. ``own``
+        says whether who waits accesses the buffers through the generic proxy.
+
+        A relaxed order hands on what TMA has copied and wgmma has read. It is not enough for what
+        threads have done, nor for what they do behind the wait, which may come in front of it.
+        """
         if array in self.scoped and order != "acquire.cluster":
             return f"{order} of what release.cluster has published"
         summed = array == self.full and not self.loaded
         heard = order == "acquire.cluster" if summed else order.endswith(".cluster")
-        return "" if heard or array not in self.reached else f"{order} of what other CTAs tell of"
+        if array in self.reached and not heard:
+            return f"{order} of what other CTAs tell of"
+        done = summed or self.stored if array == self.full else Memory.SHARED in self.proxies
+        return UNTOLD.format(order) if is_relaxed(order) and (done or own) else ""
 
 
 @dataclass
@@ -97,7 +110,8 @@ def rings_of(kernel: Kernel, agents: tuple[Agent, ...]) -> tuple[tuple[Ring, ...
             proxies = _proxies(agents, buffers)
             scoped = frozenset(n for n in (full, empty) if n in released)
             ways = f.loaded, f.copied, proxies
-            told = scoped, reached & {full, empty}
+            stored = any(_stores(a, buffers) for a in agents)
+            told = scoped, reached & {full, empty}, stored
             rings.append(Ring(full, empty, stages[full], buffers, *ways, *told))
     used = [n for r in rings for n in (r.full, r.empty)]
     return tuple(rings), tuple(n for n in stages if used.count(n) != 1)
@@ -181,6 +195,21 @@ def _read_behind(agents: tuple[Agent, ...], full: str) -> set[str]:
         for x in operands(s)
         if isinstance(x, IN_STAGES)
     }
+
+
+def is_relaxed(order: str) -> bool:
+    """Whether an order hands on no accesses of threads."""
+    return order.startswith("relaxed.")
+
+
+def generic(agent: Agent, ring: Ring) -> bool:
+    """Whether an agent's threads access a ring's buffers through the generic proxy."""
+    reads = Memory.SHARED in _proxies((agent,), ring.buffers)
+    return reads or _stores(agent, ring.buffers)
+
+
+def _stores(agent: Agent, buffers: frozenset[str]) -> bool:
+    return any(ref.buffer in buffers for s in walk(agent.body) for ref in written(s))
 
 
 def _proxies(agents: tuple[Agent, ...], buffers: frozenset[str]) -> Memory:

@@ -9,10 +9,10 @@ from lowering.ground.expr import Expr
 from lowering.ground.poly import Poly
 from lowering.kernel.memory import TmaLoad
 from lowering.proof.linear import NOTHING, Facts
-from lowering.proof.rings import Ring
+from lowering.proof.rings import Ring, is_relaxed
 from lowering.proof.steps import congruent
 
-__all__ = ["Access", "Fill", "Read", "State", "Told", "Walked", "merged"]
+__all__ = ["Access", "Fill", "Read", "State", "Told", "Walked", "merged", "untold"]
 
 Told = tuple[Expr | None, int]
 """An arrival: at the barrier of which CTA, its own if None, and of how many threads."""
@@ -234,3 +234,18 @@ def merged(states: Iterable[State]) -> list[State]:
         facts = state.facts if old is None else old.facts.common(state.facts)
         found[state] = replace(old or state, facts=facts)
     return list(found.values())
+
+
+def untold(state: State, ring: Ring, array: str, cta: Expr | None, order: str) -> str:
+    """Which claim fails if an arrival of an order stands here: it tells of accesses of threads that
+    it does not publish; empty if none. A fence of their own publishes loads of tensor memory.
+    """
+    fill, reads = state.fill(ring.full), [r for r in state.reads if r.ring == ring.full]
+    stored, loaded = fill is not None and fill.access.done, any(r.access.done for r in reads)
+    if cta is not None:
+        return "release" if order != "release.cluster" and (stored or loaded) else ""
+    if not is_relaxed(order):
+        return ""
+    if array == ring.full:
+        return "fill" if stored else ""
+    return "release" if any(r.access.done and not r.access.cells for r in reads) else ""

@@ -9,7 +9,7 @@ import pytest
 from lowering.ground.dtypes import DType
 from lowering.ground.expr import ONE, ZERO, Expr, Var, as_expr
 from lowering.ground.poly import Poly, poly
-from lowering.kernel.control import Elect, For, Let
+from lowering.kernel.control import Break, Elect, For, If, Let
 from lowering.kernel.kernel import Kernel, MBarrierArray, TensorMap
 from lowering.kernel.memory import TmaLoad
 from lowering.kernel.nodes import Body, MBarrierInit, MBarrierInval, MBarrierRef, Stmt
@@ -243,6 +243,19 @@ def test_each_barrier_is_initialised_once(kind: type[Stmt]) -> None:
     assert found(both) == ""
     assert found((Elect((For(TRIP, ZERO, as_expr(2), init(TRIP, kind=kind)),)),)) == ""
     assert found((Elect((For(TRIP, ZERO, N, init(TRIP, kind=kind)),)),)) == counted((-1, 1))
+    one = init(TRIP, kind=kind)
+    assert found((Elect((For(TRIP, ZERO, as_expr(2), one, as_expr(2)),)),)) == counted((0, 1))
+    assert found((Elect((For(TRIP, ZERO, as_expr(3), one, as_expr(2)),)),)) == counted(
+        (0, 1), (2, 1))  # fmt: skip
+    left = Break(N < 3), *one
+    assert found((Elect((For(TRIP, ZERO, as_expr(2), left),)),)) == counted((-1, 1))
+    assert found((Elect((For(TRIP, ZERO, as_expr(1 << 30), one),)),)) == counted((-1, 1))
+    assert found((Elect((If(N < 3, both),)),)) == counted((-1, 2))
+    assert found((If(N < 3, (), both),)) == counted((-1, 2))
+    assert found((If(ONE < ZERO, (), both),)) == found((If(ZERO < ONE, both),)) == ""
+    assert found((If(ONE < ZERO, both),)) == counted()
+    first = If(TRIP.eq(ZERO), init(ZERO, kind=kind), init(ONE, kind=kind))
+    assert found((Elect((For(TRIP, ZERO, as_expr(2), (first,)),)),)) == ""
     assert found(init(ZERO, ONE, kind=kind)) == counted((0, 32), (1, 32))
     assert found(both, (0, 1)) == counted((0, 2), (1, 2))
     assert found((*both, *both)) == counted((0, 2), (1, 2))
@@ -253,3 +266,20 @@ def test_each_barrier_is_initialised_once(kind: type[Stmt]) -> None:
     if kind is MBarrierInit:
         few = f"{kind.OP} of (stage, arrivals), how often: {{(0, 2): 1, (1, 2): 1}}"
         assert found((Elect(init(ZERO, ONE, count=2)),)) == few
+
+
+def test_the_barriers_of_every_cta_are_initialised() -> None:
+    barrier = MBarrierArray("f", 1, 3)
+    made = Kernel("k", 32, ONE, (N,), (barrier,), (), cluster=2)
+    right: Body = (Elect((*init(ZERO), *init(ZERO, kind=MBarrierInval))),)
+
+    def found(first: Body, second: Body) -> list[str]:
+        bodies = enumerate((first, second))
+        return said([*initialised(made, tuple(Agent("r", None, (0,), n, b) for n, b in bodies))])
+
+    why = "f: {}{} of (stage, arrivals), how often: {{}}"
+    assert found(right, right) == ["", ""]
+    assert found(right, ()) == [
+        why.format(k, " in CTA 1") for k in ("mbarrier.init", "mbarrier.inval")
+    ]
+    assert found((), right) == [why.format(k, "") for k in ("mbarrier.init", "mbarrier.inval")]

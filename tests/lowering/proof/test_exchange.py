@@ -1,7 +1,8 @@
 """Buffers through which warps hand each other values: programs of two roles, right and wrong.
 
 Words stand for statements of a role: ``w`` its warps store their rows, ``o`` those of the other
-role, ``r`` they load, ``b`` all meet, ``c`` all of the CTA, ``C`` all of its cluster, ``h`` half of
+role, ``r`` they load, ``p`` from the other CTA, ``n`` from their own, ``q`` they store into the
+other one, ``b`` all meet, ``c`` all of the CTA, ``C`` all of its cluster, ``h`` half of
 them do, ``[`` and ``]`` stand around a loop, ``?`` and ``]`` around what is done on a condition,
 ``!`` is a way out of one.
 """
@@ -19,6 +20,9 @@ WORDS = {
     "w": "st.shared S[0, {row}, 0], v{role}",
     "o": "st.shared S[0, {other}, 0], v{role}",
     "r": "x{role}_{n}: frag<f32, 64x8> = ld.shared S[0, {row}, 0]",
+    "p": "z{role}_{n}: frag<f32, 64x8> = ld.shared S[0, {row}, 0], cta=%cluster.ctarank ^ 1",
+    "n": "z{role}_{n}: frag<f32, 64x8> = ld.shared S[0, {row}, 0], cta=%cluster.ctarank",
+    "q": "st.shared S[0, {row}, 0], v{role}, cta=%cluster.ctarank ^ 1",
     "m": "y{role}_{n}: frag<f32, 64x8, async> = wgmma v{role}, S[0, {row}, 0], S[0, 0, 0]",
     "b": "bar.sync all[0]",
     "c": "cta.sync",
@@ -37,7 +41,7 @@ WAYS = "warps come to S[0] in several ways"
 CONDITION = "a condition that others have not: "
 
 
-def said(first: str, second: str) -> list[tuple[Verdict, str]]:
+def said(first: str, second: str, cluster: int = 1) -> list[tuple[Verdict, str]]:
     """What is said of programs of two roles, of a warpgroup each."""
     bodies = [
         "\n".join(
@@ -48,7 +52,7 @@ def said(first: str, second: str) -> list[tuple[Verdict, str]]:
     ]
     kernel = parse_kernel(
         f"""
-        kernel k threads 256 cluster 1 grid 1 {{
+        kernel k threads 256 cluster {cluster} grid {cluster} {{
           param n: i32
           shared S: f32[1][128x8] at 0
           named_barrier all[1] id 1 threads 256
@@ -111,3 +115,12 @@ def test_turns(first: str, second: str, verdict: Verdict, why: str) -> None:
 
 def test_what_nobody_loads_is_no_exchange() -> None:
     assert said("w b w", "w b w") == said("", "") == []
+
+
+def test_loads_from_another_cta() -> None:
+    """Who stores there is not known, nor whether it has."""
+    why = "ld.shared from CTA 1"
+    assert said("w C n", "w C n", 2) == [(Verdict.PROVED, "")]
+    assert said("w C p", "w C r", 2) == [(Verdict.UNPROVED, why)]
+    assert said("w C r", "w C p", 2) == [(Verdict.UNPROVED, why)]
+    assert said("q C r", "w C r", 2) == [(Verdict.UNPROVED, "st.shared to CTA 1")]

@@ -16,6 +16,7 @@ from lowering.kernel.nodes import (
     CtaSync,
     FenceMBarrierInit,
     GmemRef,
+    LdShared,
     MBarrierArrive,
     MBarrierExpectTx,
     MBarrierInit,
@@ -24,13 +25,14 @@ from lowering.kernel.nodes import (
     MBarrierWait,
     SmemRef,
     Stmt,
+    StShared,
     StWord,
     TmaLoad,
 )
 from lowering.kernel.storage import MBarrierArray
 from lowering.kernel.tensor_memory import Tcgen05Commit
 from lowering.proof.lifetime import lifetimes
-from tests.lowering.proof.by_words import agent, said
+from tests.lowering.proof.by_words import V, agent, said
 
 BAR, TO, FROM = MBarrierRef("b", ZERO), SmemRef("s", ZERO, (ZERO, ZERO)), GmemRef("T", (ZERO, ZERO))
 USES: dict[str, Stmt] = {
@@ -44,6 +46,8 @@ USES: dict[str, Stmt] = {
 FAR: dict[str, Stmt] = {
     "far": MBarrierArrive(BAR, ONE),
     "word_far": StWord(TO, ZERO, ONE),
+    "read_far": LdShared(V, TO, ONE),
+    "store_far": StShared(TO, V, ONE),
     "load_far": TmaLoad(TO, FROM, BAR, multicast=as_expr(3)),
     "load_of_pairs": TmaLoad(TO, FROM, BAR, cta_group=2),
     "commit_far": Tcgen05Commit(BAR, as_expr(3)),
@@ -84,6 +88,14 @@ PROGRAMS = {
     "init cta cta": NO_FENCE,
     "init fence init cta cta": NO_FENCE,
     "fence init cta cta": NO_FENCE,
+    "init ( fence ) cta cta": "",
+    "init [ fence ] cta cta": NO_FENCE,
+    "init ? fence ] cta cta": NO_FENCE,
+    "init ( fence ! ) cta cta": NO_FENCE,
+    "( fence init ) cta cta": NO_FENCE,
+    "( init fence ) cta cta": "",
+    "? init fence ] cta cta": NO_FENCE,
+    "one ? wait ] ( fence ) ] cta cta": EARLY,
     "cta init fence cta": LATE_INIT,
     "init fence cta cta init fence": LATE_INIT,
     "cta inval cta": EARLY_INVAL,
@@ -128,7 +140,7 @@ def test_another_cta_is_reached_between_syncs_of_the_cluster(use: str) -> None:
     assert claim(f"cta {use} cta") == ONE_CTA
     assert claim(f"cluster {use} cluster cta", "cluster cluster cta") == ""
     assert claim(f"{use} cta cta") == ONE_CTA
-    if use != "word_far":  # which is no use of an mbarrier
+    if use not in ("word_far", "read_far", "store_far"):  # which are no uses of an mbarrier
         assert claim(f"{use} cluster cluster").endswith("outside of the syncs around the roles")
 
 

@@ -274,8 +274,19 @@ def test_programs(programs: tuple[str, ...]) -> None:
     assert found.startswith(wanted) and bool(found) is bool(wanted), found
 
 
-def test_ctas_of_a_cluster_are_alike() -> None:
-    assert claim("s0", "s0", "s0", "s0", cluster=2) == ""
+def test_each_cta_of_a_cluster_has_barriers_of_its_own() -> None:
+    right, turns = ("s0", "s0"), ("[ s0 a1 ] s0", "a0 [ s1 a0 ]")
+    assert claim(*right, *right, cluster=2) == claim(*right, "s1", "s1", cluster=2) == ""
+    assert claim(*right, "", "", cluster=2) == ""
+    assert claim(*right, "s0", "s1", cluster=2) == "CTA 1: 128 threads come to t[0], 256 do not"
+    assert claim("s0", "", *right, cluster=2) == "128 threads come to t[0], 256 do not"
+    assert claim(*right, "[ s0 ]", "s0", cluster=2) == "CTA 1: warps come to t[0] in several ways"
+    assert claim(*right, *right, "s0", "", cluster=3).startswith("CTA 2: ")
+    assert claim(*turns, *turns, cluster=2) == ""
+    why = claim(*turns, "[ s0 a1 ]", "[ s1 a0 ]", cluster=2)
+    assert why == "CTA 1: 0 arrivals are made before the first turn"
+    why = claim(*turns, "[ a1 s0 ] s0", "a0 [ s1 a0 ]", cluster=2)
+    assert why.startswith("CTA 1: CTA 1 role r2, warps 0..3 and CTA 1 role r3, warps 4..7 begin")
 
 
 def word(name: str, bound: Expr, *inner: object, front: Shape = ()) -> Shape:

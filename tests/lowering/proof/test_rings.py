@@ -71,8 +71,9 @@ def found(*programs: str, stages: tuple[int, int, int] = (2, 2, 2)) -> tuple[lis
 
 NONE: frozenset[str] = frozenset()
 LOADED = Ring("f", "e", 2, frozenset("s"), True, False, Memory.SHARED, NONE)
-STORED = replace(LOADED, loaded=False)
+STORED = replace(LOADED, loaded=False, stored=True)
 COPIED = replace(STORED, copied=True)
+SUMS = replace(LOADED, loaded=False, buffers=frozenset({"cells"}), proxies=Memory.NONE)
 RINGS = {
     ("e load", "f ld E"): LOADED,
     ("[ e load ]", "[ f ? ld ] E ]"): LOADED,
@@ -94,7 +95,9 @@ RINGS = {
     ("e st CP", "f ld E"): STORED,
     ("e cp CP st F", "f ld E"): COPIED,
     ("e cp e st F", "f ld E"): STORED,
-    ("e load st F", "f ld E"): LOADED,
+    ("e load st F", "f ld E"): replace(LOADED, stored=True),
+    ("e load st", "f ld E"): replace(LOADED, stored=True),
+    ("e load", "f ld E", "st"): replace(LOADED, stored=True),
     ("e bare", "f ld E"): None,
     ("e load", "x load", "f ld E"): None,
     ("f load", "f ld E"): None,
@@ -103,15 +106,11 @@ RINGS = {
     ("e pair", "f ld E"): replace(LOADED, reached=frozenset("f")),
     ("e load", "f ld E CELLS2"): replace(LOADED, reached=frozenset("e")),
     ("e load", "f ld E CELLS"): LOADED,
-    ("e CELLS", "f after cells before E"): replace(
-        STORED, buffers=frozenset({"cells"}), proxies=Memory.NONE),
-    ("e CELLS", "f cells E"): replace(STORED, buffers=frozenset({"cells"}), proxies=Memory.NONE),
-    ("e CELLS", "f after x cells before E"): replace(
-        STORED, buffers=frozenset({"cells"}), proxies=Memory.NONE),
-    ("e CELLS", "f after cells X before E"): replace(
-        STORED, buffers=frozenset({"cells"}), proxies=Memory.NONE),
-    ("e CELLS", "f after cells E X"): replace(
-        STORED, buffers=frozenset({"cells"}), proxies=Memory.NONE),
+    ("e CELLS", "f after cells before E"): SUMS,
+    ("e CELLS", "f cells E"): SUMS,
+    ("e CELLS", "f after x cells before E"): SUMS,
+    ("e CELLS", "f after cells X before E"): SUMS,
+    ("e CELLS", "f after cells E X"): SUMS,
     ("e CELLS", "f after before E"): None,
 }  # fmt: skip
 
@@ -141,13 +140,26 @@ def test_what_a_wait_has_to_acquire() -> None:
     assert scoped.unheard("e", relaxed) == published.format(relaxed)
     both = frozenset("ef")
     for array in both:
-        ring = replace(LOADED, reached=both)
+        ring = replace(LOADED, proxies=Memory.SHARED_ASYNC, reached=both)
         assert ring.unheard(array, relaxed) == ring.unheard(array, cluster) == ""
         assert ring.unheard(array, cta) == told.format(cta)
-    sums = replace(STORED, reached=both)
+    sums = replace(SUMS, reached=both)
     assert sums.unheard("e", relaxed) == sums.unheard("f", cluster) == ""
     assert sums.unheard("f", relaxed) == told.format(relaxed)
     assert replace(sums, reached=frozenset("e")).unheard("f", cta) == ""
+
+
+def test_what_a_relaxed_wait_does_not_acquire() -> None:
+    """What threads have stored, loaded or multiplied in tensor memory, and do behind it."""
+    order, told = "relaxed.cluster", "relaxed.cluster of what threads have stored or loaded"
+    assert SUMS.unheard("e", order) == "" and SUMS.unheard("f", order) == told
+    copies = replace(LOADED, proxies=Memory.SHARED_ASYNC)
+    for array in "ef":
+        assert copies.unheard(array, order) == "" and copies.unheard(array, order, True) == told
+        assert STORED.unheard(array, order) == told and STORED.unheard(array, "acquire.cta") == ""
+    assert LOADED.unheard("e", order) == told and LOADED.unheard("f", order) == ""
+    stored = replace(STORED, proxies=Memory.SHARED_ASYNC)
+    assert stored.unheard("e", order) == "" and stored.unheard("f", order) == told
 
 
 def test_names() -> None:
