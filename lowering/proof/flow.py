@@ -24,6 +24,7 @@ from lowering.kernel.reduction import FragBelow
 from lowering.kernel.tensors import ENTRY
 from lowering.kernel.visit import operands, walk
 from lowering.proof.ends import tables_of
+from lowering.proof.reductions import Reductions
 from lowering.proof.tile import Along, Piece, Read, Term, Terms, Tile
 
 __all__ = ["Flow", "Result", "unused"]
@@ -89,6 +90,7 @@ class Flow:
         memory: what the tables hold that say where groups of rows end.
         tables: their names.
         limits: fragments that say what lies in front of an end, and nothing of data.
+        reductions: what decides about those that there are.
         stages: what is in shared and in tensor memory; ``slots`` in workspaces.
         sums: of each result the operands whose products it is of.
         ends: up to where parameters were gone through, in sums and in results.
@@ -103,6 +105,7 @@ class Flow:
     memory: Memory
     tables: frozenset[str]
     limits: frozenset[str]
+    reductions: Reductions
     stages: dict[Key, Tile] = field(default_factory=dict)
     slots: dict[tuple[str, int], Tile] = field(default_factory=dict)
     sums: dict[str, frozenset[frozenset[str]]] = field(default_factory=dict)
@@ -121,7 +124,7 @@ class Flow:
         tensors: dict[str, TensorMap | GlobalTensor] = {m.name: m for m in kernel.tensor_maps}
         tensors |= {t.name: t for t in kernel.globals}
         tables = frozenset(t.name for t in tables_of(kernel))
-        return Flow(tensors, params, memory, tables, _limits(kernel))
+        return Flow(tensors, params, memory, tables, _limits(kernel), Reductions.of(kernel))
 
     def sizes(self, name: str, entry: int) -> tuple[int, ...]:
         """The extents of a tensor, or of one of an array of them."""
@@ -264,6 +267,18 @@ class Flow:
             case Binary("ceildiv", extent, Const(size)):
                 return extent, size
         return None
+
+    def reduced(self, tile: Tile, way: Along, size: int, taken: int) -> None:
+        """Note if of so many rows, or columns, of a tile not those count that lie in tensors."""
+        reads = {r for p in tile.pieces for t in p.terms for r in t.reads if r.begin is None}
+        for read in sorted(reads, key=str):
+            extents = self.sizes(read.tensor, read.entry)
+            for d, (x, along) in enumerate(zip(read.at, read.along, strict=True)):
+                inside = max(min(extents[d] - x, size), 0)
+                due = along is way and self.reductions.counts(self.dims(read.tensor)[d])
+                if due and taken != inside:
+                    said = f"{taken} {way.value} of {read.tensor} from {x} on"
+                    self.wrong.append(f"{said} are reduced, of {inside}")
 
     def scale(self, sums: Tile, by: Tile) -> None:
         """Note where a sum is multiplied by a number of another block of what it is summed over."""

@@ -34,8 +34,9 @@ from lowering.kernel.shuffle import FragShuffle
 from lowering.kernel.tensor_memory import Tcgen05Load, Tcgen05WaitLoad
 from lowering.proof.board import Event, Walker
 from lowering.proof.multiply import added
+from lowering.proof.reductions import Reduction
 from lowering.proof.stages import Spot, asks
-from lowering.proof.tile import Along, Tile
+from lowering.proof.tile import Tile
 from lowering.proof.transfers import row_of_warps
 
 __all__ = ["VALUES"]
@@ -110,27 +111,18 @@ def _below(stmt: FragBelow, w: Walker, threads: int, values: list[int]) -> bool:
     return True
 
 
-def _counted(stmt: FragReduce | FragReduceToShared, w: Walker) -> Tile:
+def _counted(stmt: Reduction, w: Walker) -> Tile:
     """What is reduced. Note if it is not what lies in front of the ends of the tensors that it is
-    made of, where a reduction says how much it takes; ends of groups are another matter.
+    made of; ends of groups are another matter.
     """
     flow, value = w.board.flow, w.frags[stmt.value.name]
     if stmt.factor is not None:
         both = Frag("", stmt.value.type)
         made = FragPointwise(both, "mul", (stmt.value, stmt.factor))
         value = _computed(made, w, value.rows, value.cols)
-    if stmt.below is None or flow.tables:
-        return value
-    below = w.frags[stmt.below.name]
-    way, size = (Along.ROWS, value.rows) if below.cols == 1 else (Along.COLS, value.cols)
-    reads = {r for p in value.pieces for t in p.terms for r in t.reads if r.begin is None}
-    for read in sorted(reads, key=str):
-        extents = flow.sizes(read.tensor, read.entry)
-        for x, along, extent in zip(read.at, read.along, extents, strict=True):
-            inside = max(min(extent - x, size), 0)
-            if along is way and below.known != inside:
-                said = f"{below.known} {way.value} of {read.tensor} from {x} on"
-                flow.wrong.append(f"{said} are reduced, of {inside}")
+    below = None if stmt.below is None else w.frags[stmt.below.name]
+    for way, size, taken in flow.reductions.taken(stmt, value, below):
+        flow.reduced(value, way, size, taken)
     return value
 
 
