@@ -163,13 +163,18 @@ def _rows_from_shared(stmt: FragReduceFromShared, w: Walker, n: int, values: lis
 
 
 def _kept(stmt: FragStorePartial, w: Walker, threads: int, values: list[int]) -> bool:
-    w.board.flow.slots[stmt.dst.array, values[0]] = w.frags[stmt.value.name]
+    slot = stmt.dst.array, values[0]
+    w.board.told.store((w.cta, w.group), slot)
+    w.board.flow.slots[slot] = w.frags[stmt.value.name]
     return True
 
 
 def _fetched(stmt: FragAddPartial, w: Walker, threads: int, values: list[int]) -> bool:
     out = stmt.out.type
-    part = w.board.flow.slots.get((stmt.src.array, values[0]), Tile(out.rows, out.cols))
+    slot = stmt.src.array, values[0]
+    if why := w.board.told.add((w.cta, w.group), slot):
+        w.board.flow.wrong.append(why)
+    part = w.board.flow.slots.get(slot, Tile(out.rows, out.cols))
     w.frags[stmt.out.name] = added(w, w.frags[stmt.acc.name], part)
     return True
 
