@@ -13,17 +13,24 @@ from dataclasses import dataclass
 from math import isfinite
 
 from lowering.ground.expr import Expr, free_vars
-from lowering.kernel.compute import FragCast, FragLoadGlobal, FragPointwise, Wgmma
+from lowering.kernel.compute import (
+    FragCast,
+    FragColumns,
+    FragLoadGlobal,
+    FragPointwise,
+    FragRows,
+    Wgmma,
+)
 from lowering.kernel.control import For
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.operands import Body, Frag, GmemRef, Stmt
-from lowering.kernel.reduction import FragReduce, FragReduceToShared
+from lowering.kernel.reduction import FragBelow, FragReduce, FragReduceToShared
 from lowering.kernel.tensor_memory import Tcgen05Mma
 from lowering.kernel.visit import bodies, walk
 from lowering.proof.ends import grouped, tables_of
 from lowering.proof.tile import Along, Tile
 
-__all__ = ["Reduction", "Reductions"]
+__all__ = ["Reduction", "Reductions", "limits"]
 
 Reduction = FragReduce | FragReduceToShared
 
@@ -113,3 +120,18 @@ def _zeros(walked: list[Stmt]) -> dict[str, _Ends]:
                 if finite and len(ends) == 1 and (end := ends.pop()) is not None:
                     found[out.name] = end
     return found
+
+
+def limits(kernel: Kernel) -> frozenset[str]:
+    """The fragments of ``frag.below``, and those that are made of nothing else."""
+    found = set[str]()
+    for s in walk(kernel.body):
+        match s:
+            case FragBelow(out=out):
+                found.add(out.name)
+            case FragColumns(out=out, value=value) | FragRows(out=out, value=value):
+                found |= {out.name} if value.name in found else set()
+            case FragPointwise(out=out, args=args):
+                frags = {x.name for x in args if isinstance(x, Frag)}
+                found |= {out.name} if frags and frags <= found else set()
+    return frozenset(found)

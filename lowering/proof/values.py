@@ -4,7 +4,9 @@ as tiles.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from functools import reduce
+from itertools import permutations
 
 from lowering.ground.expr import Expr
 from lowering.kernel.compute import (
@@ -74,24 +76,27 @@ def _pointwise(stmt: FragPointwise | FragUpdate, w: Walker, n: int, values: list
 
 def _computed(stmt: FragPointwise | FragUpdate, w: Walker, rows: int, cols: int) -> Tile:
     """What an operation makes: a tile of so many rows and columns."""
-    found = Tile.of(rows, cols)
-    sums = isinstance(stmt, FragUpdate) and stmt.op == "add"
-    factors = [w.frags[x.name] for x in stmt.args if isinstance(x, Frag)]
-    if isinstance(stmt, FragPointwise) and stmt.op == "mul" and len(factors) == 2:
-        w.board.flow.scale(*factors)
-        w.board.flow.scale(*factors[::-1])
-    limits = w.board.flow.limits
+    flow, found = w.board.flow, Tile.of(rows, cols)
+    limits = flow.limits
     read = [x for x in stmt.args if isinstance(x, Frag)]
     read = [x for x in read if x.name not in limits or stmt.out.name in limits]
-    tiles = [w.frags[x.name].spread(rows, cols) for x in read]
-    if isinstance(stmt, FragPointwise) and len(tiles) == 2:
-        first, second = tiles
-        tiles = [w.board.flow.of_groups(first, second), w.board.flow.of_groups(second, first)]
+    tiles = [w.frags[x.name] for x in read]
     if isinstance(stmt, FragUpdate):
         tiles.insert(0, w.frags[stmt.acc.name].cut(stmt.row, stmt.col, rows, cols))
-    for tile in tiles:
+    for one, other in permutations(tiles, 2):
+        flow.scale(stmt.op, one, other)
+    tiles = [tile.spread(rows, cols) for tile in tiles]
+    for tile in _of_groups(w, tiles):
+        sums = isinstance(stmt, FragUpdate) and stmt.op == "add"
         found = added(w, found, tile) if sums else found.with_(tile)
     return found
+
+
+def _of_groups(w: Walker, tiles: list[Tile]) -> Iterator[Tile]:
+    """Tiles that are computed with each other; numbers of groups of columns are of no place."""
+    for n, tile in enumerate(tiles):
+        others = (other for at, other in enumerate(tiles) if at != n)
+        yield reduce(w.board.flow.of_groups, others, tile)
 
 
 def _below(stmt: FragBelow, w: Walker, threads: int, values: list[int]) -> bool:
