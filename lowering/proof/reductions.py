@@ -3,7 +3,8 @@ is made of.
 
 Behind an end there is anything: a bias that was added, or what lay in a stage of which a clipped
 box has filled a part. A mask says what counts; without one all of the tile does. More than there is
-may count where zeros are added: of elements that are loaded, which are zeros behind the end.
+may count where zeros are added: of elements that are loaded, which are zeros behind the end; in a
+stage that TMA fills as well, but for rows that a clipped box does not have.
 """
 
 from __future__ import annotations
@@ -19,14 +20,18 @@ from lowering.kernel.compute import (
     FragLoadGlobal,
     FragPointwise,
     FragRows,
+    LdMatrix,
+    LdShared,
     Wgmma,
 )
 from lowering.kernel.control import For
 from lowering.kernel.kernel import Kernel
-from lowering.kernel.operands import Body, Frag, GmemRef, Stmt
+from lowering.kernel.memory import TmaLoad
+from lowering.kernel.operands import Body, Frag, GmemRef, SmemRef, Stmt
 from lowering.kernel.reduction import FragBelow, FragReduce, FragReduceToShared
 from lowering.kernel.tensor_memory import Tcgen05Mma
-from lowering.kernel.visit import bodies, walk
+from lowering.kernel.traits import Memory
+from lowering.kernel.visit import bodies, operands, walk
 from lowering.proof.ends import grouped, tables_of
 from lowering.proof.tile import Along, Tile
 
@@ -34,8 +39,10 @@ __all__ = ["Reduction", "Reductions", "limits"]
 
 Reduction = FragReduce | FragReduceToShared
 
-_Ends = tuple[object, ...]
-"""Where the zeros of a fragment begin."""
+_Ends = tuple[frozenset[Along], tuple[object, ...]]
+"""The ways in which a fragment is zeros behind the ends, and where that is."""
+
+_BOTH, _COLS = frozenset({Along.ROWS, Along.COLS}), frozenset({Along.COLS})
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +71,7 @@ class Reductions:
         products = any(isinstance(s, Wgmma | Tcgen05Mma) for s in walked)
         whole = frozenset(() if products else _at_once(kernel.body))
         groups = grouped(kernel) if any(True for _ in tables_of(kernel)) else frozenset[str]()
-        return Reductions(_zeros(walked), whole, groups)
+        return Reductions(_zeros(walked, _filled(kernel, walked)), whole, groups)
 
     def taken(
         self, stmt: Reduction, value: Tile, below: Tile | None
@@ -86,7 +93,7 @@ class Reductions:
             return True
         ends = self.zeros.get(stmt.value.name)
         factor = ends if stmt.factor is None else self.zeros.get(stmt.factor.name)
-        return stmt.op == "sum" and ends is not None and ends == factor
+        return stmt.op == "sum" and ends is not None and ends == factor and way in ends[0]
 
     def counts(self, extent: Expr) -> bool:
         """Whether a dimension of that extent ends where all of it does, and no group."""
@@ -103,7 +110,21 @@ def _at_once(body: Body) -> Iterator[str]:
                 yield from _at_once(inner)
 
 
-def _zeros(walked: list[Stmt]) -> dict[str, _Ends]:
+def _filled(kernel: Kernel, walked: list[Stmt]) -> dict[str, frozenset[Along]]:
+    """Stages that TMA alone fills, and the ways in which they are zeros behind the ends."""
+    under = {name for b in kernel.shared for name in b.over}
+    found = {b.name: _BOTH for b in kernel.shared if not b.over and b.name not in under}
+    for stmt in walked:
+        into = {ref.buffer for ref in operands(stmt) if isinstance(ref, SmemRef)} & found.keys()
+        for name in into:
+            if isinstance(stmt, TmaLoad):
+                found[name] &= _COLS if kernel.tensor_map(stmt.src.map).clipped else _BOTH
+            elif stmt.TRAITS.writes & (Memory.SHARED | Memory.SHARED_ASYNC):
+                found[name] = frozenset()
+    return found
+
+
+def _zeros(walked: list[Stmt], filled: Mapping[str, frozenset[Along]]) -> dict[str, _Ends]:
     """Fragments that are loaded, and those that are computed of such with the same ends, element by
     element and so that zeros stay zeros.
     """
@@ -111,7 +132,10 @@ def _zeros(walked: list[Stmt]) -> dict[str, _Ends]:
     for stmt in walked:
         match stmt:
             case FragLoadGlobal(out=out, src=GmemRef() as src, limit=None, index=None):
-                found[out.name] = src, stmt.trans, out.type.rows, out.type.cols
+                found[out.name] = _BOTH, (src, stmt.trans, out.type.rows, out.type.cols)
+            case LdMatrix(out=out, src=src) | LdShared(out=out, src=src, cta=None):
+                ways = filled.get(src.buffer, frozenset())
+                found[out.name] = ways, (src, out.type.rows, out.type.cols)
             case FragCast(out=out, value=Frag() as value) if value.name in found:
                 found[out.name] = found[value.name]
             case FragPointwise(out=out, op="mul" | "neg" | "abs", args=args):

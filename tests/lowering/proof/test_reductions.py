@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -14,10 +15,14 @@ from lowering.proof.agent import agents
 from lowering.proof.circles import circles
 from lowering.proof.obligation import Obligation, Verdict
 from lowering.proof.reductions import Reductions
+from passes.options import LoweringOptions
+from passes.pipeline import run_passes
 from tests.lowering.sweep.sweeps import BF16
 from tests.lowering.sweep.test_rows import made, softmax
 from tests.mutants.subjects import subject
 from tests.tiers import in_tiers
+
+PASSES = Path(__file__).parents[2] / "passes" / "rings"
 
 ROWS = "64 rows of T{} from 64 on are reduced, of 1"
 COLUMNS = "32 columns of T{} from 32 on are reduced, of 1"
@@ -118,3 +123,30 @@ def test_ends_of_groups_are_another_matter(extent: Expr, due: bool) -> None:
     found = Reductions.of(subject("grouped").kernel)
     assert not found.groups, "nothing is reduced there"
     assert Reductions({}, frozenset(), frozenset({"M", "G"})).counts(extent) is due
+
+
+STAGES = {
+    "columns": (("next3", "next3"), ""),
+    "the largest": (("sum, acc3, wide, factor=wide", "max, acc3, wide"), "64 columns of A from 64"),
+    "stages that a warpgroup writes": (
+        ("raw: frag", "if M < 0 {\nstmatrix A_s[stage_k3, 0, 0], some\n}\nraw: frag"),
+        "64 columns of A from 64"),
+    "rows behind a clipped box": (
+        ("frag.reduce sum, acc3, wide, factor=wide",
+         "frag.reduce sum, acc3, wide, factor=wide\n"
+         "frag.reduce_to_shared sum, sums[0, 0, 0], wide"), "64 rows of A from 64"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", STAGES)
+def test_stages_that_are_zeros_behind_the_end(name: str) -> None:
+    """TMA fills whole rows, with zeros behind the end, but as few rows as the tensor has."""
+    (before, after), said = STAGES[name]
+    kernel = parse_kernel((PASSES / "two_readers.ir").read_text())
+    text = print_kernel(run_passes(kernel, LoweringOptions())).replace(before, after)
+    text = text.replace("  none: frag", "  some: frag<bf16, 64x64> = frag.fill 0.0\n  none: frag")
+    line = "  mbarrier ring_full"
+    text = text.replace(line, "  shared sums: f32[1][4x64] at 65536\n" + line)
+    found = operands(parse_kernel(text))
+    assert found.verdict is (Verdict.REFUTED if said else Verdict.PROVED), found.why
+    assert said in found.why, found.why
